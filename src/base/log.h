@@ -1,0 +1,20 @@
+#pragma once
+// Lines to stderr with a level and a rank tag. The one piece of global state in the house.
+
+#include <string>
+
+namespace lockstep::log {
+
+enum class Level { debug, info, warning, error, silent };
+
+/// Who speaks: ranks other than 0 are heard from `others` upward (default: error).
+void set_rank(int rank, int world);
+void set_level(Level level, Level others = Level::error);
+Level parse_level(const std::string& name);
+
+void debug(const std::string& text);
+void info(const std::string& text);
+void warning(const std::string& text);
+void error(const std::string& text);
+
+}  // namespace lockstep::log

@@ -1,0 +1,27 @@
+#pragma once
+// A process group for the job: connect() opens the backend asked for and makes every rank known to the others.
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <chrono>
+#include <string>
+
+#include "launch/runtime.h"
+
+namespace lockstep {
+
+struct GroupSettings {
+  std::string backend = "auto";                      // auto | nccl | gloo | mpi
+  std::chrono::milliseconds join_timeout{60'000};    // for every rank to arrive
+  std::chrono::milliseconds timeout{600'000};        // for one collective
+};
+
+using ProcessGroup = c10::intrusive_ptr<c10d::ProcessGroup>;
+
+namespace comm {
+
+/// Opens the group on every rank of the job, or throws naming the ranks that did not come.
+ProcessGroup connect(const Runtime& runtime, const GroupSettings& settings, c10::Device device = c10::kCPU);
+
+}  // namespace comm
+}  // namespace lockstep

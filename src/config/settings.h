@@ -1,0 +1,144 @@
+#pragma once
+// The typed settings of a run: what a config file says, resolved. One struct a section; the table of keys is in keys.cpp.
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+struct RunSettings {
+  std::string name = "run";
+  std::string dir = "runs";
+  int64_t seed = 0;
+};
+
+struct LaunchSettings {
+  std::string launcher = "auto";
+  std::string backend = "auto";  // auto | nccl | gloo | mpi
+  std::string device = "auto";   // auto | cpu | cuda
+  std::chrono::milliseconds join_timeout{60'000};
+  std::chrono::milliseconds timeout{600'000};
+};
+
+struct DataSettings {
+  std::string root;
+  int64_t batch_size = 128;
+  bool shuffle = true;
+  bool drop_last = false;        // the sampler's
+  bool drop_last_batch = false;  // the loader's
+  int64_t workers = 2;
+  bool pin_memory = true;
+  std::string stage;
+};
+
+struct DdpSettings {
+  bool find_unused_parameters = false;
+  bool static_graph = false;
+  std::optional<double> bucket_cap_mb;  // nullopt = Python's unset: 1 MiB first, then 25
+  bool gradient_as_bucket_view = false;
+  bool broadcast_buffers = true;
+  bool sync_batchnorm = false;
+  std::string comm_hook = "none";  // none | fp16 | bf16 | powersgd
+};
+
+struct OptimSettings {
+  std::string name = "sgd";  // sgd | adam | adamw
+  double lr = 0.01;
+  double momentum = 0.9;
+  double weight_decay = 0;  // resolved from `default`: 0 for sgd and adam, 0.01 for adamw
+  bool nesterov = false;
+  std::array<double, 2> betas{0.9, 0.999};
+  double eps = 1e-8;
+};
+
+/// Python's parameter names; each schedule reads its own.
+struct ScheduleSettings {
+  std::string name = "none";  // none | step | cosine | one_cycle | warmup | plateau
+  int64_t step_size = 1;
+  double gamma = 0.1;
+  int64_t T_max = 0;  // 0 = the run's epochs
+  double eta_min = 0;
+  double max_lr = 0;
+  int64_t total_steps = 0;  // 0 = the run's steps
+  double pct_start = 0.3;
+  std::string anneal_strategy = "cos";
+  bool cycle_momentum = true;
+  double base_momentum = 0.85;
+  double max_momentum = 0.95;
+  double div_factor = 25;
+  double final_div_factor = 1e4;
+  bool three_phase = false;
+  double start_factor = 1.0 / 3;
+  double end_factor = 1;
+  int64_t total_iters = 5;
+  std::string mode = "min";
+  double factor = 0.1;
+  int64_t patience = 10;
+  double threshold = 1e-4;
+  std::string threshold_mode = "rel";
+  int64_t cooldown = 0;
+  double min_lr = 0;
+  double eps = 1e-8;
+};
+
+struct TrainSettings {
+  std::string mode = "ddp";  // ddp | single | data_parallel
+  int64_t epochs = 5;
+  int64_t max_steps = 0;
+  double max_seconds = 0;
+  std::string precision = "fp32";  // fp32 | bf16 | fp16
+  std::string layout = "nchw";     // nchw | channels_last
+  int64_t accumulate = 1;
+  double clip_norm = 0;
+  double label_smoothing = 0;
+  int64_t log_every = 100;
+  int64_t eval_every = 1;
+  int64_t early_stop = 0;  // epochs without a better eval loss before the run ends; 0 = never
+};
+
+struct CheckpointSettings {
+  int64_t every_epochs = 1;
+  int64_t every_steps = 0;
+  int64_t keep = 3;
+  std::chrono::milliseconds before_deadline{60'000};
+};
+
+/// The built-in idx and csv tasks describe the user's files here; see docs/config.md.
+struct TaskSettings {
+  std::string name = "mnist";
+  std::vector<std::string> images, labels;            // idx: train and eval files
+  std::string file, eval_file, delimiter = ",";       // csv
+  std::string label;                                  // csv: column name or index; empty = the last
+  std::vector<std::string> features;                  // csv: empty = every other column
+  bool header = true;
+  double eval_fraction = 0.2;
+  int64_t classes = 0;                                // 0 = counted from the labels
+  std::string normalize = "standard";                 // standard | none | mean_std
+  std::vector<double> mean, std;
+  std::string class_weights = "none";                 // none | balanced
+};
+
+struct ModelSettings {
+  std::string name;              // empty = the task's own
+  std::string path;              // torchscript
+  std::vector<int64_t> hidden;   // mlp widths; empty = the task's own
+};
+
+struct Settings {
+  RunSettings run;
+  LaunchSettings launch;
+  TaskSettings task;
+  DataSettings data;
+  ModelSettings model;
+  DdpSettings ddp;
+  OptimSettings optim;
+  ScheduleSettings schedule;
+  TrainSettings train;
+  CheckpointSettings checkpoint;
+};
+
+}  // namespace lockstep

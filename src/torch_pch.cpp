@@ -1,0 +1,1 @@
+// Compiled once: the precompiled header that every room with torch in it shares.
