@@ -1,0 +1,207 @@
+"""Fixtures for tests of the built program: where it is, and runs that always end.
+
+Every process is started in a session of its own and that whole session is ended with it: mpirun's ranks
+have process groups of their own, so killing mpirun's group alone would leave them behind.
+"""
+
+import dataclasses
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+
+# What a launcher or scheduler leaves in the environment: a test says itself whom it pretends to be.
+LAUNCHER_PREFIXES = (
+    "SLURM_", "SBATCH_", "PBS_", "OMPI_", "PMI_", "PMIX_", "PALS_", "FLUX_", "JSM_", "LSB_", "PRTE_",
+    "HYDRA_", "HYDI_", "MPI_", "MPIR_", "I_MPI_", "TORCHELASTIC_", "GLOO_", "NCCL_", "LOCKSTEP_", "OMP_",
+)
+LAUNCHER_NAMES = {
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK", "MASTER_ADDR",
+    "MASTER_PORT", "NCPUS", "CUDA_VISIBLE_DEVICES",
+}
+
+
+def pytest_addoption(parser):
+    parser.addoption("--build-dir", default=os.environ.get("LOCKSTEP_BUILD", str(SOURCE / "build/release")),
+                     help="the build folder under test (default build/release, or $LOCKSTEP_BUILD)")
+
+
+def free_port():
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def clean_environment(**more):
+    """This environment without any launcher's or scheduler's words, one thread a rank, plus `more`."""
+    environment = {name: value for name, value in os.environ.items()
+                   if name not in LAUNCHER_NAMES and not name.startswith(LAUNCHER_PREFIXES)}
+    environment.update(OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1",
+                       OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                       OMPI_MCA_rmaps_base_oversubscribe="1")
+    environment.update({name: str(value) for name, value in more.items() if value is not None})
+    for name, value in more.items():
+        if value is None:
+            environment.pop(name, None)
+    return environment
+
+
+def session_members(session):
+    """The pids of every living process of that session."""
+    members = []
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # pid (name) state ppid pgrp session ...; the name may hold spaces and brackets
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session and fields[0] != "Z":
+            members.append(int(stat.parent.name))
+    return members
+
+
+def end_session(process, grace=5.0):
+    """Ends a process started by start() and whatever it left behind: a polite word, then SIGKILL."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(grace)
+        except subprocess.TimeoutExpired:
+            pass
+    for pid in session_members(process.pid):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    process.wait()
+
+
+@dataclasses.dataclass
+class Result:
+    """How a run ended."""
+    returncode: int
+    stdout: str
+    stderr: str
+    seconds: float
+    left_behind: list  # pids of its session that outlived it (ended by now)
+
+    @property
+    def output(self):
+        return self.stdout + self.stderr
+
+
+def start_process(args, env=None, cwd=None, **popen):
+    """Popen in a session of its own, with a clean environment plus `env` (None takes a variable out)."""
+    return subprocess.Popen([str(arg) for arg in args], env=clean_environment(**(env or {})), cwd=cwd,
+                            start_new_session=True, **popen)
+
+
+def run_process(args, env=None, cwd=None, timeout=60, check=False, input=None):
+    """Runs to the end and returns a Result. Past `timeout` seconds everything is ended and the test fails."""
+    begin = time.monotonic()
+    process = start_process(args, env, cwd, stdin=subprocess.PIPE if input is not None else subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+    try:
+        out, err = process.communicate(input, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        end_session(process)
+        out, err = process.communicate()
+        pytest.fail(f"still running after {timeout} s: {' '.join(map(str, args))}\n{out[-4000:]}{err[-4000:]}")
+    finally:
+        left = session_members(process.pid)
+        end_session(process)
+    result = Result(process.returncode, out, err, time.monotonic() - begin, left)
+    if check and result.returncode != 0:
+        pytest.fail(f"exit {result.returncode}: {' '.join(map(str, args))}\n{out[-4000:]}{err[-4000:]}")
+    return result
+
+
+def cache_value(build_dir, name):
+    """A value of the build's CMakeCache.txt, or ''."""
+    for line in (build_dir / "CMakeCache.txt").read_text().splitlines():
+        key, _, value = line.partition("=")
+        if key.partition(":")[0] == name:
+            return value
+    return ""
+
+
+@pytest.fixture(scope="session")
+def source_dir():
+    return SOURCE
+
+
+@pytest.fixture(scope="session")
+def build_dir(request):
+    folder = pathlib.Path(request.config.getoption("--build-dir")).resolve()
+    if not (folder / "CMakeCache.txt").exists():
+        pytest.fail(f"{folder} is no build folder: run scripts/test, or pass --build-dir")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def lockstep(build_dir):
+    """The path of the program."""
+    program = build_dir / "bin/lockstep"
+    if not program.exists():
+        pytest.fail(f"{program} is not built: run scripts/test, or cmake --build {build_dir}")
+    return program
+
+
+@pytest.fixture(scope="session")
+def python():
+    """The Python that can import torch, for peers; skips where only the CPU half of the wheels is there."""
+    interpreter = SOURCE / ".deps/python/bin/python3"
+    if not interpreter.exists():
+        interpreter = pathlib.Path(sys.executable)
+    probe = subprocess.run([interpreter, "-c", "import importlib.util as u, sys; "
+                            "sys.exit(not all(map(u.find_spec, ('torch', 'numpy', 'torchvision'))))"])
+    if probe.returncode != 0:
+        pytest.skip(f"{interpreter} has no torch, torchvision or numpy to compare with (scripts/test installs them)")
+    return interpreter
+
+
+@pytest.fixture(scope="session")
+def mpiexec(build_dir):
+    """The mpirun of the MPI that was linked."""
+    return cache_value(build_dir, "MPIEXEC_EXECUTABLE") or "mpirun"
+
+
+@pytest.fixture
+def run():
+    """run(ARG..., env={}, cwd=None, timeout=60, check=False) of one process -> Result."""
+    return lambda *args, **how: run_process(args, **how)
+
+
+@pytest.fixture
+def mpirun(mpiexec):
+    """mpirun(n, ARG..., env={}, cwd=None, timeout=120, check=False, flags=[]) -> Result."""
+    def start_ranks(n, *args, timeout=120, flags=(), **how):
+        return run_process([mpiexec, *flags, "-n", n, *args], timeout=timeout, **how)
+    return start_ranks
+
+
+@pytest.fixture
+def start():
+    """start(ARG..., env={}, cwd=None, **popen) -> Popen, ended with its whole session when the test is over."""
+    started = []
+
+    def begin(*args, **how):
+        started.append(start_process(args, **how))
+        return started[-1]
+    yield begin
+    for process in started:
+        end_session(process)
+
+
+@pytest.fixture(name="free_port")
+def free_port_fixture():
+    """free_port() -> a port that was free a moment ago."""
+    return free_port
