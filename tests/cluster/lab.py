@@ -1,0 +1,327 @@
+#!/usr/bin/env python3
+"""A real two-node Slurm cluster in namespaces of one machine.
+
+Everything of the lab lives in one PID namespace: when its first process ends, the kernel ends the rest, so
+nothing is left behind whatever happens. Each node is a PID, network, host-name and mount namespace inside it;
+killing a node's first process is what a power cut is. Needs root and Debian's slurmctld, slurmd,
+slurm-client, munge, iproute2.
+
+    lab.py FOLDER [COMMAND...]     start a lab, run COMMAND (default: a shell) on its login host, take it down
+"""
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[2]
+NODES = ("n1", "n2")
+LOGIN = "login"
+NETWORK = "10.213.7"
+ADDRESS = {LOGIN: f"{NETWORK}.1", "n1": f"{NETWORK}.11", "n2": f"{NETWORK}.12"}
+NEW_NAMESPACES = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--uts", "--mount"]
+PROGRAMS = ("slurmctld", "slurmd", "srun", "sbatch", "munged", "ip", "unshare", "nsenter")
+
+SLURM_CONF = """
+ClusterName=lab
+SlurmctldHost={login}({login_address})
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+CryptoType=crypto/munge
+SlurmctldPort=16817
+SlurmdPort=16818
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.%n.pid
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool.%n
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.%n.log
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+SwitchType=switch/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+MpiDefault=pmix
+ReturnToService=2
+SlurmdTimeout=10
+SlurmctldTimeout=30
+KillWait=5
+MinJobAge=600
+InactiveLimit=0
+MessageTimeout=20
+SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=2
+SchedulerType=sched/backfill
+JobRequeue=1
+SlurmdParameters=config_overrides
+NodeName=n1 NodeAddr={n1} CPUs=32 Sockets=1 CoresPerSocket=32 ThreadsPerCore=1 State=UNKNOWN
+NodeName=n2 NodeAddr={n2} CPUs=32 Sockets=1 CoresPerSocket=32 ThreadsPerCore=1 State=UNKNOWN
+PartitionName=main Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def why_not():
+    """The reason this machine cannot hold a lab, or None."""
+    if os.geteuid() != 0:
+        return "making namespaces needs root"
+    missing = [p for p in PROGRAMS if not find(p)]
+    if missing:
+        return "not installed: " + ", ".join(missing)
+    tried = subprocess.run(NEW_NAMESPACES + ["true"], capture_output=True, text=True)
+    if tried.returncode:
+        return "no namespaces here: " + tried.stderr.strip()
+    return None
+
+
+def find(program):
+    return shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+
+
+def sh(*argv):
+    subprocess.run(argv, check=True)
+
+
+def first_child(pid, within=10):
+    """unshare --fork leaves its child as the namespace's first process; its pid as seen from here."""
+    until = time.time() + within
+    while time.time() < until:
+        try:
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        except FileNotFoundError:
+            break
+        if children:
+            return int(children[0])
+        time.sleep(0.01)
+    raise RuntimeError("a namespace did not start")
+
+
+class Lab:
+    """The lab seen from outside: start it, run commands on its login host, kill a node, stop it."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder).resolve()
+        self.process = None
+
+    def start(self, within=30):
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o755)
+        log = open(self.folder / "lab.log", "w")
+        self.process = subprocess.Popen(
+            NEW_NAMESPACES + [sys.executable, str(Path(__file__).resolve()), "--inside", str(self.folder)],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        self.init = first_child(self.process.pid)
+        until = time.time() + within
+        while not (self.folder / "ready").exists():
+            if self.process.poll() is not None or time.time() > until:
+                text = (self.folder / "lab.log").read_text()
+                self.stop()
+                raise RuntimeError("the lab did not start:\n" + text)
+            time.sleep(0.05)
+        return self
+
+    def stop(self):
+        if self.process and self.process.poll() is None:
+            os.kill(self.init, signal.SIGKILL)  # the kernel ends every process of the PID namespace
+            self.process.wait(20)
+        self.process = None
+
+    __enter__ = start
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def argv(self, command, cwd):
+        return ["nsenter", "--target", str(self.init), "--all", f"--wd={cwd}", *map(str, command)]
+
+    def environment(self, extra=None):
+        keep = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "OMPI_", "PMI", "PBS_"))}
+        keep["SLURM_CONF"] = str(self.folder / "slurm.conf")
+        keep.update(extra or {})
+        return keep
+
+    def run(self, *command, cwd="/", env=None, timeout=60, check=True):
+        """Runs a command on the login host."""
+        done = subprocess.run(self.argv(command, cwd), env=self.environment(env), stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=timeout)
+        if check and done.returncode:
+            raise RuntimeError(f"{command} left with {done.returncode}:\n{done.stdout}{done.stderr}")
+        return done
+
+    def popen(self, *command, cwd="/", env=None, **options):
+        return subprocess.Popen(self.argv(command, cwd), env=self.environment(env), **options)
+
+    def job(self, job_id):
+        """What Slurm says of a job, as a dict."""
+        text = self.run("scontrol", "show", "job", "--oneliner", str(job_id)).stdout
+        return dict(word.split("=", 1) for word in text.split() if "=" in word)
+
+    def submit(self, *arguments, cwd="/", env=None):
+        return self.run("sbatch", "--parsable", *arguments, cwd=cwd, env=env).stdout.strip().split(";")[0]
+
+    def wait(self, job_id, states=("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"), within=120):
+        until = time.time() + within
+        while time.time() < until:
+            job = self.job(job_id)
+            if job["JobState"] in states:
+                return job
+            time.sleep(0.25)
+        raise TimeoutError(f"job {job_id} is {job['JobState']} after {within} s, wanted one of {states}")
+
+    def node_init(self, node):
+        """The pid, seen from outside, of a node's first process."""
+        inside = (self.folder / f"{node}.pid").read_text().strip()
+        for child in descendants(self.init):
+            if pid_inside(child) == inside:
+                return first_child(child)
+        raise RuntimeError(f"{node} is not running")
+
+    def kill_node(self, node):
+        os.kill(self.node_init(node), signal.SIGKILL)
+
+    def boot_node(self, node):
+        (self.folder / f"{node}.boot").touch()
+
+
+def descendants(pid):
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except FileNotFoundError:
+        return
+    for child in map(int, children):
+        yield child
+        yield from descendants(child)
+
+
+def pid_inside(pid):
+    """The pid that a process of the lab's namespace has inside it."""
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("NSpid:"):
+                numbers = line.split()[1:]
+                return numbers[1] if len(numbers) == 2 else None
+    except FileNotFoundError:
+        pass
+    return None
+
+
+# ---- what runs inside ------------------------------------------------------------------------------------
+
+
+def private_mounts(folder, host):
+    sh("mount", "--make-rprivate", "/")
+    sh("mount", "--bind", str(folder / "hosts"), "/etc/hosts")
+    sh("mount", "-t", "tmpfs", "tmpfs", "/dev/shm")
+    subprocess.run(["hostname", host], check=True)
+    sh("ip", "link", "set", "lo", "up")
+
+
+def private_tmp(*kept):
+    """A /tmp of the node's own, as on a real node; shared folders that happen to lie in /tmp stay in sight."""
+    kept = [(path, os.open(path, os.O_PATH)) for path in kept if str(path).startswith("/tmp/")]
+    sh("mount", "-t", "tmpfs", "tmpfs", "/tmp")
+    os.chmod("/tmp", 0o1777)
+    for path, handle in kept:
+        os.makedirs(path, exist_ok=True)
+        subprocess.run(["mount", "--no-canonicalize", "--bind", f"/proc/self/fd/{handle}", path], check=True, pass_fds=[handle])
+
+
+def node_main(folder, node):
+    """The first process of a node: names it, waits for its cable, starts slurmd, and reaps."""
+    private_mounts(folder, node)
+    private_tmp(SOURCE, folder)
+    until = time.time() + 10
+    while subprocess.run(["ip", "link", "show", "eth0"], capture_output=True).returncode:
+        if time.time() > until:
+            sys.exit(f"{node}: no network came")
+        time.sleep(0.02)
+    sh("ip", "address", "add", f"{ADDRESS[node]}/24", "dev", "eth0")
+    sh("ip", "link", "set", "eth0", "up")
+    (folder / f"spool.{node}").mkdir(exist_ok=True)
+    subprocess.Popen([find("slurmd"), "-D", "-N", node, "-f", str(folder / "slurm.conf")],
+                     env={**os.environ, "SLURM_CONF": str(folder / "slurm.conf")})
+    reap_for_ever()
+
+
+def reap_for_ever(every=None):
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    while True:
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            pass
+        if every:
+            every()
+        signal.sigtimedwait([signal.SIGCHLD], 0.2)
+
+
+def boot(folder, node):
+    process = subprocess.Popen(NEW_NAMESPACES + [sys.executable, __file__, "--node", str(folder), node])
+    first = first_child(process.pid)
+    (folder / f"{node}.pid").write_text(str(process.pid))
+    subprocess.run(["ip", "link", "delete", f"to-{node}"], capture_output=True)
+    sh("ip", "link", "add", f"to-{node}", "type", "veth", "peer", "name", "eth0", "netns", str(first))
+    sh("ip", "link", "set", f"to-{node}", "master", "lan", "up")
+
+
+def inside(folder):
+    """The first process of the lab: login host and controller; boots the nodes."""
+    (folder / "hosts").write_text("127.0.0.1 localhost\n" +
+                                  "".join(f"{address} {host}\n" for host, address in ADDRESS.items()))
+    (folder / "slurm.conf").write_text(SLURM_CONF.format(
+        folder=folder, login=LOGIN, login_address=ADDRESS[LOGIN], n1=ADDRESS["n1"], n2=ADDRESS["n2"]))
+    private_mounts(folder, LOGIN)
+    sh("ip", "link", "add", "lan", "type", "bridge")
+    sh("ip", "address", "add", f"{ADDRESS[LOGIN]}/24", "dev", "lan")
+    sh("ip", "link", "set", "lan", "up")
+    (folder / "state").mkdir(exist_ok=True)
+
+    (folder / "munge.key").write_bytes(os.urandom(128))
+    (folder / "munge.key").chmod(0o600)
+    munge = [f"--{name}={folder}/munge.{name.split('-')[0]}" for name in ("key-file", "pid-file", "seed-file")]
+    sh(find("munged"), "--force", f"--socket={folder}/munge.socket", f"--log-file={folder}/munge.log", *munge)
+    environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
+    subprocess.Popen([find("slurmctld"), "-D", "-f", str(folder / "slurm.conf")], env=environment)
+    for node in NODES:
+        boot(folder, node)
+    until = time.time() + 25
+    while time.time() < until:
+        up = subprocess.run(["sinfo", "-h", "-N", "-t", "idle", "-o", "%N"], capture_output=True, text=True,
+                            env=environment)
+        if sorted(up.stdout.split()) == sorted(NODES):
+            break
+        time.sleep(0.1)
+    else:
+        sys.exit("the nodes did not come up: " + up.stdout + up.stderr)
+    (folder / "ready").touch()
+
+    def boot_the_asked():
+        for node in NODES:
+            if (folder / f"{node}.boot").exists():
+                (folder / f"{node}.boot").unlink()
+                boot(folder, node)
+
+    reap_for_ever(boot_the_asked)
+
+
+def main():
+    if sys.argv[1:2] == ["--inside"]:
+        inside(Path(sys.argv[2]))
+    elif sys.argv[1:2] == ["--node"]:
+        node_main(Path(sys.argv[2]), sys.argv[3])
+    elif len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
+    else:
+        reason = why_not()
+        if reason:
+            sys.exit("no lab here: " + reason)
+        with Lab(sys.argv[1]) as lab:
+            command = sys.argv[2:] or ["bash", "-i"]
+            sys.exit(subprocess.call(lab.argv(command, os.getcwd()), env=lab.environment()))
+
+
+if __name__ == "__main__":
+    main()
