@@ -1,0 +1,45 @@
+#pragma once
+// What a loader reads from: a fixed number of samples, and any of them stacked into one batch.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+/// Samples stacked along dimension 0. `auto& [x, y] = batch` binds input and target.
+struct Batch {
+  at::Tensor input;
+  at::Tensor target;                  // undefined where the samples have no label
+  std::vector<int64_t> indices = {};  // which samples these are; filled in by the Loader
+
+  template <std::size_t I>
+  at::Tensor& get() {
+    return I == 0 ? input : target;
+  }
+  template <std::size_t I>
+  const at::Tensor& get() const {
+    return I == 0 ? input : target;
+  }
+};
+
+/// Samples by number. `get` is called from several threads at once.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual int64_t size() const = 0;
+  /// The samples named, in that order. `pinned`: straight into page-locked memory where the set can do so.
+  virtual Batch get(at::ArrayRef<int64_t> indices, bool pinned = false) const = 0;
+};
+
+}  // namespace lockstep
+
+template <>
+struct std::tuple_size<lockstep::Batch> : std::integral_constant<std::size_t, 2> {};
+template <std::size_t I>
+struct std::tuple_element<I, lockstep::Batch> {
+  using type = at::Tensor;
+};

@@ -1,0 +1,39 @@
+#pragma once
+// Data read once a node: the node's first rank loads, the others map the same memory and open no data file.
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// This process's place on its node. With local_world 1 (the default) all memory is private.
+struct NodeShare {
+  int local_rank = 0;
+  int local_world = 1;
+  std::string name;               // unique to this job on this node
+  std::function<void()> barrier;  // returns once every rank of the node (or of the job) has called it
+};
+
+/// Hands out the tensors that a set is loaded into: in shared memory where there are other ranks, else
+/// private.
+class Arena {
+ public:
+  virtual ~Arena() = default;
+  virtual at::Tensor empty(at::IntArrayRef shape, at::ScalarType type) = 0;
+};
+
+/// What loading gives: tensors (from the arena, else they are copied into it), and a text that goes along.
+struct SharedSet {
+  std::vector<at::Tensor> tensors;
+  std::string text;
+};
+
+/// Calls `load` on the node's first rank and returns its result on all of them; an error there is the same
+/// error on every rank. Nothing has a name in the file system for longer than the ranks need to map it.
+SharedSet share_on_node(const NodeShare& node, const std::function<SharedSet(Arena&)>& load);
+
+}  // namespace lockstep

@@ -1,0 +1,13 @@
+#pragma once
+// The base of every model the program trains: one tensor in, one tensor out.
+
+#include <torch/nn/module.h>
+
+namespace lockstep {
+
+struct Net : torch::nn::Module {
+  using torch::nn::Module::Module;
+  virtual torch::Tensor forward(const torch::Tensor& input) = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,53 @@
+#pragma once
+// What an evaluation counts: sums over samples that add up exactly over ranks.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+/// Fed batch by batch on each rank (each sample once in the whole job); then sums() are all-reduced in place
+/// by SUM, and values() hold for the whole set on every rank.
+class Metrics {
+ public:
+  virtual ~Metrics() = default;
+  /// `loss_sum` is the sum of the batch's losses, `indices` the samples' numbers in the set.
+  virtual void add(const at::Tensor& output, const at::Tensor& target, at::ArrayRef<int64_t> indices,
+                   double loss_sum) = 0;
+  /// CPU tensors, the same shapes on every rank.
+  virtual std::vector<at::Tensor> sums() = 0;
+  /// Name and value, in the order to print; "loss" first, and "accuracy" where there is one.
+  virtual std::vector<std::pair<std::string, double>> values() const = 0;
+  /// A table for people: the values, a confusion matrix where there is one.
+  virtual std::string report() const = 0;
+};
+
+/// loss, accuracy, the confusion matrix; with two classes also F1 and AUC of class 1.
+class ClassMetrics : public Metrics {
+ public:
+  /// `samples` is the size of the evaluated set.
+  ClassMetrics(std::vector<std::string> class_names, int64_t samples);
+  void add(const at::Tensor& output, const at::Tensor& target, at::ArrayRef<int64_t> indices,
+           double loss_sum) override;
+  std::vector<at::Tensor> sums() override;
+  std::vector<std::pair<std::string, double>> values() const override;
+  std::string report() const override;
+
+  int64_t samples() const;
+  int64_t correct() const;
+  /// Row = the true class, column = the predicted one; int64.
+  const at::Tensor& confusion() const { return confusion_; }
+
+ private:
+  std::vector<std::string> names_;
+  at::Tensor confusion_;
+  at::Tensor loss_;    // double, one element
+  at::Tensor scores_;  // two classes: double, by sample number
+  at::Tensor labels_;  // two classes: int8, by sample number: 1 + label, 0 where this rank has not seen it
+};
+
+}  // namespace lockstep

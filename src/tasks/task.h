@@ -1,0 +1,79 @@
+#pragma once
+// A task: data, model, loss and metrics under one name. Built in (the table in registry.cpp) or a shared
+// library.
+
+#include <ATen/core/Reduction.h>
+#include <ATen/core/Tensor.h>
+#include <torch/headeronly/version.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/format.h"
+#include "config/settings.h"
+#include "data/dataset.h"
+#include "data/node_share.h"
+#include "models/net.h"
+#include "tasks/metrics.h"
+
+namespace lockstep {
+
+/// The sets that a task trains and evaluates on, and what is known of them.
+struct TaskData {
+  std::shared_ptr<const Dataset> train;
+  std::shared_ptr<const Dataset> eval;
+  std::vector<int64_t> input_shape;      // of one sample
+  std::vector<std::string> class_names;  // as many as there are classes
+  at::Tensor class_weights;              // undefined unless the task weighs its classes
+  std::vector<std::string> notes;        // lines for the log: class balance, treated values, ...
+};
+
+struct LossOptions {
+  double label_smoothing = 0;
+  at::Tensor class_weights;  // on the output's device; may be undefined
+  at::Reduction::Reduction reduction = at::Reduction::Mean;
+};
+
+/// One object a run. data() is called first, once on every rank; model() and inputs() may rely on it.
+class Task {
+ public:
+  virtual ~Task() = default;
+  virtual TaskData data(const Settings& settings, const NodeShare& node) = 0;
+  /// The model with its initial parameters, drawn from torch's generator as the caller seeded it.
+  virtual std::shared_ptr<Net> model(const Settings& settings, const TaskData& data);
+  /// Cross-entropy unless overridden.
+  virtual at::Tensor loss(const at::Tensor& output, const at::Tensor& target,
+                          const LossOptions& options) const;
+  /// ClassMetrics unless overridden.
+  virtual std::unique_ptr<Metrics> metrics(const TaskData& data) const;
+  /// New samples from a file, treated as data()'s were, for `predict`; targets are undefined.
+  virtual std::shared_ptr<const Dataset> inputs(const Settings& settings, const TaskData& data,
+                                                const std::string& path) const;
+};
+
+/// The task that settings.task.name says: a built-in name, or the path of a shared library.
+std::unique_ptr<Task> make_task(const Settings& settings);
+
+/// The model that settings.model says; `task_model` is the one to take where it says nothing.
+std::shared_ptr<Net> make_model(const ModelSettings& settings, const std::string& task_model,
+                                const std::vector<int64_t>& input_shape, int64_t classes);
+
+/// What a task's shared library must agree on with the program that loads it.
+inline const std::string& task_abi() {
+  static const std::string text =
+      format("lockstep task 1, libtorch {}, settings of {} bytes", TORCH_VERSION, sizeof(Settings));
+  return text;
+}
+
+}  // namespace lockstep
+
+/// In a task's shared library, once: makes `TYPE` (default-constructible) the library's task.
+#define LOCKSTEP_TASK(TYPE)                                                                \
+  extern "C" __attribute__((visibility("default"))) const char* lockstep_task_abi() {      \
+    return lockstep::task_abi().c_str();                                                   \
+  }                                                                                        \
+  extern "C" __attribute__((visibility("default"))) lockstep::Task* lockstep_make_task() { \
+    return new TYPE();                                                                     \
+  }
