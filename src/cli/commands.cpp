@@ -1,0 +1,19 @@
+#include "cli/commands.h"
+
+// To add a command NAME: write `int run_NAME(const std::vector<std::string>& args)` (namespace lockstep::cli)
+// in cli/NAME.cpp, parse with cli/options.h, join the job with cli/job.h if it needs one, and add ONE line
+// here, in the order that `lockstep --help` shows. Return an ExitStatus; throw for errors: main prints them.
+#define LOCKSTEP_COMMANDS(X) X(config, "every key of a config, its value and where it came from")
+
+namespace lockstep::cli {
+
+#define LOCKSTEP_DECLARE(name, summary) int run_##name(const std::vector<std::string>& args);
+LOCKSTEP_COMMANDS(LOCKSTEP_DECLARE)
+
+const std::vector<Command>& commands() {
+#define LOCKSTEP_ROW(name, summary) {#name, summary, run_##name},
+  static const std::vector<Command> table = {LOCKSTEP_COMMANDS(LOCKSTEP_ROW)};
+  return table;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,11 @@
+#pragma once
+// What this program was built from, for `lockstep --version` and bug reports.
+
+#include <string>
+
+namespace lockstep::cli {
+
+/// lockstep, commit, libtorch, MPI, CUDA, NCCL and compiler, a line each.
+std::string version_text();
+
+}  // namespace lockstep::cli
