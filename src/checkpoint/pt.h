@@ -1,0 +1,34 @@
+#pragma once
+// The .pt format: what torch.load(path, weights_only=True) reads is written, what torch.save writes is read,
+// and nothing in a file is ever executed.
+
+#include <cstddef>
+#include <functional>
+#include <string>
+
+#include "checkpoint/tree.h"
+
+namespace lockstep {
+
+/// Takes bytes in order and throws where it can't.
+using ByteSink = std::function<void(const void* data, size_t size)>;
+
+/// The bytes of a .pt file. Its end carries a checksum over the whole file, in the zip archive's comment.
+void write_pt(const ByteSink& sink, const Tree& tree);
+
+/// Into a file, whole or not at all: a temporary file, fsync, rename.
+void write_pt(const std::string& path, const Tree& tree);
+
+struct ReadOptions {
+  bool tensors =
+      true;  // false: tensors come without data (meta device), and only the records' directory is checked
+};
+
+/// Reads and verifies a .pt file. Tensors arrive on the CPU whatever device they were saved from. InputError
+/// that names the file and the flaw for anything damaged, unknown or unsafe.
+Tree read_pt(const std::string& path, const ReadOptions& options = {});
+
+/// read_pt, or read_safetensors where the file is one.
+Tree read_checkpoint_file(const std::string& path);
+
+}  // namespace lockstep

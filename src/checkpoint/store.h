@@ -1,0 +1,76 @@
+#pragma once
+// A folder of checkpoints, step-00000470.pt and so on: each written whole or not at all, the newest found by
+// what it holds, the last good one never deleted; and a writer that works in the background.
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "checkpoint/tree.h"
+
+namespace lockstep {
+
+struct FoundCheckpoint {
+  std::string path;
+  int64_t step = 0;  // the tree's "iter_no"
+  Tree tree;
+};
+
+class CheckpointStore {
+ public:
+  /// `keep` files stay; 0 keeps all. The folder is made at the first save.
+  explicit CheckpointStore(std::string folder, int64_t keep = 3);
+
+  const std::string& folder() const { return folder_; }
+  std::string path_of(int64_t step) const;
+
+  /// Writes tree (its "iter_no" is the step), then deletes the oldest beyond `keep`. Returns the path.
+  std::string save(const Tree& tree) const;
+
+  /// The whole checkpoint with the highest step; damaged ones are passed over with a warning that says why.
+  std::optional<FoundCheckpoint> latest() const;
+
+  /// Removes what killed writers left. Only for the one process that writes here.
+  void remove_leftovers() const;
+
+ private:
+  void prune(int64_t just_written) const;
+
+  std::string folder_;
+  int64_t keep_;
+};
+
+/// Saves a snapshot while training goes on. At most one save is in flight; submit() waits for the one before.
+class CheckpointWriter {
+ public:
+  explicit CheckpointWriter(CheckpointStore store) : store_(std::move(store)) {}
+  ~CheckpointWriter();
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+  /// Copies the tree's tensors and returns; an error of the save before is thrown here (this one is not
+  /// started).
+  void submit(const Tree& tree);
+
+  /// Waits for the save in flight and throws its error, if it had one.
+  void wait();
+
+  /// Is nothing in flight?
+  bool idle() const;
+
+  /// The path of the last finished save; empty before the first.
+  std::string last_saved();
+
+ private:
+  struct Job;
+  CheckpointStore store_;
+  std::shared_ptr<Job> job_;
+  std::thread thread_;
+  std::string last_saved_;
+};
+
+}  // namespace lockstep

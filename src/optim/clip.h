@@ -1,0 +1,14 @@
+#pragma once
+// Gradient clipping as torch.nn.utils.clip_grad_norm_ does it, to the bit.
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+namespace lockstep {
+
+/// Scales the gradients so that their joint 2-norm is at most max_norm. Returns the norm before, a 0-d tensor
+/// (not yet waited for on a GPU).
+at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_norm);
+
+}  // namespace lockstep
