@@ -1,0 +1,43 @@
+#pragma once
+// DDP's switches, with Python's names, defaults and meanings.
+
+#include <c10/core/Device.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+struct DdpOptions {
+  /// Parameters may stay without a gradient, on some steps or some ranks; costs a walk over the graph a step.
+  bool find_unused_parameters = false;
+  /// The graph is the same in every step: unused parameters and reuse are learned in the first one.
+  bool static_graph = false;
+  /// Gradients are views into the buckets: no copy, less memory.
+  bool gradient_as_bucket_view = false;
+  /// Buffers (BatchNorm's statistics) are rank 0's before each forward.
+  bool broadcast_buffers = true;
+  /// Parameters are compared over the ranks and set to rank 0's at construction.
+  bool init_sync = true;
+  /// Parameters unused on all ranks travel not at all (needs find_unused_parameters; libtorch 2.9 and later).
+  bool skip_all_reduce_unused_params = false;
+  /// Size of a bucket. Unset: 1 MiB for the first, 25 MiB for the others.
+  std::optional<double> bucket_cap_mb = std::nullopt;
+  /// A size for each bucket (libtorch 2.11 and later).
+  std::vector<double> bucket_cap_mb_list = {};
+  /// Names of parameters and buffers that stay each rank's own.
+  std::vector<std::string> ignore = {};
+  /// Inputs are moved to this device (Python's device_ids); unset, they stay where they are.
+  std::optional<c10::Device> device = std::nullopt;
+};
+
+struct JoinOptions {
+  /// Divide by the world size even when ranks have run out of input; false divides by those still running.
+  bool divide_by_initial_world_size = true;
+  bool enable = true;
+  /// As soon as one rank runs out, every rank throws.
+  bool throw_on_early_termination = false;
+};
+
+}  // namespace lockstep
