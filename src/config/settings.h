@@ -1,9 +1,11 @@
 #pragma once
-// The typed settings of a run: what a config file says, resolved. One struct a section; the table of keys is in keys.cpp.
+// The typed settings of a run: what a config file says, resolved. One struct a section. A new field here
+// needs a row in the table of keys (keys.cpp): a test compares the two.
 
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +16,8 @@ struct RunSettings {
   std::string name = "run";
   std::string dir = "runs";
   int64_t seed = 0;
+
+  bool operator==(const RunSettings&) const = default;
 };
 
 struct LaunchSettings {
@@ -22,6 +26,8 @@ struct LaunchSettings {
   std::string device = "auto";   // auto | cpu | cuda
   std::chrono::milliseconds join_timeout{60'000};
   std::chrono::milliseconds timeout{600'000};
+
+  bool operator==(const LaunchSettings&) const = default;
 };
 
 struct DataSettings {
@@ -33,6 +39,8 @@ struct DataSettings {
   int64_t workers = 2;
   bool pin_memory = true;
   std::string stage;
+
+  bool operator==(const DataSettings&) const = default;
 };
 
 struct DdpSettings {
@@ -43,6 +51,8 @@ struct DdpSettings {
   bool broadcast_buffers = true;
   bool sync_batchnorm = false;
   std::string comm_hook = "none";  // none | fp16 | bf16 | powersgd
+
+  bool operator==(const DdpSettings&) const = default;
 };
 
 struct OptimSettings {
@@ -53,6 +63,8 @@ struct OptimSettings {
   bool nesterov = false;
   std::array<double, 2> betas{0.9, 0.999};
   double eps = 1e-8;
+
+  bool operator==(const OptimSettings&) const = default;
 };
 
 /// Python's parameter names; each schedule reads its own.
@@ -83,6 +95,8 @@ struct ScheduleSettings {
   int64_t cooldown = 0;
   double min_lr = 0;
   double eps = 1e-8;
+
+  bool operator==(const ScheduleSettings&) const = default;
 };
 
 struct TrainSettings {
@@ -98,6 +112,8 @@ struct TrainSettings {
   int64_t log_every = 100;
   int64_t eval_every = 1;
   int64_t early_stop = 0;  // epochs without a better eval loss before the run ends; 0 = never
+
+  bool operator==(const TrainSettings&) const = default;
 };
 
 struct CheckpointSettings {
@@ -105,27 +121,34 @@ struct CheckpointSettings {
   int64_t every_steps = 0;
   int64_t keep = 3;
   std::chrono::milliseconds before_deadline{60'000};
+
+  bool operator==(const CheckpointSettings&) const = default;
 };
 
 /// The built-in idx and csv tasks describe the user's files here; see docs/config.md.
 struct TaskSettings {
   std::string name = "mnist";
-  std::vector<std::string> images, labels;            // idx: train and eval files
-  std::string file, eval_file, delimiter = ",";       // csv
-  std::string label;                                  // csv: column name or index; empty = the last
-  std::vector<std::string> features;                  // csv: empty = every other column
+  std::vector<std::string> images, labels;       // idx: train and eval files
+  std::string file, eval_file, delimiter = ",";  // csv
+  std::string label;                             // csv: column name or index; empty = the last
+  std::vector<std::string> features;             // csv: empty = every other column
   bool header = true;
   double eval_fraction = 0.2;
-  int64_t classes = 0;                                // 0 = counted from the labels
-  std::string normalize = "standard";                 // standard | none | mean_std
+  int64_t classes = 0;                 // 0 = counted from the labels
+  std::string normalize = "standard";  // standard | none | mean_std
   std::vector<double> mean, std;
-  std::string class_weights = "none";                 // none | balanced
+  std::string class_weights = "none";          // none | balanced
+  std::map<std::string, std::string> options;  // for a task of the user's own: whatever it reads
+
+  bool operator==(const TaskSettings&) const = default;
 };
 
 struct ModelSettings {
-  std::string name;              // empty = the task's own
-  std::string path;              // torchscript
-  std::vector<int64_t> hidden;   // mlp widths; empty = the task's own
+  std::string name;             // empty = the task's own
+  std::string path;             // torchscript
+  std::vector<int64_t> hidden;  // mlp widths; empty = the task's own
+
+  bool operator==(const ModelSettings&) const = default;
 };
 
 struct Settings {
@@ -139,6 +162,8 @@ struct Settings {
   ScheduleSettings schedule;
   TrainSettings train;
   CheckpointSettings checkpoint;
+
+  bool operator==(const Settings&) const = default;
 };
 
 }  // namespace lockstep
