@@ -7,6 +7,9 @@ killing a node's first process is what a power cut is. Needs root and Debian's s
 slurm-client, munge, iproute2.
 
     lab.py FOLDER [COMMAND...]     start a lab, run COMMAND (default: a shell) on its login host, take it down
+
+With scheduler="pbs" the nodes run the MoM of pbs.py in place of slurmd: OpenPBS's environment and manners, for
+scripts, without OpenPBS.
 """
 import os
 import shutil
@@ -101,8 +104,9 @@ def first_child(pid, within=10):
 class Lab:
     """The lab seen from outside: start it, run commands on its login host, kill a node, stop it."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, scheduler="slurm"):
         self.folder = Path(folder).resolve()
+        self.scheduler = scheduler
         self.process = None
 
     def start(self, within=30):
@@ -110,7 +114,8 @@ class Lab:
         self.folder.chmod(0o755)
         log = open(self.folder / "lab.log", "w")
         self.process = subprocess.Popen(
-            NEW_NAMESPACES + [sys.executable, str(Path(__file__).resolve()), "--inside", str(self.folder)],
+            NEW_NAMESPACES + [sys.executable, str(Path(__file__).resolve()), "--inside", str(self.folder),
+                              self.scheduler],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         self.init = first_child(self.process.pid)
         until = time.time() + within
@@ -138,7 +143,11 @@ class Lab:
 
     def environment(self, extra=None):
         keep = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "OMPI_", "PMI", "PBS_"))}
-        keep["SLURM_CONF"] = str(self.folder / "slurm.conf")
+        if self.scheduler == "pbs":
+            keep["PBS_LAB"] = str(self.folder)
+            keep["PATH"] = f"{self.folder}/bin:{keep['PATH']}"
+        else:
+            keep["SLURM_CONF"] = str(self.folder / "slurm.conf")
         keep.update(extra or {})
         return keep
 
@@ -228,7 +237,7 @@ def private_tmp(*kept):
         subprocess.run(["mount", "--no-canonicalize", "--bind", f"/proc/self/fd/{handle}", path], check=True, pass_fds=[handle])
 
 
-def node_main(folder, node):
+def node_main(folder, node, scheduler):
     """The first process of a node: names it, waits for its cable, starts slurmd, and reaps."""
     private_mounts(folder, node)
     private_tmp(SOURCE, folder)
@@ -240,6 +249,8 @@ def node_main(folder, node):
     sh("ip", "address", "add", f"{ADDRESS[node]}/24", "dev", "eth0")
     sh("ip", "link", "set", "eth0", "up")
     (folder / f"spool.{node}").mkdir(exist_ok=True)
+    if scheduler == "pbs":
+        os.execv(sys.executable, [sys.executable, str(Path(__file__).with_name("pbs.py")), "mom", str(folder), node])
     subprocess.Popen([find("slurmd"), "-D", "-N", node, "-f", str(folder / "slurm.conf")],
                      env={**os.environ, "SLURM_CONF": str(folder / "slurm.conf")})
     reap_for_ever()
@@ -258,8 +269,8 @@ def reap_for_ever(every=None):
         signal.sigtimedwait([signal.SIGCHLD], 0.2)
 
 
-def boot(folder, node):
-    process = subprocess.Popen(NEW_NAMESPACES + [sys.executable, __file__, "--node", str(folder), node])
+def boot(folder, node, scheduler):
+    process = subprocess.Popen(NEW_NAMESPACES + [sys.executable, __file__, "--node", str(folder), node, scheduler])
     first = first_child(process.pid)
     (folder / f"{node}.pid").write_text(str(process.pid))
     subprocess.run(["ip", "link", "delete", f"to-{node}"], capture_output=True)
@@ -267,51 +278,65 @@ def boot(folder, node):
     sh("ip", "link", "set", f"to-{node}", "master", "lan", "up")
 
 
-def inside(folder):
+def inside(folder, scheduler):
     """The first process of the lab: login host and controller; boots the nodes."""
     (folder / "hosts").write_text("127.0.0.1 localhost\n" +
                                   "".join(f"{address} {host}\n" for host, address in ADDRESS.items()))
-    (folder / "slurm.conf").write_text(SLURM_CONF.format(
-        folder=folder, login=LOGIN, login_address=ADDRESS[LOGIN], n1=ADDRESS["n1"], n2=ADDRESS["n2"]))
     private_mounts(folder, LOGIN)
     sh("ip", "link", "add", "lan", "type", "bridge")
     sh("ip", "address", "add", f"{ADDRESS[LOGIN]}/24", "dev", "lan")
     sh("ip", "link", "set", "lan", "up")
-    (folder / "state").mkdir(exist_ok=True)
-
-    (folder / "munge.key").write_bytes(os.urandom(128))
-    (folder / "munge.key").chmod(0o600)
-    munge = [f"--{name}={folder}/munge.{name.split('-')[0]}" for name in ("key-file", "pid-file", "seed-file")]
-    sh(find("munged"), "--force", f"--socket={folder}/munge.socket", f"--log-file={folder}/munge.log", *munge)
-    environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
-    subprocess.Popen([find("slurmctld"), "-D", "-f", str(folder / "slurm.conf")], env=environment)
+    all_up = start_pbs(folder) if scheduler == "pbs" else start_slurm(folder)
     for node in NODES:
-        boot(folder, node)
+        boot(folder, node, scheduler)
     until = time.time() + 25
-    while time.time() < until:
-        up = subprocess.run(["sinfo", "-h", "-N", "-t", "idle", "-o", "%N"], capture_output=True, text=True,
-                            env=environment)
-        if sorted(up.stdout.split()) == sorted(NODES):
-            break
+    while not all_up():
+        if time.time() > until:
+            sys.exit("the nodes did not come up")
         time.sleep(0.1)
-    else:
-        sys.exit("the nodes did not come up: " + up.stdout + up.stderr)
     (folder / "ready").touch()
 
     def boot_the_asked():
         for node in NODES:
             if (folder / f"{node}.boot").exists():
                 (folder / f"{node}.boot").unlink()
-                boot(folder, node)
+                boot(folder, node, scheduler)
 
     reap_for_ever(boot_the_asked)
 
 
+def start_slurm(folder):
+    (folder / "slurm.conf").write_text(SLURM_CONF.format(
+        folder=folder, login=LOGIN, login_address=ADDRESS[LOGIN], n1=ADDRESS["n1"], n2=ADDRESS["n2"]))
+    (folder / "state").mkdir(exist_ok=True)
+    (folder / "munge.key").write_bytes(os.urandom(128))
+    (folder / "munge.key").chmod(0o600)
+    munge = [f"--{name}={folder}/munge.{name.split('-')[0]}" for name in ("key-file", "pid-file", "seed-file")]
+    sh(find("munged"), "--force", f"--socket={folder}/munge.socket", f"--log-file={folder}/munge.log", *munge)
+    environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
+    subprocess.Popen([find("slurmctld"), "-D", "-f", str(folder / "slurm.conf")], env=environment)
+
+    def all_up():
+        idle = subprocess.run(["sinfo", "-h", "-N", "-t", "idle", "-o", "%N"], capture_output=True, text=True,
+                              env=environment)
+        return sorted(idle.stdout.split()) == sorted(NODES)
+
+    return all_up
+
+
+def start_pbs(folder):
+    commands = folder / "bin"
+    commands.mkdir()
+    for name in ("qsub", "qstat", "qdel", "qsig", "pbs_tmrsh"):
+        (commands / name).symlink_to(Path(__file__).resolve().with_name("pbs.py"))
+    return lambda: all((folder / f"mom.{node}").exists() for node in NODES)
+
+
 def main():
     if sys.argv[1:2] == ["--inside"]:
-        inside(Path(sys.argv[2]))
+        inside(Path(sys.argv[2]), sys.argv[3])
     elif sys.argv[1:2] == ["--node"]:
-        node_main(Path(sys.argv[2]), sys.argv[3])
+        node_main(Path(sys.argv[2]), sys.argv[3], sys.argv[4])
     elif len(sys.argv) < 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
     else:
