@@ -1,5 +1,6 @@
 #pragma once
-// A process group for the job: connect() opens the backend asked for and makes every rank known to the others.
+// A process group for the job: connect() opens the backend asked for and makes every rank known to the
+// others.
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
@@ -11,9 +12,9 @@
 namespace lockstep {
 
 struct GroupSettings {
-  std::string backend = "auto";                      // auto | nccl | gloo | mpi
-  std::chrono::milliseconds join_timeout{60'000};    // for every rank to arrive
-  std::chrono::milliseconds timeout{600'000};        // for one collective
+  std::string backend = "auto";                    // auto | nccl | gloo | mpi
+  std::chrono::milliseconds join_timeout{60'000};  // for every rank to arrive
+  std::chrono::milliseconds timeout{600'000};      // for one collective
 };
 
 using ProcessGroup = c10::intrusive_ptr<c10d::ProcessGroup>;

@@ -1,0 +1,57 @@
+#include "comm/peers.h"
+
+#include <sstream>
+
+#include "base/error.h"
+#include "base/format.h"
+
+namespace lockstep::comm {
+namespace {
+
+constexpr size_t kNamed = 8;
+
+// "a", "a and b", "a, b and c", and beyond kNamed "…, h and 12 more"
+std::string join(const std::vector<std::string>& items) {
+  const size_t named = items.size() > kNamed ? kNamed : items.size();
+  std::string text;
+  for (size_t i = 0; i < named; ++i) {
+    const bool last = i + 1 == items.size();
+    text += i == 0 ? "" : last ? " and " : ", ";
+    text += items[i];
+  }
+  if (items.size() > named) text += format(" and {} more", items.size() - named);
+  return text;
+}
+
+}  // namespace
+
+std::string name_of(const Peer& peer) {
+  return format("rank {} (host {}, pid {})", peer.rank, peer.host, peer.pid);
+}
+
+std::string names_of(const std::vector<Peer>& peers) {
+  std::vector<std::string> names;
+  for (const auto& peer : peers) names.push_back(name_of(peer));
+  return join(names);
+}
+
+std::string rank_list(const std::vector<int>& ranks) {
+  std::vector<std::string> names;
+  for (const int rank : ranks) names.push_back(std::to_string(rank));
+  return (ranks.size() == 1 ? "rank " : "ranks ") + join(names);
+}
+
+std::string pack(const Peer& peer) {
+  return format("{} {} {} {}", peer.rank, peer.node, peer.pid, peer.host);
+}
+
+Peer unpack_peer(const std::string& text) {
+  Peer peer;
+  std::istringstream in(text);
+  if (!(in >> peer.rank >> peer.node >> peer.pid >> peer.host)) {
+    throw Error("the store holds a line that is no rank: '" + text + "'");
+  }
+  return peer;
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,27 @@
+#pragma once
+// The ranks of a group as messages name them.
+
+#include <string>
+#include <vector>
+
+namespace lockstep::comm {
+
+struct Peer {
+  int rank = 0;
+  int node = 0;  // index of its node
+  int pid = 0;
+  std::string host;
+};
+
+/// "rank 2 (host a, pid 4711)"
+std::string name_of(const Peer& peer);
+/// "rank 2 (...) and rank 3 (...)"; beyond eight the rest is counted.
+std::string names_of(const std::vector<Peer>& peers);
+/// "ranks 2, 3 and 5": where hosts are not known.
+std::string rank_list(const std::vector<int>& ranks);
+
+/// One line of the store, and back.
+std::string pack(const Peer& peer);
+Peer unpack_peer(const std::string& text);
+
+}  // namespace lockstep::comm

@@ -1,0 +1,192 @@
+#include "comm/store.h"
+
+#include <unistd.h>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "comm/interface.h"
+#include "comm/listen.h"
+#include "comm/mpi_join.h"
+#include "comm/rendezvous.h"
+#include "comm/shared_store.h"
+
+namespace lockstep::comm {
+namespace {
+
+using Milliseconds = std::chrono::milliseconds;
+
+struct Opening {
+  const Runtime& runtime;
+  const Rendezvous& plan;
+  Milliseconds timeout;
+};
+
+StorePtr open_alone(const Opening&) {
+  return c10::make_intrusive<c10d::HashStore>();
+}
+
+StorePtr open_shared(const Opening& opening) {
+  const Job& job = opening.runtime.job();
+  std::shared_ptr<SharedMemory> memory;
+  StorePtr store;
+  if (job.rank == 0) {
+    memory = std::make_shared<SharedMemory>(SharedMemory::create(SharedStore::bytes_for(job.world)));
+    store = SharedStore::create(memory);
+  }
+  const std::string name = opening.runtime.broadcast(memory ? memory->name() : "");
+  if (!memory) {
+    if (auto found = SharedMemory::open(name)) memory = std::make_shared<SharedMemory>(std::move(*found));
+    if (memory) store = SharedStore::join(memory);
+  }
+  const auto opened = opening.runtime.all_gather(memory ? "yes" : "no");
+  memory->unlink();
+  for (size_t rank = 0; rank < opened.size(); ++rank) {
+    if (opened[rank] == "yes") continue;
+    throw Error(format("rank {} cannot see the shared memory of rank 0", rank), format("host {}", job.host),
+                "ranks of one node must share /dev/shm: start them in one container, or each container as "
+                "its own node");
+  }
+  return store;
+}
+
+c10d::TCPStoreOptions tcp_options(const Opening& opening, std::uint16_t port) {
+  c10d::TCPStoreOptions options;
+  options.port = port;
+  options.waitWorkers = false;
+  options.timeout = opening.timeout;
+  return options;
+}
+
+StorePtr connect_tcp(const Opening& opening, const std::string& host, std::uint16_t port) {
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(host, tcp_options(opening, port));
+  } catch (const std::exception& error) {
+    throw Error(
+        format("nobody answered at {} port {} within {} s", host, port, opening.timeout.count() / 1000.0),
+        format("rank {} of {}", opening.runtime.job().rank, opening.runtime.job().world),
+        format("rank 0 did not come, or {} is not reached from this node", host));
+  }
+}
+
+// c10d's own server would listen on every interface (pytorch#173909); it takes over a socket of ours instead.
+StorePtr host_tcp(const Opening& opening, const std::string& address, const Listener& listener) {
+  auto options = tcp_options(opening, listener.port);
+  options.isServer = true;
+  options.masterListenFd = listener.socket;
+  return c10::make_intrusive<c10d::TCPStore>(address, options);
+}
+
+std::string own_address() {
+  const char* wanted = std::getenv("GLOO_SOCKET_IFNAME");
+  return choose_interface(network_facts(wanted ? wanted : ""), true).address;
+}
+
+StorePtr open_tcp_over_mpi(const Opening& opening) {
+  const Job& job = opening.runtime.job();
+  StorePtr store;
+  std::string place;
+  if (job.rank == 0) {
+    try {
+      const std::string address = own_address();
+      const Listener listener = listen_on(address);
+      store = host_tcp(opening, address, listener);
+      place = format("{} {}", listener.port, address);
+    } catch (const std::exception& error) {
+      opening.runtime.broadcast(std::string("! ") + error.what());
+      throw;
+    }
+  }
+  place = opening.runtime.broadcast(place);
+  if (store) return store;
+  const size_t space = place.find(' ');
+  if (place[0] == '!') throw Error("rank 0 could not open the job's store: " + place.substr(space + 1));
+  return connect_tcp(opening, place.substr(space + 1), static_cast<std::uint16_t>(std::stoi(place)));
+}
+
+StorePtr open_tcp_client(const Opening& opening) {
+  return connect_tcp(opening, opening.plan.host, opening.plan.port);
+}
+
+// One server a process: a second group of the same job must find the first one's, not bind the port again.
+StorePtr open_tcp_host(const Opening& opening) {
+  static std::mutex mutex;
+  static std::map<std::string, StorePtr> hosted;
+  const std::lock_guard<std::mutex> guard(mutex);
+  const std::string place = format("{}:{}", opening.plan.host, opening.plan.port);
+  auto& store = hosted[place];
+  if (!store) store = host_tcp(opening, opening.plan.host, listen_on(opening.plan.host, opening.plan.port));
+  return connect_tcp(opening, opening.plan.host, opening.plan.port);
+}
+
+StorePtr open_file(const Opening& opening) {
+  return c10::make_intrusive<c10d::FileStore>(opening.plan.path, opening.runtime.job().world);
+}
+
+const std::map<Meeting, std::function<StorePtr(const Opening&)>> kOpeners = {
+    {Meeting::alone, open_alone},
+    {Meeting::shared_memory, open_shared},
+    {Meeting::tcp_over_mpi, open_tcp_over_mpi},
+    {Meeting::tcp_client, open_tcp_client},
+    {Meeting::tcp_host, open_tcp_host},
+    {Meeting::file, open_file},
+};
+
+// A store may outlive one call of connect(): each call of a rank gets the next number.
+StorePtr with_prefix(const StorePtr& store, const Rendezvous& plan, int rank) {
+  const int64_t turn = store->add(format("{}/turn/{}", plan.prefix, rank), 1);
+  return c10::make_intrusive<c10d::PrefixStore>(format("{}/{}", plan.prefix, turn), store);
+}
+
+std::string here_key(int rank) {
+  return format("here/{}", rank);
+}
+
+std::vector<int> not_here(c10d::Store& store, int world) {
+  std::vector<int> missing;
+  for (int rank = 0; rank < world; ++rank) {
+    if (!store.check({here_key(rank)})) missing.push_back(rank);
+  }
+  return missing;
+}
+
+}  // namespace
+
+StorePtr open_store(const Runtime& runtime, Milliseconds join_timeout) {
+  const Rendezvous plan = plan_rendezvous(current_environment(), runtime.job(), runtime.has_mpi());
+  if (runtime.has_mpi()) join_over_mpi(runtime.job(), join_timeout);
+  log::debug(format("rendezvous: {}", plan.because));
+  StorePtr store = kOpeners.at(plan.how)({runtime, plan, join_timeout});
+  store->setTimeout(join_timeout);
+  return with_prefix(store, plan, runtime.job().rank);
+}
+
+std::vector<Peer> meet(c10d::Store& store, const Job& job, Milliseconds join_timeout) {
+  store.set(here_key(job.rank), pack({job.rank, job.node_rank, ::getpid(), job.host}));
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < job.world; ++rank) keys.push_back(here_key(rank));
+  try {
+    store.wait(keys, join_timeout);
+  } catch (const std::exception&) {
+    const auto missing = not_here(store, job.world);
+    if (missing.empty()) throw;
+    throw Error(
+        format("{} did not come to join the group within {} s", rank_list(missing),
+               join_timeout.count() / 1000.0),
+        format("rank {} of {} on host {}", job.rank, job.world, job.host),
+        "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only slow");
+  }
+  std::vector<Peer> peers;
+  for (const auto& key : keys) peers.push_back(unpack_peer(store.get_to_str(key)));
+  return peers;
+}
+
+}  // namespace lockstep::comm
