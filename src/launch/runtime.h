@@ -1,6 +1,8 @@
 #pragma once
-// Joining the job: MPI where the environment says so, the Job, and the small exchanges that come before libtorch.
+// Joining the job: MPI where the environment says so, the Job, and the small exchanges that come before
+// libtorch.
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,17 +11,28 @@
 
 namespace lockstep {
 
+class MpiSession;
+
+struct RuntimeOptions {
+  Phantoms phantoms = Phantoms::refuse;
+  /// For every rank to arrive in MPI_Init; LOCKSTEP_JOIN_TIMEOUT (seconds) overrules. Zero = for ever.
+  std::chrono::milliseconds join_timeout{60'000};
+};
+
 /// The job this process has joined. Owns MPI: initialises it at most once, finalises it when destroyed.
 class Runtime {
  public:
-  explicit Runtime(const std::string& launcher = "auto");
+  explicit Runtime(const std::string& launcher = "auto", const RuntimeOptions& options = {});
+  /// Waits for the others and finalises MPI; while an exception flies it does neither, so that nobody hangs.
   ~Runtime();
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
   const Job& job() const { return job_; }
   /// True where MPI is initialised and may be used.
-  bool has_mpi() const { return has_mpi_; }
+  bool has_mpi() const { return mpi_ != nullptr; }
+  /// MPI's communicators (launch/mpi.h); an Error where MPI is not in use.
+  const MpiSession& mpi() const;
 
   /// Rank 0's text on every rank. Without MPI each rank keeps its own.
   std::string broadcast(const std::string& text) const;
@@ -30,8 +43,9 @@ class Runtime {
   [[noreturn]] void abort(int status) const;
 
  private:
-  bool has_mpi_ = false;
+  std::unique_ptr<MpiSession> mpi_;
   Job job_;
+  int exceptions_at_birth_ = 0;
 };
 
 }  // namespace lockstep

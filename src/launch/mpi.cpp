@@ -1,0 +1,138 @@
+#include "launch/mpi.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "launch/alarm.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kLargestMessage = size_t{1} << 30;  // MPI counts in int
+
+bool flag_of(int (*ask)(int*)) {
+  int flag = 0;
+  ask(&flag);
+  return flag != 0;
+}
+
+[[noreturn]] void give_up_joining(std::chrono::milliseconds waited) {
+  log::error(format(
+      "not every rank arrived in MPI_Init within {} s\n  where: process {}\n  to do: look for a rank that "
+      "failed to start, or set LOCKSTEP_JOIN_TIMEOUT to more seconds",
+      waited.count() / 1000.0, getpid()));
+  _exit(kFailed);  // MPI_Abort needs an MPI that is up; the launcher sees this and ends the rest
+}
+
+}  // namespace
+
+void check_mpi(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  throw Error(format("{} failed: {}", call, std::string(text.data(), static_cast<size_t>(length))), call,
+              "another rank may have died: its own message comes first");
+}
+
+std::string mpi_library_version() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  const std::string version(text.data(), static_cast<size_t>(length));
+  return version.substr(0, version.find_first_of(",\n"));
+}
+
+MpiSession::MpiSession(std::chrono::milliseconds join_timeout) {
+  if (flag_of(MPI_Finalized)) {
+    throw Error("MPI is already finalised in this process", "MPI_Init_thread", "make one Runtime a process");
+  }
+  join(join_timeout);
+  learn_facts();
+}
+
+MpiSession::~MpiSession() = default;
+
+void MpiSession::join(std::chrono::milliseconds timeout) {
+  const Alarm alarm(timeout, [timeout] { give_up_joining(timeout); });
+  int provided = MPI_THREAD_SINGLE;
+  owner_ = !flag_of(MPI_Initialized);
+  if (owner_) {
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+  } else {
+    check_mpi(MPI_Query_thread(&provided), "MPI_Query_thread");
+  }
+  thread_multiple_ = provided == MPI_THREAD_MULTIPLE;
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &world_), "MPI_Comm_dup");
+  check_mpi(MPI_Comm_rank(world_, &facts_.rank), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(world_, &facts_.world), "MPI_Comm_size");
+  check_mpi(MPI_Comm_split_type(world_, MPI_COMM_TYPE_SHARED, facts_.rank, MPI_INFO_NULL, &node_),
+            "MPI_Comm_split_type");
+}
+
+// A node is known by its first world rank; nodes are numbered in that order.
+void MpiSession::learn_facts() {
+  facts_.library = mpi_library_version();
+  check_mpi(MPI_Comm_rank(node_, &facts_.local_rank), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(node_, &facts_.local_world), "MPI_Comm_size");
+  int first = facts_.rank;
+  check_mpi(MPI_Bcast(&first, 1, MPI_INT, 0, node_), "MPI_Bcast");
+  std::vector<int> firsts(static_cast<size_t>(facts_.world));
+  check_mpi(MPI_Allgather(&first, 1, MPI_INT, firsts.data(), 1, MPI_INT, world_), "MPI_Allgather");
+  std::sort(firsts.begin(), firsts.end());
+  firsts.erase(std::unique(firsts.begin(), firsts.end()), firsts.end());
+  facts_.nodes = static_cast<int>(firsts.size());
+  facts_.node_rank = static_cast<int>(std::lower_bound(firsts.begin(), firsts.end(), first) - firsts.begin());
+}
+
+std::string MpiSession::broadcast(std::string text) const {
+  unsigned long long size = text.size();
+  check_mpi(MPI_Bcast(&size, 1, MPI_UNSIGNED_LONG_LONG, 0, world_), "MPI_Bcast");
+  text.resize(size);
+  for (size_t at = 0; at < text.size(); at += kLargestMessage) {
+    const int part = static_cast<int>(std::min(kLargestMessage, text.size() - at));
+    check_mpi(MPI_Bcast(text.data() + at, part, MPI_CHAR, 0, world_), "MPI_Bcast");
+  }
+  return text;
+}
+
+std::vector<std::string> MpiSession::all_gather(const std::string& text) const {
+  const auto world = static_cast<size_t>(facts_.world);
+  unsigned long long own = text.size();
+  std::vector<unsigned long long> sizes(world);
+  check_mpi(MPI_Allgather(&own, 1, MPI_UNSIGNED_LONG_LONG, sizes.data(), 1, MPI_UNSIGNED_LONG_LONG, world_),
+            "MPI_Allgather");
+  const auto total = std::accumulate(sizes.begin(), sizes.end(), 0ULL);
+  if (total > kLargestMessage)
+    throw Error(format("{} bytes are too many to gather at once", total), "all_gather");
+  const std::vector<int> counts(sizes.begin(), sizes.end());
+  std::vector<int> starts(world, 0);
+  std::partial_sum(counts.begin(), counts.end() - 1, starts.begin() + 1);
+  std::string all(total, '\0');
+  check_mpi(MPI_Allgatherv(text.data(), counts[static_cast<size_t>(facts_.rank)], MPI_CHAR, all.data(),
+                           counts.data(), starts.data(), MPI_CHAR, world_),
+            "MPI_Allgatherv");
+  std::vector<std::string> result;
+  for (size_t i = 0; i < world; ++i) result.push_back(all.substr(static_cast<size_t>(starts[i]), sizes[i]));
+  return result;
+}
+
+void MpiSession::barrier() const {
+  check_mpi(MPI_Barrier(world_), "MPI_Barrier");
+}
+
+void MpiSession::finish() {
+  barrier();
+  MPI_Comm_free(&node_);
+  MPI_Comm_free(&world_);
+  if (owner_) MPI_Finalize();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+#pragma once
+// MPI once it is up: communicators of our own, errors as exceptions. The one header of the room that shows
+// MPI.
+
+#include <mpi.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "launch/job.h"
+#include "launch/runtime.h"
+
+namespace lockstep {
+
+/// Throws Error with MPI's own text and the name of the call.
+void check_mpi(int code, const char* call);
+
+/// MPI_Init to MPI_Finalize. Joins an MPI that the program has initialised itself and then leaves its end to
+/// it.
+class MpiSession {
+ public:
+  /// Leaves the process (status 1) where not every rank arrives in time; zero waits for ever.
+  explicit MpiSession(std::chrono::milliseconds join_timeout);
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+
+  /// All ranks; a duplicate, so that nobody else's messages meet ours. Duplicate it again for another room.
+  MPI_Comm world() const { return world_; }
+  /// The ranks that share this node's memory, in the order of their world ranks.
+  MPI_Comm node() const { return node_; }
+  const MpiFacts& facts() const { return facts_; }
+  /// Whether several threads may call MPI at once.
+  bool thread_multiple() const { return thread_multiple_; }
+
+  std::string broadcast(std::string text) const;
+  std::vector<std::string> all_gather(const std::string& text) const;
+  void barrier() const;
+  /// Waits for all, frees the communicators and finalises MPI. Without it the destructor leaves MPI up.
+  void finish();
+
+ private:
+  void join(std::chrono::milliseconds timeout);
+  void learn_facts();
+
+  bool owner_ = false;
+  bool thread_multiple_ = false;
+  MPI_Comm world_ = MPI_COMM_NULL;
+  MPI_Comm node_ = MPI_COMM_NULL;
+  MpiFacts facts_;
+};
+
+/// What the launch room can say of MPI without a session: "Open MPI v4.1.4".
+std::string mpi_library_version();
+
+}  // namespace lockstep

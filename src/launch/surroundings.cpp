@@ -1,0 +1,40 @@
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+#include <sstream>
+
+#include "launch/job.h"
+#include "launch/variables.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kLargestFile = 16 << 20;
+
+// nullopt where the variable is not set or its file cannot be read: a task started by pbsdsh has none
+std::optional<std::string> read_named_file(const Environment& environment, const char* variable) {
+  std::ifstream file(launch::text_of(environment, variable));
+  if (!file) return std::nullopt;
+  std::string text;
+  std::array<char, 65536> part;
+  while (text.size() < kLargestFile && (file.read(part.data(), part.size()) || file.gcount() > 0)) {
+    text.append(part.data(), static_cast<size_t>(file.gcount()));
+  }
+  return text;
+}
+
+}  // namespace
+
+Surroundings current_surroundings(const Environment& environment) {
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
+  // the files matter to one launcher each; ten thousand ranks need not all open them
+  const std::string launcher = detect_launcher(environment);
+  Surroundings result{host.data(), std::nullopt, std::nullopt};
+  if (launcher == "none") result.node_file = read_named_file(environment, "PBS_NODEFILE");
+  if (launcher == "jsrun") result.rank_file = read_named_file(environment, "LSB_DJOB_RANKFILE");
+  return result;
+}
+
+}  // namespace lockstep

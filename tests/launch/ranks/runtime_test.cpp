@@ -1,0 +1,35 @@
+#include "ranks.h"
+
+namespace lockstep {
+
+using test::runtime;
+
+TEST(Runtime, EveryRankHasItsOwnNumberInOneWorld) {
+  const auto& job = runtime().job();
+  const auto ranks = runtime().all_gather(std::to_string(job.rank));
+  ASSERT_EQ(ranks.size(), static_cast<size_t>(job.world));
+  for (int i = 0; i < job.world; ++i) EXPECT_EQ(ranks[static_cast<size_t>(i)], std::to_string(i));
+}
+
+TEST(Runtime, GathersTextsOfUnequalLength) {
+  const int rank = runtime().job().rank;
+  const auto texts = runtime().all_gather(std::string(static_cast<size_t>(rank) * 1000, 'x'));
+  for (size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(texts[i], std::string(i * 1000, 'x'));
+}
+
+TEST(Runtime, BroadcastsRankZerosText) {
+  std::string text(3'000'000, 'a');
+  text[1'234'567] = '\0';
+  EXPECT_EQ(runtime().broadcast(runtime().job().rank == 0 ? text : "mine"), text);
+  EXPECT_EQ(runtime().broadcast(runtime().job().rank == 0 ? "" : "mine"), "");
+}
+
+TEST(Runtime, OneHostIsOneNode) {
+  const auto& job = runtime().job();
+  EXPECT_EQ(job.nodes, 1);
+  EXPECT_EQ(job.node_rank, 0);
+  EXPECT_EQ(job.local_rank, job.rank);
+  EXPECT_EQ(job.local_world, job.world);
+}
+
+}  // namespace lockstep
