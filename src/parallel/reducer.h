@@ -1,0 +1,26 @@
+#pragma once
+// c10d's Reducer and Logger, made as Python's DDP makes them. The one place that knows libtorch's versions.
+
+#include <torch/csrc/distributed/c10d/logger.hpp>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/ddp_options.h"
+#include "parallel/module_tensors.h"
+
+namespace lockstep {
+
+/// The two belong together: the Reducer asks its Logger without looking whether it is there.
+struct ReducerAndLogger {
+  std::shared_ptr<c10d::Reducer> reducer;
+  std::shared_ptr<c10d::Logger> logger;
+};
+
+ReducerAndLogger make_reducer(const std::vector<ReducedParameter>& parameters,
+                              const c10::intrusive_ptr<c10d::ProcessGroup>& group, const DdpOptions& options,
+                              const std::string& module_name);
+
+}  // namespace lockstep
