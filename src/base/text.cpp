@@ -52,7 +52,7 @@ size_t edit_distance(std::string_view from, std::string_view to) {
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& candidates) {
   if (word.empty() || word.size() > 100) return std::nullopt;
   std::optional<std::string> best;
-  size_t best_distance = word.size() / 3 + 2;  // farther than this is another word, not a slip
+  size_t best_distance = std::max<size_t>(1, (word.size() + 1) / 3) + 1;  // from here on it is another word
   for (const std::string& candidate : candidates) {
     const size_t distance = edit_distance(lower(word), lower(candidate));
     if (distance < best_distance && distance < candidate.size()) {
@@ -60,7 +60,11 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
       best = candidate;
     }
   }
-  return best;
+  if (best || word.size() < 4) return best;
+  const auto longer = std::find_if(candidates.begin(), candidates.end(), [&](const std::string& candidate) {
+    return lower(candidate).starts_with(lower(word));
+  });
+  return longer == candidates.end() ? best : std::optional(*longer);
 }
 
 std::string join(const std::vector<std::string>& parts, std::string_view between) {
