@@ -30,6 +30,31 @@ bool flag_of(int (*ask)(int*)) {
   _exit(kFailed);  // MPI_Abort needs an MPI that is up; the launcher sees this and ends the rest
 }
 
+// lengths first, then all texts in one message
+std::vector<std::string> gather_over(MPI_Comm comm, const std::string& text) {
+  int rank = 0, size = 0;
+  check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+  const auto world = static_cast<size_t>(size);
+  unsigned long long own = text.size();
+  std::vector<unsigned long long> sizes(world);
+  check_mpi(MPI_Allgather(&own, 1, MPI_UNSIGNED_LONG_LONG, sizes.data(), 1, MPI_UNSIGNED_LONG_LONG, comm),
+            "MPI_Allgather");
+  const auto total = std::accumulate(sizes.begin(), sizes.end(), 0ULL);
+  if (total > kLargestMessage)
+    throw Error(format("{} bytes are too many to gather at once", total), "all_gather");
+  const std::vector<int> counts(sizes.begin(), sizes.end());
+  std::vector<int> starts(world, 0);
+  std::partial_sum(counts.begin(), counts.end() - 1, starts.begin() + 1);
+  std::string all(total, '\0');
+  check_mpi(MPI_Allgatherv(text.data(), counts[static_cast<size_t>(rank)], MPI_CHAR, all.data(),
+                           counts.data(), starts.data(), MPI_CHAR, comm),
+            "MPI_Allgatherv");
+  std::vector<std::string> result;
+  for (size_t i = 0; i < world; ++i) result.push_back(all.substr(static_cast<size_t>(starts[i]), sizes[i]));
+  return result;
+}
+
 }  // namespace
 
 void check_mpi(int code, const char* call) {
@@ -104,24 +129,11 @@ std::string MpiSession::broadcast(std::string text) const {
 }
 
 std::vector<std::string> MpiSession::all_gather(const std::string& text) const {
-  const auto world = static_cast<size_t>(facts_.world);
-  unsigned long long own = text.size();
-  std::vector<unsigned long long> sizes(world);
-  check_mpi(MPI_Allgather(&own, 1, MPI_UNSIGNED_LONG_LONG, sizes.data(), 1, MPI_UNSIGNED_LONG_LONG, world_),
-            "MPI_Allgather");
-  const auto total = std::accumulate(sizes.begin(), sizes.end(), 0ULL);
-  if (total > kLargestMessage)
-    throw Error(format("{} bytes are too many to gather at once", total), "all_gather");
-  const std::vector<int> counts(sizes.begin(), sizes.end());
-  std::vector<int> starts(world, 0);
-  std::partial_sum(counts.begin(), counts.end() - 1, starts.begin() + 1);
-  std::string all(total, '\0');
-  check_mpi(MPI_Allgatherv(text.data(), counts[static_cast<size_t>(facts_.rank)], MPI_CHAR, all.data(),
-                           counts.data(), starts.data(), MPI_CHAR, world_),
-            "MPI_Allgatherv");
-  std::vector<std::string> result;
-  for (size_t i = 0; i < world; ++i) result.push_back(all.substr(static_cast<size_t>(starts[i]), sizes[i]));
-  return result;
+  return gather_over(world_, text);
+}
+
+std::vector<std::string> MpiSession::all_gather_on_node(const std::string& text) const {
+  return gather_over(node_, text);
 }
 
 void MpiSession::barrier() const {

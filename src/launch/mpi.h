@@ -36,6 +36,8 @@ class MpiSession {
 
   std::string broadcast(std::string text) const;
   std::vector<std::string> all_gather(const std::string& text) const;
+  /// As all_gather, among the ranks of this node.
+  std::vector<std::string> all_gather_on_node(const std::string& text) const;
   void barrier() const;
   /// Waits for all, frees the communicators and finalises MPI. Without it the destructor leaves MPI up.
   void finish();
