@@ -1,0 +1,298 @@
+#include "data/node_share.h"
+
+#include <ATen/ATen.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <optional>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/text.h"
+#include "data/packed.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kPage = 4096;
+
+/// A folder ran out of room while a set was being laid into it: the next folder may hold it.
+struct NoRoom {};
+
+class File {
+ public:
+  explicit File(int fd) : fd_(fd) {}
+  ~File() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+class Mapping {
+ public:
+  Mapping(int fd, int64_t offset, size_t bytes, int protection) : bytes_(bytes) {
+    data_ = ::mmap(nullptr, bytes, protection, MAP_SHARED, fd, offset);
+    if (data_ == MAP_FAILED)
+      throw Error(format("cannot map {} bytes of shared data: {}", bytes, strerror(errno)));
+  }
+  ~Mapping() { ::munmap(data_, bytes_); }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  char* data() const { return static_cast<char*>(data_); }
+  bool holds(const void* place) const { return place >= data_ && place < static_cast<char*>(data_) + bytes_; }
+  void make_read_only() const { ::mprotect(data_, bytes_, PROT_READ); }
+
+ private:
+  void* data_;
+  size_t bytes_;
+};
+
+at::Tensor view_of(std::shared_ptr<Mapping> mapping, char* place, at::IntArrayRef shape,
+                   at::ScalarType type) {
+  return at::from_blob(
+      place, shape, [mapping = std::move(mapping)](void*) {}, at::TensorOptions(type));
+}
+
+class PrivateArena : public Arena {
+ public:
+  at::Tensor empty(at::IntArrayRef shape, at::ScalarType type) override {
+    return at::empty(shape, at::TensorOptions(type));
+  }
+};
+
+/// Tensors in a file without a name (O_TMPFILE), each at a page's start; a table of them at the end.
+class SharedArena : public Arena {
+ public:
+  explicit SharedArena(const std::string& folder)
+      : file_(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)) {
+    if (file_.fd() < 0) throw NoRoom{};
+  }
+
+  at::Tensor empty(at::IntArrayRef shape, at::ScalarType type) override {
+    const auto bytes = static_cast<int64_t>(c10::multiply_integers(shape) * c10::elementSize(type));
+    const int64_t offset = grow(bytes);
+    auto mapping =
+        std::make_shared<Mapping>(file_.fd(), offset, std::max<int64_t>(bytes, 1), PROT_READ | PROT_WRITE);
+    parts_.push_back({offset, mapping});
+    return view_of(mapping, mapping->data(), shape, type);
+  }
+
+  /// Where a tensor lies in the file, copying it in first where it lies elsewhere.
+  int64_t place(at::Tensor& tensor) {
+    if (tensor.is_contiguous()) {
+      for (const auto& part : parts_) {
+        const auto* start = static_cast<const char*>(tensor.const_data_ptr());
+        if (part.mapping->holds(start)) return part.offset + (start - part.mapping->data());
+      }
+    }
+    auto copy = empty(tensor.sizes(), tensor.scalar_type());
+    copy.copy_(tensor);
+    tensor = copy;
+    return parts_.back().offset;
+  }
+
+  /// Ends the file with the table, its length last.
+  void finish(const std::string& table) {
+    const std::string tail = table + Packer().number(table.size()).text();
+    const int64_t offset = grow(tail.size());
+    if (::ftruncate(file_.fd(), offset + tail.size()) != 0 ||
+        ::pwrite(file_.fd(), tail.data(), tail.size(), offset) != static_cast<ssize_t>(tail.size())) {
+      throw NoRoom{};
+    }
+    for (const auto& part : parts_) part.mapping->make_read_only();
+  }
+
+  void link(const std::string& path) const {
+    const auto self = format("/proc/self/fd/{}", file_.fd());
+    for (bool again : {true, false}) {
+      if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0) return;
+      if (errno != EEXIST || !again) break;
+      ::unlink(path.c_str());  // the name is this job's own: somebody else's leftover
+    }
+    throw Error(format("cannot share the data set as {}: {}", path, strerror(errno)));
+  }
+
+ private:
+  struct Part {
+    int64_t offset;
+    std::shared_ptr<Mapping> mapping;
+  };
+
+  // Room that is really there: a sparse file on a full tmpfs would end in SIGBUS.
+  int64_t grow(int64_t bytes) {
+    const int64_t offset = end_;
+    if (::posix_fallocate(file_.fd(), offset, std::max<int64_t>(bytes, 1)) != 0) throw NoRoom{};
+    end_ = (offset + bytes + kPage) / kPage * kPage;
+    return offset;
+  }
+
+  File file_;
+  int64_t end_ = 0;
+  std::vector<Part> parts_;
+};
+
+std::vector<std::string> folders() {
+  std::vector<std::string> list{"/dev/shm"};
+  if (const char* tmp = std::getenv("TMPDIR"); tmp && *tmp) list.push_back(tmp);
+  list.push_back("/tmp");
+  return list;
+}
+
+std::string path_in(const std::string& folder, const NodeShare& node) {
+  std::string name = node.name;
+  for (char& c : name) {
+    if (c == '/') c = '_';
+  }
+  return format("{}/lockstep-{}", folder, name);
+}
+
+std::string table_of(SharedArena& arena, SharedSet& set) {
+  Packer table;
+  table.number(0).string(set.text).number(set.tensors.size());
+  for (auto& tensor : set.tensors) {
+    table.number(arena.place(tensor)).number(static_cast<int64_t>(tensor.scalar_type())).number(tensor.dim());
+    for (int64_t size : tensor.sizes()) table.number(size);
+  }
+  return table.text();
+}
+
+std::string table_of(const std::exception& error) {
+  Packer table;
+  const auto* known = dynamic_cast<const Error*>(&error);
+  table.number(known ? known->exit_status() : kFailed).string(error.what());
+  return table.string(known ? known->where() : "").string(known ? known->hint() : "").text();
+}
+
+/// What the first rank did: its arena and result, or its error (which is shared too).
+struct Loaded {
+  std::unique_ptr<SharedArena> arena;
+  SharedSet set;
+  std::exception_ptr error;
+};
+
+Loaded load_into(const std::string& folder, const std::function<SharedSet(Arena&)>& load) {
+  Loaded loaded{std::make_unique<SharedArena>(folder), {}, nullptr};
+  std::string table;
+  try {
+    loaded.set = load(*loaded.arena);
+    table = table_of(*loaded.arena, loaded.set);
+  } catch (const std::exception& error) {
+    loaded.error = std::current_exception();
+    table = table_of(error);
+  }
+  loaded.arena->finish(table);
+  return loaded;
+}
+
+// Returns the path to take away once all have mapped it.
+std::string publish(const NodeShare& node, const std::function<SharedSet(Arena&)>& load, SharedSet& set,
+                    std::exception_ptr& error) {
+  for (const auto& folder : folders()) {
+    try {
+      auto loaded = load_into(folder, load);
+      const auto path = path_in(folder, node);
+      loaded.arena->link(path);
+      set = std::move(loaded.set);
+      error = loaded.error;
+      return path;
+    } catch (const NoRoom&) {
+    }
+  }
+  throw Error("no folder has room to share the data set between the ranks of this node",
+              "tried " + join(folders(), ", "),
+              "free some memory in /dev/shm, or set TMPDIR to a folder with room");
+}
+
+SharedSet share_as_first(const NodeShare& node, const std::function<SharedSet(Arena&)>& load) {
+  SharedSet set;
+  std::exception_ptr error;
+  std::string path;
+  try {
+    path = publish(node, load, set, error);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  node.barrier();  // it is there
+  try {
+    node.barrier();  // all have mapped it
+  } catch (...) {
+    if (!path.empty()) ::unlink(path.c_str());
+    throw;
+  }
+  if (!path.empty()) ::unlink(path.c_str());
+  if (error) std::rethrow_exception(error);
+  return set;
+}
+
+[[noreturn]] void throw_as_read(Unpacker& table, int64_t status) {
+  const auto what = table.string(), where = table.string(), hint = table.string();
+  if (status == kBadInput) throw InputError(what, where, hint);
+  throw Error(what, where, hint);
+}
+
+SharedSet read_mapped(const std::shared_ptr<Mapping>& mapping, int64_t bytes) {
+  const char* end = mapping->data() + bytes - 8;
+  const int64_t length = Unpacker(end, 8).number();
+  Unpacker table(end - length, length);
+  if (const int64_t status = table.number(); status != 0) throw_as_read(table, status);
+  SharedSet set;
+  set.text = table.string();
+  set.tensors.resize(table.number());
+  for (auto& tensor : set.tensors) {
+    const int64_t offset = table.number();
+    const auto type = static_cast<at::ScalarType>(table.number());
+    std::vector<int64_t> shape(table.number());
+    for (auto& size : shape) size = table.number();
+    tensor = view_of(mapping, mapping->data() + offset, shape, type);
+  }
+  return set;
+}
+
+std::shared_ptr<Mapping> open_shared(const NodeShare& node, int64_t& bytes) {
+  for (const auto& folder : folders()) {
+    const File file(::open(path_in(folder, node).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    struct stat facts;
+    if (file.fd() < 0 || ::fstat(file.fd(), &facts) != 0 || facts.st_uid != ::geteuid()) continue;
+    bytes = facts.st_size;
+    return std::make_shared<Mapping>(file.fd(), 0, bytes, PROT_READ);
+  }
+  throw Error("the first rank of this node could not share the data set", "", "its own error says why");
+}
+
+SharedSet share_as_other(const NodeShare& node) {
+  node.barrier();
+  std::shared_ptr<Mapping> mapping;
+  int64_t bytes = 0;
+  std::exception_ptr error;
+  try {
+    mapping = open_shared(node, bytes);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  node.barrier();
+  if (error) std::rethrow_exception(error);
+  return read_mapped(mapping, bytes);
+}
+
+}  // namespace
+
+SharedSet share_on_node(const NodeShare& node, const std::function<SharedSet(Arena&)>& load) {
+  if (node.local_world == 1 || !node.barrier) {
+    PrivateArena arena;
+    return load(arena);
+  }
+  return node.local_rank == 0 ? share_as_first(node, load) : share_as_other(node);
+}
+
+}  // namespace lockstep
