@@ -1,0 +1,31 @@
+#include "models/simple_cnn.h"
+
+namespace lockstep {
+namespace {
+
+torch::nn::Conv2dOptions same_size(int64_t in, int64_t out) {
+  return torch::nn::Conv2dOptions(in, out, 3).padding(1);
+}
+
+torch::Tensor pooled(const torch::Tensor& x) {
+  return torch::max_pool2d(torch::relu(x), 2);
+}
+
+}  // namespace
+
+SimpleCNN::SimpleCNN()
+    : conv1(same_size(1, 32)), conv2(same_size(32, 64)), fc1(7 * 7 * 64, 128), fc2(128, 10) {
+  register_module("conv1", conv1);
+  register_module("conv2", conv2);
+  register_module("fc1", fc1);
+  register_module("fc2", fc2);
+}
+
+torch::Tensor SimpleCNN::forward(const torch::Tensor& input) {
+  auto x = pooled(conv1->forward(input));
+  x = pooled(conv2->forward(x));
+  x = torch::relu(fc1->forward(x.reshape({-1, 7 * 7 * 64})));
+  return fc2->forward(x);
+}
+
+}  // namespace lockstep
