@@ -24,13 +24,18 @@ struct ByteSource::Gzip {
 };
 
 ByteSource::ByteSource(const std::string& path)
-    : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   if (fd_ < 0) throw InputError(format("cannot open the file: {}", strerror(errno)), path);
   struct stat facts;
   ::fstat(fd_, &facts);
+  if (!S_ISREG(facts.st_mode)) {
+    ::close(fd_);
+    throw InputError(S_ISDIR(facts.st_mode) ? "this is a folder, not a file" : "this is not a regular file",
+                     path);
+  }
   file_size_ = facts.st_size;
   unsigned char magic[2];
-  if (S_ISREG(facts.st_mode) && ::pread(fd_, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b) {
+  if (::pread(fd_, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b) {
     gzip_ = std::make_unique<Gzip>();
   }
 }

@@ -4,7 +4,7 @@
 
 #include <ATen/core/Reduction.h>
 #include <ATen/core/Tensor.h>
-#include <torch/headeronly/version.h>
+#include <torch/version.h>
 
 #include <cstdint>
 #include <memory>

@@ -1,0 +1,60 @@
+#include "data/png.h"
+
+#include <ATen/ATen.h>
+
+#include <cstring>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/format.h"
+
+#ifdef LOCKSTEP_PNG
+#include <png.h>
+#endif
+
+namespace lockstep {
+
+bool is_png(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  char head[8] = {};
+  return file.read(head, 8) && std::memcmp(head, "\x89PNG\r\n\x1a\n", 8) == 0;
+}
+
+#ifdef LOCKSTEP_PNG
+
+at::Tensor read_png(const std::string& path, int64_t channels) {
+  constexpr int64_t kMostPixels = 1 << 28;
+  if (channels != 1 && channels != 3) {
+    throw InputError(format("a PNG cannot be read into {} channels", channels), path,
+                     "give the images as an IDX file");
+  }
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  const auto check = [&](bool good) {
+    if (good) return;
+    const std::string message = image.message;
+    png_image_free(&image);
+    throw InputError("cannot read the PNG: " + message, path);
+  };
+  check(png_image_begin_read_from_file(&image, path.c_str()));
+  image.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
+  const int64_t height = image.height, width = image.width;
+  if (height * width > kMostPixels) {
+    png_image_free(&image);
+    throw InputError(format("the PNG is too large: {}x{}", width, height), path);
+  }
+  auto pixels = at::empty({1, height, width, channels}, at::kByte);
+  const png_color black{0, 0, 0};
+  check(png_image_finish_read(&image, &black, pixels.data_ptr(), 0, nullptr));
+  return pixels.permute({0, 3, 1, 2}).contiguous();
+}
+
+#else
+
+at::Tensor read_png(const std::string& path, int64_t) {
+  throw InputError("this lockstep was built without libpng", path, "give the images as an IDX file");
+}
+
+#endif
+
+}  // namespace lockstep

@@ -1,0 +1,17 @@
+#pragma once
+// One PNG as bytes, for predict.
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+namespace lockstep {
+
+/// Whether the file begins like a PNG.
+bool is_png(const std::string& path);
+
+/// uint8 [1, channels, height, width]: 1 channel = grey, 3 = RGB; transparent parts on black.
+/// Throws InputError for a damaged file, another number of channels, or a program built without libpng.
+at::Tensor read_png(const std::string& path, int64_t channels);
+
+}  // namespace lockstep

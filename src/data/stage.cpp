@@ -1,0 +1,102 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <vector>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "data/find_files.h"
+#include "data/sha256.h"
+
+namespace lockstep {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kHint = "set data.stage to a node-local folder with room, or leave it empty";
+
+/// A file under a temporary name, gone again unless it was given its own.
+class Temporary {
+ public:
+  explicit Temporary(const fs::path& final_path)
+      : path_(final_path.string() + ".XXXXXX"), final_(final_path) {
+    fd_ = ::mkostemp(path_.data(), O_CLOEXEC);
+    if (fd_ < 0) fail("make");
+  }
+  ~Temporary() {
+    if (fd_ >= 0) ::close(fd_);
+    if (!kept_) ::unlink(path_.c_str());
+  }
+  void write(const char* data, size_t size) {
+    while (size > 0) {
+      const ssize_t wrote = ::write(fd_, data, size);
+      if (wrote < 0 && errno == EINTR) continue;
+      if (wrote < 0) fail("write");
+      data += wrote, size -= wrote;
+    }
+  }
+  void keep() {
+    if (::fsync(fd_) != 0 || ::rename(path_.c_str(), final_.c_str()) != 0) fail("finish");
+    kept_ = true;
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  [[noreturn]] void fail(const char* what) const {
+    throw InputError(format("cannot {} the staged copy: {}", what, strerror(errno)), final_, kHint);
+  }
+  std::string path_;
+  fs::path final_;
+  int fd_ = -1;
+  bool kept_ = false;
+};
+
+std::string copy_bytes(const std::string& from, Temporary& to) {
+  const int fd = ::open(from.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) throw InputError(format("cannot open the file: {}", strerror(errno)), from);
+  std::vector<char> chunk(1 << 20);
+  Sha256 sum;
+  ssize_t got;
+  try {
+    while ((got = ::read(fd, chunk.data(), chunk.size())) != 0) {
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) throw InputError(format("cannot read the file: {}", strerror(errno)), from);
+      sum.add(chunk.data(), got);
+      to.write(chunk.data(), got);
+    }
+  } catch (...) {
+    ::close(fd);
+    throw;
+  }
+  ::close(fd);
+  return sum.hex();
+}
+
+bool same_bytes(const fs::path& one, const fs::path& other) {
+  std::error_code none;
+  return fs::is_regular_file(other, none) && fs::file_size(one, none) == fs::file_size(other, none) &&
+         sha256_of_file(one) == sha256_of_file(other);
+}
+
+}  // namespace
+
+std::string stage_file(const std::string& path, const std::string& folder) {
+  if (folder.empty()) return path;
+  std::error_code failed;
+  fs::create_directories(folder, failed);
+  if (failed) throw InputError(format("cannot make the staging folder: {}", failed.message()), folder, kHint);
+  const fs::path copy = fs::path(folder) / fs::path(path).filename();
+  if (fs::equivalent(path, copy, failed) || same_bytes(path, copy)) return copy;
+  Temporary temporary(copy);
+  const auto sum = copy_bytes(path, temporary);
+  // What a bad disk would give back is found out here, not in the middle of training.
+  if (sha256_of_file(temporary.path()) != sum) {
+    throw InputError("the staged copy does not hold the file's bytes", copy, kHint);
+  }
+  temporary.keep();
+  return copy;
+}
+
+}  // namespace lockstep

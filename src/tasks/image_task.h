@@ -1,0 +1,39 @@
+#pragma once
+// Tasks on IDX images: MNIST, and anyone's files in that format.
+
+#include <string>
+#include <vector>
+
+#include "tasks/task.h"
+
+namespace lockstep {
+
+struct IdxFiles {
+  std::string train_images, train_labels, eval_images, eval_labels;
+};
+
+struct ImageRecipe {
+  IdxFiles files;
+  int64_t classes = 0;            // 0 = counted from the labels
+  std::string normalize;          // standard | none | mean_std
+  std::vector<double> mean, std;  // with mean_std, one a channel
+  std::string model;              // the task's own
+};
+
+class ImageTask : public Task {
+ public:
+  /// `recipe` looks for the files: it runs on the node's first rank alone, with `look` set.
+  using Recipe = ImageRecipe (*)(const Settings& settings, bool look);
+  explicit ImageTask(Recipe recipe) : recipe_(recipe) {}
+  TaskData data(const Settings& settings, const NodeShare& node) override;
+  std::shared_ptr<Net> model(const Settings& settings, const TaskData& data) override;
+  /// An IDX file of images, or a PNG.
+  std::shared_ptr<const Dataset> inputs(const Settings& settings, const TaskData& data,
+                                        const std::string& path) const override;
+
+ private:
+  Recipe recipe_;
+  at::Tensor table_;  // what each byte becomes
+};
+
+}  // namespace lockstep

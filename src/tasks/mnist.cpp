@@ -1,0 +1,30 @@
+// The workshop's task: handwritten digits, 60,000 to train on and 10,000 to evaluate on.
+#include "data/find_files.h"
+#include "tasks/image_task.h"
+#include "tasks/registry.h"
+
+namespace lockstep {
+namespace {
+
+ImageRecipe mnist(const Settings& settings, bool look) {
+  ImageRecipe recipe{.files = {},
+                     .classes = 10,
+                     .normalize = "mean_std",
+                     .mean = {0.1307},
+                     .std = {0.3081},
+                     .model = "simple_cnn"};
+  if (!look) return recipe;
+  const auto& root = settings.data.root.empty() ? "data/mnist" : settings.data.root;
+  const auto file = [&root](const std::string& name) { return find_data_file(root, {name, name + ".gz"}); };
+  recipe.files = {file("train-images-idx3-ubyte"), file("train-labels-idx1-ubyte"),
+                  file("t10k-images-idx3-ubyte"), file("t10k-labels-idx1-ubyte")};
+  return recipe;
+}
+
+}  // namespace
+
+std::unique_ptr<Task> make_mnist_task() {
+  return std::make_unique<ImageTask>(mnist);
+}
+
+}  // namespace lockstep

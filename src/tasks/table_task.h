@@ -1,0 +1,49 @@
+#pragma once
+// Tasks on CSV tables: Pima, and anyone's.
+
+#include <string>
+#include <vector>
+
+#include "data/csv.h"
+#include "tasks/task.h"
+
+namespace lockstep {
+
+struct TableRecipe {
+  std::string file;
+  std::string eval_file;  // empty = a part of `file`
+  CsvOptions csv;
+  std::vector<int64_t> zero_is_missing = {};  // features whose zeros become the training rows' median
+  double eval_fraction = 0.2;
+  std::string normalize = "standard";  // standard | none | mean_std
+  std::vector<double> mean = {}, std = {};
+  std::string model = "mlp";  // the task's own
+};
+
+/// What is done to each column: (value, or `fill` where a zero means missing; - mean) / std. All double
+/// [columns].
+struct Treatment {
+  at::Tensor fill;  // NaN where zeros are values
+  at::Tensor mean, std;
+};
+
+class TableTask : public Task {
+ public:
+  /// `look` is set where the files may be looked for: on the node's first rank.
+  using Recipe = TableRecipe (*)(const Settings& settings, bool look);
+  explicit TableTask(Recipe recipe) : recipe_(recipe) {}
+  /// The rows kept for evaluation are drawn class by class (stratified), seeded by run.seed; each set keeps
+  /// the file's order. Fills and normalisation are computed on the training rows alone.
+  TaskData data(const Settings& settings, const NodeShare& node) override;
+  std::shared_ptr<Net> model(const Settings& settings, const TaskData& data) override;
+  /// A CSV of the features, with or without the label's column.
+  std::shared_ptr<const Dataset> inputs(const Settings& settings, const TaskData& data,
+                                        const std::string& path) const override;
+
+ private:
+  Recipe recipe_;
+  std::vector<std::string> columns_;
+  Treatment treatment_;
+};
+
+}  // namespace lockstep
