@@ -1,9 +1,11 @@
 #include "cli/commands.h"
 
 // To add a command NAME: write `int run_NAME(const std::vector<std::string>& args)` (namespace lockstep::cli)
-// in cli/NAME.cpp, parse with cli/options.h, join the job with cli/job.h if it needs one, and add ONE line
-// here, in the order that `lockstep --help` shows. Return an ExitStatus; throw for errors: main prints them.
-#define LOCKSTEP_COMMANDS(X) X(config, "every key of a config, its value and where it came from")
+// in cli/NAME.cpp, parse with cli/options.h, and add ONE line here, in the order that `lockstep --help` shows.
+// Return an ExitStatus. Throw for errors, also past a Runtime: main says them once for the job (launch/leave.h).
+#define LOCKSTEP_COMMANDS(X)                                           \
+  X(config, "every key of a config, its value and where it came from") \
+  X(whoami, "rank, world, node and device of every process, and why")
 
 namespace lockstep::cli {
 

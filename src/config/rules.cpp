@@ -58,6 +58,12 @@ void check_one_cycle(const Loaded& loaded) {
   }
 }
 
+void check_torchscript(const Loaded& loaded) {
+  if (loaded.settings.model.name != "torchscript" || !loaded.settings.model.path.empty()) return;
+  refuse(loaded, "model torchscript needs model.path", {"model.path", "model.name"},
+         "set model.path to the file that torch.jit.save wrote");
+}
+
 void check_normalize(const Loaded& loaded) {
   const TaskSettings& task = loaded.settings.task;
   if (task.normalize == "mean_std" && (task.mean.empty() || task.mean.size() != task.std.size())) {
@@ -99,19 +105,27 @@ void resolve(Loaded& loaded) {
 }
 
 void check_together(const Loaded& loaded) {
-  for (const auto& check :
-       {check_name, check_accumulate, check_nesterov, check_one_cycle, check_normalize, check_delimiter}) {
+  for (const auto& check : {check_name, check_accumulate, check_nesterov, check_one_cycle, check_torchscript,
+                            check_normalize, check_delimiter}) {
     check(loaded);
   }
 }
 
+// one line for all keys of one cause, so that a config with every key in it stays quiet enough
 void warn_unused(Loaded& loaded) {
+  std::map<std::string, std::vector<const Key*>> unused;  // by what selects them
   for (const Key& key : keys()) {
-    if (!is_set(loaded, key.path) || is_used(key, loaded.settings)) continue;
-    const Use& use = key.rules.use;
-    loaded.warnings.push_back(format("{} is set and not used: {} is {} ({})", key.path, use.selector,
-                                     selected(loaded.settings, use.selector),
-                                     loaded.origins.at(key.path).text));
+    if (is_set(loaded, key.path) && !is_used(key, loaded.settings))
+      unused[key.rules.use.selector].push_back(&key);
+  }
+  for (const auto& [selector, all] : unused) {
+    std::vector<std::string> names;
+    for (const Key* key : all) names.push_back(key->path);
+    const bool one = names.size() == 1;
+    const std::string place = one ? format(" ({})", loaded.origins.at(names[0]).text) : "";
+    loaded.warnings.push_back(format("{} {} set and not used: {} is {}{}", join(names, ", "),
+                                     one ? "is" : "are", selector, selected(loaded.settings, selector),
+                                     place));
   }
 }
 

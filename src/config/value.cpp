@@ -58,7 +58,12 @@ class Reader {
  private:
   [[noreturn]] void refuse(const Node& node, const std::string& hint) const {
     throw InputError(format("{} must be {}, not {}", key_.path, expected(key_), describe(node)),
-                     node.place.text(), hint);
+                     node.place.text(), hint.empty() ? meaning() : hint);
+  }
+
+  std::string meaning() const {
+    return format("it is {}; the default is {}", key_.help,
+                  key_.rules.word.empty() ? value_text(key_, Settings{}) : key_.rules.word);
   }
 
   const std::string& scalar(const Node& node, bool fits) const {

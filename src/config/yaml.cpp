@@ -190,7 +190,7 @@ std::string describe(const Node& node) {
     case Node::Kind::null:
       return "nothing";
     case Node::Kind::list:
-      return "a list";
+      return format("a list of {}", node.items.size());
     case Node::Kind::map:
       return "a map of keys";
     case Node::Kind::scalar:

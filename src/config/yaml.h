@@ -31,7 +31,7 @@ struct Node {
 /// The one document of the text; a null node when it is empty. Throws InputError with file:line:column.
 NodePtr parse_yaml(const std::string& text, const std::string& file);
 
-/// What a person would call the node: "a list", "the text \"abc\"", ...
+/// What a person would call the node: "a list of 3", "the text \"abc\"", ...
 std::string describe(const Node& node);
 
 }  // namespace lockstep::config
