@@ -5,7 +5,9 @@
 # Looked for in LIBTORCH_ROOT, then the variables that modules set, .deps/python, CMAKE_PREFIX_PATH and the torch
 # that python3 would import. Each may be a libtorch folder, a wheel's torch folder or a prefix that holds one.
 # Sets Libtorch_FOUND, Libtorch_VERSION, Libtorch_ROOT_DIR, Libtorch_CUDA_FOUND, Libtorch_CUDA_MISSING (a reason).
-set(LIBTORCH_WANTED 2.11.0 2.7.1)
+if(NOT LIBTORCH_WANTED)
+  set(LIBTORCH_WANTED 2.11.0 2.7.1)
+endif()
 set(LIBTORCH_ROOT "" CACHE PATH "A libtorch folder, or the torch folder of a wheel (empty: search)")
 
 # The version in libtorch's own header, or nothing. 2.11 and 2.7 keep it in different files.

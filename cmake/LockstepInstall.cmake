@@ -1,0 +1,40 @@
+# cmake --install: the program, the library with lockstepConfig.cmake, its headers, and the share folder.
+# The tree may be moved or read-only: everything finds its neighbours from where it lies itself.
+include(CMakePackageConfigHelpers)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
+set(share_dir ${CMAKE_INSTALL_DATADIR}/lockstep)
+
+# What a user of the library gets with the target.
+set_target_properties(lockstep PROPERTIES SOVERSION ${PROJECT_VERSION_MAJOR} VERSION ${PROJECT_VERSION})
+target_compile_features(lockstep INTERFACE cxx_std_20)
+target_compile_definitions(lockstep INTERFACE FMT_HEADER_ONLY)
+target_link_libraries(lockstep INTERFACE fmt::fmt-header-only)
+target_include_directories(lockstep INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+
+install(TARGETS lockstep_program RUNTIME)
+install(TARGETS lockstep EXPORT lockstepTargets LIBRARY NAMELINK_COMPONENT Development)
+install(EXPORT lockstepTargets NAMESPACE lockstep:: DESTINATION ${package_dir})
+if(TARGET lockstep_cuda)  # a file of its own: a CPU-only libtorch must still be able to load the rest
+  set_target_properties(lockstep_cuda PROPERTIES EXPORT_NAME cuda)
+  install(TARGETS lockstep_cuda EXPORT lockstepCudaTargets LIBRARY)
+  install(EXPORT lockstepCudaTargets NAMESPACE lockstep:: DESTINATION ${package_dir})
+endif()
+
+configure_package_config_file(cmake/lockstepConfig.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/lockstepConfig.cmake
+  INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/lockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lockstepConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/lockstepConfigVersion.cmake
+  cmake/FindLibtorch.cmake cmake/LibtorchCuda.cmake DESTINATION ${package_dir})
+
+# Headers, with "room/x.h" made "lockstep/room/x.h"; and the modulefiles, which know where they were installed.
+string(REPLACE ":" ";" LOCKSTEP_LOADED_MODULES "$ENV{LOADEDMODULES}")
+configure_file(cmake/install_tree.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/install_tree.cmake @ONLY)
+install(SCRIPT ${CMAKE_CURRENT_BINARY_DIR}/install_tree.cmake)
+
+foreach(folder configs data job_scripts tutorials)
+  if(EXISTS ${PROJECT_SOURCE_DIR}/${folder})
+    install(DIRECTORY ${folder}/ DESTINATION ${share_dir}/${folder} USE_SOURCE_PERMISSIONS
+      PATTERN __pycache__ EXCLUDE PATTERN CMakeLists.txt.user EXCLUDE)
+  endif()
+endforeach()
+install(FILES LICENSE README.md DESTINATION ${share_dir})
