@@ -54,7 +54,7 @@ void check(const struct stat& facts, const std::string& path, size_t limit, cons
 }  // namespace
 
 std::string read_small_file(const std::string& given, size_t limit, const std::string& what) {
-  const std::string path = printable(given, 4096);
+  const std::string path = given.empty() ? "no name was given" : printable(given, 4096);
   struct stat facts {};
   if (given.find('\0') != std::string::npos || ::stat(given.c_str(), &facts) != 0) {
     throw InputError(format("{} cannot be read: {}", what, errno ? reason() : "no such name"), path,

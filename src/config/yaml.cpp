@@ -7,6 +7,7 @@
 
 #include <map>
 #include <sstream>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -35,10 +36,11 @@ Place place_at(const std::string& text, size_t offset, const std::string& file) 
 void check_indentation(const std::string& text, const std::string& file) {
   for (size_t start = 0; start < text.size();) {
     const size_t end = std::min(text.find('\n', start), text.size());
-    const size_t word = text.find_first_not_of(" \t\r", start);
-    const size_t tab = text.find('\t', start);
-    if (word < end && tab < word && text[word] != '#') {
-      fail("a tab in the indentation", place_at(text, tab, file),
+    const std::string_view line(text.data() + start, end - start);
+    const size_t word = line.find_first_not_of(" \t\r");
+    const size_t tab = line.substr(0, word).find('\t');
+    if (word < line.size() && tab < word && line[word] != '#') {
+      fail("a tab in the indentation", place_at(text, start + tab, file),
            "indent with spaces: YAML takes no tabs there");
     }
     start = end + 1;
@@ -62,9 +64,13 @@ void check_bytes(const std::string& text, const std::string& file) {
 // nothing, and an anchor that is still open when it is named would be a cycle.
 class Builder : public YAML::EventHandler {
  public:
-  explicit Builder(const std::string& file) : file_(file) {}
+  explicit Builder(const std::string& file) : file_(file) {
+    auto nothing = std::make_shared<Node>();
+    nothing->place = {file, 1, 1};
+    root = nothing;
+  }
 
-  NodePtr root = std::make_shared<Node>();
+  NodePtr root;
 
   void OnDocumentStart(const YAML::Mark&) override {}
   void OnDocumentEnd() override {}

@@ -1,0 +1,90 @@
+// Each mistake: where it is said to be, what is said, and that something is said of what to do.
+#include "config/support.h"
+
+namespace lockstep::test {
+namespace {
+
+struct Mistake {
+  const char* text;
+  const char* where;
+  const char* what;
+  const char* hint;
+};
+
+const Mistake kMistakes[] = {
+    {"train:\n  epoch: 3", "c.yaml:2:3", "unknown key train.epoch", "did you mean train.epochs?"},
+    {"trian: {epochs: 3}", "c.yaml:1:1", "unknown section trian", "did you mean train?"},
+    {"lr: 0.1", "c.yaml:1:1", "unknown section lr", "did you mean optim.lr?"},
+    {"train: {lr: 0.1}", "c.yaml:1:9", "unknown key train.lr", "did you mean optim.lr?"},
+    {"train: {epochs: 3, epochs: 4}", "c.yaml:1:20", "train.epochs stands twice", "c.yaml:1:9"},
+    {"train: {epochs: 3}\ntrain: {epochs: 3}", "c.yaml:2:1", "train stands twice", "c.yaml:1:1"},
+    {"train: {epochs: three}", "c.yaml:1:17", "train.epochs must be a whole number of at least 1, not three",
+     ""},
+    {"train: {epochs: 1.5}", "c.yaml:1:17", "not 1.5", ""},
+    {"train: {epochs: 1e3}", "c.yaml:1:17", "not 1e3", "write 1000"},
+    {"train: {epochs: 0x10}", "c.yaml:1:17", "not 0x10", "write 16"},
+    {"train: {epochs: 010}", "c.yaml:1:17", "not 010", "write 10"},
+    {"train: {epochs: \"3\"}", "c.yaml:1:17", "not the text \"3\"", "without quotes"},
+    {"train: {epochs: 0}", "c.yaml:1:17", "at least 1, not 0", ""},
+    {"train: {epochs: 99999999999999999999}", "c.yaml:1:17", "not 99999999999999999999", ""},
+    {"train: {epochs: [3]}", "c.yaml:1:17", "not a list of 1", ""},
+    {"train: {epochs: {a: b}}", "c.yaml:1:17", "not a map of keys", ""},
+    {"train: {epochs: }", "c.yaml:1:17", "not nothing", "remove the line"},
+    {"train:\n  epochs:\n  mode: ddp\n", "c.yaml:3:3", "not nothing", "remove the line"},
+    {"train: {epochs: null}", "c.yaml:1:17", "not nothing", ""},
+    {"data: {stage: ~}", "c.yaml:1:15", "not nothing", "write \"\""},
+    {"data: {shuffle: yes}", "c.yaml:1:17", "data.shuffle must be true or false, not yes", "write true"},
+    {"data: {shuffle: off}", "c.yaml:1:17", "not off", "write false"},
+    {"data: {shuffle: \"true\"}", "c.yaml:1:17", "not the text", "without quotes"},
+    {"data: {shuffle: 1}", "c.yaml:1:17", "not 1", "write true"},
+    {"optim: {lr: fast}", "c.yaml:1:13", "optim.lr must be a number of at least 0, not fast", ""},
+    {"optim: {lr: .nan}", "c.yaml:1:13", "not .nan", ""},
+    {"optim: {lr: .inf}", "c.yaml:1:13", "not .inf", ""},
+    {"optim: {lr: 1e400}", "c.yaml:1:13", "not 1e400", ""},
+    {"optim: {lr: -0.1}", "c.yaml:1:13", "not -0.1", ""},
+    {"optim: {name: adma}", "c.yaml:1:15", "one of sgd, adam, adamw, not adma", "did you mean adam?"},
+    {"optim: {betas: [0.9]}", "c.yaml:1:16", "a list of two numbers", ""},
+    {"optim: {betas: [0.9, 1.0]}", "c.yaml:1:22", "below 1, not 1.0", ""},
+    {"optim: {betas: 0.9}", "c.yaml:1:16", "not 0.9", "in brackets"},
+    {"model: {hidden: [64, 0]}", "c.yaml:1:22", "not 0", ""},
+    {"model: {hidden: [64, [3]]}", "c.yaml:1:22", "not a list of 1", ""},
+    {"task: {images: [a, ~]}", "c.yaml:1:20", "not nothing", ""},
+    {"task: {options: {a: 1, a: 2}}", "c.yaml:1:24", "task.options has a twice", ""},
+    {"task: {options: {a: [1]}}", "c.yaml:1:21", "not a list of 1", ""},
+    {"ddp: {bucket_cap_mb: 0}", "c.yaml:1:22", "above 0, or default, not 0", ""},
+    {"ddp: {bucket_cap_mb: big}", "c.yaml:1:22", "or default, not big", ""},
+    {"launch: {timeout: 5x}", "c.yaml:1:19", "a duration such as 60s", "units are"},
+    {"launch: {timeout: -5s}", "c.yaml:1:19", "not -5s", ""},
+    {"launch: {timeout: 0}", "c.yaml:1:19", "not 0", ""},
+    {"run: {dir: \"${NOPE}\"}", "c.yaml:1:12", "run.dir needs the environment variable NOPE", "set it"},
+    {"run: {dir: $HOME}", "c.yaml:1:12", "a '$' in '$HOME'", "${NAME}"},
+    {"train: 3", "c.yaml:1:8", "section train must be a map of keys, not 3", "train: {"},
+    {"train: [3]", "c.yaml:1:8", "section train must be a map", ""},
+    {"- a\n- b", "c.yaml:1:1", "a config is a map of sections, not a list of 2", "train:"},
+    {"just words", "c.yaml:1:1", "a config is a map of sections, not just words", ""},
+    {"[a]: {b: c}", "c.yaml:1:1", "a key must be a word, not a list of 1", ""},
+    {"train: {[a]: 3}", "c.yaml:1:9", "a key must be a word", ""},
+    {"<<: {epochs: 3}", "c.yaml:1:1", "merge keys", "write the keys out"},
+    {"train: {<<: {epochs: 3}}", "c.yaml:1:9", "unknown key train.<<", ""},
+};
+
+TEST(Mistakes, AreSaidWithPlaceAndRemedy) {
+  for (const Mistake& mistake : kMistakes) {
+    const InputError error = error_of(mistake.text);
+    EXPECT_EQ(error.where(), mistake.where) << mistake.text << "\n" << error.what();
+    EXPECT_TRUE(has(error.what(), mistake.what)) << mistake.text << "\n" << error.what();
+    EXPECT_TRUE(has(error.hint(), mistake.hint)) << mistake.text << "\n" << error.hint();
+    EXPECT_FALSE(error.hint().empty()) << mistake.text;
+    EXPECT_EQ(error.exit_status(), kBadInput);
+  }
+}
+
+TEST(Mistakes, DoNotFloodTheTerminal) {
+  const InputError error = error_of("train: {epochs: \"" + std::string(100'000, 'x') + "\"}");
+  EXPECT_LT(std::string(error.what()).size(), 300u);
+  const InputError unknown = error_of(std::string(100'000, 'x') + ": {}");
+  EXPECT_LT(std::string(unknown.what()).size() + unknown.hint().size(), 400u);
+}
+
+}  // namespace
+}  // namespace lockstep::test

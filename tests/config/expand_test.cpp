@@ -1,0 +1,65 @@
+#include "config/expand.h"
+
+#include "config/support.h"
+
+namespace lockstep::config {
+namespace {
+
+const std::map<std::string, std::string> kEnvironment = {{"JOB", "17.pbs"},
+                                                         {"EMPTY", ""},
+                                                         {"NESTED", "${JOB}"},
+                                                         {"EVIL", "$(touch /tmp/x); `id`"},
+                                                         {"BAD", "a\nb"}};
+
+std::string expanded(const std::string& text) {
+  return expand(text, kEnvironment, "run.dir", "c.yaml:1:1");
+}
+
+TEST(Expand, PutsVariablesIn) {
+  EXPECT_EQ(expanded("runs"), "runs");
+  EXPECT_EQ(expanded("/scratch/${JOB}/x"), "/scratch/17.pbs/x");
+  EXPECT_EQ(expanded("${JOB}${JOB}"), "17.pbs17.pbs");
+  EXPECT_EQ(expanded("${SCRATCH:-runs}"), "runs");
+  EXPECT_EQ(expanded("${EMPTY:-runs}"), "runs");
+  EXPECT_EQ(expanded("${JOB:-runs}"), "17.pbs");
+  EXPECT_EQ(expanded("${SCRATCH:-}"), "");
+  EXPECT_EQ(expanded("${EMPTY}"), "");
+  EXPECT_EQ(expanded("cost$$5"), "cost$5");
+  EXPECT_EQ(expanded("$${JOB}"), "${JOB}");
+}
+
+TEST(Expand, NeverExpandsTwiceAndNeverAsksAShell) {
+  EXPECT_EQ(expanded("${NESTED}"), "${JOB}");
+  EXPECT_EQ(expanded("${EVIL}"), "$(touch /tmp/x); `id`");
+}
+
+TEST(Expand, RefusesWhatItDoesNotKnow) {
+  for (const char* text : {"$JOB", "${JOB", "${}", "${1A}", "${A B}", "$(id)", "$", "a$", "${JOB:=x}",
+                           "${JOB-x}", "${BAD}", "${NOPE}", "${:-x}"}) {
+    EXPECT_THROW(expanded(text), InputError) << text;
+  }
+}
+
+TEST(Expand, SaysWhichVariableIsMissing) {
+  try {
+    expanded("x/${NOPE}");
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(), "run.dir needs the environment variable NOPE, which is not set");
+    EXPECT_EQ(error.where(), "c.yaml:1:1");
+    EXPECT_EQ(error.hint(), "set it, or write ${NOPE:-otherwise}");
+  }
+}
+
+TEST(Expand, IsUndone) {
+  for (const std::string text : {"runs", "a$b", "${JOB}", "$$", ""})
+    EXPECT_EQ(expanded(unexpand(text)), text);
+}
+
+TEST(Expand, FindsTheNames) {
+  const std::vector<std::string> names = {"A", "B_2"};
+  EXPECT_EQ(names_in_braces("x ${A} $$ ${B_2:-c} ${} ${1} ${un"), names);
+}
+
+}  // namespace
+}  // namespace lockstep::config

@@ -1,0 +1,167 @@
+#include "config/load.h"
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "config/keys.h"
+#include "config/support.h"
+
+namespace lockstep::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(Load, GivesDefaultsForNothing) {
+  for (const char* text :
+       {"", "\n\n", "# only a comment\n", "---\n", "~", "run:\ntrain:\n", "\xEF\xBB\xBF"}) {
+    EXPECT_EQ(settings_of(text), Settings{}) << text;
+  }
+}
+
+TEST(Load, ReadsEveryTypeOfValue) {
+  const Settings settings = settings_of(R"(
+run: {name: "my run", seed: 7}
+launch:
+  timeout: 1h30m
+  join_timeout: 2.5
+task:
+  name: csv
+  features: [age, 3, "b c"]
+  mean: [1, 2.5]
+  header: FALSE
+  options: {depth: 3, name: x}
+model: {hidden: [64, 32]}
+ddp: {bucket_cap_mb: 12.5}
+optim: {lr: 1e-2, betas: [0.8, 0.95], weight_decay: 1.0e-4}
+)");
+  EXPECT_EQ(settings.run.name, "my run");
+  EXPECT_EQ(settings.run.seed, 7);
+  EXPECT_EQ(settings.launch.timeout, 90min);
+  EXPECT_EQ(settings.launch.join_timeout, 2500ms);
+  EXPECT_EQ(settings.task.features, (std::vector<std::string>{"age", "3", "b c"}));
+  EXPECT_EQ(settings.task.mean, (std::vector<double>{1, 2.5}));
+  EXPECT_FALSE(settings.task.header);
+  EXPECT_EQ(settings.task.options, (std::map<std::string, std::string>{{"depth", "3"}, {"name", "x"}}));
+  EXPECT_EQ(settings.model.hidden, (std::vector<int64_t>{64, 32}));
+  EXPECT_EQ(settings.ddp.bucket_cap_mb, 12.5);
+  EXPECT_EQ(settings.optim.lr, 0.01);
+  EXPECT_EQ(settings.optim.betas, (std::array<double, 2>{0.8, 0.95}));
+  EXPECT_EQ(settings.optim.weight_decay, 1e-4);
+}
+
+TEST(Load, TakesTextAsItIsWritten) {
+  EXPECT_EQ(settings_of("run: {name: 007}").run.name, "007");
+  EXPECT_EQ(settings_of("run: {name: no}").run.name, "no");
+  EXPECT_EQ(settings_of("run: {name: 1e3}").run.name, "1e3");
+  EXPECT_EQ(settings_of("run: {name: \"caf\xC3\xA9\"}").run.name, "caf\xC3\xA9");
+}
+
+TEST(Load, ReadsAnchorsAndWindowsLines) {
+  EXPECT_EQ(settings_of("optim: {lr: &rate 0.5}\nschedule: {name: one_cycle, max_lr: *rate}").schedule.max_lr,
+            0.5);
+  EXPECT_EQ(settings_of("train:\r\n  epochs: 3\r\n").train.epochs, 3);
+  EXPECT_EQ(error_of("train:\r\n  epochs: x\r\n").where(), "c.yaml:2:11");
+}
+
+TEST(Load, ExpandsVariablesInPathsAlone) {
+  const Settings settings = settings_of(
+      "run: {dir: \"${USER_DIR}/runs\", name: \"j${NOPE:-1}\"}\ntask: {name: csv, label: \"${USER_DIR}\"}");
+  EXPECT_EQ(settings.run.dir, "/scratch/me/runs");
+  EXPECT_EQ(settings.run.name, "j1");
+  EXPECT_EQ(settings.task.label, "${USER_DIR}");
+}
+
+TEST(Load, KnowsWhereEachValueCameFrom) {
+  const Loaded loaded =
+      load_settings("train:\n  epochs: 3\n  accumulate: 2\n", "c.yaml", {"train.accumulate=4"});
+  EXPECT_EQ(loaded.origins.size(), config::keys().size());
+  EXPECT_EQ(loaded.origins.at("train.epochs").text, "c.yaml:2:3");
+  EXPECT_EQ(loaded.origins.at("train.accumulate").kind, Origin::set);
+  EXPECT_EQ(loaded.origins.at("train.accumulate").text, "--set");
+  EXPECT_EQ(loaded.origins.at("optim.lr").kind, Origin::by_default);
+}
+
+TEST(Set, OverrulesTheFileAndTheLastWins) {
+  EXPECT_EQ(settings_of("train: {epochs: 3}", {"train.epochs=4", "train.epochs=5"}).train.epochs, 5);
+  EXPECT_EQ(settings_of("", {"optim.betas=[0.5, 0.75]"}).optim.betas[1], 0.75);
+  EXPECT_EQ(settings_of("", {"task.images=[a, b]"}).task.images.size(), 2u);
+  EXPECT_EQ(settings_of("", {"task.delimiter=;"}).task.delimiter, ";");
+  EXPECT_EQ(settings_of("", {"run.name=a: b # c=d"}).run.name, "a: b # c=d");
+  EXPECT_EQ(settings_of("", {"data.stage="}).data.stage, "");
+  EXPECT_EQ(settings_of("", {"run.dir=${USER_DIR}"}).run.dir, "/scratch/me");
+  EXPECT_EQ(settings_of("ddp: {bucket_cap_mb: 5}", {"ddp.bucket_cap_mb=default"}).ddp.bucket_cap_mb,
+            std::nullopt);
+  EXPECT_EQ(settings_of("task: {options: {a: 1}}", {"task.options.b=x y"}).task.options.size(), 2u);
+}
+
+TEST(Set, RefusesWhatTheFileMayNotSayEither) {
+  for (const char* set : {"train.epochs", "train.epochs=", "train.epochs=x", "train.epochs=1.5", "epochs=3",
+                          "=3", "", "train=3", "optim.betas=0.5", "optim.betas=[0.5", "task.options.=x",
+                          "run.name=\xFF", "optim.lr=-1", "data.shuffle=yes"}) {
+    EXPECT_THROW(settings_of("", {set}), InputError) << set;
+  }
+  EXPECT_EQ(error_of("", {"train.epoch=3"}).where(), "--set train.epoch");
+}
+
+TEST(Resolve, GivesWeightDecayAsPythonDoes) {
+  EXPECT_EQ(settings_of("optim: {name: sgd}").optim.weight_decay, 0);
+  EXPECT_EQ(settings_of("optim: {name: adam}").optim.weight_decay, 0);
+  EXPECT_EQ(settings_of("optim: {name: adamw}").optim.weight_decay, 0.01);
+  EXPECT_EQ(settings_of("optim: {name: adamw, weight_decay: default}").optim.weight_decay, 0.01);
+  EXPECT_EQ(settings_of("optim: {name: adamw, weight_decay: 0}").optim.weight_decay, 0);
+  EXPECT_EQ(settings_of("optim: {name: adamw, weight_decay: 0.5}", {"optim.weight_decay=default"})
+                .optim.weight_decay,
+            0.01);
+}
+
+TEST(Together, RefusesKeysThatExcludeEachOther) {
+  const InputError error = error_of("train: {accumulate: 2}\nddp: {static_graph: true}");
+  EXPECT_STREQ(error.what(), "train.accumulate above 1 and ddp.static_graph exclude each other");
+  EXPECT_EQ(error.where(), "c.yaml:1:9");
+  EXPECT_FALSE(error.hint().empty());
+  for (const char* text :
+       {"optim: {nesterov: true, momentum: 0}", "schedule: {name: one_cycle}", "model: {name: torchscript}",
+        "schedule: {name: one_cycle, max_lr: 1, base_momentum: 0.9, max_momentum: 0.8}", "run: {name: ..}",
+        "run: {name: a/b}", "run: {name: \"\"}", "task: {name: csv, normalize: mean_std}",
+        "task: {name: csv, normalize: mean_std, mean: [1, 2], std: [1]}",
+        "task: {name: csv, delimiter: \"\"}"}) {
+    EXPECT_THROW(settings_of(text), InputError) << text;
+  }
+  EXPECT_EQ(settings_of("train: {mode: data_parallel}").train.mode, "data_parallel");
+}
+
+std::vector<std::string> warnings_of(const std::string& text) {
+  return load_settings(text, "c.yaml").warnings;
+}
+
+TEST(Unused, IsSaidWithItsName) {
+  ASSERT_EQ(warnings_of("optim: {name: adam, momentum: 0.9}").size(), 1u);
+  EXPECT_EQ(warnings_of("optim: {name: adam, momentum: 0.9}")[0],
+            "optim.momentum is set and not used: optim.name is adam (c.yaml:1:21)");
+  EXPECT_EQ(warnings_of("schedule: {gamma: 0.5, T_max: 3}")[0],
+            "schedule.gamma, schedule.T_max are set and not used: schedule.name is none");
+  EXPECT_EQ(warnings_of("task: {file: x.csv}").size(), 1u);
+  EXPECT_EQ(warnings_of("ddp: {static_graph: true}\ntrain: {mode: single}").size(), 1u);
+}
+
+TEST(Unused, IsNotSaidOfWhatIsUsedOrDefault) {
+  EXPECT_TRUE(warnings_of("").empty());
+  EXPECT_TRUE(warnings_of("optim: {name: adam, betas: [0.8, 0.9]}").empty());
+  EXPECT_TRUE(warnings_of("task: {name: csv, file: x.csv}").empty());
+  EXPECT_TRUE(warnings_of("task: {name: ./mine.so, file: x.csv}").empty()) << "a task of the user's own";
+}
+
+TEST(Shipped, ConfigsLoadWithoutAWarning) {
+  size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("configs")) {
+    if (entry.path().extension() != ".yaml") continue;
+    const ConfigText config = read_config_text(entry.path());
+    EXPECT_EQ(load_settings(config.text, config.name).warnings, std::vector<std::string>{}) << entry.path();
+    ++count;
+  }
+  EXPECT_GT(count, 0u);
+}
+
+}  // namespace
+}  // namespace lockstep::test

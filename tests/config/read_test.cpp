@@ -1,0 +1,82 @@
+// Files that are no config: an error each, and nothing is waited for.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "config/support.h"
+
+namespace lockstep::test {
+namespace {
+namespace fs = std::filesystem;
+
+class Read : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = fs::temp_directory_path() / "lockstep_read_XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+    return folder_ / name;
+  }
+
+  static std::string refused(const std::string& path) {
+    try {
+      read_config_text(path);
+    } catch (const InputError& error) {
+      EXPECT_FALSE(error.where().empty());
+      EXPECT_FALSE(error.hint().empty());
+      return error.what();
+    }
+    ADD_FAILURE() << path << " was read";
+    return "";
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(Read, GivesTheTextAndItsName) {
+  const std::string path = write("a.yaml", "train: {}\n");
+  EXPECT_EQ(read_config_text(path).text, "train: {}\n");
+  EXPECT_EQ(read_config_text(path).name, path);
+  fs::create_symlink(path, folder_ / "link.yaml");
+  EXPECT_EQ(read_config_text(folder_ / "link.yaml").text, "train: {}\n");
+}
+
+TEST_F(Read, RefusesWhatIsNoFile) {
+  EXPECT_TRUE(has(refused(folder_ / "none.yaml"), "No such file"));
+  EXPECT_TRUE(has(refused(folder_), "is a folder"));
+  EXPECT_TRUE(has(refused("/dev/zero"), "is a device"));
+  EXPECT_TRUE(has(refused(""), "cannot be read"));
+  EXPECT_TRUE(has(refused(std::string(5000, 'a')), "too long"));
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  EXPECT_TRUE(has(refused(folder_ / "pipe"), "is a pipe"));
+  fs::create_symlink(folder_ / "loop", folder_ / "loop");
+  refused(folder_ / "loop");
+}
+
+TEST_F(Read, RefusesAGigabyte) {
+  const std::string path = write("large.yaml", "");
+  fs::resize_file(path, 1'000'000'000);  // sparse
+  EXPECT_TRUE(has(refused(path), "too large"));
+  fs::resize_file(path, 1'000'001);
+  EXPECT_TRUE(has(refused(path), "too large"));
+  fs::resize_file(path, 1'000'000);
+  EXPECT_EQ(read_config_text(path).text.size(), 1'000'000u);
+}
+
+TEST_F(Read, RefusesWhatMayNotBeRead) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may read everything";
+  const std::string path = write("secret.yaml", "x");
+  ASSERT_EQ(::chmod(path.c_str(), 0), 0);
+  EXPECT_TRUE(has(refused(path), "Permission denied"));
+}
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,33 @@
+#pragma once
+// What the config room's tests share.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "config/load.h"
+
+namespace lockstep::test {
+
+inline Settings settings_of(const std::string& text, const std::vector<std::string>& sets = {}) {
+  return load_settings(text, "c.yaml", sets, {{"USER_DIR", "/scratch/me"}, {"EMPTY", ""}}).settings;
+}
+
+/// The error that the text must give; a text that loads is a failure.
+inline InputError error_of(const std::string& text, const std::vector<std::string>& sets = {}) {
+  try {
+    settings_of(text, sets);
+  } catch (const InputError& error) {
+    return error;
+  }
+  ADD_FAILURE() << "no error for:\n" << text.substr(0, 200);
+  return InputError("none");
+}
+
+inline bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace lockstep::test

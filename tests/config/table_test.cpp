@@ -1,0 +1,105 @@
+// The table of keys and the structs of settings.h say the same.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "config/keys.h"
+
+namespace lockstep::config {
+namespace {
+
+struct Anything {
+  template <class T>
+  operator T() const;  // never called: only asked whether it would fit
+};
+
+template <class Struct, size_t... I>
+constexpr bool takes(std::index_sequence<I...>) {
+  return requires {
+    Struct{(void(I), Anything{})...};
+  };
+}
+
+// how many fields the aggregate has: the most initialisers that it takes
+template <class Struct, size_t N = 64>
+constexpr size_t fields() {
+  if constexpr (takes<Struct>(std::make_index_sequence<N>{})) {
+    return N;
+  } else {
+    return fields<Struct, N - 1>();
+  }
+}
+
+struct Three {
+  std::string text = "x";
+  std::array<double, 2> pair{};
+  std::vector<std::string> list;
+};
+static_assert(fields<Three>() == 3, "the count itself");
+
+size_t rows(const std::string& section) {
+  size_t count = 0;
+  for (const Key& key : keys()) count += key.section() == section;
+  return count;
+}
+
+TEST(Table, HasARowForEveryFieldOfTheSettings) {
+  EXPECT_EQ(fields<Settings>(), sections().size());
+  EXPECT_EQ(fields<RunSettings>(), rows("run"));
+  EXPECT_EQ(fields<LaunchSettings>(), rows("launch"));
+  EXPECT_EQ(fields<TaskSettings>(), rows("task"));
+  EXPECT_EQ(fields<DataSettings>(), rows("data"));
+  EXPECT_EQ(fields<ModelSettings>(), rows("model"));
+  EXPECT_EQ(fields<DdpSettings>(), rows("ddp"));
+  EXPECT_EQ(fields<OptimSettings>(), rows("optim"));
+  EXPECT_EQ(fields<ScheduleSettings>(), rows("schedule"));
+  EXPECT_EQ(fields<TrainSettings>(), rows("train"));
+  EXPECT_EQ(fields<CheckpointSettings>(), rows("checkpoint"));
+}
+
+TEST(Table, HasNoKeyAndNoFieldTwice) {
+  Settings settings;
+  std::set<std::string> paths;
+  std::set<const void*> places;
+  for (const Key& key : keys()) {
+    EXPECT_TRUE(paths.insert(key.path).second) << key.path;
+    const void* place = std::visit([](auto* field) -> const void* { return field; }, key.field(settings));
+    EXPECT_TRUE(places.insert(place).second) << key.path;
+    EXPECT_EQ(key.section() + "." + key.name(), key.path);
+  }
+}
+
+TEST(Table, SaysSomethingAboutEachKey) {
+  for (const Key& key : keys()) {
+    EXPECT_FALSE(key.help.empty()) << key.path;
+    EXPECT_EQ(key.help.find('\n'), std::string::npos) << key.path;
+    EXPECT_LE(key.help.size(), 110u) << key.path;
+  }
+}
+
+TEST(Table, SelectsByKeysAndChoicesThatExist) {
+  for (const Key& key : keys()) {
+    const Use& use = key.rules.use;
+    if (use.selector.empty()) continue;
+    const Key* selector = find_key(use.selector);
+    ASSERT_NE(selector, nullptr) << key.path;
+    for (const std::string& value : use.values) {
+      const auto& choices = selector->rules.choices;  // free texts (task.name) are other rooms' to know
+      EXPECT_TRUE(choices.empty() || std::count(choices.begin(), choices.end(), value) == 1)
+          << key.path << value;
+    }
+  }
+}
+
+TEST(Table, GuessesWhatWasMeant) {
+  EXPECT_EQ(did_you_mean("optim.lrr"), "did you mean optim.lr? ");
+  EXPECT_EQ(did_you_mean("optim.epochs"), "did you mean train.epochs? ");
+  EXPECT_EQ(did_you_mean("trian.epochs"), "did you mean train.epochs? ");
+  EXPECT_EQ(did_you_mean("lr"), "did you mean optim.lr? ");
+  EXPECT_EQ(did_you_mean("ddp.find_unused"), "did you mean ddp.find_unused_parameters? ");
+  EXPECT_EQ(did_you_mean("tarin"), "did you mean train? ");
+  EXPECT_EQ(did_you_mean("optim.completely_different"), "");
+}
+
+}  // namespace
+}  // namespace lockstep::config
