@@ -1,0 +1,18 @@
+#pragma once
+// One config for the whole job: 10,000 ranks do not open a file 10,000 times, and a mistake is met by all
+// alike.
+
+#include <string>
+#include <vector>
+
+#include "config/load.h"
+#include "launch/runtime.h"
+
+namespace lockstep::train {
+
+/// With MPI rank 0 reads the file and the environment variables that it names, and the others get both;
+/// without MPI each rank reads its own. `data.stage` alone is expanded with each rank's own environment. An
+/// InputError is thrown on every rank, in the same words.
+Loaded load_for_job(const Runtime& runtime, const std::string& path, const std::vector<std::string>& sets);
+
+}  // namespace lockstep::train
