@@ -1,9 +1,17 @@
 #include "cli/commands.h"
 
+#include <algorithm>
+#include <array>
+
 // To add a command NAME: write `int run_NAME(const std::vector<std::string>& args)` (namespace lockstep::cli)
-// in cli/NAME.cpp, parse with cli/options.h, and add ONE line here, in the order that `lockstep --help` shows.
-// Return an ExitStatus. Throw for errors, also past a Runtime: main says them once for the job (launch/leave.h).
+// in cli/NAME.cpp, parse with cli/options.h, and add ONE line here, in the order that `lockstep --help`
+// shows. Return an ExitStatus. Throw for errors, also past a Runtime: main says them once for the job
+// (launch/leave.h).
 #define LOCKSTEP_COMMANDS(X)                                           \
+  X(train, "trains what a config says, on one process or many")        \
+  X(eval, "the metrics of a checkpoint, exact at any number of ranks") \
+  X(predict, "classes and probabilities of new samples")               \
+  X(status, "what became of a run: done, stopped early, failed")       \
   X(config, "every key of a config, its value and where it came from") \
   X(whoami, "rank, world, node and device of every process, and why")
 
@@ -16,6 +24,12 @@ const std::vector<Command>& commands() {
 #define LOCKSTEP_ROW(name, summary) {#name, summary, run_##name},
   static const std::vector<Command> table = {LOCKSTEP_COMMANDS(LOCKSTEP_ROW)};
   return table;
+}
+
+bool joins_job(const std::string& command) {
+  static constexpr std::array<const char*, 6> kJoining = {"train",  "eval",  "predict",
+                                                          "doctor", "bench", "whoami"};
+  return std::find(kJoining.begin(), kJoining.end(), command) != kJoining.end();
 }
 
 }  // namespace lockstep::cli

@@ -14,4 +14,7 @@ struct Command {
 
 const std::vector<Command>& commands();
 
+/// Whether the command joins the ranks of a job; the others run anywhere, each process for itself.
+bool joins_job(const std::string& command);
+
 }  // namespace lockstep::cli

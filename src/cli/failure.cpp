@@ -1,9 +1,13 @@
 #include "cli/failure.h"
 
+#include <chrono>
 #include <exception>
+#include <optional>
+#include <thread>
 
-#include "base/error.h"
+#include "base/log.h"
 #include "cli/trace.h"
+#include "launch/job.h"
 #include "launch/leave.h"
 
 namespace lockstep::cli {
@@ -20,20 +24,38 @@ std::string text_of(const std::exception& error) {
   return tracing() ? text + "\n" + last_trace() : text.substr(0, text.find("\nException raised from "));
 }
 
+// by the environment alone, which may itself be what is wrong
+int rank_of_environment() {
+  try {
+    return identify(current_environment(), std::nullopt, "auto", {}, Phantoms::allow).rank;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
 }  // namespace
 
-int guarded(const std::function<int()>& body) {
+int guarded(const std::function<int(bool& alike)>& body) {
   // leave_failed() may end this process from inside, so nothing may be left to unwind when it is called
   ExitStatus status = kFailed;
   std::string text = "something was thrown that is no std::exception";
+  bool alike = false;
   try {
-    return body();
+    return body(alike);
   } catch (const std::exception& error) {
     status = exit_status(error);
     text = text_of(error);
+    alike = (alike && status == kBadInput) || dynamic_cast<const UsageError*>(&error) != nullptr;
   } catch (...) {
   }
-  return leave_failed(status, text);
+  if (!alike) return leave_failed(status, text);
+  if (rank_of_environment() == 0) {
+    log::error(text);
+  } else {
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(500));  // a launcher may end all when the first one leaves
+  }
+  return status;
 }
 
 }  // namespace lockstep::cli

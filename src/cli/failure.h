@@ -4,9 +4,18 @@
 
 #include <functional>
 
+#include "base/error.h"
+
 namespace lockstep::cli {
 
-/// Runs the program's body and returns what the process leaves with.
-int guarded(const std::function<int()>& body);
+/// The command line was wrong: the same on every rank, so rank 0 speaks for all.
+class UsageError : public InputError {
+ public:
+  using InputError::InputError;
+};
+
+/// Runs the program's body and returns what the process leaves with. The body sets `alike` to true while
+/// wrong input would be met by every rank in the same way, as it is by commands that join no job.
+int guarded(const std::function<int(bool& alike)>& body);
 
 }  // namespace lockstep::cli

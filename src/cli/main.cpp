@@ -1,8 +1,10 @@
 #include <malloc.h>
 
+#include <cerrno>
 #include <climits>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -41,27 +43,49 @@ std::string help() {
 }
 
 const Command& find(const std::string& name) {
-  std::vector<std::string> names;
+  std::vector<std::string> names = {"--help", "--version", "--log"};
   for (const Command& command : commands()) {
     if (command.name == name) return command;
     names.push_back(command.name);
   }
   const auto near = nearest(name, names);
-  throw InputError(format("unknown {} '{}'", name.starts_with("-") ? "option" : "command", printable(name)),
-                   "lockstep",
-                   near ? format("did you mean {}? see: lockstep --help", *near) : "see: lockstep --help");
+  const char* kind = name.starts_with("-") ? "option" : "command";
+  throw UsageError(format("unknown {} '{}'", kind, printable(name)), "lockstep",
+                   (near ? format("did you mean {}? ", *near) : "") + "see: lockstep --help");
 }
 
-int run(std::vector<std::string> args) {
-  if (args.size() >= 2 && args[0] == "--log") {
-    log::set_level(log::parse_level(args[1]));
-    args.erase(args.begin(), args.begin() + 2);
-  }
-  if (args.empty()) throw InputError("a command is missing", "lockstep", "see: lockstep --help");
-  if (args[0] == "--help" || args[0] == "-h" || args[0] == "help")
-    return std::fputs(help().c_str(), stdout), kDone;
-  if (args[0] == "--version") return std::fputs(version_text().c_str(), stdout), kDone;
-  return find(args[0]).run({args.begin() + 1, args.end()});
+// --log LEVEL or --log=LEVEL before the command
+void take_log(std::vector<std::string>& args) {
+  const bool apart = !args.empty() && args[0] == "--log";
+  if (!apart && (args.empty() || !args[0].starts_with("--log="))) return;
+  const size_t used = apart ? 2 : 1;
+  if (args.size() < used) throw UsageError("--log needs a level", "lockstep", "see: lockstep --help");
+  log::set_level(log::parse_level(apart ? args[1] : args[0].substr(6)));
+  args.erase(args.begin(), args.begin() + static_cast<std::ptrdiff_t>(used));
+}
+
+// what was printed may still wait in a buffer for a full disk; a reader that has left (| head) is no failure
+int flushed(int status) {
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return status;
+  if (errno == EPIPE) return status;
+  throw Error(format("the output cannot be written: {}", std::strerror(errno)), "standard output",
+              "is the disk full?");
+}
+
+int print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  return flushed(kDone);
+}
+
+int run(std::vector<std::string> args, bool& alike) {
+  alike = true;
+  take_log(args);
+  if (args.empty()) throw UsageError("a command is missing", "lockstep", "see: lockstep --help");
+  if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") return print(help());
+  if (args[0] == "--version") return print(version_text());
+  const Command& command = find(args[0]);
+  alike = !joins_job(command.name);
+  return flushed(command.run({args.begin() + 1, args.end()}));
 }
 
 }  // namespace
@@ -70,5 +94,7 @@ int run(std::vector<std::string> args) {
 int main(int argc, char** argv) {
   lockstep::cli::keep_memory();
   std::signal(SIGPIPE, SIG_IGN);  // a peer that is gone must be an error, not our end
-  return lockstep::cli::guarded([&] { return lockstep::cli::run({argv + 1, argv + argc}); });
+  return lockstep::cli::guarded([&](bool& alike) {
+    return lockstep::cli::run({argv + 1, argv + argc}, alike);
+  });
 }

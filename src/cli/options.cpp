@@ -3,10 +3,10 @@
 #include <boost/program_options.hpp>
 #include <cstdio>
 
-#include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "cli/failure.h"
 
 namespace po = boost::program_options;
 
@@ -55,7 +55,7 @@ struct Options::Parts {
   [[noreturn]] void unknown(const std::string& option) const {
     const std::string bare = option.substr(std::min(option.find_first_not_of('-'), option.size()));
     const auto near = nearest(bare, names);
-    throw InputError(format("unknown option '{}'", printable(option)), "lockstep " + command,
+    throw UsageError(format("unknown option '{}'", printable(option)), "lockstep " + command,
                      (near ? format("did you mean --{}? ", *near) : "") + see());
   }
 
@@ -71,7 +71,7 @@ struct Options::Parts {
     } catch (const po::unknown_option& error) {
       unknown(error.get_option_name());
     } catch (const po::error& error) {
-      throw InputError(error.what(), "lockstep " + command, see());
+      throw UsageError(error.what(), "lockstep " + command, see());
     }
     return map;
   }
@@ -81,11 +81,11 @@ struct Options::Parts {
       if (i < words.size()) {
         *positionals[i].value = words[i];
       } else if (positionals[i].required) {
-        throw InputError(format("{} is missing", positionals[i].name), "lockstep " + command, see());
+        throw UsageError(format("{} is missing", positionals[i].name), "lockstep " + command, see());
       }
     }
     if (words.size() > positionals.size()) {
-      throw InputError(format("one word too many: '{}'", printable(words[positionals.size()])),
+      throw UsageError(format("one word too many: '{}'", printable(words[positionals.size()])),
                        "lockstep " + command, see());
     }
   }

@@ -35,7 +35,7 @@ class Options {
   void add(const std::string& name, double& value, const std::string& placeholder, const std::string& help);
   void flag(const std::string& name, bool& value, const std::string& help);
 
-  /// Fills the variables; false when --help was asked for and has been printed. Throws InputError.
+  /// Fills the variables; false when --help was asked for and has been printed. Throws UsageError.
   bool parse(const std::vector<std::string>& args);
   /// Whether the option stood on the command line.
   bool given(const std::string& name) const;
