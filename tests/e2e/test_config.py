@@ -1,0 +1,236 @@
+"""`lockstep config`, the errors of a wrong config, and the frame of the program: what a person and a job see."""
+
+import json
+import os
+import re
+import subprocess
+
+import pytest
+
+CONFIG = """\
+run: {name: test, dir: "${LOCKSTEP_TEST_RUNS:-runs}"}
+optim: {name: adamw, lr: 1.0e-3}
+train:
+  epochs: 3
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+def values(text):
+    """section.key -> (value, origin) of what `lockstep config` prints."""
+    found, section = {}, ""
+    for line in text.splitlines():
+        if not line.startswith(" "):
+            section = line.rstrip(":")
+            continue
+        name, rest = line.strip().split(": ", 1)
+        value, origin = re.fullmatch(r"(.*?)\s+# (.*)", rest).groups()
+        found[f"{section}.{name}"] = (value, origin)
+    return found
+
+
+def test_config_prints_every_key_with_its_origin(run, lockstep, config):
+    result = run(lockstep, "config", config, "--set", "train.epochs=4", check=True)
+    found = values(result.stdout)
+    assert found["train.epochs"] == ("4", "--set")
+    assert found["optim.lr"] == ("0.001", f"{config}:2:22")
+    assert found["optim.weight_decay"] == ("0.01", "default")
+    assert found["run.dir"] == ("runs", f"{config}:1:19")
+    assert found["ddp.bucket_cap_mb"] == ("default", "default")
+
+
+def test_what_config_prints_is_a_config_again(run, lockstep, config, tmp_path):
+    first = run(lockstep, "config", config, env={"LOCKSTEP_TEST_RUNS": "/scratch/$me"}, check=True).stdout
+    (tmp_path / "again.yaml").write_text(first)
+    second = run(lockstep, "config", tmp_path / "again.yaml", check=True).stdout
+    assert {k: v for k, (v, _) in values(first).items()} == {k: v for k, (v, _) in values(second).items()}
+    assert values(second)["run.dir"][0] == '"/scratch/$$me"'
+
+
+def test_configs_are_found_from_any_folder(run, lockstep, tmp_path):
+    (tmp_path / "home/configs").mkdir(parents=True)
+    (tmp_path / "home/configs/only_there.yaml").write_text("train: {epochs: 7}\n")
+    (tmp_path / "work").mkdir()
+    result = run(lockstep, "config", "configs/only_there.yaml", cwd=tmp_path / "work",
+                 env={"LOCKSTEP_HOME": tmp_path / "home"}, check=True)
+    assert values(result.stdout)["train.epochs"][0] == "7"
+
+
+def test_an_error_says_what_where_and_what_to_do_and_leaves_with_2(run, lockstep, tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text("train:\n  epoch: 3\n")
+    result = run(lockstep, "config", path)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.splitlines() == [
+        "error: unknown key train.epoch",
+        f"  where: {path}:2:3",
+        "  to do: did you mean train.epochs? every key: docs/config.md, or lockstep config",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "device", "gigabyte", "missing", "binary"])
+def test_a_file_that_is_no_config_is_refused_at_once(run, lockstep, tmp_path, kind):
+    path = tmp_path / "c.yaml"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "gigabyte":
+        with open(path, "wb") as file:
+            file.truncate(10**9)
+    elif kind == "binary":
+        path.write_bytes(bytes(range(256)) * 100)
+    result = run(lockstep, "config", path, timeout=20)
+    assert result.returncode == 2
+    assert len(result.stderr) < 1000
+    assert str(path) in result.stderr
+
+
+@pytest.mark.parametrize("args", [["nonsense"], ["config", "nowhere.yaml"], ["whoami", "--no-such-option"]])
+def test_under_mpirun_an_error_is_said_once(mpirun, lockstep, args):
+    result = mpirun(4, lockstep, *args, flags=["-q"], timeout=60)
+    assert result.returncode == 2
+    assert result.stderr.count("error:") == 1, result.stderr
+    assert result.seconds < 20
+    assert not result.left_behind
+
+
+def train_is_there(lockstep):
+    listed = subprocess.run([lockstep, "--help"], capture_output=True, text=True, check=True).stdout
+    return re.search(r"^  train ", listed, re.M) is not None
+
+
+@pytest.mark.parametrize("text, said", [("train: {epoch: 3}\n", "unknown key train.epoch"),
+                                        ("train: [", "not valid YAML")])
+def test_a_wrong_config_ends_every_rank_of_a_job_once(mpirun, lockstep, tmp_path, text, said):
+    if not train_is_there(lockstep):
+        pytest.skip("lockstep train is not built")
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    result = mpirun(4, lockstep, "train", path, flags=["-q"], cwd=tmp_path, timeout=60)
+    assert result.returncode == 2
+    assert result.stderr.count("error:") == 1, result.stderr
+    assert said in result.stderr
+    assert f"{path}:1:" in result.stderr
+    assert result.seconds < 20
+    assert not result.left_behind
+    assert not (tmp_path / "runs").exists()
+
+
+def test_only_rank_zero_reads_the_config(mpirun, lockstep, tmp_path):
+    """Each rank has a working directory of its own, and the file lies in rank 0's alone."""
+    if not train_is_there(lockstep):
+        pytest.skip("lockstep train is not built")
+    script = tmp_path / "rank.sh"
+    script.write_text('mkdir -p "$1/$OMPI_COMM_WORLD_RANK"; cd "$1/$OMPI_COMM_WORLD_RANK"; shift; exec "$@"\n')
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0/mine.yaml").write_text("train: {epochs: none}\n")
+    result = mpirun(2, "bash", script, tmp_path, lockstep, "train", "mine.yaml", flags=["-q"], timeout=60)
+    assert result.returncode == 2
+    assert "mine.yaml:1:17" in result.stderr, result.stderr
+    assert "cannot be read" not in result.stderr
+
+
+def test_trace_is_asked_for(run, lockstep):
+    assert "#0" not in run(lockstep, "config", "--set", "x=y").stderr
+    traced = run(lockstep, "config", "--set", "x=y", env={"LOCKSTEP_TRACE": "1"}).stderr
+    assert re.search(r"#\d+ lockstep::load_settings\(", traced), traced
+
+
+def test_help_fits_a_screen_and_names_each_command(run, lockstep):
+    text = run(lockstep, "--help", check=True).stdout
+    lines = text.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 110
+    assert "examples:" in text
+    commands = re.findall(r"^  (\w+) {2,}\S", text.split("commands:")[1].split("options:")[0], re.M)
+    assert "config" in commands
+    for command in commands:
+        page = run(lockstep, command, "--help", check=True).stdout
+        assert page.startswith(f"lockstep {command}: "), page
+        assert len(page.splitlines()) <= 40
+        assert "examples:" in page
+
+
+def test_version_names_what_it_was_built_from(run, lockstep):
+    text = run(lockstep, "--version", check=True).stdout
+    for name in ("lockstep", "commit", "libtorch", "MPI", "CUDA", "NCCL", "compiler"):
+        assert re.search(rf"^{name} +\S", text, re.M), text
+
+
+def test_commands_and_options_are_guessed(run, lockstep):
+    assert "did you mean config?" in run(lockstep, "confg").stderr
+    assert "did you mean --set?" in run(lockstep, "config", "--sett", "a=b").stderr
+    shortened = run(lockstep, "config", "--sch")
+    assert shortened.returncode == 2, "a shortened option must not be taken"
+    for args in ([], ["--nope"], ["config", "a", "b"], ["config", "--set"], ["--log", "loud", "config"], ["--log"]):
+        result = run(lockstep, *args)
+        assert result.returncode == 2, args
+        assert result.stderr.startswith("error: "), args
+
+
+def test_warnings_obey_log(run, lockstep):
+    unused = ["config", "--set", "optim.name=adam", "--set", "optim.momentum=0.5"]
+    assert "warning: optim.momentum is set and not used" in run(lockstep, *unused, check=True).stderr
+    assert run(lockstep, "--log", "error", *unused, check=True).stderr == ""
+    assert run(lockstep, *unused, "--log", "silent", check=True).stderr == ""
+
+
+def test_a_full_disk_is_an_error_and_a_reader_that_leaves_is_none(lockstep):
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([lockstep, "config"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 1
+    assert "No space left" in result.stderr
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        result = subprocess.run([lockstep, "config"], stdout=writing, stderr=subprocess.PIPE, text=True)
+    finally:
+        os.close(writing)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_the_schema_agrees_with_the_program(run, lockstep, tmp_path):
+    """What the schema accepts the program accepts, and the other way round."""
+    jsonschema = pytest.importorskip("jsonschema", reason="the Python package jsonschema is not there")
+    schema = json.loads(run(lockstep, "config", "--schema", check=True).stdout)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    cases = [
+        ({}, True), ({"train": None}, True), ({"train": {"epochs": 3}}, True), ({"train": {"epochs": 0}}, False),
+        ({"train": {"epochs": "3"}}, False), ({"train": {"epoch": 3}}, False), ({"trian": {}}, False),
+        ({"optim": {"betas": [0.9, 0.99]}}, True), ({"optim": {"betas": [0.9]}}, False),
+        ({"optim": {"betas": [0.9, 1.0]}}, False), ({"optim": {"weight_decay": "default"}}, True),
+        ({"optim": {"weight_decay": "none"}}, False), ({"optim": {"lr": -1}}, False),
+        ({"ddp": {"bucket_cap_mb": 0}}, False), ({"ddp": {"bucket_cap_mb": 0.5}}, True),
+        ({"launch": {"timeout": "1h30m"}}, True), ({"launch": {"timeout": 60}}, True),
+        ({"launch": {"timeout": "soon"}}, False), ({"launch": {"timeout": -1}}, False),
+        ({"data": {"shuffle": "yes"}}, False), ({"task": {"options": {"a": 1}}}, True),
+        ({"task": {"features": ["a", "b"]}}, True), ({"task": {"features": "a"}}, False),
+        ({"model": {"hidden": [3, 0]}}, False), ([], False),
+    ]
+    for document, good in cases:
+        path = tmp_path / "case.yaml"
+        path.write_text(json.dumps(document))  # JSON is YAML
+        result = run(lockstep, "--log", "error", "config", path)
+        assert (result.returncode == 0) == good, (document, result.stderr)
+        assert validator.is_valid(document) == good, document
+
+
+def test_the_schema_is_one_that_editors_read(run, lockstep):
+    schema = json.loads(run(lockstep, "config", "--schema", check=True).stdout)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    for section, content in schema["properties"].items():
+        assert content["additionalProperties"] is False, section
+        for name, key in content["properties"].items():
+            assert key["description"], f"{section}.{name}"
+            assert {"type", "anyOf"} & key.keys(), f"{section}.{name}"
