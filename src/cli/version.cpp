@@ -7,13 +7,6 @@
 #include "base/format.h"
 #include "git_commit.h"  // written at build time by cmake/GitCommit.cmake
 
-#ifndef LOCKSTEP_CUDA_VERSION
-#define LOCKSTEP_CUDA_VERSION "not built in"
-#endif
-#ifndef LOCKSTEP_NCCL_VERSION
-#define LOCKSTEP_NCCL_VERSION "not built in"
-#endif
-
 namespace lockstep::cli {
 namespace {
 
