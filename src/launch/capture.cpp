@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <thread>
@@ -41,9 +42,22 @@ void set_plain_signals(posix_spawnattr_t& attributes) {
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 }
 
+// a name that is there twice would mean one thing to C and another to a shell
+std::vector<std::string> environment_with(const std::vector<std::string>& settings) {
+  std::vector<std::string> result = settings;
+  for (char** entry = environ; *entry; ++entry) {
+    const std::string text = *entry;
+    const std::string name = text.substr(0, text.find('=') + 1);
+    const auto is_same = [&](const std::string& setting) {
+      return !name.empty() && setting.starts_with(name);
+    };
+    if (std::none_of(settings.begin(), settings.end(), is_same)) result.push_back(text);
+  }
+  return result;
+}
+
 pid_t spawn(std::vector<std::string> argv, const std::vector<std::string>& settings, int output) {
-  std::vector<std::string> environment = settings;
-  for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
+  std::vector<std::string> environment = environment_with(settings);
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);

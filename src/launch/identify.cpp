@@ -47,7 +47,8 @@ std::string why(const Claims& claims, const std::string& field) {
              lone ? format(": {} processes would each be rank 0 of 1", *claims.world) : ""),
       format("MPI_Init against the environment; lockstep was built with {}", library),
       lone ? format("start the ranks with the mpirun that belongs to {}", library)
-           : format("unset what an outer allocation left behind ({}), or choose with --launcher",
+           : format("unset what an outer allocation left behind ({}), or choose with --launcher ('mpi' "
+                    "believes MPI alone)",
                     launcher.world ? format("{}, {}", launcher.rank, launcher.world) : launcher.rank));
 }
 
@@ -105,9 +106,8 @@ void take_launcher(Job& job, const Environment& environment, const Launcher* row
   if (choice != "auto") {
     job.because["launcher"] = "--launcher " + choice;
   } else {
-    job.because["launcher"] =
-        row ? launch::quote(environment, launch::is_set(environment, row->rank) ? row->rank : row->world)
-            : "no launcher's variables are set";
+    job.because["launcher"] = row ? std::string(row->announced ? row->announced : row->rank) + " is set"
+                                  : "no launcher's variables are set";
   }
 }
 

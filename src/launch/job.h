@@ -15,7 +15,7 @@ Environment current_environment();
 
 /// What MPI knows once it is initialised; MPI is the truth where it speaks.
 struct MpiFacts {
-  std::string library;  // its name and version, for messages
+  std::string library = {};  // its name and version, for messages
   int rank = 0;
   int world = 1;
   int local_rank = 0;
@@ -27,9 +27,9 @@ struct MpiFacts {
 /// What a process sees beside its environment. Passed in, so that identify() reads no file and asks no
 /// system.
 struct Surroundings {
-  std::string host;
-  std::optional<std::string> node_file;  // the text of PBS_NODEFILE, where there is one
-  std::optional<std::string> rank_file;  // the text of LSB_DJOB_RANKFILE, where there is one
+  std::string host = {};
+  std::optional<std::string> node_file = {};  // the text of PBS_NODEFILE, where there is one
+  std::optional<std::string> rank_file = {};  // the text of LSB_DJOB_RANKFILE, where there is one
 };
 
 /// Reads the host's name and the files that the environment names.
@@ -46,13 +46,14 @@ struct Job {
   int local_world = 1;
   int node_rank = 0;
   int nodes = 1;
-  std::string host;
+  std::string host = {};
   std::string launcher = "none";  // torchrun, openmpi, pals, pmi, flux, jsrun, pmix, slurm, torque, mpi, none
   std::string scheduler = "none";  // slurm, pbs, torque, flux, lsf, none
-  std::string job_id;
-  std::map<std::string, std::string> because;  // field name -> the variables (or MPI call) that decided it
-  std::string phantom;                         // why this is no rank of its own; only with Phantoms::allow
-  std::vector<std::string> warnings;
+  std::string job_id = {};
+  std::map<std::string, std::string> because =
+      {};                    // field name -> the variables (or MPI call) that decided it
+  std::string phantom = {};  // why this is no rank of its own; only with Phantoms::allow
+  std::vector<std::string> warnings = {};
 };
 
 /// The names that --launcher takes: auto, the launchers in the order of belief, torque, mpi, none.

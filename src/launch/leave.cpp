@@ -122,15 +122,16 @@ int leave_together(int status, const std::string& text, const Rank& self, Clock:
 int leave_failed(int status, const std::string& text) {
   const auto failed_at = Clock::now();
   std::signal(SIGTERM, SIG_DFL);  // whoever ends us now is right
-  if (!mpi_is_up()) {
-    const Rank self = rank_of_environment();
-    if (self.rank > 0) std::this_thread::sleep_for(kHearRankZero);
-    say(text, self, true);
-    return status;
+  const Rank self = mpi_is_up() ? rank_of_mpi() : rank_of_environment();
+  if (mpi_is_up() && self.world > 1) {
+    if (!all_failed()) leave_alone(status, text, self);
+    return leave_together(status, text, self, Clock::now() - failed_at);
   }
-  const Rank self = rank_of_mpi();
-  if (!all_failed()) leave_alone(status, text, self);
-  return leave_together(status, text, self, Clock::now() - failed_at);
+  // with MPI this is one of several that MPI calls "0 of 1", or truly alone
+  if (rank_of_environment().rank > 0) std::this_thread::sleep_for(kHearRankZero);
+  say(text, self, true);
+  if (mpi_is_up()) MPI_Finalize();
+  return status;
 }
 
 }  // namespace lockstep
