@@ -1,0 +1,124 @@
+"""DDP against Python's, bit for bit: the same cases under both, on the same wheel, every float compared.
+
+tests/parity/cases.txt lists the cases; parity_peer (C++) and peer.py (Python) each run a whole world's list in
+one go and write losses, parameters and buffers of every rank. At world 4 Python is started by torchrun.
+"""
+
+import functools
+import pathlib
+import shutil
+
+import numpy
+import pytest
+
+from conftest import SOURCE, end_session, free_port, run_process, start_process
+
+PARITY = SOURCE / "tests/parity"
+CASES = PARITY / "cases.txt"
+WORLDS = (1, 2, 3, 4)
+
+
+def cases(world):
+    """The names of the cases that run in that world."""
+    lines = (line.split() for line in CASES.read_text().splitlines())
+    return [words[0] for words in lines if words and not words[0].startswith("#")
+            and str(world) in next(w for w in words if w.startswith("worlds="))[7:].split(",")]
+
+
+def run_python(python, world, out, case_file=CASES, **env):
+    """One Python process a rank, meeting in a file."""
+    out.mkdir(parents=True)
+    logs = [(out / f"log.{rank}").open("w+") for rank in range(world)]
+    ranks = [start_process([python, PARITY / "peer.py", case_file, out, out / "store"],
+                           env={"RANK": rank, "WORLD_SIZE": world, **env}, stdout=log, stderr=log)
+             for rank, log in enumerate(logs)]
+    try:
+        failed = [rank for rank, process in enumerate(ranks) if process.wait(timeout=240) != 0]
+    finally:
+        for process in ranks:
+            end_session(process)
+    assert not failed, f"Python's ranks {failed} failed:\n" + (out / f"log.{failed[0]}").read_text()[-4000:]
+
+
+def run_torchrun(python, world, out):
+    run_process([python, "-m", "torch.distributed.run", "--nproc-per-node", world, "--master-addr", "127.0.0.1",
+                 "--master-port", free_port(), PARITY / "peer.py", CASES, out],
+                env={"GLOO_SOCKET_IFNAME": "lo"}, timeout=240, check=True)
+
+
+def run_cpp(build_dir, mpiexec, world, out, backend="gloo", case_file=CASES):
+    peer = build_dir / "bin/parity_peer"
+    if not peer.exists():
+        pytest.fail(f"{peer} is not built")
+    run_process([mpiexec, "-n", world, peer, case_file, out, backend], timeout=240, check=True)
+
+
+@pytest.fixture(scope="module")
+def runs(build_dir, python, mpiexec, tmp_path_factory):
+    """runs(world, kind) -> the folder with that side's results, run once and shared by the tests."""
+    home = tmp_path_factory.mktemp("parity")
+
+    @functools.cache
+    def folder(world, kind):
+        out = home / f"{kind}.{world}"
+        if kind == "python":
+            (run_torchrun if world == 4 else run_python)(python, world, out)
+        else:
+            run_cpp(build_dir, mpiexec, world, out, backend=kind)
+        return out
+    yield folder
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def difference(ours: pathlib.Path, theirs: pathlib.Path):
+    """'' where two results hold the same bytes, else how far apart they are."""
+    one, other = ours.read_bytes(), theirs.read_bytes()
+    assert one, f"{ours} is empty"
+    if one == other:
+        return ""
+    if len(one) != len(other):
+        return f"{len(one)} bytes against {len(other)}"
+    if len(one) % 4:
+        return "bytes differ"
+    a, b = numpy.frombuffer(one, "f4"), numpy.frombuffer(other, "f4")
+    return f"{(a != b).sum()} of {a.size} numbers differ, by {numpy.nanmax(numpy.abs(a - b))} at most"
+
+
+@pytest.mark.parametrize("world,name", [(world, name) for world in WORLDS for name in cases(world)])
+def test_equals_python(runs, world, name):
+    ours, theirs = runs(world, "gloo"), runs(world, "python")
+    for rank in range(world):
+        file = f"{name}.{rank}"
+        assert difference(ours / f"{file}.bin", theirs / f"{file}.bin") == "", f"rank {rank}"
+        buckets = (ours / f"{file}.txt").read_text()
+        assert buckets == (theirs / f"{file}.txt").read_text(), "parameters in each bucket"
+
+
+@pytest.mark.parametrize("name", cases(2))
+def test_mpi_backend_equals_gloo_at_world_2(runs, name):
+    """Two numbers have one sum whatever the order."""
+    for rank in range(2):
+        assert difference(runs(2, "mpi") / f"{name}.{rank}.bin", runs(2, "gloo") / f"{name}.{rank}.bin") == ""
+
+
+def test_buckets_are_one_two_and_many(runs):
+    counts = {name: len((runs(2, "gloo") / f"{name}.0.txt").read_text().split())
+              for name in ("cnn_one_bucket", "cnn_two_buckets", "cnn_many_buckets")}
+    assert counts["cnn_one_bucket"] == 1
+    assert counts["cnn_two_buckets"] == 2
+    assert counts["cnn_many_buckets"] > 4
+
+
+def test_comparison_can_fail(build_dir, python, mpiexec, tmp_path):
+    """Another seed on one side has to show in every file, and so does one flipped bit."""
+    few = tmp_path / "cases.txt"
+    few.write_text("mlp model=mlp steps=2 worlds=2\n")
+    run_python(python, 2, tmp_path / "python", case_file=few, SEED_SHIFT=1)
+    run_cpp(build_dir, mpiexec, 2, tmp_path / "cpp", case_file=few)
+    for rank in range(2):
+        ours = tmp_path / f"cpp/mlp.{rank}.bin"
+        assert "numbers differ" in difference(ours, tmp_path / f"python/mlp.{rank}.bin")
+    flipped = bytearray(ours.read_bytes())
+    flipped[-4] ^= 1
+    (tmp_path / "flipped.bin").write_bytes(flipped)
+    assert "1 of" in difference(ours, tmp_path / "flipped.bin")
