@@ -1,0 +1,97 @@
+"""cmake --install: runs from any folder, read-only, moved; and a stranger's project builds against it."""
+
+import os
+import re
+import shutil
+
+import pytest
+
+from conftest import SOURCE, cache_value, run_process
+
+
+@pytest.fixture(scope="module")
+def installed(build_dir, lockstep, tmp_path_factory):
+    """The prefix of a fresh install."""
+    prefix = tmp_path_factory.mktemp("install") / "prefix"
+    run_process(["cmake", "--install", build_dir, "--prefix", prefix], check=True, timeout=120)
+    return prefix
+
+
+def read_only(prefix):
+    """The words that run a command with `prefix` mounted read-only; root walks through file modes."""
+    words = ["unshare", "--mount", "sh", "-c",
+             'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"', prefix]
+    if run_process([*words, "true"]).returncode != 0:
+        pytest.skip("may not mount here")
+    return words
+
+
+def test_it_runs_from_any_folder(installed, run, tmp_path):
+    result = run(installed / "bin/lockstep", "config", "configs/mnist.yaml", cwd=tmp_path, check=True)
+    assert "batch_size" in result.stdout
+
+
+def test_it_trains_from_a_read_only_place(installed, mpiexec, run, tmp_path):
+    words = read_only(installed)
+    assert run(*words, "touch", installed / "new").returncode != 0
+    result = run(*words, mpiexec, "-n", "2", installed / "bin/lockstep", "train", "configs/pima.yaml",
+                 "--set", "train.epochs=1", cwd=tmp_path, timeout=120, check=True)
+    assert re.search(r"Epoch 0 \| Average Loss: \d", result.output)
+    assert (tmp_path / "runs").is_dir()
+
+
+def test_it_may_be_moved(installed, run, tmp_path):
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(installed, moved, symlinks=True)
+    hidden = installed.rename(installed.with_name("hidden"))
+    try:
+        assert "batch_size" in run(moved / "bin/lockstep", "config", "configs/mnist.yaml", cwd="/", check=True).stdout
+    finally:
+        hidden.rename(installed)
+
+
+def test_headers_include_each_other_by_their_installed_names(installed):
+    rooms = {folder.name for folder in (SOURCE / "src").iterdir() if folder.is_dir()}
+    headers = list((installed / "include/lockstep").rglob("*.h"))
+    assert len(headers) > 20
+    for header in headers:
+        for name in re.findall(r'#include "([^"]+)"', header.read_text()):
+            assert name.partition("/")[0] not in rooms, f"{header} includes {name}"
+            assert (installed / "include" / name).exists() or (header.parent / name).exists(), f"{header}: {name}"
+
+
+def test_the_share_folder_is_whole(installed):
+    share = installed / "share/lockstep"
+    for name in ("configs/mnist.yaml", "data/mnist/train-images-idx3-ubyte.gz", "data/pima", "job_scripts", "LICENSE"):
+        assert (share / name).exists(), name
+
+
+def test_the_modulefile_brings_program_and_home(installed, run, tmp_path):
+    init = "/usr/share/modules/init/bash"
+    if not os.path.exists(init):
+        pytest.skip("environment-modules is not installed")
+    script = (f"source {init} && module use {installed}/share/lockstep/modulefiles && module load lockstep && "
+              'command -v lockstep && echo "$LOCKSTEP_HOME" && module unload lockstep && echo "${LOCKSTEP_HOME-gone}"')
+    result = run("bash", "-c", script, cwd=tmp_path, check=True)
+    assert result.stdout.split() == [f"{installed}/bin/lockstep", f"{installed}/share/lockstep", "gone"]
+
+
+def test_a_strangers_project_builds_against_it_and_trains(installed, build_dir, mpirun, run, tmp_path):
+    run("cmake", "-S", SOURCE / "tests/consumer", "-B", tmp_path, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={installed}",
+        f"-DCMAKE_CXX_FLAGS={cache_value(build_dir, 'CMAKE_CXX_FLAGS')} -Wall -Wextra -Werror",
+        "-DCMAKE_BUILD_TYPE=Release", check=True, timeout=120)
+    run("cmake", "--build", tmp_path, check=True, timeout=300)
+    result = mpirun(2, tmp_path / "consumer", check=True)
+    assert result.stdout == "world 2, weights equal, loss fell\n"
+
+
+def test_another_libtorch_is_an_error_that_says_which_ones_are_wanted(tmp_path, run):
+    torch = tmp_path / "libtorch"
+    (torch / "include/torch/headeronly").mkdir(parents=True)
+    (torch / "include/torch/script.h").touch()
+    (torch / "include/torch/headeronly/version.h").write_text(
+        "".join(f"#define TORCH_VERSION_{part} {number}\n" for part, number in
+                (("MAJOR", 2), ("MINOR", 6), ("PATCH", 0))))
+    result = run("cmake", "-S", SOURCE, "-B", tmp_path / "build", "-G", "Ninja", f"-DLIBTORCH_ROOT={torch}", timeout=120)
+    assert result.returncode != 0
+    assert "2.11.0 or 2.7.1" in result.stderr and "2.6.0 in" in result.stderr

@@ -1,0 +1,120 @@
+"""The two commands: quick when there is nothing to do, polite on a login node, clear about what is missing."""
+
+import os
+import pathlib
+import shutil
+import tempfile
+import time
+
+import pytest
+
+from conftest import SOURCE
+
+
+@pytest.fixture
+def ready(build_dir):
+    if build_dir != SOURCE / "build/release":
+        pytest.skip("the scripts use build/release")
+
+
+def fake(folder, name, text):
+    program = folder / name
+    program.write_text("#!/bin/bash\n" + text)
+    program.chmod(0o755)
+    return folder
+
+
+def test_the_second_bootstrap_takes_no_time(ready, run):
+    def seconds():
+        begin = time.monotonic()
+        run(SOURCE / "scripts/bootstrap", check=True, timeout=600)
+        return time.monotonic() - begin
+    seconds()
+    assert min(seconds() for _ in range(3)) < 3
+
+
+@pytest.mark.parametrize("client, hint", [("sbatch", "salloc --nodes=1 --ntasks=2"), ("qsub", "qsub -I -l select=1")])
+def test_a_login_node_builds_and_says_how_to_get_a_job(ready, run, tmp_path, client, hint):
+    folder = fake(tmp_path, client, "echo must not be called >&2; exit 9\n")
+    result = run(SOURCE / "scripts/run", cwd=tmp_path, env={"PATH": f"{folder}:{os.environ['PATH']}"}, timeout=600,
+                 check=True)
+    assert "login node" in result.stderr and hint in result.stderr and "--here" in result.stderr
+    assert "must not be called" not in result.output
+    assert not (tmp_path / "runs").exists()
+
+
+def test_here_trains_on_a_login_node_all_the_same(ready, run, tmp_path):
+    folder = fake(tmp_path, "sbatch", "exit 9\n")
+    result = run(SOURCE / "scripts/run", "--here", "configs/pima.yaml", "--set", "train.epochs=1", cwd=tmp_path,
+                 env={"PATH": f"{folder}:{os.environ['PATH']}"}, timeout=600, check=True)
+    assert "Epoch 0 | Average Loss: " in result.output
+    assert (tmp_path / "runs").is_dir()
+
+
+def test_a_job_trains_although_the_client_is_there(ready, run, tmp_path):
+    folder = fake(tmp_path, "qsub", "exit 9\n")
+    result = run(SOURCE / "scripts/run", "configs/pima.yaml", "--set", "train.epochs=1", cwd=tmp_path,
+                 env={"PATH": f"{folder}:{os.environ['PATH']}", "PBS_JOBID": "7.server"}, timeout=600, check=True)
+    assert "Epoch 0 | Average Loss: " in result.output
+
+
+@pytest.mark.parametrize("arguments, status", [(["--ranks", "0"], 1), (["--ranks"], 1), (["--prefix"], 1), (["--what"], 2)])
+def test_wrong_arguments_are_said_before_anything_is_done(run, arguments, status):
+    result = run(SOURCE / "scripts/run", *arguments)
+    assert result.returncode == status and result.stderr and result.seconds < 5
+
+
+@pytest.fixture
+def bare_machine():
+    """A folder with the scripts alone, and a PATH with an old cmake, no ninja and no MPI, for a user who is not root."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        folder.chmod(0o755)
+        shutil.copytree(SOURCE / "scripts", folder / "repository/scripts")
+        tools = folder / "bin"
+        tools.mkdir()
+        hidden = {"ninja", "cmake", "mpicc", "mpirun"}
+        for program in pathlib.Path("/usr/bin").iterdir():
+            if program.name not in hidden:
+                (tools / program.name).symlink_to(program)
+        fake(tools, "cmake", "echo cmake version 3.18.4\n")
+        for path in [folder / "repository", *(folder / "repository").rglob("*")]:
+            os.chown(path, 65534, 65534) if os.getuid() == 0 else None
+        yield folder
+
+
+def test_without_root_each_missing_thing_comes_with_its_lines(run, bare_machine):
+    user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.getuid() == 0 else []
+    result = run(*user, "env", f"PATH={bare_machine}/bin", "HOME=/nonexistent", "bash",
+                 bare_machine / "repository/scripts/bootstrap",
+                 env={"BASH_FUNC_module%%": "() { if [ \"$3\" = ninja ]; then echo ninja/1.11; fi; }"})
+    assert result.returncode == 1
+    for line in ("CMake (program:cmake>=3.24)", "module load ninja/1.11", "apt-get install cmake",
+                 "dnf install openmpi-devel", "spack install openmpi && spack load openmpi"):
+        assert line in result.stderr, result.stderr
+    assert "yaml-cpp" not in result.stderr, "what is there was listed as missing"
+    assert not (bare_machine / "repository/.deps/python").exists()
+
+
+def test_the_number_of_compile_jobs_follows_memory(run, tmp_path):
+    fake(tmp_path, "nproc", "echo 64\n")
+    script = f"source {SOURCE}/scripts/common.sh; memory_left() {{ echo $MIB; }}; compile_jobs"
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    jobs = [int(run("bash", "-c", script, env={"MIB": mib, "PATH": path, "CMAKE_BUILD_PARALLEL_LEVEL": None},
+                    check=True).stdout) for mib in (500, 2700, 16_000, 1_000_000)]
+    assert jobs == [1, 2, 12, 64]
+    memory = int(run("bash", "-c", f"source {SOURCE}/scripts/common.sh; memory_left", check=True).stdout)
+    assert 0 < memory < 100_000_000
+
+
+def test_a_prefix_takes_the_big_files(run, tmp_path):
+    repository = tmp_path / "repository"
+    shutil.copytree(SOURCE / "scripts", repository / "scripts")
+    # an offline wheelhouse without wheels: stops after the folders were laid out, and says why
+    (tmp_path / "wheels").mkdir()
+    result = run(repository / "scripts/bootstrap", "--prefix", tmp_path / "big", "--wheelhouse", tmp_path / "wheels",
+                 "--no-build", timeout=120)
+    assert result.returncode == 1 and "--wheelhouse" in result.stderr
+    assert (repository / ".deps").resolve() == tmp_path / "big/deps"
+    assert (repository / "build").resolve() == tmp_path / "big/build"
+    assert (tmp_path / "big/deps/python/bin/python3").exists()
