@@ -53,12 +53,21 @@ Level parse_level(const std::string& name) {
   for (size_t i = 0; i < kNames.size(); ++i) {
     if (name == kNames[i]) return static_cast<Level>(i);
   }
-  throw InputError("unknown log level '" + name + "'", "--log", "choose debug, info, warning, error or silent");
+  throw InputError("unknown log level '" + name + "'", "--log",
+                   "choose debug, info, warning, error or silent");
 }
 
-void debug(const std::string& text) { say(Level::debug, text); }
-void info(const std::string& text) { say(Level::info, text); }
-void warning(const std::string& text) { say(Level::warning, text); }
-void error(const std::string& text) { say(Level::error, text); }
+void debug(const std::string& text) {
+  say(Level::debug, text);
+}
+void info(const std::string& text) {
+  say(Level::info, text);
+}
+void warning(const std::string& text) {
+  say(Level::warning, text);
+}
+void error(const std::string& text) {
+  say(Level::error, text);
+}
 
 }  // namespace lockstep::log
