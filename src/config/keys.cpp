@@ -93,7 +93,7 @@ const std::vector<Key> kKeys = {
     {KEY(model.path), "the TorchScript file", {.path = true, .use = {"model.name", {"torchscript"}}}},
     {KEY(model.hidden),
      "widths of the hidden layers of an mlp; empty = the task's own",
-     {.min = 1, .max = kMaxBatch}},
+     {.min = 1, .max = kMaxBatch, .use = {"model.name", {"mlp", ""}}}},
 
     {KEY(ddp.find_unused_parameters), "parameters may get no gradient in some steps (slower)", {.use = kDdp}},
     {KEY(ddp.static_graph), "the same parameters get gradients in every step", {.use = kDdp}},

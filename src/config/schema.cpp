@@ -79,7 +79,9 @@ Json key_schema(const Key& key) {
 std::string used_text(const Key& key) {
   const auto& use = key.rules.use;
   std::string text;
-  for (const std::string& value : use.values) text += (text.empty() ? " (" : ", ") + value;
+  for (const std::string& value : use.values) {
+    if (!value.empty()) text += (text.empty() ? " (" : ", ") + value;
+  }
   return text.empty() ? "" : text + ")";
 }
 

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "config/keys.h"
 #include "ranks.h"
 
 namespace lockstep::train {
@@ -66,6 +67,11 @@ TEST_F(JobConfig, MistakesAreMetByAllAlike) {
 TEST_F(JobConfig, AFileThatIsNotThereIsMissedByAll) {
   const std::string error = refusal("/nowhere/" + std::to_string(test::runtime().job().rank) + ".yaml");
   EXPECT_NE(error.find("/nowhere/0.yaml"), std::string::npos) << error;
+}
+
+// the config room may not ask the launch room, so its list of launchers is a copy
+TEST(Launchers, AreTheSameInConfigAndLaunch) {
+  EXPECT_EQ(config::find_key("launch.launcher")->rules.choices, launcher_choices());
 }
 
 }  // namespace
