@@ -1,6 +1,7 @@
 # Everything lockstep is built with; docs/dependencies.md says why each is there.
 # Sets LOCKSTEP_WITH_CUDA and LOCKSTEP_WITH_TESTS from what was asked for and what is there.
 find_package(Libtorch REQUIRED)
+set(LOCKSTEP_LIBTORCH_VERSION ${Libtorch_VERSION} CACHE INTERNAL "what the tests' Python peers must have")
 find_package(MPI REQUIRED COMPONENTS C)
 if(MPI_C_VERSION AND MPI_C_VERSION VERSION_LESS 3.0)
   message(FATAL_ERROR "MPI ${MPI_C_VERSION} in ${MPI_C_LIBRARIES}: lockstep needs an MPI-3 library (Open MPI, MPICH)")

@@ -156,15 +156,19 @@ def lockstep(build_dir):
 
 
 @pytest.fixture(scope="session")
-def python():
-    """The Python that can import torch, for peers; skips where only the CPU half of the wheels is there."""
+def python(build_dir):
+    """The Python that can import the torch that was linked, for peers; skips where there is none."""
     interpreter = SOURCE / ".deps/python/bin/python3"
     if not interpreter.exists():
         interpreter = pathlib.Path(sys.executable)
-    probe = subprocess.run([interpreter, "-c", "import importlib.util as u, sys; "
-                            "sys.exit(not all(map(u.find_spec, ('torch', 'numpy', 'torchvision'))))"])
+    probe = subprocess.run([interpreter, "-c", "import importlib.metadata as m; "
+                            "[m.version(name) for name in ('torchvision', 'numpy')]; print(m.version('torch'))"],
+                           capture_output=True, text=True)
     if probe.returncode != 0:
         pytest.skip(f"{interpreter} has no torch, torchvision or numpy to compare with (scripts/test installs them)")
+    linked = cache_value(build_dir, "LOCKSTEP_LIBTORCH_VERSION")
+    if linked != probe.stdout.strip().partition("+")[0]:
+        pytest.skip(f"{interpreter} has torch {probe.stdout.strip()}, this build libtorch {linked}: their bits may differ")
     return interpreter
 
 
