@@ -2,16 +2,12 @@
 // The .pt format: what torch.load(path, weights_only=True) reads is written, what torch.save writes is read,
 // and nothing in a file is ever executed.
 
-#include <cstddef>
-#include <functional>
 #include <string>
 
+#include "checkpoint/file.h"
 #include "checkpoint/tree.h"
 
 namespace lockstep {
-
-/// Takes bytes in order and throws where it can't.
-using ByteSink = std::function<void(const void* data, size_t size)>;
 
 /// The bytes of a .pt file. Its end carries a checksum over the whole file, in the zip archive's comment.
 void write_pt(const ByteSink& sink, const Tree& tree);

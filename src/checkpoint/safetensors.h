@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "checkpoint/file.h"
 #include "checkpoint/tree.h"
 
 namespace lockstep {

@@ -20,6 +20,9 @@ Tree find_state_dict(const Tree& file_content, const std::string& file);
 /// What does not fit, a line each: missing, unexpected, of another shape or dtype. Empty: the two agree.
 std::vector<std::string> state_dict_mismatches(const Tree& expected, const Tree& given);
 
+/// InputError that names the first mismatches, where there are any.
+void check_state_dict(const Tree& expected, const Tree& given, const std::string& file);
+
 /// Copies the tensors into the module. InputError that names the first mismatching tensors, before anything
 /// is changed, where the state_dict is another model's.
 void load_module_state_dict(torch::nn::Module& module, const Tree& state_dict, const std::string& file);

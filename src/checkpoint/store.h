@@ -62,8 +62,8 @@ class CheckpointWriter {
   /// Is nothing in flight?
   bool idle() const;
 
-  /// The path of the last finished save; empty before the first.
-  std::string last_saved();
+  /// The path of the last save that wait() or submit() saw finished; empty before the first.
+  const std::string& last_saved() const { return last_saved_; }
 
  private:
   struct Job;

@@ -1,0 +1,83 @@
+#include "checkpoint/inspect.h"
+
+#include <torch/types.h>
+
+#include "base/format.h"
+#include "checkpoint/pickle_globals.h"
+#include "checkpoint/pt.h"
+#include "checkpoint/safetensors.h"
+
+namespace lockstep {
+
+namespace {
+
+class Inspector {
+ public:
+  Inspector(const Digest& digest, std::vector<InspectedEntry>& entries)
+      : digest_(digest), entries_(entries) {}
+
+  void visit(const std::string& name, const Tree& tree) {
+    if (tree.isTensor()) return add_tensor(name, tree.toTensor());
+    if (tree.isGenericDict()) {
+      const auto all = items(tree);
+      if (all.empty()) return add(name, "empty", "{}");
+      for (const auto& [key, value] : all) visit(join(name, key_text(key)), value);
+    } else if (tree.isList() || tree.isTuple()) {
+      const auto all = elements(tree);
+      if (all.empty()) return add(name, "empty", "[]");
+      for (size_t i = 0; i < all.size(); ++i) visit(join(name, std::to_string(i)), all[i]);
+    } else {
+      add_plain(name, tree);
+    }
+  }
+
+ private:
+  static std::string join(const std::string& name, const std::string& key) {
+    return name.empty() ? key : name + "." + key;
+  }
+
+  static std::string key_text(const Tree& key) {
+    if (key.isString()) return key.toStringRef();
+    if (key.isInt()) return std::to_string(key.toInt());
+    if (key.isBool()) return key.toBool() ? "True" : "False";
+    return format("{}", key.toDouble());
+  }
+
+  void add(const std::string& name, const std::string& kind, const std::string& value) {
+    entries_.push_back({.name = name, .kind = kind, .value = value});
+  }
+
+  void add_plain(const std::string& name, const Tree& tree) {
+    if (tree.isInt()) return add(name, "int", std::to_string(tree.toInt()));
+    if (tree.isDouble()) return add(name, "float", format("{}", tree.toDouble()));
+    if (tree.isBool()) return add(name, "bool", tree.toBool() ? "true" : "false");
+    if (tree.isString()) return add(name, "text", tree.toStringRef());
+    add(name, "none", "");
+  }
+
+  void add_tensor(const std::string& name, const at::Tensor& tensor) {
+    const auto whole = tensor.contiguous();
+    const std::span<const uint8_t> bytes(static_cast<const uint8_t*>(whole.const_data_ptr()), whole.nbytes());
+    entries_.push_back({.name = name,
+                        .kind = "tensor",
+                        .dtype = dtype_name(tensor.scalar_type()),
+                        .shape = tensor.sizes().vec(),
+                        .bytes = bytes.size(),
+                        .digest = digest_(bytes)});
+  }
+
+  const Digest& digest_;
+  std::vector<InspectedEntry>& entries_;
+};
+
+}  // namespace
+
+InspectedFile inspect_file(const std::string& path, const Digest& digest) {
+  InspectedFile file;
+  file.file_bytes = MappedFile(path).bytes().size();
+  file.format = is_safetensors(path) ? "safetensors" : "pt";
+  Inspector(digest, file.entries).visit("", read_checkpoint_file(path));
+  return file;
+}
+
+}  // namespace lockstep
