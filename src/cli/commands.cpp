@@ -7,12 +7,13 @@
 // in cli/NAME.cpp, parse with cli/options.h, and add ONE line here, in the order that `lockstep --help`
 // shows. Return an ExitStatus. Throw for errors, also past a Runtime: main says them once for the job
 // (launch/leave.h).
-#define LOCKSTEP_COMMANDS(X)                                           \
-  X(train, "trains what a config says, on one process or many")        \
-  X(eval, "the metrics of a checkpoint, exact at any number of ranks") \
-  X(predict, "classes and probabilities of new samples")               \
-  X(status, "what became of a run: done, stopped early, failed")       \
-  X(config, "every key of a config, its value and where it came from") \
+#define LOCKSTEP_COMMANDS(X)                                                  \
+  X(train, "trains what a config says, on one process or many")               \
+  X(eval, "the metrics of a checkpoint, exact at any number of ranks")        \
+  X(predict, "classes and probabilities of new samples")                      \
+  X(status, "what became of a run: done, stopped early, failed")              \
+  X(inspect, "the tensors of a checkpoint, their shapes, dtypes and digests") \
+  X(config, "every key of a config, its value and where it came from")        \
   X(whoami, "rank, world, node and device of every process, and why")
 
 namespace lockstep::cli {
@@ -27,9 +28,9 @@ const std::vector<Command>& commands() {
 }
 
 bool joins_job(const std::string& command) {
-  static constexpr std::array<const char*, 6> kJoining = {"train",  "eval",  "predict",
-                                                          "doctor", "bench", "whoami"};
-  return std::find(kJoining.begin(), kJoining.end(), command) != kJoining.end();
+  static constexpr std::array<const char*, 6> joining = {"train",  "eval",  "predict",
+                                                         "doctor", "bench", "whoami"};
+  return std::find(joining.begin(), joining.end(), command) != joining.end();
 }
 
 }  // namespace lockstep::cli
