@@ -32,12 +32,12 @@ std::string demangled(const char* name) {
 
 // the standard library's own names drown ours
 std::string shortened(std::string text) {
-  static const std::array<std::pair<std::string, std::string>, 3> kShort = {{
+  static const std::array<std::pair<std::string, std::string>, 3> short_names = {{
       {"std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >", "std::string"},
       {"std::vector<std::string, std::allocator<std::string > >", "std::vector<std::string>"},
       {"std::vector<std::string, std::allocator<std::string> >", "std::vector<std::string>"},
   }};
-  for (const auto& [from, to] : kShort) {
+  for (const auto& [from, to] : short_names) {
     for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at)) {
       text.replace(at, from.size(), to);
     }
@@ -75,7 +75,11 @@ std::string last_trace() {
 
 // Every throw of the program and its libraries passes here on its way to the C++ runtime: once an exception
 // has been caught its stack is gone, so it is taken down before it flies (Itanium C++ ABI, 2.4.3).
-extern "C" [[noreturn]] void __cxa_throw(void* thrown, void* type, void (*destroy)(void*)) {
+// The symbol is named by hand, because compilers differ in how they declare the function.
+extern "C" [[noreturn]] void traced_throw(void* thrown, void* type,
+                                          void (*destroy)(void*)) __asm__("__cxa_throw");
+
+extern "C" void traced_throw(void* thrown, void* type, void (*destroy)(void*)) {
   using Throw = void (*)(void*, void*, void (*)(void*));
   static const auto real = reinterpret_cast<Throw>(dlsym(RTLD_NEXT, "__cxa_throw"));
   if (lockstep::cli::tracing()) {

@@ -242,7 +242,7 @@ std::string nearest_path(const std::string& path) {
   const std::string name = dot == std::string::npos ? path : path.substr(dot + 1);
   const auto here = nearest(name, names_in(section));
   if (here && edit_distance(name, *here) <= 1) return section + "." + *here;
-  if (const std::string elsewhere = same_name_elsewhere(name); !elsewhere.empty()) return elsewhere;
+  if (std::string elsewhere = same_name_elsewhere(name); !elsewhere.empty()) return elsewhere;
   if (here) return section + "." + *here;
   std::vector<std::string> all = sections();
   for (const Key& key : keys()) all.push_back(key.path);

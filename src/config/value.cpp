@@ -124,15 +124,15 @@ class Reader {
 
 // plain scalars that some YAML reader, of 1.1 or 1.2, takes for more than text
 bool needs_quotes(const std::string& text) {
-  static const std::vector<std::string> kWords = {"true", "false", "yes", "no",   "on",
-                                                  "off",  "y",     "n",   "null", "~"};
+  static const std::vector<std::string> words = {"true", "false", "yes", "no",   "on",
+                                                 "off",  "y",     "n",   "null", "~"};
   const auto plain = [](unsigned char c) {
     return std::isalnum(c) || c == '_' || c == '/' || c == '.' || c == '-';
   };
   std::string lower = text;
   std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
   if (text.empty() || !std::all_of(text.begin(), text.end(), plain)) return true;
-  if (std::find(kWords.begin(), kWords.end(), lower) != kWords.end()) return true;
+  if (std::find(words.begin(), words.end(), lower) != words.end()) return true;
   const auto first = static_cast<unsigned char>(text[0]);
   const bool path = text[0] == '/' || text.starts_with("./") || text.starts_with("../");
   return !std::isalpha(first) && first != '_' && !path;

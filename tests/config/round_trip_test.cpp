@@ -81,15 +81,15 @@ TEST(Write, NamesWhatDiffers) {
 }
 
 std::string damaged(std::string text, std::mt19937_64& random) {
-  static const std::string kBytes = "{}[]:,#&*!|>'\"%@`?-\n\t \r\\$~<0aeE.\x01\x7f\x80\xff\xc3";
+  static const std::string bytes = "{}[]:,#&*!|>'\"%@`?-\n\t \r\\$~<0aeE.\x01\x7f\x80\xff\xc3";
   for (size_t left = 1 + random() % 4; left > 0 && !text.empty(); --left) {
     const size_t at = random() % text.size();
     switch (random() % 5) {
       case 0:
-        text[at] = kBytes[random() % kBytes.size()];
+        text[at] = bytes[random() % bytes.size()];
         break;
       case 1:
-        text.insert(at, 1, kBytes[random() % kBytes.size()]);
+        text.insert(at, 1, bytes[random() % bytes.size()]);
         break;
       case 2:
         text.erase(at, 1 + random() % 10);

@@ -21,15 +21,15 @@ class JobConfig : public ::testing::Test {
   std::string write(const std::string& text) {
     const int rank = test::runtime().job().rank;
     const auto name = "lockstep_job_config_" + std::to_string(getpid()) + ".yaml";
-    path_ = (fs::temp_directory_path() / name).string();
-    if (rank == 0) std::ofstream(path_) << text;
-    return path_;
+    path = (fs::temp_directory_path() / name).string();
+    if (rank == 0) std::ofstream(path) << text;
+    return path;
   }
   void TearDown() override {
     std::error_code none;
-    fs::remove(path_, none);
+    fs::remove(path, none);
   }
-  std::string path_;
+  std::string path;
 };
 
 TEST_F(JobConfig, ComesFromRankZeroAlone) {
@@ -37,10 +37,10 @@ TEST_F(JobConfig, ComesFromRankZeroAlone) {
   const std::string rank = std::to_string(runtime.job().rank);
   ::setenv("LOCKSTEP_TEST_WHO", ("rank" + rank).c_str(), 1);
   if (runtime.job().rank == 0) ::setenv("LOCKSTEP_TEST_ONLY_ZERO", "zero", 1);
-  const std::string path = write(
+  const std::string file = write(
       "run: {dir: \"${LOCKSTEP_TEST_WHO}/${LOCKSTEP_TEST_ONLY_ZERO}\"}\n"
       "data: {stage: \"/tmp/${LOCKSTEP_TEST_WHO}\"}\n");
-  const Loaded loaded = load_for_job(runtime, path, {"run.name=x-${LOCKSTEP_TEST_WHO}"});
+  const Loaded loaded = load_for_job(runtime, file, {"run.name=x-${LOCKSTEP_TEST_WHO}"});
   EXPECT_EQ(loaded.settings.run.dir, "rank0/zero");
   EXPECT_EQ(loaded.settings.run.name, "x-rank0");
   EXPECT_EQ(loaded.settings.data.stage, "/tmp/rank" + rank);
