@@ -1,5 +1,6 @@
 #include "launch/claims.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/error.h"
@@ -67,8 +68,9 @@ void check_ranges(const Claims& claims, const Launcher& launcher) {
   refuse_outside(local_rank, local_world, launcher);
   refuse_outside(node_rank, nodes, launcher);
   refuse_more(local_world, world, launcher);
-  if (launcher.nodes)
-    refuse_more(nodes, world, launcher);  // a rank file counts the job's hosts, not the step's
+  // a rank file counts the job's hosts, not the step's
+  if (launcher.node_rank) refuse_outside(node_rank, world, launcher);
+  if (launcher.nodes) refuse_more(nodes, world, launcher);
 }
 
 // SLURM_STEP_TASKS_PER_NODE has one entry a node; SLURM_NODEID says which one is ours.
@@ -144,7 +146,9 @@ void complete_local(Claims& claims, const Launcher& launcher, std::vector<std::s
 
 void complete_nodes(Claims& claims) {
   const int world = *claims.world, local_world = *claims.local_world;
-  derive(claims, &Claims::nodes, "nodes", (world + local_world - 1) / local_world, "world / local world");
+  const int nodes = (world - 1) / local_world + 1;  // nodes may be unequal, but there are as many as we know
+  derive(claims, &Claims::nodes, "nodes", std::max(nodes, claims.node_rank.value_or(0) + 1),
+         "world / local world");
   const int node_rank = std::min(*claims.rank / local_world, *claims.nodes - 1);
   derive(claims, &Claims::node_rank, "node_rank", node_rank, "rank / local world");
 }
@@ -160,7 +164,7 @@ Claims read_claims(const Launcher& launcher, const Environment& environment) {
   claims.local_world = read(claims, environment, "local_world", launcher.local_world, true);
   claims.node_rank = read(claims, environment, "node_rank", launcher.node_rank, false);
   claims.nodes = read(claims, environment, "nodes", launcher.nodes, true);
-  if (launcher.world == std::string("SLURM_STEP_NUM_TASKS")) read_slurm_tasks(claims, launcher, environment);
+  if (launcher.name == std::string("slurm")) read_slurm_tasks(claims, launcher, environment);
   check_ranges(claims, launcher);
   return claims;
 }
