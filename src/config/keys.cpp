@@ -25,12 +25,13 @@ const Use kOwnFiles{"task.name", {"idx", "csv"}};
 
 const std::vector<std::string> kLaunchers = {"auto",  "torchrun", "openmpi", "pals",   "pmi", "flux",
                                              "jsrun", "pmix",     "slurm",   "torque", "mpi", "none"};
-constexpr double kMaxBatch = 2147483647;
+constexpr double kMaxCount = 2147483647;       // products of two counts fit in an int64
+constexpr double kMaxSeed = 9007199254740992;  // 2^53: seed + epoch never overflows
 
 const std::vector<Key> kKeys = {
     {KEY(run.name), "the run's name and the name of its folder", {.path = true}},
     {KEY(run.dir), "the folder that holds the runs' folders", {.path = true}},
-    {KEY(run.seed), "seed of the initial weights, the sample order and dropout", {.min = 0}},
+    {KEY(run.seed), "seed of the initial weights, the sample order and dropout", {.min = 0, .max = kMaxSeed}},
 
     {KEY(launch.launcher),
      "what started the ranks; auto asks the environment, none = alone",
@@ -62,7 +63,7 @@ const std::vector<Key> kKeys = {
      {.min = 0, .max = 1, .below_max = true, .use = {"task.name", {"csv", "pima"}}}},
     {KEY(task.classes),
      "how many classes; 0 = counted from the labels",
-     {.min = 0, .max = kMaxBatch, .use = kOwnFiles}},
+     {.min = 0, .max = kMaxCount, .use = kOwnFiles}},
     {KEY(task.normalize),
      "standard = mean 0 and deviation 1 of the training set; mean_std = by `mean` and `std`",
      {.choices = {"standard", "none", "mean_std"}, .use = kOwnFiles}},
@@ -76,7 +77,7 @@ const std::vector<Key> kKeys = {
     {KEY(task.options), "keys of your own for a task of your own: texts, passed on as they are"},
 
     {KEY(data.root), "the data set's folder; empty = the task's own", {.path = true}},
-    {KEY(data.batch_size), "samples in one rank's batch", {.min = 1, .max = kMaxBatch}},
+    {KEY(data.batch_size), "samples in one rank's batch", {.min = 1, .max = kMaxCount}},
     {KEY(data.shuffle), "a new order of samples each epoch"},
     {KEY(data.drop_last),
      "the sampler drops the samples that do not divide among the ranks, instead of repeating some"},
@@ -93,7 +94,7 @@ const std::vector<Key> kKeys = {
     {KEY(model.path), "the TorchScript file", {.path = true, .use = {"model.name", {"torchscript"}}}},
     {KEY(model.hidden),
      "widths of the hidden layers of an mlp; empty = the task's own",
-     {.min = 1, .max = kMaxBatch, .use = {"model.name", {"mlp", ""}}}},
+     {.min = 1, .max = kMaxCount, .use = {"model.name", {"mlp", ""}}}},
 
     {KEY(ddp.find_unused_parameters), "parameters may get no gradient in some steps (slower)", {.use = kDdp}},
     {KEY(ddp.static_graph), "the same parameters get gradients in every step", {.use = kDdp}},
@@ -165,7 +166,7 @@ const std::vector<Key> kKeys = {
     {KEY(train.mode),
      "ddp = all ranks; single = one process, no group; data_parallel = one process, its GPUs",
      {.choices = {"ddp", "single", "data_parallel"}}},
-    {KEY(train.epochs), "how often the training set is passed", {.min = 1}},
+    {KEY(train.epochs), "how often the training set is passed", {.min = 1, .max = kMaxCount}},
     {KEY(train.max_steps), "stop after so many optimiser steps; 0 = no limit", {.min = 0}},
     {KEY(train.max_seconds), "stop with a checkpoint after so many seconds; 0 = no limit", {.min = 0}},
     {KEY(train.precision),
