@@ -4,24 +4,90 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "comm/cuda_plugin.h"
 #include "comm/gloo_group.h"
 #include "comm/group.h"
+#include "comm/mpi_backend.h"
 #include "comm/store.h"
 
 namespace lockstep::comm {
 namespace {
 
 using Group = c10d::ProcessGroup;
+using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
-std::string resolve(const std::string& backend, c10::Device device) {
-  if (backend == "auto") return device.is_cuda() ? "nccl" : "gloo";
-  if (backend == "gloo") return backend;
+// What the factories below share.
+struct Joining {
+  const Runtime& runtime;
+  const GroupSettings& settings;
+  c10::Device device;
+  StorePtr store;
+  std::shared_ptr<RollCall> roll;
+};
+
+void add_gloo(Group& group, const Joining& joining) {
+  group.setBackend(c10::kCPU, Group::BackendType::GLOO,
+                   make_gloo(joining.store, joining.runtime.job(), joining.settings, joining.roll));
+}
+
+void add_mpi(Group& group, const Joining& joining) {
+  const Job& job = joining.runtime.job();
+  group.setBackend(
+      c10::kCPU, Group::BackendType::MPI,
+      c10::make_intrusive<MpiBackend>(job.rank, job.world, joining.roll, joining.settings.timeout));
+}
+
+// As Python does where no backend is named: tensors on the CPU go through gloo.
+void add_nccl(Group& group, const Joining& joining) {
+  const Job& job = joining.runtime.job();
+  add_gloo(group, joining);
+  group.setBoundDeviceId(joining.device);
+  group.setBackend(c10::kCUDA, Group::BackendType::NCCL,
+                   cuda().make_nccl({joining.store, job.rank, job.world, joining.device.index(),
+                                     joining.settings.timeout}));
+}
+
+struct Kind {
+  Group::BackendType type;
+  void (*add)(Group& group, const Joining& joining);
+  void (*require)(const Runtime& runtime, c10::Device device);
+};
+
+void require_gloo(const Runtime& runtime, c10::Device) {
+  check_gloo_interface(runtime.job());
+}
+
+void require_mpi(const Runtime& runtime, c10::Device) {
+  if (!runtime.has_mpi()) {
+    throw InputError("the backend mpi needs MPI, and this job was not started by it", "launch.backend",
+                     "start the ranks with mpirun or srun --mpi=pmix, or choose gloo");
+  }
+  require_threads();
+}
+
+void require_gpu(const Runtime& runtime, c10::Device device) {
+  check_gloo_interface(runtime.job());
+  if (device.is_cuda() && device.has_index()) return;
+  throw InputError(format("the backend nccl needs a GPU, and the device is '{}'", device.str()),
+                   "launch.backend", "set launch.device to cuda, or choose gloo or mpi");
+}
+
+const std::map<std::string, Kind> kKinds = {
+    {"gloo", {Group::BackendType::GLOO, add_gloo, require_gloo}},
+    {"mpi", {Group::BackendType::MPI, add_mpi, require_mpi}},
+    {"nccl", {Group::BackendType::NCCL, add_nccl, require_gpu}},
+};
+
+const Kind& find_kind(const std::string& backend, c10::Device device) {
+  const std::string name = backend != "auto" ? backend : device.is_cuda() ? "nccl" : "gloo";
+  const auto found = kKinds.find(name);
+  if (found != kKinds.end()) return found->second;
   throw InputError(format("there is no backend '{}'", backend), "launch.backend",
                    "choose auto, nccl, gloo or mpi");
 }
 
-// A write to a peer that is gone must be an error of that call, not the end of this process. Whoever has
-// set a handler of his own keeps it.
+// A write to a peer that is gone must be an error of that call, not the end of this process. Whoever has set
+// a handler of his own keeps it.
 void ignore_sigpipe() {
   struct sigaction now {};
   ::sigaction(SIGPIPE, nullptr, &now);
@@ -32,16 +98,25 @@ void ignore_sigpipe() {
 
 ProcessGroup connect(const Runtime& runtime, const GroupSettings& settings, c10::Device device) {
   const Job& job = runtime.job();
-  const std::string name = resolve(settings.backend, device);
+  const Kind& kind = find_kind(settings.backend, device);
+  kind.require(runtime, device);
   ignore_sigpipe();
   c10d::setDebugLevelFromEnvironment();
   const StorePtr store = open_store(runtime, settings.join_timeout);
-  const auto peers = meet(*store, job, settings.join_timeout);
+  auto roll = std::make_shared<RollCall>(store, meet(*store, job, settings.join_timeout), job.rank);
   auto group = c10::make_intrusive<Group>(store, job.rank, job.world);
-  group->setBackend(c10::kCPU, Group::BackendType::GLOO, make_gloo(store, job, settings));
-  group->setDefaultBackend(Group::BackendType::GLOO);
+  kind.add(*group, {runtime, settings, device, store, roll});
+  group->setDefaultBackend(kind.type);
   group->setGroupName("0");
   return group;
+}
+
+bool is_dead(const ProcessGroup& group) {
+  for (const auto& device : group->getDeviceTypes()) {
+    const auto* counted = dynamic_cast<const RollCalled*>(group->getBackend(device.type()).get());
+    if (counted && counted->roll().is_dead()) return true;
+  }
+  return false;
 }
 
 }  // namespace lockstep::comm

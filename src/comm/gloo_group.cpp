@@ -1,10 +1,9 @@
 #include "comm/gloo_group.h"
 
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-
 #include <cstdlib>
 
 #include "comm/interface.h"
+#include "comm/watched_gloo.h"
 
 namespace lockstep::comm {
 namespace {
@@ -22,13 +21,22 @@ c10::intrusive_ptr<ProcessGroupGloo::Options> options_for(const Job& job, std::c
 
 }  // namespace
 
+void check_gloo_interface(const Job& job) {
+  const char* wanted = std::getenv("GLOO_SOCKET_IFNAME");
+  choose_interface(network_facts(wanted ? wanted : ""), job.nodes > 1);
+}
+
 c10::intrusive_ptr<c10d::Backend> make_gloo(const StorePtr& store, const Job& job,
-                                            const GroupSettings& settings) {
+                                            const GroupSettings& settings, std::shared_ptr<RollCall> roll) {
   // the options' timeout governs gloo's own rendezvous first, then the collectives
   auto options = options_for(job, settings.join_timeout);
-  auto backend = c10::make_intrusive<ProcessGroupGloo>(store, job.rank, job.world, options);
-  backend->setTimeout(settings.timeout);
-  return backend;
+  try {
+    auto backend = c10::make_intrusive<WatchedGloo>(store, job.rank, job.world, options, roll);
+    backend->setTimeout(settings.timeout);
+    return backend;
+  } catch (const std::exception& error) {
+    std::rethrow_exception(roll->judge({"connecting gloo", 0, settings.join_timeout}, error.what(), false));
+  }
 }
 
 }  // namespace lockstep::comm

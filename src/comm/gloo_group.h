@@ -4,11 +4,15 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "comm/group.h"
+#include "comm/roll_call.h"
 #include "comm/store.h"
 
 namespace lockstep::comm {
 
+/// Throws where gloo would bind what other ranks cannot reach: before anybody waits for this one.
+void check_gloo_interface(const Job& job);
+
 c10::intrusive_ptr<c10d::Backend> make_gloo(const StorePtr& store, const Job& job,
-                                            const GroupSettings& settings);
+                                            const GroupSettings& settings, std::shared_ptr<RollCall> roll);
 
 }  // namespace lockstep::comm

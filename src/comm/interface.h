@@ -30,6 +30,9 @@ struct GlooInterface {
 /// bind.
 GlooInterface choose_interface(const NetworkFacts& facts, bool many_nodes);
 
+/// Whether that name or address is, as this machine resolves it, the loopback.
+bool is_loopback_name(const std::string& host);
+
 /// This machine's names and addresses.
 NetworkFacts network_facts(const std::string& wanted);
 

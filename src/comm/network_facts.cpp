@@ -52,6 +52,11 @@ std::vector<std::string> resolve(const std::string& host) {
 
 }  // namespace
 
+bool is_loopback_name(const std::string& host) {
+  const auto addresses = resolve(host);
+  return !addresses.empty() && (addresses.front().rfind("127.", 0) == 0 || addresses.front() == "::1");
+}
+
 NetworkFacts network_facts(const std::string& wanted) {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);

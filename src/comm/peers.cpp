@@ -1,5 +1,8 @@
 #include "comm/peers.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <sstream>
 
 #include "base/error.h"
@@ -25,6 +28,12 @@ std::string join(const std::vector<std::string>& items) {
 
 }  // namespace
 
+Peer own_peer(int rank, int node, const std::string& host) {
+  struct stat space {};
+  const bool known = ::stat("/proc/self/ns/pid", &space) == 0;
+  return {rank, node, ::getpid(), known ? static_cast<unsigned long>(space.st_ino) : 0, host};
+}
+
 std::string name_of(const Peer& peer) {
   return format("rank {} (host {}, pid {})", peer.rank, peer.host, peer.pid);
 }
@@ -42,13 +51,13 @@ std::string rank_list(const std::vector<int>& ranks) {
 }
 
 std::string pack(const Peer& peer) {
-  return format("{} {} {} {}", peer.rank, peer.node, peer.pid, peer.host);
+  return format("{} {} {} {} {}", peer.rank, peer.node, peer.pid, peer.pid_space, peer.host);
 }
 
 Peer unpack_peer(const std::string& text) {
   Peer peer;
   std::istringstream in(text);
-  if (!(in >> peer.rank >> peer.node >> peer.pid >> peer.host)) {
+  if (!(in >> peer.rank >> peer.node >> peer.pid >> peer.pid_space >> peer.host)) {
     throw Error("the store holds a line that is no rank: '" + text + "'");
   }
   return peer;

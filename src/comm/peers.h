@@ -10,8 +10,12 @@ struct Peer {
   int rank = 0;
   int node = 0;  // index of its node
   int pid = 0;
+  unsigned long pid_space = 0;  // PID namespace: a pid says something only inside it
   std::string host;
 };
+
+/// This process as rank `rank` of a job.
+Peer own_peer(int rank, int node, const std::string& host);
 
 /// "rank 2 (host a, pid 4711)"
 std::string name_of(const Peer& peer);

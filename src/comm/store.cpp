@@ -34,21 +34,39 @@ StorePtr open_alone(const Opening&) {
   return c10::make_intrusive<c10d::HashStore>();
 }
 
+// What rank 0 makes, on every rank. Where it fails, all ranks throw: nobody is left waiting.
+std::string from_rank_zero(const Runtime& runtime, const std::function<std::string()>& make) {
+  std::exception_ptr failure;
+  std::string text;
+  if (runtime.job().rank == 0) {
+    try {
+      text = make();
+    } catch (const std::exception& error) {
+      failure = std::current_exception();
+      text = std::string("!") + error.what();
+    }
+  }
+  text = runtime.broadcast(text);
+  if (failure) std::rethrow_exception(failure);
+  if (text.empty() || text[0] == '!') throw Error("rank 0 could not open the job's store: " + text.substr(1));
+  return text;
+}
+
 StorePtr open_shared(const Opening& opening) {
   const Job& job = opening.runtime.job();
   std::shared_ptr<SharedMemory> memory;
   StorePtr store;
-  if (job.rank == 0) {
+  const std::string name = from_rank_zero(opening.runtime, [&] {
     memory = std::make_shared<SharedMemory>(SharedMemory::create(SharedStore::bytes_for(job.world)));
     store = SharedStore::create(memory);
-  }
-  const std::string name = opening.runtime.broadcast(memory ? memory->name() : "");
+    return memory->name();
+  });
   if (!memory) {
     if (auto found = SharedMemory::open(name)) memory = std::make_shared<SharedMemory>(std::move(*found));
     if (memory) store = SharedStore::join(memory);
   }
   const auto opened = opening.runtime.all_gather(memory ? "yes" : "no");
-  memory->unlink();
+  if (memory) memory->unlink();
   for (size_t rank = 0; rank < opened.size(); ++rank) {
     if (opened[rank] == "yes") continue;
     throw Error(format("rank {} cannot see the shared memory of rank 0", rank), format("host {}", job.host),
@@ -91,29 +109,26 @@ std::string own_address() {
 }
 
 StorePtr open_tcp_over_mpi(const Opening& opening) {
-  const Job& job = opening.runtime.job();
   StorePtr store;
-  std::string place;
-  if (job.rank == 0) {
-    try {
-      const std::string address = own_address();
-      const Listener listener = listen_on(address);
-      store = host_tcp(opening, address, listener);
-      place = format("{} {}", listener.port, address);
-    } catch (const std::exception& error) {
-      opening.runtime.broadcast(std::string("! ") + error.what());
-      throw;
-    }
-  }
-  place = opening.runtime.broadcast(place);
+  const std::string place = from_rank_zero(opening.runtime, [&] {
+    const std::string address = own_address();
+    const Listener listener = listen_on(address);
+    store = host_tcp(opening, address, listener);
+    return format("{} {}", listener.port, address);
+  });
   if (store) return store;
-  const size_t space = place.find(' ');
-  if (place[0] == '!') throw Error("rank 0 could not open the job's store: " + place.substr(space + 1));
-  return connect_tcp(opening, place.substr(space + 1), static_cast<std::uint16_t>(std::stoi(place)));
+  return connect_tcp(opening, place.substr(place.find(' ') + 1),
+                     static_cast<std::uint16_t>(std::stoi(place)));
 }
 
 StorePtr open_tcp_client(const Opening& opening) {
   return connect_tcp(opening, opening.plan.host, opening.plan.port);
+}
+
+// Debian's /etc/hosts calls the host's own name 127.0.1.1, where other nodes would knock in vain.
+std::string bound_address(const Opening& opening) {
+  const bool alone = opening.runtime.job().nodes == 1;
+  return !alone && is_loopback_name(opening.plan.host) ? "0.0.0.0" : opening.plan.host;
 }
 
 // One server a process: a second group of the same job must find the first one's, not bind the port again.
@@ -123,7 +138,8 @@ StorePtr open_tcp_host(const Opening& opening) {
   const std::lock_guard<std::mutex> guard(mutex);
   const std::string place = format("{}:{}", opening.plan.host, opening.plan.port);
   auto& store = hosted[place];
-  if (!store) store = host_tcp(opening, opening.plan.host, listen_on(opening.plan.host, opening.plan.port));
+  if (!store)
+    store = host_tcp(opening, opening.plan.host, listen_on(bound_address(opening), opening.plan.port));
   return connect_tcp(opening, opening.plan.host, opening.plan.port);
 }
 
@@ -170,7 +186,7 @@ StorePtr open_store(const Runtime& runtime, Milliseconds join_timeout) {
 }
 
 std::vector<Peer> meet(c10d::Store& store, const Job& job, Milliseconds join_timeout) {
-  store.set(here_key(job.rank), pack({job.rank, job.node_rank, ::getpid(), job.host}));
+  store.set(here_key(job.rank), pack(own_peer(job.rank, job.node_rank, job.host)));
   std::vector<std::string> keys;
   for (int rank = 0; rank < job.world; ++rank) keys.push_back(here_key(rank));
   try {

@@ -1,0 +1,38 @@
+#pragma once
+// The CUDA half as a plug-in: liblockstep_cuda.so, loaded only where a GPU is asked for.
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <chrono>
+#include <string>
+
+namespace lockstep::comm {
+
+struct NcclRequest {
+  c10::intrusive_ptr<c10d::Store> store;
+  int rank = 0;
+  int world = 1;
+  int device = 0;
+  std::chrono::milliseconds timeout{0};
+};
+
+/// What the plug-in offers; it exports one of these under kCudaTableSymbol.
+struct CudaTable {
+  int version = 0;
+  int (*device_count)() = nullptr;
+  std::string (*device_name)(int device) = nullptr;
+  void (*set_device)(int device) = nullptr;
+  void (*synchronize)(int device) = nullptr;
+  c10::intrusive_ptr<c10d::Backend> (*make_nccl)(const NcclRequest& request) = nullptr;
+};
+
+constexpr int kCudaTableVersion = 1;
+constexpr const char* kCudaTableSymbol = "lockstep_cuda_table";
+
+/// The plug-in, loaded now unless it already is (a library user links lockstep::cuda instead). To be called
+/// before anything else of libtorch: what libtorch once believed about CUDA it keeps. Throws where the
+/// plug-in is not there, does not load, or comes too late.
+const CudaTable& cuda();
+
+}  // namespace lockstep::comm

@@ -1,0 +1,38 @@
+#pragma once
+// The MPI communicators of a group: the ranks of this node, the first ranks of all nodes, and all ranks.
+
+#include <mpi.h>
+
+#include <vector>
+
+namespace lockstep::comm {
+
+/// Made collectively; freed at MPI_Finalize, because a destructor must not wait for a peer that may be dead.
+struct MpiComms {
+  /// LOCKSTEP_TEST_RANKS_PER_NODE=n (a test aid) pretends that every n ranks of a node are a node of their
+  /// own.
+  static MpiComms make();
+
+  MPI_Comm all = MPI_COMM_NULL;
+  MPI_Comm node = MPI_COMM_NULL;
+  MPI_Comm leaders = MPI_COMM_NULL;  // on the first rank of each node
+  int local_rank = 0;
+  int local_world = 1;
+  int nodes = 1;
+  int node_index = 0;
+  std::vector<int> local_ranks;   // the ranks of this node, by local rank
+  std::vector<int> node_of_rank;  // for every rank of the group
+  std::vector<int> node_order;    // all ranks, node by node
+  std::vector<int> node_sizes;
+};
+
+/// Runs `free` in MPI_Finalize, last registered first.
+void free_at_finalize(void (*free)(void*), void* what);
+
+/// Throws where MPI would not allow a call from the autograd engine's thread.
+void require_threads();
+
+/// True where the ranks of this node outnumber the cores they may run on.
+bool is_crowded(MPI_Comm node);
+
+}  // namespace lockstep::comm

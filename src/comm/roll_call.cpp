@@ -1,0 +1,249 @@
+#include "comm/roll_call.h"
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <map>
+#include <thread>
+
+#include "base/format.h"
+#include "base/log.h"
+#include "comm/process_state.h"
+
+namespace lockstep::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Milliseconds = std::chrono::milliseconds;
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
+
+// a socket closes a moment before its process is a zombie, and /proc says so
+constexpr Milliseconds kDeathNotice{500};
+// other nodes run into the same timeout, but not at the same moment
+constexpr Milliseconds kOtherNodes{1200};
+constexpr Milliseconds kStoreAnswers{1800};
+constexpr Milliseconds kPoll{5};
+const char* const kVerdictKey = "roll/verdict";
+
+bool same_node(const Peer& a, const Peer& b) {
+  return a.node == b.node && a.host == b.host;
+}
+
+std::vector<Peer> mates_of(const std::vector<Peer>& peers, int rank) {
+  std::vector<Peer> mates;
+  for (const auto& peer : peers) {
+    if (same_node(peer, peers[static_cast<size_t>(rank)])) mates.push_back(peer);
+  }
+  return mates;
+}
+
+std::unique_ptr<RollPage> create_page(c10d::Store& store, const std::string& key, int world) {
+  try {
+    auto page = std::make_unique<RollPage>(SharedMemory::create(RollPage::bytes_for(world)), world);
+    store.set(key, page->name());
+    return page;
+  } catch (const Error& error) {
+    log::warning(format("errors will not name the ranks at fault: {}", error.what()));
+    store.set(key, std::string("none"));
+    return nullptr;
+  }
+}
+
+std::unique_ptr<RollPage> open_page(const std::string& name, int world) {
+  auto memory = SharedMemory::open(name);
+  return memory ? std::make_unique<RollPage>(std::move(*memory), world) : nullptr;
+}
+
+// The lowest rank of a node makes the page; its name goes once all have it, so nothing is left in /dev/shm.
+std::unique_ptr<RollPage> share_page(c10d::Store& store, const std::vector<Peer>& peers, int rank) {
+  const auto mates = mates_of(peers, rank);
+  const int world = static_cast<int>(peers.size());
+  const std::string key = format("roll/page/{}", mates.front().rank);
+  const bool first = mates.front().rank == rank;
+  auto page = first ? create_page(store, key, world) : open_page(store.get_to_str(key), world);
+  if (page) page->enter(rank);
+  store.add(key + "/open", 1);
+  const auto deadline = Clock::now() + store.getTimeout();
+  while (first && store.add(key + "/open", 0) < static_cast<int64_t>(mates.size()) &&
+         Clock::now() < deadline) {
+    std::this_thread::sleep_for(kPoll);
+  }
+  if (page) page->unlink();
+  return page;
+}
+
+// What is wrong with a rank, or nothing. Without a timeout only an ended rank is at fault.
+struct Sighting {
+  bool ended = false;
+  std::string text;
+};
+
+Sighting look_at(const RollPage& page, const Peer& peer, bool pid_counts, uint64_t number, bool timed_out) {
+  const uint64_t begun = page.begun(peer.rank);
+  const ProcessState state = pid_counts ? process_state(peer.pid) : ProcessState::running;
+  if (page.left(peer.rank) && begun < number)
+    return {true, format("left the group after collective {}", begun)};
+  if (state == ProcessState::gone)
+    return {true, format("has died (its process is gone), at collective {}", begun)};
+  if (!timed_out) return {};
+  if (state == ProcessState::stopped)
+    return {false, format("is stopped (SIGSTOP?), at collective {}", begun)};
+  if (begun < number) return {false, format("did not come, it is at collective {}", begun)};
+  return {};
+}
+
+std::string report_key(int node) {
+  return format("roll/report/{}", node);
+}
+
+// The first verdict of the job stands.
+std::string settle_in(c10d::Store& store, const std::string& verdict) {
+  if (verdict.empty()) return store.check({kVerdictKey}) ? store.get_to_str(kVerdictKey) : verdict;
+  return store.compareSet(kVerdictKey, std::string(), verdict);
+}
+
+// The words of the other nodes, as far as they come in time; silent nodes are named.
+std::string gather_reports(c10d::Store& store, const std::map<int, std::vector<Peer>>& others,
+                           bool timed_out) {
+  const auto deadline = Clock::now() + kOtherNodes;
+  std::string text;
+  std::vector<Peer> silent;
+  for (const auto& [node, ranks] : others) {
+    while (!store.check({report_key(node)}) && Clock::now() < deadline) std::this_thread::sleep_for(kPoll);
+    if (!store.check({report_key(node)})) {
+      silent.insert(silent.end(), ranks.begin(), ranks.end());
+      continue;
+    }
+    const std::string report = store.get_to_str(report_key(node));
+    if (report == "-") continue;
+    text += (text.empty() ? "" : "; ") + report;
+  }
+  if (text.empty() && timed_out && !silent.empty()) text = "no word from " + names_of(silent);
+  return text;
+}
+
+// A store whose host is dead may never answer: the question is asked by a thread that can be left behind.
+std::string bounded(std::function<std::string()> question, const std::string& otherwise) {
+  auto answer = std::make_shared<std::promise<std::string>>();
+  auto future = answer->get_future();
+  std::thread([question = std::move(question), answer, otherwise] {
+    try {
+      answer->set_value(question());
+    } catch (const std::exception&) {
+      answer->set_value(otherwise);
+    }
+  }).detach();
+  return future.wait_for(kStoreAnswers) == std::future_status::ready ? future.get() : otherwise;
+}
+
+}  // namespace
+
+RollCall::RollCall(StorePtr store, std::vector<Peer> peers, int rank)
+    : store_(std::move(store)),
+      peers_(std::move(peers)),
+      rank_(rank),
+      page_(share_page(*store_, peers_, rank)) {}
+
+RollCall::~RollCall() {
+  leave();
+}
+
+uint64_t RollCall::begin() {
+  if (dead_.load(std::memory_order_relaxed)) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    throw Error("the process group is dead since: " + cause_of_death_, where(),
+                "end the job and start it again from its last checkpoint");
+  }
+  return page_ ? page_->begin(rank_) : own_count_.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+void RollCall::take_back() {
+  page_ ? page_->take_back(rank_) : void(own_count_.fetch_sub(1));
+}
+
+void RollCall::leave() {
+  if (page_) page_->leave(rank_);
+}
+
+bool RollCall::is_lost(int rank, uint64_t number) const {
+  if (!page_ || !page_->present(rank)) return false;
+  const Peer& peer = peers_[static_cast<size_t>(rank)];
+  return look_at(*page_, peer, pid_counts(peer), number, false).ended;
+}
+
+bool RollCall::pid_counts(const Peer& peer) const {
+  return peer.pid_space == peers_[static_cast<size_t>(rank_)].pid_space;
+}
+
+std::string RollCall::where() const {
+  return format("rank {} on host {}", rank_, peers_[static_cast<size_t>(rank_)].host);
+}
+
+std::string RollCall::look_here(uint64_t number, bool timed_out) const {
+  if (!page_) return "";
+  std::map<std::string, std::vector<Peer>> at_fault;  // the same words are said once
+  for (const auto& peer : peers_) {
+    if (peer.rank == rank_ || !page_->present(peer.rank)) continue;
+    const Sighting sighting = look_at(*page_, peer, pid_counts(peer), number, timed_out);
+    if (!sighting.text.empty()) at_fault[sighting.text].push_back(peer);
+  }
+  std::string text;
+  for (const auto& [words, ranks] : at_fault)
+    text += (text.empty() ? "" : "; ") + names_of(ranks) + " " + words;
+  return text;
+}
+
+std::string RollCall::ask_elsewhere(bool timed_out, const std::string& found_here) const {
+  std::map<int, std::vector<Peer>> others;
+  const Peer& own = peers_[static_cast<size_t>(rank_)];
+  for (const auto& peer : peers_) {
+    if (!same_node(peer, own)) others[peer.node].push_back(peer);
+  }
+  if (others.empty()) return found_here;
+  const auto question = [store = store_, others, timed_out, found_here, node = own.node] {
+    const std::string settled = settle_in(*store, "");
+    if (!settled.empty()) return settled;
+    store->set(report_key(node), found_here.empty() ? "-" : found_here);
+    if (!found_here.empty() && !timed_out) return settle_in(*store, found_here);
+    const std::string there = gather_reports(*store, others, timed_out);
+    const std::string all = found_here + (found_here.empty() || there.empty() ? "" : "; ") + there;
+    return settle_in(*store, all);
+  };
+  const std::string otherwise =
+      format("the job's store, which {} holds, does not answer", name_of(peers_[0]));
+  return bounded(question, found_here.empty() && own.rank != 0 ? otherwise : found_here);
+}
+
+std::string RollCall::verdict_on(uint64_t number, bool timed_out) const {
+  if (page_ && !page_->verdict().empty()) return page_->verdict();
+  std::string found = look_here(number, timed_out);
+  const auto deadline = Clock::now() + kDeathNotice;
+  while (found.empty() && !timed_out && page_ && Clock::now() < deadline) {
+    std::this_thread::sleep_for(kPoll);
+    if (!page_->verdict().empty()) return page_->verdict();
+    found = look_here(number, timed_out);
+  }
+  found = ask_elsewhere(timed_out, found);
+  return page_ && !found.empty() ? page_->settle(found) : found;
+}
+
+std::exception_ptr RollCall::judge(const Collective& collective, const std::string& cause, bool timed_out) {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  const std::string how =
+      timed_out ? format("timed out after {} s", collective.timeout.count() / 1000.0) : "failed";
+  if (!dead_) {
+    std::string who = verdict_on(collective.number, timed_out);
+    if (who.empty() && timed_out && collective.number != 0)
+      who = "every rank came, so their connection is slow or broken";
+    if (who.empty()) who = cause;
+    const std::string which = collective.number == 0 ? "" : format(" (collective {})", collective.number);
+    cause_of_death_ = format("{}{} {}: {}", collective.what, which, how, who);
+    dead_ = true;
+  }
+  const std::string place = where() + (cause.empty() ? "" : "; the backend said: " + cause);
+  return std::make_exception_ptr(Error(cause_of_death_, place,
+                                       "look in that rank's log; start the job again from its "
+                                       "last checkpoint; raise launch.timeout if a rank is only slow"));
+}
+
+}  // namespace lockstep::comm

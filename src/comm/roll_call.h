@@ -1,0 +1,75 @@
+#pragma once
+// Who has not come? Counts collectives at the cost of one store each, and after an error names the ranks at
+// fault.
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "comm/peers.h"
+#include "comm/roll_page.h"
+
+namespace lockstep::comm {
+
+/// One collective as an error speaks of it.
+struct Collective {
+  std::string what;     // "all-reduce"
+  uint64_t number = 0;  // from 1, the same on every rank
+  std::chrono::milliseconds timeout{0};
+};
+
+class RollCall {
+ public:
+  /// A collective call over the ranks of the store: each node's ranks open their page.
+  RollCall(c10::intrusive_ptr<c10d::Store> store, std::vector<Peer> peers, int rank);
+  ~RollCall();
+
+  /// Throws when the group is dead; otherwise the number of the collective that begins.
+  uint64_t begin();
+  void take_back();
+  /// Takes part in no further collective.
+  void leave();
+
+  /// Finds who is at fault, declares the group dead and returns the error to throw. `cause` is the backend's
+  /// own.
+  std::exception_ptr judge(const Collective& collective, const std::string& cause, bool timed_out);
+  /// Whether a rank of this node has ended and can never come to collective `number`: cheap enough to ask ten
+  /// times a second while waiting for it.
+  bool is_lost(int rank, uint64_t number) const;
+
+  bool is_dead() const { return dead_.load(); }
+  const std::vector<Peer>& peers() const { return peers_; }
+  int rank() const { return rank_; }
+
+ private:
+  std::string verdict_on(uint64_t number, bool timed_out) const;
+  std::string look_here(uint64_t number, bool timed_out) const;
+  std::string ask_elsewhere(bool timed_out, const std::string& found_here) const;
+  bool pid_counts(const Peer& peer) const;
+  std::string where() const;
+
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::vector<Peer> peers_;
+  int rank_;
+  std::unique_ptr<RollPage> page_;
+  std::atomic<uint64_t> own_count_{0};  // where there is no page
+  std::atomic<bool> dead_{false};
+  std::mutex mutex_;
+  std::string cause_of_death_;
+};
+
+/// A backend that counts its collectives.
+class RollCalled {
+ public:
+  virtual ~RollCalled() = default;
+  virtual const RollCall& roll() const = 0;
+};
+
+}  // namespace lockstep::comm

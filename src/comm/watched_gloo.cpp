@@ -1,0 +1,108 @@
+#include "comm/watched_gloo.h"
+
+#include "comm/op_names.h"
+#include "comm/watched_work.h"
+
+namespace lockstep::comm {
+
+using c10d::OpType;
+using Gloo = c10d::ProcessGroupGloo;
+
+WatchedGloo::WatchedGloo(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world,
+                         c10::intrusive_ptr<Options> options, std::shared_ptr<RollCall> roll)
+    : ProcessGroupGloo(store, rank, world, std::move(options)), roll_(std::move(roll)) {}
+
+// before the sockets close: who sees them close can then tell a goodbye from a death
+WatchedGloo::~WatchedGloo() {
+  roll_->leave();
+}
+
+template <class Call>
+WatchedGloo::WorkPtr WatchedGloo::watch(OpType type, std::chrono::milliseconds timeout, Call&& call) {
+  Collective collective{op_name(type), roll_->begin(),
+                        timeout == c10d::kUnsetTimeout ? options_->timeout : timeout};
+  auto watch = std::make_shared<Watch>(roll_, std::move(collective));
+  try {
+    return c10::make_intrusive<WatchedWork>(call(), std::move(watch), getRank(), type);
+  } catch (const std::exception&) {
+    // refused for its arguments: it never began
+    roll_->take_back();
+    throw;
+  }
+}
+
+WatchedGloo::WorkPtr WatchedGloo::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+  return watch(OpType::BROADCAST, options.timeout, [&] { return Gloo::broadcast(tensors, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  return watch(OpType::ALLREDUCE, options.timeout, [&] { return Gloo::allreduce(tensors, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  return watch(OpType::_ALLREDUCE_SPARSE, options.timeout,
+               [&] { return Gloo::allreduce_sparse(tensors, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::allreduce_coalesced(Tensors& tensors,
+                                                      const c10d::AllreduceCoalescedOptions& options) {
+  return watch(OpType::ALLREDUCE_COALESCED, options.timeout,
+               [&] { return Gloo::allreduce_coalesced(tensors, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+  return watch(OpType::REDUCE, options.timeout, [&] { return Gloo::reduce(tensors, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::allgather(TensorLists& outputs, Tensors& inputs,
+                                            const c10d::AllgatherOptions& options) {
+  return watch(OpType::ALLGATHER, options.timeout, [&] { return Gloo::allgather(outputs, inputs, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                                  const c10d::AllgatherOptions& options) {
+  return watch(OpType::_ALLGATHER_BASE, options.timeout,
+               [&] { return Gloo::_allgather_base(output, input, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                                                      const c10d::AllgatherOptions& options) {
+  return watch(OpType::ALLGATHER_COALESCED, options.timeout,
+               [&] { return Gloo::allgather_coalesced(outputs, inputs, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::gather(TensorLists& outputs, Tensors& inputs,
+                                         const c10d::GatherOptions& options) {
+  return watch(OpType::GATHER, options.timeout, [&] { return Gloo::gather(outputs, inputs, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::scatter(Tensors& outputs, TensorLists& inputs,
+                                          const c10d::ScatterOptions& options) {
+  return watch(OpType::SCATTER, options.timeout, [&] { return Gloo::scatter(outputs, inputs, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                                                 const c10d::ReduceScatterOptions& options) {
+  return watch(OpType::REDUCE_SCATTER, options.timeout,
+               [&] { return Gloo::reduce_scatter(outputs, inputs, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                       const c10d::ReduceScatterOptions& options) {
+  return watch(OpType::_REDUCE_SCATTER_BASE, options.timeout,
+               [&] { return Gloo::_reduce_scatter_base(output, input, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                                std::vector<int64_t>& output_counts,
+                                                std::vector<int64_t>& input_counts,
+                                                const c10d::AllToAllOptions& options) {
+  return watch(OpType::ALLTOALL_BASE, options.timeout,
+               [&] { return Gloo::alltoall_base(output, input, output_counts, input_counts, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::barrier(const c10d::BarrierOptions& options) {
+  return watch(OpType::BARRIER, options.timeout, [&] { return Gloo::barrier(options); });
+}
+
+}  // namespace lockstep::comm

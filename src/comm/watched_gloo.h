@@ -1,0 +1,51 @@
+#pragma once
+// PyTorch's gloo backend, counting its collectives, so that an error can name the ranks at fault. It is a
+// ProcessGroupGloo: c10d's Logger casts whatever calls itself "gloo" down to one.
+
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include <memory>
+
+#include "comm/roll_call.h"
+
+namespace lockstep::comm {
+
+class WatchedGloo : public c10d::ProcessGroupGloo, public RollCalled {
+ public:
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+  using Tensors = std::vector<at::Tensor>;
+  using TensorLists = std::vector<Tensors>;
+
+  WatchedGloo(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world,
+              c10::intrusive_ptr<Options> options, std::shared_ptr<RollCall> roll);
+  ~WatchedGloo() override;
+  const RollCall& roll() const override { return *roll_; }
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& options) override;
+  WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& options) override;
+  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                         const c10d::ReduceScatterOptions& options) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& options) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_counts,
+                        std::vector<int64_t>& input_counts, const c10d::AllToAllOptions& options) override;
+  WorkPtr barrier(const c10d::BarrierOptions& options) override;
+
+ private:
+  template <class Call>
+  WorkPtr watch(c10d::OpType type, std::chrono::milliseconds timeout, Call&& call);
+
+  std::shared_ptr<RollCall> roll_;
+};
+
+}  // namespace lockstep::comm
