@@ -1,18 +1,81 @@
-#include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "comm/group.h"
-#include "ranks.h"
+#include <csignal>
+
+#include "world.h"
 
 namespace lockstep {
 namespace {
 
+using test::own_rank;
+using test::world;
+
 TEST(Gloo, SumsOverTheRanks) {
-  const Job& job = test::runtime().job();
-  auto group = comm::connect(test::runtime(), {.backend = "gloo"});
-  std::vector<at::Tensor> tensors = {at::full({1000}, job.rank + 1.0)};
+  auto group = test::open("gloo");
+  std::vector<at::Tensor> tensors = {at::full({1000}, own_rank() + 1.0)};
   group->allreduce(tensors)->wait();
-  EXPECT_EQ(tensors[0].sum().item<double>(), 1000.0 * job.world * (job.world + 1) / 2);
+  EXPECT_EQ(tensors[0].sum().item<double>(), 1000.0 * world() * (world() + 1) / 2);
+}
+
+TEST(Gloo, CallsItselfGloo) {
+  auto group = test::open("auto");
   EXPECT_EQ(group->getBackendName(), "gloo");
+  EXPECT_EQ(group->getBackend(c10::kCPU)->getBackendName(), "gloo");
+  EXPECT_EQ(group->getRank(), own_rank());
+  EXPECT_EQ(group->getSize(), world());
+}
+
+TEST(Gloo, TheFutureHoldsTheTensors) {
+  auto group = test::open("gloo");
+  std::vector<at::Tensor> tensors = {at::ones({3})};
+  auto future = group->allreduce(tensors)->getFuture();
+  future->wait();
+  EXPECT_TRUE(at::equal(future->value().toTensorVector()[0], at::full({3}, float(world()))));
+}
+
+TEST(Gloo, GathersScattersAndMeets) {
+  auto group = test::open("gloo");
+  std::vector<at::Tensor> input = {at::full({2}, own_rank())};
+  std::vector<std::vector<at::Tensor>> lists(1);
+  for (int rank = 0; rank < world(); ++rank) lists[0].push_back(at::empty({2}, at::kLong));
+  input[0] = input[0].to(at::kLong);
+  group->allgather(lists, input)->wait();
+  for (int rank = 0; rank < world(); ++rank) EXPECT_EQ(lists[0][size_t(rank)][0].item<int64_t>(), rank);
+
+  at::Tensor whole = at::arange(2.0 * world());
+  at::Tensor part = at::empty({2}, whole.options());
+  group->_reduce_scatter_base(part, whole)->wait();
+  EXPECT_EQ(part[0].item<float>(), 2.0f * float(own_rank()) * float(world()));
+  group->barrier()->wait();
+}
+
+TEST(Gloo, WrongArgumentsLeaveTheGroupAlive) {
+  auto group = test::open("gloo");
+  std::vector<at::Tensor> none;
+  EXPECT_ANY_THROW(group->getBackend(c10::kCPU)->allreduce(none));
+  std::vector<at::Tensor> tensors = {at::ones({1})};
+  group->allreduce(tensors)->wait();
+  EXPECT_EQ(tensors[0].item<float>(), float(world()));
+}
+
+TEST(Gloo, ManyGroupsOneAfterTheOther) {
+  for (int i = 0; i < 5; ++i) {
+    auto group = test::open("gloo");
+    group->barrier()->wait();
+  }
+}
+
+TEST(Gloo, SigpipeIsIgnored) {
+  struct sigaction now {};
+  std::signal(SIGPIPE, SIG_DFL);
+  auto group = test::open("gloo");
+  ::sigaction(SIGPIPE, nullptr, &now);
+  EXPECT_EQ(now.sa_handler, SIG_IGN);
+}
+
+TEST(Connect, RefusesWhatThereIsNot) {
+  EXPECT_NE(test::error_of([] { test::open("nccl"); }).find("needs a GPU"), std::string::npos);
+  EXPECT_NE(test::error_of([] { test::open("smoke-signals"); }).find("smoke-signals"), std::string::npos);
 }
 
 }  // namespace

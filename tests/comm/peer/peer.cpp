@@ -1,0 +1,104 @@
+// A rank for the process-level tests: joins the job and sums until it is told, or made, to stop.
+//   comm_peer BACKEND TIMEOUT_MS JOIN_MS STEPS [PAUSE_MS]
+// Prints "ready RANK PID" once the group works, "listening ADDRESS" for each socket it listens on, "done
+// RANK" at the end; an error goes to stderr with the seconds since the last good sum, and the exit status is
+// its own.
+#include <ATen/ATen.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "base/error.h"
+#include "comm/cuda_load.h"
+#include "comm/group.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Milliseconds = std::chrono::milliseconds;
+
+std::set<std::string> own_sockets() {
+  std::set<std::string> inodes;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (target.rfind("socket:[", 0) == 0) inodes.insert(target.substr(8, target.size() - 9));
+  }
+  return inodes;
+}
+
+// Lines of /proc/net/tcp: number, local address, remote address, state (0A: listening), ..., inode in
+// field 10.
+void print_listeners(const std::string& table, const std::set<std::string>& inodes) {
+  std::ifstream file(table);
+  std::string line;
+  std::getline(file, line);
+  while (std::getline(file, line)) {
+    std::istringstream words(line);
+    std::vector<std::string> fields(10);
+    for (auto& field : fields) words >> field;
+    if (fields[3] == "0A" && inodes.count(fields[9])) std::printf("listening %s\n", fields[1].c_str());
+  }
+}
+
+// The CUDA half comes before anything else of libtorch.
+c10::Device device_for(const std::string& backend, const Job& job) {
+  if (backend != "nccl") return c10::kCPU;
+  comm::load_cuda();
+  return {c10::kCUDA, static_cast<c10::DeviceIndex>(job.local_rank)};
+}
+
+void sum_once(ProcessGroup& group, c10::Device device) {
+  std::vector<at::Tensor> tensors = {at::ones({1000}, device)};
+  group->allreduce(tensors)->wait();
+  if (tensors[0][999].item<float>() != float(group->getSize())) throw Error("the sum is wrong");
+}
+
+int run(char** args, Clock::time_point& last_good) {
+  Runtime runtime;
+  GroupSettings settings;
+  settings.backend = args[1];
+  settings.timeout = Milliseconds(std::atoi(args[2]));
+  settings.join_timeout = Milliseconds(std::atoi(args[3]));
+  const Milliseconds pause(args[5] ? std::atoi(args[5]) : 0);
+  const c10::Device device = device_for(settings.backend, runtime.job());
+  auto group = comm::connect(runtime, settings, device);
+  sum_once(group, device);
+  const auto sockets = own_sockets();
+  for (const char* table : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) print_listeners(table, sockets);
+  std::printf("ready %d %d\n", runtime.job().rank, ::getpid());
+  std::fflush(stdout);
+  for (int step = 0; step < std::atoi(args[4]); ++step) {
+    last_good = Clock::now();
+    std::this_thread::sleep_for(pause);
+    sum_once(group, device);
+  }
+  group->barrier()->wait();
+  std::printf("done %d\n", runtime.job().rank);
+  return 0;
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  if (argc < 5) return 2;
+  auto last_good = lockstep::Clock::now();
+  try {
+    return lockstep::run(argv, last_good);
+  } catch (const std::exception& error) {
+    const std::chrono::duration<double> waited = lockstep::Clock::now() - last_good;
+    std::fprintf(stderr, "%s\nafter %.2f s\n", lockstep::describe(error).c_str(), waited.count());
+    const auto* known = dynamic_cast<const lockstep::Error*>(&error);
+    std::fflush(nullptr);
+    ::_exit(known ? known->exit_status() : 1);  // MPI would wait for ranks that never come
+  }
+}

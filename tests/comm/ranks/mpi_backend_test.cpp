@@ -1,0 +1,103 @@
+#include <thread>
+
+#include "world.h"
+
+namespace lockstep {
+namespace {
+
+using test::own_rank;
+using test::world;
+
+TEST(MpiBackend, NamesItself) {
+  auto group = test::open("mpi");
+  EXPECT_EQ(group->getBackendName(), "mpi");
+  EXPECT_EQ(group->getBackend(c10::kCPU)->getBackendName(), "mpi");
+}
+
+TEST(MpiBackend, TheFutureHoldsTheTensors) {
+  auto group = test::open("mpi");
+  std::vector<at::Tensor> tensors = {at::ones({3})};
+  auto work = group->allreduce(tensors);
+  EXPECT_TRUE(work->isCompleted());
+  EXPECT_TRUE(work->isSuccess());
+  EXPECT_TRUE(at::equal(work->getFuture()->value().toTensorVector()[0], at::full({3}, float(world()))));
+}
+
+TEST(MpiBackend, StridedTensorsKeepTheirMeaning) {
+  auto group = test::open("mpi");
+  // rank 0 broadcasts rows, the others receive into columns
+  at::Tensor rows = at::arange(12.0).view({3, 4});
+  at::Tensor columns = at::zeros({4, 3}).t();
+  std::vector<at::Tensor> tensors = {own_rank() == 0 ? rows : columns};
+  group->broadcast(tensors)->wait();
+  EXPECT_TRUE(at::equal(tensors[0], rows));
+}
+
+TEST(MpiBackend, AParameterCanBeBroadcast) {
+  auto group = test::open("mpi");
+  at::Tensor parameter = at::full({2, 3, 4, 5}, own_rank() + 1.0).contiguous(at::MemoryFormat::ChannelsLast);
+  parameter.requires_grad_(true);
+  std::vector<at::Tensor> tensors = {parameter};
+  group->broadcast(tensors)->wait();
+  EXPECT_EQ(parameter.detach().sum().item<double>(), 120.0);
+}
+
+TEST(MpiBackend, EmptyTensorsPass) {
+  auto group = test::open("mpi");
+  std::vector<at::Tensor> tensors = {at::empty({0})};
+  group->allreduce(tensors)->wait();
+  group->broadcast(tensors)->wait();
+  tensors = {at::ones({1})};
+  group->allreduce(tensors)->wait();
+  EXPECT_EQ(tensors[0].item<float>(), float(world()));
+}
+
+TEST(MpiBackend, CoalescedIsEachOne) {
+  auto group = test::open("mpi");
+  std::vector<at::Tensor> tensors = {at::full({5}, 1.0), at::full({3}, 2.0)};
+  group->allreduce_coalesced(tensors)->wait();
+  EXPECT_EQ(tensors[0][4].item<double>(), world());
+  EXPECT_EQ(tensors[1][2].item<double>(), 2 * world());
+}
+
+TEST(MpiBackend, WrongArgumentsLeaveTheGroupAlive) {
+  auto group = test::open("mpi");
+  auto backend = group->getBackend(c10::kCPU);
+  std::vector<at::Tensor> two = {at::ones({1}), at::ones({1})};
+  EXPECT_ANY_THROW(backend->allreduce(two));
+  std::vector<at::Tensor> complex = {at::ones({1}).to(at::kComplexFloat)};
+  EXPECT_ANY_THROW(backend->allreduce(complex));
+  at::Tensor odd = at::empty({3 * world()}), part = at::empty({2});
+  EXPECT_ANY_THROW(backend->_allgather_base(odd, part)) << "not one piece a rank";
+  std::vector<at::Tensor> fine = {at::ones({1})};
+  group->allreduce(fine)->wait();
+  EXPECT_EQ(fine[0].item<float>(), float(world()));
+}
+
+TEST(MpiBackend, WorksFromAnotherThread) {
+  auto group = test::open("mpi");
+  for (int i = 0; i < 20; ++i) {
+    std::thread other([&] {
+      std::vector<at::Tensor> tensors = {at::ones({100'000})};
+      group->allreduce(tensors)->wait();
+      EXPECT_EQ(tensors[0][99'999].item<float>(), float(world()));
+    });
+    other.join();
+    group->barrier()->wait();
+  }
+}
+
+TEST(MpiBackend, AMessageThatNobodySendsTimesOut) {
+  if (world() == 1) GTEST_SKIP() << "needs two ranks";
+  auto group = test::open("mpi", std::chrono::milliseconds(300));
+  if (own_rank() == 0) {
+    std::vector<at::Tensor> tensors = {at::ones({4})};
+    const std::string text = test::error_of([&] { group->recv(tensors, 1, 3)->wait(); });
+    EXPECT_NE(text.find("receive"), std::string::npos) << text;
+    EXPECT_NE(text.find("timed out after 0.3 s: rank 1 has not sent one"), std::string::npos) << text;
+  }
+  test::runtime().barrier();
+}
+
+}  // namespace
+}  // namespace lockstep

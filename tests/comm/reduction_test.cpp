@@ -1,0 +1,76 @@
+#include "comm/reduction.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::comm {
+namespace {
+
+using Op = c10d::ReduceOp;
+
+std::vector<at::Tensor> random(int ranks, int64_t items, at::ScalarType type) {
+  std::vector<at::Tensor> tensors;
+  for (int rank = 0; rank < ranks; ++rank) tensors.push_back(at::randn({items}).mul(20).to(type));
+  return tensors;
+}
+
+at::Tensor combined(const std::vector<at::Tensor>& tensors, Op::RedOpType op) {
+  const Reduction reduction = find_reduction(tensors[0].scalar_type(), op);
+  std::vector<const std::byte*> sources;
+  for (const auto& tensor : tensors) sources.push_back(static_cast<const std::byte*>(tensor.data_ptr()));
+  at::Tensor out = at::empty_like(tensors[0]);
+  reduction.combine(sources.data(), sources.size(), static_cast<std::byte*>(out.data_ptr()),
+                    static_cast<size_t>(out.numel()));
+  return out;
+}
+
+TEST(Reduction, SumsInRankOrder) {
+  for (const auto type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kInt, at::kLong}) {
+    for (const int64_t items : {1, 511, 512, 513, 5000}) {
+      const auto tensors = random(4, items, type);
+      const auto expected = ((tensors[0] + tensors[1]) + tensors[2]) + tensors[3];
+      EXPECT_TRUE(at::equal(combined(tensors, Op::SUM), expected)) << type << " " << items;
+    }
+  }
+}
+
+TEST(Reduction, TheOrderShows) {
+  const std::vector<at::Tensor> tensors = {at::full({1}, 1e8f), at::full({1}, 1.0f), at::full({1}, -1e8f)};
+  EXPECT_EQ(combined(tensors, Op::SUM).item<float>(), 0.0f);
+}
+
+TEST(Reduction, MinAndMax) {
+  const auto tensors = random(3, 1000, at::kFloat);
+  EXPECT_TRUE(
+      at::equal(combined(tensors, Op::MAX), at::maximum(at::maximum(tensors[0], tensors[1]), tensors[2])));
+  EXPECT_TRUE(
+      at::equal(combined(tensors, Op::MIN), at::minimum(at::minimum(tensors[0], tensors[1]), tensors[2])));
+}
+
+TEST(Reduction, WritesOverASource) {
+  auto tensors = random(2, 1300, at::kFloat);
+  const auto expected = tensors[0] + tensors[1];
+  const Reduction reduction = find_reduction(at::kFloat, Op::SUM);
+  auto* own = static_cast<std::byte*>(tensors[1].data_ptr());
+  const std::byte* sources[] = {static_cast<const std::byte*>(tensors[0].data_ptr()), own};
+  reduction.combine(sources, 2, own, 1300);
+  EXPECT_TRUE(at::equal(tensors[1], expected));
+}
+
+TEST(Reduction, BoolsStayBools) {
+  const std::vector<at::Tensor> tensors = {at::tensor({true, true, false}, at::kBool),
+                                           at::tensor({true, false, false}, at::kBool)};
+  const auto any = combined(tensors, Op::SUM);
+  EXPECT_EQ(static_cast<const uint8_t*>(any.data_ptr())[0], 1) << "a bool of 2 is undefined behaviour";
+  EXPECT_TRUE(at::equal(any, at::tensor({true, true, false}, at::kBool)));
+  EXPECT_TRUE(at::equal(combined(tensors, Op::MIN), at::tensor({true, false, false}, at::kBool)));
+}
+
+TEST(Reduction, WhatMakesNoSenseIsRefused) {
+  EXPECT_THROW(find_reduction(at::kBool, Op::AVG), c10::Error);
+  EXPECT_THROW(find_reduction(at::kFloat, Op::BAND), c10::Error);
+  EXPECT_THROW(find_reduction(at::kComplexFloat, Op::SUM), c10::Error);
+}
+
+}  // namespace
+}  // namespace lockstep::comm

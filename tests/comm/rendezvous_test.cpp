@@ -1,0 +1,104 @@
+#include "comm/rendezvous.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+Job job_of(int rank, int world, int nodes = 1) {
+  Job job;
+  job.rank = rank;
+  job.world = world;
+  job.nodes = nodes;
+  return job;
+}
+
+const Environment kMaster = {{"MASTER_ADDR", "login1"}, {"MASTER_PORT", "29500"}};
+
+Environment torchrun(const std::string& restart = "0") {
+  Environment environment = kMaster;
+  environment["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  environment["TORCHELASTIC_RUN_ID"] = "run7";
+  environment["TORCHELASTIC_RESTART_COUNT"] = restart;
+  return environment;
+}
+
+TEST(Rendezvous, OneRankMeetsNobody) {
+  EXPECT_EQ(plan_rendezvous(kMaster, job_of(0, 1), false).how, Meeting::alone);
+  EXPECT_EQ(plan_rendezvous({}, job_of(0, 1), true).how, Meeting::alone);
+}
+
+TEST(Rendezvous, MpiOnOneNodeNeedsNoPort) {
+  EXPECT_EQ(plan_rendezvous(kMaster, job_of(1, 4), true).how, Meeting::shared_memory);
+}
+
+TEST(Rendezvous, MpiCarriesThePortAcrossNodes) {
+  EXPECT_EQ(plan_rendezvous({}, job_of(1, 4, 2), true).how, Meeting::tcp_over_mpi);
+}
+
+TEST(Rendezvous, TorchrunsAgentHoldsTheStoreForRankZeroToo) {
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto plan = plan_rendezvous(torchrun(), job_of(rank, 2), false);
+    EXPECT_EQ(plan.how, Meeting::tcp_client);
+    EXPECT_EQ(plan.host, "login1");
+    EXPECT_EQ(plan.port, 29500);
+  }
+}
+
+TEST(Rendezvous, ARestartHasKeysOfItsOwn) {
+  EXPECT_NE(plan_rendezvous(torchrun("0"), job_of(0, 2), false).prefix,
+            plan_rendezvous(torchrun("1"), job_of(0, 2), false).prefix);
+}
+
+TEST(Rendezvous, RankZeroHostsWithoutAnAgent) {
+  EXPECT_EQ(plan_rendezvous(kMaster, job_of(0, 2, 2), false).how, Meeting::tcp_host);
+  EXPECT_EQ(plan_rendezvous(kMaster, job_of(1, 2, 2), false).how, Meeting::tcp_client);
+  EXPECT_EQ(plan_rendezvous(kMaster, job_of(1, 2, 2), false).host, "login1");
+}
+
+TEST(Rendezvous, OnOneNodeTheStoreStaysOnTheLoopback) {
+  EXPECT_EQ(plan_rendezvous(kMaster, job_of(0, 2), false).host, "127.0.0.1");
+  EXPECT_EQ(plan_rendezvous(kMaster, job_of(1, 2), false).host, "127.0.0.1");
+}
+
+TEST(Rendezvous, AJobStepIsAFile) {
+  Job job = job_of(0, 2);
+  job.scheduler = "slurm";
+  job.job_id = "41";
+  const auto first = plan_rendezvous({{"SLURM_STEP_ID", "0"}, {"TMPDIR", "/scratch"}}, job, false);
+  const auto second = plan_rendezvous({{"SLURM_STEP_ID", "1"}, {"TMPDIR", "/scratch"}}, job, false);
+  EXPECT_EQ(first.how, Meeting::file);
+  EXPECT_EQ(first.path.rfind("/scratch/", 0), 0u);
+  EXPECT_NE(first.path, second.path);
+  job.nodes = 2;
+  const auto shared = plan_rendezvous({{"SLURM_SUBMIT_DIR", "/home/me"}, {"TMPDIR", "/scratch"}}, job, false);
+  EXPECT_EQ(shared.path.rfind("/home/me/", 0), 0u) << "a node's own folder is not seen by the other";
+}
+
+TEST(Rendezvous, HalfAnAddressIsAnError) {
+  for (const Environment& half : {Environment{{"MASTER_ADDR", "a"}}, Environment{{"MASTER_PORT", "1"}}}) {
+    EXPECT_THROW(plan_rendezvous(half, job_of(0, 2), false), InputError);
+  }
+}
+
+TEST(Rendezvous, APortMustBeOne) {
+  for (const std::string port : {"0", "65536", "-1", "29500x", "http"}) {
+    EXPECT_THROW(plan_rendezvous({{"MASTER_ADDR", "a"}, {"MASTER_PORT", port}}, job_of(0, 2), false),
+                 InputError)
+        << port;
+  }
+}
+
+TEST(Rendezvous, NoWayToMeetSaysWhatToDo) {
+  try {
+    plan_rendezvous({}, job_of(0, 2), false);
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_NE(error.hint().find("mpirun"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::comm

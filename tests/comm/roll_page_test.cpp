@@ -1,0 +1,71 @@
+#include "comm/roll_page.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace lockstep::comm {
+namespace {
+
+RollPage fresh(int world) {
+  return {SharedMemory::create(RollPage::bytes_for(world)), world};
+}
+
+TEST(RollPage, CountsWhatEachRankHasBegun) {
+  RollPage page = fresh(3);
+  EXPECT_EQ(page.begin(1), 1u);
+  EXPECT_EQ(page.begin(1), 2u);
+  page.take_back(1);
+  EXPECT_EQ(page.begun(1), 1u);
+  EXPECT_EQ(page.begun(0), 0u);
+  EXPECT_FALSE(page.present(2));
+  page.enter(2);
+  EXPECT_TRUE(page.present(2));
+  EXPECT_FALSE(page.left(2));
+  page.leave(2);
+  EXPECT_TRUE(page.left(2));
+}
+
+TEST(RollPage, TheFirstVerdictStands) {
+  RollPage page = fresh(2);
+  EXPECT_EQ(page.verdict(), "");
+  EXPECT_EQ(page.settle("rank 1 died"), "rank 1 died");
+  EXPECT_EQ(page.settle("rank 0 died"), "rank 1 died");
+  EXPECT_EQ(page.verdict(), "rank 1 died");
+}
+
+TEST(RollPage, ALongVerdictIsCut) {
+  RollPage page = fresh(2);
+  page.settle(std::string(10'000, 'x'));
+  EXPECT_GT(page.verdict().size(), 1000u);
+  EXPECT_LT(page.verdict().size(), 10'000u);
+}
+
+TEST(RollPage, AnotherProcessReadsIt) {
+  RollPage page = fresh(2);
+  const int child = ::fork();
+  if (child == 0) {
+    auto memory = SharedMemory::open(page.name());
+    if (!memory) ::_exit(1);
+    RollPage theirs(std::move(*memory), 2);
+    theirs.begin(1);
+    ::_exit(0);
+  }
+  int status = 1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(page.begun(1), 1u);
+}
+
+TEST(SharedMemory, ANameIsGoneAfterItsOwner) {
+  std::string name;
+  {
+    const auto memory = SharedMemory::create(4096);
+    name = memory.name();
+    EXPECT_TRUE(SharedMemory::open(name).has_value());
+  }
+  EXPECT_FALSE(SharedMemory::open(name).has_value());
+}
+
+}  // namespace
+}  // namespace lockstep::comm

@@ -1,0 +1,110 @@
+#include "comm/shared_store.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "base/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+c10::intrusive_ptr<SharedStore> fresh(int world = 2) {
+  auto memory = std::make_shared<SharedMemory>(SharedMemory::create(SharedStore::bytes_for(world)));
+  return SharedStore::create(memory);
+}
+
+TEST(SharedStore, KeepsTheLastValue) {
+  auto store = fresh();
+  store->set("a", "one");
+  store->set("a", "two");
+  EXPECT_EQ(store->get_to_str("a"), "two");
+  EXPECT_EQ(store->getNumKeys(), 1);
+  store->set("empty", "");
+  EXPECT_EQ(store->get_to_str("empty"), "");
+}
+
+TEST(SharedStore, KeysAreNotPrefixes) {
+  auto store = fresh();
+  store->set("rank/1", "x");
+  EXPECT_FALSE(store->check({"rank/10"}));
+  EXPECT_FALSE(store->check({"rank/"}));
+}
+
+TEST(SharedStore, Adds) {
+  auto store = fresh();
+  EXPECT_EQ(store->add("n", 2), 2);
+  EXPECT_EQ(store->add("n", -5), -3);
+}
+
+TEST(SharedStore, DeletesAndChecks) {
+  auto store = fresh();
+  store->set("a", "1");
+  EXPECT_TRUE(store->check({"a"}));
+  EXPECT_FALSE(store->check({"a", "b"}));
+  EXPECT_TRUE(store->deleteKey("a"));
+  EXPECT_FALSE(store->deleteKey("a"));
+  EXPECT_FALSE(store->check({"a"}));
+}
+
+TEST(SharedStore, ComparesAsHashStoreDoes) {
+  auto store = fresh();
+  const auto compare = [&](const char* key, const char* expected, const char* desired) {
+    return static_cast<c10d::Store&>(*store).compareSet(key, std::string(expected), std::string(desired));
+  };
+  EXPECT_EQ(compare("a", "x", "y"), "x");
+  EXPECT_FALSE(store->check({"a"}));
+  EXPECT_EQ(compare("a", "", "y"), "y");
+  EXPECT_EQ(compare("a", "x", "z"), "y");
+  EXPECT_EQ(compare("a", "y", "z"), "z");
+}
+
+TEST(SharedStore, WaitingEnds) {
+  auto store = fresh();
+  store->set("here", "1");
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_ANY_THROW(store->wait({"here", "never"}, 50ms));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
+  store->setTimeout(50ms);
+  EXPECT_ANY_THROW(store->get("never"));
+}
+
+TEST(SharedStore, AFullStoreIsAnError) {
+  auto store = fresh();
+  EXPECT_THROW(store->set("big", std::vector<uint8_t>(10 << 20)), Error);
+  store->set("small", "still works");
+  EXPECT_EQ(store->get_to_str("small"), "still works");
+}
+
+TEST(SharedStore, ProcessesShareIt) {
+  auto store = fresh();
+  std::vector<int> children;
+  for (int child = 0; child < 4; ++child) {
+    children.push_back(::fork());
+    if (children.back() != 0) continue;
+    for (int i = 0; i < 200; ++i) store->add("sum", 1);
+    store->set("done/" + std::to_string(child), "yes");
+    ::_exit(0);
+  }
+  store->wait({"done/0", "done/1", "done/2", "done/3"}, 20s);
+  EXPECT_EQ(store->add("sum", 0), 800);
+  for (const int child : children) ::waitpid(child, nullptr, 0);
+}
+
+TEST(SharedStore, AnswersFromAnotherThread) {
+  auto store = fresh();
+  std::thread writer([other = store->clone()] {
+    std::this_thread::sleep_for(20ms);
+    other->set("late", "came");
+  });
+  EXPECT_EQ(store->get_to_str("late"), "came");
+  writer.join();
+}
+
+}  // namespace
+}  // namespace lockstep::comm
