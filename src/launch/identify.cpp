@@ -165,10 +165,11 @@ Job identify(const Environment& environment, const std::optional<MpiFacts>& mpi,
   take_launcher(job, environment, row, choice);
   take_scheduler(job, environment);
   take_host(job, environment, surroundings);
+  const auto judge = [&] { judge_phantom(job, row, environment, mpi.has_value(), surroundings, phantoms); };
+  // where MPI says "0 of 1", the phantom is the cause and a rank that differs only its symptom
+  if (choice != "none" && mpi && mpi->world == 1) judge();
   place(job, row, environment, mpi, surroundings, choice);
-  if (choice != "none" && job.world == 1) {
-    judge_phantom(job, row, environment, mpi.has_value(), surroundings, phantoms);
-  }
+  if (choice != "none" && !mpi && job.world == 1) judge();
   return job;
 }
 
