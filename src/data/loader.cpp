@@ -6,6 +6,7 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -34,8 +35,13 @@ struct Loader::Pass {
         next_given(first),
         batches(batches),
         slots(options.workers * std::max<int64_t>(options.prefetch, 1)) {
-    for (int64_t i = 0; i < std::min(options.workers, batches - first); ++i) {
-      workers.emplace_back([this] { work(); });
+    try {
+      for (int64_t i = 0; i < std::min(options.workers, batches - first); ++i) {
+        workers.emplace_back([this] { work(); });
+      }
+    } catch (const std::system_error&) {
+      // No more threads to be had: those that run will do, and without any the consumer makes its batches
+      // itself.
     }
   }
 
