@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <numeric>
+#include <limits>
 
 #include "base/format.h"
 
@@ -61,7 +61,9 @@ void ClassMetrics::add(const at::Tensor& output, const at::Tensor& target, at::A
   if (!scores_.defined()) return;
   const auto places = at::tensor(indices, at::kLong);
   const auto wide = out.to(at::kDouble);
-  scores_.index_copy_(0, places, wide.select(1, 1) - wide.select(1, 0));  // rises with class 1's probability
+  const auto margin = wide.select(1, 1) - wide.select(1, 0);  // rises with class 1's probability
+  const double least = -std::numeric_limits<double>::infinity();
+  scores_.index_copy_(0, places, at::where(margin.isnan(), least, margin));  // a sum with NaN has no order
   labels_.index_copy_(0, places, (truth + 1).to(at::kChar));
 }
 

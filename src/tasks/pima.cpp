@@ -13,7 +13,11 @@ const std::vector<std::string> kColumns{"pregnancies", "glucose", "pressure", "s
                                         "insulin",     "bmi",     "pedigree", "age"};
 
 TableRecipe pima(const Settings& settings, bool look) {
-  TableRecipe recipe{.file = {}, .eval_file = {}, .csv = {.header = false, .classes = 2}};
+  TableRecipe recipe{.file = {},
+                     .eval_file = {},
+                     .csv = {.header = false, .classes = 2},
+                     .detect_header = true,
+                     .names = kColumns};
   // The file codes a missing measurement as 0; nobody alive has a blood pressure of 0.
   recipe.zero_is_missing = {1, 2, 3, 4, 5};
   recipe.eval_fraction = settings.task.eval_fraction;
@@ -23,9 +27,6 @@ TableRecipe pima(const Settings& settings, bool look) {
   recipe.file = std::filesystem::is_regular_file(find_path(root))
                     ? find_path(root)
                     : find_data_file(root, {"pima-indians-diabetes.csv", "diabetes.csv"});
-  // Some copies of the file name their columns.
-  recipe.csv.header =
-      first_csv_line(recipe.file, ',')[0].find_first_not_of("0123456789") != std::string::npos;
   return recipe;
 }
 

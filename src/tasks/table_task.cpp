@@ -120,11 +120,20 @@ void apply(const Treatment& treatment, at::Tensor table) {
   });
 }
 
+CsvOptions options_for(const TableRecipe& recipe, const std::string& file) {
+  auto options = recipe.csv;
+  if (recipe.detect_header) {
+    const auto first = first_csv_line(file, options.delimiter)[0];
+    options.header = first.empty() || first.find_first_not_of("0123456789.-+eE") != std::string::npos;
+  }
+  return options;
+}
+
 std::string missing_text(const TableRecipe& recipe, const CsvTable& table, const Treatment& treatment) {
   std::vector<std::string> parts;
   for (int64_t c : recipe.zero_is_missing) {
     const auto zeros = (table.features.select(1, c) == 0).sum().item<int64_t>();
-    parts.push_back(format("{} {} (now {:g})", table.columns[c], zeros, treatment.fill[c].item<double>()));
+    parts.push_back(format("{} {} (now {:g})", recipe.names[c], zeros, treatment.fill[c].item<double>()));
   }
   return parts.empty()
              ? ""
@@ -137,12 +146,18 @@ SharedSet load_tables(const TableRecipe& recipe, const Settings& settings, Arena
   Scratch scratch;
   const auto& stage = settings.data.stage;
   const bool own_eval = !recipe.eval_file.empty();
-  auto table = read_csv(stage_file(recipe.file, stage), recipe.csv, own_eval ? arena : scratch);
+  const auto table = read_csv(stage_file(recipe.file, stage), options_for(recipe, recipe.file),
+                              own_eval ? arena : static_cast<Arena&>(scratch));
+  if (!recipe.names.empty() && recipe.names.size() != table.columns.size()) {
+    throw InputError(format("the table has {} features where this task has {}: {}", table.columns.size(),
+                            recipe.names.size(), join(recipe.names, ", ")),
+                     recipe.file);
+  }
   const auto classes = static_cast<int64_t>(table.class_names.size());
   if (classes < 2) throw InputError("every row has the same label: there is nothing to learn", recipe.file);
   CsvTable train = table, eval;
   if (own_eval) {
-    auto options = recipe.csv;
+    auto options = options_for(recipe, recipe.eval_file);
     options.class_names = table.class_names;
     eval = read_csv(stage_file(recipe.eval_file, stage), options, arena);
     if (eval.columns != train.columns) {
@@ -164,6 +179,12 @@ SharedSet load_tables(const TableRecipe& recipe, const Settings& settings, Arena
   return {{train.features, train.labels, eval.features, eval.labels, treatment.fill, treatment.mean,
            treatment.std},
           note + "\n" + join(table.columns, "\n") + "\n\n" + join(table.class_names, "\n")};
+}
+
+bool is_named(const std::vector<std::string>& header, const std::vector<std::string>& columns) {
+  return std::all_of(columns.begin(), columns.end(), [&](auto& name) {
+    return std::find(header.begin(), header.end(), name) != header.end();
+  });
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -214,18 +235,13 @@ std::shared_ptr<Net> TableTask::model(const Settings& settings, const TaskData& 
 std::shared_ptr<const Dataset> TableTask::inputs(const Settings& settings, const TaskData&,
                                                  const std::string& path) const {
   const auto file = find_path(path);
-  auto options = recipe_(settings, false).csv;
+  auto options = options_for(recipe_(settings, false), file);
   const auto first = first_csv_line(file, options.delimiter);
-  // Columns are found by their names where there are any; without names the label may be left out.
+  // The label may be left out; a file of as many columns as there are features has just these, unless it
+  // names others.
   options.labelled = false;
-  const bool bare = first.size() == columns_.size();
-  if (options.header) {
-    options.features = columns_;
-  } else if (bare) {
-    options.features.clear();
-  } else {
-    options.features = columns_;
-  }
+  const bool bare = first.size() == columns_.size() && !(options.header && is_named(first, columns_));
+  options.features = bare ? std::vector<std::string>() : columns_;
   Scratch scratch;
   auto table = read_csv(file, options, scratch);
   apply(treatment_, table.features);

@@ -13,6 +13,9 @@ struct TableRecipe {
   std::string file;
   std::string eval_file;  // empty = a part of `file`
   CsvOptions csv;
+  bool detect_header = false;  // a first line that does not begin with a number names the columns
+  std::vector<std::string> names =
+      {};  // of the features, to speak of; they must be as many. Empty = any table
   std::vector<int64_t> zero_is_missing = {};  // features whose zeros become the training rows' median
   double eval_fraction = 0.2;
   std::string normalize = "standard";  // standard | none | mean_std
