@@ -14,7 +14,8 @@
   X(status, "what became of a run: done, stopped early, failed")              \
   X(inspect, "the tensors of a checkpoint, their shapes, dtypes and digests") \
   X(config, "every key of a config, its value and where it came from")        \
-  X(whoami, "rank, world, node and device of every process, and why")
+  X(whoami, "rank, world, node and device of every process, and why")         \
+  X(data, "list, fetch and verify the known data sets")
 
 namespace lockstep::cli {
 
