@@ -3,7 +3,7 @@
 # shellcheck disable=SC2034
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
-say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
+say() { if [ -t 2 ]; then printf '\033[1m%s\033[0m\n' "$*"; else printf '%s\n' "$*"; fi >&2; }
 fail() {
   printf 'error: %s\n' "$1" >&2
   if [ -n "${2:-}" ]; then printf '  %s\n' "$2" >&2; fi
