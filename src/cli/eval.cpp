@@ -1,0 +1,25 @@
+#include "base/error.h"
+#include "cli/options.h"
+#include "train/run.h"
+
+namespace lockstep::cli {
+
+int run_eval(const std::vector<std::string>& args) {
+  train::Command command;
+  std::string checkpoint;
+  Options options("eval", "the metrics of a checkpoint, exact at any number of ranks",
+                  {"lockstep eval configs/mnist.yaml --checkpoint runs/mnist/checkpoints/step-00001175.pt",
+                   "mpirun -n 4 lockstep eval configs/mnist.yaml --checkpoint model.safetensors"});
+  options.positional("CONFIG.yaml", command.config, "the config file");
+  options.add("checkpoint", checkpoint, "PATH", "a .pt file of lockstep's or Python's, or safetensors");
+  options.add("set", command.sets, "KEY=VALUE", "overrule a key; may be given again");
+  options.add("launcher", command.launcher, "NAME", "overrule the detection; none = alone");
+  if (!options.parse(args)) return kDone;
+  if (checkpoint.empty()) {
+    throw InputError("eval needs a checkpoint", "--checkpoint",
+                     "pass --checkpoint runs/NAME/checkpoints/step-N.pt");
+  }
+  return train::evaluate_checkpoint(command, checkpoint);
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,17 @@
+#include "base/error.h"
+#include "cli/options.h"
+#include "train/run.h"
+
+namespace lockstep::cli {
+
+int run_status(const std::vector<std::string>& args) {
+  std::string folder;
+  Options options("status",
+                  "what became of a run: 0 done, 75 stopped early (run me again), 1 failed or still running",
+                  {"lockstep status runs/mnist"});
+  options.positional("RUN_FOLDER", folder, "the run's folder");
+  if (!options.parse(args)) return kDone;
+  return train::status(folder);
+}
+
+}  // namespace lockstep::cli

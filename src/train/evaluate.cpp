@@ -1,0 +1,58 @@
+#include "train/evaluate.h"
+
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include "data/loader.h"
+#include "train/autocast.h"
+#include "train/rounds.h"
+#include "train/step.h"
+
+namespace lockstep::train {
+namespace {
+
+// Every rank counts with rank 0's statistics, which are the ones a checkpoint holds.
+void share_buffers(const Team& team, Net& net) {
+  if (!team.group()) return;
+  for (auto& buffer : net.buffers()) {
+    std::vector<at::Tensor> one{buffer};
+    team.group()->broadcast(one)->wait();
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Metrics> evaluate(const Team& team, Net& net, const Task& task, const TaskData& data,
+                                  const Settings& settings) {
+  const torch::NoGradGuard no_grad;
+  const ShardSampler sampler(data.eval->size(), team.rank(), team.world());
+  Loader loader(data.eval, sampler, loader_options(settings, team.device()));
+  LossOptions loss;
+  loss.reduction = at::Reduction::Sum;
+  if (data.class_weights.defined()) loss.class_weights = data.class_weights.to(team.device());
+  auto metrics = task.metrics(data);
+  if (settings.ddp.broadcast_buffers) share_buffers(team, net);
+  draw_base_seed();
+  net.eval();
+  for (auto& batch : loader) {
+    const auto input = placed(batch.input, team.device(), settings.train.layout);
+    const auto target = batch.target.to(team.device());
+    const Autocast scope(team.device().type(), autocast_type(settings.train.precision));
+    const auto output = net.forward(input);
+    const double loss_sum = task.loss(output, target, loss).item<double>();
+    metrics->add(output.to(torch::kCPU), batch.target, batch.indices, loss_sum);
+  }
+  net.train();
+  auto sums = metrics->sums();
+  team.sum(sums);
+  return metrics;
+}
+
+std::optional<double> value_of(const Metrics& metrics, const std::string& name) {
+  for (const auto& [key, value] : metrics.values()) {
+    if (key == name) return value;
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep::train

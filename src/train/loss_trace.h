@@ -1,0 +1,50 @@
+#pragma once
+// The losses of an epoch: their mean, the last one, and the first that was not a number, without making a GPU
+// wait at each step.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace lockstep::train {
+
+/// Where a loss went wrong.
+struct BadLoss {
+  int64_t step = 0;
+  double loss = 0;
+  std::vector<int64_t> indices;  // the batch's samples
+};
+
+class LossTrace {
+ public:
+  /// One batch's loss. On the CPU it is looked at now, on a GPU when settle() is called.
+  void add(int64_t step, const at::Tensor& loss, const std::vector<int64_t>& indices);
+  /// Waits for the losses that are still on their way.
+  void settle();
+
+  double sum() const { return sum_; }
+  int64_t count() const { return count_; }
+  double mean() const { return count_ ? sum_ / static_cast<double>(count_) : 0; }
+  /// Of the last step: the mean of its batches.
+  double last() const { return step_sum_ / static_cast<double>(step_count_ ? step_count_ : 1); }
+  const std::optional<BadLoss>& bad() const { return bad_; }
+  /// At an epoch's start, or from a checkpoint.
+  void restart(double sum = 0, int64_t count = 0);
+
+ private:
+  struct Pending {
+    int64_t step;
+    at::Tensor loss;
+    std::vector<int64_t> indices;
+  };
+  void take(int64_t step, double loss, const std::vector<int64_t>& indices);
+
+  std::vector<Pending> pending_;
+  double sum_ = 0, step_sum_ = 0;
+  int64_t count_ = 0, step_count_ = 0, step_ = -1;
+  std::optional<BadLoss> bad_;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,144 @@
+#include "train/run.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "base/paths.h"
+#include "checkpoint/pt.h"
+#include "launch/deadline.h"
+#include "train/console.h"
+#include "train/run_folder.h"
+#include "train/share_tree.h"
+#include "train/trainer.h"
+
+namespace lockstep::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The folder as every rank knows it; the lock is rank 0's.
+struct Place {
+  std::optional<RunFolder> folder;
+  std::string path;
+  bool goes_on = false;
+  int64_t attempt = 1;
+};
+
+int64_t next_attempt(const fs::path& folder) {
+  try {
+    return read_status(folder).attempt + 1;
+  } catch (const std::exception&) {
+    return 2;
+  }
+}
+
+Place open_place(const Setup& setup, const std::string& resume) {
+  Place place;
+  const auto text = setup.team->from_first([&] {
+    place.folder = open_run_folder(setup.settings.run, setup.config, resume);
+    for (const auto& note : place.folder->notes) log::info(note);
+    const auto& path = place.folder->path;
+    const bool goes_on = place.folder->goes_on;
+    return nlohmann::json{
+        {"path", path.string()}, {"goes_on", goes_on}, {"attempt", goes_on ? next_attempt(path) : 1}}
+        .dump();
+  });
+  const auto json = nlohmann::json::parse(text);
+  place.path = json["path"];
+  place.goes_on = json["goes_on"];
+  place.attempt = json["attempt"];
+  return place;
+}
+
+// The newest whole checkpoint of the folder; an earlier attempt that came to none starts anew.
+void go_on(Trainer& trainer, const Setup& setup, const std::string& folder) {
+  std::string path;
+  const CheckpointStore store(folder + "/checkpoints", setup.settings.checkpoint.keep);
+  const auto tree = share_tree(*setup.team, [&] {
+    const auto found = store.latest();
+    if (found) path = found->path;
+    return found ? found->tree : make_dict();
+  });
+  if (!find(tree, "model")) {
+    log::info("no checkpoint there yet: starting from the first step");
+    return;
+  }
+  trainer.restore(tree, folder);
+  trainer.found_in(path);
+  log::info("going on after step " + std::to_string(trainer.state().step) + ", from " + path);
+}
+
+void start_from(Trainer& trainer, const Setup& setup, const std::string& file) {
+  const auto tree = share_tree(*setup.team, [&] { return read_checkpoint_file(file); });
+  trainer.restore(tree, file);
+  trainer.forget_metrics();
+  log::info("starting after step " + std::to_string(trainer.state().step) + " of " + file +
+            ", in a new folder");
+}
+
+void say_start(const Setup& setup, const Trainer& trainer, const Place& place) {
+  const auto& job = setup.team->job();
+  log::info(format("{}: {} on {} rank{} ({}, {}, {} thread{} each), {} steps an epoch, in {}",
+                   setup.settings.run.name, setup.settings.task.name, setup.team->world(),
+                   setup.team->world() == 1 ? "" : "s", setup.device.name,
+                   setup.team->group() ? setup.settings.launch.backend : "no group", setup.threads,
+                   setup.threads == 1 ? "" : "s", trainer.rounds().steps_per_epoch, place.path));
+  if (job.scheduler != "none") log::info(format("{} job {}", job.scheduler, job.job_id));
+  const auto& train = setup.settings.train;
+  if (train.precision != "fp32" || train.layout != "nchw") {
+    log::info(
+        format("precision {}, layout {}: bits equal Python's with the same two, not the plain program's",
+               train.precision, train.layout));
+  }
+}
+
+// A failure reaches the folder before it reaches the screen.
+Ending run_and_tell(Trainer& trainer) {
+  try {
+    const auto ending = trainer.run();
+    trainer.tell(ending.state, ending.reason);
+    return ending;
+  } catch (const std::exception& error) {
+    const auto text = describe(error);  // without libtorch's own stack
+    trainer.tell(RunState::failed, text.substr(0, text.find("\nException raised from ")));
+    throw;
+  }
+}
+
+void say_ending(const Ending& ending, const Place& place) {
+  if (ending.state == RunState::stopped_early) {
+    log::info("stopped early (" + ending.reason + "), the checkpoint is complete: go on with --resume auto");
+  } else if (ending.reason != "epochs") {
+    log::info("ended by " + ending.reason);
+  }
+  log::info("everything is in " + place.path);
+}
+
+}  // namespace
+
+int train(const Command& command, const std::string& resume) {
+  auto setup = set_up(command);
+  Trainer trainer(setup);
+  const auto path = resume == "auto" ? resume : find_path(resume);
+  const bool from_file = !path.empty() && path != "auto" && !fs::is_directory(path);
+  if (from_file) start_from(trainer, setup, path);
+  auto place = open_place(setup, from_file ? "" : path);
+  if (place.goes_on) go_on(trainer, setup, place.path);
+  trainer.write_to(place.path, place.attempt);
+  if (setup.team->first()) trainer.leave_before(job_deadline(setup.team->job(), current_environment()));
+  say_start(setup, trainer, place);
+  const auto ending = run_and_tell(trainer);
+  setup.team->barrier();  // whoever leaves early would take rank 0 along
+  say_ending(ending, place);
+  return ending.state == RunState::stopped_early ? kStoppedEarly : kDone;
+}
+
+int status(const std::string& folder) {
+  const auto verdict = judge(folder);
+  Console(true).line(verdict.text);
+  return verdict.exit_status;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,36 @@
+#pragma once
+// Which folder a run writes to: a new one, or that of a run which can go on. Two jobs never share one, and
+// nothing is written over.
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/settings.h"
+#include "train/run_lock.h"
+
+namespace lockstep::train {
+
+/// "optim.lr" -> "0.01": a config's YAML with its sections joined.
+using FlatConfig = std::map<std::string, std::string>;
+FlatConfig flatten(const std::string& yaml);
+
+/// The keys that make `now` another run than `then`, as "optim.lr (was 0.01, is 0.1)". Where a run is started
+/// and how long it goes on do not count.
+std::vector<std::string> differences(const FlatConfig& then, const FlatConfig& now);
+
+struct RunFolder {
+  std::filesystem::path path;
+  RunLock lock;
+  bool goes_on = false;                 // an earlier attempt was here
+  std::vector<std::string> notes = {};  // why this folder, for the log
+};
+
+/// `resume`: empty = the first free of NAME, NAME-2, ...; "auto" = the newest run of that name that is
+/// unfinished, not in use and of the same config, else a new one; a folder = that one. `config` is the
+/// resolved YAML.
+RunFolder open_run_folder(const RunSettings& run, const std::string& config, const std::string& resume);
+
+}  // namespace lockstep::train

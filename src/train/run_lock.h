@@ -1,0 +1,27 @@
+#pragma once
+// Who holds a run's folder: an advisory lock that the kernel drops with its process, however that ends.
+
+#include <filesystem>
+#include <optional>
+
+namespace lockstep::train {
+
+/// The lock on one folder, held as long as the object lives.
+class RunLock {
+ public:
+  /// The lock, or nothing while another process (on any node that shares the file system) holds it.
+  static std::optional<RunLock> take(const std::filesystem::path& folder);
+
+  RunLock(RunLock&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
+  RunLock& operator=(RunLock&& other) noexcept;
+  ~RunLock();
+
+ private:
+  explicit RunLock(int fd) : fd_(fd) {}
+  int fd_ = -1;
+};
+
+/// Whether some process holds the folder now.
+bool in_use(const std::filesystem::path& folder);
+
+}  // namespace lockstep::train

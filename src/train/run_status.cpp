@@ -1,0 +1,125 @@
+#include "train/run_status.h"
+
+#include <array>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "base/format.h"
+#include "train/atomic_file.h"
+#include "train/run_lock.h"
+
+namespace lockstep::train {
+namespace {
+
+struct StateName {
+  RunState state;
+  const char* name;
+  ExitStatus exit_status;
+};
+constexpr std::array<StateName, 4> kStates = {{{RunState::running, "running", kFailed},
+                                               {RunState::stopped_early, "stopped early", kStoppedEarly},
+                                               {RunState::done, "done", kDone},
+                                               {RunState::failed, "failed", kFailed}}};
+
+const StateName& row_of(RunState state) {
+  return kStates[static_cast<size_t>(state)];
+}
+
+RunState state_named(const std::string& name, const std::filesystem::path& path) {
+  for (const auto& row : kStates) {
+    if (name == row.name) return row.state;
+  }
+  throw InputError("unknown state '" + name + "'", path.string(), "the file was written by a newer lockstep");
+}
+
+nlohmann::ordered_json number_or_null(const std::optional<double>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
+}
+
+std::optional<double> optional_number(const nlohmann::json& json, const char* key) {
+  return json.contains(key) && json[key].is_number() ? std::optional(json[key].get<double>()) : std::nullopt;
+}
+
+}  // namespace
+
+const char* name_of(RunState state) {
+  return row_of(state).name;
+}
+
+void write_status(const std::filesystem::path& folder, RunStatus status) {
+  using namespace std::chrono;
+  status.updated = duration<double>(system_clock::now().time_since_epoch()).count();
+  const nlohmann::ordered_json json = {{"state", name_of(status.state)},
+                                       {"reason", status.reason},
+                                       {"step", status.step},
+                                       {"epoch", status.epoch},
+                                       {"epochs", status.epochs},
+                                       {"checkpoint", status.checkpoint},
+                                       {"loss", number_or_null(status.loss)},
+                                       {"accuracy", number_or_null(status.accuracy)},
+                                       {"seconds", status.seconds},
+                                       {"attempt", status.attempt},
+                                       {"world", status.world},
+                                       {"host", status.host},
+                                       {"job_id", status.job_id},
+                                       {"pid", status.pid},
+                                       {"updated", status.updated}};
+  // a reason may quote a file's bytes: whatever is not UTF-8 is replaced, never thrown at
+  replace_file(folder / "status.json",
+               json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+RunStatus read_status(const std::filesystem::path& folder) {
+  const auto path = folder / "status.json";
+  if (!std::filesystem::is_directory(folder)) {
+    throw InputError("no such run folder", folder.string(), "pass a folder like runs/mnist");
+  }
+  if (!std::filesystem::exists(path)) {
+    throw InputError("this folder holds no status.json", folder.string(),
+                     "pass the folder of a run, like runs/mnist");
+  }
+  try {
+    const auto json = nlohmann::json::parse(read_text(path));
+    RunStatus status;
+    status.state = state_named(json.at("state"), path);
+    status.reason = json.value("reason", "");
+    status.step = json.value("step", int64_t{0});
+    status.epoch = json.value("epoch", int64_t{0});
+    status.epochs = json.value("epochs", int64_t{0});
+    status.checkpoint = json.value("checkpoint", "");
+    status.loss = optional_number(json, "loss");
+    status.accuracy = optional_number(json, "accuracy");
+    status.seconds = json.value("seconds", 0.0);
+    status.attempt = json.value("attempt", int64_t{1});
+    status.world = json.value("world", 1);
+    status.host = json.value("host", "");
+    status.job_id = json.value("job_id", "");
+    status.pid = json.value("pid", 0);
+    status.updated = json.value("updated", 0.0);
+    return status;
+  } catch (const nlohmann::json::exception& error) {
+    throw InputError(std::string("status.json is not what a run writes: ") + error.what(), path.string());
+  }
+}
+
+Verdict judge(const std::filesystem::path& folder) {
+  const auto status = read_status(folder);
+  const auto& row = row_of(status.state);
+  std::string text = row.name;
+  if (status.state == RunState::running) {
+    if (in_use(folder)) {
+      text += format(" on {} (process {})", status.host, status.pid);
+    } else {
+      text = format("failed: its process {} on {} ended without a word", status.pid, status.host);
+    }
+  }
+  if (!status.reason.empty()) text += ": " + status.reason;
+  text += format("\nstep {}, epoch {} of {}, {:.1f} s, attempt {}", status.step, status.epoch, status.epochs,
+                 status.seconds, status.attempt);
+  if (status.loss) text += format("\nloss {:.4f}", *status.loss);
+  if (status.accuracy) text += format("\naccuracy {:.2f} %", 100 * *status.accuracy);
+  if (!status.checkpoint.empty()) text += "\ncheckpoint " + (folder / status.checkpoint).string();
+  return {text, row.exit_status};
+}
+
+}  // namespace lockstep::train

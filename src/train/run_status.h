@@ -1,0 +1,46 @@
+#pragma once
+// status.json: what became of a run, for people, job scripts and the next attempt.
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+
+namespace lockstep::train {
+
+enum class RunState { running, stopped_early, done, failed };
+
+struct RunStatus {
+  RunState state = RunState::running;
+  std::string reason;      // why it stopped or failed: a signal, the deadline, the error
+  int64_t step = 0;        // optimiser steps taken
+  int64_t epoch = 0;       // epochs finished
+  int64_t epochs = 0;      // epochs asked for
+  std::string checkpoint;  // the newest one, relative to the folder
+  std::optional<double> loss, accuracy;
+  double seconds = 0;  // trained, all attempts together
+  int64_t attempt = 1;
+  int world = 1;
+  std::string host, job_id;
+  int pid = 0;
+  double updated = 0;  // seconds since 1970
+};
+
+/// "running", "stopped early", "done", "failed".
+const char* name_of(RunState state);
+
+void write_status(const std::filesystem::path& folder, RunStatus status);
+
+/// Throws InputError when the folder holds no readable status.json.
+RunStatus read_status(const std::filesystem::path& folder);
+
+/// What `lockstep status` prints and leaves with. A run that says "running" and is not in use has died.
+struct Verdict {
+  std::string text;
+  ExitStatus exit_status;
+};
+Verdict judge(const std::filesystem::path& folder);
+
+}  // namespace lockstep::train

@@ -1,0 +1,112 @@
+#include "train/setup.h"
+
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include <unistd.h>
+
+#include <csignal>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "comm/cuda_load.h"
+#include "config/write.h"
+#include "launch/cpus.h"
+#include "train/job_config.h"
+#include "train/model.h"
+
+namespace lockstep::train {
+namespace {
+
+// The launcher must be known before the config can be read over MPI, so it is looked for in --set first.
+std::string launcher_of(const Command& command) {
+  constexpr const char* kKey = "launch.launcher=";
+  std::string launcher = command.launcher;
+  if (!launcher.empty() && launcher != "auto") return launcher;
+  for (const auto& set : command.sets) {
+    if (set.rfind(kKey, 0) == 0) launcher = set.substr(std::char_traits<char>::length(kKey));
+  }
+  return launcher.empty() ? "auto" : launcher;
+}
+
+void check_launcher(const Settings& settings, const Job& job, const std::string& asked) {
+  const auto& wanted = settings.launch.launcher;
+  if (wanted == "auto" || wanted == asked || wanted == job.launcher) return;
+  throw InputError(
+      format("the config asks for launcher {}, and this job was started by {}", wanted, job.launcher),
+      "launch.launcher", format("pass --launcher {} to overrule", wanted));
+}
+
+std::unique_ptr<Team> gather_team(const Runtime& runtime, const Settings& settings,
+                                  const DeviceChoice& device) {
+  const at::Device place(device.name);
+  ProcessGroup group;
+  if (settings.train.mode != "single") {
+    group = comm::connect(runtime,
+                          {.backend = settings.launch.backend,
+                           .join_timeout = settings.launch.join_timeout,
+                           .timeout = settings.launch.timeout},
+                          place);
+  }
+  return std::make_unique<Team>(runtime.job(), group, place);
+}
+
+// `auto` is decided once, and the folder's config says how.
+void resolve(Settings& settings, const DeviceChoice& device) {
+  settings.launch.device = device.is_cuda() ? "cuda" : "cpu";
+  if (settings.launch.backend == "auto") settings.launch.backend = device.is_cuda() ? "nccl" : "gloo";
+}
+
+NodeShare node_share(const Setup& setup) {
+  const auto& job = setup.team->job();
+  if (!setup.team->group()) return {};
+  // a name that differs between jobs: rank 0's process
+  const auto name = setup.team->broadcast(format("lockstep-{}-{}", job.host, ::getpid()));
+  return {.local_rank = job.local_rank,
+          .local_world = job.local_world,
+          .name = format("{}-{}", name, job.node_rank),
+          .barrier = [team = setup.team.get()] { team->barrier(); }};
+}
+
+void load_data(Setup& setup) {
+  const auto share = node_share(setup);
+  setup.team->together([&] { setup.data = setup.task->data(setup.settings, share); });
+  for (const auto& note : setup.data.notes) log::info(note);
+}
+
+}  // namespace
+
+Setup set_up(const Command& command) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error of the write, like a full disk
+  Setup setup;
+  const auto environment = current_environment();
+  const auto launcher = launcher_of(command);
+  setup.runtime = std::make_unique<Runtime>(launcher);
+  auto loaded = load_for_job(*setup.runtime, command.config, command.sets);
+  for (const auto& warning : loaded.warnings) log::warning(warning);
+  setup.settings = std::move(loaded.settings);
+  const auto& job = setup.runtime->job();
+  check_launcher(setup.settings, job, launcher);
+  setup.device = choose_device(job, setup.settings.launch.device, environment);
+  resolve(setup.settings, setup.device);
+  setup.config = to_yaml(setup.settings);
+  const auto threads = share_threads(*setup.runtime, environment);
+  if (setup.device.is_cuda()) comm::load_cuda();  // before any other call of libtorch's
+  check_mode(setup.settings, job.world, at::Device(setup.device.name));
+  setup.threads = threads.threads;
+  at::set_num_threads(setup.threads);
+  setup.team = gather_team(*setup.runtime, setup.settings, setup.device);
+  setup.team->together([&] { setup.task = make_task(setup.settings); });
+  load_data(setup);
+  return setup;
+}
+
+std::shared_ptr<Net> seeded_model(const Setup& setup) {
+  torch::manual_seed(static_cast<uint64_t>(setup.settings.run.seed));
+  std::shared_ptr<Net> net;
+  setup.team->together([&] { net = setup.task->model(setup.settings, setup.data); });
+  return net;
+}
+
+}  // namespace lockstep::train

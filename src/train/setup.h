@@ -1,0 +1,34 @@
+#pragma once
+// From a command line to everything that a run needs: the job, the settings, the device, the group, the data.
+
+#include <memory>
+#include <string>
+
+#include "config/load.h"
+#include "launch/device.h"
+#include "launch/runtime.h"
+#include "tasks/task.h"
+#include "train/run.h"
+#include "train/team.h"
+
+namespace lockstep::train {
+
+struct Setup {
+  std::unique_ptr<Runtime> runtime;  // declared first: MPI outlives the group
+  Settings settings;
+  std::string config;  // resolved, as YAML
+  DeviceChoice device;
+  int threads = 1;
+  std::unique_ptr<Team> team;
+  std::unique_ptr<Task> task;
+  TaskData data;
+};
+
+/// Joins the job and reads the config, before libtorch is touched; then the device, the group and the data.
+Setup set_up(const Command& command);
+
+/// The task's model with its initial parameters, drawn as Python's torch.manual_seed(seed) leaves the
+/// generator.
+std::shared_ptr<Net> seeded_model(const Setup& setup);
+
+}  // namespace lockstep::train

@@ -1,0 +1,50 @@
+#include "train/share_tree.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "checkpoint/pt.h"
+
+namespace lockstep::train {
+namespace {
+
+std::string to_bytes(const Tree& tree) {
+  std::string bytes;
+  write_pt([&](const void* data, size_t size) { bytes.append(static_cast<const char*>(data), size); }, tree);
+  return bytes;
+}
+
+// read_pt wants a path: a file that lives in memory alone has one.
+Tree from_bytes(const std::string& bytes) {
+  const int fd = ::memfd_create("checkpoint", MFD_CLOEXEC);
+  if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes.size())) != 0) {
+    throw Error(std::string("no memory for the checkpoint: ") + std::strerror(errno));
+  }
+  for (size_t done = 0; done < bytes.size();) {
+    const ssize_t n = ::write(fd, bytes.data() + done, bytes.size() - done);
+    if (n <= 0) throw Error(std::string("no memory for the checkpoint: ") + std::strerror(errno));
+    done += static_cast<size_t>(n);
+  }
+  const auto tree = read_pt(format("/proc/self/fd/{}", fd));
+  ::close(fd);
+  return tree;
+}
+
+}  // namespace
+
+Tree share_tree(const Team& team, const std::function<Tree()>& read) {
+  if (team.world() == 1) return read();
+  Tree own;
+  const auto bytes = team.from_first([&] {
+    own = read();
+    return to_bytes(own);
+  });
+  return team.first() ? own : from_bytes(bytes);
+}
+
+}  // namespace lockstep::train

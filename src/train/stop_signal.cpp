@@ -1,0 +1,67 @@
+#include "train/stop_signal.h"
+
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr std::array<int, 3> kSignals = {SIGTERM, SIGUSR1, SIGUSR2};
+// A scheduler and mpirun both forward the same signal to a rank, milliseconds apart: that is one request.
+constexpr int64_t kSameRequestNs = 200'000'000;
+
+std::atomic<int> first_signal{0};
+std::atomic<int64_t> first_time{0};
+std::array<struct sigaction, kSignals.size()> former;
+static_assert(std::atomic<int64_t>::is_always_lock_free, "the handler may not take a lock");
+
+int64_t now_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
+}
+
+void on_signal(int signal) {
+  int none = 0;
+  if (first_signal.compare_exchange_strong(none, signal)) {
+    first_time = now_ns();
+  } else if (none != signal || now_ns() - first_time > kSameRequestNs) {
+    ::_exit(kFailed);
+  }
+}
+
+}  // namespace
+
+StopSignals::StopSignals() {
+  first_signal = 0;
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &action, &former[i]);
+}
+
+StopSignals::~StopSignals() {
+  for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &former[i], nullptr);
+}
+
+int StopSignals::received() {
+  return first_signal;
+}
+
+std::chrono::duration<double> StopSignals::age() {
+  return std::chrono::nanoseconds(first_signal ? now_ns() - first_time : 0);
+}
+
+std::string signal_name(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name ? std::string("SIG") + name : "signal " + std::to_string(signal);
+}
+
+}  // namespace lockstep::train

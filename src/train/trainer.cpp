@@ -1,0 +1,267 @@
+#include "train/trainer.h"
+
+#include <torch/types.h>
+#include <torch/utils.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "checkpoint/rng.h"
+#include "train/evaluate.h"
+#include "train/stop_signal.h"
+
+namespace lockstep::train {
+namespace {
+
+LossOptions loss_options(const Setup& setup) {
+  LossOptions options;
+  options.label_smoothing = setup.settings.train.label_smoothing;
+  if (setup.data.class_weights.defined())
+    options.class_weights = setup.data.class_weights.to(setup.team->device());
+  return options;
+}
+
+SamplerOptions sampler_options(const Setup& setup) {
+  return {.rank = setup.team->rank(),
+          .world = setup.team->world(),
+          .shuffle = setup.settings.data.shuffle,
+          .seed = setup.settings.run.seed,
+          .drop_last = setup.settings.data.drop_last};
+}
+
+}  // namespace
+
+Trainer::Trainer(Setup& setup)
+    : setup_(setup),
+      settings_(setup.settings),
+      team_(*setup.team),
+      rounds_(plan_rounds(settings_, setup.data.train->size(), team_.world())),
+      model_(make_trained_model(seeded_model(setup), team_, settings_)),
+      optimizer_(make_optimizer(settings_.optim, model_->parameters())),
+      schedule_(make_schedule(settings_.schedule, *optimizer_, rounds_.total_steps, settings_.train.epochs)),
+      scaler_(settings_.train.precision == "fp16" ? std::make_unique<GradScaler>(team_.device()) : nullptr),
+      sampler_(setup.data.train->size(), sampler_options(setup)),
+      agreement_(team_),
+      console_(team_.first()) {
+  step_.emplace(*model_, *optimizer_, scaler_.get(), *setup.task, loss_options(setup), settings_,
+                team_.device());
+}
+
+Ending Trainer::run() {
+  const StopSignals signals;
+  if (team_.world() > 1) {
+    patience_ = std::make_unique<Patience>(patience_seconds(team_.job(), current_environment()), [this] {
+      const std::string reason = "SIGTERM came and the other ranks do not answer: one of them is gone";
+      log::error(reason);
+      tell(RunState::failed, reason);
+      ::_exit(kFailed);
+    });
+  }
+  begin_ = log_begin_ = Clock::now();
+  first_step_ = state_.step;
+  while (!ending_ && state_.epoch < settings_.train.epochs) train_epoch();
+  if (!ending_) ending_ = Ending{RunState::done, "epochs"};
+  checkpoint();
+  finish_checkpoints();
+  summarize();
+  patience_.reset();
+  return *ending_;
+}
+
+void Trainer::train_epoch() {
+  epoch_begin_ = Clock::now();
+  epoch_samples_ = samples_;
+  if (!state_.epoch_trained) take_steps();
+  if (ending_ && ending_->state == RunState::stopped_early) return;
+  if (state_.epoch_trained) {
+    end_epoch();
+  } else {
+    end_inside_epoch();
+  }
+}
+
+void Trainer::take_steps() {
+  if (state_.consumed == 0) {
+    losses_.restart();
+    draw_base_seed();
+  }
+  sampler_.resume({state_.epoch, state_.consumed});
+  auto options = loader_options(settings_, team_.device());
+  options.drop_last = settings_.data.drop_last_batch;
+  Loader loader(setup_.data.train, sampler_, options);
+  clock_.enter(Phase::data);
+  auto batch = loader.begin();
+  int64_t left = loader.batches(), taken = 0;
+  const auto next = [&, fresh = true]() mutable -> Batch& {
+    if (!fresh) ++batch;
+    fresh = false;
+    taken += batch->input.size(0);
+    return *batch;
+  };
+  const int64_t together = settings_.train.accumulate;
+  steps_this_epoch_ = state_.step_in_epoch + (left + together - 1) / together;
+  state_.epoch_trained = left == 0;
+  while (left > 0 && !ending_) {
+    const int64_t batches = std::min(together, left);
+    const int64_t before = taken;
+    step_->run(state_.step + 1, batches, next, losses_, clock_);
+    ++state_.step;
+    ++state_.step_in_epoch;
+    left -= batches;
+    samples_ += taken - before;
+    state_.consumed = sampler_.position_after(taken).consumed;
+    state_.epoch_trained = left == 0;
+    after_step();
+  }
+}
+
+double Trainer::try_step() {
+  sampler_.set_epoch(0);
+  Loader loader(setup_.data.train, sampler_, loader_options(settings_, team_.device()));
+  auto batch = loader.begin();
+  const auto begin = Clock::now();
+  step_->run(
+      1, 1, [&]() -> Batch& { return *batch; }, losses_, clock_);
+  losses_.settle();
+  return std::chrono::duration<double>(Clock::now() - begin).count() *
+         static_cast<double>(settings_.train.accumulate);
+}
+
+void Trainer::after_step() {
+  const auto& train = settings_.train;
+  const int64_t every = settings_.checkpoint.every_steps;
+  const bool log_now = train.log_every > 0 && state_.step_in_epoch % train.log_every == 0;
+  const bool save_now = every > 0 && state_.step % every == 0 && !state_.epoch_trained;
+  const bool last = train.max_steps > 0 && state_.step >= train.max_steps;
+  lr_ = optimizer_->lr();
+  if (schedule_->per_step()) schedule_->step();
+  if (log_now || save_now || last || state_.epoch_trained || agreement_.due(state_.step)) {
+    const auto verdicts = ask();
+    if (log_now) log_step(verdicts.loss);
+    obey(verdicts);
+  }
+  show_progress();
+  if (ending_) return;
+  if (last) ending_ = Ending{RunState::done, "max_steps"};
+  if (save_now && !ending_) checkpoint();
+}
+
+Verdicts Trainer::ask() {
+  losses_.settle();
+  const auto now = std::chrono::system_clock::now();
+  Word word;
+  word.signal = StopSignals::received();
+  word.deadline = deadline_ && now >= *deadline_ - settings_.checkpoint.before_deadline;
+  word.time_up =
+      team_.first() && settings_.train.max_seconds > 0 && seconds_trained() >= settings_.train.max_seconds;
+  word.not_finite = losses_.bad().has_value();
+  word.loss = losses_.last();
+  return agreement_.ask(state_.step, word);
+}
+
+void Trainer::obey(const Verdicts& verdicts) {
+  if (verdicts.stop == Stop::no) return;
+  if (patience_) patience_->agreed();
+  switch (verdicts.stop) {
+    case Stop::not_finite:
+      report_bad_loss();  // does not return
+    case Stop::signal:
+      ending_ = Ending{RunState::stopped_early, signal_name(verdicts.signal)};
+      break;
+    case Stop::deadline:
+      ending_ = Ending{RunState::stopped_early, "the job's end is near"};
+      break;
+    default:
+      ending_ = Ending{RunState::done, "max_seconds"};
+  }
+}
+
+void Trainer::report_bad_loss() {
+  nlohmann::json mine;
+  if (const auto& bad = losses_.bad()) {
+    mine = {{"step", bad->step}, {"loss", std::to_string(bad->loss)}, {"indices", bad->indices}};
+  }
+  nlohmann::json worst;
+  size_t rank = 0, number = 0;
+  for (const auto& text : team_.all_gather(mine.is_null() ? "" : mine.dump())) {
+    const size_t of = number++;
+    if (text.empty()) continue;
+    const auto json = nlohmann::json::parse(text);
+    if (!worst.is_null() && worst["step"] <= json["step"]) continue;
+    worst = json;
+    rank = of;
+  }
+  std::vector<std::string> samples;
+  for (const auto& index : worst["indices"]) samples.push_back(index.dump());
+  throw Error(
+      format("the loss is {} at step {}", worst["loss"].get<std::string>(), worst["step"].get<int64_t>()),
+      format("epoch {}, rank {}, samples {}", state_.epoch, rank, join(samples, ", ")),
+      "look at these samples, lower optim.lr or set train.clip_norm; the last good checkpoint is kept");
+}
+
+void Trainer::end_epoch() {
+  const double train_loss = mean_train_loss();
+  std::unique_ptr<Metrics> metrics;
+  if (is_scheduled_evaluation()) {
+    metrics = evaluate_now();
+  } else if (settings_.train.eval_every > 0 && (ending_ || state_.epoch + 1 == settings_.train.epochs)) {
+    // an evaluation that a longer run would not have leaves no trace in the random numbers
+    const auto generator = rng_state().clone();
+    metrics = evaluate_now();
+    set_rng_state(generator);
+  }
+  const auto eval_loss = metrics ? value_of(*metrics, "loss") : std::nullopt;
+  if (!schedule_->per_step()) schedule_->step(eval_loss.value_or(train_loss));
+  record_epoch(train_loss, metrics.get());
+  count_epochs_without_better(metrics.get());
+  ++state_.epoch;
+  state_.consumed = state_.step_in_epoch = 0;
+  state_.epoch_trained = false;
+  const int64_t every = settings_.checkpoint.every_epochs;
+  if (every > 0 && state_.epoch % every == 0 && state_.epoch < settings_.train.epochs && !ending_)
+    checkpoint();
+}
+
+// The run ends by max_steps or max_seconds: the checkpoint is that of a run which goes on.
+void Trainer::end_inside_epoch() {
+  checkpoint();
+  const double train_loss = mean_train_loss();
+  const auto metrics = settings_.train.eval_every > 0 ? evaluate_now() : nullptr;
+  record_epoch(train_loss, metrics.get());
+}
+
+bool Trainer::is_scheduled_evaluation() const {
+  const int64_t every = settings_.train.eval_every;
+  return every > 0 && (state_.epoch + 1) % every == 0;
+}
+
+std::unique_ptr<Metrics> Trainer::evaluate_now() {
+  clock_.enter(Phase::other);
+  console_.clear();
+  return evaluate(team_, model_->net(), *setup_.task, setup_.data, settings_);
+}
+
+double Trainer::mean_train_loss() {
+  losses_.settle();
+  std::vector<double> sums{losses_.sum(), static_cast<double>(losses_.count())};
+  team_.sum(sums);
+  return sums[1] > 0 ? sums[0] / sums[1] : 0;
+}
+
+void Trainer::count_epochs_without_better(const Metrics* metrics) {
+  const auto loss = metrics ? value_of(*metrics, "loss") : std::nullopt;
+  if (settings_.train.early_stop == 0 || !loss || !is_scheduled_evaluation()) return;
+  const bool better = *loss < state_.best_loss;
+  state_.epochs_without_better = better ? 0 : state_.epochs_without_better + settings_.train.eval_every;
+  state_.best_loss = std::min(state_.best_loss, *loss);
+  if (state_.epochs_without_better >= settings_.train.early_stop && !ending_) {
+    ending_ = Ending{RunState::done, "early stop"};
+  }
+}
+
+}  // namespace lockstep::train

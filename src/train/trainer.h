@@ -1,0 +1,110 @@
+#pragma once
+// Epochs, steps, evaluation, checkpoints and stops, in the order in which the plain Python program has them.
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "checkpoint/store.h"
+#include "data/loader.h"
+#include "train/agreement.h"
+#include "train/console.h"
+#include "train/loss_trace.h"
+#include "train/patience.h"
+#include "train/recorder.h"
+#include "train/rounds.h"
+#include "train/setup.h"
+#include "train/step.h"
+#include "train/training_state.h"
+
+namespace lockstep::train {
+
+/// How a run ended.
+struct Ending {
+  RunState state = RunState::done;
+  std::string reason;  // "epochs", "max_steps", "max_seconds", "early stop", or why it stopped early
+};
+
+class Trainer {
+ public:
+  /// Builds model, optimiser and schedule. Collective.
+  explicit Trainer(Setup& setup);
+
+  /// Goes on from a checkpoint. Collective.
+  void restore(const Tree& checkpoint, const std::string& file);
+  /// The state restored is this checkpoint of the run's own folder: it need not be written again.
+  void found_in(const std::string& path);
+  /// Where rank 0 writes; without it nothing is written.
+  void write_to(const std::string& folder, int64_t attempt);
+  /// The metrics file is a new one, not the one that the checkpoint knows.
+  void forget_metrics() { state_.metrics_offset = 0; }
+  /// When the job must have left.
+  void leave_before(std::optional<std::chrono::system_clock::time_point> deadline) { deadline_ = deadline; }
+
+  Ending run();
+
+  /// One forward and backward on the first batch, for a dry run. Returns the seconds of a step.
+  double try_step();
+
+  const TrainingState& state() const { return state_; }
+  const Rounds& rounds() const { return rounds_; }
+  TrainedModel& model() { return *model_; }
+  /// What the run's folder says of it from now on; rank 0's.
+  void tell(RunState state, const std::string& reason);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void train_epoch();
+  void take_steps();
+  void after_step();
+  void log_step(double loss);
+  void show_progress();
+  void obey(const Verdicts& verdicts);
+  Verdicts ask();
+  bool is_scheduled_evaluation() const;
+  [[noreturn]] void report_bad_loss();
+  void end_epoch();
+  void end_inside_epoch();
+  std::unique_ptr<Metrics> evaluate_now();
+  double mean_train_loss();
+  void record_epoch(double train_loss, const Metrics* metrics);
+  void count_epochs_without_better(const Metrics* metrics);
+  void checkpoint();
+  void finish_checkpoints();
+  void summarize();
+  Stateful parts() { return {model_->net(), *optimizer_, *schedule_, scaler_.get()}; }
+  double seconds_trained() const;
+  Setup& setup_;
+  const Settings& settings_;
+  const Team& team_;
+  Rounds rounds_;
+  std::unique_ptr<TrainedModel> model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Schedule> schedule_;
+  std::unique_ptr<GradScaler> scaler_;
+  DistributedSampler sampler_;
+  std::optional<TrainingStep> step_;
+
+  TrainingState state_;
+  LossTrace losses_;
+  PhaseClock clock_;
+  Agreement agreement_;
+  Console console_;
+  std::unique_ptr<Recorder> recorder_;        // rank 0
+  std::unique_ptr<CheckpointWriter> writer_;  // rank 0
+  std::optional<TrainingState> saved_;        // what the newest checkpoint holds
+  std::optional<std::chrono::system_clock::time_point> deadline_;
+  std::optional<Ending> ending_;
+  std::unique_ptr<Patience> patience_;
+
+  Clock::time_point begin_, epoch_begin_, log_begin_;
+  int64_t samples_ = 0, epoch_samples_ = 0, log_samples_ = 0;  // this rank's
+  int64_t first_step_ = 0;                                     // of this attempt
+  int64_t steps_this_epoch_ = 0;
+  std::string newest_;         // the checkpoint that was found
+  double seconds_before_ = 0;  // of earlier attempts
+  double lr_ = 0;              // of the last step
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,73 @@
+// A trainer's checkpoints: taken on all ranks together, written by rank 0 in the background.
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "train/trainer.h"
+
+namespace lockstep::train {
+namespace {
+
+bool same_place(const TrainingState& a, const TrainingState& b) {
+  return a.step == b.step && a.epoch == b.epoch && a.epoch_trained == b.epoch_trained;
+}
+
+}  // namespace
+
+void Trainer::write_to(const std::string& folder, int64_t attempt) {
+  if (!team_.first()) return;
+  RunStatus status;
+  status.step = state_.step;
+  status.epoch = state_.epoch;
+  status.epochs = settings_.train.epochs;
+  status.attempt = attempt;
+  status.world = team_.world();
+  status.host = team_.job().host;
+  status.job_id = team_.job().job_id;
+  status.pid = ::getpid();
+  status.seconds = state_.seconds;
+  if (saved_) status.checkpoint = "checkpoints/" + std::filesystem::path(newest_).filename().string();
+  recorder_ = std::make_unique<Recorder>(folder, status, state_.metrics_offset);
+  const CheckpointStore store(folder + "/checkpoints", settings_.checkpoint.keep);
+  store.remove_leftovers();
+  writer_ = std::make_unique<CheckpointWriter>(store);
+}
+
+void Trainer::restore(const Tree& checkpoint, const std::string& file) {
+  const int64_t samples_per_step = settings_.data.batch_size * settings_.train.accumulate * team_.world();
+  state_ = from_checkpoint(team_, checkpoint, file, parts(), rounds_.steps_per_epoch, samples_per_step);
+  losses_.restart(state_.loss_sum, state_.loss_count);
+  seconds_before_ = state_.seconds;
+}
+
+void Trainer::found_in(const std::string& path) {
+  newest_ = path;
+  saved_ = state_;
+}
+
+// Every checkpoint follows an agreement in which no rank had a bad loss.
+void Trainer::checkpoint() {
+  if (saved_ && same_place(*saved_, state_)) return;
+  state_.seconds = seconds_trained();
+  state_.metrics_offset = recorder_ ? recorder_->metrics_offset() : 0;
+  state_.loss_sum = losses_.sum();
+  state_.loss_count = losses_.count();
+  const auto tree = to_checkpoint(team_, state_, parts(), setup_.config);
+  saved_ = state_;
+  if (!writer_) return;
+  try {
+    writer_->submit(tree);
+  } catch (const std::exception& error) {  // the one before: a full disk may have room again
+    log::warning("a checkpoint could not be written\n" + describe(error) + "\nTraining goes on.");
+    writer_->submit(tree);
+  }
+  recorder_->beat([&](RunStatus& status) { status.step = state_.step; });
+}
+
+void Trainer::finish_checkpoints() {
+  team_.together([this] {
+    if (writer_) writer_->wait();
+  });
+}
+
+}  // namespace lockstep::train

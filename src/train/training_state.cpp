@@ -1,0 +1,170 @@
+#include "train/training_state.h"
+
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "checkpoint/rng.h"
+#include "checkpoint/state_dict.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr int64_t kFormat = 1;
+
+// The generator that dropout on a GPU draws from.
+at::Tensor device_rng_state(at::Device device) {
+  auto generator = at::globalContext().defaultGenerator(device);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get_state();
+}
+
+void set_device_rng_state(at::Device device, const at::Tensor& state) {
+  auto generator = at::globalContext().defaultGenerator(device);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_state(state);
+}
+
+bool same_everywhere(const Team& team, const at::Tensor& bytes) {
+  // two checksums, each small enough to be exact as a double
+  const auto words = bytes.to(torch::kFloat64);
+  const auto places = torch::arange(1, words.numel() + 1, torch::kFloat64);
+  const double plain = words.sum().item<double>(), weighed = words.mul(places).sum().item<double>();
+  std::vector<double> ends{plain, -plain, weighed, -weighed};
+  team.max(ends);
+  return ends[0] == -ends[1] && ends[2] == -ends[3];
+}
+
+// Ranks that draw the same numbers, as Python's do after the same manual_seed, need one state between them.
+Tree gather_states(const Team& team, const at::Tensor& state) {
+  const auto list = make_list();
+  if (same_everywhere(team, state)) {
+    append(list, state);
+  } else {
+    for (const auto& one : team.all_gather(state)) append(list, one);
+  }
+  return list;
+}
+
+Tree gather_losses(const Team& team, const TrainingState& state) {
+  const auto mine = torch::tensor({state.loss_sum, static_cast<double>(state.loss_count)}, torch::kFloat64);
+  return torch::stack(team.all_gather(mine));
+}
+
+Tree extras(const Team& team, const TrainingState& state, const Stateful& parts, const std::string& config) {
+  const auto dict = make_dict({{"format", kFormat},
+                               {"world", int64_t{team.world()}},
+                               {"consumed", state.consumed},
+                               {"step_in_epoch", state.step_in_epoch},
+                               {"epoch_trained", state.epoch_trained},
+                               {"seconds", state.seconds},
+                               {"metrics_offset", state.metrics_offset},
+                               {"best_loss", state.best_loss},
+                               {"epochs_without_better", state.epochs_without_better},
+                               {"losses", gather_losses(team, state)},
+                               {"rng", gather_states(team, rng_state())},
+                               {"config", config}});
+  if (!team.device().is_cpu()) put(dict, "device_rng", gather_states(team, device_rng_state(team.device())));
+  put(dict, "schedule", parts.schedule.state_dict());
+  if (parts.scaler) put(dict, "scaler", parts.scaler->state_dict());
+  return dict;
+}
+
+std::optional<at::Tensor> own_state(const Tree& list, int rank, int world) {
+  const auto states = elements(list);
+  if (states.size() == 1) return states[0].toTensor();
+  if (states.size() != static_cast<size_t>(world)) return std::nullopt;
+  return states[static_cast<size_t>(rank)].toTensor();
+}
+
+void restore_rng(const Team& team, const Tree& extras) {
+  if (const auto mine = own_state(get(extras, "rng"), team.rank(), team.world())) set_rng_state(*mine);
+  const auto device = find(extras, "device_rng");
+  if (!device || team.device().is_cpu()) return;
+  if (const auto mine = own_state(*device, team.rank(), team.world()))
+    set_device_rng_state(team.device(), *mine);
+}
+
+void restore_losses(const Team& team, const Tree& extras, TrainingState& state) {
+  const auto losses = get(extras, "losses").toTensor().to(torch::kFloat64).contiguous();
+  const bool same_world = losses.size(0) == team.world();
+  // at another world size rank 0 carries what was summed so far
+  if (!same_world && !team.first()) return;
+  const auto mine = same_world ? losses[team.rank()] : losses.sum(0);
+  state.loss_sum = mine[0].item<double>();
+  state.loss_count = static_cast<int64_t>(mine[1].item<double>());
+}
+
+void check_format(const Tree& extras, const std::string& file) {
+  const auto format_number = as_int(get(extras, "format"), "lockstep.format");
+  if (format_number <= kFormat) return;
+  throw InputError(
+      format("the checkpoint is of format {}, this lockstep reads up to {}", format_number, kFormat), file,
+      "use the lockstep that wrote it, or a newer one");
+}
+
+TrainingState from_own(const Team& team, const Tree& tree, const Tree& extras, const Stateful& parts) {
+  TrainingState state;
+  state.step = as_int(get(tree, "iter_no"), "iter_no");
+  state.epoch = as_int(get(tree, "epoch"), "epoch");
+  state.consumed = as_int(get(extras, "consumed"), "consumed");
+  state.step_in_epoch = as_int(get(extras, "step_in_epoch"), "step_in_epoch");
+  state.epoch_trained = as_bool(get(extras, "epoch_trained"), "epoch_trained");
+  state.seconds = as_double(get(extras, "seconds"), "seconds");
+  state.metrics_offset = as_int(get(extras, "metrics_offset"), "metrics_offset");
+  state.best_loss = as_double(get(extras, "best_loss"), "best_loss");
+  state.epochs_without_better = as_int(get(extras, "epochs_without_better"), "epochs_without_better");
+  restore_losses(team, extras, state);
+  parts.schedule.load_state_dict(get(extras, "schedule"));
+  if (const auto scaler = find(extras, "scaler"); scaler && parts.scaler)
+    parts.scaler->load_state_dict(*scaler);
+  restore_rng(team, extras);
+  const auto world = as_int(get(extras, "world"), "world");
+  if (world != team.world()) {
+    log::warning(
+        format("the run goes on at world size {}, it was {}: the epoch's samples stay right, the bits will "
+               "differ from a run at {}",
+               team.world(), world, world));
+  }
+  return state;
+}
+
+// A file that Python wrote says which iteration it is, if anything.
+TrainingState from_python(const Tree& tree, int64_t steps_per_epoch, int64_t samples_per_step) {
+  TrainingState state;
+  if (const auto step = find(tree, "iter_no")) state.step = as_int(*step, "iter_no");
+  state.epoch = state.step / steps_per_epoch;
+  state.step_in_epoch = state.step % steps_per_epoch;
+  state.consumed = state.step_in_epoch * samples_per_step;
+  log::info(format(
+      "the checkpoint is not lockstep's own: going on from step {}, epoch {}; schedule and random numbers "
+      "start afresh",
+      state.step, state.epoch));
+  return state;
+}
+
+}  // namespace
+
+Tree to_checkpoint(const Team& team, const TrainingState& state, const Stateful& parts,
+                   const std::string& config) {
+  const auto more = extras(team, state, parts, config);
+  if (!team.first()) return make_dict();
+  return make_dict({{"iter_no", state.step},
+                    {"epoch", state.epoch},
+                    {"model", module_state_dict(parts.net)},
+                    {"optimizer", parts.optimizer.state_dict()},
+                    {"lockstep", more}});
+}
+
+TrainingState from_checkpoint(const Team& team, const Tree& tree, const std::string& file,
+                              const Stateful& parts, int64_t steps_per_epoch, int64_t samples_per_step) {
+  const auto extras = find(tree, "lockstep");
+  if (extras) check_format(*extras, file);
+  load_module_state_dict(parts.net, find_state_dict(tree, file), file);
+  if (const auto optimizer = find(tree, "optimizer")) parts.optimizer.load_state_dict(*optimizer);
+  return extras ? from_own(team, tree, *extras, parts) : from_python(tree, steps_per_epoch, samples_per_step);
+}
+
+}  // namespace lockstep::train

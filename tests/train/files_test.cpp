@@ -1,0 +1,118 @@
+// The files that a run leaves: metrics.jsonl, TensorBoard's events, and lines for people.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "train/atomic_file.h"
+#include "train/console.h"
+#include "train/crc32c.h"
+#include "train/event_file.h"
+#include "train/metrics_file.h"
+#include "train/phase_clock.h"
+#include "train/scratch.h"
+
+namespace lockstep::train {
+namespace {
+
+// RFC 3720, appendix B.4
+TEST(Crc32c, HasTheValuesOfTheRfc) {
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aau);
+  EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62a8ab43u);
+  EXPECT_EQ(crc32c("123456789"), 0xe3069283u);
+}
+
+TEST(MetricsFile, FloatsReadBackTheSameBits) {
+  for (const double value : {0.1, 1.0 / 3, static_cast<double>(0.3178f), 5e-324, 1.7976931348623157e308}) {
+    const auto json = nlohmann::json::parse(to_json({{"loss", value}}));
+    const double back = json["loss"];
+    EXPECT_EQ(std::memcmp(&back, &value, sizeof value), 0) << value;
+  }
+}
+
+TEST(MetricsFile, KeysKeepTheirOrder) {
+  EXPECT_EQ(to_json({{"event", "step"}, {"step", int64_t{4}}, {"a", 0.5}}),
+            R"({"event":"step","step":4,"a":0.5})");
+}
+
+TEST(MetricsFile, GoesOnWhereTheCheckpointWas) {
+  test::Scratch scratch;
+  const auto path = scratch.path() / "metrics.jsonl";
+  int64_t offset = 0;
+  {
+    MetricsFile file(path);
+    file.add({{"step", int64_t{1}}});
+    offset = file.offset();
+    file.add({{"step", int64_t{2}}});
+    file.add({{"step", int64_t{3}}});
+  }
+  MetricsFile file(path, offset);
+  file.add({{"step", int64_t{2}}});
+  EXPECT_EQ(read_text(path), "{\"step\":1}\n{\"step\":2}\n");
+}
+
+TEST(MetricsFile, AnOffsetPastTheEndIsTheEnd) {
+  test::Scratch scratch;
+  MetricsFile file(scratch.path() / "metrics.jsonl", 1000);
+  EXPECT_EQ(file.offset(), 0);
+}
+
+TEST(EventFile, RecordsAreFramedAndChecked) {
+  test::Scratch scratch;
+  EventFile(scratch.path(), 0).add(7, {{"loss", 0.5}});
+  const auto file = *std::filesystem::directory_iterator(scratch.path());
+  EXPECT_EQ(file.path().filename().string().rfind("events.out.tfevents.", 0), 0u);
+  const auto bytes = read_text(file.path());
+  int records = 0;
+  for (size_t at = 0; at < bytes.size(); ++records) {
+    uint64_t length = 0;
+    uint32_t crc = 0;
+    std::memcpy(&length, &bytes[at], sizeof length);
+    std::memcpy(&crc, &bytes[at + 8], sizeof crc);
+    EXPECT_EQ(crc, masked_crc32c(bytes.substr(at, 8)));
+    std::memcpy(&crc, &bytes[at + 12 + length], sizeof crc);
+    EXPECT_EQ(crc, masked_crc32c(bytes.substr(at + 12, length)));
+    at += length + 16;
+  }
+  EXPECT_EQ(records, 2);
+}
+
+TEST(ProgressLine, FitsTheTerminal) {
+  const Progress progress{.epoch = 1,
+                          .epochs = 5,
+                          .step = 100,
+                          .steps = 235,
+                          .loss = 0.31784,
+                          .samples_per_second = 7321,
+                          .seconds_left = 185};
+  EXPECT_EQ(progress_line(progress, 200),
+            "[########............] Epoch 2/5  step 100/235  loss 0.3178  7321 samples/s  3m05s left");
+  for (const int width : {0, 12, 40, 80}) {
+    EXPECT_LE(progress_line(progress, width).size(), static_cast<size_t>(std::max(width - 1, 10)));
+  }
+}
+
+TEST(ShortTime, ReadsAsPeopleSayIt) {
+  EXPECT_EQ(short_time(-3), "0s");
+  EXPECT_EQ(short_time(59.4), "59s");
+  EXPECT_EQ(short_time(59.6), "1m00s");
+  EXPECT_EQ(short_time(7620), "2h07m");
+}
+
+TEST(PhaseClock, AddsUpToTheTimeThatPassed) {
+  PhaseClock clock;
+  const auto begin = PhaseClock::Clock::now();
+  clock.enter_at(Phase::forward, begin);
+  clock.enter_at(Phase::backward, begin + std::chrono::seconds(1));
+  clock.enter_at(Phase::waiting, begin + std::chrono::seconds(3));
+  clock.enter_at(Phase::other, begin + std::chrono::seconds(6));
+  const auto& seconds = clock.seconds();
+  EXPECT_DOUBLE_EQ(seconds[static_cast<size_t>(Phase::forward)], 1);
+  EXPECT_DOUBLE_EQ(seconds[static_cast<size_t>(Phase::backward)], 2);
+  EXPECT_DOUBLE_EQ(seconds[static_cast<size_t>(Phase::waiting)], 3);
+}
+
+}  // namespace
+}  // namespace lockstep::train

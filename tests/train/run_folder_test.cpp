@@ -1,0 +1,174 @@
+#include "train/run_folder.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "train/atomic_file.h"
+#include "train/run_status.h"
+#include "train/scratch.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr const char* kConfig =
+    "run: {name: mnist, dir: runs}\nlaunch: {device: cpu}\ntrain: {epochs: 2, max_steps: 0}\noptim: {lr: "
+    "0.01}\n";
+
+std::string with(std::string config, const std::string& from, const std::string& to) {
+  return config.replace(config.find(from), from.size(), to);
+}
+
+class RunFolderTest : public ::testing::Test {
+ protected:
+  RunFolder open(const std::string& resume = "", const std::string& config = kConfig) {
+    return open_run_folder({.name = "mnist", .dir = scratch_.path().string(), .seed = 0}, config, resume);
+  }
+  std::filesystem::path path(const std::string& name) const { return scratch_.path() / name; }
+  void leave(const std::string& name, RunState state, const std::string& reason, int64_t epoch = 0,
+             int64_t step = 0) {
+    RunStatus status;
+    status.state = state;
+    status.reason = reason;
+    status.epoch = epoch;
+    status.step = step;
+    write_status(path(name), status);
+  }
+  test::Scratch scratch_;
+};
+
+TEST_F(RunFolderTest, TakesTheFirstFreeName) {
+  EXPECT_EQ(open().path, path("mnist"));
+  EXPECT_EQ(open().path, path("mnist-2"));
+  std::filesystem::create_directory(path("mnist-3"));  // somebody else's
+  EXPECT_EQ(open().path, path("mnist-4"));
+  EXPECT_EQ(read_text(path("mnist-4") / "config.yaml"), kConfig);
+}
+
+TEST_F(RunFolderTest, JobsAtOnceGetDifferentFolders) {
+  constexpr int kJobs = 12;
+  for (int i = 0; i < kJobs; ++i) {
+    if (::fork() == 0) {
+      const auto folder = open();
+      ::usleep(20'000);
+      ::_exit(folder.goes_on);
+    }
+  }
+  for (int i = 0; i < kJobs; ++i) {
+    int status = 1;
+    ::wait(&status);
+    EXPECT_EQ(status, 0);
+  }
+  const auto begin = std::filesystem::directory_iterator(scratch_.path());
+  EXPECT_EQ(std::distance(begin, std::filesystem::directory_iterator()), kJobs);
+}
+
+TEST_F(RunFolderTest, AutoStartsAnewWhereThereIsNothing) {
+  const auto folder = open("auto");
+  EXPECT_EQ(folder.path, path("mnist"));
+  EXPECT_FALSE(folder.goes_on);
+}
+
+TEST_F(RunFolderTest, AutoGoesOnWithTheNewestUnfinished) {
+  (void)open();
+  (void)open();
+  leave("mnist-2", RunState::stopped_early, "SIGTERM");
+  const auto folder = open("auto");
+  EXPECT_TRUE(folder.goes_on);
+  EXPECT_EQ(folder.path, path("mnist-2"));
+}
+
+TEST_F(RunFolderTest, AutoPassesOverADoneRun) {
+  (void)open();
+  leave("mnist", RunState::done, "epochs", 2);
+  EXPECT_EQ(open("auto").path, path("mnist-2"));
+}
+
+TEST_F(RunFolderTest, AutoGoesOnWithADoneRunThatIsToBeLonger) {
+  (void)open();
+  leave("mnist", RunState::done, "epochs", 2);
+  const auto folder = open("auto", with(kConfig, "epochs: 2", "epochs: 3"));
+  EXPECT_TRUE(folder.goes_on);
+  EXPECT_EQ(folder.path, path("mnist"));
+}
+
+TEST_F(RunFolderTest, AutoLeavesARunningOneAlone) {
+  const auto running = open();
+  const auto second = open("auto");
+  EXPECT_EQ(second.path, path("mnist-2"));
+  EXPECT_NE(second.notes.at(0).find("in use"), std::string::npos);
+}
+
+TEST_F(RunFolderTest, AutoNamesTheKeysThatDiffer) {
+  (void)open();
+  const auto folder = open("auto", with(kConfig, "lr: 0.01", "lr: 0.1"));
+  EXPECT_EQ(folder.path, path("mnist-2"));
+  EXPECT_NE(folder.notes.at(0).find("optim.lr (was 0.01, is 0.1)"), std::string::npos) << folder.notes[0];
+}
+
+TEST_F(RunFolderTest, FewerEpochsAreAnotherRun) {
+  (void)open();
+  EXPECT_FALSE(open("auto", with(kConfig, "epochs: 2", "epochs: 1")).goes_on);
+}
+
+TEST_F(RunFolderTest, WhereARunIsStartedDoesNotMatter) {
+  (void)open();
+  EXPECT_TRUE(open("auto", with(kConfig, "device: cpu", "device: cuda")).goes_on);
+}
+
+TEST_F(RunFolderTest, ANameThatEndsInANumberIsAnotherRun) {
+  const auto config = with(kConfig, "name: mnist", "name: mnist-2");
+  (void)open_run_folder({.name = "mnist-2", .dir = scratch_.path().string(), .seed = 0}, config, "");
+  EXPECT_FALSE(open("auto").goes_on);
+}
+
+TEST_F(RunFolderTest, AFolderByItsPathGoesOn) {
+  (void)open();
+  const auto folder = open(path("mnist").string(), with(kConfig, "lr: 0.01", "lr: 0.1"));
+  EXPECT_TRUE(folder.goes_on);
+  EXPECT_NE(folder.notes.at(0).find("optim.lr"), std::string::npos);
+}
+
+TEST_F(RunFolderTest, AFolderInUseIsRefused) {
+  const auto running = open();
+  EXPECT_THROW(open(path("mnist").string()), InputError);
+}
+
+TEST_F(RunFolderTest, APlaceThatCannotBeWrittenIsBadInput) {
+  EXPECT_THROW(open_run_folder({.name = "x", .dir = "/proc/nothing", .seed = 0}, kConfig, ""), InputError);
+}
+
+TEST_F(RunFolderTest, StatusTellsADeadRunFromARunningOne) {
+  {
+    const auto running = open();
+    leave("mnist", RunState::running, "");
+    EXPECT_EQ(judge(path("mnist")).text.rfind("running", 0), 0u);
+  }
+  const auto dead = judge(path("mnist"));
+  EXPECT_EQ(dead.text.rfind("failed", 0), 0u) << dead.text;
+  EXPECT_EQ(dead.exit_status, kFailed);
+}
+
+TEST_F(RunFolderTest, StatusHasTheExitStatusOfTheContract) {
+  (void)open();
+  const std::pair<RunState, int> cases[] = {
+      {RunState::done, kDone}, {RunState::stopped_early, kStoppedEarly}, {RunState::failed, kFailed}};
+  for (const auto& [state, wanted] : cases) {
+    leave("mnist", state, "a \"reason\" with \xff bytes");
+    EXPECT_EQ(judge(path("mnist")).exit_status, wanted) << name_of(state);
+  }
+}
+
+TEST_F(RunFolderTest, StatusOfNoRunIsBadInput) {
+  EXPECT_THROW(judge(path("nothing")), InputError);
+  EXPECT_THROW(judge(scratch_.path()), InputError);
+  std::filesystem::create_directory(path("odd"));
+  replace_file(path("odd") / "status.json", "{\"state\": 3");
+  EXPECT_THROW(judge(path("odd")), InputError);
+}
+
+}  // namespace
+}  // namespace lockstep::train

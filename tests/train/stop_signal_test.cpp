@@ -1,0 +1,103 @@
+#include "train/stop_signal.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "train/patience.h"
+
+namespace lockstep::train {
+namespace {
+
+TEST(StopSignals, SetsAFlagAndNothingElse) {
+  for (const int signal : {SIGTERM, SIGUSR1, SIGUSR2}) {
+    const StopSignals signals;
+    EXPECT_EQ(StopSignals::received(), 0);
+    ::raise(signal);
+    EXPECT_EQ(StopSignals::received(), signal);
+    EXPECT_LT(StopSignals::age().count(), 1);
+  }
+}
+
+// The exit status of a child that does this.
+int status_of(void (*work)()) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    work();
+    ::_exit(42);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+TEST(StopSignals, TheSecondLeavesAtOnce) {
+  EXPECT_EQ(status_of([] {
+              const StopSignals signals;
+              ::raise(SIGUSR1);
+              ::raise(SIGTERM);
+            }),
+            1);
+  EXPECT_EQ(status_of([] {
+              const StopSignals signals;
+              ::raise(SIGTERM);
+              ::usleep(300'000);
+              ::raise(SIGTERM);
+            }),
+            1);
+}
+
+TEST(StopSignals, OneRequestForwardedTwiceIsOne) {
+  EXPECT_EQ(status_of([] {
+              const StopSignals signals;
+              ::raise(SIGUSR1);
+              ::raise(SIGUSR1);
+            }),
+            42);
+}
+
+TEST(StopSignals, AfterwardsAllIsAsBefore) {
+  EXPECT_EQ(status_of([] {
+              { const StopSignals signals; }
+              ::raise(SIGTERM);
+            }),
+            -SIGTERM);
+}
+
+TEST(Patience, FitsInTheLaunchersKillDelay) {
+  Job job;
+  job.launcher = "openmpi";
+  EXPECT_LT(patience_seconds(job, {}), 1.9);
+  EXPECT_GT(patience_seconds(job, {{"OMPI_MCA_odls_base_sigkill_timeout", "8"}}), 8);
+  job.launcher = job.scheduler = "slurm";
+  EXPECT_LT(patience_seconds(job, {}), 30);
+}
+
+TEST(Patience, GivesUpOnlyWhenNobodyAnswers) {
+  EXPECT_EQ(status_of([] {
+              const StopSignals signals;
+              const Patience patience(0.1, [] { ::_exit(7); });
+              ::raise(SIGTERM);
+              ::sleep(5);
+            }),
+            7);
+  EXPECT_EQ(status_of([] {
+              const StopSignals signals;
+              Patience patience(0.1, [] { ::_exit(7); });
+              ::raise(SIGTERM);
+              patience.agreed();
+              ::usleep(300'000);
+            }),
+            42);
+  EXPECT_EQ(status_of([] {  // a stop that was asked for is no sign of a dead peer
+              const StopSignals signals;
+              const Patience patience(0.1, [] { ::_exit(7); });
+              ::raise(SIGUSR1);
+              ::usleep(300'000);
+            }),
+            42);
+}
+
+}  // namespace
+}  // namespace lockstep::train
