@@ -1,0 +1,87 @@
+#include "launch/cpus.h"
+
+#include <sched.h>
+
+#include "environments.h"
+
+namespace lockstep {
+using namespace test;
+
+namespace {
+
+const CpuMask kWholeNode{"0-15", 16, 16};
+
+Job job_of(int local_world, const std::string& scheduler = "none", const std::string& launcher = "openmpi") {
+  return {.world = local_world, .local_world = local_world, .launcher = launcher, .scheduler = scheduler};
+}
+
+int threads(const Job& job, const Environment& environment, const CpuMask& mask = kWholeNode,
+            std::optional<int> sharers = {}) {
+  return choose_threads(job, environment, mask, sharers).threads;
+}
+
+}  // namespace
+
+TEST(Threads, RanksShareTheNodesCores) {
+  EXPECT_EQ(threads(job_of(1), {}), 16);
+  EXPECT_EQ(threads(job_of(4), {}), 4);
+  EXPECT_EQ(threads(job_of(5), {}), 3);
+  EXPECT_EQ(threads(job_of(64), {}), 1);
+}
+
+TEST(Threads, RanksThatAreBoundApartDoNotShare) {
+  EXPECT_EQ(threads(job_of(4), {}, {"0-3", 4, 16}, 1), 4);
+  EXPECT_EQ(threads(job_of(4), {}, {"0-7", 8, 16}, 2), 4);
+  EXPECT_EQ(threads(job_of(4, "slurm", "slurm"), {{"SLURM_CPU_BIND_TYPE", "mask_cpu:"}}, {"0-3", 4, 16}), 4);
+  EXPECT_EQ(threads(job_of(4, "slurm", "slurm"), {{"SLURM_CPU_BIND_TYPE", "none"}}, {"0-3", 4, 16}), 1);
+}
+
+TEST(Threads, TheSchedulersGrantIsABound) {
+  EXPECT_EQ(threads(job_of(2, "slurm"), {{"SLURM_CPUS_PER_TASK", "3"}}), 3);
+  EXPECT_EQ(threads(job_of(2, "slurm"), {{"SLURM_CPUS_PER_TASK", "12"}}), 8);
+  EXPECT_EQ(threads(job_of(2, "slurm"), {{"SLURM_CPUS_ON_NODE", "4"}}), 2);
+  EXPECT_EQ(threads(job_of(2, "pbs"), {{"NCPUS", "4"}}), 2);
+  EXPECT_EQ(threads(job_of(2, "torque"), {{"PBS_NUM_PPN", "6"}}), 3);
+  EXPECT_EQ(threads(job_of(2), {{"SLURM_CPUS_PER_TASK", "1"}}), 8);  // not in a Slurm job
+}
+
+TEST(Threads, AskedForIsHonouredWithAWarningWhereItIsTooMuch) {
+  EXPECT_EQ(threads(job_of(4), {{"OMP_NUM_THREADS", "2"}}), 2);
+  EXPECT_EQ(threads(job_of(4), {{"OMP_NUM_THREADS", "2,4"}}), 2);
+  const auto greedy = choose_threads(job_of(4), {{"OMP_NUM_THREADS", "16"}}, kWholeNode, {});
+  EXPECT_EQ(greedy.threads, 16);
+  ASSERT_EQ(greedy.warnings.size(), 1U);
+  EXPECT_TRUE(holds(greedy.warnings[0], {"OMP_NUM_THREADS=16", "share of 4"}));
+  EXPECT_THROW(threads(job_of(1), {{"OMP_NUM_THREADS", "many"}}), InputError);
+  EXPECT_THROW(threads(job_of(1), {{"OMP_NUM_THREADS", "0"}}), InputError);
+}
+
+TEST(Threads, WhatPbsPresetsIsBoundedByTheShare) {
+  const auto share =
+      choose_threads(job_of(4, "pbs"), {{"NCPUS", "16"}, {"OMP_NUM_THREADS", "16"}}, kWholeNode, {});
+  EXPECT_EQ(share.threads, 4);
+  EXPECT_TRUE(holds(share.because, {"PBS's preset"}));
+}
+
+TEST(Cpus, TheMaskIsThisProcesses) {
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  int first = 0;
+  while (!CPU_ISSET(first, &before)) ++first;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(first, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  const CpuMask mask = own_cpus();
+  sched_setaffinity(0, sizeof before, &before);
+  EXPECT_EQ(mask.units, std::to_string(first));
+  EXPECT_EQ(mask.cores, 1);
+  EXPECT_GE(own_cpus().machine_cores, own_cpus().cores);
+}
+
+TEST(Cpus, MasksOverlapWhereTheyShareAThread) {
+  EXPECT_TRUE(masks_overlap("0-3", "3"));
+  EXPECT_FALSE(masks_overlap("0-3,8", "4-7"));
+}
+
+}  // namespace lockstep
