@@ -1,0 +1,128 @@
+#include "data/csv.h"
+
+#include <ATen/ATen.h>
+
+#include <chrono>
+
+#include "base/error.h"
+#include "peer.h"
+
+namespace lockstep {
+namespace {
+
+class Heap : public Arena {
+ public:
+  at::Tensor empty(at::IntArrayRef shape, at::ScalarType type) override { return at::empty(shape, type); }
+};
+
+struct Csv : testing::Test {
+  test::TempFolder folder;
+  Heap heap;
+
+  CsvTable read(const std::string& content, CsvOptions options = {}) {
+    return read_csv(folder.write("t.csv", content), options, heap);
+  }
+  void refused(const std::string& content, const std::string& words, const std::string& place,
+               CsvOptions options = {}) {
+    try {
+      read(content, options);
+      ADD_FAILURE() << "taken: " << words;
+    } catch (const InputError& error) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+      EXPECT_EQ(error.where(), folder / ("t.csv" + place)) << error.what();
+    }
+  }
+};
+
+std::vector<float> floats(const at::Tensor& t) {
+  return {t.const_data_ptr<float>(), t.const_data_ptr<float>() + t.numel()};
+}
+std::vector<int64_t> longs(const at::Tensor& t) {
+  return {t.const_data_ptr<int64_t>(), t.const_data_ptr<int64_t>() + t.numel()};
+}
+
+TEST_F(Csv, ReadsTheSameTableInEveryDress) {
+  const std::string plain = "a,b,class\n1,2.5,0\n-3,4e2,1\n";
+  for (const auto& text :
+       {plain, std::string("\xEF\xBB\xBF") + plain, std::string("a,b,class\r\n1,2.5,0\r\n-3,4e2,1\r\n"),
+        std::string("\"a\",b,\"class\"\n\"1\",2.5,\"0\"\n -3 ,+4e2, \"1\" "),
+        std::string("a,b,class\n\n1,2.5,0\n  \n-3,400,1.0\n\n")}) {
+    const auto table = read(text);
+    EXPECT_EQ(floats(table.features), (std::vector<float>{1, 2.5, -3, 400})) << text;
+    EXPECT_EQ(longs(table.labels), (std::vector<int64_t>{0, 1}));
+    EXPECT_EQ(table.columns, (std::vector<std::string>{"a", "b"}));
+    EXPECT_EQ(table.class_names, (std::vector<std::string>{"0", "1"}));
+  }
+}
+
+TEST_F(Csv, TakesTheColumnsThatAreNamed) {
+  const auto table =
+      read("x;kind;y;z\n1;no;2;3\n4;yes;5;6\n", {.delimiter = ';', .label = "kind", .features = {"z", "0"}});
+  EXPECT_EQ(floats(table.features), (std::vector<float>{3, 1, 6, 4}));
+  EXPECT_EQ(table.class_names, (std::vector<std::string>{"no", "yes"}));
+  const auto bare = read("7,1,2\n8,3,4\n", {.header = false, .label = "0"});
+  EXPECT_EQ(floats(bare.features), (std::vector<float>{1, 2, 3, 4}));
+  EXPECT_EQ(bare.class_names, (std::vector<std::string>{"7", "8"}));
+}
+
+TEST_F(Csv, OrdersClassesByNumberOrByName) {
+  EXPECT_EQ(longs(read("a,c\n0,10\n0,9\n0,10\n").labels), (std::vector<int64_t>{1, 0, 1}));
+  EXPECT_EQ(longs(read("a,c\n0,cat\n0,ant\n").labels), (std::vector<int64_t>{1, 0}));
+  EXPECT_EQ(longs(read("a,c\n0,dog\n", {.class_names = {"ant", "dog"}}).labels), (std::vector<int64_t>{1}));
+  EXPECT_EQ(longs(read("a,c\n0,2\n", {.classes = 5}).labels), (std::vector<int64_t>{2}));
+  EXPECT_EQ(read("\"a \"\"b\"\"\",c\n1,0\n").columns, (std::vector<std::string>{"a \"b\""}));
+}
+
+TEST_F(Csv, RefusesBadTablesAtTheirLine) {
+  refused("", "empty", "");
+  refused("\n\n", "empty", "");
+  refused("a,b\n", "no rows", "");
+  refused("a,b,c\n1,2,0\n1,2\n", "2 fields where the first line has 3", ":3");
+  refused("a,b,c\n1,2,0\n\n1,2,3,0\n", "4 fields", ":4");
+  refused("a,b\n1,0\nthree,0\n", "column a: 'three' is not a number", ":3");
+  refused("a,b\n1,0\n1x,0\n", "is not a number", ":3");
+  refused("a,b\n,0\n", "nothing where a number belongs", ":2");
+  refused("a,b\nnan,0\n", "not a finite number", ":2");
+  refused("a,b\n-inf,0\n", "not a finite number", ":2");
+  refused("a,b\n1e39,0\n", "not a finite number", ":2");
+  refused("a,b\n1e999,0\n", "not a finite number", ":2");
+  refused("a,b\n\"1,0\n", "quote does not end", ":2");
+  refused("a,b\n\"1\"2,0\n", "closing quote", ":2");
+  refused("a,b\n1,\n", "the label is missing", ":2");
+  refused("a,b\n1,nan\n", "no class", ":2");
+  refused("a\n1\n", "no column but the label", "");
+  refused("a,b\n1,0\n", "no column 'd'", "", {.label = "d"});
+  refused("a,b\n1,0\n", "no column '2'", "", {.features = {"2"}});
+  refused("a,b\n1,0\n", "the label and a feature", "", {.features = {"b"}});
+  refused("a,b\n1,5\n", "none of the 3 classes", ":2", {.classes = 3});
+  refused("a,b\n1,elk\n", "none of the 2 classes", ":2", {.class_names = {"ant", "dog"}});
+  refused("a,b\n1,0\n", "column 0: 'a' is not a number", ":1", {.header = false});
+  refused(std::string("a,b\n1\0,0\n", 9), "not a number", ":2");
+}
+
+TEST_F(Csv, RefusesALabelThatIsAMeasurement) {
+  std::string text = "a,b\n";
+  for (int i = 0; i < 10'001; ++i) text += "1," + std::to_string(i) + ".5\n";
+  refused(text, "is this column a class?", ":10002");
+}
+
+// 10 million rows go the same way, only longer: half a million in the time and the memory that makes of them.
+TEST_F(Csv, ReadsLargeFilesInBoundedMemoryAndSensibleTime) {
+  constexpr int64_t kRows = 500'000;
+  std::string text = "a,b,c,d,e,f,g,h,class\n";
+  for (int64_t i = 0; i < kRows; ++i)
+    text += std::to_string(i) + ",0.125,3.5,-7,1e-3,42,0.627,50," + std::to_string(i % 2) + "\n";
+  const auto path = folder.write("big.csv", text);
+  text.clear();
+  text.shrink_to_fit();
+  const auto begin = std::chrono::steady_clock::now();
+  const auto table = read_csv(path, {}, heap);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  EXPECT_EQ(table.features.sizes(), (at::IntArrayRef{kRows, 8}));
+  EXPECT_EQ(table.features[kRows - 1][0].item<float>(), static_cast<float>(kRows - 1));
+  EXPECT_EQ(table.labels.sum().item<int64_t>(), kRows / 2);
+  EXPECT_LT(seconds, 5) << "10 million rows must not take minutes";
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,131 @@
+#include "data/idx.h"
+
+#include <ATen/ATen.h>
+#include <zlib.h>
+
+#include "base/error.h"
+#include "peer.h"
+
+namespace lockstep {
+namespace {
+
+class Heap : public Arena {
+ public:
+  at::Tensor empty(at::IntArrayRef shape, at::ScalarType type) override { return at::empty(shape, type); }
+};
+
+std::string header(std::vector<uint32_t> words) {
+  std::string text;
+  for (uint32_t word : words) {
+    for (int shift : {24, 16, 8, 0}) text += static_cast<char>(word >> shift);
+  }
+  return text;
+}
+
+std::string gzipped(const std::string& text) {
+  std::string out(compressBound(text.size()) + 64, '\0');
+  z_stream stream{};
+  deflateInit2(&stream, 9, Z_DEFLATED, 31, 9, Z_DEFAULT_STRATEGY);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = text.size();
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = out.size();
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+const std::string kImages = header({0x803, 3, 2, 2}) + "abcdefghijkl";
+const std::string kLabels = header({0x801, 3}) + std::string("\0\x02\x09", 3);
+
+struct Idx : testing::Test {
+  test::TempFolder folder;
+  Heap heap;
+
+  at::Tensor images(const std::string& content) {
+    return read_idx_images(folder.write("images", content), heap);
+  }
+  at::Tensor labels(const std::string& content, int64_t classes = 10) {
+    return read_idx_labels(folder.write("labels", content), heap, classes);
+  }
+  // The error says what is wrong and names the file, and is the user's to mend.
+  void refused(const std::string& content, const std::string& words, bool as_labels = false) {
+    try {
+      as_labels ? labels(content) : images(content);
+      ADD_FAILURE() << "taken: " << words;
+    } catch (const InputError& error) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+      EXPECT_NE(error.where().find(folder.path()), std::string::npos);
+    }
+  }
+};
+
+TEST_F(Idx, ReadsPlainAndGzippedAlike) {
+  const auto plain = images(kImages);
+  EXPECT_EQ(plain.sizes(), (at::IntArrayRef{3, 1, 2, 2}));
+  EXPECT_EQ(plain.flatten()[11].item<uint8_t>(), 'l');
+  EXPECT_TRUE(at::equal(plain, images(gzipped(kImages))));
+  // Two gzip members one after the other are one file.
+  EXPECT_TRUE(at::equal(plain, images(gzipped(kImages.substr(0, 7)) + gzipped(kImages.substr(7)))));
+  EXPECT_EQ(labels(kLabels)[2].item<uint8_t>(), 9);
+  EXPECT_EQ(images(header({0x804, 1, 3, 2, 1}) + "abcdef").sizes(), (at::IntArrayRef{1, 3, 2, 1}));
+}
+
+TEST_F(Idx, RefusesBadFilesInWords) {
+  refused("", "empty");
+  refused(std::string("\0\0", 2), "header");
+  refused(kImages.substr(0, 9), "header");
+  refused("PK\x03\x04 this is a zip", "not an IDX file");
+  refused(kLabels, "1 dimensions where images have");
+  refused(kImages, "where labels have", true);
+  refused(header({0xd03, 1, 1, 1}) + "abcd", "floats");
+  refused(header({0x803, 0, 2, 2}), "no samples");
+  refused(header({0x803, 3, 0, 2}), "no size");
+  refused(kImages.substr(0, 20), "ends early: 4 of 12 bytes");
+  refused(kImages + "x", "goes on after its 3 samples");
+  refused(header({0x803, 0xffffffff, 0xffffffff, 0xffffffff}) + "abc", "cannot hold");
+  refused(header({0x801, 1}) + "\x0a", "label 10 of sample 0", true);
+}
+
+TEST_F(Idx, RefusesDamagedGzipInWords) {
+  const auto whole = gzipped(kImages);
+  for (size_t length : {5ul, 15ul, whole.size() - 9, whole.size() - 1})
+    refused(whole.substr(0, length), "ends early");
+  refused(whole + "garbage", "something else after");
+  auto flipped = whole;
+  flipped[flipped.size() - 6] ^= 1;  // in the CRC
+  refused(flipped, "damaged");
+  refused(gzipped(kImages.substr(0, 20)), "ends early");
+  refused(gzipped(kImages + "x"), "goes on after");
+  // A small file that promises gigabytes is refused before they are asked for.
+  refused(gzipped(header({0x803, 60000, 60000, 60000})), "cannot hold");
+}
+
+// The bits that fill up deflate's last byte are the only ones that mean nothing: then the data is what it
+// was.
+TEST_F(Idx, TakesNoOtherBytesForAFlippedGzip) {
+  const auto whole = gzipped(kImages);
+  const auto right = images(whole);
+  int refusals = 0;
+  for (size_t i = 0; i < whole.size(); ++i) {
+    if (i >= 3 && i <= 9) continue;  // flags, time and system of the gzip header carry no checksum
+    auto bad = whole;
+    bad[i] ^= 0x40;
+    try {
+      EXPECT_TRUE(at::equal(images(bad), right)) << "byte " << i;
+    } catch (const InputError&) {
+      ++refusals;
+    }
+  }
+  EXPECT_GE(refusals, static_cast<int>(whole.size()) - 8);
+}
+
+TEST_F(Idx, RefusesWhatIsNoFile) {
+  EXPECT_THROW(read_idx_images(folder / "missing", heap), InputError);
+  EXPECT_THROW(read_idx_images(folder.path(), heap), InputError);
+  EXPECT_THROW(check_idx_pair(images(kImages), "a", labels(header({0x801, 1}) + "\x01"), "b"), InputError);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,182 @@
+#include "data/node_share.h"
+
+#include <ATen/ATen.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <set>
+
+#include "base/error.h"
+#include "peer.h"
+
+namespace lockstep {
+namespace {
+namespace fs = std::filesystem;
+
+/// A barrier between forked processes.
+class Barrier {
+ public:
+  explicit Barrier(int count)
+      : barrier_(static_cast<pthread_barrier_t*>(::mmap(
+            nullptr, sizeof(pthread_barrier_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {
+    pthread_barrierattr_t attributes;
+    pthread_barrierattr_init(&attributes);
+    pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_barrier_init(barrier_, &attributes, count);
+  }
+  void wait() const { pthread_barrier_wait(barrier_); }
+
+ private:
+  pthread_barrier_t* barrier_;
+};
+
+std::string unique_name() {
+  return "share-test/" + std::to_string(::getpid());
+}
+
+std::set<std::string> leftovers() {
+  std::set<std::string> names;
+  for (const char* folder : {"/dev/shm", "/tmp"}) {
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      const auto name = entry.path().filename().string();
+      if (name.find("lockstep-share-test") == 0) names.insert(name);
+    }
+  }
+  return names;
+}
+
+/// Runs `body` as `ranks` processes; true where every one of them says so. A rank that hangs fails the test.
+bool all_ranks(int ranks, const std::function<bool(const NodeShare&)>& body) {
+  const Barrier barrier(ranks);
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const NodeShare node{rank, ranks, unique_name(), [&] { barrier.wait(); }};
+    children.push_back(::fork());
+    if (children.back() == 0) {
+      ::alarm(20);
+      bool good = false;
+      try {
+        good = body(node);
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+      }
+      ::_exit(good ? 0 : 1);
+    }
+  }
+  bool good = true;
+  for (pid_t child : children) {
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    good = good && status == 0;
+  }
+  return good;
+}
+
+// One tensor in the arena, a view of it, one from elsewhere, and one of no elements.
+SharedSet example(Arena& arena) {
+  auto whole = arena.empty({3, 4}, at::kFloat);
+  for (int i = 0; i < 12; ++i) whole.mutable_data_ptr<float>()[i] = static_cast<float>(i);
+  return {{whole, whole.slice(0, 1, 3), at::tensor({7, 8}, at::kLong), at::empty({0, 5}, at::kByte)},
+          "a text"};
+}
+
+bool is_example(const SharedSet& set) {
+  const auto whole = at::arange(12, at::kFloat).view({3, 4});
+  return set.text == "a text" && set.tensors.size() == 4 && at::equal(set.tensors[0], whole) &&
+         at::equal(set.tensors[1], whole.slice(0, 1, 3)) &&
+         at::equal(set.tensors[2], at::tensor({7, 8}, at::kLong)) &&
+         set.tensors[3].sizes() == at::IntArrayRef({0, 5}) && set.tensors[3].scalar_type() == at::kByte;
+}
+
+TEST(NodeShare, LoadsOnTheFirstRankAndMapsOnTheOthers) {
+  EXPECT_TRUE(all_ranks(3, [](const NodeShare& node) {
+    bool loaded = false;
+    for (int round = 0; round < 3; ++round) {
+      const auto set = share_on_node(node, [&](Arena& arena) {
+        loaded = true;
+        return example(arena);
+      });
+      if (!is_example(set)) return false;
+    }
+    return loaded == (node.local_rank == 0);
+  }));
+  EXPECT_TRUE(leftovers().empty());
+}
+
+TEST(NodeShare, IsOneMemoryAndReadOnly) {
+  // A rank's own memory grows by the set only once on the node: the others' pages are shared ones.
+  EXPECT_TRUE(all_ranks(2, [](const NodeShare& node) {
+    const auto set = share_on_node(node, [](Arena& arena) {
+      auto big = arena.empty({64 << 20}, at::kByte);
+      std::memset(big.mutable_data_ptr<uint8_t>(), 7, big.numel());
+      return SharedSet{{big}, {}};
+    });
+    std::ifstream maps("/proc/self/maps");
+    const auto address = reinterpret_cast<uintptr_t>(set.tensors[0].const_data_ptr());
+    for (std::string line; std::getline(maps, line);) {
+      uintptr_t begin = 0, end = 0;
+      char mode[5] = {};
+      if (std::sscanf(line.c_str(), "%lx-%lx %4s", &begin, &end, mode) != 3) continue;
+      if (begin <= address && address < end) return std::string(mode) == "r--s";
+    }
+    return false;
+  }));
+}
+
+TEST(NodeShare, IsPrivateForALoneRank) {
+  EXPECT_TRUE(is_example(share_on_node(NodeShare{}, example)));
+}
+
+TEST(NodeShare, GivesTheFirstRanksErrorToAll) {
+  EXPECT_TRUE(all_ranks(3, [](const NodeShare& node) {
+    try {
+      share_on_node(node, [](Arena&) -> SharedSet { throw InputError("bad row", "t.csv:3", "mend it"); });
+    } catch (const InputError& error) {
+      return std::string(error.what()) == "bad row" && error.where() == "t.csv:3" &&
+             error.hint() == "mend it";
+    }
+    return false;
+  }));
+  EXPECT_TRUE(all_ranks(2, [](const NodeShare& node) {
+    try {
+      share_on_node(node, [](Arena&) -> SharedSet { throw std::runtime_error("no memory"); });
+    } catch (const InputError&) {
+      return false;
+    } catch (const std::exception& error) {
+      return std::string(error.what()) == "no memory";
+    }
+    return false;
+  }));
+  EXPECT_TRUE(leftovers().empty());
+}
+
+TEST(NodeShare, LeavesNothingBehindWhenKilled) {
+  // Killed while it loads, and killed while it trains: the data had no name at either moment.
+  for (bool while_loading : {true, false}) {
+    all_ranks(2, [while_loading](const NodeShare& node) {
+      ::alarm(1);  // the other rank waits for the dead one: the launcher would end it
+      auto set = share_on_node(node, [&](Arena& arena) {
+        auto loaded = example(arena);
+        if (while_loading) ::raise(SIGKILL);
+        return loaded;
+      });
+      if (node.local_rank == 0) ::raise(SIGKILL);
+      return true;
+    });
+    EXPECT_TRUE(leftovers().empty());
+  }
+}
+
+TEST(NodeShare, TakesTheNameOfAStaleFile) {
+  const std::string stale = "/dev/shm/lockstep-share-test_" + std::to_string(::getpid());
+  std::ofstream(stale) << "left by a job that died";
+  EXPECT_TRUE(all_ranks(2, [](const NodeShare& node) { return is_example(share_on_node(node, example)); }));
+  EXPECT_TRUE(leftovers().empty());
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,71 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "data/find_files.h"
+#include "data/sha256.h"
+#include "peer.h"
+
+namespace lockstep {
+namespace {
+namespace fs = std::filesystem;
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(Sha256, KnowsTheStandardsExamples) {
+  const auto of = [](const std::string& text) {
+    Sha256 sum;
+    for (size_t i = 0; i < text.size(); i += 7)
+      sum.add(text.data() + i, std::min<size_t>(7, text.size() - i));
+    return sum.hex();
+  };
+  EXPECT_EQ(of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(of(std::string(1'000'000, 'a')),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+TEST(Stage, CopiesOnceAndKeepsTheCopyTrue) {
+  test::TempFolder folder;
+  const std::string content(3'000'000, 'q');
+  const auto path = folder.write("set.bin", content), stage = folder / "node/local";
+  EXPECT_EQ(stage_file(path, ""), path);
+  const auto copy = stage_file(path, stage);
+  EXPECT_EQ(copy, stage + "/set.bin");
+  EXPECT_EQ(text_of(copy), content);
+  struct stat first, second;
+  ::stat(copy.c_str(), &first);
+  EXPECT_EQ(stage_file(path, stage), copy);
+  ::stat(copy.c_str(), &second);
+  EXPECT_EQ(first.st_ino, second.st_ino) << "copied again for nothing";
+  // A damaged copy of the right length is found out and replaced.
+  std::fstream(copy, std::ios::in | std::ios::out | std::ios::binary).seekp(1000) << 'x';
+  EXPECT_EQ(text_of(stage_file(path, stage)), content);
+  EXPECT_EQ(stage_file(copy, stage), copy) << "a file already there is not copied onto itself";
+  EXPECT_EQ(std::distance(fs::directory_iterator(stage), {}), 1) << "a temporary file was left";
+}
+
+TEST(Stage, SaysWhatItCannotDo) {
+  test::TempFolder folder;
+  const auto path = folder.write("set.bin", "x");
+  EXPECT_THROW(stage_file(path, path), InputError) << "the folder is a file";
+  EXPECT_THROW(stage_file(folder / "missing", folder / "stage"), InputError);
+  EXPECT_TRUE(fs::is_empty(folder / "stage"));
+}
+
+TEST(FindDataFile, LooksWhereDownloadersPutFiles) {
+  test::TempFolder folder;
+  fs::create_directories(folder / "MNIST/raw");
+  const auto path = folder.write("MNIST/raw/labels.gz", "x");
+  EXPECT_EQ(find_data_file(folder.path(), {"labels", "labels.gz"}), path);
+  const auto nearer = folder.write("labels.gz", "x");
+  EXPECT_EQ(find_data_file(folder.path(), {"labels", "labels.gz"}), nearer);
+  EXPECT_THROW(find_data_file(folder.path(), {"nothing"}), InputError);
+  EXPECT_THROW(find_data_file(folder / "nowhere", {"labels"}), InputError);
+}
+
+}  // namespace
+}  // namespace lockstep
