@@ -31,7 +31,11 @@ class InputError : public Error {
   ExitStatus exit_status() const override { return kBadInput; }
 };
 
-/// The three lines a person reads: what, where, what to do. Empty parts leave no line.
+/// The three lines a person reads: what, where, what to do. Empty parts leave no line, and of libtorch's
+/// errors the stack that it puts behind the message is left out.
 std::string describe(const std::exception& error);
+
+/// What to leave with after this exception: an Error knows, any other is 1.
+ExitStatus exit_status(const std::exception& error);
 
 }  // namespace lockstep

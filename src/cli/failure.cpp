@@ -13,17 +13,6 @@
 namespace lockstep::cli {
 namespace {
 
-ExitStatus exit_status(const std::exception& error) {
-  const auto* known = dynamic_cast<const Error*>(&error);
-  return known ? known->exit_status() : kFailed;
-}
-
-// libtorch puts its own stack into what(); that belongs to LOCKSTEP_TRACE
-std::string text_of(const std::exception& error) {
-  const std::string text = describe(error);
-  return tracing() ? text + "\n" + last_trace() : text.substr(0, text.find("\nException raised from "));
-}
-
 // by the environment alone, which may itself be what is wrong
 int rank_of_environment() {
   try {
@@ -44,7 +33,8 @@ int guarded(const std::function<int(bool& alike)>& body) {
     return body(alike);
   } catch (const std::exception& error) {
     status = exit_status(error);
-    text = text_of(error);
+    text = describe(error);
+    if (tracing()) text += "\n" + last_trace();
     alike = (alike && status == kBadInput) || dynamic_cast<const UsageError*>(&error) != nullptr;
   } catch (...) {
   }
