@@ -4,7 +4,7 @@
 #   libtorch::cuda    torch_cuda, c10_cuda with CUDA's runtime and NCCL, only where all of them are there
 # Looked for in LIBTORCH_ROOT, then the variables that modules set, .deps/python, CMAKE_PREFIX_PATH and the torch
 # that python3 would import. Each may be a libtorch folder, a wheel's torch folder or a prefix that holds one.
-# Sets Libtorch_FOUND, Libtorch_VERSION, Libtorch_ROOT_DIR, Libtorch_CUDA_FOUND, Libtorch_CUDA_MISSING (a reason).
+# Sets Libtorch_FOUND, Libtorch_VERSION, Libtorch_ROOT_DIR, Libtorch_INCLUDE_DIR, Libtorch_CUDA_FOUND, Libtorch_CUDA_MISSING (a reason).
 if(NOT LIBTORCH_WANTED)
   set(LIBTORCH_WANTED 2.11.0 2.7.1)
 endif()
@@ -93,6 +93,7 @@ if(refused AND NOT Libtorch_VERSION AND Libtorch_FIND_REQUIRED)
 endif()
 
 if(Libtorch_ROOT_DIR)
+  set(Libtorch_INCLUDE_DIR ${Libtorch_ROOT_DIR}/include)
   foreach(lib torch_cpu c10 torch_cuda c10_cuda)
     set(Libtorch_${lib} "${Libtorch_ROOT_DIR}/lib/lib${lib}.so")
     if(NOT EXISTS "${Libtorch_${lib}}")
@@ -114,7 +115,7 @@ if(Libtorch_FOUND AND NOT TARGET libtorch::cpu)
   add_library(libtorch::cpu SHARED IMPORTED)
   set_target_properties(libtorch::cpu PROPERTIES IMPORTED_LOCATION ${Libtorch_torch_cpu})
   target_include_directories(libtorch::cpu SYSTEM INTERFACE
-    ${Libtorch_ROOT_DIR}/include ${Libtorch_ROOT_DIR}/include/torch/csrc/api/include)
+    ${Libtorch_INCLUDE_DIR} ${Libtorch_INCLUDE_DIR}/torch/csrc/api/include)
   target_compile_definitions(libtorch::cpu INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
   target_link_libraries(libtorch::cpu INTERFACE libtorch::c10 Threads::Threads)
   include(${CMAKE_CURRENT_LIST_DIR}/LibtorchCuda.cmake)
