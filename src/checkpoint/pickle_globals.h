@@ -16,7 +16,8 @@ enum class GlobalKind {
   rebuild_subclass,   // (function, type, arguments, state): the function's result
   dict,               // an empty dictionary, or one made from pairs
   list,               // the first argument's elements, or none
-  first_argument,     // torch.Size, torch.device, _codecs.encode
+  first_argument,     // torch.Size, torch.device
+  bytes_of_text,      // _codecs.encode(text, "latin1"), protocol 2's way to write bytes
   numpy_scalar,
   numpy_dtype,
   value,    // stands for itself: a dtype or a class

@@ -89,7 +89,11 @@ class Archive {
     if (found == records_.end()) {
       throw InputError(format("the file is damaged: it has no {}", name), file_.path());
     }
-    const auto& [full_name, crc32, data] = found->second;
+    const auto& [full_name, crc32, data, compressed] = found->second;
+    if (compressed) {
+      throw InputError(format("{} is compressed, which torch.save never does", name), file_.path(),
+                       "unpack the archive and zip it again with `zip -0`");
+    }
     const auto is_tensor = name.starts_with("data/");
     if (!sealed_ && (options_.tensors || !is_tensor) && crc32_of(data) != crc32) damaged(name);
     return data;

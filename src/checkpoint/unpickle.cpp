@@ -73,6 +73,7 @@ class Unpickler {
   NodeId call(NodeId function, const std::vector<NodeId>& arguments);
   NodeId make_dictionary(const std::vector<NodeId>& arguments);
   NodeId make_tensor(const std::vector<NodeId>& arguments, bool has_dtype);
+  NodeId make_bytes(const std::vector<NodeId>& arguments);
   NodeId make_number(const std::vector<NodeId>& arguments);
   NodeId persistent(NodeId id);
   std::vector<int64_t> integers(NodeId id) const;
@@ -289,8 +290,9 @@ void Unpickler::recall(uint64_t index) {
 bool Unpickler::use_global(uint8_t op) {
   switch (op) {
     case 'c': {
-      const std::string module(input_.line());
-      push_global(module + "." + std::string(input_.line()));
+      const auto module = input_.line();
+      push_global(std::string(module == "__builtin__" ? "builtins" : module) + "." +
+                  std::string(input_.line()));
       return true;
     }
     case 0x93: {
@@ -354,6 +356,8 @@ NodeId Unpickler::call(NodeId function, const std::vector<NodeId>& arguments) {
       return make_tensor(arguments, true);
     case GlobalKind::dict:
       return make_dictionary(arguments);
+    case GlobalKind::bytes_of_text:
+      return make_bytes(arguments);
     case GlobalKind::numpy_scalar:
       return make_number(arguments);
     case GlobalKind::rebuild_parameter:
@@ -422,6 +426,23 @@ NodeId Unpickler::make_tensor(const std::vector<NodeId>& arguments, bool has_dty
   }
   const auto bytes = storage.tensor;
   return nodes_.add_tensor(rebuild_tensor(bytes, claim, input_));
+}
+
+/// Latin-1 from UTF-8: each character is a byte.
+NodeId Unpickler::make_bytes(const std::vector<NodeId>& arguments) {
+  want(!arguments.empty());
+  const auto& utf8 = text(arguments[0]);
+  std::string bytes;
+  for (size_t i = 0; i < utf8.size(); ++i) {
+    const auto lead = static_cast<uint8_t>(utf8[i]);
+    if (lead < 0x80) {
+      bytes += utf8[i];
+    } else {
+      want((lead == 0xc2 || lead == 0xc3) && i + 1 < utf8.size());
+      bytes += static_cast<char>((lead << 6) | (static_cast<uint8_t>(utf8[++i]) & 0x3f));
+    }
+  }
+  return nodes_.add_text(bytes);
 }
 
 template <class Number>

@@ -107,11 +107,8 @@ Entry read_entry(Cursor& directory) {
 
 ZipRecord locate(std::span<const uint8_t> file, const Entry& entry, const std::string& path) {
   if (entry.flags & 1) throw InputError(format("{} is encrypted", entry.name), path);
-  if (entry.method != 0) {
-    throw InputError(format("{} is compressed", entry.name), path,
-                     "torch.save never compresses: unpack the archive and zip it again with `zip -0`");
-  }
-  if (entry.offset > file.size() || entry.packed != entry.size) damaged(path);
+  const auto compressed = entry.method != 0;
+  if (entry.offset > file.size() || (!compressed && entry.packed != entry.size)) damaged(path);
   Cursor local(file.subspan(entry.offset), path);
   if (local.number<uint32_t>() != kLocalHeader) damaged(path);
   local.skip(22);
@@ -119,7 +116,7 @@ ZipRecord locate(std::span<const uint8_t> file, const Entry& entry, const std::s
   const auto extra = local.number<uint16_t>();
   if (local.text(name) != entry.name) damaged(path);
   local.skip(extra);
-  return {entry.name, entry.crc32, local.take(entry.size)};
+  return {entry.name, entry.crc32, local.take(entry.packed), compressed};
 }
 
 }  // namespace

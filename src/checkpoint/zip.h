@@ -11,7 +11,8 @@ namespace lockstep {
 struct ZipRecord {
   std::string name;
   uint32_t crc32 = 0;
-  std::span<const uint8_t> data;
+  std::span<const uint8_t> data;  // as it lies in the file
+  bool compressed = false;
 };
 
 struct ZipArchive {
@@ -19,7 +20,7 @@ struct ZipArchive {
   std::string comment;
 };
 
-/// InputError for what is damaged, compressed or encrypted. The data's checksums are not looked at here.
+/// InputError for what is damaged or encrypted. The data's checksums are not looked at here.
 ZipArchive read_zip(std::span<const uint8_t> file, const std::string& path);
 
 /// Does the file begin as a zip archive does?
