@@ -1,0 +1,187 @@
+// Files that are damaged or mean harm: each one is an InputError, never a crash, never a wrong answer.
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/error.h"
+#include "checkpoint/seal.h"
+#include "checkpoint/unpickle.h"
+#include "checkpoint/zip.h"
+#include "temp.h"
+
+namespace lockstep {
+namespace {
+
+using namespace std::string_literals;
+using test::TempFolder;
+
+constexpr int kRounds = 400;
+
+Tree unpickled(const std::string& pickle) {
+  const std::span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(pickle.data()), pickle.size());
+  Cursor input(bytes, "pickle");
+  return unpickle(input, [](const StorageRef& storage) {
+    if (storage.key != "0") throw InputError("no such storage");
+    return at::zeros({16}, at::kByte);
+  });
+}
+
+std::string refusal(const std::string& pickle) {
+  try {
+    unpickled(pickle);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// A pickled tensor: four floats' storage under `shape`.
+std::string tensor_pickle(const std::string& offset, const std::string& sizes, const std::string& strides) {
+  return "\x80\x02"
+         "ctorch._utils\n_rebuild_tensor_v2\n(("
+         "X\7\0\0\0storage"
+         "ctorch\nFloatStorage\n"
+         "X\1\0\0\0"
+         "0"
+         "X\3\0\0\0cpu"
+         "K\4tQ"s +
+         offset + sizes + strides + "\x89)tR.";
+}
+
+std::string with_nulls(const char* text, size_t size) {
+  return {text, size};
+}
+
+TEST(Hostile, EveryFlippedBitOfASealedFileIsSeen) {
+  const TempFolder folder;
+  const auto whole = test::pt_bytes(test::small_checkpoint(7));
+  ASSERT_NO_THROW(test::read_bytes(folder, whole));
+  std::mt19937 random(1);
+  for (int round = 0; round < kRounds; ++round) {
+    auto bytes = whole;
+    // The last hundred bytes, where the directory ends, one by one; then anywhere.
+    const auto at = round < 100 ? whole.size() - 1 - static_cast<size_t>(round) : random() % whole.size();
+    bytes[at] = static_cast<char>(bytes[at] ^ (1 << random() % 8));
+    EXPECT_THROW(test::read_bytes(folder, bytes), InputError) << "byte " << at << " of " << whole.size();
+  }
+}
+
+TEST(Hostile, EveryTruncationIsSeen) {
+  const TempFolder folder;
+  const auto whole = test::pt_bytes(test::small_checkpoint(7));
+  std::mt19937 random(2);
+  for (int round = 0; round < kRounds; ++round) {
+    const auto size = round < 100 ? whole.size() - 1 - static_cast<size_t>(round) : random() % whole.size();
+    EXPECT_THROW(test::read_bytes(folder, whole.substr(0, size)), InputError) << "cut at " << size;
+  }
+}
+
+TEST(Hostile, SeveralFlipsWithoutASealNeverCrash) {
+  const TempFolder folder;
+  auto whole = test::pt_bytes(test::small_checkpoint(7));
+  // As torch.save leaves it: without our comment.
+  whole.resize(whole.size() - 23);
+  whole[whole.size() - 2] = 0;
+  ASSERT_NO_THROW(test::read_bytes(folder, whole));
+  std::mt19937 random(3);
+  for (int round = 0; round < kRounds; ++round) {
+    auto bytes = whole;
+    for (int flips = 1 + static_cast<int>(random() % 4); flips > 0; --flips) {
+      auto& byte = bytes[random() % bytes.size()];
+      byte = static_cast<char>(byte ^ (1 << random() % 8));
+    }
+    try {
+      test::read_bytes(folder, bytes);  // flips in padding do no harm
+    } catch (const InputError&) {
+    }
+  }
+}
+
+TEST(Hostile, MangledPicklesNeverCrash) {
+  const auto whole = tensor_pickle(with_nulls("K\0", 2), "K\2K\2\x86", "K\2K\1\x86");
+  ASSERT_TRUE(unpickled(whole).isTensor());
+  std::mt19937 random(4);
+  for (int round = 0; round < 20 * kRounds; ++round) {
+    auto pickle = whole;
+    for (int changes = 1 + static_cast<int>(random() % 3); changes > 0; --changes) {
+      pickle[random() % pickle.size()] = static_cast<char>(random());
+    }
+    try {
+      unpickled(pickle);
+    } catch (const InputError&) {
+    }
+  }
+}
+
+TEST(Hostile, AMaliciousGlobalIsNamed) {
+  EXPECT_NE(refusal("\x80\x02"
+                    "cos\nsystem\nX\4\0\0\0true\x85R.")
+                .find("os.system"),
+            std::string::npos);
+  EXPECT_NE(refusal("\x80\x04\x8c\x08"
+                    "builtins\x8c\x04"
+                    "eval\x93.")
+                .find("builtins.eval"),
+            std::string::npos);
+  EXPECT_NE(refusal("\x80\x02"
+                    "c__main__\nNet\n.")
+                .find("__main__.Net"),
+            std::string::npos);
+}
+
+TEST(Hostile, TensorsStayInsideTheirStorage) {
+  const auto zero = with_nulls("K\0", 2);
+  EXPECT_EQ(refusal(tensor_pickle(zero, "K\2K\2\x86", "K\2K\1\x86")), "");
+  EXPECT_NE(refusal(tensor_pickle(zero, "K\2K\3\x86", "K\3K\1\x86")), "") << "six of four elements";
+  EXPECT_NE(refusal(tensor_pickle("K\1", "K\4\x85", "K\1\x85")), "") << "offset";
+  EXPECT_NE(refusal(tensor_pickle(zero, "K\2\x85", "J\xff\xff\xff\x7f\x85")), "") << "stride";
+  EXPECT_NE(refusal(tensor_pickle(zero, "K\2\x85", "J\xff\xff\xff\xff\x85")), "") << "negative stride";
+  EXPECT_NE(refusal(tensor_pickle(zero, "J\xff\xff\xff\xff\x85", "K\1\x85")), "") << "negative size";
+  EXPECT_NE(refusal(tensor_pickle("J\xff\xff\xff\xff", "K\1\x85", "K\1\x85")), "") << "negative offset";
+  EXPECT_NE(refusal(tensor_pickle(zero, "K\2\x85", "K\2K\1\x86")), "") << "two strides for one size";
+  const auto huge = with_nulls("\x8a\7\0\0\0\0\0\0\1", 9);
+  EXPECT_NE(refusal(tensor_pickle(zero, huge + huge + "\x86", "K\1K\1\x86")), "") << "overflow";
+  EXPECT_NE(refusal(tensor_pickle(zero, "J\xff\xff\xff\x7f\x85", zero + "\x85")), "")
+      << "a terabyte of one element";
+}
+
+TEST(Hostile, StructuresStayFinite) {
+  EXPECT_NE(refusal("\x80\x02]q\1h\1a."), "") << "a list in itself";
+  std::string deep = "\x80\x02";
+  for (int i = 0; i < 100'000; ++i) deep += ']';
+  for (int i = 1; i < 100'000; ++i) deep += 'a';
+  EXPECT_NE(refusal(deep + "."), "");
+  std::string laughs = "\x80\x02K\1";  // 2^80 ones
+  for (int i = 0; i < 80; ++i) laughs += "2\x86";
+  EXPECT_NE(refusal(laughs + "."), "");
+  std::string downward = "\x80\x02]";  // each list is put into the one before, then filled
+  for (int i = 0; i < 1000; ++i) downward += "]q\2a0h\2";
+  EXPECT_NE(refusal(downward + "."), "");
+}
+
+TEST(Hostile, NonsenseOpcodesAreErrors) {
+  for (int op = 0; op < 256; ++op) {
+    const std::string pickle = {static_cast<char>(op), '.'};
+    try {
+      unpickled(pickle);
+    } catch (const InputError&) {
+    }
+  }
+  for (const char* pickle : {"", "\x80\x02", ".", "\x80\x02R.", "\x80\x02}u.", "\x80\x02(.", "\x80\x02h\1.",
+                             "\x80\x02]]K\1\x86\x86s.", "\x80\x06N.", "\x80\x02}]K\1s."}) {
+    EXPECT_NE(refusal(pickle), "") << pickle;
+  }
+}
+
+TEST(Hostile, LongIntegersKeepTheirSign) {
+  EXPECT_EQ(unpickled(with_nulls("\x80\x02\x8a\0.", 5)).toInt(), 0);
+  EXPECT_EQ(unpickled("\x80\x02\x8a\1\xff.").toInt(), -1);
+  EXPECT_EQ(unpickled(with_nulls("\x80\x02\x8a\2\xff\0.", 7)).toInt(), 255);
+  EXPECT_EQ(unpickled("\x80\x02\x8a\3\1\2\x83.").toInt(), -8191487);
+  const auto wide = unpickled(with_nulls("\x80\x02\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\0.", 14));
+  EXPECT_EQ(wide.toStringRef(), "0x00ffffffffffffffff");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,74 @@
+#include "checkpoint/safetensors.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "temp.h"
+
+namespace lockstep {
+namespace {
+
+using test::TempFolder;
+
+std::string file_with(const std::string& header, const std::string& data) {
+  std::string text(8, '\0');
+  const uint64_t size = header.size();
+  std::memcpy(text.data(), &size, sizeof size);
+  return text + header + data;
+}
+
+TEST(Safetensors, GoesThereAndBack) {
+  const TempFolder folder;
+  const auto tree = make_dict({{"a", at::arange(6, at::kFloat).view({2, 3}).t()},
+                               {"b", at::ones({3}, at::kBFloat16)},
+                               {"scalar", at::full({}, 7, at::kLong)},
+                               {"empty", at::empty({0, 4})},
+                               {"mask", at::ones({3}, at::kBool)}});
+  write_safetensors(folder / "a.safetensors", tree, {{"format", "pt"}});
+  EXPECT_TRUE(is_safetensors(folder / "a.safetensors"));
+  const auto back = read_safetensors(folder / "a.safetensors");
+  for (const auto& [name, value] : items(tree)) {
+    EXPECT_TRUE(at::equal(get(back, name.toStringRef()).toTensor(), value.toTensor())) << name;
+  }
+  EXPECT_EQ(items(back).size(), 5u);
+}
+
+TEST(Safetensors, RefusesWhatIsWrong) {
+  const std::string entry = R"("dtype":"F32","shape":[2],"data_offsets")";
+  const struct {
+    const char* why;
+    std::string file;
+  } cases[] = {
+      {"too short", "abc"},
+      {"header beyond the file", file_with("{}", "").replace(0, 1, "\x7f")},
+      {"no JSON", file_with("{nonsense}", "")},
+      {"no object", file_with("[]", "")},
+      {"unknown dtype", file_with(R"({"a":{"dtype":"F7","shape":[2],"data_offsets":[0,8]}})", "01234567")},
+      {"missing shape", file_with(R"({"a":{"dtype":"F32","data_offsets":[0,8]}})", "01234567")},
+      {"negative shape", file_with(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", "01234567")},
+      {"too few bytes", file_with("{\"a\":{" + entry + ":[0,4]}}", "0123")},
+      {"too many bytes", file_with("{\"a\":{" + entry + ":[0,12]}}", "012345678901")},
+      {"beyond the file", file_with("{\"a\":{" + entry + ":[0,8]}}", "0123")},
+      {"a gap", file_with("{\"a\":{" + entry + ":[4,12]}}", "012345678901")},
+      {"bytes left over", file_with("{\"a\":{" + entry + ":[0,8]}}", "0123456789")},
+      {"overlap", file_with("{\"a\":{" + entry + ":[0,8]},\"b\":{" + entry + ":[4,12]}}", "012345678901")},
+      {"backwards", file_with("{\"a\":{" + entry + ":[8,0]}}", "01234567")},
+      {"overflow",
+       file_with(R"({"a":{"dtype":"F32","shape":[281474976710656,281474976710656],"data_offsets":[0,8]}})",
+                 "01234567")},
+  };
+  const TempFolder folder;
+  for (const auto& [why, file] : cases) {
+    EXPECT_THROW(read_safetensors(folder.write("a", file)), InputError) << why;
+  }
+  EXPECT_NO_THROW(
+      read_safetensors(folder.write("a", file_with("{\"a\":{" + entry + ":[0,8]}}", "01234567"))));
+}
+
+TEST(Safetensors, HoldsTensorsAlone) {
+  const TempFolder folder;
+  EXPECT_THROW(write_safetensors(folder / "a", make_dict({{"n", int64_t{1}}})), Error);
+}
+
+}  // namespace
+}  // namespace lockstep

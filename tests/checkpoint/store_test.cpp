@@ -1,0 +1,166 @@
+#include "checkpoint/store.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "base/error.h"
+#include "temp.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using test::small_checkpoint;
+using test::TempFolder;
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+double weight_of(const FoundCheckpoint& found) {
+  return get(get(found.tree, "model"), "weight").toTensor()[0][0].item<double>();
+}
+
+/// No file may grow beyond `bytes`: what a full disk is to a writer. SIGXFSZ would end the program.
+class SmallDisk {
+ public:
+  explicit SmallDisk(rlim_t bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    handler_ = ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit small{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &small);
+  }
+  ~SmallDisk() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    ::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  sighandler_t handler_;
+};
+
+TEST(Store, NamesAndKeepsTheNewest) {
+  const TempFolder folder;
+  const CheckpointStore store(folder / "checkpoints", 2);
+  EXPECT_FALSE(store.latest().has_value());
+  for (const auto step : {100, 200, 1000}) store.save(small_checkpoint(step));
+  EXPECT_EQ(names_in(store.folder()), (std::vector<std::string>{"step-00000200.pt", "step-00001000.pt"}));
+  EXPECT_EQ(store.latest()->step, 1000);
+  EXPECT_EQ(weight_of(*store.latest()), 1000);
+}
+
+TEST(Store, KeepsAllWhenAsked) {
+  const TempFolder folder;
+  const CheckpointStore store(folder.path(), 0);
+  for (int step = 0; step < 5; ++step) store.save(small_checkpoint(step));
+  EXPECT_EQ(names_in(folder.path()).size(), 5u);
+}
+
+TEST(Store, FindsTheLatestByItsContent) {
+  const TempFolder folder;
+  const CheckpointStore store(folder.path(), 0);
+  store.save(small_checkpoint(10));
+  store.save(small_checkpoint(20));
+  fs::last_write_time(store.path_of(10), fs::file_time_type::clock::now() + std::chrono::hours(1));
+  EXPECT_EQ(store.latest()->step, 20);
+  fs::rename(store.path_of(20), store.path_of(5));
+  EXPECT_EQ(store.latest()->step, 20) << "a name is no proof";
+}
+
+TEST(Store, PassesOverDamagedFiles) {
+  const TempFolder folder;
+  const CheckpointStore store(folder.path(), 0);
+  for (const auto step : {1, 2, 3, 4, 5}) store.save(small_checkpoint(step));
+  fs::resize_file(store.path_of(5), fs::file_size(store.path_of(5)) / 2);
+  auto bytes = test::bytes_of(store.path_of(4));
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  folder.write("step-00000004.pt", bytes);
+  folder.write("step-00000003.pt", "");
+  folder.write("step-00000099.pt", test::pt_bytes(make_dict({{"no step", int64_t{1}}})));
+  folder.write("step-nonsense.pt", "x");
+  testing::internal::CaptureStderr();
+  const auto found = store.latest();
+  const auto said = testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->step, 2);
+  for (const char* name : {"step-00000003", "step-00000004", "step-00000005", "step-00000099"}) {
+    EXPECT_NE(said.find(name), std::string::npos) << said;
+  }
+}
+
+TEST(Store, AFullDiskLeavesTheLastCheckpointWhole) {
+  const TempFolder folder;
+  const CheckpointStore store(folder.path(), 1);
+  store.save(small_checkpoint(1));
+  for (const rlim_t bytes : {1, 200, 1000, 1500}) {
+    const SmallDisk disk(bytes);
+    EXPECT_THROW(store.save(small_checkpoint(2)), Error) << bytes;
+  }
+  EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"step-00000001.pt"}));
+  EXPECT_EQ(store.latest()->step, 1);
+}
+
+TEST(Store, AReadOnlyFolderIsAnError) {
+  if (::geteuid() == 0) {
+    EXPECT_THROW(CheckpointStore("/proc/nowhere").save(small_checkpoint(1)), Error);
+    GTEST_SKIP() << "root writes everywhere but in /proc";
+  }
+  const TempFolder folder;
+  fs::permissions(folder.path(), fs::perms::owner_read | fs::perms::owner_exec);
+  EXPECT_THROW(CheckpointStore(folder.path()).save(small_checkpoint(1)), Error);
+  fs::permissions(folder.path(), fs::perms::owner_all);
+}
+
+TEST(Store, RemovesWhatKilledWritersLeft) {
+  const TempFolder folder;
+  folder.write(".step-00000007.pt.4242.partial", "half");
+  folder.write("notes.txt", "mine");
+  const CheckpointStore store(folder.path());
+  EXPECT_FALSE(store.latest().has_value());
+  store.remove_leftovers();
+  EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"notes.txt"}));
+}
+
+TEST(Writer, SavesWhatWasSubmitted) {
+  const TempFolder folder;
+  const CheckpointStore store(folder.path());
+  CheckpointWriter writer(store);
+  const auto tree = small_checkpoint(3);
+  writer.submit(tree);
+  get(get(tree, "model"), "weight").toTensor().zero_();
+  writer.wait();
+  EXPECT_TRUE(writer.idle());
+  EXPECT_EQ(writer.last_saved(), store.path_of(3));
+  EXPECT_EQ(weight_of(*store.latest()), 3) << "the snapshot, not what came later";
+}
+
+TEST(Writer, ErrorsSurfaceOnceAndItGoesOn) {
+  const TempFolder folder;
+  folder.write("file", "");
+  CheckpointWriter broken(CheckpointStore(folder / "file"));
+  broken.submit(small_checkpoint(1));
+  EXPECT_THROW(broken.submit(small_checkpoint(2)), Error);
+  EXPECT_NO_THROW(broken.wait());
+  broken.submit(small_checkpoint(3));
+  EXPECT_THROW(broken.wait(), Error);
+  EXPECT_NO_THROW(broken.wait());
+}
+
+TEST(Writer, WritesTheLastOneBeforeItGoes) {
+  const TempFolder folder;
+  const CheckpointStore store(folder.path());
+  { CheckpointWriter(store).submit(small_checkpoint(9)); }
+  EXPECT_EQ(store.latest()->step, 9);
+}
+
+}  // namespace
+}  // namespace lockstep

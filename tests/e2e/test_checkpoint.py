@@ -1,0 +1,258 @@
+"""Checkpoints between lockstep and Python, and `lockstep inspect` on good, damaged and hostile files."""
+
+import argparse
+import collections
+import hashlib
+import json
+import os
+import pathlib
+import pickle
+import zipfile
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs Python's torch to compare with")
+
+
+@pytest.fixture
+def echo(build_dir, run, tmp_path):
+    """echo(object or path) -> the path of what C++ read and wrote back."""
+    def through(content):
+        source = content
+        if not isinstance(content, pathlib.Path):
+            source = tmp_path / "python.pt"
+            torch.save(content, source)
+        target = tmp_path / "cpp.pt"
+        run(build_dir / "bin/test_checkpoint", "--gtest_filter=Peer.*", check=True,
+            env={"LOCKSTEP_PEER_IN": str(source), "LOCKSTEP_PEER_OUT": str(target)})
+        return target
+    return through
+
+
+@pytest.fixture
+def inspect(lockstep, run):
+    """inspect(path) -> {name: entry} of `lockstep inspect --json`."""
+    def entries(path):
+        result = run(lockstep, "inspect", path, "--json", check=True)
+        return {entry["name"]: entry for entry in json.loads(result.stdout)["entries"]}
+    return entries
+
+
+@pytest.fixture
+def refusal(lockstep, run):
+    """refusal(path) -> what `lockstep inspect` says of a file it must refuse."""
+    def text(path):
+        result = run(lockstep, "inspect", path)
+        assert result.returncode == 2, result.output
+        assert result.stdout == ""
+        return result.stderr
+    return text
+
+
+def digest(tensor):
+    data = tensor.detach().contiguous().reshape(-1).view(torch.uint8) if tensor.numel() else torch.empty(0, dtype=torch.uint8)
+    return hashlib.sha256(data.numpy().tobytes()).hexdigest()[:16]
+
+
+def many_tensors():
+    base = torch.arange(24, dtype=torch.float32)
+    tensors = {str(dtype): torch.arange(6).to(dtype).reshape(2, 3) for dtype in (
+        torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
+        torch.int8, torch.uint8, torch.bool)}
+    tensors |= {
+        "scalar": torch.tensor(3.5), "empty": torch.empty(0, 4), "transposed": base.view(4, 6).t(),
+        "slice": base[5:12], "strided": base[::3], "channels_last": torch.randn(2, 3, 4, 5).contiguous(
+            memory_format=torch.channels_last), "nan": torch.tensor([float("nan"), float("inf"), -0.0]),
+    }
+    return tensors
+
+
+def same(a, b):
+    """Equal bits, shape and dtype."""
+    return a.dtype == b.dtype and a.shape == b.shape and digest(a) == digest(b)
+
+
+def assert_all_inspected(tensors, entries, prefix=""):
+    for name, tensor in tensors.items():
+        entry = entries[prefix + name]
+        assert entry["digest"] == digest(tensor), name
+        assert entry["shape"] == list(tensor.shape), name
+        assert "torch." + entry["dtype"] == str(tensor.dtype), name
+
+
+@pytest.mark.parametrize("mmap", [False, True])
+def test_python_reads_what_lockstep_writes(echo, mmap):
+    tensors = many_tensors()
+    tied = torch.randn(50, 50)
+    values = {"int": -(1 << 40), "real": 0.1, "yes": True, "none": None, "text": "Grüße", "list": [1, 2.5, "x"],
+              7: {"nested": (0.9, 0.999)}, "inf": float("inf"), "empty": {}}
+    path = echo({"tensors": tensors, "values": values, "tied": {"a": tied, "b": tied, "view": tied.view(-1)}})
+    back = torch.load(path, weights_only=True, mmap=mmap)
+    assert list(back["tensors"]) == list(tensors)
+    assert all(same(back["tensors"][name], tensor) for name, tensor in tensors.items())
+    assert back["values"] == values
+    assert type(back["values"]["yes"]) is bool and type(back["values"][7]["nested"]) is tuple
+    assert back["tied"]["a"].data_ptr() == back["tied"]["view"].data_ptr()
+    assert path.stat().st_size < 2 * tied.nbytes + 20_000
+
+
+def test_the_archive_is_a_plain_zip(echo):
+    path = echo({"t": torch.ones(3)})
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        assert archive.comment.startswith(b"lockstep crc32 ")
+        assert any(name.endswith("/byteorder") for name in archive.namelist())
+
+
+def test_random_state_is_interchangeable(echo):
+    torch.manual_seed(11)
+    torch.randn(7)
+    state = torch.get_rng_state()
+    back = torch.load(echo({"rng": state}), weights_only=True)
+    expected = torch.rand(100)
+    assert torch.equal(back["drawn"], expected)
+    assert torch.equal(back["rng_after"], torch.get_rng_state())
+
+
+def test_safetensors_both_ways(echo, inspect, tmp_path):
+    safetensors = pytest.importorskip("safetensors.torch")
+    tensors = {name: tensor.contiguous() for name, tensor in many_tensors().items()}
+    written = tmp_path / "python.safetensors"
+    safetensors.save_file(tensors, written, metadata={"who": "python"})
+    assert_all_inspected(tensors, inspect(written))
+    back = torch.load(echo(written), weights_only=True)
+    assert all(same(back[name], tensor) for name, tensor in tensors.items())
+    read = safetensors.load_file(str(echo({"tensors": tensors})) + ".safetensors")
+    assert set(read) == set(tensors)
+    assert all(same(read[name], tensor) for name, tensor in tensors.items())
+
+
+@pytest.mark.parametrize("how", [{"pickle_protocol": 2}, {"pickle_protocol": 3}, {"pickle_protocol": 4},
+                                 {"pickle_protocol": 5}, {"_use_new_zipfile_serialization": False}], ids=str)
+def test_reads_what_python_saves(inspect, tmp_path, how):
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.randn(5, 3)).sum().backward()
+    optimizer.step()
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+    content = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "scheduler": scheduler.state_dict(),
+               "params": list(model.parameters()), "tensors": many_tensors(), "big": 1 << 62, "negative": -129,
+               "size": torch.Size([2, 3]), "device": torch.device("cpu"), "dtype": torch.float32,
+               "default": collections.defaultdict(list, {"a": [1]}), "set": {3}, "bytes": b"\0\1"}
+    path = tmp_path / "python.pt"
+    torch.save(content, path, **how)
+    entries = inspect(path)
+    assert_all_inspected(model.state_dict(), entries, "model.")
+    assert_all_inspected(content["tensors"], entries, "tensors.")
+    assert_all_inspected(dict(enumerate(model.parameters())) and
+                         {str(i): p for i, p in enumerate(model.parameters())}, entries, "params.")
+    assert_all_inspected(optimizer.state_dict()["state"][0], entries, "optimizer.state.0.")
+    assert entries["big"]["value"] == str(1 << 62) and entries["negative"]["value"] == "-129"
+    assert entries["optimizer.param_groups.0.lr"]["value"] == "0.001"
+    assert entries["dtype"]["value"] == "torch.float32" and entries["device"]["value"] == "cpu"
+    assert [entries["size.0"]["value"], entries["size.1"]["value"]] == ["2", "3"]
+    assert entries["default.a.0"]["value"] == "1" and entries["set.0"]["value"] == "3"
+
+
+def test_reads_checkpoints_that_python_would_not_load_with_weights_only(inspect, tmp_path):
+    numpy = pytest.importorskip("numpy")
+    path = tmp_path / "python.pt"
+    torch.save({"args": argparse.Namespace(lr=0.5, name="x"), "accuracy": numpy.float64(98.5), "n": numpy.int64(3),
+                "w": torch.ones(2)}, path)
+    with pytest.raises(pickle.UnpicklingError):
+        torch.load(path, weights_only=True)
+    entries = inspect(path)
+    assert entries["args.lr"]["value"] == "0.5" and entries["args.name"]["value"] == "x"
+    assert entries["accuracy"]["value"] == "98.5" and entries["n"]["value"] == "3"
+    assert entries["w"]["digest"] == digest(torch.ones(2))
+
+
+def test_cuda_locations_are_ignored(inspect, tmp_path):
+    """A file saved on a GPU, made here by renaming the location in the pickle."""
+    path, gpu = tmp_path / "cpu.pt", tmp_path / "gpu.pt"
+    torch.save({"w": torch.ones(3)}, path)
+    rewrite(path, gpu, {"data.pkl": lambda data: data.replace(b"X\3\0\0\0cpu", b"X\6\0\0\0cuda:0")})
+    assert b"cuda:0" in gpu.read_bytes()
+    assert inspect(gpu)["w"]["digest"] == digest(torch.ones(3))
+
+
+def rewrite(source, target, changes, compression=zipfile.ZIP_STORED):
+    """Copies an archive, with changes[name's end](bytes)."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", compression) as new:
+        for name in old.namelist():
+            data = old.read(name)
+            for end, change in changes.items():
+                if name.endswith("/" + end):
+                    data = change(data)
+            new.writestr(name, data)
+
+
+class Harmful:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.path}",)
+
+
+@pytest.mark.parametrize("how", [{}, {"pickle_protocol": 5}, {"_use_new_zipfile_serialization": False}], ids=str)
+def test_a_malicious_pickle_is_refused_by_name(refusal, tmp_path, how):
+    path, proof = tmp_path / "evil.pt", tmp_path / "executed"
+    torch.save({"model": {"w": torch.ones(2)}, "extra": Harmful(proof)}, path, **how)
+    text = refusal(path)
+    assert f"{os.system.__module__}.system" in text
+    assert not proof.exists()
+
+
+class Net(torch.nn.Module):
+    pass
+
+
+def test_a_whole_model_is_refused_with_a_hint(refusal, tmp_path):
+    path = tmp_path / "model.pt"
+    torch.save(Net(), path)
+    text = refusal(path)
+    assert "Net" in text and "state_dict" in text
+
+
+def test_refuses_other_files_with_a_reason(refusal, tmp_path):
+    good = tmp_path / "good.pt"
+    torch.save({"w": torch.arange(1000.0)}, good)
+
+    def made(name, changes=None, compression=zipfile.ZIP_STORED):
+        rewrite(good, tmp_path / name, changes or {}, compression)
+        return tmp_path / name
+
+    assert "no such file" in refusal(tmp_path / "missing.pt").lower()
+    assert "not a file" in refusal(tmp_path)
+    assert "99" in refusal(made("newer.pt", {"version": lambda _: b"99\n"}))
+    assert "big-endian" in refusal(made("big.pt", {"byteorder": lambda _: b"big"}))
+    assert "compressed" in refusal(made("packed.pt", compression=zipfile.ZIP_DEFLATED))
+    script = tmp_path / "script.pt"
+    torch.jit.script(torch.nn.Linear(2, 2)).save(str(script))
+    assert "TorchScript" in refusal(script)
+    other = tmp_path / "other.zip"
+    with zipfile.ZipFile(other, "w") as archive:
+        archive.writestr("readme.txt", "hello")
+    assert "no checkpoint" in refusal(other)
+    (tmp_path / "text.pt").write_text("hello, world\n")
+    assert "neither" in refusal(tmp_path / "text.pt")
+
+
+def test_damage_is_seen_whoever_wrote_the_file(echo, refusal, tmp_path):
+    torch.save({"w": torch.arange(1000.0)}, tmp_path / "python.pt")
+    for source in (tmp_path / "python.pt", echo({"w": torch.arange(1000.0)})):
+        whole = source.read_bytes()
+        at = whole.find(torch.arange(1000.0).numpy().tobytes()) + 1234
+        for bad in (whole[:-1], whole[:len(whole) // 2], whole[:10],
+                    whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1:]):
+            (tmp_path / "bad.pt").write_bytes(bad)
+            assert "damaged" in refusal(tmp_path / "bad.pt")
+
+
+def test_inspect_prints_a_table(lockstep, run, tmp_path):
+    path = tmp_path / "a.pt"
+    torch.save({"model": {"w": torch.ones(2, 3)}, "epoch": 4}, path)
+    result = run(lockstep, "inspect", path, check=True)
+    assert f"model.w  float32   [2, 3]  {digest(torch.ones(2, 3))}" in result.stdout
+    assert "1 tensors, 24 bytes" in result.stdout
