@@ -1,0 +1,245 @@
+"""Optimisers, clipping, the gradient scaler and schedules against Python's own, to the bit."""
+
+import io
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs Python's torch to compare with")
+
+STEPS = 40
+SHAPES = [(5, 7), (7,), (3, 2, 3, 3), (), (1000,)]
+CLASSES = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+SCHEDULES = {"step": "StepLR", "cosine": "CosineAnnealingLR", "one_cycle": "OneCycleLR", "warmup": "LinearLR",
+             "plateau": "ReduceLROnPlateau"}
+
+OPTIMIZERS = {
+    "sgd": {"name": "sgd", "lr": 0.1},
+    "sgd momentum": {"name": "sgd", "lr": 0.01, "momentum": 0.9},
+    "sgd nesterov": {"name": "sgd", "lr": 0.01, "momentum": 0.9, "nesterov": True},
+    "sgd nesterov decay": {"name": "sgd", "lr": 0.01, "momentum": 0.9, "nesterov": True, "weight_decay": 5e-4},
+    "sgd decay": {"name": "sgd", "lr": 0.3, "weight_decay": 1e-3},
+    "sgd momentum decay": {"name": "sgd", "lr": 0.03, "momentum": 0.85, "weight_decay": 1e-3},
+    "adam": {"name": "adam", "lr": 1e-3},
+    "adam betas": {"name": "adam", "lr": 2e-3, "beta1": 0.85, "beta2": 0.95, "eps": 1e-6},
+    "adam decay": {"name": "adam", "lr": 1e-3, "weight_decay": 0.01},
+    "adamw": {"name": "adamw", "lr": 1e-3, "weight_decay": 0.01},
+    "adamw strong": {"name": "adamw", "lr": 3e-2, "weight_decay": 0.3},
+    "adamw none": {"name": "adamw", "lr": 1e-3, "weight_decay": 0.0},
+}
+
+SCHEDULE_CASES = {
+    "step": {"name": "step", "step_size": 3, "gamma": 0.3},
+    "cosine": {"name": "cosine", "T_max": 17, "eta_min": 1e-5},
+    "cosine resolved": {"name": "cosine"},
+    "warmup": {"name": "warmup", "start_factor": 0.05, "total_iters": 13},
+    "warmup default": {"name": "warmup"},
+    "warmup down": {"name": "warmup", "start_factor": 0.9, "end_factor": 0.2, "total_iters": 10},
+    "one_cycle": {"name": "one_cycle", "max_lr": 0.3},
+    "one_cycle linear": {"name": "one_cycle", "max_lr": 0.3, "anneal_strategy": "linear", "pct_start": 0.4},
+    "one_cycle three": {"name": "one_cycle", "max_lr": 0.1, "three_phase": True, "div_factor": 10.0},
+    "one_cycle still": {"name": "one_cycle", "max_lr": 0.1, "cycle_momentum": False, "final_div_factor": 100.0},
+    "one_cycle longer": {"name": "one_cycle", "max_lr": 0.1, "total_steps": 100},
+    "plateau": {"name": "plateau", "patience": 2, "factor": 0.5},
+    "plateau max abs": {"name": "plateau", "mode": "max", "threshold_mode": "abs", "threshold": 0.05, "patience": 1,
+                        "cooldown": 2, "min_lr": 1e-3},
+}
+
+
+@pytest.fixture
+def cpp(build_dir, run, tmp_path):
+    """cpp(cases) -> results of tests/optim/peer.cpp, one process for all."""
+    def ask(cases):
+        asked, answered = tmp_path / "asked.pt", tmp_path / "answered.pt"
+        torch.save(cases, asked)
+        run(build_dir / "bin/test_optim", "--gtest_filter=Peer.*", check=True, timeout=120,
+            env={"LOCKSTEP_PEER_IN": str(asked), "LOCKSTEP_PEER_OUT": str(answered)})
+        return torch.load(answered, weights_only=True)
+    return ask
+
+
+def starts():
+    generator = torch.Generator().manual_seed(3)
+    params = [torch.randn(shape, generator=generator) for shape in SHAPES]
+    grads = []
+    for step in range(STEPS):
+        grads.append([torch.randn(shape, generator=generator) * 10 ** (step % 5 - 3) for shape in SHAPES])
+        grads[-1][step % len(SHAPES)] = None  # a branch that was not used
+    return params, grads
+
+
+def python_optimizer(settings, params, **more):
+    keys = {key: value for key, value in settings.items() if key not in ("name", "beta1", "beta2")}
+    if "beta1" in settings:
+        keys["betas"] = (settings["beta1"], settings["beta2"])
+    return CLASSES[settings["name"]](params, **keys, **more)
+
+
+def train(optimizer, params, grads, clip=0.0, scaler=None):
+    norms, scales = [], []
+    for step in grads:
+        for param, grad in zip(params, step):
+            param.grad = None if grad is None else grad.clone()
+        if scaler:
+            scaler.scale(torch.zeros(()))
+            scaler.unscale_(optimizer)
+        if clip:
+            norms.append(torch.nn.utils.clip_grad_norm_(params, clip))
+        if scaler:
+            scaler.step(optimizer)
+            scaler.update()
+            scales.append(scaler.get_scale())
+        else:
+            optimizer.step()
+    return norms, scales
+
+
+def leaves(params):
+    return [param.clone().requires_grad_() for param in params]
+
+
+def assert_same_bits(ours, theirs, what):
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        assert a.dtype == b.dtype and a.shape == b.shape, (what, i)
+        assert torch.equal(a.reshape(-1).view(torch.int32), b.detach().reshape(-1).view(torch.int32)), (what, i)
+
+
+def assert_same_state(ours, theirs, what):
+    assert ours["param_groups"] == theirs["param_groups"], what
+    assert set(ours["state"]) == set(theirs["state"]), what
+    for index, state in theirs["state"].items():
+        assert set(ours["state"][index]) == set(state), what
+        assert_same_bits([ours["state"][index][key] for key in state], list(state.values()), (what, index))
+
+
+def test_optimizers_equal_pythons_to_the_bit(cpp):
+    params, grads = starts()
+    asked = {f"{name}|{clip}": {"optim": optim, "params": params, "grads": grads, "clip": clip}
+             for name, optim in OPTIMIZERS.items() for clip in (0.0, 1.5)}
+    answered = cpp(asked)
+    for name, case in asked.items():
+        ours = answered[name]
+        for foreach in (None, True):
+            trained = leaves(params)
+            optimizer = python_optimizer(case["optim"], trained, foreach=foreach)
+            norms, _ = train(optimizer, trained, grads, case["clip"])
+            assert_same_bits(ours["params"], trained, name)
+            assert_same_bits(ours["norms"], norms, name)
+        # the default optimiser's own words, key by key
+        state = python_optimizer(case["optim"], trained).state_dict()
+        assert set(ours["state"]["param_groups"][0]) == set(state["param_groups"][0]), name
+
+
+def test_state_goes_from_lockstep_to_python_and_trains_on(cpp):
+    params, grads = starts()
+    half = STEPS // 2
+    answered = cpp({name: {"optim": optim, "params": params, "grads": grads[:half]} for name, optim in OPTIMIZERS.items()})
+    for name, optim in OPTIMIZERS.items():
+        whole, resumed = leaves(params), leaves(answered[name]["params"])
+        first = python_optimizer(optim, whole)
+        train(first, whole, grads[:half])
+        assert_same_state(answered[name]["state"], first.state_dict(), name)
+        train(first, whole, grads[half:])
+        second = python_optimizer(optim, resumed)
+        second.load_state_dict(answered[name]["state"])
+        train(second, resumed, grads[half:])
+        assert_same_bits(resumed, whole, name)
+
+
+def test_state_goes_from_python_to_lockstep_and_trains_on(cpp):
+    params, grads = starts()
+    half = STEPS // 2
+    asked, expected = {}, {}
+    for name, optim in OPTIMIZERS.items():
+        trained = leaves(params)
+        optimizer = python_optimizer(optim, trained)
+        train(optimizer, trained, grads[:half])
+        asked[name] = {"optim": optim, "params": [param.detach().clone() for param in trained],
+                       "grads": grads[half:], "state": optimizer.state_dict()}
+        torch.save(asked[name]["state"], buffer := io.BytesIO())
+        asked[name]["state"] = torch.load(io.BytesIO(buffer.getvalue()), weights_only=True)
+        train(optimizer, trained, grads[half:])
+        expected[name] = (trained, optimizer.state_dict())
+    answered = cpp(asked)
+    for name, (trained, state) in expected.items():
+        assert_same_bits(answered[name]["params"], trained, name)
+        assert_same_state(answered[name]["state"], state, name)
+
+
+def test_grad_scaler_follows_pythons_rules(cpp):
+    params, grads = starts()
+    grads = [[None if grad is None else grad * 1024 for grad in step] for step in grads]
+    for step in (4, 5, 17):
+        next(grad for grad in grads[step] if grad is not None).view(-1)[0] = math.inf
+    next(grad for grad in grads[23] if grad is not None).view(-1)[0] = math.nan
+    optim = OPTIMIZERS["sgd momentum"]
+    ours = cpp({"a": {"optim": optim, "params": params, "grads": grads, "scaler": True, "clip": 2.0}})["a"]
+    trained = leaves(params)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=3)
+    _, scales = train(python_optimizer(optim, trained), trained, grads, 2.0, scaler)
+    assert ours["scales"] == scales and len(set(scales)) > 3
+    assert_same_bits(ours["params"], trained, "scaler")
+    assert ours["scaler"] == scaler.state_dict()
+    scaler.load_state_dict(ours["scaler"])
+
+
+def python_schedule(settings, optimizer, steps):
+    keys = {key: value for key, value in settings.items() if key != "name"}
+    if settings["name"] == "cosine":
+        keys.setdefault("T_max", steps)
+    if settings["name"] == "one_cycle":
+        keys.setdefault("total_steps", steps)
+    return getattr(torch.optim.lr_scheduler, SCHEDULES[settings["name"]])(optimizer, **keys)
+
+
+def python_run(settings, optim, steps, metrics):
+    optimizer = python_optimizer(optim, [torch.zeros(1)])
+    schedule = python_schedule(settings, optimizer, steps)
+    group = optimizer.param_groups[0]
+    rates, momenta = [], []
+    for i in range(steps):
+        rates.append(group["lr"])
+        momenta.append(group["betas"][0] if "betas" in group else group["momentum"])
+        optimizer.step()
+        schedule.step(metrics[i]) if settings["name"] == "plateau" else schedule.step()
+    return rates + [group["lr"]], momenta, schedule.state_dict()
+
+
+def test_schedules_equal_pythons_to_the_last_digit(cpp):
+    steps = 60
+    metrics = [2.0 + math.sin(i * i) / (1 + i) for i in range(steps)]
+    optims = {"sgd": {"name": "sgd", "lr": 0.07, "momentum": 0.9}, "adam": {"name": "adam", "lr": 0.003}}
+    asked = {f"{name}|{optim}|{stop}": {"schedule": schedule, "optim": optims[optim], "steps": steps,
+                                        "metrics": metrics, "break_at": stop}
+             for name, schedule in SCHEDULE_CASES.items() for optim in optims for stop in (-1, 1, 20)}
+    answered = cpp(asked)
+    for name, case in asked.items():
+        rates, momenta, state = python_run(case["schedule"], case["optim"], steps, metrics)
+        ours = answered[name]
+        assert list(map(repr, ours["rates"])) == list(map(repr, rates)), name
+        assert list(map(repr, ours["momenta"])) == list(map(repr, momenta)), name
+        known = {key: value for key, value in state.items() if key in ours["state"]}
+        assert known == ours["state"], name
+        assert not set(ours["state"]) - set(state), name
+        assert len(set(rates)) > 1, name
+
+
+def test_pythons_schedules_take_lockstep_states(cpp):
+    steps = 30
+    metrics = [1.0 / (1 + i // 5) for i in range(2 * steps)]
+    optim = {"name": "sgd", "lr": 0.07, "momentum": 0.9}
+    cases = {name: {**schedule, "total_steps": 2 * steps} if schedule["name"] == "one_cycle" else
+             {**schedule, "T_max": 2 * steps} if schedule["name"] == "cosine" else schedule
+             for name, schedule in SCHEDULE_CASES.items()}
+    answered = cpp({name: {"schedule": schedule, "optim": optim, "steps": steps, "metrics": metrics}
+                    for name, schedule in cases.items()})
+    for name, schedule in cases.items():
+        rates, momenta, _ = python_run(schedule, optim, 2 * steps, metrics)
+        optimizer = python_optimizer(optim, [torch.zeros(1)])
+        resumed = python_schedule(schedule, optimizer, 2 * steps)
+        resumed.load_state_dict(answered[name]["state"])
+        optimizer.param_groups[0]["lr"] = answered[name]["rates"][-1]
+        for i in range(steps, 2 * steps):
+            assert optimizer.param_groups[0]["lr"] == rates[i], (name, i)
+            optimizer.step()
+            resumed.step(metrics[i]) if schedule["name"] == "plateau" else resumed.step()

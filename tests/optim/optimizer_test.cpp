@@ -1,0 +1,135 @@
+#include "optim/optimizer.h"
+
+#include <gtest/gtest.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
+
+#include <chrono>
+
+#include "base/error.h"
+#include "optim/schedule.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<at::Tensor> two_params() {
+  return {torch::ones({3}, torch::requires_grad()), torch::ones({2, 2}, torch::requires_grad())};
+}
+
+TEST(Optimizer, TakesATiedParameterOnce) {
+  auto params = two_params();
+  params.push_back(params[0]);
+  const auto sgd = make_optimizer({.lr = 1, .momentum = 0}, params);
+  params[0].mutable_grad() = torch::ones({3});
+  sgd->step();
+  EXPECT_TRUE(at::equal(params[0], torch::zeros({3})));
+  EXPECT_EQ(sgd->parameters().size(), 2u);
+}
+
+TEST(Optimizer, LeavesParametersWithoutAGradientAlone) {
+  for (const char* name : {"sgd", "adam", "adamw"}) {
+    auto params = two_params();
+    const auto optimizer = make_optimizer({.name = name, .lr = 0.1, .weight_decay = 0.1}, params);
+    params[0].mutable_grad() = torch::ones({3});
+    optimizer->step();
+    EXPECT_TRUE(at::equal(params[1], torch::ones({2, 2}))) << name;
+    const auto state = get(optimizer->state_dict(), "state");
+    EXPECT_TRUE(find(state, int64_t{0}).has_value()) << name;
+    EXPECT_FALSE(find(state, int64_t{1}).has_value()) << name;
+  }
+}
+
+TEST(Optimizer, ForgetsGradientsThatAreViews) {
+  auto params = two_params();
+  const auto bucket = torch::ones({7});
+  params[0].mutable_grad() = bucket.narrow(0, 0, 3);
+  const auto sgd = make_optimizer({.lr = 1}, params);
+  sgd->zero_grad(/*set_to_none=*/false);
+  EXPECT_EQ(bucket.sum().item<double>(), 4);
+  sgd->zero_grad();
+  EXPECT_FALSE(params[0].grad().defined());
+}
+
+TEST(Optimizer, RefusesImpossibleValues) {
+  const auto make = [](OptimSettings settings) { make_optimizer(settings, two_params()); };
+  EXPECT_THROW(make({.name = "lion"}), InputError);
+  EXPECT_THROW(make({.lr = -1}), InputError);
+  EXPECT_THROW(make({.lr = std::nan("")}), InputError);
+  EXPECT_THROW(make({.momentum = -0.5}), InputError);
+  EXPECT_THROW(make({.momentum = 0, .nesterov = true}), InputError);
+  EXPECT_THROW(make({.name = "adam", .betas = {1, 0.9}}), InputError);
+  EXPECT_THROW(make({.name = "adamw", .eps = -1}), InputError);
+  EXPECT_THROW(make_optimizer({}, {}), InputError);
+}
+
+TEST(Optimizer, RefusesTheStateOfAnotherOptimizerOrModel) {
+  auto params = two_params();
+  for (auto& param : params) param.mutable_grad() = torch::ones_like(param);
+  const auto sgd = make_optimizer({.name = "sgd"}, params);
+  const auto adam = make_optimizer({.name = "adam"}, params);
+  const auto adamw = make_optimizer({.name = "adamw"}, params);
+  sgd->step();
+  EXPECT_THROW(adam->load_state_dict(sgd->state_dict()), InputError);
+  EXPECT_THROW(sgd->load_state_dict(adam->state_dict()), InputError);
+  EXPECT_THROW(adam->load_state_dict(adamw->state_dict()), InputError);
+  const auto smaller = make_optimizer({}, {params[0]});
+  EXPECT_THROW(smaller->load_state_dict(sgd->state_dict()), InputError);
+  const auto swapped = make_optimizer({}, {params[1], params[0]});
+  EXPECT_THROW(swapped->load_state_dict(sgd->state_dict()), InputError);
+  EXPECT_THROW(sgd->load_state_dict(make_dict()), InputError);
+}
+
+TEST(Optimizer, SgdIsNoSlowerThanLibtorchs) {
+  auto params = std::vector<at::Tensor>{};
+  for (int i = 0; i < 8; ++i) {
+    params.push_back(torch::randn({200'000}, torch::requires_grad()));
+    params.back().mutable_grad() = torch::randn({200'000});
+  }
+  const auto ours = make_optimizer({.lr = 1e-4, .momentum = 0.9}, params);
+  torch::optim::SGD theirs(params, torch::optim::SGDOptions(1e-4).momentum(0.9));
+  const auto best_of = [](auto& optimizer) {
+    auto best = std::chrono::nanoseconds::max();
+    for (int i = 0; i < 30; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      optimizer.step();
+      best = std::min<std::chrono::nanoseconds>(best, std::chrono::steady_clock::now() - start);
+    }
+    return static_cast<double>(best.count());
+  };
+  const auto our_time = best_of(*ours), their_time = best_of(theirs);
+  RecordProperty("ours_us", std::to_string(our_time / 1e3));
+  RecordProperty("libtorchs_us", std::to_string(their_time / 1e3));
+  EXPECT_LT(our_time, 1.2 * their_time);  // room for a noisy machine
+}
+
+TEST(Schedule, RefusesImpossibleValues) {
+  const auto sgd = make_optimizer({}, two_params());
+  const auto make = [&](const ScheduleSettings& settings) { make_schedule(settings, *sgd, 100, 5); };
+  EXPECT_THROW(make({.name = "sawtooth"}), InputError);
+  EXPECT_THROW(make({.name = "step", .step_size = 0}), InputError);
+  EXPECT_THROW(make({.name = "cosine", .T_max = -1}), InputError);
+  EXPECT_THROW(make({.name = "one_cycle"}), InputError);
+  EXPECT_THROW(make({.name = "one_cycle", .max_lr = 1, .pct_start = 2}), InputError);
+  EXPECT_THROW(make({.name = "one_cycle", .max_lr = 1, .anneal_strategy = "sine"}), InputError);
+  EXPECT_THROW(make({.name = "warmup", .start_factor = 0}), InputError);
+  EXPECT_THROW(make({.name = "plateau", .factor = 1}), InputError);
+  EXPECT_THROW(make({.name = "plateau", .mode = "least"}), InputError);
+}
+
+TEST(Schedule, SaysWhenItSteps) {
+  const auto sgd = make_optimizer({}, two_params());
+  EXPECT_TRUE(make_schedule({.name = "one_cycle", .max_lr = 1}, *sgd, 100, 5)->per_step());
+  EXPECT_FALSE(make_schedule({.name = "warmup"}, *sgd, 100, 5)->per_step());
+  EXPECT_TRUE(make_schedule({.name = "plateau"}, *sgd, 100, 5)->wants_metric());
+  EXPECT_THROW(make_schedule({.name = "plateau"}, *sgd, 100, 5)->step(), Error);
+}
+
+TEST(Schedule, OneCycleEndsWithItsLastStep) {
+  const auto sgd = make_optimizer({}, two_params());
+  const auto schedule = make_schedule({.name = "one_cycle", .max_lr = 1}, *sgd, 3, 1);
+  for (int i = 0; i < 3; ++i) schedule->step();
+  EXPECT_THROW(schedule->step(), Error);
+}
+
+}  // namespace
+}  // namespace lockstep

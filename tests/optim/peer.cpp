@@ -1,0 +1,169 @@
+// The C++ half of tests/e2e/test_optim.py: does what a .pt file of Python's asks for and writes the results
+// as one.
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <cstdlib>
+
+#include "checkpoint/pt.h"
+#include "optim/clip.h"
+#include "optim/grad_scaler.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+
+namespace lockstep {
+namespace {
+
+double real(const Tree& dict, const char* key, double otherwise) {
+  const auto value = find(dict, key);
+  return value ? as_double(*value, key) : otherwise;
+}
+
+int64_t whole(const Tree& dict, const char* key, int64_t otherwise) {
+  const auto value = find(dict, key);
+  return value ? as_int(*value, key) : otherwise;
+}
+
+OptimSettings optim_settings(const Tree& given) {
+  OptimSettings s;
+  s.name = as_string(get(given, "name"), "name");
+  s.lr = real(given, "lr", s.lr);
+  s.momentum = real(given, "momentum", 0);
+  s.weight_decay = real(given, "weight_decay", 0);
+  s.nesterov = whole(given, "nesterov", 0) != 0;
+  s.betas = {real(given, "beta1", s.betas[0]), real(given, "beta2", s.betas[1])};
+  s.eps = real(given, "eps", s.eps);
+  return s;
+}
+
+ScheduleSettings schedule_settings(const Tree& given) {
+  ScheduleSettings s;
+  s.name = as_string(get(given, "name"), "name");
+  for (auto [key, value] :
+       std::initializer_list<std::pair<const char*, double*>>{{"gamma", &s.gamma},
+                                                              {"eta_min", &s.eta_min},
+                                                              {"max_lr", &s.max_lr},
+                                                              {"pct_start", &s.pct_start},
+                                                              {"base_momentum", &s.base_momentum},
+                                                              {"max_momentum", &s.max_momentum},
+                                                              {"div_factor", &s.div_factor},
+                                                              {"final_div_factor", &s.final_div_factor},
+                                                              {"start_factor", &s.start_factor},
+                                                              {"end_factor", &s.end_factor},
+                                                              {"factor", &s.factor},
+                                                              {"threshold", &s.threshold},
+                                                              {"min_lr", &s.min_lr},
+                                                              {"eps", &s.eps}}) {
+    *value = real(given, key, *value);
+  }
+  for (auto [key, value] :
+       std::initializer_list<std::pair<const char*, int64_t*>>{{"step_size", &s.step_size},
+                                                               {"T_max", &s.T_max},
+                                                               {"total_steps", &s.total_steps},
+                                                               {"total_iters", &s.total_iters},
+                                                               {"patience", &s.patience},
+                                                               {"cooldown", &s.cooldown}}) {
+    *value = whole(given, key, *value);
+  }
+  s.three_phase = whole(given, "three_phase", s.three_phase) != 0;
+  s.cycle_momentum = whole(given, "cycle_momentum", s.cycle_momentum) != 0;
+  for (auto [key, value] :
+       std::initializer_list<std::pair<const char*, std::string*>>{{"anneal_strategy", &s.anneal_strategy},
+                                                                   {"mode", &s.mode},
+                                                                   {"threshold_mode", &s.threshold_mode}}) {
+    if (const auto text = find(given, key)) *value = as_string(*text, key);
+  }
+  return s;
+}
+
+std::vector<at::Tensor> leaves(const Tree& list) {
+  std::vector<at::Tensor> params;
+  for (const auto& param : elements(list)) params.push_back(param.toTensor().clone().requires_grad_());
+  return params;
+}
+
+void set_grads(std::vector<at::Tensor>& params, const Tree& grads) {
+  const auto given = elements(grads);
+  for (size_t i = 0; i < params.size(); ++i) {
+    params[i].mutable_grad() = given[i].isNone() ? at::Tensor() : given[i].toTensor().clone();
+  }
+}
+
+Tree tensors(const std::vector<at::Tensor>& params) {
+  auto list = make_list();
+  for (const auto& param : params) append(list, param);
+  return list;
+}
+
+/// {"optim", "params", "grads": [per step [per parameter]], "clip", "scaler", "state"} -> parameters and
+/// state.
+Tree run_optimizer(const Tree& given) {
+  auto params = leaves(get(given, "params"));
+  const auto optimizer = make_optimizer(optim_settings(get(given, "optim")), params);
+  GradScaler scaler(at::kCPU, {.init_scale = 1024, .growth_interval = 3});
+  const auto scaled = whole(given, "scaler", 0) != 0;
+  if (const auto state = find(given, "state")) optimizer->load_state_dict(*state);
+  auto norms = make_list(), scales = make_list();
+  for (const auto& grads : elements(get(given, "grads"))) {
+    set_grads(params, grads);
+    if (scaled) scaler.unscale_(*optimizer);
+    if (const auto clip = real(given, "clip", 0); clip > 0) append(norms, clip_grad_norm_(params, clip));
+    if (scaled) {
+      scaler.step(*optimizer);
+      scaler.update();
+      append(scales, scaler.current_scale());
+    } else {
+      optimizer->step();
+    }
+  }
+  return make_dict({{"params", tensors(params)},
+                    {"state", optimizer->state_dict()},
+                    {"norms", norms},
+                    {"scales", scales},
+                    {"scaler", scaler.state_dict()}});
+}
+
+/// {"optim", "schedule", "steps", "epochs", "metrics", "break_at"} -> rates and momenta, before each step and
+/// after the last. At break_at both go through their state_dicts into new objects.
+Tree run_schedule(const Tree& given) {
+  const std::vector<at::Tensor> params = {at::zeros({1})};
+  const auto optim = optim_settings(get(given, "optim"));
+  const auto settings = schedule_settings(get(given, "schedule"));
+  const auto steps = whole(given, "steps", 0), epochs = whole(given, "epochs", steps);
+  auto optimizer = make_optimizer(optim, params);
+  auto schedule = make_schedule(settings, *optimizer, steps, epochs);
+  const auto metrics = elements(get(given, "metrics"));
+  auto rates = make_list(), momenta = make_list();
+  for (int64_t i = 0; i < steps; ++i) {
+    append(rates, optimizer->lr());
+    append(momenta, optimizer->momentum());
+    if (i == whole(given, "break_at", -1)) {
+      const auto optimizer_state = optimizer->state_dict(), schedule_state = schedule->state_dict();
+      schedule.reset();
+      optimizer = make_optimizer(optim, params);
+      schedule = make_schedule(settings, *optimizer, steps, epochs);
+      optimizer->load_state_dict(optimizer_state);
+      schedule->load_state_dict(schedule_state);
+    }
+    const auto metric =
+        schedule->wants_metric() ? std::optional(metrics[static_cast<size_t>(i)].toDouble()) : std::nullopt;
+    schedule->step(metric);
+  }
+  append(rates, optimizer->lr());
+  return make_dict({{"rates", rates}, {"momenta", momenta}, {"state", schedule->state_dict()}});
+}
+
+TEST(Peer, DoesWhatPythonAsks) {
+  const char* input = std::getenv("LOCKSTEP_PEER_IN");
+  const char* output = std::getenv("LOCKSTEP_PEER_OUT");
+  if (!input || !output) GTEST_SKIP() << "run by tests/e2e/test_optim.py";
+  auto results = make_dict();
+  for (const auto& [name, given] : items(read_pt(input))) {
+    put(results, name, find(given, "schedule") ? run_schedule(given) : run_optimizer(given));
+  }
+  write_pt(output, results);
+}
+
+}  // namespace
+}  // namespace lockstep
