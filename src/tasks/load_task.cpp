@@ -34,10 +34,10 @@ std::unique_ptr<Task> load_task(const std::string& name) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) throw InputError(format("cannot load the task: {}", dlerror()), path, kHow);
   const std::string theirs = symbol<const char*()>(library, "lockstep_task_abi", path)();
-  if (theirs != task_abi()) {
-    throw InputError(
-        format("the task was built for another lockstep: for '{}', this is '{}'", theirs, task_abi()), path,
-        "build it again with this lockstep's headers");
+  LOCKSTEP_TASK_ABI(ours);
+  if (theirs != ours) {
+    throw InputError(format("the task was built for another lockstep: for '{}', this is '{}'", theirs, ours),
+                     path, "build it again with this lockstep's headers");
   }
   return std::unique_ptr<Task>(symbol<Task*()>(library, "lockstep_make_task", path)());
 }

@@ -181,12 +181,6 @@ SharedSet load_tables(const TableRecipe& recipe, const Settings& settings, Arena
           note + "\n" + join(table.columns, "\n") + "\n\n" + join(table.class_names, "\n")};
 }
 
-bool is_named(const std::vector<std::string>& header, const std::vector<std::string>& columns) {
-  return std::all_of(columns.begin(), columns.end(), [&](auto& name) {
-    return std::find(header.begin(), header.end(), name) != header.end();
-  });
-}
-
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   for (size_t at = 0;;) {
@@ -237,10 +231,10 @@ std::shared_ptr<const Dataset> TableTask::inputs(const Settings& settings, const
   const auto file = find_path(path);
   auto options = options_for(recipe_(settings, false), file);
   const auto first = first_csv_line(file, options.delimiter);
-  // The label may be left out; a file of as many columns as there are features has just these, unless it
-  // names others.
+  // The label may be left out. Columns go by name; without names, a file of just the features has them in
+  // order.
   options.labelled = false;
-  const bool bare = first.size() == columns_.size() && !(options.header && is_named(first, columns_));
+  const bool bare = !options.header && first.size() == columns_.size();
   options.features = bare ? std::vector<std::string>() : columns_;
   Scratch scratch;
   auto table = read_csv(file, options, scratch);

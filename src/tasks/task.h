@@ -7,6 +7,7 @@
 #include <torch/version.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -60,19 +61,20 @@ std::unique_ptr<Task> make_task(const Settings& settings);
 std::shared_ptr<Net> make_model(const ModelSettings& settings, const std::string& task_model,
                                 const std::vector<int64_t>& input_shape, int64_t classes);
 
-/// What a task's shared library must agree on with the program that loads it.
-inline const std::string& task_abi() {
-  static const std::string text =
-      format("lockstep task 1, libtorch {}, settings of {} bytes", TORCH_VERSION, sizeof(Settings));
-  return text;
-}
-
 }  // namespace lockstep
+
+/// What a task's shared library must agree on with the program that loads it. A macro, for each side must say
+/// what it was compiled with: an inline function of both would be merged into one by the dynamic linker.
+#define LOCKSTEP_TASK_ABI(text)                                                                          \
+  static char text[128];                                                                                 \
+  std::snprintf(text, sizeof text, "lockstep task 1, libtorch " TORCH_VERSION ", settings of %zu bytes", \
+                sizeof(lockstep::Settings))
 
 /// In a task's shared library, once: makes `TYPE` (default-constructible) the library's task.
 #define LOCKSTEP_TASK(TYPE)                                                                \
   extern "C" __attribute__((visibility("default"))) const char* lockstep_task_abi() {      \
-    return lockstep::task_abi().c_str();                                                   \
+    LOCKSTEP_TASK_ABI(text);                                                               \
+    return text;                                                                           \
   }                                                                                        \
   extern "C" __attribute__((visibility("default"))) lockstep::Task* lockstep_make_task() { \
     return new TYPE();                                                                     \
