@@ -1,0 +1,298 @@
+"""`lockstep data` against a server on loopback, and the tasks through the program."""
+
+import functools
+import gzip
+import http.server
+import json
+import re
+import shutil
+import struct
+import threading
+
+import pytest
+
+MNIST = ["train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz",
+         "t10k-labels-idx1-ubyte.gz"]
+
+
+class RangeHandler(http.server.SimpleHTTPRequestHandler):
+    """Serves files with Range, and remembers what was asked; `breaks_at` cuts the next answers short."""
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        path = self.translate_path(self.path)
+        self.server.asked.append((self.path, self.headers.get("Range")))
+        try:
+            with open(path, "rb") as file:
+                content = file.read()
+        except OSError:
+            self.send_error(404)
+            return
+        begin = 0
+        if self.server.ranges and (wanted := re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range") or "")):
+            begin = int(wanted[1])
+            if begin >= len(content):
+                self.send_error(416)
+                return
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {begin}-{len(content) - 1}/{len(content)}")
+        else:
+            self.send_response(200)
+        self.send_header("Content-Length", str(len(content) - begin))
+        self.end_headers()
+        end = self.server.breaks_at if self.server.breaks_at else len(content)
+        self.wfile.write(content[begin:end])
+        if self.server.breaks_at:
+            self.server.breaks_at = 0
+            self.close_connection = True
+
+
+@pytest.fixture
+def serve():
+    """serve(folder, ranges=True) -> a server on a port of its own; .url, .asked, .breaks_at."""
+    servers = []
+
+    def begin(folder, ranges=True):
+        handler = functools.partial(RangeHandler, directory=str(folder))
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        server.asked, server.breaks_at, server.ranges = [], 0, ranges
+        server.url = f"http://127.0.0.1:{server.server_port}"
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        servers.append(server)
+        return server
+    yield begin
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def data(lockstep, run, source_dir):
+    """data(ARG...) -> the Result of `lockstep data ARG...` without any proxy."""
+    quiet = {name: None for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "all_proxy")}
+
+    def ask(*args, **env):
+        return run(lockstep, "data", *args, env={"LOCKSTEP_HOME": source_dir, **quiet, **env})
+    return ask
+
+
+def test_list_names_the_sets(data):
+    result = data("list")
+    assert result.returncode == 0
+    assert "mnist" in result.stdout and "4 of 4 files" in result.stdout and "pima" in result.stdout
+
+
+def test_verify_finds_the_shipped_sets_whole(data):
+    result = data("verify")
+    assert result.returncode == 0, result.output
+    assert result.stdout.count("ok ") == 5
+
+
+def test_verify_names_what_is_missing_or_damaged(data, source_dir, tmp_path):
+    for name in MNIST[1:]:
+        shutil.copy(source_dir / "data/mnist" / name, tmp_path)
+    damaged = tmp_path / MNIST[1]
+    content = bytearray(damaged.read_bytes())
+    content[1000] ^= 1
+    damaged.write_bytes(content)
+    result = data("verify", "mnist", "--root", tmp_path)
+    assert result.returncode == 2
+    assert f"missing  {tmp_path / MNIST[0]}" in result.stdout
+    assert f"damaged  {damaged}" in result.stdout
+    assert "2 files are missing or damaged" in result.stderr
+
+
+def test_fetch_brings_the_files(data, serve, source_dir, tmp_path):
+    server = serve(source_dir / "data/mnist")
+    result = data("fetch", "mnist", "--root", tmp_path / "new/place", "--mirror", server.url)
+    assert result.returncode == 0, result.output
+    assert sorted(path.name for path in (tmp_path / "new/place").iterdir()) == sorted(MNIST)
+    assert data("verify", "mnist", "--root", tmp_path / "new/place").returncode == 0
+    # what is there already is not fetched again
+    asked = len(server.asked)
+    assert data("fetch", "mnist", "--root", tmp_path / "new/place", "--mirror", server.url).returncode == 0
+    assert len(server.asked) == asked
+
+
+def test_fetch_goes_on_where_it_broke_off(data, serve, source_dir, tmp_path):
+    server = serve(source_dir / "data/pima")
+    server.breaks_at = 9000
+    first = data("fetch", "pima", "--root", tmp_path, "--mirror", server.url)
+    assert first.returncode == 1
+    assert "broke off" in first.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["pima-indians-diabetes.csv.part"]
+    second = data("fetch", "pima", "--root", tmp_path, "--mirror", server.url)
+    assert second.returncode == 0, second.output
+    assert server.asked[-1][1] == "bytes=9000-"
+    assert [path.name for path in tmp_path.iterdir()] == ["pima-indians-diabetes.csv"]
+
+
+def test_fetch_begins_again_at_a_server_that_cannot_resume(data, serve, source_dir, tmp_path):
+    server = serve(source_dir / "data/pima", ranges=False)
+    (tmp_path / "pima-indians-diabetes.csv.part").write_bytes(b"x" * 100)
+    result = data("fetch", "pima", "--root", tmp_path, "--mirror", server.url)
+    assert result.returncode == 0, result.output
+
+
+def test_fetch_takes_the_next_mirror(data, serve, source_dir, tmp_path, free_port):
+    wrong = tmp_path / "wrong"
+    wrong.mkdir()
+    (wrong / "pima-indians-diabetes.csv").write_bytes(b"1,2,3\n")
+    empty, right = serve(tmp_path), serve(source_dir / "data/pima")
+    result = data("fetch", "pima", "--root", tmp_path / "out", "--mirror", f"http://127.0.0.1:{free_port()}",
+                  "--mirror", empty.url, "--mirror", serve(wrong).url, "--mirror", right.url)
+    assert result.returncode == 0, result.output
+    assert len(empty.asked) == 1 and len(right.asked) == 1
+    everything_wrong = data("fetch", "pima", "--root", tmp_path / "none", "--mirror", serve(wrong).url,
+                            "--mirror", empty.url)
+    assert everything_wrong.returncode == 1
+    assert "another digest" in everything_wrong.stderr and "does not have the file" in everything_wrong.stderr
+    assert not any((tmp_path / "none").iterdir())
+
+
+def test_fetch_says_so_on_a_node_without_internet(data, tmp_path, free_port):
+    result = data("fetch", "mnist", "--root", tmp_path, "--mirror", f"http://127.0.0.1:{free_port()}")
+    assert result.returncode == 1
+    assert "no way to the internet" in result.stderr and "login node" in result.stderr
+
+
+def test_fetch_overwrites_nothing(data, serve, source_dir, tmp_path):
+    own = tmp_path / "pima-indians-diabetes.csv"
+    own.write_text("my own\n")
+    result = data("fetch", "pima", "--root", tmp_path, "--mirror", serve(source_dir / "data/pima").url)
+    assert result.returncode == 2
+    assert own.read_text() == "my own\n"
+
+
+@pytest.mark.parametrize("args, words", [
+    (["verify", "minst"], "did you mean mnist?"),
+    (["burn"], "data cannot 'burn'"),
+    (["verify", "--root", "x"], "--root needs a SET"),
+])
+def test_wrong_arguments_are_said(data, args, words):
+    result = data(*args)
+    assert result.returncode == 2
+    assert words in result.stderr
+
+
+# The tasks, through `train`.
+
+@pytest.fixture
+def train(lockstep, mpirun, source_dir, tmp_path):
+    """train(CONFIG, SETTING..., ranks=1) -> (Result, last epoch's metrics); runs in tmp_path."""
+    def go(config, *settings, ranks=1):
+        sets = [word for setting in settings for word in ("--set", setting)]
+        result = mpirun(ranks, lockstep, "train", config, *sets, cwd=tmp_path, env={"LOCKSTEP_HOME": source_dir})
+        metrics = sorted(tmp_path.glob("runs/*/metrics.jsonl"), key=lambda path: path.stat().st_mtime)
+        epochs = [json.loads(line) for line in metrics[-1].read_text().splitlines()] if metrics else []
+        return result, next((row for row in reversed(epochs) if row.get("event") == "epoch"), None)
+    return go
+
+
+def test_pima_learns_on_two_ranks(train, source_dir):
+    result, last = train(source_dir / "configs/pima.yaml", ranks=2)
+    assert result.returncode == 0, result.output
+    assert "1 214 (34.9 %)" in result.output  # the imbalance is reported
+    assert 0.68 < last["accuracy"] < 0.9
+
+
+def test_a_branch_without_gradients_needs_find_unused_parameters(train, source_dir):
+    good, _ = train(source_dir / "configs/pima_unused.yaml", "train.epochs=2", ranks=2)
+    assert good.returncode == 0, good.output
+    bad, _ = train(source_dir / "configs/pima_unused.yaml", "train.epochs=2", "ddp.find_unused_parameters=false", ranks=2)
+    assert bad.returncode == 1
+    assert "branch.weight" in bad.stderr
+
+
+def test_csv_config_learns(train, source_dir):
+    result, last = train(source_dir / "configs/csv.yaml")
+    assert result.returncode == 0, result.output
+    assert last["accuracy"] > 0.65
+
+
+def test_only_the_first_rank_opens_data_files(lockstep, mpirun, source_dir, tmp_path):
+    strace = shutil.which("strace")
+    if not strace:
+        pytest.skip("strace is not there to watch the ranks' files")
+    script = tmp_path / "rank"
+    script.write_text(f"#!/bin/sh\nexec {strace} -f -e trace=openat -o {tmp_path}/trace.$OMPI_COMM_WORLD_RANK \"$@\"\n")
+    script.chmod(0o755)
+    result = mpirun(2, script, lockstep, "train", source_dir / "configs/pima.yaml", "--set", "train.epochs=1",
+                    cwd=tmp_path, env={"LOCKSTEP_HOME": source_dir})
+    assert result.returncode == 0, result.output
+    opened = [(tmp_path / f"trace.{rank}").read_text() for rank in (0, 1)]
+    assert "pima-indians-diabetes.csv" in opened[0]
+    assert "pima-indians-diabetes.csv" not in opened[1]
+
+
+def test_a_task_of_ones_own_trains(train, build_dir, tmp_path):
+    plugin = next(build_dir.glob("**/rings_task.so"))
+    config = tmp_path / "rings.yaml"
+    config.write_text(f"task: {{name: {plugin}}}\nmodel: {{name: mlp, hidden: [16]}}\n"
+                      "optim: {name: adam, lr: 0.02}\ndata: {batch_size: 20}\ntrain: {epochs: 8}\n")
+    result, last = train(config, ranks=2)
+    assert result.returncode == 0, result.output
+    assert last["accuracy"] > 0.95
+
+
+@pytest.mark.parametrize("name, words", [
+    ("other_abi_task.so", "built for another lockstep"),
+    ("no_task.so", "holds no task"),
+    ("absent_task.so", "does not exist"),
+])
+def test_a_library_that_is_no_task_is_refused(train, build_dir, tmp_path, name, words):
+    plugin = next(build_dir.glob(f"**/{name}"), tmp_path / name)
+    config = tmp_path / "own.yaml"
+    config.write_text(f"task: {{name: {plugin}}}\n")
+    result, _ = train(config, ranks=2)
+    assert result.returncode == 2
+    assert result.stderr.count(words) == 1, result.output  # once for the job
+
+
+def test_a_scripted_module_trains(train, python, run, source_dir, tmp_path):
+    script = ("import torch; torch.manual_seed(1); torch.jit.script(torch.nn.Sequential(torch.nn.Linear(8, 16), "
+              f"torch.nn.ReLU(), torch.nn.Linear(16, 2))).save('{tmp_path}/model.pt')")
+    assert run(python, "-W", "ignore", "-c", script).returncode == 0
+    result, last = train(source_dir / "configs/pima.yaml", "model.name=torchscript", f"model.path={tmp_path}/model.pt",
+                         "train.epochs=20", ranks=2)
+    assert result.returncode == 0, result.output
+    assert last["accuracy"] > 0.65
+
+
+def idx(sizes, content):
+    return struct.pack(f">HBB{len(sizes)}I", 0, 8, len(sizes), *sizes) + content
+
+
+@pytest.mark.parametrize("spoil, words", [
+    (lambda good: good[:-100], "ends early"),
+    (lambda good: b"\0\0\x0d\x03" + gzip.decompress(good)[4:], "floats"),
+    (lambda good: gzip.decompress(good)[:-1], "ends early"),
+    (lambda good: gzip.decompress(good) + b"x", "goes on after"),
+    (lambda good: b"", "empty"),
+])
+def test_bad_images_end_the_job_in_words(train, tmp_path, spoil, words):
+    good = gzip.compress(idx((4, 28, 28), bytes(4 * 784)))
+    (tmp_path / "images").write_bytes(spoil(good))
+    (tmp_path / "labels").write_bytes(idx((4,), bytes(range(4))))
+    (tmp_path / "good").write_bytes(good)
+    config = tmp_path / "own.yaml"
+    config.write_text(f"task: {{name: idx, images: [images, good], labels: [labels, labels]}}\ndata: {{root: {tmp_path}}}\n")
+    result, _ = train(config, ranks=2)
+    assert result.returncode == 2, result.output
+    assert result.stderr.count(words) == 1, result.output
+    assert str(tmp_path / "images") in result.stderr
+
+
+@pytest.mark.full
+def test_ten_million_rows(train, tmp_path):
+    with open(tmp_path / "big.csv", "w") as file:
+        file.write("a,b,c,d,e,f,g,h,class\n")
+        for block in range(100):
+            file.write("".join(f"{i},0.125,3.5,-7,1e-3,42,0.627,50,{i % 2}\n" for i in range(100_000)))
+    config = tmp_path / "big.yaml"
+    config.write_text(f"task: {{name: csv, file: {tmp_path}/big.csv}}\ntrain: {{max_steps: 10, eval_every: 0}}\n")
+    result, _ = train(config)
+    assert result.returncode == 0, result.output
+    assert result.seconds < 100

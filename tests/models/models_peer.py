@@ -1,0 +1,86 @@
+"""SimpleCNN, PimaNet and an MLP in Python, seeded: parameters, then the output for a fixed input, as raw float32.
+
+models_peer.py bits            to standard output
+models_peer.py script FOLDER   TorchScript files of a net with BatchNorm and dropout, and of ones that cannot be trained
+"""
+import sys
+
+import torch
+from torch import nn
+
+
+class SimpleCNN(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 32, kernel_size=3, stride=1, padding=1)
+        self.relu1 = nn.ReLU()
+        self.pool1 = nn.MaxPool2d(kernel_size=2, stride=2)
+        self.conv2 = nn.Conv2d(32, 64, kernel_size=3, stride=1, padding=1)
+        self.relu2 = nn.ReLU()
+        self.pool2 = nn.MaxPool2d(kernel_size=2, stride=2)
+        self.fc1 = nn.Linear(7 * 7 * 64, 128)
+        self.relu3 = nn.ReLU()
+        self.fc2 = nn.Linear(128, 10)
+
+    def forward(self, x):
+        x = self.pool1(self.relu1(self.conv1(x)))
+        x = self.pool2(self.relu2(self.conv2(x)))
+        return self.fc2(self.relu3(self.fc1(x.view(-1, 7 * 7 * 64))))
+
+
+class PimaNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.fc2, self.head = nn.Linear(8, 64), nn.Linear(64, 32), nn.Linear(32, 2)
+
+    def forward(self, x):
+        return self.head(self.fc2(self.fc1(x).relu()).relu())
+
+
+class Mlp(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3))
+
+    def forward(self, x):
+        return self.layers(x.flatten(1))
+
+
+class Scripted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Dropout(0.5))
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+class Pair(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.layer(x), x
+
+
+def emit(model, x):
+    for name, tensor in model.named_parameters():
+        print(name, file=sys.stderr)
+        sys.stdout.buffer.write(tensor.detach().numpy().tobytes())
+    sys.stdout.buffer.write(model(x).detach().numpy().tobytes())
+
+
+if sys.argv[1] == "bits":
+    torch.set_num_threads(1)
+    for make, shape in ((SimpleCNN, (5, 1, 28, 28)), (PimaNet, (5, 8)), (Mlp, (5, 2, 3))):
+        torch.manual_seed(7)
+        emit(make(), torch.randn(shape))
+else:
+    torch.manual_seed(3)
+    folder = sys.argv[2]
+    torch.jit.script(Scripted()).save(folder + "/model.pt")
+    torch.jit.script(Pair()).save(folder + "/pair.pt")
+    torch.jit.freeze(torch.jit.script(Scripted()).eval()).save(folder + "/frozen.pt")
+    torch.save(Scripted().state_dict(), folder + "/weights.pt")

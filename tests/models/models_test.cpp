@@ -1,0 +1,62 @@
+#include <torch/utils.h>
+
+#include "models/mlp.h"
+#include "models/pima_net.h"
+#include "models/simple_cnn.h"
+#include "peer.h"
+
+namespace lockstep {
+namespace {
+
+std::string bits(const torch::Tensor& tensor) {
+  const auto flat = tensor.detach().contiguous();
+  return {static_cast<const char*>(flat.const_data_ptr()), flat.nbytes()};
+}
+
+template <class M, class... Args>
+std::string seeded(at::IntArrayRef shape, Args... args) {
+  torch::manual_seed(7);
+  M model(args...);
+  std::string text;
+  for (const auto& parameter : model.parameters()) text += bits(parameter);
+  return text + bits(model.forward(torch::randn(shape)));
+}
+
+TEST(Models, HavePythonsParametersAndOutputsBitForBit) {
+  LOCKSTEP_PYTHON_OR_SKIP(python, "torch");
+  torch::set_num_threads(1);
+  const auto peer = test::output_of(python + " tests/models/models_peer.py bits 2>/dev/null");
+  const auto ours = seeded<SimpleCNN>({5, 1, 28, 28}) + seeded<PimaNet>({5, 8}) +
+                    seeded<Mlp>({5, 2, 3}, 6, std::vector<int64_t>{5, 4}, 3);
+  ASSERT_EQ(peer.size(), ours.size());
+  EXPECT_TRUE(peer == ours);
+}
+
+TEST(Models, CarryPythonsNames) {
+  const auto names = [](const torch::nn::Module& model) {
+    std::string text;
+    for (const auto& item : model.named_parameters()) text += item.key() + " ";
+    return text;
+  };
+  SimpleCNN cnn;
+  EXPECT_EQ(names(cnn),
+            "conv1.weight conv1.bias conv2.weight conv2.bias fc1.weight fc1.bias fc2.weight fc2.bias ");
+  int64_t count = 0;
+  for (const auto& parameter : cnn.parameters()) count += parameter.numel();
+  EXPECT_EQ(count, 421'642);
+  EXPECT_EQ(names(PimaNet()), "fc1.weight fc1.bias fc2.weight fc2.bias head.weight head.bias ");
+  EXPECT_EQ(names(Mlp(6, {5}, 3)), "layers.0.weight layers.0.bias layers.2.weight layers.2.bias ");
+}
+
+TEST(PimaNetBranch, HasABranchThatNoForwardReaches) {
+  PimaNetBranch model;
+  model.forward(torch::randn({4, 8})).sum().backward();
+  std::string without;
+  for (const auto& item : model.named_parameters()) {
+    if (!item.value().grad().defined()) without += item.key() + " ";
+  }
+  EXPECT_EQ(without, "branch.weight branch.bias ");
+}
+
+}  // namespace
+}  // namespace lockstep

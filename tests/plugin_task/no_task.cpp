@@ -1,0 +1,4 @@
+// A shared library that is no task at all.
+extern "C" int rings() {
+  return 2;
+}

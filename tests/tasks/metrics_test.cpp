@@ -1,0 +1,106 @@
+#include "tasks/metrics.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "data/sampler.h"
+#include "peer.h"
+
+namespace lockstep {
+namespace {
+
+double value(const Metrics& metrics, const std::string& name) {
+  for (const auto& [key, number] : metrics.values()) {
+    if (key == name) return number;
+  }
+  ADD_FAILURE() << "no " << name;
+  return 0;
+}
+
+// Scores with many ties, on a grid, so that halves count.
+struct Scored {
+  at::Tensor output, target;
+  explicit Scored(int64_t samples, int64_t classes) {
+    at::manual_seed(11);
+    output = at::randint(-4, 5, {samples, classes}).to(at::kFloat) / 2;
+    target = at::randint(0, classes, {samples}, at::kLong);
+  }
+};
+
+void feed(Metrics& metrics, const Scored& scored, const std::vector<int64_t>& samples) {
+  for (size_t at = 0; at < samples.size(); at += 7) {
+    const std::vector<int64_t> some(samples.begin() + at, samples.begin() + std::min(at + 7, samples.size()));
+    const auto rows = at::tensor(some, at::kLong);
+    metrics.add(scored.output.index_select(0, rows), scored.target.index_select(0, rows), some,
+                static_cast<double>(some.size()) * 0.5);
+  }
+}
+
+TEST(ClassMetrics, HasF1AndAucByTheirDefinitions) {
+  LOCKSTEP_PYTHON_OR_SKIP(python, "sys");
+  const Scored scored(400, 2);
+  ClassMetrics metrics({"no", "yes"}, 400);
+  feed(metrics, scored, ShardSampler(400, 0, 1).indices());
+  test::TempFolder folder;
+  std::string lines;
+  for (int64_t i = 0; i < 400; ++i) {
+    lines += std::to_string(scored.target[i].item<int64_t>()) + " " +
+             std::to_string((scored.output[i][1] - scored.output[i][0]).item<float>()) + "\n";
+  }
+  const auto path = folder.write("scores", lines);
+  std::istringstream peer(test::output_of(python + " tests/tasks/metrics_peer.py < " + path));
+  double f1 = 0, auc = 0;
+  peer >> f1 >> auc;
+  EXPECT_GT(f1, 0.3);
+  EXPECT_DOUBLE_EQ(value(metrics, "f1"), f1);
+  EXPECT_DOUBLE_EQ(value(metrics, "auc"), auc);
+}
+
+TEST(ClassMetrics, AddUpOverRanksToTheSameNumbers) {
+  for (int64_t classes : {2, 5}) {
+    const Scored scored(103, classes);
+    const std::vector<std::string> names(classes, "c");
+    ClassMetrics alone(names, 103);
+    feed(alone, scored, ShardSampler(103, 0, 1).indices());
+    for (int64_t world : {2, 3, 7, 200}) {
+      ClassMetrics total(names, 103);
+      for (int64_t rank = 0; rank < world; ++rank) {
+        ClassMetrics part(names, 103);
+        feed(part, scored, ShardSampler(103, rank, world).indices());
+        auto into = total.sums();
+        const auto from = part.sums();
+        for (size_t i = 0; i < into.size(); ++i) into[i] += from[i];
+      }
+      EXPECT_EQ(total.values(), alone.values()) << world;
+      EXPECT_TRUE(at::equal(total.confusion(), alone.confusion()));
+      EXPECT_EQ(total.samples(), 103);
+    }
+  }
+}
+
+TEST(ClassMetrics, CountsWhatIsRight) {
+  ClassMetrics metrics({"a", "b", "c"}, 4);
+  metrics.add(at::tensor({1.f, 0.f, 0.f, 0.f, 1.f, 0.f, 0.f, 1.f, 0.f, 0.f, 0.f, 1.f}).view({4, 3}),
+              at::tensor({0, 1, 2, 2}, at::kLong), {0, 1, 2, 3}, 2.0);
+  EXPECT_EQ(metrics.correct(), 3);
+  EXPECT_DOUBLE_EQ(value(metrics, "loss"), 0.5);
+  EXPECT_DOUBLE_EQ(value(metrics, "accuracy"), 0.75);
+  EXPECT_EQ(metrics.confusion()[2][1].item<int64_t>(), 1);
+  EXPECT_NE(metrics.report().find("3 of 4"), std::string::npos);
+}
+
+TEST(ClassMetrics, EndWhenTheModelGivesNaN) {
+  ClassMetrics metrics({"a", "b"}, 2);
+  metrics.add(at::full({2, 2}, std::nan("")), at::tensor({0, 1}, at::kLong), {0, 1}, 1.0);
+  EXPECT_EQ(value(metrics, "auc"), 0.5);
+}
+
+TEST(ClassMetrics, OfNothingAreNumbersAllTheSame) {
+  ClassMetrics metrics({"a", "b"}, 0);
+  EXPECT_EQ(value(metrics, "accuracy"), 0);
+  EXPECT_EQ(value(metrics, "auc"), 0.5);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,211 @@
+#include <ATen/ATen.h>
+#include <torch/nn/module.h>
+
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "base/error.h"
+#include "peer.h"
+#include "tasks/registry.h"
+
+namespace lockstep {
+namespace {
+
+Batch all_of(const Dataset& set) {
+  std::vector<int64_t> indices(set.size());
+  std::iota(indices.begin(), indices.end(), 0);
+  return set.get(indices);
+}
+
+std::string refusal(const Settings& settings) {
+  try {
+    make_task(settings)->data(settings, {});
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "taken";
+  return {};
+}
+
+bool holds(const std::string& text, const std::string& words) {
+  return text.find(words) != std::string::npos;
+}
+
+TEST(Mnist, IsTheWorkshopsSet) {
+  Settings settings;
+  settings.data.root = "data/mnist";
+  auto task = make_task(settings);
+  const auto data = task->data(settings, {});
+  EXPECT_EQ(data.train->size(), 60'000);
+  EXPECT_EQ(data.eval->size(), 10'000);
+  EXPECT_EQ(data.input_shape, (std::vector<int64_t>{1, 28, 28}));
+  EXPECT_EQ(data.class_names.size(), 10);
+  const auto batch = data.train->get({0, 1, 59'999});
+  EXPECT_TRUE(at::equal(batch.target, at::tensor({5, 0, 8}, at::kLong)));
+  EXPECT_FLOAT_EQ(batch.input.min().item<float>(), -0.42421296f);
+  const auto model = task->model(settings, data);
+  const auto loss = task->loss(model->forward(batch.input), batch.target, {});
+  EXPECT_NEAR(loss.item<float>(), std::log(10), 0.3);
+}
+
+TEST(Pima, SplitsByClassAndTreatsByTheTrainingRowsAlone) {
+  LOCKSTEP_PYTHON_OR_SKIP(python, "numpy");
+  Settings settings;
+  settings.task.name = "pima";
+  settings.data.root = "data/pima";
+  settings.task.class_weights = "balanced";
+  auto task = make_task(settings);
+  const auto data = task->data(settings, {});
+  const auto train = all_of(*data.train), eval = all_of(*data.eval);
+  EXPECT_EQ(train.target.sum().item<int64_t>(), 268 - 54);
+  EXPECT_EQ(eval.target.sum().item<int64_t>(), 54);
+  EXPECT_EQ(eval.target.numel(), 154);
+  EXPECT_FLOAT_EQ(data.class_weights[1].item<float>(), 614.0 / (2 * 214));
+  EXPECT_TRUE(holds(data.notes[0], "1 214 (34.9 %)")) << data.notes[0];
+  EXPECT_TRUE(holds(data.notes[2], "insulin 374")) << data.notes[2];
+
+  // Which rows were chosen is found by what no treatment changes the order of: pregnancies, pedigree, age.
+  std::ifstream file("data/pima/pima-indians-diabetes.csv");
+  std::vector<std::array<double, 3>> rows;
+  for (std::string line; std::getline(file, line);) {
+    double v[9];
+    ASSERT_EQ(std::sscanf(line.c_str(), "%lf,%lf,%lf,%lf,%lf,%lf,%lf,%lf,%lf", v, v + 1, v + 2, v + 3, v + 4,
+                          v + 5, v + 6, v + 7, v + 8),
+              9);
+    rows.push_back({v[0], v[6], v[7]});
+  }
+  const auto inputs = task->inputs(settings, data, "data/pima/pima-indians-diabetes.csv");
+  const auto whole = all_of(*inputs).input;
+  std::string chosen;
+  int64_t next = 0;
+  for (int64_t row = 0; row < 768 && next < 614; ++row) {
+    if (!at::equal(whole[row], train.input[next])) continue;
+    chosen += " " + std::to_string(row);
+    ++next;
+  }
+  ASSERT_EQ(next, 614) << "predict must treat a row as training did";
+  const auto peer =
+      test::output_of(python + " tests/tasks/pima_peer.py data/pima/pima-indians-diabetes.csv" + chosen);
+  const auto ours = at::cat({train.input, eval.input}).contiguous();
+  ASSERT_EQ(peer.size(), ours.nbytes());
+  const auto theirs = at::from_blob(const_cast<char*>(peer.data()), ours.sizes(), at::kFloat);
+  // numpy sums pairwise, so the last bits may differ.
+  EXPECT_TRUE(at::allclose(ours, theirs, 1e-6, 1e-6));
+}
+
+TEST(Pima, SplitsBySeed) {
+  Settings settings;
+  settings.task.name = "pima";
+  settings.data.root = "data/pima";
+  const auto eval = [&](int64_t seed) {
+    settings.run.seed = seed;
+    return all_of(*make_task(settings)->data(settings, {}).eval).input;
+  };
+  EXPECT_TRUE(at::equal(eval(1), eval(1)));
+  EXPECT_FALSE(at::equal(eval(1), eval(2)));
+}
+
+struct OwnTable : testing::Test {
+  OwnTable() {
+    settings.task.name = "csv";
+    settings.task.file =
+        folder.write("t.csv", "a,b,kind\n1,10,cat\n2,10,dog\n3,10,cat\n4,10,dog\n5,10,cat\n6,10,dog\n");
+    settings.task.eval_fraction = 0;
+  }
+  test::TempFolder folder;
+  Settings settings;
+};
+
+TEST_F(OwnTable, StandardisesAndKeepsAConstantColumnFinite) {
+  const auto data = make_task(settings)->data(settings, {});
+  const auto x = all_of(*data.train).input;
+  EXPECT_NEAR(x.select(1, 0).mean().item<float>(), 0, 1e-6);
+  EXPECT_NEAR(x.select(1, 0).std(false).item<float>(), 1, 1e-6);
+  EXPECT_TRUE(at::equal(x.select(1, 1), at::zeros({6})));
+  EXPECT_EQ(data.class_names, (std::vector<std::string>{"cat", "dog"}));
+  EXPECT_EQ(data.eval->size(), 0);
+}
+
+TEST_F(OwnTable, EvaluatesOnAFileOfItsOwnWithTheTrainingSetsTreatment) {
+  settings.task.eval_file = folder.write("e.csv", "a,b,kind\n3.5,10,dog\n");
+  const auto data = make_task(settings)->data(settings, {});
+  EXPECT_EQ(data.train->size(), 6);
+  const auto eval = all_of(*data.eval);
+  EXPECT_NEAR(eval.input[0][0].item<float>(), 0, 1e-6);
+  EXPECT_EQ(eval.target[0].item<int64_t>(), 1);
+  settings.task.eval_file = folder.write("e.csv", "a,b,kind\n3.5,10,cow\n");
+  EXPECT_TRUE(holds(refusal(settings), "'cow' is none of the 2 classes"));
+}
+
+TEST_F(OwnTable, ReadsNewRowsWithOrWithoutTheLabel) {
+  auto task = make_task(settings);
+  const auto data = task->data(settings, {});
+  const auto read = [&](const std::string& text) {
+    return all_of(*task->inputs(settings, data, folder.write("new.csv", text))).input;
+  };
+  const auto labelled = read("a,b,kind\n2,10,dog\n");
+  EXPECT_TRUE(at::equal(labelled, all_of(*data.train).input.slice(0, 1, 2)));
+  EXPECT_TRUE(at::equal(labelled, read("b,a\n10,2\n")));
+  EXPECT_TRUE(at::equal(labelled, read("x,kind,b,a\n?,?,10,2\n")));
+  EXPECT_THROW(read("b,c,d\n10,2,3\n"), InputError);
+  EXPECT_THROW(read("c,d\n10,2\n"), InputError);
+}
+
+TEST_F(OwnTable, RefusesWhatCannotBeTrainedOn) {
+  settings.task.file = folder.write("t.csv", "a,kind\n1,cat\n2,cat\n");
+  EXPECT_TRUE(holds(refusal(settings), "nothing to learn"));
+  settings.task.file = "";
+  EXPECT_TRUE(holds(refusal(settings), "needs a file"));
+  settings.task.file = folder.write("t.csv", "a,kind\n1,cat\n2,dog\n");
+  settings.task.normalize = "mean_std";
+  settings.task.mean = settings.task.std = {1, 2};
+  EXPECT_TRUE(holds(refusal(settings), "the table has 1 features"));
+}
+
+std::string idx(const std::vector<int>& sizes, const std::string& bytes) {
+  std::string text = std::string("\0\0\x08", 3) + static_cast<char>(sizes.size());
+  for (int size : sizes) text += std::string("\0\0\0", 3) + static_cast<char>(size);
+  return text + bytes;
+}
+
+TEST(OwnImages, AreNormalizedByTheTrainingImages) {
+  test::TempFolder folder;
+  Settings settings;
+  settings.task.name = "idx";
+  settings.data.root = folder.path();
+  folder.write("ti", idx({2, 1, 2}, std::string("\0\x01\x02\x03", 4)));
+  folder.write("tl", idx({2}, std::string("\0\x02", 2)));
+  folder.write("ei", idx({1, 1, 2}, "\x01\x02"));
+  folder.write("el", idx({1}, "\x01"));
+  settings.task.images = {"ti", "ei"};
+  settings.task.labels = {"tl", "el"};
+  const auto data = make_task(settings)->data(settings, {});
+  const auto x = all_of(*data.train).input;
+  EXPECT_NEAR(x.mean().item<float>(), 0, 1e-6);
+  EXPECT_NEAR(x.std(false).item<float>(), 1, 1e-5);
+  EXPECT_EQ(data.class_names.size(), 3);
+  EXPECT_EQ(make_task(settings)->model(settings, data)->forward(x).size(1), 3);
+  settings.task.normalize = "none";
+  EXPECT_FLOAT_EQ(all_of(*make_task(settings)->data(settings, {}).train).input.max().item<float>(),
+                  3.f / 255);
+
+  folder.write("el", idx({2}, "\x01\x01"));
+  EXPECT_TRUE(holds(refusal(settings), "1 images but 2 labels"));
+  folder.write("ei", idx({2, 2, 1}, "\x01\x02\x03\x04"));
+  EXPECT_TRUE(holds(refusal(settings), "not of one size"));
+  settings.task.images = {"ti"};
+  EXPECT_TRUE(holds(refusal(settings), "two files of images"));
+}
+
+TEST(Tasks, SayWhatIsThere) {
+  Settings settings;
+  settings.task.name = "minst";
+  EXPECT_THROW(make_task(settings), InputError);
+  EXPECT_THROW(make_model({.name = "simple_cmm", .path = {}, .hidden = {}}, "mlp", {8}, 2), InputError);
+  EXPECT_THROW(make_model({.name = "simple_cnn", .path = {}, .hidden = {}}, "mlp", {8}, 2), InputError);
+  EXPECT_EQ(make_model({}, "pima_net", {8}, 2)->parameters().size(), 6);
+}
+
+}  // namespace
+}  // namespace lockstep
