@@ -97,7 +97,8 @@ void Trainer::take_steps() {
   clock_.enter(Phase::data);
   auto batch = loader.begin();
   int64_t left = loader.batches(), taken = 0;
-  const auto next = [&, fresh = true]() mutable -> Batch& {
+  bool fresh = true;
+  const std::function<Batch&()> next = [&]() -> Batch& {
     if (!fresh) ++batch;
     fresh = false;
     taken += batch->input.size(0);

@@ -1,0 +1,116 @@
+"""The plain Python program that lockstep must equal bit for bit: torch DDP over gloo, DataLoader, torchvision.
+
+torchrun --nproc-per-node N ddp_train.py --data ROOT --variants variants.json --out FOLDER
+trains once for each variant and leaves FOLDER/NAME.pt.
+"""
+
+import argparse
+import json
+import pathlib
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler
+from torchvision import datasets, transforms
+
+DEFAULTS = dict(batch=128, epochs=1, max_steps=0, accumulate=1, clip=0, smoothing=0, optim="sgd", lr=0.01,
+                schedule="none", bf16=False, channels_last=False, evaluate=False)
+
+
+class SimpleCNN(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 32, 3, padding=1)
+        self.conv2 = nn.Conv2d(32, 64, 3, padding=1)
+        self.pool = nn.MaxPool2d(2, 2)
+        self.fc1 = nn.Linear(64 * 7 * 7, 128)
+        self.fc2 = nn.Linear(128, 10)
+
+    def forward(self, x):
+        x = self.pool(F.relu(self.conv1(x)))
+        x = self.pool(F.relu(self.conv2(x)))
+        x = x.reshape(-1, 64 * 7 * 7)
+        return self.fc2(F.relu(self.fc1(x)))
+
+
+def optimizer_of(model, v):
+    if v["optim"] == "sgd":
+        return torch.optim.SGD(model.parameters(), lr=v["lr"], momentum=0.9)
+    return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[v["optim"]](model.parameters(), lr=v["lr"])
+
+
+def train(v, train_set, eval_set):
+    rank, world = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(0)
+    model = SimpleCNN()
+    if v["channels_last"]:
+        model = model.to(memory_format=torch.channels_last)
+    model = DistributedDataParallel(model)
+    sampler = DistributedSampler(train_set, num_replicas=world, rank=rank, shuffle=True, seed=0)
+    loader = DataLoader(train_set, batch_size=v["batch"], sampler=sampler)
+    optimizer = optimizer_of(model, v)
+    scheduler = None
+    if v["schedule"] == "one_cycle":
+        scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.05, total_steps=v["max_steps"])
+    criterion = nn.CrossEntropyLoss(label_smoothing=v["smoothing"])
+
+    step = 0
+    for epoch in range(v["epochs"]):
+        sampler.set_epoch(epoch)
+        group = []
+        for i, batch in enumerate(loader):
+            group.append(batch)
+            if len(group) < v["accumulate"] and i + 1 < len(loader):
+                continue
+            optimizer.zero_grad()
+            for j, (x, y) in enumerate(group):
+                if v["channels_last"]:
+                    x = x.to(memory_format=torch.channels_last)
+                model.require_backward_grad_sync = j + 1 == len(group)
+                with torch.autocast("cpu", dtype=torch.bfloat16, enabled=v["bf16"]):
+                    loss = criterion(model(x), y)
+                (loss / len(group)).backward()
+            if v["clip"]:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), v["clip"])
+            optimizer.step()
+            if scheduler:
+                scheduler.step()
+            group = []
+            step += 1
+            if step == v["max_steps"]:
+                break
+        if step == v["max_steps"]:
+            break
+
+    result = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+    if v["evaluate"] and rank == 0:
+        model.module.eval()
+        with torch.no_grad():
+            result["correct"] = sum((model.module(x).argmax(1) == y).sum().item()
+                                    for x, y in DataLoader(eval_set, batch_size=500))
+    return result
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--variants", required=True)
+    parser.add_argument("--out", required=True)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    transform = transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.1307,), (0.3081,))])
+    sets = [datasets.MNIST(args.data, train=train, transform=transform) for train in (True, False)]
+    for name, variant in json.loads(pathlib.Path(args.variants).read_text()).items():
+        result = train(DEFAULTS | variant, *sets)
+        if dist.get_rank() == 0:
+            torch.save(result, pathlib.Path(args.out) / f"{name}.pt")
+        dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

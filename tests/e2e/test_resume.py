@@ -1,0 +1,149 @@
+"""A run that was killed anywhere and resumed ends with the same bits as one that never was."""
+
+import random
+import signal
+import time
+
+import pytest
+
+from train_kit import (PIMA, assert_same_run, assert_same_tensors, checkpoints, metrics, newest, sets, status,
+                       write_config)
+
+torch = pytest.importorskip("torch")
+
+EPOCHS = 30
+LONG = sets(train__epochs=EPOCHS, checkpoint__every_steps=7)
+
+
+def end_ranks(process, how=signal.SIGKILL):
+    """Kills the ranks and their mpirun at once, without a word to anybody."""
+    from conftest import session_members
+    import os
+    for pid in session_members(process.pid):
+        try:
+            os.kill(pid, how)
+        except ProcessLookupError:
+            pass
+    process.wait(20)
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory, lockstep, mpiexec):
+    from conftest import run_process
+    folder = tmp_path_factory.mktemp("unbroken")
+    config = write_config(folder, PIMA)
+    run_process([mpiexec, "-n", 2, lockstep, "train", config, *LONG], cwd=folder, timeout=90, check=True)
+    return folder / "runs/pima"
+
+
+def kill_and_resume(lockstep, mpiexec, start, folder, words, kills, seed):
+    """Kills the job `kills` times at random moments, then lets it finish; returns what it printed at last."""
+    from conftest import run_process
+    chance = random.Random(seed)
+    config = write_config(folder, PIMA)
+    command = [mpiexec, "-n", 2, lockstep, "train", config, *words, "--resume", "auto"]
+    for _ in range(kills):
+        job = start(*command, cwd=folder, stdout=-3, stderr=-3)
+        time.sleep(chance.uniform(0.5, 1.6))
+        end_ranks(job)
+    return run_process(command, cwd=folder, timeout=90, check=True)
+
+
+def test_killed_at_random_moments(unbroken, lockstep, mpiexec, start, tmp_path):
+    kill_and_resume(lockstep, mpiexec, start, tmp_path, LONG, kills=4, seed=1)
+    assert [folder.name for folder in (tmp_path / "runs").iterdir()] == ["pima"]
+    assert_same_run(unbroken, tmp_path / "runs/pima")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(14))
+def test_killed_at_many_random_moments(seed, unbroken, lockstep, mpiexec, start, tmp_path):
+    """56 kills; odd seeds write a checkpoint at each step, so that most kills come during a write."""
+    words = LONG + (sets(checkpoint__every_steps=1) if seed % 2 else [])
+    kill_and_resume(lockstep, mpiexec, start, tmp_path, words, kills=4, seed=seed)
+    assert_same_run(unbroken, tmp_path / "runs/pima")
+
+
+def stopped_inside_an_epoch(lockstep, mpirun, folder):
+    """A run that ended at step 50 of many, with checkpoints 35, 42 (or 49) and 50."""
+    config = write_config(folder, PIMA)
+    mpirun(2, lockstep, "train", config, *LONG, *sets(train__max_steps=50), cwd=folder, check=True)
+    return config, folder / "runs/pima"
+
+
+def test_a_stop_inside_an_epoch_is_exact(unbroken, lockstep, mpirun, tmp_path):
+    config, folder = stopped_inside_an_epoch(lockstep, mpirun, tmp_path)
+    assert newest(folder)["iter_no"] == 50
+    mpirun(2, lockstep, "train", config, *LONG, "--resume", folder, cwd=tmp_path, check=True)
+    assert_same_run(unbroken, folder)
+
+
+def test_damaged_checkpoints_are_passed_over(unbroken, lockstep, mpirun, tmp_path):
+    config, folder = stopped_inside_an_epoch(lockstep, mpirun, tmp_path)
+    last, before = checkpoints(folder)[-1], checkpoints(folder)[-2]
+    last.write_bytes(last.read_bytes()[:-1000])
+    flipped = bytearray(before.read_bytes())
+    flipped[len(flipped) // 2] ^= 4
+    before.write_bytes(flipped)
+    result = mpirun(2, lockstep, "train", config, *LONG, "--resume", "auto", cwd=tmp_path, check=True)
+    assert last.name in result.stderr and before.name in result.stderr, result.stderr
+    assert_same_run(unbroken, folder)
+
+
+def test_resume_at_another_world_size(lockstep, mpirun, tmp_path):
+    config, folder = stopped_inside_an_epoch(lockstep, mpirun, tmp_path)
+    result = mpirun(3, lockstep, "train", config, *LONG, "--resume", "auto", cwd=tmp_path, check=True)
+    assert "bits will differ" in result.stderr
+    told = status(folder)
+    assert told["state"] == "done" and told["epoch"] == EPOCHS and told["world"] == 3
+    epochs = [line["epoch"] for line in metrics(folder) if line["event"] == "epoch"]
+    assert epochs == list(range(EPOCHS))
+
+
+def test_a_checkpoint_starts_a_new_folder(lockstep, mpirun, tmp_path):
+    config, folder = stopped_inside_an_epoch(lockstep, mpirun, tmp_path)
+    before = sorted((file, file.stat().st_mtime_ns) for file in folder.rglob("*"))
+    mpirun(2, lockstep, "train", config, *sets(train__max_steps=55), "--resume", checkpoints(folder)[-1], cwd=tmp_path,
+           check=True)
+    assert sorted((file, file.stat().st_mtime_ns) for file in folder.rglob("*")) == before
+    assert newest(tmp_path / "runs/pima-2")["iter_no"] == 55
+
+
+def test_pythons_checkpoint_goes_on(lockstep, run, tmp_path):
+    """Saved by torch.save from a DDP model, with its optimiser, as the seed's save_checkpoint does."""
+    config = write_config(tmp_path, PIMA)
+    run(lockstep, "train", config, *sets(train__max_steps=6), cwd=tmp_path, check=True)
+    state = newest(tmp_path / "runs/pima")
+    torch.save({"iter_no": state["iter_no"], "optimizer": state["optimizer"],
+                "model": {f"module.{name}": tensor for name, tensor in state["model"].items()}}, tmp_path / "python.pt")
+    run(lockstep, "train", config, *sets(train__max_steps=9), "--resume", tmp_path / "python.pt", cwd=tmp_path,
+        check=True)
+    run(lockstep, "train", config, *sets(train__max_steps=9), cwd=tmp_path, check=True)
+    there, unbroken_here = newest(tmp_path / "runs/pima-2"), newest(tmp_path / "runs/pima-3")
+    assert there["iter_no"] == 9
+    assert_same_tensors(there["model"], unbroken_here["model"])
+
+
+def test_more_epochs(unbroken, lockstep, mpirun, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    words = sets(checkpoint__every_steps=7)
+    mpirun(2, lockstep, "train", config, *words, *sets(train__epochs=2), "--resume", "auto", cwd=tmp_path, check=True)
+    mpirun(2, lockstep, "train", config, *words, *sets(train__epochs=EPOCHS), "--resume", "auto", cwd=tmp_path,
+           check=True)
+    assert_same_run(unbroken, tmp_path / "runs/pima")
+    result = mpirun(2, lockstep, "train", config, *words, *sets(train__epochs=2, optim__lr=0.5), "--resume", "auto",
+                    cwd=tmp_path, check=True)
+    assert "optim.lr" in result.stderr and (tmp_path / "runs/pima-2").exists()
+
+
+def test_dropout_draws_the_same_numbers(lockstep, mpirun, tmp_path):
+    """A model with dropout, from Python: its random numbers go on where they were."""
+    from torch import nn
+    script = torch.jit.script(nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, 2)))
+    script.save(str(tmp_path / "model.pt"))
+    config = write_config(tmp_path, PIMA)
+    words = [*sets(model__name="torchscript", model__path=tmp_path / "model.pt", train__epochs=3)]
+    mpirun(2, lockstep, "train", config, *words, cwd=tmp_path, check=True)
+    mpirun(2, lockstep, "train", config, *words, *sets(train__max_steps=25), cwd=tmp_path, check=True)
+    mpirun(2, lockstep, "train", config, *words, "--resume", "runs/pima-2", cwd=tmp_path, check=True)
+    assert_same_run(tmp_path / "runs/pima", tmp_path / "runs/pima-2")

@@ -1,0 +1,173 @@
+"""Signals, deadlines, peers that die or hang: who leaves, when, with what status, and what it says."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+
+from train_kit import PIMA, assert_same_run, checkpoints, metrics, newest, sets, status, write_config
+
+ENDLESS = sets(train__epochs=1000000)
+LONG = sets(train__epochs=60)
+
+
+def wait_for(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return
+        time.sleep(0.02)
+    pytest.fail("it did not happen in time")
+
+
+def lines_of(folder):
+    file = folder / "metrics.jsonl"
+    return file.read_text().count("\n") if file.exists() else 0
+
+
+def ranks_of(process):
+    """The pids of the job's ranks, by rank."""
+    from conftest import session_members
+    found = {}
+    for pid in session_members(process.pid):
+        try:
+            words = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            name = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+        except OSError:
+            continue
+        rank = [word.partition(b"=")[2] for word in words if word.startswith((b"OMPI_COMM_WORLD_RANK=", b"RANK="))]
+        if rank and name == "lockstep":
+            found[int(rank[0])] = pid
+    return found
+
+
+@pytest.fixture
+def job(lockstep, mpiexec, start, tmp_path):
+    """job(words) -> a run at world 2 that has taken its first steps."""
+    config = write_config(tmp_path, PIMA)
+
+    def begin(words=ENDLESS, steps=10, env=None):
+        process = start(mpiexec, "-q", "-n", 2, lockstep, "train", config, *words, cwd=tmp_path, env=env,
+                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        wait_for(lambda: lines_of(tmp_path / "runs/pima") > steps)
+        return process
+    return begin
+
+
+@pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2])
+def test_a_signal_to_one_rank_stops_all_with_75(which, job, lockstep, run, tmp_path):
+    process = job()
+    os.kill(ranks_of(process)[1], which)
+    begin = time.monotonic()
+    assert process.wait(10) == 75
+    assert time.monotonic() - begin < 5
+    folder = tmp_path / "runs/pima"
+    assert status(folder)["state"] == "stopped early" and which.name in status(folder)["reason"]
+    told = run(lockstep, "status", folder)
+    assert told.returncode == 75 and told.stdout.startswith("stopped early")
+    # without losing a step
+    assert newest(folder)["iter_no"] == status(folder)["step"] >= metrics(folder)[-1]["step"]
+
+
+def test_a_stopped_run_resumes_exactly(job, lockstep, mpirun, tmp_path):
+    process = job(LONG, steps=40)
+    process.send_signal(signal.SIGUSR1)  # mpirun forwards it to every rank
+    assert process.wait(10) == 75
+    config = tmp_path / "config.yaml"
+    mpirun(2, lockstep, "train", config, *LONG, "--resume", "auto", cwd=tmp_path, check=True)
+    mpirun(2, lockstep, "train", config, *LONG, cwd=tmp_path, check=True)
+    assert_same_run(tmp_path / "runs/pima", tmp_path / "runs/pima-2")
+
+
+def test_mpirun_passes_a_sigterm_on_in_time(job, tmp_path):
+    """mpirun kills its ranks 1.9 s after a SIGTERM."""
+    process = job()
+    process.terminate()
+    process.wait(10)
+    assert status(tmp_path / "runs/pima")["state"] == "stopped early"
+    assert newest(tmp_path / "runs/pima")["iter_no"] == status(tmp_path / "runs/pima")["step"]
+
+
+def test_a_second_signal_leaves_at_once(lockstep, start, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    process = start(lockstep, "train", config, *ENDLESS, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    wait_for(lambda: lines_of(tmp_path / "runs/pima") > 3)
+    process.send_signal(signal.SIGUSR1)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(5) in (1, 75)  # 75 where the first one was quicker
+
+
+def test_the_deadline(lockstep, run, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    result = run(lockstep, "train", config, *ENDLESS, *sets(checkpoint__before_deadline="2s"), "--launcher", "none",
+                 env={"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": str(int(time.time()) + 5)}, cwd=tmp_path, timeout=20)
+    assert result.returncode == 75, result.output
+    assert result.seconds < 5
+    assert "end is near" in status(tmp_path / "runs/pima")["reason"]
+
+
+def test_a_peer_that_dies_is_named(job, tmp_path):
+    process = job()
+    begin = time.monotonic()
+    os.kill(ranks_of(process)[1], signal.SIGKILL)
+    process.wait(10)
+    assert time.monotonic() - begin < 5
+    error = process.stderr.read()
+    assert "rank 1" in error and os.uname().nodename in error, error
+    told = status(tmp_path / "runs/pima")
+    assert told["state"] == "failed" and "rank 1" in told["reason"], told
+    assert checkpoints(tmp_path / "runs/pima")
+
+
+def without_mpi(lockstep, start, config, folder, port, words):
+    """Two ranks as torchrun would start them, each with an exit status of its own."""
+    def rank(number):
+        return start(lockstep, "train", config, *words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                     text=True, env=dict(RANK=number, WORLD_SIZE=2, LOCAL_RANK=number, LOCAL_WORLD_SIZE=2,
+                                         GROUP_RANK=0, MASTER_ADDR="127.0.0.1", MASTER_PORT=port))
+    ranks = [rank(0), rank(1)]
+    wait_for(lambda: lines_of(folder / "runs/pima") > 5)
+    return ranks
+
+
+def test_without_mpi_a_dead_peer_ends_the_others_as_1(lockstep, start, free_port, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    first, second = without_mpi(lockstep, start, config, tmp_path, free_port(), ENDLESS)
+    second.kill()
+    assert first.wait(5) == 1
+    assert "rank 1" in first.stderr.read()
+
+
+def test_without_mpi_a_signal_stops_all_with_75(lockstep, start, free_port, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    ranks = without_mpi(lockstep, start, config, tmp_path, free_port(), ENDLESS)
+    ranks[1].send_signal(signal.SIGUSR2)
+    assert [rank.wait(5) for rank in ranks] == [75, 75]
+
+
+def test_a_peer_that_hangs_is_named_after_the_timeout(job, tmp_path):
+    process = job(ENDLESS + sets(launch__timeout="3s"))
+    stopped = ranks_of(process)[1]
+    os.kill(stopped, signal.SIGSTOP)
+    begin = time.monotonic()
+    try:
+        wait_for(lambda: status(tmp_path / "runs/pima")["state"] == "failed", 10)
+        assert time.monotonic() - begin < 5
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+    process.wait(10)
+    assert "rank 1" in status(tmp_path / "runs/pima")["reason"]
+
+
+def test_a_sigterm_after_a_dead_peer_ends_in_time(job, tmp_path):
+    """mpirun's own clearing up: one rank dies, the others get SIGTERM and must be gone within 1.9 s, as failed."""
+    process = job(ENDLESS + sets(launch__timeout="60s"))
+    os.kill(ranks_of(process)[1], signal.SIGKILL)
+    begin = time.monotonic()
+    process.wait(10)
+    assert time.monotonic() - begin < 3
+    assert process.returncode not in (0, 75)
+    assert status(tmp_path / "runs/pima")["state"] == "failed"

@@ -1,0 +1,261 @@
+"""`lockstep train` as a person meets it: log lines, the run's folder, dry runs, eval, predict, bad input."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+
+import pytest
+
+from train_kit import MNIST, PIMA, checkpoints, metrics, newest, sets, status, write_config
+
+
+@pytest.fixture(scope="module")
+def pima_run(tmp_path_factory, lockstep, mpiexec):
+    """A whole Pima run at world 2: (its folder, what it printed, its config)."""
+    from conftest import run_process
+    folder = tmp_path_factory.mktemp("pima")
+    config = write_config(folder, PIMA)
+    result = run_process([mpiexec, "-n", 2, lockstep, "train", config], cwd=folder, timeout=60, check=True)
+    return folder / "runs/pima", result, config
+
+
+def test_log_lines(pima_run):
+    _, result, _ = pima_run
+    lines = result.stdout.splitlines()
+    assert re.fullmatch(r"Epoch \[1/4\], Step \[3/\d+\], Loss: \d\.\d{4}", lines[0])
+    assert [line.split(" | ")[0] for line in lines if "Average Loss" in line] == [f"Epoch {i}" for i in range(4)]
+    assert all(re.fullmatch(r"Epoch \d \| Average Loss: \d+\.\d{4}", line) for line in lines if "Average" in line)
+    assert any(re.fullmatch(r"Total DDP Training Time: \d+\.\d\ds", line) for line in lines)
+    assert any(re.match(r"Time a rank: data .*forward .*backward .*waiting for communication .*optimiser", line)
+               for line in lines)
+    assert any(re.match(r"Slowest rank: [01] on \S+", line) for line in lines)
+    assert "\r" not in result.output  # no terminal, no redrawing
+
+
+def test_metrics_file(pima_run):
+    run, result, _ = pima_run
+    lines = metrics(run)
+    steps = [line for line in lines if line["event"] == "step"]
+    epochs = [line for line in lines if line["event"] == "epoch"]
+    assert set(steps[0]) >= {"event", "step", "epoch", "loss", "lr"}
+    assert set(epochs[0]) >= {"event", "epoch", "train_loss", "eval_loss", "accuracy", "seconds", "samples_per_second"}
+    assert [line["epoch"] for line in epochs] == [0, 1, 2, 3]
+    assert f"Epoch 3 | Average Loss: {epochs[3]['train_loss']:.4f}" in result.stdout
+    assert 0.5 < epochs[3]["accuracy"] < 1
+
+
+def test_tensorboard_reads_the_event_file(pima_run):
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    run, _, _ = pima_run
+    events = reader.EventAccumulator(str(run)).Reload()
+    assert {"train/loss", "train/lr", "eval/loss", "eval/accuracy"} <= set(events.Tags()["scalars"])
+    written = [(line["step"], line["loss"]) for line in metrics(run) if line["event"] == "step"]
+    assert [(event.step, pytest.approx(event.value, rel=1e-6)) for event in events.Scalars("train/loss")] == written
+
+
+def test_run_folder(pima_run, lockstep, run):
+    folder, _, _ = pima_run
+    assert {"config.yaml", "metrics.jsonl", "status.json", "checkpoints"} <= {path.name for path in folder.iterdir()}
+    text = (folder / "config.yaml").read_text()
+    assert "auto" not in re.findall(r"backend: *(\w+)", text) and "gloo" in text
+    told = run(lockstep, "status", folder)
+    assert told.returncode == 0 and told.stdout.startswith("done")
+    assert len(checkpoints(folder)) == 3  # checkpoint.keep
+    steps = status(folder)["step"]
+    assert checkpoints(folder)[-1].name == f"step-{steps:08}.pt"
+    state = newest(folder)
+    assert state["iter_no"] == steps and set(state) >= {"iter_no", "epoch", "model", "optimizer"}
+
+
+def test_the_folders_config_trains_the_same(pima_run, lockstep, mpirun, tmp_path):
+    folder, _, _ = pima_run
+    mpirun(2, lockstep, "train", folder / "config.yaml", *sets(run__dir=tmp_path / "runs"), cwd=tmp_path, check=True)
+    from train_kit import assert_same_run
+    assert_same_run(folder, tmp_path / "runs/pima")
+
+
+def test_world_one_ddp_and_single_are_the_same_bits(lockstep, mpirun, run, tmp_path):
+    from train_kit import assert_same_tensors
+    config = write_config(tmp_path, PIMA)
+    words = sets(train__epochs=1)
+    run(lockstep, "train", config, *words, cwd=tmp_path, check=True)
+    run(lockstep, "train", config, *words, *sets(train__mode="single", run__name="single"), cwd=tmp_path, check=True)
+    assert_same_tensors(newest(tmp_path / "runs/pima")["model"], newest(tmp_path / "runs/single")["model"])
+
+
+def test_max_steps_leaves_a_checkpoint_and_evaluates(lockstep, run, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    run(lockstep, "train", config, *sets(train__max_steps=5), cwd=tmp_path, check=True)
+    folder = tmp_path / "runs/pima"
+    assert [file.name for file in checkpoints(folder)] == ["step-00000005.pt"]
+    assert metrics(folder)[-1]["event"] == "epoch" and "accuracy" in metrics(folder)[-1]
+    run(lockstep, "train", config, *sets(train__max_steps=5, train__eval_every=0), cwd=tmp_path, check=True)
+    assert "accuracy" not in metrics(tmp_path / "runs/pima-2")[-1]
+
+
+def test_max_seconds_ends_as_done(lockstep, mpirun, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    result = mpirun(2, lockstep, "train", config, *sets(train__max_seconds=0.5, train__epochs=100000), cwd=tmp_path,
+                    check=True, timeout=30)
+    assert status(tmp_path / "runs/pima")["reason"] == "max_seconds"
+    assert result.seconds < 15
+
+
+def test_early_stop(lockstep, run, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    run(lockstep, "train", config, *sets(train__early_stop=2, train__epochs=500, optim__lr=0.1), cwd=tmp_path,
+        check=True)
+    told = status(tmp_path / "runs/pima")
+    assert told["reason"] == "early stop" and told["epoch"] < 500
+
+
+def test_dry_run_writes_nothing(lockstep, mpirun, tmp_path):
+    config = write_config(tmp_path, MNIST)
+    result = mpirun(2, lockstep, "train", config, "--dry-run", cwd=tmp_path, check=True)
+    assert "421642 parameters" in result.stdout
+    assert re.search(r"steps +235 an epoch", result.stdout)
+    assert re.search(r"time +[\d.]+ ms a step", result.stdout)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_progress_line_on_a_terminal(lockstep, tmp_path):
+    from conftest import clean_environment
+    config = write_config(tmp_path, PIMA)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([lockstep, "train", config, *sets(train__epochs=40)], stdout=theirs, stderr=theirs,
+                               cwd=tmp_path, env=clean_environment(TERM="xterm"))
+    os.close(theirs)
+    text = b""
+    while True:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:
+            break
+        if not piece:
+            break
+        text += piece
+    assert process.wait(30) == 0
+    drawn = re.findall(r"\r([^\r\n]*samples/s[^\r\n]*)\x1b\[K", text.decode())
+    assert drawn and all(len(line) < 80 for line in drawn)
+    assert re.search(r"Epoch \d+/40  step \d+/\d+  loss \d\.\d{4}  \d+ samples/s  \d+", drawn[-1])
+
+
+def test_eval_is_exact_at_any_world(pima_run, lockstep, mpirun, run):
+    folder, _, config = pima_run
+    words = ["eval", config, "--checkpoint", checkpoints(folder)[-1]]
+    alone = run(lockstep, *words, check=True).stdout
+    for world in (2, 3):
+        assert mpirun(world, lockstep, *words, check=True).stdout == alone
+    accuracy = [line for line in metrics(folder) if line["event"] == "epoch"][-1]["accuracy"]
+    assert f"{accuracy:.4f}"[:6] in alone or f"{100 * accuracy:.2f}" in alone
+
+
+def test_mnist_eval_has_a_confusion_matrix(lockstep, mpirun, run, tmp_path):
+    config = write_config(tmp_path, MNIST)
+    mpirun(2, lockstep, "train", config, *sets(train__max_steps=3), cwd=tmp_path, check=True)
+    file = checkpoints(tmp_path / "runs/mnist")[-1]
+    table = mpirun(2, lockstep, "eval", config, "--checkpoint", file, check=True).stdout
+    rows = [line for line in table.splitlines() if re.match(r"\s*\d(\s+\d+){10}", line)]
+    assert len(rows) == 10, table
+    assert sum(sum(map(int, line.split()[1:11])) for line in rows) == 10000
+
+
+def test_predict_from_idx_and_csv(pima_run, lockstep, run, mpirun, source_dir, tmp_path):
+    folder, _, config = pima_run
+    table = tmp_path / "patients.csv"
+    rows = (source_dir / "data/pima/pima-indians-diabetes.csv").read_text().splitlines()
+    header = rows[:1] if rows[0][0].isalpha() else []
+    table.write_text("\n".join(header + rows[len(header):len(header) + 7]) + "\n")
+    words = ["predict", config, "--checkpoint", checkpoints(folder)[-1], "--input", table]
+    answer = run(lockstep, *words, check=True).stdout.splitlines()
+    assert answer[0].startswith("sample,class,p(") and len(answer) == 8
+    assert mpirun(2, lockstep, *words, check=True).stdout.splitlines() == answer
+    run(lockstep, *words, "--output", tmp_path / "out.json", check=True)
+    document = json.loads((tmp_path / "out.json").read_text())["predictions"]
+    assert [one["sample"] for one in document] == list(range(7))
+    assert all(sum(one["probabilities"]) == pytest.approx(1, abs=1e-5) for one in document)
+
+
+def test_python_checkpoints_are_evaluated(pima_run, lockstep, run, tmp_path):
+    torch = pytest.importorskip("torch")
+    folder, _, config = pima_run
+    state = newest(folder)["model"]
+    torch.save({"model": {f"module.{name}": tensor for name, tensor in state.items()}}, tmp_path / "ddp.pt")
+    torch.save(state, tmp_path / "plain.pt")
+    wanted = run(lockstep, "eval", config, "--checkpoint", checkpoints(folder)[-1], check=True).stdout.splitlines()[1:]
+    for name in ("ddp.pt", "plain.pt"):
+        assert run(lockstep, "eval", config, "--checkpoint", tmp_path / name, check=True).stdout.splitlines()[1:] == wanted
+
+
+@pytest.mark.parametrize("words, what", [
+    (sets(train__epochs=0), "train.epochs"),
+    (sets(data__batch_size=100000), "data.batch_size"),
+    (sets(train__mode="data_parallel"), "data_parallel"),
+    (sets(train__precision="fp16"), "bf16"),
+    (sets(run__dir="/proc/nowhere"), "run.dir"),
+    (["--resume", "nothing.pt"], "nothing.pt"),
+    (["--resume", "/"], "/"),
+])
+def test_bad_input(words, what, lockstep, mpirun, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    result = mpirun(2, lockstep, "train", config, *words, cwd=tmp_path, timeout=40, flags=["-q"])
+    assert result.returncode == 2, result.output
+    assert what in result.stderr
+    assert result.stderr.count("error") == 1, result.stderr  # once for the job
+    assert not (tmp_path / "runs").exists()
+
+
+def test_single_mode_refuses_two_ranks(lockstep, mpirun, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    result = mpirun(2, lockstep, "train", config, *sets(train__mode="single"), cwd=tmp_path, timeout=40)
+    assert result.returncode == 2 and "train.mode" in result.stderr
+
+
+def test_a_checkpoint_of_another_model_names_the_tensors(pima_run, lockstep, run, tmp_path):
+    folder, _, _ = pima_run
+    config = write_config(tmp_path, MNIST)
+    file = checkpoints(folder)[-1]
+    for words in (["train", config, "--resume", file], ["eval", config, "--checkpoint", file]):
+        result = run(lockstep, *words, cwd=tmp_path)
+        assert result.returncode == 2 and "conv1.weight" in result.stderr, result.output
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_bad_loss_stops_the_job(lockstep, mpirun, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    words = sets(optim__name="sgd", optim__lr=1e30, train__epochs=3, checkpoint__every_steps=1)
+    result = mpirun(2, lockstep, "train", config, *words, cwd=tmp_path, timeout=40, flags=["-q"])
+    assert result.returncode == 1, result.output
+    assert re.search(r"the loss is -?(nan|inf) at step \d+", result.stderr), result.stderr
+    assert re.search(r"epoch 0, rank [01], samples \d+(, \d+){15}", result.stderr)
+    folder = tmp_path / "runs/pima"
+    assert status(folder)["state"] == "failed" and "the loss is" in status(folder)["reason"]
+    torch = pytest.importorskip("torch")
+    for file in checkpoints(folder):
+        assert all(torch.isfinite(tensor).all() for tensor in torch.load(file, weights_only=True)["model"].values())
+
+
+def test_two_jobs_at_once_get_two_folders(lockstep, start, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    jobs = [start(lockstep, "train", config, "--resume", "auto", *sets(train__epochs=10), cwd=tmp_path,
+                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(3)]
+    assert [job.wait(60) for job in jobs] == [0, 0, 0]
+    assert {folder.name for folder in (tmp_path / "runs").iterdir()} == {"pima", "pima-2", "pima-3"}
+
+
+def test_a_full_disk_keeps_the_last_checkpoint(lockstep, tmp_path):
+    """No file may grow past 3 KB: checkpoints cannot be written, the folder stays whole."""
+    from conftest import run_process
+    config = write_config(tmp_path, PIMA)
+    run_process([lockstep, "train", config, *sets(train__epochs=1)], cwd=tmp_path, check=True)
+    folder = tmp_path / "runs/pima"
+    before = checkpoints(folder)[-1].read_bytes()
+    result = run_process(["bash", "-c", 'ulimit -f 3; exec "$@"', "-", lockstep, "train", config, "--resume", "auto",
+                          *sets(train__epochs=3)], cwd=tmp_path)
+    assert result.returncode == 1, result.output
+    assert "cannot" in result.stderr or "could not" in result.stderr
+    assert checkpoints(folder)[-1].read_bytes() == before
+    run_process([lockstep, "train", config, "--resume", "auto", *sets(train__epochs=3)], cwd=tmp_path, check=True)
+    assert status(folder)["state"] == "done" and status(folder)["epoch"] == 3

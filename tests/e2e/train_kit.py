@@ -1,0 +1,92 @@
+"""What the tests of training share: small configs, runs of the program, and looking into what they left."""
+
+import json
+import pathlib
+
+DATA = pathlib.Path(__file__).resolve().parents[2] / "data"
+
+MNIST = f"""
+run: {{name: mnist}}
+task: {{name: mnist}}
+data: {{root: {DATA}/mnist, batch_size: 128, workers: 1}}
+model: {{name: simple_cnn}}
+optim: {{name: sgd, lr: 0.01, momentum: 0.9}}
+train: {{epochs: 1, log_every: 5, eval_every: 0}}
+"""
+
+# 20 steps an epoch at world 2, about 2 ms each: epochs that a test can afford
+PIMA = f"""
+run: {{name: pima}}
+task: {{name: pima}}
+data: {{root: {DATA}/pima, batch_size: 16, workers: 0}}
+optim: {{name: adam, lr: 0.001}}
+train: {{epochs: 4, log_every: 3, eval_every: 1}}
+checkpoint: {{every_epochs: 1, keep: 3}}
+"""
+
+
+def write_config(folder, text):
+    path = pathlib.Path(folder) / "config.yaml"
+    path.write_text(text)
+    return path
+
+
+def sets(**values):
+    """sets(train__epochs=3) -> ["--set", "train.epochs=3"]"""
+    words = []
+    for key, value in values.items():
+        words += ["--set", f"{key.replace('__', '.')}={str(value).lower() if isinstance(value, bool) else value}"]
+    return words
+
+
+def metrics(run):
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def status(run):
+    return json.loads((run / "status.json").read_text())
+
+
+def checkpoints(run):
+    return sorted((run / "checkpoints").glob("step-*.pt"))
+
+
+def newest(run):
+    import torch
+    return torch.load(checkpoints(run)[-1], weights_only=True)
+
+
+def assert_same_tensors(left, right):
+    """Two trees of dicts, lists, tensors and numbers that are equal to the last bit."""
+    import torch
+    assert type(left) is type(right) or {type(left), type(right)} <= {int, float}
+    if isinstance(left, dict):
+        assert list(left) == list(right)
+        for key in left:
+            assert_same_tensors(left[key], right[key])
+    elif isinstance(left, (list, tuple)):
+        assert len(left) == len(right)
+        for a, b in zip(left, right):
+            assert_same_tensors(a, b)
+    elif isinstance(left, torch.Tensor):
+        assert left.dtype == right.dtype and torch.equal(left, right)
+    else:
+        assert left == right
+
+
+# What differs between two attempts at the same training, whatever is done.
+CLOCKS = {"seconds", "samples_per_second"}
+
+
+def without_clocks(lines):
+    return [{key: value for key, value in line.items() if key not in CLOCKS} for line in lines]
+
+
+def assert_same_run(left, right):
+    """The newest checkpoints and the metrics of two runs agree bit for bit."""
+    a, b = newest(left), newest(right)
+    for tree in (a, b):
+        for key in ("seconds", "metrics_offset", "config"):
+            tree["lockstep"].pop(key)
+    assert_same_tensors(a, b)
+    assert without_clocks(metrics(left)) == without_clocks(metrics(right))
