@@ -71,6 +71,12 @@ WatchedGloo::WorkPtr WatchedGloo::allgather_coalesced(TensorLists& outputs, Tens
                [&] { return Gloo::allgather_coalesced(outputs, inputs, options); });
 }
 
+WatchedGloo::WorkPtr WatchedGloo::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                  const c10d::AllgatherOptions& options) {
+  return watch(OpType::ALLGATHER_COALESCED, options.timeout,
+               [&] { return Gloo::allgather_into_tensor_coalesced(outputs, inputs, options); });
+}
+
 WatchedGloo::WorkPtr WatchedGloo::gather(TensorLists& outputs, Tensors& inputs,
                                          const c10d::GatherOptions& options) {
   return watch(OpType::GATHER, options.timeout, [&] { return Gloo::gather(outputs, inputs, options); });
@@ -91,6 +97,12 @@ WatchedGloo::WorkPtr WatchedGloo::_reduce_scatter_base(at::Tensor& output, at::T
                                                        const c10d::ReduceScatterOptions& options) {
   return watch(OpType::_REDUCE_SCATTER_BASE, options.timeout,
                [&] { return Gloo::_reduce_scatter_base(output, input, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                  const c10d::ReduceScatterOptions& options) {
+  return watch(OpType::REDUCE_SCATTER, options.timeout,
+               [&] { return Gloo::reduce_scatter_tensor_coalesced(outputs, inputs, options); });
 }
 
 WatchedGloo::WorkPtr WatchedGloo::alltoall_base(at::Tensor& output, at::Tensor& input,
