@@ -1,2 +1,3 @@
 #pragma once
-// Empty on purpose: ProcessGroupGloo.hpp includes it, the wheel ships no gloo headers, and nothing in it is used.
+// Empty on purpose: ProcessGroupGloo.hpp includes it, the wheel ships no gloo headers, and nothing in it is
+// used.
