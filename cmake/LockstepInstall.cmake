@@ -7,8 +7,6 @@ set(share_dir ${CMAKE_INSTALL_DATADIR}/lockstep)
 # What a user of the library gets with the target.
 set_target_properties(lockstep PROPERTIES SOVERSION ${PROJECT_VERSION_MAJOR} VERSION ${PROJECT_VERSION})
 target_compile_features(lockstep INTERFACE cxx_std_20)
-target_compile_definitions(lockstep INTERFACE FMT_HEADER_ONLY)
-target_link_libraries(lockstep INTERFACE fmt::fmt-header-only)
 target_include_directories(lockstep INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 
 install(TARGETS lockstep_program RUNTIME)

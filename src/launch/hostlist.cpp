@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/text.h"
 
 namespace lockstep {
 namespace {
@@ -172,7 +173,7 @@ std::string write_group(const std::vector<Numbered>& group) {
     ranges.push_back(end - i == 1 ? first : first + "-" + padded(group[end - 1].number, group[i].width));
     i = end;
   }
-  return format("{}[{}]{}", group.front().head, fmt::join(ranges, ","), group.front().tail);
+  return format("{}[{}]{}", group.front().head, join(ranges, ","), group.front().tail);
 }
 
 void check_host(const std::string& host, const std::string& list) {
@@ -210,7 +211,7 @@ std::string compress_hostlist(const std::vector<std::string>& hosts) {
     group.push_back(std::move(next));
   }
   if (!group.empty()) names.push_back(write_group(group));
-  return format("{}", fmt::join(names, ","));
+  return join(names, ",");
 }
 
 std::vector<std::string> parse_node_file(const std::string& text) {

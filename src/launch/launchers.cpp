@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/text.h"
 #include "launch/variables.h"
 
 namespace lockstep {
@@ -49,7 +50,7 @@ const Launcher& chosen(const Environment& environment, const std::string& choice
                                 [&](const Launcher& launcher) { return choice == launcher.name; });
   if (row == kLaunchers.end()) {
     throw InputError(format("unknown launcher '{}'", choice), "launch.launcher or --launcher",
-                     format("choose one of {}", fmt::join(launcher_choices(), ", ")));
+                     format("choose one of {}", join(launcher_choices(), ", ")));
   }
   if (!is_set(environment, row->rank)) {
     throw InputError(format("the launcher '{}' was asked for, but {} is not set", choice, row->rank),
