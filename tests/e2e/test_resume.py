@@ -131,8 +131,8 @@ def test_more_epochs(unbroken, lockstep, mpirun, tmp_path):
     mpirun(2, lockstep, "train", config, *words, *sets(train__epochs=EPOCHS), "--resume", "auto", cwd=tmp_path,
            check=True)
     assert_same_run(unbroken, tmp_path / "runs/pima")
-    result = mpirun(2, lockstep, "train", config, *words, *sets(train__epochs=2, optim__lr=0.5), "--resume", "auto",
-                    cwd=tmp_path, check=True)
+    result = mpirun(2, lockstep, "train", config, *words, *sets(train__epochs=EPOCHS + 1, train__max_steps=3, optim__lr=0.5),
+                    "--resume", "auto", cwd=tmp_path, check=True)
     assert "optim.lr" in result.stderr and (tmp_path / "runs/pima-2").exists()
 
 
