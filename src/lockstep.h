@@ -1,9 +1,8 @@
 #pragma once
 // The library in one include: join the job, open a group, wrap a module, deal out the data.
 //
-//   lockstep::Runtime job;
-//   auto group = lockstep::comm::connect(job, {});
-//   auto model = lockstep::ddp(Net(), group);
+//   lockstep::Session session;
+//   auto model = lockstep::ddp(Net(), session);
 
 #include "base/error.h"
 #include "comm/group.h"
@@ -14,3 +13,6 @@
 #include "launch/runtime.h"
 #include "models/net.h"
 #include "parallel/ddp.h"
+#include "parallel/exchange.h"
+#include "parallel/session.h"
+#include "parallel/sync_batch_norm.h"

@@ -21,7 +21,7 @@ class HookAdaptor : public c10d::CppCommHookInterface<CommHook> {
 }  // namespace
 
 void DdpCore::State::make_reducer() {
-  auto made = lockstep::make_reducer(parameters, group, options, module->name());
+  auto made = lockstep::make_reducer(parameters, group, options, *module);
   logger = std::move(made.logger);
   reducer = std::move(made.reducer);
   delayed = std::make_shared<DelayedAllReduce>(DelayedAllReduce{.reducer = reducer});

@@ -62,6 +62,12 @@ std::unordered_map<size_t, std::string> names_by_index(const std::vector<Reduced
   return names;
 }
 
+bool has_sync_batchnorm(const torch::nn::Module& module) {
+  for (const auto& part : module.modules())
+    if (part->name().find("SyncBatchNorm") != std::string::npos) return true;
+  return false;
+}
+
 std::shared_ptr<c10d::Reducer> construct(const std::vector<ReducedParameter>& parameters, Buckets buckets,
                                          const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                          const DdpOptions& options) {
@@ -86,7 +92,7 @@ std::shared_ptr<c10d::Reducer> construct(const std::vector<ReducedParameter>& pa
 
 ReducerAndLogger make_reducer(const std::vector<ReducedParameter>& parameters,
                               const c10::intrusive_ptr<c10d::ProcessGroup>& group, const DdpOptions& options,
-                              const std::string& module_name) {
+                              const torch::nn::Module& module) {
   auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(
       tensors_of(parameters), first_limits(options), sparse_flags(parameters)));
   // Gradients come roughly in the reverse order of the forward pass.
@@ -100,8 +106,8 @@ ReducerAndLogger make_reducer(const std::vector<ReducedParameter>& parameters,
                                           ? std::vector<int>{options.device->index()}
                                           : std::vector<int>{};
   made.logger->set_construction_data_and_log(
-      module_name, device_ids, device_ids.empty() ? -1 : device_ids.front(), options.broadcast_buffers,
-      /*has_sync_bn=*/false, options.static_graph);
+      module.name(), device_ids, device_ids.empty() ? -1 : device_ids.front(), options.broadcast_buffers,
+      has_sync_batchnorm(module), options.static_graph);
   if (options.static_graph) {
     made.reducer->set_static_graph();
     made.logger->set_static_graph();

@@ -21,6 +21,6 @@ struct ReducerAndLogger {
 
 ReducerAndLogger make_reducer(const std::vector<ReducedParameter>& parameters,
                               const c10::intrusive_ptr<c10d::ProcessGroup>& group, const DdpOptions& options,
-                              const std::string& module_name);
+                              const torch::nn::Module& module);
 
 }  // namespace lockstep

@@ -76,13 +76,17 @@ def test_the_modulefile_brings_program_and_home(installed, run, tmp_path):
     assert result.stdout.split() == [f"{installed}/bin/lockstep", f"{installed}/share/lockstep", "gone"]
 
 
-def test_a_strangers_project_builds_against_it_and_trains(installed, build_dir, mpirun, run, tmp_path):
+def test_a_strangers_project_builds_against_it_and_trains_as_pythons_does(installed, build_dir, mpirun, python, run,
+                                                                          tmp_path):
     run("cmake", "-S", SOURCE / "tests/consumer", "-B", tmp_path, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={installed}",
         f"-DCMAKE_CXX_FLAGS={cache_value(build_dir, 'CMAKE_CXX_FLAGS')} -Wall -Wextra -Werror",
         "-DCMAKE_BUILD_TYPE=Release", check=True, timeout=120)
     run("cmake", "--build", tmp_path, check=True, timeout=300)
     result = mpirun(2, tmp_path / "consumer", check=True)
-    assert result.stdout == "world 2, weights equal, loss fell\n"
+    twin = run(python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
+               SOURCE / "tests/consumer/twin.py", timeout=120, check=True)
+    assert result.stdout.count("Average Loss") == 20
+    assert result.stdout == twin.stdout
 
 
 def test_another_libtorch_is_an_error_that_says_which_ones_are_wanted(tmp_path, run):

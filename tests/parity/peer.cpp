@@ -1,6 +1,8 @@
 // parity_peer CASES OUT [BACKEND]: runs every case of this world size under lockstep's DDP and writes
 // OUT/NAME.RANK.bin (losses, parameters, buffers) and OUT/NAME.RANK.txt (buckets). peer.py is its twin.
-#include <torch/torch.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <cstdio>
 #include <filesystem>

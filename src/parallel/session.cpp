@@ -1,0 +1,56 @@
+#include "parallel/session.h"
+
+#include <ATen/Parallel.h>
+
+#include <cstdio>
+
+#include "base/error.h"
+#include "comm/cuda_plugin.h"
+#include "launch/cpus.h"
+#include "launch/device.h"
+#include "launch/leave.h"
+
+namespace lockstep {
+namespace {
+
+c10::Device take_device(const Runtime& runtime, const std::string& wanted) {
+  const DeviceChoice choice = choose_device(runtime.job(), wanted, current_environment());
+  if (!choice.is_cuda()) {
+    at::set_num_threads(share_threads(runtime, current_environment()).threads);
+    return c10::kCPU;
+  }
+  comm::cuda().set_device(choice.index);
+  return {c10::kCUDA, static_cast<c10::DeviceIndex>(choice.index)};
+}
+
+}  // namespace
+
+Session::Session(const SessionOptions& options)
+    : runtime_(options.launcher, {.join_timeout = options.join_timeout}),
+      device_(take_device(runtime_, options.device)),
+      group_(comm::connect(
+          runtime_,
+          {.backend = options.backend, .join_timeout = options.join_timeout, .timeout = options.timeout},
+          device_)) {}
+
+Session::~Session() = default;
+
+void Session::print_line(const std::string& line) {
+  std::fputs((line + "\n").c_str(), stdout);
+  std::fflush(stdout);
+}
+
+int run(const std::function<void()>& body) {
+  ExitStatus status = kFailed;
+  std::string text;
+  try {
+    body();
+    return kDone;
+  } catch (const std::exception& error) {
+    status = exit_status(error);
+    text = describe(error);
+  }
+  return leave_failed(status, text);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,178 @@
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/format.h"
+#include "parallel/ddp.h"
+#include "parallel/ranks_group.h"
+
+namespace lockstep {
+namespace {
+
+using namespace test;
+namespace nn = torch::nn;
+using ::testing::Test;
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const std::exception& error) {
+    return describe(error);
+  }
+  return "";
+}
+
+#define EXPECT_SAYS(message, words) \
+  EXPECT_NE((message).find(words), std::string::npos) << "the message is: " << (message)
+
+struct TwoLayers : nn::Module {
+  explicit TwoLayers(int64_t width)
+      : a(register_module("a", nn::Linear(4, width))), b(register_module("b", nn::Linear(width, 2))) {}
+  nn::Linear a, b;
+  at::Tensor forward(const at::Tensor& x, bool with_b = true) { return with_b ? b(a(x)) : a(x); }
+};
+
+TEST(DdpErrors, OtherShapesNameTheRankAndTheParameter) {
+  const bool odd = rank() == world() - 1 && world() > 1;
+  const auto message = message_of([&] { ddp(std::make_shared<TwoLayers>(odd ? 6 : 5), group()); });
+  if (world() == 1) {
+    EXPECT_EQ(message, "");
+    return;
+  }
+  EXPECT_SAYS(message, format("rank {} has parameter a.weight Float [6, 4]", world() - 1));
+  EXPECT_SAYS(message, "rank 0 has parameter a.weight Float [5, 4]");
+}
+
+TEST(DdpErrors, OtherTypesToo) {
+  auto net = std::make_shared<TwoLayers>(5);
+  if (rank() == world() - 1) net->b->to(at::kDouble);
+  const auto message = message_of([&] { ddp(net, group()); });
+  if (world() > 1) EXPECT_SAYS(message, "parameter b.weight Double [2, 5]");
+}
+
+TEST(DdpErrors, AParameterTooManyIsNamed) {
+  auto net = std::make_shared<TwoLayers>(5);
+  if (rank() == world() - 1) net->register_module("extra", nn::Linear(2, 2));
+  const auto message = message_of([&] { ddp(net, group()); });
+  if (world() > 1)
+    EXPECT_SAYS(message,
+                format("rank {} has parameter extra.weight Float [2, 2], rank 0 does not", world() - 1));
+}
+
+TEST(DdpErrors, OtherOptionsAreNamed) {
+  const auto message = message_of([&] {
+    ddp(std::make_shared<TwoLayers>(5), group(), {.find_unused_parameters = rank() == world() - 1});
+  });
+  if (world() > 1) EXPECT_SAYS(message, "option find_unused_parameters true");
+}
+
+TEST(DdpErrors, NothingToTrain) {
+  const auto none = message_of([&] { ddp(nn::ReLU(), group()); });
+  EXPECT_SAYS(none, "no parameter that requires a gradient");
+  nn::Linear frozen(2, 2);
+  for (auto& parameter : frozen->parameters()) parameter.set_requires_grad(false);
+  EXPECT_THROW(ddp(frozen, group()), InputError);
+}
+
+TEST(DdpErrors, ImpossibleOptions) {
+  EXPECT_THROW(ddp(nn::Linear(2, 2), group(), {.bucket_cap_mb = 0}), InputError);
+  EXPECT_THROW(ddp(nn::Linear(2, 2), group(), {.bucket_cap_mb_list = {1, -1}}), InputError);
+  EXPECT_THROW(ddp(std::shared_ptr<nn::LinearImpl>(), group()), InputError);
+  EXPECT_THROW(ddp(nn::Linear(2, 2), ProcessGroup()), InputError);
+}
+
+TEST(DdpErrors, UnusedParametersAreNamed) {
+  const auto model = ddp(std::make_shared<TwoLayers>(5), group());
+  model->forward(batch(2, 4), /*with_b=*/false).sum().backward();
+  const auto message = message_of([&] { model->forward(batch(2, 4)); });
+  EXPECT_SAYS(message, "no gradient in the last backward: b.weight, b.bias");
+  EXPECT_SAYS(message, format("rank {}", rank()));
+  EXPECT_SAYS(message, "find_unused_parameters");
+  EXPECT_SAYS(message_of([&] { model->check_finalized(); }), "b.weight");
+}
+
+TEST(DdpErrors, StaticGraphCannotBeginWithoutSync) {
+  const auto model = ddp(nn::Linear(4, 2), group(), {.static_graph = true});
+  {
+    const auto local = model->no_sync();
+    EXPECT_SAYS(message_of([&] { model->forward(batch(2, 4)); }), "static graph");
+  }
+  model->forward(batch(2, 4)).sum().backward();
+  model->check_finalized();
+}
+
+// The first of two backwards dies half way on every rank; after reset() training goes on as if it had not
+// been.
+void fails_and_recovers(const DdpOptions& options) {
+  auto net = std::make_shared<TwoLayers>(5);
+  const auto model = ddp(net, group(), options);
+  bool fail = true;
+  net->a->weight.register_hook([&fail](const at::Tensor& gradient) {
+    if (fail) throw std::runtime_error("broken on purpose");
+    return gradient;
+  });
+  EXPECT_ANY_THROW(model->forward(batch(2, 4)).sum().backward());
+  fail = false;
+  model->reset();
+  model->zero_grad();
+  for (int step = 0; step < 3; ++step) {
+    model->zero_grad();
+    model->forward(batch(2, 4, step)).square().sum().backward();
+    model->check_finalized();
+  }
+  const at::Tensor reduced = net->a->weight.grad().clone();
+  model->zero_grad();
+  net->forward(batch(2, 4, 2)).square().sum().backward();
+  EXPECT_TRUE(at::allclose(reduced, mean(net->a->weight.grad()), 1e-5, 1e-6));
+}
+
+TEST(DdpErrors, ResetAfterAnException) {
+  fails_and_recovers({});
+}
+TEST(DdpErrors, ResetAfterAnExceptionWithFindUnused) {
+  fails_and_recovers({.find_unused_parameters = true});
+}
+TEST(DdpErrors, ResetAfterAnExceptionInAStaticGraph) {
+  fails_and_recovers({.static_graph = true});
+}
+TEST(DdpErrors, ResetAfterAnExceptionWithViews) {
+  fails_and_recovers({.gradient_as_bucket_view = true});
+}
+
+TEST(DdpErrors, JoinCanEndEveryRankAtOnce) {
+  const auto model = ddp(nn::Linear(4, 2), group());
+  int steps = 0;
+  const auto message = message_of([&] {
+    model->join(
+        [&] {
+          for (; steps < 3 + rank(); ++steps) model->forward(batch(2, 4)).sum().backward();
+        },
+        {.throw_on_early_termination = true});
+  });
+  if (world() == 1) {
+    EXPECT_EQ(message, "");
+    return;
+  }
+  EXPECT_EQ(steps, 3);
+  EXPECT_SAYS(message, rank() == 0 ? "this rank has run out of input" : "another rank has run out of input");
+}
+
+TEST(DdpErrors, JoinDoesNotSwallowExceptions) {
+  const auto model = ddp(nn::Linear(4, 2), group());
+  EXPECT_THROW(model->join([] { throw std::out_of_range("mine"); }), std::out_of_range);
+  model->join([&] { model->forward(batch(2, 4)).sum().backward(); });
+}
+
+// Rank 1 leaves out a backward: the others wait in vain, and are told for whom.
+TEST(DdpErrors, ARankThatSkippedACollectiveIsNamed) {
+  if (world() == 1) GTEST_SKIP() << "nobody to wait for";
+  const auto impatient = comm::connect(runtime(), {.backend = "gloo", .timeout = std::chrono::seconds(2)});
+  const auto model = ddp(nn::Linear(4, 2), impatient);
+  const auto output = model->forward(batch(2, 4));
+  if (rank() == 1) return runtime().barrier();
+  const auto message = message_of([&] { output.sum().backward(); });
+  runtime().barrier();
+  EXPECT_SAYS(message, "rank 1");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,192 @@
+#include "parallel/ddp.h"
+
+#include <gtest/gtest.h>
+
+#include "parallel/ranks_group.h"
+
+namespace lockstep {
+namespace {
+
+using namespace test;
+namespace nn = torch::nn;
+
+struct PairNetImpl : nn::Module {
+  nn::Linear a = register_module("a", nn::Linear(4, 3));
+  nn::Linear b = register_module("b", nn::Linear(4, 3));
+  at::Tensor forward(const at::Tensor& x, bool with_b = true) { return with_b ? a(x) + b(x) : a(x); }
+};
+TORCH_MODULE(PairNet);
+
+TEST(Ddp, SetsEveryRankToRankZero) {
+  torch::manual_seed(1 + rank());
+  PairNet net;
+  const auto model = ddp(net, group());
+  for (const auto& [name, parameter] : model->named_parameters())
+    EXPECT_TRUE(same_everywhere(parameter)) << name;
+}
+
+TEST(Ddp, GradientsAreTheMeanOverTheRanks) {
+  const auto model = ddp(PairNet(), group());
+  const auto input = batch(5, 4);
+  model->forward(input).square().sum().backward();
+  const at::Tensor reduced = model->module()->a->weight.grad().clone();
+
+  model->zero_grad();
+  model->module()->forward(input).square().sum().backward();  // not through DDP: local
+  EXPECT_TRUE(at::allclose(reduced, mean(model->module()->a->weight.grad()), 1e-5, 1e-6));
+  EXPECT_TRUE(same_everywhere(reduced));
+}
+
+TEST(Ddp, NoSyncKeepsGradientsLocalUntilTheNextSync) {
+  const auto model = ddp(PairNet(), group());
+  const auto gradient = [&] { return model->module()->a->weight.grad(); };
+  {
+    const auto local = model->no_sync();
+    model->forward(batch(5, 4, 1)).square().sum().backward();
+    if (world() > 1) {
+      EXPECT_FALSE(same_everywhere(gradient()));
+    }
+  }
+  model->forward(batch(5, 4, 2)).square().sum().backward();
+  EXPECT_TRUE(same_everywhere(gradient()));
+}
+
+TEST(Ddp, TakesHoldersPointersAndValues) {
+  const auto input = batch(2, 4);
+  EXPECT_EQ(ddp(PairNet(), group())->forward(input).size(0), 2);
+  EXPECT_EQ(ddp(std::make_shared<PairNetImpl>(), group())->forward(input, true).size(0), 2);
+  const auto by_value = ddp(PairNetImpl(), group());
+  by_value->forward(input).sum().backward();
+  EXPECT_TRUE(same_everywhere(by_value->module()->b->weight.grad()));
+  const auto sequential = ddp(nn::Sequential(nn::Linear(4, 2), nn::ReLU()), group());
+  EXPECT_EQ((*sequential)(input).size(1), 2);
+}
+
+struct Answer {
+  at::Tensor used;
+  std::optional<at::Tensor> unused;
+  std::map<std::string, std::vector<at::Tensor>> more;
+  int64_t count = 0;
+  std::string note;
+};
+
+struct AnswerNet : nn::Module {
+  nn::Linear a = register_module("a", nn::Linear(4, 3));
+  nn::Linear b = register_module("b", nn::Linear(4, 3));
+  nn::Linear c = register_module("c", nn::Linear(4, 3));
+  nn::Linear never = register_module("never", nn::Linear(4, 3));
+  Answer forward(const at::Tensor& x) { return {a(x), b(x), {{"c", {c(x)}}}, 7, "fine"}; }
+};
+
+// Without the sink behind every tensor of the struct, the parameters behind the unused outputs would never be
+// marked ready and the next forward would throw.
+TEST(Ddp, SeesTheTensorsInsideAnOutput) {
+  const auto model = ddp(std::make_shared<AnswerNet>(), group(), {.find_unused_parameters = true});
+  for (int step = 0; step < 3; ++step) {
+    const Answer answer = model->forward(batch(5, 4, step));
+    EXPECT_EQ(answer.count, 7);
+    EXPECT_EQ(answer.note, "fine");
+    auto loss = answer.used.sum();
+    if (step == 1) loss = loss + answer.more.at("c")[0].square().sum();
+    loss.backward();
+    model->check_finalized();
+  }
+  EXPECT_TRUE(same_everywhere(model->module()->c->weight.grad()));
+  EXPECT_FALSE(model->module()->b->weight.grad().defined());
+  EXPECT_FALSE(model->module()->never->weight.grad().defined());
+}
+
+TEST(Ddp, BuffersFollowRankZero) {
+  const auto model = ddp(nn::BatchNorm1d(4), group());
+  for (int step = 0; step < 2; ++step) model->forward(batch(6, 4, step)).sum().backward();
+  model->forward(batch(6, 4, 9));
+  // the broadcast came before this forward's own update
+  const auto buffers = model->module()->named_buffers();
+  if (world() > 1) {
+    EXPECT_FALSE(same_everywhere(buffers["running_mean"]));
+  }
+  model->eval();
+  model->forward(batch(6, 4, 10));
+  EXPECT_TRUE(same_everywhere(buffers["running_mean"]));
+}
+
+TEST(Ddp, EvaluationNeedsNoBackward) {
+  const auto model = ddp(PairNet(), group());
+  {
+    at::NoGradGuard no_grad;
+    for (int step = 0; step < 3; ++step) model->forward(batch(2, 4));
+  }
+  model->forward(batch(2, 4)).sum().backward();
+  EXPECT_TRUE(same_everywhere(model->module()->a->weight.grad()));
+}
+
+struct TiedNet : nn::Module {
+  nn::Linear a = register_module("a", nn::Linear(4, 4));
+  at::Tensor again = register_parameter("again", a->weight);
+  at::Tensor forward(const at::Tensor& x) { return torch::matmul(a(x), again); }
+};
+
+TEST(Ddp, ListsSharedParametersOnce) {
+  const auto model = ddp(std::make_shared<TiedNet>(), group());
+  EXPECT_EQ(model->module()->parameters().size(), 3U);
+  EXPECT_EQ(model->parameters().size(), 2U);
+  model->forward(batch(2, 4)).sum().backward();
+  EXPECT_TRUE(same_everywhere(model->module()->a->weight.grad()));
+}
+
+TEST(Ddp, IgnoredParametersStayLocal) {
+  torch::manual_seed(1 + rank());
+  const auto model = ddp(PairNet(), group(), {.ignore = {"b.weight", "b.bias"}});
+  model->forward(batch(3, 4)).square().sum().backward();
+  EXPECT_TRUE(same_everywhere(model->module()->a->weight.grad()));
+  if (world() > 1) {
+    EXPECT_FALSE(same_everywhere(model->module()->b->weight));
+    EXPECT_FALSE(same_everywhere(model->module()->b->weight.grad()));
+  }
+}
+
+TEST(Ddp, SayWhatItDoes) {
+  const auto model = ddp(PairNet(), group(), {.find_unused_parameters = true, .bucket_cap_mb = 0.00001});
+  EXPECT_EQ(model->bucket_names().size(), 4U);
+  EXPECT_EQ(model->bucket_names().front(), std::vector<std::string>{"b.bias"});
+  model->register_comm_hook(hooks::bf16_compress(group()), "bf16");
+  auto data = model->logging_data();
+  EXPECT_EQ(data["backend_name"], "gloo");
+  EXPECT_EQ(data["world_size"], std::to_string(world()));
+  EXPECT_EQ(data["find_unused_parameters"], "1");
+  EXPECT_EQ(data["comm_hook"], "bf16");
+  EXPECT_EQ(data["total_parameter_size_bytes"], std::to_string(4 * 2 * (12 + 3)));
+}
+
+TEST(Ddp, ZeroGradWorksWithBucketViews) {
+  const auto model = ddp(PairNet(), group(), {.gradient_as_bucket_view = true});
+  for (const bool set_to_none : {true, false, true}) {
+    model->forward(batch(2, 4)).sum().backward();
+    model->zero_grad(set_to_none);
+    const at::Tensor gradient = model->module()->a->weight.grad();
+    EXPECT_EQ(gradient.defined(), !set_to_none);
+    if (gradient.defined()) EXPECT_EQ(gradient.abs().sum().item<float>(), 0);
+  }
+}
+
+TEST(Ddp, ParametersOnSeveralGpusOfOneRank) {
+  if (torch::cuda::device_count() < 2 * static_cast<size_t>(runtime().job().local_world))
+    GTEST_SKIP() << "needs two GPUs a rank, found " << torch::cuda::device_count() << " on this node";
+  const auto first = static_cast<c10::DeviceIndex>(2 * runtime().job().local_rank);
+  const at::Device one(at::kCUDA, first), two(at::kCUDA, static_cast<c10::DeviceIndex>(first + 1));
+  const auto nccl = comm::connect(runtime(), {.backend = "nccl"}, one);
+  struct Split : nn::Module {
+    nn::Linear a = register_module("a", nn::Linear(4, 4)), b = register_module("b", nn::Linear(4, 2));
+    at::Tensor forward(const at::Tensor& x) { return b(a(x).to(b->weight.device())); }
+  };
+  auto net = std::make_shared<Split>();
+  net->a->to(one);
+  net->b->to(two);
+  const auto model = ddp(net, nccl);
+  model->forward(batch(3, 4).to(one)).sum().backward();
+  EXPECT_TRUE(same_everywhere(net->a->weight.grad().cpu()));
+  EXPECT_TRUE(same_everywhere(net->b->weight.grad().cpu()));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,150 @@
+// SyncBatchNorm against one BatchNorm over the whole global batch: forward, backward, running statistics.
+#include "parallel/sync_batch_norm.h"
+
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include "base/error.h"
+#include "comm/group.h"
+#include "ranks.h"
+
+namespace lockstep {
+namespace {
+
+const ProcessGroup& group() {
+  static const ProcessGroup instance = comm::connect(test::runtime(), {.backend = "gloo"});
+  return instance;
+}
+
+// how many of `total` samples each rank holds
+using Split = std::vector<int64_t>;
+
+Split even(int64_t total) {
+  Split split(group()->getSize(), total / group()->getSize());
+  split.back() += total % group()->getSize();
+  return split;
+}
+
+Split all_on_last(int64_t total) {
+  Split split(group()->getSize(), 0);
+  split.back() = total;
+  return split;
+}
+
+Split one_on_first(int64_t total) {
+  if (group()->getSize() == 1) return {total};
+  Split split = all_on_last(total - 1);
+  split.front() += 1;
+  return split;
+}
+
+at::Tensor own(const at::Tensor& global, const Split& split) {
+  int64_t first = 0;
+  for (int rank = 0; rank < group()->getRank(); ++rank) first += split[rank];
+  return global.narrow(0, first, split[group()->getRank()]).clone();
+}
+
+// sums the gradient of a replicated parameter over the ranks, as if the loss had been one
+at::Tensor summed(const at::Tensor& gradient) {
+  std::vector<at::Tensor> sums = {gradient.clone()};
+  group()->allreduce(sums)->wait();
+  return sums[0];
+}
+
+template <class Layer>
+void expect_same_as_global(Layer synced, Layer reference, const at::Tensor& data, const Split& split) {
+  const at::Tensor target = at::randn_like(data);
+  for (int step = 0; step < 3; ++step) {
+    at::Tensor whole = (data * (step + 1)).detach().requires_grad_();
+    at::Tensor part = own(whole.detach(), split).requires_grad_();
+    reference->zero_grad();
+    synced->zero_grad();
+    const at::Tensor expected = reference->forward(whole), got = synced->forward(part);
+    EXPECT_TRUE(at::allclose(got, own(expected.detach(), split), 1e-9, 1e-9));
+    (expected * target).sum().backward();
+    (got * own(target, split)).sum().backward();
+    EXPECT_TRUE(at::allclose(part.grad(), own(whole.grad(), split), 1e-7, 1e-7));
+    EXPECT_TRUE(at::allclose(summed(synced->weight.grad()), reference->weight.grad(), 1e-9, 1e-9));
+    EXPECT_TRUE(at::allclose(summed(synced->bias.grad()), reference->bias.grad(), 1e-9, 1e-9));
+  }
+  EXPECT_TRUE(at::allclose(synced->running_mean, reference->running_mean, 1e-12, 1e-12));
+  EXPECT_TRUE(at::allclose(synced->running_var, reference->running_var, 1e-12, 1e-12));
+  EXPECT_EQ(synced->num_batches_tracked.template item<int64_t>(), 3);
+  synced->eval();
+  reference->eval();
+  EXPECT_TRUE(at::allclose(synced->forward(data), reference->forward(data)));
+}
+
+class Splits : public ::testing::TestWithParam<Split (*)(int64_t)> {};
+
+TEST_P(Splits, ConvertedBatchNorm2dEqualsTheGlobalBatch) {
+  torch::manual_seed(1);
+  const at::Tensor data = at::randn({16, 5, 3, 4}, at::kDouble) * 3 + 2;
+  torch::nn::BatchNorm2d synced(5), reference(5);
+  synced->to(at::kDouble);
+  reference->to(at::kDouble);
+  convert_sync_batchnorm(synced, group());
+  expect_same_as_global(synced, reference, data, GetParam()(16));
+}
+
+TEST_P(Splits, CumulativeAverageEqualsTheGlobalBatch) {
+  torch::manual_seed(2);
+  const at::Tensor data = at::randn({12, 4, 6}, at::kDouble);
+  const auto options = torch::nn::BatchNorm1dOptions(4).momentum(std::nullopt);
+  torch::nn::BatchNorm1d synced(options), reference(options);
+  synced->to(at::kDouble);
+  reference->to(at::kDouble);
+  convert_sync_batchnorm(synced, group());
+  expect_same_as_global(synced, reference, data, GetParam()(12));
+}
+
+INSTANTIATE_TEST_SUITE_P(SyncBatchNorm, Splits, ::testing::Values(even, all_on_last, one_on_first));
+
+TEST(SyncBatchNorm, TheLayerItselfTakesOneSampleARank) {
+  torch::manual_seed(3);
+  const at::Tensor data = at::randn({group()->getSize() * 1 + 1, 7});
+  Split split(group()->getSize(), 1);
+  split.back() += 1;
+  SyncBatchNorm synced(7, group());
+  torch::nn::BatchNorm1d reference(7);
+  EXPECT_TRUE(
+      at::allclose(synced.forward(own(data, split)), own(reference->forward(data), split), 1e-5, 1e-6));
+  EXPECT_TRUE(at::allclose(synced.running_var, reference->running_var));
+}
+
+TEST(SyncBatchNorm, ConvertsInsideAUsersModuleAndLeavesOthersAlone) {
+  struct Net : torch::nn::Module {
+    torch::nn::BatchNorm1d norm{register_module("norm", torch::nn::BatchNorm1d(3))};
+    at::Tensor forward(const at::Tensor& x) { return norm->forward(x); }
+  };
+  torch::manual_seed(4);
+  const int world = group()->getSize();
+  const at::Tensor data = at::randn({8 * world, 3});
+  const Split split(world, 8);
+  auto net = std::make_shared<Net>();
+  convert_sync_batchnorm(net, group());
+  torch::nn::BatchNorm1d global(3), local(3);
+  EXPECT_TRUE(at::allclose(net->forward(own(data, split)), own(global->forward(data), split), 1e-5, 1e-6));
+  const at::Tensor mine = own(data, split);
+  EXPECT_TRUE(at::allclose(local->forward(mine), (mine - mine.mean(0)) / (mine.var(0, false) + 1e-5).sqrt(),
+                           1e-5, 1e-6));
+}
+
+TEST(SyncBatchNorm, RefusesALayerItCannotKnow) {
+  torch::nn::Sequential net(
+      torch::nn::BatchNorm1d(torch::nn::BatchNorm1dOptions(3).affine(false).track_running_stats(false)));
+  EXPECT_THROW(convert_sync_batchnorm(net, group()), InputError);
+}
+
+TEST(SyncBatchNorm, OneValueAChannelIsRefusedOnEveryRank) {
+  SyncBatchNorm layer(2, group());
+  const int64_t mine = group()->getRank() == 0 ? 1 : 0;
+  EXPECT_THROW(layer.forward(at::zeros({mine, 2})), InputError);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,104 @@
+#include "parallel/tensors.h"
+
+#include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include "parallel/module_tensors.h"
+
+namespace lockstep {
+namespace {
+
+at::Tensor number(double value) {
+  return torch::full({}, value);
+}
+
+// The values met on the walk; each tensor is replaced by its negative.
+template <class T>
+std::vector<double> walked(T& value) {
+  std::vector<double> met;
+  for_each_tensor(value, [&met](at::Tensor& tensor) {
+    met.push_back(tensor.item<double>());
+    tensor = -tensor;
+  });
+  return met;
+}
+
+using Numbers = std::vector<double>;
+
+TEST(ForEachTensor, StandardContainers) {
+  auto nested =
+      std::make_tuple(number(1), std::make_pair(2, number(2)), std::vector<at::Tensor>{number(3), number(4)},
+                      std::optional<at::Tensor>{number(5)}, std::optional<at::Tensor>{},
+                      std::map<std::string, at::Tensor>{{"b", number(7)}, {"a", number(6)}},
+                      std::array<at::Tensor, 1>{number(8)}, std::variant<int, at::Tensor>{number(9)});
+  EXPECT_EQ(walked(nested), (Numbers{1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(walked(nested).front(), -1);
+}
+
+struct Inner {
+  at::Tensor a;
+  std::shared_ptr<at::Tensor> b;
+};
+struct Outer {
+  std::string text;
+  Inner inner;
+  std::vector<Inner> many;
+  double weight = 1;
+  torch::OrderedDict<std::string, at::Tensor> ordered;
+};
+
+TEST(ForEachTensor, PlainStructs) {
+  Outer outer{"x", {number(1), std::make_shared<at::Tensor>(number(2))}, {{number(3), nullptr}}, 2, {}};
+  outer.ordered.insert("k", number(4));
+  EXPECT_EQ(walked(outer), (Numbers{1, 2, 3, 4}));
+  EXPECT_EQ(walked(outer), (Numbers{-1, -2, -3, -4}));
+}
+
+class Closed {
+ public:
+  explicit Closed(at::Tensor hidden) : hidden_(std::move(hidden)) {}
+  void for_each_tensor(const TensorVisitor& visit) { visit(hidden_); }
+
+ private:
+  at::Tensor hidden_;
+};
+
+TEST(ForEachTensor, TypesWithTheirOwnWalk) {
+  Closed closed(number(3));
+  EXPECT_EQ(walked(closed), Numbers{3});
+  EXPECT_EQ(walked(closed), Numbers{-3});
+}
+
+TEST(ForEachTensor, TorchScriptValues) {
+  c10::impl::GenericDict dict(c10::AnyType::get(), c10::AnyType::get());
+  dict.insert("k", number(3));
+  c10::IValue value = c10::ivalue::Tuple::create({number(1), c10::List<at::Tensor>({number(2)}),
+                                                  c10::IValue(dict), c10::IValue(4), c10::IValue("text")});
+  EXPECT_EQ(walked(value), (Numbers{1, 2, 3}));
+  EXPECT_EQ(walked(value), (Numbers{-1, -2, -3}));
+}
+
+TEST(ModuleTensors, ReducerOrderIsTheModulesOrder) {
+  torch::nn::Sequential net(torch::nn::Linear(2, 2),
+                            torch::nn::Embedding(torch::nn::EmbeddingOptions(3, 2).sparse(true)),
+                            torch::nn::BatchNorm1d(2));
+  (*net)[0]->as<torch::nn::LinearImpl>()->bias.set_requires_grad(false);
+  Names names;
+  std::vector<bool> sparse;
+  for (const auto& parameter : reduced_parameters(*net, {"2.bias"})) {
+    names.push_back(parameter.name);
+    sparse.push_back(parameter.sparse_gradient);
+  }
+  EXPECT_EQ(names, (Names{"0.weight", "1.weight", "2.weight"}));
+  EXPECT_EQ(sparse, (std::vector<bool>{false, true, false}));
+  EXPECT_EQ(unique_parameters(*net).size(), 5U);
+  EXPECT_EQ(unique_buffers(*net, {"2.num_batches_tracked"}).size(), 2U);
+}
+
+}  // namespace
+}  // namespace lockstep
