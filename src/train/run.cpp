@@ -1,5 +1,7 @@
 #include "train/run.h"
 
+#include <cstdlib>
+
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -8,6 +10,7 @@
 #include "base/paths.h"
 #include "checkpoint/pt.h"
 #include "launch/deadline.h"
+#include "train/atomic_file.h"
 #include "train/console.h"
 #include "train/run_folder.h"
 #include "train/share_tree.h"
@@ -34,12 +37,19 @@ int64_t next_attempt(const fs::path& folder) {
   }
 }
 
+// A job script asks `lockstep status` what became of the run, and for that it has to know which run it was.
+void tell_job_script(const fs::path& folder) {
+  const char* file = std::getenv("LOCKSTEP_RUN_FILE");
+  if (file && *file) replace_file(file, fs::absolute(folder).string() + "\n");
+}
+
 Place open_place(const Setup& setup, const std::string& resume) {
   Place place;
   const auto text = setup.team->from_first([&] {
     place.folder = open_run_folder(setup.settings.run, setup.config, resume);
     for (const auto& note : place.folder->notes) log::info(note);
     const auto& path = place.folder->path;
+    tell_job_script(path);
     const bool goes_on = place.folder->goes_on;
     return nlohmann::json{
         {"path", path.string()}, {"goes_on", goes_on}, {"attempt", goes_on ? next_attempt(path) : 1}}
@@ -101,8 +111,7 @@ Ending run_and_tell(Trainer& trainer) {
     trainer.tell(ending.state, ending.reason);
     return ending;
   } catch (const std::exception& error) {
-    const auto text = describe(error);  // without libtorch's own stack
-    trainer.tell(RunState::failed, text.substr(0, text.find("\nException raised from ")));
+    trainer.tell(RunState::failed, describe(error));
     throw;
   }
 }

@@ -19,13 +19,13 @@ import sys
 import time
 from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parents[2]
 NODES = ("n1", "n2")
 LOGIN = "login"
 NETWORK = "10.213.7"
 ADDRESS = {LOGIN: f"{NETWORK}.1", "n1": f"{NETWORK}.11", "n2": f"{NETWORK}.12"}
 NEW_NAMESPACES = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--uts", "--mount"]
-PROGRAMS = ("slurmctld", "slurmd", "srun", "sbatch", "munged", "ip", "unshare", "nsenter")
+PROGRAMS = {"slurm": ("slurmctld", "slurmd", "srun", "sbatch", "munged", "ip", "unshare", "nsenter"),
+            "pbs": ("ip", "unshare", "nsenter")}
 
 SLURM_CONF = """
 ClusterName=lab
@@ -66,11 +66,11 @@ PartitionName=main Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 """
 
 
-def why_not():
+def why_not(scheduler="slurm"):
     """The reason this machine cannot hold a lab, or None."""
     if os.geteuid() != 0:
         return "making namespaces needs root"
-    missing = [p for p in PROGRAMS if not find(p)]
+    missing = [p for p in PROGRAMS[scheduler] if not find(p)]
     if missing:
         return "not installed: " + ", ".join(missing)
     tried = subprocess.run(NEW_NAMESPACES + ["true"], capture_output=True, text=True)
@@ -227,20 +227,23 @@ def private_mounts(folder, host):
     sh("ip", "link", "set", "lo", "up")
 
 
-def private_tmp(*kept):
-    """A /tmp of the node's own, as on a real node; shared folders that happen to lie in /tmp stay in sight."""
-    kept = [(path, os.open(path, os.O_PATH)) for path in kept if str(path).startswith("/tmp/")]
+def private_tmp():
+    """A /tmp of the node's own, as on a real node, but for the folders that lie there now: a test's, a checkout's."""
+    kept = [path for path in Path("/tmp").iterdir()
+            if path.is_dir() and not path.is_symlink() and not path.name.startswith(("ompi.", "spmix_", "pmix"))]
+    handles = [os.open(path, os.O_PATH) for path in kept]
     sh("mount", "-t", "tmpfs", "tmpfs", "/tmp")
     os.chmod("/tmp", 0o1777)
-    for path, handle in kept:
-        os.makedirs(path, exist_ok=True)
-        subprocess.run(["mount", "--no-canonicalize", "--bind", f"/proc/self/fd/{handle}", path], check=True, pass_fds=[handle])
+    for path, handle in zip(kept, handles):
+        path.mkdir()
+        subprocess.run(["mount", "--no-canonicalize", "--bind", f"/proc/self/fd/{handle}", path], check=True,
+                       pass_fds=[handle])
 
 
 def node_main(folder, node, scheduler):
     """The first process of a node: names it, waits for its cable, starts slurmd, and reaps."""
     private_mounts(folder, node)
-    private_tmp(SOURCE, folder)
+    private_tmp()
     until = time.time() + 10
     while subprocess.run(["ip", "link", "show", "eth0"], capture_output=True).returncode:
         if time.time() > until:

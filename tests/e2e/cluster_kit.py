@@ -1,0 +1,77 @@
+"""What the scheduler tests share: a lab, a quick config, and a run's folder read back."""
+
+import json
+import pathlib
+import sys
+import time
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
+import lab as lab_module  # noqa: E402
+
+Lab, why_not = lab_module.Lab, lab_module.why_not
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+
+# MNIST, small batches, no evaluation: a job of a second or two
+QUICK = """
+run:   {name: quick}
+launch: {join_timeout: 30s, timeout: 60s}
+task:  {name: mnist}
+data:  {root: data/mnist, batch_size: 16, workers: 0}
+optim: {name: sgd, lr: 0.01, momentum: 0.9}
+train: {epochs: 1, max_steps: 12, log_every: 2, eval_every: 0}
+"""
+
+
+@pytest.fixture
+def work(tmp_path):
+    """A folder of submission with the quick config in it, and a space in its name."""
+    folder = tmp_path / "my work"
+    folder.mkdir()
+    (folder / "quick.yaml").write_text(QUICK)
+    return folder
+
+
+def start_lab(folder, scheduler):
+    reason = why_not(scheduler)
+    if reason:
+        pytest.skip(reason)
+    return Lab(folder, scheduler).start()
+
+
+def runs(work):
+    """The run folders under work/runs, oldest first."""
+    return sorted((p for p in (work / "runs").iterdir() if p.is_dir()), key=lambda p: p.stat().st_ctime)
+
+
+def metrics(run):
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def steps_logged(work):
+    """How many steps the first run of `work` has logged so far."""
+    try:
+        return max((m["step"] for m in metrics(runs(work)[0]) if m["event"] == "step"), default=0)
+    except (FileNotFoundError, IndexError, ValueError):
+        return 0
+
+
+def wait_for(condition, within=60, what="it"):
+    until = time.time() + within
+    while not condition():
+        assert time.time() < until, f"waited {within} s for {what}"
+        time.sleep(0.1)
+
+
+def digests(program, checkpoint, run_process):
+    """name -> digest of a checkpoint's model tensors."""
+    done = run_process([program, "inspect", checkpoint, "--json"], check=True)
+    entries = json.loads(done.stdout)["entries"]
+    model = {e["name"]: e["digest"] for e in entries if e["name"].startswith("model.")}
+    assert model
+    return model
+
+
+def last_checkpoint(run):
+    return max((run / "checkpoints").glob("step-*.pt"))

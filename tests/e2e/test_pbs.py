@@ -1,0 +1,137 @@
+"""The PBS scripts: on a stand-in that gives them exactly OpenPBS's environment, and through Slurm's own qsub."""
+
+import shutil
+
+import pytest
+from cluster_kit import QUICK, SOURCE, digests, last_checkpoint, runs, start_lab, steps_logged, wait_for
+from cluster_kit import work  # noqa: F401  (a fixture)
+from conftest import run_process
+
+DDP = str(SOURCE / "job_scripts/ddp.pbs")
+
+
+@pytest.fixture(scope="module")
+def pbs(tmp_path_factory):
+    lab = start_lab(tmp_path_factory.mktemp("pbs") / "lab", "pbs")
+    yield lab
+    lab.stop()
+
+
+def fields(lab, job):
+    """qstat -f of a job as a dict, its wrapped lines joined."""
+    text = lab.run("qstat", "-x", "-f", job).stdout.replace("\n\t", "")
+    return dict(line.strip().split(" = ", 1) for line in text.splitlines() if " = " in line)
+
+
+def ended(lab, job, within=90):
+    wait_for(lambda: fields(lab, job)["job_state"] == "F", within, f"job {job} to end")
+    return int(fields(lab, job)["Exit_status"])
+
+
+def log_of(work, job, name="lockstep"):  # noqa: F811
+    return (work / f"{name}.o{job.split('.')[0]}").read_text()
+
+
+@pytest.fixture
+def qsub(pbs, work, lockstep):  # noqa: F811
+    """qsub(ARG..., **variables) -> job id, from the folder of submission."""
+    def submit(*arguments, script=DDP, cwd=None, **variables):
+        variables = {"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_HOME": str(SOURCE), **variables}
+        return pbs.run("qsub", *arguments, "-v", ",".join(variables), script, cwd=cwd or work,
+                       env=variables).stdout.strip()
+    return submit
+
+
+@pytest.fixture(scope="module")
+def reference(lockstep, mpiexec, tmp_path_factory):
+    """reference(world, *sets): digests of the same training without PBS."""
+    def train(world, *sets):
+        folder = tmp_path_factory.mktemp("reference")
+        (folder / "quick.yaml").write_text(QUICK)
+        run_process([mpiexec, "-n", world, lockstep, "train", "quick.yaml", *sets], cwd=folder,
+                    env={"LOCKSTEP_HOME": str(SOURCE)}, timeout=120, check=True)
+        return digests(lockstep, last_checkpoint(runs(folder)[0]), run_process)
+    return train
+
+
+@pytest.mark.parametrize("select, world", [("1:ncpus=2:mpiprocs=2", 2), ("2:ncpus=2:mpiprocs=2", 4), ("2:ncpus=1", 2)])
+def test_trains_to_the_same_parameters(select, world, pbs, qsub, work, lockstep, reference):  # noqa: F811
+    job = qsub("-l", f"select={select}", CONFIG="quick.yaml")
+    assert ended(pbs, job) == 0, log_of(work, job)
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(world)
+
+
+def test_set_keeps_spaces_commas_and_quotes(pbs, qsub, work):  # noqa: F811
+    job = qsub(CONFIG="quick.yaml", SET="train.max_steps=2 'optim.betas=[0.8, 0.9]' run.name=\"it's mine\"")
+    assert ended(pbs, job) == 0, log_of(work, job)
+    assert runs(work)[0].name == "it's mine"
+
+
+def test_the_walltime_stops_it_early_and_a_fresh_qsub_goes_on(pbs, qsub, work, lockstep, reference):  # noqa: F811
+    sets = "train.max_steps=400 checkpoint.before_deadline=14s"
+    job = qsub("-l", "walltime=00:00:20", CONFIG="quick.yaml", SET=sets)
+    assert ended(pbs, job, within=40) == 75, log_of(work, job)
+    assert "restart 1 of at most 10" in log_of(work, job)
+    number = int(job.split(".")[0])
+    while (status := ended(pbs, f"{number + 1}.lab")) == 75:
+        number += 1
+    assert status == 0
+    assert len(runs(work)) == 1
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "--set", "train.max_steps=400")
+
+
+def test_a_signal_stops_early_bounded(pbs, qsub, work):  # noqa: F811
+    job = qsub(CONFIG="quick.yaml", SET="train.max_steps=400", LOCKSTEP_MAX_RESTARTS="0")
+    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
+    pbs.run("qsig", "-s", "USR1", job)
+    assert ended(pbs, job) == 75, log_of(work, job)
+
+
+def test_a_job_that_fails_at_once_is_not_tried_again(pbs, qsub, work):  # noqa: F811
+    job = qsub(CONFIG="no-such.yaml")
+    assert ended(pbs, job) in (1, 2)
+    assert "no-such.yaml" in log_of(work, job)
+
+
+def test_the_workshops_job_from_its_own_folder(pbs, qsub, tmp_path):
+    """cd job_scripts && qsub distributed_data_parallel.pbs, in a tree whose runs are its own."""
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for name in ("configs", "data"):
+        (tree / name).symlink_to(SOURCE / name)
+    shutil.copytree(SOURCE / "job_scripts", tree / "job_scripts")
+    scripts = tree / "job_scripts"
+    job = qsub(script="distributed_data_parallel.pbs", cwd=scripts, LOCKSTEP_HOME="", SET="train.epochs=2")
+    assert ended(pbs, job) == 0, log_of(scripts, job)
+    assert "Epoch 1 | Average Loss:" in log_of(scripts, job)
+
+
+def test_sweep_makes_a_run_of_each_task(pbs, qsub, work):  # noqa: F811
+    job = qsub(script=str(SOURCE / "job_scripts/sweep.pbs"), CONFIG="quick.yaml")
+    for index in range(4):
+        assert ended(pbs, job.replace("[]", f"[{index}]"), within=120) == 0
+    assert len(runs(work)) == 4
+
+
+def test_train_then_eval(pbs, work, lockstep):  # noqa: F811
+    environment = {"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_HOME": str(SOURCE), "CONFIG": "quick.yaml"}
+    done = pbs.run(str(SOURCE / "job_scripts/train_then_eval.sh"), "pbs", cwd=work, env=environment)
+    then = done.stdout.split()[-1]
+    assert ended(pbs, then, within=120) == 0, log_of(work, then)
+    assert "accuracy" in log_of(work, then).lower()
+
+
+def test_slurms_own_qsub(tmp_path_factory, work, lockstep):  # noqa: F811
+    """Debian's slurm-wlm-torque translates a good part of #PBS to Slurm: the script trains there as well."""
+    if not shutil.which("qsub"):
+        pytest.skip("slurm-wlm-torque is not installed")
+    lab = start_lab(tmp_path_factory.mktemp("torque") / "lab", "slurm")
+    try:
+        done = lab.run("qsub", DDP, cwd=work, env={"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_HOME": str(SOURCE),
+                                                   "CONFIG": "quick.yaml"})
+        job = done.stdout.split()[-1].split(".")[0]
+        state = lab.wait(job)
+        assert state["JobState"] == "COMPLETED", (work / state["StdOut"]).read_text()
+    finally:
+        lab.stop()
+    assert len(runs(work)) == 1

@@ -1,0 +1,217 @@
+"""The job scripts on a real two-node Slurm: sbatch as a user types it, pre-emption, dead nodes, many jobs."""
+
+import shutil
+
+import pytest
+from cluster_kit import SOURCE, digests, last_checkpoint, metrics, runs, start_lab, steps_logged, wait_for
+from cluster_kit import work  # noqa: F401  (a fixture)
+from conftest import run_process
+
+DDP = str(SOURCE / "job_scripts/ddp.slurm")
+LONG = ("--set", "train.max_steps=400", "--set", "checkpoint.every_steps=5")
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    lab = start_lab(tmp_path_factory.mktemp("slurm") / "lab", "slurm")
+    yield lab
+    lab.stop()
+
+
+@pytest.fixture
+def environment(lockstep):
+    return {"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_HOME": str(SOURCE)}
+
+
+@pytest.fixture
+def sbatch(lab, work, environment):  # noqa: F811
+    """sbatch(ARG..., env={}) -> job id, from the folder of submission."""
+    def submit(*arguments, env=None):
+        return lab.submit(*arguments, cwd=work, env={**environment, **(env or {})})
+    return submit
+
+
+def log_of(work, job, name="lockstep"):  # noqa: F811
+    return (work / f"{name}-{job}.out").read_text()
+
+
+def finished(lab, work, job, within=90):  # noqa: F811
+    """Waits for the job and insists that it succeeded."""
+    state = lab.wait(job, within=within)
+    assert (state["JobState"], state["ExitCode"]) == ("COMPLETED", "0:0"), log_of(work, job)
+    return state
+
+
+@pytest.fixture(scope="module")
+def reference(lockstep, mpiexec, tmp_path_factory):
+    """reference(world, backend, SET...): digests of the same training without Slurm."""
+    known = {}
+
+    def train(world, backend, *sets, env=None):
+        key = (world, backend, sets, str(env))
+        if key not in known:
+            folder = tmp_path_factory.mktemp("reference")
+            from cluster_kit import QUICK
+            (folder / "quick.yaml").write_text(QUICK)
+            run_process([mpiexec, "-n", world, lockstep, "train", "quick.yaml", "--set", f"launch.backend={backend}",
+                         *sets], cwd=folder, env={"LOCKSTEP_HOME": str(SOURCE), **(env or {})}, timeout=120, check=True)
+            known[key] = digests(lockstep, last_checkpoint(runs(folder)[0]), run_process)
+        return known[key]
+    return train
+
+
+@pytest.mark.parametrize("backend", ["gloo", "mpi"])
+@pytest.mark.parametrize("start", ["srun", "mpirun"])
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_same_parameters_as_without_slurm(nodes, start, backend, lab, sbatch, work, lockstep, reference):  # noqa: F811
+    job = sbatch(f"--nodes={nodes}", "--ntasks-per-node=2", DDP, "quick.yaml", "--set", f"launch.backend={backend}",
+                 env={"LOCKSTEP_START": start})
+    finished(lab, work, job)
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(
+        2 * nodes, backend, env={"LOCKSTEP_TEST_RANKS_PER_NODE": "2"})  # mpi sums within nodes first
+
+
+def test_usr1_requeues_and_resumes_exactly(lab, sbatch, work, lockstep, reference):  # noqa: F811
+    job = sbatch(DDP, "quick.yaml", *LONG)
+    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
+    lab.run("scancel", "-s", "USR1", job)
+    finished(lab, work, job, within=120)
+    assert lab.job(job)["Restarts"] == "1", log_of(work, job)
+    assert "restart 1 of at most 10" in log_of(work, job)
+    assert len(runs(work)) == 1
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "gloo", *LONG)
+
+
+def test_time_limit_requeues_before_it_strikes(lab, sbatch, work, lockstep, reference):  # noqa: F811
+    # the walltime is one minute, Slurm's least; a lead of 52 s makes the stop come within seconds
+    more = ("--set", "checkpoint.before_deadline=52s")
+    job = sbatch("--time=1", DDP, "quick.yaml", *LONG[:1], "train.max_steps=800", *LONG[2:], *more)
+    wait_for(lambda: int(lab.job(job)["Restarts"]) >= 1, within=60, what="the requeue")
+    wait_for(lambda: steps_logged(work) > 0, what="the second start")
+    finished(lab, work, job, within=150)
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(
+        2, "gloo", "--set", "train.max_steps=800")
+
+
+def test_requeue_by_the_operator_resumes(lab, sbatch, work, lockstep, reference):  # noqa: F811
+    job = sbatch(DDP, "quick.yaml", *LONG)
+    wait_for(lambda: steps_logged(work) >= 20, what="the first steps")
+    lab.run("scontrol", "requeue", job)
+    finished(lab, work, job, within=120)
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "gloo", *LONG)
+
+
+def test_an_early_stop_is_bounded(lab, sbatch, work):  # noqa: F811
+    job = sbatch(DDP, "quick.yaml", *LONG, env={"LOCKSTEP_MAX_RESTARTS": "0"})
+    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
+    lab.run("scancel", "-s", "USR1", job)
+    state = lab.wait(job)
+    assert (state["JobState"], state["ExitCode"], state["Restarts"]) == ("FAILED", "75:0", "0")
+
+
+def test_a_job_that_fails_at_once_is_not_tried_again(lab, sbatch, work):  # noqa: F811
+    job = sbatch(DDP, "no-such.yaml")
+    state = lab.wait(job)
+    assert (state["JobState"], state["Restarts"]) == ("FAILED", "0")
+    assert "no-such.yaml" in log_of(work, job)
+
+
+def test_dead_node_is_named_and_the_requeued_job_resumes(lab, sbatch, work, lockstep, reference):  # noqa: F811
+    job = sbatch("--nodes=2", "--ntasks-per-node=2", DDP, "quick.yaml", *LONG)
+    wait_for(lambda: steps_logged(work) >= 10, what="the first steps")
+    lab.kill_node("n2")
+    try:
+        wait_for(lambda: lab.job(job)["JobState"] != "RUNNING", within=30, what="the job to fail")
+        record = lab.run("scontrol", "show", "job", job).stdout
+        down = lab.run("sinfo", "-h", "-N", "-n", "n2", "-o", "%t").stdout
+        assert "n2" in log_of(work, job) or "NODE_FAIL" in record or "down" in down
+    finally:
+        lab.boot_node("n2")
+    wait_for(lambda: "idle" in lab.run("sinfo", "-h", "-n", "n2", "-o", "%t").stdout
+             or lab.job(job)["JobState"] == "RUNNING", within=60, what="n2 to come back")
+    if lab.job(job)["JobState"] == "FAILED":
+        lab.run("scontrol", "requeue", job)
+    finished(lab, work, job, within=150)
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(4, "gloo", *LONG)
+
+
+def test_srun_without_pmi(lab, sbatch, work, lockstep, reference):  # noqa: F811
+    job = sbatch(DDP, "quick.yaml", env={"LOCKSTEP_SRUN_MPI": "none"})
+    finished(lab, work, job)
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "gloo")
+
+
+def test_salloc_shell(lab, work, environment, lockstep):  # noqa: F811
+    shell = lab.run("salloc", "-N2", "--ntasks-per-node=2", "srun", str(lockstep), "whoami", cwd=work, env=environment)
+    assert "4" in shell.stdout and "n1" in shell.stdout and "n2" in shell.stdout
+
+
+def test_phantom_script_without_srun_is_refused(lab, sbatch, work, lockstep):  # noqa: F811
+    (work / "phantom.sh").write_text(f"#!/bin/bash\n#SBATCH --ntasks=4\n'{lockstep}' train quick.yaml\n")
+    job = sbatch("--output=phantom-%j.out", "phantom.sh")
+    state = lab.wait(job)
+    assert (state["JobState"], state["ExitCode"]) == ("FAILED", "2:0")
+    text = log_of(work, job, "phantom")
+    assert "srun" in text and "mpirun" in text
+    assert not (work / "runs").exists()
+
+
+def test_array_makes_a_run_of_each_task(lab, sbatch, work):  # noqa: F811
+    job = sbatch(str(SOURCE / "job_scripts/sweep.slurm"), "quick.yaml")
+    for task in range(4):
+        lab.wait(f"{job}_{task}", within=120)
+    assert {r.name for r in runs(work)} == {f"sweep-lr{rate}" for rate in ("0.1", "0.03", "0.01", "0.003")}
+
+
+def test_twenty_jobs_at_once_meet_no_other(lab, sbatch, work):  # noqa: F811
+    jobs = [sbatch(DDP, "quick.yaml", "--set", "train.max_steps=3", "--set", f"run.name=job{i}") for i in range(20)]
+    for job in jobs:
+        finished(lab, work, job, within=200)
+    assert len(runs(work)) == 20
+
+
+@pytest.mark.parametrize("name", ["a b", "$(touch owned)", "x;touch owned", "it's", "-n"])
+def test_hostile_job_names(name, lab, sbatch, work):  # noqa: F811
+    job = sbatch(f"--job-name={name}", "--output=hostile-%j.out", DDP, "quick.yaml", "--set", "train.max_steps=2")
+    finished_state = lab.wait(job)
+    assert finished_state["JobState"] == "COMPLETED", log_of(work, job, "hostile")
+    assert not (work / "owned").exists() and not (SOURCE / "owned").exists()
+
+
+def test_settings_with_commas_and_quotes_survive(lab, sbatch, work):  # noqa: F811
+    job = sbatch(DDP, "quick.yaml", "--set", "train.max_steps=2", "--set", "optim.betas=[0.8, 0.9]", "--set",
+                 "run.name=it's \"mine\", yes")
+    finished(lab, work, job)
+    assert runs(work)[0].name == "it's \"mine\", yes"
+
+
+def test_train_then_eval(lab, work, environment):  # noqa: F811
+    done = lab.run(str(SOURCE / "job_scripts/train_then_eval.sh"), "slurm", "quick.yaml", cwd=work, env=environment)
+    then = done.stdout.split()[-1]
+    finished(lab, work, then, within=120)
+    assert "accuracy" in log_of(work, then).lower()
+
+
+def test_chain_goes_on_where_a_link_stopped(lab, work, environment, lockstep, reference):  # noqa: F811
+    done = lab.run(str(SOURCE / "job_scripts/chain.sh"), "3", DDP, "quick.yaml", *LONG, cwd=work, env=environment)
+    first, second, third = (line.split()[-1] for line in done.stdout.splitlines())
+    wait_for(lambda: steps_logged(work) >= 6, what="the first link's steps")
+    lab.run("scancel", "-s", "USR1", first)
+    assert lab.wait(first)["ExitCode"] == "75:0"
+    finished(lab, work, second, within=120)
+    assert lab.wait(third)["JobState"] == "CANCELLED"
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "gloo", *LONG)
+
+
+def test_found_from_a_folder_far_from_the_source(lab, work, lockstep, tmp_path):  # noqa: F811
+    """No LOCKSTEP_HOME, submitted by its path from elsewhere: the script finds its neighbours by that path."""
+    job = lab.submit(DDP, "quick.yaml", cwd=work, env={"LOCKSTEP_PROGRAM": str(lockstep)})
+    finished(lab, work, job)
+    assert metrics(runs(work)[0])
+
+
+def test_a_copy_of_the_script_without_its_home_says_what_to_set(lab, work):  # noqa: F811
+    shutil.copy(DDP, work / "mine.slurm")
+    job = lab.submit("mine.slurm", cwd=work)
+    assert lab.wait(job)["ExitCode"] == "2:0"
+    assert "LOCKSTEP_HOME" in log_of(work, job)
