@@ -266,7 +266,7 @@ def idx(sizes, content):
 
 
 @pytest.mark.parametrize("spoil, words", [
-    (lambda good: good[:-100], "ends early"),
+    (lambda good: good[:len(good) // 2], "ends early"),
     (lambda good: b"\0\0\x0d\x03" + gzip.decompress(good)[4:], "floats"),
     (lambda good: gzip.decompress(good)[:-1], "ends early"),
     (lambda good: gzip.decompress(good) + b"x", "goes on after"),
