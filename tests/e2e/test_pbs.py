@@ -7,6 +7,7 @@ from cluster_kit import QUICK, SOURCE, digests, last_checkpoint, runs, start_lab
 from cluster_kit import work  # noqa: F401  (a fixture)
 from conftest import run_process
 
+pytestmark = pytest.mark.full  # real jobs on two nodes of a lab
 DDP = str(SOURCE / "job_scripts/ddp.pbs")
 
 

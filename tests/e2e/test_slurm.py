@@ -7,6 +7,7 @@ from cluster_kit import SOURCE, digests, last_checkpoint, metrics, runs, start_l
 from cluster_kit import work  # noqa: F401  (a fixture)
 from conftest import run_process
 
+pytestmark = pytest.mark.full  # real schedulers, minutes of real jobs
 DDP = str(SOURCE / "job_scripts/ddp.slurm")
 LONG = ("--set", "train.max_steps=400", "--set", "checkpoint.every_steps=5")
 
