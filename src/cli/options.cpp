@@ -1,5 +1,6 @@
 #include "cli/options.h"
 
+#include <algorithm>
 #include <boost/program_options.hpp>
 #include <cstdio>
 
@@ -7,11 +8,20 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/failure.h"
+#include "launch/job.h"
 
 namespace po = boost::program_options;
 
 namespace lockstep::cli {
 namespace {
+
+// before anybody joins a job with it, so that it is said once
+void check_launcher(const std::string& name) {
+  const auto choices = launcher_choices();
+  if (std::find(choices.begin(), choices.end(), name) != choices.end()) return;
+  throw UsageError(format("unknown launcher '{}'", printable(name)), "--launcher",
+                   format("choose one of {}", join(choices, ", ")));
+}
 
 struct Positional {
   std::string name;
@@ -137,6 +147,7 @@ bool Options::parse(const std::vector<std::string>& args) {
   }
   if (parts_->values.count("log")) log::set_level(log::parse_level(parts_->values["log"].as<std::string>()));
   po::notify(parts_->values);
+  if (given("launcher")) check_launcher(parts_->values["launcher"].as<std::string>());
   const bool words = parts_->values.count(kWords) > 0;
   parts_->take_words(words ? parts_->values[kWords].as<std::vector<std::string>>()
                            : std::vector<std::string>{});

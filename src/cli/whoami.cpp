@@ -65,7 +65,8 @@ std::vector<std::string> ask_all(const Runtime& runtime, Seat& own) {
   } catch (const std::exception& error) {
     if (runtime.has_mpi()) throw;
     const std::string what = error.what();
-    own.job.warnings.push_back("the other ranks could not be asked: " + what.substr(0, what.find('\n')));
+    own.job.warnings.push_back("the other ranks could not be asked, each prints its own lines: " +
+                               what.substr(0, what.find('\n')));
     return {pack(own)};
   }
 }
@@ -75,10 +76,6 @@ Report gather(const Runtime& runtime, Seat own, const Environment& environment) 
   for (const auto& text : ask_all(runtime, own)) report.seats.push_back(unpack(text));
   std::sort(report.seats.begin(), report.seats.end(),
             [](const Seat& a, const Seat& b) { return a.job.rank < b.job.rank; });
-  if (!report.complete()) {
-    report.seats[0].job.warnings.push_back(
-        "without MPI each process knows itself alone and prints its own lines");
-  }
   report.ends = end_of(runtime.job(), environment);
   return report;
 }

@@ -133,7 +133,7 @@ def test_mpirun_inside_an_sbatch_script(mpirun, lockstep):
 def test_an_error_of_all_ranks_is_said_once(mpirun, lockstep):
     result = mpirun(4, lockstep, "whoami", "--launcher", "nonsense", timeout=30)
     assert result.returncode == 2
-    assert 1 <= result.stderr.count("unknown launcher 'nonsense'") <= 4
+    assert result.stderr.count("unknown launcher 'nonsense'") == 1
     result = mpirun(4, lockstep, "whoami", "--device", "tpu", timeout=30)
     assert result.returncode == 2
     assert result.stderr.count("unknown device 'tpu'") == 1
