@@ -68,6 +68,14 @@ def session_members(session):
     return members
 
 
+def left_behind(session, grace=3.0):
+    """The pids that stay after their session's first process has left: one that was killed may still be going."""
+    end = time.monotonic() + grace
+    while (members := session_members(session)) and time.monotonic() < end:
+        time.sleep(0.05)
+    return members
+
+
 def end_session(process, grace=5.0):
     """Ends a process started by start() and whatever it left behind: a polite word, then SIGKILL."""
     if process.poll() is None:
@@ -115,8 +123,9 @@ def run_process(args, env=None, cwd=None, timeout=60, check=False, input=None):
         end_session(process)
         out, err = process.communicate()
         pytest.fail(f"still running after {timeout} s: {' '.join(map(str, args))}\n{out[-4000:]}{err[-4000:]}")
+    else:
+        left = left_behind(process.pid)
     finally:
-        left = session_members(process.pid)
         end_session(process)
     result = Result(process.returncode, out, err, time.monotonic() - begin, left)
     if check and result.returncode != 0:
