@@ -24,6 +24,7 @@ def fake(folder, name, text):
     return folder
 
 
+@pytest.mark.full  # it measures time, which other work on the machine takes
 def test_the_second_bootstrap_takes_no_time(ready, run):
     def seconds():
         begin = time.monotonic()
