@@ -11,6 +11,7 @@ slurm-client, munge, iproute2.
 With scheduler="pbs" the nodes run the MoM of pbs.py in place of slurmd: OpenPBS's environment and manners, for
 scripts, without OpenPBS.
 """
+import ctypes
 import os
 import shutil
 import signal
@@ -87,6 +88,12 @@ def sh(*argv):
     subprocess.run(argv, check=True)
 
 
+def die_with_parent():
+    """The kernel takes the lab down when the process that started it is gone, however it went."""
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
 def first_child(pid, within=10):
     """unshare --fork leaves its child as the namespace's first process; its pid as seen from here."""
     until = time.time() + within
@@ -116,7 +123,7 @@ class Lab:
         self.process = subprocess.Popen(
             NEW_NAMESPACES + [sys.executable, str(Path(__file__).resolve()), "--inside", str(self.folder),
                               self.scheduler],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, preexec_fn=die_with_parent)
         self.init = first_child(self.process.pid)
         until = time.time() + within
         while not (self.folder / "ready").exists():
