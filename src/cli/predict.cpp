@@ -13,7 +13,7 @@ int run_predict(const std::vector<std::string>& args) {
        "lockstep predict configs/pima.yaml --checkpoint PATH --input patients.csv --output out.json"});
   options.positional("CONFIG.yaml", command.config, "the config file");
   options.add("checkpoint", wanted.checkpoint, "PATH",
-              "a .pt file of lockstep's or Python's, or safetensors");
+              "a run's folder, a .pt file of lockstep's or Python's, or safetensors");
   options.add("input", wanted.input, "FILE", "IDX, IDX.gz, PNG or CSV, as the task reads them");
   options.add("output", wanted.output, "FILE", "where to write; standard output unless given");
   options.add("format", wanted.format, "csv|json", "how to write; by the output's name, else csv");

@@ -1,22 +1,19 @@
 // `lockstep eval`: the metrics of any checkpoint, at any world size.
 #include "base/error.h"
 #include "base/format.h"
-#include "base/paths.h"
-#include "checkpoint/pt.h"
 #include "checkpoint/state_dict.h"
 #include "train/console.h"
 #include "train/evaluate.h"
 #include "train/run.h"
+#include "train/saved.h"
 #include "train/setup.h"
-#include "train/share_tree.h"
 
 namespace lockstep::train {
 
 int evaluate_checkpoint(const Command& command, const std::string& checkpoint) {
   const auto setup = set_up(command);
-  const auto path = find_path(checkpoint);
   const auto net = seeded_model(setup);
-  const auto tree = share_tree(*setup.team, [&] { return read_checkpoint_file(path); });
+  const auto [path, tree] = read_saved(*setup.team, checkpoint);
   load_module_state_dict(*net, find_state_dict(tree, path), path);
   net->to(setup.team->device());
   const auto metrics = evaluate(*setup.team, *net, *setup.task, setup.data, setup.settings);

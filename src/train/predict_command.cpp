@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/paths.h"
-#include "checkpoint/pt.h"
 #include "checkpoint/state_dict.h"
 #include "data/loader.h"
 #include "train/atomic_file.h"
@@ -15,8 +14,8 @@
 #include "train/console.h"
 #include "train/rounds.h"
 #include "train/run.h"
+#include "train/saved.h"
 #include "train/setup.h"
-#include "train/share_tree.h"
 #include "train/step.h"
 
 namespace lockstep::train {
@@ -119,9 +118,8 @@ bool wants_json(const PredictOptions& options) {
 int predict(const Command& command, const PredictOptions& options) {
   const bool json = wants_json(options);
   const auto setup = set_up(command);
-  const auto path = find_path(options.checkpoint);
   const auto net = seeded_model(setup);
-  const auto tree = share_tree(*setup.team, [&] { return read_checkpoint_file(path); });
+  const auto [path, tree] = read_saved(*setup.team, options.checkpoint);
   load_module_state_dict(*net, find_state_dict(tree, path), path);
   net->to(setup.team->device());
   std::shared_ptr<const Dataset> inputs;
