@@ -29,8 +29,8 @@ void convert_sync_batchnorm(torch::nn::Module& module, const ProcessGroup& group
 
 /// The same for a holder or a pointer.
 template <class M>
-requires(!std::derived_from<M, torch::nn::Module>) const M& convert_sync_batchnorm(
-    const M& module, const ProcessGroup& group) {
+requires(!std::derived_from<M, torch::nn::Module>) M
+    convert_sync_batchnorm(M module, const ProcessGroup& group) {
   convert_sync_batchnorm(*module, group);
   return module;
 }
