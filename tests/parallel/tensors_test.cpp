@@ -53,7 +53,11 @@ struct Outer {
 };
 
 TEST(ForEachTensor, PlainStructs) {
-  Outer outer{"x", {number(1), std::make_shared<at::Tensor>(number(2))}, {{number(3), nullptr}}, 2, {}};
+  Outer outer{"x",
+              {number(1), std::make_shared<at::Tensor>(number(2))},
+              {{number(3), nullptr}},
+              2,
+              torch::OrderedDict<std::string, at::Tensor>()};
   outer.ordered.insert("k", number(4));
   EXPECT_EQ(walked(outer), (Numbers{1, 2, 3, 4}));
   EXPECT_EQ(walked(outer), (Numbers{-1, -2, -3, -4}));
