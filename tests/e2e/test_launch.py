@@ -56,13 +56,14 @@ def test_threads_are_a_share_of_the_cores(mpirun, lockstep):
 @pytest.mark.parametrize("environment, launcher, rank, world, local_rank, local_world, node_rank", [
     (TORCHRUN, "torchrun", 2, 4, 0, 2, 1),
     (SRUN, "slurm", 3, 4, 1, 2, 1),
-    ({"FLUX_TASK_RANK": 1, "FLUX_JOB_SIZE": 2, "FLUX_TASK_LOCAL_ID": 1, "FLUX_JOB_NNODES": 1}, "flux", 1, 2, 1, 2, 0),
+    pytest.param({"FLUX_TASK_RANK": 1, "FLUX_JOB_SIZE": 2, "FLUX_TASK_LOCAL_ID": 1, "FLUX_JOB_NNODES": 1},
+                 "flux", 1, 2, 1, 2, 0, marks=pytest.mark.full),
 ])
 def test_without_its_peers_a_process_speaks_for_itself(run, lockstep, free_port, environment, launcher, rank, world, local_rank,
                                                     local_world, node_rank):
     # nobody answers at that address, so this also shows that nobody hangs
     env = {**environment, **NO_SCHEDULER, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
-    result = run(lockstep, "whoami", "--json", env=env, check=True, timeout=30)
+    result = run(lockstep, "whoami", "--json", env=env, check=True, timeout=60)
     report = json.loads(result.stdout)
     assert result.stdout.count("\n") == 1
     assert report["complete"] is False and report["launcher"] == launcher
@@ -84,7 +85,7 @@ def test_ranks_without_mpi_make_one_table(start, lockstep, free_port):
                    env={"RANK": rank, "WORLD_SIZE": 3, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": 3,
                         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port})
              for rank in (2, 0, 1)]
-    outputs = [rank.communicate(timeout=30)[0] for rank in ranks]
+    outputs = [rank.communicate(timeout=60)[0] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0, 0]
     assert outputs[0] == outputs[2] == ""  # rank 0 alone prints
     report = json.loads(outputs[1])
@@ -104,7 +105,7 @@ def test_ranks_without_mpi_make_one_table(start, lockstep, free_port):
     ({"PMI_RANK": 0, "PMI_SIZE": 4}, ["4 processes would each be rank 0 of 1", "mpirun that belongs to"]),
 ])
 def test_an_environment_that_cannot_be_is_refused(run, lockstep, environment, words):
-    result = run(lockstep, "whoami", env={**environment, **NO_SCHEDULER}, timeout=30)
+    result = run(lockstep, "whoami", env={**environment, **NO_SCHEDULER}, timeout=60)
     assert result.returncode == 2, result.output
     assert result.stdout == ""
     for word in words + ["where:", "to do:"]:
@@ -131,16 +132,16 @@ def test_mpirun_inside_an_sbatch_script(mpirun, lockstep):
 
 
 def test_an_error_of_all_ranks_is_said_once(mpirun, lockstep):
-    result = mpirun(4, lockstep, "whoami", "--launcher", "nonsense", timeout=30)
+    result = mpirun(4, lockstep, "whoami", "--launcher", "nonsense", timeout=60)
     assert result.returncode == 2
     assert result.stderr.count("unknown launcher 'nonsense'") == 1
-    result = mpirun(4, lockstep, "whoami", "--device", "tpu", timeout=30)
+    result = mpirun(4, lockstep, "whoami", "--device", "tpu", timeout=60)
     assert result.returncode == 2
     assert result.stderr.count("unknown device 'tpu'") == 1
 
 
 def test_more_ranks_than_gpus_is_an_error_after_the_table(mpirun, lockstep):
-    result = mpirun(2, lockstep, "whoami", "--device", "cuda", env={"CUDA_VISIBLE_DEVICES": ""}, timeout=30)
+    result = mpirun(2, lockstep, "whoami", "--device", "cuda", env={"CUDA_VISIBLE_DEVICES": ""}, timeout=60)
     assert result.returncode == 2
     assert "rank 0 sees no GPU" in result.stderr and "none" in result.stdout
     assert result.stderr.count("to do:") == 1
@@ -160,7 +161,7 @@ def test_each_rank_takes_its_own_gpu(mpirun, lockstep, fake_driver):
     env = {"LD_LIBRARY_PATH": fake_driver}
     report = json.loads(mpirun(2, lockstep, "whoami", "--json", env=env, check=True).stdout)
     assert [rank["device"] for rank in report["ranks"]] == ["cuda:0", "cuda:1"]
-    result = mpirun(3, lockstep, "whoami", env=env, timeout=30)
+    result = mpirun(3, lockstep, "whoami", env=env, timeout=60)
     assert result.returncode == 2
     assert "rank 2 is local rank 2 of 3 and sees 2 visible GPUs" in result.stderr
 
@@ -180,33 +181,33 @@ def test_a_dead_rank_takes_the_job_down(mpirun, lockstep):
     script = f'[ "$OMPI_COMM_WORLD_RANK" = 1 ] && kill -9 $$; exec {lockstep} whoami'
     result = mpirun(3, "sh", "-c", script, timeout=60)
     assert result.returncode != 0
-    assert time.monotonic() - begin < 15
+    assert time.monotonic() - begin < 30
     assert result.left_behind == []
 
 
 def test_a_rank_that_never_joins_is_given_up(mpirun, lockstep):
     # rank 1 lives and never calls MPI_Init
-    script = f'[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exec sleep 50; exec {lockstep} whoami'
-    result = mpirun(2, "sh", "-c", script, env={"LOCKSTEP_JOIN_TIMEOUT": 2}, timeout=40)
+    script = f'[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exec sleep 90; exec {lockstep} whoami'
+    result = mpirun(2, "sh", "-c", script, env={"LOCKSTEP_JOIN_TIMEOUT": 2}, timeout=60)
     assert result.returncode == 1
     assert "not every rank arrived" in result.stderr
-    assert result.seconds < 30
+    assert result.seconds < 40
 
 
 def test_interrupting_whoami_leaves_nothing(start, mpiexec, lockstep):
-    script = f'[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exec sleep 50; exec {lockstep} whoami'
+    script = f'[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exec sleep 90; exec {lockstep} whoami'
     process = start(mpiexec, "-n", "2", "sh", "-c", script, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(1)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) != 0
+    assert process.wait(40) != 0
 
 
 def test_one_failed_rank_speaks_and_ends_the_others(mpirun, lockstep):
     # rank 2 alone has a broken environment, found after all have joined; the others wait for it
     script = f'[ "$OMPI_COMM_WORLD_RANK" = 2 ] && export OMP_NUM_THREADS=many; exec {lockstep} whoami'
-    result = mpirun(4, "sh", "-c", script, timeout=40)
+    result = mpirun(4, "sh", "-c", script, timeout=60)
     assert result.returncode == 2
     assert result.stderr.count("OMP_NUM_THREADS=many is not a number") == 1
     assert "rank 2 of 4" in result.stderr
-    assert result.seconds < 15 and result.left_behind == []
+    assert result.seconds < 30 and result.left_behind == []
     assert result.stdout == ""

@@ -9,7 +9,7 @@ def test_a_run_that_hangs_is_ended_with_its_children(run):
     begin = time.monotonic()
     with pytest.raises(pytest.fail.Exception, match="still running"):
         run("bash", "-c", "trap '' TERM; set -m; sleep 60 & wait", timeout=1)
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 30
 
 
 def test_what_a_run_left_behind_is_named_and_ended(run):

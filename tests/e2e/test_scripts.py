@@ -62,7 +62,7 @@ def test_a_job_trains_although_the_client_is_there(ready, run, tmp_path):
 @pytest.mark.parametrize("arguments, status", [(["--ranks", "0"], 1), (["--ranks"], 1), (["--prefix"], 1), (["--what"], 2)])
 def test_wrong_arguments_are_said_before_anything_is_done(run, arguments, status):
     result = run(SOURCE / "scripts/run", *arguments)
-    assert result.returncode == status and result.stderr and result.seconds < 5
+    assert result.returncode == status and result.stderr and result.seconds < 20
 
 
 @pytest.fixture
