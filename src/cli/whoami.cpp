@@ -17,7 +17,7 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr std::chrono::seconds kPatience{5};  // with ranks that are not reached over MPI
+constexpr std::chrono::seconds kPatience{10};  // with ranks that are not reached over MPI
 
 // A missing device is part of the picture: the table comes first, the error after it.
 void take_device(Seat& seat, const std::string& wanted, const Environment& environment) {
