@@ -1,6 +1,7 @@
 #include "parallel/comm_hook.h"
 
 #include <gtest/gtest.h>
+#include <torch/torch.h>
 
 #include "base/error.h"
 #include "parallel/ddp.h"
