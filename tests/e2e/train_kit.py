@@ -1,7 +1,9 @@
 """What the tests of training share: small configs, runs of the program, and looking into what they left."""
 
+import gzip
 import json
 import pathlib
+import struct
 
 DATA = pathlib.Path(__file__).resolve().parents[2] / "data"
 
@@ -29,6 +31,18 @@ def write_config(folder, text):
     path = pathlib.Path(folder) / "config.yaml"
     path.write_text(text)
     return path
+
+
+def write_small_mnist(root, train=4096, test=999):
+    """The first samples of MNIST as torchvision lays them out: an odd number to evaluate, quickly. Returns root."""
+    raw = root / "MNIST/raw"
+    raw.mkdir(parents=True)
+    for packed in (DATA / "mnist").glob("*-ubyte.gz"):
+        data = gzip.decompress(packed.read_bytes())
+        count = train if packed.name.startswith("train") else test
+        head, size = (16, 784) if "images" in packed.name else (8, 1)
+        (raw / packed.stem).write_bytes(data[:4] + struct.pack(">i", count) + data[8:head + count * size])
+    return root
 
 
 def sets(**values):

@@ -1,11 +1,13 @@
 """The plain Python program that lockstep must equal bit for bit: torch DDP over gloo, DataLoader, torchvision.
 
-torchrun --nproc-per-node N ddp_train.py --data ROOT --variants variants.json --out FOLDER
+torchrun --nproc-per-node N ddp_train.py --mnist ROOT --pima CSV --variants variants.json --out FOLDER
 trains once for each variant and leaves FOLDER/NAME.pt.
 """
 
 import argparse
+import csv
 import json
+import math
 import pathlib
 
 import torch
@@ -13,10 +15,10 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 from torchvision import datasets, transforms
 
-DEFAULTS = dict(batch=128, epochs=1, max_steps=0, accumulate=1, clip=0, smoothing=0, optim="sgd", lr=0.01,
+DEFAULTS = dict(task="mnist", batch=128, epochs=1, max_steps=0, accumulate=1, clip=0, smoothing=0, optim="sgd", lr=0.01,
                 schedule="none", bf16=False, channels_last=False, evaluate=False)
 
 
@@ -36,6 +38,52 @@ class SimpleCNN(nn.Module):
         return self.fc2(F.relu(self.fc1(x)))
 
 
+class PimaNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1 = nn.Linear(8, 64)
+        self.fc2 = nn.Linear(64, 32)
+        self.head = nn.Linear(32, 2)
+
+    def forward(self, x):
+        return self.head(F.relu(self.fc2(F.relu(self.fc1(x)))))
+
+
+def pima_sets(path, seed=0, eval_fraction=0.2):
+    """The table in doubles: split by class, zeros that mean "missing" filled with the median, standardised."""
+    rows = [[float(word) for word in row] for row in csv.reader(open(path)) if not row[0][0].isalpha()]
+    draw = torch.Generator().manual_seed(seed)
+    train, held = [], []
+    for label in (0, 1):
+        members = [i for i, row in enumerate(rows) if row[8] == label]
+        order = torch.randperm(len(members), generator=draw).tolist()
+        kept = math.floor(eval_fraction * len(members) + 0.5)
+        held += [members[i] for i in order[:kept]]
+        train += [members[i] for i in order[kept:]]
+    # the file's numbers are read as float32
+    table = torch.tensor([row[:8] for row in rows], dtype=torch.float32).double().tolist()
+    train, held = sorted(train), sorted(held)
+    for column in range(8):
+        if 1 <= column <= 5:
+            known = sorted(table[i][column] for i in train if table[i][column] != 0)
+            median = (known[(len(known) - 1) // 2] + known[len(known) // 2]) / 2
+            for row in table:
+                row[column] = row[column] or median
+        values = [table[i][column] for i in train]
+        mean = spread = 0.0
+        for value in values:
+            mean += value
+        mean /= len(values)
+        for value in values:
+            spread += (value - mean) * (value - mean)
+        spread = math.sqrt(spread / len(values))
+        for row in table:
+            row[column] = (row[column] - mean) / spread
+    labels = torch.tensor([int(row[8]) for row in rows])
+    return [TensorDataset(torch.tensor([table[i] for i in part], dtype=torch.float32), labels[part])
+            for part in (train, held)]
+
+
 def optimizer_of(model, v):
     if v["optim"] == "sgd":
         return torch.optim.SGD(model.parameters(), lr=v["lr"], momentum=0.9)
@@ -45,7 +93,7 @@ def optimizer_of(model, v):
 def train(v, train_set, eval_set):
     rank, world = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(0)
-    model = SimpleCNN()
+    model = PimaNet() if v["task"] == "pima" else SimpleCNN()
     if v["channels_last"]:
         model = model.to(memory_format=torch.channels_last)
     model = DistributedDataParallel(model)
@@ -91,21 +139,25 @@ def train(v, train_set, eval_set):
         with torch.no_grad():
             result["correct"] = sum((model.module(x).argmax(1) == y).sum().item()
                                     for x, y in DataLoader(eval_set, batch_size=500))
+        result["evaluated"] = len(eval_set)
     return result
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--data", required=True)
+    parser.add_argument("--mnist", required=True)
+    parser.add_argument("--pima", required=True)
     parser.add_argument("--variants", required=True)
     parser.add_argument("--out", required=True)
     args = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     transform = transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.1307,), (0.3081,))])
-    sets = [datasets.MNIST(args.data, train=train, transform=transform) for train in (True, False)]
+    sets = {"mnist": [datasets.MNIST(args.mnist, train=train, transform=transform) for train in (True, False)],
+            "pima": pima_sets(args.pima)}
     for name, variant in json.loads(pathlib.Path(args.variants).read_text()).items():
-        result = train(DEFAULTS | variant, *sets)
+        variant = DEFAULTS | variant
+        result = train(variant, *sets[variant["task"]])
         if dist.get_rank() == 0:
             torch.save(result, pathlib.Path(args.out) / f"{name}.pt")
         dist.barrier()
