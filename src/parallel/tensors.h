@@ -80,6 +80,8 @@ template <class T>
 void walk_fields(T& value, const TensorVisitor& visit) {
   const auto all = [&visit](auto&... fields) { (walk(fields, visit), ...); };
   constexpr int count = field_count<T>();
+  static_assert(count > 0,
+                "a field cannot be made from one value: give the struct a member for_each_tensor(visit)");
   static_assert(count < 9, "more than eight fields: give the struct a member for_each_tensor(visit)");
   if constexpr (count == 1) {
     auto& [a] = value;

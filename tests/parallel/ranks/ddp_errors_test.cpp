@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <torch/torch.h>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -46,23 +47,28 @@ TEST(DdpErrors, OtherTypesToo) {
   auto net = std::make_shared<TwoLayers>(5);
   if (rank() == world() - 1) net->b->to(at::kDouble);
   const auto message = message_of([&] { ddp(net, group()); });
-  if (world() > 1) EXPECT_SAYS(message, "parameter b.weight Double [2, 5]");
+  if (world() > 1) {
+    EXPECT_SAYS(message, "parameter b.weight Double [2, 5]");
+  }
 }
 
 TEST(DdpErrors, AParameterTooManyIsNamed) {
   auto net = std::make_shared<TwoLayers>(5);
   if (rank() == world() - 1) net->register_module("extra", nn::Linear(2, 2));
   const auto message = message_of([&] { ddp(net, group()); });
-  if (world() > 1)
+  if (world() > 1) {
     EXPECT_SAYS(message,
                 format("rank {} has parameter extra.weight Float [2, 2], rank 0 does not", world() - 1));
+  }
 }
 
 TEST(DdpErrors, OtherOptionsAreNamed) {
   const auto message = message_of([&] {
     ddp(std::make_shared<TwoLayers>(5), group(), {.find_unused_parameters = rank() == world() - 1});
   });
-  if (world() > 1) EXPECT_SAYS(message, "option find_unused_parameters true");
+  if (world() > 1) {
+    EXPECT_SAYS(message, "option find_unused_parameters true");
+  }
 }
 
 TEST(DdpErrors, NothingToTrain) {
@@ -122,7 +128,7 @@ void fails_and_recovers(const DdpOptions& options) {
   const at::Tensor reduced = net->a->weight.grad().clone();
   model->zero_grad();
   net->forward(batch(2, 4, 2)).square().sum().backward();
-  EXPECT_TRUE(at::allclose(reduced, mean(net->a->weight.grad()), 1e-5, 1e-6));
+  EXPECT_TRUE(at::allclose(reduced, test::mean(net->a->weight.grad()), 1e-5, 1e-6));
 }
 
 TEST(DdpErrors, ResetAfterAnException) {

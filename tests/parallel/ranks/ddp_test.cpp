@@ -1,6 +1,7 @@
 #include "parallel/ddp.h"
 
 #include <gtest/gtest.h>
+#include <torch/torch.h>
 
 #include "parallel/ranks_group.h"
 
@@ -33,7 +34,7 @@ TEST(Ddp, GradientsAreTheMeanOverTheRanks) {
 
   model->zero_grad();
   model->module()->forward(input).square().sum().backward();  // not through DDP: local
-  EXPECT_TRUE(at::allclose(reduced, mean(model->module()->a->weight.grad()), 1e-5, 1e-6));
+  EXPECT_TRUE(at::allclose(reduced, test::mean(model->module()->a->weight.grad()), 1e-5, 1e-6));
   EXPECT_TRUE(same_everywhere(reduced));
 }
 
@@ -165,7 +166,9 @@ TEST(Ddp, ZeroGradWorksWithBucketViews) {
     model->zero_grad(set_to_none);
     const at::Tensor gradient = model->module()->a->weight.grad();
     EXPECT_EQ(gradient.defined(), !set_to_none);
-    if (gradient.defined()) EXPECT_EQ(gradient.abs().sum().item<float>(), 0);
+    if (gradient.defined()) {
+      EXPECT_EQ(gradient.abs().sum().item<float>(), 0);
+    }
   }
 }
 
