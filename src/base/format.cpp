@@ -6,6 +6,8 @@
 
 namespace lockstep {
 
-std::string vformat(fmt::string_view text, fmt::format_args args) { return fmt::vformat(text, args); }
+std::string vformat(fmt::string_view text, fmt::format_args args) {
+  return fmt::vformat(text, args);
+}
 
 }  // namespace lockstep
