@@ -106,6 +106,7 @@ ProcessGroup connect(const Runtime& runtime, const GroupSettings& settings, c10:
   auto roll = std::make_shared<RollCall>(store, meet(*store, job, settings.join_timeout), job.rank);
   auto group = c10::make_intrusive<Group>(store, job.rank, job.world);
   kind.add(*group, {runtime, settings, device, store, roll});
+  wait_until_all_are_connected(*store, job, settings.join_timeout);
   group->setDefaultBackend(kind.type);
   group->setGroupName("0");
   return group;

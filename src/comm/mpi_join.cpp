@@ -2,6 +2,7 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <thread>
 #include <vector>
 
@@ -67,12 +68,14 @@ std::vector<MPI_Request> receive_hellos(const Job& job, std::vector<int>& room) 
   return hellos;
 }
 
+// Only those who came: a verdict nobody waits for would be taken for that of the next meeting.
 void tell(const Job& job, const std::vector<int>& missing, Clock::time_point deadline) {
-  std::vector<MPI_Request> sends(static_cast<size_t>(job.world) - 1);
+  std::vector<MPI_Request> sends;
   const int count = static_cast<int>(missing.size());
   for (int rank = 1; rank < job.world; ++rank) {
-    MPI_Isend(missing.data(), count, MPI_INT, rank, kVerdict, MPI_COMM_WORLD,
-              &sends[static_cast<size_t>(rank) - 1]);
+    if (std::find(missing.begin(), missing.end(), rank) != missing.end()) continue;
+    sends.push_back(MPI_REQUEST_NULL);
+    MPI_Isend(missing.data(), count, MPI_INT, rank, kVerdict, MPI_COMM_WORLD, &sends.back());
   }
   if (wait_all(sends, deadline)) return;
   for (auto& send : sends) drop(send);

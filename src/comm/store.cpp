@@ -24,6 +24,8 @@ namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 
+constexpr Milliseconds kStoreStays{1000};
+
 struct Opening {
   const Runtime& runtime;
   const Rendezvous& plan;
@@ -162,16 +164,38 @@ StorePtr with_prefix(const StorePtr& store, const Rendezvous& plan, int rank) {
   return c10::make_intrusive<c10d::PrefixStore>(format("{}/{}", plan.prefix, turn), store);
 }
 
-std::string here_key(int rank) {
-  return format("here/{}", rank);
+std::vector<std::string> keys_of(const std::string& stage, int world) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < world; ++rank) keys.push_back(format("{}/{}", stage, rank));
+  return keys;
 }
 
-std::vector<int> not_here(c10d::Store& store, int world) {
+std::vector<int> missing_of(c10d::Store& store, const std::vector<std::string>& keys) {
   std::vector<int> missing;
-  for (int rank = 0; rank < world; ++rank) {
-    if (!store.check({here_key(rank)})) missing.push_back(rank);
+  for (size_t rank = 0; rank < keys.size(); ++rank) {
+    if (!store.check({keys[rank]})) missing.push_back(static_cast<int>(rank));
   }
   return missing;
+}
+
+// Leaves a word at this stage and waits for everybody's; returns their keys.
+std::vector<std::string> reach(c10d::Store& store, const Job& job, const std::string& stage,
+                               const std::string& word, Milliseconds timeout) {
+  const auto keys = keys_of(stage, job.world);
+  store.set(keys[static_cast<size_t>(job.rank)], word);
+  try {
+    store.wait(keys, timeout);
+  } catch (const std::exception&) {
+    const auto missing = missing_of(store, keys);
+    if (missing.empty()) throw;
+    // rank 0 may hold the store: the others are about to ask it the same
+    if (job.rank == 0) std::this_thread::sleep_for(kStoreStays);
+    throw Error(
+        format("{} did not come to join the group within {} s", rank_list(missing), timeout.count() / 1000.0),
+        format("rank {} of {} on host {}", job.rank, job.world, job.host),
+        "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only slow");
+  }
+  return keys;
 }
 
 }  // namespace
@@ -186,23 +210,15 @@ StorePtr open_store(const Runtime& runtime, Milliseconds join_timeout) {
 }
 
 std::vector<Peer> meet(c10d::Store& store, const Job& job, Milliseconds join_timeout) {
-  store.set(here_key(job.rank), pack(own_peer(job.rank, job.node_rank, job.host)));
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < job.world; ++rank) keys.push_back(here_key(rank));
-  try {
-    store.wait(keys, join_timeout);
-  } catch (const std::exception&) {
-    const auto missing = not_here(store, job.world);
-    if (missing.empty()) throw;
-    throw Error(
-        format("{} did not come to join the group within {} s", rank_list(missing),
-               join_timeout.count() / 1000.0),
-        format("rank {} of {} on host {}", job.rank, job.world, job.host),
-        "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only slow");
-  }
+  const std::string own = pack(own_peer(job.rank, job.node_rank, job.host));
   std::vector<Peer> peers;
-  for (const auto& key : keys) peers.push_back(unpack_peer(store.get_to_str(key)));
+  for (const auto& key : reach(store, job, "here", own, join_timeout))
+    peers.push_back(unpack_peer(store.get_to_str(key)));
   return peers;
+}
+
+void wait_until_all_are_connected(c10d::Store& store, const Job& job, Milliseconds join_timeout) {
+  reach(store, job, "connected", "yes", join_timeout);
 }
 
 }  // namespace lockstep::comm

@@ -19,4 +19,7 @@ StorePtr open_store(const Runtime& runtime, std::chrono::milliseconds join_timeo
 /// Says "I am here" and waits for everybody; throws naming the ranks that did not come.
 std::vector<Peer> meet(c10d::Store& store, const Job& job, std::chrono::milliseconds join_timeout);
 
+/// The end of joining: a rank that left again at once would break those that are still connecting to it.
+void wait_until_all_are_connected(c10d::Store& store, const Job& job, std::chrono::milliseconds join_timeout);
+
 }  // namespace lockstep::comm

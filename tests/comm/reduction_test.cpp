@@ -57,13 +57,16 @@ TEST(Reduction, WritesOverASource) {
   EXPECT_TRUE(at::equal(tensors[1], expected));
 }
 
+at::Tensor bools(std::vector<int64_t> values) {
+  return at::tensor(values).to(at::kBool);
+}
+
 TEST(Reduction, BoolsStayBools) {
-  const std::vector<at::Tensor> tensors = {at::tensor({true, true, false}, at::kBool),
-                                           at::tensor({true, false, false}, at::kBool)};
+  const std::vector<at::Tensor> tensors = {bools({1, 1, 0}), bools({1, 0, 0})};
   const auto any = combined(tensors, Op::SUM);
   EXPECT_EQ(static_cast<const uint8_t*>(any.data_ptr())[0], 1) << "a bool of 2 is undefined behaviour";
-  EXPECT_TRUE(at::equal(any, at::tensor({true, true, false}, at::kBool)));
-  EXPECT_TRUE(at::equal(combined(tensors, Op::MIN), at::tensor({true, false, false}, at::kBool)));
+  EXPECT_TRUE(at::equal(any, bools({1, 1, 0})));
+  EXPECT_TRUE(at::equal(combined(tensors, Op::MIN), bools({1, 0, 0})));
 }
 
 TEST(Reduction, WhatMakesNoSenseIsRefused) {

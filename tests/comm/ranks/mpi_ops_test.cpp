@@ -10,8 +10,8 @@ using test::world;
 
 constexpr std::array kTypes = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kByte,
                                at::kChar,  at::kShort,  at::kInt,  at::kLong,     at::kBool};
-// one element, less than a flag's worth, around a slot, several slots
-constexpr std::array<int64_t, 6> kSizes = {1, 7, 1000, 65'536, 65'537, 300'000};
+// one element, one wave of flags, just over a slot of floats, several slots
+constexpr std::array<int64_t, 4> kSizes = {1, 1000, 65'537, 150'000};
 
 // Small whole numbers: every order of summation has the same result, in every type.
 at::Tensor whole_numbers(int64_t items, at::ScalarType type, int rank = own_rank()) {
@@ -201,7 +201,7 @@ TEST_P(MpiOps, ReceiveFromAnyone) {
 }
 
 TEST_P(MpiOps, ThousandsInARow) {
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 1000; ++i) {
     std::vector<at::Tensor> tensors = {at::full({i % 40 + 1}, float(own_rank() + i))};
     pair.mpi->allreduce(tensors)->wait();
     ASSERT_EQ(tensors[0][i % 40].item<float>(), float(world() * (world() - 1) / 2 + world() * i));
