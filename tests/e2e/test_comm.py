@@ -1,0 +1,265 @@
+"""Process groups as processes meet them: peers that are killed, stopped or late, and many jobs at once."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+STEPS_FOR_EVER = 1_000_000
+
+
+@pytest.fixture
+def peer(build_dir):
+    program = build_dir / "bin/comm_peer"
+    if not program.exists():
+        pytest.fail(f"{program} is not built: run scripts/test")
+    return program
+
+
+@pytest.fixture
+def ranks(start, peer, free_port):
+    """ranks(world, backend, timeout_ms, ...) -> the processes of a job as torchrun starts them, without mpirun,
+    which would end the survivors before they can say what they saw."""
+    def begin(world, backend="gloo", timeout=60_000, join=20_000, steps=STEPS_FOR_EVER, pause=5, only=None, env=None,
+              nodes=1):
+        port = free_port()
+        started = []
+        for rank in range(world) if only is None else only:
+            per_node = world // nodes
+            own = dict(RANK=rank, WORLD_SIZE=world, LOCAL_RANK=rank % per_node, LOCAL_WORLD_SIZE=per_node,
+                       GROUP_RANK=rank // per_node, MASTER_ADDR="127.0.0.1", MASTER_PORT=port, **(env or {}))
+            started.append(start(peer, backend, timeout, join, steps, pause, env=own, stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, text=True))
+        return started
+    return begin
+
+
+def wait_ready(processes):
+    """Reads until each has said "ready"; returns what each listens on."""
+    listening = []
+    for process in processes:
+        addresses = []
+        for line in process.stdout:
+            if line.startswith("listening"):
+                addresses.append(line.split()[1])
+            if line.startswith("ready"):
+                break
+        else:
+            pytest.fail(f"a rank ended before it was ready:\n{process.stderr.read()}")
+        listening.append(addresses)
+    return listening
+
+
+def finish(processes, timeout):
+    """The stderr and status of each, which must end within that time."""
+    ends = []
+    for process in processes:
+        try:
+            _, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"still running {timeout} s after its peer was lost")
+        ends.append((process.returncode, err))
+    return ends
+
+
+def waited(err):
+    return float(re.search(r"after ([\d.]+) s", err).group(1))
+
+
+def test_a_killed_peer_is_named_at_once(ranks):
+    processes = ranks(3)
+    wait_ready(processes)
+    victim = processes[2]
+    victim.kill()
+    victim.wait()
+    for status, err in finish(processes[:2], timeout=10):
+        assert status == 1, err
+        assert f"rank 2 (host {os.uname().nodename}, pid {victim.pid}) has died" in err
+        assert "rank 0 (" not in err and "rank 1 (" not in err, f"only the first death is at fault: {err}"
+        assert waited(err) < 3
+
+
+def test_a_stopped_peer_is_named_after_the_timeout(ranks):
+    processes = ranks(3, timeout=1500)
+    wait_ready(processes)
+    processes[1].send_signal(signal.SIGSTOP)
+    for status, err in finish([processes[0], processes[2]], timeout=10):
+        assert status == 1, err
+        assert "timed out after 1.5 s" in err
+        assert "rank 1 (" in err and "is stopped" in err
+        assert waited(err) < 1.5 + 2
+    processes[1].send_signal(signal.SIGCONT)
+    (status, err), = finish([processes[1]], timeout=10)
+    assert status == 1, f"a resumed peer ends with an error, not by a signal: {status} {err}"
+
+
+def test_a_rank_that_never_joins_is_named(ranks):
+    processes = ranks(3, join=1500, only=[0, 1])
+    for status, err in finish(processes, timeout=10):
+        assert status == 1, err
+        assert "rank 2 did not come to join the group within 1.5 s" in err
+
+
+def test_a_missing_rank_zero_is_named(ranks):
+    (status, err), = finish(ranks(2, join=1500, only=[1]), timeout=15)
+    assert status == 1, err
+    assert "rank 0 did not come" in err
+
+
+def test_a_job_on_one_node_listens_on_the_loopback_alone(ranks):
+    processes = ranks(2, steps=3)
+    for addresses in wait_ready(processes):
+        assert addresses, "gloo itself listens somewhere, or this test sees nothing"
+        # the kernel prints 127.0.0.1 as 0100007F
+        assert all(address.startswith("0100007F:") for address in addresses), addresses
+    for status, err in finish(processes, timeout=20):
+        assert status == 0, err
+
+
+def test_gloo_on_the_loopback_is_refused_across_nodes(ranks):
+    processes = ranks(2, nodes=2, env={"GLOO_SOCKET_IFNAME": "lo"}, join=5000)
+    for status, err in finish(processes, timeout=20):
+        assert status == 2, err
+        assert "GLOO_SOCKET_IFNAME" in err and "loopback" in err
+
+
+def test_mpi_without_mpi_says_so(ranks):
+    (status, err), = finish(ranks(2, backend="mpi", only=[0]), timeout=10)
+    assert status == 2
+    assert "needs MPI" in err
+
+
+def gpus():
+    return len(list(pathlib.Path("/dev").glob("nvidia[0-9]*")))
+
+
+def has_plugin(build_dir):
+    return (build_dir / "lib/liblockstep_cuda.so").exists()
+
+
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_nccl_sums(ranks, build_dir, world):
+    if not has_plugin(build_dir):
+        pytest.skip("built without the CUDA half")
+    if gpus() < world:
+        pytest.skip(f"needs {world} GPUs, and here are {gpus()}")
+    for status, err in finish(ranks(world, backend="nccl", steps=20), timeout=120):
+        assert status == 0, err
+
+
+def test_nccl_without_a_gpu_says_so(ranks, build_dir):
+    if not has_plugin(build_dir):
+        pytest.skip("built without the CUDA half")
+    if gpus():
+        pytest.skip("here is a GPU")
+    (status, err), = finish(ranks(1, backend="nccl"), timeout=60)
+    assert status == 1, err
+    assert "NCCL needs a GPU, and this process sees none" in err
+
+
+def test_without_the_cuda_half_the_error_says_where_it_looked(ranks, tmp_path):
+    missing = tmp_path / "liblockstep_cuda.so"
+    (status, err), = finish(ranks(1, backend="nccl", env={"LOCKSTEP_CUDA_PLUGIN": str(missing)}), timeout=20)
+    assert status == 1, err
+    assert str(missing) in err and "launch.device" in err
+
+
+TWO_NODES = """
+ip link set lo up && ip link add lockstep0 type veth peer name lockstep1 &&
+ip addr add 10.99.0.1/24 dev lockstep0 && ip link set lockstep0 up && ip link set lockstep1 up || exit 77
+for rank in 0 1 2 3; do
+  RANK=$rank WORLD_SIZE=4 LOCAL_RANK=$((rank % 2)) LOCAL_WORLD_SIZE=2 GROUP_RANK=$((rank / 2)) "$@" &
+done
+wait
+"""
+
+
+@pytest.mark.parametrize("how, words", [(signal.SIGKILL, "has died"), (signal.SIGSTOP, "is stopped")])
+def test_a_lost_peer_on_another_node_is_named(start, peer, free_port, how, words):
+    """Two nodes of two ranks: one network namespace, but pages and node numbers of their own."""
+    env = dict(MASTER_ADDR="10.99.0.1", MASTER_PORT=free_port(), GLOO_SOCKET_IFNAME="lockstep0")
+    job = start("unshare", "--net", "bash", "-c", TWO_NODES, "ranks", peer, "gloo", 1500, 20_000, STEPS_FOR_EVER, 5,
+                env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pids = {}
+    for line in job.stdout:
+        if line.startswith("ready"):
+            pids[int(line.split()[1])] = int(line.split()[2])
+            if len(pids) == 4:
+                break
+    else:
+        err = job.stderr.read()
+        if job.wait() == 77 or "unshare" in err:
+            pytest.skip(f"no network namespace or veth pair here: {err.strip()[-200:]}")
+        pytest.fail(err)
+    os.kill(pids[3], how)
+    if how == signal.SIGSTOP:
+        time.sleep(5)  # the others end in that time; then it may end too
+        os.kill(pids[3], signal.SIGCONT)
+    _, err = job.communicate(timeout=30)
+    assert err.count(f"rank 3 (host {os.uname().nodename}, pid {pids[3]}) {words}") >= 3, err
+    assert "no word from" not in err, err
+
+
+@pytest.mark.parametrize("backend", ["gloo", "mpi"])
+@pytest.mark.parametrize("how, words", [(signal.SIGKILL, "has died"), (signal.SIGSTOP, "is stopped")])
+def test_under_mpirun_a_lost_peer_ends_the_job(start, mpiexec, peer, backend, how, words):
+    # Open MPI ends the others two seconds after a death; a stopped peer is for us alone to notice
+    process = start(mpiexec, "-n", 3, peer, backend, 1500, 20_000, STEPS_FOR_EVER, 2, stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE, text=True)
+    pids = {}
+    while len(pids) < 3:
+        line = process.stdout.readline()
+        assert line, process.stderr.read()
+        if line.startswith("ready"):
+            pids[int(line.split()[1])] = int(line.split()[2])
+    begin = time.monotonic()
+    os.kill(pids[2], how)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode != 0
+    assert time.monotonic() - begin < 12
+    if how == signal.SIGSTOP:
+        assert "rank 2 (" in err and words in err, err
+
+
+def test_a_file_serves_where_there_is_neither_mpi_nor_an_address(start, peer, tmp_path):
+    processes = []
+    for rank in range(2):
+        env = dict(SLURM_JOB_ID=77, SLURM_STEP_ID=0, SLURM_PROCID=rank, SLURM_STEP_NUM_TASKS=2, SLURM_LOCALID=rank,
+                   SLURM_NODEID=0, SLURM_STEP_NUM_NODES=1, SLURM_STEP_TASKS_PER_NODE="2", SLURM_STEP_NODELIST="n1",
+                   SLURM_NTASKS=2, TMPDIR=str(tmp_path))
+        processes.append(start(peer, "gloo", 20_000, 20_000, 3, env=env, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True))
+    for status, err in finish(processes, timeout=30):
+        assert status == 0, err
+    assert not list(tmp_path.glob("lockstep-*")), "the file goes when the last rank has left"
+
+
+def many_jobs(start, mpiexec, peer, count):
+    jobs = [start(mpiexec, "-n", 2, peer, ("gloo", "mpi")[i % 2], 100_000, 100_000, 3, stdout=subprocess.PIPE,
+                  stderr=subprocess.STDOUT, text=True) for i in range(count)]
+    for job in jobs:
+        out, _ = job.communicate(timeout=300)
+        assert job.returncode == 0, out
+        assert "done 0" in out and "done 1" in out
+
+
+def test_twenty_jobs_at_once_do_not_collide(start, mpiexec, peer):
+    many_jobs(start, mpiexec, peer, 20)
+
+
+@pytest.mark.full
+def test_fifty_jobs_at_once_do_not_collide(start, mpiexec, peer):
+    many_jobs(start, mpiexec, peer, 50)
+
+
+def test_nothing_is_left_in_shared_memory(mpirun, peer):
+    before = set(os.listdir("/dev/shm"))
+    mpirun(2, peer, "gloo", 20_000, 20_000, 2, check=True)
+    left = {name for name in set(os.listdir("/dev/shm")) - before if name.startswith("lockstep-")}
+    # other jobs of this machine may be in the middle of joining: only what stays is ours
+    time.sleep(1)
+    assert not [name for name in left if os.path.exists(f"/dev/shm/{name}")]
