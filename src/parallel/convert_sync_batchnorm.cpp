@@ -99,9 +99,14 @@ void convert_tracking_layers(const torch::nn::Module& module, const ProcessGroup
   }
 }
 
+bool is_batch_norm(const torch::nn::Module& layer) {
+  return layer.as<torch::nn::BatchNorm1d>() || layer.as<torch::nn::BatchNorm2d>() ||
+         layer.as<torch::nn::BatchNorm3d>();
+}
+
 void convert_affine_layers(const torch::nn::Module& module, const ProcessGroup& group) {
   for (const auto& layer : module.named_modules("", /*include_self=*/true)) {
-    if (layer.value()->name().find("BatchNorm") == std::string::npos) continue;
+    if (!is_batch_norm(*layer.value())) continue;
     const auto buffers = layer.value()->named_buffers(/*recurse=*/false);
     if (const auto* mean = buffers.find("running_mean"); mean && mean->defined()) continue;
     const auto parameters = layer.value()->named_parameters(/*recurse=*/false);

@@ -173,7 +173,7 @@ TEST(Ddp, ZeroGradWorksWithBucketViews) {
 }
 
 TEST(Ddp, ParametersOnSeveralGpusOfOneRank) {
-  if (torch::cuda::device_count() < 2 * static_cast<size_t>(runtime().job().local_world))
+  if (static_cast<int>(torch::cuda::device_count()) < 2 * runtime().job().local_world)
     GTEST_SKIP() << "needs two GPUs a rank, found " << torch::cuda::device_count() << " on this node";
   const auto first = static_cast<c10::DeviceIndex>(2 * runtime().job().local_rank);
   const at::Device one(at::kCUDA, first), two(at::kCUDA, static_cast<c10::DeviceIndex>(first + 1));
