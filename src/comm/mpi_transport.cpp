@@ -56,19 +56,21 @@ void MpiTransport::all_reduce(const std::byte* in, std::byte* out, size_t items,
     if (link_.needed()) {
       reduce_over_nodes(target, now, reduction, patience);
     } else if (window_.size() <= 2 || now * reduction.item_bytes <= kSmallBytes) {
-      reduce_small(target, now, reduction, patience);
+      reduce_small(in + offset, target, now, reduction, patience);
     } else {
       reduce_large(target, now, reduction, patience);
     }
   }
 }
 
-// Everybody reads everything: one wave of flags.
-void MpiTransport::reduce_small(std::byte* out, size_t items, const Reduction& reduction,
+// Everybody reads everything: one wave of flags. One's own share is still in the cache where it came from.
+void MpiTransport::reduce_small(const std::byte* in, std::byte* out, size_t items, const Reduction& reduction,
                                 Patience& patience) {
   if (!out) return;
   window_.wait_all(patience);
-  reduction.combine(slots().data(), static_cast<size_t>(window_.size()), out, items);
+  auto sources = slots();
+  sources[static_cast<size_t>(window_.rank())] = in;
+  reduction.combine(sources.data(), sources.size(), out, items);
 }
 
 // Each rank sums one section into its own slot, then everybody collects the sections: two waves.

@@ -37,7 +37,8 @@ class MpiTransport {
 
  private:
   std::vector<const std::byte*> slots(size_t offset = 0) const;
-  void reduce_small(std::byte* out, size_t items, const Reduction& reduction, Patience& patience);
+  void reduce_small(const std::byte* in, std::byte* out, size_t items, const Reduction& reduction,
+                    Patience& patience);
   void reduce_large(std::byte* out, size_t items, const Reduction& reduction, Patience& patience);
   void reduce_over_nodes(std::byte* out, size_t items, const Reduction& reduction, Patience& patience);
   void gather_in_node(size_t bytes, size_t at, const std::vector<std::byte*>& outs, Patience& patience);
