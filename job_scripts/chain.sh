@@ -12,11 +12,12 @@ links=$1 script=$2
 shift 2
 export LOCKSTEP_CHAIN
 LOCKSTEP_CHAIN=$(date +%Y%m%d-%H%M%S)-$$
+names=$(compgen -e | grep -E '^(LOCKSTEP_|CONFIG$|SET$)' | paste -sd,)  # qsub takes no name that is not set
 before=
 for ((i = 1; i <= links; ++i)); do
   case $script in
     *.slurm) before=$(sbatch --parsable --export=ALL ${before:+--dependency=afternotok:$before --kill-on-invalid-dep=yes} "$script" "$@") ;;
-    *.pbs) before=$(qsub ${before:+-W depend=afternotok:$before} -v LOCKSTEP_CHAIN,CONFIG,SET "$script") ;;
+    *.pbs) before=$(qsub ${before:+-W depend=afternotok:$before} -v "$names" "$script") ;;
     *) echo "$script: neither a .slurm nor a .pbs script" >&2; exit 2 ;;
   esac
   echo "link $i of $links: job $before"

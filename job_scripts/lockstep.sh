@@ -136,8 +136,11 @@ start_with_srun() {
 }
 
 start_with_openmpi() {
-  # -q: no banner under our own error; a dying job gets 8 s, not 2, to write its checkpoint
-  START=("$1" -q -n "$RANKS" --mca odls_base_sigkill_timeout 8)
+  # -q: no banner under our own error
+  START=("$1" -q -n "$RANKS")
+  # A dying job gets twice 5 s, not 2, to write its checkpoint. mpirun takes that time after every status but 0,
+  # even with nobody left to kill, so it is told to pass over statuses: the run's folder knows how it ended.
+  [ -n "${LOCKSTEP_RUN_FILE:-}" ] && START+=(--mca odls_base_sigkill_timeout 5 --mca orte_abort_on_non_zero_status 0)
   if [ -n "$RANKS_PER_NODE" ]; then
     START+=(--map-by "ppr:$RANKS_PER_NODE:node:PE=$CPUS_PER_RANK" --bind-to core:overload-allowed --oversubscribe)
   fi
@@ -261,10 +264,10 @@ run_status() { "$LOCKSTEP_PROGRAM" status "$(cat "$LOCKSTEP_RUN_FILE")"; }
 lockstep_train() {
   local status kept=${LOCKSTEP_RUN_FILE:-}
   read_arguments "$@"
-  prepare
   [ -n "${LOCKSTEP_CHAIN:-}" ] && kept=$PWD/.lockstep-chain-$LOCKSTEP_CHAIN
   LOCKSTEP_RUN_FILE=${kept:-$PWD/.lockstep-run-$(job_id)}
   export LOCKSTEP_RUN_FILE
+  prepare
   [ -n "${LOCKSTEP_CHAIN:-}" ] && [ -s "$LOCKSTEP_RUN_FILE" ] && leave_chain_if_over
   run_ranks "$LOCKSTEP_PROGRAM" train "$CONFIG" --resume auto "${ARGUMENTS[@]}"
   status=$?
@@ -275,6 +278,8 @@ lockstep_train() {
     [ -n "$kept" ] || rm -f "$LOCKSTEP_RUN_FILE"
   elif [ "$status" -eq 75 ]; then
     status=1
+  elif [ "$status" -eq 0 ]; then
+    status=2  # no run came of it: what all ranks refuse before there is one is bad input
   fi
   [ "$status" -eq 75 ] && go_on
   exit "$status"
@@ -296,6 +301,7 @@ lockstep_eval() {
   [ -n "$run" ] && shift
   [ -n "$run" ] || run=$(cat "${LOCKSTEP_RUN_FILE:-/dev/null}")
   [ -n "$run" ] || die "which run? give its folder, or LOCKSTEP_RUN_FILE as train_then_eval.sh does"
+  unset LOCKSTEP_RUN_FILE
   prepare
   run_ranks "$LOCKSTEP_PROGRAM" eval "$run/config.yaml" --checkpoint "$run" "$@"
   exit $?

@@ -13,8 +13,9 @@ case $scheduler in
     train=$(sbatch --parsable --export=ALL "$here/ddp.slurm" "$@")
     then=$(sbatch --parsable --export=ALL --dependency=afterok:"$train" --kill-on-invalid-dep=yes "$here/eval.slurm") ;;
   pbs)
-    train=$(qsub -v LOCKSTEP_RUN_FILE,CONFIG,SET "$here/ddp.pbs")
-    then=$(qsub -W depend=afterok:"$train" -v LOCKSTEP_RUN_FILE "$here/eval.pbs") ;;
+    names=$(compgen -e | grep -E '^(LOCKSTEP_|CONFIG$|SET$)' | paste -sd,)  # qsub takes no name that is not set
+    train=$(qsub -v "$names" "$here/ddp.pbs")
+    then=$(qsub -W depend=afterok:"$train" -v "$names" "$here/eval.pbs") ;;
   *) sed -n '2,4s/^# \?//p' "$0" >&2; exit 2 ;;
 esac
 echo "train: job $train, then eval: job $then"

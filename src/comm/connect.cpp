@@ -103,7 +103,7 @@ ProcessGroup connect(const Runtime& runtime, const GroupSettings& settings, c10:
   ignore_sigpipe();
   c10d::setDebugLevelFromEnvironment();
   const StorePtr store = open_store(runtime, settings.join_timeout);
-  auto roll = std::make_shared<RollCall>(store, meet(*store, job, settings.join_timeout), job.rank);
+  auto roll = std::make_shared<RollCall>(store, meet(*store, runtime, settings.join_timeout), job.rank);
   auto group = c10::make_intrusive<Group>(store, job.rank, job.world);
   kind.add(*group, {runtime, settings, device, store, roll});
   wait_until_all_are_connected(*store, job, settings.join_timeout);

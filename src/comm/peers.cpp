@@ -28,10 +28,10 @@ std::string join(const std::vector<std::string>& items) {
 
 }  // namespace
 
-Peer own_peer(int rank, int node, const std::string& host) {
+Peer own_peer(int rank, int node, const std::string& host, const std::string& address) {
   struct stat space {};
   const bool known = ::stat("/proc/self/ns/pid", &space) == 0;
-  return {rank, node, ::getpid(), known ? static_cast<unsigned long>(space.st_ino) : 0, host};
+  return {rank, node, ::getpid(), known ? static_cast<unsigned long>(space.st_ino) : 0, host, address};
 }
 
 std::string name_of(const Peer& peer) {
@@ -51,7 +51,7 @@ std::string rank_list(const std::vector<int>& ranks) {
 }
 
 std::string pack(const Peer& peer) {
-  return format("{} {} {} {} {}", peer.rank, peer.node, peer.pid, peer.pid_space, peer.host);
+  return format("{} {} {} {} {} {}", peer.rank, peer.node, peer.pid, peer.pid_space, peer.host, peer.address);
 }
 
 Peer unpack_peer(const std::string& text) {
@@ -60,6 +60,7 @@ Peer unpack_peer(const std::string& text) {
   if (!(in >> peer.rank >> peer.node >> peer.pid >> peer.pid_space >> peer.host)) {
     throw Error("the store holds a line that is no rank: '" + text + "'");
   }
+  in >> peer.address;
   return peer;
 }
 

@@ -12,10 +12,11 @@ struct Peer {
   int pid = 0;
   unsigned long pid_space = 0;  // PID namespace: a pid says something only inside it
   std::string host;
+  std::string address;  // as other nodes reach it; empty where there are none
 };
 
 /// This process as rank `rank` of a job.
-Peer own_peer(int rank, int node, const std::string& host);
+Peer own_peer(int rank, int node, const std::string& host, const std::string& address);
 
 /// "rank 2 (host a, pid 4711)"
 std::string name_of(const Peer& peer);

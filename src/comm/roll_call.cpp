@@ -102,9 +102,19 @@ std::string settle_in(c10d::Store& store, const std::string& verdict) {
   return store.compareSet(kVerdictKey, std::string(), verdict);
 }
 
+// gloo says at which address a connection broke: the ranks there.
+std::vector<Peer> at_broken_end(const std::vector<Peer>& peers, const std::string& cause) {
+  std::vector<Peer> there;
+  for (const auto& peer : peers) {
+    const bool named = cause.find("[" + peer.address + "]") != std::string::npos;
+    if (!peer.address.empty() && named) there.push_back(peer);
+  }
+  return there;
+}
+
 // The words of the other nodes, as far as they come in time; silent nodes are named.
 std::string gather_reports(c10d::Store& store, const std::map<int, std::vector<Peer>>& others,
-                           bool timed_out) {
+                           const std::string& cause, bool timed_out) {
   const auto deadline = Clock::now() + kOtherNodes;
   std::string text;
   std::vector<Peer> silent;
@@ -118,7 +128,8 @@ std::string gather_reports(c10d::Store& store, const std::map<int, std::vector<P
     if (report == "-") continue;
     text += (text.empty() ? "" : "; ") + report;
   }
-  if (text.empty() && timed_out && !silent.empty()) text = "no word from " + names_of(silent);
+  if (!timed_out) silent = at_broken_end(silent, cause);  // the rest may not have noticed yet
+  if (text.empty() && !silent.empty()) text = "no word from " + names_of(silent);
   return text;
 }
 
@@ -193,19 +204,20 @@ std::string RollCall::look_here(uint64_t number, bool timed_out) const {
   return text;
 }
 
-std::string RollCall::ask_elsewhere(bool timed_out, const std::string& found_here) const {
+std::string RollCall::ask_elsewhere(const std::string& cause, bool timed_out,
+                                    const std::string& found_here) const {
   std::map<int, std::vector<Peer>> others;
   const Peer& own = peers_[static_cast<size_t>(rank_)];
   for (const auto& peer : peers_) {
     if (!same_node(peer, own)) others[peer.node].push_back(peer);
   }
   if (others.empty()) return found_here;
-  const auto question = [store = store_, others, timed_out, found_here, node = own.node] {
+  const auto question = [store = store_, others, cause, timed_out, found_here, node = own.node] {
     const std::string settled = settle_in(*store, "");
     if (!settled.empty()) return settled;
     store->set(report_key(node), found_here.empty() ? "-" : found_here);
     if (!found_here.empty() && !timed_out) return settle_in(*store, found_here);
-    const std::string there = gather_reports(*store, others, timed_out);
+    const std::string there = gather_reports(*store, others, cause, timed_out);
     const std::string all = found_here + (found_here.empty() || there.empty() ? "" : "; ") + there;
     return settle_in(*store, all);
   };
@@ -214,7 +226,7 @@ std::string RollCall::ask_elsewhere(bool timed_out, const std::string& found_her
   return bounded(question, found_here.empty() && own.rank != 0 ? otherwise : found_here);
 }
 
-std::string RollCall::verdict_on(uint64_t number, bool timed_out) const {
+std::string RollCall::verdict_on(uint64_t number, const std::string& cause, bool timed_out) const {
   if (page_ && !page_->verdict().empty()) return page_->verdict();
   std::string found = look_here(number, timed_out);
   const auto deadline = Clock::now() + kDeathNotice;
@@ -223,7 +235,10 @@ std::string RollCall::verdict_on(uint64_t number, bool timed_out) const {
     if (!page_->verdict().empty()) return page_->verdict();
     found = look_here(number, timed_out);
   }
-  found = ask_elsewhere(timed_out, found);
+  found = ask_elsewhere(cause, timed_out, found);
+  // a mate that sees this rank leave is to say why it left
+  if (found.empty() && !timed_out)
+    found = format("{} met an error: {}", name_of(peers_[static_cast<size_t>(rank_)]), cause);
   return page_ && !found.empty() ? page_->settle(found) : found;
 }
 
@@ -232,7 +247,7 @@ std::exception_ptr RollCall::judge(const Collective& collective, const std::stri
   const std::string how =
       timed_out ? format("timed out after {} s", collective.timeout.count() / 1000.0) : "failed";
   if (!dead_) {
-    std::string who = verdict_on(collective.number, timed_out);
+    std::string who = verdict_on(collective.number, cause, timed_out);
     if (who.empty() && timed_out && collective.number != 0)
       who = "every rank came, so their connection is slow or broken";
     if (who.empty()) who = cause;
@@ -240,7 +255,8 @@ std::exception_ptr RollCall::judge(const Collective& collective, const std::stri
     cause_of_death_ = format("{}{} {}: {}", collective.what, which, how, who);
     dead_ = true;
   }
-  const std::string place = where() + (cause.empty() ? "" : "; the backend said: " + cause);
+  const bool told = cause.empty() || cause_of_death_.find(cause) != std::string::npos;
+  const std::string place = where() + (told ? "" : "; the backend said: " + cause);
   return std::make_exception_ptr(Error(cause_of_death_, place,
                                        "look in that rank's log; start the job again from its "
                                        "last checkpoint; raise launch.timeout if a rank is only slow"));

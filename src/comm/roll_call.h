@@ -49,9 +49,9 @@ class RollCall {
   int rank() const { return rank_; }
 
  private:
-  std::string verdict_on(uint64_t number, bool timed_out) const;
+  std::string verdict_on(uint64_t number, const std::string& cause, bool timed_out) const;
   std::string look_here(uint64_t number, bool timed_out) const;
-  std::string ask_elsewhere(bool timed_out, const std::string& found_here) const;
+  std::string ask_elsewhere(const std::string& cause, bool timed_out, const std::string& found_here) const;
   bool pid_counts(const Peer& peer) const;
   std::string where() const;
 

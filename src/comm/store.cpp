@@ -164,9 +164,13 @@ StorePtr with_prefix(const StorePtr& store, const Rendezvous& plan, int rank) {
   return c10::make_intrusive<c10d::PrefixStore>(format("{}/{}", plan.prefix, turn), store);
 }
 
+std::string key_of(const std::string& stage, int rank) {
+  return format("{}/{}", stage, rank);
+}
+
 std::vector<std::string> keys_of(const std::string& stage, int world) {
   std::vector<std::string> keys;
-  for (int rank = 0; rank < world; ++rank) keys.push_back(format("{}/{}", stage, rank));
+  for (int rank = 0; rank < world; ++rank) keys.push_back(key_of(stage, rank));
   return keys;
 }
 
@@ -178,15 +182,16 @@ std::vector<int> missing_of(c10d::Store& store, const std::vector<std::string>& 
   return missing;
 }
 
-// Leaves a word at this stage and waits for everybody's; returns their keys.
-std::vector<std::string> reach(c10d::Store& store, const Job& job, const std::string& stage,
-                               const std::string& word, Milliseconds timeout) {
-  const auto keys = keys_of(stage, job.world);
-  store.set(keys[static_cast<size_t>(job.rank)], word);
+// Leaves a word at this stage and waits for everybody's. One who comes costs the store the same in any world:
+// the last to come tells all.
+void reach(c10d::Store& store, const Job& job, const std::string& stage, const std::string& word,
+           Milliseconds timeout) {
+  store.set(key_of(stage, job.rank), word);
+  if (store.add(stage + "/come", 1) == job.world) store.set(stage + "/all", std::string("come"));
   try {
-    store.wait(keys, timeout);
+    store.wait({stage + "/all"}, timeout);
   } catch (const std::exception&) {
-    const auto missing = missing_of(store, keys);
+    const auto missing = missing_of(store, keys_of(stage, job.world));
     if (missing.empty()) throw;
     // rank 0 may hold the store: the others are about to ask it the same
     if (job.rank == 0) std::this_thread::sleep_for(kStoreStays);
@@ -195,7 +200,26 @@ std::vector<std::string> reach(c10d::Store& store, const Job& job, const std::st
         format("rank {} of {} on host {}", job.rank, job.world, job.host),
         "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only slow");
   }
-  return keys;
+}
+
+// The words of a stage that all have reached, by rank.
+std::vector<std::string> words_of(c10d::Store& store, const std::string& stage, int world) {
+  std::vector<std::string> words;
+  if (store.hasExtendedApi()) {
+    for (const auto& word : store.multiGet(keys_of(stage, world)))
+      words.emplace_back(word.begin(), word.end());
+  } else {
+    for (const auto& key : keys_of(stage, world)) words.push_back(store.get_to_str(key));
+  }
+  return words;
+}
+
+std::string address_for_others(const Job& job) {
+  try {
+    return job.nodes > 1 ? own_address() : "";
+  } catch (const InputError&) {
+    return "";  // gloo has asked before this; MPI finds its own way
+  }
 }
 
 }  // namespace
@@ -209,11 +233,13 @@ StorePtr open_store(const Runtime& runtime, Milliseconds join_timeout) {
   return with_prefix(store, plan, runtime.job().rank);
 }
 
-std::vector<Peer> meet(c10d::Store& store, const Job& job, Milliseconds join_timeout) {
-  const std::string own = pack(own_peer(job.rank, job.node_rank, job.host));
+std::vector<Peer> meet(c10d::Store& store, const Runtime& runtime, Milliseconds join_timeout) {
+  const Job& job = runtime.job();
+  const std::string own = pack(own_peer(job.rank, job.node_rank, job.host, address_for_others(job)));
+  if (!runtime.has_mpi()) reach(store, job, "here", own, join_timeout);
+  const auto words = runtime.has_mpi() ? gather_over_mpi(own, job.world) : words_of(store, "here", job.world);
   std::vector<Peer> peers;
-  for (const auto& key : reach(store, job, "here", own, join_timeout))
-    peers.push_back(unpack_peer(store.get_to_str(key)));
+  for (const auto& word : words) peers.push_back(unpack_peer(word));
   return peers;
 }
 

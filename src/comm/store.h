@@ -17,7 +17,7 @@ using StorePtr = c10::intrusive_ptr<c10d::Store>;
 StorePtr open_store(const Runtime& runtime, std::chrono::milliseconds join_timeout);
 
 /// Says "I am here" and waits for everybody; throws naming the ranks that did not come.
-std::vector<Peer> meet(c10d::Store& store, const Job& job, std::chrono::milliseconds join_timeout);
+std::vector<Peer> meet(c10d::Store& store, const Runtime& runtime, std::chrono::milliseconds join_timeout);
 
 /// The end of joining: a rank that left again at once would break those that are still connecting to it.
 void wait_until_all_are_connected(c10d::Store& store, const Job& job, std::chrono::milliseconds join_timeout);

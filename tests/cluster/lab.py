@@ -28,13 +28,14 @@ NEW_NAMESPACES = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", 
 PROGRAMS = {"slurm": ("slurmctld", "slurmd", "srun", "sbatch", "munged", "ip", "unshare", "nsenter"),
             "pbs": ("ip", "unshare", "nsenter")}
 
+# cred_expire is also how long Slurm lets a requeued job wait (120 s by default).
 SLURM_CONF = """
 ClusterName=lab
 SlurmctldHost={login}({login_address})
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire=5
 CryptoType=crypto/munge
 SlurmctldPort=16817
 SlurmdPort=16818
@@ -258,7 +259,9 @@ def node_main(folder, node, scheduler):
         time.sleep(0.02)
     sh("ip", "address", "add", f"{ADDRESS[node]}/24", "dev", "eth0")
     sh("ip", "link", "set", "eth0", "up")
-    (folder / f"spool.{node}").mkdir(exist_ok=True)
+    # a node without a disk starts empty: the PMIx socket of a step that the power cut ended would be in the way
+    shutil.rmtree(folder / f"spool.{node}", ignore_errors=True)
+    (folder / f"spool.{node}").mkdir()
     if scheduler == "pbs":
         os.execv(sys.executable, [sys.executable, str(Path(__file__).with_name("pbs.py")), "mom", str(folder), node])
     subprocess.Popen([find("slurmd"), "-D", "-N", node, "-f", str(folder / "slurm.conf")],

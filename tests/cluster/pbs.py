@@ -130,6 +130,8 @@ def apply_option(job, flag, value):
                 job["variables"][name] = text
             elif name in os.environ:
                 job["variables"][name] = os.environ[name]
+            else:
+                sys.exit("qsub: cannot send environment with the job")
     elif flag == "W":
         key, _, what = value.partition("=")
         job[key] = what

@@ -7,7 +7,6 @@ from cluster_kit import QUICK, SOURCE, digests, last_checkpoint, runs, start_lab
 from cluster_kit import work  # noqa: F401  (a fixture)
 from conftest import run_process
 
-pytestmark = pytest.mark.full  # real jobs on two nodes of a lab
 DDP = str(SOURCE / "job_scripts/ddp.pbs")
 
 
@@ -120,6 +119,31 @@ def test_train_then_eval(pbs, work, lockstep):  # noqa: F811
     then = done.stdout.split()[-1]
     assert ended(pbs, then, within=120) == 0, log_of(work, then)
     assert "accuracy" in log_of(work, then).lower()
+
+
+def test_chain_goes_on_where_a_link_stopped(pbs, work, lockstep, reference):  # noqa: F811
+    environment = {"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_HOME": str(SOURCE), "CONFIG": "quick.yaml",
+                   "SET": "train.max_steps=400 checkpoint.every_steps=5"}
+    done = pbs.run(str(SOURCE / "job_scripts/chain.sh"), "2", DDP, cwd=work, env=environment)
+    first, second = (line.split()[-1] for line in done.stdout.splitlines())
+    wait_for(lambda: steps_logged(work) >= 6, what="the first link's steps")
+    pbs.run("qsig", "-s", "USR1", first)
+    assert ended(pbs, first) == 75, log_of(work, first)
+    assert ended(pbs, second) == 0, log_of(work, second)
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "--set", "train.max_steps=400")
+
+
+def test_found_by_the_path_that_was_submitted(pbs, work, lockstep, tmp_path):  # noqa: F811
+    """No LOCKSTEP_HOME, submitted from elsewhere, a home with spaces in its name."""
+    home = tmp_path / "a home"
+    home.mkdir()
+    for name in ("configs", "data", "job_scripts"):
+        (home / name).symlink_to(SOURCE / name)
+    job = pbs.run("qsub", "-l", "select=1:ncpus=2:mpiprocs=2", "-v", "LOCKSTEP_PROGRAM,CONFIG",
+                  str(home / "job_scripts/ddp.pbs"), cwd=work,
+                  env={"LOCKSTEP_PROGRAM": str(lockstep), "CONFIG": "quick.yaml"}).stdout.strip()
+    assert ended(pbs, job) == 0, log_of(work, job)
+    assert "a home" in log_of(work, job)
 
 
 def test_slurms_own_qsub(tmp_path_factory, work, lockstep):  # noqa: F811

@@ -119,3 +119,16 @@ def test_a_prefix_takes_the_big_files(run, tmp_path):
     assert (repository / ".deps").resolve() == tmp_path / "big/deps"
     assert (repository / "build").resolve() == tmp_path / "big/build"
     assert (tmp_path / "big/deps/python/bin/python3").exists()
+
+
+@pytest.mark.parametrize("kind, first", [("pbs", 'cd "$PBS_O_WORKDIR"'), ("slurm", "up=")])
+def test_every_job_script_finds_its_home_by_the_same_lines(kind, first):
+    def preamble(script):
+        lines = script.read_text().splitlines()
+        begin = next(i for i, line in enumerate(lines) if line.startswith(first))
+        return lines[begin:lines.index("LOCKSTEP_HOME=$up") + 3]
+    scripts = sorted((SOURCE / "job_scripts").glob(f"*.{kind}"))
+    assert len(scripts) >= 5
+    for script in scripts:
+        assert preamble(script) == preamble(scripts[0]), script.name
+        assert f"export LOCKSTEP_SCRIPT={script.name}\n" in script.read_text()

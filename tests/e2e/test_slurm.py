@@ -7,7 +7,6 @@ from cluster_kit import SOURCE, digests, last_checkpoint, metrics, runs, start_l
 from cluster_kit import work  # noqa: F401  (a fixture)
 from conftest import run_process
 
-pytestmark = pytest.mark.full  # real schedulers, minutes of real jobs
 DDP = str(SOURCE / "job_scripts/ddp.slurm")
 LONG = ("--set", "train.max_steps=400", "--set", "checkpoint.every_steps=5")
 
@@ -86,12 +85,12 @@ def test_usr1_requeues_and_resumes_exactly(lab, sbatch, work, lockstep, referenc
 def test_time_limit_requeues_before_it_strikes(lab, sbatch, work, lockstep, reference):  # noqa: F811
     # the walltime is one minute, Slurm's least; a lead of 52 s makes the stop come within seconds
     more = ("--set", "checkpoint.before_deadline=52s")
-    job = sbatch("--time=1", DDP, "quick.yaml", *LONG[:1], "train.max_steps=800", *LONG[2:], *more)
+    job = sbatch("--time=1", DDP, "quick.yaml", *LONG[:1], "train.max_steps=600", *LONG[2:], *more)
     wait_for(lambda: int(lab.job(job)["Restarts"]) >= 1, within=60, what="the requeue")
     wait_for(lambda: steps_logged(work) > 0, what="the second start")
     finished(lab, work, job, within=150)
     assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(
-        2, "gloo", "--set", "train.max_steps=800")
+        2, "gloo", "--set", "train.max_steps=600")
 
 
 def test_requeue_by_the_operator_resumes(lab, sbatch, work, lockstep, reference):  # noqa: F811
@@ -123,23 +122,21 @@ def test_dead_node_is_named_and_the_requeued_job_resumes(lab, sbatch, work, lock
     lab.kill_node("n2")
     try:
         wait_for(lambda: lab.job(job)["JobState"] != "RUNNING", within=30, what="the job to fail")
-        record = lab.run("scontrol", "show", "job", job).stdout
-        down = lab.run("sinfo", "-h", "-N", "-n", "n2", "-o", "%t").stdout
-        assert "n2" in log_of(work, job) or "NODE_FAIL" in record or "down" in down
+        assert "(host n2, " in log_of(work, job)
     finally:
         lab.boot_node("n2")
-    wait_for(lambda: "idle" in lab.run("sinfo", "-h", "-n", "n2", "-o", "%t").stdout
-             or lab.job(job)["JobState"] == "RUNNING", within=60, what="n2 to come back")
+    wait_for(lambda: lab.run("srun", "-w", "n2", "true", check=False).returncode == 0, what="n2 to come back")
     if lab.job(job)["JobState"] == "FAILED":
         lab.run("scontrol", "requeue", job)
     finished(lab, work, job, within=150)
     assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(4, "gloo", *LONG)
 
 
-def test_srun_without_pmi(lab, sbatch, work, lockstep, reference):  # noqa: F811
-    job = sbatch(DDP, "quick.yaml", env={"LOCKSTEP_SRUN_MPI": "none"})
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_srun_without_pmi(nodes, lab, sbatch, work, lockstep, reference):  # noqa: F811
+    job = sbatch(f"--nodes={nodes}", DDP, "quick.yaml", env={"LOCKSTEP_SRUN_MPI": "none"})
     finished(lab, work, job)
-    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "gloo")
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2 * nodes, "gloo")
 
 
 def test_salloc_shell(lab, work, environment, lockstep):  # noqa: F811
