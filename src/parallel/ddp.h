@@ -105,6 +105,11 @@ class DistributedDataParallel {
   std::map<std::string, std::string> logging_data() const { return core_.logging_data(); }
   /// The names of the parameters in each bucket, in the order of reduction.
   std::vector<std::vector<std::string>> bucket_names() const { return core_.bucket_names(); }
+  /// The same as the next step will find them, to be kept with a checkpoint. Collective.
+  std::vector<std::vector<std::string>> settle_buckets() { return core_.settle_buckets(); }
+  /// Begins with these: beyond two ranks gloo's and NCCL's sums depend on a gradient's place in its bucket,
+  /// and a resumed run that begins with DDP's first buckets has other bits.
+  void restore_buckets(const std::vector<std::vector<std::string>>& names) { core_.restore_buckets(names); }
 
   /// The part that does not know the module's type.
   DdpCore& core() { return core_; }

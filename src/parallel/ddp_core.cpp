@@ -166,6 +166,34 @@ std::vector<std::vector<std::string>> DdpCore::bucket_names() const {
   return result;
 }
 
+std::vector<std::vector<std::string>> DdpCore::settle_buckets() {
+  in_words(*this, state_->parameters, [&] { return state_->reducer->rebuild_buckets(); });
+  return bucket_names();
+}
+
+void DdpCore::restore_buckets(const std::vector<std::vector<std::string>>& names) {
+  std::unordered_map<std::string, size_t> places;
+  for (const auto& parameter : state_->parameters) places.emplace(parameter.name, places.size());
+  const size_t known = places.size();
+  Buckets buckets;
+  size_t placed = 0;
+  for (const auto& bucket : names) {
+    auto& indices = buckets.emplace_back();
+    for (const auto& name : bucket) {
+      const auto place = places.extract(name);
+      if (place.empty())
+        throw InputError("the buckets name '" + name + "', which is no parameter of this model, or twice",
+                         "restore_buckets", "give what settle_buckets() of the same model said");
+      indices.push_back(place.mapped());
+      ++placed;
+    }
+  }
+  if (placed != known)
+    throw InputError("the buckets leave parameters out", "restore_buckets",
+                     "give what settle_buckets() of the same model said");
+  state_->make_reducer(std::move(buckets));
+}
+
 const DdpOptions& DdpCore::options() const {
   return state_->options;
 }

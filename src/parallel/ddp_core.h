@@ -44,6 +44,8 @@ class DdpCore {
   std::vector<std::pair<std::string, at::Tensor>> named_parameters() const;
   std::map<std::string, std::string> logging_data() const;
   std::vector<std::vector<std::string>> bucket_names() const;
+  std::vector<std::vector<std::string>> settle_buckets();
+  void restore_buckets(const std::vector<std::vector<std::string>>& names);
 
   const DdpOptions& options() const;
   const ProcessGroup& group() const;

@@ -20,8 +20,8 @@ class HookAdaptor : public c10d::CppCommHookInterface<CommHook> {
 
 }  // namespace
 
-void DdpCore::State::make_reducer() {
-  auto made = lockstep::make_reducer(parameters, group, options, *module);
+void DdpCore::State::make_reducer(Buckets buckets) {
+  auto made = lockstep::make_reducer(parameters, group, options, *module, std::move(buckets));
   logger = std::move(made.logger);
   reducer = std::move(made.reducer);
   delayed = std::make_shared<DelayedAllReduce>(DelayedAllReduce{.reducer = reducer});

@@ -38,7 +38,8 @@ struct DdpCore::State {
   bool in_first_static_iteration() const { return options.static_graph && !delayed->queued; }
   bool will_sync_buffers() const { return sync_buffers && options.broadcast_buffers && !buffers.empty(); }
 
-  void make_reducer();
+  /// `buckets`: those of an earlier Reducer, or none.
+  void make_reducer(Buckets buckets = {});
   void install_hook();
   void list_buffers();
   /// Parameters and, where asked for, buffers become those of one rank.

@@ -21,8 +21,6 @@ namespace {
 constexpr double kMiB = 1024 * 1024;
 constexpr double kDefaultCapMiB = 25;
 
-using Buckets = std::vector<std::vector<size_t>>;
-
 std::vector<int64_t> bytes(const std::vector<double>& mib) {
   std::vector<int64_t> result;
   for (const double size : mib) result.push_back(static_cast<int64_t>(size * kMiB));
@@ -54,6 +52,14 @@ std::vector<bool> sparse_flags(const std::vector<ReducedParameter>& parameters) 
   std::vector<bool> flags;
   for (const auto& parameter : parameters) flags.push_back(parameter.sparse_gradient);
   return flags;
+}
+
+Buckets first_buckets(const std::vector<ReducedParameter>& parameters, const DdpOptions& options) {
+  auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(
+      tensors_of(parameters), first_limits(options), sparse_flags(parameters)));
+  // Gradients come roughly in the reverse order of the forward pass.
+  std::reverse(buckets.begin(), buckets.end());
+  return buckets;
 }
 
 std::unordered_map<size_t, std::string> names_by_index(const std::vector<ReducedParameter>& parameters) {
@@ -92,12 +98,8 @@ std::shared_ptr<c10d::Reducer> construct(const std::vector<ReducedParameter>& pa
 
 ReducerAndLogger make_reducer(const std::vector<ReducedParameter>& parameters,
                               const c10::intrusive_ptr<c10d::ProcessGroup>& group, const DdpOptions& options,
-                              const torch::nn::Module& module) {
-  auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(
-      tensors_of(parameters), first_limits(options), sparse_flags(parameters)));
-  // Gradients come roughly in the reverse order of the forward pass.
-  std::reverse(buckets.begin(), buckets.end());
-
+                              const torch::nn::Module& module, Buckets buckets) {
+  if (buckets.empty()) buckets = first_buckets(parameters, options);
   ReducerAndLogger made;
   made.reducer = construct(parameters, std::move(buckets), group, options);
   made.logger = std::make_shared<c10d::Logger>(made.reducer);

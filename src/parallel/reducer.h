@@ -19,8 +19,12 @@ struct ReducerAndLogger {
   std::shared_ptr<c10d::Logger> logger;
 };
 
+/// Which parameters, by index, share a bucket.
+using Buckets = std::vector<std::vector<size_t>>;
+
+/// `buckets`: those of an earlier Reducer; empty: as Python starts.
 ReducerAndLogger make_reducer(const std::vector<ReducedParameter>& parameters,
                               const c10::intrusive_ptr<c10d::ProcessGroup>& group, const DdpOptions& options,
-                              const torch::nn::Module& module);
+                              const torch::nn::Module& module, Buckets buckets);
 
 }  // namespace lockstep

@@ -35,6 +35,10 @@ class DdpModel : public TrainedModel {
   at::Tensor forward(const at::Tensor& input) override { return ddp_->forward(input); }
   std::vector<at::Tensor> parameters() const override { return ddp_->parameters(); }
   std::shared_ptr<void> no_sync() override { return std::make_shared<NoSync>(ddp_->core()); }
+  std::vector<std::vector<std::string>> buckets() override { return ddp_->core().settle_buckets(); }
+  void restore_buckets(const std::vector<std::vector<std::string>>& names) override {
+    ddp_->core().restore_buckets(names);
+  }
   bool exchanges() const override { return ddp_->group()->getSize() > 1; }
 
  private:

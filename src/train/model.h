@@ -3,6 +3,7 @@
 // their gradients.
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "config/settings.h"
@@ -21,6 +22,10 @@ class TrainedModel {
   virtual std::vector<at::Tensor> parameters() const = 0;
   /// While the guard lives, gradients add up here and do not travel.
   virtual std::shared_ptr<void> no_sync() { return nullptr; }
+  /// Which parameters share a bucket from the next step on: beyond two ranks gloo's sums depend on it, so a
+  /// resumed run must begin with it. None where gradients do not travel. Collective.
+  virtual std::vector<std::vector<std::string>> buckets() { return {}; }
+  virtual void restore_buckets(const std::vector<std::vector<std::string>>&) {}
   /// Does a backward wait for other ranks?
   virtual bool exchanges() const { return false; }
 

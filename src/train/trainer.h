@@ -73,7 +73,7 @@ class Trainer {
   void checkpoint();
   void finish_checkpoints();
   void summarize();
-  Stateful parts() { return {model_->net(), *optimizer_, *schedule_, scaler_.get()}; }
+  Stateful parts() { return {*model_, *optimizer_, *schedule_, scaler_.get()}; }
   double seconds_trained() const;
   Setup& setup_;
   const Settings& settings_;

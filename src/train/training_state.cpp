@@ -53,6 +53,16 @@ Tree gather_losses(const Team& team, const TrainingState& state) {
   return torch::stack(team.all_gather(mine));
 }
 
+Tree tree_of(const std::vector<std::vector<std::string>>& buckets) {
+  const auto list = make_list();
+  for (const auto& bucket : buckets) {
+    const auto names = make_list();
+    for (const auto& name : bucket) append(names, name);
+    append(list, names);
+  }
+  return list;
+}
+
 Tree extras(const Team& team, const TrainingState& state, const Stateful& parts, const std::string& config) {
   const auto dict = make_dict({{"format", kFormat},
                                {"world", int64_t{team.world()}},
@@ -69,7 +79,17 @@ Tree extras(const Team& team, const TrainingState& state, const Stateful& parts,
   if (!team.device().is_cpu()) put(dict, "device_rng", gather_states(team, device_rng_state(team.device())));
   put(dict, "schedule", parts.schedule.state_dict());
   if (parts.scaler) put(dict, "scaler", parts.scaler->state_dict());
+  put(dict, "buckets", tree_of(parts.model.buckets()));
   return dict;
+}
+
+void restore_buckets(TrainedModel& model, const Tree& list) {
+  std::vector<std::vector<std::string>> buckets;
+  for (const auto& names : elements(list)) {
+    auto& bucket = buckets.emplace_back();
+    for (const auto& name : elements(names)) bucket.push_back(as_string(name, "lockstep.buckets"));
+  }
+  if (!buckets.empty()) model.restore_buckets(buckets);
 }
 
 std::optional<at::Tensor> own_state(const Tree& list, int rank, int world) {
@@ -121,6 +141,7 @@ TrainingState from_own(const Team& team, const Tree& tree, const Tree& extras, c
   if (const auto scaler = find(extras, "scaler"); scaler && parts.scaler)
     parts.scaler->load_state_dict(*scaler);
   restore_rng(team, extras);
+  if (const auto buckets = find(extras, "buckets")) restore_buckets(parts.model, *buckets);
   const auto world = as_int(get(extras, "world"), "world");
   if (world != team.world()) {
     log::warning(
@@ -153,7 +174,7 @@ Tree to_checkpoint(const Team& team, const TrainingState& state, const Stateful&
   if (!team.first()) return make_dict();
   return make_dict({{"iter_no", state.step},
                     {"epoch", state.epoch},
-                    {"model", module_state_dict(parts.net)},
+                    {"model", module_state_dict(parts.model.net())},
                     {"optimizer", parts.optimizer.state_dict()},
                     {"lockstep", more}});
 }
@@ -162,7 +183,7 @@ TrainingState from_checkpoint(const Team& team, const Tree& tree, const std::str
                               const Stateful& parts, int64_t steps_per_epoch, int64_t samples_per_step) {
   const auto extras = find(tree, "lockstep");
   if (extras) check_format(*extras, file);
-  load_module_state_dict(parts.net, find_state_dict(tree, file), file);
+  load_module_state_dict(parts.model.net(), find_state_dict(tree, file), file);
   if (const auto optimizer = find(tree, "optimizer")) parts.optimizer.load_state_dict(*optimizer);
   return extras ? from_own(team, tree, *extras, parts) : from_python(tree, steps_per_epoch, samples_per_step);
 }

@@ -6,10 +6,10 @@
 #include <string>
 
 #include "checkpoint/tree.h"
-#include "models/net.h"
 #include "optim/grad_scaler.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
+#include "train/model.h"
 #include "train/team.h"
 
 namespace lockstep::train {
@@ -32,7 +32,7 @@ struct TrainingState {
 
 /// The parts that have a state of their own.
 struct Stateful {
-  Net& net;
+  TrainedModel& model;
   Optimizer& optimizer;
   Schedule& schedule;
   GradScaler* scaler;

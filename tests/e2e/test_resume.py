@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from train_kit import (PIMA, assert_same_run, assert_same_tensors, checkpoints, metrics, newest, sets, status,
+from train_kit import (MNIST, PIMA, assert_same_run, assert_same_tensors, checkpoints, metrics, newest, sets, status,
                        write_config)
 
 torch = pytest.importorskip("torch")
@@ -82,6 +82,21 @@ def test_a_stop_inside_an_epoch_is_exact(unbroken, lockstep, mpirun, tmp_path):
     assert newest(folder)["iter_no"] == 50
     mpirun(2, lockstep, "train", config, *LONG, "--resume", folder, cwd=tmp_path, check=True)
     assert_same_run(unbroken, folder)
+
+
+@pytest.mark.parametrize("stop", [1, 4])
+def test_resume_beyond_two_ranks_is_exact(stop, lockstep, mpirun, tmp_path):
+    """gloo's order of summation depends on a gradient's place in its bucket, and DDP finds its buckets in the first
+    step: the checkpoint has to bring them."""
+    config = write_config(tmp_path, MNIST)
+    command = (3, lockstep, "train", config, *sets(data__batch_size=16, run__name="${WHICH}"))
+    ends = {}
+    for which, stops in ("unbroken", (8,)), ("broken", (stop, 8)):
+        for steps in stops:
+            mpirun(*command, *sets(train__max_steps=steps), "--resume", "auto", cwd=tmp_path, env={"WHICH": which},
+                   check=True)
+        ends[which] = newest(tmp_path / "runs" / which)
+    assert_same_tensors(ends["unbroken"]["model"], ends["broken"]["model"])
 
 
 def test_damaged_checkpoints_are_passed_over(unbroken, lockstep, mpirun, tmp_path):
