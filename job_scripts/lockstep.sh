@@ -298,7 +298,7 @@ leave_chain_if_over() {
 # lockstep_eval [RUN_FOLDER] [arguments...]: the metrics of a run's newest checkpoint, on every rank that was given.
 lockstep_eval() {
   local run=${1:-}
-  [ -n "$run" ] && shift
+  [ $# -gt 0 ] && shift
   [ -n "$run" ] || run=$(cat "${LOCKSTEP_RUN_FILE:-/dev/null}")
   [ -n "$run" ] || die "which run? give its folder, or LOCKSTEP_RUN_FILE as train_then_eval.sh does"
   unset LOCKSTEP_RUN_FILE

@@ -68,7 +68,7 @@ def test_set_keeps_spaces_commas_and_quotes(pbs, qsub, work):  # noqa: F811
 
 
 def test_the_walltime_stops_it_early_and_a_fresh_qsub_goes_on(pbs, qsub, work, lockstep, reference):  # noqa: F811
-    sets = "train.max_steps=400 checkpoint.before_deadline=14s"
+    sets = "train.max_steps=1500 checkpoint.before_deadline=14s"
     job = qsub("-l", "walltime=00:00:20", CONFIG="quick.yaml", SET=sets)
     assert ended(pbs, job, within=40) == 75, log_of(work, job)
     assert "restart 1 of at most 10" in log_of(work, job)
@@ -77,11 +77,11 @@ def test_the_walltime_stops_it_early_and_a_fresh_qsub_goes_on(pbs, qsub, work, l
         number += 1
     assert status == 0
     assert len(runs(work)) == 1
-    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "--set", "train.max_steps=400")
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "--set", "train.max_steps=1500")
 
 
 def test_a_signal_stops_early_bounded(pbs, qsub, work):  # noqa: F811
-    job = qsub(CONFIG="quick.yaml", SET="train.max_steps=400", LOCKSTEP_MAX_RESTARTS="0")
+    job = qsub(CONFIG="quick.yaml", SET="train.max_steps=250", LOCKSTEP_MAX_RESTARTS="0")
     wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
     pbs.run("qsig", "-s", "USR1", job)
     assert ended(pbs, job) == 75, log_of(work, job)
@@ -123,14 +123,14 @@ def test_train_then_eval(pbs, work, lockstep):  # noqa: F811
 
 def test_chain_goes_on_where_a_link_stopped(pbs, work, lockstep, reference):  # noqa: F811
     environment = {"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_HOME": str(SOURCE), "CONFIG": "quick.yaml",
-                   "SET": "train.max_steps=400 checkpoint.every_steps=5"}
+                   "SET": "train.max_steps=250 checkpoint.every_steps=5"}
     done = pbs.run(str(SOURCE / "job_scripts/chain.sh"), "2", DDP, cwd=work, env=environment)
     first, second = (line.split()[-1] for line in done.stdout.splitlines())
     wait_for(lambda: steps_logged(work) >= 6, what="the first link's steps")
     pbs.run("qsig", "-s", "USR1", first)
     assert ended(pbs, first) == 75, log_of(work, first)
     assert ended(pbs, second) == 0, log_of(work, second)
-    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "--set", "train.max_steps=400")
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "--set", "train.max_steps=250")
 
 
 def test_found_by_the_path_that_was_submitted(pbs, work, lockstep, tmp_path):  # noqa: F811
