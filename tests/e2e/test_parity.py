@@ -93,13 +93,7 @@ def difference(ours: pathlib.Path, theirs: pathlib.Path):
     return f"{(a != b).sum()} of {a.size} numbers differ, by {numpy.nanmax(numpy.abs(a - b))} at most"
 
 
-def tier(world):
-    """The quick tier is world 2, which the other tests need anyway; the other worlds run with --full."""
-    return () if world == 2 else pytest.mark.full
-
-
-@pytest.mark.parametrize("world,name", [pytest.param(world, name, marks=tier(world))
-                                        for world in WORLDS for name in cases(world)])
+@pytest.mark.parametrize("world,name", [(world, name) for world in WORLDS for name in cases(world)])
 def test_equals_python(runs, world, name):
     ours, theirs = runs(world, "gloo"), runs(world, "python")
     for rank in range(world):

@@ -38,18 +38,27 @@ def mnist_root(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def peers(request, tmp_path_factory, mnist_root, python, source_dir):
-    """Each variant that is asked for, as Python at world 2 trains it."""
+def train_in_python(python, source_dir):
+    """train_in_python(variants, mnist root, folder) -> what Python's DDP at world 2 made of each variant."""
     from conftest import run_process
-    out = tmp_path_factory.mktemp("python")
+
+    def train(variants, mnist, out, timeout=240):
+        (out / "variants.json").write_text(json.dumps(variants))
+        run_process([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2,
+                     source_dir / "tests/e2e/peers/ddp_train.py", "--mnist", mnist,
+                     "--pima", source_dir / "data/pima/pima-indians-diabetes.csv",
+                     "--variants", out / "variants.json", "--out", out], timeout=timeout, check=True)
+        return {name: torch.load(out / f"{name}.pt", weights_only=True) for name in variants}
+    return train
+
+
+@pytest.fixture(scope="module")
+def peers(request, tmp_path_factory, mnist_root, train_in_python):
+    """Each variant that is asked for, as Python trains it."""
     wanted = {item.callspec.params["name"] for item in request.session.items
               if item.path == request.path and hasattr(item, "callspec")}
-    (out / "variants.json").write_text(json.dumps({name: VARIANTS[name][0] for name in sorted(wanted)}))
-    run_process([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2,
-                 source_dir / "tests/e2e/peers/ddp_train.py", "--mnist", mnist_root,
-                 "--pima", source_dir / "data/pima/pima-indians-diabetes.csv",
-                 "--variants", out / "variants.json", "--out", out], timeout=240, check=True)
-    return {name: torch.load(out / f"{name}.pt", weights_only=True) for name in wanted}
+    return train_in_python({name: VARIANTS[name][0] for name in sorted(wanted)}, mnist_root,
+                           tmp_path_factory.mktemp("python"))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -65,6 +74,17 @@ def test_parameters_equal_pythons(name, peers, mnist_root, lockstep, mpirun, tmp
     if "correct" in peer:  # to the sample
         folder = tmp_path / f"runs/{task}"
         assert metrics(folder)[-1]["accuracy"] == pytest.approx(peer["correct"] / peer["evaluated"], abs=1e-9)
+
+
+@pytest.mark.full
+def test_five_epochs_reach_what_python_reaches(train_in_python, lockstep, mpirun, source_dir, tmp_path):
+    """The workshop's own run, all 60,000 digits: the same parameters, and so the same digits right."""
+    whole = write_small_mnist(tmp_path / "whole", train=60000, test=10000)
+    peer = train_in_python({"five": dict(epochs=5, evaluate=True)}, whole, tmp_path, timeout=1500)["five"]
+    mpirun(2, lockstep, "train", source_dir / "configs/mnist.yaml", cwd=tmp_path, timeout=1500, check=True)
+    assert_same_tensors(dict(newest(tmp_path / "runs/mnist")["model"]), dict(peer["model"]))
+    assert metrics(tmp_path / "runs/mnist")[-1]["accuracy"] == peer["correct"] / peer["evaluated"]
+    assert 0.984 <= peer["correct"] / peer["evaluated"] <= 0.987
 
 
 def test_python_trains_on_with_our_checkpoint(mnist_root, lockstep, run, tmp_path):
