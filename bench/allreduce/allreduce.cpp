@@ -63,7 +63,8 @@ float input_of(int repeat, int rank) {
 
 // Summed once, then multiplied by the world with each further call.
 float result_of(int repeat, int world, int calls) {
-  float value = static_cast<float>(world * (repeat % 97) + world * (world - 1) / 2);
+  const int sum = world * (repeat % 97) + world * (world - 1) / 2;
+  auto value = static_cast<float>(sum);
   for (int call = 1; call < calls; ++call) value *= static_cast<float>(world);
   return value;
 }

@@ -6,27 +6,16 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "base/text.h"
 
 namespace lockstep {
 namespace {
-
-class Handle {
- public:
-  explicit Handle(int number) : number_(number) {}
-  ~Handle() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-  int number() const { return number_; }
-
- private:
-  int number_;
-};
 
 const char* kind_of(mode_t mode) {
   if (S_ISDIR(mode)) return "a folder";
@@ -61,8 +50,8 @@ std::string read_small_file(const std::string& given, size_t limit, const std::s
                      "check the path and its permissions");
   }
   check(facts, path, limit, what);
-  const Handle file(::open(given.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  if (file.number() < 0 || ::fstat(file.number(), &facts) != 0) {
+  const Descriptor file(::open(given.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (!file || ::fstat(file.number(), &facts) != 0) {
     throw InputError(format("{} cannot be read: {}", what, reason()), path,
                      "check the path and its permissions");
   }
@@ -82,6 +71,15 @@ std::string read_small_file(const std::string& given, size_t limit, const std::s
   }
   text.resize(size);
   return text;
+}
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf()) || file.bad()) {
+    throw InputError("cannot read: " + reason(), path);
+  }
+  return text.str();
 }
 
 }  // namespace lockstep

@@ -1,24 +1,12 @@
 #pragma once
-// Files written whole or not at all, and files read through a map.
+// Files read through a map.
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
-#include <string_view>
 
 namespace lockstep {
-
-/// Takes bytes in order and throws where it can't.
-using ByteSink = std::function<void(const void* data, size_t size)>;
-
-/// Calls write(sink) on a temporary file beside `path`, then fsync, rename, fsync of the folder. If anything
-/// throws, the temporary file is removed and what was at `path` is untouched.
-void write_whole(const std::string& path, const std::function<void(const ByteSink&)>& write);
-
-/// Is it one of write_whole's temporary files?
-bool is_leftover(const std::string& filename);
 
 /// A file's bytes, read-only. InputError where it is missing, a folder or unreadable.
 class MappedFile {

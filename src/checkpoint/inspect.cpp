@@ -3,6 +3,7 @@
 #include <torch/types.h>
 
 #include "base/format.h"
+#include "checkpoint/file.h"
 #include "checkpoint/pickle_globals.h"
 #include "checkpoint/pt.h"
 #include "checkpoint/safetensors.h"

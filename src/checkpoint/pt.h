@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "checkpoint/file.h"
+#include "base/whole_file.h"
 #include "checkpoint/tree.h"
 
 namespace lockstep {

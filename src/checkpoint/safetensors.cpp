@@ -10,7 +10,9 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/whole_file.h"
 #include "checkpoint/cursor.h"
+#include "checkpoint/file.h"
 #include "checkpoint/rebuild.h"
 
 namespace lockstep {

@@ -4,7 +4,6 @@
 #include <map>
 #include <string>
 
-#include "checkpoint/file.h"
 #include "checkpoint/tree.h"
 
 namespace lockstep {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "checkpoint/file.h"
+#include "base/whole_file.h"
 
 namespace lockstep {
 

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
-#include "checkpoint/file.h"
+#include "base/whole_file.h"
 #include "checkpoint/pt.h"
 
 namespace lockstep {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/format.h"
 
@@ -38,16 +39,14 @@ Listener listen_on(const std::string& address, std::uint16_t port) {
   const int code = ::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &list);
   if (code != 0) fail(address, port, ::gai_strerror(code));
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
-  const int file = ::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (file < 0) fail(address, port, std::strerror(errno));
+  Descriptor file(::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!file) fail(address, port, std::strerror(errno));
   const int yes = 1;
-  ::setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  if (::bind(file, list->ai_addr, list->ai_addrlen) != 0 || ::listen(file, SOMAXCONN) != 0) {
-    const int error = errno;
-    ::close(file);
-    fail(address, port, std::strerror(error));
-  }
-  return {file, bound_port(file)};
+  ::setsockopt(file.number(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (::bind(file.number(), list->ai_addr, list->ai_addrlen) != 0 || ::listen(file.number(), SOMAXCONN) != 0)
+    fail(address, port, std::strerror(errno));
+  const auto chosen = bound_port(file.number());
+  return {file.release(), chosen};
 }
 
 }  // namespace lockstep::comm

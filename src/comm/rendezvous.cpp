@@ -50,7 +50,7 @@ Rendezvous over_tcp(const Environment& environment, const Job& job) {
 }
 
 std::string shared_folder(const Environment& environment, const Job& job) {
-  const std::string own = value(environment, "LOCKSTEP_RENDEZVOUS_DIR");
+  std::string own = value(environment, "LOCKSTEP_RENDEZVOUS_DIR");
   if (!own.empty()) return own;
   if (job.nodes == 1) return value(environment, "TMPDIR", "/tmp");
   return value(environment, "SLURM_SUBMIT_DIR", value(environment, "PBS_O_WORKDIR", "."));

@@ -213,7 +213,7 @@ std::string RollCall::ask_elsewhere(const std::string& cause, bool timed_out,
   }
   if (others.empty()) return found_here;
   const auto question = [store = store_, others, cause, timed_out, found_here, node = own.node] {
-    const std::string settled = settle_in(*store, "");
+    std::string settled = settle_in(*store, "");
     if (!settled.empty()) return settled;
     store->set(report_key(node), found_here.empty() ? "-" : found_here);
     if (!found_here.empty() && !timed_out) return settle_in(*store, found_here);

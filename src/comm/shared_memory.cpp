@@ -10,6 +10,7 @@
 #include <random>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/format.h"
 
@@ -38,13 +39,12 @@ void* map(int file, size_t bytes) {
 SharedMemory SharedMemory::create(size_t bytes) {
   for (int i = 0; i < kNameTries; ++i) {
     const std::string name = fresh_name();
-    const int file = ::shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
-    if (file < 0 && errno == EEXIST) continue;
-    if (file < 0) fail("shm_open", errno);
+    const Descriptor file(::shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
+    if (!file && errno == EEXIST) continue;
+    if (!file) fail("shm_open", errno);
     // without posix_fallocate a full /dev/shm would be a SIGBUS at the first touch
-    const int full = ::posix_fallocate(file, 0, static_cast<off_t>(bytes));
-    void* data = full == 0 ? map(file, bytes) : nullptr;
-    ::close(file);
+    const int full = ::posix_fallocate(file.number(), 0, static_cast<off_t>(bytes));
+    void* data = full == 0 ? map(file.number(), bytes) : nullptr;
     if (data) return {name, data, bytes, true};
     ::shm_unlink(name.c_str());
     fail(format("{} bytes", bytes), full != 0 ? full : ENOMEM);
@@ -53,11 +53,11 @@ SharedMemory SharedMemory::create(size_t bytes) {
 }
 
 std::optional<SharedMemory> SharedMemory::open(const std::string& name) {
-  const int file = ::shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0);
-  if (file < 0) return std::nullopt;
+  const Descriptor file(::shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
+  if (!file) return std::nullopt;
   struct stat facts {};
-  void* data = ::fstat(file, &facts) == 0 ? map(file, static_cast<size_t>(facts.st_size)) : nullptr;
-  ::close(file);
+  void* data =
+      ::fstat(file.number(), &facts) == 0 ? map(file.number(), static_cast<size_t>(facts.st_size)) : nullptr;
   if (!data) return std::nullopt;
   return SharedMemory(name, data, static_cast<size_t>(facts.st_size), false);
 }

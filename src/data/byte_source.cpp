@@ -24,37 +24,28 @@ struct ByteSource::Gzip {
 };
 
 ByteSource::ByteSource(const std::string& path)
-    : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-  if (fd_ < 0) throw InputError(format("cannot open the file: {}", strerror(errno)), path);
+    : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  if (!file_) throw InputError(format("cannot open the file: {}", strerror(errno)), path);
   struct stat facts;
-  ::fstat(fd_, &facts);
+  ::fstat(file_.number(), &facts);
   if (!S_ISREG(facts.st_mode)) {
-    ::close(fd_);
     throw InputError(S_ISDIR(facts.st_mode) ? "this is a folder, not a file" : "this is not a regular file",
                      path);
   }
   file_size_ = facts.st_size;
   unsigned char magic[2];
-  if (::pread(fd_, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b) {
+  if (::pread(file_.number(), magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b) {
     gzip_ = std::make_unique<Gzip>();
   }
 }
 
-ByteSource::ByteSource(ByteSource&& other) noexcept
-    : path_(std::move(other.path_)),
-      fd_(std::exchange(other.fd_, -1)),
-      file_size_(other.file_size_),
-      gzip_(std::move(other.gzip_)),
-      peeked_(other.peeked_) {}
-
-ByteSource::~ByteSource() {
-  if (fd_ >= 0) ::close(fd_);
-}
+ByteSource::ByteSource(ByteSource&&) noexcept = default;
+ByteSource::~ByteSource() = default;
 
 size_t ByteSource::read_file(char* into, size_t size) {
   ssize_t got;
   do {
-    got = ::read(fd_, into, size);
+    got = ::read(file_.number(), into, size);
   } while (got < 0 && errno == EINTR);
   if (got < 0) throw InputError(format("cannot read the file: {}", strerror(errno)), path_);
   return got;

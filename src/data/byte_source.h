@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "base/descriptor.h"
+
 namespace lockstep {
 
 /// Errors are InputErrors that name the file and what is wrong with it.
@@ -30,7 +32,7 @@ class ByteSource {
   size_t inflate_some(char* into, size_t size);
 
   std::string path_;
-  int fd_ = -1;
+  Descriptor file_;
   int64_t file_size_ = 0;
   std::unique_ptr<Gzip> gzip_;  // null for a plain file
   int peeked_ = -1;             // a byte that at_end() read ahead

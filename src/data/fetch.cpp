@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <map>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "base/text.h"
@@ -94,9 +95,8 @@ Answer try_mirror(const std::string& url, const std::string& part, const KnownFi
 }
 
 void keep(const std::string& part, const std::string& path) {
-  const int fd = ::open(part.c_str(), O_RDONLY | O_CLOEXEC);
-  const bool stored = fd >= 0 && ::fsync(fd) == 0;
-  if (fd >= 0) ::close(fd);
+  const Descriptor file(::open(part.c_str(), O_RDONLY | O_CLOEXEC));
+  const bool stored = file && ::fsync(file.number()) == 0;
   std::error_code failed;
   if (stored) fs::rename(part, path, failed);
   if (!stored || failed) throw Error(format("cannot keep the download: {}", strerror(errno)), path);

@@ -12,6 +12,7 @@
 #include <exception>
 #include <optional>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "base/text.h"
@@ -24,20 +25,6 @@ constexpr int64_t kPage = 4096;
 
 /// A folder ran out of room while a set was being laid into it: the next folder may hold it.
 struct NoRoom {};
-
-class File {
- public:
-  explicit File(int fd) : fd_(fd) {}
-  ~File() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  int fd() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 class Mapping {
  public:
@@ -76,14 +63,14 @@ class SharedArena : public Arena {
  public:
   explicit SharedArena(const std::string& folder)
       : file_(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)) {
-    if (file_.fd() < 0) throw NoRoom{};
+    if (!file_) throw NoRoom{};
   }
 
   at::Tensor empty(at::IntArrayRef shape, at::ScalarType type) override {
     const auto bytes = static_cast<int64_t>(c10::multiply_integers(shape) * c10::elementSize(type));
     const int64_t offset = grow(bytes);
-    auto mapping =
-        std::make_shared<Mapping>(file_.fd(), offset, std::max<int64_t>(bytes, 1), PROT_READ | PROT_WRITE);
+    auto mapping = std::make_shared<Mapping>(file_.number(), offset, std::max<int64_t>(bytes, 1),
+                                             PROT_READ | PROT_WRITE);
     parts_.push_back({offset, mapping});
     return view_of(mapping, mapping->data(), shape, type);
   }
@@ -106,15 +93,15 @@ class SharedArena : public Arena {
   void finish(const std::string& table) {
     const std::string tail = table + Packer().number(table.size()).text();
     const int64_t offset = grow(tail.size());
-    if (::ftruncate(file_.fd(), offset + tail.size()) != 0 ||
-        ::pwrite(file_.fd(), tail.data(), tail.size(), offset) != static_cast<ssize_t>(tail.size())) {
+    if (::ftruncate(file_.number(), offset + tail.size()) != 0 ||
+        ::pwrite(file_.number(), tail.data(), tail.size(), offset) != static_cast<ssize_t>(tail.size())) {
       throw NoRoom{};
     }
     for (const auto& part : parts_) part.mapping->make_read_only();
   }
 
   void link(const std::string& path) const {
-    const auto self = format("/proc/self/fd/{}", file_.fd());
+    const auto self = format("/proc/self/fd/{}", file_.number());
     for (bool again : {true, false}) {
       if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0) return;
       if (errno != EEXIST || !again) break;
@@ -132,12 +119,12 @@ class SharedArena : public Arena {
   // Room that is really there: a sparse file on a full tmpfs would end in SIGBUS.
   int64_t grow(int64_t bytes) {
     const int64_t offset = end_;
-    if (::posix_fallocate(file_.fd(), offset, std::max<int64_t>(bytes, 1)) != 0) throw NoRoom{};
+    if (::posix_fallocate(file_.number(), offset, std::max<int64_t>(bytes, 1)) != 0) throw NoRoom{};
     end_ = (offset + bytes + kPage) / kPage * kPage;
     return offset;
   }
 
-  File file_;
+  Descriptor file_;
   int64_t end_ = 0;
   std::vector<Part> parts_;
 };
@@ -261,11 +248,11 @@ SharedSet read_mapped(const std::shared_ptr<Mapping>& mapping, int64_t bytes) {
 
 std::shared_ptr<Mapping> open_shared(const NodeShare& node, int64_t& bytes) {
   for (const auto& folder : folders()) {
-    const File file(::open(path_in(folder, node).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    const Descriptor file(::open(path_in(folder, node).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
     struct stat facts;
-    if (file.fd() < 0 || ::fstat(file.fd(), &facts) != 0 || facts.st_uid != ::geteuid()) continue;
+    if (!file || ::fstat(file.number(), &facts) != 0 || facts.st_uid != ::geteuid()) continue;
     bytes = facts.st_size;
-    return std::make_shared<Mapping>(file.fd(), 0, bytes, PROT_READ);
+    return std::make_shared<Mapping>(file.number(), 0, bytes, PROT_READ);
   }
   throw Error("the first rank of this node could not share the data set", "", "its own error says why");
 }

@@ -54,8 +54,8 @@ int64_t DistributedSampler::num_samples() const {
 }
 
 SampleOrder DistributedSampler::order() const {
-  const SampleOrder places(position_.consumed + options_.rank, options_.world, num_samples(),
-                           std::max<int64_t>(size_, 1));
+  SampleOrder places(position_.consumed + options_.rank, options_.world, num_samples(),
+                     std::max<int64_t>(size_, 1));
   if (!options_.shuffle) return places;
   const auto seed = static_cast<uint64_t>(options_.seed + position_.epoch);
   const auto list = at::randperm(size_, at::detail::createCPUGenerator(seed));

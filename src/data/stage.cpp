@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "data/find_files.h"
@@ -22,23 +23,22 @@ class Temporary {
  public:
   explicit Temporary(const fs::path& final_path)
       : path_(final_path.string() + ".XXXXXX"), final_(final_path) {
-    fd_ = ::mkostemp(path_.data(), O_CLOEXEC);
-    if (fd_ < 0) fail("make");
+    file_ = Descriptor(::mkostemp(path_.data(), O_CLOEXEC));
+    if (!file_) fail("make");
   }
   ~Temporary() {
-    if (fd_ >= 0) ::close(fd_);
     if (!kept_) ::unlink(path_.c_str());
   }
   void write(const char* data, size_t size) {
     while (size > 0) {
-      const ssize_t wrote = ::write(fd_, data, size);
+      const ssize_t wrote = ::write(file_.number(), data, size);
       if (wrote < 0 && errno == EINTR) continue;
       if (wrote < 0) fail("write");
       data += wrote, size -= wrote;
     }
   }
   void keep() {
-    if (::fsync(fd_) != 0 || ::rename(path_.c_str(), final_.c_str()) != 0) fail("finish");
+    if (::fsync(file_.number()) != 0 || ::rename(path_.c_str(), final_.c_str()) != 0) fail("finish");
     kept_ = true;
   }
   const std::string& path() const { return path_; }
@@ -49,28 +49,22 @@ class Temporary {
   }
   std::string path_;
   fs::path final_;
-  int fd_ = -1;
+  Descriptor file_;
   bool kept_ = false;
 };
 
 std::string copy_bytes(const std::string& from, Temporary& to) {
-  const int fd = ::open(from.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) throw InputError(format("cannot open the file: {}", strerror(errno)), from);
+  const Descriptor file(::open(from.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) throw InputError(format("cannot open the file: {}", strerror(errno)), from);
   std::vector<char> chunk(1 << 20);
   Sha256 sum;
   ssize_t got;
-  try {
-    while ((got = ::read(fd, chunk.data(), chunk.size())) != 0) {
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) throw InputError(format("cannot read the file: {}", strerror(errno)), from);
-      sum.add(chunk.data(), got);
-      to.write(chunk.data(), got);
-    }
-  } catch (...) {
-    ::close(fd);
-    throw;
+  while ((got = ::read(file.number(), chunk.data(), chunk.size())) != 0) {
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw InputError(format("cannot read the file: {}", strerror(errno)), from);
+    sum.add(chunk.data(), got);
+    to.write(chunk.data(), got);
   }
-  ::close(fd);
   return sum.hex();
 }
 

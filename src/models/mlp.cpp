@@ -8,16 +8,16 @@ namespace lockstep {
 Mlp::Mlp(int64_t inputs, const std::vector<int64_t>& hidden, int64_t classes) {
   int64_t width = inputs;
   for (int64_t next : hidden) {
-    layers->push_back(torch::nn::Linear(width, next));
-    layers->push_back(torch::nn::ReLU());
+    layers_->push_back(torch::nn::Linear(width, next));
+    layers_->push_back(torch::nn::ReLU());
     width = next;
   }
-  layers->push_back(torch::nn::Linear(width, classes));
-  register_module("layers", layers);
+  layers_->push_back(torch::nn::Linear(width, classes));
+  register_module("layers", layers_);
 }
 
 torch::Tensor Mlp::forward(const torch::Tensor& input) {
-  return layers->forward(input.flatten(1));
+  return layers_->forward(input.flatten(1));
 }
 
 }  // namespace lockstep

@@ -17,7 +17,7 @@ class Mlp : public Net {
   torch::Tensor forward(const torch::Tensor& input) override;
 
  private:
-  torch::nn::Sequential layers;
+  torch::nn::Sequential layers_;
 };
 
 }  // namespace lockstep

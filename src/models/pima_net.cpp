@@ -2,19 +2,19 @@
 
 namespace lockstep {
 
-PimaNet::PimaNet() : fc1(8, 64), fc2(64, 32), head(32, 2) {
-  register_module("fc1", fc1);
-  register_module("fc2", fc2);
-  register_module("head", head);
+PimaNet::PimaNet() : fc1_(8, 64), fc2_(64, 32), head_(32, 2) {
+  register_module("fc1", fc1_);
+  register_module("fc2", fc2_);
+  register_module("head", head_);
 }
 
 torch::Tensor PimaNet::forward(const torch::Tensor& input) {
-  const auto x = torch::relu(fc1->forward(input));
-  return head->forward(torch::relu(fc2->forward(x)));
+  const auto x = torch::relu(fc1_->forward(input));
+  return head_->forward(torch::relu(fc2_->forward(x)));
 }
 
-PimaNetBranch::PimaNetBranch() : branch(32, 2) {
-  register_module("branch", branch);
+PimaNetBranch::PimaNetBranch() : branch_(32, 2) {
+  register_module("branch", branch_);
 }
 
 }  // namespace lockstep

@@ -15,7 +15,7 @@ class PimaNet : public Net {
   torch::Tensor forward(const torch::Tensor& input) override;
 
  protected:
-  torch::nn::Linear fc1, fc2, head;
+  torch::nn::Linear fc1_, fc2_, head_;
 };
 
 /// Holds a second head that no forward reaches: DDP trains it only with find_unused_parameters.
@@ -24,7 +24,7 @@ class PimaNetBranch : public PimaNet {
   PimaNetBranch();
 
  private:
-  torch::nn::Linear branch;
+  torch::nn::Linear branch_;
 };
 
 }  // namespace lockstep

@@ -14,18 +14,18 @@ torch::Tensor pooled(const torch::Tensor& x) {
 }  // namespace
 
 SimpleCNN::SimpleCNN()
-    : conv1(same_size(1, 32)), conv2(same_size(32, 64)), fc1(7 * 7 * 64, 128), fc2(128, 10) {
-  register_module("conv1", conv1);
-  register_module("conv2", conv2);
-  register_module("fc1", fc1);
-  register_module("fc2", fc2);
+    : conv1_(same_size(1, 32)), conv2_(same_size(32, 64)), fc1_(7 * 7 * 64, 128), fc2_(128, 10) {
+  register_module("conv1", conv1_);
+  register_module("conv2", conv2_);
+  register_module("fc1", fc1_);
+  register_module("fc2", fc2_);
 }
 
 torch::Tensor SimpleCNN::forward(const torch::Tensor& input) {
-  auto x = pooled(conv1->forward(input));
-  x = pooled(conv2->forward(x));
-  x = torch::relu(fc1->forward(x.reshape({-1, 7 * 7 * 64})));
-  return fc2->forward(x);
+  auto x = pooled(conv1_->forward(input));
+  x = pooled(conv2_->forward(x));
+  x = torch::relu(fc1_->forward(x.reshape({-1, 7 * 7 * 64})));
+  return fc2_->forward(x);
 }
 
 }  // namespace lockstep

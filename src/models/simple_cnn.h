@@ -16,8 +16,8 @@ class SimpleCNN : public Net {
   torch::Tensor forward(const torch::Tensor& input) override;
 
  private:
-  torch::nn::Conv2d conv1, conv2;
-  torch::nn::Linear fc1, fc2;
+  torch::nn::Conv2d conv1_, conv2_;
+  torch::nn::Linear fc1_, fc2_;
 };
 
 }  // namespace lockstep

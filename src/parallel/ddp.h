@@ -144,7 +144,7 @@ auto ddp(torch::nn::ModuleHolder<M> module, ProcessGroup group, DdpOptions optio
 template <class M>
 requires std::derived_from<std::remove_cvref_t<M>, torch::nn::Module> &&
     (!std::is_lvalue_reference_v<M>)auto ddp(M&& module, ProcessGroup group, DdpOptions options = {}) {
-  return ddp(std::make_shared<std::remove_cvref_t<M>>(std::move(module)), std::move(group),
+  return ddp(std::make_shared<std::remove_cvref_t<M>>(std::forward<M>(module)), std::move(group),
              std::move(options));
 }
 

@@ -70,6 +70,10 @@ template <class T>
 constexpr bool is_variant = false;
 template <class... Ts>
 constexpr bool is_variant<std::variant<Ts...>> = true;
+// numbers, text and tags; constants cannot be replaced, and vector<bool>'s elements are no references
+template <class T>
+constexpr bool holds_none =
+    std::is_const_v<T> || is_plain<T> || std::is_empty_v<T> || std::is_same_v<T, std::vector<bool>>;
 template <class T>
 constexpr bool always_false = false;
 
@@ -116,16 +120,13 @@ void walk(T& value, const TensorVisitor& visit) {
     visit(value);
   } else if constexpr (std::is_same_v<T, c10::IValue>) {
     for_each_tensor(value, visit);
-  } else if constexpr (std::is_const_v<T> || is_plain<T>) {
-    // numbers and text hold no tensors; constants cannot be replaced
+  } else if constexpr (holds_none<T>) {
   } else if constexpr (has_own_walk<T>) {
     value.for_each_tensor(visit);
   } else if constexpr (is_map<T>) {
     for (auto& item : value) walk(item.second, visit);
   } else if constexpr (requires { value.begin()->key(), value.begin()->value(); }) {
     for (auto& item : value) walk(item.value(), visit);  // torch::OrderedDict
-  } else if constexpr (std::is_same_v<T, std::vector<bool>>) {
-    // no tensors, and its elements are no references
   } else if constexpr (is_range<T>) {
     for (auto& item : value) walk(item, visit);
   } else if constexpr (is_tuple<T>) {
@@ -134,8 +135,6 @@ void walk(T& value, const TensorVisitor& visit) {
     std::visit([&visit](auto& item) { walk(item, visit); }, value);
   } else if constexpr (is_pointer<T>) {
     if (value) walk(*value, visit);
-  } else if constexpr (std::is_empty_v<T>) {
-    // std::monostate and tags
   } else if constexpr (std::is_aggregate_v<T>) {
     walk_fields(value, visit);
   } else {

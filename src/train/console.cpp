@@ -44,7 +44,7 @@ std::string bar(int64_t done, int64_t all) {
 }  // namespace
 
 std::string short_time(double seconds) {
-  const auto s = static_cast<int64_t>(std::max(0.0, seconds) + 0.5);
+  const auto s = static_cast<int64_t>(std::llround(std::max(0.0, seconds)));
   if (s < 60) return format("{}s", s);
   if (s < 3600) return format("{}m{:02}s", s / 60, s % 60);
   return format("{}h{:02}m", s / 3600, s % 3600 / 60);

@@ -69,17 +69,13 @@ std::string file_name() {
 
 EventFile::EventFile(const std::filesystem::path& folder, int64_t first_step) {
   const auto path = folder / file_name();
-  fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd_ < 0) throw Error(std::string("cannot write: ") + std::strerror(errno), path.string());
+  file_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!file_) throw Error(std::string("cannot write: ") + std::strerror(errno), path.string());
   write_event(0, message(kFileVersion, "brain.Event:2"));
   constexpr uint64_t kStart = 1;
   if (first_step > 0) {
     write_event(first_step, message(kSessionLog, key(kSessionStatus, kVarint) + varint(kStart)));
   }
-}
-
-EventFile::~EventFile() {
-  if (fd_ >= 0) ::close(fd_);
 }
 
 void EventFile::add(int64_t step, const std::vector<std::pair<std::string, double>>& scalars) {
@@ -96,9 +92,14 @@ void EventFile::write_event(int64_t step, std::string_view payload) {
   const std::string length = raw(static_cast<uint64_t>(event.size()));
   const std::string record = length + raw(masked_crc32c(length)) + event + raw(masked_crc32c(event));
   // one write a record: a reader never sees half of one, and a full disk costs curves, not the run
-  if (::write(fd_, record.data(), record.size()) != static_cast<ssize_t>(record.size())) {
-    throw Error(std::string("cannot write TensorBoard's event file: ") + std::strerror(errno));
-  }
+  const auto n = ::write(file_.number(), record.data(), record.size());
+  if (n == static_cast<ssize_t>(record.size())) return;
+  const int reason = n < 0 ? errno : ENOSPC;
+  // TensorBoard reads nothing behind half a record
+  const off_t end = ::lseek(file_.number(), 0, SEEK_CUR);
+  const bool cut = n <= 0 || ::ftruncate(file_.number(), end - n) == 0;
+  throw Error(std::string("cannot write TensorBoard's event file: ") + std::strerror(reason) +
+              (cut ? "" : ", half a record stays in it"));
 }
 
 }  // namespace lockstep::train

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/descriptor.h"
+
 namespace lockstep::train {
 
 /// Appends to a new file in `folder`. An attempt that starts at a later step tells TensorBoard to forget what
@@ -17,13 +19,12 @@ class EventFile {
   EventFile(const std::filesystem::path& folder, int64_t first_step);
   EventFile(const EventFile&) = delete;
   EventFile& operator=(const EventFile&) = delete;
-  ~EventFile();
 
   void add(int64_t step, const std::vector<std::pair<std::string, double>>& scalars);
 
  private:
   void write_event(int64_t step, std::string_view payload);
-  int fd_ = -1;
+  Descriptor file_;
 };
 
 }  // namespace lockstep::train

@@ -21,25 +21,25 @@ std::string to_json(const MetricLine& line) {
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t offset) : path_(path.string()) {
-  fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+  file_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
   struct stat facts {};
-  if (fd_ < 0 || ::fstat(fd_, &facts) != 0) {
+  if (!file_ || ::fstat(file_.number(), &facts) != 0) {
     throw Error(std::string("cannot write: ") + std::strerror(errno), path_);
   }
   offset_ = std::min<int64_t>(offset, facts.st_size);
-  if (::ftruncate(fd_, offset_) != 0) throw Error(std::string("cannot cut: ") + std::strerror(errno), path_);
-}
-
-MetricsFile::~MetricsFile() {
-  if (fd_ >= 0) ::close(fd_);
+  if (::ftruncate(file_.number(), offset_) != 0)
+    throw Error(std::string("cannot cut: ") + std::strerror(errno), path_);
 }
 
 void MetricsFile::add(const MetricLine& line) {
   const std::string text = to_json(line) + "\n";
-  const ssize_t n = ::pwrite(fd_, text.data(), text.size(), offset_);
-  // a line cut short by a full disk is written over by the next one
+  const ssize_t n = ::pwrite(file_.number(), text.data(), text.size(), offset_);
   if (n != static_cast<ssize_t>(text.size())) {
-    throw Error(std::string("cannot write: ") + std::strerror(n < 0 ? errno : ENOSPC), path_);
+    const int reason = n < 0 ? errno : ENOSPC;
+    // what a full disk took of a line is cut off: every line that stays is whole
+    const bool cut = ::ftruncate(file_.number(), offset_) == 0;
+    throw Error(std::string("cannot write: ") + std::strerror(reason) + (cut ? "" : ", the line stays half"),
+                path_);
   }
   offset_ += n;
 }

@@ -9,6 +9,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/descriptor.h"
+
 namespace lockstep::train {
 
 using MetricValue = std::variant<int64_t, double, std::string>;
@@ -23,7 +25,6 @@ class MetricsFile {
   explicit MetricsFile(const std::filesystem::path& path, int64_t offset = 0);
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
-  ~MetricsFile();
 
   void add(const MetricLine& line);
   /// What a checkpoint remembers.
@@ -31,7 +32,7 @@ class MetricsFile {
 
  private:
   std::string path_;
-  int fd_ = -1;
+  Descriptor file_;
   int64_t offset_ = 0;
 };
 

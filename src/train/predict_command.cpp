@@ -9,7 +9,7 @@
 #include "base/paths.h"
 #include "checkpoint/state_dict.h"
 #include "data/loader.h"
-#include "train/atomic_file.h"
+#include "base/whole_file.h"
 #include "train/autocast.h"
 #include "train/console.h"
 #include "train/rounds.h"

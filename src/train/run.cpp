@@ -10,7 +10,7 @@
 #include "base/paths.h"
 #include "checkpoint/pt.h"
 #include "launch/deadline.h"
-#include "train/atomic_file.h"
+#include "base/whole_file.h"
 #include "train/console.h"
 #include "train/run_folder.h"
 #include "train/share_tree.h"

@@ -9,9 +9,10 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/format.h"
 #include "base/text.h"
-#include "train/atomic_file.h"
+#include "base/whole_file.h"
 #include "train/run_status.h"
 
 namespace lockstep::train {

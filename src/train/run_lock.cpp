@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "train/atomic_file.h"
+#include "base/file.h"
 
 namespace lockstep::train {
 namespace {
@@ -59,33 +59,18 @@ bool held_by_others(int fd, int kind, const std::filesystem::path& folder) {
 }  // namespace
 
 std::optional<RunLock> RunLock::take(const std::filesystem::path& folder) {
-  const int fd = ::open(lock_file(folder).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) {
+  Descriptor file(::open(lock_file(folder).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!file) {
     throw InputError(std::string("the run folder cannot be written: ") + std::strerror(errno),
                      folder.string(), "set run.dir to a folder that you may write to");
   }
-  if (held_by_others(fd, LOCK_EX, folder)) {
-    ::close(fd);
-    return std::nullopt;
-  }
-  return RunLock(fd);
-}
-
-RunLock& RunLock::operator=(RunLock&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-RunLock::~RunLock() {
-  if (fd_ >= 0) ::close(fd_);
+  if (held_by_others(file.number(), LOCK_EX, folder)) return std::nullopt;
+  return RunLock(std::move(file));
 }
 
 bool in_use(const std::filesystem::path& folder) {
-  const int fd = ::open(lock_file(folder).c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return alive_elsewhere(folder);
-  const bool held = held_by_others(fd, LOCK_SH, folder);
-  ::close(fd);
-  return held;
+  const Descriptor file(::open(lock_file(folder).c_str(), O_RDONLY | O_CLOEXEC));
+  return file ? held_by_others(file.number(), LOCK_SH, folder) : alive_elsewhere(folder);
 }
 
 }  // namespace lockstep::train

@@ -3,6 +3,9 @@
 
 #include <filesystem>
 #include <optional>
+#include <utility>
+
+#include "base/descriptor.h"
 
 namespace lockstep::train {
 
@@ -12,13 +15,9 @@ class RunLock {
   /// The lock, or nothing while another process (on any node that shares the file system) holds it.
   static std::optional<RunLock> take(const std::filesystem::path& folder);
 
-  RunLock(RunLock&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
-  RunLock& operator=(RunLock&& other) noexcept;
-  ~RunLock();
-
  private:
-  explicit RunLock(int fd) : fd_(fd) {}
-  int fd_ = -1;
+  explicit RunLock(Descriptor file) : file_(std::move(file)) {}
+  Descriptor file_;
 };
 
 /// Whether some process holds the folder now.

@@ -4,8 +4,9 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "base/file.h"
 #include "base/format.h"
-#include "train/atomic_file.h"
+#include "base/whole_file.h"
 #include "train/run_lock.h"
 
 namespace lockstep::train {

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "checkpoint/pt.h"
@@ -21,18 +22,16 @@ std::string to_bytes(const Tree& tree) {
 
 // read_pt wants a path: a file that lives in memory alone has one.
 Tree from_bytes(const std::string& bytes) {
-  const int fd = ::memfd_create("checkpoint", MFD_CLOEXEC);
-  if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes.size())) != 0) {
+  const Descriptor file(::memfd_create("checkpoint", MFD_CLOEXEC));
+  if (!file || ::ftruncate(file.number(), static_cast<off_t>(bytes.size())) != 0) {
     throw Error(std::string("no memory for the checkpoint: ") + std::strerror(errno));
   }
   for (size_t done = 0; done < bytes.size();) {
-    const ssize_t n = ::write(fd, bytes.data() + done, bytes.size() - done);
+    const ssize_t n = ::write(file.number(), bytes.data() + done, bytes.size() - done);
     if (n <= 0) throw Error(std::string("no memory for the checkpoint: ") + std::strerror(errno));
     done += static_cast<size_t>(n);
   }
-  const auto tree = read_pt(format("/proc/self/fd/{}", fd));
-  ::close(fd);
-  return tree;
+  return read_pt(format("/proc/self/fd/{}", file.number()));
 }
 
 }  // namespace

@@ -10,7 +10,9 @@ namespace {
 
 struct Anything {
   template <class T>
-  operator T() const;  // never called: only asked whether it would fit
+  operator T() const {  // never called: only asked whether it would fit
+    return {};
+  }
 };
 
 template <class Struct, size_t... I>

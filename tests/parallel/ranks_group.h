@@ -43,8 +43,8 @@ inline bool same_everywhere(const at::Tensor& mine) {
 
 /// A batch that differs from rank to rank.
 inline at::Tensor batch(int64_t rows, int64_t columns, int step = 0) {
-  return at::randn({rows, columns},
-                   at::detail::createCPUGenerator(static_cast<uint64_t>(100 * step + rank())));
+  return at::randn({rows, columns}, at::detail::createCPUGenerator(100 * static_cast<uint64_t>(step) +
+                                                                   static_cast<uint64_t>(rank())));
 }
 
 }  // namespace lockstep::test

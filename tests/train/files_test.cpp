@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "train/atomic_file.h"
+#include "base/file.h"
 #include "train/console.h"
 #include "train/crc32c.h"
 #include "train/event_file.h"

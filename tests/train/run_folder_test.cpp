@@ -7,7 +7,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "train/atomic_file.h"
+#include "base/file.h"
+#include "base/whole_file.h"
 #include "train/run_status.h"
 #include "train/scratch.h"
 

@@ -21,7 +21,7 @@ at::Tensor whole_numbers(int64_t items, at::ScalarType type, int rank = own_rank
 }
 
 at::Tensor fractions(int64_t items, at::ScalarType type) {
-  const auto seed = at::detail::createCPUGenerator(static_cast<uint64_t>(1000 + own_rank()));
+  const auto seed = at::detail::createCPUGenerator(1000U + static_cast<uint64_t>(own_rank()));
   return at::randn({items}, seed).to(type);
 }
 
@@ -204,7 +204,8 @@ TEST_P(MpiOps, ThousandsInARow) {
   for (int i = 0; i < 1000; ++i) {
     std::vector<at::Tensor> tensors = {at::full({i % 40 + 1}, float(own_rank() + i))};
     pair.mpi->allreduce(tensors)->wait();
-    ASSERT_EQ(tensors[0][i % 40].item<float>(), float(world() * (world() - 1) / 2 + world() * i));
+    const int sum = world() * (world() - 1) / 2 + world() * i;
+    ASSERT_EQ(tensors[0][i % 40].item<float>(), float(sum));
     if (i % 7 == 0) pair.mpi->barrier()->wait();
     if (i % 5 == 0) {
       c10d::BroadcastOptions options;
