@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <optional>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -57,36 +58,54 @@ std::string end_of(const Job& job, const Environment& environment) {
   return text;
 }
 
-// Without MPI the others are reached over the network, which may be what is broken: then each speaks for
-// itself.
-std::vector<std::string> ask_all(const Runtime& runtime, Seat& own) {
+Report report_of(const std::vector<std::string>& texts, const Job& job, const Environment& environment) {
+  Report report;
+  for (const auto& text : texts) report.seats.push_back(unpack(text));
+  std::sort(report.seats.begin(), report.seats.end(),
+            [](const Seat& a, const Seat& b) { return a.job.rank < b.job.rank; });
+  report.ends = end_of(job, environment);
+  return report;
+}
+
+// The first process without the device that was asked for, packed; "" where all have theirs.
+std::string deviceless(const Report& report) {
+  for (const Seat& seat : report.seats) {
+    if (!seat.device_error.empty()) return pack(seat);
+  }
+  return "";
+}
+
+struct Heard {
+  std::optional<Report> report;  // on rank 0, and on everybody who could not be heard
+  std::string deviceless;
+};
+
+// Only rank 0 reads all the others' lines. Without MPI they are reached over the network, which may be what
+// is broken: then each speaks for itself.
+Heard gather(const Runtime& runtime, Seat own, const Environment& environment) {
+  Heard heard;
+  const auto make_report = [&](const std::vector<std::string>& texts) {
+    heard.report = report_of(texts, runtime.job(), environment);
+    return deviceless(*heard.report);
+  };
   try {
-    return comm::gather_texts(runtime, pack(own), kPatience);
+    heard.deviceless = comm::ask_rank_zero(runtime, pack(own), make_report, kPatience);
   } catch (const std::exception& error) {
     if (runtime.has_mpi()) throw;
     const std::string what = error.what();
     own.job.warnings.push_back("the other ranks could not be asked, each prints its own lines: " +
                                what.substr(0, what.find('\n')));
-    return {pack(own)};
+    heard.deviceless = make_report({pack(own)});
   }
+  return heard;
 }
 
-Report gather(const Runtime& runtime, Seat own, const Environment& environment) {
-  Report report;
-  for (const auto& text : ask_all(runtime, own)) report.seats.push_back(unpack(text));
-  std::sort(report.seats.begin(), report.seats.end(),
-            [](const Seat& a, const Seat& b) { return a.job.rank < b.job.rank; });
-  report.ends = end_of(runtime.job(), environment);
-  return report;
-}
-
-void refuse_missing_devices(const Report& report) {
-  for (const Seat& seat : report.seats) {
-    if (seat.device_error.empty()) continue;
-    throw InputError(seat.device_error,
-                     format("rank {} of {} on host {}", seat.job.rank, seat.job.world, seat.job.host),
-                     "ask the scheduler for as many GPUs a node as ranks, or set launch.device to cpu");
-  }
+void refuse_missing_device(const std::string& packed) {
+  if (packed.empty()) return;
+  const Seat seat = unpack(packed);
+  throw InputError(seat.device_error,
+                   format("rank {} of {} on host {}", seat.job.rank, seat.job.world, seat.job.host),
+                   "ask the scheduler for as many GPUs a node as ranks, or set launch.device to cpu");
 }
 
 }  // namespace
@@ -103,13 +122,13 @@ int run_whoami(const std::vector<std::string>& args) {
 
   const Environment environment = current_environment();
   const Runtime runtime(launcher);
-  const Report report = gather(runtime, own_seat(runtime, device, environment), environment);
-  if (runtime.job().rank == 0 || !report.complete()) {
-    const std::string text = json ? as_json(report) : as_text(report);
+  const Heard heard = gather(runtime, own_seat(runtime, device, environment), environment);
+  if (heard.report) {
+    const std::string text = json ? as_json(*heard.report) : as_text(*heard.report);
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   }
-  refuse_missing_devices(report);
+  refuse_missing_device(heard.deviceless);
   return kDone;
 }
 

@@ -7,6 +7,8 @@
 namespace lockstep::comm {
 namespace {
 
+const char* const kAnswer = "answer";
+
 std::vector<std::string> keys_of(const char* name, int world) {
   std::vector<std::string> keys;
   for (int rank = 0; rank < world; ++rank) keys.push_back(format("{}/{}", name, rank));
@@ -14,30 +16,49 @@ std::vector<std::string> keys_of(const char* name, int world) {
 }
 
 // c10d's own text holds its call stack
-void wait_for(c10d::Store& store, const std::vector<std::string>& keys, std::chrono::milliseconds timeout) {
+void wait_for(c10d::Store& store, const std::vector<std::string>& keys, int world,
+              std::chrono::milliseconds timeout) {
   try {
     store.wait(keys, timeout);
   } catch (const std::exception&) {
-    throw Error(format("not all {} ranks answered within {} s", keys.size(), timeout.count() / 1000.0),
+    throw Error(format("not all {} ranks answered within {} s", world, timeout.count() / 1000.0),
                 "the job's store", "start all ranks at about the same time");
   }
 }
 
+std::string answer_in(c10d::Store& store, const Job& job, const Answer& answer,
+                      std::chrono::milliseconds timeout) {
+  const auto keys = keys_of("text", job.world);
+  wait_for(store, keys, job.world, timeout);
+  std::vector<std::string> texts;
+  for (const auto& key : keys) texts.push_back(store.get_to_str(key));
+  std::string said = answer(texts);
+  store.set(kAnswer, said);
+  auto readers = keys_of("read", job.world);
+  readers.erase(readers.begin());                // its own
+  wait_for(store, readers, job.world, timeout);  // rank 0 may hold the store
+  return said;
+}
+
+std::string hear_in(c10d::Store& store, const Job& job, std::chrono::milliseconds timeout) {
+  wait_for(store, {kAnswer}, job.world, timeout);
+  std::string said = store.get_to_str(kAnswer);
+  store.set(format("read/{}", job.rank), "1");
+  return said;
+}
+
 }  // namespace
 
-std::vector<std::string> gather_texts(const Runtime& runtime, const std::string& text,
-                                      std::chrono::milliseconds timeout) {
-  if (runtime.has_mpi()) return runtime.all_gather(text);
+std::string ask_rank_zero(const Runtime& runtime, const std::string& text, const Answer& answer,
+                          std::chrono::milliseconds timeout) {
   const Job& job = runtime.job();
+  if (runtime.has_mpi()) {
+    const auto texts = runtime.gather(text);
+    return runtime.broadcast(job.rank == 0 ? answer(texts) : "");
+  }
   const StorePtr store = open_store(runtime, timeout);
-  const auto texts = keys_of("text", job.world), readers = keys_of("read", job.world);
-  store->set(texts[static_cast<size_t>(job.rank)], text);
-  wait_for(*store, texts, timeout);
-  std::vector<std::string> result;
-  for (const auto& key : texts) result.push_back(store->get_to_str(key));
-  store->set(readers[static_cast<size_t>(job.rank)], "1");
-  if (job.rank == 0) wait_for(*store, readers, timeout);  // it may hold the store
-  return result;
+  store->set(format("text/{}", job.rank), text);
+  return job.rank == 0 ? answer_in(*store, job, answer, timeout) : hear_in(*store, job, timeout);
 }
 
 }  // namespace lockstep::comm

@@ -1,7 +1,8 @@
 #pragma once
-// Every rank's text where there is no MPI to carry it: over the job's store, before any group is opened.
+// Rank 0 hears every rank's text and answers: over MPI, or over the job's store before any group is opened.
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -9,8 +10,11 @@
 
 namespace lockstep::comm {
 
-/// In rank order, on every rank. Throws Error where the ranks cannot meet or one does not come in time.
-std::vector<std::string> gather_texts(const Runtime& runtime, const std::string& text,
-                                      std::chrono::milliseconds timeout);
+/// What rank 0 makes of all texts, which it gets in rank order.
+using Answer = std::function<std::string(const std::vector<std::string>& texts)>;
+
+/// Rank 0's answer, on every rank. Throws Error where the ranks cannot meet or one does not come in time.
+std::string ask_rank_zero(const Runtime& runtime, const std::string& text, const Answer& answer,
+                          std::chrono::milliseconds timeout);
 
 }  // namespace lockstep::comm

@@ -30,6 +30,25 @@ bool flag_of(int (*ask)(int*)) {
   _exit(kFailed);  // MPI_Abort needs an MPI that is up; the launcher sees this and ends the rest
 }
 
+std::vector<int> starts_of(const std::vector<int>& counts) {
+  std::vector<int> starts(counts.size(), 0);
+  if (!counts.empty()) std::partial_sum(counts.begin(), counts.end() - 1, starts.begin() + 1);
+  return starts;
+}
+
+std::vector<std::string> split(const std::string& all, const std::vector<int>& counts,
+                               const std::vector<int>& starts) {
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    texts.push_back(all.substr(static_cast<size_t>(starts[i]), static_cast<size_t>(counts[i])));
+  }
+  return texts;
+}
+
+void refuse_too_many(unsigned long long bytes, const char* where) {
+  if (bytes > kLargestMessage) throw Error(format("{} bytes are too many to gather at once", bytes), where);
+}
+
 // lengths first, then all texts in one message
 std::vector<std::string> gather_over(MPI_Comm comm, const std::string& text) {
   int rank = 0, size = 0;
@@ -41,18 +60,14 @@ std::vector<std::string> gather_over(MPI_Comm comm, const std::string& text) {
   check_mpi(MPI_Allgather(&own, 1, MPI_UNSIGNED_LONG_LONG, sizes.data(), 1, MPI_UNSIGNED_LONG_LONG, comm),
             "MPI_Allgather");
   const auto total = std::accumulate(sizes.begin(), sizes.end(), 0ULL);
-  if (total > kLargestMessage)
-    throw Error(format("{} bytes are too many to gather at once", total), "all_gather");
+  refuse_too_many(total, "all_gather");
   const std::vector<int> counts(sizes.begin(), sizes.end());
-  std::vector<int> starts(world, 0);
-  std::partial_sum(counts.begin(), counts.end() - 1, starts.begin() + 1);
+  const std::vector<int> starts = starts_of(counts);
   std::string all(total, '\0');
   check_mpi(MPI_Allgatherv(text.data(), counts[static_cast<size_t>(rank)], MPI_CHAR, all.data(),
                            counts.data(), starts.data(), MPI_CHAR, comm),
             "MPI_Allgatherv");
-  std::vector<std::string> result;
-  for (size_t i = 0; i < world; ++i) result.push_back(all.substr(static_cast<size_t>(starts[i]), sizes[i]));
-  return result;
+  return split(all, counts, starts);
 }
 
 }  // namespace
@@ -130,6 +145,23 @@ std::string MpiSession::broadcast(std::string text) const {
 
 std::vector<std::string> MpiSession::all_gather(const std::string& text) const {
   return gather_over(world_, text);
+}
+
+std::vector<std::string> MpiSession::gather(const std::string& text) const {
+  unsigned long long total = text.size();
+  // summed on every rank, so that all refuse alike
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &total, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, world_), "MPI_Allreduce");
+  refuse_too_many(total, "gather");
+  const bool first = facts_.rank == 0;
+  const int own = static_cast<int>(text.size());
+  std::vector<int> counts(first ? static_cast<size_t>(facts_.world) : 0);
+  check_mpi(MPI_Gather(&own, 1, MPI_INT, counts.data(), 1, MPI_INT, 0, world_), "MPI_Gather");
+  const std::vector<int> starts = starts_of(counts);
+  std::string all(first ? total : 0, '\0');
+  check_mpi(
+      MPI_Gatherv(text.data(), own, MPI_CHAR, all.data(), counts.data(), starts.data(), MPI_CHAR, 0, world_),
+      "MPI_Gatherv");
+  return split(all, counts, starts);
 }
 
 std::vector<std::string> MpiSession::all_gather_on_node(const std::string& text) const {

@@ -36,6 +36,8 @@ class MpiSession {
 
   std::string broadcast(std::string text) const;
   std::vector<std::string> all_gather(const std::string& text) const;
+  /// In rank order on rank 0; empty elsewhere.
+  std::vector<std::string> gather(const std::string& text) const;
   /// As all_gather, among the ranks of this node.
   std::vector<std::string> all_gather_on_node(const std::string& text) const;
   void barrier() const;

@@ -58,6 +58,10 @@ std::vector<std::string> Runtime::all_gather(const std::string& text) const {
   return mpi_ ? mpi_->all_gather(text) : std::vector<std::string>{text};
 }
 
+std::vector<std::string> Runtime::gather(const std::string& text) const {
+  return mpi_ ? mpi_->gather(text) : std::vector<std::string>{text};
+}
+
 void Runtime::barrier() const {
   if (mpi_) mpi_->barrier();
 }

@@ -38,6 +38,8 @@ class Runtime {
   std::string broadcast(const std::string& text) const;
   /// Every rank's text, in rank order, on every rank. Without MPI only one's own.
   std::vector<std::string> all_gather(const std::string& text) const;
+  /// Every rank's text, in rank order, on rank 0; empty elsewhere. Without MPI only one's own.
+  std::vector<std::string> gather(const std::string& text) const;
   void barrier() const;
   /// Ends the whole job at once (MPI_Abort); without MPI ends this process.
   [[noreturn]] void abort(int status) const;

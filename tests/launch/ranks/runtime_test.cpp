@@ -17,6 +17,13 @@ TEST(Runtime, GathersTextsOfUnequalLength) {
   for (size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(texts[i], std::string(i * 1000, 'x'));
 }
 
+TEST(Runtime, GathersTextsAtRankZeroAlone) {
+  const auto& job = runtime().job();
+  const auto texts = runtime().gather(std::string(static_cast<size_t>(job.rank) * 1000, 'x'));
+  ASSERT_EQ(texts.size(), static_cast<size_t>(job.rank == 0 ? job.world : 0));
+  for (size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(texts[i], std::string(i * 1000, 'x'));
+}
+
 TEST(Runtime, BroadcastsRankZerosText) {
   std::string text(3'000'000, 'a');
   text[1'234'567] = '\0';
