@@ -8,6 +8,7 @@
 #include "comm/gloo_group.h"
 #include "comm/group.h"
 #include "comm/mpi_backend.h"
+#include "comm/open_files.h"
 #include "comm/store.h"
 
 namespace lockstep::comm {
@@ -54,6 +55,7 @@ struct Kind {
 };
 
 void require_gloo(const Runtime& runtime, c10::Device) {
+  check_room_for_gloo(runtime.job());
   check_gloo_interface(runtime.job());
 }
 
@@ -101,6 +103,7 @@ ProcessGroup connect(const Runtime& runtime, const GroupSettings& settings, c10:
   const Kind& kind = find_kind(settings.backend, device);
   kind.require(runtime, device);
   ignore_sigpipe();
+  make_room_for_files(files_for(job));
   c10d::setDebugLevelFromEnvironment();
   const StorePtr store = open_store(runtime, settings.join_timeout);
   auto roll = std::make_shared<RollCall>(store, meet(*store, runtime, settings.join_timeout), job.rank);
