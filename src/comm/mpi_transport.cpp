@@ -8,8 +8,9 @@ namespace {
 
 // Larger slots fall out of the second-level cache.
 constexpr size_t kSlotBytes = size_t{256} << 10;
-// An all-gather over nodes lays one piece a rank into a slot.
-constexpr size_t kLeastPiece = 4096;
+// An all-gather over nodes lays one piece a rank into a slot. Small, so that no slot grows below 4,096 ranks:
+// each rank of a node has two of them in shared memory.
+constexpr size_t kLeastPiece = 64;
 // Below it one wave of flags beats the second reading that it saves.
 constexpr size_t kSmallBytes = size_t{16} << 10;
 
