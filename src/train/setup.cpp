@@ -1,11 +1,14 @@
 #include "train/setup.h"
 
+#include <c10/util/Logging.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstdlib>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -36,6 +39,12 @@ void check_launcher(const Settings& settings, const Job& job, const std::string&
   throw InputError(
       format("the config asks for launcher {}, and this job was started by {}", wanted, job.launcher),
       "launch.launcher", format("pass --launcher {} to overrule", wanted));
+}
+
+// libtorch says its warnings on every rank; as in our own log, the others speak from errors on.
+void leave_warnings_to_rank_zero(const Job& job) {
+  const bool chosen = std::getenv("TORCH_CPP_LOG_LEVEL") != nullptr;
+  if (job.rank != 0 && !chosen) FLAGS_caffe2_log_level = std::max(FLAGS_caffe2_log_level, c10::GLOG_ERROR);
 }
 
 std::unique_ptr<Team> gather_team(const Runtime& runtime, const Settings& settings,
@@ -87,6 +96,7 @@ Setup set_up(const Command& command) {
   for (const auto& warning : loaded.warnings) log::warning(warning);
   setup.settings = std::move(loaded.settings);
   const auto& job = setup.runtime->job();
+  leave_warnings_to_rank_zero(job);
   check_launcher(setup.settings, job, launcher);
   setup.device = choose_device(job, setup.settings.launch.device, environment);
   resolve(setup.settings, setup.device);
