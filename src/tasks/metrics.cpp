@@ -44,20 +44,20 @@ ClassMetrics::ClassMetrics(std::vector<std::string> class_names, int64_t samples
     : names_(std::move(class_names)) {
   const auto classes = static_cast<int64_t>(names_.size());
   confusion_ = at::zeros({classes, classes}, at::kLong);
-  loss_ = at::zeros({1}, at::kDouble);
+  loss_ = at::zeros({2}, at::kDouble);
   if (classes != 2) return;
   scores_ = at::zeros({samples}, at::kDouble);
   labels_ = at::zeros({samples}, at::kChar);
 }
 
 void ClassMetrics::add(const at::Tensor& output, const at::Tensor& target, at::ArrayRef<int64_t> indices,
-                       double loss_sum) {
+                       const LossSum& loss) {
   const auto out = output.detach().to(at::kCPU, at::kFloat);
   const auto classes = static_cast<int64_t>(names_.size());
   const auto truth = target.to(at::kCPU);
   const auto cells = truth * classes + out.argmax(1);
   confusion_ += at::bincount(cells, {}, classes * classes).view({classes, classes});
-  loss_ += loss_sum;
+  loss_ += at::tensor({loss.sum, loss.weight}, at::kDouble);
   if (!scores_.defined()) return;
   const auto places = at::tensor(indices, at::kLong);
   const auto wide = out.to(at::kDouble);
@@ -81,7 +81,8 @@ int64_t ClassMetrics::correct() const {
 
 std::vector<std::pair<std::string, double>> ClassMetrics::values() const {
   const int64_t all = samples();
-  std::vector<std::pair<std::string, double>> list{{"loss", all ? loss_.item<double>() / all : 0},
+  const double sum = loss_[0].item<double>(), weight = loss_[1].item<double>();
+  std::vector<std::pair<std::string, double>> list{{"loss", weight > 0 ? sum / weight : 0},
                                                    {"accuracy", ratio(correct(), all)}};
   if (!scores_.defined()) return list;
   const auto cell = confusion_.accessor<int64_t, 2>();

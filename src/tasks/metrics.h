@@ -10,14 +10,20 @@
 
 namespace lockstep {
 
+/// A batch's losses: sum / weight is what the loss with Reduction::Mean gives.
+struct LossSum {
+  double sum = 0;
+  double weight = 0;  // of its samples together: their number, or the sum of their classes' weights
+};
+
 /// Fed batch by batch on each rank (each sample once in the whole job); then sums() are all-reduced in place
 /// by SUM, and values() hold for the whole set on every rank.
 class Metrics {
  public:
   virtual ~Metrics() = default;
-  /// `loss_sum` is the sum of the batch's losses, `indices` the samples' numbers in the set.
+  /// `indices` are the samples' numbers in the set.
   virtual void add(const at::Tensor& output, const at::Tensor& target, at::ArrayRef<int64_t> indices,
-                   double loss_sum) = 0;
+                   const LossSum& loss) = 0;
   /// CPU tensors, the same shapes on every rank.
   virtual std::vector<at::Tensor> sums() = 0;
   /// Name and value, in the order to print; "loss" first, and "accuracy" where there is one.
@@ -32,7 +38,7 @@ class ClassMetrics : public Metrics {
   /// `samples` is the size of the evaluated set.
   ClassMetrics(std::vector<std::string> class_names, int64_t samples);
   void add(const at::Tensor& output, const at::Tensor& target, at::ArrayRef<int64_t> indices,
-           double loss_sum) override;
+           const LossSum& loss) override;
   std::vector<at::Tensor> sums() override;
   std::vector<std::pair<std::string, double>> values() const override;
   std::string report() const override;
@@ -45,7 +51,7 @@ class ClassMetrics : public Metrics {
  private:
   std::vector<std::string> names_;
   at::Tensor confusion_;
-  at::Tensor loss_;    // double, one element
+  at::Tensor loss_;    // double: sum and weight
   at::Tensor scores_;  // two classes: double, by sample number
   at::Tensor labels_;  // two classes: int8, by sample number: 1 + label, 0 where this rank has not seen it
 };

@@ -20,6 +20,12 @@ void share_buffers(const Team& team, Net& net) {
   }
 }
 
+// The mean is over the weights, as in Python, and the set's mean is not the mean of the batches'.
+double weight_of(const at::Tensor& target, const at::Tensor& class_weights) {
+  if (!class_weights.defined()) return static_cast<double>(target.size(0));
+  return class_weights.index_select(0, target).sum(torch::kFloat64).item<double>();
+}
+
 }  // namespace
 
 std::unique_ptr<Metrics> evaluate(const Team& team, Net& net, const Task& task, const TaskData& data,
@@ -39,8 +45,9 @@ std::unique_ptr<Metrics> evaluate(const Team& team, Net& net, const Task& task, 
     const auto target = batch.target.to(team.device());
     const Autocast scope(team.device().type(), autocast_type(settings.train.precision));
     const auto output = net.forward(input);
-    const double loss_sum = task.loss(output, target, loss).item<double>();
-    metrics->add(output.to(torch::kCPU), batch.target, batch.indices, loss_sum);
+    const LossSum losses{task.loss(output, target, loss).item<double>(),
+                         weight_of(target, loss.class_weights)};
+    metrics->add(output.to(torch::kCPU), batch.target, batch.indices, losses);
   }
   net.train();
   auto sums = metrics->sums();

@@ -33,7 +33,7 @@ void feed(Metrics& metrics, const Scored& scored, const std::vector<int64_t>& sa
     const std::vector<int64_t> some(samples.begin() + at, samples.begin() + std::min(at + 7, samples.size()));
     const auto rows = at::tensor(some, at::kLong);
     metrics.add(scored.output.index_select(0, rows), scored.target.index_select(0, rows), some,
-                static_cast<double>(some.size()) * 0.5);
+                {static_cast<double>(some.size()) * 0.5, static_cast<double>(some.size())});
   }
 }
 
@@ -82,7 +82,7 @@ TEST(ClassMetrics, AddUpOverRanksToTheSameNumbers) {
 TEST(ClassMetrics, CountsWhatIsRight) {
   ClassMetrics metrics({"a", "b", "c"}, 4);
   metrics.add(at::tensor({1.f, 0.f, 0.f, 0.f, 1.f, 0.f, 0.f, 1.f, 0.f, 0.f, 0.f, 1.f}).view({4, 3}),
-              at::tensor({0, 1, 2, 2}, at::kLong), {0, 1, 2, 3}, 2.0);
+              at::tensor({0, 1, 2, 2}, at::kLong), {0, 1, 2, 3}, {2.0, 4.0});
   EXPECT_EQ(metrics.correct(), 3);
   EXPECT_DOUBLE_EQ(value(metrics, "loss"), 0.5);
   EXPECT_DOUBLE_EQ(value(metrics, "accuracy"), 0.75);
@@ -92,7 +92,7 @@ TEST(ClassMetrics, CountsWhatIsRight) {
 
 TEST(ClassMetrics, EndWhenTheModelGivesNaN) {
   ClassMetrics metrics({"a", "b"}, 2);
-  metrics.add(at::full({2, 2}, std::nan("")), at::tensor({0, 1}, at::kLong), {0, 1}, 1.0);
+  metrics.add(at::full({2, 2}, std::nan("")), at::tensor({0, 1}, at::kLong), {0, 1}, {1.0, 2.0});
   EXPECT_EQ(value(metrics, "auc"), 0.5);
 }
 
