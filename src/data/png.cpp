@@ -22,6 +22,17 @@ bool is_png(const std::string& path) {
 
 #ifdef LOCKSTEP_PNG
 
+namespace {
+
+// ITU-R 601-2 luma in Pillow's fixed point (Convert.c, L24), so that the bytes are Image.convert("L")'s.
+at::Tensor grey_of(const at::Tensor& rgb) {
+  const auto shares = at::tensor({19595, 38470, 7471}, at::kInt);
+  const auto sum = (rgb.to(at::kInt) * shares).sum(3, /*keepdim=*/false, at::kInt);
+  return (sum + 0x8000).bitwise_right_shift(16).to(at::kByte).unsqueeze(1);
+}
+
+}  // namespace
+
 at::Tensor read_png(const std::string& path, int64_t channels) {
   constexpr int64_t kMostPixels = 1 << 28;
   if (channels != 1 && channels != 3) {
@@ -37,15 +48,19 @@ at::Tensor read_png(const std::string& path, int64_t channels) {
     throw InputError("cannot read the PNG: " + message, path);
   };
   check(png_image_begin_read_from_file(&image, path.c_str()));
-  image.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
+  image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // 16 bits are the same grey as 8, only finer
+  const bool colour = (image.format & PNG_FORMAT_FLAG_COLOR) != 0;
+  const int64_t read = channels == 3 || colour ? 3 : 1;
+  image.format = read == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
   const int64_t height = image.height, width = image.width;
   if (height * width > kMostPixels) {
     png_image_free(&image);
     throw InputError(format("the PNG is too large: {}x{}", width, height), path);
   }
-  auto pixels = at::empty({1, height, width, channels}, at::kByte);
+  auto pixels = at::empty({1, height, width, read}, at::kByte);
   const png_color black{0, 0, 0};
   check(png_image_finish_read(&image, &black, pixels.data_ptr(), 0, nullptr));
+  if (read != channels) return grey_of(pixels);
   return pixels.permute({0, 3, 1, 2}).contiguous();
 }
 
