@@ -93,6 +93,14 @@ std::shared_ptr<Net> ImageTask::model(const Settings& settings, const TaskData& 
                     static_cast<int64_t>(data.class_names.size()));
 }
 
+void ImageTask::recall(const TaskMemory& memory) {
+  if (memory.tensors.size() != 1 || memory.tensors[0].dim() != 2 || memory.tensors[0].size(1) != 256 ||
+      memory.tensors[0].scalar_type() != at::kFloat) {
+    throw InputError("the checkpoint's normalisation is not one of images", "lockstep.task");
+  }
+  table_ = memory.tensors[0];
+}
+
 std::shared_ptr<const Dataset> ImageTask::inputs(const Settings&, const TaskData& data,
                                                  const std::string& path) const {
   const auto file = find_path(path);

@@ -30,6 +30,8 @@ class ImageTask : public Task {
   /// An IDX file of images, or a PNG.
   std::shared_ptr<const Dataset> inputs(const Settings& settings, const TaskData& data,
                                         const std::string& path) const override;
+  std::optional<TaskMemory> memory() const override { return TaskMemory{{table_}, {}}; }
+  void recall(const TaskMemory& memory) override;
 
  private:
   Recipe recipe_;

@@ -226,6 +226,23 @@ std::shared_ptr<Net> TableTask::model(const Settings& settings, const TaskData& 
                     static_cast<int64_t>(data.class_names.size()));
 }
 
+std::optional<TaskMemory> TableTask::memory() const {
+  // copies: these lie in the node's shared memory
+  return TaskMemory{{treatment_.fill.clone(), treatment_.mean.clone(), treatment_.std.clone()}, columns_};
+}
+
+void TableTask::recall(const TaskMemory& memory) {
+  const auto columns = static_cast<int64_t>(memory.texts.size());
+  const auto fits = [columns](const at::Tensor& t) {
+    return t.sizes() == at::IntArrayRef{columns} && t.scalar_type() == at::kDouble;
+  };
+  if (memory.tensors.size() != 3 || !std::all_of(memory.tensors.begin(), memory.tensors.end(), fits)) {
+    throw InputError("the checkpoint's normalisation is not one of a table", "lockstep.task");
+  }
+  treatment_ = {memory.tensors[0], memory.tensors[1], memory.tensors[2]};
+  columns_ = memory.texts;
+}
+
 std::shared_ptr<const Dataset> TableTask::inputs(const Settings& settings, const TaskData&,
                                                  const std::string& path) const {
   const auto file = find_path(path);

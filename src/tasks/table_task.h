@@ -42,6 +42,8 @@ class TableTask : public Task {
   /// A CSV of the features, with or without the label's column.
   std::shared_ptr<const Dataset> inputs(const Settings& settings, const TaskData& data,
                                         const std::string& path) const override;
+  std::optional<TaskMemory> memory() const override;
+  void recall(const TaskMemory& memory) override;
 
  private:
   Recipe recipe_;

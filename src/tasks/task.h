@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,13 +32,21 @@ struct TaskData {
   std::vector<std::string> notes;        // lines for the log: class balance, treated values, ...
 };
 
+/// What inputs() needs of the training data besides TaskData's shape and names. It goes into the checkpoints.
+struct TaskMemory {
+  std::vector<at::Tensor> tensors;
+  std::vector<std::string> texts;
+};
+
 struct LossOptions {
   double label_smoothing = 0;
   at::Tensor class_weights;  // on the output's device; may be undefined
   at::Reduction::Reduction reduction = at::Reduction::Mean;
 };
 
-/// One object a run. data() is called first, once on every rank; model() and inputs() may rely on it.
+/// One object a run. data() is called first, once on every rank; model() and inputs() may rely on it. For
+/// `predict` recall() comes in its place where the checkpoint holds a memory: TaskData then has only
+/// input_shape and class_names.
 class Task {
  public:
   virtual ~Task() = default;
@@ -52,6 +61,10 @@ class Task {
   /// New samples from a file, treated as data()'s were, for `predict`; targets are undefined.
   virtual std::shared_ptr<const Dataset> inputs(const Settings& settings, const TaskData& data,
                                                 const std::string& path) const;
+  /// After data(). nullopt unless overridden: `predict` then needs the training data.
+  virtual std::optional<TaskMemory> memory() const { return std::nullopt; }
+  /// Throws InputError where the memory is not one of this task's.
+  virtual void recall(const TaskMemory&) {}
 };
 
 /// The task that settings.task.name says: a built-in name, or the path of a shared library.
@@ -67,7 +80,7 @@ std::shared_ptr<Net> make_model(const ModelSettings& settings, const std::string
 /// what it was compiled with: an inline function of both would be merged into one by the dynamic linker.
 #define LOCKSTEP_TASK_ABI(text)                                                                          \
   static char text[128];                                                                                 \
-  std::snprintf(text, sizeof text, "lockstep task 1, libtorch " TORCH_VERSION ", settings of %zu bytes", \
+  std::snprintf(text, sizeof text, "lockstep task 2, libtorch " TORCH_VERSION ", settings of %zu bytes", \
                 sizeof(lockstep::Settings))
 
 /// In a task's shared library, once: makes `TYPE` (default-constructible) the library's task.

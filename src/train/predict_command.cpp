@@ -7,9 +7,9 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/paths.h"
+#include "base/whole_file.h"
 #include "checkpoint/state_dict.h"
 #include "data/loader.h"
-#include "base/whole_file.h"
 #include "train/autocast.h"
 #include "train/console.h"
 #include "train/rounds.h"
@@ -17,6 +17,7 @@
 #include "train/saved.h"
 #include "train/setup.h"
 #include "train/step.h"
+#include "train/task_memory.h"
 
 namespace lockstep::train {
 namespace {
@@ -117,9 +118,10 @@ bool wants_json(const PredictOptions& options) {
 
 int predict(const Command& command, const PredictOptions& options) {
   const bool json = wants_json(options);
-  const auto setup = set_up(command);
-  const auto net = seeded_model(setup);
+  auto setup = join_job(command);
   const auto [path, tree] = read_saved(*setup.team, options.checkpoint);
+  if (!recall(setup, tree)) load_data(setup);
+  const auto net = seeded_model(setup);
   load_module_state_dict(*net, find_state_dict(tree, path), path);
   net->to(setup.team->device());
   std::shared_ptr<const Dataset> inputs;

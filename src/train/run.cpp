@@ -8,12 +8,11 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/paths.h"
-#include "checkpoint/pt.h"
-#include "launch/deadline.h"
 #include "base/whole_file.h"
+#include "launch/deadline.h"
 #include "train/console.h"
 #include "train/run_folder.h"
-#include "train/share_tree.h"
+#include "train/saved.h"
 #include "train/trainer.h"
 
 namespace lockstep::train {
@@ -64,25 +63,18 @@ Place open_place(const Setup& setup, const std::string& resume) {
 
 // The newest whole checkpoint of the folder; an earlier attempt that came to none starts anew.
 void go_on(Trainer& trainer, const Setup& setup, const std::string& folder) {
-  std::string path;
-  const CheckpointStore store(folder + "/checkpoints", setup.settings.checkpoint.keep);
-  const auto tree = share_tree(*setup.team, [&] {
-    const auto found = store.latest();
-    if (found) path = found->path;
-    return found ? found->tree : make_dict();
-  });
-  if (!find(tree, "model")) {
+  const auto saved = newest_saved(*setup.team, folder);
+  if (!saved) {
     log::info("no checkpoint there yet: starting from the first step");
     return;
   }
-  trainer.restore(tree, folder);
-  trainer.found_in(path);
-  log::info("going on after step " + std::to_string(trainer.state().step) + ", from " + path);
+  trainer.restore(saved->tree, saved->path);
+  trainer.found_in(saved->path);
+  log::info("going on after step " + std::to_string(trainer.state().step) + ", from " + saved->path);
 }
 
 void start_from(Trainer& trainer, const Setup& setup, const std::string& file) {
-  const auto tree = share_tree(*setup.team, [&] { return read_checkpoint_file(file); });
-  trainer.restore(tree, file);
+  trainer.restore(read_saved(*setup.team, file).tree, file);
   trainer.forget_metrics();
   log::info("starting after step " + std::to_string(trainer.state().step) + " of " + file +
             ", in a new folder");
@@ -135,7 +127,7 @@ int train(const Command& command, const std::string& resume) {
   if (from_file) start_from(trainer, setup, path);
   auto place = open_place(setup, from_file ? "" : path);
   if (place.goes_on) go_on(trainer, setup, place.path);
-  trainer.write_to(place.path, place.attempt);
+  setup.team->together([&] { trainer.write_to(place.path, place.attempt); });
   if (setup.team->first()) trainer.leave_before(job_deadline(setup.team->job(), current_environment()));
   say_start(setup, trainer, place);
   const auto ending = run_and_tell(trainer);

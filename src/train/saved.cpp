@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "base/paths.h"
 #include "checkpoint/pt.h"
 #include "checkpoint/store.h"
@@ -13,28 +14,49 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Saved newest_in(const fs::path& folder) {
+void check_format(const Saved& saved) {
+  const auto extras = find(saved.tree, "lockstep");
+  if (!extras) return;  // Python's, or safetensors
+  const auto number = as_int(get(*extras, "format"), "lockstep.format");
+  if (number <= kCheckpointFormat) return;
+  throw InputError(
+      format("the checkpoint is of format {}, this lockstep reads up to {}", number, kCheckpointFormat),
+      saved.path, "use the lockstep that wrote it, or a newer one");
+}
+
+std::optional<Saved> newest_in(const fs::path& folder) {
   const auto inside = folder / "checkpoints";
   auto found = CheckpointStore(fs::is_directory(inside) ? inside : folder).latest();
-  if (!found) {
-    throw InputError("there is no whole checkpoint in this folder", folder,
-                     "name a run's folder (runs/NAME), or a .pt or safetensors file");
-  }
-  return {found->path, found->tree};
+  if (!found) return std::nullopt;
+  return Saved{found->path, found->tree};
+}
+
+Saved from_first(const Team& team, const std::function<Saved()>& read) {
+  Saved saved;
+  saved.tree = share_tree(team, [&] {
+    saved = read();
+    check_format(saved);
+    return saved.tree;
+  });
+  saved.path = team.from_first([&] { return saved.path; });
+  return saved;
 }
 
 }  // namespace
 
 Saved read_saved(const Team& team, const std::string& wanted) {
   const auto path = find_path(wanted);
-  Saved saved;
-  saved.tree = share_tree(team, [&] {
-    auto read = fs::is_directory(path) ? newest_in(path) : Saved{path, read_checkpoint_file(path)};
-    saved.path = read.path;
-    return read.tree;
+  return from_first(team, [&] {
+    if (!fs::is_directory(path)) return Saved{path, read_checkpoint_file(path)};
+    if (auto found = newest_in(path)) return *found;
+    throw InputError("there is no whole checkpoint in this folder", path,
+                     "name a run's folder (runs/NAME), or a .pt or safetensors file");
   });
-  saved.path = team.from_first([&] { return saved.path; });
-  return saved;
+}
+
+std::optional<Saved> newest_saved(const Team& team, const std::string& run_folder) {
+  auto saved = from_first(team, [&] { return newest_in(run_folder).value_or(Saved{"", make_dict()}); });
+  return saved.path.empty() ? std::nullopt : std::optional(std::move(saved));
 }
 
 }  // namespace lockstep::train

@@ -1,12 +1,18 @@
 #pragma once
-// What --checkpoint names, read once for the whole job: a file, or the newest whole checkpoint of a run.
+// A checkpoint read once for the whole job: a file, or the newest whole one of a run. Every reader passes
+// here.
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "checkpoint/tree.h"
 #include "train/team.h"
 
 namespace lockstep::train {
+
+/// What this lockstep writes as "lockstep.format"; a file with a higher number is refused.
+constexpr int64_t kCheckpointFormat = 1;
 
 struct Saved {
   std::string path;  // the file's
@@ -15,5 +21,8 @@ struct Saved {
 
 /// `wanted`: a checkpoint, or a run's folder. The same on every rank, errors too. Collective.
 Saved read_saved(const Team& team, const std::string& wanted);
+
+/// The newest whole checkpoint of a run's folder, if it has come to one. Collective, as above.
+std::optional<Saved> newest_saved(const Team& team, const std::string& run_folder);
 
 }  // namespace lockstep::train

@@ -78,15 +78,9 @@ NodeShare node_share(const Setup& setup) {
           .barrier = [team = setup.team.get()] { team->barrier(); }};
 }
 
-void load_data(Setup& setup) {
-  const auto share = node_share(setup);
-  setup.team->together([&] { setup.data = setup.task->data(setup.settings, share); });
-  for (const auto& note : setup.data.notes) log::info(note);
-}
-
 }  // namespace
 
-Setup set_up(const Command& command) {
+Setup join_job(const Command& command) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error of the write, like a full disk
   Setup setup;
   const auto environment = current_environment();
@@ -108,6 +102,17 @@ Setup set_up(const Command& command) {
   at::set_num_threads(setup.threads);
   setup.team = gather_team(*setup.runtime, setup.settings, setup.device);
   setup.team->together([&] { setup.task = make_task(setup.settings); });
+  return setup;
+}
+
+void load_data(Setup& setup) {
+  const auto share = node_share(setup);
+  setup.team->together([&] { setup.data = setup.task->data(setup.settings, share); });
+  for (const auto& note : setup.data.notes) log::info(note);
+}
+
+Setup set_up(const Command& command) {
+  auto setup = join_job(command);
   load_data(setup);
   return setup;
 }

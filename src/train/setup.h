@@ -24,7 +24,13 @@ struct Setup {
   TaskData data;
 };
 
-/// Joins the job and reads the config, before libtorch is touched; then the device, the group and the data.
+/// Joins the job and reads the config, before libtorch is touched; then the device, the group and the task.
+Setup join_job(const Command& command);
+
+/// The task's sets, read once a node. Collective.
+void load_data(Setup& setup);
+
+/// Both.
 Setup set_up(const Command& command);
 
 /// The task's model with its initial parameters, drawn as Python's torch.manual_seed(seed) leaves the

@@ -14,6 +14,7 @@
 #include "checkpoint/rng.h"
 #include "train/evaluate.h"
 #include "train/stop_signal.h"
+#include "train/task_memory.h"
 
 namespace lockstep::train {
 namespace {
@@ -50,6 +51,7 @@ Trainer::Trainer(Setup& setup)
       console_(team_.first()) {
   step_.emplace(*model_, *optimizer_, scaler_.get(), *setup.task, loss_options(setup), settings_,
                 team_.device());
+  memory_ = remembered(setup);
 }
 
 Ending Trainer::run() {

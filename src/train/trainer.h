@@ -73,7 +73,7 @@ class Trainer {
   void checkpoint();
   void finish_checkpoints();
   void summarize();
-  Stateful parts() { return {*model_, *optimizer_, *schedule_, scaler_.get()}; }
+  Stateful parts() { return {*model_, *optimizer_, *schedule_, scaler_.get(), memory_}; }
   double seconds_trained() const;
   Setup& setup_;
   const Settings& settings_;
@@ -85,6 +85,7 @@ class Trainer {
   std::unique_ptr<GradScaler> scaler_;
   DistributedSampler sampler_;
   std::optional<TrainingStep> step_;
+  Tree memory_;  // the task's, the same in every checkpoint
 
   TrainingState state_;
   LossTrace losses_;

@@ -8,11 +8,10 @@
 #include "base/log.h"
 #include "checkpoint/rng.h"
 #include "checkpoint/state_dict.h"
+#include "train/saved.h"
 
 namespace lockstep::train {
 namespace {
-
-constexpr int64_t kFormat = 1;
 
 // The generator that dropout on a GPU draws from.
 at::Tensor device_rng_state(at::Device device) {
@@ -64,7 +63,7 @@ Tree tree_of(const std::vector<std::vector<std::string>>& buckets) {
 }
 
 Tree extras(const Team& team, const TrainingState& state, const Stateful& parts, const std::string& config) {
-  const auto dict = make_dict({{"format", kFormat},
+  const auto dict = make_dict({{"format", kCheckpointFormat},
                                {"world", int64_t{team.world()}},
                                {"consumed", state.consumed},
                                {"step_in_epoch", state.step_in_epoch},
@@ -75,7 +74,8 @@ Tree extras(const Team& team, const TrainingState& state, const Stateful& parts,
                                {"epochs_without_better", state.epochs_without_better},
                                {"losses", gather_losses(team, state)},
                                {"rng", gather_states(team, rng_state())},
-                               {"config", config}});
+                               {"config", config},
+                               {"task", parts.memory}});
   if (!team.device().is_cpu()) put(dict, "device_rng", gather_states(team, device_rng_state(team.device())));
   put(dict, "schedule", parts.schedule.state_dict());
   if (parts.scaler) put(dict, "scaler", parts.scaler->state_dict());
@@ -115,14 +115,6 @@ void restore_losses(const Team& team, const Tree& extras, TrainingState& state) 
   const auto mine = same_world ? losses[team.rank()] : losses.sum(0);
   state.loss_sum = mine[0].item<double>();
   state.loss_count = static_cast<int64_t>(mine[1].item<double>());
-}
-
-void check_format(const Tree& extras, const std::string& file) {
-  const auto format_number = as_int(get(extras, "format"), "lockstep.format");
-  if (format_number <= kFormat) return;
-  throw InputError(
-      format("the checkpoint is of format {}, this lockstep reads up to {}", format_number, kFormat), file,
-      "use the lockstep that wrote it, or a newer one");
 }
 
 TrainingState from_own(const Team& team, const Tree& tree, const Tree& extras, const Stateful& parts) {
@@ -182,7 +174,6 @@ Tree to_checkpoint(const Team& team, const TrainingState& state, const Stateful&
 TrainingState from_checkpoint(const Team& team, const Tree& tree, const std::string& file,
                               const Stateful& parts, int64_t steps_per_epoch, int64_t samples_per_step) {
   const auto extras = find(tree, "lockstep");
-  if (extras) check_format(*extras, file);
   load_module_state_dict(parts.model.net(), find_state_dict(tree, file), file);
   if (const auto optimizer = find(tree, "optimizer")) parts.optimizer.load_state_dict(*optimizer);
   return extras ? from_own(team, tree, *extras, parts) : from_python(tree, steps_per_epoch, samples_per_step);

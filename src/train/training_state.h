@@ -36,14 +36,15 @@ struct Stateful {
   Optimizer& optimizer;
   Schedule& schedule;
   GradScaler* scaler;
+  Tree memory;  // the task's, for predict
 };
 
 /// The whole checkpoint. Collective; the ranks other than 0 get an empty one.
 Tree to_checkpoint(const Team& team, const TrainingState& state, const Stateful& parts,
                    const std::string& config);
 
-/// Puts everything back. InputError, before anything is changed, where the model is another one or the file
-/// is of a newer format. A file of Python's brings its model, and its optimiser where it has one.
+/// Puts everything back. InputError, before anything is changed, where the model is another one. A file of
+/// Python's brings its model, and its optimiser where it has one.
 TrainingState from_checkpoint(const Team& team, const Tree& tree, const std::string& file,
                               const Stateful& parts, int64_t steps_per_epoch, int64_t samples_per_step);
 
