@@ -1,0 +1,134 @@
+"""A run on a disk that is really full: it goes on or ends cleanly, and what was whole stays whole."""
+
+import json
+import struct
+import subprocess
+import time
+
+import pytest
+
+from train_kit import PIMA, assert_same_tensors, checkpoints, metrics, newest, sets, status, write_config
+
+torch = pytest.importorskip("torch", reason="needs Python's torch to load the checkpoints")
+
+SIZE, FILLER = 2048 * 1024, 1792 * 1024  # a checkpoint takes 48 KiB
+NO_SPACE = "No space left on device"
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A folder on a file system of its own, most of it held by the file `filler`."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "lockstep-test", folder],
+                             capture_output=True, text=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    try:
+        (folder / "filler").write_bytes(bytes(FILLER))
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@pytest.fixture
+def config(disk, tmp_path):
+    text = PIMA.replace("run: {name: pima}", f"run: {{name: pima, dir: {disk}/runs}}")
+    return write_config(tmp_path, text.replace("checkpoint: {every_epochs: 1, keep: 3}",
+                                               "checkpoint: {every_epochs: 0, every_steps: 5, keep: 0}"))
+
+
+def fill(disk):
+    """Takes what is left, to the last page."""
+    with open(disk / "more", "wb", buffering=0) as more:
+        try:
+            while more.write(bytes(4096)):
+                pass
+        except OSError:
+            pass
+
+
+def assert_whole(folder):
+    """No half checkpoint, no leftover, no half line."""
+    assert all(torch.load(file, weights_only=True)["iter_no"] > 0 for file in checkpoints(folder))
+    assert {file.name for file in (folder / "checkpoints").iterdir()} == {file.name for file in checkpoints(folder)}
+    for line in (folder / "metrics.jsonl").read_text().splitlines():
+        json.loads(line)
+
+
+def test_a_full_disk_ends_the_run_cleanly_and_it_goes_on_with_room(disk, config, lockstep, mpirun, run, tmp_path):
+    words = sets(train__epochs=3)
+    result = mpirun(2, lockstep, "train", config, *words, cwd=tmp_path, timeout=40, flags=["-q"])
+    folder = disk / "runs/pima"
+    assert result.returncode == 1, result.output  # the last checkpoint could not be written
+    assert NO_SPACE in result.stderr and "Training goes on." in result.stderr, result.stderr
+    assert "make room" in result.stderr and "terminate" not in result.stderr
+    assert "Epoch 2 | Average Loss" in result.stdout  # trained to the end all the same
+    assert not result.left_behind
+    assert_whole(folder)
+    last = newest(folder)["iter_no"]
+    assert 0 < last < 60
+    assert run(lockstep, "status", folder).returncode == 1
+    (disk / "filler").unlink()
+    mpirun(2, lockstep, "train", config, *words, *sets(checkpoint__keep=3), "--resume", folder, cwd=tmp_path, check=True)
+    assert status(folder)["state"] == "done"
+    assert_whole(folder)
+    mpirun(2, lockstep, "train", config, *words, *sets(run__dir=tmp_path / "elsewhere"), cwd=tmp_path, check=True)
+    assert_same_tensors(newest(folder)["model"], newest(tmp_path / "elsewhere/pima")["model"])
+
+
+def test_a_run_outlives_a_full_disk(disk, config, lockstep, start, tmp_path):
+    """Room comes back while it trains: later checkpoints, lines and curves are whole."""
+    words = sets(train__epochs=50, train__eval_every=0, checkpoint__keep=3, checkpoint__every_steps=20,
+                 train__log_every=7)
+    errors = tmp_path / "stderr"
+    with open(errors, "w") as stderr:
+        job = start(lockstep, "train", config, *words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=stderr)
+        folder = disk / "runs/pima"
+        end = time.monotonic() + 30
+        while not (folder.exists() and checkpoints(folder)) and time.monotonic() < end:
+            time.sleep(0.02)
+        fill(disk)
+        while errors.read_text().count(NO_SPACE) < 3 and time.monotonic() < end:
+            assert job.poll() is None, errors.read_text()
+            time.sleep(0.02)
+        (disk / "filler").unlink()
+        assert job.wait(60) == 0, errors.read_text()
+    assert status(folder)["state"] == "done"
+    steps = status(folder)["step"]
+    assert newest(folder)["iter_no"] == steps
+    assert_whole(folder)
+    assert metrics(folder)[-1]["epoch"] == 49
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = reader.EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload().Scalars("train/loss")
+    assert events[-1].step > steps - 39  # half a record would have ended the reading
+
+
+def records(path):
+    """The lengths of an event file's records; fails where the last one is cut short."""
+    data, at, lengths = path.read_bytes(), 0, []
+    while at < len(data):
+        lengths.append(struct.unpack_from("<Q", data, at)[0])
+        at += 8 + 4 + lengths[-1] + 4
+    assert at == len(data)
+    return lengths
+
+
+def test_no_half_lines_and_records(lockstep, run, tmp_path):
+    """No file may grow past 6 KB: the line and the record that would cross that are not begun."""
+    config = write_config(tmp_path, PIMA)
+    words = sets(train__log_every=1, train__epochs=4, checkpoint__every_epochs=0)
+    result = run("bash", "-c", 'ulimit -f 6; exec "$@"', "-", lockstep, "train", config, *words, cwd=tmp_path)
+    folder = tmp_path / "runs/pima"
+    assert result.returncode == 1 and "Training goes on." in result.stderr, result.output
+    assert_whole(folder)
+    assert (folder / "metrics.jsonl").stat().st_size > 5900 and (folder / "metrics.jsonl").read_bytes()[-1:] == b"\n"
+    assert sum(records(next(folder.glob("events.out.*")))) > 5000
+
+
+def test_a_run_does_not_begin_on_a_full_disk(disk, config, lockstep, mpirun, tmp_path):
+    fill(disk)
+    result = mpirun(2, lockstep, "train", config, cwd=tmp_path, timeout=40, flags=["-q"])
+    assert result.returncode == 1, result.output
+    assert result.stderr.count("error") == 1 and NO_SPACE in result.stderr, result.stderr
+    assert result.seconds < 10 and not result.left_behind

@@ -1,0 +1,275 @@
+"""`lockstep predict` and `eval` say what Python says of the same model: classes, probabilities, counts and loss."""
+
+import csv
+import gzip
+import io
+import json
+import re
+import struct
+
+import pytest
+
+from train_kit import DATA, MNIST, PIMA, checkpoints, metrics, newest, sets, write_config, write_small_mnist
+
+torch = pytest.importorskip("torch", reason="needs Python's torch to compare with")
+numpy = pytest.importorskip("numpy")
+functional = torch.nn.functional
+
+TESTED = 100  # digits to evaluate on
+
+
+@pytest.fixture(scope="module")
+def mnist_run(tmp_path_factory, lockstep):
+    """A few steps on MNIST: (the run's folder, its config)."""
+    from conftest import run_process
+    folder = tmp_path_factory.mktemp("mnist")
+    root = write_small_mnist(folder / "data", train=512, test=TESTED)
+    config = write_config(folder, MNIST.replace(f"{DATA}/mnist", str(root)))
+    run_process([lockstep, "train", config, *sets(train__max_steps=8, optim__lr=0.05, data__batch_size=64)], cwd=folder, check=True)
+    return folder / "runs/mnist", config
+
+
+@pytest.fixture(scope="module")
+def pima_run(tmp_path_factory, lockstep):
+    from conftest import run_process
+    folder = tmp_path_factory.mktemp("pima")
+    config = write_config(folder, PIMA)
+    run_process([lockstep, "train", config, *sets(train__max_steps=30)], cwd=folder, check=True)
+    return folder / "runs/pima", config
+
+
+def digits(count):
+    """The first digits to evaluate on: uint8 [count, 28, 28], and their labels."""
+    def read(name, head):
+        return numpy.frombuffer(gzip.decompress((DATA / f"mnist/t10k-{name}.gz").read_bytes())[head:], numpy.uint8)
+    return read("images-idx3-ubyte", 16).reshape(-1, 28, 28)[:count], read("labels-idx1-ubyte", 8)[:count].copy()
+
+
+def python_digits(state, images):
+    """What the seed's SimpleCNN gives for them, through torchvision's own transforms."""
+    transforms = pytest.importorskip("torchvision.transforms")
+    prepare = transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.1307,), (0.3081,))])
+    x = torch.stack([prepare(image[:, :, None].copy()) for image in images])
+    for name in ("conv1", "conv2"):
+        x = functional.conv2d(x, state[f"{name}.weight"], state[f"{name}.bias"], padding=1)
+        x = functional.max_pool2d(functional.relu(x), 2)
+    x = functional.relu(functional.linear(x.flatten(1), state["fc1.weight"], state["fc1.bias"]))
+    return functional.linear(x, state["fc2.weight"], state["fc2.bias"])
+
+
+def pima_table():
+    return numpy.loadtxt(DATA / "pima/pima-indians-diabetes.csv", delimiter=",")
+
+
+def pima_split(labels, seed=0, fraction=0.2):
+    """The rows to train and to evaluate on, as docs/tasks.md says: drawn from each class alike."""
+    generator = torch.Generator().manual_seed(seed)
+    kept = []
+    for label in (0, 1):
+        rows = numpy.flatnonzero(labels == label)
+        order = torch.randperm(len(rows), generator=generator).numpy()
+        kept += list(rows[order[:int(fraction * len(rows) + 0.5)]])
+    return numpy.setdiff1d(numpy.arange(len(labels)), kept), numpy.sort(kept)
+
+
+def pima_treated():
+    """All rows: zeros that mean missing filled, then standardised, both by the training rows alone."""
+    table = pima_table()
+    features, labels = table[:, :8], table[:, 8].astype(int)
+    train, kept = pima_split(labels)
+    for column in range(1, 6):
+        values = features[train, column]
+        features[features[:, column] == 0, column] = numpy.median(values[values != 0])
+    features = features.astype(numpy.float32).astype(numpy.float64)
+    treated = (features - features[train].mean(axis=0)) / features[train].std(axis=0)
+    return torch.from_numpy(treated.astype(numpy.float32)), torch.from_numpy(labels), train, kept
+
+
+def python_pima(state, x):
+    layers = sorted({name.rpartition(".")[0] for name in state})
+    for layer in layers[:-1]:
+        x = functional.relu(functional.linear(x, state[f"{layer}.weight"], state[f"{layer}.bias"]))
+    return functional.linear(x, state[f"{layers[-1]}.weight"], state[f"{layers[-1]}.bias"])
+
+
+def assert_predicted(text, logits):
+    """The CSV that predict printed has Python's classes and probabilities."""
+    header, *rows = csv.reader(io.StringIO(text))
+    wanted = logits.softmax(1)
+    assert header == ["sample", "class"] + [f"p({i})" for i in range(wanted.size(1))]
+    assert [int(row[0]) for row in rows] == list(range(len(wanted)))
+    assert [int(row[1]) for row in rows] == wanted.argmax(1).tolist()
+    given = torch.tensor([[float(p) for p in row[2:]] for row in rows])
+    assert (given - wanted).abs().max() <= 1e-6
+    assert given.std() > 0.01  # a model that says something
+
+
+def assert_same_as_csv(document, text):
+    """The JSON that predict wrote says what its CSV says."""
+    rows = list(csv.reader(io.StringIO(text)))[1:]
+    assert [[str(one["sample"]), one["class"], *one["probabilities"]] for one in document["predictions"]] == \
+           [row[:2] + [pytest.approx(float(p), rel=1e-8) for p in row[2:]] for row in rows]
+    assert all(one["label"] == int(one["class"]) for one in document["predictions"])
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["idx", "idx.gz"])
+def test_predict_idx(packed, mnist_run, lockstep, run, mpirun, tmp_path):
+    folder, config = mnist_run
+    images, _ = digits(37)
+    data = struct.pack(">iiii", 2051, *images.shape) + images.tobytes()
+    path = tmp_path / "digits"
+    path.write_bytes(gzip.compress(data) if packed else data)
+    words = ["predict", config, "--checkpoint", checkpoints(folder)[-1], "--input", path]
+    printed = run(lockstep, *words, check=True).stdout
+    assert_predicted(printed, python_digits(newest(folder)["model"], images))
+    if packed:
+        assert mpirun(2, lockstep, *words, check=True).stdout == printed
+    assert_same_as_csv(json.loads(run(lockstep, *words, "--format", "json", check=True).stdout), printed)
+
+
+def colourful(image, image_of):
+    """A picture whose channels differ, so that its grey depends on how it is made."""
+    return image_of.fromarray(numpy.stack([image, image[::-1], image.T], axis=2))
+
+
+# How a PNG is made from bytes, and the grey that Pillow makes of it.
+PNGS = {
+    "grey": (lambda image, pil: pil.fromarray(image), "L"),
+    "rgb": (colourful, "L"),
+    "palette": (lambda image, pil: colourful(image, pil).quantize(64), "L"),
+    "16 bits": (lambda image, pil: pil.fromarray(image.astype(numpy.uint16) * 257), None),
+}
+
+
+@pytest.mark.parametrize("kind", PNGS)
+def test_predict_png(kind, mnist_run, lockstep, run, tmp_path):
+    pil = pytest.importorskip("PIL.Image")
+    folder, config = mnist_run
+    make, grey = PNGS[kind]
+    image = digits(3)[0][2]
+    picture = make(image, pil)
+    picture.save(tmp_path / "digit.png")
+    seen = numpy.array(picture.convert(grey)) if grey else image  # Pillow cannot bring 16 bits down to 8
+    result = run(lockstep, "predict", config, "--checkpoint", checkpoints(folder)[-1], "--input",
+                 tmp_path / "digit.png")
+    if "without libpng" in result.stderr:
+        pytest.skip(result.stderr)
+    assert result.returncode == 0, result.output
+    assert_predicted(result.stdout, python_digits(newest(folder)["model"], seen[None]))
+
+
+def test_predict_refuses_another_size(mnist_run, lockstep, run, tmp_path):
+    folder, config = mnist_run
+    path = tmp_path / "wide"
+    path.write_bytes(struct.pack(">iiii", 2051, 1, 28, 29) + bytes(28 * 29))
+    result = run(lockstep, "predict", config, "--checkpoint", folder, "--input", path)
+    assert result.returncode == 2 and "28x29" in result.stderr and str(path) in result.stderr, result.output
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("labelled", [False, True], ids=["features", "features and label"])
+def test_predict_csv(labelled, pima_run, lockstep, run, mpirun, tmp_path):
+    folder, config = pima_run
+    lines = (DATA / "pima/pima-indians-diabetes.csv").read_text().splitlines()
+    path, out = tmp_path / "patients.csv", tmp_path / "answers.json"
+    path.write_text("\n".join(line if labelled else line.rpartition(",")[0] for line in lines) + "\n")
+    words = ["predict", config, "--checkpoint", folder, "--input", path]
+    printed = mpirun(2, lockstep, *words, check=True).stdout
+    assert_predicted(printed, python_pima(newest(folder)["model"], pima_treated()[0]))
+    run(lockstep, *words, "--output", out, check=True)
+    assert_same_as_csv(json.loads(out.read_text()), printed)
+
+
+def written_by_python(state, folder):
+    """The same model as Python's programs leave it: {name: path}."""
+    safetensors = pytest.importorskip("safetensors.torch")
+    wrapped = {f"module.{name}": tensor for name, tensor in state.items()}
+    torch.save({"iter_no": 4, "model": wrapped}, folder / "ddp.pt")
+    torch.save(state, folder / "plain.pt")
+    safetensors.save_file(state, folder / "model.safetensors")
+    return [folder / name for name in ("ddp.pt", "plain.pt", "model.safetensors")]
+
+
+def test_predict_takes_any_checkpoint(mnist_run, lockstep, run, tmp_path):
+    folder, config = mnist_run
+    images, _ = digits(5)
+    (tmp_path / "digits").write_bytes(struct.pack(">iiii", 2051, *images.shape) + images.tobytes())
+    state = newest(folder)["model"]
+    for file in [checkpoints(folder)[-1], folder, *written_by_python(state, tmp_path)]:
+        result = run(lockstep, "predict", config, "--checkpoint", file, "--input", tmp_path / "digits", check=True)
+        assert_predicted(result.stdout, python_digits(state, images))
+
+
+def test_eval_counts_as_python_does(mnist_run, lockstep, mpirun, tmp_path):
+    folder, config = mnist_run
+    images, labels = digits(TESTED)
+    state = newest(folder)["model"]
+    logits = python_digits(state, images)
+    table = torch.zeros(10, 10, dtype=torch.long)
+    table.index_put_((torch.from_numpy(labels).long(), logits.argmax(1)), torch.tensor(1), accumulate=True)
+    loss = functional.cross_entropy(logits, torch.from_numpy(labels).long()).item()
+    assert 0 < table.trace() < TESTED
+    ddp, _, safetensors = written_by_python(state, tmp_path)
+    for file, world in ((ddp, 1), (ddp, 3), (safetensors, 3)):
+        text = mpirun(world, lockstep, "eval", config, "--checkpoint", file, check=True).stdout
+        assert f"correct    {table.trace()} of {TESTED}\n" in text, text
+        rows = [[int(cell) for cell in line.split()[1:]] for line in text.splitlines()
+                if re.match(r"\s*\d(\s+\d+){10}$", line)]
+        assert rows == table.tolist()
+        assert float(re.search(r"loss +(\S+)", text)[1]) == pytest.approx(loss, abs=6e-5)
+
+
+def test_eval_weighs_the_loss_as_python_does(lockstep, mpirun, tmp_path):
+    """The mean over the set divides by the sum of the weights; the mean of the ranks' means is another number."""
+    config = write_config(tmp_path, PIMA)
+    words = sets(task__class_weights="balanced", train__max_steps=30)
+    x, labels, train, kept = pima_treated()
+    counts = torch.bincount(labels[train])
+    weights = len(train) / (2.0 * counts)
+    for world, name in ((1, "pima"), (3, "pima-2")):
+        mpirun(world, lockstep, "train", config, *words, cwd=tmp_path, check=True)
+        folder = tmp_path / "runs" / name
+        logits = python_pima(newest(folder)["model"], x[kept])
+        wanted = functional.cross_entropy(logits, labels[kept], weight=weights).item()
+        by_samples = functional.cross_entropy(logits, labels[kept], weight=weights, reduction="sum") / len(kept)
+        assert abs(wanted - by_samples.item()) > 1e-4 * wanted  # or this test could not tell
+        assert metrics(folder)[-1]["eval_loss"] == pytest.approx(wanted, rel=2e-6)
+        text = mpirun(world, lockstep, "eval", config, *words, "--checkpoint", folder, check=True).stdout
+        assert float(re.search(r"loss +(\S+)", text)[1]) == pytest.approx(wanted, abs=6e-5)
+
+
+def test_a_checkpoint_of_a_newer_format_is_refused(pima_run, lockstep, mpirun, run, tmp_path):
+    folder, config = pima_run
+    content = newest(folder)
+    assert content["lockstep"]["format"] == 1
+    content["lockstep"]["format"] = 99
+    newer = tmp_path / "run/checkpoints/step-00000030.pt"
+    newer.parent.mkdir(parents=True)
+    torch.save(content, newer)
+    table = tmp_path / "patients.csv"
+    table.write_text("6,148,72,35,0,33.6,0.627,50\n")
+    for start in (["eval", config, "--checkpoint", newer], ["eval", config, "--checkpoint", tmp_path / "run"],
+                  ["predict", config, "--checkpoint", newer, "--input", table], ["train", config, "--resume", newer]):
+        result = run(lockstep, *start, cwd=tmp_path)
+        assert result.returncode == 2, result.output
+        assert "format 99" in result.stderr and str(newer) in result.stderr, result.stderr
+    result = mpirun(3, lockstep, "eval", config, "--checkpoint", newer, flags=["-q"])
+    assert result.returncode == 2 and result.stderr.count("format 99") == 1, result.output
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("which", ["mnist_run", "pima_run"])
+def test_predict_needs_no_training_data(which, request, lockstep, run, tmp_path):
+    """A checkpoint brings the normalisation: neither the data nor the seed that split it plays a part."""
+    folder, config = request.getfixturevalue(which)
+    images, _ = digits(3)
+    path = tmp_path / "input"
+    path.write_bytes(struct.pack(">iiii", 2051, *images.shape) + images.tobytes() if which == "mnist_run"
+                     else b"6,148,72,35,0,33.6,0.627,50\n1,85,66,29,0,26.6,0.351,31\n")
+    words = ["predict", config, "--input", path]
+    elsewhere = sets(data__root=tmp_path / "nowhere", run__seed=7)
+    here = run(lockstep, *words, "--checkpoint", folder, check=True).stdout
+    assert run(lockstep, *words, "--checkpoint", folder, *elsewhere, check=True).stdout == here
+    python = written_by_python(newest(folder)["model"], tmp_path)[0]
+    result = run(lockstep, *words, "--checkpoint", python, *elsewhere)
+    assert result.returncode == 2 and "nowhere" in result.stderr, result.output
