@@ -1,0 +1,43 @@
+"""Sixty-four ranks on one machine: start-up that works there, and whose log does not grow with the world."""
+
+import json
+
+from train_kit import DATA, checkpoints, status
+
+# whatever the machine: the ranks outnumber its cores, and each start takes its share of one
+PATIENCE = 120
+PIMA = f"""
+run: {{name: pima}}
+task: {{name: pima}}
+data: {{root: {DATA}/pima, batch_size: 8, workers: 0}}
+ddp: {{find_unused_parameters: true}}
+train: {{epochs: 1, max_steps: 1, eval_every: 0}}
+"""
+
+
+def one_step(mpirun, lockstep, folder, world):
+    """One step in a folder of its own -> (the lines that were printed, the run's folder)."""
+    folder.mkdir()
+    (folder / "config.yaml").write_text(PIMA)
+    result = mpirun(world, lockstep, "train", "config.yaml", cwd=folder, timeout=PATIENCE, check=True)
+    runs = list((folder / "runs").iterdir())
+    assert len(runs) == 1, runs
+    return result.output.splitlines(), runs[0]
+
+
+def test_64_ranks_make_one_table(mpirun, lockstep):
+    result = mpirun(64, lockstep, "whoami", "--json", timeout=PATIENCE, check=True)
+    report = json.loads(result.stdout)
+    assert report["world"] == 64 and report["complete"] is True
+    for number, rank in enumerate(report["ranks"]):
+        assert (rank["rank"], rank["local_rank"], rank["local_world"]) == (number, number, 64)
+        assert (rank["node_rank"], rank["nodes"], rank["launcher"]) == (0, 1, "openmpi")
+    assert len({rank["pid"] for rank in report["ranks"]}) == 64
+
+
+def test_64_ranks_leave_one_run_and_the_log_of_two(mpirun, lockstep, tmp_path):
+    few, _ = one_step(mpirun, lockstep, tmp_path / "few", 2)
+    many, run = one_step(mpirun, lockstep, tmp_path / "many", 64)
+    assert len(many) == len(few), "\n".join(many)
+    assert status(run)["state"] == "done" and status(run)["world"] == 64
+    assert len(checkpoints(run)) == 1
