@@ -10,6 +10,10 @@ fail() {
   exit 1
 }
 
+misused() { # wrong arguments are bad input
+  (fail "$@") || exit 2
+}
+
 # at_least HAVE WANT: compares versions
 at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
