@@ -1,7 +1,7 @@
 """run.py [--worlds 2,8,32,64] [--rounds 3] [--only NAME] [--json FILE]: what starting up costs as the world grows.
 
-Many ranks on one machine. Each job runs ROUNDS times for its wall time (the median is printed), once more while its
-memory is sampled, and once with ranks 0 and 1 under strace, where that is installed. Every run is checked.
+Many ranks on one machine. Each job runs ROUNDS times for its times (medians are printed) and once more while its memory
+is sampled and ranks 0 and 1 are under strace, where that is installed. Every run is checked.
 
 whoami     MPI, the facts of the job, one table
 bootstrap  train --dry-run: MPI, config, group, data, model, DDP and three steps that leave no trace
@@ -31,7 +31,7 @@ ENV = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALL
 LIMIT = 300
 ONE_STEP = ["--set", "train.epochs=1", "--set", "train.max_steps=1", "--set", "train.eval_every=0",
             "--set", "data.workers=0", "--set", "data.batch_size=8"]
-TRACER = ('case $OMPI_COMM_WORLD_RANK in 0|1) exec strace -f --seccomp-bpf -qq -e signal=none -e "$TRACED" '
+TRACER = ('case $OMPI_COMM_WORLD_RANK in 0|1) exec strace -D -f --seccomp-bpf -qq -e signal=none -e "$TRACED" '
           '-o "$TRACE_TO/$OMPI_COMM_WORLD_RANK" "$@";; *) exec "$@";; esac')
 
 
@@ -146,10 +146,10 @@ def run(kind, backend, world, wrap=(), env=ENV, memory=None):
         return seconds, used, len((printed + said).splitlines())
 
 
-def traced(kind, backend, world):
+def traced(kind, backend, world, memory):
     with tempfile.TemporaryDirectory() as folder:
         env = dict(ENV, TRACE_TO=folder, TRACED=calls.TRACED)
-        run(kind, backend, world, ["sh", "-c", TRACER, "sh"], env)
+        run(kind, backend, world, ["sh", "-c", TRACER, "sh"], env, memory)
         return {rank: calls.count((pathlib.Path(folder) / str(rank)).read_text(errors="replace").splitlines())
                 for rank in (0, 1)}
 
@@ -157,14 +157,12 @@ def traced(kind, backend, world):
 def measure(kind, backend, world, rounds):
     memory = Memory()
     times = [run(kind, backend, world) for _ in range(rounds)]
-    run(kind, backend, world, memory=memory)
+    seen = traced(kind, backend, world, memory) if shutil.which("strace") else run(kind, backend, world, memory=memory)
     row = {"job": kind.name, "backend": backend, "world": world,
            "seconds": statistics.median(seconds for seconds, _, _ in times),
            "cpu_seconds": statistics.median(used for _, used, _ in times),
            "lines": times[0][2], **memory.figures()}
-    if shutil.which("strace"):
-        row["calls"] = traced(kind, backend, world)
-    return row
+    return row | ({"calls": seen} if shutil.which("strace") else {})
 
 
 def show(row):
