@@ -92,7 +92,7 @@ void Trainer::summarize() {
   console_.line(format("{} steps, {:.0f} samples/s", state_.step - first_step_,
                        rate(samples_ * team_.world(), seconds)));
   console_.line("Time a rank: " + phase_table(mean));
-  if (team_.world() == 1) return;
+  if (team_.world() == 1 || !team_.first()) return;  // the others need not read all ranks' words
   const auto slowest = std::max_element(
       owns.begin(), owns.end(), [](const auto& a, const auto& b) { return std::stod(a) < std::stod(b); });
   const double total = mean[0] + mean[1] + mean[2] + mean[static_cast<size_t>(Phase::optimiser)];
