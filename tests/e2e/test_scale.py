@@ -5,7 +5,7 @@ import json
 from train_kit import DATA, checkpoints, status
 
 # whatever the machine: the ranks outnumber its cores, and each start takes its share of one
-PATIENCE = 120
+PATIENCE = 240
 PIMA = f"""
 run: {{name: pima}}
 task: {{name: pima}}
