@@ -1,24 +1,29 @@
 #!/bin/bash
 # A chain of dependent jobs, for sites where a job may not submit a job: each link goes on where the one before it
 # stopped early; once the run is done, or has failed, the links that are left do nothing.
-#   job_scripts/chain.sh 5 job_scripts/ddp.slurm configs/mnist.yaml --set train.epochs=50
-#   CONFIG=configs/mnist.yaml SET="train.epochs=50" job_scripts/chain.sh 5 job_scripts/ddp.pbs
+#   job_scripts/chain.sh 5 [sbatch's or qsub's options] SCRIPT [arguments]
+#   job_scripts/chain.sh 5 --time=08:00:00 job_scripts/ddp.slurm configs/mnist.yaml --set train.epochs=50
+#   CONFIG=configs/mnist.yaml SET="train.epochs=50" job_scripts/chain.sh 5 -l walltime=08:00:00 job_scripts/ddp.pbs
 set -eu
-if [ $# -lt 2 ] || ! [ "$1" -gt 0 ]; then
-  sed -n '2,5s/^# \?//p' "$0" >&2
-  exit 2
-fi
-links=$1 script=$2
-shift 2
+usage() { sed -n '2,6s/^# \?//p' "$0" >&2; exit 2; }
+[[ ${1:-} =~ ^[1-9][0-9]*$ ]] || usage
+links=$1 options=()
+shift
+until [[ ${1:-} =~ \.(slurm|pbs)$ ]]; do
+  [ $# -gt 0 ] || usage
+  options+=("$1")
+  shift
+done
+script=$1
+shift
 export LOCKSTEP_CHAIN
 LOCKSTEP_CHAIN=$(date +%Y%m%d-%H%M%S)-$$
 names=$(compgen -e | grep -E '^(LOCKSTEP_|CONFIG$|SET$)' | paste -sd,)  # qsub takes no name that is not set
 before=
 for ((i = 1; i <= links; ++i)); do
   case $script in
-    *.slurm) before=$(sbatch --parsable --export=ALL ${before:+--dependency=afternotok:$before --kill-on-invalid-dep=yes} "$script" "$@") ;;
-    *.pbs) before=$(qsub ${before:+-W depend=afternotok:$before} -v "$names" "$script") ;;
-    *) echo "$script: neither a .slurm nor a .pbs script" >&2; exit 2 ;;
+    *.slurm) before=$(sbatch --parsable --export=ALL "${options[@]}" ${before:+--dependency=afternotok:$before --kill-on-invalid-dep=yes} "$script" "$@") ;;
+    *.pbs) before=$(qsub "${options[@]}" ${before:+-W depend=afternotok:$before} -v "$names" "$script") ;;
   esac
   echo "link $i of $links: job $before"
 done

@@ -16,22 +16,32 @@ say() { printf 'lockstep job: %s\n' "$*"; }
 die() { printf 'lockstep job: %s\n' "$*" >&2; exit 2; }
 
 in_slurm() { [ -n "${SLURM_JOB_ID:-}" ]; }
+is_number() { [[ $1 =~ ^[0-9]+$ ]]; }
 job_id() { printf '%s' "${SLURM_JOB_ID:-${PBS_JOBID:-$$}}"; }
 
 # ---- where is the program ---------------------------------------------------------------------------------
 
 find_program() {
   local there
-  for there in "${LOCKSTEP_PROGRAM:-}" "$LOCKSTEP_HOME/build/release/bin/lockstep" \
+  if [ -n "${LOCKSTEP_PROGRAM:-}" ]; then
+    [ -x "$LOCKSTEP_PROGRAM" ] || die "LOCKSTEP_PROGRAM=$LOCKSTEP_PROGRAM: no such program"
+    return 0
+  fi
+  for there in "$LOCKSTEP_HOME/build/release/bin/lockstep" \
     "$LOCKSTEP_HOME/../../bin/lockstep" "$(command -v lockstep)"; do
     [ -n "$there" ] && [ -x "$there" ] && { LOCKSTEP_PROGRAM=$there; return; }
   done
-  die "no program: build it (cd $LOCKSTEP_HOME && scripts/run --build), or set LOCKSTEP_PROGRAM"
+  die "no program: build it (cd $LOCKSTEP_HOME && scripts/bootstrap), or set LOCKSTEP_PROGRAM"
 }
 
 # ---- what was the job given -------------------------------------------------------------------------------
 
-count_gpus() {  # on this node
+pbs_command() { command -v "$1" || echo "${PBS_EXEC:-/opt/pbs}/bin/$1"; }  # often off the PATH of a job
+
+# The value of NAME in PBS's select=2:ncpus=8:mpiprocs=2:ngpus=1, of its first chunk; nothing where it was not asked for.
+asked_of_pbs() { field_of_pbs_job Resource_List.select | tr ':+' '\n' | sed -n "s/^$1=//p" | head -n 1; }
+
+count_gpus() {  # of this job on this node: what the node has is not what the job may use
   local list=${SLURM_JOB_GPUS:-${CUDA_VISIBLE_DEVICES:-}}
   if [ -n "${SLURM_GPUS_ON_NODE:-}" ]; then
     printf '%s' "$SLURM_GPUS_ON_NODE"
@@ -39,16 +49,18 @@ count_gpus() {  # on this node
     printf 0
   elif [ -n "$list" ] && [ "$list" != NoDevFiles ]; then
     tr ',' '\n' <<<"$list" | grep -c .
-  elif command -v nvidia-smi >/dev/null; then
-    nvidia-smi --list-gpus 2>/dev/null | grep -c '^GPU'
   else
-    printf 0
+    list=$(asked_of_pbs ngpus)
+    printf '%s' "${list:-0}"
   fi
 }
 
 # Sets NODES, RANKS_PER_NODE (empty = as the scheduler laid the tasks out), RANKS, CPUS_PER_RANK.
 read_allocation() {
-  local gpus cores tasks hosts
+  local gpus cores tasks hosts name
+  for name in LOCKSTEP_RANKS_PER_NODE LOCKSTEP_CPUS_PER_RANK; do
+    [ -z "${!name:-}" ] || { is_number "${!name}" && [ "${!name}" -gt 0 ]; } || die "$name=${!name}: a number from 1 up is wanted"
+  done
   gpus=$(count_gpus)
   CPUS_PER_RANK=${LOCKSTEP_CPUS_PER_RANK:-${SLURM_CPUS_PER_TASK:-}}
   if in_slurm; then
@@ -61,7 +73,11 @@ read_allocation() {
     tasks=$(grep -c . "$PBS_NODEFILE")
     NODES=$hosts
     cores=${NCPUS:-1}
-    [ "$tasks" -gt "$hosts" ] || tasks=  # one line a host: no mpiprocs was asked for
+    # one line a host: 1 rank was asked for, or nothing was said
+    [ "$tasks" -gt "$hosts" ] || [ -n "$(asked_of_pbs mpiprocs)" ] || tasks=
+    if [ -n "$tasks" ] && [ $((tasks % hosts)) = 0 ]; then  # the same on each host: mapped with all its cores
+      LOCKSTEP_RANKS_PER_NODE=${LOCKSTEP_RANKS_PER_NODE:-$([ "$gpus" -gt 0 ] || echo $((tasks / hosts)))}
+    fi
   else
     die "no job: neither SLURM_JOB_ID nor PBS_NODEFILE is set; submit this script with sbatch or qsub"
   fi
@@ -167,16 +183,27 @@ start_with_hydra() {
 # ---- stop early, go on ------------------------------------------------------------------------------------
 
 field_of_pbs_job() {  # a field of qstat -f, long lines joined
-  qstat -f "$PBS_JOBID" 2>/dev/null | awk -v key="$1" '
+  "$(pbs_command qstat)" -f "$PBS_JOBID" 2>/dev/null | awk -v key="$1" '
     /^\t/ { if (hit) value = value substr($0, 2); next }
     { hit = 0 }
     index($0, "    " key " = ") == 1 { hit = 1; value = substr($0, length(key) + 8) }
     END { print value }'
 }
 
-# The same job again: every word is an argument of its own, nothing passes through a shell.
+# The names that a new submission passes on with their values: what the first one passed, and ours. -v NAME without a
+# value takes it from this environment, so commas and quotes survive.
+names_to_pass() {
+  { field_of_pbs_job Variable_List | tr ',' '\n' | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/\1/p' | grep -vE '^(PBS_|LOCKSTEP_RUN_FILE$)'
+    compgen -e | grep -E '^(LOCKSTEP_|CONFIG$|SET$)' | grep -v '^LOCKSTEP_RUN_FILE$'
+    [ -z "$KEPT_RUN_FILE" ] || echo LOCKSTEP_RUN_FILE; } | sort -u | while read -r name; do
+    [ -n "${!name+set}" ] && echo "$name"
+  done | paste -sd,
+}
+
+# The same job again: every word is an argument of its own, nothing passes through a shell. A copy of a script says in
+# LOCKSTEP_SCRIPT where it lies; a task of an array goes on as a job of its own.
 resubmit_pbs() {
-  local resources=() value name
+  local resources=() value name script=$LOCKSTEP_SCRIPT
   for name in select place walltime; do
     value=$(field_of_pbs_job "Resource_List.$name")
     [ -n "$value" ] && resources+=(-l "$name=$value")
@@ -186,10 +213,14 @@ resubmit_pbs() {
     [ -n "$value" ] && [ "$value" != _pbs_project_default ] && resources+=("${name#* }" "$value")
   done
   export LOCKSTEP_RESTART=$((${LOCKSTEP_RESTART:-0} + 1))
-  # -v NAME without a value takes it from this environment: commas and quotes survive
-  local names
-  names=$(compgen -e | grep -E '^(LOCKSTEP_|CONFIG$|SET$)' | grep -v '^LOCKSTEP_RUN_FILE$' | paste -sd,)
-  (cd "${PBS_O_WORKDIR:-.}" && qsub "${resources[@]}" -v "$names" "$LOCKSTEP_HOME/job_scripts/$LOCKSTEP_SCRIPT")
+  if [ -n "${PBS_ARRAY_INDEX:-}" ]; then
+    export CONFIG
+    SET=$(printf '%s\n' "${AS_SET[@]}")
+    export SET
+    script=ddp.pbs
+  fi
+  case $script in /*) ;; *) script=$LOCKSTEP_HOME/job_scripts/$script ;; esac
+  (cd "${PBS_O_WORKDIR:-.}" && "$(pbs_command qsub)" "${resources[@]}" -v "$(names_to_pass)" "$script")
 }
 
 go_on() {
@@ -203,7 +234,8 @@ go_on() {
   fi
   say "stopped early; restart $((done_so_far + 1)) of at most $most"
   if in_slurm; then
-    scontrol requeue "$SLURM_JOB_ID" && exit 0  # Slurm ends this script when it requeues the job
+    # a task of an array by its own name: the last one's job id is the array's
+    scontrol requeue "${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}" && exit 0  # Slurm ends this script when it requeues the job
   else
     resubmit_pbs && exit 75  # not 0: a job that waits for this one's success must not start yet
   fi
@@ -246,6 +278,7 @@ prepare() {
 # SET="a=1 b='x y'" becomes --set a=1 --set 'b=x y'; xargs splits words and runs nothing of them.
 settings_of() {
   local word
+  xargs -r true <<<"$1" 2>/dev/null || die "SET=$1: a quote is not closed"
   while IFS= read -r -d '' word; do SETTINGS+=(--set "$word"); done < <(xargs -r printf '%s\0' <<<"$1")
 }
 
@@ -256,37 +289,47 @@ read_arguments() {
   SETTINGS=()
   [ -n "${SET:-}" ] && settings_of "$SET"
   ARGUMENTS=("${SETTINGS[@]}" "$@")
+  # the same as words of SET, for a submission that takes no arguments
+  AS_SET=()
+  local word
+  for word in "${ARGUMENTS[@]}"; do
+    [ "$word" = --set ] || AS_SET+=("\"${word//\"/\"\\\"\"}\"")
+  done
 }
 
 run_status() { "$LOCKSTEP_PROGRAM" status "$(cat "$LOCKSTEP_RUN_FILE")"; }
 
 # lockstep_train [CONFIG] [arguments...]: train with what the scheduler gave, resume, requeue when stopped early.
 lockstep_train() {
-  local status kept=${LOCKSTEP_RUN_FILE:-}
+  local status
   read_arguments "$@"
-  [ -n "${LOCKSTEP_CHAIN:-}" ] && kept=$PWD/.lockstep-chain-$LOCKSTEP_CHAIN
-  LOCKSTEP_RUN_FILE=${kept:-$PWD/.lockstep-run-$(job_id)}
+  is_number "${LOCKSTEP_MAX_RESTARTS:-10}" || die "LOCKSTEP_MAX_RESTARTS=$LOCKSTEP_MAX_RESTARTS: a number is wanted"
+  KEPT_RUN_FILE=${LOCKSTEP_RUN_FILE:-}
+  [ -n "${LOCKSTEP_CHAIN:-}" ] && KEPT_RUN_FILE=$PWD/.lockstep-chain-$LOCKSTEP_CHAIN
+  LOCKSTEP_RUN_FILE=${KEPT_RUN_FILE:-$PWD/.lockstep-run-$(job_id)}
   export LOCKSTEP_RUN_FILE
   prepare
-  [ -n "${LOCKSTEP_CHAIN:-}" ] && [ -s "$LOCKSTEP_RUN_FILE" ] && leave_chain_if_over
+  [ -n "${LOCKSTEP_CHAIN:-}" ] && [ -e "$LOCKSTEP_RUN_FILE" ] && leave_chain_if_over
+  : >"$LOCKSTEP_RUN_FILE"  # what it says afterwards is of this attempt
   run_ranks "$LOCKSTEP_PROGRAM" train "$CONFIG" --resume auto "${ARGUMENTS[@]}"
   status=$?
   # launchers mangle exit statuses: the run's folder knows what became of it
   if [ -s "$LOCKSTEP_RUN_FILE" ]; then
     run_status
     status=$?
-    [ -n "$kept" ] || rm -f "$LOCKSTEP_RUN_FILE"
   elif [ "$status" -eq 75 ]; then
     status=1
   elif [ "$status" -eq 0 ]; then
     status=2  # no run came of it: what all ranks refuse before there is one is bad input
   fi
+  [ -n "$KEPT_RUN_FILE" ] || rm -f "$LOCKSTEP_RUN_FILE"
   [ "$status" -eq 75 ] && go_on
   exit "$status"
 }
 
 # A link whose run has ended has nothing to do; one whose run failed does not try again.
 leave_chain_if_over() {
+  [ -s "$LOCKSTEP_RUN_FILE" ] || { say "the link before came to no run: this link does not try again"; exit 1; }
   run_status
   case $? in
     0) say "the run is done: nothing left for this link"; exit 0 ;;

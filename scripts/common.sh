@@ -2,6 +2,8 @@
 # What the scripts share. Source it; it only defines functions and `root`, the folder of the repository.
 # shellcheck disable=SC2034
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+begun_in=$PWD
+absolute() { case $1 in /*) echo "$1" ;; *) echo "$begun_in/$1" ;; esac; }
 
 say() { if [ -t 2 ]; then printf '\033[1m%s\033[0m\n' "$*"; else printf '%s\n' "$*"; fi >&2; }
 fail() {

@@ -1,6 +1,7 @@
 #include "comm/gloo_group.h"
 
 #include <cstdlib>
+#include <sstream>
 
 #include "comm/interface.h"
 #include "comm/watched_gloo.h"
@@ -13,9 +14,13 @@ using c10d::ProcessGroupGloo;
 c10::intrusive_ptr<ProcessGroupGloo::Options> options_for(const Job& job, std::chrono::milliseconds timeout) {
   const char* wanted = std::getenv("GLOO_SOCKET_IFNAME");
   const auto interface = choose_interface(network_facts(wanted ? wanted : ""), job.nodes > 1);
-  if (!interface.name.empty()) return ProcessGroupGloo::Options::create_default(timeout);
   auto options = ProcessGroupGloo::Options::create(timeout);
-  options->devices.push_back(ProcessGroupGloo::createDeviceForHostname(interface.address));
+  std::istringstream names(interface.name);
+  for (std::string name; std::getline(names, name, ',');)
+    options->devices.push_back(ProcessGroupGloo::createDeviceForInterface(name));
+  if (interface.name.empty())
+    options->devices.push_back(ProcessGroupGloo::createDeviceForHostname(interface.address));
+  options->threads = static_cast<int>(options->devices.size()) * 2;  // as Python's init_process_group
   return options;
 }
 
@@ -32,7 +37,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const StorePtr& store, const Job& jo
   auto options = options_for(job, settings.join_timeout);
   try {
     auto backend = c10::make_intrusive<WatchedGloo>(store, job.rank, job.world, options, roll);
-    backend->setTimeout(settings.timeout);
+    backend->set_timeout(settings.timeout);
     return backend;
   } catch (const std::exception& error) {
     std::rethrow_exception(roll->judge({"connecting gloo", 0, settings.join_timeout}, error.what(), false));

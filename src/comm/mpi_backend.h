@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "comm/libtorch.h"
 #include "comm/mpi_transport.h"
 #include "comm/roll_call.h"
 
@@ -23,8 +24,8 @@ class MpiBackend : public c10d::Backend, public RollCalled {
   const RollCall& roll() const override { return *roll_; }
 
   const std::string getBackendName() const override { return "mpi"; }
-  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
-  void setTimeout(std::chrono::milliseconds timeout) override { options_->timeout = timeout; }
+  c10::intrusive_ptr<Options> getBackendOptions() LOCKSTEP_LATE_OVERRIDE { return options_; }
+  void setTimeout(std::chrono::milliseconds timeout) LOCKSTEP_LATE_OVERRIDE { options_->timeout = timeout; }
   uint64_t getSequenceNumberForGroup() override { return number_; }
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;

@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "comm/libtorch.h"
 #include "comm/shared_memory.h"
 
 namespace lockstep::comm {
@@ -22,7 +23,7 @@ class SharedStore : public c10d::Store {
   explicit SharedStore(std::shared_ptr<SharedMemory> memory) : memory_(std::move(memory)) {}
 
   using c10d::Store::set;
-  c10::intrusive_ptr<c10d::Store> clone() override;
+  c10::intrusive_ptr<c10d::Store> clone() LOCKSTEP_LATE_OVERRIDE;
   void set(const std::string& key, const std::vector<uint8_t>& value) override;
   std::vector<uint8_t> compareSet(const std::string& key, const std::vector<uint8_t>& expected,
                                   const std::vector<uint8_t>& desired) override;

@@ -17,6 +17,11 @@ WatchedGloo::~WatchedGloo() {
   roll_->leave();
 }
 
+void WatchedGloo::set_timeout(std::chrono::milliseconds timeout) {
+  options_->timeout = timeout;
+  for (const auto& context : contexts_) context->setTimeout(timeout);
+}
+
 template <class Call>
 WatchedGloo::WorkPtr WatchedGloo::watch(OpType type, std::chrono::milliseconds timeout, Call&& call) {
   Collective collective{op_name(type), roll_->begin(),

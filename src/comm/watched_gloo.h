@@ -20,6 +20,8 @@ class WatchedGloo : public c10d::ProcessGroupGloo, public RollCalled {
               c10::intrusive_ptr<Options> options, std::shared_ptr<RollCall> roll);
   ~WatchedGloo() override;
   const RollCall& roll() const override { return *roll_; }
+  /// For every collective from now on: libtorch 2.7 has no setTimeout of its own.
+  void set_timeout(std::chrono::milliseconds timeout);
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;

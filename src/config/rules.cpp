@@ -6,6 +6,7 @@
 #include "base/format.h"
 #include "base/text.h"
 #include "config/keys.h"
+#include "config/value.h"
 
 namespace lockstep::config {
 namespace {
@@ -111,11 +112,14 @@ void check_together(const Loaded& loaded) {
   }
 }
 
-// one line for all keys of one cause, so that a config with every key in it stays quiet enough
+// One line for all keys of one cause. A default that is written out, as in a run's resolved config, is no
+// surprise.
 void warn_unused(Loaded& loaded) {
+  const Settings defaults;
   std::map<std::string, std::vector<const Key*>> unused;  // by what selects them
   for (const Key& key : keys()) {
-    if (is_set(loaded, key.path) && !is_used(key, loaded.settings))
+    const bool chosen = value_text(key, loaded.settings) != value_text(key, defaults);
+    if (chosen && is_set(loaded, key.path) && !is_used(key, loaded.settings))
       unused[key.rules.use.selector].push_back(&key);
   }
   for (const auto& [selector, all] : unused) {

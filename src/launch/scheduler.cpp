@@ -52,7 +52,18 @@ Phantom pbs_phantom(const Environment& environment, const Surroundings& surround
     return started_alone(
         format("it runs on another host of a PBS job ({})", quote(environment, "PBS_NODENUM")), how);
   }
-  if (!surroundings.node_file) return {};
+  // the job's script is task 1; others are pbsdsh's or pbs_tmrsh's
+  if (number_of(environment, "PBS_TASKNUM").value_or(1) > 1 ||
+      number_of(environment, "PBS_VNODENUM").value_or(0) > 0) {
+    return started_alone(format("it is a further task of a PBS job ({})", quote(environment, "PBS_TASKNUM")),
+                         how);
+  }
+  if (!surroundings.node_file || surroundings.node_file->empty()) {
+    if (!text_of(environment, "PBS_NODEFILE").empty())
+      warnings.push_back(format("{} cannot be read or is empty: taken for a job of one process",
+                                quote(environment, "PBS_NODEFILE")));
+    return {};
+  }
   const auto lines = parse_node_file(*surroundings.node_file);
   const size_t hosts = unique_hosts(lines).size();
   const std::string what =

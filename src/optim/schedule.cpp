@@ -87,6 +87,10 @@ std::unique_ptr<Schedule> make_schedule(const ScheduleSettings& settings, Optimi
   auto resolved = settings;
   if (resolved.T_max == 0) resolved.T_max = epochs;
   if (resolved.total_steps == 0) resolved.total_steps = total_steps;
+  if (settings.name == "one_cycle" && resolved.total_steps < total_steps) {
+    throw InputError(format("the cycle has {} steps and the run {}", resolved.total_steps, total_steps),
+                     "schedule.total_steps", "leave it out: the cycle is then as long as the run");
+  }
   return maker->second(resolved, optimizer);
 }
 

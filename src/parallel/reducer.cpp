@@ -1,19 +1,12 @@
 #include "parallel/reducer.h"
 
-#include <torch/version.h>
-
 #include <algorithm>
 #include <limits>
 #include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
-
-// The constructor grew an argument or two in 2.9 and in 2.11, and will again.
-#define LOCKSTEP_TORCH_VERSION (TORCH_VERSION_MAJOR * 100 + TORCH_VERSION_MINOR)
-#if LOCKSTEP_TORCH_VERSION != 207 && LOCKSTEP_TORCH_VERSION != 211
-#error "c10d::Reducer's constructor is known for libtorch 2.7 and 2.11 only: add this version here"
-#endif
+#include "comm/libtorch.h"
 
 namespace lockstep {
 namespace {
@@ -79,19 +72,14 @@ std::shared_ptr<c10d::Reducer> construct(const std::vector<ReducedParameter>& pa
                                          const DdpOptions& options) {
   const int64_t cap = bucket_bytes_cap(options);
   const int64_t first = has_default_cap(options) ? c10d::kDefaultFirstBucketBytes : cap;
-#if LOCKSTEP_TORCH_VERSION >= 211
-  return std::make_shared<c10d::Reducer>(
-      tensors_of(parameters), std::move(buckets), group, sparse_flags(parameters), cap,
-      options.find_unused_parameters, options.gradient_as_bucket_view, names_by_index(parameters), first,
-      options.skip_all_reduce_unused_params, /*use_python_reducer=*/false, bytes(options.bucket_cap_mb_list));
-#else
-  if (options.skip_all_reduce_unused_params || !options.bucket_cap_mb_list.empty())
+  const bool uses_tail = options.skip_all_reduce_unused_params || !options.bucket_cap_mb_list.empty();
+  if (uses_tail && !kReducerTakesTail)
     throw InputError("skip_all_reduce_unused_params and bucket_cap_mb_list need libtorch 2.11", "DdpOptions",
                      "leave them out, or build against libtorch 2.11");
-  return std::make_shared<c10d::Reducer>(tensors_of(parameters), std::move(buckets), group,
-                                         sparse_flags(parameters), cap, options.find_unused_parameters,
-                                         options.gradient_as_bucket_view, names_by_index(parameters), first);
-#endif
+  return std::make_shared<c10d::Reducer>(
+      tensors_of(parameters), std::move(buckets), group, sparse_flags(parameters), cap,
+      options.find_unused_parameters, options.gradient_as_bucket_view, names_by_index(parameters),
+      first LOCKSTEP_REDUCER_TAIL(options.skip_all_reduce_unused_params, bytes(options.bucket_cap_mb_list)));
 }
 
 }  // namespace

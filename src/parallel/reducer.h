@@ -1,5 +1,5 @@
 #pragma once
-// c10d's Reducer and Logger, made as Python's DDP makes them. The one place that knows libtorch's versions.
+// c10d's Reducer and Logger, made as Python's DDP makes them.
 
 #include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>

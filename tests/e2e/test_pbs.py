@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from cluster_kit import QUICK, SOURCE, digests, last_checkpoint, runs, start_lab, steps_logged, wait_for
+from cluster_kit import QUICK, SOURCE, digests, last_checkpoint, metrics, runs, start_lab, steps_logged, wait_for
 from cluster_kit import work  # noqa: F401  (a fixture)
 from conftest import run_process
 
@@ -89,8 +89,10 @@ def test_a_signal_stops_early_bounded(pbs, qsub, work):  # noqa: F811
 
 def test_a_job_that_fails_at_once_is_not_tried_again(pbs, qsub, work):  # noqa: F811
     job = qsub(CONFIG="no-such.yaml")
-    assert ended(pbs, job) in (1, 2)
+    assert ended(pbs, job) == 2
     assert "no-such.yaml" in log_of(work, job)
+    after = pbs.run("qstat", "-f", f"{int(job.split('.')[0]) + 1}.lab", check=False)
+    assert "Unknown Job Id" in after.stderr
 
 
 def test_the_workshops_job_from_its_own_folder(pbs, qsub, tmp_path):
@@ -113,9 +115,42 @@ def test_sweep_makes_a_run_of_each_task(pbs, qsub, work):  # noqa: F811
     assert len(runs(work)) == 4
 
 
+def test_a_task_of_an_array_goes_on_alone(pbs, qsub, work):  # noqa: F811
+    """Its fresh qsub is one job with the task's own settings, not the array again."""
+    job = qsub("-J", "2-3", script=str(SOURCE / "job_scripts/sweep.pbs"), CONFIG="quick.yaml",
+               SET="train.max_steps=250 checkpoint.every_steps=5")
+    number = int(job.split("[")[0])
+    wait_for(lambda: (work / "runs").is_dir() and len(runs(work)) == 2 and steps_logged(work) >= 6, what="both tasks")
+    pbs.run("qsig", "-s", "USR1", f"{number}[3].lab")
+    assert [ended(pbs, f"{number}[{task}].lab") for task in (2, 3)] == [0, 75]
+    assert ended(pbs, f"{number + 1}.lab") == 0
+    assert {r.name for r in runs(work)} == {"sweep-lr0.01", "sweep-lr0.003"}
+    assert all(metrics(r)[-1]["step"] == 250 for r in runs(work))
+
+
+@pytest.mark.parametrize("select, ranks, cores", [("1:ncpus=8:mpiprocs=2", 2, 4), ("1:ncpus=8:mpiprocs=1", 1, 8)])
+def test_ranks_get_their_share_of_the_cores(select, ranks, cores, pbs, qsub, work):  # noqa: F811
+    job = qsub("-l", f"select={select}", CONFIG="quick.yaml", SET="train.max_steps=2", LOCKSTEP_MAX_RESTARTS="0")
+    ended(pbs, job)
+    assert f"{ranks} ranks on 1 node(s), {cores} core(s) a rank" in log_of(work, job)
+
+
+@pytest.mark.parametrize("name, value", [("SET", "run.name=bob's optim.lr=0.5"), ("LOCKSTEP_MAX_RESTARTS", "ten"),
+                                         ("LOCKSTEP_RANKS_PER_NODE", "0")])
+def test_wrong_words_are_refused_before_anything_runs(name, value, pbs, qsub, work):  # noqa: F811
+    job = qsub(**{"CONFIG": "quick.yaml", name: value})
+    assert ended(pbs, job) == 2
+    assert f"{name}={value}" in log_of(work, job) and not (work / "runs").exists()
+
+
+def test_a_relative_home(pbs, qsub, work):  # noqa: F811
+    (work / "home").symlink_to(SOURCE)
+    assert ended(pbs, qsub(CONFIG="quick.yaml", LOCKSTEP_HOME="home", SET="train.max_steps=2")) == 0
+
+
 def test_train_then_eval(pbs, work, lockstep):  # noqa: F811
     environment = {"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_HOME": str(SOURCE), "CONFIG": "quick.yaml"}
-    done = pbs.run(str(SOURCE / "job_scripts/train_then_eval.sh"), "pbs", cwd=work, env=environment)
+    done = pbs.run(str(SOURCE / "job_scripts/train_then_eval.sh"), DDP, cwd=work, env=environment)
     then = done.stdout.split()[-1]
     assert ended(pbs, then, within=120) == 0, log_of(work, then)
     assert "accuracy" in log_of(work, then).lower()
@@ -124,7 +159,7 @@ def test_train_then_eval(pbs, work, lockstep):  # noqa: F811
 def test_chain_goes_on_where_a_link_stopped(pbs, work, lockstep, reference):  # noqa: F811
     environment = {"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_HOME": str(SOURCE), "CONFIG": "quick.yaml",
                    "SET": "train.max_steps=250 checkpoint.every_steps=5"}
-    done = pbs.run(str(SOURCE / "job_scripts/chain.sh"), "2", DDP, cwd=work, env=environment)
+    done = pbs.run(str(SOURCE / "job_scripts/chain.sh"), "2", "-l", "walltime=00:10:00", DDP, cwd=work, env=environment)
     first, second = (line.split()[-1] for line in done.stdout.splitlines())
     wait_for(lambda: steps_logged(work) >= 6, what="the first link's steps")
     pbs.run("qsig", "-s", "USR1", first)

@@ -142,7 +142,9 @@ def test_srun_without_pmi(nodes, lab, sbatch, work, lockstep, reference):  # noq
 
 def test_salloc_shell(lab, work, environment, lockstep):  # noqa: F811
     shell = lab.run("salloc", "-N2", "--ntasks-per-node=2", "srun", str(lockstep), "whoami", cwd=work, env=environment)
-    assert "4" in shell.stdout and "n1" in shell.stdout and "n2" in shell.stdout
+    rows = [line.split() for line in shell.stdout.splitlines()]
+    ranks = [(row[0], next(word for word in row if word in ("n1", "n2"))) for row in rows if row and row[0].isdigit()]
+    assert ranks == [("0", "n1"), ("1", "n1"), ("2", "n2"), ("3", "n2")], shell.stdout
 
 
 def test_phantom_script_without_srun_is_refused(lab, sbatch, work, lockstep):  # noqa: F811
@@ -160,6 +162,15 @@ def test_array_makes_a_run_of_each_task(lab, sbatch, work):  # noqa: F811
     for task in range(4):
         lab.wait(f"{job}_{task}", within=120)
     assert {r.name for r in runs(work)} == {f"sweep-lr{rate}" for rate in ("0.1", "0.03", "0.01", "0.003")}
+
+
+def test_a_task_of_an_array_goes_on_alone(lab, sbatch, work):  # noqa: F811
+    job = sbatch("--array=2-3", str(SOURCE / "job_scripts/sweep.slurm"), "quick.yaml", *LONG)
+    wait_for(lambda: (work / "runs").is_dir() and len(runs(work)) == 2 and steps_logged(work) >= 6, what="both tasks")
+    lab.run("scancel", "-s", "USR1", f"{job}_3")
+    restarts = [lab.wait(f"{job}_{task}", within=120)["Restarts"] for task in (2, 3)]
+    assert restarts == ["0", "1"]
+    assert {r.name for r in runs(work)} == {"sweep-lr0.01", "sweep-lr0.003"}
 
 
 def test_twenty_jobs_at_once_meet_no_other(lab, sbatch, work):  # noqa: F811
@@ -185,14 +196,14 @@ def test_settings_with_commas_and_quotes_survive(lab, sbatch, work):  # noqa: F8
 
 
 def test_train_then_eval(lab, work, environment):  # noqa: F811
-    done = lab.run(str(SOURCE / "job_scripts/train_then_eval.sh"), "slurm", "quick.yaml", cwd=work, env=environment)
+    done = lab.run(str(SOURCE / "job_scripts/train_then_eval.sh"), "--time=10", DDP, "quick.yaml", cwd=work, env=environment)
     then = done.stdout.split()[-1]
     finished(lab, work, then, within=120)
     assert "accuracy" in log_of(work, then).lower()
 
 
 def test_chain_goes_on_where_a_link_stopped(lab, work, environment, lockstep, reference):  # noqa: F811
-    done = lab.run(str(SOURCE / "job_scripts/chain.sh"), "3", DDP, "quick.yaml", *LONG, cwd=work, env=environment)
+    done = lab.run(str(SOURCE / "job_scripts/chain.sh"), "3", "--time=10", DDP, "quick.yaml", *LONG, cwd=work, env=environment)
     first, second, third = (line.split()[-1] for line in done.stdout.splitlines())
     wait_for(lambda: steps_logged(work) >= 6, what="the first link's steps")
     lab.run("scancel", "-s", "USR1", first)

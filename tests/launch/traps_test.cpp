@@ -158,6 +158,9 @@ TEST(Traps, ATaskOfPbsdshIsAPhantom) {
   // no node file, a fresh environment, and only the host's index
   const Environment task = {{"PBS_JOBID", "7.server"}, {"PBS_NODENUM", "1"}, {"PBS_TASKNUM", "3"}};
   EXPECT_TRUE(holds(refusal(task), {"PBS_NODENUM=1", "mpirun"}));
+  const Environment on_the_first_host = {
+      {"PBS_JOBID", "7.server"}, {"PBS_NODENUM", "0"}, {"PBS_TASKNUM", "3"}};
+  EXPECT_TRUE(holds(refusal(on_the_first_host), {"PBS_TASKNUM=3", "mpirun"}));
 }
 
 TEST(Traps, LinesThatAreCoresAreNoRanks) {
