@@ -112,13 +112,16 @@ void check_together(const Loaded& loaded) {
   }
 }
 
-// One line for all keys of one cause. A default that is written out, as in a run's resolved config, is no
-// surprise.
+// One line for all keys of one cause. Where most keys are set, as in a run's resolved config, a default is no
+// choice.
 void warn_unused(Loaded& loaded) {
   const Settings defaults;
+  const auto written =
+      std::count_if(keys().begin(), keys().end(), [&](const Key& key) { return is_set(loaded, key.path); });
+  const bool resolved = 2 * static_cast<size_t>(written) > keys().size();
   std::map<std::string, std::vector<const Key*>> unused;  // by what selects them
   for (const Key& key : keys()) {
-    const bool chosen = value_text(key, loaded.settings) != value_text(key, defaults);
+    const bool chosen = !resolved || value_text(key, loaded.settings) != value_text(key, defaults);
     if (chosen && is_set(loaded, key.path) && !is_used(key, loaded.settings))
       unused[key.rules.use.selector].push_back(&key);
   }

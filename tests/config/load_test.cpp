@@ -6,6 +6,7 @@
 
 #include "config/keys.h"
 #include "config/support.h"
+#include "config/write.h"
 
 namespace lockstep::test {
 namespace {
@@ -143,6 +144,7 @@ TEST(Unused, IsSaidWithItsName) {
             "schedule.gamma, schedule.T_max are set and not used: schedule.name is none");
   EXPECT_EQ(warnings_of("task: {file: x.csv}").size(), 1u);
   EXPECT_EQ(warnings_of("ddp: {static_graph: true}\ntrain: {mode: single}").size(), 1u);
+  EXPECT_TRUE(warnings_of(to_yaml(load_settings("optim: {name: adam}", "c.yaml").settings, {})).empty());
 }
 
 TEST(Unused, IsNotSaidOfWhatIsUsedOrDefault) {

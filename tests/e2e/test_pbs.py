@@ -68,7 +68,7 @@ def test_set_keeps_spaces_commas_and_quotes(pbs, qsub, work):  # noqa: F811
 
 
 def test_the_walltime_stops_it_early_and_a_fresh_qsub_goes_on(pbs, qsub, work, lockstep, reference):  # noqa: F811
-    sets = "train.max_steps=1500 checkpoint.before_deadline=14s"
+    sets = "train.max_steps=700 checkpoint.before_deadline=14s"
     job = qsub("-l", "walltime=00:00:20", CONFIG="quick.yaml", SET=sets)
     assert ended(pbs, job, within=40) == 75, log_of(work, job)
     assert "restart 1 of at most 10" in log_of(work, job)
@@ -77,7 +77,7 @@ def test_the_walltime_stops_it_early_and_a_fresh_qsub_goes_on(pbs, qsub, work, l
         number += 1
     assert status == 0
     assert len(runs(work)) == 1
-    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "--set", "train.max_steps=1500")
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "--set", "train.max_steps=700")
 
 
 def test_a_signal_stops_early_bounded(pbs, qsub, work):  # noqa: F811
