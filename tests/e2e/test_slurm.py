@@ -143,7 +143,7 @@ def test_srun_without_pmi(nodes, lab, sbatch, work, lockstep, reference):  # noq
 def test_salloc_shell(lab, work, environment, lockstep):  # noqa: F811
     shell = lab.run("salloc", "-N2", "--ntasks-per-node=2", "srun", str(lockstep), "whoami", cwd=work, env=environment)
     rows = [line.split() for line in shell.stdout.splitlines()]
-    ranks = [(row[0], next(word for word in row if word in ("n1", "n2"))) for row in rows if row and row[0].isdigit()]
+    ranks = [(row[0], row[-1]) for row in rows if row and row[0].isdigit() and row[-1] in ("n1", "n2")]
     assert ranks == [("0", "n1"), ("1", "n1"), ("2", "n2"), ("3", "n2")], shell.stdout
 
 
