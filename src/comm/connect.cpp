@@ -5,6 +5,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "comm/cuda_plugin.h"
+#include "comm/debug_level.h"
 #include "comm/gloo_group.h"
 #include "comm/group.h"
 #include "comm/mpi_backend.h"
@@ -104,7 +105,7 @@ ProcessGroup connect(const Runtime& runtime, const GroupSettings& settings, c10:
   kind.require(runtime, device);
   ignore_sigpipe();
   make_room_for_files(files_for(job));
-  c10d::setDebugLevelFromEnvironment();
+  read_debug_level();
   const StorePtr store = open_store(runtime, settings.join_timeout);
   auto roll = std::make_shared<RollCall>(store, meet(*store, runtime, settings.join_timeout), job.rank);
   auto group = c10::make_intrusive<Group>(store, job.rank, job.world);

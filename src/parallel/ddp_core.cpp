@@ -2,26 +2,17 @@
 
 #include <ATen/core/grad_mode.h>
 #include <c10/core/GradMode.h>
-#include <torch/csrc/distributed/c10d/debug.h>
 
 #include <unordered_map>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/debug_level.h"
 #include "parallel/ddp_check.h"
 #include "parallel/ddp_state.h"
 
 namespace lockstep {
 namespace {
-
-void read_debug_level() {
-  try {
-    c10d::setDebugLevelFromEnvironment();
-  } catch (const std::exception& error) {
-    throw InputError("TORCH_DISTRIBUTED_DEBUG is none of OFF, INFO, DETAIL", "environment",
-                     "set it to one of these");
-  }
-}
 
 // The Reducer's words become the user's, with the parameters' names.
 template <class Action>
@@ -46,7 +37,7 @@ DdpCore::DdpCore(std::shared_ptr<torch::nn::Module> module, ProcessGroup group, 
   if (!module) throw InputError("the module is empty", "DistributedDataParallel", "make it first");
   if (!group)
     throw InputError("the process group is empty", "DistributedDataParallel", "comm::connect gives one");
-  read_debug_level();
+  comm::read_debug_level();
   auto& state = *state_;
   state.module = std::move(module);
   state.group = std::move(group);

@@ -263,3 +263,10 @@ def test_nothing_is_left_in_shared_memory(mpirun, peer):
     # other jobs of this machine may be in the middle of joining: only what stays is ours
     time.sleep(1)
     assert not [name for name in left if os.path.exists(f"/dev/shm/{name}")]
+
+
+def test_a_debug_level_that_is_none_is_bad_input(lockstep, mpirun, source_dir, tmp_path):
+    result = mpirun(2, lockstep, "train", source_dir / "configs/pima.yaml", "--set", "train.max_steps=1", cwd=tmp_path,
+                    env={"TORCH_DISTRIBUTED_DEBUG": "bogus"})
+    assert result.returncode == 2
+    assert result.stderr.count("TORCH_DISTRIBUTED_DEBUG is none of OFF, INFO, DETAIL") == 1, result.stderr
