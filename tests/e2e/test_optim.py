@@ -112,7 +112,7 @@ def assert_same_state(ours, theirs, what):
         assert_same_bits([ours["state"][index][key] for key in state], list(state.values()), (what, index))
 
 
-def test_optimizers_equal_pythons_to_the_bit(cpp):
+def test_optimizers_equal_pythons_to_the_bit(cpp, python):
     params, grads = starts()
     asked = {f"{name}|{clip}": {"optim": optim, "params": params, "grads": grads, "clip": clip}
              for name, optim in OPTIMIZERS.items() for clip in (0.0, 1.5)}
@@ -166,7 +166,7 @@ def test_state_goes_from_python_to_lockstep_and_trains_on(cpp):
         assert_same_state(answered[name]["state"], state, name)
 
 
-def test_grad_scaler_follows_pythons_rules(cpp):
+def test_grad_scaler_follows_pythons_rules(cpp, python):
     params, grads = starts()
     grads = [[None if grad is None else grad * 1024 for grad in step] for step in grads]
     for step in (4, 5, 17):
