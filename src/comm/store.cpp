@@ -14,6 +14,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "comm/interface.h"
+#include "comm/libtorch.h"
 #include "comm/listen.h"
 #include "comm/mpi_join.h"
 #include "comm/rendezvous.h"
@@ -102,6 +103,7 @@ StorePtr host_tcp(const Opening& opening, const std::string& address, const List
   auto options = tcp_options(opening, listener.port);
   options.isServer = true;
   options.masterListenFd = listener.socket;
+  options.useLibUV = kUvStoreTakesSocket;
   return c10::make_intrusive<c10d::TCPStore>(address, options);
 }
 
