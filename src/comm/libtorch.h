@@ -22,6 +22,6 @@
 namespace lockstep {
 /// skip_all_reduce_unused_params and bucket_cap_mb_list
 constexpr bool kReducerTakesTail = LOCKSTEP_TORCH >= 211;
-/// A TCPStore over libuv takes over a socket that listens already; 2.7's refuses, and its older server does it.
+/// Whether the TCPStore over libuv takes over a socket that listens already: 2.7's refuses.
 constexpr bool kUvStoreTakesSocket = LOCKSTEP_TORCH >= 211;
 }  // namespace lockstep
