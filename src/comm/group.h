@@ -11,6 +11,7 @@
 
 namespace lockstep {
 
+/// How a job's process group is opened.
 struct GroupSettings {
   std::string backend = "auto";                    // auto | nccl | gloo | mpi
   std::chrono::milliseconds join_timeout{60'000};  // for every rank to arrive

@@ -10,6 +10,7 @@
 
 namespace lockstep {
 
+/// How a Loader makes batches.
 struct LoaderOptions {
   int64_t batch_size = 1;
   int64_t workers = 0;  // background threads; 0 = made when asked for

@@ -38,6 +38,7 @@ class Sampler {
   std::vector<int64_t> indices() const;
 };
 
+/// Which share of the samples is this rank's, with Python's names and defaults.
 struct SamplerOptions {
   int64_t rank = 0;
   int64_t world = 1;

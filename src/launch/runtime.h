@@ -13,6 +13,7 @@ namespace lockstep {
 
 class MpiSession;
 
+/// How a process finds out who it is.
 struct RuntimeOptions {
   Phantoms phantoms = Phantoms::refuse;
   /// For every rank to arrive in MPI_Init; LOCKSTEP_JOIN_TIMEOUT (seconds) overrules. Zero = for ever.

@@ -13,6 +13,7 @@
 
 namespace lockstep {
 
+/// What a Session opens; the defaults suit mpirun, srun and torchrun alike.
 struct SessionOptions {
   std::string launcher = "auto";  // auto, or what `lockstep whoami` calls it; none = alone
   std::string backend = "auto";   // auto | nccl | gloo | mpi

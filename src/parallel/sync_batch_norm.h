@@ -35,6 +35,7 @@ requires(!std::derived_from<M, torch::nn::Module>) M
   return module;
 }
 
+/// torch.nn.SyncBatchNorm's arguments.
 struct SyncBatchNormOptions {
   double eps = 1e-5;
   std::optional<double> momentum = 0.1;  // nullopt: cumulative average

@@ -58,6 +58,15 @@ TEST(Exchange, ObjectsTravelAsJson) {
   EXPECT_EQ(all_gather_objects(rank(), group()).back(), world() - 1);
 }
 
+TEST(Exchange, TextsArePrintedByRank0InRankOrder) {
+  ::testing::internal::CaptureStdout();
+  print_in_order("rank " + std::to_string(rank()), group());
+  const std::string printed = ::testing::internal::GetCapturedStdout();
+  std::string all;
+  for (int r = 0; r < world(); ++r) all += "rank " + std::to_string(r) + "\n";
+  EXPECT_EQ(printed, rank() == 0 ? all : "");
+}
+
 TEST(Exchange, WhatRank0FailsAtIsThrownOnEveryRank) {
   EXPECT_NO_THROW(rank0_only(group(), [] { EXPECT_EQ(rank(), 0); }));
   try {
