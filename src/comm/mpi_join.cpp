@@ -118,16 +118,4 @@ void join_over_mpi(const Job& job, std::chrono::milliseconds timeout) {
   job.rank == 0 ? host_meeting(job, timeout) : attend_meeting(job, timeout);
 }
 
-std::vector<std::string> gather_over_mpi(const std::string& word, int world) {
-  auto room = static_cast<int>(word.size()) + 1;
-  MPI_Allreduce(MPI_IN_PLACE, &room, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-  std::string own = word;
-  own.resize(static_cast<size_t>(room));  // the rest is zeros
-  std::string all(own.size() * static_cast<size_t>(world), '\0');
-  MPI_Allgather(own.data(), room, MPI_CHAR, all.data(), room, MPI_CHAR, MPI_COMM_WORLD);
-  std::vector<std::string> words;
-  for (size_t begin = 0; begin < all.size(); begin += own.size()) words.emplace_back(all.c_str() + begin);
-  return words;
-}
-
 }  // namespace lockstep::comm

@@ -3,8 +3,6 @@
 // lacks.
 
 #include <chrono>
-#include <string>
-#include <vector>
 
 #include "launch/job.h"
 
@@ -13,8 +11,5 @@ namespace lockstep::comm {
 /// Returns on every rank once all have come; otherwise throws on every rank that came, naming those that did
 /// not.
 void join_over_mpi(const Job& job, std::chrono::milliseconds timeout);
-
-/// Every rank's word, in order: one collective of MPI's own, for ranks that have all come.
-std::vector<std::string> gather_over_mpi(const std::string& word, int world);
 
 }  // namespace lockstep::comm

@@ -239,7 +239,7 @@ std::vector<Peer> meet(c10d::Store& store, const Runtime& runtime, Milliseconds 
   const Job& job = runtime.job();
   const std::string own = pack(own_peer(job.rank, job.node_rank, job.host, address_for_others(job)));
   if (!runtime.has_mpi()) reach(store, job, "here", own, join_timeout);
-  const auto words = runtime.has_mpi() ? gather_over_mpi(own, job.world) : words_of(store, "here", job.world);
+  const auto words = runtime.has_mpi() ? runtime.all_gather(own) : words_of(store, "here", job.world);
   std::vector<Peer> peers;
   for (const auto& word : words) peers.push_back(unpack_peer(word));
   return peers;

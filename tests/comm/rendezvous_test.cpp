@@ -73,8 +73,8 @@ TEST(Rendezvous, AJobStepIsAFile) {
   EXPECT_EQ(first.path.rfind("/scratch/", 0), 0u);
   EXPECT_NE(first.path, second.path);
   job.nodes = 2;
-  const auto shared = plan_rendezvous({{"SLURM_SUBMIT_DIR", "/home/me"}, {"TMPDIR", "/scratch"}}, job, false);
-  EXPECT_EQ(shared.path.rfind("/home/me/", 0), 0u) << "a node's own folder is not seen by the other";
+  const auto shared = plan_rendezvous({{"SLURM_SUBMIT_DIR", "/shared"}, {"TMPDIR", "/scratch"}}, job, false);
+  EXPECT_EQ(shared.path.rfind("/shared/", 0), 0u) << "a node's own folder is not seen by the other";
 }
 
 TEST(Rendezvous, HalfAnAddressIsAnError) {
