@@ -30,7 +30,7 @@ def train(config, world, steps, sets):
     """(seconds of training, digests of the parameters)"""
     with tempfile.TemporaryDirectory() as folder:
         settings = [f"train.max_steps={steps}", "train.log_every=0", "train.eval_every=0", *sets]
-        subprocess.run(["mpirun", "-n", str(world), PROGRAM, "train", ROOT / f"configs/{config}.yaml",
+        subprocess.run(["mpirun", "--bind-to", "none", "-n", str(world), PROGRAM, "train", ROOT / f"configs/{config}.yaml",
                         *(word for setting in settings for word in ("--set", setting))],
                        cwd=folder, env=ENV, check=True, timeout=600, capture_output=True)
         run, = pathlib.Path(folder, "runs").iterdir()
@@ -46,8 +46,11 @@ def main():
     for what, config, world, a, b in PAIRS:
         case = MNIST if config == "mnist" else PIMA
         times = []
-        for _ in range(rounds):
-            one, other = (train(config, world, case["steps"], case["sets"] + more) for more in (a, b))
+        for number in range(rounds):
+            runs = {}
+            for name, more in (("a", a), ("b", b))[:: 1 if number % 2 else -1]:  # neither is always the first
+                runs[name] = train(config, world, case["steps"], case["sets"] + more)
+            one, other = runs["a"], runs["b"]
             if not one[1] or one[1] != other[1]:
                 raise SystemExit(f"{what}: the two runs ended with other parameters")
             times.append((one[0], other[0]))

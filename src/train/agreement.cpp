@@ -39,7 +39,6 @@ Verdicts Agreement::ask(int64_t step, const Word& word) {
 
   const double step_seconds = std::max(1e-9, sums[kStepSeconds] / team_.world());
   next_ = step + std::clamp(static_cast<int64_t>(kInterval / step_seconds), int64_t{1}, kMostSteps);
-  if (team_.world() == 1) next_ = step + 1;  // asking oneself is free
   last_step_ = step;
   last_time_ = Clock::now();
   const int signal =

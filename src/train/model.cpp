@@ -27,22 +27,39 @@ class DdpModel : public TrainedModel {
                   .static_graph = settings.static_graph,
                   .gradient_as_bucket_view = settings.gradient_as_bucket_view,
                   .broadcast_buffers = settings.broadcast_buffers,
-                  .bucket_cap_mb = settings.bucket_cap_mb})) {
+                  .bucket_cap_mb = settings.bucket_cap_mb})),
+        exchanges_(team.world() > 1),
+        plain_after_proof_(!exchanges_ && settings.comm_hook == "none") {
     if (settings.comm_hook != "none") {
       ddp_->register_comm_hook(hooks::by_name(settings.comm_hook, team.group()), settings.comm_hook);
     }
   }
-  at::Tensor forward(const at::Tensor& input) override { return ddp_->forward(input); }
-  std::vector<at::Tensor> parameters() const override { return ddp_->parameters(); }
-  std::shared_ptr<void> no_sync() override { return std::make_shared<NoSync>(ddp_->core()); }
-  std::vector<std::vector<std::string>> buckets() override { return ddp_->core().settle_buckets(); }
-  void restore_buckets(const std::vector<std::vector<std::string>>& names) override {
-    ddp_->core().restore_buckets(names);
+  at::Tensor forward(const at::Tensor& input) override {
+    if (proven()) ddp_.reset();
+    return ddp_ ? ddp_->forward(input) : net_->forward(input);
   }
-  bool exchanges() const override { return ddp_->group()->getSize() > 1; }
+  std::vector<at::Tensor> parameters() const override { return net_->parameters(); }
+  std::shared_ptr<void> no_sync() override { return ddp_ ? std::make_shared<NoSync>(ddp_->core()) : nullptr; }
+  std::vector<std::vector<std::string>> buckets() override {
+    return exchanges_ ? ddp_->core().settle_buckets() : std::vector<std::vector<std::string>>{};
+  }
+  void restore_buckets(const std::vector<std::vector<std::string>>& names) override {
+    if (exchanges_) ddp_->core().restore_buckets(names);
+  }
+  bool exchanges() const override { return exchanges_; }
 
  private:
+  // A group of one has nobody to exchange with: two steps through DDP say whether every parameter takes part,
+  // as they would with more ranks, and then the plain model gives the same bits for less.
+  bool proven() {
+    if (!ddp_ || !plain_after_proof_ || !torch::GradMode::is_enabled() || !ddp_->core().syncs()) return false;
+    return ++forwards_ > 2;
+  }
+
   std::shared_ptr<DistributedDataParallel<Net>> ddp_;
+  const bool exchanges_;
+  const bool plain_after_proof_;
+  int forwards_ = 0;
 };
 
 // Module.to(memory_format=...) in Python touches what has four dimensions and nothing else.

@@ -52,7 +52,7 @@ std::string failure_of(const Work& work) {
 }  // namespace
 
 void Team::reduce(std::vector<double>& values, bool max) const {
-  if (!group_) return;
+  if (alone()) return;
   auto host = torch::from_blob(values.data(), {static_cast<int64_t>(values.size())}, torch::kFloat64);
   std::vector<at::Tensor> tensors{host.to(device_, /*non_blocking=*/false, /*copy=*/true)};
   c10d::AllreduceOptions options;
@@ -69,7 +69,7 @@ void Team::max(std::vector<double>& values) const {
 }
 
 void Team::sum(std::vector<at::Tensor>& tensors) const {
-  if (!group_) return;
+  if (alone()) return;
   for (auto& tensor : tensors) {
     std::vector<at::Tensor> moved{tensor.to(device_)};
     group_->allreduce(moved)->wait();
@@ -78,7 +78,7 @@ void Team::sum(std::vector<at::Tensor>& tensors) const {
 }
 
 std::vector<at::Tensor> Team::all_gather(const at::Tensor& tensor) const {
-  if (!group_) return {tensor};
+  if (alone()) return {tensor};
   std::vector<at::Tensor> mine{tensor.contiguous().to(device_)};
   std::vector<std::vector<at::Tensor>> all(1);
   for (int i = 0; i < world(); ++i) all[0].push_back(torch::empty_like(mine[0]));
@@ -88,7 +88,7 @@ std::vector<at::Tensor> Team::all_gather(const at::Tensor& tensor) const {
 }
 
 std::vector<std::string> Team::all_gather(const std::string& text) const {
-  if (!group_) return {text};
+  if (alone()) return {text};
   std::vector<int64_t> sizes;
   for (const auto& size : all_gather(torch::tensor(static_cast<int64_t>(text.size())))) {
     sizes.push_back(size.item<int64_t>());
@@ -103,7 +103,7 @@ std::vector<std::string> Team::all_gather(const std::string& text) const {
 }
 
 std::string Team::broadcast(const std::string& text) const {
-  if (!group_) return text;
+  if (alone()) return text;
   std::vector<at::Tensor> size{torch::tensor({static_cast<int64_t>(text.size())}).to(device_)};
   group_->broadcast(size)->wait();
   const auto length = size[0].item<int64_t>();
@@ -116,7 +116,7 @@ std::string Team::broadcast(const std::string& text) const {
 }
 
 void Team::barrier() const {
-  if (group_) group_->barrier()->wait();
+  if (!alone()) group_->barrier()->wait();
 }
 
 std::string Team::from_first(const std::function<std::string()>& work) const {

@@ -12,7 +12,7 @@
 
 namespace lockstep::train {
 
-/// Every call but the getters is collective. Without a group this process is alone and each call is free.
+/// Every call but the getters is collective. A rank without others answers itself, and each call is free.
 class Team {
  public:
   Team(Job job, ProcessGroup group, at::Device device)
@@ -44,6 +44,7 @@ class Team {
   void together(const std::function<void()>& work) const;
 
  private:
+  bool alone() const { return world() == 1; }
   void reduce(std::vector<double>& values, bool max) const;
   Job job_;
   ProcessGroup group_;
