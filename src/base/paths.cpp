@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/error.h"
+
 namespace lockstep {
 namespace fs = std::filesystem;
 namespace {
@@ -34,7 +36,12 @@ std::string home_of_library() {
 }  // namespace
 
 std::string home_folder() {
-  if (const char* home = std::getenv("LOCKSTEP_HOME"); home && *home) return home;
+  if (const char* home = std::getenv("LOCKSTEP_HOME"); home && *home) {
+    std::error_code none;
+    if (fs::is_directory(home, none)) return home;
+    throw InputError("LOCKSTEP_HOME is no folder", home,
+                     "unset it, or set it to the folder that holds configs, data and job_scripts");
+  }
   static const std::string found = home_of_library();
   return found;
 }

@@ -59,6 +59,13 @@ void check_one_cycle(const Loaded& loaded) {
   }
 }
 
+void check_early_stop(const Loaded& loaded) {
+  const TrainSettings& train = loaded.settings.train;
+  if (train.early_stop == 0 || train.eval_every > 0) return;
+  refuse(loaded, "train.early_stop never acts where train.eval_every is 0: it compares evaluations",
+         {"train.early_stop", "train.eval_every"}, "set train.eval_every to 1, or train.early_stop to 0");
+}
+
 void check_torchscript(const Loaded& loaded) {
   if (loaded.settings.model.name != "torchscript" || !loaded.settings.model.path.empty()) return;
   refuse(loaded, "model torchscript needs model.path", {"model.path", "model.name"},
@@ -106,8 +113,8 @@ void resolve(Loaded& loaded) {
 }
 
 void check_together(const Loaded& loaded) {
-  for (const auto& check : {check_name, check_accumulate, check_nesterov, check_one_cycle, check_torchscript,
-                            check_normalize, check_delimiter}) {
+  for (const auto& check : {check_name, check_accumulate, check_nesterov, check_one_cycle, check_early_stop,
+                            check_torchscript, check_normalize, check_delimiter}) {
     check(loaded);
   }
 }

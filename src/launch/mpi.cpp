@@ -46,7 +46,9 @@ std::vector<std::string> split(const std::string& all, const std::vector<int>& c
 }
 
 void refuse_too_many(unsigned long long bytes, const char* where) {
-  if (bytes > kLargestMessage) throw Error(format("{} bytes are too many to gather at once", bytes), where);
+  if (bytes > kLargestMessage)
+    throw Error(format("{} bytes are too many to gather at once", bytes), where,
+                format("gather at most {} bytes at once, all ranks together", kLargestMessage));
 }
 
 // lengths first, then all texts in one message
@@ -101,14 +103,9 @@ MpiSession::~MpiSession() = default;
 
 void MpiSession::join(std::chrono::milliseconds timeout) {
   const Alarm alarm(timeout, [timeout] { give_up_joining(timeout); });
-  int provided = MPI_THREAD_SINGLE;
   owner_ = !flag_of(MPI_Initialized);
-  if (owner_) {
-    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
-  } else {
-    check_mpi(MPI_Query_thread(&provided), "MPI_Query_thread");
-  }
-  thread_multiple_ = provided == MPI_THREAD_MULTIPLE;
+  int provided = MPI_THREAD_SINGLE;  // whoever calls MPI from threads asks MPI_Query_thread
+  if (owner_) check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &world_), "MPI_Comm_dup");
   check_mpi(MPI_Comm_rank(world_, &facts_.rank), "MPI_Comm_rank");

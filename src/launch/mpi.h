@@ -31,8 +31,6 @@ class MpiSession {
   /// The ranks that share this node's memory, in the order of their world ranks.
   MPI_Comm node() const { return node_; }
   const MpiFacts& facts() const { return facts_; }
-  /// Whether several threads may call MPI at once.
-  bool thread_multiple() const { return thread_multiple_; }
 
   std::string broadcast(std::string text) const;
   std::vector<std::string> all_gather(const std::string& text) const;
@@ -49,7 +47,6 @@ class MpiSession {
   void learn_facts();
 
   bool owner_ = false;
-  bool thread_multiple_ = false;
   MPI_Comm world_ = MPI_COMM_NULL;
   MPI_Comm node_ = MPI_COMM_NULL;
   MpiFacts facts_;

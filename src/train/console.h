@@ -34,7 +34,6 @@ class Console {
   void line(const std::string& text);
   /// Redraws the progress line, at most ten times a second.
   void progress(const Progress& progress);
-  bool shows_progress() const { return terminal_; }
   bool wants_progress() const;
   void clear();
 

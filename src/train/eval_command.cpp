@@ -11,9 +11,10 @@
 namespace lockstep::train {
 
 int evaluate_checkpoint(const Command& command, const std::string& checkpoint) {
-  const auto setup = set_up(command);
-  const auto net = seeded_model(setup);
+  auto setup = join_job(command);
   const auto [path, tree] = read_saved(*setup.team, checkpoint);
+  load_data(setup);
+  const auto net = seeded_model(setup);
   load_module_state_dict(*net, find_state_dict(tree, path), path);
   net->to(setup.team->device());
   const auto metrics = evaluate(*setup.team, *net, *setup.task, setup.data, setup.settings);

@@ -1,18 +1,18 @@
 #include "train/run.h"
 
+#include <csignal>
 #include <cstdlib>
-
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
-#include "base/paths.h"
 #include "base/whole_file.h"
 #include "launch/deadline.h"
 #include "train/console.h"
 #include "train/run_folder.h"
 #include "train/saved.h"
+#include "train/stop_signal.h"
 #include "train/trainer.h"
 
 namespace lockstep::train {
@@ -40,6 +40,21 @@ int64_t next_attempt(const fs::path& folder) {
 void tell_job_script(const fs::path& folder) {
   const char* file = std::getenv("LOCKSTEP_RUN_FILE");
   if (file && *file) replace_file(file, fs::absolute(folder).string() + "\n");
+}
+
+// What --resume names, as rank 0 sees it, found before a long load: "" a new run, "auto", or a path.
+struct Resume {
+  std::string path;
+  bool is_file = false;
+};
+
+Resume find_resume(const Team& team, const std::string& asked) {
+  if (asked.empty() || asked == "auto") return {asked};
+  const auto found = nlohmann::json::parse(team.from_first([&] {
+    const auto path = find_saved(asked);
+    return nlohmann::json{{"path", path}, {"is_file", !fs::is_directory(path)}}.dump();
+  }));
+  return {found["path"], found["is_file"]};
 }
 
 Place open_place(const Setup& setup, const std::string& resume) {
@@ -120,12 +135,13 @@ void say_ending(const Ending& ending, const Place& place) {
 }  // namespace
 
 int train(const Command& command, const std::string& resume) {
-  auto setup = set_up(command);
+  const StopSignals warnings({SIGUSR1, SIGUSR2});  // one that comes while we load is obeyed after a step
+  auto setup = join_job(command);
+  const auto from = find_resume(*setup.team, resume);
+  load_data(setup);
   Trainer trainer(setup);
-  const auto path = resume == "auto" ? resume : find_path(resume);
-  const bool from_file = !path.empty() && path != "auto" && !fs::is_directory(path);
-  if (from_file) start_from(trainer, setup, path);
-  auto place = open_place(setup, from_file ? "" : path);
+  if (from.is_file) start_from(trainer, setup, from.path);
+  auto place = open_place(setup, from.is_file ? "" : from.path);
   if (place.goes_on) go_on(trainer, setup, place.path);
   setup.team->together([&] { trainer.write_to(place.path, place.attempt); });
   if (setup.team->first()) trainer.leave_before(job_deadline(setup.team->job(), current_environment()));

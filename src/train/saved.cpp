@@ -44,9 +44,16 @@ Saved from_first(const Team& team, const std::function<Saved()>& read) {
 
 }  // namespace
 
+std::string find_saved(const std::string& wanted) {
+  auto path = find_path(wanted);
+  if (fs::exists(path)) return path;
+  throw InputError("there is no such file or folder", wanted,
+                   "name a run's folder (runs/NAME), or a .pt or safetensors file");
+}
+
 Saved read_saved(const Team& team, const std::string& wanted) {
-  const auto path = find_path(wanted);
   return from_first(team, [&] {
+    const auto path = find_saved(wanted);
     if (!fs::is_directory(path)) return Saved{path, read_checkpoint_file(path)};
     if (auto found = newest_in(path)) return *found;
     throw InputError("there is no whole checkpoint in this folder", path,

@@ -19,6 +19,9 @@ struct Saved {
   Tree tree;
 };
 
+/// Where `wanted` lies; an InputError where there is no such file or folder. For rank 0.
+std::string find_saved(const std::string& wanted);
+
 /// `wanted`: a checkpoint, or a run's folder. The same on every rank, errors too. Collective.
 Saved read_saved(const Team& team, const std::string& wanted);
 

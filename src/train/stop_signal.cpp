@@ -4,7 +4,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <cstring>
 
@@ -13,13 +12,12 @@
 namespace lockstep::train {
 namespace {
 
-constexpr std::array<int, 3> kSignals = {SIGTERM, SIGUSR1, SIGUSR2};
 // A scheduler and mpirun both forward the same signal to a rank, milliseconds apart: that is one request.
 constexpr int64_t kSameRequestNs = 200'000'000;
 
 std::atomic<int> first_signal{0};
 std::atomic<int64_t> first_time{0};
-std::array<struct sigaction, kSignals.size()> former;
+int lifetimes = 0;
 static_assert(std::atomic<int64_t>::is_always_lock_free, "the handler may not take a lock");
 
 int64_t now_ns() {
@@ -39,16 +37,20 @@ void on_signal(int signal) {
 
 }  // namespace
 
-StopSignals::StopSignals() {
-  first_signal = 0;
+StopSignals::StopSignals(const std::vector<int>& signals) {
+  if (lifetimes++ == 0) first_signal = 0;
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
-  for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &action, &former[i]);
+  for (const int signal : signals) {
+    auto& [number, former] = former_.emplace_back(signal, action);
+    ::sigaction(number, &action, &former);
+  }
 }
 
 StopSignals::~StopSignals() {
-  for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &former[i], nullptr);
+  for (const auto& [number, former] : former_) ::sigaction(number, &former, nullptr);
+  --lifetimes;
 }
 
 int StopSignals::received() {

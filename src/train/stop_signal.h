@@ -2,16 +2,20 @@
 // SIGTERM, SIGUSR1 and SIGUSR2 mean "checkpoint and leave": the handler sets a flag and nothing else, a
 // second signal leaves at once.
 
+#include <signal.h>
+
 #include <chrono>
-#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace lockstep::train {
 
-/// Installs the handlers for its lifetime and puts the former ones back.
+/// Catches these signals for its lifetime, then puts the former handlers back. What came stays known until
+/// the outermost one is gone.
 class StopSignals {
  public:
-  StopSignals();
+  explicit StopSignals(const std::vector<int>& signals = {SIGTERM, SIGUSR1, SIGUSR2});
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
   ~StopSignals();
@@ -20,6 +24,9 @@ class StopSignals {
   static int received();
   /// How long ago it came.
   static std::chrono::duration<double> age();
+
+ private:
+  std::vector<std::pair<int, struct sigaction>> former_;
 };
 
 /// "SIGTERM" and so on.

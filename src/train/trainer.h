@@ -93,6 +93,7 @@ class Trainer {
   Agreement agreement_;
   Console console_;
   std::unique_ptr<Recorder> recorder_;        // rank 0
+  bool checkpoints_fail_ = false;             // the last one could not be written
   std::unique_ptr<CheckpointWriter> writer_;  // rank 0
   std::optional<TrainingState> saved_;        // what the newest checkpoint holds
   std::optional<std::chrono::system_clock::time_point> deadline_;

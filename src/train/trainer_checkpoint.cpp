@@ -1,6 +1,8 @@
 // A trainer's checkpoints: taken on all ranks together, written by rank 0 in the background.
 #include <unistd.h>
 
+#include <utility>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "train/trainer.h"
@@ -57,8 +59,11 @@ void Trainer::checkpoint() {
   if (!writer_) return;
   try {
     writer_->submit(tree);
+    if (std::exchange(checkpoints_fail_, false)) log::info("checkpoints can be written again");
   } catch (const std::exception& error) {  // the one before: a full disk may have room again
-    log::warning("a checkpoint could not be written\n" + describe(error) + "\nTraining goes on.");
+    if (!std::exchange(checkpoints_fail_, true))
+      log::warning("a checkpoint could not be written\n" + describe(error) +
+                   "\nTraining goes on, and the next checkpoints will be tried without a word.");
     writer_->submit(tree);
   }
   recorder_->beat([&](RunStatus& status) { status.step = state_.step; });

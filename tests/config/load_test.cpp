@@ -123,8 +123,9 @@ TEST(Together, RefusesKeysThatExcludeEachOther) {
   EXPECT_FALSE(error.hint().empty());
   for (const char* text :
        {"optim: {nesterov: true, momentum: 0}", "schedule: {name: one_cycle}", "model: {name: torchscript}",
-        "schedule: {name: one_cycle, max_lr: 1, base_momentum: 0.9, max_momentum: 0.8}", "run: {name: ..}",
-        "run: {name: a/b}", "run: {name: \"\"}", "task: {name: csv, normalize: mean_std}",
+        "schedule: {name: one_cycle, max_lr: 1, base_momentum: 0.9, max_momentum: 0.8}",
+        "train: {early_stop: 2, eval_every: 0}", "run: {name: ..}", "run: {name: a/b}", "run: {name: \"\"}",
+        "task: {name: csv, normalize: mean_std}",
         "task: {name: csv, normalize: mean_std, mean: [1, 2], std: [1]}",
         "task: {name: csv, delimiter: \"\"}"}) {
     EXPECT_THROW(settings_of(text), InputError) << text;

@@ -62,6 +62,12 @@ def test_configs_are_found_from_any_folder(run, lockstep, tmp_path):
     assert values(result.stdout)["train.epochs"][0] == "7"
 
 
+def test_a_home_that_is_not_there_is_said(run, lockstep, tmp_path):
+    result = run(lockstep, "config", "configs/mnist.yaml", cwd=tmp_path, env={"LOCKSTEP_HOME": tmp_path / "gone"})
+    assert result.returncode == 2
+    assert "LOCKSTEP_HOME is no folder" in result.stderr and str(tmp_path / "gone") in result.stderr
+
+
 def test_an_error_says_what_where_and_what_to_do_and_leaves_with_2(run, lockstep, tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text("train:\n  epoch: 3\n")
@@ -104,16 +110,9 @@ def test_under_mpirun_an_error_is_said_once(mpirun, lockstep, args):
     assert not result.left_behind
 
 
-def train_is_there(lockstep):
-    listed = subprocess.run([lockstep, "--help"], capture_output=True, text=True, check=True).stdout
-    return re.search(r"^  train ", listed, re.M) is not None
-
-
 @pytest.mark.parametrize("text, said", [("train: {epoch: 3}\n", "unknown key train.epoch"),
                                         ("train: [", "not valid YAML")])
 def test_a_wrong_config_ends_every_rank_of_a_job_once(mpirun, lockstep, tmp_path, text, said):
-    if not train_is_there(lockstep):
-        pytest.skip("lockstep train is not built")
     path = tmp_path / "c.yaml"
     path.write_text(text)
     result = mpirun(4, lockstep, "train", path, flags=["-q"], cwd=tmp_path, timeout=60)
@@ -128,8 +127,6 @@ def test_a_wrong_config_ends_every_rank_of_a_job_once(mpirun, lockstep, tmp_path
 
 def test_only_rank_zero_reads_the_config(mpirun, lockstep, tmp_path):
     """Each rank has a working directory of its own, and the file lies in rank 0's alone."""
-    if not train_is_there(lockstep):
-        pytest.skip("lockstep train is not built")
     script = tmp_path / "rank.sh"
     script.write_text('mkdir -p "$1/$OMPI_COMM_WORLD_RANK"; cd "$1/$OMPI_COMM_WORLD_RANK"; shift; exec "$@"\n')
     (tmp_path / "0").mkdir()

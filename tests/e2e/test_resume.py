@@ -130,6 +130,29 @@ def test_a_checkpoint_starts_a_new_folder(lockstep, mpirun, tmp_path):
     assert newest(tmp_path / "runs/pima-2")["iter_no"] == 55
 
 
+def test_what_is_not_there_is_refused_before_a_long_load(lockstep, mpirun, tmp_path):
+    """The data are not there either, and are not what is complained about."""
+    config = write_config(tmp_path, PIMA)
+    missing = sets(data__root=tmp_path / "no-data")
+    for words in (["train", config, "--resume", "nowhere"], ["eval", config, "--checkpoint", "nowhere"]):
+        result = mpirun(2, lockstep, *words, *missing, cwd=tmp_path, flags=["-q"])
+        assert result.returncode == 2
+        assert result.stderr.count("error:") == 1 and "there is no such file or folder" in result.stderr, result.stderr
+        assert "nowhere" in result.stderr and not (tmp_path / "runs").exists()
+
+
+def test_a_run_folder_that_cannot_be_written_ends_every_rank(lockstep, mpirun, tmp_path):
+    """Rank 0 alone opens the files, and rank 1 does not wait for it."""
+    config = write_config(tmp_path, PIMA)
+    mpirun(2, lockstep, "train", config, *sets(train__max_steps=2), cwd=tmp_path, check=True)
+    (tmp_path / "runs/pima/metrics.jsonl").unlink()
+    (tmp_path / "runs/pima/metrics.jsonl").mkdir()
+    result = mpirun(2, lockstep, "train", config, "--resume", tmp_path / "runs/pima", cwd=tmp_path, flags=["-q"])
+    assert result.returncode in (1, 2)
+    assert result.stderr.count("error:") == 1 and "metrics.jsonl" in result.stderr, result.stderr
+    assert result.seconds < 20 and not result.left_behind
+
+
 def test_pythons_checkpoint_goes_on(lockstep, run, tmp_path):
     """Saved by torch.save from a DDP model, with its optimiser, as the seed's save_checkpoint does."""
     config = write_config(tmp_path, PIMA)

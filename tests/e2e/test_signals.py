@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from conftest import free_port
 from train_kit import PIMA, assert_same_run, checkpoints, metrics, newest, sets, status, write_config
 
 ENDLESS = sets(train__epochs=1000000)
@@ -71,6 +72,28 @@ def test_a_signal_to_one_rank_stops_all_with_75(which, job, lockstep, run, tmp_p
     assert told.returncode == 75 and told.stdout.startswith("stopped early")
     # without losing a step
     assert newest(folder)["iter_no"] == status(folder)["step"] >= metrics(folder)[-1]["step"]
+
+
+def catches(pid, which):
+    """Has this process a handler for the signal?"""
+    mask = next(line for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt"))
+    return int(mask.split()[1], 16) >> (which - 1) & 1
+
+
+def test_a_warning_before_the_first_step_is_not_lost(lockstep, start, tmp_path):
+    """Rank 0 still waits for rank 1 when it is told that its time is up."""
+    config = write_config(tmp_path, PIMA)
+    ranks, port = [], free_port()
+    for rank in (0, 1):
+        env = dict(RANK=rank, WORLD_SIZE=2, LOCAL_RANK=rank, LOCAL_WORLD_SIZE=2, MASTER_ADDR="127.0.0.1",
+                   MASTER_PORT=port)
+        ranks.append(start(lockstep, "train", config, *ENDLESS, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.PIPE, text=True))
+        if rank == 0:
+            wait_for(lambda: catches(ranks[0].pid, signal.SIGUSR1))
+            ranks[0].send_signal(signal.SIGUSR1)
+    assert [rank.wait(20) for rank in ranks] == [75, 75]
+    assert "SIGUSR1" in status(tmp_path / "runs/pima")["reason"]
 
 
 def test_a_stopped_run_resumes_exactly(job, lockstep, mpirun, tmp_path):

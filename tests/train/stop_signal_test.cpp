@@ -57,6 +57,21 @@ TEST(StopSignals, OneRequestForwardedTwiceIsOne) {
             42);
 }
 
+TEST(StopSignals, WhatCameWhileLoadingIsKnownLater) {
+  const StopSignals loading({SIGUSR1, SIGUSR2});
+  ::raise(SIGUSR1);
+  const StopSignals training;
+  EXPECT_EQ(StopSignals::received(), SIGUSR1);
+}
+
+TEST(StopSignals, LeavesTheOthersAlone) {
+  EXPECT_EQ(status_of([] {
+              const StopSignals loading({SIGUSR1, SIGUSR2});
+              ::raise(SIGTERM);
+            }),
+            -SIGTERM);
+}
+
 TEST(StopSignals, AfterwardsAllIsAsBefore) {
   EXPECT_EQ(status_of([] {
               { const StopSignals signals; }
