@@ -77,7 +77,7 @@ std::string read_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   if (!file || !(text << file.rdbuf()) || file.bad()) {
-    throw InputError("cannot read: " + reason(), path);
+    throw InputError("cannot read: " + reason(), path, "check the path and its permissions");
   }
   return text.str();
 }

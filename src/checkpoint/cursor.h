@@ -11,6 +11,9 @@
 
 namespace lockstep {
 
+/// What to do about a damaged file.
+inline constexpr const char* kCopyAgain = "copy the file again, or take an earlier checkpoint";
+
 class Cursor {
  public:
   Cursor(std::span<const uint8_t> bytes, std::string file) : bytes_(bytes), file_(std::move(file)) {}
@@ -49,7 +52,7 @@ class Cursor {
     return found;
   }
 
-  [[noreturn]] void fail(const std::string& what, const std::string& hint = {}) const {
+  [[noreturn]] void fail(const std::string& what, const std::string& hint = kCopyAgain) const {
     throw InputError(what, file_, hint);
   }
 

@@ -9,6 +9,7 @@
 
 #include "base/descriptor.h"
 #include "base/error.h"
+#include "checkpoint/cursor.h"
 
 namespace lockstep {
 
@@ -29,7 +30,7 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   if (!S_ISREG(facts.st_mode))
     throw InputError("this is not a file", path, "name a .pt or .safetensors file");
   size_ = static_cast<size_t>(facts.st_size);
-  if (size_ == 0) throw InputError("the file is empty", path);
+  if (size_ == 0) throw InputError("the file is empty", path, kCopyAgain);
   void* map = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.number(), 0);
   if (map == MAP_FAILED)
     throw InputError("cannot read the file: " + reason(), path,

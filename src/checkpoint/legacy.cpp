@@ -29,15 +29,16 @@ class LegacyReader {
   explicit LegacyReader(const MappedFile& file) : input_(file.bytes(), file.path()) {}
 
   Tree read() {
-    const auto no_storages = [](const StorageRef&) -> at::Tensor {
-      throw InputError("a storage where none belongs");
+    const auto no_storages = [this](const StorageRef&) -> at::Tensor {
+      input_.fail("a storage where none belongs");
     };
     input_.skip(kMagic.size());
     unpickle(input_, no_storages);  // the protocol's version
     const auto system = unpickle(input_, no_storages);
     const auto little_endian = find(system, "little_endian");
     if (!little_endian || !little_endian->isBool() || !little_endian->toBool()) {
-      input_.fail("the file was written on a big-endian machine, which is not supported");
+      input_.fail("the file was written on a big-endian machine, which is not supported",
+                  "load it with Python on this machine and save it again");
     }
     auto tree = unpickle(input_, [this](const StorageRef& storage) { return make(storage); });
     for (const auto& key : elements(unpickle(input_, no_storages))) fill(as_string(key, "storage key"));

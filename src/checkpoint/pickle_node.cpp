@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kDeepest = 100;
 constexpr uint64_t kHeaviest = 50'000'000;
+constexpr const char* kAsTensors = "in Python, save long lists as tensors";
 
 bool can_be_key(const Node& node) {
   using enum Node::Kind;
@@ -19,7 +20,7 @@ bool can_be_key(const Node& node) {
 }  // namespace
 
 NodeId NodeArena::add(Node node) {
-  if (nodes_.size() >= kHeaviest) input_.fail("the pickle holds too many values");
+  if (nodes_.size() >= kHeaviest) input_.fail("the pickle holds too many values", kAsTensors);
   nodes_.push_back(std::move(node));
   return static_cast<NodeId>(nodes_.size() - 1);
 }
@@ -41,12 +42,15 @@ NodeId NodeArena::add_tuple(const std::vector<NodeId>& children) {
 void NodeArena::place(NodeId container, NodeId child) {
   auto& outer = nodes_[container];
   auto& inner = nodes_[child];
-  if (outer.frozen || container == child) input_.fail("the pickle holds a structure that contains itself");
+  if (outer.frozen || container == child)
+    input_.fail("the pickle holds a structure that contains itself",
+                "in Python, save state_dict()s and plain values in its place");
   inner.frozen = true;
   outer.depth = std::max(outer.depth, inner.depth + 1);
   outer.weight += inner.weight;
-  if (outer.depth > kDeepest) input_.fail("the pickle is nested too deeply");
-  if (outer.weight > kHeaviest) input_.fail("the pickle holds too many values");
+  if (outer.depth > kDeepest)
+    input_.fail("the pickle is nested too deeply", "in Python, save flatter dictionaries and lists");
+  if (outer.weight > kHeaviest) input_.fail("the pickle holds too many values", kAsTensors);
   outer.children.push_back(child);
 }
 
@@ -65,7 +69,8 @@ Tree NodeArena::convert_dict(const Node& node) {
   auto dict = make_dict();
   for (size_t i = 0; i + 1 < node.children.size(); i += 2) {
     if (!can_be_key(nodes_[node.children[i]])) {
-      input_.fail("the pickle holds a dictionary whose keys are neither text nor numbers");
+      input_.fail("the pickle holds a dictionary whose keys are neither text nor numbers",
+                  "in Python, save it with text or numbers for keys");
     }
     put(dict, to_tree(node.children[i]), to_tree(node.children[i + 1]));
   }

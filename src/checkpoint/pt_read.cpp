@@ -68,7 +68,8 @@ class Archive {
           "use it as model.path with model.name: torchscript, or save its state_dict() with torch.save");
     }
     if (records_.contains(prefix_ + "byteorder") && text("byteorder") != "little") {
-      throw InputError("the file was written on a big-endian machine, which is not supported", file_.path());
+      throw InputError("the file was written on a big-endian machine, which is not supported", file_.path(),
+                       "load it with Python on this machine and save it again");
     }
     if (records_.contains(prefix_ + "version")) check_version(text("version"));
   }
@@ -87,7 +88,7 @@ class Archive {
   std::span<const uint8_t> record(const std::string& name) const {
     const auto found = records_.find(prefix_ + name);
     if (found == records_.end()) {
-      throw InputError(format("the file is damaged: it has no {}", name), file_.path());
+      throw InputError(format("the file is damaged: it has no {}", name), file_.path(), kCopyAgain);
     }
     const auto& [full_name, crc32, data, compressed] = found->second;
     if (compressed) {
@@ -111,7 +112,7 @@ class Archive {
     const auto item = c10::elementSize(storage.dtype);
     if (storage.numel < 0 || static_cast<uint64_t>(storage.numel) > bytes.size() / item) {
       throw InputError(format("the file is damaged: storage {} is shorter than it should be", storage.key),
-                       file_.path());
+                       file_.path(), kCopyAgain);
     }
     const auto size = static_cast<int64_t>(bytes.size());
     loaded = at::empty({size}, at::TensorOptions(at::kByte).device(options_.tensors ? at::kCPU : at::kMeta));
@@ -143,7 +144,7 @@ Tree read_pt(const std::string& path, const ReadOptions& options) {
   } catch (const Error&) {
     throw;
   } catch (const c10::Error& error) {  // a last net: libtorch's own checks
-    throw InputError(format("the file is damaged: {}", error.what_without_backtrace()), path);
+    throw InputError(format("the file is damaged: {}", error.what_without_backtrace()), path, kCopyAgain);
   }
 }
 

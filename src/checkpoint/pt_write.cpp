@@ -22,7 +22,8 @@ Tree plain(const Tree& tree) {
   if (tree.isTensor()) {
     const auto& tensor = tree.toTensor();
     if (!tensor.defined() || tensor.layout() != at::kStrided || tensor.is_quantized()) {
-      throw Error("only dense tensors can be saved in a checkpoint");
+      throw Error("only dense tensors can be saved in a checkpoint", "write_pt",
+                  "make it dense first: to_dense() or dequantize()");
     }
     return tensor.detach();
   }
@@ -38,7 +39,8 @@ Tree plain(const Tree& tree) {
     return make_list(values);
   }
   if (tree.isNone() || tree.isBool() || tree.isInt() || tree.isDouble() || tree.isString()) return tree;
-  throw Error("a checkpoint holds no values of the kind " + tree.tagKind());
+  throw Error("a checkpoint holds no values of the kind " + tree.tagKind(), "write_pt",
+              "give tensors, numbers, text, None, and dictionaries, lists or tuples of them");
 }
 
 }  // namespace

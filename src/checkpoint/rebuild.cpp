@@ -46,7 +46,8 @@ at::Tensor rebuild_tensor(const at::Tensor& bytes, const TensorClaim& claim, con
                       bytes.numel()));
   }
   if (numel * item > std::max(bytes.numel(), kFreeToRepeat)) {
-    input.fail("the file holds an expanded tensor much larger than its data");
+    input.fail("the file holds an expanded tensor much larger than its data",
+               "in Python, save a clone() of it");
   }
   const auto options = at::TensorOptions().dtype(claim.dtype);
   if (bytes.is_meta()) return at::empty_strided(claim.sizes, claim.strides, options.device(at::kMeta));

@@ -1,13 +1,14 @@
 #pragma once
-// The CPU generator's state, interchangeable with torch.get_rng_state().
+// A device's default generator: the CPU's state is interchangeable with torch.get_rng_state(), a GPU's with
+// torch.cuda.get_rng_state().
 
 #include <ATen/core/Tensor.h>
 
 namespace lockstep {
 
-/// 5,056 bytes as a ByteTensor.
-at::Tensor rng_state();
+/// A ByteTensor on the CPU: 5,056 bytes of the CPU's generator.
+at::Tensor rng_state(at::Device device = at::kCPU);
 /// InputError where the tensor is no such state.
-void set_rng_state(const at::Tensor& state);
+void set_rng_state(const at::Tensor& state, at::Device device = at::kCPU);
 
 }  // namespace lockstep

@@ -46,11 +46,12 @@ constexpr std::array kDtypes = {
     DtypeName{"F8_E5M2", at::kFloat8_e5m2},
 };
 
-std::string name_of(at::ScalarType dtype) {
+std::string name_of(at::ScalarType dtype, const std::string& tensor) {
   for (const auto& known : kDtypes) {
     if (known.dtype == dtype) return known.name;
   }
-  throw Error(format("safetensors has no dtype for {}", c10::toString(dtype)));
+  throw Error(format("safetensors has no dtype for {}", c10::toString(dtype)), tensor,
+              "convert the tensor, or write a .pt file");
 }
 
 struct Entry {
@@ -114,7 +115,8 @@ class Reader {
     for (const auto& known : kDtypes) {
       if (dtype == known.name) return known.dtype;
     }
-    input_.fail(format("tensor {} has the dtype {}, which is not known", name, dtype));
+    input_.fail(format("tensor {} has the dtype {}, which is not known", name, dtype),
+                "convert the tensor to F32, F16 or BF16 and save the file again");
   }
 
   int64_t count(const Json& value, const std::string& name) {
@@ -195,12 +197,15 @@ void write_safetensors(const std::string& path, const Tree& tensors,
   std::vector<at::Tensor> data;
   uint64_t end = 0;
   for (const auto& [name, value] : items(tensors)) {
-    if (!value.isTensor()) throw Error("safetensors holds tensors alone", as_string(name, "a tensor's name"));
+    if (!value.isTensor())
+      throw Error("safetensors holds tensors alone", as_string(name, "a tensor's name"),
+                  "leave it out, or write a .pt file");
     data.push_back(value.toTensor().detach().to(at::kCPU).contiguous());
     const auto begin = std::exchange(end, end + data.back().nbytes());
-    header[as_string(name, "a tensor's name")] = {{"dtype", name_of(data.back().scalar_type())},
-                                                  {"shape", data.back().sizes().vec()},
-                                                  {"data_offsets", {begin, end}}};
+    header[as_string(name, "a tensor's name")] = {
+        {"dtype", name_of(data.back().scalar_type(), as_string(name, "a tensor's name"))},
+        {"shape", data.back().sizes().vec()},
+        {"data_offsets", {begin, end}}};
   }
   auto text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');

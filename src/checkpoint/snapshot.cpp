@@ -29,7 +29,8 @@ Tree map_tensors(const Tree& tree, const Visit& visit) {
 
 void check(const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.layout() != at::kStrided || tensor.is_quantized()) {
-    throw Error("only dense tensors can be saved in a checkpoint");
+    throw Error("only dense tensors can be saved in a checkpoint", "snapshot",
+                "make it dense first: to_dense() or dequantize()");
   }
 }
 

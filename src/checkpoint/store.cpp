@@ -59,7 +59,9 @@ std::string CheckpointStore::save(const Tree& tree) const {
   const auto step = step_of_tree(tree);
   std::error_code failure;
   fs::create_directories(folder_, failure);
-  if (failure) throw Error("cannot make the folder for checkpoints: " + failure.message(), folder_);
+  if (failure)
+    throw Error("cannot make the folder for checkpoints: " + failure.message(), folder_,
+                "make room, or set run.dir to a folder that can be written");
   const auto path = path_of(step);
   write_pt(path, tree);
   prune(step);

@@ -10,9 +10,13 @@ namespace lockstep {
 
 namespace {
 
+constexpr const char* kInspect =
+    "is it the right file? `lockstep inspect FILE` lists what a checkpoint holds";
+
 [[noreturn]] void wrong_kind(const std::string& name, const char* wanted, const Tree& value) {
   throw InputError(
-      format("\"{}\" in the checkpoint is {} where {} is expected", name, value.tagKind(), wanted));
+      format("\"{}\" in the checkpoint is {} where {} is expected", name, value.tagKind(), wanted), "",
+      kInspect);
 }
 
 Tree scalar_of(const Tree& value, const std::string& name) {
@@ -63,13 +67,14 @@ std::optional<Tree> find(const Tree& tree, const Tree& key) {
 
 Tree get(const Tree& tree, const std::string& key) {
   auto value = find(tree, key);
-  if (!value) throw InputError(format("the checkpoint has no \"{}\"", key));
+  if (!value) throw InputError(format("the checkpoint has no \"{}\"", key), "", kInspect);
   return *value;
 }
 
 std::vector<std::pair<Tree, Tree>> items(const Tree& dict) {
   if (!dict.isGenericDict()) {
-    throw InputError(format("the checkpoint has {} where a dictionary is expected", dict.tagKind()));
+    throw InputError(format("the checkpoint has {} where a dictionary is expected", dict.tagKind()), "",
+                     kInspect);
   }
   std::vector<std::pair<Tree, Tree>> all;
   for (const auto& entry : dict.toGenericDict()) all.emplace_back(entry.key(), entry.value());
@@ -82,7 +87,7 @@ std::vector<Tree> elements(const Tree& list) {
     return std::vector<Tree>(values.begin(), values.end());
   }
   if (!list.isList()) {
-    throw InputError(format("the checkpoint has {} where a list is expected", list.tagKind()));
+    throw InputError(format("the checkpoint has {} where a list is expected", list.tagKind()), "", kInspect);
   }
   const auto values = list.toList().vec();
   return std::vector<Tree>(values.begin(), values.end());
@@ -104,6 +109,11 @@ int64_t as_int(const Tree& value, const std::string& name) {
 bool as_bool(const Tree& value, const std::string& name) {
   if (!value.isBool()) wrong_kind(name, "true or false", value);
   return value.toBool();
+}
+
+at::Tensor as_tensor(const Tree& value, const std::string& name) {
+  if (!value.isTensor()) wrong_kind(name, "a tensor", value);
+  return value.toTensor();
 }
 
 std::string as_string(const Tree& value, const std::string& name) {

@@ -38,6 +38,7 @@ std::vector<Tree> elements(const Tree& list);
 double as_double(const Tree& value, const std::string& name);
 int64_t as_int(const Tree& value, const std::string& name);
 bool as_bool(const Tree& value, const std::string& name);
+at::Tensor as_tensor(const Tree& value, const std::string& name);
 std::string as_string(const Tree& value, const std::string& name);
 
 /// A copy whose tensors are detached, on the CPU and share no memory with the original. Tensors that shared a

@@ -98,7 +98,9 @@ bool Unpickler::step(uint8_t op) {
   constexpr uint8_t kProtocol = 0x80, kFrame = 0x95, kStop = '.';
   if (op == kStop) return false;
   if (op == kProtocol) {
-    if (input_.number<uint8_t>() > 5) input_.fail("the pickle is of a protocol newer than 5");
+    if (input_.number<uint8_t>() > 5)
+      input_.fail("the pickle is of a protocol newer than 5",
+                  "in Python, save it again with torch.save and its own pickle_protocol");
     return true;
   }
   if (op == kFrame) {
@@ -106,7 +108,8 @@ bool Unpickler::step(uint8_t op) {
     return true;
   }
   if (push_value(op) || push_text(op) || change_container(op) || use_memo(op) || use_global(op)) return true;
-  input_.fail(format("the pickle holds the opcode {:#04x}, which no checkpoint needs", op));
+  input_.fail(format("the pickle holds the opcode {:#04x}, which no checkpoint needs", op),
+              "in Python, load it and save it again with torch.save");
 }
 
 bool Unpickler::push_value(uint8_t op) {
@@ -386,7 +389,8 @@ NodeId Unpickler::call(NodeId function, const std::vector<NodeId>& arguments) {
     case GlobalKind::refused:
       break;
   }
-  input_.fail(format("the checkpoint calls {}, which is no function", name));
+  input_.fail(format("the checkpoint calls {}, which is no function", name),
+              "in Python, save state_dict()s and plain values instead of whole objects");
 }
 
 NodeId Unpickler::make_dictionary(const std::vector<NodeId>& arguments) {
@@ -478,7 +482,9 @@ NodeId Unpickler::persistent(NodeId id) {
                 "load and save it again in Python");
   }
   const auto dtype = dtype_of_global(nodes_[parts[1]].text);
-  if (!dtype) input_.fail(format("the file holds a {}, which is not supported", nodes_[parts[1]].text));
+  if (!dtype)
+    input_.fail(format("the file holds a {}, which is not supported", nodes_[parts[1]].text),
+                "in Python, dequantize() it, or convert it to a plain dtype, and save it again");
   auto bytes = load_storage_({text(parts[2]), *dtype, integer(parts[4])});
   return nodes_.add(
       Node{.kind = Kind::storage, .integer = static_cast<int64_t>(*dtype), .tensor = std::move(bytes)});

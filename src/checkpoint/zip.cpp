@@ -106,7 +106,9 @@ Entry read_entry(Cursor& directory) {
 }
 
 ZipRecord locate(std::span<const uint8_t> file, const Entry& entry, const std::string& path) {
-  if (entry.flags & 1) throw InputError(format("{} is encrypted", entry.name), path);
+  if (entry.flags & 1)
+    throw InputError(format("{} is encrypted", entry.name), path,
+                     "unpack the archive with its password and zip it again with `zip -0`");
   const auto compressed = entry.method != 0;
   if (entry.offset > file.size() || (!compressed && entry.packed != entry.size)) damaged(path);
   Cursor local(file.subspan(entry.offset), path);

@@ -58,7 +58,9 @@ const CudaTable& load() {
   // there already where the program is linked to lockstep::cuda
   void* symbol = ::dlsym(RTLD_DEFAULT, kCudaTableSymbol);
   if (!symbol) symbol = ::dlsym(open_plugin(), kCudaTableSymbol);
-  if (!symbol) throw Error(format("{} has no {}: it is not of this lockstep", kFile, kCudaTableSymbol));
+  if (!symbol)
+    throw Error(format("{} has no {}: it is not of this lockstep", kFile, kCudaTableSymbol), kFile,
+                "install both from one build, and unset LOCKSTEP_CUDA_PLUGIN");
   const CudaTable* table = reinterpret_cast<TableFunction>(symbol)();
   if (table->version != kCudaTableVersion) {
     throw Error(format("the CUDA half speaks version {}, this program {}", table->version, kCudaTableVersion),

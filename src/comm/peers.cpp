@@ -58,7 +58,8 @@ Peer unpack_peer(const std::string& text) {
   Peer peer;
   std::istringstream in(text);
   if (!(in >> peer.rank >> peer.node >> peer.pid >> peer.pid_space >> peer.host)) {
-    throw Error("the store holds a line that is no rank: '" + text + "'");
+    throw Error("the store holds a line that is no rank: '" + text + "'", "the job's store",
+                "give this job a MASTER_PORT of its own, and start the same lockstep on every rank");
   }
   in >> peer.address;
   return peer;

@@ -51,7 +51,12 @@ std::string from_rank_zero(const Runtime& runtime, const std::function<std::stri
   }
   text = runtime.broadcast(text);
   if (failure) std::rethrow_exception(failure);
-  if (text.empty() || text[0] == '!') throw Error("rank 0 could not open the job's store: " + text.substr(1));
+  if (text.empty() || text[0] == '!') {
+    const Job& job = runtime.job();
+    throw Error("rank 0 could not open the job's store: " + text.substr(1),
+                format("rank {} of {} on host {}", job.rank, job.world, job.host),
+                "rank 0's own error says what to do");
+  }
   return text;
 }
 

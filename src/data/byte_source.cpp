@@ -25,12 +25,14 @@ struct ByteSource::Gzip {
 
 ByteSource::ByteSource(const std::string& path)
     : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-  if (!file_) throw InputError(format("cannot open the file: {}", strerror(errno)), path);
+  if (!file_)
+    throw InputError(format("cannot open the file: {}", strerror(errno)), path,
+                     "check the path and its permissions");
   struct stat facts;
   ::fstat(file_.number(), &facts);
   if (!S_ISREG(facts.st_mode)) {
     throw InputError(S_ISDIR(facts.st_mode) ? "this is a folder, not a file" : "this is not a regular file",
-                     path);
+                     path, "give a regular file");
   }
   file_size_ = facts.st_size;
   unsigned char magic[2];
@@ -47,7 +49,9 @@ size_t ByteSource::read_file(char* into, size_t size) {
   do {
     got = ::read(file_.number(), into, size);
   } while (got < 0 && errno == EINTR);
-  if (got < 0) throw InputError(format("cannot read the file: {}", strerror(errno)), path_);
+  if (got < 0)
+    throw InputError(format("cannot read the file: {}", strerror(errno)), path_,
+                     "try again, or copy the file to another file system");
   return got;
 }
 

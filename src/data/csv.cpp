@@ -18,6 +18,8 @@
 namespace lockstep {
 namespace {
 
+constexpr const char* kAgain = "fetch or copy the file again";
+
 std::string_view trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t");
   if (begin == std::string_view::npos) return {};
@@ -68,7 +70,8 @@ Columns choose_columns(const std::vector<std::string>& header, const CsvOptions&
   for (const auto& name : options.features) {
     columns.features.push_back(find_column(name, header, options.header, where));
     if (columns.features.back() == columns.label) {
-      throw InputError(format("column '{}' is the label and a feature", printable(name)), where);
+      throw InputError(format("column '{}' is the label and a feature", printable(name)), where,
+                       "take it out of task.features, or set task.label to another column");
     }
   }
   if (options.features.empty()) {
@@ -133,9 +136,10 @@ class Labels {
   static constexpr size_t kMostClasses = 10'000;
 
   std::map<std::string, int64_t>::iterator add(const std::string& name, const LineReader& lines) {
-    if (name.empty()) throw InputError("the label is missing", lines.where());
+    if (name.empty()) throw InputError("the label is missing", lines.where(), "fill it in, or drop the row");
     if (const auto value = as_number(name); value && !std::isfinite(*value)) {
-      throw InputError(format("the label '{}' is no class", printable(name)), lines.where());
+      throw InputError(format("the label '{}' is no class", printable(name)), lines.where(),
+                       "write a name or a finite number, or drop the row");
     }
     if (!open_) {
       throw InputError(format("the label '{}' is none of the {} classes {}", printable(name), names_.size(),
@@ -181,7 +185,8 @@ int64_t count_rows(const std::string& path, bool header) {
   std::string_view line;
   int64_t rows = header ? -1 : 0;
   while (lines.next(line)) ++rows;
-  if (rows <= 0) throw InputError(rows < 0 ? "the file is empty" : "the file has no rows of data", path);
+  if (rows <= 0)
+    throw InputError(rows < 0 ? "the file is empty" : "the file has no rows of data", path, kAgain);
   return rows;
 }
 
@@ -195,7 +200,7 @@ struct Row {
 std::vector<std::string> first_csv_line(const std::string& path, char delimiter) {
   LineReader lines(path);
   std::string_view line;
-  if (!lines.next(line)) throw InputError("the file is empty", path);
+  if (!lines.next(line)) throw InputError("the file is empty", path, kAgain);
   Row row;
   split_fields(line, delimiter, lines, row.fields, row.unquoted);
   std::vector<std::string> names;
@@ -219,11 +224,13 @@ CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& are
   if (options.header) lines.next(line);
   Row row;
   for (int64_t i = 0; i < rows; ++i) {
-    if (!lines.next(line)) throw InputError("the file became shorter while it was read", path);
+    if (!lines.next(line))
+      throw InputError("the file became shorter while it was read", path,
+                       "start again once nothing writes to it");
     split_fields(line, options.delimiter, lines, row.fields, row.unquoted);
     if (row.fields.size() != columns.count) {
       throw InputError(format("{} fields where the first line has {}", row.fields.size(), columns.count),
-                       lines.where());
+                       lines.where(), "mend this line: a field that holds the delimiter stands in quotes");
     }
     for (size_t c = 0; c < columns.features.size(); ++c) {
       *out++ = number_at(row.fields[columns.features[c]], columns.names[c], i == 0 && !options.header, lines);

@@ -33,6 +33,7 @@ const std::map<int, const char*> kReasons{{5, "the proxy has no address"},
                                           {35, "no secure connection"},
                                           {56, "it broke off"},
                                           {60, "its certificate is not trusted"}};
+constexpr const char* kOtherRoot = "make room, or pass --root with a folder that can be written";
 constexpr int kNoResume = 33;
 constexpr int kUnreachable[] = {5, 6, 7, 28};
 
@@ -66,7 +67,9 @@ int run_curl(const std::string& url, const std::string& part, bool progress) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  if (WIFSIGNALED(status)) throw Error(format("curl was ended by signal {}", WTERMSIG(status)), url);
+  if (WIFSIGNALED(status))
+    throw Error(format("curl was ended by signal {}", WTERMSIG(status)), url,
+                "run the same command again: it goes on where it broke off");
   return WEXITSTATUS(status);
 }
 
@@ -99,7 +102,8 @@ void keep(const std::string& part, const std::string& path) {
   const bool stored = file && ::fsync(file.number()) == 0;
   std::error_code failed;
   if (stored) fs::rename(part, path, failed);
-  if (!stored || failed) throw Error(format("cannot keep the download: {}", strerror(errno)), path);
+  if (!stored || failed)
+    throw Error(format("cannot keep the download: {}", strerror(errno)), path, kOtherRoot);
 }
 
 [[noreturn]] void no_mirror_had_it(const KnownFile& file, const std::string& folder,
@@ -117,7 +121,7 @@ void fetch_file(const KnownSet& set, const KnownFile& file, const std::string& f
                 const FetchOptions& options) {
   std::error_code failed;
   fs::create_directories(folder, failed);
-  if (failed) throw InputError(format("cannot make the folder: {}", failed.message()), folder);
+  if (failed) throw InputError(format("cannot make the folder: {}", failed.message()), folder, kOtherRoot);
   const auto path = (fs::path(folder) / file.name).string(), part = path + ".part";
   if (check_file(part, file) == FileState::good) return keep(part, path);  // all but the name was done
   std::vector<std::string> answers;

@@ -43,7 +43,7 @@ int read_dimensions(ByteSource& source, int least, int most) {
   if (type != 0x08) {
     throw InputError(
         format("the IDX file holds {} (type {:#04x}), not unsigned bytes", type_name(type), type),
-        source.path());
+        source.path(), "write the set as unsigned bytes (type 0x08)");
   }
   if (dimensions < least || dimensions > most) {
     throw InputError(format("the IDX file has {} dimensions where {} have {}", dimensions,
@@ -60,7 +60,7 @@ std::vector<int64_t> read_sizes(ByteSource& source, int dimensions) {
     sizes.push_back(read_word(source));
     if (sizes.back() == 0) {
       throw InputError(i == 0 ? "the IDX file holds no samples" : "the IDX file has images of no size",
-                       source.path());
+                       source.path(), kAgain);
     }
     // Checked at each step: the product stays far below the limit of int64.
     bytes *= sizes.back();
@@ -105,7 +105,7 @@ at::Tensor read_idx_labels(const std::string& path, Arena& arena, int64_t classe
   if (bad != end) {
     throw InputError(format("label {} of sample {} where there are {} classes (0 to {})", int{*bad},
                             bad - label, classes, classes - 1),
-                     path);
+                     path, "is it the set's own file? for images of your own see task.classes");
   }
   return labels;
 }

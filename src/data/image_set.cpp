@@ -19,8 +19,9 @@ at::Tensor normalize_table(const std::vector<double>& mean, const std::vector<do
 ImageSet::ImageSet(at::Tensor images, at::Tensor labels, at::Tensor table)
     : images_(std::move(images)), labels_(std::move(labels)), table_(std::move(table)) {
   if (images_.size(1) != table_.size(0)) {
-    throw InputError(format("mean and std are given for {} channels, the images have {}", table_.size(0),
-                            images_.size(1)));
+    throw InputError(
+        format("mean and std are given for {} channels, the images have {}", table_.size(0), images_.size(1)),
+        "task.mean, task.std", "give one number a channel, or set task.normalize: standard");
   }
 }
 

@@ -32,7 +32,8 @@ bool LineReader::refill() {
   if (end_ == buffer_.size()) {
     if (buffer_.size() >= kLongestLine) {
       throw InputError(format("a line of more than {} MiB: not a text file?", kLongestLine >> 20),
-                       format("{}:{}", source_.path(), number_ + 1));
+                       format("{}:{}", source_.path(), number_ + 1),
+                       "give a CSV file whose lines end in LF or CRLF");
     }
     buffer_.resize(2 * buffer_.size());
   }
@@ -78,7 +79,9 @@ namespace {
 std::string_view quoted(std::string_view line, size_t& at, const LineReader& lines, std::string& unquoted) {
   const size_t start = unquoted.size();
   for (++at;; ++at) {
-    if (at >= line.size()) throw InputError("a quote does not end on its line", lines.where());
+    if (at >= line.size())
+      throw InputError("a quote does not end on its line", lines.where(),
+                       R"(close it there; a quote inside of quotes is written "")");
     if (line[at] == '"' && (++at >= line.size() || line[at] != '"')) break;
     unquoted += line[at];
   }
@@ -100,7 +103,7 @@ void split_fields(std::string_view line, char delimiter, const LineReader& lines
       at = std::min(line.find_first_not_of(' ', at), line.size());
       if (at < line.size() && line[at] != delimiter) {
         throw InputError(format("something stands between a closing quote and the next '{}'", delimiter),
-                         lines.where());
+                         lines.where(), "remove it, or put the whole field in quotes");
       }
     } else {
       const size_t end = std::min(line.find(delimiter, at), line.size());

@@ -134,8 +134,11 @@ struct Loader::Pass {
 Loader::Loader(std::shared_ptr<const Dataset> dataset, const Sampler& sampler, LoaderOptions options)
     : dataset_(std::move(dataset)), sampler_(&sampler), options_(options) {
   if (options_.batch_size < 1)
-    throw InputError(format("a batch of {} samples cannot be", options_.batch_size));
-  if (options_.workers < 0) throw InputError(format("{} loader workers cannot be", options_.workers));
+    throw InputError(format("a batch of {} samples cannot be", options_.batch_size),
+                     "LoaderOptions::batch_size", "give 1 or more");
+  if (options_.workers < 0)
+    throw InputError(format("{} loader workers cannot be", options_.workers), "LoaderOptions::workers",
+                     "give 0 or more");
 }
 
 Loader::Loader(Loader&&) noexcept = default;
@@ -152,7 +155,8 @@ Loader::iterator Loader::begin() {
   const int64_t all = batches();
   const int64_t first = std::exchange(start_, 0);
   if (first < 0 || first > all) {
-    throw InputError(format("batch {} is outside a pass of {} batches", first, all));
+    throw InputError(format("batch {} is outside a pass of {} batches", first, all), "Loader::start_at",
+                     format("start at 0 to {}", all));
   }
   pass_ = std::make_unique<Pass>(*dataset_, *sampler_, options_, first, all);
   return iterator(this);

@@ -31,7 +31,8 @@ class Mapping {
   Mapping(int fd, int64_t offset, size_t bytes, int protection) : bytes_(bytes) {
     data_ = ::mmap(nullptr, bytes, protection, MAP_SHARED, fd, offset);
     if (data_ == MAP_FAILED)
-      throw Error(format("cannot map {} bytes of shared data: {}", bytes, strerror(errno)));
+      throw Error(format("cannot map {} bytes of shared data: {}", bytes, strerror(errno)),
+                  "shared memory of this node", "ask for more memory, and look at the limit of ulimit -v");
   }
   ~Mapping() { ::munmap(data_, bytes_); }
   Mapping(const Mapping&) = delete;
@@ -107,7 +108,8 @@ class SharedArena : public Arena {
       if (errno != EEXIST || !again) break;
       ::unlink(path.c_str());  // the name is this job's own: somebody else's leftover
     }
-    throw Error(format("cannot share the data set as {}: {}", path, strerror(errno)));
+    throw Error(format("cannot share the data set as {}: {}", path, strerror(errno)),
+                "shared memory of this node", "remove a file of that name, and see that /proc is mounted");
   }
 
  private:

@@ -45,7 +45,8 @@ at::Tensor read_png(const std::string& path, int64_t channels) {
     if (good) return;
     const std::string message = image.message;
     png_image_free(&image);
-    throw InputError("cannot read the PNG: " + message, path);
+    throw InputError("cannot read the PNG: " + message, path,
+                     "save the image again as a PNG, or give the images as an IDX file");
   };
   check(png_image_begin_read_from_file(&image, path.c_str()));
   image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // 16 bits are the same grey as 8, only finer
@@ -55,7 +56,8 @@ at::Tensor read_png(const std::string& path, int64_t channels) {
   const int64_t height = image.height, width = image.width;
   if (height * width > kMostPixels) {
     png_image_free(&image);
-    throw InputError(format("the PNG is too large: {}x{}", width, height), path);
+    throw InputError(format("the PNG is too large: {}x{}", width, height), path,
+                     "scale it to the size of the training images");
   }
   auto pixels = at::empty({1, height, width, read}, at::kByte);
   const png_color black{0, 0, 0};

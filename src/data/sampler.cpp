@@ -15,7 +15,8 @@ int64_t ceil_div(int64_t a, int64_t b) {
 
 void check_rank(int64_t rank, int64_t world) {
   if (world >= 1 && rank >= 0 && rank < world) return;
-  throw Error(format("rank {} cannot be in a world of {}", rank, world));
+  throw Error(format("rank {} cannot be in a world of {}", rank, world), "SamplerOptions",
+              "ranks go from 0 to world - 1");
 }
 
 }  // namespace
@@ -34,11 +35,15 @@ std::vector<int64_t> Sampler::indices() const {
 DistributedSampler::DistributedSampler(int64_t size, SamplerOptions options)
     : size_(size), options_(options) {
   check_rank(options.rank, options.world);
-  if (size < 0) throw Error("a data set cannot have fewer than no samples");
+  if (size < 0)
+    throw Error("a data set cannot have fewer than no samples", "DistributedSampler",
+                "give the data set's size()");
 }
 
 void DistributedSampler::resume(EpochPosition position) {
-  if (position.consumed < 0) throw Error("a position inside an epoch cannot be negative");
+  if (position.consumed < 0)
+    throw Error("a position inside an epoch cannot be negative", "DistributedSampler::resume",
+                "give what position_after() said, or take another checkpoint");
   position_ = position;
 }
 

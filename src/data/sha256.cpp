@@ -84,12 +84,16 @@ std::string sha256_of_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::vector<char> chunk(1 << 20);
   Sha256 sum;
-  if (!file) throw InputError(format("cannot open the file: {}", strerror(errno)), path);
+  if (!file)
+    throw InputError(format("cannot open the file: {}", strerror(errno)), path,
+                     "check the path and its permissions");
   while (file) {
     file.read(chunk.data(), chunk.size());
     sum.add(chunk.data(), file.gcount());
   }
-  if (file.bad()) throw InputError(format("cannot read the file: {}", strerror(errno)), path);
+  if (file.bad())
+    throw InputError(format("cannot read the file: {}", strerror(errno)), path,
+                     "try again, or copy the file to another file system");
   return sum.hex();
 }
 

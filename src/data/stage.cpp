@@ -55,13 +55,17 @@ class Temporary {
 
 std::string copy_bytes(const std::string& from, Temporary& to) {
   const Descriptor file(::open(from.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) throw InputError(format("cannot open the file: {}", strerror(errno)), from);
+  if (!file)
+    throw InputError(format("cannot open the file: {}", strerror(errno)), from,
+                     "check the path and its permissions");
   std::vector<char> chunk(1 << 20);
   Sha256 sum;
   ssize_t got;
   while ((got = ::read(file.number(), chunk.data(), chunk.size())) != 0) {
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw InputError(format("cannot read the file: {}", strerror(errno)), from);
+    if (got < 0)
+      throw InputError(format("cannot read the file: {}", strerror(errno)), from,
+                       "try again, or copy the file to another file system");
     sum.add(chunk.data(), got);
     to.write(chunk.data(), got);
   }

@@ -30,7 +30,9 @@ Topology load_cores() {
   Topology topology(raw);
   hwloc_topology_set_all_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
   hwloc_topology_set_type_filter(raw, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
-  if (hwloc_topology_load(raw) != 0) throw Error("hwloc_topology_load failed", "hwloc");
+  if (hwloc_topology_load(raw) != 0)
+    throw Error("hwloc_topology_load failed", "hwloc",
+                "unset HWLOC_XMLFILE and HWLOC_SYNTHETIC, and see that /sys is mounted");
   return topology;
 }
 

@@ -12,16 +12,22 @@ namespace lockstep {
 
 namespace {
 
+constexpr const char* kNotNegative = "give a number that is 0 or more";
+constexpr const char* kBeta = "give a number from 0 to below 1";
+
 void check(const AdamOptions& options) {
   const auto beta_ok = [](double beta) { return beta >= 0 && beta < 1; };
-  if (!(options.lr >= 0)) throw InputError(format("Invalid learning rate: {}", options.lr));
-  if (!(options.eps >= 0)) throw InputError(format("Invalid epsilon value: {}", options.eps));
+  if (!(options.lr >= 0))
+    throw InputError(format("Invalid learning rate: {}", options.lr), "optim.lr", kNotNegative);
+  if (!(options.eps >= 0))
+    throw InputError(format("Invalid epsilon value: {}", options.eps), "optim.eps", kNotNegative);
   if (!beta_ok(options.beta1))
-    throw InputError(format("Invalid beta parameter at index 0: {}", options.beta1));
+    throw InputError(format("Invalid beta parameter at index 0: {}", options.beta1), "optim.betas", kBeta);
   if (!beta_ok(options.beta2))
-    throw InputError(format("Invalid beta parameter at index 1: {}", options.beta2));
+    throw InputError(format("Invalid beta parameter at index 1: {}", options.beta2), "optim.betas", kBeta);
   if (!(options.weight_decay >= 0))
-    throw InputError(format("Invalid weight_decay value: {}", options.weight_decay));
+    throw InputError(format("Invalid weight_decay value: {}", options.weight_decay), "optim.weight_decay",
+                     kNotNegative);
 }
 
 }  // namespace
@@ -137,9 +143,11 @@ void Adam::set_group(const Tree& group) {
   }
   const auto betas = elements(get(group, "betas"));
   if (betas.size() != 2)
-    throw InputError(format("\"betas\" in the checkpoint has {} values, not 2", betas.size()));
+    throw InputError(format("\"betas\" in the checkpoint has {} values, not 2", betas.size()),
+                     "optimizer.param_groups", kFreshOptimizer);
   if (const auto amsgrad = find(group, "amsgrad"); amsgrad && as_bool(*amsgrad, "amsgrad")) {
-    throw InputError("the checkpoint's optimiser uses amsgrad, which is not supported");
+    throw InputError("the checkpoint's optimiser uses amsgrad, which is not supported",
+                     "optimizer.param_groups", kFreshOptimizer);
   }
   auto loaded = options_;
   loaded.lr = lr_;

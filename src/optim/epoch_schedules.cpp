@@ -17,7 +17,8 @@ class StepLR : public RecursiveSchedule {
   StepLR(const ScheduleSettings& s, Optimizer& optimizer)
       : RecursiveSchedule(optimizer), step_size_(s.step_size), gamma_(s.gamma) {
     if (step_size_ <= 0)
-      throw InputError(format("step_size is {}; it must be positive", step_size_), "schedule.step_size");
+      throw InputError(format("step_size is {}; it must be positive", step_size_), "schedule.step_size",
+                       "give 1 epoch or more");
     start();
   }
 
@@ -43,12 +44,14 @@ class LinearLR : public RecursiveSchedule {
         total_iters_(s.total_iters) {
     if (!(start_factor_ > 0 && start_factor_ <= 1)) {
       throw InputError("Starting multiplicative factor expected to be greater than 0 and less or equal to 1.",
-                       "schedule.start_factor");
+                       "schedule.start_factor", "give the first rate as a share of optim.lr, 0.1 say");
     }
     if (!(end_factor_ >= 0 && end_factor_ <= 1)) {
-      throw InputError("Ending multiplicative factor expected to be between 0 and 1.", "schedule.end_factor");
+      throw InputError("Ending multiplicative factor expected to be between 0 and 1.", "schedule.end_factor",
+                       "give the last rate as a share of optim.lr, 1 say");
     }
-    if (total_iters_ <= 0) throw InputError("total_iters must be positive", "schedule.total_iters");
+    if (total_iters_ <= 0)
+      throw InputError("total_iters must be positive", "schedule.total_iters", "give 1 epoch or more");
     start();
   }
 
@@ -74,7 +77,9 @@ class CosineAnnealingLR : public RecursiveSchedule {
  public:
   CosineAnnealingLR(const ScheduleSettings& s, Optimizer& optimizer)
       : RecursiveSchedule(optimizer), T_max_(s.T_max), eta_min_(s.eta_min) {
-    if (T_max_ <= 0) throw InputError(format("T_max is {}; it must be positive", T_max_), "schedule.T_max");
+    if (T_max_ <= 0)
+      throw InputError(format("T_max is {}; it must be positive", T_max_), "schedule.T_max",
+                       "give 1 epoch or more; 0 in a config means the run's epochs");
     start();
   }
 

@@ -21,12 +21,16 @@ at::Tensor GradScaler::scale(const at::Tensor& loss) const {
 }
 
 void GradScaler::unscale_(Optimizer& optimizer) {
-  if (unscaled_) throw Error("unscale_() has already been called since the last update().");
+  if (unscaled_)
+    throw Error("unscale_() has already been called since the last update().", "GradScaler",
+                "call update() after each step()");
   const torch::NoGradGuard no_grad;
   std::map<at::ScalarType, std::vector<at::Tensor>> grads;  // the kernel takes one dtype at a time
   for (const auto& param : optimizer.parameters()) {
     if (!param.grad().defined()) continue;
-    if (param.grad().scalar_type() == at::kHalf) throw Error("Attempting to unscale FP16 gradients.");
+    if (param.grad().scalar_type() == at::kHalf)
+      throw Error("Attempting to unscale FP16 gradients.", "GradScaler",
+                  "keep the parameters in float32 and let autocast compute in fp16");
     grads[param.grad().scalar_type()].push_back(param.grad());
   }
   // The reciprocal in double, as Python takes it.

@@ -34,18 +34,19 @@ double anneal(bool cosine, double start, double end, double part) {
 void check(const ScheduleSettings& s) {
   if (s.total_steps <= 0) {
     throw InputError(format("Expected positive integer total_steps, but got {}", s.total_steps),
-                     "schedule.total_steps");
+                     "schedule.total_steps", "give 1 step or more; 0 in a config means the run's steps");
   }
   if (!(s.pct_start >= 0 && s.pct_start <= 1)) {
     throw InputError(format("Expected float between 0 and 1 pct_start, but got {}", s.pct_start),
-                     "schedule.pct_start");
+                     "schedule.pct_start", "give the share of the cycle that rises, 0.3 say");
   }
   if (s.anneal_strategy != "cos" && s.anneal_strategy != "linear") {
     throw InputError(
         format("anneal_strategy must be one of 'cos' or 'linear', instead got {}", s.anneal_strategy),
-        "schedule.anneal_strategy");
+        "schedule.anneal_strategy", "Python's default is cos");
   }
-  if (!(s.max_lr > 0)) throw InputError("one_cycle needs a max_lr above 0", "schedule.max_lr");
+  if (!(s.max_lr > 0))
+    throw InputError("one_cycle needs a max_lr above 0", "schedule.max_lr", "set it, ten times optim.lr say");
 }
 
 class OneCycleLR : public RecursiveSchedule {
@@ -80,7 +81,8 @@ class OneCycleLR : public RecursiveSchedule {
   double next_lr(bool) override {
     if (last_epoch_ > s_.total_steps) {
       throw Error(format("Tried to step {} times. The specified number of total steps is {}", last_epoch_,
-                         s_.total_steps));
+                         s_.total_steps),
+                  "schedule.total_steps", "give as many as the run takes, or in a config leave it out");
     }
     double phase_start = 0;
     const auto& phase = present(phase_start);

@@ -12,6 +12,8 @@ namespace lockstep {
 
 namespace {
 
+constexpr const char* kSameConfig = "use the config that the checkpoint was trained with";
+
 std::vector<at::Tensor> without_duplicates(std::vector<at::Tensor> params) {
   std::unordered_set<const c10::TensorImpl*> seen;
   std::erase_if(params,
@@ -23,7 +25,8 @@ std::vector<at::Tensor> without_duplicates(std::vector<at::Tensor> params) {
 
 Optimizer::Optimizer(std::vector<at::Tensor> params, double lr)
     : params_(without_duplicates(std::move(params))), lr_(lr) {
-  if (params_.empty()) throw InputError("the optimiser got no parameters");
+  if (params_.empty())
+    throw InputError("the optimiser got no parameters", "Optimizer", "give it the module's parameters()");
 }
 
 void Optimizer::step() {
@@ -68,15 +71,18 @@ void Optimizer::load_state_dict(const Tree& state) {
   const auto groups = elements(get(state, "param_groups"));
   if (groups.size() != 1) {
     throw InputError(
-        format("the checkpoint's optimiser has {} parameter groups; one is supported", groups.size()));
+        format("the checkpoint's optimiser has {} parameter groups; one is supported", groups.size()),
+        "optimizer.param_groups", kFreshOptimizer);
   }
   if (const auto maximize = find(groups[0], "maximize"); maximize && as_bool(*maximize, "maximize")) {
-    throw InputError("the checkpoint's optimiser maximises, which is not supported");
+    throw InputError("the checkpoint's optimiser maximises, which is not supported", "optimizer.param_groups",
+                     kFreshOptimizer);
   }
   const auto indices = elements(get(groups[0], "params"));
   if (indices.size() != params_.size()) {
     throw InputError(format("the checkpoint's optimiser has {} parameters, this model's has {}",
-                            indices.size(), params_.size()));
+                            indices.size(), params_.size()),
+                     "optimizer.param_groups", kSameConfig);
   }
   lr_ = as_double(get(groups[0], "lr"), "lr");
   set_group(groups[0]);
@@ -101,7 +107,8 @@ at::Tensor Optimizer::fit(size_t index, const Tree& value, const std::string& na
   const auto& param = params_[index];
   if (!value.isTensor() || value.toTensor().sizes() != param.sizes()) {
     throw InputError(format("\"{}\" of parameter {} in the checkpoint's optimiser is no tensor of shape {}",
-                            name, index, c10::str(param.sizes())));
+                            name, index, c10::str(param.sizes())),
+                     "optimizer.state", kSameConfig);
   }
   return at::empty_like(param, param.options().requires_grad(false)).copy_(value.toTensor());
 }

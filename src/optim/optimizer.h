@@ -44,6 +44,10 @@ class Optimizer {
   std::vector<std::pair<std::string, double>>& extras() { return extras_; }
 
  protected:
+  /// What to do about a state of Python's that cannot be taken over.
+  static constexpr const char* kFreshOptimizer =
+      "in Python, save the checkpoint without \"optimizer\": training then begins with a fresh one";
+
   struct Slot {
     size_t index;  // of the parameter
     at::Tensor param, grad;

@@ -12,11 +12,14 @@ namespace lockstep {
 namespace {
 
 void check(const ScheduleSettings& s) {
-  if (!(s.factor < 1)) throw InputError("Factor should be < 1.0.", "schedule.factor");
+  if (!(s.factor < 1))
+    throw InputError("Factor should be < 1.0.", "schedule.factor",
+                     "give what the rate is multiplied by, 0.1 say");
   if (s.mode != "min" && s.mode != "max")
-    throw InputError(format("mode {} is unknown!", s.mode), "schedule.mode");
+    throw InputError(format("mode {} is unknown!", s.mode), "schedule.mode", "choose min or max");
   if (s.threshold_mode != "rel" && s.threshold_mode != "abs") {
-    throw InputError(format("threshold mode {} is unknown!", s.threshold_mode), "schedule.threshold_mode");
+    throw InputError(format("threshold mode {} is unknown!", s.threshold_mode), "schedule.threshold_mode",
+                     "choose rel or abs");
   }
 }
 
@@ -31,7 +34,9 @@ class ReduceLROnPlateau : public Schedule {
   bool wants_metric() const override { return true; }
 
   void step(std::optional<double> metric) override {
-    if (!metric) throw Error("the plateau schedule steps on a metric and got none");
+    if (!metric)
+      throw Error("the plateau schedule steps on a metric and got none", "Schedule::step",
+                  "give it the epoch's metric, the evaluation loss say");
     ++last_epoch_;
     if (is_better(*metric)) {
       best_ = *metric;

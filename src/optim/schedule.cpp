@@ -22,7 +22,9 @@ double extra(Optimizer& optimizer, const std::string& name) {
   for (const auto& [key, value] : optimizer.extras()) {
     if (key == name) return value;
   }
-  throw InputError(format("the optimiser's state has no \"{}\", which the schedule needs", name));
+  throw InputError(
+      format("the optimiser's state has no \"{}\", which the schedule needs", name), "optimizer.param_groups",
+      "resume with the schedule that the checkpoint was trained with, or with schedule.name: none");
 }
 
 void RecursiveSchedule::start() {
@@ -55,7 +57,8 @@ Tree RecursiveSchedule::state_dict() const {
 void RecursiveSchedule::load_state_dict(const Tree& state) {
   const auto base_lrs = elements(get(state, "base_lrs"));
   if (base_lrs.size() != 1) {
-    throw InputError(format("the checkpoint's schedule has {} rates; one is supported", base_lrs.size()));
+    throw InputError(format("the checkpoint's schedule has {} rates; one is supported", base_lrs.size()),
+                     "base_lrs", "give the state of a schedule over one parameter group");
   }
   base_lr_ = as_double(base_lrs[0], "base_lrs");
   last_epoch_ = as_int(get(state, "last_epoch"), "last_epoch");

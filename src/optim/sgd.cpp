@@ -11,13 +11,19 @@ namespace lockstep {
 
 namespace {
 
+constexpr const char* kNotNegative = "give a number that is 0 or more";
+
 void check(const SgdOptions& options) {
-  if (!(options.lr >= 0)) throw InputError(format("Invalid learning rate: {}", options.lr));
-  if (!(options.momentum >= 0)) throw InputError(format("Invalid momentum value: {}", options.momentum));
+  if (!(options.lr >= 0))
+    throw InputError(format("Invalid learning rate: {}", options.lr), "optim.lr", kNotNegative);
+  if (!(options.momentum >= 0))
+    throw InputError(format("Invalid momentum value: {}", options.momentum), "optim.momentum", kNotNegative);
   if (!(options.weight_decay >= 0))
-    throw InputError(format("Invalid weight_decay value: {}", options.weight_decay));
+    throw InputError(format("Invalid weight_decay value: {}", options.weight_decay), "optim.weight_decay",
+                     kNotNegative);
   if (options.nesterov && (options.momentum <= 0 || options.dampening != 0)) {
-    throw InputError("Nesterov momentum requires a momentum and zero dampening");
+    throw InputError("Nesterov momentum requires a momentum and zero dampening", "optim.nesterov",
+                     "set optim.momentum above 0 and leave dampening at 0, or turn nesterov off");
   }
 }
 

@@ -15,6 +15,8 @@
 namespace lockstep {
 namespace {
 
+constexpr const char* kAlike = "build the same module with the same options on every rank";
+
 /// A thing that has to be the same on every rank.
 struct Fact {
   std::string subject;
@@ -137,11 +139,9 @@ void verify_alike(const ProcessGroup& group, const std::vector<ReducedParameter>
   const auto all = gather_facts(group, facts, longest, lengths, device);
   for (size_t rank = 1; rank < all.size(); ++rank) {
     const std::string difference = first_difference(all[0], all[rank], rank);
-    if (!difference.empty())
-      throw InputError(difference, "DistributedDataParallel",
-                       "build the same module with the same options on every rank");
+    if (!difference.empty()) throw InputError(difference, "DistributedDataParallel", kAlike);
   }
-  throw Error("the ranks' parameters differ", "DistributedDataParallel");
+  throw Error("the ranks' parameters differ", "DistributedDataParallel", kAlike);
 }
 
 }  // namespace lockstep

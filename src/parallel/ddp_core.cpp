@@ -102,7 +102,9 @@ void DdpCore::set_syncs(bool syncs) {
 }
 
 void DdpCore::register_comm_hook(CommHook hook, const std::string& name) {
-  if (!hook) throw InputError("the communication hook is empty", "register_comm_hook");
+  if (!hook)
+    throw InputError("the communication hook is empty", "register_comm_hook",
+                     "give a function, or leave the call out for the plain all-reduce");
   if (state_->hook)
     throw InputError("a communication hook is registered already: " + state_->hook_name, "register_comm_hook",
                      "combine the two in one function");

@@ -83,7 +83,8 @@ void DdpCore::State::shadow_until_all_joined() {
 void DdpCore::join(const std::function<void()>& training, const JoinOptions& options) {
   if (!options.enable) return training();
   auto& state = *state_;
-  if (state.joining) throw Error("join() inside join()", "DistributedDataParallel");
+  if (state.joining)
+    throw Error("join() inside join()", "DistributedDataParallel", "call the outer one alone");
   state.logger->set_uneven_input_join();
   struct Leave {
     State& state;

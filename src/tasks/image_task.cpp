@@ -26,7 +26,7 @@ SharedSet load_files(const ImageRecipe& recipe, const std::string& stage, Arena&
   }
   if (set.tensors[0].sizes().slice(1) != set.tensors[2].sizes().slice(1)) {
     throw InputError("the training and the evaluation images are not of one size",
-                     files.train_images + " and " + files.eval_images);
+                     files.train_images + " and " + files.eval_images, "scale them to one size first");
   }
   return set;
 }
@@ -96,7 +96,8 @@ std::shared_ptr<Net> ImageTask::model(const Settings& settings, const TaskData& 
 void ImageTask::recall(const TaskMemory& memory) {
   if (memory.tensors.size() != 1 || memory.tensors[0].dim() != 2 || memory.tensors[0].size(1) != 256 ||
       memory.tensors[0].scalar_type() != at::kFloat) {
-    throw InputError("the checkpoint's normalisation is not one of images", "lockstep.task");
+    throw InputError("the checkpoint's normalisation is not one of images", "lockstep.task",
+                     "set task.name to the task that the checkpoint was trained with");
   }
   table_ = memory.tensors[0];
 }

@@ -102,7 +102,7 @@ Treatment treatment_for(const TableRecipe& recipe, const at::Tensor& train) {
     if (static_cast<int64_t>(recipe.mean.size()) != columns) {
       throw InputError(
           format("task.mean has {} numbers, the table has {} features", recipe.mean.size(), columns),
-          "task.mean");
+          "task.mean", "give one number a feature in task.mean and in task.std");
     }
     treatment.mean = at::tensor(recipe.mean, at::kDouble);
     treatment.std = at::tensor(recipe.std, at::kDouble);
@@ -151,17 +151,20 @@ SharedSet load_tables(const TableRecipe& recipe, const Settings& settings, Arena
   if (!recipe.names.empty() && recipe.names.size() != table.columns.size()) {
     throw InputError(format("the table has {} features where this task has {}: {}", table.columns.size(),
                             recipe.names.size(), join(recipe.names, ", ")),
-                     recipe.file);
+                     recipe.file, "give a file with these columns in this order and the label last");
   }
   const auto classes = static_cast<int64_t>(table.class_names.size());
-  if (classes < 2) throw InputError("every row has the same label: there is nothing to learn", recipe.file);
+  if (classes < 2)
+    throw InputError("every row has the same label: there is nothing to learn", recipe.file,
+                     "is task.label the label's column? give rows of two classes or more");
   CsvTable train = table, eval;
   if (own_eval) {
     auto options = options_for(recipe, recipe.eval_file);
     options.class_names = table.class_names;
     eval = read_csv(stage_file(recipe.eval_file, stage), options, arena);
     if (eval.columns != train.columns) {
-      throw InputError("the evaluation file has other columns than the training file", recipe.eval_file);
+      throw InputError("the evaluation file has other columns than the training file", recipe.eval_file,
+                       "give both the same columns in the same order, or leave task.eval_file empty");
     }
   } else {
     const auto split = stratified(table.labels, classes, recipe.eval_fraction, settings.run.seed);
@@ -237,7 +240,8 @@ void TableTask::recall(const TaskMemory& memory) {
     return t.sizes() == at::IntArrayRef{columns} && t.scalar_type() == at::kDouble;
   };
   if (memory.tensors.size() != 3 || !std::all_of(memory.tensors.begin(), memory.tensors.end(), fits)) {
-    throw InputError("the checkpoint's normalisation is not one of a table", "lockstep.task");
+    throw InputError("the checkpoint's normalisation is not one of a table", "lockstep.task",
+                     "set task.name to the task that the checkpoint was trained with");
   }
   treatment_ = {memory.tensors[0], memory.tensors[1], memory.tensors[2]};
   columns_ = memory.texts;

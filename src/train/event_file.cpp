@@ -67,10 +67,12 @@ std::string file_name() {
 
 }  // namespace
 
-EventFile::EventFile(const std::filesystem::path& folder, int64_t first_step) {
-  const auto path = folder / file_name();
-  file_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (!file_) throw Error(std::string("cannot write: ") + std::strerror(errno), path.string());
+EventFile::EventFile(const std::filesystem::path& folder, int64_t first_step)
+    : path_((folder / file_name()).string()) {
+  file_ = Descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!file_)
+    throw Error(std::string("cannot write: ") + std::strerror(errno), path_,
+                "make room, or set run.dir to a folder that can be written");
   write_event(0, message(kFileVersion, "brain.Event:2"));
   constexpr uint64_t kStart = 1;
   if (first_step > 0) {
@@ -99,7 +101,8 @@ void EventFile::write_event(int64_t step, std::string_view payload) {
   const off_t end = ::lseek(file_.number(), 0, SEEK_CUR);
   const bool cut = n <= 0 || ::ftruncate(file_.number(), end - n) == 0;
   throw Error(std::string("cannot write TensorBoard's event file: ") + std::strerror(reason) +
-              (cut ? "" : ", half a record stays in it"));
+                  (cut ? "" : ", half a record stays in it"),
+              path_, "make room: the curves go on once there is some");
 }
 
 }  // namespace lockstep::train

@@ -24,6 +24,7 @@ class EventFile {
 
  private:
   void write_event(int64_t step, std::string_view payload);
+  std::string path_;
   Descriptor file_;
 };
 

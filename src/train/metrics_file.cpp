@@ -24,11 +24,13 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t offset) : pa
   file_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
   struct stat facts {};
   if (!file_ || ::fstat(file_.number(), &facts) != 0) {
-    throw Error(std::string("cannot write: ") + std::strerror(errno), path_);
+    throw Error(std::string("cannot write: ") + std::strerror(errno), path_,
+                "make room, or set run.dir to a folder that can be written");
   }
   offset_ = std::min<int64_t>(offset, facts.st_size);
   if (::ftruncate(file_.number(), offset_) != 0)
-    throw Error(std::string("cannot cut: ") + std::strerror(errno), path_);
+    throw Error(std::string("cannot cut: ") + std::strerror(errno), path_,
+                "set run.dir to a file system where files can become shorter, or start a new run");
 }
 
 void MetricsFile::add(const MetricLine& line) {
@@ -39,7 +41,7 @@ void MetricsFile::add(const MetricLine& line) {
     // what a full disk took of a line is cut off: every line that stays is whole
     const bool cut = ::ftruncate(file_.number(), offset_) == 0;
     throw Error(std::string("cannot write: ") + std::strerror(reason) + (cut ? "" : ", the line stays half"),
-                path_);
+                path_, "make room: lines are written again once there is some");
   }
   offset_ += n;
 }

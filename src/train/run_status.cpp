@@ -99,7 +99,8 @@ RunStatus read_status(const std::filesystem::path& folder) {
     status.updated = json.value("updated", 0.0);
     return status;
   } catch (const nlohmann::json::exception& error) {
-    throw InputError(std::string("status.json is not what a run writes: ") + error.what(), path.string());
+    throw InputError(std::string("status.json is not what a run writes: ") + error.what(), path.string(),
+                     "remove it: the newest checkpoint says how far the run came");
   }
 }
 

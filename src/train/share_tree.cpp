@@ -20,15 +20,20 @@ std::string to_bytes(const Tree& tree) {
   return bytes;
 }
 
+[[noreturn]] void no_memory() {
+  throw Error(std::string("no memory for the checkpoint: ") + std::strerror(errno), "",
+              "ask for more memory a node, or start fewer ranks on it");
+}
+
 // read_pt wants a path: a file that lives in memory alone has one.
 Tree from_bytes(const std::string& bytes) {
   const Descriptor file(::memfd_create("checkpoint", MFD_CLOEXEC));
   if (!file || ::ftruncate(file.number(), static_cast<off_t>(bytes.size())) != 0) {
-    throw Error(std::string("no memory for the checkpoint: ") + std::strerror(errno));
+    no_memory();
   }
   for (size_t done = 0; done < bytes.size();) {
     const ssize_t n = ::write(file.number(), bytes.data() + done, bytes.size() - done);
-    if (n <= 0) throw Error(std::string("no memory for the checkpoint: ") + std::strerror(errno));
+    if (n <= 0) no_memory();
     done += static_cast<size_t>(n);
   }
   return read_pt(format("/proc/self/fd/{}", file.number()));

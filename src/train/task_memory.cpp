@@ -28,7 +28,8 @@ std::vector<int64_t> numbers_of(const Tree& memory, const std::string& key) {
 
 std::vector<at::Tensor> tensors_of(const Tree& memory, const std::string& key) {
   std::vector<at::Tensor> tensors;
-  for (const auto& tensor : elements(get(memory, key))) tensors.push_back(tensor.toTensor().contiguous());
+  for (const auto& tensor : elements(get(memory, key)))
+    tensors.push_back(as_tensor(tensor, "lockstep.task." + key).contiguous());
   return tensors;
 }
 

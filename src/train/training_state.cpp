@@ -13,19 +13,6 @@
 namespace lockstep::train {
 namespace {
 
-// The generator that dropout on a GPU draws from.
-at::Tensor device_rng_state(at::Device device) {
-  auto generator = at::globalContext().defaultGenerator(device);
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  return generator.get_state();
-}
-
-void set_device_rng_state(at::Device device, const at::Tensor& state) {
-  auto generator = at::globalContext().defaultGenerator(device);
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  generator.set_state(state);
-}
-
 bool same_everywhere(const Team& team, const at::Tensor& bytes) {
   // two checksums, each small enough to be exact as a double
   const auto words = bytes.to(torch::kFloat64);
@@ -76,7 +63,7 @@ Tree extras(const Team& team, const TrainingState& state, const Stateful& parts,
                                {"rng", gather_states(team, rng_state())},
                                {"config", config},
                                {"task", parts.memory}});
-  if (!team.device().is_cpu()) put(dict, "device_rng", gather_states(team, device_rng_state(team.device())));
+  if (!team.device().is_cpu()) put(dict, "device_rng", gather_states(team, rng_state(team.device())));
   put(dict, "schedule", parts.schedule.state_dict());
   if (parts.scaler) put(dict, "scaler", parts.scaler->state_dict());
   put(dict, "buckets", tree_of(parts.model.buckets()));
@@ -94,21 +81,20 @@ void restore_buckets(TrainedModel& model, const Tree& list) {
 
 std::optional<at::Tensor> own_state(const Tree& list, int rank, int world) {
   const auto states = elements(list);
-  if (states.size() == 1) return states[0].toTensor();
+  if (states.size() == 1) return as_tensor(states[0], "lockstep.rng");
   if (states.size() != static_cast<size_t>(world)) return std::nullopt;
-  return states[static_cast<size_t>(rank)].toTensor();
+  return as_tensor(states[static_cast<size_t>(rank)], "lockstep.rng");
 }
 
 void restore_rng(const Team& team, const Tree& extras) {
   if (const auto mine = own_state(get(extras, "rng"), team.rank(), team.world())) set_rng_state(*mine);
   const auto device = find(extras, "device_rng");
   if (!device || team.device().is_cpu()) return;
-  if (const auto mine = own_state(*device, team.rank(), team.world()))
-    set_device_rng_state(team.device(), *mine);
+  if (const auto mine = own_state(*device, team.rank(), team.world())) set_rng_state(*mine, team.device());
 }
 
 void restore_losses(const Team& team, const Tree& extras, TrainingState& state) {
-  const auto losses = get(extras, "losses").toTensor().to(torch::kFloat64).contiguous();
+  const auto losses = as_tensor(get(extras, "losses"), "lockstep.losses").to(torch::kFloat64).contiguous();
   const bool same_world = losses.size(0) == team.world();
   // at another world size rank 0 carries what was summed so far
   if (!same_world && !team.first()) return;

@@ -1,12 +1,15 @@
 """Fixtures for tests of the built program: where it is, and runs that always end.
 
-Every process is started in a session of its own and that whole session is ended with it: mpirun's ranks
-have process groups of their own, so killing mpirun's group alone would leave them behind.
+Every process is started in a session of its own, with a mark in its environment, and whatever is of that session
+or has that mark is ended with it: mpirun's ranks have process groups or sessions of their own, so killing mpirun's
+group alone would leave them behind.
 """
 
 import dataclasses
+import itertools
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -54,26 +57,27 @@ def clean_environment(**more):
     return environment
 
 
-def session_members(session):
-    """The pids of every living process of that session."""
-    members = []
-    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+def members(process):
+    """The pids of every living process of a job that start_process() began, whatever sessions it made (hydra does)."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             # pid (name) state ppid pgrp session ...; the name may hold spaces and brackets
-            fields = stat.read_text().rpartition(")")[2].split()
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            ours = int(fields[3]) == process.pid or process.job in (folder / "environ").read_bytes().split(b"\0")
         except OSError:
             continue
-        if int(fields[3]) == session and fields[0] != "Z":
-            members.append(int(stat.parent.name))
-    return members
+        if ours and fields[0] != "Z":
+            found.append(int(folder.name))
+    return found
 
 
-def left_behind(session, grace=3.0):
-    """The pids that stay after their session's first process has left: one that was killed may still be going."""
+def left_behind(process, grace=3.0):
+    """The pids that stay after their job's first process has left: one that was killed may still be going."""
     end = time.monotonic() + grace
-    while (members := session_members(session)) and time.monotonic() < end:
+    while (left := members(process)) and time.monotonic() < end:
         time.sleep(0.05)
-    return members
+    return left
 
 
 def end_session(process, grace=5.0):
@@ -84,7 +88,7 @@ def end_session(process, grace=5.0):
             process.wait(grace)
         except subprocess.TimeoutExpired:
             pass
-    for pid in session_members(process.pid):
+    for pid in members(process):
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -99,17 +103,23 @@ class Result:
     stdout: str
     stderr: str
     seconds: float
-    left_behind: list  # pids of its session that outlived it (ended by now)
+    left_behind: list  # pids of its job that outlived it (ended by now)
 
     @property
     def output(self):
         return self.stdout + self.stderr
 
 
+job_numbers = itertools.count()
+
+
 def start_process(args, env=None, cwd=None, **popen):
     """Popen in a session of its own, with a clean environment plus `env` (None takes a variable out)."""
-    return subprocess.Popen([str(arg) for arg in args], env=clean_environment(**(env or {})), cwd=cwd,
-                            start_new_session=True, **popen)
+    mark = f"{os.getpid()}.{next(job_numbers)}"  # by which its processes are known
+    process = subprocess.Popen([str(arg) for arg in args], env=clean_environment(TEST_JOB=mark, **(env or {})), cwd=cwd,
+                               start_new_session=True, **popen)
+    process.job = f"TEST_JOB={mark}".encode()
+    return process
 
 
 def run_process(args, env=None, cwd=None, timeout=60, check=False, input=None):
@@ -124,7 +134,7 @@ def run_process(args, env=None, cwd=None, timeout=60, check=False, input=None):
         out, err = process.communicate()
         pytest.fail(f"still running after {timeout} s: {' '.join(map(str, args))}\n{out[-4000:]}{err[-4000:]}")
     else:
-        left = left_behind(process.pid)
+        left = left_behind(process)
     finally:
         end_session(process)
     result = Result(process.returncode, out, err, time.monotonic() - begin, left)
@@ -187,6 +197,38 @@ def mpiexec(build_dir):
     return cache_value(build_dir, "MPIEXEC_EXECUTABLE") or "mpirun"
 
 
+@dataclasses.dataclass(frozen=True)
+class Mpi:
+    """What differs between the MPIs that the tests run under."""
+    launcher: str  # as whoami names it
+    rank: str      # the variable that holds a rank's number
+    quiet: tuple   # the flags that keep mpirun's own words away
+
+
+OPEN_MPI = Mpi("openmpi", "OMPI_COMM_WORLD_RANK", ("-q",))
+MPICH = Mpi("pmi", "PMI_RANK", ())
+
+
+@pytest.fixture(scope="session")
+def mpi(mpiexec):
+    """The MPI that was linked: OPEN_MPI or MPICH."""
+    version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, env=clean_environment()).stdout
+    return MPICH if "HYDRA" in version else OPEN_MPI
+
+
+@pytest.fixture(scope="session")
+def mpi_on_path(mpi, mpiexec, tmp_path_factory):
+    """A PATH on which mpirun and mpiexec are those of the MPI that was linked, for job scripts."""
+    if mpi is OPEN_MPI:
+        return os.environ["PATH"]
+    folder = tmp_path_factory.mktemp("mpi")
+    for name in ("mpirun", "mpiexec"):
+        # no link: hydra looks for its proxy beside itself
+        (folder / name).write_text(f'#!/bin/sh\nexec {shutil.which(mpiexec)} "$@"\n')
+        (folder / name).chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
 @pytest.fixture
 def run():
     """run(ARG..., env={}, cwd=None, timeout=60, check=False) of one process -> Result."""
@@ -194,10 +236,10 @@ def run():
 
 
 @pytest.fixture
-def mpirun(mpiexec):
-    """mpirun(n, ARG..., env={}, cwd=None, timeout=120, check=False, flags=[]) -> Result."""
-    def start_ranks(n, *args, timeout=120, flags=(), **how):
-        return run_process([mpiexec, *flags, "-n", n, *args], timeout=timeout, **how)
+def mpirun(mpiexec, mpi):
+    """mpirun(n, ARG..., env={}, cwd=None, timeout=120, check=False, quiet=False) -> Result."""
+    def start_ranks(n, *args, timeout=120, quiet=False, **how):
+        return run_process([mpiexec, *(mpi.quiet if quiet else ()), "-n", n, *args], timeout=timeout, **how)
     return start_ranks
 
 

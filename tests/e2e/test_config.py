@@ -103,7 +103,7 @@ def test_a_file_that_is_no_config_is_refused_at_once(run, lockstep, tmp_path, ki
 
 @pytest.mark.parametrize("args", [["nonsense"], ["config", "nowhere.yaml"], ["whoami", "--no-such-option"]])
 def test_under_mpirun_an_error_is_said_once(mpirun, lockstep, args):
-    result = mpirun(4, lockstep, *args, flags=["-q"], timeout=60)
+    result = mpirun(4, lockstep, *args, quiet=True, timeout=60)
     assert result.returncode == 2
     assert result.stderr.count("error:") == 1, result.stderr
     assert result.seconds < 40
@@ -115,7 +115,7 @@ def test_under_mpirun_an_error_is_said_once(mpirun, lockstep, args):
 def test_a_wrong_config_ends_every_rank_of_a_job_once(mpirun, lockstep, tmp_path, text, said):
     path = tmp_path / "c.yaml"
     path.write_text(text)
-    result = mpirun(4, lockstep, "train", path, flags=["-q"], cwd=tmp_path, timeout=60)
+    result = mpirun(4, lockstep, "train", path, quiet=True, cwd=tmp_path, timeout=60)
     assert result.returncode == 2
     assert result.stderr.count("error:") == 1, result.stderr
     assert said in result.stderr
@@ -131,7 +131,7 @@ def test_only_rank_zero_reads_the_config(mpirun, lockstep, tmp_path):
     script.write_text('mkdir -p "$1/$OMPI_COMM_WORLD_RANK"; cd "$1/$OMPI_COMM_WORLD_RANK"; shift; exec "$@"\n')
     (tmp_path / "0").mkdir()
     (tmp_path / "0/mine.yaml").write_text("train: {epochs: none}\n")
-    result = mpirun(2, "bash", script, tmp_path, lockstep, "train", "mine.yaml", flags=["-q"], timeout=60)
+    result = mpirun(2, "bash", script, tmp_path, lockstep, "train", "mine.yaml", quiet=True, timeout=60)
     assert result.returncode == 2
     assert "mine.yaml:1:17" in result.stderr, result.stderr
     assert "cannot be read" not in result.stderr

@@ -58,7 +58,7 @@ def assert_whole(folder):
 
 def test_a_full_disk_ends_the_run_cleanly_and_it_goes_on_with_room(disk, config, lockstep, mpirun, run, tmp_path):
     words = sets(train__epochs=3)
-    result = mpirun(2, lockstep, "train", config, *words, cwd=tmp_path, timeout=40, flags=["-q"])
+    result = mpirun(2, lockstep, "train", config, *words, cwd=tmp_path, timeout=40, quiet=True)
     folder = disk / "runs/pima"
     assert result.returncode == 1, result.output  # the last checkpoint could not be written
     assert NO_SPACE in result.stderr and "Training goes on." in result.stderr, result.stderr
@@ -131,7 +131,7 @@ def test_no_half_lines_and_records(lockstep, run, tmp_path):
 
 def test_a_run_does_not_begin_on_a_full_disk(disk, config, lockstep, mpirun, tmp_path):
     fill(disk)
-    result = mpirun(2, lockstep, "train", config, cwd=tmp_path, timeout=40, flags=["-q"])
+    result = mpirun(2, lockstep, "train", config, cwd=tmp_path, timeout=40, quiet=True)
     assert result.returncode == 1, result.output
     assert result.stderr.count("error") == 1 and NO_SPACE in result.stderr, result.stderr
     assert result.seconds < 10 and not result.left_behind

@@ -15,9 +15,9 @@ SRUN = {**SBATCH, "SLURM_PROCID": 3, "SLURM_LOCALID": 1, "SLURM_NODEID": 1, "SLU
 NO_SCHEDULER = {"PATH": "/usr/bin:/bin"}
 
 
-def test_a_table_of_all_ranks_sorted(mpirun, lockstep):
+def test_a_table_of_all_ranks_sorted(mpirun, mpi, lockstep):
     result = mpirun(4, lockstep, "whoami", check=True)
-    assert result.stdout.startswith("4 ranks on 1 node, launcher openmpi")
+    assert result.stdout.startswith(f"4 ranks on 1 node, launcher {mpi.launcher}")
     table = result.stdout.split("\nwhy\n")[0].splitlines()[3:]
     assert [line.split()[0] for line in table] == ["0", "1", "2", "3"]
     assert max(len(line) for line in result.stdout.splitlines()) <= 100
@@ -25,10 +25,10 @@ def test_a_table_of_all_ranks_sorted(mpirun, lockstep):
     assert result.stdout.count("launcher") == 2  # the headline and one reason: printed once for the job
 
 
-def test_json_of_all_ranks(mpirun, lockstep):
+def test_json_of_all_ranks(mpirun, mpi, lockstep):
     report = json.loads(mpirun(3, lockstep, "whoami", "--json", check=True).stdout)
     assert report["schema"] == 1 and report["complete"] is True
-    assert report["world"] == 3 and report["launcher"] == "openmpi" and report["ends"] is None
+    assert report["world"] == 3 and report["launcher"] == mpi.launcher and report["ends"] is None
     assert [rank["rank"] for rank in report["ranks"]] == [0, 1, 2]
     assert [rank["local_rank"] for rank in report["ranks"]] == [0, 1, 2]
     assert len({rank["pid"] for rank in report["ranks"]}) == 3
@@ -123,11 +123,11 @@ def test_a_pbs_script_that_forgot_mpirun(run, lockstep, tmp_path):
     assert "pbs job 7.server" in alone.stdout
 
 
-def test_mpirun_inside_an_sbatch_script(mpirun, lockstep):
+def test_mpirun_inside_an_sbatch_script(mpirun, mpi, lockstep):
     inside = {**SBATCH, "SLURM_STEP_NUM_TASKS": 2, "SLURM_STEP_NUM_NODES": 2, **NO_SCHEDULER,
               "OMPI_MCA_ras": "^slurm", "OMPI_MCA_plm": "^slurm"}
     report = json.loads(mpirun(2, lockstep, "whoami", "--json", env=inside, check=True).stdout)
-    assert report["launcher"] == "openmpi" and report["scheduler"] == "slurm" and report["job_id"] == "42"
+    assert report["launcher"] == mpi.launcher and report["scheduler"] == "slurm" and report["job_id"] == "42"
     assert [rank["rank"] for rank in report["ranks"]] == [0, 1]
 
 
@@ -175,36 +175,36 @@ def test_the_scheduler_tells_when_the_job_ends(run, lockstep, tmp_path):
     assert report["ends"] == "2030-01-01T10:30:00Z"
 
 
-def test_a_dead_rank_takes_the_job_down(mpirun, lockstep):
+def test_a_dead_rank_takes_the_job_down(mpirun, mpi, lockstep):
     # rank 1 dies before it says who it is; the others wait for it in the gathering
     begin = time.monotonic()
-    script = f'[ "$OMPI_COMM_WORLD_RANK" = 1 ] && kill -9 $$; exec {lockstep} whoami'
+    script = f'[ "${mpi.rank}" = 1 ] && kill -9 $$; exec {lockstep} whoami'
     result = mpirun(3, "sh", "-c", script, timeout=60)
     assert result.returncode != 0
     assert time.monotonic() - begin < 30
     assert result.left_behind == []
 
 
-def test_a_rank_that_never_joins_is_given_up(mpirun, lockstep):
+def test_a_rank_that_never_joins_is_given_up(mpirun, mpi, lockstep):
     # rank 1 lives and never calls MPI_Init
-    script = f'[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exec sleep 90; exec {lockstep} whoami'
+    script = f'[ "${mpi.rank}" = 1 ] && exec sleep 90; exec {lockstep} whoami'
     result = mpirun(2, "sh", "-c", script, env={"LOCKSTEP_JOIN_TIMEOUT": 2}, timeout=60)
     assert result.returncode == 1
     assert "not every rank arrived" in result.stderr
     assert result.seconds < 40
 
 
-def test_interrupting_whoami_leaves_nothing(start, mpiexec, lockstep):
-    script = f'[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exec sleep 90; exec {lockstep} whoami'
+def test_interrupting_whoami_leaves_nothing(start, mpiexec, mpi, lockstep):
+    script = f'[ "${mpi.rank}" = 1 ] && exec sleep 90; exec {lockstep} whoami'
     process = start(mpiexec, "-n", "2", "sh", "-c", script, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(1)
     process.send_signal(signal.SIGTERM)
     assert process.wait(40) != 0
 
 
-def test_one_failed_rank_speaks_and_ends_the_others(mpirun, lockstep):
+def test_one_failed_rank_speaks_and_ends_the_others(mpirun, mpi, lockstep):
     # rank 2 alone has a broken environment, found after all have joined; the others wait for it
-    script = f'[ "$OMPI_COMM_WORLD_RANK" = 2 ] && export OMP_NUM_THREADS=many; exec {lockstep} whoami'
+    script = f'[ "${mpi.rank}" = 2 ] && export OMP_NUM_THREADS=many; exec {lockstep} whoami'
     result = mpirun(4, "sh", "-c", script, timeout=60)
     assert result.returncode == 2
     assert result.stderr.count("OMP_NUM_THREADS=many is not a number") == 1

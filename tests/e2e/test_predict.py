@@ -253,7 +253,7 @@ def test_a_checkpoint_of_a_newer_format_is_refused(pima_run, lockstep, mpirun, r
         result = run(lockstep, *start, cwd=tmp_path)
         assert result.returncode == 2, result.output
         assert "format 99" in result.stderr and str(newer) in result.stderr, result.stderr
-    result = mpirun(3, lockstep, "eval", config, "--checkpoint", newer, flags=["-q"])
+    result = mpirun(3, lockstep, "eval", config, "--checkpoint", newer, quiet=True)
     assert result.returncode == 2 and result.stderr.count("format 99") == 1, result.output
     assert not (tmp_path / "runs").exists()
 

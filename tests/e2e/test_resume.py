@@ -17,9 +17,9 @@ LONG = sets(train__epochs=EPOCHS, checkpoint__every_steps=7)
 
 def end_ranks(process, how=signal.SIGKILL):
     """Kills the ranks and their mpirun at once, without a word to anybody."""
-    from conftest import session_members
+    from conftest import members
     import os
-    for pid in session_members(process.pid):
+    for pid in members(process):
         try:
             os.kill(pid, how)
         except ProcessLookupError:
@@ -135,7 +135,7 @@ def test_what_is_not_there_is_refused_before_a_long_load(lockstep, mpirun, tmp_p
     config = write_config(tmp_path, PIMA)
     missing = sets(data__root=tmp_path / "no-data")
     for words in (["train", config, "--resume", "nowhere"], ["eval", config, "--checkpoint", "nowhere"]):
-        result = mpirun(2, lockstep, *words, *missing, cwd=tmp_path, flags=["-q"])
+        result = mpirun(2, lockstep, *words, *missing, cwd=tmp_path, quiet=True)
         assert result.returncode == 2
         assert result.stderr.count("error:") == 1 and "there is no such file or folder" in result.stderr, result.stderr
         assert "nowhere" in result.stderr and not (tmp_path / "runs").exists()
@@ -147,7 +147,7 @@ def test_a_run_folder_that_cannot_be_written_ends_every_rank(lockstep, mpirun, t
     mpirun(2, lockstep, "train", config, *sets(train__max_steps=2), cwd=tmp_path, check=True)
     (tmp_path / "runs/pima/metrics.jsonl").unlink()
     (tmp_path / "runs/pima/metrics.jsonl").mkdir()
-    result = mpirun(2, lockstep, "train", config, "--resume", tmp_path / "runs/pima", cwd=tmp_path, flags=["-q"])
+    result = mpirun(2, lockstep, "train", config, "--resume", tmp_path / "runs/pima", cwd=tmp_path, quiet=True)
     assert result.returncode in (1, 2)
     assert result.stderr.count("error:") == 1 and "metrics.jsonl" in result.stderr, result.stderr
     assert result.seconds < 20 and not result.left_behind

@@ -31,27 +31,28 @@ def lines_of(folder):
 
 def ranks_of(process):
     """The pids of the job's ranks, by rank."""
-    from conftest import session_members
+    from conftest import members
     found = {}
-    for pid in session_members(process.pid):
+    for pid in members(process):
         try:
             words = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
             name = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
         except OSError:
             continue
-        rank = [word.partition(b"=")[2] for word in words if word.startswith((b"OMPI_COMM_WORLD_RANK=", b"RANK="))]
+        rank = [word.partition(b"=")[2] for word in words
+                if word.startswith((b"OMPI_COMM_WORLD_RANK=", b"PMI_RANK=", b"RANK="))]
         if rank and name == "lockstep":
             found[int(rank[0])] = pid
     return found
 
 
 @pytest.fixture
-def job(lockstep, mpiexec, start, tmp_path):
+def job(lockstep, mpiexec, mpi, start, tmp_path):
     """job(words) -> a run at world 2 that has taken its first steps."""
     config = write_config(tmp_path, PIMA)
 
     def begin(words=ENDLESS, steps=10, env=None):
-        process = start(mpiexec, "-q", "-n", 2, lockstep, "train", config, *words, cwd=tmp_path, env=env,
+        process = start(mpiexec, *mpi.quiet, "-n", 2, lockstep, "train", config, *words, cwd=tmp_path, env=env,
                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         wait_for(lambda: lines_of(tmp_path / "runs/pima") > steps)
         return process

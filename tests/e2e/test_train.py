@@ -229,7 +229,7 @@ def test_python_checkpoints_are_evaluated(pima_run, lockstep, run, tmp_path):
 ])
 def test_bad_input(world, words, what, lockstep, mpirun, tmp_path):
     config = write_config(tmp_path, PIMA)
-    result = mpirun(world, lockstep, "train", config, *words, cwd=tmp_path, timeout=40, flags=["-q"])
+    result = mpirun(world, lockstep, "train", config, *words, cwd=tmp_path, timeout=40, quiet=True)
     assert result.returncode == 2, result.output
     assert what in result.stderr
     assert result.stderr.count("error") == 1, result.stderr  # once for the job
@@ -255,7 +255,7 @@ def test_a_checkpoint_of_another_model_names_the_tensors(pima_run, lockstep, run
 def test_a_bad_loss_stops_the_job(lockstep, mpirun, tmp_path):
     config = write_config(tmp_path, PIMA)
     words = sets(optim__name="sgd", optim__lr=1e30, train__epochs=3, checkpoint__every_steps=1)
-    result = mpirun(2, lockstep, "train", config, *words, cwd=tmp_path, timeout=40, flags=["-q"])
+    result = mpirun(2, lockstep, "train", config, *words, cwd=tmp_path, timeout=40, quiet=True)
     assert result.returncode == 1, result.output
     assert re.search(r"the loss is -?(nan|inf) at step \d+", result.stderr), result.stderr
     assert re.search(r"epoch 0, rank [01], samples \d+(, \d+){15}", result.stderr)
