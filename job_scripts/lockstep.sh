@@ -177,7 +177,13 @@ start_with_openmpi() {
 
 start_with_hydra() {
   START=("$1" -n "$RANKS" -ppn "$(ranks_on_a_node)")
-  in_slurm || START+=(-f "$PBS_NODEFILE")
+  in_slurm && return
+  START+=(-f "$PBS_NODEFILE")
+  # hydra knows no tm and would need ssh between the nodes; what the site has set stays
+  if [ "$NODES" -gt 1 ] && [ -z "${HYDRA_LAUNCHER:-}" ] && [ -x "$(pbs_command pbs_tmrsh)" ]; then
+    export HYDRA_LAUNCHER=rsh HYDRA_LAUNCHER_EXEC=$LOCKSTEP_HOME/job_scripts/pbs_agent.sh
+  fi
+  return 0
 }
 
 # ---- stop early, go on ------------------------------------------------------------------------------------

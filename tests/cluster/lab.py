@@ -151,12 +151,12 @@ class Lab:
 
     def environment(self, extra=None):
         keep = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "OMPI_", "PMI", "PBS_"))}
+        keep.update(extra or {})
         if self.scheduler == "pbs":
             keep["PBS_LAB"] = str(self.folder)
             keep["PATH"] = f"{self.folder}/bin:{keep['PATH']}"
         else:
             keep["SLURM_CONF"] = str(self.folder / "slurm.conf")
-        keep.update(extra or {})
         return keep
 
     def run(self, *command, cwd="/", env=None, timeout=60, check=True):

@@ -6,6 +6,7 @@ import sys
 import time
 
 import pytest
+from conftest import OPEN_MPI
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
 import lab as lab_module  # noqa: E402
@@ -31,6 +32,16 @@ def work(tmp_path):
     folder.mkdir()
     (folder / "quick.yaml").write_text(QUICK)
     return folder
+
+
+@pytest.fixture(scope="session")
+def site(mpi, mpi_on_path):
+    """The environment of a site that has the MPI that was linked: what its module would set."""
+    if mpi is OPEN_MPI:
+        return {}
+    # The nodes are one kernel. UCX takes them for one host, whose POSIX shared memory they do not share; and over TCP
+    # UCX 1.13 may hang in MPI_Finalize, with any program.
+    return {"PATH": mpi_on_path, "LOCKSTEP_SRUN_MPI": "pmi2", "UCX_TLS": "sysv,self"}
 
 
 def start_lab(folder, scheduler):

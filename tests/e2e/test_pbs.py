@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 from cluster_kit import QUICK, SOURCE, digests, last_checkpoint, metrics, runs, start_lab, steps_logged, wait_for
-from cluster_kit import work  # noqa: F401  (a fixture)
+from cluster_kit import site, work  # noqa: F401  (fixtures)
 from conftest import run_process
 
 DDP = str(SOURCE / "job_scripts/ddp.pbs")
@@ -33,10 +33,10 @@ def log_of(work, job, name="lockstep"):  # noqa: F811
 
 
 @pytest.fixture
-def qsub(pbs, work, lockstep):  # noqa: F811
+def qsub(pbs, work, site, lockstep):  # noqa: F811
     """qsub(ARG..., **variables) -> job id, from the folder of submission."""
     def submit(*arguments, script=DDP, cwd=None, **variables):
-        variables = {"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_HOME": str(SOURCE), **variables}
+        variables = {"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_HOME": str(SOURCE), **site, **variables}
         return pbs.run("qsub", *arguments, "-v", ",".join(variables), script, cwd=cwd or work,
                        env=variables).stdout.strip()
     return submit

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 from cluster_kit import SOURCE, digests, last_checkpoint, metrics, runs, start_lab, steps_logged, wait_for
-from cluster_kit import work  # noqa: F401  (a fixture)
+from cluster_kit import site, work  # noqa: F401  (fixtures)
 from conftest import run_process
 
 DDP = str(SOURCE / "job_scripts/ddp.slurm")
@@ -20,8 +20,8 @@ def lab(tmp_path_factory):
 
 
 @pytest.fixture
-def environment(lockstep):
-    return {"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_HOME": str(SOURCE)}
+def environment(lockstep, site):  # noqa: F811
+    return {"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_HOME": str(SOURCE), **site}
 
 
 @pytest.fixture
