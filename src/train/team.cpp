@@ -4,7 +4,6 @@
 #include <torch/utils.h>
 
 #include <algorithm>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -14,7 +13,7 @@ namespace {
 
 at::Tensor bytes_of(const std::string& text) {
   auto bytes = torch::empty({static_cast<int64_t>(text.size())}, torch::kUInt8);
-  std::memcpy(bytes.data_ptr(), text.data(), text.size());
+  std::copy(text.begin(), text.end(), static_cast<char*>(bytes.data_ptr()));  // an empty tensor has no data
   return bytes;
 }
 

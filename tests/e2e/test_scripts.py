@@ -1,5 +1,6 @@
 """The two commands: quick when there is nothing to do, polite on a login node, clear about what is missing."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -57,6 +58,14 @@ def test_a_job_trains_although_the_client_is_there(ready, run, tmp_path):
     result = run(SOURCE / "scripts/run", "configs/pima.yaml", "--set", "train.epochs=1", cwd=tmp_path,
                  env={"PATH": f"{folder}:{os.environ['PATH']}", "PBS_JOBID": "7.server"}, timeout=600, check=True)
     assert "Epoch 0 | Average Loss: " in result.output
+
+
+@pytest.mark.full  # half a minute of training
+def test_without_a_word_it_trains_mnist(ready, run, tmp_path):
+    result = run(SOURCE / "scripts/run", cwd=tmp_path, timeout=900, check=True)
+    assert "mnist on 2 ranks" in result.stderr and "everything is in runs/mnist" in result.stderr, result.stderr
+    told = json.loads((tmp_path / "runs/mnist/status.json").read_text())
+    assert told["state"] == "done" and told["accuracy"] > 0.95
 
 
 @pytest.mark.parametrize("arguments", [["--ranks", "0"], ["--ranks"], ["--prefix"], ["--what"]])
