@@ -39,9 +39,18 @@ def site(mpi, mpi_on_path):
     """The environment of a site that has the MPI that was linked: what its module would set."""
     if mpi is OPEN_MPI:
         return {}
-    # The nodes are one kernel. UCX takes them for one host, whose POSIX shared memory they do not share; and over TCP
-    # UCX 1.13 may hang in MPI_Finalize, with any program.
-    return {"PATH": mpi_on_path, "LOCKSTEP_SRUN_MPI": "pmi2", "UCX_TLS": "sysv,self"}
+    return {"PATH": mpi_on_path, "LOCKSTEP_SRUN_MPI": "pmi2"}
+
+
+@pytest.fixture
+def across(mpi, site):
+    """across(nodes) -> what a job on that many nodes adds to its environment; empty where there is nothing to say.
+
+    MPICH's UCX takes the lab's nodes, which are one kernel, for one host, whose memory they do not share: it is held to
+    TCP. Over that, UCX 1.13 now and then hangs in MPI_Finalize, with any program, so such a job is looked at when its
+    run is done, and then ended.
+    """
+    return lambda nodes: {"UCX_TLS": "tcp"} if mpi is not OPEN_MPI and nodes > 1 else {}
 
 
 def start_lab(folder, scheduler):
@@ -73,6 +82,16 @@ def wait_for(condition, within=60, what="it"):
     while not condition():
         assert time.time() < until, f"waited {within} s for {what}"
         time.sleep(0.1)
+
+
+def wait_until_done(work, within=90):
+    """Waits for the first run of `work`, whatever then becomes of its job."""
+    def done():
+        try:
+            return json.loads((runs(work)[0] / "status.json").read_text())["state"] == "done"
+        except (FileNotFoundError, IndexError, ValueError):
+            return False
+    wait_for(done, within, "the run to be done")
 
 
 def digests(program, checkpoint, run_process):

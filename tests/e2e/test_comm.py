@@ -204,6 +204,7 @@ def test_a_lost_peer_on_another_node_is_named(start, peer, free_port, how, words
     assert "no word from" not in err, err
 
 
+@pytest.mark.mpi
 @pytest.mark.parametrize("backend", ["gloo", "mpi"])
 @pytest.mark.parametrize("how, words", [(signal.SIGKILL, "has died"), (signal.SIGSTOP, "is stopped")])
 def test_under_mpirun_a_lost_peer_ends_the_job(start, mpiexec, peer, backend, how, words):
@@ -247,6 +248,7 @@ def many_jobs(start, mpiexec, peer, count):
         assert "done 0" in out and "done 1" in out
 
 
+@pytest.mark.mpi
 def test_twenty_jobs_at_once_do_not_collide(start, mpiexec, peer):
     many_jobs(start, mpiexec, peer, 20)
 
@@ -256,6 +258,7 @@ def test_fifty_jobs_at_once_do_not_collide(start, mpiexec, peer):
     many_jobs(start, mpiexec, peer, 50)
 
 
+@pytest.mark.mpi
 def test_nothing_is_left_in_shared_memory(mpirun, peer):
     before = set(os.listdir("/dev/shm"))
     mpirun(2, peer, "gloo", 20_000, 20_000, 2, check=True)

@@ -15,6 +15,7 @@ SRUN = {**SBATCH, "SLURM_PROCID": 3, "SLURM_LOCALID": 1, "SLURM_NODEID": 1, "SLU
 NO_SCHEDULER = {"PATH": "/usr/bin:/bin"}
 
 
+@pytest.mark.mpi
 def test_a_table_of_all_ranks_sorted(mpirun, mpi, lockstep):
     result = mpirun(4, lockstep, "whoami", check=True)
     assert result.stdout.startswith(f"4 ranks on 1 node, launcher {mpi.launcher}")
@@ -25,6 +26,7 @@ def test_a_table_of_all_ranks_sorted(mpirun, mpi, lockstep):
     assert result.stdout.count("launcher") == 2  # the headline and one reason: printed once for the job
 
 
+@pytest.mark.mpi
 def test_json_of_all_ranks(mpirun, mpi, lockstep):
     report = json.loads(mpirun(3, lockstep, "whoami", "--json", check=True).stdout)
     assert report["schema"] == 1 and report["complete"] is True
@@ -44,6 +46,7 @@ def test_alone(run, lockstep):
     assert report["world"] == 1 and report["launcher"] == "none" and report["complete"] is True
 
 
+@pytest.mark.mpi
 def test_threads_are_a_share_of_the_cores(mpirun, lockstep):
     report = json.loads(mpirun(2, lockstep, "whoami", "--json", env={"OMP_NUM_THREADS": None}, check=True).stdout)
     for rank in report["ranks"]:
@@ -123,6 +126,7 @@ def test_a_pbs_script_that_forgot_mpirun(run, lockstep, tmp_path):
     assert "pbs job 7.server" in alone.stdout
 
 
+@pytest.mark.mpi
 def test_mpirun_inside_an_sbatch_script(mpirun, mpi, lockstep):
     inside = {**SBATCH, "SLURM_STEP_NUM_TASKS": 2, "SLURM_STEP_NUM_NODES": 2, **NO_SCHEDULER,
               "OMPI_MCA_ras": "^slurm", "OMPI_MCA_plm": "^slurm"}
@@ -131,6 +135,7 @@ def test_mpirun_inside_an_sbatch_script(mpirun, mpi, lockstep):
     assert [rank["rank"] for rank in report["ranks"]] == [0, 1]
 
 
+@pytest.mark.mpi
 def test_an_error_of_all_ranks_is_said_once(mpirun, lockstep):
     result = mpirun(4, lockstep, "whoami", "--launcher", "nonsense", timeout=60)
     assert result.returncode == 2
@@ -157,6 +162,7 @@ def fake_driver(tmp_path_factory):
     return folder
 
 
+@pytest.mark.mpi
 def test_each_rank_takes_its_own_gpu(mpirun, lockstep, fake_driver):
     env = {"LD_LIBRARY_PATH": fake_driver}
     report = json.loads(mpirun(2, lockstep, "whoami", "--json", env=env, check=True).stdout)
@@ -175,6 +181,7 @@ def test_the_scheduler_tells_when_the_job_ends(run, lockstep, tmp_path):
     assert report["ends"] == "2030-01-01T10:30:00Z"
 
 
+@pytest.mark.mpi
 def test_a_dead_rank_takes_the_job_down(mpirun, mpi, lockstep):
     # rank 1 dies before it says who it is; the others wait for it in the gathering
     begin = time.monotonic()
@@ -185,6 +192,7 @@ def test_a_dead_rank_takes_the_job_down(mpirun, mpi, lockstep):
     assert result.left_behind == []
 
 
+@pytest.mark.mpi
 def test_a_rank_that_never_joins_is_given_up(mpirun, mpi, lockstep):
     # rank 1 lives and never calls MPI_Init
     script = f'[ "${mpi.rank}" = 1 ] && exec sleep 90; exec {lockstep} whoami'
@@ -194,6 +202,7 @@ def test_a_rank_that_never_joins_is_given_up(mpirun, mpi, lockstep):
     assert result.seconds < 40
 
 
+@pytest.mark.mpi
 def test_interrupting_whoami_leaves_nothing(start, mpiexec, mpi, lockstep):
     script = f'[ "${mpi.rank}" = 1 ] && exec sleep 90; exec {lockstep} whoami'
     process = start(mpiexec, "-n", "2", "sh", "-c", script, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -202,6 +211,7 @@ def test_interrupting_whoami_leaves_nothing(start, mpiexec, mpi, lockstep):
     assert process.wait(40) != 0
 
 
+@pytest.mark.mpi
 def test_one_failed_rank_speaks_and_ends_the_others(mpirun, mpi, lockstep):
     # rank 2 alone has a broken environment, found after all have joined; the others wait for it
     script = f'[ "${mpi.rank}" = 2 ] && export OMP_NUM_THREADS=many; exec {lockstep} whoami'

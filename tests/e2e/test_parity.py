@@ -103,6 +103,7 @@ def test_equals_python(runs, world, name):
         assert buckets == (theirs / f"{file}.txt").read_text(), "parameters in each bucket"
 
 
+@pytest.mark.mpi
 @pytest.mark.parametrize("name", cases(2, "mpi"))
 def test_mpi_backend_equals_gloo_at_world_2(runs, name):
     """Two numbers have one sum whatever the order."""

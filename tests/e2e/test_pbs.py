@@ -3,8 +3,9 @@
 import shutil
 
 import pytest
-from cluster_kit import QUICK, SOURCE, digests, last_checkpoint, metrics, runs, start_lab, steps_logged, wait_for
-from cluster_kit import site, work  # noqa: F401  (fixtures)
+from cluster_kit import (QUICK, SOURCE, digests, last_checkpoint, metrics, runs, start_lab, steps_logged, wait_for,
+                         wait_until_done)
+from cluster_kit import across, site, work  # noqa: F401  (fixtures)
 from conftest import run_process
 
 DDP = str(SOURCE / "job_scripts/ddp.pbs")
@@ -54,10 +55,16 @@ def reference(lockstep, mpiexec, tmp_path_factory):
     return train
 
 
+@pytest.mark.mpi
 @pytest.mark.parametrize("select, world", [("1:ncpus=2:mpiprocs=2", 2), ("2:ncpus=2:mpiprocs=2", 4), ("2:ncpus=1", 2)])
-def test_trains_to_the_same_parameters(select, world, pbs, qsub, work, lockstep, reference):  # noqa: F811
-    job = qsub("-l", f"select={select}", CONFIG="quick.yaml")
-    assert ended(pbs, job) == 0, log_of(work, job)
+def test_trains_to_the_same_parameters(select, world, pbs, qsub, across, work, lockstep, reference):  # noqa: F811
+    more = across(int(select[0]))
+    job = qsub("-l", f"select={select}", CONFIG="quick.yaml", **more)
+    if more:
+        wait_until_done(work)
+        pbs.run("qsig", "-s", "KILL", job)
+    else:
+        assert ended(pbs, job) == 0, log_of(work, job)
     assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(world)
 
 
@@ -67,6 +74,7 @@ def test_set_keeps_spaces_commas_and_quotes(pbs, qsub, work):  # noqa: F811
     assert runs(work)[0].name == "it's mine"
 
 
+@pytest.mark.mpi
 def test_the_walltime_stops_it_early_and_a_fresh_qsub_goes_on(pbs, qsub, work, lockstep, reference):  # noqa: F811
     sets = "train.max_steps=700 checkpoint.before_deadline=14s"
     job = qsub("-l", "walltime=00:00:20", CONFIG="quick.yaml", SET=sets)
@@ -80,6 +88,7 @@ def test_the_walltime_stops_it_early_and_a_fresh_qsub_goes_on(pbs, qsub, work, l
     assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "--set", "train.max_steps=700")
 
 
+@pytest.mark.mpi
 def test_a_signal_stops_early_bounded(pbs, qsub, work):  # noqa: F811
     job = qsub(CONFIG="quick.yaml", SET="train.max_steps=250", LOCKSTEP_MAX_RESTARTS="0")
     wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
@@ -87,6 +96,7 @@ def test_a_signal_stops_early_bounded(pbs, qsub, work):  # noqa: F811
     assert ended(pbs, job) == 75, log_of(work, job)
 
 
+@pytest.mark.mpi
 def test_a_job_that_fails_at_once_is_not_tried_again(pbs, qsub, work):  # noqa: F811
     job = qsub(CONFIG="no-such.yaml")
     assert ended(pbs, job) == 2

@@ -55,6 +55,7 @@ def kill_and_resume(lockstep, mpiexec, start, folder, words, kills, seed):
     run_process(command, cwd=folder, timeout=90, check=True)
 
 
+@pytest.mark.mpi
 def test_killed_at_random_moments(unbroken, lockstep, mpiexec, start, tmp_path):
     kill_and_resume(lockstep, mpiexec, start, tmp_path, LONG, kills=4, seed=1)
     assert [folder.name for folder in (tmp_path / "runs").iterdir()] == ["pima"]
@@ -77,6 +78,7 @@ def stopped_inside_an_epoch(lockstep, mpirun, folder):
     return config, folder / "runs/pima"
 
 
+@pytest.mark.mpi
 def test_a_stop_inside_an_epoch_is_exact(unbroken, lockstep, mpirun, tmp_path):
     config, folder = stopped_inside_an_epoch(lockstep, mpirun, tmp_path)
     assert newest(folder)["iter_no"] == 50
@@ -84,6 +86,7 @@ def test_a_stop_inside_an_epoch_is_exact(unbroken, lockstep, mpirun, tmp_path):
     assert_same_run(unbroken, folder)
 
 
+@pytest.mark.mpi
 @pytest.mark.parametrize("stop", [1, 4])
 def test_resume_beyond_two_ranks_is_exact(stop, lockstep, mpirun, tmp_path):
     """gloo's order of summation depends on a gradient's place in its bucket, and DDP finds its buckets in the first
@@ -111,6 +114,7 @@ def test_damaged_checkpoints_are_passed_over(unbroken, lockstep, mpirun, tmp_pat
     assert_same_run(unbroken, folder)
 
 
+@pytest.mark.mpi
 def test_resume_at_another_world_size(lockstep, mpirun, tmp_path):
     config, folder = stopped_inside_an_epoch(lockstep, mpirun, tmp_path)
     result = mpirun(3, lockstep, "train", config, *LONG, "--resume", "auto", cwd=tmp_path, check=True)

@@ -59,6 +59,7 @@ def job(lockstep, mpiexec, mpi, start, tmp_path):
     return begin
 
 
+@pytest.mark.mpi
 @pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGUSR1,
                                    pytest.param(signal.SIGUSR2, marks=pytest.mark.full)])
 def test_a_signal_to_one_rank_stops_all_with_75(which, job, lockstep, run, tmp_path):
@@ -97,6 +98,7 @@ def test_a_warning_before_the_first_step_is_not_lost(lockstep, start, tmp_path):
     assert "SIGUSR1" in status(tmp_path / "runs/pima")["reason"]
 
 
+@pytest.mark.mpi
 def test_a_stopped_run_resumes_exactly(job, lockstep, mpirun, tmp_path):
     process = job(LONG, steps=10)
     process.send_signal(signal.SIGUSR1)  # mpirun forwards it to every rank
@@ -107,6 +109,7 @@ def test_a_stopped_run_resumes_exactly(job, lockstep, mpirun, tmp_path):
     assert_same_run(tmp_path / "runs/pima", tmp_path / "runs/pima-2")
 
 
+@pytest.mark.mpi
 @pytest.mark.full
 def test_mpirun_passes_a_sigterm_on_in_time(job, tmp_path):
     """mpirun kills its ranks 1.9 s after a SIGTERM."""
@@ -174,6 +177,7 @@ def test_without_mpi_a_signal_stops_all_with_75(lockstep, start, free_port, tmp_
     assert [rank.wait(5) for rank in ranks] == [75, 75]
 
 
+@pytest.mark.mpi
 def test_a_peer_that_hangs_is_named_after_the_timeout(job, tmp_path):
     process = job(ENDLESS + sets(launch__timeout="3s"))
     stopped = ranks_of(process)[1]

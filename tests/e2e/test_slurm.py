@@ -3,8 +3,9 @@
 import shutil
 
 import pytest
-from cluster_kit import SOURCE, digests, last_checkpoint, metrics, runs, start_lab, steps_logged, wait_for
-from cluster_kit import site, work  # noqa: F401  (fixtures)
+from cluster_kit import (SOURCE, digests, last_checkpoint, metrics, runs, start_lab, steps_logged, wait_for,
+                         wait_until_done)
+from cluster_kit import across, site, work  # noqa: F401  (fixtures)
 from conftest import run_process
 
 DDP = str(SOURCE / "job_scripts/ddp.slurm")
@@ -61,17 +62,25 @@ def reference(lockstep, mpiexec, tmp_path_factory):
     return train
 
 
+@pytest.mark.mpi
 @pytest.mark.parametrize("backend", ["gloo", "mpi"])
 @pytest.mark.parametrize("start", ["srun", "mpirun"])
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_same_parameters_as_without_slurm(nodes, start, backend, lab, sbatch, work, lockstep, reference):  # noqa: F811
+def test_same_parameters_as_without_slurm(nodes, start, backend, lab, sbatch, across, work, lockstep,  # noqa: F811
+                                          reference):
+    more = across(nodes)
     job = sbatch(f"--nodes={nodes}", "--ntasks-per-node=2", DDP, "quick.yaml", "--set", f"launch.backend={backend}",
-                 env={"LOCKSTEP_START": start})
-    finished(lab, work, job)
+                 env={"LOCKSTEP_START": start, **more})
+    if more:
+        wait_until_done(work)
+        lab.run("scancel", job)
+    else:
+        finished(lab, work, job)
     assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(
         2 * nodes, backend, env={"LOCKSTEP_TEST_RANKS_PER_NODE": "2"})  # mpi sums within nodes first
 
 
+@pytest.mark.mpi
 def test_usr1_requeues_and_resumes_exactly(lab, sbatch, work, lockstep, reference):  # noqa: F811
     job = sbatch(DDP, "quick.yaml", *LONG)
     wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
@@ -102,6 +111,7 @@ def test_requeue_by_the_operator_resumes(lab, sbatch, work, lockstep, reference)
     assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "gloo", *LONG)
 
 
+@pytest.mark.mpi
 def test_an_early_stop_is_bounded(lab, sbatch, work):  # noqa: F811
     job = sbatch(DDP, "quick.yaml", *LONG, env={"LOCKSTEP_MAX_RESTARTS": "0"})
     wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
@@ -110,6 +120,7 @@ def test_an_early_stop_is_bounded(lab, sbatch, work):  # noqa: F811
     assert (state["JobState"], state["ExitCode"], state["Restarts"]) == ("FAILED", "75:0", "0")
 
 
+@pytest.mark.mpi
 def test_a_job_that_fails_at_once_is_not_tried_again(lab, sbatch, work):  # noqa: F811
     job = sbatch(DDP, "no-such.yaml")
     state = lab.wait(job)
@@ -133,6 +144,7 @@ def test_dead_node_is_named_and_the_requeued_job_resumes(lab, sbatch, work, lock
     assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(4, "gloo", *FOUR_LONG)
 
 
+@pytest.mark.mpi
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_srun_without_pmi(nodes, lab, sbatch, work, lockstep, reference):  # noqa: F811
     job = sbatch(f"--nodes={nodes}", DDP, "quick.yaml", env={"LOCKSTEP_SRUN_MPI": "none"})
@@ -147,6 +159,7 @@ def test_salloc_shell(lab, work, environment, lockstep):  # noqa: F811
     assert ranks == [("0", "n1"), ("1", "n1"), ("2", "n2"), ("3", "n2")], shell.stdout
 
 
+@pytest.mark.mpi
 def test_phantom_script_without_srun_is_refused(lab, sbatch, work, lockstep):  # noqa: F811
     (work / "phantom.sh").write_text(f"#!/bin/bash\n#SBATCH --ntasks=4\n'{lockstep}' train quick.yaml\n")
     job = sbatch("--output=phantom-%j.out", "phantom.sh")

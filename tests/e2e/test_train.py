@@ -89,6 +89,7 @@ def test_the_folders_config_trains_the_same(pima_run, lockstep, mpirun, tmp_path
     assert_same_run(folder, tmp_path / "runs/pima")
 
 
+@pytest.mark.mpi
 def test_world_one_ddp_and_single_are_the_same_bits(lockstep, mpirun, run, tmp_path):
     from train_kit import assert_same_tensors
     config = write_config(tmp_path, PIMA)
@@ -155,6 +156,7 @@ def test_progress_line_on_a_terminal(lockstep, tmp_path):
     assert re.search(r"Epoch \d+/40  step \d+/\d+  loss \d\.\d{4}  \d+ samples/s  \d+", drawn[-1])
 
 
+@pytest.mark.mpi
 def test_eval_is_exact_at_any_world(pima_run, lockstep, mpirun, run):
     folder, _, config = pima_run
     words = ["eval", config, "--checkpoint", checkpoints(folder)[-1]]
@@ -218,6 +220,7 @@ def test_python_checkpoints_are_evaluated(pima_run, lockstep, run, tmp_path):
         assert run(lockstep, "eval", config, "--checkpoint", tmp_path / name, check=True).stdout.splitlines()[1:] == wanted
 
 
+@pytest.mark.mpi
 @pytest.mark.parametrize("world, words, what", [
     (2, sets(train__epochs=0), "train.epochs"),
     (2, sets(data__batch_size=100000), "data.batch_size"),
@@ -252,6 +255,7 @@ def test_a_checkpoint_of_another_model_names_the_tensors(pima_run, lockstep, run
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.mpi
 def test_a_bad_loss_stops_the_job(lockstep, mpirun, tmp_path):
     config = write_config(tmp_path, PIMA)
     words = sets(optim__name="sgd", optim__lr=1e30, train__epochs=3, checkpoint__every_steps=1)

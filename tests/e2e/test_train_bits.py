@@ -61,6 +61,7 @@ def peers(request, tmp_path_factory, mnist_root, train_in_python):
                            tmp_path_factory.mktemp("python"))
 
 
+@pytest.mark.mpi
 @pytest.mark.parametrize("name", NAMES)
 def test_parameters_equal_pythons(name, peers, mnist_root, lockstep, mpirun, tmp_path):
     task = "pima" if name == "pima" else "mnist"
