@@ -179,8 +179,8 @@ start_with_hydra() {
   START=("$1" -n "$RANKS" -ppn "$(ranks_on_a_node)")
   in_slurm && return
   START+=(-f "$PBS_NODEFILE")
-  # hydra knows no tm and would need ssh between the nodes; what the site has set stays
-  if [ "$NODES" -gt 1 ] && [ -z "${HYDRA_LAUNCHER:-}" ] && [ -x "$(pbs_command pbs_tmrsh)" ]; then
+  # hydra seldom knows tm, and would need ssh between the nodes; what the site has set stays
+  if [ "$NODES" -gt 1 ] && [ -z "${HYDRA_LAUNCHER:-}${HYDRA_LAUNCHER_EXEC:-}${HYDRA_BOOTSTRAP:-}" ] && [ -x "$(pbs_command pbs_tmrsh)" ]; then
     export HYDRA_LAUNCHER=rsh HYDRA_LAUNCHER_EXEC=$LOCKSTEP_HOME/job_scripts/pbs_agent.sh
   fi
   return 0
@@ -256,7 +256,8 @@ forward() {  # the signal $1, to the launcher, which hands it to the ranks
 
 launcher_lives() { kill -0 "$LAUNCHER_PID" 2>/dev/null; }
 
-# A rank that is still starting would die of SIGUSR1: it is told once the run has its folder, and a moment later.
+# An mpirun or a rank that is only just starting would die of SIGUSR1: it is told once the run has its folder, and a
+# moment later.
 deliver() {
   local name=$PENDING
   [ -n "$name" ] || return 0

@@ -24,6 +24,12 @@ Stop stop_of(const std::vector<double>& sums) {
 
 }  // namespace
 
+void Agreement::begin(int64_t step) {
+  last_step_ = step;
+  next_ = step + 1;
+  last_time_ = Clock::now();
+}
+
 Verdicts Agreement::ask(int64_t step, const Word& word) {
   const auto now = Clock::now();
   const auto steps = static_cast<double>(std::max<int64_t>(1, step - last_step_));

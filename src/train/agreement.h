@@ -32,6 +32,9 @@ class Agreement {
  public:
   explicit Agreement(const Team& team) : team_(team) {}
 
+  /// This attempt starts after `step`: only steps that it takes are timed. Without a call: from the first.
+  void begin(int64_t step);
+
   /// Is it time to ask after this step? The same answer on every rank.
   bool due(int64_t step) const { return step >= next_; }
   /// Collective.
@@ -41,7 +44,7 @@ class Agreement {
   using Clock = std::chrono::steady_clock;
   const Team& team_;
   int64_t next_ = 0;
-  int64_t last_step_ = -1;
+  int64_t last_step_ = 0;
   Clock::time_point last_time_ = Clock::now();
 };
 

@@ -35,7 +35,10 @@ class DdpModel : public TrainedModel {
     }
   }
   at::Tensor forward(const at::Tensor& input) override {
-    if (proven()) ddp_.reset();
+    if (proven()) {
+      ddp_->core().check_finalized();  // of the second step
+      ddp_.reset();
+    }
     return ddp_ ? ddp_->forward(input) : net_->forward(input);
   }
   std::vector<at::Tensor> parameters() const override { return net_->parameters(); }

@@ -1,8 +1,7 @@
 #include "train/run.h"
 
-#include <csignal>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -44,17 +43,20 @@ void tell_job_script(const fs::path& folder) {
 
 // What --resume names, as rank 0 sees it, found before a long load: "" a new run, "auto", or a path.
 struct Resume {
-  std::string path;
-  bool is_file = false;
+  std::string folder;         // "auto" too
+  std::optional<Saved> file;  // a checkpoint to start from
 };
 
 Resume find_resume(const Team& team, const std::string& asked) {
-  if (asked.empty() || asked == "auto") return {asked};
-  const auto found = nlohmann::json::parse(team.from_first([&] {
+  if (asked.empty() || asked == "auto") return {asked, {}};
+  const auto folder = team.from_first([&] {
     const auto path = find_saved(asked);
-    return nlohmann::json{{"path", path}, {"is_file", !fs::is_directory(path)}}.dump();
-  }));
-  return {found["path"], found["is_file"]};
+    if (!fs::is_directory(path)) return std::string();
+    check_run_folder(path);
+    return path;
+  });
+  if (!folder.empty()) return {folder, {}};
+  return {"", read_saved(team, asked)};
 }
 
 Place open_place(const Setup& setup, const std::string& resume) {
@@ -65,14 +67,11 @@ Place open_place(const Setup& setup, const std::string& resume) {
     const auto& path = place.folder->path;
     tell_job_script(path);
     const bool goes_on = place.folder->goes_on;
-    return nlohmann::json{
-        {"path", path.string()}, {"goes_on", goes_on}, {"attempt", goes_on ? next_attempt(path) : 1}}
-        .dump();
+    return format("{:d} {} {}", goes_on, goes_on ? next_attempt(path) : 1, path.string());
   });
-  const auto json = nlohmann::json::parse(text);
-  place.path = json["path"];
-  place.goes_on = json["goes_on"];
-  place.attempt = json["attempt"];
+  std::istringstream words(text);
+  words >> place.goes_on >> place.attempt;
+  std::getline(words.ignore(), place.path, '\0');  // a path is any bytes
   return place;
 }
 
@@ -88,10 +87,10 @@ void go_on(Trainer& trainer, const Setup& setup, const std::string& folder) {
   log::info("going on after step " + std::to_string(trainer.state().step) + ", from " + saved->path);
 }
 
-void start_from(Trainer& trainer, const Setup& setup, const std::string& file) {
-  trainer.restore(read_saved(*setup.team, file).tree, file);
+void start_from(Trainer& trainer, const Saved& saved) {
+  trainer.restore(saved.tree, saved.path);
   trainer.forget_metrics();
-  log::info("starting after step " + std::to_string(trainer.state().step) + " of " + file +
+  log::info("starting after step " + std::to_string(trainer.state().step) + " of " + saved.path +
             ", in a new folder");
 }
 
@@ -135,13 +134,13 @@ void say_ending(const Ending& ending, const Place& place) {
 }  // namespace
 
 int train(const Command& command, const std::string& resume) {
-  const StopSignals warnings({SIGUSR1, SIGUSR2});  // one that comes while we load is obeyed after a step
+  const EarlySignals signals;  // a warning that comes while we load is obeyed after a step
   auto setup = join_job(command);
-  const auto from = find_resume(*setup.team, resume);
+  auto from = find_resume(*setup.team, resume);
   load_data(setup);
   Trainer trainer(setup);
-  if (from.is_file) start_from(trainer, setup, from.path);
-  auto place = open_place(setup, from.is_file ? "" : from.path);
+  if (const auto saved = std::exchange(from.file, {})) start_from(trainer, *saved);
+  auto place = open_place(setup, from.folder);
   if (place.goes_on) go_on(trainer, setup, place.path);
   setup.team->together([&] { trainer.write_to(place.path, place.attempt); });
   if (setup.team->first()) trainer.leave_before(job_deadline(setup.team->job(), current_environment()));

@@ -164,11 +164,8 @@ RunFolder newest_unfinished(const RunSettings& run, const std::string& config) {
 }
 
 RunFolder named_folder(const fs::path& path, const std::string& config) {
+  check_run_folder(path);
   const auto then = config_in(path);
-  if (!then) {
-    throw InputError("this is no run's folder: it holds no config.yaml", path.string(),
-                     "pass a folder like runs/mnist, a checkpoint, or auto");
-  }
   auto lock = RunLock::take(path);
   if (!lock) {
     throw InputError("the run is in use by another job", path.string(), "wait for it, or start a new run");
@@ -197,6 +194,12 @@ std::vector<std::string> differences(const FlatConfig& then, const FlatConfig& n
     different.push_back(format("{} (was {}, is {})", key, before, after));
   }
   return different;
+}
+
+void check_run_folder(const fs::path& path) {
+  if (config_in(path)) return;
+  throw InputError("this is no run's folder: it holds no config.yaml", path.string(),
+                   "pass a folder like runs/mnist, a checkpoint, or auto");
 }
 
 RunFolder open_run_folder(const RunSettings& run, const std::string& config, const std::string& resume) {

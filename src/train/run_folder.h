@@ -28,6 +28,9 @@ struct RunFolder {
   std::vector<std::string> notes = {};  // why this folder, for the log
 };
 
+/// An InputError where the folder is not one of a run's.
+void check_run_folder(const std::filesystem::path& path);
+
 /// `resume`: empty = the first free of NAME, NAME-2, ...; "auto" = the newest run of that name that is
 /// unfinished, not in use and of the same config, else a new one; a folder = that one. `config` is the
 /// resolved YAML.

@@ -100,7 +100,7 @@ RunStatus read_status(const std::filesystem::path& folder) {
     return status;
   } catch (const nlohmann::json::exception& error) {
     throw InputError(std::string("status.json is not what a run writes: ") + error.what(), path.string(),
-                     "remove it: the newest checkpoint says how far the run came");
+                     "go on with `lockstep train --resume FOLDER`, which writes it anew");
   }
 }
 

@@ -46,9 +46,10 @@ Saved from_first(const Team& team, const std::function<Saved()>& read) {
 
 std::string find_saved(const std::string& wanted) {
   auto path = find_path(wanted);
-  if (fs::exists(path)) return path;
-  throw InputError("there is no such file or folder", wanted,
-                   "name a run's folder (runs/NAME), or a .pt or safetensors file");
+  std::error_code failed;
+  if (fs::exists(path, failed)) return path;
+  throw InputError(failed ? "cannot look there: " + failed.message() : "there is no such file or folder",
+                   wanted, "name a run's folder (runs/NAME), or a .pt or safetensors file");
 }
 
 Saved read_saved(const Team& team, const std::string& wanted) {

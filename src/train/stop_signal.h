@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <chrono>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,7 +16,7 @@ namespace lockstep::train {
 /// the outermost one is gone.
 class StopSignals {
  public:
-  explicit StopSignals(const std::vector<int>& signals = {SIGTERM, SIGUSR1, SIGUSR2});
+  StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
   ~StopSignals();
@@ -25,8 +26,18 @@ class StopSignals {
   /// How long ago it came.
   static std::chrono::duration<double> age();
 
+ protected:
+  StopSignals(std::initializer_list<int> signals, void (*handler)(int));
+
  private:
   std::vector<std::pair<int, struct sigaction>> former_;
+};
+
+/// While a run is set up: SIGUSR1 and SIGUSR2 are kept for its first step, however often they come. SIGTERM
+/// ends the process, as there is nothing to save.
+class EarlySignals : public StopSignals {
+ public:
+  EarlySignals();
 };
 
 /// "SIGTERM" and so on.

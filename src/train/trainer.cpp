@@ -66,6 +66,7 @@ Ending Trainer::run() {
   }
   begin_ = log_begin_ = Clock::now();
   first_step_ = state_.step;
+  agreement_.begin(state_.step);
   while (!ending_ && state_.epoch < settings_.train.epochs) train_epoch();
   if (!ending_) ending_ = Ending{RunState::done, "epochs"};
   checkpoint();

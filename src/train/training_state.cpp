@@ -79,28 +79,42 @@ void restore_buckets(TrainedModel& model, const Tree& list) {
   if (!buckets.empty()) model.restore_buckets(buckets);
 }
 
-std::optional<at::Tensor> own_state(const Tree& list, int rank, int world) {
-  const auto states = elements(list);
-  if (states.size() == 1) return as_tensor(states[0], "lockstep.rng");
+std::optional<at::Tensor> own_state(const Tree& extras, const std::string& key, int rank, int world) {
+  const auto states = elements(get(extras, key));
+  if (states.size() == 1) return as_tensor(states[0], "lockstep." + key);
   if (states.size() != static_cast<size_t>(world)) return std::nullopt;
-  return as_tensor(states[static_cast<size_t>(rank)], "lockstep.rng");
+  return as_tensor(states[static_cast<size_t>(rank)], "lockstep." + key);
 }
 
 void restore_rng(const Team& team, const Tree& extras) {
-  if (const auto mine = own_state(get(extras, "rng"), team.rank(), team.world())) set_rng_state(*mine);
-  const auto device = find(extras, "device_rng");
-  if (!device || team.device().is_cpu()) return;
-  if (const auto mine = own_state(*device, team.rank(), team.world())) set_rng_state(*mine, team.device());
+  if (const auto mine = own_state(extras, "rng", team.rank(), team.world())) set_rng_state(*mine);
+  if (team.device().is_cpu() || !find(extras, "device_rng")) return;
+  if (const auto mine = own_state(extras, "device_rng", team.rank(), team.world()))
+    set_rng_state(*mine, team.device());
 }
 
 void restore_losses(const Team& team, const Tree& extras, TrainingState& state) {
   const auto losses = as_tensor(get(extras, "losses"), "lockstep.losses").to(torch::kFloat64).contiguous();
+  if (losses.dim() != 2 || losses.size(1) != 2) {
+    throw InputError("\"losses\" in the checkpoint is no pair of numbers for each rank", "lockstep.losses",
+                     "take an earlier checkpoint");
+  }
   const bool same_world = losses.size(0) == team.world();
   // at another world size rank 0 carries what was summed so far
   if (!same_world && !team.first()) return;
   const auto mine = same_world ? losses[team.rank()] : losses.sum(0);
   state.loss_sum = mine[0].item<double>();
   state.loss_count = static_cast<int64_t>(mine[1].item<double>());
+}
+
+void restore_schedule(Schedule& schedule, const Tree& state) {
+  try {
+    schedule.load_state_dict(state);
+  } catch (const InputError& error) {  // another schedule keeps other numbers
+    throw InputError(
+        std::string("the checkpoint's schedule is not the config's: ") + error.what(), "schedule.name",
+        "resume with the schedule that the checkpoint was trained with, or with schedule.name: none");
+  }
 }
 
 TrainingState from_own(const Team& team, const Tree& tree, const Tree& extras, const Stateful& parts) {
@@ -115,7 +129,7 @@ TrainingState from_own(const Team& team, const Tree& tree, const Tree& extras, c
   state.best_loss = as_double(get(extras, "best_loss"), "best_loss");
   state.epochs_without_better = as_int(get(extras, "epochs_without_better"), "epochs_without_better");
   restore_losses(team, extras, state);
-  parts.schedule.load_state_dict(get(extras, "schedule"));
+  restore_schedule(parts.schedule, get(extras, "schedule"));
   if (const auto scaler = find(extras, "scaler"); scaler && parts.scaler)
     parts.scaler->load_state_dict(*scaler);
   restore_rng(team, extras);

@@ -17,13 +17,13 @@ class Read : public ::testing::Test {
   void SetUp() override {
     std::string name = fs::temp_directory_path() / "lockstep_read_XXXXXX";
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder = name;
+    folder_ = name;
   }
-  void TearDown() override { fs::remove_all(folder); }
+  void TearDown() override { fs::remove_all(folder_); }
 
   std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(folder / name, std::ios::binary) << text;
-    return folder / name;
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+    return folder_ / name;
   }
 
   static std::string refused(const std::string& path) {
@@ -38,27 +38,27 @@ class Read : public ::testing::Test {
     return "";
   }
 
-  fs::path folder;
+  fs::path folder_;
 };
 
 TEST_F(Read, GivesTheTextAndItsName) {
   const std::string path = write("a.yaml", "train: {}\n");
   EXPECT_EQ(read_config_text(path).text, "train: {}\n");
   EXPECT_EQ(read_config_text(path).name, path);
-  fs::create_symlink(path, folder / "link.yaml");
-  EXPECT_EQ(read_config_text(folder / "link.yaml").text, "train: {}\n");
+  fs::create_symlink(path, folder_ / "link.yaml");
+  EXPECT_EQ(read_config_text(folder_ / "link.yaml").text, "train: {}\n");
 }
 
 TEST_F(Read, RefusesWhatIsNoFile) {
-  EXPECT_TRUE(has(refused(folder / "none.yaml"), "No such file"));
-  EXPECT_TRUE(has(refused(folder), "is a folder"));
+  EXPECT_TRUE(has(refused(folder_ / "none.yaml"), "No such file"));
+  EXPECT_TRUE(has(refused(folder_), "is a folder"));
   EXPECT_TRUE(has(refused("/dev/zero"), "is a device"));
   EXPECT_TRUE(has(refused(""), "cannot be read"));
   EXPECT_TRUE(has(refused(std::string(5000, 'a')), "too long"));
-  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
-  EXPECT_TRUE(has(refused(folder / "pipe"), "is a pipe"));
-  fs::create_symlink(folder / "loop", folder / "loop");
-  refused(folder / "loop");
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  EXPECT_TRUE(has(refused(folder_ / "pipe"), "is a pipe"));
+  fs::create_symlink(folder_ / "loop", folder_ / "loop");
+  refused(folder_ / "loop");
 }
 
 TEST_F(Read, RefusesAGigabyte) {

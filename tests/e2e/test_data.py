@@ -263,6 +263,32 @@ def test_a_scripted_module_trains(train, python, run, source_dir, tmp_path):
     assert last["accuracy"] > 0.65
 
 
+SECOND_STEP = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.late = torch.nn.Linear(8, 2), torch.nn.Linear(8, 2)
+        self.register_buffer("steps", torch.zeros(1))
+    def forward(self, x):
+        if self.training: self.steps.add_(1)
+        y = self.a(x)
+        if bool(self.steps < 1.5): y = y + self.late(x)
+        return y
+torch.jit.script(Net()).save("model.pt")
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_parameter_that_drops_out_after_the_first_step_is_named(ranks, train, python, run, source_dir, tmp_path):
+    (tmp_path / "net.py").write_text(SECOND_STEP)
+    run(python, "-W", "ignore", "net.py", cwd=tmp_path, check=True)
+    result, _ = train(source_dir / "configs/pima.yaml", "model.name=torchscript", f"model.path={tmp_path}/model.pt",
+                      "ddp.find_unused_parameters=false", "train.epochs=1", ranks=ranks)
+    assert result.returncode == 1, result.output
+    assert "late.weight" in result.stderr, result.stderr
+
+
 def idx(sizes, content):
     return struct.pack(f">HBB{len(sizes)}I", 0, 8, len(sizes), *sizes) + content
 

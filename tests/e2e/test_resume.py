@@ -138,11 +138,17 @@ def test_what_is_not_there_is_refused_before_a_long_load(lockstep, mpirun, tmp_p
     """The data are not there either, and are not what is complained about."""
     config = write_config(tmp_path, PIMA)
     missing = sets(data__root=tmp_path / "no-data")
-    for words in (["train", config, "--resume", "nowhere"], ["eval", config, "--checkpoint", "nowhere"]):
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "empty").mkdir()
+    for words, said in ((["train", config, "--resume", "nowhere"], "there is no such file or folder"),
+                        (["train", config, "--resume", "loop"], "cannot look there"),
+                        (["train", config, "--resume", "empty"], "this is no run's folder"),
+                        (["train", config, "--resume", config], "config.yaml"),
+                        (["eval", config, "--checkpoint", "nowhere"], "there is no such file or folder")):
         result = mpirun(2, lockstep, *words, *missing, cwd=tmp_path, quiet=True)
-        assert result.returncode == 2
-        assert result.stderr.count("error:") == 1 and "there is no such file or folder" in result.stderr, result.stderr
-        assert "nowhere" in result.stderr and not (tmp_path / "runs").exists()
+        assert result.returncode == 2, result.stderr
+        assert result.stderr.count("error:") == 1 and said in result.stderr, result.stderr
+        assert "data folder" not in result.stderr and not (tmp_path / "runs").exists()
 
 
 def test_a_run_folder_that_cannot_be_written_ends_every_rank(lockstep, mpirun, tmp_path):

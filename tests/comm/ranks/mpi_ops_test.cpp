@@ -40,7 +40,7 @@ class Pair {
 // Parameter: the ranks of a (pretended) node; 0 is all on one.
 class MpiOps : public ::testing::TestWithParam<int> {
  protected:
-  Pair pair{GetParam()};
+  Pair pair_{GetParam()};
 };
 
 at::Tensor all_reduced(ProcessGroup& group, const at::Tensor& input, ReduceOp::RedOpType op) {
@@ -56,10 +56,10 @@ TEST_P(MpiOps, AllReduceOfEveryType) {
     for (const auto op : {ReduceOp::SUM, ReduceOp::MIN, ReduceOp::MAX}) {
       for (const int64_t items : kSizes) {
         const at::Tensor input = whole_numbers(items, type);
-        const at::Tensor got = all_reduced(pair.mpi, input, op);
+        const at::Tensor got = all_reduced(pair_.mpi, input, op);
         // gloo knows no 16-bit integers
-        const at::Tensor want = type == at::kShort ? all_reduced(pair.gloo, input.to(at::kInt), op).to(type)
-                                                   : all_reduced(pair.gloo, input, op);
+        const at::Tensor want = type == at::kShort ? all_reduced(pair_.gloo, input.to(at::kInt), op).to(type)
+                                                   : all_reduced(pair_.gloo, input, op);
         // gloo adds bools as bytes: compare truth, not bytes
         ASSERT_TRUE(type == at::kBool ? at::equal(got, want.to(at::kByte).ne(0)) : at::equal(got, want))
             << type << " op " << int(op) << " items " << items;
@@ -73,18 +73,18 @@ TEST_P(MpiOps, WorldTwoHasGloosBits) {
     GTEST_SKIP() << "gloo's order of summation depends on the place in the message beyond two ranks";
   for (const auto type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
     const at::Tensor input = fractions(432'107, type);
-    EXPECT_TRUE(
-        at::equal(all_reduced(pair.mpi, input, ReduceOp::SUM), all_reduced(pair.gloo, input, ReduceOp::SUM)))
+    EXPECT_TRUE(at::equal(all_reduced(pair_.mpi, input, ReduceOp::SUM),
+                          all_reduced(pair_.gloo, input, ReduceOp::SUM)))
         << type;
   }
 }
 
 TEST_P(MpiOps, EveryRankHasTheSameBitsInRankOrder) {
   const at::Tensor input = fractions(100'003, at::kFloat);
-  const at::Tensor got = all_reduced(pair.mpi, input, ReduceOp::SUM);
+  const at::Tensor got = all_reduced(pair_.mpi, input, ReduceOp::SUM);
   at::Tensor all = at::empty({world() * input.numel()});
   at::Tensor mine = input;
-  pair.mpi->_allgather_base(all, mine)->wait();
+  pair_.mpi->_allgather_base(all, mine)->wait();
   const auto inputs = all.chunk(world());
   const int per_node = GetParam() == 0 ? world() : GetParam();
   at::Tensor want;
@@ -99,13 +99,13 @@ TEST_P(MpiOps, EveryRankHasTheSameBitsInRankOrder) {
 
 TEST_P(MpiOps, TheBitsDoNotDependOnTheCut) {
   const at::Tensor input = fractions(200'000, at::kFloat);
-  const at::Tensor whole = all_reduced(pair.mpi, input, ReduceOp::SUM);
-  const at::Tensor part = all_reduced(pair.mpi, input.slice(0, 70'001, 150'000), ReduceOp::SUM);
+  const at::Tensor whole = all_reduced(pair_.mpi, input, ReduceOp::SUM);
+  const at::Tensor part = all_reduced(pair_.mpi, input.slice(0, 70'001, 150'000), ReduceOp::SUM);
   EXPECT_TRUE(at::equal(part, whole.slice(0, 70'001, 150'000)));
 }
 
 TEST_P(MpiOps, Average) {
-  const at::Tensor got = all_reduced(pair.mpi, at::full({1000}, own_rank() + 1.0f), ReduceOp::AVG);
+  const at::Tensor got = all_reduced(pair_.mpi, at::full({1000}, own_rank() + 1.0f), ReduceOp::AVG);
   EXPECT_TRUE(at::allclose(got, at::full({1000}, (world() + 1) / 2.0f)));
 }
 
@@ -115,7 +115,7 @@ TEST_P(MpiOps, BroadcastFromEveryRank) {
       std::vector<at::Tensor> tensors = {whole_numbers(70'000, type)};
       c10d::BroadcastOptions options;
       options.rootRank = root;
-      pair.mpi->broadcast(tensors, options)->wait();
+      pair_.mpi->broadcast(tensors, options)->wait();
       ASSERT_TRUE(at::equal(tensors[0], whole_numbers(70'000, type, root))) << type << " from " << root;
     }
   }
@@ -128,8 +128,8 @@ TEST_P(MpiOps, ReduceToEveryRank) {
       options.rootRank = root;
       const at::Tensor input = whole_numbers(items, at::kFloat);
       std::vector<at::Tensor> got = {input.clone()};
-      pair.mpi->reduce(got, options)->wait();
-      const at::Tensor sum = all_reduced(pair.gloo, input, ReduceOp::SUM);
+      pair_.mpi->reduce(got, options)->wait();
+      const at::Tensor sum = all_reduced(pair_.gloo, input, ReduceOp::SUM);
       EXPECT_TRUE(at::equal(got[0], own_rank() == root ? sum : input)) << "only the root's tensor changes";
     }
   }
@@ -141,7 +141,7 @@ TEST_P(MpiOps, AllGatherLists) {
       std::vector<at::Tensor> input = {whole_numbers(items, type)};
       std::vector<std::vector<at::Tensor>> got(1);
       for (int rank = 0; rank < world(); ++rank) got[0].push_back(at::empty_like(input[0]));
-      pair.mpi->allgather(got, input)->wait();
+      pair_.mpi->allgather(got, input)->wait();
       for (int rank = 0; rank < world(); ++rank) {
         ASSERT_TRUE(at::equal(got[0][size_t(rank)], whole_numbers(items, type, rank)))
             << type << " " << items;
@@ -153,7 +153,7 @@ TEST_P(MpiOps, AllGatherLists) {
 TEST_P(MpiOps, AllGatherBase) {
   at::Tensor input = whole_numbers(12'345, at::kDouble);
   at::Tensor output = at::empty({world(), 12'345}, at::kDouble);
-  pair.mpi->_allgather_base(output, input)->wait();
+  pair_.mpi->_allgather_base(output, input)->wait();
   for (int rank = 0; rank < world(); ++rank)
     EXPECT_TRUE(at::equal(output[rank], whole_numbers(12'345, at::kDouble, rank)));
 }
@@ -161,14 +161,14 @@ TEST_P(MpiOps, AllGatherBase) {
 TEST_P(MpiOps, ReduceScatterOfBothKinds) {
   for (const auto type : {at::kFloat, at::kHalf, at::kLong}) {
     const at::Tensor whole = whole_numbers(90'001 * world(), type);
-    const at::Tensor want = all_reduced(pair.gloo, whole, ReduceOp::SUM).chunk(world())[size_t(own_rank())];
+    const at::Tensor want = all_reduced(pair_.gloo, whole, ReduceOp::SUM).chunk(world())[size_t(own_rank())];
     at::Tensor base = at::empty({90'001}, type);
     at::Tensor input = whole;
-    pair.mpi->_reduce_scatter_base(base, input)->wait();
+    pair_.mpi->_reduce_scatter_base(base, input)->wait();
     EXPECT_TRUE(at::equal(base, want)) << type;
     std::vector<at::Tensor> output = {at::empty({90'001}, type)};
     std::vector<std::vector<at::Tensor>> lists = {whole.chunk(world())};
-    pair.mpi->reduce_scatter(output, lists)->wait();
+    pair_.mpi->reduce_scatter(output, lists)->wait();
     EXPECT_TRUE(at::equal(output[0], want)) << type;
   }
 }
@@ -176,8 +176,8 @@ TEST_P(MpiOps, ReduceScatterOfBothKinds) {
 TEST_P(MpiOps, SendAndReceiveAroundTheRing) {
   const int next = (own_rank() + 1) % world(), before = (own_rank() + world() - 1) % world();
   std::vector<at::Tensor> out = {whole_numbers(100'000, at::kFloat)}, in = {at::empty({100'000})};
-  auto sent = pair.mpi->send(out, next, 5);
-  auto received = pair.mpi->recv(in, before, 5);
+  auto sent = pair_.mpi->send(out, next, 5);
+  auto received = pair_.mpi->recv(in, before, 5);
   received->wait();
   sent->wait();
   EXPECT_TRUE(at::equal(in[0], whole_numbers(100'000, at::kFloat, before)));
@@ -187,12 +187,12 @@ TEST_P(MpiOps, SendAndReceiveAroundTheRing) {
 TEST_P(MpiOps, ReceiveFromAnyone) {
   if (own_rank() != 0) {
     std::vector<at::Tensor> out = {at::full({3}, own_rank())};
-    pair.mpi->send(out, 0, 9)->wait();
+    pair_.mpi->send(out, 0, 9)->wait();
   }
   double sum = 0;
   for (int i = 1; own_rank() == 0 && i < world(); ++i) {
     std::vector<at::Tensor> in = {at::zeros({3}, at::full({1}, 1).options())};
-    auto work = pair.mpi->recvAnysource(in, 9);
+    auto work = pair_.mpi->recvAnysource(in, 9);
     work->wait();
     EXPECT_EQ(in[0][2].item<double>(), work->sourceRank());
     sum += in[0][0].item<double>();
@@ -203,15 +203,15 @@ TEST_P(MpiOps, ReceiveFromAnyone) {
 TEST_P(MpiOps, ThousandsInARow) {
   for (int i = 0; i < 1000; ++i) {
     std::vector<at::Tensor> tensors = {at::full({i % 40 + 1}, float(own_rank() + i))};
-    pair.mpi->allreduce(tensors)->wait();
+    pair_.mpi->allreduce(tensors)->wait();
     const int sum = world() * (world() - 1) / 2 + world() * i;
     ASSERT_EQ(tensors[0][i % 40].item<float>(), float(sum));
-    if (i % 7 == 0) pair.mpi->barrier()->wait();
+    if (i % 7 == 0) pair_.mpi->barrier()->wait();
     if (i % 5 == 0) {
       c10d::BroadcastOptions options;
       options.rootRank = i % world();
       std::vector<at::Tensor> news = {at::full({8}, own_rank())};
-      pair.mpi->broadcast(news, options)->wait();
+      pair_.mpi->broadcast(news, options)->wait();
       ASSERT_EQ(news[0][0].item<double>(), options.rootRank);
     }
   }

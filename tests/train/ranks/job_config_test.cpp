@@ -21,15 +21,15 @@ class JobConfig : public ::testing::Test {
   std::string write(const std::string& text) {
     const int rank = test::runtime().job().rank;
     const auto name = "lockstep_job_config_" + std::to_string(getpid()) + ".yaml";
-    path = (fs::temp_directory_path() / name).string();
-    if (rank == 0) std::ofstream(path) << text;
-    return path;
+    path_ = (fs::temp_directory_path() / name).string();
+    if (rank == 0) std::ofstream(path_) << text;
+    return path_;
   }
   void TearDown() override {
     std::error_code none;
-    fs::remove(path, none);
+    fs::remove(path_, none);
   }
-  std::string path;
+  std::string path_;
 };
 
 TEST_F(JobConfig, ComesFromRankZeroAlone) {

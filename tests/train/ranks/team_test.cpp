@@ -5,6 +5,8 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include <thread>
+
 #include "base/error.h"
 #include "checkpoint/tree.h"
 #include "ranks.h"
@@ -83,6 +85,16 @@ TEST(Agreement, AWordOnOneRankIsHeardByAll) {
   EXPECT_DOUBLE_EQ(verdicts.loss, (team().world() - 1) / 2.0);
   word.not_finite = team().first();
   EXPECT_EQ(agreement.ask(3, word).stop, Stop::not_finite);
+}
+
+TEST(Agreement, TimesOnlyTheStepsOfThisAttempt) {
+  Agreement agreement(team());
+  agreement.begin(5000);
+  EXPECT_FALSE(agreement.due(5000));
+  ASSERT_TRUE(agreement.due(5001));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  agreement.ask(5001, {});  // a step takes longer than the interval: the next one asks again
+  EXPECT_TRUE(agreement.due(5002));
 }
 
 TEST(Agreement, AllRanksAskNextAtTheSameStep) {
