@@ -50,7 +50,7 @@ struct Resume {
 Resume find_resume(const Team& team, const std::string& asked) {
   if (asked.empty() || asked == "auto") return {asked, {}};
   const auto folder = team.from_first([&] {
-    const auto path = find_saved(asked);
+    auto path = find_saved(asked);
     if (!fs::is_directory(path)) return std::string();
     check_run_folder(path);
     return path;
