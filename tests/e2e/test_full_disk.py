@@ -79,7 +79,7 @@ def test_a_full_disk_ends_the_run_cleanly_and_it_goes_on_with_room(disk, config,
 
 def test_a_run_outlives_a_full_disk(disk, config, lockstep, start, tmp_path):
     """Room comes back while it trains: later checkpoints, lines and curves are whole."""
-    words = sets(train__epochs=50, train__eval_every=0, checkpoint__keep=3, checkpoint__every_steps=20,
+    words = sets(train__epochs=400, train__eval_every=0, checkpoint__keep=3, checkpoint__every_steps=20,
                  train__log_every=7)
     errors = tmp_path / "stderr"
     with open(errors, "w") as stderr:
@@ -92,7 +92,7 @@ def test_a_run_outlives_a_full_disk(disk, config, lockstep, start, tmp_path):
         while errors.read_text().count("checkpoint could not be written") < 1 and time.monotonic() < end:
             assert job.poll() is None, errors.read_text()
             time.sleep(0.02)
-        time.sleep(0.5)  # for a few more checkpoints that find no room
+        time.sleep(0.3)  # for a few more checkpoints that find no room
         (disk / "filler").unlink()
         assert job.wait(60) == 0, errors.read_text()
     assert errors.read_text().count("checkpoint could not be written") == 1, errors.read_text()
@@ -101,7 +101,7 @@ def test_a_run_outlives_a_full_disk(disk, config, lockstep, start, tmp_path):
     steps = status(folder)["step"]
     assert newest(folder)["iter_no"] == steps
     assert_whole(folder)
-    assert metrics(folder)[-1]["epoch"] == 49
+    assert metrics(folder)[-1]["epoch"] == 399
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     events = reader.EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload().Scalars("train/loss")
     assert events[-1].step > steps - 39  # half a record would have ended the reading
