@@ -1,5 +1,5 @@
 #pragma once
-// Batch normalisation over the global batch: statistics of all ranks' samples, forward and backward.
+// Batch normalisation over the global batch as a layer, and in place of a module's own layers.
 
 #include <torch/nn/module.h>
 
@@ -8,14 +8,9 @@
 #include <optional>
 
 #include "comm/group.h"
+#include "parallel/sync_norm.h"
 
 namespace lockstep {
-
-/// Batch norm of `input` over the samples of every rank of the group; collective. Ranks may hold different
-/// numbers of samples, also none. The running statistics, where defined, move by `momentum`.
-at::Tensor sync_batch_norm(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
-                           const at::Tensor& running_mean, const at::Tensor& running_var, double momentum,
-                           double eps, const ProcessGroup& group);
 
 /// From now on every BatchNorm1d, 2d and 3d in `module` (also inside a TorchScript module) normalises over
 /// the group while it trains, in its place: names, parameters and the user's class stay as they are.
