@@ -163,15 +163,20 @@ RunFolder newest_unfinished(const RunSettings& run, const std::string& config) {
   return folder;
 }
 
+FlatConfig config_of_run(const fs::path& path) {
+  if (auto config = config_in(path)) return *config;
+  throw InputError("this is no run's folder: it holds no config.yaml", path.string(),
+                   "pass a folder like runs/mnist, a checkpoint, or auto");
+}
+
 RunFolder named_folder(const fs::path& path, const std::string& config) {
-  check_run_folder(path);
-  const auto then = config_in(path);
+  const auto then = config_of_run(path);
   auto lock = RunLock::take(path);
   if (!lock) {
     throw InputError("the run is in use by another job", path.string(), "wait for it, or start a new run");
   }
   std::vector<std::string> notes;
-  const auto different = differences(*then, flatten(config));
+  const auto different = differences(then, flatten(config));
   if (!different.empty()) notes.push_back("the config has changed: " + join(different, ", "));
   return go_on(path, std::move(*lock), config, std::move(notes));
 }
@@ -197,9 +202,7 @@ std::vector<std::string> differences(const FlatConfig& then, const FlatConfig& n
 }
 
 void check_run_folder(const fs::path& path) {
-  if (config_in(path)) return;
-  throw InputError("this is no run's folder: it holds no config.yaml", path.string(),
-                   "pass a folder like runs/mnist, a checkpoint, or auto");
+  config_of_run(path);
 }
 
 RunFolder open_run_folder(const RunSettings& run, const std::string& config, const std::string& resume) {
