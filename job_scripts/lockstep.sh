@@ -180,7 +180,8 @@ start_with_hydra() {
   in_slurm && return
   START+=(-f "$PBS_NODEFILE")
   # hydra seldom knows tm, and would need ssh between the nodes; what the site has set stays
-  if [ "$NODES" -gt 1 ] && [ -z "${HYDRA_LAUNCHER:-}${HYDRA_LAUNCHER_EXEC:-}${HYDRA_BOOTSTRAP:-}" ] && [ -x "$(pbs_command pbs_tmrsh)" ]; then
+  if [ "$NODES" -gt 1 ] && [ -z "${HYDRA_LAUNCHER:-}${HYDRA_LAUNCHER_EXEC:-}${HYDRA_BOOTSTRAP:-}" ] &&
+    [ -x "$(pbs_command pbs_tmrsh)" ]; then
     export HYDRA_LAUNCHER=rsh HYDRA_LAUNCHER_EXEC=$LOCKSTEP_HOME/job_scripts/pbs_agent.sh
   fi
   return 0
