@@ -1,40 +1,29 @@
 #include "checkpoint/file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstring>
 
-#include "base/descriptor.h"
 #include "base/error.h"
+#include "base/file.h"
+#include "base/format.h"
 #include "checkpoint/cursor.h"
 
 namespace lockstep {
-
 namespace {
 
-std::string reason() {
-  return std::strerror(errno);
-}
+constexpr const char* kNameOne = "name a .pt or .safetensors file, or a run's folder";
 
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat facts {};
-  if (!file || ::fstat(file.number(), &facts) != 0)
-    throw InputError("cannot read the file: " + reason(), path,
-                     "name a .pt or .safetensors file, or a run's folder");
-  if (!S_ISREG(facts.st_mode))
-    throw InputError("this is not a file", path, "name a .pt or .safetensors file");
-  size_ = static_cast<size_t>(facts.st_size);
+  const RegularFile file(path, "the checkpoint", kNameOne);
+  size_ = file.size();
   if (size_ == 0) throw InputError("the file is empty", path, kCopyAgain);
   void* map = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.number(), 0);
   if (map == MAP_FAILED)
-    throw InputError("cannot read the file: " + reason(), path,
-                     "name a .pt or .safetensors file, or a run's folder");
+    throw InputError(format("the checkpoint cannot be read: {}", std::strerror(errno)), path, kNameOne);
   data_ = static_cast<const uint8_t*>(map);
 }
 

@@ -1,11 +1,8 @@
 #include "data/byte_source.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
-#include <cerrno>
+#include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -23,37 +20,15 @@ struct ByteSource::Gzip {
   bool done = false;
 };
 
-ByteSource::ByteSource(const std::string& path)
-    : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-  if (!file_)
-    throw InputError(format("cannot open the file: {}", strerror(errno)), path,
-                     "check the path and its permissions");
-  struct stat facts;
-  ::fstat(file_.number(), &facts);
-  if (!S_ISREG(facts.st_mode)) {
-    throw InputError(S_ISDIR(facts.st_mode) ? "this is a folder, not a file" : "this is not a regular file",
-                     path, "give a regular file");
-  }
-  file_size_ = facts.st_size;
+ByteSource::ByteSource(const std::string& path) : path_(path), file_(path, "the data file") {
   unsigned char magic[2];
-  if (::pread(file_.number(), magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b) {
+  if (file_.read_at(0, magic, 2) == 2 && magic[0] == 0x1f && magic[1] == 0x8b) {
     gzip_ = std::make_unique<Gzip>();
   }
 }
 
 ByteSource::ByteSource(ByteSource&&) noexcept = default;
 ByteSource::~ByteSource() = default;
-
-size_t ByteSource::read_file(char* into, size_t size) {
-  ssize_t got;
-  do {
-    got = ::read(file_.number(), into, size);
-  } while (got < 0 && errno == EINTR);
-  if (got < 0)
-    throw InputError(format("cannot read the file: {}", strerror(errno)), path_,
-                     "try again, or copy the file to another file system");
-  return got;
-}
 
 size_t ByteSource::inflate_some(char* into, size_t size) {
   auto& stream = gzip_->stream;
@@ -63,7 +38,7 @@ size_t ByteSource::inflate_some(char* into, size_t size) {
   while (stream.avail_out == wanted && !gzip_->done) {
     if (stream.avail_in == 0) {
       stream.next_in = gzip_->input.data();
-      stream.avail_in = read_file(reinterpret_cast<char*>(gzip_->input.data()), gzip_->input.size());
+      stream.avail_in = file_.read(gzip_->input.data(), gzip_->input.size());
       if (stream.avail_in == 0)
         throw InputError("the gzipped data ends early", path_, "fetch or copy the file again");
     }
@@ -71,7 +46,7 @@ size_t ByteSource::inflate_some(char* into, size_t size) {
     if (result == Z_STREAM_END) {
       // Members may follow one another (RFC 1952, 2.2); anything else after the data is an error.
       char next;
-      if (stream.avail_in == 0 && read_file(&next, 1) == 1) {
+      if (stream.avail_in == 0 && file_.read(&next, 1) == 1) {
         gzip_->input[0] = next;
         stream.next_in = gzip_->input.data();
         stream.avail_in = 1;
@@ -91,7 +66,7 @@ size_t ByteSource::inflate_some(char* into, size_t size) {
 }
 
 size_t ByteSource::read_some(char* into, size_t size) {
-  return gzip_ ? inflate_some(into, size) : read_file(into, size);
+  return gzip_ ? inflate_some(into, size) : file_.read(into, size);
 }
 
 size_t ByteSource::read(char* into, size_t size) {
@@ -117,7 +92,8 @@ bool ByteSource::at_end() {
 
 int64_t ByteSource::most_bytes() const {
   constexpr int64_t kBestRatio = 1032;  // of deflate: https://zlib.net/zlib_tech.html
-  return gzip_ ? file_size_ * kBestRatio : file_size_;
+  const auto size = static_cast<int64_t>(file_.size());
+  return gzip_ ? size * kBestRatio : size;
 }
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "base/descriptor.h"
+#include "base/file.h"
 
 namespace lockstep {
 
@@ -27,13 +27,11 @@ class ByteSource {
 
  private:
   struct Gzip;
-  size_t read_file(char* into, size_t size);
   size_t read_some(char* into, size_t size);
   size_t inflate_some(char* into, size_t size);
 
   std::string path_;
-  Descriptor file_;
-  int64_t file_size_ = 0;
+  RegularFile file_;
   std::unique_ptr<Gzip> gzip_;  // null for a plain file
   int peeked_ = -1;             // a byte that at_end() read ahead
 };

@@ -3,9 +3,9 @@
 #include <ATen/ATen.h>
 
 #include <cstring>
-#include <fstream>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/format.h"
 
 #ifdef LOCKSTEP_PNG
@@ -15,9 +15,9 @@
 namespace lockstep {
 
 bool is_png(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
   char head[8] = {};
-  return file.read(head, 8) && std::memcmp(head, "\x89PNG\r\n\x1a\n", 8) == 0;
+  return RegularFile(path, "the image").read_at(0, head, 8) == 8 &&
+         std::memcmp(head, "\x89PNG\r\n\x1a\n", 8) == 0;
 }
 
 #ifdef LOCKSTEP_PNG

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// Whether the file begins like a PNG.
+/// Whether the file begins like a PNG; an InputError where it cannot be read.
 bool is_png(const std::string& path);
 
 /// uint8 [1, channels, height, width]: 1 channel = grey, 3 = RGB; transparent parts on black. Colours become

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <vector>
 
-#include "base/error.h"
+#include "base/file.h"
 #include "base/format.h"
 
 namespace lockstep {
@@ -81,19 +79,10 @@ std::string Sha256::hex() {
 }
 
 std::string sha256_of_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
+  RegularFile file(path, "the file");
   std::vector<char> chunk(1 << 20);
   Sha256 sum;
-  if (!file)
-    throw InputError(format("cannot open the file: {}", strerror(errno)), path,
-                     "check the path and its permissions");
-  while (file) {
-    file.read(chunk.data(), chunk.size());
-    sum.add(chunk.data(), file.gcount());
-  }
-  if (file.bad())
-    throw InputError(format("cannot read the file: {}", strerror(errno)), path,
-                     "try again, or copy the file to another file system");
+  while (const size_t got = file.read(chunk.data(), chunk.size())) sum.add(chunk.data(), got);
   return sum.hex();
 }
 

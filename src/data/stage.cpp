@@ -8,6 +8,7 @@
 
 #include "base/descriptor.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/format.h"
 #include "data/find_files.h"
 #include "data/sha256.h"
@@ -54,18 +55,10 @@ class Temporary {
 };
 
 std::string copy_bytes(const std::string& from, Temporary& to) {
-  const Descriptor file(::open(from.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file)
-    throw InputError(format("cannot open the file: {}", strerror(errno)), from,
-                     "check the path and its permissions");
+  RegularFile file(from, "the data file");
   std::vector<char> chunk(1 << 20);
   Sha256 sum;
-  ssize_t got;
-  while ((got = ::read(file.number(), chunk.data(), chunk.size())) != 0) {
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0)
-      throw InputError(format("cannot read the file: {}", strerror(errno)), from,
-                       "try again, or copy the file to another file system");
+  while (const size_t got = file.read(chunk.data(), chunk.size())) {
     sum.add(chunk.data(), got);
     to.write(chunk.data(), got);
   }

@@ -1,9 +1,9 @@
 #include <unistd.h>
 
 #include <array>
-#include <fstream>
-#include <sstream>
 
+#include "base/error.h"
+#include "base/file.h"
 #include "launch/job.h"
 #include "launch/variables.h"
 
@@ -14,14 +14,12 @@ constexpr size_t kLargestFile = 16 << 20;
 
 // nullopt where the variable is not set or its file cannot be read: a task started by pbsdsh has none
 std::optional<std::string> read_named_file(const Environment& environment, const char* variable) {
-  std::ifstream file(launch::text_of(environment, variable));
-  if (!file) return std::nullopt;
-  std::string text;
-  std::array<char, 65536> part;
-  while (text.size() < kLargestFile && (file.read(part.data(), part.size()) || file.gcount() > 0)) {
-    text.append(part.data(), static_cast<size_t>(file.gcount()));
+  if (!launch::is_set(environment, variable)) return std::nullopt;
+  try {
+    return read_small_file(launch::text_of(environment, variable), kLargestFile, variable);
+  } catch (const InputError&) {
+    return std::nullopt;
   }
-  return text;
 }
 
 }  // namespace

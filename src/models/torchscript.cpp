@@ -2,9 +2,8 @@
 
 #include <torch/script.h>
 
-#include <filesystem>
-
 #include "base/error.h"
+#include "base/file.h"
 
 namespace lockstep {
 namespace {
@@ -17,7 +16,7 @@ std::string first_line(const std::string& text) {
 
 torch::jit::Module load_script(const std::string& path) {
   if (path.empty()) throw InputError("model.name is torchscript but model.path is empty", "", kExport);
-  if (!std::filesystem::exists(path)) throw InputError("the TorchScript model does not exist", path, kExport);
+  RegularFile(path, "the TorchScript model", kExport);
   try {
     return torch::jit::load(path, torch::kCPU);
   } catch (const std::exception& error) {

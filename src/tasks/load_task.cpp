@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/paths.h"
 #include "tasks/registry.h"
 
@@ -29,8 +30,7 @@ Function* symbol(void* library, const char* name, const std::string& path) {
 // The library stays loaded for good: the task's code, and what it made, live in it.
 std::unique_ptr<Task> load_task(const std::string& name) {
   const auto path = absolute(name);
-  if (!std::filesystem::exists(path))
-    throw InputError("the task's shared library does not exist", path, kHow);
+  RegularFile(path, "the task's shared library", kHow);
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) throw InputError(format("cannot load the task: {}", dlerror()), path, kHow);
   const std::string theirs = symbol<const char*()>(library, "lockstep_task_abi", path)();

@@ -37,7 +37,7 @@ TEST(Png, ReadsThePixelsThatPythonReads) {
   EXPECT_EQ(rgb.sizes(), (at::IntArrayRef{1, 3, 16, 16}));
   EXPECT_TRUE(peer == bytes(grey) + bytes(rgb.permute({0, 2, 3, 1})));
   EXPECT_TRUE(is_png(folder / "grey.png"));
-  EXPECT_FALSE(is_png(folder / "missing.png"));
+  EXPECT_THROW(is_png(folder / "missing.png"), InputError);
 }
 
 TEST(Png, RefusesADamagedFile) {

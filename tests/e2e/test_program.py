@@ -1,8 +1,10 @@
 """The program as a person meets it, and the harness that runs it."""
 
+import os
 import time
 
 import pytest
+from train_kit import MNIST, PIMA, metrics, status, write_config, write_small_mnist
 
 
 def test_a_run_that_hangs_is_ended_with_its_children(run):
@@ -27,3 +29,65 @@ def test_no_launcher_leaks_into_a_test(run, monkeypatch):
     monkeypatch.setenv("SLURM_PROCID", "7")
     monkeypatch.setenv("RANK", "7")
     assert run("bash", "-c", "echo ${SLURM_PROCID:-}${RANK:-}none", check=True).stdout == "none\n"
+
+
+@pytest.mark.parametrize("closed", [">&- 2>&-", "<&-", "<&- >&- 2>&-"])
+def test_closed_descriptors_leave_the_runs_files_whole(run, lockstep, tmp_path, closed):
+    config = write_config(tmp_path, PIMA)
+    # without a group no socket takes the numbers before the run's files do
+    script = f'exec "$0" train {config} --set train.epochs=1 --set train.mode=single --set run.dir={tmp_path}/runs {closed}'
+    run("bash", "-c", script, lockstep, check=True)
+    left = tmp_path / "runs/pima"
+    assert [row["event"] for row in metrics(left)][-1] == "epoch"  # every line is JSON
+    assert status(left)["state"] == "done"
+    (events,) = left.glob("events.out.tfevents.*")
+    for path in (events, left / "lock"):
+        assert b"Epoch" not in path.read_bytes() and b"pima on" not in path.read_bytes()
+
+
+@pytest.mark.parametrize("arguments", [
+    ["config", "PIPE"],
+    ["inspect", "PIPE"],
+    ["inspect", "/dev/zero"],
+    ["eval", "CONFIG", "--checkpoint", "PIPE"],
+    ["train", "CONFIG", "--resume", "PIPE"],
+    ["train", "CONFIG", "--set", "task.file=PIPE"],
+    ["train", "CONFIG", "--set", "task.name=idx", "--set", "task.images=[PIPE, PIPE]", "--set",
+     "task.labels=[PIPE, PIPE]"],
+    ["train", "CONFIG", "--set", "model.name=torchscript", "--set", "model.path=PIPE"],
+    ["train", "CONFIG", "--set", "task.name=PIPE.so"],
+    ["status", "FOLDER"],
+], ids=lambda words: " ".join(words[:1] + words[-1:]))
+def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(run, lockstep, tmp_path, arguments):
+    for name in ("pipe", "pipe.so", "status.json"):
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "data.csv").write_text("a,b\n1,0\n2,1\n3,0\n4,1\n")
+    config = write_config(tmp_path, "task: {name: csv, file: data.csv, header: true}\ndata: {batch_size: 1}\n")
+    places = {"PIPE": "pipe", "CONFIG": config.name, "FOLDER": "."}
+    for name, place in places.items():
+        arguments = [word.replace(name, place) for word in arguments]
+    result = run(lockstep, *arguments, cwd=tmp_path, timeout=20)
+    assert result.returncode == 2, result.output
+    assert ", not a file" in result.stderr and "where:" in result.stderr and "to do:" in result.stderr
+
+
+def test_an_image_that_is_a_pipe_is_refused(run, lockstep, tmp_path):
+    root = write_small_mnist(tmp_path / "data", train=64, test=10)
+    config = write_config(tmp_path, MNIST)
+    more = ["--set", f"data.root={root}", "--set", f"run.dir={tmp_path}/runs"]
+    run(lockstep, "train", config, *more, "--set", "data.batch_size=64", check=True)
+    os.mkfifo(tmp_path / "seven.png")
+    result = run(lockstep, "predict", config, *more, "--checkpoint", tmp_path / "runs/mnist", "--input",
+                 tmp_path / "seven.png", timeout=20)
+    assert result.returncode == 2, result.output
+    assert "is a pipe, not a file" in result.stderr
+
+
+@pytest.mark.parametrize("environment", [
+    {"PBS_JOBID": "7.server", "PBS_NODEFILE": "PIPE"},
+    {"LSB_JOBID": "7", "LSB_DJOB_RANKFILE": "PIPE", "JSM_NAMESPACE_RANK": "0", "JSM_NAMESPACE_SIZE": "1"},
+])
+def test_a_pipe_as_node_file_holds_nobody(run, lockstep, tmp_path, environment):
+    os.mkfifo(tmp_path / "pipe")
+    environment = {name: value.replace("PIPE", str(tmp_path / "pipe")) for name, value in environment.items()}
+    run(lockstep, "whoami", env=environment, timeout=20, check=True)

@@ -58,8 +58,8 @@ TEST_F(TorchScript, KeepsOneTensorWhenMoved) {
 
 TEST_F(TorchScript, RefusesWhatCannotBeTrained) {
   refused("", "model.path is empty");
-  refused(folder / "missing.pt", "does not exist");
-  refused(folder.path(), "not a TorchScript module");
+  refused(folder / "missing.pt", "No such file");
+  refused(folder.path(), "a folder, not a file");
   refused(folder / "weights.pt", "not a TorchScript module");
   refused(folder.write("text.pt", "hello"), "not a TorchScript module");
   refused(folder / "frozen.pt", "no parameters");

@@ -1,0 +1,93 @@
+#include "base/file.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+
+namespace lockstep {
+namespace {
+namespace fs = std::filesystem;
+
+class File : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("lockstep-file-" + std::to_string(getpid()));
+    fs::create_directories(folder_);
+    alarm(20);  // a reader that waits for a pipe's writer would wait for ever
+  }
+  void TearDown() override {
+    alarm(0);
+    fs::remove_all(folder_);
+  }
+  std::string refusal(const fs::path& path) {
+    try {
+      RegularFile(path.string(), "the thing", "do it well");
+      return "was opened";
+    } catch (const InputError& error) {
+      EXPECT_EQ(error.where(), path.string());
+      EXPECT_FALSE(error.hint().empty());
+      return error.what();
+    }
+  }
+  fs::path folder_;
+};
+
+TEST_F(File, WhatIsNoFileIsRefusedAndNotWaitedFor) {
+  ASSERT_EQ(mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  fs::create_symlink(folder_ / "pipe", folder_ / "link");
+  EXPECT_EQ(refusal(folder_ / "pipe"), "the thing is a pipe, not a file");
+  EXPECT_EQ(refusal(folder_ / "link"), "the thing is a pipe, not a file");
+  EXPECT_EQ(refusal("/dev/zero"), "the thing is a device, not a file");
+  EXPECT_EQ(refusal(folder_), "the thing is a folder, not a file");
+  EXPECT_THROW(read_text(folder_ / "pipe"), InputError);
+  EXPECT_THROW(read_small_file(folder_ / "pipe", 10, "the thing"), InputError);
+}
+
+TEST_F(File, ASocketIsNoFile) {
+  const int made = socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  (folder_ / "socket").string().copy(address.sun_path, sizeof address.sun_path - 1);
+  ASSERT_EQ(bind(made, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  EXPECT_EQ(refusal(folder_ / "socket"), "the thing is a socket, not a file");
+  close(made);
+}
+
+TEST_F(File, WhatCannotBeOpenedSaysWhy) {
+  EXPECT_EQ(refusal(folder_ / "none"), "the thing cannot be read: No such file or directory");
+  EXPECT_EQ(refusal(folder_ / std::string(300, 'x')), "the thing cannot be read: File name too long");
+  EXPECT_THROW(RegularFile(std::string("a\0b", 3), "the thing"), InputError);
+}
+
+TEST_F(File, IsReadInPartsAndFromAnywhere) {
+  std::ofstream(folder_ / "text") << "hello world";
+  RegularFile file(folder_ / "text", "the thing");
+  char part[8] = {};
+  EXPECT_EQ(file.size(), 11u);
+  EXPECT_EQ(file.read(part, 5), 5u);
+  EXPECT_EQ(std::string(part), "hello");
+  EXPECT_EQ(file.read_at(6, part, 8), 5u);
+  EXPECT_EQ(std::string(part), "world");
+  EXPECT_EQ(file.read(part, 8), 6u);
+  EXPECT_EQ(file.read(part, 8), 0u);
+}
+
+TEST_F(File, IsReadWholeUpToItsLimit) {
+  std::ofstream(folder_ / "text") << "12345";
+  std::ofstream(folder_ / "empty");
+  EXPECT_EQ(read_small_file(folder_ / "text", 5, "the thing"), "12345");
+  EXPECT_THROW(read_small_file(folder_ / "text", 4, "the thing"), InputError);
+  EXPECT_EQ(read_text(folder_ / "empty"), "");
+  EXPECT_FALSE(read_text("/proc/self/status").empty());  // a file that says it has no bytes
+}
+
+}  // namespace
+}  // namespace lockstep
