@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/standard_descriptors.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/failure.h"
@@ -92,6 +93,7 @@ int run(std::vector<std::string> args, bool& alike) {
 }  // namespace lockstep::cli
 
 int main(int argc, char** argv) {
+  lockstep::open_standard_descriptors();
   lockstep::cli::keep_memory();
   std::signal(SIGPIPE, SIG_IGN);  // a peer that is gone must be an error, not our end
   return lockstep::cli::guarded([&](bool& alike) {
