@@ -51,13 +51,23 @@ bool is_leftover(const std::string& filename) {
   return filename.starts_with('.') && filename.ends_with(kSuffix);
 }
 
-void write_whole(const std::string& path, const std::function<void(const ByteSink&)>& write) {
+void remove_leftovers(const std::string& folder) {
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator entry(folder, ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
+    if (is_leftover(entry->path().filename().string())) ::unlink(entry->path().c_str());
+  }
+}
+
+void write_whole(const std::string& path, const std::function<void(const ByteSink&)>& write,
+                 const std::function<void()>& ready) {
   const std::filesystem::path target(path);
   const auto folder = target.has_parent_path() ? target.parent_path() : std::filesystem::path(".");
   const auto temporary =
       (folder / format(".{}.{}{}", target.filename().string(), ::getpid(), kSuffix)).string();
   try {
     write_and_sync(temporary, write);
+    if (ready) ready();
     if (::rename(temporary.c_str(), path.c_str()) != 0) fail(path);
   } catch (...) {
     ::unlink(temporary.c_str());

@@ -10,14 +10,19 @@ namespace lockstep {
 /// Takes bytes in order and throws where it can't.
 using ByteSink = std::function<void(const void* data, size_t size)>;
 
-/// Calls write(sink) on a temporary file beside `path`, then fsync, rename, fsync of the folder. If anything
-/// throws, the temporary file is removed and what was at `path` is untouched.
-void write_whole(const std::string& path, const std::function<void(const ByteSink&)>& write);
+/// Calls write(sink) on a temporary file beside `path`, then fsync, ready(), rename, fsync of the folder. If
+/// anything throws, the temporary file is removed and what was at `path` is untouched.
+void write_whole(const std::string& path, const std::function<void(const ByteSink&)>& write,
+                 const std::function<void()>& ready = {});
 
 /// The same for a text at hand.
 void replace_file(const std::string& path, const std::string& text);
 
 /// Is it one of write_whole's temporary files?
 bool is_leftover(const std::string& filename);
+
+/// Removes what killed writers left in a folder: write_whole's temporary files. Only for who alone writes
+/// there.
+void remove_leftovers(const std::string& folder);
 
 }  // namespace lockstep

@@ -1,9 +1,15 @@
 #include "checkpoint/store.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <filesystem>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
@@ -33,23 +39,108 @@ int64_t step_of_tree(const Tree& tree) {
   return as_int(get(tree, "iter_no"), "iter_no");
 }
 
-std::vector<fs::path> checkpoints_in(const std::string& folder) {
+/// Only a folder that is not there is an empty one.
+bool is_missing(const std::error_code& failure) {
+  return failure == std::errc::no_such_file_or_directory || failure == std::errc::not_a_directory;
+}
+
+std::vector<fs::path> list(const std::string& folder, std::error_code& failure) {
   std::vector<fs::path> files;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder, none)) {
-    if (step_of_name(entry.path().filename().string())) files.push_back(entry.path());
+  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end;
+       entry.increment(failure)) {
+    if (step_of_name(entry->path().filename().string())) files.push_back(entry->path());
   }
+  if (is_missing(failure)) failure.clear();
   return files;
 }
+
+std::vector<fs::path> checkpoints_in(const std::string& folder) {
+  std::error_code failure;
+  auto files = list(folder, failure);
+  if (!failure) return files;
+  throw InputError("the checkpoints cannot be looked for: " + failure.message(), folder,
+                   "see to the file system, or start a new run (without --resume)");
+}
+
+enum class Much { a_byte, all };
+
+/// Why the system cannot read a file; empty where it can. A flaw in what is read is another matter.
+std::string why_unreadable(const fs::path& path, Much much) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  struct stat facts {};
+  if (!file || ::fstat(file.number(), &facts) != 0) return std::strerror(errno);
+  if (!S_ISREG(facts.st_mode)) return {};
+  std::vector<char> buffer(much == Much::all ? 1 << 20 : 1);
+  ssize_t got = 0;
+  do {
+    got = ::read(file.number(), buffer.data(), buffer.size());
+    if (got < 0 && errno != EINTR) return std::strerror(errno);
+  } while (got < 0 || (got > 0 && much == Much::all));
+  return {};
+}
+
+struct Candidate {
+  int64_t step = 0;
+  fs::path path;
+  bool operator<(const Candidate& other) const { return step > other.step; }
+};
 
 void warn_passed_over(const fs::path& path, const std::exception& error) {
   log::warning(format("{} is passed over: {}", path.string(), error.what()));
 }
 
+/// The newest whole file of several, and what stands in its way.
+class Search {
+ public:
+  void look_at(const fs::path& path) {
+    if (is_unreadable(path, Much::a_byte)) return;
+    try {
+      candidates_.push_back({step_of_tree(read_pt(path.string(), {.tensors = false})), path});
+    } catch (const InputError& error) {
+      warn_passed_over(path, error);
+    }
+  }
+
+  std::optional<FoundCheckpoint> newest_whole() {
+    std::sort(candidates_.begin(), candidates_.end());
+    for (const auto& [step, path] : candidates_) {
+      refuse_newer(step);
+      if (is_unreadable(path, Much::all)) continue;
+      try {
+        return FoundCheckpoint{path.string(), step, read_pt(path.string())};
+      } catch (const InputError& error) {
+        warn_passed_over(path, error);
+      }
+    }
+    refuse_newer(-1);
+    return std::nullopt;
+  }
+
+ private:
+  bool is_unreadable(const fs::path& path, Much much) {
+    const auto why = why_unreadable(path, much);
+    if (!why.empty()) unreadable_.push_back({{*step_of_name(path.filename().string()), path}, why});
+    return !why.empty();
+  }
+
+  /// What cannot be read now may be whole: nobody goes on from an earlier one, or from none, behind its back.
+  void refuse_newer(int64_t step) const {
+    for (const auto& [file, why] : unreadable_) {
+      if (file.step <= step) continue;
+      throw InputError("a checkpoint is there and cannot be read: " + why, file.path.string(),
+                       "see to the file system and its permissions; to do without this checkpoint, move it "
+                       "elsewhere");
+    }
+  }
+
+  std::vector<Candidate> candidates_;
+  std::vector<std::pair<Candidate, std::string>> unreadable_;
+};
+
 }  // namespace
 
-CheckpointStore::CheckpointStore(std::string folder, int64_t keep)
-    : folder_(std::move(folder)), keep_(keep) {}
+CheckpointStore::CheckpointStore(std::string folder, int64_t keep, std::function<void()> check)
+    : folder_(std::move(folder)), keep_(keep), check_(check ? std::move(check) : [] {}) {}
 
 std::string CheckpointStore::path_of(int64_t step) const {
   return (fs::path(folder_) / format("{}{:08d}{}", kStem, step, kExtension)).string();
@@ -57,13 +148,16 @@ std::string CheckpointStore::path_of(int64_t step) const {
 
 std::string CheckpointStore::save(const Tree& tree) const {
   const auto step = step_of_tree(tree);
+  check_();
   std::error_code failure;
   fs::create_directories(folder_, failure);
   if (failure)
     throw Error("cannot make the folder for checkpoints: " + failure.message(), folder_,
                 "make room, or set run.dir to a folder that can be written");
   const auto path = path_of(step);
-  write_pt(path, tree);
+  write_whole(
+      path, [&](const ByteSink& sink) { write_pt(sink, tree); }, check_);
+  check_();
   prune(step);
   return path;
 }
@@ -71,47 +165,32 @@ std::string CheckpointStore::save(const Tree& tree) const {
 /// Deletes by age in steps. A file that claims a later step than the one just written stays: it is no older.
 void CheckpointStore::prune(int64_t just_written) const {
   if (keep_ <= 0) return;
-  std::vector<std::pair<int64_t, fs::path>> older;
-  for (const auto& path : checkpoints_in(folder_)) {
+  std::vector<Candidate> older;
+  std::error_code ignored;
+  for (const auto& path : list(folder_, ignored)) {
     const auto step = *step_of_name(path.filename().string());
-    if (step < just_written) older.emplace_back(step, path);
+    if (step < just_written) older.push_back({step, path});
   }
-  std::sort(older.begin(), older.end(), std::greater<>());
+  std::sort(older.begin(), older.end());
   for (auto i = static_cast<size_t>(keep_ - 1); i < older.size(); ++i) {
-    std::error_code ignored;
-    fs::remove(older[i].second, ignored);
+    fs::remove(older[i].path, ignored);
   }
 }
 
 std::optional<FoundCheckpoint> CheckpointStore::latest() const {
-  std::vector<FoundCheckpoint> candidates;
-  for (const auto& path : checkpoints_in(folder_)) {
-    try {
-      candidates.push_back({path.string(), step_of_tree(read_pt(path.string(), {.tensors = false})), {}});
-    } catch (const InputError& error) {
-      warn_passed_over(path, error);
-    }
-  }
-  std::sort(candidates.begin(), candidates.end(),
-            [](const auto& a, const auto& b) { return a.step > b.step; });
-  for (auto& candidate : candidates) {
-    try {
-      candidate.tree = read_pt(candidate.path);
-    } catch (const InputError& error) {
-      warn_passed_over(candidate.path, error);
-      continue;
-    }
-    candidate.step = step_of_tree(candidate.tree);
-    return std::move(candidate);
-  }
-  return std::nullopt;
+  const auto files = checkpoints_in(folder_);
+  if (files.empty()) return std::nullopt;
+  Search search;
+  for (const auto& path : files) search.look_at(path);
+  if (auto found = search.newest_whole()) return found;
+  throw InputError(format("none of the {} checkpoints here can be read", files.size()), folder_,
+                   "see why above; restore one from a copy, or start a new run (without --resume)");
 }
 
-void CheckpointStore::remove_leftovers() const {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder_, ignored)) {
-    if (is_leftover(entry.path().filename().string())) fs::remove(entry.path(), ignored);
-  }
+std::string CheckpointStore::newest_by_name() const {
+  std::vector<Candidate> all;
+  for (const auto& path : checkpoints_in(folder_)) all.push_back({*step_of_name(path.filename()), path});
+  return all.empty() ? "" : std::min_element(all.begin(), all.end())->path.string();
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,8 +23,9 @@ struct FoundCheckpoint {
 
 class CheckpointStore {
  public:
-  /// `keep` files stay; 0 keeps all. The folder is made at the first save.
-  explicit CheckpointStore(std::string folder, int64_t keep = 3);
+  /// `keep` files stay; 0 keeps all. The folder is made at the first save. `check` is called before a file is
+  /// put in its place or deleted, and throws where the folder is no longer ours.
+  explicit CheckpointStore(std::string folder, int64_t keep = 3, std::function<void()> check = {});
 
   const std::string& folder() const { return folder_; }
   std::string path_of(int64_t step) const;
@@ -32,22 +34,27 @@ class CheckpointStore {
   std::string save(const Tree& tree) const;
 
   /// The whole checkpoint with the highest step; damaged ones are passed over with a warning that says why.
+  /// Nothing only where there is none: an InputError where none of them is whole, or where the system cannot
+  /// read the folder or a file that is newer by its name.
   std::optional<FoundCheckpoint> latest() const;
 
-  /// Removes what killed writers left. Only for the one process that writes here.
-  void remove_leftovers() const;
+  /// The one that is newest by its name, unread; empty where there is none.
+  std::string newest_by_name() const;
 
  private:
   void prune(int64_t just_written) const;
 
   std::string folder_;
   int64_t keep_;
+  std::function<void()> check_;
 };
 
 /// Saves a snapshot while training goes on. At most one save is in flight; submit() waits for the one before.
 class CheckpointWriter {
  public:
-  explicit CheckpointWriter(CheckpointStore store) : store_(std::move(store)) {}
+  explicit CheckpointWriter(CheckpointStore store);
+  /// `store` is asked for at each save, and `saved` hears the path of each whole one; in the writer's thread.
+  CheckpointWriter(std::function<CheckpointStore()> store, std::function<void(const std::string&)> saved);
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
@@ -67,7 +74,8 @@ class CheckpointWriter {
 
  private:
   struct Job;
-  CheckpointStore store_;
+  std::function<CheckpointStore()> store_;
+  std::function<void(const std::string&)> saved_;
   std::shared_ptr<Job> job_;
   std::thread thread_;
   std::string last_saved_;

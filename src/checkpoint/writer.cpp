@@ -12,6 +12,13 @@ struct CheckpointWriter::Job {
   std::atomic<bool> done = false;
 };
 
+CheckpointWriter::CheckpointWriter(CheckpointStore store)
+    : CheckpointWriter([store = std::move(store)] { return store; }, [](const std::string&) {}) {}
+
+CheckpointWriter::CheckpointWriter(std::function<CheckpointStore()> store,
+                                   std::function<void(const std::string&)> saved)
+    : store_(std::move(store)), saved_(std::move(saved)) {}
+
 CheckpointWriter::~CheckpointWriter() {
   if (thread_.joinable()) thread_.join();
 }
@@ -21,9 +28,10 @@ void CheckpointWriter::submit(const Tree& tree) {
   auto job = std::make_shared<Job>();
   job->tree = snapshot(tree);
   job_ = job;
-  thread_ = std::thread([job, store = store_] {
+  thread_ = std::thread([this, job] {
     try {
-      job->path = store.save(job->tree);
+      job->path = store_().save(job->tree);
+      saved_(job->path);
     } catch (...) {
       job->failure = std::current_exception();
     }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/whole_file.h"
 #include "train/trainer.h"
 
 namespace lockstep::train {
@@ -31,7 +32,7 @@ void Trainer::write_to(const std::string& folder, int64_t attempt) {
   if (saved_) status.checkpoint = "checkpoints/" + std::filesystem::path(newest_).filename().string();
   recorder_ = std::make_unique<Recorder>(folder, status, state_.metrics_offset);
   const CheckpointStore store(folder + "/checkpoints", settings_.checkpoint.keep);
-  store.remove_leftovers();
+  remove_leftovers(store.folder());
   writer_ = std::make_unique<CheckpointWriter>(store);
 }
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/whole_file.h"
 #include "temp.h"
 
 namespace lockstep {
@@ -97,6 +98,58 @@ TEST(Store, PassesOverDamagedFiles) {
   }
 }
 
+TEST(Store, WhatIsThereAndNotWholeIsNeverTakenForNone) {
+  const TempFolder folder;
+  const CheckpointStore store(folder.path(), 0);
+  folder.write("step-00000003.pt", "");
+  fs::create_directory(folder / "step-00000004.pt");
+  testing::internal::CaptureStderr();
+  EXPECT_THROW(store.latest(), InputError);
+  const auto said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("step-00000003.pt"), std::string::npos) << said;
+  EXPECT_NE(said.find("step-00000004.pt"), std::string::npos) << said;
+}
+
+TEST(Store, AFileThatTheSystemCannotReadIsAnErrorUnlessANewerOneIsWhole) {
+  const TempFolder folder;
+  const CheckpointStore store(folder.path(), 0);
+  store.save(small_checkpoint(5));
+  fs::create_symlink("step-00000009.pt", folder / "step-00000009.pt");  // ELOOP, for root too
+  EXPECT_THROW(store.latest(), InputError) << "step 9 may be whole";
+  store.save(small_checkpoint(10));
+  EXPECT_EQ(store.latest()->step, 10);
+}
+
+TEST(Store, AFolderThatCannotBeListedIsNotAnEmptyOne) {
+  const TempFolder folder;
+  fs::create_symlink("loop", folder / "loop");
+  EXPECT_THROW(CheckpointStore(folder / "loop").latest(), InputError);
+}
+
+TEST(Store, NothingIsPutInPlaceOrPrunedWhereTheFolderIsNoLongerOurs) {
+  const TempFolder folder;
+  int calls = 0, allowed = 1000;
+  const CheckpointStore store(folder.path(), 1, [&] {
+    if (++calls > allowed) throw Error("not ours");
+  });
+  store.save(small_checkpoint(1));
+  const int checks = calls;
+  for (allowed = 0; allowed < checks; ++allowed) {
+    calls = 0;
+    EXPECT_THROW(store.save(small_checkpoint(2)), Error);
+    EXPECT_TRUE(fs::exists(store.path_of(1))) << "pruned after check " << allowed;
+    EXPECT_EQ(fs::exists(store.path_of(2)), allowed == checks - 1) << "renamed after check " << allowed;
+  }
+}
+
+TEST(Store, TheNewestByNameIsNotRead) {
+  const TempFolder folder;
+  EXPECT_EQ(CheckpointStore(folder / "none").newest_by_name(), "");
+  folder.write("step-00000099.pt", "");
+  folder.write("step-100000000.pt", "");
+  EXPECT_EQ(CheckpointStore(folder.path()).newest_by_name(), folder / "step-100000000.pt");
+}
+
 TEST(Store, AFullDiskLeavesTheLastCheckpointWhole) {
   const TempFolder folder;
   const CheckpointStore store(folder.path(), 1);
@@ -126,7 +179,7 @@ TEST(Store, RemovesWhatKilledWritersLeft) {
   folder.write("notes.txt", "mine");
   const CheckpointStore store(folder.path());
   EXPECT_FALSE(store.latest().has_value());
-  store.remove_leftovers();
+  remove_leftovers(folder.path());
   EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"notes.txt"}));
 }
 
@@ -141,6 +194,19 @@ TEST(Writer, SavesWhatWasSubmitted) {
   EXPECT_TRUE(writer.idle());
   EXPECT_EQ(writer.last_saved(), store.path_of(3));
   EXPECT_EQ(weight_of(*store.latest()), 3) << "the snapshot, not what came later";
+}
+
+TEST(Writer, TellsOfEachWholeCheckpointAndAsksWhereToPutIt) {
+  const TempFolder folder;
+  std::string where = folder / "a", last;
+  CheckpointWriter writer([&] { return CheckpointStore(where); }, [&](const auto& path) { last = path; });
+  writer.submit(small_checkpoint(1));
+  writer.wait();
+  EXPECT_EQ(last, CheckpointStore(where).path_of(1));
+  where = folder / "b";
+  writer.submit(small_checkpoint(2));
+  writer.wait();
+  EXPECT_EQ(last, CheckpointStore(where).path_of(2));
 }
 
 TEST(Writer, ErrorsSurfaceOnceAndItGoesOn) {
