@@ -39,7 +39,11 @@ find_program() {
 
 go_on() {
   local done_so_far=${SLURM_RESTART_COUNT:-${LOCKSTEP_RESTART:-0}} most=${LOCKSTEP_MAX_RESTARTS:-10}
-  if [ -n "${LOCKSTEP_CHAIN:-}" ]; then
+  if in_slurm && cancelled_in_slurm; then
+    [ -z "${LOCKSTEP_CHAIN:-}" ] || touch "$LOCKSTEP_RUN_FILE.cancelled"
+    say "cancelled, with a checkpoint: it stays stopped; submit again to go on"
+    exit 75
+  elif [ -n "${LOCKSTEP_CHAIN:-}" ]; then
     say "stopped early; the next link of the chain goes on"
     exit 75
   elif [ "$done_so_far" -ge "$most" ]; then
@@ -123,6 +127,7 @@ lockstep_train() {
 
 # A link whose run has ended has nothing to do; one whose run failed does not try again.
 leave_chain_if_over() {
+  [ ! -e "$LOCKSTEP_RUN_FILE.cancelled" ] || { say "the link before was cancelled: this link does not go on"; exit 1; }
   [ -s "$LOCKSTEP_RUN_FILE" ] || { say "the link before came to no run: this link does not try again"; exit 1; }
   run_status
   case $? in

@@ -30,3 +30,17 @@ requeue_slurm() {
   # a task of an array by its own name: the last one's job id is the array's
   scontrol requeue "${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_}${SLURM_ARRAY_TASK_ID:-$SLURM_JOB_ID}"
 }
+
+slurm_field() {  # NAME in the text of scontrol show job; its first line holds the job's name, which may be anything
+  sed -n "1d;s/^\(.* \)\?$1=\([^ ]*\).*/\2/p" <<<"$2" | head -n 1
+}
+
+# A plain scancel: the job is being ended, and neither by its limit, nor by pre-emption, nor to be started again.
+cancelled_in_slurm() {
+  local job
+  job=$(scontrol show job "$SLURM_JOB_ID" 2>/dev/null)
+  case $(slurm_field JobState "$job") in COMPLETING | CANCELLED) ;; *) return 1 ;; esac
+  [ "$(slurm_field Reason "$job")" != TimeLimit ] || return 1
+  case $(slurm_field PreemptTime "$job") in "" | None | Unknown) ;; *) return 1 ;; esac
+  [ "$(slurm_field Restarts "$job")" = "${SLURM_RESTART_COUNT:-0}" ]
+}

@@ -64,7 +64,10 @@ JobRequeue=1
 SlurmdParameters=config_overrides
 NodeName=n1 NodeAddr={n1} CPUs=32 Sockets=1 CoresPerSocket=32 ThreadsPerCore=1 State=UNKNOWN
 NodeName=n2 NodeAddr={n2} CPUs=32 Sockets=1 CoresPerSocket=32 ThreadsPerCore=1 State=UNKNOWN
-PartitionName=main Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=main Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=20
+PartitionName=urgent Nodes=n1,n2 MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
 """
 
 
@@ -332,7 +335,7 @@ def start_slurm(folder):
     def all_up():
         idle = subprocess.run(["sinfo", "-h", "-N", "-t", "idle", "-o", "%N"], capture_output=True, text=True,
                               env=environment)
-        return sorted(idle.stdout.split()) == sorted(NODES)
+        return set(idle.stdout.split()) == set(NODES)
 
     return all_up
 

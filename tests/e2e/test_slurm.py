@@ -112,6 +112,28 @@ def test_requeue_by_the_operator_resumes(lab, sbatch, work, lockstep, reference)
 
 
 @pytest.mark.mpi
+def test_a_cancelled_job_checkpoints_and_stays_cancelled(lab, sbatch, work, lockstep):  # noqa: F811
+    job = sbatch(DDP, "quick.yaml", *LONG)
+    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
+    lab.run("scancel", job)
+    state = lab.wait(job)
+    assert (state["JobState"], state["Restarts"]) == ("CANCELLED", "0"), log_of(work, job)
+    assert "it stays stopped" in log_of(work, job)
+    assert run_process([lockstep, "status", runs(work)[0]]).returncode == 75
+    assert metrics(runs(work)[0])[-1]["step"] < 250
+
+
+def test_preemption_lets_it_go_on(lab, sbatch, work, lockstep, reference):  # noqa: F811
+    job = sbatch(DDP, "quick.yaml", *LONG)
+    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
+    urgent = lab.submit("--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=true", cwd=work)
+    assert lab.wait(urgent)["JobState"] == "COMPLETED"
+    finished(lab, work, job, within=120)
+    assert lab.job(job)["Restarts"] == "1" and "restart 1 of at most 10" in log_of(work, job), log_of(work, job)
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "gloo", *LONG)
+
+
+@pytest.mark.mpi
 def test_an_early_stop_is_bounded(lab, sbatch, work):  # noqa: F811
     job = sbatch(DDP, "quick.yaml", *LONG, env={"LOCKSTEP_MAX_RESTARTS": "0"})
     wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
@@ -224,6 +246,17 @@ def test_chain_goes_on_where_a_link_stopped(lab, work, environment, lockstep, re
     finished(lab, work, second, within=120)
     assert lab.wait(third)["JobState"] == "CANCELLED"
     assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "gloo", *LONG)
+
+
+def test_a_cancelled_link_ends_its_chain(lab, work, environment):  # noqa: F811
+    done = lab.run(str(SOURCE / "job_scripts/chain.sh"), "2", "--time=10", DDP, "quick.yaml", *LONG, cwd=work, env=environment)
+    first, second = (line.split()[-1] for line in done.stdout.splitlines())
+    wait_for(lambda: steps_logged(work) >= 6, what="the first link's steps")
+    lab.run("scancel", first)
+    assert lab.wait(first)["JobState"] == "CANCELLED"
+    assert lab.wait(second)["ExitCode"] == "1:0"
+    assert "the link before was cancelled" in log_of(work, second)
+    assert len(runs(work)) == 1 and metrics(runs(work)[0])[-1]["step"] < 250
 
 
 def test_found_from_a_folder_far_from_the_source(lab, work, lockstep, tmp_path):  # noqa: F811
