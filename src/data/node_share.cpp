@@ -11,7 +11,9 @@
 #include <cstring>
 #include <exception>
 #include <optional>
+#include <tuple>
 
+#include "base/claim.h"
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "base/format.h"
@@ -22,6 +24,9 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kPage = 4096;
+constexpr int kNameTries = 16;  // a sweep of another job may come between
+
+using Load = std::function<SharedSet(Arena&)>;
 
 /// A folder ran out of room while a set was being laid into it: the next folder may hold it.
 struct NoRoom {};
@@ -59,13 +64,16 @@ class PrivateArena : public Arena {
   }
 };
 
-/// Tensors in a file without a name (O_TMPFILE), each at a page's start; a table of them at the end.
+/// An empty file that the ranks of a node know by its name until all of them have opened it.
+struct Offer {
+  std::string path;
+  Descriptor file;
+};
+
+/// Tensors in such a file, each at a page's start; a table of them at the end.
 class SharedArena : public Arena {
  public:
-  explicit SharedArena(const std::string& folder)
-      : file_(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)) {
-    if (!file_) throw NoRoom{};
-  }
+  explicit SharedArena(Descriptor file) : file_(std::move(file)) {}
 
   at::Tensor empty(at::IntArrayRef shape, at::ScalarType type) override {
     const auto bytes = static_cast<int64_t>(c10::multiply_integers(shape) * c10::elementSize(type));
@@ -101,16 +109,8 @@ class SharedArena : public Arena {
     for (const auto& part : parts_) part.mapping->make_read_only();
   }
 
-  void link(const std::string& path) const {
-    const auto self = format("/proc/self/fd/{}", file_.number());
-    for (bool again : {true, false}) {
-      if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0) return;
-      if (errno != EEXIST || !again) break;
-      ::unlink(path.c_str());  // the name is this job's own: somebody else's leftover
-    }
-    throw Error(format("cannot share the data set as {}: {}", path, strerror(errno)),
-                "shared memory of this node", "remove a file of that name, and see that /proc is mounted");
-  }
+  /// Gives the room back; an empty file is no answer.
+  void abandon() { std::ignore = ::ftruncate(file_.number(), 0); }
 
  private:
   struct Part {
@@ -143,8 +143,48 @@ std::string path_in(const std::string& folder, const NodeShare& node) {
   for (char& c : name) {
     if (c == '/') c = '_';
   }
-  return format("{}/lockstep-{}", folder, name);
+  return format("{}/{}", folder, claimed_name(name));
 }
+
+// The name is this job's own: what stands there is somebody's leftover.
+std::optional<Offer> make_offer(const std::string& path) {
+  for (int tries = 0; tries < kNameTries; ++tries) {
+    Descriptor file(::open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (file && claim(file)) return Offer{path, std::move(file)};
+    if (!file && errno != EEXIST) return std::nullopt;
+    ::unlink(path.c_str());
+  }
+  return std::nullopt;
+}
+
+/// One in each folder that takes one: which of them has room for the set is known only later. Their names
+/// end with this object.
+class Offers {
+ public:
+  explicit Offers(const NodeShare& node) {
+    for (const auto& folder : folders()) {
+      sweep_unclaimed(folder);
+      if (auto offer = make_offer(path_in(folder, node))) list_.push_back(std::move(*offer));
+    }
+  }
+  ~Offers() { withdraw(); }
+  Offers(const Offers&) = delete;
+  Offers& operator=(const Offers&) = delete;
+
+  /// The names go, the files stay.
+  std::vector<Descriptor> withdraw() {
+    std::vector<Descriptor> files;
+    for (auto& offer : list_) {
+      ::unlink(offer.path.c_str());
+      files.push_back(std::move(offer.file));
+    }
+    list_.clear();
+    return files;
+  }
+
+ private:
+  std::vector<Offer> list_;
+};
 
 std::string table_of(SharedArena& arena, SharedSet& set) {
   Packer table;
@@ -163,39 +203,33 @@ std::string table_of(const std::exception& error) {
   return table.string(known ? known->where() : "").string(known ? known->hint() : "").text();
 }
 
-/// What the first rank did: its arena and result, or its error (which is shared too).
+/// What the first rank did: its result, or its error (which is shared too).
 struct Loaded {
-  std::unique_ptr<SharedArena> arena;
   SharedSet set;
   std::exception_ptr error;
 };
 
-Loaded load_into(const std::string& folder, const std::function<SharedSet(Arena&)>& load) {
-  Loaded loaded{std::make_unique<SharedArena>(folder), {}, nullptr};
+Loaded load_into(SharedArena& arena, const Load& load) {
+  Loaded loaded;
   std::string table;
   try {
-    loaded.set = load(*loaded.arena);
-    table = table_of(*loaded.arena, loaded.set);
+    loaded.set = load(arena);
+    table = table_of(arena, loaded.set);
   } catch (const std::exception& error) {
     loaded.error = std::current_exception();
     table = table_of(error);
   }
-  loaded.arena->finish(table);
+  arena.finish(table);
   return loaded;
 }
 
-// Returns the path to take away once all have mapped it.
-std::string publish(const NodeShare& node, const std::function<SharedSet(Arena&)>& load, SharedSet& set,
-                    std::exception_ptr& error) {
-  for (const auto& folder : folders()) {
+Loaded load_where_room_is(std::vector<Descriptor> files, const Load& load) {
+  for (auto& file : files) {
+    SharedArena arena(std::move(file));
     try {
-      auto loaded = load_into(folder, load);
-      const auto path = path_in(folder, node);
-      loaded.arena->link(path);
-      set = std::move(loaded.set);
-      error = loaded.error;
-      return path;
+      return load_into(arena, load);
     } catch (const NoRoom&) {
+      arena.abandon();
     }
   }
   throw Error("no folder has room to share the data set between the ranks of this node",
@@ -203,25 +237,40 @@ std::string publish(const NodeShare& node, const std::function<SharedSet(Arena&)
               "free some memory in /dev/shm, or set TMPDIR to a folder with room");
 }
 
-SharedSet share_as_first(const NodeShare& node, const std::function<SharedSet(Arena&)>& load) {
-  SharedSet set;
-  std::exception_ptr error;
-  std::string path;
+Loaded caught(const std::function<Loaded()>& work) {
   try {
-    path = publish(node, load, set, error);
+    return work();
   } catch (...) {
-    error = std::current_exception();
+    return {{}, std::current_exception()};
   }
-  node.barrier();  // it is there
-  try {
-    node.barrier();  // all have mapped it
-  } catch (...) {
-    if (!path.empty()) ::unlink(path.c_str());
-    throw;
-  }
-  if (!path.empty()) ::unlink(path.c_str());
-  if (error) std::rethrow_exception(error);
-  return set;
+}
+
+SharedSet result_of(Loaded loaded) {
+  if (loaded.error) std::rethrow_exception(loaded.error);
+  return std::move(loaded.set);
+}
+
+// Three barriers on every rank of the job, however its nodes are filled: the files are there, all of a node
+// have opened them, the set is in. Before the third a file has no name any more, and until then no data: a
+// kill leaves nothing, or an empty file that the next start sweeps.
+SharedSet share_as_first(const NodeShare& node, const Load& load) {
+  Offers offers(node);
+  node.barrier();
+  node.barrier();
+  auto loaded = caught([&] { return load_where_room_is(offers.withdraw(), load); });
+  node.barrier();
+  return result_of(std::move(loaded));
+}
+
+SharedSet load_alone(const NodeShare& node, const Load& load) {
+  node.barrier();
+  node.barrier();
+  auto loaded = caught([&] {
+    PrivateArena arena;
+    return Loaded{load(arena), nullptr};
+  });
+  node.barrier();
+  return result_of(std::move(loaded));
 }
 
 [[noreturn]] void throw_as_read(Unpacker& table, int64_t status) {
@@ -248,39 +297,42 @@ SharedSet read_mapped(const std::shared_ptr<Mapping>& mapping, int64_t bytes) {
   return set;
 }
 
-std::shared_ptr<Mapping> open_shared(const NodeShare& node, int64_t& bytes) {
+std::vector<Descriptor> open_offers(const NodeShare& node) {
+  std::vector<Descriptor> files;
   for (const auto& folder : folders()) {
-    const Descriptor file(::open(path_in(folder, node).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    struct stat facts;
-    if (!file || ::fstat(file.number(), &facts) != 0 || facts.st_uid != ::geteuid()) continue;
-    bytes = facts.st_size;
-    return std::make_shared<Mapping>(file.number(), 0, bytes, PROT_READ);
+    Descriptor file(::open(path_in(folder, node).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    struct stat facts {};
+    if (file && ::fstat(file.number(), &facts) == 0 && facts.st_uid == ::geteuid())
+      files.push_back(std::move(file));
+  }
+  return files;
+}
+
+SharedSet map_filled(const std::vector<Descriptor>& files) {
+  for (const auto& file : files) {
+    struct stat facts {};
+    if (::fstat(file.number(), &facts) != 0 || facts.st_size == 0) continue;
+    return read_mapped(std::make_shared<Mapping>(file.number(), 0, facts.st_size, PROT_READ), facts.st_size);
   }
   throw Error("the first rank of this node could not share the data set", "", "its own error says why");
 }
 
 SharedSet share_as_other(const NodeShare& node) {
   node.barrier();
-  std::shared_ptr<Mapping> mapping;
-  int64_t bytes = 0;
-  std::exception_ptr error;
-  try {
-    mapping = open_shared(node, bytes);
-  } catch (...) {
-    error = std::current_exception();
-  }
+  const auto files = open_offers(node);
   node.barrier();
-  if (error) std::rethrow_exception(error);
-  return read_mapped(mapping, bytes);
+  node.barrier();
+  return map_filled(files);
 }
 
 }  // namespace
 
-SharedSet share_on_node(const NodeShare& node, const std::function<SharedSet(Arena&)>& load) {
-  if (node.local_world == 1 || !node.barrier) {
+SharedSet share_on_node(const NodeShare& node, const Load& load) {
+  if (!node.barrier) {
     PrivateArena arena;
     return load(arena);
   }
+  if (node.local_world == 1) return load_alone(node, load);
   return node.local_rank == 0 ? share_as_first(node, load) : share_as_other(node);
 }
 

@@ -10,12 +10,12 @@
 
 namespace lockstep {
 
-/// This process's place on its node. With local_world 1 (the default) all memory is private.
+/// This process's place on its node.
 struct NodeShare {
   int local_rank = 0;
   int local_world = 1;
   std::string name;               // unique to this job on this node
-  std::function<void()> barrier;  // returns once every rank of the node (or of the job) has called it
+  std::function<void()> barrier;  // of all ranks of the job, lone ones too; empty = memory is private
 };
 
 /// Hands out the tensors that a set is loaded into: in shared memory where there are other ranks, else
@@ -33,7 +33,8 @@ struct SharedSet {
 };
 
 /// Calls `load` on the node's first rank and returns its result on all of them; an error there is the same
-/// error on every rank. Nothing has a name in the file system for longer than the ranks need to map it.
+/// error on every rank. A lone rank's memory is private, and it meets the others at the same barriers: nodes
+/// need not be filled alike. No data ever has a name in the file system.
 SharedSet share_on_node(const NodeShare& node, const std::function<SharedSet(Arena&)>& load);
 
 }  // namespace lockstep

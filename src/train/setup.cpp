@@ -4,11 +4,10 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <random>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -70,8 +69,9 @@ void resolve(Settings& settings, const DeviceChoice& device) {
 NodeShare node_share(const Setup& setup) {
   const auto& job = setup.team->job();
   if (!setup.team->group()) return {};
-  // a name that differs between jobs: rank 0's process
-  const auto name = setup.team->broadcast(format("lockstep-{}-{}", job.host, ::getpid()));
+  // a name that differs between jobs: hosts and pids may be alike in containers
+  std::random_device chance;
+  const auto name = setup.team->broadcast(format("{}-{:08x}{:08x}", job.host, chance(), chance()));
   return {.local_rank = job.local_rank,
           .local_world = job.local_world,
           .name = format("{}-{}", name, job.node_rank),

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <numeric>
 #include <set>
 
 #include "base/error.h"
@@ -49,20 +50,38 @@ std::set<std::string> leftovers() {
   return names;
 }
 
-/// Runs `body` as `ranks` processes; true where every one of them says so. A rank that hangs fails the test.
-bool all_ranks(int ranks, const std::function<bool(const NodeShare&)>& body) {
+int64_t size_of_leftover(const std::string& name) {
+  std::error_code none;
+  const auto here = fs::path("/dev/shm") / name;
+  return static_cast<int64_t>(fs::file_size(fs::exists(here) ? here : fs::path("/tmp") / name, none));
+}
+
+/// The ranks of a job whose nodes hold so many of them each.
+std::vector<NodeShare> places(const std::vector<int>& layout, const Barrier& barrier) {
+  std::vector<NodeShare> nodes;
+  for (size_t number = 0; number < layout.size(); ++number) {
+    const auto name = unique_name() + (number == 0 ? "" : "-" + std::to_string(number));
+    for (int rank = 0; rank < layout[number]; ++rank)
+      nodes.push_back({rank, layout[number], name, [&] { barrier.wait(); }});
+  }
+  return nodes;
+}
+
+/// Runs `body` as a process for each rank; true where every one of them says so. A rank that hangs fails the
+/// test.
+bool all_ranks_of(const std::vector<int>& layout, const std::function<bool(const NodeShare&)>& body) {
+  const int ranks = std::accumulate(layout.begin(), layout.end(), 0);
   const Barrier barrier(ranks);
   std::vector<pid_t> children;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const NodeShare node{rank, ranks, unique_name(), [&] { barrier.wait(); }};
+  for (const auto& node : places(layout, barrier)) {
     children.push_back(::fork());
     if (children.back() == 0) {
-      ::alarm(20);
+      ::alarm(10);
       bool good = false;
       try {
         good = body(node);
       } catch (const std::exception& error) {
-        std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+        std::fprintf(stderr, "local rank %d: %s\n", node.local_rank, error.what());
       }
       ::_exit(good ? 0 : 1);
     }
@@ -74,6 +93,10 @@ bool all_ranks(int ranks, const std::function<bool(const NodeShare&)>& body) {
     good = good && status == 0;
   }
   return good;
+}
+
+bool all_ranks(int ranks, const std::function<bool(const NodeShare&)>& body) {
+  return all_ranks_of({ranks}, body);
 }
 
 // One tensor in the arena, a view of it, one from elsewhere, and one of no elements.
@@ -131,6 +154,40 @@ TEST(NodeShare, IsPrivateForALoneRank) {
   EXPECT_TRUE(is_example(share_on_node(NodeShare{}, example)));
 }
 
+TEST(NodeShare, NodesNeedNotBeFilledAlike) {
+  for (const auto& layout : std::vector<std::vector<int>>{{2, 1}, {1, 3}, {1, 1}, {1, 2, 1}}) {
+    EXPECT_TRUE(all_ranks_of(layout,
+                             [](const NodeShare& node) {
+                               bool loaded = false;
+                               for (int round = 0; round < 2; ++round) {
+                                 const auto set = share_on_node(node, [&](Arena& arena) {
+                                   loaded = true;
+                                   return example(arena);
+                                 });
+                                 if (!is_example(set)) return false;
+                               }
+                               return loaded == (node.local_rank == 0);
+                             }))
+        << layout.size() << " nodes, " << layout[0] << " on the first";
+  }
+  EXPECT_TRUE(leftovers().empty());
+}
+
+TEST(NodeShare, AnErrorOnALoneRankHoldsNobodyUp) {
+  EXPECT_TRUE(all_ranks_of({1, 2}, [](const NodeShare& node) {
+    const bool lone = node.local_world == 1;
+    try {
+      const auto set = share_on_node(node, [&](Arena& arena) -> SharedSet {
+        if (lone) throw InputError("bad row", "t.csv:3", "mend it");
+        return example(arena);
+      });
+      return !lone && is_example(set);
+    } catch (const InputError&) {
+      return lone;
+    }
+  }));
+}
+
 TEST(NodeShare, GivesTheFirstRanksErrorToAll) {
   EXPECT_TRUE(all_ranks(3, [](const NodeShare& node) {
     try {
@@ -171,8 +228,28 @@ TEST(NodeShare, LeavesNothingBehindWhenKilled) {
   }
 }
 
+TEST(NodeShare, AKillAtAMeetingLeavesNoDataAndTheNextStartSweeps) {
+  for (int fatal : {1, 2, 3}) {
+    all_ranks(2, [fatal](const NodeShare& node) {
+      ::alarm(1);
+      auto doomed = node;
+      int met = 0;
+      doomed.barrier = [&] {
+        if (node.local_rank == 0 && ++met == fatal) ::raise(SIGKILL);
+        node.barrier();
+      };
+      share_on_node(doomed, example);
+      return true;
+    });
+    for (const auto& name : leftovers()) EXPECT_EQ(size_of_leftover(name), 0) << name << " at " << fatal;
+    EXPECT_TRUE(
+        all_ranks_of({1, 2}, [](const NodeShare& node) { return is_example(share_on_node(node, example)); }));
+    EXPECT_TRUE(leftovers().empty()) << "after a kill at meeting " << fatal;
+  }
+}
+
 TEST(NodeShare, TakesTheNameOfAStaleFile) {
-  const std::string stale = "/dev/shm/lockstep-share-test_" + std::to_string(::getpid());
+  const std::string stale = "/dev/shm/lockstep-share-test_" + std::to_string(::getpid()) + ".shared";
   std::ofstream(stale) << "left by a job that died";
   EXPECT_TRUE(all_ranks(2, [](const NodeShare& node) { return is_example(share_on_node(node, example)); }));
   EXPECT_TRUE(leftovers().empty());

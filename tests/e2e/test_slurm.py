@@ -1,5 +1,6 @@
 """The job scripts on a real two-node Slurm: sbatch as a user types it, pre-emption, dead nodes, many jobs."""
 
+import json
 import shutil
 
 import pytest
@@ -78,6 +79,18 @@ def test_same_parameters_as_without_slurm(nodes, start, backend, lab, sbatch, ac
         finished(lab, work, job)
     assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(
         2 * nodes, backend, env={"LOCKSTEP_TEST_RANKS_PER_NODE": "2"})  # mpi sums within nodes first
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("hosts", [("n1", "n1", "n2"), ("n1", "n2", "n2", "n2")], ids=["2+1", "1+3"])
+def test_nodes_need_not_be_filled_alike(hosts, lab, work, environment, across, lockstep, reference):  # noqa: F811
+    (work / "hosts").write_text("\n".join(hosts) + "\n")
+    words = ("--set", "launch.timeout=15s")
+    lab.run("srun", f"-n{len(hosts)}", "-m", "arbitrary", lockstep, "train", "quick.yaml", *words, cwd=work,
+            env={**environment, **across(2), "SLURM_HOSTFILE": str(work / "hosts"), "OMP_NUM_THREADS": "1"}, timeout=60)
+    assert json.loads((runs(work)[0] / "status.json").read_text())["world"] == len(hosts)
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(
+        len(hosts), "gloo", *words, env={"OMP_NUM_THREADS": "1"})
 
 
 @pytest.mark.mpi

@@ -1,0 +1,58 @@
+#include "base/claim.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+
+#include <filesystem>
+
+namespace lockstep {
+namespace {
+namespace fs = std::filesystem;
+
+class Claims : public ::testing::Test {
+ protected:
+  Claims() : folder_("/tmp/lockstep-claims-XXXXXX") { ::mkdtemp(folder_.data()); }
+  ~Claims() override { fs::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  Descriptor make(const std::string& name) const {
+    return Descriptor(::open(path(name).c_str(), O_CREAT | O_RDWR, 0600));
+  }
+
+  std::string folder_;
+};
+
+TEST_F(Claims, ASweepTakesWhatNobodyHoldsAndNothingElse) {
+  const auto held = make(claimed_name("held"));
+  ASSERT_TRUE(claim(held));
+  make(claimed_name("left"));
+  make("lockstep-notes.txt");
+  make("other.shared");
+  fs::create_directory(path(claimed_name("folder")));
+  fs::create_symlink(path("lockstep-notes.txt"), path(claimed_name("link")));
+  sweep_unclaimed(folder_);
+  EXPECT_TRUE(fs::exists(path(claimed_name("held"))));
+  EXPECT_FALSE(fs::exists(path(claimed_name("left"))));
+  for (const char* name : {"lockstep-notes.txt", "other.shared"}) EXPECT_TRUE(fs::exists(path(name))) << name;
+  EXPECT_TRUE(fs::exists(path(claimed_name("folder"))));
+  EXPECT_TRUE(fs::is_symlink(path(claimed_name("link"))));
+}
+
+TEST_F(Claims, WhatItsMakerLeftIsSwept) {
+  { ASSERT_TRUE(claim(make(claimed_name("mine")))); }
+  sweep_unclaimed(folder_);
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+TEST_F(Claims, WhatWasSweptBeforeItWasClaimedIsNoClaim) {
+  const auto late = make(claimed_name("late"));
+  sweep_unclaimed(folder_);
+  EXPECT_FALSE(claim(late));
+  const auto sweeper = make(claimed_name("next"));
+  ::flock(sweeper.number(), LOCK_EX);
+  EXPECT_FALSE(claim(make(claimed_name("next"))));
+}
+
+}  // namespace
+}  // namespace lockstep
