@@ -8,6 +8,7 @@
 #   LOCKSTEP_SRUN_MPI        the value of srun --mpi          (the site's own default)
 #   LOCKSTEP_RANKS_PER_NODE  ranks on each node               (GPUs, else tasks asked for, else cores)
 #   LOCKSTEP_CPUS_PER_RANK   cores of a rank                  (what the job was given)
+#   LOCKSTEP_THREADS_PER_CORE hardware threads of a core       (counted on the node; 1 = a thread is a core)
 #   LOCKSTEP_MAX_RESTARTS    how often an early stop goes on  (10; 0 = never)
 #   LOCKSTEP_CHAIN           set by chain.sh: an early stop ends this link, the next one goes on
 #   LOCKSTEP_RUN_FILE        a file that will hold the run's folder, for a job that comes after

@@ -9,19 +9,63 @@ slurm_gpus() {  # of this job on this node: what the node has is not what the jo
   fi
 }
 
+slurm_list() {  # 4(x2),1 becomes 4 4 1, a line each
+  local word
+  for word in ${1//,/ }; do
+    if [[ $word =~ ^([0-9]+)\(x([0-9]+)\)$ ]]; then
+      printf "${BASH_REMATCH[1]}\n%.0s" $(seq "${BASH_REMATCH[2]}")
+    else
+      echo "$word"
+    fi
+  done
+}
+
+cpus_of_this_node() { scontrol show node "${SLURMD_NODENAME:-}" 2>/dev/null | sed -n 's/.*CPUTot=\([0-9]*\).*/\1/p'; }
+
+# CPUs are what Slurm counts, cores or hardware threads; THREADS of them are a core.
 slurm_allocation() {
+  local cpus laid
+  mapfile -t cpus < <(slurm_list "${SLURM_JOB_CPUS_PER_NODE:-${SLURM_CPUS_ON_NODE:-1}}")
+  mapfile -t laid < <(slurm_list "${SLURM_TASKS_PER_NODE:-1}")
   NODES=${SLURM_JOB_NUM_NODES:-1}
-  tasks=${SLURM_NTASKS:-}
-  cores=${SLURM_CPUS_ON_NODE:-1}
+  THREADS=$(threads_per_core "$(cpus_of_this_node)")
+  CPUS_OF_A_NODE=$(least "${cpus[@]}")
+  cores=$(at_least_1 $((CPUS_OF_A_NODE / THREADS)))
+  given=$(($(sum "${cpus[@]}") / THREADS))
   gpus=$(slurm_gpus)
-  [ -z "${SLURM_GPUS_PER_TASK:-}" ] || gpus=0  # Slurm has already matched tasks and GPUs
+  # SLURM_NTASKS is set only where tasks were asked for, or where it is an outer job's: then the tasks do not add up
+  tasks=${SLURM_NTASKS:-}
+  [ "$tasks" = "$(sum "${laid[@]}")" ] || tasks=
+  [ -z "$tasks" ] || [ "$(printf '%s\n' "${laid[@]}" | sort -u | wc -l)" != 1 ] || tasks_per_node=${laid[0]}
+  cores_per_task=$(cores_of_a_task)
+  check_gpus
+}
+
+cores_of_a_task() {  # asked for, else the least share of the cores; nothing where neither is known
+  local share=${SLURM_CPUS_PER_TASK:-} i
+  if [ -z "$share" ] && [ -n "$tasks" ]; then
+    share=$(least "$(for i in "${!laid[@]}"; do echo $((cpus[i] / laid[i])); done)")
+  fi
+  [ -z "$share" ] || at_least_1 $((share / THREADS))
+}
+
+check_gpus() {
+  if [ -n "${SLURM_GPUS_PER_TASK:-}" ]; then
+    gpus=0  # Slurm has already matched tasks and GPUs
+  elif [ "$gpus" -gt 0 ] && is_number "${SLURM_GPUS:-}" && [ "$SLURM_GPUS" != $((NODES * gpus)) ]; then
+    die "$SLURM_GPUS GPUs do not lie evenly on $NODES nodes; ask with --gpus-per-node"
+  fi
 }
 
 start_with_srun() {
+  local width=$((CPUS_PER_RANK * THREADS))
+  if [ -n "$RANKS_PER_NODE" ] && [ $((RANKS_PER_NODE * width)) -gt "$CPUS_OF_A_NODE" ]; then
+    width=$(at_least_1 $((CPUS_OF_A_NODE / RANKS_PER_NODE)))
+  fi
   # srun does not inherit sbatch's --cpus-per-task; -K1 ends the step when one rank fails
-  START=(srun --kill-on-bad-exit=1 --cpus-per-task="$CPUS_PER_RANK")
+  START=(srun --kill-on-bad-exit=1 --cpus-per-task="$width")
   [ -n "$RANKS_PER_NODE" ] && START+=(--ntasks="$RANKS" --ntasks-per-node="$RANKS_PER_NODE")
-  [ -n "$RANKS_PER_NODE" ] && [ $((RANKS_PER_NODE * CPUS_PER_RANK)) -gt "${SLURM_CPUS_ON_NODE:-1}" ] && START+=(--overcommit)
+  [ -n "$RANKS_PER_NODE" ] && [ "$RANKS_PER_NODE" -gt "$CPUS_OF_A_NODE" ] && START+=(--overcommit)
   [ -n "${LOCKSTEP_SRUN_MPI:-}" ] && START+=(--mpi="$LOCKSTEP_SRUN_MPI")
   return 0
 }

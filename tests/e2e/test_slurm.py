@@ -23,7 +23,8 @@ def lab(tmp_path_factory):
 
 @pytest.fixture
 def environment(lockstep, site):  # noqa: F811
-    return {"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_HOME": str(SOURCE), **site}
+    # the lab's Slurm counts 32 cores a node, whatever this machine has
+    return {"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_HOME": str(SOURCE), "LOCKSTEP_THREADS_PER_CORE": "1", **site}
 
 
 @pytest.fixture
@@ -91,6 +92,20 @@ def test_nodes_need_not_be_filled_alike(hosts, lab, work, environment, across, l
     assert json.loads((runs(work)[0] / "status.json").read_text())["world"] == len(hosts)
     assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(
         len(hosts), "gloo", *words, env={"OMP_NUM_THREADS": "1"})
+
+
+@pytest.mark.parametrize("start, asked, ranks, threads", [
+    ("srun", [], 2, 1), ("srun", ["-n8"], 8, 1), ("srun", ["-n40"], 40, 1), ("srun", ["-N2", "--exclusive"], 64, 1),
+    ("srun", ["-N2", "--exclusive", "-c8"], 8, 8), ("srun", ["-N2", "-n3", "--exclusive"], 3, 16),
+    ("mpirun", ["-N2", "-n3"], 3, 1), ("mpirun", ["-N2", "--ntasks-per-node=2"], 4, 1)])
+def test_directives_do_not_fight_the_command_line(start, asked, ranks, threads, lab, sbatch, work):  # noqa: F811
+    """A program that only says who it is, so that many ranks cost nothing."""
+    (work / "who").write_text('#!/bin/sh\necho "I am ${OMPI_COMM_WORLD_RANK:-$SLURM_PROCID}, $OMP_NUM_THREADS threads"\n')
+    (work / "who").chmod(0o755)
+    job = sbatch(*asked, DDP, env={"LOCKSTEP_PROGRAM": str(work / "who"), "LOCKSTEP_START": start})
+    lab.wait(job, within=60)
+    said = sorted(line for line in log_of(work, job).splitlines() if line.startswith("I am"))
+    assert said == sorted(f"I am {rank}, {threads} threads" for rank in range(ranks)), log_of(work, job)
 
 
 @pytest.mark.mpi

@@ -1,0 +1,115 @@
+"""How a job's ranks are laid out: the arithmetic of the job scripts, over environments that Slurm has given."""
+
+import pytest
+
+from conftest import SOURCE
+
+ASK = f"""
+LOCKSTEP_HOME={SOURCE}
+. "$LOCKSTEP_HOME/job_scripts/lockstep.sh"
+CPU_FOLDER=$TREE
+scontrol() {{ echo "   CPUAlloc=2 CPUEfctv=$CPUS CPUTot=$CPUS CPULoad=0.07"; }}
+srun() {{ :; }}
+read_allocation
+choose_start
+echo "$NODES $RANKS $CPUS_PER_RANK"
+echo "${{START[*]}}"
+"""
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """machine(cores, threads) -> the folder in which its kernel lists CPUs."""
+    def build(cores, threads):
+        for cpu in range(cores * threads):
+            folder = tmp_path / f"{cores}x{threads}/cpu{cpu}/topology"
+            folder.mkdir(parents=True)
+            siblings = [str(cpu % cores + cores * thread) for thread in range(threads)]
+            (folder / "thread_siblings_list").write_text(",".join(siblings) + "\n")
+        return tmp_path / f"{cores}x{threads}"
+    return build
+
+
+@pytest.fixture
+def layout(run, machine):
+    """layout(cores=, threads=, cpus=, NAME=value...) -> the script's words: nodes ranks cores-of-a-rank, the start."""
+    def ask(cores=64, threads=1, cpus=None, check=True, **variables):
+        slurm = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", **variables}
+        return run("bash", "-c", ASK, env={"TREE": machine(cores, threads), "CPUS": cpus or cores * threads, **slurm},
+                   check=check)
+    return ask
+
+
+def given(nodes=1, cpus="2", tasks="2", asked=None, **more):
+    """What Slurm 22.05 sets: the tasks' layout always, their number only where it was asked for."""
+    first = cpus.split("(")[0].split(",")[0]
+    return {"SLURM_JOB_NUM_NODES": nodes, "SLURM_JOB_CPUS_PER_NODE": cpus, "SLURM_CPUS_ON_NODE": first,
+            "SLURM_TASKS_PER_NODE": tasks, "SLURM_NTASKS": asked, **{f"SLURM_{k}": v for k, v in more.items()}}
+
+
+LAYOUTS = {
+    "nothing asked": (given(), "1 2 1", "--cpus-per-task=1 --ntasks=2 --ntasks-per-node=2"),
+    "tasks": (given(cpus="8", tasks="8", asked=8), "1 8 1", "--cpus-per-task=1 --ntasks=8 --ntasks-per-node=8"),
+    "tasks and cores": (given(cpus="12", tasks="3", asked=3, CPUS_PER_TASK=4), "1 3 4",
+                        "--cpus-per-task=4 --ntasks=3 --ntasks-per-node=3"),
+    "whole nodes": (given(2, "32(x2)", "32(x2)"), "2 64 1", "--ntasks=64 --ntasks-per-node=32"),
+    "whole nodes, wide ranks": (given(2, "32(x2)", "4(x2)", CPUS_PER_TASK=8), "2 8 8",
+                                "--cpus-per-task=8 --ntasks=8 --ntasks-per-node=4"),
+    "tasks on whole nodes": (given(2, "32(x2)", "4(x2)", 8), "2 8 8", "--cpus-per-task=8 --ntasks=8"),
+    "uneven tasks": (given(2, "32(x2)", "3,2", 5), "2 5 10", "srun --kill-on-bad-exit=1 --cpus-per-task=10"),
+    "uneven nodes": (given(2, "32,8", "32,8"), "2 16 1", "--ntasks=16 --ntasks-per-node=8"),
+    "GPUs": (given(2, "32(x2)", "32(x2)", GPUS_ON_NODE=4, CPUS_PER_GPU=8), "2 8 8",
+             "--cpus-per-task=8 --ntasks=8 --ntasks-per-node=4"),
+    "GPUs of tasks": (given(cpus="3", tasks="3", asked=3, GPUS_ON_NODE=3, GPUS_PER_TASK=1), "1 3 1", "--ntasks=3"),
+    "one task for four GPUs": (given(cpus="32", tasks="1", asked=1, CPUS_PER_TASK=32, GPUS_ON_NODE=4), "1 4 8",
+                               "--cpus-per-task=8 --ntasks=4 --ntasks-per-node=4"),
+    "an outer job's tasks": (given(tasks="2", asked=7), "1 2 1", "--ntasks=2"),
+    "more ranks than cores, as told": (given() | {"LOCKSTEP_RANKS_PER_NODE": 4}, "1 4 1", "--ntasks=4 --ntasks-per-node=4 --overcommit"),
+}
+
+
+@pytest.mark.parametrize("environment, ranks, start", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_ranks_from_what_slurm_gave(environment, ranks, start, layout):
+    lines = layout(**environment).stdout.splitlines()
+    assert lines[-2] == ranks
+    assert start in lines[-1]
+
+
+@pytest.mark.parametrize("counted, setting, ranks, cpus", [
+    (128, None, "1 8 1", 2),   # Slurm counts hardware threads
+    (64, None, "1 16 1", 1),   # Slurm counts cores
+    (128, "1", "1 16 1", 1),   # the user wants a rank on each thread
+])
+def test_hardware_threads_are_not_cores(counted, setting, ranks, cpus, layout):
+    told = {"LOCKSTEP_THREADS_PER_CORE": setting} if setting else {}
+    lines = layout(threads=2, cpus=counted, **given(cpus="16", tasks="16"), **told).stdout.splitlines()
+    assert lines[-2] == ranks
+    assert f"--cpus-per-task={cpus} " in lines[-1]
+
+
+def test_threads_that_were_asked_for_as_cpus_make_one_core(layout):
+    lines = layout(threads=2, **given(cpus="16", tasks="2", asked=2, CPUS_PER_TASK=8)).stdout.splitlines()
+    assert lines[-2] == "1 2 4"
+    assert "--cpus-per-task=8 " in lines[-1]
+
+
+def test_a_kernel_that_lists_no_siblings_counts_as_cores(layout):
+    assert layout(cores=0, cpus=4, **given(cpus="4", tasks="4")).stdout.splitlines()[-2] == "1 4 1"
+
+
+@pytest.mark.parametrize("environment, words", [
+    (given(2, "32(x2)", "32(x2)") | {"LOCKSTEP_RANKS_PER_NODE": 2, "LOCKSTEP_CPUS_PER_RANK": 1},
+     "4 of the job's 64 cores are used, by 4 ranks of 1"),
+    (given(2, "2(x2)", "2(x2)", GPUS_ON_NODE=4), "4 ranks share 2 core(s) of a node"),
+    (given(2, "32,8", "32,8"), "16 of the job's 40 cores are used")])
+def test_a_layout_that_wastes_cores_is_said(environment, words, layout):
+    assert words in layout(**environment).stdout
+
+
+def test_a_layout_that_uses_them_says_nothing(layout):
+    assert "warning" not in layout(**given(2, "32(x2)", "32(x2)")).output
+
+
+def test_gpus_that_lie_unevenly_are_refused(layout):
+    refused = layout(check=False, **given(2, "2(x2)", "2(x2)", GPUS_ON_NODE=4, GPUS=6))
+    assert refused.returncode == 2 and "6 GPUs do not lie evenly on 2 nodes" in refused.stderr
