@@ -11,6 +11,7 @@
 #include "comm/mpi_backend.h"
 #include "comm/open_files.h"
 #include "comm/store.h"
+#include "launch/mpi.h"
 
 namespace lockstep::comm {
 namespace {
@@ -33,10 +34,9 @@ void add_gloo(Group& group, const Joining& joining) {
 }
 
 void add_mpi(Group& group, const Joining& joining) {
-  const Job& job = joining.runtime.job();
   group.setBackend(
       c10::kCPU, Group::BackendType::MPI,
-      c10::make_intrusive<MpiBackend>(job.rank, job.world, joining.roll, joining.settings.timeout));
+      c10::make_intrusive<MpiBackend>(joining.runtime.mpi().world(), joining.roll, joining.settings.timeout));
 }
 
 // As Python does where no backend is named: tensors on the CPU go through gloo.

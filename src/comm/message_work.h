@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 
+#include "comm/patience.h"
 #include "comm/roll_call.h"
 
 namespace lockstep::comm {
@@ -15,10 +16,9 @@ namespace lockstep::comm {
 class MessageWork : public c10d::Work {
  public:
   struct Message {
-    at::Tensor tensor;  // the caller's
-    at::Tensor buffer;  // contiguous: the tensor itself or a copy
-    int peer = -1;      // -1: from anyone
-    std::chrono::milliseconds timeout{0};
+    at::Tensor tensor;    // the caller's
+    at::Tensor buffer;    // contiguous: the tensor itself or a copy
+    Collective expected;  // how an error speaks of it
   };
   MessageWork(int rank, c10d::OpType type, Message message, MPI_Request request,
               std::shared_ptr<RollCall> roll, std::shared_ptr<std::mutex> mpi);
@@ -31,6 +31,9 @@ class MessageWork : public c10d::Work {
 
  private:
   bool test();
+  void take(const MPI_Status& status);
+  void wait_for(const Collective& expected);
+  void fail(const Collective& expected, const OutOfPatience& reason);
 
   Message message_;
   MPI_Request request_;

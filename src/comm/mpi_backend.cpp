@@ -5,8 +5,10 @@
 #include <limits>
 
 #include "comm/finished_work.h"
+#include "comm/message.h"
 #include "comm/message_work.h"
 #include "comm/op_names.h"
+#include "launch/mpi.h"
 
 namespace lockstep::comm {
 namespace {
@@ -73,8 +75,11 @@ int checked_bytes(const at::Tensor& tensor) {
 
 }  // namespace
 
-MpiBackend::MpiBackend(int rank, int world, std::shared_ptr<RollCall> roll, std::chrono::milliseconds timeout)
-    : Backend(rank, world), roll_(std::move(roll)), options_(c10::make_intrusive<Options>("mpi", timeout)) {}
+MpiBackend::MpiBackend(MPI_Comm world, std::shared_ptr<RollCall> roll, std::chrono::milliseconds timeout)
+    : Backend(roll->rank(), static_cast<int>(roll->peers().size())),
+      roll_(std::move(roll)),
+      options_(c10::make_intrusive<Options>("mpi", timeout)),
+      transport_(world) {}
 
 MpiBackend::~MpiBackend() {
   roll_->leave();
@@ -91,13 +96,14 @@ MpiBackend::WorkPtr MpiBackend::run(OpType type, std::chrono::milliseconds timeo
     Patience patience(*roll_, number_, limit, transport_.crowded());
     body(patience);
   } catch (const OutOfPatience& reason) {
-    error = roll_->judge({op_name(type), number_, limit}, "", reason.timed_out);
+    error = roll_->judge({op_name(type), number_, limit}, reason.cause, reason.timed_out);
   }
   return c10::make_intrusive<FinishedWork>(getRank(), type, number_, std::move(results), error);
 }
 
 MpiBackend::WorkPtr MpiBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   at::Tensor& tensor = single(tensors);
+  require_rank(options.rootRank, getSize(), "the root of a broadcast");
   return run(OpType::BROADCAST, options.timeout, tensors, [&](Patience& patience) {
     Flat flat(tensor);
     transport_.broadcast(flat.data(), flat.bytes(), static_cast<int>(options.rootRank), patience);
@@ -134,6 +140,7 @@ MpiBackend::WorkPtr MpiBackend::allreduce_coalesced(Tensors& tensors,
 
 MpiBackend::WorkPtr MpiBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   at::Tensor& tensor = single(tensors);
+  require_rank(options.rootRank, getSize(), "the root of a reduce");
   find_reduction(tensor.scalar_type(), options.reduceOp);
   return run(OpType::REDUCE, options.timeout, tensors, [&](Patience& patience) {
     reduce_all(tensor, options.reduceOp, getRank() == options.rootRank, patience);
@@ -204,37 +211,46 @@ MpiBackend::WorkPtr MpiBackend::barrier(const c10d::BarrierOptions& options) {
   return run(OpType::BARRIER, options.timeout, {}, [&](Patience& patience) { transport_.barrier(patience); });
 }
 
-MpiBackend::WorkPtr MpiBackend::send(Tensors& tensors, int to, int tag) {
-  at::Tensor& tensor = single(tensors);
-  const at::Tensor buffer = tensor.contiguous();
-  const int bytes = checked_bytes(buffer);
+template <class Start>
+MpiBackend::WorkPtr MpiBackend::post(OpType type, int peer, const at::Tensor& tensor,
+                                     const at::Tensor& buffer, Start&& start) {
+  roll_->require_alive();
+  Collective expected = message_with(type, peer, options_->timeout);
   MPI_Request request = MPI_REQUEST_NULL;
+  int code = MPI_SUCCESS;
   {
     const std::lock_guard<std::mutex> guard(*transport_.mpi());
-    MPI_Isend(data_of(buffer), bytes, MPI_BYTE, to, checked_tag(tag), transport_.comms().all, &request);
+    code = start(transport_.comms().all, &request);
   }
-  return c10::make_intrusive<MessageWork>(getRank(), OpType::SEND,
-                                          MessageWork::Message{tensor, buffer, to, options_->timeout},
-                                          request, roll_, transport_.mpi());
+  if (code != MPI_SUCCESS)
+    std::rethrow_exception(roll_->judge(expected, mpi_failure(code, expected.what.c_str()), false));
+  return c10::make_intrusive<MessageWork>(getRank(), type,
+                                          MessageWork::Message{tensor, buffer, std::move(expected)}, request,
+                                          roll_, transport_.mpi());
+}
+
+MpiBackend::WorkPtr MpiBackend::send(Tensors& tensors, int to, int tag) {
+  at::Tensor& tensor = single(tensors);
+  require_rank(to, getSize(), "the receiver of a message");
+  const at::Tensor buffer = tensor.contiguous();
+  return post(OpType::SEND, to, tensor, buffer,
+              [&, bytes = checked_bytes(buffer), tag = checked_tag(tag)](MPI_Comm all, MPI_Request* request) {
+                return MPI_Isend(data_of(buffer), bytes, MPI_BYTE, to, tag, all, request);
+              });
 }
 
 MpiBackend::WorkPtr MpiBackend::receive(OpType type, Tensors& tensors, int from, int tag) {
   at::Tensor& tensor = single(tensors);
   const at::Tensor buffer =
       tensor.is_contiguous() ? tensor : at::empty_like(tensor, at::MemoryFormat::Contiguous);
-  const int bytes = checked_bytes(buffer);
-  MPI_Request request = MPI_REQUEST_NULL;
-  {
-    const std::lock_guard<std::mutex> guard(*transport_.mpi());
-    MPI_Irecv(data_of(buffer), bytes, MPI_BYTE, from, checked_tag(tag), transport_.comms().all, &request);
-  }
-  const int peer = type == OpType::RECV ? from : -1;
-  return c10::make_intrusive<MessageWork>(getRank(), type,
-                                          MessageWork::Message{tensor, buffer, peer, options_->timeout},
-                                          request, roll_, transport_.mpi());
+  return post(type, type == OpType::RECV ? from : -1, tensor, buffer,
+              [&, bytes = checked_bytes(buffer), tag = checked_tag(tag)](MPI_Comm all, MPI_Request* request) {
+                return MPI_Irecv(data_of(buffer), bytes, MPI_BYTE, from, tag, all, request);
+              });
 }
 
 MpiBackend::WorkPtr MpiBackend::recv(Tensors& tensors, int from, int tag) {
+  require_rank(from, getSize(), "the sender of a message");
   return receive(OpType::RECV, tensors, from, tag);
 }
 

@@ -19,7 +19,8 @@ class MpiBackend : public c10d::Backend, public RollCalled {
   using Tensors = std::vector<at::Tensor>;
   using TensorLists = std::vector<Tensors>;
 
-  MpiBackend(int rank, int world, std::shared_ptr<RollCall> roll, std::chrono::milliseconds timeout);
+  /// Collective over `world`, whose ranks are the roll's.
+  MpiBackend(MPI_Comm world, std::shared_ptr<RollCall> roll, std::chrono::milliseconds timeout);
   ~MpiBackend() override;
   const RollCall& roll() const override { return *roll_; }
 
@@ -49,6 +50,9 @@ class MpiBackend : public c10d::Backend, public RollCalled {
   WorkPtr run(c10d::OpType type, std::chrono::milliseconds timeout, Tensors results, Body&& body);
   void reduce_all(at::Tensor& tensor, const c10d::ReduceOp& op, bool keep, Patience& patience);
   void scatter_sum(at::Tensor& output, const Tensors& inputs, const c10d::ReduceOp& op, Patience& patience);
+  template <class Start>
+  WorkPtr post(c10d::OpType type, int peer, const at::Tensor& tensor, const at::Tensor& buffer,
+               Start&& start);
   WorkPtr receive(c10d::OpType type, Tensors& tensors, int from, int tag);
 
   std::shared_ptr<RollCall> roll_;

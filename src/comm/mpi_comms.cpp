@@ -18,13 +18,13 @@ namespace {
 
 int rank_in(MPI_Comm comm) {
   int rank = 0;
-  MPI_Comm_rank(comm, &rank);
+  check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
   return rank;
 }
 
 int size_of(MPI_Comm comm) {
   int size = 1;
-  MPI_Comm_size(comm, &size);
+  check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
   return size;
 }
 
@@ -50,7 +50,7 @@ MPI_Comm split_node(MPI_Comm all) {
   if (pretended <= 0) return kept(node);
   MPI_Comm smaller = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split(node, rank_in(node) / pretended, 0, &smaller), "MPI_Comm_split");
-  MPI_Comm_free(&node);
+  check_mpi(MPI_Comm_free(&node), "MPI_Comm_free");
   return kept(smaller);
 }
 
@@ -92,7 +92,8 @@ int run_cleanups(MPI_Comm, int, void* value, void*) {
 int cleanup_key() {
   static const int key = [] {
     int made = 0;
-    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, run_cleanups, &made, nullptr);
+    check_mpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, run_cleanups, &made, nullptr),
+              "MPI_Comm_create_keyval");
     return made;
   }();
   return key;
@@ -113,18 +114,18 @@ int quota_cores() {
 void free_at_finalize(void (*free)(void*), void* what) {
   void* list = nullptr;
   int found = 0;
-  MPI_Comm_get_attr(MPI_COMM_SELF, cleanup_key(), &list, &found);
+  check_mpi(MPI_Comm_get_attr(MPI_COMM_SELF, cleanup_key(), &list, &found), "MPI_Comm_get_attr");
   if (!found) {
     list = new std::vector<Cleanup>();
-    MPI_Comm_set_attr(MPI_COMM_SELF, cleanup_key(), list);
+    check_mpi(MPI_Comm_set_attr(MPI_COMM_SELF, cleanup_key(), list), "MPI_Comm_set_attr");
   }
   static_cast<std::vector<Cleanup>*>(list)->emplace_back(free, what);
 }
 
-MpiComms MpiComms::make() {
+MpiComms MpiComms::make(MPI_Comm world) {
   MpiComms comms;
   MPI_Comm all = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &all), "MPI_Comm_dup");
+  check_mpi(MPI_Comm_dup(world, &all), "MPI_Comm_dup");
   comms.all = kept(all);
   comms.node = split_node(comms.all);
   comms.leaders = split_leaders(comms.all, comms.node);
@@ -137,7 +138,7 @@ MpiComms MpiComms::make() {
 
 void require_threads() {
   int level = MPI_THREAD_SINGLE;
-  MPI_Query_thread(&level);
+  check_mpi(MPI_Query_thread(&level), "MPI_Query_thread");
   if (level >= MPI_THREAD_SERIALIZED) return;
   throw Error(
       format("MPI was started with thread level {}, and backward calls it from another thread", level),
@@ -149,7 +150,8 @@ bool is_crowded(MPI_Comm node) {
   CPU_ZERO(&own);
   ::sched_getaffinity(0, sizeof own, &own);
   cpu_set_t all;
-  MPI_Allreduce(&own, &all, sizeof own, MPI_BYTE, MPI_BOR, node);
+  CPU_ZERO(&all);
+  check_mpi(MPI_Allreduce(&own, &all, sizeof own, MPI_BYTE, MPI_BOR, node), "MPI_Allreduce");
   return std::min(CPU_COUNT(&all), quota_cores()) < size_of(node);
 }
 

@@ -11,7 +11,7 @@ namespace lockstep::comm {
 struct MpiComms {
   /// LOCKSTEP_TEST_RANKS_PER_NODE=n (a test aid) pretends that every n ranks of a node are a node of their
   /// own.
-  static MpiComms make();
+  static MpiComms make(MPI_Comm world);
 
   MPI_Comm all = MPI_COMM_NULL;
   MPI_Comm node = MPI_COMM_NULL;

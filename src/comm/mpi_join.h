@@ -4,12 +4,12 @@
 
 #include <chrono>
 
-#include "launch/job.h"
+#include "launch/runtime.h"
 
 namespace lockstep::comm {
 
 /// Returns on every rank once all have come; otherwise throws on every rank that came, naming those that did
 /// not.
-void join_over_mpi(const Job& job, std::chrono::milliseconds timeout);
+void join_over_mpi(const Runtime& runtime, std::chrono::milliseconds timeout);
 
 }  // namespace lockstep::comm

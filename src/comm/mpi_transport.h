@@ -17,7 +17,8 @@ namespace lockstep::comm {
 /// window is out of step: make no further call.
 class MpiTransport {
  public:
-  MpiTransport();
+  /// Collective over `world`, of which it makes communicators of its own.
+  explicit MpiTransport(MPI_Comm world);
 
   /// `out` null: take part without wanting the result.
   void all_reduce(const std::byte* in, std::byte* out, size_t items, const Reduction& reduction,

@@ -2,26 +2,26 @@
 
 #include <cstring>
 
+#include "launch/mpi.h"
+
 namespace lockstep::comm {
 
+// `start` gives MPI's code: what MPI refuses ends the collective, for it will not come on the other nodes.
 template <class Start>
-void NodeLink::run(Patience& patience, Start&& start) {
+void NodeLink::run(const char* call, Patience& patience, Start&& start) {
   MPI_Request request = MPI_REQUEST_NULL;
+  const auto checked = [&](int code) {
+    if (code != MPI_SUCCESS) throw OutOfPatience{false, mpi_failure(code, call)};
+  };
   {
     const std::lock_guard<std::mutex> guard(mpi_);
-    start(&request);
+    checked(start(&request));
   }
   patience.restart();
-  while (true) {
-    int done = 0;
-    int code = MPI_SUCCESS;
-    {
-      const std::lock_guard<std::mutex> guard(mpi_);
-      code = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-    }
-    if (code != MPI_SUCCESS) throw OutOfPatience{false};
+  for (int done = 0; true; patience.turn()) {
+    const std::lock_guard<std::mutex> guard(mpi_);
+    checked(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
     if (done) return;
-    patience.turn();
   }
 }
 
@@ -35,22 +35,23 @@ void NodeLink::all_reduce(std::byte* data, size_t items, const Reduction& reduct
   sections_.resize(section * nodes);
   own_.resize(section);
   std::memcpy(padded_.data(), data, items * reduction.item_bytes);
-  run(patience, [&](MPI_Request* request) {
-    MPI_Ialltoall(padded_.data(), count, MPI_BYTE, sections_.data(), count, MPI_BYTE, comms_.leaders,
-                  request);
+  run("MPI_Ialltoall", patience, [&](MPI_Request* request) {
+    return MPI_Ialltoall(padded_.data(), count, MPI_BYTE, sections_.data(), count, MPI_BYTE, comms_.leaders,
+                         request);
   });
   std::vector<const std::byte*> sources;
   for (size_t node = 0; node < nodes; ++node) sources.push_back(sections_.data() + node * section);
   reduction.combine(sources.data(), nodes, own_.data(), section / reduction.item_bytes);
-  run(patience, [&](MPI_Request* request) {
-    MPI_Iallgather(own_.data(), count, MPI_BYTE, padded_.data(), count, MPI_BYTE, comms_.leaders, request);
+  run("MPI_Iallgather", patience, [&](MPI_Request* request) {
+    return MPI_Iallgather(own_.data(), count, MPI_BYTE, padded_.data(), count, MPI_BYTE, comms_.leaders,
+                          request);
   });
   std::memcpy(data, padded_.data(), items * reduction.item_bytes);
 }
 
 void NodeLink::broadcast(std::byte* data, size_t bytes, int root_node, Patience& patience) {
-  run(patience, [&](MPI_Request* request) {
-    MPI_Ibcast(data, static_cast<int>(bytes), MPI_BYTE, root_node, comms_.leaders, request);
+  run("MPI_Ibcast", patience, [&](MPI_Request* request) {
+    return MPI_Ibcast(data, static_cast<int>(bytes), MPI_BYTE, root_node, comms_.leaders, request);
   });
 }
 
@@ -63,14 +64,14 @@ void NodeLink::all_gather(const std::byte* node_blocks, size_t bytes, std::byte*
     at += counts.back();
   }
   const int own = comms_.local_world * static_cast<int>(bytes);
-  run(patience, [&](MPI_Request* request) {
-    MPI_Iallgatherv(node_blocks, own, MPI_BYTE, all, counts.data(), starts.data(), MPI_BYTE, comms_.leaders,
-                    request);
+  run("MPI_Iallgatherv", patience, [&](MPI_Request* request) {
+    return MPI_Iallgatherv(node_blocks, own, MPI_BYTE, all, counts.data(), starts.data(), MPI_BYTE,
+                           comms_.leaders, request);
   });
 }
 
 void NodeLink::barrier(Patience& patience) {
-  run(patience, [&](MPI_Request* request) { MPI_Ibarrier(comms_.leaders, request); });
+  run("MPI_Ibarrier", patience, [&](MPI_Request* request) { return MPI_Ibarrier(comms_.leaders, request); });
 }
 
 }  // namespace lockstep::comm

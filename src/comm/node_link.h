@@ -27,7 +27,7 @@ class NodeLink {
 
  private:
   template <class Start>
-  void run(Patience& patience, Start&& start);
+  void run(const char* call, Patience& patience, Start&& start);
 
   const MpiComms& comms_;
   std::mutex& mpi_;

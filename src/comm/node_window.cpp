@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "launch/mpi.h"
 
 namespace lockstep::comm {
 namespace {
@@ -17,22 +18,23 @@ std::atomic<uint64_t>& flag_of(std::byte* segment) {
 
 void free_window(void* what) {
   const std::unique_ptr<MPI_Win> window(static_cast<MPI_Win*>(what));
-  MPI_Win_unlock_all(*window);
+  MPI_Win_unlock_all(*window);  // MPI is ending: nobody is left to tell of a failure
   MPI_Win_free(window.get());
 }
 
 // Each rank's segment comes from its own memory node and is touched first by its owner.
 MPI_Win allocate(MPI_Comm node, size_t bytes) {
   MPI_Info info = MPI_INFO_NULL;
-  MPI_Info_create(&info);
-  MPI_Info_set(info, "alloc_shared_noncontig", "true");
+  check_mpi(MPI_Info_create(&info), "MPI_Info_create");
+  check_mpi(MPI_Info_set(info, "alloc_shared_noncontig", "true"), "MPI_Info_set");
   MPI_Win window = MPI_WIN_NULL;
   void* base = nullptr;
   const int code = MPI_Win_allocate_shared(static_cast<MPI_Aint>(bytes), 1, info, node, &base, &window);
   MPI_Info_free(&info);
   if (code != MPI_SUCCESS)
-    throw Error("MPI gives no shared window", "backend mpi", "look at the space in /dev/shm");
-  MPI_Win_lock_all(MPI_MODE_NOCHECK, window);
+    throw Error(mpi_failure(code, "MPI_Win_allocate_shared"), "backend mpi", "look at the space in /dev/shm");
+  check_mpi(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN), "MPI_Win_set_errhandler");
+  check_mpi(MPI_Win_lock_all(MPI_MODE_NOCHECK, window), "MPI_Win_lock_all");
   free_at_finalize(free_window, new MPI_Win(window));
   return window;
 }
@@ -41,7 +43,7 @@ std::byte* segment_of(MPI_Win window, int rank) {
   MPI_Aint bytes = 0;
   int unit = 0;
   void* base = nullptr;
-  MPI_Win_shared_query(window, rank, &bytes, &unit, &base);
+  check_mpi(MPI_Win_shared_query(window, rank, &bytes, &unit, &base), "MPI_Win_shared_query");
   const auto address = reinterpret_cast<uintptr_t>(base);
   return reinterpret_cast<std::byte*>((address + kFlagBytes - 1) / kFlagBytes * kFlagBytes);
 }
@@ -54,7 +56,7 @@ NodeWindow::NodeWindow(const MpiComms& comms, size_t slot_bytes)
   const MPI_Win window = allocate(comms.node, 2 * kFlagBytes + 2 * slot_bytes);
   for (int rank = 0; rank < comms.local_world; ++rank) segments_.push_back(segment_of(window, rank));
   flag_of(segments_[static_cast<size_t>(rank_)]).store(0);
-  MPI_Barrier(comms.node);
+  check_mpi(MPI_Barrier(comms.node), "MPI_Barrier");
 }
 
 std::byte* NodeWindow::slot(int local_rank) const {

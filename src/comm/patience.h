@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string>
 
 #include "comm/roll_call.h"
 
@@ -11,6 +12,7 @@ namespace lockstep::comm {
 /// Thrown out of a collective that cannot end; the backend turns it into an error that names the ranks.
 struct OutOfPatience {
   bool timed_out = false;
+  std::string cause = "";  // the backend's own words
 };
 
 class Patience {

@@ -81,7 +81,7 @@ struct Sighting {
 Sighting look_at(const RollPage& page, const Peer& peer, bool pid_counts, uint64_t number, bool timed_out) {
   const uint64_t begun = page.begun(peer.rank);
   const ProcessState state = pid_counts ? process_state(peer.pid) : ProcessState::running;
-  if (page.left(peer.rank) && begun < number)
+  if (page.left(peer.rank) && (number == 0 || begun < number))
     return {true, format("left the group after collective {}", begun)};
   if (state == ProcessState::gone)
     return {true, format("has died (its process is gone), at collective {}", begun)};
@@ -159,12 +159,15 @@ RollCall::~RollCall() {
   leave();
 }
 
+void RollCall::require_alive() {
+  if (!dead_.load(std::memory_order_relaxed)) return;
+  const std::lock_guard<std::mutex> guard(mutex_);
+  throw Error("the process group is dead since: " + cause_of_death_, where(),
+              "end the job and start it again from its last checkpoint");
+}
+
 uint64_t RollCall::begin() {
-  if (dead_.load(std::memory_order_relaxed)) {
-    const std::lock_guard<std::mutex> guard(mutex_);
-    throw Error("the process group is dead since: " + cause_of_death_, where(),
-                "end the job and start it again from its last checkpoint");
-  }
+  require_alive();
   return page_ ? page_->begin(rank_) : own_count_.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
@@ -190,12 +193,13 @@ std::string RollCall::where() const {
   return format("rank {} on host {}", rank_, peers_[static_cast<size_t>(rank_)].host);
 }
 
-std::string RollCall::look_here(uint64_t number, bool timed_out) const {
+std::string RollCall::look_here(const Collective& collective, bool timed_out) const {
   if (!page_) return "";
   std::map<std::string, std::vector<Peer>> at_fault;  // the same words are said once
   for (const auto& peer : peers_) {
     if (peer.rank == rank_ || !page_->present(peer.rank)) continue;
-    const Sighting sighting = look_at(*page_, peer, pid_counts(peer), number, timed_out);
+    if (collective.peer >= 0 && peer.rank != collective.peer) continue;
+    const Sighting sighting = look_at(*page_, peer, pid_counts(peer), collective.number, timed_out);
     if (!sighting.text.empty()) at_fault[sighting.text].push_back(peer);
   }
   std::string text;
@@ -226,16 +230,18 @@ std::string RollCall::ask_elsewhere(const std::string& cause, bool timed_out,
   return bounded(question, found_here.empty() && own.rank != 0 ? otherwise : found_here);
 }
 
-std::string RollCall::verdict_on(uint64_t number, const std::string& cause, bool timed_out) const {
+std::string RollCall::verdict_on(const Collective& collective, const std::string& cause,
+                                 bool timed_out) const {
   if (page_ && !page_->verdict().empty()) return page_->verdict();
-  std::string found = look_here(number, timed_out);
+  std::string found = look_here(collective, timed_out);
   const auto deadline = Clock::now() + kDeathNotice;
   while (found.empty() && !timed_out && page_ && Clock::now() < deadline) {
     std::this_thread::sleep_for(kPoll);
     if (!page_->verdict().empty()) return page_->verdict();
-    found = look_here(number, timed_out);
+    found = look_here(collective, timed_out);
   }
-  found = ask_elsewhere(cause, timed_out, found);
+  // a message that is late says nothing of ranks that have no part in it
+  if (!collective.is_message() || !timed_out) found = ask_elsewhere(cause, timed_out, found);
   // a mate that sees this rank leave is to say why it left
   if (found.empty() && !timed_out)
     found = format("{} met an error: {}", name_of(peers_[static_cast<size_t>(rank_)]), cause);
@@ -247,10 +253,10 @@ std::exception_ptr RollCall::judge(const Collective& collective, const std::stri
   const std::string how =
       timed_out ? format("timed out after {} s", collective.timeout.count() / 1000.0) : "failed";
   if (!dead_) {
-    std::string who = verdict_on(collective.number, cause, timed_out);
+    std::string who = verdict_on(collective, cause, timed_out);
     if (who.empty() && timed_out && collective.number != 0)
       who = "every rank came, so their connection is slow or broken";
-    if (who.empty()) who = cause;
+    if (who.empty()) who = collective.is_message() ? collective.waits_for : cause;
     const std::string which = collective.number == 0 ? "" : format(" (collective {})", collective.number);
     cause_of_death_ = format("{}{} {}: {}", collective.what, which, how, who);
     dead_ = true;

@@ -18,11 +18,15 @@
 
 namespace lockstep::comm {
 
-/// One collective as an error speaks of it.
+/// One collective, or one message between two ranks, as an error speaks of it.
 struct Collective {
   std::string what;     // "all-reduce"
-  uint64_t number = 0;  // from 1, the same on every rank
+  uint64_t number = 0;  // from 1, the same on every rank; messages are not counted
   std::chrono::milliseconds timeout{0};
+  int peer = -1;               // of a message: its other end; -1: anyone
+  std::string waits_for = "";  // of a message: "rank 1 has not sent one", said where nobody is seen at fault
+
+  bool is_message() const { return !waits_for.empty(); }
 };
 
 class RollCall {
@@ -33,6 +37,8 @@ class RollCall {
 
   /// Throws when the group is dead; otherwise the number of the collective that begins.
   uint64_t begin();
+  /// Throws when the group is dead.
+  void require_alive();
   void take_back();
   /// Takes part in no further collective.
   void leave();
@@ -40,8 +46,8 @@ class RollCall {
   /// Finds who is at fault, declares the group dead and returns the error to throw. `cause` is the backend's
   /// own.
   std::exception_ptr judge(const Collective& collective, const std::string& cause, bool timed_out);
-  /// Whether a rank of this node has ended and can never come to collective `number`: cheap enough to ask ten
-  /// times a second while waiting for it.
+  /// Whether a rank of this node has ended and can never come to collective `number` (0: to anything): cheap
+  /// enough to ask ten times a second while waiting for it.
   bool is_lost(int rank, uint64_t number) const;
 
   bool is_dead() const { return dead_.load(); }
@@ -49,8 +55,8 @@ class RollCall {
   int rank() const { return rank_; }
 
  private:
-  std::string verdict_on(uint64_t number, const std::string& cause, bool timed_out) const;
-  std::string look_here(uint64_t number, bool timed_out) const;
+  std::string verdict_on(const Collective& collective, const std::string& cause, bool timed_out) const;
+  std::string look_here(const Collective& collective, bool timed_out) const;
   std::string ask_elsewhere(const std::string& cause, bool timed_out, const std::string& found_here) const;
   bool pid_counts(const Peer& peer) const;
   std::string where() const;

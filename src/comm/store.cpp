@@ -233,7 +233,7 @@ std::string address_for_others(const Job& job) {
 
 StorePtr open_store(const Runtime& runtime, Milliseconds join_timeout) {
   const Rendezvous plan = plan_rendezvous(current_environment(), runtime.job(), runtime.has_mpi());
-  if (runtime.has_mpi()) join_over_mpi(runtime.job(), join_timeout);
+  if (runtime.has_mpi()) join_over_mpi(runtime, join_timeout);
   log::debug(format("rendezvous: {}", plan.because));
   StorePtr store = kOpeners.at(plan.how)({runtime, plan, join_timeout});
   store->setTimeout(join_timeout);

@@ -1,5 +1,7 @@
 #include "comm/watched_gloo.h"
 
+#include "base/error.h"
+#include "comm/message.h"
 #include "comm/op_names.h"
 #include "comm/watched_work.h"
 
@@ -116,6 +118,42 @@ WatchedGloo::WorkPtr WatchedGloo::alltoall_base(at::Tensor& output, at::Tensor& 
                                                 const c10d::AllToAllOptions& options) {
   return watch(OpType::ALLTOALL_BASE, options.timeout,
                [&] { return Gloo::alltoall_base(output, input, output_counts, input_counts, options); });
+}
+
+// gloo has no line from a rank to itself, and looks for one without asking.
+void WatchedGloo::require_other(int rank, const char* what) const {
+  roll_->require_alive();
+  require_rank(rank, getSize(), what);
+  if (rank == getRank())
+    throw InputError(std::string("gloo sends no message from a rank to itself: it cannot be ") + what, "",
+                     "copy the tensor, or choose the backend mpi");
+}
+
+template <class Call>
+WatchedGloo::WorkPtr WatchedGloo::watch_message(OpType type, int peer, Call&& call) {
+  auto watch = std::make_shared<Watch>(roll_, message_with(type, peer, options_->timeout));
+  try {
+    return c10::make_intrusive<WatchedWork>(call(), watch, getRank(), type);
+  } catch (const c10::Error&) {
+    throw;  // refused for its arguments
+  } catch (const std::exception&) {
+    std::rethrow_exception(watch->judge(std::current_exception()));
+  }
+}
+
+WatchedGloo::WorkPtr WatchedGloo::send(Tensors& tensors, int to, int tag) {
+  require_other(to, "the receiver of a message");
+  return watch_message(OpType::SEND, to, [&] { return Gloo::send(tensors, to, tag); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::recv(Tensors& tensors, int from, int tag) {
+  require_other(from, "the sender of a message");
+  return watch_message(OpType::RECV, from, [&] { return Gloo::recv(tensors, from, tag); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::recvAnysource(Tensors& tensors, int tag) {
+  roll_->require_alive();
+  return watch_message(OpType::RECVANYSOURCE, -1, [&] { return Gloo::recvAnysource(tensors, tag); });
 }
 
 WatchedGloo::WorkPtr WatchedGloo::barrier(const c10d::BarrierOptions& options) {

@@ -46,8 +46,14 @@ class WatchedGloo : public c10d::ProcessGroupGloo, public RollCalled {
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_counts,
                         std::vector<int64_t>& input_counts, const c10d::AllToAllOptions& options) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
+  WorkPtr send(Tensors& tensors, int to, int tag) override;
+  WorkPtr recv(Tensors& tensors, int from, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
 
  private:
+  void require_other(int rank, const char* what) const;
+  template <class Call>
+  WorkPtr watch_message(c10d::OpType type, int peer, Call&& call);
   template <class Call>
   WorkPtr watch(c10d::OpType type, std::chrono::milliseconds timeout, Call&& call);
 

@@ -40,7 +40,7 @@ std::exception_ptr WatchedWork::exception() const {
 
 bool WatchedWork::wait(std::chrono::milliseconds timeout) {
   try {
-    return work_->wait(timeout);
+    return work_->wait(timeout == kNoTimeout ? watch_->limit() : timeout);
   } catch (const std::exception&) {
     // the caller's own patience may end before the collective's: then the group lives on
     if (timeout != kNoTimeout && !work_->isCompleted()) throw;

@@ -15,6 +15,10 @@ class Watch {
   Watch(std::shared_ptr<RollCall> roll, Collective collective)
       : roll_(std::move(roll)), collective_(std::move(collective)) {}
   std::exception_ptr judge(const std::exception_ptr& error);
+  /// What wait() without a limit is to wait: gloo's messages know no timeout but that of the connecting.
+  std::chrono::milliseconds limit() const {
+    return collective_.is_message() ? collective_.timeout : kNoTimeout;
+  }
 
  private:
   std::shared_ptr<RollCall> roll_;

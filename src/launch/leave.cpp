@@ -69,10 +69,10 @@ void say(const std::string& text, const Rank& self, bool alone) {
   }
 }
 
-// MPI_COMM_WORLD carries no collective but these, so they match even where one rank fails before the rest.
 bool all_failed() {
   MPI_Request request = MPI_REQUEST_NULL;
-  if (MPI_Ibarrier(MPI_COMM_WORLD, &request) != MPI_SUCCESS) return false;
+  if (last_words_comm() == MPI_COMM_NULL) return false;
+  if (MPI_Ibarrier(last_words_comm(), &request) != MPI_SUCCESS) return false;
   const auto deadline = Clock::now() + kTogether;
   for (int done = 0; Clock::now() < deadline; std::this_thread::sleep_for(1ms)) {
     if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
@@ -84,8 +84,8 @@ bool all_failed() {
 bool all_say(const std::string& text) {
   const unsigned long hash = std::hash<std::string>{}(text);
   unsigned long bounds[2] = {hash, ~hash}, least[2] = {};
-  MPI_Allreduce(bounds, least, 2, MPI_UNSIGNED_LONG, MPI_MIN, MPI_COMM_WORLD);
-  return least[0] == hash && least[1] == ~hash;
+  const int code = MPI_Allreduce(bounds, least, 2, MPI_UNSIGNED_LONG, MPI_MIN, last_words_comm());
+  return code == MPI_SUCCESS && least[0] == hash && least[1] == ~hash;
 }
 
 // The rank that failed first has the cause; the others lost their peer. Ages are taken at a barrier's end, so
@@ -95,8 +95,8 @@ int first_to_fail(Clock::duration age, int rank) {
     double age;
     int rank;
   } own{std::chrono::duration<double>(age).count(), rank}, oldest{};
-  MPI_Allreduce(&own, &oldest, 1, MPI_DOUBLE_INT, MPI_MAXLOC, MPI_COMM_WORLD);
-  return oldest.rank;
+  const int code = MPI_Allreduce(&own, &oldest, 1, MPI_DOUBLE_INT, MPI_MAXLOC, last_words_comm());
+  return code == MPI_SUCCESS ? oldest.rank : rank;
 }
 
 int leave_together(int status, const std::string& text, const Rank& self, Clock::duration age) {
@@ -104,7 +104,7 @@ int leave_together(int status, const std::string& text, const Rank& self, Clock:
   const int first = first_to_fail(age, self.rank);
   const bool alike = all_say(text);
   if (self.rank == (alike ? 0 : first)) say(text, self, !alike);
-  MPI_Bcast(&status, 1, MPI_INT, alike ? 0 : first, MPI_COMM_WORLD);
+  MPI_Bcast(&status, 1, MPI_INT, alike ? 0 : first, last_words_comm());  // without it: one's own status
   MPI_Finalize();
   return status;
 }

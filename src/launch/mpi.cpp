@@ -16,10 +16,20 @@ namespace {
 
 constexpr size_t kLargestMessage = size_t{1} << 30;  // MPI counts in int
 
+MPI_Comm g_last_words = MPI_COMM_NULL;  // a process has one MPI and one end
+
 bool flag_of(int (*ask)(int*)) {
   int flag = 0;
   ask(&flag);
   return flag != 0;
+}
+
+// A communicator of our own, whose errors are codes; whatever `of` does with errors stays as it is.
+MPI_Comm duplicate(MPI_Comm of) {
+  MPI_Comm copy = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_dup(of, &copy), "MPI_Comm_dup");
+  check_mpi(MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  return copy;
 }
 
 [[noreturn]] void give_up_joining(std::chrono::milliseconds waited) {
@@ -74,13 +84,20 @@ std::vector<std::string> gather_over(MPI_Comm comm, const std::string& text) {
 
 }  // namespace
 
-void check_mpi(int code, const char* call) {
-  if (code == MPI_SUCCESS) return;
+std::string mpi_failure(int code, const char* call) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
-  throw Error(format("{} failed: {}", call, std::string(text.data(), static_cast<size_t>(length))), call,
-              "another rank may have died: its own message comes first");
+  return format("{} failed: {}", call, std::string(text.data(), static_cast<size_t>(length)));
+}
+
+void check_mpi(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  throw Error(mpi_failure(code, call), call, "another rank may have died: its own message comes first");
+}
+
+MPI_Comm last_words_comm() {
+  return g_last_words;
 }
 
 std::string mpi_library_version() {
@@ -106,8 +123,8 @@ void MpiSession::join(std::chrono::milliseconds timeout) {
   owner_ = !flag_of(MPI_Initialized);
   int provided = MPI_THREAD_SINGLE;  // whoever calls MPI from threads asks MPI_Query_thread
   if (owner_) check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
-  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &world_), "MPI_Comm_dup");
+  world_ = duplicate(MPI_COMM_WORLD);
+  g_last_words = duplicate(world_);
   check_mpi(MPI_Comm_rank(world_, &facts_.rank), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(world_, &facts_.world), "MPI_Comm_size");
   check_mpi(MPI_Comm_split_type(world_, MPI_COMM_TYPE_SHARED, facts_.rank, MPI_INFO_NULL, &node_),
@@ -171,9 +188,8 @@ void MpiSession::barrier() const {
 
 void MpiSession::finish() {
   barrier();
-  MPI_Comm_free(&node_);
-  MPI_Comm_free(&world_);
-  if (owner_) MPI_Finalize();
+  for (MPI_Comm* comm : {&node_, &g_last_words, &world_}) check_mpi(MPI_Comm_free(comm), "MPI_Comm_free");
+  if (owner_) check_mpi(MPI_Finalize(), "MPI_Finalize");
 }
 
 }  // namespace lockstep

@@ -15,9 +15,15 @@ namespace lockstep {
 
 /// Throws Error with MPI's own text and the name of the call.
 void check_mpi(int code, const char* call);
+/// "MPI_Bcast failed: MPI_ERR_ROOT: invalid root"
+std::string mpi_failure(int code, const char* call);
+
+/// For the last words of a process: a communicator that carries nothing else, so that its collectives match
+/// even where one rank fails before the rest. MPI_COMM_NULL before and after MpiSession.
+MPI_Comm last_words_comm();
 
 /// MPI_Init to MPI_Finalize. Joins an MPI that the program has initialised itself and then leaves its end to
-/// it.
+/// it. MPI_COMM_WORLD stays the program's own: its error handler, its messages.
 class MpiSession {
  public:
   /// Leaves the process (status 1) where not every rank arrives in time; zero waits for ever.

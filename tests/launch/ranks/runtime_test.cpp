@@ -1,3 +1,4 @@
+#include "launch/mpi.h"
 #include "ranks.h"
 
 namespace lockstep {
@@ -29,6 +30,18 @@ TEST(Runtime, BroadcastsRankZerosText) {
   text[1'234'567] = '\0';
   EXPECT_EQ(runtime().broadcast(runtime().job().rank == 0 ? text : "mine"), text);
   EXPECT_EQ(runtime().broadcast(runtime().job().rank == 0 ? "" : "mine"), "");
+}
+
+// This program has set no handler, so what stands there is MPI's default.
+TEST(Runtime, TheProgramsErrorHandlerStays) {
+  if (!runtime().has_mpi()) GTEST_SKIP() << "started without mpirun";
+  MPI_Errhandler of_world = MPI_ERRHANDLER_NULL, of_ours = MPI_ERRHANDLER_NULL;
+  ASSERT_EQ(MPI_Comm_get_errhandler(MPI_COMM_WORLD, &of_world), MPI_SUCCESS);
+  EXPECT_EQ(of_world, MPI_ERRORS_ARE_FATAL);
+  for (const MPI_Comm comm : {runtime().mpi().world(), runtime().mpi().node(), last_words_comm()}) {
+    ASSERT_EQ(MPI_Comm_get_errhandler(comm, &of_ours), MPI_SUCCESS);
+    EXPECT_EQ(of_ours, MPI_ERRORS_RETURN);
+  }
 }
 
 TEST(Runtime, OneHostIsOneNode) {

@@ -1,0 +1,132 @@
+// Messages between two ranks, and roots and peers that are none.
+#include <mpi.h>
+
+#include <chrono>
+#include <thread>
+
+#include "world.h"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+using test::own_rank;
+using test::world;
+
+class Messages : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Messages, RanksThatAreNoneAreRefusedAndTheGroupLives) {
+  auto group = test::open(GetParam());
+  std::vector<at::Tensor> tensors = {at::zeros({4})};
+  c10d::BroadcastOptions broadcast;
+  c10d::ReduceOptions reduce;
+  for (const int bad : {-1, world(), 1'000'000}) {
+    broadcast.rootRank = reduce.rootRank = bad;
+    EXPECT_ANY_THROW(group->broadcast(tensors, broadcast)->wait()) << bad;
+    EXPECT_ANY_THROW(group->reduce(tensors, reduce)->wait()) << bad;
+    for (const auto& text : {test::error_of([&] { group->send(tensors, bad, 0)->wait(); }),
+                             test::error_of([&] { group->recv(tensors, bad, 0)->wait(); })}) {
+      EXPECT_NE(text.find("rank " + std::to_string(bad) + " cannot be the "), std::string::npos) << text;
+      EXPECT_NE(text.find("the group has " + std::to_string(world()) + " rank"), std::string::npos) << text;
+    }
+  }
+  group->allreduce(tensors)->wait();
+  EXPECT_FALSE(comm::is_dead(group));
+}
+
+TEST_P(Messages, OneThatNobodySendsNamesTheSenderAndEndsTheGroup) {
+  if (world() == 1) GTEST_SKIP() << "needs two ranks";
+  auto group = test::open(GetParam(), 300ms);
+  if (own_rank() == 0) {
+    std::vector<at::Tensor> tensors = {at::ones({4})};
+    const std::string text = test::error_of([&] { group->recv(tensors, 1, 3)->wait(); });
+    EXPECT_NE(text.find("receive timed out after 0.3 s: rank 1 has not sent one"), std::string::npos) << text;
+    EXPECT_TRUE(comm::is_dead(group));
+    const std::string again = test::error_of([&] { group->send(tensors, 1, 3)->wait(); });
+    EXPECT_NE(again.find("dead since"), std::string::npos) << again;
+  }
+  test::runtime().barrier();
+}
+
+TEST_P(Messages, ASenderThatLeftIsNamedAtOnce) {
+  if (world() == 1) GTEST_SKIP() << "needs two ranks";
+  auto group = test::open(GetParam(), 20s);
+  const auto start = std::chrono::steady_clock::now();
+  if (own_rank() == 1) group.reset();
+  if (own_rank() == 0) {
+    std::vector<at::Tensor> tensors = {at::ones({4})};
+    const std::string text = test::error_of([&] { group->recv(tensors, 1, 3)->wait(); });
+    EXPECT_NE(text.find("receive failed: rank 1 (host "), std::string::npos) << text;
+    EXPECT_NE(text.find("left the group"), std::string::npos) << text;
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+  }
+  test::runtime().barrier();
+}
+
+TEST_P(Messages, WhatWasSentBeforeLeavingArrives) {
+  if (world() == 1) GTEST_SKIP() << "needs two ranks";
+  auto group = test::open(GetParam(), 20s);
+  std::vector<at::Tensor> tensors = {at::full({4}, own_rank() + 1.0)};
+  if (own_rank() == 1) group->send(tensors, 0, 3)->wait();
+  if (own_rank() == 0) {
+    auto work = group->recv(tensors, 1, 3);
+    work->wait();
+    EXPECT_EQ(tensors[0][3].item<double>(), 2);
+    EXPECT_TRUE(work->isCompleted());
+    EXPECT_TRUE(work->isSuccess());
+  }
+  test::runtime().barrier();
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, Messages, ::testing::Values("gloo", "mpi"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(MessagesOverMpi, AShorterOneThanExpectedIsAnError) {
+  if (world() == 1) GTEST_SKIP() << "needs two ranks";
+  auto group = test::open("mpi", 5s);
+  if (own_rank() == 1) {
+    std::vector<at::Tensor> tensors = {at::ones({2})};
+    group->send(tensors, 0, 3)->wait();
+  }
+  if (own_rank() == 0) {
+    std::vector<at::Tensor> tensors = {at::zeros({4})};
+    auto work = group->recv(tensors, 1, 3);
+    const std::string text = test::error_of([&] { work->wait(); });
+    EXPECT_NE(text.find("rank 1 sent 8 bytes, and rank 0 waits for 16"), std::string::npos) << text;
+    EXPECT_TRUE(work->isCompleted());
+    EXPECT_FALSE(work->isSuccess());
+  }
+  test::runtime().barrier();
+}
+
+TEST(MessagesOverMpi, ALongerOneThanExpectedIsAnError) {
+  if (world() == 1) GTEST_SKIP() << "needs two ranks";
+  auto group = test::open("mpi", 5s);
+  std::vector<at::Tensor> tensors = {at::ones({own_rank() == 1 ? 8 : 4})};
+  if (own_rank() == 1) group->send(tensors, 0, 3)->wait();
+  if (own_rank() == 0) {
+    auto work = group->recv(tensors, 1, 3);
+    while (!work->isCompleted()) std::this_thread::yield();
+    EXPECT_FALSE(work->isSuccess());
+    const std::string text = test::error_of([&] { work->wait(); });
+    EXPECT_NE(text.find("MPI_Test failed"), std::string::npos) << text;
+  }
+  test::runtime().barrier();
+}
+
+// A program that speaks MPI itself: what it waits for on MPI_COMM_WORLD is not ours to answer.
+TEST(OwnCommunicator, AWaitForAnythingOnTheWorldIsLeftAlone) {
+  if (!test::runtime().has_mpi()) GTEST_SKIP() << "started without mpirun";
+  int anything = 0, come = 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Irecv(&anything, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &request);
+  for (const char* backend : {"gloo", "mpi"}) test::open(backend)->barrier()->wait();
+  MPI_Test(&request, &come, MPI_STATUS_IGNORE);
+  EXPECT_FALSE(come) << "a message of ours came on MPI_COMM_WORLD";
+  if (come) return;
+  MPI_Cancel(&request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+}  // namespace
+}  // namespace lockstep
