@@ -2,11 +2,12 @@
 
 #include <torch/types.h>
 
+#include "base/error.h"
 #include "base/format.h"
+#include "base/memory.h"
 #include "checkpoint/file.h"
 #include "checkpoint/pickle_globals.h"
 #include "checkpoint/pt.h"
-#include "checkpoint/safetensors.h"
 
 namespace lockstep {
 
@@ -14,8 +15,8 @@ namespace {
 
 class Inspector {
  public:
-  Inspector(const Digest& digest, std::vector<InspectedEntry>& entries)
-      : digest_(digest), entries_(entries) {}
+  Inspector(const Digest& digest, const std::string& path, InspectedFile& file)
+      : digest_(digest), path_(path), entries_(file.entries), allowance_(file.file_bytes) {}
 
   void visit(const std::string& name, const Tree& tree) {
     if (tree.isTensor()) return add_tensor(name, tree.toTensor());
@@ -45,7 +46,7 @@ class Inspector {
   }
 
   void add(const std::string& name, const std::string& kind, const std::string& value) {
-    entries_.push_back({.name = name, .kind = kind, .value = value});
+    hold({.name = name, .kind = kind, .value = value});
   }
 
   void add_plain(const std::string& name, const Tree& tree) {
@@ -59,16 +60,27 @@ class Inspector {
   void add_tensor(const std::string& name, const at::Tensor& tensor) {
     const auto whole = tensor.contiguous();
     const std::span<const uint8_t> bytes(static_cast<const uint8_t*>(whole.const_data_ptr()), whole.nbytes());
-    entries_.push_back({.name = name,
-                        .kind = "tensor",
-                        .dtype = dtype_name(tensor.scalar_type()),
-                        .shape = tensor.sizes().vec(),
-                        .bytes = bytes.size(),
-                        .digest = digest_(bytes)});
+    hold({.name = name,
+          .kind = "tensor",
+          .dtype = dtype_name(tensor.scalar_type()),
+          .shape = tensor.sizes().vec(),
+          .bytes = bytes.size(),
+          .digest = digest_(bytes)});
+  }
+
+  /// Long names around many values make a list that is much larger than the file.
+  void hold(InspectedEntry entry) {
+    if (!allowance_.take(sizeof entry + 2 * (entry.name.size() + entry.value.size()))) {
+      throw InputError("the file holds more values than can be listed", path_,
+                       "in Python, save long lists as tensors");
+    }
+    entries_.push_back(std::move(entry));
   }
 
   const Digest& digest_;
+  const std::string& path_;
   std::vector<InspectedEntry>& entries_;
+  Allowance allowance_;
 };
 
 }  // namespace
@@ -76,8 +88,10 @@ class Inspector {
 InspectedFile inspect_file(const std::string& path, const Digest& digest) {
   InspectedFile file;
   file.file_bytes = MappedFile(path).bytes().size();
-  file.format = is_safetensors(path) ? "safetensors" : "pt";
-  Inspector(digest, file.entries).visit("", read_checkpoint_file(path));
+  const auto content = open_checkpoint_file(path);
+  file.format = content.format;
+  file.checksum = content.checksum;
+  with_memory_for(path, [&] { Inspector(digest, path, file).visit("", content.tree); });
   return file;
 }
 

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/checksum.h"
+
 namespace lockstep {
 
 struct InspectedEntry {
@@ -22,6 +24,7 @@ struct InspectedEntry {
 struct InspectedFile {
   std::string format;  // "pt" or "safetensors"
   uint64_t file_bytes = 0;
+  Checksum checksum = Checksum::none;
   std::vector<InspectedEntry> entries;
 };
 

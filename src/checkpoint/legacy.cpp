@@ -51,10 +51,10 @@ class LegacyReader {
     auto& made = storages_[storage.key];
     if (made.bytes.defined()) return made.bytes;
     made.item = static_cast<int64_t>(c10::elementSize(storage.dtype));
-    const auto most = static_cast<int64_t>(input_.left()) / made.item;
-    if (storage.numel < 0 || storage.numel > most - promised_)
+    const auto left = static_cast<int64_t>(input_.left()) - promised_;
+    if (storage.numel < 0 || storage.numel > left / made.item)
       input_.fail("the file is damaged: it ends too early");
-    promised_ += storage.numel;
+    promised_ += storage.numel * made.item;
     made.bytes = at::zeros({storage.numel * made.item}, at::kByte);
     return made.bytes;
   }
@@ -72,7 +72,7 @@ class LegacyReader {
 
   Cursor input_;
   std::unordered_map<std::string, LegacyStorage> storages_;
-  int64_t promised_ = 0;
+  int64_t promised_ = 0;  // bytes
   size_t filled_ = 0;
 };
 

@@ -9,8 +9,32 @@ namespace lockstep {
 namespace {
 
 constexpr int kDeepest = 100;
-constexpr uint64_t kHeaviest = 50'000'000;
-constexpr const char* kAsTensors = "in Python, save long lists as tensors";
+
+// What a value costs as a node and as a Tree, in bytes: measured, rounded up.
+constexpr uint64_t kPlain = sizeof(Node) + sizeof(Tree) + sizeof(NodeId);
+constexpr uint64_t kPlace = sizeof(Tree) + 2 * sizeof(NodeId);  // in a container
+constexpr uint64_t kList = 100, kDict = 500, kTensor = 500;
+
+uint64_t cost_of_kind(Node::Kind kind) {
+  using enum Node::Kind;
+  switch (kind) {
+    case list:
+    case tuple:
+      return kPlain + kList;
+    case dict:
+    case object:
+      return kPlain + kDict;
+    case tensor:
+    case storage:
+      return kPlain + kTensor;
+    default:
+      return kPlain;
+  }
+}
+
+uint64_t cost_of(const Node& node) {
+  return cost_of_kind(node.kind) + 2 * node.text.size();  // as a node and as a Tree
+}
 
 bool can_be_key(const Node& node) {
   using enum Node::Kind;
@@ -19,8 +43,22 @@ bool can_be_key(const Node& node) {
 
 }  // namespace
 
+NodeArena::NodeArena(const Cursor& input)
+    : input_(input),
+      heaviest_(kHeldAlways + kHeldPerByte * (input.position() + input.left())),
+      allowance_(input.position() + input.left()) {}
+
+void NodeArena::too_many() const {
+  input_.fail("the pickle holds too many small values for its size", "in Python, save long lists as tensors");
+}
+
+void NodeArena::hold(uint64_t bytes) {
+  if (!allowance_.take(bytes)) too_many();
+}
+
 NodeId NodeArena::add(Node node) {
-  if (nodes_.size() >= kHeaviest) input_.fail("the pickle holds too many values", kAsTensors);
+  node.weight = cost_of(node);
+  hold(node.weight);
   nodes_.push_back(std::move(node));
   return static_cast<NodeId>(nodes_.size() - 1);
 }
@@ -47,10 +85,11 @@ void NodeArena::place(NodeId container, NodeId child) {
                 "in Python, save state_dict()s and plain values in its place");
   inner.frozen = true;
   outer.depth = std::max(outer.depth, inner.depth + 1);
-  outer.weight += inner.weight;
+  outer.weight += kPlace + inner.weight;
+  hold(kPlace);
   if (outer.depth > kDeepest)
     input_.fail("the pickle is nested too deeply", "in Python, save flatter dictionaries and lists");
-  if (outer.weight > kHeaviest) input_.fail("the pickle holds too many values", kAsTensors);
+  if (outer.weight > heaviest_) too_many();
   outer.children.push_back(child);
 }
 

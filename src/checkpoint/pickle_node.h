@@ -1,13 +1,16 @@
 #pragma once
 // The values an unpickler works on, in an arena. A container is frozen once it stands inside another one, so
-// there are no cycles, and depth and weight (the count of values when written out) stay bounded.
+// there are no cycles, and depth, memory and weight (the memory when shared parts are written out) stay
+// bounded.
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <vector>
 
+#include "base/memory.h"
 #include "checkpoint/cursor.h"
 #include "checkpoint/tree.h"
 
@@ -22,7 +25,7 @@ struct Node {
   int depth = 1;
   int64_t integer = 0;  // also: a storage's dtype
   double real = 0;
-  uint64_t weight = 1;
+  uint64_t weight = 0;
   std::string text = {};              // text, bytes, a global's name, a numpy dtype's code
   std::vector<NodeId> children = {};  // a dictionary's keys and values alternate
   at::Tensor tensor = {};             // a tensor, or a storage's bytes
@@ -30,7 +33,7 @@ struct Node {
 
 class NodeArena {
  public:
-  explicit NodeArena(const Cursor& input) : input_(input) {}
+  explicit NodeArena(const Cursor& input);
 
   NodeId add(Node node);
   NodeId add(Node::Kind kind) { return add(Node{.kind = kind}); }
@@ -39,6 +42,9 @@ class NodeArena {
   NodeId add_real(double value) { return add(Node{.kind = Node::Kind::real, .real = value}); }
   NodeId add_tensor(at::Tensor tensor);
   NodeId add_tuple(const std::vector<NodeId>& children);
+
+  /// Counts memory that the pickle makes its reader hold besides the nodes.
+  void hold(uint64_t bytes);
 
   /// Puts a child into a container that stands alone so far.
   void place(NodeId container, NodeId child);
@@ -53,8 +59,12 @@ class NodeArena {
   Tree convert(NodeId id);
   Tree convert_dict(const Node& node);
 
+  [[noreturn]] void too_many() const;
+
   const Cursor& input_;
-  std::vector<Node> nodes_;
+  const uint64_t heaviest_;
+  Allowance allowance_;
+  std::deque<Node> nodes_;  // grows without a second copy
   std::vector<Tree> trees_;
   std::vector<bool> converted_;
 };

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/whole_file.h"
+#include "checkpoint/checksum.h"
 #include "checkpoint/tree.h"
 
 namespace lockstep {
@@ -24,7 +25,16 @@ struct ReadOptions {
 /// that names the file and the flaw for anything damaged, unknown or unsafe.
 Tree read_pt(const std::string& path, const ReadOptions& options = {});
 
-/// read_pt, or read_safetensors where the file is one.
+struct CheckpointFile {
+  Tree tree;
+  std::string format;  // "pt" or "safetensors"
+  Checksum checksum = Checksum::none;
+};
+
+/// Reads and verifies a .pt or safetensors file.
+CheckpointFile open_checkpoint_file(const std::string& path);
+
+/// The tree alone.
 Tree read_checkpoint_file(const std::string& path);
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/memory.h"
 #include "checkpoint/legacy.h"
 #include "checkpoint/pt.h"
 #include "checkpoint/safetensors.h"
@@ -135,21 +136,38 @@ Tree read(const MappedFile& file, const ReadOptions& options) {
                    "name a file written by lockstep, torch.save or safetensors");
 }
 
-}  // namespace
+Checksum checksum_of_pt(std::span<const uint8_t> file) {
+  if (!is_zip(file)) return Checksum::none;
+  return check_seal(file) == Seal::whole ? Checksum::whole_file : Checksum::each_record;
+}
 
-Tree read_pt(const std::string& path, const ReadOptions& options) {
-  const MappedFile file(path);
+Tree read_mapped(const MappedFile& file, const ReadOptions& options) {
   try {
-    return read(file, options);
+    return with_memory_for(file.path(), [&] { return read(file, options); });
   } catch (const Error&) {
     throw;
   } catch (const c10::Error& error) {  // a last net: libtorch's own checks
-    throw InputError(format("the file is damaged: {}", error.what_without_backtrace()), path, kCopyAgain);
+    throw InputError(format("the file is damaged: {}", error.what_without_backtrace()), file.path(),
+                     kCopyAgain);
   }
 }
 
+}  // namespace
+
+Tree read_pt(const std::string& path, const ReadOptions& options) {
+  return read_mapped(MappedFile(path), options);
+}
+
+CheckpointFile open_checkpoint_file(const std::string& path) {
+  const MappedFile file(path);
+  if (!is_safetensors(path)) return {read_mapped(file, {}), "pt", checksum_of_pt(file.bytes())};
+  const bool sealed = check_safetensors_seal(file.bytes()) != Seal::missing;
+  return {with_memory_for(path, [&] { return read_safetensors(path); }), "safetensors",
+          sealed ? Checksum::whole_file : Checksum::none};
+}
+
 Tree read_checkpoint_file(const std::string& path) {
-  return is_safetensors(path) ? read_safetensors(path) : read_pt(path);
+  return open_checkpoint_file(path).tree;
 }
 
 }  // namespace lockstep

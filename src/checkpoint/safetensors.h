@@ -8,11 +8,11 @@
 
 namespace lockstep {
 
-/// Writes {"name": tensor, ...}, whole or not at all.
+/// Writes {"name": tensor, ...}, whole or not at all, with a checksum over the whole file among the metadata.
 void write_safetensors(const std::string& path, const Tree& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
-/// InputError that names the flaw where the header or an offset is wrong.
+/// InputError that names the flaw where the header, an offset or our own checksum is wrong.
 Tree read_safetensors(const std::string& path);
 
 /// By its first bytes.

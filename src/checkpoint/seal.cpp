@@ -14,11 +14,24 @@ namespace {
 
 constexpr size_t kEndRecord = 22;  // APPNOTE.TXT 4.3.16, without a comment
 constexpr std::string_view kTag = "lockstep crc32 ";
-constexpr size_t kComment = kTag.size() + 8;
+constexpr size_t kDigits = 8;
+constexpr size_t kComment = kTag.size() + kDigits;
+
+std::string hex(uint32_t crc32) {
+  return format("{:08x}", crc32);
+}
+
+/// How a sealed safetensors file begins, after the header's length.
+std::string sealed_beginning() {
+  return format(R"({{"__metadata__":{{"{}":")", kSafetensorsSeal);
+}
+
+constexpr size_t kHeaderLength = 8;
 
 }  // namespace
 
 uint32_t crc32_of(std::span<const uint8_t> bytes, uint32_t so_far) {
+  if (bytes.empty()) return so_far;  // zlib takes a null pointer for "begin anew"
   return static_cast<uint32_t>(::crc32_z(so_far, bytes.data(), bytes.size()));
 }
 
@@ -49,7 +62,7 @@ void SealingSink::finish() {
   }
   held_[20] = static_cast<char>(kComment);
   pass_on(held_.data(), held_.size());
-  const auto comment = format("{}{:08x}", kTag, crc_);
+  const auto comment = kTag.data() + hex(crc_);
   sink_(comment.data(), comment.size());
 }
 
@@ -58,8 +71,24 @@ Seal check_seal(std::span<const uint8_t> file) {
   const auto end = file.last(kComment);
   const std::string_view comment(reinterpret_cast<const char*>(end.data()), end.size());
   if (!comment.starts_with(kTag)) return Seal::missing;
-  const auto expected = format("{:08x}", crc32_of(file.first(file.size() - kComment)));
+  const auto expected = hex(crc32_of(file.first(file.size() - kComment)));
   return comment.substr(kTag.size()) == expected ? Seal::whole : Seal::broken;
+}
+
+void seal_safetensors(std::string& beginning, uint32_t crc32) {
+  beginning.replace(kHeaderLength + sealed_beginning().size(), kDigits, hex(crc32));
+}
+
+Seal check_safetensors_seal(std::span<const uint8_t> file) {
+  const auto beginning = sealed_beginning();
+  const size_t digits = kHeaderLength + beginning.size();
+  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+  if (text.size() < digits + kDigits || text.substr(kHeaderLength, beginning.size()) != beginning)
+    return Seal::missing;
+  auto crc = crc32_of(file.first(digits));
+  crc = crc32_of({reinterpret_cast<const uint8_t*>(kUnsealed), kDigits}, crc);
+  crc = crc32_of(file.subspan(digits + kDigits), crc);
+  return text.substr(digits, kDigits) == hex(crc) ? Seal::whole : Seal::broken;
 }
 
 }  // namespace lockstep

@@ -1,10 +1,12 @@
 #pragma once
-// The seal at the end of a lockstep .pt file: a checksum over every byte before it, kept in the zip archive's
-// comment, where other readers pass over it.
+// The seal of a file of ours, where other readers pass over it: of a .pt file a checksum over every byte
+// before it, in the zip archive's comment; of a safetensors file one over every byte but its own digits, in
+// the metadata.
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "base/whole_file.h"
 
@@ -29,6 +31,15 @@ enum class Seal { missing, whole, broken };
 
 /// Does the file carry a seal, and does it hold?
 Seal check_seal(std::span<const uint8_t> file);
+
+/// The first entry of "__metadata__", and what its value is while the checksum is made.
+inline constexpr const char* kSafetensorsSeal = "lockstep_crc32";
+inline constexpr const char* kUnsealed = "00000000";
+
+/// Puts the checksum into a file's beginning that holds kUnsealed.
+void seal_safetensors(std::string& beginning, uint32_t crc32);
+
+Seal check_safetensors_seal(std::span<const uint8_t> file);
 
 uint32_t crc32_of(std::span<const uint8_t> bytes, uint32_t so_far = 0);
 

@@ -64,7 +64,10 @@ class Unpickler {
   void push_tuple(size_t count);
   void extend(NodeId list, const std::vector<NodeId>& values);
   void set_items(NodeId dict, const std::vector<NodeId>& values);
-  void remember(uint64_t index) { memo_[index] = top(); }
+  void remember(uint64_t index) {
+    constexpr uint64_t kMemoEntry = 64;
+    if (memo_.insert_or_assign(index, top()).second) nodes_.hold(kMemoEntry);
+  }
   void recall(uint64_t index);
   void push_global(const std::string& name);
   void build();

@@ -121,6 +121,14 @@ ZipRecord locate(std::span<const uint8_t> file, const Entry& entry, const std::s
   return {entry.name, entry.crc32, local.take(entry.packed), compressed};
 }
 
+/// Overlapping records would let a small file hold a large one many times.
+void check_apart(std::vector<std::span<const uint8_t>> all, const std::string& path) {
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.data() < b.data(); });
+  for (size_t i = 1; i < all.size(); ++i) {
+    if (all[i - 1].data() + all[i - 1].size() > all[i].data()) damaged(path);
+  }
+}
+
 }  // namespace
 
 bool is_zip(std::span<const uint8_t> file) {
@@ -140,6 +148,9 @@ ZipArchive read_zip(std::span<const uint8_t> file, const std::string& path) {
     if (!names.insert(archive.records.back().name).second) damaged(path);
   }
   if (directory.left() != 0) damaged(path);
+  std::vector<std::span<const uint8_t>> data;
+  for (const auto& record : archive.records) data.push_back(record.data);
+  check_apart(std::move(data), path);
   const auto comment = file.subspan(end + kEndSize);
   archive.comment.assign(comment.begin(), comment.end());
   return archive;

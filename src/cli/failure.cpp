@@ -1,7 +1,12 @@
 #include "cli/failure.h"
 
+#include <unistd.h>
+
+#include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <exception>
+#include <new>
 #include <optional>
 #include <thread>
 
@@ -22,7 +27,36 @@ int rank_of_environment() {
   }
 }
 
+// Given back when memory ends, so that there is some to say so with.
+std::atomic<char*> reserve = nullptr;
+
+void out_of_memory() {
+  delete[] reserve.exchange(nullptr);
+  throw std::bad_alloc();
+}
+
+// For what no catch sees: an error in a thread, or inside of another one's clean-up.
+[[noreturn]] void end_in_words() {
+  const auto thrown = std::current_exception();
+  if (!thrown) std::abort();
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const std::exception& error) {
+    log::error(describe(error) + (tracing() ? "\n" + last_trace() : ""));
+  } catch (...) {
+    log::error("something was thrown that is no std::exception");
+  }
+  ::_exit(kFailed);
+}
+
 }  // namespace
+
+void never_abort() {
+  constexpr size_t kReserve = 256 << 10;
+  reserve = new char[kReserve];
+  std::set_new_handler(out_of_memory);
+  std::set_terminate(end_in_words);
+}
 
 int guarded(const std::function<int(bool& alike)>& body) {
   // leave_failed() may end this process from inside, so nothing may be left to unwind when it is called

@@ -14,6 +14,10 @@ class UsageError : public InputError {
   using InputError::InputError;
 };
 
+/// From now on an exception that nobody catches ends the process with its text and status 1, not with
+/// SIGABRT, and where memory ends there is some left to say so.
+void never_abort();
+
 /// Runs the program's body and returns what the process leaves with. The body sets `alike` to true while
 /// wrong input would be met by every rank in the same way, as it is by commands that join no job.
 int guarded(const std::function<int(bool& alike)>& body);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -37,11 +39,27 @@ std::string one_line(std::string text) {
   return text;
 }
 
+struct ChecksumWords {
+  Checksum checksum;
+  const char* word;
+  const char* sentence;
+};
+constexpr ChecksumWords kChecksums[] = {
+    {Checksum::whole_file, "file", "the file is whole"},
+    {Checksum::each_record, "records", "the file is whole"},
+    {Checksum::none, "none", "the file has no checksum: a flipped bit would not be seen"},
+};
+
+const ChecksumWords& words_of(Checksum checksum) {
+  return *std::find_if(std::begin(kChecksums), std::end(kChecksums),
+                       [checksum](const auto& row) { return row.checksum == checksum; });
+}
+
 void print_table(const std::string& path, const InspectedFile& file) {
   size_t name_width = 4, shape_width = 5, tensors = 0;
   uint64_t bytes = 0;
   for (const auto& entry : file.entries) {
-    name_width = std::max(name_width, entry.name.size());
+    name_width = std::max(name_width, one_line(entry.name).size());
     shape_width = std::max(shape_width, shape_text(entry.shape).size());
     tensors += entry.kind == "tensor";
     bytes += entry.bytes;
@@ -55,28 +73,29 @@ void print_table(const std::string& path, const InspectedFile& file) {
                                             shape_width, entry.digest)
                                    : format("{:<8}  {}\n", entry.kind, one_line(entry.value));
   }
-  text += format("{} tensors, {} bytes; the file is whole\n", tensors, bytes);
+  text += format("{} tensors, {} bytes; {}\n", tensors, bytes, words_of(file.checksum).sentence);
   std::fputs(text.c_str(), stdout);
 }
 
+nlohmann::ordered_json json_of(const InspectedEntry& entry) {
+  if (entry.kind != "tensor") return {{"name", entry.name}, {"kind", entry.kind}, {"value", entry.value}};
+  return {{"name", entry.name},   {"kind", entry.kind},   {"dtype", entry.dtype},
+          {"shape", entry.shape}, {"bytes", entry.bytes}, {"digest", entry.digest}};
+}
+
+/// Entry by entry: as one JSON value a long list would take many times the file's memory.
 void print_json(const std::string& path, const InspectedFile& file) {
-  auto entries = nlohmann::ordered_json::array();
-  for (const auto& entry : file.entries) {
-    if (entry.kind == "tensor") {
-      entries.push_back({{"name", entry.name},
-                         {"kind", entry.kind},
-                         {"dtype", entry.dtype},
-                         {"shape", entry.shape},
-                         {"bytes", entry.bytes},
-                         {"digest", entry.digest}});
-    } else {
-      entries.push_back({{"name", entry.name}, {"kind", entry.kind}, {"value", entry.value}});
-    }
-  }
-  const nlohmann::ordered_json all = {
-      {"file", path}, {"format", file.format}, {"file_bytes", file.file_bytes}, {"entries", entries}};
-  // Names come from the file and may be no UTF-8.
-  std::puts(all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  const auto text_of =
+      [](const nlohmann::ordered_json& json) {  // names come from the file and may be no UTF-8
+        return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+      };
+  std::printf("{\n  \"file\": %s,\n  \"format\": \"%s\",\n  \"file_bytes\": %llu,\n  \"checksum\": \"%s\",\n",
+              text_of(path).c_str(), file.format.c_str(), static_cast<unsigned long long>(file.file_bytes),
+              words_of(file.checksum).word);
+  const char* before = "  \"entries\": [\n";
+  for (const auto& entry : file.entries)
+    std::printf("%s    %s", std::exchange(before, ",\n"), text_of(json_of(entry)).c_str());
+  std::puts(file.entries.empty() ? "  \"entries\": []\n}" : "\n  ]\n}");
 }
 
 }  // namespace

@@ -95,6 +95,7 @@ int run(std::vector<std::string> args, bool& alike) {
 int main(int argc, char** argv) {
   lockstep::open_standard_descriptors();
   lockstep::cli::keep_memory();
+  lockstep::cli::never_abort();
   std::signal(SIGPIPE, SIG_IGN);  // a peer that is gone must be an error, not our end
   return lockstep::cli::guarded([&](bool& alike) {
     return lockstep::cli::run({argv + 1, argv + argc}, alike);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/log.h"
 #include "base/paths.h"
 #include "checkpoint/pt.h"
 #include "checkpoint/store.h"
@@ -22,6 +23,13 @@ void check_format(const Saved& saved) {
   throw InputError(
       format("the checkpoint is of format {}, this lockstep reads up to {}", number, kCheckpointFormat),
       saved.path, "use the lockstep that wrote it, or a newer one");
+}
+
+Saved read_file(const std::string& path) {
+  auto file = open_checkpoint_file(path);
+  if (file.checksum == Checksum::none)
+    log::info(format("{} has no checksum: a flipped bit would not be seen", path));
+  return {path, std::move(file.tree)};
 }
 
 std::optional<Saved> newest_in(const fs::path& folder) {
@@ -55,7 +63,7 @@ std::string find_saved(const std::string& wanted) {
 Saved read_saved(const Team& team, const std::string& wanted) {
   return from_first(team, [&] {
     const auto path = find_saved(wanted);
-    if (!fs::is_directory(path)) return Saved{path, read_checkpoint_file(path)};
+    if (!fs::is_directory(path)) return read_file(path);
     if (auto found = newest_in(path)) return *found;
     throw InputError("there is no whole checkpoint in this folder", path,
                      "name a run's folder (runs/NAME), or a .pt or safetensors file");

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "comm/cuda_load.h"
 #include "config/write.h"
 #include "launch/cpus.h"
@@ -107,7 +108,10 @@ Setup join_job(const Command& command) {
 
 void load_data(Setup& setup) {
   const auto share = node_share(setup);
-  setup.team->together([&] { setup.data = setup.task->data(setup.settings, share); });
+  setup.team->together([&] {
+    setup.data = with_memory_for("the data set of task " + setup.settings.task.name,
+                                 [&] { return setup.task->data(setup.settings, share); });
+  });
   for (const auto& note : setup.data.notes) log::info(note);
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/memory.h"
 
 namespace lockstep::train {
 namespace {
@@ -26,7 +27,7 @@ std::string pack(const std::exception& error) {
   const auto* known = dynamic_cast<const Error*>(&error);
   const nlohmann::json json = {{"what", error.what()},
                                {"where", known ? known->where() : ""},
-                               {"hint", known ? known->hint() : ""},
+                               {"hint", known ? known->hint() : is_out_of_memory(error) ? kMoreMemory : ""},
                                {"input", known && known->exit_status() == kBadInput}};
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/memory.h"
+
 namespace lockstep {
 
 TEST(Error, DescribesWhatWhereAndWhatToDo) {
@@ -9,6 +11,23 @@ TEST(Error, DescribesWhatWhereAndWhatToDo) {
             "bad key\n  where: a.yaml:3:1\n  to do: remove it");
   EXPECT_EQ(describe(Error("plain")), "plain");
   EXPECT_EQ(InputError("x").exit_status(), kBadInput);
+}
+
+TEST(Error, SaysWhereMemoryEndedAndWhatToDo) {
+  EXPECT_NE(describe(std::bad_alloc()).find("to do: ask for more memory"), std::string::npos);
+  const auto where_of = [](const auto& error) {
+    try {
+      with_memory_for("a.pt", [&] { throw error; });
+    } catch (const Error& seen) {
+      return seen.where();
+    } catch (const std::exception&) {
+    }
+    return std::string("passed on");
+  };
+  EXPECT_EQ(where_of(std::bad_alloc()), "a.pt");
+  EXPECT_EQ(where_of(std::runtime_error("DefaultCPUAllocator: can't allocate memory")), "a.pt");
+  EXPECT_EQ(where_of(InputError("x", "b.pt")), "b.pt");
+  EXPECT_EQ(where_of(std::runtime_error("x")), "passed on");
 }
 
 }  // namespace lockstep

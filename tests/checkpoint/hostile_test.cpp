@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "checkpoint/inspect.h"
 #include "checkpoint/seal.h"
 #include "checkpoint/unpickle.h"
 #include "checkpoint/zip.h"
@@ -158,6 +159,66 @@ TEST(Hostile, StructuresStayFinite) {
   std::string downward = "\x80\x02]";  // each list is put into the one before, then filled
   for (int i = 0; i < 1000; ++i) downward += "]q\2a0h\2";
   EXPECT_NE(refusal(downward + "."), "");
+}
+
+/// A list of what the opcodes leave on the stack.
+std::string list_of(const std::string& opcodes, size_t times) {
+  std::string pickle = "\x80\x02](";
+  for (size_t i = 0; i < times; ++i) pickle += opcodes;
+  return pickle + "e.";
+}
+
+TEST(Hostile, ASmallFileHoldsLittle) {
+  constexpr size_t kMany = 3'000'000;
+  for (const auto* opcodes : {"]", "}", ")", "N", "K\1", "]\x94"}) {
+    EXPECT_NE(refusal(list_of(opcodes, kMany)).find("too many small values"), std::string::npos) << opcodes;
+  }
+  std::string copies = "\x80\x02](X"s + with_nulls("\0\0\x10\0", 4) + std::string(1 << 20, 'x') + "q\1";
+  for (int i = 0; i < 200; ++i) copies += "c_codecs\nencode\nh\1\x85R";
+  EXPECT_NE(refusal(copies + "e."), "") << "a megabyte of text, 200 times";
+  std::string doubled = "\x80\x02]";
+  for (int i = 0; i < 22; ++i) doubled += "2\x86";
+  EXPECT_NE(refusal(doubled + "."), "") << "four million lists when written out";
+  EXPECT_EQ(refusal(list_of("G@\t!\xfbTD-\x18", 300'000)), "") << "an honest list of losses";
+}
+
+TEST(Hostile, LongNamesAroundManyValuesAreNotListed) {
+  const TempFolder folder;
+  const auto numbers = make_list(std::vector<Tree>(1000, Tree(int64_t{1})));
+  write_pt(folder / "a.pt", make_dict({{std::string(1 << 20, 'n'), numbers}}));
+  EXPECT_THROW(inspect_file(folder / "a.pt", [](auto) { return std::string(); }), InputError);
+}
+
+/// A zip archive of stored records as its directory claims them: name, offset and size of each.
+struct ClaimedRecord {
+  std::string name;
+  uint32_t offset, size;
+};
+std::string zip_of(std::string body, const std::vector<ClaimedRecord>& records) {
+  const auto number = [](uint64_t value, size_t bytes) {
+    std::string text(bytes, '\0');  // little-endian
+    for (auto& byte : text) byte = static_cast<char>(std::exchange(value, value >> 8));
+    return text;
+  };
+  const auto start = body.size();
+  for (const auto& [name, offset, size] : records) {
+    body += "PK\1\2" + number(0, 12) + number(0, 4) + number(size, 4) + number(size, 4) +
+            number(name.size(), 2) + number(0, 12) + number(offset, 4) + name;
+  }
+  const auto length = body.size() - start;
+  return body + "PK\5\6" + number(0, 4) + number(records.size(), 2) + number(records.size(), 2) +
+         number(length, 4) + number(start, 4) + number(0, 2);
+}
+
+TEST(Hostile, RecordsOfAnArchiveDoNotOverlap) {
+  const auto header = [](char name) { return "PK\3\4" + std::string(22, '\0') + "\1\0\0\0"s + name; };
+  const auto body = header('a') + header('b') + "12345678";
+  const auto read = [&](uint32_t size_of_a) {
+    const auto file = zip_of(body, {{"a", 0, size_of_a}, {"b", 31, 8}});
+    return read_zip({reinterpret_cast<const uint8_t*>(file.data()), file.size()}, "a.zip").records.size();
+  };
+  EXPECT_EQ(read(0), 2u);
+  EXPECT_THROW(read(39), InputError) << "a's data holds b";
 }
 
 TEST(Hostile, NonsenseOpcodesAreErrors) {

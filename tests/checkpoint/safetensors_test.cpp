@@ -65,6 +65,51 @@ TEST(Safetensors, RefusesWhatIsWrong) {
       read_safetensors(folder.write("a", file_with("{\"a\":{" + entry + ":[0,8]}}", "01234567"))));
 }
 
+TEST(Safetensors, ReadsAHeaderInOnePassWithoutATree) {
+  const TempFolder folder;
+  const auto refused = [&](const std::string& header) {
+    try {
+      read_safetensors(folder.write("a", file_with(header, "")));
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(refused("{\"a\":" + std::string(3'000'000, '[')), "");
+  EXPECT_NE(refused(R"({"a":{"dtype":"F32","shape":[)" + std::string(1'000'000, '1')), "");
+  std::string ones = "1";
+  for (int i = 0; i < 1'000'000; ++i) ones += ",1";
+  EXPECT_NE(refused(R"({"a":{"dtype":"F32","data_offsets":[0,4],"shape":[)" + ones + "]}}"), "");
+  const std::string entry = R"(:{"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
+  EXPECT_NE(refused("{\"a\"" + entry + ",\"a\"" + entry + "}").find("twice"), std::string::npos);
+  EXPECT_NE(refused(R"({"__metadata__":{"a":{"b":"c"}}})"), "");
+
+  std::string many = "{\"t\"" + entry;  // a linear search for each name would take a minute
+  for (int i = 0; i < 100'000; ++i) many += ",\"t" + std::to_string(i) + "\"" + entry;
+  EXPECT_EQ(items(read_safetensors(folder.write("a", file_with(many + "}", "")))).size(), 100'001u);
+}
+
+TEST(Safetensors, OursCarryASealAndOthersNone) {
+  const TempFolder folder;
+  const auto path = folder / "a";
+  write_safetensors(path, make_dict({{"a", at::arange(6, at::kFloat)}, {"b", at::ones({0})}}),
+                    {{"format", "pt"}});
+  EXPECT_EQ(open_checkpoint_file(path).checksum, Checksum::whole_file);
+  const auto whole = test::bytes_of(path);
+  for (size_t at = 0; at < whole.size(); ++at) {
+    auto flipped = whole;
+    flipped[at] = static_cast<char>(flipped[at] ^ 4);
+    // a flip in the seal's own name leaves a file of somebody else's, which has no checksum
+    try {
+      EXPECT_EQ(open_checkpoint_file(folder.write("b", flipped)).checksum, Checksum::none) << at;
+      EXPECT_LT(at, 40u);
+    } catch (const InputError&) {
+    }
+  }
+  const auto foreign = file_with(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "01234567");
+  EXPECT_EQ(open_checkpoint_file(folder.write("c", foreign)).checksum, Checksum::none);
+}
+
 TEST(Safetensors, HoldsTensorsAlone) {
   const TempFolder folder;
   EXPECT_THROW(write_safetensors(folder / "a", make_dict({{"n", int64_t{1}}})), Error);

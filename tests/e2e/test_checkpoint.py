@@ -7,6 +7,8 @@ import json
 import os
 import pathlib
 import pickle
+import resource
+import subprocess
 import zipfile
 
 import pytest
@@ -256,3 +258,54 @@ def test_inspect_prints_a_table(lockstep, run, tmp_path):
     result = run(lockstep, "inspect", path, check=True)
     assert f"model.w  float32   [2, 3]  {digest(torch.ones(2, 3))}" in result.stdout
     assert "1 tensors, 24 bytes" in result.stdout
+
+
+def pickle_file(path, pickled):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("a/data.pkl", pickled)
+        archive.writestr("a/version", "3\n")
+    return path
+
+
+def limited(megabytes):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20,) * 2)
+    return limit
+
+
+def test_a_file_takes_memory_in_proportion_to_its_size(lockstep, tmp_path):
+    """Three megabytes of empty lists are refused within some hundred; where memory ends, that is said, too."""
+    bomb = pickle_file(tmp_path / "bomb.pt", b"\x80\x02](" + b"]" * 3_000_000 + b"e.")
+    losses = pickle_file(tmp_path / "losses.pt", b"\x80\x02](" + (b"G" + bytes(8)) * 1_000_000 + b"e.")
+    for path, status, words in ((bomb, 2, "too many small values"), (losses, 1, "not enough memory")):
+        # a process of its own: what the program maps of libtorch is address space as well
+        result = subprocess.run([lockstep, "inspect", path], capture_output=True, text=True, timeout=60,
+                                preexec_fn=limited(1000 if path == bomb else 600))
+        assert (result.returncode, words in result.stderr, str(path) in result.stderr) == (status, True, True), \
+            result.stderr
+
+
+def test_a_file_without_a_checksum_is_not_called_whole(echo, lockstep, run, tmp_path):
+    safetensors = pytest.importorskip("safetensors.torch", reason="needs Python's safetensors")
+    tensors = {"w": torch.arange(100.0)}
+    torch.save(tensors, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    torch.save(tensors, tmp_path / "new.pt")
+    safetensors.save_file(tensors, tmp_path / "foreign.safetensors")
+    ours = echo({"tensors": tensors})
+    sealed = ours.with_name(ours.name + ".safetensors")
+    assert torch.equal(safetensors.load_file(sealed)["w"], tensors["w"])
+
+    def inspected(path):
+        table = run(lockstep, "inspect", path, check=True).stdout
+        return table.splitlines()[-1], json.loads(run(lockstep, "inspect", path, "--json", check=True).stdout)["checksum"]
+
+    for name in ("old.pt", "foreign.safetensors"):
+        words, checksum = inspected(tmp_path / name)
+        assert "no checksum" in words and "whole" not in words and checksum == "none"
+    for path, checksum in ((tmp_path / "new.pt", "records"), (ours, "file"), (sealed, "file")):
+        assert inspected(path)[1] == checksum and "the file is whole" in inspected(path)[0]
+    flipped = bytearray(sealed.read_bytes())
+    flipped[-7] ^= 1
+    (tmp_path / "flipped.safetensors").write_bytes(flipped)
+    result = run(lockstep, "inspect", tmp_path / "flipped.safetensors")
+    assert result.returncode == 2 and "checksum" in result.stderr
