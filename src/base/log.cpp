@@ -17,6 +17,7 @@ std::atomic<int> own_rank{0};
 std::atomic<int> world_size{1};
 std::atomic<Level> rank_zero_level{Level::info};
 std::atomic<Level> other_level{Level::error};
+std::atomic<const char*> line_begin{""};
 
 // one write call a line, so that the lines of several ranks do not mix
 void write_line(const std::string& line) {
@@ -31,7 +32,7 @@ void write_line(const std::string& line) {
 
 void say(Level level, const std::string& text) {
   if (level < (own_rank == 0 ? rank_zero_level : other_level).load()) return;
-  std::string line;
+  std::string line = line_begin.load();
   if (world_size > 1 && own_rank != 0) line += "[rank " + std::to_string(own_rank) + "] ";
   if (level != Level::info) line += std::string(kNames[static_cast<size_t>(level)]) + ": ";
   write_line(line + text + "\n");
@@ -47,6 +48,10 @@ void set_rank(int rank, int world) {
 void set_level(Level level, Level others) {
   rank_zero_level = level;
   other_level = others;
+}
+
+void begin_with(const char* clear_row) {
+  line_begin = clear_row;
 }
 
 Level parse_level(const std::string& name) {

@@ -11,6 +11,8 @@ enum class Level { debug, info, warning, error, silent };
 void set_rank(int rank, int world);
 void set_level(Level level, Level others = Level::error);
 Level parse_level(const std::string& name);
+/// On a terminal whose last row holds a progress line: from now on a line takes that row for its own.
+void begin_with(const char* clear_row);
 
 void debug(const std::string& text);
 void info(const std::string& text);

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "base/standard_descriptors.h"
 #include "base/text.h"
 #include "cli/commands.h"
@@ -67,6 +68,7 @@ void take_log(std::vector<std::string>& args) {
 
 // what was printed may still wait in a buffer for a full disk; a reader that has left (| head) is no failure
 int flushed(int status) {
+  output::check();
   if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return status;
   if (errno == EPIPE) return status;
   throw Error(format("the output cannot be written: {}", std::strerror(errno)), "standard output",

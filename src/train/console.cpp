@@ -1,38 +1,26 @@
 #include "train/console.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
+#include <cerrno>
+#include <cmath>
 
 #include "base/format.h"
+#include "base/log.h"
+#include "base/output.h"
 
 namespace lockstep::train {
 namespace {
 
 constexpr auto kRedraw = std::chrono::milliseconds(100);
-constexpr int kDefaultWidth = 80;
 constexpr int kBarWidth = 20;
 
-bool is_terminal() {
-  const char* term = std::getenv("TERM");
-  return ::isatty(STDERR_FILENO) && !(term && std::strcmp(term, "dumb") == 0);
-}
+constexpr const char* kClearRow = "\r\033[K";
 
-int terminal_width() {
-  winsize size{};
-  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kDefaultWidth;
-}
-
-void write_text(int fd, const std::string& text) {
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return;  // nobody reads any more: training goes on
-    done += static_cast<size_t>(n);
+// where nobody reads any more, training goes on
+void draw(const std::string& text) {
+  while (::write(STDERR_FILENO, text.data(), text.size()) < 0 && errno == EINTR) {
   }
 }
 
@@ -60,16 +48,24 @@ std::string progress_line(const Progress& progress, int width) {
   return text.substr(0, room);
 }
 
-Console::Console(bool speaks) : speaks_(speaks), terminal_(speaks && is_terminal()) {}
+Console::Console(bool speaks) : speaks_(speaks) {
+  if (!speaks) return;
+  terminal_ = terminal_behind(STDERR_FILENO);
+  lines_show_ = terminal_ && terminal_behind(STDOUT_FILENO);
+}
 
 Console::~Console() {
   clear();
+  if (drawn_) log::begin_with("");
 }
 
 void Console::line(const std::string& text) {
   if (!speaks_) return;
   clear();
-  write_text(STDOUT_FILENO, text + "\n");
+  const bool was_whole = !lost_;
+  lost_ = !output::print((drawn_ && lines_show_ ? kClearRow : "") + text + "\n");
+  if (lost_ && was_whole)
+    log::warning("the standard output cannot be written: the run goes on, its log lines are lost");
 }
 
 bool Console::wants_progress() const {
@@ -79,12 +75,13 @@ bool Console::wants_progress() const {
 void Console::progress(const Progress& progress) {
   if (!wants_progress()) return;
   last_ = std::chrono::steady_clock::now();
-  write_text(STDERR_FILENO, "\r" + progress_line(progress, terminal_width()) + "\033[K");
-  shown_ = true;
+  if (!drawn_) log::begin_with(kClearRow);
+  draw("\r" + progress_line(progress, terminal_->width()) + "\033[K");
+  shown_ = drawn_ = true;
 }
 
 void Console::clear() {
-  if (shown_) write_text(STDERR_FILENO, "\r\033[K");
+  if (shown_) draw(kClearRow);
   shown_ = false;
 }
 

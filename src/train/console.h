@@ -3,7 +3,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
+
+#include "launch/terminal.h"
 
 namespace lockstep::train {
 
@@ -24,7 +27,8 @@ std::string short_time(double seconds);
 
 class Console {
  public:
-  /// Silent on every rank but 0. The progress line shows only where stderr is a terminal.
+  /// Silent on every rank but 0. The progress line shows only where stderr ends on a terminal, through mpirun
+  /// too.
   explicit Console(bool speaks);
   ~Console();
   Console(const Console&) = delete;
@@ -38,8 +42,13 @@ class Console {
   void clear();
 
  private:
-  bool speaks_, terminal_;
-  bool shown_ = false;
+  bool speaks_;
+  std::optional<Terminal> terminal_;  // behind stderr
+  bool lines_show_ = false;           // on a terminal too
+  // Under mpirun stdout and stderr are two pipes, and nobody knows which arrives first: once a progress line
+  // was drawn, every line clears the row that it begins in.
+  bool shown_ = false, drawn_ = false;
+  bool lost_ = false;
   std::chrono::steady_clock::time_point last_{};
 };
 

@@ -91,3 +91,18 @@ def test_a_pipe_as_node_file_holds_nobody(run, lockstep, tmp_path, environment):
     os.mkfifo(tmp_path / "pipe")
     environment = {name: value.replace("PIPE", str(tmp_path / "pipe")) for name, value in environment.items()}
     run(lockstep, "whoami", env=environment, timeout=20, check=True)
+
+
+def test_lost_log_lines_are_said_and_the_run_is_whole(run, lockstep, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    result = run("sh", "-c", f'exec "$0" train {config} --set run.dir={tmp_path}/runs > /dev/full', lockstep)
+    assert result.returncode == 1
+    assert result.stderr.count("the standard output cannot be written: the run goes on") == 1
+    assert "No space left on device" in result.stderr and "to do:" in result.stderr
+    assert status(tmp_path / "runs/pima")["state"] == "done"
+
+
+def test_a_reader_that_leaves_early_is_no_failure(run, lockstep, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    script = f'set -o pipefail; "$0" train {config} --set run.dir={tmp_path}/runs | head -n 1'
+    assert "warning" not in run("bash", "-c", script, lockstep, check=True).stderr
