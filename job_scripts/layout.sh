@@ -6,6 +6,13 @@ gpus_in() {  # a list as CUDA_VISIBLE_DEVICES has it
 }
 
 CPU_FOLDER=/sys/devices/system/cpu
+DEVICE_FOLDER=/dev
+
+# The node's GPUs are AMD's: they were given as such, or none but theirs are here.
+gpus_are_amd() {
+  [ -n "${ROCR_VISIBLE_DEVICES:-}${HIP_VISIBLE_DEVICES:-}" ] && return
+  [ "$gpus" -gt 0 ] && [ -e "$DEVICE_FOLDER/kfd" ] && [ ! -e "$DEVICE_FOLDER/nvidiactl" ]
+}
 
 # Hardware threads of a core in the CPUs that the scheduler counts, of which this node has $1: 1 where it counts cores.
 threads_per_core() {
@@ -26,7 +33,8 @@ least() { printf '%s\n' "$@" | sort -n | head -n 1; }
 sum() { local IFS=+; echo $(($*)); }
 at_least_1() { echo $(($1 > 0 ? $1 : 1)); }
 
-# Sets NODES, RANKS_PER_NODE (empty = as the scheduler laid the tasks out), RANKS, CPUS_PER_RANK (cores, not threads).
+# Sets NODES, RANKS_PER_NODE (empty = as the scheduler laid the tasks out), RANKS, CORES_OF_A_NODE and CPUS_PER_RANK
+# (cores, not threads).
 read_allocation() {
   # Set by slurm_allocation and pbs_allocation, with NODES: the GPUs and cores of a node (the least of them), the tasks
   # that were asked for, how many of them on each node where that is the same on all, the cores of a task (asked for,
@@ -42,7 +50,12 @@ read_allocation() {
   else
     die "no job: neither SLURM_JOB_ID nor PBS_NODEFILE is set; submit this script with sbatch or qsub"
   fi
+  if gpus_are_amd; then
+    say "warning: this node's GPUs are AMD's, which lockstep cannot use: it trains on the CPU"
+    gpus=0
+  fi
   choose_ranks
+  CORES_OF_A_NODE=$cores
   # PBS presets it to the whole node's cores; a rank's share is what is meant
   export OMP_NUM_THREADS=$CPUS_PER_RANK
   warn_of_waste

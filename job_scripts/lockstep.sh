@@ -3,6 +3,7 @@
 # Sourced by the scripts beside it, after they have set LOCKSTEP_SCRIPT to their own name.
 #
 # Settings, all optional (sbatch --export=ALL,NAME=... or qsub -v NAME=...):
+#   LOCKSTEP_SETUP           a file that is sourced first    (module load ..., export ...)
 #   LOCKSTEP_PROGRAM         the program                      (found beside this folder, then on PATH)
 #   LOCKSTEP_START           srun | mpirun | mpiexec          (chosen from what is there)
 #   LOCKSTEP_SRUN_MPI        the value of srun --mpi          (the site's own default)
@@ -24,6 +25,20 @@ for part in layout start signals slurm pbs; do
   # shellcheck source=/dev/null
   . "$LOCKSTEP_HOME/job_scripts/$part.sh" || die "job_scripts/$part.sh is not beside lockstep.sh"
 done
+
+read_setup() {
+  [ -n "${LOCKSTEP_SETUP:-}" ] || return 0
+  if [ ! -f "$LOCKSTEP_SETUP" ] || [ ! -r "$LOCKSTEP_SETUP" ]; then
+    die "LOCKSTEP_SETUP=$LOCKSTEP_SETUP: no such file, or not readable, seen from $PWD"
+  fi
+  case $LOCKSTEP_SETUP in */*) ;; *) LOCKSTEP_SETUP=./$LOCKSTEP_SETUP ;; esac  # a bare name is looked for on PATH
+  # shellcheck source=/dev/null
+  . "$LOCKSTEP_SETUP" || say "warning: LOCKSTEP_SETUP=$LOCKSTEP_SETUP left with status $?"
+  set +eu
+}
+
+# Open MPI's ranks on one node have no need of a network, on which each would listen on every interface.
+keep_mpi_off_the_network() { [ "$NODES" -gt 1 ] || export OMPI_MCA_btl="${OMPI_MCA_btl:-^tcp,ofi,openib,uct}"; }
 
 find_program() {
   local there
@@ -62,8 +77,10 @@ go_on() {
 }
 
 prepare() {
+  read_setup
   find_program
   read_allocation
+  keep_mpi_off_the_network
   choose_start
   trap 'forward USR1' USR1
   trap 'forward USR2' USR2

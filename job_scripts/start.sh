@@ -12,7 +12,8 @@ mpi_family() {  # of the command $1
   esac
 }
 
-openmpi_has() { ompi_info --parsable 2>/dev/null | grep -q "^mca:[a-z]*:$1:"; }
+openmpi_has() { { ompi_info --parsable; prte_info --parsable; } 2>/dev/null | grep -q "^mca:[a-z]*:$1:"; }
+starts_by_prrte() { [[ $("$1" --version 2>&1 </dev/null | head -n 1) =~ PRRTE|"Open MPI) "([5-9]|[1-9][0-9]) ]]; }
 
 # Fills the array START with the command that starts RANKS copies of what follows it.
 choose_start() {
@@ -30,7 +31,7 @@ choose_start() {
     mpirun | mpiexec)
       case $(mpi_family "$kind") in
         openmpi) start_with_openmpi "$kind" ;;
-        pals) START=("$kind" -n "$RANKS" --ppn "$(ranks_on_a_node)") ;;
+        pals) START=("$kind" -n "$RANKS" --ppn "$(ranks_on_a_node)" --depth "$CPUS_PER_RANK" --cpu-bind depth) ;;
         *) start_with_hydra "$kind" ;;
       esac ;;
     *) die "LOCKSTEP_START=$kind: choose srun, mpirun or mpiexec" ;;
@@ -40,26 +41,56 @@ choose_start() {
 ranks_on_a_node() { echo $(((RANKS + NODES - 1) / NODES)); }
 
 start_with_openmpi() {
-  # -q: no banner under our own error
-  START=("$1" -q -n "$RANKS")
-  # A dying job gets twice 5 s, not 2, to write its checkpoint. mpirun takes that time after every status but 0,
-  # even with nobody left to kill, so it is told to pass over statuses: the run's folder knows how it ended.
+  START=("$1")
+  [ "$(id -u)" = 0 ] && START+=(--allow-run-as-root)
+  if starts_by_prrte "$1"; then words_for_prrte; else words_for_orte; fi
+  START+=(-n "$RANKS")
+  if ! in_slurm && ! openmpi_has tm; then
+    START+=(--hostfile "$PBS_NODEFILE")
+    [ "$NODES" -gt 1 ] && START+=("${AGENT[@]}" "$LOCKSTEP_HOME/job_scripts/pbs_agent.sh") && pass_environment
+  fi
+  return 0
+}
+
+# Open MPI up to 4. A dying job gets twice 5 s, not 2, to write its checkpoint. mpirun takes that time after every status
+# but 0, even with nobody left to kill, so it is told to pass over statuses: the run's folder knows how it ended.
+words_for_orte() {
+  AGENT=(--mca plm_rsh_agent)
+  START+=(-q)  # no banner under our own error
   [ -n "${LOCKSTEP_RUN_FILE:-}" ] && START+=(--mca odls_base_sigkill_timeout 5 --mca orte_abort_on_non_zero_status 0)
   if [ -n "$RANKS_PER_NODE" ]; then
     START+=(--map-by "ppr:$RANKS_PER_NODE:node:PE=$CPUS_PER_RANK" --bind-to core:overload-allowed --oversubscribe)
+  elif [ "$CPUS_PER_RANK" -gt 1 ]; then
+    START+=(--bind-to none)  # a rank of several cores, which the default would bind to one
   fi
-  [ "$(id -u)" = 0 ] && START+=(--allow-run-as-root)
-  if ! in_slurm && ! openmpi_has tm; then
-    START+=(--hostfile "$PBS_NODEFILE")
-    if [ "$NODES" -gt 1 ]; then
-      START+=(--mca plm_rsh_agent "$LOCKSTEP_HOME/job_scripts/pbs_agent.sh")
-      # a task that TM starts gets a fresh environment: what the ranks need travels by name
-      local name
-      for name in PATH LD_LIBRARY_PATH $(compgen -e | grep -E '^(LOCKSTEP_|PBS_|OMP_|GLOO_|NCCL_|TORCH_|CUDA_|NCPUS$|TMPDIR$)'); do
-        [ -n "${!name+set}" ] && START+=(-x "$name")
-      done
-    fi
+}
+
+# Open MPI 5, whose mpirun is PRRTE's: it has no -q and no time before SIGKILL, and refuses to share cores by PE.
+words_for_prrte() {
+  local word
+  AGENT=(--prtemca plm_ssh_agent)
+  if [ -n "${LOCKSTEP_RUN_FILE:-}" ]; then
+    for word in error-nonzero-status abort-nonzero-status; do  # its name has changed within version 5
+      timeout 30 "${START[@]}" --runtime-options "$word=0" -n 1 true >/dev/null 2>&1 </dev/null || continue
+      START+=(--runtime-options "$word=0")
+      break
+    done
   fi
+  if [ -n "$RANKS_PER_NODE" ] && [ $((RANKS_PER_NODE * CPUS_PER_RANK)) -le "$CORES_OF_A_NODE" ]; then
+    START+=(--map-by "ppr:$RANKS_PER_NODE:node:PE=$CPUS_PER_RANK" --bind-to core:overload-allowed)
+  else
+    word=${RANKS_PER_NODE:+ppr:$RANKS_PER_NODE:node}
+    START+=(--map-by "${word:-slot}:oversubscribe" --bind-to none)
+  fi
+}
+
+# A task that TM starts gets a fresh environment: what the ranks need travels by name.
+pass_environment() {
+  local name
+  for name in PATH LD_LIBRARY_PATH $(compgen -e | grep -E \
+    '^(LOCKSTEP_|PBS_|OMP_|KMP_|MKL_|GLOO_|NCCL_|UCX_|FI_|OMPI_MCA_|TORCH_|CUDA_|NCPUS$|TMPDIR$)'); do
+    [ -n "${!name+set}" ] && START+=(-x "$name")
+  done
   return 0
 }
 

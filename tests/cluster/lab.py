@@ -198,6 +198,10 @@ class Lab:
                 return first_child(child)
         raise RuntimeError(f"{node} is not running")
 
+    def processes(self, name):
+        """The pids, seen from outside, of the programs of that name on all nodes."""
+        return [pid for pid in descendants(self.init) if Path(f"/proc/{pid}/comm").read_text() == f"{name}\n"]
+
     def kill_node(self, node):
         os.kill(self.node_init(node), signal.SIGKILL)
 

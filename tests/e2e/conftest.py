@@ -80,6 +80,33 @@ def left_behind(process, grace=3.0):
     return left
 
 
+def sockets_of(pid):
+    found = set()
+    for descriptor in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            found.add(os.readlink(descriptor))
+        except OSError:
+            continue
+    return found
+
+
+def listens_on(pid):
+    """The addresses, as the kernel prints them, on which a process waits for TCP connections on sockets of its own: what
+    it was born with (slurmstepd hands one down) is its parent's."""
+    parent = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+    own = sockets_of(pid) - sockets_of(parent)
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in pathlib.Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in own:  # 0A is LISTEN
+                found.add(fields[1].split(":")[0])
+    return found
+
+
+LOOPBACK = "0100007F"
+
+
 def end_session(process, grace=5.0):
     """Ends a process started by start() and whatever it left behind: a polite word, then SIGKILL."""
     if process.poll() is None:

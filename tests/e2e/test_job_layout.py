@@ -1,5 +1,7 @@
 """How a job's ranks are laid out: the arithmetic of the job scripts, over environments that Slurm has given."""
 
+import os
+
 import pytest
 
 from conftest import SOURCE
@@ -113,3 +115,97 @@ def test_a_layout_that_uses_them_says_nothing(layout):
 def test_gpus_that_lie_unevenly_are_refused(layout):
     refused = layout(check=False, **given(2, "2(x2)", "2(x2)", GPUS_ON_NODE=4, GPUS=6))
     assert refused.returncode == 2 and "6 GPUs do not lie evenly on 2 nodes" in refused.stderr
+
+
+START = f"""
+LOCKSTEP_HOME={SOURCE}
+. "$LOCKSTEP_HOME/job_scripts/lockstep.sh"
+DEVICE_FOLDER=$DEVICES
+qstat() {{ :; }}
+scontrol() {{ :; }}
+prepare
+printf '%s\\n' "${{START[@]}}"
+"""
+
+OPEN_MPI_5 = """
+case $* in
+  --version) echo "mpirun (Open MPI) 5.0.11" ;;
+  *KNOWN=0*) exit 0 ;;
+  *) exit 213 ;;
+esac"""
+
+
+@pytest.fixture
+def site(run, tmp_path):
+    """site(NAME=program text..., env={}) -> how the ranks would be started where those programs are."""
+    def ask(env=None, check=True, **programs):
+        tools = tmp_path / "tools"
+        tools.mkdir()
+        for name, text in programs.items():
+            (tools / name).write_text("#!/bin/bash\n" + text + "\n")
+            (tools / name).chmod(0o755)
+        (tmp_path / "nodes").write_text("n1\nn1\nn2\nn2\n")
+        job = {"PBS_JOBID": "7.server", "PBS_NODEFILE": tmp_path / "nodes", "NCPUS": 8}
+        return run("bash", "-c", START, cwd=tmp_path, check=check,
+                   env={**job, "PATH": f"{tools}:{os.environ['PATH']}", "DEVICES": tmp_path / "dev",
+                        "LOCKSTEP_PROGRAM": "/bin/true", **(env or {})})
+    return ask
+
+
+def words(result):
+    return result.stdout.split("lockstep job: start: ")[1].split("\n", 1)[1].splitlines()
+
+
+def test_pals_gives_a_rank_its_cores(site):
+    start = " ".join(words(site(mpiexec="echo PALS 1.2.5", env={"LOCKSTEP_START": "mpiexec"})))
+    assert "-n 4 --ppn 2 --depth 4 --cpu-bind depth" in start
+
+
+@pytest.mark.parametrize("known", ["error-nonzero-status", "abort-nonzero-status"])
+def test_open_mpi_5_gets_its_own_words(known, site):
+    start = words(site(mpirun=OPEN_MPI_5.replace("KNOWN", known),
+                       env={"LOCKSTEP_START": "mpirun", "LOCKSTEP_RUN_FILE": "run"}))
+    assert f"{known}=0" in start and "plm_ssh_agent" in start
+    assert not {"-q", "--mca", "--oversubscribe"} & set(start), "words that its mpirun refuses or does not know"
+
+
+def test_open_mpi_5_shares_cores_without_binding(site):
+    start = words(site(mpirun=OPEN_MPI_5, env={"LOCKSTEP_START": "mpirun", "LOCKSTEP_RANKS_PER_NODE": "16"}))
+    assert start[start.index("--map-by") + 1] == "ppr:16:node:oversubscribe"
+    assert start[start.index("--bind-to") + 1] == "none"
+
+
+def test_what_tunes_the_ranks_travels_to_other_nodes(site):
+    tuning = {"UCX_TLS": "tcp", "FI_PROVIDER": "cxi", "MKL_CBWR": "AVX2", "KMP_AFFINITY": "compact", "OMPI_MCA_pml": "ob1"}
+    start = words(site(mpirun="echo 'mpirun (Open MPI) 4.1.4'", env={"LOCKSTEP_START": "mpirun", **tuning}))
+    assert tuning.keys() <= {word for before, word in zip(start, start[1:]) if before == "-x"}
+
+
+def test_a_setup_file_is_sourced_before_anything_is_looked_for(site, tmp_path):
+    (tmp_path / "modules.sh").write_text("set -eu\nset -- lost\nexport LOCKSTEP_PROGRAM=/bin/echo LOCKSTEP_START=mpiexec\n")
+    result = site(mpiexec="echo PALS 1.2.5", env={"LOCKSTEP_SETUP": "modules.sh", "LOCKSTEP_PROGRAM": None})
+    assert "program /bin/echo" in result.stdout and words(result)[0] == "mpiexec"
+
+
+def test_a_setup_file_that_is_not_there_is_an_error(site):
+    refused = site(env={"LOCKSTEP_SETUP": "modules.sh"}, check=False)
+    assert refused.returncode == 2 and "LOCKSTEP_SETUP=modules.sh: no such file" in refused.stderr
+
+
+@pytest.mark.parametrize("devices, env, seen", [
+    (["kfd"], {"CUDA_VISIBLE_DEVICES": "0,1,2,3"}, True), ([], {"ROCR_VISIBLE_DEVICES": "0,1"}, True),
+    (["nvidiactl", "kfd"], {"CUDA_VISIBLE_DEVICES": "0,1"}, False), (["kfd"], {}, False)])
+def test_amd_gpus_are_said_and_not_counted(devices, env, seen, site, tmp_path):
+    (tmp_path / "dev").mkdir()
+    for device in devices:
+        (tmp_path / "dev" / device).touch()
+    result = site(mpiexec="echo PALS 1.2.5", env={"LOCKSTEP_START": "mpiexec", **env})
+    assert ("GPUs are AMD's, which lockstep cannot use: it trains on the CPU" in result.stdout) == seen
+    assert "4 ranks on 2 node(s)" in result.stdout, "two tasks a node were asked for, and no NVIDIA GPU more"
+
+
+def test_on_one_node_open_mpi_stays_off_the_network(run):
+    ask = f'LOCKSTEP_HOME={SOURCE}; . {SOURCE}/job_scripts/lockstep.sh; NODES=$N; keep_mpi_off_the_network; echo "$OMPI_MCA_btl"'
+    told = [run("bash", "-c", ask, env={"N": nodes, "OMPI_MCA_btl": own}, check=True).stdout.strip()
+            for nodes, own in ((1, None), (1, "self,sm"), (2, None))]
+    assert told == ["^tcp,ofi,openib,uct", "self,sm", ""]

@@ -4,12 +4,14 @@ import json
 import os
 import pathlib
 import shutil
+import subprocess
 import tempfile
 import time
 
 import pytest
 
-from conftest import SOURCE
+from cluster_kit import wait_for
+from conftest import LOOPBACK, OPEN_MPI, SOURCE, end_session, listens_on, members, start_process
 
 
 @pytest.fixture
@@ -58,6 +60,23 @@ def test_a_job_trains_although_the_client_is_there(ready, run, tmp_path):
     result = run(SOURCE / "scripts/run", "configs/pima.yaml", "--set", "train.epochs=1", cwd=tmp_path,
                  env={"PATH": f"{folder}:{os.environ['PATH']}", "PBS_JOBID": "7.server"}, timeout=600, check=True)
     assert "Epoch 0 | Average Loss: " in result.output
+
+
+@pytest.mark.parametrize("btl, everywhere", [(None, False), ("self,tcp", True)])
+def test_ranks_of_a_run_listen_on_the_loopback_alone(ready, mpi, tmp_path, btl, everywhere):
+    if mpi is not OPEN_MPI:
+        pytest.skip("what is looked at is Open MPI's")
+    process = start_process([SOURCE / "scripts/run", "configs/pima.yaml", "--set", "train.epochs=2000"], cwd=tmp_path,
+                            env={"OMPI_MCA_btl": btl}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: list(tmp_path.glob("runs/*/metrics.jsonl")), what="the first step")
+        ranks = [pid for pid in members(process) if pathlib.Path(f"/proc/{pid}/comm").read_text() == "lockstep\n"]
+        assert len(ranks) == 2
+        for addresses in map(listens_on, ranks):
+            assert LOOPBACK in addresses, "gloo listens there, or this test sees nothing"
+            assert bool(addresses - {LOOPBACK}) == everywhere, addresses
+    finally:
+        end_session(process)
 
 
 @pytest.mark.full  # half a minute of training

@@ -1,13 +1,14 @@
 """The job scripts on a real two-node Slurm: sbatch as a user types it, pre-emption, dead nodes, many jobs."""
 
 import json
+import os
 import shutil
 
 import pytest
 from cluster_kit import (SOURCE, digests, last_checkpoint, metrics, runs, start_lab, steps_logged, wait_for,
                          wait_until_done)
 from cluster_kit import across, site, work  # noqa: F401  (fixtures)
-from conftest import run_process
+from conftest import LOOPBACK, listens_on, run_process
 
 DDP = str(SOURCE / "job_scripts/ddp.slurm")
 LONG = ("--set", "train.max_steps=250", "--set", "checkpoint.every_steps=5")
@@ -97,7 +98,8 @@ def test_nodes_need_not_be_filled_alike(hosts, lab, work, environment, across, l
 @pytest.mark.parametrize("start, asked, ranks, threads", [
     ("srun", [], 2, 1), ("srun", ["-n8"], 8, 1), ("srun", ["-n40"], 40, 1), ("srun", ["-N2", "--exclusive"], 64, 1),
     ("srun", ["-N2", "--exclusive", "-c8"], 8, 8), ("srun", ["-N2", "-n3", "--exclusive"], 3, 16),
-    ("mpirun", ["-N2", "-n3"], 3, 1), ("mpirun", ["-N2", "--ntasks-per-node=2"], 4, 1)])
+    ("mpirun", ["-N2", "-n3"], 3, 1), ("mpirun", ["-N2", "-n5", "--exclusive"], 5, 10),
+    ("mpirun", ["-N2", "--ntasks-per-node=2"], 4, 1)])
 def test_directives_do_not_fight_the_command_line(start, asked, ranks, threads, lab, sbatch, work):  # noqa: F811
     """A program that only says who it is, so that many ranks cost nothing."""
     (work / "who").write_text('#!/bin/sh\necho "I am ${OMPI_COMM_WORLD_RANK:-$SLURM_PROCID}, $OMP_NUM_THREADS threads"\n')
@@ -194,6 +196,16 @@ def test_dead_node_is_named_and_the_requeued_job_resumes(lab, sbatch, work, lock
     assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(4, "gloo", *FOUR_LONG)
 
 
+@pytest.mark.parametrize("start", ["srun", "mpirun"])
+def test_ranks_of_one_node_listen_on_the_loopback_alone(start, lab, sbatch, work):  # noqa: F811
+    job = sbatch(DDP, "quick.yaml", *LONG, env={"LOCKSTEP_START": start})
+    wait_for(lambda: steps_logged(work) >= 2, what="the first steps")
+    addresses = [listens_on(pid) for pid in lab.processes("lockstep")]
+    lab.run("scancel", job)
+    lab.wait(job)
+    assert addresses == [{LOOPBACK}] * 2
+
+
 @pytest.mark.mpi
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_srun_without_pmi(nodes, lab, sbatch, work, lockstep, reference):  # noqa: F811
@@ -259,10 +271,26 @@ def test_settings_with_commas_and_quotes_survive(lab, sbatch, work):  # noqa: F8
 
 
 def test_train_then_eval(lab, work, environment):  # noqa: F811
-    done = lab.run(str(SOURCE / "job_scripts/train_then_eval.sh"), "--time=10", DDP, "quick.yaml", cwd=work, env=environment)
+    done = lab.run(str(SOURCE / "job_scripts/train_then_eval.sh"), "--time=10", "--partition", "urgent", "-J", "mine",
+                   "--comment=both", DDP, "quick.yaml", cwd=work, env=environment)
     then = done.stdout.split()[-1]
+    asked = lab.job(then)
+    assert [asked[key] for key in ("Partition", "TimeLimit", "Comment", "JobName")] == [
+        "urgent", "00:10:00", "both", "lockstep"]
     finished(lab, work, then, within=120)
     assert "accuracy" in log_of(work, then).lower()
+
+
+def test_no_training_without_its_evaluation(lab, work, environment):  # noqa: F811
+    (work / "bin").mkdir()
+    (work / "bin/sbatch").write_text('#!/bin/sh\ncase "$*" in *eval.slurm*) exit 1 ;; esac\nexec /usr/bin/sbatch "$@"\n')
+    (work / "bin/sbatch").chmod(0o755)
+    path = f"{work}/bin:{os.environ['PATH']}"
+    done = lab.run(str(SOURCE / "job_scripts/train_then_eval.sh"), "--job-name=alone", DDP, "quick.yaml", cwd=work,
+                   env={**environment, "PATH": path}, check=False)
+    assert done.returncode == 1 and "so neither is" in done.stderr
+    assert lab.run("squeue", "-h", "--name=alone").stdout == ""
+    assert not (work / "runs").exists()
 
 
 def test_chain_goes_on_where_a_link_stopped(lab, work, environment, lockstep, reference):  # noqa: F811
