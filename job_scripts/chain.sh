@@ -5,6 +5,8 @@
 #   job_scripts/chain.sh 5 --time=08:00:00 job_scripts/ddp.slurm configs/mnist.yaml --set train.epochs=50
 #   CONFIG=configs/mnist.yaml SET="train.epochs=50" job_scripts/chain.sh 5 -l walltime=08:00:00 job_scripts/ddp.pbs
 set -eu
+# shellcheck source=job_scripts/leftovers.sh
+. "$(dirname "$0")/leftovers.sh"
 usage() { sed -n '2,6s/^# \?//p' "$0" >&2; exit 2; }
 [[ ${1:-} =~ ^[1-9][0-9]*$ ]] || usage
 links=$1 options=()
@@ -16,14 +18,17 @@ until [[ ${1:-} =~ \.(slurm|pbs)$ ]]; do
 done
 script=$1
 shift
-export LOCKSTEP_CHAIN
+export LOCKSTEP_CHAIN LOCKSTEP_LINK=1
 LOCKSTEP_CHAIN=$(date +%Y%m%d-%H%M%S)-$$
 names=$(compgen -e | grep -E '^(LOCKSTEP_|CONFIG$|SET$)' | paste -sd,)  # qsub takes no name that is not set
-before=
+before='' jobs=()
 for ((i = 1; i <= links; ++i)); do
+  LOCKSTEP_LINK=$i
   case $script in
     *.slurm) before=$(sbatch --parsable --export=ALL "${options[@]}" ${before:+--dependency=afternotok:$before --kill-on-invalid-dep=yes} "$script" "$@") ;;
     *.pbs) before=$(qsub "${options[@]}" ${before:+-W depend=afternotok:$before} -v "$names" "$script") ;;
   esac
   echo "link $i of $links: job $before"
+  jobs+=("$before")
+  note_jobs "$PWD/.lockstep-chain-$LOCKSTEP_CHAIN" "${jobs[@]}"
 done

@@ -21,7 +21,7 @@ in_slurm() { [ -n "${SLURM_JOB_ID:-}" ]; }
 is_number() { [[ $1 =~ ^[0-9]+$ ]]; }
 job_id() { printf '%s' "${SLURM_JOB_ID:-${PBS_JOBID:-$$}}"; }
 
-for part in layout start signals slurm pbs; do
+for part in layout start signals leftovers slurm pbs; do
   # shellcheck source=/dev/null
   . "$LOCKSTEP_HOME/job_scripts/$part.sh" || die "job_scripts/$part.sh is not beside lockstep.sh"
 done
@@ -56,7 +56,7 @@ find_program() {
 go_on() {
   local done_so_far=${SLURM_RESTART_COUNT:-${LOCKSTEP_RESTART:-0}} most=${LOCKSTEP_MAX_RESTARTS:-10}
   if in_slurm && cancelled_in_slurm; then
-    [ -z "${LOCKSTEP_CHAIN:-}" ] || touch "$LOCKSTEP_RUN_FILE.cancelled"
+    [ -z "${LOCKSTEP_CHAIN:-}" ] || forget_run_file
     say "cancelled, with a checkpoint: it stays stopped; submit again to go on"
     exit 75
   elif [ -n "${LOCKSTEP_CHAIN:-}" ]; then
@@ -113,6 +113,8 @@ read_arguments() {
   done
 }
 
+forget_run_file() { rm -f "$LOCKSTEP_RUN_FILE" "$LOCKSTEP_RUN_FILE.jobs"; }
+
 run_status() { "$LOCKSTEP_PROGRAM" status "$(cat "$LOCKSTEP_RUN_FILE")"; }
 
 # lockstep_train [CONFIG] [arguments...]: train with what the scheduler gave, resume, requeue when stopped early.
@@ -122,10 +124,12 @@ lockstep_train() {
   is_number "${LOCKSTEP_MAX_RESTARTS:-10}" || die "LOCKSTEP_MAX_RESTARTS=$LOCKSTEP_MAX_RESTARTS: a number is wanted"
   KEPT_RUN_FILE=${LOCKSTEP_RUN_FILE:-}
   [ -n "${LOCKSTEP_CHAIN:-}" ] && KEPT_RUN_FILE=$PWD/.lockstep-chain-$LOCKSTEP_CHAIN
-  LOCKSTEP_RUN_FILE=${KEPT_RUN_FILE:-$PWD/.lockstep-run-$(job_id)}
+  LOCKSTEP_RUN_FILE=${KEPT_RUN_FILE:-$(own_run_file)}
   export LOCKSTEP_RUN_FILE
   prepare
-  [ -n "${LOCKSTEP_CHAIN:-}" ] && [ -e "$LOCKSTEP_RUN_FILE" ] && leave_chain_if_over
+  sweep_leftovers
+  [ -n "${LOCKSTEP_CHAIN:-}" ] && leave_chain_if_over
+  [ ! -e "$LOCKSTEP_RUN_FILE.jobs" ] || job_id >>"$LOCKSTEP_RUN_FILE.jobs"  # a job that PBS was given afresh is not in it
   : >"$LOCKSTEP_RUN_FILE"  # what it says afterwards is of this attempt
   run_ranks "$LOCKSTEP_PROGRAM" train "$CONFIG" --resume auto "${ARGUMENTS[@]}"
   status=$?
@@ -138,14 +142,19 @@ lockstep_train() {
   elif [ "$status" -eq 0 ]; then
     status=2  # no run came of it: what all ranks refuse before there is one is bad input
   fi
-  [ -n "$KEPT_RUN_FILE" ] || rm -f "$LOCKSTEP_RUN_FILE"
+  if [ -z "$KEPT_RUN_FILE" ] || { [ -n "${LOCKSTEP_CHAIN:-}" ] && [ "$status" -ne 75 ]; }; then forget_run_file; fi
   [ "$status" -eq 75 ] && go_on
   exit "$status"
 }
 
-# A link whose run has ended has nothing to do; one whose run failed does not try again.
+# A link whose run has ended has nothing to do; one whose run failed does not try again. The file goes when the run is
+# over: the first link alone starts without one.
 leave_chain_if_over() {
-  [ ! -e "$LOCKSTEP_RUN_FILE.cancelled" ] || { say "the link before was cancelled: this link does not go on"; exit 1; }
+  if [ ! -e "$LOCKSTEP_RUN_FILE" ]; then
+    [ "${LOCKSTEP_LINK:-1}" = 1 ] && return
+    say "the chain is over: a link before was done, failed or was cancelled"
+    exit 1
+  fi
   [ -s "$LOCKSTEP_RUN_FILE" ] || { say "the link before came to no run: this link does not try again"; exit 1; }
   run_status
   case $? in
@@ -161,8 +170,11 @@ lockstep_eval() {
   [ $# -gt 0 ] && shift
   [ -n "$run" ] || run=$(cat "${LOCKSTEP_RUN_FILE:-/dev/null}")
   [ -n "$run" ] || die "which run? give its folder, or LOCKSTEP_RUN_FILE as train_then_eval.sh does"
+  local told=${LOCKSTEP_RUN_FILE:-} status
   unset LOCKSTEP_RUN_FILE
   prepare
   run_ranks "$LOCKSTEP_PROGRAM" eval "$run/config.yaml" --checkpoint "$run" "$@"
-  exit $?
+  status=$?
+  if [ "$status" -eq 0 ] && [ -e "$told.jobs" ]; then rm -f "$told" "$told.jobs"; fi  # train_then_eval.sh's own
+  exit "$status"
 }

@@ -8,6 +8,8 @@
 # Where PBS stops the training early, its fresh qsub is another job, and the second one is not run: submit eval.pbs.
 set -eu
 here=$(dirname "$0")
+# shellcheck source=job_scripts/leftovers.sh
+. "$here/leftovers.sh"
 options=()
 until [[ ${1:-} =~ \.(slurm|pbs)$ ]]; do
   [ $# -gt 0 ] || { sed -n '2,8s/^# \?//p' "$0" >&2; exit 2; }
@@ -61,4 +63,5 @@ case $script in
   *.slurm) submit_to_slurm "$@" ;;
   *.pbs) submit_to_pbs ;;
 esac || { echo "one of the two could not be submitted, so neither is" >&2; exit 1; }
+note_jobs "$LOCKSTEP_RUN_FILE" "$train" "$then"
 echo "train: job $train, then eval: job $then"

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 
 import pytest
 from cluster_kit import (SOURCE, digests, last_checkpoint, metrics, runs, start_lab, steps_logged, wait_for,
@@ -239,6 +240,40 @@ def test_array_makes_a_run_of_each_task(lab, sbatch, work):  # noqa: F811
     assert {r.name for r in runs(work)} == {f"sweep-lr{rate}" for rate in ("0.1", "0.03", "0.01", "0.003")}
 
 
+def test_an_array_beyond_the_list_is_an_error(lab, sbatch, work):  # noqa: F811
+    job = sbatch("--array=4", str(SOURCE / "job_scripts/sweep.slurm"), "quick.yaml")
+    assert lab.wait(f"{job}_4")["ExitCode"] == "2:0"
+    assert "there are 4 rates, so --array=0-3" in log_of(work, job)
+    assert not (work / "runs").exists()
+
+
+@pytest.mark.parametrize("script, nodes", [("ddp_single_node", 1), ("ddp_multi_node", 2)])
+def test_the_scripts_of_one_and_of_two_nodes(script, nodes, lab, sbatch, work, lockstep, reference):  # noqa: F811
+    job = sbatch(str(SOURCE / f"job_scripts/{script}.slurm"), "quick.yaml")
+    finished(lab, work, job)
+    assert f"{2 * nodes} ranks on {nodes} node(s), 1 core(s) a rank" in log_of(work, job)
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2 * nodes, "gloo")
+
+
+def test_the_next_start_sweeps_what_killed_jobs_left(lab, sbatch, work):  # noqa: F811
+    killed = sbatch(DDP, "quick.yaml", *LONG)
+    wait_for(lambda: steps_logged(work) >= 2, what="the first steps")
+    (script,) = lab.processes("slurm_script")
+    os.kill(script, signal.SIGKILL)
+    lab.wait(killed)
+    assert (work / f".lockstep-run-lab.{killed}").exists(), "a killed job leaves its file, or this test sees nothing"
+    waiting = lab.submit("--hold", "--output=/dev/null", "--wrap=true", cwd=work)
+    kept = {f".lockstep-run-lab.{waiting}", ".lockstep-run-other.1", ".lockstep-chain-2", ".lockstep-chain-2.jobs"}
+    for name in kept | {".lockstep-chain-1", ".lockstep-then-1"}:
+        (work / name).touch()
+    for name in (".lockstep-chain-1", ".lockstep-then-1"):
+        (work / f"{name}.jobs").write_text(f"lab\n{killed}\n999999\n")
+    (work / ".lockstep-chain-2.jobs").write_text(f"lab\n{killed}\n{waiting}\n")
+    finished(lab, work, sbatch(DDP, "quick.yaml", "--set", "run.name=next"))
+    lab.run("scancel", waiting)
+    assert {path.name for path in work.glob(".lockstep-*")} == kept
+
+
 def test_a_task_of_an_array_goes_on_alone(lab, sbatch, work):  # noqa: F811
     job = sbatch("--array=2-3", str(SOURCE / "job_scripts/sweep.slurm"), "quick.yaml", *LONG)
     wait_for(lambda: (work / "runs").is_dir() and len(runs(work)) == 2 and steps_logged(work) >= 6, what="both tasks")
@@ -279,6 +314,7 @@ def test_train_then_eval(lab, work, environment):  # noqa: F811
         "urgent", "00:10:00", "both", "lockstep"]
     finished(lab, work, then, within=120)
     assert "accuracy" in log_of(work, then).lower()
+    assert not list(work.glob(".lockstep-*"))
 
 
 def test_no_training_without_its_evaluation(lab, work, environment):  # noqa: F811
@@ -301,6 +337,7 @@ def test_chain_goes_on_where_a_link_stopped(lab, work, environment, lockstep, re
     assert lab.wait(first)["ExitCode"] == "75:0"
     finished(lab, work, second, within=120)
     assert lab.wait(third)["JobState"] == "CANCELLED"
+    assert not list(work.glob(".lockstep-*"))
     assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "gloo", *LONG)
 
 
@@ -311,7 +348,7 @@ def test_a_cancelled_link_ends_its_chain(lab, work, environment):  # noqa: F811
     lab.run("scancel", first)
     assert lab.wait(first)["JobState"] == "CANCELLED"
     assert lab.wait(second)["ExitCode"] == "1:0"
-    assert "the link before was cancelled" in log_of(work, second)
+    assert "the chain is over" in log_of(work, second)
     assert len(runs(work)) == 1 and metrics(runs(work)[0])[-1]["step"] < 250
 
 
