@@ -8,6 +8,8 @@ import subprocess
 import time
 
 import pytest
+from cluster_kit import wait_for
+from conftest import OPEN_MPI
 
 STEPS_FOR_EVER = 1_000_000
 
@@ -197,7 +199,7 @@ def test_a_lost_peer_on_another_node_is_named(start, peer, free_port, how, words
         pytest.fail(err)
     os.kill(pids[3], how)
     if how == signal.SIGSTOP:
-        time.sleep(5)  # the others end in that time; then it may end too
+        wait_for(lambda: not any(os.path.exists(f"/proc/{pids[rank]}") for rank in range(3)), what="the others to end")
         os.kill(pids[3], signal.SIGCONT)
     _, err = job.communicate(timeout=30)
     assert err.count(f"rank 3 (host {os.uname().nodename}, pid {pids[3]}) {words}") >= 3, err
@@ -207,7 +209,7 @@ def test_a_lost_peer_on_another_node_is_named(start, peer, free_port, how, words
 @pytest.mark.mpi
 @pytest.mark.parametrize("backend", ["gloo", "mpi"])
 @pytest.mark.parametrize("how, words", [(signal.SIGKILL, "has died"), (signal.SIGSTOP, "is stopped")])
-def test_under_mpirun_a_lost_peer_ends_the_job(start, mpiexec, peer, backend, how, words):
+def test_under_mpirun_a_lost_peer_ends_the_job(start, mpi, mpiexec, peer, backend, how, words):
     # Open MPI ends the others two seconds after a death; a stopped peer is for us alone to notice
     process = start(mpiexec, "-n", 3, peer, backend, 1500, 20_000, STEPS_FOR_EVER, 2, stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE, text=True)
@@ -221,6 +223,8 @@ def test_under_mpirun_a_lost_peer_ends_the_job(start, mpiexec, peer, backend, ho
     os.kill(pids[2], how)
     _, err = process.communicate(timeout=20)
     assert process.returncode != 0
+    if mpi is OPEN_MPI:
+        assert process.returncode == (1 if how == signal.SIGSTOP else 128 + how)
     assert time.monotonic() - begin < 12
     if how == signal.SIGSTOP:
         assert "rank 2 (" in err and words in err, err
@@ -264,8 +268,7 @@ def test_nothing_is_left_in_shared_memory(mpirun, peer):
     mpirun(2, peer, "gloo", 20_000, 20_000, 2, check=True)
     left = {name for name in set(os.listdir("/dev/shm")) - before if name.startswith("lockstep-")}
     # other jobs of this machine may be in the middle of joining: only what stays is ours
-    time.sleep(1)
-    assert not [name for name in left if os.path.exists(f"/dev/shm/{name}")]
+    wait_for(lambda: not [name for name in left if os.path.exists(f"/dev/shm/{name}")], 10, f"{left} to go")
 
 
 def test_a_debug_level_that_is_none_is_bad_input(lockstep, mpirun, source_dir, tmp_path):

@@ -1,11 +1,14 @@
 """Who am I, asked of the program itself: under mpirun, and in environments set by hand."""
 
 import json
+import pathlib
 import signal
 import subprocess
 import time
 
 import pytest
+from cluster_kit import wait_for
+from conftest import OPEN_MPI, members
 
 TORCHRUN = {"RANK": 2, "WORLD_SIZE": 4, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 2, "GROUP_RANK": 1}
 SBATCH = {"SLURM_JOB_ID": 42, "SLURM_NTASKS": 4, "SLURM_PROCID": 0, "SLURM_LOCALID": 0, "SLURM_NODEID": 0,
@@ -28,14 +31,14 @@ def test_a_table_of_all_ranks_sorted(mpirun, mpi, lockstep):
 
 @pytest.mark.mpi
 def test_json_of_all_ranks(mpirun, mpi, lockstep):
-    report = json.loads(mpirun(3, lockstep, "whoami", "--json", check=True).stdout)
+    report = json.loads(mpirun(3, lockstep, "whoami", "--json", env={"CUDA_VISIBLE_DEVICES": ""}, check=True).stdout)
     assert report["schema"] == 1 and report["complete"] is True
     assert report["world"] == 3 and report["launcher"] == mpi.launcher and report["ends"] is None
     assert [rank["rank"] for rank in report["ranks"]] == [0, 1, 2]
     assert [rank["local_rank"] for rank in report["ranks"]] == [0, 1, 2]
     assert len({rank["pid"] for rank in report["ranks"]}) == 3
     for rank in report["ranks"]:
-        assert rank["device"] == "cpu" or rank["device"].startswith("cuda:")
+        assert rank["device"] == "cpu"
         assert rank["threads"] == 1 and rank["because"]["threads"] == "OMP_NUM_THREADS=1"
         assert set(rank["because"]) >= {"rank", "world", "local_rank", "local_world", "node_rank", "nodes", "host",
                                         "launcher", "scheduler", "device", "threads"}
@@ -187,7 +190,7 @@ def test_a_dead_rank_takes_the_job_down(mpirun, mpi, lockstep):
     begin = time.monotonic()
     script = f'[ "${mpi.rank}" = 1 ] && kill -9 $$; exec {lockstep} whoami'
     result = mpirun(3, "sh", "-c", script, timeout=60)
-    assert result.returncode != 0
+    assert result.returncode != 0 and (mpi is not OPEN_MPI or result.returncode == 128 + signal.SIGKILL)
     assert time.monotonic() - begin < 30
     assert result.left_behind == []
 
@@ -202,11 +205,21 @@ def test_a_rank_that_never_joins_is_given_up(mpirun, mpi, lockstep):
     assert result.seconds < 40
 
 
+def names_of(pids):
+    found = set()
+    for pid in pids:
+        try:
+            found.add(pathlib.Path(f"/proc/{pid}/comm").read_text().strip())
+        except OSError:  # it has just ended
+            continue
+    return found
+
+
 @pytest.mark.mpi
 def test_interrupting_whoami_leaves_nothing(start, mpiexec, mpi, lockstep):
     script = f'[ "${mpi.rank}" = 1 ] && exec sleep 90; exec {lockstep} whoami'
     process = start(mpiexec, "-n", "2", "sh", "-c", script, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    time.sleep(1)
+    wait_for(lambda: "lockstep" in names_of(members(process)), what="rank 0 to begin")
     process.send_signal(signal.SIGTERM)
     assert process.wait(40) != 0
 

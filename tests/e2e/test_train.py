@@ -163,7 +163,7 @@ def test_eval_is_exact_at_any_world(pima_run, lockstep, mpirun, run):
     alone = run(lockstep, *words, check=True).stdout
     assert mpirun(3, lockstep, *words, check=True).stdout == alone
     accuracy = [line for line in metrics(folder) if line["event"] == "epoch"][-1]["accuracy"]
-    assert f"{accuracy:.4f}"[:6] in alone or f"{100 * accuracy:.2f}" in alone
+    assert float(re.search(r"accuracy +(\S+)", alone)[1]) == pytest.approx(accuracy, abs=6e-5)
 
 
 def test_eval_takes_a_run_folder(pima_run, lockstep, mpirun, run, tmp_path):
@@ -288,7 +288,7 @@ def test_a_full_disk_keeps_the_last_checkpoint(lockstep, tmp_path):
     result = run_process(["bash", "-c", 'ulimit -f 3; exec "$@"', "-", lockstep, "train", config, "--resume", "auto",
                           *sets(train__epochs=3)], cwd=tmp_path)
     assert result.returncode == 1, result.output
-    assert "cannot" in result.stderr or "could not" in result.stderr
+    assert "could not be written" in result.stderr
     assert checkpoints(folder)[-1].read_bytes() == before
     run_process([lockstep, "train", config, "--resume", "auto", *sets(train__epochs=3)], cwd=tmp_path, check=True)
     assert status(folder)["state"] == "done" and status(folder)["epoch"] == 3
