@@ -170,6 +170,7 @@ lockstep_eval() {
   [ $# -gt 0 ] && shift
   [ -n "$run" ] || run=$(cat "${LOCKSTEP_RUN_FILE:-/dev/null}")
   [ -n "$run" ] || die "which run? give its folder, or LOCKSTEP_RUN_FILE as train_then_eval.sh does"
+  [ -e "$run/config.yaml" ] || [ -e "$LOCKSTEP_HOME/$run/config.yaml" ] || die "$run: no run's folder, seen from $PWD (no config.yaml in it)"
   local told=${LOCKSTEP_RUN_FILE:-} status
   unset LOCKSTEP_RUN_FILE
   prepare

@@ -165,7 +165,8 @@ def test_every_job_script_finds_its_home_by_the_same_lines(kind, first):
     def preamble(script):
         lines = script.read_text().splitlines()
         begin = next(i for i, line in enumerate(lines) if line.startswith(first))
-        return lines[begin:lines.index("LOCKSTEP_HOME=$up") + 3]
+        end = next(i for i, line in enumerate(lines) if line.startswith('. "$LOCKSTEP_HOME/job_scripts/lockstep.sh"'))
+        return lines[begin:end + 1]
     scripts = sorted((SOURCE / "job_scripts").glob(f"*.{kind}"))
     assert len(scripts) >= 5
     for script in scripts:

@@ -360,7 +360,29 @@ def test_found_from_a_folder_far_from_the_source(lab, work, lockstep, tmp_path):
 
 
 def test_a_copy_of_the_script_without_its_home_says_what_to_set(lab, work):  # noqa: F811
+    (work / "job_scripts").mkdir()
     shutil.copy(DDP, work / "mine.slurm")
-    job = lab.submit("mine.slurm", cwd=work)
+    shutil.copy(DDP, work / "job_scripts")
+    for script in ("mine.slurm", "job_scripts/ddp.slurm"):
+        job = lab.submit(script, "quick.yaml", cwd=work)
+        assert lab.wait(job)["ExitCode"] == "2:0"
+        (line,) = log_of(work, job).splitlines()
+        assert str(work) in line and "LOCKSTEP_HOME=FOLDER" in line
+
+
+@pytest.mark.parametrize("arguments, line", [
+    (["typo.yaml"], "error: unknown key optim.lrr"), (["quick.yaml", "--set", "data.root=nowhere"], "error: the data folder"),
+    (["quik.yaml"], "error: the config cannot be read")])
+def test_a_first_days_mistake_is_said_once(arguments, line, lab, sbatch, work):  # noqa: F811
+    (work / "typo.yaml").write_text((work / "quick.yaml").read_text().replace("lr: 0.01", "lrr: 0.01"))
+    job = sbatch(DDP, *arguments)
     assert lab.wait(job)["ExitCode"] == "2:0"
-    assert "LOCKSTEP_HOME" in log_of(work, job)
+    assert [said.startswith(line) for said in log_of(work, job).splitlines() if "error: " in said and "srun" not in said] == [
+        True], log_of(work, job)
+    assert not list(work.glob(".lockstep-*"))
+
+
+def test_an_evaluation_of_no_run_is_bad_input(lab, sbatch, work):  # noqa: F811
+    job = sbatch(str(SOURCE / "job_scripts/eval.slurm"), "runs/nothing")
+    assert lab.wait(job)["ExitCode"] == "2:0"
+    assert "runs/nothing: no run's folder" in log_of(work, job)
