@@ -5,6 +5,8 @@
 #include <functional>
 #include <string>
 
+#include "base/descriptor.h"
+
 namespace lockstep {
 
 /// Takes bytes in order and throws where it can't.
@@ -20,6 +22,16 @@ void replace_file(const std::string& path, const std::string& text);
 
 /// Is it one of write_whole's temporary files?
 bool is_leftover(const std::string& filename);
+
+/// The same for a file that a person named: links are followed, and a pipe, a device or our own standard
+/// output is written through, never replaced. Errors end in `hint`.
+void write_output(const std::string& path, const std::string& text, const std::string& hint);
+
+/// A temporary file of write_whole's kind, held for as long as the descriptor lives: `.NAME.XXXXXX.partial`.
+Descriptor make_partial(const std::string& path, std::string& temporary);
+
+/// Removes the temporary files for `path` that no living writer holds. Those of the last minute stay.
+void remove_dead_partials(const std::string& path);
 
 /// Removes what killed writers left in a folder: write_whole's temporary files. Only for who alone writes
 /// there.

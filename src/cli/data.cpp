@@ -69,6 +69,9 @@ int fetch(const Asked& asked) {
         throw InputError("there is another file of this name, or a damaged one", path,
                          "move it away, then fetch again: nothing is overwritten");
       }
+      std::error_code none;
+      if (state == FileState::good)
+        std::filesystem::remove(path + ".part", none);  // nothing is left to go on with
       if (state == FileState::missing) fetch_file(set, file, set_folder(set, asked.root), asked.fetch);
       print(format("{:<8} {}", state == FileState::good ? "ok" : "fetched", path));
     }

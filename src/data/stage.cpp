@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/whole_file.h"
 #include "data/find_files.h"
 #include "data/sha256.h"
 
@@ -22,9 +23,8 @@ constexpr const char* kHint = "set data.stage to a node-local folder with room, 
 /// A file under a temporary name, gone again unless it was given its own.
 class Temporary {
  public:
-  explicit Temporary(const fs::path& final_path)
-      : path_(final_path.string() + ".XXXXXX"), final_(final_path) {
-    file_ = Descriptor(::mkostemp(path_.data(), O_CLOEXEC));
+  explicit Temporary(const fs::path& final_path) : final_(final_path) {
+    file_ = make_partial(final_path, path_);
     if (!file_) fail("make");
   }
   ~Temporary() {
@@ -80,6 +80,7 @@ std::string stage_file(const std::string& path, const std::string& folder) {
   if (failed) throw InputError(format("cannot make the staging folder: {}", failed.message()), folder, kHint);
   const fs::path copy = fs::path(folder) / fs::path(path).filename();
   if (fs::equivalent(path, copy, failed) || same_bytes(path, copy)) return copy;
+  remove_dead_partials(copy);  // of a job that was killed here
   Temporary temporary(copy);
   const auto sum = copy_bytes(path, temporary);
   // What a bad disk would give back is found out here, not in the middle of training.

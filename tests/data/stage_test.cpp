@@ -1,3 +1,5 @@
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -46,6 +48,27 @@ TEST(Stage, CopiesOnceAndKeepsTheCopyTrue) {
   EXPECT_EQ(text_of(stage_file(path, stage)), content);
   EXPECT_EQ(stage_file(copy, stage), copy) << "a file already there is not copied onto itself";
   EXPECT_EQ(std::distance(fs::directory_iterator(stage), {}), 1) << "a temporary file was left";
+}
+
+TEST(Stage, SweepsWhatKilledJobsLeft) {
+  test::TempFolder folder;
+  const auto path = folder.write("set.bin", "content");
+  fs::create_directory(folder / "stage");
+  const auto old = [&](const std::string& name) {
+    const auto file = folder.write("stage/" + name, "half");
+    fs::last_write_time(file, fs::file_time_type::clock::now() - std::chrono::minutes(2));
+    return file;
+  };
+  const auto dead = old(".set.bin.abcdef.partial"), others = old(".other.bin.abcdef.partial"),
+             mine = old("set.bin.backup");
+  const auto held = old(".set.bin.ghijkl.partial"),
+             young = folder.write("stage/.set.bin.mnopqr.partial", "half");
+  const int writer = ::open(held.c_str(), O_RDWR);
+  ASSERT_EQ(::flock(writer, LOCK_EX), 0);
+  stage_file(path, folder / "stage");
+  EXPECT_FALSE(fs::exists(dead));
+  for (const auto& kept : {others, mine, held, young}) EXPECT_TRUE(fs::exists(kept)) << kept;
+  ::close(writer);
 }
 
 TEST(Stage, SaysWhatItCannotDo) {

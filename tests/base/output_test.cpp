@@ -1,0 +1,67 @@
+// Where a person's output goes: into files, behind links, through pipes and devices.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/whole_file.h"
+#include "peer.h"
+
+namespace lockstep {
+namespace {
+namespace fs = std::filesystem;
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void write(const std::string& path, const std::string& text) {
+  write_output(path, text, "name another file");
+}
+
+TEST(Output, FollowsLinksAndKeepsThem) {
+  const test::TempFolder folder;
+  folder.write("real", "old");
+  ::chmod((folder / "real").c_str(), 0600);
+  fs::create_symlink("real", folder / "link");
+  fs::create_symlink("link", folder / "chain");
+  fs::create_symlink("later", folder / "dangling");
+  write(folder / "chain", "new");
+  write(folder / "dangling", "made");
+  EXPECT_EQ(text_of(folder / "real"), "new");
+  EXPECT_EQ(text_of(folder / "later"), "made");
+  for (const auto* link : {"link", "chain", "dangling"}) EXPECT_TRUE(fs::is_symlink(folder / link)) << link;
+  EXPECT_EQ(fs::status(folder / "real").permissions(), fs::perms::owner_read | fs::perms::owner_write);
+}
+
+TEST(Output, WritesThroughWhatIsNoFile) {
+  const test::TempFolder folder;
+  write("/dev/null", "gone");
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  EXPECT_THROW(write("/dev/full", "lost"), Error);
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+  EXPECT_THROW(write(folder.path(), "x"), Error);
+  const auto pipe = folder / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THROW(write(pipe, "x"), Error) << "nobody reads";
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  write(pipe, "heard");
+  char text[16] = {};
+  EXPECT_EQ(::read(reader, text, sizeof text), 5);
+  EXPECT_STREQ(text, "heard");
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  ::close(reader);
+}
+
+TEST(Output, SweepsWhatAKilledWriterLeftBesideIt) {
+  const test::TempFolder folder;
+  const auto dead = folder.write(".out.json.12345.partial", "half");
+  fs::last_write_time(dead, fs::file_time_type::clock::now() - std::chrono::minutes(2));
+  write(folder / "out.json", "whole");
+  EXPECT_FALSE(fs::exists(dead));
+  EXPECT_EQ(text_of(folder / "out.json"), "whole");
+}
+
+}  // namespace
+}  // namespace lockstep
