@@ -80,6 +80,15 @@ void check_normalize(const Loaded& loaded) {
   }
 }
 
+void check_regression(const Loaded& loaded) {
+  const TaskSettings& task = loaded.settings.task;
+  if (task.name != "csv" || task.kind != "regression") return;
+  if (task.classes == 0 && task.class_weights == "none" && loaded.settings.train.label_smoothing == 0) return;
+  refuse(loaded, "task.kind regression has no classes to count, weigh or smooth",
+         {"task.classes", "task.class_weights", "train.label_smoothing", "task.kind"},
+         "leave out task.classes, task.class_weights and train.label_smoothing");
+}
+
 void check_delimiter(const Loaded& loaded) {
   if (loaded.settings.task.delimiter.size() == 1) return;
   refuse(loaded,
@@ -114,7 +123,7 @@ void resolve(Loaded& loaded) {
 
 void check_together(const Loaded& loaded) {
   for (const auto& check : {check_name, check_accumulate, check_nesterov, check_one_cycle, check_early_stop,
-                            check_torchscript, check_normalize, check_delimiter}) {
+                            check_torchscript, check_normalize, check_regression, check_delimiter}) {
     check(loaded);
   }
 }

@@ -128,6 +128,7 @@ struct CheckpointSettings {
 /// The built-in idx and csv tasks describe the user's files here; see docs/config.md.
 struct TaskSettings {
   std::string name = "mnist";
+  std::string kind = "classification";           // classification | regression; csv
   std::vector<std::string> images, labels;       // idx: train and eval files
   std::string file, eval_file, delimiter = ",";  // csv
   std::string label;                             // csv: column name or index; empty = the last

@@ -9,6 +9,8 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -42,6 +44,7 @@ struct Columns {
   std::vector<size_t> features;
   std::vector<std::string> names;  // of the features
   std::optional<size_t> label;
+  std::string label_name;
 };
 
 size_t find_column(const std::string& wanted, const std::vector<std::string>& header, bool named,
@@ -60,9 +63,29 @@ size_t find_column(const std::string& wanted, const std::vector<std::string>& he
                                  named ? ": " + printable(join(header, ", "), 200) : ""));
 }
 
+/// A name that two columns have says nothing, and predict goes by names.
+void check_names(const std::vector<std::string>& header, bool named, const Columns& columns,
+                 const std::string& where) {
+  auto used = columns.features;
+  if (columns.label) used.push_back(*columns.label);
+  std::unordered_set<size_t> seen;
+  std::unordered_map<std::string_view, int> count;
+  for (const auto& name : header) ++count[name];
+  for (size_t i : used) {
+    if (!seen.insert(i).second) {
+      throw InputError(format("column '{}' stands twice among the features", printable(header[i])), where,
+                       "take it out of task.features once");
+    }
+    if (named && count[header[i]] > 1) {
+      throw InputError(format("two columns are called '{}'", printable(header[i])), where,
+                       "give each column a name of its own, or leave these out of task.features");
+    }
+  }
+}
+
 Columns choose_columns(const std::vector<std::string>& header, const CsvOptions& options,
                        const std::string& where) {
-  Columns columns{.count = header.size(), .features = {}, .names = {}, .label = {}};
+  Columns columns{.count = header.size(), .features = {}, .names = {}, .label = {}, .label_name = {}};
   if (options.labelled) {
     columns.label =
         options.label.empty() ? header.size() - 1 : find_column(options.label, header, options.header, where);
@@ -82,7 +105,10 @@ Columns choose_columns(const std::vector<std::string>& header, const CsvOptions&
   if (columns.features.empty()) {
     throw InputError("there is no column but the label", where, "is task.delimiter the file's?");
   }
-  for (size_t i : columns.features) columns.names.push_back(options.header ? header[i] : format("{}", i));
+  check_names(header, options.header, columns, where);
+  const auto name_of = [&](size_t i) { return options.header ? header[i] : format("{}", i); };
+  for (size_t i : columns.features) columns.names.push_back(name_of(i));
+  if (columns.label) columns.label_name = name_of(*columns.label);
   return columns;
 }
 
@@ -110,6 +136,26 @@ class Labels {
     if (found == numbers_.end()) found = add(name, lines);
     last_ = raw;
     return last_number_ = found->second;
+  }
+
+  /// Measured numbers would each become a class of their own.
+  void check_classes(int64_t rows, const std::string& column, const std::string& path) const {
+    constexpr size_t kSurelyClasses = 20;
+    if (!open_ || names_.size() <= kSurelyClasses) return;
+    bool fraction = false;
+    for (const auto& name : names_) {
+      const auto value = as_number(name);
+      if (!value) return;
+      fraction = fraction || *value != std::floor(*value);
+    }
+    if (!fraction && 2 * static_cast<int64_t>(names_.size()) <= rows) return;
+    throw InputError(
+        format("the label column {} looks like measured numbers, not classes: {} different ones in "
+               "{} rows",
+               printable(column), names_.size(), rows),
+        path,
+        "set task.kind: regression to predict the number; if they are classes, give them names "
+        "that are no numbers");
   }
 
   /// The classes in order (as numbers where all are numbers), and what each number so far becomes.
@@ -149,7 +195,8 @@ class Labels {
     }
     if (names_.size() == kMostClasses) {
       throw InputError(format("more than {} different labels: is this column a class?", kMostClasses),
-                       lines.where(), "task.label names the label's column");
+                       lines.where(),
+                       "task.label names the label's column; task.kind: regression predicts a number");
     }
     names_.push_back(name);
     return numbers_.emplace(name, names_.size() - 1).first;
@@ -180,20 +227,44 @@ float number_at(std::string_view field, const std::string& column, bool first_ro
   return static_cast<float>(*value);
 }
 
-int64_t count_rows(const std::string& path, bool header) {
+struct Extent {
+  int64_t rows = 0;   // of data
+  int64_t bytes = 0;  // of all lines, with their ends
+};
+
+Extent extent_of(const std::string& path, bool header) {
   LineReader lines(path);
   std::string_view line;
-  int64_t rows = header ? -1 : 0;
-  while (lines.next(line)) ++rows;
-  if (rows <= 0)
-    throw InputError(rows < 0 ? "the file is empty" : "the file has no rows of data", path, kAgain);
-  return rows;
+  Extent extent{.rows = header ? -1 : 0};
+  for (; lines.next(line); ++extent.rows) extent.bytes += static_cast<int64_t>(line.size()) + 1;
+  if (extent.rows <= 0)
+    throw InputError(extent.rows < 0 ? "the file is empty" : "the file has no rows of data", path, kAgain);
+  return extent;
 }
 
 struct Row {
   std::vector<std::string_view> fields;
   std::string unquoted;
 };
+
+void read_row(std::string_view line, const CsvOptions& options, const Columns& columns,
+              const LineReader& lines, Row& row) {
+  split_fields(line, options.delimiter, lines, row.fields, row.unquoted);
+  if (row.fields.size() == columns.count) return;
+  throw InputError(format("{} fields where the first line has {}", row.fields.size(), columns.count),
+                   lines.where(), "mend this line: a field that holds the delimiter stands in quotes");
+}
+
+/// A field takes a byte at least. Where the first line promises more of them than the file can hold, a row is
+/// too short: it is looked for before there is memory for them all.
+void check_room(const std::string& path, const Extent& extent, const CsvOptions& options,
+                const Columns& columns) {
+  if (static_cast<int64_t>(columns.count) <= (extent.bytes + extent.rows) / extent.rows) return;
+  LineReader lines(path);
+  std::string_view line;
+  Row row;
+  while (lines.next(line)) read_row(line, options, columns, lines, row);
+}
 
 }  // namespace
 
@@ -209,14 +280,19 @@ std::vector<std::string> first_csv_line(const std::string& path, char delimiter)
 }
 
 CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& arena) {
-  const int64_t rows = count_rows(path, options.header);
+  const auto extent = extent_of(path, options.header);
+  const int64_t rows = extent.rows;
   const auto columns = choose_columns(first_csv_line(path, options.delimiter), options, path);
+  check_room(path, extent, options, columns);
   CsvTable table;
   table.columns = columns.names;
   table.features = arena.empty({rows, static_cast<int64_t>(columns.features.size())}, at::kFloat);
-  if (columns.label) table.labels = arena.empty({rows}, at::kLong);
+  const bool classes = columns.label && !options.numbers;
+  if (classes) table.labels = arena.empty({rows}, at::kLong);
+  if (columns.label && options.numbers) table.labels = arena.empty({rows, 1}, at::kFloat);
   float* out = table.features.mutable_data_ptr<float>();
-  int64_t* label = columns.label ? table.labels.mutable_data_ptr<int64_t>() : nullptr;
+  int64_t* label = classes ? table.labels.mutable_data_ptr<int64_t>() : nullptr;
+  float* number = columns.label && !classes ? table.labels.mutable_data_ptr<float>() : nullptr;
 
   Labels labels(options);
   LineReader lines(path);
@@ -227,19 +303,20 @@ CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& are
     if (!lines.next(line))
       throw InputError("the file became shorter while it was read", path,
                        "start again once nothing writes to it");
-    split_fields(line, options.delimiter, lines, row.fields, row.unquoted);
-    if (row.fields.size() != columns.count) {
-      throw InputError(format("{} fields where the first line has {}", row.fields.size(), columns.count),
-                       lines.where(), "mend this line: a field that holds the delimiter stands in quotes");
-    }
+    read_row(line, options, columns, lines, row);
+    const bool first = i == 0 && !options.header;
     for (size_t c = 0; c < columns.features.size(); ++c) {
-      *out++ = number_at(row.fields[columns.features[c]], columns.names[c], i == 0 && !options.header, lines);
+      *out++ = number_at(row.fields[columns.features[c]], columns.names[c], first, lines);
     }
     if (label) label[i] = labels.number(row.fields[*columns.label], lines);
+    if (number) number[i] = number_at(row.fields[*columns.label], columns.label_name, first, lines);
   }
+  if (number) table.class_names = {columns.label_name};
+  if (!label) return table;
+  labels.check_classes(rows, columns.label_name, path);
   std::vector<int64_t> place;
   table.class_names = labels.sorted(place);
-  if (label) std::transform(label, label + rows, label, [&](int64_t number) { return place[number]; });
+  std::transform(label, label + rows, label, [&](int64_t number) { return place[number]; });
   return table;
 }
 

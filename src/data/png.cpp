@@ -33,8 +33,7 @@ at::Tensor grey_of(const at::Tensor& rgb) {
 
 }  // namespace
 
-at::Tensor read_png(const std::string& path, int64_t channels) {
-  constexpr int64_t kMostPixels = 1 << 28;
+at::Tensor read_png(const std::string& path, int64_t channels, int64_t most_pixels) {
   if (channels != 1 && channels != 3) {
     throw InputError(format("a PNG cannot be read into {} channels", channels), path,
                      "give the images as an IDX file");
@@ -54,7 +53,7 @@ at::Tensor read_png(const std::string& path, int64_t channels) {
   const int64_t read = channels == 3 || colour ? 3 : 1;
   image.format = read == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
   const int64_t height = image.height, width = image.width;
-  if (height * width > kMostPixels) {
+  if (height * width > most_pixels) {
     png_image_free(&image);
     throw InputError(format("the PNG is too large: {}x{}", width, height), path,
                      "scale it to the size of the training images");
@@ -68,7 +67,7 @@ at::Tensor read_png(const std::string& path, int64_t channels) {
 
 #else
 
-at::Tensor read_png(const std::string& path, int64_t) {
+at::Tensor read_png(const std::string& path, int64_t, int64_t) {
   throw InputError("this lockstep was built without libpng", path, "give the images as an IDX file");
 }
 

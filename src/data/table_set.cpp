@@ -5,6 +5,16 @@
 #include <algorithm>
 
 namespace lockstep {
+namespace {
+
+template <class Label>
+void copy_labels(const at::Tensor& from, at::ArrayRef<int64_t> indices, const at::Tensor& into) {
+  const Label* labels = from.const_data_ptr<Label>();
+  Label* target = into.mutable_data_ptr<Label>();
+  for (int64_t index : indices) *target++ = labels[index];
+}
+
+}  // namespace
 
 TableSet::TableSet(at::Tensor features, at::Tensor labels)
     : features_(std::move(features)), labels_(std::move(labels)) {}
@@ -19,10 +29,13 @@ Batch TableSet::get(at::ArrayRef<int64_t> indices, bool pinned) const {
   float* out = batch.input.mutable_data_ptr<float>();
   for (int64_t index : indices) out = std::copy_n(rows + index * columns, columns, out);
   if (!labels_.defined()) return batch;
-  batch.target = at::empty({count}, options.dtype(at::kLong));
-  const int64_t* labels = labels_.const_data_ptr<int64_t>();
-  int64_t* target = batch.target.mutable_data_ptr<int64_t>();
-  for (int64_t index : indices) *target++ = labels[index];
+  if (labels_.is_floating_point()) {
+    batch.target = at::empty({count, 1}, options.dtype(at::kFloat));
+    copy_labels<float>(labels_, indices, batch.target);
+  } else {
+    batch.target = at::empty({count}, options.dtype(at::kLong));
+    copy_labels<int64_t>(labels_, indices, batch.target);
+  }
   return batch;
 }
 

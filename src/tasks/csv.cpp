@@ -19,6 +19,7 @@ TableRecipe csv(const Settings& settings, bool) {
           .eval_file = under(settings.data.root, task.eval_file),
           .csv = {.delimiter = task.delimiter.empty() ? ',' : task.delimiter[0],
                   .header = task.header,
+                  .numbers = task.kind == "regression",
                   .label = task.label,
                   .features = task.features,
                   .classes = task.classes},

@@ -11,7 +11,7 @@ std::string under(const std::string& root, const std::string& file) {
   return find_path(root.empty() || file.starts_with('/') ? file : root + "/" + file);
 }
 
-ImageRecipe idx(const Settings& settings, bool look) {
+ImageRecipe idx(const Settings& settings, ImageTask::Look look) {
   const auto& task = settings.task;
   ImageRecipe recipe{.files = {},
                      .classes = task.classes,
@@ -19,7 +19,7 @@ ImageRecipe idx(const Settings& settings, bool look) {
                      .mean = task.mean,
                      .std = task.std,
                      .model = "mlp"};
-  if (!look) return recipe;
+  if (look == ImageTask::Look::no) return recipe;
   if (task.images.size() != 2 || task.labels.size() != 2) {
     throw InputError(
         "the idx task needs two files of images and two of labels: to train on and to evaluate on",

@@ -15,15 +15,18 @@
 namespace lockstep {
 namespace {
 
+void load_pair(const std::string& images, const std::string& labels, int64_t classes,
+               const std::string& stage, Arena& arena, SharedSet& set) {
+  set.tensors.push_back(read_idx_images(stage_file(images, stage), arena));
+  set.tensors.push_back(read_idx_labels(stage_file(labels, stage), arena, classes));
+  check_idx_pair(set.tensors.end()[-2], images, set.tensors.back(), labels);
+}
+
 SharedSet load_files(const ImageRecipe& recipe, const std::string& stage, Arena& arena) {
   const auto& files = recipe.files;
   SharedSet set;
-  for (const auto& [images, labels] : {std::pair(&files.train_images, &files.train_labels),
-                                       std::pair(&files.eval_images, &files.eval_labels)}) {
-    set.tensors.push_back(read_idx_images(stage_file(*images, stage), arena));
-    set.tensors.push_back(read_idx_labels(stage_file(*labels, stage), arena, recipe.classes));
-    check_idx_pair(set.tensors.end()[-2], *images, set.tensors.back(), *labels);
-  }
+  load_pair(files.train_images, files.train_labels, recipe.classes, stage, arena, set);
+  load_pair(files.eval_images, files.eval_labels, recipe.classes, stage, arena, set);
   if (set.tensors[0].sizes().slice(1) != set.tensors[2].sizes().slice(1)) {
     throw InputError("the training and the evaluation images are not of one size",
                      files.train_images + " and " + files.eval_images, "scale them to one size first");
@@ -59,6 +62,14 @@ at::Tensor table_for(const ImageRecipe& recipe, const at::Tensor& images) {
   return normalize_table(recipe.mean, recipe.std);
 }
 
+void check_size(const at::Tensor& images, const std::vector<int64_t>& trained, const std::string& file) {
+  const auto shape = images.sizes().slice(1);
+  if (shape == at::IntArrayRef(trained)) return;
+  throw InputError(format("images of {}x{} in {} channels where the model was trained on {}x{} in {}",
+                          shape[1], shape[2], shape[0], trained[1], trained[2], trained[0]),
+                   file, "scale the image first");
+}
+
 std::vector<std::string> numbered(int64_t classes) {
   std::vector<std::string> names;
   for (int64_t i = 0; i < classes; ++i) names.push_back(format("{}", i));
@@ -68,9 +79,10 @@ std::vector<std::string> numbered(int64_t classes) {
 }  // namespace
 
 TaskData ImageTask::data(const Settings& settings, const NodeShare& node) {
-  const auto set = share_on_node(
-      node, [&](Arena& arena) { return load_files(recipe_(settings, true), settings.data.stage, arena); });
-  const auto recipe = recipe_(settings, false);
+  const auto set = share_on_node(node, [&](Arena& arena) {
+    return load_files(recipe_(settings, Look::all), settings.data.stage, arena);
+  });
+  const auto recipe = recipe_(settings, Look::no);
   const auto& [train_x, train_y, eval_x, eval_y] =
       std::tie(set.tensors[0], set.tensors[1], set.tensors[2], set.tensors[3]);
   table_ = table_for(recipe, train_x);
@@ -88,8 +100,21 @@ TaskData ImageTask::data(const Settings& settings, const NodeShare& node) {
   return data;
 }
 
+std::shared_ptr<const Dataset> ImageTask::evaluation(const Settings& settings, const TaskData& known,
+                                                     const NodeShare& node) {
+  const auto set = share_on_node(node, [&](Arena& arena) {
+    const auto files = recipe_(settings, Look::evaluation).files;
+    SharedSet read;
+    load_pair(files.eval_images, files.eval_labels, static_cast<int64_t>(known.class_names.size()),
+              settings.data.stage, arena, read);
+    check_size(read.tensors[0], known.input_shape, files.eval_images);
+    return read;
+  });
+  return std::make_shared<ImageSet>(set.tensors[0], set.tensors[1], table_);
+}
+
 std::shared_ptr<Net> ImageTask::model(const Settings& settings, const TaskData& data) {
-  return make_model(settings.model, recipe_(settings, false).model, data.input_shape,
+  return make_model(settings.model, recipe_(settings, Look::no).model, data.input_shape,
                     static_cast<int64_t>(data.class_names.size()));
 }
 
@@ -106,16 +131,13 @@ std::shared_ptr<const Dataset> ImageTask::inputs(const Settings&, const TaskData
                                                  const std::string& path) const {
   const auto file = find_path(path);
   const auto images = NodeShare{};  // predict reads its own input
+  // a small PNG may claim to be a huge one; of what is merely too large the error says both sizes
+  const int64_t most_pixels = std::max<int64_t>(1 << 22, data.input_shape[1] * data.input_shape[2]);
   const auto set = share_on_node(images, [&](Arena& arena) {
-    return SharedSet{{is_png(file) ? read_png(file, data.input_shape[0]) : read_idx_images(file, arena)}, {}};
+    return SharedSet{
+        {is_png(file) ? read_png(file, data.input_shape[0], most_pixels) : read_idx_images(file, arena)}, {}};
   });
-  const auto shape = set.tensors[0].sizes().slice(1);
-  if (shape != at::IntArrayRef(data.input_shape)) {
-    throw InputError(
-        format("images of {}x{} in {} channels where the model was trained on {}x{} in {}", shape[1],
-               shape[2], shape[0], data.input_shape[1], data.input_shape[2], data.input_shape[0]),
-        file, "scale the image first");
-  }
+  check_size(set.tensors[0], data.input_shape, file);
   return std::make_shared<ImageSet>(set.tensors[0], at::Tensor(), table_);
 }
 

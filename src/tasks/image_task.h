@@ -22,11 +22,14 @@ struct ImageRecipe {
 
 class ImageTask : public Task {
  public:
-  /// `recipe` looks for the files: it runs on the node's first rank alone, with `look` set.
-  using Recipe = ImageRecipe (*)(const Settings& settings, bool look);
+  /// Which files the recipe looks for: on the node's first rank alone.
+  enum class Look { no, evaluation, all };
+  using Recipe = ImageRecipe (*)(const Settings& settings, Look look);
   explicit ImageTask(Recipe recipe) : recipe_(recipe) {}
   TaskData data(const Settings& settings, const NodeShare& node) override;
   std::shared_ptr<Net> model(const Settings& settings, const TaskData& data) override;
+  std::shared_ptr<const Dataset> evaluation(const Settings& settings, const TaskData& known,
+                                            const NodeShare& node) override;
   /// An IDX file of images, or a PNG.
   std::shared_ptr<const Dataset> inputs(const Settings& settings, const TaskData& data,
                                         const std::string& path) const override;

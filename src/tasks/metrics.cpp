@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/error.h"
 #include "base/format.h"
 
 namespace lockstep {
@@ -38,6 +39,17 @@ double area_under_curve(const at::Tensor& scores, const at::Tensor& labels) {
              : 0.5;
 }
 
+std::string words_of(const at::Tensor& output) {
+  if (output.dim() == 2) return format("{} numbers", output.size(1));
+  return format("an output of {} dimensions", output.dim());
+}
+
+std::string lines_of(const std::vector<std::pair<std::string, double>>& values) {
+  std::string text;
+  for (const auto& [name, value] : values) text += format("{:<10} {:.4f}\n", name, value);
+  return text;
+}
+
 }  // namespace
 
 ClassMetrics::ClassMetrics(std::vector<std::string> class_names, int64_t samples)
@@ -54,6 +66,11 @@ void ClassMetrics::add(const at::Tensor& output, const at::Tensor& target, at::A
                        const LossSum& loss) {
   const auto out = output.detach().to(at::kCPU, at::kFloat);
   const auto classes = static_cast<int64_t>(names_.size());
+  if (out.dim() != 2 || out.size(1) != classes) {
+    throw InputError(
+        format("the model gives {} a sample where the data has {} classes", words_of(out), classes), "",
+        "give the model one output a class, or set task.classes to the model's");
+  }
   const auto truth = target.to(at::kCPU);
   const auto cells = truth * classes + out.argmax(1);
   confusion_ += at::bincount(cells, {}, classes * classes).view({classes, classes});
@@ -92,8 +109,7 @@ std::vector<std::pair<std::string, double>> ClassMetrics::values() const {
 }
 
 std::string ClassMetrics::report() const {
-  std::string text;
-  for (const auto& [name, value] : values()) text += format("{:<10} {:.4f}\n", name, value);
+  auto text = lines_of(values());
   text += format("{:<10} {} of {}\n", "correct", correct(), samples());
   size_t width = 7;
   for (const auto& name : names_) width = std::max(width, name.size() + 1);
@@ -106,6 +122,31 @@ std::string ClassMetrics::report() const {
       text += format("{:>{}}", cell[row][column], width);
   }
   return text + "\n";
+}
+
+NumberMetrics::NumberMetrics() : sums_(at::zeros({5}, at::kDouble)) {}
+
+void NumberMetrics::add(const at::Tensor& output, const at::Tensor& target, at::ArrayRef<int64_t>,
+                        const LossSum& loss) {
+  const auto out = output.detach().to(at::kCPU, at::kDouble);
+  if (out.sizes() != target.sizes()) {
+    throw InputError(format("the model gives {} a sample where one is to be predicted", words_of(out)), "",
+                     "give the model one output, or set task.kind: classification");
+  }
+  const auto error = out - target.to(at::kCPU, at::kDouble);
+  sums_ += at::tensor({static_cast<double>(target.size(0)), error.square().sum().item<double>(),
+                       error.abs().sum().item<double>(), loss.sum, loss.weight},
+                      at::kDouble);
+}
+
+std::vector<std::pair<std::string, double>> NumberMetrics::values() const {
+  const double* sum = sums_.const_data_ptr<double>();
+  const auto mean = [](double whole, double count) { return count > 0 ? whole / count : 0; };
+  return {{"loss", mean(sum[3], sum[4])}, {"mse", mean(sum[1], sum[0])}, {"mae", mean(sum[2], sum[0])}};
+}
+
+std::string NumberMetrics::report() const {
+  return lines_of(values());
 }
 
 }  // namespace lockstep

@@ -56,4 +56,18 @@ class ClassMetrics : public Metrics {
   at::Tensor labels_;  // two classes: int8, by sample number: 1 + label, 0 where this rank has not seen it
 };
 
+/// loss, mse and mae: the mean squared and the mean absolute error of one number a sample.
+class NumberMetrics : public Metrics {
+ public:
+  NumberMetrics();
+  void add(const at::Tensor& output, const at::Tensor& target, at::ArrayRef<int64_t> indices,
+           const LossSum& loss) override;
+  std::vector<at::Tensor> sums() override { return {sums_}; }
+  std::vector<std::pair<std::string, double>> values() const override;
+  std::string report() const override;
+
+ private:
+  at::Tensor sums_;  // double: samples, squares, absolutes, loss, loss's weight
+};
+
 }  // namespace lockstep

@@ -6,18 +6,22 @@
 namespace lockstep {
 namespace {
 
-ImageRecipe mnist(const Settings& settings, bool look) {
+ImageRecipe mnist(const Settings& settings, ImageTask::Look look) {
   ImageRecipe recipe{.files = {},
                      .classes = 10,
                      .normalize = "mean_std",
                      .mean = {0.1307},
                      .std = {0.3081},
                      .model = "simple_cnn"};
-  if (!look) return recipe;
+  if (look == ImageTask::Look::no) return recipe;
   const auto& root = settings.data.root.empty() ? "data/mnist" : settings.data.root;
   const auto file = [&root](const std::string& name) { return find_data_file(root, {name, name + ".gz"}); };
-  recipe.files = {file("train-images-idx3-ubyte"), file("train-labels-idx1-ubyte"),
-                  file("t10k-images-idx3-ubyte"), file("t10k-labels-idx1-ubyte")};
+  if (look == ImageTask::Look::all) {
+    recipe.files.train_images = file("train-images-idx3-ubyte");
+    recipe.files.train_labels = file("train-labels-idx1-ubyte");
+  }
+  recipe.files.eval_images = file("t10k-images-idx3-ubyte");
+  recipe.files.eval_labels = file("t10k-labels-idx1-ubyte");
   return recipe;
 }
 

@@ -30,10 +30,10 @@ struct Split {
 };
 
 // Of each class the same share goes to evaluation, rounded to the nearest row.
-Split stratified(const at::Tensor& labels, int64_t classes, double eval_fraction, int64_t seed) {
-  std::vector<std::vector<int64_t>> rows(classes);
-  const auto* label = labels.const_data_ptr<int64_t>();
-  for (int64_t i = 0; i < labels.numel(); ++i) rows[label[i]].push_back(i);
+Split stratified(const CsvTable& table, double eval_fraction, int64_t seed) {
+  std::vector<std::vector<int64_t>> rows(table.class_names.size());  // numbers are all of one kind
+  const auto* label = table.labels.is_floating_point() ? nullptr : table.labels.const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < table.labels.size(0); ++i) rows[label ? label[i] : 0].push_back(i);
   auto generator = at::detail::createCPUGenerator(static_cast<uint64_t>(seed));
   Split split;
   for (const auto& members : rows) {
@@ -153,8 +153,7 @@ SharedSet load_tables(const TableRecipe& recipe, const Settings& settings, Arena
                             recipe.names.size(), join(recipe.names, ", ")),
                      recipe.file, "give a file with these columns in this order and the label last");
   }
-  const auto classes = static_cast<int64_t>(table.class_names.size());
-  if (classes < 2)
+  if (table.class_names.size() < 2 && !recipe.csv.numbers)
     throw InputError("every row has the same label: there is nothing to learn", recipe.file,
                      "is task.label the label's column? give rows of two classes or more");
   CsvTable train = table, eval;
@@ -167,7 +166,7 @@ SharedSet load_tables(const TableRecipe& recipe, const Settings& settings, Arena
                        "give both the same columns in the same order, or leave task.eval_file empty");
     }
   } else {
-    const auto split = stratified(table.labels, classes, recipe.eval_fraction, settings.run.seed);
+    const auto split = stratified(table, recipe.eval_fraction, settings.run.seed);
     train.features = picked(table.features, split.train, arena);
     train.labels = picked(table.labels, split.train, arena);
     eval.features = picked(table.features, split.eval, arena);
@@ -182,6 +181,12 @@ SharedSet load_tables(const TableRecipe& recipe, const Settings& settings, Arena
   return {{train.features, train.labels, eval.features, eval.labels, treatment.fill, treatment.mean,
            treatment.std},
           note + "\n" + join(table.columns, "\n") + "\n\n" + join(table.class_names, "\n")};
+}
+
+std::string range_text(const std::string& set, const at::Tensor& numbers) {
+  if (numbers.numel() == 0) return format("{}: 0 samples", set);
+  return format("{}: {} samples, {:g} to {:g}, mean {:g}", set, numbers.numel(), numbers.min().item<float>(),
+                numbers.max().item<float>(), numbers.mean(at::kDouble).item<double>());
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -208,6 +213,12 @@ TaskData TableTask::data(const Settings& settings, const NodeShare& node) {
   data.train = std::make_shared<TableSet>(set.tensors[0], set.tensors[1]);
   data.eval = std::make_shared<TableSet>(set.tensors[2], set.tensors[3]);
   data.input_shape = {set.tensors[0].size(1)};
+  regression_ = data.regression = set.tensors[1].is_floating_point();
+  if (regression_) {
+    data.notes = {range_text("train", set.tensors[1]), range_text("eval", set.tensors[3])};
+    if (!lines[0].empty()) data.notes.push_back(lines[0]);
+    return data;
+  }
   const auto classes = static_cast<int64_t>(data.class_names.size());
   const auto counts = class_counts(set.tensors[1], classes);
   data.notes = {balance_text("train", counts, data.class_names),
@@ -222,6 +233,41 @@ TaskData TableTask::data(const Settings& settings, const NodeShare& node) {
     data.notes.push_back("class weights in the loss (balanced): " + join(weights, ", "));
   }
   return data;
+}
+
+// Without a file of its own the set is drawn from the whole table, as data() draws it.
+std::shared_ptr<const Dataset> TableTask::evaluation(const Settings& settings, const TaskData& known,
+                                                     const NodeShare& node) {
+  regression_ = known.regression;
+  const auto set = share_on_node(node, [&](Arena& arena) {
+    const auto recipe = recipe_(settings, true);
+    const bool own = !recipe.eval_file.empty();
+    const auto& file = own ? recipe.eval_file : recipe.file;
+    auto options = options_for(recipe, file);
+    options.features = columns_;
+    if (!known.regression) options.class_names = known.class_names;
+    Scratch scratch;
+    auto table =
+        read_csv(stage_file(file, settings.data.stage), options, own ? arena : static_cast<Arena&>(scratch));
+    if (!own) {
+      const auto split = stratified(table, recipe.eval_fraction, settings.run.seed);
+      table.features = picked(table.features, split.eval, arena);
+      table.labels = picked(table.labels, split.eval, arena);
+    }
+    apply(treatment_, table.features);
+    return SharedSet{{table.features, table.labels}, {}};
+  });
+  return std::make_shared<TableSet>(set.tensors[0], set.tensors[1]);
+}
+
+at::Tensor TableTask::loss(const at::Tensor& output, const at::Tensor& target,
+                           const LossOptions& options) const {
+  return regression_ ? at::mse_loss(output, target, options.reduction) : Task::loss(output, target, options);
+}
+
+std::unique_ptr<Metrics> TableTask::metrics(const TaskData& data) const {
+  if (data.regression) return std::make_unique<NumberMetrics>();
+  return Task::metrics(data);
 }
 
 std::shared_ptr<Net> TableTask::model(const Settings& settings, const TaskData& data) {

@@ -38,6 +38,12 @@ class TableTask : public Task {
   /// The rows kept for evaluation are drawn class by class (stratified), seeded by run.seed; each set keeps
   /// the file's order. Fills and normalisation are computed on the training rows alone.
   TaskData data(const Settings& settings, const NodeShare& node) override;
+  std::shared_ptr<const Dataset> evaluation(const Settings& settings, const TaskData& known,
+                                            const NodeShare& node) override;
+  /// Of numbers the mean squared error.
+  at::Tensor loss(const at::Tensor& output, const at::Tensor& target,
+                  const LossOptions& options) const override;
+  std::unique_ptr<Metrics> metrics(const TaskData& data) const override;
   std::shared_ptr<Net> model(const Settings& settings, const TaskData& data) override;
   /// A CSV of the features, with or without the label's column.
   std::shared_ptr<const Dataset> inputs(const Settings& settings, const TaskData& data,
@@ -49,6 +55,7 @@ class TableTask : public Task {
   Recipe recipe_;
   std::vector<std::string> columns_;
   Treatment treatment_;
+  bool regression_ = false;
 };
 
 }  // namespace lockstep

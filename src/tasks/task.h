@@ -28,6 +28,7 @@ struct TaskData {
   std::shared_ptr<const Dataset> eval;
   std::vector<int64_t> input_shape;      // of one sample
   std::vector<std::string> class_names;  // as many as there are classes
+  bool regression = false;               // one number is predicted, and class_names holds its name
   at::Tensor class_weights;              // undefined unless the task weighs its classes
   std::vector<std::string> notes;        // lines for the log: class balance, treated values, ...
 };
@@ -44,9 +45,10 @@ struct LossOptions {
   at::Reduction::Reduction reduction = at::Reduction::Mean;
 };
 
-/// One object a run. data() is called first, once on every rank; model() and inputs() may rely on it. For
-/// `predict` recall() comes in its place where the checkpoint holds a memory: TaskData then has only
-/// input_shape and class_names.
+/// One object a run. data() is called first, once on every rank; model() and inputs() may rely on it, and
+/// model() is called twice: the first one only tries the task's samples. For `predict` and `eval` recall()
+/// comes in data()'s place where the checkpoint holds a memory: TaskData then has only input_shape and the
+/// classes.
 class Task {
  public:
   virtual ~Task() = default;
@@ -61,6 +63,12 @@ class Task {
   /// New samples from a file, treated as data()'s were, for `predict`; targets are undefined.
   virtual std::shared_ptr<const Dataset> inputs(const Settings& settings, const TaskData& data,
                                                 const std::string& path) const;
+  /// data()'s evaluation set alone, after recall() of `known`: `eval` then reads no training set. nullptr
+  /// unless overridden: it calls data().
+  virtual std::shared_ptr<const Dataset> evaluation(const Settings&, const TaskData& /*known*/,
+                                                    const NodeShare&) {
+    return nullptr;
+  }
   /// After data(). nullopt unless overridden: `predict` then needs the training data.
   virtual std::optional<TaskMemory> memory() const { return std::nullopt; }
   /// Throws InputError where the memory is not one of this task's.
@@ -80,7 +88,7 @@ std::shared_ptr<Net> make_model(const ModelSettings& settings, const std::string
 /// what it was compiled with: an inline function of both would be merged into one by the dynamic linker.
 #define LOCKSTEP_TASK_ABI(text)                                                                          \
   static char text[128];                                                                                 \
-  std::snprintf(text, sizeof text, "lockstep task 2, libtorch " TORCH_VERSION ", settings of %zu bytes", \
+  std::snprintf(text, sizeof text, "lockstep task 3, libtorch " TORCH_VERSION ", settings of %zu bytes", \
                 sizeof(lockstep::Settings))
 
 /// In a task's shared library, once: makes `TYPE` (default-constructible) the library's task.

@@ -60,9 +60,11 @@ int dry_run(const Command& command) {
   const auto& rounds = trainer.rounds();
   const auto& s = setup.settings;
   const int64_t grouped = s.data.batch_size * s.train.accumulate * setup.team->world();
-  console.line(format("task        {}: {} training samples of {}, {} to evaluate on, {} classes", s.task.name,
+  const auto wanted =
+      setup.data.regression ? "one number each" : format("{} classes", setup.data.class_names.size());
+  console.line(format("task        {}: {} training samples of {}, {} to evaluate on, {}", s.task.name,
                       setup.data.train->size(), join_numbers(setup.data.input_shape), setup.data.eval->size(),
-                      setup.data.class_names.size()));
+                      wanted));
   console.line(format("model       {} parameters, {:.1f} MB", size.parameters, megabytes(size.bytes)));
   console.line(
       format("memory      {:.1f} MB a rank for parameters, gradients and optimiser; peak so far {:.0f} MB",

@@ -7,13 +7,14 @@
 #include "train/run.h"
 #include "train/saved.h"
 #include "train/setup.h"
+#include "train/task_memory.h"
 
 namespace lockstep::train {
 
 int evaluate_checkpoint(const Command& command, const std::string& checkpoint) {
   auto setup = join_job(command);
   const auto [path, tree] = read_saved(*setup.team, checkpoint);
-  load_data(setup);
+  if (!recall(setup, tree) || !load_evaluation(setup)) load_data(setup);
   const auto net = seeded_model(setup);
   load_module_state_dict(*net, find_state_dict(tree, path), path);
   net->to(setup.team->device());

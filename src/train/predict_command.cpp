@@ -25,22 +25,33 @@ namespace {
 struct Prediction {
   int64_t sample = 0, label = 0;
   std::string name;
-  std::vector<float> probabilities;
+  std::vector<float> numbers;  // a probability a class, or the one number that is predicted
 };
 
+/// Where the data was read this was tried before; a checkpoint's memory brings no samples to try.
+void check_width(const at::Tensor& output, const TaskData& data) {
+  const auto wanted = static_cast<int64_t>(data.class_names.size());
+  if (output.dim() == 2 && output.size(1) == wanted) return;
+  throw InputError(
+      format("the model's output is of {} where the checkpoint's task has {}", c10::str(output.sizes()),
+             data.regression ? "one number a sample" : format("{} classes", wanted)),
+      "model.name, task.name", "take the config that the checkpoint was trained with");
+}
+
 void append(std::vector<Prediction>& all, const at::Tensor& output, const std::vector<int64_t>& indices,
-            const std::vector<std::string>& names) {
-  const auto probabilities = torch::softmax(output.to(torch::kCPU, torch::kFloat32), 1).contiguous();
-  const auto labels = probabilities.argmax(1);
-  const int64_t classes = probabilities.size(1);
-  for (int64_t i = 0; i < probabilities.size(0); ++i) {
-    const float* row = probabilities.data_ptr<float>() + i * classes;
+            const TaskData& data) {
+  check_width(output, data);
+  const auto plain = output.to(torch::kCPU, torch::kFloat32);
+  const auto numbers = (data.regression ? plain : torch::softmax(plain, 1)).contiguous();
+  const auto labels = numbers.argmax(1);
+  const int64_t width = numbers.size(1);
+  for (int64_t i = 0; i < numbers.size(0); ++i) {
+    const float* row = numbers.data_ptr<float>() + i * width;
     const auto label = labels[i].item<int64_t>();
-    const auto at = static_cast<size_t>(label);
     all.push_back({indices[static_cast<size_t>(i)],
                    label,
-                   at < names.size() ? names[at] : std::to_string(label),
-                   {row, row + classes}});
+                   data.class_names[static_cast<size_t>(label)],
+                   {row, row + width}});
   }
 }
 
@@ -55,7 +66,7 @@ std::vector<Prediction> predict_share(const Setup& setup, Net& net, std::shared_
   for (auto& batch : loader) {
     const auto input = placed(batch.input, device, settings.train.layout);
     const Autocast scope(device.type(), autocast_type(settings.train.precision));
-    append(all, net.forward(input), batch.indices, setup.data.class_names);
+    append(all, net.forward(input), batch.indices, setup.data);
   }
   return all;
 }
@@ -67,31 +78,36 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
-std::string csv_lines(const std::vector<Prediction>& all) {
+std::string csv_lines(const std::vector<Prediction>& all, bool regression) {
   std::string text;
   for (const auto& one : all) {
-    text += format("{},{}", one.sample, quoted(one.name));
-    for (const float p : one.probabilities) text += format(",{:.9g}", p);
+    text += std::to_string(one.sample);
+    if (!regression) text += "," + quoted(one.name);
+    for (const float number : one.numbers) text += format(",{:.9g}", number);
     text += "\n";
   }
   return text;
 }
 
-std::string json_lines(const std::vector<Prediction>& all) {
+std::string json_lines(const std::vector<Prediction>& all, bool regression) {
   std::string text;
   for (const auto& one : all) {
-    const nlohmann::ordered_json json = {{"sample", one.sample},
-                                         {"class", one.name},
-                                         {"label", one.label},
-                                         {"probabilities", one.probabilities}};
-    text += json.dump() + "\n";
+    nlohmann::ordered_json json = {{"sample", one.sample}};
+    if (regression) {
+      json["value"] = one.numbers[0];
+    } else {
+      json.update({{"class", one.name}, {"label", one.label}, {"probabilities", one.numbers}});
+    }
+    // a class is any text of a file's
+    text += json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   }
   return text;
 }
 
-std::string csv_header(const std::vector<std::string>& names) {
+std::string csv_header(const TaskData& data) {
+  if (data.regression) return "sample,value\n";
   std::string text = "sample,class";
-  for (const auto& name : names) text += "," + quoted("p(" + name + ")");
+  for (const auto& name : data.class_names) text += "," + quoted("p(" + name + ")");
   return text + "\n";
 }
 
@@ -127,15 +143,19 @@ int predict(const Command& command, const PredictOptions& options) {
   std::shared_ptr<const Dataset> inputs;
   setup.team->together(
       [&] { inputs = setup.task->inputs(setup.settings, setup.data, find_path(options.input)); });
-  const auto own = predict_share(setup, *net, inputs);
+  std::vector<Prediction> own;
+  setup.team->together([&] { own = predict_share(setup, *net, inputs); });
+  const bool regression = setup.data.regression;
   std::string lines;
-  for (const auto& part : setup.team->all_gather(json ? json_lines(own) : csv_lines(own))) lines += part;
-  const std::string text = json ? json_document(lines) : csv_header(setup.data.class_names) + lines;
+  for (const auto& part :
+       setup.team->all_gather(json ? json_lines(own, regression) : csv_lines(own, regression)))
+    lines += part;
+  const std::string text = json ? json_document(lines) : csv_header(setup.data) + lines;
   setup.team->from_first([&] {
     if (options.output.empty()) {
       Console(true).line(text.substr(0, text.find_last_not_of('\n') + 1));
     } else {
-      replace_file(options.output, text);
+      write_output(options.output, text, "name another file with --output, or make room");
     }
     return std::string();
   });

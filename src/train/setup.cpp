@@ -18,6 +18,7 @@
 #include "launch/cpus.h"
 #include "train/job_config.h"
 #include "train/model.h"
+#include "train/try_model.h"
 
 namespace lockstep::train {
 namespace {
@@ -115,6 +116,17 @@ void load_data(Setup& setup) {
   for (const auto& note : setup.data.notes) log::info(note);
 }
 
+bool load_evaluation(Setup& setup) {
+  if (setup.settings.task.class_weights != "none" && !setup.data.class_weights.defined()) return false;
+  const auto share = node_share(setup);
+  setup.team->together([&] {
+    setup.data.eval = with_memory_for("the evaluation set of task " + setup.settings.task.name, [&] {
+      return setup.task->evaluation(setup.settings, setup.data, share);
+    });
+  });
+  return setup.data.eval != nullptr;
+}
+
 Setup set_up(const Command& command) {
   auto setup = join_job(command);
   load_data(setup);
@@ -122,9 +134,14 @@ Setup set_up(const Command& command) {
 }
 
 std::shared_ptr<Net> seeded_model(const Setup& setup) {
-  torch::manual_seed(static_cast<uint64_t>(setup.settings.run.seed));
+  const auto seed = static_cast<uint64_t>(setup.settings.run.seed);
   std::shared_ptr<Net> net;
-  setup.team->together([&] { net = setup.task->model(setup.settings, setup.data); });
+  setup.team->together([&] {
+    torch::manual_seed(seed);
+    try_model(setup);
+    torch::manual_seed(seed);
+    net = setup.task->model(setup.settings, setup.data);
+  });
   return net;
 }
 

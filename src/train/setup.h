@@ -33,8 +33,12 @@ void load_data(Setup& setup);
 /// Both.
 Setup set_up(const Command& command);
 
+/// The evaluation set alone, for a checkpoint whose memory was recalled. False where the task needs its data
+/// whole. Collective.
+bool load_evaluation(Setup& setup);
+
 /// The task's model with its initial parameters, drawn as Python's torch.manual_seed(seed) leaves the
-/// generator.
+/// generator. InputError, on all ranks, where it does not fit the task's samples and classes. Collective.
 std::shared_ptr<Net> seeded_model(const Setup& setup);
 
 }  // namespace lockstep::train

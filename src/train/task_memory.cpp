@@ -2,6 +2,8 @@
 
 #include <torch/types.h>
 
+#include "base/error.h"
+
 namespace lockstep::train {
 namespace {
 
@@ -33,14 +35,31 @@ std::vector<at::Tensor> tensors_of(const Tree& memory, const std::string& key) {
   return tensors;
 }
 
+// Checkpoints from before these were kept have neither.
+void recall_classes(Setup& setup, const Tree& memory) {
+  const auto regression = find(memory, "regression");
+  const auto weights = find(memory, "class_weights");
+  const auto& task = setup.settings.task;
+  setup.data.regression = regression && as_bool(*regression, "lockstep.task.regression");
+  if (task.name == "csv" && setup.data.regression != (task.kind == "regression")) {
+    throw InputError("the checkpoint was trained with another task.kind", "task.kind: " + task.kind,
+                     setup.data.regression ? "set task.kind: regression" : "set task.kind: classification");
+  }
+  if (task.class_weights != "none" && weights && !weights->isNone())
+    setup.data.class_weights = as_tensor(*weights, "lockstep.task.class_weights");
+}
+
 }  // namespace
 
 Tree remembered(const Setup& setup) {
   const auto memory = setup.task->memory();
   if (!memory) return {};
+  const auto& weights = setup.data.class_weights;
   return make_dict({{"name", setup.settings.task.name},
                     {"input_shape", list_of(setup.data.input_shape)},
                     {"class_names", list_of(setup.data.class_names)},
+                    {"regression", setup.data.regression},
+                    {"class_weights", weights.defined() ? Tree(weights) : Tree()},
                     {"tensors", list_of(memory->tensors)},
                     {"texts", list_of(memory->texts)}});
 }
@@ -50,6 +69,7 @@ bool recall(Setup& setup, const Tree& checkpoint) {
   const auto memory = extras ? find(*extras, "task") : std::nullopt;
   if (!memory || memory->isNone()) return false;
   if (as_string(get(*memory, "name"), "lockstep.task.name") != setup.settings.task.name) return false;
+  recall_classes(setup, *memory);
   setup.data.input_shape = numbers_of(*memory, "input_shape");
   setup.data.class_names = texts_of(*memory, "class_names");
   setup.task->recall({tensors_of(*memory, "tensors"), texts_of(*memory, "texts")});

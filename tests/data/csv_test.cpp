@@ -124,5 +124,40 @@ TEST_F(Csv, ReadsLargeFilesInBoundedMemoryAndSensibleTime) {
   EXPECT_LT(seconds, 5) << "10 million rows must not take minutes";
 }
 
+TEST_F(Csv, TwoColumnsOfOneNameAreAnError) {
+  refused("a,b,a,y\n1,2,3,0\n4,5,6,1\n", "two columns are called 'a'", "");
+  refused("a,y,y\n1,0,0\n2,1,1\n", "two columns are called 'y'", "", {.features = {"a"}});
+  refused("a,b,y\n1,2,0\n2,3,1\n", "'a' stands twice", "", {.features = {"a", "b", "0"}});
+  EXPECT_EQ(read("a,b,b,y\n1,2,3,0\n4,5,6,1\n", {.features = {"a"}}).columns.size(), 1u) << "b is not read";
+}
+
+std::string measured(double step, int rows) {
+  std::string text = "a,price\n";
+  for (int i = 0; i < rows; ++i) text += "1," + std::to_string(100 + step * i) + "\n";
+  return text;
+}
+
+TEST_F(Csv, MeasuredNumbersAreNoClasses) {
+  refused(measured(0.25, 200), "looks like measured numbers", "");
+  refused(measured(1, 200), "looks like measured numbers", "");
+  EXPECT_EQ(read(measured(0.25, 20)).class_names.size(), 20u) << "few enough to be classes";
+  std::string twice = measured(1, 200);
+  for (int i = 0; i < 200; ++i) twice += "2," + std::to_string(100 + i) + "\n";
+  EXPECT_EQ(read(twice).class_names.size(), 200u) << "whole numbers that come again";
+  const auto table = read(measured(0.25, 200), {.numbers = true});
+  EXPECT_EQ(table.labels.sizes(), (std::vector<int64_t>{200, 1}));
+  EXPECT_EQ(floats(table.labels)[3], 100.75f);
+  EXPECT_EQ(table.class_names, (std::vector<std::string>{"price"}));
+  refused("a,price\n1,2.5\n1,cheap\n", "column price: 'cheap' is not a number", ":3", {.numbers = true});
+}
+
+TEST_F(Csv, AFirstLineThatPromisesTooMuchTakesNoMemory) {
+  std::string text = "c0";
+  for (int i = 1; i < 100'000; ++i) text += ",c" + std::to_string(i);
+  for (int i = 0; i < 100'000; ++i) text += "\n1";  // 40 GB of floats, if it were true
+  refused(text, "1 fields where the first line has 100000", ":2");
+  refused(std::string(2'000'000, ',') + "\n1\n", "fields in a line", ":1");
+}
+
 }  // namespace
 }  // namespace lockstep

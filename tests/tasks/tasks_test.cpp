@@ -32,6 +32,24 @@ bool holds(const std::string& text, const std::string& words) {
   return text.find(words) != std::string::npos;
 }
 
+// What eval does with a checkpoint's memory: the same set, without the file that was trained on.
+void expect_same_evaluation(const Settings& settings, const std::vector<std::string>& trained_on) {
+  auto task = make_task(settings);
+  const auto data = task->data(settings, {});
+  TaskData known;
+  known.input_shape = data.input_shape;
+  known.class_names = data.class_names;
+  known.regression = data.regression;
+  auto again = make_task(settings);
+  again->recall(*task->memory());
+  for (const auto& file : trained_on) std::filesystem::remove(file);
+  const auto set = again->evaluation(settings, known, {});
+  ASSERT_TRUE(set);
+  ASSERT_GT(set->size(), 0);
+  EXPECT_TRUE(at::equal(all_of(*set).input, all_of(*data.eval).input));
+  EXPECT_TRUE(at::equal(all_of(*set).target, all_of(*data.eval).target));
+}
+
 TEST(Mnist, IsTheWorkshopsSet) {
   Settings settings;
   settings.data.root = "data/mnist";
@@ -198,6 +216,17 @@ TEST(OwnImages, AreNormalizedByTheTrainingImages) {
   EXPECT_TRUE(holds(refusal(settings), "two files of images"));
 }
 
+TEST(OwnImages, AreEvaluatedFromTheMemoryWithoutTheTrainingImages) {
+  test::TempFolder folder;
+  Settings settings;
+  settings.task.name = "idx";
+  const auto ti = folder.write("ti", idx({2, 1, 2}, std::string("\0\x01\x02\x03", 4)));
+  const auto tl = folder.write("tl", idx({2}, std::string("\0\x02", 2)));
+  settings.task.images = {ti, folder.write("ei", idx({1, 1, 2}, "\x01\x02"))};
+  settings.task.labels = {tl, folder.write("el", idx({1}, "\x01"))};
+  expect_same_evaluation(settings, {ti, tl});
+}
+
 TEST(Tasks, SayWhatIsThere) {
   Settings settings;
   settings.task.name = "minst";
@@ -205,6 +234,32 @@ TEST(Tasks, SayWhatIsThere) {
   EXPECT_THROW(make_model({.name = "simple_cmm", .path = {}, .hidden = {}}, "mlp", {8}, 2), InputError);
   EXPECT_THROW(make_model({.name = "simple_cnn", .path = {}, .hidden = {}}, "mlp", {8}, 2), InputError);
   EXPECT_EQ(make_model({}, "pima_net", {8}, 2)->parameters().size(), 6);
+}
+
+TEST_F(OwnTable, PredictsANumberWhereItIsToldTo) {
+  settings.task.file = folder.write("t.csv", "a,price\n1,10.5\n2,11\n3,12.25\n4,13\n");
+  settings.task.kind = "regression";
+  settings.task.eval_fraction = 0.25;
+  auto task = make_task(settings);
+  const auto data = task->data(settings, {});
+  EXPECT_TRUE(data.regression);
+  EXPECT_EQ(data.class_names, (std::vector<std::string>{"price"}));
+  EXPECT_EQ(data.train->size(), 3);
+  const auto batch = all_of(*data.train);
+  EXPECT_EQ(batch.target.sizes(), (std::vector<int64_t>{3, 1}));
+  const auto output = task->model(settings, data)->forward(batch.input);
+  EXPECT_EQ(output.size(1), 1);
+  EXPECT_TRUE(at::equal(task->loss(output, batch.target, {}), at::mse_loss(output, batch.target)));
+  EXPECT_EQ(task->metrics(data)->values()[1].first, "mse");
+}
+
+TEST_F(OwnTable, EvaluatesFromItsMemoryWithoutTheTrainingSet) {
+  settings.task.eval_fraction = 0.4;
+  expect_same_evaluation(settings, {});  // a part of the one file, which is read
+  settings.task.eval_file = folder.write("e.csv", "b,a,kind\n10,3.5,dog\n10,4,cat\n");
+  EXPECT_THROW(make_task(settings)->data(settings, {}), InputError) << "the order of columns";
+  settings.task.eval_file = folder.write("e.csv", "a,b,kind\n3.5,10,dog\n4,10,cat\n");
+  expect_same_evaluation(settings, {settings.task.file});
 }
 
 }  // namespace
