@@ -70,8 +70,9 @@ words_for_prrte() {
   local word
   AGENT=(--prtemca plm_ssh_agent)
   if [ -n "${LOCKSTEP_RUN_FILE:-}" ]; then
-    for word in error-nonzero-status abort-nonzero-status; do  # its name has changed within version 5
-      timeout 30 "${START[@]}" --runtime-options "$word=0" -n 1 true >/dev/null 2>&1 </dev/null || continue
+    # its name has changed within version 5; asked on this node alone, as if there were no job
+    for word in error-nonzero-status abort-nonzero-status; do
+      timeout 30 env -u PBS_JOBID -u SLURM_JOB_ID -u SLURM_JOBID "${START[@]}" --runtime-options "$word=0" -n 1 true >/dev/null 2>&1 </dev/null || continue
       START+=(--runtime-options "$word=0")
       break
     done
