@@ -64,11 +64,15 @@ TEST(MpiBackend, WrongArgumentsLeaveTheGroupAlive) {
   auto group = test::open("mpi");
   auto backend = group->getBackend(c10::kCPU);
   std::vector<at::Tensor> two = {at::ones({1}), at::ones({1})};
-  EXPECT_ANY_THROW(backend->allreduce(two));
+  const auto refused = [](auto&& body, const char* words) {
+    EXPECT_NE(test::error_of(body).find(words), std::string::npos) << test::error_of(body);
+  };
+  refused([&] { backend->allreduce(two); }, "takes one tensor a rank, not 2");
   std::vector<at::Tensor> complex = {at::ones({1}).to(at::kComplexFloat)};
-  EXPECT_ANY_THROW(backend->allreduce(complex));
+  refused([&] { backend->allreduce(complex); }, "cannot reduce ComplexFloat");
   at::Tensor odd = at::empty({3 * world()}), part = at::empty({2});
-  EXPECT_ANY_THROW(backend->_allgather_base(odd, part)) << "not one piece a rank";
+  if (world() > 1)
+    refused([&] { backend->_allgather_base(odd, part); }, "the tensors of a collective differ");
   std::vector<at::Tensor> fine = {at::ones({1})};
   group->allreduce(fine)->wait();
   EXPECT_EQ(fine[0].item<float>(), float(world()));
