@@ -249,6 +249,7 @@ def private_tmp():
     handles = [os.open(path, os.O_PATH) for path in kept]
     sh("mount", "-t", "tmpfs", "tmpfs", "/tmp")
     os.chmod("/tmp", 0o1777)
+    sh("mount", "-t", "tmpfs", "tmpfs", "/var/tmp")
     for path, handle in zip(kept, handles):
         path.mkdir()
         subprocess.run(["mount", "--no-canonicalize", "--bind", f"/proc/self/fd/{handle}", path], check=True,
@@ -347,7 +348,11 @@ def start_slurm(folder):
 def start_pbs(folder):
     commands = folder / "bin"
     commands.mkdir()
-    for name in ("qsub", "qstat", "qdel", "qsig", "pbs_tmrsh"):
+    (folder / "jobs").mkdir()
+    (folder / "home").mkdir()
+    # a job begins with a login shell: this is what the site's profile does
+    (folder / "home/.bash_profile").write_text(f'export PATH="{commands}:$LAB_PATH"\n')
+    for name in ("qsub", "qstat", "qdel", "qsig", "qrerun", "pbs_tmrsh"):
         (commands / name).symlink_to(Path(__file__).resolve().with_name("pbs.py"))
     return lambda: all((folder / f"mom.{node}").exists() for node in NODES)
 

@@ -1,94 +1,57 @@
 #!/usr/bin/env python3
-"""What a job script sees of OpenPBS, on the two nodes of lab.py: a stand-in, not a scheduler.
+"""What a user and a job script see of OpenPBS 23.06, on the two nodes of lab.py: a stand-in, not a scheduler.
 
-Faithful where a script can tell: directives and -v as qsub reads them, the script spooled and started as a copy,
-the environment of a batch job (none of the submitter's), one node-file line a rank, pbs_tmrsh that starts its
-argument without a shell in a fresh environment with umask 077, SIGTERM at the walltime and SIGKILL ten seconds
-later, qstat -f with its wrapped lines. Jobs start at once: nothing is queued but dependencies.
+As strict as the real one where a script can tell, tried side by side: directives, -v, -l and -N as qsub reads and
+refuses them, routing queues, quotes of -v's values turned into backslashes, the script spooled and started as a copy,
+qstat -f with its wrapped lines. pbs_mom.py is the other half. Jobs start at once: nothing is queued but dependencies.
 
-Called by the name of the command it stands for: qsub, qstat, qdel, qsig, pbs_tmrsh; and as `pbs.py mom FOLDER NODE`.
+Called by the name of the command it stands for: qsub, qstat, qdel, qsig, qrerun, pbs_tmrsh; and as
+`pbs.py mom FOLDER NODE`.
 """
-import array
-import fcntl
-import json
+import copy
 import os
 import re
-import signal
-import socket
-import subprocess
+import shlex
 import sys
-import threading
 import time
 from pathlib import Path
 
-SERVER = "lab"
-NODES = ("n1", "n2")
-KILL_DELAY = 10
-BASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+from pbs_mom import ask, end_job, mom, pbs_o, signal_job
+from pbs_record import FROM_ROUTE_ONLY, NODES, QUEUES, SERVER, chunks, lab, load, next_id, output_path, save
+
+# resources of a chunk, which may not stand beside select
+OF_A_CHUNK = {"ncpus", "mem", "vmem", "mpiprocs", "ompthreads", "ngpus", "nodes", "host", "arch", "vnode"}
+FIELDS = {"N": "name", "q": "queue", "P": "project", "A": "account", "j": "join", "o": "output", "e": "error", "r": "rerunable",
+          "k": "keep", "J": "array", "m": "mail_points", "M": "mail_users", "S": "shell", "p": "priority", "C": "prefix"}
 
 
-def lab():
-    return Path(os.environ["PBS_LAB"])
+def refuse(text, status=1):
+    print(f"qsub: {text}", file=sys.stderr)
+    sys.exit(status)
 
 
-# ---- the job's record -------------------------------------------------------------------------------------
-
-
-def record_path(folder, job_id):
-    return folder / "jobs" / f"{job_id}.json"
-
-
-def load(folder, job_id):
-    if "." not in job_id:
-        job_id += "." + SERVER
-    try:
-        return json.loads(record_path(folder, job_id).read_text())
-    except FileNotFoundError:
-        sys.exit(f"qstat: Unknown Job Id {job_id}")
-
-
-def save(folder, job):
-    path = record_path(folder, job["id"])
-    path.with_suffix(".new").write_text(json.dumps(job, indent=1))
-    os.replace(path.with_suffix(".new"), path)
-
-
-def next_id(folder):
-    (folder / "jobs").mkdir(exist_ok=True)
-    with open(folder / "jobs" / "sequence", "a+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.seek(0)
-        number = int(file.read() or 0) + 1
-        file.truncate(0)
-        file.write(str(number))
-    return number
-
-
-# ---- qsub -------------------------------------------------------------------------------------------------
+# ---- qsub's options ---------------------------------------------------------------------------------------
 
 
 def split_commas(text):
-    """-v's list: commas separate, quotes and backslashes protect."""
-    words, word, quote, i = [], "", None, 0
-    while i < len(text):
-        c = text[i]
-        if c == "\\" and i + 1 < len(text):
-            i += 1
-            word += text[i]
-        elif quote:
-            if c == quote:
-                quote = None
-            else:
-                word += c
-        elif c in "'\"":
-            quote = c
-        elif c == ",":
+    """-v's list: commas separate, quotes protect them and stay."""
+    words, word, quote = [], "", None
+    for c in text:
+        if c == "," and not quote:
             words.append(word)
             word = ""
-        else:
-            word += c
-        i += 1
+            continue
+        if c in "'\"":
+            quote = None if c == quote else quote or c
+        word += c
     return words + [word]
+
+
+def mangled(value):
+    """What a job gets of a -v value: backslashes double, then each quote is a backslash."""
+    if "\n" in value and re.search("['\"]", value):
+        refuse("Segmentation fault (core dumped)", 139)
+    return re.sub("['\"]", r"\\", value.replace("\\", "\\\\"))
 
 
 def read_options(words, job):
@@ -96,24 +59,18 @@ def read_options(words, job):
     rest, i = [], 0
     while i < len(words):
         word = words[i]
-        if not re.fullmatch(r"-[a-zA-Z]", word[:2]) or rest:
+        i += 1
+        if not re.match(r"-[a-zA-Z]", word) or rest:
             rest.append(word)
-            i += 1
-            continue
-        flag = word[1]
-        if flag == "V":
-            job["export_all"] = True
-            i += 1
-            continue
-        if len(word) > 2:
-            value = word[2:]
-            i += 1
+        elif word[1] in "Vzh":
+            job["export_all"] = job.get("export_all") or word[1] == "V"
+        elif len(word) > 2:
+            apply_option(job, word[1], word[2:])
+        elif i == len(words):
+            refuse(f"option requires an argument -- '{word[1]}'")
         else:
-            if i + 1 == len(words):
-                sys.exit(f"qsub: option requires an argument -- '{flag}'")
-            value = words[i + 1]
-            i += 2
-        apply_option(job, flag, value)
+            apply_option(job, word[1], words[i])
+            i += 1
     return rest
 
 
@@ -126,241 +83,103 @@ def apply_option(job, flag, value):
     elif flag == "v":
         for item in split_commas(value):
             name, has_value, text = item.partition("=")
-            if has_value:
-                job["variables"][name] = text
-            elif name in os.environ:
-                job["variables"][name] = os.environ[name]
-            else:
-                sys.exit("qsub: cannot send environment with the job")
+            if not has_value and name not in os.environ:
+                refuse("cannot send environment with the job")
+            job["variables"][name] = mangled(text if has_value else os.environ[name])
     elif flag == "W":
-        key, _, what = value.partition("=")
-        job[key] = what
-    elif flag in "NqPAjoerkJ":
-        job[{"N": "name", "q": "queue", "P": "project", "A": "account", "j": "join", "o": "output", "e": "error",
-             "r": "rerunable", "k": "keep", "J": "array"}[flag]] = value
+        for item in value.split(","):
+            key, _, what = item.partition("=")
+            job[key] = what
+    elif flag == "N" and not re.fullmatch(r"[A-Za-z0-9.+_-]{1,230}", value):
+        refuse("illegal -N value")
+    elif flag in FIELDS:
+        job[FIELDS[flag]] = value
     else:
-        sys.exit(f"qsub: illegal option -- {flag}")
+        refuse(f"illegal option -- {flag}")
 
 
-def directives(text):
+def directives(text, prefix):
     """Words of the #PBS lines, up to the first line that is no comment."""
-    import shlex
     for line in text.splitlines():
-        if line.startswith("#PBS"):
-            yield shlex.split(line[4:])
+        if prefix and line.startswith(prefix):
+            yield shlex.split(line[len(prefix):])
         elif line.strip() and not line.startswith("#"):
             return
+
+
+def check(job):
+    asked = job["resources"]
+    wrong = [name for name in asked if name in OF_A_CHUNK]
+    if wrong and ("select" in asked or "place" in asked):
+        refuse(f'"-lresource=" cannot be used with "select" or "place", resource is: {wrong[0]}')
+    if "place" in asked and "select" not in asked:
+        refuse('"-lplace" cannot be used without "-lselect"')
+    if job["queue"] not in QUEUES:
+        refuse("Unknown queue")
+    if job["queue"] in FROM_ROUTE_ONLY:
+        refuse("Access to queue is denied")
+
+
+def complete(job):
+    """What the server adds: a select from old-style resources, sums over the chunks, the queue behind a route."""
+    asked = job["resources"]
+    if "select" not in asked:
+        old = "".join(f":{name}={asked[name]}" for name in ("ncpus", "mem", "mpiprocs", "ngpus") if name in asked)
+        asked["select"] = "1" + (old or ":ncpus=1")
+    asked.setdefault("place", "pack" if asked["select"].startswith("1:") else "free")
+    parts = chunks(job)
+    asked["nodect"] = str(len(parts))
+    for name in ("ncpus", "ngpus", "mpiprocs"):
+        total = sum(int(wanted.get(name, 0)) for _, wanted in parts)
+        if total:
+            asked[name] = str(total)
+    if memory := [wanted["mem"] for _, wanted in parts if "mem" in wanted]:
+        asked["mem"] = memory[0]
+    job["submitted_to"] = job["queue"]
+    job["queue"] = QUEUES[job["queue"]] or job["queue"]
+
+
+# ---- qsub -------------------------------------------------------------------------------------------------
 
 
 def qsub(arguments):
     folder = lab()
     job = {"resources": {}, "variables": {}, "queue": "workq", "state": "Q", "join": "n",
            "project": "_pbs_project_default", "submit_arguments": " ".join(arguments), "workdir": os.getcwd()}
-    from_line = json.loads(json.dumps(job))
+    from_line = copy.deepcopy(job)
     rest = read_options(arguments, from_line)
-    if len(rest) != 1:
-        sys.exit("qsub: script file expected" if not rest else "usage: qsub takes no script arguments")
-    script = Path(rest[0])
-    if not script.is_file():
-        sys.exit(f"qsub: script file:: No such file or directory: {script}")
-    text = script.read_text()
-    job["name"] = script.name
-    for words in directives(text):
+    if len(rest) > 1:
+        refuse("takes no script arguments")
+    script = Path(rest[0]) if rest and rest[0] != "-" else None
+    if script and not script.is_file():
+        refuse(f"script file:: No such file or directory: {script}")
+    text = script.read_text() if script else sys.stdin.read()
+    job["name"] = script.name if script else "STDIN"
+    for words in directives(text, from_line.get("prefix", "#PBS")):
         read_options(words, job)
     read_options(arguments, job)  # the command line overrules the directives
+    check(job)
+    complete(job)
+    job["submitter"] = {k: os.environ[k] for k in ("HOME", "PATH", "SHELL", "LANG", "USER", "LOGNAME") if k in os.environ}
+    if job.get("export_all"):
+        job["variables"] = {**{k: mangled(v) for k, v in os.environ.items()}, **job["variables"]}
+    number = next_id(folder)
     if job.get("array"):
         low, high = map(int, job["array"].split("-"))
-        number = next_id(folder)
         for index in range(low, high + 1):
             spool(folder, dict(job, array_index=index), f"{number}[{index}].{SERVER}", text)
         print(f"{number}[].{SERVER}")
     else:
-        job_id = f"{next_id(folder)}.{SERVER}"
-        spool(folder, job, job_id, text)
-        print(job_id)
+        spool(folder, job, f"{number}.{SERVER}", text)
+        print(f"{number}.{SERVER}")
 
 
 def spool(folder, job, job_id, text):
     job = dict(job, id=job_id, spooled=str(folder / "jobs" / f"{job_id}.SC"))
     Path(job["spooled"]).write_text(text)
-    job["submitter"] = {k: os.environ[k] for k in ("HOME", "PATH", "SHELL", "LANG", "USER", "LOGNAME") if k in os.environ}
-    if job.get("export_all"):
-        job["variables"] = {**os.environ, **job["variables"]}
+    os.chmod(job["spooled"], 0o700)
     save(folder, job)
     ask(folder, NODES[0], {"start": job_id})
-
-
-# ---- the MoM of a node ------------------------------------------------------------------------------------
-
-
-def ask(folder, node, message, fds=()):
-    """Sends a request to a node's MoM and returns its answer."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
-        s.connect(str(folder / f"mom.{node}"))
-        data = json.dumps(message).encode()
-        s.sendmsg([len(data).to_bytes(4, "little") + data],
-                  [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else [])
-        answer = b""
-        while chunk := s.recv(65536):
-            answer += chunk
-    return json.loads(answer) if answer else {"status": 255}
-
-
-def mom(folder, node):
-    """The first process of a node: starts jobs and tasks, one thread each."""
-    folder = Path(folder)
-    os.environ["PBS_LAB"] = str(folder)
-    path = folder / f"mom.{node}"
-    path.unlink(missing_ok=True)
-    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    server.bind(str(path))
-    server.listen(64)
-    while True:
-        connection, _ = server.accept()
-        threading.Thread(target=serve, args=(folder, node, connection), daemon=True).start()
-
-
-def serve(folder, node, connection):
-    with connection:
-        data, ancillary, _, _ = connection.recvmsg(1 << 20, socket.CMSG_SPACE(12))
-        fds = array.array("i")
-        for _, _, blob in ancillary:
-            fds.frombytes(blob)
-        size = int.from_bytes(data[:4], "little")
-        data = data[4:]
-        while len(data) < size:
-            data += connection.recv(1 << 20)
-        message = json.loads(data)
-        answer = {}
-        if "start" in message:
-            threading.Thread(target=run_job, args=(folder, node, message["start"]), daemon=True).start()
-        elif "task" in message:
-            answer = {"status": run_task(folder, node, message, fds)}
-        elif "signal" in message:
-            answer = {"status": signal_job(folder, message["job"], message["signal"])}
-        for fd in fds:
-            os.close(fd)
-        connection.sendall(json.dumps(answer or {"status": 0}).encode())
-
-
-def chunks(job):
-    """select=2:ncpus=4:mpiprocs=2+1:... as (host, ncpus, mpiprocs) a chunk, hosts in turn."""
-    hosts = list(NODES)
-    out = []
-    for part in job["resources"].get("select", "1:ncpus=1").split("+"):
-        words = part.split(":")
-        count = int(words[0]) if words[0].isdigit() else 1
-        values = dict(w.split("=") for w in words if "=" in w)
-        ncpus = int(values.get("ncpus", 1))
-        for _ in range(count):
-            out.append((hosts[len(out) % len(hosts)], ncpus, int(values.get("mpiprocs", 1)), "mpiprocs" in values))
-    return out
-
-
-def job_environment(job, node_file):
-    submitter = job["submitter"]
-    first = chunks(job)[0]
-    threads = 1 if first[3] else first[1]
-    home = submitter.get("HOME", "/root")
-    environment = {
-        "HOME": home, "LOGNAME": submitter.get("LOGNAME", "root"), "USER": submitter.get("USER", "root"),
-        "SHELL": "/bin/bash", "PATH": f"{os.environ['PBS_LAB']}/bin:{BASE_PATH}", "PBS_LAB": os.environ["PBS_LAB"],
-        "NCPUS": str(first[1]), "OMP_NUM_THREADS": str(threads), "ENVIRONMENT": "BATCH",
-        "PBS_ENVIRONMENT": "PBS_BATCH", "PBS_JOBID": job["id"], "PBS_JOBNAME": job["name"], "PBS_QUEUE": job["queue"],
-        "PBS_NODEFILE": node_file, "PBS_NODENUM": "0", "PBS_TASKNUM": "1", "PBS_MOMPORT": "15003",
-        "PBS_O_WORKDIR": job["workdir"], "PBS_O_HOST": "login", "PBS_O_HOME": home, "PBS_O_QUEUE": job["queue"],
-        "PBS_O_PATH": submitter.get("PATH", ""), "PBS_O_SHELL": submitter.get("SHELL", "/bin/bash"),
-        "PBS_O_LOGNAME": submitter.get("LOGNAME", "root"), "PBS_O_SYSTEM": "Linux", "PBS_JOBDIR": home,
-        "PBS_COOKIE": "0", "PBS_JOBCOOKIE": "0", "TMPDIR": "/tmp"}
-    if "array_index" in job:
-        environment["PBS_ARRAY_INDEX"] = str(job["array_index"])
-        environment["PBS_ARRAY_ID"] = re.sub(r"\[.*\]", "[]", job["id"])
-    environment.update(job["variables"])
-    return environment
-
-
-def wait_for_dependency(folder, job):
-    kind, _, other = job.get("depend", "").partition(":")
-    while other:
-        before = load(folder, other)
-        if before["state"] == "F":
-            succeeded = before["exit_status"] == 0
-            return kind == "afterany" or succeeded == (kind == "afterok")
-        time.sleep(0.1)
-    return True
-
-
-def run_job(folder, node, job_id):
-    job = load(folder, job_id)
-    if not wait_for_dependency(folder, job):
-        save(folder, dict(job, state="F", exit_status=-1, comment="dependency not met: deleted"))
-        return
-    node_file = folder / "jobs" / f"{job_id}.nodes"
-    node_file.write_text("".join(f"{host}\n" * ranks for host, _, ranks, _ in chunks(job)))
-    output = Path(job.get("output") or f"{job['name'][:15]}.o{job_id.split('.')[0]}")
-    output = Path(job["workdir"]) / output
-    environment = job_environment(job, str(node_file))
-    with open(output, "ab") as out:
-        process = subprocess.Popen(["/bin/bash", job["spooled"]], env=environment, stdin=subprocess.DEVNULL, stdout=out,
-                                   stderr=out, cwd=environment["HOME"], start_new_session=True,
-                                   preexec_fn=lambda: os.umask(0o077))
-    job.update(state="R", session=process.pid, host=node, started=time.time(), exec_host=node)
-    save(folder, job)
-    limit = seconds(job["resources"].get("walltime", "10000:00:00"))
-    try:
-        process.wait(limit)
-    except subprocess.TimeoutExpired:
-        signal_session(process.pid, signal.SIGTERM)
-        try:
-            process.wait(KILL_DELAY)
-        except subprocess.TimeoutExpired:
-            pass
-        signal_session(process.pid, signal.SIGKILL)
-        process.wait()
-    signal_session(process.pid, signal.SIGKILL)
-    save(folder, dict(job, state="F", exit_status=process.returncode))
-
-
-def seconds(text):
-    total = 0
-    for part in text.split(":"):
-        total = total * 60 + int(part)
-    return total
-
-
-def signal_session(session, number):
-    """PBS signals every process of the job's session."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if os.getsid(int(entry.name)) == session:
-                    os.kill(int(entry.name), number)
-            except (ProcessLookupError, PermissionError):
-                pass
-
-
-def signal_job(folder, job_id, name):
-    job = load(folder, job_id)
-    if job["state"] != "R":
-        return 1
-    signal_session(job["session"], getattr(signal, "SIG" + name.removeprefix("SIG")))
-    return 0
-
-
-def run_task(folder, node, message, fds):
-    """What TM starts: no shell, a fresh environment, umask 077, no PBS_NODEFILE."""
-    job = load(folder, message["job"])
-    keep = job_environment(job, "")
-    environment = {k: keep[k] for k in ("HOME", "LOGNAME", "USER", "SHELL", "PBS_JOBID", "PBS_ENVIRONMENT", "PBS_JOBCOOKIE",
-                                        "PBS_MOMPORT", "PBS_QUEUE", "PBS_JOBDIR")}
-    environment.update(PATH=BASE_PATH, PBS_NODENUM=str(NODES.index(node)), PBS_TASKNUM="2", TMPDIR="/tmp")
-    try:
-        process = subprocess.Popen(message["task"], env=environment, stdin=fds[0], stdout=fds[1], stderr=fds[2],
-                                   cwd=environment["HOME"], start_new_session=True, preexec_fn=lambda: os.umask(0o077))
-    except OSError as error:
-        os.write(fds[2], f"pbs_tmrsh: {error}\n".encode())
-        return 254
-    return process.wait()
 
 
 # ---- the small commands -----------------------------------------------------------------------------------
@@ -376,30 +195,59 @@ def wrapped(line):
     return "\n".join(out)
 
 
+def exec_host(job):
+    index = dict.fromkeys(NODES, -1)
+    out = []
+    for host, wanted in chunks(job):
+        index[host] += 1
+        out.append(f"{host}/{index[host]}" + (f"*{wanted['ncpus']}" if wanted["ncpus"] != "1" else ""))
+    return "+".join(out)
+
+
+def exec_vnode(job):
+    return "+".join("(" + ":".join([host] + [f"{k}={v}" for k, v in wanted.items() if k in ("ncpus", "ngpus", "mem")]) + ")"
+                    for host, wanted in chunks(job))
+
+
+def fields_of(job):
+    """qstat -f's lines, in its order."""
+    fields = {"Job_Name": job["name"], "Job_Owner": "root@login", "job_state": job["state"], "queue": job["queue"],
+              "server": SERVER, "Error_Path": f"login:{output_path(job, 'error')}"}
+    if job["state"] == "R":
+        fields |= {"exec_host": exec_host(job), "exec_vnode": exec_vnode(job)}
+    fields |= {"Hold_Types": "n", "Join_Path": job["join"], "Keep_Files": job.get("keep", "n"),
+               "Mail_Points": job.get("mail_points", "a"), "Output_Path": f"login:{output_path(job)}",
+               "Priority": job.get("priority", "0"),
+               "Rerunable": "False" if job.get("rerunable") == "n" else "True"}
+    fields |= {f"Resource_List.{k}": v for k, v in sorted(job["resources"].items())}
+    if "started" in job:
+        fields |= {"stime": time.ctime(job["started"]), "run_count": job["run_count"],
+                   "resources_used.walltime": time.strftime("%H:%M:%S", time.gmtime(time.time() - job["started"]))}
+    for key, name in (("mail_users", "Mail_Users"), ("shell", "Shell_Path_List"), ("account", "Account_Name"),
+                      ("group_list", "group_list"), ("umask", "umask"), ("exit_status", "Exit_status"),
+                      ("comment", "comment")):
+        if key in job:
+            fields[name] = job[key]
+    variables = {**pbs_o(job), **job["variables"]}
+    fields["Variable_List"] = ",".join(f"{k}={v}".replace(",", "\\,") for k, v in variables.items())
+    fields |= {"schedselect": job["resources"]["select"], "project": job["project"],
+               "Submit_arguments": job["submit_arguments"]}
+    return fields
+
+
 def qstat(arguments):
     wanted = [a for a in arguments if not a.startswith("-")]
     flags = {letter for a in arguments if a.startswith("-") for letter in a[1:]}
     for job_id in wanted:
         job = load(lab(), job_id)
         if job["state"] == "F" and "x" not in flags:
-            sys.exit(f"qstat: {job['id']} Job has finished, use -x or -H to obtain historical job information")
+            print(f"qstat: {job['id']} Job has finished, use -x or -H to obtain historical job information", file=sys.stderr)
+            sys.exit(35)
         if "f" not in flags:
             print(job["id"], job["name"], job["state"], job["queue"])
             continue
         print(f"Job Id: {job['id']}")
-        fields = {"Job_Name": job["name"], "job_state": job["state"], "queue": job["queue"], "server": SERVER,
-                  "project": job["project"]}
-        fields |= {f"Resource_List.{k}": v for k, v in sorted(job["resources"].items())}
-        if "account" in job:
-            fields["Account_Name"] = job["account"]
-        if "started" in job:
-            fields["stime"] = time.ctime(job["started"])
-            fields["resources_used.walltime"] = time.strftime("%H:%M:%S", time.gmtime(time.time() - job["started"]))
-        if "exit_status" in job:
-            fields["Exit_status"] = job["exit_status"]
-        fields["Variable_List"] = ",".join(f"{k}={v}" for k, v in job["variables"].items())
-        fields["Submit_arguments"] = job["submit_arguments"]
-        for key, value in fields.items():
+        for key, value in fields_of(job).items():
             print(wrapped(f"    {key} = {value}"))
         print()
 
@@ -408,8 +256,19 @@ def qsig(arguments):
     name = "TERM"
     if arguments[:1] == ["-s"]:
         name, arguments = arguments[1], arguments[2:]
+    sys.exit(max(signal_job(lab(), load(lab(), job_id)["id"], name) for job_id in arguments))
+
+
+def qdel(arguments):
+    sys.exit(max(end_job(lab(), load(lab(), job_id)["id"], "deleted") for job_id in arguments))
+
+
+def qrerun(arguments):
     for job_id in arguments:
-        sys.exit(ask(lab(), NODES[0], {"signal": name, "job": load(lab(), job_id)["id"]})["status"])
+        job = load(lab(), job_id)
+        if job["state"] != "R" or job.get("rerunable") == "n":
+            sys.exit(f"qrerun: Request invalid for state of job {job_id}")
+        end_job(lab(), job["id"], "rerun")
 
 
 def pbs_tmrsh(arguments):
@@ -424,7 +283,7 @@ def main():
     name = Path(sys.argv[0]).name
     if name == "pbs.py" and sys.argv[1:2] == ["mom"]:
         mom(*sys.argv[2:4])
-    commands = {"qsub": qsub, "qstat": qstat, "qsig": qsig, "qdel": qsig, "pbs_tmrsh": pbs_tmrsh}
+    commands = {"qsub": qsub, "qstat": qstat, "qsig": qsig, "qdel": qdel, "qrerun": qrerun, "pbs_tmrsh": pbs_tmrsh}
     if name not in commands:
         sys.exit(__doc__)
     commands[name](sys.argv[1:])
