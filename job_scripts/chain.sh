@@ -7,6 +7,8 @@
 set -eu
 # shellcheck source=job_scripts/leftovers.sh
 . "$(dirname "$0")/leftovers.sh"
+# shellcheck source=job_scripts/carry.sh
+. "$(dirname "$0")/carry.sh"
 usage() { sed -n '2,6s/^# \?//p' "$0" >&2; exit 2; }
 [[ ${1:-} =~ ^[1-9][0-9]*$ ]] || usage
 links=$1 options=()
@@ -20,13 +22,14 @@ script=$1
 shift
 export LOCKSTEP_CHAIN LOCKSTEP_LINK=1
 LOCKSTEP_CHAIN=$(date +%Y%m%d-%H%M%S)-$$
-names=$(compgen -e | grep -E '^(LOCKSTEP_|CONFIG$|SET$)' | paste -sd,)  # qsub takes no name that is not set
+LOCKSTEP_HOME=$(realpath "${LOCKSTEP_HOME:-$(dirname "$0")/..}")
+export LOCKSTEP_HOME
 before='' jobs=()
 for ((i = 1; i <= links; ++i)); do
   LOCKSTEP_LINK=$i
   case $script in
     *.slurm) before=$(sbatch --parsable --export=ALL "${options[@]}" ${before:+--dependency=afternotok:$before --kill-on-invalid-dep=yes} "$script" "$@") ;;
-    *.pbs) before=$(qsub "${options[@]}" ${before:+-W depend=afternotok:$before} -v "$names" "$script") ;;
+    *.pbs) before=$(qsub_with_settings "$script" "${options[@]}" ${before:+-W depend=afternotok:$before}) ;;
   esac
   echo "link $i of $links: job $before"
   jobs+=("$before")

@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # Files that jobs leave in the folder of submission when they are killed: the next start there sweeps them.
 #   .lockstep-run-ID              one job's: where its run is
+#   .lockstep-next-ID             one job's on PBS: which was submitted in its place
 #   .lockstep-chain-X, -then-X    several jobs': the ids are in X.jobs
 
 # A scheduler's job ids are its own; folders may be shared by clusters.
@@ -28,7 +29,7 @@ job_is_gone() {
       [[ $answer == *"Invalid job id"* ]]
     fi
   else
-    [[ $1 =~ ^[0-9]+(\[[0-9]*\])?\. ]] || return
+    [[ $1 =~ ^[0-9]+(\[[0-9]*\])?\. && ${1#*.} = "${PBS_JOBID#*.}" ]] || return  # another server is not asked
     answer=$("$(pbs_command qstat)" "$1" 2>&1)
     [[ $answer == *"Unknown Job Id"* || $answer == *"has finished"* ]]
   fi
@@ -43,9 +44,10 @@ all_jobs_are_gone() {  # of the file $1, which note_jobs wrote on this cluster
 }
 
 sweep_leftovers() {
-  local file prefix=$PWD/.lockstep-run-${SLURM_CLUSTER_NAME:+$SLURM_CLUSTER_NAME.}
-  for file in "$prefix"*; do
-    [ -e "$file" ] && job_is_gone "${file#"$prefix"}" && rm -f "$file"
+  local file id cluster=${SLURM_CLUSTER_NAME:+$SLURM_CLUSTER_NAME.}
+  for file in "$PWD"/.lockstep-{run,next}-"$cluster"*; do
+    id=${file#"$PWD"/.lockstep-*-}
+    [ -e "$file" ] && job_is_gone "${id#"$cluster"}" && rm -f "$file"
   done
   for file in "$PWD"/.lockstep-chain-*.jobs "$PWD"/.lockstep-then-*.jobs; do
     [ -e "$file" ] && all_jobs_are_gone "$file" && rm -f "$file" "${file%.jobs}"

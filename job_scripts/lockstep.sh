@@ -11,6 +11,7 @@
 #   LOCKSTEP_CPUS_PER_RANK   cores of a rank                  (what the job was given)
 #   LOCKSTEP_THREADS_PER_CORE hardware threads of a core       (counted on the node; 1 = a thread is a core)
 #   LOCKSTEP_MAX_RESTARTS    how often an early stop goes on  (10; 0 = never)
+#   LOCKSTEP_ON_TERM         stop | resubmit, on PBS: what follows a SIGTERM before the walltime is over (stop: a qdel is one)
 #   LOCKSTEP_CHAIN           set by chain.sh: an early stop ends this link, the next one goes on
 #   LOCKSTEP_RUN_FILE        a file that will hold the run's folder, for a job that comes after
 
@@ -18,10 +19,11 @@ say() { printf 'lockstep job: %s\n' "$*"; }
 die() { printf 'lockstep job: %s\n' "$*" >&2; exit 2; }
 
 in_slurm() { [ -n "${SLURM_JOB_ID:-}" ]; }
+in_pbs() { ! in_slurm && [ -n "${PBS_JOBID:-}" ]; }
 is_number() { [[ $1 =~ ^[0-9]+$ ]]; }
 job_id() { printf '%s' "${SLURM_JOB_ID:-${PBS_JOBID:-$$}}"; }
 
-for part in layout start signals leftovers slurm pbs; do
+for part in layout start signals leftovers rerun carry slurm pbs pbs_resubmit; do
   # shellcheck source=/dev/null
   . "$LOCKSTEP_HOME/job_scripts/$part.sh" || die "job_scripts/$part.sh is not beside lockstep.sh"
 done
@@ -53,9 +55,11 @@ find_program() {
   die "no program: build it (cd $LOCKSTEP_HOME && scripts/bootstrap), or set LOCKSTEP_PROGRAM"
 }
 
+cancelled() { if in_slurm; then cancelled_in_slurm; else cancelled_in_pbs; fi; }
+
 go_on() {
   local done_so_far=${SLURM_RESTART_COUNT:-${LOCKSTEP_RESTART:-0}} most=${LOCKSTEP_MAX_RESTARTS:-10}
-  if in_slurm && cancelled_in_slurm; then
+  if cancelled; then
     [ -z "${LOCKSTEP_CHAIN:-}" ] || forget_run_file
     say "cancelled, with a checkpoint: it stays stopped; submit again to go on"
     exit 75
@@ -91,11 +95,22 @@ prepare() {
   say "start: ${START[*]}"
 }
 
-# SET="a=1 b='x y'" becomes --set a=1 --set 'b=x y'; xargs splits words and runs nothing of them.
+# SET="a=1 b='x y'" becomes --set a=1 --set 'b=x y'; xargs splits words and runs nothing of them. SET=@FILE: a setting a
+# line, as it stands.
 settings_of() {
-  local word
-  xargs -r true <<<"$1" 2>/dev/null || die "SET=$1: a quote is not closed"
-  while IFS= read -r -d '' word; do SETTINGS+=(--set "$word"); done < <(xargs -r printf '%s\0' <<<"$1")
+  local word words=$1
+  if [ "${words#@}" != "$words" ]; then
+    [ -r "${words#@}" ] || die "SET=$words: no such file in $PWD"
+    while IFS= read -r word || [ -n "$word" ]; do
+      case $word in "" | "#"*) ;; *) SETTINGS+=(--set "$word") ;; esac
+    done <"${words#@}"
+    return
+  fi
+  if in_pbs && [ -z "${LOCKSTEP_CARRIED:-}" ] && [[ $words == *\\* ]]; then
+    die "SET=$words: qsub -v turns quotes into backslashes; write a setting a line into a file, and pass SET=@FILE"
+  fi
+  xargs -r true <<<"$words" 2>/dev/null || die "SET=$words: a quote is not closed"
+  while IFS= read -r -d '' word; do SETTINGS+=(--set "$word"); done < <(xargs -r printf '%s\0' <<<"$words")
 }
 
 # Splits [CONFIG] [arguments...] into CONFIG and ARGUMENTS, and adds what qsub -v SET=... asks for.
@@ -105,12 +120,6 @@ read_arguments() {
   SETTINGS=()
   [ -n "${SET:-}" ] && settings_of "$SET"
   ARGUMENTS=("${SETTINGS[@]}" "$@")
-  # the same as words of SET, for a submission that takes no arguments
-  AS_SET=()
-  local word
-  for word in "${ARGUMENTS[@]}"; do
-    [ "$word" = --set ] || AS_SET+=("\"${word//\"/\"\\\"\"}\"")
-  done
 }
 
 forget_run_file() { rm -f "$LOCKSTEP_RUN_FILE" "$LOCKSTEP_RUN_FILE.jobs"; }
@@ -121,6 +130,7 @@ run_status() { "$LOCKSTEP_PROGRAM" status "$(cat "$LOCKSTEP_RUN_FILE")"; }
 lockstep_train() {
   local status
   read_arguments "$@"
+  [[ ${LOCKSTEP_ON_TERM:-stop} =~ ^(stop|resubmit)$ ]] || die "LOCKSTEP_ON_TERM=$LOCKSTEP_ON_TERM: stop or resubmit is wanted"
   is_number "${LOCKSTEP_MAX_RESTARTS:-10}" || die "LOCKSTEP_MAX_RESTARTS=$LOCKSTEP_MAX_RESTARTS: a number is wanted"
   KEPT_RUN_FILE=${LOCKSTEP_RUN_FILE:-}
   [ -n "${LOCKSTEP_CHAIN:-}" ] && KEPT_RUN_FILE=$PWD/.lockstep-chain-$LOCKSTEP_CHAIN
@@ -128,10 +138,16 @@ lockstep_train() {
   export LOCKSTEP_RUN_FILE
   prepare
   sweep_leftovers
-  [ -n "${LOCKSTEP_CHAIN:-}" ] && leave_chain_if_over
-  [ ! -e "$LOCKSTEP_RUN_FILE.jobs" ] || job_id >>"$LOCKSTEP_RUN_FILE.jobs"  # a job that PBS was given afresh is not in it
+  RESUME=auto
+  if [ "$(scheduler_restarts)" -gt 0 ]; then
+    take_up_own_run
+  elif [ -n "${LOCKSTEP_CHAIN:-}" ]; then
+    leave_chain_if_over
+  fi
+  # a job that PBS was given afresh is not in it
+  [ ! -e "$LOCKSTEP_RUN_FILE.jobs" ] || printf '%s\n' "$(job_id)" >>"$LOCKSTEP_RUN_FILE.jobs"
   : >"$LOCKSTEP_RUN_FILE"  # what it says afterwards is of this attempt
-  run_ranks "$LOCKSTEP_PROGRAM" train "$CONFIG" --resume auto "${ARGUMENTS[@]}"
+  run_ranks "$LOCKSTEP_PROGRAM" train "$CONFIG" --resume "$RESUME" "${ARGUMENTS[@]}"
   status=$?
   # launchers mangle exit statuses: the run's folder knows what became of it
   if [ -s "$LOCKSTEP_RUN_FILE" ]; then
@@ -142,7 +158,10 @@ lockstep_train() {
   elif [ "$status" -eq 0 ]; then
     status=2  # no run came of it: what all ranks refuse before there is one is bad input
   fi
-  if [ -z "$KEPT_RUN_FILE" ] || { [ -n "${LOCKSTEP_CHAIN:-}" ] && [ "$status" -ne 75 ]; }; then forget_run_file; fi
+  if ! may_start_again && { [ -z "$KEPT_RUN_FILE" ] || { [ -n "${LOCKSTEP_CHAIN:-}" ] && [ "$status" -ne 75 ]; }; }; then
+    forget_run_file
+  fi
+  [ "$status" -ne 4 ] || say "stopped on request: it stays stopped; submit again to go on"
   [ "$status" -eq 75 ] && go_on
   exit "$status"
 }

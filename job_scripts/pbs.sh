@@ -1,67 +1,71 @@
 # shellcheck shell=bash disable=SC2034  # what is set here, the other parts read
-# What is PBS's own: what it gave the job, and how the job goes on.
+# What PBS knows of the job, and what it gave it.
 
 pbs_command() { command -v "$1" || echo "${PBS_EXEC:-/opt/pbs}/bin/$1"; }  # often off the PATH of a job
 
-field_of_pbs_job() {  # a field of qstat -f, long lines joined
-  "$(pbs_command qstat)" -f "$PBS_JOBID" 2>/dev/null | awk -v key="$1" '
-    /^\t/ { if (hit) value = value substr($0, 2); next }
-    { hit = 0 }
-    index($0, "    " key " = ") == 1 { hit = 1; value = substr($0, length(key) + 8) }
-    END { print value }'
+# qstat -f's lines, long ones joined.
+read_pbs_record() { PBS_RECORD=$("$(pbs_command qstat)" -f "$PBS_JOBID" 2>/dev/null | sed ':a;N;$!ba;s/\n\t//g'); }
+
+field_of_pbs_job() { sed -n "s/^    ${1//./\\.} = //p" <<<"$PBS_RECORD"; }
+
+# A line a host: its lines in the node file, its cores, its GPUs. Chunks may lie on one host together:
+# exec_host=n1/0*2+n1/1*2 and exec_vnode=(n1:ncpus=2:ngpus=1)+(n1:ncpus=2) have an entry a chunk.
+pbs_hosts() {
+  { sed 's/^/line /; s/[.].*//' "$PBS_NODEFILE"
+    field_of_pbs_job exec_host | tr '+' '\n' | sed 's/^/host /; s/[./].*//'
+    field_of_pbs_job exec_vnode | sed 's/)+(/\n/g' | tr -d '()' | tr ':+' '  ' | sed 's/^/chunk /'; } | awk '
+    $1 == "line" && !lines[$2]++ { order[++hosts] = $2 }
+    $1 == "host" { on[++entries] = $2 }
+    $1 == "chunk" {
+      host = on[++chunks]
+      for (i = 3; i <= NF; ++i) {
+        if (sub(/^ncpus=/, "", $i)) cores[host] += $i
+        if (sub(/^ngpus=/, "", $i)) gpus[host] += $i
+      }
+    }
+    END { for (i = 1; i <= hosts; ++i) print lines[order[i]], cores[order[i]] + 0, gpus[order[i]] + 0 }'
 }
 
-# The value of NAME in PBS's select=2:ncpus=8:mpiprocs=2:ngpus=1, of its first chunk; nothing where it was not asked for.
-asked_of_pbs() { field_of_pbs_job Resource_List.select | tr ':+' '\n' | sed -n "s/^$1=//p" | head -n 1; }
-
-pbs_gpus() {  # of this job on this node
-  local count
-  count=$(gpus_in "${CUDA_VISIBLE_DEVICES:-}")
-  [ "$count" -gt 0 ] || count=$(asked_of_pbs ngpus)
-  printf '%s' "${count:-0}"
+pbs_cpus_of_this_node() {
+  "$(pbs_command pbsnodes)" "$(hostname -s)" 2>/dev/null | sed -n 's/^ *resources_available.ncpus = \([1-9][0-9]*\)$/\1/p'
 }
 
+# ncpus is what PBS counts, cores or hardware threads.
 pbs_allocation() {
-  NODES=$(sort -u "$PBS_NODEFILE" | grep -c .)
-  tasks=$(grep -c . "$PBS_NODEFILE")
-  cores=${NCPUS:-1}
-  gpus=$(pbs_gpus)
-  # one line a host: 1 rank was asked for, or nothing was said
-  [ "$tasks" -gt "$NODES" ] || [ -n "$(asked_of_pbs mpiprocs)" ] || tasks=
-  if [ -n "$tasks" ] && [ $((tasks % NODES)) = 0 ]; then  # the same on each host: mapped with all its cores
-    LOCKSTEP_RANKS_PER_NODE=${LOCKSTEP_RANKS_PER_NODE:-$([ "$gpus" -gt 0 ] || echo $((tasks / NODES)))}
+  local hosts lines cpus gpu_counts threads i visible
+  read_pbs_record
+  # no record to be had: NCPUS is of one chunk
+  mapfile -t hosts < <(pbs_hosts)
+  mapfile -t lines < <(printf '%s\n' "${hosts[@]}" | cut -d ' ' -f 1)
+  mapfile -t cpus < <(printf '%s\n' "${hosts[@]}" | cut -d ' ' -f 2 | sed "s/^0$/${NCPUS:-1}/")
+  mapfile -t gpu_counts < <(printf '%s\n' "${hosts[@]}" | cut -d ' ' -f 3)
+  threads=$(threads_per_core "$(pbs_cpus_of_this_node)")
+  NODES=${#hosts[@]}
+  cores=$(at_least_1 $(($(least "${cpus[@]}") / threads)))
+  given=$(($(sum "${cpus[@]}") / threads))
+  visible=$(gpus_in "${CUDA_VISIBLE_DEVICES:-}")
+  gpus=$visible
+  [ "$gpus" -gt 0 ] || gpus=$(least "${gpu_counts[@]}")
+  tasks=$(sum "${lines[@]}")
+  if [ "$tasks" = "$NODES" ] && ! [[ $(field_of_pbs_job Resource_List.select) == *mpiprocs=* ]]; then
+    tasks=  # a line a host: nothing was said of ranks
+    return
   fi
+  [ "$(printf '%s\n' "${lines[@]}" | sort -u | wc -l)" != 1 ] || tasks_per_node=${lines[0]}
+  cores_per_task=$(at_least_1 $(($(least "$(for i in "${!lines[@]}"; do echo $((cpus[i] / lines[i])); done)") / threads)))
 }
 
-# The names that a new submission passes on with their values: what the first one passed, and ours. -v NAME without a
-# value takes it from this environment, so commas and quotes survive.
-names_to_pass() {
-  { field_of_pbs_job Variable_List | tr ',' '\n' | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/\1/p' | grep -vE '^(PBS_|LOCKSTEP_RUN_FILE$)'
-    compgen -e | grep -E '^(LOCKSTEP_|CONFIG$|SET$)' | grep -v '^LOCKSTEP_RUN_FILE$'
-    [ -z "$KEPT_RUN_FILE" ] || echo LOCKSTEP_RUN_FILE; } | sort -u | while read -r name; do
-    [ -n "${!name+set}" ] && echo "$name"
-  done | paste -sd,
+seconds_of() {  # [[HH:]MM:]SS
+  local part total=0
+  for part in ${1//:/ }; do total=$((total * 60 + 10#$part)); done
+  echo "$total"
 }
 
-# The same job again: every word is an argument of its own, nothing passes through a shell. A copy of a script says in
-# LOCKSTEP_SCRIPT where it lies; a task of an array goes on as a job of its own.
-resubmit_pbs() {
-  local resources=() value name script=$LOCKSTEP_SCRIPT
-  for name in select place walltime; do
-    value=$(field_of_pbs_job "Resource_List.$name")
-    [ -n "$value" ] && resources+=(-l "$name=$value")
-  done
-  for name in "Job_Name -N" "queue -q" "project -P" "Account_Name -A"; do
-    value=$(field_of_pbs_job "${name% *}")
-    [ -n "$value" ] && [ "$value" != _pbs_project_default ] && resources+=("${name#* }" "$value")
-  done
-  export LOCKSTEP_RESTART=$((${LOCKSTEP_RESTART:-0} + 1))
-  if [ -n "${PBS_ARRAY_INDEX:-}" ]; then
-    export CONFIG
-    SET=$(printf '%s\n' "${AS_SET[@]}")
-    export SET
-    script=ddp.pbs
-  fi
-  case $script in /*) ;; *) script=$LOCKSTEP_HOME/job_scripts/$script ;; esac
-  (cd "${PBS_O_WORKDIR:-.}" && "$(pbs_command qsub)" "${resources[@]}" -v "$(names_to_pass)" "$script")
+# SIGTERM is all that PBS says of a qdel, a pre-emption and the walltime: only the clock tells the last one.
+walltime_is_over() {
+  local limit
+  limit=$(field_of_pbs_job Resource_List.walltime)
+  [ -n "$limit" ] && [ $((SECONDS + 10)) -ge "$(seconds_of "$limit")" ]
 }
+
+cancelled_in_pbs() { [ "$GOT" = TERM ] && [ "${LOCKSTEP_ON_TERM:-stop}" = stop ] && ! walltime_is_over; }

@@ -1,9 +1,18 @@
 # shellcheck shell=bash
 # The ranks while they run: what signals the script gets is handed to them.
 
+GOT=  # the last signal
+
 forward() {  # the signal $1, to the launcher, which hands it to the ranks
-  say "got SIG$1, telling the ranks"
-  PENDING=$1
+  GOT=$1
+  [ "$1" != TERM ] || say "SIGTERM: the job is being cancelled, pre-empted, or out of time"
+  if in_pbs; then
+    # PBS signals every process of a job; a second SIGTERM would have mpirun leave without its ranks
+    say "got SIG$1, as the ranks have"
+  else
+    say "got SIG$1, telling the ranks"
+    PENDING=$1
+  fi
 }
 
 launcher_lives() { kill -0 "$LAUNCHER_PID" 2>/dev/null; }
@@ -21,6 +30,24 @@ deliver() {
   kill -s "$name" "$LAUNCHER_PID" 2>/dev/null
 }
 
+ranks_are_here() {  # in this job's session; mpirun leaves those that have ended as zombies
+  ps -o stat=,comm= --sid "$(ps -o sid= -p $$ | tr -d " ")" |
+    awk -v name="$(basename "$LOCKSTEP_PROGRAM" | cut -c 1-15)" '$1 !~ /^Z/ && $2 == name { found = 1 } END { exit !found }'
+}
+
+# After a SIGTERM mpirun takes 10 s, whatever its ranks do, and PBS kills the job by then: it is ended once the run has
+# ended and no rank is left here. Fails where it left by itself.
+end_with_ranks() {
+  while launcher_lives; do
+    if ! ranks_are_here && [ -s "$LOCKSTEP_RUN_FILE" ]; then
+      run_status >/dev/null 2>&1
+      case $? in 0 | 4 | 75) disown "$LAUNCHER_PID"; kill -s KILL "$LAUNCHER_PID"; return 0 ;; esac
+    fi
+    sleep 0.2
+  done
+  return 1
+}
+
 # Runs "$@" on every rank; returns its status. Signals reach the ranks while it waits.
 run_ranks() {
   local status
@@ -32,6 +59,7 @@ run_ranks() {
     status=$?
     launcher_lives || break  # a wait that a signal broke off is begun again
     deliver
+    in_pbs && [ "$GOT" = TERM ] && [ -n "${LOCKSTEP_RUN_FILE:-}" ] && end_with_ranks && break
   done
   LAUNCHER_PID=
   return "$status"

@@ -2,7 +2,7 @@
 # Two jobs, the second after the first has succeeded: train, then measure the newest checkpoint.
 #   job_scripts/train_then_eval.sh [sbatch's or qsub's options] SCRIPT [arguments]
 #   job_scripts/train_then_eval.sh --nodes=2 --account=mine --time=02:00:00 job_scripts/ddp.slurm configs/mnist.yaml
-#   CONFIG=configs/pima.yaml job_scripts/train_then_eval.sh -l select=2:ncpus=2:mpiprocs=2 job_scripts/ddp.pbs
+#   CONFIG=configs/pima.yaml job_scripts/train_then_eval.sh -l select=2:ncpus=2:mpiprocs=2 -l place=scatter job_scripts/ddp.pbs
 # Both get the options (account, partition, time, nodes), but for what is one job's own: name, output, dependency,
 # array, begin, hold. If one cannot be submitted, neither is left.
 # Where PBS stops the training early, its fresh qsub is another job, and the second one is not run: submit eval.pbs.
@@ -10,6 +10,8 @@ set -eu
 here=$(dirname "$0")
 # shellcheck source=job_scripts/leftovers.sh
 . "$here/leftovers.sh"
+# shellcheck source=job_scripts/carry.sh
+. "$here/carry.sh"
 options=()
 until [[ ${1:-} =~ \.(slurm|pbs)$ ]]; do
   [ $# -gt 0 ] || { sed -n '2,8s/^# \?//p' "$0" >&2; exit 2; }
@@ -47,17 +49,16 @@ submit_to_slurm() {
 }
 
 submit_to_pbs() {
-  local names
   share_options -N -o -e -J -a
-  names=$(compgen -e | grep -E '^(LOCKSTEP_|CONFIG$|SET$)' | paste -sd,)  # qsub takes no name that is not set
-  train=$(qsub "${options[@]}" -v "$names" "$script") || return 1
-  if ! then=$(qsub "${shared[@]}" -W depend=afterok:"$train" -v "$names" "$here/eval.pbs"); then
+  train=$(qsub_with_settings "$script" "${options[@]}") || return 1
+  if ! then=$(qsub_with_settings "$here/eval.pbs" "${shared[@]}" -W depend=afterok:"$train"); then
     qdel "$train"
     return 1
   fi
 }
 
-export LOCKSTEP_RUN_FILE
+export LOCKSTEP_RUN_FILE LOCKSTEP_HOME
+LOCKSTEP_HOME=$(realpath "${LOCKSTEP_HOME:-$here/..}")
 LOCKSTEP_RUN_FILE=$PWD/.lockstep-then-$(date +%Y%m%d-%H%M%S)-$$
 case $script in
   *.slurm) submit_to_slurm "$@" ;;

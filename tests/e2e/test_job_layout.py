@@ -209,3 +209,52 @@ def test_on_one_node_open_mpi_stays_off_the_network(run):
     told = [run("bash", "-c", ask, env={"N": nodes, "OMPI_MCA_btl": own}, check=True).stdout.strip()
             for nodes, own in ((1, None), (1, "self,sm"), (2, None))]
     assert told == ["^tcp,ofi,openib,uct", "self,sm", ""]
+
+
+PBS = """
+qstat() { cat "$RECORD"; }
+pbsnodes() { echo "     resources_available.ncpus = $CPUS"; }
+"""
+
+
+@pytest.fixture
+def pbs_layout(run, machine, tmp_path):
+    """pbs_layout(select, hosts, exec_host, exec_vnode) -> nodes ranks cores-of-a-rank; hosts as the node file has them."""
+    def ask(select, hosts, exec_host, exec_vnode, cores=64, threads=1, **variables):
+        (tmp_path / "nodes").write_text("".join(f"{host}.site.org\n" for host in hosts.split()))
+        (tmp_path / "record").write_text(f"Job Id: 1.x\n    exec_host = {exec_host}\n    exec_vnode = {exec_vnode[:20]}\n"
+                                         f"\t{exec_vnode[20:]}\n    Resource_List.select = {select}\n")
+        pbs = {"PBS_JOBID": "1.x", "PBS_NODEFILE": tmp_path / "nodes", "NCPUS": "2", "RECORD": tmp_path / "record",
+               "LOCKSTEP_START": "mpirun", **variables}
+        words = PBS + ASK.replace("scontrol", "unused")
+        return run("bash", "-c", words, env={"TREE": machine(cores, threads), "CPUS": cores * threads, **pbs},
+                   check=True).stdout.splitlines()[-2]
+    return ask
+
+
+PBS_LAYOUTS = {
+    "ranks on a node": ("1:ncpus=8:mpiprocs=2", "a a", "a/0*8", "(a:ncpus=8)", "1 2 4"),
+    "one rank, as asked": ("1:ncpus=8:mpiprocs=1", "a", "a/0*8", "(a:ncpus=8)", "1 1 8"),
+    "nothing said of ranks": ("1:ncpus=8", "a", "a/0*8", "(a:ncpus=8)", "1 8 1"),
+    "chunks on one host": ("2:ncpus=2", "a a", "a/0*2+a/1*2", "(a:ncpus=2)+(a:ncpus=2)", "1 2 2"),
+    "chunks on two hosts": ("2:ncpus=2", "a b", "a/0*2+b/0*2", "(a:ncpus=2)+(b:ncpus=2)", "2 4 1"),
+    "GPUs of chunks on one host": ("2:ncpus=8:ngpus=4", "a a", "a/0*8+a/1*8",
+                                   "(a:ncpus=8:ngpus=4)+(a:ncpus=8:ngpus=4)", "1 8 2"),
+    "a chunk over a host's vnodes": ("2:ncpus=8:ngpus=2", "a b", "a/0*8+b/0*8",
+                                     "(a[0]:ncpus=4:ngpus=1:mem=1.5gb+a[1]:ncpus=4:ngpus=1)+(b[0]:ncpus=8:ngpus=2)", "2 4 4"),
+    "uneven chunks": ("1:ncpus=8:mpiprocs=2+1:ncpus=2:mpiprocs=1", "a a b", "a/0*8+b/0*2", "(a:ncpus=8)+(b:ncpus=2)", "2 3 2"),
+    "uneven chunks of GPUs": ("1:ncpus=8:ngpus=4+1:ncpus=2:ngpus=2", "a b", "a/0*8+b/0*2",
+                              "(a:ncpus=8:ngpus=4)+(b:ncpus=2:ngpus=2)", "2 4 1"),
+    "no record": ("", "a a", "", "", "1 2 1"),
+}
+
+
+@pytest.mark.parametrize("select, hosts, exec_host, exec_vnode, ranks", PBS_LAYOUTS.values(), ids=PBS_LAYOUTS.keys())
+def test_ranks_from_what_pbs_gave(select, hosts, exec_host, exec_vnode, ranks, pbs_layout):
+    assert pbs_layout(select, hosts, exec_host, exec_vnode) == ranks
+
+
+@pytest.mark.parametrize("counted, ranks", [(128, "1 2 4"), (64, "1 2 8")])
+def test_hardware_threads_that_pbs_counts_are_not_cores(counted, ranks, pbs_layout):
+    job = ("1:ncpus=16:mpiprocs=2", "a a", "a/0*16", "(a:ncpus=16)")
+    assert pbs_layout(*job, threads=2, CPUS=counted) == ranks

@@ -1,6 +1,7 @@
 """The PBS scripts: on a stand-in that gives them exactly OpenPBS's environment, and through Slurm's own qsub."""
 
 import shutil
+import signal
 
 import pytest
 from cluster_kit import (QUICK, SOURCE, digests, last_checkpoint, metrics, runs, start_lab, steps_logged, wait_for,
@@ -8,12 +9,15 @@ from cluster_kit import (QUICK, SOURCE, digests, last_checkpoint, metrics, runs,
 from cluster_kit import across, site, work  # noqa: F401  (fixtures)
 from conftest import run_process
 
-DDP = str(SOURCE / "job_scripts/ddp.pbs")
+SCRIPTS = SOURCE / "job_scripts"
+DDP = str(SCRIPTS / "ddp.pbs")
+LASTING_SHELL = ("-S", str(SCRIPTS / "pbs_shell.sh"))  # without it a qsig ends the job's shell, and so the job
 
 
 @pytest.fixture(scope="module")
 def pbs(tmp_path_factory):
     lab = start_lab(tmp_path_factory.mktemp("pbs") / "lab", "pbs")
+    (lab.folder / "kill_delay").write_text("8")  # less than mpirun takes after a SIGTERM
     yield lab
     lab.stop()
 
@@ -29,8 +33,15 @@ def ended(lab, job, within=90):
     return int(fields(lab, job)["Exit_status"])
 
 
-def log_of(work, job, name="lockstep"):  # noqa: F811
-    return (work / f"{name}.o{job.split('.')[0]}").read_text()
+def log_of(work, job):  # noqa: F811
+    number = job.split(".")[0].replace("[", ".").rstrip("]")
+    return (work / f"lockstep.o{number}").read_text()
+
+
+def next_job(lab, job):
+    """The job that was submitted after this one, or None."""
+    number = int(job.split(".")[0].split("[")[0]) + 1
+    return f"{number}.lab" if lab.run("qstat", "-x", f"{number}.lab", check=False).returncode == 0 else None
 
 
 @pytest.fixture
@@ -41,6 +52,20 @@ def qsub(pbs, work, site, lockstep):  # noqa: F811
         return pbs.run("qsub", *arguments, "-v", ",".join(variables), script, cwd=cwd or work,
                        env=variables).stdout.strip()
     return submit
+
+
+@pytest.fixture
+def quick_program(tmp_path):
+    """In the program's place where a test is about its job: done at once, or with EARLY=yes first stopped early."""
+    program = tmp_path / "program"
+    program.write_text(f"""#!/bin/bash
+case $1 in
+  train) echo {tmp_path}/run >"$LOCKSTEP_RUN_FILE" ;;
+  status) [ -z "$EARLY" ] || [ -n "$LOCKSTEP_RESTART" ] || exit 75 ;;
+esac
+""")
+    program.chmod(0o755)
+    return str(program)
 
 
 @pytest.fixture(scope="module")
@@ -68,18 +93,27 @@ def test_trains_to_the_same_parameters(select, world, pbs, qsub, across, work, l
     assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(world)
 
 
-def test_set_keeps_spaces_commas_and_quotes(pbs, qsub, work):  # noqa: F811
-    job = qsub(CONFIG="quick.yaml", SET="train.max_steps=2 'optim.betas=[0.8, 0.9]' run.name=\"it's mine\"")
+def test_a_file_of_settings_keeps_spaces_commas_and_quotes(pbs, qsub, work):  # noqa: F811
+    (work / "settings").write_text("# mine\ntrain.max_steps=2\noptim.betas=[0.8, 0.9]\n\nrun.name=it's \"mine\"")
+    job = qsub(CONFIG="quick.yaml", SET="@settings")
     assert ended(pbs, job) == 0, log_of(work, job)
-    assert runs(work)[0].name == "it's mine"
+    assert runs(work)[0].name == "it's \"mine\""
+
+
+@pytest.mark.parametrize("value", ["run.name='with spaces'", "run.name=bob's optim.lr=0.5", 'a="b"'])
+def test_quotes_that_qsub_took_are_said(value, pbs, qsub, work):  # noqa: F811
+    job = qsub(CONFIG="quick.yaml", SET=value)
+    assert ended(pbs, job) == 2
+    assert "quotes into backslashes" in log_of(work, job) and "SET=@FILE" in log_of(work, job)
+    assert not (work / "runs").exists()
 
 
 @pytest.mark.mpi
 def test_the_walltime_stops_it_early_and_a_fresh_qsub_goes_on(pbs, qsub, work, lockstep, reference):  # noqa: F811
     sets = "train.max_steps=700 checkpoint.before_deadline=14s"
-    job = qsub("-l", "walltime=00:00:20", CONFIG="quick.yaml", SET=sets)
+    job = qsub("-l", "walltime=00:00:20", CONFIG="quick.yaml", SET=sets, LOCKSTEP_MAX_RESTARTS="40")
     assert ended(pbs, job, within=40) == 75, log_of(work, job)
-    assert "restart 1 of at most 10" in log_of(work, job)
+    assert "restart 1 of at most 40" in log_of(work, job)
     number = int(job.split(".")[0])
     while (status := ended(pbs, f"{number + 1}.lab")) == 75:
         number += 1
@@ -90,7 +124,7 @@ def test_the_walltime_stops_it_early_and_a_fresh_qsub_goes_on(pbs, qsub, work, l
 
 @pytest.mark.mpi
 def test_a_signal_stops_early_bounded(pbs, qsub, work):  # noqa: F811
-    job = qsub(CONFIG="quick.yaml", SET="train.max_steps=250", LOCKSTEP_MAX_RESTARTS="0")
+    job = qsub(*LASTING_SHELL, CONFIG="quick.yaml", SET="train.max_steps=250", LOCKSTEP_MAX_RESTARTS="0")
     wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
     pbs.run("qsig", "-s", "USR1", job)
     assert ended(pbs, job) == 75, log_of(work, job)
@@ -101,8 +135,7 @@ def test_a_job_that_fails_at_once_is_not_tried_again(pbs, qsub, work):  # noqa: 
     job = qsub(CONFIG="no-such.yaml")
     assert ended(pbs, job) == 2
     assert "no-such.yaml" in log_of(work, job)
-    after = pbs.run("qstat", "-f", f"{int(job.split('.')[0]) + 1}.lab", check=False)
-    assert "Unknown Job Id" in after.stderr
+    assert next_job(pbs, job) is None
 
 
 def test_the_workshops_job_from_its_own_folder(pbs, qsub, tmp_path):
@@ -127,8 +160,8 @@ def test_sweep_makes_a_run_of_each_task(pbs, qsub, work):  # noqa: F811
 
 def test_a_task_of_an_array_goes_on_alone(pbs, qsub, work):  # noqa: F811
     """Its fresh qsub is one job with the task's own settings, not the array again."""
-    job = qsub("-J", "2-3", script=str(SOURCE / "job_scripts/sweep.pbs"), CONFIG="quick.yaml",
-               SET="train.max_steps=250 checkpoint.every_steps=5")
+    (work / "settings").write_text("train.max_steps=250\ncheckpoint.every_steps=5\noptim.betas=[0.8, 0.9]")
+    job = qsub(*LASTING_SHELL, "-J", "2-3", script=str(SCRIPTS / "sweep.pbs"), CONFIG="quick.yaml", SET="@settings")
     number = int(job.split("[")[0])
     wait_for(lambda: (work / "runs").is_dir() and len(runs(work)) == 2 and steps_logged(work) >= 6, what="both tasks")
     pbs.run("qsig", "-s", "USR1", f"{number}[3].lab")
@@ -138,15 +171,16 @@ def test_a_task_of_an_array_goes_on_alone(pbs, qsub, work):  # noqa: F811
     assert all(metrics(r)[-1]["step"] == 250 for r in runs(work))
 
 
-@pytest.mark.parametrize("select, ranks, cores", [("1:ncpus=8:mpiprocs=2", 2, 4), ("1:ncpus=8:mpiprocs=1", 1, 8)])
-def test_ranks_get_their_share_of_the_cores(select, ranks, cores, pbs, qsub, work):  # noqa: F811
-    job = qsub("-l", f"select={select}", CONFIG="quick.yaml", SET="train.max_steps=2", LOCKSTEP_MAX_RESTARTS="0")
-    ended(pbs, job)
+@pytest.mark.parametrize("select, ranks, cores", [
+    ("1:ncpus=8:mpiprocs=2", 2, 4), ("1:ncpus=8:mpiprocs=1", 1, 8), ("2:ncpus=2", 2, 2), ("2:ncpus=4:ngpus=4", 8, 1)])
+def test_ranks_get_their_share_of_the_cores(select, ranks, cores, pbs, qsub, work, quick_program):  # noqa: F811
+    job = qsub("-l", f"select={select}", LOCKSTEP_PROGRAM=quick_program, LOCKSTEP_THREADS_PER_CORE="1")
+    ended(pbs, job)  # whatever mpirun says to more cores than this machine has
     assert f"{ranks} ranks on 1 node(s), {cores} core(s) a rank" in log_of(work, job)
 
 
-@pytest.mark.parametrize("name, value", [("SET", "run.name=bob's optim.lr=0.5"), ("LOCKSTEP_MAX_RESTARTS", "ten"),
-                                         ("LOCKSTEP_RANKS_PER_NODE", "0")])
+@pytest.mark.parametrize("name, value", [("SET", "@no-such-file"), ("LOCKSTEP_MAX_RESTARTS", "ten"),
+                                         ("LOCKSTEP_RANKS_PER_NODE", "0"), ("LOCKSTEP_ON_TERM", "go")])
 def test_wrong_words_are_refused_before_anything_runs(name, value, pbs, qsub, work):  # noqa: F811
     job = qsub(**{"CONFIG": "quick.yaml", name: value})
     assert ended(pbs, job) == 2
@@ -168,14 +202,128 @@ def test_train_then_eval(pbs, work, lockstep):  # noqa: F811
 
 def test_chain_goes_on_where_a_link_stopped(pbs, work, lockstep, reference):  # noqa: F811
     environment = {"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_HOME": str(SOURCE), "CONFIG": "quick.yaml",
-                   "SET": "train.max_steps=250 checkpoint.every_steps=5"}
-    done = pbs.run(str(SOURCE / "job_scripts/chain.sh"), "2", "-l", "walltime=00:10:00", DDP, cwd=work, env=environment)
+                   "SET": "train.max_steps=250 checkpoint.every_steps=5 'optim.betas=[0.8, 0.9]'"}
+    done = pbs.run(str(SCRIPTS / "chain.sh"), "2", *LASTING_SHELL, "-l", "walltime=00:10:00", DDP, cwd=work, env=environment)
     first, second = (line.split()[-1] for line in done.stdout.splitlines())
     wait_for(lambda: steps_logged(work) >= 6, what="the first link's steps")
     pbs.run("qsig", "-s", "USR1", first)
     assert ended(pbs, first) == 75, log_of(work, first)
     assert ended(pbs, second) == 0, log_of(work, second)
     assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "--set", "train.max_steps=250")
+
+
+STOPS = {"train.max_steps": 400, "checkpoint.every_steps": 50}
+
+
+def long_enough(**more):
+    return {"CONFIG": "quick.yaml", "SET": " ".join(f"{key}={value}" for key, value in STOPS.items()), **more}
+
+
+def test_qdel_leaves_a_checkpoint_and_no_other_job(pbs, qsub, work):  # noqa: F811
+    job = qsub(**long_enough())
+    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
+    pbs.run("qdel", job)
+    assert ended(pbs, job) == 256 + signal.SIGTERM
+    log = log_of(work, job)
+    assert "SIGTERM: the job is being cancelled" in log and "cancelled, with a checkpoint: it stays stopped" in log
+    assert next_job(pbs, job) is None
+    assert last_checkpoint(runs(work)[0]).stem == f"step-{metrics(runs(work)[0])[-1]['step']:08}"
+
+
+def test_pre_emption_by_deletion_goes_on_where_it_is_opted_in(pbs, qsub, work):  # noqa: F811
+    job = qsub(**long_enough(LOCKSTEP_ON_TERM="resubmit"))
+    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
+    pbs.run("qdel", job)
+    ended(pbs, job)
+    assert ended(pbs, next_job(pbs, job)) == 0
+    assert len(runs(work)) == 1 and metrics(runs(work)[0])[-1]["step"] == 400
+
+
+@pytest.mark.parametrize("on_term", ["stop", "resubmit"])
+def test_qrerun_goes_on_once_in_the_same_folder(on_term, pbs, qsub, work):  # noqa: F811
+    job = qsub(**long_enough(LOCKSTEP_ON_TERM=on_term))
+    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
+    pbs.run("qrerun", job)
+    assert ended(pbs, job) == {"stop": 0, "resubmit": 75}[on_term], log_of(work, job)
+    assert fields(pbs, job)["run_count"] == "2"
+    if on_term == "resubmit":
+        assert ended(pbs, next_job(pbs, job)) == 0
+        assert f"job {next_job(pbs, job)} goes on with the run of this one" in log_of(work, job)
+    else:
+        assert next_job(pbs, job) is None
+    assert len(runs(work)) == 1 and metrics(runs(work)[0])[-1]["step"] == 400
+    steps = [m["step"] for m in metrics(runs(work)[0]) if m["event"] == "step"]
+    assert steps == sorted(set(steps)), "it went back, or two jobs wrote"
+
+
+def test_the_records_of_a_killed_job_are_swept(pbs, qsub, work, quick_program):  # noqa: F811
+    job = qsub(**long_enough())
+    wait_for(lambda: steps_logged(work) >= 2, what="the first steps")
+    pbs.run("qsig", "-s", "KILL", job)
+    ended(pbs, job)
+    for name in (".lockstep-chain-1", f".lockstep-next-{job}", ".lockstep-run-7.elsewhere"):
+        (work / name).touch()
+    (work / ".lockstep-chain-1.jobs").write_text(f"\n{job}\n")
+    assert (work / f".lockstep-run-{job}").exists(), "a killed job leaves its file, or this test sees nothing"
+    assert ended(pbs, qsub(LOCKSTEP_PROGRAM=quick_program)) == 0
+    assert {p.name for p in work.glob(".lockstep-*")} == {".lockstep-run-7.elsewhere"}
+
+
+def test_a_resubmission_keeps_everything(pbs, work, site, quick_program):  # noqa: F811
+    """What the job asked for, the queue it went to, and the script as its user had edited it."""
+    script = work / "mine.pbs"
+    text = (SCRIPTS / "ddp.pbs").read_text().replace("#PBS -N lockstep\n", """#PBS -N lockstep
+#PBS -l filesystems=home:scratch
+#PBS -m abe
+#PBS -M somebody@site
+#PBS -W umask=027,group_list=team
+#PBS -o mine.log
+#PBS -q route
+""")
+    script.write_text(text.replace('lockstep_train "$@"', 'echo "edited: $MINE"\nlockstep_train'))
+
+    variables = {"LOCKSTEP_PROGRAM": quick_program, "LOCKSTEP_HOME": str(SOURCE), "EARLY": "yes", "MINE": "it's, as PBS \\ left it",
+                 **site}
+    job = pbs.run("qsub", "-A", "account", "-l", "select=2:ncpus=2:mem=1gb", "-l", "place=scatter", "-v", ",".join(variables),
+                  str(script), cwd=work, env=variables).stdout.strip()
+    first = fields(pbs, job)
+    assert ended(pbs, job) == 75, (work / "mine.log").read_text()
+    then = fields(pbs, next_job(pbs, job))
+    assert ended(pbs, next_job(pbs, job)) == 0, (work / "mine.log.restart-1").read_text()
+    names = {n for n in first if n.startswith("Resource_List")}
+    assert "Resource_List.filesystems" in names and names == {n for n in then if n.startswith("Resource_List")}
+    for name in names | {"Job_Name", "queue", "Mail_Points", "Mail_Users", "umask", "group_list", "Account_Name", "Join_Path"}:
+        assert first[name] == then[name], name
+    assert first["queue"] == "batch"
+    said = [next(line for line in (work / log).read_text().splitlines() if line.startswith("edited: "))
+            for log in ("mine.log", "mine.log.restart-1")]
+    assert said[0] == said[1] == r"edited: it\s, as PBS \\ left it"
+
+
+def test_a_log_that_is_written_in_place_goes_on(pbs, qsub, work, quick_program):  # noqa: F811
+    job = qsub("-k", "oed", LOCKSTEP_PROGRAM=quick_program, EARLY="yes")
+    assert ended(pbs, job) == 75 and ended(pbs, next_job(pbs, job)) == 0
+    assert "restart 0\n" in log_of(work, job) and "restart 1\n" in log_of(work, job)
+
+
+def test_a_sweep_has_no_more_tasks_than_values(pbs, qsub, work):  # noqa: F811
+    job = qsub("-J", "3-4", script=str(SCRIPTS / "sweep.pbs"), CONFIG="no-such.yaml")
+    beyond = job.replace("[]", "[4]")
+    assert ended(pbs, beyond) == 2 and "PBS_ARRAY_INDEX=4: this sweep has the tasks 0-3" in log_of(work, beyond)
+
+
+@pytest.mark.parametrize("name, ranks", [("ddp_single_node.pbs", "2 ranks on 1 node(s)"),
+                                         ("ddp_multi_node.pbs", "4 ranks on 2 node(s)")])
+def test_the_scripts_of_one_node_and_of_two(name, ranks, pbs, qsub, work, quick_program):  # noqa: F811
+    job = qsub(script=str(SCRIPTS / name), LOCKSTEP_PROGRAM=quick_program)
+    assert ended(pbs, job) == 0 and ranks in log_of(work, job)
+
+
+def test_a_script_that_was_copied_says_so_in_one_line(pbs, work):  # noqa: F811
+    shutil.copy(DDP, work)
+    job = pbs.run("qsub", "ddp.pbs", cwd=work).stdout.strip()
+    assert ended(pbs, job) == 2
+    assert len(log_of(work, job).splitlines()) == 1 and "LOCKSTEP_HOME" in log_of(work, job)
 
 
 def test_found_by_the_path_that_was_submitted(pbs, work, lockstep, tmp_path):  # noqa: F811
