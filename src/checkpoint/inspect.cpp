@@ -2,12 +2,15 @@
 
 #include <torch/types.h>
 
+#include <filesystem>
+
 #include "base/error.h"
 #include "base/format.h"
 #include "base/memory.h"
 #include "checkpoint/file.h"
 #include "checkpoint/pickle_globals.h"
 #include "checkpoint/pt.h"
+#include "checkpoint/store.h"
 
 namespace lockstep {
 
@@ -84,6 +87,14 @@ class Inspector {
 };
 
 }  // namespace
+
+std::string file_to_inspect(const std::string& path) {
+  std::error_code failed;
+  if (!std::filesystem::is_directory(path, failed)) return path;
+  if (auto newest = checkpoints_of(path).newest_by_name(); !newest.empty()) return newest;
+  throw InputError("there is no checkpoint in this folder", path,
+                   "name a run's folder (runs/NAME), or a .pt or safetensors file");
+}
 
 InspectedFile inspect_file(const std::string& path, const Digest& digest) {
   InspectedFile file;

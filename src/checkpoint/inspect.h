@@ -30,6 +30,9 @@ struct InspectedFile {
 
 using Digest = std::function<std::string(std::span<const uint8_t>)>;
 
+/// `path`, or the newest checkpoint of a run's folder, damaged or not.
+std::string file_to_inspect(const std::string& path);
+
 /// Reads and verifies the whole file. InputError as read_pt.
 InspectedFile inspect_file(const std::string& path, const Digest& digest);
 

@@ -193,4 +193,11 @@ std::string CheckpointStore::newest_by_name() const {
   return all.empty() ? "" : std::min_element(all.begin(), all.end())->path.string();
 }
 
+CheckpointStore checkpoints_of(const std::string& folder) {
+  std::error_code failed;
+  const auto inside = fs::path(folder) / "checkpoints";
+  const bool plain = !fs::exists(inside, failed) && !failed;
+  return CheckpointStore(plain ? folder : inside.string());
+}
+
 }  // namespace lockstep

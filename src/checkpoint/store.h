@@ -49,6 +49,9 @@ class CheckpointStore {
   std::function<void()> check_;
 };
 
+/// The checkpoints of a run's folder, or of a folder that holds them itself.
+CheckpointStore checkpoints_of(const std::string& folder);
+
 /// Saves a snapshot while training goes on. At most one save is in flight; submit() waits for the one before.
 class CheckpointWriter {
  public:

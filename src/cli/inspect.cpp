@@ -104,12 +104,15 @@ int run_inspect(const std::vector<std::string>& args) {
   std::string path;
   bool json = false;
   Options options("inspect", "the tensors of a checkpoint, their shapes, dtypes and digests",
-                  {"lockstep inspect runs/mnist/checkpoints/step-00000470.pt",
+                  {"lockstep inspect runs/mnist", "lockstep inspect runs/mnist/checkpoints/step-00000470.pt",
                    "lockstep inspect model.safetensors --json"});
-  options.positional("CHECKPOINT", path, "a .pt or safetensors file of lockstep's or Python's");
+  options.positional(
+      "CHECKPOINT", path,
+      "a .pt or safetensors file of lockstep's or Python's, or a run's folder: its newest one");
   options.flag("json", json, "print JSON");
   if (!options.parse(args)) return kDone;
-  const auto file = inspect_file(find_path(path), digest);
+  path = file_to_inspect(find_path(path));
+  const auto file = inspect_file(path, digest);
   json ? print_json(path, file) : print_table(path, file);
   return kDone;
 }
