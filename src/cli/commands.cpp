@@ -11,7 +11,7 @@
   X(train, "trains what a config says, on one process or many")               \
   X(eval, "the metrics of a checkpoint, exact at any number of ranks")        \
   X(predict, "classes and probabilities of new samples")                      \
-  X(status, "what became of a run: done, stopped early, failed")              \
+  X(status, "what became of a run: running, stopped early, done, failed")     \
   X(inspect, "the tensors of a checkpoint, their shapes, dtypes and digests") \
   X(config, "every key of a config, its value and where it came from")        \
   X(whoami, "rank, world, node and device of every process, and why")         \

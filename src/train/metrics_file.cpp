@@ -9,8 +9,35 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/whole_file.h"
 
 namespace lockstep::train {
+namespace {
+
+constexpr const char* kCut = ".cut";
+
+Descriptor open_file(const std::string& path) {
+  Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (file) return file;
+  throw Error(std::string("cannot write: ") + std::strerror(errno), path,
+              "make room, or set run.dir to a folder that can be written");
+}
+
+// The bytes [from, to) of a file, passed on in pieces.
+void copy(int file, const std::string& path, int64_t from, int64_t to, const ByteSink& sink) {
+  std::string buffer(1 << 16, '\0');
+  while (from < to) {
+    const auto wanted = std::min<int64_t>(to - from, static_cast<int64_t>(buffer.size()));
+    const auto got = ::pread(file, buffer.data(), static_cast<size_t>(wanted), from);
+    if (got <= 0)
+      throw Error(std::string("cannot read: ") + (got < 0 ? std::strerror(errno) : "it became shorter"), path,
+                  "see to the file system");
+    sink(buffer.data(), static_cast<size_t>(got));
+    from += got;
+  }
+}
+
+}  // namespace
 
 std::string to_json(const MetricLine& line) {
   nlohmann::ordered_json json;  // prints a double's shortest form that reads back the same
@@ -20,17 +47,39 @@ std::string to_json(const MetricLine& line) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t offset) : path_(path.string()) {
-  file_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t offset)
+    : path_(path.string()), file_(open_file(path_)) {
   struct stat facts {};
-  if (!file_ || ::fstat(file_.number(), &facts) != 0) {
-    throw Error(std::string("cannot write: ") + std::strerror(errno), path_,
-                "make room, or set run.dir to a folder that can be written");
-  }
+  if (::fstat(file_.number(), &facts) != 0)
+    throw Error(std::string("cannot write: ") + std::strerror(errno), path_, "see to the file system");
   offset_ = std::min<int64_t>(offset, facts.st_size);
+  if (facts.st_size == offset_) return;
+  keep_what_follows(facts.st_size);
   if (::ftruncate(file_.number(), offset_) != 0)
     throw Error(std::string("cannot cut: ") + std::strerror(errno), path_,
                 "set run.dir to a file system where files can become shorter, or start a new run");
+}
+
+// What an attempt before kept, and no checkpoint came after, stays in front.
+void MetricsFile::keep_what_follows(int64_t size) const {
+  const auto kept = path_ + kCut;
+  const Descriptor before(::open(kept.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat facts {};
+  if (before) ::fstat(before.number(), &facts);
+  write_whole(kept, [&](const ByteSink& sink) {
+    copy(before.number(), kept, 0, facts.st_size, sink);
+    copy(file_.number(), path_, offset_, size, sink);
+  });
+}
+
+void MetricsFile::forget_cut() const {
+  ::unlink((path_ + kCut).c_str());
+}
+
+void MetricsFile::move_to(const std::filesystem::path& path) {
+  write_whole(path.string(), [&](const ByteSink& sink) { copy(file_.number(), path_, 0, offset_, sink); });
+  file_ = open_file(path.string());
+  path_ = path.string();
 }
 
 void MetricsFile::add(const MetricLine& line) {

@@ -21,7 +21,8 @@ std::string to_json(const MetricLine& line);
 
 class MetricsFile {
  public:
-  /// Goes on after `offset` bytes; what an earlier attempt wrote past its checkpoint is cut off.
+  /// Goes on after `offset` bytes. What an earlier attempt wrote past its checkpoint is cut off, and kept
+  /// beside it (".cut") until forget_cut().
   explicit MetricsFile(const std::filesystem::path& path, int64_t offset = 0);
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
@@ -30,7 +31,14 @@ class MetricsFile {
   /// What a checkpoint remembers.
   int64_t offset() const { return offset_; }
 
+  /// A newer checkpoint is whole: the lines that were cut off are written again, or never needed.
+  void forget_cut() const;
+  /// Goes on at another path with what was written so far, wherever the file itself is now.
+  void move_to(const std::filesystem::path& path);
+
  private:
+  void keep_what_follows(int64_t size) const;
+
   std::string path_;
   Descriptor file_;
   int64_t offset_ = 0;

@@ -4,20 +4,43 @@
 #include "base/log.h"
 
 namespace lockstep::train {
-namespace {
-constexpr auto kBeat = std::chrono::seconds(5);
-}
 
-Recorder::Recorder(std::filesystem::path folder, RunStatus status, int64_t metrics_offset)
+Recorder::Recorder(std::shared_ptr<HeldFolder> folder, RunStatus status, int64_t metrics_offset,
+                   std::chrono::milliseconds beat)
     : folder_(std::move(folder)),
       status_(std::move(status)),
-      last_beat_(std::chrono::steady_clock::now()),
-      metrics_(std::make_unique<MetricsFile>(folder_ / "metrics.jsonl", metrics_offset)),
-      events_(std::make_unique<EventFile>(folder_, status_.step)) {
-  write_status(folder_, status_);
+      home_(folder_->path()),
+      metrics_(std::make_unique<MetricsFile>(home_ / "metrics.jsonl", metrics_offset)),
+      events_(std::make_unique<EventFile>(home_, status_.step)) {
+  write_status(home_, status_, [this] { folder_->check(home_); });
+  heart_ = std::thread([this, beat] { keep_beating(beat); });
+}
+
+Recorder::~Recorder() {
+  {
+    const std::lock_guard lock(over_mutex_);
+    over_ = true;
+  }
+  over_changed_.notify_all();
+  heart_.join();
+}
+
+void Recorder::keep_beating(std::chrono::milliseconds beat) {
+  std::unique_lock lock(over_mutex_);
+  while (!over_changed_.wait_for(lock, beat, [this] { return over_; })) {
+    lock.unlock();
+    try {
+      write();
+    } catch (const FolderTaken&) {
+      return;  // the trainer hears of it at its next note()
+    }
+    lock.lock();
+  }
 }
 
 void Recorder::add(const StepRecord& r) {
+  const std::lock_guard lock(files_);
+  guarded([&] { follow(); });
   guarded([&] {
     metrics_->add({{"event", "step"},
                    {"step", r.step},
@@ -43,27 +66,82 @@ void Recorder::add(const EpochRecord& r) {
   }
   line.emplace_back("seconds", r.seconds);
   line.emplace_back("samples_per_second", r.samples_per_second);
+  const std::lock_guard lock(files_);
+  guarded([&] { follow(); });
   guarded([&] { metrics_->add(line); });
   guarded([&] { events_->add(r.step, curves); });
 }
 
-void Recorder::update(const std::function<void(RunStatus&)>& change) {
-  const std::lock_guard lock(mutex_);
+void Recorder::note(const std::function<void(RunStatus&)>& change) {
+  folder_->refuse_if_taken();
+  const std::lock_guard lock(status_mutex_);
   change(status_);
-  guarded([&] { write_status(folder_, status_); });
-  last_beat_ = std::chrono::steady_clock::now();
 }
 
-void Recorder::beat(const std::function<void(RunStatus&)>& change) {
-  if (std::chrono::steady_clock::now() - last_beat_ >= kBeat) update(change);
+void Recorder::update(const std::function<void(RunStatus&)>& change) {
+  note(change);
+  write();
+}
+
+void Recorder::write() {
+  const std::lock_guard order(writing_);
+  guarded([this] {
+    const auto where = home();
+    std::unique_lock lock(status_mutex_);
+    const auto status = status_;
+    lock.unlock();
+    write_status(where, status, [&] { folder_->check(where); });
+  });
+}
+
+void Recorder::saved(const std::string& checkpoint) {
+  update([&](RunStatus& status) {
+    status.checkpoint = "checkpoints/" + std::filesystem::path(checkpoint).filename().string();
+  });
+  const std::lock_guard lock(files_);
+  metrics_->forget_cut();
+}
+
+bool Recorder::holds(const std::string& checkpoint) {
+  return std::filesystem::path(checkpoint).parent_path() == home() / "checkpoints";
+}
+
+void Recorder::last_word(const std::string& reason) noexcept {
+  try {
+    update([&](RunStatus& status) {
+      status.state = RunState::failed;
+      status.reason = reason;
+    });
+  } catch (const std::exception& error) {
+    log::warning(describe(error));
+  }
+}
+
+// Where to write now.
+std::filesystem::path Recorder::home() {
+  const std::lock_guard lock(files_);
+  follow();
+  return home_;
+}
+
+// The files go on in the successor of a folder that was removed.
+void Recorder::follow() {
+  const auto now = folder_->path();
+  if (now == home_) return;
+  metrics_->move_to(now / "metrics.jsonl");
+  home_ = now;
+  const std::lock_guard lock(status_mutex_);
+  status_.checkpoint.clear();
+  events_ = std::make_unique<EventFile>(home_, status_.step);
 }
 
 void Recorder::guarded(const std::function<void()>& write) {
   try {
     write();
+  } catch (const FolderTaken&) {
+    throw;
   } catch (const std::exception& error) {
-    if (!warned_) log::warning(describe(error) + "\nTraining goes on.");
-    warned_ = true;
+    if (!warned_.exchange(true)) log::warning(describe(error) + "\nTraining goes on.");
   }
 }
 

@@ -9,6 +9,7 @@
 #include "base/whole_file.h"
 #include "launch/deadline.h"
 #include "train/console.h"
+#include "train/held_folder.h"
 #include "train/run_folder.h"
 #include "train/saved.h"
 #include "train/stop_signal.h"
@@ -19,9 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The folder as every rank knows it; the lock is rank 0's.
+// The folder as every rank knows it; held by rank 0.
 struct Place {
-  std::optional<RunFolder> folder;
+  std::shared_ptr<HeldFolder> held;
   std::string path;
   bool goes_on = false;
   int64_t attempt = 1;
@@ -59,20 +60,49 @@ Resume find_resume(const Team& team, const std::string& asked) {
   return {"", read_saved(team, asked)};
 }
 
+// Before a long load; nothing is made yet.
+void check_place(const Setup& setup, const Resume& from) {
+  setup.team->from_first([&] {
+    if (from.folder.empty() || from.folder == "auto") check_run_dir(setup.settings.run);
+    return std::string();
+  });
+}
+
+std::shared_ptr<HeldFolder> hold(RunFolder folder, const Setup& setup) {
+  const auto successor = [run = setup.settings.run, config = setup.config](const fs::path& removed) {
+    auto folder = open_successor(run, config, removed);
+    tell_job_script(folder.path);
+    return folder;
+  };
+  return std::make_shared<HeldFolder>(std::move(folder), successor);
+}
+
 Place open_place(const Setup& setup, const std::string& resume) {
   Place place;
   const auto text = setup.team->from_first([&] {
-    place.folder = open_run_folder(setup.settings.run, setup.config, resume);
-    for (const auto& note : place.folder->notes) log::info(note);
-    const auto& path = place.folder->path;
-    tell_job_script(path);
-    const bool goes_on = place.folder->goes_on;
+    auto folder = open_run_folder(setup.settings.run, setup.config, resume);
+    for (const auto& note : folder.notes) log::info(note);
+    const auto path = folder.path;
+    const bool goes_on = folder.goes_on;
+    place.held = hold(std::move(folder), setup);
     return format("{:d} {} {}", goes_on, goes_on ? next_attempt(path) : 1, path.string());
   });
   std::istringstream words(text);
   words >> place.goes_on >> place.attempt;
   std::getline(words.ignore(), place.path, '\0');  // a path is any bytes
   return place;
+}
+
+// Nothing in an old folder is touched before it is known that the run can go on there; a job script that has
+// not been told of it takes the attempt for refused.
+void begin(Trainer& trainer, const Setup& setup, const Place& place) {
+  setup.team->together([&] {
+    if (!setup.team->first()) return;
+    const auto path = place.held->path();
+    if (place.goes_on) begin_in(path, setup.config);
+    trainer.write_to(place.held, place.attempt);
+    tell_job_script(path);
+  });
 }
 
 // The newest whole checkpoint of the folder; an earlier attempt that came to none starts anew.
@@ -110,10 +140,21 @@ void say_start(const Setup& setup, const Trainer& trainer, const Place& place) {
   }
 }
 
+// Whatever was saved beside it: a run whose folder somebody removed is not done.
+void check_still_there(const Setup& setup, const Place& place) {
+  setup.team->from_first([&] {
+    if (const auto removed = place.held->removed())
+      throw Error("the run's folder was removed while it trained", removed->string(),
+                  "what could be saved is in " + place.held->path().string());
+    return std::string();
+  });
+}
+
 // A failure reaches the folder before it reaches the screen.
-Ending run_and_tell(Trainer& trainer) {
+Ending run_and_tell(Trainer& trainer, const Setup& setup, const Place& place) {
   try {
     const auto ending = trainer.run();
+    check_still_there(setup, place);
     trainer.tell(ending.state, ending.reason);
     return ending;
   } catch (const std::exception& error) {
@@ -137,15 +178,16 @@ int train(const Command& command, const std::string& resume) {
   const EarlySignals signals;  // a warning that comes while we load is obeyed after a step
   auto setup = join_job(command);
   auto from = find_resume(*setup.team, resume);
+  check_place(setup, from);
   load_data(setup);
   Trainer trainer(setup);
   if (const auto saved = std::exchange(from.file, {})) start_from(trainer, *saved);
   auto place = open_place(setup, from.folder);
   if (place.goes_on) go_on(trainer, setup, place.path);
-  setup.team->together([&] { trainer.write_to(place.path, place.attempt); });
+  begin(trainer, setup, place);
   if (setup.team->first()) trainer.leave_before(job_deadline(setup.team->job(), current_environment()));
   say_start(setup, trainer, place);
-  const auto ending = run_and_tell(trainer);
+  const auto ending = run_and_tell(trainer, setup, place);
   setup.team->barrier();  // whoever leaves early would take rank 0 along
   say_ending(ending, place);
   return ending.state == RunState::stopped_early ? kStoppedEarly : kDone;

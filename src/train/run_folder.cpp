@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/error.h"
@@ -68,8 +69,14 @@ fs::path folder_of(const RunSettings& run, int number) {
 }
 
 [[noreturn]] void cannot_make(const fs::path& path, int reason) {
-  throw InputError(std::string("the run folder cannot be made: ") + std::strerror(reason), path.string(),
-                   "set run.dir to a folder that you may write to");
+  refuse_folder("the run folder cannot be made", path, reason);
+}
+
+// By doing it: a file system may be read-only, full or no place for files whatever the permissions say.
+void check_writable(const fs::path& folder) {
+  auto probe = (folder / ".lockstep-XXXXXX").string();
+  if (!::mkdtemp(probe.data())) cannot_make(folder, errno);
+  ::rmdir(probe.c_str());
 }
 
 void make_parents(const fs::path& path) {
@@ -78,19 +85,35 @@ void make_parents(const fs::path& path) {
   if (failed) cannot_make(path.parent_path(), failed.value());
 }
 
-// mkdir either makes the folder or says that somebody else has: two jobs cannot both get it.
-RunFolder new_folder(const RunSettings& run, const std::string& config) {
+// Nothing but what a start leaves that was killed before it came to anything.
+bool is_blank(const fs::path& path) {
+  std::error_code failed;
+  for (fs::directory_iterator entry(path, failed), end; !failed && entry != end; entry.increment(failed)) {
+    const auto name = entry->path().filename().string();
+    if (name != "lock" && !is_leftover(name)) return false;
+  }
+  return !failed;
+}
+
+// mkdir either makes the folder or says that somebody else has, and the lock says who of two has it.
+std::optional<RunFolder> try_new(const fs::path& path, const std::string& config) {
+  if (::mkdir(path.c_str(), 0755) != 0) {
+    if (errno != EEXIST) cannot_make(path, errno);
+    if (!is_blank(path)) return std::nullopt;
+  }
+  auto lock = RunLock::take(path);
+  if (!lock || !is_blank(path)) return std::nullopt;
+  RunFolder folder{path, std::move(*lock)};
+  begin_in(path, config);
+  return folder;
+}
+
+RunFolder new_folder(const RunSettings& run, const std::string& config, const fs::path& but = {}) {
   make_parents(folder_of(run, 1));
   for (int number = 1;; ++number) {
     const auto path = folder_of(run, number);
-    if (::mkdir(path.c_str(), 0755) != 0) {
-      if (errno == EEXIST) continue;
-      cannot_make(path, errno);
-    }
-    auto lock = RunLock::take(path);
-    if (!lock) continue;
-    replace_file(path / kConfigFile, config);
-    return {path, std::move(*lock)};
+    if (path == but) continue;
+    if (auto folder = try_new(path, config)) return std::move(*folder);
   }
 }
 
@@ -116,9 +139,7 @@ bool is_finished(const fs::path& folder, const FlatConfig& now) {
   }
 }
 
-RunFolder go_on(const fs::path& path, RunLock lock, const std::string& config,
-                std::vector<std::string> notes) {
-  replace_file(path / kConfigFile, config);
+RunFolder go_on(const fs::path& path, RunLock lock, std::vector<std::string> notes) {
   notes.push_back("going on with " + path.string());
   return {path, std::move(lock), true, std::move(notes)};
 }
@@ -154,7 +175,7 @@ RunFolder newest_unfinished(const RunSettings& run, const std::string& config) {
     }
     if (is_finished(path, now)) continue;
     const auto different = differences(*then, now);
-    if (different.empty()) return go_on(path, std::move(*lock), config, std::move(notes));
+    if (different.empty()) return go_on(path, std::move(*lock), std::move(notes));
     notes.push_back(path.string() + " has another config: " + join(different, ", "));
   }
   auto folder = new_folder(run, config);
@@ -178,10 +199,20 @@ RunFolder named_folder(const fs::path& path, const std::string& config) {
   std::vector<std::string> notes;
   const auto different = differences(then, flatten(config));
   if (!different.empty()) notes.push_back("the config has changed: " + join(different, ", "));
-  return go_on(path, std::move(*lock), config, std::move(notes));
+  return go_on(path, std::move(*lock), std::move(notes));
 }
 
 }  // namespace
+
+void begin_in(const fs::path& folder, const std::string& config) {
+  remove_leftovers(folder.string());
+  remove_leftovers((folder / "checkpoints").string());
+  replace_file((folder / kConfigFile).string(), config);
+}
+
+RunFolder open_successor(const RunSettings& run, const std::string& config, const fs::path& removed) {
+  return new_folder(run, config, removed);
+}
 
 FlatConfig flatten(const std::string& yaml) {
   FlatConfig flat;
@@ -203,6 +234,14 @@ std::vector<std::string> differences(const FlatConfig& then, const FlatConfig& n
 
 void check_run_folder(const fs::path& path) {
   config_of_run(path);
+  check_writable(path);
+}
+
+void check_run_dir(const RunSettings& run) {
+  auto there = fs::absolute(folder_of(run, 1)).parent_path();
+  std::error_code failed;
+  while (there.has_relative_path() && !fs::exists(there, failed) && !failed) there = there.parent_path();
+  check_writable(there);
 }
 
 RunFolder open_run_folder(const RunSettings& run, const std::string& config, const std::string& resume) {

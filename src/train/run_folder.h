@@ -28,12 +28,23 @@ struct RunFolder {
   std::vector<std::string> notes = {};  // why this folder, for the log
 };
 
-/// An InputError where the folder is not one of a run's.
+/// An InputError where the folder is not one of a run's, or cannot be written.
 void check_run_folder(const std::filesystem::path& path);
+
+/// An InputError where no run's folder can be made. Leaves no trace.
+void check_run_dir(const RunSettings& run);
 
 /// `resume`: empty = the first free of NAME, NAME-2, ...; "auto" = the newest run of that name that is
 /// unfinished, not in use and of the same config, else a new one; a folder = that one. `config` is the
 /// resolved YAML.
 RunFolder open_run_folder(const RunSettings& run, const std::string& config, const std::string& resume);
+
+/// The first write to it, once it is known that the run can go on there: what this attempt runs. What killed
+/// writers left is swept.
+void begin_in(const std::filesystem::path& folder, const std::string& config);
+
+/// A new folder for a run whose own, `removed`, is gone: another of its names.
+RunFolder open_successor(const RunSettings& run, const std::string& config,
+                         const std::filesystem::path& removed);
 
 }  // namespace lockstep::train

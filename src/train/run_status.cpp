@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/whole_file.h"
+#include "checkpoint/store.h"
 #include "train/run_lock.h"
 
 namespace lockstep::train {
@@ -15,9 +16,9 @@ namespace {
 struct StateName {
   RunState state;
   const char* name;
-  ExitStatus exit_status;
+  int exit_status;
 };
-constexpr std::array<StateName, 4> kStates = {{{RunState::running, "running", kFailed},
+constexpr std::array<StateName, 4> kStates = {{{RunState::running, "running", kRunning},
                                                {RunState::stopped_early, "stopped early", kStoppedEarly},
                                                {RunState::done, "done", kDone},
                                                {RunState::failed, "failed", kFailed}}};
@@ -47,7 +48,7 @@ const char* name_of(RunState state) {
   return row_of(state).name;
 }
 
-void write_status(const std::filesystem::path& folder, RunStatus status) {
+void write_status(const std::filesystem::path& folder, RunStatus status, const std::function<void()>& ready) {
   using namespace std::chrono;
   status.updated = duration<double>(system_clock::now().time_since_epoch()).count();
   const nlohmann::ordered_json json = {{"state", name_of(status.state)},
@@ -66,8 +67,9 @@ void write_status(const std::filesystem::path& folder, RunStatus status) {
                                        {"pid", status.pid},
                                        {"updated", status.updated}};
   // a reason may quote a file's bytes: whatever is not UTF-8 is replaced, never thrown at
-  replace_file(folder / "status.json",
-               json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  const auto text = json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  write_whole((folder / "status.json").string(),
+              [&](const ByteSink& sink) { sink(text.data(), text.size()); }, ready);
 }
 
 RunStatus read_status(const std::filesystem::path& folder) {
@@ -106,13 +108,14 @@ RunStatus read_status(const std::filesystem::path& folder) {
 
 Verdict judge(const std::filesystem::path& folder) {
   const auto status = read_status(folder);
-  const auto& row = row_of(status.state);
-  std::string text = row.name;
+  Verdict verdict{row_of(status.state).name, row_of(status.state).exit_status};
+  auto& text = verdict.text;
   if (status.state == RunState::running) {
     if (in_use(folder)) {
       text += format(" on {} (process {})", status.host, status.pid);
     } else {
       text = format("failed: its process {} on {} ended without a word", status.pid, status.host);
+      verdict.exit_status = kFailed;
     }
   }
   if (!status.reason.empty()) text += ": " + status.reason;
@@ -120,8 +123,10 @@ Verdict judge(const std::filesystem::path& folder) {
                  status.seconds, status.attempt);
   if (status.loss) text += format("\nloss {:.4f}", *status.loss);
   if (status.accuracy) text += format("\naccuracy {:.2f} %", 100 * *status.accuracy);
-  if (!status.checkpoint.empty()) text += "\ncheckpoint " + (folder / status.checkpoint).string();
-  return {text, row.exit_status};
+  // a killed run may have come to one more than it could say
+  const auto newest = CheckpointStore((folder / "checkpoints").string()).newest_by_name();
+  if (!newest.empty()) text += "\ncheckpoint " + newest;
+  return verdict;
 }
 
 }  // namespace lockstep::train

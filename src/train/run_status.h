@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -31,15 +32,20 @@ struct RunStatus {
 /// "running", "stopped early", "done", "failed".
 const char* name_of(RunState state);
 
-void write_status(const std::filesystem::path& folder, RunStatus status);
+/// Whole or not at all; `ready` as write_whole's.
+void write_status(const std::filesystem::path& folder, RunStatus status,
+                  const std::function<void()>& ready = {});
 
 /// Throws InputError when the folder holds no readable status.json.
 RunStatus read_status(const std::filesystem::path& folder);
 
+/// `lockstep status` leaves with it where a run is still running.
+constexpr int kRunning = 3;
+
 /// What `lockstep status` prints and leaves with. A run that says "running" and is not in use has died.
 struct Verdict {
   std::string text;
-  ExitStatus exit_status;
+  int exit_status;
 };
 Verdict judge(const std::filesystem::path& folder);
 

@@ -8,6 +8,7 @@
 #include "base/paths.h"
 #include "checkpoint/pt.h"
 #include "checkpoint/store.h"
+#include "train/run_status.h"
 #include "train/share_tree.h"
 
 namespace lockstep::train {
@@ -32,11 +33,24 @@ Saved read_file(const std::string& path) {
   return {path, std::move(file.tree)};
 }
 
-std::optional<Saved> newest_in(const fs::path& folder) {
-  const auto inside = folder / "checkpoints";
-  auto found = CheckpointStore(fs::is_directory(inside) ? inside : folder).latest();
+std::optional<Saved> newest_in(const CheckpointStore& store) {
+  auto found = store.latest();
   if (!found) return std::nullopt;
   return Saved{found->path, found->tree};
+}
+
+// Whoever started from the first step in the folder of a run that had come further would end what is left of
+// it.
+void check_never_saved(const fs::path& run_folder) {
+  std::string last;
+  try {
+    last = read_status(run_folder).checkpoint;
+  } catch (const InputError&) {
+    return;  // killed before it could say anything
+  }
+  if (last.empty()) return;
+  throw InputError("the run's checkpoints are gone", (run_folder / last).string(),
+                   "put them back, or start a new run (without --resume)");
 }
 
 Saved from_first(const Team& team, const std::function<Saved()>& read) {
@@ -64,14 +78,19 @@ Saved read_saved(const Team& team, const std::string& wanted) {
   return from_first(team, [&] {
     const auto path = find_saved(wanted);
     if (!fs::is_directory(path)) return read_file(path);
-    if (auto found = newest_in(path)) return *found;
+    if (auto found = newest_in(checkpoints_of(path))) return *found;
     throw InputError("there is no whole checkpoint in this folder", path,
                      "name a run's folder (runs/NAME), or a .pt or safetensors file");
   });
 }
 
 std::optional<Saved> newest_saved(const Team& team, const std::string& run_folder) {
-  auto saved = from_first(team, [&] { return newest_in(run_folder).value_or(Saved{"", make_dict()}); });
+  auto saved = from_first(team, [&] {
+    if (auto found = newest_in(CheckpointStore((fs::path(run_folder) / "checkpoints").string())))
+      return *found;
+    check_never_saved(run_folder);
+    return Saved{"", make_dict()};
+  });
   return saved.path.empty() ? std::nullopt : std::optional(std::move(saved));
 }
 

@@ -56,7 +56,7 @@ Ending Trainer::run() {
     patience_ = std::make_unique<Patience>(patience_seconds(team_.job(), current_environment()), [this] {
       const std::string reason = "SIGTERM came and the other ranks do not answer: one of them is gone";
       log::error(reason);
-      tell(RunState::failed, reason);
+      if (recorder_) recorder_->last_word(reason);
       ::_exit(kFailed);
     });
   }
@@ -139,6 +139,7 @@ void Trainer::after_step() {
   const bool save_now = every > 0 && state_.step % every == 0 && !state_.epoch_trained;
   const bool last = train.max_steps > 0 && state_.step >= train.max_steps;
   lr_ = optimizer_->lr();
+  note_place();
   if (schedule_->per_step()) schedule_->step();
   if (log_now || save_now || last || state_.epoch_trained || agreement_.due(state_.step)) {
     const auto verdicts = ask();

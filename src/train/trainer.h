@@ -34,8 +34,8 @@ class Trainer {
   void restore(const Tree& checkpoint, const std::string& file);
   /// The state restored is this checkpoint of the run's own folder: it need not be written again.
   void found_in(const std::string& path);
-  /// Where rank 0 writes; without it nothing is written.
-  void write_to(const std::string& folder, int64_t attempt);
+  /// Where to write; rank 0's. Without it nothing is written.
+  void write_to(std::shared_ptr<HeldFolder> folder, int64_t attempt);
   /// The metrics file is a new one, not the one that the checkpoint knows.
   void forget_metrics() { state_.metrics_offset = 0; }
   /// When the job must have left.
@@ -59,6 +59,7 @@ class Trainer {
   void take_steps();
   void after_step();
   void log_step(double loss);
+  void note_place();
   void show_progress();
   void obey(const Verdicts& verdicts);
   Verdicts ask();
@@ -72,6 +73,7 @@ class Trainer {
   void count_epochs_without_better(const Metrics* metrics);
   void checkpoint();
   void finish_checkpoints();
+  bool last_checkpoint_lies_here();
   void summarize();
   Stateful parts() { return {*model_, *optimizer_, *schedule_, scaler_.get(), memory_}; }
   double seconds_trained() const;

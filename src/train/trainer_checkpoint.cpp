@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/whole_file.h"
 #include "train/trainer.h"
 
 namespace lockstep::train {
@@ -17,8 +16,7 @@ bool same_place(const TrainingState& a, const TrainingState& b) {
 
 }  // namespace
 
-void Trainer::write_to(const std::string& folder, int64_t attempt) {
-  if (!team_.first()) return;
+void Trainer::write_to(std::shared_ptr<HeldFolder> folder, int64_t attempt) {
   RunStatus status;
   status.step = state_.step;
   status.epoch = state_.epoch;
@@ -31,9 +29,11 @@ void Trainer::write_to(const std::string& folder, int64_t attempt) {
   status.seconds = state_.seconds;
   if (saved_) status.checkpoint = "checkpoints/" + std::filesystem::path(newest_).filename().string();
   recorder_ = std::make_unique<Recorder>(folder, status, state_.metrics_offset);
-  const CheckpointStore store(folder + "/checkpoints", settings_.checkpoint.keep);
-  remove_leftovers(store.folder());
-  writer_ = std::make_unique<CheckpointWriter>(store);
+  const auto store = [folder, keep = settings_.checkpoint.keep] {
+    const auto path = folder->path();
+    return CheckpointStore((path / "checkpoints").string(), keep, [folder, path] { folder->check(path); });
+  };
+  writer_ = std::make_unique<CheckpointWriter>(store, [this](const auto& path) { recorder_->saved(path); });
 }
 
 void Trainer::restore(const Tree& checkpoint, const std::string& file) {
@@ -61,19 +61,37 @@ void Trainer::checkpoint() {
   try {
     writer_->submit(tree);
     if (std::exchange(checkpoints_fail_, false)) log::info("checkpoints can be written again");
+  } catch (const FolderTaken&) {
+    throw;
   } catch (const std::exception& error) {  // the one before: a full disk may have room again
     if (!std::exchange(checkpoints_fail_, true))
       log::warning("a checkpoint could not be written\n" + describe(error) +
                    "\nTraining goes on, and the next checkpoints will be tried without a word.");
     writer_->submit(tree);
   }
-  recorder_->beat([&](RunStatus& status) { status.step = state_.step; });
+  recorder_->note([&](RunStatus& status) { status.step = state_.step; });
 }
 
+// Where the run's folder was removed, its last checkpoint is written again, beside it.
 void Trainer::finish_checkpoints() {
+  const auto here = team_.from_first([this] { return last_checkpoint_lies_here() ? "yes" : "no"; });
+  if (here == "yes") return;
+  saved_.reset();
+  checkpoint();
   team_.together([this] {
     if (writer_) writer_->wait();
   });
+}
+
+bool Trainer::last_checkpoint_lies_here() {
+  if (!writer_) return true;
+  try {
+    writer_->wait();
+  } catch (const FolderRemoved&) {
+    return false;
+  }
+  const auto& last = writer_->last_saved().empty() ? newest_ : writer_->last_saved();
+  return recorder_->holds(last);
 }
 
 }  // namespace lockstep::train

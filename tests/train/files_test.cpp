@@ -53,6 +53,44 @@ TEST(MetricsFile, GoesOnWhereTheCheckpointWas) {
   EXPECT_EQ(read_text(path), "{\"step\":1}\n{\"step\":2}\n");
 }
 
+std::string lines(int64_t from, int64_t to) {
+  std::string text;
+  for (int64_t i = from; i <= to; ++i) text += to_json({{"step", i}}) + "\n";
+  return text;
+}
+
+void add(MetricsFile& file, int64_t from, int64_t to) {
+  for (int64_t i = from; i <= to; ++i) file.add({{"step", i}});
+}
+
+TEST(MetricsFile, WhatIsCutOffStaysUntilItIsNotNeeded) {
+  test::Scratch scratch;
+  const auto path = scratch.path() / "metrics.jsonl", cut = scratch.path() / "metrics.jsonl.cut";
+  {
+    MetricsFile first(path);
+    add(first, 1, 5);
+    MetricsFile second(path, static_cast<int64_t>(lines(1, 3).size()));
+    EXPECT_EQ(read_text(cut), lines(4, 5));
+    add(second, 6, 6);
+  }
+  MetricsFile third(path, static_cast<int64_t>(lines(1, 2).size()));
+  EXPECT_EQ(read_text(path), lines(1, 2));
+  EXPECT_EQ(read_text(cut), lines(4, 5) + lines(3, 3) + lines(6, 6));
+  third.forget_cut();
+  EXPECT_FALSE(std::filesystem::exists(cut));
+}
+
+TEST(MetricsFile, MovesWithAllThatWasWritten) {
+  test::Scratch scratch;
+  const auto path = scratch.path() / "metrics.jsonl";
+  MetricsFile file(path);
+  add(file, 1, 2);
+  std::filesystem::remove(path);
+  file.move_to(scratch.path() / "moved");
+  add(file, 3, 3);
+  EXPECT_EQ(read_text(scratch.path() / "moved"), lines(1, 3));
+}
+
 TEST(MetricsFile, AnOffsetPastTheEndIsTheEnd) {
   test::Scratch scratch;
   MetricsFile file(scratch.path() / "metrics.jsonl", 1000);

@@ -44,9 +44,43 @@ class RunFolderTest : public ::testing::Test {
 TEST_F(RunFolderTest, TakesTheFirstFreeName) {
   EXPECT_EQ(open().path, path("mnist"));
   EXPECT_EQ(open().path, path("mnist-2"));
-  std::filesystem::create_directory(path("mnist-3"));  // somebody else's
+  std::filesystem::create_directory(path("mnist-3"));
+  replace_file(path("mnist-3") / "notes.txt", "somebody else's");
   EXPECT_EQ(open().path, path("mnist-4"));
   EXPECT_EQ(read_text(path("mnist-4") / "config.yaml"), kConfig);
+}
+
+TEST_F(RunFolderTest, TakesWhatAStartThatWasKilledLeft) {
+  std::filesystem::create_directory(path("mnist"));
+  EXPECT_EQ(open().path, path("mnist"));
+  std::filesystem::create_directory(path("mnist-2"));
+  replace_file(path("mnist-2") / "lock", "");
+  replace_file(path("mnist-2") / ".config.yaml.4242.partial", "run: {na");
+  EXPECT_EQ(open("auto", with(kConfig, "lr: 0.01", "lr: 0.1")).path, path("mnist-2"));
+  EXPECT_FALSE(std::filesystem::exists(path("mnist-2") / ".config.yaml.4242.partial"));
+}
+
+TEST_F(RunFolderTest, AnOldFolderIsTouchedOnlyWhenTheRunBeginsThere) {
+  (void)open();
+  const auto partial = path("mnist") / "checkpoints" / ".step-00000007.pt.4242.partial";
+  std::filesystem::create_directory(partial.parent_path());
+  replace_file(partial, "half");
+  replace_file(path("mnist") / ".status.json.4242.partial", "half");
+  const auto other = with(kConfig, "lr: 0.01", "lr: 0.1");
+  const auto folder = open(path("mnist").string(), other);
+  EXPECT_EQ(read_text(path("mnist") / "config.yaml"), kConfig);
+  EXPECT_TRUE(std::filesystem::exists(partial));
+  begin_in(folder.path, other);
+  EXPECT_EQ(read_text(path("mnist") / "config.yaml"), other);
+  EXPECT_FALSE(std::filesystem::exists(partial));
+  EXPECT_FALSE(std::filesystem::exists(path("mnist") / ".status.json.4242.partial"));
+}
+
+TEST_F(RunFolderTest, ASuccessorIsBesideTheOneThatWasRemoved) {
+  const auto folder =
+      open_successor({.name = "mnist", .dir = scratch_.path().string(), .seed = 0}, kConfig, path("mnist"));
+  EXPECT_EQ(folder.path, path("mnist-2"));
+  EXPECT_TRUE(open("auto").path == path("mnist")) << "in use";
 }
 
 TEST_F(RunFolderTest, JobsAtOnceGetDifferentFolders) {
@@ -142,11 +176,30 @@ TEST_F(RunFolderTest, APlaceThatCannotBeWrittenIsBadInput) {
   EXPECT_THROW(open_run_folder({.name = "x", .dir = "/proc/nothing", .seed = 0}, kConfig, ""), InputError);
 }
 
+TEST_F(RunFolderTest, APlaceThatCannotBeWrittenIsKnownBeforeAnythingIsMade) {
+  replace_file(path("file"), "");
+  for (const auto& dir : {std::string("/proc/nothing/here"), (path("file") / "runs").string()}) {
+    EXPECT_THROW(check_run_dir({.name = "x", .dir = dir, .seed = 0}), InputError) << dir;
+  }
+  check_run_dir({.name = "x", .dir = path("not") / "yet", .seed = 0});
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(scratch_.path()), {}), 1) << "a trace is left";
+}
+
+TEST_F(RunFolderTest, StatusNamesTheNewestCheckpointThereIs) {
+  (void)open();
+  leave("mnist", RunState::stopped_early, "SIGTERM");
+  std::filesystem::create_directory(path("mnist") / "checkpoints");
+  for (const char* name : {"step-00000009.pt", "step-00000010.pt"})
+    replace_file(path("mnist") / "checkpoints" / name, "");
+  EXPECT_NE(judge(path("mnist")).text.find("checkpoints/step-00000010.pt"), std::string::npos);
+}
+
 TEST_F(RunFolderTest, StatusTellsADeadRunFromARunningOne) {
   {
     const auto running = open();
     leave("mnist", RunState::running, "");
     EXPECT_EQ(judge(path("mnist")).text.rfind("running", 0), 0u);
+    EXPECT_EQ(judge(path("mnist")).exit_status, kRunning);
   }
   const auto dead = judge(path("mnist"));
   EXPECT_EQ(dead.text.rfind("failed", 0), 0u) << dead.text;

@@ -1,0 +1,131 @@
+// What rank 0 writes while it trains: with a heart of its own, and nowhere that is not the run's.
+#include "train/recorder.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <thread>
+
+#include "base/file.h"
+#include "train/held_folder.h"
+#include "train/run_folder.h"
+#include "train/scratch.h"
+
+namespace lockstep::train {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+constexpr const char* kConfig = "run: {name: mnist}\n";
+
+class RecorderTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<HeldFolder> hold() {
+    return std::make_shared<HeldFolder>(
+        open_run_folder(settings(), kConfig, ""),
+        [this](const fs::path& removed) { return open_successor(settings(), kConfig, removed); });
+  }
+  RunSettings settings() const { return {.name = "mnist", .dir = scratch_.path().string(), .seed = 0}; }
+  fs::path path(const std::string& name) const { return scratch_.path() / name; }
+  // as another job does
+  void take_over(const fs::path& folder) const {
+    std::ofstream(folder / "lock") << R"({"epoch":2,"host":"x","place":"x","pid":1,"started":1,"since":1})";
+  }
+  test::Scratch scratch_;
+};
+
+std::map<std::string, std::string> contents(const fs::path& folder) {
+  std::map<std::string, std::string> all;
+  for (const auto& entry : fs::directory_iterator(folder))
+    all[entry.path().filename()] = read_text(entry.path());
+  return all;
+}
+
+template <class Condition>
+bool comes_true(const Condition& condition) {
+  for (const auto end = std::chrono::steady_clock::now() + 10s; std::chrono::steady_clock::now() < end;
+       std::this_thread::sleep_for(5ms)) {
+    if (condition()) return true;
+  }
+  return false;
+}
+
+TEST_F(RecorderTest, ALongStepIsNoSilence) {
+  Recorder recorder(hold(), {}, 0, 20ms);
+  recorder.note([](RunStatus& status) { status.step = 7; });
+  EXPECT_TRUE(comes_true([&] { return read_status(path("mnist")).step == 7; }));
+  const double then = read_status(path("mnist")).updated;
+  EXPECT_TRUE(comes_true([&] { return read_status(path("mnist")).updated > then; }))
+      << "nobody does anything";
+}
+
+TEST_F(RecorderTest, ManyThreadsSpeakAtOnce) {
+  Recorder recorder(hold(), {}, 0, 1ms);
+  std::thread patience([&] { recorder.last_word("a peer is gone"); });
+  std::thread writer([&] { recorder.saved("checkpoints/step-00000003.pt"); });
+  for (int64_t step = 1; step <= 50; ++step) {
+    recorder.note([&](RunStatus& status) { status.step = step; });
+    recorder.add(StepRecord{.step = step});
+  }
+  patience.join();
+  writer.join();
+  recorder.update([](RunStatus&) {});
+  const auto status = read_status(path("mnist"));
+  EXPECT_EQ(status.state, RunState::failed);
+  EXPECT_EQ(status.step, 50);
+  EXPECT_EQ(status.checkpoint, "checkpoints/step-00000003.pt");
+}
+
+TEST_F(RecorderTest, WhoWasOvertakenWritesNothing) {
+  const auto held = hold();
+  Recorder recorder(held, {}, 0, 1h);
+  recorder.add(StepRecord{.step = 1});
+  take_over(path("mnist"));
+  const auto before = contents(path("mnist"));
+  EXPECT_THROW(recorder.add(StepRecord{.step = 2}), FolderTaken);
+  EXPECT_THROW(recorder.add(EpochRecord()), FolderTaken);
+  EXPECT_THROW(recorder.update([](RunStatus& status) { status.step = 2; }), FolderTaken);
+  EXPECT_THROW(recorder.note([](RunStatus&) {}), FolderTaken) << "known by now";
+  EXPECT_THROW(held->check(path("mnist")), FolderTaken);
+  recorder.last_word("too late");
+  EXPECT_EQ(contents(path("mnist")), before);
+}
+
+TEST_F(RecorderTest, TheHeartFindsOutThatTheFolderIsTaken) {
+  Recorder recorder(hold(), {}, 0, 5ms);
+  take_over(path("mnist"));
+  EXPECT_TRUE(comes_true([&] {
+    try {
+      recorder.note([](RunStatus&) {});
+      return false;
+    } catch (const FolderTaken&) {
+      return true;
+    }
+  }));
+}
+
+TEST_F(RecorderTest, WhatWasInARemovedFolderGoesOnBesideIt) {
+  const auto held = hold();
+  Recorder recorder(held, {}, 0, 1h);
+  recorder.add(StepRecord{.step = 1});
+  recorder.saved(path("mnist") / "checkpoints/step-00000001.pt");
+  EXPECT_TRUE(recorder.holds(path("mnist") / "checkpoints/step-00000001.pt"));
+  fs::remove_all(path("mnist"));
+  testing::internal::CaptureStderr();
+  recorder.add(StepRecord{.step = 2});
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("was removed"), std::string::npos);
+  recorder.update([](RunStatus& status) { status.step = 2; });
+  EXPECT_EQ(held->removed(), path("mnist"));
+  EXPECT_FALSE(fs::exists(path("mnist")));
+  EXPECT_FALSE(recorder.holds(path("mnist") / "checkpoints/step-00000001.pt"));
+  const auto text = read_text(path("mnist-2") / "metrics.jsonl");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2) << text;
+  EXPECT_EQ(read_text(path("mnist-2") / "config.yaml"), kConfig);
+  EXPECT_EQ(read_status(path("mnist-2")).step, 2);
+  EXPECT_EQ(read_status(path("mnist-2")).checkpoint, "");
+}
+
+}  // namespace
+}  // namespace lockstep::train
