@@ -92,7 +92,7 @@ std::string file_to_inspect(const std::string& path) {
   std::error_code failed;
   if (!std::filesystem::is_directory(path, failed)) return path;
   if (auto newest = checkpoints_of(path).newest_by_name(); !newest.empty()) return newest;
-  throw InputError("there is no checkpoint in this folder", path,
+  throw InputError("this is a folder, not a file, and there is no checkpoint in it", path,
                    "name a run's folder (runs/NAME), or a .pt or safetensors file");
 }
 
