@@ -85,30 +85,44 @@ MpiBackend::~MpiBackend() {
   roll_->leave();
 }
 
+std::string MpiBackend::difference_from(const Call& own, Patience& patience) {
+  return difference(own, [&](const std::string& bytes) {
+    std::vector<std::string> all(static_cast<size_t>(getSize()), std::string(bytes.size(), '\0'));
+    std::vector<std::byte*> places;
+    for (auto& text : all) places.push_back(reinterpret_cast<std::byte*>(text.data()));
+    transport_.all_gather(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size(), places, patience);
+    return all;
+  });
+}
+
 template <class Body>
-MpiBackend::WorkPtr MpiBackend::run(OpType type, std::chrono::milliseconds timeout, Tensors results,
-                                    Body&& body) {
+MpiBackend::WorkPtr MpiBackend::run(OpType type, const Tensors& tensors, const std::string& how,
+                                    std::chrono::milliseconds timeout, Tensors results, Body&& body) {
   const std::lock_guard<std::mutex> guard(mutex_);
   const auto limit = timeout == c10d::kUnsetTimeout ? options_->timeout : timeout;
   number_ = roll_->begin();
   std::exception_ptr error;
+  std::string differs;
   try {
     Patience patience(*roll_, number_, limit, transport_.crowded());
-    body(patience);
+    if (roll_->compares_calls()) differs = difference_from(call_of(type, tensors, how), patience);
+    if (differs.empty()) body(patience);
   } catch (const OutOfPatience& reason) {
     error = roll_->judge({op_name(type), number_, limit}, reason.cause, reason.timed_out);
   }
+  if (!differs.empty()) roll_->end_at(number_, differs);
   return c10::make_intrusive<FinishedWork>(getRank(), type, number_, std::move(results), error);
 }
 
 MpiBackend::WorkPtr MpiBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   at::Tensor& tensor = single(tensors);
   require_rank(options.rootRank, getSize(), "the root of a broadcast");
-  return run(OpType::BROADCAST, options.timeout, tensors, [&](Patience& patience) {
-    Flat flat(tensor);
-    transport_.broadcast(flat.data(), flat.bytes(), static_cast<int>(options.rootRank), patience);
-    flat.write_back();
-  });
+  return run(OpType::BROADCAST, tensors, of_root(options.rootRank), options.timeout, tensors,
+             [&](Patience& patience) {
+               Flat flat(tensor);
+               transport_.broadcast(flat.data(), flat.bytes(), static_cast<int>(options.rootRank), patience);
+               flat.write_back();
+             });
 }
 
 void MpiBackend::reduce_all(at::Tensor& tensor, const c10d::ReduceOp& op, bool keep, Patience& patience) {
@@ -123,7 +137,7 @@ void MpiBackend::reduce_all(at::Tensor& tensor, const c10d::ReduceOp& op, bool k
 MpiBackend::WorkPtr MpiBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   at::Tensor& tensor = single(tensors);
   find_reduction(tensor.scalar_type(), options.reduceOp);
-  return run(OpType::ALLREDUCE, options.timeout, tensors,
+  return run(OpType::ALLREDUCE, tensors, of_sum(options.reduceOp), options.timeout, tensors,
              [&](Patience& patience) { reduce_all(tensor, options.reduceOp, true, patience); });
 }
 
@@ -133,18 +147,20 @@ MpiBackend::WorkPtr MpiBackend::allreduce_coalesced(Tensors& tensors,
     require_dense_cpu(tensor);
     find_reduction(tensor.scalar_type(), options.reduceOp);
   }
-  return run(OpType::ALLREDUCE_COALESCED, options.timeout, tensors, [&](Patience& patience) {
-    for (auto& tensor : tensors) reduce_all(tensor, options.reduceOp, true, patience);
-  });
+  return run(OpType::ALLREDUCE_COALESCED, tensors, of_sum(options.reduceOp), options.timeout, tensors,
+             [&](Patience& patience) {
+               for (auto& tensor : tensors) reduce_all(tensor, options.reduceOp, true, patience);
+             });
 }
 
 MpiBackend::WorkPtr MpiBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   at::Tensor& tensor = single(tensors);
   require_rank(options.rootRank, getSize(), "the root of a reduce");
   find_reduction(tensor.scalar_type(), options.reduceOp);
-  return run(OpType::REDUCE, options.timeout, tensors, [&](Patience& patience) {
-    reduce_all(tensor, options.reduceOp, getRank() == options.rootRank, patience);
-  });
+  return run(OpType::REDUCE, tensors, of_sum(options.reduceOp) + of_root(options.rootRank), options.timeout,
+             tensors, [&](Patience& patience) {
+               reduce_all(tensor, options.reduceOp, getRank() == options.rootRank, patience);
+             });
 }
 
 MpiBackend::WorkPtr MpiBackend::allgather(TensorLists& outputs, Tensors& inputs,
@@ -153,7 +169,7 @@ MpiBackend::WorkPtr MpiBackend::allgather(TensorLists& outputs, Tensors& inputs,
   TORCH_CHECK(outputs.size() == 1 && outputs[0].size() == static_cast<size_t>(getSize()), "an all-gather of ",
               getSize(), " ranks needs one list of ", getSize(), " tensors");
   for (const auto& output : outputs[0]) require_alike(output, input);
-  return run(OpType::ALLGATHER, options.timeout, outputs[0], [&](Patience& patience) {
+  return run(OpType::ALLGATHER, inputs, "", options.timeout, outputs[0], [&](Patience& patience) {
     const Flat from(input);
     std::vector<Flat> into;
     std::vector<std::byte*> places;
@@ -167,7 +183,7 @@ MpiBackend::WorkPtr MpiBackend::_allgather_base(at::Tensor& output, at::Tensor& 
                                                 const c10d::AllgatherOptions& options) {
   TensorLists outputs = {pieces_of(output, getSize())};
   for (const auto& piece : outputs[0]) require_alike(piece, input);
-  return run(OpType::_ALLGATHER_BASE, options.timeout, {output}, [&](Patience& patience) {
+  return run(OpType::_ALLGATHER_BASE, {input}, "", options.timeout, {output}, [&](Patience& patience) {
     const Flat from(input);
     std::vector<std::byte*> places;
     for (const auto& piece : outputs[0]) places.push_back(data_of(piece));
@@ -194,7 +210,7 @@ MpiBackend::WorkPtr MpiBackend::reduce_scatter(Tensors& outputs, TensorLists& in
               "a reduce-scatter of ", getSize(), " ranks needs one list of ", getSize(), " tensors");
   for (const auto& input : inputs[0]) require_alike(input, output);
   find_reduction(output.scalar_type(), options.reduceOp);
-  return run(OpType::REDUCE_SCATTER, options.timeout, outputs,
+  return run(OpType::REDUCE_SCATTER, outputs, of_sum(options.reduceOp), options.timeout, outputs,
              [&](Patience& patience) { scatter_sum(output, inputs[0], options.reduceOp, patience); });
 }
 
@@ -203,12 +219,13 @@ MpiBackend::WorkPtr MpiBackend::_reduce_scatter_base(at::Tensor& output, at::Ten
   const Tensors pieces = pieces_of(input, getSize());
   for (const auto& piece : pieces) require_alike(piece, output);
   find_reduction(output.scalar_type(), options.reduceOp);
-  return run(OpType::_REDUCE_SCATTER_BASE, options.timeout, {output},
+  return run(OpType::_REDUCE_SCATTER_BASE, {output}, of_sum(options.reduceOp), options.timeout, {output},
              [&](Patience& patience) { scatter_sum(output, pieces, options.reduceOp, patience); });
 }
 
 MpiBackend::WorkPtr MpiBackend::barrier(const c10d::BarrierOptions& options) {
-  return run(OpType::BARRIER, options.timeout, {}, [&](Patience& patience) { transport_.barrier(patience); });
+  return run(OpType::BARRIER, {}, "", options.timeout, {},
+             [&](Patience& patience) { transport_.barrier(patience); });
 }
 
 template <class Start>

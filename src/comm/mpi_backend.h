@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "comm/calls.h"
 #include "comm/libtorch.h"
 #include "comm/mpi_transport.h"
 #include "comm/roll_call.h"
@@ -47,7 +48,9 @@ class MpiBackend : public c10d::Backend, public RollCalled {
 
  private:
   template <class Body>
-  WorkPtr run(c10d::OpType type, std::chrono::milliseconds timeout, Tensors results, Body&& body);
+  WorkPtr run(c10d::OpType type, const Tensors& tensors, const std::string& how,
+              std::chrono::milliseconds timeout, Tensors results, Body&& body);
+  std::string difference_from(const Call& own, Patience& patience);
   void reduce_all(at::Tensor& tensor, const c10d::ReduceOp& op, bool keep, Patience& patience);
   void scatter_sum(at::Tensor& output, const Tensors& inputs, const c10d::ReduceOp& op, Patience& patience);
   template <class Start>

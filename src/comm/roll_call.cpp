@@ -1,5 +1,7 @@
 #include "comm/roll_call.h"
 
+#include <torch/csrc/distributed/c10d/debug.h>
+
 #include <algorithm>
 #include <chrono>
 #include <future>
@@ -70,6 +72,13 @@ std::unique_ptr<RollPage> share_page(c10d::Store& store, const std::vector<Peer>
   }
   if (page) page->unlink();
   return page;
+}
+
+// Rank 0's level is everybody's: the variable may not have travelled to each node.
+bool agree_to_compare(c10d::Store& store, int rank) {
+  const std::string key = "roll/compare";
+  if (rank == 0) store.set(key, c10d::debug_level() == c10d::DebugLevel::Detail ? "yes" : "no");
+  return store.get_to_str(key) == "yes";
 }
 
 // What is wrong with a rank, or nothing. Without a timeout only an ended rank is at fault.
@@ -153,7 +162,8 @@ RollCall::RollCall(StorePtr store, std::vector<Peer> peers, int rank)
     : store_(std::move(store)),
       peers_(std::move(peers)),
       rank_(rank),
-      page_(share_page(*store_, peers_, rank)) {}
+      page_(share_page(*store_, peers_, rank)),
+      compares_calls_(agree_to_compare(*store_, rank)) {}
 
 RollCall::~RollCall() {
   leave();
@@ -266,6 +276,17 @@ std::exception_ptr RollCall::judge(const Collective& collective, const std::stri
   return std::make_exception_ptr(Error(cause_of_death_, place,
                                        "look in that rank's log; start the job again from its "
                                        "last checkpoint; raise launch.timeout if a rank is only slow"));
+}
+
+void RollCall::end_at(uint64_t collective, const std::string& difference) {
+  const std::string what = format("collective {}: {}", collective, difference);
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    cause_of_death_ = what;
+    dead_ = true;
+  }
+  throw Error(what, "the process group, compared because of TORCH_DISTRIBUTED_DEBUG=DETAIL",
+              "look for a branch of the program that not every rank takes, or takes in another order");
 }
 
 }  // namespace lockstep::comm

@@ -46,6 +46,11 @@ class RollCall {
   /// Finds who is at fault, declares the group dead and returns the error to throw. `cause` is the backend's
   /// own.
   std::exception_ptr judge(const Collective& collective, const std::string& cause, bool timed_out);
+  /// Whether every call is compared over the ranks: TORCH_DISTRIBUTED_DEBUG=DETAIL on rank 0.
+  bool compares_calls() const { return compares_calls_; }
+  /// The ranks have called different things, as all of them know: the group is dead, and the same is thrown
+  /// everywhere.
+  [[noreturn]] void end_at(uint64_t collective, const std::string& difference);
   /// Whether a rank of this node has ended and can never come to collective `number` (0: to anything): cheap
   /// enough to ask ten times a second while waiting for it.
   bool is_lost(int rank, uint64_t number) const;
@@ -65,6 +70,7 @@ class RollCall {
   std::vector<Peer> peers_;
   int rank_;
   std::unique_ptr<RollPage> page_;
+  bool compares_calls_;
   std::atomic<uint64_t> own_count_{0};  // where there is no page
   std::atomic<bool> dead_{false};
   std::mutex mutex_;

@@ -6,7 +6,9 @@
 
 #include <memory>
 
+#include "comm/calls.h"
 #include "comm/roll_call.h"
+#include "comm/watched_work.h"
 
 namespace lockstep::comm {
 
@@ -52,10 +54,13 @@ class WatchedGloo : public c10d::ProcessGroupGloo, public RollCalled {
 
  private:
   void require_other(int rank, const char* what) const;
-  template <class Call>
-  WorkPtr watch_message(c10d::OpType type, int peer, Call&& call);
-  template <class Call>
-  WorkPtr watch(c10d::OpType type, std::chrono::milliseconds timeout, Call&& call);
+  template <class Start>
+  WorkPtr watch_message(c10d::OpType type, int peer, Start&& start);
+  void compare(const Call& call, const Collective& collective, Watch& watch);
+  /// `tensors` and `how` say what every rank must call alike.
+  template <class Start>
+  WorkPtr watch(c10d::OpType type, const Tensors& tensors, const std::string& how,
+                std::chrono::milliseconds timeout, Start&& start);
 
   std::shared_ptr<RollCall> roll_;
 };
