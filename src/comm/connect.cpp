@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <csignal>
 #include <map>
 
@@ -12,6 +13,7 @@
 #include "comm/open_files.h"
 #include "comm/store.h"
 #include "launch/mpi.h"
+#include "launch/variables.h"
 
 namespace lockstep::comm {
 namespace {
@@ -51,6 +53,7 @@ void add_nccl(Group& group, const Joining& joining) {
 
 struct Kind {
   Group::BackendType type;
+  OnSilence on_silence;
   void (*add)(Group& group, const Joining& joining);
   void (*require)(const Runtime& runtime, c10::Device device);
 };
@@ -76,9 +79,9 @@ void require_gpu(const Runtime& runtime, c10::Device device) {
 }
 
 const std::map<std::string, Kind> kKinds = {
-    {"gloo", {Group::BackendType::GLOO, add_gloo, require_gloo}},
-    {"mpi", {Group::BackendType::MPI, add_mpi, require_mpi}},
-    {"nccl", {Group::BackendType::NCCL, add_nccl, require_gpu}},
+    {"gloo", {Group::BackendType::GLOO, OnSilence::cut, add_gloo, require_gloo}},
+    {"mpi", {Group::BackendType::MPI, OnSilence::tell, add_mpi, require_mpi}},
+    {"nccl", {Group::BackendType::NCCL, OnSilence::cut_and_say, add_nccl, require_gpu}},
 };
 
 const Kind& find_kind(const std::string& backend, c10::Device device) {
@@ -97,20 +100,31 @@ void ignore_sigpipe() {
   if (now.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
 }
 
+// A collective's own timeout ends it anyway.
+std::chrono::milliseconds silence_of(const GroupSettings& settings) {
+  const auto seconds = launch::count_of(current_environment(), "LOCKSTEP_SILENCE");
+  return std::min(seconds ? std::chrono::seconds(*seconds) : settings.silence, settings.timeout);
+}
+
 }  // namespace
 
 ProcessGroup connect(const Runtime& runtime, const GroupSettings& settings, c10::Device device) {
   const Job& job = runtime.job();
   const Kind& kind = find_kind(settings.backend, device);
   kind.require(runtime, device);
+  const auto longest_silence = silence_of(settings);
   ignore_sigpipe();
   make_room_for_files(files_for(job));
   read_debug_level();
+  const Connections at_first = connections();
   const StorePtr store = open_store(runtime, settings.join_timeout);
   auto roll = std::make_shared<RollCall>(store, meet(*store, runtime, settings.join_timeout), job.rank);
   auto group = c10::make_intrusive<Group>(store, job.rank, job.world);
+  // MPI's connections are MPI's business: for it the store's are watched, which lead to the same hosts
+  const Connections before = kind.on_silence == OnSilence::tell ? at_first : connections();
   kind.add(*group, {runtime, settings, device, store, roll});
   wait_until_all_are_connected(*store, job, settings.join_timeout);
+  if (job.nodes > 1) roll->watch(Lines(before, longest_silence), kind.on_silence);
   group->setDefaultBackend(kind.type);
   group->setGroupName("0");
   return group;

@@ -16,6 +16,9 @@ struct GroupSettings {
   std::string backend = "auto";                    // auto | nccl | gloo | mpi
   std::chrono::milliseconds join_timeout{60'000};  // for every rank to arrive
   std::chrono::milliseconds timeout{600'000};      // for one collective
+  /// A node that answers nothing for this long is lost; LOCKSTEP_SILENCE (seconds) overrules. Not its ranks
+  /// are asked but its kernel, which answers however long a step takes.
+  std::chrono::milliseconds silence{60'000};
 };
 
 using ProcessGroup = c10::intrusive_ptr<c10d::ProcessGroup>;

@@ -39,6 +39,7 @@ void Patience::look_up(int rank) {
   if (now > deadline_) throw OutOfPatience{true};
   if (next_look_ == std::chrono::steady_clock::time_point::max()) next_look_ = now + kLookAtRank;
   if (now < next_look_) return;
+  if (roll_.heard_nothing()) throw OutOfPatience{false};
   next_look_ = now + kLookAtRank;
   if (rank >= 0 && roll_.is_lost(rank, collective_)) throw OutOfPatience{false};
 }

@@ -26,6 +26,14 @@ constexpr Milliseconds kOtherNodes{1200};
 constexpr Milliseconds kStoreAnswers{1800};
 constexpr Milliseconds kPoll{5};
 const char* const kVerdictKey = "roll/verdict";
+const char* const kLookAtRank =
+    "look in that rank's log; start the job again from its last checkpoint; raise launch.timeout if a rank "
+    "is "
+    "only slow";
+const char* const kLookAtNode =
+    "look at that node and its network; start the job again from its last checkpoint; set LOCKSTEP_SILENCE "
+    "to "
+    "more seconds where a network is known to pause";
 
 bool same_node(const Peer& a, const Peer& b) {
   return a.node == b.node && a.host == b.host;
@@ -186,6 +194,7 @@ void RollCall::take_back() {
 }
 
 void RollCall::leave() {
+  watch_.reset();
   if (page_) page_->leave(rank_);
 }
 
@@ -197,6 +206,26 @@ bool RollCall::is_lost(int rank, uint64_t number) const {
 
 bool RollCall::pid_counts(const Peer& peer) const {
   return peer.pid_space == peers_[static_cast<size_t>(rank_)].pid_space;
+}
+
+void RollCall::watch(Lines lines, OnSilence on_silence) {
+  if (lines.empty()) return;
+  const auto report = [this, on_silence](const Lines& all, const std::vector<std::string>& silent) {
+    lose(silent, all.silence());
+    if (on_silence == OnSilence::cut_and_say) log::error(silence_ + "\n  to do: " + kLookAtNode);
+    if (on_silence != OnSilence::tell) all.cut(silent);
+  };
+  watch_ = std::make_unique<LineWatch>(std::move(lines), report);
+}
+
+void RollCall::lose(const std::vector<std::string>& addresses, Milliseconds silence) {
+  std::vector<Peer> lost;
+  for (const auto& peer : peers_)
+    if (std::find(addresses.begin(), addresses.end(), peer.address) != addresses.end()) lost.push_back(peer);
+  const std::string who = lost.empty() ? "the host at " + addresses.front() : "the node of " + names_of(lost);
+  silence_ =
+      format("{} has not answered for {} s: it is gone, or the network to it", who, silence.count() / 1000.0);
+  heard_nothing_.store(true, std::memory_order_release);
 }
 
 std::string RollCall::where() const {
@@ -243,6 +272,7 @@ std::string RollCall::ask_elsewhere(const std::string& cause, bool timed_out,
 std::string RollCall::verdict_on(const Collective& collective, const std::string& cause,
                                  bool timed_out) const {
   if (page_ && !page_->verdict().empty()) return page_->verdict();
+  if (heard_nothing()) return page_ ? page_->settle(silence_) : silence_;
   std::string found = look_here(collective, timed_out);
   const auto deadline = Clock::now() + kDeathNotice;
   while (found.empty() && !timed_out && page_ && Clock::now() < deadline) {
@@ -273,9 +303,7 @@ std::exception_ptr RollCall::judge(const Collective& collective, const std::stri
   }
   const bool told = cause.empty() || cause_of_death_.find(cause) != std::string::npos;
   const std::string place = where() + (told ? "" : "; the backend said: " + cause);
-  return std::make_exception_ptr(Error(cause_of_death_, place,
-                                       "look in that rank's log; start the job again from its "
-                                       "last checkpoint; raise launch.timeout if a rank is only slow"));
+  return std::make_exception_ptr(Error(cause_of_death_, place, heard_nothing() ? kLookAtNode : kLookAtRank));
 }
 
 void RollCall::end_at(uint64_t collective, const std::string& difference) {

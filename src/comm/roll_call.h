@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "comm/lines.h"
 #include "comm/peers.h"
 #include "comm/roll_page.h"
 
@@ -27,6 +28,13 @@ struct Collective {
   std::string waits_for = "";  // of a message: "rank 1 has not sent one", said where nobody is seen at fault
 
   bool is_message() const { return !waits_for.empty(); }
+};
+
+/// What is done when a host has stopped answering.
+enum class OnSilence {
+  tell,         // who waits asks heard_nothing()
+  cut,          // who waits meets an error at its connection
+  cut_and_say,  // the same, and the error will not be ours, so it is said here
 };
 
 class RollCall {
@@ -55,6 +63,11 @@ class RollCall {
   /// enough to ask ten times a second while waiting for it.
   bool is_lost(int rank, uint64_t number) const;
 
+  /// From now on a host that stops answering is noticed.
+  void watch(Lines lines, OnSilence on_silence);
+  /// Whether a host has stopped answering.
+  bool heard_nothing() const { return heard_nothing_.load(std::memory_order_acquire); }
+
   bool is_dead() const { return dead_.load(); }
   const std::vector<Peer>& peers() const { return peers_; }
   int rank() const { return rank_; }
@@ -64,6 +77,7 @@ class RollCall {
   std::string look_here(const Collective& collective, bool timed_out) const;
   std::string ask_elsewhere(const std::string& cause, bool timed_out, const std::string& found_here) const;
   bool pid_counts(const Peer& peer) const;
+  void lose(const std::vector<std::string>& addresses, std::chrono::milliseconds silence);
   std::string where() const;
 
   c10::intrusive_ptr<c10d::Store> store_;
@@ -75,6 +89,9 @@ class RollCall {
   std::atomic<bool> dead_{false};
   std::mutex mutex_;
   std::string cause_of_death_;
+  std::string silence_;  // written once, before heard_nothing_
+  std::atomic<bool> heard_nothing_{false};
+  std::unique_ptr<LineWatch> watch_;  // last: its thread uses the rest
 };
 
 /// A backend that counts its collectives.

@@ -276,3 +276,69 @@ def test_a_debug_level_that_is_none_is_bad_input(lockstep, mpirun, source_dir, t
                     env={"TORCH_DISTRIBUTED_DEBUG": "bogus"})
     assert result.returncode == 2
     assert result.stderr.count("TORCH_DISTRIBUTED_DEBUG is none of OFF, INFO, DETAIL") == 1, result.stderr
+
+
+# Two nodes at a switch; "cut" on stdin unplugs the second from it: both keep their carrier, and nothing passes.
+SWITCH = """
+ip link add lan type bridge && ip link set lan up || exit 77
+nodes=()
+for node in 0 1; do
+  unshare --net sleep 300 & nodes[node]=$!
+  until [ "$(readlink /proc/${nodes[node]}/ns/net)" != "$(readlink /proc/$$/ns/net)" ]; do sleep 0.02; done
+  ip link add plug$node type veth peer name eth0 netns ${nodes[node]} && ip link set plug$node master lan up || exit 77
+  inside="nsenter --net=/proc/${nodes[node]}/ns/net"
+  $inside ip link set lo up && $inside ip addr add 10.99.0.$((node + 1))/24 dev eth0 && $inside ip link set eth0 up || exit 77
+done
+ranks=()
+for rank in 0 1; do
+  RANK=$rank WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=$rank \
+    nsenter --net=/proc/${nodes[rank]}/ns/net "$@" & ranks[rank]=$!
+done
+exec 3<&0
+(read -r word <&3 && ip link set plug1 nomaster && echo cut) &
+status=0
+for rank in "${ranks[@]}"; do wait "$rank"; status=$((status * 10 + $?)); done
+kill "${nodes[@]}"
+exit $status
+"""
+
+
+@pytest.fixture
+def two_nodes(start, peer, free_port):
+    """two_nodes(silence, steps, pause) -> the job, and the ranks' pids once both have summed."""
+    def begin(silence, steps, pause):
+        env = dict(MASTER_ADDR="10.99.0.1", MASTER_PORT=free_port(), GLOO_SOCKET_IFNAME="eth0", LOCKSTEP_SILENCE=silence)
+        job = start("unshare", "--net", "bash", "-c", SWITCH, "switch", peer, "gloo", 60_000, 20_000, steps, pause,
+                    env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        pids = {}
+        while len(pids) < 2:
+            line = job.stdout.readline()
+            if line.startswith("ready"):
+                pids[int(line.split()[1])] = int(line.split()[2])
+            elif not line:
+                err = job.stderr.read()
+                if job.wait() == 77 or "unshare" in err:
+                    pytest.skip(f"no network namespace or veth pair here: {err.strip()[-200:]}")
+                pytest.fail(err)
+        return job, pids
+    return begin
+
+
+def test_a_silent_cut_names_the_node_long_before_the_timeout(two_nodes):
+    job, pids = two_nodes(silence=2, steps=STEPS_FOR_EVER, pause=5)
+    out, err = job.communicate("cut\n", timeout=25)
+    assert "cut" in out
+    assert job.returncode == 11, f"both ranks leave with 1: {err}"
+    for rank in (0, 1):
+        assert re.search(rf"the node of rank {rank} \(host \S+, pid {pids[rank]}\) has not answered for 2 s", err), err
+    assert "LOCKSTEP_SILENCE" in err
+    assert all(2 <= float(seconds) < 8 for seconds in re.findall(r"after ([\d.]+) s", err)), err
+
+
+def test_slow_steps_and_a_stopped_rank_are_no_cut(two_nodes):
+    job, pids = two_nodes(silence=1, steps=2, pause=2500)
+    os.kill(pids[1], signal.SIGSTOP)
+    time.sleep(4)
+    os.kill(pids[1], signal.SIGCONT)
+    _, err = job.communicate(timeout=25)
+    assert job.returncode == 0, err
