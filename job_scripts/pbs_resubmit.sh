@@ -27,7 +27,7 @@ pbs_options() {  # fills OPTIONS
 # PBS adds sums over the chunks (ncpus, mem, nodect), and refuses them beside select.
 pbs_resources() {
   local name value sums
-  sums=" nodect ncpus mem vmem mpiprocs ompthreads $(
+  sums=" nodect nodes ncpus mem vmem mpiprocs ompthreads $(
     { field_of_pbs_job Resource_List.select; field_of_pbs_job schedselect; } | tr ':+' '\n' | sed -n 's/=.*//p' | paste -sd ' ') "
   while IFS='=' read -r name value; do
     name=${name// /}
@@ -38,16 +38,15 @@ pbs_resources() {
 # Files that were asked for by name. With -k d PBS appends as the job writes: the log goes on. It would replace a file
 # that it copies at the end: the next one gets a name of its own.
 pbs_outputs() {
-  local flag path direct default
-  default=/$(field_of_pbs_job Job_Name | cut -c 1-15).
+  local flag path direct number=${PBS_JOBID%%[.[]*}
   direct=$(field_of_pbs_job Keep_Files)
   for flag in Output_Path=-o Error_Path=-e; do
     path=$(field_of_pbs_job "${flag%=*}")
     path=${path#*:}
     case $path in
-      */) ;;
-      *"$default"[oe][0-9]*) [[ $direct == *d* ]] || continue ;;
-      *) [[ $direct == *d* ]] || path=${path%.restart-*}.restart-$LOCKSTEP_RESTART ;;
+      "" | */) ;;
+      *.[oe]"$number" | *.[oe]"$number".*) [[ $direct == *d* ]] || continue ;;
+      *) [[ $direct == *d* || -d $path ]] || path=${path%.restart-*}.restart-$LOCKSTEP_RESTART ;;
     esac
     [ -z "$path" ] || OPTIONS+=("${flag#*=}" "$path")
   done

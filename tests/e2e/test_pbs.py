@@ -212,7 +212,7 @@ def test_chain_goes_on_where_a_link_stopped(pbs, work, lockstep, reference):  # 
     assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "--set", "train.max_steps=250")
 
 
-STOPS = {"train.max_steps": 400, "checkpoint.every_steps": 50}
+STOPS = {"train.max_steps": 300, "checkpoint.every_steps": 50}
 
 
 def long_enough(**more):
@@ -236,7 +236,7 @@ def test_pre_emption_by_deletion_goes_on_where_it_is_opted_in(pbs, qsub, work): 
     pbs.run("qdel", job)
     ended(pbs, job)
     assert ended(pbs, next_job(pbs, job)) == 0
-    assert len(runs(work)) == 1 and metrics(runs(work)[0])[-1]["step"] == 400
+    assert len(runs(work)) == 1 and metrics(runs(work)[0])[-1]["step"] == 300
 
 
 @pytest.mark.parametrize("on_term", ["stop", "resubmit"])
@@ -251,7 +251,7 @@ def test_qrerun_goes_on_once_in_the_same_folder(on_term, pbs, qsub, work):  # no
         assert f"job {next_job(pbs, job)} goes on with the run of this one" in log_of(work, job)
     else:
         assert next_job(pbs, job) is None
-    assert len(runs(work)) == 1 and metrics(runs(work)[0])[-1]["step"] == 400
+    assert len(runs(work)) == 1 and metrics(runs(work)[0])[-1]["step"] == 300
     steps = [m["step"] for m in metrics(runs(work)[0]) if m["event"] == "step"]
     assert steps == sorted(set(steps)), "it went back, or two jobs wrote"
 
@@ -304,6 +304,46 @@ def test_a_log_that_is_written_in_place_goes_on(pbs, qsub, work, quick_program):
     job = qsub("-k", "oed", LOCKSTEP_PROGRAM=quick_program, EARLY="yes")
     assert ended(pbs, job) == 75 and ended(pbs, next_job(pbs, job)) == 0
     assert "restart 0\n" in log_of(work, job) and "restart 1\n" in log_of(work, job)
+
+
+IN_A_JOB = f"""
+export LOCKSTEP_HOME={SOURCE} PBS_JOBID=1.x
+. "$LOCKSTEP_HOME/job_scripts/lockstep.sh"
+PBS_RECORD=$RECORD
+"""
+
+
+@pytest.mark.parametrize("signal_got, since, on_term, cancelled", [
+    ("TERM", 100, "stop", True), ("TERM", 3595, "stop", False), ("TERM", 100, "resubmit", False),
+    ("USR1", 100, "stop", False), ("", 100, "stop", False)])
+def test_a_sigterm_before_the_walltime_is_a_cancel(signal_got, since, on_term, cancelled, run):
+    told = run("bash", "-c", IN_A_JOB + f"GOT={signal_got}; SECONDS={since}; cancelled && echo cancelled",
+               env={"RECORD": "    Resource_List.walltime = 01:00:00", "LOCKSTEP_ON_TERM": on_term})
+    assert told.stdout == ("cancelled\n" if cancelled else ""), told.stderr
+
+
+def test_what_pbs_refuses_is_not_asked_of_it_again(run):
+    """Sums over chunks beside select, the queue behind a route, a name that the file had given."""
+    record = """Job Id: 1.x
+    Job_Name = my script, 2.pbs
+    queue = behind
+    Keep_Files = n
+    Output_Path = login:/a/my script, 2.pbs.o1
+    Rerunable = False
+    Resource_List.mem = 4gb
+    Resource_List.ncpus = 8
+    Resource_List.ngpus = 2
+    Resource_List.nodect = 2
+    Resource_List.nodes = 2:ppn=4
+    Resource_List.place = scatter:excl
+    Resource_List.select = 2:ncpus=4:mem=2gb
+    Resource_List.storage = gdata/a+scratch/b
+    project = _pbs_project_default
+    schedselect = 2:ncpus=4:mem=2gb:ngpus=1"""
+    words = run("bash", "-c", IN_A_JOB + "pbs_options; printf '%s\\n' \"${OPTIONS[@]}\"", check=True,
+                env={"RECORD": record, "PBS_O_QUEUE": "front"}).stdout.splitlines()
+    assert words == ["-N", "my_script__2.pbs", "-k", "n", "-r", "n", "-q", "front", "-l", "place=scatter:excl",
+                     "-l", "select=2:ncpus=4:mem=2gb", "-l", "storage=gdata/a+scratch/b"]
 
 
 def test_a_sweep_has_no_more_tasks_than_values(pbs, qsub, work):  # noqa: F811
