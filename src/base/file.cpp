@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <limits>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -92,7 +91,8 @@ std::string read_small_file(const std::string& path, size_t limit, const std::st
 }
 
 std::string read_text(const std::string& path) {
-  return read_small_file(path, std::numeric_limits<size_t>::max(), "the file");
+  constexpr size_t kLargest = 4 << 20;  // a config of a megabyte, resolved
+  return read_small_file(path, kLargest, "the file");
 }
 
 }  // namespace lockstep

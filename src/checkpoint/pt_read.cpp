@@ -144,6 +144,9 @@ Checksum checksum_of_pt(std::span<const uint8_t> file) {
 Tree read_mapped(const MappedFile& file, const ReadOptions& options) {
   try {
     return with_memory_for(file.path(), [&] { return read(file, options); });
+  } catch (const InputError& error) {
+    if (!error.where().empty()) throw;
+    throw InputError(error.what(), file.path(), error.hint());
   } catch (const Error&) {
     throw;
   } catch (const c10::Error& error) {  // a last net: libtorch's own checks

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -73,7 +75,23 @@ std::vector<int64_t> read_sizes(ByteSource& source, int dimensions) {
   return sizes;
 }
 
+/// A small gzipped file can promise a thousand times its size: before there is memory for that, the file is
+/// unpacked into nothing once.
+void check_promise(const ByteSource& source, const std::vector<int64_t>& sizes) {
+  constexpr int64_t kAlways = 64 << 20, kUsualShare = 32;  // of the most that deflate can hold
+  const int64_t promised = std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+  if (promised <= kAlways || promised <= source.most_bytes() / kUsualShare) return;
+  ByteSource again(source.path());
+  std::vector<char> chunk(1 << 20);
+  int64_t there = 0;
+  while (const size_t got = again.read(chunk.data(), chunk.size())) there += static_cast<int64_t>(got);
+  if (there < promised)
+    throw InputError(format("the IDX file ends early: {} bytes where {} are promised", there, promised),
+                     source.path(), kAgain);
+}
+
 at::Tensor read_bytes(ByteSource& source, const std::vector<int64_t>& sizes, Arena& arena) {
+  check_promise(source, sizes);
   auto tensor = arena.empty(sizes, at::kByte);
   const size_t got = source.read(static_cast<char*>(tensor.data_ptr()), tensor.numel());
   if (got < static_cast<size_t>(tensor.numel())) {

@@ -23,14 +23,17 @@ namespace fs = std::filesystem;
 
 constexpr const char* kConfigFile = "config.yaml";
 
-void flatten_into(const YAML::Node& node, const std::string& path, FlatConfig& flat) {
+/// Aliases of aliases make a few lines as long as one likes.
+void flatten_into(const YAML::Node& node, const std::string& path, size_t& left, FlatConfig& flat) {
+  if (left-- == 0)
+    throw InputError("too many keys for a config", path, "aliases of aliases are not needed here");
   if (!node.IsMap()) {
     flat[path] = YAML::Dump(node);
     return;
   }
   for (const auto& item : node) {
     const auto name = item.first.as<std::string>();
-    flatten_into(item.second, path.empty() ? name : path + "." + name, flat);
+    flatten_into(item.second, path.empty() ? name : path + "." + name, left, flat);
   }
 }
 
@@ -216,7 +219,8 @@ RunFolder open_successor(const RunSettings& run, const std::string& config, cons
 
 FlatConfig flatten(const std::string& yaml) {
   FlatConfig flat;
-  flatten_into(YAML::Load(yaml), "", flat);
+  size_t left = 10'000;
+  flatten_into(YAML::Load(yaml), "", left, flat);
   return flat;
 }
 

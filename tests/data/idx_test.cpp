@@ -127,5 +127,19 @@ TEST_F(Idx, RefusesWhatIsNoFile) {
   EXPECT_THROW(check_idx_pair(images(kImages), "a", labels(header({0x801, 1}) + "\x01"), "b"), InputError);
 }
 
+TEST_F(Idx, AnEmptyPromiseTakesNoMemory) {
+  struct NoMemory : Arena {
+    at::Tensor empty(at::IntArrayRef, at::ScalarType) override {
+      ADD_FAILURE() << "asked for";
+      return {};
+    }
+  } nothing;
+  std::string noise;  // so that the gzipped file is large enough for what it promises to be possible
+  for (uint32_t i = 0, value = 1; i < 200'000; ++i)
+    noise += static_cast<char>((value = value * 1664525 + 1013904223) >> 24);
+  const auto path = folder.write("promise", gzipped(header({0x803, 100, 1000, 1000}) + noise));
+  EXPECT_THROW(read_idx_images(path, nothing), InputError);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -224,5 +224,19 @@ TEST_F(RunFolderTest, StatusOfNoRunIsBadInput) {
   EXPECT_THROW(judge(path("odd")), InputError);
 }
 
+TEST_F(RunFolderTest, AFolderOfAnothersMakingIsReadWithinBounds) {
+  std::string laughs = "a: &a0 {}\n";  // 10^12 maps, written out
+  for (int level = 1; level <= 12; ++level) {
+    laughs += "b" + std::to_string(level) + ": &a" + std::to_string(level) + " {";
+    for (int i = 0; i < 10; ++i)
+      laughs += "k" + std::to_string(i) + ": *a" + std::to_string(level - 1) + ", ";
+    laughs += "}\n";
+  }
+  EXPECT_THROW(flatten(laughs), InputError);
+  std::filesystem::create_directory(path("mnist"));
+  replace_file(path("mnist") / "status.json", std::string(5 << 20, '['));
+  EXPECT_THROW(read_status(path("mnist")), InputError);
+}
+
 }  // namespace
 }  // namespace lockstep::train
