@@ -1,8 +1,11 @@
 #include "base/error.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <new>
 
 #include "base/memory.h"
+#include "base/text.h"
 
 namespace lockstep {
 
@@ -13,12 +16,29 @@ bool is_out_of_memory(const std::exception& error) {
   return text.find("can't allocate memory") != text.npos || text.find("out of memory") != text.npos;
 }
 
+namespace {
+
+constexpr size_t kLongestPath = 4096;
+
+bool is_a_path_that_cannot_be(const std::error_code& code) {
+  constexpr std::errc kOfThePath[] = {
+      std::errc::filename_too_long, std::errc::no_such_file_or_directory,     std::errc::not_a_directory,
+      std::errc::is_a_directory,    std::errc::too_many_symbolic_link_levels, std::errc::permission_denied};
+  return std::any_of(std::begin(kOfThePath), std::end(kOfThePath),
+                     [&](const std::errc kind) { return code == kind; });
+}
+
+}  // namespace
+
 std::string describe(const std::exception& error) {
   std::string text = error.what();
   text = text.substr(0, text.find("\nException raised from "));
   if (const auto* known = dynamic_cast<const Error*>(&error)) {
     if (!known->where().empty()) text += "\n  where: " + known->where();
     if (!known->hint().empty()) text += "\n  to do: " + known->hint();
+  } else if (const auto* files = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
+    text = files->code().message() + "\n  where: " + printable(files->path1().string(), kLongestPath) +
+           "\n  to do: check the path and its permissions";
   } else if (is_out_of_memory(error)) {
     text = "there is not enough memory (" + text + ")\n  to do: " + kMoreMemory;
   }
@@ -27,7 +47,9 @@ std::string describe(const std::exception& error) {
 
 ExitStatus exit_status(const std::exception& error) {
   const auto* known = dynamic_cast<const Error*>(&error);
-  return known ? known->exit_status() : kFailed;
+  if (known) return known->exit_status();
+  const auto* files = dynamic_cast<const std::filesystem::filesystem_error*>(&error);
+  return files && is_a_path_that_cannot_be(files->code()) ? kBadInput : kFailed;
 }
 
 }  // namespace lockstep

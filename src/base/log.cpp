@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "base/error.h"
+#include "base/readable.h"
 
 namespace lockstep::log {
 namespace {
@@ -35,7 +36,7 @@ void say(Level level, const std::string& text) {
   std::string line = line_begin.load();
   if (world_size > 1 && own_rank != 0) line += "[rank " + std::to_string(own_rank) + "] ";
   if (level != Level::info) line += std::string(kNames[static_cast<size_t>(level)]) + ": ";
-  write_line(line + text + "\n");
+  write_line(line + readable(text) + "\n");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "base/format.h"
+#include "base/readable.h"
 
 namespace lockstep {
 namespace {
@@ -92,11 +93,8 @@ std::optional<size_t> invalid_utf8(std::string_view text) {
 
 std::string printable(std::string_view text, size_t limit) {
   std::string out;
-  const bool plain = !invalid_utf8(text);
-  for (const char c : text.substr(0, limit)) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool shown = byte >= 0x20 && byte != 0x7F && (byte < 0x80 || (plain && text.size() <= limit));
-    out += shown ? std::string(1, c) : format("\\x{:02x}", byte);
+  for (const char c : readable(text.substr(0, limit))) {
+    out += c == '\n' || c == '\t' ? format("\\x{:02x}", static_cast<unsigned char>(c)) : std::string(1, c);
   }
   return text.size() > limit ? out + "..." : out;
 }

@@ -28,19 +28,32 @@ Reference split(const std::string& inside) {
   return {inside.substr(0, at), inside.substr(at + 2)};
 }
 
-std::string value_of(const Reference& reference, const std::map<std::string, std::string>& environment,
+// Where the '}' is that ends the "${" at `from`: an `otherwise` may hold references of its own.
+size_t closing(const std::string& text, size_t from) {
+  int depth = 0;
+  for (size_t at = from; at < text.size(); ++at) {
+    if (text.compare(at, 2, "${") == 0) ++depth;
+    if (text[at] == '}' && --depth == 0) return at;
+  }
+  return std::string::npos;
+}
+
+bool is_unset_or_empty(const std::string& name, const std::map<std::string, std::string>& environment) {
+  const auto found = environment.find(name);
+  return found == environment.end() || found->second.empty();
+}
+
+std::string value_of(const std::string& name, const std::map<std::string, std::string>& environment,
                      const std::string& what, const std::string& where) {
-  const auto found = environment.find(reference.name);
-  const bool set = found != environment.end();
-  if (reference.otherwise && (!set || found->second.empty())) return *reference.otherwise;
-  if (!set) {
-    throw InputError(format("{} needs the environment variable {}, which is not set", what, reference.name),
-                     where, format("set it, or write ${{{}:-otherwise}}", reference.name));
+  const auto found = environment.find(name);
+  if (found == environment.end()) {
+    throw InputError(format("{} needs the environment variable {}, which is not set", what, name), where,
+                     format("set it, or write ${{{}:-otherwise}}", name));
   }
   const auto control = [](unsigned char c) { return c < 0x20 || c == 0x7F; };
   if (invalid_utf8(found->second) || std::any_of(found->second.begin(), found->second.end(), control)) {
-    throw InputError(format("{}: the environment variable {} holds '{}', which is no path", what,
-                            reference.name, printable(found->second)),
+    throw InputError(format("{}: the environment variable {} holds '{}', which is no path", what, name,
+                            printable(found->second)),
                      where, "set it to plain text");
   }
   return found->second;
@@ -58,13 +71,15 @@ std::string expand(const std::string& text, const std::map<std::string, std::str
       out += '$';
       ++i;
     } else {
-      const size_t end = text.compare(i, 2, "${") == 0 ? text.find('}', i) : std::string::npos;
+      const size_t end = text.compare(i, 2, "${") == 0 ? closing(text, i) : std::string::npos;
       const Reference reference = split(end == std::string::npos ? "" : text.substr(i + 2, end - i - 2));
       if (!is_name(reference.name)) {
         throw InputError(format("{}: a '$' in '{}' that names no variable", what, printable(text)), where,
                          "write ${NAME} or ${NAME:-otherwise} for a variable, $$ for a dollar");
       }
-      out += value_of(reference, environment, what, where);
+      const bool otherwise = reference.otherwise && is_unset_or_empty(reference.name, environment);
+      out += otherwise ? expand(*reference.otherwise, environment, what, where)
+                       : value_of(reference.name, environment, what, where);
       i = end;
     }
   }

@@ -1,5 +1,6 @@
 #pragma once
-// ${NAME}, ${NAME:-default} and $$ in paths. Nothing else is special, and no shell is asked.
+// ${NAME}, ${NAME:-default} and $$ in paths, in a default too. Nothing else is special, and no shell is
+// asked.
 
 #include <map>
 #include <string>

@@ -72,6 +72,11 @@ class Loader {
     const auto& sections = config::sections();
     if (path == "<<")
       throw InputError("merge keys (<<) are not read", name.place.text(), "write the keys out");
+    if (const Key* key = config::find_key(path)) {
+      throw InputError(format("{} is a key in a section, and a dot does not make one", path),
+                       name.place.text(),
+                       format("write it nested: {}: {{{}: ...}}", key->section(), key->name()));
+    }
     if (std::find(sections.begin(), sections.end(), path) == sections.end()) {
       throw InputError(format("unknown section {}", printable(path)), name.place.text(),
                        config::did_you_mean(path) + "sections: " + join(sections, ", "));

@@ -191,9 +191,13 @@ std::string value_text(const Key& key, const Settings& settings) {
 std::string yaml_text(const std::string& text) {
   if (!needs_quotes(text)) return text;
   std::string out = "\"";
-  for (const char c : text) {
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
     const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
+    if (c == '\xC2' && at + 1 < text.size() && static_cast<unsigned char>(text[at + 1]) < 0xA0) {
+      out +=
+          format("\\x{:02x}", static_cast<unsigned char>(text[++at]));  // U+0080 to U+009F, as terminals obey
+    } else if (c == '"' || c == '\\') {
       out += format("\\{}", c);
     } else {
       out += byte < 0x20 || byte == 0x7F ? format("\\x{:02x}", byte) : std::string(1, c);

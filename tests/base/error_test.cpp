@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "base/memory.h"
 
 namespace lockstep {
@@ -28,6 +30,17 @@ TEST(Error, SaysWhereMemoryEndedAndWhatToDo) {
   EXPECT_EQ(where_of(std::runtime_error("DefaultCPUAllocator: can't allocate memory")), "a.pt");
   EXPECT_EQ(where_of(InputError("x", "b.pt")), "b.pt");
   EXPECT_EQ(where_of(std::runtime_error("x")), "passed on");
+}
+
+TEST(Error, APathThatCannotBeIsWrongInput) {
+  try {
+    (void)std::filesystem::exists(std::string(300, 'x'));
+    FAIL();
+  } catch (const std::exception& error) {
+    EXPECT_EQ(exit_status(error), kBadInput);
+    EXPECT_EQ(describe(error), "File name too long\n  where: " + std::string(300, 'x') +
+                                   "\n  to do: check the path and its permissions");
+  }
 }
 
 }  // namespace lockstep

@@ -28,6 +28,15 @@ TEST(Expand, PutsVariablesIn) {
   EXPECT_EQ(expanded("$${JOB}"), "${JOB}");
 }
 
+TEST(Expand, ADefaultMayHoldReferencesOfItsOwn) {
+  EXPECT_EQ(expanded("${NOPE:-${JOB}}/x"), "17.pbs/x");
+  EXPECT_EQ(expanded("${NOPE:-${EMPTY:-/tmp}/${JOB}}/x"), "/tmp/17.pbs/x");
+  EXPECT_EQ(expanded("${JOB:-${NOPE}}"), "17.pbs");  // not looked at
+  EXPECT_EQ(expanded("${NOPE:-a$$b}"), "a$b");
+  for (const char* text : {"${NOPE:-${NADA}}", "${NOPE:-${JOB}", "${NOPE:-$JOB}", "${NOPE:-${1}}"})
+    EXPECT_THROW(expanded(text), InputError) << text;
+}
+
 TEST(Expand, NeverExpandsTwiceAndNeverAsksAShell) {
   EXPECT_EQ(expanded("${NESTED}"), "${JOB}");
   EXPECT_EQ(expanded("${EVIL}"), "$(touch /tmp/x); `id`");
@@ -59,6 +68,7 @@ TEST(Expand, IsUndone) {
 TEST(Expand, FindsTheNames) {
   const std::vector<std::string> names = {"A", "B_2"};
   EXPECT_EQ(names_in_braces("x ${A} $$ ${B_2:-c} ${} ${1} ${un"), names);
+  EXPECT_EQ(names_in_braces("${A:-${B_2:-c}}"), names);
 }
 
 }  // namespace
