@@ -7,25 +7,16 @@
 #include <cstdlib>
 #include <exception>
 #include <new>
-#include <optional>
 #include <thread>
 
 #include "base/log.h"
 #include "cli/trace.h"
 #include "launch/job.h"
 #include "launch/leave.h"
+#include "launch/voice.h"
 
 namespace lockstep::cli {
 namespace {
-
-// by the environment alone, which may itself be what is wrong
-int rank_of_environment() {
-  try {
-    return identify(current_environment(), std::nullopt, "auto", {}, Phantoms::allow).rank;
-  } catch (const Error&) {
-    return 0;
-  }
-}
 
 // Given back when memory ends, so that there is some to say so with.
 std::atomic<char*> reserve = nullptr;
@@ -73,7 +64,7 @@ int guarded(const std::function<int(bool& alike)>& body) {
   } catch (...) {
   }
   if (!alike) return leave_failed(status, text);
-  if (rank_of_environment() == 0) {
+  if (rank_by_environment(current_environment()).rank == 0) {
     log::error(text);
   } else {
     std::this_thread::sleep_for(

@@ -1,4 +1,5 @@
 #include <malloc.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <climits>
@@ -80,6 +81,24 @@ int print(const std::string& text) {
   return flushed(kDone);
 }
 
+int no_working_directory = 0;  // why there is none
+
+// libtorch's initialisers wake oneMKL before main, and it ends the process in words of its own where there is
+// no working directory. An executable's .preinit_array comes before any library's initialisers.
+void stand_somewhere(int, char**, char**) {
+  char path[PATH_MAX];
+  if (::getcwd(path, sizeof path)) return;
+  no_working_directory = errno;
+  if (::chdir("/") != 0) return;
+}
+[[gnu::section(".preinit_array"), gnu::used]] void (*const before_all)(int, char**, char**) = stand_somewhere;
+
+void require_working_directory() {
+  if (no_working_directory == 0) return;
+  throw InputError(format("the working directory cannot be used: {}", std::strerror(no_working_directory)),
+                   "the working directory", "it was removed or made unreadable: cd to another folder");
+}
+
 int run(std::vector<std::string> args, bool& alike) {
   alike = true;
   take_log(args);
@@ -87,6 +106,7 @@ int run(std::vector<std::string> args, bool& alike) {
   if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") return print(help());
   if (args[0] == "--version") return print(version_text());
   const Command& command = find(args[0]);
+  require_working_directory();
   alike = !joins_job(command.name);
   return flushed(command.run({args.begin() + 1, args.end()}));
 }

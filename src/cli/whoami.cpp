@@ -108,6 +108,13 @@ void refuse_missing_device(const std::string& packed) {
                    "ask the scheduler for as many GPUs a node as ranks, or set launch.device to cpu");
 }
 
+void refuse_missing_ranks(const Report& report) {
+  if (report.complete()) return;
+  const Job& job = report.seats.front().job;
+  throw Error(format("{} of {} ranks answered", report.seats.size(), job.world), "host " + job.host,
+              "start the ranks that are missing at about the same time, and see that they reach MASTER_ADDR");
+}
+
 }  // namespace
 
 int run_whoami(const std::vector<std::string>& args) {
@@ -129,6 +136,7 @@ int run_whoami(const std::vector<std::string>& args) {
     std::fflush(stdout);
   }
   refuse_missing_device(heard.deviceless);
+  if (heard.report) refuse_missing_ranks(*heard.report);
   return kDone;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/format.h"
 #include "base/text.h"
+#include "launch/grouped.h"
 
 namespace lockstep::cli {
 namespace {
@@ -65,18 +66,6 @@ std::string table(const Report& report) {
   return text;
 }
 
-using Grouped = std::vector<std::pair<std::string, std::vector<int>>>;  // a text and the ranks that say it
-
-void add(Grouped& groups, const std::string& text, int rank) {
-  const auto found =
-      std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.first == text; });
-  if (found == groups.end()) {
-    groups.push_back({text, {rank}});
-  } else if (found->second.back() != rank) {
-    found->second.push_back(rank);
-  }
-}
-
 Grouped reasons_of(const Report& report, const char* field) {
   Grouped groups;
   for (const Seat& seat : report.seats) {
@@ -120,8 +109,7 @@ std::string warnings(const Report& report) {
   if (groups.empty()) return "";
   std::string text = "\nwarnings\n";
   for (const auto& [warning, ranks] : groups) {
-    text += format("  {}{}\n", ranks.size() == report.seats.size() ? "" : "rank " + ranges(ranks) + ": ",
-                   printable(warning, 400));
+    text += "  " + with_ranks(printable(warning, 400), ranks, report.seats.size()) + "\n";
   }
   return text;
 }
@@ -187,18 +175,6 @@ std::string as_json(const Report& report) {
                              {"ranks", ranks}};
   // processes that cannot speak as one print one line each
   return dump(json, report.complete() ? 2 : -1) + "\n";
-}
-
-std::string ranges(const std::vector<int>& numbers) {
-  std::vector<std::string> parts;
-  for (size_t i = 0; i < numbers.size();) {
-    size_t end = i + 1;
-    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
-    parts.push_back(end - i == 1 ? std::to_string(numbers[i])
-                                 : format("{}-{}", numbers[i], numbers[end - 1]));
-    i = end;
-  }
-  return join(parts, ",");
 }
 
 }  // namespace lockstep::cli

@@ -33,7 +33,4 @@ std::string as_text(const Report& report);
 /// The schema is in docs/launchers.md.
 std::string as_json(const Report& report);
 
-/// {0, 1, 2, 5} -> "0-2,5"
-std::string ranges(const std::vector<int>& numbers);
-
 }  // namespace lockstep::cli

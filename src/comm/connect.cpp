@@ -11,6 +11,7 @@
 #include "comm/group.h"
 #include "comm/mpi_backend.h"
 #include "comm/open_files.h"
+#include "comm/quiet.h"
 #include "comm/store.h"
 #include "launch/mpi.h"
 #include "launch/variables.h"
@@ -109,6 +110,7 @@ std::chrono::milliseconds silence_of(const GroupSettings& settings) {
 }  // namespace
 
 ProcessGroup connect(const Runtime& runtime, const GroupSettings& settings, c10::Device device) {
+  const QuietJoin quiet;
   const Job& job = runtime.job();
   const Kind& kind = find_kind(settings.backend, device);
   kind.require(runtime, device);

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "comm/quiet.h"
 #include "comm/store.h"
 
 namespace lockstep::comm {
@@ -56,6 +57,7 @@ std::string ask_rank_zero(const Runtime& runtime, const std::string& text, const
     const auto texts = runtime.gather(text);
     return runtime.broadcast(job.rank == 0 ? answer(texts) : "");
   }
+  const QuietJoin quiet;
   const StorePtr store = open_store(runtime, timeout);
   store->set(format("text/{}", job.rank), text);
   return job.rank == 0 ? answer_in(*store, job, answer, timeout) : hear_in(*store, job, timeout);

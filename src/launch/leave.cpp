@@ -12,8 +12,8 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "launch/alarm.h"
-#include "launch/claims.h"
 #include "launch/mpi.h"
+#include "launch/voice.h"
 
 namespace lockstep {
 namespace {
@@ -24,11 +24,8 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kTogether = 500ms;   // ranks that fail of one cause fail within this time
 constexpr auto kFinalize = 5s;      // all agreed to leave: longer than this and a peer died meanwhile
 constexpr auto kHearRankZero = 1s;  // without MPI: rank 0 speaks first, and its launcher may end us by then
-
-struct Rank {
-  int rank = 0;
-  int world = 1;
-};
+constexpr auto kHearVoice = 4s;     // for who failed first on this host to speak
+constexpr auto kStay = 1s;
 
 bool mpi_is_up() {
   int initialized = 0, finalized = 0;
@@ -37,31 +34,19 @@ bool mpi_is_up() {
   return initialized && !finalized;
 }
 
-Rank rank_of_mpi() {
-  Rank self;
+RankOf rank_of_mpi() {
+  RankOf self;
+  if (!mpi_is_up()) return self;
   MPI_Comm_rank(MPI_COMM_WORLD, &self.rank);
   MPI_Comm_size(MPI_COMM_WORLD, &self.world);
   return self;
-}
-
-// the environment may be what is wrong, so no more than a guess
-Rank rank_of_environment() {
-  try {
-    const Environment environment = current_environment();
-    const auto* launcher = launch::find_launcher(environment, "auto");
-    if (!launcher) return {};
-    const auto claims = launch::read_claims(*launcher, environment);
-    return {claims.rank.value_or(0), claims.world.value_or(1)};
-  } catch (const Error&) {
-    return {};
-  }
 }
 
 std::string host_name() {
   return current_surroundings({}).host;
 }
 
-void say(const std::string& text, const Rank& self, bool alone) {
+void say(const std::string& text, const RankOf& self, bool alone) {
   if (alone && self.world > 1) {
     log::error(text + format("\n  on: rank {} of {}, host {}", self.rank, self.world, host_name()));
   } else {
@@ -99,7 +84,7 @@ int first_to_fail(Clock::duration age, int rank) {
   return code == MPI_SUCCESS ? oldest.rank : rank;
 }
 
-int leave_together(int status, const std::string& text, const Rank& self, Clock::duration age) {
+int leave_together(int status, const std::string& text, const RankOf& self, Clock::duration age) {
   const Alarm alarm(kFinalize, [status] { _exit(status); });
   const int first = first_to_fail(age, self.rank);
   const bool alike = all_say(text);
@@ -109,12 +94,27 @@ int leave_together(int status, const std::string& text, const Rank& self, Clock:
   return status;
 }
 
-// several may have failed while others work on: the lower ranks speak first, and the abort silences the rest
-[[noreturn]] void leave_alone(int status, const std::string& text, const Rank& self) {
-  std::this_thread::sleep_for(100ms * std::min(self.rank, 20));
-  say(text, self, true);
+// Several may have failed while others work on. Who failed first on a host speaks for it; of several hosts
+// the lower ranks speak first, and the abort silences the rest.
+[[noreturn]] void leave_alone(int status, const std::string& text, const RankOf& self, const Voice& voice) {
+  if (voice.is_ours()) std::this_thread::sleep_for(100ms * std::min(self.rank, 20));
+  if (!voice.has_spoken(kHearVoice)) say(text, self, true);
   MPI_Abort(MPI_COMM_WORLD, status);
   _exit(status);
+}
+
+// Who has spoken stays a little, so that a slower rank finds the voice taken.
+void speak_once(const Voice& voice, const std::function<void()>& speak) {
+  if (voice.has_spoken(kHearVoice)) return;
+  speak();
+  if (voice.is_ours() && voice.is_shared()) std::this_thread::sleep_for(kStay);
+}
+
+void leave_unjoined(const std::string& text, const RankOf& self, const Voice& voice) {
+  if (self.world == 1) return say(text, self, true);
+  const bool may_be_heard_elsewhere = self.rank > 0 && !self.one_host;
+  if (voice.is_ours() && may_be_heard_elsewhere) std::this_thread::sleep_for(kHearRankZero);
+  speak_once(voice, [&] { say(text, self, true); });
 }
 
 }  // namespace
@@ -122,16 +122,20 @@ int leave_together(int status, const std::string& text, const Rank& self, Clock:
 int leave_failed(int status, const std::string& text) {
   const auto failed_at = Clock::now();
   std::signal(SIGTERM, SIG_DFL);  // whoever ends us now is right
-  const Rank self = mpi_is_up() ? rank_of_mpi() : rank_of_environment();
-  if (mpi_is_up() && self.world > 1) {
-    if (!all_failed()) leave_alone(status, text, self);
+  const Environment environment = current_environment();
+  const Voice voice(environment);  // taken at once: who fails first has the cause
+  if (const RankOf self = rank_of_mpi(); self.world > 1) {
+    if (!all_failed()) leave_alone(status, text, self, voice);
     return leave_together(status, text, self, Clock::now() - failed_at);
   }
   // with MPI this is one of several that MPI calls "0 of 1", or truly alone
-  if (rank_of_environment().rank > 0) std::this_thread::sleep_for(kHearRankZero);
-  say(text, self, true);
+  leave_unjoined(text, rank_by_environment(environment), voice);
   if (mpi_is_up()) MPI_Finalize();
   return status;
+}
+
+void say_for_job(const std::string& text) {
+  speak_once(Voice(current_environment()), [&] { log::error(text); });
 }
 
 }  // namespace lockstep

@@ -10,4 +10,7 @@ namespace lockstep {
 /// Call it when the Runtime is gone: an exception that flew past it has left MPI up for this.
 int leave_failed(int status, const std::string& text);
 
+/// Says `text` unless another rank of this host has done so; for those who leave right after.
+void say_for_job(const std::string& text);
+
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "launch/alarm.h"
+#include "launch/leave.h"
 
 namespace lockstep {
 namespace {
@@ -33,7 +34,7 @@ MPI_Comm duplicate(MPI_Comm of) {
 }
 
 [[noreturn]] void give_up_joining(std::chrono::milliseconds waited) {
-  log::error(format(
+  say_for_job(format(
       "not every rank arrived in MPI_Init within {} s\n  where: process {}\n  to do: look for a rank that "
       "failed to start, or set LOCKSTEP_JOIN_TIMEOUT to more seconds",
       waited.count() / 1000.0, getpid()));

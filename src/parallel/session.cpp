@@ -9,6 +9,7 @@
 #include "launch/cpus.h"
 #include "launch/device.h"
 #include "launch/leave.h"
+#include "launch/warnings.h"
 
 namespace lockstep {
 namespace {
@@ -16,9 +17,12 @@ namespace {
 c10::Device take_device(const Runtime& runtime, const std::string& wanted) {
   const DeviceChoice choice = choose_device(runtime.job(), wanted, current_environment());
   if (!choice.is_cuda()) {
-    at::set_num_threads(share_threads(runtime, current_environment()).threads);
+    const ThreadShare share = share_threads(runtime, current_environment());
+    say_warnings(runtime, share.warnings);
+    at::set_num_threads(share.threads);
     return c10::kCPU;
   }
+  say_warnings(runtime, {});
   comm::cuda().set_device(choice.index);
   return {c10::kCUDA, static_cast<c10::DeviceIndex>(choice.index)};
 }

@@ -9,6 +9,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/output.h"
+#include "base/readable.h"
 
 namespace lockstep::train {
 namespace {
@@ -63,7 +64,7 @@ void Console::line(const std::string& text) {
   if (!speaks_) return;
   clear();
   const bool was_whole = !lost_;
-  lost_ = !output::print((drawn_ && lines_show_ ? kClearRow : "") + text + "\n");
+  lost_ = !output::print((drawn_ && lines_show_ ? kClearRow : "") + readable(text) + "\n");
   if (lost_ && was_whole)
     log::warning("the standard output cannot be written: the run goes on, its log lines are lost");
 }

@@ -16,6 +16,7 @@
 #include "comm/cuda_load.h"
 #include "config/write.h"
 #include "launch/cpus.h"
+#include "launch/warnings.h"
 #include "train/job_config.h"
 #include "train/model.h"
 #include "train/try_model.h"
@@ -98,6 +99,7 @@ Setup join_job(const Command& command) {
   resolve(setup.settings, setup.device);
   setup.config = to_yaml(setup.settings);
   const auto threads = share_threads(*setup.runtime, environment);
+  say_warnings(*setup.runtime, threads.warnings);
   if (setup.device.is_cuda()) comm::load_cuda();  // before any other call of libtorch's
   check_mode(setup.settings, job.world, at::Device(setup.device.name));
   setup.threads = threads.threads;

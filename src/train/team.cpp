@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/memory.h"
 
 namespace lockstep::train {
 namespace {
@@ -25,10 +24,10 @@ std::string text_of(const at::Tensor& bytes) {
 // An error on its way to the other ranks. An empty text is success.
 std::string pack(const std::exception& error) {
   const auto* known = dynamic_cast<const Error*>(&error);
-  const nlohmann::json json = {{"what", error.what()},
+  const nlohmann::json json = {{"what", known ? error.what() : describe(error)},
                                {"where", known ? known->where() : ""},
-                               {"hint", known ? known->hint() : is_out_of_memory(error) ? kMoreMemory : ""},
-                               {"input", known && known->exit_status() == kBadInput}};
+                               {"hint", known ? known->hint() : ""},
+                               {"input", exit_status(error) == kBadInput}};
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
