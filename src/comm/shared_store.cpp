@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -15,8 +16,9 @@
 namespace lockstep::comm {
 namespace {
 
-// The memory holds a Header and then records, one after the other. A changed value is a new record; the old
-// one is marked dead. Nothing moves, so offsets stay true while a rank reads under the lock.
+// The memory holds a Header and then records, one after the other. A changed value takes the old one's room
+// where it fits, so that a counter does not fill the store; else it is a new record, and the old one is
+// marked dead. Nothing moves, so offsets stay true while a rank reads under the lock.
 struct Header {
   pthread_mutex_t lock;
   uint64_t used;
@@ -26,17 +28,23 @@ struct Record {
   uint32_t live;
   uint32_t key_bytes;
   uint64_t value_bytes;
+  uint64_t room;  // for a value
 };
 
 constexpr size_t kAlign = 16;
+constexpr size_t kSmallest = 16;
 constexpr int kLockSeconds = 10;
 constexpr auto kPoll = std::chrono::milliseconds(1);
 
 size_t aligned(size_t bytes) {
   return (bytes + kAlign - 1) / kAlign * kAlign;
 }
-size_t record_bytes(size_t key, size_t value) {
-  return aligned(sizeof(Record) + key + value);
+size_t record_bytes(size_t key, size_t room) {
+  return aligned(sizeof(Record) + key + room);
+}
+// with room to grow, as a counter does
+size_t room_for(size_t value) {
+  return std::max<size_t>(value, kSmallest);
 }
 Header& header(const SharedMemory& memory) {
   return *static_cast<Header*>(memory.data());
@@ -76,7 +84,7 @@ class Arena {
   std::optional<std::vector<uint8_t>> find(std::string_view key) {
     Record* record = locate(key);
     if (!record) return std::nullopt;
-    const auto* value = reinterpret_cast<const uint8_t*>(record + 1) + record->key_bytes;
+    const uint8_t* value = value_of(*record);
     return std::vector<uint8_t>(value, value + record->value_bytes);
   }
 
@@ -87,18 +95,19 @@ class Arena {
   }
 
   void put(std::string_view key, const std::vector<uint8_t>& value) {
-    const size_t bytes = record_bytes(key.size(), value.size());
+    Record* record = locate(key);
+    if (record && value.size() <= record->room) return fill(*record, value);
+    if (record) record->live = 0;
+    const size_t room = room_for(value.size());
+    const size_t bytes = record_bytes(key.size(), room);
     if (header_.used + bytes > size_) {
       throw Error(format("the job's store is full ({} bytes)", size_), "shared memory of this node",
                   "it holds the ranks' addresses; keep other data out of it");
     }
-    Record* record = reinterpret_cast<Record*>(base_ + header_.used);
-    *record = {0, static_cast<uint32_t>(key.size()), value.size()};
-    auto* text = reinterpret_cast<uint8_t*>(record + 1);
-    std::memcpy(text, key.data(), key.size());
-    if (!value.empty()) std::memcpy(text + key.size(), value.data(), value.size());
-    erase(key);
-    record->live = 1;
+    record = reinterpret_cast<Record*>(base_ + header_.used);
+    *record = {1, static_cast<uint32_t>(key.size()), 0, room};
+    std::memcpy(record + 1, key.data(), key.size());
+    fill(*record, value);
     header_.used += bytes;
   }
 
@@ -112,12 +121,21 @@ class Arena {
   }
 
  private:
+  static uint8_t* value_of(Record& record) {
+    return reinterpret_cast<uint8_t*>(&record + 1) + record.key_bytes;
+  }
+
+  static void fill(Record& record, const std::vector<uint8_t>& value) {
+    if (!value.empty()) std::memcpy(value_of(record), value.data(), value.size());
+    record.value_bytes = value.size();
+  }
+
   template <class F>
   Record* each(F&& stop_at) {
     for (size_t at = aligned(sizeof(Header)); at < header_.used;) {
       Record& record = *reinterpret_cast<Record*>(base_ + at);
       if (stop_at(record, {reinterpret_cast<const char*>(&record + 1), record.key_bytes})) return &record;
-      at += record_bytes(record.key_bytes, record.value_bytes);
+      at += record_bytes(record.key_bytes, record.room);
     }
     return nullptr;
   }

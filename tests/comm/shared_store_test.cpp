@@ -42,6 +42,25 @@ TEST(SharedStore, Adds) {
   EXPECT_EQ(store->add("n", -5), -3);
 }
 
+// a rank that polls a counter every 5 ms for an hour
+TEST(SharedStore, ACounterDoesNotFillIt) {
+  auto store = fresh();
+  for (int i = 0; i < 720'000; ++i) store->add("polled", i % 2);
+  EXPECT_EQ(store->add("polled", 0), 360'000);
+  EXPECT_EQ(store->getNumKeys(), 1);
+}
+
+TEST(SharedStore, AValueThatOutgrowsItsRoomMoves) {
+  auto store = fresh();
+  store->set("a", "1");
+  store->set("b", "2");
+  store->set("a", std::string(1000, 'x'));
+  store->set("a", "short");
+  EXPECT_EQ(store->get_to_str("a"), "short");
+  EXPECT_EQ(store->get_to_str("b"), "2");
+  EXPECT_EQ(store->getNumKeys(), 2);
+}
+
 TEST(SharedStore, DeletesAndChecks) {
   auto store = fresh();
   store->set("a", "1");
