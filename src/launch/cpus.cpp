@@ -106,6 +106,15 @@ Bound share_of(const Job& job, const Environment& environment, const CpuMask& ma
   return best;
 }
 
+// A container's quota is not seen in the mask, and its ranks share it.
+void bound_by_quota(Bound& best, const Job& job, const std::optional<CpuQuota>& quota) {
+  if (!quota) return;
+  const int threads = std::max(1, static_cast<int>(quota->cores / job.local_world));
+  if (threads >= best.threads) return;
+  best = {threads, format("{} allows {:.2g} cores for {} rank{}", quota->because, quota->cores,
+                          job.local_world, job.local_world == 1 ? "" : "s")};
+}
+
 // OpenPBS sets OMP_NUM_THREADS to the chunk's cores, however many ranks share them
 bool preset_by_pbs(const Job& job, const Environment& environment) {
   return job.scheduler == "pbs" && launch::is_set(environment, "NCPUS") &&
@@ -144,8 +153,9 @@ bool masks_overlap(const std::string& a, const std::string& b) {
 }
 
 ThreadShare choose_threads(const Job& job, const Environment& environment, const CpuMask& mask,
-                           std::optional<int> sharers) {
-  const Bound share = share_of(job, environment, mask, sharers);
+                           std::optional<int> sharers, const std::optional<CpuQuota>& quota) {
+  Bound share = share_of(job, environment, mask, sharers);
+  bound_by_quota(share, job, quota);
   const auto asked = asked_threads(environment);
   if (!asked) return {share.threads, share.because, {}};
   const std::string quoted = launch::quote(environment, "OMP_NUM_THREADS");
@@ -163,7 +173,7 @@ ThreadShare choose_threads(const Job& job, const Environment& environment, const
 
 ThreadShare share_threads(const Runtime& runtime, const Environment& environment) {
   const CpuMask mask = own_cpus();
-  return choose_threads(runtime.job(), environment, mask, count_sharers(runtime, mask));
+  return choose_threads(runtime.job(), environment, mask, count_sharers(runtime, mask), cpu_quota());
 }
 
 }  // namespace lockstep
