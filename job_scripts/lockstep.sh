@@ -3,17 +3,17 @@
 # Sourced by the scripts beside it, after they have set LOCKSTEP_SCRIPT to their own name.
 #
 # Settings, all optional (sbatch --export=ALL,NAME=... or qsub -v NAME=...):
-#   LOCKSTEP_SETUP           a file that is sourced first    (module load ..., export ...)
-#   LOCKSTEP_PROGRAM         the program                      (found beside this folder, then on PATH)
-#   LOCKSTEP_START           srun | mpirun | mpiexec          (chosen from what is there)
-#   LOCKSTEP_SRUN_MPI        the value of srun --mpi          (the site's own default)
-#   LOCKSTEP_RANKS_PER_NODE  ranks on each node               (GPUs, else tasks asked for, else cores)
-#   LOCKSTEP_CPUS_PER_RANK   cores of a rank                  (what the job was given)
+#   LOCKSTEP_SETUP            a file that is sourced first     (module load ..., export ...)
+#   LOCKSTEP_PROGRAM          the program                      (found beside this folder, then on PATH)
+#   LOCKSTEP_START            srun | mpirun | mpiexec          (chosen from what is there)
+#   LOCKSTEP_SRUN_MPI         the value of srun --mpi          (the site's own default)
+#   LOCKSTEP_RANKS_PER_NODE   ranks on each node               (GPUs, else tasks asked for, else cores)
+#   LOCKSTEP_CPUS_PER_RANK    cores of a rank                  (what the job was given)
 #   LOCKSTEP_THREADS_PER_CORE hardware threads of a core       (counted on the node; 1 = a thread is a core)
-#   LOCKSTEP_MAX_RESTARTS    how often an early stop goes on  (10; 0 = never)
+#   LOCKSTEP_MAX_RESTARTS     how often an early stop goes on  (10; 0 = never)
 #   LOCKSTEP_ON_TERM         stop | resubmit, on PBS: what follows a SIGTERM before the walltime is over (stop: a qdel is one)
-#   LOCKSTEP_CHAIN           set by chain.sh: an early stop ends this link, the next one goes on
-#   LOCKSTEP_RUN_FILE        a file that will hold the run's folder, for a job that comes after
+#   LOCKSTEP_CHAIN            set by chain.sh: an early stop ends this link, the next one goes on
+#   LOCKSTEP_RUN_FILE         a file that will hold the run's folder, for a job that comes after
 
 say() { printf 'lockstep job: %s\n' "$*"; }
 die() { printf 'lockstep job: %s\n' "$*" >&2; exit 2; }
@@ -86,9 +86,7 @@ prepare() {
   read_allocation
   keep_mpi_off_the_network
   choose_start
-  trap 'forward USR1' USR1
-  trap 'forward USR2' USR2
-  trap 'forward TERM' TERM
+  hear_signals
   export LOCKSTEP_HOME
   say "job $(job_id), $RANKS ranks on $NODES node(s), $CPUS_PER_RANK core(s) a rank, restart ${SLURM_RESTART_COUNT:-${LOCKSTEP_RESTART:-0}}"
   say "home $LOCKSTEP_HOME, program $LOCKSTEP_PROGRAM"

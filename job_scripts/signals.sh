@@ -1,18 +1,24 @@
 # shellcheck shell=bash
 # The ranks while they run: what signals the script gets is handed to them.
 
-GOT=  # the last signal
+hear_signals() {
+  GOT='' PENDING='' LAUNCHER_PID=''
+  trap 'forward USR1' USR1
+  trap 'forward USR2' USR2
+  trap 'forward TERM' TERM
+}
 
 forward() {  # the signal $1, to the launcher, which hands it to the ranks
-  GOT=$1
+  GOT=$1  # the last one
   [ "$1" != TERM ] || say "SIGTERM: the job is being cancelled, pre-empted, or out of time"
-  if in_pbs; then
+  if in_pbs && [ -n "$LAUNCHER_PID" ]; then
     # PBS signals every process of a job; a second SIGTERM would have mpirun leave without its ranks
     say "got SIG$1, as the ranks have"
-  else
-    say "got SIG$1, telling the ranks"
-    PENDING=$1
+    return
   fi
+  say "got SIG$1, telling the ranks"
+  PENDING=$1
+  [ -z "$LAUNCHER_PID" ] || deliver
 }
 
 launcher_lives() { kill -0 "$LAUNCHER_PID" 2>/dev/null; }
@@ -51,14 +57,13 @@ end_with_ranks() {
 # Runs "$@" on every rank; returns its status. Signals reach the ranks while it waits.
 run_ranks() {
   local status
-  PENDING=
   "${START[@]}" "$@" &
   LAUNCHER_PID=$!
+  deliver  # what came before there was anybody to tell
   while :; do
     wait "$LAUNCHER_PID"
     status=$?
     launcher_lives || break  # a wait that a signal broke off is begun again
-    deliver
     in_pbs && [ "$GOT" = TERM ] && [ -n "${LOCKSTEP_RUN_FILE:-}" ] && end_with_ranks && break
   done
   LAUNCHER_PID=

@@ -258,3 +258,19 @@ def test_ranks_from_what_pbs_gave(select, hosts, exec_host, exec_vnode, ranks, p
 def test_hardware_threads_that_pbs_counts_are_not_cores(counted, ranks, pbs_layout):
     job = ("1:ncpus=16:mpiprocs=2", "a a", "a/0*16", "(a:ncpus=16)")
     assert pbs_layout(*job, threads=2, CPUS=counted) == ranks
+
+
+def test_a_signal_before_the_ranks_start_is_not_lost(run):
+    """It came while the script was looking at files: prepare has set the traps, and nobody was there to tell."""
+    early = f"""
+LOCKSTEP_HOME={SOURCE}
+. "$LOCKSTEP_HOME/job_scripts/lockstep.sh"
+find_program() {{ :; }}
+prepare
+kill -s TERM $$
+START=(sleep)
+run_ranks 60
+"""
+    result = run("bash", "-c", early, env={"TREE": "/nowhere", **given()} | {"SLURM_JOB_ID": "7"}, timeout=30)
+    assert result.returncode == 128 + 15
+    assert "got SIGTERM, telling the ranks" in result.stdout
