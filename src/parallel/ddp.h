@@ -46,12 +46,13 @@ class DistributedDataParallel {
   template <class... Args>
   auto forward(Args&&... args) {
     core_.before_forward();
-    using Output = decltype(module_->forward(placed(std::forward<Args>(args))...));
+    const auto& device = options().device;
+    using Output = decltype(module_->forward(std::forward<Args>(args)...));
     if constexpr (std::is_void_v<Output>) {
-      module_->forward(placed(std::forward<Args>(args))...);
+      module_->forward(Placed<Args>(std::forward<Args>(args), device).get()...);
       core_.after_forward({});
     } else {
-      std::decay_t<Output> output = module_->forward(placed(std::forward<Args>(args))...);
+      std::decay_t<Output> output = module_->forward(Placed<Args>(std::forward<Args>(args), device).get()...);
       std::vector<at::Tensor*> found;
       if (core_.watches_outputs())
         for_each_tensor(output, [&found](at::Tensor& tensor) { found.push_back(&tensor); });
@@ -115,17 +116,6 @@ class DistributedDataParallel {
   DdpCore& core() { return core_; }
 
  private:
-  // The argument, with its tensors on the device that options.device names; others pass through.
-  template <class Arg>
-  decltype(auto) placed(Arg&& arg) {
-    using Value = std::decay_t<Arg>;
-    if constexpr (std::is_same_v<Value, at::Tensor>) {
-      return options().device ? arg.to(*options().device, /*non_blocking=*/true) : arg;
-    } else {
-      return std::forward<Arg>(arg);
-    }
-  }
-
   std::shared_ptr<M> module_;
   DdpCore core_;
 };

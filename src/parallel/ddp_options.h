@@ -28,7 +28,8 @@ struct DdpOptions {
   std::vector<double> bucket_cap_mb_list = {};
   /// Names of parameters and buffers that stay each rank's own.
   std::vector<std::string> ignore = {};
-  /// Inputs are moved to this device (Python's device_ids); unset, they stay where they are.
+  /// Inputs are moved to this device (Python's device_ids), also inside containers and plain structs; unset,
+  /// they stay where they are.
   std::optional<c10::Device> device = std::nullopt;
 };
 

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <c10/core/Device.h>
 
 #include <array>
 #include <functional>
@@ -25,6 +26,8 @@ using TensorVisitor = std::function<void(at::Tensor&)>;
 
 /// The value TorchScript returns, with its lists, tuples and dicts.
 void for_each_tensor(c10::IValue& value, const TensorVisitor& visit);
+/// The same for a value that is shared: lists and dicts are copied before their tensors are exchanged.
+void for_each_tensor_of_copy(c10::IValue& value, const TensorVisitor& visit);
 
 namespace tensors {
 
@@ -80,9 +83,9 @@ constexpr bool always_false = false;
 template <class T>
 void walk(T& value, const TensorVisitor& visit);
 
-template <class T>
-void walk_fields(T& value, const TensorVisitor& visit) {
-  const auto all = [&visit](auto&... fields) { (walk(fields, visit), ...); };
+template <class T, class Each>
+void walk_fields(T& value, const Each& each) {
+  const auto all = [&each](auto&... fields) { (each(fields), ...); };
   constexpr int count = field_count<T>();
   static_assert(count > 0,
                 "a field cannot be made from one value: give the struct a member for_each_tensor(visit)");
@@ -136,7 +139,7 @@ void walk(T& value, const TensorVisitor& visit) {
   } else if constexpr (is_pointer<T>) {
     if (value) walk(*value, visit);
   } else if constexpr (std::is_aggregate_v<T>) {
-    walk_fields(value, visit);
+    walk_fields(value, [&visit](auto& field) { walk(field, visit); });
   } else {
     static_assert(always_false<T>,
                   "lockstep cannot see the tensors in this type: give it a member "
@@ -144,7 +147,112 @@ void walk(T& value, const TensorVisitor& visit) {
   }
 }
 
+template <class T>
+constexpr bool is_optional = false;
+template <class T>
+constexpr bool is_optional<std::optional<T>> = true;
+
+template <class T>
+constexpr bool may_own();
+
+template <class T>
+constexpr bool any_may_own = false;
+template <class... Ts>
+constexpr bool any_may_own<std::tuple<Ts...>> = (may_own<std::decay_t<Ts>>() || ...);
+template <class A, class B>
+constexpr bool any_may_own<std::pair<A, B>> = may_own<A>() || may_own<B>();
+template <class... Ts>
+constexpr bool any_may_own<std::variant<Ts...>> = (may_own<Ts>() || ...);
+
+// Whether a copy of a value has tensors of its own: where a pointer leads, the tensors stay the caller's.
+template <class T>
+constexpr bool may_own() {
+  if constexpr (std::is_same_v<T, at::Tensor> || std::is_same_v<T, c10::IValue> || has_own_walk<T>) {
+    return true;
+  } else if constexpr (holds_none<T> || std::is_trivially_copyable_v<T>) {
+    return false;
+  } else if constexpr (is_map<T>) {
+    return may_own<typename T::mapped_type>();
+  } else if constexpr (requires(T & value) { value.begin()->key(), value.begin()->value(); }) {
+    return may_own<std::decay_t<decltype(std::declval<T&>().begin()->value())>>();
+  } else if constexpr (is_range<T>) {
+    using Item = std::decay_t<decltype(*std::declval<T&>().begin())>;
+    if constexpr (std::is_same_v<Item, T>)
+      return false;  // a tree of itself
+    else
+      return may_own<Item>();
+  } else if constexpr (is_optional<T>) {
+    return may_own<typename T::value_type>();
+  } else if constexpr (is_tuple<T> || is_variant<T>) {
+    return any_may_own<T>;
+  } else if constexpr (std::is_aggregate_v<T>) {
+    return field_count<T>() > 0 && field_count<T>() < 9;
+  } else {
+    return false;
+  }
+}
+
+// As walk, for a copy of a caller's value: what is not the copy's own, or not known, stays as it is.
+template <class T>
+void walk_owned(T& value, const TensorVisitor& visit) {
+  if constexpr (!may_own<T>()) {
+  } else if constexpr (std::is_same_v<T, at::Tensor>) {
+    if (value.defined()) visit(value);
+  } else if constexpr (std::is_same_v<T, c10::IValue>) {
+    for_each_tensor_of_copy(value, visit);
+  } else if constexpr (has_own_walk<T>) {
+    value.for_each_tensor(visit);
+  } else if constexpr (is_map<T>) {
+    for (auto& item : value) walk_owned(item.second, visit);
+  } else if constexpr (requires { value.begin()->key(), value.begin()->value(); }) {
+    for (auto& item : value) walk_owned(item.value(), visit);
+  } else if constexpr (is_range<T>) {
+    for (auto& item : value) walk_owned(item, visit);
+  } else if constexpr (is_optional<T>) {
+    if (value) walk_owned(*value, visit);
+  } else if constexpr (is_tuple<T>) {
+    std::apply([&visit](auto&... items) { (walk_owned(items, visit), ...); }, value);
+  } else if constexpr (is_variant<T>) {
+    std::visit([&visit](auto& item) { walk_owned(item, visit); }, value);
+  } else {
+    walk_fields(value, [&visit](auto& field) { walk_owned(field, visit); });
+  }
+}
+
 }  // namespace tensors
+
+/// An argument on its way into a forward, with its tensors on a device: a copy of it where it has any and a
+/// device is given, else the argument itself. What lies behind a pointer is the caller's and stays where it
+/// is.
+template <class Arg>
+class Placed {
+ public:
+  Placed(Arg&& argument, const std::optional<c10::Device>& device) : argument_(argument) {
+    if constexpr (kMoves) {
+      if (!device) return;
+      copy_.emplace(std::forward<Arg>(argument));
+      tensors::walk_owned(
+          *copy_, [&device](at::Tensor& tensor) { tensor = tensor.to(*device, /*non_blocking=*/true); });
+    }
+  }
+  Placed(const Placed&) = delete;
+  Placed& operator=(const Placed&) = delete;
+
+  Arg&& get() {
+    if constexpr (kMoves) {
+      if (copy_) return static_cast<Arg&&>(*copy_);
+    }
+    return static_cast<Arg&&>(argument_);
+  }
+
+ private:
+  using Value = std::decay_t<Arg>;
+  static constexpr bool kMoves = tensors::may_own<Value>() && std::is_constructible_v<Value, Arg>;
+  struct Nothing {};
+
+  std::remove_reference_t<Arg>& argument_;
+  std::conditional_t<kMoves, std::optional<Value>, Nothing> copy_;
+};
 
 /// Walks tensors, optionals, pairs, tuples, arrays, vectors, maps, variants, pointers, plain structs of these
 /// (up to eight fields), and any type with a member `void for_each_tensor(const TensorVisitor&)`.

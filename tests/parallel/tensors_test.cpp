@@ -87,6 +87,60 @@ TEST(ForEachTensor, TorchScriptValues) {
   EXPECT_EQ(walked(value), (Numbers{-1, -2, -3}));
 }
 
+bool on_meta(const at::Tensor& tensor) {
+  return tensor.is_meta();
+}
+
+// A device that every machine has and that is not the CPU.
+template <class Arg>
+std::decay_t<Arg> placed(Arg&& argument, std::optional<c10::Device> device = c10::Device(at::kMeta)) {
+  return Placed<Arg>(std::forward<Arg>(argument), device).get();
+}
+
+TEST(Placed, NestedTensorsMoveAndTheCallersStay) {
+  std::map<std::string, std::vector<at::Tensor>> batch = {{"x", {number(1), number(2)}}};
+  EXPECT_TRUE(on_meta(placed(batch)["x"][1]));
+  EXPECT_FALSE(on_meta(batch["x"][1])) << "the caller's own are not touched";
+  EXPECT_TRUE(on_meta(std::get<1>(placed(std::make_tuple(3, number(1))))));
+  EXPECT_TRUE(on_meta(*placed(std::optional<at::Tensor>(number(1)))));
+  EXPECT_TRUE(on_meta(std::get<at::Tensor>(placed(std::variant<int, at::Tensor>(number(1))))));
+  EXPECT_TRUE(on_meta(placed(std::vector<std::pair<int, at::Tensor>>{{1, number(1)}})[0].second));
+  EXPECT_TRUE(on_meta(placed(number(1))));
+  EXPECT_FALSE(placed(at::Tensor()).defined());
+}
+
+TEST(Placed, StructsMoveButForWhatLiesBehindAPointer) {
+  Outer outer{"x", {number(1), std::make_shared<at::Tensor>(number(2))}, {{number(3), nullptr}}, 2};
+  const Outer moved = placed(outer);
+  EXPECT_TRUE(on_meta(moved.inner.a) && on_meta(moved.many[0].a));
+  EXPECT_FALSE(on_meta(*moved.inner.b) || on_meta(outer.inner.a));
+}
+
+TEST(Placed, SharedTorchScriptContainersAreCopied) {
+  c10::impl::GenericDict dict(c10::AnyType::get(), c10::AnyType::get());
+  dict.insert("k", number(3));
+  const c10::List<at::Tensor> list({number(2)});
+  const c10::IValue value = c10::ivalue::Tuple::create({list, c10::IValue(dict), c10::IValue(4)});
+  const auto moved = placed(value).toTupleRef().elements();
+  EXPECT_TRUE(on_meta(moved[0].toTensorVector()[0]));
+  EXPECT_TRUE(on_meta(moved[1].toGenericDict().at("k").toTensor()));
+  EXPECT_FALSE(on_meta(list.get(0)) || on_meta(dict.at("k").toTensor()));
+}
+
+TEST(Placed, WithoutADeviceOrTensorsTheArgumentItselfPasses) {
+  std::vector<at::Tensor> tensors = {number(1)};
+  EXPECT_EQ(&Placed<std::vector<at::Tensor>&>(tensors, std::nullopt).get(), &tensors);
+  struct Opaque {
+    std::function<int()> call = [] { return 1; };
+    Opaque() = default;
+    Opaque(const Opaque&) = delete;
+  } opaque;
+  EXPECT_EQ(&Placed<Opaque&>(opaque, c10::Device(at::kMeta)).get(), &opaque);
+  std::vector<std::unique_ptr<int>> movable(1);
+  EXPECT_EQ(
+      Placed<std::vector<std::unique_ptr<int>>>(std::move(movable), c10::Device(at::kMeta)).get().size(), 1);
+}
+
 TEST(ModuleTensors, ReducerOrderIsTheModulesOrder) {
   torch::nn::Sequential net(torch::nn::Linear(2, 2),
                             torch::nn::Embedding(torch::nn::EmbeddingOptions(3, 2).sparse(true)),
