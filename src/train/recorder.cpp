@@ -1,9 +1,24 @@
 #include "train/recorder.h"
 
 #include "base/error.h"
+#include "base/format.h"
 #include "base/log.h"
 
 namespace lockstep::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A suspended job's time goes on for whoever waits with a timeout, and the error then blames a rank.
+void say_stand_still(Clock::duration slept, std::chrono::milliseconds beat) {
+  if (slept < 4 * beat) return;
+  log::warning(
+      format("the process stood still for {:.0f} s: was the job suspended? What is longer than "
+             "launch.timeout ends it",
+             std::chrono::duration<double>(slept).count()));
+}
+
+}  // namespace
 
 Recorder::Recorder(std::shared_ptr<HeldFolder> folder, RunStatus status, int64_t metrics_offset,
                    std::chrono::milliseconds beat)
@@ -27,8 +42,10 @@ Recorder::~Recorder() {
 
 void Recorder::keep_beating(std::chrono::milliseconds beat) {
   std::unique_lock lock(over_mutex_);
-  while (!over_changed_.wait_for(lock, beat, [this] { return over_; })) {
+  for (auto asleep = Clock::now(); !over_changed_.wait_for(lock, beat, [this] { return over_; });
+       asleep = Clock::now()) {
     lock.unlock();
+    say_stand_still(Clock::now() - asleep, beat);
     try {
       write();
     } catch (const FolderTaken&) {

@@ -1,7 +1,11 @@
 // What rank 0 writes while it trains: with a heart of its own, and nowhere that is not the run's.
 #include "train/recorder.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <fstream>
@@ -59,6 +63,33 @@ TEST_F(RecorderTest, ALongStepIsNoSilence) {
   const double then = read_status(path("mnist")).updated;
   EXPECT_TRUE(comes_true([&] { return read_status(path("mnist")).updated > then; }))
       << "nobody does anything";
+}
+
+TEST_F(RecorderTest, AJobThatWasSuspendedSaysSo) {
+  int words[2];
+  ASSERT_EQ(::pipe2(words, O_NONBLOCK), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(words[1], 2);
+    Recorder recorder(hold(), {}, 0, 50ms);
+    for (;;) ::pause();
+  }
+  const auto beats = [&] {
+    return fs::exists(path("mnist") / "status.json") ? read_status(path("mnist")).updated : 0;
+  };
+  ASSERT_TRUE(comes_true([&] { return beats() > 0; }));
+  ASSERT_TRUE(comes_true([&, first = beats()] { return beats() > first; }));
+  EXPECT_TRUE(comes_true([&] {  // a stop that comes while the heart writes is a slow disk to it
+    ::kill(child, SIGSTOP);
+    std::this_thread::sleep_for(400ms);
+    ::kill(child, SIGCONT);
+    std::this_thread::sleep_for(100ms);
+    char text[512] = {};
+    return ::read(words[0], text, sizeof text - 1) > 0 &&
+           std::string(text).find("stood still") != std::string::npos;
+  }));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
 }
 
 TEST_F(RecorderTest, ManyThreadsSpeakAtOnce) {
