@@ -10,7 +10,7 @@
 #include <random>
 #include <utility>
 
-#include "base/descriptor.h"
+#include "base/claim.h"
 #include "base/error.h"
 #include "base/format.h"
 
@@ -21,7 +21,7 @@ constexpr int kNameTries = 16;
 
 std::string fresh_name() {
   std::random_device device;
-  return format("/lockstep-{}-{:08x}{:08x}", ::getpid(), device(), device());
+  return "/" + claimed_name(format("{}-{:08x}{:08x}", ::getpid(), device(), device()));
 }
 
 [[noreturn]] void fail(const std::string& what, int code) {
@@ -37,15 +37,17 @@ void* map(int file, size_t bytes) {
 }  // namespace
 
 SharedMemory SharedMemory::create(size_t bytes) {
+  sweep_unclaimed("/dev/shm");
   for (int i = 0; i < kNameTries; ++i) {
     const std::string name = fresh_name();
-    const Descriptor file(::shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
+    Descriptor file(::shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
     if (!file && errno == EEXIST) continue;
     if (!file) fail("shm_open", errno);
+    if (!claim(file)) continue;  // a sweep came between
     // without posix_fallocate a full /dev/shm would be a SIGBUS at the first touch
     const int full = ::posix_fallocate(file.number(), 0, static_cast<off_t>(bytes));
     void* data = full == 0 ? map(file.number(), bytes) : nullptr;
-    if (data) return {name, data, bytes, true};
+    if (data) return {name, data, bytes, std::move(file)};
     ::shm_unlink(name.c_str());
     fail(format("{} bytes", bytes), full != 0 ? full : ENOMEM);
   }
@@ -59,11 +61,11 @@ std::optional<SharedMemory> SharedMemory::open(const std::string& name) {
   void* data =
       ::fstat(file.number(), &facts) == 0 ? map(file.number(), static_cast<size_t>(facts.st_size)) : nullptr;
   if (!data) return std::nullopt;
-  return SharedMemory(name, data, static_cast<size_t>(facts.st_size), false);
+  return SharedMemory(name, data, static_cast<size_t>(facts.st_size), Descriptor());
 }
 
-SharedMemory::SharedMemory(std::string name, void* data, size_t size, bool owner)
-    : name_(std::move(name)), data_(data), size_(size), owns_name_(owner) {}
+SharedMemory::SharedMemory(std::string name, void* data, size_t size, Descriptor claim)
+    : name_(std::move(name)), data_(data), size_(size), claim_(std::move(claim)) {}
 
 SharedMemory::SharedMemory(SharedMemory&& other) noexcept {
   *this = std::move(other);
@@ -75,7 +77,7 @@ SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
   name_ = std::move(other.name_);
   data_ = std::exchange(other.data_, nullptr);
   size_ = std::exchange(other.size_, 0);
-  owns_name_ = std::exchange(other.owns_name_, false);
+  claim_ = std::move(other.claim_);
   return *this;
 }
 
@@ -90,8 +92,8 @@ void SharedMemory::release() {
 }
 
 void SharedMemory::unlink() {
-  if (owns_name_) ::shm_unlink(name_.c_str());
-  owns_name_ = false;
+  if (claim_) ::shm_unlink(name_.c_str());
+  claim_.close();
 }
 
 }  // namespace lockstep::comm

@@ -5,12 +5,15 @@
 #include <optional>
 #include <string>
 
+#include "base/descriptor.h"
+
 namespace lockstep::comm {
 
 /// POSIX shared memory, mapped while this object lives. Zero-filled when created.
 class SharedMemory {
  public:
   /// A new piece under a name that nobody has; its pages are there, so that a full /dev/shm is an error here.
+  /// Sweeps what killed processes left.
   static SharedMemory create(size_t bytes);
   /// The piece of that name, or nothing where this process cannot see it (another node, another container).
   static std::optional<SharedMemory> open(const std::string& name);
@@ -27,13 +30,13 @@ class SharedMemory {
   const std::string& name() const { return name_; }
 
  private:
-  SharedMemory(std::string name, void* data, size_t size, bool owner);
+  SharedMemory(std::string name, void* data, size_t size, Descriptor claim);
   void release();
 
   std::string name_;
   void* data_ = nullptr;
   size_t size_ = 0;
-  bool owns_name_ = false;
+  Descriptor claim_;  // the name's maker holds it
 };
 
 }  // namespace lockstep::comm

@@ -4,6 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <tuple>
+
 namespace lockstep::comm {
 namespace {
 
@@ -55,6 +58,25 @@ TEST(RollPage, AnotherProcessReadsIt) {
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
   EXPECT_EQ(page.begun(1), 1u);
+}
+
+TEST(SharedMemory, WhatAKillLeftIsSweptByTheNext) {
+  int channel[2];
+  ASSERT_EQ(::pipe(channel), 0);
+  const int child = ::fork();
+  if (child == 0) {
+    const auto memory = SharedMemory::create(4096);
+    std::ignore = ::write(channel[1], memory.name().c_str(), memory.name().size());
+    ::raise(SIGKILL);
+  }
+  std::string name(256, '\0');
+  name.resize(static_cast<size_t>(::read(channel[0], name.data(), name.size())));
+  ::waitpid(child, nullptr, 0);
+  EXPECT_TRUE(SharedMemory::open(name).has_value()) << "the case needs a piece that was left";
+  const auto first = SharedMemory::create(4096);
+  const auto second = SharedMemory::create(4096);
+  EXPECT_FALSE(SharedMemory::open(name).has_value());
+  EXPECT_TRUE(SharedMemory::open(first.name()).has_value()) << "one that is held is left alone";
 }
 
 TEST(SharedMemory, ANameIsGoneAfterItsOwner) {
