@@ -146,7 +146,11 @@ std::string CheckpointStore::path_of(int64_t step) const {
   return (fs::path(folder_) / format("{}{:08d}{}", kStem, step, kExtension)).string();
 }
 
-std::string CheckpointStore::save(const Tree& tree) const {
+std::string CheckpointStore::best_path() const {
+  return (fs::path(folder_) / "best.pt").string();
+}
+
+std::string CheckpointStore::save(const Tree& tree, Name name) const {
   const auto step = step_of_tree(tree);
   check_();
   std::error_code failure;
@@ -154,12 +158,29 @@ std::string CheckpointStore::save(const Tree& tree) const {
   if (failure)
     throw Error("cannot make the folder for checkpoints: " + failure.message(), folder_,
                 "make room, or set run.dir to a folder that can be written");
-  const auto path = path_of(step);
+  const auto path = name == Name::best ? best_path() : path_of(step);
   write_whole(
       path, [&](const ByteSink& sink) { write_pt(sink, tree); }, check_);
   check_();
-  prune(step);
+  if (name == Name::both) name_best(path);
+  if (name != Name::best) prune(step);
   return path;
+}
+
+// A second name for the same file; a copy where the file system has none.
+void CheckpointStore::name_best(const std::string& path) const {
+  const auto temporary = (fs::path(folder_) / ".best.pt.partial").string();  // swept with the other leftovers
+  std::error_code failure;
+  fs::remove(temporary, failure);
+  fs::create_hard_link(path, temporary, failure);
+  if (failure) {
+    failure.clear();
+    fs::copy_file(path, temporary, failure);
+  }
+  if (!failure) fs::rename(temporary, best_path(), failure);
+  if (failure)
+    throw Error("the best checkpoint cannot be named: " + failure.message(), best_path(),
+                "make room, or set checkpoint.best to false");
 }
 
 /// Deletes by age in steps. A file that claims a later step than the one just written stays: it is no older.

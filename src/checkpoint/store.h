@@ -29,9 +29,13 @@ class CheckpointStore {
 
   const std::string& folder() const { return folder_; }
   std::string path_of(int64_t step) const;
+  /// best.pt, which nothing deletes and latest() passes over.
+  std::string best_path() const;
 
+  /// Under which name a checkpoint is saved: its step's, as the best so far, or both.
+  enum class Name { step, best, both };
   /// Writes tree (its "iter_no" is the step), then deletes the oldest beyond `keep`. Returns the path.
-  std::string save(const Tree& tree) const;
+  std::string save(const Tree& tree, Name name = Name::step) const;
 
   /// The whole checkpoint with the highest step; damaged ones are passed over with a warning that says why.
   /// Nothing only where there is none: an InputError where none of them is whole, or where the system cannot
@@ -43,6 +47,7 @@ class CheckpointStore {
 
  private:
   void prune(int64_t just_written) const;
+  void name_best(const std::string& path) const;
 
   std::string folder_;
   int64_t keep_;
@@ -56,7 +61,8 @@ CheckpointStore checkpoints_of(const std::string& folder);
 class CheckpointWriter {
  public:
   explicit CheckpointWriter(CheckpointStore store);
-  /// `store` is asked for at each save, and `saved` hears the path of each whole one; in the writer's thread.
+  /// `store` is asked for at each save, and `saved` hears the path of each whole one, but of the best alone;
+  /// in the writer's thread.
   CheckpointWriter(std::function<CheckpointStore()> store, std::function<void(const std::string&)> saved);
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
@@ -64,7 +70,7 @@ class CheckpointWriter {
 
   /// Copies the tree's tensors and returns; an error of the save before is thrown here (this one is not
   /// started).
-  void submit(const Tree& tree);
+  void submit(const Tree& tree, CheckpointStore::Name name = CheckpointStore::Name::step);
 
   /// Waits for the save in flight and throws its error, if it had one.
   void wait();
@@ -72,7 +78,8 @@ class CheckpointWriter {
   /// Is nothing in flight?
   bool idle() const;
 
-  /// The path of the last save that wait() or submit() saw finished; empty before the first.
+  /// The path of the last save that wait() or submit() saw finished, not of the best alone; empty before the
+  /// first.
   const std::string& last_saved() const { return last_saved_; }
 
  private:

@@ -23,15 +23,15 @@ CheckpointWriter::~CheckpointWriter() {
   if (thread_.joinable()) thread_.join();
 }
 
-void CheckpointWriter::submit(const Tree& tree) {
+void CheckpointWriter::submit(const Tree& tree, CheckpointStore::Name name) {
   wait();
   auto job = std::make_shared<Job>();
   job->tree = snapshot(tree);
   job_ = job;
-  thread_ = std::thread([this, job] {
+  thread_ = std::thread([this, job, name] {
     try {
-      job->path = store_().save(job->tree);
-      saved_(job->path);
+      const auto path = store_().save(job->tree, name);
+      if (name != CheckpointStore::Name::best) saved_(job->path = path);
     } catch (...) {
       job->failure = std::current_exception();
     }
@@ -45,7 +45,7 @@ void CheckpointWriter::wait() {
   const auto job = std::exchange(job_, nullptr);
   if (!job) return;
   if (job->failure) std::rethrow_exception(job->failure);
-  last_saved_ = job->path;
+  if (!job->path.empty()) last_saved_ = job->path;
 }
 
 bool CheckpointWriter::idle() const {

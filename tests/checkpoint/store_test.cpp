@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/whole_file.h"
+#include "checkpoint/pt.h"
 #include "temp.h"
 
 namespace lockstep {
@@ -48,6 +49,21 @@ class SmallDisk {
   rlimit before_{};
   sighandler_t handler_;
 };
+
+TEST(Store, TheBestOutlivesThePruningAndIsNotTheLatest) {
+  const TempFolder folder;
+  const CheckpointStore store(folder / "checkpoints", 1);
+  store.save(small_checkpoint(100), CheckpointStore::Name::both);
+  store.save(small_checkpoint(200));
+  EXPECT_EQ(names_in(store.folder()), (std::vector<std::string>{"best.pt", "step-00000200.pt"}));
+  EXPECT_EQ(as_int(get(read_pt(store.best_path()), "iter_no"), "iter_no"), 100);
+  EXPECT_EQ(store.save(small_checkpoint(300), CheckpointStore::Name::best), store.best_path());
+  EXPECT_EQ(as_int(get(read_pt(store.best_path()), "iter_no"), "iter_no"), 300);
+  EXPECT_EQ(names_in(store.folder()), (std::vector<std::string>{"best.pt", "step-00000200.pt"}));
+  EXPECT_EQ(store.latest()->step, 200);
+  store.save(small_checkpoint(400), CheckpointStore::Name::both);
+  EXPECT_EQ(as_int(get(read_pt(store.best_path()), "iter_no"), "iter_no"), 400);
+}
 
 TEST(Store, NamesAndKeepsTheNewest) {
   const TempFolder folder;
