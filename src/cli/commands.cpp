@@ -12,6 +12,8 @@
   X(eval, "the metrics of a checkpoint, exact at any number of ranks")        \
   X(predict, "classes and probabilities of new samples")                      \
   X(status, "what became of a run: running, stopped early, done, failed")     \
+  X(stop, "stops a run with a checkpoint, for good")                          \
+  X(checkpoint, "has a run write a checkpoint now, and go on")                \
   X(inspect, "the tensors of a checkpoint, their shapes, dtypes and digests") \
   X(config, "every key of a config, its value and where it came from")        \
   X(whoami, "rank, world, node and device of every process, and why")         \

@@ -189,7 +189,11 @@ const std::vector<Key> kKeys = {
 
     {KEY(checkpoint.every_epochs), "epochs between two checkpoints; 0 = only at the end", {.min = 0}},
     {KEY(checkpoint.every_steps), "steps between two checkpoints; 0 = by epochs alone", {.min = 0}},
+    {KEY(checkpoint.every_minutes),
+     "minutes between two checkpoints; 0 = by epochs and steps alone",
+     {.min = 0}},
     {KEY(checkpoint.keep), "how many checkpoints to keep, the newest; 0 = all", {.min = 0}},
+    {KEY(checkpoint.best), "also keep the one with the lowest evaluation loss, as checkpoints/best.pt"},
     {KEY(checkpoint.before_deadline),
      "how long before the job's time is up to stop with a checkpoint",
      {.min = 0}},

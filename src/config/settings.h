@@ -119,7 +119,9 @@ struct TrainSettings {
 struct CheckpointSettings {
   int64_t every_epochs = 1;
   int64_t every_steps = 0;
+  double every_minutes = 0;
   int64_t keep = 3;
+  bool best = true;
   std::chrono::milliseconds before_deadline{60'000};
 
   bool operator==(const CheckpointSettings&) const = default;

@@ -12,10 +12,22 @@ namespace {
 constexpr double kInterval = 0.25;
 constexpr int64_t kMostSteps = 100;
 
-enum Slot { kSignals, kSignalNumbers, kDeadlines, kTimeUps, kNotFinite, kLoss, kStepSeconds, kSlots };
+enum Slot {
+  kSignals,
+  kSignalNumbers,
+  kRequests,
+  kSaves,
+  kDeadlines,
+  kTimeUps,
+  kNotFinite,
+  kLoss,
+  kStepSeconds,
+  kSlots
+};
 
 Stop stop_of(const std::vector<double>& sums) {
   if (sums[kNotFinite] > 0) return Stop::not_finite;
+  if (sums[kRequests] > 0) return Stop::request;  // before a signal, after which a job script would go on
   if (sums[kSignals] > 0) return Stop::signal;
   if (sums[kDeadlines] > 0) return Stop::deadline;
   if (sums[kTimeUps] > 0) return Stop::max_seconds;
@@ -36,6 +48,8 @@ Verdicts Agreement::ask(int64_t step, const Word& word) {
   std::vector<double> sums(kSlots);
   sums[kSignals] = word.signal != 0;
   sums[kSignalNumbers] = word.signal;
+  sums[kRequests] = word.stop_asked;
+  sums[kSaves] = word.save_asked;
   sums[kDeadlines] = word.deadline;
   sums[kTimeUps] = word.time_up;
   sums[kNotFinite] = word.not_finite;
@@ -49,7 +63,7 @@ Verdicts Agreement::ask(int64_t step, const Word& word) {
   last_time_ = Clock::now();
   const int signal =
       sums[kSignals] > 0 ? static_cast<int>(std::lround(sums[kSignalNumbers] / sums[kSignals])) : 0;
-  return {stop_of(sums), signal, sums[kLoss] / team_.world()};
+  return {stop_of(sums), signal, sums[kSaves] > 0, sums[kLoss] / team_.world()};
 }
 
 }  // namespace lockstep::train

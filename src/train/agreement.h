@@ -10,12 +10,14 @@
 
 namespace lockstep::train {
 
-enum class Stop { no, signal, deadline, max_seconds, not_finite };
+enum class Stop { no, signal, request, deadline, max_seconds, not_finite };
 
 /// What one rank knows when it is asked.
 struct Word {
   int signal = 0;           // the one it got
   bool deadline = false;    // the job is about to end
+  bool stop_asked = false;  // lockstep stop
+  bool save_asked = false;  // lockstep checkpoint, or checkpoint.every_minutes
   bool time_up = false;     // train.max_seconds
   bool not_finite = false;  // its loss was NaN or infinite
   double loss = 0;          // of its last step
@@ -25,7 +27,8 @@ struct Word {
 struct Verdicts {
   Stop stop = Stop::no;
   int signal = 0;
-  double loss = 0;  // the mean over ranks
+  bool save = false;  // a checkpoint now
+  double loss = 0;    // the mean over ranks
 };
 
 class Agreement {

@@ -26,10 +26,27 @@ double weight_of(const at::Tensor& target, const at::Tensor& class_weights) {
   return class_weights.index_select(0, target).sum(torch::kFloat64).item<double>();
 }
 
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(Net& net) : net_(net) { net_.eval(); }
+  ~EvaluationMode() { net_.train(); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  Net& net_;
+};
+
+// Batches of the rank with the most of them: shares differ by a sample, and all ranks ask as often.
+int64_t most_batches(int64_t samples, int world, int64_t batch_size) {
+  const int64_t share = (samples + world - 1) / world;
+  return (share + batch_size - 1) / batch_size;
+}
+
 }  // namespace
 
 std::unique_ptr<Metrics> evaluate(const Team& team, Net& net, const Task& task, const TaskData& data,
-                                  const Settings& settings) {
+                                  const Settings& settings, const CutShort& cut_short) {
   const torch::NoGradGuard no_grad;
   const ShardSampler sampler(data.eval->size(), team.rank(), team.world());
   Loader loader(data.eval, sampler, loader_options(settings, team.device()));
@@ -39,8 +56,8 @@ std::unique_ptr<Metrics> evaluate(const Team& team, Net& net, const Task& task, 
   auto metrics = task.metrics(data);
   if (settings.ddp.broadcast_buffers) share_buffers(team, net);
   draw_base_seed();
-  net.eval();
-  for (auto& batch : loader) {
+  const EvaluationMode mode(net);
+  const auto measure = [&](const Batch& batch) {
     const auto input = placed(batch.input, team.device(), settings.train.layout);
     const auto target = batch.target.to(team.device());
     const Autocast scope(team.device().type(), autocast_type(settings.train.precision));
@@ -48,8 +65,16 @@ std::unique_ptr<Metrics> evaluate(const Team& team, Net& net, const Task& task, 
     const LossSum losses{task.loss(output, target, loss).item<double>(),
                          weight_of(target, loss.class_weights)};
     metrics->add(output.to(torch::kCPU), batch.target, batch.indices, losses);
+  };
+  auto batch = loader.begin();
+  const int64_t rounds = most_batches(data.eval->size(), team.world(), settings.data.batch_size);
+  for (int64_t round = 1; round <= rounds; ++round) {
+    if (batch != loader.end()) {
+      measure(*batch);
+      ++batch;
+    }
+    if (cut_short && cut_short(round)) return nullptr;
   }
-  net.train();
   auto sums = metrics->sums();
   team.sum(sums);
   return metrics;

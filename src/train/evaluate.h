@@ -1,6 +1,7 @@
 #pragma once
 // Exact evaluation: each sample on exactly one rank, sums over ranks, the same answer at any world size.
 
+#include <functional>
 #include <memory>
 
 #include "config/settings.h"
@@ -9,9 +10,14 @@
 
 namespace lockstep::train {
 
-/// The metrics over the whole set, on every rank. Collective. The net is left in training mode.
+/// Asked on every rank after each of the evaluation's batches, from 1; true ends it there, on all ranks
+/// alike.
+using CutShort = std::function<bool(int64_t batch)>;
+
+/// The metrics over the whole set, on every rank; none where it was cut short. Collective. The net is left in
+/// training mode.
 std::unique_ptr<Metrics> evaluate(const Team& team, Net& net, const Task& task, const TaskData& data,
-                                  const Settings& settings);
+                                  const Settings& settings, const CutShort& cut_short = {});
 
 /// A metric by its name, if it is there.
 std::optional<double> value_of(const Metrics& metrics, const std::string& name);

@@ -1,7 +1,6 @@
 #include "train/patience.h"
 
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <map>
 
@@ -36,7 +35,8 @@ double patience_seconds(const Job& job, const Environment& environment) {
 Patience::Patience(double seconds, std::function<void()> give_up)
     : thread_([this, seconds, give_up = std::move(give_up)] {
         for (; !over_; std::this_thread::sleep_for(20ms)) {
-          if (agreed_ || StopSignals::received() != SIGTERM || StopSignals::age().count() < seconds) continue;
+          const auto since = StopSignals::since_term();
+          if (agreed_ || !since || since->count() < seconds) continue;
           give_up();
           return;
         }

@@ -164,8 +164,9 @@ Ending run_and_tell(Trainer& trainer, const Setup& setup, const Place& place) {
 }
 
 void say_ending(const Ending& ending, const Place& place) {
-  if (ending.state == RunState::stopped_early) {
-    log::info("stopped early (" + ending.reason + "), the checkpoint is complete: go on with --resume auto");
+  if (ending.stopped()) {
+    log::info(std::string(name_of(ending.state)) + " (" + ending.reason +
+              "), the checkpoint is complete: go on with --resume auto");
   } else if (ending.reason != "epochs") {
     log::info("ended by " + ending.reason);
   }
@@ -175,8 +176,9 @@ void say_ending(const Ending& ending, const Place& place) {
 }  // namespace
 
 int train(const Command& command, const std::string& resume) {
-  const EarlySignals signals;  // a warning that comes while we load is obeyed after a step
+  const EarlySignals early;
   auto setup = join_job(command);
+  const StopSignals signals;  // what comes while we load is obeyed before the first step
   auto from = find_resume(*setup.team, resume);
   check_place(setup, from);
   load_data(setup);
@@ -190,7 +192,7 @@ int train(const Command& command, const std::string& resume) {
   const auto ending = run_and_tell(trainer, setup, place);
   setup.team->barrier();  // whoever leaves early would take rank 0 along
   say_ending(ending, place);
-  return ending.state == RunState::stopped_early ? kStoppedEarly : kDone;
+  return ending.stopped() ? kStoppedEarly : kDone;
 }
 
 int status(const std::string& folder) {

@@ -32,4 +32,12 @@ int predict(const Command& command, const PredictOptions& options);
 /// Prints what became of the run; returns what it leaves with.
 int status(const std::string& folder);
 
+struct AskOptions {
+  bool wait = true;
+  double seconds = 600;  // how long for
+};
+/// Ask a run that is on to stop with a checkpoint, or for a checkpoint now; say what came of it.
+int stop(const std::string& folder, const AskOptions& options);
+int checkpoint(const std::string& folder, const AskOptions& options);
+
 }  // namespace lockstep::train

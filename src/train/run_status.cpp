@@ -18,10 +18,12 @@ struct StateName {
   const char* name;
   int exit_status;
 };
-constexpr std::array<StateName, 4> kStates = {{{RunState::running, "running", kRunning},
-                                               {RunState::stopped_early, "stopped early", kStoppedEarly},
-                                               {RunState::done, "done", kDone},
-                                               {RunState::failed, "failed", kFailed}}};
+constexpr std::array<StateName, 5> kStates = {
+    {{RunState::running, "running", kRunning},
+     {RunState::stopped_early, "stopped early", kStoppedEarly},
+     {RunState::done, "done", kDone},
+     {RunState::failed, "failed", kFailed},
+     {RunState::stopped_on_request, "stopped on request", kStoppedOnRequest}}};
 
 const StateName& row_of(RunState state) {
   return kStates[static_cast<size_t>(state)];

@@ -11,7 +11,11 @@
 
 namespace lockstep::train {
 
-enum class RunState { running, stopped_early, done, failed };
+/// Stopped early, job scripts go on with a run; stopped on request, they leave it alone.
+enum class RunState { running, stopped_early, done, failed, stopped_on_request };
+
+/// What `lockstep status` leaves with where a run was stopped on request.
+constexpr int kStoppedOnRequest = 4;
 
 struct RunStatus {
   RunState state = RunState::running;
@@ -29,7 +33,7 @@ struct RunStatus {
   double updated = 0;  // seconds since 1970
 };
 
-/// "running", "stopped early", "done", "failed".
+/// "running", "stopped early", "done", "failed", "stopped on request".
 const char* name_of(RunState state);
 
 /// Whole or not at all; `ready` as write_whole's.

@@ -12,14 +12,12 @@
 namespace lockstep::train {
 namespace {
 
-// A scheduler and mpirun both forward the same signal to a rank, milliseconds apart: that is one request.
-constexpr int64_t kSameRequestNs = 200'000'000;
-// A job script holds a signal back until the run has begun, and then repeats what the ranks know already.
-constexpr int64_t kSameEarlyRequestNs = 10'000'000'000;
+// A scheduler and mpirun both forward the same signal to a rank, a moment apart: that is one request.
+constexpr int64_t kSameRequestNs = 500'000'000;
 
 std::atomic<int> first_signal{0};
-std::atomic<int64_t> first_time{0};
-std::atomic<int64_t> same_until{0};  // the same signal until then is the same request
+std::atomic<int64_t> urgent_time{0};  // of the first SIGTERM or SIGINT
+std::atomic<int64_t> term_time{0};
 int lifetimes = 0;
 static_assert(std::atomic<int64_t>::is_always_lock_free, "the handler may not take a lock");
 
@@ -29,31 +27,29 @@ int64_t now_ns() {
   return now.tv_sec * 1'000'000'000 + now.tv_nsec;
 }
 
-void on_signal(int signal) {
-  int none = 0;
-  if (first_signal.compare_exchange_strong(none, signal)) {
-    first_time = now_ns();
-    same_until = first_time + kSameRequestNs;
-  } else if (none != signal || now_ns() > same_until) {
-    ::_exit(kFailed);
-  }
+void note_time(std::atomic<int64_t>& first, int64_t now) {
+  int64_t never = 0;
+  first.compare_exchange_strong(never, now);
 }
 
-void on_early_signal(int signal) {
+void on_signal(int signal) {
   int none = 0;
-  if (first_signal.compare_exchange_strong(none, signal)) first_time = now_ns();
+  first_signal.compare_exchange_strong(none, signal);
+  if (signal != SIGTERM && signal != SIGINT) return;
+  const int64_t now = now_ns();
+  if (signal == SIGTERM) note_time(term_time, now);
+  note_time(urgent_time, now);
+  if (now - urgent_time > kSameRequestNs) ::_exit(kFailed);
 }
 
 }  // namespace
 
-StopSignals::StopSignals() : StopSignals({SIGTERM, SIGUSR1, SIGUSR2}, on_signal) {
-  if (first_signal) same_until = now_ns() + kSameEarlyRequestNs;
-}
+StopSignals::StopSignals() : StopSignals({SIGTERM, SIGINT, SIGUSR1, SIGUSR2}, on_signal) {}
 
-EarlySignals::EarlySignals() : StopSignals({SIGUSR1, SIGUSR2}, on_early_signal) {}
+EarlySignals::EarlySignals() : StopSignals({SIGUSR1, SIGUSR2}, on_signal) {}
 
 StopSignals::StopSignals(std::initializer_list<int> signals, void (*handler)(int)) {
-  if (lifetimes++ == 0) first_signal = 0;
+  if (lifetimes++ == 0) first_signal = 0, urgent_time = 0, term_time = 0;
   struct sigaction action {};
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;
@@ -72,8 +68,9 @@ int StopSignals::received() {
   return first_signal;
 }
 
-std::chrono::duration<double> StopSignals::age() {
-  return std::chrono::nanoseconds(first_signal ? now_ns() - first_time : 0);
+std::optional<std::chrono::duration<double>> StopSignals::since_term() {
+  if (!term_time) return std::nullopt;
+  return std::chrono::nanoseconds(now_ns() - term_time);
 }
 
 std::string signal_name(int signal) {

@@ -1,11 +1,12 @@
 #pragma once
-// SIGTERM, SIGUSR1 and SIGUSR2 mean "checkpoint and leave": the handler sets a flag and nothing else, a
-// second signal leaves at once.
+// SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 mean "checkpoint and leave": the handler sets a flag and nothing else.
+// A second SIGTERM or SIGINT leaves at once; SIGUSR1 and SIGUSR2 are warnings, however often they come.
 
 #include <signal.h>
 
 #include <chrono>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,10 +22,10 @@ class StopSignals {
   StopSignals& operator=(const StopSignals&) = delete;
   ~StopSignals();
 
-  /// The signal that came, or 0.
+  /// The signal that came first, or 0.
   static int received();
-  /// How long ago it came.
-  static std::chrono::duration<double> age();
+  /// How long ago the first SIGTERM came; nothing where none has.
+  static std::optional<std::chrono::duration<double>> since_term();
 
  protected:
   StopSignals(std::initializer_list<int> signals, void (*handler)(int));
@@ -33,8 +34,8 @@ class StopSignals {
   std::vector<std::pair<int, struct sigaction>> former_;
 };
 
-/// While a run is set up: SIGUSR1 and SIGUSR2 are kept for its first step, however often they come. SIGTERM
-/// ends the process, as there is nothing to save.
+/// While the ranks meet: SIGUSR1 and SIGUSR2 are kept until they have. SIGTERM and SIGINT end the process, as
+/// whoever is waited for may never come.
 class EarlySignals : public StopSignals {
  public:
   EarlySignals();

@@ -15,6 +15,9 @@
 namespace lockstep::train {
 namespace {
 
+// From so many seconds on an evaluation is begun from a checkpoint: whatever ends it then costs no training.
+constexpr double kLongEvaluation = 5;
+
 LossOptions loss_options(const Setup& setup) {
   LossOptions options;
   options.label_smoothing = setup.settings.train.label_smoothing;
@@ -51,20 +54,24 @@ Trainer::Trainer(Setup& setup)
 }
 
 Ending Trainer::run() {
-  const StopSignals signals;
-  if (team_.world() > 1) {
+  begin_ = log_begin_ = save_begin_ = Clock::now();
+  first_step_ = state_.step;
+  hear_what_came_before();
+  if (team_.world() > 1 && !ending_) {
     patience_ = std::make_unique<Patience>(patience_seconds(team_.job(), current_environment()), [this] {
-      const std::string reason = "SIGTERM came and the other ranks do not answer: one of them is gone";
+      const std::string reason =
+          "SIGTERM came, and the ranks came to no agreement in time: a step takes longer, or a rank is gone";
       log::error(reason);
       if (recorder_) recorder_->last_word(reason);
       ::_exit(kFailed);
     });
   }
-  begin_ = log_begin_ = Clock::now();
-  first_step_ = state_.step;
   agreement_.begin(state_.step);
+  if (!ending_) ending_ = limit_reached();
+  if (ending_ && !is_stopping() && state_.step_in_epoch > 0) train_epoch();
   while (!ending_ && state_.epoch < settings_.train.epochs) train_epoch();
   if (!ending_) ending_ = Ending{RunState::done, "epochs"};
+  if (patience_) patience_->agreed();  // nothing is left to agree on: a write may take its time
   checkpoint();
   finish_checkpoints();
   summarize();
@@ -75,8 +82,8 @@ Ending Trainer::run() {
 void Trainer::train_epoch() {
   epoch_begin_ = Clock::now();
   epoch_samples_ = samples_;
-  if (!state_.epoch_trained) take_steps();
-  if (ending_ && ending_->state == RunState::stopped_early) return;
+  if (!state_.epoch_trained && !ending_) take_steps();
+  if (is_stopping()) return;
   if (state_.epoch_trained) {
     end_epoch();
   } else {
@@ -141,23 +148,38 @@ void Trainer::after_step() {
   lr_ = optimizer_->lr();
   note_place();
   if (schedule_->per_step()) schedule_->step();
+  bool save = save_now;
   if (log_now || save_now || last || state_.epoch_trained || agreement_.due(state_.step)) {
     const auto verdicts = ask();
     if (log_now) log_step(verdicts.loss);
     obey(verdicts);
+    save = save || verdicts.save;
   }
   show_progress();
   if (ending_) return;
   if (last) ending_ = Ending{RunState::done, "max_steps"};
-  if (save_now && !ending_) checkpoint();
+  if (save && !ending_) checkpoint();
+}
+
+// What one rank knows, at a step's end or inside an evaluation.
+Word Trainer::word_between_steps() {
+  Word word;
+  word.signal = StopSignals::received();
+  word.deadline =
+      deadline_ && std::chrono::system_clock::now() >= *deadline_ - settings_.checkpoint.before_deadline;
+  if (!requests_) return word;
+  answer_when_saved();
+  word.stop_asked = requests_->asked(Request::stop);
+  const double minutes = std::chrono::duration<double, std::ratio<60>>(Clock::now() - save_begin_).count();
+  const double every = settings_.checkpoint.every_minutes;
+  word.save_asked =
+      (every > 0 && minutes >= every) || (requests_->asked(Request::checkpoint) && !answer_is_near_);
+  return word;
 }
 
 Verdicts Trainer::ask() {
   losses_.settle();
-  const auto now = std::chrono::system_clock::now();
-  Word word;
-  word.signal = StopSignals::received();
-  word.deadline = deadline_ && now >= *deadline_ - settings_.checkpoint.before_deadline;
+  auto word = word_between_steps();
   word.time_up =
       team_.first() && settings_.train.max_seconds > 0 && seconds_trained() >= settings_.train.max_seconds;
   word.not_finite = losses_.bad().has_value();
@@ -174,6 +196,9 @@ void Trainer::obey(const Verdicts& verdicts) {
     case Stop::signal:
       ending_ = Ending{RunState::stopped_early, signal_name(verdicts.signal)};
       break;
+    case Stop::request:
+      ending_ = Ending{RunState::stopped_on_request, "lockstep stop"};
+      break;
     case Stop::deadline:
       ending_ = Ending{RunState::stopped_early, "the job's end is near"};
       break;
@@ -182,27 +207,44 @@ void Trainer::obey(const Verdicts& verdicts) {
   }
 }
 
+// A signal, a deadline or a request that came while the run was set up.
+void Trainer::hear_what_came_before() {
+  Agreement once(team_);
+  obey(once.ask(state_.step, word_between_steps()));
+}
+
+// An attempt before this one came to the limit. If it was stopped inside an epoch, the evaluation is to come.
+std::optional<Ending> Trainer::limit_reached() const {
+  const auto& train = settings_.train;
+  if (train.max_steps > 0 && state_.step >= train.max_steps) return Ending{RunState::done, "max_steps"};
+  if (train.max_seconds > 0 && seconds_before_ >= train.max_seconds)
+    return Ending{RunState::done, "max_seconds"};
+  return std::nullopt;
+}
+
 void Trainer::end_epoch() {
   const double train_loss = mean_train_loss();
   std::unique_ptr<Metrics> metrics;
-  if (is_scheduled_evaluation()) {
+  if (settings_.train.eval_every > 0 && (is_scheduled_evaluation() || is_last_epoch())) {
+    if (evaluation_is_long_ && is_checkpoint_due()) checkpoint();
     metrics = evaluate_now();
-  } else if (settings_.train.eval_every > 0 && (ending_ || state_.epoch + 1 == settings_.train.epochs)) {
-    // an evaluation that a longer run would not have leaves no trace in the random numbers
-    const auto generator = rng_state().clone();
-    metrics = evaluate_now();
-    set_rng_state(generator);
+    if (is_stopping()) return;
   }
   const auto eval_loss = metrics ? value_of(*metrics, "loss") : std::nullopt;
   if (!schedule_->per_step()) schedule_->step(eval_loss.value_or(train_loss));
   record_epoch(train_loss, metrics.get());
-  count_epochs_without_better(metrics.get());
+  const bool better = count_epochs_without_better(metrics.get());
+  best_is_new_ = better && settings_.checkpoint.best;
+  const bool last = is_last_epoch(), due = is_checkpoint_due();
   ++state_.epoch;
   state_.consumed = state_.step_in_epoch = 0;
   state_.epoch_trained = false;
+  if (!last && (due || best_is_new_)) checkpoint(due ? Save::newest : Save::best);
+}
+
+bool Trainer::is_checkpoint_due() const {
   const int64_t every = settings_.checkpoint.every_epochs;
-  if (every > 0 && state_.epoch % every == 0 && state_.epoch < settings_.train.epochs && !ending_)
-    checkpoint();
+  return is_last_epoch() || (every > 0 && (state_.epoch + 1) % every == 0);
 }
 
 // The run ends by max_steps or max_seconds: the checkpoint is that of a run which goes on.
@@ -210,6 +252,7 @@ void Trainer::end_inside_epoch() {
   checkpoint();
   const double train_loss = mean_train_loss();
   const auto metrics = settings_.train.eval_every > 0 ? evaluate_now() : nullptr;
+  if (is_stopping()) return;
   record_epoch(train_loss, metrics.get());
 }
 
@@ -218,10 +261,35 @@ bool Trainer::is_scheduled_evaluation() const {
   return every > 0 && (state_.epoch + 1) % every == 0;
 }
 
+// One that is cut short is made again by the next attempt, and one that a longer run would not have leaves no
+// trace in the random numbers.
 std::unique_ptr<Metrics> Trainer::evaluate_now() {
   clock_.enter(Phase::other);
   console_.clear();
-  return evaluate(team_, model_->net(), *setup_.task, setup_.data, settings_);
+  const auto begin = Clock::now();
+  const auto generator = rng_state().clone();
+  Agreement agreement(team_);
+  agreement.begin(0);
+  const auto is_cut_short = [&](int64_t batch) {
+    if (!agreement.due(batch)) return false;
+    const auto verdicts = agreement.ask(batch, word_between_steps());
+    obey(verdicts);
+    if (verdicts.save && !is_stopping()) checkpoint_from_before(generator);
+    return is_stopping();
+  };
+  auto metrics = evaluate(team_, model_->net(), *setup_.task, setup_.data, settings_, is_cut_short);
+  if (!metrics || !is_scheduled_evaluation()) set_rng_state(generator);
+  std::vector<double> seconds{std::chrono::duration<double>(Clock::now() - begin).count()};
+  team_.max(seconds);
+  evaluation_is_long_ = seconds[0] >= kLongEvaluation;
+  return metrics;
+}
+
+void Trainer::checkpoint_from_before(const at::Tensor& generator) {
+  const auto now = rng_state().clone();
+  set_rng_state(generator);
+  checkpoint();
+  set_rng_state(now);
 }
 
 double Trainer::mean_train_loss() {
@@ -231,15 +299,17 @@ double Trainer::mean_train_loss() {
   return sums[1] > 0 ? sums[0] / sums[1] : 0;
 }
 
-void Trainer::count_epochs_without_better(const Metrics* metrics) {
+// Whether this evaluation is the best so far.
+bool Trainer::count_epochs_without_better(const Metrics* metrics) {
   const auto loss = metrics ? value_of(*metrics, "loss") : std::nullopt;
-  if (settings_.train.early_stop == 0 || !loss || !is_scheduled_evaluation()) return;
+  if (!loss || !is_scheduled_evaluation()) return false;
   const bool better = *loss < state_.best_loss;
   state_.epochs_without_better = better ? 0 : state_.epochs_without_better + settings_.train.eval_every;
   state_.best_loss = std::min(state_.best_loss, *loss);
-  if (state_.epochs_without_better >= settings_.train.early_stop && !ending_) {
+  const int64_t most = settings_.train.early_stop;
+  if (most > 0 && state_.epochs_without_better >= most && !ending_)
     ending_ = Ending{RunState::done, "early stop"};
-  }
+  return better;
 }
 
 }  // namespace lockstep::train

@@ -12,6 +12,7 @@
 #include "train/loss_trace.h"
 #include "train/patience.h"
 #include "train/recorder.h"
+#include "train/request.h"
 #include "train/rounds.h"
 #include "train/setup.h"
 #include "train/step.h"
@@ -23,6 +24,9 @@ namespace lockstep::train {
 struct Ending {
   RunState state = RunState::done;
   std::string reason;  // "epochs", "max_steps", "max_seconds", "early stop", or why it stopped early
+
+  /// There is more to train, and a checkpoint to go on from.
+  bool stopped() const { return state == RunState::stopped_early || state == RunState::stopped_on_request; }
 };
 
 class Trainer {
@@ -63,15 +67,27 @@ class Trainer {
   void show_progress();
   void obey(const Verdicts& verdicts);
   Verdicts ask();
+  Word word_between_steps();
+  void hear_what_came_before();
+  std::optional<Ending> limit_reached() const;
+  bool is_stopping() const { return ending_ && ending_->stopped(); }
+  bool is_last_epoch() const { return ending_ || state_.epoch + 1 == settings_.train.epochs; }
   bool is_scheduled_evaluation() const;
+  bool is_checkpoint_due() const;
   [[noreturn]] void report_bad_loss();
   void end_epoch();
   void end_inside_epoch();
   std::unique_ptr<Metrics> evaluate_now();
   double mean_train_loss();
   void record_epoch(double train_loss, const Metrics* metrics);
-  void count_epochs_without_better(const Metrics* metrics);
-  void checkpoint();
+  bool count_epochs_without_better(const Metrics* metrics);
+  enum class Save { newest, best };
+  void checkpoint(Save what = Save::newest);
+  void checkpoint_from_before(const at::Tensor& generator);
+  void write(const Tree& tree, CheckpointStore::Name name);
+  void warn_of_checkpoint(const std::exception& error);
+  void answer_when_saved();
+  void refuse_what_is_not_finite();
   void finish_checkpoints();
   bool last_checkpoint_lies_here();
   void summarize();
@@ -95,6 +111,8 @@ class Trainer {
   Agreement agreement_;
   Console console_;
   std::unique_ptr<Recorder> recorder_;        // rank 0
+  std::optional<Requests> requests_;          // rank 0
+  bool answer_is_near_ = false;               // the checkpoint that was asked for is being written
   bool checkpoints_fail_ = false;             // the last one could not be written
   std::unique_ptr<CheckpointWriter> writer_;  // rank 0
   std::optional<TrainingState> saved_;        // what the newest checkpoint holds
@@ -102,7 +120,9 @@ class Trainer {
   std::optional<Ending> ending_;
   std::unique_ptr<Patience> patience_;
 
-  Clock::time_point begin_, epoch_begin_, log_begin_;
+  Clock::time_point begin_, epoch_begin_, log_begin_, save_begin_;
+  bool evaluation_is_long_ = true;                             // until one has shown how long it takes
+  bool best_is_new_ = false;                                   // and not yet saved
   int64_t samples_ = 0, epoch_samples_ = 0, log_samples_ = 0;  // this rank's
   int64_t first_step_ = 0;                                     // of this attempt
   int64_t steps_this_epoch_ = 0;

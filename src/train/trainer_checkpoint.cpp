@@ -28,6 +28,7 @@ void Trainer::write_to(std::shared_ptr<HeldFolder> folder, int64_t attempt) {
   status.pid = ::getpid();
   status.seconds = state_.seconds;
   if (saved_) status.checkpoint = "checkpoints/" + std::filesystem::path(newest_).filename().string();
+  requests_.emplace(folder->path(), attempt);
   recorder_ = std::make_unique<Recorder>(folder, status, state_.metrics_offset);
   const auto store = [folder, keep = settings_.checkpoint.keep] {
     const auto path = folder->path();
@@ -49,27 +50,57 @@ void Trainer::found_in(const std::string& path) {
 }
 
 // Every checkpoint follows an agreement in which no rank had a bad loss.
-void Trainer::checkpoint() {
-  if (saved_ && same_place(*saved_, state_)) return;
+void Trainer::checkpoint(Save what) {
+  const bool newest = what == Save::newest;
+  if (requests_ && newest && requests_->asked(Request::checkpoint)) answer_is_near_ = true;
+  if (newest && saved_ && same_place(*saved_, state_)) return;
+  refuse_what_is_not_finite();
   state_.seconds = seconds_trained();
   state_.metrics_offset = recorder_ ? recorder_->metrics_offset() : 0;
   state_.loss_sum = losses_.sum();
   state_.loss_count = losses_.count();
   const auto tree = to_checkpoint(team_, state_, parts(), setup_.config);
-  saved_ = state_;
-  if (!writer_) return;
+  if (newest) saved_ = state_, save_begin_ = Clock::now();
+  const bool best = std::exchange(best_is_new_, false);
+  if (writer_)
+    write(tree, !newest ? CheckpointStore::Name::best
+                : best  ? CheckpointStore::Name::both
+                        : CheckpointStore::Name::step);
+}
+
+void Trainer::write(const Tree& tree, CheckpointStore::Name name) {
   try {
-    writer_->submit(tree);
+    writer_->submit(tree, name);
     if (std::exchange(checkpoints_fail_, false)) log::info("checkpoints can be written again");
   } catch (const FolderTaken&) {
     throw;
   } catch (const std::exception& error) {  // the one before: a full disk may have room again
-    if (!std::exchange(checkpoints_fail_, true))
-      log::warning("a checkpoint could not be written\n" + describe(error) +
-                   "\nTraining goes on, and the next checkpoints will be tried without a word.");
-    writer_->submit(tree);
+    warn_of_checkpoint(error);
+    writer_->submit(tree, name);
   }
   recorder_->note([&](RunStatus& status) { status.step = state_.step; });
+}
+
+void Trainer::warn_of_checkpoint(const std::exception& error) {
+  if (std::exchange(checkpoints_fail_, true)) return;
+  log::warning("a checkpoint could not be written\n" + describe(error) +
+               "\nTraining goes on, and the next checkpoints will be tried without a word.");
+}
+
+// The file of the request goes when the checkpoint is whole and the status names it, or when it cannot be
+// written.
+void Trainer::answer_when_saved() {
+  if (!answer_is_near_ || !writer_->idle()) return;
+  answer_is_near_ = false;
+  try {
+    writer_->wait();
+  } catch (const FolderTaken&) {
+    throw;
+  } catch (const std::exception& error) {
+    warn_of_checkpoint(error);
+  }
+  tell(RunState::running, "");
+  requests_->answer(Request::checkpoint);
 }
 
 // Where the run's folder was removed, its last checkpoint is written again, beside it.

@@ -115,6 +115,8 @@ void Trainer::tell(RunState state, const std::string& reason) {
     status.epoch = state_.epoch;
     status.seconds = seconds_trained();
   });
+  if (state == RunState::running || !requests_) return;
+  for (const auto request : kRequests) requests_->answer(request);
 }
 
 }  // namespace lockstep::train

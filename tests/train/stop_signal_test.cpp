@@ -11,12 +11,12 @@ namespace lockstep::train {
 namespace {
 
 TEST(StopSignals, SetsAFlagAndNothingElse) {
-  for (const int signal : {SIGTERM, SIGUSR1, SIGUSR2}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) {
     const StopSignals signals;
     EXPECT_EQ(StopSignals::received(), 0);
     ::raise(signal);
     EXPECT_EQ(StopSignals::received(), signal);
-    EXPECT_LT(StopSignals::age().count(), 1);
+    EXPECT_EQ(StopSignals::since_term().has_value(), signal == SIGTERM);
   }
 }
 
@@ -35,24 +35,37 @@ int status_of(void (*work)()) {
 TEST(StopSignals, TheSecondLeavesAtOnce) {
   EXPECT_EQ(status_of([] {
               const StopSignals signals;
-              ::raise(SIGUSR1);
+              ::raise(SIGTERM);
+              ::usleep(600'000);
               ::raise(SIGTERM);
             }),
             1);
   EXPECT_EQ(status_of([] {
               const StopSignals signals;
-              ::raise(SIGTERM);
-              ::usleep(300'000);
-              ::raise(SIGTERM);
+              ::raise(SIGINT);
+              ::usleep(600'000);
+              ::raise(SIGINT);
             }),
             1);
+}
+
+TEST(StopSignals, AWarningIsNoImpatience) {
+  EXPECT_EQ(status_of([] {
+              const StopSignals signals;
+              ::raise(SIGUSR1);
+              ::usleep(600'000);
+              ::raise(SIGUSR1);  // while the checkpoint is being written
+              ::raise(SIGTERM);  // the limit itself, which the warning came before
+              if (StopSignals::received() != SIGUSR1) ::_exit(1);
+            }),
+            42);
 }
 
 TEST(StopSignals, OneRequestForwardedTwiceIsOne) {
   EXPECT_EQ(status_of([] {
               const StopSignals signals;
-              ::raise(SIGUSR1);
-              ::raise(SIGUSR1);
+              ::raise(SIGTERM);
+              ::raise(SIGTERM);
             }),
             42);
 }
@@ -71,9 +84,9 @@ TEST(StopSignals, WhatCameWhileLoadingIsKnownLater) {
             42);
 }
 
-TEST(StopSignals, LeavesTheOthersAlone) {
+TEST(StopSignals, WhileRanksMeetTheOthersAreLeftAlone) {
   EXPECT_EQ(status_of([] {
-              const EarlySignals loading;
+              const EarlySignals meeting;
               ::raise(SIGTERM);
             }),
             -SIGTERM);
@@ -112,6 +125,14 @@ TEST(Patience, GivesUpOnlyWhenNobodyAnswers) {
               ::usleep(300'000);
             }),
             42);
+  EXPECT_EQ(status_of([] {
+              const StopSignals signals;
+              const Patience patience(0.1, [] { ::_exit(7); });
+              ::raise(SIGUSR1);
+              ::raise(SIGTERM);  // the one that counts
+              ::sleep(5);
+            }),
+            7);
   EXPECT_EQ(status_of([] {  // a stop that was asked for is no sign of a dead peer
               const StopSignals signals;
               const Patience patience(0.1, [] { ::_exit(7); });

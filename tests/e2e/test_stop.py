@@ -1,0 +1,240 @@
+"""Stops and checkpoints at awkward moments, with steps, loads, evaluations and writes that take long; and on request."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from test_signals import catches, ranks_of, wait_for
+from train_kit import PIMA, assert_same_run, checkpoints, metrics, newest, sets, status, write_config
+
+# 3 steps an epoch at world 2, then 11 batches to evaluate on rank 0 and 10 on rank 1
+SLOW = """
+run: {{name: slow}}
+task: {{name: {task}}}
+model: {{name: mlp, hidden: [8]}}
+data: {{batch_size: 40, workers: 0}}
+train: {{epochs: 2, log_every: 1}}
+"""
+FOUR = sets(data__batch_size=4)  # 30 steps, 11 and 10 batches
+
+
+@pytest.fixture(scope="session")
+def slow(build_dir, tmp_path_factory):
+    """The config of a run that is as slow as the environment asks for."""
+    task = next(build_dir.glob("**/slow_task.so"))
+    return write_config(tmp_path_factory.mktemp("slow"), SLOW.format(task=task))
+
+
+@pytest.fixture
+def train(lockstep, mpiexec, mpi, start, slow, tmp_path):
+    """train(world, words, env) -> a process that trains in tmp_path."""
+    def begin(world=1, words=(), env=None, config=slow):
+        ranks = [mpiexec, *mpi.quiet, "-n", world] if world > 1 else []
+        return start(*ranks, lockstep, "train", config, *words, cwd=tmp_path, env=env, stdout=subprocess.DEVNULL,
+                     stderr=subprocess.PIPE, text=True)
+    return begin
+
+
+def steps_of(run):
+    return sum(line["event"] == "step" for line in metrics(run)) if (run / "metrics.jsonl").exists() else 0
+
+
+def events(run, kind):
+    return [line for line in metrics(run) if line["event"] == kind]
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT, "deadline", "request"])
+def test_a_stop_inside_an_evaluation_loses_nothing(which, train, lockstep, run, mpirun, slow, tmp_path):
+    """An evaluation of 11 batches of 0.5 s: the stop is heard inside it, and the evaluation is made again."""
+    folder = tmp_path / "runs/slow"
+    env, words, world = {"SLOW_EVAL": "0.5"}, list(FOUR), 2
+    if which == "deadline":  # told by a scheduler that mpirun must not see
+        env.update(SLURM_JOB_ID="7", SLURM_JOB_END_TIME=str(int(time.time()) + 7))
+        words, world = words + sets(checkpoint__before_deadline="3s") + ["--launcher", "none"], 1
+    steps = 60 // world
+    process = train(world, words, env)
+    wait_for(lambda: steps_of(folder) == steps)
+    time.sleep(0.3)
+    begin = time.monotonic()
+    if which == "request":
+        told = run(lockstep, "stop", folder)
+        assert told.returncode == 0 and told.stdout.startswith("stopped on request"), told.output
+    elif which != "deadline":
+        os.kill(ranks_of(process)[1], which)
+    assert process.wait(10) == 75, process.stderr.read()
+    assert time.monotonic() - begin < 4
+    assert status(folder)["state"] == ("stopped on request" if which == "request" else "stopped early")
+    assert newest(folder)["iter_no"] == steps and not events(folder, "epoch")
+    mpirun(world, lockstep, "train", slow, *words, "--resume", "auto", cwd=tmp_path, check=True)
+    assert len(events(folder, "epoch")) == 2
+    mpirun(world, lockstep, "train", slow, *words, cwd=tmp_path, check=True)
+    assert_same_run(folder, tmp_path / "runs/slow-2")
+
+
+def test_a_stop_in_the_last_evaluation_of_max_steps(train, lockstep, run, slow, tmp_path):
+    """No step is trained beyond the limit when the run goes on."""
+    words = FOUR + sets(train__max_steps=20)
+    process = train(1, words, {"SLOW_EVAL": "0.3"})
+    wait_for(lambda: steps_of(tmp_path / "runs/slow") == 20)
+    process.send_signal(signal.SIGUSR1)
+    assert process.wait(5) == 75
+    run(lockstep, "train", slow, *words, "--resume", "auto", cwd=tmp_path, check=True)
+    run(lockstep, "train", slow, *words, cwd=tmp_path, check=True)
+    assert newest(tmp_path / "runs/slow")["iter_no"] == 20
+    assert_same_run(tmp_path / "runs/slow", tmp_path / "runs/slow-2")
+
+
+def test_a_stop_inside_a_long_step(train, tmp_path):
+    process = train(1, env={"SLOW_STEP": "0.8"})
+    wait_for(lambda: steps_of(tmp_path / "runs/slow") == 1)
+    process.terminate()
+    assert process.wait(5) == 75
+    assert newest(tmp_path / "runs/slow")["iter_no"] == status(tmp_path / "runs/slow")["step"] == 2
+
+
+def test_a_stop_while_loading(train, lockstep, run, slow, tmp_path):
+    """Heard before the first step: what there is to save is the beginning, from which the same run comes."""
+    process = train(1, env={"SLOW_LOAD": "2"})
+    wait_for(lambda: catches(process.pid, signal.SIGTERM))
+    process.terminate()
+    assert process.wait(8) == 75
+    assert newest(tmp_path / "runs/slow")["iter_no"] == 0
+    run(lockstep, "train", slow, "--resume", "auto", cwd=tmp_path, check=True)
+    run(lockstep, "train", slow, cwd=tmp_path, check=True)
+    assert_same_run(tmp_path / "runs/slow", tmp_path / "runs/slow-2")
+
+
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
+def test_the_second_of_its_kind_leaves_at_once(which, train, tmp_path):
+    process = train(1, env={"SLOW_STEP": "4"})
+    wait_for(lambda: (tmp_path / "runs/slow/status.json").exists())
+    process.send_signal(which)
+    time.sleep(0.7)
+    assert process.poll() is None, "the first one waits for the step"
+    process.send_signal(which)
+    assert process.wait(2) == 1
+
+
+SLOW_SYNC = r"""
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int fsync(int fd) {
+  char link[64], path[4096] = "";
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  if (readlink(link, path, sizeof path - 1) > 0 && strstr(path, "step-")) sleep(3);
+  return syscall(SYS_fsync, fd);
+}
+"""
+
+
+@pytest.mark.mpi
+def test_a_sigterm_inside_the_last_write_lets_it_end(train, tmp_path):
+    """The write takes longer than a rank looks for agreement: there is nothing left to agree on."""
+    compiler = shutil.which("cc")
+    if not compiler:
+        pytest.skip("no C compiler for the preload")
+    (tmp_path / "sync.c").write_text(SLOW_SYNC)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", tmp_path / "sync.so", tmp_path / "sync.c"], check=True)
+    words = sets(train__epochs=1, train__eval_every=0)
+    process = train(2, words, {"LD_PRELOAD": str(tmp_path / "sync.so")})
+    partial = tmp_path / "runs/slow/checkpoints"
+    wait_for(lambda: partial.is_dir() and any(partial.iterdir()))
+    for rank in ranks_of(process).values():
+        os.kill(rank, signal.SIGTERM)
+    assert process.wait(10) == 0, process.stderr.read()
+    assert status(tmp_path / "runs/slow")["state"] == "done"
+    assert newest(tmp_path / "runs/slow")["iter_no"] == 3
+
+
+@pytest.mark.mpi
+def test_a_checkpoint_on_request_then_a_stop_on_request(train, lockstep, run, tmp_path):
+    folder = tmp_path / "runs/pima"
+    words = sets(train__epochs=1000000, checkpoint__every_epochs=0, train__eval_every=0)
+    process = train(2, words, config=write_config(tmp_path, PIMA))
+    wait_for(lambda: steps_of(folder) > 3)
+    told = run(lockstep, "checkpoint", folder)
+    assert told.returncode == 0 and told.stdout.startswith("running: checkpoint "), told.output
+    one, = checkpoints(folder)
+    assert str(one.name) in told.stdout and process.poll() is None
+    assert run(lockstep, "checkpoint", folder, "--no-wait").returncode == 0
+    wait_for(lambda: len(checkpoints(folder)) == 2)
+    told = run(lockstep, "stop", folder)
+    assert told.returncode == 0 and told.stdout.startswith("stopped on request"), told.output
+    assert process.wait(5) == 75
+    asked = run(lockstep, "status", folder)
+    assert asked.returncode == 4 and "lockstep stop" in asked.stdout
+    assert newest(folder)["iter_no"] == status(folder)["step"]
+    assert not list(folder.glob("*.request"))
+    for command in ("stop", "checkpoint"):  # nobody is there any more
+        late = run(lockstep, command, folder)
+        assert late.returncode == 2 and "not on: stopped on request" in late.stderr, late.output
+    assert not list(folder.glob("*.request"))
+
+
+@pytest.mark.parametrize("command", ["stop", "checkpoint"])
+def test_a_folder_that_is_no_run_cannot_be_asked(command, lockstep, run, tmp_path):
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        told = run(lockstep, command, folder)
+        assert told.returncode == 2 and str(folder) in told.stderr, told.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_that_died_cannot_be_asked(train, lockstep, run, tmp_path):
+    process = train(1, env={"SLOW_STEP": "0.2"})
+    wait_for(lambda: steps_of(tmp_path / "runs/slow") == 1)
+    process.kill()
+    process.wait()
+    told = run(lockstep, "stop", "runs/slow", cwd=tmp_path)
+    assert told.returncode == 2 and "its process has ended" in told.stderr
+
+
+def test_a_wait_for_a_request_is_bounded(train, lockstep, run, tmp_path):
+    train(1, env={"SLOW_STEP": "4"})
+    wait_for(lambda: (tmp_path / "runs/slow/status.json").exists())
+    told = run(lockstep, "stop", "runs/slow", "--timeout", 1, cwd=tmp_path)
+    assert told.returncode == 1 and "not done within 1 s" in told.stderr and told.seconds < 4
+
+
+def test_a_checkpoint_every_so_many_minutes(train, tmp_path):
+    words = sets(train__epochs=1000000, checkpoint__every_epochs=0, checkpoint__every_minutes=0.01, train__eval_every=0)
+    process = train(1, words, config=write_config(tmp_path, PIMA))
+    wait_for(lambda: len(checkpoints(tmp_path / "runs/pima")) >= 2)
+    assert process.poll() is None
+
+
+@pytest.mark.parametrize("every", [1, 5])
+def test_the_best_checkpoint_stays(every, lockstep, run, tmp_path):
+    """With `keep` shorter than what early stopping waits for, and also where no checkpoint was due."""
+    import torch
+    words = sets(train__epochs=12, optim__lr=0.05, checkpoint__keep=1, checkpoint__every_epochs=every)
+    run(lockstep, "train", write_config(tmp_path, PIMA), *words, cwd=tmp_path, check=True)
+    epochs = events(tmp_path / "runs/pima", "epoch")
+    best = min(epochs, key=lambda line: line["eval_loss"])
+    assert best is not epochs[-1], "the case needs a run that got worse in the end"
+    kept = torch.load(tmp_path / "runs/pima/checkpoints/best.pt", weights_only=True)
+    assert kept["iter_no"] == best["step"] and kept["lockstep"]["best_loss"] == best["eval_loss"]
+    assert [path.name for path in checkpoints(tmp_path / "runs/pima")] == [f"step-{epochs[-1]['step']:08}.pt"]
+
+
+@pytest.mark.mpi
+def test_a_state_that_is_no_number_is_never_saved(lockstep, mpirun, tmp_path):
+    """The loss of step 2 is finite, and its update is not: the step size is out of float's range by then."""
+    words = sets(data__batch_size=307, optim__name="sgd", schedule__name="step", schedule__gamma=1e39, train__epochs=3,
+                 checkpoint__keep=1, optim__weight_decay=1e5)
+    result = mpirun(2, lockstep, "train", write_config(tmp_path, PIMA), *words, cwd=tmp_path, quiet=True)
+    assert result.returncode == 1, result.output
+    assert "is not finite after step 2" in result.stderr and "optim.lr" in result.stderr, result.stderr
+    assert result.stderr.count("error:") == 1
+    folder = tmp_path / "runs/pima"
+    assert status(folder)["state"] == "failed" and "not finite" in status(folder)["reason"]
+    assert [path.name for path in checkpoints(folder)] == ["step-00000001.pt"]
+    import torch
+    assert all(torch.isfinite(tensor).all() for tensor in newest(folder)["model"].values())
