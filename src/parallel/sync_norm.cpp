@@ -5,12 +5,19 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "parallel/sync_norm_kernels.h"
 
 namespace lockstep {
 namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
+using OptionalTensor = std::optional<at::Tensor>;
+
+// a custom function takes no undefined tensor
+OptionalTensor if_defined(const at::Tensor& tensor) {
+  return tensor.defined() ? OptionalTensor(tensor) : std::nullopt;
+}
 
 // what each rank knows of its own samples, a channel: mean and biased variance; and how many values those are
 struct Moments {
@@ -62,17 +69,18 @@ Moments global_moments(const Moments& local, const ProcessGroup& group) {
   return {mean, var, total};
 }
 
-void move_running(const at::Tensor& running, const at::Tensor& batch, double momentum) {
-  if (!running.defined()) return;
+void move_running(const OptionalTensor& running, const at::Tensor& batch, double momentum) {
+  if (!running) return;
   at::NoGradGuard no_grad;
-  running.mul_(1 - momentum).add_(batch.to(running.scalar_type()), momentum);
+  running->mul_(1 - momentum).add_(batch.to(running->scalar_type()), momentum);
 }
 
 struct SyncNorm : torch::autograd::Function<SyncNorm> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
-                            const at::Tensor& bias, const at::Tensor& running_mean,
-                            const at::Tensor& running_var, double momentum, double eps,
-                            const ProcessGroup& group) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
+                            const OptionalTensor& given_weight, const OptionalTensor& given_bias,
+                            const OptionalTensor& running_mean, const OptionalTensor& running_var,
+                            double momentum, double eps, const ProcessGroup& group) {
+    const at::Tensor weight = given_weight.value_or(at::Tensor()), bias = given_bias.value_or(at::Tensor());
     const Moments all = global_moments(local_moments(input), group);
     if (all.count == 1) {
       throw InputError("batch normalisation over one value a channel has no variance",
@@ -141,7 +149,15 @@ at::Tensor sync_batch_norm(const at::Tensor& input, const at::Tensor& weight, co
     throw InputError(format("batch normalisation of a tensor with {} dimensions", input.dim()),
                      "sync_batch_norm", "give it (samples, channels, ...)");
   }
-  return SyncNorm::apply(input, weight, bias, running_mean, running_var, momentum, eps, group);
+  if (input.size(1) == 0) {
+    throw InputError("batch normalisation of a tensor without channels",
+                     format("input of shape {}", c10::str(input.sizes())), "give it at least one channel");
+  }
+  if (input.is_cuda()) {
+    return sync_batch_norm_by_kernels(input, weight, bias, running_mean, running_var, momentum, eps, group);
+  }
+  return SyncNorm::apply(input, if_defined(weight), if_defined(bias), if_defined(running_mean),
+                         if_defined(running_var), momentum, eps, group);
 }
 
 }  // namespace lockstep

@@ -55,8 +55,8 @@ at::Tensor summed(const at::Tensor& gradient) {
   return sums[0];
 }
 
-template <class Layer>
-void expect_same_as_global(Layer synced, Layer reference, const at::Tensor& data, const Split& split) {
+template <class Layer, class Reference>
+void expect_same_as_global(Layer synced, Reference reference, const at::Tensor& data, const Split& split) {
   const at::Tensor target = at::randn_like(data);
   for (int step = 0; step < 3; ++step) {
     at::Tensor whole = (data * (step + 1)).detach().requires_grad_();
