@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/readable.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/options.h"
@@ -26,7 +27,7 @@ std::string path_of(const KnownSet& set, const KnownFile& file, const Asked& ask
 }
 
 void print(const std::string& line) {
-  std::printf("%s\n", line.c_str());
+  std::printf("%s\n", readable(line).c_str());
 }
 
 int list(const Asked& asked) {

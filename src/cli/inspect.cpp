@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/paths.h"
+#include "base/readable.h"
+#include "base/text.h"
 #include "cli/options.h"
 #include "data/sha256.h"
 
@@ -32,11 +34,9 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 }
 
 /// One line of printable text, cut where it is long.
-std::string one_line(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
-  if (text.size() > kLongestText) text = text.substr(0, kLongestText) + format("... ({} bytes)", text.size());
-  return text;
+std::string one_line(const std::string& text) {
+  const std::string shown = printable(text, kLongestText);
+  return text.size() > kLongestText ? format("{} ({} bytes)", shown, text.size()) : shown;
 }
 
 struct ChecksumWords {
@@ -65,8 +65,8 @@ void print_table(const std::string& path, const InspectedFile& file) {
     bytes += entry.bytes;
   }
   std::string text =
-      format("{}  ({}, {} bytes)\n{:<{}}  {:<8}  {:<{}}  {}\n", path, file.format, file.file_bytes, "name",
-             name_width, "dtype", "shape", shape_width, "sha256, first 16 digits");
+      format("{}  ({}, {} bytes)\n{:<{}}  {:<8}  {:<{}}  {}\n", readable(path), file.format, file.file_bytes,
+             "name", name_width, "dtype", "shape", shape_width, "sha256, first 16 digits");
   for (const auto& entry : file.entries) {
     text += format("{:<{}}  ", one_line(entry.name), name_width);
     text += entry.kind == "tensor" ? format("{:<8}  {:<{}}  {}\n", entry.dtype, shape_text(entry.shape),

@@ -38,20 +38,10 @@ MPI_Comm kept(MPI_Comm comm) {
   return comm;
 }
 
-int pretended_node_size() {
-  const char* text = std::getenv("LOCKSTEP_TEST_RANKS_PER_NODE");
-  return text ? std::atoi(text) : 0;
-}
-
 MPI_Comm split_node(MPI_Comm all) {
   MPI_Comm node = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node), "MPI_Comm_split_type");
-  const int pretended = pretended_node_size();
-  if (pretended <= 0) return kept(node);
-  MPI_Comm smaller = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split(node, rank_in(node) / pretended, 0, &smaller), "MPI_Comm_split");
-  check_mpi(MPI_Comm_free(&node), "MPI_Comm_free");
-  return kept(smaller);
+  return kept(node);
 }
 
 MPI_Comm split_leaders(MPI_Comm all, MPI_Comm node) {

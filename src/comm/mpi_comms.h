@@ -9,8 +9,6 @@ namespace lockstep::comm {
 
 /// Made collectively; freed at MPI_Finalize, because a destructor must not wait for a peer that may be dead.
 struct MpiComms {
-  /// LOCKSTEP_TEST_RANKS_PER_NODE=n (a test aid) pretends that every n ranks of a node are a node of their
-  /// own.
   static MpiComms make(MPI_Comm world);
 
   MPI_Comm all = MPI_COMM_NULL;

@@ -2,14 +2,16 @@
 
 import json
 import os
+import pathlib
 import shutil
 import signal
+import subprocess
 
 import pytest
 from cluster_kit import (SOURCE, digests, last_checkpoint, metrics, runs, start_lab, steps_logged, wait_for,
                          wait_until_done)
 from cluster_kit import across, site, work  # noqa: F401  (fixtures)
-from conftest import LOOPBACK, listens_on, run_process
+from conftest import LOOPBACK, cache_value, listens_on, run_process
 
 DDP = str(SOURCE / "job_scripts/ddp.slurm")
 LONG = ("--set", "train.max_steps=250", "--set", "checkpoint.every_steps=5")
@@ -49,6 +51,16 @@ def finished(lab, work, job, within=90):  # noqa: F811
 
 
 @pytest.fixture(scope="module")
+def nodes_of_two(build_dir, tmp_path_factory):
+    """An environment in which the mpi backend takes every two ranks of a host for a node."""
+    library = tmp_path_factory.mktemp("nodes") / "pretend_nodes.so"
+    source = pathlib.Path(__file__).parent / "peers/pretend_nodes.c"
+    headers = cache_value(build_dir, "MPI_C_HEADER_DIR")
+    subprocess.run(["cc", "-shared", "-fPIC", f"-I{headers}", "-o", library, source], check=True)
+    return {"LD_PRELOAD": str(library), "TEST_RANKS_PER_NODE": "2"}
+
+
+@pytest.fixture(scope="module")
 def reference(lockstep, mpiexec, tmp_path_factory):
     """reference(world, backend, SET...): digests of the same training without Slurm."""
     known = {}
@@ -71,7 +83,7 @@ def reference(lockstep, mpiexec, tmp_path_factory):
 @pytest.mark.parametrize("start", ["srun", "mpirun"])
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_same_parameters_as_without_slurm(nodes, start, backend, lab, sbatch, across, work, lockstep,  # noqa: F811
-                                          reference):
+                                          reference, nodes_of_two):
     more = across(nodes)
     job = sbatch(f"--nodes={nodes}", "--ntasks-per-node=2", DDP, "quick.yaml", "--set", f"launch.backend={backend}",
                  env={"LOCKSTEP_START": start, **more})
@@ -81,7 +93,7 @@ def test_same_parameters_as_without_slurm(nodes, start, backend, lab, sbatch, ac
     else:
         finished(lab, work, job)
     assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(
-        2 * nodes, backend, env={"LOCKSTEP_TEST_RANKS_PER_NODE": "2"})  # mpi sums within nodes first
+        2 * nodes, backend, env=nodes_of_two)  # mpi sums within nodes first
 
 
 @pytest.mark.mpi
