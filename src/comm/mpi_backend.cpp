@@ -100,7 +100,7 @@ MpiBackend::WorkPtr MpiBackend::run(OpType type, const Tensors& tensors, const s
                                     std::chrono::milliseconds timeout, Tensors results, Body&& body) {
   const std::lock_guard<std::mutex> guard(mutex_);
   const auto limit = timeout == c10d::kUnsetTimeout ? options_->timeout : timeout;
-  number_ = roll_->begin();
+  number_ = roll_->begin(type);
   std::exception_ptr error;
   std::string differs;
   try {

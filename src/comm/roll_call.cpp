@@ -10,6 +10,7 @@
 
 #include "base/format.h"
 #include "base/log.h"
+#include "comm/op_names.h"
 #include "comm/process_state.h"
 
 namespace lockstep::comm {
@@ -129,9 +130,20 @@ std::vector<Peer> at_broken_end(const std::vector<Peer>& peers, const std::strin
   return there;
 }
 
+// Where nobody is seen at fault, what each rank waits for may still tell.
+constexpr std::string_view kWaiting = "waiting: ";
+
+void append(std::string& text, const std::string& more) {
+  if (!more.empty()) text += (text.empty() ? "" : "; ") + more;
+}
+
+std::string waiting_in_vain(const std::string& waits) {
+  return waits.empty() ? "" : "every rank came, and none has an answer: " + waits;
+}
+
 // The words of the other nodes, as far as they come in time; silent nodes are named.
 std::string gather_reports(c10d::Store& store, const std::map<int, std::vector<Peer>>& others,
-                           const std::string& cause, bool timed_out) {
+                           const std::string& cause, bool timed_out, std::string& waits) {
   const auto deadline = Clock::now() + kOtherNodes;
   std::string text;
   std::vector<Peer> silent;
@@ -143,7 +155,8 @@ std::string gather_reports(c10d::Store& store, const std::map<int, std::vector<P
     }
     const std::string report = store.get_to_str(report_key(node));
     if (report == "-") continue;
-    text += (text.empty() ? "" : "; ") + report;
+    const bool waiting = report.starts_with(kWaiting);
+    append(waiting ? waits : text, waiting ? report.substr(kWaiting.size()) : report);
   }
   if (!timed_out) silent = at_broken_end(silent, cause);  // the rest may not have noticed yet
   if (text.empty() && !silent.empty()) text = "no word from " + names_of(silent);
@@ -184,9 +197,10 @@ void RollCall::require_alive() {
               "end the job and start it again from its last checkpoint");
 }
 
-uint64_t RollCall::begin() {
+uint64_t RollCall::begin(c10d::OpType type) {
   require_alive();
-  return page_ ? page_->begin(rank_) : own_count_.fetch_add(1, std::memory_order_relaxed) + 1;
+  return page_ ? page_->begin(rank_, static_cast<uint32_t>(type))
+               : own_count_.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
 void RollCall::take_back() {
@@ -247,6 +261,19 @@ std::string RollCall::look_here(const Collective& collective, bool timed_out) co
   return text;
 }
 
+std::string RollCall::waits_here() const {
+  if (!page_) return "";
+  std::map<std::string, std::vector<Peer>> waiting;
+  for (const auto& peer : peers_) {
+    if (!page_->present(peer.rank)) continue;
+    const auto what = op_name(static_cast<c10d::OpType>(page_->what(peer.rank)));
+    waiting[format("in {} (collective {})", what, page_->begun(peer.rank))].push_back(peer);
+  }
+  std::string text;
+  for (const auto& [words, ranks] : waiting) append(text, names_of(ranks) + " " + words);
+  return text;
+}
+
 std::string RollCall::ask_elsewhere(const std::string& cause, bool timed_out,
                                     const std::string& found_here) const {
   std::map<int, std::vector<Peer>> others;
@@ -254,15 +281,17 @@ std::string RollCall::ask_elsewhere(const std::string& cause, bool timed_out,
   for (const auto& peer : peers_) {
     if (!same_node(peer, own)) others[peer.node].push_back(peer);
   }
-  if (others.empty()) return found_here;
-  const auto question = [store = store_, others, cause, timed_out, found_here, node = own.node] {
+  const std::string waits_here = timed_out && found_here.empty() ? this->waits_here() : "";
+  if (others.empty()) return found_here.empty() ? waiting_in_vain(waits_here) : found_here;
+  const auto question = [store = store_, others, cause, timed_out, found_here, waits_here, node = own.node] {
     std::string settled = settle_in(*store, "");
     if (!settled.empty()) return settled;
-    store->set(report_key(node), found_here.empty() ? "-" : found_here);
+    const std::string nothing = waits_here.empty() ? "-" : std::string(kWaiting) + waits_here;
+    store->set(report_key(node), found_here.empty() ? nothing : found_here);
     if (!found_here.empty() && !timed_out) return settle_in(*store, found_here);
-    const std::string there = gather_reports(*store, others, cause, timed_out);
-    const std::string all = found_here + (found_here.empty() || there.empty() ? "" : "; ") + there;
-    return settle_in(*store, all);
+    std::string all = found_here, waits = waits_here;
+    append(all, gather_reports(*store, others, cause, timed_out, waits));
+    return settle_in(*store, all.empty() ? waiting_in_vain(waits) : all);
   };
   const std::string otherwise =
       format("the job's store, which {} holds, does not answer", name_of(peers_[0]));
@@ -294,8 +323,7 @@ std::exception_ptr RollCall::judge(const Collective& collective, const std::stri
       timed_out ? format("timed out after {} s", collective.timeout.count() / 1000.0) : "failed";
   if (!dead_) {
     std::string who = verdict_on(collective, cause, timed_out);
-    if (who.empty() && timed_out && collective.number != 0)
-      who = "every rank came, so their connection is slow or broken";
+    if (who.empty() && timed_out && collective.number != 0) who = "nobody is seen at fault";
     if (who.empty()) who = collective.is_message() ? collective.waits_for : cause;
     const std::string which = collective.number == 0 ? "" : format(" (collective {})", collective.number);
     cause_of_death_ = format("{}{} {}: {}", collective.what, which, how, who);

@@ -3,6 +3,7 @@
 // fault.
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -44,7 +45,7 @@ class RollCall {
   ~RollCall();
 
   /// Throws when the group is dead; otherwise the number of the collective that begins.
-  uint64_t begin();
+  uint64_t begin(c10d::OpType type);
   /// Throws when the group is dead.
   void require_alive();
   void take_back();
@@ -75,6 +76,7 @@ class RollCall {
  private:
   std::string verdict_on(const Collective& collective, const std::string& cause, bool timed_out) const;
   std::string look_here(const Collective& collective, bool timed_out) const;
+  std::string waits_here() const;
   std::string ask_elsewhere(const std::string& cause, bool timed_out, const std::string& found_here) const;
   bool pid_counts(const Peer& peer) const;
   void lose(const std::vector<std::string>& addresses, std::chrono::milliseconds silence);

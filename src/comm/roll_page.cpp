@@ -19,6 +19,7 @@ enum Written : uint32_t { kNothing, kWriting, kWritten };
 
 struct RollPage::Slot {
   alignas(kLine) std::atomic<uint64_t> begun;
+  std::atomic<uint32_t> what;
   std::atomic<uint32_t> present;
   std::atomic<uint32_t> left;
 };
@@ -53,7 +54,8 @@ void RollPage::enter(int rank) {
 bool RollPage::present(int rank) const {
   return slot(rank).present.load(std::memory_order_acquire) != 0;
 }
-uint64_t RollPage::begin(int rank) {
+uint64_t RollPage::begin(int rank, uint32_t what) {
+  slot(rank).what.store(what, std::memory_order_relaxed);
   return slot(rank).begun.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 void RollPage::take_back(int rank) {
@@ -61,6 +63,9 @@ void RollPage::take_back(int rank) {
 }
 uint64_t RollPage::begun(int rank) const {
   return slot(rank).begun.load(std::memory_order_relaxed);
+}
+uint32_t RollPage::what(int rank) const {
+  return slot(rank).what.load(std::memory_order_relaxed);
 }
 void RollPage::leave(int rank) {
   slot(rank).left.store(1, std::memory_order_release);

@@ -19,11 +19,13 @@ class RollPage {
   /// Says that `rank` is on this page.
   void enter(int rank);
   bool present(int rank) const;
-  /// The number of the collective that begins now, from 1.
-  uint64_t begin(int rank);
+  /// The number of the collective that begins now, from 1; `what` says what kind it is.
+  uint64_t begin(int rank, uint32_t what = 0);
   /// Takes back a begin() whose collective was refused for its arguments.
   void take_back(int rank);
   uint64_t begun(int rank) const;
+  /// Of the one begun last.
+  uint32_t what(int rank) const;
   /// An orderly goodbye.
   void leave(int rank);
   bool left(int rank) const;

@@ -64,7 +64,7 @@ void WatchedGloo::compare(const Call& call, const Collective& collective, Watch&
 template <class Start>
 WatchedGloo::WorkPtr WatchedGloo::watch(OpType type, const Tensors& tensors, const std::string& how,
                                         std::chrono::milliseconds timeout, Start&& start) {
-  const Collective collective{op_name(type), roll_->begin(),
+  const Collective collective{op_name(type), roll_->begin(type),
                               timeout == c10d::kUnsetTimeout ? options_->timeout : timeout};
   auto watch = std::make_shared<Watch>(roll_, collective);
   if (roll_->compares_calls()) compare(call_of(type, tensors, how), collective, *watch);

@@ -1,0 +1,67 @@
+// What is said where nobody is missing: each rank is where it is, and no more is claimed.
+#include "comm/roll_call.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+namespace lockstep::comm {
+namespace {
+
+using c10d::OpType;
+
+// Rank r of a job whose ranks lie on these nodes begins operations[r] and waits in vain; what each then says.
+std::vector<std::string> words_after_a_timeout(const std::vector<int>& nodes,
+                                               const std::vector<OpType>& operations) {
+  std::vector<Peer> peers;
+  for (size_t rank = 0; rank < nodes.size(); ++rank) {
+    Peer peer;
+    peer.rank = static_cast<int>(rank);
+    peer.node = nodes[rank];
+    peer.host = "n" + std::to_string(nodes[rank]);
+    peer.pid = ::getpid();
+    peers.push_back(peer);
+  }
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::vector<std::string> words(nodes.size());
+  std::vector<std::thread> ranks;
+  for (size_t rank = 0; rank < nodes.size(); ++rank) {
+    ranks.emplace_back([&, rank] {
+      RollCall roll(store, peers, static_cast<int>(rank));
+      const auto number = roll.begin(operations[rank]);
+      store->add("begun", 1);
+      while (store->add("begun", 0) < static_cast<int64_t>(nodes.size())) std::this_thread::yield();
+      try {
+        std::rethrow_exception(roll.judge({"all-reduce", number, std::chrono::seconds(1)}, "", true));
+      } catch (const Error& error) {
+        words[rank] = error.what();
+      }
+      store->add("said", 1);
+      while (store->add("said", 0) < static_cast<int64_t>(nodes.size())) std::this_thread::yield();
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+  return words;
+}
+
+class AllCame : public ::testing::TestWithParam<std::vector<int>> {};
+
+TEST_P(AllCame, EachIsNamedWithWhatItWaitsFor) {
+  const std::vector<OpType> operations = {OpType::BARRIER, OpType::BARRIER, OpType::ALLREDUCE};
+  for (const auto& text : words_after_a_timeout(GetParam(), operations)) {
+    EXPECT_NE(text.find("every rank came, and none has an answer"), std::string::npos) << text;
+    EXPECT_NE(text.find("in barrier (collective 1)"), std::string::npos) << text;
+    EXPECT_NE(text.find("in all-reduce (collective 1)"), std::string::npos) << text;
+    EXPECT_NE(text.find("rank 2 (host "), std::string::npos) << text;
+    EXPECT_EQ(text.find("connection"), std::string::npos) << "nobody knows: " << text;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, AllCame,
+                         ::testing::Values(std::vector<int>{0, 0, 0}, std::vector<int>{0, 0, 1},
+                                           std::vector<int>{0, 1, 1}));
+
+}  // namespace
+}  // namespace lockstep::comm
