@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "cli/options.h"
+#include "cli/version.h"
 #include "train/run.h"
 
 namespace lockstep::cli {
@@ -20,6 +21,8 @@ int run_eval(const std::vector<std::string>& args) {
     throw InputError("eval needs a checkpoint", "--checkpoint",
                      "pass --checkpoint runs/NAME/checkpoints/step-N.pt");
   }
+  command.program = version_line();
+  command.told = {{"the command", "eval"}, {"--checkpoint", checkpoint}};
   return train::evaluate_checkpoint(command, checkpoint);
 }
 

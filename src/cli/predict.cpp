@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "cli/options.h"
+#include "cli/version.h"
 #include "train/run.h"
 
 namespace lockstep::cli {
@@ -24,6 +25,8 @@ int run_predict(const std::vector<std::string>& args) {
     throw InputError("predict needs a checkpoint and an input", "--checkpoint, --input",
                      "see lockstep predict --help");
   }
+  command.program = version_line();
+  command.told = {{"the command", "predict"}, {"--checkpoint", wanted.checkpoint}, {"--input", wanted.input}};
   return train::predict(command, wanted);
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "cli/options.h"
+#include "cli/version.h"
 
 namespace lockstep::cli {
 
@@ -21,6 +22,8 @@ int run_train(const std::vector<std::string>& args) {
   options.flag("dry-run", dry_run, "load everything, try one step, print what would run");
   options.add("launcher", command.launcher, "NAME", "overrule the detection; none = alone");
   if (!options.parse(args)) return kDone;
+  command.program = version_line();
+  command.told = {{"the command", "train"}, {"--resume", resume}};
   return dry_run ? train::dry_run(command) : train::train(command, resume);
 }
 

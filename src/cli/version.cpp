@@ -32,4 +32,8 @@ std::string version_text() {
   return text;
 }
 
+std::string version_line() {
+  return format("{} ({})", LOCKSTEP_VERSION, LOCKSTEP_GIT_COMMIT);
+}
+
 }  // namespace lockstep::cli

@@ -8,4 +8,7 @@ namespace lockstep::cli {
 /// lockstep, commit, libtorch, MPI, CUDA, NCCL and compiler, a line each.
 std::string version_text();
 
+/// The version and the commit alone.
+std::string version_line();
+
 }  // namespace lockstep::cli

@@ -10,6 +10,7 @@
 #include "cli/options.h"
 #include "cli/whoami_report.h"
 #include "comm/gather_texts.h"
+#include "comm/join.h"
 #include "launch/cpus.h"
 #include "launch/deadline.h"
 #include "launch/device.h"
@@ -18,6 +19,8 @@
 namespace lockstep::cli {
 namespace {
 
+constexpr std::string_view kCuda = "cuda:";
+constexpr std::chrono::seconds kLeave{60};
 constexpr std::chrono::seconds kPatience{10};  // with ranks that are not reached over MPI
 
 // A missing device is part of the picture: the table comes first, the error after it.
@@ -36,8 +39,8 @@ void take_device(Seat& seat, const std::string& wanted, const Environment& envir
 Seat own_seat(const Runtime& runtime, const std::string& device, const Environment& environment) {
   Seat seat{
       .job = runtime.job(), .pid = getpid(), .device = {}, .threads = 0, .cpus = {}, .device_error = {}};
-  take_device(seat, device, environment);
   const ThreadShare share = share_threads(runtime, environment);
+  take_device(seat, device, environment);  // last: from here on nobody waits but who can name the others
   seat.threads = share.threads;
   seat.cpus = own_cpus().units;
   seat.job.because["threads"] = share.because;
@@ -80,23 +83,46 @@ struct Heard {
   std::string deviceless;
 };
 
-// Only rank 0 reads all the others' lines. Without MPI they are reached over the network, which may be what
-// is broken: then each speaks for itself.
-Heard gather(const Runtime& runtime, Seat own, const Environment& environment) {
+std::string first_line(const std::exception& error) {
+  const std::string what = error.what();
+  return what.substr(0, what.find('\n'));
+}
+
+// Over MPI they have all come to MPI_Init already.
+std::chrono::milliseconds patience_of(const Runtime& runtime) {
+  return runtime.has_mpi() ? runtime.join_timeout() : kPatience;
+}
+
+// Why the others cannot be asked; empty where they can. Without MPI they are reached over the network, which
+// may be what is broken: then each speaks for itself.
+std::string meet(Runtime& runtime) {
+  try {
+    comm::join_ranks(runtime, patience_of(runtime));
+    return "";
+  } catch (const std::exception& error) {
+    if (runtime.has_mpi()) throw;
+    return first_line(error);
+  }
+}
+
+// Only rank 0 reads all the others' lines.
+Heard gather(const Runtime& runtime, Seat own, std::string apart, const Environment& environment) {
   Heard heard;
   const auto make_report = [&](const std::vector<std::string>& texts) {
     heard.report = report_of(texts, runtime.job(), environment);
     return deviceless(*heard.report);
   };
-  try {
-    heard.deviceless = comm::ask_rank_zero(runtime, pack(own), make_report, kPatience);
-  } catch (const std::exception& error) {
-    if (runtime.has_mpi()) throw;
-    const std::string what = error.what();
-    own.job.warnings.push_back("the other ranks could not be asked, each prints its own lines: " +
-                               what.substr(0, what.find('\n')));
-    heard.deviceless = make_report({pack(own)});
+  if (apart.empty()) {
+    try {
+      heard.deviceless = comm::ask_rank_zero(runtime, pack(own), make_report, patience_of(runtime));
+      return heard;
+    } catch (const std::exception& error) {
+      if (runtime.has_mpi()) throw;
+      apart = first_line(error);
+    }
   }
+  own.job.warnings.push_back("the other ranks could not be asked, each prints its own lines: " + apart);
+  heard.deviceless = make_report({pack(own)});
   return heard;
 }
 
@@ -128,14 +154,19 @@ int run_whoami(const std::vector<std::string>& args) {
   if (!options.parse(args)) return kDone;
 
   const Environment environment = current_environment();
-  const Runtime runtime(launcher);
-  const Heard heard = gather(runtime, own_seat(runtime, device, environment), environment);
+  Runtime runtime(launcher, {.leave_timeout = kLeave});
+  const std::string apart = meet(runtime);
+  const Seat own = own_seat(runtime, device, environment);
+  const std::string gpu =
+      own.device.starts_with(kCuda) ? gpu_uuid(std::stoi(own.device.substr(kCuda.size()))) : "";
+  const Heard heard = gather(runtime, own, apart, environment);
   if (heard.report) {
     const std::string text = json ? as_json(*heard.report) : as_text(*heard.report);
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   }
   refuse_missing_device(heard.deviceless);
+  if (apart.empty()) comm::refuse_shared_gpus(runtime, gpu);
   if (heard.report) refuse_missing_ranks(*heard.report);
   return kDone;
 }

@@ -9,7 +9,9 @@
 #include "comm/debug_level.h"
 #include "comm/gloo_group.h"
 #include "comm/group.h"
+#include "comm/join.h"
 #include "comm/mpi_backend.h"
+#include "comm/mpi_join.h"
 #include "comm/open_files.h"
 #include "comm/quiet.h"
 #include "comm/store.h"
@@ -56,12 +58,12 @@ struct Kind {
   Group::BackendType type;
   OnSilence on_silence;
   void (*add)(Group& group, const Joining& joining);
-  void (*require)(const Runtime& runtime, c10::Device device);
+  void (*require)(const Runtime& runtime, c10::Device device);  // before anybody waits for anybody
+  bool over_gloo;                                               // binds what other ranks must reach
 };
 
 void require_gloo(const Runtime& runtime, c10::Device) {
   check_room_for_gloo(runtime.job());
-  check_gloo_interface(runtime.job());
 }
 
 void require_mpi(const Runtime& runtime, c10::Device) {
@@ -72,17 +74,16 @@ void require_mpi(const Runtime& runtime, c10::Device) {
   require_threads();
 }
 
-void require_gpu(const Runtime& runtime, c10::Device device) {
-  check_gloo_interface(runtime.job());
+void require_gpu(const Runtime&, c10::Device device) {
   if (device.is_cuda() && device.has_index()) return;
   throw InputError(format("the backend nccl needs a GPU, and the device is '{}'", device.str()),
                    "launch.backend", "set launch.device to cuda, or choose gloo or mpi");
 }
 
 const std::map<std::string, Kind> kKinds = {
-    {"gloo", {Group::BackendType::GLOO, OnSilence::cut, add_gloo, require_gloo}},
-    {"mpi", {Group::BackendType::MPI, OnSilence::tell, add_mpi, require_mpi}},
-    {"nccl", {Group::BackendType::NCCL, OnSilence::cut_and_say, add_nccl, require_gpu}},
+    {"gloo", {Group::BackendType::GLOO, OnSilence::cut, add_gloo, require_gloo, true}},
+    {"mpi", {Group::BackendType::MPI, OnSilence::tell, add_mpi, require_mpi, false}},
+    {"nccl", {Group::BackendType::NCCL, OnSilence::cut_and_say, add_nccl, require_gpu, true}},
 };
 
 const Kind& find_kind(const std::string& backend, c10::Device device) {
@@ -107,20 +108,28 @@ std::chrono::milliseconds silence_of(const GroupSettings& settings) {
   return std::min(seconds ? std::chrono::seconds(*seconds) : settings.silence, settings.timeout);
 }
 
+// A program that has joined the ranks itself, with facts of its own, has done this.
+void meet(Runtime& runtime, std::chrono::milliseconds timeout) {
+  if (runtime.has_mpi()) join_over_mpi(runtime, timeout);
+  if (!runtime.has_met()) join_ranks(runtime, timeout);
+}
+
 }  // namespace
 
-ProcessGroup connect(const Runtime& runtime, const GroupSettings& settings, c10::Device device) {
+ProcessGroup connect(Runtime& runtime, const GroupSettings& settings, c10::Device device) {
   const QuietJoin quiet;
   const Job& job = runtime.job();
   const Kind& kind = find_kind(settings.backend, device);
   kind.require(runtime, device);
   const auto longest_silence = silence_of(settings);
+  meet(runtime, settings.join_timeout);
+  if (kind.over_gloo) check_gloo_interface(job);
   ignore_sigpipe();
   make_room_for_files(files_for(job));
   read_debug_level();
   const Connections at_first = connections();
   const StorePtr store = open_store(runtime, settings.join_timeout);
-  auto roll = std::make_shared<RollCall>(store, meet(*store, runtime, settings.join_timeout), job.rank);
+  auto roll = std::make_shared<RollCall>(store, introduce(runtime), job.rank);
   auto group = c10::make_intrusive<Group>(store, job.rank, job.world);
   // MPI's connections are MPI's business: for it the store's are watched, which lead to the same hosts
   const Connections before = kind.on_silence == OnSilence::tell ? at_first : connections();

@@ -1,5 +1,5 @@
 #pragma once
-// Rank 0 hears every rank's text and answers: over MPI, or over the job's store before any group is opened.
+// Rank 0 hears every rank's text and answers, before any group is opened.
 
 #include <chrono>
 #include <functional>
@@ -13,7 +13,7 @@ namespace lockstep::comm {
 /// What rank 0 makes of all texts, which it gets in rank order.
 using Answer = std::function<std::string(const std::vector<std::string>& texts)>;
 
-/// Rank 0's answer, on every rank. Throws Error where the ranks cannot meet or one does not come in time.
+/// Rank 0's answer, on every rank, once the ranks have met. Throws Error where one does not come in time.
 std::string ask_rank_zero(const Runtime& runtime, const std::string& text, const Answer& answer,
                           std::chrono::milliseconds timeout);
 

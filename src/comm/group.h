@@ -25,10 +25,11 @@ using ProcessGroup = c10::intrusive_ptr<c10d::ProcessGroup>;
 
 namespace comm {
 
-/// Opens the group on every rank of the job, or throws naming the ranks that did not come. `auto` is nccl for
-/// a CUDA device, else gloo. After an error in a collective the group is dead: every later one throws at
+/// Opens the group on every rank of the job, or throws naming the ranks that did not come. Where the ranks
+/// have not met yet (comm/join.h) they meet here, and the job's layout may change. `auto` is nccl for a CUDA
+/// device, else gloo. After an error in a collective the group is dead: every later one throws at
 /// once.
-ProcessGroup connect(const Runtime& runtime, const GroupSettings& settings, c10::Device device = c10::kCPU);
+ProcessGroup connect(Runtime& runtime, const GroupSettings& settings, c10::Device device = c10::kCPU);
 
 /// Whether an error has ended this group (gloo and mpi; NCCL's watchdog ends the process instead).
 bool is_dead(const ProcessGroup& group);

@@ -32,6 +32,10 @@ GlooInterface choose_interface(const NetworkFacts& facts, bool many_nodes);
 
 /// Whether that name or address is, as this machine resolves it, the loopback.
 bool is_loopback_name(const std::string& host);
+/// "127.0.0.1", "::1", "localhost": whoever says so means the loopback.
+bool names_loopback_itself(const std::string& host);
+/// Whether that name or address is, as this machine resolves it, one that it can listen on.
+bool is_own_address(const std::string& host);
 
 /// This machine's names and addresses.
 NetworkFacts network_facts(const std::string& wanted);

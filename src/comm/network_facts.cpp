@@ -4,6 +4,7 @@
 #include <netdb.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 
@@ -55,6 +56,19 @@ std::vector<std::string> resolve(const std::string& host) {
 bool is_loopback_name(const std::string& host) {
   const auto addresses = resolve(host);
   return !addresses.empty() && (addresses.front().rfind("127.", 0) == 0 || addresses.front() == "::1");
+}
+
+bool names_loopback_itself(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
+}
+
+bool is_own_address(const std::string& host) {
+  if (is_loopback_name(host)) return true;
+  const auto addresses = resolve(host);
+  const auto interfaces = interfaces_up();
+  return std::any_of(interfaces.begin(), interfaces.end(), [&](const auto& entry) {
+    return !addresses.empty() && entry.address == addresses.front();
+  });
 }
 
 NetworkFacts network_facts(const std::string& wanted) {

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "base/error.h"
@@ -11,18 +12,16 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr size_t kNamed = 8;
-
-// "a", "a and b", "a, b and c", and beyond kNamed "…, h and 12 more"
-std::string join(const std::vector<std::string>& items) {
-  const size_t named = items.size() > kNamed ? kNamed : items.size();
+// "a", "a and b", "a, b and c", and beyond kNamedRanks "…, h and 12 more"
+std::string join(const std::vector<std::string>& items, size_t count) {
+  const size_t named = std::min(count, kNamedRanks);
   std::string text;
   for (size_t i = 0; i < named; ++i) {
-    const bool last = i + 1 == items.size();
+    const bool last = i + 1 == count;
     text += i == 0 ? "" : last ? " and " : ", ";
     text += items[i];
   }
-  if (items.size() > named) text += format(" and {} more", items.size() - named);
+  if (count > named) text += format(" and {} more", count - named);
   return text;
 }
 
@@ -41,13 +40,17 @@ std::string name_of(const Peer& peer) {
 std::string names_of(const std::vector<Peer>& peers) {
   std::vector<std::string> names;
   for (const auto& peer : peers) names.push_back(name_of(peer));
-  return join(names);
+  return join(names, names.size());
 }
 
 std::string rank_list(const std::vector<int>& ranks) {
+  return rank_list(ranks, ranks.size());
+}
+
+std::string rank_list(const std::vector<int>& first, size_t count) {
   std::vector<std::string> names;
-  for (const int rank : ranks) names.push_back(std::to_string(rank));
-  return (ranks.size() == 1 ? "rank " : "ranks ") + join(names);
+  for (const int rank : first) names.push_back(std::to_string(rank));
+  return (count == 1 ? "rank " : "ranks ") + join(names, count);
 }
 
 std::string pack(const Peer& peer) {

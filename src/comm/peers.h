@@ -22,8 +22,12 @@ Peer own_peer(int rank, int node, const std::string& host, const std::string& ad
 std::string name_of(const Peer& peer);
 /// "rank 2 (...) and rank 3 (...)"; beyond eight the rest is counted.
 std::string names_of(const std::vector<Peer>& peers);
+/// More than this many are counted, not named.
+constexpr size_t kNamedRanks = 8;
 /// "ranks 2, 3 and 5": where hosts are not known.
 std::string rank_list(const std::vector<int>& ranks);
+/// The same of `count` ranks, of which `first` holds the first few: more than kNamedRanks, or all.
+std::string rank_list(const std::vector<int>& first, size_t count);
 
 /// One line of the store, and back.
 std::string pack(const Peer& peer);

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 
 #include "base/error.h"
@@ -9,6 +11,8 @@
 
 namespace lockstep::comm {
 namespace {
+
+constexpr size_t kLongestName = 200;
 
 std::string value(const Environment& environment, const std::string& name,
                   const std::string& otherwise = "") {
@@ -32,6 +36,24 @@ bool agent_holds_store(const Environment& environment) {
   return text == "True" || text == "true" || text == "1";
 }
 
+bool was_told(const Job& job, const char* field) {
+  return std::find(job.guessed.begin(), job.guessed.end(), field) == job.guessed.end();
+}
+
+// A guess differs between the ranks: rank 0 would listen where the others do not knock.
+bool surely_one_node(const Job& job) {
+  return job.nodes == 1 && (was_told(job, "nodes") || was_told(job, "local_world"));
+}
+
+// What a person or a batch system puts into a name must not lead elsewhere.
+std::string file_name(std::string name) {
+  for (char& c : name) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
+    if (!plain) c = '_';
+  }
+  return name.substr(0, kLongestName);
+}
+
 std::string restart_prefix(const Environment& environment) {
   return format("lockstep/{}/{}", value(environment, "TORCHELASTIC_RUN_ID", "job"),
                 value(environment, "TORCHELASTIC_RESTART_COUNT", "0"));
@@ -40,10 +62,12 @@ std::string restart_prefix(const Environment& environment) {
 Rendezvous over_tcp(const Environment& environment, const Job& job) {
   Rendezvous plan;
   const bool agent = agent_holds_store(environment);
+  plan.agent = agent;
   plan.how = agent || job.rank != 0 ? Meeting::tcp_client : Meeting::tcp_host;
   plan.port = port_of(value(environment, "MASTER_PORT"));
-  // on one node nobody else needs to reach it, whatever name MASTER_ADDR gives the node
-  plan.host = !agent && job.nodes == 1 ? "127.0.0.1" : value(environment, "MASTER_ADDR");
+  // where every rank was told that there is one node, nobody else needs to reach it, whatever MASTER_ADDR
+  // says
+  plan.host = !agent && surely_one_node(job) ? "127.0.0.1" : value(environment, "MASTER_ADDR");
   plan.prefix = restart_prefix(environment);
   plan.because = agent ? "torchrun's agent holds the store" : "MASTER_ADDR and MASTER_PORT are set";
   return plan;
@@ -52,7 +76,7 @@ Rendezvous over_tcp(const Environment& environment, const Job& job) {
 std::string shared_folder(const Environment& environment, const Job& job) {
   std::string own = value(environment, "LOCKSTEP_RENDEZVOUS_DIR");
   if (!own.empty()) return own;
-  if (job.nodes == 1) return value(environment, "TMPDIR", "/tmp");
+  if (surely_one_node(job)) return value(environment, "TMPDIR", "/tmp");
   return value(environment, "SLURM_SUBMIT_DIR", value(environment, "PBS_O_WORKDIR", "."));
 }
 
@@ -64,9 +88,10 @@ Rendezvous over_file(const Environment& environment, const Job& job) {
   }
   Rendezvous plan;
   plan.how = Meeting::file;
-  plan.path = format("{}/lockstep-{}-{}-{}-{}-{}", shared_folder(environment, job), ::getuid(), job.scheduler,
-                     job.job_id, value(environment, "SLURM_STEP_ID", "0"),
-                     value(environment, "SLURM_RESTART_COUNT", "0"));
+  plan.one_node = surely_one_node(job);
+  plan.path = format("{}/lockstep-{}/{}", shared_folder(environment, job), ::geteuid(),
+                     file_name(format("{}-{}-{}-{}", job.scheduler, value(environment, "SLURM_STEP_ID", "0"),
+                                      value(environment, "SLURM_RESTART_COUNT", "0"), job.job_id)));
   plan.because = "no MPI and no MASTER_ADDR: a file named after the job step";
   return plan;
 }

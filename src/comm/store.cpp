@@ -1,24 +1,28 @@
 #include "comm/store.h"
 
 #include <unistd.h>
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <algorithm>
 #include <functional>
-#include <mutex>
 #include <thread>
 
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/pack.h"
 #include "comm/interface.h"
 #include "comm/libtorch.h"
 #include "comm/listen.h"
-#include "comm/mpi_join.h"
+#include "comm/meeting_file.h"
+#include "comm/quiet.h"
 #include "comm/rendezvous.h"
 #include "comm/shared_store.h"
+#include "comm/star.h"
+#include "comm/store_circle.h"
+#include "comm/wire.h"
 
 namespace lockstep::comm {
 namespace {
@@ -26,45 +30,39 @@ namespace {
 using Milliseconds = std::chrono::milliseconds;
 
 constexpr Milliseconds kStoreStays{1000};
+constexpr Milliseconds kKnock{50};
+constexpr char kMade = '+', kFailedTo = '-';
 
 struct Opening {
-  const Runtime& runtime;
-  const Rendezvous& plan;
+  const Job& job;
+  const Runtime* runtime;  // once the ranks have met
   Milliseconds timeout;
 };
 
-StorePtr open_alone(const Opening&) {
-  return c10::make_intrusive<c10d::HashStore>();
-}
-
 // What rank 0 makes, on every rank. Where it fails, all ranks throw: nobody is left waiting.
 std::string from_rank_zero(const Runtime& runtime, const std::function<std::string()>& make) {
-  std::exception_ptr failure;
   std::string text;
   if (runtime.job().rank == 0) {
     try {
-      text = make();
+      text = kMade + make();
+    } catch (const Error& error) {
+      text = kFailedTo + pack_error(error);
     } catch (const std::exception& error) {
-      failure = std::current_exception();
-      text = std::string("!") + error.what();
+      text = kFailedTo + pack_error(Error(describe(error), "rank 0, the job's store"));
     }
   }
   text = runtime.broadcast(text);
-  if (failure) std::rethrow_exception(failure);
-  if (text.empty() || text[0] == '!') {
-    const Job& job = runtime.job();
-    throw Error("rank 0 could not open the job's store: " + text.substr(1),
-                format("rank {} of {} on host {}", job.rank, job.world, job.host),
-                "rank 0's own error says what to do");
-  }
-  return text;
+  if (text.empty() || text[0] != kMade) throw_packed_error(text.substr(text.empty() ? 0 : 1));
+  return text.substr(1);
 }
 
+StorePtr open_tcp(const Opening& opening, const std::function<std::string()>& address);
+
 StorePtr open_shared(const Opening& opening) {
-  const Job& job = opening.runtime.job();
+  const Job& job = opening.job;
   std::shared_ptr<SharedMemory> memory;
   StorePtr store;
-  const std::string name = from_rank_zero(opening.runtime, [&] {
+  const std::string name = from_rank_zero(*opening.runtime, [&] {
     memory = std::make_shared<SharedMemory>(SharedMemory::create(SharedStore::bytes_for(job.world)));
     store = SharedStore::create(memory);
     return memory->name();
@@ -73,15 +71,11 @@ StorePtr open_shared(const Opening& opening) {
     if (auto found = SharedMemory::open(name)) memory = std::make_shared<SharedMemory>(std::move(*found));
     if (memory) store = SharedStore::join(memory);
   }
-  const auto opened = opening.runtime.all_gather(memory ? "yes" : "no");
+  const auto opened = opening.runtime->all_gather(memory ? "yes" : "no");
   if (memory) memory->unlink();
-  for (size_t rank = 0; rank < opened.size(); ++rank) {
-    if (opened[rank] == "yes") continue;
-    throw Error(format("rank {} cannot see the shared memory of rank 0", rank), format("host {}", job.host),
-                "ranks of one node must share /dev/shm: start them in one container, or each container as "
-                "its own node");
-  }
-  return store;
+  // containers on one host may share its network and not its /dev/shm
+  const bool all = std::all_of(opened.begin(), opened.end(), [](const auto& word) { return word == "yes"; });
+  return all ? store : open_tcp(opening, [] { return std::string("127.0.0.1"); });
 }
 
 c10d::TCPStoreOptions tcp_options(const Opening& opening, std::uint16_t port) {
@@ -92,14 +86,37 @@ c10d::TCPStoreOptions tcp_options(const Opening& opening, std::uint16_t port) {
   return options;
 }
 
+std::string place_of(const Job& job) {
+  return format("rank {} of {} on host {}", job.rank, job.world, job.host);
+}
+
+// c10d's own way to knock takes its time, and tells a silent port from a foreign service no better.
+void knock(const Opening& opening, const std::string& host, std::uint16_t port) {
+  const auto deadline = std::chrono::steady_clock::now() + opening.timeout;
+  while (true) {
+    try {
+      call(host, port, deadline);
+      return;
+    } catch (const Unanswered& unanswered) {
+      if (std::chrono::steady_clock::now() >= deadline) {
+        throw Error(format("nobody answered at {} port {} within {} s ({})", host, port,
+                           opening.timeout.count() / 1000.0, unanswered.why),
+                    place_of(opening.job),
+                    format("rank 0 did not come, or {} is not reached from this node", host));
+      }
+    }
+    std::this_thread::sleep_for(kKnock);
+  }
+}
+
 StorePtr connect_tcp(const Opening& opening, const std::string& host, std::uint16_t port) {
+  knock(opening, host, port);
   try {
     return c10::make_intrusive<c10d::TCPStore>(host, tcp_options(opening, port));
-  } catch (const std::exception& error) {
-    throw Error(
-        format("nobody answered at {} port {} within {} s", host, port, opening.timeout.count() / 1000.0),
-        format("rank {} of {}", opening.runtime.job().rank, opening.runtime.job().world),
-        format("rank 0 did not come, or {} is not reached from this node", host));
+  } catch (const std::exception&) {
+    throw Error(format("something else than the job's store answers at {} port {}", host, port),
+                place_of(opening.job),
+                "choose another MASTER_PORT, the same on every rank; torchrun chooses one by itself");
   }
 }
 
@@ -117,58 +134,37 @@ std::string own_address() {
   return choose_interface(network_facts(wanted ? wanted : ""), true).address;
 }
 
-StorePtr open_tcp_over_mpi(const Opening& opening) {
+// On the address that `address` names on rank 0, and a port that the kernel chose.
+StorePtr open_tcp(const Opening& opening, const std::function<std::string()>& address) {
   StorePtr store;
-  const std::string place = from_rank_zero(opening.runtime, [&] {
-    const std::string address = own_address();
-    const Listener listener = listen_on(address);
-    store = host_tcp(opening, address, listener);
-    return format("{} {}", listener.port, address);
+  const std::string place = from_rank_zero(*opening.runtime, [&] {
+    const std::string own = address();
+    const Listener listener = listen_on(own);
+    store = host_tcp(opening, own, listener);
+    return format("{} {}", listener.port, own);
   });
   if (store) return store;
   return connect_tcp(opening, place.substr(place.find(' ') + 1),
                      static_cast<std::uint16_t>(std::stoi(place)));
 }
 
-StorePtr open_tcp_client(const Opening& opening) {
-  return connect_tcp(opening, opening.plan.host, opening.plan.port);
+// The address at which the ranks have met is one that all reach.
+std::string address_for_all(const Runtime& runtime) {
+  const Circle* circle = runtime.circle();
+  const std::string met = circle ? circle->address() : "";
+  return met.empty() ? own_address() : met;
 }
-
-// Debian's /etc/hosts calls the host's own name 127.0.1.1, where other nodes would knock in vain.
-std::string bound_address(const Opening& opening) {
-  const bool alone = opening.runtime.job().nodes == 1;
-  return !alone && is_loopback_name(opening.plan.host) ? "0.0.0.0" : opening.plan.host;
-}
-
-// One server a process: a second group of the same job must find the first one's, not bind the port again.
-StorePtr open_tcp_host(const Opening& opening) {
-  static std::mutex mutex;
-  static std::map<std::string, StorePtr> hosted;
-  const std::lock_guard<std::mutex> guard(mutex);
-  const std::string place = format("{}:{}", opening.plan.host, opening.plan.port);
-  auto& store = hosted[place];
-  if (!store)
-    store = host_tcp(opening, opening.plan.host, listen_on(bound_address(opening), opening.plan.port));
-  return connect_tcp(opening, opening.plan.host, opening.plan.port);
-}
-
-StorePtr open_file(const Opening& opening) {
-  return c10::make_intrusive<c10d::FileStore>(opening.plan.path, opening.runtime.job().world);
-}
-
-const std::map<Meeting, std::function<StorePtr(const Opening&)>> kOpeners = {
-    {Meeting::alone, open_alone},
-    {Meeting::shared_memory, open_shared},
-    {Meeting::tcp_over_mpi, open_tcp_over_mpi},
-    {Meeting::tcp_client, open_tcp_client},
-    {Meeting::tcp_host, open_tcp_host},
-    {Meeting::file, open_file},
-};
 
 // A store may outlive one call of connect(): each call of a rank gets the next number.
-StorePtr with_prefix(const StorePtr& store, const Rendezvous& plan, int rank) {
-  const int64_t turn = store->add(format("{}/turn/{}", plan.prefix, rank), 1);
-  return c10::make_intrusive<c10d::PrefixStore>(format("{}/{}", plan.prefix, turn), store);
+StorePtr with_prefix(const StorePtr& store, const std::string& prefix, int rank) {
+  const int64_t turn = store->add(format("{}/turn/{}", prefix, rank), 1);
+  return c10::make_intrusive<c10d::PrefixStore>(format("{}/{}", prefix, turn), store);
+}
+
+StorePtr open_agents(const Opening& opening, const Rendezvous& plan) {
+  StorePtr store = connect_tcp(opening, plan.host, plan.port);
+  store->setTimeout(opening.timeout);
+  return with_prefix(store, plan.prefix, opening.job.rank);
 }
 
 std::string key_of(const std::string& stage, int rank) {
@@ -209,18 +205,6 @@ void reach(c10d::Store& store, const Job& job, const std::string& stage, const s
   }
 }
 
-// The words of a stage that all have reached, by rank.
-std::vector<std::string> words_of(c10d::Store& store, const std::string& stage, int world) {
-  std::vector<std::string> words;
-  if (store.hasExtendedApi()) {
-    for (const auto& word : store.multiGet(keys_of(stage, world)))
-      words.emplace_back(word.begin(), word.end());
-  } else {
-    for (const auto& key : keys_of(stage, world)) words.push_back(store.get_to_str(key));
-  }
-  return words;
-}
-
 std::string address_for_others(const Job& job) {
   try {
     return job.nodes > 1 ? own_address() : "";
@@ -229,24 +213,65 @@ std::string address_for_others(const Job& job) {
   }
 }
 
-}  // namespace
-
-StorePtr open_store(const Runtime& runtime, Milliseconds join_timeout) {
-  const Rendezvous plan = plan_rendezvous(current_environment(), runtime.job(), runtime.has_mpi());
-  if (runtime.has_mpi()) join_over_mpi(runtime, join_timeout);
-  log::debug(format("rendezvous: {}", plan.because));
-  StorePtr store = kOpeners.at(plan.how)({runtime, plan, join_timeout});
-  store->setTimeout(join_timeout);
-  return with_prefix(store, plan, runtime.job().rank);
+// Debian's /etc/hosts calls the host's own name 127.0.1.1, where other nodes would knock in vain; and behind
+// a service's address rank 0 has another one of its own.
+Listener listen_at(const std::string& host, std::uint16_t port) {
+  if (is_loopback_name(host) && !names_loopback_itself(host)) return listen_on("0.0.0.0", port);
+  if (!is_own_address(host)) return listen_on("0.0.0.0", port);
+  return listen_on(host, port);
 }
 
-std::vector<Peer> meet(c10d::Store& store, const Runtime& runtime, Milliseconds join_timeout) {
+StarOptions star_options(const Job& job, Milliseconds timeout) {
+  return {.rank = job.rank, .world = job.world, .host = job.host, .timeout = timeout};
+}
+
+std::unique_ptr<Circle> meet_over_tcp(const Rendezvous& plan, const Job& job, Milliseconds timeout) {
+  const auto options = star_options(job, timeout);
+  if (job.rank == 0) return hold_star(listen_at(plan.host, plan.port), "", options);
+  return enter_star([&] { return Spot{plan.host, plan.port}; }, options);
+}
+
+std::unique_ptr<Circle> meet_over_file(const Rendezvous& plan, const Job& job, Milliseconds timeout) {
+  const auto options = star_options(job, timeout);
+  if (job.rank != 0) return enter_star([&] { return read_meeting_file(plan.path); }, options);
+  const std::string address = plan.one_node ? "127.0.0.1" : own_address();
+  const Listener listener = listen_on(address);
+  const Spot spot{address, listener.port, fresh_word()};
+  const MeetingFile file(plan.path, spot);
+  return hold_star(listener, spot.word, options);
+}
+
+}  // namespace
+
+std::unique_ptr<Circle> open_circle(const Job& job, Milliseconds timeout) {
+  const Rendezvous plan = plan_rendezvous(current_environment(), job, false);
+  log::debug(format("rendezvous: {}", plan.because));
+  if (plan.how == Meeting::file) return meet_over_file(plan, job, timeout);
+  if (!plan.agent) return meet_over_tcp(plan, job, timeout);
+  const QuietJoin quiet;
+  const Opening opening{job, nullptr, timeout};
+  return circle_over(open_agents(opening, plan), job, timeout);
+}
+
+StorePtr open_store(const Runtime& runtime, Milliseconds join_timeout) {
   const Job& job = runtime.job();
-  const std::string own = pack(own_peer(job.rank, job.node_rank, job.host, address_for_others(job)));
-  if (!runtime.has_mpi()) reach(store, job, "here", own, join_timeout);
-  const auto words = runtime.has_mpi() ? runtime.all_gather(own) : words_of(store, "here", job.world);
+  if (job.world == 1) return c10::make_intrusive<c10d::HashStore>();
+  const Rendezvous plan = plan_rendezvous(current_environment(), job, runtime.has_mpi());
+  const Opening opening{job, &runtime, join_timeout};
+  if (plan.agent) return open_agents(opening, plan);
+  StorePtr store =
+      job.nodes == 1 ? open_shared(opening) : open_tcp(opening, [&] { return address_for_all(runtime); });
+  store->setTimeout(join_timeout);
+  return store;
+}
+
+std::vector<Peer> introduce(const Runtime& runtime) {
+  const Job& job = runtime.job();
   std::vector<Peer> peers;
-  for (const auto& word : words) peers.push_back(unpack_peer(word));
+  for (const auto& word :
+       runtime.all_gather(pack(own_peer(job.rank, job.node_rank, job.host, address_for_others(job))))) {
+    peers.push_back(unpack_peer(word));
+  }
   return peers;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The job's store, opened as the rendezvous says, and the list of who has come.
+// The ranks' first meeting, the job's store, and the list of who has come.
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -13,11 +13,14 @@ namespace lockstep::comm {
 
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
-/// A store that every rank of the job reaches. Keys of different calls do not meet.
+/// The ranks' first meeting, where there is no MPI. Collective; throws where a rank does not come.
+std::unique_ptr<Circle> open_circle(const Job& job, std::chrono::milliseconds join_timeout);
+
+/// A store that every rank of the job reaches, once they have met. Keys of different calls do not meet.
 StorePtr open_store(const Runtime& runtime, std::chrono::milliseconds join_timeout);
 
-/// Says "I am here" and waits for everybody; throws naming the ranks that did not come.
-std::vector<Peer> meet(c10d::Store& store, const Runtime& runtime, std::chrono::milliseconds join_timeout);
+/// Who and where everybody is, by rank; collective.
+std::vector<Peer> introduce(const Runtime& runtime);
 
 /// The end of joining: a rank that left again at once would break those that are still connecting to it.
 void wait_until_all_are_connected(c10d::Store& store, const Job& job, std::chrono::milliseconds join_timeout);

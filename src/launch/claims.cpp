@@ -103,6 +103,7 @@ void derive(Claims& claims, std::optional<int> Claims::*field, const char* name,
   if (claims.*field) return;
   claims.*field = value;
   claims.because[name] = reason;
+  claims.guessed.emplace_back(name);
 }
 
 void complete_one(Claims& claims) {

@@ -14,6 +14,7 @@ namespace lockstep::launch {
 struct Claims {
   std::optional<int> rank, world, local_rank, local_world, node_rank, nodes;
   std::map<std::string, std::string> because;
+  std::vector<std::string> guessed;  // fields that no variable told
 };
 
 /// Throws InputError for half-set pairs and values that cannot be.

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <array>
+
 #include "base/error.h"
 #include "base/format.h"
 #include "launch/variables.h"
@@ -77,6 +79,23 @@ DeviceChoice choose_device(const Job& job, const std::string& wanted, const GpuC
                      format("start at most {} ranks a node, or set launch.device to cpu", visible.count));
   }
   return gpu(job.local_rank, format("local rank {} among {}", job.local_rank, seen(visible)));
+}
+
+// the newer call tells the parts of a divided GPU (MIG) apart
+std::string gpu_uuid(int index) {
+  using Get = int(int*, int);
+  using Uuid = int(unsigned char*, int);
+  void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (!library) return "";
+  const auto get = reinterpret_cast<Get*>(dlsym(library, "cuDeviceGet"));
+  auto uuid = reinterpret_cast<Uuid*>(dlsym(library, "cuDeviceGetUuid_v2"));
+  if (!uuid) uuid = reinterpret_cast<Uuid*>(dlsym(library, "cuDeviceGetUuid"));
+  std::array<unsigned char, 16> bytes{};
+  int device = 0;
+  if (!get || !uuid || get(&device, index) != 0 || uuid(bytes.data(), device) != 0) return "";
+  std::string text = "GPU-";
+  for (const unsigned char byte : bytes) text += format("{:02x}", byte);
+  return text;
 }
 
 DeviceChoice choose_device(const Job& job, const std::string& wanted, const Environment& environment) {

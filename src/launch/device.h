@@ -27,6 +27,10 @@ GpuCount count_gpus(const Environment& environment);
 /// down. Throws InputError, naming the rank and what it saw, where there are too few.
 DeviceChoice choose_device(const Job& job, const std::string& wanted, const GpuCount& visible);
 
+/// The GPU's own name, wherever it is seen from: by it two ranks find out that they share one. Empty where
+/// the driver does not tell.
+std::string gpu_uuid(int index);
+
 /// Counts only where the answer matters.
 DeviceChoice choose_device(const Job& job, const std::string& wanted, const Environment& environment);
 

@@ -76,6 +76,7 @@ void take_claims(Job& job, const Claims& claims) {
     job.*field.value = (claims.*field.claim).value();
     job.because[field.name] = why(claims, field.name);
   }
+  job.guessed = claims.guessed;
 }
 
 void be_alone(Job& job, const std::string& reason) {
@@ -136,7 +137,8 @@ void place(Job& job, const Launcher* row, const Environment& environment, const 
                      format("environment, launcher {}", row->name),
                      "only MPI knows: do not run without it here");
   }
-  launch::complete(claims, *row, job.warnings);
+  launch::complete(claims, *row, job.guesses);
+  job.warnings.insert(job.warnings.end(), job.guesses.begin(), job.guesses.end());
   take_claims(job, claims);
 }
 

@@ -54,6 +54,8 @@ struct Job {
       {};                    // field name -> the variables (or MPI call) that decided it
   std::string phantom = {};  // why this is no rank of its own; only with Phantoms::allow
   std::vector<std::string> warnings = {};
+  std::vector<std::string> guessed = {};  // fields that nobody told: known once the ranks have met
+  std::vector<std::string> guesses = {};  // those of the warnings that the meeting takes back
 };
 
 /// The names that --launcher takes: auto, the launchers in the order of belief, torque, mpi, none.

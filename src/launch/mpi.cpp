@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <thread>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -16,6 +17,8 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kLargestMessage = size_t{1} << 30;  // MPI counts in int
+constexpr const char* kExchange = "an exchange of small texts";
+constexpr std::chrono::milliseconds kFinalize{30'000};
 
 MPI_Comm g_last_words = MPI_COMM_NULL;  // a process has one MPI and one end
 
@@ -39,6 +42,33 @@ MPI_Comm duplicate(MPI_Comm of) {
       "failed to start, or set LOCKSTEP_JOIN_TIMEOUT to more seconds",
       waited.count() / 1000.0, getpid()));
   _exit(kFailed);  // MPI_Abort needs an MPI that is up; the launcher sees this and ends the rest
+}
+
+[[noreturn]] void give_up_leaving(std::chrono::milliseconds waited) {
+  log::error(
+      format("MPI_Finalize did not end within {} s\n  where: process {}\n  to do: the work itself was done; "
+             "look for a "
+             "rank that was stopped or killed while it left",
+             waited.count() / 1000.0, getpid()));
+  _exit(kFailed);
+}
+
+// A barrier that ends: MPI's own holds all ranks while one of them is stopped.
+void wait_for_all(MPI_Comm comm, std::chrono::milliseconds timeout, const char* where) {
+  if (timeout.count() <= 0) return;
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Ibarrier(comm, &request), "MPI_Ibarrier");
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  for (int done = 0;;) {
+    check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    if (done) return;
+    if (std::chrono::steady_clock::now() > deadline) {
+      throw Error(format("not every rank came to {} within {} s", where, timeout.count() / 1000.0),
+                  "MPI, process " + std::to_string(getpid()),
+                  "look for a rank that was stopped, or that still works");
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
 }
 
 std::vector<int> starts_of(const std::vector<int>& counts) {
@@ -109,7 +139,7 @@ std::string mpi_library_version() {
   return version.substr(0, version.find_first_of(",\n"));
 }
 
-MpiSession::MpiSession(std::chrono::milliseconds join_timeout) {
+MpiSession::MpiSession(std::chrono::milliseconds join_timeout) : patience_(join_timeout) {
   if (flag_of(MPI_Finalized)) {
     throw Error("MPI is already finalised in this process", "MPI_Init_thread", "make one Runtime a process");
   }
@@ -148,6 +178,7 @@ void MpiSession::learn_facts() {
 }
 
 std::string MpiSession::broadcast(std::string text) const {
+  wait_for_all(world_, patience_, kExchange);
   unsigned long long size = text.size();
   check_mpi(MPI_Bcast(&size, 1, MPI_UNSIGNED_LONG_LONG, 0, world_), "MPI_Bcast");
   text.resize(size);
@@ -159,10 +190,12 @@ std::string MpiSession::broadcast(std::string text) const {
 }
 
 std::vector<std::string> MpiSession::all_gather(const std::string& text) const {
+  wait_for_all(world_, patience_, kExchange);
   return gather_over(world_, text);
 }
 
 std::vector<std::string> MpiSession::gather(const std::string& text) const {
+  wait_for_all(world_, patience_, kExchange);
   unsigned long long total = text.size();
   // summed on every rank, so that all refuse alike
   check_mpi(MPI_Allreduce(MPI_IN_PLACE, &total, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, world_), "MPI_Allreduce");
@@ -180,6 +213,7 @@ std::vector<std::string> MpiSession::gather(const std::string& text) const {
 }
 
 std::vector<std::string> MpiSession::all_gather_on_node(const std::string& text) const {
+  wait_for_all(node_, patience_, kExchange);
   return gather_over(node_, text);
 }
 
@@ -187,8 +221,11 @@ void MpiSession::barrier() const {
   check_mpi(MPI_Barrier(world_), "MPI_Barrier");
 }
 
-void MpiSession::finish() {
-  barrier();
+void MpiSession::finish(std::chrono::milliseconds timeout) {
+  timeout.count() > 0 ? wait_for_all(world_, timeout, "the end of the job") : barrier();
+  // all are at the end: longer than this and one was stopped or has died here
+  const auto patience = std::min(timeout, kFinalize);
+  const Alarm alarm(patience, [patience] { give_up_leaving(patience); });
   for (MPI_Comm* comm : {&node_, &g_last_words, &world_}) check_mpi(MPI_Comm_free(comm), "MPI_Comm_free");
   if (owner_) check_mpi(MPI_Finalize(), "MPI_Finalize");
 }

@@ -38,6 +38,7 @@ class MpiSession {
   MPI_Comm node() const { return node_; }
   const MpiFacts& facts() const { return facts_; }
 
+  /// These wait for a rank that does not come no longer than for one to join, and throw then.
   std::string broadcast(std::string text) const;
   std::vector<std::string> all_gather(const std::string& text) const;
   /// In rank order on rank 0; empty elsewhere.
@@ -46,12 +47,14 @@ class MpiSession {
   std::vector<std::string> all_gather_on_node(const std::string& text) const;
   void barrier() const;
   /// Waits for all, frees the communicators and finalises MPI. Without it the destructor leaves MPI up.
-  void finish();
+  /// Throws where not every rank comes in time.
+  void finish(std::chrono::milliseconds timeout);
 
  private:
   void join(std::chrono::milliseconds timeout);
   void learn_facts();
 
+  std::chrono::milliseconds patience_;
   bool owner_ = false;
   MPI_Comm world_ = MPI_COMM_NULL;
   MPI_Comm node_ = MPI_COMM_NULL;

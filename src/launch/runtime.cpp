@@ -6,36 +6,55 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/pack.h"
 #include "launch/mpi.h"
 #include "launch/variables.h"
 
 namespace lockstep {
 namespace {
 
-std::chrono::milliseconds join_timeout(const Environment& environment, const RuntimeOptions& options) {
-  const auto seconds = launch::number_of(environment, "LOCKSTEP_JOIN_TIMEOUT");
-  return seconds ? std::chrono::seconds(*seconds) : options.join_timeout;
+std::chrono::milliseconds seconds_in(const Environment& environment, const char* name,
+                                     std::chrono::milliseconds otherwise) {
+  const auto seconds = launch::number_of(environment, name);
+  return seconds ? std::chrono::seconds(*seconds) : otherwise;
 }
 
 }  // namespace
 
 Runtime::Runtime(const std::string& launcher, const RuntimeOptions& options)
-    : exceptions_at_birth_(std::uncaught_exceptions()) {
+    : options_(options), exceptions_at_birth_(std::uncaught_exceptions()) {
+  identify_as(launcher);
+}
+
+void Runtime::identify_as(const std::string& launcher) {
   const Environment environment = current_environment();
   check_environment(environment, launcher);
-  std::optional<MpiFacts> facts;
-  if (wants_mpi(environment, launcher)) {
-    mpi_ = std::make_unique<MpiSession>(join_timeout(environment, options));
-    facts = mpi_->facts();
-  }
-  job_ = identify(environment, facts, launcher, current_surroundings(environment), options.phantoms);
+  const bool wanted = wants_mpi(environment, launcher);
+  if (mpi_ && !wanted) leave_mpi();
+  if (!mpi_ && wanted) mpi_ = std::make_unique<MpiSession>(join_timeout());
+  const auto facts = mpi_ ? std::optional(mpi_->facts()) : std::nullopt;
+  job_ = identify(environment, facts, launcher, current_surroundings(environment), options_.phantoms);
   log::set_rank(job_.rank, job_.world);
+}
+
+std::chrono::milliseconds Runtime::join_timeout() const {
+  return seconds_in(current_environment(), "LOCKSTEP_JOIN_TIMEOUT", options_.join_timeout);
+}
+
+void Runtime::overrule(const std::string& launcher) {
+  circle_.reset();
+  identify_as(launcher);
+}
+
+void Runtime::leave_mpi() {
+  mpi_->finish(seconds_in(current_environment(), "LOCKSTEP_LEAVE_TIMEOUT", options_.leave_timeout));
+  mpi_.reset();
 }
 
 Runtime::~Runtime() {
   if (!mpi_ || std::uncaught_exceptions() > exceptions_at_birth_) return;
   try {
-    mpi_->finish();
+    leave_mpi();
   } catch (const std::exception& error) {
     log::error(describe(error));
     abort(kFailed);
@@ -51,19 +70,21 @@ const MpiSession& Runtime::mpi() const {
 }
 
 std::string Runtime::broadcast(const std::string& text) const {
-  return mpi_ ? mpi_->broadcast(text) : text;
+  return mpi_ ? mpi_->broadcast(text) : circle_ ? circle_->broadcast(text) : text;
 }
 
 std::vector<std::string> Runtime::all_gather(const std::string& text) const {
-  return mpi_ ? mpi_->all_gather(text) : std::vector<std::string>{text};
+  if (mpi_) return mpi_->all_gather(text);
+  const auto texts = gather(text);
+  return circle_ ? unpack_texts(circle_->broadcast(pack_texts(texts))) : texts;
 }
 
 std::vector<std::string> Runtime::gather(const std::string& text) const {
-  return mpi_ ? mpi_->gather(text) : std::vector<std::string>{text};
+  return mpi_ ? mpi_->gather(text) : circle_ ? circle_->gather(text) : std::vector<std::string>{text};
 }
 
 void Runtime::barrier() const {
-  if (mpi_) mpi_->barrier();
+  mpi_ ? mpi_->barrier() : void(all_gather(""));
 }
 
 void Runtime::abort(int status) const {

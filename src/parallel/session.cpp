@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "comm/cuda_plugin.h"
+#include "comm/join.h"
 #include "launch/cpus.h"
 #include "launch/device.h"
 #include "launch/leave.h"
@@ -14,8 +15,14 @@
 namespace lockstep {
 namespace {
 
-c10::Device take_device(const Runtime& runtime, const std::string& wanted) {
-  const DeviceChoice choice = choose_device(runtime.job(), wanted, current_environment());
+c10::Device take_device(Runtime& runtime, const SessionOptions& options) {
+  comm::join_ranks(runtime, options.join_timeout);
+  DeviceChoice choice;
+  comm::check_alike(runtime, [&] {
+    choice = choose_device(runtime.job(), options.device, current_environment());
+    return comm::Facts{{"the device", choice.is_cuda() ? "cuda" : "cpu"}, {"the backend", options.backend}};
+  });
+  comm::refuse_shared_gpus(runtime, choice.is_cuda() ? gpu_uuid(choice.index) : "");
   if (!choice.is_cuda()) {
     const ThreadShare share = share_threads(runtime, current_environment());
     say_warnings(runtime, share.warnings);
@@ -30,8 +37,8 @@ c10::Device take_device(const Runtime& runtime, const std::string& wanted) {
 }  // namespace
 
 Session::Session(const SessionOptions& options)
-    : runtime_(options.launcher, {.join_timeout = options.join_timeout}),
-      device_(take_device(runtime_, options.device)),
+    : runtime_(options.launcher, {.join_timeout = options.join_timeout, .leave_timeout = options.timeout}),
+      device_(take_device(runtime_, options)),
       group_(comm::connect(
           runtime_,
           {.backend = options.backend, .join_timeout = options.join_timeout, .timeout = options.timeout},

@@ -1,32 +1,18 @@
 #include "train/job_config.h"
 
+#include <algorithm>
+#include <array>
 #include <functional>
 
 #include "base/error.h"
-#include "base/format.h"
+#include "base/pack.h"
 #include "base/text.h"
 #include "config/expand.h"
+#include "config/keys.h"
+#include "config/value.h"
 
 namespace lockstep::train {
 namespace {
-
-// "5:hello" for each, so that any byte may be in a text
-std::string pack(const std::vector<std::string>& texts) {
-  std::string packed;
-  for (const std::string& text : texts) packed += format("{}:", text.size()) + text;
-  return packed;
-}
-
-std::vector<std::string> unpack(const std::string& packed) {
-  std::vector<std::string> texts;
-  for (size_t at = 0; at < packed.size();) {
-    const size_t colon = packed.find(':', at);
-    const size_t size = std::stoul(packed.substr(at, colon - at));
-    texts.push_back(packed.substr(colon + 1, size));
-    at = colon + 1 + size;
-  }
-  return texts;
-}
 
 // what rank 0's work gives, on every rank; its InputError is thrown on every rank
 std::vector<std::string> from_rank_zero(const Runtime& runtime,
@@ -37,13 +23,13 @@ std::vector<std::string> from_rank_zero(const Runtime& runtime,
     try {
       std::vector<std::string> result = work();
       result.insert(result.begin(), "read");
-      packed = pack(result);
+      packed = pack_texts(result);
     } catch (const InputError& error) {
-      packed = pack({"refused", error.what(), error.where(), error.hint()});
+      packed = pack_texts({"refused", pack_error(error)});
     }
   }
-  std::vector<std::string> result = unpack(runtime.broadcast(packed));
-  if (result.at(0) == "refused") throw InputError(result.at(1), result.at(2), result.at(3));
+  std::vector<std::string> result = unpack_texts(runtime.broadcast(packed));
+  if (result.at(0) == "refused") throw_packed_error(result.at(1));
   result.erase(result.begin());
   return result;
 }
@@ -58,7 +44,26 @@ std::vector<std::string> variables_in(const std::string& text, const Environment
   return found;
 }
 
+// A node may keep its data at a place of its own, and the run's folder is rank 0's alone.
+bool is_own_path(const std::string& key) {
+  static constexpr std::array<const char*, 3> kPaths = {"data.root", "data.stage", "run.dir"};
+  return std::find(kPaths.begin(), kPaths.end(), key) != kPaths.end();
+}
+
 }  // namespace
+
+std::string launcher_in(const std::string& path, const std::vector<std::string>& sets) {
+  const ConfigText read = read_config_text(path);
+  return load_settings(read.text, read.name, sets, current_environment()).settings.launch.launcher;
+}
+
+comm::Facts facts_of(const Settings& settings) {
+  comm::Facts facts;
+  for (const config::Key& key : config::keys()) {
+    if (!is_own_path(key.path)) facts.emplace_back(key.path, config::value_text(key, settings));
+  }
+  return facts;
+}
 
 Loaded load_for_job(const Runtime& runtime, const std::string& path, const std::vector<std::string>& sets) {
   const Environment own = current_environment();

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/join.h"
 #include "config/load.h"
 #include "launch/runtime.h"
 
@@ -14,5 +15,11 @@ namespace lockstep::train {
 /// without MPI each rank reads its own. `data.stage` alone is expanded with each rank's own environment. An
 /// InputError is thrown on every rank, in the same words.
 Loaded load_for_job(const Runtime& runtime, const std::string& path, const std::vector<std::string>& sets);
+
+/// launch.launcher, where each rank reads the file for itself: it decides whether there is MPI at all.
+std::string launcher_in(const std::string& path, const std::vector<std::string>& sets);
+
+/// What ranks of one run must have been told alike, key by key; not where each finds its files.
+comm::Facts facts_of(const Settings& settings);
 
 }  // namespace lockstep::train

@@ -2,6 +2,7 @@
 // What the subcommands train, eval, predict and status do, without a torch header in sight.
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep::train {
@@ -11,6 +12,8 @@ struct Command {
   std::string config;
   std::vector<std::string> sets;
   std::string launcher = "auto";
+  std::string program;                                    // version and commit
+  std::vector<std::pair<std::string, std::string>> told;  // what else all ranks must have been told alike
 };
 
 /// `resume`: empty, "auto", a run's folder or a checkpoint. Returns the exit status.

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/cuda_load.h"
+#include "comm/join.h"
 #include "config/write.h"
 #include "launch/cpus.h"
 #include "launch/warnings.h"
@@ -35,12 +36,26 @@ std::string launcher_of(const Command& command) {
   return launcher.empty() ? "auto" : launcher;
 }
 
-void check_launcher(const Settings& settings, const Job& job, const std::string& asked) {
+// As --launcher does, launch.launcher decides whether there is MPI at all. Where the environment speaks of
+// MPI, only rank 0 opens the file, and the others learn of the choice when MPI is up.
+std::unique_ptr<Runtime> make_runtime(const Command& command) {
+  const auto asked = launcher_of(command);
+  const bool unknown = asked == "auto" && !wants_mpi(current_environment());
+  return std::make_unique<Runtime>(unknown ? launcher_in(command.config, command.sets) : asked);
+}
+
+void obey_launcher(Runtime& runtime, const Settings& settings, const Command& command) {
   const auto& wanted = settings.launch.launcher;
-  if (wanted == "auto" || wanted == asked || wanted == job.launcher) return;
-  throw InputError(
-      format("the config asks for launcher {}, and this job was started by {}", wanted, job.launcher),
-      "launch.launcher", format("pass --launcher {} to overrule", wanted));
+  if (wanted == "auto" || wanted == runtime.job().launcher || launcher_of(command) != "auto") return;
+  runtime.overrule(wanted);
+}
+
+comm::Facts all_facts(const Setup& setup, const Command& command) {
+  comm::Facts facts = {{"the program", command.program}};
+  facts.insert(facts.end(), command.told.begin(), command.told.end());
+  const auto settings = facts_of(setup.settings);
+  facts.insert(facts.end(), settings.begin(), settings.end());
+  return facts;
 }
 
 // libtorch says its warnings on every rank; as in our own log, the others speak from errors on.
@@ -49,8 +64,7 @@ void leave_warnings_to_rank_zero(const Job& job) {
   if (job.rank != 0 && !chosen) FLAGS_caffe2_log_level = std::max(FLAGS_caffe2_log_level, c10::GLOG_ERROR);
 }
 
-std::unique_ptr<Team> gather_team(const Runtime& runtime, const Settings& settings,
-                                  const DeviceChoice& device) {
+std::unique_ptr<Team> gather_team(Runtime& runtime, const Settings& settings, const DeviceChoice& device) {
   const at::Device place(device.name);
   ProcessGroup group;
   if (settings.train.mode != "single") {
@@ -87,16 +101,20 @@ Setup join_job(const Command& command) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error of the write, like a full disk
   Setup setup;
   const auto environment = current_environment();
-  const auto launcher = launcher_of(command);
-  setup.runtime = std::make_unique<Runtime>(launcher);
+  setup.runtime = make_runtime(command);
   auto loaded = load_for_job(*setup.runtime, command.config, command.sets);
   for (const auto& warning : loaded.warnings) log::warning(warning);
   setup.settings = std::move(loaded.settings);
+  obey_launcher(*setup.runtime, setup.settings, command);
+  comm::join_ranks(*setup.runtime, setup.settings.launch.join_timeout);
   const auto& job = setup.runtime->job();
   leave_warnings_to_rank_zero(job);
-  check_launcher(setup.settings, job, launcher);
-  setup.device = choose_device(job, setup.settings.launch.device, environment);
-  resolve(setup.settings, setup.device);
+  comm::check_alike(*setup.runtime, [&] {
+    setup.device = choose_device(job, setup.settings.launch.device, environment);
+    resolve(setup.settings, setup.device);
+    return all_facts(setup, command);
+  });
+  comm::refuse_shared_gpus(*setup.runtime, setup.device.is_cuda() ? gpu_uuid(setup.device.index) : "");
   setup.config = to_yaml(setup.settings);
   const auto threads = share_threads(*setup.runtime, environment);
   say_warnings(*setup.runtime, threads.warnings);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace lockstep::comm {
@@ -61,6 +63,27 @@ TEST(Rendezvous, RankZeroHostsWithoutAnAgent) {
 TEST(Rendezvous, OnOneNodeTheStoreStaysOnTheLoopback) {
   EXPECT_EQ(plan_rendezvous(kMaster, job_of(0, 2), false).host, "127.0.0.1");
   EXPECT_EQ(plan_rendezvous(kMaster, job_of(1, 2), false).host, "127.0.0.1");
+}
+
+// the commonest exports by hand: rank 0 guesses one node, rank 1 two
+TEST(Rendezvous, AGuessedLayoutMeetsAtTheAddressThatAllKnow) {
+  const auto by_hand = [](Job job) {
+    job.guessed = {"local_world", "nodes", "node_rank"};
+    return plan_rendezvous(kMaster, job, false);
+  };
+  EXPECT_EQ(by_hand(job_of(0, 2)).host, "login1");
+  EXPECT_EQ(by_hand(job_of(1, 2, 2)).host, "login1");
+  EXPECT_FALSE(by_hand(job_of(0, 2)).one_node);
+}
+
+TEST(Rendezvous, AFilesNameLeadsNowhereElse) {
+  Job job = job_of(0, 2);
+  job.scheduler = "pbs";
+  job.job_id = "../../etc/passwd 7[1].server" + std::string(500, 'x');
+  const auto path = plan_rendezvous({{"TMPDIR", "/scratch"}}, job, false).path;
+  EXPECT_EQ(path.find("/etc"), std::string::npos) << path;
+  EXPECT_EQ(std::count(path.begin(), path.end(), '/'), 3) << path;
+  EXPECT_LT(path.size(), 250U);
 }
 
 TEST(Rendezvous, AJobStepIsAFile) {

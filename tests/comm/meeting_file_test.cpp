@@ -1,0 +1,121 @@
+#include "comm/meeting_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+
+namespace lockstep::comm {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Meeting : public ::testing::Test {
+ protected:
+  Meeting() {
+    std::string name = (fs::temp_directory_path() / "lockstep_meeting_XXXXXX").string();
+    root_ = ::mkdtemp(name.data());
+    path_ = root_ / "lockstep-0" / "slurm-0-0-7";
+  }
+  ~Meeting() override { fs::remove_all(root_); }
+
+  void make_folder() {
+    fs::create_directory(path_.parent_path());
+    ::chmod(path_.parent_path().c_str(), 0700);
+  }
+  void plant(const std::string& text) {
+    make_folder();
+    std::ofstream(path_) << text;
+  }
+  static mode_t mode_of(const fs::path& path) {
+    struct stat facts {};
+    ::lstat(path.c_str(), &facts);
+    return facts.st_mode & 07777;
+  }
+
+  fs::path root_, path_;
+};
+
+TEST_F(Meeting, TellsWhereRankZeroIsAndGoesWithIt) {
+  EXPECT_FALSE(read_meeting_file(path_));
+  {
+    const MeetingFile file(path_, {"10.0.0.1", 4711, "word"});
+    const auto spot = read_meeting_file(path_);
+    ASSERT_TRUE(spot);
+    EXPECT_EQ(spot->host, "10.0.0.1");
+    EXPECT_EQ(spot->port, 4711);
+    EXPECT_EQ(spot->word, "word");
+    EXPECT_EQ(mode_of(path_), 0600U);
+    EXPECT_EQ(mode_of(path_.parent_path()), 0700U);
+  }
+  EXPECT_TRUE(fs::is_empty(root_));
+}
+
+TEST_F(Meeting, AStartThatFailedDoesNotSpoilTheNext) {
+  plant("10.0.0.1 1 old .\n");
+  const MeetingFile file(path_, {"10.0.0.1", 2, "new"});
+  EXPECT_EQ(read_meeting_file(path_)->word, "new");
+}
+
+TEST_F(Meeting, HalfAFileIsNone) {
+  for (const char* text :
+       {"", "10.0.0.1", "10.0.0.1 80", "10.0.0.1 80 wor", "10.0.0.1 99999 word .", "\xff\xff"}) {
+    plant(text);
+    EXPECT_FALSE(read_meeting_file(path_)) << text;
+  }
+}
+
+TEST_F(Meeting, WhatIsNoFileOfOursIsNotRead) {
+  make_folder();
+  std::ofstream(root_ / "elsewhere") << "10.0.0.1 80 word .\n";
+  fs::create_symlink(root_ / "elsewhere", path_);
+  EXPECT_FALSE(read_meeting_file(path_)) << "a link";
+  fs::remove(path_);
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_FALSE(read_meeting_file(path_)) << "a pipe, which must not be waited for";
+}
+
+TEST_F(Meeting, AFolderThatOthersMayUseIsRefused) {
+  make_folder();
+  ::chmod(path_.parent_path().c_str(), 0755);
+  EXPECT_THROW(read_meeting_file(path_), InputError);
+  EXPECT_THROW(MeetingFile(path_, {"a", 1, "w"}), InputError);
+}
+
+TEST_F(Meeting, AFolderOfAnotherUserIsRefused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can make one";
+  make_folder();
+  ASSERT_EQ(::chown(path_.parent_path().c_str(), 12345, 12345), 0);
+  try {
+    MeetingFile(path_, {"a", 1, "w"});
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("belongs to another user"), std::string::npos);
+    EXPECT_NE(error.hint().find("LOCKSTEP_RENDEZVOUS_DIR"), std::string::npos);
+  }
+}
+
+TEST_F(Meeting, ALinkInPlaceOfTheFolderIsRefused) {
+  fs::create_directory(root_ / "theirs");
+  fs::create_directory_symlink(root_ / "theirs", path_.parent_path());
+  EXPECT_THROW(MeetingFile(path_, {"a", 1, "w"}), InputError);
+  EXPECT_TRUE(fs::is_empty(root_ / "theirs"));
+}
+
+TEST_F(Meeting, WhatKilledStartsLeftIsSwept) {
+  plant("old");
+  const auto old = path_.parent_path() / "slurm-0-0-6", fresh = path_.parent_path() / "slurm-0-0-8";
+  std::ofstream(old) << "x";
+  std::ofstream(fresh) << "x";
+  fs::last_write_time(old, fs::file_time_type::clock::now() - std::chrono::hours(48));
+  { const MeetingFile file(path_, {"a", 1, "w"}); }
+  EXPECT_FALSE(fs::exists(old));
+  EXPECT_TRUE(fs::exists(fresh)) << "another job may be about to meet there";
+}
+
+}  // namespace
+}  // namespace lockstep::comm

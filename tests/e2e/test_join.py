@@ -1,0 +1,398 @@
+"""How ranks that nobody started as a job find each other: worlds set by hand, in shells, on nodes of their own."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+
+@pytest.fixture
+def peer(build_dir):
+    return build_dir / "bin/comm_peer"
+
+
+def end_all(processes, timeout=40):
+    """The status, stdout and stderr of each."""
+    ends = []
+    for process in processes:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"still running after {timeout} s")
+        ends.append((process.returncode, out, err))
+    return ends
+
+
+@pytest.fixture
+def by_hand(start, free_port):
+    """by_hand(args of rank 0, args of rank 1, ...) -> the ends of ranks with the exports that everybody writes."""
+    def begin(*commands, each=None, world=None, timeout=40, **env):
+        port = free_port()
+        base = dict(WORLD_SIZE=world or len(commands), MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+        return end_all([start(*args, env={**base, "RANK": rank, "LOCAL_RANK": rank, **env, **((each or {}).get(rank, {}))},
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                        for rank, args in enumerate(commands)], timeout)
+    return begin
+
+
+# Two nodes: a network, a loopback and a host name of their own each, and a cable between them.
+TWO_NODES = """
+ip link set lo up && hostname node0 || exit 77
+unshare --net --uts sleep 100 & other=$!
+until [ "$(readlink /proc/$other/ns/net)" != "$(readlink /proc/$$/ns/net)" ]; do sleep 0.02; done
+ip link add eth0 type veth peer name eth0 netns $other || exit 77
+ip addr add 10.99.0.1/24 dev eth0 && ip link set eth0 up || exit 77
+there() { nsenter --target $other --net --uts "$@"; }
+there sh -c 'ip link set lo up; hostname node1; ip addr add 10.99.0.2/24 dev eth0; ip link set eth0 up' || exit 77
+export MASTER_ADDR=10.99.0.1 GLOO_SOCKET_IFNAME=eth0 WORLD_SIZE=3
+"""
+END = """
+for job in "${jobs[@]}"; do wait $job || status=1; done
+kill $other
+exit ${status:-0}
+"""
+
+
+def on_two_nodes(start, script, *args, **env):
+    job = start("unshare", "--net", "--uts", "bash", "-c", TWO_NODES + script + END, "ranks", *args, env=env,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    (status, out, err), = end_all([job])
+    if status == 77 or "unshare" in err:
+        pytest.skip(f"no namespaces or veth pair here: {err.strip()[-200:]}")
+    return status, out, err
+
+
+@pytest.mark.parametrize("exports", [
+    "LOCAL_RANK={local}",                    # NERSC's and most sites' pages
+    "LOCAL_RANK={local} NODE_RANK={node}",   # as Lightning's users do
+    "",                                      # RANK and WORLD_SIZE alone
+], ids=["nersc", "lightning", "bare"])
+def test_exports_by_hand_join_across_uneven_nodes(start, lockstep, peer, free_port, exports):
+    """Two ranks and one: the layout that nobody told is found when they meet, and the sum goes over the cable."""
+    first, second, third = (exports.format(local=local, node=node) for local, node in ((0, 0), (1, 0), (0, 1)))
+    script = f"""
+run() {{
+  {{ there env RANK=2 {third} "$@"; }} & jobs=($!)   # they knock before rank 0 opens
+  env RANK=1 {second} "$@" & jobs+=($!)
+  env RANK=0 {first} "$@" & jobs+=($!)
+}}
+run "$1" whoami --json; wait "${{jobs[@]}}"
+MASTER_PORT=$3
+run "$2" gloo 10000 10000 2
+"""
+    status, out, err = on_two_nodes(start, script, lockstep, peer, free_port(), MASTER_PORT=free_port())
+    assert status == 0, err
+    report, _ = json.JSONDecoder().raw_decode(out)
+    assert report["complete"] is True and report["nodes"] == 2
+    places = [(rank["local_rank"], rank["local_world"], rank["node_rank"], rank["host"]) for rank in report["ranks"]]
+    assert places == [(0, 2, 0, "node0"), (1, 2, 0, "node0"), (0, 1, 1, "node1")]
+    assert not any(rank["warnings"] for rank in report["ranks"]), "what was found is no guess"
+    for rank in range(3):
+        assert f"done {rank}" in out
+
+
+def test_exports_by_hand_on_one_node_listen_on_the_loopback_alone(start, peer, free_port):
+    """MASTER_ADDR names the host as others reach it: rank 0 listens there until it knows that nobody needs to."""
+    env = dict(WORLD_SIZE=2, MASTER_ADDR=socket.gethostname(), MASTER_PORT=free_port())
+    ranks = [start(peer, "gloo", 20_000, 20_000, 2, env={**env, "RANK": rank}, stdout=subprocess.PIPE,
+                   stderr=subprocess.PIPE, text=True) for rank in range(2)]
+    for status, out, err in end_all(ranks):
+        assert status == 0, err
+        listening = [line.split()[1] for line in out.splitlines() if line.startswith("listening")]
+        assert listening and all(address.startswith("0100007F:") for address in listening), listening
+
+
+@pytest.mark.mpi
+def test_an_mpirun_that_only_wraps(mpirun, mpi, lockstep, free_port):
+    script = (f"export RANK=${mpi.rank} WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={free_port()}; "
+              f"exec {lockstep} whoami --json")
+    report = json.loads(mpirun(2, "bash", "-c", script, check=True).stdout)
+    assert report["launcher"] == "torchrun" and report["complete"] is True
+    assert [(rank["local_rank"], rank["local_world"]) for rank in report["ranks"]] == [(0, 2), (1, 2)]
+
+
+def refusal_of(ends):
+    """What ranks that all leave with 2 have said; one may speak for all."""
+    assert [status for status, out, err in ends] == [2] * len(ends), ends
+    return "".join(err for status, out, err in ends)
+
+
+def pima(source_dir, lockstep, *sets):
+    args = [lockstep, "train", source_dir / "configs/pima.yaml"]
+    for each in ("train.max_steps=2", "train.eval_every=0", *sets):
+        args += ["--set", each]
+    return args
+
+
+def test_ranks_that_were_told_different_things_do_not_train(by_hand, lockstep, source_dir, tmp_path):
+    place = f"run.dir={tmp_path}"
+    ends = by_hand(pima(source_dir, lockstep, place), pima(source_dir, lockstep, place),
+                   pima(source_dir, lockstep, place, "optim.lr=0.5", "data.batch_size=7"))
+    said = refusal_of(ends)
+    assert "optim.lr is 0.01 on rank 0, 0.5 on rank 2" in said, said
+    assert "data.batch_size is " in said and "7 on rank 2" in said and "to do:" in said
+    assert not list(tmp_path.iterdir()), "nothing was trained"
+
+
+def test_ranks_of_two_jobs_do_not_train(by_hand, lockstep, source_dir, tmp_path):
+    args = pima(source_dir, lockstep, f"run.dir={tmp_path}")
+    ends = by_hand(args, args, each={0: {"SLURM_JOB_ID": 7}, 1: {"SLURM_JOB_ID": 8}})
+    assert "job id is 7 on rank 0, 8 on rank 1" in refusal_of(ends)
+
+
+def test_ranks_with_another_command_do_not_train(by_hand, lockstep, source_dir, tmp_path):
+    args = pima(source_dir, lockstep, f"run.dir={tmp_path}")
+    assert "--resume is not set on rank 0, auto on rank 1" in refusal_of(by_hand(args, [*args, "--resume", "auto"]))
+
+
+def test_ranks_that_were_told_the_same_train(by_hand, lockstep, source_dir, tmp_path):
+    args = pima(source_dir, lockstep, f"run.dir={tmp_path}")
+    for status, out, err in by_hand(args, args):
+        assert status == 0, err
+
+
+def test_a_huge_world_is_given_up_without_memory(run, lockstep, source_dir, free_port):
+    env = dict(RANK=0, WORLD_SIZE=2147483647, MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port())
+    args = pima(source_dir, lockstep, "launch.join_timeout=1s")
+    result = run("bash", "-c", 'ulimit -v 3000000; exec "$@"', "rank", *args, env=env)
+    assert result.returncode == 1, result.output
+    assert "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 2147483638 more did not come" in result.stderr
+    assert result.seconds < 10
+
+
+@pytest.fixture
+def service():
+    """service(banner) -> the port of something that is no lockstep."""
+    sockets = []
+
+    def begin(banner=b""):
+        listener = socket.create_server(("127.0.0.1", 0))
+        sockets.append(listener)
+
+        def serve():
+            while True:
+                try:
+                    guest, _ = listener.accept()
+                except OSError:
+                    return
+                sockets.append(guest)
+                guest.sendall(banner)
+        threading.Thread(target=serve, daemon=True).start()
+        return listener.getsockname()[1]
+    yield begin
+    for each in sockets:
+        each.close()
+
+
+def test_a_foreign_service_on_the_port_is_called_one(run, lockstep, source_dir, service):
+    env = dict(RANK=1, WORLD_SIZE=2, MASTER_ADDR="127.0.0.1", MASTER_PORT=service(b"SSH-2.0-OpenSSH\r\n"))
+    result = run(*pima(source_dir, lockstep), env=env)
+    assert result.returncode == 2, result.output
+    assert "something else than this job answers at 127.0.0.1" in result.stderr and "SSH-2.0" in result.stderr
+    assert "nobody answered" not in result.stderr and result.stderr.count("\n") < 8
+    # rank 0 finds the port taken
+    result = run(*pima(source_dir, lockstep), env={**env, "RANK": 0})
+    assert result.returncode == 1 and "Address already in use" in result.stderr
+    assert "MASTER_PORT" in result.stderr
+
+
+def test_a_silent_service_is_given_up_in_time(run, lockstep, source_dir, service):
+    env = dict(RANK=1, WORLD_SIZE=2, MASTER_ADDR="127.0.0.1", MASTER_PORT=service())
+    result = run(*pima(source_dir, lockstep, "launch.join_timeout=1s"), env=env)
+    assert result.returncode == 1 and "not as rank 0 of this job within 1 s" in result.stderr, result.output
+    assert result.seconds < 6
+
+
+SRUN = dict(SLURM_JOB_ID=77, SLURM_STEP_ID=0, SLURM_STEP_NUM_TASKS=2, SLURM_NODEID=0, SLURM_STEP_NUM_NODES=1,
+            SLURM_STEP_TASKS_PER_NODE="2", SLURM_NTASKS=2)
+
+
+def srun(start, peer, tmp_path, only=(0, 1), join=10_000):
+    return [start(peer, "gloo", 20_000, join, 2, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                  env=dict(SRUN, SLURM_PROCID=rank, SLURM_LOCALID=rank, TMPDIR=tmp_path)) for rank in only]
+
+
+def test_a_start_that_failed_does_not_spoil_the_next(start, peer, tmp_path):
+    """Without MPI and without an address: rank 0 was killed while it waited, and left its file."""
+    first, = srun(start, peer, tmp_path, only=[0])
+    meeting = tmp_path / f"lockstep-{os.getuid()}" / "slurm-0-0-77"
+    until = time.monotonic() + 20
+    while not meeting.exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    first.kill()
+    first.wait()
+    assert meeting.exists(), "or this test shows nothing"
+    late = srun(start, peer, tmp_path, only=[1])
+    time.sleep(0.5)  # it reads the old file first
+    for status, out, err in end_all(late + srun(start, peer, tmp_path, only=[0])):
+        assert status == 0, err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_planted_folder_is_refused_by_all(start, peer, tmp_path):
+    planted = tmp_path / f"lockstep-{os.getuid()}"
+    planted.mkdir()
+    planted.chmod(0o777)
+    begin = time.monotonic()
+    for status, out, err in end_all(srun(start, peer, tmp_path)):
+        assert status == 2 and "others than you may use the folder" in err, err
+        assert "LOCKSTEP_RENDEZVOUS_DIR" in err
+    assert time.monotonic() - begin < 8
+
+
+def test_without_rank_zero_the_wait_ends(start, peer, tmp_path):
+    (status, out, err), = end_all(srun(start, peer, tmp_path, only=[1], join=1000))
+    assert status == 1 and "rank 0 did not come within 1 s" in err, err
+
+
+def config_with(tmp_path, source_dir, launcher):
+    text = (source_dir / "configs/pima.yaml").read_text()
+    assert "launch:" not in text
+    path = tmp_path / "config.yaml"
+    path.write_text(f"launch: {{launcher: {launcher}}}\n{text}")
+    return path
+
+
+def short(lockstep, config, tmp_path, *more):
+    return [lockstep, "train", config, "--set", "train.max_steps=1", "--set", "train.eval_every=0", "--set",
+            f"run.dir={tmp_path}/runs", *more]
+
+
+def test_the_configs_launcher_overrules_the_environment(run, lockstep, source_dir, tmp_path):
+    config = config_with(tmp_path, source_dir, "none")
+    # as an sbatch script without srun, and with exports whose other rank never comes
+    for env in (dict(SLURM_JOB_ID=1, SLURM_NTASKS=4, SLURM_PROCID=0), dict(RANK=0, WORLD_SIZE=2)):
+        result = run(*short(lockstep, config, tmp_path), env={**env, "PATH": "/usr/bin:/bin"})
+        assert result.returncode == 0, result.output
+        assert "on 1 rank" in result.output
+    result = run(*short(lockstep, config, tmp_path, "--launcher", "torchrun"), env={})
+    assert result.returncode == 2 and "'torchrun' was asked for" in result.stderr, "--launcher comes first"
+
+
+@pytest.mark.mpi
+def test_the_configs_launcher_overrules_mpirun(mpirun, lockstep, source_dir, tmp_path):
+    result = mpirun(2, *short(lockstep, config_with(tmp_path, source_dir, "none"), tmp_path))
+    assert result.returncode == 0, result.output
+    assert len(list((tmp_path / "runs").iterdir())) == 2, "two runs of one rank each"
+
+
+def library(folder, name, source):
+    (folder / "source.c").write_text(source)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / name, folder / "source.c", "-ldl"], check=True)
+    return folder / name
+
+
+STOP_IN_MIDDLE = """
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+int cuInit(unsigned flags) {
+  const char *rank = getenv("%s");
+  if (rank && !strcmp(rank, "1")) raise(SIGSTOP);
+  return 100;
+}
+int cuDeviceGetCount(int *count) { return *count = 0; }
+"""
+
+
+@pytest.mark.mpi
+def test_whoami_does_not_wait_for_a_stopped_rank(mpirun, mpi, lockstep, tmp_path):
+    library(tmp_path, "libcuda.so.1", STOP_IN_MIDDLE % mpi.rank)
+    result = mpirun(3, lockstep, "whoami", env={"LD_LIBRARY_PATH": tmp_path, "LOCKSTEP_JOIN_TIMEOUT": 2}, timeout=60)
+    assert result.returncode != 0
+    assert "rank 1 did not come" in result.stderr, result.output
+    assert result.seconds < 30 and result.left_behind == []
+
+
+STOP = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static int calls;
+static int reach(const char *call) {
+  const char *rank = getenv("RANK_VARIABLE"), *where = getenv("STOP_AT");
+  char here[40];
+  snprintf(here, sizeof here, "%s %d", call, ++calls);
+  if (!rank || strcmp(rank, "1")) return 0;
+  if (!where) fprintf(stderr, "reached %s\\n", here);
+  if (where && !strcmp(where, here)) raise(SIGSTOP);
+  return 0;
+}
+int MPI_Ibarrier(void *a, void *b) {
+  reach("MPI_Ibarrier");
+  return ((int (*)(void *, void *))dlsym(RTLD_NEXT, "MPI_Ibarrier"))(a, b);
+}
+int MPI_Finalize(void) {
+  reach("MPI_Finalize");
+  return ((int (*)(void))dlsym(RTLD_NEXT, "MPI_Finalize"))();
+}
+"""
+
+
+@pytest.mark.mpi
+def test_a_rank_that_is_stopped_anywhere_holds_nobody(mpirun, mpi, lockstep, tmp_path):
+    shim = library(tmp_path, "stop.so", STOP.replace("RANK_VARIABLE", mpi.rank))
+    env = {"LD_PRELOAD": shim, "LOCKSTEP_JOIN_TIMEOUT": 2, "LOCKSTEP_LEAVE_TIMEOUT": 2}
+    passed = mpirun(2, lockstep, "whoami", env=env, check=True).stderr
+    places = [line.removeprefix("reached ") for line in passed.splitlines() if line.startswith("reached ")]
+    assert len(places) > 2 and places[-1].startswith("MPI_Finalize"), passed
+    for place, words in ((places[0], "not every rank came to an exchange"),
+                         (places[-2], "not every rank came to the end"),
+                         (places[-1], "MPI_Finalize did not end")):
+        result = mpirun(2, lockstep, "whoami", env={**env, "STOP_AT": place}, timeout=60)
+        assert result.returncode != 0
+        assert words in result.stderr, f"{place}: {result.output}"
+        assert result.seconds < 30 and result.left_behind == []
+
+
+ONE_GPU = """
+int cuInit(unsigned flags) { return 0; }
+int cuDeviceGetCount(int *count) { *count = 1; return 0; }
+int cuDeviceGet(int *device, int index) { *device = index; return 0; }
+int cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
+  for (int i = 0; i < 16; ++i) uuid[i] = i + device;
+  return 0;
+}
+"""
+
+
+@pytest.mark.mpi
+def test_ranks_that_share_a_gpu_are_refused_early(mpirun, by_hand, lockstep, source_dir, tmp_path):
+    library(tmp_path, "libcuda.so.1", ONE_GPU)
+    uuid = "GPU-000102030405060708090a0b0c0d0e0f"
+    env = {"LD_LIBRARY_PATH": tmp_path}
+    result = mpirun(3, *pima(source_dir, lockstep, f"run.dir={tmp_path}/runs"), env=env)
+    assert result.returncode == 2, result.output
+    assert f"ranks 0, 1 and 2 share one GPU ({uuid}" in result.stderr and "to do:" in result.stderr
+    args = pima(source_dir, lockstep, f"run.dir={tmp_path}/runs")
+    assert "ranks 0 and 1 share one GPU" in refusal_of(by_hand(args, args, **env))
+    table = mpirun(2, lockstep, "whoami", env=env)
+    assert table.returncode == 2 and "ranks 0 and 1 share one GPU" in table.stderr
+    assert "cuda:0" in table.stdout, "the table comes first"
+
+
+def test_torchruns_own_store_carries_the_meeting(start, lockstep, source_dir, tmp_path):
+    """Its agent listens at MASTER_PORT, so rank 0 must not."""
+    python = source_dir / ".deps/python/bin/python3"
+    if not python.exists():
+        pytest.skip("no Python with torch")
+    script = ('"$0" whoami --json >"$1/seats.$RANK" && '
+              '{ [ "$RANK" = 1 ] && other="--set optim.lr=0.5"; exec "$0" train "$2" --set run.dir="$1/runs" '
+              '--set train.max_steps=1 $other; }')
+    job = start(python, "-m", "torch.distributed.run", "--no-python", "--standalone", "--nproc-per-node=2", "bash", "-c",
+                script, lockstep, tmp_path, source_dir / "configs/pima.yaml", stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, text=True)
+    (status, out, err), = end_all([job], 100)
+    report = json.loads((tmp_path / "seats.0").read_text())
+    assert report["complete"] is True and [rank["local_rank"] for rank in report["ranks"]] == [0, 1]
+    assert status != 0 and "optim.lr is 0.01 on rank 0, 0.5 on rank 1" in err, err
+    assert not (tmp_path / "runs").exists()
