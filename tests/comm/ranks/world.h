@@ -20,13 +20,15 @@ inline ProcessGroup open(const std::string& backend,
   return comm::connect(runtime(), {.backend = backend, .timeout = timeout});
 }
 
-/// Pretends that every n ranks are a node of their own, while it lives.
+/// While it lives, the mpi backend takes every n ranks for a node of their own; 0 pretends nothing.
 class PretendNodes {
  public:
-  explicit PretendNodes(int ranks) {
-    ::setenv("LOCKSTEP_TEST_RANKS_PER_NODE", std::to_string(ranks).c_str(), 1);
-  }
-  ~PretendNodes() { ::unsetenv("LOCKSTEP_TEST_RANKS_PER_NODE"); }
+  explicit PretendNodes(int ranks) { ranks_per_node = ranks; }
+  ~PretendNodes() { ranks_per_node = 0; }
+  PretendNodes(const PretendNodes&) = delete;
+  PretendNodes& operator=(const PretendNodes&) = delete;
+
+  static int ranks_per_node;
 };
 
 /// The text of what `body` throws, or "".
