@@ -28,13 +28,11 @@ constexpr Milliseconds kStoreAnswers{1800};
 constexpr Milliseconds kPoll{5};
 const char* const kVerdictKey = "roll/verdict";
 const char* const kLookAtRank =
-    "look in that rank's log; start the job again from its last checkpoint; raise launch.timeout if a rank "
-    "is "
-    "only slow";
+    "look in that rank's log; start the job again from its last checkpoint; "
+    "raise launch.timeout if a rank is only slow";
 const char* const kLookAtNode =
-    "look at that node and its network; start the job again from its last checkpoint; set LOCKSTEP_SILENCE "
-    "to "
-    "more seconds where a network is known to pause";
+    "look at that node and its network; start the job again from its last checkpoint; "
+    "set LOCKSTEP_SILENCE to more seconds where a network is known to pause";
 
 bool same_node(const Peer& a, const Peer& b) {
   return a.node == b.node && a.host == b.host;
