@@ -149,9 +149,10 @@ class Hub : public Circle {
   // True once this line has said what it wants, or has gone: it is at its seat then, or dropped.
   bool hear(Wire& line) {
     try {
-      const bool open = line.read_some(kLargestHello);
+      // who waits too long for an answer hangs up and calls again
+      if (!line.read_some(kLargestHello)) return true;
       const auto message = line.take(kLargestHello);
-      if (!message) return !open;
+      if (!message) return false;
       if (const auto hello = unpack_hello(message->body)) seat(*hello, line);
       return true;
     } catch (const Wire::Foreign&) {

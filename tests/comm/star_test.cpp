@@ -177,6 +177,17 @@ TEST(Star, ARankMayComeOnlyOnce) {
   outcome(second);
 }
 
+TEST(Star, ARankMayHangUpAndCallAgain) {
+  const Listener listener = listen_on("127.0.0.1");
+  auto impatient = ran([&] { enter_star(at(listener.port), options(1, 2, 100ms)); });
+  EXPECT_TRUE(holds(outcome(impatient), {"1 something answers"})) << "nobody has opened";
+  auto again = ran([&] { enter_star(at(listener.port), options(1, 2))->gather(""); });
+  std::this_thread::sleep_for(200ms);  // both calls wait when rank 0 looks
+  auto first = ran([&] { hold_star(listener, "", options(0, 2))->gather(""); });
+  EXPECT_EQ(outcome(again), "");
+  EXPECT_EQ(outcome(first), "");
+}
+
 TEST(Star, ARankThatLeavesEndsItForAllAtOnce) {
   const Listener listener = listen_on("127.0.0.1");
   const auto began = Clock::now();
