@@ -98,9 +98,19 @@ std::string read_in(const Descriptor& folder, const std::string& name) {
   return {text.data(), size > 0 ? static_cast<size_t>(size) : 0};
 }
 
+// False where the next start of this job has written in its place.
+bool still_says(const std::string& path, const std::string& word) {
+  try {
+    const auto spot = read_meeting_file(path);
+    return spot && spot->word == word;
+  } catch (const InputError&) {
+    return false;  // a folder that is ours no more
+  }
+}
+
 }  // namespace
 
-MeetingFile::MeetingFile(const std::string& path, const Spot& spot) : path_(path) {
+MeetingFile::MeetingFile(const std::string& path, const Spot& spot) : path_(path), word_(spot.word) {
   const std::string text = format("{} {} {} .\n", spot.host, spot.port, spot.word);
   for (int i = 0; i < kTries; ++i) {
     if (write_in(path_, text)) return;
@@ -109,7 +119,7 @@ MeetingFile::MeetingFile(const std::string& path, const Spot& spot) : path_(path
 }
 
 MeetingFile::~MeetingFile() {
-  ::unlink(path_.c_str());
+  if (still_says(path_, word_)) ::unlink(path_.c_str());
   ::rmdir(fs::path(path_).parent_path().c_str());  // stays while another job meets there
 }
 

@@ -18,7 +18,7 @@ class MeetingFile {
   MeetingFile& operator=(const MeetingFile&) = delete;
 
  private:
-  std::string path_;
+  std::string path_, word_;
 };
 
 /// The others': nothing where rank 0 has not written yet. Throws InputError as above.

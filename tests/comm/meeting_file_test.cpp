@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
 
 #include "base/error.h"
 
@@ -59,6 +60,15 @@ TEST_F(Meeting, AStartThatFailedDoesNotSpoilTheNext) {
   plant("10.0.0.1 1 old .\n");
   const MeetingFile file(path_, {"10.0.0.1", 2, "new"});
   EXPECT_EQ(read_meeting_file(path_)->word, "new");
+}
+
+TEST_F(Meeting, AStartThatGivesUpLateLeavesTheNextOnesFile) {
+  auto first = std::make_unique<MeetingFile>(path_, Spot{"10.0.0.1", 1, "old"});
+  const MeetingFile next(path_, {"10.0.0.1", 2, "new"});
+  first.reset();
+  const auto spot = read_meeting_file(path_);
+  ASSERT_TRUE(spot);
+  EXPECT_EQ(spot->word, "new");
 }
 
 TEST_F(Meeting, HalfAFileIsNone) {
