@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <functional>
 #include <thread>
@@ -103,7 +104,8 @@ Voice::Voice(const Environment& environment) {
   if (job.empty()) return;
   name_ = format("lockstep-voice-{}-{:x}", ::getuid(), std::hash<std::string>{}(job));
   claim_ = datagram_socket();
-  if (claim_) ours_ = with_address(::bind, claim_, name_) == 0;
+  // where no name may be bound there is nobody to hear, and each speaks for itself
+  ours_ = !claim_ || with_address(::bind, claim_, name_) == 0 || errno != EADDRINUSE;
 }
 
 bool Voice::has_spoken(std::chrono::milliseconds patience) const {

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import time
 
 import pytest
@@ -51,6 +52,32 @@ def test_a_peers_death_is_said_once(start, mpiexec, mpi, lockstep, tmp_path):
     assert process.wait(40) != 0
     said = (tmp_path / "err").read_text()
     assert said.count("error: ") <= 1, said
+
+
+# a sandbox that refuses names to local sockets
+NO_NAMES = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <sys/socket.h>
+int bind(int file, const struct sockaddr *address, socklen_t size) {
+  errno = EACCES;
+  if (address->sa_family == AF_UNIX) return -1;
+  return ((int (*)(int, const struct sockaddr *, socklen_t))dlsym(RTLD_NEXT, "bind"))(file, address, size);
+}
+"""
+
+
+def test_errors_are_said_where_the_ranks_cannot_agree_who_speaks(start, lockstep, tmp_path):
+    (tmp_path / "source.c").write_text(NO_NAMES)
+    shim = tmp_path / "no_names.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, tmp_path / "source.c", "-ldl"], check=True)
+    step = {"LD_PRELOAD": shim, "SLURM_JOB_ID": 5, "SLURM_STEP_ID": 0, "SLURM_STEP_NUM_TASKS": 2}
+    ranks = [start(lockstep, "train", "none.yaml", env={**step, "SLURM_PROCID": rank}, stderr=subprocess.PIPE, text=True)
+             for rank in range(2)]
+    for rank in ranks:
+        _, said = rank.communicate(timeout=20)
+        assert rank.returncode == 2 and "the config cannot be read" in said
 
 
 @pytest.mark.parametrize("rank", [0, 1])
