@@ -11,6 +11,8 @@
 namespace lockstep::config {
 namespace {
 
+constexpr int kDeepest = 20;  // each costs a copy of what is inside
+
 bool is_name(const std::string& text) {
   const auto fits = [](unsigned char c) { return std::isalnum(c) || c == '_'; };
   return !text.empty() && !std::isdigit(static_cast<unsigned char>(text[0])) &&
@@ -29,10 +31,13 @@ Reference split(const std::string& inside) {
 }
 
 // Where the '}' is that ends the "${" at `from`: an `otherwise` may hold references of its own.
-size_t closing(const std::string& text, size_t from) {
+size_t closing(const std::string& text, size_t from, const std::string& what, const std::string& where) {
   int depth = 0;
   for (size_t at = from; at < text.size(); ++at) {
-    if (text.compare(at, 2, "${") == 0) ++depth;
+    if (text.compare(at, 2, "${") == 0 && ++depth > kDeepest) {
+      throw InputError(format("{}: more than {} '${{' stand inside each other", what, kDeepest), where,
+                       "write it with fewer");
+    }
     if (text[at] == '}' && --depth == 0) return at;
   }
   return std::string::npos;
@@ -71,7 +76,7 @@ std::string expand(const std::string& text, const std::map<std::string, std::str
       out += '$';
       ++i;
     } else {
-      const size_t end = text.compare(i, 2, "${") == 0 ? closing(text, i) : std::string::npos;
+      const size_t end = text.compare(i, 2, "${") == 0 ? closing(text, i, what, where) : std::string::npos;
       const Reference reference = split(end == std::string::npos ? "" : text.substr(i + 2, end - i - 2));
       if (!is_name(reference.name)) {
         throw InputError(format("{}: a '$' in '{}' that names no variable", what, printable(text)), where,

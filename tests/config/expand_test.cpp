@@ -15,6 +15,17 @@ std::string expanded(const std::string& text) {
   return expand(text, kEnvironment, "run.dir", "c.yaml:1:1");
 }
 
+std::string nested(int depth) {
+  std::string text = "x";
+  for (int i = 0; i < depth; ++i) text = "${NONE:-" + text + "}";
+  return text;
+}
+
+TEST(Expand, ADefaultInADefaultHasAnEnd) {
+  EXPECT_EQ(expanded(nested(20)), "x");
+  EXPECT_THROW(expanded(nested(21)), InputError);
+}
+
 TEST(Expand, PutsVariablesIn) {
   EXPECT_EQ(expanded("runs"), "runs");
   EXPECT_EQ(expanded("/scratch/${JOB}/x"), "/scratch/17.pbs/x");
