@@ -14,6 +14,7 @@
 #include "base/format.h"
 #include "base/text.h"
 #include "base/whole_file.h"
+#include "config/write.h"
 #include "train/run_status.h"
 
 namespace lockstep::train {
@@ -62,9 +63,13 @@ bool is_only_longer(const std::string& key, const FlatConfig& then, const FlatCo
   return (before > 0 && after == 0 && key != kLengths[0]) || (before > 0 && after >= before);
 }
 
+// A key that the lockstep of that day did not know had the value that it has by default now.
 std::string text_of(const FlatConfig& config, const std::string& key) {
-  const auto found = config.find(key);
-  return found == config.end() ? "not set" : found->second;
+  static const FlatConfig defaults = flatten(to_yaml(Settings()));
+  for (const auto* source : {&config, &defaults}) {
+    if (const auto found = source->find(key); found != source->end()) return found->second;
+  }
+  return "not set";
 }
 
 fs::path folder_of(const RunSettings& run, int number) {

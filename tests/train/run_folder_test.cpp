@@ -144,6 +144,16 @@ TEST_F(RunFolderTest, AutoNamesTheKeysThatDiffer) {
   EXPECT_NE(folder.notes.at(0).find("optim.lr (was 0.01, is 0.1)"), std::string::npos) << folder.notes[0];
 }
 
+TEST_F(RunFolderTest, AKeyThatAnOlderLockstepDidNotKnowHadItsDefault) {
+  (void)open();
+  const std::string config = kConfig;
+  EXPECT_TRUE(open("auto", config + "checkpoint: {best: true, every_minutes: 0}\n").goes_on);
+  const auto folder = open("auto", config + "checkpoint: {best: false, every_minutes: 0}\n");
+  EXPECT_FALSE(folder.goes_on);
+  EXPECT_NE(folder.notes.at(0).find("checkpoint.best (was true, is false)"), std::string::npos)
+      << folder.notes[0];
+}
+
 TEST_F(RunFolderTest, FewerEpochsAreAnotherRun) {
   (void)open();
   EXPECT_FALSE(open("auto", with(kConfig, "epochs: 2", "epochs: 1")).goes_on);
