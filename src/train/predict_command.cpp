@@ -1,17 +1,20 @@
 // `lockstep predict`: new samples in (IDX, PNG, CSV), a line each out (CSV, JSON).
 #include <torch/types.h>
 #include <torch/utils.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/output.h"
 #include "base/paths.h"
+#include "base/readable.h"
 #include "base/whole_file.h"
 #include "checkpoint/state_dict.h"
 #include "data/loader.h"
+#include "launch/terminal.h"
 #include "train/autocast.h"
-#include "train/console.h"
 #include "train/rounds.h"
 #include "train/run.h"
 #include "train/saved.h"
@@ -130,6 +133,12 @@ bool wants_json(const PredictOptions& options) {
   return options.output.size() > 5 && options.output.substr(options.output.size() - 5) == ".json";
 }
 
+// Byte for byte, as --output has them; a person's terminal is spared what a class's name may hold.
+void print_answers(const std::string& text) {
+  const auto line = text.substr(0, text.find_last_not_of('\n') + 1) + "\n";
+  output::print(terminal_behind(STDOUT_FILENO) ? readable(line) : line);
+}
+
 }  // namespace
 
 int predict(const Command& command, const PredictOptions& options) {
@@ -153,7 +162,7 @@ int predict(const Command& command, const PredictOptions& options) {
   const std::string text = json ? json_document(lines) : csv_header(setup.data) + lines;
   setup.team->from_first([&] {
     if (options.output.empty()) {
-      Console(true).line(text.substr(0, text.find_last_not_of('\n') + 1));
+      print_answers(text);
     } else {
       write_output(options.output, text, "name another file with --output, or make room");
     }

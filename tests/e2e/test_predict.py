@@ -180,6 +180,24 @@ def test_predict_csv(labelled, pima_run, lockstep, run, mpirun, tmp_path):
     assert_same_as_csv(json.loads(out.read_text()), printed)
 
 
+def test_predict_prints_long_lines_whole(lockstep, run, tmp_path):
+    """300 classes are a line of 4,000 bytes: what is printed is what --output holds, any byte of a name too."""
+    names = [f"\u202ename{i}" for i in range(300)]
+    (tmp_path / "many.csv").write_text("a,b,y\n" + "".join(f"{i % 7},{i % 11},{names[i % 300]}\n" for i in range(900)))
+    config = write_config(tmp_path, f"""\
+        run: {{name: many}}
+        task: {{name: csv, file: many.csv}}
+        data: {{root: {tmp_path}, batch_size: 64}}
+        model: {{name: mlp, hidden: [4]}}
+        train: {{max_steps: 1, eval_every: 0}}
+        """)
+    run(lockstep, "train", config, cwd=tmp_path, check=True)
+    words = ["predict", config, "--checkpoint", "runs/many", "--input", tmp_path / "many.csv"]
+    printed = run(lockstep, *words, cwd=tmp_path, check=True).stdout
+    run(lockstep, *words, "--output", "answers.csv", cwd=tmp_path, check=True)
+    assert printed == (tmp_path / "answers.csv").read_text()
+
+
 def written_by_python(state, folder):
     """The same model as Python's programs leave it: {name: path}."""
     safetensors = pytest.importorskip("safetensors.torch")
