@@ -230,6 +230,17 @@ def test_qdel_leaves_a_checkpoint_and_no_other_job(pbs, qsub, work):  # noqa: F8
     assert last_checkpoint(runs(work)[0]).stem == f"step-{metrics(runs(work)[0])[-1]['step']:08}"
 
 
+def test_a_stop_on_request_ends_the_job_for_good(pbs, qsub, work, lockstep):  # noqa: F811
+    job = qsub(**long_enough())
+    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
+    run_process([lockstep, "stop", runs(work)[0]], check=True)
+    assert ended(pbs, job) == 4
+    assert "stopped on request: it stays stopped" in log_of(work, job)
+    assert next_job(pbs, job) is None
+    assert last_checkpoint(runs(work)[0]).stem == f"step-{metrics(runs(work)[0])[-1]['step']:08}"
+    assert not list(work.glob(".lockstep-*"))
+
+
 def test_pre_emption_by_deletion_goes_on_where_it_is_opted_in(pbs, qsub, work):  # noqa: F811
     job = qsub(**long_enough(LOCKSTEP_ON_TERM="resubmit"))
     wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
