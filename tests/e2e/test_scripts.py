@@ -47,6 +47,23 @@ def test_a_login_node_builds_and_says_how_to_get_a_job(ready, run, tmp_path, cli
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize("sets", [["train.epochs=1", "optim.lr=0.1"], ["optim.betas=[0.8, 0.9]", "run.name=it's \"mine\""]])
+def test_what_it_prints_for_qsub_brings_the_settings_to_the_job(sets, ready, run, tmp_path):
+    """Typed as printed, it gives the job script the same words: what a qsub -v would mangle comes by a file."""
+    fake(tmp_path, "qsub", rf"""case $4 in *[\\\'\"]*) exit 9 ;; esac  # they do not survive -v
+IFS=, read -r -a variables <<<"$4"
+for variable in "${{variables[@]}}"; do export "$variable"; done
+LOCKSTEP_HOME={SOURCE}; . {SOURCE}/job_scripts/lockstep.sh
+read_arguments; printf '%s\n' "$CONFIG" "${{ARGUMENTS[@]}}"
+""")
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    words = [word for text in sets for word in ("--set", text)]
+    said = run(SOURCE / "scripts/run", "configs/pima.yaml", *words, cwd=tmp_path, env=path, timeout=600, check=True).stderr
+    lines = said.split("a batch job:")[1].split("an interactive job:")[0]
+    told = run("bash", "-ec", lines, cwd=tmp_path, env=path, check=True).stdout.splitlines()
+    assert told == ["configs/pima.yaml", *words]
+
+
 def test_here_trains_on_a_login_node_all_the_same(ready, run, tmp_path):
     folder = fake(tmp_path, "sbatch", "exit 9\n")
     result = run(SOURCE / "scripts/run", "--here", "configs/pima.yaml", "--set", "train.epochs=1", cwd=tmp_path,
