@@ -21,31 +21,36 @@ forward() {  # the signal $1, to the launcher, which hands it to the ranks
   [ -z "$LAUNCHER_PID" ] || deliver
 }
 
+started_by_srun() { [ "${START[0]}" = srun ]; }
+
 launcher_lives() { kill -0 "$LAUNCHER_PID" 2>/dev/null; }
 
 # An mpirun or a rank that is only just starting would die of SIGUSR1: it is told once the run has its folder, and a
-# moment later.
+# moment later. In Slurm SIGUSR1 stands for SIGTERM too: of one srun kills its ranks, and of the two of a scancel mpirun
+# leaves without them. Of one it tells them 5 s later; one rank that knows is enough.
 deliver() {
   local name=$PENDING
   [ -n "$name" ] || return 0
   PENDING=
+  ! in_slurm || [ -z "${LOCKSTEP_RUN_FILE:-}" ] || [ "$name" != TERM ] || name=USR1  # an eval has nothing to save
   if [ "$name" != TERM ] && [ -n "${LOCKSTEP_RUN_FILE:-}" ] && [ ! -s "$LOCKSTEP_RUN_FILE" ]; then
     until [ -s "$LOCKSTEP_RUN_FILE" ] || ! launcher_lives; do sleep 0.2; done
     sleep 1
   fi
   kill -s "$name" "$LAUNCHER_PID" 2>/dev/null
+  ! in_slurm || started_by_srun || ranks_here | xargs -r kill -s "$name" 2>/dev/null
 }
 
-ranks_are_here() {  # in this job's session; mpirun leaves those that have ended as zombies
-  ps -o stat=,comm= --sid "$(ps -o sid= -p $$ | tr -d " ")" |
-    awk -v name="$(basename "$LOCKSTEP_PROGRAM" | cut -c 1-15)" '$1 !~ /^Z/ && $2 == name { found = 1 } END { exit !found }'
+ranks_here() {  # their numbers, in this job's session; mpirun leaves those that have ended as zombies
+  ps -o stat=,pid=,comm= --sid "$(ps -o sid= -p $$ | tr -d " ")" |
+    awk -v name="$(basename "$LOCKSTEP_PROGRAM" | cut -c 1-15)" '$1 !~ /^Z/ && $3 == name { print $2 }'
 }
 
-# After a SIGTERM mpirun takes 10 s, whatever its ranks do, and PBS kills the job by then: it is ended once the run has
-# ended and no rank is left here. Fails where it left by itself.
+# After a SIGTERM mpirun takes 10 s, whatever its ranks do, and the scheduler may kill the job by then: it is ended once
+# the run has ended and no rank is left here. Fails where it left by itself.
 end_with_ranks() {
   while launcher_lives; do
-    if ! ranks_are_here && [ -s "$LOCKSTEP_RUN_FILE" ]; then
+    if [ -z "$(ranks_here)" ] && [ -s "$LOCKSTEP_RUN_FILE" ]; then
       run_status >/dev/null 2>&1
       case $? in 0 | 4 | 75) disown "$LAUNCHER_PID"; kill -s KILL "$LAUNCHER_PID"; return 0 ;; esac
     fi
@@ -64,7 +69,7 @@ run_ranks() {
     wait "$LAUNCHER_PID"
     status=$?
     launcher_lives || break  # a wait that a signal broke off is begun again
-    in_pbs && [ "$GOT" = TERM ] && [ -n "${LOCKSTEP_RUN_FILE:-}" ] && end_with_ranks && break
+    ! started_by_srun && [ "$GOT" = TERM ] && [ -n "${LOCKSTEP_RUN_FILE:-}" ] && end_with_ranks && break
   done
   LAUNCHER_PID=
   return "$status"

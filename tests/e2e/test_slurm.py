@@ -155,8 +155,9 @@ def test_requeue_by_the_operator_resumes(lab, sbatch, work, lockstep, reference)
 
 
 @pytest.mark.mpi
-def test_a_cancelled_job_checkpoints_and_stays_cancelled(lab, sbatch, work, lockstep):  # noqa: F811
-    job = sbatch(DDP, "quick.yaml", *LONG)
+@pytest.mark.parametrize("start", ["srun", "mpirun"])
+def test_a_cancelled_job_checkpoints_and_stays_cancelled(start, lab, sbatch, work, lockstep):  # noqa: F811
+    job = sbatch(DDP, "quick.yaml", *LONG, env={"LOCKSTEP_START": start})
     wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
     lab.run("scancel", job)
     state = lab.wait(job)
@@ -164,6 +165,20 @@ def test_a_cancelled_job_checkpoints_and_stays_cancelled(lab, sbatch, work, lock
     assert "it stays stopped" in log_of(work, job)
     assert run_process([lockstep, "status", runs(work)[0]]).returncode == 75
     assert metrics(runs(work)[0])[-1]["step"] < 250
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("start", ["srun", "mpirun"])
+def test_a_sigterm_for_the_script_alone_is_a_stop_that_goes_on(start, lab, sbatch, work, lockstep):  # noqa: F811
+    """As `sbatch --signal=B:TERM@60` sends it: an srun that gets one kills its ranks."""
+    words = ("--set", "train.max_steps=250", "--set", "checkpoint.every_steps=1000")
+    job = sbatch(DDP, "quick.yaml", *words, env={"LOCKSTEP_START": start})
+    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
+    lab.run("scancel", "--batch", "-s", "TERM", job)
+    finished(lab, work, job, within=120)
+    assert lab.job(job)["Restarts"] == "1" and "restart 1 of at most 10" in log_of(work, job), log_of(work, job)
+    steps = [m["step"] for m in metrics(runs(work)[0]) if m["event"] == "step"]
+    assert len(runs(work)) == 1 and steps == sorted(set(steps)) and steps[-1] == 250
 
 
 def test_preemption_lets_it_go_on(lab, sbatch, work, lockstep, reference):  # noqa: F811
