@@ -124,6 +124,17 @@ forget_run_file() { rm -f "$LOCKSTEP_RUN_FILE" "$LOCKSTEP_RUN_FILE.jobs"; }
 
 run_status() { "$LOCKSTEP_PROGRAM" status "$(cat "$LOCKSTEP_RUN_FILE")"; }
 
+# Once the run is over: a launcher may leave before its ranks.
+last_run_status() {
+  local until=$((SECONDS + 10))
+  while [ "$SECONDS" -lt "$until" ]; do
+    run_status >/dev/null 2>&1
+    [ $? -eq 3 ] || break
+    sleep 0.2
+  done
+  run_status
+}
+
 # lockstep_train [CONFIG] [arguments...]: train with what the scheduler gave, resume, requeue when stopped early.
 lockstep_train() {
   local status
@@ -149,7 +160,7 @@ lockstep_train() {
   status=$?
   # launchers mangle exit statuses: the run's folder knows what became of it
   if [ -s "$LOCKSTEP_RUN_FILE" ]; then
-    run_status
+    last_run_status
     status=$?
   elif [ "$status" -eq 75 ]; then
     status=1
@@ -159,6 +170,7 @@ lockstep_train() {
   if ! may_start_again && { [ -z "$KEPT_RUN_FILE" ] || { [ -n "${LOCKSTEP_CHAIN:-}" ] && [ "$status" -ne 75 ]; }; }; then
     forget_run_file
   fi
+  [ "$status" -ne 3 ] || say "the launcher has left, and its run says that it is still running: look after its processes"
   [ "$status" -ne 4 ] || say "stopped on request: it stays stopped; submit again to go on"
   [ "$status" -eq 75 ] && go_on
   exit "$status"
@@ -177,6 +189,8 @@ leave_chain_if_over() {
   case $? in
     0) say "the run is done: nothing left for this link"; exit 0 ;;
     75) ;;
+    3) say "the run is still running: this link does not take it over"; exit 1 ;;
+    4) say "the run was stopped on request: this link does not go on"; exit 1 ;;
     *) say "the run failed: this link does not try it again"; exit 1 ;;
   esac
 }

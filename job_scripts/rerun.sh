@@ -16,7 +16,7 @@ may_start_again() { in_pbs && [ "$GOT" = TERM ]; }
 next_file() { echo "$PWD/.lockstep-next-$(job_id)"; }
 
 take_up_own_run() {
-  local next
+  local next status
   next=$(cat "$(next_file)" 2>/dev/null)
   if [ -n "$next" ] && ! job_is_gone "$next"; then
     say "job $next goes on with the run of this one: nothing to do here"
@@ -24,6 +24,9 @@ take_up_own_run() {
   fi
   rm -f "$(next_file)"
   [ -s "$LOCKSTEP_RUN_FILE" ] && [ -d "$(cat "$LOCKSTEP_RUN_FILE")" ] || return 0
-  run_status >/dev/null 2>&1 && { say "the run is done: nothing left to do"; exit 0; }
+  run_status >/dev/null 2>&1
+  status=$?
+  [ "$status" -ne 0 ] || { say "the run is done: nothing left to do"; exit 0; }
+  [ "$status" -ne 4 ] || { say "the run was stopped on request: it stays stopped; submit again to go on"; exit 4; }
   RESUME=$(cat "$LOCKSTEP_RUN_FILE")
 }

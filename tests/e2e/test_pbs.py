@@ -333,6 +333,39 @@ def test_a_sigterm_before_the_walltime_is_a_cancel(signal_got, since, on_term, c
     assert told.stdout == ("cancelled\n" if cancelled else ""), told.stderr
 
 
+@pytest.fixture
+def in_a_job(run, tmp_path):
+    """in_a_job(words, STATUS...) -> result of the words, where `lockstep status` leaves with these one after another."""
+    def ask(words, *statuses):
+        (tmp_path / "statuses").write_text("\n".join(map(str, statuses)))
+        (tmp_path / "program").write_text(f"""#!/bin/bash
+read -r now <{tmp_path}/statuses
+[ "$(wc -l <{tmp_path}/statuses)" = 0 ] || sed -i 1d {tmp_path}/statuses
+exit "$now"
+""")
+        (tmp_path / "program").chmod(0o755)
+        (tmp_path / "file").write_text(f"{tmp_path}\n")
+        return run("bash", "-c", IN_A_JOB + words, cwd=tmp_path, env={
+            "RECORD": "", "LOCKSTEP_PROGRAM": tmp_path / "program", "LOCKSTEP_RUN_FILE": tmp_path / "file"})
+    return ask
+
+
+@pytest.mark.parametrize("status, leaves, said", [
+    (0, 0, "is done"), (1, 1, "failed"), (3, 1, "still running"), (4, 1, "stopped on request"), (75, 9, "")])
+def test_a_link_goes_on_only_with_what_stopped_early(status, leaves, said, in_a_job):
+    told = in_a_job("leave_chain_if_over; exit 9", status)
+    assert told.returncode == leaves and said in told.stdout, told.output
+
+
+@pytest.mark.parametrize("status, leaves", [(0, 0), (1, 9), (4, 4), (75, 9)])
+def test_a_job_that_is_started_again_leaves_what_was_stopped_on_request(status, leaves, in_a_job):
+    assert in_a_job("take_up_own_run; exit 9", status).returncode == leaves
+
+
+def test_a_launcher_that_leaves_before_its_ranks_is_not_the_end(in_a_job):
+    assert in_a_job("last_run_status", 3, 3, 75, 75).returncode == 75
+
+
 def test_what_pbs_refuses_is_not_asked_of_it_again(run):
     """Sums over chunks beside select, the queue behind a route, a name that the file had given."""
     record = """Job Id: 1.x
