@@ -25,7 +25,7 @@ constexpr auto kTogether = 500ms;   // ranks that fail of one cause fail within 
 constexpr auto kFinalize = 5s;      // all agreed to leave: longer than this and a peer died meanwhile
 constexpr auto kHearRankZero = 1s;  // without MPI: rank 0 speaks first, and its launcher may end us by then
 constexpr auto kHearVoice = 4s;     // for who failed first on this host to speak
-constexpr auto kStay = 1s;
+constexpr auto kStay = 3s;          // on a busy machine ranks that fail of one cause come that far apart
 
 bool mpi_is_up() {
   int initialized = 0, finalized = 0;
