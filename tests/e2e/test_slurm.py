@@ -125,7 +125,8 @@ def test_directives_do_not_fight_the_command_line(start, asked, ranks, threads, 
 
 @pytest.mark.mpi
 def test_usr1_requeues_and_resumes_exactly(lab, sbatch, work, lockstep, reference):  # noqa: F811
-    job = sbatch(DDP, "quick.yaml", *LONG)
+    # submitted from within an array's task, which it must leave alone
+    job = sbatch(DDP, "quick.yaml", *LONG, env={"SLURM_ARRAY_JOB_ID": "77", "SLURM_ARRAY_TASK_ID": "5"})
     wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
     lab.run("scancel", "-s", "USR1", job)
     finished(lab, work, job, within=120)
