@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/whole_file.h"
 
 namespace lockstep::train {
@@ -63,11 +65,11 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t offset)
 // What an attempt before kept, and no checkpoint came after, stays in front.
 void MetricsFile::keep_what_follows(int64_t size) const {
   const auto kept = path_ + kCut;
-  const Descriptor before(::open(kept.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat facts {};
-  if (before) ::fstat(before.number(), &facts);
+  std::optional<RegularFile> before;
+  if (std::filesystem::exists(kept))
+    before.emplace(kept, "the file of lines that were cut off", "move it away");
   write_whole(kept, [&](const ByteSink& sink) {
-    copy(before.number(), kept, 0, facts.st_size, sink);
+    if (before) copy(before->number(), kept, 0, static_cast<int64_t>(before->size()), sink);
     copy(file_.number(), path_, offset_, size, sink);
   });
 }

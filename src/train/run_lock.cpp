@@ -198,14 +198,14 @@ RunLock::~RunLock() {
 
 // By its name: that makes a shared file system look again. What cannot be told now changes nothing.
 Hold RunLock::hold() const {
-  const Descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file(::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!file) return errno == ENOENT || errno == ENOTDIR ? Hold::gone : Hold::ours;
   const auto now = record_in(file.number());
   return !now || *now == mine_ ? Hold::ours : Hold::taken;
 }
 
 bool in_use(const fs::path& folder) {
-  const Descriptor file(::open(lock_file(folder).c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file(::open(lock_file(folder).c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!file) return is_alive(folder, std::nullopt);
   const auto lock = try_lock(file.number(), LOCK_SH);
   return lock == Flock::others || (lock == Flock::unknown && is_alive(folder, record_in(file.number())));

@@ -1,11 +1,13 @@
 // The files that a run leaves: metrics.jsonl, TensorBoard's events, and lines for people.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "train/console.h"
 #include "train/crc32c.h"
@@ -78,6 +80,17 @@ TEST(MetricsFile, WhatIsCutOffStaysUntilItIsNotNeeded) {
   EXPECT_EQ(read_text(cut), lines(4, 5) + lines(3, 3) + lines(6, 6));
   third.forget_cut();
   EXPECT_FALSE(std::filesystem::exists(cut));
+}
+
+TEST(MetricsFile, APipeWhereCutLinesBelongIsRefusedAndNotWaitedFor) {
+  test::Scratch scratch;
+  const auto path = scratch.path() / "metrics.jsonl";
+  {
+    MetricsFile first(path);
+    add(first, 1, 4);
+  }
+  ASSERT_EQ(::mkfifo((path.string() + ".cut").c_str(), 0600), 0);
+  EXPECT_THROW(MetricsFile(path, static_cast<int64_t>(lines(1, 3).size())), InputError);
 }
 
 TEST(MetricsFile, MovesWithAllThatWasWritten) {
