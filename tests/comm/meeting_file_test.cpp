@@ -101,7 +101,7 @@ TEST_F(Meeting, AFolderOfAnotherUserIsRefused) {
   make_folder();
   ASSERT_EQ(::chown(path_.parent_path().c_str(), 12345, 12345), 0);
   try {
-    MeetingFile(path_, {"a", 1, "w"});
+    const MeetingFile file(path_, {"a", 1, "w"});
     FAIL();
   } catch (const InputError& error) {
     EXPECT_NE(std::string(error.what()).find("belongs to another user"), std::string::npos);
