@@ -24,7 +24,14 @@ write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/lockstepConfigVersi
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lockstepConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/lockstepConfigVersion.cmake
   cmake/FindLibtorch.cmake cmake/LibtorchCuda.cmake DESTINATION ${package_dir})
 
-# Headers, with "room/x.h" made "lockstep/room/x.h"; and the modulefiles, which know where they were installed.
+# The public headers, as they stand in the tree.
+get_property(public_headers GLOBAL PROPERTY lockstep_public_headers)
+foreach(header lockstep.h ${public_headers})
+  get_filename_component(folder ${header} DIRECTORY)
+  install(FILES src/lockstep/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/${folder})
+endforeach()
+
+# The modulefiles, which know where they were installed.
 string(REPLACE ":" ";" LOCKSTEP_LOADED_MODULES "$ENV{LOADEDMODULES}")
 configure_file(cmake/install_tree.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/install_tree.cmake @ONLY)
 install(SCRIPT ${CMAKE_CURRENT_BINARY_DIR}/install_tree.cmake)

@@ -5,11 +5,11 @@
 
 #include <cstdio>
 
-#include "launch/runtime.h"
+#include "lockstep/launch/runtime.h"
 
 namespace lockstep::test {
 
-Runtime& runtime();
+launch::Runtime& runtime();
 
 class FailurePrinter : public ::testing::EmptyTestEventListener {
  public:

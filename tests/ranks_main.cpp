@@ -6,8 +6,8 @@
 #include "ranks.h"
 
 namespace lockstep::test {
-Runtime& runtime() {
-  static Runtime instance;
+launch::Runtime& runtime() {
+  static launch::Runtime instance;
   return instance;
 }
 }  // namespace lockstep::test

@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/format.h"
-#include "comm/group.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/comm/connect.h"
 
 namespace lockstep {
 namespace {
@@ -98,7 +98,7 @@ double slowest(double own) {
 }
 
 void run(int repeats) {
-  Runtime runtime;
+  launch::Runtime runtime;
   const Job& job = runtime.job();
   const std::vector<Way> ways = {through(comm::connect(runtime, {.backend = "gloo"})),
                                  {"MPI_Allreduce", plain_mpi},

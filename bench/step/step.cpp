@@ -8,12 +8,12 @@
 #include <chrono>
 #include <cstdio>
 
-#include "base/error.h"
-#include "comm/group.h"
-#include "launch/runtime.h"
-#include "models/pima_net.h"
-#include "models/simple_cnn.h"
-#include "parallel/ddp.h"
+#include "lockstep/base/error.h"
+#include "lockstep/comm/connect.h"
+#include "lockstep/launch/runtime.h"
+#include "lockstep/models/pima_net.h"
+#include "lockstep/models/simple_cnn.h"
+#include "lockstep/parallel/ddp.h"
 
 namespace lockstep {
 namespace {
@@ -58,7 +58,7 @@ void check_equal(const Net& one, const Net& other) {
     if (!at::equal(a[i], b[i])) throw Error("DDP's parameters are not the plain module's", "bench_step");
 }
 
-void check_ranks(const Runtime& runtime, const Net& net) {
+void check_ranks(const launch::Runtime& runtime, const Net& net) {
   double sum = 0;
   for (const auto& parameter : net.parameters()) sum += parameter.to(at::kDouble).abs().sum().item<double>();
   char text[64];
@@ -69,7 +69,7 @@ void check_ranks(const Runtime& runtime, const Net& net) {
 
 void run(const std::string& model, int64_t steps) {
   at::set_num_threads(1);
-  Runtime runtime;
+  launch::Runtime runtime;
   const auto group = comm::connect(runtime, {.backend = "gloo"});
   const Work work = work_of(model);
   const auto plain = seeded(work);

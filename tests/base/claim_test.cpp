@@ -1,4 +1,4 @@
-#include "base/claim.h"
+#include "lockstep/base/claim.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -16,42 +16,42 @@ class Claims : public ::testing::Test {
   ~Claims() override { fs::remove_all(folder_); }
 
   std::string path(const std::string& name) const { return folder_ + "/" + name; }
-  Descriptor make(const std::string& name) const {
-    return Descriptor(::open(path(name).c_str(), O_CREAT | O_RDWR, 0600));
+  base::Descriptor make(const std::string& name) const {
+    return base::Descriptor(::open(path(name).c_str(), O_CREAT | O_RDWR, 0600));
   }
 
   std::string folder_;
 };
 
 TEST_F(Claims, ASweepTakesWhatNobodyHoldsAndNothingElse) {
-  const auto held = make(claimed_name("held"));
-  ASSERT_TRUE(claim(held));
-  make(claimed_name("left"));
+  const auto held = make(base::claimed_name("held"));
+  ASSERT_TRUE(base::claim(held));
+  make(base::claimed_name("left"));
   make("lockstep-notes.txt");
   make("other.shared");
-  fs::create_directory(path(claimed_name("folder")));
-  fs::create_symlink(path("lockstep-notes.txt"), path(claimed_name("link")));
-  sweep_unclaimed(folder_);
-  EXPECT_TRUE(fs::exists(path(claimed_name("held"))));
-  EXPECT_FALSE(fs::exists(path(claimed_name("left"))));
+  fs::create_directory(path(base::claimed_name("folder")));
+  fs::create_symlink(path("lockstep-notes.txt"), path(base::claimed_name("link")));
+  base::sweep_unclaimed(folder_);
+  EXPECT_TRUE(fs::exists(path(base::claimed_name("held"))));
+  EXPECT_FALSE(fs::exists(path(base::claimed_name("left"))));
   for (const char* name : {"lockstep-notes.txt", "other.shared"}) EXPECT_TRUE(fs::exists(path(name))) << name;
-  EXPECT_TRUE(fs::exists(path(claimed_name("folder"))));
-  EXPECT_TRUE(fs::is_symlink(path(claimed_name("link"))));
+  EXPECT_TRUE(fs::exists(path(base::claimed_name("folder"))));
+  EXPECT_TRUE(fs::is_symlink(path(base::claimed_name("link"))));
 }
 
 TEST_F(Claims, WhatItsMakerLeftIsSwept) {
-  { ASSERT_TRUE(claim(make(claimed_name("mine")))); }
-  sweep_unclaimed(folder_);
+  { ASSERT_TRUE(base::claim(make(base::claimed_name("mine")))); }
+  base::sweep_unclaimed(folder_);
   EXPECT_TRUE(fs::is_empty(folder_));
 }
 
 TEST_F(Claims, WhatWasSweptBeforeItWasClaimedIsNoClaim) {
-  const auto late = make(claimed_name("late"));
-  sweep_unclaimed(folder_);
-  EXPECT_FALSE(claim(late));
-  const auto sweeper = make(claimed_name("next"));
+  const auto late = make(base::claimed_name("late"));
+  base::sweep_unclaimed(folder_);
+  EXPECT_FALSE(base::claim(late));
+  const auto sweeper = make(base::claimed_name("next"));
   ::flock(sweeper.number(), LOCK_EX);
-  EXPECT_FALSE(claim(make(claimed_name("next"))));
+  EXPECT_FALSE(base::claim(make(base::claimed_name("next"))));
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
-#include "base/error.h"
+#include "lockstep/base/error.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
-#include "base/memory.h"
+#include "lockstep/base/memory.h"
 
 namespace lockstep {
 
@@ -19,7 +19,7 @@ TEST(Error, SaysWhereMemoryEndedAndWhatToDo) {
   EXPECT_NE(describe(std::bad_alloc()).find("to do: ask for more memory"), std::string::npos);
   const auto where_of = [](const auto& error) {
     try {
-      with_memory_for("a.pt", [&] { throw error; });
+      base::with_memory_for("a.pt", [&] { throw error; });
     } catch (const Error& seen) {
       return seen.where();
     } catch (const std::exception&) {

@@ -1,4 +1,4 @@
-#include "base/file.h"
+#include "lockstep/base/file.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep {
 namespace {
@@ -29,7 +29,7 @@ class File : public ::testing::Test {
   }
   std::string refusal(const fs::path& path) {
     try {
-      RegularFile(path.string(), "the thing", "do it well");
+      base::RegularFile(path.string(), "the thing", "do it well");
       return "was opened";
     } catch (const InputError& error) {
       EXPECT_EQ(error.where(), path.string());
@@ -47,8 +47,8 @@ TEST_F(File, WhatIsNoFileIsRefusedAndNotWaitedFor) {
   EXPECT_EQ(refusal(folder_ / "link"), "the thing is a pipe, not a file");
   EXPECT_EQ(refusal("/dev/zero"), "the thing is a device, not a file");
   EXPECT_EQ(refusal(folder_), "the thing is a folder, not a file");
-  EXPECT_THROW(read_text(folder_ / "pipe"), InputError);
-  EXPECT_THROW(read_small_file(folder_ / "pipe", 10, "the thing"), InputError);
+  EXPECT_THROW(base::read_text(folder_ / "pipe"), InputError);
+  EXPECT_THROW(base::read_small_file(folder_ / "pipe", 10, "the thing"), InputError);
 }
 
 TEST_F(File, ASocketIsNoFile) {
@@ -64,12 +64,12 @@ TEST_F(File, ASocketIsNoFile) {
 TEST_F(File, WhatCannotBeOpenedSaysWhy) {
   EXPECT_EQ(refusal(folder_ / "none"), "the thing cannot be read: No such file or directory");
   EXPECT_EQ(refusal(folder_ / std::string(300, 'x')), "the thing cannot be read: File name too long");
-  EXPECT_THROW(RegularFile(std::string("a\0b", 3), "the thing"), InputError);
+  EXPECT_THROW(base::RegularFile(std::string("a\0b", 3), "the thing"), InputError);
 }
 
 TEST_F(File, IsReadInPartsAndFromAnywhere) {
   std::ofstream(folder_ / "text") << "hello world";
-  RegularFile file(folder_ / "text", "the thing");
+  base::RegularFile file(folder_ / "text", "the thing");
   char part[8] = {};
   EXPECT_EQ(file.size(), 11u);
   EXPECT_EQ(file.read(part, 5), 5u);
@@ -83,10 +83,10 @@ TEST_F(File, IsReadInPartsAndFromAnywhere) {
 TEST_F(File, IsReadWholeUpToItsLimit) {
   std::ofstream(folder_ / "text") << "12345";
   std::ofstream(folder_ / "empty");
-  EXPECT_EQ(read_small_file(folder_ / "text", 5, "the thing"), "12345");
-  EXPECT_THROW(read_small_file(folder_ / "text", 4, "the thing"), InputError);
-  EXPECT_EQ(read_text(folder_ / "empty"), "");
-  EXPECT_FALSE(read_text("/proc/self/status").empty());  // a file that says it has no bytes
+  EXPECT_EQ(base::read_small_file(folder_ / "text", 5, "the thing"), "12345");
+  EXPECT_THROW(base::read_small_file(folder_ / "text", 4, "the thing"), InputError);
+  EXPECT_EQ(base::read_text(folder_ / "empty"), "");
+  EXPECT_FALSE(base::read_text("/proc/self/status").empty());  // a file that says it has no bytes
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "base/whole_file.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/whole_file.h"
 #include "peer.h"
 
 namespace lockstep {
@@ -17,7 +17,7 @@ std::string text_of(const std::string& path) {
 }
 
 void write(const std::string& path, const std::string& text) {
-  write_output(path, text, "name another file");
+  base::write_output(path, text, "name another file");
 }
 
 TEST(Output, FollowsLinksAndKeepsThem) {

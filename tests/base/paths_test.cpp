@@ -1,4 +1,4 @@
-#include "base/paths.h"
+#include "lockstep/base/paths.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -32,27 +32,27 @@ class Paths : public ::testing::Test {
 TEST_F(Paths, TheWorkingDirectoryComesFirst) {
   std::ofstream("here.yaml") << "x";
   std::ofstream(folder_ / "home/here.yaml") << "y";
-  EXPECT_EQ(find_path("here.yaml"), "here.yaml");
+  EXPECT_EQ(base::find_path("here.yaml"), "here.yaml");
 }
 
 TEST_F(Paths, HomeComesSecond) {
-  EXPECT_EQ(find_path("data"), (folder_ / "home/data").string());
+  EXPECT_EQ(base::find_path("data"), (folder_ / "home/data").string());
 }
 
 TEST_F(Paths, WhatIsNowhereStaysAsItWasWritten) {
-  EXPECT_EQ(find_path("nowhere.yaml"), "nowhere.yaml");
-  EXPECT_EQ(find_path("/nowhere/data"), "/nowhere/data");
-  EXPECT_EQ(find_path(""), "");
+  EXPECT_EQ(base::find_path("nowhere.yaml"), "nowhere.yaml");
+  EXPECT_EQ(base::find_path("/nowhere/data"), "/nowhere/data");
+  EXPECT_EQ(base::find_path(""), "");
 }
 
 TEST_F(Paths, WithoutTheVariableTheBuildFindsItsSourceTree) {
   unsetenv("LOCKSTEP_HOME");
-  EXPECT_TRUE(fs::exists(fs::path(home_folder()) / "data/pima")) << home_folder();
+  EXPECT_TRUE(fs::exists(fs::path(base::home_folder()) / "data/pima")) << base::home_folder();
 }
 
 TEST_F(Paths, AnEmptyVariableIsNoVariable) {
   setenv("LOCKSTEP_HOME", "", 1);
-  EXPECT_TRUE(fs::exists(fs::path(home_folder()) / "data/pima")) << home_folder();
+  EXPECT_TRUE(fs::exists(fs::path(base::home_folder()) / "data/pima")) << base::home_folder();
 }
 
 }  // namespace

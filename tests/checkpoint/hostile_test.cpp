@@ -4,11 +4,11 @@
 
 #include <random>
 
-#include "base/error.h"
-#include "checkpoint/inspect.h"
-#include "checkpoint/seal.h"
-#include "checkpoint/unpickle.h"
-#include "checkpoint/zip.h"
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/inspect.h"
+#include "lockstep/checkpoint/seal.h"
+#include "lockstep/checkpoint/unpickle.h"
+#include "lockstep/checkpoint/zip.h"
 #include "temp.h"
 
 namespace lockstep {
@@ -21,8 +21,8 @@ constexpr int kRounds = 400;
 
 Tree unpickled(const std::string& pickle) {
   const std::span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(pickle.data()), pickle.size());
-  Cursor input(bytes, "pickle");
-  return unpickle(input, [](const StorageRef& storage) {
+  checkpoint::Cursor input(bytes, "pickle");
+  return checkpoint::unpickle(input, [](const checkpoint::StorageRef& storage) {
     if (storage.key != "0") throw InputError("no such storage");
     return at::zeros({16}, at::kByte);
   });
@@ -186,7 +186,7 @@ TEST(Hostile, LongNamesAroundManyValuesAreNotListed) {
   const TempFolder folder;
   const auto numbers = make_list(std::vector<Tree>(1000, Tree(int64_t{1})));
   write_pt(folder / "a.pt", make_dict({{std::string(1 << 20, 'n'), numbers}}));
-  EXPECT_THROW(inspect_file(folder / "a.pt", [](auto) { return std::string(); }), InputError);
+  EXPECT_THROW(checkpoint::inspect_file(folder / "a.pt", [](auto) { return std::string(); }), InputError);
 }
 
 /// A zip archive of stored records as its directory claims them: name, offset and size of each.
@@ -215,7 +215,8 @@ TEST(Hostile, RecordsOfAnArchiveDoNotOverlap) {
   const auto body = header('a') + header('b') + "12345678";
   const auto read = [&](uint32_t size_of_a) {
     const auto file = zip_of(body, {{"a", 0, size_of_a}, {"b", 31, 8}});
-    return read_zip({reinterpret_cast<const uint8_t*>(file.data()), file.size()}, "a.zip").records.size();
+    return checkpoint::read_zip({reinterpret_cast<const uint8_t*>(file.data()), file.size()}, "a.zip")
+        .records.size();
   };
   EXPECT_EQ(read(0), 2u);
   EXPECT_THROW(read(39), InputError) << "a's data holds b";

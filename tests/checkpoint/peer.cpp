@@ -4,9 +4,9 @@
 
 #include <cstdlib>
 
-#include "checkpoint/pt.h"
-#include "checkpoint/rng.h"
-#include "checkpoint/safetensors.h"
+#include "lockstep/checkpoint/pt.h"
+#include "lockstep/checkpoint/rng.h"
+#include "lockstep/checkpoint/safetensors.h"
 #include "temp.h"
 
 namespace lockstep {

@@ -1,8 +1,8 @@
-#include "checkpoint/pt.h"
+#include "lockstep/checkpoint/pt.h"
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "lockstep/base/error.h"
 #include "temp.h"
 
 namespace lockstep {

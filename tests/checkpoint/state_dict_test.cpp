@@ -1,11 +1,11 @@
-#include "checkpoint/state_dict.h"
+#include "lockstep/checkpoint/state_dict.h"
 
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
 
-#include "base/error.h"
-#include "checkpoint/rng.h"
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/rng.h"
 #include "temp.h"
 
 namespace lockstep {

@@ -1,4 +1,5 @@
-#include "checkpoint/store.h"
+#include "lockstep/checkpoint/store.h"
+#include "lockstep/base/checkpoint_files.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -8,9 +9,9 @@
 #include <filesystem>
 #include <thread>
 
-#include "base/error.h"
-#include "base/whole_file.h"
-#include "checkpoint/pt.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/whole_file.h"
+#include "lockstep/checkpoint/pt.h"
 #include "temp.h"
 
 namespace lockstep {
@@ -160,10 +161,10 @@ TEST(Store, NothingIsPutInPlaceOrPrunedWhereTheFolderIsNoLongerOurs) {
 
 TEST(Store, TheNewestByNameIsNotRead) {
   const TempFolder folder;
-  EXPECT_EQ(CheckpointStore(folder / "none").newest_by_name(), "");
+  EXPECT_EQ(base::newest_by_name(folder / "none"), "");
   folder.write("step-00000099.pt", "");
   folder.write("step-100000000.pt", "");
-  EXPECT_EQ(CheckpointStore(folder.path()).newest_by_name(), folder / "step-100000000.pt");
+  EXPECT_EQ(base::newest_by_name(folder.path()), folder / "step-100000000.pt");
 }
 
 TEST(Store, AFullDiskLeavesTheLastCheckpointWhole) {
@@ -195,7 +196,7 @@ TEST(Store, RemovesWhatKilledWritersLeft) {
   folder.write("notes.txt", "mine");
   const CheckpointStore store(folder.path());
   EXPECT_FALSE(store.latest().has_value());
-  remove_leftovers(folder.path());
+  base::remove_leftovers(folder.path());
   EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"notes.txt"}));
 }
 

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <string>
 
-#include "checkpoint/pt.h"
+#include "lockstep/checkpoint/pt.h"
 #include "peer.h"
 
 namespace lockstep::test {

@@ -1,4 +1,4 @@
-#include "comm/cuda_plugin.h"
+#include "lockstep/comm/cuda_plugin.h"
 
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "base/error.h"
-#include "comm/cuda_load.h"
+#include "lockstep/base/error.h"
+#include "lockstep/comm/cuda_load.h"
 
 namespace lockstep::comm {
 namespace {

@@ -1,4 +1,4 @@
-#include "comm/join.h"
+#include "lockstep/comm/meet/join.h"
 
 #include <gtest/gtest.h>
 

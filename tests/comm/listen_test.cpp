@@ -1,4 +1,4 @@
-#include "comm/listen.h"
+#include "lockstep/comm/meet/listen.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 namespace {

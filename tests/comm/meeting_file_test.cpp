@@ -1,4 +1,4 @@
-#include "comm/meeting_file.h"
+#include "lockstep/comm/meet/meeting_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -8,7 +8,7 @@
 #include <fstream>
 #include <memory>
 
-#include "base/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 namespace {

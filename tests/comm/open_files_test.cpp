@@ -1,9 +1,9 @@
-#include "comm/open_files.h"
+#include "lockstep/comm/meet/open_files.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include "base/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 namespace {

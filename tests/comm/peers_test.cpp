@@ -1,8 +1,8 @@
-#include "comm/peers.h"
+#include "lockstep/comm/meet/peers.h"
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 namespace {

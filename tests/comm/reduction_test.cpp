@@ -1,4 +1,4 @@
-#include "comm/reduction.h"
+#include "lockstep/comm/mpi/reduction.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,10 +1,10 @@
-#include "comm/rendezvous.h"
+#include "lockstep/comm/meet/rendezvous.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "base/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 namespace {
@@ -17,10 +17,10 @@ Job job_of(int rank, int world, int nodes = 1) {
   return job;
 }
 
-const Environment kMaster = {{"MASTER_ADDR", "login1"}, {"MASTER_PORT", "29500"}};
+const launch::Environment kMaster = {{"MASTER_ADDR", "login1"}, {"MASTER_PORT", "29500"}};
 
-Environment torchrun(const std::string& restart = "0") {
-  Environment environment = kMaster;
+launch::Environment torchrun(const std::string& restart = "0") {
+  launch::Environment environment = kMaster;
   environment["TORCHELASTIC_USE_AGENT_STORE"] = "True";
   environment["TORCHELASTIC_RUN_ID"] = "run7";
   environment["TORCHELASTIC_RESTART_COUNT"] = restart;
@@ -101,7 +101,8 @@ TEST(Rendezvous, AJobStepIsAFile) {
 }
 
 TEST(Rendezvous, HalfAnAddressIsAnError) {
-  for (const Environment& half : {Environment{{"MASTER_ADDR", "a"}}, Environment{{"MASTER_PORT", "1"}}}) {
+  for (const launch::Environment& half :
+       {launch::Environment{{"MASTER_ADDR", "a"}}, launch::Environment{{"MASTER_PORT", "1"}}}) {
     EXPECT_THROW(plan_rendezvous(half, job_of(0, 2), false), InputError);
   }
 }

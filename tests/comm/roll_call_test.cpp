@@ -1,5 +1,5 @@
 // What is said where nobody is missing: each rank is where it is, and no more is claimed.
-#include "comm/roll_call.h"
+#include "lockstep/comm/watch/roll_call.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "comm/roll_page.h"
+#include "lockstep/comm/watch/roll_page.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -11,7 +11,7 @@ namespace lockstep::comm {
 namespace {
 
 RollPage fresh(int world) {
-  return {SharedMemory::create(RollPage::bytes_for(world)), world};
+  return {base::SharedMemory::create(RollPage::bytes_for(world)), world};
 }
 
 TEST(RollPage, CountsWhatEachRankHasBegun) {
@@ -48,7 +48,7 @@ TEST(RollPage, AnotherProcessReadsIt) {
   RollPage page = fresh(2);
   const int child = ::fork();
   if (child == 0) {
-    auto memory = SharedMemory::open(page.name());
+    auto memory = base::SharedMemory::open(page.name());
     if (!memory) ::_exit(1);
     RollPage theirs(std::move(*memory), 2);
     theirs.begin(1);
@@ -65,28 +65,28 @@ TEST(SharedMemory, WhatAKillLeftIsSweptByTheNext) {
   ASSERT_EQ(::pipe(channel), 0);
   const int child = ::fork();
   if (child == 0) {
-    const auto memory = SharedMemory::create(4096);
+    const auto memory = base::SharedMemory::create(4096);
     std::ignore = ::write(channel[1], memory.name().c_str(), memory.name().size());
     ::raise(SIGKILL);
   }
   std::string name(256, '\0');
   name.resize(static_cast<size_t>(::read(channel[0], name.data(), name.size())));
   ::waitpid(child, nullptr, 0);
-  EXPECT_TRUE(SharedMemory::open(name).has_value()) << "the case needs a piece that was left";
-  const auto first = SharedMemory::create(4096);
-  const auto second = SharedMemory::create(4096);
-  EXPECT_FALSE(SharedMemory::open(name).has_value());
-  EXPECT_TRUE(SharedMemory::open(first.name()).has_value()) << "one that is held is left alone";
+  EXPECT_TRUE(base::SharedMemory::open(name).has_value()) << "the case needs a piece that was left";
+  const auto first = base::SharedMemory::create(4096);
+  const auto second = base::SharedMemory::create(4096);
+  EXPECT_FALSE(base::SharedMemory::open(name).has_value());
+  EXPECT_TRUE(base::SharedMemory::open(first.name()).has_value()) << "one that is held is left alone";
 }
 
 TEST(SharedMemory, ANameIsGoneAfterItsOwner) {
   std::string name;
   {
-    const auto memory = SharedMemory::create(4096);
+    const auto memory = base::SharedMemory::create(4096);
     name = memory.name();
-    EXPECT_TRUE(SharedMemory::open(name).has_value());
+    EXPECT_TRUE(base::SharedMemory::open(name).has_value());
   }
-  EXPECT_FALSE(SharedMemory::open(name).has_value());
+  EXPECT_FALSE(base::SharedMemory::open(name).has_value());
 }
 
 }  // namespace

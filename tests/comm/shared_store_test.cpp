@@ -1,4 +1,4 @@
-#include "comm/shared_store.h"
+#include "lockstep/comm/meet/shared_store.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-#include "base/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 namespace {
@@ -15,7 +15,8 @@ namespace {
 using namespace std::chrono_literals;
 
 c10::intrusive_ptr<SharedStore> fresh(int world = 2) {
-  auto memory = std::make_shared<SharedMemory>(SharedMemory::create(SharedStore::bytes_for(world)));
+  auto memory =
+      std::make_shared<base::SharedMemory>(base::SharedMemory::create(SharedStore::bytes_for(world)));
   return SharedStore::create(memory);
 }
 

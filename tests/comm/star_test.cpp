@@ -1,5 +1,5 @@
 // The ranks' first meeting without MPI: ranks as threads, and whatever else may answer on a port.
-#include "comm/star.h"
+#include "lockstep/comm/meet/star.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -9,9 +9,9 @@
 #include <future>
 #include <thread>
 
-#include "base/descriptor.h"
-#include "base/error.h"
-#include "comm/wire.h"
+#include "lockstep/base/descriptor.h"
+#include "lockstep/base/error.h"
+#include "lockstep/comm/meet/wire.h"
 
 namespace lockstep::comm {
 namespace {
@@ -54,14 +54,14 @@ bool holds(const std::string& text, const std::vector<std::string>& parts) {
 /// Listens, and does nothing else unless it is told.
 struct Service {
   Listener listener = listen_on("127.0.0.1");
-  Descriptor socket{listener.socket};
+  base::Descriptor socket{listener.socket};
 };
 
 TEST(Star, TextsGoToRankZeroAndBack) {
   constexpr int kWorld = 4;
   const Listener listener = listen_on("127.0.0.1");
   const std::string large(3'000'000, 'x');
-  const auto part = [&](int rank, std::unique_ptr<Circle> circle) {
+  const auto part = [&](int rank, std::unique_ptr<launch::Circle> circle) {
     for (int turn = 0; turn < 3; ++turn) {
       const auto texts = circle->gather(rank == 2 ? large : std::to_string(rank + turn));
       if (rank == 0) {
@@ -116,7 +116,7 @@ TEST(Star, NobodyThereIsSaidInTime) {
 TEST(Star, AForeignServiceIsCalledOneAtOnce) {
   Service service;
   std::thread greets([&] {
-    const Descriptor guest(::accept(service.socket.number(), nullptr, nullptr));
+    const base::Descriptor guest(::accept(service.socket.number(), nullptr, nullptr));
     const std::string banner = "SSH-2.0-OpenSSH_9.2\x1b[31m\r\n";
     EXPECT_EQ(::send(guest.number(), banner.data(), banner.size(), 0), static_cast<ssize_t>(banner.size()));
     std::this_thread::sleep_for(200ms);
@@ -243,7 +243,7 @@ TEST(Star, ASpotLeftOverIsAskedForAgain) {
   const std::uint16_t closed = [] { return Service().listener.port; }();
   Service foreign;
   std::thread greets([&] {
-    const Descriptor guest(::accept(foreign.socket.number(), nullptr, nullptr));
+    const base::Descriptor guest(::accept(foreign.socket.number(), nullptr, nullptr));
     ::send(guest.number(), "* OK IMAP4\r\n", 12, 0);
     std::this_thread::sleep_for(200ms);
   });

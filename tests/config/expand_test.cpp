@@ -1,4 +1,4 @@
-#include "config/expand.h"
+#include "lockstep/config/expand.h"
 
 #include "config/support.h"
 

@@ -1,12 +1,12 @@
-#include "config/load.h"
+#include "lockstep/config/load.h"
 
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
-#include "config/keys.h"
 #include "config/support.h"
-#include "config/write.h"
+#include "lockstep/config/keys.h"
+#include "lockstep/config/write.h"
 
 namespace lockstep::test {
 namespace {
@@ -74,13 +74,13 @@ TEST(Load, ExpandsVariablesInPathsAlone) {
 }
 
 TEST(Load, KnowsWhereEachValueCameFrom) {
-  const Loaded loaded =
-      load_settings("train:\n  epochs: 3\n  accumulate: 2\n", "c.yaml", {"train.accumulate=4"});
+  const config::Loaded loaded =
+      config::load_settings("train:\n  epochs: 3\n  accumulate: 2\n", "c.yaml", {"train.accumulate=4"});
   EXPECT_EQ(loaded.origins.size(), config::keys().size());
   EXPECT_EQ(loaded.origins.at("train.epochs").text, "c.yaml:2:3");
-  EXPECT_EQ(loaded.origins.at("train.accumulate").kind, Origin::set);
+  EXPECT_EQ(loaded.origins.at("train.accumulate").kind, config::Origin::set);
   EXPECT_EQ(loaded.origins.at("train.accumulate").text, "--set");
-  EXPECT_EQ(loaded.origins.at("optim.lr").kind, Origin::by_default);
+  EXPECT_EQ(loaded.origins.at("optim.lr").kind, config::Origin::by_default);
 }
 
 TEST(Set, OverrulesTheFileAndTheLastWins) {
@@ -134,7 +134,7 @@ TEST(Together, RefusesKeysThatExcludeEachOther) {
 }
 
 std::vector<std::string> warnings_of(const std::string& text) {
-  return load_settings(text, "c.yaml").warnings;
+  return config::load_settings(text, "c.yaml").warnings;
 }
 
 TEST(Unused, IsSaidWithItsName) {
@@ -145,7 +145,9 @@ TEST(Unused, IsSaidWithItsName) {
             "schedule.gamma, schedule.T_max are set and not used: schedule.name is none");
   EXPECT_EQ(warnings_of("task: {file: x.csv}").size(), 1u);
   EXPECT_EQ(warnings_of("ddp: {static_graph: true}\ntrain: {mode: single}").size(), 1u);
-  EXPECT_TRUE(warnings_of(to_yaml(load_settings("optim: {name: adam}", "c.yaml").settings, {})).empty());
+  EXPECT_TRUE(
+      warnings_of(config::to_yaml(config::load_settings("optim: {name: adam}", "c.yaml").settings, {}))
+          .empty());
 }
 
 TEST(Unused, IsNotSaidOfWhatIsUsedOrDefault) {
@@ -159,8 +161,9 @@ TEST(Shipped, ConfigsLoadWithoutAWarning) {
   size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("configs")) {
     if (entry.path().extension() != ".yaml") continue;
-    const ConfigText config = read_config_text(entry.path());
-    EXPECT_EQ(load_settings(config.text, config.name).warnings, std::vector<std::string>{}) << entry.path();
+    const config::ConfigText config = config::read_config_text(entry.path());
+    EXPECT_EQ(config::load_settings(config.text, config.name).warnings, std::vector<std::string>{})
+        << entry.path();
     ++count;
   }
   EXPECT_GT(count, 0u);

@@ -1,4 +1,4 @@
-#include "config/numbers.h"
+#include "lockstep/config/numbers.h"
 
 #include <gtest/gtest.h>
 

@@ -28,7 +28,7 @@ class Read : public ::testing::Test {
 
   static std::string refused(const std::string& path) {
     try {
-      read_config_text(path);
+      config::read_config_text(path);
     } catch (const InputError& error) {
       EXPECT_FALSE(error.where().empty());
       EXPECT_FALSE(error.hint().empty());
@@ -43,10 +43,10 @@ class Read : public ::testing::Test {
 
 TEST_F(Read, GivesTheTextAndItsName) {
   const std::string path = write("a.yaml", "train: {}\n");
-  EXPECT_EQ(read_config_text(path).text, "train: {}\n");
-  EXPECT_EQ(read_config_text(path).name, path);
+  EXPECT_EQ(config::read_config_text(path).text, "train: {}\n");
+  EXPECT_EQ(config::read_config_text(path).name, path);
   fs::create_symlink(path, folder_ / "link.yaml");
-  EXPECT_EQ(read_config_text(folder_ / "link.yaml").text, "train: {}\n");
+  EXPECT_EQ(config::read_config_text(folder_ / "link.yaml").text, "train: {}\n");
 }
 
 TEST_F(Read, RefusesWhatIsNoFile) {
@@ -68,7 +68,7 @@ TEST_F(Read, RefusesAGigabyte) {
   fs::resize_file(path, 1'000'001);
   EXPECT_TRUE(has(refused(path), "too large"));
   fs::resize_file(path, 1'000'000);
-  EXPECT_EQ(read_config_text(path).text.size(), 1'000'000u);
+  EXPECT_EQ(config::read_config_text(path).text.size(), 1'000'000u);
 }
 
 TEST_F(Read, RefusesWhatMayNotBeRead) {

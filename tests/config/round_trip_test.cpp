@@ -1,10 +1,10 @@
 // Settings that are written and read again are the same, and no damaged text does more than fail.
 #include <random>
 
-#include "config/keys.h"
-#include "config/schema.h"
 #include "config/support.h"
-#include "config/write.h"
+#include "lockstep/config/keys.h"
+#include "lockstep/config/schema.h"
+#include "lockstep/config/write.h"
 
 namespace lockstep::test {
 namespace {
@@ -27,8 +27,8 @@ checkpoint: {keep: 3, before_deadline: 250ms}
 )";
 
 void expect_same_again(const Settings& settings) {
-  const std::string text = to_yaml(settings);
-  EXPECT_EQ(load_settings(text, "resolved.yaml").settings, settings) << text;
+  const std::string text = config::to_yaml(settings);
+  EXPECT_EQ(config::load_settings(text, "resolved.yaml").settings, settings) << text;
 }
 
 TEST(RoundTrip, HoldsForDefaultsAndForAConfig) {
@@ -64,18 +64,19 @@ TEST(RoundTrip, HoldsForEveryBitOfADouble) {
 }
 
 TEST(Write, ShowsOriginsAndStaysAConfig) {
-  const Loaded loaded = load_settings(kConfig, "c.yaml", {"train.epochs=9"}, {{"USER_DIR", "/x"}});
-  const std::string text = to_yaml(loaded.settings, loaded.origins);
+  const config::Loaded loaded =
+      config::load_settings(kConfig, "c.yaml", {"train.epochs=9"}, {{"USER_DIR", "/x"}});
+  const std::string text = config::to_yaml(loaded.settings, loaded.origins);
   EXPECT_TRUE(has(text, "  epochs: 9                             # --set\n")) << text;
   EXPECT_TRUE(has(text, "# c.yaml:1:7\n"));
   EXPECT_TRUE(has(text, "# default\n"));
-  EXPECT_EQ(load_settings(text, "again.yaml").settings, loaded.settings);
+  EXPECT_EQ(config::load_settings(text, "again.yaml").settings, loaded.settings);
 }
 
 TEST(Write, NamesWhatDiffers) {
   Settings after;
   after.optim.lr = 0.2;
-  const auto found = differences({}, after);
+  const auto found = config::differences({}, after);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found.at("optim.lr"), "0.01 -> 0.2");
 }
@@ -108,14 +109,14 @@ std::string damaged(std::string text, std::mt19937_64& random) {
 TEST(Fuzz, DamagedConfigsLoadOrFailCleanly) {
   std::mt19937_64 random(20260);
   const std::string whole = kConfig;
-  const std::string resolved = to_yaml(settings_of(kConfig));
+  const std::string resolved = config::to_yaml(settings_of(kConfig));
   int loaded = 0, failed = 0;
   for (int i = 0; i < 6000; ++i) {
     const std::string text = damaged(i % 2 ? whole : resolved, random);
     try {
-      const Settings settings = load_settings(text, "f.yaml", {}, {{"USER_DIR", "/x"}}).settings;
+      const Settings settings = config::load_settings(text, "f.yaml", {}, {{"USER_DIR", "/x"}}).settings;
       ++loaded;
-      EXPECT_EQ(load_settings(to_yaml(settings), "again.yaml").settings, settings) << text;
+      EXPECT_EQ(config::load_settings(config::to_yaml(settings), "again.yaml").settings, settings) << text;
     } catch (const InputError& error) {
       ++failed;
       EXPECT_FALSE(error.where().empty()) << error.what();

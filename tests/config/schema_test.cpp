@@ -1,17 +1,17 @@
-#include "config/schema.h"
+#include "lockstep/config/schema.h"
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "config/keys.h"
 #include "config/support.h"
+#include "lockstep/config/keys.h"
 
 namespace lockstep::test {
 namespace {
 
 TEST(Schema, HasEveryKeyAndNoOther) {
-  const auto schema = nlohmann::json::parse(json_schema());
+  const auto schema = nlohmann::json::parse(config::json_schema());
   EXPECT_EQ(schema.at("$schema"), "https://json-schema.org/draft/2020-12/schema");
   EXPECT_EQ(schema.at("additionalProperties"), false);
   size_t count = 0;
@@ -27,7 +27,7 @@ TEST(Schema, HasEveryKeyAndNoOther) {
 }
 
 TEST(Schema, CarriesRangesChoicesAndDefaults) {
-  const auto sections = nlohmann::json::parse(json_schema()).at("properties");
+  const auto sections = nlohmann::json::parse(config::json_schema()).at("properties");
   const auto& train = sections.at("train").at("properties");
   EXPECT_EQ(train.at("epochs").at("minimum"), 1);
   EXPECT_EQ(train.at("epochs").at("default"), 5);
@@ -45,7 +45,7 @@ TEST(Reference, IsWhatTheDocsHold) {
   const std::string begin = "<!-- from here on: lockstep config --reference -->\n";
   const size_t at = page.str().find(begin);
   ASSERT_NE(at, std::string::npos);
-  EXPECT_EQ(page.str().substr(at + begin.size()), "\n" + reference())
+  EXPECT_EQ(page.str().substr(at + begin.size()), "\n" + config::reference())
       << "run: build/release/bin/lockstep config --reference, and put it there";
 }
 

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "config/load.h"
+#include "lockstep/base/error.h"
+#include "lockstep/config/load.h"
 
 namespace lockstep::test {
 
 inline Settings settings_of(const std::string& text, const std::vector<std::string>& sets = {}) {
-  return load_settings(text, "c.yaml", sets, {{"USER_DIR", "/scratch/me"}, {"EMPTY", ""}}).settings;
+  return config::load_settings(text, "c.yaml", sets, {{"USER_DIR", "/scratch/me"}, {"EMPTY", ""}}).settings;
 }
 
 /// The error that the text must give; a text that loads is a failure.

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "config/keys.h"
+#include "lockstep/config/keys.h"
 
 namespace lockstep::config {
 namespace {

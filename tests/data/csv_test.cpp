@@ -1,10 +1,10 @@
-#include "data/csv.h"
+#include "lockstep/data/csv.h"
 
 #include <ATen/ATen.h>
 
 #include <ctime>
 
-#include "base/error.h"
+#include "lockstep/base/error.h"
 #include "peer.h"
 
 namespace lockstep {

@@ -1,9 +1,9 @@
-#include "data/idx.h"
+#include "lockstep/data/idx.h"
 
 #include <ATen/ATen.h>
 #include <zlib.h>
 
-#include "base/error.h"
+#include "lockstep/base/error.h"
 #include "peer.h"
 
 namespace lockstep {

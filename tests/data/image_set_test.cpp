@@ -1,10 +1,10 @@
-#include "data/image_set.h"
+#include "lockstep/data/image_set.h"
 
 #include <ATen/ATen.h>
 
 #include <cstring>
 
-#include "base/error.h"
+#include "lockstep/base/error.h"
 #include "peer.h"
 
 namespace lockstep {

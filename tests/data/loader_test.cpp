@@ -1,4 +1,4 @@
-#include "data/loader.h"
+#include "lockstep/data/loader.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <numeric>
 #include <thread>
 
-#include "base/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep {
 namespace {

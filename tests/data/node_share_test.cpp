@@ -1,4 +1,4 @@
-#include "data/node_share.h"
+#include "lockstep/data/node_share.h"
 
 #include <ATen/ATen.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <numeric>
 #include <set>
 
-#include "base/error.h"
+#include "lockstep/base/error.h"
 #include "peer.h"
 
 namespace lockstep {

@@ -1,8 +1,8 @@
-#include "data/png.h"
+#include "lockstep/data/png.h"
 
 #include <ATen/ATen.h>
 
-#include "base/error.h"
+#include "lockstep/base/error.h"
 #include "peer.h"
 
 namespace lockstep {
@@ -27,25 +27,25 @@ TEST(Png, ReadsThePixelsThatPythonReads) {
   const auto peer = test::output_of(python + kWriter + folder.path());
   at::Tensor grey;
   try {
-    grey = read_png(folder / "grey.png", 1);
+    grey = data::read_png(folder / "grey.png", 1);
   } catch (const InputError& error) {
     if (std::string(error.what()).find("without libpng") != std::string::npos) GTEST_SKIP() << error.what();
     throw;
   }
   EXPECT_EQ(grey.sizes(), (at::IntArrayRef{1, 1, 16, 16}));
-  const auto rgb = read_png(folder / "rgb.png", 3);
+  const auto rgb = data::read_png(folder / "rgb.png", 3);
   EXPECT_EQ(rgb.sizes(), (at::IntArrayRef{1, 3, 16, 16}));
   EXPECT_TRUE(peer == bytes(grey) + bytes(rgb.permute({0, 2, 3, 1})));
-  EXPECT_TRUE(is_png(folder / "grey.png"));
-  EXPECT_THROW(is_png(folder / "missing.png"), InputError);
+  EXPECT_TRUE(data::is_png(folder / "grey.png"));
+  EXPECT_THROW(data::is_png(folder / "missing.png"), InputError);
 }
 
 TEST(Png, RefusesADamagedFile) {
   test::TempFolder folder;
   const auto bad = folder.write("bad.png", "\x89PNG\r\n\x1a\n and then nonsense that is long enough");
-  EXPECT_TRUE(is_png(bad));
-  EXPECT_THROW(read_png(bad, 1), InputError);
-  EXPECT_THROW(read_png(folder / "missing.png", 1), InputError);
+  EXPECT_TRUE(data::is_png(bad));
+  EXPECT_THROW(data::read_png(bad, 1), InputError);
+  EXPECT_THROW(data::read_png(folder / "missing.png", 1), InputError);
 }
 
 }  // namespace

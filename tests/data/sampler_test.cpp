@@ -1,11 +1,11 @@
-#include "data/sampler.h"
+#include "lockstep/data/sampler.h"
 
 #include <malloc.h>
 
 #include <map>
 #include <random>
 
-#include "base/error.h"
+#include "lockstep/base/error.h"
 #include "peer.h"
 
 namespace lockstep {

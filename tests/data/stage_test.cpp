@@ -3,9 +3,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "data/find_files.h"
-#include "data/sha256.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/sha256.h"
+#include "lockstep/data/find_files.h"
 #include "peer.h"
 
 namespace lockstep {
@@ -19,7 +19,7 @@ std::string text_of(const std::string& path) {
 
 TEST(Sha256, KnowsTheStandardsExamples) {
   const auto of = [](const std::string& text) {
-    Sha256 sum;
+    base::Sha256 sum;
     for (size_t i = 0; i < text.size(); i += 7)
       sum.add(text.data() + i, std::min<size_t>(7, text.size() - i));
     return sum.hex();
@@ -34,19 +34,19 @@ TEST(Stage, CopiesOnceAndKeepsTheCopyTrue) {
   test::TempFolder folder;
   const std::string content(3'000'000, 'q');
   const auto path = folder.write("set.bin", content), stage = folder / "node/local";
-  EXPECT_EQ(stage_file(path, ""), path);
-  const auto copy = stage_file(path, stage);
+  EXPECT_EQ(data::stage_file(path, ""), path);
+  const auto copy = data::stage_file(path, stage);
   EXPECT_EQ(copy, stage + "/set.bin");
   EXPECT_EQ(text_of(copy), content);
   struct stat first, second;
   ::stat(copy.c_str(), &first);
-  EXPECT_EQ(stage_file(path, stage), copy);
+  EXPECT_EQ(data::stage_file(path, stage), copy);
   ::stat(copy.c_str(), &second);
   EXPECT_EQ(first.st_ino, second.st_ino) << "copied again for nothing";
   // A damaged copy of the right length is found out and replaced.
   std::fstream(copy, std::ios::in | std::ios::out | std::ios::binary).seekp(1000) << 'x';
-  EXPECT_EQ(text_of(stage_file(path, stage)), content);
-  EXPECT_EQ(stage_file(copy, stage), copy) << "a file already there is not copied onto itself";
+  EXPECT_EQ(text_of(data::stage_file(path, stage)), content);
+  EXPECT_EQ(data::stage_file(copy, stage), copy) << "a file already there is not copied onto itself";
   EXPECT_EQ(std::distance(fs::directory_iterator(stage), {}), 1) << "a temporary file was left";
 }
 
@@ -65,7 +65,7 @@ TEST(Stage, SweepsWhatKilledJobsLeft) {
              young = folder.write("stage/.set.bin.mnopqr.partial", "half");
   const int writer = ::open(held.c_str(), O_RDWR);
   ASSERT_EQ(::flock(writer, LOCK_EX), 0);
-  stage_file(path, folder / "stage");
+  data::stage_file(path, folder / "stage");
   EXPECT_FALSE(fs::exists(dead));
   for (const auto& kept : {others, mine, held, young}) EXPECT_TRUE(fs::exists(kept)) << kept;
   ::close(writer);
@@ -74,8 +74,8 @@ TEST(Stage, SweepsWhatKilledJobsLeft) {
 TEST(Stage, SaysWhatItCannotDo) {
   test::TempFolder folder;
   const auto path = folder.write("set.bin", "x");
-  EXPECT_THROW(stage_file(path, path), InputError) << "the folder is a file";
-  EXPECT_THROW(stage_file(folder / "missing", folder / "stage"), InputError);
+  EXPECT_THROW(data::stage_file(path, path), InputError) << "the folder is a file";
+  EXPECT_THROW(data::stage_file(folder / "missing", folder / "stage"), InputError);
   EXPECT_TRUE(fs::is_empty(folder / "stage"));
 }
 
@@ -83,11 +83,11 @@ TEST(FindDataFile, LooksWhereDownloadersPutFiles) {
   test::TempFolder folder;
   fs::create_directories(folder / "MNIST/raw");
   const auto path = folder.write("MNIST/raw/labels.gz", "x");
-  EXPECT_EQ(find_data_file(folder.path(), {"labels", "labels.gz"}), path);
+  EXPECT_EQ(data::find_data_file(folder.path(), {"labels", "labels.gz"}), path);
   const auto nearer = folder.write("labels.gz", "x");
-  EXPECT_EQ(find_data_file(folder.path(), {"labels", "labels.gz"}), nearer);
-  EXPECT_THROW(find_data_file(folder.path(), {"nothing"}), InputError);
-  EXPECT_THROW(find_data_file(folder / "nowhere", {"labels"}), InputError);
+  EXPECT_EQ(data::find_data_file(folder.path(), {"labels", "labels.gz"}), nearer);
+  EXPECT_THROW(data::find_data_file(folder.path(), {"nothing"}), InputError);
+  EXPECT_THROW(data::find_data_file(folder / "nowhere", {"labels"}), InputError);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 #include <fstream>
 
 #include "environments.h"
-#include "launch/cpus.h"
+#include "lockstep/launch/cpus.h"
 
 namespace lockstep {
 namespace {
@@ -26,19 +26,19 @@ class CpuQuotas : public ::testing::Test {
 };
 
 TEST_F(CpuQuotas, NoneWhereNoneIsSet) {
-  EXPECT_FALSE(cpu_quota(root_));
+  EXPECT_FALSE(launch::cpu_quota(root_));
   write("/proc/self/cgroup", "0::/job\n");
   write("/sys/fs/cgroup/job/cpu.max", "max 100000\n");
-  EXPECT_FALSE(cpu_quota(root_));
+  EXPECT_FALSE(launch::cpu_quota(root_));
   write("/sys/fs/cgroup/job/cpu.max", "nonsense\n");
-  EXPECT_FALSE(cpu_quota(root_));
+  EXPECT_FALSE(launch::cpu_quota(root_));
 }
 
 TEST_F(CpuQuotas, VersionTwoAndTheSmallestOfTheGroupsAbove) {
   write("/proc/self/cgroup", "0::/pod/container\n");
   write("/sys/fs/cgroup/pod/cpu.max", "150000 100000\n");
   write("/sys/fs/cgroup/pod/container/cpu.max", "400000 100000\n");
-  const auto quota = cpu_quota(root_);
+  const auto quota = launch::cpu_quota(root_);
   ASSERT_TRUE(quota);
   EXPECT_DOUBLE_EQ(quota->cores, 1.5);
   EXPECT_EQ(quota->because, root_ + "/sys/fs/cgroup/pod/cpu.max");
@@ -47,30 +47,30 @@ TEST_F(CpuQuotas, VersionTwoAndTheSmallestOfTheGroupsAbove) {
 TEST_F(CpuQuotas, TheContainersOwnGroupWhereThePathIsTheHosts) {
   write("/proc/self/cgroup", "0::/../../docker/0123\n");
   write("/sys/fs/cgroup/cpu.max", "200000 100000\n");
-  ASSERT_TRUE(cpu_quota(root_));
-  EXPECT_DOUBLE_EQ(cpu_quota(root_)->cores, 2);
+  ASSERT_TRUE(launch::cpu_quota(root_));
+  EXPECT_DOUBLE_EQ(launch::cpu_quota(root_)->cores, 2);
 }
 
 TEST_F(CpuQuotas, VersionOne) {
   write("/proc/self/cgroup", "12:memory:/docker/0123\n4:cpu,cpuacct:/docker/0123\n0::/\n");
   write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "300000\n");
   write("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
-  ASSERT_TRUE(cpu_quota(root_));
-  EXPECT_DOUBLE_EQ(cpu_quota(root_)->cores, 3);
+  ASSERT_TRUE(launch::cpu_quota(root_));
+  EXPECT_DOUBLE_EQ(launch::cpu_quota(root_)->cores, 3);
   write("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
-  EXPECT_FALSE(cpu_quota(root_));
+  EXPECT_FALSE(launch::cpu_quota(root_));
 }
 
 TEST(Threads, AContainersQuotaIsABound) {
-  const CpuMask node{"0-15", 16, 16};
+  const launch::CpuMask node{"0-15", 16, 16};
   const Job job = {.world = 3, .local_world = 3};
   const auto threads = [&](double cores) {
-    return choose_threads(job, {}, node, 3, CpuQuota{cores, "cpu.max"}).threads;
+    return launch::choose_threads(job, {}, node, 3, launch::CpuQuota{cores, "cpu.max"}).threads;
   };
   EXPECT_EQ(threads(32), 5);
   EXPECT_EQ(threads(6), 2);
   EXPECT_EQ(threads(1.5), 1);
-  EXPECT_TRUE(test::holds(choose_threads(job, {}, node, 3, CpuQuota{6, "cpu.max"}).because,
+  EXPECT_TRUE(test::holds(launch::choose_threads(job, {}, node, 3, launch::CpuQuota{6, "cpu.max"}).because,
                           {"cpu.max allows 6 cores for 3 ranks"}));
 }
 

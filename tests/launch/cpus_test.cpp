@@ -1,4 +1,4 @@
-#include "launch/cpus.h"
+#include "lockstep/launch/cpus.h"
 
 #include <sched.h>
 
@@ -9,15 +9,15 @@ using namespace test;
 
 namespace {
 
-const CpuMask kWholeNode{"0-15", 16, 16};
+const launch::CpuMask kWholeNode{"0-15", 16, 16};
 
 Job job_of(int local_world, const std::string& scheduler = "none", const std::string& launcher = "openmpi") {
   return {.world = local_world, .local_world = local_world, .launcher = launcher, .scheduler = scheduler};
 }
 
-int threads(const Job& job, const Environment& environment, const CpuMask& mask = kWholeNode,
+int threads(const Job& job, const launch::Environment& environment, const launch::CpuMask& mask = kWholeNode,
             std::optional<int> sharers = {}) {
-  return choose_threads(job, environment, mask, sharers).threads;
+  return launch::choose_threads(job, environment, mask, sharers).threads;
 }
 
 }  // namespace
@@ -48,7 +48,7 @@ TEST(Threads, TheSchedulersGrantIsABound) {
 TEST(Threads, AskedForIsHonouredWithAWarningWhereItIsTooMuch) {
   EXPECT_EQ(threads(job_of(4), {{"OMP_NUM_THREADS", "2"}}), 2);
   EXPECT_EQ(threads(job_of(4), {{"OMP_NUM_THREADS", "2,4"}}), 2);
-  const auto greedy = choose_threads(job_of(4), {{"OMP_NUM_THREADS", "16"}}, kWholeNode, {});
+  const auto greedy = launch::choose_threads(job_of(4), {{"OMP_NUM_THREADS", "16"}}, kWholeNode, {});
   EXPECT_EQ(greedy.threads, 16);
   ASSERT_EQ(greedy.warnings.size(), 1U);
   EXPECT_TRUE(holds(greedy.warnings[0], {"OMP_NUM_THREADS=16", "share of 4"}));
@@ -58,7 +58,7 @@ TEST(Threads, AskedForIsHonouredWithAWarningWhereItIsTooMuch) {
 
 TEST(Threads, WhatPbsPresetsIsBoundedByTheShare) {
   const auto share =
-      choose_threads(job_of(4, "pbs"), {{"NCPUS", "16"}, {"OMP_NUM_THREADS", "16"}}, kWholeNode, {});
+      launch::choose_threads(job_of(4, "pbs"), {{"NCPUS", "16"}, {"OMP_NUM_THREADS", "16"}}, kWholeNode, {});
   EXPECT_EQ(share.threads, 4);
   EXPECT_TRUE(holds(share.because, {"PBS's preset"}));
 }
@@ -72,16 +72,16 @@ TEST(Cpus, TheMaskIsThisProcesses) {
   CPU_ZERO(&one);
   CPU_SET(first, &one);
   ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
-  const CpuMask mask = own_cpus();
+  const launch::CpuMask mask = launch::own_cpus();
   sched_setaffinity(0, sizeof before, &before);
   EXPECT_EQ(mask.units, std::to_string(first));
   EXPECT_EQ(mask.cores, 1);
-  EXPECT_GE(own_cpus().machine_cores, own_cpus().cores);
+  EXPECT_GE(launch::own_cpus().machine_cores, launch::own_cpus().cores);
 }
 
 TEST(Cpus, MasksOverlapWhereTheyShareAThread) {
-  EXPECT_TRUE(masks_overlap("0-3", "3"));
-  EXPECT_FALSE(masks_overlap("0-3,8", "4-7"));
+  EXPECT_TRUE(launch::masks_overlap("0-3", "3"));
+  EXPECT_FALSE(launch::masks_overlap("0-3,8", "4-7"));
 }
 
 }  // namespace lockstep

@@ -1,11 +1,11 @@
-#include "launch/deadline.h"
+#include "lockstep/launch/deadline.h"
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "environments.h"
-#include "launch/capture.h"
+#include "lockstep/base/capture.h"
 
 namespace lockstep {
 using namespace test;
@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-Time local_time(int year, int month, int day, int hour, int minute) {
+launch::Time local_time(int year, int month, int day, int hour, int minute) {
   std::tm parts{};
   parts.tm_year = year - 1900;
   parts.tm_mon = month - 1;
@@ -67,30 +67,32 @@ const Job kSlurmJob{.scheduler = "slurm", .job_id = "42"};
 }  // namespace
 
 TEST(Deadline, ReadsEachSource) {
-  EXPECT_EQ(parse_epoch("1767225600"), Time(1767225600s));
-  EXPECT_EQ(parse_slurm_time("2026-01-01T10:30:00\n"), local_time(2026, 1, 1, 10, 30));
+  EXPECT_EQ(launch::parse_epoch("1767225600"), launch::Time(1767225600s));
+  EXPECT_EQ(launch::parse_slurm_time("2026-01-01T10:30:00\n"), local_time(2026, 1, 1, 10, 30));
   EXPECT_EQ(
-      parse_scontrol(
+      launch::parse_scontrol(
           "JobId=42 JobName=x\n   StartTime=2026-01-01T10:00:00 EndTime=2026-01-01T11:00:00 Deadline=N/A\n"),
       local_time(2026, 1, 1, 11, 0));
-  EXPECT_EQ(parse_qstat(kQstat), local_time(2026, 1, 1, 11, 30));
+  EXPECT_EQ(launch::parse_qstat(kQstat), local_time(2026, 1, 1, 11, 30));
 }
 
 TEST(Deadline, WhatSaysNothingIsNothing) {
   for (const char* text :
        {"", "NONE", "Unknown", "N/A", "2026-13-01T00:00:00", "2026-01-01T00:00:00x", "yesterday"}) {
-    EXPECT_FALSE(parse_slurm_time(text)) << text;
+    EXPECT_FALSE(launch::parse_slurm_time(text)) << text;
   }
   for (const char* text : {"", "0", "-5", "12x", "99999999999999999999"})
-    EXPECT_FALSE(parse_epoch(text)) << text;
-  EXPECT_FALSE(parse_scontrol("JobId=42 EndTime=Unknown"));
-  EXPECT_FALSE(parse_qstat(""));
-  EXPECT_FALSE(parse_qstat("    Resource_List.walltime = 01:00:00\n"));  // not started
-  EXPECT_FALSE(parse_qstat("    Resource_List.walltime = a:b\n    stime = Thu Jan  1 10:00:00 2026\n"));
+    EXPECT_FALSE(launch::parse_epoch(text)) << text;
+  EXPECT_FALSE(launch::parse_scontrol("JobId=42 EndTime=Unknown"));
+  EXPECT_FALSE(launch::parse_qstat(""));
+  EXPECT_FALSE(launch::parse_qstat("    Resource_List.walltime = 01:00:00\n"));  // not started
+  EXPECT_FALSE(
+      launch::parse_qstat("    Resource_List.walltime = a:b\n    stime = Thu Jan  1 10:00:00 2026\n"));
 }
 
 TEST(Deadline, TorquesNamesWork) {
-  EXPECT_EQ(parse_qstat("    Resource_List.walltime = 48:00:00\n    start_time = Thu Jan  1 10:00:00 2026\n"),
+  EXPECT_EQ(launch::parse_qstat(
+                "    Resource_List.walltime = 48:00:00\n    start_time = Thu Jan  1 10:00:00 2026\n"),
             local_time(2026, 1, 3, 10, 0));
 }
 
@@ -98,39 +100,41 @@ TEST_F(Commands, AskSqueueFirst) {
   setenv("SLURM_TIME_FORMAT", "relative", 1);
   write("squeue",
         "echo \"$@ $SLURM_TIME_FORMAT\" > " + (folder_ / "args").string() + "; echo 2026-01-01T10:30:00");
-  EXPECT_EQ(job_deadline(kSlurmJob, {}), local_time(2026, 1, 1, 10, 30));
+  EXPECT_EQ(launch::job_deadline(kSlurmJob, {}), local_time(2026, 1, 1, 10, 30));
   unsetenv("SLURM_TIME_FORMAT");
   EXPECT_EQ(read("args"), "-h -j 42 -o %e standard\n");
 }
 
 TEST_F(Commands, AnArrayTaskAsksForItselfAlone) {
   write("squeue", "echo \"$3\" > " + (folder_ / "args").string() + "; echo 2026-01-01T10:30:00");
-  job_deadline(kSlurmJob, {{"SLURM_ARRAY_JOB_ID", "42"}, {"SLURM_ARRAY_TASK_ID", "3"}});
+  launch::job_deadline(kSlurmJob, {{"SLURM_ARRAY_JOB_ID", "42"}, {"SLURM_ARRAY_TASK_ID", "3"}});
   EXPECT_EQ(read("args"), "42_3\n");
 }
 
 TEST_F(Commands, TheEnvironmentSparesTheQuestion) {
   write("squeue", "touch " + (folder_ / "asked").string());
-  EXPECT_EQ(job_deadline(kSlurmJob, {{"SLURM_JOB_END_TIME", "1767225600"}}), Time(1767225600s));
+  EXPECT_EQ(launch::job_deadline(kSlurmJob, {{"SLURM_JOB_END_TIME", "1767225600"}}),
+            launch::Time(1767225600s));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "asked"));
 }
 
 TEST_F(Commands, ScontrolIsTheSecondToAsk) {
   write("squeue", "exit 1");
   write("scontrol", "echo JobId=42 EndTime=2026-01-01T11:00:00");
-  EXPECT_EQ(job_deadline(kSlurmJob, {}), local_time(2026, 1, 1, 11, 0));
+  EXPECT_EQ(launch::job_deadline(kSlurmJob, {}), local_time(2026, 1, 1, 11, 0));
 }
 
 TEST_F(Commands, QstatKnowsAPbsJob) {
   write("qstat", "[ \"$2\" = 7.server ] && cat <<'X'\n" + std::string(kQstat) + "X");
-  EXPECT_EQ(job_deadline({.scheduler = "pbs", .job_id = "7.server"}, {}), local_time(2026, 1, 1, 11, 30));
+  EXPECT_EQ(launch::job_deadline({.scheduler = "pbs", .job_id = "7.server"}, {}),
+            local_time(2026, 1, 1, 11, 30));
 }
 
 TEST_F(Commands, AJobIdIsNeverAnOptionNorAShellLine) {
   write("squeue", "touch " + (folder_ / "asked").string());
   write("scontrol", "touch " + (folder_ / "asked").string());
   for (const char* id : {"", "--help", "42;reboot", "$(id)", "../x", "4 2"}) {
-    EXPECT_FALSE(job_deadline({.scheduler = "slurm", .job_id = id}, {})) << id;
+    EXPECT_FALSE(launch::job_deadline({.scheduler = "slurm", .job_id = id}, {})) << id;
   }
   EXPECT_FALSE(std::filesystem::exists(folder_ / "asked"));
 }
@@ -140,17 +144,17 @@ TEST_F(Commands, CaptureIsBounded) {
   write("loud", "while :; do echo yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy; done");
   write("closed", "exec >&-; sleep 30");
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_FALSE(capture({"slow"}, 200ms));
-  EXPECT_FALSE(capture({"loud"}, 5s));
-  EXPECT_FALSE(capture({"closed"}, 200ms));
+  EXPECT_FALSE(base::capture({"slow"}, 200ms));
+  EXPECT_FALSE(base::capture({"loud"}, 5s));
+  EXPECT_FALSE(base::capture({"closed"}, 200ms));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
 }
 
 TEST_F(Commands, CapturePassesArgumentsAsTheyAre) {
-  EXPECT_EQ(capture({"printf", "%s|", "a b", "$HOME", "'"}, 5s), "a b|$HOME|'|");
-  EXPECT_FALSE(capture({"no-such-program-here"}, 5s));
-  EXPECT_FALSE(capture({"false"}, 5s));
-  EXPECT_FALSE(capture({}, 5s));
+  EXPECT_EQ(base::capture({"printf", "%s|", "a b", "$HOME", "'"}, 5s), "a b|$HOME|'|");
+  EXPECT_FALSE(base::capture({"no-such-program-here"}, 5s));
+  EXPECT_FALSE(base::capture({"false"}, 5s));
+  EXPECT_FALSE(base::capture({}, 5s));
 }
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "launch/device.h"
+#include "lockstep/launch/device.h"
 
 #include "environments.h"
 
@@ -10,9 +10,9 @@ namespace {
 const Job kThird{
     .rank = 6, .world = 8, .local_rank = 2, .local_world = 4, .node_rank = 1, .nodes = 2, .host = "n2"};
 
-std::string refused(const std::string& wanted, const GpuCount& visible) {
+std::string refused(const std::string& wanted, const launch::GpuCount& visible) {
   try {
-    choose_device(kThird, wanted, visible);
+    launch::choose_device(kThird, wanted, visible);
   } catch (const InputError& error) {
     return describe(error);
   }
@@ -22,21 +22,21 @@ std::string refused(const std::string& wanted, const GpuCount& visible) {
 }  // namespace
 
 TEST(Device, FollowsTheLocalRank) {
-  EXPECT_EQ(choose_device(kThird, "auto", GpuCount{4, "test"}).name, "cuda:2");
-  EXPECT_EQ(choose_device(kThird, "cuda", GpuCount{3, "test"}).index, 2);
+  EXPECT_EQ(launch::choose_device(kThird, "auto", launch::GpuCount{4, "test"}).name, "cuda:2");
+  EXPECT_EQ(launch::choose_device(kThird, "cuda", launch::GpuCount{3, "test"}).index, 2);
 }
 
 TEST(Device, TheOnlyVisibleGpuIsOurs) {
-  const auto choice = choose_device(kThird, "cuda", GpuCount{1, "CUDA_VISIBLE_DEVICES=2"});
+  const auto choice = launch::choose_device(kThird, "cuda", launch::GpuCount{1, "CUDA_VISIBLE_DEVICES=2"});
   EXPECT_EQ(choice.name, "cuda:0");
   EXPECT_TRUE(holds(choice.because, {"one visible GPU", "CUDA_VISIBLE_DEVICES=2"}));
 }
 
 TEST(Device, IsTheCpuWithoutGpus) {
-  const auto choice = choose_device(kThird, "auto", GpuCount{0, "no driver"});
+  const auto choice = launch::choose_device(kThird, "auto", launch::GpuCount{0, "no driver"});
   EXPECT_EQ(choice.name, "cpu");
   EXPECT_FALSE(choice.is_cuda());
-  EXPECT_EQ(choose_device(kThird, "cpu", GpuCount{4, "test"}).name, "cpu");
+  EXPECT_EQ(launch::choose_device(kThird, "cpu", launch::GpuCount{4, "test"}).name, "cpu");
 }
 
 TEST(Device, TooFewGpusNamesTheRankAndWhatItSaw) {
@@ -49,7 +49,7 @@ TEST(Device, TooFewGpusNamesTheRankAndWhatItSaw) {
 
 TEST(Device, HiddenGpusAreNotAskedFor) {
   for (const char* value : {"", "-1", "NoDevFiles"}) {
-    const auto gpus = count_gpus({{"CUDA_VISIBLE_DEVICES", value}});
+    const auto gpus = launch::count_gpus({{"CUDA_VISIBLE_DEVICES", value}});
     EXPECT_EQ(gpus.count, 0);
     EXPECT_TRUE(holds(gpus.because, {"CUDA_VISIBLE_DEVICES="}));
   }

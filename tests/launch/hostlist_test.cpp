@@ -1,10 +1,10 @@
-#include "launch/hostlist.h"
+#include "lockstep/launch/hostlist.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "base/error.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep {
 namespace {
@@ -13,7 +13,7 @@ using Hosts = std::vector<std::string>;
 
 bool is_refused(const std::string& text) {
   try {
-    expand_hostlist(text);
+    launch::expand_hostlist(text);
   } catch (const InputError& error) {
     return !error.hint().empty();
   }
@@ -23,14 +23,14 @@ bool is_refused(const std::string& text) {
 }  // namespace
 
 TEST(HostList, ExpandsSlurmsForms) {
-  EXPECT_EQ(expand_hostlist("n1"), Hosts{"n1"});
-  EXPECT_EQ(expand_hostlist("n[01-03,7]"), (Hosts{"n01", "n02", "n03", "n7"}));
-  EXPECT_EQ(expand_hostlist("a,b[2-3],c"), (Hosts{"a", "b2", "b3", "c"}));
-  EXPECT_EQ(expand_hostlist("r[1-2]n[1-3]"), (Hosts{"r1n1", "r1n2", "r1n3", "r2n1", "r2n2", "r2n3"}));
-  EXPECT_EQ(expand_hostlist("n[9-11]-ib.site.org"),
+  EXPECT_EQ(launch::expand_hostlist("n1"), Hosts{"n1"});
+  EXPECT_EQ(launch::expand_hostlist("n[01-03,7]"), (Hosts{"n01", "n02", "n03", "n7"}));
+  EXPECT_EQ(launch::expand_hostlist("a,b[2-3],c"), (Hosts{"a", "b2", "b3", "c"}));
+  EXPECT_EQ(launch::expand_hostlist("r[1-2]n[1-3]"), (Hosts{"r1n1", "r1n2", "r1n3", "r2n1", "r2n2", "r2n3"}));
+  EXPECT_EQ(launch::expand_hostlist("n[9-11]-ib.site.org"),
             (Hosts{"n9-ib.site.org", "n10-ib.site.org", "n11-ib.site.org"}));
-  EXPECT_EQ(expand_hostlist("n[08-10]"), (Hosts{"n08", "n09", "n10"}));
-  EXPECT_EQ(expand_hostlist("n[0-999999]").size(), 1'000'000U);
+  EXPECT_EQ(launch::expand_hostlist("n[08-10]"), (Hosts{"n08", "n09", "n10"}));
+  EXPECT_EQ(launch::expand_hostlist("n[0-999999]").size(), 1'000'000U);
 }
 
 TEST(HostList, RefusesWhatIsMalformed) {
@@ -54,13 +54,13 @@ TEST(HostList, RefusesBombs) {
 }
 
 TEST(HostList, Compresses) {
-  EXPECT_EQ(compress_hostlist({"n1"}), "n1");
-  EXPECT_EQ(compress_hostlist({"n01", "n02", "n03", "n7"}), "n[01-03,7]");
-  EXPECT_EQ(compress_hostlist({"n9", "n10", "n11"}), "n[9-11]");
-  EXPECT_EQ(compress_hostlist({"n09", "n10"}), "n[09-10]");
-  EXPECT_EQ(compress_hostlist({"login", "n1-ib", "n2-ib"}), "login,n[1-2]-ib");
-  EXPECT_EQ(compress_hostlist({"r1n1", "r1n2", "r2n1"}), "r1n[1-2],r2n1");
-  EXPECT_EQ(compress_hostlist({}), "");
+  EXPECT_EQ(launch::compress_hostlist({"n1"}), "n1");
+  EXPECT_EQ(launch::compress_hostlist({"n01", "n02", "n03", "n7"}), "n[01-03,7]");
+  EXPECT_EQ(launch::compress_hostlist({"n9", "n10", "n11"}), "n[9-11]");
+  EXPECT_EQ(launch::compress_hostlist({"n09", "n10"}), "n[09-10]");
+  EXPECT_EQ(launch::compress_hostlist({"login", "n1-ib", "n2-ib"}), "login,n[1-2]-ib");
+  EXPECT_EQ(launch::compress_hostlist({"r1n1", "r1n2", "r2n1"}), "r1n[1-2],r2n1");
+  EXPECT_EQ(launch::compress_hostlist({}), "");
 }
 
 TEST(HostList, RoundTripsKeepOrderAndSpelling) {
@@ -74,8 +74,9 @@ TEST(HostList, RoundTripsKeepOrderAndSpelling) {
       hosts.push_back(std::string(random() % 2 ? "n" : "gpu-") + (random() % 8 ? number : "") +
                       (random() % 4 ? "" : "-ib"));
     }
-    EXPECT_EQ(expand_hostlist(compress_hostlist(hosts)), hosts) << compress_hostlist(hosts);
-    EXPECT_EQ(parse_node_file(write_node_file(hosts)), hosts);
+    EXPECT_EQ(launch::expand_hostlist(launch::compress_hostlist(hosts)), hosts)
+        << launch::compress_hostlist(hosts);
+    EXPECT_EQ(launch::parse_node_file(launch::write_node_file(hosts)), hosts);
   }
 }
 
@@ -86,41 +87,41 @@ TEST(HostList, RandomTextNeverCrashes) {
     std::string text;
     for (size_t i = random() % 14; i > 0; --i) text += letters[random() % letters.size()];
     try {
-      EXPECT_FALSE(expand_hostlist(text).empty());
+      EXPECT_FALSE(launch::expand_hostlist(text).empty());
     } catch (const InputError&) {
     }
     try {
-      EXPECT_FALSE(parse_task_counts(text).empty());
+      EXPECT_FALSE(launch::parse_task_counts(text).empty());
     } catch (const InputError&) {
     }
   }
 }
 
 TEST(NodeFile, HasOneHostALine) {
-  EXPECT_EQ(parse_node_file("n1\nn1\r\n\n  n2  \nn2.site"), (Hosts{"n1", "n1", "n2", "n2.site"}));
-  EXPECT_EQ(unique_hosts({"n2", "n1", "n2"}), (Hosts{"n2", "n1"}));
-  EXPECT_EQ(write_node_file({"n1", "n1"}), "n1\nn1\n");
-  EXPECT_TRUE(parse_node_file("").empty());
-  EXPECT_THROW(parse_node_file("n1\nn 2\n"), InputError);
-  EXPECT_THROW(parse_node_file("n1;reboot\n"), InputError);
-  EXPECT_THROW(write_node_file({"-oProxyCommand=x"}), InputError);
-  EXPECT_THROW(compress_hostlist({"n[1]"}), InputError);
+  EXPECT_EQ(launch::parse_node_file("n1\nn1\r\n\n  n2  \nn2.site"), (Hosts{"n1", "n1", "n2", "n2.site"}));
+  EXPECT_EQ(launch::unique_hosts({"n2", "n1", "n2"}), (Hosts{"n2", "n1"}));
+  EXPECT_EQ(launch::write_node_file({"n1", "n1"}), "n1\nn1\n");
+  EXPECT_TRUE(launch::parse_node_file("").empty());
+  EXPECT_THROW(launch::parse_node_file("n1\nn 2\n"), InputError);
+  EXPECT_THROW(launch::parse_node_file("n1;reboot\n"), InputError);
+  EXPECT_THROW(launch::write_node_file({"-oProxyCommand=x"}), InputError);
+  EXPECT_THROW(launch::compress_hostlist({"n[1]"}), InputError);
 }
 
 TEST(TaskCounts, OfAStep) {
-  EXPECT_EQ(parse_task_counts("2(x2)"), (std::vector<int>{2, 2}));
-  EXPECT_EQ(parse_task_counts("3,1"), (std::vector<int>{3, 1}));
-  EXPECT_EQ(parse_task_counts("4(x2),1,2(x1)"), (std::vector<int>{4, 4, 1, 2}));
+  EXPECT_EQ(launch::parse_task_counts("2(x2)"), (std::vector<int>{2, 2}));
+  EXPECT_EQ(launch::parse_task_counts("3,1"), (std::vector<int>{3, 1}));
+  EXPECT_EQ(launch::parse_task_counts("4(x2),1,2(x1)"), (std::vector<int>{4, 4, 1, 2}));
   for (const char* text :
        {"", "0", "x", "2(x)", "2(x0)", "2(x2", "2(y2)", "2,,1", "2(x1000000000)", "-1", "(x2)", "2(x2)3"}) {
-    EXPECT_THROW(parse_task_counts(text), InputError) << text;
+    EXPECT_THROW(launch::parse_task_counts(text), InputError) << text;
   }
 }
 
 TEST(Hosts, ShortAndLongNamesAreTheSame) {
-  EXPECT_TRUE(same_host("n1", "n1.cluster.org"));
-  EXPECT_FALSE(same_host("n1", "n10"));
-  EXPECT_FALSE(same_host("10.0.0.1", "10.0.0.2"));
+  EXPECT_TRUE(launch::same_host("n1", "n1.cluster.org"));
+  EXPECT_FALSE(launch::same_host("n1", "n10"));
+  EXPECT_FALSE(launch::same_host("10.0.0.1", "10.0.0.2"));
 }
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@ namespace {
 
 struct Expected {
   const char* name;
-  Environment environment;
+  launch::Environment environment;
   const char* launcher;
   const char* scheduler;
   bool mpi;
@@ -19,22 +19,23 @@ struct Expected {
 const Expected kCases[] = {
     {"torchrun", kTorchrun, "torchrun", "none", false, 2, 4, 0, 2, 1, 2},
     {"open mpi", kOpenMpi, "openmpi", "none", true, 3, 4, 1, 2, 1, 2},
-    {"open mpi 5", without(kOpenMpi, {"OMPI_MCA_orte_hnp_uri"}) + Environment{{"PRTE_LAUNCHED", "1"}},
+    {"open mpi 5", without(kOpenMpi, {"OMPI_MCA_orte_hnp_uri"}) + launch::Environment{{"PRTE_LAUNCHED", "1"}},
      "openmpi", "none", true, 3, 4, 1, 2, 1, 2},
     {"pals", kPals, "pals", "pbs", true, 5, 8, 1, 4, 1, 2},
     {"hydra", kHydra, "pmi", "none", true, 2, 4, 0, 2, 1, 2},
     {"flux without pmi", kFlux, "flux", "flux", false, 3, 4, 1, 2, 1, 2},
-    {"flux with pmix", kFlux + Environment{{"PMIX_RANK", "3"}}, "flux", "flux", true, 3, 4, 1, 2, 1, 2},
+    {"flux with pmix", kFlux + launch::Environment{{"PMIX_RANK", "3"}}, "flux", "flux", true, 3, 4, 1, 2, 1,
+     2},
     {"srun", kSrun, "slurm", "slurm", false, 3, 4, 1, 2, 1, 2},
     {"srun alone, no sbatch", without(kSrun, {"SLURM_NTASKS", "SLURM_NPROCS"}), "slurm", "slurm", false, 3, 4,
      1, 2, 1, 2},
     {"srun of one task",
-     kSrun + Environment{{"SLURM_PROCID", "0"},
-                         {"SLURM_LOCALID", "0"},
-                         {"SLURM_NODEID", "0"},
-                         {"SLURM_STEP_NUM_TASKS", "1"},
-                         {"SLURM_STEP_NUM_NODES", "1"},
-                         {"SLURM_STEP_TASKS_PER_NODE", "1"}},
+     kSrun + launch::Environment{{"SLURM_PROCID", "0"},
+                                 {"SLURM_LOCALID", "0"},
+                                 {"SLURM_NODEID", "0"},
+                                 {"SLURM_STEP_NUM_TASKS", "1"},
+                                 {"SLURM_STEP_NUM_NODES", "1"},
+                                 {"SLURM_STEP_TASKS_PER_NODE", "1"}},
      "slurm", "slurm", false, 0, 1, 0, 1, 0, 1},
     {"nothing", {}, "none", "none", false, 0, 1, 0, 1, 0, 1},
 };
@@ -44,9 +45,9 @@ const Expected kCases[] = {
 TEST(Launchers, EachIsKnownByItsOwnVariables) {
   for (const auto& expected : kCases) {
     SCOPED_TRACE(expected.name);
-    EXPECT_EQ(detect_launcher(expected.environment), expected.launcher);
-    EXPECT_EQ(wants_mpi(expected.environment), expected.mpi);
-    const Job job = identify(expected.environment, std::nullopt);
+    EXPECT_EQ(launch::detect_launcher(expected.environment), expected.launcher);
+    EXPECT_EQ(launch::wants_mpi(expected.environment), expected.mpi);
+    const Job job = launch::identify(expected.environment, std::nullopt);
     EXPECT_EQ(job.launcher, expected.launcher);
     EXPECT_EQ(job.scheduler, expected.scheduler);
     EXPECT_EQ(job.rank, expected.rank);
@@ -62,21 +63,21 @@ TEST(Launchers, EachIsKnownByItsOwnVariables) {
 TEST(Launchers, EveryValueHasItsReason) {
   for (const auto& expected : kCases) {
     SCOPED_TRACE(expected.name);
-    const Job job = identify(expected.environment, std::nullopt);
+    const Job job = launch::identify(expected.environment, std::nullopt);
     for (const char* field : {"rank", "world", "local_rank", "local_world", "node_rank", "nodes", "launcher",
                               "scheduler", "host"}) {
       EXPECT_FALSE(job.because.at(field).empty()) << field;
     }
   }
-  EXPECT_EQ(identify(kSrun, std::nullopt).because.at("rank"), "SLURM_PROCID=3");
-  EXPECT_EQ(identify(kSrun, std::nullopt).because.at("local_world"),
+  EXPECT_EQ(launch::identify(kSrun, std::nullopt).because.at("rank"), "SLURM_PROCID=3");
+  EXPECT_EQ(launch::identify(kSrun, std::nullopt).because.at("local_world"),
             "entry 1 of SLURM_STEP_TASKS_PER_NODE=2(x2)");
-  EXPECT_EQ(identify(kSrun, std::nullopt).job_id, "42");
+  EXPECT_EQ(launch::identify(kSrun, std::nullopt).job_id, "42");
 }
 
 TEST(Launchers, AreBelievedInOrder) {
   // all at once, and the first speaker taken away each time
-  Environment everyone = kTorchrun + kOpenMpi + kPals + kHydra + kFlux + kJsrun + kSrun;
+  launch::Environment everyone = kTorchrun + kOpenMpi + kPals + kHydra + kFlux + kJsrun + kSrun;
   const std::vector<std::pair<std::string, std::vector<const char*>>> order = {
       {"torchrun", {"RANK", "WORLD_SIZE"}},
       {"openmpi", {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}},
@@ -88,18 +89,18 @@ TEST(Launchers, AreBelievedInOrder) {
       {"slurm", {"SLURM_STEP_NUM_TASKS"}},
       {"none", {}}};
   for (const auto& [name, variables] : order) {
-    EXPECT_EQ(detect_launcher(everyone), name);
+    EXPECT_EQ(launch::detect_launcher(everyone), name);
     everyone = without(everyone, variables);
   }
 }
 
 TEST(Launchers, AnExplicitChoiceOverrules) {
-  const Environment both = kTorchrun + kSrun;
-  EXPECT_EQ(identify(both, std::nullopt).rank, 2);
-  const Job job = identify(both, std::nullopt, "slurm");
+  const launch::Environment both = kTorchrun + kSrun;
+  EXPECT_EQ(launch::identify(both, std::nullopt).rank, 2);
+  const Job job = launch::identify(both, std::nullopt, "slurm");
   EXPECT_EQ(job.rank, 3);
   EXPECT_EQ(job.because.at("launcher"), "--launcher slurm");
-  EXPECT_EQ(identify(both, std::nullopt, "none").world, 1);
+  EXPECT_EQ(launch::identify(both, std::nullopt, "none").world, 1);
 }
 
 TEST(Launchers, AChoiceThatIsNotThereOrUnknownIsRefused) {
@@ -109,63 +110,65 @@ TEST(Launchers, AChoiceThatIsNotThereOrUnknownIsRefused) {
 }
 
 TEST(Launchers, PmixAloneNeedsMpiForTheSize) {
-  const Environment pmix = {{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "slurm.pmix.42.0"}};
-  EXPECT_EQ(detect_launcher(pmix), "pmix");
-  EXPECT_TRUE(wants_mpi(pmix));
+  const launch::Environment pmix = {{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "slurm.pmix.42.0"}};
+  EXPECT_EQ(launch::detect_launcher(pmix), "pmix");
+  EXPECT_TRUE(launch::wants_mpi(pmix));
   EXPECT_TRUE(holds(refusal(pmix), {"PMIX_RANK=1", "no variable says how many ranks", "MPI"}));
-  EXPECT_EQ(identify(pmix, MpiFacts{.rank = 1, .world = 2}).world, 2);
+  EXPECT_EQ(launch::identify(pmix, launch::MpiFacts{.rank = 1, .world = 2}).world, 2);
 }
 
 TEST(Launchers, PalsMayLackTheSize) {
-  const Environment pals = without(kPals, {"PALS_SIZE"});
-  EXPECT_EQ(detect_launcher(pals), "pals");
+  const launch::Environment pals = without(kPals, {"PALS_SIZE"});
+  EXPECT_EQ(launch::detect_launcher(pals), "pals");
   EXPECT_TRUE(holds(refusal(pals), {"PALS_RANKID=5", "no variable says"}));
-  const MpiFacts facts{.rank = 5, .world = 8, .local_rank = 1, .local_world = 4, .node_rank = 1, .nodes = 2};
-  EXPECT_EQ(identify(pals, facts).world, 8);
+  const launch::MpiFacts facts{
+      .rank = 5, .world = 8, .local_rank = 1, .local_world = 4, .node_rank = 1, .nodes = 2};
+  EXPECT_EQ(launch::identify(pals, facts).world, 8);
 }
 
 TEST(Launchers, JsrunsNodeIsTheHostsPlaceInTheRankFile) {
-  const Surroundings around{.host = "c2.summit", .rank_file = "launch1\nc1\nc1\nc2\nc2\n"};
-  const Job job = identify(kJsrun, std::nullopt, "auto", around);
+  const launch::Surroundings around{.host = "c2.summit", .rank_file = "launch1\nc1\nc1\nc2\nc2\n"};
+  const Job job = launch::identify(kJsrun, std::nullopt, "auto", around);
   EXPECT_EQ(job.scheduler, "lsf");
   EXPECT_EQ(job.node_rank, 1);
   EXPECT_EQ(job.nodes, 2);
   EXPECT_EQ(job.local_world, 2);
-  EXPECT_FALSE(wants_mpi(kJsrun));
-  EXPECT_TRUE(wants_mpi(kJsrun + Environment{{"PMIX_RANK", "2"}}));
+  EXPECT_FALSE(launch::wants_mpi(kJsrun));
+  EXPECT_TRUE(launch::wants_mpi(kJsrun + launch::Environment{{"PMIX_RANK", "2"}}));
 }
 
 TEST(Launchers, UnequalNodesOfAnSrunStep) {
-  const Environment uneven =
-      kSrun + Environment{{"SLURM_STEP_TASKS_PER_NODE", "3,1"}, {"SLURM_LOCALID", "0"}};
-  const Job job = identify(uneven, std::nullopt);
+  const launch::Environment uneven =
+      kSrun + launch::Environment{{"SLURM_STEP_TASKS_PER_NODE", "3,1"}, {"SLURM_LOCALID", "0"}};
+  const Job job = launch::identify(uneven, std::nullopt);
   EXPECT_EQ(job.local_world, 1);
   EXPECT_EQ(job.node_rank, 1);
-  const Environment first =
-      uneven + Environment{{"SLURM_NODEID", "0"}, {"SLURM_LOCALID", "2"}, {"SLURM_PROCID", "2"}};
-  EXPECT_EQ(identify(first, std::nullopt).local_world, 3);
+  const launch::Environment first =
+      uneven + launch::Environment{{"SLURM_NODEID", "0"}, {"SLURM_LOCALID", "2"}, {"SLURM_PROCID", "2"}};
+  EXPECT_EQ(launch::identify(first, std::nullopt).local_world, 3);
 }
 
 TEST(Launchers, TorqueIsBelievedOnlyWhenChosen) {
-  const Environment pbsdsh = {{"PBS_JOBID", "8.torque"}, {"PBS_VNODENUM", "3"}, {"PBS_NP", "4"},
-                              {"PBS_NUM_PPN", "2"},      {"PBS_NODENUM", "1"},  {"PBS_NUM_NODES", "2"}};
-  const Job job = identify(pbsdsh, std::nullopt, "torque");
+  const launch::Environment pbsdsh = {{"PBS_JOBID", "8.torque"}, {"PBS_VNODENUM", "3"},
+                                      {"PBS_NP", "4"},           {"PBS_NUM_PPN", "2"},
+                                      {"PBS_NODENUM", "1"},      {"PBS_NUM_NODES", "2"}};
+  const Job job = launch::identify(pbsdsh, std::nullopt, "torque");
   EXPECT_EQ(job.rank, 3);
   EXPECT_EQ(job.world, 4);
   EXPECT_EQ(job.local_rank, 1);
   EXPECT_EQ(job.node_rank, 1);
   EXPECT_EQ(job.scheduler, "torque");
-  EXPECT_EQ(detect_launcher(pbsdsh), "none");
+  EXPECT_EQ(launch::detect_launcher(pbsdsh), "none");
 }
 
 TEST(Launchers, TorchrunsVariablesByHandMayBeFewer) {
-  const Environment by_hand = {{"RANK", "1"}, {"WORLD_SIZE", "2"}};
-  const Job job = identify(by_hand, std::nullopt);
+  const launch::Environment by_hand = {{"RANK", "1"}, {"WORLD_SIZE", "2"}};
+  const Job job = launch::identify(by_hand, std::nullopt);
   EXPECT_EQ(job.local_rank, 1);
   EXPECT_EQ(job.local_world, 2);
   EXPECT_EQ(job.warnings.size(), 1U);
-  const Job second_node =
-      identify(by_hand + Environment{{"WORLD_SIZE", "8"}, {"RANK", "5"}, {"LOCAL_RANK", "1"}}, {});
+  const Job second_node = launch::identify(
+      by_hand + launch::Environment{{"WORLD_SIZE", "8"}, {"RANK", "5"}, {"LOCAL_RANK", "1"}}, {});
   EXPECT_EQ(second_node.local_world, 4);
   EXPECT_EQ(second_node.node_rank, 1);
   EXPECT_EQ(second_node.warnings.size(), 1U);

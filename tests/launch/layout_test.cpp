@@ -1,19 +1,19 @@
-#include "launch/layout.h"
+#include "lockstep/launch/layout.h"
 
 #include "environments.h"
 
 namespace lockstep {
 namespace {
 
-Seat on(const std::string& machine, std::optional<int> local_rank = {}, std::optional<int> local_world = {},
-        std::optional<int> node_rank = {}) {
+launch::Seat on(const std::string& machine, std::optional<int> local_rank = {},
+                std::optional<int> local_world = {}, std::optional<int> node_rank = {}) {
   return {machine, local_rank, local_world, node_rank};
 }
 
 // "local rank/local world@node rank/nodes" of each rank
-std::vector<std::string> layout(const std::vector<Seat>& seats) {
+std::vector<std::string> layout(const std::vector<launch::Seat>& seats) {
   std::vector<std::string> texts;
-  for (const auto& place : layout_of(seats)) {
+  for (const auto& place : launch::layout_of(seats)) {
     texts.push_back(std::to_string(place.local_rank) + "/" + std::to_string(place.local_world) + "@" +
                     std::to_string(place.node_rank) + "/" + std::to_string(place.nodes));
   }
@@ -46,7 +46,7 @@ TEST(Layout, HalfATellingIsNone) {
 }
 
 TEST(Layout, LocalRanksThatCannotBeAreSaidAndReplaced) {
-  const auto places = layout_of({on("a", 0), on("a", 0), on("b", 3)});
+  const auto places = launch::layout_of({on("a", 0), on("a", 0), on("b", 3)});
   EXPECT_EQ(places[1].local_rank, 1);
   EXPECT_TRUE(places[0].warning.empty());
   EXPECT_TRUE(test::holds(places[1].warning, {"told local rank 0", "taken for 1"})) << places[1].warning;
@@ -54,27 +54,27 @@ TEST(Layout, LocalRanksThatCannotBeAreSaidAndReplaced) {
 }
 
 TEST(Layout, ALocalWorldThatIsNotSoIsSaid) {
-  const auto places = layout_of({on("a", 0, 2), on("b", 0, 2)});
+  const auto places = launch::layout_of({on("a", 0, 2), on("b", 0, 2)});
   EXPECT_EQ(places[0].local_world, 1);
   EXPECT_TRUE(test::holds(places[0].warning, {"told of 2 ranks", "there are 1"})) << places[0].warning;
 }
 
 TEST(Layout, TravelsBetweenRanks) {
-  const Seat seat = unpack_seat(pack_seat(on("a b", 3)));
+  const launch::Seat seat = launch::unpack_seat(launch::pack_seat(on("a b", 3)));
   EXPECT_EQ(seat.machine, "a b");
   EXPECT_EQ(seat.local_rank, 3);
   EXPECT_FALSE(seat.local_world || seat.node_rank);
-  EXPECT_EQ(unpack_place(pack_place({1, 2, 3, 4, "w"})).warning, "w");
-  EXPECT_THROW(unpack_seat("1:a"), Error);
+  EXPECT_EQ(launch::unpack_place(launch::pack_place({1, 2, 3, 4, "w"})).warning, "w");
+  EXPECT_THROW(launch::unpack_seat("1:a"), Error);
 }
 
 // the commonest exports by hand: no LOCAL_WORLD_SIZE, so the nodes are anybody's guess
 TEST(Layout, TheMeetingTakesGuessesBack) {
-  Job job = identify({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}}, std::nullopt);
-  EXPECT_FALSE(own_seat(job).local_world || own_seat(job).node_rank);
-  EXPECT_EQ(own_seat(job).local_rank, 0);
+  Job job = launch::identify({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}}, std::nullopt);
+  EXPECT_FALSE(launch::own_seat(job).local_world || launch::own_seat(job).node_rank);
+  EXPECT_EQ(launch::own_seat(job).local_rank, 0);
   ASSERT_EQ(job.warnings.size(), 1U);
-  settle(job, layout_of({on("a", 0), on("b", 0)})[1]);
+  launch::settle(job, launch::layout_of({on("a", 0), on("b", 0)})[1]);
   EXPECT_TRUE(job.warnings.empty());
   EXPECT_EQ(job.nodes, 2);
   EXPECT_EQ(job.node_rank, 1);

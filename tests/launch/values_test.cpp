@@ -17,50 +17,55 @@ TEST(Values, HalfAPairIsRefused) {
 }
 
 TEST(Values, APairIsNeverMixedFromTwoLaunchers) {
-  const Environment halves = {{"RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}};
+  const launch::Environment halves = {{"RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}};
   EXPECT_TRUE(holds(refusal(halves), {"RANK=1 is set but WORLD_SIZE is not"}));
 }
 
 TEST(Values, ARankOutsideItsWorldIsRefused) {
-  EXPECT_TRUE(holds(refusal(kTorchrun + Environment{{"RANK", "4"}}), {"RANK=4 lies outside WORLD_SIZE=4"}));
-  EXPECT_TRUE(holds(refusal(kTorchrun + Environment{{"LOCAL_RANK", "2"}}),
+  EXPECT_TRUE(
+      holds(refusal(kTorchrun + launch::Environment{{"RANK", "4"}}), {"RANK=4 lies outside WORLD_SIZE=4"}));
+  EXPECT_TRUE(holds(refusal(kTorchrun + launch::Environment{{"LOCAL_RANK", "2"}}),
                     {"LOCAL_RANK=2 lies outside LOCAL_WORLD_SIZE=2"}));
-  EXPECT_TRUE(holds(refusal(kTorchrun + Environment{{"LOCAL_WORLD_SIZE", "5"}}),
+  EXPECT_TRUE(holds(refusal(kTorchrun + launch::Environment{{"LOCAL_WORLD_SIZE", "5"}}),
                     {"LOCAL_WORLD_SIZE=5 is more than WORLD_SIZE=4"}));
-  EXPECT_TRUE(holds(refusal(kSrun + Environment{{"SLURM_NODEID", "2"}}), {"SLURM_NODEID=2 lies outside"}));
-  EXPECT_TRUE(holds(refusal(kSrun + Environment{{"SLURM_PROCID", "9"}}),
+  EXPECT_TRUE(
+      holds(refusal(kSrun + launch::Environment{{"SLURM_NODEID", "2"}}), {"SLURM_NODEID=2 lies outside"}));
+  EXPECT_TRUE(holds(refusal(kSrun + launch::Environment{{"SLURM_PROCID", "9"}}),
                     {"SLURM_PROCID=9 lies outside SLURM_STEP_NUM_TASKS=4"}));
 }
 
 TEST(Values, ANodeThatThereCannotBeIsRefused) {
-  const Environment by_hand = {
+  const launch::Environment by_hand = {
       {"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}};
-  EXPECT_TRUE(holds(refusal(by_hand + Environment{{"GROUP_RANK", "2147483647"}}),
+  EXPECT_TRUE(holds(refusal(by_hand + launch::Environment{{"GROUP_RANK", "2147483647"}}),
                     {"GROUP_RANK=2147483647 lies outside"}));
   // unequal nodes, their number not told: two of one rank and this one of two
-  EXPECT_EQ(identify(by_hand + Environment{{"GROUP_RANK", "2"}}, std::nullopt).nodes, 3);
+  EXPECT_EQ(launch::identify(by_hand + launch::Environment{{"GROUP_RANK", "2"}}, std::nullopt).nodes, 3);
 }
 
 TEST(Values, WhatIsNoNumberIsRefused) {
   for (const char* value : {"", " ", "one", "1x", "0x1", "1.0", "+1", " 1", "1 ", "1\n", "-1", "-0",
                             "2147483648", "99999999999999999999", "1e3", "½"}) {
     SCOPED_TRACE(value);
+    EXPECT_TRUE(holds(refusal(kTorchrun + launch::Environment{{"RANK", value}}),
+                      {"RANK=", "is not a number", "unset RANK"}));
     EXPECT_TRUE(
-        holds(refusal(kTorchrun + Environment{{"RANK", value}}), {"RANK=", "is not a number", "unset RANK"}));
-    EXPECT_TRUE(holds(refusal(kOpenMpi + Environment{{"OMPI_COMM_WORLD_SIZE", value}}), {"is not a number"}));
+        holds(refusal(kOpenMpi + launch::Environment{{"OMPI_COMM_WORLD_SIZE", value}}), {"is not a number"}));
   }
-  EXPECT_TRUE(holds(refusal(kTorchrun + Environment{{"WORLD_SIZE", "0"}}), {"WORLD_SIZE=0", "from 1"}));
+  EXPECT_TRUE(
+      holds(refusal(kTorchrun + launch::Environment{{"WORLD_SIZE", "0"}}), {"WORLD_SIZE=0", "from 1"}));
 }
 
 TEST(Values, AnErrorDoesNotRepeatControlCharacters) {
-  const std::string text = refusal(kTorchrun + Environment{{"RANK", "\x1b[2Jx\n" + std::string(5000, 'y')}});
+  const std::string text =
+      refusal(kTorchrun + launch::Environment{{"RANK", "\x1b[2Jx\n" + std::string(5000, 'y')}});
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
   EXPECT_LT(text.size(), 500U);
 }
 
 TEST(Values, StepCountsThatContradictEachOtherAreRefused) {
   const auto with = [](const char* counts) {
-    return kSrun + Environment{{"SLURM_STEP_TASKS_PER_NODE", counts}};
+    return kSrun + launch::Environment{{"SLURM_STEP_TASKS_PER_NODE", counts}};
   };
   EXPECT_TRUE(holds(refusal(with("2(x3)")),
                     {"SLURM_STEP_TASKS_PER_NODE=2(x3)", "3 nodes", "SLURM_STEP_NUM_NODES=2"}));
@@ -70,33 +75,34 @@ TEST(Values, StepCountsThatContradictEachOtherAreRefused) {
 }
 
 TEST(Values, TheHighestWorldIsStillANumber) {
-  const Job job = identify({{"RANK", "2147483646"}, {"WORLD_SIZE", "2147483647"}}, std::nullopt);
+  const Job job = launch::identify({{"RANK", "2147483646"}, {"WORLD_SIZE", "2147483647"}}, std::nullopt);
   EXPECT_EQ(job.rank, 2147483646);
 }
 
 // Random subsets of everybody's variables with random values: whatever comes out is a Job that can be, or an
 // InputError with something to do.
 TEST(Values, RandomEnvironmentsNeverCrash) {
-  const Environment everyone = kTorchrun + kOpenMpi + kPals + kHydra + kFlux + kJsrun + kSrun + kPbs +
-                               Environment{{"PBS_NP", "4"}, {"PBS_VNODENUM", "1"}, {"PBS_NUM_PPN", "2"}};
+  const launch::Environment everyone =
+      kTorchrun + kOpenMpi + kPals + kHydra + kFlux + kJsrun + kSrun + kPbs +
+      launch::Environment{{"PBS_NP", "4"}, {"PBS_VNODENUM", "1"}, {"PBS_NUM_PPN", "2"}};
   const std::string values[] = {"0",  "1", "2",     "3",   "4",          "7",   "",
                                 "-1", "x", "2(x2)", "3,1", "4294967296", "1(x", "n[1-2]"};
-  const auto choices = launcher_choices();
+  const auto choices = launch::launcher_choices();
   std::mt19937 random(20240601);
   const auto pick = [&](size_t n) { return static_cast<size_t>(random() % n); };
   int jobs = 0;
   for (int round = 0; round < 20'000; ++round) {
-    Environment environment;
+    launch::Environment environment;
     const size_t density = 1 + pick(8);
     for (const auto& [name, value] : everyone) {
       if (pick(density) == 0) environment[name] = pick(3) ? value : values[pick(std::size(values))];
     }
-    std::optional<MpiFacts> facts;
+    std::optional<launch::MpiFacts> facts;
     if (pick(4) == 0)
-      facts = MpiFacts{.rank = static_cast<int>(pick(4)), .world = 4, .local_world = 2, .nodes = 2};
+      facts = launch::MpiFacts{.rank = static_cast<int>(pick(4)), .world = 4, .local_world = 2, .nodes = 2};
     try {
-      const Job job = identify(environment, facts, pick(4) ? "auto" : choices[pick(choices.size())],
-                               {.host = "n1", .node_file = kPbsNodeFile}, Phantoms::allow);
+      const Job job = launch::identify(environment, facts, pick(4) ? "auto" : choices[pick(choices.size())],
+                                       {.host = "n1", .node_file = kPbsNodeFile}, launch::Phantoms::allow);
       ++jobs;
       ASSERT_TRUE(0 <= job.rank && job.rank < job.world);
       ASSERT_TRUE(0 <= job.local_rank && job.local_rank < job.local_world && job.local_world <= job.world);

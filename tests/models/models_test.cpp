@@ -1,8 +1,8 @@
 #include <torch/utils.h>
 
-#include "models/mlp.h"
-#include "models/pima_net.h"
-#include "models/simple_cnn.h"
+#include "lockstep/models/mlp.h"
+#include "lockstep/models/pima_net.h"
+#include "lockstep/models/simple_cnn.h"
 #include "peer.h"
 
 namespace lockstep {

@@ -1,8 +1,8 @@
-#include "models/torchscript.h"
+#include "lockstep/models/torchscript.h"
 
 #include <torch/utils.h>
 
-#include "base/error.h"
+#include "lockstep/base/error.h"
 #include "peer.h"
 
 namespace lockstep {

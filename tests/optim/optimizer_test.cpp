@@ -1,4 +1,4 @@
-#include "optim/optimizer.h"
+#include "lockstep/optim/optimizer.h"
 
 #include <gtest/gtest.h>
 #include <torch/optim/sgd.h>
@@ -8,8 +8,8 @@
 #include <cmath>
 #include <limits>
 
-#include "base/error.h"
-#include "optim/schedule.h"
+#include "lockstep/base/error.h"
+#include "lockstep/optim/schedule.h"
 
 namespace lockstep {
 namespace {

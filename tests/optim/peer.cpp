@@ -6,11 +6,11 @@
 
 #include <cstdlib>
 
-#include "checkpoint/pt.h"
-#include "optim/clip.h"
-#include "optim/grad_scaler.h"
-#include "optim/optimizer.h"
-#include "optim/schedule.h"
+#include "lockstep/checkpoint/pt.h"
+#include "lockstep/optim/clip.h"
+#include "lockstep/optim/grad_scaler.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/schedule.h"
 
 namespace lockstep {
 namespace {

@@ -4,7 +4,7 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "comm/group.h"
+#include "lockstep/comm/connect.h"
 #include "ranks.h"
 
 namespace lockstep::test {

@@ -1,4 +1,4 @@
-#include "parallel/tensors.h"
+#include "lockstep/parallel/tensors.h"
 
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -8,7 +8,7 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "parallel/module_tensors.h"
+#include "lockstep/parallel/module_tensors.h"
 
 namespace lockstep {
 namespace {
@@ -146,16 +146,16 @@ TEST(ModuleTensors, ReducerOrderIsTheModulesOrder) {
                             torch::nn::Embedding(torch::nn::EmbeddingOptions(3, 2).sparse(true)),
                             torch::nn::BatchNorm1d(2));
   (*net)[0]->as<torch::nn::LinearImpl>()->bias.set_requires_grad(false);
-  Names names;
+  parallel::Names names;
   std::vector<bool> sparse;
-  for (const auto& parameter : reduced_parameters(*net, {"2.bias"})) {
+  for (const auto& parameter : parallel::reduced_parameters(*net, {"2.bias"})) {
     names.push_back(parameter.name);
     sparse.push_back(parameter.sparse_gradient);
   }
-  EXPECT_EQ(names, (Names{"0.weight", "1.weight", "2.weight"}));
+  EXPECT_EQ(names, (parallel::Names{"0.weight", "1.weight", "2.weight"}));
   EXPECT_EQ(sparse, (std::vector<bool>{false, true, false}));
-  EXPECT_EQ(unique_parameters(*net).size(), 5U);
-  EXPECT_EQ(unique_buffers(*net, {"2.num_batches_tracked"}).size(), 2U);
+  EXPECT_EQ(parallel::unique_parameters(*net).size(), 5U);
+  EXPECT_EQ(parallel::unique_buffers(*net, {"2.num_batches_tracked"}).size(), 2U);
 }
 
 }  // namespace

@@ -11,8 +11,8 @@
 #include <map>
 #include <stdexcept>
 
-#include "models/pima_net.h"
-#include "models/simple_cnn.h"
+#include "lockstep/models/pima_net.h"
+#include "lockstep/models/simple_cnn.h"
 
 namespace lockstep::parity {
 namespace {

@@ -8,11 +8,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/error.h"
-#include "comm/group.h"
-#include "launch/runtime.h"
-#include "optim/optimizer.h"
-#include "parallel/ddp.h"
+#include "lockstep/base/error.h"
+#include "lockstep/comm/connect.h"
+#include "lockstep/launch/runtime.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/parallel/ddp.h"
 #include "parity/case.h"
 #include "parity/nets.h"
 
@@ -161,7 +161,7 @@ class Run {
 
 void run_all(const std::string& cases, const std::string& out, const std::string& backend) {
   at::set_num_threads(1);
-  Runtime runtime;
+  launch::Runtime runtime;
   const auto group = comm::connect(runtime, {.backend = backend, .timeout = std::chrono::seconds(60)});
   std::filesystem::create_directories(out);
   for (const auto& one : read_cases(cases)) {

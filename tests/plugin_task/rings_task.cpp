@@ -3,8 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
-#include "data/table_set.h"
-#include "tasks/task.h"
+#include "lockstep/data/table_set.h"
+#include "lockstep/tasks/task.h"
 
 namespace {
 

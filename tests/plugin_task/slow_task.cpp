@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <thread>
 
-#include "data/table_set.h"
-#include "tasks/task.h"
+#include "lockstep/data/table_set.h"
+#include "lockstep/tasks/task.h"
 
 namespace {
 

@@ -1,11 +1,11 @@
-#include "tasks/metrics.h"
+#include "lockstep/tasks/metrics.h"
 
 #include <ATen/ATen.h>
 
 #include <cmath>
 
-#include "base/error.h"
-#include "data/sampler.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/sampler.h"
 #include "peer.h"
 
 namespace lockstep {

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <numeric>
 
-#include "base/error.h"
+#include "lockstep/base/error.h"
+#include "lockstep/tasks/registry.h"
 #include "peer.h"
-#include "tasks/registry.h"
 
 namespace lockstep {
 namespace {

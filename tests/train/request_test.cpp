@@ -1,4 +1,4 @@
-#include "train/request.h"
+#include "lockstep/run_folder/request.h"
 
 #include <gtest/gtest.h>
 
@@ -19,42 +19,42 @@ class Asking : public ::testing::Test {
 };
 
 TEST_F(Asking, ReachesTheAttemptThatIsMeantUntilItIsAnswered) {
-  Requests requests(folder_, 3);
-  ask(folder_, Request::checkpoint, 3);
-  EXPECT_TRUE(requests.asked(Request::checkpoint));
-  EXPECT_FALSE(requests.asked(Request::stop));
-  requests.answer(Request::checkpoint);
-  EXPECT_FALSE(requests.asked(Request::checkpoint));
-  EXPECT_FALSE(fs::exists(request_file(folder_, Request::checkpoint)));
+  run_folder::Requests requests(folder_, 3);
+  run_folder::ask(folder_, run_folder::Request::checkpoint, 3);
+  EXPECT_TRUE(requests.asked(run_folder::Request::checkpoint));
+  EXPECT_FALSE(requests.asked(run_folder::Request::stop));
+  requests.answer(run_folder::Request::checkpoint);
+  EXPECT_FALSE(requests.asked(run_folder::Request::checkpoint));
+  EXPECT_FALSE(fs::exists(run_folder::request_file(folder_, run_folder::Request::checkpoint)));
 }
 
 TEST_F(Asking, AStaleOneStopsNoLaterAttempt) {
-  ask(folder_, Request::stop, 2);
-  Requests next(folder_, 3);  // forgets what it finds
-  EXPECT_FALSE(fs::exists(request_file(folder_, Request::stop)));
-  ask(folder_, Request::stop, 2);  // came late, for the attempt before
-  EXPECT_FALSE(next.asked(Request::stop));
+  run_folder::ask(folder_, run_folder::Request::stop, 2);
+  run_folder::Requests next(folder_, 3);  // forgets what it finds
+  EXPECT_FALSE(fs::exists(run_folder::request_file(folder_, run_folder::Request::stop)));
+  run_folder::ask(folder_, run_folder::Request::stop, 2);  // came late, for the attempt before
+  EXPECT_FALSE(next.asked(run_folder::Request::stop));
 }
 
 TEST_F(Asking, AnEmptyFileMeansTheAttemptThatIsOn) {
-  Requests requests(folder_, 7);
-  std::ofstream(request_file(folder_, Request::stop)).flush();
-  EXPECT_TRUE(requests.asked(Request::stop));
+  run_folder::Requests requests(folder_, 7);
+  std::ofstream(run_folder::request_file(folder_, run_folder::Request::stop)).flush();
+  EXPECT_TRUE(requests.asked(run_folder::Request::stop));
 }
 
 TEST_F(Asking, AFolderOfThatNameIsNoRequest) {
-  Requests requests(folder_, 1);
-  fs::create_directory(request_file(folder_, Request::stop));
-  EXPECT_FALSE(requests.asked(Request::stop));
+  run_folder::Requests requests(folder_, 1);
+  fs::create_directory(run_folder::request_file(folder_, run_folder::Request::stop));
+  EXPECT_FALSE(requests.asked(run_folder::Request::stop));
 }
 
 TEST_F(Asking, LooksOnceASecond) {
-  Requests requests(folder_, 1);
-  EXPECT_FALSE(requests.asked(Request::stop));
-  ask(folder_, Request::stop, 1);
-  EXPECT_FALSE(requests.asked(Request::stop)) << "looked at a moment ago";
+  run_folder::Requests requests(folder_, 1);
+  EXPECT_FALSE(requests.asked(run_folder::Request::stop));
+  run_folder::ask(folder_, run_folder::Request::stop, 1);
+  EXPECT_FALSE(requests.asked(run_folder::Request::stop)) << "looked at a moment ago";
   std::this_thread::sleep_for(1100ms);
-  EXPECT_TRUE(requests.asked(Request::stop));
+  EXPECT_TRUE(requests.asked(run_folder::Request::stop));
 }
 
 }  // namespace

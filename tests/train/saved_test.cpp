@@ -1,11 +1,11 @@
-#include "train/saved.h"
+#include "lockstep/train/saved.h"
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
-#include "base/whole_file.h"
-#include "checkpoint/store.h"
-#include "train/run_status.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/whole_file.h"
+#include "lockstep/checkpoint/store.h"
+#include "lockstep/run_folder/status.h"
 #include "train/scratch.h"
 
 namespace lockstep::train {
@@ -27,23 +27,23 @@ TEST_F(NewestSaved, ARunThatCameToNoneStartsAnew) {
   EXPECT_FALSE(look());
   fs::remove(checkpoints());
   EXPECT_FALSE(look());
-  write_status(scratch_.path(), {});
+  run_folder::write_status(scratch_.path(), {});
   EXPECT_FALSE(look());
 }
 
 TEST_F(NewestSaved, IsTheNewestWholeOne) {
   CheckpointStore(checkpoints()).save(make_dict({{"iter_no", int64_t{7}}}));
-  replace_file(checkpoints() / "step-00000009.pt", "damaged");
+  base::replace_file(checkpoints() / "step-00000009.pt", "damaged");
   EXPECT_EQ(look()->path, checkpoints() / "step-00000007.pt");
 }
 
 TEST_F(NewestSaved, NeverStartsAnewOverCheckpointsThatAreDamagedOrGone) {
-  replace_file(checkpoints() / "step-00000009.pt", "damaged");
+  base::replace_file(checkpoints() / "step-00000009.pt", "damaged");
   EXPECT_THROW(look(), InputError);
   fs::remove(checkpoints() / "step-00000009.pt");
-  RunStatus status;
+  run_folder::RunStatus status;
   status.checkpoint = "checkpoints/step-00000009.pt";
-  write_status(scratch_.path(), status);
+  run_folder::write_status(scratch_.path(), status);
   EXPECT_THROW(look(), InputError);
 }
 

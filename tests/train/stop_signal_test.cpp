@@ -1,22 +1,22 @@
-#include "train/stop_signal.h"
+#include "lockstep/launch/stop_signal.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "train/patience.h"
+#include "lockstep/launch/grace.h"
 
 namespace lockstep::train {
 namespace {
 
 TEST(StopSignals, SetsAFlagAndNothingElse) {
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) {
-    const StopSignals signals;
-    EXPECT_EQ(StopSignals::received(), 0);
+    const launch::StopSignals signals;
+    EXPECT_EQ(launch::StopSignals::received(), 0);
     ::raise(signal);
-    EXPECT_EQ(StopSignals::received(), signal);
-    EXPECT_EQ(StopSignals::since_term().has_value(), signal == SIGTERM);
+    EXPECT_EQ(launch::StopSignals::received(), signal);
+    EXPECT_EQ(launch::StopSignals::since_term().has_value(), signal == SIGTERM);
   }
 }
 
@@ -34,14 +34,14 @@ int status_of(void (*work)()) {
 
 TEST(StopSignals, TheSecondLeavesAtOnce) {
   EXPECT_EQ(status_of([] {
-              const StopSignals signals;
+              const launch::StopSignals signals;
               ::raise(SIGTERM);
               ::usleep(600'000);
               ::raise(SIGTERM);
             }),
             1);
   EXPECT_EQ(status_of([] {
-              const StopSignals signals;
+              const launch::StopSignals signals;
               ::raise(SIGINT);
               ::usleep(600'000);
               ::raise(SIGINT);
@@ -51,19 +51,19 @@ TEST(StopSignals, TheSecondLeavesAtOnce) {
 
 TEST(StopSignals, AWarningIsNoImpatience) {
   EXPECT_EQ(status_of([] {
-              const StopSignals signals;
+              const launch::StopSignals signals;
               ::raise(SIGUSR1);
               ::usleep(600'000);
               ::raise(SIGUSR1);  // while the checkpoint is being written
               ::raise(SIGTERM);  // the limit itself, which the warning came before
-              if (StopSignals::received() != SIGUSR1) ::_exit(1);
+              if (launch::StopSignals::received() != SIGUSR1) ::_exit(1);
             }),
             42);
 }
 
 TEST(StopSignals, OneRequestForwardedTwiceIsOne) {
   EXPECT_EQ(status_of([] {
-              const StopSignals signals;
+              const launch::StopSignals signals;
               ::raise(SIGTERM);
               ::raise(SIGTERM);
             }),
@@ -72,12 +72,12 @@ TEST(StopSignals, OneRequestForwardedTwiceIsOne) {
 
 TEST(StopSignals, WhatCameWhileLoadingIsKnownLater) {
   EXPECT_EQ(status_of([] {
-              const EarlySignals loading;
+              const launch::EarlySignals loading;
               ::raise(SIGUSR1);
               ::usleep(300'000);
               ::raise(SIGUSR1);  // however often
-              const StopSignals training;
-              if (StopSignals::received() != SIGUSR1) ::_exit(1);
+              const launch::StopSignals training;
+              if (launch::StopSignals::received() != SIGUSR1) ::_exit(1);
               ::usleep(300'000);
               ::raise(SIGUSR1);  // a job script's copy of it
             }),
@@ -86,7 +86,7 @@ TEST(StopSignals, WhatCameWhileLoadingIsKnownLater) {
 
 TEST(StopSignals, WhileRanksMeetTheOthersAreLeftAlone) {
   EXPECT_EQ(status_of([] {
-              const EarlySignals meeting;
+              const launch::EarlySignals meeting;
               ::raise(SIGTERM);
             }),
             -SIGTERM);
@@ -94,48 +94,48 @@ TEST(StopSignals, WhileRanksMeetTheOthersAreLeftAlone) {
 
 TEST(StopSignals, AfterwardsAllIsAsBefore) {
   EXPECT_EQ(status_of([] {
-              { const StopSignals signals; }
+              { const launch::StopSignals signals; }
               ::raise(SIGTERM);
             }),
             -SIGTERM);
 }
 
-TEST(Patience, FitsInTheLaunchersKillDelay) {
+TEST(Grace, FitsInTheLaunchersKillDelay) {
   Job job;
   job.launcher = "openmpi";
-  EXPECT_LT(patience_seconds(job, {}), 1.9);
-  EXPECT_GT(patience_seconds(job, {{"OMPI_MCA_odls_base_sigkill_timeout", "8"}}), 8);
+  EXPECT_LT(launch::grace_seconds(job, {}), 1.9);
+  EXPECT_GT(launch::grace_seconds(job, {{"OMPI_MCA_odls_base_sigkill_timeout", "8"}}), 8);
   job.launcher = job.scheduler = "slurm";
-  EXPECT_LT(patience_seconds(job, {}), 30);
+  EXPECT_LT(launch::grace_seconds(job, {}), 30);
 }
 
-TEST(Patience, GivesUpOnlyWhenNobodyAnswers) {
+TEST(Grace, GivesUpOnlyWhenNobodyAnswers) {
   EXPECT_EQ(status_of([] {
-              const StopSignals signals;
-              const Patience patience(0.1, [] { ::_exit(7); });
+              const launch::StopSignals signals;
+              const launch::Grace patience(0.1, [] { ::_exit(7); });
               ::raise(SIGTERM);
               ::sleep(5);
             }),
             7);
   EXPECT_EQ(status_of([] {
-              const StopSignals signals;
-              Patience patience(0.1, [] { ::_exit(7); });
+              const launch::StopSignals signals;
+              launch::Grace patience(0.1, [] { ::_exit(7); });
               ::raise(SIGTERM);
               patience.agreed();
               ::usleep(300'000);
             }),
             42);
   EXPECT_EQ(status_of([] {
-              const StopSignals signals;
-              const Patience patience(0.1, [] { ::_exit(7); });
+              const launch::StopSignals signals;
+              const launch::Grace patience(0.1, [] { ::_exit(7); });
               ::raise(SIGUSR1);
               ::raise(SIGTERM);  // the one that counts
               ::sleep(5);
             }),
             7);
   EXPECT_EQ(status_of([] {  // a stop that was asked for is no sign of a dead peer
-              const StopSignals signals;
-              const Patience patience(0.1, [] { ::_exit(7); });
+              const launch::StopSignals signals;
+              const launch::Grace patience(0.1, [] { ::_exit(7); });
               ::raise(SIGUSR1);
               ::usleep(300'000);
             }),

@@ -15,9 +15,9 @@
 #include <sstream>
 #include <thread>
 
-#include "base/error.h"
-#include "comm/cuda_load.h"
-#include "comm/group.h"
+#include "lockstep/base/error.h"
+#include "lockstep/comm/connect.h"
+#include "lockstep/comm/cuda_load.h"
 
 namespace lockstep {
 namespace {
@@ -63,8 +63,8 @@ void sum_once(ProcessGroup& group, c10::Device device) {
 }
 
 int run(char** args, Clock::time_point& last_good) {
-  Runtime runtime;
-  GroupSettings settings;
+  launch::Runtime runtime;
+  comm::GroupSettings settings;
   settings.backend = args[1];
   settings.timeout = Milliseconds(std::atoi(args[2]));
   settings.join_timeout = Milliseconds(std::atoi(args[3]));

@@ -1,7 +1,8 @@
 // TORCH_DISTRIBUTED_DEBUG=DETAIL: calls that differ between ranks are an error on all, and nobody hangs.
 #include <cstdlib>
 
-#include "comm/debug_level.h"
+#include "lockstep/comm/connect.h"
+#include "lockstep/comm/debug_level.h"
 #include "world.h"
 
 namespace lockstep {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include "lockstep/comm/connect.h"
 #include "world.h"
 
 namespace lockstep {

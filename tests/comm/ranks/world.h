@@ -3,7 +3,7 @@
 
 #include <ATen/ATen.h>
 
-#include "comm/group.h"
+#include "lockstep/comm/connect.h"
 #include "ranks.h"
 
 namespace lockstep::test {

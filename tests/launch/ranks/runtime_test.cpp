@@ -1,4 +1,4 @@
-#include "launch/mpi.h"
+#include "lockstep/launch/mpi.h"
 #include "ranks.h"
 
 namespace lockstep {
@@ -38,7 +38,7 @@ TEST(Runtime, TheProgramsErrorHandlerStays) {
   MPI_Errhandler of_world = MPI_ERRHANDLER_NULL, of_ours = MPI_ERRHANDLER_NULL;
   ASSERT_EQ(MPI_Comm_get_errhandler(MPI_COMM_WORLD, &of_world), MPI_SUCCESS);
   EXPECT_EQ(of_world, MPI_ERRORS_ARE_FATAL);
-  for (const MPI_Comm comm : {runtime().mpi().world(), runtime().mpi().node(), last_words_comm()}) {
+  for (const MPI_Comm comm : {runtime().mpi().world(), runtime().mpi().node(), launch::last_words_comm()}) {
     ASSERT_EQ(MPI_Comm_get_errhandler(comm, &of_ours), MPI_SUCCESS);
     EXPECT_EQ(of_ours, MPI_ERRORS_RETURN);
   }

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "launch/cpus.h"
-#include "launch/mpi.h"
+#include "lockstep/launch/cpus.h"
+#include "lockstep/launch/mpi.h"
 #include "ranks.h"
 
 namespace lockstep {
@@ -9,11 +9,11 @@ namespace lockstep {
 using test::runtime;
 
 TEST(ThreadsOfRanks, TogetherAreNoMoreThanTheCores) {
-  const ThreadShare own = share_threads(runtime(), {});
+  const launch::ThreadShare own = launch::share_threads(runtime(), {});
   int total = 0;
   for (const auto& text : runtime().all_gather(std::to_string(own.threads))) total += std::stoi(text);
   EXPECT_GE(own.threads, 1);
-  EXPECT_LE(total, std::max(runtime().job().world, own_cpus().machine_cores)) << own.because;
+  EXPECT_LE(total, std::max(runtime().job().world, launch::own_cpus().machine_cores)) << own.because;
 }
 
 TEST(ThreadsOfRanks, TheNodeGathersInLocalOrder) {

@@ -1,10 +1,10 @@
-#include "parallel/comm_hook.h"
+#include "lockstep/parallel/comm_hook.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "base/error.h"
-#include "parallel/ddp.h"
+#include "lockstep/base/error.h"
+#include "lockstep/parallel/ddp.h"
 #include "parallel/ranks_group.h"
 
 namespace lockstep {

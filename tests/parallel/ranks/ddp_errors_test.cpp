@@ -1,9 +1,10 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "base/error.h"
-#include "base/format.h"
-#include "parallel/ddp.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/comm/connect.h"
+#include "lockstep/parallel/ddp.h"
 #include "parallel/ranks_group.h"
 
 namespace lockstep {

@@ -1,4 +1,5 @@
-#include "parallel/ddp.h"
+#include "lockstep/parallel/ddp.h"
+#include "lockstep/comm/connect.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>

@@ -1,5 +1,6 @@
 // What ranks tell each other by hand: means, texts, objects, an ordered print.
-#include "parallel/exchange.h"
+#include "lockstep/parallel/exchange.h"
+#include "lockstep/comm/connect.h"
 
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -7,8 +8,8 @@
 #include <cmath>
 #include <map>
 
-#include "base/error.h"
-#include "parallel/exchange_json.h"
+#include "lockstep/base/error.h"
+#include "lockstep/parallel/exchange_json.h"
 #include "ranks.h"
 
 namespace lockstep {
@@ -54,8 +55,8 @@ TEST(Exchange, TextsOfAnyBytesTravel) {
 
 TEST(Exchange, ObjectsTravelAsJson) {
   const std::map<std::string, std::vector<double>> mine = {{"r", {double(rank()), 0.1}}};
-  EXPECT_EQ(broadcast_object(mine, group()).at("r"), (std::vector<double>{0, 0.1}));
-  EXPECT_EQ(all_gather_objects(rank(), group()).back(), world() - 1);
+  EXPECT_EQ(parallel::broadcast_object(mine, group()).at("r"), (std::vector<double>{0, 0.1}));
+  EXPECT_EQ(parallel::all_gather_objects(rank(), group()).back(), world() - 1);
 }
 
 TEST(Exchange, TextsArePrintedByRank0InRankOrder) {

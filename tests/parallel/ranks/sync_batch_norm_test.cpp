@@ -1,5 +1,5 @@
 // SyncBatchNorm against one BatchNorm over the whole global batch: forward, backward, running statistics.
-#include "parallel/sync_batch_norm.h"
+#include "lockstep/parallel/sync_batch_norm.h"
 
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -8,8 +8,8 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "base/error.h"
-#include "comm/group.h"
+#include "lockstep/base/error.h"
+#include "lockstep/comm/connect.h"
 #include "ranks.h"
 
 namespace lockstep {

@@ -1,7 +1,7 @@
 // The CUDA path of SyncBatchNorm on the CPU: libtorch's five kernels, which it has for CUDA alone, written
 // out here after aten/src/ATen/native/cuda/Normalization.cuh. What no CPU can show is that CUDA's do the
 // same.
-#include "parallel/sync_norm_kernels.h"
+#include "lockstep/parallel/sync_norm_kernels.h"
 
 #include <ATen/record_function.h>
 #include <torch/library.h>
@@ -11,9 +11,10 @@
 
 #include <cstdlib>
 
-#include "comm/cuda_load.h"
+#include "lockstep/comm/connect.h"
+#include "lockstep/comm/cuda_load.h"
+#include "lockstep/parallel/sync_batch_norm.h"
 #include "parallel/ranks_group.h"
-#include "parallel/sync_batch_norm.h"
 
 namespace lockstep {
 namespace {
@@ -159,8 +160,8 @@ TEST(SyncNormByKernels, EqualsTheComposedPathWhereverSamplesAreMissing) {
     for (const bool affine : {true, false}) {
       const at::Tensor data = own_data(empty, {5, 2, 3});
       const at::Tensor target = at::randn_like(data);
-      expect_alike(run(sync_batch_norm_by_kernels, data, target, affine),
-                   run(sync_batch_norm, data, target, affine), 1e-9);
+      expect_alike(run(parallel::sync_batch_norm_by_kernels, data, target, affine),
+                   run(parallel::sync_batch_norm, data, target, affine), 1e-9);
     }
   }
 }
@@ -168,11 +169,13 @@ TEST(SyncNormByKernels, EqualsTheComposedPathWhereverSamplesAreMissing) {
 TEST(SyncNormByKernels, TakesAnyMemoryFormat) {
   give_the_cpu_kernels();
   const at::Tensor data = own_data(-1, {5, 2, 3}), target = at::randn_like(data);
-  const Result want = run(sync_batch_norm, data, target);
-  expect_alike(run(sync_batch_norm_by_kernels, data.contiguous(at::MemoryFormat::ChannelsLast), target), want,
-               1e-9);
-  expect_alike(run(sync_batch_norm_by_kernels, data.transpose(2, 3).contiguous().transpose(2, 3), target),
-               want, 1e-9);
+  const Result want = run(parallel::sync_batch_norm, data, target);
+  expect_alike(
+      run(parallel::sync_batch_norm_by_kernels, data.contiguous(at::MemoryFormat::ChannelsLast), target),
+      want, 1e-9);
+  expect_alike(
+      run(parallel::sync_batch_norm_by_kernels, data.transpose(2, 3).contiguous().transpose(2, 3), target),
+      want, 1e-9);
 }
 
 std::vector<std::string>& waits() {
@@ -192,9 +195,9 @@ TEST(SyncNormByKernels, NothingWaitsForTheDevice) {
   const at::Tensor data = own_data(0, {4}), target = at::ones_like(data);
   const auto handle = at::addGlobalCallback(at::RecordFunctionCallback(note_waits));
   waits().clear();
-  run(sync_batch_norm_by_kernels, data, target);
+  run(parallel::sync_batch_norm_by_kernels, data, target);
   EXPECT_TRUE(waits().empty()) << waits().front();
-  run(sync_batch_norm, data, target);
+  run(parallel::sync_batch_norm, data, target);
   EXPECT_FALSE(waits().empty()) << "the composed path reads a count: this test would see it";
   at::removeCallback(handle);
 }
@@ -213,9 +216,10 @@ TEST(SyncNormOnAGpu, EqualsTheCpu) {
       static const ProcessGroup gpus = comm::connect(
           test::runtime(), {.backend = "nccl"},
           c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(test::runtime().job().local_rank)));
-      return sync_batch_norm(input, weight, bias, mean, var, momentum, eps, gpus);
+      return parallel::sync_batch_norm(input, weight, bias, mean, var, momentum, eps, gpus);
     };
-    expect_alike(run(on_gpu, data.to(device), target.to(device)), run(sync_batch_norm, data, target), 1e-4);
+    expect_alike(run(on_gpu, data.to(device), target.to(device)),
+                 run(parallel::sync_batch_norm, data, target), 1e-4);
   }
 }
 

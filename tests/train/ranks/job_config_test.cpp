@@ -1,5 +1,5 @@
 // One config for the job: rank 0's file and variables, everybody's own stage, the same error for all.
-#include "train/job_config.h"
+#include "lockstep/train/job_config.h"
 
 #include <unistd.h>
 
@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/error.h"
-#include "config/keys.h"
+#include "lockstep/base/error.h"
+#include "lockstep/config/keys.h"
 #include "ranks.h"
 
 namespace lockstep::train {
@@ -40,7 +40,7 @@ TEST_F(JobConfig, ComesFromRankZeroAlone) {
   const std::string file = write(
       "run: {dir: \"${LOCKSTEP_TEST_WHO}/${LOCKSTEP_TEST_ONLY_ZERO}\"}\n"
       "data: {stage: \"/tmp/${LOCKSTEP_TEST_WHO}\"}\n");
-  const Loaded loaded = load_for_job(runtime, file, {"run.name=x-${LOCKSTEP_TEST_WHO}"});
+  const config::Loaded loaded = load_for_job(runtime, file, {"run.name=x-${LOCKSTEP_TEST_WHO}"});
   EXPECT_EQ(loaded.settings.run.dir, "rank0/zero");
   EXPECT_EQ(loaded.settings.run.name, "x-rank0");
   EXPECT_EQ(loaded.settings.data.stage, "/tmp/rank" + rank);
@@ -71,7 +71,7 @@ TEST_F(JobConfig, AFileThatIsNotThereIsMissedByAll) {
 
 // the config room may not ask the launch room, so its list of launchers is a copy
 TEST(Launchers, AreTheSameInConfigAndLaunch) {
-  EXPECT_EQ(config::find_key("launch.launcher")->rules.choices, launcher_choices());
+  EXPECT_EQ(config::find_key("launch.launcher")->rules.choices, launch::launcher_choices());
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // The small exchanges of training: sums, texts, errors that all ranks meet alike, and agreeing on a stop.
-#include "train/team.h"
+#include "lockstep/train/team.h"
+#include "lockstep/comm/connect.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -7,11 +8,11 @@
 
 #include <thread>
 
-#include "base/error.h"
-#include "checkpoint/tree.h"
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/tree.h"
+#include "lockstep/train/agreement.h"
+#include "lockstep/train/share_tree.h"
 #include "ranks.h"
-#include "train/agreement.h"
-#include "train/share_tree.h"
 
 namespace lockstep::train {
 namespace {

@@ -1,0 +1,55 @@
+#include "lockstep/base/error.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <new>
+
+#include "lockstep/base/memory.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep {
+
+bool base::is_out_of_memory(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) || dynamic_cast<const std::length_error*>(&error))
+    return true;
+  const std::string_view text = error.what();  // c10's allocators throw errors of their own
+  return text.find("can't allocate memory") != text.npos || text.find("out of memory") != text.npos;
+}
+
+namespace {
+
+constexpr size_t kLongestPath = 4096;
+
+bool is_a_path_that_cannot_be(const std::error_code& code) {
+  constexpr std::errc kOfThePath[] = {
+      std::errc::filename_too_long, std::errc::no_such_file_or_directory,     std::errc::not_a_directory,
+      std::errc::is_a_directory,    std::errc::too_many_symbolic_link_levels, std::errc::permission_denied};
+  return std::any_of(std::begin(kOfThePath), std::end(kOfThePath),
+                     [&](const std::errc kind) { return code == kind; });
+}
+
+}  // namespace
+
+std::string describe(const std::exception& error) {
+  std::string text = error.what();
+  text = text.substr(0, text.find("\nException raised from "));
+  if (const auto* known = dynamic_cast<const Error*>(&error)) {
+    if (!known->where().empty()) text += "\n  where: " + known->where();
+    if (!known->hint().empty()) text += "\n  to do: " + known->hint();
+  } else if (const auto* files = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
+    text = files->code().message() + "\n  where: " + base::printable(files->path1().string(), kLongestPath) +
+           "\n  to do: check the path and its permissions";
+  } else if (base::is_out_of_memory(error)) {
+    text = "there is not enough memory (" + text + ")\n  to do: " + base::kMoreMemory;
+  }
+  return text;
+}
+
+ExitStatus exit_status(const std::exception& error) {
+  const auto* known = dynamic_cast<const Error*>(&error);
+  if (known) return known->exit_status();
+  const auto* files = dynamic_cast<const std::filesystem::filesystem_error*>(&error);
+  return files && is_a_path_that_cannot_be(files->code()) ? kBadInput : kFailed;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+#pragma once
+// Files written whole or not at all.
+
+#include <cstddef>
+#include <functional>
+#include <string>
+
+#include "lockstep/base/descriptor.h"
+
+namespace lockstep::base {
+
+/// Takes bytes in order and throws where it can't.
+using ByteSink = std::function<void(const void* data, size_t size)>;
+
+/// Calls write(sink) on a temporary file beside `path`, then fsync, ready(), rename, fsync of the folder. If
+/// anything throws, the temporary file is removed and what was at `path` is untouched.
+void write_whole(const std::string& path, const std::function<void(const ByteSink&)>& write,
+                 const std::function<void()>& ready = {});
+
+/// The same for a text at hand.
+void replace_file(const std::string& path, const std::string& text);
+
+/// Is it one of write_whole's temporary files?
+bool is_leftover(const std::string& filename);
+
+/// The same for a file that a person named: links are followed, and a pipe, a device or our own standard
+/// output is written through, never replaced. Errors end in `hint`.
+void write_output(const std::string& path, const std::string& text, const std::string& hint);
+
+/// A temporary file of write_whole's kind, held for as long as the descriptor lives: `.NAME.XXXXXX.partial`.
+Descriptor make_partial(const std::string& path, std::string& temporary);
+
+/// Removes the temporary files for `path` that no living writer holds. Those of the last minute stay.
+void remove_dead_partials(const std::string& path);
+
+/// Removes what killed writers left in a folder: write_whole's temporary files. Only for who alone writes
+/// there.
+void remove_leftovers(const std::string& folder);
+
+}  // namespace lockstep::base

@@ -1,0 +1,150 @@
+#include "lockstep/checkpoint/pickle_node.h"
+
+#include <algorithm>
+
+#include "lockstep/base/format.h"
+
+namespace lockstep::checkpoint {
+
+namespace {
+
+constexpr int kDeepest = 100;
+
+// What a value costs as a node and as a Tree, in bytes: measured, rounded up.
+constexpr uint64_t kPlain = sizeof(Node) + sizeof(Tree) + sizeof(NodeId);
+constexpr uint64_t kPlace = sizeof(Tree) + 2 * sizeof(NodeId);  // in a container
+constexpr uint64_t kList = 100, kDict = 500, kTensor = 500;
+
+uint64_t cost_of_kind(Node::Kind kind) {
+  using enum Node::Kind;
+  switch (kind) {
+    case list:
+    case tuple:
+      return kPlain + kList;
+    case dict:
+    case object:
+      return kPlain + kDict;
+    case tensor:
+    case storage:
+      return kPlain + kTensor;
+    default:
+      return kPlain;
+  }
+}
+
+uint64_t cost_of(const Node& node) {
+  return cost_of_kind(node.kind) + 2 * node.text.size();  // as a node and as a Tree
+}
+
+bool can_be_key(const Node& node) {
+  using enum Node::Kind;
+  return node.kind == text || node.kind == integer || node.kind == boolean || node.kind == real;
+}
+
+}  // namespace
+
+NodeArena::NodeArena(const Cursor& input)
+    : input_(input),
+      heaviest_(base::kHeldAlways + base::kHeldPerByte * (input.position() + input.left())),
+      allowance_(input.position() + input.left()) {}
+
+void NodeArena::too_many() const {
+  input_.fail("the pickle holds too many small values for its size", "in Python, save long lists as tensors");
+}
+
+void NodeArena::hold(uint64_t bytes) {
+  if (!allowance_.take(bytes)) too_many();
+}
+
+NodeId NodeArena::add(Node node) {
+  node.weight = cost_of(node);
+  hold(node.weight);
+  nodes_.push_back(std::move(node));
+  return static_cast<NodeId>(nodes_.size() - 1);
+}
+
+NodeId NodeArena::add_text(std::string_view text, Node::Kind kind) {
+  return add(Node{.kind = kind, .text = std::string(text)});
+}
+
+NodeId NodeArena::add_tensor(at::Tensor tensor) {
+  return add(Node{.kind = Node::Kind::tensor, .tensor = std::move(tensor)});
+}
+
+NodeId NodeArena::add_tuple(const std::vector<NodeId>& children) {
+  const auto tuple = add(Node::Kind::tuple);
+  for (const auto child : children) place(tuple, child);
+  return tuple;
+}
+
+void NodeArena::place(NodeId container, NodeId child) {
+  auto& outer = nodes_[container];
+  auto& inner = nodes_[child];
+  if (outer.frozen || container == child)
+    input_.fail("the pickle holds a structure that contains itself",
+                "in Python, save state_dict()s and plain values in its place");
+  inner.frozen = true;
+  outer.depth = std::max(outer.depth, inner.depth + 1);
+  outer.weight += kPlace + inner.weight;
+  hold(kPlace);
+  if (outer.depth > kDeepest)
+    input_.fail("the pickle is nested too deeply", "in Python, save flatter dictionaries and lists");
+  if (outer.weight > heaviest_) too_many();
+  outer.children.push_back(child);
+}
+
+Tree NodeArena::to_tree(NodeId id) {
+  trees_.resize(nodes_.size());
+  converted_.resize(nodes_.size());
+  if (!converted_[id]) {
+    auto tree = convert(id);
+    trees_[id] = std::move(tree);
+    converted_[id] = true;
+  }
+  return trees_[id];
+}
+
+Tree NodeArena::convert_dict(const Node& node) {
+  auto dict = make_dict();
+  for (size_t i = 0; i + 1 < node.children.size(); i += 2) {
+    if (!can_be_key(nodes_[node.children[i]])) {
+      input_.fail("the pickle holds a dictionary whose keys are neither text nor numbers",
+                  "in Python, save it with text or numbers for keys");
+    }
+    put(dict, to_tree(node.children[i]), to_tree(node.children[i + 1]));
+  }
+  return dict;
+}
+
+Tree NodeArena::convert(NodeId id) {
+  const auto& node = nodes_[id];
+  using enum Node::Kind;
+  switch (node.kind) {
+    case boolean:
+      return node.integer != 0;
+    case integer:
+      return node.integer;
+    case real:
+      return node.real;
+    case text:
+    case global:
+      return node.text;
+    case tensor:
+      return node.tensor;
+    case dict:
+    case object:
+      return convert_dict(node);
+    case list:
+    case tuple:
+      break;
+    case none:
+    case storage:
+      return {};
+  }
+  std::vector<Tree> values;
+  for (const auto child : node.children) values.push_back(to_tree(child));
+  if (node.kind == tuple) return c10::ivalue::Tuple::create(std::move(values));
+  return make_list(values);
+}
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,72 @@
+#pragma once
+// The values an unpickler works on, in an arena. A container is frozen once it stands inside another one, so
+// there are no cycles, and depth, memory and weight (the memory when shared parts are written out) stay
+// bounded.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/memory.h"
+#include "lockstep/checkpoint/cursor.h"
+#include "lockstep/checkpoint/tree.h"
+
+namespace lockstep::checkpoint {
+
+using NodeId = uint32_t;
+
+struct Node {
+  enum class Kind { none, boolean, integer, real, text, list, tuple, dict, object, global, storage, tensor };
+  Kind kind = Kind::none;
+  bool frozen = false;
+  int depth = 1;
+  int64_t integer = 0;  // also: a storage's dtype
+  double real = 0;
+  uint64_t weight = 0;
+  std::string text = {};              // text, bytes, a global's name, a numpy dtype's code
+  std::vector<NodeId> children = {};  // a dictionary's keys and values alternate
+  at::Tensor tensor = {};             // a tensor, or a storage's bytes
+};
+
+class NodeArena {
+ public:
+  explicit NodeArena(const Cursor& input);
+
+  NodeId add(Node node);
+  NodeId add(Node::Kind kind) { return add(Node{.kind = kind}); }
+  NodeId add_text(std::string_view text, Node::Kind kind = Node::Kind::text);
+  NodeId add_integer(int64_t value) { return add(Node{.kind = Node::Kind::integer, .integer = value}); }
+  NodeId add_real(double value) { return add(Node{.kind = Node::Kind::real, .real = value}); }
+  NodeId add_tensor(at::Tensor tensor);
+  NodeId add_tuple(const std::vector<NodeId>& children);
+
+  /// Counts memory that the pickle makes its reader hold besides the nodes.
+  void hold(uint64_t bytes);
+
+  /// Puts a child into a container that stands alone so far.
+  void place(NodeId container, NodeId child);
+
+  Node& operator[](NodeId id) { return nodes_[id]; }
+  const Node& operator[](NodeId id) const { return nodes_[id]; }
+
+  /// The value as a tree; shared parts stay shared.
+  Tree to_tree(NodeId id);
+
+ private:
+  Tree convert(NodeId id);
+  Tree convert_dict(const Node& node);
+
+  [[noreturn]] void too_many() const;
+
+  const Cursor& input_;
+  const uint64_t heaviest_;
+  base::Allowance allowance_;
+  std::deque<Node> nodes_;  // grows without a second copy
+  std::vector<Tree> trees_;
+  std::vector<bool> converted_;
+};
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,40 @@
+#pragma once
+// The .pt format: what torch.load(path, weights_only=True) reads is written, what torch.save writes is read,
+// and nothing in a file is ever executed.
+
+#include <string>
+
+#include "lockstep/base/whole_file.h"
+#include "lockstep/checkpoint/checksum.h"
+#include "lockstep/checkpoint/tree.h"
+
+namespace lockstep {
+
+/// The bytes of a .pt file. Its end carries a checksum over the whole file, in the zip archive's comment.
+void write_pt(const base::ByteSink& sink, const Tree& tree);
+
+/// Into a file, whole or not at all: a temporary file, fsync, rename.
+void write_pt(const std::string& path, const Tree& tree);
+
+struct ReadOptions {
+  bool tensors =
+      true;  // false: tensors come without data (meta device), and only the records' directory is checked
+};
+
+/// Reads and verifies a .pt file. Tensors arrive on the CPU whatever device they were saved from. InputError
+/// that names the file and the flaw for anything damaged, unknown or unsafe.
+Tree read_pt(const std::string& path, const ReadOptions& options = {});
+
+struct CheckpointFile {
+  Tree tree;
+  std::string format;  // "pt" or "safetensors"
+  checkpoint::Checksum checksum = checkpoint::Checksum::none;
+};
+
+/// Reads and verifies a .pt or safetensors file.
+CheckpointFile open_checkpoint_file(const std::string& path);
+
+/// The tree alone.
+Tree read_checkpoint_file(const std::string& path);
+
+}  // namespace lockstep

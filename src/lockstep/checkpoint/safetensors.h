@@ -1,0 +1,21 @@
+#pragma once
+// safetensors, both ways: a flat dictionary of named tensors and a little text.
+
+#include <map>
+#include <string>
+
+#include "lockstep/checkpoint/tree.h"
+
+namespace lockstep {
+
+/// Writes {"name": tensor, ...}, whole or not at all, with a checksum over the whole file among the metadata.
+void write_safetensors(const std::string& path, const Tree& tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+/// InputError that names the flaw where the header, an offset or our own checksum is wrong.
+Tree read_safetensors(const std::string& path);
+
+/// By its first bytes.
+bool is_safetensors(const std::string& path);
+
+}  // namespace lockstep

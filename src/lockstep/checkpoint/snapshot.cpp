@@ -1,0 +1,70 @@
+#include <torch/types.h>
+
+#include <unordered_map>
+
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/tree.h"
+
+namespace lockstep {
+
+namespace {
+
+using Uses = std::unordered_map<const c10::StorageImpl*, int>;
+
+/// Calls visit(tensor) for every tensor and returns the tree with what it gave back.
+template <class Visit>
+Tree map_tensors(const Tree& tree, const Visit& visit) {
+  if (tree.isTensor()) return visit(tree.toTensor());
+  if (tree.isGenericDict()) {
+    auto copy = make_dict();
+    for (const auto& [key, value] : items(tree)) put(copy, key, map_tensors(value, visit));
+    return copy;
+  }
+  if (!tree.isList() && !tree.isTuple()) return tree;
+  std::vector<Tree> copies;
+  for (const auto& value : elements(tree)) copies.push_back(map_tensors(value, visit));
+  if (tree.isTuple()) return c10::ivalue::Tuple::create(std::move(copies));
+  return make_list(copies);
+}
+
+void check(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.layout() != at::kStrided || tensor.is_quantized()) {
+    throw Error("only dense tensors can be saved in a checkpoint", "snapshot",
+                "make it dense first: to_dense() or dequantize()");
+  }
+}
+
+bool covers_its_storage(const at::Tensor& tensor) {
+  return tensor.storage_offset() == 0 && tensor.nbytes() == tensor.storage().nbytes();
+}
+
+/// The whole storage as a flat tensor of the same dtype.
+at::Tensor flat(const at::Tensor& tensor) {
+  const auto length = static_cast<int64_t>(tensor.storage().nbytes() / tensor.element_size());
+  return tensor.as_strided({length}, {1}, 0);
+}
+
+}  // namespace
+
+Tree snapshot(const Tree& tree) {
+  Uses uses;
+  map_tensors(tree, [&](const at::Tensor& tensor) -> Tree {
+    check(tensor);
+    ++uses[tensor.storage().unsafeGetStorageImpl()];
+    return tensor;
+  });
+  std::unordered_map<const c10::StorageImpl*, at::Tensor> copies;
+  return map_tensors(tree, [&](const at::Tensor& shared) -> Tree {
+    const auto tensor = shared.detach();
+    const auto* storage = tensor.storage().unsafeGetStorageImpl();
+    if (uses[storage] == 1 && !covers_its_storage(tensor)) {
+      return at::empty(tensor.sizes(), tensor.options().device(at::kCPU)).copy_(tensor);
+    }
+    auto& copy = copies[storage];
+    if (!copy.defined()) copy = flat(tensor).to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
+    if (copy.scalar_type() != tensor.scalar_type()) return tensor.to(at::kCPU).clone();
+    return copy.as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  });
+}
+
+}  // namespace lockstep

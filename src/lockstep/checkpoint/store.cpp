@@ -1,0 +1,183 @@
+#include "lockstep/checkpoint/store.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+
+#include "lockstep/base/checkpoint_files.h"
+#include "lockstep/base/descriptor.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/whole_file.h"
+#include "lockstep/checkpoint/pt.h"
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+int64_t step_of_tree(const Tree& tree) {
+  return as_int(get(tree, "iter_no"), "iter_no");
+}
+
+enum class Much { a_byte, all };
+
+/// Why the system cannot read a file; empty where it can. A flaw in what is read is another matter.
+std::string why_unreadable(const fs::path& path, Much much) {
+  const base::Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  struct stat facts {};
+  if (!file || ::fstat(file.number(), &facts) != 0) return std::strerror(errno);
+  if (!S_ISREG(facts.st_mode)) return {};
+  std::vector<char> buffer(much == Much::all ? 1 << 20 : 1);
+  ssize_t got = 0;
+  do {
+    got = ::read(file.number(), buffer.data(), buffer.size());
+    if (got < 0 && errno != EINTR) return std::strerror(errno);
+  } while (got < 0 || (got > 0 && much == Much::all));
+  return {};
+}
+
+struct Candidate {
+  int64_t step = 0;
+  fs::path path;
+  bool operator<(const Candidate& other) const { return step > other.step; }
+};
+
+void warn_passed_over(const fs::path& path, const std::exception& error) {
+  log::warning(format("{} is passed over: {}", path.string(), error.what()));
+}
+
+/// The newest whole file of several, and what stands in its way.
+class Search {
+ public:
+  void look_at(const fs::path& path) {
+    if (is_unreadable(path, Much::a_byte)) return;
+    try {
+      candidates_.push_back({step_of_tree(read_pt(path.string(), {.tensors = false})), path});
+    } catch (const InputError& error) {
+      warn_passed_over(path, error);
+    }
+  }
+
+  std::optional<FoundCheckpoint> newest_whole() {
+    std::sort(candidates_.begin(), candidates_.end());
+    for (const auto& [step, path] : candidates_) {
+      refuse_newer(step);
+      if (is_unreadable(path, Much::all)) continue;
+      try {
+        return FoundCheckpoint{path.string(), step, read_pt(path.string())};
+      } catch (const InputError& error) {
+        warn_passed_over(path, error);
+      }
+    }
+    refuse_newer(-1);
+    return std::nullopt;
+  }
+
+ private:
+  bool is_unreadable(const fs::path& path, Much much) {
+    const auto why = why_unreadable(path, much);
+    if (!why.empty()) unreadable_.push_back({{*base::step_in_name(path.filename().string()), path}, why});
+    return !why.empty();
+  }
+
+  /// What cannot be read now may be whole: nobody goes on from an earlier one, or from none, behind its back.
+  void refuse_newer(int64_t step) const {
+    for (const auto& [file, why] : unreadable_) {
+      if (file.step <= step) continue;
+      throw InputError("a checkpoint is there and cannot be read: " + why, file.path.string(),
+                       "see to the file system and its permissions; to do without this checkpoint, move it "
+                       "elsewhere");
+    }
+  }
+
+  std::vector<Candidate> candidates_;
+  std::vector<std::pair<Candidate, std::string>> unreadable_;
+};
+
+}  // namespace
+
+CheckpointStore::CheckpointStore(std::string folder, int64_t keep, std::function<void()> check)
+    : folder_(std::move(folder)), keep_(keep), check_(check ? std::move(check) : [] {}) {}
+
+std::string CheckpointStore::path_of(int64_t step) const {
+  return (fs::path(folder_) / base::checkpoint_name(step)).string();
+}
+
+std::string CheckpointStore::best_path() const {
+  return (fs::path(folder_) / "best.pt").string();
+}
+
+std::string CheckpointStore::save(const Tree& tree, Name name) const {
+  const auto step = step_of_tree(tree);
+  check_();
+  std::error_code failure;
+  fs::create_directories(folder_, failure);
+  if (failure)
+    throw Error("cannot make the folder for checkpoints: " + failure.message(), folder_,
+                "make room, or set run.dir to a folder that can be written");
+  const auto path = name == Name::best ? best_path() : path_of(step);
+  base::write_whole(
+      path, [&](const base::ByteSink& sink) { write_pt(sink, tree); }, check_);
+  check_();
+  if (name == Name::both) name_best(path);
+  if (name != Name::best) prune(step);
+  return path;
+}
+
+// A second name for the same file; a copy where the file system has none.
+void CheckpointStore::name_best(const std::string& path) const {
+  const auto temporary = (fs::path(folder_) / ".best.pt.partial").string();  // swept with the other leftovers
+  std::error_code failure;
+  fs::remove(temporary, failure);
+  fs::create_hard_link(path, temporary, failure);
+  if (failure) {
+    failure.clear();
+    fs::copy_file(path, temporary, failure);
+  }
+  if (!failure) fs::rename(temporary, best_path(), failure);
+  if (failure)
+    throw Error("the best checkpoint cannot be named: " + failure.message(), best_path(),
+                "make room, or set checkpoint.best to false");
+}
+
+/// Deletes by age in steps. A file that claims a later step than the one just written stays: it is no older.
+void CheckpointStore::prune(int64_t just_written) const {
+  if (keep_ <= 0) return;
+  std::vector<Candidate> older;
+  std::error_code ignored;
+  for (const auto& path : base::checkpoints_in(folder_, ignored)) {
+    const auto step = *base::step_in_name(path.filename().string());
+    if (step < just_written) older.push_back({step, path});
+  }
+  std::sort(older.begin(), older.end());
+  for (auto i = static_cast<size_t>(keep_ - 1); i < older.size(); ++i) {
+    fs::remove(older[i].path, ignored);
+  }
+}
+
+std::optional<FoundCheckpoint> CheckpointStore::latest() const {
+  const auto files = base::checkpoints_in(folder_);
+  if (files.empty()) return std::nullopt;
+  Search search;
+  for (const auto& path : files) search.look_at(path);
+  if (auto found = search.newest_whole()) return found;
+  throw InputError(format("none of the {} checkpoints here can be read", files.size()), folder_,
+                   "see why above; restore one from a copy, or start a new run (without --resume)");
+}
+
+CheckpointStore checkpoints_of(const std::string& folder) {
+  std::error_code failed;
+  const auto inside = fs::path(folder) / "checkpoints";
+  const bool plain = !fs::exists(inside, failed) && !failed;
+  return CheckpointStore(plain ? folder : inside.string());
+}
+
+}  // namespace lockstep

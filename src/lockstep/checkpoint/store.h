@@ -1,0 +1,91 @@
+#pragma once
+// A folder of checkpoints, step-00000470.pt and so on: each written whole or not at all, the newest found by
+// what it holds, the last good one never deleted; and a writer that works in the background.
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lockstep/checkpoint/tree.h"
+
+namespace lockstep {
+
+struct FoundCheckpoint {
+  std::string path;
+  int64_t step = 0;  // the tree's "iter_no"
+  Tree tree;
+};
+
+class CheckpointStore {
+ public:
+  /// `keep` files stay; 0 keeps all. The folder is made at the first save. `check` is called before a file is
+  /// put in its place or deleted, and throws where the folder is no longer ours.
+  explicit CheckpointStore(std::string folder, int64_t keep = 3, std::function<void()> check = {});
+
+  const std::string& folder() const { return folder_; }
+  std::string path_of(int64_t step) const;
+  /// best.pt, which nothing deletes and latest() passes over.
+  std::string best_path() const;
+
+  /// Under which name a checkpoint is saved: its step's, as the best so far, or both.
+  enum class Name { step, best, both };
+  /// Writes tree (its "iter_no" is the step), then deletes the oldest beyond `keep`. Returns the path.
+  std::string save(const Tree& tree, Name name = Name::step) const;
+
+  /// The whole checkpoint with the highest step; damaged ones are passed over with a warning that says why.
+  /// Nothing only where there is none: an InputError where none of them is whole, or where the system cannot
+  /// read the folder or a file that is newer by its name.
+  std::optional<FoundCheckpoint> latest() const;
+
+ private:
+  void prune(int64_t just_written) const;
+  void name_best(const std::string& path) const;
+
+  std::string folder_;
+  int64_t keep_;
+  std::function<void()> check_;
+};
+
+/// The checkpoints of a run's folder, or of a folder that holds them itself.
+CheckpointStore checkpoints_of(const std::string& folder);
+
+/// Saves a snapshot while training goes on. At most one save is in flight; submit() waits for the one before.
+class CheckpointWriter {
+ public:
+  explicit CheckpointWriter(CheckpointStore store);
+  /// `store` is asked for at each save, and `saved` hears the path of each whole one, but of the best alone;
+  /// in the writer's thread.
+  CheckpointWriter(std::function<CheckpointStore()> store, std::function<void(const std::string&)> saved);
+  ~CheckpointWriter();
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+  /// Copies the tree's tensors and returns; an error of the save before is thrown here (this one is not
+  /// started).
+  void submit(const Tree& tree, CheckpointStore::Name name = CheckpointStore::Name::step);
+
+  /// Waits for the save in flight and throws its error, if it had one.
+  void wait();
+
+  /// Is nothing in flight?
+  bool idle() const;
+
+  /// The path of the last save that wait() or submit() saw finished, not of the best alone; empty before the
+  /// first.
+  const std::string& last_saved() const { return last_saved_; }
+
+ private:
+  struct Job;
+  std::function<CheckpointStore()> store_;
+  std::function<void(const std::string&)> saved_;
+  std::shared_ptr<Job> job_;
+  std::thread thread_;
+  std::string last_saved_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,39 @@
+#include "lockstep/cli/commands.h"
+
+#include <algorithm>
+#include <array>
+
+// To add a command NAME: write `int run_NAME(const std::vector<std::string>& args)` (namespace lockstep::cli)
+// in cli/NAME.cpp, parse with cli/options.h, and add ONE line here, in the order that `lockstep --help`
+// shows. Return an ExitStatus. Throw for errors, also past a Runtime: main says them once for the job
+// (launch/leave.h).
+#define LOCKSTEP_COMMANDS(X)                                                  \
+  X(train, "trains what a config says, on one process or many")               \
+  X(eval, "the metrics of a checkpoint, exact at any number of ranks")        \
+  X(predict, "classes and probabilities of new samples")                      \
+  X(status, "what became of a run: running, stopped early, done, failed")     \
+  X(stop, "stops a run with a checkpoint, for good")                          \
+  X(checkpoint, "has a run write a checkpoint now, and go on")                \
+  X(inspect, "the tensors of a checkpoint, their shapes, dtypes and digests") \
+  X(config, "every key of a config, its value and where it came from")        \
+  X(whoami, "rank, world, node and device of every process, and why")         \
+  X(data, "list, fetch and verify the known data sets")
+
+namespace lockstep::cli {
+
+#define LOCKSTEP_DECLARE(name, summary) int run_##name(const std::vector<std::string>& args);
+LOCKSTEP_COMMANDS(LOCKSTEP_DECLARE)
+
+const std::vector<Command>& commands() {
+#define LOCKSTEP_ROW(name, summary) {#name, summary, run_##name},
+  static const std::vector<Command> table = {LOCKSTEP_COMMANDS(LOCKSTEP_ROW)};
+  return table;
+}
+
+bool joins_job(const std::string& command) {
+  static constexpr std::array<const char*, 6> joining = {"train",  "eval",  "predict",
+                                                         "doctor", "bench", "whoami"};
+  return std::find(joining.begin(), joining.end(), command) != joining.end();
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,45 @@
+#include <cstdio>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/cli/options.h"
+#include "lockstep/config/load.h"
+#include "lockstep/config/schema.h"
+#include "lockstep/config/write.h"
+#include "lockstep/launch/identify.h"
+
+namespace lockstep::cli {
+namespace {
+
+int print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  return kDone;
+}
+
+}  // namespace
+
+int run_config(const std::vector<std::string>& args) {
+  std::string path;
+  std::vector<std::string> sets;
+  bool schema = false;
+  bool reference_page = false;
+  Options options("config", "every key of a config, its value and where it came from",
+                  {"lockstep config configs/mnist.yaml --set train.epochs=3",
+                   "lockstep config                                # every key's default",
+                   "lockstep config --schema > lockstep.schema.json"});
+  options.positional("CONFIG.yaml", path, "the config file; without one, the defaults", false);
+  options.add("set", sets, "KEY=VALUE", "overrule a key, as in train.epochs=3; may be given again");
+  options.flag("schema", schema, "print a JSON Schema (draft 2020-12) for editors");
+  options.flag("reference", reference_page, "print the reference of all keys in Markdown");
+  if (!options.parse(args)) return kDone;
+  if (schema) return print(config::json_schema());
+  if (reference_page) return print(config::reference());
+  const config::ConfigText config =
+      path.empty() ? config::ConfigText{"defaults", ""} : config::read_config_text(path);
+  const config::Loaded loaded =
+      config::load_settings(config.text, config.name, sets, launch::current_environment());
+  for (const std::string& warning : loaded.warnings) log::warning(warning);
+  return print(config::to_yaml(loaded.settings, loaded.origins));
+}
+
+}  // namespace lockstep::cli

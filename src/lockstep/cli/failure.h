@@ -1,0 +1,25 @@
+#pragma once
+// The one place where an exception becomes text, once for the job, and an exit status; nobody is left
+// waiting.
+
+#include <functional>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::cli {
+
+/// The command line was wrong: the same on every rank, so rank 0 speaks for all.
+class UsageError : public InputError {
+ public:
+  using InputError::InputError;
+};
+
+/// From now on an exception that nobody catches ends the process with its text and status 1, not with
+/// SIGABRT, and where memory ends there is some left to say so.
+void never_abort();
+
+/// Runs the program's body and returns what the process leaves with. The body sets `alike` to true while
+/// wrong input would be met by every rank in the same way, as it is by commands that join no job.
+int guarded(const std::function<int(bool& alike)>& body);
+
+}  // namespace lockstep::cli

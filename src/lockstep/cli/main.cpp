@@ -1,0 +1,125 @@
+#include <malloc.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/output.h"
+#include "lockstep/base/standard_descriptors.h"
+#include "lockstep/base/text.h"
+#include "lockstep/cli/commands.h"
+#include "lockstep/cli/failure.h"
+#include "lockstep/cli/version.h"
+
+namespace lockstep::cli {
+namespace {
+
+// glibc gives the big activations back to the kernel at every step otherwise: a third of a CNN's step
+void keep_memory() {
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, INT_MAX);
+  mallopt(M_TOP_PAD, 64 << 20);
+}
+
+std::string help() {
+  std::string text =
+      "lockstep trains with PyTorch's DistributedDataParallel from C++, on one machine or a cluster.\n\n"
+      "usage: lockstep [--log LEVEL] COMMAND [arguments]\n\ncommands:\n";
+  for (const Command& command : commands()) text += format("  {:<10} {}\n", command.name, command.summary);
+  return text +
+         "\noptions:\n"
+         "  -h, --help     this page; lockstep COMMAND --help for a command\n"
+         "  --version      lockstep, libtorch, MPI, NCCL, CUDA, compiler, commit\n"
+         "  --log LEVEL    debug, info, warning, error or silent (default info)\n"
+         "\nexamples:\n"
+         "  lockstep config configs/mnist.yaml --set train.epochs=3\n"
+         "  lockstep train configs/mnist.yaml\n"
+         "  mpirun -n 2 lockstep train configs/mnist.yaml --set run.name=two_ranks\n"
+         "\nexit status: 0 done, 1 failed while running, 2 wrong input, 75 stopped early with a checkpoint\n"
+         "LOCKSTEP_TRACE=1 adds a stack trace to an error.\n";
+}
+
+const Command& find(const std::string& name) {
+  std::vector<std::string> names = {"--help", "--version", "--log"};
+  for (const Command& command : commands()) {
+    if (command.name == name) return command;
+    names.push_back(command.name);
+  }
+  const auto near = base::nearest(name, names);
+  const char* kind = name.starts_with("-") ? "option" : "command";
+  throw UsageError(format("unknown {} '{}'", kind, base::printable(name)), "lockstep",
+                   (near ? format("did you mean {}? ", *near) : "") + "see: lockstep --help");
+}
+
+// --log LEVEL or --log=LEVEL before the command
+void take_log(std::vector<std::string>& args) {
+  const bool apart = !args.empty() && args[0] == "--log";
+  if (!apart && (args.empty() || !args[0].starts_with("--log="))) return;
+  const size_t used = apart ? 2 : 1;
+  if (args.size() < used) throw UsageError("--log needs a level", "lockstep", "see: lockstep --help");
+  log::set_level(log::parse_level(apart ? args[1] : args[0].substr(6)));
+  args.erase(args.begin(), args.begin() + static_cast<std::ptrdiff_t>(used));
+}
+
+// what was printed may still wait in a buffer for a full disk; a reader that has left (| head) is no failure
+int flushed(int status) {
+  output::check();
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return status;
+  if (errno == EPIPE) return status;
+  throw Error(format("the output cannot be written: {}", std::strerror(errno)), "standard output",
+              "is the disk full?");
+}
+
+int print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  return flushed(kDone);
+}
+
+int no_working_directory = 0;  // why there is none
+
+// libtorch's initialisers wake oneMKL before main, and it ends the process in words of its own where there is
+// no working directory. An executable's .preinit_array comes before any library's initialisers.
+void stand_somewhere(int, char**, char**) {
+  char path[PATH_MAX];
+  if (::getcwd(path, sizeof path)) return;
+  no_working_directory = errno;
+  if (::chdir("/") != 0) return;
+}
+[[gnu::section(".preinit_array"), gnu::used]] void (*const before_all)(int, char**, char**) = stand_somewhere;
+
+void require_working_directory() {
+  if (no_working_directory == 0) return;
+  throw InputError(format("the working directory cannot be used: {}", std::strerror(no_working_directory)),
+                   "the working directory", "it was removed or made unreadable: cd to another folder");
+}
+
+int run(std::vector<std::string> args, bool& alike) {
+  alike = true;
+  take_log(args);
+  if (args.empty()) throw UsageError("a command is missing", "lockstep", "see: lockstep --help");
+  if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") return print(help());
+  if (args[0] == "--version") return print(version_text());
+  const Command& command = find(args[0]);
+  require_working_directory();
+  alike = !joins_job(command.name);
+  return flushed(command.run({args.begin() + 1, args.end()}));
+}
+
+}  // namespace
+}  // namespace lockstep::cli
+
+int main(int argc, char** argv) {
+  lockstep::base::open_standard_descriptors();
+  lockstep::cli::keep_memory();
+  lockstep::cli::never_abort();
+  std::signal(SIGPIPE, SIG_IGN);  // a peer that is gone must be an error, not our end
+  return lockstep::cli::guarded([&](bool& alike) {
+    return lockstep::cli::run({argv + 1, argv + argc}, alike);
+  });
+}

@@ -1,0 +1,178 @@
+#include "lockstep/cli/options.h"
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <cstdio>
+
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
+#include "lockstep/cli/failure.h"
+#include "lockstep/launch/identify.h"
+
+namespace po = boost::program_options;
+
+namespace lockstep::cli {
+namespace {
+
+// before anybody joins a job with it, so that it is said once
+void check_launcher(const std::string& name) {
+  const auto choices = launch::launcher_choices();
+  if (std::find(choices.begin(), choices.end(), name) != choices.end()) return;
+  throw UsageError(format("unknown launcher '{}'", base::printable(name)), "--launcher",
+                   format("choose one of {}", base::join(choices, ", ")));
+}
+
+struct Positional {
+  std::string name;
+  std::string* value;
+  std::string help;
+  bool required;
+};
+
+constexpr const char* kWords = "lockstep-words";  // boost's name for everything without dashes
+
+// a shortened option (--res for --resume) would silently change its meaning when an option is added
+constexpr int kStyle = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
+
+}  // namespace
+
+struct Options::Parts {
+  std::string command;
+  std::string summary;
+  std::vector<std::string> examples;
+  std::vector<Positional> positionals;
+  std::vector<std::string> names = {"help", "log"};
+  std::string lines;
+  po::options_description options;
+  po::variables_map values;
+
+  template <class Semantic>
+  void add(const std::string& name, Semantic* semantic, const std::string& placeholder,
+           const std::string& help) {
+    options.add_options()(name.c_str(), semantic);
+    names.push_back(name);
+    lines += line("--" + name + (placeholder.empty() ? "" : " " + placeholder), help);
+  }
+
+  static std::string line(const std::string& left, const std::string& help) {
+    if (left.size() > 24) return format("  {}\n  {:24}  {}\n", left, "", help);
+    return format("  {:24}  {}\n", left, help);
+  }
+
+  std::string see() const { return format("see: lockstep {} --help", command); }
+
+  [[noreturn]] void unknown(const std::string& option) const {
+    const std::string bare = option.substr(std::min(option.find_first_not_of('-'), option.size()));
+    const auto near = base::nearest(bare, names);
+    throw UsageError(format("unknown option '{}'", base::printable(option)), "lockstep " + command,
+                     (near ? format("did you mean --{}? ", *near) : "") + see());
+  }
+
+  po::variables_map read(const std::vector<std::string>& args) const {
+    po::options_description all;
+    all.add(options).add_options()("help,h", po::bool_switch())("log", po::value<std::string>())(
+        kWords, po::value<std::vector<std::string>>());
+    po::positional_options_description words;
+    words.add(kWords, -1);
+    po::variables_map map;
+    try {
+      po::store(po::command_line_parser(args).options(all).positional(words).style(kStyle).run(), map);
+    } catch (const po::unknown_option& error) {
+      unknown(error.get_option_name());
+    } catch (const po::error& error) {
+      throw UsageError(error.what(), "lockstep " + command, see());
+    }
+    return map;
+  }
+
+  void take_words(const std::vector<std::string>& words) const {
+    for (size_t i = 0; i < positionals.size(); ++i) {
+      if (i < words.size()) {
+        *positionals[i].value = words[i];
+      } else if (positionals[i].required) {
+        throw UsageError(format("{} is missing", positionals[i].name), "lockstep " + command, see());
+      }
+    }
+    if (words.size() > positionals.size()) {
+      throw UsageError(format("one word too many: '{}'", base::printable(words[positionals.size()])),
+                       "lockstep " + command, see());
+    }
+  }
+};
+
+Options::Options(std::string command, std::string summary, std::vector<std::string> examples)
+    : parts_(std::make_unique<Parts>()) {
+  parts_->command = std::move(command);
+  parts_->summary = std::move(summary);
+  parts_->examples = std::move(examples);
+}
+
+Options::~Options() = default;
+
+void Options::positional(const std::string& name, std::string& value, const std::string& help,
+                         bool required) {
+  parts_->positionals.push_back({name, &value, help, required});
+}
+
+void Options::add(const std::string& name, std::string& value, const std::string& placeholder,
+                  const std::string& help) {
+  parts_->add(name, po::value(&value), placeholder, help);
+}
+
+void Options::add(const std::string& name, std::vector<std::string>& values, const std::string& placeholder,
+                  const std::string& help) {
+  parts_->add(name, po::value(&values), placeholder, help);
+}
+
+void Options::add(const std::string& name, int64_t& value, const std::string& placeholder,
+                  const std::string& help) {
+  parts_->add(name, po::value(&value), placeholder, help);
+}
+
+void Options::add(const std::string& name, double& value, const std::string& placeholder,
+                  const std::string& help) {
+  parts_->add(name, po::value(&value), placeholder, help);
+}
+
+void Options::flag(const std::string& name, bool& value, const std::string& help) {
+  parts_->add(name, po::bool_switch(&value), "", help);
+}
+
+bool Options::parse(const std::vector<std::string>& args) {
+  parts_->values = parts_->read(args);
+  if (parts_->values["help"].as<bool>()) {
+    std::fputs(help().c_str(), stdout);
+    return false;
+  }
+  if (parts_->values.count("log")) log::set_level(log::parse_level(parts_->values["log"].as<std::string>()));
+  po::notify(parts_->values);
+  if (given("launcher")) check_launcher(parts_->values["launcher"].as<std::string>());
+  const bool words = parts_->values.count(kWords) > 0;
+  parts_->take_words(words ? parts_->values[kWords].as<std::vector<std::string>>()
+                           : std::vector<std::string>{});
+  return true;
+}
+
+bool Options::given(const std::string& name) const {
+  const auto found = parts_->values.find(name);
+  return found != parts_->values.end() && !found->second.empty() && !found->second.defaulted();
+}
+
+std::string Options::help() const {
+  std::string usage = "usage: lockstep " + parts_->command;
+  std::string words;
+  for (const Positional& word : parts_->positionals) {
+    usage += word.required ? " " + word.name : " [" + word.name + "]";
+    words += Parts::line(word.name, word.help);
+  }
+  std::string text = format("lockstep {}: {}\n\n{} [options]\n\n{}{}", parts_->command, parts_->summary,
+                            usage, words, parts_->lines);
+  text += Parts::line("--log LEVEL", "debug, info, warning, error or silent (default info)");
+  text += Parts::line("-h, --help", "this page");
+  if (!parts_->examples.empty()) text += "\nexamples:\n";
+  for (const std::string& example : parts_->examples) text += "  " + example + "\n";
+  return text;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,18 @@
+#include "lockstep/base/error.h"
+#include "lockstep/cli/options.h"
+#include "lockstep/train/run.h"
+
+namespace lockstep::cli {
+
+int run_status(const std::vector<std::string>& args) {
+  std::string folder;
+  Options options("status",
+                  "what became of a run: 0 done, 1 failed, 3 still running, 4 stopped on request, 75 stopped "
+                  "early (run me again)",
+                  {"lockstep status runs/mnist"});
+  options.positional("RUN_FOLDER", folder, "the run's folder");
+  if (!options.parse(args)) return kDone;
+  return train::status(folder);
+}
+
+}  // namespace lockstep::cli

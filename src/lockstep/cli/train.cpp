@@ -1,0 +1,30 @@
+#include "lockstep/train/run.h"
+
+#include "lockstep/base/error.h"
+#include "lockstep/cli/options.h"
+#include "lockstep/cli/version.h"
+
+namespace lockstep::cli {
+
+int run_train(const std::vector<std::string>& args) {
+  train::Command command;
+  std::string resume;
+  bool dry_run = false;
+  Options options("train", "trains what a config says; a run's folder holds all it leaves",
+                  {"lockstep train configs/mnist.yaml", "mpirun -n 2 lockstep train configs/mnist.yaml",
+                   "lockstep train configs/pima.yaml --set train.epochs=3 --resume auto"});
+  options.positional("CONFIG.yaml", command.config, "the config file");
+  options.add("set", command.sets, "KEY=VALUE", "overrule a key, as in train.epochs=3; may be given again");
+  options.add(
+      "resume", resume, "auto|PATH",
+      "auto: go on with the newest unfinished run of this config, or start one; a run's folder: go on there; "
+      "a checkpoint: start from it in a new folder");
+  options.flag("dry-run", dry_run, "load everything, try one step, print what would run");
+  options.add("launcher", command.launcher, "NAME", "overrule the detection; none = alone");
+  if (!options.parse(args)) return kDone;
+  command.program = version_line();
+  command.told = {{"the command", "train"}, {"--resume", resume}};
+  return dry_run ? train::dry_run(command) : train::train(command, resume);
+}
+
+}  // namespace lockstep::cli

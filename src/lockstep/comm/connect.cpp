@@ -1,0 +1,152 @@
+#include <algorithm>
+#include <csignal>
+#include <map>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/comm/connect.h"
+#include "lockstep/comm/cuda_plugin.h"
+#include "lockstep/comm/debug_level.h"
+#include "lockstep/comm/gloo_group.h"
+#include "lockstep/comm/meet/join.h"
+#include "lockstep/comm/meet/mpi_join.h"
+#include "lockstep/comm/meet/open_files.h"
+#include "lockstep/comm/meet/quiet.h"
+#include "lockstep/comm/meet/store.h"
+#include "lockstep/comm/mpi/backend.h"
+#include "lockstep/launch/mpi.h"
+#include "lockstep/launch/variables.h"
+
+namespace lockstep::comm {
+namespace {
+
+using Group = c10d::ProcessGroup;
+using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+
+// What the factories below share.
+struct Joining {
+  const launch::Runtime& runtime;
+  const GroupSettings& settings;
+  c10::Device device;
+  StorePtr store;
+  std::shared_ptr<RollCall> roll;
+};
+
+void add_gloo(Group& group, const Joining& joining) {
+  group.setBackend(c10::kCPU, Group::BackendType::GLOO,
+                   make_gloo(joining.store, joining.runtime.job(), joining.settings, joining.roll));
+}
+
+void add_mpi(Group& group, const Joining& joining) {
+  group.setBackend(
+      c10::kCPU, Group::BackendType::MPI,
+      c10::make_intrusive<MpiBackend>(joining.runtime.mpi().world(), joining.roll, joining.settings.timeout));
+}
+
+// As Python does where no backend is named: tensors on the CPU go through gloo.
+void add_nccl(Group& group, const Joining& joining) {
+  const Job& job = joining.runtime.job();
+  add_gloo(group, joining);
+  group.setBoundDeviceId(joining.device);
+  group.setBackend(c10::kCUDA, Group::BackendType::NCCL,
+                   cuda().make_nccl({joining.store, job.rank, job.world, joining.device.index(),
+                                     joining.settings.timeout}));
+}
+
+struct Kind {
+  Group::BackendType type;
+  OnSilence on_silence;
+  void (*add)(Group& group, const Joining& joining);
+  void (*require)(const launch::Runtime& runtime, c10::Device device);  // before anybody waits for anybody
+  bool over_gloo;                                                       // binds what other ranks must reach
+};
+
+void require_gloo(const launch::Runtime& runtime, c10::Device) {
+  check_room_for_gloo(runtime.job());
+}
+
+void require_mpi(const launch::Runtime& runtime, c10::Device) {
+  if (!runtime.has_mpi()) {
+    throw InputError("the backend mpi needs MPI, and this job was not started by it", "launch.backend",
+                     "start the ranks with mpirun or srun --mpi=pmix, or choose gloo");
+  }
+  require_threads();
+}
+
+void require_gpu(const launch::Runtime&, c10::Device device) {
+  if (device.is_cuda() && device.has_index()) return;
+  throw InputError(format("the backend nccl needs a GPU, and the device is '{}'", device.str()),
+                   "launch.backend", "set launch.device to cuda, or choose gloo or mpi");
+}
+
+const std::map<std::string, Kind> kKinds = {
+    {"gloo", {Group::BackendType::GLOO, OnSilence::cut, add_gloo, require_gloo, true}},
+    {"mpi", {Group::BackendType::MPI, OnSilence::tell, add_mpi, require_mpi, false}},
+    {"nccl", {Group::BackendType::NCCL, OnSilence::cut_and_say, add_nccl, require_gpu, true}},
+};
+
+const Kind& find_kind(const std::string& backend, c10::Device device) {
+  const std::string name = backend != "auto" ? backend : device.is_cuda() ? "nccl" : "gloo";
+  const auto found = kKinds.find(name);
+  if (found != kKinds.end()) return found->second;
+  throw InputError(format("there is no backend '{}'", backend), "launch.backend",
+                   "choose auto, nccl, gloo or mpi");
+}
+
+// A write to a peer that is gone must be an error of that call, not the end of this process. Whoever has set
+// a handler of his own keeps it.
+void ignore_sigpipe() {
+  struct sigaction now {};
+  ::sigaction(SIGPIPE, nullptr, &now);
+  if (now.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
+}
+
+// A collective's own timeout ends it anyway.
+std::chrono::milliseconds silence_of(const GroupSettings& settings) {
+  const auto seconds = launch::count_of(launch::current_environment(), "LOCKSTEP_SILENCE");
+  return std::min(seconds ? std::chrono::seconds(*seconds) : settings.silence, settings.timeout);
+}
+
+// A program that has joined the ranks itself, with facts of its own, has done this.
+void meet(launch::Runtime& runtime, std::chrono::milliseconds timeout) {
+  if (runtime.has_mpi()) join_over_mpi(runtime, timeout);
+  if (!runtime.has_met()) join_ranks(runtime, timeout);
+}
+
+}  // namespace
+
+ProcessGroup connect(launch::Runtime& runtime, const GroupSettings& settings, c10::Device device) {
+  const QuietJoin quiet;
+  const Job& job = runtime.job();
+  const Kind& kind = find_kind(settings.backend, device);
+  kind.require(runtime, device);
+  const auto longest_silence = silence_of(settings);
+  meet(runtime, settings.join_timeout);
+  if (kind.over_gloo) check_gloo_interface(job);
+  ignore_sigpipe();
+  make_room_for_files(files_for(job));
+  read_debug_level();
+  const Connections at_first = connections();
+  const StorePtr store = open_store(runtime, settings.join_timeout);
+  auto roll = std::make_shared<RollCall>(store, introduce(runtime), job.rank);
+  auto group = c10::make_intrusive<Group>(store, job.rank, job.world);
+  // MPI's connections are MPI's business: for it the store's are watched, which lead to the same hosts
+  const Connections before = kind.on_silence == OnSilence::tell ? at_first : connections();
+  kind.add(*group, {runtime, settings, device, store, roll});
+  wait_until_all_are_connected(*store, job, settings.join_timeout);
+  if (job.nodes > 1) roll->watch(Lines(before, longest_silence), kind.on_silence);
+  group->setDefaultBackend(kind.type);
+  group->setGroupName("0");
+  return group;
+}
+
+bool is_dead(const ProcessGroup& group) {
+  for (const auto& device : group->getDeviceTypes()) {
+    const auto* counted = dynamic_cast<const RollCalled*>(group->getBackend(device.type()).get());
+    if (counted && counted->roll().is_dead()) return true;
+  }
+  return false;
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,88 @@
+#include "lockstep/comm/cuda_plugin.h"
+
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/comm/cuda_load.h"
+
+namespace lockstep::comm {
+namespace {
+
+constexpr const char* kFile = "liblockstep_cuda.so";
+
+using TableFunction = const CudaTable* (*)();
+
+// LOCKSTEP_CUDA_PLUGIN, then beside this library or program, as built and as installed.
+std::vector<std::string> candidates() {
+  std::vector<std::string> paths;
+  if (const char* wanted = std::getenv("LOCKSTEP_CUDA_PLUGIN")) return {wanted};
+  Dl_info own{};
+  if (::dladdr(reinterpret_cast<void*>(&cuda), &own) && own.dli_fname) {
+    const auto folder = std::filesystem::absolute(own.dli_fname).parent_path();
+    for (const char* place : {".", "../lib", "lib"}) paths.push_back((folder / place / kFile).string());
+  }
+  return paths;
+}
+
+void* open_plugin() {
+  std::string tried;
+  for (const auto& path : candidates()) {
+    if (!std::filesystem::exists(path)) {
+      tried += (tried.empty() ? "" : ", ") + path;
+      continue;
+    }
+    if (void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+    throw Error(format("the CUDA half does not load: {}", ::dlerror()), path,
+                "is this node's driver there (nvidia-smi), and is the build one with LOCKSTEP_CUDA=ON?");
+  }
+  throw Error("a GPU was asked for, and the CUDA half of lockstep is not installed", "looked for " + tried,
+              "build with LOCKSTEP_CUDA=ON, or set launch.device to cpu");
+}
+
+// libtorch caches its CUDA hooks at the first question about CUDA (a seed, a backward, pinned memory). A
+// plug-in that comes later leaves the CPU's stubs there for ever.
+void require_early() {
+  if (at::detail::getCUDAHooks().hasCUDART()) return;
+  throw Error("the CUDA half was loaded too late: libtorch was used before it and keeps its CPU stubs",
+              "loading liblockstep_cuda.so",
+              "link lockstep::cuda, or call lockstep::comm::load_cuda() before anything else of libtorch");
+}
+
+const CudaTable& load() {
+  // there already where the program is linked to lockstep::cuda
+  void* symbol = ::dlsym(RTLD_DEFAULT, kCudaTableSymbol);
+  if (!symbol) symbol = ::dlsym(open_plugin(), kCudaTableSymbol);
+  if (!symbol)
+    throw Error(format("{} has no {}: it is not of this lockstep", kFile, kCudaTableSymbol), kFile,
+                "install both from one build, and unset LOCKSTEP_CUDA_PLUGIN");
+  const CudaTable* table = reinterpret_cast<TableFunction>(symbol)();
+  if (table->version != kCudaTableVersion) {
+    throw Error(format("the CUDA half speaks version {}, this program {}", table->version, kCudaTableVersion),
+                kFile, "install both from one build");
+  }
+  require_early();
+  return *table;
+}
+
+}  // namespace
+
+const CudaTable& cuda() {
+  static const CudaTable& table = load();
+  return table;
+}
+
+void load_cuda() {
+  cuda();
+}
+
+int cuda_device_count() {
+  return cuda().device_count();
+}
+
+}  // namespace lockstep::comm

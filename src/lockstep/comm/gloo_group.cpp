@@ -1,0 +1,47 @@
+#include "lockstep/comm/gloo_group.h"
+
+#include <cstdlib>
+#include <sstream>
+
+#include "lockstep/comm/meet/interface.h"
+#include "lockstep/comm/watched_gloo.h"
+
+namespace lockstep::comm {
+namespace {
+
+using c10d::ProcessGroupGloo;
+
+c10::intrusive_ptr<ProcessGroupGloo::Options> options_for(const Job& job, std::chrono::milliseconds timeout) {
+  const char* wanted = std::getenv("GLOO_SOCKET_IFNAME");
+  const auto interface = choose_interface(network_facts(wanted ? wanted : ""), job.nodes > 1);
+  auto options = ProcessGroupGloo::Options::create(timeout);
+  std::istringstream names(interface.name);
+  for (std::string name; std::getline(names, name, ',');)
+    options->devices.push_back(ProcessGroupGloo::createDeviceForInterface(name));
+  if (interface.name.empty())
+    options->devices.push_back(ProcessGroupGloo::createDeviceForHostname(interface.address));
+  options->threads = static_cast<int>(options->devices.size()) * 2;  // as Python's init_process_group
+  return options;
+}
+
+}  // namespace
+
+void check_gloo_interface(const Job& job) {
+  const char* wanted = std::getenv("GLOO_SOCKET_IFNAME");
+  choose_interface(network_facts(wanted ? wanted : ""), job.nodes > 1);
+}
+
+c10::intrusive_ptr<c10d::Backend> make_gloo(const StorePtr& store, const Job& job,
+                                            const GroupSettings& settings, std::shared_ptr<RollCall> roll) {
+  // the options' timeout governs gloo's own rendezvous first, then the collectives
+  auto options = options_for(job, settings.join_timeout);
+  try {
+    auto backend = c10::make_intrusive<WatchedGloo>(store, job.rank, job.world, options, roll);
+    backend->set_timeout(settings.timeout);
+    return backend;
+  } catch (const std::exception& error) {
+    std::rethrow_exception(roll->judge({"connecting gloo", 0, settings.join_timeout}, error.what(), false));
+  }
+}
+
+}  // namespace lockstep::comm

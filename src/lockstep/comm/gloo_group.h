@@ -1,0 +1,18 @@
+#pragma once
+// gloo on CPU: PyTorch's own backend, with its interface chosen and checked.
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "lockstep/comm/connect.h"
+#include "lockstep/comm/meet/store.h"
+#include "lockstep/comm/watch/roll_call.h"
+
+namespace lockstep::comm {
+
+/// Throws where gloo would bind what other ranks cannot reach: before anybody waits for this one.
+void check_gloo_interface(const Job& job);
+
+c10::intrusive_ptr<c10d::Backend> make_gloo(const StorePtr& store, const Job& job,
+                                            const GroupSettings& settings, std::shared_ptr<RollCall> roll);
+
+}  // namespace lockstep::comm

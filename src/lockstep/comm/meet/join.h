@@ -1,0 +1,34 @@
+#pragma once
+// The ranks of a job meet: they find out who shares a node, and that they were all told to do the same.
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/launch/runtime.h"
+
+namespace lockstep::comm {
+
+/// What this rank was told to do, by the names that a person knows. Two ranks that differ in one must not
+/// train together.
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+/// Collective, to be called once, before a device is chosen: where it returns, the runtime's exchanges and
+/// its job's layout hold for all ranks, which are of one job and one version. Otherwise it throws on every
+/// rank that came, an InputError where the ranks were told different things.
+void join_ranks(launch::Runtime& runtime, std::chrono::milliseconds timeout);
+
+/// Collective, once the ranks have met. Throws the same InputError on every rank, naming what differs and on
+/// which rank; an Error of `tell` on one rank is thrown on all.
+void check_alike(const launch::Runtime& runtime, const std::function<Facts()>& tell);
+
+/// Collective: NCCL refuses two ranks on one GPU, but only later and in other words. `uuid` is empty where
+/// this rank computes on no GPU.
+void refuse_shared_gpus(const launch::Runtime& runtime, const std::string& uuid);
+
+/// Which fact differs, and on which rank, as an error says it; empty where they are all the same.
+std::string difference(const std::vector<Facts>& facts);
+
+}  // namespace lockstep::comm

@@ -1,0 +1,141 @@
+#include "lockstep/comm/meet/meeting_file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <sstream>
+
+#include "lockstep/base/descriptor.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+
+namespace lockstep::comm {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr time_t kStale = 24 * 3600;  // far beyond any joining: what a killed start has left
+constexpr int kTries = 16;
+
+[[noreturn]] void refuse(const fs::path& path, const std::string& what) {
+  throw InputError("the ranks cannot meet over a file: " + what, path.string(),
+                   "set LOCKSTEP_RENDEZVOUS_DIR to a folder of your own that all ranks see");
+}
+
+[[noreturn]] void refuse_for(const fs::path& path, int reason) {
+  refuse(path, std::strerror(reason));
+}
+
+// Opened anew each time: over NFS that is what shows a new file.
+base::Descriptor open_folder(const fs::path& folder) {
+  base::Descriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!opened) {
+    if (errno == ENOENT) return opened;
+    refuse_for(folder, errno);
+  }
+  struct stat facts {};
+  if (::fstat(opened.number(), &facts) != 0) refuse_for(folder, errno);
+  if (facts.st_uid != ::geteuid()) refuse(folder, "the folder belongs to another user");
+  if ((facts.st_mode & 077) != 0) refuse(folder, "others than you may use the folder (chmod 700 ends that)");
+  return opened;
+}
+
+struct CloseFolder {
+  void operator()(DIR* list) const { ::closedir(list); }
+};
+
+void sweep(const base::Descriptor& folder) {
+  const int copy = ::dup(folder.number());
+  const std::unique_ptr<DIR, CloseFolder> list(copy < 0 ? nullptr : ::fdopendir(copy));
+  if (!list) return;
+  while (const dirent* entry = ::readdir(list.get())) {
+    struct stat facts {};
+    const bool file = ::fstatat(folder.number(), entry->d_name, &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
+                      !S_ISDIR(facts.st_mode);
+    if (file && facts.st_mtime + kStale < ::time(nullptr)) ::unlinkat(folder.number(), entry->d_name, 0);
+  }
+}
+
+// False where the folder went in between: the rank 0 of another job was its last user.
+bool write_in(const fs::path& path, const std::string& text) {
+  if (::mkdir(path.parent_path().c_str(), 0700) != 0 && errno != EEXIST)
+    refuse_for(path.parent_path(), errno);
+  const base::Descriptor folder = open_folder(path.parent_path());
+  if (!folder) return false;
+  sweep(folder);
+  const std::string name = path.filename(), draft = format("{}.{}", name, ::getpid());
+  ::unlinkat(folder.number(), draft.c_str(), 0);
+  base::Descriptor file(
+      ::openat(folder.number(), draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file && errno == ENOENT) return false;
+  if (!file) refuse_for(path, errno);
+  const bool whole = ::write(file.number(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const int reason = errno;
+  const bool closed = file.close();
+  if (whole && closed && ::renameat(folder.number(), draft.c_str(), folder.number(), name.c_str()) == 0)
+    return true;
+  ::unlinkat(folder.number(), draft.c_str(), 0);
+  refuse_for(path, whole ? errno : reason);
+}
+
+std::string read_in(const base::Descriptor& folder, const std::string& name) {
+  const base::Descriptor file(
+      ::openat(folder.number(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat facts {};
+  if (!file || ::fstat(file.number(), &facts) != 0) return "";
+  if (!S_ISREG(facts.st_mode) || facts.st_uid != ::geteuid()) return "";
+  std::array<char, 1024> text{};
+  const auto size = ::read(file.number(), text.data(), text.size());
+  return {text.data(), size > 0 ? static_cast<size_t>(size) : 0};
+}
+
+// False where the next start of this job has written in its place.
+bool still_says(const std::string& path, const std::string& word) {
+  try {
+    const auto spot = read_meeting_file(path);
+    return spot && spot->word == word;
+  } catch (const InputError&) {
+    return false;  // a folder that is ours no more
+  }
+}
+
+}  // namespace
+
+MeetingFile::MeetingFile(const std::string& path, const Spot& spot) : path_(path), word_(spot.word) {
+  const std::string text = format("{} {} {} .\n", spot.host, spot.port, spot.word);
+  for (int i = 0; i < kTries; ++i) {
+    if (write_in(path_, text)) return;
+  }
+  refuse(path_, "the folder goes whenever it is made");
+}
+
+MeetingFile::~MeetingFile() {
+  if (still_says(path_, word_)) ::unlink(path_.c_str());
+  ::rmdir(fs::path(path_).parent_path().c_str());  // stays while another job meets there
+}
+
+std::optional<Spot> read_meeting_file(const std::string& path) {
+  const base::Descriptor folder = open_folder(fs::path(path).parent_path());
+  if (!folder) return std::nullopt;
+  std::istringstream words(read_in(folder, fs::path(path).filename()));
+  Spot spot;
+  std::string end;
+  if (words >> spot.host >> spot.port >> spot.word >> end && end == ".") return spot;
+  return std::nullopt;  // not there yet, or no file of ours
+}
+
+std::string fresh_word() {
+  std::random_device device;
+  return format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,80 @@
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+
+#include "lockstep/comm/meet/interface.h"
+
+namespace lockstep::comm {
+namespace {
+
+std::string text_of(const sockaddr* address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const void* raw = address->sa_family == AF_INET
+                        ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in*>(address)->sin_addr)
+                        : &reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
+  ::inet_ntop(address->sa_family, raw, text.data(), text.size());
+  return text.data();
+}
+
+bool is_internet(const sockaddr* address) {
+  return address && (address->sa_family == AF_INET || address->sa_family == AF_INET6);
+}
+
+std::vector<NetworkAddress> interfaces_up() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return {};
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
+  std::vector<NetworkAddress> found;
+  for (const ifaddrs* entry = list; entry; entry = entry->ifa_next) {
+    if (!is_internet(entry->ifa_addr) || !(entry->ifa_flags & IFF_UP)) continue;
+    found.push_back({entry->ifa_name, text_of(entry->ifa_addr), (entry->ifa_flags & IFF_LOOPBACK) != 0});
+  }
+  return found;
+}
+
+std::vector<std::string> resolve(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  if (::getaddrinfo(host.c_str(), nullptr, &hints, &list) != 0) return {};
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
+  std::vector<std::string> found;
+  for (const addrinfo* entry = list; entry; entry = entry->ai_next) {
+    if (is_internet(entry->ai_addr)) found.push_back(text_of(entry->ai_addr));
+  }
+  return found;
+}
+
+}  // namespace
+
+bool is_loopback_name(const std::string& host) {
+  const auto addresses = resolve(host);
+  return !addresses.empty() && (addresses.front().rfind("127.", 0) == 0 || addresses.front() == "::1");
+}
+
+bool names_loopback_itself(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
+}
+
+bool is_own_address(const std::string& host) {
+  if (is_loopback_name(host)) return true;
+  const auto addresses = resolve(host);
+  const auto interfaces = interfaces_up();
+  return std::any_of(interfaces.begin(), interfaces.end(), [&](const auto& entry) {
+    return !addresses.empty() && entry.address == addresses.front();
+  });
+}
+
+NetworkFacts network_facts(const std::string& wanted) {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return {name.data(), resolve(name.data()), interfaces_up(), wanted};
+}
+
+}  // namespace lockstep::comm

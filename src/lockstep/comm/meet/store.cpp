@@ -1,0 +1,284 @@
+#include "lockstep/comm/meet/store.h"
+
+#include <unistd.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/libtorch.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/pack.h"
+#include "lockstep/comm/meet/interface.h"
+#include "lockstep/comm/meet/listen.h"
+#include "lockstep/comm/meet/meeting_file.h"
+#include "lockstep/comm/meet/quiet.h"
+#include "lockstep/comm/meet/rendezvous.h"
+#include "lockstep/comm/meet/shared_store.h"
+#include "lockstep/comm/meet/star.h"
+#include "lockstep/comm/meet/store_circle.h"
+#include "lockstep/comm/meet/wire.h"
+
+namespace lockstep::comm {
+namespace {
+
+using Milliseconds = std::chrono::milliseconds;
+
+constexpr Milliseconds kStoreStays{1000};
+constexpr Milliseconds kKnock{50};
+constexpr char kMade = '+', kFailedTo = '-';
+
+struct Opening {
+  const Job& job;
+  const launch::Runtime* runtime;  // once the ranks have met
+  Milliseconds timeout;
+};
+
+// What rank 0 makes, on every rank. Where it fails, all ranks throw: nobody is left waiting.
+std::string from_rank_zero(const launch::Runtime& runtime, const std::function<std::string()>& make) {
+  std::string text;
+  if (runtime.job().rank == 0) {
+    try {
+      text = kMade + make();
+    } catch (const Error& error) {
+      text = kFailedTo + base::pack_error(error);
+    } catch (const std::exception& error) {
+      text = kFailedTo + base::pack_error(Error(describe(error), "rank 0, the job's store"));
+    }
+  }
+  text = runtime.broadcast(text);
+  if (text.empty() || text[0] != kMade) base::throw_packed_error(text.substr(text.empty() ? 0 : 1));
+  return text.substr(1);
+}
+
+StorePtr open_tcp(const Opening& opening, const std::function<std::string()>& address);
+
+StorePtr open_shared(const Opening& opening) {
+  const Job& job = opening.job;
+  std::shared_ptr<base::SharedMemory> memory;
+  StorePtr store;
+  const std::string name = from_rank_zero(*opening.runtime, [&] {
+    memory =
+        std::make_shared<base::SharedMemory>(base::SharedMemory::create(SharedStore::bytes_for(job.world)));
+    store = SharedStore::create(memory);
+    return memory->name();
+  });
+  if (!memory) {
+    if (auto found = base::SharedMemory::open(name))
+      memory = std::make_shared<base::SharedMemory>(std::move(*found));
+    if (memory) store = SharedStore::join(memory);
+  }
+  const auto opened = opening.runtime->all_gather(memory ? "yes" : "no");
+  if (memory) memory->unlink();
+  // containers on one host may share its network and not its /dev/shm
+  const bool all = std::all_of(opened.begin(), opened.end(), [](const auto& word) { return word == "yes"; });
+  return all ? store : open_tcp(opening, [] { return std::string("127.0.0.1"); });
+}
+
+c10d::TCPStoreOptions tcp_options(const Opening& opening, std::uint16_t port) {
+  c10d::TCPStoreOptions options;
+  options.port = port;
+  options.waitWorkers = false;
+  options.timeout = opening.timeout;
+  return options;
+}
+
+std::string place_of(const Job& job) {
+  return format("rank {} of {} on host {}", job.rank, job.world, job.host);
+}
+
+// c10d's own way to knock takes its time, and tells a silent port from a foreign service no better.
+void knock(const Opening& opening, const std::string& host, std::uint16_t port) {
+  const auto deadline = std::chrono::steady_clock::now() + opening.timeout;
+  while (true) {
+    try {
+      call(host, port, deadline);
+      return;
+    } catch (const Unanswered& unanswered) {
+      if (std::chrono::steady_clock::now() >= deadline) {
+        throw Error(format("nobody answered at {} port {} within {} s ({})", host, port,
+                           opening.timeout.count() / 1000.0, unanswered.why),
+                    place_of(opening.job),
+                    format("rank 0 did not come, or {} is not reached from this node", host));
+      }
+    }
+    std::this_thread::sleep_for(kKnock);
+  }
+}
+
+StorePtr connect_tcp(const Opening& opening, const std::string& host, std::uint16_t port) {
+  knock(opening, host, port);
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(host, tcp_options(opening, port));
+  } catch (const std::exception&) {
+    throw Error(format("something else than the job's store answers at {} port {}", host, port),
+                place_of(opening.job),
+                "choose another MASTER_PORT, the same on every rank; torchrun chooses one by itself");
+  }
+}
+
+// c10d's own server would listen on every interface (pytorch#173909); it takes over a socket of ours instead.
+StorePtr host_tcp(const Opening& opening, const std::string& address, const Listener& listener) {
+  auto options = tcp_options(opening, listener.port);
+  options.isServer = true;
+  options.masterListenFd = listener.socket;
+  options.useLibUV = base::kUvStoreTakesSocket;
+  return c10::make_intrusive<c10d::TCPStore>(address, options);
+}
+
+std::string own_address() {
+  const char* wanted = std::getenv("GLOO_SOCKET_IFNAME");
+  return choose_interface(network_facts(wanted ? wanted : ""), true).address;
+}
+
+// On the address that `address` names on rank 0, and a port that the kernel chose.
+StorePtr open_tcp(const Opening& opening, const std::function<std::string()>& address) {
+  StorePtr store;
+  const std::string place = from_rank_zero(*opening.runtime, [&] {
+    const std::string own = address();
+    const Listener listener = listen_on(own);
+    store = host_tcp(opening, own, listener);
+    return format("{} {}", listener.port, own);
+  });
+  if (store) return store;
+  return connect_tcp(opening, place.substr(place.find(' ') + 1),
+                     static_cast<std::uint16_t>(std::stoi(place)));
+}
+
+// The address at which the ranks have met is one that all reach.
+std::string address_for_all(const launch::Runtime& runtime) {
+  const launch::Circle* circle = runtime.circle();
+  const std::string met = circle ? circle->address() : "";
+  return met.empty() ? own_address() : met;
+}
+
+// A store may outlive one call of connect(): each call of a rank gets the next number.
+StorePtr with_prefix(const StorePtr& store, const std::string& prefix, int rank) {
+  const int64_t turn = store->add(format("{}/turn/{}", prefix, rank), 1);
+  return c10::make_intrusive<c10d::PrefixStore>(format("{}/{}", prefix, turn), store);
+}
+
+StorePtr open_agents(const Opening& opening, const Rendezvous& plan) {
+  StorePtr store = connect_tcp(opening, plan.host, plan.port);
+  store->setTimeout(opening.timeout);
+  return with_prefix(store, plan.prefix, opening.job.rank);
+}
+
+std::string key_of(const std::string& stage, int rank) {
+  return format("{}/{}", stage, rank);
+}
+
+std::vector<std::string> keys_of(const std::string& stage, int world) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < world; ++rank) keys.push_back(key_of(stage, rank));
+  return keys;
+}
+
+std::vector<int> missing_of(c10d::Store& store, const std::vector<std::string>& keys) {
+  std::vector<int> missing;
+  for (size_t rank = 0; rank < keys.size(); ++rank) {
+    if (!store.check({keys[rank]})) missing.push_back(static_cast<int>(rank));
+  }
+  return missing;
+}
+
+// Leaves a word at this stage and waits for everybody's. One who comes costs the store the same in any world:
+// the last to come tells all.
+void reach(c10d::Store& store, const Job& job, const std::string& stage, const std::string& word,
+           Milliseconds timeout) {
+  store.set(key_of(stage, job.rank), word);
+  if (store.add(stage + "/come", 1) == job.world) store.set(stage + "/all", std::string("come"));
+  try {
+    store.wait({stage + "/all"}, timeout);
+  } catch (const std::exception&) {
+    const auto missing = missing_of(store, keys_of(stage, job.world));
+    if (missing.empty()) throw;
+    // rank 0 may hold the store: the others are about to ask it the same
+    if (job.rank == 0) std::this_thread::sleep_for(kStoreStays);
+    throw Error(
+        format("{} did not come to join the group within {} s", rank_list(missing), timeout.count() / 1000.0),
+        format("rank {} of {} on host {}", job.rank, job.world, job.host),
+        "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only slow");
+  }
+}
+
+std::string address_for_others(const Job& job) {
+  try {
+    return job.nodes > 1 ? own_address() : "";
+  } catch (const InputError&) {
+    return "";  // gloo has asked before this; MPI finds its own way
+  }
+}
+
+// Debian's /etc/hosts calls the host's own name 127.0.1.1, where other nodes would knock in vain; and behind
+// a service's address rank 0 has another one of its own.
+Listener listen_at(const std::string& host, std::uint16_t port) {
+  if (is_loopback_name(host) && !names_loopback_itself(host)) return listen_on("0.0.0.0", port);
+  if (!is_own_address(host)) return listen_on("0.0.0.0", port);
+  return listen_on(host, port);
+}
+
+StarOptions star_options(const Job& job, Milliseconds timeout) {
+  return {.rank = job.rank, .world = job.world, .host = job.host, .timeout = timeout};
+}
+
+std::unique_ptr<launch::Circle> meet_over_tcp(const Rendezvous& plan, const Job& job, Milliseconds timeout) {
+  const auto options = star_options(job, timeout);
+  if (job.rank == 0) return hold_star(listen_at(plan.host, plan.port), "", options);
+  return enter_star([&] { return Spot{plan.host, plan.port}; }, options);
+}
+
+std::unique_ptr<launch::Circle> meet_over_file(const Rendezvous& plan, const Job& job, Milliseconds timeout) {
+  const auto options = star_options(job, timeout);
+  if (job.rank != 0) return enter_star([&] { return read_meeting_file(plan.path); }, options);
+  const std::string address = plan.one_node ? "127.0.0.1" : own_address();
+  const Listener listener = listen_on(address);
+  const Spot spot{address, listener.port, fresh_word()};
+  const MeetingFile file(plan.path, spot);
+  return hold_star(listener, spot.word, options);
+}
+
+}  // namespace
+
+std::unique_ptr<launch::Circle> open_circle(const Job& job, Milliseconds timeout) {
+  const Rendezvous plan = plan_rendezvous(launch::current_environment(), job, false);
+  log::debug(format("rendezvous: {}", plan.because));
+  if (plan.how == Meeting::file) return meet_over_file(plan, job, timeout);
+  if (!plan.agent) return meet_over_tcp(plan, job, timeout);
+  const QuietJoin quiet;
+  const Opening opening{job, nullptr, timeout};
+  return circle_over(open_agents(opening, plan), job, timeout);
+}
+
+StorePtr open_store(const launch::Runtime& runtime, Milliseconds join_timeout) {
+  const Job& job = runtime.job();
+  if (job.world == 1) return c10::make_intrusive<c10d::HashStore>();
+  const Rendezvous plan = plan_rendezvous(launch::current_environment(), job, runtime.has_mpi());
+  const Opening opening{job, &runtime, join_timeout};
+  if (plan.agent) return open_agents(opening, plan);
+  StorePtr store =
+      job.nodes == 1 ? open_shared(opening) : open_tcp(opening, [&] { return address_for_all(runtime); });
+  store->setTimeout(join_timeout);
+  return store;
+}
+
+std::vector<Peer> introduce(const launch::Runtime& runtime) {
+  const Job& job = runtime.job();
+  std::vector<Peer> peers;
+  for (const auto& word :
+       runtime.all_gather(pack(own_peer(job.rank, job.node_rank, job.host, address_for_others(job))))) {
+    peers.push_back(unpack_peer(word));
+  }
+  return peers;
+}
+
+void wait_until_all_are_connected(c10d::Store& store, const Job& job, Milliseconds join_timeout) {
+  reach(store, job, "connected", "yes", join_timeout);
+}
+
+}  // namespace lockstep::comm

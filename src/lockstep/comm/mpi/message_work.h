@@ -1,0 +1,45 @@
+#pragma once
+// A message on its way between two ranks.
+
+#include <mpi.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <memory>
+#include <mutex>
+
+#include "lockstep/comm/mpi/patience.h"
+#include "lockstep/comm/watch/roll_call.h"
+
+namespace lockstep::comm {
+
+/// Ends in wait(), whose deadline is the group's timeout. The tensor is kept until MPI has let go of it.
+class MessageWork : public c10d::Work {
+ public:
+  struct Message {
+    at::Tensor tensor;    // the caller's
+    at::Tensor buffer;    // contiguous: the tensor itself or a copy
+    Collective expected;  // how an error speaks of it
+  };
+  MessageWork(int rank, c10d::OpType type, Message message, MPI_Request request,
+              std::shared_ptr<RollCall> roll, std::shared_ptr<std::mutex> mpi);
+  ~MessageWork() override;
+
+  bool isCompleted() override;
+  bool wait(std::chrono::milliseconds timeout) override;
+  int sourceRank() const override { return source_; }
+  std::vector<at::Tensor> result() override { return {message_.tensor}; }
+
+ private:
+  bool test();
+  void take(const MPI_Status& status);
+  void wait_for(const Collective& expected);
+  void fail(const Collective& expected, const OutOfPatience& reason);
+
+  Message message_;
+  MPI_Request request_;
+  std::shared_ptr<RollCall> roll_;
+  std::shared_ptr<std::mutex> mpi_;
+  int source_;
+};
+
+}  // namespace lockstep::comm

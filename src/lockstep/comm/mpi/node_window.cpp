@@ -1,0 +1,94 @@
+#include "lockstep/comm/mpi/node_window.h"
+
+#include <atomic>
+#include <memory>
+
+#include "lockstep/base/error.h"
+#include "lockstep/launch/mpi.h"
+
+namespace lockstep::comm {
+namespace {
+
+// The flag has 128 bytes to itself (processors fetch cache lines in pairs); the slots begin on a page.
+constexpr size_t kFlagBytes = 4096;
+
+std::atomic<uint64_t>& flag_of(std::byte* segment) {
+  return *reinterpret_cast<std::atomic<uint64_t>*>(segment);
+}
+
+void free_window(void* what) {
+  const std::unique_ptr<MPI_Win> window(static_cast<MPI_Win*>(what));
+  MPI_Win_unlock_all(*window);  // MPI is ending: nobody is left to tell of a failure
+  MPI_Win_free(window.get());
+}
+
+// Each rank's segment comes from its own memory node and is touched first by its owner.
+MPI_Win allocate(MPI_Comm node, size_t bytes) {
+  MPI_Info info = MPI_INFO_NULL;
+  launch::check_mpi(MPI_Info_create(&info), "MPI_Info_create");
+  launch::check_mpi(MPI_Info_set(info, "alloc_shared_noncontig", "true"), "MPI_Info_set");
+  MPI_Win window = MPI_WIN_NULL;
+  void* base = nullptr;
+  const int code = MPI_Win_allocate_shared(static_cast<MPI_Aint>(bytes), 1, info, node, &base, &window);
+  MPI_Info_free(&info);
+  if (code != MPI_SUCCESS)
+    throw Error(launch::mpi_failure(code, "MPI_Win_allocate_shared"), "backend mpi",
+                "look at the space in /dev/shm");
+  launch::check_mpi(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN), "MPI_Win_set_errhandler");
+  launch::check_mpi(MPI_Win_lock_all(MPI_MODE_NOCHECK, window), "MPI_Win_lock_all");
+  free_at_finalize(free_window, new MPI_Win(window));
+  return window;
+}
+
+std::byte* segment_of(MPI_Win window, int rank) {
+  MPI_Aint bytes = 0;
+  int unit = 0;
+  void* base = nullptr;
+  launch::check_mpi(MPI_Win_shared_query(window, rank, &bytes, &unit, &base), "MPI_Win_shared_query");
+  const auto address = reinterpret_cast<uintptr_t>(base);
+  return reinterpret_cast<std::byte*>((address + kFlagBytes - 1) / kFlagBytes * kFlagBytes);
+}
+
+}  // namespace
+
+NodeWindow::NodeWindow(const MpiComms& comms, size_t slot_bytes)
+    : rank_(comms.local_rank), slot_bytes_(slot_bytes), global_ranks_(comms.local_ranks) {
+  // one page more, because the segment's own start need not be on a page
+  const MPI_Win window = allocate(comms.node, 2 * kFlagBytes + 2 * slot_bytes);
+  for (int rank = 0; rank < comms.local_world; ++rank) segments_.push_back(segment_of(window, rank));
+  flag_of(segments_[static_cast<size_t>(rank_)]).store(0);
+  launch::check_mpi(MPI_Barrier(comms.node), "MPI_Barrier");
+}
+
+std::byte* NodeWindow::slot(int local_rank) const {
+  return segments_[static_cast<size_t>(local_rank)] + kFlagBytes + (turns_ & 1) * slot_bytes_;
+}
+
+// A slot was last used two turns ago. A rank that has posted in the turn before has read all of that.
+void NodeWindow::begin(Patience& patience) {
+  for (int rank = 0; rank < size(); ++rank) wait_for(rank, turn_before_, patience);
+  turn_before_ = posts_ + 1;
+  ++turns_;
+}
+
+void NodeWindow::post() {
+  flag_of(segments_[static_cast<size_t>(rank_)]).store(++posts_, std::memory_order_release);
+}
+
+void NodeWindow::wait_all(Patience& patience) const {
+  for (int rank = 0; rank < size(); ++rank) wait_for(rank, posts_, patience);
+}
+
+void NodeWindow::wait_for(int local_rank, uint64_t posts, Patience& patience) const {
+  const auto& flag = flag_of(segments_[static_cast<size_t>(local_rank)]);
+  patience.restart();
+  try {
+    while (flag.load(std::memory_order_acquire) < posts) {
+      patience.turn(global_ranks_[static_cast<size_t>(local_rank)]);
+    }
+  } catch (const OutOfPatience&) {
+    if (flag.load(std::memory_order_acquire) < posts) throw;  // it may have posted and then ended
+  }
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,48 @@
+#pragma once
+// The shared memory of a node's ranks inside a collective: two slots and one flag a rank, in an MPI-3 window.
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/comm/mpi/comms.h"
+#include "lockstep/comm/mpi/patience.h"
+
+namespace lockstep::comm {
+
+/// A collective is a turn: begin(), write to one's slot, post(), wait for others' posts, read their slots.
+/// Turns alternate between two slots, so that a rank may begin the next turn while others still read this
+/// one. Every rank posts the same number of times in a turn.
+class NodeWindow {
+ public:
+  NodeWindow(const MpiComms& comms, size_t slot_bytes);
+
+  size_t slot_bytes() const { return slot_bytes_; }
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(segments_.size()); }
+
+  /// Waits until nobody reads the slot that this turn writes.
+  void begin(Patience& patience);
+  std::byte* slot(int local_rank) const;
+  std::byte* own_slot() const { return slot(rank_); }
+  /// What this rank wrote is there, and it reads nothing of the turn before any more.
+  void post();
+  /// Until that rank has posted as often as this one.
+  void wait(int local_rank, Patience& patience) const { wait_for(local_rank, posts_, patience); }
+  void wait_all(Patience& patience) const;
+
+ private:
+  void wait_for(int local_rank, uint64_t posts, Patience& patience) const;
+
+  int rank_;
+  size_t slot_bytes_;
+  std::vector<std::byte*> segments_;
+  std::vector<int> global_ranks_;
+  uint64_t posts_ = 0;
+  uint64_t turns_ = 0;
+  uint64_t turn_before_ = 0;  // the number of the first post of the turn before
+};
+
+}  // namespace lockstep::comm

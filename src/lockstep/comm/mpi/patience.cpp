@@ -1,0 +1,47 @@
+#include "lockstep/comm/mpi/patience.h"
+
+#include <sched.h>
+
+namespace lockstep::comm {
+namespace {
+
+// With a core for each rank the other is usually microseconds away; with fewer cores it needs this one.
+constexpr int kSpins = 20'000;
+constexpr int kCrowdedSpins = 50;
+constexpr int kYieldsPerLook = 64;
+constexpr auto kLookAtRank = std::chrono::milliseconds(100);
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+Patience::Patience(const RollCall& roll, uint64_t collective, std::chrono::milliseconds timeout, bool crowded)
+    : roll_(roll),
+      collective_(collective),
+      deadline_(std::chrono::steady_clock::now() + timeout),
+      next_look_(std::chrono::steady_clock::time_point::max()),
+      spins_(crowded ? kCrowdedSpins : kSpins) {}
+
+void Patience::turn(int rank) {
+  if (++turns_ <= spins_) return pause_briefly();
+  ::sched_yield();
+  if (turns_ % kYieldsPerLook == 0) look_up(rank);
+}
+
+void Patience::look_up(int rank) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now > deadline_) throw OutOfPatience{true};
+  if (next_look_ == std::chrono::steady_clock::time_point::max()) next_look_ = now + kLookAtRank;
+  if (now < next_look_) return;
+  if (roll_.heard_nothing()) throw OutOfPatience{false};
+  next_look_ = now + kLookAtRank;
+  if (rank >= 0 && roll_.is_lost(rank, collective_)) throw OutOfPatience{false};
+}
+
+}  // namespace lockstep::comm

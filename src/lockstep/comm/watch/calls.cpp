@@ -1,0 +1,105 @@
+#include "lockstep/comm/watch/calls.h"
+
+#include <array>
+#include <map>
+#include <set>
+
+#include "lockstep/base/format.h"
+#include "lockstep/comm/meet/peers.h"
+#include "lockstep/comm/watch/op_names.h"
+
+namespace lockstep::comm {
+namespace {
+
+constexpr size_t kPartBytes = 300;  // of each of a call's three parts, once they differ
+using Parts = std::array<std::string, 3>;
+constexpr std::array<const char*, 3> kPartNames = {"operation", "type", "shape"};
+
+// FNV-1a: the same in every build and on every machine, which std::hash need not be
+std::string digest(const Parts& parts) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const auto& part : parts) {
+    for (const char c : part + '\n') hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  }
+  return {reinterpret_cast<const char*>(&hash), sizeof hash};
+}
+
+// as much of each as there is room for, and a zero behind it
+std::string pack(const Parts& parts) {
+  std::string bytes(parts.size() * kPartBytes, '\0');
+  for (size_t i = 0; i < parts.size(); ++i) parts[i].copy(bytes.data() + i * kPartBytes, kPartBytes - 1);
+  return bytes;
+}
+
+Parts unpack(const std::string& bytes) {
+  Parts parts;
+  for (size_t i = 0; i < parts.size(); ++i) parts[i] = bytes.substr(i * kPartBytes, kPartBytes).c_str();
+  return parts;
+}
+
+std::string in_words(const Parts& parts) {
+  return parts[0] + (parts[1].empty() ? "" : format(" of {} {}", parts[1], parts[2]));
+}
+
+std::string aspects(const std::vector<Parts>& all) {
+  std::string text;
+  for (size_t i = 0; i < kPartNames.size(); ++i) {
+    std::set<std::string> values;
+    for (const auto& parts : all) values.insert(parts[i]);
+    if (values.size() > 1) text += (text.empty() ? "" : " and ") + std::string(kPartNames[i]);
+  }
+  // only an end that did not fit into kPartBytes tells them apart
+  return text.empty() ? "their last tensors" : text;
+}
+
+std::string describe_all(const std::vector<Parts>& all) {
+  std::map<std::string, std::vector<int>> ranks;
+  for (size_t rank = 0; rank < all.size(); ++rank)
+    ranks[in_words(all[rank])].push_back(static_cast<int>(rank));
+  std::string text;
+  for (const auto& [words, those] : ranks)
+    text += format("{}{}: {}", text.empty() ? "" : "; ", rank_list(those), words);
+  return format("the ranks' calls differ in {}: {}", aspects(all), text);
+}
+
+std::string list_of(const std::vector<at::Tensor>& tensors, std::string (*part)(const at::Tensor&)) {
+  std::string text;
+  for (const auto& tensor : tensors) text += (text.empty() ? "" : ", ") + part(tensor);
+  return text;
+}
+
+}  // namespace
+
+Call call_of(c10d::OpType type, const std::vector<at::Tensor>& tensors, const std::string& how) {
+  const auto type_of = [](const at::Tensor& tensor) {
+    return std::string(c10::toString(tensor.scalar_type()));
+  };
+  const auto shape_of = [](const at::Tensor& tensor) { return c10::str(tensor.sizes()); };
+  return {op_name(type) + how, list_of(tensors, type_of), list_of(tensors, shape_of)};
+}
+
+std::string of_root(int64_t root) {
+  return format(" with root {}", root);
+}
+
+std::string of_sum(const c10d::ReduceOp& op) {
+  using c10d::ReduceOp;
+  static const std::map<ReduceOp::RedOpType, const char*> kNames = {
+      {ReduceOp::SUM, "sum"}, {ReduceOp::AVG, "average"},       {ReduceOp::PRODUCT, "product"},
+      {ReduceOp::MIN, "min"}, {ReduceOp::MAX, "max"},           {ReduceOp::BAND, "bitwise and"},
+      {ReduceOp::BOR, "or"},  {ReduceOp::BXOR, "exclusive or"},
+  };
+  const auto found = kNames.find(op.op_);
+  return format(" ({})", found == kNames.end() ? "another reduction" : found->second);
+}
+
+std::string difference(const Call& own, const GatherBytes& gather) {
+  const Parts parts = {own.operation, own.types, own.shapes};
+  const auto digests = gather(digest(parts));
+  if (std::set<std::string>(digests.begin(), digests.end()).size() == 1) return "";
+  std::vector<Parts> all;
+  for (const auto& bytes : gather(pack(parts))) all.push_back(unpack(bytes));
+  return describe_all(all);
+}
+
+}  // namespace lockstep::comm

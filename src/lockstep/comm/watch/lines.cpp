@@ -1,0 +1,144 @@
+#include "lockstep/comm/watch/lines.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <set>
+
+namespace lockstep::comm {
+namespace {
+
+using Milliseconds = std::chrono::milliseconds;
+
+constexpr int kAskings = 6;
+constexpr int kKernelsPatience = 100;  // unanswered questions; Lines gives up long before
+constexpr Milliseconds kLook{1000};
+
+std::string text_of(const sockaddr_storage& address) {
+  char text[INET6_ADDRSTRLEN] = "";
+  const auto* v4 = reinterpret_cast<const sockaddr_in*>(&address);
+  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&address);
+  if (address.ss_family == AF_INET) ::inet_ntop(AF_INET, &v4->sin_addr, text, sizeof text);
+  if (address.ss_family == AF_INET6) ::inet_ntop(AF_INET6, &v6->sin6_addr, text, sizeof text);
+  const std::string mapped = "::ffff:", full = text;
+  const bool is_v4 = full.starts_with(mapped) && full.find('.') != std::string::npos;
+  return is_v4 ? full.substr(mapped.size()) : full;
+}
+
+using AddressOf = int (*)(int, sockaddr*, socklen_t*);
+
+std::string address(int socket, AddressOf ask) {
+  sockaddr_storage found{};
+  socklen_t size = sizeof found;
+  return ask(socket, reinterpret_cast<sockaddr*>(&found), &size) == 0 ? text_of(found) : "";
+}
+
+// Where the connection leads; "" where this is none, or one to this very host.
+std::string far_end(int descriptor) {
+  int type = 0;
+  socklen_t size = sizeof type;
+  if (::getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM) return "";
+  const std::string there = address(descriptor, ::getpeername);
+  return there == address(descriptor, ::getsockname) ? "" : there;
+}
+
+// readdir and not std::filesystem, of which libtorch brings a copy of its own
+std::vector<int> open_descriptors() {
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
+  std::vector<int> numbers;
+  while (const dirent* entry = folder ? ::readdir(folder.get()) : nullptr) {
+    const std::string name = entry->d_name;
+    int number = 0;
+    if (std::from_chars(name.data(), name.data() + name.size(), number).ec == std::errc())
+      numbers.push_back(number);
+  }
+  return numbers;
+}
+
+void set(int socket, int level, int option, int value) {
+  ::setsockopt(socket, level, option, &value, sizeof value);  // a socket that refuses is only not asked
+}
+
+void ask_every(int socket, Milliseconds pause) {
+  const int seconds = std::max(1, static_cast<int>(pause.count() / 1000));
+  set(socket, IPPROTO_TCP, TCP_KEEPIDLE, seconds);
+  set(socket, IPPROTO_TCP, TCP_KEEPINTVL, seconds);
+  set(socket, IPPROTO_TCP, TCP_KEEPCNT, kKernelsPatience);
+  set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+}
+
+// A peer that reads nothing still acknowledges, and then nothing is outstanding. TCP_USER_TIMEOUT would not
+// do: it also ends a connection whose peer is stopped.
+bool is_silent(int socket, Milliseconds silence) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
+  const bool asked_in_vain = info.tcpi_retransmits > 1 || info.tcpi_probes > 1;
+  return asked_in_vain && Milliseconds(info.tcpi_last_ack_recv) >= silence;
+}
+
+}  // namespace
+
+Connections connections() {
+  Connections found;
+  for (const int descriptor : open_descriptors()) {
+    const std::string there = far_end(descriptor);
+    if (!there.empty()) found.emplace(descriptor, there);
+  }
+  return found;
+}
+
+Lines::Lines(const Connections& before, Milliseconds silence) : open_(connections()), silence_(silence) {
+  for (const auto& old : before) open_.erase(old.first);
+  for (const auto& [socket, address] : open_) ask_every(socket, silence / kAskings);
+}
+
+// A descriptor that was closed may be another file's by now.
+Connections Lines::still_open() const {
+  Connections open;
+  for (const auto& line : open_)
+    if (far_end(line.first) == line.second) open.insert(line);
+  return open;
+}
+
+std::vector<std::string> Lines::silent() const {
+  std::set<std::string> found;
+  for (const auto& [socket, address] : still_open())
+    if (is_silent(socket, silence_)) found.insert(address);
+  return {found.begin(), found.end()};
+}
+
+void Lines::cut(const std::vector<std::string>& addresses) const {
+  for (const auto& [socket, address] : still_open())
+    if (std::find(addresses.begin(), addresses.end(), address) != addresses.end())
+      ::shutdown(socket, SHUT_RDWR);
+}
+
+LineWatch::LineWatch(Lines lines, Report report)
+    : lines_(std::move(lines)), report_(std::move(report)), thread_([this] { look(); }) {}
+
+LineWatch::~LineWatch() {
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    end_ = true;
+  }
+  ended_.notify_all();
+  thread_.join();
+}
+
+void LineWatch::look() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const Milliseconds pause = std::min(kLook, lines_.silence() / kAskings);
+  while (!ended_.wait_for(lock, pause, [this] { return end_; })) {
+    const auto silent = lines_.silent();
+    if (!silent.empty()) return report_(lines_, silent);
+  }
+}
+
+}  // namespace lockstep::comm

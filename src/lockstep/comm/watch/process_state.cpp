@@ -1,0 +1,24 @@
+#include "lockstep/comm/watch/process_state.h"
+
+#include <cerrno>
+#include <csignal>
+#include <fstream>
+#include <string>
+
+#include "lockstep/base/format.h"
+
+namespace lockstep::comm {
+
+ProcessState process_state(int pid) {
+  if (::kill(pid, 0) != 0 && errno == ESRCH) return ProcessState::gone;
+  std::ifstream file(format("/proc/{}/stat", pid));
+  std::string line;
+  if (!std::getline(file, line)) return ::kill(pid, 0) == 0 ? ProcessState::running : ProcessState::gone;
+  // the state is the field after the command, which stands in parentheses and may hold any character
+  const size_t end = line.rfind(')');
+  const char state = end == std::string::npos || end + 2 >= line.size() ? '?' : line[end + 2];
+  if (state == 'Z' || state == 'X') return ProcessState::gone;
+  return state == 'T' || state == 't' ? ProcessState::stopped : ProcessState::running;
+}
+
+}  // namespace lockstep::comm

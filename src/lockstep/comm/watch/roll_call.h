@@ -1,0 +1,106 @@
+#pragma once
+// Who has not come? Counts collectives at the cost of one store each, and after an error names the ranks at
+// fault.
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/meet/peers.h"
+#include "lockstep/comm/watch/lines.h"
+#include "lockstep/comm/watch/roll_page.h"
+
+namespace lockstep::comm {
+
+/// One collective, or one message between two ranks, as an error speaks of it.
+struct Collective {
+  std::string what;     // "all-reduce"
+  uint64_t number = 0;  // from 1, the same on every rank; messages are not counted
+  std::chrono::milliseconds timeout{0};
+  int peer = -1;               // of a message: its other end; -1: anyone
+  std::string waits_for = "";  // of a message: "rank 1 has not sent one", said where nobody is seen at fault
+
+  bool is_message() const { return !waits_for.empty(); }
+};
+
+/// What is done when a host has stopped answering.
+enum class OnSilence {
+  tell,         // who waits asks heard_nothing()
+  cut,          // who waits meets an error at its connection
+  cut_and_say,  // the same, and the error will not be ours, so it is said here
+};
+
+class RollCall {
+ public:
+  /// A collective call over the ranks of the store: each node's ranks open their page.
+  RollCall(c10::intrusive_ptr<c10d::Store> store, std::vector<Peer> peers, int rank);
+  ~RollCall();
+
+  /// Throws when the group is dead; otherwise the number of the collective that begins.
+  uint64_t begin(c10d::OpType type);
+  /// Throws when the group is dead.
+  void require_alive();
+  void take_back();
+  /// Takes part in no further collective.
+  void leave();
+
+  /// Finds who is at fault, declares the group dead and returns the error to throw. `cause` is the backend's
+  /// own.
+  std::exception_ptr judge(const Collective& collective, const std::string& cause, bool timed_out);
+  /// Whether every call is compared over the ranks: TORCH_DISTRIBUTED_DEBUG=DETAIL on rank 0.
+  bool compares_calls() const { return compares_calls_; }
+  /// The ranks have called different things, as all of them know: the group is dead, and the same is thrown
+  /// everywhere.
+  [[noreturn]] void end_at(uint64_t collective, const std::string& difference);
+  /// Whether a rank of this node has ended and can never come to collective `number` (0: to anything): cheap
+  /// enough to ask ten times a second while waiting for it.
+  bool is_lost(int rank, uint64_t number) const;
+
+  /// From now on a host that stops answering is noticed.
+  void watch(Lines lines, OnSilence on_silence);
+  /// Whether a host has stopped answering.
+  bool heard_nothing() const { return heard_nothing_.load(std::memory_order_acquire); }
+
+  bool is_dead() const { return dead_.load(); }
+  const std::vector<Peer>& peers() const { return peers_; }
+  int rank() const { return rank_; }
+
+ private:
+  std::string verdict_on(const Collective& collective, const std::string& cause, bool timed_out) const;
+  std::string look_here(const Collective& collective, bool timed_out) const;
+  std::string waits_here() const;
+  std::string ask_elsewhere(const std::string& cause, bool timed_out, const std::string& found_here) const;
+  bool pid_counts(const Peer& peer) const;
+  void lose(const std::vector<std::string>& addresses, std::chrono::milliseconds silence);
+  std::string where() const;
+
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::vector<Peer> peers_;
+  int rank_;
+  std::unique_ptr<RollPage> page_;
+  bool compares_calls_;
+  std::atomic<uint64_t> own_count_{0};  // where there is no page
+  std::atomic<bool> dead_{false};
+  std::mutex mutex_;
+  std::string cause_of_death_;
+  std::string silence_;  // written once, before heard_nothing_
+  std::atomic<bool> heard_nothing_{false};
+  std::unique_ptr<LineWatch> watch_;  // last: its thread uses the rest
+};
+
+/// A backend that counts its collectives.
+class RollCalled {
+ public:
+  virtual ~RollCalled() = default;
+  virtual const RollCall& roll() const = 0;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,63 @@
+#include "lockstep/comm/watch/watched_work.h"
+
+namespace lockstep::comm {
+namespace {
+
+// gloo's exceptions are not c10's, and their types are not in the wheel's headers: the text is what there is
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& known) {
+    return known.what();
+  } catch (...) {
+    return "an unknown error";
+  }
+}
+
+bool speaks_of_time(const std::string& text) {
+  return text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
+}
+
+}  // namespace
+
+std::exception_ptr Watch::judge(const std::exception_ptr& error) {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  if (!judged_) {
+    const std::string text = text_of(error);
+    judged_ = roll_->judge(collective_, text, speaks_of_time(text));
+  }
+  return judged_;
+}
+
+WatchedWork::WatchedWork(c10::intrusive_ptr<c10d::Work> work, std::shared_ptr<Watch> watch, int rank,
+                         c10d::OpType type)
+    : Work(rank, type), work_(std::move(work)), watch_(std::move(watch)) {}
+
+std::exception_ptr WatchedWork::exception() const {
+  const std::exception_ptr error = work_->exception();
+  return error ? watch_->judge(error) : nullptr;
+}
+
+bool WatchedWork::wait(std::chrono::milliseconds timeout) {
+  try {
+    return work_->wait(timeout == kNoTimeout ? watch_->limit() : timeout);
+  } catch (const std::exception&) {
+    // the caller's own patience may end before the collective's: then the group lives on
+    if (timeout != kNoTimeout && !work_->isCompleted()) throw;
+    std::rethrow_exception(watch_->judge(std::current_exception()));
+  }
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> WatchedWork::getFuture() {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  if (future_) return future_;
+  auto inner = work_->getFuture();
+  const auto translate = [watch = watch_](c10::ivalue::Future& done) -> c10::IValue {
+    if (done.hasError()) std::rethrow_exception(watch->judge(done.exception_ptr()));
+    return done.value();
+  };
+  future_ = inner->then(translate, inner->elementType());
+  return future_;
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,208 @@
+#include "lockstep/comm/watched_gloo.h"
+
+#include <ATen/ATen.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/watch/message.h"
+#include "lockstep/comm/watch/op_names.h"
+
+namespace lockstep::comm {
+
+using c10d::OpType;
+using Gloo = c10d::ProcessGroupGloo;
+
+namespace {
+
+at::Tensor bytes_of(const std::string& text) {
+  at::Tensor bytes = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
+  std::copy(text.begin(), text.end(), bytes.data_ptr<uint8_t>());
+  return bytes;
+}
+
+std::string text_of(const at::Tensor& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data_ptr<uint8_t>()), static_cast<size_t>(bytes.numel())};
+}
+
+}  // namespace
+
+WatchedGloo::WatchedGloo(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world,
+                         c10::intrusive_ptr<Options> options, std::shared_ptr<RollCall> roll)
+    : ProcessGroupGloo(store, rank, world, std::move(options)), roll_(std::move(roll)) {}
+
+// before the sockets close: who sees them close can then tell a goodbye from a death
+WatchedGloo::~WatchedGloo() {
+  roll_->leave();
+}
+
+void WatchedGloo::set_timeout(std::chrono::milliseconds timeout) {
+  options_->timeout = timeout;
+  for (const auto& context : contexts_) context->setTimeout(timeout);
+}
+
+// The same small all-gather on every rank, whatever each then wants: so that what they want can be compared.
+void WatchedGloo::compare(const Call& call, const Collective& collective, Watch& watch) {
+  const auto gather = [&](const std::string& own) {
+    Tensors mine = {bytes_of(own)};
+    TensorLists all(1);
+    for (int rank = 0; rank < getSize(); ++rank) all[0].push_back(at::empty_like(mine[0]));
+    c10d::AllgatherOptions options;
+    options.timeout = collective.timeout;
+    Gloo::allgather(all, mine, options)->wait();  // not the base form, which comes back to this class
+    std::vector<std::string> texts;
+    for (const auto& bytes : all[0]) texts.push_back(text_of(bytes));
+    return texts;
+  };
+  std::string found;
+  try {
+    found = difference(call, gather);
+  } catch (const std::exception&) {
+    std::rethrow_exception(watch.judge(std::current_exception()));
+  }
+  if (!found.empty()) roll_->end_at(collective.number, found);
+}
+
+template <class Start>
+WatchedGloo::WorkPtr WatchedGloo::watch(OpType type, const Tensors& tensors, const std::string& how,
+                                        std::chrono::milliseconds timeout, Start&& start) {
+  const Collective collective{op_name(type), roll_->begin(type),
+                              timeout == c10d::kUnsetTimeout ? options_->timeout : timeout};
+  auto watch = std::make_shared<Watch>(roll_, collective);
+  if (roll_->compares_calls()) compare(call_of(type, tensors, how), collective, *watch);
+  try {
+    return c10::make_intrusive<WatchedWork>(start(), std::move(watch), getRank(), type);
+  } catch (const std::exception&) {
+    // refused for its arguments: it never began
+    roll_->take_back();
+    throw;
+  }
+}
+
+WatchedGloo::WorkPtr WatchedGloo::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+  return watch(OpType::BROADCAST, tensors, of_root(options.rootRank), options.timeout,
+               [&] { return Gloo::broadcast(tensors, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  return watch(OpType::ALLREDUCE, tensors, of_sum(options.reduceOp), options.timeout,
+               [&] { return Gloo::allreduce(tensors, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  return watch(OpType::_ALLREDUCE_SPARSE, tensors, of_sum(options.reduceOp), options.timeout,
+               [&] { return Gloo::allreduce_sparse(tensors, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::allreduce_coalesced(Tensors& tensors,
+                                                      const c10d::AllreduceCoalescedOptions& options) {
+  return watch(OpType::ALLREDUCE_COALESCED, tensors, of_sum(options.reduceOp), options.timeout,
+               [&] { return Gloo::allreduce_coalesced(tensors, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+  return watch(OpType::REDUCE, tensors, of_sum(options.reduceOp) + of_root(options.rootRank), options.timeout,
+               [&] { return Gloo::reduce(tensors, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::allgather(TensorLists& outputs, Tensors& inputs,
+                                            const c10d::AllgatherOptions& options) {
+  return watch(OpType::ALLGATHER, inputs, "", options.timeout,
+               [&] { return Gloo::allgather(outputs, inputs, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                                  const c10d::AllgatherOptions& options) {
+  return watch(OpType::_ALLGATHER_BASE, {input}, "", options.timeout,
+               [&] { return Gloo::_allgather_base(output, input, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                                                      const c10d::AllgatherOptions& options) {
+  return watch(OpType::ALLGATHER_COALESCED, inputs, "", options.timeout,
+               [&] { return Gloo::allgather_coalesced(outputs, inputs, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                  const c10d::AllgatherOptions& options) {
+  return watch(OpType::ALLGATHER_COALESCED, inputs, "", options.timeout,
+               [&] { return Gloo::allgather_into_tensor_coalesced(outputs, inputs, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::gather(TensorLists& outputs, Tensors& inputs,
+                                         const c10d::GatherOptions& options) {
+  return watch(OpType::GATHER, inputs, of_root(options.rootRank), options.timeout,
+               [&] { return Gloo::gather(outputs, inputs, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::scatter(Tensors& outputs, TensorLists& inputs,
+                                          const c10d::ScatterOptions& options) {
+  return watch(OpType::SCATTER, outputs, of_root(options.rootRank), options.timeout,
+               [&] { return Gloo::scatter(outputs, inputs, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                                                 const c10d::ReduceScatterOptions& options) {
+  return watch(OpType::REDUCE_SCATTER, outputs, of_sum(options.reduceOp), options.timeout,
+               [&] { return Gloo::reduce_scatter(outputs, inputs, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                       const c10d::ReduceScatterOptions& options) {
+  return watch(OpType::_REDUCE_SCATTER_BASE, {output}, of_sum(options.reduceOp), options.timeout,
+               [&] { return Gloo::_reduce_scatter_base(output, input, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                  const c10d::ReduceScatterOptions& options) {
+  return watch(OpType::REDUCE_SCATTER, outputs, of_sum(options.reduceOp), options.timeout,
+               [&] { return Gloo::reduce_scatter_tensor_coalesced(outputs, inputs, options); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                                std::vector<int64_t>& output_counts,
+                                                std::vector<int64_t>& input_counts,
+                                                const c10d::AllToAllOptions& options) {
+  return watch(OpType::ALLTOALL_BASE, {}, "", options.timeout,
+               [&] { return Gloo::alltoall_base(output, input, output_counts, input_counts, options); });
+}
+
+// gloo has no line from a rank to itself, and looks for one without asking.
+void WatchedGloo::require_other(int rank, const char* what) const {
+  roll_->require_alive();
+  require_rank(rank, getSize(), what);
+  if (rank == getRank())
+    throw InputError(std::string("gloo sends no message from a rank to itself: it cannot be ") + what, "",
+                     "copy the tensor, or choose the backend mpi");
+}
+
+template <class Start>
+WatchedGloo::WorkPtr WatchedGloo::watch_message(OpType type, int peer, Start&& start) {
+  auto watch = std::make_shared<Watch>(roll_, message_with(type, peer, options_->timeout));
+  try {
+    return c10::make_intrusive<WatchedWork>(start(), watch, getRank(), type);
+  } catch (const c10::Error&) {
+    throw;  // refused for its arguments
+  } catch (const std::exception&) {
+    std::rethrow_exception(watch->judge(std::current_exception()));
+  }
+}
+
+WatchedGloo::WorkPtr WatchedGloo::send(Tensors& tensors, int to, int tag) {
+  require_other(to, "the receiver of a message");
+  return watch_message(OpType::SEND, to, [&] { return Gloo::send(tensors, to, tag); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::recv(Tensors& tensors, int from, int tag) {
+  require_other(from, "the sender of a message");
+  return watch_message(OpType::RECV, from, [&] { return Gloo::recv(tensors, from, tag); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::recvAnysource(Tensors& tensors, int tag) {
+  roll_->require_alive();
+  return watch_message(OpType::RECVANYSOURCE, -1, [&] { return Gloo::recvAnysource(tensors, tag); });
+}
+
+WatchedGloo::WorkPtr WatchedGloo::barrier(const c10d::BarrierOptions& options) {
+  return watch(OpType::BARRIER, {}, "", options.timeout, [&] { return Gloo::barrier(options); });
+}
+
+}  // namespace lockstep::comm

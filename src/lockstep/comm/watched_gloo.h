@@ -1,0 +1,68 @@
+#pragma once
+// PyTorch's gloo backend, counting its collectives, so that an error can name the ranks at fault. It is a
+// ProcessGroupGloo: c10d's Logger casts whatever calls itself "gloo" down to one.
+
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include <memory>
+
+#include "lockstep/comm/watch/calls.h"
+#include "lockstep/comm/watch/roll_call.h"
+#include "lockstep/comm/watch/watched_work.h"
+
+namespace lockstep::comm {
+
+class WatchedGloo : public c10d::ProcessGroupGloo, public RollCalled {
+ public:
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+  using Tensors = std::vector<at::Tensor>;
+  using TensorLists = std::vector<Tensors>;
+
+  WatchedGloo(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world,
+              c10::intrusive_ptr<Options> options, std::shared_ptr<RollCall> roll);
+  ~WatchedGloo() override;
+  const RollCall& roll() const override { return *roll_; }
+  /// For every collective from now on: libtorch 2.7 has no setTimeout of its own.
+  void set_timeout(std::chrono::milliseconds timeout);
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) override;
+  WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& options) override;
+  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                         const c10d::ReduceScatterOptions& options) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& options) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_counts,
+                        std::vector<int64_t>& input_counts, const c10d::AllToAllOptions& options) override;
+  WorkPtr barrier(const c10d::BarrierOptions& options) override;
+  WorkPtr send(Tensors& tensors, int to, int tag) override;
+  WorkPtr recv(Tensors& tensors, int from, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+
+ private:
+  void require_other(int rank, const char* what) const;
+  template <class Start>
+  WorkPtr watch_message(c10d::OpType type, int peer, Start&& start);
+  void compare(const Call& call, const Collective& collective, Watch& watch);
+  /// `tensors` and `how` say what every rank must call alike.
+  template <class Start>
+  WorkPtr watch(c10d::OpType type, const Tensors& tensors, const std::string& how,
+                std::chrono::milliseconds timeout, Start&& start);
+
+  std::shared_ptr<RollCall> roll_;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,294 @@
+#include "lockstep/config/keys.h"
+
+#include <algorithm>
+
+#include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::config {
+namespace {
+
+// the key's path and its field in one, so that they cannot differ
+#define KEY(path) #path, [](Settings & settings) -> Field { return &settings.path; }
+
+const Use kSgd{"optim.name", {"sgd"}};
+const Use kAdam{"optim.name", {"adam", "adamw"}};
+const Use kStep{"schedule.name", {"step"}};
+const Use kCosine{"schedule.name", {"cosine"}};
+const Use kOneCycle{"schedule.name", {"one_cycle"}};
+const Use kWarmup{"schedule.name", {"warmup"}};
+const Use kPlateau{"schedule.name", {"plateau"}};
+const Use kDdp{"train.mode", {"ddp"}};
+const Use kIdx{"task.name", {"idx"}};
+const Use kCsv{"task.name", {"csv"}};
+const Use kOwnFiles{"task.name", {"idx", "csv"}};
+
+const std::vector<std::string> kLaunchers = {"auto",  "torchrun", "openmpi", "pals",   "pmi", "flux",
+                                             "jsrun", "pmix",     "slurm",   "torque", "mpi", "none"};
+constexpr double kMaxCount = 2147483647;       // products of two counts fit in an int64
+constexpr double kMaxSeed = 9007199254740992;  // 2^53: seed + epoch never overflows
+
+const std::vector<Key> kKeys = {
+    {KEY(run.name), "the run's name and the name of its folder", {.path = true}},
+    {KEY(run.dir), "the folder that holds the runs' folders", {.path = true}},
+    {KEY(run.seed), "seed of the initial weights, the sample order and dropout", {.min = 0, .max = kMaxSeed}},
+
+    {KEY(launch.launcher),
+     "what started the ranks; auto asks the environment, none = alone",
+     {.choices = kLaunchers}},
+    {KEY(launch.backend),
+     "what carries the collectives; auto = nccl on GPUs, gloo on CPUs",
+     {.choices = {"auto", "nccl", "gloo", "mpi"}}},
+    {KEY(launch.device), "auto = a GPU where there is one", {.choices = {"auto", "cpu", "cuda"}}},
+    {KEY(launch.join_timeout), "how long to wait for every rank to arrive", {.min = 0, .above_min = true}},
+    {KEY(launch.timeout), "how long one collective may take", {.min = 0, .above_min = true}},
+
+    {KEY(task.name),
+     "what to train: a built-in task (mnist, pima, idx, csv, ...) or the path of a task's .so",
+     {.path = true}},
+    {KEY(task.kind),
+     "what the label is: a class, or a number to come near to",
+     {.choices = {"classification", "regression"}, .use = kCsv}},
+    {KEY(task.images),
+     "IDX files of images: the training set's, then the evaluation set's",
+     {.path = true, .use = kIdx}},
+    {KEY(task.labels),
+     "IDX files of labels: the training set's, then the evaluation set's",
+     {.path = true, .use = kIdx}},
+    {KEY(task.file), "the CSV file", {.path = true, .use = kCsv}},
+    {KEY(task.eval_file), "a CSV file to evaluate on; empty = a part of `file`", {.path = true, .use = kCsv}},
+    {KEY(task.delimiter), "what stands between two columns", {.use = kCsv}},
+    {KEY(task.label), "the label's column, by name or index; empty = the last", {.use = kCsv}},
+    {KEY(task.features), "the feature columns, by name or index; empty = all others", {.use = kCsv}},
+    {KEY(task.header), "the first line names the columns", {.use = kCsv}},
+    {KEY(task.eval_fraction),
+     "the share of samples that is kept for evaluation when there is no file of its own",
+     {.min = 0, .max = 1, .below_max = true, .use = {"task.name", {"csv", "pima"}}}},
+    {KEY(task.classes),
+     "how many classes; 0 = counted from the labels",
+     {.min = 0, .max = kMaxCount, .use = kOwnFiles}},
+    {KEY(task.normalize),
+     "standard = mean 0 and deviation 1 of the training set; mean_std = by `mean` and `std`",
+     {.choices = {"standard", "none", "mean_std"}, .use = kOwnFiles}},
+    {KEY(task.mean), "with normalize: mean_std, a number a channel or feature", {.use = kOwnFiles}},
+    {KEY(task.std),
+     "with normalize: mean_std, a number a channel or feature",
+     {.min = 0, .above_min = true, .use = kOwnFiles}},
+    {KEY(task.class_weights),
+     "balanced = rare classes weigh more in the loss",
+     {.choices = {"none", "balanced"}}},
+    {KEY(task.options), "keys of your own for a task of your own: texts, passed on as they are"},
+
+    {KEY(data.root), "the data set's folder; empty = the task's own", {.path = true}},
+    {KEY(data.batch_size), "samples in one rank's batch", {.min = 1, .max = kMaxCount}},
+    {KEY(data.shuffle), "a new order of samples each epoch"},
+    {KEY(data.drop_last),
+     "the sampler drops the samples that do not divide among the ranks, instead of repeating some"},
+    {KEY(data.drop_last_batch), "the loader drops a last batch that is not full"},
+    {KEY(data.workers),
+     "threads that prepare batches; 0 = the training thread does",
+     {.min = 0, .max = 1024}},
+    {KEY(data.pin_memory), "page-locked batches for faster copies to a GPU"},
+    {KEY(data.stage),
+     "a node-local folder to copy the data set to, once a node; empty = read it where it is",
+     {.path = true}},
+
+    {KEY(model.name), "simple_cnn, torchscript, ...; empty = the task's own"},
+    {KEY(model.path), "the TorchScript file", {.path = true, .use = {"model.name", {"torchscript"}}}},
+    {KEY(model.hidden),
+     "widths of the hidden layers of an mlp; empty = the task's own",
+     {.min = 1, .max = kMaxCount, .use = {"model.name", {"mlp", ""}}}},
+
+    {KEY(ddp.find_unused_parameters), "parameters may get no gradient in some steps (slower)", {.use = kDdp}},
+    {KEY(ddp.static_graph), "the same parameters get gradients in every step", {.use = kDdp}},
+    {KEY(ddp.bucket_cap_mb),
+     "MiB of gradients in one all-reduce; default = Python's unset: 1 first, then 25",
+     {.min = 0, .above_min = true, .word = "default", .use = kDdp}},
+    {KEY(ddp.gradient_as_bucket_view), "gradients live in the buckets: one copy less", {.use = kDdp}},
+    {KEY(ddp.broadcast_buffers),
+     "rank 0's buffers (running means, ...) go to all before each forward",
+     {.use = kDdp}},
+    {KEY(ddp.sync_batchnorm), "BatchNorm over the batches of all ranks", {.use = kDdp}},
+    {KEY(ddp.comm_hook),
+     "how gradients travel; fp16, bf16 and powersgd trade bits for speed",
+     {.choices = {"none", "fp16", "bf16", "powersgd"}, .use = kDdp}},
+
+    {KEY(optim.name), "the optimiser", {.choices = {"sgd", "adam", "adamw"}}},
+    {KEY(optim.lr), "the learning rate, before the schedule", {.min = 0}},
+    {KEY(optim.momentum), "momentum", {.min = 0, .use = kSgd}},
+    {KEY(optim.weight_decay),
+     "weight decay; default = Python's for the optimiser: 0.01 for adamw, else 0",
+     {.min = 0, .word = "default"}},
+    {KEY(optim.nesterov), "Nesterov momentum", {.use = kSgd}},
+    {KEY(optim.betas),
+     "decay rates of the two running means",
+     {.min = 0, .max = 1, .below_max = true, .use = kAdam}},
+    {KEY(optim.eps), "added to the denominator", {.min = 0, .use = kAdam}},
+
+    {KEY(schedule.name),
+     "how the learning rate moves",
+     {.choices = {"none", "step", "cosine", "one_cycle", "warmup", "plateau"}}},
+    {KEY(schedule.step_size), "epochs between two steps", {.min = 1, .use = kStep}},
+    {KEY(schedule.gamma), "the factor at a step", {.min = 0, .use = kStep}},
+    {KEY(schedule.T_max), "epochs down to eta_min; 0 = the run's epochs", {.min = 0, .use = kCosine}},
+    {KEY(schedule.eta_min), "the lowest rate", {.min = 0, .use = kCosine}},
+    {KEY(schedule.max_lr), "the highest rate", {.min = 0, .use = kOneCycle}},
+    {KEY(schedule.total_steps),
+     "steps of the whole cycle; 0 = the run's steps",
+     {.min = 0, .use = kOneCycle}},
+    {KEY(schedule.pct_start), "the share of the cycle that rises", {.min = 0, .max = 1, .use = kOneCycle}},
+    {KEY(schedule.anneal_strategy), "the shape of the way", {.choices = {"cos", "linear"}, .use = kOneCycle}},
+    {KEY(schedule.cycle_momentum), "momentum moves against the rate", {.use = kOneCycle}},
+    {KEY(schedule.base_momentum), "the lowest momentum", {.min = 0, .max = 1, .use = kOneCycle}},
+    {KEY(schedule.max_momentum), "the highest momentum", {.min = 0, .max = 1, .use = kOneCycle}},
+    {KEY(schedule.div_factor), "max_lr over the first rate", {.min = 0, .above_min = true, .use = kOneCycle}},
+    {KEY(schedule.final_div_factor),
+     "the first rate over the last",
+     {.min = 0, .above_min = true, .use = kOneCycle}},
+    {KEY(schedule.three_phase), "a third phase after a symmetric fall", {.use = kOneCycle}},
+    {KEY(schedule.start_factor),
+     "the first rate as a share of optim.lr",
+     {.min = 0, .max = 1, .above_min = true, .use = kWarmup}},
+    {KEY(schedule.end_factor), "the last rate as a share of optim.lr", {.min = 0, .max = 1, .use = kWarmup}},
+    {KEY(schedule.total_iters), "epochs from the first to the last rate", {.min = 1, .use = kWarmup}},
+    {KEY(schedule.mode),
+     "a better metric is a smaller (min) or a larger (max) one",
+     {.choices = {"min", "max"}, .use = kPlateau}},
+    {KEY(schedule.factor),
+     "the factor when nothing gets better",
+     {.min = 0, .max = 1, .below_max = true, .use = kPlateau}},
+    {KEY(schedule.patience), "epochs without a better metric that are borne", {.min = 0, .use = kPlateau}},
+    {KEY(schedule.threshold), "by how much better is better", {.min = 0, .use = kPlateau}},
+    {KEY(schedule.threshold_mode),
+     "threshold as a share of the best (rel) or as it is (abs)",
+     {.choices = {"rel", "abs"}, .use = kPlateau}},
+    {KEY(schedule.cooldown), "epochs of rest after a step", {.min = 0, .use = kPlateau}},
+    {KEY(schedule.min_lr), "the lowest rate", {.min = 0, .use = kPlateau}},
+    {KEY(schedule.eps), "a smaller change of the rate is not made", {.min = 0, .use = kPlateau}},
+
+    {KEY(train.mode),
+     "ddp = all ranks; single = one process, no group; data_parallel = one process, its GPUs",
+     {.choices = {"ddp", "single", "data_parallel"}}},
+    {KEY(train.epochs), "how often the training set is passed", {.min = 1, .max = kMaxCount}},
+    {KEY(train.max_steps), "stop after so many optimiser steps; 0 = no limit", {.min = 0}},
+    {KEY(train.max_seconds), "stop with a checkpoint after so many seconds; 0 = no limit", {.min = 0}},
+    {KEY(train.precision),
+     "bf16 and fp16 equal Python's autocast, not fp32's bits",
+     {.choices = {"fp32", "bf16", "fp16"}}},
+    {KEY(train.layout),
+     "channels_last is faster for images, and equals Python's channels_last, not its nchw",
+     {.choices = {"nchw", "channels_last"}}},
+    {KEY(train.accumulate), "batches in one optimiser step", {.min = 1, .max = 1e6}},
+    {KEY(train.clip_norm), "the largest norm of the gradients; 0 = unclipped", {.min = 0}},
+    {KEY(train.label_smoothing), "of the cross-entropy loss", {.min = 0, .max = 1}},
+    {KEY(train.log_every), "steps between two log lines; 0 = none", {.min = 0}},
+    {KEY(train.eval_every), "epochs between two evaluations; 0 = none", {.min = 0}},
+    {KEY(train.early_stop),
+     "epochs without a better evaluation loss before the run ends; 0 = never",
+     {.min = 0}},
+
+    {KEY(checkpoint.every_epochs), "epochs between two checkpoints; 0 = only at the end", {.min = 0}},
+    {KEY(checkpoint.every_steps), "steps between two checkpoints; 0 = by epochs alone", {.min = 0}},
+    {KEY(checkpoint.every_minutes),
+     "minutes between two checkpoints; 0 = by epochs and steps alone",
+     {.min = 0}},
+    {KEY(checkpoint.keep), "how many checkpoints to keep, the newest; 0 = all", {.min = 0}},
+    {KEY(checkpoint.best), "also keep the one with the lowest evaluation loss, as checkpoints/best.pt"},
+    {KEY(checkpoint.before_deadline),
+     "how long before the job's time is up to stop with a checkpoint",
+     {.min = 0}},
+};
+
+#undef KEY
+
+std::string range_text(const Rules& rules) {
+  const bool low = rules.min > -std::numeric_limits<double>::infinity();
+  const bool high = rules.max < std::numeric_limits<double>::infinity();
+  std::string text = low ? format(" {} {}", rules.above_min ? "above" : "of at least", rules.min) : "";
+  if (high) text += format("{} {} {}", low ? " and" : "", rules.below_max ? "below" : "at most", rules.max);
+  return text;
+}
+
+struct Expectation {
+  const Rules& rules;
+
+  std::string operator()(bool*) const { return "true or false"; }
+  std::string operator()(int64_t*) const { return "a whole number" + range_text(rules); }
+  std::string operator()(double*) const { return "a number" + range_text(rules); }
+  std::string operator()(std::optional<double>*) const { return "a number" + range_text(rules); }
+  std::string operator()(std::string*) const {
+    return rules.choices.empty() ? "a text" : "one of " + base::join(rules.choices, ", ");
+  }
+  std::string operator()(std::chrono::milliseconds*) const { return "a duration such as 60s, 10m or 1h30m"; }
+  std::string operator()(std::array<double, 2>*) const { return "a list of two numbers" + range_text(rules); }
+  std::string operator()(std::vector<int64_t>*) const {
+    return "a list of whole numbers" + range_text(rules);
+  }
+  std::string operator()(std::vector<double>*) const { return "a list of numbers" + range_text(rules); }
+  std::string operator()(std::vector<std::string>*) const { return "a list of texts"; }
+  std::string operator()(std::map<std::string, std::string>*) const { return "a map of texts"; }
+};
+
+std::vector<std::string> names_in(const std::string& section) {
+  std::vector<std::string> names;
+  for (const Key& key : keys()) {
+    if (key.section() == section) names.push_back(key.name());
+  }
+  return names;
+}
+
+std::string same_name_elsewhere(const std::string& name) {
+  const auto same = [&](const Key& key) { return key.name() == name; };
+  const auto found = std::find_if(keys().begin(), keys().end(), same);
+  return found == keys().end() ? "" : found->path;
+}
+
+// a letter wrong in the right section, then the right name in the wrong section, then anything near
+std::string nearest_path(const std::string& path) {
+  const size_t dot = path.find('.');
+  const std::string section = dot == std::string::npos ? "" : path.substr(0, dot);
+  const std::string name = dot == std::string::npos ? path : path.substr(dot + 1);
+  const auto here = base::nearest(name, names_in(section));
+  if (here && base::edit_distance(name, *here) <= 1) return section + "." + *here;
+  if (std::string elsewhere = same_name_elsewhere(name); !elsewhere.empty()) return elsewhere;
+  if (here) return section + "." + *here;
+  std::vector<std::string> all = sections();
+  for (const Key& key : keys()) all.push_back(key.path);
+  return base::nearest(path, all).value_or("");
+}
+
+}  // namespace
+
+const std::vector<Key>& keys() {
+  return kKeys;
+}
+
+const Key* find_key(const std::string& path) {
+  const auto found =
+      std::find_if(kKeys.begin(), kKeys.end(), [&](const Key& key) { return key.path == path; });
+  return found == kKeys.end() ? nullptr : &*found;
+}
+
+const std::vector<std::string>& sections() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> out;
+    for (const Key& key : kKeys) {
+      if (out.empty() || out.back() != key.section()) out.push_back(key.section());
+    }
+    return out;
+  }();
+  return names;
+}
+
+std::string expected(const Key& key) {
+  Settings settings;
+  const std::string text = std::visit(Expectation{key.rules}, key.field(settings));
+  return key.rules.word.empty() ? text : format("{}, or {}", text, key.rules.word);
+}
+
+std::string did_you_mean(const std::string& path) {
+  const std::string near = nearest_path(path);
+  return near.empty() ? "" : format("did you mean {}? ", near);
+}
+
+}  // namespace lockstep::config

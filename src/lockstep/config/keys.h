@@ -1,0 +1,61 @@
+#pragma once
+// The table of keys: one row each, from which reading, --set, the schema, the reference page and the resolved
+// config are all made.
+
+#include <chrono>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "lockstep/config/settings.h"
+
+namespace lockstep::config {
+
+/// The field of the settings that a key fills.
+using Field =
+    std::variant<bool*, int64_t*, double*, std::string*, std::chrono::milliseconds*, std::optional<double>*,
+                 std::array<double, 2>*, std::vector<int64_t>*, std::vector<double>*,
+                 std::vector<std::string>*, std::map<std::string, std::string>*>;
+
+/// A key that is read only under some values of another one.
+struct Use {
+  std::string selector;             // "optim.name"; empty = always used
+  std::vector<std::string> values;  // of the selector
+};
+
+struct Rules {
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  bool above_min = false;                 // min itself is refused
+  bool below_max = false;                 // max itself is refused
+  std::vector<std::string> choices = {};  // of a text; empty = free
+  bool path = false;                      // ${NAME} is expanded
+  std::string word = {};                  // "default": taken in place of a number, resolved later
+  Use use = {};
+};
+
+struct Key {
+  std::string path;  // "optim.lr"
+  Field (*field)(Settings&);
+  std::string help;
+  Rules rules = {};
+
+  std::string section() const { return path.substr(0, path.find('.')); }
+  std::string name() const { return path.substr(path.find('.') + 1); }
+};
+
+/// Every key, section by section.
+const std::vector<Key>& keys();
+const Key* find_key(const std::string& path);
+const std::vector<std::string>& sections();
+
+/// What a value must be, in words: "a whole number of at least 1".
+std::string expected(const Key& key);
+
+/// "did you mean optim.lr?" for a key that does not exist; empty when nothing is near.
+std::string did_you_mean(const std::string& path);
+
+}  // namespace lockstep::config

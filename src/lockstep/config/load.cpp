@@ -1,0 +1,140 @@
+#include "lockstep/config/load.h"
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
+#include "lockstep/config/rules.h"
+#include "lockstep/config/value.h"
+#include "lockstep/config/yaml.h"
+
+namespace lockstep::config {
+namespace {
+
+class Loader {
+ public:
+  Loader(Loaded& loaded, const std::map<std::string, std::string>& environment)
+      : loaded_(loaded), environment_(environment) {
+    for (const Key& key : keys()) loaded_.origins[key.path] = {};
+  }
+
+  void read_file(const Node& root) {
+    if (root.kind == Node::Kind::null) return;
+    if (root.kind != Node::Kind::map) {
+      throw InputError(format("a config is a map of sections, not {}", describe(root)), root.place.text(),
+                       "begin with a section, as in  train: {epochs: 5}");
+    }
+    for (const auto& [name, section] : root.entries) read_section(*name, *section);
+  }
+
+  void read_set(const std::string& argument) {
+    const size_t equals = argument.find('=');
+    const std::string path = argument.substr(0, equals);
+    const Place place{"--set " + base::printable(path)};
+    if (equals == std::string::npos) {
+      throw InputError("--set takes KEY=VALUE", place.text(), "as in --set train.epochs=3");
+    }
+    const std::string text = argument.substr(equals + 1);
+    if (base::invalid_utf8(text))
+      throw InputError("the value is not UTF-8 text", place.text(), "write it in UTF-8");
+    if (path.starts_with("task.options.")) return set_option(path.substr(13), text, place);
+    const Key& key = known(path, place);
+    store(key, *set_node(key, text, place), {Origin::set, "--set"});
+  }
+
+ private:
+  const Key& known(const std::string& path, const Place& place) const {
+    if (const Key* key = find_key(path)) return *key;
+    throw InputError(format("unknown key {}", base::printable(path)), place.text(),
+                     did_you_mean(path) + "every key: docs/config.md, or lockstep config");
+  }
+
+  static const std::string& name_of(const Node& name) {
+    if (name.kind == Node::Kind::scalar) return name.text;
+    throw InputError(format("a key must be a word, not {}", describe(name)), name.place.text(),
+                     "write  key: value");
+  }
+
+  void once(const std::string& path, const Place& place) {
+    const auto [first, added] = places_.emplace(path, place);
+    if (added) return;
+    throw InputError(format("{} stands twice", path), place.text(),
+                     format("keep one of them: the other is at {}", first->second.text()));
+  }
+
+  void read_section(const Node& name, const Node& section) {
+    const std::string path = name_of(name);
+    const auto& sections = config::sections();
+    if (path == "<<")
+      throw InputError("merge keys (<<) are not read", name.place.text(), "write the keys out");
+    if (const Key* key = find_key(path)) {
+      throw InputError(format("{} is a key in a section, and a dot does not make one", path),
+                       name.place.text(),
+                       format("write it nested: {}: {{{}: ...}}", key->section(), key->name()));
+    }
+    if (std::find(sections.begin(), sections.end(), path) == sections.end()) {
+      throw InputError(format("unknown section {}", base::printable(path)), name.place.text(),
+                       did_you_mean(path) + "sections: " + base::join(sections, ", "));
+    }
+    once(path, name.place);
+    if (section.kind == Node::Kind::null) return;
+    if (section.kind != Node::Kind::map) {
+      throw InputError(format("section {} must be a map of keys, not {}", path, describe(section)),
+                       section.place.text(), format("write {}: {{key: value}}", path));
+    }
+    for (const auto& [key, value] : section.entries) read_key(path + "." + name_of(*key), *key, *value);
+  }
+
+  void read_key(const std::string& path, const Node& name, const Node& value) {
+    const Key& key = known(path, name.place);
+    once(path, name.place);
+    store(key, value, {Origin::file, name.place.text()});
+  }
+
+  void store(const Key& key, const Node& value, const Origin& origin) {
+    const bool given = read_value(key, value, environment_, loaded_.settings);
+    loaded_.origins[key.path] = given ? origin : Origin{};
+  }
+
+  // lists and maps are written as in the file; everything else is taken as it is, so that no shell quoting
+  // adds up
+  static NodePtr set_node(const Key& key, const std::string& text, const Place& place) {
+    const std::string wanted = expected(key);
+    if (wanted.starts_with("a list") || wanted.starts_with("a map")) return parse_yaml(text, place.file);
+    auto node = std::make_shared<Node>();
+    node->kind = Node::Kind::scalar;
+    node->place = place;
+    node->text = text;
+    return node;
+  }
+
+  void set_option(const std::string& name, const std::string& text, const Place& place) {
+    if (name.empty())
+      throw InputError("task.options. needs a name", place.text(), "--set task.options.NAME=VALUE");
+    loaded_.settings.task.options[name] = text;
+    loaded_.origins["task.options"] = {Origin::set, "--set"};
+  }
+
+  Loaded& loaded_;
+  const std::map<std::string, std::string>& environment_;
+  std::map<std::string, Place> places_;
+};
+
+}  // namespace
+
+Loaded load_settings(const std::string& text, const std::string& file_name,
+                     const std::vector<std::string>& sets,
+                     const std::map<std::string, std::string>& environment) {
+  Loaded loaded;
+  loaded.text = text;
+  Loader loader(loaded, environment);
+  loader.read_file(*parse_yaml(text, file_name));
+  for (const std::string& argument : sets) loader.read_set(argument);
+  resolve(loaded);
+  check_together(loaded);
+  warn_unused(loaded);
+  return loaded;
+}
+
+}  // namespace lockstep::config

@@ -1,0 +1,42 @@
+#pragma once
+// A config's text to typed settings: every mistake is an InputError with file:line:column, the key and what
+// to do.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lockstep/config/settings.h"
+
+namespace lockstep::config {
+
+/// Where a value came from.
+struct Origin {
+  enum Kind { by_default, file, set } kind = by_default;
+  std::string text = "default";  // "default", "configs/mnist.yaml:3:12" or "--set"
+};
+
+struct Loaded {
+  Settings settings;
+  std::map<std::string, Origin> origins;  // one for every key, by its full path
+  std::string text;                       // what was read
+  std::vector<std::string> warnings;      // keys that are set and not used, ...
+};
+
+/// A file as it came: its name is for messages alone.
+struct ConfigText {
+  std::string name;
+  std::string text;
+};
+
+/// Reads the text, then each of `sets` ("optim.lr=0.1", later ones win), expands ${NAME} in paths from the
+/// environment, resolves `default` words and checks keys against each other. Touches no file.
+Loaded load_settings(const std::string& text, const std::string& file_name,
+                     const std::vector<std::string>& sets = {},
+                     const std::map<std::string, std::string>& environment = {});
+
+/// The config file's text, looked for under the working directory, then under LOCKSTEP_HOME. Anything but a
+/// regular file of at most 1 MB is an InputError.
+ConfigText read_config_text(const std::string& path);
+
+}  // namespace lockstep::config

@@ -1,0 +1,17 @@
+#pragma once
+// What no single key can say: words resolved, keys against each other, keys that nothing reads.
+
+#include "lockstep/config/load.h"
+
+namespace lockstep::config {
+
+/// Fills in what `default` stands for, where the word depends on other keys.
+void resolve(Loaded& loaded);
+
+/// Throws InputError where two keys cannot both be.
+void check_together(const Loaded& loaded);
+
+/// A warning for each key that was set and that the chosen optimiser, schedule, task or mode does not read.
+void warn_unused(Loaded& loaded);
+
+}  // namespace lockstep::config

@@ -1,0 +1,18 @@
+#pragma once
+// Settings back to YAML: the resolved config.yaml of a run, and what `lockstep config` prints.
+
+#include <map>
+#include <string>
+
+#include "lockstep/config/load.h"
+
+namespace lockstep::config {
+
+/// Every key with its value; load_settings() reads it back to the same settings. With origins, each line ends
+/// in a comment that says where the value came from.
+std::string to_yaml(const Settings& settings, const std::map<std::string, Origin>& origins = {});
+
+/// The keys whose values differ, as "optim.lr: 0.1 -> 0.2".
+std::map<std::string, std::string> differences(const Settings& before, const Settings& after);
+
+}  // namespace lockstep::config

@@ -1,0 +1,10 @@
+#pragma once
+// NCCL's process group with asynchronous errors on, the job's timeout, and an orderly end.
+
+#include "lockstep/comm/cuda_plugin.h"
+
+namespace lockstep::cuda {
+
+c10::intrusive_ptr<c10d::Backend> make_nccl(const comm::NcclRequest& request);
+
+}  // namespace lockstep::cuda

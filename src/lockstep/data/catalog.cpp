@@ -1,0 +1,61 @@
+#include "lockstep/data/catalog.h"
+
+#include <filesystem>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/paths.h"
+#include "lockstep/base/sha256.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::data {
+namespace fs = std::filesystem;
+
+const std::vector<KnownSet>& known_sets() {
+  static const std::vector<KnownSet> sets{
+      {"mnist",
+       "70,000 handwritten digits, 28x28 grey",
+       {"https://ossci-datasets.s3.amazonaws.com/mnist/",
+        "https://storage.googleapis.com/cvdf-datasets/mnist/"},
+       {{"train-images-idx3-ubyte.gz", 9912422,
+         "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"},
+        {"train-labels-idx1-ubyte.gz", 28881,
+         "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"},
+        {"t10k-images-idx3-ubyte.gz", 1648877,
+         "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"},
+        {"t10k-labels-idx1-ubyte.gz", 4542,
+         "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"}}},
+      {"pima",
+       "768 women, 8 measurements, diabetes or not",
+       {"https://raw.githubusercontent.com/jbrownlee/Datasets/master/"},
+       {{"pima-indians-diabetes.csv", 23278,
+         "6bfe5d0f379d17a0e0819b996407e3c09bf80febd4287f2ed212190dfff154af"}}},
+  };
+  return sets;
+}
+
+const KnownSet& known_set(const std::string& name) {
+  std::vector<std::string> names;
+  for (const auto& set : known_sets()) {
+    if (set.name == name) return set;
+    names.push_back(set.name);
+  }
+  const auto near = base::nearest(name, names);
+  throw InputError(format("there is no known data set '{}'", base::printable(name)), "",
+                   near ? format("did you mean {}?", *near) : "known: " + base::join(names, ", "));
+}
+
+FileState check_file(const std::string& path, const KnownFile& known) {
+  std::error_code none;
+  if (!fs::exists(path, none)) return FileState::missing;
+  const bool good = fs::is_regular_file(path, none) &&
+                    fs::file_size(path, none) == static_cast<size_t>(known.bytes) &&
+                    base::sha256_of_file(path) == known.sha256;
+  return good ? FileState::good : FileState::damaged;
+}
+
+std::string set_folder(const KnownSet& set, const std::string& root) {
+  return root.empty() ? base::find_path("data/" + set.name) : base::find_path(root);
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,37 @@
+#pragma once
+// The data sets that `lockstep data` knows: their files, digests and public mirrors. Adding one is a row in
+// catalog.cpp.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep::data {
+
+struct KnownFile {
+  std::string name;
+  int64_t bytes;
+  std::string sha256;
+};
+
+struct KnownSet {
+  std::string name;
+  std::string what;
+  std::vector<std::string> mirrors;  // tried in this order; a file's name follows
+  std::vector<KnownFile> files;
+};
+
+const std::vector<KnownSet>& known_sets();
+
+/// Throws InputError naming the nearest set for a name that is not known.
+const KnownSet& known_set(const std::string& name);
+
+enum class FileState { good, missing, damaged };
+
+/// Compares one file with its digest.
+FileState check_file(const std::string& path, const KnownFile& known);
+
+/// Where the set's files lie or belong: `root` where it is given, else data/NAME.
+std::string set_folder(const KnownSet& set, const std::string& root);
+
+}  // namespace lockstep::data

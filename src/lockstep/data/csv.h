@@ -1,0 +1,40 @@
+#pragma once
+// Tables of numbers with a class column, read in two passes: memory for the numbers alone, errors at
+// file:line.
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "lockstep/data/node_share.h"
+
+namespace lockstep {
+
+struct CsvOptions {
+  char delimiter = ',';
+  bool header = true;
+  bool labelled = true;
+  bool numbers = false;                    // the labels are numbers, not classes
+  std::string label = {};                  // column by name or index; empty = the last
+  std::vector<std::string> features = {};  // columns by name or index; empty = every other
+  int64_t classes = 0;  // labels are 0 to classes - 1; 0 = whatever distinct labels there are
+  std::vector<std::string> class_names =
+      {};  // the labels that may come, where they are known (an evaluation set)
+};
+
+struct CsvTable {
+  at::Tensor features;                   // float [rows, columns]
+  at::Tensor labels;                     // int64 [rows], or float [rows, 1]; undefined where not labelled
+  std::vector<std::string> columns;      // the features' names, or their indices
+  std::vector<std::string> class_names;  // in the order of their numbers; of numbers the column's name
+};
+
+/// Throws InputError for rows of unequal length, text or no finite number where a number belongs, two columns
+/// of one name, classes that look like measured numbers, no rows at all.
+CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& arena);
+
+/// The fields of the file's first line; throws where there is none.
+std::vector<std::string> first_csv_line(const std::string& path, char delimiter);
+
+}  // namespace lockstep

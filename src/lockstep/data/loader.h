@@ -1,0 +1,67 @@
+#pragma once
+// Batches in the sampler's order, made ahead by background workers; the order never depends on the workers.
+
+#include <cstdint>
+#include <iterator>
+#include <memory>
+
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/sampler.h"
+
+namespace lockstep {
+
+/// How a Loader makes batches.
+struct LoaderOptions {
+  int64_t batch_size = 1;
+  int64_t workers = 0;  // background threads; 0 = made when asked for
+  bool pin_memory = false;
+  bool drop_last = false;  // the last batch, where it is not full
+  int64_t prefetch = 2;    // batches ahead, a worker
+};
+
+/// `for (auto& [x, y] : loader)`. Each begin() is a new pass over sampler.order() and ends the one before.
+/// The sampler must outlive the loader.
+class Loader {
+ public:
+  Loader(std::shared_ptr<const Dataset> dataset, const Sampler& sampler, LoaderOptions options);
+  Loader(Loader&&) noexcept;
+  ~Loader();
+
+  /// How many batches a whole pass has.
+  int64_t batches() const;
+  /// Where the next begin() starts, in batches; passes after that start at 0 again.
+  void start_at(int64_t batch) { start_ = batch; }
+
+  class iterator {
+   public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = Batch;
+    using difference_type = std::ptrdiff_t;
+    using pointer = Batch*;
+    using reference = Batch&;
+
+    Batch& operator*() const { return *batch_; }
+    Batch* operator->() const { return batch_; }
+    iterator& operator++();
+    void operator++(int) { ++*this; }
+    bool operator==(const iterator& other) const { return batch_ == other.batch_; }
+
+   private:
+    friend class Loader;
+    explicit iterator(Loader* loader = nullptr);
+    Loader* loader_ = nullptr;
+    Batch* batch_ = nullptr;  // null = past the end
+  };
+  iterator begin();
+  iterator end() { return iterator(); }
+
+ private:
+  struct Pass;
+  std::shared_ptr<const Dataset> dataset_;
+  const Sampler* sampler_;
+  LoaderOptions options_;
+  int64_t start_ = 0;
+  std::unique_ptr<Pass> pass_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,83 @@
+#include "lockstep/data/sampler.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+
+namespace lockstep {
+namespace {
+
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+void check_rank(int64_t rank, int64_t world) {
+  if (world >= 1 && rank >= 0 && rank < world) return;
+  throw Error(format("rank {} cannot be in a world of {}", rank, world), "SamplerOptions",
+              "ranks go from 0 to world - 1");
+}
+
+}  // namespace
+
+SampleOrder::SampleOrder(std::vector<int64_t> indices)
+    : count_(static_cast<int64_t>(indices.size())),
+      indices_(std::make_shared<const std::vector<int64_t>>(std::move(indices))) {}
+
+std::vector<int64_t> Sampler::indices() const {
+  const auto taken = order();
+  std::vector<int64_t> list(taken.size());
+  for (int64_t i = 0; i < taken.size(); ++i) list[i] = taken[i];
+  return list;
+}
+
+DistributedSampler::DistributedSampler(int64_t size, SamplerOptions options)
+    : size_(size), options_(options) {
+  check_rank(options.rank, options.world);
+  if (size < 0)
+    throw Error("a data set cannot have fewer than no samples", "DistributedSampler",
+                "give the data set's size()");
+}
+
+void DistributedSampler::resume(EpochPosition position) {
+  if (position.consumed < 0)
+    throw Error("a position inside an epoch cannot be negative", "DistributedSampler::resume",
+                "give what position_after() said, or take another checkpoint");
+  position_ = position;
+}
+
+EpochPosition DistributedSampler::position_after(int64_t samples) const {
+  return {position_.epoch, position_.consumed + samples * options_.world};
+}
+
+// Ranks take turns along the epoch's list, so what all of them have taken is a prefix of it, whatever the
+// world size was; the rest is shared out as Python shares out a whole epoch (which is the case consumed = 0).
+int64_t DistributedSampler::num_samples() const {
+  const int64_t rest = std::max<int64_t>(size_ - position_.consumed, 0);
+  return options_.drop_last ? rest / options_.world : ceil_div(rest, options_.world);
+}
+
+SampleOrder DistributedSampler::order() const {
+  SampleOrder places(position_.consumed + options_.rank, options_.world, num_samples(),
+                     std::max<int64_t>(size_, 1));
+  if (!options_.shuffle) return places;
+  const auto seed = static_cast<uint64_t>(options_.seed + position_.epoch);
+  const auto list = at::randperm(size_, at::detail::createCPUGenerator(seed));
+  const int64_t* entry = list.const_data_ptr<int64_t>();
+  std::vector<int64_t> mine(places.size());
+  for (int64_t i = 0; i < places.size(); ++i) mine[i] = entry[places[i]];
+  return SampleOrder(std::move(mine));
+}
+
+ShardSampler::ShardSampler(int64_t size, int64_t rank, int64_t world) : size_(size) {
+  check_rank(rank, world);
+  begin_ = size / world * rank + std::min(rank, size % world);
+  end_ = begin_ + size / world + (rank < size % world ? 1 : 0);
+}
+
+SampleOrder ShardSampler::order() const {
+  return SampleOrder(begin_, 1, num_samples(), std::max<int64_t>(size_, 1));
+}
+
+}  // namespace lockstep

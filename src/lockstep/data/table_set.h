@@ -1,0 +1,21 @@
+#pragma once
+// Rows of floats with a class each, gathered as they are.
+
+#include <ATen/core/Tensor.h>
+
+#include "lockstep/data/dataset.h"
+
+namespace lockstep {
+
+class TableSet : public Dataset {
+ public:
+  /// features float [samples, columns]; labels int64 [samples], float [samples, 1] for numbers, or undefined.
+  TableSet(at::Tensor features, at::Tensor labels);
+  int64_t size() const override { return features_.size(0); }
+  Batch get(at::ArrayRef<int64_t> indices, bool pinned = false) const override;
+
+ private:
+  at::Tensor features_, labels_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,25 @@
+#pragma once
+// What MPI does for small texts, where there is no MPI: everybody's to rank 0, rank 0's to everybody.
+
+#include <string>
+#include <vector>
+
+namespace lockstep::launch {
+
+/// Every call is collective and ends in bounded time. Where a rank is missing or has left, all ranks throw.
+class Circle {
+ public:
+  Circle() = default;
+  virtual ~Circle() = default;
+  Circle(const Circle&) = delete;
+  Circle& operator=(const Circle&) = delete;
+
+  /// In rank order on rank 0; empty elsewhere.
+  virtual std::vector<std::string> gather(const std::string& text) = 0;
+  /// Rank 0's text on every rank.
+  virtual std::string broadcast(const std::string& text) = 0;
+  /// On rank 0: its address as the other ranks reach it, or empty where that is not known.
+  virtual std::string address() const { return ""; }
+};
+
+}  // namespace lockstep::launch

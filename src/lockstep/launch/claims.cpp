@@ -1,0 +1,193 @@
+#include "lockstep/launch/claims.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/launch/hostlist.h"
+#include "lockstep/launch/variables.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr const char* kTasksPerNode = "SLURM_STEP_TASKS_PER_NODE";
+
+[[noreturn]] void impossible(const std::string& what, const Launcher& launcher) {
+  throw InputError(what, format("environment, launcher {}", launcher.name),
+                   format("{}; or say --launcher none to run alone", launcher.remedy));
+}
+
+void refuse_half_a_pair(const Launcher& launcher, const Environment& environment) {
+  const bool rank = is_set(environment, launcher.rank), world = is_set(environment, launcher.world);
+  if (rank && (world || launcher.world_from_mpi)) return;
+  const char* there = rank ? launcher.rank : launcher.world;
+  const char* missing = rank ? launcher.world : launcher.rank;
+  throw InputError(format("{} is set but {} is not: half of what {} sets", quote(environment, there), missing,
+                          launcher.name),
+                   format("environment variable {}", there),
+                   format("unset {}, or {}; --launcher overrules", there, launcher.remedy));
+}
+
+std::optional<int> read(Claims& claims, const Environment& environment, const char* field,
+                        const char* variable, bool counts) {
+  const auto value = counts ? count_of(environment, variable) : number_of(environment, variable);
+  if (value) claims.because[field] = quote(environment, variable);
+  return value;
+}
+
+struct Value {
+  const char* variable;
+  const char* field;
+  std::optional<int> value;
+  std::string name() const { return variable ? variable : field; }
+};
+
+void refuse_outside(const Value& inner, const Value& outer, const Launcher& launcher) {
+  if (inner.value && outer.value && *inner.value >= *outer.value) {
+    impossible(format("{}={} lies outside {}={}", inner.name(), *inner.value, outer.name(), *outer.value),
+               launcher);
+  }
+}
+
+void refuse_more(const Value& part, const Value& whole, const Launcher& launcher) {
+  if (part.value && whole.value && *part.value > *whole.value) {
+    impossible(format("{}={} is more than {}={}", part.name(), *part.value, whole.name(), *whole.value),
+               launcher);
+  }
+}
+
+void check_ranges(const Claims& claims, const Launcher& launcher) {
+  const Value rank{launcher.rank, "rank", claims.rank}, world{launcher.world, "world", claims.world};
+  const Value local_rank{launcher.local_rank, "local rank", claims.local_rank};
+  const Value local_world{launcher.local_world, "local world", claims.local_world};
+  const Value node_rank{launcher.node_rank, "node rank", claims.node_rank};
+  const Value nodes{launcher.nodes, "nodes", claims.nodes};
+  refuse_outside(rank, world, launcher);
+  refuse_outside(local_rank, world, launcher);
+  refuse_outside(local_rank, local_world, launcher);
+  refuse_outside(node_rank, nodes, launcher);
+  refuse_more(local_world, world, launcher);
+  // a rank file counts the job's hosts, not the step's
+  if (launcher.node_rank) refuse_outside(node_rank, world, launcher);
+  if (launcher.nodes) refuse_more(nodes, world, launcher);
+}
+
+// SLURM_STEP_TASKS_PER_NODE has one entry a node; SLURM_NODEID says which one is ours.
+void read_slurm_tasks(Claims& claims, const Launcher& launcher, const Environment& environment) {
+  const std::string text = text_of(environment, kTasksPerNode);
+  if (text.empty()) return;
+  const auto tasks = parse_task_counts(text);
+  const long total = std::accumulate(tasks.begin(), tasks.end(), 0L);
+  if (claims.nodes && tasks.size() != static_cast<size_t>(*claims.nodes)) {
+    impossible(format("{} speaks of {} nodes, but {}={}", quote(environment, kTasksPerNode), tasks.size(),
+                      launcher.nodes, *claims.nodes),
+               launcher);
+  }
+  if (total != *claims.world) {
+    impossible(format("{} makes {} tasks, but {}={}", quote(environment, kTasksPerNode), total,
+                      launcher.world, *claims.world),
+               launcher);
+  }
+  claims.nodes = static_cast<int>(tasks.size());
+  refuse_outside({launcher.node_rank, "node rank", claims.node_rank}, {kTasksPerNode, "nodes", claims.nodes},
+                 launcher);
+  if (!claims.node_rank) return;
+  claims.local_world = tasks[static_cast<size_t>(*claims.node_rank)];
+  claims.because["local_world"] =
+      format("entry {} of {}", *claims.node_rank, quote(environment, kTasksPerNode));
+}
+
+void derive(Claims& claims, std::optional<int> Claims::*field, const char* name, int value,
+            const std::string& reason) {
+  if (claims.*field) return;
+  claims.*field = value;
+  claims.because[name] = reason;
+  claims.guessed.emplace_back(name);
+}
+
+void complete_one(Claims& claims) {
+  derive(claims, &Claims::local_rank, "local_rank", 0, "the only rank");
+  derive(claims, &Claims::local_world, "local_world", 1, "the only rank");
+  derive(claims, &Claims::node_rank, "node_rank", 0, "the only rank");
+  derive(claims, &Claims::nodes, "nodes", 1, "the only rank");
+}
+
+// LOCAL_RANK alone, as many scripts set it: on the first node it equals the rank, elsewhere the difference
+// is the number of ranks on the nodes before.
+int likely_local_world(int rank, int local_rank, int world) {
+  const int before = rank - local_rank;
+  if (before <= 0) return world;
+  return before > local_rank ? std::min(before, world) : local_rank + 1;
+}
+
+void complete_local(Claims& claims, const Launcher& launcher, std::vector<std::string>& warnings) {
+  const int world = *claims.world, rank = *claims.rank;
+  if (!claims.local_world && claims.nodes && world % *claims.nodes == 0) {
+    derive(claims, &Claims::local_world, "local_world", world / *claims.nodes, "world / nodes");
+  }
+  if (!claims.local_rank && !claims.local_world) {
+    warnings.push_back(
+        format("{} set no local rank: all {} ranks are taken to be on this host", launcher.name, world));
+    derive(claims, &Claims::local_rank, "local_rank", rank, "guess: all ranks on one host");
+    derive(claims, &Claims::local_world, "local_world", world, "guess: all ranks on one host");
+  }
+  if (!claims.local_rank) {
+    warnings.push_back(
+        format("{} set no local rank: ranks are taken to fill one host after another", launcher.name));
+    derive(claims, &Claims::local_rank, "local_rank", rank % *claims.local_world,
+           "guess: rank % local world");
+  }
+  if (!claims.local_world) {
+    const int guess = likely_local_world(rank, *claims.local_rank, world);
+    warnings.push_back(format("{} set no local world: taken to be {}", launcher.name, guess));
+    derive(claims, &Claims::local_world, "local_world", guess, "guess: from rank, local rank and world");
+  }
+}
+
+void complete_nodes(Claims& claims) {
+  const int world = *claims.world, local_world = *claims.local_world;
+  const int nodes = (world - 1) / local_world + 1;  // nodes may be unequal, but there are as many as we know
+  derive(claims, &Claims::nodes, "nodes", std::max(nodes, claims.node_rank.value_or(0) + 1),
+         "world / local world");
+  const int node_rank = std::min(*claims.rank / local_world, *claims.nodes - 1);
+  derive(claims, &Claims::node_rank, "node_rank", node_rank, "rank / local world");
+}
+
+}  // namespace
+
+Claims read_claims(const Launcher& launcher, const Environment& environment) {
+  refuse_half_a_pair(launcher, environment);
+  Claims claims;
+  claims.rank = read(claims, environment, "rank", launcher.rank, false);
+  claims.world = read(claims, environment, "world", launcher.world, true);
+  claims.local_rank = read(claims, environment, "local_rank", launcher.local_rank, false);
+  claims.local_world = read(claims, environment, "local_world", launcher.local_world, true);
+  claims.node_rank = read(claims, environment, "node_rank", launcher.node_rank, false);
+  claims.nodes = read(claims, environment, "nodes", launcher.nodes, true);
+  if (launcher.name == std::string("slurm")) read_slurm_tasks(claims, launcher, environment);
+  check_ranges(claims, launcher);
+  return claims;
+}
+
+void complete(Claims& claims, const Launcher& launcher, std::vector<std::string>& warnings) {
+  if (*claims.world == 1) complete_one(claims);
+  complete_local(claims, launcher, warnings);
+  complete_nodes(claims);
+  check_ranges(claims, launcher);
+}
+
+void read_rank_file(Claims& claims, const Surroundings& surroundings) {
+  if (!surroundings.rank_file) return;
+  auto hosts = unique_hosts(parse_node_file(*surroundings.rank_file));
+  if (hosts.size() < 2) return;
+  hosts.erase(hosts.begin());  // the launch node
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    if (!same_host(hosts[i], surroundings.host)) continue;
+    claims.node_rank = static_cast<int>(i);
+    claims.nodes = static_cast<int>(hosts.size());
+    claims.because["node_rank"] = claims.because["nodes"] = "place of this host in LSB_DJOB_RANKFILE";
+  }
+}
+
+}  // namespace lockstep::launch

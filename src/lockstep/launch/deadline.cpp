@@ -1,0 +1,138 @@
+#include "lockstep/launch/deadline.h"
+
+#include <algorithm>
+#include <charconv>
+#include <ctime>
+#include <sstream>
+
+#include "lockstep/base/capture.h"
+#include "lockstep/launch/variables.h"
+
+namespace lockstep::launch {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr std::chrono::milliseconds kPatience{5000};
+constexpr long kLatest = 253'402'300'799;  // the end of the year 9999
+
+std::optional<long> number(const std::string& text) {
+  long value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && value >= 0 && value <= kLatest ? std::optional(value) : std::nullopt;
+}
+
+std::string trimmed(const std::string& text) {
+  const auto first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos) return "";
+  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
+}
+
+// local time in the given strptime form, whole text
+std::optional<Time> parse_local(const std::string& text, const char* form) {
+  std::tm parts{};
+  const char* end = strptime(text.c_str(), form, &parts);
+  if (!end || *end != '\0') return std::nullopt;
+  parts.tm_isdst = -1;
+  const time_t when = mktime(&parts);
+  return when == -1 ? std::nullopt : std::optional(std::chrono::system_clock::from_time_t(when));
+}
+
+// "01:30:00", "1:30", "5400", days as hours beyond 24
+std::optional<seconds> parse_walltime(const std::string& text) {
+  long total = 0;
+  std::stringstream parts(text);
+  int count = 0;
+  for (std::string part; std::getline(parts, part, ':'); ++count) {
+    const auto value = number(part);
+    if (!value || total > kLatest / 60) return std::nullopt;
+    total = total * 60 + *value;
+  }
+  return count >= 1 && count <= 3 && total <= kLatest ? std::optional(seconds(total)) : std::nullopt;
+}
+
+// the value after "name = " in qstat -f, whose long lines go on after "\n\t"
+std::string attribute(const std::string& text, const std::string& name) {
+  std::stringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::string clean = trimmed(line);
+    if (clean.starts_with(name + " = ")) return trimmed(clean.substr(name.size() + 3));
+  }
+  return "";
+}
+
+// ids go into argument lists: nothing that could be an option or a path
+bool is_plain_id(const std::string& id) {
+  return !id.empty() && id.front() != '-' && std::all_of(id.begin(), id.end(), [](unsigned char c) {
+    return std::isalnum(c) || c == '.' || c == '_' || c == '-' || c == '[' || c == ']';
+  });
+}
+
+// squeue -j takes an array's own id for all of its tasks, and the last task's job id is the array's
+std::string slurm_id(const Job& job, const Environment& environment) {
+  const auto array = text_of(environment, "SLURM_ARRAY_JOB_ID");
+  const auto task = text_of(environment, "SLURM_ARRAY_TASK_ID");
+  return array.empty() || task.empty() ? job.job_id : array + "_" + task;
+}
+
+std::optional<Time> ask_slurm(const Job& job, const Environment& environment) {
+  if (const auto end = parse_epoch(text_of(environment, "SLURM_JOB_END_TIME"))) return end;
+  const std::string id = slurm_id(job, environment);
+  if (!is_plain_id(id)) return std::nullopt;
+  const std::vector<std::string> standard = {"SLURM_TIME_FORMAT=standard"};
+  if (const auto text = base::capture({"squeue", "-h", "-j", id, "-o", "%e"}, kPatience, standard)) {
+    if (const auto end = parse_slurm_time(*text)) return end;
+  }
+  const auto text = base::capture({"scontrol", "show", "job", id}, kPatience, standard);
+  return text ? parse_scontrol(*text) : std::nullopt;
+}
+
+// on compute nodes qstat is often out of PATH
+std::optional<Time> ask_pbs(const Job& job) {
+  if (!is_plain_id(job.job_id)) return std::nullopt;
+  for (const char* program : {"qstat", "/opt/pbs/bin/qstat"}) {
+    const auto text = base::capture({program, "-f", job.job_id}, kPatience);
+    if (!text) continue;
+    if (const auto end = parse_qstat(*text)) return end;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Time> parse_epoch(const std::string& text) {
+  const auto value = number(text);
+  return value && *value > 0 ? std::optional(Time(seconds(*value))) : std::nullopt;
+}
+
+std::optional<Time> parse_slurm_time(const std::string& text) {
+  const std::string line = trimmed(text);
+  return parse_local(trimmed(line.substr(0, line.find('\n'))), "%Y-%m-%dT%H:%M:%S");
+}
+
+std::optional<Time> parse_scontrol(const std::string& text) {
+  std::stringstream words(text);
+  for (std::string word; words >> word;) {
+    if (word.starts_with("EndTime=")) return parse_slurm_time(word.substr(8));
+  }
+  return std::nullopt;
+}
+
+std::optional<Time> parse_qstat(const std::string& text) {
+  const auto walltime = parse_walltime(attribute(text, "Resource_List.walltime"));
+  if (!walltime) return std::nullopt;
+  for (const char* name : {"stime", "start_time"}) {
+    if (const auto start = parse_local(attribute(text, name), "%a %b %d %H:%M:%S %Y"))
+      return *start + *walltime;
+  }
+  return std::nullopt;
+}
+
+std::optional<Time> job_deadline(const Job& job, const Environment& environment) {
+  if (job.scheduler == "slurm") return ask_slurm(job, environment);
+  if (job.scheduler == "pbs" || job.scheduler == "torque") return ask_pbs(job);
+  return std::nullopt;
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,104 @@
+#include "lockstep/launch/device.h"
+
+#include <dlfcn.h>
+
+#include <array>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/launch/variables.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr const char* kVisible = "CUDA_VISIBLE_DEVICES";
+constexpr int kCudaNoDevice = 100;  // CUDA_ERROR_NO_DEVICE
+
+// "", "-1" and "NoDevFiles" (Slurm's) hide every GPU
+bool hides_all(const Environment& environment) {
+  if (!is_set(environment, kVisible)) return false;
+  const std::string text = text_of(environment, kVisible);
+  return text.empty() || text.starts_with("-") || text == "NoDevFiles";
+}
+
+GpuCount ask_driver(void* library) {
+  using Init = int(unsigned);
+  using Count = int(int*);
+  const auto init = reinterpret_cast<Init*>(dlsym(library, "cuInit"));
+  const auto count = reinterpret_cast<Count*>(dlsym(library, "cuDeviceGetCount"));
+  if (!init || !count) return {0, "libcuda.so.1 lacks cuInit or cuDeviceGetCount"};
+  if (const int code = init(0); code != 0) {
+    return {0, code == kCudaNoDevice ? "the CUDA driver sees no GPU"
+                                     : format("cuInit failed with code {}", code)};
+  }
+  int found = 0;
+  if (const int code = count(&found); code != 0)
+    return {0, format("cuDeviceGetCount failed with code {}", code)};
+  return {found, "counted by the CUDA driver"};
+}
+
+std::string seen(const GpuCount& visible) {
+  return format("{} visible GPU{} ({})", visible.count, visible.count == 1 ? "" : "s", visible.because);
+}
+
+DeviceChoice gpu(int index, const std::string& because) {
+  return {format("cuda:{}", index), index, because};
+}
+
+}  // namespace
+
+GpuCount count_gpus(const Environment& environment) {
+  const std::string narrowed = is_set(environment, kVisible) ? quote(environment, kVisible) : "";
+  if (hides_all(environment)) return {0, narrowed};
+  // never closed: libtorch opens the same driver later
+  void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (!library) return {0, "no CUDA driver (libcuda.so.1) on this host"};
+  GpuCount result = ask_driver(library);
+  if (!narrowed.empty()) result.because += ", " + narrowed;
+  return result;
+}
+
+DeviceChoice choose_device(const Job& job, const std::string& wanted, const GpuCount& visible) {
+  if (wanted == "cpu") return {"cpu", -1, "asked for"};
+  if (wanted != "auto" && wanted != "cuda") {
+    throw InputError(format("unknown device '{}'", wanted), "launch.device", "choose auto, cpu or cuda");
+  }
+  const std::string where = format("rank {} of {} on host {}", job.rank, job.world, job.host);
+  if (visible.count <= 0 && wanted == "auto") return {"cpu", -1, seen(visible)};
+  if (visible.count <= 0) {
+    throw InputError(format("launch.device is cuda, but rank {} sees no GPU: {}", job.rank, seen(visible)),
+                     where,
+                     "ask the scheduler for GPUs (--gpus-per-task=1, ngpus=), or set launch.device to cpu");
+  }
+  if (visible.count == 1) return gpu(0, "the one " + seen(visible).substr(2));
+  if (job.local_rank >= visible.count) {
+    throw InputError(format("too few GPUs: rank {} is local rank {} of {} and sees {}", job.rank,
+                            job.local_rank, job.local_world, seen(visible)),
+                     where,
+                     format("start at most {} ranks a node, or set launch.device to cpu", visible.count));
+  }
+  return gpu(job.local_rank, format("local rank {} among {}", job.local_rank, seen(visible)));
+}
+
+// the newer call tells the parts of a divided GPU (MIG) apart
+std::string gpu_uuid(int index) {
+  using Get = int(int*, int);
+  using Uuid = int(unsigned char*, int);
+  void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (!library) return "";
+  const auto get = reinterpret_cast<Get*>(dlsym(library, "cuDeviceGet"));
+  auto uuid = reinterpret_cast<Uuid*>(dlsym(library, "cuDeviceGetUuid_v2"));
+  if (!uuid) uuid = reinterpret_cast<Uuid*>(dlsym(library, "cuDeviceGetUuid"));
+  std::array<unsigned char, 16> bytes{};
+  int device = 0;
+  if (!get || !uuid || get(&device, index) != 0 || uuid(bytes.data(), device) != 0) return "";
+  std::string text = "GPU-";
+  for (const unsigned char byte : bytes) text += format("{:02x}", byte);
+  return text;
+}
+
+DeviceChoice choose_device(const Job& job, const std::string& wanted, const Environment& environment) {
+  return choose_device(job, wanted, wanted == "cpu" ? GpuCount{} : count_gpus(environment));
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,175 @@
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/launch/claims.h"
+#include "lockstep/launch/launchers.h"
+#include "lockstep/launch/scheduler.h"
+#include "lockstep/launch/variables.h"
+
+namespace lockstep::launch {
+namespace {
+
+// Each place in a job: the launcher's claim, MPI's fact, the field.
+struct Field {
+  const char* name;
+  std::optional<int> Claims::*claim;
+  int MpiFacts::*fact;
+  int Job::*value;
+  const char* source;
+};
+
+constexpr Field kFields[] = {
+    {"rank", &Claims::rank, &MpiFacts::rank, &Job::rank, "MPI_Comm_rank"},
+    {"world", &Claims::world, &MpiFacts::world, &Job::world, "MPI_Comm_size"},
+    {"local_rank", &Claims::local_rank, &MpiFacts::local_rank, &Job::local_rank,
+     "MPI_Comm_split_type(SHARED)"},
+    {"local_world", &Claims::local_world, &MpiFacts::local_world, &Job::local_world,
+     "MPI_Comm_split_type(SHARED)"},
+    {"node_rank", &Claims::node_rank, &MpiFacts::node_rank, &Job::node_rank,
+     "order of the nodes' first ranks in MPI"},
+    {"nodes", &Claims::nodes, &MpiFacts::nodes, &Job::nodes, "count of nodes in MPI"},
+};
+
+std::string why(const Claims& claims, const std::string& field) {
+  const auto found = claims.because.find(field);
+  return found == claims.because.end() ? field : found->second;
+}
+
+[[noreturn]] void refuse_against_mpi(const Claims& claims, const Field& field, const Launcher& launcher,
+                                     const MpiFacts& mpi) {
+  const bool lone = mpi.world == 1 && claims.world.value_or(1) > 1;
+  const std::string library = mpi.library.empty() ? "the MPI library" : mpi.library;
+  throw InputError(
+      format("{} says {} is {} ({}), but MPI says {}{}", launcher.name, field.name, *(claims.*field.claim),
+             why(claims, field.name), mpi.*field.fact,
+             lone ? format(": {} processes would each be rank 0 of 1", *claims.world) : ""),
+      format("MPI_Init against the environment; lockstep was built with {}", library),
+      lone ? format("start the ranks with the mpirun that belongs to {}", library)
+           : format("unset what an outer allocation left behind ({}), or choose with --launcher ('mpi' "
+                    "believes MPI alone)",
+                    launcher.world ? format("{}, {}", launcher.rank, launcher.world) : launcher.rank));
+}
+
+void cross_check(const Claims& claims, const Launcher& launcher, const MpiFacts& mpi, Job& job) {
+  for (const auto& field : kFields) {
+    const auto claim = claims.*field.claim;
+    if (!claim || *claim == mpi.*field.fact) continue;
+    // nodes may be numbered in another order than the ranks, and two daemons of a test cluster share a host
+    const bool node = field.fact == &MpiFacts::node_rank || field.fact == &MpiFacts::nodes;
+    if (!node) refuse_against_mpi(claims, field, launcher, mpi);
+    job.warnings.push_back(format("{} says {} is {} ({}); MPI says {}, which holds", launcher.name,
+                                  field.name, *claim, why(claims, field.name), mpi.*field.fact));
+  }
+}
+
+void take_facts(Job& job, const MpiFacts& mpi) {
+  for (const auto& field : kFields) {
+    job.*field.value = mpi.*field.fact;
+    job.because[field.name] = field.source;
+  }
+}
+
+void take_claims(Job& job, const Claims& claims) {
+  for (const auto& field : kFields) {
+    job.*field.value = (claims.*field.claim).value();
+    job.because[field.name] = why(claims, field.name);
+  }
+  job.guessed = claims.guessed;
+}
+
+void be_alone(Job& job, const std::string& reason) {
+  for (const auto& field : kFields) job.because[field.name] = reason;
+}
+
+void take_scheduler(Job& job, const Environment& environment) {
+  const auto* scheduler = find_scheduler(environment);
+  job.because["scheduler"] = scheduler ? scheduler->job_id : "no batch system's job id is set";
+  if (!scheduler) return;
+  job.scheduler = scheduler->name;
+  job.job_id = text_of(environment, scheduler->job_id);
+  job.because["job_id"] = scheduler->job_id;
+}
+
+void take_host(Job& job, const Environment& environment, const Surroundings& surroundings) {
+  job.host = surroundings.host;
+  job.because["host"] = "gethostname";
+  for (const char* variable : {"SLURMD_NODENAME", "HOSTNAME"}) {
+    if (!job.host.empty() || !is_set(environment, variable)) continue;
+    job.host = text_of(environment, variable);
+    job.because["host"] = variable;
+  }
+}
+
+void take_launcher(Job& job, const Environment& environment, const Launcher* row, const std::string& choice) {
+  job.launcher = row ? row->name : detect_launcher(environment, choice);
+  if (choice != "auto") {
+    job.because["launcher"] = "--launcher " + choice;
+  } else {
+    job.because["launcher"] = row ? std::string(row->announced ? row->announced : row->rank) + " is set"
+                                  : "no launcher's variables are set";
+  }
+}
+
+Claims claims_of(const Launcher& row, const Environment& environment, const Surroundings& surroundings) {
+  Claims claims = read_claims(row, environment);
+  if (row.name == std::string("jsrun")) read_rank_file(claims, surroundings);
+  return claims;
+}
+
+void place(Job& job, const Launcher* row, const Environment& environment, const std::optional<MpiFacts>& mpi,
+           const Surroundings& surroundings, const std::string& choice) {
+  if (!row) {
+    if (mpi && choice != "none") {
+      job.launcher = "mpi";
+      return take_facts(job, *mpi);
+    }
+    return be_alone(job, "alone: " + job.because["launcher"]);
+  }
+  Claims claims = claims_of(*row, environment, surroundings);
+  if (mpi) {
+    cross_check(claims, *row, *mpi, job);
+    return take_facts(job, *mpi);
+  }
+  if (!claims.world) {
+    throw InputError(format("{} is set, but no variable says how many ranks there are", why(claims, "rank")),
+                     format("environment, launcher {}", row->name),
+                     "only MPI knows: do not run without it here");
+  }
+  complete(claims, *row, job.guesses);
+  job.warnings.insert(job.warnings.end(), job.guesses.begin(), job.guesses.end());
+  take_claims(job, claims);
+}
+
+void judge_phantom(Job& job, const Launcher* row, const Environment& environment, bool mpi_spoke,
+                   const Surroundings& surroundings, Phantoms phantoms) {
+  const auto phantom = find_phantom(environment, row, mpi_spoke, surroundings, job.warnings);
+  if (phantom.what.empty()) return;
+  if (phantoms == Phantoms::refuse) {
+    throw InputError(phantom.what, format("{} job {} on {}", job.scheduler, job.job_id, job.host),
+                     phantom.hint);
+  }
+  job.phantom = phantom.what;
+  job.warnings.push_back(phantom.what + "; " + phantom.hint);
+}
+
+}  // namespace
+
+void check_environment(const Environment& environment, const std::string& choice) {
+  if (const auto* row = find_launcher(environment, choice)) read_claims(*row, environment);
+}
+
+Job identify(const Environment& environment, const std::optional<MpiFacts>& mpi, const std::string& choice,
+             const Surroundings& surroundings, Phantoms phantoms) {
+  Job job;
+  const Launcher* row = find_launcher(environment, choice);
+  take_launcher(job, environment, row, choice);
+  take_scheduler(job, environment);
+  take_host(job, environment, surroundings);
+  const auto judge = [&] { judge_phantom(job, row, environment, mpi.has_value(), surroundings, phantoms); };
+  // where MPI says "0 of 1", the phantom is the cause and a rank that differs only its symptom
+  if (choice != "none" && mpi && mpi->world == 1) judge();
+  place(job, row, environment, mpi, surroundings, choice);
+  if (choice != "none" && !mpi && job.world == 1) judge();
+  return job;
+}
+
+}  // namespace lockstep::launch

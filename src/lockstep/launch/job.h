@@ -1,0 +1,30 @@
+#pragma once
+// A process's place in its job.
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// A process's place in its job.
+struct Job {
+  int rank = 0;
+  int world = 1;
+  int local_rank = 0;
+  int local_world = 1;
+  int node_rank = 0;
+  int nodes = 1;
+  std::string host = {};
+  std::string launcher = "none";  // torchrun, openmpi, pals, pmi, flux, jsrun, pmix, slurm, torque, mpi, none
+  std::string scheduler = "none";  // slurm, pbs, torque, flux, lsf, none
+  std::string job_id = {};
+  std::map<std::string, std::string> because =
+      {};                    // field name -> the variables (or MPI call) that decided it
+  std::string phantom = {};  // why this is no rank of its own; only with Phantoms::allow
+  std::vector<std::string> warnings = {};
+  std::vector<std::string> guessed = {};  // fields that nobody told: known once the ranks have met
+  std::vector<std::string> guesses = {};  // those of the warnings that the meeting takes back
+};
+
+}  // namespace lockstep

@@ -1,0 +1,106 @@
+#include "lockstep/launch/launchers.h"
+
+#include <algorithm>
+#include <array>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
+#include "lockstep/launch/variables.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr const char* kMpirun = "start the ranks with the mpirun of the MPI that lockstep was built with";
+
+// Open MPI's _NODE_RANK is not a node's rank but a rank on a node, so it is not here.
+constexpr std::array<Launcher, 9> kLaunchers = {{
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
+     UsesMpi::never, false, nullptr, false,
+     "start with torchrun, or set RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and "
+     "MASTER_PORT"},
+    {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr, nullptr, UsesMpi::always, false, nullptr, false, kMpirun},
+    {"pals", "PALS_RANKID", "PALS_SIZE", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", "PALS_NODEID", nullptr,
+     UsesMpi::always, true, nullptr, false, "start the ranks with mpiexec -n N --ppn P"},
+    {"pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", nullptr, nullptr, UsesMpi::always,
+     false, nullptr, false, kMpirun},
+    {"flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID", nullptr, nullptr, "FLUX_JOB_NNODES",
+     UsesMpi::when_wired, false, nullptr, false, "start the ranks with flux run -n N"},
+    {"jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK", nullptr, nullptr,
+     nullptr, UsesMpi::when_wired, false, nullptr, false, "start the ranks with jsrun"},
+    {"pmix", "PMIX_RANK", nullptr, nullptr, nullptr, nullptr, nullptr, UsesMpi::always, true, nullptr, false,
+     "start the ranks with mpirun or srun --mpi=pmix"},
+    {"slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr, "SLURM_NODEID",
+     "SLURM_STEP_NUM_NODES", UsesMpi::when_wired, false, "SLURM_STEP_NUM_TASKS", false,
+     "start the ranks with srun"},
+    {"torque", "PBS_VNODENUM", "PBS_NP", nullptr, "PBS_NUM_PPN", "PBS_NODENUM", "PBS_NUM_NODES",
+     UsesMpi::never, false, nullptr, true, "start the ranks with pbsdsh -u"},
+}};
+
+bool speaks(const Launcher& row, const Environment& environment) {
+  if (row.only_by_choice) return false;
+  if (row.announced) return is_set(environment, row.announced) && !in_interactive_slurm_step(environment);
+  return is_set(environment, row.rank) || is_set(environment, row.world);
+}
+
+const Launcher& chosen(const Environment& environment, const std::string& choice) {
+  const auto row = std::find_if(kLaunchers.begin(), kLaunchers.end(),
+                                [&](const Launcher& launcher) { return choice == launcher.name; });
+  if (row == kLaunchers.end()) {
+    throw InputError(format("unknown launcher '{}'", choice), "launch.launcher or --launcher",
+                     format("choose one of {}", base::join(launcher_choices(), ", ")));
+  }
+  if (!is_set(environment, row->rank)) {
+    throw InputError(format("the launcher '{}' was asked for, but {} is not set", choice, row->rank),
+                     "launch.launcher or --launcher", format("{}; or let it be 'auto'", row->remedy));
+  }
+  return *row;
+}
+
+// An srun step or a Flux job without a PMI has nothing that answers MPI_Init. A choice of 'slurm' over a
+// bare PMI means: do without MPI, as Open MPI aborts where it was not built for Slurm's PMI.
+bool is_wired(const Environment& environment, const std::string& choice) {
+  if (is_set(environment, "PMIX_RANK")) return true;
+  return choice != "slurm" && (is_set(environment, "PMI_RANK") || is_set(environment, "PMI_FD"));
+}
+
+}  // namespace
+
+std::span<const Launcher> launchers() {
+  return kLaunchers;
+}
+
+bool in_interactive_slurm_step(const Environment& environment) {
+  const auto found = environment.find("SLURM_STEP_ID");
+  return found != environment.end() && found->second == "4294967290";  // SLURM_INTERACTIVE_STEP in slurm.h
+}
+
+const Launcher* find_launcher(const Environment& environment, const std::string& choice) {
+  if (choice == "none" || choice == "mpi") return nullptr;
+  if (choice != "auto") return &chosen(environment, choice);
+  for (const auto& row : kLaunchers) {
+    if (speaks(row, environment)) return &row;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> launcher_choices() {
+  std::vector<std::string> names = {"auto"};
+  for (const auto& row : launchers()) names.emplace_back(row.name);
+  names.insert(names.end(), {"mpi", "none"});
+  return names;
+}
+
+std::string detect_launcher(const Environment& environment, const std::string& choice) {
+  if (const auto* row = find_launcher(environment, choice)) return row->name;
+  return choice == "mpi" ? "mpi" : "none";
+}
+
+bool wants_mpi(const Environment& environment, const std::string& choice) {
+  const auto* row = find_launcher(environment, choice);
+  if (!row) return choice == "mpi";
+  return row->mpi == UsesMpi::always || (row->mpi == UsesMpi::when_wired && is_wired(environment, choice));
+}
+
+}  // namespace lockstep::launch

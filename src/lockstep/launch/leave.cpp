@@ -1,0 +1,141 @@
+#include "lockstep/launch/leave.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/launch/alarm.h"
+#include "lockstep/launch/mpi.h"
+#include "lockstep/launch/voice.h"
+
+namespace lockstep::launch {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kTogether = 500ms;   // ranks that fail of one cause fail within this time
+constexpr auto kFinalize = 5s;      // all agreed to leave: longer than this and a peer died meanwhile
+constexpr auto kHearRankZero = 1s;  // without MPI: rank 0 speaks first, and its launcher may end us by then
+constexpr auto kHearVoice = 4s;     // for who failed first on this host to speak
+constexpr auto kStay = 3s;          // on a busy machine ranks that fail of one cause come that far apart
+
+bool mpi_is_up() {
+  int initialized = 0, finalized = 0;
+  MPI_Initialized(&initialized);
+  MPI_Finalized(&finalized);
+  return initialized && !finalized;
+}
+
+RankOf rank_of_mpi() {
+  RankOf self;
+  if (!mpi_is_up()) return self;
+  MPI_Comm_rank(MPI_COMM_WORLD, &self.rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &self.world);
+  return self;
+}
+
+std::string host_name() {
+  return current_surroundings({}).host;
+}
+
+void say(const std::string& text, const RankOf& self, bool alone) {
+  if (alone && self.world > 1) {
+    log::error(text + format("\n  on: rank {} of {}, host {}", self.rank, self.world, host_name()));
+  } else {
+    log::error(text);
+  }
+}
+
+bool all_failed() {
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (last_words_comm() == MPI_COMM_NULL) return false;
+  if (MPI_Ibarrier(last_words_comm(), &request) != MPI_SUCCESS) return false;
+  const auto deadline = Clock::now() + kTogether;
+  for (int done = 0; Clock::now() < deadline; std::this_thread::sleep_for(1ms)) {
+    if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
+    if (done) return true;
+  }
+  return false;
+}
+
+bool all_say(const std::string& text) {
+  const unsigned long hash = std::hash<std::string>{}(text);
+  unsigned long bounds[2] = {hash, ~hash}, least[2] = {};
+  const int code = MPI_Allreduce(bounds, least, 2, MPI_UNSIGNED_LONG, MPI_MIN, last_words_comm());
+  return code == MPI_SUCCESS && least[0] == hash && least[1] == ~hash;
+}
+
+// The rank that failed first has the cause; the others lost their peer. Ages are taken at a barrier's end, so
+// that no clocks need to agree.
+int first_to_fail(Clock::duration age, int rank) {
+  struct {
+    double age;
+    int rank;
+  } own{std::chrono::duration<double>(age).count(), rank}, oldest{};
+  const int code = MPI_Allreduce(&own, &oldest, 1, MPI_DOUBLE_INT, MPI_MAXLOC, last_words_comm());
+  return code == MPI_SUCCESS ? oldest.rank : rank;
+}
+
+int leave_together(int status, const std::string& text, const RankOf& self, Clock::duration age) {
+  const Alarm alarm(kFinalize, [status] { _exit(status); });
+  const int first = first_to_fail(age, self.rank);
+  const bool alike = all_say(text);
+  if (self.rank == (alike ? 0 : first)) say(text, self, !alike);
+  MPI_Bcast(&status, 1, MPI_INT, alike ? 0 : first, last_words_comm());  // without it: one's own status
+  MPI_Finalize();
+  return status;
+}
+
+// Several may have failed while others work on. Who failed first on a host speaks for it; of several hosts
+// the lower ranks speak first, and the abort silences the rest.
+[[noreturn]] void leave_alone(int status, const std::string& text, const RankOf& self, const Voice& voice) {
+  if (voice.is_ours()) std::this_thread::sleep_for(100ms * std::min(self.rank, 20));
+  if (!voice.has_spoken(kHearVoice)) say(text, self, true);
+  MPI_Abort(MPI_COMM_WORLD, status);
+  _exit(status);
+}
+
+// Who has spoken stays a little, so that a slower rank finds the voice taken.
+void speak_once(const Voice& voice, const std::function<void()>& speak) {
+  if (voice.has_spoken(kHearVoice)) return;
+  speak();
+  if (voice.is_ours() && voice.is_shared()) std::this_thread::sleep_for(kStay);
+}
+
+void leave_unjoined(const std::string& text, const RankOf& self, const Voice& voice) {
+  if (self.world == 1) return say(text, self, true);
+  const bool may_be_heard_elsewhere = self.rank > 0 && !self.one_host;
+  if (voice.is_ours() && may_be_heard_elsewhere) std::this_thread::sleep_for(kHearRankZero);
+  speak_once(voice, [&] { say(text, self, true); });
+}
+
+}  // namespace
+
+int leave_failed(int status, const std::string& text) {
+  const auto failed_at = Clock::now();
+  std::signal(SIGTERM, SIG_DFL);  // whoever ends us now is right
+  const Environment environment = current_environment();
+  const Voice voice(environment);  // taken at once: who fails first has the cause
+  if (const RankOf self = rank_of_mpi(); self.world > 1) {
+    if (!all_failed()) leave_alone(status, text, self, voice);
+    return leave_together(status, text, self, Clock::now() - failed_at);
+  }
+  // with MPI this is one of several that MPI calls "0 of 1", or truly alone
+  leave_unjoined(text, rank_by_environment(environment), voice);
+  if (mpi_is_up()) MPI_Finalize();
+  return status;
+}
+
+void say_for_job(const std::string& text) {
+  speak_once(Voice(current_environment()), [&] { log::error(text); });
+}
+
+}  // namespace lockstep::launch

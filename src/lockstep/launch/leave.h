@@ -1,0 +1,16 @@
+#pragma once
+// How a failed rank leaves: one voice for the job, no rank left waiting.
+
+#include <string>
+
+namespace lockstep::launch {
+
+/// Says `text` once for the job and ends it. Where all ranks failed together it finalises MPI and returns the
+/// status to leave with; where others still work it takes them down (MPI_Abort) and does not return.
+/// Call it when the Runtime is gone: an exception that flew past it has left MPI up for this.
+int leave_failed(int status, const std::string& text);
+
+/// Says `text` unless another rank of this host has done so; for those who leave right after.
+void say_for_job(const std::string& text);
+
+}  // namespace lockstep::launch

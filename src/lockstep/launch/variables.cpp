@@ -1,0 +1,67 @@
+#include "lockstep/launch/variables.h"
+
+#include <unistd.h>
+
+#include <charconv>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr size_t kLongestQuote = 80;
+
+[[noreturn]] void refuse(const Environment& environment, const char* name, const std::string& wanted) {
+  throw InputError(format("{} is not {}", quote(environment, name), wanted),
+                   format("environment variable {}", name),
+                   format("correct or unset {}, or choose another --launcher", name));
+}
+
+}  // namespace
+
+bool is_set(const Environment& environment, const char* name) {
+  return name && environment.contains(name);
+}
+
+std::string text_of(const Environment& environment, const char* name) {
+  const auto found = name ? environment.find(name) : environment.end();
+  return found == environment.end() ? "" : found->second;
+}
+
+std::string quote(const Environment& environment, const char* name) {
+  std::string value = text_of(environment, name).substr(0, kLongestQuote);
+  for (char& c : value) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+      c = '?';  // a terminal must not obey the environment
+  }
+  return format("{}={}", name, value.empty() ? "''" : value);
+}
+
+std::optional<int> number_of(const Environment& environment, const char* name) {
+  if (!is_set(environment, name)) return std::nullopt;
+  const std::string text = text_of(environment, name);
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  if (!whole || text.front() == '-') refuse(environment, name, "a number from 0 to 2147483647");
+  return value;
+}
+
+std::optional<int> count_of(const Environment& environment, const char* name) {
+  const auto value = number_of(environment, name);
+  if (value == 0) refuse(environment, name, "a number from 1 to 2147483647");
+  return value;
+}
+
+Environment current_environment() {
+  Environment result;
+  for (char** entry = environ; entry && *entry; ++entry) {
+    const std::string text = *entry;
+    const auto equals = text.find('=');
+    if (equals != std::string::npos) result.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return result;
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,25 @@
+#pragma once
+// Numbers out of environment variables: the number, nothing, or an error that names the variable.
+
+#include <optional>
+
+#include "lockstep/launch/identify.h"
+
+namespace lockstep::launch {
+
+/// False for nullptr, so that a launcher's table may leave a variable out.
+bool is_set(const Environment& environment, const char* name);
+
+/// The variable's text, or "" where it is not set.
+std::string text_of(const Environment& environment, const char* name);
+
+/// "NAME=value", as reasons and errors quote it.
+std::string quote(const Environment& environment, const char* name);
+
+/// A whole number from 0 to 2147483647, nullopt where it is not set; anything else is an InputError.
+std::optional<int> number_of(const Environment& environment, const char* name);
+
+/// As number_of, from 1 on.
+std::optional<int> count_of(const Environment& environment, const char* name);
+
+}  // namespace lockstep::launch

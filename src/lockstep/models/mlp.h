@@ -1,0 +1,23 @@
+#pragma once
+// Linear layers with ReLU between them: the model of the table tasks.
+
+#include <torch/nn/modules/container/sequential.h>
+
+#include <vector>
+
+#include "lockstep/models/net.h"
+
+namespace lockstep {
+
+/// Named like Python's nn.Sequential(Linear, ReLU, Linear, ...) in a member `layers`: layers.0, layers.2, ...
+class Mlp : public Net {
+ public:
+  /// Inputs of more than one dimension are flattened to `inputs` numbers a sample.
+  Mlp(int64_t inputs, const std::vector<int64_t>& hidden, int64_t classes);
+  torch::Tensor forward(const torch::Tensor& input) override;
+
+ private:
+  torch::nn::Sequential layers_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,20 @@
+#include "lockstep/models/pima_net.h"
+
+namespace lockstep {
+
+PimaNet::PimaNet() : fc1_(8, 64), fc2_(64, 32), head_(32, 2) {
+  register_module("fc1", fc1_);
+  register_module("fc2", fc2_);
+  register_module("head", head_);
+}
+
+torch::Tensor PimaNet::forward(const torch::Tensor& input) {
+  const auto x = torch::relu(fc1_->forward(input));
+  return head_->forward(torch::relu(fc2_->forward(x)));
+}
+
+PimaNetBranch::PimaNetBranch() : branch_(32, 2) {
+  register_module("branch", branch_);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,30 @@
+#pragma once
+// The Pima network: 8 numbers in, 64 and 32 units, a two-class head; and a variant with a branch that is
+// never used.
+
+#include <torch/nn/modules/linear.h>
+
+#include "lockstep/models/net.h"
+
+namespace lockstep {
+
+class PimaNet : public Net {
+ public:
+  PimaNet();
+  /// [n, 8] to [n, 2].
+  torch::Tensor forward(const torch::Tensor& input) override;
+
+ protected:
+  torch::nn::Linear fc1_, fc2_, head_;
+};
+
+/// Holds a second head that no forward reaches: DDP trains it only with find_unused_parameters.
+class PimaNetBranch : public PimaNet {
+ public:
+  PimaNetBranch();
+
+ private:
+  torch::nn::Linear branch_;
+};
+
+}  // namespace lockstep

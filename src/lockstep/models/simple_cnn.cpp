@@ -1,0 +1,31 @@
+#include "lockstep/models/simple_cnn.h"
+
+namespace lockstep {
+namespace {
+
+torch::nn::Conv2dOptions same_size(int64_t in, int64_t out) {
+  return torch::nn::Conv2dOptions(in, out, 3).padding(1);
+}
+
+torch::Tensor pooled(const torch::Tensor& x) {
+  return torch::max_pool2d(torch::relu(x), 2);
+}
+
+}  // namespace
+
+SimpleCNN::SimpleCNN()
+    : conv1_(same_size(1, 32)), conv2_(same_size(32, 64)), fc1_(7 * 7 * 64, 128), fc2_(128, 10) {
+  register_module("conv1", conv1_);
+  register_module("conv2", conv2_);
+  register_module("fc1", fc1_);
+  register_module("fc2", fc2_);
+}
+
+torch::Tensor SimpleCNN::forward(const torch::Tensor& input) {
+  auto x = pooled(conv1_->forward(input));
+  x = pooled(conv2_->forward(x));
+  x = torch::relu(fc1_->forward(x.reshape({-1, 7 * 7 * 64})));
+  return fc2_->forward(x);
+}
+
+}  // namespace lockstep

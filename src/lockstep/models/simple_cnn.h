@@ -1,0 +1,23 @@
+#pragma once
+// The workshop's MNIST network: two convolutions, two linear layers, 421,642 parameters under Python's names.
+
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+
+#include "lockstep/models/net.h"
+
+namespace lockstep {
+
+class SimpleCNN : public Net {
+ public:
+  /// Layers are made in Python's order, so that the same seed gives the same parameters.
+  SimpleCNN();
+  /// [n, 1, 28, 28] to [n, 10].
+  torch::Tensor forward(const torch::Tensor& input) override;
+
+ private:
+  torch::nn::Conv2d conv1_, conv2_;
+  torch::nn::Linear fc1_, fc2_;
+};
+
+}  // namespace lockstep

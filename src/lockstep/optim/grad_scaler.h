@@ -1,0 +1,41 @@
+#pragma once
+// Dynamic loss scaling for fp16 by the rules of torch.amp.GradScaler.
+
+#include <ATen/core/Tensor.h>
+
+#include "lockstep/checkpoint/tree.h"
+#include "lockstep/optim/optimizer.h"
+
+namespace lockstep {
+
+struct GradScalerOptions {
+  double init_scale = 65536;
+  double growth_factor = 2;
+  double backoff_factor = 0.5;
+  int64_t growth_interval = 2000;
+};
+
+/// scale(loss).backward(); unscale_(optimizer) if gradients are clipped; step(optimizer); update(). All ranks
+/// agree by themselves, because each looks at gradients that have been all-reduced.
+class GradScaler {
+ public:
+  explicit GradScaler(at::Device device, GradScalerOptions options = {});
+
+  at::Tensor scale(const at::Tensor& loss) const;
+  /// Divides the gradients by the scale and notes whether one is not finite.
+  void unscale_(Optimizer& optimizer);
+  /// Unscales if that has not been done, and steps unless a gradient was not finite. Did it step?
+  bool step(Optimizer& optimizer);
+  void update();
+  double current_scale() const;
+
+  Tree state_dict() const;
+  void load_state_dict(const Tree& state);
+
+ private:
+  GradScalerOptions options_;
+  at::Tensor scale_, growth_tracker_, found_inf_;
+  bool unscaled_ = false;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,129 @@
+// OneCycleLR: torch/optim/lr_scheduler.py. Steps once an optimiser step.
+
+#include <cmath>
+#include <numbers>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/optim/schedules.h"
+
+namespace lockstep {
+
+namespace {
+
+struct Phase {
+  double end_step;
+  const char *start_lr, *end_lr, *start_momentum, *end_momentum;
+};
+
+std::vector<Phase> phases_of(const ScheduleSettings& s) {
+  const auto total = static_cast<double>(s.total_steps);
+  const Phase rise{s.pct_start * total - 1, "initial_lr", "max_lr", "max_momentum", "base_momentum"};
+  if (!s.three_phase) return {rise, {total - 1, "max_lr", "min_lr", "base_momentum", "max_momentum"}};
+  return {rise,
+          {2 * s.pct_start * total - 2, "max_lr", "initial_lr", "base_momentum", "max_momentum"},
+          {total - 1, "initial_lr", "min_lr", "max_momentum", "max_momentum"}};
+}
+
+double anneal(bool cosine, double start, double end, double part) {
+  if (!cosine) return (end - start) * part + start;
+  const auto cos_out = std::cos(std::numbers::pi * part) + 1;
+  return end + (start - end) / 2.0 * cos_out;
+}
+
+void check(const ScheduleSettings& s) {
+  if (s.total_steps <= 0) {
+    throw InputError(format("Expected positive integer total_steps, but got {}", s.total_steps),
+                     "schedule.total_steps", "give 1 step or more; 0 in a config means the run's steps");
+  }
+  if (!(s.pct_start >= 0 && s.pct_start <= 1)) {
+    throw InputError(format("Expected float between 0 and 1 pct_start, but got {}", s.pct_start),
+                     "schedule.pct_start", "give the share of the cycle that rises, 0.3 say");
+  }
+  if (s.anneal_strategy != "cos" && s.anneal_strategy != "linear") {
+    throw InputError(
+        format("anneal_strategy must be one of 'cos' or 'linear', instead got {}", s.anneal_strategy),
+        "schedule.anneal_strategy", "Python's default is cos");
+  }
+  if (!(s.max_lr > 0))
+    throw InputError("one_cycle needs a max_lr above 0", "schedule.max_lr", "set it, ten times optim.lr say");
+}
+
+class OneCycleLR : public RecursiveSchedule {
+ public:
+  OneCycleLR(const ScheduleSettings& s, Optimizer& optimizer) : RecursiveSchedule(optimizer), s_(s) {
+    check(s_);
+    phases_ = phases_of(s_);
+    const auto initial_lr = s_.max_lr / s_.div_factor;
+    set_extra(optimizer_, "initial_lr", initial_lr);
+    set_extra(optimizer_, "max_lr", s_.max_lr);
+    set_extra(optimizer_, "min_lr", initial_lr / s_.final_div_factor);
+    if (s_.cycle_momentum) {
+      optimizer_.set_momentum(s_.max_momentum);
+      set_extra(optimizer_, "max_momentum", s_.max_momentum);
+      set_extra(optimizer_, "base_momentum", s_.base_momentum);
+    }
+    start();
+  }
+
+  bool per_step() const override { return true; }
+
+ private:
+  const Phase& present(double& phase_start) const {
+    phase_start = 0;
+    for (size_t i = 0; i + 1 < phases_.size(); ++i) {
+      if (static_cast<double>(last_epoch_) <= phases_[i].end_step) return phases_[i];
+      phase_start = phases_[i].end_step;
+    }
+    return phases_.back();
+  }
+
+  double next_lr(bool) override {
+    if (last_epoch_ > s_.total_steps) {
+      throw Error(format("Tried to step {} times. The specified number of total steps is {}", last_epoch_,
+                         s_.total_steps),
+                  "schedule.total_steps", "give as many as the run takes, or in a config leave it out");
+    }
+    double phase_start = 0;
+    const auto& phase = present(phase_start);
+    if (phase.end_step == phase_start) {  // Python divides by zero here
+      throw InputError(format("one_cycle has a phase without steps: pct_start {} of {} steps", s_.pct_start,
+                              s_.total_steps),
+                       "schedule.pct_start", "train longer, or change pct_start");
+    }
+    const auto part = (static_cast<double>(last_epoch_) - phase_start) / (phase.end_step - phase_start);
+    const auto between = [&](const char* from, const char* to) {
+      return anneal(s_.anneal_strategy == "cos", extra(optimizer_, from), extra(optimizer_, to), part);
+    };
+    if (s_.cycle_momentum) optimizer_.set_momentum(between(phase.start_momentum, phase.end_momentum));
+    return between(phase.start_lr, phase.end_lr);
+  }
+
+  std::vector<std::pair<Tree, Tree>> parameters() const override {
+    auto phases = make_list();
+    for (const auto& phase : phases_) {
+      append(phases, make_dict({{"end_step", phase.end_step},
+                                {"start_lr", phase.start_lr},
+                                {"end_lr", phase.end_lr},
+                                {"start_momentum", phase.start_momentum},
+                                {"end_momentum", phase.end_momentum}}));
+    }
+    std::vector<std::pair<Tree, Tree>> all = {{"total_steps", s_.total_steps},
+                                              {"_schedule_phases", phases},
+                                              {"_anneal_func_type", s_.anneal_strategy},
+                                              {"cycle_momentum", s_.cycle_momentum}};
+    if (s_.cycle_momentum) all.emplace_back("use_beta1", optimizer_.has_betas());
+    return all;
+  }
+
+  ScheduleSettings s_;
+  std::vector<Phase> phases_;
+};
+
+}  // namespace
+
+std::unique_ptr<Schedule> make_one_cycle_lr(const ScheduleSettings& s, Optimizer& optimizer) {
+  return std::make_unique<OneCycleLR>(s, optimizer);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+#pragma once
+// Learning-rate schedules by Python's own recursions: the same doubles as torch.optim.lr_scheduler.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "lockstep/checkpoint/tree.h"
+#include "lockstep/config/settings.h"
+#include "lockstep/optim/optimizer.h"
+
+namespace lockstep {
+
+class Schedule {
+ public:
+  virtual ~Schedule() = default;
+
+  /// Call after every optimiser step if per_step(), else after every epoch. The plateau schedule wants the
+  /// metric.
+  virtual void step(std::optional<double> metric = std::nullopt) = 0;
+  virtual bool per_step() const { return false; }
+  virtual bool wants_metric() const { return false; }
+
+  /// As Python's state_dict. Load the optimiser's state too: the rates live there.
+  virtual Tree state_dict() const = 0;
+  virtual void load_state_dict(const Tree& state) = 0;
+};
+
+/// The schedule a config names, at its start: the optimiser's rate is set for the first step. A T_max of 0 is
+/// the run's epochs, a total_steps of 0 its steps.
+std::unique_ptr<Schedule> make_schedule(const ScheduleSettings& settings, Optimizer& optimizer,
+                                        int64_t total_steps, int64_t epochs);
+
+}  // namespace lockstep

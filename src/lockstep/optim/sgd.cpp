@@ -1,0 +1,135 @@
+#include "lockstep/optim/sgd.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr const char* kNotNegative = "give a number that is 0 or more";
+
+void check(const SgdOptions& options) {
+  if (!(options.lr >= 0))
+    throw InputError(format("Invalid learning rate: {}", options.lr), "optim.lr", kNotNegative);
+  if (!(options.momentum >= 0))
+    throw InputError(format("Invalid momentum value: {}", options.momentum), "optim.momentum", kNotNegative);
+  if (!(options.weight_decay >= 0))
+    throw InputError(format("Invalid weight_decay value: {}", options.weight_decay), "optim.weight_decay",
+                     kNotNegative);
+  if (options.nesterov && (options.momentum <= 0 || options.dampening != 0)) {
+    throw InputError("Nesterov momentum requires a momentum and zero dampening", "optim.nesterov",
+                     "set optim.momentum above 0 and leave dampening at 0, or turn nesterov off");
+  }
+}
+
+}  // namespace
+
+Sgd::Sgd(std::vector<at::Tensor> params, const SgdOptions& options)
+    : Optimizer(std::move(params), options.lr), options_(options), buffers_(params_.size()) {
+  check(options_);
+}
+
+void Sgd::update(const std::vector<Slot>& slots) {
+  // Python's default, too: one tensor at a time on the CPU, all of them in a few kernels on a GPU.
+  const auto on_gpu =
+      std::all_of(slots.begin(), slots.end(), [](const Slot& slot) { return slot.param.is_cuda(); });
+  if (on_gpu) return update_together(slots);
+  for (const auto& slot : slots) update_one(slot);
+}
+
+void Sgd::update_one(const Slot& slot) {
+  auto grad = slot.grad;
+  if (options_.weight_decay != 0) {
+    auto decayed = scratch(slot.param);
+    at::add_out(decayed, grad, slot.param, options_.weight_decay);
+    grad = decayed;
+  }
+  if (options_.momentum != 0) {
+    auto& buffer = buffers_[slot.index];
+    if (buffer.defined()) {
+      buffer.mul_(options_.momentum).add_(grad, 1 - options_.dampening);
+    } else {
+      buffer = grad.clone();
+    }
+    if (options_.nesterov) {
+      auto ahead = scratch(slot.param);
+      at::add_out(ahead, grad, buffer, options_.momentum);
+      grad = ahead;
+    } else {
+      grad = buffer;
+    }
+  }
+  slot.param.add_(grad, -lr_);
+}
+
+void Sgd::update_together(const std::vector<Slot>& slots) {
+  std::vector<at::Tensor> params, grads, buffers;
+  for (const auto& slot : slots) {
+    params.push_back(slot.param);
+    grads.push_back(slot.grad);
+  }
+  if (options_.weight_decay != 0) grads = at::_foreach_add(grads, params, options_.weight_decay);
+  if (options_.momentum != 0) {
+    std::vector<at::Tensor> old_buffers, their_grads;
+    for (size_t i = 0; i < slots.size(); ++i) {
+      auto& buffer = buffers_[slots[i].index];
+      if (buffer.defined()) {
+        old_buffers.push_back(buffer);
+        their_grads.push_back(grads[i]);
+      } else {
+        buffer = grads[i].clone();
+      }
+      buffers.push_back(buffer);
+    }
+    if (!old_buffers.empty()) {
+      at::_foreach_mul_(old_buffers, options_.momentum);
+      at::_foreach_add_(old_buffers, their_grads, 1 - options_.dampening);
+    }
+  }
+  if (!buffers.empty())
+    grads = options_.nesterov ? at::_foreach_add(grads, buffers, options_.momentum) : buffers;
+  at::_foreach_add_(params, grads, -lr_);
+}
+
+Tree Sgd::state_of(size_t index) const {
+  if (!buffers_[index].defined()) return {};
+  return make_dict({{"momentum_buffer", buffers_[index]}});
+}
+
+void Sgd::set_state_of(size_t index, const Tree& state) {
+  const auto buffer = find(state, "momentum_buffer");
+  buffers_[index] = buffer && !buffer->isNone() ? fit(index, *buffer, "momentum_buffer") : at::Tensor();
+}
+
+std::vector<std::pair<Tree, Tree>> Sgd::group() const {
+  return {{"momentum", options_.momentum},
+          {"dampening", options_.dampening},
+          {"weight_decay", options_.weight_decay},
+          {"nesterov", options_.nesterov},
+          {"maximize", false},
+          {"foreach", Tree()},
+          {"differentiable", false},
+          {"fused", Tree()}};
+}
+
+void Sgd::set_group(const Tree& group) {
+  if (!find(group, "momentum")) {
+    throw InputError("the checkpoint's optimiser state is not SGD's", "",
+                     "set optim.name to the one that wrote it");
+  }
+  auto loaded = options_;
+  loaded.lr = lr_;
+  loaded.momentum = as_double(get(group, "momentum"), "momentum");
+  loaded.dampening = as_double(get(group, "dampening"), "dampening");
+  loaded.weight_decay = as_double(get(group, "weight_decay"), "weight_decay");
+  loaded.nesterov = as_bool(get(group, "nesterov"), "nesterov");
+  check(loaded);
+  options_ = loaded;
+}
+
+}  // namespace lockstep

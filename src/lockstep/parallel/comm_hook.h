@@ -1,0 +1,86 @@
+#pragma once
+// How gradients travel: the hook that DDP calls for each full bucket, the built-in ones, and room for your
+// own.
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/group.h"
+
+namespace c10d {
+class GradBucket;
+}
+
+namespace lockstep {
+
+/// A tensor that will be there later: the reduced bucket.
+using GradFuture = c10::intrusive_ptr<c10::ivalue::Future>;
+
+/// One bucket of gradients, as a hook meets it: a flat buffer and the parameters it belongs to.
+class GradBucket {
+ public:
+  explicit GradBucket(c10d::GradBucket& bucket) : bucket_(bucket) {}
+  /// The bucket's number; 0 is reduced first.
+  int64_t index() const;
+  /// True for the last bucket of a backward pass.
+  bool is_last() const;
+  /// All gradients of the bucket in one flat tensor; writing to it changes them.
+  at::Tensor buffer() const;
+  void set_buffer(at::Tensor buffer);
+  /// Views of the buffer, one a parameter, in the parameters' shapes.
+  std::vector<at::Tensor> gradients() const;
+  std::vector<at::Tensor> parameters() const;
+
+ private:
+  c10d::GradBucket& bucket_;
+};
+
+/// Called for each full bucket; its future holds the tensor that becomes the gradients. DDP no longer divides
+/// by the world size: that is the hook's work, as in Python.
+using CommHook = std::function<GradFuture(GradBucket&)>;
+
+namespace hooks {
+
+/// Sums over the ranks; the future holds the tensor given.
+GradFuture all_reduce(const ProcessGroup& group, at::Tensor tensor);
+/// A future that is done already.
+GradFuture ready(at::Tensor tensor);
+/// What `next` makes of the tensor once it is there.
+GradFuture then(const GradFuture& future, std::function<at::Tensor(at::Tensor)> next);
+
+/// The mean over the ranks, as without a hook.
+CommHook allreduce(ProcessGroup group);
+/// Half the bytes: gradients travel as float16 (Python's fp16_compress_hook).
+CommHook fp16_compress(ProcessGroup group);
+/// Half the bytes with float32's range: gradients travel as bfloat16 (Python's bf16_compress_hook).
+CommHook bf16_compress(ProcessGroup group);
+/// `hook`, with the bucket in float16 (bfloat16) on its way in and out (Python's *_compress_wrapper).
+CommHook fp16_compress_wrapper(CommHook hook);
+CommHook bf16_compress_wrapper(CommHook hook);
+
+/// Python's PowerSGDState, with its names and defaults.
+struct PowerSgdOptions {
+  int64_t matrix_approximation_rank = 1;
+  int64_t start_powerSGD_iter = 1000;
+  double min_compression_rate = 2;
+  bool use_error_feedback = true;
+  bool warm_start = true;
+  double orthogonalization_epsilon = 0;
+  uint32_t random_seed = 0;
+  bool batch_tensors_with_same_shape = false;
+};
+
+/// Low-rank compression of each weight's gradient (Vogels et al. 2019, Python's powerSGD_hook).
+CommHook powersgd(ProcessGroup group, PowerSgdOptions options = {});
+
+/// A hook by its name in a config: allreduce, fp16, bf16, powersgd. InputError for any other.
+CommHook by_name(const std::string& name, ProcessGroup group);
+
+}  // namespace hooks
+}  // namespace lockstep

@@ -1,0 +1,141 @@
+#pragma once
+// DistributedDataParallel over libtorch's own c10d::Reducer: the same buckets, overlap and bits as Python's.
+//
+//   auto model = lockstep::ddp(Net(), group, {.find_unused_parameters = true});
+//   auto loss = torch::nll_loss(model->forward(input), target);
+//   loss.backward();                        // gradients are averaged over the ranks while this runs
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <concepts>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lockstep/parallel/ddp_core.h"
+#include "lockstep/parallel/tensors.h"
+
+namespace lockstep {
+
+/// While it lives, gradients stay local and add up; the forward has to run inside, too.
+class [[nodiscard]] NoSync {
+ public:
+  explicit NoSync(DdpCore& core) : core_(core), before_(core.syncs()) { core_.set_syncs(false); }
+  ~NoSync() { core_.set_syncs(before_); }
+  NoSync(const NoSync&) = delete;
+  NoSync& operator=(const NoSync&) = delete;
+
+ private:
+  DdpCore& core_;
+  bool before_;
+};
+
+/// A module whose gradients are averaged over the ranks of a group. Made by ddp().
+template <class M>
+class DistributedDataParallel {
+ public:
+  DistributedDataParallel(std::shared_ptr<M> module, ProcessGroup group, DdpOptions options = {})
+      : module_(std::move(module)), core_(module_, std::move(group), std::move(options)) {}
+
+  /// The module's forward, with whatever it takes and returns.
+  template <class... Args>
+  auto forward(Args&&... args) {
+    core_.before_forward();
+    const auto& device = options().device;
+    using Output = decltype(module_->forward(std::forward<Args>(args)...));
+    if constexpr (std::is_void_v<Output>) {
+      module_->forward(Placed<Args>(std::forward<Args>(args), device).get()...);
+      core_.after_forward({});
+    } else {
+      std::decay_t<Output> output = module_->forward(Placed<Args>(std::forward<Args>(args), device).get()...);
+      std::vector<at::Tensor*> found;
+      if (core_.watches_outputs())
+        for_each_tensor(output, [&found](at::Tensor& tensor) { found.push_back(&tensor); });
+      core_.after_forward(found);
+      return output;
+    }
+  }
+  template <class... Args>
+  auto operator()(Args&&... args) {
+    return forward(std::forward<Args>(args)...);
+  }
+
+  /// The module itself: a forward through it is not synchronised.
+  const std::shared_ptr<M>& module() const { return module_; }
+  const ProcessGroup& group() const { return core_.group(); }
+  const DdpOptions& options() const { return core_.options(); }
+
+  /// `auto guard = model->no_sync();` adds gradients up without exchanging them.
+  NoSync no_sync() { return NoSync(core_); }
+
+  /// Runs `training` where ranks may have different numbers of batches: those that are done follow the
+  /// others' collectives, and all end with the model of the rank that ran longest.
+  void join(const std::function<void()>& training, const JoinOptions& options = {}) {
+    core_.join(training, options);
+  }
+
+  /// How buckets travel; once, before the first backward. `name` shows in the logging data.
+  void register_comm_hook(CommHook hook, const std::string& name = "user") {
+    core_.register_comm_hook(std::move(hook), name);
+  }
+
+  /// Every parameter once, shared ones too: what an optimiser wants.
+  std::vector<at::Tensor> parameters() const {
+    std::vector<at::Tensor> parameters;
+    for (auto& [name, parameter] : core_.named_parameters()) parameters.push_back(std::move(parameter));
+    return parameters;
+  }
+  std::vector<std::pair<std::string, at::Tensor>> named_parameters() const {
+    return core_.named_parameters();
+  }
+  /// Also right with gradient_as_bucket_view, where Optimizer::zero_grad throws.
+  void zero_grad(bool set_to_none = true) { core_.zero_grad(set_to_none); }
+  void train(bool on = true) { module_->train(on); }
+  void eval() { module_->eval(); }
+
+  /// Forgets a step that an exception cut short; call it on every rank before going on.
+  void reset() { core_.reset(); }
+  /// Throws where the last backward did not reduce every bucket.
+  void check_finalized() const { core_.check_finalized(); }
+  /// What Python's _get_ddp_logging_data gives: options, sizes, times.
+  std::map<std::string, std::string> logging_data() const { return core_.logging_data(); }
+  /// The names of the parameters in each bucket, in the order of reduction.
+  std::vector<std::vector<std::string>> bucket_names() const { return core_.bucket_names(); }
+  /// The same as the next step will find them, to be kept with a checkpoint. Collective.
+  std::vector<std::vector<std::string>> settle_buckets() { return core_.settle_buckets(); }
+  /// Begins with these: beyond two ranks gloo's and NCCL's sums depend on a gradient's place in its bucket,
+  /// and a resumed run that begins with DDP's first buckets has other bits.
+  void restore_buckets(const std::vector<std::vector<std::string>>& names) { core_.restore_buckets(names); }
+
+  /// The part that does not know the module's type.
+  DdpCore& core() { return core_; }
+
+ private:
+  std::shared_ptr<M> module_;
+  DdpCore core_;
+};
+
+/// Wraps a module for data-parallel training over the group. Collective: every rank calls it, with the same
+/// parameters and options.
+template <std::derived_from<torch::nn::Module> M>
+auto ddp(std::shared_ptr<M> module, ProcessGroup group, DdpOptions options = {}) {
+  return std::make_shared<DistributedDataParallel<M>>(std::move(module), std::move(group),
+                                                      std::move(options));
+}
+template <std::derived_from<torch::nn::Module> M>
+auto ddp(torch::nn::ModuleHolder<M> module, ProcessGroup group, DdpOptions options = {}) {
+  return ddp(module.ptr(), std::move(group), std::move(options));
+}
+template <class M>
+requires std::derived_from<std::remove_cvref_t<M>, torch::nn::Module> &&
+    (!std::is_lvalue_reference_v<M>)auto ddp(M&& module, ProcessGroup group, DdpOptions options = {}) {
+  return ddp(std::make_shared<std::remove_cvref_t<M>>(std::forward<M>(module)), std::move(group),
+             std::move(options));
+}
+
+}  // namespace lockstep

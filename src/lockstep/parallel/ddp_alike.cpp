@@ -1,0 +1,148 @@
+// verify_alike: one small all-gather where all ranks agree, a second one with the whole text where they
+// don't.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/parallel/ddp_check.h"
+
+namespace lockstep::parallel {
+namespace {
+
+constexpr const char* kAlike = "build the same module with the same options on every rank";
+
+/// A thing that has to be the same on every rank.
+struct Fact {
+  std::string subject;
+  std::string value;
+};
+
+std::string text(at::IntArrayRef numbers) {
+  std::ostringstream out;
+  out << numbers;
+  return out.str();
+}
+
+Fact describe(const parallel::ReducedParameter& parameter) {
+  const auto& tensor = parameter.tensor;
+  std::string value = format("{} {}", c10::toString(tensor.scalar_type()), text(tensor.sizes()));
+  if (!tensor.is_contiguous()) value += " with strides " + text(tensor.strides());
+  return {"parameter " + parameter.name, value};
+}
+
+std::string joined(const std::vector<double>& numbers) {
+  std::string result;
+  for (const double number : numbers) result += format("{} ", number);
+  return result;
+}
+
+std::vector<Fact> facts_of(const std::vector<parallel::ReducedParameter>& parameters,
+                           const DdpOptions& options) {
+  const auto cap = options.bucket_cap_mb;
+  std::vector<Fact> facts = {
+      {"option find_unused_parameters", format("{}", options.find_unused_parameters)},
+      {"option static_graph", format("{}", options.static_graph)},
+      {"option broadcast_buffers", format("{}", options.broadcast_buffers)},
+      {"option skip_all_reduce_unused_params", format("{}", options.skip_all_reduce_unused_params)},
+      {"option bucket_cap_mb", cap ? format("{}", *cap) : "unset"},
+      {"option bucket_cap_mb_list", joined(options.bucket_cap_mb_list)},
+      {"number of parameters", format("{}", parameters.size())},
+  };
+  for (const auto& parameter : parameters) facts.push_back(describe(parameter));
+  return facts;
+}
+
+// FNV-1a over the values: names may differ, as in Python.
+int64_t fingerprint(const std::vector<Fact>& facts) {
+  uint64_t hash = 14695981039346656037ULL;
+  for (const auto& fact : facts)
+    for (const char c : fact.value + "\n") hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  return static_cast<int64_t>(hash);
+}
+
+std::vector<at::Tensor> all_gather(const ProcessGroup& group, const at::Tensor& mine) {
+  std::vector<std::vector<at::Tensor>> gathered(1);
+  for (int rank = 0; rank < group->getSize(); ++rank) gathered[0].push_back(at::zeros_like(mine));
+  std::vector<at::Tensor> inputs{mine};
+  group->allgather(gathered, inputs)->wait();
+  for (auto& tensor : gathered[0]) tensor = tensor.cpu();
+  return gathered[0];
+}
+
+std::string write(const std::vector<Fact>& facts) {
+  std::string result;
+  for (const auto& fact : facts) result += fact.subject + "\t" + fact.value + "\n";
+  return result;
+}
+
+std::vector<Fact> read(const std::string& written) {
+  std::vector<Fact> facts;
+  std::istringstream lines(written);
+  for (std::string line; std::getline(lines, line);) {
+    const auto tab = line.find('\t');
+    facts.push_back({line.substr(0, tab), line.substr(tab + 1)});
+  }
+  return facts;
+}
+
+std::vector<std::vector<Fact>> gather_facts(const ProcessGroup& group, const std::vector<Fact>& facts,
+                                            int64_t longest, const std::vector<int64_t>& lengths,
+                                            at::Device device) {
+  const std::string mine = write(facts);
+  at::Tensor bytes = at::zeros({longest}, at::kByte);
+  std::memcpy(bytes.data_ptr<uint8_t>(), mine.data(), mine.size());
+  std::vector<std::vector<Fact>> all;
+  const auto gathered = all_gather(group, bytes.to(device));
+  for (size_t rank = 0; rank < gathered.size(); ++rank)
+    all.push_back(read({reinterpret_cast<const char*>(gathered[rank].const_data_ptr<uint8_t>()),
+                        static_cast<size_t>(lengths[rank])}));
+  return all;
+}
+
+// "rank 1 has parameter fc.weight Float [10, 4], rank 0 has parameter fc.weight Float [10, 5]"
+std::string first_difference(const std::vector<Fact>& zero, const std::vector<Fact>& other, size_t rank) {
+  for (size_t i = 0; i < std::min(zero.size(), other.size()); ++i) {
+    if (zero[i].value == other[i].value) continue;
+    // a different count says less than the first parameter that only one of them has
+    if (zero[i].subject == "number of parameters" && other.size() != zero.size()) continue;
+    return format("rank {} has {} {}, rank 0 has {} {}", rank, other[i].subject, other[i].value,
+                  zero[i].subject, zero[i].value);
+  }
+  if (zero.size() == other.size()) return {};
+  const auto& more = zero.size() > other.size() ? zero : other;
+  const Fact& extra = more[std::min(zero.size(), other.size())];
+  return format("rank {} has {} {}, rank {} does not", zero.size() > other.size() ? 0 : rank, extra.subject,
+                extra.value, zero.size() > other.size() ? rank : 0);
+}
+
+}  // namespace
+
+void verify_alike(const ProcessGroup& group, const std::vector<parallel::ReducedParameter>& parameters,
+                  const DdpOptions& options, at::Device device) {
+  const auto facts = facts_of(parameters, options);
+  const auto length = static_cast<int64_t>(write(facts).size());
+  const auto gathered = all_gather(group, at::tensor({fingerprint(facts), length}, at::kLong).to(device));
+  std::vector<int64_t> lengths;
+  bool alike = true;
+  for (const auto& one : gathered) {
+    alike = alike && one[0].item<int64_t>() == gathered[0][0].item<int64_t>();
+    lengths.push_back(one[1].item<int64_t>());
+  }
+  if (alike) return;
+
+  const auto longest = *std::max_element(lengths.begin(), lengths.end());
+  const auto all = gather_facts(group, facts, longest, lengths, device);
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    const std::string difference = first_difference(all[0], all[rank], rank);
+    if (!difference.empty()) throw InputError(difference, "DistributedDataParallel", kAlike);
+  }
+  throw Error("the ranks' parameters differ", "DistributedDataParallel", kAlike);
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,110 @@
+#include <torch/csrc/distributed/c10d/comm.hpp>
+
+#include <map>
+
+#include "lockstep/base/error.h"
+#include "lockstep/parallel/comm_hook.h"
+
+namespace lockstep {
+
+int64_t GradBucket::index() const {
+  return static_cast<int64_t>(bucket_.getIndex());
+}
+bool GradBucket::is_last() const {
+  return bucket_.isLast();
+}
+at::Tensor GradBucket::buffer() const {
+  return bucket_.getBuffer();
+}
+void GradBucket::set_buffer(at::Tensor buffer) {
+  bucket_.setBuffer(buffer);
+}
+std::vector<at::Tensor> GradBucket::gradients() const {
+  return bucket_.getGradients();
+}
+std::vector<at::Tensor> GradBucket::parameters() const {
+  return bucket_.getParameters();
+}
+
+namespace hooks {
+namespace {
+
+at::Tensor first_tensor(const c10::IValue& value) {
+  return value.isTensor() ? value.toTensor() : value.toTensorVector().at(0);
+}
+
+// Divided first, so that float16 sums stay in range.
+CommHook compress(ProcessGroup group, at::ScalarType type) {
+  return [group = std::move(group), type](GradBucket& bucket) {
+    const at::Tensor buffer = bucket.buffer();
+    const at::Tensor small = buffer.to(type).div_(group->getSize());
+    return then(all_reduce(group, small), [buffer](at::Tensor sum) { return buffer.copy_(sum); });
+  };
+}
+
+CommHook compress_wrapper(CommHook hook, at::ScalarType type) {
+  return [hook = std::move(hook), type](GradBucket& bucket) {
+    const at::Tensor buffer = bucket.buffer();
+    bucket.set_buffer(buffer.to(type));
+    return then(hook(bucket), [buffer](at::Tensor reduced) { return buffer.copy_(reduced); });
+  };
+}
+
+}  // namespace
+
+GradFuture all_reduce(const ProcessGroup& group, at::Tensor tensor) {
+  std::vector<at::Tensor> tensors{std::move(tensor)};
+  return then(group->allreduce(tensors)->getFuture(), [](at::Tensor sum) { return sum; });
+}
+
+GradFuture ready(at::Tensor tensor) {
+  std::vector<c10::Device> devices;
+  if (!tensor.device().is_cpu()) devices.push_back(tensor.device());
+  auto future = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get(), std::move(devices));
+  future->markCompleted(c10::IValue(std::move(tensor)));
+  return future;
+}
+
+GradFuture then(const GradFuture& future, std::function<at::Tensor(at::Tensor)> next) {
+  // value() rethrows what went wrong; wait() would not
+  return future->then(
+      [next = std::move(next)](c10::ivalue::Future& done) {
+        return c10::IValue(next(first_tensor(done.value())));
+      },
+      c10::TensorType::get());
+}
+
+CommHook allreduce(ProcessGroup group) {
+  return [group = std::move(group)](GradBucket& bucket) {
+    return all_reduce(group, bucket.buffer().div_(group->getSize()));
+  };
+}
+
+CommHook fp16_compress(ProcessGroup group) {
+  return compress(std::move(group), at::kHalf);
+}
+CommHook bf16_compress(ProcessGroup group) {
+  return compress(std::move(group), at::kBFloat16);
+}
+CommHook fp16_compress_wrapper(CommHook hook) {
+  return compress_wrapper(std::move(hook), at::kHalf);
+}
+CommHook bf16_compress_wrapper(CommHook hook) {
+  return compress_wrapper(std::move(hook), at::kBFloat16);
+}
+
+CommHook by_name(const std::string& name, ProcessGroup group) {
+  static const std::map<std::string, CommHook (*)(ProcessGroup)> known = {
+      {"allreduce", allreduce},
+      {"bf16", bf16_compress},
+      {"fp16", fp16_compress},
+      {"powersgd", [](ProcessGroup group) { return powersgd(std::move(group)); }},
+  };
+  const auto found = known.find(name);
+  if (found != known.end()) return found->second(std::move(group));
+  throw InputError("no communication hook is called " + name, "comm_hook",
+                   "one of none, allreduce, fp16, bf16, powersgd");
+}
+
+}  // namespace hooks
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+#pragma once
+// A module's parameters and buffers as Python's DDP lists them: order, names, duplicates, what is left out.
+
+#include <torch/nn/module.h>
+
+#include <string>
+#include <vector>
+
+namespace lockstep::parallel {
+
+struct NamedTensor {
+  std::string name;
+  at::Tensor tensor;
+};
+
+struct ReducedParameter {
+  std::string name;
+  at::Tensor tensor;
+  bool sparse_gradient = false;  // an Embedding made with sparse(true)
+};
+
+using Names = std::vector<std::string>;
+
+/// All parameters but the ignored, each once even where modules share it.
+std::vector<NamedTensor> unique_parameters(const torch::nn::Module& module, const Names& ignore = {});
+std::vector<NamedTensor> unique_buffers(const torch::nn::Module& module, const Names& ignore = {});
+
+/// Those the Reducer handles: they require a gradient. In the order of named_modules.
+std::vector<ReducedParameter> reduced_parameters(const torch::nn::Module& module, const Names& ignore = {});
+
+std::vector<at::Tensor> tensors_of(const std::vector<NamedTensor>& named);
+std::vector<at::Tensor> tensors_of(const std::vector<ReducedParameter>& parameters);
+
+}  // namespace lockstep::parallel

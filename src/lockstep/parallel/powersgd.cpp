@@ -1,0 +1,229 @@
+// PowerSGD (Vogels, Karimireddy, Jaggi 2019), step for step as Python's powerSGD_hook does it.
+#include <ATen/ATen.h>
+
+#include <map>
+#include <random>
+
+#include "lockstep/base/error.h"
+#include "lockstep/parallel/comm_hook.h"
+
+namespace lockstep::hooks {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+// numpy's RandomState(seed).randint(1'000'000'000): MT19937, masked to 30 bits, drawn again where too large.
+class SeedSequence {
+ public:
+  explicit SeedSequence(uint32_t seed) : engine_(seed) {}
+  uint64_t next() {
+    uint32_t value = 0;
+    do value = engine_() & 0x3FFFFFFF;
+    while (value > 999'999'999);
+    return value;
+  }
+
+ private:
+  std::mt19937 engine_;
+};
+
+void gram_schmidt(const at::Tensor& matrices, double epsilon) {
+  const auto columns = matrices.size(2);
+  for (int64_t i = 0; i < columns; ++i) {
+    at::Tensor column = matrices.slice(2, i, i + 1);
+    at::Tensor norm = at::linalg_vector_norm(column, 2, at::IntArrayRef{1}, /*keepdim=*/true);
+    column.div_(epsilon == 0 ? norm : norm.add_(epsilon));
+    if (i + 1 == columns) break;
+    at::Tensor rest = matrices.slice(2, i + 1);
+    rest.sub_(at::sum(column * rest, at::IntArrayRef{1}, /*keepdim=*/true) * column);
+  }
+}
+
+void orthogonalize(at::Tensor matrices, double epsilon) {
+  const auto rank = matrices.size(2);
+  const bool half = matrices.scalar_type() == at::kHalf || matrices.scalar_type() == at::kBFloat16;
+  if (rank <= 2 || half) return gram_schmidt(matrices, epsilon);
+  at::Tensor r = at::empty({matrices.size(0), rank, rank}, matrices.options());
+  at::linalg_qr_out(matrices, r, matrices);
+}
+
+// The bucket's gradients, parted into matrices worth compressing and the rest.
+struct Parts {
+  std::vector<Tensors> shapes;  // matrices of equal shape stand together, in order of first appearance
+  Tensors uncompressed;
+};
+
+class PowerSgd {
+ public:
+  PowerSgd(ProcessGroup group, PowerSgdOptions options)
+      : group_(std::move(group)), options_(options), seeds_(options.random_seed) {
+    if ((options_.use_error_feedback || options_.warm_start) && options_.start_powerSGD_iter <= 1)
+      throw InputError(
+          "start_powerSGD_iter is below 2", "powersgd",
+          "DDP rebuilds its buckets after the first step: with warm_start or use_error_feedback start at "
+          "2 or later");
+  }
+
+  GradFuture operator()(GradBucket& bucket) {
+    if (iteration_ >= options_.start_powerSGD_iter) return ready(compress(bucket));
+    count(bucket);
+    return allreduce(group_)(bucket);
+  }
+
+ private:
+  struct Memory {
+    at::Tensor error, p, q;
+  };
+
+  // Waits in place: chained in callbacks, as in Python, two buckets could start their collectives in an order
+  // that differs from rank to rank.
+  void sum_over_ranks(const at::Tensor& tensor) const {
+    Tensors tensors{tensor};
+    group_->allreduce(tensors)->wait();
+  }
+
+  void count(const GradBucket& bucket) {
+    if (bucket.is_last()) ++iteration_;
+  }
+
+  int64_t rank_of(int64_t n, int64_t m) const { return std::min({n, m, options_.matrix_approximation_rank}); }
+
+  Parts part(const Tensors& gradients) const {
+    Parts parts;
+    for (const auto& gradient : gradients) {
+      // a scalar is one row
+      const at::Tensor matrix = gradient.view({gradient.dim() ? gradient.size(0) : 1, -1});
+      const auto n = matrix.size(0), m = matrix.size(1);
+      const auto compressed = static_cast<double>((n + m) * rank_of(n, m));
+      if (compressed * options_.min_compression_rate >= static_cast<double>(n * m)) {
+        parts.uncompressed.push_back(gradient);
+        continue;
+      }
+      auto same = std::find_if(parts.shapes.begin(), parts.shapes.end(),
+                               [&](const Tensors& group) { return group[0].sizes() == matrix.sizes(); });
+      if (same == parts.shapes.end()) same = parts.shapes.insert(same, Tensors{});
+      same->push_back(matrix);
+    }
+    return parts;
+  }
+
+  Tensors batched(const Parts& parts) const {
+    Tensors batches;
+    for (const auto& matrices : parts.shapes) {
+      if (options_.batch_tensors_with_same_shape && matrices.size() > 1) {
+        batches.push_back(at::stack(matrices));
+      } else {
+        for (const auto& matrix : matrices) batches.push_back(matrix.unsqueeze(0));
+      }
+    }
+    return batches;
+  }
+
+  // Low-rank factors for each batch, as views into one flat tensor; `dim` 1 for P (rows), 2 for Q (columns).
+  Tensors views(const Tensors& batches, const at::Tensor& flat, int64_t dim) const {
+    Tensors result;
+    int64_t offset = 0;
+    for (const auto& batch : batches) {
+      const auto rank = rank_of(batch.size(1), batch.size(2));
+      const auto size = batch.size(0) * batch.size(dim) * rank;
+      result.push_back(flat.slice(0, offset, offset + size).view({batch.size(0), batch.size(dim), rank}));
+      offset += size;
+    }
+    return result;
+  }
+
+  int64_t total(const Tensors& batches, int64_t dim) const {
+    int64_t size = 0;
+    for (const auto& batch : batches)
+      size += batch.size(0) * batch.size(dim) * rank_of(batch.size(1), batch.size(2));
+    return size;
+  }
+
+  // The same random start on every rank, another one at each use.
+  void randomize(const Tensors& qs) {
+    const auto generator = at::detail::createCPUGenerator(seeds_.next());
+    for (const auto& q : qs) {
+      q.copy_(at::randn(q.sizes(), generator, at::TensorOptions().dtype(q.scalar_type())));
+      orthogonalize(q, options_.orthogonalization_epsilon);
+    }
+  }
+
+  void reduce_uncompressed(const Tensors& tensors, const at::TensorOptions& like) const {
+    Tensors flat;
+    for (const auto& tensor : tensors) flat.push_back(tensor.view(-1));
+    const at::Tensor all = flat.empty() ? at::empty({0}, like) : at::cat(flat);
+    sum_over_ranks(all);
+    all.div_(group_->getSize());
+    int64_t offset = 0;
+    for (const auto& tensor : tensors) {
+      tensor.copy_(all.slice(0, offset, offset + tensor.numel()).view_as(tensor));
+      offset += tensor.numel();
+    }
+  }
+
+  void approximate(const Tensors& batches, Memory& memory) {
+    const Tensors qs = views(batches, memory.q, 2);
+    Tensors ps = views(batches, memory.p, 1);
+    for (size_t i = 0; i < batches.size(); ++i) at::bmm_out(ps[i], batches[i], qs[i]);
+    sum_over_ranks(memory.p);
+    for (const auto& p : ps) orthogonalize(p, options_.orthogonalization_epsilon);
+    for (size_t i = 0; i < batches.size(); ++i) {
+      at::Tensor q = qs[i];
+      at::bmm_out(q, batches[i].transpose(1, 2), ps[i]);
+    }
+    sum_over_ranks(memory.q);
+    memory.q.div_(group_->getSize());
+    for (size_t i = 0; i < batches.size(); ++i) {
+      at::Tensor batch = batches[i];
+      at::bmm_out(batch, ps[i], qs[i].transpose(1, 2));
+    }
+  }
+
+  void unbatch(const Parts& parts, const Tensors& batches) const {
+    if (!options_.batch_tensors_with_same_shape) return;
+    for (size_t i = 0; i < batches.size(); ++i)
+      for (size_t j = 0; batches[i].size(0) > 1 && j < parts.shapes[i].size(); ++j)
+        parts.shapes[i][j].copy_(batches[i][static_cast<int64_t>(j)]);
+  }
+
+  at::Tensor compress(const GradBucket& bucket) {
+    at::NoGradGuard no_grad;
+    const at::Tensor input = bucket.buffer();
+    Memory& memory = memory_[bucket.index()];
+    at::Tensor exact;
+    if (options_.use_error_feedback) {
+      if (memory.error.defined()) input.add_(memory.error);
+      exact = input.clone();
+    }
+    const Parts parts = part(bucket.gradients());
+    const Tensors batches = batched(parts);
+    if (options_.warm_start && memory.q.defined()) {
+      for (const auto& q : views(batches, memory.q, 2)) orthogonalize(q, options_.orthogonalization_epsilon);
+    } else {
+      memory.p = at::empty({total(batches, 1)}, input.options());
+      memory.q = at::empty({total(batches, 2)}, input.options());
+      randomize(views(batches, memory.q, 2));
+    }
+    reduce_uncompressed(parts.uncompressed, input.options());
+    approximate(batches, memory);
+    unbatch(parts, batches);
+    if (options_.use_error_feedback) memory.error = exact - input;
+    count(bucket);
+    return input;
+  }
+
+  ProcessGroup group_;
+  PowerSgdOptions options_;
+  SeedSequence seeds_;
+  int64_t iteration_ = 0;
+  std::map<int64_t, Memory> memory_;  // by bucket
+};
+
+}  // namespace
+
+CommHook powersgd(ProcessGroup group, PowerSgdOptions options) {
+  auto state = std::make_shared<PowerSgd>(std::move(group), options);
+  return [state](GradBucket& bucket) { return (*state)(bucket); };
+}
+
+}  // namespace lockstep::hooks

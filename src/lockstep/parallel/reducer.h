@@ -1,0 +1,30 @@
+#pragma once
+// c10d's Reducer and Logger, made as Python's DDP makes them.
+
+#include <torch/csrc/distributed/c10d/logger.hpp>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/parallel/ddp_options.h"
+#include "lockstep/parallel/module_tensors.h"
+
+namespace lockstep::parallel {
+
+/// The two belong together: the Reducer asks its Logger without looking whether it is there.
+struct ReducerAndLogger {
+  std::shared_ptr<c10d::Reducer> reducer;
+  std::shared_ptr<c10d::Logger> logger;
+};
+
+/// Which parameters, by index, share a bucket.
+using Buckets = std::vector<std::vector<size_t>>;
+
+/// `buckets`: those of an earlier Reducer; empty: as Python starts.
+ReducerAndLogger make_reducer(const std::vector<ReducedParameter>& parameters,
+                              const c10::intrusive_ptr<c10d::ProcessGroup>& group, const DdpOptions& options,
+                              const torch::nn::Module& module, Buckets buckets);
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,163 @@
+#include "lockstep/parallel/sync_norm.h"
+
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/types.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/parallel/sync_norm_kernels.h"
+
+namespace lockstep::parallel {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+using OptionalTensor = std::optional<at::Tensor>;
+
+// a custom function takes no undefined tensor
+OptionalTensor if_defined(const at::Tensor& tensor) {
+  return tensor.defined() ? OptionalTensor(tensor) : std::nullopt;
+}
+
+// what each rank knows of its own samples, a channel: mean and biased variance; and how many values those are
+struct Moments {
+  at::Tensor mean, var;
+  double count = 0;
+};
+
+std::vector<int64_t> all_but_channels(const at::Tensor& input) {
+  std::vector<int64_t> dims;
+  for (int64_t d = 0; d < input.dim(); ++d) {
+    if (d != 1) dims.push_back(d);
+  }
+  return dims;
+}
+
+at::Tensor per_channel(const at::Tensor& values, const at::Tensor& input) {
+  std::vector<int64_t> shape(input.dim(), 1);
+  shape[1] = -1;
+  return values.view(shape);
+}
+
+Moments local_moments(const at::Tensor& input) {
+  const int64_t channels = input.size(1);
+  const auto exact = input.options().dtype(at::kDouble);
+  if (input.numel() == 0) return {at::zeros({channels}, exact), at::zeros({channels}, exact), 0};
+  const auto dims = all_but_channels(input);
+  // half types are summed in float, as libtorch does
+  const at::Tensor wide = input.scalar_type() == at::kDouble ? input : input.to(at::kFloat);
+  const auto [var, mean] =
+      at::var_mean(wide, at::OptionalIntArrayRef(dims), /*correction=*/c10::Scalar(0), /*keepdim=*/false);
+  return {mean.to(at::kDouble), var.to(at::kDouble),
+          static_cast<double>(input.numel()) / static_cast<double>(channels)};
+}
+
+// doubles, so that the combination adds no error worth naming
+Moments global_moments(const Moments& local, const ProcessGroup& group) {
+  const int64_t channels = local.mean.numel(), world = group->getSize();
+  const auto options = local.mean.options();
+  at::Tensor mine = at::cat({local.mean, local.var, at::full({1}, local.count, options)});
+  at::Tensor all = at::empty({world * mine.numel()}, options);
+  group->_allgather_base(all, mine)->wait();
+  all = all.view({world, -1});
+  const at::Tensor means = all.narrow(1, 0, channels), vars = all.narrow(1, channels, channels);
+  const at::Tensor counts = all.narrow(1, 2 * channels, 1);
+  const double total = counts.sum().item<double>();
+  if (total == 0) return {at::zeros_like(local.mean), at::zeros_like(local.var), 0};
+  const at::Tensor mean = (means * counts).sum(0) / total;
+  const at::Tensor var = ((vars + (means - mean).square()) * counts).sum(0) / total;
+  return {mean, var, total};
+}
+
+void move_running(const OptionalTensor& running, const at::Tensor& batch, double momentum) {
+  if (!running) return;
+  at::NoGradGuard no_grad;
+  running->mul_(1 - momentum).add_(batch.to(running->scalar_type()), momentum);
+}
+
+struct SyncNorm : torch::autograd::Function<SyncNorm> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
+                            const OptionalTensor& given_weight, const OptionalTensor& given_bias,
+                            const OptionalTensor& running_mean, const OptionalTensor& running_var,
+                            double momentum, double eps, const ProcessGroup& group) {
+    const at::Tensor weight = given_weight.value_or(at::Tensor()), bias = given_bias.value_or(at::Tensor());
+    const Moments all = global_moments(local_moments(input), group);
+    if (all.count == 1) {
+      throw InputError("batch normalisation over one value a channel has no variance",
+                       format("input of shape {}", c10::str(input.sizes())),
+                       "give the ranks more than one sample");
+    }
+    const at::Tensor invstd = (all.var + eps).rsqrt();
+    if (all.count > 0) {
+      move_running(running_mean, all.mean, momentum);
+      move_running(running_var, all.var * (all.count / (all.count - 1)), momentum);
+    }
+    context->save_for_backward({input, weight, all.mean, invstd});
+    context->saved_data["count"] = all.count;
+    context->saved_data["has_bias"] = bias.defined();
+    context->saved_data["group"] = group;
+    at::Tensor scale = invstd, shift = -all.mean * invstd;
+    if (weight.defined()) {
+      scale = scale * weight;
+      shift = shift * weight;
+    }
+    if (bias.defined()) shift = shift + bias;
+    const auto type = input.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+    return (input * per_channel(scale.to(type), input) + per_channel(shift.to(type), input))
+        .to(input.scalar_type());
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &input = saved[0], &weight = saved[1], &mean = saved[2], &invstd = saved[3];
+    const auto group = context->saved_data["group"].toCustomClass<c10d::ProcessGroup>();
+    const double count = context->saved_data["count"].toDouble();
+    const auto type = input.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+    const at::Tensor dy = gradients[0].to(type);
+    const at::Tensor centred = input - per_channel(mean.to(type), input);
+    const auto dims = all_but_channels(input);
+    const at::Tensor own_dy = dy.sum(dims).to(at::kDouble),
+                     own_dy_x = (dy * centred).sum(dims).to(at::kDouble);
+
+    std::vector<at::Tensor> sums = {at::cat({own_dy, own_dy_x})};
+    group->allreduce(sums)->wait();
+    const at::Tensor mean_dy = sums[0].narrow(0, 0, own_dy.numel()) / std::max(count, 1.0);
+    const at::Tensor mean_dy_x = sums[0].narrow(0, own_dy.numel(), own_dy.numel()) / std::max(count, 1.0);
+
+    const at::Tensor scale = weight.defined() ? invstd * weight : invstd;
+    const at::Tensor input_gradient =
+        ((dy - per_channel(mean_dy.to(type), input) -
+          centred * per_channel((invstd.square() * mean_dy_x).to(type), input)) *
+         per_channel(scale.to(type), input))
+            .to(input.scalar_type());
+    // weight and bias stay local: DDP averages them with the other gradients
+    const at::Tensor weight_gradient =
+        weight.defined() ? (own_dy_x * invstd).to(weight.scalar_type()) : at::Tensor();
+    const at::Tensor bias_gradient = context->saved_data["has_bias"].toBool()
+                                         ? own_dy.to(weight.defined() ? weight.scalar_type() : type)
+                                         : at::Tensor();
+    return {input_gradient, weight_gradient, bias_gradient, {}, {}, {}, {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor sync_batch_norm(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                           const at::Tensor& running_mean, const at::Tensor& running_var, double momentum,
+                           double eps, const ProcessGroup& group) {
+  if (input.dim() < 2) {
+    throw InputError(format("batch normalisation of a tensor with {} dimensions", input.dim()),
+                     "sync_batch_norm", "give it (samples, channels, ...)");
+  }
+  if (input.size(1) == 0) {
+    throw InputError("batch normalisation of a tensor without channels",
+                     format("input of shape {}", c10::str(input.sizes())), "give it at least one channel");
+  }
+  if (input.is_cuda()) {
+    return sync_batch_norm_by_kernels(input, weight, bias, running_mean, running_var, momentum, eps, group);
+  }
+  return SyncNorm::apply(input, if_defined(weight), if_defined(bias), if_defined(running_mean),
+                         if_defined(running_var), momentum, eps, group);
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,55 @@
+#pragma once
+// What a person sees of a run: plain lines on stdout, and on a terminal one progress line that redraws.
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "lockstep/launch/terminal.h"
+
+namespace lockstep::run_folder {
+
+/// Where a run stands, for the progress line.
+struct Progress {
+  int64_t epoch = 0, epochs = 0;  // epoch counts from 0
+  int64_t step = 0, steps = 0;    // in this epoch
+  double loss = 0;
+  double samples_per_second = 0;
+  double seconds_left = 0;
+};
+
+/// One line, no longer than `width` columns.
+std::string progress_line(const Progress& progress, int width);
+
+/// A time span as people say it: 45s, 3m05s, 2h07m.
+std::string short_time(double seconds);
+
+class Console {
+ public:
+  /// Silent on every rank but 0. The progress line shows only where stderr ends on a terminal, through mpirun
+  /// too.
+  explicit Console(bool speaks);
+  ~Console();
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+
+  /// A line of the log.
+  void line(const std::string& text);
+  /// Redraws the progress line, at most ten times a second.
+  void progress(const Progress& progress);
+  bool wants_progress() const;
+  void clear();
+
+ private:
+  bool speaks_;
+  std::optional<launch::Terminal> terminal_;  // behind stderr
+  bool lines_show_ = false;                   // on a terminal too
+  // Under mpirun stdout and stderr are two pipes, and nobody knows which arrives first: once a progress line
+  // was drawn, every line clears the row that it begins in.
+  bool shown_ = false, drawn_ = false;
+  bool lost_ = false;
+  std::chrono::steady_clock::time_point last_{};
+};
+
+}  // namespace lockstep::run_folder

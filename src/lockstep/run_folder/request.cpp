@@ -1,0 +1,73 @@
+#include "lockstep/run_folder/request.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "lockstep/base/descriptor.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/base/text.h"
+#include "lockstep/base/whole_file.h"
+
+namespace lockstep::run_folder {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr auto kLookEvery = std::chrono::seconds(1);
+constexpr std::array<const char*, kRequests.size()> kNames = {"stop.request", "checkpoint.request"};
+
+// Opening a folder is what makes NFS ask its server what is in it.
+bool exists_now(const fs::path& path) {
+  const base::Descriptor folder(::open(path.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return folder && ::faccessat(folder.number(), path.filename().c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+std::string first_word(const std::string& text) {
+  return text.substr(0, text.find_first_of(" \t\r\n"));
+}
+
+}  // namespace
+
+fs::path request_file(const fs::path& folder, Request request) {
+  return folder / kNames[static_cast<size_t>(request)];
+}
+
+void ask(const fs::path& folder, Request request, int64_t attempt) {
+  base::replace_file(request_file(folder, request).string(), std::to_string(attempt) + "\n");
+}
+
+Requests::Requests(fs::path folder, int64_t attempt) : folder_(std::move(folder)), attempt_(attempt) {
+  for (const auto request : kRequests) answer(request);
+}
+
+bool Requests::asked(Request request) {
+  look();
+  return asked_[static_cast<size_t>(request)];
+}
+
+void Requests::answer(Request request) {
+  std::error_code none;
+  fs::remove(request_file(folder_, request), none);
+  asked_[static_cast<size_t>(request)] = false;
+}
+
+void Requests::look() {
+  const auto now = Clock::now();
+  if (looked_ != Clock::time_point{} && now - looked_ < kLookEvery) return;
+  looked_ = now;
+  for (const auto request : kRequests) asked_[static_cast<size_t>(request)] = is_there(request);
+}
+
+bool Requests::is_there(Request request) const {
+  const auto file = request_file(folder_, request);
+  if (!exists_now(file)) return false;
+  try {
+    const auto meant = first_word(base::read_small_file(file.string(), 64, "the request"));
+    return meant.empty() || meant == std::to_string(attempt_);
+  } catch (const InputError&) {
+    return false;  // no file, or no request
+  }
+}
+
+}  // namespace lockstep::run_folder

@@ -1,0 +1,56 @@
+#pragma once
+// status.json: what became of a run, for people, job scripts and the next attempt.
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::run_folder {
+
+/// Stopped early, job scripts go on with a run; stopped on request, they leave it alone.
+enum class RunState { running, stopped_early, done, failed, stopped_on_request };
+
+/// What `lockstep status` leaves with where a run was stopped on request.
+constexpr int kStoppedOnRequest = 4;
+
+struct RunStatus {
+  RunState state = RunState::running;
+  std::string reason;      // why it stopped or failed: a signal, the deadline, the error
+  int64_t step = 0;        // optimiser steps taken
+  int64_t epoch = 0;       // epochs finished
+  int64_t epochs = 0;      // epochs asked for
+  std::string checkpoint;  // the newest one, relative to the folder
+  std::optional<double> loss, accuracy;
+  double seconds = 0;  // trained, all attempts together
+  int64_t attempt = 1;
+  int world = 1;
+  std::string host, job_id;
+  int pid = 0;
+  double updated = 0;  // seconds since 1970
+};
+
+/// "running", "stopped early", "done", "failed", "stopped on request".
+const char* name_of(RunState state);
+
+/// Whole or not at all; `ready` as write_whole's.
+void write_status(const std::filesystem::path& folder, RunStatus status,
+                  const std::function<void()>& ready = {});
+
+/// Throws InputError when the folder holds no readable status.json.
+RunStatus read_status(const std::filesystem::path& folder);
+
+/// `lockstep status` leaves with it where a run is still running.
+constexpr int kRunning = 3;
+
+/// What `lockstep status` prints and leaves with. A run that says "running" and is not in use has died.
+struct Verdict {
+  std::string text;
+  int exit_status;
+};
+Verdict judge(const std::filesystem::path& folder);
+
+}  // namespace lockstep::run_folder

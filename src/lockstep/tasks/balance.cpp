@@ -1,0 +1,31 @@
+#include "lockstep/tasks/balance.h"
+
+#include <ATen/ATen.h>
+
+#include "lockstep/base/format.h"
+
+namespace lockstep::tasks {
+
+at::Tensor class_counts(const at::Tensor& labels, int64_t classes) {
+  return at::bincount(labels, {}, classes);
+}
+
+at::Tensor balanced_weights(const at::Tensor& counts) {
+  const auto wide = counts.to(at::kDouble);
+  const auto weights = wide.sum() / (wide * counts.numel());
+  return at::where(counts > 0, weights, at::zeros_like(weights)).to(at::kFloat);
+}
+
+std::string balance_text(const std::string& set, const at::Tensor& counts,
+                         const std::vector<std::string>& names) {
+  constexpr size_t kMost = 12;
+  const auto all = counts.sum().item<int64_t>();
+  std::string text = format("{}: {} samples", set, all);
+  for (size_t i = 0; i < std::min(names.size(), kMost); ++i) {
+    const auto count = counts[i].item<int64_t>();
+    text += format("{} {} {} ({:.1f} %)", i == 0 ? ":" : ",", names[i], count, all ? 100.0 * count / all : 0);
+  }
+  return names.size() > kMost ? text + ", ..." : text;
+}
+
+}  // namespace lockstep::tasks

@@ -1,0 +1,38 @@
+// Anyone's table of numbers with a class column, described by the keys of `task`.
+#include "lockstep/base/error.h"
+#include "lockstep/base/paths.h"
+#include "lockstep/tasks/registry.h"
+#include "lockstep/tasks/table_task.h"
+
+namespace lockstep::tasks {
+namespace {
+
+std::string under(const std::string& root, const std::string& file) {
+  return base::find_path(root.empty() || file.empty() || file.starts_with('/') ? file : root + "/" + file);
+}
+
+TableRecipe csv(const Settings& settings, bool) {
+  const auto& task = settings.task;
+  if (task.file.empty())
+    throw InputError("the csv task needs a file", "task.file", "task: {name: csv, file: my.csv}");
+  return {.file = under(settings.data.root, task.file),
+          .eval_file = under(settings.data.root, task.eval_file),
+          .csv = {.delimiter = task.delimiter.empty() ? ',' : task.delimiter[0],
+                  .header = task.header,
+                  .numbers = task.kind == "regression",
+                  .label = task.label,
+                  .features = task.features,
+                  .classes = task.classes},
+          .eval_fraction = task.eval_fraction,
+          .normalize = task.normalize,
+          .mean = task.mean,
+          .std = task.std};
+}
+
+}  // namespace
+
+std::unique_ptr<Task> make_csv_task() {
+  return std::make_unique<TableTask>(csv);
+}
+
+}  // namespace lockstep::tasks

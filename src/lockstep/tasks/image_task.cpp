@@ -1,0 +1,145 @@
+#include "lockstep/tasks/image_task.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/paths.h"
+#include "lockstep/data/find_files.h"
+#include "lockstep/data/idx.h"
+#include "lockstep/data/image_set.h"
+#include "lockstep/data/png.h"
+#include "lockstep/tasks/balance.h"
+
+namespace lockstep::tasks {
+namespace {
+
+void load_pair(const std::string& images, const std::string& labels, int64_t classes,
+               const std::string& stage, Arena& arena, SharedSet& set) {
+  set.tensors.push_back(read_idx_images(data::stage_file(images, stage), arena));
+  set.tensors.push_back(read_idx_labels(data::stage_file(labels, stage), arena, classes));
+  check_idx_pair(set.tensors.end()[-2], images, set.tensors.back(), labels);
+}
+
+SharedSet load_files(const ImageRecipe& recipe, const std::string& stage, Arena& arena) {
+  const auto& files = recipe.files;
+  SharedSet set;
+  load_pair(files.train_images, files.train_labels, recipe.classes, stage, arena, set);
+  load_pair(files.eval_images, files.eval_labels, recipe.classes, stage, arena, set);
+  if (set.tensors[0].sizes().slice(1) != set.tensors[2].sizes().slice(1)) {
+    throw InputError("the training and the evaluation images are not of one size",
+                     files.train_images + " and " + files.eval_images, "scale them to one size first");
+  }
+  return set;
+}
+
+// Mean and deviation of each channel over all pixels, exact: a count of each of the 256 values.
+at::Tensor standard_table(const at::Tensor& images) {
+  std::vector<double> means, deviations;
+  const auto values = at::arange(256, at::kDouble) / 255;
+  for (int64_t c = 0; c < images.size(1); ++c) {
+    std::vector<int64_t> counts(256);
+    const int64_t plane = images.size(2) * images.size(3);
+    for (int64_t i = 0; i < images.size(0); ++i) {
+      const auto* pixel = images.const_data_ptr<uint8_t>() + (i * images.size(1) + c) * plane;
+      for (int64_t p = 0; p < plane; ++p) ++counts[pixel[p]];
+    }
+    const auto share = at::tensor(counts, at::kDouble) / static_cast<double>(images.size(0) * plane);
+    const double mean = (share * values).sum().item<double>();
+    const double variance = (share * (values - mean).square()).sum().item<double>();
+    means.push_back(mean);
+    deviations.push_back(variance > 0 ? std::sqrt(variance) : 1);
+  }
+  return normalize_table(means, deviations);
+}
+
+at::Tensor table_for(const ImageRecipe& recipe, const at::Tensor& images) {
+  if (recipe.normalize == "standard") return standard_table(images);
+  const size_t channels = images.size(1);
+  if (recipe.normalize == "none")
+    return normalize_table(std::vector(channels, 0.0), std::vector(channels, 1.0));
+  return normalize_table(recipe.mean, recipe.std);
+}
+
+void check_size(const at::Tensor& images, const std::vector<int64_t>& trained, const std::string& file) {
+  const auto shape = images.sizes().slice(1);
+  if (shape == at::IntArrayRef(trained)) return;
+  throw InputError(format("images of {}x{} in {} channels where the model was trained on {}x{} in {}",
+                          shape[1], shape[2], shape[0], trained[1], trained[2], trained[0]),
+                   file, "scale the image first");
+}
+
+std::vector<std::string> numbered(int64_t classes) {
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < classes; ++i) names.push_back(format("{}", i));
+  return names;
+}
+
+}  // namespace
+
+TaskData ImageTask::data(const Settings& settings, const NodeShare& node) {
+  const auto set = share_on_node(node, [&](Arena& arena) {
+    return load_files(recipe_(settings, Look::all), settings.data.stage, arena);
+  });
+  const auto recipe = recipe_(settings, Look::no);
+  const auto& [train_x, train_y, eval_x, eval_y] =
+      std::tie(set.tensors[0], set.tensors[1], set.tensors[2], set.tensors[3]);
+  table_ = table_for(recipe, train_x);
+  const int64_t counted = std::max(train_y.max().item<int64_t>(), eval_y.max().item<int64_t>()) + 1;
+  TaskData data;
+  data.train = std::make_shared<ImageSet>(train_x, train_y, table_);
+  data.eval = std::make_shared<ImageSet>(eval_x, eval_y, table_);
+  data.input_shape = train_x.sizes().slice(1).vec();
+  data.class_names = numbered(recipe.classes ? recipe.classes : counted);
+  const auto classes = static_cast<int64_t>(data.class_names.size());
+  const auto counts = class_counts(train_y, classes);
+  data.notes = {balance_text("train", counts, data.class_names),
+                balance_text("eval", class_counts(eval_y, classes), data.class_names)};
+  if (settings.task.class_weights == "balanced") data.class_weights = balanced_weights(counts);
+  return data;
+}
+
+std::shared_ptr<const Dataset> ImageTask::evaluation(const Settings& settings, const TaskData& known,
+                                                     const NodeShare& node) {
+  const auto set = share_on_node(node, [&](Arena& arena) {
+    const auto files = recipe_(settings, Look::evaluation).files;
+    SharedSet read;
+    load_pair(files.eval_images, files.eval_labels, static_cast<int64_t>(known.class_names.size()),
+              settings.data.stage, arena, read);
+    check_size(read.tensors[0], known.input_shape, files.eval_images);
+    return read;
+  });
+  return std::make_shared<ImageSet>(set.tensors[0], set.tensors[1], table_);
+}
+
+std::shared_ptr<Net> ImageTask::model(const Settings& settings, const TaskData& data) {
+  return make_model(settings.model, recipe_(settings, Look::no).model, data.input_shape,
+                    static_cast<int64_t>(data.class_names.size()));
+}
+
+void ImageTask::recall(const TaskMemory& memory) {
+  if (memory.tensors.size() != 1 || memory.tensors[0].dim() != 2 || memory.tensors[0].size(1) != 256 ||
+      memory.tensors[0].scalar_type() != at::kFloat) {
+    throw InputError("the checkpoint's normalisation is not one of images", "lockstep.task",
+                     "set task.name to the task that the checkpoint was trained with");
+  }
+  table_ = memory.tensors[0];
+}
+
+std::shared_ptr<const Dataset> ImageTask::inputs(const Settings&, const TaskData& data,
+                                                 const std::string& path) const {
+  const auto file = base::find_path(path);
+  const auto images = NodeShare{};  // predict reads its own input
+  // a small PNG may claim to be a huge one; of what is merely too large the error says both sizes
+  const int64_t most_pixels = std::max<int64_t>(1 << 22, data.input_shape[1] * data.input_shape[2]);
+  const auto set = share_on_node(images, [&](Arena& arena) {
+    return SharedSet{{data::is_png(file) ? data::read_png(file, data.input_shape[0], most_pixels)
+                                         : read_idx_images(file, arena)},
+                     {}};
+  });
+  check_size(set.tensors[0], data.input_shape, file);
+  return std::make_shared<ImageSet>(set.tensors[0], at::Tensor(), table_);
+}
+
+}  // namespace lockstep::tasks

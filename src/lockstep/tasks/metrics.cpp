@@ -1,0 +1,152 @@
+#include "lockstep/tasks/metrics.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+
+namespace lockstep {
+namespace {
+
+double ratio(int64_t part, int64_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / whole;
+}
+
+// The chance that a sample of class 1 scores above one of class 0, ties as one half (Mann-Whitney).
+double area_under_curve(const at::Tensor& scores, const at::Tensor& labels) {
+  const double* score = scores.const_data_ptr<double>();
+  const int8_t* label = labels.const_data_ptr<int8_t>();
+  std::vector<int64_t> order;
+  for (int64_t i = 0; i < labels.numel(); ++i) {
+    if (label[i] > 0) order.push_back(i);
+  }
+  std::sort(order.begin(), order.end(), [score](int64_t a, int64_t b) { return score[a] < score[b]; });
+  int64_t negatives = 0, positives = 0, twice_wins = 0;
+  for (size_t i = 0; i < order.size();) {
+    int64_t tied[2] = {0, 0};
+    size_t j = i;
+    for (; j < order.size() && score[order[j]] == score[order[i]]; ++j) ++tied[label[order[j]] - 1];
+    twice_wins += tied[1] * (2 * negatives + tied[0]);
+    negatives += tied[0];
+    positives += tied[1];
+    i = j;
+  }
+  return negatives && positives
+             ? 0.5 * static_cast<double>(twice_wins) / (static_cast<double>(negatives) * positives)
+             : 0.5;
+}
+
+std::string words_of(const at::Tensor& output) {
+  if (output.dim() == 2) return format("{} numbers", output.size(1));
+  return format("an output of {} dimensions", output.dim());
+}
+
+std::string lines_of(const std::vector<std::pair<std::string, double>>& values) {
+  std::string text;
+  for (const auto& [name, value] : values) text += format("{:<10} {:.4f}\n", name, value);
+  return text;
+}
+
+}  // namespace
+
+ClassMetrics::ClassMetrics(std::vector<std::string> class_names, int64_t samples)
+    : names_(std::move(class_names)) {
+  const auto classes = static_cast<int64_t>(names_.size());
+  confusion_ = at::zeros({classes, classes}, at::kLong);
+  loss_ = at::zeros({2}, at::kDouble);
+  if (classes != 2) return;
+  scores_ = at::zeros({samples}, at::kDouble);
+  labels_ = at::zeros({samples}, at::kChar);
+}
+
+void ClassMetrics::add(const at::Tensor& output, const at::Tensor& target, at::ArrayRef<int64_t> indices,
+                       const LossSum& loss) {
+  const auto out = output.detach().to(at::kCPU, at::kFloat);
+  const auto classes = static_cast<int64_t>(names_.size());
+  if (out.dim() != 2 || out.size(1) != classes) {
+    throw InputError(
+        format("the model gives {} a sample where the data has {} classes", words_of(out), classes), "",
+        "give the model one output a class, or set task.classes to the model's");
+  }
+  const auto truth = target.to(at::kCPU);
+  const auto cells = truth * classes + out.argmax(1);
+  confusion_ += at::bincount(cells, {}, classes * classes).view({classes, classes});
+  loss_ += at::tensor({loss.sum, loss.weight}, at::kDouble);
+  if (!scores_.defined()) return;
+  const auto places = at::tensor(indices, at::kLong);
+  const auto wide = out.to(at::kDouble);
+  const auto margin = wide.select(1, 1) - wide.select(1, 0);  // rises with class 1's probability
+  const double least = -std::numeric_limits<double>::infinity();
+  scores_.index_copy_(0, places, at::where(margin.isnan(), least, margin));  // a sum with NaN has no order
+  labels_.index_copy_(0, places, (truth + 1).to(at::kChar));
+}
+
+std::vector<at::Tensor> ClassMetrics::sums() {
+  if (!scores_.defined()) return {confusion_, loss_};
+  return {confusion_, loss_, scores_, labels_};
+}
+
+int64_t ClassMetrics::samples() const {
+  return confusion_.sum().item<int64_t>();
+}
+int64_t ClassMetrics::correct() const {
+  return confusion_.trace().item<int64_t>();
+}
+
+std::vector<std::pair<std::string, double>> ClassMetrics::values() const {
+  const int64_t all = samples();
+  const double sum = loss_[0].item<double>(), weight = loss_[1].item<double>();
+  std::vector<std::pair<std::string, double>> list{{"loss", weight > 0 ? sum / weight : 0},
+                                                   {"accuracy", ratio(correct(), all)}};
+  if (!scores_.defined()) return list;
+  const auto cell = confusion_.accessor<int64_t, 2>();
+  list.emplace_back("f1", ratio(2 * cell[1][1], 2 * cell[1][1] + cell[0][1] + cell[1][0]));
+  list.emplace_back("auc", area_under_curve(scores_, labels_));
+  return list;
+}
+
+std::string ClassMetrics::report() const {
+  auto text = lines_of(values());
+  text += format("{:<10} {} of {}\n", "correct", correct(), samples());
+  size_t width = 7;
+  for (const auto& name : names_) width = std::max(width, name.size() + 1);
+  text += format("\nconfusion (row: the true class, column: the predicted one)\n{:>{}}", "", width);
+  for (const auto& name : names_) text += format("{:>{}}", name, width);
+  const auto cell = confusion_.accessor<int64_t, 2>();
+  for (size_t row = 0; row < names_.size(); ++row) {
+    text += format("\n{:>{}}", names_[row], width);
+    for (size_t column = 0; column < names_.size(); ++column)
+      text += format("{:>{}}", cell[row][column], width);
+  }
+  return text + "\n";
+}
+
+NumberMetrics::NumberMetrics() : sums_(at::zeros({5}, at::kDouble)) {}
+
+void NumberMetrics::add(const at::Tensor& output, const at::Tensor& target, at::ArrayRef<int64_t>,
+                        const LossSum& loss) {
+  const auto out = output.detach().to(at::kCPU, at::kDouble);
+  if (out.sizes() != target.sizes()) {
+    throw InputError(format("the model gives {} a sample where one is to be predicted", words_of(out)), "",
+                     "give the model one output, or set task.kind: classification");
+  }
+  const auto error = out - target.to(at::kCPU, at::kDouble);
+  sums_ += at::tensor({static_cast<double>(target.size(0)), error.square().sum().item<double>(),
+                       error.abs().sum().item<double>(), loss.sum, loss.weight},
+                      at::kDouble);
+}
+
+std::vector<std::pair<std::string, double>> NumberMetrics::values() const {
+  const double* sum = sums_.const_data_ptr<double>();
+  const auto mean = [](double whole, double count) { return count > 0 ? whole / count : 0; };
+  return {{"loss", mean(sum[3], sum[4])}, {"mse", mean(sum[1], sum[0])}, {"mae", mean(sum[2], sum[0])}};
+}
+
+std::string NumberMetrics::report() const {
+  return lines_of(values());
+}
+
+}  // namespace lockstep

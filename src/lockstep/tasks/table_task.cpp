@@ -1,0 +1,312 @@
+#include "lockstep/tasks/table_task.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/paths.h"
+#include "lockstep/base/text.h"
+#include "lockstep/data/find_files.h"
+#include "lockstep/data/table_set.h"
+#include "lockstep/tasks/balance.h"
+
+namespace lockstep::tasks {
+namespace {
+
+/// For the file as it is before it is split: only the first rank ever holds it.
+class Scratch : public Arena {
+ public:
+  at::Tensor empty(at::IntArrayRef shape, at::ScalarType type) override {
+    return at::empty(shape, at::TensorOptions(type));
+  }
+};
+
+struct Split {
+  std::vector<int64_t> train, eval;
+};
+
+// Of each class the same share goes to evaluation, rounded to the nearest row.
+Split stratified(const CsvTable& table, double eval_fraction, int64_t seed) {
+  std::vector<std::vector<int64_t>> rows(table.class_names.size());  // numbers are all of one kind
+  const auto* label = table.labels.is_floating_point() ? nullptr : table.labels.const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < table.labels.size(0); ++i) rows[label ? label[i] : 0].push_back(i);
+  auto generator = at::detail::createCPUGenerator(static_cast<uint64_t>(seed));
+  Split split;
+  for (const auto& members : rows) {
+    const auto count = static_cast<int64_t>(members.size());
+    const auto order = at::randperm(count, generator);
+    const auto kept = static_cast<int64_t>(std::llround(eval_fraction * static_cast<double>(count)));
+    for (int64_t i = 0; i < count; ++i) {
+      (i < kept ? split.eval : split.train).push_back(members[order.const_data_ptr<int64_t>()[i]]);
+    }
+  }
+  std::sort(split.train.begin(), split.train.end());
+  std::sort(split.eval.begin(), split.eval.end());
+  return split;
+}
+
+at::Tensor picked(const at::Tensor& from, const std::vector<int64_t>& rows, Arena& arena) {
+  auto shape = from.sizes().vec();
+  shape[0] = static_cast<int64_t>(rows.size());
+  auto into = arena.empty(shape, from.scalar_type());
+  at::index_select_out(into, from, 0, at::tensor(rows, at::kLong));
+  return into;
+}
+
+double median_without_zeros(const at::Tensor& column) {
+  const auto values = std::get<0>(column.index({column != 0}).to(at::kDouble).sort());
+  const int64_t count = values.numel();
+  if (count == 0) return 0;
+  return (values[(count - 1) / 2].item<double>() + values[count / 2].item<double>()) / 2;
+}
+
+template <class Each>
+void for_each_value(at::Tensor& table, const Each& each) {
+  float* value = table.mutable_data_ptr<float>();
+  for (int64_t row = 0; row < table.size(0); ++row) {
+    for (int64_t column = 0; column < table.size(1); ++column, ++value) each(*value, column);
+  }
+}
+
+// Two passes in double, a column at a time without a copy of the table.
+void standardise(const at::Tensor& train, Treatment& treatment) {
+  auto table = train;
+  const double rows = static_cast<double>(train.size(0));
+  std::vector<double> mean(train.size(1)), variance(train.size(1));
+  const double* fill = treatment.fill.const_data_ptr<double>();
+  const auto value_of = [fill](float value, int64_t c) {
+    return value == 0 && !std::isnan(fill[c]) ? fill[c] : value;
+  };
+  for_each_value(table, [&](float& value, int64_t c) { mean[c] += value_of(value, c); });
+  for (auto& m : mean) m /= rows;
+  for_each_value(table,
+                 [&](float& value, int64_t c) { variance[c] += std::pow(value_of(value, c) - mean[c], 2); });
+  for (auto& v : variance) v = v > 0 ? std::sqrt(v / rows) : 1;  // a column that never changes stays 0
+  treatment.mean = at::tensor(mean, at::kDouble);
+  treatment.std = at::tensor(variance, at::kDouble);
+}
+
+Treatment treatment_for(const TableRecipe& recipe, const at::Tensor& train) {
+  const int64_t columns = train.size(1);
+  Treatment treatment;
+  treatment.fill = at::full({columns}, std::numeric_limits<double>::quiet_NaN(), at::kDouble);
+  for (int64_t c : recipe.zero_is_missing) treatment.fill[c] = median_without_zeros(train.select(1, c));
+  treatment.mean = at::zeros({columns}, at::kDouble);
+  treatment.std = at::ones({columns}, at::kDouble);
+  if (recipe.normalize == "standard") standardise(train, treatment);
+  if (recipe.normalize == "mean_std") {
+    if (static_cast<int64_t>(recipe.mean.size()) != columns) {
+      throw InputError(
+          format("task.mean has {} numbers, the table has {} features", recipe.mean.size(), columns),
+          "task.mean", "give one number a feature in task.mean and in task.std");
+    }
+    treatment.mean = at::tensor(recipe.mean, at::kDouble);
+    treatment.std = at::tensor(recipe.std, at::kDouble);
+  }
+  return treatment;
+}
+
+void apply(const Treatment& treatment, at::Tensor table) {
+  const double* fill = treatment.fill.const_data_ptr<double>();
+  const double* mean = treatment.mean.const_data_ptr<double>();
+  const double* std = treatment.std.const_data_ptr<double>();
+  for_each_value(table, [&](float& value, int64_t c) {
+    const double whole = value == 0 && !std::isnan(fill[c]) ? fill[c] : value;
+    value = static_cast<float>((whole - mean[c]) / std[c]);
+  });
+}
+
+CsvOptions options_for(const TableRecipe& recipe, const std::string& file) {
+  auto options = recipe.csv;
+  if (recipe.detect_header) {
+    const auto first = first_csv_line(file, options.delimiter)[0];
+    options.header = first.empty() || first.find_first_not_of("0123456789.-+eE") != std::string::npos;
+  }
+  return options;
+}
+
+std::string missing_text(const TableRecipe& recipe, const CsvTable& table, const Treatment& treatment) {
+  std::vector<std::string> parts;
+  for (int64_t c : recipe.zero_is_missing) {
+    const auto zeros = (table.features.select(1, c) == 0).sum().item<int64_t>();
+    parts.push_back(format("{} {} (now {:g})", recipe.names[c], zeros, treatment.fill[c].item<double>()));
+  }
+  return parts.empty() ? ""
+                       : "zeros that mean a missing value, filled with the training rows' median: " +
+                             base::join(parts, ", ");
+}
+
+// tensors: train x and y, evaluation x and y, fill, mean, std. text: note, columns, classes, each behind a
+// count.
+SharedSet load_tables(const TableRecipe& recipe, const Settings& settings, Arena& arena) {
+  Scratch scratch;
+  const auto& stage = settings.data.stage;
+  const bool own_eval = !recipe.eval_file.empty();
+  const auto table = read_csv(data::stage_file(recipe.file, stage), options_for(recipe, recipe.file),
+                              own_eval ? arena : static_cast<Arena&>(scratch));
+  if (!recipe.names.empty() && recipe.names.size() != table.columns.size()) {
+    throw InputError(format("the table has {} features where this task has {}: {}", table.columns.size(),
+                            recipe.names.size(), base::join(recipe.names, ", ")),
+                     recipe.file, "give a file with these columns in this order and the label last");
+  }
+  if (table.class_names.size() < 2 && !recipe.csv.numbers)
+    throw InputError("every row has the same label: there is nothing to learn", recipe.file,
+                     "is task.label the label's column? give rows of two classes or more");
+  CsvTable train = table, eval;
+  if (own_eval) {
+    auto options = options_for(recipe, recipe.eval_file);
+    options.class_names = table.class_names;
+    eval = read_csv(data::stage_file(recipe.eval_file, stage), options, arena);
+    if (eval.columns != train.columns) {
+      throw InputError("the evaluation file has other columns than the training file", recipe.eval_file,
+                       "give both the same columns in the same order, or leave task.eval_file empty");
+    }
+  } else {
+    const auto split = stratified(table, recipe.eval_fraction, settings.run.seed);
+    train.features = picked(table.features, split.train, arena);
+    train.labels = picked(table.labels, split.train, arena);
+    eval.features = picked(table.features, split.eval, arena);
+    eval.labels = picked(table.labels, split.eval, arena);
+  }
+  if (train.labels.numel() == 0)
+    throw InputError("no row is left to train on", recipe.file, "lower task.eval_fraction");
+  const auto treatment = treatment_for(recipe, train.features);
+  const auto note = missing_text(recipe, table, treatment);
+  apply(treatment, train.features);
+  apply(treatment, eval.features);
+  return {{train.features, train.labels, eval.features, eval.labels, treatment.fill, treatment.mean,
+           treatment.std},
+          note + "\n" + base::join(table.columns, "\n") + "\n\n" + base::join(table.class_names, "\n")};
+}
+
+std::string range_text(const std::string& set, const at::Tensor& numbers) {
+  if (numbers.numel() == 0) return format("{}: 0 samples", set);
+  return format("{}: {} samples, {:g} to {:g}, mean {:g}", set, numbers.numel(), numbers.min().item<float>(),
+                numbers.max().item<float>(), numbers.mean(at::kDouble).item<double>());
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t at = 0;;) {
+    const size_t end = text.find('\n', at);
+    lines.push_back(text.substr(at, end - at));
+    if (end == std::string::npos) return lines;
+    at = end + 1;
+  }
+}
+
+}  // namespace
+
+TaskData TableTask::data(const Settings& settings, const NodeShare& node) {
+  const auto set = share_on_node(
+      node, [&](Arena& arena) { return load_tables(recipe_(settings, true), settings, arena); });
+  treatment_ = {set.tensors[4], set.tensors[5], set.tensors[6]};
+  auto lines = lines_of(set.text);
+  TaskData data;
+  const auto columns = static_cast<size_t>(set.tensors[0].size(1));
+  columns_.assign(lines.begin() + 1, lines.begin() + 1 + columns);
+  data.class_names.assign(lines.begin() + 2 + columns, lines.end());
+  data.train = std::make_shared<TableSet>(set.tensors[0], set.tensors[1]);
+  data.eval = std::make_shared<TableSet>(set.tensors[2], set.tensors[3]);
+  data.input_shape = {set.tensors[0].size(1)};
+  regression_ = data.regression = set.tensors[1].is_floating_point();
+  if (regression_) {
+    data.notes = {range_text("train", set.tensors[1]), range_text("eval", set.tensors[3])};
+    if (!lines[0].empty()) data.notes.push_back(lines[0]);
+    return data;
+  }
+  const auto classes = static_cast<int64_t>(data.class_names.size());
+  const auto counts = class_counts(set.tensors[1], classes);
+  data.notes = {balance_text("train", counts, data.class_names),
+                balance_text("eval", class_counts(set.tensors[3], classes), data.class_names)};
+  if (!lines[0].empty()) data.notes.push_back(lines[0]);
+  if (settings.task.class_weights == "balanced") {
+    data.class_weights = balanced_weights(counts);
+    std::vector<std::string> weights;
+    for (int64_t i = 0; i < classes; ++i) {
+      weights.push_back(format("{} {:.3f}", data.class_names[i], data.class_weights[i].item<float>()));
+    }
+    data.notes.push_back("class weights in the loss (balanced): " + base::join(weights, ", "));
+  }
+  return data;
+}
+
+// Without a file of its own the set is drawn from the whole table, as data() draws it.
+std::shared_ptr<const Dataset> TableTask::evaluation(const Settings& settings, const TaskData& known,
+                                                     const NodeShare& node) {
+  regression_ = known.regression;
+  const auto set = share_on_node(node, [&](Arena& arena) {
+    const auto recipe = recipe_(settings, true);
+    const bool own = !recipe.eval_file.empty();
+    const auto& file = own ? recipe.eval_file : recipe.file;
+    auto options = options_for(recipe, file);
+    options.features = columns_;
+    if (!known.regression) options.class_names = known.class_names;
+    Scratch scratch;
+    auto table = read_csv(data::stage_file(file, settings.data.stage), options,
+                          own ? arena : static_cast<Arena&>(scratch));
+    if (!own) {
+      const auto split = stratified(table, recipe.eval_fraction, settings.run.seed);
+      table.features = picked(table.features, split.eval, arena);
+      table.labels = picked(table.labels, split.eval, arena);
+    }
+    apply(treatment_, table.features);
+    return SharedSet{{table.features, table.labels}, {}};
+  });
+  return std::make_shared<TableSet>(set.tensors[0], set.tensors[1]);
+}
+
+at::Tensor TableTask::loss(const at::Tensor& output, const at::Tensor& target,
+                           const LossOptions& options) const {
+  return regression_ ? at::mse_loss(output, target, options.reduction) : Task::loss(output, target, options);
+}
+
+std::unique_ptr<Metrics> TableTask::metrics(const TaskData& data) const {
+  if (data.regression) return std::make_unique<NumberMetrics>();
+  return Task::metrics(data);
+}
+
+std::shared_ptr<Net> TableTask::model(const Settings& settings, const TaskData& data) {
+  return make_model(settings.model, recipe_(settings, false).model, data.input_shape,
+                    static_cast<int64_t>(data.class_names.size()));
+}
+
+std::optional<TaskMemory> TableTask::memory() const {
+  // copies: these lie in the node's shared memory
+  return TaskMemory{{treatment_.fill.clone(), treatment_.mean.clone(), treatment_.std.clone()}, columns_};
+}
+
+void TableTask::recall(const TaskMemory& memory) {
+  const auto columns = static_cast<int64_t>(memory.texts.size());
+  const auto fits = [columns](const at::Tensor& t) {
+    return t.sizes() == at::IntArrayRef{columns} && t.scalar_type() == at::kDouble;
+  };
+  if (memory.tensors.size() != 3 || !std::all_of(memory.tensors.begin(), memory.tensors.end(), fits)) {
+    throw InputError("the checkpoint's normalisation is not one of a table", "lockstep.task",
+                     "set task.name to the task that the checkpoint was trained with");
+  }
+  treatment_ = {memory.tensors[0], memory.tensors[1], memory.tensors[2]};
+  columns_ = memory.texts;
+}
+
+std::shared_ptr<const Dataset> TableTask::inputs(const Settings& settings, const TaskData&,
+                                                 const std::string& path) const {
+  const auto file = base::find_path(path);
+  auto options = options_for(recipe_(settings, false), file);
+  const auto first = first_csv_line(file, options.delimiter);
+  // The label may be left out. Columns go by name; without names, a file of just the features has them in
+  // order.
+  options.labelled = false;
+  const bool bare = !options.header && first.size() == columns_.size();
+  options.features = bare ? std::vector<std::string>() : columns_;
+  Scratch scratch;
+  auto table = read_csv(file, options, scratch);
+  apply(treatment_, table.features);
+  return std::make_shared<TableSet>(table.features, at::Tensor());
+}
+
+}  // namespace lockstep::tasks

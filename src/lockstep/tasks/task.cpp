@@ -1,0 +1,28 @@
+#include "lockstep/tasks/task.h"
+
+#include <ATen/ATen.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+
+std::shared_ptr<Net> Task::model(const Settings& settings, const TaskData& data) {
+  return make_model(settings.model, "mlp", data.input_shape, static_cast<int64_t>(data.class_names.size()));
+}
+
+at::Tensor Task::loss(const at::Tensor& output, const at::Tensor& target, const LossOptions& options) const {
+  return at::cross_entropy_loss(output, target, options.class_weights, options.reduction,
+                                /*ignore_index=*/-100, options.label_smoothing);
+}
+
+std::unique_ptr<Metrics> Task::metrics(const TaskData& data) const {
+  return std::make_unique<ClassMetrics>(data.class_names, data.eval->size());
+}
+
+std::shared_ptr<const Dataset> Task::inputs(const Settings& settings, const TaskData&,
+                                            const std::string&) const {
+  throw InputError(format("the task '{}' does not say how to read new inputs", settings.task.name),
+                   "task.name", "override Task::inputs");
+}
+
+}  // namespace lockstep

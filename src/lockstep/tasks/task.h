@@ -1,0 +1,102 @@
+#pragma once
+// A task: data, model, loss and metrics under one name. Built in (the table in registry.cpp) or a shared
+// library.
+
+#include <ATen/core/Reduction.h>
+#include <ATen/core/Tensor.h>
+#include <torch/version.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/format.h"
+#include "lockstep/config/settings.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/node_share.h"
+#include "lockstep/models/net.h"
+#include "lockstep/tasks/metrics.h"
+
+namespace lockstep {
+
+/// The sets that a task trains and evaluates on, and what is known of them.
+struct TaskData {
+  std::shared_ptr<const Dataset> train;
+  std::shared_ptr<const Dataset> eval;
+  std::vector<int64_t> input_shape;      // of one sample
+  std::vector<std::string> class_names;  // as many as there are classes
+  bool regression = false;               // one number is predicted, and class_names holds its name
+  at::Tensor class_weights;              // undefined unless the task weighs its classes
+  std::vector<std::string> notes;        // lines for the log: class balance, treated values, ...
+};
+
+/// What inputs() needs of the training data besides TaskData's shape and names. It goes into the checkpoints.
+struct TaskMemory {
+  std::vector<at::Tensor> tensors;
+  std::vector<std::string> texts;
+};
+
+struct LossOptions {
+  double label_smoothing = 0;
+  at::Tensor class_weights;  // on the output's device; may be undefined
+  at::Reduction::Reduction reduction = at::Reduction::Mean;
+};
+
+/// One object a run. data() is called first, once on every rank; model() and inputs() may rely on it, and
+/// model() is called twice: the first one only tries the task's samples. For `predict` and `eval` recall()
+/// comes in data()'s place where the checkpoint holds a memory: TaskData then has only input_shape and the
+/// classes.
+class Task {
+ public:
+  virtual ~Task() = default;
+  virtual TaskData data(const Settings& settings, const NodeShare& node) = 0;
+  /// The model with its initial parameters, drawn from torch's generator as the caller seeded it.
+  virtual std::shared_ptr<Net> model(const Settings& settings, const TaskData& data);
+  /// Cross-entropy unless overridden.
+  virtual at::Tensor loss(const at::Tensor& output, const at::Tensor& target,
+                          const LossOptions& options) const;
+  /// ClassMetrics unless overridden.
+  virtual std::unique_ptr<Metrics> metrics(const TaskData& data) const;
+  /// New samples from a file, treated as data()'s were, for `predict`; targets are undefined.
+  virtual std::shared_ptr<const Dataset> inputs(const Settings& settings, const TaskData& data,
+                                                const std::string& path) const;
+  /// data()'s evaluation set alone, after recall() of `known`: `eval` then reads no training set. nullptr
+  /// unless overridden: it calls data().
+  virtual std::shared_ptr<const Dataset> evaluation(const Settings&, const TaskData& /*known*/,
+                                                    const NodeShare&) {
+    return nullptr;
+  }
+  /// After data(). nullopt unless overridden: `predict` then needs the training data.
+  virtual std::optional<TaskMemory> memory() const { return std::nullopt; }
+  /// Throws InputError where the memory is not one of this task's.
+  virtual void recall(const TaskMemory&) {}
+};
+
+/// The task that settings.task.name says: a built-in name, or the path of a shared library.
+std::unique_ptr<Task> make_task(const Settings& settings);
+
+/// The model that settings.model says; `task_model` is the one to take where it says nothing.
+std::shared_ptr<Net> make_model(const ModelSettings& settings, const std::string& task_model,
+                                const std::vector<int64_t>& input_shape, int64_t classes);
+
+}  // namespace lockstep
+
+/// What a task's shared library must agree on with the program that loads it. A macro, for each side must say
+/// what it was compiled with: an inline function of both would be merged into one by the dynamic linker.
+#define LOCKSTEP_TASK_ABI(text)                                                                          \
+  static char text[128];                                                                                 \
+  std::snprintf(text, sizeof text, "lockstep task 3, libtorch " TORCH_VERSION ", settings of %zu bytes", \
+                sizeof(lockstep::Settings))
+
+/// In a task's shared library, once: makes `TYPE` (default-constructible) the library's task.
+#define LOCKSTEP_TASK(TYPE)                                                                \
+  extern "C" __attribute__((visibility("default"))) const char* lockstep_task_abi() {      \
+    LOCKSTEP_TASK_ABI(text);                                                               \
+    return text;                                                                           \
+  }                                                                                        \
+  extern "C" __attribute__((visibility("default"))) lockstep::Task* lockstep_make_task() { \
+    return new TYPE();                                                                     \
+  }

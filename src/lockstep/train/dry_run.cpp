@@ -1,0 +1,83 @@
+// `train --dry-run`: everything up to the first step, and what the rest would cost.
+#include <sys/resource.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/run_folder/console.h"
+#include "lockstep/train/run.h"
+#include "lockstep/train/trainer.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr int kTries = 3;  // the first step pays for libtorch's own start
+
+double megabytes(double bytes) {
+  return bytes / (1 << 20);
+}
+
+struct Size {
+  int64_t parameters = 0;
+  double bytes = 0;
+};
+
+Size size_of(TrainedModel& model) {
+  Size size;
+  for (const auto& tensor : model.parameters()) {
+    size.parameters += tensor.numel();
+    size.bytes += static_cast<double>(tensor.nbytes());
+  }
+  return size;
+}
+
+double peak_megabytes() {
+  struct rusage usage {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+// Copies of the parameters that an optimiser keeps.
+double states_of(const OptimSettings& optim) {
+  if (optim.name != "sgd") return 2;
+  return optim.momentum != 0 ? 1 : 0;
+}
+
+std::string join_numbers(const std::vector<int64_t>& numbers) {
+  std::string text;
+  for (const auto number : numbers) text += (text.empty() ? "" : " x ") + std::to_string(number);
+  return text;
+}
+
+}  // namespace
+
+int dry_run(const Command& command) {
+  auto setup = set_up(command);
+  Trainer trainer(setup);
+  run_folder::Console console(setup.team->first());
+  double step_seconds = 0;
+  for (int i = 0; i < kTries; ++i) step_seconds = trainer.try_step();
+  const auto size = size_of(trainer.model());
+  const auto& rounds = trainer.rounds();
+  const auto& s = setup.settings;
+  const int64_t grouped = s.data.batch_size * s.train.accumulate * setup.team->world();
+  const auto wanted =
+      setup.data.regression ? "one number each" : format("{} classes", setup.data.class_names.size());
+  console.line(format("task        {}: {} training samples of {}, {} to evaluate on, {}", s.task.name,
+                      setup.data.train->size(), join_numbers(setup.data.input_shape), setup.data.eval->size(),
+                      wanted));
+  console.line(format("model       {} parameters, {:.1f} MB", size.parameters, megabytes(size.bytes)));
+  console.line(
+      format("memory      {:.1f} MB a rank for parameters, gradients and optimiser; peak so far {:.0f} MB",
+             megabytes(size.bytes * (2 + states_of(s.optim))), peak_megabytes()));
+  console.line(format("ranks       {} ({}), {}, {} thread(s) each, mode {}", setup.team->world(),
+                      setup.team->job().launcher, setup.device.name, setup.threads, s.train.mode));
+  console.line(format("steps       {} an epoch of {} samples together, {} in all", rounds.steps_per_epoch,
+                      grouped, rounds.total_steps));
+  console.line(format("time        {:.1f} ms a step, about {} of training", 1e3 * step_seconds,
+                      run_folder::short_time(step_seconds * static_cast<double>(rounds.total_steps))));
+  console.line("A dry run: nothing was written.");
+  setup.team->barrier();
+  return kDone;
+}
+
+}  // namespace lockstep::train

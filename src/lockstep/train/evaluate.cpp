@@ -1,0 +1,90 @@
+#include "lockstep/train/evaluate.h"
+
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include "lockstep/data/loader.h"
+#include "lockstep/train/autocast.h"
+#include "lockstep/train/rounds.h"
+#include "lockstep/train/step.h"
+
+namespace lockstep::train {
+namespace {
+
+// Every rank counts with rank 0's statistics, which are the ones a checkpoint holds.
+void share_buffers(const Team& team, Net& net) {
+  if (!team.group()) return;
+  for (auto& buffer : net.buffers()) {
+    std::vector<at::Tensor> one{buffer};
+    team.group()->broadcast(one)->wait();
+  }
+}
+
+// The mean is over the weights, as in Python, and the set's mean is not the mean of the batches'.
+double weight_of(const at::Tensor& target, const at::Tensor& class_weights) {
+  if (!class_weights.defined()) return static_cast<double>(target.size(0));
+  return class_weights.index_select(0, target).sum(torch::kFloat64).item<double>();
+}
+
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(Net& net) : net_(net) { net_.eval(); }
+  ~EvaluationMode() { net_.train(); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  Net& net_;
+};
+
+// Batches of the rank with the most of them: shares differ by a sample, and all ranks ask as often.
+int64_t most_batches(int64_t samples, int world, int64_t batch_size) {
+  const int64_t share = (samples + world - 1) / world;
+  return (share + batch_size - 1) / batch_size;
+}
+
+}  // namespace
+
+std::unique_ptr<Metrics> evaluate(const Team& team, Net& net, const Task& task, const TaskData& data,
+                                  const Settings& settings, const CutShort& cut_short) {
+  const torch::NoGradGuard no_grad;
+  const ShardSampler sampler(data.eval->size(), team.rank(), team.world());
+  Loader loader(data.eval, sampler, loader_options(settings, team.device()));
+  LossOptions loss;
+  loss.reduction = at::Reduction::Sum;
+  if (data.class_weights.defined()) loss.class_weights = data.class_weights.to(team.device());
+  auto metrics = task.metrics(data);
+  if (settings.ddp.broadcast_buffers) share_buffers(team, net);
+  draw_base_seed();
+  const EvaluationMode mode(net);
+  const auto measure = [&](const Batch& batch) {
+    const auto input = placed(batch.input, team.device(), settings.train.layout);
+    const auto target = batch.target.to(team.device());
+    const Autocast scope(team.device().type(), autocast_type(settings.train.precision));
+    const auto output = net.forward(input);
+    const LossSum losses{task.loss(output, target, loss).item<double>(),
+                         weight_of(target, loss.class_weights)};
+    metrics->add(output.to(torch::kCPU), batch.target, batch.indices, losses);
+  };
+  auto batch = loader.begin();
+  const int64_t rounds = most_batches(data.eval->size(), team.world(), settings.data.batch_size);
+  for (int64_t round = 1; round <= rounds; ++round) {
+    if (batch != loader.end()) {
+      measure(*batch);
+      ++batch;
+    }
+    if (cut_short && cut_short(round)) return nullptr;
+  }
+  auto sums = metrics->sums();
+  team.sum(sums);
+  return metrics;
+}
+
+std::optional<double> value_of(const Metrics& metrics, const std::string& name) {
+  for (const auto& [key, value] : metrics.values()) {
+    if (key == name) return value;
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,25 @@
+#pragma once
+// Exact evaluation: each sample on exactly one rank, sums over ranks, the same answer at any world size.
+
+#include <functional>
+#include <memory>
+
+#include "lockstep/config/settings.h"
+#include "lockstep/tasks/task.h"
+#include "lockstep/train/team.h"
+
+namespace lockstep::train {
+
+/// Asked on every rank after each of the evaluation's batches, from 1; true ends it there, on all ranks
+/// alike.
+using CutShort = std::function<bool(int64_t batch)>;
+
+/// The metrics over the whole set, on every rank; none where it was cut short. Collective. The net is left in
+/// training mode.
+std::unique_ptr<Metrics> evaluate(const Team& team, Net& net, const Task& task, const TaskData& data,
+                                  const Settings& settings, const CutShort& cut_short = {});
+
+/// A metric by its name, if it is there.
+std::optional<double> value_of(const Metrics& metrics, const std::string& name);
+
+}  // namespace lockstep::train

@@ -1,0 +1,107 @@
+#include "lockstep/train/model.h"
+
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/parallel/ddp.h"
+#include "lockstep/parallel/sync_batch_norm.h"
+
+namespace lockstep::train {
+namespace {
+
+class SingleModel : public TrainedModel {
+ public:
+  using TrainedModel::TrainedModel;
+  at::Tensor forward(const at::Tensor& input) override { return net_->forward(input); }
+  std::vector<at::Tensor> parameters() const override { return net_->parameters(); }
+};
+
+class DdpModel : public TrainedModel {
+ public:
+  DdpModel(std::shared_ptr<Net> net, const Team& team, const DdpSettings& settings)
+      : TrainedModel(net),
+        ddp_(ddp(std::move(net), team.group(),
+                 {.find_unused_parameters = settings.find_unused_parameters,
+                  .static_graph = settings.static_graph,
+                  .gradient_as_bucket_view = settings.gradient_as_bucket_view,
+                  .broadcast_buffers = settings.broadcast_buffers,
+                  .bucket_cap_mb = settings.bucket_cap_mb})),
+        exchanges_(team.world() > 1),
+        plain_after_proof_(!exchanges_ && settings.comm_hook == "none") {
+    if (settings.comm_hook != "none") {
+      ddp_->register_comm_hook(hooks::by_name(settings.comm_hook, team.group()), settings.comm_hook);
+    }
+  }
+  at::Tensor forward(const at::Tensor& input) override {
+    if (proven()) {
+      ddp_->core().check_finalized();  // of the second step
+      ddp_.reset();
+    }
+    return ddp_ ? ddp_->forward(input) : net_->forward(input);
+  }
+  std::vector<at::Tensor> parameters() const override { return net_->parameters(); }
+  std::shared_ptr<void> no_sync() override { return ddp_ ? std::make_shared<NoSync>(ddp_->core()) : nullptr; }
+  std::vector<std::vector<std::string>> buckets() override {
+    return exchanges_ ? ddp_->core().settle_buckets() : std::vector<std::vector<std::string>>{};
+  }
+  void restore_buckets(const std::vector<std::vector<std::string>>& names) override {
+    if (exchanges_) ddp_->core().restore_buckets(names);
+  }
+  bool exchanges() const override { return exchanges_; }
+
+ private:
+  // A group of one has nobody to exchange with: two steps through DDP say whether every parameter takes part,
+  // as they would with more ranks, and then the plain model gives the same bits for less.
+  bool proven() {
+    if (!ddp_ || !plain_after_proof_ || !torch::GradMode::is_enabled() || !ddp_->core().syncs()) return false;
+    return ++forwards_ > 2;
+  }
+
+  std::shared_ptr<DistributedDataParallel<Net>> ddp_;
+  const bool exchanges_;
+  const bool plain_after_proof_;
+  int forwards_ = 0;
+};
+
+// Module.to(memory_format=...) in Python touches what has four dimensions and nothing else.
+void to_channels_last(Net& net) {
+  torch::NoGradGuard no_grad;
+  for (auto& tensor : net.parameters()) {
+    if (tensor.dim() == 4)
+      tensor.set_data(tensor.to(tensor.options(), false, false, at::MemoryFormat::ChannelsLast));
+  }
+}
+
+}  // namespace
+
+void check_mode(const Settings& settings, int world, at::Device device) {
+  const auto& train = settings.train;
+  if (train.mode == "data_parallel") {
+    throw InputError("train.mode: data_parallel is not there yet", "train.mode",
+                     "use ddp: one process a device, and faster");
+  }
+  if (train.mode == "single" && world > 1) {
+    throw InputError(format("train.mode: single trains on one process, and {} were started", world),
+                     "train.mode", "use train.mode=ddp, or start one process");
+  }
+  if (train.precision == "fp16" && device.is_cpu()) {
+    throw InputError("train.precision: fp16 needs a GPU", "train.precision", "use bf16 on a CPU");
+  }
+  if (train.accumulate > 1 && settings.ddp.static_graph) {
+    throw InputError("train.accumulate > 1 does not go with ddp.static_graph (PyTorch's own fails, too)",
+                     "train.accumulate", "turn one of the two off");
+  }
+}
+
+std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const Team& team,
+                                                 const Settings& settings) {
+  net->to(team.device());
+  if (settings.train.layout == "channels_last") to_channels_last(*net);
+  if (!team.group()) return std::make_unique<SingleModel>(std::move(net));
+  if (settings.ddp.sync_batchnorm) convert_sync_batchnorm(*net, team.group());
+  return std::make_unique<DdpModel>(std::move(net), team, settings.ddp);
+}
+
+}  // namespace lockstep::train

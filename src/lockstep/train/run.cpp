@@ -1,0 +1,205 @@
+#include "lockstep/train/run.h"
+
+#include <cstdlib>
+#include <sstream>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/whole_file.h"
+#include "lockstep/launch/deadline.h"
+#include "lockstep/launch/stop_signal.h"
+#include "lockstep/run_folder/console.h"
+#include "lockstep/run_folder/folder.h"
+#include "lockstep/run_folder/held_folder.h"
+#include "lockstep/train/saved.h"
+#include "lockstep/train/trainer.h"
+
+namespace lockstep::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The folder as every rank knows it; held by rank 0.
+struct Place {
+  std::shared_ptr<run_folder::HeldFolder> held;
+  std::string path;
+  bool goes_on = false;
+  int64_t attempt = 1;
+};
+
+int64_t next_attempt(const fs::path& folder) {
+  try {
+    return run_folder::read_status(folder).attempt + 1;
+  } catch (const std::exception&) {
+    return 2;
+  }
+}
+
+// A job script asks `lockstep status` what became of the run, and for that it has to know which run it was.
+void tell_job_script(const fs::path& folder) {
+  const char* file = std::getenv("LOCKSTEP_RUN_FILE");
+  if (file && *file) base::replace_file(file, fs::absolute(folder).string() + "\n");
+}
+
+// What --resume names, as rank 0 sees it, found before a long load: "" a new run, "auto", or a path.
+struct Resume {
+  std::string folder;         // "auto" too
+  std::optional<Saved> file;  // a checkpoint to start from
+};
+
+Resume find_resume(const Team& team, const std::string& asked) {
+  if (asked.empty() || asked == "auto") return {asked, {}};
+  const auto folder = team.from_first([&] {
+    auto path = find_saved(asked);
+    if (!fs::is_directory(path)) return std::string();
+    run_folder::check_run_folder(path);
+    return path;
+  });
+  if (!folder.empty()) return {folder, {}};
+  return {"", read_saved(team, asked)};
+}
+
+// Before a long load; nothing is made yet.
+void check_place(const Setup& setup, const Resume& from) {
+  setup.team->from_first([&] {
+    if (from.folder.empty() || from.folder == "auto") run_folder::check_run_dir(setup.settings.run);
+    return std::string();
+  });
+}
+
+std::shared_ptr<run_folder::HeldFolder> hold(run_folder::RunFolder folder, const Setup& setup) {
+  const auto successor = [run = setup.settings.run, config = setup.config](const fs::path& removed) {
+    auto folder = run_folder::open_successor(run, config, removed);
+    tell_job_script(folder.path);
+    return folder;
+  };
+  return std::make_shared<run_folder::HeldFolder>(std::move(folder), successor);
+}
+
+Place open_place(const Setup& setup, const std::string& resume) {
+  Place place;
+  const auto text = setup.team->from_first([&] {
+    auto folder = run_folder::open_run_folder(setup.settings.run, setup.config, resume);
+    for (const auto& note : folder.notes) log::info(note);
+    const auto path = folder.path;
+    const bool goes_on = folder.goes_on;
+    place.held = hold(std::move(folder), setup);
+    return format("{:d} {} {}", goes_on, goes_on ? next_attempt(path) : 1, path.string());
+  });
+  std::istringstream words(text);
+  words >> place.goes_on >> place.attempt;
+  std::getline(words.ignore(), place.path, '\0');  // a path is any bytes
+  return place;
+}
+
+// Nothing in an old folder is touched before it is known that the run can go on there; a job script that has
+// not been told of it takes the attempt for refused.
+void begin(Trainer& trainer, const Setup& setup, const Place& place) {
+  setup.team->together([&] {
+    if (!setup.team->first()) return;
+    const auto path = place.held->path();
+    if (place.goes_on) run_folder::begin_in(path, setup.config);
+    trainer.write_to(place.held, place.attempt);
+    tell_job_script(path);
+  });
+}
+
+// The newest whole checkpoint of the folder; an earlier attempt that came to none starts anew.
+void go_on(Trainer& trainer, const Setup& setup, const std::string& folder) {
+  const auto saved = newest_saved(*setup.team, folder);
+  if (!saved) {
+    log::info("no checkpoint there yet: starting from the first step");
+    return;
+  }
+  trainer.restore(saved->tree, saved->path);
+  trainer.found_in(saved->path);
+  log::info("going on after step " + std::to_string(trainer.state().step) + ", from " + saved->path);
+}
+
+void start_from(Trainer& trainer, const Saved& saved) {
+  trainer.restore(saved.tree, saved.path);
+  trainer.forget_metrics();
+  log::info("starting after step " + std::to_string(trainer.state().step) + " of " + saved.path +
+            ", in a new folder");
+}
+
+void say_start(const Setup& setup, const Trainer& trainer, const Place& place) {
+  const auto& job = setup.team->job();
+  log::info(format("{}: {} on {} rank{} ({}, {}, {} thread{} each), {} steps an epoch, in {}",
+                   setup.settings.run.name, setup.settings.task.name, setup.team->world(),
+                   setup.team->world() == 1 ? "" : "s", setup.device.name,
+                   setup.team->group() ? setup.settings.launch.backend : "no group", setup.threads,
+                   setup.threads == 1 ? "" : "s", trainer.rounds().steps_per_epoch, place.path));
+  if (job.scheduler != "none") log::info(format("{} job {}", job.scheduler, job.job_id));
+  const auto& train = setup.settings.train;
+  if (train.precision != "fp32" || train.layout != "nchw") {
+    log::info(
+        format("precision {}, layout {}: bits equal Python's with the same two, not the plain program's",
+               train.precision, train.layout));
+  }
+}
+
+// Whatever was saved beside it: a run whose folder somebody removed is not done.
+void check_still_there(const Setup& setup, const Place& place) {
+  setup.team->from_first([&] {
+    if (const auto removed = place.held->removed())
+      throw Error("the run's folder was removed while it trained", removed->string(),
+                  "what could be saved is in " + place.held->path().string());
+    return std::string();
+  });
+}
+
+// A failure reaches the folder before it reaches the screen.
+Ending run_and_tell(Trainer& trainer, const Setup& setup, const Place& place) {
+  try {
+    const auto ending = trainer.run();
+    check_still_there(setup, place);
+    trainer.tell(ending.state, ending.reason);
+    return ending;
+  } catch (const std::exception& error) {
+    trainer.tell(run_folder::RunState::failed, describe(error));
+    throw;
+  }
+}
+
+void say_ending(const Ending& ending, const Place& place) {
+  if (ending.stopped()) {
+    log::info(std::string(run_folder::name_of(ending.state)) + " (" + ending.reason +
+              "), the checkpoint is complete: go on with --resume auto");
+  } else if (ending.reason != "epochs") {
+    log::info("ended by " + ending.reason);
+  }
+  log::info("everything is in " + place.path);
+}
+
+}  // namespace
+
+int train(const Command& command, const std::string& resume) {
+  const launch::EarlySignals early;
+  auto setup = join_job(command);
+  const launch::StopSignals signals;  // what comes while we load is obeyed before the first step
+  auto from = find_resume(*setup.team, resume);
+  check_place(setup, from);
+  load_data(setup);
+  Trainer trainer(setup);
+  if (const auto saved = std::exchange(from.file, {})) start_from(trainer, *saved);
+  auto place = open_place(setup, from.folder);
+  if (place.goes_on) go_on(trainer, setup, place.path);
+  begin(trainer, setup, place);
+  if (setup.team->first())
+    trainer.leave_before(launch::job_deadline(setup.team->job(), launch::current_environment()));
+  say_start(setup, trainer, place);
+  const auto ending = run_and_tell(trainer, setup, place);
+  setup.team->barrier();  // whoever leaves early would take rank 0 along
+  say_ending(ending, place);
+  return ending.stopped() ? kStoppedEarly : kDone;
+}
+
+int status(const std::string& folder) {
+  const auto verdict = run_folder::judge(folder);
+  run_folder::Console(true).line(verdict.text);
+  return verdict.exit_status;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,31 @@
+#pragma once
+// A checkpoint read once for the whole job: a file, or the newest whole one of a run. Every reader passes
+// here.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "lockstep/checkpoint/tree.h"
+#include "lockstep/train/team.h"
+
+namespace lockstep::train {
+
+/// What this lockstep writes as "lockstep.format"; a file with a higher number is refused.
+constexpr int64_t kCheckpointFormat = 1;
+
+struct Saved {
+  std::string path;  // the file's
+  Tree tree;
+};
+
+/// Where `wanted` lies; an InputError where there is no such file or folder. For rank 0.
+std::string find_saved(const std::string& wanted);
+
+/// `wanted`: a checkpoint, or a run's folder. The same on every rank, errors too. Collective.
+Saved read_saved(const Team& team, const std::string& wanted);
+
+/// The newest whole checkpoint of a run's folder, if it has come to one. Collective, as above.
+std::optional<Saved> newest_saved(const Team& team, const std::string& run_folder);
+
+}  // namespace lockstep::train

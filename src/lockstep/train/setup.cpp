@@ -1,0 +1,171 @@
+#include "lockstep/train/setup.h"
+
+#include <c10/util/Logging.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <random>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/memory.h"
+#include "lockstep/comm/connect.h"
+#include "lockstep/comm/cuda_load.h"
+#include "lockstep/comm/meet/join.h"
+#include "lockstep/config/write.h"
+#include "lockstep/launch/cpus.h"
+#include "lockstep/launch/warnings.h"
+#include "lockstep/train/job_config.h"
+#include "lockstep/train/model.h"
+#include "lockstep/train/try_model.h"
+
+namespace lockstep::train {
+namespace {
+
+// The launcher must be known before the config can be read over MPI, so it is looked for in --set first.
+std::string launcher_of(const Command& command) {
+  constexpr const char* kKey = "launch.launcher=";
+  std::string launcher = command.launcher;
+  if (!launcher.empty() && launcher != "auto") return launcher;
+  for (const auto& set : command.sets) {
+    if (set.rfind(kKey, 0) == 0) launcher = set.substr(std::char_traits<char>::length(kKey));
+  }
+  return launcher.empty() ? "auto" : launcher;
+}
+
+// As --launcher does, launch.launcher decides whether there is MPI at all. Where the environment speaks of
+// MPI, only rank 0 opens the file, and the others learn of the choice when MPI is up.
+std::unique_ptr<launch::Runtime> make_runtime(const Command& command) {
+  const auto asked = launcher_of(command);
+  const bool unknown = asked == "auto" && !launch::wants_mpi(launch::current_environment());
+  return std::make_unique<launch::Runtime>(unknown ? launcher_in(command.config, command.sets) : asked);
+}
+
+void obey_launcher(launch::Runtime& runtime, const Settings& settings, const Command& command) {
+  const auto& wanted = settings.launch.launcher;
+  if (wanted == "auto" || wanted == runtime.job().launcher || launcher_of(command) != "auto") return;
+  runtime.overrule(wanted);
+}
+
+comm::Facts all_facts(const Setup& setup, const Command& command) {
+  comm::Facts facts = {{"the program", command.program}};
+  facts.insert(facts.end(), command.told.begin(), command.told.end());
+  const auto settings = facts_of(setup.settings);
+  facts.insert(facts.end(), settings.begin(), settings.end());
+  return facts;
+}
+
+// libtorch says its warnings on every rank; as in our own log, the others speak from errors on.
+void leave_warnings_to_rank_zero(const Job& job) {
+  const bool chosen = std::getenv("TORCH_CPP_LOG_LEVEL") != nullptr;
+  if (job.rank != 0 && !chosen) FLAGS_caffe2_log_level = std::max(FLAGS_caffe2_log_level, c10::GLOG_ERROR);
+}
+
+std::unique_ptr<Team> gather_team(launch::Runtime& runtime, const Settings& settings,
+                                  const launch::DeviceChoice& device) {
+  const at::Device place(device.name);
+  ProcessGroup group;
+  if (settings.train.mode != "single") {
+    group = comm::connect(runtime,
+                          {.backend = settings.launch.backend,
+                           .join_timeout = settings.launch.join_timeout,
+                           .timeout = settings.launch.timeout},
+                          place);
+  }
+  return std::make_unique<Team>(runtime.job(), group, place);
+}
+
+// `auto` is decided once, and the folder's config says how.
+void resolve(Settings& settings, const launch::DeviceChoice& device) {
+  settings.launch.device = device.is_cuda() ? "cuda" : "cpu";
+  if (settings.launch.backend == "auto") settings.launch.backend = device.is_cuda() ? "nccl" : "gloo";
+}
+
+NodeShare node_share(const Setup& setup) {
+  const auto& job = setup.team->job();
+  if (!setup.team->group()) return {};
+  // a name that differs between jobs: hosts and pids may be alike in containers
+  std::random_device chance;
+  const auto name = setup.team->broadcast(format("{}-{:08x}{:08x}", job.host, chance(), chance()));
+  return {.local_rank = job.local_rank,
+          .local_world = job.local_world,
+          .name = format("{}-{}", name, job.node_rank),
+          .barrier = [team = setup.team.get()] { team->barrier(); }};
+}
+
+}  // namespace
+
+Setup join_job(const Command& command) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error of the write, like a full disk
+  Setup setup;
+  const auto environment = launch::current_environment();
+  setup.runtime = make_runtime(command);
+  auto loaded = load_for_job(*setup.runtime, command.config, command.sets);
+  for (const auto& warning : loaded.warnings) log::warning(warning);
+  setup.settings = std::move(loaded.settings);
+  obey_launcher(*setup.runtime, setup.settings, command);
+  comm::join_ranks(*setup.runtime, setup.settings.launch.join_timeout);
+  const auto& job = setup.runtime->job();
+  leave_warnings_to_rank_zero(job);
+  comm::check_alike(*setup.runtime, [&] {
+    setup.device = launch::choose_device(job, setup.settings.launch.device, environment);
+    resolve(setup.settings, setup.device);
+    return all_facts(setup, command);
+  });
+  comm::refuse_shared_gpus(*setup.runtime,
+                           setup.device.is_cuda() ? launch::gpu_uuid(setup.device.index) : "");
+  setup.config = config::to_yaml(setup.settings);
+  const auto threads = launch::share_threads(*setup.runtime, environment);
+  launch::say_warnings(*setup.runtime, threads.warnings);
+  if (setup.device.is_cuda()) comm::load_cuda();  // before any other call of libtorch's
+  check_mode(setup.settings, job.world, at::Device(setup.device.name));
+  setup.threads = threads.threads;
+  at::set_num_threads(setup.threads);
+  setup.team = gather_team(*setup.runtime, setup.settings, setup.device);
+  setup.team->together([&] { setup.task = make_task(setup.settings); });
+  return setup;
+}
+
+void load_data(Setup& setup) {
+  const auto share = node_share(setup);
+  setup.team->together([&] {
+    setup.data = base::with_memory_for("the data set of task " + setup.settings.task.name,
+                                       [&] { return setup.task->data(setup.settings, share); });
+  });
+  for (const auto& note : setup.data.notes) log::info(note);
+}
+
+bool load_evaluation(Setup& setup) {
+  if (setup.settings.task.class_weights != "none" && !setup.data.class_weights.defined()) return false;
+  const auto share = node_share(setup);
+  setup.team->together([&] {
+    setup.data.eval = base::with_memory_for("the evaluation set of task " + setup.settings.task.name, [&] {
+      return setup.task->evaluation(setup.settings, setup.data, share);
+    });
+  });
+  return setup.data.eval != nullptr;
+}
+
+Setup set_up(const Command& command) {
+  auto setup = join_job(command);
+  load_data(setup);
+  return setup;
+}
+
+std::shared_ptr<Net> seeded_model(const Setup& setup) {
+  const auto seed = static_cast<uint64_t>(setup.settings.run.seed);
+  std::shared_ptr<Net> net;
+  setup.team->together([&] {
+    torch::manual_seed(seed);
+    try_model(setup);
+    torch::manual_seed(seed);
+    net = setup.task->model(setup.settings, setup.data);
+  });
+  return net;
+}
+
+}  // namespace lockstep::train

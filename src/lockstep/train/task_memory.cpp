@@ -1,0 +1,79 @@
+#include "lockstep/train/task_memory.h"
+
+#include <torch/types.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::train {
+namespace {
+
+template <class Values>
+Tree list_of(const Values& values) {
+  const auto list = make_list();
+  for (const auto& value : values) append(list, value);
+  return list;
+}
+
+std::vector<std::string> texts_of(const Tree& memory, const std::string& key) {
+  std::vector<std::string> texts;
+  for (const auto& text : elements(get(memory, key)))
+    texts.push_back(as_string(text, "lockstep.task." + key));
+  return texts;
+}
+
+std::vector<int64_t> numbers_of(const Tree& memory, const std::string& key) {
+  std::vector<int64_t> numbers;
+  for (const auto& number : elements(get(memory, key)))
+    numbers.push_back(as_int(number, "lockstep.task." + key));
+  return numbers;
+}
+
+std::vector<at::Tensor> tensors_of(const Tree& memory, const std::string& key) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& tensor : elements(get(memory, key)))
+    tensors.push_back(as_tensor(tensor, "lockstep.task." + key).contiguous());
+  return tensors;
+}
+
+// Checkpoints from before these were kept have neither.
+void recall_classes(Setup& setup, const Tree& memory) {
+  const auto regression = find(memory, "regression");
+  const auto weights = find(memory, "class_weights");
+  const auto& task = setup.settings.task;
+  setup.data.regression = regression && as_bool(*regression, "lockstep.task.regression");
+  if (task.name == "csv" && setup.data.regression != (task.kind == "regression")) {
+    throw InputError("the checkpoint was trained with another task.kind", "task.kind: " + task.kind,
+                     setup.data.regression ? "set task.kind: regression" : "set task.kind: classification");
+  }
+  if (task.class_weights != "none" && weights && !weights->isNone())
+    setup.data.class_weights = as_tensor(*weights, "lockstep.task.class_weights");
+}
+
+}  // namespace
+
+Tree remembered(const Setup& setup) {
+  const auto memory = setup.task->memory();
+  if (!memory) return {};
+  const auto& weights = setup.data.class_weights;
+  return make_dict({{"name", setup.settings.task.name},
+                    {"input_shape", list_of(setup.data.input_shape)},
+                    {"class_names", list_of(setup.data.class_names)},
+                    {"regression", setup.data.regression},
+                    {"class_weights", weights.defined() ? Tree(weights) : Tree()},
+                    {"tensors", list_of(memory->tensors)},
+                    {"texts", list_of(memory->texts)}});
+}
+
+bool recall(Setup& setup, const Tree& checkpoint) {
+  const auto extras = find(checkpoint, "lockstep");
+  const auto memory = extras ? find(*extras, "task") : std::nullopt;
+  if (!memory || memory->isNone()) return false;
+  if (as_string(get(*memory, "name"), "lockstep.task.name") != setup.settings.task.name) return false;
+  recall_classes(setup, *memory);
+  setup.data.input_shape = numbers_of(*memory, "input_shape");
+  setup.data.class_names = texts_of(*memory, "class_names");
+  setup.task->recall({tensors_of(*memory, "tensors"), texts_of(*memory, "texts")});
+  return true;
+}
+
+}  // namespace lockstep::train

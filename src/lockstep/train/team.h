@@ -1,0 +1,54 @@
+#pragma once
+// The ranks of a run and the few small exchanges that training needs besides the gradients.
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/group.h"
+#include "lockstep/launch/identify.h"
+
+namespace lockstep::train {
+
+/// Every call but the getters is collective. A rank without others answers itself, and each call is free.
+class Team {
+ public:
+  Team(Job job, ProcessGroup group, at::Device device)
+      : job_(std::move(job)), group_(std::move(group)), device_(device) {}
+
+  int rank() const { return group_ ? job_.rank : 0; }
+  int world() const { return group_ ? job_.world : 1; }
+  bool first() const { return rank() == 0; }
+  const Job& job() const { return job_; }
+  const ProcessGroup& group() const { return group_; }
+  at::Device device() const { return device_; }
+
+  /// In place, element by element, over the ranks.
+  void sum(std::vector<double>& values) const;
+  void max(std::vector<double>& values) const;
+  /// In place; CPU tensors.
+  void sum(std::vector<at::Tensor>& tensors) const;
+  /// Every rank's tensor (CPU, the same shape on all), in rank order.
+  std::vector<at::Tensor> all_gather(const at::Tensor& tensor) const;
+  /// Every rank's text, in rank order.
+  std::vector<std::string> all_gather(const std::string& text) const;
+  /// Rank 0's text on every rank.
+  std::string broadcast(const std::string& text) const;
+  void barrier() const;
+
+  /// What rank 0's work returns, on every rank. Its error is thrown on every rank, in the same words.
+  std::string from_first(const std::function<std::string()>& work) const;
+  /// Work that any rank may fail at: if one does, all throw the first such rank's error, in the same words.
+  void together(const std::function<void()>& work) const;
+
+ private:
+  bool alone() const { return world() == 1; }
+  void reduce(std::vector<double>& values, bool max) const;
+  Job job_;
+  ProcessGroup group_;
+  at::Device device_;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,182 @@
+#include "lockstep/train/training_state.h"
+
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/checkpoint/rng.h"
+#include "lockstep/checkpoint/state_dict.h"
+#include "lockstep/train/saved.h"
+
+namespace lockstep::train {
+namespace {
+
+bool same_everywhere(const Team& team, const at::Tensor& bytes) {
+  // two checksums, each small enough to be exact as a double
+  const auto words = bytes.to(torch::kFloat64);
+  const auto places = torch::arange(1, words.numel() + 1, torch::kFloat64);
+  const double plain = words.sum().item<double>(), weighed = words.mul(places).sum().item<double>();
+  std::vector<double> ends{plain, -plain, weighed, -weighed};
+  team.max(ends);
+  return ends[0] == -ends[1] && ends[2] == -ends[3];
+}
+
+// Ranks that draw the same numbers, as Python's do after the same manual_seed, need one state between them.
+Tree gather_states(const Team& team, const at::Tensor& state) {
+  const auto list = make_list();
+  if (same_everywhere(team, state)) {
+    append(list, state);
+  } else {
+    for (const auto& one : team.all_gather(state)) append(list, one);
+  }
+  return list;
+}
+
+Tree gather_losses(const Team& team, const TrainingState& state) {
+  const auto mine = torch::tensor({state.loss_sum, static_cast<double>(state.loss_count)}, torch::kFloat64);
+  return torch::stack(team.all_gather(mine));
+}
+
+Tree tree_of(const std::vector<std::vector<std::string>>& buckets) {
+  const auto list = make_list();
+  for (const auto& bucket : buckets) {
+    const auto names = make_list();
+    for (const auto& name : bucket) append(names, name);
+    append(list, names);
+  }
+  return list;
+}
+
+Tree extras(const Team& team, const TrainingState& state, const Stateful& parts, const std::string& config) {
+  const auto dict = make_dict({{"format", kCheckpointFormat},
+                               {"world", int64_t{team.world()}},
+                               {"consumed", state.consumed},
+                               {"step_in_epoch", state.step_in_epoch},
+                               {"epoch_trained", state.epoch_trained},
+                               {"seconds", state.seconds},
+                               {"metrics_offset", state.metrics_offset},
+                               {"best_loss", state.best_loss},
+                               {"epochs_without_better", state.epochs_without_better},
+                               {"losses", gather_losses(team, state)},
+                               {"rng", gather_states(team, rng_state())},
+                               {"config", config},
+                               {"task", parts.memory}});
+  if (!team.device().is_cpu()) put(dict, "device_rng", gather_states(team, rng_state(team.device())));
+  put(dict, "schedule", parts.schedule.state_dict());
+  if (parts.scaler) put(dict, "scaler", parts.scaler->state_dict());
+  put(dict, "buckets", tree_of(parts.model.buckets()));
+  return dict;
+}
+
+void restore_buckets(TrainedModel& model, const Tree& list) {
+  std::vector<std::vector<std::string>> buckets;
+  for (const auto& names : elements(list)) {
+    auto& bucket = buckets.emplace_back();
+    for (const auto& name : elements(names)) bucket.push_back(as_string(name, "lockstep.buckets"));
+  }
+  if (!buckets.empty()) model.restore_buckets(buckets);
+}
+
+std::optional<at::Tensor> own_state(const Tree& extras, const std::string& key, int rank, int world) {
+  const auto states = elements(get(extras, key));
+  if (states.size() == 1) return as_tensor(states[0], "lockstep." + key);
+  if (states.size() != static_cast<size_t>(world)) return std::nullopt;
+  return as_tensor(states[static_cast<size_t>(rank)], "lockstep." + key);
+}
+
+void restore_rng(const Team& team, const Tree& extras) {
+  if (const auto mine = own_state(extras, "rng", team.rank(), team.world())) set_rng_state(*mine);
+  if (team.device().is_cpu() || !find(extras, "device_rng")) return;
+  if (const auto mine = own_state(extras, "device_rng", team.rank(), team.world()))
+    set_rng_state(*mine, team.device());
+}
+
+void restore_losses(const Team& team, const Tree& extras, TrainingState& state) {
+  const auto losses = as_tensor(get(extras, "losses"), "lockstep.losses").to(torch::kFloat64).contiguous();
+  if (losses.dim() != 2 || losses.size(1) != 2) {
+    throw InputError("\"losses\" in the checkpoint is no pair of numbers for each rank", "lockstep.losses",
+                     "take an earlier checkpoint");
+  }
+  const bool same_world = losses.size(0) == team.world();
+  // at another world size rank 0 carries what was summed so far
+  if (!same_world && !team.first()) return;
+  const auto mine = same_world ? losses[team.rank()] : losses.sum(0);
+  state.loss_sum = mine[0].item<double>();
+  state.loss_count = static_cast<int64_t>(mine[1].item<double>());
+}
+
+void restore_schedule(Schedule& schedule, const Tree& state) {
+  try {
+    schedule.load_state_dict(state);
+  } catch (const InputError& error) {  // another schedule keeps other numbers
+    throw InputError(
+        std::string("the checkpoint's schedule is not the config's: ") + error.what(), "schedule.name",
+        "resume with the schedule that the checkpoint was trained with, or with schedule.name: none");
+  }
+}
+
+TrainingState from_own(const Team& team, const Tree& tree, const Tree& extras, const Stateful& parts) {
+  TrainingState state;
+  state.step = as_int(get(tree, "iter_no"), "iter_no");
+  state.epoch = as_int(get(tree, "epoch"), "epoch");
+  state.consumed = as_int(get(extras, "consumed"), "consumed");
+  state.step_in_epoch = as_int(get(extras, "step_in_epoch"), "step_in_epoch");
+  state.epoch_trained = as_bool(get(extras, "epoch_trained"), "epoch_trained");
+  state.seconds = as_double(get(extras, "seconds"), "seconds");
+  state.metrics_offset = as_int(get(extras, "metrics_offset"), "metrics_offset");
+  state.best_loss = as_double(get(extras, "best_loss"), "best_loss");
+  state.epochs_without_better = as_int(get(extras, "epochs_without_better"), "epochs_without_better");
+  restore_losses(team, extras, state);
+  restore_schedule(parts.schedule, get(extras, "schedule"));
+  if (const auto scaler = find(extras, "scaler"); scaler && parts.scaler)
+    parts.scaler->load_state_dict(*scaler);
+  restore_rng(team, extras);
+  if (const auto buckets = find(extras, "buckets")) restore_buckets(parts.model, *buckets);
+  const auto world = as_int(get(extras, "world"), "world");
+  if (world != team.world()) {
+    log::warning(
+        format("the run goes on at world size {}, it was {}: the epoch's samples stay right, the bits will "
+               "differ from a run at {}",
+               team.world(), world, world));
+  }
+  return state;
+}
+
+// A file that Python wrote says which iteration it is, if anything.
+TrainingState from_python(const Tree& tree, int64_t steps_per_epoch, int64_t samples_per_step) {
+  TrainingState state;
+  if (const auto step = find(tree, "iter_no")) state.step = as_int(*step, "iter_no");
+  state.epoch = state.step / steps_per_epoch;
+  state.step_in_epoch = state.step % steps_per_epoch;
+  state.consumed = state.step_in_epoch * samples_per_step;
+  log::info(format(
+      "the checkpoint is not lockstep's own: going on from step {}, epoch {}; schedule and random numbers "
+      "start afresh",
+      state.step, state.epoch));
+  return state;
+}
+
+}  // namespace
+
+Tree to_checkpoint(const Team& team, const TrainingState& state, const Stateful& parts,
+                   const std::string& config) {
+  const auto more = extras(team, state, parts, config);
+  if (!team.first()) return make_dict();
+  return make_dict({{"iter_no", state.step},
+                    {"epoch", state.epoch},
+                    {"model", module_state_dict(parts.model.net())},
+                    {"optimizer", parts.optimizer.state_dict()},
+                    {"lockstep", more}});
+}
+
+TrainingState from_checkpoint(const Team& team, const Tree& tree, const std::string& file,
+                              const Stateful& parts, int64_t steps_per_epoch, int64_t samples_per_step) {
+  const auto extras = find(tree, "lockstep");
+  load_module_state_dict(parts.model.net(), find_state_dict(tree, file), file);
+  if (const auto optimizer = find(tree, "optimizer")) parts.optimizer.load_state_dict(*optimizer);
+  return extras ? from_own(team, tree, *extras, parts) : from_python(tree, steps_per_epoch, samples_per_step);
+}
+
+}  // namespace lockstep::train

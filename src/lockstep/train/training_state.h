@@ -1,0 +1,51 @@
+#pragma once
+// What a checkpoint holds beside the model: enough to go on with the same bits.
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "lockstep/checkpoint/tree.h"
+#include "lockstep/optim/grad_scaler.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/schedule.h"
+#include "lockstep/train/model.h"
+#include "lockstep/train/team.h"
+
+namespace lockstep::train {
+
+/// Where a run stands. The numbers are the same on every rank, but for the losses.
+
+struct TrainingState {
+  int64_t step = 0;      // optimiser steps taken
+  int64_t epoch = 0;     // the one it is in, from 0
+  int64_t consumed = 0;  // samples of this epoch that all ranks together have taken
+  int64_t step_in_epoch = 0;
+  bool epoch_trained = false;  // every batch is done; evaluation and schedule are still to come
+  double seconds = 0;          // trained, all attempts together
+  int64_t metrics_offset = 0;
+  double best_loss = std::numeric_limits<double>::infinity();  // early stop
+  int64_t epochs_without_better = 0;
+  double loss_sum = 0;  // of this epoch, this rank's own
+  int64_t loss_count = 0;
+};
+
+/// The parts that have a state of their own.
+struct Stateful {
+  TrainedModel& model;
+  Optimizer& optimizer;
+  Schedule& schedule;
+  GradScaler* scaler;
+  Tree memory;  // the task's, for predict
+};
+
+/// The whole checkpoint. Collective; the ranks other than 0 get an empty one.
+Tree to_checkpoint(const Team& team, const TrainingState& state, const Stateful& parts,
+                   const std::string& config);
+
+/// Puts everything back. InputError, before anything is changed, where the model is another one. A file of
+/// Python's brings its model, and its optimiser where it has one.
+TrainingState from_checkpoint(const Team& team, const Tree& tree, const std::string& file,
+                              const Stateful& parts, int64_t steps_per_epoch, int64_t samples_per_step);
+
+}  // namespace lockstep::train
