@@ -6,7 +6,7 @@
 #include "lockstep/base/whole_file.h"
 #include "lockstep/checkpoint/store.h"
 #include "lockstep/run_folder/status.h"
-#include "train/scratch.h"
+#include "scratch.h"
 
 namespace lockstep::train {
 namespace {

@@ -14,9 +14,9 @@
 #include "lockstep/base/file.h"
 #include "lockstep/run_folder/folder.h"
 #include "lockstep/run_folder/held_folder.h"
-#include "train/scratch.h"
+#include "scratch.h"
 
-namespace lockstep::train {
+namespace lockstep::run_folder {
 namespace {
 
 namespace fs = std::filesystem;
@@ -26,10 +26,10 @@ constexpr const char* kConfig = "run: {name: mnist}\n";
 
 class RecorderTest : public ::testing::Test {
  protected:
-  std::shared_ptr<run_folder::HeldFolder> hold() {
-    return std::make_shared<run_folder::HeldFolder>(
-        run_folder::open_run_folder(settings(), kConfig, ""),
-        [this](const fs::path& removed) { return run_folder::open_successor(settings(), kConfig, removed); });
+  std::shared_ptr<HeldFolder> hold() {
+    return std::make_shared<HeldFolder>(
+        open_run_folder(settings(), kConfig, ""),
+        [this](const fs::path& removed) { return open_successor(settings(), kConfig, removed); });
   }
   RunSettings settings() const { return {.name = "mnist", .dir = scratch_.path().string(), .seed = 0}; }
   fs::path path(const std::string& name) const { return scratch_.path() / name; }
@@ -57,11 +57,11 @@ bool comes_true(const Condition& condition) {
 }
 
 TEST_F(RecorderTest, ALongStepIsNoSilence) {
-  run_folder::Recorder recorder(hold(), {}, 0, 20ms);
-  recorder.note([](run_folder::RunStatus& status) { status.step = 7; });
-  EXPECT_TRUE(comes_true([&] { return run_folder::read_status(path("mnist")).step == 7; }));
-  const double then = run_folder::read_status(path("mnist")).updated;
-  EXPECT_TRUE(comes_true([&] { return run_folder::read_status(path("mnist")).updated > then; }))
+  Recorder recorder(hold(), {}, 0, 20ms);
+  recorder.note([](RunStatus& status) { status.step = 7; });
+  EXPECT_TRUE(comes_true([&] { return read_status(path("mnist")).step == 7; }));
+  const double then = read_status(path("mnist")).updated;
+  EXPECT_TRUE(comes_true([&] { return read_status(path("mnist")).updated > then; }))
       << "nobody does anything";
 }
 
@@ -71,11 +71,11 @@ TEST_F(RecorderTest, AJobThatWasSuspendedSaysSo) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::dup2(words[1], 2);
-    run_folder::Recorder recorder(hold(), {}, 0, 50ms);
+    Recorder recorder(hold(), {}, 0, 50ms);
     for (;;) ::pause();
   }
   const auto beats = [&] {
-    return fs::exists(path("mnist") / "status.json") ? run_folder::read_status(path("mnist")).updated : 0;
+    return fs::exists(path("mnist") / "status.json") ? read_status(path("mnist")).updated : 0;
   };
   ASSERT_TRUE(comes_true([&] { return beats() > 0; }));
   ASSERT_TRUE(comes_true([&, first = beats()] { return beats() > first; }));
@@ -93,46 +93,45 @@ TEST_F(RecorderTest, AJobThatWasSuspendedSaysSo) {
 }
 
 TEST_F(RecorderTest, ManyThreadsSpeakAtOnce) {
-  run_folder::Recorder recorder(hold(), {}, 0, 1ms);
+  Recorder recorder(hold(), {}, 0, 1ms);
   std::thread patience([&] { recorder.last_word("a peer is gone"); });
   std::thread writer([&] { recorder.saved("checkpoints/step-00000003.pt"); });
   for (int64_t step = 1; step <= 50; ++step) {
-    recorder.note([&](run_folder::RunStatus& status) { status.step = step; });
-    recorder.add(run_folder::StepRecord{.step = step});
+    recorder.note([&](RunStatus& status) { status.step = step; });
+    recorder.add(StepRecord{.step = step});
   }
   patience.join();
   writer.join();
-  recorder.update([](run_folder::RunStatus&) {});
-  const auto status = run_folder::read_status(path("mnist"));
-  EXPECT_EQ(status.state, run_folder::RunState::failed);
+  recorder.update([](RunStatus&) {});
+  const auto status = read_status(path("mnist"));
+  EXPECT_EQ(status.state, RunState::failed);
   EXPECT_EQ(status.step, 50);
   EXPECT_EQ(status.checkpoint, "checkpoints/step-00000003.pt");
 }
 
 TEST_F(RecorderTest, WhoWasOvertakenWritesNothing) {
   const auto held = hold();
-  run_folder::Recorder recorder(held, {}, 0, 1h);
-  recorder.add(run_folder::StepRecord{.step = 1});
+  Recorder recorder(held, {}, 0, 1h);
+  recorder.add(StepRecord{.step = 1});
   take_over(path("mnist"));
   const auto before = contents(path("mnist"));
-  EXPECT_THROW(recorder.add(run_folder::StepRecord{.step = 2}), run_folder::FolderTaken);
-  EXPECT_THROW(recorder.add(run_folder::EpochRecord()), run_folder::FolderTaken);
-  EXPECT_THROW(recorder.update([](run_folder::RunStatus& status) { status.step = 2; }),
-               run_folder::FolderTaken);
-  EXPECT_THROW(recorder.note([](run_folder::RunStatus&) {}), run_folder::FolderTaken) << "known by now";
-  EXPECT_THROW(held->check(path("mnist")), run_folder::FolderTaken);
+  EXPECT_THROW(recorder.add(StepRecord{.step = 2}), FolderTaken);
+  EXPECT_THROW(recorder.add(EpochRecord()), FolderTaken);
+  EXPECT_THROW(recorder.update([](RunStatus& status) { status.step = 2; }), FolderTaken);
+  EXPECT_THROW(recorder.note([](RunStatus&) {}), FolderTaken) << "known by now";
+  EXPECT_THROW(held->check(path("mnist")), FolderTaken);
   recorder.last_word("too late");
   EXPECT_EQ(contents(path("mnist")), before);
 }
 
 TEST_F(RecorderTest, TheHeartFindsOutThatTheFolderIsTaken) {
-  run_folder::Recorder recorder(hold(), {}, 0, 5ms);
+  Recorder recorder(hold(), {}, 0, 5ms);
   take_over(path("mnist"));
   EXPECT_TRUE(comes_true([&] {
     try {
-      recorder.note([](run_folder::RunStatus&) {});
+      recorder.note([](RunStatus&) {});
       return false;
-    } catch (const run_folder::FolderTaken&) {
+    } catch (const FolderTaken&) {
       return true;
     }
   }));
@@ -140,24 +139,24 @@ TEST_F(RecorderTest, TheHeartFindsOutThatTheFolderIsTaken) {
 
 TEST_F(RecorderTest, WhatWasInARemovedFolderGoesOnBesideIt) {
   const auto held = hold();
-  run_folder::Recorder recorder(held, {}, 0, 1h);
-  recorder.add(run_folder::StepRecord{.step = 1});
+  Recorder recorder(held, {}, 0, 1h);
+  recorder.add(StepRecord{.step = 1});
   recorder.saved(path("mnist") / "checkpoints/step-00000001.pt");
   EXPECT_TRUE(recorder.holds(path("mnist") / "checkpoints/step-00000001.pt"));
   fs::remove_all(path("mnist"));
   testing::internal::CaptureStderr();
-  recorder.add(run_folder::StepRecord{.step = 2});
+  recorder.add(StepRecord{.step = 2});
   EXPECT_NE(testing::internal::GetCapturedStderr().find("was removed"), std::string::npos);
-  recorder.update([](run_folder::RunStatus& status) { status.step = 2; });
+  recorder.update([](RunStatus& status) { status.step = 2; });
   EXPECT_EQ(held->removed(), path("mnist"));
   EXPECT_FALSE(fs::exists(path("mnist")));
   EXPECT_FALSE(recorder.holds(path("mnist") / "checkpoints/step-00000001.pt"));
   const auto text = base::read_text(path("mnist-2") / "metrics.jsonl");
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2) << text;
   EXPECT_EQ(base::read_text(path("mnist-2") / "config.yaml"), kConfig);
-  EXPECT_EQ(run_folder::read_status(path("mnist-2")).step, 2);
-  EXPECT_EQ(run_folder::read_status(path("mnist-2")).checkpoint, "");
+  EXPECT_EQ(read_status(path("mnist-2")).step, 2);
+  EXPECT_EQ(read_status(path("mnist-2")).checkpoint, "");
 }
 
 }  // namespace
-}  // namespace lockstep::train
+}  // namespace lockstep::run_folder

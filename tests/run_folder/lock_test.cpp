@@ -16,7 +16,7 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/base/whole_file.h"
-#include "train/scratch.h"
+#include "scratch.h"
 
 namespace {
 bool flock_works = true;
@@ -34,7 +34,7 @@ extern "C" int gethostname(char* name, size_t size) noexcept {
   return 0;
 }
 
-namespace lockstep::train {
+namespace lockstep::run_folder {
 namespace {
 
 double seconds_ago(double seconds) {
@@ -70,7 +70,7 @@ class Taker {
     EXPECT_EQ(::pipe(pipe_), 0);
     child_ = ::fork();
     if (child_ != 0) return;
-    const auto lock = run_folder::RunLock::take(folder);
+    const auto lock = RunLock::take(folder);
     const char answer = lock ? 'y' : 'n';
     if (::write(pipe_[1], &answer, 1) != 1) ::_exit(1);
     for (;;) ::pause();
@@ -98,21 +98,21 @@ class Taker {
 
 TEST_F(RunLockTest, EachWhoTakesItRaisesTheEpoch) {
   for (int epoch = 1; epoch <= 3; ++epoch) {
-    const auto lock = run_folder::RunLock::take(folder());
+    const auto lock = RunLock::take(folder());
     ASSERT_TRUE(lock);
-    EXPECT_EQ(lock->hold(), run_folder::Hold::ours);
+    EXPECT_EQ(lock->hold(), Hold::ours);
     EXPECT_EQ(record()["epoch"], epoch);
-    EXPECT_FALSE(run_folder::RunLock::take(folder()));
-    EXPECT_TRUE(run_folder::in_use(folder()));
+    EXPECT_FALSE(RunLock::take(folder()));
+    EXPECT_TRUE(in_use(folder()));
   }
-  EXPECT_FALSE(run_folder::in_use(folder()));
+  EXPECT_FALSE(in_use(folder()));
 }
 
 TEST_F(RunLockTest, WhoLostItSeesThatAndLeavesTheRecordAlone) {
   {
-    const auto lock = run_folder::RunLock::take(folder());
+    const auto lock = RunLock::take(folder());
     change_record("epoch", 2);
-    EXPECT_EQ(lock->hold(), run_folder::Hold::taken);
+    EXPECT_EQ(lock->hold(), Hold::taken);
   }
   EXPECT_EQ(record()["epoch"], 2);
   EXPECT_EQ(record()["pid"], ::getpid());
@@ -121,58 +121,58 @@ TEST_F(RunLockTest, WhoLostItSeesThatAndLeavesTheRecordAlone) {
 TEST_F(RunLockTest, WhoWritesToARemovedFolderSeesThat) {
   const auto inside = folder() / "run";
   std::filesystem::create_directory(inside);
-  const auto lock = run_folder::RunLock::take(inside);
+  const auto lock = RunLock::take(inside);
   std::filesystem::remove_all(inside);
-  EXPECT_EQ(lock->hold(), run_folder::Hold::gone);
+  EXPECT_EQ(lock->hold(), Hold::gone);
 }
 
 TEST_F(RunLockTest, WithoutFlockALivingHolderKeepsItAndADeadOneDoesNot) {
   flock_works = false;
   Taker holder(folder());
   ASSERT_TRUE(holder.got_it());
-  EXPECT_TRUE(run_folder::in_use(folder()));
-  EXPECT_FALSE(run_folder::RunLock::take(folder()));
+  EXPECT_TRUE(in_use(folder()));
+  EXPECT_FALSE(RunLock::take(folder()));
   holder.end();
-  EXPECT_FALSE(run_folder::in_use(folder()));
-  EXPECT_TRUE(run_folder::RunLock::take(folder()));
+  EXPECT_FALSE(in_use(folder()));
+  EXPECT_TRUE(RunLock::take(folder()));
 }
 
 TEST_F(RunLockTest, WithoutFlockAnotherProcessOfTheSameNumberIsNotTheHolder) {
   flock_works = false;
-  const auto lock = run_folder::RunLock::take(folder());
-  EXPECT_TRUE(run_folder::in_use(folder()));
+  const auto lock = RunLock::take(folder());
+  EXPECT_TRUE(in_use(folder()));
   change_record("started", 1);
-  EXPECT_FALSE(run_folder::in_use(folder()));
+  EXPECT_FALSE(in_use(folder()));
 }
 
 TEST_F(RunLockTest, WithoutFlockAFolderThatWasLeftIsFreeEverywhereAtOnce) {
   flock_works = false;
-  ASSERT_TRUE(run_folder::RunLock::take(folder()));
+  ASSERT_TRUE(RunLock::take(folder()));
   was_heard(0);
   host_name = "elsewhere";
-  EXPECT_TRUE(run_folder::RunLock::take(folder()));
+  EXPECT_TRUE(RunLock::take(folder()));
 }
 
 TEST_F(RunLockTest, WithoutFlockAHolderElsewhereLivesAsLongAsItIsHeard) {
   flock_works = false;
-  const auto lock = run_folder::RunLock::take(folder());
+  const auto lock = RunLock::take(folder());
   host_name = "elsewhere";
-  EXPECT_TRUE(run_folder::in_use(folder())) << "it has only just begun";
+  EXPECT_TRUE(in_use(folder())) << "it has only just begun";
   change_record("since", seconds_ago(1000));
-  EXPECT_FALSE(run_folder::in_use(folder())) << "never heard";
+  EXPECT_FALSE(in_use(folder())) << "never heard";
   was_heard(1);
-  EXPECT_TRUE(run_folder::in_use(folder()));
+  EXPECT_TRUE(in_use(folder()));
   {
     const std::jthread heart([&](const std::stop_token& over) {
       for (; !over.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(50))) was_heard(0);
     });
-    EXPECT_FALSE(run_folder::RunLock::take(folder()));
+    EXPECT_FALSE(RunLock::take(folder()));
   }
   was_heard(59.5);  // it died, and its job began again on another node
-  EXPECT_TRUE(run_folder::in_use(folder()));
-  const auto other = run_folder::RunLock::take(folder());
+  EXPECT_TRUE(in_use(folder()));
+  const auto other = RunLock::take(folder());
   ASSERT_TRUE(other);
-  EXPECT_EQ(lock->hold(), run_folder::Hold::taken);
+  EXPECT_EQ(lock->hold(), Hold::taken);
 }
 
 TEST_F(RunLockTest, WithoutFlockOneOfManyAtOnceGetsIt) {
@@ -185,4 +185,4 @@ TEST_F(RunLockTest, WithoutFlockOneOfManyAtOnceGetsIt) {
 }
 
 }  // namespace
-}  // namespace lockstep::train
+}  // namespace lockstep::run_folder

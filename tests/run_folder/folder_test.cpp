@@ -10,9 +10,9 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/whole_file.h"
 #include "lockstep/run_folder/status.h"
-#include "train/scratch.h"
+#include "scratch.h"
 
-namespace lockstep::train {
+namespace lockstep::run_folder {
 namespace {
 
 constexpr const char* kConfig =
@@ -25,19 +25,18 @@ std::string with(std::string config, const std::string& from, const std::string&
 
 class RunFolderTest : public ::testing::Test {
  protected:
-  run_folder::RunFolder open(const std::string& resume = "", const std::string& config = kConfig) {
-    return run_folder::open_run_folder({.name = "mnist", .dir = scratch_.path().string(), .seed = 0}, config,
-                                       resume);
+  RunFolder open(const std::string& resume = "", const std::string& config = kConfig) {
+    return open_run_folder({.name = "mnist", .dir = scratch_.path().string(), .seed = 0}, config, resume);
   }
   std::filesystem::path path(const std::string& name) const { return scratch_.path() / name; }
-  void leave(const std::string& name, run_folder::RunState state, const std::string& reason,
-             int64_t epoch = 0, int64_t step = 0) {
-    run_folder::RunStatus status;
+  void leave(const std::string& name, RunState state, const std::string& reason, int64_t epoch = 0,
+             int64_t step = 0) {
+    RunStatus status;
     status.state = state;
     status.reason = reason;
     status.epoch = epoch;
     status.step = step;
-    run_folder::write_status(path(name), status);
+    write_status(path(name), status);
   }
   test::Scratch scratch_;
 };
@@ -71,15 +70,15 @@ TEST_F(RunFolderTest, AnOldFolderIsTouchedOnlyWhenTheRunBeginsThere) {
   const auto folder = open(path("mnist").string(), other);
   EXPECT_EQ(base::read_text(path("mnist") / "config.yaml"), kConfig);
   EXPECT_TRUE(std::filesystem::exists(partial));
-  run_folder::begin_in(folder.path, other);
+  begin_in(folder.path, other);
   EXPECT_EQ(base::read_text(path("mnist") / "config.yaml"), other);
   EXPECT_FALSE(std::filesystem::exists(partial));
   EXPECT_FALSE(std::filesystem::exists(path("mnist") / ".status.json.4242.partial"));
 }
 
 TEST_F(RunFolderTest, ASuccessorIsBesideTheOneThatWasRemoved) {
-  const auto folder = run_folder::open_successor(
-      {.name = "mnist", .dir = scratch_.path().string(), .seed = 0}, kConfig, path("mnist"));
+  const auto folder =
+      open_successor({.name = "mnist", .dir = scratch_.path().string(), .seed = 0}, kConfig, path("mnist"));
   EXPECT_EQ(folder.path, path("mnist-2"));
   EXPECT_TRUE(open("auto").path == path("mnist")) << "in use";
 }
@@ -111,7 +110,7 @@ TEST_F(RunFolderTest, AutoStartsAnewWhereThereIsNothing) {
 TEST_F(RunFolderTest, AutoGoesOnWithTheNewestUnfinished) {
   (void)open();
   (void)open();
-  leave("mnist-2", run_folder::RunState::stopped_early, "SIGTERM");
+  leave("mnist-2", RunState::stopped_early, "SIGTERM");
   const auto folder = open("auto");
   EXPECT_TRUE(folder.goes_on);
   EXPECT_EQ(folder.path, path("mnist-2"));
@@ -119,13 +118,13 @@ TEST_F(RunFolderTest, AutoGoesOnWithTheNewestUnfinished) {
 
 TEST_F(RunFolderTest, AutoPassesOverADoneRun) {
   (void)open();
-  leave("mnist", run_folder::RunState::done, "epochs", 2);
+  leave("mnist", RunState::done, "epochs", 2);
   EXPECT_EQ(open("auto").path, path("mnist-2"));
 }
 
 TEST_F(RunFolderTest, AutoGoesOnWithADoneRunThatIsToBeLonger) {
   (void)open();
-  leave("mnist", run_folder::RunState::done, "epochs", 2);
+  leave("mnist", RunState::done, "epochs", 2);
   const auto folder = open("auto", with(kConfig, "epochs: 2", "epochs: 3"));
   EXPECT_TRUE(folder.goes_on);
   EXPECT_EQ(folder.path, path("mnist"));
@@ -167,8 +166,7 @@ TEST_F(RunFolderTest, WhereARunIsStartedDoesNotMatter) {
 
 TEST_F(RunFolderTest, ANameThatEndsInANumberIsAnotherRun) {
   const auto config = with(kConfig, "name: mnist", "name: mnist-2");
-  (void)run_folder::open_run_folder({.name = "mnist-2", .dir = scratch_.path().string(), .seed = 0}, config,
-                                    "");
+  (void)open_run_folder({.name = "mnist-2", .dir = scratch_.path().string(), .seed = 0}, config, "");
   EXPECT_FALSE(open("auto").goes_on);
 }
 
@@ -185,57 +183,55 @@ TEST_F(RunFolderTest, AFolderInUseIsRefused) {
 }
 
 TEST_F(RunFolderTest, APlaceThatCannotBeWrittenIsBadInput) {
-  EXPECT_THROW(run_folder::open_run_folder({.name = "x", .dir = "/proc/nothing", .seed = 0}, kConfig, ""),
-               InputError);
+  EXPECT_THROW(open_run_folder({.name = "x", .dir = "/proc/nothing", .seed = 0}, kConfig, ""), InputError);
 }
 
 TEST_F(RunFolderTest, APlaceThatCannotBeWrittenIsKnownBeforeAnythingIsMade) {
   base::replace_file(path("file"), "");
   for (const auto& dir : {std::string("/proc/nothing/here"), (path("file") / "runs").string()}) {
-    EXPECT_THROW(run_folder::check_run_dir({.name = "x", .dir = dir, .seed = 0}), InputError) << dir;
+    EXPECT_THROW(check_run_dir({.name = "x", .dir = dir, .seed = 0}), InputError) << dir;
   }
-  run_folder::check_run_dir({.name = "x", .dir = path("not") / "yet", .seed = 0});
+  check_run_dir({.name = "x", .dir = path("not") / "yet", .seed = 0});
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(scratch_.path()), {}), 1) << "a trace is left";
 }
 
 TEST_F(RunFolderTest, StatusNamesTheNewestCheckpointThereIs) {
   (void)open();
-  leave("mnist", run_folder::RunState::stopped_early, "SIGTERM");
+  leave("mnist", RunState::stopped_early, "SIGTERM");
   std::filesystem::create_directory(path("mnist") / "checkpoints");
   for (const char* name : {"step-00000009.pt", "step-00000010.pt"})
     base::replace_file(path("mnist") / "checkpoints" / name, "");
-  EXPECT_NE(run_folder::judge(path("mnist")).text.find("checkpoints/step-00000010.pt"), std::string::npos);
+  EXPECT_NE(judge(path("mnist")).text.find("checkpoints/step-00000010.pt"), std::string::npos);
 }
 
 TEST_F(RunFolderTest, StatusTellsADeadRunFromARunningOne) {
   {
     const auto running = open();
-    leave("mnist", run_folder::RunState::running, "");
-    EXPECT_EQ(run_folder::judge(path("mnist")).text.rfind("running", 0), 0u);
-    EXPECT_EQ(run_folder::judge(path("mnist")).exit_status, run_folder::kRunning);
+    leave("mnist", RunState::running, "");
+    EXPECT_EQ(judge(path("mnist")).text.rfind("running", 0), 0u);
+    EXPECT_EQ(judge(path("mnist")).exit_status, kRunning);
   }
-  const auto dead = run_folder::judge(path("mnist"));
+  const auto dead = judge(path("mnist"));
   EXPECT_EQ(dead.text.rfind("failed", 0), 0u) << dead.text;
   EXPECT_EQ(dead.exit_status, kFailed);
 }
 
 TEST_F(RunFolderTest, StatusHasTheExitStatusOfTheContract) {
   (void)open();
-  const std::pair<run_folder::RunState, int> cases[] = {{run_folder::RunState::done, kDone},
-                                                        {run_folder::RunState::stopped_early, kStoppedEarly},
-                                                        {run_folder::RunState::failed, kFailed}};
+  const std::pair<RunState, int> cases[] = {
+      {RunState::done, kDone}, {RunState::stopped_early, kStoppedEarly}, {RunState::failed, kFailed}};
   for (const auto& [state, wanted] : cases) {
     leave("mnist", state, "a \"reason\" with \xff bytes");
-    EXPECT_EQ(run_folder::judge(path("mnist")).exit_status, wanted) << run_folder::name_of(state);
+    EXPECT_EQ(judge(path("mnist")).exit_status, wanted) << name_of(state);
   }
 }
 
 TEST_F(RunFolderTest, StatusOfNoRunIsBadInput) {
-  EXPECT_THROW(run_folder::judge(path("nothing")), InputError);
-  EXPECT_THROW(run_folder::judge(scratch_.path()), InputError);
+  EXPECT_THROW(judge(path("nothing")), InputError);
+  EXPECT_THROW(judge(scratch_.path()), InputError);
   std::filesystem::create_directory(path("odd"));
   base::replace_file(path("odd") / "status.json", "{\"state\": 3");
-  EXPECT_THROW(run_folder::judge(path("odd")), InputError);
+  EXPECT_THROW(judge(path("odd")), InputError);
 }
 
 TEST_F(RunFolderTest, AFolderOfAnothersMakingIsReadWithinBounds) {
@@ -246,11 +242,11 @@ TEST_F(RunFolderTest, AFolderOfAnothersMakingIsReadWithinBounds) {
       laughs += "k" + std::to_string(i) + ": *a" + std::to_string(level - 1) + ", ";
     laughs += "}\n";
   }
-  EXPECT_THROW(run_folder::flatten(laughs), InputError);
+  EXPECT_THROW(flatten(laughs), InputError);
   std::filesystem::create_directory(path("mnist"));
   base::replace_file(path("mnist") / "status.json", std::string(5 << 20, '['));
-  EXPECT_THROW(run_folder::read_status(path("mnist")), InputError);
+  EXPECT_THROW(read_status(path("mnist")), InputError);
 }
 
 }  // namespace
-}  // namespace lockstep::train
+}  // namespace lockstep::run_folder

@@ -1,0 +1,61 @@
+#include "lockstep/run_folder/request.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <thread>
+
+#include "scratch.h"
+
+namespace lockstep::run_folder {
+namespace {
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+class Asking : public ::testing::Test {
+ protected:
+  test::Scratch scratch_;
+  fs::path folder_ = scratch_.path();
+};
+
+TEST_F(Asking, ReachesTheAttemptThatIsMeantUntilItIsAnswered) {
+  Requests requests(folder_, 3);
+  ask(folder_, Request::checkpoint, 3);
+  EXPECT_TRUE(requests.asked(Request::checkpoint));
+  EXPECT_FALSE(requests.asked(Request::stop));
+  requests.answer(Request::checkpoint);
+  EXPECT_FALSE(requests.asked(Request::checkpoint));
+  EXPECT_FALSE(fs::exists(request_file(folder_, Request::checkpoint)));
+}
+
+TEST_F(Asking, AStaleOneStopsNoLaterAttempt) {
+  ask(folder_, Request::stop, 2);
+  Requests next(folder_, 3);  // forgets what it finds
+  EXPECT_FALSE(fs::exists(request_file(folder_, Request::stop)));
+  ask(folder_, Request::stop, 2);  // came late, for the attempt before
+  EXPECT_FALSE(next.asked(Request::stop));
+}
+
+TEST_F(Asking, AnEmptyFileMeansTheAttemptThatIsOn) {
+  Requests requests(folder_, 7);
+  std::ofstream(request_file(folder_, Request::stop)).flush();
+  EXPECT_TRUE(requests.asked(Request::stop));
+}
+
+TEST_F(Asking, AFolderOfThatNameIsNoRequest) {
+  Requests requests(folder_, 1);
+  fs::create_directory(request_file(folder_, Request::stop));
+  EXPECT_FALSE(requests.asked(Request::stop));
+}
+
+TEST_F(Asking, LooksOnceASecond) {
+  Requests requests(folder_, 1);
+  EXPECT_FALSE(requests.asked(Request::stop));
+  ask(folder_, Request::stop, 1);
+  EXPECT_FALSE(requests.asked(Request::stop)) << "looked at a moment ago";
+  std::this_thread::sleep_for(1100ms);
+  EXPECT_TRUE(requests.asked(Request::stop));
+}
+
+}  // namespace
+}  // namespace lockstep::run_folder
