@@ -15,8 +15,11 @@ class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& what, std::string where = {}, std::string hint = {})
       : std::runtime_error(what), where_(std::move(where)), hint_(std::move(hint)) {}
+  /// Where it is: file:line:column and key, or a rank and its host; empty where there is nothing to point at.
   const std::string& where() const { return where_; }
+  /// What to do about it.
   const std::string& hint() const { return hint_; }
+  /// What the program leaves with where nothing catches it.
   virtual ExitStatus exit_status() const { return kFailed; }
 
  private:

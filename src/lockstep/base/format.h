@@ -12,6 +12,7 @@
 
 namespace lockstep {
 
+/// What format() calls: the same without the check while compiling.
 std::string vformat(fmt::string_view text, fmt::format_args args);
 
 /// format("{} of {}", 1, 2); numbers, texts, booleans and pointers.

@@ -16,6 +16,7 @@ void write_pt(const base::ByteSink& sink, const Tree& tree);
 /// Into a file, whole or not at all: a temporary file, fsync, rename.
 void write_pt(const std::string& path, const Tree& tree);
 
+/// How much of a file is read.
 struct ReadOptions {
   bool tensors =
       true;  // false: tensors come without data (meta device), and only the records' directory is checked
@@ -25,6 +26,7 @@ struct ReadOptions {
 /// that names the file and the flaw for anything damaged, unknown or unsafe.
 Tree read_pt(const std::string& path, const ReadOptions& options = {});
 
+/// A file's content and what is known of the file.
 struct CheckpointFile {
   Tree tree;
   std::string format;  // "pt" or "safetensors"

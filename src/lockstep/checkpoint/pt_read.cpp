@@ -1,3 +1,5 @@
+// Reading .pt: the archive's records checked, the pickle's opcodes taken one by one, tensors from their
+// bytes.
 #include <torch/types.h>
 
 #include <algorithm>

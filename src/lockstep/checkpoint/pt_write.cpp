@@ -1,3 +1,4 @@
+// Writing .pt: plain dictionaries and lists, dense tensors, and a seal over the whole file at its end.
 #include <ATen/core/jit_type.h>
 #include <caffe2/serialize/inline_container.h>
 #include <torch/csrc/jit/serialization/export.h>

@@ -1,3 +1,4 @@
+// A copy of a tree that training cannot change any more.
 #include <torch/types.h>
 
 #include <unordered_map>

@@ -15,19 +15,23 @@
 
 namespace lockstep {
 
+/// A checkpoint that was found whole.
 struct FoundCheckpoint {
   std::string path;
   int64_t step = 0;  // the tree's "iter_no"
   Tree tree;
 };
 
+/// The files of one folder.
 class CheckpointStore {
  public:
   /// `keep` files stay; 0 keeps all. The folder is made at the first save. `check` is called before a file is
   /// put in its place or deleted, and throws where the folder is no longer ours.
   explicit CheckpointStore(std::string folder, int64_t keep = 3, std::function<void()> check = {});
 
+  /// Where they lie.
   const std::string& folder() const { return folder_; }
+  /// Where the checkpoint of a step lies, or would.
   std::string path_of(int64_t step) const;
   /// best.pt, which nothing deletes and latest() passes over.
   std::string best_path() const;

@@ -10,6 +10,7 @@
 
 namespace lockstep {
 
+/// A value of a checkpoint: what torch.save pickles, without classes.
 using Tree = c10::IValue;
 
 /// An empty dictionary or list that Python reads as a plain dict or list.

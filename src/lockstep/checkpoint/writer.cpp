@@ -1,3 +1,4 @@
+// CheckpointWriter: one save at a time, in a thread of its own.
 #include <atomic>
 #include <filesystem>
 

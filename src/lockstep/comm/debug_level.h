@@ -1,4 +1,5 @@
 #pragma once
+// c10d's own checks, which TORCH_DISTRIBUTED_DEBUG asks for.
 
 namespace lockstep::comm {
 

@@ -1,3 +1,4 @@
+// A config's text, from the working directory or LOCKSTEP_HOME.
 #include "lockstep/base/file.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/config/load.h"

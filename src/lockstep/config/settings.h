@@ -12,6 +12,7 @@
 
 namespace lockstep {
 
+/// The section `run`.
 struct RunSettings {
   std::string name = "run";
   std::string dir = "runs";
@@ -20,6 +21,7 @@ struct RunSettings {
   bool operator==(const RunSettings&) const = default;
 };
 
+/// The section `launch`.
 struct LaunchSettings {
   std::string launcher = "auto";
   std::string backend = "auto";  // auto | nccl | gloo | mpi
@@ -30,6 +32,7 @@ struct LaunchSettings {
   bool operator==(const LaunchSettings&) const = default;
 };
 
+/// The section `data`.
 struct DataSettings {
   std::string root;
   int64_t batch_size = 128;
@@ -43,6 +46,7 @@ struct DataSettings {
   bool operator==(const DataSettings&) const = default;
 };
 
+/// The section `ddp`; DdpOptions says what each does.
 struct DdpSettings {
   bool find_unused_parameters = false;
   bool static_graph = false;
@@ -55,6 +59,7 @@ struct DdpSettings {
   bool operator==(const DdpSettings&) const = default;
 };
 
+/// The section `optim`.
 struct OptimSettings {
   std::string name = "sgd";  // sgd | adam | adamw
   double lr = 0.01;
@@ -99,6 +104,7 @@ struct ScheduleSettings {
   bool operator==(const ScheduleSettings&) const = default;
 };
 
+/// The section `train`.
 struct TrainSettings {
   std::string mode = "ddp";  // ddp | single | data_parallel
   int64_t epochs = 5;
@@ -116,6 +122,7 @@ struct TrainSettings {
   bool operator==(const TrainSettings&) const = default;
 };
 
+/// The section `checkpoint`.
 struct CheckpointSettings {
   int64_t every_epochs = 1;
   int64_t every_steps = 0;
@@ -146,6 +153,7 @@ struct TaskSettings {
   bool operator==(const TaskSettings&) const = default;
 };
 
+/// The section `model`.
 struct ModelSettings {
   std::string name;             // empty = the task's own
   std::string path;             // torchscript
@@ -154,6 +162,7 @@ struct ModelSettings {
   bool operator==(const ModelSettings&) const = default;
 };
 
+/// A whole config: its sections in the file's order.
 struct Settings {
   RunSettings run;
   LaunchSettings launch;

@@ -11,6 +11,7 @@
 
 namespace lockstep {
 
+/// What a file looks like.
 struct CsvOptions {
   char delimiter = ',';
   bool header = true;
@@ -23,6 +24,7 @@ struct CsvOptions {
       {};  // the labels that may come, where they are known (an evaluation set)
 };
 
+/// What a file held.
 struct CsvTable {
   at::Tensor features;                   // float [rows, columns]
   at::Tensor labels;                     // int64 [rows], or float [rows, 1]; undefined where not labelled

@@ -16,10 +16,12 @@ struct Batch {
   at::Tensor target;                  // undefined where the samples have no label
   std::vector<int64_t> indices = {};  // which samples these are; filled in by the Loader
 
+  /// The input for 0, the target for 1: what a structured binding asks for.
   template <std::size_t I>
   at::Tensor& get() {
     return I == 0 ? input : target;
   }
+  /// The same of a batch that may not change.
   template <std::size_t I>
   const at::Tensor& get() const {
     return I == 0 ? input : target;
@@ -30,6 +32,7 @@ struct Batch {
 class Dataset {
  public:
   virtual ~Dataset() = default;
+  /// How many samples there are.
   virtual int64_t size() const = 0;
   /// The samples named, in that order. `pinned`: straight into page-locked memory where the set can do so.
   virtual Batch get(at::ArrayRef<int64_t> indices, bool pinned = false) const = 0;

@@ -12,6 +12,7 @@ namespace lockstep {
 /// What each byte becomes, float [channels, 256]: torchvision's ToTensor and Normalize, to the same bits.
 at::Tensor normalize_table(const std::vector<double>& mean, const std::vector<double>& std);
 
+/// Images and their labels in memory, normalised as a batch is made.
 class ImageSet : public Dataset {
  public:
   /// images uint8 [samples, channels, height, width]; labels uint8 [samples], or undefined.

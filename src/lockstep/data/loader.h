@@ -32,6 +32,7 @@ class Loader {
   /// Where the next begin() starts, in batches; passes after that start at 0 again.
   void start_at(int64_t batch) { start_ = batch; }
 
+  /// One pass over the batches.
   class iterator {
    public:
     using iterator_category = std::input_iterator_tag;
@@ -52,7 +53,9 @@ class Loader {
     Loader* loader_ = nullptr;
     Batch* batch_ = nullptr;  // null = past the end
   };
+  /// A new pass, from start_at()'s batch.
   iterator begin();
+  /// Past the last batch.
   iterator end() { return iterator(); }
 
  private:

@@ -23,6 +23,7 @@ struct NodeShare {
 class Arena {
  public:
   virtual ~Arena() = default;
+  /// A tensor of that shape and type, its values not set.
   virtual at::Tensor empty(at::IntArrayRef shape, at::ScalarType type) = 0;
 };
 

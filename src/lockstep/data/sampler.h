@@ -15,6 +15,7 @@ class SampleOrder {
       : first_(first), stride_(stride), count_(count), size_(size) {}
   explicit SampleOrder(std::vector<int64_t> indices);
 
+  /// How many samples the rank takes.
   int64_t size() const { return count_; }
   int64_t operator[](int64_t place) const {
     return indices_ ? (*indices_)[place] : (first_ + place * stride_) % size_;
@@ -34,7 +35,9 @@ class Sampler {
   virtual ~Sampler() = default;
   /// How many samples order() holds.
   virtual int64_t num_samples() const = 0;
+  /// Which samples come, in order.
   virtual SampleOrder order() const = 0;
+  /// The same as a list.
   std::vector<int64_t> indices() const;
 };
 
@@ -69,6 +72,7 @@ class DistributedSampler : public Sampler {
 
   int64_t num_samples() const override;
   SampleOrder order() const override;
+  /// What it was made with.
   const SamplerOptions& options() const { return options_; }
 
  private:

@@ -1,3 +1,4 @@
+// Copies of a data set on a node-local folder: each whole or not at all, one a node.
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -7,6 +7,7 @@
 
 namespace lockstep {
 
+/// A table in memory.
 class TableSet : public Dataset {
  public:
   /// features float [samples, columns]; labels int64 [samples], float [samples, 1] for numbers, or undefined.

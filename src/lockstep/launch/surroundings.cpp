@@ -1,3 +1,4 @@
+// What identify() asks of this machine: its host name, and the host file of the one launcher that leaves one.
 #include <unistd.h>
 
 #include <array>

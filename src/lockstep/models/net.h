@@ -8,6 +8,7 @@ namespace lockstep {
 /// A model of one input and one output: what every task trains.
 struct Net : torch::nn::Module {
   using torch::nn::Module::Module;
+  /// A batch in, its outputs out.
   virtual torch::Tensor forward(const torch::Tensor& input) = 0;
 };
 

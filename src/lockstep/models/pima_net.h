@@ -8,6 +8,7 @@
 
 namespace lockstep {
 
+/// Linear layers fc1, fc2 and head with ReLU between them.
 class PimaNet : public Net {
  public:
   PimaNet();

@@ -8,6 +8,7 @@
 
 namespace lockstep {
 
+/// Two convolutions of 3 x 3 with pooling, conv1 and conv2, then fc1 and fc2.
 class SimpleCNN : public Net {
  public:
   /// Layers are made in Python's order, so that the same seed gives the same parameters.

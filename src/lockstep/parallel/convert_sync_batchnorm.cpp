@@ -1,3 +1,4 @@
+// convert_sync_batchnorm: a kernel of ours for aten::batch_norm, which knows the converted layers.
 #include <ATen/ops/batch_norm_native.h>
 #include <torch/library.h>
 #include <torch/nn/modules/batchnorm.h>

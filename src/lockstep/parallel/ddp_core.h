@@ -21,6 +21,8 @@ class Module;
 
 namespace lockstep {
 
+/// DistributedDataParallel without its module's type; made and called by it. Its members of the same names
+/// say what each does.
 class DdpCore {
  public:
   DdpCore(std::shared_ptr<torch::nn::Module> module, ProcessGroup group, DdpOptions options);
@@ -28,26 +30,41 @@ class DdpCore {
   DdpCore(const DdpCore&) = delete;
   DdpCore& operator=(const DdpCore&) = delete;
 
+  /// Buffers are made alike and the reducer prepared.
   void before_forward();
   /// True where after_forward needs to see the outputs.
   bool watches_outputs() const;
   /// Puts watched tensors in the outputs' places.
   void after_forward(const std::vector<at::Tensor*>& outputs);
 
+  /// Are gradients exchanged in a backward pass? Not while a NoSync lives.
   bool syncs() const;
+  /// For NoSync.
   void set_syncs(bool syncs);
+  /// How buckets travel.
   void register_comm_hook(CommHook hook, const std::string& name);
+  /// Training over uneven numbers of batches.
   void join(const std::function<void()>& training, const JoinOptions& options);
+  /// Forgets a step that was cut short.
   void reset();
+  /// Throws where a bucket was not reduced.
   void check_finalized() const;
+  /// Right with gradients that are views, too.
   void zero_grad(bool set_to_none);
+  /// Every parameter once, with its name.
   std::vector<std::pair<std::string, at::Tensor>> named_parameters() const;
+  /// Options, sizes and times under Python's names.
   std::map<std::string, std::string> logging_data() const;
+  /// The parameters' names, bucket by bucket.
   std::vector<std::vector<std::string>> bucket_names() const;
+  /// The buckets as the next step will find them; collective.
   std::vector<std::vector<std::string>> settle_buckets();
+  /// Begins with the buckets of a checkpoint.
   void restore_buckets(const std::vector<std::vector<std::string>>& names);
 
+  /// The switches it was made with.
   const DdpOptions& options() const;
+  /// The group that it averages over.
   const ProcessGroup& group() const;
 
  private:

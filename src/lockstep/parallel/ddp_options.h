@@ -9,6 +9,7 @@
 
 namespace lockstep {
 
+/// What Python's DistributedDataParallel takes beside the module and the group.
 struct DdpOptions {
   /// Parameters may stay without a gradient, on some steps or some ranks; costs a walk over the graph a step.
   bool find_unused_parameters = false;
@@ -33,9 +34,11 @@ struct DdpOptions {
   std::optional<c10::Device> device = std::nullopt;
 };
 
+/// What Python's model.join() takes.
 struct JoinOptions {
   /// Divide by the world size even when ranks have run out of input; false divides by those still running.
   bool divide_by_initial_world_size = true;
+  /// False: join() only runs the training.
   bool enable = true;
   /// As soon as one rank runs out, every rank throws.
   bool throw_on_early_termination = false;

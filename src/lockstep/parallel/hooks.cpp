@@ -1,3 +1,4 @@
+// The built-in comm hooks but PowerSGD.
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
 #include <map>

@@ -43,6 +43,7 @@ struct SyncBatchNormOptions {
 class SyncBatchNorm : public torch::nn::Module {
  public:
   SyncBatchNorm(int64_t features, ProcessGroup group, SyncBatchNormOptions options = {});
+  /// [n, features, ...], normalised over the whole group's batch while training.
   at::Tensor forward(const at::Tensor& input);
 
   at::Tensor weight, bias, running_mean, running_var, num_batches_tracked;

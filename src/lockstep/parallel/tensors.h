@@ -238,6 +238,7 @@ class Placed {
   Placed(const Placed&) = delete;
   Placed& operator=(const Placed&) = delete;
 
+  /// The argument to hand on.
   Arg&& get() {
     if constexpr (kMoves) {
       if (copy_) return static_cast<Arg&&>(*copy_);

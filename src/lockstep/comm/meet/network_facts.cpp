@@ -1,3 +1,4 @@
+// What this machine says of its network: the interfaces that are up, and a host's addresses.
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
