@@ -1,6 +1,7 @@
 """What the tests of training share: small configs, runs of the program, and looking into what they left."""
 
 import gzip
+import hashlib
 import json
 import pathlib
 import struct
@@ -106,3 +107,37 @@ def assert_same_run(left, right):
             tree["lockstep"].pop(key)
     assert_same_tensors(a, b)
     assert without_clocks(metrics(left)) == without_clocks(metrics(right))
+
+
+# The same bits on any x86-64 processor: no library may choose its instructions.
+ANY_CPU = {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE", "ONEDNN_MAX_CPU_ISA": "SSE41", "OMP_NUM_THREADS": "1"}
+
+
+def digest_of_tree(tree):
+    """The SHA-256 of dicts, lists, tensors and numbers."""
+    import torch
+    digest = hashlib.sha256()
+
+    def add(node):
+        if isinstance(node, dict):
+            for key, value in node.items():
+                digest.update(f"{key}:".encode())
+                add(value)
+        elif isinstance(node, (list, tuple)):
+            for value in node:
+                add(value)
+        elif isinstance(node, torch.Tensor):
+            digest.update(f"{node.dtype}{list(node.shape)}".encode())
+            digest.update(node.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        else:
+            digest.update(f"{node!r};".encode())
+
+    add(tree)
+    return digest.hexdigest()
+
+
+def digest_of_run(run):
+    """What a run ended with, as JSON can keep it."""
+    state = newest(run)
+    return {"step": state["iter_no"], "model": digest_of_tree(state["model"]),
+            "optimizer": digest_of_tree(state["optimizer"]), "metrics": digest_of_tree(without_clocks(metrics(run)))}

@@ -1,0 +1,85 @@
+"""Runs that lockstep 0.1 left (tests/fixtures/before-0.2) are read, judged, and brought to the end that 0.1 itself came to."""
+
+import json
+import platform
+import shutil
+
+import pytest
+
+from conftest import SOURCE, cache_value
+from train_kit import ANY_CPU, checkpoints, digest_of_run, newest, status
+
+BEFORE = SOURCE / "tests/fixtures/before-0.2"
+EXPECTED = json.loads((BEFORE / "expected.json").read_text())
+RUNS = EXPECTED["runs"]
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A working directory as 0.1 left it."""
+    for part in ("configs", "data", "runs"):
+        shutil.copytree(BEFORE / part, tmp_path / part)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def same_arithmetic(build_dir):
+    """The digests were taken with one libtorch, on x86-64."""
+    pytest.importorskip("torch")
+    if platform.machine() != "x86_64" or cache_value(build_dir, "LOCKSTEP_LIBTORCH_VERSION") != EXPECTED["libtorch"]:
+        pytest.skip(f"the digests are of libtorch {EXPECTED['libtorch']} on x86-64")
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("config", ["as it was asked for", "as it was resolved"])
+@pytest.mark.parametrize("resume", ["auto", "by path"])
+@pytest.mark.parametrize("name", RUNS)
+def test_it_ends_as_it_would_have(name, resume, config, same_arithmetic, lockstep, mpirun, place):
+    case, folder = RUNS[name], f"runs/{name}"
+    asked = f"configs/{name}.yaml" if config == "as it was asked for" else f"{folder}/config.yaml"
+    words = [lockstep, "train", asked, "--resume", "auto" if resume == "auto" else folder, *case["more"]]
+    result = mpirun(case["world"], *words, cwd=place, env=ANY_CPU, check=True)
+    assert f"going on after step {case['began']}" in result.output and "has changed" not in result.output, result.output
+    assert "warning" not in result.output, result.output
+    assert [path.name for path in (place / "runs").iterdir() if path.name.startswith(name + "-")] == []
+    assert digest_of_run(place / folder) == case["end"]
+    assert status(place / folder)["state"] == "done" and status(place / folder)["attempt"] == 2
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_key_that_differs_is_named(name, lockstep, run, place):
+    """Judged by the config.yaml of that day."""
+    result = run(lockstep, "train", f"configs/{name}.yaml", "--resume", "auto", "--set", "optim.lr=0.125", "--set",
+                 "train.epochs=60", "--set", "launch.timeout=9m", cwd=place, check=True)
+    was = value_in(place / "runs" / name, "lr")
+    assert f"runs/{name} has another config: optim.lr (was {was}, is 0.125)\n" in result.output, result.output
+    assert (place / "runs" / f"{name}-2").is_dir()
+
+
+def value_in(folder, key):
+    """A key's value in the optim section of the folder's config.yaml."""
+    section = (folder / "config.yaml").read_text().split("\noptim:\n")[1]
+    return next(line.split(": ")[1] for line in section.splitlines() if line.strip().startswith(key + ":"))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_it_is_judged_and_looked_into(name, lockstep, run, place):
+    case = RUNS[name]
+    judged = run(lockstep, "status", f"runs/{name}", cwd=place)
+    assert judged.returncode == case["status"] and f"step-{case['began']:08}.pt" in judged.stdout, judged.output
+    for file in [f"runs/{name}", *checkpoints(place / "runs" / name), *place.glob(f"runs/{name}/checkpoints/best.pt")]:
+        looked = run(lockstep, "inspect", file, cwd=place, check=True).stdout
+        assert "warning" not in looked
+    pytest.importorskip("torch")
+    looked = run(lockstep, "inspect", f"runs/{name}", cwd=place, check=True).stdout
+    assert all(parameter in looked for parameter in newest(place / "runs" / name)["model"]), looked
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_it_answers_as_it_did(name, same_arithmetic, lockstep, run, place):
+    case = RUNS[name]
+    words = [f"configs/{name}.yaml", "--checkpoint", f"runs/{name}"]
+    assert run(lockstep, "eval", *words, cwd=place, env=ANY_CPU, check=True).stdout == case["eval"]
+    if case["input"]:
+        result = run(lockstep, "predict", *words, "--input", case["input"], cwd=place, env=ANY_CPU, check=True)
+        assert result.stdout == case["predict"]
