@@ -1,21 +1,32 @@
 #include "lockstep/base/error.h"
-#include "lockstep/cli/options.h"
-#include "lockstep/train/run.h"
+#include "lockstep/base/format.h"
+#include "lockstep/cli/ask_run.h"
+#include "lockstep/run_folder/console.h"
 
 namespace lockstep::cli {
+namespace {
+
+// 470 of "checkpoints/step-00000470.pt".
+int64_t step_of(const std::string& checkpoint) {
+  const auto digits = checkpoint.find_first_of("0123456789");
+  return digits == std::string::npos ? -1 : std::atoll(checkpoint.c_str() + digits);
+}
+
+}  // namespace
 
 int run_checkpoint(const std::vector<std::string>& args) {
-  std::string folder;
-  train::AskOptions ask;
-  bool no_wait = false;
-  Options options("checkpoint", "asks a run for a checkpoint now; it goes on",
-                  {"lockstep checkpoint runs/mnist", "lockstep checkpoint runs/mnist --no-wait"});
-  options.positional("RUN_FOLDER", folder, "the run's folder");
-  options.add("timeout", ask.seconds, "SECONDS", "how long to wait until it is done (default 600)");
-  options.flag("no-wait", no_wait, "ask and leave");
-  if (!options.parse(args)) return kDone;
-  ask.wait = !no_wait;
-  return train::checkpoint(folder, ask);
+  const auto asked = ask_run({.command = "checkpoint",
+                              .summary = "asks a run for a checkpoint now; it goes on",
+                              .request = run_folder::Request::checkpoint},
+                             args);
+  if (!asked) return kDone;
+  const auto& [folder, before, after] = *asked;
+  if (step_of(after.checkpoint) < before.step) {
+    throw Error("the checkpoint could not be written", folder.string(), "the run's log says why; it goes on");
+  }
+  run_folder::Console(true).line(
+      format("{}: checkpoint {}", run_folder::name_of(after.state), (folder / after.checkpoint).string()));
+  return kDone;
 }
 
 }  // namespace lockstep::cli

@@ -1,9 +1,33 @@
 #include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/cli/options.h"
 #include "lockstep/cli/version.h"
-#include "lockstep/train/run.h"
+#include "lockstep/run_folder/console.h"
+#include "lockstep/train/evaluate.h"
+#include "lockstep/train/saved.h"
+#include "lockstep/train/setup.h"
+#include "lockstep/train/task_memory.h"
 
 namespace lockstep::cli {
+namespace {
+
+int evaluate(const train::Command& command, const std::string& checkpoint) {
+  auto setup = train::join_job(command);
+  const auto [path, tree] = train::read_saved(*setup.team, checkpoint);
+  if (!train::recall(setup, tree) || !train::load_evaluation(setup)) train::load_data(setup);
+  const auto net = train::seeded_model(setup);
+  load_module_state_dict(*net, find_state_dict(tree, path), path);
+  net->to(setup.team->device());
+  const auto metrics = train::evaluate(*setup.team, *net, *setup.task, setup.data, setup.settings);
+  run_folder::Console console(setup.team->first());
+  console.line(format("{} on {} samples", path, setup.data.eval->size()));
+  console.line(metrics->report());
+  setup.team->barrier();
+  return kDone;
+}
+
+}  // namespace
 
 int run_eval(const std::vector<std::string>& args) {
   train::Command command;
@@ -23,7 +47,7 @@ int run_eval(const std::vector<std::string>& args) {
   }
   command.program = version_line();
   command.told = {{"the command", "eval"}, {"--checkpoint", checkpoint}};
-  return train::evaluate_checkpoint(command, checkpoint);
+  return evaluate(command, checkpoint);
 }
 
 }  // namespace lockstep::cli

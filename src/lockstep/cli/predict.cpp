@@ -1,13 +1,134 @@
+#include <torch/types.h>
+#include <torch/utils.h>
+#include <unistd.h>
+
 #include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/output.h"
+#include "lockstep/base/paths.h"
+#include "lockstep/base/readable.h"
+#include "lockstep/base/whole_file.h"
+#include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/cli/options.h"
+#include "lockstep/cli/predictions.h"
 #include "lockstep/cli/version.h"
-#include "lockstep/train/run.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/launch/terminal.h"
+#include "lockstep/train/autocast.h"
+#include "lockstep/train/rounds.h"
+#include "lockstep/train/saved.h"
+#include "lockstep/train/setup.h"
+#include "lockstep/train/step.h"
+#include "lockstep/train/task_memory.h"
 
 namespace lockstep::cli {
+namespace {
+
+struct PredictOptions {
+  std::string checkpoint, input;
+  std::string output;  // empty = standard output
+  std::string format;  // csv | json; empty = by the output's name, else csv
+};
+
+// Where the data was read this was tried before; a checkpoint's memory brings no samples to try.
+void check_width(const at::Tensor& output, const TaskData& data) {
+  const auto wanted = static_cast<int64_t>(data.class_names.size());
+  if (output.dim() == 2 && output.size(1) == wanted) return;
+  throw InputError(
+      format("the model's output is of {} where the checkpoint's task has {}", c10::str(output.sizes()),
+             data.regression ? "one number a sample" : format("{} classes", wanted)),
+      "model.name, task.name", "take the config that the checkpoint was trained with");
+}
+
+void append(std::vector<Prediction>& all, const at::Tensor& output, const std::vector<int64_t>& indices,
+            const TaskData& data) {
+  check_width(output, data);
+  const auto plain = output.to(torch::kCPU, torch::kFloat32);
+  const auto numbers = (data.regression ? plain : torch::softmax(plain, 1)).contiguous();
+  const auto labels = numbers.argmax(1);
+  const int64_t width = numbers.size(1);
+  for (int64_t i = 0; i < numbers.size(0); ++i) {
+    const float* row = numbers.data_ptr<float>() + i * width;
+    const auto label = labels[i].item<int64_t>();
+    all.push_back({indices[static_cast<size_t>(i)],
+                   label,
+                   data.class_names[static_cast<size_t>(label)],
+                   {row, row + width}});
+  }
+}
+
+std::vector<Prediction> predict_share(const train::Setup& setup, Net& net,
+                                      std::shared_ptr<const Dataset> inputs) {
+  const torch::NoGradGuard no_grad;
+  net.eval();
+  const auto& settings = setup.settings;
+  const auto device = setup.team->device();
+  const ShardSampler sampler(inputs->size(), setup.team->rank(), setup.team->world());
+  Loader loader(std::move(inputs), sampler, train::loader_options(settings, device));
+  std::vector<Prediction> all;
+  for (auto& batch : loader) {
+    const auto input = train::placed(batch.input, device, settings.train.layout);
+    const train::Autocast scope(device.type(), train::autocast_type(settings.train.precision));
+    append(all, net.forward(input), batch.indices, setup.data);
+  }
+  return all;
+}
+
+bool wants_json(const PredictOptions& options) {
+  if (!options.format.empty()) {
+    if (options.format == "json" || options.format == "csv") return options.format == "json";
+    throw InputError("there is no output format '" + options.format + "'", "--format", "choose csv or json");
+  }
+  return options.output.size() > 5 && options.output.substr(options.output.size() - 5) == ".json";
+}
+
+// Byte for byte, as --output has them; a person's terminal is spared what a class's name may hold.
+void print_answers(const std::string& text) {
+  const auto line = text.substr(0, text.find_last_not_of('\n') + 1) + "\n";
+  output::print(launch::terminal_behind(STDOUT_FILENO) ? base::readable(line) : line);
+}
+
+// What all ranks answer, whole, on each.
+std::string text_of_all(const train::Setup& setup, const std::vector<Prediction>& own, bool json) {
+  const bool regression = setup.data.regression;
+  std::string lines;
+  for (const auto& part :
+       setup.team->all_gather(json ? json_lines(own, regression) : csv_lines(own, regression)))
+    lines += part;
+  if (json) return json_document(lines);
+  return csv_header(regression ? std::vector<std::string>{} : setup.data.class_names) + lines;
+}
+
+int predict(const train::Command& command, const PredictOptions& options) {
+  const bool json = wants_json(options);
+  auto setup = train::join_job(command);
+  const auto [path, tree] = train::read_saved(*setup.team, options.checkpoint);
+  if (!train::recall(setup, tree)) train::load_data(setup);
+  const auto net = train::seeded_model(setup);
+  load_module_state_dict(*net, find_state_dict(tree, path), path);
+  net->to(setup.team->device());
+  std::shared_ptr<const Dataset> inputs;
+  setup.team->together(
+      [&] { inputs = setup.task->inputs(setup.settings, setup.data, base::find_path(options.input)); });
+  std::vector<Prediction> own;
+  setup.team->together([&] { own = predict_share(setup, *net, inputs); });
+  const auto text = text_of_all(setup, own, json);
+  setup.team->from_first([&] {
+    if (options.output.empty()) {
+      print_answers(text);
+    } else {
+      base::write_output(options.output, text, "name another file with --output, or make room");
+    }
+    return std::string();
+  });
+  return kDone;
+}
+
+}  // namespace
 
 int run_predict(const std::vector<std::string>& args) {
   train::Command command;
-  train::PredictOptions wanted;
+  PredictOptions wanted;
   Options options(
       "predict", "classes and probabilities of new samples",
       {"lockstep predict configs/mnist.yaml --checkpoint PATH --input seven.png",
@@ -27,7 +148,7 @@ int run_predict(const std::vector<std::string>& args) {
   }
   command.program = version_line();
   command.told = {{"the command", "predict"}, {"--checkpoint", wanted.checkpoint}, {"--input", wanted.input}};
-  return train::predict(command, wanted);
+  return predict(command, wanted);
 }
 
 }  // namespace lockstep::cli

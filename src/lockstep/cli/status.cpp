@@ -1,6 +1,7 @@
+#include "lockstep/run_folder/status.h"
 #include "lockstep/base/error.h"
 #include "lockstep/cli/options.h"
-#include "lockstep/train/run.h"
+#include "lockstep/run_folder/console.h"
 
 namespace lockstep::cli {
 
@@ -12,7 +13,9 @@ int run_status(const std::vector<std::string>& args) {
                   {"lockstep status runs/mnist"});
   options.positional("RUN_FOLDER", folder, "the run's folder");
   if (!options.parse(args)) return kDone;
-  return train::status(folder);
+  const auto verdict = run_folder::judge(folder);
+  run_folder::Console(true).line(verdict.text);
+  return verdict.exit_status;
 }
 
 }  // namespace lockstep::cli

@@ -1,22 +1,36 @@
+#include <thread>
+
 #include "lockstep/base/error.h"
-#include "lockstep/cli/options.h"
-#include "lockstep/train/run.h"
+#include "lockstep/cli/ask_run.h"
+#include "lockstep/run_folder/console.h"
+#include "lockstep/run_folder/lock.h"
 
 namespace lockstep::cli {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kLeave = 10s;  // from the run's last word to its process's end
+
+// So that the next attempt finds the folder free.
+void wait_for_its_end(const std::filesystem::path& folder) {
+  const auto until = Clock::now() + kLeave;
+  while (run_folder::in_use(folder) && Clock::now() < until) std::this_thread::sleep_for(100ms);
+}
+
+}  // namespace
 
 int run_stop(const std::vector<std::string>& args) {
-  std::string folder;
-  train::AskOptions ask;
-  bool no_wait = false;
-  Options options("stop",
-                  "asks a run to stop with a checkpoint, on any scheduler or none; nothing restarts it",
-                  {"lockstep stop runs/mnist", "lockstep stop runs/mnist --no-wait"});
-  options.positional("RUN_FOLDER", folder, "the run's folder");
-  options.add("timeout", ask.seconds, "SECONDS", "how long to wait until it is done (default 600)");
-  options.flag("no-wait", no_wait, "ask and leave");
-  if (!options.parse(args)) return kDone;
-  ask.wait = !no_wait;
-  return train::stop(folder, ask);
+  const auto asked = ask_run(
+      {.command = "stop",
+       .summary = "asks a run to stop with a checkpoint, on any scheduler or none; nothing restarts it",
+       .request = run_folder::Request::stop},
+      args);
+  if (!asked) return kDone;
+  wait_for_its_end(asked->folder);
+  run_folder::Console(true).line(run_folder::judge(asked->folder).text);
+  return kDone;
 }
 
 }  // namespace lockstep::cli

@@ -196,10 +196,4 @@ int train(const Command& command, const std::string& resume) {
   return ending.stopped() ? kStoppedEarly : kDone;
 }
 
-int status(const std::string& folder) {
-  const auto verdict = run_folder::judge(folder);
-  run_folder::Console(true).line(verdict.text);
-  return verdict.exit_status;
-}
-
 }  // namespace lockstep::train

@@ -1,15 +1,14 @@
-// `lockstep stop` and `lockstep checkpoint`: a request to a run that is on, and what came of it.
+#include "lockstep/cli/ask_run.h"
+
 #include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/cli/options.h"
 #include "lockstep/run_folder/console.h"
 #include "lockstep/run_folder/lock.h"
-#include "lockstep/run_folder/request.h"
-#include "lockstep/run_folder/status.h"
-#include "lockstep/train/run.h"
 
-namespace lockstep::train {
+namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -17,8 +16,7 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kPoll = 100ms;
-constexpr auto kAlive = 2s;   // between two looks at whether its process lives
-constexpr auto kLeave = 10s;  // from its last word to its process's end
+constexpr auto kAlive = 2s;  // between two looks at whether its process lives
 
 run_folder::RunStatus status_of_run_that_is_on(const fs::path& folder) {
   auto status = run_folder::read_status(folder);
@@ -56,12 +54,6 @@ class Waiting {
     }
   }
 
-  /// Until its process is gone too, so that the next attempt finds the folder free.
-  void leave() const {
-    for (const auto until = Clock::now() + kLeave; run_folder::in_use(folder_) && Clock::now() < until;)
-      std::this_thread::sleep_for(kPoll);
-  }
-
  private:
   void refuse_dead() {
     if (Clock::now() - looked_ < kAlive) return;
@@ -78,12 +70,6 @@ class Waiting {
   Clock::time_point until_, looked_ = Clock::now();
 };
 
-// 470 of "checkpoints/step-00000470.pt".
-int64_t step_of(const std::string& checkpoint) {
-  const auto digits = checkpoint.find_first_of("0123456789");
-  return digits == std::string::npos ? -1 : std::atoll(checkpoint.c_str() + digits);
-}
-
 [[noreturn]] void refuse_failed(const fs::path& folder, const run_folder::RunStatus& status) {
   throw Error("the run failed: " + status.reason, folder.string(), "see: lockstep status " + folder.string());
 }
@@ -95,32 +81,26 @@ void say_asked(const fs::path& folder, run_folder::Request request) {
 
 }  // namespace
 
-int stop(const std::string& given, const AskOptions& options) {
-  const fs::path folder = given;
-  const auto before = status_of_run_that_is_on(folder);
-  run_folder::ask(folder, run_folder::Request::stop, before.attempt);
-  if (!options.wait) return say_asked(folder, run_folder::Request::stop), kDone;
-  Waiting waiting(folder, run_folder::Request::stop, options.seconds);
-  const auto after = waiting.answer();
-  if (after.state == run_folder::RunState::failed) refuse_failed(folder, after);
-  waiting.leave();
-  run_folder::Console(true).line(run_folder::judge(folder).text);
-  return kDone;
-}
-
-int checkpoint(const std::string& given, const AskOptions& options) {
-  const fs::path folder = given;
-  const auto before = status_of_run_that_is_on(folder);
-  run_folder::ask(folder, run_folder::Request::checkpoint, before.attempt);
-  if (!options.wait) return say_asked(folder, run_folder::Request::checkpoint), kDone;
-  const auto after = Waiting(folder, run_folder::Request::checkpoint, options.seconds).answer();
-  if (after.state == run_folder::RunState::failed) refuse_failed(folder, after);
-  if (step_of(after.checkpoint) < before.step) {
-    throw Error("the checkpoint could not be written", folder.string(), "the run's log says why; it goes on");
+std::optional<Asked> ask_run(const Asking& asking, const std::vector<std::string>& args) {
+  std::string named;
+  double seconds = 600;
+  bool no_wait = false;
+  const auto example = "lockstep " + asking.command + " runs/mnist";
+  Options options(asking.command, asking.summary, {example, example + " --no-wait"});
+  options.positional("RUN_FOLDER", named, "the run's folder");
+  options.add("timeout", seconds, "SECONDS", "how long to wait until it is done (default 600)");
+  options.flag("no-wait", no_wait, "ask and leave");
+  if (!options.parse(args)) return std::nullopt;
+  const fs::path folder = named;
+  auto before = status_of_run_that_is_on(folder);
+  run_folder::ask(folder, asking.request, before.attempt);
+  if (no_wait) {
+    say_asked(folder, asking.request);
+    return std::nullopt;
   }
-  run_folder::Console(true).line(
-      format("{}: checkpoint {}", run_folder::name_of(after.state), (folder / after.checkpoint).string()));
-  return kDone;
+  auto after = Waiting(folder, asking.request, seconds).answer();
+  if (after.state == run_folder::RunState::failed) refuse_failed(folder, after);
+  return Asked{folder, std::move(before), std::move(after)};
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep::cli

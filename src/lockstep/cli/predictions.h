@@ -1,0 +1,27 @@
+#pragma once
+// What `lockstep predict` answers, and how that is written: CSV or JSON, from lines that the ranks make
+// apart.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep::cli {
+
+struct Prediction {
+  int64_t sample = 0, label = 0;
+  std::string name;
+  std::vector<float> numbers;  // a probability a class, or the one number that is predicted
+};
+
+/// A line each.
+std::string csv_lines(const std::vector<Prediction>& all, bool regression);
+std::string json_lines(const std::vector<Prediction>& all, bool regression);
+
+/// The line above csv_lines; `class_names` empty where a number is predicted.
+std::string csv_header(const std::vector<std::string>& class_names);
+
+/// One JSON value, {"predictions": [...]}, of all ranks' json_lines.
+std::string json_document(const std::string& lines);
+
+}  // namespace lockstep::cli
