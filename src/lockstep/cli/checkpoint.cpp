@@ -1,3 +1,4 @@
+// lockstep checkpoint RUN_FOLDER: has a run write a checkpoint now, and go on.
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/cli/ask_run.h"

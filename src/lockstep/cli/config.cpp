@@ -1,3 +1,4 @@
+// lockstep config: every key, its value and where it came from; the schema and the reference page.
 #include <cstdio>
 
 #include "lockstep/base/error.h"

@@ -1,3 +1,4 @@
+// lockstep eval: the metrics of any checkpoint, at any world size.
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/checkpoint/state_dict.h"

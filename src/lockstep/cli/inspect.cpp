@@ -1,3 +1,4 @@
+// lockstep inspect: the tensors of a checkpoint, with a digest each.
 #include "lockstep/checkpoint/inspect.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The program: finds the command, runs it, and is the one place that prints an error.
 #include <malloc.h>
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+// lockstep predict: classes, probabilities or numbers of new samples.
 #include <torch/types.h>
 #include <torch/utils.h>
 #include <unistd.h>

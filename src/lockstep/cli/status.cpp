@@ -1,3 +1,4 @@
+// lockstep status: what became of a run, in words and as an exit status.
 #include "lockstep/run_folder/status.h"
 #include "lockstep/base/error.h"
 #include "lockstep/cli/options.h"

@@ -1,3 +1,4 @@
+// lockstep stop RUN_FOLDER: a checkpoint, and an end for good.
 #include <thread>
 
 #include "lockstep/base/error.h"

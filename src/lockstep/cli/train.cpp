@@ -1,3 +1,4 @@
+// lockstep train: trains what a config says.
 #include "lockstep/train/run.h"
 
 #include "lockstep/base/error.h"

@@ -1,3 +1,4 @@
+// lockstep whoami: rank, world, node and device of every process, and why.
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The optimisers that a config can name.
 #include <functional>
 #include <map>
 

@@ -1,3 +1,4 @@
+// A task from a shared library, compared with this program before anything of it is called.
 #include <dlfcn.h>
 
 #include <cstdlib>
