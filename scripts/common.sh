@@ -16,6 +16,9 @@ misused() { # wrong arguments are bad input
   (fail "$@") || exit 2
 }
 
+# Is this file a shell script, by its first line?
+is_shell() { head -n 1 "$1" 2>/dev/null | grep -qE '^#!.*\b(ba|da)?sh\b|shellcheck shell='; }
+
 # at_least HAVE WANT: compares versions
 at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
