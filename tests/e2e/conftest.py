@@ -202,6 +202,14 @@ def lockstep(build_dir):
 
 
 @pytest.fixture(scope="session")
+def installed(build_dir, lockstep, tmp_path_factory):
+    """The prefix of a fresh install."""
+    prefix = tmp_path_factory.mktemp("install") / "prefix"
+    run_process(["cmake", "--install", build_dir, "--prefix", prefix], check=True, timeout=120)
+    return prefix
+
+
+@pytest.fixture(scope="session")
 def python(build_dir):
     """The Python that can import the torch that was linked, for peers; skips where there is none."""
     interpreter = SOURCE / ".deps/python/bin/python3"

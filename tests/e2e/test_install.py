@@ -9,14 +9,6 @@ import pytest
 from conftest import SOURCE, cache_value, run_process
 
 
-@pytest.fixture(scope="module")
-def installed(build_dir, lockstep, tmp_path_factory):
-    """The prefix of a fresh install."""
-    prefix = tmp_path_factory.mktemp("install") / "prefix"
-    run_process(["cmake", "--install", build_dir, "--prefix", prefix], check=True, timeout=120)
-    return prefix
-
-
 def read_only(prefix):
     """The words that run a command with `prefix` mounted read-only; root walks through file modes."""
     words = ["unshare", "--mount", "sh", "-c",

@@ -1,0 +1,88 @@
+"""The code in the docs is code: C++ compiles against an install, YAML is a config, commands and keys exist."""
+
+import re
+
+import pytest
+
+from conftest import SOURCE, cache_value
+from docs_kit import BLOCKS, blocks
+
+MOST_LEFT_OUT = 4  # blocks of C++ or YAML that say why they cannot be checked
+
+
+def stands_alone(block):
+    """Does it declare things, as a program or a task's library does? Else it is a piece of a function."""
+    first = next(line for line in block.text.splitlines() if line.strip() and not line.startswith(("#", "//")))
+    return "int main(" in block.text or re.search(r"^LOCKSTEP_\w+\(", block.text, re.M) or \
+        re.match(r"(template|class|struct|namespace)\b", first)
+
+
+def as_source(block):
+    """(its includes, the rest in a scope of its own); the compiler names the page and the line."""
+    includes = re.findall(r"^#include .*$", block.text, re.M)
+    body = re.sub(r"^#include .*$", "", block.text, flags=re.M)
+    name = re.sub(r"\W", "_", str(block))
+    opening = f"namespace {name} {{ using namespace given;"
+    if not stands_alone(block):
+        opening += " void fragment() {"
+        body += "}\n"
+    return includes, f'{opening}\n#line {block.line} "{block.page}"\n{body}}}\n'
+
+
+def sources(found):
+    """{file name: text}: one for all, as libtorch's headers cost most of it; a library's entry points, whose names may
+    stand once in a file, in one of their own."""
+    files = {}
+    for block in found:
+        own = re.search(r"^LOCKSTEP_\w+\(", block.text, re.M)
+        name = re.sub(r"\W", "_", str(block)) + ".cpp" if own else "fragments.cpp"
+        includes, text = as_source(block)
+        files.setdefault(name, [["#include <given.h>"], []])
+        files[name][0] += includes
+        files[name][1].append(text)
+    return {name: "\n".join([*dict.fromkeys(includes), *texts]) for name, (includes, texts) in files.items()}
+
+
+def test_the_cpp_of_the_docs_compiles_against_an_install(installed, build_dir, run, tmp_path):
+    found = blocks("cpp")
+    assert len(found) > 8
+    for name, text in sources(found).items():
+        (tmp_path / name).write_text(text)
+    run("cmake", "-S", SOURCE / "tests/snippets", "-B", tmp_path / "build", "-G", "Ninja", f"-DSNIPPETS={tmp_path}",
+        f"-DCMAKE_PREFIX_PATH={installed}", f"-DCMAKE_CXX_FLAGS={cache_value(build_dir, 'CMAKE_CXX_FLAGS')}",
+        check=True, timeout=120)
+    built = run("cmake", "--build", tmp_path / "build", timeout=400)
+    errors = "\n".join(line for line in built.output.splitlines() if re.search(r"error:|required from", line))
+    assert built.returncode == 0, errors or built.output
+
+
+def test_few_blocks_are_left_unchecked():
+    left = [f"{block}: {block.left_out}" for block in BLOCKS if block.left_out]
+    assert len(left) <= MOST_LEFT_OUT, left
+
+
+@pytest.mark.parametrize("block", blocks("yaml"), ids=str)
+def test_the_yaml_of_the_docs_is_a_config(block, run, lockstep, tmp_path):
+    (tmp_path / "c.yaml").write_text(block.text)
+    result = run(lockstep, "config", tmp_path / "c.yaml", env={"HOME": str(tmp_path)})
+    assert result.returncode == 0, result.stderr
+    assert "warning" not in result.stderr
+
+
+def test_the_commands_and_keys_that_the_docs_type_exist(run, lockstep):
+    commands = set(re.findall(r"^  (\w+) +\w", run(lockstep, "--help", check=True).stdout, re.M))
+    keys, section = set(), ""
+    for line in run(lockstep, "config", "configs/mnist.yaml", check=True).stdout.splitlines():
+        if name := re.match(r"( *)([\w]+):", line):
+            section = section if name[1] else name[2]
+            keys.add(f"{section}.{name[2]}")
+    wrong = []
+    for block in BLOCKS:
+        if block.language not in ("", "sh", "bash", "console"):
+            continue
+        for word in re.findall(r"(?:^|\$ |-n \d |bin/)lockstep (\w+)", block.text, re.M):
+            wrong += [f"{block}: lockstep {word}"] if word not in commands else []
+        for key in re.findall(r"--set '?(\w+\.\w+)=", block.text):
+            known = key in keys or key.startswith("task.options")
+            wrong += [] if known else [f"{block}: --set {key}"]
+    assert not wrong
