@@ -1,0 +1,113 @@
+"""Writes what the docs take from the sources: docs/api.md, and the generated blocks of docs/architecture.md.
+
+    python3 scripts/docs            writes them
+    python3 scripts/docs --check    says what is not as it would write it, or what has no comment; 1 where there is any
+"""
+
+import re
+import sys
+
+import headers
+import rooms
+
+DOCS = rooms.ROOT / "docs"
+API_HEAD = """# The API, name by name
+
+Written by `python3 scripts/docs` from the `///` comments of the public headers; a test holds it to them. Everything
+stands in the namespace `lockstep`; headers are included as `<lockstep/ROOM/NAME.h>`, and `<lockstep/lockstep.h>` brings
+those marked with ●. A name that is not here is the house's own and may change at any time ([versions](versions.md)).
+How the pieces go together: [ddp.md](ddp.md), [optimisers.md](optimisers.md), [checkpoints.md](checkpoints.md),
+[tasks.md](tasks.md).
+"""
+
+
+def entry(name, depth):
+    """A name and its members as a nested list."""
+    says = f": {name.comment}" if name.comment else ""
+    lines = ["  " * depth + f"- `{name.text}`{says}"]
+    for member in name.members:
+        if member.comment or not headers.quiet(name, member):
+            lines += entry(member, depth + 1)
+    return lines
+
+
+def api():
+    in_one = set(re.findall(r'#include "lockstep/([^"]+)"', (rooms.SOURCES / "lockstep.h").read_text()))
+    lines = [API_HEAD.rstrip()]
+    for room in rooms.declared().values():
+        if room.public:
+            lines += ["", f"## {room.name}"]
+        for header in room.public:
+            path = f"{room.name}/{header}.h"
+            text = (rooms.SOURCES / path).read_text()
+            lines += ["", f"### {'● ' if path in in_one else ''}`lockstep/{path}`", "", headers.promise(text), ""]
+            for name in headers.read(text):
+                lines += entry(name, 0)
+    return "\n".join(lines) + "\n"
+
+
+def unsaid():
+    """Public names without a comment, as file:line: name."""
+    def look(path, owner, names):
+        for name in names:
+            wanted = name.kind != "value" and (owner is None or not headers.quiet(owner, name))
+            if wanted and not name.comment:
+                yield f"src/lockstep/{path}:{name.line}: {name.text}: a `///` line is missing"
+            yield from look(path, name, name.members)
+    for room in rooms.declared().values():
+        for header in room.public:
+            path = f"{room.name}/{header}.h"
+            yield from look(path, None, headers.read((rooms.SOURCES / path).read_text()))
+
+
+def picture():
+    """The arrows, as they are declared."""
+    mark = lambda name: name.replace("/", "_")
+    declared = rooms.declared()
+    lines = ["```mermaid", "flowchart BT"]
+    lines += [f"  {mark(name)}[{name}]" for name in declared]
+    lines += [f"  {mark(name)} --> {mark(used)}" for name, room in declared.items() for used in room.uses]
+    for folder in sorted(set(rooms.folders()) - set(declared)):
+        lines += [f"  {folder} --> {mark(name)}" for name in rooms.included_by(folder)]
+    return "\n".join(lines + ["```"])
+
+
+def table(folder):
+    lines = ["| file | what it promises |", "|---|---|"]
+    lines += [f"| `{stem}`{'' if '.h' in suffixes else ' (.cpp)'} | {says.replace('|', chr(92) + '|')} |"
+              for stem, suffixes, says in rooms.files(folder)]
+    return "\n".join(lines)
+
+
+def filled(text):
+    """architecture.md with its generated blocks as they should be."""
+    def block(match):
+        made = picture() if match[1] == "picture" else table(match[1].removeprefix("files "))
+        return f"<!-- generated: {match[1]} -->\n{made}\n<!-- end -->"
+    return re.sub(r"<!-- generated: (.+?) -->\n.*?<!-- end -->", block, text, flags=re.S)
+
+
+def silent():
+    """Files and rooms of which the docs would say nothing."""
+    architecture = (DOCS / "architecture.md").read_text()
+    for folder in rooms.folders():
+        if f"<!-- generated: files {folder} -->" not in architecture:
+            yield f"docs/architecture.md: no block `<!-- generated: files {folder} -->`"
+        for stem, suffixes, says in rooms.files(folder):
+            if not says:
+                yield f"src/lockstep/{folder}/{stem}{suffixes[-1]}: no comment opens it and says what it promises"
+
+
+def main():
+    pages = {DOCS / "api.md": api(), DOCS / "architecture.md": filled((DOCS / "architecture.md").read_text())}
+    findings = [*unsaid(), *silent()]
+    for path, text in pages.items():
+        if "--check" not in sys.argv:
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            findings.append(f"{path.relative_to(rooms.ROOT)}: not what the sources say: python3 scripts/docs")
+    print("\n".join(findings), end="\n" if findings else "")
+    sys.exit(bool(findings))
+
+
+main()

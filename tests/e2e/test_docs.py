@@ -1,0 +1,88 @@
+"""The docs are true: links lead somewhere, files and names exist."""
+
+import re
+
+import pytest
+
+from conftest import SOURCE
+from docs_kit import PAGES
+
+LOCKSTEP = SOURCE / "src/lockstep"
+TOP = {path.name for path in SOURCE.iterdir()} - {".", "build", "runs"}
+NAMES = [str(page.relative_to(SOURCE)) for page in PAGES]
+
+
+def prose(page):
+    """A page without its code blocks."""
+    return re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.S | re.M)
+
+
+def anchors(page):
+    """The fragments that its headings have on GitHub."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_lead_somewhere(name):
+    page, lost = SOURCE / name, []
+    for target in re.findall(r"\]\(([^)\s]+)\)|href=\"([^\"]+)\"", prose(page)):
+        path, _, fragment = "".join(target).partition("#")
+        if re.match(r"\w+:", path):
+            continue
+        there = (page.parent / path).resolve() if path else page
+        if not there.exists() or (fragment and there.suffix == ".md" and fragment not in anchors(there)):
+            lost.append("".join(target))
+    assert not lost
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("CHANGELOG.md", "docs/api.md")])
+def test_files_that_are_named_exist(name):
+    """Words in backticks that begin with a folder of the repository, or name a header of a room."""
+    lost = []
+    for word in re.findall(r"`((?!\./)[\w.]+/[\w./-]*)`", prose(SOURCE / name)):
+        inside = word.removeprefix("lockstep/")  # as an include names it
+        places = [SOURCE / word] * (word.split("/")[0] in TOP) + \
+            [LOCKSTEP / inside] * (LOCKSTEP / inside.split("/")[0]).exists()
+        if not places or "NAME" in word:
+            continue  # not a path of ours
+        lost += [] if any(place.exists() for place in places) else [word]
+    assert not lost
+
+
+def stations():
+    """(way, file, name) of every station in docs/architecture.md."""
+    text = (SOURCE / "docs/architecture.md").read_text()
+    ways = text.partition("## Five ways")[2].partition("\n## ")[0]
+    for way in re.split(r"^### ", ways, flags=re.M)[1:]:
+        for file, name in re.findall(r"^\| `([\w/.]+)` \| `([\w:]+)` \|", way, re.M):
+            yield way.splitlines()[0], file, name
+
+
+def test_the_five_ways_pass_files_and_names_that_exist():
+    found = list(stations())
+    assert len({way for way, _, _ in found}) == 5 and len(found) > 35
+    lost = []
+    for way, file, name in found:
+        path = LOCKSTEP / file
+        if not path.exists() or not re.search(rf"\b{name}(\(|::)", path.read_text()):
+            lost.append(f"{way}: {file} {name}")
+    assert not lost
+
+
+def test_decisions_are_numbered_listed_and_say_why():
+    folder = SOURCE / "docs/decisions"
+    pages = sorted(folder.glob("[0-9]*.md"))
+    listed = re.findall(r"\]\((\d{4}-[\w-]+\.md)\)", (folder / "README.md").read_text())
+    assert listed == [page.name for page in pages]
+    for number, page in enumerate(pages, 1):
+        assert page.name.startswith(f"{number:04}-")
+        for heading in ("**What.**", "**Why.**", "**What else was weighed.**"):
+            assert heading in page.read_text(), f"{page.name}: {heading}"
+
+
+def test_the_changelog_ends_with_versions_that_were():
+    """The newest release in CHANGELOG.md is the project's version, with what is unreleased above it."""
+    headings = re.findall(r"^## (\S+)", (SOURCE / "CHANGELOG.md").read_text(), re.M)
+    version = re.search(r"project\(lockstep VERSION (\S+)", (SOURCE / "CMakeLists.txt").read_text())[1]
+    assert headings[0] == "Unreleased" and headings[1] == version
