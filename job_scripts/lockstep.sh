@@ -126,13 +126,15 @@ run_status() { "$LOCKSTEP_PROGRAM" status "$(cat "$LOCKSTEP_RUN_FILE")"; }
 
 # Once the run is over: a launcher may leave before its ranks.
 last_run_status() {
-  local until=$((SECONDS + 10))
-  while [ "$SECONDS" -lt "$until" ]; do
-    run_status >/dev/null 2>&1
-    [ $? -eq 3 ] || break
+  local until=$((SECONDS + 10)) said status
+  while :; do
+    said=$(run_status)
+    status=$?
+    if [ "$status" -ne 3 ] || [ "$SECONDS" -ge "$until" ]; then break; fi
     sleep 0.2
   done
-  run_status
+  [ -z "$said" ] || printf '%s\n' "$said"
+  return "$status"
 }
 
 # lockstep_train [CONFIG] [arguments...]: train with what the scheduler gave, resume, requeue when stopped early.

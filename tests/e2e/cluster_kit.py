@@ -3,10 +3,10 @@
 import json
 import pathlib
 import sys
-import time
 
 import pytest
 from conftest import OPEN_MPI
+from process_kit import wait_for
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
 import lab as lab_module  # noqa: E402
@@ -75,13 +75,6 @@ def steps_logged(work):
         return max((m["step"] for m in metrics(runs(work)[0]) if m["event"] == "step"), default=0)
     except (FileNotFoundError, IndexError, ValueError):
         return 0
-
-
-def wait_for(condition, within=60, what="it"):
-    until = time.time() + within
-    while not condition():
-        assert time.time() < until, f"waited {within} s for {what}"
-        time.sleep(0.1)
 
 
 def wait_until_done(work, within=90):

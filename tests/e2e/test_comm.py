@@ -8,8 +8,8 @@ import subprocess
 import time
 
 import pytest
-from cluster_kit import wait_for
 from conftest import OPEN_MPI
+from process_kit import ends_of, wait_for
 
 STEPS_FOR_EVER = 1_000_000
 
@@ -56,18 +56,6 @@ def wait_ready(processes):
     return listening
 
 
-def finish(processes, timeout):
-    """The stderr and status of each, which must end within that time."""
-    ends = []
-    for process in processes:
-        try:
-            _, err = process.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
-            pytest.fail(f"still running {timeout} s after its peer was lost")
-        ends.append((process.returncode, err))
-    return ends
-
-
 def waited(err):
     return float(re.search(r"after ([\d.]+) s", err).group(1))
 
@@ -78,7 +66,7 @@ def test_a_killed_peer_is_named_at_once(ranks):
     victim = processes[2]
     victim.kill()
     victim.wait()
-    for status, err in finish(processes[:2], timeout=10):
+    for status, _, err in ends_of(processes[:2], timeout=10):
         assert status == 1, err
         assert f"rank 2 (host {os.uname().nodename}, pid {victim.pid}) has died" in err
         assert "rank 0 (" not in err and "rank 1 (" not in err, f"only the first death is at fault: {err}"
@@ -89,25 +77,25 @@ def test_a_stopped_peer_is_named_after_the_timeout(ranks):
     processes = ranks(3, timeout=1500)
     wait_ready(processes)
     processes[1].send_signal(signal.SIGSTOP)
-    for status, err in finish([processes[0], processes[2]], timeout=10):
+    for status, _, err in ends_of([processes[0], processes[2]], timeout=10):
         assert status == 1, err
         assert "timed out after 1.5 s" in err
         assert "rank 1 (" in err and "is stopped" in err
         assert waited(err) < 1.5 + 2
     processes[1].send_signal(signal.SIGCONT)
-    (status, err), = finish([processes[1]], timeout=10)
+    (status, _, err), = ends_of([processes[1]], timeout=10)
     assert status == 1, f"a resumed peer ends with an error, not by a signal: {status} {err}"
 
 
 def test_a_rank_that_never_joins_is_named(ranks):
     processes = ranks(3, join=1500, only=[0, 1])
-    for status, err in finish(processes, timeout=10):
+    for status, _, err in ends_of(processes, timeout=10):
         assert status == 1, err
         assert "rank 2 did not come to join the group within 1.5 s" in err
 
 
 def test_a_missing_rank_zero_is_named(ranks):
-    (status, err), = finish(ranks(2, join=1500, only=[1]), timeout=15)
+    (status, _, err), = ends_of(ranks(2, join=1500, only=[1]), timeout=15)
     assert status == 1, err
     assert "rank 0 did not come" in err
 
@@ -118,19 +106,19 @@ def test_a_job_on_one_node_listens_on_the_loopback_alone(ranks):
         assert addresses, "gloo itself listens somewhere, or this test sees nothing"
         # the kernel prints 127.0.0.1 as 0100007F
         assert all(address.startswith("0100007F:") for address in addresses), addresses
-    for status, err in finish(processes, timeout=20):
+    for status, _, err in ends_of(processes, timeout=20):
         assert status == 0, err
 
 
 def test_gloo_on_the_loopback_is_refused_across_nodes(ranks):
     processes = ranks(2, nodes=2, env={"GLOO_SOCKET_IFNAME": "lo"}, join=5000)
-    for status, err in finish(processes, timeout=20):
+    for status, _, err in ends_of(processes, timeout=20):
         assert status == 2, err
         assert "GLOO_SOCKET_IFNAME" in err and "loopback" in err
 
 
 def test_mpi_without_mpi_says_so(ranks):
-    (status, err), = finish(ranks(2, backend="mpi", only=[0]), timeout=10)
+    (status, _, err), = ends_of(ranks(2, backend="mpi", only=[0]), timeout=10)
     assert status == 2
     assert "needs MPI" in err
 
@@ -149,7 +137,7 @@ def test_nccl_sums(ranks, build_dir, world):
         pytest.skip("built without the CUDA half")
     if gpus() < world:
         pytest.skip(f"needs {world} GPUs, and here are {gpus()}")
-    for status, err in finish(ranks(world, backend="nccl", steps=20), timeout=120):
+    for status, _, err in ends_of(ranks(world, backend="nccl", steps=20), timeout=120):
         assert status == 0, err
 
 
@@ -168,14 +156,14 @@ def test_nccl_without_a_gpu_says_so(ranks, build_dir):
         pytest.skip("built without the CUDA half")
     if gpus():
         pytest.skip("here is a GPU")
-    (status, err), = finish(ranks(1, backend="nccl"), timeout=60)
+    (status, _, err), = ends_of(ranks(1, backend="nccl"), timeout=60)
     assert status == 1, err
     assert "NCCL needs a GPU, and this process sees none" in err
 
 
 def test_without_the_cuda_half_the_error_says_where_it_looked(ranks, tmp_path):
     missing = tmp_path / "liblockstep_cuda.so"
-    (status, err), = finish(ranks(1, backend="nccl", env={"LOCKSTEP_CUDA_PLUGIN": str(missing)}), timeout=20)
+    (status, _, err), = ends_of(ranks(1, backend="nccl", env={"LOCKSTEP_CUDA_PLUGIN": str(missing)}), timeout=20)
     assert status == 1, err
     assert str(missing) in err and "launch.device" in err
 
@@ -248,7 +236,7 @@ def test_a_file_serves_where_there_is_neither_mpi_nor_an_address(start, peer, tm
                    SLURM_NTASKS=2, TMPDIR=str(tmp_path))
         processes.append(start(peer, "gloo", 20_000, 20_000, 3, env=env, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True))
-    for status, err in finish(processes, timeout=30):
+    for status, _, err in ends_of(processes, timeout=30):
         assert status == 0, err
     assert not list(tmp_path.glob("lockstep-*")), "the file goes when the last rank has left"
 

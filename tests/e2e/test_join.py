@@ -2,31 +2,18 @@
 
 import json
 import os
-import pathlib
-import signal
 import socket
 import subprocess
 import threading
 import time
 
 import pytest
+from process_kit import ends_of, shared_library
 
 
 @pytest.fixture
 def peer(build_dir):
     return build_dir / "bin/comm_peer"
-
-
-def end_all(processes, timeout=40):
-    """The status, stdout and stderr of each."""
-    ends = []
-    for process in processes:
-        try:
-            out, err = process.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
-            pytest.fail(f"still running after {timeout} s")
-        ends.append((process.returncode, out, err))
-    return ends
 
 
 @pytest.fixture
@@ -35,7 +22,7 @@ def by_hand(start, free_port):
     def begin(*commands, each=None, world=None, timeout=40, **env):
         port = free_port()
         base = dict(WORLD_SIZE=world or len(commands), MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
-        return end_all([start(*args, env={**base, "RANK": rank, "LOCAL_RANK": rank, **env, **((each or {}).get(rank, {}))},
+        return ends_of([start(*args, env={**base, "RANK": rank, "LOCAL_RANK": rank, **env, **((each or {}).get(rank, {}))},
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
                         for rank, args in enumerate(commands)], timeout)
     return begin
@@ -62,7 +49,7 @@ exit ${status:-0}
 def on_two_nodes(start, script, *args, **env):
     job = start("unshare", "--net", "--uts", "bash", "-c", TWO_NODES + script + END, "ranks", *args, env=env,
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    (status, out, err), = end_all([job])
+    (status, out, err), = ends_of([job])
     if status == 77 or "unshare" in err:
         pytest.skip(f"no namespaces or veth pair here: {err.strip()[-200:]}")
     return status, out, err
@@ -102,7 +89,7 @@ def test_exports_by_hand_on_one_node_listen_on_the_loopback_alone(start, peer, f
     env = dict(WORLD_SIZE=2, MASTER_ADDR=socket.gethostname(), MASTER_PORT=free_port())
     ranks = [start(peer, "gloo", 20_000, 20_000, 2, env={**env, "RANK": rank}, stdout=subprocess.PIPE,
                    stderr=subprocess.PIPE, text=True) for rank in range(2)]
-    for status, out, err in end_all(ranks):
+    for status, out, err in ends_of(ranks):
         assert status == 0, err
         listening = [line.split()[1] for line in out.splitlines() if line.startswith("listening")]
         assert listening and all(address.startswith("0100007F:") for address in listening), listening
@@ -230,7 +217,7 @@ def test_a_start_that_failed_does_not_spoil_the_next(start, peer, tmp_path):
     assert meeting.exists(), "or this test shows nothing"
     late = srun(start, peer, tmp_path, only=[1])
     time.sleep(0.5)  # it reads the old file first
-    for status, out, err in end_all(late + srun(start, peer, tmp_path, only=[0])):
+    for status, out, err in ends_of(late + srun(start, peer, tmp_path, only=[0])):
         assert status == 0, err
     assert not list(tmp_path.iterdir())
 
@@ -240,14 +227,14 @@ def test_a_planted_folder_is_refused_by_all(start, peer, tmp_path):
     planted.mkdir()
     planted.chmod(0o777)
     begin = time.monotonic()
-    for status, out, err in end_all(srun(start, peer, tmp_path)):
+    for status, out, err in ends_of(srun(start, peer, tmp_path)):
         assert status == 2 and "others than you may use the folder" in err, err
         assert "LOCKSTEP_RENDEZVOUS_DIR" in err
     assert time.monotonic() - begin < 8
 
 
 def test_without_rank_zero_the_wait_ends(start, peer, tmp_path):
-    (status, out, err), = end_all(srun(start, peer, tmp_path, only=[1], join=1000))
+    (status, out, err), = ends_of(srun(start, peer, tmp_path, only=[1], join=1000))
     assert status == 1 and "rank 0 did not come within 1 s" in err, err
 
 
@@ -282,12 +269,6 @@ def test_the_configs_launcher_overrules_mpirun(mpirun, lockstep, source_dir, tmp
     assert len(list((tmp_path / "runs").iterdir())) == 2, "two runs of one rank each"
 
 
-def library(folder, name, source):
-    (folder / "source.c").write_text(source)
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / name, folder / "source.c", "-ldl"], check=True)
-    return folder / name
-
-
 STOP_IN_MIDDLE = """
 #include <signal.h>
 #include <stdlib.h>
@@ -303,7 +284,7 @@ int cuDeviceGetCount(int *count) { return *count = 0; }
 
 @pytest.mark.mpi
 def test_whoami_does_not_wait_for_a_stopped_rank(mpirun, mpi, lockstep, tmp_path):
-    library(tmp_path, "libcuda.so.1", STOP_IN_MIDDLE % mpi.rank)
+    shared_library(tmp_path, "libcuda.so.1", STOP_IN_MIDDLE % mpi.rank)
     result = mpirun(3, lockstep, "whoami", env={"LD_LIBRARY_PATH": tmp_path, "LOCKSTEP_JOIN_TIMEOUT": 2}, timeout=60)
     assert result.returncode != 0
     assert "rank 1 did not come" in result.stderr, result.output
@@ -340,7 +321,7 @@ int MPI_Finalize(void) {
 
 @pytest.mark.mpi
 def test_a_rank_that_is_stopped_anywhere_holds_nobody(mpirun, mpi, lockstep, tmp_path):
-    shim = library(tmp_path, "stop.so", STOP.replace("RANK_VARIABLE", mpi.rank))
+    shim = shared_library(tmp_path, "stop.so", STOP.replace("RANK_VARIABLE", mpi.rank))
     env = {"LD_PRELOAD": shim, "LOCKSTEP_JOIN_TIMEOUT": 2, "LOCKSTEP_LEAVE_TIMEOUT": 2}
     passed = mpirun(2, lockstep, "whoami", env=env, check=True).stderr
     places = [line.removeprefix("reached ") for line in passed.splitlines() if line.startswith("reached ")]
@@ -367,7 +348,7 @@ int cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
 
 @pytest.mark.mpi
 def test_ranks_that_share_a_gpu_are_refused_early(mpirun, by_hand, lockstep, source_dir, tmp_path):
-    library(tmp_path, "libcuda.so.1", ONE_GPU)
+    shared_library(tmp_path, "libcuda.so.1", ONE_GPU)
     uuid = "GPU-000102030405060708090a0b0c0d0e0f"
     env = {"LD_LIBRARY_PATH": tmp_path}
     result = mpirun(3, *pima(source_dir, lockstep, f"run.dir={tmp_path}/runs"), env=env)
@@ -391,7 +372,7 @@ def test_torchruns_own_store_carries_the_meeting(start, lockstep, source_dir, tm
     job = start(python, "-m", "torch.distributed.run", "--no-python", "--standalone", "--nproc-per-node=2", "bash", "-c",
                 script, lockstep, tmp_path, source_dir / "configs/pima.yaml", stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE, text=True)
-    (status, out, err), = end_all([job], 100)
+    (status, out, err), = ends_of([job], 100)
     report = json.loads((tmp_path / "seats.0").read_text())
     assert report["complete"] is True and [rank["local_rank"] for rank in report["ranks"]] == [0, 1]
     assert status != 0 and "optim.lr is 0.01 on rank 0, 0.5 on rank 1" in err, err

@@ -8,7 +8,8 @@ import subprocess
 import pytest
 
 from conftest import SOURCE
-from test_signals import ENDLESS, lines_of, wait_for
+from process_kit import shared_library, wait_for
+from test_signals import ENDLESS, lines_of
 from train_kit import PIMA, checkpoints, metrics, sets, status, write_config
 
 
@@ -55,12 +56,8 @@ def test_checkpoints_that_cannot_be_read_are_not_begun_over(lockstep, run, tmp_p
 @pytest.fixture(scope="module")
 def no_flock(tmp_path_factory):
     """LD_PRELOAD of a library that takes flock away."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if not compiler:
-        pytest.skip("no C compiler")
-    library = tmp_path_factory.mktemp("preload") / "no_flock.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, SOURCE / "tests/e2e/peers/no_flock.c"], check=True)
-    return {"LD_PRELOAD": library}
+    source = SOURCE / "tests/e2e/peers/no_flock.c"
+    return {"LD_PRELOAD": shared_library(tmp_path_factory.mktemp("preload"), "no_flock.so", source)}
 
 
 def silent_for(folder, seconds):

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from cluster_kit import wait_for
 from conftest import LOOPBACK, OPEN_MPI, SOURCE, end_session, listens_on, members, start_process
+from process_kit import wait_for
 
 
 @pytest.fixture

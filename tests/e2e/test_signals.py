@@ -9,19 +9,11 @@ import time
 import pytest
 
 from conftest import free_port
+from process_kit import wait_for
 from train_kit import PIMA, assert_same_run, checkpoints, metrics, newest, sets, status, write_config
 
 ENDLESS = sets(train__epochs=1000000)
 LONG = sets(train__epochs=30)
-
-
-def wait_for(condition, seconds=20):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return
-        time.sleep(0.02)
-    pytest.fail("it did not happen in time")
 
 
 def lines_of(folder):

@@ -1,15 +1,10 @@
 """What a person sees on a terminal, also through mpirun: progress there, and in no file and no pipe."""
 
-import fcntl
-import os
-import pty
 import re
-import struct
-import termios
-import time
 
 import pytest
 from conftest import OPEN_MPI
+from process_kit import on_terminal
 from train_kit import PIMA, sets, write_config
 
 PROGRESS = re.compile(r"step \d+/\d+  loss")
@@ -36,26 +31,8 @@ def screen_of(text):
 
 @pytest.fixture
 def terminal(start, tmp_path):
-    """terminal(script, columns=80, env={}) -> what `sh -c script` writes to a terminal."""
-    def run(script, env, columns=80):
-        ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        process = start("sh", "-c", script, stdin=theirs, stdout=theirs, stderr=theirs, cwd=tmp_path,
-                        env={"TERM": "xterm", **env})
-        os.close(theirs)
-        text, end = b"", time.monotonic() + 60
-        while time.monotonic() < end:
-            try:
-                piece = os.read(ours, 65536)
-            except OSError:
-                break
-            if not piece:
-                break
-            text += piece
-        os.close(ours)
-        assert process.wait(30) == 0, text.decode(errors="replace")
-        return text.decode()
-    return run
+    """terminal(script, env, columns=80) -> what `sh -c script` writes to a terminal."""
+    return lambda script, env, columns=80: on_terminal(start, "sh", "-c", script, columns=columns, env=env, cwd=tmp_path)
 
 
 @pytest.fixture

@@ -1,14 +1,13 @@
 """`lockstep train` as a person meets it: log lines, the run's folder, dry runs, eval, predict, bad input."""
 
 import json
-import os
-import pty
 import re
 import shutil
 import subprocess
 
 import pytest
 
+from process_kit import on_terminal
 from train_kit import (MNIST, PIMA, checkpoints, metrics, newest, sets, status, write_config,
                        write_small_mnist)
 
@@ -134,24 +133,10 @@ def test_dry_run_writes_nothing(lockstep, mpirun, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_progress_line_on_a_terminal(lockstep, tmp_path):
-    from conftest import clean_environment
+def test_progress_line_on_a_terminal(start, lockstep, tmp_path):
     config = write_config(tmp_path, PIMA)
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen([lockstep, "train", config, *sets(train__epochs=40)], stdout=theirs, stderr=theirs,
-                               cwd=tmp_path, env=clean_environment(TERM="xterm"))
-    os.close(theirs)
-    text = b""
-    while True:
-        try:
-            piece = os.read(ours, 65536)
-        except OSError:
-            break
-        if not piece:
-            break
-        text += piece
-    assert process.wait(30) == 0
-    drawn = re.findall(r"\r([^\r\n]*samples/s[^\r\n]*)\x1b\[K", text.decode())
+    text = on_terminal(start, lockstep, "train", config, *sets(train__epochs=40), cwd=tmp_path)
+    drawn = re.findall(r"\r([^\r\n]*samples/s[^\r\n]*)\x1b\[K", text)
     assert drawn and all(len(line) < 80 for line in drawn)
     assert re.search(r"Epoch \d+/40  step \d+/\d+  loss \d\.\d{4}  \d+ samples/s  \d+", drawn[-1])
 

@@ -8,6 +8,7 @@ import time
 
 import pytest
 from conftest import members
+from process_kit import shared_library
 from train_kit import PIMA, sets, write_config
 
 ESCAPE = "\x1b[31mred\x1b]0;title\x07\x9b"
@@ -69,9 +70,7 @@ int bind(int file, const struct sockaddr *address, socklen_t size) {
 
 
 def test_errors_are_said_where_the_ranks_cannot_agree_who_speaks(start, lockstep, tmp_path):
-    (tmp_path / "source.c").write_text(NO_NAMES)
-    shim = tmp_path / "no_names.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, tmp_path / "source.c", "-ldl"], check=True)
+    shim = shared_library(tmp_path, "no_names.so", NO_NAMES)
     step = {"LD_PRELOAD": shim, "SLURM_JOB_ID": 5, "SLURM_STEP_ID": 0, "SLURM_STEP_NUM_TASKS": 2}
     ranks = [start(lockstep, "train", "none.yaml", env={**step, "SLURM_PROCID": rank}, stderr=subprocess.PIPE, text=True)
              for rank in range(2)]

@@ -1,0 +1,65 @@
+"""What tests of processes share: waiting for them, showing them a terminal, putting a library of C before theirs."""
+
+import fcntl
+import os
+import pathlib
+import pty
+import shutil
+import struct
+import subprocess
+import termios
+import time
+
+import pytest
+
+
+def wait_for(condition, within=60, what="it"):
+    until = time.monotonic() + within
+    while not condition():
+        if time.monotonic() > until:
+            pytest.fail(f"waited {within} s for {what}")
+        time.sleep(0.02)
+
+
+def ends_of(processes, timeout=40):
+    """The status, stdout and stderr of each, which must end within that time."""
+    ends = []
+    for process in processes:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"still running after {timeout} s")
+        ends.append((process.returncode, out, err))
+    return ends
+
+
+def on_terminal(start, *args, columns=80, env=None, cwd=None, timeout=60):
+    """What a process that must succeed writes to a terminal of its own; `start` is the fixture."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = start(*args, stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd, env={"TERM": "xterm", **(env or {})})
+    os.close(theirs)
+    text, end = b"", time.monotonic() + timeout
+    while time.monotonic() < end:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # the last that had it open has left
+            break
+        if not piece:
+            break
+        text += piece
+    os.close(ours)
+    assert process.wait(30) == 0, text.decode(errors="replace")
+    return text.decode()
+
+
+def shared_library(folder, name, source, *flags):
+    """FOLDER/NAME, compiled from C: a text, or a file's path. For LD_PRELOAD and LD_LIBRARY_PATH."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if not compiler:
+        pytest.skip("no C compiler")
+    if not isinstance(source, pathlib.Path):
+        text, source = source, folder / f"{name}.c"
+        source.write_text(text)
+    subprocess.run([compiler, "-shared", "-fPIC", *flags, "-o", folder / name, source, "-ldl"], check=True)
+    return folder / name

@@ -1,0 +1,228 @@
+"""PBS jobs that end early: who stops them, who goes on, and what a later start finds."""
+
+import signal
+
+import pytest
+from cluster_kit import SOURCE, digests, last_checkpoint, metrics, runs, steps_logged
+from cluster_kit import across, site, work  # noqa: F401  (fixtures)
+from conftest import run_process
+from pbs_kit import DDP, LASTING_SHELL, SCRIPTS, ended, fields, log_of, next_job
+from pbs_kit import pbs, qsub, quick_program, reference  # noqa: F401  (fixtures)
+from process_kit import wait_for
+
+
+@pytest.mark.mpi
+def test_the_walltime_stops_it_early_and_a_fresh_qsub_goes_on(pbs, qsub, work, lockstep, reference):  # noqa: F811
+    sets = "train.max_steps=700 checkpoint.before_deadline=14s"
+    job = qsub("-l", "walltime=00:00:20", CONFIG="quick.yaml", SET=sets, LOCKSTEP_MAX_RESTARTS="40")
+    assert ended(pbs, job, within=40) == 75, log_of(work, job)
+    assert "restart 1 of at most 40" in log_of(work, job)
+    number = int(job.split(".")[0])
+    while (status := ended(pbs, f"{number + 1}.lab")) == 75:
+        number += 1
+    assert status == 0
+    assert len(runs(work)) == 1
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "--set", "train.max_steps=700")
+
+
+@pytest.mark.mpi
+def test_a_signal_stops_early_bounded(pbs, qsub, work):  # noqa: F811
+    job = qsub(*LASTING_SHELL, CONFIG="quick.yaml", SET="train.max_steps=250", LOCKSTEP_MAX_RESTARTS="0")
+    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
+    pbs.run("qsig", "-s", "USR1", job)
+    assert ended(pbs, job) == 75, log_of(work, job)
+
+
+@pytest.mark.mpi
+def test_a_job_that_fails_at_once_is_not_tried_again(pbs, qsub, work):  # noqa: F811
+    job = qsub(CONFIG="no-such.yaml")
+    assert ended(pbs, job) == 2
+    assert "no-such.yaml" in log_of(work, job)
+    assert next_job(pbs, job) is None
+
+
+def test_a_task_of_an_array_goes_on_alone(pbs, qsub, work):  # noqa: F811
+    """Its fresh qsub is one job with the task's own settings, not the array again."""
+    (work / "settings").write_text("train.max_steps=250\ncheckpoint.every_steps=5\noptim.betas=[0.8, 0.9]")
+    job = qsub(*LASTING_SHELL, "-J", "2-3", script=str(SCRIPTS / "sweep.pbs"), CONFIG="quick.yaml", SET="@settings")
+    number = int(job.split("[")[0])
+    wait_for(lambda: (work / "runs").is_dir() and len(runs(work)) == 2 and steps_logged(work) >= 6, what="both tasks")
+    pbs.run("qsig", "-s", "USR1", f"{number}[3].lab")
+    assert [ended(pbs, f"{number}[{task}].lab") for task in (2, 3)] == [0, 75]
+    assert ended(pbs, f"{number + 1}.lab") == 0
+    assert {r.name for r in runs(work)} == {"sweep-lr0.01", "sweep-lr0.003"}
+    assert all(metrics(r)[-1]["step"] == 250 for r in runs(work))
+
+
+def test_train_then_eval(pbs, work, lockstep):  # noqa: F811
+    environment = {"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_HOME": str(SOURCE), "CONFIG": "quick.yaml"}
+    done = pbs.run(str(SOURCE / "job_scripts/train_then_eval.sh"), DDP, cwd=work, env=environment)
+    then = done.stdout.split()[-1]
+    assert ended(pbs, then, within=120) == 0, log_of(work, then)
+    assert "accuracy" in log_of(work, then).lower()
+
+
+def test_chain_goes_on_where_a_link_stopped(pbs, work, lockstep, reference):  # noqa: F811
+    environment = {"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_HOME": str(SOURCE), "CONFIG": "quick.yaml",
+                   "SET": "train.max_steps=250 checkpoint.every_steps=5 'optim.betas=[0.8, 0.9]'"}
+    done = pbs.run(str(SCRIPTS / "chain.sh"), "2", *LASTING_SHELL, "-l", "walltime=00:10:00", DDP, cwd=work, env=environment)
+    first, second = (line.split()[-1] for line in done.stdout.splitlines())
+    wait_for(lambda: steps_logged(work) >= 6, what="the first link's steps")
+    pbs.run("qsig", "-s", "USR1", first)
+    assert ended(pbs, first) == 75, log_of(work, first)
+    assert ended(pbs, second) == 0, log_of(work, second)
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "--set", "train.max_steps=250")
+
+
+STOPS = {"train.max_steps": 300, "checkpoint.every_steps": 50}
+
+
+def long_enough(**more):
+    return {"CONFIG": "quick.yaml", "SET": " ".join(f"{key}={value}" for key, value in STOPS.items()), **more}
+
+
+def test_qdel_leaves_a_checkpoint_and_no_other_job(pbs, qsub, work):  # noqa: F811
+    job = qsub(**long_enough())
+    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
+    pbs.run("qdel", job)
+    assert ended(pbs, job) == 256 + signal.SIGTERM
+    log = log_of(work, job)
+    assert "SIGTERM: the job is being cancelled" in log and "cancelled, with a checkpoint: it stays stopped" in log
+    assert next_job(pbs, job) is None
+    assert last_checkpoint(runs(work)[0]).stem == f"step-{metrics(runs(work)[0])[-1]['step']:08}"
+
+
+def test_a_stop_on_request_ends_the_job_for_good(pbs, qsub, work, lockstep):  # noqa: F811
+    job = qsub(**long_enough())
+    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
+    run_process([lockstep, "stop", runs(work)[0]], check=True)
+    assert ended(pbs, job) == 4
+    assert "stopped on request: it stays stopped" in log_of(work, job)
+    assert next_job(pbs, job) is None
+    assert last_checkpoint(runs(work)[0]).stem == f"step-{metrics(runs(work)[0])[-1]['step']:08}"
+    assert not list(work.glob(".lockstep-*"))
+
+
+def test_pre_emption_by_deletion_goes_on_where_it_is_opted_in(pbs, qsub, work):  # noqa: F811
+    job = qsub(**long_enough(LOCKSTEP_ON_TERM="resubmit"))
+    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
+    pbs.run("qdel", job)
+    ended(pbs, job)
+    assert ended(pbs, next_job(pbs, job)) == 0
+    assert len(runs(work)) == 1 and metrics(runs(work)[0])[-1]["step"] == 300
+
+
+@pytest.mark.parametrize("on_term", ["stop", "resubmit"])
+def test_qrerun_goes_on_once_in_the_same_folder(on_term, pbs, qsub, work):  # noqa: F811
+    job = qsub(**long_enough(LOCKSTEP_ON_TERM=on_term))
+    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
+    pbs.run("qrerun", job)
+    assert ended(pbs, job) == {"stop": 0, "resubmit": 75}[on_term], log_of(work, job)
+    assert fields(pbs, job)["run_count"] == "2"
+    if on_term == "resubmit":
+        assert ended(pbs, next_job(pbs, job)) == 0
+        assert f"job {next_job(pbs, job)} goes on with the run of this one" in log_of(work, job)
+    else:
+        assert next_job(pbs, job) is None
+    assert len(runs(work)) == 1 and metrics(runs(work)[0])[-1]["step"] == 300
+    steps = [m["step"] for m in metrics(runs(work)[0]) if m["event"] == "step"]
+    assert steps == sorted(set(steps)), "it went back, or two jobs wrote"
+
+
+def test_the_records_of_a_killed_job_are_swept(pbs, qsub, work, quick_program):  # noqa: F811
+    job = qsub(**long_enough())
+    wait_for(lambda: steps_logged(work) >= 2, what="the first steps")
+    pbs.run("qsig", "-s", "KILL", job)
+    ended(pbs, job)
+    for name in (".lockstep-chain-1", f".lockstep-next-{job}", ".lockstep-run-7.elsewhere"):
+        (work / name).touch()
+    (work / ".lockstep-chain-1.jobs").write_text(f"\n{job}\n")
+    assert (work / f".lockstep-run-{job}").exists(), "a killed job leaves its file, or this test sees nothing"
+    assert ended(pbs, qsub(LOCKSTEP_PROGRAM=quick_program)) == 0
+    assert {p.name for p in work.glob(".lockstep-*")} == {".lockstep-run-7.elsewhere"}
+
+
+def test_a_resubmission_keeps_everything(pbs, work, site, quick_program):  # noqa: F811
+    """What the job asked for, the queue it went to, and the script as its user had edited it."""
+    script = work / "mine.pbs"
+    text = (SCRIPTS / "ddp.pbs").read_text().replace("#PBS -N lockstep\n", """#PBS -N lockstep
+#PBS -l filesystems=home:scratch
+#PBS -m abe
+#PBS -M somebody@site
+#PBS -W umask=027,group_list=team
+#PBS -o mine.log
+#PBS -q route
+""")
+    script.write_text(text.replace('lockstep_train "$@"', 'echo "edited: $MINE"\nlockstep_train'))
+
+    variables = {"LOCKSTEP_PROGRAM": quick_program, "LOCKSTEP_HOME": str(SOURCE), "EARLY": "yes", "MINE": "it's, as PBS \\ left it",
+                 **site}
+    job = pbs.run("qsub", "-A", "account", "-l", "select=2:ncpus=2:mem=1gb", "-l", "place=scatter", "-v", ",".join(variables),
+                  str(script), cwd=work, env=variables).stdout.strip()
+    first = fields(pbs, job)
+    assert ended(pbs, job) == 75, (work / "mine.log").read_text()
+    then = fields(pbs, next_job(pbs, job))
+    assert ended(pbs, next_job(pbs, job)) == 0, (work / "mine.log.restart-1").read_text()
+    names = {n for n in first if n.startswith("Resource_List")}
+    assert "Resource_List.filesystems" in names and names == {n for n in then if n.startswith("Resource_List")}
+    for name in names | {"Job_Name", "queue", "Mail_Points", "Mail_Users", "umask", "group_list", "Account_Name", "Join_Path"}:
+        assert first[name] == then[name], name
+    assert first["queue"] == "batch"
+    said = [next(line for line in (work / log).read_text().splitlines() if line.startswith("edited: "))
+            for log in ("mine.log", "mine.log.restart-1")]
+    assert said[0] == said[1] == r"edited: it\s, as PBS \\ left it"
+
+
+def test_a_log_that_is_written_in_place_goes_on(pbs, qsub, work, quick_program):  # noqa: F811
+    job = qsub("-k", "oed", LOCKSTEP_PROGRAM=quick_program, EARLY="yes")
+    assert ended(pbs, job) == 75 and ended(pbs, next_job(pbs, job)) == 0
+    assert "restart 0\n" in log_of(work, job) and "restart 1\n" in log_of(work, job)
+
+
+IN_A_JOB = f"""
+export LOCKSTEP_HOME={SOURCE} PBS_JOBID=1.x
+. "$LOCKSTEP_HOME/job_scripts/lockstep.sh"
+PBS_RECORD=$RECORD
+"""
+
+
+@pytest.mark.parametrize("signal_got, since, on_term, cancelled", [
+    ("TERM", 100, "stop", True), ("TERM", 3595, "stop", False), ("TERM", 100, "resubmit", False),
+    ("USR1", 100, "stop", False), ("", 100, "stop", False)])
+def test_a_sigterm_before_the_walltime_is_a_cancel(signal_got, since, on_term, cancelled, run):
+    told = run("bash", "-c", IN_A_JOB + f"GOT={signal_got}; SECONDS={since}; cancelled && echo cancelled",
+               env={"RECORD": "    Resource_List.walltime = 01:00:00", "LOCKSTEP_ON_TERM": on_term})
+    assert told.stdout == ("cancelled\n" if cancelled else ""), told.stderr
+
+
+@pytest.fixture
+def in_a_job(run, tmp_path):
+    """in_a_job(words, STATUS...) -> result of the words, where `lockstep status` leaves with these one after another."""
+    def ask(words, *statuses):
+        (tmp_path / "statuses").write_text("\n".join(map(str, statuses)))
+        (tmp_path / "program").write_text(f"""#!/bin/bash
+read -r now <{tmp_path}/statuses
+[ "$(wc -l <{tmp_path}/statuses)" = 0 ] || sed -i 1d {tmp_path}/statuses
+exit "$now"
+""")
+        (tmp_path / "program").chmod(0o755)
+        (tmp_path / "file").write_text(f"{tmp_path}\n")
+        return run("bash", "-c", IN_A_JOB + words, cwd=tmp_path, env={
+            "RECORD": "", "LOCKSTEP_PROGRAM": tmp_path / "program", "LOCKSTEP_RUN_FILE": tmp_path / "file"})
+    return ask
+
+
+@pytest.mark.parametrize("status, leaves, said", [
+    (0, 0, "is done"), (1, 1, "failed"), (3, 1, "still running"), (4, 1, "stopped on request"), (75, 9, "")])
+def test_a_link_goes_on_only_with_what_stopped_early(status, leaves, said, in_a_job):
+    told = in_a_job("leave_chain_if_over; exit 9", status)
+    assert told.returncode == leaves and said in told.stdout, told.output
+
+
+@pytest.mark.parametrize("status, leaves", [(0, 0), (1, 9), (4, 4), (75, 9)])
+def test_a_job_that_is_started_again_leaves_what_was_stopped_on_request(status, leaves, in_a_job):
+    assert in_a_job("take_up_own_run; exit 9", status).returncode == leaves
+
+
+def test_a_launcher_that_leaves_before_its_ranks_is_not_the_end(in_a_job):
+    assert in_a_job("last_run_status", 3, 3, 75, 75).returncode == 75
