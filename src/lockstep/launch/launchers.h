@@ -15,16 +15,17 @@ enum class UsesMpi { never, always, when_wired };
 struct Launcher {
   const char* name;
   const char* rank;
-  const char* world;
-  const char* local_rank;
-  const char* local_world;
-  const char* node_rank;
-  const char* nodes;
+  const char* world = nullptr;
+  const char* local_rank = nullptr;
+  const char* local_world = nullptr;
+  const char* node_rank = nullptr;
+  const char* nodes = nullptr;
   UsesMpi mpi;
-  bool world_from_mpi;    // the size may be missing: MPI tells
-  const char* announced;  // the variable whose presence means "started by me"; nullptr = either of the pair
-  bool only_by_choice;    // too easily mistaken to be believed unasked
-  const char* remedy;     // how to start it right
+  bool world_from_mpi = false;  // the size may be missing: MPI tells
+  const char* announced =
+      nullptr;  // the variable whose presence means "started by me"; nullptr = either of the pair
+  bool only_by_choice = false;  // too easily mistaken to be believed unasked
+  const char* remedy;           // how to start it right
 };
 
 std::span<const Launcher> launchers();
