@@ -5,7 +5,12 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 set(share_dir ${CMAKE_INSTALL_DATADIR}/lockstep)
 
 # What a user of the library gets with the target.
-set_target_properties(lockstep PROPERTIES SOVERSION ${PROJECT_VERSION_MAJOR} VERSION ${PROJECT_VERSION})
+# Before 1.0 each minor version is another library, as write_basic_package_version_file says below.
+set(soversion ${PROJECT_VERSION_MAJOR})
+if(PROJECT_VERSION VERSION_LESS 1)
+  set(soversion ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+endif()
+set_target_properties(lockstep PROPERTIES SOVERSION ${soversion} VERSION ${PROJECT_VERSION})
 target_compile_features(lockstep INTERFACE cxx_std_20)
 target_include_directories(lockstep INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 

@@ -1,6 +1,7 @@
-"""The docs are true: links lead somewhere, files and names exist."""
+"""The docs are true: generated parts are as the sources say, links lead somewhere, files and names exist."""
 
 import re
+import sys
 
 import pytest
 
@@ -21,6 +22,70 @@ def anchors(page):
     """The fragments that its headings have on GitHub."""
     headings = re.findall(r"^#+ (.+)$", prose(page), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+HEADER = """#pragma once
+// What it promises; at length. More.
+
+namespace lockstep {
+
+/// A class.
+template <class T>
+class Box : public Base {
+ public:
+  explicit Box(T value = {}) : value_{value}, other_(1) {}
+  /// Said here,
+  /// and here.
+  int size() const { return "}"[0]; }
+  int unsaid() const;
+  void step() override;
+
+ protected:
+  /// For those who derive.
+  virtual void update(const std::vector<int>& all = {1, 2}) = 0;
+
+ private:
+  /// Nobody's.
+  T value_;
+};
+
+/// One of two.
+int pair(int a);
+int pair(double a);
+
+namespace machinery {
+int hidden();
+}  // namespace machinery
+
+/// A namespace for users.
+namespace open {
+struct Options {
+  int count = 60'000;  // how many
+};
+}  // namespace open
+
+}  // namespace lockstep
+
+/// For a library's end.
+#define LOCKSTEP_END(TYPE) \\
+  int end() { return 1; }
+"""
+
+
+def test_a_headers_public_names_are_read():
+    sys.path.insert(0, str(SOURCE / "scripts/docs"))
+    import headers
+    box, pair, other, opened, macro = headers.read(HEADER)
+    assert (box.text, box.comment) == ("template <class T> class Box : public Base", "A class.")
+    size, unsaid, update = [member for member in box.members if not headers.quiet(box, member)]
+    assert (size.text, size.comment) == ("int size() const", "Said here, and here.")
+    assert (unsaid.name, unsaid.comment) == ("unsaid", "")
+    assert update.comment == "For those who derive."
+    assert (pair.name, other.name, other.comment) == ("pair", "pair", "As the one before.")
+    options, = opened.members
+    assert options.members[0].text == "int count = 60'000" and options.members[0].comment == "how many"
+    assert macro.text == "LOCKSTEP_END(TYPE)" and macro.comment == "For a library's end."
+    assert headers.promise(HEADER) == "What it promises; at length. More."
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -47,6 +112,13 @@ def test_files_that_are_named_exist(name):
         if not places or "NAME" in word:
             continue  # not a path of ours
         lost += [] if any(place.exists() for place in places) else [word]
+    assert not lost
+
+
+def test_names_that_the_docs_speak_of_are_public():
+    public = set(re.findall(r"\w+", (SOURCE / "docs/api.md").read_text())) | {"lockstep", "cuda"}  # CMake's targets
+    lost = {f"{name}: lockstep::{word}" for name in NAMES for word in
+            re.findall(r"\blockstep::([a-z_]\w*|[A-Z]\w*[a-z]\w*)", (SOURCE / name).read_text()) if word not in public}
     assert not lost
 
 

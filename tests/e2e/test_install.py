@@ -50,6 +50,20 @@ def test_headers_include_each_other_by_their_installed_names(installed):
             assert (installed / "include" / name).exists(), f"{header}: {name}"
 
 
+def test_another_minor_version_is_another_library(installed, run, tmp_path):
+    library, = (installed / "lib").glob("liblockstep.so.*.*.*")
+    major, minor, _ = library.name.removeprefix("liblockstep.so.").split(".")
+    soname = f"liblockstep.so.{major}.{minor}" if major == "0" else f"liblockstep.so.{major}"
+    assert f"[{soname}]" in run("readelf", "-d", library, check=True).stdout
+    script = tmp_path / "asks.cmake"
+    script.write_text(f"include({next(installed.rglob('lockstepConfigVersion.cmake'))})\n"
+                      "if(NOT PACKAGE_VERSION_COMPATIBLE)\n  message(FATAL_ERROR no)\nendif()\n")
+    for asked, status in ((minor, 0), (int(minor) + 1, 1)):
+        wanted = {"": f"{major}.{asked}", "_MAJOR": major, "_MINOR": asked}
+        words = [f"-DPACKAGE_FIND_VERSION{part}={value}" for part, value in wanted.items()]
+        assert run("cmake", *words, "-P", script).returncode == status
+
+
 def test_the_share_folder_is_whole(installed):
     share = installed / "share/lockstep"
     for name in ("configs/mnist.yaml", "data/mnist/train-images-idx3-ubyte.gz", "data/pima", "job_scripts", "LICENSE"):

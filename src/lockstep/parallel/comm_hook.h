@@ -32,9 +32,11 @@ class GradBucket {
   bool is_last() const;
   /// All gradients of the bucket in one flat tensor; writing to it changes them.
   at::Tensor buffer() const;
+  /// Another tensor in its place, of another type or size: what a wrapper sends on its way.
   void set_buffer(at::Tensor buffer);
   /// Views of the buffer, one a parameter, in the parameters' shapes.
   std::vector<at::Tensor> gradients() const;
+  /// The parameters themselves, in the same order.
   std::vector<at::Tensor> parameters() const;
 
  private:
@@ -45,6 +47,7 @@ class GradBucket {
 /// by the world size: that is the hook's work, as in Python.
 using CommHook = std::function<GradFuture(GradBucket&)>;
 
+/// The built-in hooks, and the pieces that one of your own is made of.
 namespace hooks {
 
 /// Sums over the ranks; the future holds the tensor given.

@@ -43,7 +43,9 @@ class ClassMetrics : public Metrics {
   std::vector<std::pair<std::string, double>> values() const override;
   std::string report() const override;
 
+  /// How many samples have been counted.
   int64_t samples() const;
+  /// How many of them were told right.
   int64_t correct() const;
   /// Row = the true class, column = the predicted one; int64.
   const at::Tensor& confusion() const { return confusion_; }
