@@ -199,7 +199,7 @@ def python_run(settings, optim, steps, metrics):
     rates, momenta = [], []
     for i in range(steps):
         rates.append(group["lr"])
-        momenta.append(group["betas"][0] if "betas" in group else group["momentum"])
+        momenta.append(float(group["betas"][0] if "betas" in group else group["momentum"]))
         optimizer.step()
         schedule.step(metrics[i]) if settings["name"] == "plateau" else schedule.step()
     return rates + [group["lr"]], momenta, schedule.state_dict()
@@ -243,3 +243,113 @@ def test_pythons_schedules_take_lockstep_states(cpp):
             assert optimizer.param_groups[0]["lr"] == rates[i], (name, i)
             optimizer.step()
             resumed.step(metrics[i]) if schedule["name"] == "plateau" else resumed.step()
+
+
+GROUPS = {
+    "sgd": ({"name": "sgd", "lr": 0.05, "momentum": 0.9, "weight_decay": 1e-3}, {"name": "sgd", "lr": 0.3}),
+    "nesterov": ({"name": "sgd", "lr": 0.05, "momentum": 0.8, "nesterov": True},
+                 {"name": "sgd", "lr": 0.02, "momentum": 0.9, "weight_decay": 1e-2}),
+    "adam": ({"name": "adam", "lr": 1e-3, "weight_decay": 0.01},
+             {"name": "adam", "lr": 3e-2, "beta1": 0.8, "beta2": 0.99, "eps": 1e-7}),
+    "adamw": ({"name": "adamw", "lr": 1e-3, "weight_decay": 0.1}, {"name": "adamw", "lr": 4e-3, "weight_decay": 0.0}),
+}
+
+GROUP_SCHEDULES = {
+    **SCHEDULE_CASES,
+    "one_cycle lists": {"name": "one_cycle", "turns": [{"max_lr": 0.3, "base_momentum": 0.7, "max_momentum": 0.9},
+                                                       {"max_lr": 0.02, "base_momentum": 0.8, "max_momentum": 0.99}]},
+    "plateau list": {"name": "plateau", "patience": 1, "factor": 0.3, "min_lrs": [1e-2, 1e-5]},
+}
+SECOND = 3  # parameters of the first group; the rest are the second's
+
+
+def python_groups(optims, params):
+    groups = []
+    for optim, members in zip(optims, (params[:SECOND], params[SECOND:]), strict=True):
+        only = python_optimizer({"weight_decay": 0.0, **optim}, members)  # a group's options are whole
+        groups.append({"params": members, **{key: only.param_groups[0][key] for key in only.defaults}})
+    return CLASSES[optims[0]["name"]](groups)
+
+
+def python_group_schedule(settings, optimizer, steps):
+    settings = dict(settings)
+    if turns := settings.pop("turns", None):
+        settings |= {key: [turn[key] for turn in turns] for key in turns[0]}
+    if min_lrs := settings.pop("min_lrs", None):
+        settings["min_lr"] = min_lrs
+    return python_schedule(settings, optimizer, steps)
+
+
+def train_python_groups(optimizer, schedule, params, grads, metrics):
+    rates, momenta = [], []
+    for step, metric in zip(grads, metrics, strict=True):
+        for group in optimizer.param_groups:
+            rates.append(group["lr"])
+            momenta.append(float(group["betas"][0] if "betas" in group else group["momentum"]))
+        for param, grad in zip(params, step, strict=True):
+            param.grad = None if grad is None else grad.clone()
+        optimizer.step()
+        schedule.step(metric) if isinstance(schedule, torch.optim.lr_scheduler.ReduceLROnPlateau) else schedule.step()
+    return rates, momenta
+
+
+def assert_same_training(ours, trained, optimizer, schedule, rates, momenta, name):
+    assert list(map(repr, ours["rates"])) == list(map(repr, rates)), name
+    assert list(map(repr, ours["momenta"])) == list(map(repr, momenta)), name
+    assert_same_bits(ours["params"], trained, name)
+    assert_same_state(ours["state"], optimizer.state_dict(), name)
+    theirs = schedule.state_dict()
+    assert ours["schedule"] == {key: value for key, value in theirs.items() if key in ours["schedule"]}, name
+
+
+def grouped_cases(params, grads, metrics, **more):
+    return {f"{optims}|{schedule}": {"groups": [{"optim": optim, "count": count} for optim, count in zip(
+        GROUPS[optims], (SECOND, len(params) - SECOND), strict=True)], "schedule": GROUP_SCHEDULES[schedule],
+        "steps": STEPS, "params": params, "grads": grads, "metrics": metrics, **more}
+        for optims in GROUPS for schedule in GROUP_SCHEDULES}
+
+
+def python_of(name, params):
+    optims, schedule = name.split("|")
+    trained = leaves(params)
+    optimizer = python_groups(GROUPS[optims], trained)
+    return trained, optimizer, python_group_schedule(GROUP_SCHEDULES[schedule], optimizer, STEPS)
+
+
+GROUP_METRICS = [2.0 + math.sin(i * i) / (1 + i) for i in range(STEPS)]
+
+
+def test_groups_under_each_schedule_equal_pythons_to_the_bit(cpp):
+    params, grads = starts()
+    plain, broken = (grouped_cases(params, grads, GROUP_METRICS, break_at=stop) for stop in (-1, 13))
+    answered = cpp({**plain, **{f"{name}|broken": case for name, case in broken.items()}})
+    for name in plain:
+        trained, optimizer, schedule = python_of(name, params)
+        rates, momenta = train_python_groups(optimizer, schedule, trained, grads, GROUP_METRICS)
+        one_peak = name.split("|")[1] in SCHEDULE_CASES and "one_cycle" in name
+        assert (rates[0::2] == rates[1::2]) == one_peak, name
+        for ours in (answered[name], answered[f"{name}|broken"]):
+            assert_same_training(ours, trained, optimizer, schedule, rates, momenta, name)
+
+
+def test_states_of_groups_go_to_python_and_back(cpp):
+    params, grads = starts()
+    half = STEPS // 2
+    first = cpp(grouped_cases(params, grads[:half], GROUP_METRICS[:half]))
+    asked, expected = {}, {}
+    for name, case in grouped_cases(params, grads[half:], GROUP_METRICS[half:]).items():
+        trained, optimizer, schedule = python_of(name, params)  # the whole way in Python
+        train_python_groups(optimizer, schedule, trained, grads[:half], GROUP_METRICS[:half])
+        torch.save([optimizer.state_dict(), schedule.state_dict()], buffer := io.BytesIO())
+        asked[name] = {**case, "params": [param.detach().clone() for param in trained]}
+        asked[name]["state"], asked[name]["schedule_state"] = torch.load(io.BytesIO(buffer.getvalue()))
+        rates, momenta = train_python_groups(optimizer, schedule, trained, grads[half:], GROUP_METRICS[half:])
+        expected[name] = trained, optimizer, schedule, rates, momenta
+
+        resumed, second, further = python_of(name, first[name]["params"])  # the second half of lockstep's first
+        second.load_state_dict(first[name]["state"])
+        further.load_state_dict(first[name]["schedule"])
+        train_python_groups(second, further, resumed, grads[half:], GROUP_METRICS[half:])
+        assert_same_bits(resumed, trained, name)
+    for name, ours in cpp(asked).items():
+        assert_same_training(ours, *expected[name], name)

@@ -1,18 +1,25 @@
 #include "lockstep/optim/optimizer.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
 
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "lockstep/base/error.h"
+#include "lockstep/optim/adam.h"
 #include "lockstep/optim/schedule.h"
+#include "lockstep/optim/schedules.h"
+#include "lockstep/optim/sgd.h"
 
 namespace lockstep {
 namespace {
+
+using ::testing::HasSubstr;
 
 std::vector<at::Tensor> two_params() {
   return {torch::ones({3}, torch::requires_grad()), torch::ones({2, 2}, torch::requires_grad())};
@@ -79,6 +86,79 @@ TEST(Optimizer, RefusesTheStateOfAnotherOptimizerOrModel) {
   const auto swapped = make_optimizer({}, {params[1], params[0]});
   EXPECT_THROW(swapped->load_state_dict(sgd->state_dict()), InputError);
   EXPECT_THROW(sgd->load_state_dict(make_dict()), InputError);
+}
+
+std::string error_of(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ParameterGroups, HaveOptionsOfTheirOwn) {
+  auto params = two_params();
+  for (auto& param : params) param.mutable_grad() = torch::ones_like(param);
+  Sgd sgd({{{params[0]}, {.lr = 0.5}}, {{params[1]}, {.lr = 0.25, .weight_decay = 1}}});
+  sgd.step();
+  EXPECT_TRUE(at::equal(params[0], at::full({3}, 0.5)));
+  EXPECT_TRUE(at::equal(params[1], at::full({2, 2}, 0.5)));
+  EXPECT_EQ(sgd.group_count(), 2u);
+  EXPECT_EQ(sgd.parameters().size(), 2u);
+  sgd.set_lr(1, 1);
+  EXPECT_EQ(sgd.lr(), 0.5);
+  EXPECT_EQ(sgd.lr(1), 1);
+  sgd.set_lr(2);
+  EXPECT_EQ(sgd.lr(0) + sgd.lr(1), 4);
+}
+
+const std::vector<at::Tensor> none;
+
+TEST(ParameterGroups, ShareNoParameter) {
+  const auto params = two_params();
+  EXPECT_THAT(error_of([&] {
+                Sgd({{params, {.lr = 1}}, {{params[1]}, {.lr = 2}}});
+              }),
+              HasSubstr("more than one parameter group: one of shape [2, 2] in 0 and 1"));
+  EXPECT_EQ(error_of([&] { Adam({{{params[0], params[0]}, {}}, {{params[1]}, {}}}); }), "");
+  EXPECT_EQ(error_of([&] { Adam({{params, {}}, {none, {}}}); }), "");
+  EXPECT_THAT(error_of([&] { Adam({{none, {}}, {none, {}}}); }), HasSubstr("no parameters"));
+}
+
+TEST(ParameterGroups, EachHasPossibleOptions) {
+  const auto params = two_params();
+  EXPECT_THAT(error_of([&] {
+                Sgd({{{params[0]}, {.lr = 1}}, {{params[1]}, {.lr = -1}}});
+              }),
+              HasSubstr("Invalid learning rate: -1"));
+}
+
+TEST(ParameterGroups, TakeNoStateOfOtherGroups) {
+  const auto params = two_params();
+  const Sgd together(params, {});
+  Sgd apart({{{params[0]}, {}}, {{params[1]}, {}}});
+  EXPECT_THAT(error_of([&] { apart.load_state_dict(together.state_dict()); }),
+              HasSubstr("the checkpoint's optimiser has 1 parameter group, this one has 2"));
+  const Sgd uneven({{params, {}}, {none, {}}});
+  EXPECT_THAT(
+      error_of([&] { apart.load_state_dict(uneven.state_dict()); }),
+      HasSubstr("the checkpoint's optimiser has 2 parameters in parameter group 0, this model's has 1"));
+}
+
+TEST(ParameterGroups, AreWhatASchedulesStateIsFor) {
+  const auto params = two_params();
+  Sgd together(params, {}), apart({{{params[0]}, {}}, {{params[1]}, {}}});
+  for (const char* name : {"step", "plateau"}) {
+    const auto one = make_schedule({.name = name}, together, 9, 9);
+    const auto two = make_schedule({.name = name}, apart, 9, 9);
+    EXPECT_THAT(error_of([&] { two->load_state_dict(one->state_dict()); }),
+                HasSubstr("lrs, the optimiser 2 parameter groups"))
+        << name;
+  }
+  EXPECT_THAT(error_of([&] { make_one_cycle_of_groups({.total_steps = 9}, apart, {{.max_lr = 1}}); }),
+              HasSubstr("1 max_lrs, the optimiser 2 parameter groups"));
+  EXPECT_THAT(error_of([&] { make_plateau_of_groups({}, apart, {}); }), HasSubstr("0 min_lrs"));
 }
 
 TEST(Optimizer, SgdIsNoSlowerThanLibtorchs) {

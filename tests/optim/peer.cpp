@@ -7,10 +7,13 @@
 #include <cstdlib>
 
 #include "lockstep/checkpoint/pt.h"
+#include "lockstep/optim/adam.h"
 #include "lockstep/optim/clip.h"
 #include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/schedule.h"
+#include "lockstep/optim/schedules.h"
+#include "lockstep/optim/sgd.h"
 
 namespace lockstep {
 namespace {
@@ -137,7 +140,7 @@ Tree run_schedule(const Tree& given) {
   auto rates = make_list(), momenta = make_list();
   for (int64_t i = 0; i < steps; ++i) {
     append(rates, optimizer->lr());
-    append(momenta, optimizer->momentum());
+    append(momenta, optimizer->momentum(0));
     if (i == whole(given, "break_at", -1)) {
       const auto optimizer_state = optimizer->state_dict(), schedule_state = schedule->state_dict();
       schedule.reset();
@@ -154,13 +157,109 @@ Tree run_schedule(const Tree& given) {
   return make_dict({{"rates", rates}, {"momenta", momenta}, {"state", schedule->state_dict()}});
 }
 
+SgdOptions sgd_options(const OptimSettings& s) {
+  return {.lr = s.lr, .momentum = s.momentum, .weight_decay = s.weight_decay, .nesterov = s.nesterov};
+}
+
+AdamOptions adam_options(const OptimSettings& s) {
+  return {.lr = s.lr,
+          .beta1 = s.betas[0],
+          .beta2 = s.betas[1],
+          .eps = s.eps,
+          .weight_decay = s.weight_decay,
+          .decoupled_weight_decay = s.name == "adamw"};
+}
+
+/// Groups of {"optim", "count"} over the parameters in their order.
+template <typename Options>
+std::vector<ParameterGroup<Options>> grouped(const Tree& groups, const std::vector<at::Tensor>& params,
+                                             Options (*options_of)(const OptimSettings&)) {
+  std::vector<ParameterGroup<Options>> all;
+  auto next = params.begin();
+  for (const auto& group : elements(groups)) {
+    const auto end = next + whole(group, "count", 0);
+    all.push_back({{next, end}, options_of(optim_settings(get(group, "optim")))});
+    next = end;
+  }
+  return all;
+}
+
+std::unique_ptr<Optimizer> grouped_optimizer(const Tree& groups, const std::vector<at::Tensor>& params) {
+  const auto name = as_string(get(get(elements(groups).at(0), "optim"), "name"), "name");
+  if (name == "sgd") return std::make_unique<Sgd>(grouped(groups, params, sgd_options));
+  return std::make_unique<Adam>(grouped(groups, params, adam_options));
+}
+
+std::unique_ptr<Schedule> grouped_schedule(const Tree& given, Optimizer& optimizer, int64_t steps) {
+  auto settings = schedule_settings(given);
+  if (const auto turns = find(given, "turns")) {
+    if (settings.total_steps == 0) settings.total_steps = steps;
+    std::vector<OneCycleGroup> groups;
+    for (const auto& turn : elements(*turns)) {
+      groups.push_back(
+          {real(turn, "max_lr", 0), real(turn, "base_momentum", 0), real(turn, "max_momentum", 0)});
+    }
+    return make_one_cycle_of_groups(settings, optimizer, groups);
+  }
+  if (const auto min_lrs = find(given, "min_lrs")) {
+    std::vector<double> all;
+    for (const auto& min_lr : elements(*min_lrs)) all.push_back(as_double(min_lr, "min_lrs"));
+    return make_plateau_of_groups(settings, optimizer, all);
+  }
+  return make_schedule(settings, optimizer, steps, steps);
+}
+
+/// {"groups", "schedule", "steps", "params", "grads", "metrics", "break_at", "state", "schedule_state"} ->
+/// parameters, both states and before each step all groups' rates and momenta.
+Tree train_groups(const Tree& given) {
+  auto params = leaves(get(given, "params"));
+  const auto groups = get(given, "groups"), schedule_words = get(given, "schedule");
+  const auto steps = whole(given, "steps", 0);
+  auto optimizer = grouped_optimizer(groups, params);
+  auto schedule = grouped_schedule(schedule_words, *optimizer, steps);
+  if (const auto state = find(given, "state")) optimizer->load_state_dict(*state);
+  if (const auto state = find(given, "schedule_state")) schedule->load_state_dict(*state);
+  const auto metrics = elements(get(given, "metrics"));
+  auto rates = make_list(), momenta = make_list();
+  size_t i = 0;
+  for (const auto& grads : elements(get(given, "grads"))) {
+    for (size_t group = 0; group < optimizer->group_count(); ++group) {
+      append(rates, optimizer->lr(group));
+      append(momenta, optimizer->momentum(group));
+    }
+    if (static_cast<int64_t>(i) == whole(given, "break_at", -1)) {
+      const auto optimizer_state = optimizer->state_dict(), schedule_state = schedule->state_dict();
+      schedule.reset();
+      optimizer = grouped_optimizer(groups, params);
+      schedule = grouped_schedule(schedule_words, *optimizer, steps);
+      optimizer->load_state_dict(optimizer_state);
+      schedule->load_state_dict(schedule_state);
+    }
+    set_grads(params, grads);
+    optimizer->step();
+    const auto metric = schedule->wants_metric() ? std::optional(metrics.at(i).toDouble()) : std::nullopt;
+    schedule->step(metric);
+    ++i;
+  }
+  return make_dict({{"params", tensors(params)},
+                    {"state", optimizer->state_dict()},
+                    {"schedule", schedule->state_dict()},
+                    {"rates", rates},
+                    {"momenta", momenta}});
+}
+
+Tree answer(const Tree& given) {
+  if (find(given, "groups")) return train_groups(given);
+  return find(given, "schedule") ? run_schedule(given) : run_optimizer(given);
+}
+
 TEST(Peer, DoesWhatPythonAsks) {
   const char* input = std::getenv("LOCKSTEP_PEER_IN");
   const char* output = std::getenv("LOCKSTEP_PEER_OUT");
   if (!input || !output) GTEST_SKIP() << "run by tests/e2e/test_optim.py";
   auto results = make_dict();
   for (const auto& [name, given] : items(read_pt(input))) {
-    put(results, name, find(given, "schedule") ? run_schedule(given) : run_optimizer(given));
+    put(results, name, answer(given));
   }
   write_pt(output, results);
 }

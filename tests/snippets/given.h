@@ -25,6 +25,7 @@ extern std::shared_ptr<lockstep::Dataset> samples;
 extern lockstep::Loader batches;
 extern std::vector<lockstep::Batch> my_batches;
 extern torch::Tensor a, b, inputs, labels, loss;
+extern std::vector<torch::Tensor> weights, biases;
 extern int64_t steps, epochs;
 
 torch::Tensor loss_of(const torch::Tensor& output);

@@ -33,18 +33,25 @@ void check(const AdamOptions& options) {
 }  // namespace
 
 Adam::Adam(std::vector<at::Tensor> params, const AdamOptions& options)
-    : Optimizer(std::move(params), options.lr), options_(options), moments_(params_.size()) {
-  check(options_);
+    : Adam(std::vector<ParameterGroup<AdamOptions>>{{std::move(params), options}}) {}
+
+Adam::Adam(const std::vector<ParameterGroup<AdamOptions>>& groups)
+    : Optimizer(groups), moments_(parameters().size()) {
+  for (const auto& group : groups) {
+    check(group.options);
+    options_.push_back(group.options);
+  }
 }
 
-void Adam::update(const std::vector<Slot>& slots) {
+void Adam::update(const std::vector<Slot>& slots, size_t group) {
   const auto on_gpu =
       std::all_of(slots.begin(), slots.end(), [](const Slot& slot) { return slot.param.is_cuda(); });
-  if (on_gpu) return update_together(slots);
-  for (const auto& slot : slots) update_one(slot);
+  if (on_gpu) return update_together(slots, group);
+  for (const auto& slot : slots) update_one(slot, group);
 }
 
-Adam::Correction Adam::advance(const Slot& slot) {
+Adam::Correction Adam::advance(const Slot& slot, size_t group) {
+  const auto& options = options_[group];
   auto& moments = moments_[slot.index];
   if (!moments.step.defined()) {
     moments.step = at::zeros({}, at::kFloat);
@@ -54,36 +61,38 @@ Adam::Correction Adam::advance(const Slot& slot) {
   auto& count = *moments.step.mutable_data_ptr<float>();
   count += 1;
   // pow, where sqrt would do: Python's ** is libm's pow.
-  const auto bias_correction1 = 1 - std::pow(options_.beta1, static_cast<double>(count));
-  const auto bias_correction2 = 1 - std::pow(options_.beta2, static_cast<double>(count));
-  return {lr_ / bias_correction1, std::pow(bias_correction2, 0.5)};
+  const auto bias_correction1 = 1 - std::pow(options.beta1, static_cast<double>(count));
+  const auto bias_correction2 = 1 - std::pow(options.beta2, static_cast<double>(count));
+  return {lr(group) / bias_correction1, std::pow(bias_correction2, 0.5)};
 }
 
-void Adam::update_one(const Slot& slot) {
-  const auto [step_size, bias_correction2_sqrt] = advance(slot);
+void Adam::update_one(const Slot& slot, size_t group) {
+  const auto& options = options_[group];
+  const auto [step_size, bias_correction2_sqrt] = advance(slot, group);
   auto& [step, exp_avg, exp_avg_sq] = moments_[slot.index];
   auto grad = slot.grad;
   auto denominator = scratch(slot.param);
-  if (options_.weight_decay != 0) {
-    if (options_.decoupled_weight_decay) {
-      slot.param.mul_(1 - lr_ * options_.weight_decay);
+  if (options.weight_decay != 0) {
+    if (options.decoupled_weight_decay) {
+      slot.param.mul_(1 - lr(group) * options.weight_decay);
     } else {
-      at::add_out(denominator, grad, slot.param, options_.weight_decay);
+      at::add_out(denominator, grad, slot.param, options.weight_decay);
       grad = denominator;  // read for the last time before the memory becomes the denominator
     }
   }
-  exp_avg.lerp_(grad, 1 - options_.beta1);
-  exp_avg_sq.mul_(options_.beta2).addcmul_(grad, grad, 1 - options_.beta2);
+  exp_avg.lerp_(grad, 1 - options.beta1);
+  exp_avg_sq.mul_(options.beta2).addcmul_(grad, grad, 1 - options.beta2);
   at::sqrt_out(denominator, exp_avg_sq);
-  denominator.div_(bias_correction2_sqrt).add_(options_.eps);
+  denominator.div_(bias_correction2_sqrt).add_(options.eps);
   slot.param.addcdiv_(exp_avg, denominator, -step_size);
 }
 
-void Adam::update_together(const std::vector<Slot>& slots) {
+void Adam::update_together(const std::vector<Slot>& slots, size_t group) {
+  const auto& options = options_[group];
   std::vector<at::Tensor> params, grads, exp_avgs, exp_avg_sqs;
   std::vector<at::Scalar> roots, step_sizes;
   for (const auto& slot : slots) {
-    const auto [step_size, bias_correction2_sqrt] = advance(slot);
+    const auto [step_size, bias_correction2_sqrt] = advance(slot, group);
     params.push_back(slot.param);
     grads.push_back(slot.grad);
     exp_avgs.push_back(moments_[slot.index].exp_avg);
@@ -91,19 +100,19 @@ void Adam::update_together(const std::vector<Slot>& slots) {
     roots.emplace_back(bias_correction2_sqrt);
     step_sizes.emplace_back(-step_size);
   }
-  if (options_.weight_decay != 0) {
-    if (options_.decoupled_weight_decay) {
-      at::_foreach_mul_(params, 1 - lr_ * options_.weight_decay);
+  if (options.weight_decay != 0) {
+    if (options.decoupled_weight_decay) {
+      at::_foreach_mul_(params, 1 - lr(group) * options.weight_decay);
     } else {
-      grads = at::_foreach_add(grads, params, options_.weight_decay);
+      grads = at::_foreach_add(grads, params, options.weight_decay);
     }
   }
-  at::_foreach_lerp_(exp_avgs, grads, 1 - options_.beta1);
-  at::_foreach_mul_(exp_avg_sqs, options_.beta2);
-  at::_foreach_addcmul_(exp_avg_sqs, grads, grads, 1 - options_.beta2);
+  at::_foreach_lerp_(exp_avgs, grads, 1 - options.beta1);
+  at::_foreach_mul_(exp_avg_sqs, options.beta2);
+  at::_foreach_addcmul_(exp_avg_sqs, grads, grads, 1 - options.beta2);
   auto denominators = at::_foreach_sqrt(exp_avg_sqs);
   at::_foreach_div_(denominators, roots);
-  at::_foreach_add_(denominators, options_.eps);
+  at::_foreach_add_(denominators, options.eps);
   at::_foreach_addcdiv_(params, exp_avgs, denominators, step_sizes);
 }
 
@@ -121,42 +130,43 @@ void Adam::set_state_of(size_t index, const Tree& state) {
                      fit(index, get(state, "exp_avg_sq"), "exp_avg_sq")};
 }
 
-std::vector<std::pair<Tree, Tree>> Adam::group() const {
-  return {{"betas", c10::ivalue::Tuple::create({options_.beta1, options_.beta2})},
-          {"eps", options_.eps},
-          {"weight_decay", options_.weight_decay},
+std::vector<std::pair<Tree, Tree>> Adam::options_of(size_t group) const {
+  const auto& options = options_[group];
+  return {{"betas", c10::ivalue::Tuple::create({options.beta1, options.beta2})},
+          {"eps", options.eps},
+          {"weight_decay", options.weight_decay},
           {"amsgrad", false},
           {"maximize", false},
           {"foreach", Tree()},
           {"capturable", false},
           {"differentiable", false},
           {"fused", Tree()},
-          {"decoupled_weight_decay", options_.decoupled_weight_decay}};
+          {"decoupled_weight_decay", options.decoupled_weight_decay}};
 }
 
-void Adam::set_group(const Tree& group) {
-  const auto decoupled = find(group, "decoupled_weight_decay");
+void Adam::set_options_of(size_t group, const Tree& saved) {
+  const auto decoupled = find(saved, "decoupled_weight_decay");
   const auto is_adamw = decoupled && as_bool(*decoupled, "decoupled_weight_decay");
-  if (!find(group, "betas") || (is_adamw && !options_.decoupled_weight_decay)) {
+  if (!find(saved, "betas") || (is_adamw && !options_[group].decoupled_weight_decay)) {
     throw InputError(format("the checkpoint's optimiser state is {}", is_adamw ? "AdamW's" : "not Adam's"),
                      "", "set optim.name to the one that wrote it");
   }
-  const auto betas = elements(get(group, "betas"));
+  const auto betas = elements(get(saved, "betas"));
   if (betas.size() != 2)
     throw InputError(format("\"betas\" in the checkpoint has {} values, not 2", betas.size()),
                      "optimizer.param_groups", kFreshOptimizer);
-  if (const auto amsgrad = find(group, "amsgrad"); amsgrad && as_bool(*amsgrad, "amsgrad")) {
+  if (const auto amsgrad = find(saved, "amsgrad"); amsgrad && as_bool(*amsgrad, "amsgrad")) {
     throw InputError("the checkpoint's optimiser uses amsgrad, which is not supported",
                      "optimizer.param_groups", kFreshOptimizer);
   }
-  auto loaded = options_;
-  loaded.lr = lr_;
+  auto loaded = options_[group];
+  loaded.lr = lr(group);
   loaded.beta1 = as_double(betas[0], "betas");
   loaded.beta2 = as_double(betas[1], "betas");
-  loaded.eps = as_double(get(group, "eps"), "eps");
-  loaded.weight_decay = as_double(get(group, "weight_decay"), "weight_decay");
+  loaded.eps = as_double(get(saved, "eps"), "eps");
+  loaded.weight_decay = as_double(get(saved, "weight_decay"), "weight_decay");
   check(loaded);
-  options_ = loaded;
+  options_[group] = loaded;
 }
 
 }  // namespace lockstep

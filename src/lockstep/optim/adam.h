@@ -5,6 +5,7 @@
 
 namespace lockstep {
 
+/// Python's parameter names, and its defaults for Adam; AdamW's weight_decay is 0.01 in Python.
 struct AdamOptions {
   double lr = 1e-3;
   double beta1 = 0.9;
@@ -14,19 +15,24 @@ struct AdamOptions {
   bool decoupled_weight_decay = false;  // AdamW
 };
 
+/// torch.optim.Adam, and AdamW with decoupled_weight_decay.
 class Adam : public Optimizer {
  public:
+  /// One group.
   Adam(std::vector<at::Tensor> params, const AdamOptions& options);
-  double momentum() const override { return options_.beta1; }
-  void set_momentum(double momentum) override { options_.beta1 = momentum; }
+  /// {{weights, {.weight_decay = 0.1}}, {biases, {}}}: a group's options are whole, and none is another
+  /// group's.
+  explicit Adam(const std::vector<ParameterGroup<AdamOptions>>& groups);
+  double momentum(size_t group) const override { return options_.at(group).beta1; }
+  void set_momentum(double momentum, size_t group) override { options_.at(group).beta1 = momentum; }
   bool has_betas() const override { return true; }
 
  protected:
-  void update(const std::vector<Slot>& slots) override;
+  void update(const std::vector<Slot>& slots, size_t group) override;
   Tree state_of(size_t index) const override;
   void set_state_of(size_t index, const Tree& state) override;
-  std::vector<std::pair<Tree, Tree>> group() const override;
-  void set_group(const Tree& group) override;
+  std::vector<std::pair<Tree, Tree>> options_of(size_t group) const override;
+  void set_options_of(size_t group, const Tree& saved) override;
 
  private:
   struct Moments {
@@ -35,11 +41,11 @@ class Adam : public Optimizer {
   struct Correction {
     double step_size, bias_correction2_sqrt;
   };
-  Correction advance(const Slot& slot);
-  void update_one(const Slot& slot);
-  void update_together(const std::vector<Slot>& slots);
+  Correction advance(const Slot& slot, size_t group);
+  void update_one(const Slot& slot, size_t group);
+  void update_together(const std::vector<Slot>& slots, size_t group);
 
-  AdamOptions options_;
+  std::vector<AdamOptions> options_;  // a group each; the rate is kept by Optimizer
   std::vector<Moments> moments_;
 };
 

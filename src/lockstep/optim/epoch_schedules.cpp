@@ -23,9 +23,9 @@ class StepLR : public RecursiveSchedule {
   }
 
  private:
-  double next_lr(bool) override {
-    if (last_epoch_ == 0 || last_epoch_ % step_size_ != 0) return optimizer_.lr();
-    return optimizer_.lr() * gamma_;
+  double next_lr(size_t group, bool) override {
+    if (last_epoch_ == 0 || last_epoch_ % step_size_ != 0) return optimizer_.lr(group);
+    return optimizer_.lr(group) * gamma_;
   }
   std::vector<std::pair<Tree, Tree>> parameters() const override {
     return {{"step_size", step_size_}, {"gamma", gamma_}};
@@ -56,8 +56,8 @@ class LinearLR : public RecursiveSchedule {
   }
 
  private:
-  double next_lr(bool initial) override {
-    const auto lr = optimizer_.lr();
+  double next_lr(size_t group, bool initial) override {
+    const auto lr = optimizer_.lr(group);
     if (last_epoch_ == 0) return lr * start_factor_;
     if (initial || last_epoch_ > total_iters_) return lr;
     const auto total = static_cast<double>(total_iters_);
@@ -84,13 +84,13 @@ class CosineAnnealingLR : public RecursiveSchedule {
   }
 
  private:
-  double next_lr(bool initial) override {
+  double next_lr(size_t group, bool initial) override {
     constexpr auto pi = std::numbers::pi;
-    const auto lr = optimizer_.lr();
+    const auto lr = optimizer_.lr(group);
     const auto t_max = static_cast<double>(T_max_);
     if (initial) return lr;
     if ((last_epoch_ - 1 - T_max_) % (2 * T_max_) == 0) {
-      return lr + (base_lr_ - eta_min_) * (1 - std::cos(pi / t_max)) / 2;
+      return lr + (base_lrs_[group] - eta_min_) * (1 - std::cos(pi / t_max)) / 2;
     }
     const auto now = static_cast<double>(last_epoch_);
     return (1 + std::cos(pi * now / t_max)) / (1 + std::cos(pi * (now - 1) / t_max)) * (lr - eta_min_) +

@@ -8,6 +8,7 @@
 
 namespace lockstep {
 
+/// Python's parameter names and defaults.
 struct GradScalerOptions {
   double init_scale = 65536;
   double growth_factor = 2;
@@ -21,15 +22,20 @@ class GradScaler {
  public:
   explicit GradScaler(at::Device device, GradScalerOptions options = {});
 
+  /// The loss to call backward() on.
   at::Tensor scale(const at::Tensor& loss) const;
   /// Divides the gradients by the scale and notes whether one is not finite.
   void unscale_(Optimizer& optimizer);
   /// Unscales if that has not been done, and steps unless a gradient was not finite. Did it step?
   bool step(Optimizer& optimizer);
+  /// Moves the scale by what step() found; once a step.
   void update();
+  /// Waits for the device.
   double current_scale() const;
 
+  /// As Python's.
   Tree state_dict() const;
+  /// Takes Python's, too.
   void load_state_dict(const Tree& state);
 
  private:

@@ -45,30 +45,39 @@ void check(const ScheduleSettings& s) {
         format("anneal_strategy must be one of 'cos' or 'linear', instead got {}", s.anneal_strategy),
         "schedule.anneal_strategy", "Python's default is cos");
   }
-  if (!(s.max_lr > 0))
+}
+
+void check(const OneCycleGroup& group) {
+  if (!(group.max_lr > 0))
     throw InputError("one_cycle needs a max_lr above 0", "schedule.max_lr", "set it, ten times optim.lr say");
 }
 
 class OneCycleLR : public RecursiveSchedule {
  public:
-  OneCycleLR(const ScheduleSettings& s, Optimizer& optimizer) : RecursiveSchedule(optimizer), s_(s) {
+  OneCycleLR(const ScheduleSettings& s, Optimizer& optimizer, const std::vector<OneCycleGroup>& groups)
+      : RecursiveSchedule(optimizer), s_(s) {
     check(s_);
+    check_groups(optimizer_, "max_lrs", groups.size());
     phases_ = phases_of(s_);
-    const auto initial_lr = s_.max_lr / s_.div_factor;
-    set_extra(optimizer_, "initial_lr", initial_lr);
-    set_extra(optimizer_, "max_lr", s_.max_lr);
-    set_extra(optimizer_, "min_lr", initial_lr / s_.final_div_factor);
-    if (s_.cycle_momentum) {
-      optimizer_.set_momentum(s_.max_momentum);
-      set_extra(optimizer_, "max_momentum", s_.max_momentum);
-      set_extra(optimizer_, "base_momentum", s_.base_momentum);
-    }
+    for (size_t group = 0; group < groups.size(); ++group) begin(group, groups[group]);
     start();
   }
 
   bool per_step() const override { return true; }
 
  private:
+  void begin(size_t group, const OneCycleGroup& turns) {
+    check(turns);
+    const auto initial_lr = turns.max_lr / s_.div_factor;
+    set_extra(optimizer_, group, "initial_lr", initial_lr);
+    set_extra(optimizer_, group, "max_lr", turns.max_lr);
+    set_extra(optimizer_, group, "min_lr", initial_lr / s_.final_div_factor);
+    if (!s_.cycle_momentum) return;
+    optimizer_.set_momentum(turns.max_momentum, group);
+    set_extra(optimizer_, group, "max_momentum", turns.max_momentum);
+    set_extra(optimizer_, group, "base_momentum", turns.base_momentum);
+  }
+
   const Phase& present(double& phase_start) const {
     phase_start = 0;
     for (size_t i = 0; i + 1 < phases_.size(); ++i) {
@@ -78,7 +87,7 @@ class OneCycleLR : public RecursiveSchedule {
     return phases_.back();
   }
 
-  double next_lr(bool) override {
+  double next_lr(size_t group, bool) override {
     if (last_epoch_ > s_.total_steps) {
       throw Error(format("Tried to step {} times. The specified number of total steps is {}", last_epoch_,
                          s_.total_steps),
@@ -93,9 +102,10 @@ class OneCycleLR : public RecursiveSchedule {
     }
     const auto part = (static_cast<double>(last_epoch_) - phase_start) / (phase.end_step - phase_start);
     const auto between = [&](const char* from, const char* to) {
-      return anneal(s_.anneal_strategy == "cos", extra(optimizer_, from), extra(optimizer_, to), part);
+      return anneal(s_.anneal_strategy == "cos", extra(optimizer_, group, from), extra(optimizer_, group, to),
+                    part);
     };
-    if (s_.cycle_momentum) optimizer_.set_momentum(between(phase.start_momentum, phase.end_momentum));
+    if (s_.cycle_momentum) optimizer_.set_momentum(between(phase.start_momentum, phase.end_momentum), group);
     return between(phase.start_lr, phase.end_lr);
   }
 
@@ -123,7 +133,13 @@ class OneCycleLR : public RecursiveSchedule {
 }  // namespace
 
 std::unique_ptr<Schedule> make_one_cycle_lr(const ScheduleSettings& s, Optimizer& optimizer) {
-  return std::make_unique<OneCycleLR>(s, optimizer);
+  const OneCycleGroup turns{s.max_lr, s.base_momentum, s.max_momentum};
+  return make_one_cycle_of_groups(s, optimizer, std::vector(optimizer.group_count(), turns));
+}
+
+std::unique_ptr<Schedule> make_one_cycle_of_groups(const ScheduleSettings& s, Optimizer& optimizer,
+                                                   const std::vector<OneCycleGroup>& groups) {
+  return std::make_unique<OneCycleLR>(s, optimizer, groups);
 }
 
 }  // namespace lockstep

@@ -3,7 +3,7 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include <unordered_set>
+#include <unordered_map>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -13,30 +13,44 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kSameConfig = "use the config that the checkpoint was trained with";
-
-std::vector<at::Tensor> without_duplicates(std::vector<at::Tensor> params) {
-  std::unordered_set<const c10::TensorImpl*> seen;
-  std::erase_if(params,
-                [&](const at::Tensor& param) { return !seen.insert(param.unsafeGetTensorImpl()).second; });
-  return params;
-}
+constexpr const char* kSameGroups =
+    "use the config, or group the parameters as the program did, that the checkpoint was trained with";
 
 }  // namespace
 
-Optimizer::Optimizer(std::vector<at::Tensor> params, double lr)
-    : params_(without_duplicates(std::move(params))), lr_(lr) {
+void Optimizer::set_groups(const std::vector<ParameterGroup<double>>& rates) {
+  std::unordered_map<const c10::TensorImpl*, size_t> group_of;
+  for (const auto& [params, lr] : rates) {
+    const auto begin = params_.size();
+    for (const auto& param : params) {
+      const auto [seen, is_new] = group_of.emplace(param.unsafeGetTensorImpl(), groups_.size());
+      if (is_new) params_.push_back(param);
+      if (seen->second == groups_.size()) continue;
+      throw InputError(
+          format("some parameters appear in more than one parameter group: one of shape {} in {} and {}",
+                 c10::str(param.sizes()), seen->second, groups_.size()),
+          "Optimizer", "give each parameter to one group");
+    }
+    groups_.push_back({begin, params_.size(), lr, {}});
+  }
   if (params_.empty())
     throw InputError("the optimiser got no parameters", "Optimizer", "give it the module's parameters()");
 }
 
+void Optimizer::set_lr(double lr) {
+  for (auto& group : groups_) group.lr = lr;
+}
+
 void Optimizer::step() {
   const torch::NoGradGuard no_grad;
-  std::vector<Slot> slots;
-  slots.reserve(params_.size());
-  for (size_t i = 0; i < params_.size(); ++i) {
-    if (params_[i].grad().defined()) slots.push_back({i, params_[i], params_[i].grad()});
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    std::vector<Slot> slots;
+    slots.reserve(groups_[group].end - groups_[group].begin);
+    for (auto i = groups_[group].begin; i < groups_[group].end; ++i) {
+      if (params_[i].grad().defined()) slots.push_back({i, params_[i], params_[i].grad()});
+    }
+    if (!slots.empty()) update(slots, group);
   }
-  if (!slots.empty()) update(slots);
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
@@ -53,46 +67,66 @@ void Optimizer::zero_grad(bool set_to_none) {
 }
 
 Tree Optimizer::state_dict() const {
-  auto state = make_dict();
-  auto indices = make_list();
+  auto state = make_dict(), groups = make_list();
   for (size_t i = 0; i < params_.size(); ++i) {
-    const auto index = static_cast<int64_t>(i);
-    append(indices, index);
-    if (auto own = state_of(i); !own.isNone()) put(state, index, own);
+    if (auto own = state_of(i); !own.isNone()) put(state, static_cast<int64_t>(i), own);
   }
-  auto first = make_dict({{"lr", lr_}});
-  for (const auto& [key, value] : group()) put(first, key, value);
-  for (const auto& [key, value] : extras_) put(first, key, value);
-  put(first, "params", indices);
-  return make_dict({{"state", state}, {"param_groups", make_list({first})}});
+  for (size_t group = 0; group < groups_.size(); ++group) append(groups, group_dict(group));
+  return make_dict({{"state", state}, {"param_groups", groups}});
+}
+
+Tree Optimizer::group_dict(size_t group) const {
+  const auto& [begin, end, lr, extras] = groups_[group];
+  auto dict = make_dict({{"lr", lr}});
+  for (const auto& [key, value] : options_of(group)) put(dict, key, value);
+  for (const auto& [key, value] : extras) put(dict, key, value);
+  auto indices = make_list();
+  for (auto i = begin; i < end; ++i) append(indices, static_cast<int64_t>(i));
+  put(dict, "params", indices);
+  return dict;
 }
 
 void Optimizer::load_state_dict(const Tree& state) {
   const auto groups = elements(get(state, "param_groups"));
-  if (groups.size() != 1) {
-    throw InputError(
-        format("the checkpoint's optimiser has {} parameter groups; one is supported", groups.size()),
-        "optimizer.param_groups", kFreshOptimizer);
+  refuse_other_groups(groups);
+  for (size_t group = 0; group < groups.size(); ++group) load_group(group, groups[group]);
+  const auto states = get(state, "state");
+  size_t i = 0;
+  for (const auto& group : groups) {
+    for (const auto& index : elements(get(group, "params"))) {
+      set_state_of(i++, find(states, index).value_or(Tree()));
+    }
   }
-  if (const auto maximize = find(groups[0], "maximize"); maximize && as_bool(*maximize, "maximize")) {
+}
+
+void Optimizer::refuse_other_groups(const std::vector<Tree>& groups) const {
+  if (groups.size() != groups_.size()) {
+    throw InputError(format("the checkpoint's optimiser has {} parameter group{}, this one has {}",
+                            groups.size(), groups.size() == 1 ? "" : "s", groups_.size()),
+                     "optimizer.param_groups", kSameGroups);
+  }
+  for (size_t group = 0; group < groups.size(); ++group) {
+    const auto theirs = elements(get(groups[group], "params")).size();
+    const auto ours = groups_[group].end - groups_[group].begin;
+    if (theirs == ours) continue;
+    const auto place = groups.size() == 1 ? std::string() : format(" in parameter group {}", group);
+    throw InputError(
+        format("the checkpoint's optimiser has {} parameters{}, this model's has {}", theirs, place, ours),
+        "optimizer.param_groups", groups.size() == 1 ? kSameConfig : kSameGroups);
+  }
+}
+
+void Optimizer::load_group(size_t group, const Tree& saved) {
+  if (const auto maximize = find(saved, "maximize"); maximize && as_bool(*maximize, "maximize")) {
     throw InputError("the checkpoint's optimiser maximises, which is not supported", "optimizer.param_groups",
                      kFreshOptimizer);
   }
-  const auto indices = elements(get(groups[0], "params"));
-  if (indices.size() != params_.size()) {
-    throw InputError(format("the checkpoint's optimiser has {} parameters, this model's has {}",
-                            indices.size(), params_.size()),
-                     "optimizer.param_groups", kSameConfig);
-  }
-  lr_ = as_double(get(groups[0], "lr"), "lr");
-  set_group(groups[0]);
-  const auto states = get(state, "state");
-  for (size_t i = 0; i < params_.size(); ++i) {
-    set_state_of(i, find(states, indices[i]).value_or(Tree()));
-  }
-  extras_.clear();
+  auto& own = groups_[group];
+  own.lr = as_double(get(saved, "lr"), "lr");
+  set_options_of(group, saved);
+  own.extras.clear();
   for (const char* name : {"initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"}) {
-    if (const auto value = find(groups[0], name)) extras_.emplace_back(name, as_double(*value, name));
+    if (const auto value = find(saved, name)) own.extras.emplace_back(name, as_double(*value, name));
   }
 }
 

@@ -14,24 +14,39 @@
 
 namespace lockstep {
 
+/// Parameters and the options that they share: an entry of torch.optim's param_groups.
+template <typename Options>
+struct ParameterGroup {
+  std::vector<at::Tensor> params;
+  Options options;
+};
+
+/// What all optimisers share: groups of parameters, their rates, and a state that torch.optim reads.
 class Optimizer {
  public:
-  /// A parameter that appears twice (tied weights) is taken once, as Python does.
-  Optimizer(std::vector<at::Tensor> params, double lr);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
   /// One update from the gradients that are there. Parameters without a gradient are left alone.
   void step();
+  /// Forgets the gradients, or fills them with zeros.
   void zero_grad(bool set_to_none = true);
 
+  /// Of all groups, one group after the other.
   const std::vector<at::Tensor>& parameters() const { return params_; }
-  double lr() const { return lr_; }
-  void set_lr(double lr) { lr_ = lr; }
+  /// How many parameter groups there are; they are counted from 0.
+  size_t group_count() const { return groups_.size(); }
+  /// A group's present rate.
+  double lr(size_t group = 0) const { return groups_.at(group).lr; }
+  /// Sets a group's rate.
+  void set_lr(double lr, size_t group) { groups_.at(group).lr = lr; }
+  /// Of every group.
+  void set_lr(double lr);
   /// SGD's momentum, Adam's first beta: what OneCycleLR cycles.
-  virtual double momentum() const = 0;
-  virtual void set_momentum(double momentum) = 0;
+  virtual double momentum(size_t group) const = 0;
+  /// Sets what momentum() gives.
+  virtual void set_momentum(double momentum, size_t group) = 0;
   /// Is momentum() a beta?
   virtual bool has_betas() const { return false; }
 
@@ -40,37 +55,61 @@ class Optimizer {
   /// Takes a state_dict of this class or of the same torch.optim class. InputError where it doesn't fit.
   void load_state_dict(const Tree& state);
 
-  /// What schedules leave in the parameter group, in order: initial_lr, max_lr, ...
-  std::vector<std::pair<std::string, double>>& extras() { return extras_; }
+  /// What schedules leave in a parameter group, in order: initial_lr, max_lr, ...
+  std::vector<std::pair<std::string, double>>& extras(size_t group) { return groups_.at(group).extras; }
 
  protected:
+  /// A parameter that appears twice in a group (tied weights) is taken once; one that is in two groups is an
+  /// InputError, as in Python. Options need a member lr.
+  template <typename Options>
+  explicit Optimizer(const std::vector<ParameterGroup<Options>>& groups) {
+    std::vector<ParameterGroup<double>> rates;
+    for (const auto& group : groups) rates.push_back({group.params, group.options.lr});
+    set_groups(rates);
+  }
+  /// One group.
+  Optimizer(std::vector<at::Tensor> params, double lr) { set_groups({{std::move(params), lr}}); }
+
   /// What to do about a state of Python's that cannot be taken over.
   static constexpr const char* kFreshOptimizer =
       "in Python, save the checkpoint without \"optimizer\": training then begins with a fresh one";
 
+  /// A parameter that has a gradient.
   struct Slot {
-    size_t index;  // of the parameter
+    size_t index;  // of the parameter, over all groups
     at::Tensor param, grad;
   };
-  virtual void update(const std::vector<Slot>& slots) = 0;
+  /// Slots of one group.
+  virtual void update(const std::vector<Slot>& slots, size_t group) = 0;
   virtual Tree state_of(size_t index) const = 0;  // None where there is none yet
+  /// None: there is none yet.
   virtual void set_state_of(size_t index, const Tree& state) = 0;
-  virtual std::vector<std::pair<Tree, Tree>> group() const = 0;  // without lr, params and extras
-  virtual void set_group(const Tree& group) = 0;
+  virtual std::vector<std::pair<Tree, Tree>> options_of(size_t group) const = 0;  // not lr, params and extras
+  /// Takes an entry of param_groups, or throws an InputError.
+  virtual void set_options_of(size_t group, const Tree& options) = 0;
   /// Memory shaped like `like`, good until the next call: spares an allocation a parameter and step.
   at::Tensor scratch(const at::Tensor& like);
   /// A state tensor with the parameter's dtype, device and shape, or InputError.
   at::Tensor fit(size_t index, const Tree& value, const std::string& name) const;
 
-  std::vector<at::Tensor> params_;
-  double lr_;
-
  private:
-  std::vector<std::pair<std::string, double>> extras_;
+  struct Group {
+    size_t begin, end;  // in params_
+    double lr;
+    std::vector<std::pair<std::string, double>> extras;
+  };
+  void set_groups(const std::vector<ParameterGroup<double>>& rates);
+  void refuse_other_groups(const std::vector<Tree>& groups) const;
+  Tree group_dict(size_t group) const;
+  void load_group(size_t group, const Tree& saved);
+
+  std::vector<at::Tensor> params_;
+  std::vector<Group> groups_;
   at::Tensor scratch_;
 };
 
-/// The optimiser a config names. InputError for an impossible value, with Python's rules.
+/// The optimiser a config names, with one parameter group. InputError for an impossible value, with Python's
+/// rules.
 std::unique_ptr<Optimizer> make_optimizer(const OptimSettings& settings, std::vector<at::Tensor> params);
 
 }  // namespace lockstep

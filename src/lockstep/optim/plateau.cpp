@@ -25,7 +25,12 @@ void check(const ScheduleSettings& s) {
 
 class ReduceLROnPlateau : public Schedule {
  public:
-  ReduceLROnPlateau(const ScheduleSettings& s, Optimizer& optimizer) : s_(s), optimizer_(optimizer) {
+  /// Without min_lrs the settings' min_lr is every parameter group's.
+  ReduceLROnPlateau(const ScheduleSettings& s, Optimizer& optimizer, std::vector<double> min_lrs = {})
+      : s_(s),
+        optimizer_(optimizer),
+        default_min_lr_(min_lrs.empty() ? Tree(s.min_lr) : Tree()),
+        min_lrs_(min_lrs.empty() ? std::vector(optimizer.group_count(), s.min_lr) : std::move(min_lrs)) {
     check(s_);
     constexpr auto infinity = std::numeric_limits<double>::infinity();
     best_ = s_.mode == "min" ? infinity : -infinity;
@@ -56,14 +61,16 @@ class ReduceLROnPlateau : public Schedule {
   }
 
   Tree state_dict() const override {
+    auto min_lrs = make_list();
+    for (const auto min_lr : min_lrs_) append(min_lrs, min_lr);
     return make_dict({{"factor", s_.factor},
-                      {"default_min_lr", s_.min_lr},
-                      {"min_lrs", make_list({s_.min_lr})},
+                      {"default_min_lr", default_min_lr_},
+                      {"min_lrs", min_lrs},
                       {"patience", s_.patience},
                       {"cooldown", s_.cooldown},
                       {"eps", s_.eps},
                       {"last_epoch", last_epoch_},
-                      {"_last_lr", make_list({optimizer_.lr()})},
+                      {"_last_lr", rates_of(optimizer_)},
                       {"mode_worse", s_.mode == "min" ? std::numeric_limits<double>::infinity()
                                                       : -std::numeric_limits<double>::infinity()},
                       {"mode", s_.mode},
@@ -75,6 +82,8 @@ class ReduceLROnPlateau : public Schedule {
   }
 
   void load_state_dict(const Tree& state) override {
+    if (const auto min_lrs = find(state, "min_lrs"))
+      check_groups(optimizer_, "min_lrs", elements(*min_lrs).size());
     best_ = as_double(get(state, "best"), "best");
     last_epoch_ = as_int(get(state, "last_epoch"), "last_epoch");
     cooldown_counter_ = as_int(get(state, "cooldown_counter"), "cooldown_counter");
@@ -89,12 +98,16 @@ class ReduceLROnPlateau : public Schedule {
   }
 
   void reduce() {
-    const auto reduced = std::max(optimizer_.lr() * s_.factor, s_.min_lr);
-    if (optimizer_.lr() - reduced > s_.eps) optimizer_.set_lr(reduced);
+    for (size_t group = 0; group < min_lrs_.size(); ++group) {
+      const auto reduced = std::max(optimizer_.lr(group) * s_.factor, min_lrs_[group]);
+      if (optimizer_.lr(group) - reduced > s_.eps) optimizer_.set_lr(reduced, group);
+    }
   }
 
   ScheduleSettings s_;
   Optimizer& optimizer_;
+  Tree default_min_lr_;          // None where each group has its own
+  std::vector<double> min_lrs_;  // a group each
   double best_;
   int64_t last_epoch_ = 0, cooldown_counter_ = 0, bad_epochs_ = 0;
 };
@@ -103,6 +116,12 @@ class ReduceLROnPlateau : public Schedule {
 
 std::unique_ptr<Schedule> make_plateau(const ScheduleSettings& s, Optimizer& optimizer) {
   return std::make_unique<ReduceLROnPlateau>(s, optimizer);
+}
+
+std::unique_ptr<Schedule> make_plateau_of_groups(const ScheduleSettings& s, Optimizer& optimizer,
+                                                 const std::vector<double>& min_lrs) {
+  check_groups(optimizer, "min_lrs", min_lrs.size());
+  return std::make_unique<ReduceLROnPlateau>(s, optimizer, min_lrs);
 }
 
 }  // namespace lockstep

@@ -9,17 +9,17 @@
 
 namespace lockstep {
 
-void set_extra(Optimizer& optimizer, const std::string& name, double value, bool keep) {
-  for (auto& [key, present] : optimizer.extras()) {
+void set_extra(Optimizer& optimizer, size_t group, const std::string& name, double value, bool keep) {
+  for (auto& [key, present] : optimizer.extras(group)) {
     if (key != name) continue;
     if (!keep) present = value;
     return;
   }
-  optimizer.extras().emplace_back(name, value);
+  optimizer.extras(group).emplace_back(name, value);
 }
 
-double extra(Optimizer& optimizer, const std::string& name) {
-  for (const auto& [key, value] : optimizer.extras()) {
+double extra(Optimizer& optimizer, size_t group, const std::string& name) {
+  for (const auto& [key, value] : optimizer.extras(group)) {
     if (key == name) return value;
   }
   throw InputError(
@@ -27,9 +27,24 @@ double extra(Optimizer& optimizer, const std::string& name) {
       "resume with the schedule that the checkpoint was trained with, or with schedule.name: none");
 }
 
+Tree rates_of(const Optimizer& optimizer) {
+  auto rates = make_list();
+  for (size_t group = 0; group < optimizer.group_count(); ++group) append(rates, optimizer.lr(group));
+  return rates;
+}
+
+void check_groups(const Optimizer& optimizer, const std::string& name, size_t values) {
+  if (values == optimizer.group_count()) return;
+  throw InputError(format("the schedule has {} {}, the optimiser {} parameter group{}", values, name,
+                          optimizer.group_count(), optimizer.group_count() == 1 ? "" : "s"),
+                   name, "give one for each parameter group; in a checkpoint, the state of the same groups");
+}
+
 void RecursiveSchedule::start() {
-  set_extra(optimizer_, "initial_lr", optimizer_.lr(), /*keep=*/true);
-  base_lr_ = extra(optimizer_, "initial_lr");
+  for (size_t group = 0; group < optimizer_.group_count(); ++group) {
+    set_extra(optimizer_, group, "initial_lr", optimizer_.lr(group), /*keep=*/true);
+    base_lrs_.push_back(extra(optimizer_, group, "initial_lr"));
+  }
   advance(/*initial=*/true);
 }
 
@@ -40,27 +55,30 @@ void RecursiveSchedule::step(std::optional<double>) {
 void RecursiveSchedule::advance(bool initial) {
   ++step_count_;
   ++last_epoch_;
-  optimizer_.set_lr(next_lr(initial));
+  for (size_t group = 0; group < optimizer_.group_count(); ++group) {
+    optimizer_.set_lr(next_lr(group, initial), group);
+  }
 }
 
 Tree RecursiveSchedule::state_dict() const {
+  auto base_lrs = make_list();
+  for (const auto base_lr : base_lrs_) append(base_lrs, base_lr);
   auto state = make_dict(parameters());
-  put(state, "base_lrs", make_list({base_lr_}));
+  put(state, "base_lrs", base_lrs);
   put(state, "last_epoch", last_epoch_);
   put(state, "_step_count", step_count_);
   put(state, "_is_initial", false);
   put(state, "_get_lr_called_within_step", false);
-  put(state, "_last_lr", make_list({optimizer_.lr()}));
+  put(state, "_last_lr", rates_of(optimizer_));
   return state;
 }
 
 void RecursiveSchedule::load_state_dict(const Tree& state) {
   const auto base_lrs = elements(get(state, "base_lrs"));
-  if (base_lrs.size() != 1) {
-    throw InputError(format("the checkpoint's schedule has {} rates; one is supported", base_lrs.size()),
-                     "base_lrs", "give the state of a schedule over one parameter group");
+  check_groups(optimizer_, "base_lrs", base_lrs.size());
+  for (size_t group = 0; group < base_lrs.size(); ++group) {
+    base_lrs_[group] = as_double(base_lrs[group], "base_lrs");
   }
-  base_lr_ = as_double(base_lrs[0], "base_lrs");
   last_epoch_ = as_int(get(state, "last_epoch"), "last_epoch");
   step_count_ = as_int(get(state, "_step_count"), "_step_count");
 }

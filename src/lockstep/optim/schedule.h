@@ -11,6 +11,7 @@
 
 namespace lockstep {
 
+/// Moves the rates of an optimiser, of every parameter group from its own.
 class Schedule {
  public:
   virtual ~Schedule() = default;
@@ -18,11 +19,14 @@ class Schedule {
   /// Call after every optimiser step if per_step(), else after every epoch. The plateau schedule wants the
   /// metric.
   virtual void step(std::optional<double> metric = std::nullopt) = 0;
+  /// Does it step once an optimiser step, not once an epoch?
   virtual bool per_step() const { return false; }
+  /// Does step() need a metric?
   virtual bool wants_metric() const { return false; }
 
   /// As Python's state_dict. Load the optimiser's state too: the rates live there.
   virtual Tree state_dict() const = 0;
+  /// Takes Python's, too.
   virtual void load_state_dict(const Tree& state) = 0;
 };
 

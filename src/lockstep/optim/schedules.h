@@ -14,8 +14,8 @@ class RecursiveSchedule : public Schedule {
   void load_state_dict(const Tree& state) override;
 
  protected:
-  /// The next rate from the present one. `initial`: at construction.
-  virtual double next_lr(bool initial) = 0;
+  /// A parameter group's next rate from its present one. `initial`: at construction.
+  virtual double next_lr(size_t group, bool initial) = 0;
   /// Names and values of a schedule's own parameters.
   virtual std::vector<std::pair<Tree, Tree>> parameters() const = 0;
   /// To be called at the end of the constructor.
@@ -23,7 +23,7 @@ class RecursiveSchedule : public Schedule {
 
   Optimizer& optimizer_;
   int64_t last_epoch_ = -1;
-  double base_lr_ = 0;
+  std::vector<double> base_lrs_;  // a group each
 
  private:
   void advance(bool initial);
@@ -39,14 +39,37 @@ class ConstantSchedule : public Schedule {
   void load_state_dict(const Tree&) override {}
 };
 
+/// StepLR.
 std::unique_ptr<Schedule> make_step_lr(const ScheduleSettings& settings, Optimizer& optimizer);
+/// LinearLR: `warmup`.
 std::unique_ptr<Schedule> make_linear_lr(const ScheduleSettings& settings, Optimizer& optimizer);
+/// CosineAnnealingLR.
 std::unique_ptr<Schedule> make_cosine_lr(const ScheduleSettings& settings, Optimizer& optimizer);
+/// OneCycleLR with the settings' peak for every parameter group.
 std::unique_ptr<Schedule> make_one_cycle_lr(const ScheduleSettings& settings, Optimizer& optimizer);
+/// ReduceLROnPlateau.
 std::unique_ptr<Schedule> make_plateau(const ScheduleSettings& settings, Optimizer& optimizer);
 
-/// Sets an entry of the optimiser's group; keep: only where there is none.
-void set_extra(Optimizer& optimizer, const std::string& name, double value, bool keep = false);
-double extra(Optimizer& optimizer, const std::string& name);
+/// Where the cycle of one parameter group turns.
+struct OneCycleGroup {
+  double max_lr;
+  double base_momentum = 0.85;
+  double max_momentum = 0.95;
+};
+/// One cycle with values of its own for each parameter group (Python's lists); those of the settings go
+/// unused.
+std::unique_ptr<Schedule> make_one_cycle_of_groups(const ScheduleSettings& settings, Optimizer& optimizer,
+                                                   const std::vector<OneCycleGroup>& groups);
+/// The plateau schedule with a smallest rate for each parameter group.
+std::unique_ptr<Schedule> make_plateau_of_groups(const ScheduleSettings& settings, Optimizer& optimizer,
+                                                 const std::vector<double>& min_lrs);
+
+/// Sets an entry of a parameter group; keep: only where there is none.
+void set_extra(Optimizer& optimizer, size_t group, const std::string& name, double value, bool keep = false);
+double extra(Optimizer& optimizer, size_t group, const std::string& name);
+/// The groups' present rates, as schedules' state has them.
+Tree rates_of(const Optimizer& optimizer);
+/// InputError where a schedule got, or a checkpoint holds, another number of values than there are groups.
+void check_groups(const Optimizer& optimizer, const std::string& name, size_t values);
 
 }  // namespace lockstep

@@ -30,51 +30,59 @@ void check(const SgdOptions& options) {
 }  // namespace
 
 Sgd::Sgd(std::vector<at::Tensor> params, const SgdOptions& options)
-    : Optimizer(std::move(params), options.lr), options_(options), buffers_(params_.size()) {
-  check(options_);
+    : Sgd(std::vector<ParameterGroup<SgdOptions>>{{std::move(params), options}}) {}
+
+Sgd::Sgd(const std::vector<ParameterGroup<SgdOptions>>& groups)
+    : Optimizer(groups), buffers_(parameters().size()) {
+  for (const auto& group : groups) {
+    check(group.options);
+    options_.push_back(group.options);
+  }
 }
 
-void Sgd::update(const std::vector<Slot>& slots) {
+void Sgd::update(const std::vector<Slot>& slots, size_t group) {
   // Python's default, too: one tensor at a time on the CPU, all of them in a few kernels on a GPU.
   const auto on_gpu =
       std::all_of(slots.begin(), slots.end(), [](const Slot& slot) { return slot.param.is_cuda(); });
-  if (on_gpu) return update_together(slots);
-  for (const auto& slot : slots) update_one(slot);
+  if (on_gpu) return update_together(slots, group);
+  for (const auto& slot : slots) update_one(slot, group);
 }
 
-void Sgd::update_one(const Slot& slot) {
+void Sgd::update_one(const Slot& slot, size_t group) {
+  const auto& options = options_[group];
   auto grad = slot.grad;
-  if (options_.weight_decay != 0) {
+  if (options.weight_decay != 0) {
     auto decayed = scratch(slot.param);
-    at::add_out(decayed, grad, slot.param, options_.weight_decay);
+    at::add_out(decayed, grad, slot.param, options.weight_decay);
     grad = decayed;
   }
-  if (options_.momentum != 0) {
+  if (options.momentum != 0) {
     auto& buffer = buffers_[slot.index];
     if (buffer.defined()) {
-      buffer.mul_(options_.momentum).add_(grad, 1 - options_.dampening);
+      buffer.mul_(options.momentum).add_(grad, 1 - options.dampening);
     } else {
       buffer = grad.clone();
     }
-    if (options_.nesterov) {
+    if (options.nesterov) {
       auto ahead = scratch(slot.param);
-      at::add_out(ahead, grad, buffer, options_.momentum);
+      at::add_out(ahead, grad, buffer, options.momentum);
       grad = ahead;
     } else {
       grad = buffer;
     }
   }
-  slot.param.add_(grad, -lr_);
+  slot.param.add_(grad, -lr(group));
 }
 
-void Sgd::update_together(const std::vector<Slot>& slots) {
+void Sgd::update_together(const std::vector<Slot>& slots, size_t group) {
+  const auto& options = options_[group];
   std::vector<at::Tensor> params, grads, buffers;
   for (const auto& slot : slots) {
     params.push_back(slot.param);
     grads.push_back(slot.grad);
   }
-  if (options_.weight_decay != 0) grads = at::_foreach_add(grads, params, options_.weight_decay);
-  if (options_.momentum != 0) {
+  if (options.weight_decay != 0) grads = at::_foreach_add(grads, params, options.weight_decay);
+  if (options.momentum != 0) {
     std::vector<at::Tensor> old_buffers, their_grads;
     for (size_t i = 0; i < slots.size(); ++i) {
       auto& buffer = buffers_[slots[i].index];
@@ -87,13 +95,13 @@ void Sgd::update_together(const std::vector<Slot>& slots) {
       buffers.push_back(buffer);
     }
     if (!old_buffers.empty()) {
-      at::_foreach_mul_(old_buffers, options_.momentum);
-      at::_foreach_add_(old_buffers, their_grads, 1 - options_.dampening);
+      at::_foreach_mul_(old_buffers, options.momentum);
+      at::_foreach_add_(old_buffers, their_grads, 1 - options.dampening);
     }
   }
   if (!buffers.empty())
-    grads = options_.nesterov ? at::_foreach_add(grads, buffers, options_.momentum) : buffers;
-  at::_foreach_add_(params, grads, -lr_);
+    grads = options.nesterov ? at::_foreach_add(grads, buffers, options.momentum) : buffers;
+  at::_foreach_add_(params, grads, -lr(group));
 }
 
 Tree Sgd::state_of(size_t index) const {
@@ -106,30 +114,31 @@ void Sgd::set_state_of(size_t index, const Tree& state) {
   buffers_[index] = buffer && !buffer->isNone() ? fit(index, *buffer, "momentum_buffer") : at::Tensor();
 }
 
-std::vector<std::pair<Tree, Tree>> Sgd::group() const {
-  return {{"momentum", options_.momentum},
-          {"dampening", options_.dampening},
-          {"weight_decay", options_.weight_decay},
-          {"nesterov", options_.nesterov},
+std::vector<std::pair<Tree, Tree>> Sgd::options_of(size_t group) const {
+  const auto& options = options_[group];
+  return {{"momentum", options.momentum},
+          {"dampening", options.dampening},
+          {"weight_decay", options.weight_decay},
+          {"nesterov", options.nesterov},
           {"maximize", false},
           {"foreach", Tree()},
           {"differentiable", false},
           {"fused", Tree()}};
 }
 
-void Sgd::set_group(const Tree& group) {
-  if (!find(group, "momentum")) {
+void Sgd::set_options_of(size_t group, const Tree& saved) {
+  if (!find(saved, "momentum")) {
     throw InputError("the checkpoint's optimiser state is not SGD's", "",
                      "set optim.name to the one that wrote it");
   }
-  auto loaded = options_;
-  loaded.lr = lr_;
-  loaded.momentum = as_double(get(group, "momentum"), "momentum");
-  loaded.dampening = as_double(get(group, "dampening"), "dampening");
-  loaded.weight_decay = as_double(get(group, "weight_decay"), "weight_decay");
-  loaded.nesterov = as_bool(get(group, "nesterov"), "nesterov");
+  auto loaded = options_[group];
+  loaded.lr = lr(group);
+  loaded.momentum = as_double(get(saved, "momentum"), "momentum");
+  loaded.dampening = as_double(get(saved, "dampening"), "dampening");
+  loaded.weight_decay = as_double(get(saved, "weight_decay"), "weight_decay");
+  loaded.nesterov = as_bool(get(saved, "nesterov"), "nesterov");
   check(loaded);
-  options_ = loaded;
+  options_[group] = loaded;
 }
 
 }  // namespace lockstep

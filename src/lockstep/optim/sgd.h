@@ -5,6 +5,7 @@
 
 namespace lockstep {
 
+/// Python's parameter names and defaults.
 struct SgdOptions {
   double lr = 1e-3;
   double momentum = 0;
@@ -13,24 +14,29 @@ struct SgdOptions {
   bool nesterov = false;
 };
 
+/// torch.optim.SGD.
 class Sgd : public Optimizer {
  public:
+  /// One group.
   Sgd(std::vector<at::Tensor> params, const SgdOptions& options);
-  double momentum() const override { return options_.momentum; }
-  void set_momentum(double momentum) override { options_.momentum = momentum; }
+  /// {{weights, {.weight_decay = 0.1}}, {biases, {}}}: a group's options are whole, and none is another
+  /// group's.
+  explicit Sgd(const std::vector<ParameterGroup<SgdOptions>>& groups);
+  double momentum(size_t group) const override { return options_.at(group).momentum; }
+  void set_momentum(double momentum, size_t group) override { options_.at(group).momentum = momentum; }
 
  protected:
-  void update(const std::vector<Slot>& slots) override;
+  void update(const std::vector<Slot>& slots, size_t group) override;
   Tree state_of(size_t index) const override;
   void set_state_of(size_t index, const Tree& state) override;
-  std::vector<std::pair<Tree, Tree>> group() const override;
-  void set_group(const Tree& group) override;
+  std::vector<std::pair<Tree, Tree>> options_of(size_t group) const override;
+  void set_options_of(size_t group, const Tree& saved) override;
 
  private:
-  void update_one(const Slot& slot);
-  void update_together(const std::vector<Slot>& slots);
+  void update_one(const Slot& slot, size_t group);
+  void update_together(const std::vector<Slot>& slots, size_t group);
 
-  SgdOptions options_;
+  std::vector<SgdOptions> options_;  // a group each; the rate is kept by Optimizer
   std::vector<at::Tensor> buffers_;  // undefined before the first gradient
 };
 
