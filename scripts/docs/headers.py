@@ -1,7 +1,7 @@
 """Reads a header of this house: the names that it declares for its users, with their `///` comments.
 
-Not a C++ parser: it knows the forms that clang-format leaves in our headers. An inner namespace without a `///` line is
-machinery and left out.
+Not a C++ parser: it knows the forms that clang-format leaves in our headers. An inner namespace or a macro without a `///`
+line is machinery and left out.
 """
 
 import dataclasses
@@ -187,7 +187,7 @@ class Reader:
         while self.text[end - 1] == "\\":
             end = self.text.find("\n", end + 1)
         macro = re.match(r"#define\s+(\w+\([^)]*\))", self.text[self.at:end])
-        if macro:
+        if macro and self.comment:
             self.add(Name(macro[1].split("(")[0], macro[1], "macro"))
         self.comment = []
         self.at = end

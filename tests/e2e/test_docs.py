@@ -69,6 +69,7 @@ struct Options {
 /// For a library's end.
 #define LOCKSTEP_END(TYPE) \\
   int end() { return 1; }
+#define LOCKSTEP_MACHINERY(TYPE) 1
 """
 
 
