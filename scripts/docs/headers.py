@@ -152,7 +152,7 @@ class Reader:
         return self.names
 
     def step(self, line):
-        if line.startswith("///"):
+        if line.startswith("///") and not line.startswith("///<"):
             self.comment.append(line[3:].strip())
             self.at += len(line)
         elif line.startswith("//"):
@@ -243,7 +243,7 @@ class Reader:
         cut = initialisers(head)
         head = head[:cut] if cut >= 0 else head
         bare = without_template(head)
-        skipped = ("::tuple_size" in head or bare.startswith(("friend ", "static_assert", "typedef ")) or
+        skipped = (head.startswith("template <>") or bare.startswith(("friend ", "static_assert", "typedef ")) or
                    re.match(r"(class|struct)\s+\w+$", bare.strip()) or "= delete" in head)
         if self.scopes[-1].open and not skipped:
             kind, name = classify(head)

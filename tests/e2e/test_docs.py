@@ -61,6 +61,8 @@ int hidden();
 namespace open {
 struct Options {
   int count = 60'000;  // how many
+  int other;           ///< how many
+                       ///< others
 };
 }  // namespace open
 
@@ -85,6 +87,7 @@ def test_a_headers_public_names_are_read():
     assert (pair.name, other.name, other.comment) == ("pair", "pair", "As the one before.")
     options, = opened.members
     assert options.members[0].text == "int count = 60'000" and options.members[0].comment == "how many"
+    assert options.members[1].comment == "how many others"
     assert macro.text == "LOCKSTEP_END(TYPE)" and macro.comment == "For a library's end."
     assert headers.promise(HEADER) == "What it promises; at length. More."
 
