@@ -5,7 +5,7 @@
 
 namespace lockstep::base {
 
-/// The folder that holds configs, job scripts, tutorials and data: LOCKSTEP_HOME where it is set, else the
+/// The folder that holds configs, job scripts and data: LOCKSTEP_HOME where it is set, else the
 /// share folder or the source tree that this library was installed in or built from; empty where there is
 /// none.
 std::string home_folder();

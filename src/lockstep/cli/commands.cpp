@@ -24,15 +24,14 @@ namespace lockstep::cli {
 #define LOCKSTEP_DECLARE(name, summary) int run_##name(const std::vector<std::string>& args);
 LOCKSTEP_COMMANDS(LOCKSTEP_DECLARE)
 
-const std::vector<Command>& commands() {
+const std::vector<Subcommand>& commands() {
 #define LOCKSTEP_ROW(name, summary) {#name, summary, run_##name},
-  static const std::vector<Command> table = {LOCKSTEP_COMMANDS(LOCKSTEP_ROW)};
+  static const std::vector<Subcommand> table = {LOCKSTEP_COMMANDS(LOCKSTEP_ROW)};
   return table;
 }
 
 bool joins_job(const std::string& command) {
-  static constexpr std::array<const char*, 6> joining = {"train",  "eval",  "predict",
-                                                         "doctor", "bench", "whoami"};
+  static constexpr std::array<const char*, 4> joining = {"train", "eval", "predict", "whoami"};
   return std::find(joining.begin(), joining.end(), command) != joining.end();
 }
 

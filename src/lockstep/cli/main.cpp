@@ -32,7 +32,7 @@ std::string help() {
   std::string text =
       "lockstep trains with PyTorch's DistributedDataParallel from C++, on one machine or a cluster.\n\n"
       "usage: lockstep [--log LEVEL] COMMAND [arguments]\n\ncommands:\n";
-  for (const Command& command : commands()) text += format("  {:<10} {}\n", command.name, command.summary);
+  for (const Subcommand& command : commands()) text += format("  {:<10} {}\n", command.name, command.summary);
   return text +
          "\noptions:\n"
          "  -h, --help     this page; lockstep COMMAND --help for a command\n"
@@ -46,9 +46,9 @@ std::string help() {
          "LOCKSTEP_TRACE=1 adds a stack trace to an error.\n";
 }
 
-const Command& find(const std::string& name) {
+const Subcommand& find(const std::string& name) {
   std::vector<std::string> names = {"--help", "--version", "--log"};
-  for (const Command& command : commands()) {
+  for (const Subcommand& command : commands()) {
     if (command.name == name) return command;
     names.push_back(command.name);
   }
@@ -106,7 +106,7 @@ int run(std::vector<std::string> args, bool& alike) {
   if (args.empty()) throw UsageError("a command is missing", "lockstep", "see: lockstep --help");
   if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") return print(help());
   if (args[0] == "--version") return print(version_text());
-  const Command& command = find(args[0]);
+  const Subcommand& command = find(args[0]);
   require_working_directory();
   alike = !joins_job(command.name);
   return flushed(command.run({args.begin() + 1, args.end()}));
