@@ -7,8 +7,8 @@ import subprocess
 import time
 
 import pytest
-from cluster_kit import wait_for
 from conftest import OPEN_MPI, members
+from process_kit import shared_library, wait_for
 
 TORCHRUN = {"RANK": 2, "WORLD_SIZE": 4, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 2, "GROUP_RANK": 1}
 SBATCH = {"SLURM_JOB_ID": 42, "SLURM_NTASKS": 4, "SLURM_PROCID": 0, "SLURM_LOCALID": 0, "SLURM_NODEID": 0,
@@ -145,6 +145,9 @@ def test_an_error_of_all_ranks_is_said_once(mpirun, lockstep):
     result = mpirun(4, lockstep, "whoami", "--launcher", "nonsense", timeout=60)
     assert result.returncode == 2
     assert result.stderr.count("unknown launcher 'nonsense'") == 1
+    result = mpirun(4, lockstep, "train", "configs/pima.yaml", "--set", "launch.launcher=nonsense", timeout=60)
+    assert result.returncode == 2
+    assert result.stderr.count("unknown launcher 'nonsense'") == 1 and "where: --set launch.launcher" in result.stderr
     result = mpirun(4, lockstep, "whoami", "--device", "tpu", timeout=60)
     assert result.returncode == 2
     assert result.stderr.count("unknown device 'tpu'") == 1
@@ -160,11 +163,8 @@ def test_more_ranks_than_gpus_is_an_error_after_the_table(mpirun, lockstep):
 @pytest.fixture(scope="module")
 def fake_driver(tmp_path_factory):
     """A libcuda.so.1 of two GPUs, for hosts without one."""
-    folder = tmp_path_factory.mktemp("driver")
-    source = folder / "cuda.c"
-    source.write_text("int cuInit(unsigned f) { return f; }\nint cuDeviceGetCount(int *n) { *n = 2; return 0; }\n")
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / "libcuda.so.1", source], check=True)
-    return folder
+    source = "int cuInit(unsigned f) { return f; }\nint cuDeviceGetCount(int *n) { *n = 2; return 0; }\n"
+    return shared_library(tmp_path_factory.mktemp("driver"), "libcuda.so.1", source).parent
 
 
 @pytest.mark.mpi

@@ -16,11 +16,18 @@ namespace lockstep::cli {
 namespace {
 
 // before anybody joins a job with it, so that it is said once
-void check_launcher(const std::string& name) {
+void check_launcher(const std::string& name, const std::string& where) {
   const auto choices = launch::launcher_choices();
   if (std::find(choices.begin(), choices.end(), name) != choices.end()) return;
-  throw UsageError(format("unknown launcher '{}'", base::printable(name)), "--launcher",
+  throw UsageError(format("unknown launcher '{}'", base::printable(name)), where,
                    format("choose one of {}", base::join(choices, ", ")));
+}
+
+void check_launcher_in(const std::vector<std::string>& sets) {
+  constexpr std::string_view kSet = "launch.launcher=";
+  for (const auto& set : sets) {
+    if (set.starts_with(kSet)) check_launcher(set.substr(kSet.size()), "--set launch.launcher");
+  }
 }
 
 struct Positional {
@@ -53,6 +60,10 @@ struct Options::Parts {
     options.add_options()(name.c_str(), semantic);
     names.push_back(name);
     lines += line("--" + name + (placeholder.empty() ? "" : " " + placeholder), help);
+  }
+
+  bool takes(const std::string& name) const {
+    return std::find(names.begin(), names.end(), name) != names.end();
   }
 
   static std::string line(const std::string& left, const std::string& help) {
@@ -147,7 +158,9 @@ bool Options::parse(const std::vector<std::string>& args) {
   }
   if (parts_->values.count("log")) log::set_level(log::parse_level(parts_->values["log"].as<std::string>()));
   po::notify(parts_->values);
-  if (given("launcher")) check_launcher(parts_->values["launcher"].as<std::string>());
+  if (given("launcher")) check_launcher(parts_->values["launcher"].as<std::string>(), "--launcher");
+  if (parts_->takes("launcher") && given("set"))
+    check_launcher_in(parts_->values["set"].as<std::vector<std::string>>());
   const bool words = parts_->values.count(kWords) > 0;
   parts_->take_words(words ? parts_->values[kWords].as<std::vector<std::string>>()
                            : std::vector<std::string>{});
