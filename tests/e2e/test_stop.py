@@ -1,14 +1,15 @@
 """Stops and checkpoints at awkward moments, with steps, loads, evaluations and writes that take long; and on request."""
 
+import json
 import os
-import shutil
 import signal
 import subprocess
 import time
 
 import pytest
 
-from test_signals import catches, ranks_of, wait_for
+from process_kit import shared_library, wait_for
+from test_signals import catches, ranks_of
 from train_kit import PIMA, assert_same_run, checkpoints, metrics, newest, sets, status, write_config
 
 # 3 steps an epoch at world 2, then 11 batches to evaluate on rank 0 and 10 on rank 1
@@ -138,13 +139,8 @@ int fsync(int fd) {
 @pytest.mark.mpi
 def test_a_sigterm_inside_the_last_write_lets_it_end(train, tmp_path):
     """The write takes longer than a rank looks for agreement: there is nothing left to agree on."""
-    compiler = shutil.which("cc")
-    if not compiler:
-        pytest.skip("no C compiler for the preload")
-    (tmp_path / "sync.c").write_text(SLOW_SYNC)
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", tmp_path / "sync.so", tmp_path / "sync.c"], check=True)
     words = sets(train__epochs=1, train__eval_every=0)
-    process = train(2, words, {"LD_PRELOAD": str(tmp_path / "sync.so")})
+    process = train(2, words, {"LD_PRELOAD": shared_library(tmp_path, "sync.so", SLOW_SYNC)})
     partial = tmp_path / "runs/slow/checkpoints"
     wait_for(lambda: partial.is_dir() and any(partial.iterdir()))
     for rank in ranks_of(process).values():
@@ -177,6 +173,25 @@ def test_a_checkpoint_on_request_then_a_stop_on_request(train, lockstep, run, tm
         late = run(lockstep, command, folder)
         assert late.returncode == 2 and "not on: stopped on request" in late.stderr, late.output
     assert not list(folder.glob("*.request"))
+
+
+@pytest.mark.parametrize("command", ["stop", "checkpoint"])
+def test_a_request_to_the_attempt_before_reaches_the_one_that_follows(command, train, start, lockstep, tmp_path):
+    """Asked while an attempt began: what it finds it forgets, and only then its status says that it is on."""
+    folder = tmp_path / "runs/slow"
+    train(1, sets(train__epochs=1000000), {"SLOW_STEP": "0.1"})
+    wait_for(lambda: steps_of(folder) > 1)
+    request = folder / f"{command}.request"
+    before = dict(status(folder), attempt=0)
+    (folder / "written").write_text(json.dumps(before))
+    os.replace(folder / "written", folder / "status.json")
+    asking = start(lockstep, command, folder, "--timeout", 15, stdout=subprocess.PIPE, text=True)
+    wait_for(lambda: request.exists())
+    if request.read_text() == "0\n":
+        request.unlink(missing_ok=True)
+    out, _ = asking.communicate(timeout=20)
+    assert asking.returncode == 0, out
+    assert out.startswith("stopped on request" if command == "stop" else "running: checkpoint "), out
 
 
 @pytest.mark.parametrize("command", ["stop", "checkpoint"])

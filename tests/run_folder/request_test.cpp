@@ -36,6 +36,11 @@ TEST_F(Asking, AStaleOneStopsNoLaterAttempt) {
   EXPECT_FALSE(next.asked(Request::stop));
 }
 
+TEST_F(Asking, OneThatComesAsItsAttemptBeginsIsHeard) {
+  ask(folder_, Request::stop, 3);
+  EXPECT_TRUE(Requests(folder_, 3).asked(Request::stop));
+}
+
 TEST_F(Asking, AnEmptyFileMeansTheAttemptThatIsOn) {
   Requests requests(folder_, 7);
   std::ofstream(request_file(folder_, Request::stop)).flush();

@@ -16,7 +16,8 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kPoll = 100ms;
-constexpr auto kAlive = 2s;  // between two looks at whether its process lives
+constexpr auto kSilent = 10s;  // from a request's end to the status that says why, two heartbeats
+constexpr auto kAlive = 2s;    // between two looks at whether its process lives
 
 run_folder::RunStatus status_of_run_that_is_on(const fs::path& folder) {
   auto status = run_folder::read_status(folder);
@@ -33,9 +34,10 @@ bool is_over(const run_folder::RunStatus& status) {
 
 class Waiting {
  public:
-  Waiting(fs::path folder, run_folder::Request request, double seconds)
+  Waiting(fs::path folder, run_folder::Request request, run_folder::RunStatus before, double seconds)
       : folder_(std::move(folder)),
         request_(request),
+        before_(std::move(before)),
         seconds_(seconds),
         until_(Clock::now() +
                std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {}
@@ -43,10 +45,14 @@ class Waiting {
   /// The run's status once the request is done or the run is over.
   run_folder::RunStatus answer() {
     for (;; std::this_thread::sleep_for(kPoll)) {
-      const bool answered = request_ == run_folder::Request::checkpoint &&
-                            !fs::exists(run_folder::request_file(folder_, request_));
+      const bool gone = is_gone();
       const auto status = run_folder::read_status(folder_);
-      if (is_over(status) || answered) return status;
+      if (is_over(status)) return status;
+      if (status.attempt != before_.attempt) {
+        ask_attempt(status);
+      } else if (gone && request_ == run_folder::Request::checkpoint && is_answer(status)) {
+        return status;
+      }
       refuse_dead();
       if (Clock::now() < until_) continue;
       throw Error(format("not done within {:.0f} s, and still asked for", seconds_), folder_.string(),
@@ -55,6 +61,25 @@ class Waiting {
   }
 
  private:
+  bool is_gone() {
+    if (fs::exists(run_folder::request_file(folder_, request_))) return gone_since_.reset(), false;
+    if (!gone_since_) gone_since_ = Clock::now();
+    return true;
+  }
+
+  // An attempt that begins removes what the one before it was asked, and says only then who it is. One that
+  // obeys renews its status first, unless the disk is full.
+  bool is_answer(const run_folder::RunStatus& status) const {
+    return status.updated != before_.updated || Clock::now() - *gone_since_ > kSilent;
+  }
+
+  // The one that was asked was about to be followed.
+  void ask_attempt(const run_folder::RunStatus& status) {
+    before_ = status;
+    gone_since_.reset();
+    run_folder::ask(folder_, request_, status.attempt);
+  }
+
   void refuse_dead() {
     if (Clock::now() - looked_ < kAlive) return;
     looked_ = Clock::now();
@@ -66,7 +91,9 @@ class Waiting {
 
   fs::path folder_;
   run_folder::Request request_;
+  run_folder::RunStatus before_;
   double seconds_;
+  std::optional<Clock::time_point> gone_since_;
   Clock::time_point until_, looked_ = Clock::now();
 };
 
@@ -98,7 +125,7 @@ std::optional<Asked> ask_run(const Asking& asking, const std::vector<std::string
     say_asked(folder, asking.request);
     return std::nullopt;
   }
-  auto after = Waiting(folder, asking.request, seconds).answer();
+  auto after = Waiting(folder, asking.request, before, seconds).answer();
   if (after.state == run_folder::RunState::failed) refuse_failed(folder, after);
   return Asked{folder, std::move(before), std::move(after)};
 }

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <optional>
+
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
@@ -23,8 +25,14 @@ bool exists_now(const fs::path& path) {
   return folder && ::faccessat(folder.number(), path.filename().c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-std::string first_word(const std::string& text) {
-  return text.substr(0, text.find_first_of(" \t\r\n"));
+// The number in the file; nothing where there is no request of that name.
+std::optional<std::string> attempt_in(const fs::path& file) {
+  try {
+    const auto text = base::read_small_file(file.string(), 64, "the request");
+    return text.substr(0, text.find_first_of(" \t\r\n"));
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace
@@ -38,7 +46,9 @@ void ask(const fs::path& folder, Request request, int64_t attempt) {
 }
 
 Requests::Requests(fs::path folder, int64_t attempt) : folder_(std::move(folder)), attempt_(attempt) {
-  for (const auto request : kRequests) answer(request);
+  for (const auto request : kRequests) {
+    if (attempt_in(request_file(folder_, request)) != std::to_string(attempt_)) answer(request);
+  }
 }
 
 bool Requests::asked(Request request) {
@@ -62,12 +72,8 @@ void Requests::look() {
 bool Requests::is_there(Request request) const {
   const auto file = request_file(folder_, request);
   if (!exists_now(file)) return false;
-  try {
-    const auto meant = first_word(base::read_small_file(file.string(), 64, "the request"));
-    return meant.empty() || meant == std::to_string(attempt_);
-  } catch (const InputError&) {
-    return false;  // no file, or no request
-  }
+  const auto meant = attempt_in(file);
+  return meant && (meant->empty() || *meant == std::to_string(attempt_));
 }
 
 }  // namespace lockstep::run_folder

@@ -21,7 +21,7 @@ void ask(const std::filesystem::path& folder, Request request, int64_t attempt);
 /// Rank 0's side, for one attempt.
 class Requests {
  public:
-  /// What earlier attempts were asked is forgotten.
+  /// What earlier attempts were asked is forgotten, and what asks whichever is on: it meant one of those.
   Requests(std::filesystem::path folder, int64_t attempt);
 
   /// Was it asked for? The folder is looked at once a second at most.
