@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +10,8 @@
 #include <array>
 #include <cerrno>
 #include <thread>
+
+#include "lockstep/base/program.h"
 
 namespace lockstep::base {
 namespace {
@@ -23,55 +24,6 @@ constexpr size_t kMostOutput = 1 << 20;
 int left(Clock::time_point deadline) {
   const auto rest = std::chrono::duration_cast<milliseconds>(deadline - Clock::now()).count();
   return static_cast<int>(std::max<long long>(0, rest));
-}
-
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-  std::vector<char*> result;
-  for (auto& text : texts) result.push_back(text.data());
-  result.push_back(nullptr);
-  return result;
-}
-
-// our handlers and blocked signals are ours; the child starts with the usual ones
-void set_plain_signals(posix_spawnattr_t& attributes) {
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-}
-
-// a name that is there twice would mean one thing to C and another to a shell
-std::vector<std::string> environment_with(const std::vector<std::string>& settings) {
-  std::vector<std::string> result = settings;
-  for (char** entry = environ; *entry; ++entry) {
-    const std::string text = *entry;
-    const std::string name = text.substr(0, text.find('=') + 1);
-    const auto is_same = [&](const std::string& setting) {
-      return !name.empty() && setting.starts_with(name);
-    };
-    if (std::none_of(settings.begin(), settings.end(), is_same)) result.push_back(text);
-  }
-  return result;
-}
-
-pid_t spawn(std::vector<std::string> argv, const std::vector<std::string>& settings, int output) {
-  std::vector<std::string> environment = environment_with(settings);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  set_plain_signals(attributes);
-  pid_t child = -1;
-  const int code = posix_spawnp(&child, argv[0].c_str(), &files, &attributes, pointers(argv).data(),
-                                pointers(environment).data());
-  posix_spawn_file_actions_destroy(&files);
-  posix_spawnattr_destroy(&attributes);
-  return code == 0 ? child : -1;
 }
 
 // false where time or room ran out
@@ -112,12 +64,13 @@ std::optional<std::string> capture(const std::vector<std::string>& argv, millise
   std::array<int, 2> pipe_ends{};
   if (argv.empty() || pipe2(pipe_ends.data(), O_CLOEXEC) != 0) return std::nullopt;
   const auto deadline = Clock::now() + timeout;
-  const pid_t child = spawn(argv, settings, pipe_ends[1]);
+  pid_t child = -1;
+  const bool started = start_program({argv, settings, pipe_ends[1]}, child) == 0;
   close(pipe_ends[1]);
   std::string text;
-  const bool complete = child > 0 && read_all(pipe_ends[0], deadline, text);
+  const bool complete = started && read_all(pipe_ends[0], deadline, text);
   close(pipe_ends[0]);
-  if (child <= 0) return std::nullopt;
+  if (!started) return std::nullopt;
   const bool ended_well = succeeded(child, complete ? deadline : Clock::now());
   return complete && ended_well ? std::optional(text) : std::nullopt;
 }

@@ -1,7 +1,6 @@
 #include "lockstep/data/fetch.h"
 
 #include <fcntl.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,9 +13,8 @@
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/program.h"
 #include "lockstep/base/text.h"
-
-extern char** environ;
 
 namespace lockstep::data {
 namespace fs = std::filesystem;
@@ -38,29 +36,12 @@ constexpr int kNoResume = 33;
 constexpr int kUnreachable[] = {5, 6, 7, 28};
 
 int run_curl(const std::string& url, const std::string& part, bool progress) {
-  std::vector<std::string> words{"curl",
-                                 "-q",
-                                 "--fail",
-                                 "--location",
-                                 "--proto",
-                                 "=http,https",
-                                 "--continue-at",
-                                 "-",
-                                 "--connect-timeout",
-                                 "20",
-                                 "--speed-limit",
-                                 "1",
-                                 "--speed-time",
-                                 "60",
-                                 "--output",
-                                 part,
-                                 progress ? "--progress-bar" : "--silent",
-                                 url};
-  std::vector<char*> argv;
-  for (auto& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
+  const base::Program curl{.argv = {"curl", "-q", "--fail", "--location", "--proto", "=http,https",
+                                    "--continue-at", "-", "--connect-timeout", "20", "--speed-limit", "1",
+                                    "--speed-time", "60", "--output", part,
+                                    progress ? "--progress-bar" : "--silent", url}};
   pid_t child;
-  if (const int failed = ::posix_spawnp(&child, "curl", nullptr, nullptr, argv.data(), environ)) {
+  if (const int failed = base::start_program(curl, child)) {
     throw Error(format("cannot run curl: {}", strerror(failed)), "",
                 "install curl, or copy the files by hand");
   }
