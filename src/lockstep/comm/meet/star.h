@@ -1,15 +1,13 @@
 #pragma once
-// A circle over sockets: every rank holds a line to rank 0.
+// A circle over sockets: every rank holds a line to rank 0. What its two ends share: hub.h is rank 0's,
+// caller.h the others'.
 
 #include <chrono>
-#include <functional>
-#include <memory>
+#include <cstdint>
 #include <optional>
 #include <string>
 
-#include "lockstep/comm/meet/listen.h"
-#include "lockstep/launch/circle.h"
-#include "lockstep/launch/identify.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 
@@ -27,15 +25,31 @@ struct StarOptions {
   std::chrono::milliseconds timeout{60'000};  // for all to come, and for each exchange after that
 };
 
-/// Rank 0's: returns once every other rank has come. Otherwise it throws, and so do those that came.
-std::unique_ptr<launch::Circle> hold_star(const Listener& listener, const std::string& word,
-                                          const StarOptions& options);
+/// What a rank says first.
+struct Hello {
+  int rank = 0;
+  int world = 0;
+  std::string word, host, pid;
+};
+std::string pack(const Hello& hello);
+std::optional<Hello> unpack_hello(const std::string& text);
+/// "rank 2 (host a, pid 4711)"
+std::string name_of(const Hello& hello);
 
-/// Asked before each try; nothing where rank 0 has not said yet.
-using FindSpot = std::function<std::optional<Spot>()>;
+/// What rank 0 answers: at once, so that it is known for who it is; and once all have come.
+constexpr const char* kSeated = "seated";
+constexpr const char* kWelcome = "welcome";
 
-/// The others': tries until the time is over. Throws InputError at once where a foreign service answers at a
-/// spot that has no word; one that has may be left over from an earlier start, and is asked for again.
-std::unique_ptr<launch::Circle> enter_star(const FindSpot& find, const StarOptions& options);
+constexpr size_t kLargestHello = 4096;
+constexpr size_t kLargestText = size_t{256} << 20;
+constexpr std::chrono::milliseconds kRetry{50};
+constexpr std::chrono::milliseconds kTell{1000};  // for those to come that shall hear why the meeting fails
+
+/// "rank 2 of 4 on host a", where an error happened.
+std::string place_of(const StarOptions& options);
+/// "60 s"
+std::string seconds(std::chrono::milliseconds time);
+/// That `who` hung up.
+Error left(const std::string& who, const StarOptions& options);
 
 }  // namespace lockstep::comm

@@ -1,0 +1,152 @@
+#include "lockstep/comm/meet/caller.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "lockstep/base/format.h"
+#include "lockstep/base/pack.h"
+#include "lockstep/base/text.h"
+#include "lockstep/comm/meet/wire.h"
+
+namespace lockstep::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kSeat{5000};   // rank 0 answers at once
+constexpr std::chrono::milliseconds kGrace{2000};  // rank 0 waits for the full time before it speaks
+constexpr size_t kQuoted = 40;
+
+class Spoke : public launch::Circle {
+ public:
+  Spoke(Wire line, StarOptions options) : line_(std::move(line)), options_(std::move(options)) {}
+
+  std::vector<std::string> gather(const std::string& text) override {
+    // where rank 0 has failed it has said why before it hung up
+    if (!line_.send({.body = text}, Clock::now() + options_.timeout)) hear(Clock::now() + kTell);
+    return {};
+  }
+
+  std::string broadcast(const std::string&) override {
+    return hear(Clock::now() + options_.timeout + kGrace);
+  }
+
+ private:
+  std::string hear(Deadline deadline) {
+    std::optional<Message> message;
+    try {
+      message = line_.receive(kLargestText, deadline);
+    } catch (const Wire::Foreign&) {
+      throw left("rank 0", options_);
+    } catch (const Wire::Gone&) {
+      throw left("rank 0", options_);
+    }
+    if (!message) {
+      throw Error(
+          format("no word from rank 0 for {} while the ranks were joining", seconds(options_.timeout)),
+          place_of(options_), "look at that process: it may be stopped, or busy with a slow disk");
+    }
+    if (message->kind == Message::error) base::throw_packed_error(message->body);
+    return message->body;
+  }
+
+  Wire line_;
+  StarOptions options_;
+};
+
+[[noreturn]] void refuse_foreign(const Spot& spot, const std::string& said, const StarOptions& options) {
+  const auto line = said.substr(0, said.find_first_of("\r\n"));
+  throw InputError(format("something else than this job answers at {} port {}{}", base::printable(spot.host),
+                          spot.port, line.empty() ? "" : ": '" + base::printable(line, kQuoted) + "'"),
+                   place_of(options), "choose another MASTER_PORT, the same on every rank");
+}
+
+// What the last try came to, for the error at the end of all tries.
+struct Attempt {
+  Spot spot;
+  std::string why = "rank 0 has not said where it is";
+  bool answered = false;
+};
+
+[[noreturn]] void give_up(const Attempt& last, const StarOptions& options) {
+  const std::string place = format("{} port {}", base::printable(last.spot.host), last.spot.port);
+  if (last.answered) {
+    throw Error(format("something answers at {}, but not as rank 0 of this job within {}: {}", place,
+                       seconds(options.timeout), last.why),
+                place_of(options),
+                "is that port another service's, or is rank 0 stopped? Choose another MASTER_PORT if so");
+  }
+  throw Error(
+      last.spot.host.empty()
+          ? format("rank 0 did not come within {}: {}", seconds(options.timeout), last.why)
+          : format("nobody answered at {} within {} ({})", place, seconds(options.timeout), last.why),
+      place_of(options),
+      last.spot.host.empty()
+          ? "look in the log for an earlier error of rank 0; raise launch.join_timeout if it is only slow"
+          : format("rank 0 did not come, or {} is not reached from this node",
+                   base::printable(last.spot.host)));
+}
+
+// A line on which rank 0 has answered, or nothing: then `attempt` says why.
+std::optional<Wire> try_once(const Spot& spot, const StarOptions& options, Deadline deadline,
+                             Attempt& attempt) {
+  attempt.spot = spot;
+  attempt.answered = false;
+  try {
+    Wire line = call(spot.host, spot.port, deadline);
+    attempt.answered = true;
+    attempt.why = "it takes the call and says nothing";
+    const Hello hello{options.rank, options.world, spot.word, options.host, std::to_string(::getpid())};
+    line.send({.body = pack(hello)}, deadline);
+    const auto message = line.receive(kLargestText, deadline);
+    if (!message) return std::nullopt;
+    if (message->kind == Message::error) base::throw_packed_error(message->body);
+    return line;
+  } catch (const Unanswered& unanswered) {
+    attempt.why = unanswered.why;
+  } catch (const Wire::Gone&) {
+    attempt.why = "it takes the call and hangs up";
+  } catch (const Wire::Foreign& foreign) {
+    if (spot.word.empty()) refuse_foreign(spot, foreign.said, options);
+    attempt.why = "it is another service";
+  }
+  return std::nullopt;
+}
+
+// Rank 0 may have come last and wait for its own full time: this rank has its own to keep.
+void wait_for_all(Wire& line, const StarOptions& options, Deadline deadline) {
+  try {
+    const auto message = line.receive(kLargestText, deadline);
+    if (message && message->kind == Message::error) base::throw_packed_error(message->body);
+    if (message) return;
+  } catch (const Wire::Gone&) {
+    throw left("rank 0", options);
+  }
+  throw Error(
+      format("not all {} ranks came to join the group within {}", options.world, seconds(options.timeout)),
+      place_of(options),
+      "start all ranks at about the same time; rank 0's own error names those that did not come");
+}
+
+}  // namespace
+
+std::unique_ptr<launch::Circle> enter_star(const FindSpot& find, const StarOptions& options) {
+  const auto deadline = Clock::now() + options.timeout;
+  Attempt attempt;
+  while (Clock::now() < deadline) {
+    const auto spot = find();
+    // what is left over of an earlier start may be a silent service by now
+    const auto until = spot && !spot->word.empty() ? std::min(deadline, Clock::now() + kSeat) : deadline;
+    auto line = spot ? try_once(*spot, options, until, attempt) : std::nullopt;
+    if (line) {
+      wait_for_all(*line, options, deadline + kGrace);
+      return std::make_unique<Spoke>(std::move(*line), options);
+    }
+    std::this_thread::sleep_for(kRetry);
+  }
+  give_up(attempt, options);
+}
+
+}  // namespace lockstep::comm

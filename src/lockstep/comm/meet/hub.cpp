@@ -1,0 +1,212 @@
+#include "lockstep/comm/meet/hub.h"
+
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <list>
+#include <map>
+#include <thread>
+#include <vector>
+
+#include "lockstep/base/format.h"
+#include "lockstep/base/pack.h"
+#include "lockstep/comm/meet/peers.h"
+#include "lockstep/comm/meet/wire.h"
+
+namespace lockstep::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string own_side(int socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  std::array<char, NI_MAXHOST> text{};
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) return "";
+  if (::getnameinfo(reinterpret_cast<sockaddr*>(&address), size, text.data(), text.size(), nullptr, 0,
+                    NI_NUMERICHOST) != 0) {
+    return "";
+  }
+  return text.data();
+}
+
+class Hub : public launch::Circle {
+ public:
+  Hub(const Listener& listener, std::string word, StarOptions options)
+      : listener_(listener.socket), word_(std::move(word)), options_(std::move(options)) {
+    deadline_ = Clock::now() + options_.timeout;
+    while (!all_have_come() && Clock::now() < deadline_) wait_for_somebody();
+    listener_.close();
+    knocking_.clear();
+    if (!refusal_.empty()) fail_with(refusal_);
+    if (!all_have_come()) fail(missing());
+    for (auto& [rank, line] : seats_) line.send({.body = kWelcome}, Clock::now() + kTell);
+  }
+
+  std::vector<std::string> gather(const std::string& text) override {
+    std::vector<std::string> texts(static_cast<size_t>(options_.world));
+    texts[0] = text;
+    std::map<int, Wire*> awaited;
+    for (auto& [rank, line] : seats_) awaited.emplace(rank, &line);
+    const auto deadline = Clock::now() + options_.timeout;
+    while (!awaited.empty()) {
+      take_what_came(awaited, texts);
+      if (awaited.empty()) break;
+      if (Clock::now() >= deadline) fail(silent(awaited));
+      wait_for(awaited, deadline);
+    }
+    return texts;
+  }
+
+  std::string broadcast(const std::string& text) override {
+    for (auto& [rank, line] : seats_) {
+      if (!line.send({.body = text}, Clock::now() + options_.timeout))
+        fail(left(format("rank {}", rank), options_));
+    }
+    return text;
+  }
+
+  std::string address() const override { return address_; }
+
+ private:
+  bool all_have_come() const { return seats_.size() + 1 == static_cast<size_t>(options_.world); }
+
+  void wait_for_somebody() {
+    std::vector<pollfd> sockets = {{listener_.number(), POLLIN, 0}};
+    for (const auto& line : knocking_) sockets.push_back({line.number(), POLLIN, 0});
+    ::poll(sockets.data(), sockets.size(), milliseconds_until(deadline_));
+    if (sockets[0].revents) let_in();
+    for (auto line = knocking_.begin(); line != knocking_.end();) {
+      line = hear(*line) ? knocking_.erase(line) : std::next(line);
+    }
+  }
+
+  void let_in() {
+    base::Descriptor socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (socket) return void(knocking_.emplace_back(std::move(socket)));
+    if (errno == EMFILE || errno == ENFILE) std::this_thread::sleep_for(kRetry);
+  }
+
+  // True once this line has said what it wants, or has gone: it is at its seat then, or dropped.
+  bool hear(Wire& line) {
+    try {
+      // who waits too long for an answer hangs up and calls again
+      if (!line.read_some(kLargestHello)) return true;
+      const auto message = line.take(kLargestHello);
+      if (!message) return false;
+      if (const auto hello = unpack_hello(message->body)) seat(*hello, line);
+      return true;
+    } catch (const Wire::Foreign&) {
+      return true;
+    }
+  }
+
+  void seat(const Hello& hello, Wire& line) {
+    if (hello.word != word_) return;
+    if (hello.world != options_.world) return refuse_world(hello, line);
+    if (hello.rank < 1 || hello.rank >= options_.world) return;
+    if (const auto taken = names_.find(hello.rank); taken != names_.end()) return turn_away(hello, line);
+    if (address_.empty()) address_ = own_side(line.number());
+    names_.emplace(hello.rank, name_of(hello));
+    line.send({.body = kSeated}, Clock::now() + kTell);
+    seats_.emplace(hello.rank, std::move(line));
+  }
+
+  void turn_away(const Hello& hello, Wire& line) {
+    const InputError error(format("two processes say that they are rank {}: {} came first, {} second",
+                                  hello.rank, names_[hello.rank], name_of(hello)),
+                           place_of(options_),
+                           "give each process a RANK of its own, and each job a MASTER_PORT of its own");
+    turned_away_ = error.what();
+    line.send({Message::error, base::pack_error(error)}, Clock::now() + kTell);
+  }
+
+  void refuse_world(const Hello& hello, Wire& line) {
+    const InputError error(
+        format("the ranks do not agree how many they are: {} for rank 0 (host {}), {} for {}", options_.world,
+               options_.host, hello.world, name_of(hello)),
+        place_of(options_),
+        "set the same WORLD_SIZE on every rank; where these are two jobs, give each a MASTER_PORT of its "
+        "own");
+    refusal_ = base::pack_error(error);
+    line.send({Message::error, refusal_}, Clock::now() + kTell);
+    deadline_ = std::min(deadline_, Clock::now() + kTell);
+  }
+
+  Error missing() const {
+    std::vector<int> first;
+    for (int rank = 1; rank < options_.world && first.size() < kNamedRanks + 1; ++rank) {
+      if (!seats_.contains(rank)) first.push_back(rank);
+    }
+    const auto count = static_cast<size_t>(options_.world) - 1 - seats_.size();
+    return Error(format("{} did not come to join the group within {}", rank_list(first, count),
+                        seconds(options_.timeout)),
+                 place_of(options_) + (turned_away_.empty() ? "" : "; " + turned_away_),
+                 "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only "
+                 "slow");
+  }
+
+  Error silent(const std::map<int, Wire*>& awaited) const {
+    std::vector<int> ranks;
+    for (const auto& [rank, line] : awaited) ranks.push_back(rank);
+    return Error(format("no word from {} for {} while the ranks were joining", rank_list(ranks),
+                        seconds(options_.timeout)),
+                 place_of(options_), "look at that process: it may be stopped, or busy with a slow disk");
+  }
+
+  void take_what_came(std::map<int, Wire*>& awaited, std::vector<std::string>& texts) {
+    for (auto it = awaited.begin(); it != awaited.end();) {
+      const auto [rank, line] = *it;
+      const bool open = line->read_some(kLargestText);
+      auto message = taken_from(*line, rank);
+      if (!message && !open) fail(left(format("rank {}", rank), options_));
+      if (message) texts[static_cast<size_t>(rank)] = std::move(message->body);
+      it = message ? awaited.erase(it) : std::next(it);
+    }
+  }
+
+  std::optional<Message> taken_from(Wire& line, int rank) {
+    try {
+      return line.take(kLargestText);
+    } catch (const Wire::Foreign&) {
+      fail(left(format("rank {}", rank), options_));
+    }
+  }
+
+  static void wait_for(const std::map<int, Wire*>& awaited, Deadline deadline) {
+    std::vector<pollfd> sockets;
+    for (const auto& [rank, line] : awaited) sockets.push_back({line->number(), POLLIN, 0});
+    ::poll(sockets.data(), sockets.size(), milliseconds_until(deadline));
+  }
+
+  [[noreturn]] void fail(const Error& error) { fail_with(base::pack_error(error)); }
+
+  [[noreturn]] void fail_with(const std::string& error) {
+    for (auto& [rank, line] : seats_) line.send({Message::error, error}, Clock::now() + kTell);
+    base::throw_packed_error(error);
+  }
+
+  base::Descriptor listener_;
+  std::string word_;
+  StarOptions options_;
+  Deadline deadline_;
+  std::list<Wire> knocking_;
+  std::map<int, Wire> seats_;
+  std::map<int, std::string> names_;
+  std::string address_;
+  std::string refusal_;
+  std::string turned_away_;
+};
+
+}  // namespace
+
+std::unique_ptr<launch::Circle> hold_star(const Listener& listener, const std::string& word,
+                                          const StarOptions& options) {
+  return std::make_unique<Hub>(listener, word, options);
+}
+
+}  // namespace lockstep::comm
