@@ -25,29 +25,29 @@ constexpr std::chrono::seconds kLeave{60};
 constexpr std::chrono::seconds kPatience{10};  // with ranks that are not reached over MPI
 
 // A missing device is part of the picture: the table comes first, the error after it.
-void take_device(Seat& seat, const std::string& wanted, const launch::Environment& environment) {
+void take_device(Process& process, const std::string& wanted, const launch::Environment& environment) {
   try {
-    const launch::DeviceChoice choice = launch::choose_device(seat.job, wanted, environment);
-    seat.device = choice.name;
-    seat.job.because["device"] = choice.because;
+    const launch::DeviceChoice choice = launch::choose_device(process.job, wanted, environment);
+    process.device = choice.name;
+    process.job.because["device"] = choice.because;
   } catch (const InputError& error) {
-    seat.device = "none";
-    seat.device_error = error.what();
-    seat.job.because["device"] = error.what();
+    process.device = "none";
+    process.device_error = error.what();
+    process.job.because["device"] = error.what();
   }
 }
 
-Seat own_seat(const launch::Runtime& runtime, const std::string& device,
+Process own_process(const launch::Runtime& runtime, const std::string& device,
               const launch::Environment& environment) {
-  Seat seat{
+  Process process{
       .job = runtime.job(), .pid = getpid(), .device = {}, .threads = 0, .cpus = {}, .device_error = {}};
   const launch::ThreadShare share = launch::share_threads(runtime, environment);
-  take_device(seat, device, environment);  // last: from here on nobody waits but who can name the others
-  seat.threads = share.threads;
-  seat.cpus = launch::own_cpus().units;
-  seat.job.because["threads"] = share.because;
-  seat.job.warnings.insert(seat.job.warnings.end(), share.warnings.begin(), share.warnings.end());
-  return seat;
+  take_device(process, device, environment);  // last: from here on nobody waits but who can name the others
+  process.threads = share.threads;
+  process.cpus = launch::own_cpus().units;
+  process.job.because["threads"] = share.because;
+  process.job.warnings.insert(process.job.warnings.end(), share.warnings.begin(), share.warnings.end());
+  return process;
 }
 
 // the scheduler is asked by one process a job
@@ -66,17 +66,17 @@ std::string end_of(const Job& job, const launch::Environment& environment) {
 Report report_of(const std::vector<std::string>& texts, const Job& job,
                  const launch::Environment& environment) {
   Report report;
-  for (const auto& text : texts) report.seats.push_back(unpack(text));
-  std::sort(report.seats.begin(), report.seats.end(),
-            [](const Seat& a, const Seat& b) { return a.job.rank < b.job.rank; });
+  for (const auto& text : texts) report.processes.push_back(unpack(text));
+  std::sort(report.processes.begin(), report.processes.end(),
+            [](const Process& a, const Process& b) { return a.job.rank < b.job.rank; });
   report.ends = end_of(job, environment);
   return report;
 }
 
 // The first process without the device that was asked for, packed; "" where all have theirs.
 std::string deviceless(const Report& report) {
-  for (const Seat& seat : report.seats) {
-    if (!seat.device_error.empty()) return pack(seat);
+  for (const Process& process : report.processes) {
+    if (!process.device_error.empty()) return pack(process);
   }
   return "";
 }
@@ -109,7 +109,7 @@ std::string meet(launch::Runtime& runtime) {
 }
 
 // Only rank 0 reads all the others' lines.
-Heard gather(const launch::Runtime& runtime, Seat own, std::string apart,
+Heard gather(const launch::Runtime& runtime, Process own, std::string apart,
              const launch::Environment& environment) {
   Heard heard;
   const auto make_report = [&](const std::vector<std::string>& texts) {
@@ -132,16 +132,16 @@ Heard gather(const launch::Runtime& runtime, Seat own, std::string apart,
 
 void refuse_missing_device(const std::string& packed) {
   if (packed.empty()) return;
-  const Seat seat = unpack(packed);
-  throw InputError(seat.device_error,
-                   format("rank {} of {} on host {}", seat.job.rank, seat.job.world, seat.job.host),
+  const Process process = unpack(packed);
+  throw InputError(process.device_error,
+                   format("rank {} of {} on host {}", process.job.rank, process.job.world, process.job.host),
                    "ask the scheduler for as many GPUs a node as ranks, or set launch.device to cpu");
 }
 
 void refuse_missing_ranks(const Report& report) {
   if (report.complete()) return;
-  const Job& job = report.seats.front().job;
-  throw Error(format("{} of {} ranks answered", report.seats.size(), job.world), "host " + job.host,
+  const Job& job = report.processes.front().job;
+  throw Error(format("{} of {} ranks answered", report.processes.size(), job.world), "host " + job.host,
               "start the ranks that are missing at about the same time, and see that they reach MASTER_ADDR");
 }
 
@@ -160,7 +160,7 @@ int run_whoami(const std::vector<std::string>& args) {
   const launch::Environment environment = launch::current_environment();
   launch::Runtime runtime(launcher, {.leave_timeout = kLeave});
   const std::string apart = meet(runtime);
-  const Seat own = own_seat(runtime, device, environment);
+  const Process own = own_process(runtime, device, environment);
   const std::string gpu =
       own.device.starts_with(kCuda) ? launch::gpu_uuid(std::stoi(own.device.substr(kCuda.size()))) : "";
   const Heard heard = gather(runtime, own, apart, environment);

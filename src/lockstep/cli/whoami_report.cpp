@@ -20,8 +20,8 @@ constexpr const char* kFields[] = {"launcher",    "rank",      "world",  "local_
                                    "local_world", "node_rank", "nodes",  "scheduler",
                                    "job_id",      "host",      "device", "threads"};
 
-ordered_json to_json(const Seat& seat) {
-  const Job& job = seat.job;
+ordered_json to_json(const Process& process) {
+  const Job& job = process.job;
   return {{"rank", job.rank},
           {"world", job.world},
           {"local_rank", job.local_rank},
@@ -29,14 +29,14 @@ ordered_json to_json(const Seat& seat) {
           {"node_rank", job.node_rank},
           {"nodes", job.nodes},
           {"host", job.host},
-          {"pid", seat.pid},
+          {"pid", process.pid},
           {"launcher", job.launcher},
           {"scheduler", job.scheduler},
           {"job_id", job.job_id},
-          {"device", seat.device},
-          {"device_error", seat.device_error},
-          {"threads", seat.threads},
-          {"cpus", seat.cpus},
+          {"device", process.device},
+          {"device_error", process.device_error},
+          {"threads", process.threads},
+          {"cpus", process.cpus},
           {"because", job.because},
           {"warnings", job.warnings}};
 }
@@ -47,7 +47,7 @@ std::string dump(const ordered_json& json, int indent) {
 }
 
 std::string headline(const Report& report) {
-  const Job& job = report.seats.front().job;
+  const Job& job = report.processes.front().job;
   std::string text = format("{} rank{} on {} node{}, launcher {}", job.world, job.world == 1 ? "" : "s",
                             job.nodes, job.nodes == 1 ? "" : "s", job.launcher);
   if (job.scheduler != "none") text += format(", {} job {}", job.scheduler, base::printable(job.job_id));
@@ -58,20 +58,20 @@ std::string headline(const Report& report) {
 std::string table(const Report& report) {
   std::string text = format("\n{:>6}  {:>7}  {:>5}  {:<7}  {:>7}  {:>8}  {}\n", "rank", "local", "node",
                             "device", "threads", "pid", "host");
-  for (const Seat& seat : report.seats) {
-    text += format("{:>6}  {:>7}  {:>5}  {:<7}  {:>7}  {:>8}  {}\n", seat.job.rank,
-                   format("{}/{}", seat.job.local_rank, seat.job.local_world), seat.job.node_rank,
-                   seat.device, seat.threads, seat.pid, base::printable(seat.job.host));
+  for (const Process& process : report.processes) {
+    text += format("{:>6}  {:>7}  {:>5}  {:<7}  {:>7}  {:>8}  {}\n", process.job.rank,
+                   format("{}/{}", process.job.local_rank, process.job.local_world), process.job.node_rank,
+                   process.device, process.threads, process.pid, base::printable(process.job.host));
   }
   return text;
 }
 
 launch::Grouped reasons_of(const Report& report, const char* field) {
   launch::Grouped groups;
-  for (const Seat& seat : report.seats) {
+  for (const Process& process : report.processes) {
     if (groups.size() > kMostReasons) break;
-    const auto reason = seat.job.because.find(field);
-    if (reason != seat.job.because.end()) launch::add(groups, reason->second, seat.job.rank);
+    const auto reason = process.job.because.find(field);
+    if (reason != process.job.because.end()) launch::add(groups, reason->second, process.job.rank);
   }
   return groups;
 }
@@ -104,13 +104,13 @@ std::string reasons(const Report& report) {
 
 std::string warnings(const Report& report) {
   launch::Grouped groups;
-  for (const Seat& seat : report.seats) {
-    for (const auto& warning : seat.job.warnings) launch::add(groups, warning, seat.job.rank);
+  for (const Process& process : report.processes) {
+    for (const auto& warning : process.job.warnings) launch::add(groups, warning, process.job.rank);
   }
   if (groups.empty()) return "";
   std::string text = "\nwarnings\n";
   for (const auto& [warning, ranks] : groups) {
-    text += "  " + launch::with_ranks(base::printable(warning, 400), ranks, report.seats.size()) + "\n";
+    text += "  " + launch::with_ranks(base::printable(warning, 400), ranks, report.processes.size()) + "\n";
   }
   return text;
 }
@@ -127,44 +127,44 @@ std::string tagged(const std::string& text, int rank) {
 
 }  // namespace
 
-std::string pack(const Seat& seat) {
-  return dump(to_json(seat), -1);
+std::string pack(const Process& process) {
+  return dump(to_json(process), -1);
 }
 
-Seat unpack(const std::string& text) {
+Process unpack(const std::string& text) {
   const auto json = ordered_json::parse(text);
-  Seat seat;
+  Process process;
   const std::pair<const char*, int Job::*> numbers[] = {{"rank", &Job::rank},
                                                         {"world", &Job::world},
                                                         {"local_rank", &Job::local_rank},
                                                         {"local_world", &Job::local_world},
                                                         {"node_rank", &Job::node_rank},
                                                         {"nodes", &Job::nodes}};
-  for (const auto& [name, field] : numbers) json.at(name).get_to(seat.job.*field);
+  for (const auto& [name, field] : numbers) json.at(name).get_to(process.job.*field);
   const std::pair<const char*, std::string Job::*> texts[] = {{"host", &Job::host},
                                                               {"launcher", &Job::launcher},
                                                               {"scheduler", &Job::scheduler},
                                                               {"job_id", &Job::job_id}};
-  for (const auto& [name, field] : texts) json.at(name).get_to(seat.job.*field);
-  json.at("because").get_to(seat.job.because);
-  json.at("warnings").get_to(seat.job.warnings);
-  json.at("pid").get_to(seat.pid);
-  json.at("device").get_to(seat.device);
-  json.at("device_error").get_to(seat.device_error);
-  json.at("threads").get_to(seat.threads);
-  json.at("cpus").get_to(seat.cpus);
-  return seat;
+  for (const auto& [name, field] : texts) json.at(name).get_to(process.job.*field);
+  json.at("because").get_to(process.job.because);
+  json.at("warnings").get_to(process.job.warnings);
+  json.at("pid").get_to(process.pid);
+  json.at("device").get_to(process.device);
+  json.at("device_error").get_to(process.device_error);
+  json.at("threads").get_to(process.threads);
+  json.at("cpus").get_to(process.cpus);
+  return process;
 }
 
 std::string as_text(const Report& report) {
   const std::string text = headline(report) + table(report) + reasons(report) + warnings(report);
-  return report.complete() ? text : tagged(text, report.seats.front().job.rank);
+  return report.complete() ? text : tagged(text, report.processes.front().job.rank);
 }
 
 std::string as_json(const Report& report) {
-  const Job& job = report.seats.front().job;
+  const Job& job = report.processes.front().job;
   ordered_json ranks = ordered_json::array();
-  for (const Seat& seat : report.seats) ranks.push_back(to_json(seat));
+  for (const Process& process : report.processes) ranks.push_back(to_json(process));
   const ordered_json json = {{"schema", kSchema},
                              {"world", job.world},
                              {"nodes", job.nodes},

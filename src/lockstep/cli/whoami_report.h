@@ -10,7 +10,7 @@
 namespace lockstep::cli {
 
 /// One process of the job, with what it will compute on.
-struct Seat {
+struct Process {
   Job job;
   long pid = 0;
   std::string device;
@@ -19,13 +19,13 @@ struct Seat {
   std::string device_error;  // why there is no device
 };
 
-std::string pack(const Seat& seat);
-Seat unpack(const std::string& text);
+std::string pack(const Process& process);
+Process unpack(const std::string& text);
 
 struct Report {
-  std::vector<Seat> seats;  // sorted by rank
+  std::vector<Process> processes;  // sorted by rank
   std::string ends;         // when the batch system ends the job, UTC; "" = not known
-  bool complete() const { return !seats.empty() && seats.size() == static_cast<size_t>(seats[0].job.world); }
+  bool complete() const { return !processes.empty() && processes.size() == static_cast<size_t>(processes[0].job.world); }
 };
 
 /// A table of at most 100 columns (host names permitting), then each reason once.

@@ -15,7 +15,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "lockstep/data/lines.h"
+#include "lockstep/data/line_reader.h"
 
 namespace lockstep {
 namespace {

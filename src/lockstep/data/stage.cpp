@@ -1,4 +1,5 @@
-// Copies of a data set on a node-local folder: each whole or not at all, one a node.
+#include "lockstep/data/stage.h"
+
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -13,7 +14,6 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/base/whole_file.h"
-#include "lockstep/data/find_files.h"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;

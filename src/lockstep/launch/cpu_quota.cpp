@@ -1,10 +1,9 @@
-// What control groups leave of the cores: cpu.max (version 2), cpu.cfs_quota_us (version 1).
+#include "lockstep/launch/cpu_quota.h"
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-
-#include "lockstep/launch/cpus.h"
 
 namespace lockstep::launch {
 namespace {
@@ -18,7 +17,7 @@ std::string line_of(const fs::path& path) {
   return line;
 }
 
-// "max 100000" or "150000 100000"
+// cpu.max of version 2: "max 100000" or "150000 100000"
 std::optional<double> quota_v2(const fs::path& folder) {
   std::istringstream words(line_of(folder / "cpu.max"));
   double quota = 0, period = 0;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/launch/cpu_quota.h"
 #include "lockstep/launch/identify.h"
 #include "lockstep/launch/runtime.h"
 
@@ -21,14 +22,6 @@ CpuMask own_cpus();
 
 /// Whether two masks in list form share a hardware thread.
 bool masks_overlap(const std::string& a, const std::string& b);
-
-/// The cores' worth of time that a container's control groups leave this process and its like; nullopt where
-/// they set no bound. `root` stands for / in tests.
-struct CpuQuota {
-  double cores = 0;
-  std::string because;  // the file that says so
-};
-std::optional<CpuQuota> cpu_quota(const std::string& root = "");
 
 struct ThreadShare {
   int threads = 1;

@@ -6,10 +6,10 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/paths.h"
-#include "lockstep/data/find_files.h"
 #include "lockstep/data/idx.h"
 #include "lockstep/data/image_set.h"
 #include "lockstep/data/png.h"
+#include "lockstep/data/stage.h"
 #include "lockstep/tasks/balance.h"
 
 namespace lockstep::tasks {

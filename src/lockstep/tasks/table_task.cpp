@@ -10,7 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
-#include "lockstep/data/find_files.h"
+#include "lockstep/data/stage.h"
 #include "lockstep/data/table_set.h"
 #include "lockstep/tasks/balance.h"
 

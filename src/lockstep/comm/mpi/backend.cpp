@@ -242,7 +242,7 @@ MpiBackend::WorkPtr MpiBackend::post(OpType type, int peer, const at::Tensor& te
   if (code != MPI_SUCCESS)
     std::rethrow_exception(roll_->judge(expected, launch::mpi_failure(code, expected.what.c_str()), false));
   return c10::make_intrusive<MessageWork>(getRank(), type,
-                                          MessageWork::Message{tensor, buffer, std::move(expected)}, request,
+                                          MessageWork::Transfer{tensor, buffer, std::move(expected)}, request,
                                           roll_, transport_.mpi());
 }
 

@@ -12,14 +12,14 @@ void require_success(int code, const char* call) {
 
 }  // namespace
 
-MessageWork::MessageWork(int rank, c10d::OpType type, Message message, MPI_Request request,
+MessageWork::MessageWork(int rank, c10d::OpType type, Transfer transfer, MPI_Request request,
                          std::shared_ptr<RollCall> roll, std::shared_ptr<std::mutex> mpi)
     : Work(rank, type),
-      message_(std::move(message)),
+      transfer_(std::move(transfer)),
       request_(request),
       roll_(std::move(roll)),
       mpi_(std::move(mpi)),
-      source_(message_.expected.peer) {}
+      source_(transfer_.expected.peer) {}
 
 // A message nobody waited for may still read or fill the buffer: then that memory is given up, not freed.
 MessageWork::~MessageWork() {
@@ -30,7 +30,7 @@ MessageWork::~MessageWork() {
   }
   const std::lock_guard<std::mutex> guard(*mpi_);
   MPI_Request_free(&request_);
-  message_.buffer.unsafeReleaseIntrusivePtr().release();
+  transfer_.buffer.unsafeReleaseIntrusivePtr().release();
 }
 
 bool MessageWork::test() {
@@ -52,11 +52,11 @@ void MessageWork::take(const MPI_Status& status) {
   source_ = status.MPI_SOURCE;
   int bytes = 0;
   require_success(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
-  if (static_cast<size_t>(bytes) != message_.buffer.nbytes()) {
+  if (static_cast<size_t>(bytes) != transfer_.buffer.nbytes()) {
     throw OutOfPatience{false, format("rank {} sent {} bytes, and rank {} waits for {}", source_, bytes,
-                                      rank_, message_.buffer.nbytes())};
+                                      rank_, transfer_.buffer.nbytes())};
   }
-  if (!message_.buffer.is_same(message_.tensor)) message_.tensor.copy_(message_.buffer);
+  if (!transfer_.buffer.is_same(transfer_.tensor)) transfer_.tensor.copy_(transfer_.buffer);
 }
 
 void MessageWork::fail(const Collective& expected, const OutOfPatience& reason) {
@@ -67,13 +67,13 @@ bool MessageWork::isCompleted() {
   try {
     return Work::isCompleted() || test();
   } catch (const OutOfPatience& reason) {
-    fail(message_.expected, reason);
+    fail(transfer_.expected, reason);
     return true;
   }
 }
 
 bool MessageWork::wait(std::chrono::milliseconds timeout) {
-  Collective expected = message_.expected;
+  Collective expected = transfer_.expected;
   if (timeout != kNoTimeout) expected.timeout = timeout;
   try {
     if (!Work::isCompleted()) wait_for(expected);

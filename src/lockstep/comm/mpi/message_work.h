@@ -15,19 +15,19 @@ namespace lockstep::comm {
 /// Ends in wait(), whose deadline is the group's timeout. The tensor is kept until MPI has let go of it.
 class MessageWork : public c10d::Work {
  public:
-  struct Message {
+  struct Transfer {
     at::Tensor tensor;    // the caller's
     at::Tensor buffer;    // contiguous: the tensor itself or a copy
     Collective expected;  // how an error speaks of it
   };
-  MessageWork(int rank, c10d::OpType type, Message message, MPI_Request request,
+  MessageWork(int rank, c10d::OpType type, Transfer transfer, MPI_Request request,
               std::shared_ptr<RollCall> roll, std::shared_ptr<std::mutex> mpi);
   ~MessageWork() override;
 
   bool isCompleted() override;
   bool wait(std::chrono::milliseconds timeout) override;
   int sourceRank() const override { return source_; }
-  std::vector<at::Tensor> result() override { return {message_.tensor}; }
+  std::vector<at::Tensor> result() override { return {transfer_.tensor}; }
 
  private:
   bool test();
@@ -35,7 +35,7 @@ class MessageWork : public c10d::Work {
   void wait_for(const Collective& expected);
   void fail(const Collective& expected, const OutOfPatience& reason);
 
-  Message message_;
+  Transfer transfer_;
   MPI_Request request_;
   std::shared_ptr<RollCall> roll_;
   std::shared_ptr<std::mutex> mpi_;

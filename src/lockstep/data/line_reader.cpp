@@ -1,4 +1,4 @@
-#include "lockstep/data/lines.h"
+#include "lockstep/data/line_reader.h"
 
 #include <algorithm>
 #include <cstring>
