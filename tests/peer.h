@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "temp_folder.h"
+
 namespace lockstep::test {
 
 /// The interpreter of .deps, where it can import `module`; empty otherwise.
@@ -33,28 +35,6 @@ inline std::string output_of(const std::string& command) {
   EXPECT_EQ(pipe ? ::pclose(pipe) : -1, 0) << command;
   return text;
 }
-
-/// A folder of one test's own, gone with it.
-class TempFolder {
- public:
-  TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "lockstep-test-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  ~TempFolder() {
-    std::error_code none;
-    std::filesystem::remove_all(path_, none);
-  }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
-  std::string write(const std::string& name, const std::string& content) const {
-    std::ofstream(path_ + "/" + name, std::ios::binary) << content;
-    return path_ + "/" + name;
-  }
-
- private:
-  std::string path_;
-};
 
 }  // namespace lockstep::test
 

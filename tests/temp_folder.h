@@ -1,21 +1,33 @@
 #pragma once
-// A folder of its own for a test, gone afterwards.
+// A folder of one test's own, gone with it.
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <string>
 
 namespace lockstep::test {
 
-class Scratch {
+class TempFolder {
  public:
-  Scratch() {
+  TempFolder() {
     std::string pattern = (std::filesystem::temp_directory_path() / "lockstep-test-XXXXXX").string();
     path_ = ::mkdtemp(pattern.data());
   }
-  ~Scratch() { std::filesystem::remove_all(path_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
+  ~TempFolder() {
+    std::error_code none;
+    std::filesystem::remove_all(path_, none);
+  }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+
   const std::filesystem::path& path() const { return path_; }
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+  /// Returns the file's path.
+  std::string write(const std::string& name, const std::string& content) const {
+    std::ofstream(path_ / name, std::ios::binary) << content;
+    return *this / name;
+  }
 
  private:
   std::filesystem::path path_;

@@ -6,21 +6,21 @@
 
 #include <filesystem>
 
+#include "temp_folder.h"
+
 namespace lockstep {
 namespace {
 namespace fs = std::filesystem;
 
 class Claims : public ::testing::Test {
  protected:
-  Claims() : folder_("/tmp/lockstep-claims-XXXXXX") { ::mkdtemp(folder_.data()); }
-  ~Claims() override { fs::remove_all(folder_); }
-
   std::string path(const std::string& name) const { return folder_ + "/" + name; }
   base::Descriptor make(const std::string& name) const {
     return base::Descriptor(::open(path(name).c_str(), O_CREAT | O_RDWR, 0600));
   }
 
-  std::string folder_;
+  test::TempFolder temp_;
+  std::string folder_ = temp_.path().string();
 };
 
 TEST_F(Claims, ASweepTakesWhatNobodyHoldsAndNothingElse) {

@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "lockstep/base/error.h"
+#include "temp_folder.h"
 
 namespace lockstep {
 namespace {
@@ -19,14 +20,9 @@ namespace fs = std::filesystem;
 class File : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("lockstep-file-" + std::to_string(getpid()));
-    fs::create_directories(folder_);
     alarm(20);  // a reader that waits for a pipe's writer would wait for ever
   }
-  void TearDown() override {
-    alarm(0);
-    fs::remove_all(folder_);
-  }
+  void TearDown() override { alarm(0); }
   std::string refusal(const fs::path& path) {
     try {
       base::RegularFile(path.string(), "the thing", "do it well");
@@ -37,7 +33,8 @@ class File : public ::testing::Test {
       return error.what();
     }
   }
-  fs::path folder_;
+  test::TempFolder temp_;
+  fs::path folder_ = temp_.path();
 };
 
 TEST_F(File, WhatIsNoFileIsRefusedAndNotWaitedFor) {

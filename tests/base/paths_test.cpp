@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "temp_folder.h"
+
 namespace lockstep {
 namespace {
 namespace fs = std::filesystem;
@@ -14,7 +16,6 @@ namespace fs = std::filesystem;
 class Paths : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("lockstep-paths-" + std::to_string(getpid()));
     fs::create_directories(folder_ / "work");
     fs::create_directories(folder_ / "home/data");
     before_ = fs::current_path();
@@ -24,9 +25,9 @@ class Paths : public ::testing::Test {
   void TearDown() override {
     unsetenv("LOCKSTEP_HOME");
     fs::current_path(before_);
-    fs::remove_all(folder_);
   }
-  fs::path folder_, before_;
+  test::TempFolder temp_;
+  fs::path folder_ = temp_.path(), before_;
 };
 
 TEST_F(Paths, TheWorkingDirectoryComesFirst) {

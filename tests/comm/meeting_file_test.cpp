@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "lockstep/base/error.h"
+#include "temp_folder.h"
 
 namespace lockstep::comm {
 namespace {
@@ -17,13 +18,6 @@ namespace fs = std::filesystem;
 
 class Meeting : public ::testing::Test {
  protected:
-  Meeting() {
-    std::string name = (fs::temp_directory_path() / "lockstep_meeting_XXXXXX").string();
-    root_ = ::mkdtemp(name.data());
-    path_ = root_ / "lockstep-0" / "slurm-0-0-7";
-  }
-  ~Meeting() override { fs::remove_all(root_); }
-
   void make_folder() {
     fs::create_directory(path_.parent_path());
     ::chmod(path_.parent_path().c_str(), 0700);
@@ -38,7 +32,8 @@ class Meeting : public ::testing::Test {
     return facts.st_mode & 07777;
   }
 
-  fs::path root_, path_;
+  test::TempFolder folder_;
+  fs::path root_ = folder_.path(), path_ = root_ / "lockstep-0" / "slurm-0-0-7";
 };
 
 TEST_F(Meeting, TellsWhereRankZeroIsAndGoesWithIt) {

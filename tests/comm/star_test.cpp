@@ -1,5 +1,6 @@
 // The ranks' first meeting without MPI: ranks as threads, and whatever else may answer on a port.
-#include "lockstep/comm/meet/star.h"
+#include "lockstep/comm/meet/caller.h"
+#include "lockstep/comm/meet/hub.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

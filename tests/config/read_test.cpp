@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "config/support.h"
+#include "temp_folder.h"
 
 namespace lockstep::test {
 namespace {
@@ -14,16 +15,8 @@ namespace fs = std::filesystem;
 
 class Read : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = fs::temp_directory_path() / "lockstep_read_XXXXXX";
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(folder_ / name, std::ios::binary) << text;
-    return folder_ / name;
+    return temp_.write(name, text);
   }
 
   static std::string refused(const std::string& path) {
@@ -38,7 +31,8 @@ class Read : public ::testing::Test {
     return "";
   }
 
-  fs::path folder_;
+  TempFolder temp_;
+  fs::path folder_ = temp_.path();
 };
 
 TEST_F(Read, GivesTheTextAndItsName) {

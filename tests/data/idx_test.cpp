@@ -56,7 +56,7 @@ struct Idx : testing::Test {
       ADD_FAILURE() << "taken: " << words;
     } catch (const InputError& error) {
       EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
-      EXPECT_NE(error.where().find(folder.path()), std::string::npos);
+      EXPECT_NE(error.where().find(folder.path().string()), std::string::npos);
     }
   }
 };

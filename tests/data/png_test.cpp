@@ -24,7 +24,7 @@ std::string bytes(const at::Tensor& t) {
 TEST(Png, ReadsThePixelsThatPythonReads) {
   LOCKSTEP_PYTHON_OR_SKIP(python, "PIL");
   test::TempFolder folder;
-  const auto peer = test::output_of(python + kWriter + folder.path());
+  const auto peer = test::output_of(python + kWriter + folder.path().string());
   at::Tensor grey;
   try {
     grey = data::read_png(folder / "grey.png", 1);

@@ -6,6 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/data/find_files.h"
+#include "lockstep/data/stage.h"
 #include "peer.h"
 
 namespace lockstep {

@@ -3,6 +3,7 @@
 
 #include "environments.h"
 #include "lockstep/launch/cpus.h"
+#include "temp_folder.h"
 
 namespace lockstep {
 namespace {
@@ -11,18 +12,13 @@ namespace fs = std::filesystem;
 
 class CpuQuotas : public ::testing::Test {
  protected:
-  CpuQuotas() {
-    std::string name = (fs::temp_directory_path() / "lockstep_quota_XXXXXX").string();
-    root_ = ::mkdtemp(name.data());
-  }
-  ~CpuQuotas() override { fs::remove_all(root_); }
-
   void write(const std::string& path, const std::string& text) {
     fs::create_directories((root_ + path).substr(0, (root_ + path).rfind('/')));
     std::ofstream(root_ + path) << text;
   }
 
-  std::string root_;
+  test::TempFolder folder_;
+  std::string root_ = folder_.path().string();
 };
 
 TEST_F(CpuQuotas, NoneWhereNoneIsSet) {

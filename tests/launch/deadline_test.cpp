@@ -6,6 +6,7 @@
 
 #include "environments.h"
 #include "lockstep/base/capture.h"
+#include "temp_folder.h"
 
 namespace lockstep {
 using namespace test;
@@ -41,15 +42,9 @@ class Commands : public ::testing::Test {
   void SetUp() override {
     const char* path = std::getenv("PATH");
     before_ = path ? path : "";
-    std::string name = (std::filesystem::temp_directory_path() / "lockstep-commands-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
     setenv("PATH", (folder_.string() + ":" + before_).c_str(), 1);
   }
-  void TearDown() override {
-    setenv("PATH", before_.c_str(), 1);
-    std::filesystem::remove_all(folder_);
-  }
+  void TearDown() override { setenv("PATH", before_.c_str(), 1); }
   void write(const std::string& name, const std::string& script) {
     std::ofstream(folder_ / name) << "#!/bin/sh\n" << script << "\n";
     std::filesystem::permissions(folder_ / name, std::filesystem::perms::owner_all);
@@ -58,7 +53,8 @@ class Commands : public ::testing::Test {
     std::ifstream file(folder_ / name);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  std::filesystem::path folder_;
+  test::TempFolder temp_;
+  std::filesystem::path folder_ = temp_.path();
   std::string before_;
 };
 

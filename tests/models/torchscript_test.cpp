@@ -11,7 +11,7 @@ namespace {
 struct TorchScript : testing::Test {
   void SetUp() override {
     LOCKSTEP_PYTHON_OR_SKIP(python, "torch");
-    test::output_of(python + " -W ignore tests/models/models_peer.py script " + folder.path());
+    test::output_of(python + " -W ignore tests/models/models_peer.py script " + folder.path().string());
   }
   void refused(const std::string& path, const std::string& words) {
     try {

@@ -6,7 +6,7 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/run_folder/crc32c.h"
-#include "scratch.h"
+#include "temp_folder.h"
 
 namespace lockstep::run_folder {
 namespace {
@@ -19,7 +19,7 @@ TEST(Crc32c, HasTheValuesOfTheRfc) {
 }
 
 TEST(EventFile, RecordsAreFramedAndChecked) {
-  test::Scratch scratch;
+  test::TempFolder scratch;
   EventFile(scratch.path(), 0).add(7, {{"loss", 0.5}});
   const auto file = *std::filesystem::directory_iterator(scratch.path());
   EXPECT_EQ(file.path().filename().string().rfind("events.out.tfevents.", 0), 0u);

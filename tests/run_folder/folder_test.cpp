@@ -10,7 +10,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/whole_file.h"
 #include "lockstep/run_folder/status.h"
-#include "scratch.h"
+#include "temp_folder.h"
 
 namespace lockstep::run_folder {
 namespace {
@@ -38,7 +38,7 @@ class RunFolderTest : public ::testing::Test {
     status.step = step;
     write_status(path(name), status);
   }
-  test::Scratch scratch_;
+  test::TempFolder scratch_;
 };
 
 TEST_F(RunFolderTest, TakesTheFirstFreeName) {

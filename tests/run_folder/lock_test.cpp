@@ -16,7 +16,7 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/base/whole_file.h"
-#include "scratch.h"
+#include "temp_folder.h"
 
 namespace {
 bool flock_works = true;
@@ -60,7 +60,7 @@ class RunLockTest : public ::testing::Test {
     base::replace_file(folder() / "status.json",
                        nlohmann::json{{"state", "running"}, {"updated", seconds_ago(seconds)}}.dump());
   }
-  test::Scratch scratch_;
+  test::TempFolder scratch_;
 };
 
 // A process that takes the folder, says whether it got it, and holds it until it is killed.

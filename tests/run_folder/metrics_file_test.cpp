@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
-#include "scratch.h"
+#include "temp_folder.h"
 
 namespace lockstep::run_folder {
 namespace {
@@ -27,7 +27,7 @@ TEST(MetricsFile, KeysKeepTheirOrder) {
 }
 
 TEST(MetricsFile, GoesOnWhereTheCheckpointWas) {
-  test::Scratch scratch;
+  test::TempFolder scratch;
   const auto path = scratch.path() / "metrics.jsonl";
   int64_t offset = 0;
   {
@@ -53,7 +53,7 @@ void add(MetricsFile& file, int64_t from, int64_t to) {
 }
 
 TEST(MetricsFile, WhatIsCutOffStaysUntilItIsNotNeeded) {
-  test::Scratch scratch;
+  test::TempFolder scratch;
   const auto path = scratch.path() / "metrics.jsonl", cut = scratch.path() / "metrics.jsonl.cut";
   {
     MetricsFile first(path);
@@ -70,7 +70,7 @@ TEST(MetricsFile, WhatIsCutOffStaysUntilItIsNotNeeded) {
 }
 
 TEST(MetricsFile, APipeWhereCutLinesBelongIsRefusedAndNotWaitedFor) {
-  test::Scratch scratch;
+  test::TempFolder scratch;
   const auto path = scratch.path() / "metrics.jsonl";
   {
     MetricsFile first(path);
@@ -81,7 +81,7 @@ TEST(MetricsFile, APipeWhereCutLinesBelongIsRefusedAndNotWaitedFor) {
 }
 
 TEST(MetricsFile, MovesWithAllThatWasWritten) {
-  test::Scratch scratch;
+  test::TempFolder scratch;
   const auto path = scratch.path() / "metrics.jsonl";
   MetricsFile file(path);
   add(file, 1, 2);
@@ -92,7 +92,7 @@ TEST(MetricsFile, MovesWithAllThatWasWritten) {
 }
 
 TEST(MetricsFile, AnOffsetPastTheEndIsTheEnd) {
-  test::Scratch scratch;
+  test::TempFolder scratch;
   MetricsFile file(scratch.path() / "metrics.jsonl", 1000);
   EXPECT_EQ(file.offset(), 0);
 }

@@ -14,7 +14,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/run_folder/folder.h"
 #include "lockstep/run_folder/held_folder.h"
-#include "scratch.h"
+#include "temp_folder.h"
 
 namespace lockstep::run_folder {
 namespace {
@@ -37,7 +37,7 @@ class RecorderTest : public ::testing::Test {
   void take_over(const fs::path& folder) const {
     std::ofstream(folder / "lock") << R"({"epoch":2,"host":"x","place":"x","pid":1,"started":1,"since":1})";
   }
-  test::Scratch scratch_;
+  test::TempFolder scratch_;
 };
 
 std::map<std::string, std::string> contents(const fs::path& folder) {

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <thread>
 
-#include "scratch.h"
+#include "temp_folder.h"
 
 namespace lockstep::run_folder {
 namespace {
@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 class Asking : public ::testing::Test {
  protected:
-  test::Scratch scratch_;
+  test::TempFolder scratch_;
   fs::path folder_ = scratch_.path();
 };
 

@@ -6,7 +6,7 @@
 #include "lockstep/base/whole_file.h"
 #include "lockstep/checkpoint/store.h"
 #include "lockstep/run_folder/status.h"
-#include "scratch.h"
+#include "temp_folder.h"
 
 namespace lockstep::train {
 namespace {
@@ -20,7 +20,7 @@ class NewestSaved : public ::testing::Test {
   std::optional<Saved> look() const {
     return newest_saved(Team({}, nullptr, at::kCPU), scratch_.path().string());
   }
-  test::Scratch scratch_;
+  test::TempFolder scratch_;
 };
 
 TEST_F(NewestSaved, ARunThatCameToNoneStartsAnew) {
