@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
+#include "lockstep/base/error.h"
+
 namespace lockstep {
 namespace {
 
@@ -31,6 +35,33 @@ TEST(Pack, AnErrorKeepsItsKindAndItsWords) {
     }
   }
   EXPECT_THROW(base::throw_packed_error("1:a"), Error);
+}
+
+TEST(Pack, AForeignErrorKeepsItsWordsAndItsExitStatus) {
+  try {
+    base::throw_packed_error(base::pack_error(std::out_of_range("too far")));
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "too far");
+    EXPECT_EQ(error.exit_status(), kFailed);
+  }
+  const std::filesystem::filesystem_error missing("open", "/a/file",
+                                                  std::make_error_code(std::errc::no_such_file_or_directory));
+  try {
+    base::throw_packed_error(base::pack_error(missing));
+  } catch (const Error& error) {
+    EXPECT_EQ(describe(error), describe(missing));
+    EXPECT_EQ(error.exit_status(), kBadInput);
+  }
+}
+
+TEST(Pack, AnOutcomeIsTheResultOrTheError) {
+  const std::string bytes("a\0b", 3);
+  EXPECT_EQ(base::unpack_outcome(base::pack_outcome([&] { return bytes; })), bytes);
+  EXPECT_EQ(base::unpack_outcome(base::pack_outcome([] { return std::string(); })), "");
+  const auto failed = base::pack_outcome([]() -> std::string { throw InputError("what", "where", "to do"); });
+  EXPECT_THROW(base::unpack_outcome(failed), InputError);
+  EXPECT_THROW(base::unpack_outcome(""), Error);
+  EXPECT_THROW(base::unpack_outcome("x"), Error);
 }
 
 }  // namespace

@@ -94,20 +94,20 @@ TEST(Safetensors, OursCarryASealAndOthersNone) {
   const auto path = folder / "a";
   write_safetensors(path, make_dict({{"a", at::arange(6, at::kFloat)}, {"b", at::ones({0})}}),
                     {{"format", "pt"}});
-  EXPECT_EQ(open_checkpoint_file(path).checksum, checkpoint::Checksum::whole_file);
+  EXPECT_EQ(open_checkpoint_file(path).checksum, Checksum::whole_file);
   const auto whole = test::bytes_of(path);
   for (size_t at = 0; at < whole.size(); ++at) {
     auto flipped = whole;
     flipped[at] = static_cast<char>(flipped[at] ^ 4);
     // a flip in the seal's own name leaves a file of somebody else's, which has no checksum
     try {
-      EXPECT_EQ(open_checkpoint_file(folder.write("b", flipped)).checksum, checkpoint::Checksum::none) << at;
+      EXPECT_EQ(open_checkpoint_file(folder.write("b", flipped)).checksum, Checksum::none) << at;
       EXPECT_LT(at, 40u);
     } catch (const InputError&) {
     }
   }
   const auto foreign = file_with(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "01234567");
-  EXPECT_EQ(open_checkpoint_file(folder.write("c", foreign)).checksum, checkpoint::Checksum::none);
+  EXPECT_EQ(open_checkpoint_file(folder.write("c", foreign)).checksum, Checksum::none);
 }
 
 TEST(Safetensors, HoldsTensorsAlone) {

@@ -48,7 +48,7 @@ size_t rows(const std::string& section) {
 TEST(Table, HasARowForEveryFieldOfTheSettings) {
   EXPECT_EQ(fields<Settings>(), sections().size());
   EXPECT_EQ(fields<RunSettings>(), rows("run"));
-  EXPECT_EQ(fields<LaunchSettings>(), rows("launch"));
+  EXPECT_EQ(fields<LaunchOptions>(), rows("launch"));
   EXPECT_EQ(fields<TaskSettings>(), rows("task"));
   EXPECT_EQ(fields<DataSettings>(), rows("data"));
   EXPECT_EQ(fields<ModelSettings>(), rows("model"));

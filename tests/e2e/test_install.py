@@ -42,6 +42,30 @@ def test_it_may_be_moved(installed, run, tmp_path):
         hidden.rename(installed)
 
 
+# What a user may include. A new public header is a promise: it is listed here and in src/CMakeLists.txt.
+PUBLIC_HEADERS = """
+    lockstep.h
+    base/error.h base/format.h
+    checkpoint/checksum.h checkpoint/pt.h checkpoint/rng.h checkpoint/safetensors.h checkpoint/state_dict.h
+    checkpoint/store.h checkpoint/tree.h
+    comm/group.h
+    config/settings.h
+    data/csv.h data/dataset.h data/idx.h data/image_set.h data/loader.h data/node_share.h data/sampler.h
+    data/table_set.h
+    launch/job.h launch/options.h
+    models/mlp.h models/net.h models/pima_net.h models/simple_cnn.h models/torchscript.h
+    optim/adam.h optim/clip.h optim/grad_scaler.h optim/optimizer.h optim/schedule.h optim/schedules.h optim/sgd.h
+    parallel/comm_hook.h parallel/ddp.h parallel/ddp_core.h parallel/ddp_options.h parallel/mean.h
+    parallel/session.h parallel/sync_batch_norm.h parallel/team.h parallel/tensors.h
+    tasks/metrics.h tasks/task.h
+""".split()
+
+
+def test_the_public_headers_are_installed_and_no_others(installed):
+    folder = installed / "include/lockstep"
+    assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*.h")) == sorted(PUBLIC_HEADERS)
+
+
 def test_headers_include_each_other_by_their_installed_names(installed):
     headers = list((installed / "include/lockstep").rglob("*.h"))
     assert len(headers) > 20
@@ -62,6 +86,22 @@ def test_another_minor_version_is_another_library(installed, run, tmp_path):
         wanted = {"": f"{major}.{asked}", "_MAJOR": major, "_MINOR": asked}
         words = [f"-DPACKAGE_FIND_VERSION{part}={value}" for part, value in wanted.items()]
         assert run("cmake", *words, "-P", script).returncode == status
+
+
+def test_each_header_compiles_alone(installed, build_dir, run, tmp_path):
+    """Behind nothing but itself, with the flags that an installed lockstep gives its users."""
+    sources = []
+    for number, header in enumerate(PUBLIC_HEADERS):
+        sources.append(f"header_{number}.cpp")
+        (tmp_path / sources[-1]).write_text(f"#include <lockstep/{header}>\n")
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.24)\nproject(headers LANGUAGES CXX)\nfind_package(lockstep REQUIRED)\n"
+        f"add_library(headers OBJECT {' '.join(sources)})\n"
+        "target_link_libraries(headers PRIVATE lockstep::lockstep)\n"
+        "target_compile_options(headers PRIVATE -fsyntax-only -Wall -Wextra -Werror)\n")
+    run("cmake", "-S", tmp_path, "-B", tmp_path / "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={installed}",
+        f"-DCMAKE_CXX_FLAGS={cache_value(build_dir, 'CMAKE_CXX_FLAGS')}", check=True, timeout=120)
+    run("cmake", "--build", tmp_path / "build", check=True, timeout=900)
 
 
 def test_the_share_folder_is_whole(installed):

@@ -2,12 +2,14 @@
 
 #include <charconv>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 
 namespace lockstep::base {
 namespace {
 
 constexpr const char* kBadInputWord = "input";
+constexpr char kResult = 'R', kFailure = 'E';
 
 [[noreturn]] void refuse() {
   throw Error("a message between ranks is damaged", "the exchange of texts",
@@ -37,9 +39,11 @@ std::vector<std::string> unpack_texts(const std::string& packed) {
   return texts;
 }
 
-std::string pack_error(const Error& error) {
-  return pack_texts(
-      {error.exit_status() == kBadInput ? kBadInputWord : "", error.what(), error.where(), error.hint()});
+std::string pack_error(const std::exception& error) {
+  const auto* known = dynamic_cast<const Error*>(&error);
+  const char* kind = exit_status(error) == kBadInput ? kBadInputWord : "";
+  if (!known) return pack_texts({kind, describe(error), "", ""});
+  return pack_texts({kind, known->what(), known->where(), known->hint()});
 }
 
 void throw_packed_error(const std::string& packed) {
@@ -47,6 +51,20 @@ void throw_packed_error(const std::string& packed) {
   if (parts.size() != 4) refuse();
   if (parts[0] == kBadInputWord) throw InputError(parts[1], parts[2], parts[3]);
   throw Error(parts[1], parts[2], parts[3]);
+}
+
+std::string pack_outcome(const std::function<std::string()>& work) {
+  try {
+    return kResult + work();
+  } catch (const std::exception& error) {
+    return kFailure + pack_error(error);
+  }
+}
+
+std::string unpack_outcome(const std::string& packed) {
+  if (packed.empty() || (packed[0] != kResult && packed[0] != kFailure)) refuse();
+  if (packed[0] == kFailure) throw_packed_error(packed.substr(1));
+  return packed.substr(1);
 }
 
 }  // namespace lockstep::base

@@ -2,16 +2,17 @@
 // The .pt format: what torch.load(path, weights_only=True) reads is written, what torch.save writes is read,
 // and nothing in a file is ever executed.
 
+#include <cstddef>
+#include <functional>
 #include <string>
 
-#include "lockstep/base/whole_file.h"
 #include "lockstep/checkpoint/checksum.h"
 #include "lockstep/checkpoint/tree.h"
 
 namespace lockstep {
 
 /// The bytes of a .pt file. Its end carries a checksum over the whole file, in the zip archive's comment.
-void write_pt(const base::ByteSink& sink, const Tree& tree);
+void write_pt(const std::function<void(const void* data, size_t size)>& sink, const Tree& tree);
 
 /// Into a file, whole or not at all: a temporary file, fsync, rename.
 void write_pt(const std::string& path, const Tree& tree);
@@ -30,7 +31,7 @@ Tree read_pt(const std::string& path, const ReadOptions& options = {});
 struct CheckpointFile {
   Tree tree;
   std::string format;  // "pt" or "safetensors"
-  checkpoint::Checksum checksum = checkpoint::Checksum::none;
+  Checksum checksum = Checksum::none;
 };
 
 /// Reads and verifies a .pt or safetensors file.

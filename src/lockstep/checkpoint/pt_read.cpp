@@ -141,10 +141,10 @@ Tree read(const checkpoint::MappedFile& file, const ReadOptions& options) {
                    "name a file written by lockstep, torch.save or safetensors");
 }
 
-checkpoint::Checksum checksum_of_pt(std::span<const uint8_t> file) {
-  if (!checkpoint::is_zip(file)) return checkpoint::Checksum::none;
-  return checkpoint::check_seal(file) == checkpoint::Seal::whole ? checkpoint::Checksum::whole_file
-                                                                 : checkpoint::Checksum::each_record;
+Checksum checksum_of_pt(std::span<const uint8_t> file) {
+  if (!checkpoint::is_zip(file)) return Checksum::none;
+  return checkpoint::check_seal(file) == checkpoint::Seal::whole ? Checksum::whole_file
+                                                                 : Checksum::each_record;
 }
 
 Tree read_mapped(const checkpoint::MappedFile& file, const ReadOptions& options) {
@@ -172,7 +172,7 @@ CheckpointFile open_checkpoint_file(const std::string& path) {
   if (!is_safetensors(path)) return {read_mapped(file, {}), "pt", checksum_of_pt(file.bytes())};
   const bool sealed = checkpoint::check_safetensors_seal(file.bytes()) != checkpoint::Seal::missing;
   return {base::with_memory_for(path, [&] { return read_safetensors(path); }), "safetensors",
-          sealed ? checkpoint::Checksum::whole_file : checkpoint::Checksum::none};
+          sealed ? Checksum::whole_file : Checksum::none};
 }
 
 Tree read_checkpoint_file(const std::string& path) {

@@ -41,17 +41,17 @@ std::string one_line(const std::string& text) {
 }
 
 struct ChecksumWords {
-  checkpoint::Checksum checksum;
+  Checksum checksum;
   const char* word;
   const char* sentence;
 };
 constexpr ChecksumWords kChecksums[] = {
-    {checkpoint::Checksum::whole_file, "file", "the file is whole"},
-    {checkpoint::Checksum::each_record, "records", "the file is whole"},
-    {checkpoint::Checksum::none, "none", "the file has no checksum: a flipped bit would not be seen"},
+    {Checksum::whole_file, "file", "the file is whole"},
+    {Checksum::each_record, "records", "the file is whole"},
+    {Checksum::none, "none", "the file has no checksum: a flipped bit would not be seen"},
 };
 
-const ChecksumWords& words_of(checkpoint::Checksum checksum) {
+const ChecksumWords& words_of(Checksum checksum) {
   return *std::find_if(std::begin(kChecksums), std::end(kChecksums),
                        [checksum](const auto& row) { return row.checksum == checksum; });
 }

@@ -27,7 +27,7 @@ using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 // What the factories below share.
 struct Joining {
   const launch::Runtime& runtime;
-  const GroupSettings& settings;
+  const LaunchOptions& options;
   c10::Device device;
   StorePtr store;
   std::shared_ptr<RollCall> roll;
@@ -35,13 +35,13 @@ struct Joining {
 
 void add_gloo(Group& group, const Joining& joining) {
   group.setBackend(c10::kCPU, Group::BackendType::GLOO,
-                   make_gloo(joining.store, joining.runtime.job(), joining.settings, joining.roll));
+                   make_gloo(joining.store, joining.runtime.job(), joining.options, joining.roll));
 }
 
 void add_mpi(Group& group, const Joining& joining) {
   group.setBackend(
       c10::kCPU, Group::BackendType::MPI,
-      c10::make_intrusive<MpiBackend>(joining.runtime.mpi().world(), joining.roll, joining.settings.timeout));
+      c10::make_intrusive<MpiBackend>(joining.runtime.mpi().world(), joining.roll, joining.options.timeout));
 }
 
 // As Python does where no backend is named: tensors on the CPU go through gloo.
@@ -51,7 +51,7 @@ void add_nccl(Group& group, const Joining& joining) {
   group.setBoundDeviceId(joining.device);
   group.setBackend(c10::kCUDA, Group::BackendType::NCCL,
                    cuda().make_nccl({joining.store, job.rank, job.world, joining.device.index(),
-                                     joining.settings.timeout}));
+                                     joining.options.timeout}));
 }
 
 struct Kind {
@@ -102,10 +102,12 @@ void ignore_sigpipe() {
   if (now.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
 }
 
-// A collective's own timeout ends it anyway.
-std::chrono::milliseconds silence_of(const GroupSettings& settings) {
+// A node that answers nothing for this long is lost; LOCKSTEP_SILENCE (seconds) overrules. Not its ranks are
+// asked but its kernel, which answers however long a step takes. A collective's own timeout ends it anyway.
+std::chrono::milliseconds longest_silence_for(std::chrono::milliseconds timeout) {
+  constexpr std::chrono::milliseconds kSilence{60'000};
   const auto seconds = launch::count_of(launch::current_environment(), "LOCKSTEP_SILENCE");
-  return std::min(seconds ? std::chrono::seconds(*seconds) : settings.silence, settings.timeout);
+  return std::min(seconds ? std::chrono::seconds(*seconds) : kSilence, timeout);
 }
 
 // A program that has joined the ranks itself, with facts of its own, has done this.
@@ -116,25 +118,25 @@ void meet(launch::Runtime& runtime, std::chrono::milliseconds timeout) {
 
 }  // namespace
 
-ProcessGroup connect(launch::Runtime& runtime, const GroupSettings& settings, c10::Device device) {
+ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device) {
   const QuietJoin quiet;
   const Job& job = runtime.job();
-  const Kind& kind = find_kind(settings.backend, device);
+  const Kind& kind = find_kind(options.backend, device);
   kind.require(runtime, device);
-  const auto longest_silence = silence_of(settings);
-  meet(runtime, settings.join_timeout);
+  const auto longest_silence = longest_silence_for(options.timeout);
+  meet(runtime, options.join_timeout);
   if (kind.over_gloo) check_gloo_interface(job);
   ignore_sigpipe();
   make_room_for_files(files_for(job));
   read_debug_level();
   const Connections at_first = connections();
-  const StorePtr store = open_store(runtime, settings.join_timeout);
+  const StorePtr store = open_store(runtime, options.join_timeout);
   auto roll = std::make_shared<RollCall>(store, introduce(runtime), job.rank);
   auto group = c10::make_intrusive<Group>(store, job.rank, job.world);
   // MPI's connections are MPI's business: for it the store's are watched, which lead to the same hosts
   const Connections before = kind.on_silence == OnSilence::tell ? at_first : connections();
-  kind.add(*group, {runtime, settings, device, store, roll});
-  wait_until_all_are_connected(*store, job, settings.join_timeout);
+  kind.add(*group, {runtime, options, device, store, roll});
+  wait_until_all_are_connected(*store, job, options.join_timeout);
   if (job.nodes > 1) roll->watch(Lines(before, longest_silence), kind.on_silence);
   group->setDefaultBackend(kind.type);
   group->setGroupName("0");

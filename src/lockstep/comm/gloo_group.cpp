@@ -32,7 +32,7 @@ void check_gloo_interface(const Job& job) {
 }
 
 c10::intrusive_ptr<c10d::Backend> make_gloo(const StorePtr& store, const Job& job,
-                                            const GroupSettings& settings, std::shared_ptr<RollCall> roll) {
+                                            const LaunchOptions& settings, std::shared_ptr<RollCall> roll) {
   // the options' timeout governs gloo's own rendezvous first, then the collectives
   auto options = options_for(job, settings.join_timeout);
   try {

@@ -13,6 +13,6 @@ namespace lockstep::comm {
 void check_gloo_interface(const Job& job);
 
 c10::intrusive_ptr<c10d::Backend> make_gloo(const StorePtr& store, const Job& job,
-                                            const GroupSettings& settings, std::shared_ptr<RollCall> roll);
+                                            const LaunchOptions& settings, std::shared_ptr<RollCall> roll);
 
 }  // namespace lockstep::comm

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/launch/options.h"
+
 namespace lockstep {
 
 /// The section `run`.
@@ -19,17 +21,6 @@ struct RunSettings {
   int64_t seed = 0;
 
   bool operator==(const RunSettings&) const = default;
-};
-
-/// The section `launch`.
-struct LaunchSettings {
-  std::string launcher = "auto";
-  std::string backend = "auto";  // auto | nccl | gloo | mpi
-  std::string device = "auto";   // auto | cpu | cuda
-  std::chrono::milliseconds join_timeout{60'000};
-  std::chrono::milliseconds timeout{600'000};
-
-  bool operator==(const LaunchSettings&) const = default;
 };
 
 /// The section `data`.
@@ -165,7 +156,7 @@ struct ModelSettings {
 /// A whole config: its sections in the file's order.
 struct Settings {
   RunSettings run;
-  LaunchSettings launch;
+  LaunchOptions launch;
   TaskSettings task;
   DataSettings data;
   ModelSettings model;

@@ -17,6 +17,7 @@
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/pack.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/packed.h"
 
@@ -24,7 +25,8 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kPage = 4096;
-constexpr int kNameTries = 16;  // a sweep of another job may come between
+constexpr int64_t kLoaded = 0, kNotLoaded = 1;  // what a table begins with
+constexpr int kNameTries = 16;                  // a sweep of another job may come between
 
 using Load = std::function<SharedSet(Arena&)>;
 
@@ -188,7 +190,7 @@ class Offers {
 
 std::string table_of(SharedArena& arena, SharedSet& set) {
   data::Packer table;
-  table.number(0).string(set.text).number(set.tensors.size());
+  table.number(kLoaded).string(set.text).number(set.tensors.size());
   for (auto& tensor : set.tensors) {
     table.number(arena.place(tensor)).number(static_cast<int64_t>(tensor.scalar_type())).number(tensor.dim());
     for (int64_t size : tensor.sizes()) table.number(size);
@@ -197,10 +199,7 @@ std::string table_of(SharedArena& arena, SharedSet& set) {
 }
 
 std::string table_of(const std::exception& error) {
-  data::Packer table;
-  const auto* known = dynamic_cast<const Error*>(&error);
-  table.number(known ? known->exit_status() : kFailed).string(error.what());
-  return table.string(known ? known->where() : "").string(known ? known->hint() : "").text();
+  return data::Packer().number(kNotLoaded).string(base::pack_error(error)).text();
 }
 
 /// What the first rank did: its result, or its error (which is shared too).
@@ -273,17 +272,11 @@ SharedSet load_alone(const NodeShare& node, const Load& load) {
   return result_of(std::move(loaded));
 }
 
-[[noreturn]] void throw_as_read(data::Unpacker& table, int64_t status) {
-  const auto what = table.string(), where = table.string(), hint = table.string();
-  if (status == kBadInput) throw InputError(what, where, hint);
-  throw Error(what, where, hint);
-}
-
 SharedSet read_mapped(const std::shared_ptr<Mapping>& mapping, int64_t bytes) {
   const char* end = mapping->data() + bytes - 8;
   const int64_t length = data::Unpacker(end, 8).number();
   data::Unpacker table(end - length, length);
-  if (const int64_t status = table.number(); status != 0) throw_as_read(table, status);
+  if (table.number() == kNotLoaded) base::throw_packed_error(table.string());
   SharedSet set;
   set.text = table.string();
   set.tensors.resize(table.number());

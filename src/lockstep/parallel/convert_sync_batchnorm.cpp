@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/sync_batch_norm.h"
+#include "lockstep/parallel/sync_norm.h"
 
 namespace lockstep {
 namespace {

@@ -1,51 +1,151 @@
 #include "lockstep/parallel/session.h"
 
 #include <ATen/Parallel.h>
+#include <c10/util/Logging.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/cuda_plugin.h"
-#include "lockstep/comm/meet/join.h"
 #include "lockstep/launch/cpus.h"
-#include "lockstep/launch/device.h"
 #include "lockstep/launch/leave.h"
+#include "lockstep/launch/runtime.h"
 #include "lockstep/launch/warnings.h"
+#include "lockstep/parallel/joining.h"
 
 namespace lockstep {
 namespace {
 
-c10::Device take_device(launch::Runtime& runtime, const SessionOptions& options) {
-  comm::join_ranks(runtime, options.join_timeout);
-  launch::DeviceChoice choice;
-  comm::check_alike(runtime, [&] {
-    choice = launch::choose_device(runtime.job(), options.device, launch::current_environment());
-    return comm::Facts{{"the device", choice.is_cuda() ? "cuda" : "cpu"}, {"the backend", options.backend}};
-  });
-  comm::refuse_shared_gpus(runtime, choice.is_cuda() ? launch::gpu_uuid(choice.index) : "");
-  if (!choice.is_cuda()) {
-    const launch::ThreadShare share = launch::share_threads(runtime, launch::current_environment());
-    launch::say_warnings(runtime, share.warnings);
-    at::set_num_threads(share.threads);
-    return c10::kCPU;
+// A job is joined once: its ranks meet under names and ports that are gone when they have met, and MPI does
+// not come back.
+class OnlyOne {
+ public:
+  OnlyOne() {
+    check();
+    is_open_ = true;
   }
-  launch::say_warnings(runtime, {});
-  comm::cuda().set_device(choice.index);
-  return {c10::kCUDA, static_cast<c10::DeviceIndex>(choice.index)};
+  ~OnlyOne() { is_open_ = false; }
+  OnlyOne(const OnlyOne&) = delete;
+  OnlyOne& operator=(const OnlyOne&) = delete;
+
+  static void check() {
+    if (!is_open_ && !was_joined_) return;
+    throw Error(is_open_ ? "this process has a Session already" : "this process has left its job",
+                "making a Session", "make one Session, first thing in main, and pass it on");
+  }
+  void joined(int world) { was_joined_ = world > 1; }
+
+ private:
+  static inline bool is_open_ = false, was_joined_ = false;
+};
+
+// libtorch says its warnings on every rank; as in our own log, the others speak from errors on.
+void leave_warnings_to_rank_zero(const Job& job) {
+  const bool chosen = std::getenv("TORCH_CPP_LOG_LEVEL") != nullptr;
+  if (job.rank != 0 && !chosen) FLAGS_caffe2_log_level = std::max(FLAGS_caffe2_log_level, c10::GLOG_ERROR);
+}
+
+std::unique_ptr<launch::Runtime> make_runtime(const LaunchOptions& options) {
+  OnlyOne::check();
+  return std::make_unique<launch::Runtime>(
+      options.launcher,
+      launch::RuntimeOptions{.join_timeout = options.join_timeout, .leave_timeout = options.timeout});
+}
+
+parallel::Joining joining_of(const LaunchOptions& options) {
+  const auto facts = [backend = options.backend](const launch::DeviceChoice& device) {
+    return comm::Facts{{"the device", device.is_cuda() ? "cuda" : "cpu"}, {"the backend", backend}};
+  };
+  return {.options = options, .facts = facts};
+}
+
+// Before libtorch is asked anything. All ranks choose, and all are of one mind.
+launch::DeviceChoice choose_device(const launch::Runtime& runtime, const parallel::Joining& joining) {
+  launch::DeviceChoice device;
+  comm::check_alike(runtime, [&] {
+    device = launch::choose_device(runtime.job(), joining.options.device, launch::current_environment());
+    return joining.facts(device);
+  });
+  comm::refuse_shared_gpus(runtime, device.is_cuda() ? launch::gpu_uuid(device.index) : "");
+  return device;
+}
+
+int take_threads(const launch::Runtime& runtime) {
+  const auto share = launch::share_threads(runtime, launch::current_environment());
+  launch::say_warnings(runtime, share.warnings);
+  return share.threads;
+}
+
+// The CUDA half comes before any other call of libtorch's.
+void prepare_torch(const launch::DeviceChoice& device, int threads) {
+  if (device.is_cuda()) comm::cuda().set_device(device.index);
+  at::set_num_threads(threads);
+}
+
+Team gather_team(launch::Runtime& runtime, const parallel::Joining& joining, c10::Device device) {
+  ProcessGroup group;
+  if (joining.grouped) group = comm::connect(runtime, joining.options, device);
+  return {runtime.job(), std::move(group), device};
 }
 
 }  // namespace
 
-Session::Session(const SessionOptions& options)
-    : runtime_(options.launcher, {.join_timeout = options.join_timeout, .leave_timeout = options.timeout}),
-      device_(take_device(runtime_, options)),
-      group_(comm::connect(
-          runtime_,
-          {.backend = options.backend, .join_timeout = options.join_timeout, .timeout = options.timeout},
-          device_)) {}
+struct Session::State {
+  State(std::unique_ptr<launch::Runtime> joined, const parallel::Joining& joining)
+      : runtime(std::move(joined)) {
+    only_one.joined(runtime->job().world);
+    comm::join_ranks(*runtime, joining.options.join_timeout);
+    leave_warnings_to_rank_zero(runtime->job());
+    const auto device = choose_device(*runtime, joining);
+    threads = take_threads(*runtime);
+    prepare_torch(device, threads);
+    team = std::make_unique<Team>(gather_team(*runtime, joining, c10::Device(device.name)));
+  }
+
+  OnlyOne only_one;
+  std::unique_ptr<launch::Runtime> runtime;  // outlives the group: MPI does
+  int threads = 1;
+  std::unique_ptr<Team> team;
+};
+
+Session::Session(const LaunchOptions& options) : Session(make_runtime(options), joining_of(options)) {}
+
+Session::Session(std::unique_ptr<launch::Runtime> runtime, const parallel::Joining& joining)
+    : state_(std::make_unique<State>(std::move(runtime), joining)) {}
 
 Session::~Session() = default;
+
+int Session::rank() const {
+  return team().rank();
+}
+int Session::world() const {
+  return team().world();
+}
+const Job& Session::job() const {
+  return team().job();
+}
+c10::Device Session::device() const {
+  return team().device();
+}
+int Session::threads() const {
+  return state_->threads;
+}
+const ProcessGroup& Session::group() const {
+  return team().group();
+}
+const Team& Session::team() const {
+  return *state_->team;
+}
+
+double Session::all_reduce(const Mean& mean) const {
+  const auto [sum, count] = mean.total();
+  std::vector<double> totals{sum, count};
+  team().sum(totals);
+  return totals[0] / totals[1];
+}
 
 void Session::print_line(const std::string& line) {
   std::fputs((line + "\n").c_str(), stdout);

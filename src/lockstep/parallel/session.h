@@ -1,59 +1,63 @@
 #pragma once
-// A library user's way in: join the job, choose the device, open the group; leave in the right order.
+// The way in: join the job, choose the device, share the cores, open the group; leave in the right order.
 
 #include <c10/core/Device.h>
 
-#include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "lockstep/base/format.h"
-#include "lockstep/launch/runtime.h"
-#include "lockstep/parallel/exchange.h"
+#include "lockstep/launch/job.h"
+#include "lockstep/launch/options.h"
+#include "lockstep/parallel/mean.h"
+#include "lockstep/parallel/team.h"
 
 namespace lockstep {
 
-/// What a Session opens; the defaults suit mpirun, srun and torchrun alike.
-struct SessionOptions {
-  std::string launcher = "auto";  // auto, or what `lockstep whoami` calls it; none = alone
-  std::string backend = "auto";   // auto | nccl | gloo | mpi
-  std::string device = "auto";    // auto | cpu | cuda
-  std::chrono::milliseconds join_timeout{60'000};
-  std::chrono::milliseconds timeout{600'000};
-};
+namespace launch {
+class Runtime;
+}
+namespace parallel {
+struct Joining;
+}
 
-/// This process as a rank of its job. Make it first thing in main: with a GPU the CUDA half of libtorch has
-/// to come before anything else asks for it.
+/// This process as a rank of its job; one in a process. Make it first thing in main: with a GPU the CUDA half
+/// of libtorch has to come before anything else asks for it.
 class Session {
  public:
-  explicit Session(const SessionOptions& options = {});
+  explicit Session(const LaunchOptions& options = {});
+  /// For the program, which learns its options over a runtime that is there already.
+  Session(std::unique_ptr<launch::Runtime> runtime, const parallel::Joining& joining);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  int rank() const { return runtime_.job().rank; }
-  int world() const { return runtime_.job().world; }
-  const Job& job() const { return runtime_.job(); }
-  const launch::Runtime& runtime() const { return runtime_; }
-  c10::Device device() const { return device_; }
-  const ProcessGroup& group() const { return group_; }
-  /// So that ddp(model, session) reads well.
-  operator const ProcessGroup&() const { return group_; }  // NOLINT(google-explicit-constructor)
+  int rank() const;
+  int world() const;
+  /// Who this rank is, and how that was found out.
+  const Job& job() const;
+  /// Where this rank computes.
+  c10::Device device() const;
+  /// How many threads libtorch uses here: this rank's share of the cores.
+  int threads() const;
+  const ProcessGroup& group() const;
+  /// The small exchanges: sums, texts, errors that all ranks meet alike.
+  const Team& team() const;
 
   /// A line on rank 0's standard output: session.print("Epoch {}", epoch).
   template <class... Args>
   void print(fmt::format_string<Args...> text, Args&&... args) const {
     if (rank() == 0) print_line(format(text, std::forward<Args>(args)...));
   }
-  /// The mean over all ranks; collective.
-  double all_reduce(const Mean& mean) const { return all_reduce_mean(mean, group_); }
+  /// The mean over everything that every rank has added; collective.
+  double all_reduce(const Mean& mean) const;
 
  private:
   static void print_line(const std::string& line);
 
-  launch::Runtime runtime_;
-  c10::Device device_;
-  ProcessGroup group_;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 /// Runs a program's body: what it throws is said once for the job, no rank is left waiting, and the exit

@@ -1,5 +1,7 @@
 #include "lockstep/parallel/sync_batch_norm.h"
 
+#include "lockstep/parallel/sync_norm.h"
+
 #include <torch/types.h>
 
 namespace lockstep {

@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "lockstep/comm/group.h"
-#include "lockstep/parallel/sync_norm.h"
 
 namespace lockstep {
 

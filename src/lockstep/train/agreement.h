@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "lockstep/train/team.h"
+#include "lockstep/parallel/team.h"
 
 namespace lockstep::train {
 

@@ -70,7 +70,8 @@ int dry_run(const Command& command) {
       format("memory      {:.1f} MB a rank for parameters, gradients and optimiser; peak so far {:.0f} MB",
              megabytes(size.bytes * (2 + states_of(s.optim))), peak_megabytes()));
   console.line(format("ranks       {} ({}), {}, {} thread(s) each, mode {}", setup.team->world(),
-                      setup.team->job().launcher, setup.device.name, setup.threads, s.train.mode));
+                      setup.team->job().launcher, setup.team->device().str(), setup.session->threads(),
+                      s.train.mode));
   console.line(format("steps       {} an epoch of {} samples together, {} in all", rounds.steps_per_epoch,
                       grouped, rounds.total_steps));
   console.line(format("time        {:.1f} ms a step, about {} of training", 1e3 * step_seconds,

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "lockstep/config/settings.h"
+#include "lockstep/parallel/team.h"
 #include "lockstep/tasks/task.h"
-#include "lockstep/train/team.h"
 
 namespace lockstep::train {
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <functional>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/pack.h"
 #include "lockstep/base/text.h"
 #include "lockstep/config/expand.h"
@@ -14,24 +13,13 @@
 namespace lockstep::train {
 namespace {
 
-// what rank 0's work gives, on every rank; its InputError is thrown on every rank
+// What rank 0's work gives, on every rank; its error, too.
 std::vector<std::string> from_rank_zero(const launch::Runtime& runtime,
                                         const std::function<std::vector<std::string>()>& work) {
   if (!runtime.has_mpi()) return work();
-  std::string packed;
-  if (runtime.job().rank == 0) {
-    try {
-      std::vector<std::string> result = work();
-      result.insert(result.begin(), "read");
-      packed = base::pack_texts(result);
-    } catch (const InputError& error) {
-      packed = base::pack_texts({"refused", base::pack_error(error)});
-    }
-  }
-  std::vector<std::string> result = base::unpack_texts(runtime.broadcast(packed));
-  if (result.at(0) == "refused") base::throw_packed_error(result.at(1));
-  result.erase(result.begin());
-  return result;
+  std::string outcome;
+  if (runtime.job().rank == 0) outcome = base::pack_outcome([&] { return base::pack_texts(work()); });
+  return base::unpack_texts(base::unpack_outcome(runtime.broadcast(outcome)));
 }
 
 // name, value, name, value, ... of the variables that the config and the command line mention

@@ -8,7 +8,7 @@
 
 #include "lockstep/config/settings.h"
 #include "lockstep/models/net.h"
-#include "lockstep/train/team.h"
+#include "lockstep/parallel/team.h"
 
 namespace lockstep::train {
 

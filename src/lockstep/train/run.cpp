@@ -128,9 +128,9 @@ void say_start(const Setup& setup, const Trainer& trainer, const Place& place) {
   const auto& job = setup.team->job();
   log::info(format("{}: {} on {} rank{} ({}, {}, {} thread{} each), {} steps an epoch, in {}",
                    setup.settings.run.name, setup.settings.task.name, setup.team->world(),
-                   setup.team->world() == 1 ? "" : "s", setup.device.name,
-                   setup.team->group() ? setup.settings.launch.backend : "no group", setup.threads,
-                   setup.threads == 1 ? "" : "s", trainer.rounds().steps_per_epoch, place.path));
+                   setup.team->world() == 1 ? "" : "s", setup.team->device().str(),
+                   setup.team->group() ? setup.settings.launch.backend : "no group", setup.session->threads(),
+                   setup.session->threads() == 1 ? "" : "s", trainer.rounds().steps_per_epoch, place.path));
   if (job.scheduler != "none") log::info(format("{} job {}", job.scheduler, job.job_id));
   const auto& train = setup.settings.train;
   if (train.precision != "fp32" || train.layout != "nchw") {

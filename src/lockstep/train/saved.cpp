@@ -28,7 +28,7 @@ void check_format(const Saved& saved) {
 
 Saved read_file(const std::string& path) {
   auto file = open_checkpoint_file(path);
-  if (file.checksum == checkpoint::Checksum::none)
+  if (file.checksum == Checksum::none)
     log::info(format("{} has no checksum: a flipped bit would not be seen", path));
   return {path, std::move(file.tree)};
 }

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "lockstep/checkpoint/tree.h"
-#include "lockstep/train/team.h"
+#include "lockstep/parallel/team.h"
 
 namespace lockstep::train {
 

@@ -1,24 +1,18 @@
 #include "lockstep/train/setup.h"
 
-#include <c10/util/Logging.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include <algorithm>
 #include <csignal>
-#include <cstdlib>
 #include <random>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/memory.h"
-#include "lockstep/comm/connect.h"
-#include "lockstep/comm/cuda_load.h"
-#include "lockstep/comm/meet/join.h"
 #include "lockstep/config/write.h"
-#include "lockstep/launch/cpus.h"
-#include "lockstep/launch/warnings.h"
+#include "lockstep/launch/runtime.h"
+#include "lockstep/parallel/joining.h"
 #include "lockstep/train/job_config.h"
 #include "lockstep/train/model.h"
 #include "lockstep/train/try_model.h"
@@ -51,38 +45,29 @@ void obey_launcher(launch::Runtime& runtime, const Settings& settings, const Com
   runtime.overrule(wanted);
 }
 
-comm::Facts all_facts(const Setup& setup, const Command& command) {
+comm::Facts all_facts(const Settings& settings, const Command& command) {
   comm::Facts facts = {{"the program", command.program}};
   facts.insert(facts.end(), command.told.begin(), command.told.end());
-  const auto settings = facts_of(setup.settings);
-  facts.insert(facts.end(), settings.begin(), settings.end());
+  const auto keys = facts_of(settings);
+  facts.insert(facts.end(), keys.begin(), keys.end());
   return facts;
-}
-
-// libtorch says its warnings on every rank; as in our own log, the others speak from errors on.
-void leave_warnings_to_rank_zero(const Job& job) {
-  const bool chosen = std::getenv("TORCH_CPP_LOG_LEVEL") != nullptr;
-  if (job.rank != 0 && !chosen) FLAGS_caffe2_log_level = std::max(FLAGS_caffe2_log_level, c10::GLOG_ERROR);
-}
-
-std::unique_ptr<Team> gather_team(launch::Runtime& runtime, const Settings& settings,
-                                  const launch::DeviceChoice& device) {
-  const at::Device place(device.name);
-  ProcessGroup group;
-  if (settings.train.mode != "single") {
-    group = comm::connect(runtime,
-                          {.backend = settings.launch.backend,
-                           .join_timeout = settings.launch.join_timeout,
-                           .timeout = settings.launch.timeout},
-                          place);
-  }
-  return std::make_unique<Team>(runtime.job(), group, place);
 }
 
 // `auto` is decided once, and the folder's config says how.
 void resolve(Settings& settings, const launch::DeviceChoice& device) {
   settings.launch.device = device.is_cuda() ? "cuda" : "cpu";
   if (settings.launch.backend == "auto") settings.launch.backend = device.is_cuda() ? "nccl" : "gloo";
+}
+
+std::unique_ptr<Session> open_session(std::unique_ptr<launch::Runtime> runtime, Settings& settings,
+                                      const Command& command) {
+  const auto facts = [&](const launch::DeviceChoice& device) {
+    resolve(settings, device);
+    return all_facts(settings, command);
+  };
+  const parallel::Joining joining{
+      .options = settings.launch, .grouped = settings.train.mode != "single", .facts = facts};
+  return std::make_unique<Session>(std::move(runtime), joining);
 }
 
 NodeShare node_share(const Setup& setup) {
@@ -94,7 +79,7 @@ NodeShare node_share(const Setup& setup) {
   return {.local_rank = job.local_rank,
           .local_world = job.local_world,
           .name = format("{}-{}", name, job.node_rank),
-          .barrier = [team = setup.team.get()] { team->barrier(); }};
+          .barrier = [team = setup.team] { team->barrier(); }};
 }
 
 }  // namespace
@@ -102,30 +87,15 @@ NodeShare node_share(const Setup& setup) {
 Setup join_job(const Command& command) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error of the write, like a full disk
   Setup setup;
-  const auto environment = launch::current_environment();
-  setup.runtime = make_runtime(command);
-  auto loaded = load_for_job(*setup.runtime, command.config, command.sets);
+  auto runtime = make_runtime(command);
+  auto loaded = load_for_job(*runtime, command.config, command.sets);
   for (const auto& warning : loaded.warnings) log::warning(warning);
   setup.settings = std::move(loaded.settings);
-  obey_launcher(*setup.runtime, setup.settings, command);
-  comm::join_ranks(*setup.runtime, setup.settings.launch.join_timeout);
-  const auto& job = setup.runtime->job();
-  leave_warnings_to_rank_zero(job);
-  comm::check_alike(*setup.runtime, [&] {
-    setup.device = launch::choose_device(job, setup.settings.launch.device, environment);
-    resolve(setup.settings, setup.device);
-    return all_facts(setup, command);
-  });
-  comm::refuse_shared_gpus(*setup.runtime,
-                           setup.device.is_cuda() ? launch::gpu_uuid(setup.device.index) : "");
+  obey_launcher(*runtime, setup.settings, command);
+  setup.session = open_session(std::move(runtime), setup.settings, command);
+  setup.team = &setup.session->team();
   setup.config = config::to_yaml(setup.settings);
-  const auto threads = launch::share_threads(*setup.runtime, environment);
-  launch::say_warnings(*setup.runtime, threads.warnings);
-  if (setup.device.is_cuda()) comm::load_cuda();  // before any other call of libtorch's
-  check_mode(setup.settings, job.world, at::Device(setup.device.name));
-  setup.threads = threads.threads;
-  at::set_num_threads(setup.threads);
-  setup.team = gather_team(*setup.runtime, setup.settings, setup.device);
+  check_mode(setup.settings, setup.team->job().world, setup.team->device());
   setup.team->together([&] { setup.task = make_task(setup.settings); });
   return setup;
 }

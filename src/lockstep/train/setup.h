@@ -1,30 +1,26 @@
 #pragma once
-// From a command line to everything that a run needs: the job, the settings, the device, the group, the data.
+// From a command line to everything that a run needs: the settings, the session, the task, the data.
 
 #include <memory>
 #include <string>
 
 #include "lockstep/config/load.h"
-#include "lockstep/launch/device.h"
-#include "lockstep/launch/runtime.h"
+#include "lockstep/parallel/session.h"
 #include "lockstep/tasks/task.h"
 #include "lockstep/train/run.h"
-#include "lockstep/train/team.h"
 
 namespace lockstep::train {
 
 struct Setup {
-  std::unique_ptr<launch::Runtime> runtime;  // declared first: MPI outlives the group
+  std::unique_ptr<Session> session;
+  const Team* team = nullptr;  // the session's
   Settings settings;
   std::string config;  // resolved, as YAML
-  launch::DeviceChoice device;
-  int threads = 1;
-  std::unique_ptr<Team> team;
   std::unique_ptr<Task> task;
   TaskData data;
 };
 
-/// Joins the job and reads the config, before libtorch is touched; then the device, the group and the task.
+/// Reads the config before libtorch is touched, opens a session as it says, and makes the task.
 Setup join_job(const Command& command);
 
 /// The task's sets, read once a node. Collective.

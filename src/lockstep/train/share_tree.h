@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "lockstep/checkpoint/tree.h"
-#include "lockstep/train/team.h"
+#include "lockstep/parallel/team.h"
 
 namespace lockstep::train {
 

@@ -9,8 +9,8 @@
 #include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/schedule.h"
+#include "lockstep/parallel/team.h"
 #include "lockstep/train/model.h"
-#include "lockstep/train/team.h"
 
 namespace lockstep::train {
 

@@ -64,7 +64,7 @@ void sum_once(ProcessGroup& group, c10::Device device) {
 
 int run(char** args, Clock::time_point& last_good) {
   launch::Runtime runtime;
-  comm::GroupSettings settings;
+  LaunchOptions settings;
   settings.backend = args[1];
   settings.timeout = Milliseconds(std::atoi(args[2]));
   settings.join_timeout = Milliseconds(std::atoi(args[3]));

@@ -1,14 +1,13 @@
-#include "lockstep/train/team.h"
+#include "lockstep/parallel/team.h"
 
 #include <torch/types.h>
 #include <torch/utils.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
-#include "lockstep/base/error.h"
+#include "lockstep/base/pack.h"
 
-namespace lockstep::train {
+namespace lockstep {
 namespace {
 
 at::Tensor bytes_of(const std::string& text) {
@@ -19,33 +18,6 @@ at::Tensor bytes_of(const std::string& text) {
 
 std::string text_of(const at::Tensor& bytes) {
   return std::string(static_cast<const char*>(bytes.data_ptr()), static_cast<size_t>(bytes.numel()));
-}
-
-// An error on its way to the other ranks. An empty text is success.
-std::string pack(const std::exception& error) {
-  const auto* known = dynamic_cast<const Error*>(&error);
-  const nlohmann::json json = {{"what", known ? error.what() : describe(error)},
-                               {"where", known ? known->where() : ""},
-                               {"hint", known ? known->hint() : ""},
-                               {"input", exit_status(error) == kBadInput}};
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-[[noreturn]] void throw_packed(const std::string& text) {
-  const auto json = nlohmann::json::parse(text);
-  const std::string what = json["what"], where = json["where"], hint = json["hint"];
-  if (json["input"]) throw InputError(what, where, hint);
-  throw Error(what, where, hint);
-}
-
-template <class Work>
-std::string failure_of(const Work& work) {
-  try {
-    work();
-    return {};
-  } catch (const std::exception& error) {
-    return pack(error);
-  }
 }
 
 }  // namespace
@@ -119,21 +91,22 @@ void Team::barrier() const {
 }
 
 std::string Team::from_first(const std::function<std::string()>& work) const {
-  std::string result, failure;
-  if (first()) failure = failure_of([&] { result = work(); });
-  failure = broadcast(failure);
-  if (!failure.empty()) throw_packed(failure);
-  return broadcast(result);
+  return base::unpack_outcome(broadcast(first() ? base::pack_outcome(work) : ""));
 }
 
 void Team::together(const std::function<void()>& work) const {
-  const std::string failure = failure_of(work);
+  std::string failure;
+  try {
+    work();
+  } catch (const std::exception& error) {
+    failure = base::pack_error(error);
+  }
   std::vector<double> failures{failure.empty() ? 0.0 : 1.0};
   sum(failures);
   if (failures[0] == 0) return;
   const auto all = all_gather(failure);
   const auto found = std::find_if(all.begin(), all.end(), [](const auto& text) { return !text.empty(); });
-  throw_packed(*found);
+  base::throw_packed_error(*found);
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep

@@ -1,5 +1,5 @@
 #pragma once
-// The ranks of a run and the few small exchanges that training needs besides the gradients.
+// The ranks that train together, and the few small exchanges that training needs besides the gradients.
 
 #include <ATen/core/Tensor.h>
 
@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "lockstep/comm/group.h"
-#include "lockstep/launch/identify.h"
+#include "lockstep/launch/job.h"
 
-namespace lockstep::train {
+namespace lockstep {
 
 /// Every call but the getters is collective. A rank without others answers itself, and each call is free.
 class Team {
  public:
+  /// Without a group each process is alone. `device`: where the group's backend wants its tensors.
   Team(Job job, ProcessGroup group, at::Device device)
       : job_(std::move(job)), group_(std::move(group)), device_(device) {}
 
@@ -36,11 +37,14 @@ class Team {
   std::vector<std::string> all_gather(const std::string& text) const;
   /// Rank 0's text on every rank.
   std::string broadcast(const std::string& text) const;
+  /// Returns when every rank has come.
   void barrier() const;
 
-  /// What rank 0's work returns, on every rank. Its error is thrown on every rank, in the same words.
+  /// What rank 0's work returns, on every rank. Its error is thrown on every rank, of the same kind and in
+  /// the same words.
   std::string from_first(const std::function<std::string()>& work) const;
-  /// Work that any rank may fail at: if one does, all throw the first such rank's error, in the same words.
+  /// Work that any rank may fail at: if one does, all throw the first such rank's error, of the same kind and
+  /// in the same words.
   void together(const std::function<void()>& work) const;
 
  private:
@@ -51,4 +55,4 @@ class Team {
   at::Device device_;
 };
 
-}  // namespace lockstep::train
+}  // namespace lockstep

@@ -1,5 +1,5 @@
-// The small exchanges of training: sums, texts, errors that all ranks meet alike, and agreeing on a stop.
-#include "lockstep/train/team.h"
+// What ranks of a run agree on: a checkpoint that one of them has read, and a stop.
+#include "lockstep/parallel/team.h"
 #include "lockstep/comm/connect.h"
 
 #include <gtest/gtest.h>
@@ -20,49 +20,6 @@ namespace {
 const Team& team() {
   static const Team instance(test::runtime().job(), comm::connect(test::runtime(), {}), at::kCPU);
   return instance;
-}
-
-TEST(Team, SumsAndMaximaAreOverRanks) {
-  std::vector<double> values{1, static_cast<double>(team().rank())};
-  team().sum(values);
-  const int world = team().world();
-  EXPECT_EQ(values, (std::vector<double>{1.0 * world, world * (world - 1) / 2.0}));
-  std::vector<double> ends{static_cast<double>(team().rank()), -static_cast<double>(team().rank())};
-  team().max(ends);
-  EXPECT_EQ(ends, (std::vector<double>{world - 1.0, 0}));
-}
-
-TEST(Team, TextsOfAnyLengthTravel) {
-  const std::string mine(static_cast<size_t>(team().rank()) * 1000, 'x');
-  const auto all = team().all_gather(mine);
-  ASSERT_EQ(all.size(), static_cast<size_t>(team().world()));
-  for (size_t rank = 0; rank < all.size(); ++rank) EXPECT_EQ(all[rank].size(), rank * 1000);
-  EXPECT_EQ(team().broadcast(team().first() ? std::string("a\0b", 3) : "mine"), std::string("a\0b", 3));
-  EXPECT_EQ(team().broadcast(""), "");
-}
-
-TEST(Team, TheFirstRanksErrorIsEverybodys) {
-  try {
-    team().from_first([]() -> std::string { throw InputError("what", "where", "hint"); });
-    FAIL() << "nothing was thrown";
-  } catch (const InputError& error) {
-    EXPECT_EQ(describe(error), describe(InputError("what", "where", "hint")));
-  }
-  EXPECT_EQ(team().from_first([] { return std::string("done"); }), "done");
-}
-
-TEST(Team, OneRanksErrorIsEverybodys) {
-  const int last = team().world() - 1;
-  try {
-    team().together([&] {
-      if (team().rank() == last) throw Error("it broke");
-    });
-    FAIL() << "nothing was thrown";
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "it broke");
-    EXPECT_EQ(error.exit_status(), kFailed);
-  }
-  EXPECT_NO_THROW(team().together([] {}));
 }
 
 TEST(ShareTree, EveryRankGetsWhatTheFirstHasRead) {

@@ -1,0 +1,20 @@
+#pragma once
+// What the program tells a Session beside its options.
+
+#include <functional>
+
+#include "lockstep/comm/meet/join.h"
+#include "lockstep/launch/device.h"
+#include "lockstep/launch/options.h"
+
+namespace lockstep::parallel {
+
+struct Joining {
+  LaunchOptions options;
+  bool grouped = true;  // false: no process group, each process is alone
+  /// What all ranks must have been told alike. Called once the device is chosen and before libtorch is
+  /// touched; an Error of it is thrown on all ranks.
+  std::function<comm::Facts(const launch::DeviceChoice&)> facts;
+};
+
+}  // namespace lockstep::parallel
