@@ -41,7 +41,7 @@ string(REPLACE ":" ";" LOCKSTEP_LOADED_MODULES "$ENV{LOADEDMODULES}")
 configure_file(cmake/install_tree.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/install_tree.cmake @ONLY)
 install(SCRIPT ${CMAKE_CURRENT_BINARY_DIR}/install_tree.cmake)
 
-foreach(folder configs data job_scripts)
+foreach(folder configs data examples job_scripts)
   install(DIRECTORY ${folder}/ DESTINATION ${share_dir}/${folder} USE_SOURCE_PERMISSIONS PATTERN __pycache__ EXCLUDE)
 endforeach()
 install(FILES LICENSE README.md DESTINATION ${share_dir})

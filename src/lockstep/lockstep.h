@@ -1,5 +1,6 @@
 #pragma once
-// The library in one include: join the job, wrap a module, deal out the data.
+// The library in one include, all that a training program needs: the session, the data, the model in DDP,
+// optimisers and schedules, checkpoints.
 //
 //   lockstep::Session session;
 //   auto model = lockstep::ddp(Net(), session);
@@ -9,8 +10,15 @@
 #include "lockstep/data/loader.h"
 #include "lockstep/data/sampler.h"
 #include "lockstep/models/net.h"
+#include "lockstep/optim/adam.h"
+#include "lockstep/optim/clip.h"
+#include "lockstep/optim/grad_scaler.h"
+#include "lockstep/optim/schedule.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/ddp.h"
 #include "lockstep/parallel/mean.h"
 #include "lockstep/parallel/session.h"
 #include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/parallel/team.h"
+#include "lockstep/train/save.h"
+#include "lockstep/train/sets.h"

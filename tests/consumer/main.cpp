@@ -17,7 +17,7 @@ int main() {
 
     const auto inputs = torch::randn({64, 10});
     const auto labels = inputs.narrow(1, 0, 5) * 2;
-    lockstep::DistributedSampler sampler(inputs.size(0), {.rank = session.rank(), .world = session.world()});
+    lockstep::DistributedSampler sampler(inputs.size(0), session);
 
     for (int epoch = 0; epoch < 20; ++epoch) {
       sampler.set_epoch(epoch);

@@ -58,6 +58,7 @@ PUBLIC_HEADERS = """
     parallel/comm_hook.h parallel/ddp.h parallel/ddp_core.h parallel/ddp_options.h parallel/mean.h
     parallel/session.h parallel/sync_batch_norm.h parallel/team.h parallel/tensors.h
     tasks/metrics.h tasks/task.h
+    train/save.h train/sets.h
 """.split()
 
 

@@ -1,9 +1,11 @@
 #pragma once
 // Batches in the sampler's order, made ahead by background workers; the order never depends on the workers.
 
+#include <concepts>
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <utility>
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/sampler.h"
@@ -66,5 +68,18 @@ class Loader {
   int64_t start_ = 0;
   std::unique_ptr<Pass> pass_;
 };
+
+/// `auto batches = lockstep::loader(set, sampler, {.batch_size = 32});`
+inline Loader loader(std::shared_ptr<const Dataset> set, const Sampler& sampler, LoaderOptions options = {}) {
+  return Loader(std::move(set), sampler, options);
+}
+/// The same for a set at hand, whose copies share their samples.
+template <std::derived_from<Dataset> Set>
+Loader loader(const Set& set, const Sampler& sampler, LoaderOptions options = {}) {
+  return Loader(std::make_shared<Set>(set), sampler, options);
+}
+/// The loader asks the sampler at every pass.
+template <class Set>
+Loader loader(const Set& set, const Sampler&& sampler, LoaderOptions options = {}) = delete;
 
 }  // namespace lockstep

@@ -61,9 +61,16 @@ struct EpochPosition {
 class DistributedSampler : public Sampler {
  public:
   DistributedSampler(int64_t size, SamplerOptions options);
+  /// This rank's share among the ranks of a Session or a Team, which say `rank` and `world`.
+  template <class Ranks>
+  requires requires(const Ranks& ranks) { ranks.rank(), ranks.world(); }
+  DistributedSampler(int64_t size, const Ranks& ranks, SamplerOptions options = {})
+      : DistributedSampler(size, placed(options, ranks.rank(), ranks.world())) {}
 
   /// From this epoch's first sample.
   void set_epoch(int64_t epoch) { position_ = {epoch, 0}; }
+  /// The one set, or the one that resume() went on with.
+  int64_t epoch() const { return position_.epoch; }
   /// The rest of an epoch, also one begun at another world size: no sample of it twice, none missed. As in
   /// every epoch, samples from the head of the epoch's list fill up the last round unless drop_last is set.
   void resume(EpochPosition position);
@@ -76,6 +83,12 @@ class DistributedSampler : public Sampler {
   const SamplerOptions& options() const { return options_; }
 
  private:
+  static SamplerOptions placed(SamplerOptions options, int64_t rank, int64_t world) {
+    options.rank = rank;
+    options.world = world;
+    return options;
+  }
+
   int64_t size_;
   SamplerOptions options_;
   EpochPosition position_;

@@ -1,7 +1,7 @@
 #pragma once
 // DistributedDataParallel over libtorch's own c10d::Reducer: the same buckets, overlap and bits as Python's.
 //
-//   auto model = lockstep::ddp(Net(), group, {.find_unused_parameters = true});
+//   auto model = lockstep::ddp(Net(), session, {.find_unused_parameters = true});
 //   auto loss = torch::nll_loss(model->forward(input), target);
 //   loss.backward();                        // gradients are averaged over the ranks while this runs
 
@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "lockstep/parallel/ddp_core.h"
+#include "lockstep/parallel/session.h"
 #include "lockstep/parallel/tensors.h"
 
 namespace lockstep {
@@ -67,7 +68,9 @@ class DistributedDataParallel {
 
   /// The module itself: a forward through it is not synchronised.
   const std::shared_ptr<M>& module() const { return module_; }
+  /// The ranks that share the gradients.
   const ProcessGroup& group() const { return core_.group(); }
+  /// As they were given.
   const DdpOptions& options() const { return core_.options(); }
 
   /// `auto guard = model->no_sync();` adds gradients up without exchanging them.
@@ -90,12 +93,15 @@ class DistributedDataParallel {
     for (auto& [name, parameter] : core_.named_parameters()) parameters.push_back(std::move(parameter));
     return parameters;
   }
+  /// The same with the module's names.
   std::vector<std::pair<std::string, at::Tensor>> named_parameters() const {
     return core_.named_parameters();
   }
   /// Also right with gradient_as_bucket_view, where Optimizer::zero_grad throws.
   void zero_grad(bool set_to_none = true) { core_.zero_grad(set_to_none); }
+  /// The module's own.
   void train(bool on = true) { module_->train(on); }
+  /// The module's own.
   void eval() { module_->eval(); }
 
   /// Forgets a step that an exception cut short; call it on every rank before going on.
@@ -120,22 +126,43 @@ class DistributedDataParallel {
   DdpCore core_;
 };
 
-/// Wraps a module for data-parallel training over the group. Collective: every rank calls it, with the same
-/// parameters and options.
+namespace parallel {
+
+// A module however a program holds it: a value, libtorch's holder, a pointer.
 template <std::derived_from<torch::nn::Module> M>
-auto ddp(std::shared_ptr<M> module, ProcessGroup group, DdpOptions options = {}) {
-  return std::make_shared<DistributedDataParallel<M>>(std::move(module), std::move(group),
-                                                      std::move(options));
+std::shared_ptr<M> shared(std::shared_ptr<M> module) {
+  return module;
 }
 template <std::derived_from<torch::nn::Module> M>
-auto ddp(torch::nn::ModuleHolder<M> module, ProcessGroup group, DdpOptions options = {}) {
-  return ddp(module.ptr(), std::move(group), std::move(options));
+std::shared_ptr<M> shared(torch::nn::ModuleHolder<M> module) {
+  return module.ptr();
 }
 template <class M>
 requires std::derived_from<std::remove_cvref_t<M>, torch::nn::Module> &&
-    (!std::is_lvalue_reference_v<M>)auto ddp(M&& module, ProcessGroup group, DdpOptions options = {}) {
-  return ddp(std::make_shared<std::remove_cvref_t<M>>(std::forward<M>(module)), std::move(group),
-             std::move(options));
+    (!std::is_lvalue_reference_v<M>)auto shared(M&& module) {
+  return std::make_shared<std::remove_cvref_t<M>>(std::forward<M>(module));
+}
+
+}  // namespace parallel
+
+/// Wraps a module for data-parallel training over the group: a value, a holder or a shared pointer. It stays
+/// on the device where it is. Collective: every rank calls it, with the same parameters and options.
+template <class Module>
+auto ddp(Module&& module, ProcessGroup group, DdpOptions options = {}) {
+  auto shared = parallel::shared(std::forward<Module>(module));
+  using M = typename decltype(shared)::element_type;
+  return std::make_shared<DistributedDataParallel<M>>(std::move(shared), std::move(group),
+                                                      std::move(options));
+}
+
+/// The same over the session's ranks. The module moves to the session's device, and its inputs follow it
+/// there.
+template <class Module>
+auto ddp(Module&& module, const Session& session, DdpOptions options = {}) {
+  auto shared = parallel::shared(std::forward<Module>(module));
+  shared->to(session.device());
+  if (!options.device && !session.device().is_cpu()) options.device = session.device();
+  return ddp(std::move(shared), session.group(), std::move(options));
 }
 
 }  // namespace lockstep

@@ -33,7 +33,9 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
+  /// From 0 to world() - 1.
   int rank() const;
+  /// How many ranks there are.
   int world() const;
   /// Who this rank is, and how that was found out.
   const Job& job() const;
@@ -41,6 +43,7 @@ class Session {
   c10::Device device() const;
   /// How many threads libtorch uses here: this rank's share of the cores.
   int threads() const;
+  /// All ranks, for whatever takes a c10d::ProcessGroup.
   const ProcessGroup& group() const;
   /// The small exchanges: sums, texts, errors that all ranks meet alike.
   const Team& team() const;

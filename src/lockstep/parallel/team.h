@@ -19,15 +19,22 @@ class Team {
   Team(Job job, ProcessGroup group, at::Device device)
       : job_(std::move(job)), group_(std::move(group)), device_(device) {}
 
+  /// From 0 to world() - 1.
   int rank() const { return group_ ? job_.rank : 0; }
+  /// How many ranks there are.
   int world() const { return group_ ? job_.world : 1; }
+  /// Is this rank 0?
   bool first() const { return rank() == 0; }
+  /// This process's place in its job.
   const Job& job() const { return job_; }
+  /// Null where each process is alone.
   const ProcessGroup& group() const { return group_; }
+  /// Where tensors are exchanged and computed with.
   at::Device device() const { return device_; }
 
   /// In place, element by element, over the ranks.
   void sum(std::vector<double>& values) const;
+  /// As sum(), the largest of each.
   void max(std::vector<double>& values) const;
   /// In place; CPU tensors.
   void sum(std::vector<at::Tensor>& tensors) const;

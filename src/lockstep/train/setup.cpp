@@ -4,10 +4,8 @@
 #include <torch/utils.h>
 
 #include <csignal>
-#include <random>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/memory.h"
 #include "lockstep/config/write.h"
@@ -15,6 +13,7 @@
 #include "lockstep/parallel/joining.h"
 #include "lockstep/train/job_config.h"
 #include "lockstep/train/model.h"
+#include "lockstep/train/node_share.h"
 #include "lockstep/train/try_model.h"
 
 namespace lockstep::train {
@@ -70,18 +69,6 @@ std::unique_ptr<Session> open_session(std::unique_ptr<launch::Runtime> runtime, 
   return std::make_unique<Session>(std::move(runtime), joining);
 }
 
-NodeShare node_share(const Setup& setup) {
-  const auto& job = setup.team->job();
-  if (!setup.team->group()) return {};
-  // a name that differs between jobs: hosts and pids may be alike in containers
-  std::random_device chance;
-  const auto name = setup.team->broadcast(format("{}-{:08x}{:08x}", job.host, chance(), chance()));
-  return {.local_rank = job.local_rank,
-          .local_world = job.local_world,
-          .name = format("{}-{}", name, job.node_rank),
-          .barrier = [team = setup.team] { team->barrier(); }};
-}
-
 }  // namespace
 
 Setup join_job(const Command& command) {
@@ -101,7 +88,7 @@ Setup join_job(const Command& command) {
 }
 
 void load_data(Setup& setup) {
-  const auto share = node_share(setup);
+  const auto share = node_share(*setup.team);
   setup.team->together([&] {
     setup.data = base::with_memory_for("the data set of task " + setup.settings.task.name,
                                        [&] { return setup.task->data(setup.settings, share); });
@@ -111,7 +98,7 @@ void load_data(Setup& setup) {
 
 bool load_evaluation(Setup& setup) {
   if (setup.settings.task.class_weights != "none" && !setup.data.class_weights.defined()) return false;
-  const auto share = node_share(setup);
+  const auto share = node_share(*setup.team);
   setup.team->together([&] {
     setup.data.eval = base::with_memory_for("the evaluation set of task " + setup.settings.task.name, [&] {
       return setup.task->evaluation(setup.settings, setup.data, share);

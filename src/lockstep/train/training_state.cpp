@@ -6,47 +6,16 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
-#include "lockstep/checkpoint/rng.h"
 #include "lockstep/checkpoint/state_dict.h"
+#include "lockstep/train/resumable.h"
 #include "lockstep/train/saved.h"
 
 namespace lockstep::train {
 namespace {
 
-bool same_everywhere(const Team& team, const at::Tensor& bytes) {
-  // two checksums, each small enough to be exact as a double
-  const auto words = bytes.to(torch::kFloat64);
-  const auto places = torch::arange(1, words.numel() + 1, torch::kFloat64);
-  const double plain = words.sum().item<double>(), weighed = words.mul(places).sum().item<double>();
-  std::vector<double> ends{plain, -plain, weighed, -weighed};
-  team.max(ends);
-  return ends[0] == -ends[1] && ends[2] == -ends[3];
-}
-
-// Ranks that draw the same numbers, as Python's do after the same manual_seed, need one state between them.
-Tree gather_states(const Team& team, const at::Tensor& state) {
-  const auto list = make_list();
-  if (same_everywhere(team, state)) {
-    append(list, state);
-  } else {
-    for (const auto& one : team.all_gather(state)) append(list, one);
-  }
-  return list;
-}
-
 Tree gather_losses(const Team& team, const TrainingState& state) {
   const auto mine = torch::tensor({state.loss_sum, static_cast<double>(state.loss_count)}, torch::kFloat64);
   return torch::stack(team.all_gather(mine));
-}
-
-Tree tree_of(const std::vector<std::vector<std::string>>& buckets) {
-  const auto list = make_list();
-  for (const auto& bucket : buckets) {
-    const auto names = make_list();
-    for (const auto& name : bucket) append(names, name);
-    append(list, names);
-  }
-  return list;
 }
 
 Tree extras(const Team& team, const TrainingState& state, const Stateful& parts, const std::string& config) {
@@ -60,37 +29,13 @@ Tree extras(const Team& team, const TrainingState& state, const Stateful& parts,
                                {"best_loss", state.best_loss},
                                {"epochs_without_better", state.epochs_without_better},
                                {"losses", gather_losses(team, state)},
-                               {"rng", gather_states(team, rng_state())},
                                {"config", config},
                                {"task", parts.memory}});
-  if (!team.device().is_cpu()) put(dict, "device_rng", gather_states(team, rng_state(team.device())));
+  put_generators(team, dict);
   put(dict, "schedule", parts.schedule.state_dict());
   if (parts.scaler) put(dict, "scaler", parts.scaler->state_dict());
   put(dict, "buckets", tree_of(parts.model.buckets()));
   return dict;
-}
-
-void restore_buckets(TrainedModel& model, const Tree& list) {
-  std::vector<std::vector<std::string>> buckets;
-  for (const auto& names : elements(list)) {
-    auto& bucket = buckets.emplace_back();
-    for (const auto& name : elements(names)) bucket.push_back(as_string(name, "lockstep.buckets"));
-  }
-  if (!buckets.empty()) model.restore_buckets(buckets);
-}
-
-std::optional<at::Tensor> own_state(const Tree& extras, const std::string& key, int rank, int world) {
-  const auto states = elements(get(extras, key));
-  if (states.size() == 1) return as_tensor(states[0], "lockstep." + key);
-  if (states.size() != static_cast<size_t>(world)) return std::nullopt;
-  return as_tensor(states[static_cast<size_t>(rank)], "lockstep." + key);
-}
-
-void restore_rng(const Team& team, const Tree& extras) {
-  if (const auto mine = own_state(extras, "rng", team.rank(), team.world())) set_rng_state(*mine);
-  if (team.device().is_cpu() || !find(extras, "device_rng")) return;
-  if (const auto mine = own_state(extras, "device_rng", team.rank(), team.world()))
-    set_rng_state(*mine, team.device());
 }
 
 void restore_losses(const Team& team, const Tree& extras, TrainingState& state) {
@@ -132,8 +77,11 @@ TrainingState from_own(const Team& team, const Tree& tree, const Tree& extras, c
   restore_schedule(parts.schedule, get(extras, "schedule"));
   if (const auto scaler = find(extras, "scaler"); scaler && parts.scaler)
     parts.scaler->load_state_dict(*scaler);
-  restore_rng(team, extras);
-  if (const auto buckets = find(extras, "buckets")) restore_buckets(parts.model, *buckets);
+  restore_generators(team, extras);
+  if (const auto list = find(extras, "buckets")) {
+    const auto buckets = buckets_of(*list);
+    if (!buckets.empty()) parts.model.restore_buckets(buckets);
+  }
   const auto world = as_int(get(extras, "world"), "world");
   if (world != team.world()) {
     log::warning(

@@ -1,0 +1,21 @@
+#pragma once
+// What has to come back for a resumed run's bits beside model, optimiser and schedule: each rank's random
+// numbers, and which parameters share a bucket.
+
+#include <string>
+#include <vector>
+
+#include "lockstep/checkpoint/tree.h"
+#include "lockstep/parallel/team.h"
+
+namespace lockstep::train {
+
+/// "rng" and, on a GPU, "device_rng": every rank's generator; one state where all draw the same. Collective.
+void put_generators(const Team& team, const Tree& dict);
+/// Those of this rank. At another world size they stay as they are, unless all ranks drew the same.
+void restore_generators(const Team& team, const Tree& dict);
+
+Tree tree_of(const std::vector<std::vector<std::string>>& buckets);
+std::vector<std::vector<std::string>> buckets_of(const Tree& list);
+
+}  // namespace lockstep::train

@@ -1,0 +1,141 @@
+#include "lockstep/train/save.h"
+
+#include <filesystem>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/checkpoint/pt.h"
+#include "lockstep/checkpoint/state_dict.h"
+#include "lockstep/train/resumable.h"
+#include "lockstep/train/share_tree.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kFormat = 1;
+constexpr const char* kOwn = "session";        // a program's key
+constexpr const char* kTrainers = "lockstep";  // `lockstep train`'s
+
+// Every rank takes part: what the ranks hold between them, gathered.
+Tree gather_state(const Team& team, const CheckpointParts& parts) {
+  const auto state = make_dict({{"format", kFormat}, {"world", int64_t{team.world()}}});
+  train::put_generators(team, state);
+  if (parts.model.core() && team.world() > 1)
+    put(state, "buckets", train::tree_of(parts.model.core()->settle_buckets()));
+  if (parts.schedule) put(state, "schedule", parts.schedule->state_dict());
+  if (parts.scaler) put(state, "scaler", parts.scaler->state_dict());
+  if (parts.sampler) {
+    const auto place = parts.sampler->position_after(parts.samples);
+    put(state, "epoch", place.epoch);
+    put(state, "consumed", place.consumed);
+  }
+  put(state, "more", parts.more);
+  return state;
+}
+
+void require_folder(const std::string& path) {
+  const auto folder = std::filesystem::absolute(path).parent_path();
+  std::error_code failed;
+  if (!std::filesystem::is_directory(folder, failed))
+    throw InputError("there is no folder to save into", path, "make it first, or give another path");
+}
+
+void write(const std::string& path, const CheckpointParts& parts, const Tree& state) {
+  require_folder(path);
+  const auto tree = make_dict({{"model", module_state_dict(parts.model.module())}});
+  if (parts.optimizer) put(tree, "optimizer", parts.optimizer->state_dict());
+  put(tree, kOwn, state);
+  write_pt(path, snapshot(tree));
+}
+
+void check_format(const Tree& tree, const std::string& path) {
+  for (const auto* key : {kOwn, kTrainers}) {
+    const auto part = find(tree, key);
+    if (!part || as_int(get(*part, "format"), "format") <= kFormat) continue;
+    throw InputError(format("the checkpoint is of a format that this lockstep does not know ({})",
+                            as_int(get(*part, "format"), "format")),
+                     path, "use the lockstep that wrote it, or a newer one");
+  }
+}
+
+Tree read(const std::string& path) {
+  auto file = open_checkpoint_file(path);
+  if (file.checksum == Checksum::none)
+    log::info(format("{} has no checksum: a flipped bit would not be seen", path));
+  check_format(file.tree, path);
+  return file.tree;
+}
+
+// The file as this program takes it: Python's has no state of a session, the trainer keeps the epoch outside.
+class Found {
+ public:
+  Found(Tree tree, std::string path) : tree_(std::move(tree)), path_(std::move(path)) {
+    const auto own = find(tree_, kOwn), trainers = find(tree_, kTrainers);
+    state_ = own ? *own : trainers ? *trainers : make_dict();
+    if (trainers && !own) put(state_, "epoch", get(tree_, "epoch"));
+  }
+  const Tree& tree() const { return tree_; }
+  const Tree& state() const { return state_; }
+  const std::string& path() const { return path_; }
+
+  Tree part(const Tree& dict, const char* name) const {
+    if (const auto found = find(dict, name)) return *found;
+    throw InputError(format("the checkpoint has no \"{}\"", name), path_,
+                     "leave that part out of load(), or load a checkpoint that was saved with it");
+  }
+
+ private:
+  Tree tree_, state_;
+  std::string path_;
+};
+
+void restore_place(DistributedSampler& sampler, const Found& found) {
+  sampler.resume({as_int(found.part(found.state(), "epoch"), "epoch"),
+                  as_int(found.part(found.state(), "consumed"), "consumed")});
+}
+
+void restore(const Team& team, const Found& found, const CheckpointParts& parts) {
+  load_module_state_dict(parts.model.module(), find_state_dict(found.tree(), found.path()), found.path());
+  if (parts.optimizer) parts.optimizer->load_state_dict(found.part(found.tree(), "optimizer"));
+  if (parts.schedule) parts.schedule->load_state_dict(found.part(found.state(), "schedule"));
+  if (parts.scaler) parts.scaler->load_state_dict(found.part(found.state(), "scaler"));
+  if (parts.sampler) restore_place(*parts.sampler, found);
+  if (const auto list = find(found.state(), "buckets"); list && parts.model.core() && team.world() > 1) {
+    const auto buckets = train::buckets_of(*list);
+    if (!buckets.empty()) parts.model.core()->restore_buckets(buckets);
+  }
+  if (find(found.state(), "rng")) train::restore_generators(team, found.state());
+}
+
+}  // namespace
+
+void save(const std::string& path, const Session& session, const CheckpointParts& parts) {
+  const auto& team = session.team();
+  const auto state = gather_state(team, parts);
+  team.from_first([&] {
+    write(path, parts, state);
+    return std::string();
+  });
+}
+
+Tree load(const std::string& path, const Session& session, const CheckpointParts& parts) {
+  const auto& team = session.team();
+  const Found found(train::share_tree(team, [&] { return read(path); }), path);
+  team.together([&] { restore(team, found, parts); });
+  return find(found.state(), "more").value_or(Tree());
+}
+
+bool load_if_there(const std::string& path, const Session& session, const CheckpointParts& parts) {
+  const auto there = session.team().from_first([&] {
+    std::error_code failed;
+    const bool exists = std::filesystem::exists(path, failed);
+    if (failed) throw InputError("cannot look there: " + failed.message(), path, "check the path");
+    return std::string(exists ? "yes" : "");
+  });
+  if (there.empty()) return false;
+  load(path, session, parts);
+  return true;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,82 @@
+#pragma once
+// A training program's checkpoints: saved by all ranks together, and loaded so that training goes on with the
+// same bits.
+//
+//   lockstep::save("run.pt", session, {.model = model, .optimizer = &optimizer, .sampler = &sampler});
+//   lockstep::load("run.pt", session, {.model = model, .optimizer = &optimizer, .sampler = &sampler});
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lockstep/checkpoint/tree.h"
+#include "lockstep/data/sampler.h"
+#include "lockstep/optim/grad_scaler.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/schedule.h"
+#include "lockstep/parallel/ddp.h"
+#include "lockstep/parallel/session.h"
+
+namespace lockstep {
+
+/// A module however a program holds it, in DDP or not. The file has its tensors under the module's own names.
+class SavedModule {  // NOLINTBEGIN(google-explicit-constructor)
+ public:
+  /// A model that ddp() wraps: the file keeps its buckets, too.
+  template <class M>
+  SavedModule(const std::shared_ptr<DistributedDataParallel<M>>& model)
+      : module_(model->module().get()), core_(&model->core()) {}
+  /// Any other module.
+  SavedModule(torch::nn::Module& module) : module_(&module) {}
+  /// The same by its pointer.
+  template <std::derived_from<torch::nn::Module> M>
+  SavedModule(const std::shared_ptr<M>& module) : module_(module.get()) {}
+  /// The same by its holder.
+  template <class M>
+  SavedModule(const torch::nn::ModuleHolder<M>& module) : module_(module.ptr().get()) {}
+
+  // NOLINTEND(google-explicit-constructor)
+  /// The module itself.
+  torch::nn::Module& module() const { return *module_; }
+  /// Null without DDP.
+  DdpCore* core() const { return core_; }
+
+ private:
+  torch::nn::Module* module_;
+  DdpCore* core_ = nullptr;
+};
+
+/// What a checkpoint takes from a program and gives back to it. What is left out is neither saved nor loaded;
+/// each rank's random numbers always are.
+struct CheckpointParts {
+  SavedModule model;
+  Optimizer* optimizer = nullptr;
+  Schedule* schedule = nullptr;
+  GradScaler* scaler = nullptr;
+  DistributedSampler* sampler = nullptr;
+  /// How many samples this rank has taken since the sampler's set_epoch() or resume(); for save().
+  int64_t samples = 0;
+  /// Whatever else the program wants back from load(): make_dict({{"best", 0.93}}); for save(), rank 0's.
+  Tree more = {};
+};
+
+/// Writes a .pt file that Python's torch.load(weights_only=True) reads: "model" and "optimizer" as PyTorch
+/// writes them, the rest under "session". Rank 0 writes it, whole or not at all; where it cannot, every rank
+/// throws the same error and an older file of that name is untouched. Collective.
+void save(const std::string& path, const Session& session, const CheckpointParts& parts);
+
+/// Puts everything back and returns what save() was given as `more` (None where nothing was). Reads a
+/// checkpoint of `lockstep train`, too. InputError, the same on every rank, for a file that is missing,
+/// damaged or another model's; then the program should end, for a part of the state may be back already.
+/// At another world size the sampler deals the epoch's rest out anew, and the bits differ. Collective.
+Tree load(const std::string& path, const Session& session, const CheckpointParts& parts);
+
+/// The same where there is such a file; false where there is none, as rank 0 sees it. Collective.
+bool load_if_there(const std::string& path, const Session& session, const CheckpointParts& parts);
+
+}  // namespace lockstep

@@ -1,0 +1,49 @@
+#pragma once
+// The built-in tasks' data, as `lockstep train` loads it.
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/data/dataset.h"
+#include "lockstep/parallel/session.h"
+
+namespace lockstep {
+
+/// The sets of the built-in tasks.
+namespace data {
+
+/// A set by value: copies share the samples.
+class Samples : public Dataset {
+ public:
+  explicit Samples(std::shared_ptr<const Dataset> set) : set_(std::move(set)) {}
+  int64_t size() const override { return set_->size(); }
+  Batch get(at::ArrayRef<int64_t> indices, bool pinned = false) const override {
+    return set_->get(indices, pinned);
+  }
+
+ private:
+  std::shared_ptr<const Dataset> set_;
+};
+
+/// What a task trains on and what it is evaluated on.
+struct Sets {
+  Samples train, eval;
+  std::vector<std::string> class_names;
+};
+
+/// Diabetes among Pima women: 8 measurements and a class. A fifth of each class is kept for `eval`, and zeros
+/// that mean a missing value are filled. `path`: the file, or its folder; under the working directory, else
+/// in lockstep's share folder.
+Sets pima(const std::string& path = "data/pima");
+/// Handwritten digits, 28 x 28 and normalised.
+Sets mnist(const std::string& path = "data/mnist");
+
+/// The same, read once a node: its ranks map the same memory, and an error is everybody's. Collective.
+Sets pima(const std::string& path, const Session& session);
+/// As pima(path, session).
+Sets mnist(const std::string& path, const Session& session);
+
+}  // namespace data
+}  // namespace lockstep

@@ -1,0 +1,133 @@
+"""examples/: each is built against an install and does what its first lines say."""
+
+import contextlib
+import re
+
+import pytest
+
+from conftest import SOURCE, cache_value, run_process
+
+RUN = 600  # seconds; a build of one file, with libtorch's headers
+
+
+@pytest.fixture(scope="module")
+def example(installed, build_dir, tmp_path_factory):
+    """example(name): the program, built as a stranger would build the copy under share/lockstep/examples."""
+    built = {}
+
+    def build(name):
+        if name not in built:
+            folder = tmp_path_factory.mktemp(name)
+            run_process(["cmake", "-S", installed / "share/lockstep/examples" / name, "-B", folder, "-G", "Ninja",
+                         f"-DCMAKE_PREFIX_PATH={installed}", "-DCMAKE_BUILD_TYPE=Release",
+                         f"-DCMAKE_CXX_FLAGS={cache_value(build_dir, 'CMAKE_CXX_FLAGS')} -Wall -Wextra -Werror"],
+                        check=True, timeout=120)
+            run_process(["cmake", "--build", folder], check=True, timeout=RUN)
+            built[name] = folder / name
+        return built[name]
+
+    return build
+
+
+def losses(output):
+    return re.findall(r"Epoch (\d+) \| Average Loss: ([\d.]+)", output)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_ddp_trains_as_the_program_does(example, mpirun, lockstep, tmp_path, ranks):
+    """Parity tests hold the program to Python's DDP; this holds the library's user to the program."""
+    result = mpirun(ranks, example("ddp"), cwd=tmp_path, check=True)
+    twin = mpirun(ranks, lockstep, "train", "configs/pima.yaml", "--set", "data.shuffle=true",
+                  "--set", "task.class_weights=none", "--set", "train.epochs=5", cwd=tmp_path, timeout=120, check=True)
+    assert len(losses(result.stdout)) == 5
+    assert losses(result.stdout) == losses(twin.output)
+    assert 0.6 < float(re.search(r"Accuracy: ([\d.]+)", result.stdout)[1]) < 0.9
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_resume_ends_with_the_bits_of_a_run_that_nobody_stopped(example, mpirun, python, run, tmp_path, ranks):
+    program = example("resume")
+    whole = mpirun(ranks, program, tmp_path / "whole.pt", 4, cwd=tmp_path, check=True)
+    first = mpirun(ranks, program, tmp_path / "parts.pt", 4, 2, cwd=tmp_path, check=True)
+    rest = mpirun(ranks, program, tmp_path / "parts.pt", 4, cwd=tmp_path, check=True)
+    assert "Going on with epoch 2" in rest.stdout
+    assert losses(first.stdout) + losses(rest.stdout) == losses(whole.stdout)
+    assert len(losses(whole.stdout)) == 4
+    # Python reads the file, and nothing in it differs
+    compare = ("import sys, torch\n"
+               "a, b = (torch.load(path, weights_only=True) for path in sys.argv[1:])\n"
+               "def flat(x):\n"
+               "    if isinstance(x, dict): return [leaf for k in x for leaf in [k, *flat(x[k])]]\n"
+               "    if isinstance(x, (list, tuple)): return [leaf for item in x for leaf in flat(item)]\n"
+               "    return [x]\n"
+               "a_flat, b_flat = flat(a), flat(b)\n"
+               "assert len(a_flat) == len(b_flat) > 20\n"
+               "for x, y in zip(a_flat, b_flat):\n"
+               "    assert torch.equal(x, y) if torch.is_tensor(x) else x == y, (x, y)\n"
+               "model = torch.nn.ModuleDict({'fc': torch.nn.Linear(8, 32), 'head': torch.nn.Linear(32, 2)})\n"
+               "model.load_state_dict(a['model'])\n"
+               "torch.optim.Adam(model.parameters()).load_state_dict(a['optimizer'])\n"
+               "assert a['session']['epoch'] == 4 and a['session']['consumed'] == 0\n")
+    run(python, "-c", compare, tmp_path / "whole.pt", tmp_path / "parts.pt", check=True, timeout=120)
+
+
+def test_another_models_file_is_refused_by_all_alike(example, mpirun, python, run, tmp_path):
+    program = example("resume")
+    save = "import sys, torch; torch.save({'model': torch.nn.Linear(3, 3).state_dict()}, sys.argv[1])"
+    run(python, "-c", save, tmp_path / "other.pt", check=True, timeout=120)
+    result = mpirun(2, program, tmp_path / "other.pt", 4, cwd=tmp_path)
+    assert result.returncode == 2, result.output
+    assert result.output.count("other.pt") == 1, result.output
+
+
+def test_a_damaged_file_is_refused_by_all_alike(example, mpirun, tmp_path):
+    program = example("resume")
+    mpirun(2, program, tmp_path / "run.pt", 1, cwd=tmp_path, check=True)
+    whole = (tmp_path / "run.pt").read_bytes()
+    (tmp_path / "run.pt").write_bytes(whole[:len(whole) // 2])
+    result = mpirun(2, program, tmp_path / "run.pt", 4, cwd=tmp_path)
+    assert result.returncode == 2, result.output
+    assert "run.pt" in result.output and "Epoch" not in result.stdout
+
+
+def test_where_rank_0_cannot_save_every_rank_leaves_with_one_error(example, mpirun, tmp_path):
+    program = example("resume")
+    result = mpirun(2, program, tmp_path / "missing/run.pt", 4, cwd=tmp_path)
+    assert result.returncode == 2, result.output
+    assert result.output.count("there is no folder to save into") == 1, result.output
+
+
+def test_a_full_disk_leaves_the_older_file_whole(example, mpirun, run, tmp_path):
+    program, disk = example("resume"), tmp_path / "disk"
+    disk.mkdir()
+    if run("mount", "-t", "tmpfs", "-o", "size=64k", "lockstep-test", disk).returncode != 0:
+        pytest.skip("no file system can be mounted here")
+    try:
+        mpirun(2, program, disk / "run.pt", 4, 1, cwd=tmp_path, check=True)
+        before = (disk / "run.pt").read_bytes()
+        with open(disk / "filler", "wb", buffering=0) as filler, contextlib.suppress(OSError):
+            while filler.write(bytes(4096)):
+                pass
+        result = mpirun(2, program, disk / "run.pt", 4, cwd=tmp_path)
+        assert result.returncode == 1, result.output
+        assert result.output.count("No space left on device") == 1, result.output
+        assert (disk / "run.pt").read_bytes() == before
+        assert sorted(path.name for path in disk.iterdir()) == ["filler", "run.pt"]
+    finally:
+        run("umount", "--lazy", disk)
+
+
+def test_one_ranks_exception_takes_all_along(installed, build_dir, mpirun, run, tmp_path):
+    """An exception on one rank only, inside lockstep::run."""
+    (tmp_path / "main.cpp").write_text(
+        "#include <lockstep/parallel/session.h>\n#include <lockstep/base/error.h>\n"
+        "int main() {\n  return lockstep::run([] {\n    lockstep::Session session;\n"
+        '    if (session.rank() == 1) throw lockstep::InputError("rank 1 met a bad row", "row 7", "mend it");\n'
+        "    session.team().barrier();\n  });\n}\n")
+    (tmp_path / "CMakeLists.txt").write_text((SOURCE / "examples/ddp/CMakeLists.txt").read_text())
+    run("cmake", "-S", tmp_path, "-B", tmp_path / "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={installed}",
+        f"-DCMAKE_CXX_FLAGS={cache_value(build_dir, 'CMAKE_CXX_FLAGS')}", check=True, timeout=120)
+    run("cmake", "--build", tmp_path / "build", check=True, timeout=RUN)
+    result = mpirun(2, tmp_path / "build/ddp", cwd=tmp_path, timeout=60)
+    assert result.returncode != 0
+    assert result.output.count("rank 1 met a bad row") == 1, result.output
