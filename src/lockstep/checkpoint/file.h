@@ -8,6 +8,12 @@
 
 namespace lockstep::checkpoint {
 
+/// A file's bytes, wherever they are, and what errors call the file.
+struct NamedBytes {
+  std::span<const uint8_t> bytes;
+  std::string name;
+};
+
 /// A file's bytes, read-only. InputError where it is missing, a folder or unreadable.
 class MappedFile {
  public:
@@ -18,6 +24,8 @@ class MappedFile {
 
   const std::string& path() const { return path_; }
   std::span<const uint8_t> bytes() const { return {data_, size_}; }
+  /// Good as long as this is.
+  NamedBytes named() const { return {bytes(), path_}; }
 
  private:
   std::string path_;

@@ -26,7 +26,7 @@ struct LegacyStorage {
 
 class LegacyReader {
  public:
-  explicit LegacyReader(const MappedFile& file) : input_(file.bytes(), file.path()) {}
+  explicit LegacyReader(const NamedBytes& file) : input_(file.bytes, file.name) {}
 
   Tree read() {
     const auto no_storages = [this](const StorageRef&) -> at::Tensor {
@@ -82,7 +82,7 @@ bool is_legacy(std::span<const uint8_t> file) {
   return file.size() > kMagic.size() && std::equal(kMagic.begin(), kMagic.end(), file.begin());
 }
 
-Tree read_legacy(const MappedFile& file) {
+Tree read_legacy(const NamedBytes& file) {
   return LegacyReader(file).read();
 }
 

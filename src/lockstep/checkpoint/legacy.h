@@ -12,6 +12,6 @@
 namespace lockstep::checkpoint {
 
 bool is_legacy(std::span<const uint8_t> file);
-Tree read_legacy(const MappedFile& file);
+Tree read_legacy(const NamedBytes& file);
 
 }  // namespace lockstep::checkpoint

@@ -93,6 +93,38 @@ void NodeArena::place(NodeId container, NodeId child) {
   outer.children.push_back(child);
 }
 
+void NodeArena::extend(NodeId list, const std::vector<NodeId>& values) {
+  want(nodes_[list].kind == Node::Kind::list);
+  for (const auto value : values) place(list, value);
+}
+
+void NodeArena::set_items(NodeId dict, const std::vector<NodeId>& keys_and_values) {
+  const auto kind = nodes_[dict].kind;
+  want((kind == Node::Kind::dict || kind == Node::Kind::object) && keys_and_values.size() % 2 == 0);
+  for (const auto value : keys_and_values) place(dict, value);
+}
+
+void NodeArena::want(bool holds) const {
+  if (!holds) input_.fail("the file is damaged: its pickle makes no sense");
+}
+
+int64_t NodeArena::integer(NodeId id) const {
+  want(nodes_[id].kind == Node::Kind::integer);
+  return nodes_[id].integer;
+}
+
+std::vector<int64_t> NodeArena::integers(NodeId id) const {
+  want(nodes_[id].kind == Node::Kind::tuple || nodes_[id].kind == Node::Kind::list);
+  std::vector<int64_t> values;
+  for (const auto child : nodes_[id].children) values.push_back(integer(child));
+  return values;
+}
+
+const std::string& NodeArena::text(NodeId id) const {
+  want(nodes_[id].kind == Node::Kind::text);
+  return nodes_[id].text;
+}
+
 Tree NodeArena::to_tree(NodeId id) {
   trees_.resize(nodes_.size());
   converted_.resize(nodes_.size());

@@ -48,6 +48,16 @@ class NodeArena {
 
   /// Puts a child into a container that stands alone so far.
   void place(NodeId container, NodeId child);
+  /// The same for a list's next values, and for keys and values in turn.
+  void extend(NodeId list, const std::vector<NodeId>& values);
+  void set_items(NodeId dict, const std::vector<NodeId>& keys_and_values);
+
+  /// The file is damaged where this doesn't hold.
+  void want(bool holds) const;
+  /// A value that must be of that kind.
+  int64_t integer(NodeId id) const;
+  std::vector<int64_t> integers(NodeId id) const;
+  const std::string& text(NodeId id) const;
 
   Node& operator[](NodeId id) { return nodes_[id]; }
   const Node& operator[](NodeId id) const { return nodes_[id]; }

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <functional>
+#include <cstdint>
+#include <span>
 #include <string>
 
 #include "lockstep/checkpoint/checksum.h"
@@ -26,6 +28,9 @@ struct ReadOptions {
 /// Reads and verifies a .pt file. Tensors arrive on the CPU whatever device they were saved from. InputError
 /// that names the file and the flaw for anything damaged, unknown or unsafe.
 Tree read_pt(const std::string& path, const ReadOptions& options = {});
+
+/// The same from memory. `name`: what errors call it.
+Tree read_pt(std::span<const uint8_t> bytes, const std::string& name, const ReadOptions& options = {});
 
 /// A file's content and what is known of the file.
 struct CheckpointFile {

@@ -24,10 +24,10 @@ constexpr int kNewestVersion = 10;  // caffe2/serialize/versions.h
 
 class Archive {
  public:
-  Archive(const checkpoint::MappedFile& file, const ReadOptions& options) : file_(file), options_(options) {
+  Archive(const checkpoint::NamedBytes& file, const ReadOptions& options) : file_(file), options_(options) {
     if (options.tensors) check_whole();
-    auto archive = checkpoint::read_zip(file.bytes(), file.path());
-    if (!archive.comment.empty() && checkpoint::check_seal(file.bytes()) == checkpoint::Seal::missing)
+    auto archive = checkpoint::read_zip(file.bytes, file.name);
+    if (!archive.comment.empty() && checkpoint::check_seal(file.bytes) == checkpoint::Seal::missing)
       damaged("its seal");
     for (auto& record : archive.records) records_.emplace(record.name, std::move(record));
     find_prefix();
@@ -35,20 +35,20 @@ class Archive {
   }
 
   Tree read() {
-    checkpoint::Cursor pickle(record("data.pkl"), file_.path());
+    checkpoint::Cursor pickle(record("data.pkl"), file_.name);
     return checkpoint::unpickle(pickle,
                                 [this](const checkpoint::StorageRef& storage) { return load(storage); });
   }
 
  private:
   [[noreturn]] void damaged(const std::string& what) const {
-    throw InputError(format("the file is damaged: {} does not match its checksum", what), file_.path(),
+    throw InputError(format("the file is damaged: {} does not match its checksum", what), file_.name,
                      "take an earlier checkpoint");
   }
 
   /// A file of our own is checked as a whole; of any other each record is, when it is read.
   void check_whole() {
-    const auto seal = checkpoint::check_seal(file_.bytes());
+    const auto seal = checkpoint::check_seal(file_.bytes);
     if (seal == checkpoint::Seal::broken) damaged("the file");
     sealed_ = seal == checkpoint::Seal::whole;
   }
@@ -61,7 +61,7 @@ class Archive {
         prefix_ = name.substr(0, slash + 1);
     }
     if (prefix_.empty()) {
-      throw InputError("this zip archive is no checkpoint: it holds no data.pkl", file_.path(),
+      throw InputError("this zip archive is no checkpoint: it holds no data.pkl", file_.name,
                        "name a file written by lockstep or by torch.save");
     }
   }
@@ -69,11 +69,11 @@ class Archive {
   void check_kind() {
     if (records_.contains(prefix_ + "constants.pkl")) {
       throw InputError(
-          "this is a TorchScript archive, not a checkpoint", file_.path(),
+          "this is a TorchScript archive, not a checkpoint", file_.name,
           "use it as model.path with model.name: torchscript, or save its state_dict() with torch.save");
     }
     if (records_.contains(prefix_ + "byteorder") && text("byteorder") != "little") {
-      throw InputError("the file was written on a big-endian machine, which is not supported", file_.path(),
+      throw InputError("the file was written on a big-endian machine, which is not supported", file_.name,
                        "load it with Python on this machine and save it again");
     }
     if (records_.contains(prefix_ + "version")) check_version(text("version"));
@@ -86,19 +86,18 @@ class Archive {
     if (version > kNewestVersion) {
       throw InputError(
           format("the file is of format version {}; versions up to {} are known", version, kNewestVersion),
-          file_.path(), "save it again with the PyTorch that lockstep is built with");
+          file_.name, "save it again with the PyTorch that lockstep is built with");
     }
   }
 
   std::span<const uint8_t> record(const std::string& name) const {
     const auto found = records_.find(prefix_ + name);
     if (found == records_.end()) {
-      throw InputError(format("the file is damaged: it has no {}", name), file_.path(),
-                       checkpoint::kCopyAgain);
+      throw InputError(format("the file is damaged: it has no {}", name), file_.name, checkpoint::kCopyAgain);
     }
     const auto& [full_name, crc32, data, compressed] = found->second;
     if (compressed) {
-      throw InputError(format("{} is compressed, which torch.save never does", name), file_.path(),
+      throw InputError(format("{} is compressed, which torch.save never does", name), file_.name,
                        "unpack the archive and zip it again with `zip -0`");
     }
     const auto is_tensor = name.starts_with("data/");
@@ -118,7 +117,7 @@ class Archive {
     const auto item = c10::elementSize(storage.dtype);
     if (storage.numel < 0 || static_cast<uint64_t>(storage.numel) > bytes.size() / item) {
       throw InputError(format("the file is damaged: storage {} is shorter than it should be", storage.key),
-                       file_.path(), checkpoint::kCopyAgain);
+                       file_.name, checkpoint::kCopyAgain);
     }
     const auto size = static_cast<int64_t>(bytes.size());
     loaded = at::empty({size}, at::TensorOptions(at::kByte).device(options_.tensors ? at::kCPU : at::kMeta));
@@ -126,7 +125,7 @@ class Archive {
     return loaded;
   }
 
-  const checkpoint::MappedFile& file_;
+  checkpoint::NamedBytes file_;
   ReadOptions options_;
   bool sealed_ = false;
   std::string prefix_;
@@ -134,10 +133,10 @@ class Archive {
   std::unordered_map<std::string, at::Tensor> storages_;
 };
 
-Tree read(const checkpoint::MappedFile& file, const ReadOptions& options) {
-  if (checkpoint::is_zip(file.bytes())) return Archive(file, options).read();
-  if (checkpoint::is_legacy(file.bytes())) return checkpoint::read_legacy(file);
-  throw InputError("this is neither a .pt checkpoint nor a safetensors file", file.path(),
+Tree read(const checkpoint::NamedBytes& file, const ReadOptions& options) {
+  if (checkpoint::is_zip(file.bytes)) return Archive(file, options).read();
+  if (checkpoint::is_legacy(file.bytes)) return checkpoint::read_legacy(file);
+  throw InputError("this is neither a .pt checkpoint nor a safetensors file", file.name,
                    "name a file written by lockstep, torch.save or safetensors");
 }
 
@@ -147,16 +146,16 @@ Checksum checksum_of_pt(std::span<const uint8_t> file) {
                                                                  : Checksum::each_record;
 }
 
-Tree read_mapped(const checkpoint::MappedFile& file, const ReadOptions& options) {
+Tree read_named(const checkpoint::NamedBytes& file, const ReadOptions& options) {
   try {
-    return base::with_memory_for(file.path(), [&] { return read(file, options); });
+    return base::with_memory_for(file.name, [&] { return read(file, options); });
   } catch (const InputError& error) {
     if (!error.where().empty()) throw;
-    throw InputError(error.what(), file.path(), error.hint());
+    throw InputError(error.what(), file.name, error.hint());
   } catch (const Error&) {
     throw;
   } catch (const c10::Error& error) {  // a last net: libtorch's own checks
-    throw InputError(format("the file is damaged: {}", error.what_without_backtrace()), file.path(),
+    throw InputError(format("the file is damaged: {}", error.what_without_backtrace()), file.name,
                      checkpoint::kCopyAgain);
   }
 }
@@ -164,12 +163,17 @@ Tree read_mapped(const checkpoint::MappedFile& file, const ReadOptions& options)
 }  // namespace
 
 Tree read_pt(const std::string& path, const ReadOptions& options) {
-  return read_mapped(checkpoint::MappedFile(path), options);
+  const checkpoint::MappedFile file(path);
+  return read_named(file.named(), options);
+}
+
+Tree read_pt(std::span<const uint8_t> bytes, const std::string& name, const ReadOptions& options) {
+  return read_named({bytes, name}, options);
 }
 
 CheckpointFile open_checkpoint_file(const std::string& path) {
   const checkpoint::MappedFile file(path);
-  if (!is_safetensors(path)) return {read_mapped(file, {}), "pt", checksum_of_pt(file.bytes())};
+  if (!is_safetensors(path)) return {read_named(file.named(), {}), "pt", checksum_of_pt(file.bytes())};
   const bool sealed = checkpoint::check_safetensors_seal(file.bytes()) != checkpoint::Seal::missing;
   return {base::with_memory_for(path, [&] { return read_safetensors(path); }), "safetensors",
           sealed ? Checksum::whole_file : Checksum::none};
