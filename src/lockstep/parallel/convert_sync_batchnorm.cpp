@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/sync_batch_norm.h"
-#include "lockstep/parallel/sync_norm.h"
+#include "lockstep/parallel/sync_batch_norm_function.h"
 
 namespace lockstep {
 namespace {

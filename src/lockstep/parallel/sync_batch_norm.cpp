@@ -4,6 +4,8 @@
 
 #include <torch/types.h>
 
+#include "lockstep/parallel/sync_batch_norm_function.h"
+
 namespace lockstep {
 
 SyncBatchNorm::SyncBatchNorm(int64_t features, ProcessGroup group, SyncBatchNormOptions options)

@@ -1,23 +1,14 @@
-#include "lockstep/parallel/sync_norm.h"
+#include "lockstep/parallel/sync_batch_norm_function.h"
 
-#include <torch/csrc/autograd/custom_function.h>
 #include <torch/types.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/parallel/sync_norm_kernels.h"
+#include "lockstep/parallel/custom_function.h"
+#include "lockstep/parallel/sync_batch_norm_kernels.h"
 
 namespace lockstep::parallel {
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
-using OptionalTensor = std::optional<at::Tensor>;
-
-// a custom function takes no undefined tensor
-OptionalTensor if_defined(const at::Tensor& tensor) {
-  return tensor.defined() ? OptionalTensor(tensor) : std::nullopt;
-}
 
 // what each rank knows of its own samples, a channel: mean and biased variance; and how many values those are
 struct Moments {
@@ -75,7 +66,7 @@ void move_running(const OptionalTensor& running, const at::Tensor& batch, double
   running->mul_(1 - momentum).add_(batch.to(running->scalar_type()), momentum);
 }
 
-struct SyncNorm : torch::autograd::Function<SyncNorm> {
+struct SyncBatchNormFunction : torch::autograd::Function<SyncBatchNormFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
                             const OptionalTensor& given_weight, const OptionalTensor& given_bias,
                             const OptionalTensor& running_mean, const OptionalTensor& running_var,
@@ -156,8 +147,8 @@ at::Tensor sync_batch_norm(const at::Tensor& input, const at::Tensor& weight, co
   if (input.is_cuda()) {
     return sync_batch_norm_by_kernels(input, weight, bias, running_mean, running_var, momentum, eps, group);
   }
-  return SyncNorm::apply(input, if_defined(weight), if_defined(bias), if_defined(running_mean),
-                         if_defined(running_var), momentum, eps, group);
+  return SyncBatchNormFunction::apply(input, if_defined(weight), if_defined(bias), if_defined(running_mean),
+                                      if_defined(running_var), momentum, eps, group);
 }
 
 }  // namespace lockstep::parallel

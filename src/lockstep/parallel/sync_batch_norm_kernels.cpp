@@ -1,23 +1,14 @@
-#include "lockstep/parallel/sync_norm_kernels.h"
+#include "lockstep/parallel/sync_batch_norm_kernels.h"
 
 #include <ATen/AccumulateType.h>
-#include <torch/csrc/autograd/custom_function.h>
 #include <torch/types.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/parallel/custom_function.h"
 
 namespace lockstep::parallel {
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
-using OptionalTensor = std::optional<at::Tensor>;
-
-// a custom function takes no undefined tensor
-OptionalTensor if_defined(const at::Tensor& tensor) {
-  return tensor.defined() ? OptionalTensor(tensor) : std::nullopt;
-}
 
 // The kernels take channels-last tensors as they are, all others contiguous.
 at::Tensor in_order(const at::Tensor& tensor) {
@@ -66,7 +57,7 @@ at::Tensor summed(at::Tensor own, const ProcessGroup& group) {
 }
 
 // torch/nn/modules/_functions.py, SyncBatchNorm, line by line
-struct SyncNormByKernels : torch::autograd::Function<SyncNormByKernels> {
+struct SyncBatchNormByKernels : torch::autograd::Function<SyncBatchNormByKernels> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& given,
                             const OptionalTensor& given_weight, const OptionalTensor& bias,
                             const OptionalTensor& running_mean, const OptionalTensor& running_var,
@@ -131,8 +122,8 @@ at::Tensor sync_batch_norm_by_kernels(const at::Tensor& input, const at::Tensor&
     throw InputError("batch normalisation over one value a channel has no variance",
                      format("input of shape {}", c10::str(input.sizes())), "give it more than one sample");
   }
-  return SyncNormByKernels::apply(input, if_defined(weight), if_defined(bias), if_defined(running_mean),
-                                  if_defined(running_var), momentum, eps, group);
+  return SyncBatchNormByKernels::apply(input, if_defined(weight), if_defined(bias), if_defined(running_mean),
+                                       if_defined(running_var), momentum, eps, group);
 }
 
 }  // namespace lockstep::parallel
