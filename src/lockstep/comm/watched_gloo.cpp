@@ -19,7 +19,7 @@ at::Tensor bytes_of(const std::string& text) {
   return bytes;
 }
 
-std::string text_of(const at::Tensor& bytes) {
+std::string text_in(const at::Tensor& bytes) {
   return {reinterpret_cast<const char*>(bytes.data_ptr<uint8_t>()), static_cast<size_t>(bytes.numel())};
 }
 
@@ -49,7 +49,7 @@ void WatchedGloo::compare(const Call& call, const Collective& collective, Watch&
     options.timeout = collective.timeout;
     Gloo::allgather(all, mine, options)->wait();  // not the base form, which comes back to this class
     std::vector<std::string> texts;
-    for (const auto& bytes : all[0]) texts.push_back(text_of(bytes));
+    for (const auto& bytes : all[0]) texts.push_back(text_in(bytes));
     return texts;
   };
   std::string found;

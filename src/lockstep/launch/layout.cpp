@@ -31,7 +31,7 @@ std::optional<int> told(const Job& job, const char* field, int value) {
   return guess ? std::nullopt : std::optional(value);
 }
 
-std::string text_of(const std::optional<int>& number) {
+std::string digits_of(const std::optional<int>& number) {
   return number ? std::to_string(*number) : "";
 }
 
@@ -102,7 +102,7 @@ Seat own_seat(const Job& job) {
 
 std::string pack_seat(const Seat& seat) {
   return base::pack_texts(
-      {seat.machine, text_of(seat.local_rank), text_of(seat.local_world), text_of(seat.node_rank)});
+      {seat.machine, digits_of(seat.local_rank), digits_of(seat.local_world), digits_of(seat.node_rank)});
 }
 
 Seat unpack_seat(const std::string& text) {

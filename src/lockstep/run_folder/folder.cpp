@@ -64,7 +64,7 @@ bool is_only_longer(const std::string& key, const FlatConfig& then, const FlatCo
 }
 
 // A key that the lockstep of that day did not know had the value that it has by default now.
-std::string text_of(const FlatConfig& config, const std::string& key) {
+std::string value_in(const FlatConfig& config, const std::string& key) {
   static const FlatConfig defaults = flatten(config::to_yaml(Settings()));
   for (const auto* source : {&config, &defaults}) {
     if (const auto found = source->find(key); found != source->end()) return found->second;
@@ -175,7 +175,7 @@ RunFolder newest_unfinished(const RunSettings& run, const std::string& config) {
   for (const int number : existing(run)) {
     const auto path = folder_of(run, number);
     const auto then = config_in(path);
-    if (!then || text_of(*then, "run.name") != text_of(now, "run.name")) continue;
+    if (!then || value_in(*then, "run.name") != value_in(now, "run.name")) continue;
     auto lock = RunLock::take(path);
     if (!lock) {
       notes.push_back(path.string() + " is in use by another job");
@@ -234,7 +234,7 @@ std::vector<std::string> differences(const FlatConfig& then, const FlatConfig& n
   all.insert(now.begin(), now.end());
   std::vector<std::string> different;
   for (const auto& [key, value] : all) {
-    const auto before = text_of(then, key), after = text_of(now, key);
+    const auto before = value_in(then, key), after = value_in(now, key);
     if (before == after || is_about_the_place(key) || is_only_longer(key, then, now)) continue;
     different.push_back(format("{} (was {}, is {})", key, before, after));
   }

@@ -77,7 +77,7 @@ LockRecord record_of_us(int64_t epoch) {
   return {epoch, host, place_here(), ::getpid(), start_of(::getpid()), now()};
 }
 
-std::string text_of(const LockRecord& record) {
+std::string line_of(const LockRecord& record) {
   const nlohmann::ordered_json json = {{"epoch", record.epoch},     {"host", record.host},
                                        {"place", record.place},     {"pid", record.pid},
                                        {"started", record.started}, {"since", record.since}};
@@ -101,7 +101,7 @@ std::optional<LockRecord> record_in(int fd) {
 }
 
 bool write_record(int fd, const LockRecord& record) {
-  const auto text = text_of(record);
+  const auto text = line_of(record);
   const auto written = ::pwrite(fd, text.data(), text.size(), 0);
   if (written >= 0 && written < static_cast<ssize_t>(text.size())) errno = ENOSPC;
   return written == static_cast<ssize_t>(text.size());

@@ -14,7 +14,7 @@
 namespace lockstep::comm {
 namespace {
 
-std::string text_of(const sockaddr* address) {
+std::string numeric_address(const sockaddr* address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   const void* raw = address->sa_family == AF_INET
                         ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in*>(address)->sin_addr)
@@ -34,7 +34,8 @@ std::vector<NetworkAddress> interfaces_up() {
   std::vector<NetworkAddress> found;
   for (const ifaddrs* entry = list; entry; entry = entry->ifa_next) {
     if (!is_internet(entry->ifa_addr) || !(entry->ifa_flags & IFF_UP)) continue;
-    found.push_back({entry->ifa_name, text_of(entry->ifa_addr), (entry->ifa_flags & IFF_LOOPBACK) != 0});
+    found.push_back(
+        {entry->ifa_name, numeric_address(entry->ifa_addr), (entry->ifa_flags & IFF_LOOPBACK) != 0});
   }
   return found;
 }
@@ -47,7 +48,7 @@ std::vector<std::string> resolve(const std::string& host) {
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
   std::vector<std::string> found;
   for (const addrinfo* entry = list; entry; entry = entry->ai_next) {
-    if (is_internet(entry->ai_addr)) found.push_back(text_of(entry->ai_addr));
+    if (is_internet(entry->ai_addr)) found.push_back(numeric_address(entry->ai_addr));
   }
   return found;
 }

@@ -20,7 +20,7 @@ constexpr int kAskings = 6;
 constexpr int kKernelsPatience = 100;  // unanswered questions; Lines gives up long before
 constexpr Milliseconds kLook{1000};
 
-std::string text_of(const sockaddr_storage& address) {
+std::string plain_address(const sockaddr_storage& address) {
   char text[INET6_ADDRSTRLEN] = "";
   const auto* v4 = reinterpret_cast<const sockaddr_in*>(&address);
   const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&address);
@@ -36,7 +36,7 @@ using AddressOf = int (*)(int, sockaddr*, socklen_t*);
 std::string address(int socket, AddressOf ask) {
   sockaddr_storage found{};
   socklen_t size = sizeof found;
-  return ask(socket, reinterpret_cast<sockaddr*>(&found), &size) == 0 ? text_of(found) : "";
+  return ask(socket, reinterpret_cast<sockaddr*>(&found), &size) == 0 ? plain_address(found) : "";
 }
 
 // Where the connection leads; "" where this is none, or one to this very host.

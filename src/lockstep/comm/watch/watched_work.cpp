@@ -4,7 +4,7 @@ namespace lockstep::comm {
 namespace {
 
 // gloo's exceptions are not c10's, and their types are not in the wheel's headers: the text is what there is
-std::string text_of(const std::exception_ptr& error) {
+std::string message_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& known) {
@@ -23,7 +23,7 @@ bool speaks_of_time(const std::string& text) {
 std::exception_ptr Watch::judge(const std::exception_ptr& error) {
   const std::lock_guard<std::mutex> guard(mutex_);
   if (!judged_) {
-    const std::string text = text_of(error);
+    const std::string text = message_of(error);
     judged_ = roll_->judge(collective_, text, speaks_of_time(text));
   }
   return judged_;
