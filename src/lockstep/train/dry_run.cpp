@@ -1,11 +1,13 @@
 // `train --dry-run`: everything up to the first step, and what the rest would cost.
 #include <sys/resource.h>
 
+#include <chrono>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/run_folder/console.h"
 #include "lockstep/train/run.h"
-#include "lockstep/train/trainer.h"
+#include "lockstep/train/step.h"
 
 namespace lockstep::train {
 namespace {
@@ -48,16 +50,38 @@ std::string join_numbers(const std::vector<int64_t>& numbers) {
   return text;
 }
 
+// The seconds of a step. One forward and backward on the first batch is tried; an accumulating step has
+// several.
+double try_step(const Feed& feed, TrainingStep& step, int64_t accumulate) {
+  using Clock = std::chrono::steady_clock;
+  TrainingState start;
+  LossTrace losses;
+  PhaseClock clock;
+  auto epoch = feed.epoch(start);
+  const auto begin = Clock::now();
+  step.run(1, *epoch.begin(), losses, clock);
+  losses.settle();
+  return std::chrono::duration<double>(Clock::now() - begin).count() * static_cast<double>(accumulate);
+}
+
+Feed feed_of_single_batches(const Setup& setup) {
+  auto settings = setup.settings;
+  settings.train.accumulate = 1;
+  return Feed(settings, setup.data.train, *setup.team);
+}
+
 }  // namespace
 
 int dry_run(const Command& command) {
   auto setup = set_up(command);
-  Trainer trainer(setup);
+  auto learner = make_learner(setup);
   run_folder::Console console(setup.team->first());
   double step_seconds = 0;
-  for (int i = 0; i < kTries; ++i) step_seconds = trainer.try_step();
-  const auto size = size_of(trainer.model());
-  const auto& rounds = trainer.rounds();
+  TrainingStep step(setup, learner);
+  const auto feed = feed_of_single_batches(setup);
+  for (int i = 0; i < kTries; ++i) step_seconds = try_step(feed, step, setup.settings.train.accumulate);
+  const auto size = size_of(*learner.model);
+  const auto& rounds = learner.rounds;
   const auto& s = setup.settings;
   const int64_t grouped = s.data.batch_size * s.train.accumulate * setup.team->world();
   const auto wanted =

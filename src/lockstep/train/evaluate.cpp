@@ -80,6 +80,10 @@ std::unique_ptr<Metrics> evaluate(const Team& team, Net& net, const Task& task, 
   return metrics;
 }
 
+bool is_evaluation_scheduled(const TrainSettings& train, int64_t epoch) {
+  return train.eval_every > 0 && (epoch + 1) % train.eval_every == 0;
+}
+
 std::optional<double> value_of(const Metrics& metrics, const std::string& name) {
   for (const auto& [key, value] : metrics.values()) {
     if (key == name) return value;

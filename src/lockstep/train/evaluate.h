@@ -3,6 +3,8 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "lockstep/config/settings.h"
 #include "lockstep/parallel/team.h"
@@ -18,6 +20,9 @@ using CutShort = std::function<bool(int64_t batch)>;
 /// training mode.
 std::unique_ptr<Metrics> evaluate(const Team& team, Net& net, const Task& task, const TaskData& data,
                                   const Settings& settings, const CutShort& cut_short = {});
+
+/// Does train.eval_every ask for one after this epoch, counted from 0?
+bool is_evaluation_scheduled(const TrainSettings& train, int64_t epoch);
 
 /// A metric by its name, if it is there.
 std::optional<double> value_of(const Metrics& metrics, const std::string& name);

@@ -32,6 +32,7 @@ Rounds plan_rounds(const Settings& settings, int64_t samples, int world) {
   rounds.steps_per_epoch = up(rounds.batches, train.accumulate);
   rounds.total_steps = rounds.steps_per_epoch * train.epochs;
   if (train.max_steps > 0) rounds.total_steps = std::min(rounds.total_steps, train.max_steps);
+  rounds.step_samples = data.batch_size * train.accumulate * world;
   return rounds;
 }
 

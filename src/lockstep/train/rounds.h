@@ -13,6 +13,7 @@ struct Rounds {
   int64_t batches = 0;          // a rank's, an epoch
   int64_t steps_per_epoch = 0;  // optimiser steps
   int64_t total_steps = 0;      // of the whole run
+  int64_t step_samples = 0;     // of all ranks together, a full step
 };
 
 /// Throws InputError where a batch does not fit into a rank's share, or there is nothing to train on.

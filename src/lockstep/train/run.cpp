@@ -93,44 +93,45 @@ Place open_place(const Setup& setup, const std::string& resume) {
   return place;
 }
 
-// Nothing in an old folder is touched before it is known that the run can go on there; a job script that has
-// not been told of it takes the attempt for refused.
-void begin(Trainer& trainer, const Setup& setup, const Place& place) {
-  setup.team->together([&] {
-    if (!setup.team->first()) return;
-    const auto path = place.held->path();
-    if (place.goes_on) run_folder::begin_in(path, setup.config);
-    trainer.write_to(place.held, place.attempt);
-    tell_job_script(path);
-  });
-}
-
-// The newest whole checkpoint of the folder; an earlier attempt that came to none starts anew.
-void go_on(Trainer& trainer, const Setup& setup, const std::string& folder) {
-  const auto saved = newest_saved(*setup.team, folder);
+// From the newest whole checkpoint of the folder; an earlier attempt that came to none starts anew.
+void go_on(Start& start, Learner& learner, const Setup& setup, const Place& place) {
+  const auto saved = newest_saved(*setup.team, place.path);
   if (!saved) {
     log::info("no checkpoint there yet: starting from the first step");
     return;
   }
-  trainer.restore(saved->tree, saved->path);
-  trainer.found_in(saved->path);
-  log::info("going on after step " + std::to_string(trainer.state().step) + ", from " + saved->path);
+  start.state = from_checkpoint(*setup.team, saved->tree, saved->path, learner);
+  start.attempt.found = saved->path;
+  log::info("going on after step " + std::to_string(start.state.step) + ", from " + saved->path);
 }
 
-void start_from(Trainer& trainer, const Saved& saved) {
-  trainer.restore(saved.tree, saved.path);
-  trainer.forget_metrics();
-  log::info("starting after step " + std::to_string(trainer.state().step) + " of " + saved.path +
+void start_from(Start& start, Learner& learner, const Setup& setup, const Saved& saved) {
+  start.state = from_checkpoint(*setup.team, saved.tree, saved.path, learner);
+  start.state.metrics_offset = 0;  // of another file
+  log::info("starting after step " + std::to_string(start.state.step) + " of " + saved.path +
             ", in a new folder");
 }
 
-void say_start(const Setup& setup, const Trainer& trainer, const Place& place) {
+// Nothing in an old folder is touched before it is known that the run can go on there; a job script that has
+// not been told of it takes the attempt for refused.
+std::unique_ptr<Trainer> make_trainer(const Setup& setup, Learner learner, const Start& start,
+                                      const Place& place) {
+  std::unique_ptr<Trainer> trainer;
+  setup.team->together([&] {
+    if (place.held && place.goes_on) run_folder::begin_in(place.held->path(), setup.config);
+    trainer = std::make_unique<Trainer>(setup, std::move(learner), start);
+    if (place.held) tell_job_script(place.held->path());
+  });
+  return trainer;
+}
+
+void say_start(const Setup& setup, const Rounds& rounds, const Place& place) {
   const auto& job = setup.team->job();
   log::info(format("{}: {} on {} rank{} ({}, {}, {} thread{} each), {} steps an epoch, in {}",
                    setup.settings.run.name, setup.settings.task.name, setup.team->world(),
                    setup.team->world() == 1 ? "" : "s", setup.team->device().str(),
                    setup.team->group() ? setup.settings.launch.backend : "no group", setup.session->threads(),
-                   setup.session->threads() == 1 ? "" : "s", trainer.rounds().steps_per_epoch, place.path));
+                   setup.session->threads() == 1 ? "" : "s", rounds.steps_per_epoch, place.path));
   if (job.scheduler != "none") log::info(format("{} job {}", job.scheduler, job.job_id));
   const auto& train = setup.settings.train;
   if (train.precision != "fp32" || train.layout != "nchw") {
@@ -182,15 +183,19 @@ int train(const Command& command, const std::string& resume) {
   auto from = find_resume(*setup.team, resume);
   check_place(setup, from);
   load_data(setup);
-  Trainer trainer(setup);
-  if (const auto saved = std::exchange(from.file, {})) start_from(trainer, *saved);
-  auto place = open_place(setup, from.folder);
-  if (place.goes_on) go_on(trainer, setup, place.path);
-  begin(trainer, setup, place);
+  auto learner = make_learner(setup);
+  const auto rounds = learner.rounds;
+  Start start;
+  if (const auto saved = std::exchange(from.file, {})) start_from(start, learner, setup, *saved);
   if (setup.team->first())
-    trainer.leave_before(launch::job_deadline(setup.team->job(), launch::current_environment()));
-  say_start(setup, trainer, place);
-  const auto ending = run_and_tell(trainer, setup, place);
+    start.deadline = launch::job_deadline(setup.team->job(), launch::current_environment());
+  auto place = open_place(setup, from.folder);
+  start.attempt.number = place.attempt;
+  start.attempt.folder = place.held;
+  if (place.goes_on) go_on(start, learner, setup, place);
+  const auto trainer = make_trainer(setup, std::move(learner), start, place);
+  say_start(setup, rounds, place);
+  const auto ending = run_and_tell(*trainer, setup, place);
   setup.team->barrier();  // whoever leaves early would take rank 0 along
   say_ending(ending, place);
   return ending.stopped() ? kStoppedEarly : kDone;

@@ -7,19 +7,28 @@
 #include "lockstep/train/autocast.h"
 
 namespace lockstep::train {
+namespace {
 
-void TrainingStep::run(int64_t number, int64_t batches, const std::function<Batch&()>& next_batch,
-                       LossTrace& losses, PhaseClock& clock) {
+LossOptions loss_options(const Setup& setup) {
+  LossOptions options;
+  options.label_smoothing = setup.settings.train.label_smoothing;
+  if (setup.data.class_weights.defined())
+    options.class_weights = setup.data.class_weights.to(setup.team->device());
+  return options;
+}
+
+}  // namespace
+
+void TrainingStep::run(int64_t number, StepBatches& batches, LossTrace& losses, PhaseClock& clock) {
   optimizer_.zero_grad();
-  for (int64_t i = 0; i < batches; ++i) {
-    const auto local =
-        i + 1 < batches ? model_.no_sync() : nullptr;  // only the last batch's backward exchanges
-    clock.enter(Phase::data);
-    const Batch& batch = next_batch();
+  clock.enter(Phase::data);
+  for (const auto& batch : batches) {
+    const auto local = batches.at_last() ? nullptr : model_.no_sync();  // the last one's backward exchanges
     clock.enter(Phase::forward);
     const auto loss = forward(batch);
     losses.add(number, loss, batch.indices);
-    backward(batches > 1 ? loss / static_cast<double>(batches) : loss, clock);
+    backward(batches.size() > 1 ? loss / static_cast<double>(batches.size()) : loss, clock);
+    clock.enter(Phase::data);
   }
   clock.enter(Phase::optimiser);
   update();
@@ -50,17 +59,16 @@ void TrainingStep::update() {
   scaler_->update();
 }
 
-TrainingStep::TrainingStep(TrainedModel& model, Optimizer& optimizer, GradScaler* scaler, const Task& task,
-                           LossOptions loss, const Settings& settings, at::Device device)
-    : model_(model),
-      optimizer_(optimizer),
-      scaler_(scaler),
-      task_(task),
-      loss_(std::move(loss)),
-      settings_(settings),
-      device_(device),
-      autocast_(autocast_type(settings.train.precision)),
-      parameters_(model.parameters()),
+TrainingStep::TrainingStep(const Setup& setup, Learner& learner)
+    : model_(*learner.model),
+      optimizer_(*learner.optimizer),
+      scaler_(learner.scaler.get()),
+      task_(*setup.task),
+      loss_(loss_options(setup)),
+      settings_(setup.settings),
+      device_(setup.team->device()),
+      autocast_(autocast_type(settings_.train.precision)),
+      parameters_(model_.parameters()),
       gradients_done_(std::make_shared<PhaseClock::Clock::time_point>()) {
   // Backward reaches the first parameters last: one time stamp there tells computing from waiting.
   for (size_t i = 0; i < std::min<size_t>(2, parameters_.size()); ++i) {

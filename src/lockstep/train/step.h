@@ -3,28 +3,25 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <functional>
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
-#include "lockstep/config/settings.h"
-#include "lockstep/data/dataset.h"
-#include "lockstep/optim/grad_scaler.h"
-#include "lockstep/optim/optimizer.h"
-#include "lockstep/tasks/task.h"
+#include "lockstep/train/feed.h"
+#include "lockstep/train/learner.h"
 #include "lockstep/train/loss_trace.h"
-#include "lockstep/train/model.h"
 #include "lockstep/train/phase_clock.h"
+#include "lockstep/train/setup.h"
 
 namespace lockstep::train {
 
 class TrainingStep {
  public:
-  TrainingStep(TrainedModel& model, Optimizer& optimizer, GradScaler* scaler, const Task& task,
-               LossOptions loss, const Settings& settings, at::Device device);
+  TrainingStep(const Setup& setup, Learner& learner);
 
-  /// One optimiser step over `batches` batches, each loss divided by their number.
-  void run(int64_t number, int64_t batches, const std::function<Batch&()>& next_batch, LossTrace& losses,
-           PhaseClock& clock);
+  /// One optimiser step over the batches, each loss divided by their number.
+  void run(int64_t number, StepBatches& batches, LossTrace& losses, PhaseClock& clock);
 
  private:
   at::Tensor forward(const Batch& batch);

@@ -8,6 +8,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/train/resumable.h"
+#include "lockstep/train/learner.h"
 #include "lockstep/train/saved.h"
 
 namespace lockstep::train {
@@ -18,7 +19,7 @@ Tree gather_losses(const Team& team, const TrainingState& state) {
   return torch::stack(team.all_gather(mine));
 }
 
-Tree extras(const Team& team, const TrainingState& state, const Stateful& parts, const std::string& config) {
+Tree extras(const Team& team, const TrainingState& state, const Learner& learner, const std::string& config) {
   const auto dict = make_dict({{"format", kCheckpointFormat},
                                {"world", int64_t{team.world()}},
                                {"consumed", state.consumed},
@@ -30,11 +31,11 @@ Tree extras(const Team& team, const TrainingState& state, const Stateful& parts,
                                {"epochs_without_better", state.epochs_without_better},
                                {"losses", gather_losses(team, state)},
                                {"config", config},
-                               {"task", parts.memory}});
+                               {"task", learner.memory}});
   put_generators(team, dict);
-  put(dict, "schedule", parts.schedule.state_dict());
-  if (parts.scaler) put(dict, "scaler", parts.scaler->state_dict());
-  put(dict, "buckets", tree_of(parts.model.buckets()));
+  put(dict, "schedule", learner.schedule->state_dict());
+  if (learner.scaler) put(dict, "scaler", learner.scaler->state_dict());
+  put(dict, "buckets", tree_of(learner.model->buckets()));
   return dict;
 }
 
@@ -62,7 +63,7 @@ void restore_schedule(Schedule& schedule, const Tree& state) {
   }
 }
 
-TrainingState from_own(const Team& team, const Tree& tree, const Tree& extras, const Stateful& parts) {
+TrainingState from_own(const Team& team, const Tree& tree, const Tree& extras, Learner& learner) {
   TrainingState state;
   state.step = as_int(get(tree, "iter_no"), "iter_no");
   state.epoch = as_int(get(tree, "epoch"), "epoch");
@@ -74,13 +75,13 @@ TrainingState from_own(const Team& team, const Tree& tree, const Tree& extras, c
   state.best_loss = as_double(get(extras, "best_loss"), "best_loss");
   state.epochs_without_better = as_int(get(extras, "epochs_without_better"), "epochs_without_better");
   restore_losses(team, extras, state);
-  restore_schedule(parts.schedule, get(extras, "schedule"));
-  if (const auto scaler = find(extras, "scaler"); scaler && parts.scaler)
-    parts.scaler->load_state_dict(*scaler);
+  restore_schedule(*learner.schedule, get(extras, "schedule"));
+  if (const auto scaler = find(extras, "scaler"); scaler && learner.scaler)
+    learner.scaler->load_state_dict(*scaler);
   restore_generators(team, extras);
   if (const auto list = find(extras, "buckets")) {
     const auto buckets = buckets_of(*list);
-    if (!buckets.empty()) parts.model.restore_buckets(buckets);
+    if (!buckets.empty()) learner.model->restore_buckets(buckets);
   }
   const auto world = as_int(get(extras, "world"), "world");
   if (world != team.world()) {
@@ -93,12 +94,12 @@ TrainingState from_own(const Team& team, const Tree& tree, const Tree& extras, c
 }
 
 // A file that Python wrote says which iteration it is, if anything.
-TrainingState from_python(const Tree& tree, int64_t steps_per_epoch, int64_t samples_per_step) {
+TrainingState from_python(const Tree& tree, const Rounds& rounds) {
   TrainingState state;
   if (const auto step = find(tree, "iter_no")) state.step = as_int(*step, "iter_no");
-  state.epoch = state.step / steps_per_epoch;
-  state.step_in_epoch = state.step % steps_per_epoch;
-  state.consumed = state.step_in_epoch * samples_per_step;
+  state.epoch = state.step / rounds.steps_per_epoch;
+  state.step_in_epoch = state.step % rounds.steps_per_epoch;
+  state.consumed = state.step_in_epoch * rounds.step_samples;
   log::info(format(
       "the checkpoint is not lockstep's own: going on from step {}, epoch {}; schedule and random numbers "
       "start afresh",
@@ -108,23 +109,22 @@ TrainingState from_python(const Tree& tree, int64_t steps_per_epoch, int64_t sam
 
 }  // namespace
 
-Tree to_checkpoint(const Team& team, const TrainingState& state, const Stateful& parts,
+Tree to_checkpoint(const Team& team, const TrainingState& state, const Learner& learner,
                    const std::string& config) {
-  const auto more = extras(team, state, parts, config);
+  const auto more = extras(team, state, learner, config);
   if (!team.first()) return make_dict();
   return make_dict({{"iter_no", state.step},
                     {"epoch", state.epoch},
-                    {"model", module_state_dict(parts.model.net())},
-                    {"optimizer", parts.optimizer.state_dict()},
+                    {"model", module_state_dict(learner.model->net())},
+                    {"optimizer", learner.optimizer->state_dict()},
                     {"lockstep", more}});
 }
 
-TrainingState from_checkpoint(const Team& team, const Tree& tree, const std::string& file,
-                              const Stateful& parts, int64_t steps_per_epoch, int64_t samples_per_step) {
+TrainingState from_checkpoint(const Team& team, const Tree& tree, const std::string& file, Learner& learner) {
   const auto extras = find(tree, "lockstep");
-  load_module_state_dict(parts.model.net(), find_state_dict(tree, file), file);
-  if (const auto optimizer = find(tree, "optimizer")) parts.optimizer.load_state_dict(*optimizer);
-  return extras ? from_own(team, tree, *extras, parts) : from_python(tree, steps_per_epoch, samples_per_step);
+  load_module_state_dict(learner.model->net(), find_state_dict(tree, file), file);
+  if (const auto optimizer = find(tree, "optimizer")) learner.optimizer->load_state_dict(*optimizer);
+  return extras ? from_own(team, tree, *extras, learner) : from_python(tree, learner.rounds);
 }
 
 }  // namespace lockstep::train

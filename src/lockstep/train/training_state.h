@@ -6,16 +6,13 @@
 #include <string>
 
 #include "lockstep/checkpoint/tree.h"
-#include "lockstep/optim/grad_scaler.h"
-#include "lockstep/optim/optimizer.h"
-#include "lockstep/optim/schedule.h"
 #include "lockstep/parallel/team.h"
-#include "lockstep/train/model.h"
 
 namespace lockstep::train {
 
-/// Where a run stands. The numbers are the same on every rank, but for the losses.
+struct Learner;
 
+/// Where a run stands. The numbers are the same on every rank, but for the losses.
 struct TrainingState {
   int64_t step = 0;      // optimiser steps taken
   int64_t epoch = 0;     // the one it is in, from 0
@@ -30,22 +27,12 @@ struct TrainingState {
   int64_t loss_count = 0;
 };
 
-/// The parts that have a state of their own.
-struct Stateful {
-  TrainedModel& model;
-  Optimizer& optimizer;
-  Schedule& schedule;
-  GradScaler* scaler;
-  Tree memory;  // the task's, for predict
-};
-
 /// The whole checkpoint. Collective; the ranks other than 0 get an empty one.
-Tree to_checkpoint(const Team& team, const TrainingState& state, const Stateful& parts,
+Tree to_checkpoint(const Team& team, const TrainingState& state, const Learner& learner,
                    const std::string& config);
 
 /// Puts everything back. InputError, before anything is changed, where the model is another one. A file of
 /// Python's brings its model, and its optimiser where it has one.
-TrainingState from_checkpoint(const Team& team, const Tree& tree, const std::string& file,
-                              const Stateful& parts, int64_t steps_per_epoch, int64_t samples_per_step);
+TrainingState from_checkpoint(const Team& team, const Tree& tree, const std::string& file, Learner& learner);
 
 }  // namespace lockstep::train

@@ -1,4 +1,5 @@
-// A loss or a state that is no number: which rank, which step, which samples or tensor.
+#include "lockstep/train/not_finite.h"
+
 #include <torch/types.h>
 #include <torch/utils.h>
 
@@ -10,7 +11,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "lockstep/train/trainer.h"
 
 namespace lockstep::train {
 namespace {
@@ -58,28 +58,25 @@ std::string first_not_finite(const std::vector<Named>& all) {
 
 }  // namespace
 
-// A loss may be finite and its gradient not: the state shows it before the next loss does.
-void Trainer::refuse_what_is_not_finite() {
+void refuse_not_finite(const Team& team, const Learner& learner, const TrainingState& state) {
   const torch::NoGradGuard no_grad;
-  const auto mine = first_not_finite(numbers_of(model_->net(), *optimizer_));
+  const auto mine = first_not_finite(numbers_of(learner.model->net(), *learner.optimizer));
   std::vector<double> found{mine.empty() ? 0.0 : 1.0};
-  team_.sum(found);
+  team.sum(found);
   if (found[0] == 0) return;
-  const auto all = team_.all_gather(mine);
+  const auto all = team.all_gather(mine);
   const auto first = std::find_if(all.begin(), all.end(), [](const auto& name) { return !name.empty(); });
-  throw Error(format("{} is not finite after step {}, so there is no checkpoint of it", *first, state_.step),
-              format("epoch {}, rank {}", state_.epoch, first - all.begin()),
+  throw Error(format("{} is not finite after step {}, so there is no checkpoint of it", *first, state.step),
+              format("epoch {}, rank {}", state.epoch, first - all.begin()),
               "lower optim.lr or set train.clip_norm; the last good checkpoint is kept");
 }
 
-void Trainer::report_bad_loss() {
+void report_bad_loss(const Team& team, const std::optional<BadLoss>& bad, const TrainingState& state) {
   nlohmann::json mine;
-  if (const auto& bad = losses_.bad()) {
-    mine = {{"step", bad->step}, {"loss", std::to_string(bad->loss)}, {"indices", bad->indices}};
-  }
+  if (bad) mine = {{"step", bad->step}, {"loss", std::to_string(bad->loss)}, {"indices", bad->indices}};
   nlohmann::json worst;
   size_t rank = 0, number = 0;
-  for (const auto& text : team_.all_gather(mine.is_null() ? "" : mine.dump())) {
+  for (const auto& text : team.all_gather(mine.is_null() ? "" : mine.dump())) {
     const size_t of = number++;
     if (text.empty()) continue;
     const auto json = nlohmann::json::parse(text);
@@ -91,7 +88,7 @@ void Trainer::report_bad_loss() {
   for (const auto& index : worst["indices"]) samples.push_back(index.dump());
   throw Error(
       format("the loss is {} at step {}", worst["loss"].get<std::string>(), worst["step"].get<int64_t>()),
-      format("epoch {}, rank {}, samples {}", state_.epoch, rank, base::join(samples, ", ")),
+      format("epoch {}, rank {}, samples {}", state.epoch, rank, base::join(samples, ", ")),
       "look at these samples, lower optim.lr or set train.clip_norm; the last good checkpoint is kept");
 }
 

@@ -1,0 +1,21 @@
+#include "lockstep/train/learner.h"
+
+#include "lockstep/train/task_memory.h"
+
+namespace lockstep::train {
+
+Learner make_learner(const Setup& setup) {
+  const auto& settings = setup.settings;
+  const auto& team = *setup.team;
+  Learner learner;
+  learner.rounds = plan_rounds(settings, setup.data.train->size(), team.world());
+  learner.model = make_trained_model(seeded_model(setup), team, settings);
+  learner.optimizer = make_optimizer(settings.optim, learner.model->parameters());
+  learner.schedule =
+      make_schedule(settings.schedule, *learner.optimizer, learner.rounds.total_steps, settings.train.epochs);
+  if (settings.train.precision == "fp16") learner.scaler = std::make_unique<GradScaler>(team.device());
+  learner.memory = remembered(setup);
+  return learner;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,28 @@
+#pragma once
+// What learns: a model, its optimiser and what goes with them. All of it goes into a checkpoint.
+
+#include <memory>
+
+#include "lockstep/checkpoint/tree.h"
+#include "lockstep/optim/grad_scaler.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/optim/schedule.h"
+#include "lockstep/train/model.h"
+#include "lockstep/train/rounds.h"
+#include "lockstep/train/setup.h"
+
+namespace lockstep::train {
+
+struct Learner {
+  Rounds rounds;  // how long it is to learn: a schedule depends on it
+  std::unique_ptr<TrainedModel> model;
+  std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<Schedule> schedule;
+  std::unique_ptr<GradScaler> scaler;  // fp16 alone
+  Tree memory;                         // the task's, for predict; the same in every checkpoint
+};
+
+/// As the settings say, at the first step. Collective.
+Learner make_learner(const Setup& setup);
+
+}  // namespace lockstep::train
