@@ -73,14 +73,6 @@ TEST(Write, ShowsOriginsAndStaysAConfig) {
   EXPECT_EQ(config::load_settings(text, "again.yaml").settings, loaded.settings);
 }
 
-TEST(Write, NamesWhatDiffers) {
-  Settings after;
-  after.optim.lr = 0.2;
-  const auto found = config::differences({}, after);
-  ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(found.at("optim.lr"), "0.01 -> 0.2");
-}
-
 std::string damaged(std::string text, std::mt19937_64& random) {
   static const std::string bytes = "{}[]:,#&*!|>'\"%@`?-\n\t \r\\$~<0aeE.\x01\x7f\x80\xff\xc3";
   for (size_t left = 1 + random() % 4; left > 0 && !text.empty(); --left) {

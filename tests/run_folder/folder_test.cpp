@@ -1,6 +1,7 @@
 #include "lockstep/run_folder/folder.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +10,9 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/whole_file.h"
+#include "lockstep/config/load.h"
+#include "lockstep/config/past_config.h"
+#include "lockstep/config/write.h"
 #include "lockstep/run_folder/status.h"
 #include "temp_folder.h"
 
@@ -19,6 +23,10 @@ constexpr const char* kConfig =
     "run: {name: mnist, dir: runs}\nlaunch: {device: cpu}\ntrain: {epochs: 2, max_steps: 0}\noptim: {lr: "
     "0.01}\n";
 
+Settings settings_of(const std::string& config) {
+  return config::load_settings(config, "config.yaml").settings;
+}
+
 std::string with(std::string config, const std::string& from, const std::string& to) {
   return config.replace(config.find(from), from.size(), to);
 }
@@ -26,7 +34,12 @@ std::string with(std::string config, const std::string& from, const std::string&
 class RunFolderTest : public ::testing::Test {
  protected:
   RunFolder open(const std::string& resume = "", const std::string& config = kConfig) {
-    return open_run_folder({.name = "mnist", .dir = scratch_.path().string(), .seed = 0}, config, resume);
+    return open_run_folder(here(config), resume);
+  }
+  Settings here(const std::string& config, const std::string& name = "mnist") const {
+    auto settings = settings_of(config);
+    settings.run = {.name = name, .dir = scratch_.path().string(), .seed = 0};
+    return settings;
   }
   std::filesystem::path path(const std::string& name) const { return scratch_.path() / name; }
   void leave(const std::string& name, RunState state, const std::string& reason, int64_t epoch = 0,
@@ -47,7 +60,7 @@ TEST_F(RunFolderTest, TakesTheFirstFreeName) {
   std::filesystem::create_directory(path("mnist-3"));
   base::replace_file(path("mnist-3") / "notes.txt", "somebody else's");
   EXPECT_EQ(open().path, path("mnist-4"));
-  EXPECT_EQ(base::read_text(path("mnist-4") / "config.yaml"), kConfig);
+  EXPECT_EQ(base::read_text(path("mnist-4") / "config.yaml"), config::to_yaml(here(kConfig)));
 }
 
 TEST_F(RunFolderTest, TakesWhatAStartThatWasKilledLeft) {
@@ -68,17 +81,16 @@ TEST_F(RunFolderTest, AnOldFolderIsTouchedOnlyWhenTheRunBeginsThere) {
   base::replace_file(path("mnist") / ".status.json.4242.partial", "half");
   const auto other = with(kConfig, "lr: 0.01", "lr: 0.1");
   const auto folder = open(path("mnist").string(), other);
-  EXPECT_EQ(base::read_text(path("mnist") / "config.yaml"), kConfig);
+  EXPECT_EQ(base::read_text(path("mnist") / "config.yaml"), config::to_yaml(here(kConfig)));
   EXPECT_TRUE(std::filesystem::exists(partial));
-  begin_in(folder.path, other);
-  EXPECT_EQ(base::read_text(path("mnist") / "config.yaml"), other);
+  begin_in(folder.path, here(other));
+  EXPECT_EQ(base::read_text(path("mnist") / "config.yaml"), config::to_yaml(here(other)));
   EXPECT_FALSE(std::filesystem::exists(partial));
   EXPECT_FALSE(std::filesystem::exists(path("mnist") / ".status.json.4242.partial"));
 }
 
 TEST_F(RunFolderTest, ASuccessorIsBesideTheOneThatWasRemoved) {
-  const auto folder =
-      open_successor({.name = "mnist", .dir = scratch_.path().string(), .seed = 0}, kConfig, path("mnist"));
+  const auto folder = open_successor(here(kConfig), path("mnist"));
   EXPECT_EQ(folder.path, path("mnist-2"));
   EXPECT_TRUE(open("auto").path == path("mnist")) << "in use";
 }
@@ -146,12 +158,68 @@ TEST_F(RunFolderTest, AutoNamesTheKeysThatDiffer) {
 
 TEST_F(RunFolderTest, AKeyThatAnOlderLockstepDidNotKnowHadItsDefault) {
   (void)open();
+  base::replace_file(path("mnist") / "config.yaml", kConfig);
   const std::string config = kConfig;
   EXPECT_TRUE(open("auto", config + "checkpoint: {best: true, every_minutes: 0}\n").goes_on);
   const auto folder = open("auto", config + "checkpoint: {best: false, every_minutes: 0}\n");
   EXPECT_FALSE(folder.goes_on);
   EXPECT_NE(folder.notes.at(0).find("checkpoint.best (was true, is false)"), std::string::npos)
       << folder.notes[0];
+}
+
+TEST_F(RunFolderTest, WhatANewerLockstepWroteIsNamed) {
+  (void)open();
+  base::replace_file(path("mnist") / "config.yaml",
+                     with(kConfig, "lr: 0.01", "lr: 0.01, name: lion, warp: 9"));
+  const auto notes = open("auto").notes;
+  EXPECT_NE(notes.at(0).find("optim.name (was lion, is sgd), optim.warp (was 9, is not set)"),
+            std::string::npos)
+      << notes[0];
+  const auto folder = open(path("mnist").string());
+  EXPECT_TRUE(folder.goes_on) << "by its path it is the user's to know";
+  EXPECT_NE(folder.notes.at(0).find("optim.warp"), std::string::npos) << folder.notes[0];
+}
+
+TEST_F(RunFolderTest, AConfigThatCannotBeReadIsPassedOverAloud) {
+  for (const char* text : {"run: {name: mnist", "", "- 1\n", "hello\n"}) {
+    (void)open();
+    base::replace_file(path("mnist") / "config.yaml", text);
+    const auto folder = open("auto");
+    EXPECT_FALSE(folder.goes_on);
+    EXPECT_NE(folder.notes.at(0).find("is passed over"), std::string::npos) << folder.notes[0];
+    EXPECT_THROW(open(path("mnist").string()), InputError);
+    std::filesystem::remove_all(path("mnist"));
+    std::filesystem::remove_all(folder.path);
+  }
+}
+
+// Each is waited for, or written into, where nobody looks what it is.
+TEST_F(RunFolderTest, WhatIsNoFileIsRefusedBeforeTheRunGoesOn) {
+  const auto make = [](const std::string& kind, const std::filesystem::path& place) {
+    if (kind == "a pipe") ::mkfifo(place.c_str(), 0600);
+    if (kind == "a folder") std::filesystem::create_directory(place);
+    if (kind == "a device") std::filesystem::create_symlink("/dev/zero", place);
+  };
+  for (const char* name :
+       {"lock", "status.json", "metrics.jsonl", "metrics.jsonl.cut", "checkpoints/best.pt"}) {
+    for (const char* kind : {"a pipe", "a folder", "a device"}) {
+      const auto made = open().path;
+      std::filesystem::create_directory(made / "checkpoints");
+      std::filesystem::remove(made / name);
+      make(kind, made / name);
+      for (const auto& resume : {std::string("auto"), made.string()}) {
+        try {
+          (void)open(resume);
+          ADD_FAILURE() << name << " was " << kind << " for " << resume;
+        } catch (const InputError& error) {
+          EXPECT_NE(std::string(error.what()).find(kind), std::string::npos) << error.what();
+          EXPECT_EQ(error.where(), made / name);
+        }
+      }
+      EXPECT_THROW(check_run_folder(made), InputError) << "before a long load";
+      std::filesystem::remove_all(made);
+    }
+  }
 }
 
 TEST_F(RunFolderTest, FewerEpochsAreAnotherRun) {
@@ -165,8 +233,7 @@ TEST_F(RunFolderTest, WhereARunIsStartedDoesNotMatter) {
 }
 
 TEST_F(RunFolderTest, ANameThatEndsInANumberIsAnotherRun) {
-  const auto config = with(kConfig, "name: mnist", "name: mnist-2");
-  (void)open_run_folder({.name = "mnist-2", .dir = scratch_.path().string(), .seed = 0}, config, "");
+  (void)open_run_folder(here(kConfig, "mnist-2"), "");
   EXPECT_FALSE(open("auto").goes_on);
 }
 
@@ -183,7 +250,9 @@ TEST_F(RunFolderTest, AFolderInUseIsRefused) {
 }
 
 TEST_F(RunFolderTest, APlaceThatCannotBeWrittenIsBadInput) {
-  EXPECT_THROW(open_run_folder({.name = "x", .dir = "/proc/nothing", .seed = 0}, kConfig, ""), InputError);
+  auto settings = here(kConfig);
+  settings.run.dir = "/proc/nothing";
+  EXPECT_THROW(open_run_folder(settings, ""), InputError);
 }
 
 TEST_F(RunFolderTest, APlaceThatCannotBeWrittenIsKnownBeforeAnythingIsMade) {
@@ -195,45 +264,6 @@ TEST_F(RunFolderTest, APlaceThatCannotBeWrittenIsKnownBeforeAnythingIsMade) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(scratch_.path()), {}), 1) << "a trace is left";
 }
 
-TEST_F(RunFolderTest, StatusNamesTheNewestCheckpointThereIs) {
-  (void)open();
-  leave("mnist", RunState::stopped_early, "SIGTERM");
-  std::filesystem::create_directory(path("mnist") / "checkpoints");
-  for (const char* name : {"step-00000009.pt", "step-00000010.pt"})
-    base::replace_file(path("mnist") / "checkpoints" / name, "");
-  EXPECT_NE(judge(path("mnist")).text.find("checkpoints/step-00000010.pt"), std::string::npos);
-}
-
-TEST_F(RunFolderTest, StatusTellsADeadRunFromARunningOne) {
-  {
-    const auto running = open();
-    leave("mnist", RunState::running, "");
-    EXPECT_EQ(judge(path("mnist")).text.rfind("running", 0), 0u);
-    EXPECT_EQ(judge(path("mnist")).exit_status, kRunning);
-  }
-  const auto dead = judge(path("mnist"));
-  EXPECT_EQ(dead.text.rfind("failed", 0), 0u) << dead.text;
-  EXPECT_EQ(dead.exit_status, kFailed);
-}
-
-TEST_F(RunFolderTest, StatusHasTheExitStatusOfTheContract) {
-  (void)open();
-  const std::pair<RunState, int> cases[] = {
-      {RunState::done, kDone}, {RunState::stopped_early, kStoppedEarly}, {RunState::failed, kFailed}};
-  for (const auto& [state, wanted] : cases) {
-    leave("mnist", state, "a \"reason\" with \xff bytes");
-    EXPECT_EQ(judge(path("mnist")).exit_status, wanted) << name_of(state);
-  }
-}
-
-TEST_F(RunFolderTest, StatusOfNoRunIsBadInput) {
-  EXPECT_THROW(judge(path("nothing")), InputError);
-  EXPECT_THROW(judge(scratch_.path()), InputError);
-  std::filesystem::create_directory(path("odd"));
-  base::replace_file(path("odd") / "status.json", "{\"state\": 3");
-  EXPECT_THROW(judge(path("odd")), InputError);
-}
-
 TEST_F(RunFolderTest, AFolderOfAnothersMakingIsReadWithinBounds) {
   std::string laughs = "a: &a0 {}\n";  // 10^12 maps, written out
   for (int level = 1; level <= 12; ++level) {
@@ -242,7 +272,7 @@ TEST_F(RunFolderTest, AFolderOfAnothersMakingIsReadWithinBounds) {
       laughs += "k" + std::to_string(i) + ": *a" + std::to_string(level - 1) + ", ";
     laughs += "}\n";
   }
-  EXPECT_THROW(flatten(laughs), InputError);
+  EXPECT_THROW(config::read_past_config(laughs, "config.yaml"), InputError);
   std::filesystem::create_directory(path("mnist"));
   base::replace_file(path("mnist") / "status.json", std::string(5 << 20, '['));
   EXPECT_THROW(read_status(path("mnist")), InputError);

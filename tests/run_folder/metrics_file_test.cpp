@@ -80,6 +80,16 @@ TEST(MetricsFile, APipeWhereCutLinesBelongIsRefusedAndNotWaitedFor) {
   EXPECT_THROW(MetricsFile(path, static_cast<int64_t>(lines(1, 3).size())), InputError);
 }
 
+TEST(MetricsFile, WhatIsNoFileIsRefusedAndNotWrittenInto) {
+  test::Scratch scratch;
+  const auto pipe = scratch.path() / "pipe", folder = scratch.path() / "folder";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::filesystem::create_directory(folder);
+  for (const auto& path : {pipe, folder, std::filesystem::path("/dev/null")}) {
+    EXPECT_THROW((MetricsFile(path)), InputError) << path;
+  }
+}
+
 TEST(MetricsFile, MovesWithAllThatWasWritten) {
   test::TempFolder scratch;
   const auto path = scratch.path() / "metrics.jsonl";

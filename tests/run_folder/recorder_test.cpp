@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "lockstep/base/file.h"
+#include "lockstep/config/write.h"
 #include "lockstep/run_folder/folder.h"
 #include "lockstep/run_folder/held_folder.h"
 #include "temp_folder.h"
@@ -22,16 +23,14 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-constexpr const char* kConfig = "run: {name: mnist}\n";
-
 class RecorderTest : public ::testing::Test {
  protected:
   std::shared_ptr<HeldFolder> hold() {
-    return std::make_shared<HeldFolder>(
-        open_run_folder(settings(), kConfig, ""),
-        [this](const fs::path& removed) { return open_successor(settings(), kConfig, removed); });
+    return std::make_shared<HeldFolder>(open_run_folder(settings(), ""), [this](const fs::path& removed) {
+      return open_successor(settings(), removed);
+    });
   }
-  RunSettings settings() const { return {.name = "mnist", .dir = scratch_.path().string(), .seed = 0}; }
+  Settings settings() const { return {.run = {.name = "mnist", .dir = scratch_.path().string(), .seed = 0}}; }
   fs::path path(const std::string& name) const { return scratch_.path() / name; }
   // as another job does
   void take_over(const fs::path& folder) const {
@@ -153,7 +152,7 @@ TEST_F(RecorderTest, WhatWasInARemovedFolderGoesOnBesideIt) {
   EXPECT_FALSE(recorder.holds(path("mnist") / "checkpoints/step-00000001.pt"));
   const auto text = base::read_text(path("mnist-2") / "metrics.jsonl");
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2) << text;
-  EXPECT_EQ(base::read_text(path("mnist-2") / "config.yaml"), kConfig);
+  EXPECT_EQ(base::read_text(path("mnist-2") / "config.yaml"), config::to_yaml(settings()));
   EXPECT_EQ(read_status(path("mnist-2")).step, 2);
   EXPECT_EQ(read_status(path("mnist-2")).checkpoint, "");
 }

@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -27,6 +29,18 @@ std::string shown(const std::string& path) {
   return path.empty() ? "no name was given" : printable(path, kLongestPath);
 }
 
+void refuse_unless_regular(const struct stat& facts, const std::string& path, const std::string& what,
+                           const std::string& hint) {
+  if (S_ISREG(facts.st_mode)) return;
+  throw InputError(format("{} is {}, not a file", what, kind_of(facts.st_mode)), shown(path), hint);
+}
+
+// What a person can mend by naming another place.
+bool is_of_the_place(int reason) {
+  static constexpr std::array kReasons = {EACCES, EPERM, EROFS, ENOENT, ENOTDIR, ELOOP, EISDIR, ENXIO};
+  return std::find(kReasons.begin(), kReasons.end(), reason) != kReasons.end();
+}
+
 [[noreturn]] void too_large(const std::string& path, const std::string& what, const std::string& size) {
   throw InputError(format("{} is too large: {}", what, size), shown(path), "is it the right file?");
 }
@@ -38,9 +52,7 @@ RegularFile::RegularFile(const std::string& path, const std::string& what, const
   struct stat facts {};
   const auto check = [&](int code) {
     if (code != 0) fail();
-    if (S_ISREG(facts.st_mode)) return;
-    throw InputError(format("{} is {}, not a file", what, kind_of(facts.st_mode)), shown(path),
-                     "give a regular file");
+    refuse_unless_regular(facts, path, what, hint.empty() ? "give a regular file" : hint);
   };
   errno = EINVAL;  // C's functions would see another name
   if (path.find('\0') != std::string::npos) fail();
@@ -52,7 +64,8 @@ RegularFile::RegularFile(const std::string& path, const std::string& what, const
 }
 
 void RegularFile::fail() const {
-  throw InputError(format("{} cannot be read: {}", what_, std::strerror(errno)), shown(path_), hint_);
+  throw InputError(format("{} cannot be read: {}", what_, std::strerror(errno)), shown(path_),
+                   hint_.empty() ? "check the path and its permissions" : hint_);
 }
 
 size_t RegularFile::read(void* into, size_t size) {
@@ -74,6 +87,22 @@ size_t RegularFile::read_at(size_t offset, void* into, size_t size) const {
     done += static_cast<size_t>(got);
   }
   return done;
+}
+
+Descriptor open_to_write(const std::string& path, const std::string& what, int flags) {
+  struct stat facts {};
+  const char* const hint = "move it away, or set run.dir to another folder";
+  if (::stat(path.c_str(), &facts) == 0) refuse_unless_regular(facts, path, what, hint);
+  Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | flags, 0644));
+  const int reason = errno;
+  if (file && ::fstat(file.number(), &facts) == 0) {
+    refuse_unless_regular(facts, path, what, hint);
+    return file;
+  }
+  const auto text = format("{} cannot be written: {}", what, std::strerror(reason));
+  if (is_of_the_place(reason))
+    throw InputError(text, shown(path), "set run.dir to a folder that you may write to");
+  throw Error(text, shown(path), "make room, or set run.dir to a folder that can be written");
 }
 
 std::string read_small_file(const std::string& path, size_t limit, const std::string& what) {

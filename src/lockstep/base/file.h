@@ -1,5 +1,5 @@
 #pragma once
-// Regular files, opened for reading and read whole: nothing that is no file is waited for.
+// Regular files, opened and read whole: nothing that is no file is waited for.
 
 #include <cstddef>
 #include <string>
@@ -13,8 +13,7 @@ namespace lockstep::base {
 /// `hint`.
 class RegularFile {
  public:
-  RegularFile(const std::string& path, const std::string& what,
-              const std::string& hint = "check the path and its permissions");
+  RegularFile(const std::string& path, const std::string& what, const std::string& hint = {});
 
   /// Its size in bytes when it was opened.
   size_t size() const { return size_; }
@@ -31,6 +30,10 @@ class RegularFile {
   Descriptor file_;
   size_t size_ = 0;
 };
+
+/// A file of ours open for reading and writing, made where there is none; `flags` are open's. A folder, a
+/// pipe, a device or what may not be written is an InputError, a want of room an Error.
+Descriptor open_to_write(const std::string& path, const std::string& what, int flags = 0);
 
 /// The text of a regular file of at most `limit` bytes; a larger one is an InputError too.
 std::string read_small_file(const std::string& path, size_t limit, const std::string& what);

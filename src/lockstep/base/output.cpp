@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/readable.h"
 
 namespace lockstep::output {
 namespace {
@@ -37,6 +38,10 @@ bool print(const std::string& text) {
     break;
   }
   return first_error == 0;
+}
+
+void line(const std::string& text) {
+  print(base::readable(text) + "\n");
 }
 
 void check() {

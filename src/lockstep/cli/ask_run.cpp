@@ -4,8 +4,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/output.h"
 #include "lockstep/cli/options.h"
-#include "lockstep/run_folder/console.h"
 #include "lockstep/run_folder/lock.h"
 
 namespace lockstep::cli {
@@ -102,8 +102,7 @@ class Waiting {
 }
 
 void say_asked(const fs::path& folder, run_folder::Request request) {
-  run_folder::Console(true).line("asked, not waited for: " +
-                                 run_folder::request_file(folder, request).string());
+  output::line("asked, not waited for: " + run_folder::request_file(folder, request).string());
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // lockstep checkpoint RUN_FOLDER: has a run write a checkpoint now, and go on.
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/output.h"
 #include "lockstep/cli/ask_run.h"
-#include "lockstep/run_folder/console.h"
 
 namespace lockstep::cli {
 namespace {
@@ -25,7 +25,7 @@ int run_checkpoint(const std::vector<std::string>& args) {
   if (step_of(after.checkpoint) < before.step) {
     throw Error("the checkpoint could not be written", folder.string(), "the run's log says why; it goes on");
   }
-  run_folder::Console(true).line(
+  output::line(
       format("{}: checkpoint {}", run_folder::name_of(after.state), (folder / after.checkpoint).string()));
   return kDone;
 }

@@ -1,10 +1,10 @@
 // lockstep eval: the metrics of any checkpoint, at any world size.
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/output.h"
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/cli/options.h"
 #include "lockstep/cli/version.h"
-#include "lockstep/run_folder/console.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/saved.h"
 #include "lockstep/train/setup.h"
@@ -21,9 +21,10 @@ int evaluate(const train::Command& command, const std::string& checkpoint) {
   load_module_state_dict(*net, find_state_dict(tree, path), path);
   net->to(setup.team->device());
   const auto metrics = train::evaluate(*setup.team, *net, *setup.task, setup.data, setup.settings);
-  run_folder::Console console(setup.team->first());
-  console.line(format("{} on {} samples", path, setup.data.eval->size()));
-  console.line(metrics->report());
+  if (setup.team->first()) {
+    output::line(format("{} on {} samples", path, setup.data.eval->size()));
+    output::line(metrics->report());
+  }
   setup.team->barrier();
   return kDone;
 }

@@ -1,8 +1,8 @@
 // lockstep status: what became of a run, in words and as an exit status.
 #include "lockstep/run_folder/status.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/output.h"
 #include "lockstep/cli/options.h"
-#include "lockstep/run_folder/console.h"
 
 namespace lockstep::cli {
 
@@ -15,7 +15,7 @@ int run_status(const std::vector<std::string>& args) {
   options.positional("RUN_FOLDER", folder, "the run's folder");
   if (!options.parse(args)) return kDone;
   const auto verdict = run_folder::judge(folder);
-  run_folder::Console(true).line(verdict.text);
+  output::line(verdict.text);
   return verdict.exit_status;
 }
 

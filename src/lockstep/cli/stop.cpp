@@ -2,8 +2,8 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/output.h"
 #include "lockstep/cli/ask_run.h"
-#include "lockstep/run_folder/console.h"
 #include "lockstep/run_folder/lock.h"
 
 namespace lockstep::cli {
@@ -30,7 +30,7 @@ int run_stop(const std::vector<std::string>& args) {
       args);
   if (!asked) return kDone;
   wait_for_its_end(asked->folder);
-  run_folder::Console(true).line(run_folder::judge(asked->folder).text);
+  output::line(run_folder::judge(asked->folder).text);
   return kDone;
 }
 

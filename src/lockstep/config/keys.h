@@ -26,6 +26,13 @@ struct Use {
   std::vector<std::string> values;  // of the selector
 };
 
+/// What a key's value says of a run.
+enum class About {
+  training,  // with another value it is another run
+  length,    // how long it goes on: with a larger one, or 0 for no end, it is the same run
+  place,     // where it is started
+};
+
 struct Rules {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
@@ -35,6 +42,8 @@ struct Rules {
   bool path = false;                      // ${NAME} is expanded
   std::string word = {};                  // "default": taken in place of a number, resolved later
   Use use = {};
+  About about = About::training;
+  bool own_path = false;  // each rank's own: nodes may keep their files at different places
 };
 
 struct Key {

@@ -20,14 +20,4 @@ std::string to_yaml(const Settings& settings, const std::map<std::string, Origin
   return text;
 }
 
-std::map<std::string, std::string> differences(const Settings& before, const Settings& after) {
-  std::map<std::string, std::string> out;
-  for (const Key& key : keys()) {
-    const std::string from = value_text(key, before);
-    const std::string to = value_text(key, after);
-    if (from != to) out[key.path] = format("{} -> {}", from, to);
-  }
-  return out;
-}
-
 }  // namespace lockstep::config

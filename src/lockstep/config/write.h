@@ -12,7 +12,4 @@ namespace lockstep::config {
 /// in a comment that says where the value came from.
 std::string to_yaml(const Settings& settings, const std::map<std::string, Origin>& origins = {});
 
-/// The keys whose values differ, as "optim.lr: 0.1 -> 0.2".
-std::map<std::string, std::string> differences(const Settings& before, const Settings& after);
-
 }  // namespace lockstep::config

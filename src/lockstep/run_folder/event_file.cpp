@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/run_folder/crc32c.h"
 
@@ -68,11 +69,8 @@ std::string file_name() {
 }  // namespace
 
 EventFile::EventFile(const std::filesystem::path& folder, int64_t first_step)
-    : path_((folder / file_name()).string()) {
-  file_ = base::Descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (!file_)
-    throw Error(std::string("cannot write: ") + std::strerror(errno), path_,
-                "make room, or set run.dir to a folder that can be written");
+    : path_((folder / file_name()).string()),
+      file_(base::open_to_write(path_, "TensorBoard's event file", O_APPEND)) {
   write_event(0, message(kFileVersion, "brain.Event:2"));
   constexpr uint64_t kStart = 1;
   if (first_step > 0) {

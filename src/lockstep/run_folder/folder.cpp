@@ -1,10 +1,8 @@
 #include "lockstep/run_folder/folder.h"
 
 #include <sys/stat.h>
-#include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -14,7 +12,9 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/whole_file.h"
+#include "lockstep/config/past_config.h"
 #include "lockstep/config/write.h"
+#include "lockstep/run_folder/check_files.h"
 #include "lockstep/run_folder/status.h"
 
 namespace lockstep::run_folder {
@@ -23,53 +23,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kConfigFile = "config.yaml";
+constexpr size_t kMostBytes = 4 << 20;  // a config of a megabyte, resolved
 
-/// Aliases of aliases make a few lines as long as one likes.
-void flatten_into(const YAML::Node& node, const std::string& path, size_t& left, FlatConfig& flat) {
-  if (left-- == 0)
-    throw InputError("too many keys for a config", path, "aliases of aliases are not needed here");
-  if (!node.IsMap()) {
-    flat[path] = YAML::Dump(node);
-    return;
-  }
-  for (const auto& item : node) {
-    const auto name = item.first.as<std::string>();
-    flatten_into(item.second, path.empty() ? name : path + "." + name, left, flat);
-  }
-}
-
-// Where a run is started, not what it trains.
-bool is_about_the_place(const std::string& key) {
-  static constexpr std::array<const char*, 3> kPlace = {"launch.", "run.dir", "data.stage"};
-  return std::any_of(kPlace.begin(), kPlace.end(),
-                     [&](const char* prefix) { return key.rfind(prefix, 0) == 0; });
-}
-
-double number(const FlatConfig& config, const std::string& key) {
-  const auto found = config.find(key);
-  try {
-    return found == config.end() ? 0 : std::stod(found->second);
-  } catch (const std::exception&) {
-    return 0;
-  }
-}
-
-// A run may be asked to go on for longer than it was; 0 is without an end, but for epochs.
-bool is_only_longer(const std::string& key, const FlatConfig& then, const FlatConfig& now) {
-  static constexpr std::array<const char*, 3> kLengths = {"train.epochs", "train.max_steps",
-                                                          "train.max_seconds"};
-  if (std::find(kLengths.begin(), kLengths.end(), key) == kLengths.end()) return false;
-  const double before = number(then, key), after = number(now, key);
-  return (before > 0 && after == 0 && key != kLengths[0]) || (before > 0 && after >= before);
-}
-
-// A key that the lockstep of that day did not know had the value that it has by default now.
-std::string value_in(const FlatConfig& config, const std::string& key) {
-  static const FlatConfig defaults = flatten(config::to_yaml(Settings()));
-  for (const auto* source : {&config, &defaults}) {
-    if (const auto found = source->find(key); found != source->end()) return found->second;
-  }
-  return "not set";
+bool is_there(const fs::path& path) {
+  std::error_code failed;
+  return fs::symlink_status(path, failed).type() != fs::file_type::not_found;
 }
 
 fs::path folder_of(const RunSettings& run, int number) {
@@ -104,7 +62,7 @@ bool is_blank(const fs::path& path) {
 }
 
 // mkdir either makes the folder or says that somebody else has, and the lock says who of two has it.
-std::optional<RunFolder> try_new(const fs::path& path, const std::string& config) {
+std::optional<RunFolder> try_new(const fs::path& path, const Settings& settings) {
   if (::mkdir(path.c_str(), 0755) != 0) {
     if (errno != EEXIST) cannot_make(path, errno);
     if (!is_blank(path)) return std::nullopt;
@@ -112,35 +70,31 @@ std::optional<RunFolder> try_new(const fs::path& path, const std::string& config
   auto lock = RunLock::take(path);
   if (!lock || !is_blank(path)) return std::nullopt;
   RunFolder folder{path, std::move(*lock)};
-  begin_in(path, config);
+  begin_in(path, settings);
   return folder;
 }
 
-RunFolder new_folder(const RunSettings& run, const std::string& config, const fs::path& but = {}) {
-  make_parents(folder_of(run, 1));
+RunFolder new_folder(const Settings& settings, const fs::path& but = {}) {
+  make_parents(folder_of(settings.run, 1));
   for (int number = 1;; ++number) {
-    const auto path = folder_of(run, number);
+    const auto path = folder_of(settings.run, number);
     if (path == but) continue;
-    if (auto folder = try_new(path, config)) return std::move(*folder);
+    if (auto folder = try_new(path, settings)) return std::move(*folder);
   }
 }
 
-std::optional<FlatConfig> config_in(const fs::path& folder) {
-  try {
-    return flatten(base::read_text(folder / kConfigFile));
-  } catch (const std::exception&) {
-    return std::nullopt;
-  }
+config::PastConfig config_in(const fs::path& folder) {
+  const auto file = (folder / kConfigFile).string();
+  return config::read_past_config(base::read_small_file(file, kMostBytes, "the run's config"), file);
 }
 
 // A finished run goes on only if it is now asked to be longer than it became.
-bool is_finished(const fs::path& folder, const FlatConfig& now) {
+bool is_finished(const fs::path& folder, const TrainSettings& now) {
   try {
     const auto status = read_status(folder);
     if (status.state != RunState::done) return false;
-    const double most = number(now, "train.max_steps");
-    if (status.reason == "max_steps") return most > 0 && static_cast<double>(status.step) >= most;
-    if (status.reason == "epochs") return static_cast<double>(status.epoch) >= number(now, "train.epochs");
+    if (status.reason == "max_steps") return now.max_steps > 0 && status.step >= now.max_steps;
+    if (status.reason == "epochs") return status.epoch >= now.epochs;
     return true;
   } catch (const std::exception&) {
     return false;  // killed before it could say anything
@@ -148,6 +102,7 @@ bool is_finished(const fs::path& folder, const FlatConfig& now) {
 }
 
 RunFolder go_on(const fs::path& path, RunLock lock, std::vector<std::string> notes) {
+  check_files(path);
   notes.push_back("going on with " + path.string());
   return {path, std::move(lock), true, std::move(notes)};
 }
@@ -169,80 +124,78 @@ std::vector<int> existing(const RunSettings& run) {
   return numbers;
 }
 
-RunFolder newest_unfinished(const RunSettings& run, const std::string& config) {
-  const auto now = flatten(config);
-  std::vector<std::string> notes;
-  for (const int number : existing(run)) {
-    const auto path = folder_of(run, number);
-    const auto then = config_in(path);
-    if (!then || value_in(*then, "run.name") != value_in(now, "run.name")) continue;
-    auto lock = RunLock::take(path);
-    if (!lock) {
-      notes.push_back(path.string() + " is in use by another job");
-      continue;
-    }
-    if (is_finished(path, now)) continue;
-    const auto different = differences(*then, now);
-    if (different.empty()) return go_on(path, std::move(*lock), std::move(notes));
-    notes.push_back(path.string() + " has another config: " + base::join(different, ", "));
+// Why a folder of that name is not gone on with.
+struct Candidate {
+  std::optional<RunFolder> folder;
+  std::string note;  // empty = not worth a word
+};
+
+Candidate try_going_on(const fs::path& path, const Settings& settings) {
+  config::PastConfig then;
+  try {
+    then = config_in(path);
+  } catch (const InputError& error) {
+    return {{}, path.string() + " is passed over: " + error.what() + " (" + error.where() + ")"};
   }
-  auto folder = new_folder(run, config);
+  if (then.settings.run.name != settings.run.name) return {};
+  auto lock = RunLock::take(path);
+  if (!lock) return {{}, path.string() + " is in use by another job"};
+  if (is_finished(path, settings.train)) return {};
+  const auto different = config::differences(then, settings);
+  if (!different.empty()) return {{}, path.string() + " has another config: " + base::join(different, ", ")};
+  return {go_on(path, std::move(*lock), {}), ""};
+}
+
+RunFolder newest_unfinished(const Settings& settings) {
+  std::vector<std::string> notes;
+  for (const int number : existing(settings.run)) {
+    const auto path = folder_of(settings.run, number);
+    if (!is_there(path / kConfigFile)) continue;
+    auto [folder, note] = try_going_on(path, settings);
+    if (!note.empty()) notes.push_back(note);
+    if (!folder) continue;
+    folder->notes.insert(folder->notes.begin(), notes.begin(), notes.end());
+    return std::move(*folder);
+  }
+  auto folder = new_folder(settings);
   folder.notes = std::move(notes);
   folder.notes.push_back("nothing to go on with: a new run");
   return folder;
 }
 
-FlatConfig config_of_run(const fs::path& path) {
-  if (auto config = config_in(path)) return *config;
+config::PastConfig config_of_run(const fs::path& path) {
+  if (is_there(path / kConfigFile)) return config_in(path);
   throw InputError("this is no run's folder: it holds no config.yaml", path.string(),
                    "pass a folder like runs/mnist, a checkpoint, or auto");
 }
 
-RunFolder named_folder(const fs::path& path, const std::string& config) {
+RunFolder named_folder(const fs::path& path, const Settings& settings) {
   const auto then = config_of_run(path);
   auto lock = RunLock::take(path);
   if (!lock) {
     throw InputError("the run is in use by another job", path.string(), "wait for it, or start a new run");
   }
   std::vector<std::string> notes;
-  const auto different = differences(then, flatten(config));
+  const auto different = config::differences(then, settings);
   if (!different.empty()) notes.push_back("the config has changed: " + base::join(different, ", "));
   return go_on(path, std::move(*lock), std::move(notes));
 }
 
 }  // namespace
 
-void begin_in(const fs::path& folder, const std::string& config) {
+void begin_in(const fs::path& folder, const Settings& settings) {
   base::remove_leftovers(folder.string());
   base::remove_leftovers((folder / "checkpoints").string());
-  base::replace_file((folder / kConfigFile).string(), config);
+  base::replace_file((folder / kConfigFile).string(), config::to_yaml(settings));
 }
 
-RunFolder open_successor(const RunSettings& run, const std::string& config, const fs::path& removed) {
-  return new_folder(run, config, removed);
-}
-
-FlatConfig flatten(const std::string& yaml) {
-  FlatConfig flat;
-  size_t left = 10'000;
-  flatten_into(YAML::Load(yaml), "", left, flat);
-  return flat;
-}
-
-std::vector<std::string> differences(const FlatConfig& then, const FlatConfig& now) {
-  FlatConfig all = then;
-  all.insert(now.begin(), now.end());
-  std::vector<std::string> different;
-  for (const auto& [key, value] : all) {
-    const auto before = value_in(then, key), after = value_in(now, key);
-    if (before == after || is_about_the_place(key) || is_only_longer(key, then, now)) continue;
-    different.push_back(format("{} (was {}, is {})", key, before, after));
-  }
-  return different;
+RunFolder open_successor(const Settings& settings, const fs::path& removed) {
+  return new_folder(settings, removed);
 }
 
 void check_run_folder(const fs::path& path) {
   config_of_run(path);
+  check_files(path);
   check_writable(path);
 }
 
@@ -253,10 +206,10 @@ void check_run_dir(const RunSettings& run) {
   check_writable(there);
 }
 
-RunFolder open_run_folder(const RunSettings& run, const std::string& config, const std::string& resume) {
-  if (resume == "auto") return newest_unfinished(run, config);
-  if (!resume.empty() && fs::is_directory(resume)) return named_folder(resume, config);
-  return new_folder(run, config);
+RunFolder open_run_folder(const Settings& settings, const std::string& resume) {
+  if (resume == "auto") return newest_unfinished(settings);
+  if (!resume.empty() && fs::is_directory(resume)) return named_folder(resume, settings);
+  return new_folder(settings);
 }
 
 }  // namespace lockstep::run_folder

@@ -3,7 +3,6 @@
 // nothing is written over.
 
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,14 +11,6 @@
 #include "lockstep/run_folder/lock.h"
 
 namespace lockstep::run_folder {
-
-/// "optim.lr" -> "0.01": a config's YAML with its sections joined.
-using FlatConfig = std::map<std::string, std::string>;
-FlatConfig flatten(const std::string& yaml);
-
-/// The keys that make `now` another run than `then`, as "optim.lr (was 0.01, is 0.1)". Where a run is started
-/// and how long it goes on do not count.
-std::vector<std::string> differences(const FlatConfig& then, const FlatConfig& now);
 
 struct RunFolder {
   std::filesystem::path path;
@@ -35,16 +26,14 @@ void check_run_folder(const std::filesystem::path& path);
 void check_run_dir(const RunSettings& run);
 
 /// `resume`: empty = the first free of NAME, NAME-2, ...; "auto" = the newest run of that name that is
-/// unfinished, not in use and of the same config, else a new one; a folder = that one. `config` is the
-/// resolved YAML.
-RunFolder open_run_folder(const RunSettings& run, const std::string& config, const std::string& resume);
+/// unfinished, not in use and of the same config, else a new one; a folder = that one.
+RunFolder open_run_folder(const Settings& settings, const std::string& resume);
 
 /// The first write to it, once it is known that the run can go on there: what this attempt runs. What killed
 /// writers left is swept.
-void begin_in(const std::filesystem::path& folder, const std::string& config);
+void begin_in(const std::filesystem::path& folder, const Settings& settings);
 
 /// A new folder for a run whose own, `removed`, is gone: another of its names.
-RunFolder open_successor(const RunSettings& run, const std::string& config,
-                         const std::filesystem::path& removed);
+RunFolder open_successor(const Settings& settings, const std::filesystem::path& removed);
 
 }  // namespace lockstep::run_folder

@@ -176,8 +176,7 @@ void refuse_folder(const std::string& what, const fs::path& folder, int reason) 
 }
 
 std::optional<RunLock> RunLock::take(const fs::path& folder) {
-  base::Descriptor file(::open(lock_file(folder).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!file) cannot_write(folder);
+  auto file = base::open_to_write(lock_file(folder).string(), "the run's lock");
   const auto lock = try_lock(file.number(), LOCK_EX);
   const auto before = record_in(file.number());
   if (lock == Flock::others || (lock == Flock::unknown && stays_alive(folder, before))) return std::nullopt;

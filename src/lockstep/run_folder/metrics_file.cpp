@@ -19,10 +19,7 @@ namespace {
 constexpr const char* kCut = ".cut";
 
 base::Descriptor open_file(const std::string& path) {
-  base::Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (file) return file;
-  throw Error(std::string("cannot write: ") + std::strerror(errno), path,
-              "make room, or set run.dir to a folder that can be written");
+  return base::open_to_write(path, "the run's metrics");
 }
 
 // The bytes [from, to) of a file, passed on in pieces.
@@ -67,7 +64,8 @@ void MetricsFile::keep_what_follows(int64_t size) const {
   const auto kept = path_ + kCut;
   std::optional<base::RegularFile> before;
   if (std::filesystem::exists(kept))
-    before.emplace(kept, "the file of lines that were cut off", "move it away");
+    before.emplace(kept, "the file of lines that were cut off",
+                   "move it away, or start a new run (without --resume)");
   base::write_whole(kept, [&](const base::ByteSink& sink) {
     if (before) copy(before->number(), kept, 0, static_cast<int64_t>(before->size()), sink);
     copy(file_.number(), path_, offset_, size, sink);

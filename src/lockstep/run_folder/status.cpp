@@ -3,6 +3,7 @@
 #include <array>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "lockstep/base/checkpoint_files.h"
 #include "lockstep/base/file.h"
@@ -40,8 +41,70 @@ nlohmann::ordered_json number_or_null(const std::optional<double>& value) {
   return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
 }
 
-std::optional<double> optional_number(const nlohmann::json& json, const char* key) {
-  return json.contains(key) && json[key].is_number() ? std::optional(json[key].get<double>()) : std::nullopt;
+// status.json as somebody may have left it, each value looked at before it is taken.
+class Fields {
+ public:
+  Fields(const std::filesystem::path& path)
+      : path_(path.string()),
+        json_(nlohmann::json::parse(base::read_small_file(path_, kMostBytes, "the run's status"), nullptr,
+                                    false)) {
+    if (!json_.is_object()) refuse("it is no whole JSON object");
+  }
+
+  std::string text(const char* key, const char* otherwise) const {
+    const auto* value = find(key);
+    if (value && !value->is_string()) refuse(format("its \"{}\" is no text", key));
+    return value ? value->get<std::string>() : otherwise;
+  }
+  template <class Whole>
+  Whole whole(const char* key, Whole otherwise) const {
+    const auto* value = find(key);
+    if (!value) return otherwise;
+    if (!value->is_number_integer() || !std::in_range<Whole>(value->get<int64_t>()))
+      refuse(format("its \"{}\" is no whole number", key));
+    return value->get<Whole>();
+  }
+  double number(const char* key) const {
+    const auto* value = find(key);
+    if (value && !value->is_number()) refuse(format("its \"{}\" is no number", key));
+    return value ? value->get<double>() : 0;
+  }
+  std::optional<double> optional_number(const char* key) const {
+    const auto* value = find(key);
+    return value && value->is_number() ? std::optional(value->get<double>()) : std::nullopt;
+  }
+  RunState state() const {
+    if (!find("state")) refuse("it has no \"state\"");
+    return state_named(text("state", ""), path_);
+  }
+
+ private:
+  static constexpr size_t kMostBytes = 4 << 20;
+
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw InputError("status.json is not what a run writes: " + why, path_,
+                     "go on with `lockstep train --resume FOLDER`, which writes it anew");
+  }
+  const nlohmann::json* find(const char* key) const {
+    const auto found = json_.find(key);
+    return found == json_.end() ? nullptr : &*found;
+  }
+
+  std::string path_;
+  nlohmann::json json_;
+};
+
+// Nothing may be asked of what cannot be looked at.
+void check_there(const std::filesystem::path& folder) {
+  std::error_code failed;
+  if (!std::filesystem::is_directory(folder, failed)) {
+    throw InputError("no such run folder", folder.string(), "pass a folder like runs/mnist");
+  }
+  if (std::filesystem::symlink_status(folder / "status.json", failed).type() ==
+      std::filesystem::file_type::not_found) {
+    throw InputError("this folder holds no status.json", folder.string(),
+                     "pass the folder of a run, like runs/mnist");
+  }
 }
 
 }  // namespace
@@ -75,37 +138,25 @@ void write_status(const std::filesystem::path& folder, RunStatus status, const s
 }
 
 RunStatus read_status(const std::filesystem::path& folder) {
-  const auto path = folder / "status.json";
-  if (!std::filesystem::is_directory(folder)) {
-    throw InputError("no such run folder", folder.string(), "pass a folder like runs/mnist");
-  }
-  if (!std::filesystem::exists(path)) {
-    throw InputError("this folder holds no status.json", folder.string(),
-                     "pass the folder of a run, like runs/mnist");
-  }
-  try {
-    const auto json = nlohmann::json::parse(base::read_text(path));
-    RunStatus status;
-    status.state = state_named(json.at("state"), path);
-    status.reason = json.value("reason", "");
-    status.step = json.value("step", int64_t{0});
-    status.epoch = json.value("epoch", int64_t{0});
-    status.epochs = json.value("epochs", int64_t{0});
-    status.checkpoint = json.value("checkpoint", "");
-    status.loss = optional_number(json, "loss");
-    status.accuracy = optional_number(json, "accuracy");
-    status.seconds = json.value("seconds", 0.0);
-    status.attempt = json.value("attempt", int64_t{1});
-    status.world = json.value("world", 1);
-    status.host = json.value("host", "");
-    status.job_id = json.value("job_id", "");
-    status.pid = json.value("pid", 0);
-    status.updated = json.value("updated", 0.0);
-    return status;
-  } catch (const nlohmann::json::exception& error) {
-    throw InputError(std::string("status.json is not what a run writes: ") + error.what(), path.string(),
-                     "go on with `lockstep train --resume FOLDER`, which writes it anew");
-  }
+  check_there(folder);
+  const Fields fields(folder / "status.json");
+  RunStatus status;
+  status.state = fields.state();
+  status.reason = fields.text("reason", "");
+  status.step = fields.whole<int64_t>("step", 0);
+  status.epoch = fields.whole<int64_t>("epoch", 0);
+  status.epochs = fields.whole<int64_t>("epochs", 0);
+  status.checkpoint = fields.text("checkpoint", "");
+  status.loss = fields.optional_number("loss");
+  status.accuracy = fields.optional_number("accuracy");
+  status.seconds = fields.number("seconds");
+  status.attempt = fields.whole<int64_t>("attempt", 1);
+  status.world = fields.whole<int>("world", 1);
+  status.host = fields.text("host", "");
+  status.job_id = fields.text("job_id", "");
+  status.pid = fields.whole<int>("pid", 0);
+  status.updated = fields.number("updated");
+  return status;
 }
 
 Verdict judge(const std::filesystem::path& folder) {

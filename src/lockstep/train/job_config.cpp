@@ -1,7 +1,5 @@
 #include "lockstep/train/job_config.h"
 
-#include <algorithm>
-#include <array>
 #include <functional>
 
 #include "lockstep/base/pack.h"
@@ -32,12 +30,6 @@ std::vector<std::string> variables_in(const std::string& text, const launch::Env
   return found;
 }
 
-// A node may keep its data at a place of its own, and the run's folder is rank 0's alone.
-bool is_own_path(const std::string& key) {
-  static constexpr std::array<const char*, 3> kPaths = {"data.root", "data.stage", "run.dir"};
-  return std::find(kPaths.begin(), kPaths.end(), key) != kPaths.end();
-}
-
 }  // namespace
 
 std::string launcher_in(const std::string& path, const std::vector<std::string>& sets) {
@@ -49,7 +41,7 @@ std::string launcher_in(const std::string& path, const std::vector<std::string>&
 comm::Facts facts_of(const Settings& settings) {
   comm::Facts facts;
   for (const config::Key& key : config::keys()) {
-    if (!is_own_path(key.path)) facts.emplace_back(key.path, config::value_text(key, settings));
+    if (!key.rules.own_path) facts.emplace_back(key.path, config::value_text(key, settings));
   }
   return facts;
 }

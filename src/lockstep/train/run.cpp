@@ -69,8 +69,8 @@ void check_place(const Setup& setup, const Resume& from) {
 }
 
 std::shared_ptr<run_folder::HeldFolder> hold(run_folder::RunFolder folder, const Setup& setup) {
-  const auto successor = [run = setup.settings.run, config = setup.config](const fs::path& removed) {
-    auto folder = run_folder::open_successor(run, config, removed);
+  const auto successor = [settings = setup.settings](const fs::path& removed) {
+    auto folder = run_folder::open_successor(settings, removed);
     tell_job_script(folder.path);
     return folder;
   };
@@ -80,7 +80,7 @@ std::shared_ptr<run_folder::HeldFolder> hold(run_folder::RunFolder folder, const
 Place open_place(const Setup& setup, const std::string& resume) {
   Place place;
   const auto text = setup.team->from_first([&] {
-    auto folder = run_folder::open_run_folder(setup.settings.run, setup.config, resume);
+    auto folder = run_folder::open_run_folder(setup.settings, resume);
     for (const auto& note : folder.notes) log::info(note);
     const auto path = folder.path;
     const bool goes_on = folder.goes_on;
@@ -118,7 +118,7 @@ std::unique_ptr<Trainer> make_trainer(const Setup& setup, Learner learner, const
                                       const Place& place) {
   std::unique_ptr<Trainer> trainer;
   setup.team->together([&] {
-    if (place.held && place.goes_on) run_folder::begin_in(place.held->path(), setup.config);
+    if (place.held && place.goes_on) run_folder::begin_in(place.held->path(), setup.settings);
     trainer = std::make_unique<Trainer>(setup, std::move(learner), start);
     if (place.held) tell_job_script(place.held->path());
   });

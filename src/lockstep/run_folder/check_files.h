@@ -1,0 +1,11 @@
+#pragma once
+// A run's folder holds files and one folder: what stands in the place of one is found before anything trains.
+
+#include <filesystem>
+
+namespace lockstep::run_folder {
+
+/// An InputError where one of a run's files is there and is a folder, a pipe, a device, or cannot be read.
+void check_files(const std::filesystem::path& folder);
+
+}  // namespace lockstep::run_folder

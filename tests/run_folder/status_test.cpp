@@ -1,0 +1,96 @@
+#include "lockstep/run_folder/status.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/whole_file.h"
+#include "lockstep/run_folder/lock.h"
+#include "scratch.h"
+
+namespace lockstep::run_folder {
+namespace {
+
+class StatusTest : public ::testing::Test {
+ protected:
+  std::optional<RunLock> make() {
+    std::filesystem::create_directory(path("mnist"));
+    return RunLock::take(path("mnist"));
+  }
+  std::filesystem::path path(const std::string& name) const { return scratch_.path() / name; }
+  void leave(RunState state, const std::string& reason) {
+    RunStatus status;
+    status.state = state;
+    status.reason = reason;
+    write_status(path("mnist"), status);
+  }
+  test::Scratch scratch_;
+};
+
+TEST_F(StatusTest, NamesTheNewestCheckpointThereIs) {
+  make();
+  leave(RunState::stopped_early, "SIGTERM");
+  std::filesystem::create_directory(path("mnist") / "checkpoints");
+  for (const char* name : {"step-00000009.pt", "step-00000010.pt"})
+    base::replace_file(path("mnist") / "checkpoints" / name, "");
+  EXPECT_NE(judge(path("mnist")).text.find("checkpoints/step-00000010.pt"), std::string::npos);
+}
+
+TEST_F(StatusTest, TellsADeadRunFromARunningOne) {
+  {
+    const auto running = make();
+    leave(RunState::running, "");
+    EXPECT_EQ(judge(path("mnist")).text.rfind("running", 0), 0u);
+    EXPECT_EQ(judge(path("mnist")).exit_status, kRunning);
+  }
+  const auto dead = judge(path("mnist"));
+  EXPECT_EQ(dead.text.rfind("failed", 0), 0u) << dead.text;
+  EXPECT_EQ(dead.exit_status, kFailed);
+}
+
+TEST_F(StatusTest, HasTheExitStatusOfTheContract) {
+  make();
+  const std::pair<RunState, int> cases[] = {
+      {RunState::done, kDone}, {RunState::stopped_early, kStoppedEarly}, {RunState::failed, kFailed}};
+  for (const auto& [state, wanted] : cases) {
+    leave(state, "a \"reason\" with \xff bytes");
+    EXPECT_EQ(judge(path("mnist")).exit_status, wanted) << name_of(state);
+  }
+}
+
+TEST_F(StatusTest, OfNoRunIsBadInput) {
+  EXPECT_THROW(judge(path("nothing")), InputError);
+  EXPECT_THROW(judge(scratch_.path()), InputError);
+  std::filesystem::create_directory(path("odd"));
+  base::replace_file(path("odd") / "status.json", "{\"state\": 3");
+  EXPECT_THROW(judge(path("odd")), InputError);
+}
+
+TEST_F(StatusTest, OfAnothersMakingIsBadInputInOurOwnWords) {
+  make();
+  for (const char* text :
+       {"", "{\"state\": \"done\"", "null", "[]", "{}", "{\"state\": 3}", "{\"state\": null}",
+        "{\"state\": \"lost\"}", "{\"state\": \"done\", \"step\": \"many\"}",
+        "{\"state\": \"done\", \"step\": 1.5}", "{\"state\": \"done\", \"reason\": 7}",
+        "{\"state\": \"done\", \"seconds\": []}", "{\"state\": \"done\", \"world\": 99999999999}",
+        "{\"state\": \"done\", \"pid\": null}"}) {
+    base::replace_file(path("mnist") / "status.json", text);
+    try {
+      judge(path("mnist"));
+      ADD_FAILURE() << text;
+    } catch (const InputError& error) {
+      EXPECT_EQ(std::string(error.what()).find("json.exception"), std::string::npos) << error.what();
+      EXPECT_EQ(error.where(), path("mnist") / "status.json");
+      EXPECT_FALSE(error.hint().empty());
+    }
+  }
+}
+
+TEST_F(StatusTest, APipeIsNotWaitedFor) {
+  make();
+  ASSERT_EQ(::mkfifo((path("mnist") / "status.json").c_str(), 0600), 0);
+  EXPECT_THROW(judge(path("mnist")), InputError);
+}
+
+}  // namespace
+}  // namespace lockstep::run_folder
