@@ -108,6 +108,15 @@ TEST_F(RecorderTest, ManyThreadsSpeakAtOnce) {
   EXPECT_EQ(status.checkpoint, "checkpoints/step-00000003.pt");
 }
 
+TEST_F(RecorderTest, ACheckpointThatFailedIsToldUntilOneIsWhole) {
+  Recorder recorder(hold(), {}, 0, 1h);
+  recorder.not_saved("no room");
+  recorder.update([](RunStatus&) {});
+  EXPECT_EQ(read_status(path("mnist")).unsaved, "no room");
+  recorder.saved("checkpoints/step-00000003.pt");
+  EXPECT_EQ(read_status(path("mnist")).unsaved, "");
+}
+
 TEST_F(RecorderTest, WhoWasOvertakenWritesNothing) {
   const auto held = hold();
   Recorder recorder(held, {}, 0, 1h);

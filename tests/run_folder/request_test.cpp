@@ -1,10 +1,12 @@
 #include "lockstep/run_folder/request.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <thread>
 
+#include "lockstep/base/error.h"
 #include "temp_folder.h"
 
 namespace lockstep::run_folder {
@@ -51,6 +53,47 @@ TEST_F(Asking, AFolderOfThatNameIsNoRequest) {
   Requests requests(folder_, 1);
   fs::create_directory(request_file(folder_, Request::stop));
   EXPECT_FALSE(requests.asked(Request::stop));
+}
+
+TEST_F(Asking, AFolderOfThatNameIsInTheWay) {
+  fs::create_directory(request_file(folder_, Request::checkpoint));
+  EXPECT_THROW(ask(folder_, Request::checkpoint, 1), InputError);
+}
+
+TEST_F(Asking, APipeOfThatNameIsNotWaitedFor) {
+  Requests requests(folder_, 1);
+  ASSERT_EQ(::mkfifo(request_file(folder_, Request::stop).c_str(), 0600), 0);
+  EXPECT_FALSE(requests.asked(Request::stop));
+}
+
+RunFolder made(const fs::path& path) {
+  fs::create_directory(path);
+  return {path, *RunLock::take(path)};
+}
+
+TEST_F(Asking, GoesAlongToTheSuccessorOfARemovedFolder) {
+  const auto first = folder_ / "run", next = folder_ / "run-2";
+  const auto held = std::make_shared<HeldFolder>(made(first), [&](const fs::path&) { return made(next); });
+  Requests requests(held, 1);
+  fs::remove_all(first);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(held->path(), next);
+  testing::internal::GetCapturedStderr();
+  ask(next, Request::checkpoint, 1);
+  EXPECT_TRUE(requests.asked(Request::checkpoint));
+  requests.answer(Request::checkpoint);
+  EXPECT_FALSE(fs::exists(request_file(next, Request::checkpoint)));
+}
+
+TEST_F(Asking, WhoWasOvertakenAnswersNothing) {
+  const auto path = folder_ / "run";
+  const auto held = std::make_shared<HeldFolder>(made(path), [&](const fs::path&) { return made(path); });
+  Requests requests(held, 1);
+  std::ofstream(path / "lock") << R"({"epoch":2,"host":"x","place":"x","pid":1,"started":1,"since":1})";
+  ask(path, Request::stop, 1);
+  EXPECT_FALSE(requests.asked(Request::stop));
+  requests.answer(Request::stop);
+  EXPECT_TRUE(fs::exists(request_file(path, Request::stop))) << "the other job's";
 }
 
 TEST_F(Asking, LooksOnceASecond) {

@@ -22,8 +22,10 @@ int run_checkpoint(const std::vector<std::string>& args) {
                              args);
   if (!asked) return kDone;
   const auto& [folder, before, after] = *asked;
-  if (step_of(after.checkpoint) < before.step) {
-    throw Error("the checkpoint could not be written", folder.string(), "the run's log says why; it goes on");
+  // what was known before may be seconds old: the run itself says when it could not
+  if (!after.unsaved.empty() || step_of(after.checkpoint) < before.step) {
+    throw Error("the checkpoint could not be written" + (after.unsaved.empty() ? "" : ": " + after.unsaved),
+                folder.string(), "the run's log says why; it goes on");
   }
   output::line(
       format("{}: checkpoint {}", run_folder::name_of(after.state), (folder / after.checkpoint).string()));

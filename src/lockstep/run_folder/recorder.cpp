@@ -114,9 +114,14 @@ void Recorder::write() {
 void Recorder::saved(const std::string& checkpoint) {
   update([&](RunStatus& status) {
     status.checkpoint = "checkpoints/" + std::filesystem::path(checkpoint).filename().string();
+    status.unsaved.clear();
   });
   const std::lock_guard lock(files_);
   metrics_->forget_cut();
+}
+
+void Recorder::not_saved(const std::string& reason) {
+  note([&](RunStatus& status) { status.unsaved = reason; });
 }
 
 bool Recorder::holds(const std::string& checkpoint) {

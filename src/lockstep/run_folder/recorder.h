@@ -47,6 +47,8 @@ class Recorder {
   void update(const std::function<void(RunStatus&)>& change);
   /// A checkpoint of this attempt is whole.
   void saved(const std::string& checkpoint);
+  /// One could not be written: what status.json says of it from its next writing on, until one is whole.
+  void not_saved(const std::string& reason);
 
   /// Does the checkpoint lie where the run now writes?
   bool holds(const std::string& checkpoint);

@@ -42,14 +42,25 @@ fs::path request_file(const fs::path& folder, Request request) {
 }
 
 void ask(const fs::path& folder, Request request, int64_t attempt) {
-  base::replace_file(request_file(folder, request).string(), std::to_string(attempt) + "\n");
+  const auto file = request_file(folder, request);
+  std::error_code failed;
+  if (fs::is_directory(fs::symlink_status(file, failed)))
+    throw InputError("the place of the request is a folder, not a file", file.string(), "move it away");
+  base::replace_file(file.string(), std::to_string(attempt) + "\n");
 }
 
-Requests::Requests(fs::path folder, int64_t attempt) : folder_(std::move(folder)), attempt_(attempt) {
+Requests::Requests(std::function<fs::path()> where, int64_t attempt)
+    : where_(std::move(where)), attempt_(attempt) {
   for (const auto request : kRequests) {
-    if (attempt_in(request_file(folder_, request)) != std::to_string(attempt_)) answer(request);
+    if (meant_for(request) != std::to_string(attempt_)) answer(request);
   }
 }
+
+Requests::Requests(fs::path folder, int64_t attempt)
+    : Requests([folder = std::move(folder)] { return folder; }, attempt) {}
+
+Requests::Requests(std::shared_ptr<HeldFolder> folder, int64_t attempt)
+    : Requests([folder = std::move(folder)] { return folder->path(); }, attempt) {}
 
 bool Requests::asked(Request request) {
   look();
@@ -57,9 +68,12 @@ bool Requests::asked(Request request) {
 }
 
 void Requests::answer(Request request) {
-  std::error_code none;
-  fs::remove(request_file(folder_, request), none);
   asked_[static_cast<size_t>(request)] = false;
+  try {
+    std::error_code none;
+    fs::remove(request_file(where_(), request), none);
+  } catch (const FolderTaken&) {  // whoever has it now answers there
+  }
 }
 
 void Requests::look() {
@@ -70,10 +84,18 @@ void Requests::look() {
 }
 
 bool Requests::is_there(Request request) const {
-  const auto file = request_file(folder_, request);
-  if (!exists_now(file)) return false;
-  const auto meant = attempt_in(file);
+  const auto meant = meant_for(request);
   return meant && (meant->empty() || *meant == std::to_string(attempt_));
+}
+
+// The attempt that a request names; nothing where there is none, or no folder of ours.
+std::optional<std::string> Requests::meant_for(Request request) const {
+  try {
+    const auto file = request_file(where_(), request);
+    return exists_now(file) ? attempt_in(file) : std::nullopt;
+  } catch (const FolderTaken&) {
+    return std::nullopt;  // the recorder says so
+  }
 }
 
 }  // namespace lockstep::run_folder

@@ -6,6 +6,10 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <memory>
+
+#include "lockstep/run_folder/held_folder.h"
 
 namespace lockstep::run_folder {
 
@@ -23,6 +27,8 @@ class Requests {
  public:
   /// What earlier attempts were asked is forgotten, and what asks whichever is on: it meant one of those.
   Requests(std::filesystem::path folder, int64_t attempt);
+  /// Looks wherever the run writes now: in the successor of a folder that was removed.
+  Requests(std::shared_ptr<HeldFolder> folder, int64_t attempt);
 
   /// Was it asked for? The folder is looked at once a second at most.
   bool asked(Request request);
@@ -34,8 +40,9 @@ class Requests {
 
   void look();
   bool is_there(Request request) const;
+  Requests(std::function<std::filesystem::path()> where, int64_t attempt);
 
-  std::filesystem::path folder_;
+  std::function<std::filesystem::path()> where_;
   int64_t attempt_;
   std::array<bool, kRequests.size()> asked_{};
   Clock::time_point looked_{};

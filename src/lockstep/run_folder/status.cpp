@@ -122,6 +122,7 @@ void write_status(const std::filesystem::path& folder, RunStatus status, const s
                                        {"epoch", status.epoch},
                                        {"epochs", status.epochs},
                                        {"checkpoint", status.checkpoint},
+                                       {"unsaved", status.unsaved},
                                        {"loss", number_or_null(status.loss)},
                                        {"accuracy", number_or_null(status.accuracy)},
                                        {"seconds", status.seconds},
@@ -147,6 +148,7 @@ RunStatus read_status(const std::filesystem::path& folder) {
   status.epoch = fields.whole<int64_t>("epoch", 0);
   status.epochs = fields.whole<int64_t>("epochs", 0);
   status.checkpoint = fields.text("checkpoint", "");
+  status.unsaved = fields.text("unsaved", "");
   status.loss = fields.optional_number("loss");
   status.accuracy = fields.optional_number("accuracy");
   status.seconds = fields.number("seconds");

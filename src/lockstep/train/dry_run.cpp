@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/output.h"
 #include "lockstep/run_folder/console.h"
 #include "lockstep/train/run.h"
 #include "lockstep/train/step.h"
@@ -75,7 +76,9 @@ Feed feed_of_single_batches(const Setup& setup) {
 int dry_run(const Command& command) {
   auto setup = set_up(command);
   auto learner = make_learner(setup);
-  run_folder::Console console(setup.team->first());
+  const auto say = [first = setup.team->first()](const std::string& line) {
+    if (first) output::line(line);
+  };
   double step_seconds = 0;
   TrainingStep step(setup, learner);
   const auto feed = feed_of_single_batches(setup);
@@ -86,21 +89,19 @@ int dry_run(const Command& command) {
   const int64_t grouped = s.data.batch_size * s.train.accumulate * setup.team->world();
   const auto wanted =
       setup.data.regression ? "one number each" : format("{} classes", setup.data.class_names.size());
-  console.line(format("task        {}: {} training samples of {}, {} to evaluate on, {}", s.task.name,
-                      setup.data.train->size(), join_numbers(setup.data.input_shape), setup.data.eval->size(),
-                      wanted));
-  console.line(format("model       {} parameters, {:.1f} MB", size.parameters, megabytes(size.bytes)));
-  console.line(
-      format("memory      {:.1f} MB a rank for parameters, gradients and optimiser; peak so far {:.0f} MB",
+  say(format("task        {}: {} training samples of {}, {} to evaluate on, {}", s.task.name,
+             setup.data.train->size(), join_numbers(setup.data.input_shape), setup.data.eval->size(),
+             wanted));
+  say(format("model       {} parameters, {:.1f} MB", size.parameters, megabytes(size.bytes)));
+  say(format("memory      {:.1f} MB a rank for parameters, gradients and optimiser; peak so far {:.0f} MB",
              megabytes(size.bytes * (2 + states_of(s.optim))), peak_megabytes()));
-  console.line(format("ranks       {} ({}), {}, {} thread(s) each, mode {}", setup.team->world(),
-                      setup.team->job().launcher, setup.team->device().str(), setup.session->threads(),
-                      s.train.mode));
-  console.line(format("steps       {} an epoch of {} samples together, {} in all", rounds.steps_per_epoch,
-                      grouped, rounds.total_steps));
-  console.line(format("time        {:.1f} ms a step, about {} of training", 1e3 * step_seconds,
-                      run_folder::short_time(step_seconds * static_cast<double>(rounds.total_steps))));
-  console.line("A dry run: nothing was written.");
+  say(format("ranks       {} ({}), {}, {} thread(s) each, mode {}", setup.team->world(),
+             setup.team->job().launcher, setup.team->device().str(), setup.session->threads(), s.train.mode));
+  say(format("steps       {} an epoch of {} samples together, {} in all", rounds.steps_per_epoch, grouped,
+             rounds.total_steps));
+  say(format("time        {:.1f} ms a step, about {} of training", 1e3 * step_seconds,
+             run_folder::short_time(step_seconds * static_cast<double>(rounds.total_steps))));
+  say("A dry run: nothing was written.");
   setup.team->barrier();
   return kDone;
 }
