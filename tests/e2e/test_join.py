@@ -377,3 +377,29 @@ def test_torchruns_own_store_carries_the_meeting(start, lockstep, source_dir, tm
     assert report["complete"] is True and [rank["local_rank"] for rank in report["ranks"]] == [0, 1]
     assert status != 0 and "optim.lr is 0.01 on rank 0, 0.5 on rank 1" in err, err
     assert not (tmp_path / "runs").exists()
+
+
+DEAD_NAME_SERVICE = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <netdb.h>
+#include <string.h>
+#include <unistd.h>
+typedef int ask(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **found) {
+  if (host && !strcmp(host, "nobody.example") && !(hints && hints->ai_flags & AI_NUMERICHOST)) {
+    sleep(60);
+    return EAI_AGAIN;
+  }
+  return ((ask *)dlsym(RTLD_NEXT, "getaddrinfo"))(host, port, hints, found);
+}
+"""
+
+
+def test_a_dead_name_service_does_not_outlast_the_time_to_join(run, lockstep, tmp_path, free_port):
+    shim = library(tmp_path, "names.so", DEAD_NAME_SERVICE)
+    env = {"LD_PRELOAD": shim, "RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "GROUP_RANK": 1,
+           "MASTER_ADDR": "nobody.example", "MASTER_PORT": free_port(), "LOCKSTEP_JOIN_TIMEOUT": 2}
+    result = run(lockstep, "whoami", env=env, timeout=50)
+    assert result.returncode == 1, result.output
+    assert "nobody.example" in result.stderr and result.seconds < 20, result.output

@@ -2,7 +2,6 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <netdb.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,9 +9,12 @@
 #include <memory>
 
 #include "lockstep/comm/meet/interface.h"
+#include "lockstep/comm/meet/lookup.h"
 
 namespace lockstep::comm {
 namespace {
+
+constexpr std::chrono::milliseconds kNameService{5000};  // a name it does not tell by then is not known
 
 std::string numeric_address(const sockaddr* address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
@@ -41,23 +43,22 @@ std::vector<NetworkAddress> interfaces_up() {
 }
 
 std::vector<std::string> resolve(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  if (::getaddrinfo(host.c_str(), nullptr, &hints, &list) != 0) return {};
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
+  const auto answer = look_up(host, 0, kNameService);
   std::vector<std::string> found;
-  for (const addrinfo* entry = list; entry; entry = entry->ai_next) {
+  for (const addrinfo* entry = answer.addresses.get(); entry; entry = entry->ai_next) {
     if (is_internet(entry->ai_addr)) found.push_back(numeric_address(entry->ai_addr));
   }
   return found;
 }
 
+bool begin_with_loopback(const std::vector<std::string>& addresses) {
+  return !addresses.empty() && (addresses.front().rfind("127.", 0) == 0 || addresses.front() == "::1");
+}
+
 }  // namespace
 
 bool is_loopback_name(const std::string& host) {
-  const auto addresses = resolve(host);
-  return !addresses.empty() && (addresses.front().rfind("127.", 0) == 0 || addresses.front() == "::1");
+  return begin_with_loopback(resolve(host));
 }
 
 bool names_loopback_itself(const std::string& host) {
@@ -65,8 +66,8 @@ bool names_loopback_itself(const std::string& host) {
 }
 
 bool is_own_address(const std::string& host) {
-  if (is_loopback_name(host)) return true;
   const auto addresses = resolve(host);
+  if (begin_with_loopback(addresses)) return true;
   const auto interfaces = interfaces_up();
   return std::any_of(interfaces.begin(), interfaces.end(), [&](const auto& entry) {
     return !addresses.empty() && entry.address == addresses.front();

@@ -13,6 +13,8 @@
 #include <cstring>
 #include <memory>
 
+#include "lockstep/comm/meet/lookup.h"
+
 namespace lockstep::comm {
 namespace {
 
@@ -126,14 +128,10 @@ std::optional<Message> Wire::receive(size_t limit, Deadline deadline) {
 }
 
 Wire call(const std::string& host, std::uint16_t port, Deadline deadline) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  const int code = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
-  if (code != 0) throw Unanswered{::gai_strerror(code)};
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
+  const auto found = look_up(host, port, std::chrono::milliseconds(milliseconds_until(deadline)));
+  if (found.code != 0) throw Unanswered{::gai_strerror(found.code)};
   int reason = 0;
-  for (const addrinfo* place = list; place; place = place->ai_next) {
+  for (const addrinfo* place = found.addresses.get(); place; place = place->ai_next) {
     base::Descriptor socket(::socket(place->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     reason = socket ? connect_to(socket.number(), *place, deadline) : errno;
     if (reason == 0) return Wire(std::move(socket));
