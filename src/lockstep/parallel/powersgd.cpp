@@ -5,6 +5,7 @@
 #include <random>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
 #include "lockstep/parallel/comm_hook.h"
 
 namespace lockstep::hooks {
@@ -57,6 +58,9 @@ class PowerSgd {
  public:
   PowerSgd(ProcessGroup group, PowerSgdOptions options)
       : group_(std::move(group)), options_(options), seeds_(options.random_seed) {
+    if (options_.matrix_approximation_rank < 1)
+      throw InputError(format("matrix_approximation_rank is {}", options_.matrix_approximation_rank),
+                       "powersgd", "choose 1 or more: the rank of the matrices that stand for a gradient");
     if ((options_.use_error_feedback || options_.warm_start) && options_.start_powerSGD_iter <= 1)
       throw InputError(
           "start_powerSGD_iter is below 2", "powersgd",

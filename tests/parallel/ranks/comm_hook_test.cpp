@@ -67,6 +67,7 @@ TEST(CommHook, NamesOfTheConfig) {
     EXPECT_TRUE(hooks::by_name(name, group())) << name;
   EXPECT_THROW(hooks::by_name("zip", group()), InputError);
   EXPECT_THROW(hooks::powersgd(group(), {.start_powerSGD_iter = 1}), InputError);
+  EXPECT_THROW(hooks::powersgd(group(), {.matrix_approximation_rank = 0}), InputError);
 }
 
 // With several buckets in flight; Python's own mixes up its collectives here (see cases.txt).
