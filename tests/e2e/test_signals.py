@@ -132,6 +132,15 @@ def test_the_deadline(lockstep, run, tmp_path):
     assert "end is near" in status(tmp_path / "runs/pima")["reason"]
 
 
+def test_a_job_shorter_than_the_margin_before_its_end_trains_all_the_same(lockstep, run, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    result = run(lockstep, "train", config, *ENDLESS, "--launcher", "none", cwd=tmp_path, timeout=40,
+                 env={"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": str(int(time.time()) + 20)})
+    assert result.returncode == 75 and result.seconds < 18, result.output
+    assert result.stderr.count("and checkpoint.before_deadline is 60 s: it stops with a checkpoint halfway") == 1
+    assert newest(tmp_path / "runs/pima")["iter_no"] > 10
+
+
 def test_a_peer_that_dies_is_named(job, tmp_path):
     process = job()
     begin = time.monotonic()

@@ -6,6 +6,8 @@
 #include <sstream>
 
 #include "lockstep/base/capture.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
 #include "lockstep/launch/variables.h"
 
 namespace lockstep::launch {
@@ -127,6 +129,16 @@ std::optional<Time> parse_qstat(const std::string& text) {
       return *start + *walltime;
   }
   return std::nullopt;
+}
+
+std::optional<Time> end_to_leave_before(std::optional<Time> end, std::chrono::milliseconds margin, Time now) {
+  if (!end || *end <= now || *end - margin > now) return end;
+  const auto left = *end - now;
+  log::warning(
+      format("the job ends in {:.0f} s, and checkpoint.before_deadline is {} s: it stops with a checkpoint "
+             "halfway",
+             std::chrono::duration<double>(left).count(), margin.count() / 1000.0));
+  return now + left / 2 + margin;
 }
 
 std::optional<Time> job_deadline(const Job& job, const Environment& environment) {

@@ -15,6 +15,11 @@ using Time = std::chrono::system_clock::time_point;
 /// which gets a few seconds to answer; nullopt where nobody tells. For rank 0 alone: ask once, then share it.
 std::optional<Time> job_deadline(const Job& job, const Environment& environment);
 
+/// For who leaves `margin` before the end: a job that has no more than that left would leave before its first
+/// step, and a chain of such jobs would make none. It is warned of, and gets an end so much later that it
+/// leaves halfway.
+std::optional<Time> end_to_leave_before(std::optional<Time> end, std::chrono::milliseconds margin, Time now);
+
 /// "1767225600", as in SLURM_JOB_END_TIME.
 std::optional<Time> parse_epoch(const std::string& text);
 /// "2026-01-01T00:00:00" in this host's time zone, as squeue -o %e prints it; not "NONE" or "Unknown".

@@ -188,7 +188,9 @@ int train(const Command& command, const std::string& resume) {
   Start start;
   if (const auto saved = std::exchange(from.file, {})) start_from(start, learner, setup, *saved);
   if (setup.team->first())
-    start.deadline = launch::job_deadline(setup.team->job(), launch::current_environment());
+    start.deadline = launch::end_to_leave_before(
+        launch::job_deadline(setup.team->job(), launch::current_environment()),
+        setup.settings.checkpoint.before_deadline, std::chrono::system_clock::now());
   auto place = open_place(setup, from.folder);
   start.attempt.number = place.attempt;
   start.attempt.folder = place.held;
