@@ -121,7 +121,7 @@ def test_the_modulefile_brings_program_and_home(installed, run, tmp_path):
     assert result.stdout.split() == [f"{installed}/bin/lockstep", f"{installed}/share/lockstep", "gone"]
 
 
-def test_a_strangers_project_builds_against_it_and_trains_as_pythons_does(installed, build_dir, mpirun, python, run,
+def test_a_strangers_project_builds_against_it_and_trains_as_pythons_does(installed, build_dir, mpirun, mpi, python, run,
                                                                           tmp_path):
     run("cmake", "-S", SOURCE / "tests/consumer", "-B", tmp_path, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={installed}",
         f"-DCMAKE_CXX_FLAGS={cache_value(build_dir, 'CMAKE_CXX_FLAGS')} -Wall -Wextra -Werror",
@@ -132,6 +132,9 @@ def test_a_strangers_project_builds_against_it_and_trains_as_pythons_does(instal
                SOURCE / "tests/consumer/twin.py", timeout=120, check=True)
     assert result.stdout.count("Average Loss") == 20
     assert result.stdout == twin.stdout
+    warned = mpirun(2, "sh", "-c", f'[ "${mpi.rank}" = 1 ] && export OMP_NUM_THREADS=512; exec {tmp_path}/consumer',
+                    check=True).stderr
+    assert warned.count("warning: rank 1: OMP_NUM_THREADS=512 is more than this rank's share") == 1
 
 
 def test_another_libtorch_is_an_error_that_says_which_ones_are_wanted(tmp_path, run):
