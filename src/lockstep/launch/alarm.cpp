@@ -1,12 +1,25 @@
 #include "lockstep/launch/alarm.h"
 
+#include <algorithm>
+
+#include "lockstep/base/awake.h"
+
 namespace lockstep::launch {
+namespace {
+
+constexpr std::chrono::milliseconds kLook{100};
+
+}  // namespace
 
 Alarm::Alarm(std::chrono::milliseconds delay, std::function<void()> action) {
   if (delay.count() <= 0) return;
   thread_ = std::thread([this, delay, action = std::move(action)] {
     std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, delay, [this] { return cancelled_; })) action();
+    for (base::AwakeTime awake; awake.passed() < delay;) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(delay - awake.passed());
+      if (changed_.wait_for(lock, std::min(kLook, left), [this] { return cancelled_; })) return;
+    }
+    action();
   });
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// A bound on a call that cannot be interrupted: unless the alarm is gone in time, it acts from its own
-// thread.
+// A bound on a call that cannot be interrupted: unless the alarm is gone before this process has been awake
+// for so long, it acts from its own thread.
 
 #include <chrono>
 #include <condition_variable>

@@ -3,7 +3,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <map>
+#include <optional>
 
+#include "lockstep/base/awake.h"
 #include "lockstep/launch/stop_signal.h"
 
 namespace lockstep::launch {
@@ -34,9 +36,12 @@ double grace_seconds(const Job& job, const Environment& environment) {
 
 Grace::Grace(double seconds, std::function<void()> give_up)
     : thread_([this, seconds, give_up = std::move(give_up)] {
-        for (; !over_; std::this_thread::sleep_for(20ms)) {
+        std::optional<double> age;  // of the SIGTERM when it was first seen: it may have come before us
+        for (base::AwakeTime awake; !over_; std::this_thread::sleep_for(20ms)) {
           const auto since = StopSignals::since_term();
-          if (agreed_ || !since || since->count() < seconds) continue;
+          if (!since) continue;
+          if (!age) age = since->count(), awake = {};
+          if (agreed_ || *age + std::chrono::duration<double>(awake.passed()).count() < seconds) continue;
           give_up();
           return;
         }

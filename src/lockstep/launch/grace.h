@@ -14,8 +14,8 @@ namespace lockstep::launch {
 /// How long a rank may look for agreement after a SIGTERM.
 double grace_seconds(const Job& job, const Environment& environment);
 
-/// Calls `give_up` from its own thread when a SIGTERM is older than the patience and nobody has called
-/// agreed().
+/// Calls `give_up` from its own thread when a SIGTERM is older than the patience, counted in time in which
+/// this process was not suspended, and nobody has called agreed().
 class Grace {
  public:
   Grace(double seconds, std::function<void()> give_up);

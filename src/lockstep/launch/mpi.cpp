@@ -7,6 +7,7 @@
 #include <numeric>
 #include <thread>
 
+#include "lockstep/base/awake.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
@@ -58,11 +59,11 @@ void wait_for_all(MPI_Comm comm, std::chrono::milliseconds timeout, const char* 
   if (timeout.count() <= 0) return;
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Ibarrier(comm, &request), "MPI_Ibarrier");
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  base::AwakeTime awake;
   for (int done = 0;;) {
     check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
     if (done) return;
-    if (std::chrono::steady_clock::now() > deadline) {
+    if (awake.passed() > timeout) {
       throw Error(format("not every rank came to {} within {} s", where, timeout.count() / 1000.0),
                   "MPI, process " + std::to_string(getpid()),
                   "look for a rank that was stopped, or that still works");
@@ -175,6 +176,11 @@ void MpiSession::learn_facts() {
   firsts.erase(std::unique(firsts.begin(), firsts.end()), firsts.end());
   facts_.nodes = static_cast<int>(firsts.size());
   facts_.node_rank = static_cast<int>(std::lower_bound(firsts.begin(), firsts.end(), first) - firsts.begin());
+}
+
+void MpiSession::be_patient(std::chrono::milliseconds timeout) {
+  const bool for_ever = patience_.count() <= 0 || timeout.count() <= 0;
+  patience_ = for_ever ? std::chrono::milliseconds(0) : std::max(patience_, timeout);
 }
 
 std::string MpiSession::broadcast(std::string text) const {

@@ -38,6 +38,8 @@ class MpiSession {
   MPI_Comm node() const { return node_; }
   const MpiFacts& facts() const { return facts_; }
 
+  /// From now on the exchanges below wait for at least so long.
+  void be_patient(std::chrono::milliseconds timeout);
   /// These wait for a rank that does not come no longer than for one to join, and throw then.
   std::string broadcast(std::string text) const;
   std::vector<std::string> all_gather(const std::string& text) const;

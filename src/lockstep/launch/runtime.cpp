@@ -41,6 +41,10 @@ std::chrono::milliseconds Runtime::join_timeout() const {
   return seconds_in(current_environment(), "LOCKSTEP_JOIN_TIMEOUT", options_.join_timeout);
 }
 
+void Runtime::be_patient(std::chrono::milliseconds timeout) {
+  if (mpi_) mpi_->be_patient(timeout);
+}
+
 void Runtime::overrule(const std::string& launcher) {
   circle_.reset();
   identify_as(launcher);

@@ -48,6 +48,8 @@ class Runtime {
   const Circle* circle() const { return circle_.get(); }
   /// What the launcher did not tell and the ranks found when they met.
   void settle(const Place& place) { lockstep::launch::settle(job_, place); }
+  /// Over MPI the exchanges below wait for a rank at least so long: a config may say so when MPI is up.
+  void be_patient(std::chrono::milliseconds timeout);
   /// Collective where there is MPI: as if this launcher had been chosen from the start.
   void overrule(const std::string& launcher);
 

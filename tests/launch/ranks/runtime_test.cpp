@@ -1,4 +1,8 @@
 #include "lockstep/launch/mpi.h"
+
+#include <chrono>
+#include <thread>
+
 #include "ranks.h"
 
 namespace lockstep {
@@ -42,6 +46,16 @@ TEST(Runtime, TheProgramsErrorHandlerStays) {
     ASSERT_EQ(MPI_Comm_get_errhandler(comm, &of_ours), MPI_SUCCESS);
     EXPECT_EQ(of_ours, MPI_ERRORS_RETURN);
   }
+}
+
+// A config says how long to wait for a rank when MPI is up already.
+TEST(Runtime, ALaterPatienceHoldsForTheExchanges) {
+  if (!runtime().has_mpi()) GTEST_SKIP() << "started without mpirun";
+  launch::MpiSession session(std::chrono::milliseconds(300));
+  session.be_patient(std::chrono::seconds(20));
+  session.be_patient(std::chrono::milliseconds(1));  // the longer one holds
+  if (runtime().job().rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(900));
+  EXPECT_EQ(session.broadcast(runtime().job().rank == 0 ? "rank 0's" : "mine"), "rank 0's");
 }
 
 TEST(Runtime, OneHostIsOneNode) {

@@ -190,6 +190,7 @@ void join_ranks(launch::Runtime& runtime, std::chrono::milliseconds timeout) {
   const Job& job = runtime.job();
   if (job.world == 1) return;
   if (runtime.has_mpi()) {
+    runtime.be_patient(timeout);
     join_over_mpi(runtime, timeout);
   } else {
     make_room_for_files(files_for(job));

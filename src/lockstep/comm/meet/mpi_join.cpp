@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "lockstep/base/awake.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/comm/meet/peers.h"
@@ -14,7 +15,7 @@
 namespace lockstep::comm {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Milliseconds = std::chrono::milliseconds;
 
 constexpr int kHello = 1;
 constexpr int kVerdict = 2;
@@ -26,18 +27,19 @@ constexpr auto kVerdictGrace = std::chrono::seconds(2);
 struct Gathering {
   const Job& job;
   MPI_Comm comm;
-  std::chrono::milliseconds timeout;
+  Milliseconds timeout;
 };
 
-// True when all are done before the deadline.
-bool wait_all(std::vector<MPI_Request>& requests, Clock::time_point deadline) {
+// True when all are done in time.
+bool wait_all(std::vector<MPI_Request>& requests, Milliseconds timeout) {
+  base::AwakeTime awake;
   int done = 0;
   while (true) {
     launch::check_mpi(
         MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
         "MPI_Testall");
     if (done) return true;
-    if (Clock::now() > deadline) return false;
+    if (awake.passed() > timeout) return false;
     std::this_thread::sleep_for(kPoll);
   }
 }
@@ -81,7 +83,7 @@ std::vector<MPI_Request> receive_hellos(const Gathering& meeting, std::vector<in
 }
 
 // Only those who came: a verdict nobody waits for would be taken for that of the next meeting.
-void tell(const Gathering& meeting, const std::vector<int>& missing, Clock::time_point deadline) {
+void tell(const Gathering& meeting, const std::vector<int>& missing) {
   std::vector<MPI_Request> sends;
   const int count = static_cast<int>(missing.size());
   for (int rank = 1; rank < meeting.job.world; ++rank) {
@@ -90,21 +92,20 @@ void tell(const Gathering& meeting, const std::vector<int>& missing, Clock::time
     launch::check_mpi(MPI_Isend(missing.data(), count, MPI_INT, rank, kVerdict, meeting.comm, &sends.back()),
                       "MPI_Isend");
   }
-  if (wait_all(sends, deadline)) return;
+  if (wait_all(sends, kVerdictGrace)) return;
   for (auto& send : sends) drop(send);
 }
 
 void host_meeting(const Gathering& meeting) {
   std::vector<int> room;
   auto hellos = receive_hellos(meeting, room);
-  const bool all = wait_all(hellos, Clock::now() + meeting.timeout);
+  const bool all = wait_all(hellos, meeting.timeout);
   const std::vector<int> missing = all ? std::vector<int>() : drop_missing(hellos);
-  tell(meeting, missing, Clock::now() + kVerdictGrace);
+  tell(meeting, missing);
   if (!missing.empty()) refuse(rank_list(missing), meeting);
 }
 
 void attend_meeting(const Gathering& meeting) {
-  const auto deadline = Clock::now() + meeting.timeout + kVerdictGrace;
   std::vector<int> missing(static_cast<size_t>(meeting.job.world));
   MPI_Request verdict = MPI_REQUEST_NULL, hello = MPI_REQUEST_NULL;
   launch::check_mpi(
@@ -113,7 +114,8 @@ void attend_meeting(const Gathering& meeting) {
   launch::check_mpi(MPI_Isend(&meeting.job.rank, 1, MPI_INT, 0, kHello, meeting.comm, &hello), "MPI_Isend");
   MPI_Status status;
   int come = 0;
-  while (!come && Clock::now() < deadline) {
+  base::AwakeTime awake;
+  while (!come && awake.passed() < meeting.timeout + kVerdictGrace) {
     launch::check_mpi(MPI_Test(&verdict, &come, &status), "MPI_Test");
     if (!come) std::this_thread::sleep_for(kPoll);
   }

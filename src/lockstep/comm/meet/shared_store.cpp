@@ -10,6 +10,7 @@
 #include <string_view>
 #include <thread>
 
+#include "lockstep/base/awake.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 
@@ -228,9 +229,9 @@ int64_t SharedStore::getNumKeys() {
 }
 
 void SharedStore::wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) {
-  const auto start = std::chrono::steady_clock::now();
+  base::AwakeTime awake;
   while (!check(keys)) {
-    if (timeout != kNoTimeout && std::chrono::steady_clock::now() - start > timeout) {
+    if (timeout != kNoTimeout && awake.passed() > timeout) {
       C10_THROW_ERROR(DistStoreError, "waited " + std::to_string(timeout.count()) +
                                           " ms for a key of the store, first '" + keys.front() + "'");
     }

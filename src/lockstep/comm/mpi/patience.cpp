@@ -8,7 +8,7 @@ namespace {
 // With a core for each rank the other is usually microseconds away; with fewer cores it needs this one.
 constexpr int kSpins = 20'000;
 constexpr int kCrowdedSpins = 50;
-constexpr int kYieldsPerLook = 64;
+constexpr int kYieldsPerLook = 8;  // a yield on a crowded node may last 10 ms
 constexpr auto kLookAtRank = std::chrono::milliseconds(100);
 
 void pause_briefly() {
@@ -24,7 +24,7 @@ void pause_briefly() {
 Patience::Patience(const RollCall& roll, uint64_t collective, std::chrono::milliseconds timeout, bool crowded)
     : roll_(roll),
       collective_(collective),
-      deadline_(std::chrono::steady_clock::now() + timeout),
+      timeout_(timeout),
       next_look_(std::chrono::steady_clock::time_point::max()),
       spins_(crowded ? kCrowdedSpins : kSpins) {}
 
@@ -36,7 +36,7 @@ void Patience::turn(int rank) {
 
 void Patience::look_up(int rank) {
   const auto now = std::chrono::steady_clock::now();
-  if (now > deadline_) throw OutOfPatience{true};
+  if (awake_.passed_at(now) > timeout_) throw OutOfPatience{true};
   if (next_look_ == std::chrono::steady_clock::time_point::max()) next_look_ = now + kLookAtRank;
   if (now < next_look_) return;
   if (roll_.heard_nothing()) throw OutOfPatience{false};

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "lockstep/base/awake.h"
 #include "lockstep/comm/watch/roll_call.h"
 
 namespace lockstep::comm {
@@ -19,8 +20,8 @@ class Patience {
  public:
   Patience(const RollCall& roll, uint64_t collective, std::chrono::milliseconds timeout, bool crowded);
 
-  /// One turn of a waiting loop for `rank` (-1: nobody in particular). Throws OutOfPatience at the deadline,
-  /// or when that rank has ended.
+  /// One turn of a waiting loop for `rank` (-1: nobody in particular). Throws OutOfPatience when this process
+  /// has been awake for the timeout, or when that rank has ended.
   void turn(int rank = -1);
   /// Before each wait: spin anew before yielding.
   void restart() { turns_ = 0; }
@@ -30,7 +31,8 @@ class Patience {
 
   const RollCall& roll_;
   uint64_t collective_;
-  std::chrono::steady_clock::time_point deadline_;
+  std::chrono::milliseconds timeout_;
+  base::AwakeTime awake_;
   std::chrono::steady_clock::time_point next_look_;
   int spins_;
   int turns_ = 0;
