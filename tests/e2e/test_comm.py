@@ -228,6 +228,33 @@ def test_under_mpirun_a_lost_peer_ends_the_job(start, mpi, mpiexec, peer, backen
         assert "rank 2 (" in err and words in err, err
 
 
+def suspend(pids, seconds):
+    """As a scheduler does it to a whole job."""
+    for number, pause in ((signal.SIGSTOP, seconds), (signal.SIGCONT, 0)):
+        for pid in pids:
+            os.kill(pid, number)
+        time.sleep(pause)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("backend", ["gloo", "mpi"])
+def test_a_suspended_job_goes_on(start, mpiexec, peer, backend):
+    """Stopped for far longer than the timeout, some ranks amid a collective: time that nobody lived does not count."""
+    process = start(mpiexec, "-n", 3, peer, backend, 1500, 20_000, 150, 10, stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE, text=True)
+    pids = {}
+    while len(pids) < 3:
+        line = process.stdout.readline()
+        assert line, process.stderr.read()
+        if line.startswith("ready"):
+            pids[int(line.split()[1])] = int(line.split()[2])
+    os.kill(pids[1], signal.SIGSTOP)  # the others wait for this one when they are stopped in turn
+    time.sleep(0.3)
+    suspend(list(pids.values()), seconds=4)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+
+
 def test_a_file_serves_where_there_is_neither_mpi_nor_an_address(start, peer, tmp_path):
     processes = []
     for rank in range(2):

@@ -36,8 +36,9 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const StorePtr& store, const Job& jo
   // the options' timeout governs gloo's own rendezvous first, then the collectives
   auto options = options_for(job, settings.join_timeout);
   try {
+    const Connections before = connections();
     auto backend = c10::make_intrusive<WatchedGloo>(store, job.rank, job.world, options, roll);
-    backend->set_timeout(settings.timeout);
+    backend->keep_time(settings.timeout, since(before, connections()));
     return backend;
   } catch (const std::exception& error) {
     std::rethrow_exception(roll->judge({"connecting gloo", 0, settings.join_timeout}, error.what(), false));

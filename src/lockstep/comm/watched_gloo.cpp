@@ -23,6 +23,38 @@ std::string text_in(const at::Tensor& bytes) {
   return {reinterpret_cast<const char*>(bytes.data_ptr<uint8_t>()), static_cast<size_t>(bytes.numel())};
 }
 
+// Its limit is ours to keep.
+template <class CallOptions>
+CallOptions patient(CallOptions options) {
+  options.timeout = kNever;
+  return options;
+}
+
+// gloo makes some collectives of others, which come back to us on the same thread: they have the outer one's
+// limit.
+class LimitOfCall {
+ public:
+  LimitOfCall(std::chrono::milliseconds asked, std::chrono::milliseconds otherwise) : before_(outer_) {
+    const bool none = asked == c10d::kUnsetTimeout || asked == kNever;
+    limit_ = !none ? asked : before_ != kNever ? before_ : otherwise;
+    outer_ = limit_;
+  }
+  ~LimitOfCall() { outer_ = before_; }
+  LimitOfCall(const LimitOfCall&) = delete;
+  LimitOfCall& operator=(const LimitOfCall&) = delete;
+  std::chrono::milliseconds get() const { return limit_; }
+
+ private:
+  inline static thread_local std::chrono::milliseconds outer_ = kNever;  // kNever: this is the outermost
+  std::chrono::milliseconds before_, limit_;
+};
+
+// What has none is made of collectives that came here one by one.
+bool has_future(const c10d::Work* work) {
+  if (const auto* watched = dynamic_cast<const WatchedWork*>(work)) return has_future(watched->inner());
+  return dynamic_cast<const Gloo::AsyncWork*>(work) != nullptr;
+}
+
 }  // namespace
 
 WatchedGloo::WatchedGloo(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world,
@@ -32,11 +64,13 @@ WatchedGloo::WatchedGloo(const c10::intrusive_ptr<c10d::Store>& store, int rank,
 // before the sockets close: who sees them close can then tell a goodbye from a death
 WatchedGloo::~WatchedGloo() {
   roll_->leave();
+  if (limits_) limits_->drain();  // gloo's own end waits for whatever is under way
 }
 
-void WatchedGloo::set_timeout(std::chrono::milliseconds timeout) {
+void WatchedGloo::keep_time(std::chrono::milliseconds timeout, Connections lines) {
   options_->timeout = timeout;
-  for (const auto& context : contexts_) context->setTimeout(timeout);
+  for (const auto& context : contexts_) context->setTimeout(kNever);
+  limits_ = std::make_shared<Limits>(std::move(lines));
 }
 
 // The same small all-gather on every rank, whatever each then wants: so that what they want can be compared.
@@ -46,7 +80,7 @@ void WatchedGloo::compare(const Call& call, const Collective& collective, Watch&
     TensorLists all(1);
     for (int rank = 0; rank < getSize(); ++rank) all[0].push_back(at::empty_like(mine[0]));
     c10d::AllgatherOptions options;
-    options.timeout = collective.timeout;
+    options.timeout = kNever;
     Gloo::allgather(all, mine, options)->wait();  // not the base form, which comes back to this class
     std::vector<std::string> texts;
     for (const auto& bytes : all[0]) texts.push_back(text_in(bytes));
@@ -56,113 +90,126 @@ void WatchedGloo::compare(const Call& call, const Collective& collective, Watch&
   try {
     found = difference(call, gather);
   } catch (const std::exception&) {
+    watch.be_over();
     std::rethrow_exception(watch.judge(std::current_exception()));
   }
-  if (!found.empty()) roll_->end_at(collective.number, found);
+  if (found.empty()) return;
+  watch.be_over();
+  roll_->end_at(collective.number, found);
 }
 
 template <class Start>
 WatchedGloo::WorkPtr WatchedGloo::watch(OpType type, const Tensors& tensors, const std::string& how,
                                         std::chrono::milliseconds timeout, Start&& start) {
-  const Collective collective{op_name(type), roll_->begin(type),
-                              timeout == c10d::kUnsetTimeout ? options_->timeout : timeout};
+  const LimitOfCall limit(timeout, options_->timeout);
+  const Collective collective{op_name(type), roll_->begin(type), limit.get()};
   auto watch = std::make_shared<Watch>(roll_, collective);
+  limits_->add(watch);
   if (roll_->compares_calls()) compare(call_of(type, tensors, how), collective, *watch);
   try {
-    return c10::make_intrusive<WatchedWork>(start(), std::move(watch), getRank(), type);
+    auto work = start();
+    tell_end(work, watch);
+    return c10::make_intrusive<WatchedWork>(std::move(work), std::move(watch), limits_, getRank(), type);
   } catch (const std::exception&) {
     // refused for its arguments: it never began
+    watch->be_over();
     roll_->take_back();
     throw;
   }
 }
 
+void WatchedGloo::tell_end(const WorkPtr& work, const std::shared_ptr<Watch>& watch) {
+  if (!has_future(work.get())) return watch->be_over();
+  work->getFuture()->addCallback([watch](c10::ivalue::Future&) { watch->be_over(); });
+}
+
 WatchedGloo::WorkPtr WatchedGloo::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   return watch(OpType::BROADCAST, tensors, of_root(options.rootRank), options.timeout,
-               [&] { return Gloo::broadcast(tensors, options); });
+               [&] { return Gloo::broadcast(tensors, patient(options)); });
 }
 
 WatchedGloo::WorkPtr WatchedGloo::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   return watch(OpType::ALLREDUCE, tensors, of_sum(options.reduceOp), options.timeout,
-               [&] { return Gloo::allreduce(tensors, options); });
+               [&] { return Gloo::allreduce(tensors, patient(options)); });
 }
 
 WatchedGloo::WorkPtr WatchedGloo::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) {
   return watch(OpType::_ALLREDUCE_SPARSE, tensors, of_sum(options.reduceOp), options.timeout,
-               [&] { return Gloo::allreduce_sparse(tensors, options); });
+               [&] { return Gloo::allreduce_sparse(tensors, patient(options)); });
 }
 
 WatchedGloo::WorkPtr WatchedGloo::allreduce_coalesced(Tensors& tensors,
                                                       const c10d::AllreduceCoalescedOptions& options) {
   return watch(OpType::ALLREDUCE_COALESCED, tensors, of_sum(options.reduceOp), options.timeout,
-               [&] { return Gloo::allreduce_coalesced(tensors, options); });
+               [&] { return Gloo::allreduce_coalesced(tensors, patient(options)); });
 }
 
 WatchedGloo::WorkPtr WatchedGloo::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   return watch(OpType::REDUCE, tensors, of_sum(options.reduceOp) + of_root(options.rootRank), options.timeout,
-               [&] { return Gloo::reduce(tensors, options); });
+               [&] { return Gloo::reduce(tensors, patient(options)); });
 }
 
 WatchedGloo::WorkPtr WatchedGloo::allgather(TensorLists& outputs, Tensors& inputs,
                                             const c10d::AllgatherOptions& options) {
   return watch(OpType::ALLGATHER, inputs, "", options.timeout,
-               [&] { return Gloo::allgather(outputs, inputs, options); });
+               [&] { return Gloo::allgather(outputs, inputs, patient(options)); });
 }
 
 WatchedGloo::WorkPtr WatchedGloo::_allgather_base(at::Tensor& output, at::Tensor& input,
                                                   const c10d::AllgatherOptions& options) {
   return watch(OpType::_ALLGATHER_BASE, {input}, "", options.timeout,
-               [&] { return Gloo::_allgather_base(output, input, options); });
+               [&] { return Gloo::_allgather_base(output, input, patient(options)); });
 }
 
 WatchedGloo::WorkPtr WatchedGloo::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
                                                       const c10d::AllgatherOptions& options) {
   return watch(OpType::ALLGATHER_COALESCED, inputs, "", options.timeout,
-               [&] { return Gloo::allgather_coalesced(outputs, inputs, options); });
+               [&] { return Gloo::allgather_coalesced(outputs, inputs, patient(options)); });
 }
 
 WatchedGloo::WorkPtr WatchedGloo::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                                   const c10d::AllgatherOptions& options) {
   return watch(OpType::ALLGATHER_COALESCED, inputs, "", options.timeout,
-               [&] { return Gloo::allgather_into_tensor_coalesced(outputs, inputs, options); });
+               [&] { return Gloo::allgather_into_tensor_coalesced(outputs, inputs, patient(options)); });
 }
 
 WatchedGloo::WorkPtr WatchedGloo::gather(TensorLists& outputs, Tensors& inputs,
                                          const c10d::GatherOptions& options) {
   return watch(OpType::GATHER, inputs, of_root(options.rootRank), options.timeout,
-               [&] { return Gloo::gather(outputs, inputs, options); });
+               [&] { return Gloo::gather(outputs, inputs, patient(options)); });
 }
 
 WatchedGloo::WorkPtr WatchedGloo::scatter(Tensors& outputs, TensorLists& inputs,
                                           const c10d::ScatterOptions& options) {
   return watch(OpType::SCATTER, outputs, of_root(options.rootRank), options.timeout,
-               [&] { return Gloo::scatter(outputs, inputs, options); });
+               [&] { return Gloo::scatter(outputs, inputs, patient(options)); });
 }
 
 WatchedGloo::WorkPtr WatchedGloo::reduce_scatter(Tensors& outputs, TensorLists& inputs,
                                                  const c10d::ReduceScatterOptions& options) {
   return watch(OpType::REDUCE_SCATTER, outputs, of_sum(options.reduceOp), options.timeout,
-               [&] { return Gloo::reduce_scatter(outputs, inputs, options); });
+               [&] { return Gloo::reduce_scatter(outputs, inputs, patient(options)); });
 }
 
 WatchedGloo::WorkPtr WatchedGloo::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                        const c10d::ReduceScatterOptions& options) {
   return watch(OpType::_REDUCE_SCATTER_BASE, {output}, of_sum(options.reduceOp), options.timeout,
-               [&] { return Gloo::_reduce_scatter_base(output, input, options); });
+               [&] { return Gloo::_reduce_scatter_base(output, input, patient(options)); });
 }
 
 WatchedGloo::WorkPtr WatchedGloo::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                                   const c10d::ReduceScatterOptions& options) {
   return watch(OpType::REDUCE_SCATTER, outputs, of_sum(options.reduceOp), options.timeout,
-               [&] { return Gloo::reduce_scatter_tensor_coalesced(outputs, inputs, options); });
+               [&] { return Gloo::reduce_scatter_tensor_coalesced(outputs, inputs, patient(options)); });
 }
 
 WatchedGloo::WorkPtr WatchedGloo::alltoall_base(at::Tensor& output, at::Tensor& input,
                                                 std::vector<int64_t>& output_counts,
                                                 std::vector<int64_t>& input_counts,
                                                 const c10d::AllToAllOptions& options) {
-  return watch(OpType::ALLTOALL_BASE, {}, "", options.timeout,
-               [&] { return Gloo::alltoall_base(output, input, output_counts, input_counts, options); });
+  return watch(OpType::ALLTOALL_BASE, {}, "", options.timeout, [&] {
+    return Gloo::alltoall_base(output, input, output_counts, input_counts, patient(options));
+  });
 }
 
 // gloo has no line from a rank to itself, and looks for one without asking.
@@ -178,7 +225,7 @@ template <class Start>
 WatchedGloo::WorkPtr WatchedGloo::watch_message(OpType type, int peer, Start&& start) {
   auto watch = std::make_shared<Watch>(roll_, message_with(type, peer, options_->timeout));
   try {
-    return c10::make_intrusive<WatchedWork>(start(), watch, getRank(), type);
+    return c10::make_intrusive<WatchedWork>(start(), watch, limits_, getRank(), type);
   } catch (const c10::Error&) {
     throw;  // refused for its arguments
   } catch (const std::exception&) {
@@ -202,7 +249,7 @@ WatchedGloo::WorkPtr WatchedGloo::recvAnysource(Tensors& tensors, int tag) {
 }
 
 WatchedGloo::WorkPtr WatchedGloo::barrier(const c10d::BarrierOptions& options) {
-  return watch(OpType::BARRIER, {}, "", options.timeout, [&] { return Gloo::barrier(options); });
+  return watch(OpType::BARRIER, {}, "", options.timeout, [&] { return Gloo::barrier(patient(options)); });
 }
 
 }  // namespace lockstep::comm

@@ -6,7 +6,9 @@
 
 #include <memory>
 
+#include "lockstep/base/libtorch.h"
 #include "lockstep/comm/watch/calls.h"
+#include "lockstep/comm/watch/limits.h"
 #include "lockstep/comm/watch/roll_call.h"
 #include "lockstep/comm/watch/watched_work.h"
 
@@ -22,8 +24,9 @@ class WatchedGloo : public c10d::ProcessGroupGloo, public RollCalled {
               c10::intrusive_ptr<Options> options, std::shared_ptr<RollCall> roll);
   ~WatchedGloo() override;
   const RollCall& roll() const override { return *roll_; }
-  /// For every collective from now on: libtorch 2.7 has no setTimeout of its own.
-  void set_timeout(std::chrono::milliseconds timeout);
+  /// For every collective from now on; the lines are those that gloo has opened.
+  void keep_time(std::chrono::milliseconds timeout, Connections lines);
+  void setTimeout(std::chrono::milliseconds timeout) LOCKSTEP_LATE_OVERRIDE { options_->timeout = timeout; }
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
@@ -54,6 +57,7 @@ class WatchedGloo : public c10d::ProcessGroupGloo, public RollCalled {
 
  private:
   void require_other(int rank, const char* what) const;
+  void tell_end(const WorkPtr& work, const std::shared_ptr<Watch>& watch);
   template <class Start>
   WorkPtr watch_message(c10d::OpType type, int peer, Start&& start);
   void compare(const Call& call, const Collective& collective, Watch& watch);
@@ -63,6 +67,7 @@ class WatchedGloo : public c10d::ProcessGroupGloo, public RollCalled {
                 std::chrono::milliseconds timeout, Start&& start);
 
   std::shared_ptr<RollCall> roll_;
+  std::shared_ptr<Limits> limits_;
 };
 
 }  // namespace lockstep::comm

@@ -9,12 +9,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A suspended job's time goes on for whoever waits with a timeout, and the error then blames a rank.
 void say_stand_still(Clock::duration slept, std::chrono::milliseconds beat) {
   if (slept < 4 * beat) return;
   log::warning(
-      format("the process stood still for {:.0f} s: was the job suspended? What is longer than "
-             "launch.timeout ends it",
+      format("the process stood still for {:.0f} s: was the job suspended? The ranks' timeouts do "
+             "not count that",
              std::chrono::duration<double>(slept).count()));
 }
 

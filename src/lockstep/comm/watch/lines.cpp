@@ -5,10 +5,12 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <charconv>
 #include <memory>
+#include <optional>
 #include <set>
 
 namespace lockstep::comm {
@@ -39,13 +41,19 @@ std::string address(int socket, AddressOf ask) {
   return ask(socket, reinterpret_cast<sockaddr*>(&found), &size) == 0 ? plain_address(found) : "";
 }
 
-// Where the connection leads; "" where this is none, or one to this very host.
-std::string far_end(int descriptor) {
+std::optional<Connection> connection_at(int descriptor) {
   int type = 0;
   socklen_t size = sizeof type;
-  if (::getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM) return "";
+  struct stat facts {};
+  if (::getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM) return {};
   const std::string there = address(descriptor, ::getpeername);
-  return there == address(descriptor, ::getsockname) ? "" : there;
+  if (there.empty() || ::fstat(descriptor, &facts) != 0) return {};
+  return Connection{there, there == address(descriptor, ::getsockname), facts.st_ino};
+}
+
+bool is_open(int descriptor, const Connection& connection) {
+  struct stat facts {};
+  return ::fstat(descriptor, &facts) == 0 && S_ISSOCK(facts.st_mode) && facts.st_ino == connection.socket;
 }
 
 // readdir and not std::filesystem, of which libtorch brings a copy of its own
@@ -88,36 +96,42 @@ bool is_silent(int socket, Milliseconds silence) {
 Connections connections() {
   Connections found;
   for (const int descriptor : open_descriptors()) {
-    const std::string there = far_end(descriptor);
-    if (!there.empty()) found.emplace(descriptor, there);
+    if (auto connection = connection_at(descriptor)) found.emplace(descriptor, std::move(*connection));
   }
   return found;
 }
 
-Lines::Lines(const Connections& before, Milliseconds silence) : open_(connections()), silence_(silence) {
-  for (const auto& old : before) open_.erase(old.first);
-  for (const auto& [socket, address] : open_) ask_every(socket, silence / kAskings);
+Connections since(const Connections& before, Connections all) {
+  std::erase_if(all, [&](const auto& line) {
+    const auto old = before.find(line.first);
+    return old != before.end() && old->second.socket == line.second.socket;
+  });
+  return all;
 }
 
-// A descriptor that was closed may be another file's by now.
-Connections Lines::still_open() const {
-  Connections open;
-  for (const auto& line : open_)
-    if (far_end(line.first) == line.second) open.insert(line);
-  return open;
+void cut(const Connections& connections) {
+  for (const auto& [descriptor, connection] : connections)
+    if (is_open(descriptor, connection)) ::shutdown(descriptor, SHUT_RDWR);
+}
+
+Lines::Lines(Connections open, Milliseconds silence) : open_(std::move(open)), silence_(silence) {
+  std::erase_if(open_, [](const auto& line) { return line.second.to_own_host; });
+  for (const auto& line : open_) ask_every(line.first, silence / kAskings);
 }
 
 std::vector<std::string> Lines::silent() const {
   std::set<std::string> found;
-  for (const auto& [socket, address] : still_open())
-    if (is_silent(socket, silence_)) found.insert(address);
+  for (const auto& [descriptor, connection] : open_)
+    if (is_open(descriptor, connection) && is_silent(descriptor, silence_)) found.insert(connection.to);
   return {found.begin(), found.end()};
 }
 
 void Lines::cut(const std::vector<std::string>& addresses) const {
-  for (const auto& [socket, address] : still_open())
-    if (std::find(addresses.begin(), addresses.end(), address) != addresses.end())
-      ::shutdown(socket, SHUT_RDWR);
+  Connections silent = open_;
+  std::erase_if(silent, [&](const auto& line) {
+    return std::find(addresses.begin(), addresses.end(), line.second.to) == addresses.end();
+  });
+  comm::cut(silent);
 }
 
 LineWatch::LineWatch(Lines lines, Report report)

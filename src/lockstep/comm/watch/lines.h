@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -13,27 +14,35 @@
 
 namespace lockstep::comm {
 
-/// Where this process's TCP connections lead, by descriptor; those to its own address are left out.
-using Connections = std::map<int, std::string>;
+/// A TCP connection of this process.
+struct Connection {
+  std::string to;            // an address
+  bool to_own_host = false;  // both ends have the same one
+  std::uint64_t socket = 0;  // its inode: a descriptor that was closed may be another file's by now
+};
+/// By descriptor.
+using Connections = std::map<int, Connection>;
 Connections connections();
+/// Those of `all` that were opened since `before`.
+Connections since(const Connections& before, Connections all);
+/// Ends those that are still open, so that whoever waits for one meets an error.
+void cut(const Connections& connections);
 
-/// The connections opened since `before`.
+/// Connections that lead to other hosts.
 class Lines {
  public:
   /// From now on their hosts are asked, where nothing else is sent, six times in `silence`.
-  Lines(const Connections& before, std::chrono::milliseconds silence);
+  Lines(Connections open, std::chrono::milliseconds silence);
 
   /// The addresses that have not answered for that long.
   std::vector<std::string> silent() const;
-  /// Ends the connections to those, so that whoever waits for one meets an error.
+  /// Ends the connections to those.
   void cut(const std::vector<std::string>& addresses) const;
 
   bool empty() const { return open_.empty(); }
   std::chrono::milliseconds silence() const { return silence_; }
 
  private:
-  Connections still_open() const;
-
   Connections open_;
   std::chrono::milliseconds silence_;
 };

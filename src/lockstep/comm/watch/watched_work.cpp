@@ -14,33 +14,54 @@ std::string message_of(const std::exception_ptr& error) {
   }
 }
 
+constexpr std::chrono::milliseconds kMoment{250};
+
 bool speaks_of_time(const std::string& text) {
   return text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
 }
 
 }  // namespace
 
+// Another rank that came to this collective a moment earlier has lost its patience and cut the lines.
+bool Watch::nearly_late() const {
+  return left_.load() <= std::min<std::chrono::nanoseconds>(kMoment, limit() / 5);
+}
+
 std::exception_ptr Watch::judge(const std::exception_ptr& error) {
   const std::lock_guard<std::mutex> guard(mutex_);
   if (!judged_) {
     const std::string text = message_of(error);
-    judged_ = roll_->judge(collective_, text, speaks_of_time(text));
+    judged_ = roll_->judge(collective_, text, nearly_late() || speaks_of_time(text));
   }
   return judged_;
 }
 
-WatchedWork::WatchedWork(c10::intrusive_ptr<c10d::Work> work, std::shared_ptr<Watch> watch, int rank,
-                         c10d::OpType type)
-    : Work(rank, type), work_(std::move(work)), watch_(std::move(watch)) {}
+void Watch::judge_late() {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  if (!judged_) judged_ = roll_->judge(collective_, "", true);
+}
+
+WatchedWork::WatchedWork(c10::intrusive_ptr<c10d::Work> work, std::shared_ptr<Watch> watch,
+                         const std::shared_ptr<Limits>& limits, int rank, c10d::OpType type)
+    : Work(rank, type), work_(std::move(work)), watch_(std::move(watch)), limits_(limits) {}
 
 std::exception_ptr WatchedWork::exception() const {
   const std::exception_ptr error = work_->exception();
   return error ? watch_->judge(error) : nullptr;
 }
 
+bool WatchedWork::wait_for_message() {
+  const auto limits = limits_.lock();
+  if (!limits) return work_->wait(watch_->limit());  // the group is gone
+  limits->add(watch_);
+  const std::shared_ptr<void> at_end(nullptr, [this](void*) { watch_->be_over(); });
+  return work_->wait(kNever);
+}
+
 bool WatchedWork::wait(std::chrono::milliseconds timeout) {
   try {
-    return work_->wait(timeout == kNoTimeout ? watch_->limit() : timeout);
+    if (timeout == kNoTimeout && watch_->is_message()) return wait_for_message();
+    return work_->wait(timeout);
   } catch (const std::exception&) {
     // the caller's own patience may end before the collective's: then the group lives on
     if (timeout != kNoTimeout && !work_->isCompleted()) throw;

@@ -3,48 +3,71 @@
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <atomic>
+#include <chrono>
 #include <memory>
 
+#include "lockstep/comm/watch/limits.h"
 #include "lockstep/comm/watch/roll_call.h"
 
 namespace lockstep::comm {
 
-/// What a work and its future share: the error is judged once.
+/// What a work, its future and its limit share: the error is judged once.
 class Watch {
  public:
   Watch(std::shared_ptr<RollCall> roll, Collective collective)
       : roll_(std::move(roll)), collective_(std::move(collective)) {}
+  /// The error to throw in place of the backend's.
   std::exception_ptr judge(const std::exception_ptr& error);
-  /// What wait() without a limit is to wait: gloo's messages know no timeout but that of the connecting.
-  std::chrono::milliseconds limit() const {
-    return collective_.is_message() ? collective_.timeout : kNoTimeout;
-  }
+  /// The same where it was we whose patience ended.
+  void judge_late();
+
+  bool is_message() const { return collective_.is_message(); }
+  std::chrono::milliseconds limit() const { return collective_.timeout; }
+
+  /// The clock of its Limits, which says when it is late.
+  void set_end(std::chrono::nanoseconds end) { end_ = end; }
+  void note_time(std::chrono::nanoseconds now) { left_ = end_ - now; }
+  bool is_late() const { return left_.load() <= std::chrono::nanoseconds(0); }
+  void be_over() { over_ = true; }
+  bool is_over() const { return over_; }
 
  private:
+  bool nearly_late() const;
+
   std::shared_ptr<RollCall> roll_;
   Collective collective_;
+  std::chrono::nanoseconds end_{};
+  std::atomic<std::chrono::nanoseconds> left_{std::chrono::nanoseconds::max()};
+  std::atomic<bool> over_{false};
   std::mutex mutex_;
   std::exception_ptr judged_;
 };
 
 class WatchedWork : public c10d::Work {
  public:
-  WatchedWork(c10::intrusive_ptr<c10d::Work> work, std::shared_ptr<Watch> watch, int rank, c10d::OpType type);
+  WatchedWork(c10::intrusive_ptr<c10d::Work> work, std::shared_ptr<Watch> watch,
+              const std::shared_ptr<Limits>& limits, int rank, c10d::OpType type);
 
   bool isCompleted() override { return work_->isCompleted(); }
   bool isSuccess() const override { return work_->isSuccess(); }
   std::exception_ptr exception() const override;
   int sourceRank() const override { return work_->sourceRank(); }
+  const c10d::Work* inner() const { return work_.get(); }
   std::vector<at::Tensor> result() override { return work_->result(); }
   void synchronize() override { work_->synchronize(); }
+  /// A message's limit counts from here; it may have been expected long before.
   bool wait(std::chrono::milliseconds timeout) override;
   void abort() override { work_->abort(); }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const override { return work_->getSequencenumber(); }
 
  private:
+  bool wait_for_message();
+
   c10::intrusive_ptr<c10d::Work> work_;
   std::shared_ptr<Watch> watch_;
+  std::weak_ptr<Limits> limits_;  // which hold watches in turn
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 

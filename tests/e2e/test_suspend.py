@@ -1,0 +1,46 @@
+"""A job that a scheduler suspends: every process stopped for longer than the ranks wait for each other, and let go on."""
+
+import os
+import signal
+import time
+
+import pytest
+from cluster_kit import wait_for
+from conftest import members
+from train_kit import PIMA, assert_same_run, sets, write_config
+
+TIMEOUT, STOPPED = 4, 8
+
+
+def lines_of(run):
+    file = run / "metrics.jsonl"
+    return file.read_text().count("\n") if file.exists() else 0
+
+
+def ranks_of(process, mpi):
+    def number(pid):
+        words = open(f"/proc/{pid}/environ", "rb").read().split(b"\0")
+        return [word for word in words if word.startswith(f"{mpi.rank}=".encode())]
+    return [pid for pid in members(process) if number(pid)]
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("backend", ["gloo", "mpi"])
+def test_a_job_suspended_for_longer_than_its_timeout_goes_on_to_the_same_bits(start, mpiexec, mpi, mpirun, lockstep, tmp_path,
+                                                                             backend):
+    config = write_config(tmp_path, PIMA)
+    words = sets(train__epochs=150, launch__timeout=f"{TIMEOUT}s", launch__backend=backend)
+    process = start(mpiexec, *mpi.quiet, "-n", "2", lockstep, "train", config, *words, cwd=tmp_path,
+                    stdout=open(tmp_path / "log", "w"), stderr=open(tmp_path / "err", "w"))
+    wait_for(lambda: lines_of(tmp_path / "runs/pima") > 20, 60)
+    pids = ranks_of(process, mpi)
+    assert len(pids) >= 2
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    assert process.poll() is None, "it was to be stopped amid its work"
+    time.sleep(STOPPED)
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    assert process.wait(120) == 0, (tmp_path / "err").read_text()
+    mpirun(2, lockstep, "train", config, *words, cwd=tmp_path, check=True)
+    assert_same_run(tmp_path / "runs/pima", tmp_path / "runs/pima-2")
