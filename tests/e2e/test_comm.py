@@ -10,6 +10,7 @@ import time
 import pytest
 from conftest import OPEN_MPI
 from process_kit import ends_of, wait_for
+from train_kit import PIMA, sets, status, write_config
 
 STEPS_FOR_EVER = 1_000_000
 
@@ -367,3 +368,23 @@ def test_slow_steps_and_a_stopped_rank_are_no_cut(two_nodes):
     os.kill(pids[1], signal.SIGCONT)
     _, err = job.communicate(timeout=25)
     assert job.returncode == 0, err
+
+
+def test_training_ends_soon_after_a_silent_cut_and_names_the_node(start, lockstep, free_port, tmp_path):
+    config, folder = write_config(tmp_path, PIMA), tmp_path / "runs/pima"
+    env = dict(MASTER_ADDR="10.99.0.1", MASTER_PORT=free_port(), GLOO_SOCKET_IFNAME="eth0", LOCKSTEP_SILENCE=2)
+    job = start("unshare", "--net", "bash", "-c", SWITCH, "switch", lockstep, "train", config, *sets(train__epochs=1_000_000),
+                env=env, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    logged = folder / "metrics.jsonl"
+    wait_for(lambda: job.poll() is not None or logged.exists() and logged.read_text().count("\n") > 5)
+    if job.poll() is not None:
+        err = job.stderr.read()
+        if job.returncode == 77 or "unshare" in err:
+            pytest.skip(f"no network namespace or veth pair here: {err.strip()[-200:]}")
+        pytest.fail(err)
+    begin = time.monotonic()
+    _, err = job.communicate("cut\n", timeout=40)
+    assert job.returncode == 11, f"both ranks leave with 1: {err}"
+    assert time.monotonic() - begin < 20, "launch.timeout is 10 minutes"
+    assert re.search(r"the node of rank 1 \(host \S+, pid \d+\) has not answered for 2 s", err), err
+    assert status(folder)["state"] == "failed" and "the node of rank 1" in status(folder)["reason"]
