@@ -41,6 +41,24 @@ TEST(Pt, KeepsEveryShape) {
   }
 }
 
+TEST(Pt, IsReadFromMemory) {
+  std::string bytes = "x";  // so that what follows lies at an odd address
+  write_pt([&](const void* data, size_t size) { bytes.append(static_cast<const char*>(data), size); },
+           make_dict({{"t", at::arange(6, at::kFloat)}}));
+  const auto read = [&](size_t size) {
+    return read_pt({reinterpret_cast<const uint8_t*>(bytes.data()) + 1, size}, "the answer");
+  };
+  EXPECT_TRUE(at::equal(get(read(bytes.size() - 1), "t").toTensor(), at::arange(6, at::kFloat)));
+  for (const size_t size : {size_t{0}, size_t{1}, bytes.size() / 2}) {
+    try {
+      read(size);
+      ADD_FAILURE() << "half a file was read";
+    } catch (const InputError& error) {
+      EXPECT_EQ(error.where(), "the answer");
+    }
+  }
+}
+
 TEST(Pt, KeepsNanInfinityAndNegativeZero) {
   const auto tensor = at::tensor({std::nan(""), INFINITY, -INFINITY, -0.0}, at::kDouble);
   const auto back = round_trip(tensor);

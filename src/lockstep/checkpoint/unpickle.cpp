@@ -2,8 +2,10 @@
 
 #include "lockstep/checkpoint/unpickle.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <iterator>
 #include <unordered_map>
 
 #include "lockstep/base/format.h"
@@ -332,6 +334,9 @@ constexpr auto kHandlers = [] {
   for (const auto& [op, act] : kRows) handlers[static_cast<uint8_t>(op)] = act;
   return handlers;
 }();
+
+static_assert(std::ssize(kRows) == 256 - std::count(kHandlers.begin(), kHandlers.end(), nullptr),
+              "an opcode has two rows");
 
 Tree Machine::run() {
   while (!stopped) {
