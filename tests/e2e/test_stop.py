@@ -179,16 +179,17 @@ def test_a_checkpoint_on_request_then_a_stop_on_request(train, lockstep, run, tm
 def test_a_request_to_the_attempt_before_reaches_the_one_that_follows(command, train, start, lockstep, tmp_path):
     """Asked while an attempt began: what it finds it forgets, and only then its status says that it is on."""
     folder = tmp_path / "runs/slow"
-    train(1, sets(train__epochs=1000000), {"SLOW_STEP": "0.1"})
+    process = train(1, sets(train__epochs=1000000), {"SLOW_STEP": "0.1"})
     wait_for(lambda: steps_of(folder) > 1)
-    request = folder / f"{command}.request"
-    before = dict(status(folder), attempt=0)
-    (folder / "written").write_text(json.dumps(before))
+    process.send_signal(signal.SIGSTOP)
+    (folder / "written").write_text(json.dumps(dict(status(folder), attempt=0)))
     os.replace(folder / "written", folder / "status.json")
     asking = start(lockstep, command, folder, "--timeout", 15, stdout=subprocess.PIPE, text=True)
-    wait_for(lambda: request.exists())
-    if request.read_text() == "0\n":
-        request.unlink(missing_ok=True)
+    request = folder / f"{command}.request"
+    wait_for(request.exists)
+    assert request.read_text() == "0\n"
+    request.unlink()
+    process.send_signal(signal.SIGCONT)
     out, _ = asking.communicate(timeout=20)
     assert asking.returncode == 0, out
     assert out.startswith("stopped on request" if command == "stop" else "running: checkpoint "), out

@@ -1,6 +1,6 @@
 #include "lockstep/parallel/sync_batch_norm.h"
 
-#include "lockstep/parallel/sync_norm.h"
+#include "lockstep/parallel/sync_batch_norm_function.h"
 
 #include <torch/types.h>
 
