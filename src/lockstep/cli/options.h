@@ -34,6 +34,8 @@ class Options {
   void add(const std::string& name, int64_t& value, const std::string& placeholder, const std::string& help);
   void add(const std::string& name, double& value, const std::string& placeholder, const std::string& help);
   void flag(const std::string& name, bool& value, const std::string& help);
+  /// A line of --help below the options, under a heading of its own.
+  void note(const std::string& heading, const std::string& left, const std::string& help);
 
   /// Fills the variables; false when --help was asked for and has been printed. Throws UsageError.
   bool parse(const std::vector<std::string>& args);

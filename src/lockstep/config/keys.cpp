@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lockstep/base/format.h"
+#include "lockstep/base/tables.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::config {
@@ -11,17 +12,12 @@ namespace {
 // the key's path and its field in one, so that they cannot differ
 #define KEY(path) #path, [](Settings & settings) -> Field { return &settings.path; }
 
-const Use kSgd{"optim.name", {"sgd"}};
-const Use kAdam{"optim.name", {"adam", "adamw"}};
-const Use kStep{"schedule.name", {"step"}};
-const Use kCosine{"schedule.name", {"cosine"}};
-const Use kOneCycle{"schedule.name", {"one_cycle"}};
-const Use kWarmup{"schedule.name", {"warmup"}};
-const Use kPlateau{"schedule.name", {"plateau"}};
+const Use kTask{"task.name"};  // whether the chosen row reads the key, the row says
+const Use kModel{"model.name"};
+const Use kHook{"ddp.comm_hook"};
+const Use kOptimizer{"optim.name"};
+const Use kSchedule{"schedule.name"};
 const Use kDdp{"train.mode", {"ddp"}};
-const Use kIdx{"task.name", {"idx"}};
-const Use kCsv{"task.name", {"csv"}};
-const Use kOwnFiles{"task.name", {"idx", "csv"}};
 
 const std::vector<std::string> kLaunchers = {"auto",  "torchrun", "openmpi", "pals",   "pmi", "flux",
                                              "jsrun", "pmix",     "slurm",   "torque", "mpi", "none"};
@@ -51,41 +47,43 @@ const std::vector<Key> kKeys = {
      "how long one collective may take",
      {.min = 0, .above_min = true, .about = About::place}},
 
-    {KEY(task.name),
-     "what to train: a built-in task (mnist, pima, idx, csv, ...) or the path of a task's .so",
-     {.path = true}},
+    {KEY(task.name), "what to train", {.table = "task", .path = true}},
     {KEY(task.kind),
      "what the label is: a class, or a number to come near to",
-     {.choices = {"classification", "regression"}, .use = kCsv}},
+     {.choices = {"classification", "regression"}, .use = kTask}},
     {KEY(task.images),
      "IDX files of images: the training set's, then the evaluation set's",
-     {.path = true, .use = kIdx}},
+     {.path = true, .use = kTask}},
     {KEY(task.labels),
      "IDX files of labels: the training set's, then the evaluation set's",
-     {.path = true, .use = kIdx}},
-    {KEY(task.file), "the CSV file", {.path = true, .use = kCsv}},
-    {KEY(task.eval_file), "a CSV file to evaluate on; empty = a part of `file`", {.path = true, .use = kCsv}},
-    {KEY(task.delimiter), "what stands between two columns", {.use = kCsv}},
-    {KEY(task.label), "the label's column, by name or index; empty = the last", {.use = kCsv}},
-    {KEY(task.features), "the feature columns, by name or index; empty = all others", {.use = kCsv}},
-    {KEY(task.header), "the first line names the columns", {.use = kCsv}},
+     {.path = true, .use = kTask}},
+    {KEY(task.file), "the CSV file", {.path = true, .use = kTask}},
+    {KEY(task.eval_file),
+     "a CSV file to evaluate on; empty = a part of `file`",
+     {.path = true, .use = kTask}},
+    {KEY(task.delimiter), "what stands between two columns", {.use = kTask}},
+    {KEY(task.label), "the label's column, by name or index; empty = the last", {.use = kTask}},
+    {KEY(task.features), "the feature columns, by name or index; empty = all others", {.use = kTask}},
+    {KEY(task.header), "the first line names the columns", {.use = kTask}},
     {KEY(task.eval_fraction),
      "the share of samples that is kept for evaluation when there is no file of its own",
-     {.min = 0, .max = 1, .below_max = true, .use = {"task.name", {"csv", "pima"}}}},
+     {.min = 0, .max = 1, .below_max = true, .use = kTask}},
     {KEY(task.classes),
      "how many classes; 0 = counted from the labels",
-     {.min = 0, .max = kMaxCount, .use = kOwnFiles}},
+     {.min = 0, .max = kMaxCount, .use = kTask}},
     {KEY(task.normalize),
      "standard = mean 0 and deviation 1 of the training set; mean_std = by `mean` and `std`",
-     {.choices = {"standard", "none", "mean_std"}, .use = kOwnFiles}},
-    {KEY(task.mean), "with normalize: mean_std, a number a channel or feature", {.use = kOwnFiles}},
+     {.choices = {"standard", "none", "mean_std"}, .use = kTask}},
+    {KEY(task.mean), "with normalize: mean_std, a number a channel or feature", {.use = kTask}},
     {KEY(task.std),
      "with normalize: mean_std, a number a channel or feature",
-     {.min = 0, .above_min = true, .use = kOwnFiles}},
+     {.min = 0, .above_min = true, .use = kTask}},
     {KEY(task.class_weights),
      "balanced = rare classes weigh more in the loss",
      {.choices = {"none", "balanced"}}},
-    {KEY(task.options), "keys of your own for a task of your own: texts, passed on as they are"},
+    {KEY(task.options),
+     "keys of your own for a task of your own: texts, passed on as they are",
+     {.use = kTask}},
 
     {KEY(data.root), "the data set's folder; empty = the task's own", {.path = true, .own_path = true}},
     {KEY(data.batch_size), "samples in one rank's batch", {.min = 1, .max = kMaxCount}},
@@ -101,11 +99,12 @@ const std::vector<Key> kKeys = {
      "a node-local folder to copy the data set to, once a node; empty = read it where it is",
      {.path = true, .about = About::place, .own_path = true}},
 
-    {KEY(model.name), "simple_cnn, torchscript, ...; empty = the task's own"},
-    {KEY(model.path), "the TorchScript file", {.path = true, .use = {"model.name", {"torchscript"}}}},
+    {KEY(model.name), "the model; empty = the task's own", {.table = "model", .path = true}},
+    {KEY(model.path), "the TorchScript file", {.path = true, .use = kModel}},
     {KEY(model.hidden),
      "widths of the hidden layers of an mlp; empty = the task's own",
-     {.min = 1, .max = kMaxCount, .use = {"model.name", {"mlp", ""}}}},
+     {.min = 1, .max = kMaxCount, .use = kModel}},
+    {KEY(model.options), "keys of your own for a model of your own", {.use = kModel}},
 
     {KEY(ddp.find_unused_parameters), "parameters may get no gradient in some steps (slower)", {.use = kDdp}},
     {KEY(ddp.static_graph), "the same parameters get gradients in every step", {.use = kDdp}},
@@ -119,60 +118,63 @@ const std::vector<Key> kKeys = {
     {KEY(ddp.sync_batchnorm), "BatchNorm over the batches of all ranks", {.use = kDdp}},
     {KEY(ddp.comm_hook),
      "how gradients travel; fp16, bf16 and powersgd trade bits for speed",
-     {.choices = {"none", "fp16", "bf16", "powersgd"}, .use = kDdp}},
+     {.table = "comm hook", .path = true, .use = kDdp}},
+    {KEY(ddp.options), "keys of your own for a hook of your own", {.use = kHook}},
 
-    {KEY(optim.name), "the optimiser", {.choices = {"sgd", "adam", "adamw"}}},
+    {KEY(optim.name), "the optimiser", {.table = "optimiser", .path = true}},
     {KEY(optim.lr), "the learning rate, before the schedule", {.min = 0}},
-    {KEY(optim.momentum), "momentum", {.min = 0, .use = kSgd}},
+    {KEY(optim.momentum), "momentum", {.min = 0, .use = kOptimizer}},
     {KEY(optim.weight_decay),
-     "weight decay; default = Python's for the optimiser: 0.01 for adamw, else 0",
-     {.min = 0, .word = "default"}},
-    {KEY(optim.nesterov), "Nesterov momentum", {.use = kSgd}},
+     "weight decay; default = the optimiser's own, which is Python's",
+     {.min = 0, .word = "default", .use = kOptimizer}},
+    {KEY(optim.nesterov), "Nesterov momentum", {.use = kOptimizer}},
     {KEY(optim.betas),
      "decay rates of the two running means",
-     {.min = 0, .max = 1, .below_max = true, .use = kAdam}},
-    {KEY(optim.eps), "added to the denominator", {.min = 0, .use = kAdam}},
+     {.min = 0, .max = 1, .below_max = true, .use = kOptimizer}},
+    {KEY(optim.eps), "added to the denominator", {.min = 0, .use = kOptimizer}},
+    {KEY(optim.options), "keys of your own for an optimiser of your own", {.use = kOptimizer}},
 
-    {KEY(schedule.name),
-     "how the learning rate moves",
-     {.choices = {"none", "step", "cosine", "one_cycle", "warmup", "plateau"}}},
-    {KEY(schedule.step_size), "epochs between two steps", {.min = 1, .use = kStep}},
-    {KEY(schedule.gamma), "the factor at a step", {.min = 0, .use = kStep}},
-    {KEY(schedule.T_max), "epochs down to eta_min; 0 = the run's epochs", {.min = 0, .use = kCosine}},
-    {KEY(schedule.eta_min), "the lowest rate", {.min = 0, .use = kCosine}},
-    {KEY(schedule.max_lr), "the highest rate", {.min = 0, .use = kOneCycle}},
+    {KEY(schedule.name), "how the learning rate moves", {.table = "schedule", .path = true}},
+    {KEY(schedule.step_size), "epochs between two steps", {.min = 1, .use = kSchedule}},
+    {KEY(schedule.gamma), "the factor at a step", {.min = 0, .use = kSchedule}},
+    {KEY(schedule.T_max), "epochs down to eta_min; 0 = the run's epochs", {.min = 0, .use = kSchedule}},
+    {KEY(schedule.eta_min), "the lowest rate", {.min = 0, .use = kSchedule}},
+    {KEY(schedule.max_lr), "the highest rate", {.min = 0, .use = kSchedule}},
     {KEY(schedule.total_steps),
      "steps of the whole cycle; 0 = the run's steps",
-     {.min = 0, .use = kOneCycle}},
-    {KEY(schedule.pct_start), "the share of the cycle that rises", {.min = 0, .max = 1, .use = kOneCycle}},
-    {KEY(schedule.anneal_strategy), "the shape of the way", {.choices = {"cos", "linear"}, .use = kOneCycle}},
-    {KEY(schedule.cycle_momentum), "momentum moves against the rate", {.use = kOneCycle}},
-    {KEY(schedule.base_momentum), "the lowest momentum", {.min = 0, .max = 1, .use = kOneCycle}},
-    {KEY(schedule.max_momentum), "the highest momentum", {.min = 0, .max = 1, .use = kOneCycle}},
-    {KEY(schedule.div_factor), "max_lr over the first rate", {.min = 0, .above_min = true, .use = kOneCycle}},
+     {.min = 0, .use = kSchedule}},
+    {KEY(schedule.pct_start), "the share of the cycle that rises", {.min = 0, .max = 1, .use = kSchedule}},
+    {KEY(schedule.anneal_strategy), "the shape of the way", {.choices = {"cos", "linear"}, .use = kSchedule}},
+    {KEY(schedule.cycle_momentum), "momentum moves against the rate", {.use = kSchedule}},
+    {KEY(schedule.base_momentum), "the lowest momentum", {.min = 0, .max = 1, .use = kSchedule}},
+    {KEY(schedule.max_momentum), "the highest momentum", {.min = 0, .max = 1, .use = kSchedule}},
+    {KEY(schedule.div_factor), "max_lr over the first rate", {.min = 0, .above_min = true, .use = kSchedule}},
     {KEY(schedule.final_div_factor),
      "the first rate over the last",
-     {.min = 0, .above_min = true, .use = kOneCycle}},
-    {KEY(schedule.three_phase), "a third phase after a symmetric fall", {.use = kOneCycle}},
+     {.min = 0, .above_min = true, .use = kSchedule}},
+    {KEY(schedule.three_phase), "a third phase after a symmetric fall", {.use = kSchedule}},
     {KEY(schedule.start_factor),
      "the first rate as a share of optim.lr",
-     {.min = 0, .max = 1, .above_min = true, .use = kWarmup}},
-    {KEY(schedule.end_factor), "the last rate as a share of optim.lr", {.min = 0, .max = 1, .use = kWarmup}},
-    {KEY(schedule.total_iters), "epochs from the first to the last rate", {.min = 1, .use = kWarmup}},
+     {.min = 0, .max = 1, .above_min = true, .use = kSchedule}},
+    {KEY(schedule.end_factor),
+     "the last rate as a share of optim.lr",
+     {.min = 0, .max = 1, .use = kSchedule}},
+    {KEY(schedule.total_iters), "epochs from the first to the last rate", {.min = 1, .use = kSchedule}},
     {KEY(schedule.mode),
      "a better metric is a smaller (min) or a larger (max) one",
-     {.choices = {"min", "max"}, .use = kPlateau}},
+     {.choices = {"min", "max"}, .use = kSchedule}},
     {KEY(schedule.factor),
      "the factor when nothing gets better",
-     {.min = 0, .max = 1, .below_max = true, .use = kPlateau}},
-    {KEY(schedule.patience), "epochs without a better metric that are borne", {.min = 0, .use = kPlateau}},
-    {KEY(schedule.threshold), "by how much better is better", {.min = 0, .use = kPlateau}},
+     {.min = 0, .max = 1, .below_max = true, .use = kSchedule}},
+    {KEY(schedule.patience), "epochs without a better metric that are borne", {.min = 0, .use = kSchedule}},
+    {KEY(schedule.threshold), "by how much better is better", {.min = 0, .use = kSchedule}},
     {KEY(schedule.threshold_mode),
      "threshold as a share of the best (rel) or as it is (abs)",
-     {.choices = {"rel", "abs"}, .use = kPlateau}},
-    {KEY(schedule.cooldown), "epochs of rest after a step", {.min = 0, .use = kPlateau}},
-    {KEY(schedule.min_lr), "the lowest rate", {.min = 0, .use = kPlateau}},
-    {KEY(schedule.eps), "a smaller change of the rate is not made", {.min = 0, .use = kPlateau}},
+     {.choices = {"rel", "abs"}, .use = kSchedule}},
+    {KEY(schedule.cooldown), "epochs of rest after a step", {.min = 0, .use = kSchedule}},
+    {KEY(schedule.min_lr), "the lowest rate", {.min = 0, .use = kSchedule}},
+    {KEY(schedule.eps), "a smaller change of the rate is not made", {.min = 0, .use = kSchedule}},
+    {KEY(schedule.options), "keys of your own for a schedule of your own", {.use = kSchedule}},
 
     {KEY(train.mode),
      "ddp = all ranks; single = one process, no group; data_parallel = one process, its GPUs",
@@ -231,6 +233,9 @@ struct Expectation {
   std::string operator()(double*) const { return "a number" + range_text(rules); }
   std::string operator()(std::optional<double>*) const { return "a number" + range_text(rules); }
   std::string operator()(std::string*) const {
+    if (!rules.table.empty())
+      return format("one of {}, or the path of a library (.so)",
+                    base::join(base::names_of(rules.table), ", "));
     return rules.choices.empty() ? "a text" : "one of " + base::join(rules.choices, ", ");
   }
   std::string operator()(std::chrono::milliseconds*) const { return "a duration such as 60s, 10m or 1h30m"; }

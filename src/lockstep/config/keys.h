@@ -1,6 +1,6 @@
 #pragma once
 // The table of keys: one row each, from which reading, --set, the schema, the reference page and the resolved
-// config are all made.
+// config are all made. What stands in the open tables (base/tables.h) it asks them.
 
 #include <chrono>
 #include <limits>
@@ -22,8 +22,9 @@ using Field =
 
 /// A key that is read only under some values of another one.
 struct Use {
-  std::string selector;             // "optim.name"; empty = always used
-  std::vector<std::string> values;  // of the selector
+  std::string selector;  // "optim.name"; empty = always used
+  std::vector<std::string> values =
+      {};  // of the selector; empty = those whose rows say that they read the key
 };
 
 /// What a key's value says of a run.
@@ -39,6 +40,7 @@ struct Rules {
   bool above_min = false;                 // min itself is refused
   bool below_max = false;                 // max itself is refused
   std::vector<std::string> choices = {};  // of a text; empty = free
+  std::string table = {};                 // of a text that names a row of an open table: the kind of its rows
   bool path = false;                      // ${NAME} is expanded
   std::string word = {};                  // "default": taken in place of a number, resolved later
   Use use = {};

@@ -5,6 +5,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
+#include "lockstep/config/chosen.h"
 #include "lockstep/config/rules.h"
 #include "lockstep/config/value.h"
 #include "lockstep/config/yaml.h"
@@ -38,7 +39,11 @@ class Loader {
     const std::string text = argument.substr(equals + 1);
     if (base::invalid_utf8(text))
       throw InputError("the value is not UTF-8 text", place.text(), "write it in UTF-8");
-    if (path.starts_with("task.options.")) return set_option(path.substr(13), text, place);
+    if (const size_t dot = path.find('.', path.find('.') + 1); dot != std::string::npos) {
+      const Key* map = find_key(path.substr(0, dot));
+      if (map && expected(*map).starts_with("a map"))
+        return set_entry(*map, path.substr(dot + 1), text, place);
+    }
     const Key& key = known(path, place);
     store(key, *set_node(key, text, place), {Origin::set, "--set"});
   }
@@ -94,6 +99,7 @@ class Loader {
 
   void store(const Key& key, const Node& value, const Origin& origin) {
     const bool given = read_value(key, value, environment_, loaded_.settings);
+    if (!key.rules.table.empty()) loaded_.named.insert_or_assign(key.path, value);
     loaded_.origins[key.path] = given ? origin : Origin{};
   }
 
@@ -109,11 +115,11 @@ class Loader {
     return node;
   }
 
-  void set_option(const std::string& name, const std::string& text, const Place& place) {
+  void set_entry(const Key& key, const std::string& name, const std::string& text, const Place& place) {
     if (name.empty())
-      throw InputError("task.options. needs a name", place.text(), "--set task.options.NAME=VALUE");
-    loaded_.settings.task.options[name] = text;
-    loaded_.origins["task.options"] = {Origin::set, "--set"};
+      throw InputError(key.path + ". needs a name", place.text(), format("--set {}.NAME=VALUE", key.path));
+    (*std::get<std::map<std::string, std::string>*>(key.field(loaded_.settings)))[name] = text;
+    loaded_.origins[key.path] = {Origin::set, "--set"};
   }
 
   Loaded& loaded_;
@@ -121,20 +127,50 @@ class Loader {
   std::map<std::string, Place> places_;
 };
 
+// A library may bring rows that other keys name, so all are loaded before the first name is judged.
+void find_rows(const Loaded& loaded, Libraries libraries) {
+  bool unloaded = false;
+  for (const Key* key : selectors()) {
+    const auto name = chosen_name(loaded.settings, key->path);
+    if (!base::names_library(name)) continue;
+    if (libraries == Libraries::load) base::load_row(key->rules.table, name);
+    unloaded = libraries == Libraries::leave;
+  }
+  if (unloaded) return;
+  for (const auto& [path, node] : loaded.named) {
+    const auto name = chosen_name(loaded.settings, path);
+    if (!name.empty() && !base::find_row(find_key(path)->rules.table, name))
+      refuse_row(*find_key(path), node);
+  }
+}
+
+void judge(Loaded& loaded, Libraries libraries) {
+  find_rows(loaded, libraries);
+  resolve(loaded);
+  check_together(loaded);
+  warn_unused(loaded);
+}
+
 }  // namespace
 
 Loaded load_settings(const std::string& text, const std::string& file_name,
                      const std::vector<std::string>& sets,
-                     const std::map<std::string, std::string>& environment) {
+                     const std::map<std::string, std::string>& environment, Libraries libraries) {
   Loaded loaded;
   loaded.text = text;
   Loader loader(loaded, environment);
   loader.read_file(*parse_yaml(text, file_name));
   for (const std::string& argument : sets) loader.read_set(argument);
-  resolve(loaded);
-  check_together(loaded);
-  warn_unused(loaded);
+  judge(loaded, libraries);
   return loaded;
+}
+
+void load_libraries(Loaded& loaded) {
+  const auto said = std::exchange(loaded.warnings, {});
+  judge(loaded, Libraries::load);
+  std::erase_if(loaded.warnings, [&](const auto& warning) {
+    return std::find(said.begin(), said.end(), warning) != said.end();
+  });
 }
 
 }  // namespace lockstep::config

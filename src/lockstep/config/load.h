@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/config/settings.h"
+#include "lockstep/config/yaml.h"
 
 namespace lockstep::config {
 
@@ -21,6 +22,7 @@ struct Loaded {
   std::map<std::string, Origin> origins;  // one for every key, by its full path
   std::string text;                       // what was read
   std::vector<std::string> warnings;      // keys that are set and not used, ...
+  std::map<std::string, Node> named;      // what was read for the keys that name rows of open tables
 };
 
 /// A file as it came: its name is for messages alone.
@@ -29,11 +31,23 @@ struct ConfigText {
   std::string text;
 };
 
+/// Shared libraries that a config names (optim.name: ./lion.so): they bring rows of the open tables.
+enum class Libraries {
+  leave,  ///< unloaded: what they bring is taken as it is written, and touches no file
+  load,
+};
+
 /// Reads the text, then each of `sets` ("optim.lr=0.1", later ones win), expands ${NAME} in paths from the
-/// environment, resolves `default` words and checks keys against each other. Touches no file.
+/// environment, loads the libraries that it names where that is asked for, resolves `default` words and
+/// checks names against the tables and keys against each other.
 Loaded load_settings(const std::string& text, const std::string& file_name,
                      const std::vector<std::string>& sets = {},
-                     const std::map<std::string, std::string>& environment = {});
+                     const std::map<std::string, std::string>& environment = {},
+                     Libraries libraries = Libraries::leave);
+
+/// What load_settings() left undone where it was to leave libraries: loads them, and judges again what
+/// depends on their rows. `warnings` then holds those that are new.
+void load_libraries(Loaded& loaded);
 
 /// The config file's text, looked for under the working directory, then under LOCKSTEP_HOME. Anything but a
 /// regular file of at most 1 MB is an InputError.

@@ -5,7 +5,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "lockstep/config/keys.h"
+#include "lockstep/config/chosen.h"
 #include "lockstep/config/value.h"
 
 namespace lockstep::config {
@@ -41,22 +41,17 @@ void check_accumulate(const Loaded& loaded) {
 
 void check_nesterov(const Loaded& loaded) {
   const OptimSettings& optim = loaded.settings.optim;
-  if (optim.name != "sgd" || !optim.nesterov || optim.momentum > 0) return;
+  if (!optim.nesterov || optim.momentum > 0 || !is_read("optim.nesterov", loaded.settings)) return;
   refuse(loaded, "optim.nesterov needs optim.momentum above 0", {"optim.nesterov", "optim.momentum"},
          "set optim.momentum, 0.9 say");
 }
 
-void check_one_cycle(const Loaded& loaded) {
+void check_cycled_momentum(const Loaded& loaded) {
   const ScheduleSettings& schedule = loaded.settings.schedule;
-  if (schedule.name != "one_cycle") return;
-  if (schedule.max_lr <= 0) {
-    refuse(loaded, "schedule one_cycle needs schedule.max_lr above 0", {"schedule.max_lr", "schedule.name"},
-           "set schedule.max_lr, ten times optim.lr say");
-  }
-  if (schedule.base_momentum > schedule.max_momentum) {
-    refuse(loaded, "schedule.base_momentum is above schedule.max_momentum",
-           {"schedule.base_momentum", "schedule.max_momentum"}, "swap them");
-  }
+  if (schedule.base_momentum <= schedule.max_momentum) return;
+  if (!is_read("schedule.base_momentum", loaded.settings)) return;
+  refuse(loaded, "schedule.base_momentum is above schedule.max_momentum",
+         {"schedule.base_momentum", "schedule.max_momentum"}, "swap them");
 }
 
 void check_early_stop(const Loaded& loaded) {
@@ -66,10 +61,31 @@ void check_early_stop(const Loaded& loaded) {
          {"train.early_stop", "train.eval_every"}, "set train.eval_every to 1, or train.early_stop to 0");
 }
 
-void check_torchscript(const Loaded& loaded) {
-  if (loaded.settings.model.name != "torchscript" || !loaded.settings.model.path.empty()) return;
-  refuse(loaded, "model torchscript needs model.path", {"model.path", "model.name"},
-         "set model.path to the file that torch.jit.save wrote");
+// What makes a value none: no text, no number above 0, no entry.
+struct Unset {
+  bool operator()(const double* value) const { return *value <= 0; }
+  bool operator()(const int64_t* value) const { return *value <= 0; }
+  template <class Other>
+  bool operator()(const Other* value) const {
+    if constexpr (requires { value->empty(); }) return value->empty();
+    return false;
+  }
+};
+
+void check_needs(const Loaded& loaded) {
+  auto settings = loaded.settings;
+  for (const Key* selector : selectors()) {
+    const auto* row = chosen_row(settings, selector->path);
+    if (!row) continue;
+    for (const auto& [name, hint] : row->facts.needs) {
+      const Key* key = find_key(selector->section() + "." + name);
+      if (!key || !std::visit(Unset{}, key->field(settings))) continue;
+      const auto field = key->field(settings);
+      const bool number = std::holds_alternative<double*>(field) || std::holds_alternative<int64_t*>(field);
+      refuse(loaded, format("{} {} needs {}{}", row->kind, row->name, key->path, number ? " above 0" : ""),
+             {key->path, selector->path}, hint);
+    }
+  }
 }
 
 void check_normalize(const Loaded& loaded) {
@@ -82,7 +98,7 @@ void check_normalize(const Loaded& loaded) {
 
 void check_regression(const Loaded& loaded) {
   const TaskSettings& task = loaded.settings.task;
-  if (task.name != "csv" || task.kind != "regression") return;
+  if (task.kind != "regression" || !is_read("task.kind", loaded.settings)) return;
   if (task.classes == 0 && task.class_weights == "none" && loaded.settings.train.label_smoothing == 0) return;
   refuse(loaded, "task.kind regression has no classes to count, weigh or smooth",
          {"task.classes", "task.class_weights", "train.label_smoothing", "task.kind"},
@@ -97,34 +113,23 @@ void check_delimiter(const Loaded& loaded) {
          {"task.delimiter"}, R"(",", ";" or "\t" are usual)");
 }
 
-std::string selected(const Settings& settings, const std::string& selector) {
-  return *std::get<std::string*>(find_key(selector)->field(const_cast<Settings&>(settings)));
-}
-
-// a task from a shared library reads what it likes
-bool is_own_task(const Use& use, const std::string& value) {
-  return use.selector == "task.name" && (value.find('/') != std::string::npos || value.ends_with(".so"));
-}
-
-bool is_used(const Key& key, const Settings& settings) {
-  const Use& use = key.rules.use;
-  if (use.selector.empty()) return true;
-  const std::string value = selected(settings, use.selector);
-  return is_own_task(use, value) ||
-         std::find(use.values.begin(), use.values.end(), value) != use.values.end();
-}
-
 }  // namespace
 
 void resolve(Loaded& loaded) {
-  // Python's defaults: torch.optim.AdamW has 0.01, SGD and Adam have 0
-  if (is_set(loaded, "optim.weight_decay")) return;
-  loaded.settings.optim.weight_decay = loaded.settings.optim.name == "adamw" ? 0.01 : 0;
+  for (const Key& key : keys()) {
+    if (key.rules.word.empty() || is_set(loaded, key.path)) continue;
+    const auto* meant = chosen_default(loaded.settings, key.path);
+    if (!meant) continue;
+    Node node;
+    node.kind = Node::Kind::scalar;
+    node.text = *meant;
+    read_value(key, node, {}, loaded.settings);
+  }
 }
 
 void check_together(const Loaded& loaded) {
-  for (const auto& check : {check_name, check_accumulate, check_nesterov, check_one_cycle, check_early_stop,
-                            check_torchscript, check_normalize, check_regression, check_delimiter}) {
+  for (const auto& check : {check_name, check_accumulate, check_nesterov, check_needs, check_cycled_momentum,
+                            check_early_stop, check_normalize, check_regression, check_delimiter}) {
     check(loaded);
   }
 }
@@ -136,19 +141,25 @@ void warn_unused(Loaded& loaded) {
   const auto written =
       std::count_if(keys().begin(), keys().end(), [&](const Key& key) { return is_set(loaded, key.path); });
   const bool resolved = 2 * static_cast<size_t>(written) > keys().size();
-  std::map<std::string, std::vector<const Key*>> unused;  // by what selects them
+  std::map<std::string, std::vector<std::string>> unused;  // by what selects them
   for (const Key& key : keys()) {
     const bool chosen = !resolved || value_text(key, loaded.settings) != value_text(key, defaults);
-    if (chosen && is_set(loaded, key.path) && !is_used(key, loaded.settings))
-      unused[key.rules.use.selector].push_back(&key);
+    if (!chosen || !is_set(loaded, key.path)) continue;
+    auto& names = unused[key.rules.use.selector];
+    if (!may_be_used(key, loaded.settings)) {
+      names.push_back(key.path);
+    } else {
+      for (const auto& name : unread_options(key, loaded.settings)) names.push_back(name);
+    }
   }
-  for (const auto& [selector, all] : unused) {
-    std::vector<std::string> names;
-    for (const Key* key : all) names.push_back(key->path);
+  for (const auto& [selector, names] : unused) {
+    if (names.empty()) continue;
     const bool one = names.size() == 1;
-    const std::string place = one ? format(" ({})", loaded.origins.at(names[0]).text) : "";
+    const auto origin = loaded.origins.find(names[0]);
+    const std::string place =
+        one && origin != loaded.origins.end() ? format(" ({})", origin->second.text) : "";
     loaded.warnings.push_back(format("{} {} set and not used: {} is {}{}", base::join(names, ", "),
-                                     one ? "is" : "are", selector, selected(loaded.settings, selector),
+                                     one ? "is" : "are", selector, chosen_name(loaded.settings, selector),
                                      place));
   }
 }

@@ -5,7 +5,7 @@
 
 namespace lockstep::config {
 
-/// Fills in what `default` stands for, where the word depends on other keys.
+/// Fills in what `default` stands for, where the rows that are chosen say it.
 void resolve(Loaded& loaded);
 
 /// Throws InputError where two keys cannot both be.

@@ -1,9 +1,12 @@
 #include "lockstep/config/schema.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
+#include "lockstep/config/chosen.h"
 #include "lockstep/config/numbers.h"
 #include "lockstep/config/value.h"
 
@@ -23,6 +26,13 @@ Json ranged(Json schema, const Rules& rules) {
   return schema;
 }
 
+// a row of an open table, or the path of a library that brings one
+Json named(const std::string& table, const std::string& otherwise) {
+  auto names = base::names_of(table);
+  if (std::find(names.begin(), names.end(), otherwise) == names.end()) names.push_back(otherwise);
+  return {{{"enum", names}}, {{"pattern", "/|\\.so$|\\.so:"}}};
+}
+
 // the type of each field, and its value by default
 struct Schema {
   const Rules& rules;
@@ -38,6 +48,7 @@ struct Schema {
   Json operator()(const std::string* value) const {
     Json schema = {{"type", "string"}, {"default", *value}};
     if (!rules.choices.empty()) schema["enum"] = rules.choices;
+    if (!rules.table.empty()) schema["anyOf"] = named(rules.table, *value);
     return schema;
   }
   Json operator()(const std::chrono::milliseconds* value) const {
@@ -74,12 +85,8 @@ Json key_schema(const Key& key) {
 }
 
 std::string used_text(const Key& key) {
-  const auto& use = key.rules.use;
-  std::string text;
-  for (const std::string& value : use.values) {
-    if (!value.empty()) text += (text.empty() ? " (" : ", ") + value;
-  }
-  return text.empty() ? "" : text + ")";
+  const auto names = readers(key);
+  return names.empty() ? "" : format(" ({})", base::join(names, ", "));
 }
 
 // a pipe would end the table's cell
@@ -91,6 +98,20 @@ std::string cell(const std::string& text) {
 
 std::string default_text(const Key& key) {
   return key.rules.word.empty() ? value_text(key, Settings{}) : key.rules.word;
+}
+
+// the rows of the tables that a section's keys name
+std::string tables_of(const std::string& section) {
+  std::string text;
+  for (const Key* key : selectors()) {
+    if (key->section() != section) continue;
+    text += format("\n| `{}` | is |\n|---|---|\n", key->path);
+    for (const auto* row : base::rows_of(key->rules.table)) {
+      const auto brought = row->library.empty() ? "" : format(" ({})", row->library);
+      text += format("| `{}` | {}{} |\n", row->name, cell(row->facts.help), cell(brought));
+    }
+  }
+  return text;
 }
 
 }  // namespace
@@ -116,6 +137,7 @@ std::string reference() {
   std::string section;
   for (const Key& key : keys()) {
     if (key.section() != section) {
+      text += tables_of(section);
       section = key.section();
       text += format("{}### {}\n\n| key | default | value | meaning |\n|---|---|---|---|\n",
                      text.empty() ? "" : "\n", section);
@@ -123,7 +145,7 @@ std::string reference() {
     text += format("| `{}` | `{}` | {} | {}{} |\n", key.path, cell(default_text(key)), cell(expected(key)),
                    cell(key.help), used_text(key));
   }
-  return text;
+  return text + tables_of(section);
 }
 
 }  // namespace lockstep::config

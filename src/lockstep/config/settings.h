@@ -45,27 +45,29 @@ struct DdpSettings {
   bool gradient_as_bucket_view = false;
   bool broadcast_buffers = true;
   bool sync_batchnorm = false;
-  std::string comm_hook = "none";  // none | fp16 | bf16 | powersgd
+  std::string comm_hook = "none";                   // a row of the table of comm hooks
+  std::map<std::string, std::string> options = {};  // for a hook of the user's own
 
   bool operator==(const DdpSettings&) const = default;
 };
 
 /// The section `optim`.
 struct OptimSettings {
-  std::string name = "sgd";  // sgd | adam | adamw
+  std::string name = "sgd";  // a row of the table of optimisers
   double lr = 0.01;
   double momentum = 0.9;
-  double weight_decay = 0;  // resolved from `default`: 0 for sgd and adam, 0.01 for adamw
+  double weight_decay = 0;  // resolved from `default`: the optimiser's row says what it is
   bool nesterov = false;
   std::array<double, 2> betas{0.9, 0.999};
   double eps = 1e-8;
+  std::map<std::string, std::string> options = {};  // for an optimiser of the user's own
 
   bool operator==(const OptimSettings&) const = default;
 };
 
 /// Python's parameter names; each schedule reads its own.
 struct ScheduleSettings {
-  std::string name = "none";  // none | step | cosine | one_cycle | warmup | plateau
+  std::string name = "none";  // a row of the table of schedules
   int64_t step_size = 1;
   double gamma = 0.1;
   int64_t T_max = 0;  // 0 = the run's epochs
@@ -91,6 +93,7 @@ struct ScheduleSettings {
   int64_t cooldown = 0;
   double min_lr = 0;
   double eps = 1e-8;
+  std::map<std::string, std::string> options = {};  // for a schedule of the user's own
 
   bool operator==(const ScheduleSettings&) const = default;
 };
@@ -146,9 +149,10 @@ struct TaskSettings {
 
 /// The section `model`.
 struct ModelSettings {
-  std::string name;             // empty = the task's own
-  std::string path;             // torchscript
-  std::vector<int64_t> hidden;  // mlp widths; empty = the task's own
+  std::string name;                                 // a row of the table of models; empty = the task's own
+  std::string path;                                 // torchscript
+  std::vector<int64_t> hidden;                      // mlp widths; empty = the task's own
+  std::map<std::string, std::string> options = {};  // for a model of the user's own
 
   bool operator==(const ModelSettings&) const = default;
 };

@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/tables.h"
 #include "lockstep/base/text.h"
 #include "lockstep/config/expand.h"
 #include "lockstep/config/numbers.h"
@@ -43,6 +44,11 @@ class Reader {
   void operator()(std::vector<int64_t>* out) const { fill(out, &Reader::whole); }
   void operator()(std::vector<double>* out) const { fill(out, &Reader::number); }
   void operator()(std::vector<std::string>* out) const { fill(out, &Reader::text); }
+
+  [[noreturn]] void refuse_row() const {
+    const auto near = base::nearest(node_.text, base::names_of(key_.rules.table));
+    refuse(node_, near ? format("did you mean {}?", *near) : "");
+  }
 
   void operator()(std::map<std::string, std::string>* out) const {
     if (node_.kind == Node::Kind::null) return;
@@ -181,6 +187,11 @@ bool read_value(const Key& key, const Node& node, const Environment& environment
     std::visit(Reader(key, environment, node), key.field(settings));
   }
   return !word;
+}
+
+void refuse_row(const Key& key, const Node& node) {
+  const Environment none;
+  Reader(key, none, node).refuse_row();
 }
 
 std::string value_text(const Key& key, const Settings& settings) {

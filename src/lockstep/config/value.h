@@ -15,6 +15,9 @@ using Environment = std::map<std::string, std::string>;
 /// ("default"), which leaves the field as it is by default.
 bool read_value(const Key& key, const Node& node, const Environment& environment, Settings& settings);
 
+/// Says that the node names no row of the key's table.
+[[noreturn]] void refuse_row(const Key& key, const Node& node);
+
 /// The field as YAML that read_value() reads back to the same.
 std::string value_text(const Key& key, const Settings& settings);
 

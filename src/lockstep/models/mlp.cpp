@@ -3,6 +3,8 @@
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/linear.h>
 
+#include "lockstep/models/model.h"
+
 namespace lockstep {
 
 Mlp::Mlp(int64_t inputs, const std::vector<int64_t>& hidden, int64_t classes) {
@@ -19,5 +21,22 @@ Mlp::Mlp(int64_t inputs, const std::vector<int64_t>& hidden, int64_t classes) {
 torch::Tensor Mlp::forward(const torch::Tensor& input) {
   return layers_->forward(input.flatten(1));
 }
+
+namespace {
+
+std::shared_ptr<Net> make_mlp(const WantedModel& wanted) {
+  int64_t inputs = 1;
+  for (const int64_t size : wanted.input_shape) inputs *= size;
+  const auto& hidden = wanted.settings.hidden;
+  return std::make_shared<Mlp>(inputs, hidden.empty() ? std::vector<int64_t>{64, 32} : hidden,
+                               wanted.classes);
+}
+
+}  // namespace
+
+LOCKSTEP_MODEL(
+    mlp,
+    .help = "linear layers with ReLU between them; `hidden` are their widths, 64 and 32 where it is empty",
+    .reads = {"hidden"}, .make = make_mlp)
 
 }  // namespace lockstep

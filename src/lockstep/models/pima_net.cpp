@@ -1,5 +1,7 @@
 #include "lockstep/models/pima_net.h"
 
+#include "lockstep/models/model.h"
+
 namespace lockstep {
 
 PimaNet::PimaNet() : fc1_(8, 64), fc2_(64, 32), head_(32, 2) {
@@ -16,5 +18,10 @@ torch::Tensor PimaNet::forward(const torch::Tensor& input) {
 PimaNetBranch::PimaNetBranch() : branch_(32, 2) {
   register_module("branch", branch_);
 }
+
+LOCKSTEP_MODEL(pima_net, .help = "8 numbers, 64 and 32 units, two classes", .make = made<PimaNet>,
+               .input_shape = {8}, .classes = 2)
+LOCKSTEP_MODEL(pima_net_branch, .help = "pima_net with a branch that is never used",
+               .make = made<PimaNetBranch>, .input_shape = {8}, .classes = 2)
 
 }  // namespace lockstep

@@ -1,5 +1,7 @@
 #include "lockstep/models/simple_cnn.h"
 
+#include "lockstep/models/model.h"
+
 namespace lockstep {
 namespace {
 
@@ -27,5 +29,8 @@ torch::Tensor SimpleCNN::forward(const torch::Tensor& input) {
   x = torch::relu(fc1_->forward(x.reshape({-1, 7 * 7 * 64})));
   return fc2_->forward(x);
 }
+
+LOCKSTEP_MODEL(simple_cnn, .help = "two convolutions, two linear layers: the workshop's, for MNIST",
+               .make = made<SimpleCNN>, .input_shape = {1, 28, 28}, .classes = 10)
 
 }  // namespace lockstep

@@ -4,6 +4,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/paths.h"
+#include "lockstep/models/model.h"
 
 namespace lockstep {
 namespace {
@@ -63,5 +65,17 @@ void TorchScriptNet::train(bool on) {
   torch::nn::Module::train(on);
   script_.train(on);
 }
+
+namespace {
+
+std::shared_ptr<Net> make_script(const WantedModel& wanted) {
+  return std::make_shared<TorchScriptNet>(base::find_path(wanted.settings.path));
+}
+
+}  // namespace
+
+LOCKSTEP_MODEL(torchscript, .help = "what Python's torch.jit.save wrote, in `path`", .reads = {"path"},
+               .needs = {{"path", "set model.path to the file that torch.jit.save wrote"}},
+               .make = make_script)
 
 }  // namespace lockstep

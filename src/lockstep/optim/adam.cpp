@@ -116,6 +116,10 @@ void Adam::update_together(const std::vector<Slot>& slots, size_t group) {
   at::_foreach_addcdiv_(params, exp_avgs, denominators, step_sizes);
 }
 
+int64_t Adam::state_bytes(size_t index) const {
+  return 2 * static_cast<int64_t>(parameters()[index].nbytes()) + static_cast<int64_t>(sizeof(float));
+}
+
 Tree Adam::state_of(size_t index) const {
   const auto& [step, exp_avg, exp_avg_sq] = moments_[index];
   if (!step.defined()) return {};
@@ -168,5 +172,32 @@ void Adam::set_options_of(size_t group, const Tree& saved) {
   check(loaded);
   options_[group] = loaded;
 }
+
+namespace {
+
+AdamOptions options_in(const OptimSettings& s, bool decoupled) {
+  return {.lr = s.lr,
+          .beta1 = s.betas[0],
+          .beta2 = s.betas[1],
+          .eps = s.eps,
+          .weight_decay = s.weight_decay,
+          .decoupled_weight_decay = decoupled};
+}
+
+std::unique_ptr<Optimizer> make_adam(const OptimSettings& s, std::vector<at::Tensor> params) {
+  return std::make_unique<Adam>(std::move(params), options_in(s, false));
+}
+
+std::unique_ptr<Optimizer> make_adamw(const OptimSettings& s, std::vector<at::Tensor> params) {
+  return std::make_unique<Adam>(std::move(params), options_in(s, true));
+}
+
+}  // namespace
+
+LOCKSTEP_OPTIMIZER(adam, .help = "Adam; weight decay is part of the gradient",
+                   .reads = {"weight_decay", "betas", "eps"}, .make = make_adam)
+LOCKSTEP_OPTIMIZER(adamw, .help = "Adam with weight decay of its own",
+                   .reads = {"weight_decay", "betas", "eps"}, .defaults = {{"optim.weight_decay", "0.01"}},
+                   .make = make_adamw)
 
 }  // namespace lockstep

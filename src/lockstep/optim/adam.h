@@ -26,6 +26,7 @@ class Adam : public Optimizer {
   double momentum(size_t group) const override { return options_.at(group).beta1; }
   void set_momentum(double momentum, size_t group) override { options_.at(group).beta1 = momentum; }
   bool has_betas() const override { return true; }
+  int64_t state_bytes(size_t index) const override;
 
  protected:
   void update(const std::vector<Slot>& slots, size_t group) override;

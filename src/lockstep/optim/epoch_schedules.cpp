@@ -118,4 +118,26 @@ std::unique_ptr<Schedule> make_cosine_lr(const ScheduleSettings& s, Optimizer& o
   return std::make_unique<CosineAnnealingLR>(s, optimizer);
 }
 
+namespace {
+
+// A T_max of 0 is the run's epochs.
+std::unique_ptr<Schedule> make_cosine_of_run(const ScheduleSettings& settings, Optimizer& optimizer,
+                                             const RunLength& run) {
+  auto s = settings;
+  if (s.T_max == 0) s.T_max = run.epochs;
+  return make_cosine_lr(s, optimizer);
+}
+
+}  // namespace
+
+LOCKSTEP_SCHEDULE(
+    step, .help = "times gamma every step_size epochs", .reads = {"step_size", "gamma"},
+    .make = [](const auto& s, auto& optimizer, const auto&) { return make_step_lr(s, optimizer); })
+LOCKSTEP_SCHEDULE(
+    warmup, .help = "from start_factor to end_factor times the rate in total_iters epochs",
+    .reads = {"start_factor", "end_factor", "total_iters"},
+    .make = [](const auto& s, auto& optimizer, const auto&) { return make_linear_lr(s, optimizer); })
+LOCKSTEP_SCHEDULE(cosine, .help = "down to eta_min in T_max epochs", .reads = {"T_max", "eta_min"},
+                  .make = make_cosine_of_run)
+
 }  // namespace lockstep

@@ -142,4 +142,26 @@ std::unique_ptr<Schedule> make_one_cycle_of_groups(const ScheduleSettings& s, Op
   return std::make_unique<OneCycleLR>(s, optimizer, groups);
 }
 
+namespace {
+
+// A total_steps of 0 is the run's steps.
+std::unique_ptr<Schedule> make_one_cycle_of_run(const ScheduleSettings& settings, Optimizer& optimizer,
+                                                const RunLength& run) {
+  auto s = settings;
+  if (s.total_steps == 0) s.total_steps = run.steps;
+  if (s.total_steps < run.steps) {
+    throw InputError(format("the cycle has {} steps and the run {}", s.total_steps, run.steps),
+                     "schedule.total_steps", "leave it out: the cycle is then as long as the run");
+  }
+  return make_one_cycle_lr(s, optimizer);
+}
+
+}  // namespace
+
+LOCKSTEP_SCHEDULE(one_cycle, .help = "up to max_lr and down again in total_steps optimiser steps",
+                  .reads = {"max_lr", "total_steps", "pct_start", "anneal_strategy", "cycle_momentum",
+                            "base_momentum", "max_momentum", "div_factor", "final_div_factor", "three_phase"},
+                  .needs = {{"max_lr", "set schedule.max_lr, ten times optim.lr say"}},
+                  .make = make_one_cycle_of_run)
+
 }  // namespace lockstep

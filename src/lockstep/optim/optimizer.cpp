@@ -137,6 +137,12 @@ at::Tensor Optimizer::scratch(const at::Tensor& like) {
   return scratch_.as_strided(like.sizes(), like.strides());
 }
 
+size_t Optimizer::group_of(size_t index) const {
+  size_t group = 0;
+  while (index >= groups_.at(group).end) ++group;
+  return group;
+}
+
 at::Tensor Optimizer::fit(size_t index, const Tree& value, const std::string& name) const {
   const auto& param = params_[index];
   if (!value.isTensor() || value.toTensor().sizes() != param.sizes()) {

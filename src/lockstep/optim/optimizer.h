@@ -3,12 +3,14 @@
 // state torch.optim's classes load.
 
 #include <ATen/core/Tensor.h>
+#include <torch/version.h>
 
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "lockstep/base/table.h"
 #include "lockstep/checkpoint/tree.h"
 #include "lockstep/config/settings.h"
 
@@ -50,6 +52,10 @@ class Optimizer {
   /// Is momentum() a beta?
   virtual bool has_betas() const { return false; }
 
+  /// What the state of a parameter takes once it has had a gradient, in bytes: a dry run asks before there is
+  /// one.
+  virtual int64_t state_bytes(size_t index) const = 0;
+
   /// {"state": {0: {...}}, "param_groups": [{...}]}, as torch.optim writes it. Tensors are not copied.
   Tree state_dict() const;
   /// Takes a state_dict of this class or of the same torch.optim class. InputError where it doesn't fit.
@@ -89,6 +95,8 @@ class Optimizer {
   virtual void set_options_of(size_t group, const Tree& options) = 0;
   /// Memory shaped like `like`, good until the next call: spares an allocation a parameter and step.
   at::Tensor scratch(const at::Tensor& like);
+  /// The group that a parameter is in.
+  size_t group_of(size_t index) const;
   /// A state tensor with the parameter's dtype, device and shape, or InputError.
   at::Tensor fit(size_t index, const Tree& value, const std::string& name) const;
 
@@ -108,8 +116,17 @@ class Optimizer {
   at::Tensor scratch_;
 };
 
+/// A row of the table of optimisers.
+using OptimizerRow = RowOf<std::unique_ptr<Optimizer>(const OptimSettings&, std::vector<at::Tensor>)>;
+
 /// The optimiser a config names, with one parameter group. InputError for an impossible value, with Python's
 /// rules.
 std::unique_ptr<Optimizer> make_optimizer(const OptimSettings& settings, std::vector<at::Tensor> params);
 
 }  // namespace lockstep
+
+/// Adds an optimiser, in the file that defines it: LOCKSTEP_OPTIMIZER(lion, .help = "...", .reads =
+/// {"betas"}, .make = make_lion)
+#define LOCKSTEP_OPTIMIZER(NAME, ...)                                                                 \
+  LOCKSTEP_ROW(optimizer, "optimiser", NAME, lockstep::OptimizerRow, sizeof(lockstep::OptimSettings), \
+               __VA_ARGS__)

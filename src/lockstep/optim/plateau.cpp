@@ -124,4 +124,9 @@ std::unique_ptr<Schedule> make_plateau_of_groups(const ScheduleSettings& s, Opti
   return std::make_unique<ReduceLROnPlateau>(s, optimizer, min_lrs);
 }
 
+LOCKSTEP_SCHEDULE(
+    plateau, .help = "times factor when the evaluation loss has not improved for patience epochs",
+    .reads = {"mode", "factor", "patience", "threshold", "threshold_mode", "cooldown", "min_lr", "eps"},
+    .make = [](const auto& s, auto& optimizer, const auto&) { return make_plateau(s, optimizer); })
+
 }  // namespace lockstep

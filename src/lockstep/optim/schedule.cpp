@@ -1,10 +1,8 @@
 #include "lockstep/optim/schedule.h"
 
-#include <functional>
-#include <map>
-
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/tables.h"
 #include "lockstep/optim/schedules.h"
 
 namespace lockstep {
@@ -83,36 +81,20 @@ void RecursiveSchedule::load_state_dict(const Tree& state) {
   step_count_ = as_int(get(state, "_step_count"), "_step_count");
 }
 
+std::unique_ptr<Schedule> make_schedule(const ScheduleSettings& settings, Optimizer& optimizer,
+                                        int64_t total_steps, int64_t epochs) {
+  return base::require<ScheduleRow>("schedule", settings.name, "schedule.name")
+      .make(settings, optimizer, {total_steps, epochs});
+}
+
 namespace {
 
-using Maker = std::function<std::unique_ptr<Schedule>(const ScheduleSettings&, Optimizer&)>;
-
-std::unique_ptr<Schedule> make_constant(const ScheduleSettings&, Optimizer&) {
+std::unique_ptr<Schedule> make_constant(const ScheduleSettings&, Optimizer&, const RunLength&) {
   return std::make_unique<ConstantSchedule>();
 }
 
-const std::map<std::string, Maker> kMakers = {
-    {"none", make_constant},    {"step", make_step_lr},           {"cosine", make_cosine_lr},
-    {"warmup", make_linear_lr}, {"one_cycle", make_one_cycle_lr}, {"plateau", make_plateau},
-};
-
 }  // namespace
 
-std::unique_ptr<Schedule> make_schedule(const ScheduleSettings& settings, Optimizer& optimizer,
-                                        int64_t total_steps, int64_t epochs) {
-  const auto maker = kMakers.find(settings.name);
-  if (maker == kMakers.end()) {
-    throw InputError(format("there is no schedule \"{}\"", settings.name), "schedule.name",
-                     "use none, step, cosine, one_cycle, warmup or plateau");
-  }
-  auto resolved = settings;
-  if (resolved.T_max == 0) resolved.T_max = epochs;
-  if (resolved.total_steps == 0) resolved.total_steps = total_steps;
-  if (settings.name == "one_cycle" && resolved.total_steps < total_steps) {
-    throw InputError(format("the cycle has {} steps and the run {}", resolved.total_steps, total_steps),
-                     "schedule.total_steps", "leave it out: the cycle is then as long as the run");
-  }
-  return maker->second(resolved, optimizer);
-}
+LOCKSTEP_SCHEDULE(none, .help = "the rate stays", .make = make_constant)
 
 }  // namespace lockstep

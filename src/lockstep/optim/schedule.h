@@ -30,9 +30,24 @@ class Schedule {
   virtual void load_state_dict(const Tree& state) = 0;
 };
 
+/// How long the run is that a schedule is made for.
+struct RunLength {
+  int64_t steps = 0;  ///< of the optimiser
+  int64_t epochs = 0;
+};
+
+/// A row of the table of schedules.
+using ScheduleRow = RowOf<std::unique_ptr<Schedule>(const ScheduleSettings&, Optimizer&, const RunLength&)>;
+
 /// The schedule a config names, at its start: the optimiser's rate is set for the first step. A T_max of 0 is
 /// the run's epochs, a total_steps of 0 its steps.
 std::unique_ptr<Schedule> make_schedule(const ScheduleSettings& settings, Optimizer& optimizer,
                                         int64_t total_steps, int64_t epochs);
 
 }  // namespace lockstep
+
+/// Adds a schedule, in the file that defines it: LOCKSTEP_SCHEDULE(halving, .help = "...", .make =
+/// make_halving)
+#define LOCKSTEP_SCHEDULE(NAME, ...)                                                                  \
+  LOCKSTEP_ROW(schedule, "schedule", NAME, lockstep::ScheduleRow, sizeof(lockstep::ScheduleSettings), \
+               __VA_ARGS__)

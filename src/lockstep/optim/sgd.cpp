@@ -104,6 +104,10 @@ void Sgd::update_together(const std::vector<Slot>& slots, size_t group) {
   at::_foreach_add_(params, grads, -lr(group));
 }
 
+int64_t Sgd::state_bytes(size_t index) const {
+  return momentum(group_of(index)) != 0 ? static_cast<int64_t>(parameters()[index].nbytes()) : 0;
+}
+
 Tree Sgd::state_of(size_t index) const {
   if (!buffers_[index].defined()) return {};
   return make_dict({{"momentum_buffer", buffers_[index]}});
@@ -140,5 +144,18 @@ void Sgd::set_options_of(size_t group, const Tree& saved) {
   check(loaded);
   options_[group] = loaded;
 }
+
+namespace {
+
+std::unique_ptr<Optimizer> make_sgd(const OptimSettings& s, std::vector<at::Tensor> params) {
+  const SgdOptions options{
+      .lr = s.lr, .momentum = s.momentum, .weight_decay = s.weight_decay, .nesterov = s.nesterov};
+  return std::make_unique<Sgd>(std::move(params), options);
+}
+
+}  // namespace
+
+LOCKSTEP_OPTIMIZER(sgd, .help = "stochastic gradient descent, with momentum",
+                   .reads = {"momentum", "weight_decay", "nesterov"}, .make = make_sgd)
 
 }  // namespace lockstep

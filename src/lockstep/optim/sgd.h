@@ -24,6 +24,7 @@ class Sgd : public Optimizer {
   explicit Sgd(const std::vector<ParameterGroup<SgdOptions>>& groups);
   double momentum(size_t group) const override { return options_.at(group).momentum; }
   void set_momentum(double momentum, size_t group) override { options_.at(group).momentum = momentum; }
+  int64_t state_bytes(size_t index) const override;
 
  protected:
   void update(const std::vector<Slot>& slots, size_t group) override;

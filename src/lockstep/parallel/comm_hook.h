@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <torch/version.h>
 
 #include <cstdint>
 #include <functional>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/table.h"
 #include "lockstep/comm/group.h"
 
 namespace c10d {
@@ -82,8 +84,17 @@ struct PowerSgdOptions {
 /// Low-rank compression of each weight's gradient (Vogels et al. 2019, Python's powerSGD_hook).
 CommHook powersgd(ProcessGroup group, PowerSgdOptions options = {});
 
-/// A hook by its name in a config: allreduce, fp16, bf16, powersgd. InputError for any other.
-CommHook by_name(const std::string& name, ProcessGroup group);
+/// A hook by its name in the table of hooks, with the texts of `ddp.options`; an empty one for none.
+/// InputError for a name that is not there.
+CommHook by_name(const std::string& name, ProcessGroup group, const RowOptions& options = {});
 
 }  // namespace hooks
+
+/// A row of the table of hooks.
+using CommHookRow = RowOf<CommHook(ProcessGroup, const RowOptions&)>;
+
 }  // namespace lockstep
+
+/// Adds a hook, in the file that defines it: LOCKSTEP_COMM_HOOK(clamped, .help = "...", .make = make_clamped)
+#define LOCKSTEP_COMM_HOOK(NAME, ...) \
+  LOCKSTEP_ROW(comm_hook, "comm hook", NAME, lockstep::CommHookRow, sizeof(lockstep::GradBucket), __VA_ARGS__)

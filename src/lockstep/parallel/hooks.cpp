@@ -1,9 +1,7 @@
 // The built-in comm hooks but PowerSGD.
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
-#include <map>
-
-#include "lockstep/base/error.h"
+#include "lockstep/base/tables.h"
 #include "lockstep/parallel/comm_hook.h"
 
 namespace lockstep {
@@ -94,18 +92,23 @@ CommHook bf16_compress_wrapper(CommHook hook) {
   return compress_wrapper(std::move(hook), at::kBFloat16);
 }
 
-CommHook by_name(const std::string& name, ProcessGroup group) {
-  static const std::map<std::string, CommHook (*)(ProcessGroup)> known = {
-      {"allreduce", allreduce},
-      {"bf16", bf16_compress},
-      {"fp16", fp16_compress},
-      {"powersgd", [](ProcessGroup group) { return powersgd(std::move(group)); }},
-  };
-  const auto found = known.find(name);
-  if (found != known.end()) return found->second(std::move(group));
-  throw InputError("no communication hook is called " + name, "comm_hook",
-                   "one of none, allreduce, fp16, bf16, powersgd");
+CommHook by_name(const std::string& name, ProcessGroup group, const RowOptions& options) {
+  return base::require<CommHookRow>("comm hook", name, "ddp.comm_hook").make(std::move(group), options);
 }
 
 }  // namespace hooks
+
+LOCKSTEP_COMM_HOOK(
+    none, .help = "the mean, without a hook",
+    .make = [](ProcessGroup, const RowOptions&) { return CommHook(); })
+LOCKSTEP_COMM_HOOK(
+    allreduce, .help = "the mean, by a hook: the same bits",
+    .make = [](ProcessGroup group, const RowOptions&) { return hooks::allreduce(std::move(group)); })
+LOCKSTEP_COMM_HOOK(
+    fp16, .help = "half the bytes: gradients travel as float16",
+    .make = [](ProcessGroup group, const RowOptions&) { return hooks::fp16_compress(std::move(group)); })
+LOCKSTEP_COMM_HOOK(
+    bf16, .help = "half the bytes with float32's range: gradients travel as bfloat16",
+    .make = [](ProcessGroup group, const RowOptions&) { return hooks::bf16_compress(std::move(group)); })
+
 }  // namespace lockstep

@@ -230,4 +230,30 @@ CommHook powersgd(ProcessGroup group, PowerSgdOptions options) {
   return [state](GradBucket& bucket) { return (*state)(bucket); };
 }
 
+namespace {
+
+CommHook make_powersgd(ProcessGroup group, const RowOptions& given) {
+  PowerSgdOptions options;
+  const auto take = [&given](const char* name, auto& value) { value = option(given, name, value); };
+  take("matrix_approximation_rank", options.matrix_approximation_rank);
+  take("start_powerSGD_iter", options.start_powerSGD_iter);
+  take("min_compression_rate", options.min_compression_rate);
+  take("use_error_feedback", options.use_error_feedback);
+  take("warm_start", options.warm_start);
+  take("orthogonalization_epsilon", options.orthogonalization_epsilon);
+  take("batch_tensors_with_same_shape", options.batch_tensors_with_same_shape);
+  options.random_seed = static_cast<uint32_t>(option(given, "random_seed", int64_t{0}));
+  return powersgd(std::move(group), options);
+}
+
+}  // namespace
+
+LOCKSTEP_COMM_HOOK(powersgd,
+                   .help = "low-rank compression, with the names of Python's PowerSGDState as options",
+                   .reads = {"options.matrix_approximation_rank", "options.start_powerSGD_iter",
+                             "options.min_compression_rate", "options.use_error_feedback",
+                             "options.warm_start", "options.orthogonalization_epsilon",
+                             "options.batch_tensors_with_same_shape", "options.random_seed"},
+                   .make = make_powersgd)
+
 }  // namespace lockstep::hooks

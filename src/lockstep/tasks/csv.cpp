@@ -1,7 +1,6 @@
 // Anyone's table of numbers with a class column, described by the keys of `task`.
 #include "lockstep/base/error.h"
 #include "lockstep/base/paths.h"
-#include "lockstep/tasks/registry.h"
 #include "lockstep/tasks/table_task.h"
 
 namespace lockstep::tasks {
@@ -31,8 +30,10 @@ TableRecipe csv(const Settings& settings, bool) {
 
 }  // namespace
 
-std::unique_ptr<Task> make_csv_task() {
-  return std::make_unique<TableTask>(csv);
-}
+LOCKSTEP_TASK(
+    csv, .help = "your table: classes, or with `kind: regression` a number",
+    .reads = {"kind", "file", "eval_file", "delimiter", "label", "features", "header", "eval_fraction",
+              "classes", "normalize", "mean", "std"},
+    .defaults = {{"model.name", "mlp"}}, .make = [] { return std::make_unique<TableTask>(csv); })
 
 }  // namespace lockstep::tasks

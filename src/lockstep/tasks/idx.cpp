@@ -2,7 +2,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/tasks/image_task.h"
-#include "lockstep/tasks/registry.h"
 
 namespace lockstep::tasks {
 namespace {
@@ -34,8 +33,9 @@ ImageRecipe idx(const Settings& settings, ImageTask::Look look) {
 
 }  // namespace
 
-std::unique_ptr<Task> make_idx_task() {
-  return std::make_unique<ImageTask>(idx);
-}
+LOCKSTEP_TASK(
+    idx, .help = "your images: `images` and `labels`, each [train, evaluation]",
+    .reads = {"images", "labels", "classes", "normalize", "mean", "std"}, .defaults = {{"model.name", "mlp"}},
+    .make = [] { return std::make_unique<ImageTask>(idx); })
 
 }  // namespace lockstep::tasks

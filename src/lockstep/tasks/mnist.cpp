@@ -1,7 +1,6 @@
 // The workshop's task: handwritten digits, 60,000 to train on and 10,000 to evaluate on.
 #include "lockstep/data/find_files.h"
 #include "lockstep/tasks/image_task.h"
-#include "lockstep/tasks/registry.h"
 
 namespace lockstep::tasks {
 namespace {
@@ -29,8 +28,8 @@ ImageRecipe mnist(const Settings& settings, ImageTask::Look look) {
 
 }  // namespace
 
-std::unique_ptr<Task> make_mnist_task() {
-  return std::make_unique<ImageTask>(mnist);
-}
+LOCKSTEP_TASK(
+    mnist, .help = "70,000 digits in data.root; torchvision's folders are found too",
+    .defaults = {{"model.name", "simple_cnn"}}, .make = [] { return std::make_unique<ImageTask>(mnist); })
 
 }  // namespace lockstep::tasks

@@ -3,7 +3,6 @@
 
 #include "lockstep/base/paths.h"
 #include "lockstep/data/find_files.h"
-#include "lockstep/tasks/registry.h"
 #include "lockstep/tasks/table_task.h"
 
 namespace lockstep::tasks {
@@ -32,8 +31,8 @@ TableRecipe pima(const Settings& settings, bool look) {
 
 }  // namespace
 
-std::unique_ptr<Task> make_pima_task() {
-  return std::make_unique<TableTask>(pima);
-}
+LOCKSTEP_TASK(
+    pima, .help = "768 rows in data.root: diabetes among Pima women", .reads = {"eval_fraction"},
+    .defaults = {{"model.name", "pima_net"}}, .make = [] { return std::make_unique<TableTask>(pima); })
 
 }  // namespace lockstep::tasks

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/tables.h"
 
 namespace lockstep {
 
@@ -23,6 +24,10 @@ std::shared_ptr<const Dataset> Task::inputs(const Settings& settings, const Task
                                             const std::string&) const {
   throw InputError(format("the task '{}' does not say how to read new inputs", settings.task.name),
                    "task.name", "override Task::inputs");
+}
+
+std::unique_ptr<Task> make_task(const Settings& settings) {
+  return base::require<TaskRow>("task", settings.task.name, "task.name").make();
 }
 
 }  // namespace lockstep

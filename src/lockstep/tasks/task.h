@@ -1,23 +1,22 @@
 #pragma once
-// A task: data, model, loss and metrics under one name. Built in (the table in registry.cpp) or a shared
-// library.
+// A task: data, model, loss and metrics under one name, built in or a shared library.
 
 #include <ATen/core/Reduction.h>
 #include <ATen/core/Tensor.h>
 #include <torch/version.h>
 
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "lockstep/base/format.h"
+#include "lockstep/base/table.h"
 #include "lockstep/config/settings.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/node_share.h"
-#include "lockstep/models/net.h"
+#include "lockstep/models/model.h"
 #include "lockstep/tasks/metrics.h"
 
 namespace lockstep {
@@ -78,25 +77,16 @@ class Task {
 /// The task that settings.task.name says: a built-in name, or the path of a shared library.
 std::unique_ptr<Task> make_task(const Settings& settings);
 
-/// The model that settings.model says; `task_model` is the one to take where it says nothing.
-std::shared_ptr<Net> make_model(const ModelSettings& settings, const std::string& task_model,
-                                const std::vector<int64_t>& input_shape, int64_t classes);
+/// A row of the table of tasks.
+using TaskRow = RowOf<std::unique_ptr<Task>()>;
 
 }  // namespace lockstep
 
-/// What a task's shared library must agree on with the program that loads it. A macro, for each side must say
-/// what it was compiled with: an inline function of both would be merged into one by the dynamic linker.
-#define LOCKSTEP_TASK_ABI(text)                                                                          \
-  static char text[128];                                                                                 \
-  std::snprintf(text, sizeof text, "lockstep task 3, libtorch " TORCH_VERSION ", settings of %zu bytes", \
-                sizeof(lockstep::Settings))
-
-/// In a task's shared library, once: makes `TYPE` (default-constructible) the library's task.
-#define LOCKSTEP_TASK(TYPE)                                                                \
-  extern "C" __attribute__((visibility("default"))) const char* lockstep_task_abi() {      \
-    LOCKSTEP_TASK_ABI(text);                                                               \
-    return text;                                                                           \
-  }                                                                                        \
-  extern "C" __attribute__((visibility("default"))) lockstep::Task* lockstep_make_task() { \
-    return new TYPE();                                                                     \
-  }
+/// Adds a task, in the file that defines it: LOCKSTEP_TASK(rings, .help = "...", .make = make_rings), or in
+/// short LOCKSTEP_TASK(RingsTask) for a class that is default-constructible and may read every key of `task`.
+#define LOCKSTEP_TASK(NAME, ...)                                                  \
+  LOCKSTEP_ROW(task, "task", NAME, lockstep::TaskRow, sizeof(lockstep::Settings), \
+               LOCKSTEP_TASK_FIELDS##__VA_OPT__(_GIVEN)(NAME __VA_OPT__(, ) __VA_ARGS__))
+#define LOCKSTEP_TASK_FIELDS_GIVEN(NAME, ...) __VA_ARGS__
+#define LOCKSTEP_TASK_FIELDS(TYPE) \
+  .help = #TYPE, .reads = {"*"}, .make = [] { return std::unique_ptr<lockstep::Task>(new TYPE()); }

@@ -39,10 +39,11 @@ double peak_megabytes() {
   return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
-// Copies of the parameters that an optimiser keeps.
-double states_of(const OptimSettings& optim) {
-  if (optim.name != "sgd") return 2;
-  return optim.momentum != 0 ? 1 : 0;
+// Of all parameters, in the words of the optimiser itself.
+double state_bytes_of(const Optimizer& optimizer) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < optimizer.parameters().size(); ++i) bytes += optimizer.state_bytes(i);
+  return static_cast<double>(bytes);
 }
 
 std::string join_numbers(const std::vector<int64_t>& numbers) {
@@ -94,7 +95,7 @@ int dry_run(const Command& command) {
              wanted));
   say(format("model       {} parameters, {:.1f} MB", size.parameters, megabytes(size.bytes)));
   say(format("memory      {:.1f} MB a rank for parameters, gradients and optimiser; peak so far {:.0f} MB",
-             megabytes(size.bytes * (2 + states_of(s.optim))), peak_megabytes()));
+             megabytes(2 * size.bytes + state_bytes_of(*learner.optimizer)), peak_megabytes()));
   say(format("ranks       {} ({}), {}, {} thread(s) each, mode {}", setup.team->world(),
              setup.team->job().launcher, setup.team->device().str(), setup.session->threads(), s.train.mode));
   say(format("steps       {} an epoch of {} samples together, {} in all", rounds.steps_per_epoch, grouped,

@@ -12,8 +12,8 @@
 namespace lockstep::train {
 
 /// With MPI rank 0 reads the file and the environment variables that it names, and the others get both;
-/// without MPI each rank reads its own. `data.stage` alone is expanded with each rank's own environment. An
-/// error of rank 0 is thrown on every rank, in the same words.
+/// without MPI each rank reads its own. Libraries that it names are not loaded. `data.stage` alone is
+/// expanded with each rank's own environment. An error of rank 0 is thrown on every rank, in the same words.
 config::Loaded load_for_job(const launch::Runtime& runtime, const std::string& path,
                             const std::vector<std::string>& sets);
 

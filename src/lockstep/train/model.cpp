@@ -30,9 +30,8 @@ class DdpModel : public TrainedModel {
                   .bucket_cap_mb = settings.bucket_cap_mb})),
         exchanges_(team.world() > 1),
         plain_after_proof_(!exchanges_ && settings.comm_hook == "none") {
-    if (settings.comm_hook != "none") {
-      ddp_->register_comm_hook(hooks::by_name(settings.comm_hook, team.group()), settings.comm_hook);
-    }
+    if (auto hook = hooks::by_name(settings.comm_hook, team.group(), settings.options))
+      ddp_->register_comm_hook(std::move(hook), settings.comm_hook);
   }
   at::Tensor forward(const at::Tensor& input) override {
     if (proven()) {

@@ -58,12 +58,14 @@ void resolve(Settings& settings, const launch::DeviceChoice& device) {
   if (settings.launch.backend == "auto") settings.launch.backend = device.is_cuda() ? "nccl" : "gloo";
 }
 
-std::unique_ptr<Session> open_session(std::unique_ptr<launch::Runtime> runtime, Settings& settings,
+std::unique_ptr<Session> open_session(std::unique_ptr<launch::Runtime> runtime, config::Loaded& loaded,
                                       const Command& command) {
   const auto facts = [&](const launch::DeviceChoice& device) {
-    resolve(settings, device);
-    return all_facts(settings, command);
+    config::load_libraries(loaded);  // here what one rank cannot load is an error of all
+    resolve(loaded.settings, device);
+    return all_facts(loaded.settings, command);
   };
+  const auto& settings = loaded.settings;
   const parallel::Joining joining{
       .options = settings.launch, .grouped = settings.train.mode != "single", .facts = facts};
   return std::make_unique<Session>(std::move(runtime), joining);
@@ -77,9 +79,10 @@ Setup join_job(const Command& command) {
   auto runtime = make_runtime(command);
   auto loaded = load_for_job(*runtime, command.config, command.sets);
   for (const auto& warning : loaded.warnings) log::warning(warning);
+  obey_launcher(*runtime, loaded.settings, command);
+  setup.session = open_session(std::move(runtime), loaded, command);
+  for (const auto& warning : loaded.warnings) log::warning(warning);  // of the libraries
   setup.settings = std::move(loaded.settings);
-  obey_launcher(*runtime, setup.settings, command);
-  setup.session = open_session(std::move(runtime), setup.settings, command);
   setup.team = &setup.session->team();
   setup.config = config::to_yaml(setup.settings);
   check_mode(setup.settings, setup.team->job().world, setup.team->device());

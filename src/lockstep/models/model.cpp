@@ -1,0 +1,37 @@
+// The model that a config names, from the table of models.
+#include "lockstep/models/model.h"
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/tables.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep {
+namespace {
+
+std::string text_of(const std::vector<int64_t>& shape) {
+  std::vector<std::string> sizes;
+  for (int64_t size : shape) sizes.push_back(format("{}", size));
+  return "[" + base::join(sizes, ", ") + "]";
+}
+
+void check_fit(const std::string& name, const ModelRow& row, const WantedModel& wanted) {
+  if (row.input_shape.empty()) return;
+  if (row.input_shape == wanted.input_shape && row.classes == wanted.classes) return;
+  throw InputError(format("the model {} takes {} to {} classes, the data has {} and {} classes", name,
+                          text_of(row.input_shape), row.classes, text_of(wanted.input_shape), wanted.classes),
+                   "model.name", "take mlp or a torchscript model");
+}
+
+}  // namespace
+
+std::shared_ptr<Net> make_model(const ModelSettings& settings, const std::string& task_model,
+                                const std::vector<int64_t>& input_shape, int64_t classes) {
+  const auto& name = settings.name.empty() ? task_model : settings.name;
+  const auto& row = base::require<ModelRow>("model", name, "model.name");
+  const WantedModel wanted{settings, input_shape, classes};
+  check_fit(name, row, wanted);
+  return row.make(wanted);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,51 @@
+#pragma once
+// The models that a config can name: a row each, added by the file that defines the model.
+
+#include <torch/version.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/table.h"
+#include "lockstep/config/settings.h"
+#include "lockstep/models/net.h"
+
+namespace lockstep {
+
+/// What a model is made for.
+struct WantedModel {
+  const ModelSettings& settings;
+  const std::vector<int64_t>& input_shape;  ///< of one sample
+  int64_t classes;                          ///< the outputs that the task wants
+};
+
+/// A row of the table of models: RowOf's fields, and what the model takes where it takes one thing alone.
+struct ModelRow {
+  std::string help = {};
+  std::vector<std::string> reads = {};
+  std::vector<RowNeed> needs = {};
+  std::map<std::string, std::string> defaults = {};
+  /// Its parameters are drawn from torch's generator as the caller seeded it.
+  std::function<std::shared_ptr<Net>(const WantedModel&)> make = {};
+  std::vector<int64_t> input_shape = {};  ///< empty = anything
+  int64_t classes = 0;                    ///< with an input_shape
+};
+
+/// .make for a model that is always the same.
+template <class Model>
+std::shared_ptr<Net> made(const WantedModel&) {
+  return std::make_shared<Model>();
+}
+
+/// The model that settings.name says, or where it says nothing `task_model`. InputError where it does not
+/// exist, or takes other samples or classes.
+std::shared_ptr<Net> make_model(const ModelSettings& settings, const std::string& task_model,
+                                const std::vector<int64_t>& input_shape, int64_t classes);
+
+}  // namespace lockstep
+
+/// Adds a model, in the file that defines it: LOCKSTEP_MODEL(tiny, .help = "...", .make =
+/// lockstep::made<Tiny>)
+#define LOCKSTEP_MODEL(NAME, ...) \
+  LOCKSTEP_ROW(model, "model", NAME, lockstep::ModelRow, sizeof(lockstep::ModelSettings), __VA_ARGS__)

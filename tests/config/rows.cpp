@@ -1,0 +1,53 @@
+// The rows that this room's tests choose: the real ones stand in rooms that config does not know.
+#include <gtest/gtest.h>
+
+#include "lockstep/base/tables.h"
+
+namespace lockstep::test {
+namespace {
+
+template <class Kind>
+void fill(void* into) {
+  static_cast<TableRow*>(into)->facts = Kind::facts();
+}
+
+#define ROW(KIND, NAME, ...)                                                 \
+  struct NAME##_row {                                                        \
+    static RowFacts facts() { return RowFacts{.help = #NAME, __VA_ARGS__}; } \
+  };                                                                         \
+  const bool NAME##_is_there = (lockstep_add_row("tests", KIND, #NAME, fill<NAME##_row>), true);
+
+ROW("optimiser", sgd, .reads = {"momentum", "weight_decay", "nesterov"})
+ROW("optimiser", adam, .reads = {"weight_decay", "betas", "eps"})
+ROW("optimiser", adamw, .reads = {"weight_decay", "betas", "eps"},
+    .defaults = {{"optim.weight_decay", "0.01"}})
+ROW("optimiser", own, .reads = {"options.rho"})
+ROW("schedule", none)
+ROW("schedule", step, .reads = {"step_size", "gamma"})
+ROW("schedule", cosine, .reads = {"T_max", "eta_min"})
+ROW("schedule", warmup, .reads = {"start_factor", "end_factor", "total_iters"})
+ROW("schedule", plateau, .reads = {"mode", "factor", "patience"})
+ROW("schedule", one_cycle, .reads = {"max_lr", "total_steps", "base_momentum", "max_momentum"},
+    .needs = {{"max_lr", "set schedule.max_lr, ten times optim.lr say"}})
+ROW("task", mnist, .defaults = {{"model.name", "simple_cnn"}})
+ROW("task", pima, .reads = {"eval_fraction"}, .defaults = {{"model.name", "pima_net"}})
+ROW("task", idx, .reads = {"images", "labels", "classes"}, .defaults = {{"model.name", "mlp"}})
+ROW("task", csv,
+    .reads = {"kind", "file", "eval_file", "delimiter", "label", "features", "header", "eval_fraction",
+              "classes", "normalize", "mean", "std"},
+    .defaults = {{"model.name", "mlp"}})
+ROW("model", mlp, .reads = {"hidden"})
+ROW("model", simple_cnn)
+ROW("model", pima_net)
+ROW("model", pima_net_branch)
+ROW("model", torchscript, .reads = {"path"},
+    .needs = {{"path", "set model.path to the file that torch.jit.save wrote"}})
+const bool no_hook_is_there =
+    (lockstep_add_row("tests", "comm hook", "none",
+                      [](void* row) { static_cast<TableRow*>(row)->facts.help = "none"; }),
+     true);
+ROW("comm hook", bf16)
+ROW("comm hook", powersgd)
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,63 @@
+// What the config asks the open tables: names, readers, defaults, needs.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "config/support.h"
+#include "lockstep/config/chosen.h"
+#include "lockstep/config/schema.h"
+
+namespace lockstep::test {
+namespace {
+
+std::vector<std::string> warnings_of(const std::string& text) {
+  return config::load_settings(text, "c.yaml").warnings;
+}
+
+TEST(Tables, NameWhatThereIs) {
+  const InputError error = error_of("optim: {name: adma}");
+  EXPECT_TRUE(has(error.what(), "one of adam, adamw, own, sgd, or the path of a library (.so)"))
+      << error.what();
+  EXPECT_EQ(error.where(), "c.yaml:1:15");
+  EXPECT_EQ(error.hint(), "did you mean adam?");
+  EXPECT_THROW(settings_of("model: {name: mpl}"), InputError);
+  EXPECT_THROW(settings_of("", {"task.name=minst"}), InputError);
+  EXPECT_EQ(settings_of("model: {name: \"\"}").model.name, "");
+}
+
+TEST(Tables, LeaveALibraryToBeLoadedLater) {
+  EXPECT_EQ(settings_of("optim: {name: ./lion.so}").optim.name, "./lion.so");
+  EXPECT_EQ(settings_of("optim: {name: \"${USER_DIR}/many.so:lion\"}").optim.name,
+            "/scratch/me/many.so:lion");
+  EXPECT_EQ(settings_of("task: {name: ./t.so}\nmodel: {name: of_the_library}").model.name, "of_the_library");
+  EXPECT_TRUE(warnings_of("optim: {name: ./lion.so, momentum: 0.5, nesterov: true}").empty());
+  auto loaded = config::load_settings("optim: {name: ./absent.so}", "c.yaml");
+  EXPECT_THROW(config::load_libraries(loaded), InputError);
+}
+
+TEST(Tables, SayWhichOptionsARowReads) {
+  EXPECT_TRUE(warnings_of("optim: {name: own, options: {rho: 1}}").empty());
+  ASSERT_EQ(warnings_of("optim: {name: own, options: {roh: 1}}").size(), 1u);
+  EXPECT_EQ(warnings_of("optim: {name: own, options: {roh: 1}}")[0],
+            "optim.options.roh is set and not used: optim.name is own");
+  EXPECT_EQ(warnings_of("optim: {options: {rho: 1}}")[0],
+            "optim.options is set and not used: optim.name is sgd (c.yaml:1:9)");
+  EXPECT_EQ(settings_of("", {"optim.name=own", "optim.options.rho=2"}).optim.options.at("rho"), "2");
+}
+
+TEST(Tables, SayWhichModelATaskHas) {
+  EXPECT_TRUE(warnings_of("task: {name: csv}\nmodel: {hidden: [3]}").empty());
+  EXPECT_EQ(warnings_of("task: {name: pima}\nmodel: {hidden: [3]}")[0],
+            "model.hidden is set and not used: model.name is pima_net (c.yaml:2:9)");
+}
+
+TEST(Tables, AreInTheSchemaAndTheReference) {
+  const auto optim =
+      nlohmann::json::parse(config::json_schema()).at("properties").at("optim").at("properties");
+  EXPECT_EQ(optim.at("name").at("anyOf").at(0).at("enum"), nlohmann::json({"adam", "adamw", "own", "sgd"}));
+  EXPECT_TRUE(has(config::reference(), "(adam, adamw)"));
+  EXPECT_TRUE(has(config::reference(), "| `own` | own |"));
+}
+
+}  // namespace
+}  // namespace lockstep::test

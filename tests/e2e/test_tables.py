@@ -1,0 +1,148 @@
+"""Rows that a user adds to the open tables: each example of share/lockstep/examples, built in a folder of its own against
+an installed lockstep, trains to the bits of its Python twin; and a library that cannot be used says why."""
+
+import json
+import re
+import shutil
+
+import pytest
+
+from conftest import cache_value, run_process
+from train_kit import assert_same_tensors, newest, sets
+
+torch = pytest.importorskip("torch")
+
+# the example's folder -> its library, the key that names it, the table it adds to
+EXAMPLES = {
+    "optimizer": ("lion", "optim.name", "optimiser"),
+    "model": ("residual", "model.name", "model"),
+    "comm_hook": ("clamped", "ddp.comm_hook", "comm hook"),
+    "task": ("spirals", "task.name", "task"),
+}
+
+
+@pytest.fixture(scope="module")
+def program(installed):
+    return installed / "bin/lockstep"
+
+
+@pytest.fixture(scope="module")
+def built(installed, build_dir, tmp_path_factory):
+    """built(name) -> a folder of its own with the example and its library in build/."""
+    folders = {}
+
+    def build(name):
+        if name not in folders:
+            folder = tmp_path_factory.mktemp("examples") / name
+            shutil.copytree(installed / "share/lockstep/examples" / name, folder)
+            run_process(["cmake", "-S", folder, "-B", folder / "build", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+                         f"-DCMAKE_PREFIX_PATH={installed}",
+                         f"-DCMAKE_CXX_FLAGS={cache_value(build_dir, 'CMAKE_CXX_FLAGS')} -Wall -Wextra -Werror"],
+                        check=True, timeout=120)
+            run_process(["cmake", "--build", folder / "build"], check=True, timeout=400)
+            folders[name] = folder
+        return folders[name]
+    return build
+
+
+@pytest.fixture(scope="module")
+def twins(python, source_dir, tmp_path_factory):
+    out = tmp_path_factory.mktemp("twins")
+    run_process([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2,
+                 source_dir / "tests/e2e/peers/tables_twin.py",
+                 "--pima", source_dir / "data/pima/pima-indians-diabetes.csv", "--out", out], timeout=240, check=True)
+    return out
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_trains_to_the_bits_of_its_python_twin(name, built, twins, program, mpirun, tmp_path):
+    row = EXAMPLES[name][0]
+    folder = built(name)
+    mpirun(2, program, "train", f"{row}.yaml", *sets(run__dir=tmp_path / "runs"), cwd=folder, check=True, timeout=240)
+    mine = newest(tmp_path / "runs" / row)
+    peer = torch.load(twins / f"{row}.pt", weights_only=True)
+    assert_same_tensors(dict(mine["model"]), dict(peer["model"]))
+    assert_same_tensors(mine["optimizer"]["state"], peer["state"])
+    assert mine["optimizer"]["param_groups"][0]["lr"] == peer["lr"]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_config_schema_and_reference_name_it(name, built, program, run):
+    row, key, _ = EXAMPLES[name]
+    config = f"{row}.yaml"
+    folder = built(name)
+    section, field = key.split(".")
+    shown = run(program, "config", config, cwd=folder, check=True)
+    assert "warning" not in shown.stderr
+    assert re.search(rf"^  {field}: build/{row}.so", shown.stdout, re.M), shown.stdout
+    schema = json.loads(run(program, "config", config, "--schema", cwd=folder, check=True).stdout)
+    assert row in schema["properties"][section]["properties"][field]["anyOf"][0]["enum"]
+    reference = run(program, "config", config, "--reference", cwd=folder, check=True).stdout
+    assert re.search(rf"^\| `{row}` \| .*{row}\.so\)", reference, re.M), reference
+
+
+def test_help_names_what_is_built_in(program, run):
+    text = run(program, "config", "--help", check=True).stdout
+    for key, names in (("optim.name", "adam, adamw, sgd"), ("task.name", "csv, idx, mnist, pima"),
+                       ("ddp.comm_hook", "allreduce, bf16, fp16, none, powersgd")):
+        assert re.search(rf"^  {key} +{names}$", text, re.M), text
+
+
+def test_it_says_its_default_its_options_and_its_memory(built, program, run):
+    folder = built("optimizer")
+    shown = run(program, "config", "lion.yaml", cwd=folder, check=True).stdout
+    assert re.search(r"weight_decay: 0.01 +# default", shown)
+    odd = run(program, "config", "lion.yaml", *sets(optim__eps=1, schedule__options__unti=2), cwd=folder, check=True)
+    assert "optim.eps is set and not used: optim.name is build/lion.so" in odd.stderr
+    assert "schedule.options.unti is set and not used: schedule.name is inverse_root" in odd.stderr
+
+    def memory(*words):
+        text = run(program, "train", "lion.yaml", "--dry-run", *sets(model__name="mlp", model__hidden="[2000, 2000]"),
+                   *words, cwd=folder, check=True, timeout=120).stdout
+        return float(re.search(r"memory +(\d+\.\d) MB a rank", text)[1])
+
+    lion, adam = memory(), memory(*sets(optim__name="adam"))
+    assert adam == pytest.approx(lion * 4 / 3, rel=0.01)  # parameters, gradients, and one state or two
+
+
+def test_a_row_of_the_library_is_named_by_other_keys_and_apart(built, program, run):
+    folder = built("optimizer")
+    words = sets(optim__name="build/lion.so:lion", schedule__name="build/lion.so:inverse_root")
+    run(program, "config", "lion.yaml", *words, cwd=folder, check=True)
+    alone = run(program, "config", *sets(schedule__name="inverse_root"), cwd=folder)
+    assert alone.returncode == 2 and "schedule.name must be one of" in alone.stderr  # nobody brings it
+    near = run(program, "config", "lion.yaml", *sets(schedule__name="inverse_rood"), cwd=folder)
+    assert near.returncode == 2 and "did you mean inverse_root?" in near.stderr
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("trouble", ["absent", "text", "nothing", "other"])
+def test_what_cannot_be_used_says_why_once(name, trouble, built, build_dir, program, mpirun, tmp_path):
+    row, key, kind = EXAMPLES[name]
+    library, words = {
+        "absent": (tmp_path / "absent.so", "No such file"),
+        "text": (built(name) / "CMakeLists.txt", f"cannot load the {kind}"),
+        "nothing": (next(build_dir.glob("**/no_task.so")), f"holds no {kind}"),
+        "other": (next(build_dir.glob("**/other_rows.so")), "built for another lockstep"),
+    }[trouble]
+    config = tmp_path / "own.yaml"
+    config.write_text("task: {name: pima}\n")
+    result = mpirun(2, program, "train", config, "--set", f"{key}={library}", cwd=tmp_path, quiet=True, timeout=60)
+    assert result.returncode == 2, result.output
+    assert result.stderr.count("error:") == 1 and result.stderr.count(words) == 1, result.output
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_library_that_one_rank_alone_cannot_load_is_an_error_of_all(built, program, mpirun, tmp_path):
+    """Each rank has a working directory of its own, and the library lies in rank 0's alone."""
+    script = tmp_path / "rank.sh"
+    script.write_text('mkdir -p "$1/$OMPI_COMM_WORLD_RANK"; cd "$1/$OMPI_COMM_WORLD_RANK"; shift; exec "$@"\n')
+    (tmp_path / "0").mkdir()
+    shutil.copy(built("optimizer") / "build/lion.so", tmp_path / "0")
+    (tmp_path / "0/c.yaml").write_text("task: {name: pima}\noptim: {name: ./lion.so}\n")
+    result = mpirun(2, "bash", script, tmp_path, program, "train", "c.yaml", quiet=True, timeout=60)
+    assert result.returncode == 2, result.output
+    assert "1/lion.so" in result.stderr and result.stderr.count("error:") == 1
+    assert not result.left_behind
