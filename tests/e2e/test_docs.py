@@ -1,6 +1,7 @@
 """The docs are true: generated parts are as the sources say, links lead somewhere, files and names exist."""
 
 import re
+import subprocess
 import sys
 
 import pytest
@@ -22,6 +23,12 @@ def anchors(page):
     """The fragments that its headings have on GitHub."""
     headings = re.findall(r"^#+ (.+)$", prose(page), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_what_is_generated_is_as_the_sources_say():
+    """docs/api.md, the tables and the picture of docs/architecture.md; and every public name has its `///` line."""
+    check = subprocess.run([sys.executable, "-B", SOURCE / "scripts/docs", "--check"], capture_output=True, text=True)
+    assert check.returncode == 0, check.stdout + check.stderr
 
 
 HEADER = """#pragma once

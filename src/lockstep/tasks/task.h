@@ -38,6 +38,7 @@ struct TaskMemory {
   std::vector<std::string> texts;
 };
 
+/// What a loss is asked for.
 struct LossOptions {
   double label_smoothing = 0;
   at::Tensor class_weights;  // on the output's device; may be undefined
@@ -51,6 +52,7 @@ struct LossOptions {
 class Task {
  public:
   virtual ~Task() = default;
+  /// The sets, read once a node.
   virtual TaskData data(const Settings& settings, const NodeShare& node) = 0;
   /// The model with its initial parameters, drawn from torch's generator as the caller seeded it.
   virtual std::shared_ptr<Net> model(const Settings& settings, const TaskData& data);
