@@ -118,6 +118,8 @@ def classify(head):
     operator = re.search(r"\boperator\s*(.+?)\(", bare, re.S)
     if operator:
         return "function", "operator" + operator[1].strip()
+    while (arguments := re.sub(r"<[^<>]*>", "", bare)) != bare:  # std::function<int(int)> is no function
+        bare = arguments
     call = top_level(bare, "(")
     equals = top_level(bare, "=")
     if call >= 0 and (equals < 0 or call < equals):

@@ -21,7 +21,7 @@ ROW("optimiser", sgd, .reads = {"momentum", "weight_decay", "nesterov"})
 ROW("optimiser", adam, .reads = {"weight_decay", "betas", "eps"})
 ROW("optimiser", adamw, .reads = {"weight_decay", "betas", "eps"},
     .defaults = {{"optim.weight_decay", "0.01"}})
-ROW("optimiser", own, .reads = {"options.rho"})
+ROW("schedule", own, .reads = {"options.rho"})
 ROW("schedule", none)
 ROW("schedule", step, .reads = {"step_size", "gamma"})
 ROW("schedule", cosine, .reads = {"T_max", "eta_min"})
@@ -31,7 +31,8 @@ ROW("schedule", one_cycle, .reads = {"max_lr", "total_steps", "base_momentum", "
     .needs = {{"max_lr", "set schedule.max_lr, ten times optim.lr say"}})
 ROW("task", mnist, .defaults = {{"model.name", "simple_cnn"}})
 ROW("task", pima, .reads = {"eval_fraction"}, .defaults = {{"model.name", "pima_net"}})
-ROW("task", idx, .reads = {"images", "labels", "classes"}, .defaults = {{"model.name", "mlp"}})
+ROW("task", idx, .reads = {"images", "labels", "classes", "normalize", "mean", "std"},
+    .defaults = {{"model.name", "mlp"}})
 ROW("task", csv,
     .reads = {"kind", "file", "eval_file", "delimiter", "label", "features", "header", "eval_fraction",
               "classes", "normalize", "mean", "std"},

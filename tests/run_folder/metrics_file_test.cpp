@@ -81,7 +81,7 @@ TEST(MetricsFile, APipeWhereCutLinesBelongIsRefusedAndNotWaitedFor) {
 }
 
 TEST(MetricsFile, WhatIsNoFileIsRefusedAndNotWrittenInto) {
-  test::Scratch scratch;
+  test::TempFolder scratch;
   const auto pipe = scratch.path() / "pipe", folder = scratch.path() / "folder";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   std::filesystem::create_directory(folder);

@@ -30,7 +30,11 @@ class RecorderTest : public ::testing::Test {
       return open_successor(settings(), removed);
     });
   }
-  Settings settings() const { return {.run = {.name = "mnist", .dir = scratch_.path().string(), .seed = 0}}; }
+  Settings settings() const {
+    Settings settings;
+    settings.run = {.name = "mnist", .dir = scratch_.path().string(), .seed = 0};
+    return settings;
+  }
   fs::path path(const std::string& name) const { return scratch_.path() / name; }
   // as another job does
   void take_over(const fs::path& folder) const {

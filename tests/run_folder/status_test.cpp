@@ -6,7 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/whole_file.h"
 #include "lockstep/run_folder/lock.h"
-#include "scratch.h"
+#include "temp_folder.h"
 
 namespace lockstep::run_folder {
 namespace {
@@ -24,7 +24,7 @@ class StatusTest : public ::testing::Test {
     status.reason = reason;
     write_status(path("mnist"), status);
   }
-  test::Scratch scratch_;
+  test::TempFolder scratch_;
 };
 
 TEST_F(StatusTest, NamesTheNewestCheckpointThereIs) {

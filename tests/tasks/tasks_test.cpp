@@ -6,6 +6,8 @@
 #include <numeric>
 
 #include "lockstep/base/error.h"
+#include "lockstep/models/model.h"
+#include "lockstep/tasks/task.h"
 #include "peer.h"
 
 namespace lockstep {

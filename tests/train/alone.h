@@ -4,13 +4,13 @@
 #include <memory>
 
 #include "lockstep/base/file.h"
+#include "lockstep/parallel/team.h"
 #include "lockstep/run_folder/folder.h"
 #include "lockstep/run_folder/held_folder.h"
 #include "lockstep/run_folder/request.h"
 #include "lockstep/run_folder/status.h"
 #include "lockstep/train/run_log.h"
-#include "lockstep/parallel/team.h"
-#include "scratch.h"
+#include "temp_folder.h"
 
 namespace lockstep::test {
 
@@ -18,17 +18,16 @@ struct Alone {
   Alone() {
     settings.run = {.name = "alone", .dir = scratch.path().string(), .seed = 0};
     attempt.folder = std::make_shared<run_folder::HeldFolder>(
-        run_folder::open_run_folder(settings.run, "run: {name: alone}\n", ""),
-        [this](const std::filesystem::path& removed) {
-          return run_folder::open_successor(settings.run, "run: {name: alone}\n", removed);
+        run_folder::open_run_folder(settings, ""), [this](const std::filesystem::path& removed) {
+          return run_folder::open_successor(settings, removed);
         });
   }
   std::filesystem::path folder() const { return scratch.path() / "alone"; }
   run_folder::RunStatus status() const { return run_folder::read_status(folder()); }
 
-  Scratch scratch;
+  TempFolder scratch;
   Settings settings;
-  train::Team team{{}, nullptr, at::kCPU};
+  Team team{{}, nullptr, at::kCPU};
   train::Attempt attempt;
 };
 

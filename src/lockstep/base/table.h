@@ -35,8 +35,8 @@ struct TableRow {
   std::string kind;     ///< "optimiser"
   std::string name;     ///< as a config names it
   std::string library;  ///< the shared library that brought it; empty = the program's own
-  RowFacts facts;
-  std::any typed;  ///< the row as its room knows it, with what makes the thing
+  RowFacts facts;       ///< what it says of itself
+  std::any typed;       ///< the row as its room knows it, with what makes the thing
 };
 
 /// A row of a table whose things `Make` makes: the macros of the rooms fill it.
@@ -46,7 +46,7 @@ struct RowOf {
   std::vector<std::string> reads = {};               ///< see RowFacts
   std::vector<RowNeed> needs = {};                   ///< see RowFacts
   std::map<std::string, std::string> defaults = {};  ///< see RowFacts
-  std::function<Make> make = {};
+  std::function<Make> make = {};                     ///< makes the thing
 };
 
 /// The texts under `optim.options`, `model.options`, ...: keys of a row's own.

@@ -3,8 +3,8 @@
 // and nothing in a file is ever executed.
 
 #include <cstddef>
-#include <functional>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 

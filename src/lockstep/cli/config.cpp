@@ -37,7 +37,7 @@ int run_config(const std::vector<std::string>& args) {
   options.flag("reference", reference_page, "print the reference of all keys in Markdown");
   for (const auto* key : config::selectors()) {
     options.note("names, each of them or the path of a shared library that brings one", key->path,
-                 base::join(base::names_of(key->rules.table), ", "));
+                 base::join(config::row_names(*key), ", "));
   }
   if (!options.parse(args)) return kDone;
   const config::ConfigText config =

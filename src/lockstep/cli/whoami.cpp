@@ -38,7 +38,7 @@ void take_device(Process& process, const std::string& wanted, const launch::Envi
 }
 
 Process own_process(const launch::Runtime& runtime, const std::string& device,
-              const launch::Environment& environment) {
+                    const launch::Environment& environment) {
   Process process{
       .job = runtime.job(), .pid = getpid(), .device = {}, .threads = 0, .cpus = {}, .device_error = {}};
   const launch::ThreadShare share = launch::share_threads(runtime, environment);

@@ -24,8 +24,10 @@ Process unpack(const std::string& text);
 
 struct Report {
   std::vector<Process> processes;  // sorted by rank
-  std::string ends;         // when the batch system ends the job, UTC; "" = not known
-  bool complete() const { return !processes.empty() && processes.size() == static_cast<size_t>(processes[0].job.world); }
+  std::string ends;                // when the batch system ends the job, UTC; "" = not known
+  bool complete() const {
+    return !processes.empty() && processes.size() == static_cast<size_t>(processes[0].job.world);
+  }
 };
 
 /// A table of at most 100 columns (host names permitting), then each reason once.

@@ -135,9 +135,9 @@ ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10
   auto group = c10::make_intrusive<Group>(store, job.rank, job.world);
   // MPI's connections are MPI's business: for it the store's are watched, which lead to the same hosts
   const Connections before = kind.on_silence == OnSilence::tell ? at_first : connections();
-    kind.add(*group, {runtime, options, device, store, roll});
-    wait_until_all_are_connected(*store, job, options.join_timeout);
-    if (job.nodes > 1) roll->watch(Lines(since(before, connections()), longest_silence), kind.on_silence);
+  kind.add(*group, {runtime, options, device, store, roll});
+  wait_until_all_are_connected(*store, job, options.join_timeout);
+  if (job.nodes > 1) roll->watch(Lines(since(before, connections()), longest_silence), kind.on_silence);
   group->setDefaultBackend(kind.type);
   group->setGroupName("0");
   return group;

@@ -233,9 +233,6 @@ struct Expectation {
   std::string operator()(double*) const { return "a number" + range_text(rules); }
   std::string operator()(std::optional<double>*) const { return "a number" + range_text(rules); }
   std::string operator()(std::string*) const {
-    if (!rules.table.empty())
-      return format("one of {}, or the path of a library (.so)",
-                    base::join(base::names_of(rules.table), ", "));
     return rules.choices.empty() ? "a text" : "one of " + base::join(rules.choices, ", ");
   }
   std::string operator()(std::chrono::milliseconds*) const { return "a duration such as 60s, 10m or 1h30m"; }
@@ -299,7 +296,17 @@ const std::vector<std::string>& sections() {
   return names;
 }
 
+std::vector<std::string> row_names(const Key& key) {
+  Settings settings;
+  auto names = base::names_of(key.rules.table);
+  const auto first = std::find(names.begin(), names.end(), *std::get<std::string*>(key.field(settings)));
+  if (first != names.end()) std::rotate(names.begin(), first, first + 1);
+  return names;
+}
+
 std::string expected(const Key& key) {
+  if (!key.rules.table.empty())
+    return "the path of a library (.so), or one of " + base::join(row_names(key), ", ");
   Settings settings;
   const std::string text = std::visit(Expectation{key.rules}, key.field(settings));
   return key.rules.word.empty() ? text : format("{}, or {}", text, key.rules.word);

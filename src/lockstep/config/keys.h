@@ -63,6 +63,9 @@ const std::vector<Key>& keys();
 const Key* find_key(const std::string& path);
 const std::vector<std::string>& sections();
 
+/// The rows that a text of an open table may name: the default first, then by name.
+std::vector<std::string> row_names(const Key& key);
+
 /// What a value must be, in words: "a whole number of at least 1".
 std::string expected(const Key& key);
 

@@ -1,6 +1,5 @@
 #include "lockstep/config/schema.h"
 
-#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -26,13 +25,6 @@ Json ranged(Json schema, const Rules& rules) {
   return schema;
 }
 
-// a row of an open table, or the path of a library that brings one
-Json named(const std::string& table, const std::string& otherwise) {
-  auto names = base::names_of(table);
-  if (std::find(names.begin(), names.end(), otherwise) == names.end()) names.push_back(otherwise);
-  return {{{"enum", names}}, {{"pattern", "/|\\.so$|\\.so:"}}};
-}
-
 // the type of each field, and its value by default
 struct Schema {
   const Rules& rules;
@@ -48,7 +40,6 @@ struct Schema {
   Json operator()(const std::string* value) const {
     Json schema = {{"type", "string"}, {"default", *value}};
     if (!rules.choices.empty()) schema["enum"] = rules.choices;
-    if (!rules.table.empty()) schema["anyOf"] = named(rules.table, *value);
     return schema;
   }
   Json operator()(const std::chrono::milliseconds* value) const {
@@ -73,9 +64,17 @@ struct Schema {
   }
 };
 
+// a row of an open table, or the path of a library that brings one
+Json row_schema(const Key& key, const std::string& otherwise) {
+  auto names = row_names(key);
+  if (otherwise.empty()) names.push_back(otherwise);
+  return {{{"enum", names}}, {{"pattern", "/|\\.so$|\\.so:"}}};
+}
+
 Json key_schema(const Key& key) {
   Settings defaults;
   Json schema = std::visit(Schema{key.rules}, key.field(defaults));
+  if (!key.rules.table.empty()) schema["anyOf"] = row_schema(key, schema["default"]);
   if (!key.rules.word.empty()) {
     schema.erase("default");
     schema = {{"anyOf", {schema, {{"const", key.rules.word}}}}, {"default", key.rules.word}};
@@ -106,7 +105,8 @@ std::string tables_of(const std::string& section) {
   for (const Key* key : selectors()) {
     if (key->section() != section) continue;
     text += format("\n| `{}` | is |\n|---|---|\n", key->path);
-    for (const auto* row : base::rows_of(key->rules.table)) {
+    for (const auto& name : row_names(*key)) {
+      const auto* row = base::find_row(key->rules.table, name);
       const auto brought = row->library.empty() ? "" : format(" ({})", row->library);
       text += format("| `{}` | {}{} |\n", row->name, cell(row->facts.help), cell(brought));
     }

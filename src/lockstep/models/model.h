@@ -20,14 +20,16 @@ struct WantedModel {
   int64_t classes;                          ///< the outputs that the task wants
 };
 
+/// Makes a model; its parameters are drawn from torch's generator as the caller seeded it.
+using MakeModel = std::function<std::shared_ptr<Net>(const WantedModel&)>;
+
 /// A row of the table of models: RowOf's fields, and what the model takes where it takes one thing alone.
 struct ModelRow {
   std::string help = {};
   std::vector<std::string> reads = {};
   std::vector<RowNeed> needs = {};
   std::map<std::string, std::string> defaults = {};
-  /// Its parameters are drawn from torch's generator as the caller seeded it.
-  std::function<std::shared_ptr<Net>(const WantedModel&)> make = {};
+  MakeModel make = {};
   std::vector<int64_t> input_shape = {};  ///< empty = anything
   int64_t classes = 0;                    ///< with an input_shape
 };

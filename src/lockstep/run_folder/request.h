@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "lockstep/run_folder/held_folder.h"
 
@@ -40,6 +42,7 @@ class Requests {
 
   void look();
   bool is_there(Request request) const;
+  std::optional<std::string> meant_for(Request request) const;
   Requests(std::function<std::filesystem::path()> where, int64_t attempt);
 
   std::function<std::filesystem::path()> where_;

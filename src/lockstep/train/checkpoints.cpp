@@ -93,6 +93,7 @@ void Checkpoints::write(const Tree& tree, Name name) {
 }
 
 void Checkpoints::warn(const std::exception& error) {
+  log_.not_saved(describe(error));
   if (std::exchange(fails_, true)) return;
   log::warning("a checkpoint could not be written\n" + describe(error) +
                "\nTraining goes on, and the next checkpoints will be tried without a word.");

@@ -8,11 +8,11 @@
 
 #include "lockstep/checkpoint/store.h"
 #include "lockstep/config/settings.h"
+#include "lockstep/parallel/team.h"
 #include "lockstep/run_folder/request.h"
 #include "lockstep/train/learner.h"
 #include "lockstep/train/loss_trace.h"
 #include "lockstep/train/run_log.h"
-#include "lockstep/parallel/team.h"
 #include "lockstep/train/training_state.h"
 
 namespace lockstep::train {

@@ -3,9 +3,9 @@
 
 #include <optional>
 
+#include "lockstep/parallel/team.h"
 #include "lockstep/train/learner.h"
 #include "lockstep/train/loss_trace.h"
-#include "lockstep/parallel/team.h"
 #include "lockstep/train/training_state.h"
 
 namespace lockstep::train {

@@ -8,11 +8,11 @@
 #include <string>
 
 #include "lockstep/config/settings.h"
+#include "lockstep/parallel/team.h"
 #include "lockstep/run_folder/console.h"
 #include "lockstep/run_folder/recorder.h"
 #include "lockstep/tasks/metrics.h"
 #include "lockstep/train/phase_clock.h"
-#include "lockstep/parallel/team.h"
 #include "lockstep/train/training_state.h"
 
 namespace lockstep::train {
@@ -56,6 +56,8 @@ class RunLog {
   void tell(const TrainingState& state, run_folder::RunState now, const std::string& reason);
   /// A checkpoint is whole; from any thread.
   void saved(const std::string& checkpoint) { recorder_->saved(checkpoint); }
+  /// One could not be written.
+  void not_saved(const std::string& reason) { recorder_->not_saved(reason); }
   /// Does it lie where the run now writes?
   bool holds(const std::string& checkpoint) { return recorder_->holds(checkpoint); }
   int64_t metrics_offset() const { return recorder_ ? recorder_->metrics_offset() : 0; }

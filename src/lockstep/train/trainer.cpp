@@ -16,7 +16,7 @@ constexpr double kLongEvaluation = 5;
 
 std::optional<run_folder::Requests> hear_requests(const Attempt& attempt) {
   if (!attempt.folder) return std::nullopt;
-  return run_folder::Requests(attempt.folder->path(), attempt.number);
+  return run_folder::Requests(attempt.folder, attempt.number);
 }
 
 template <class Part>

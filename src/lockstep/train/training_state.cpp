@@ -7,8 +7,8 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/state_dict.h"
-#include "lockstep/train/resumable.h"
 #include "lockstep/train/learner.h"
+#include "lockstep/train/resumable.h"
 #include "lockstep/train/saved.h"
 
 namespace lockstep::train {

@@ -9,12 +9,12 @@
 
 #include "lockstep/config/settings.h"
 #include "lockstep/launch/grace.h"
+#include "lockstep/parallel/team.h"
 #include "lockstep/run_folder/request.h"
 #include "lockstep/run_folder/status.h"
 #include "lockstep/train/agreement.h"
 #include "lockstep/train/loss_trace.h"
 #include "lockstep/train/run_log.h"
-#include "lockstep/parallel/team.h"
 #include "lockstep/train/training_state.h"
 
 namespace lockstep::train {

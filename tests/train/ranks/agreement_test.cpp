@@ -1,6 +1,6 @@
 // What ranks of a run agree on: a checkpoint that one of them has read, and a stop.
-#include "lockstep/parallel/team.h"
 #include "lockstep/comm/connect.h"
+#include "lockstep/parallel/team.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

@@ -31,7 +31,8 @@ Limits::~Limits() {
 }
 
 void Limits::add(const std::shared_ptr<Watch>& watch) {
-  watch->set_end(now_.load() + kLook + std::min(watch->limit(), kNever));  // rather a look too late than too early
+  watch->set_end(now_.load() + kLook +
+                 std::min(watch->limit(), kNever));  // rather a look too late than too early
   const std::lock_guard<std::mutex> guard(mutex_);
   pending_.push_back(watch);
 }
