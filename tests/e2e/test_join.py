@@ -397,7 +397,7 @@ int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints
 
 
 def test_a_dead_name_service_does_not_outlast_the_time_to_join(run, lockstep, source_dir, tmp_path, free_port):
-    shim = library(tmp_path, "names.so", DEAD_NAME_SERVICE)
+    shim = shared_library(tmp_path, "names.so", DEAD_NAME_SERVICE)
     env = {"LD_PRELOAD": shim, "RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "GROUP_RANK": 1,
            "MASTER_ADDR": "nobody.example", "MASTER_PORT": free_port()}
     result = run(lockstep, "train", source_dir / "configs/pima.yaml", "--set", "launch.join_timeout=2s", env=env, cwd=tmp_path,

@@ -6,6 +6,7 @@
 #include <array>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "lockstep/base/awake.h"
 #include "lockstep/base/error.h"
@@ -21,7 +22,7 @@ constexpr size_t kLargestMessage = size_t{1} << 30;  // MPI counts in int
 constexpr const char* kExchange = "an exchange of small texts";
 constexpr std::chrono::milliseconds kFinalize{30'000};
 
-MPI_Comm g_last_words = MPI_COMM_NULL;  // a process has one MPI and one end
+MPI_Comm g_last_words = MPI_COMM_NULL;  // the session's that was made last: a process has one end
 
 bool flag_of(int (*ask)(int*)) {
   int flag = 0;
@@ -156,7 +157,7 @@ void MpiSession::join(std::chrono::milliseconds timeout) {
   int provided = MPI_THREAD_SINGLE;  // whoever calls MPI from threads asks MPI_Query_thread
   if (owner_) check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   world_ = duplicate(MPI_COMM_WORLD);
-  g_last_words = duplicate(world_);
+  last_words_before_ = std::exchange(g_last_words, duplicate(world_));
   check_mpi(MPI_Comm_rank(world_, &facts_.rank), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(world_, &facts_.world), "MPI_Comm_size");
   check_mpi(MPI_Comm_split_type(world_, MPI_COMM_TYPE_SHARED, facts_.rank, MPI_INFO_NULL, &node_),
@@ -233,6 +234,7 @@ void MpiSession::finish(std::chrono::milliseconds timeout) {
   const auto patience = std::min(timeout, kFinalize);
   const Alarm alarm(patience, [patience] { give_up_leaving(patience); });
   for (MPI_Comm* comm : {&node_, &g_last_words, &world_}) check_mpi(MPI_Comm_free(comm), "MPI_Comm_free");
+  g_last_words = last_words_before_;
   if (owner_) check_mpi(MPI_Finalize(), "MPI_Finalize");
 }
 

@@ -60,6 +60,7 @@ class MpiSession {
   bool owner_ = false;
   MPI_Comm world_ = MPI_COMM_NULL;
   MPI_Comm node_ = MPI_COMM_NULL;
+  MPI_Comm last_words_before_ = MPI_COMM_NULL;  // of a session that this one was made within
   MpiFacts facts_;
 };
 
