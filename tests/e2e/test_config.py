@@ -140,7 +140,7 @@ def test_only_rank_zero_reads_the_config(mpirun, lockstep, tmp_path):
 def test_trace_is_asked_for(run, lockstep):
     assert "#0" not in run(lockstep, "config", "--set", "x=y").stderr
     traced = run(lockstep, "config", "--set", "x=y", env={"LOCKSTEP_TRACE": "1"}).stderr
-    assert re.search(r"#\d+ lockstep::load_settings\(", traced), traced
+    assert re.search(r"#\d+ lockstep::config::load_settings\(", traced), traced
 
 
 def test_help_fits_a_screen_and_names_each_command(run, lockstep):

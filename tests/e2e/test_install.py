@@ -45,7 +45,7 @@ def test_it_may_be_moved(installed, run, tmp_path):
 # What a user may include. A new public header is a promise: it is listed here and in src/CMakeLists.txt.
 PUBLIC_HEADERS = """
     lockstep.h
-    base/error.h base/format.h
+    base/error.h base/format.h base/table.h
     checkpoint/checksum.h checkpoint/pt.h checkpoint/rng.h checkpoint/safetensors.h checkpoint/state_dict.h
     checkpoint/store.h checkpoint/tree.h
     comm/group.h
@@ -53,7 +53,7 @@ PUBLIC_HEADERS = """
     data/csv.h data/dataset.h data/idx.h data/image_set.h data/loader.h data/node_share.h data/sampler.h
     data/table_set.h
     launch/job.h launch/options.h
-    models/mlp.h models/net.h models/pima_net.h models/simple_cnn.h models/torchscript.h
+    models/mlp.h models/model.h models/net.h models/pima_net.h models/simple_cnn.h models/torchscript.h
     optim/adam.h optim/clip.h optim/grad_scaler.h optim/optimizer.h optim/schedule.h optim/schedules.h optim/sgd.h
     parallel/comm_hook.h parallel/ddp.h parallel/ddp_core.h parallel/ddp_options.h parallel/mean.h
     parallel/session.h parallel/sync_batch_norm.h parallel/team.h parallel/tensors.h

@@ -158,7 +158,7 @@ def test_a_run_folder_that_cannot_be_written_ends_every_rank(lockstep, mpirun, t
     (tmp_path / "runs/pima/metrics.jsonl").unlink()
     (tmp_path / "runs/pima/metrics.jsonl").mkdir()
     result = mpirun(2, lockstep, "train", config, "--resume", tmp_path / "runs/pima", cwd=tmp_path, quiet=True)
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert result.stderr.count("error:") == 1 and "metrics.jsonl" in result.stderr, result.stderr
     assert result.seconds < 20 and not result.left_behind
 

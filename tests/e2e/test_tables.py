@@ -111,7 +111,7 @@ def test_a_row_of_the_library_is_named_by_other_keys_and_apart(built, program, r
     words = sets(optim__name="build/lion.so:lion", schedule__name="build/lion.so:inverse_root")
     run(program, "config", "lion.yaml", *words, cwd=folder, check=True)
     alone = run(program, "config", *sets(schedule__name="inverse_root"), cwd=folder)
-    assert alone.returncode == 2 and "schedule.name must be one of" in alone.stderr  # nobody brings it
+    assert alone.returncode == 2 and "schedule.name must be" in alone.stderr  # nobody brings it
     near = run(program, "config", "lion.yaml", *sets(schedule__name="inverse_rood"), cwd=folder)
     assert near.returncode == 2 and "did you mean inverse_root?" in near.stderr
 

@@ -43,6 +43,7 @@ class WatchTest : public ::testing::Test {
     run_folder::ask(run_.folder(), run_folder::Request::stop, 1);
   }
 
+  const launch::StopSignals signals_;  // as `train` holds them: what another test left is forgotten
   test::Alone run_;
   TrainSettings& train_ = run_.settings.train;
   run_folder::Requests requests_{run_.folder(), 1};
@@ -65,7 +66,6 @@ TEST_F(WatchTest, EndsByEpochsWhereNothingElseWas) {
 }
 
 TEST_F(WatchTest, StopsEarlyOnASignal) {
-  const launch::StopSignals signals;
   const auto ending = after_a_step([] { ::raise(SIGUSR1); });
   EXPECT_EQ(ending->state, RunState::stopped_early);
   EXPECT_EQ(ending->reason, "SIGUSR1");
@@ -73,14 +73,12 @@ TEST_F(WatchTest, StopsEarlyOnASignal) {
 }
 
 TEST_F(WatchTest, ObeysWhatCameBeforeTheFirstStep) {
-  const launch::StopSignals signals;
   ::raise(SIGUSR1);
   EXPECT_EQ(reason_after_a_step(), "SIGUSR1");
   EXPECT_EQ(state_.step, 0);
 }
 
 TEST_F(WatchTest, HearsBetweenTwoStepsToo) {
-  const launch::StopSignals signals;
   Watch watch(run_.settings, run_.team, {}, &requests_, log_);
   watch.begin(state_);
   auto agreement = watch.count_rounds();
@@ -158,8 +156,7 @@ TEST_F(WatchTest, PutsARequestBeforeASignalThenTheDeadlineTheTimeAndTheSteps) {
   };
   deadline_ = SystemClock::now() + 1h;
   for (size_t last = 0; last < causes.size(); ++last) {
-    const launch::StopSignals signals;
-    state_.step = 0;
+      state_.step = 0;
     train_.max_steps = 0;
     train_.max_seconds = 0;
     run_.settings.checkpoint.before_deadline = 0s;
@@ -171,7 +168,6 @@ TEST_F(WatchTest, PutsARequestBeforeASignalThenTheDeadlineTheTimeAndTheSteps) {
 }
 
 TEST_F(WatchTest, PutsABadLossBeforeAllElse) {
-  const launch::StopSignals signals;
   const auto meanwhile = [this] {
     ::raise(SIGUSR1);
     ask_to_stop();
