@@ -43,7 +43,7 @@ ROW("model", pima_net)
 ROW("model", pima_net_branch)
 ROW("model", torchscript, .reads = {"path"},
     .needs = {{"path", "set model.path to the file that torch.jit.save wrote"}})
-const bool no_hook_is_there =
+const bool kNoHookIsThere =
     (lockstep_add_row("tests", "comm hook", "none",
                       [](void* row) { static_cast<TableRow*>(row)->facts.help = "none"; }),
      true);

@@ -90,7 +90,7 @@ void refuse_old(void* handle, const std::string& path) {
 
 // dlopen as it is; announced rows are what its initialisers added.
 void* open_library(const std::string& path, const std::string& kind, std::vector<Announced>& announced) {
-  RegularFile(path, format("the {}'s shared library", kind), kHow);
+  const RegularFile file(path, format("the {}'s shared library", kind), kHow);
   tables().loading = &announced;
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   tables().loading = nullptr;

@@ -51,7 +51,7 @@ void require_early() {
   if (at::detail::getCUDAHooks().hasCUDART()) return;
   throw Error("the CUDA half was loaded too late: libtorch was used before it and keeps its CPU stubs",
               "loading liblockstep_cuda.so",
-              "link lockstep::cuda, or call lockstep::comm::load_cuda() before anything else of libtorch");
+              "link lockstep::cuda, or make the Session before anything else of libtorch");
 }
 
 const CudaTable& load() {

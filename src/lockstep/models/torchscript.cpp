@@ -18,7 +18,7 @@ std::string first_line(const std::string& text) {
 
 torch::jit::Module load_script(const std::string& path) {
   if (path.empty()) throw InputError("model.name is torchscript but model.path is empty", "", kExport);
-  base::RegularFile(path, "the TorchScript model", kExport);
+  const base::RegularFile file(path, "the TorchScript model", kExport);
   try {
     return torch::jit::load(path, torch::kCPU);
   } catch (const std::exception& error) {
