@@ -74,3 +74,10 @@ def reference(lockstep, mpiexec, tmp_path_factory):
                     env={"LOCKSTEP_HOME": str(SOURCE)}, timeout=120, check=True)
         return digests(lockstep, last_checkpoint(runs(folder)[0]), run_process)
     return train
+
+# What a job script has at hand, without PBS.
+IN_A_JOB = f"""
+export LOCKSTEP_HOME={SOURCE} PBS_JOBID=1.x
+. "$LOCKSTEP_HOME/job_scripts/lockstep.sh"
+PBS_RECORD=$RECORD
+"""

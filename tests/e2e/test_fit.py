@@ -84,9 +84,10 @@ def test_a_label_of_measured_numbers_does_not_become_classes(lockstep, run, tmp_
 
 
 def python_regression(folder, epochs):
-    """The plain program: what lockstep's bits and metrics are held to."""
+    """The plain program: what lockstep's bits and metrics are held to. On one thread, as BatchNorm's sums depend on it."""
     from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
     train, held = TensorDataset(*numbers(1)), TensorDataset(*numbers(2, 37))
+    torch.set_num_threads(1)
     torch.manual_seed(0)
     model = torch.jit.load(str(saved_once(folder)))
     torch.manual_seed(0)
@@ -123,7 +124,7 @@ model: {{name: torchscript, path: {saved_once(tmp_path)}}}
 optim: {{name: sgd, lr: 0.01, momentum: 0.9}}
 train: {{epochs: 2}}
 """)
-    run(lockstep, "train", config, cwd=tmp_path, check=True)
+    run(lockstep, "train", config, cwd=tmp_path, env={"OMP_NUM_THREADS": "1"}, check=True)
     model, outputs, mse, mae = python_regression(tmp_path, epochs=2)
     folder = tmp_path / "runs/fit"
     state = dict(newest(folder)["model"])

@@ -6,7 +6,7 @@ import pytest
 from cluster_kit import SOURCE, digests, last_checkpoint, runs, start_lab, wait_until_done
 from cluster_kit import across, site, work  # noqa: F401  (fixtures)
 from conftest import run_process
-from pbs_kit import DDP, SCRIPTS, ended, log_of
+from pbs_kit import DDP, IN_A_JOB, SCRIPTS, ended, log_of
 from pbs_kit import pbs, qsub, quick_program, reference  # noqa: F401  (fixtures)
 
 

@@ -6,7 +6,7 @@ import pytest
 from cluster_kit import SOURCE, digests, last_checkpoint, metrics, runs, steps_logged
 from cluster_kit import across, site, work  # noqa: F401  (fixtures)
 from conftest import run_process
-from pbs_kit import DDP, LASTING_SHELL, SCRIPTS, ended, fields, log_of, next_job
+from pbs_kit import DDP, IN_A_JOB, LASTING_SHELL, SCRIPTS, ended, fields, log_of, next_job
 from pbs_kit import pbs, qsub, quick_program, reference  # noqa: F401  (fixtures)
 from process_kit import wait_for
 
@@ -177,13 +177,6 @@ def test_a_log_that_is_written_in_place_goes_on(pbs, qsub, work, quick_program):
     job = qsub("-k", "oed", LOCKSTEP_PROGRAM=quick_program, EARLY="yes")
     assert ended(pbs, job) == 75 and ended(pbs, next_job(pbs, job)) == 0
     assert "restart 0\n" in log_of(work, job) and "restart 1\n" in log_of(work, job)
-
-
-IN_A_JOB = f"""
-export LOCKSTEP_HOME={SOURCE} PBS_JOBID=1.x
-. "$LOCKSTEP_HOME/job_scripts/lockstep.sh"
-PBS_RECORD=$RECORD
-"""
 
 
 @pytest.mark.parametrize("signal_got, since, on_term, cancelled", [
