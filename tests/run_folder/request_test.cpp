@@ -105,5 +105,16 @@ TEST_F(Asking, LooksOnceASecond) {
   EXPECT_TRUE(requests.asked(Request::stop));
 }
 
+TEST_F(Asking, AFolderWithoutASuccessorIsNoErrorOfTheTrainer) {
+  const auto first = folder_ / "run";
+  const auto held = std::make_shared<HeldFolder>(made(first), [](const fs::path& removed) -> RunFolder {
+    throw Error("no room", removed.string(), "");
+  });
+  Requests requests(held, 1);
+  fs::remove_all(first);
+  EXPECT_FALSE(requests.asked(Request::stop));
+  EXPECT_NO_THROW(requests.answer(Request::stop));
+}
+
 }  // namespace
 }  // namespace lockstep::run_folder

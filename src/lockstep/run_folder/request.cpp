@@ -72,7 +72,7 @@ void Requests::answer(Request request) {
   try {
     std::error_code none;
     fs::remove(request_file(where_(), request), none);
-  } catch (const FolderTaken&) {  // whoever has it now answers there
+  } catch (const std::exception&) {  // taken: whoever has it answers there; gone: so is the file
   }
 }
 
@@ -93,8 +93,8 @@ std::optional<std::string> Requests::meant_for(Request request) const {
   try {
     const auto file = request_file(where_(), request);
     return exists_now(file) ? attempt_in(file) : std::nullopt;
-  } catch (const FolderTaken&) {
-    return std::nullopt;  // the recorder says so
+  } catch (const std::exception&) {
+    return std::nullopt;  // the folder was taken, or has no successor: the recorder says so
   }
 }
 
