@@ -2,9 +2,11 @@
 #include "lockstep/base/tables.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cstring>
 #include <filesystem>
 
 #include "lockstep/base/error.h"
@@ -88,9 +90,22 @@ void refuse_old(void* handle, const std::string& path) {
     refuse_abi("task", reinterpret_cast<const char* (*)()>(found)(), path);
 }
 
+// A copy that is cut off, or still under way, would end the process inside dlopen, by a bus error. The table
+// of sections is what a linker writes last.
+void refuse_cut_off(const RegularFile& file, const std::string& kind, const std::string& path) {
+  Elf64_Ehdr header{};
+  const bool is_whole = file.read_at(0, &header, sizeof header) == sizeof header;
+  if (!is_whole || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return;  // dlopen says what it is
+  if (header.e_ident[EI_CLASS] != ELFCLASS64) return;
+  const uint64_t sections = uint64_t{header.e_shnum} * header.e_shentsize;
+  if (header.e_shoff <= file.size() && sections <= file.size() - header.e_shoff) return;
+  throw InputError(format("cannot load the {}: its shared library is cut off", kind), path,
+                   "copy or build it again");
+}
+
 // dlopen as it is; announced rows are what its initialisers added.
 void* open_library(const std::string& path, const std::string& kind, std::vector<Announced>& announced) {
-  const RegularFile file(path, format("the {}'s shared library", kind), kHow);
+  refuse_cut_off(RegularFile(path, format("the {}'s shared library", kind), kHow), kind, path);
   tables().loading = &announced;
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   tables().loading = nullptr;
@@ -203,6 +218,11 @@ const TableRow& require_row(const std::string& kind, const std::string& name, co
   throw InputError(format("there is no {} '{}'", kind, printable(name)), key,
                    near ? format("did you mean {}?", *near)
                         : format("there are {}; or the path of a shared library", join(names, ", ")));
+}
+
+void made_nothing(const std::string& kind, const std::string& name, const std::string& key) {
+  throw Error(format("the {} '{}' was not made: its .make returned nothing", kind, printable(name)), key,
+              "return what it makes, or throw an error that says why there is none");
 }
 
 }  // namespace lockstep::base

@@ -32,4 +32,14 @@ const Typed& require(const std::string& kind, const std::string& name, const std
   return std::any_cast<const Typed&>(require_row(kind, name, key).typed);
 }
 
+/// Throws: the maker of that row, named at `key`, gave nothing.
+[[noreturn]] void made_nothing(const std::string& kind, const std::string& name, const std::string& key);
+
+/// What a row's maker gave. Error where that is nothing: makers are others' code.
+template <class Pointer>
+Pointer made(Pointer thing, const std::string& kind, const std::string& name, const std::string& key) {
+  if (!thing) made_nothing(kind, name, key);
+  return thing;
+}
+
 }  // namespace lockstep::base

@@ -31,7 +31,7 @@ std::shared_ptr<Net> make_model(const ModelSettings& settings, const std::string
   const auto& row = base::require<ModelRow>("model", name, "model.name");
   const WantedModel wanted{settings, input_shape, classes};
   check_fit(name, row, wanted);
-  return row.make(wanted);
+  return base::made(row.make(wanted), "model", name, "model.name");
 }
 
 }  // namespace lockstep

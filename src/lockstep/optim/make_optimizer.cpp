@@ -5,8 +5,8 @@
 namespace lockstep {
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimSettings& settings, std::vector<at::Tensor> params) {
-  return base::require<OptimizerRow>("optimiser", settings.name, "optim.name")
-      .make(settings, std::move(params));
+  const auto& row = base::require<OptimizerRow>("optimiser", settings.name, "optim.name");
+  return base::made(row.make(settings, std::move(params)), "optimiser", settings.name, "optim.name");
 }
 
 }  // namespace lockstep

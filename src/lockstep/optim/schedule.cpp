@@ -83,8 +83,9 @@ void RecursiveSchedule::load_state_dict(const Tree& state) {
 
 std::unique_ptr<Schedule> make_schedule(const ScheduleSettings& settings, Optimizer& optimizer,
                                         int64_t total_steps, int64_t epochs) {
-  return base::require<ScheduleRow>("schedule", settings.name, "schedule.name")
-      .make(settings, optimizer, {total_steps, epochs});
+  const auto& row = base::require<ScheduleRow>("schedule", settings.name, "schedule.name");
+  return base::made(row.make(settings, optimizer, {total_steps, epochs}), "schedule", settings.name,
+                    "schedule.name");
 }
 
 namespace {

@@ -27,7 +27,8 @@ std::shared_ptr<const Dataset> Task::inputs(const Settings& settings, const Task
 }
 
 std::unique_ptr<Task> make_task(const Settings& settings) {
-  return base::require<TaskRow>("task", settings.task.name, "task.name").make();
+  const auto& row = base::require<TaskRow>("task", settings.task.name, "task.name");
+  return base::made(row.make(), "task", settings.task.name, "task.name");
 }
 
 }  // namespace lockstep
