@@ -146,3 +146,19 @@ def test_a_library_that_one_rank_alone_cannot_load_is_an_error_of_all(built, pro
     assert result.returncode == 2, result.output
     assert "1/lion.so" in result.stderr and result.stderr.count("error:") == 1
     assert not result.left_behind
+
+
+@pytest.mark.mpi
+def test_a_library_that_is_another_on_one_rank_is_refused(built, program, mpirun, tmp_path):
+    """As an older build left on one node: it would train something else there, and nobody would see it."""
+    script = tmp_path / "rank.sh"
+    script.write_text('cd "$1/$OMPI_COMM_WORLD_RANK"; shift; exec "$@"\n')
+    library = (built("optimizer") / "build/lion.so").read_bytes()
+    for rank, content in enumerate((library, library + b"\0")):
+        (tmp_path / str(rank)).mkdir()
+        (tmp_path / str(rank) / "lion.so").write_bytes(content)
+    (tmp_path / "0/c.yaml").write_text("task: {name: pima}\noptim: {name: ./lion.so}\n")
+    result = mpirun(2, "bash", script, tmp_path, program, "train", "c.yaml", quiet=True, timeout=60)
+    assert result.returncode == 2, result.output
+    assert "the library of optimiser lion" in result.stderr and result.stderr.count("error:") == 1
+    assert not list(tmp_path.glob("*/runs"))

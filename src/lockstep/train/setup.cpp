@@ -8,6 +8,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/memory.h"
+#include "lockstep/base/sha256.h"
+#include "lockstep/config/chosen.h"
 #include "lockstep/config/write.h"
 #include "lockstep/launch/runtime.h"
 #include "lockstep/parallel/joining.h"
@@ -44,11 +46,21 @@ void obey_launcher(launch::Runtime& runtime, const Settings& settings, const Com
   runtime.overrule(wanted);
 }
 
+// What is at a library's path on one node may be an older build than on another.
+void add_libraries(comm::Facts& facts, const Settings& settings) {
+  for (const TableRow* row : config::chosen_rows(settings)) {
+    if (!row->library.empty())
+      facts.emplace_back("the library of " + row->kind + " " + row->name,
+                         base::sha256_of_file(row->library).substr(0, 16));
+  }
+}
+
 comm::Facts all_facts(const Settings& settings, const Command& command) {
   comm::Facts facts = {{"the program", command.program}};
   facts.insert(facts.end(), command.told.begin(), command.told.end());
   const auto keys = facts_of(settings);
   facts.insert(facts.end(), keys.begin(), keys.end());
+  add_libraries(facts, settings);
   return facts;
 }
 
