@@ -127,7 +127,8 @@ def test_early_stop(lockstep, run, tmp_path):
 def test_dry_run_writes_nothing(lockstep, mpirun, tmp_path):
     config = write_config(tmp_path, MNIST)
     result = mpirun(2, lockstep, "train", config, "--dry-run", cwd=tmp_path, check=True)
-    assert "421642 parameters" in result.stdout
+    assert "model       simple_cnn: 421642 parameters" in result.stdout
+    assert "optimiser   sgd, schedule none" in result.stdout
     assert re.search(r"steps +235 an epoch", result.stdout)
     assert re.search(r"time +[\d.]+ ms a step", result.stdout)
     assert not (tmp_path / "runs").exists()

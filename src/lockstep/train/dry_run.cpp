@@ -6,6 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/output.h"
+#include "lockstep/config/chosen.h"
 #include "lockstep/run_folder/console.h"
 #include "lockstep/train/run.h"
 #include "lockstep/train/step.h"
@@ -93,7 +94,10 @@ int dry_run(const Command& command) {
   say(format("task        {}: {} training samples of {}, {} to evaluate on, {}", s.task.name,
              setup.data.train->size(), join_numbers(setup.data.input_shape), setup.data.eval->size(),
              wanted));
-  say(format("model       {} parameters, {:.1f} MB", size.parameters, megabytes(size.bytes)));
+  const auto model = config::chosen_name(s, "model.name");
+  say(format("model       {}: {} parameters, {:.1f} MB", model.empty() ? "the task's own" : model,
+             size.parameters, megabytes(size.bytes)));
+  say(format("optimiser   {}, schedule {}", s.optim.name, s.schedule.name));
   say(format("memory      {:.1f} MB a rank for parameters, gradients and optimiser; peak so far {:.0f} MB",
              megabytes(2 * size.bytes + state_bytes_of(*learner.optimizer)), peak_megabytes()));
   say(format("ranks       {} ({}), {}, {} thread(s) each, mode {}", setup.team->world(),
