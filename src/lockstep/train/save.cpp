@@ -46,7 +46,13 @@ void write(const std::string& path, const CheckpointParts& parts, const Tree& st
   const auto tree = make_dict({{"model", module_state_dict(parts.model.module())}});
   if (parts.optimizer) put(tree, "optimizer", parts.optimizer->state_dict());
   put(tree, kOwn, state);
-  write_pt(path, snapshot(tree));
+  try {
+    write_pt(path, snapshot(tree));
+  } catch (const InputError&) {
+    throw;
+  } catch (const Error& error) {
+    throw Error(error.what(), path, "make room, or save into a folder that can be written");
+  }
 }
 
 void check_format(const Tree& tree, const std::string& path) {
