@@ -154,13 +154,14 @@ void Session::print_line(const std::string& line) {
 
 int run(const std::function<void()>& body) {
   ExitStatus status = kFailed;
-  std::string text;
+  std::string text = "something was thrown that is no std::exception";
   try {
     body();
     return kDone;
   } catch (const std::exception& error) {
     status = exit_status(error);
     text = describe(error);
+  } catch (...) {  // no other rank may be left waiting for this one
   }
   return launch::leave_failed(status, text);
 }
