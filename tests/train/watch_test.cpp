@@ -156,7 +156,7 @@ TEST_F(WatchTest, PutsARequestBeforeASignalThenTheDeadlineTheTimeAndTheSteps) {
   };
   deadline_ = SystemClock::now() + 1h;
   for (size_t last = 0; last < causes.size(); ++last) {
-      state_.step = 0;
+    state_.step = 0;
     train_.max_steps = 0;
     train_.max_seconds = 0;
     run_.settings.checkpoint.before_deadline = 0s;

@@ -99,7 +99,7 @@ void check_state_dict(const Tree& expected, const Tree& given, const std::string
                      found.size() > 1 ? "es" : "");
   for (size_t i = 0; i < std::min(found.size(), kNamed); ++i) text += "\n  " + found[i];
   if (found.size() > kNamed) text += format("\n  and {} more", found.size() - kNamed);
-  throw InputError(text, file, "use the config that the checkpoint was trained with");
+  throw InputError(text, file, "use the model, or the config, that the checkpoint was trained with");
 }
 
 void load_module_state_dict(torch::nn::Module& module, const Tree& state_dict, const std::string& file) {

@@ -35,6 +35,7 @@ Tree gather_state(const Team& team, const CheckpointParts& parts) {
 }
 
 void require_folder(const std::string& path) {
+  if (path.empty()) throw InputError("save() was given no path", "", "name a .pt file");
   const auto folder = std::filesystem::absolute(path).parent_path();
   std::error_code failed;
   if (!std::filesystem::is_directory(folder, failed))
