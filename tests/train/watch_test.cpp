@@ -23,6 +23,8 @@ using SystemClock = std::chrono::system_clock;
 
 class WatchTest : public ::testing::Test {
  protected:
+  void SetUp() override { const launch::StopSignals forgets_what_came_before; }
+
   // After one step with this loss, and whatever happened while it was taken.
   std::optional<Ending> after_a_step(const std::function<void()>& meanwhile = {}, double loss = 1) {
     Watch watch(run_.settings, run_.team, deadline_, &requests_, log_);
@@ -43,7 +45,6 @@ class WatchTest : public ::testing::Test {
     run_folder::ask(run_.folder(), run_folder::Request::stop, 1);
   }
 
-  const launch::StopSignals signals_;  // as `train` holds them: what another test left is forgotten
   test::Alone run_;
   TrainSettings& train_ = run_.settings.train;
   run_folder::Requests requests_{run_.folder(), 1};
@@ -66,6 +67,7 @@ TEST_F(WatchTest, EndsByEpochsWhereNothingElseWas) {
 }
 
 TEST_F(WatchTest, StopsEarlyOnASignal) {
+  const launch::StopSignals signals;
   const auto ending = after_a_step([] { ::raise(SIGUSR1); });
   EXPECT_EQ(ending->state, RunState::stopped_early);
   EXPECT_EQ(ending->reason, "SIGUSR1");
@@ -73,12 +75,14 @@ TEST_F(WatchTest, StopsEarlyOnASignal) {
 }
 
 TEST_F(WatchTest, ObeysWhatCameBeforeTheFirstStep) {
+  const launch::StopSignals signals;
   ::raise(SIGUSR1);
   EXPECT_EQ(reason_after_a_step(), "SIGUSR1");
   EXPECT_EQ(state_.step, 0);
 }
 
 TEST_F(WatchTest, HearsBetweenTwoStepsToo) {
+  const launch::StopSignals signals;
   Watch watch(run_.settings, run_.team, {}, &requests_, log_);
   watch.begin(state_);
   auto agreement = watch.count_rounds();
@@ -156,6 +160,7 @@ TEST_F(WatchTest, PutsARequestBeforeASignalThenTheDeadlineTheTimeAndTheSteps) {
   };
   deadline_ = SystemClock::now() + 1h;
   for (size_t last = 0; last < causes.size(); ++last) {
+    const launch::StopSignals signals;
     state_.step = 0;
     train_.max_steps = 0;
     train_.max_seconds = 0;
@@ -168,6 +173,7 @@ TEST_F(WatchTest, PutsARequestBeforeASignalThenTheDeadlineTheTimeAndTheSteps) {
 }
 
 TEST_F(WatchTest, PutsABadLossBeforeAllElse) {
+  const launch::StopSignals signals;
   const auto meanwhile = [this] {
     ::raise(SIGUSR1);
     ask_to_stop();
