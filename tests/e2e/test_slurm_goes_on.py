@@ -107,7 +107,9 @@ def test_dead_node_is_named_and_the_requeued_job_resumes(lab, sbatch, work, lock
         assert "(host n2, " in log_of(work, job)
     finally:
         lab.boot_node("n2")
-    wait_for(lambda: lab.run("srun", "-w", "n2", "true", check=False).returncode == 0, what="n2 to come back")
+    # for a job's own srun on n1, too: it may have n2's old address in mind for a while
+    both = ("sbatch", "--wait", "--nodes=2", "--output=/dev/null", "--wrap=srun true")
+    wait_for(lambda: lab.run(*both, check=False).returncode == 0, within=90, what="n2 to come back")
     if lab.job(job)["JobState"] == "FAILED":
         lab.run("scontrol", "requeue", job)
     finished(lab, work, job, within=150)
