@@ -114,6 +114,7 @@ def test_a_stop_while_loading(train, lockstep, run, slow, tmp_path):
 def test_the_second_of_its_kind_leaves_at_once(which, train, tmp_path):
     process = train(1, env={"SLOW_STEP": "4"})
     wait_for(lambda: (tmp_path / "runs/slow/status.json").exists())
+    time.sleep(1)  # into the first step: before it a signal would end the run at once
     process.send_signal(which)
     time.sleep(0.7)
     assert process.poll() is None, "the first one waits for the step"
