@@ -25,21 +25,21 @@ class OnlyOne {
  public:
   OnlyOne() {
     check();
-    is_open_ = true;
+    is_open = true;
   }
-  ~OnlyOne() { is_open_ = false; }
+  ~OnlyOne() { is_open = false; }
   OnlyOne(const OnlyOne&) = delete;
   OnlyOne& operator=(const OnlyOne&) = delete;
 
   static void check() {
-    if (!is_open_ && !was_joined_) return;
-    throw Error(is_open_ ? "this process has a Session already" : "this process has left its job",
+    if (!is_open && !was_joined) return;
+    throw Error(is_open ? "this process has a Session already" : "this process has left its job",
                 "making a Session", "make one Session, first thing in main, and pass it on");
   }
-  void joined(int world) { was_joined_ = world > 1; }
+  void joined(int world) { was_joined = world > 1; }
 
  private:
-  static inline bool is_open_ = false, was_joined_ = false;
+  static inline bool is_open = false, was_joined = false;
 };
 
 // libtorch says its warnings on every rank; as in our own log, the others speak from errors on.

@@ -156,19 +156,20 @@ template <class T>
 constexpr bool may_own();
 
 template <class T>
-constexpr bool any_may_own = false;
+constexpr bool kAnyMayOwn = false;
 template <class... Ts>
-constexpr bool any_may_own<std::tuple<Ts...>> = (may_own<std::decay_t<Ts>>() || ...);
+constexpr bool kAnyMayOwn<std::tuple<Ts...>> = (may_own<std::decay_t<Ts>>() || ...);
 template <class A, class B>
-constexpr bool any_may_own<std::pair<A, B>> = may_own<A>() || may_own<B>();
+constexpr bool kAnyMayOwn<std::pair<A, B>> = may_own<A>() || may_own<B>();
 template <class... Ts>
-constexpr bool any_may_own<std::variant<Ts...>> = (may_own<Ts>() || ...);
+constexpr bool kAnyMayOwn<std::variant<Ts...>> = (may_own<Ts>() || ...);
 
 // Whether a copy of a value has tensors of its own: where a pointer leads, the tensors stay the caller's.
 template <class T>
 constexpr bool may_own() {
   if constexpr (std::is_same_v<T, at::Tensor> || std::is_same_v<T, c10::IValue> || has_own_walk<T>) {
     return true;
+    // which branches are alike depends on the type  NOLINTNEXTLINE(bugprone-branch-clone)
   } else if constexpr (holds_none<T> || std::is_trivially_copyable_v<T>) {
     return false;
   } else if constexpr (is_map<T>) {
@@ -184,7 +185,7 @@ constexpr bool may_own() {
   } else if constexpr (is_optional<T>) {
     return may_own<typename T::value_type>();
   } else if constexpr (is_tuple<T> || is_variant<T>) {
-    return any_may_own<T>;
+    return kAnyMayOwn<T>;
   } else if constexpr (std::is_aggregate_v<T>) {
     return field_count<T>() > 0 && field_count<T>() < 9;
   } else {
