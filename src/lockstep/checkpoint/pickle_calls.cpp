@@ -10,7 +10,7 @@ namespace lockstep::checkpoint {
 
 namespace {
 
-using Kind = Node::Kind;
+using Kind = PickleNode::Kind;
 
 template <class Number>
 Number decode(const std::string& bytes) {
@@ -147,7 +147,7 @@ NodeId PickleCalls::storage(NodeId id) {
                 "in Python, dequantize() it, or convert it to a plain dtype, and save it again");
   auto bytes = load_storage_({nodes_.text(parts[2]), *dtype, nodes_.integer(parts[4])});
   return nodes_.add(
-      Node{.kind = Kind::storage, .integer = static_cast<int64_t>(*dtype), .tensor = std::move(bytes)});
+      PickleNode{.kind = Kind::storage, .integer = static_cast<int64_t>(*dtype), .tensor = std::move(bytes)});
 }
 
 }  // namespace lockstep::checkpoint

@@ -11,12 +11,12 @@ namespace {
 constexpr int kDeepest = 100;
 
 // What a value costs as a node and as a Tree, in bytes: measured, rounded up.
-constexpr uint64_t kPlain = sizeof(Node) + sizeof(Tree) + sizeof(NodeId);
+constexpr uint64_t kPlain = sizeof(PickleNode) + sizeof(Tree) + sizeof(NodeId);
 constexpr uint64_t kPlace = sizeof(Tree) + 2 * sizeof(NodeId);  // in a container
 constexpr uint64_t kList = 100, kDict = 500, kTensor = 500;
 
-uint64_t cost_of_kind(Node::Kind kind) {
-  using enum Node::Kind;
+uint64_t cost_of_kind(PickleNode::Kind kind) {
+  using enum PickleNode::Kind;
   switch (kind) {
     case list:
     case tuple:
@@ -32,12 +32,12 @@ uint64_t cost_of_kind(Node::Kind kind) {
   }
 }
 
-uint64_t cost_of(const Node& node) {
+uint64_t cost_of(const PickleNode& node) {
   return cost_of_kind(node.kind) + 2 * node.text.size();  // as a node and as a Tree
 }
 
-bool can_be_key(const Node& node) {
-  using enum Node::Kind;
+bool can_be_key(const PickleNode& node) {
+  using enum PickleNode::Kind;
   return node.kind == text || node.kind == integer || node.kind == boolean || node.kind == real;
 }
 
@@ -56,23 +56,23 @@ void NodeArena::hold(uint64_t bytes) {
   if (!allowance_.take(bytes)) too_many();
 }
 
-NodeId NodeArena::add(Node node) {
+NodeId NodeArena::add(PickleNode node) {
   node.weight = cost_of(node);
   hold(node.weight);
   nodes_.push_back(std::move(node));
   return static_cast<NodeId>(nodes_.size() - 1);
 }
 
-NodeId NodeArena::add_text(std::string_view text, Node::Kind kind) {
-  return add(Node{.kind = kind, .text = std::string(text)});
+NodeId NodeArena::add_text(std::string_view text, PickleNode::Kind kind) {
+  return add(PickleNode{.kind = kind, .text = std::string(text)});
 }
 
 NodeId NodeArena::add_tensor(at::Tensor tensor) {
-  return add(Node{.kind = Node::Kind::tensor, .tensor = std::move(tensor)});
+  return add(PickleNode{.kind = PickleNode::Kind::tensor, .tensor = std::move(tensor)});
 }
 
 NodeId NodeArena::add_tuple(const std::vector<NodeId>& children) {
-  const auto tuple = add(Node::Kind::tuple);
+  const auto tuple = add(PickleNode::Kind::tuple);
   for (const auto child : children) place(tuple, child);
   return tuple;
 }
@@ -94,13 +94,14 @@ void NodeArena::place(NodeId container, NodeId child) {
 }
 
 void NodeArena::extend(NodeId list, const std::vector<NodeId>& values) {
-  want(nodes_[list].kind == Node::Kind::list);
+  want(nodes_[list].kind == PickleNode::Kind::list);
   for (const auto value : values) place(list, value);
 }
 
 void NodeArena::set_items(NodeId dict, const std::vector<NodeId>& keys_and_values) {
   const auto kind = nodes_[dict].kind;
-  want((kind == Node::Kind::dict || kind == Node::Kind::object) && keys_and_values.size() % 2 == 0);
+  want((kind == PickleNode::Kind::dict || kind == PickleNode::Kind::object) &&
+       keys_and_values.size() % 2 == 0);
   for (const auto value : keys_and_values) place(dict, value);
 }
 
@@ -109,19 +110,19 @@ void NodeArena::want(bool holds) const {
 }
 
 int64_t NodeArena::integer(NodeId id) const {
-  want(nodes_[id].kind == Node::Kind::integer);
+  want(nodes_[id].kind == PickleNode::Kind::integer);
   return nodes_[id].integer;
 }
 
 std::vector<int64_t> NodeArena::integers(NodeId id) const {
-  want(nodes_[id].kind == Node::Kind::tuple || nodes_[id].kind == Node::Kind::list);
+  want(nodes_[id].kind == PickleNode::Kind::tuple || nodes_[id].kind == PickleNode::Kind::list);
   std::vector<int64_t> values;
   for (const auto child : nodes_[id].children) values.push_back(integer(child));
   return values;
 }
 
 const std::string& NodeArena::text(NodeId id) const {
-  want(nodes_[id].kind == Node::Kind::text);
+  want(nodes_[id].kind == PickleNode::Kind::text);
   return nodes_[id].text;
 }
 
@@ -136,7 +137,7 @@ Tree NodeArena::to_tree(NodeId id) {
   return trees_[id];
 }
 
-Tree NodeArena::convert_dict(const Node& node) {
+Tree NodeArena::convert_dict(const PickleNode& node) {
   auto dict = make_dict();
   for (size_t i = 0; i + 1 < node.children.size(); i += 2) {
     if (!can_be_key(nodes_[node.children[i]])) {
@@ -150,7 +151,7 @@ Tree NodeArena::convert_dict(const Node& node) {
 
 Tree NodeArena::convert(NodeId id) {
   const auto& node = nodes_[id];
-  using enum Node::Kind;
+  using enum PickleNode::Kind;
   switch (node.kind) {
     case boolean:
       return node.integer != 0;

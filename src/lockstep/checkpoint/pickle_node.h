@@ -18,7 +18,7 @@ namespace lockstep::checkpoint {
 
 using NodeId = uint32_t;
 
-struct Node {
+struct PickleNode {
   enum class Kind { none, boolean, integer, real, text, list, tuple, dict, object, global, storage, tensor };
   Kind kind = Kind::none;
   bool frozen = false;
@@ -35,11 +35,13 @@ class NodeArena {
  public:
   explicit NodeArena(const Cursor& input);
 
-  NodeId add(Node node);
-  NodeId add(Node::Kind kind) { return add(Node{.kind = kind}); }
-  NodeId add_text(std::string_view text, Node::Kind kind = Node::Kind::text);
-  NodeId add_integer(int64_t value) { return add(Node{.kind = Node::Kind::integer, .integer = value}); }
-  NodeId add_real(double value) { return add(Node{.kind = Node::Kind::real, .real = value}); }
+  NodeId add(PickleNode node);
+  NodeId add(PickleNode::Kind kind) { return add(PickleNode{.kind = kind}); }
+  NodeId add_text(std::string_view text, PickleNode::Kind kind = PickleNode::Kind::text);
+  NodeId add_integer(int64_t value) {
+    return add(PickleNode{.kind = PickleNode::Kind::integer, .integer = value});
+  }
+  NodeId add_real(double value) { return add(PickleNode{.kind = PickleNode::Kind::real, .real = value}); }
   NodeId add_tensor(at::Tensor tensor);
   NodeId add_tuple(const std::vector<NodeId>& children);
 
@@ -59,22 +61,22 @@ class NodeArena {
   std::vector<int64_t> integers(NodeId id) const;
   const std::string& text(NodeId id) const;
 
-  Node& operator[](NodeId id) { return nodes_[id]; }
-  const Node& operator[](NodeId id) const { return nodes_[id]; }
+  PickleNode& operator[](NodeId id) { return nodes_[id]; }
+  const PickleNode& operator[](NodeId id) const { return nodes_[id]; }
 
   /// The value as a tree; shared parts stay shared.
   Tree to_tree(NodeId id);
 
  private:
   Tree convert(NodeId id);
-  Tree convert_dict(const Node& node);
+  Tree convert_dict(const PickleNode& node);
 
   [[noreturn]] void too_many() const;
 
   const Cursor& input_;
   const uint64_t heaviest_;
   base::Allowance allowance_;
-  std::deque<Node> nodes_;  // grows without a second copy
+  std::deque<PickleNode> nodes_;  // grows without a second copy
   std::vector<Tree> trees_;
   std::vector<bool> converted_;
 };

@@ -18,7 +18,7 @@ namespace lockstep::checkpoint {
 
 namespace {
 
-using Kind = Node::Kind;
+using Kind = PickleNode::Kind;
 
 struct Machine {
   Machine(Cursor& from, const StorageLoader& load_storage)
@@ -138,7 +138,7 @@ void Machine::build() {
 
 template <bool kValue>
 void push_boolean(Machine& m) {
-  m.push(m.nodes.add(Node{.kind = Kind::boolean, .integer = kValue}));
+  m.push(m.nodes.add(PickleNode{.kind = Kind::boolean, .integer = kValue}));
 }
 
 template <class Number>

@@ -32,7 +32,7 @@ class Loader {
   void read_set(const std::string& argument) {
     const size_t equals = argument.find('=');
     const std::string path = argument.substr(0, equals);
-    const Place place{"--set " + base::printable(path)};
+    const TextPlace place{"--set " + base::printable(path)};
     if (equals == std::string::npos) {
       throw InputError("--set takes KEY=VALUE", place.text(), "as in --set train.epochs=3");
     }
@@ -49,7 +49,7 @@ class Loader {
   }
 
  private:
-  const Key& known(const std::string& path, const Place& place) const {
+  const Key& known(const std::string& path, const TextPlace& place) const {
     if (const Key* key = find_key(path)) return *key;
     throw InputError(format("unknown key {}", base::printable(path)), place.text(),
                      did_you_mean(path) + "every key: docs/config.md, or lockstep config");
@@ -61,7 +61,7 @@ class Loader {
                      "write  key: value");
   }
 
-  void once(const std::string& path, const Place& place) {
+  void once(const std::string& path, const TextPlace& place) {
     const auto [first, added] = places_.emplace(path, place);
     if (added) return;
     throw InputError(format("{} stands twice", path), place.text(),
@@ -105,7 +105,7 @@ class Loader {
 
   // lists and maps are written as in the file; everything else is taken as it is, so that no shell quoting
   // adds up
-  static NodePtr set_node(const Key& key, const std::string& text, const Place& place) {
+  static NodePtr set_node(const Key& key, const std::string& text, const TextPlace& place) {
     const std::string wanted = expected(key);
     if (wanted.starts_with("a list") || wanted.starts_with("a map")) return parse_yaml(text, place.file);
     auto node = std::make_shared<Node>();
@@ -115,7 +115,7 @@ class Loader {
     return node;
   }
 
-  void set_entry(const Key& key, const std::string& name, const std::string& text, const Place& place) {
+  void set_entry(const Key& key, const std::string& name, const std::string& text, const TextPlace& place) {
     if (name.empty())
       throw InputError(key.path + ". needs a name", place.text(), format("--set {}.NAME=VALUE", key.path));
     (*std::get<std::map<std::string, std::string>*>(key.field(loaded_.settings)))[name] = text;
@@ -124,7 +124,7 @@ class Loader {
 
   Loaded& loaded_;
   const std::map<std::string, std::string>& environment_;
-  std::map<std::string, Place> places_;
+  std::map<std::string, TextPlace> places_;
 };
 
 // A library may bring rows that other keys name, so all are loaded before the first name is judged.

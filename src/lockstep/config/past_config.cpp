@@ -12,7 +12,7 @@
 namespace lockstep::config {
 namespace {
 
-[[noreturn]] void refuse(const std::string& what, const Place& place) {
+[[noreturn]] void refuse(const std::string& what, const TextPlace& place) {
   throw InputError("this is not a run's config: " + what, place.text(), "start a new run (without --resume)");
 }
 

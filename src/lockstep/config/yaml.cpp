@@ -19,12 +19,12 @@ namespace {
 constexpr size_t kMaxDepth = 16;       // a config needs three
 constexpr size_t kMaxNodes = 200'000;  // a list of class names may be long
 
-[[noreturn]] void fail(const std::string& what, const Place& place, const std::string& hint) {
+[[noreturn]] void fail(const std::string& what, const TextPlace& place, const std::string& hint) {
   throw InputError(what, place.text(), hint);
 }
 
-Place place_at(const std::string& text, size_t offset, const std::string& file) {
-  Place place{file, 1, 1};
+TextPlace place_at(const std::string& text, size_t offset, const std::string& file) {
+  TextPlace place{file, 1, 1};
   for (size_t i = 0; i < offset; ++i) {
     place.column = text[i] == '\n' ? 1 : place.column + 1;
     place.line += text[i] == '\n';
@@ -112,7 +112,7 @@ class Builder : public YAML::EventHandler {
     NodePtr key;  // a map's key that waits for its value
   };
 
-  Place place(const YAML::Mark& mark) const { return {file_, mark.line + 1, mark.column + 1}; }
+  TextPlace place(const YAML::Mark& mark) const { return {file_, mark.line + 1, mark.column + 1}; }
 
   std::shared_ptr<Node> make(const YAML::Mark& mark) {
     if (++count_ > kMaxNodes) fail("too many values for a config", place(mark), "put data into a data file");
@@ -176,7 +176,7 @@ NodePtr parse_document(std::istream& stream, const std::string& file) {
 
 }  // namespace
 
-std::string Place::text() const {
+std::string TextPlace::text() const {
   return line > 0 ? format("{}:{}:{}", file, line, column) : file;
 }
 

@@ -8,7 +8,7 @@
 
 namespace lockstep::config {
 
-struct Place {
+struct TextPlace {
   std::string file;  // or "--set"
   int line = 0;      // from 1; 0 = no position
   int column = 0;
@@ -21,7 +21,7 @@ using NodePtr = std::shared_ptr<const Node>;
 
 struct Node {
   enum class Kind { null, scalar, list, map } kind = Kind::null;
-  Place place;
+  TextPlace place;
   std::string text;  // a scalar's
   bool quoted = false;
   std::vector<NodePtr> items;                        // a list's

@@ -24,7 +24,7 @@ struct Word {
 };
 
 /// What the ranks know together.
-struct Verdicts {
+struct Agreed {
   Stop stop = Stop::no;
   int signal = 0;
   bool save = false;  // a checkpoint now
@@ -41,7 +41,7 @@ class Agreement {
   /// Is it time to ask after this step? The same answer on every rank.
   bool due(int64_t step) const { return step >= next_; }
   /// Collective.
-  Verdicts ask(int64_t step, const Word& word);
+  Agreed ask(int64_t step, const Word& word);
 
  private:
   using Clock = std::chrono::steady_clock;

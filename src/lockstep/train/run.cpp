@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The folder as every rank knows it; held by rank 0.
-struct Place {
+struct RunPlace {
   std::shared_ptr<run_folder::HeldFolder> held;
   std::string path;
   bool goes_on = false;
@@ -77,8 +77,8 @@ std::shared_ptr<run_folder::HeldFolder> hold(run_folder::RunFolder folder, const
   return std::make_shared<run_folder::HeldFolder>(std::move(folder), successor);
 }
 
-Place open_place(const Setup& setup, const std::string& resume) {
-  Place place;
+RunPlace open_place(const Setup& setup, const std::string& resume) {
+  RunPlace place;
   const auto text = setup.team->from_first([&] {
     auto folder = run_folder::open_run_folder(setup.settings, resume);
     for (const auto& note : folder.notes) log::info(note);
@@ -94,7 +94,7 @@ Place open_place(const Setup& setup, const std::string& resume) {
 }
 
 // From the newest whole checkpoint of the folder; an earlier attempt that came to none starts anew.
-void go_on(Start& start, Learner& learner, const Setup& setup, const Place& place) {
+void go_on(Start& start, Learner& learner, const Setup& setup, const RunPlace& place) {
   const auto saved = newest_saved(*setup.team, place.path);
   if (!saved) {
     log::info("no checkpoint there yet: starting from the first step");
@@ -115,7 +115,7 @@ void start_from(Start& start, Learner& learner, const Setup& setup, const Saved&
 // Nothing in an old folder is touched before it is known that the run can go on there; a job script that has
 // not been told of it takes the attempt for refused.
 std::unique_ptr<Trainer> make_trainer(const Setup& setup, Learner learner, const Start& start,
-                                      const Place& place) {
+                                      const RunPlace& place) {
   std::unique_ptr<Trainer> trainer;
   setup.team->together([&] {
     if (place.held && place.goes_on) run_folder::begin_in(place.held->path(), setup.settings);
@@ -125,7 +125,7 @@ std::unique_ptr<Trainer> make_trainer(const Setup& setup, Learner learner, const
   return trainer;
 }
 
-void say_start(const Setup& setup, const Rounds& rounds, const Place& place) {
+void say_start(const Setup& setup, const Rounds& rounds, const RunPlace& place) {
   const auto& job = setup.team->job();
   log::info(format("{}: {} on {} rank{} ({}, {}, {} thread{} each), {} steps an epoch, in {}",
                    setup.settings.run.name, setup.settings.task.name, setup.team->world(),
@@ -142,7 +142,7 @@ void say_start(const Setup& setup, const Rounds& rounds, const Place& place) {
 }
 
 // Whatever was saved beside it: a run whose folder somebody removed is not done.
-void check_still_there(const Setup& setup, const Place& place) {
+void check_still_there(const Setup& setup, const RunPlace& place) {
   setup.team->from_first([&] {
     if (const auto removed = place.held->removed())
       throw Error("the run's folder was removed while it trained", removed->string(),
@@ -152,7 +152,7 @@ void check_still_there(const Setup& setup, const Place& place) {
 }
 
 // A failure reaches the folder before it reaches the screen.
-Ending run_and_tell(Trainer& trainer, const Setup& setup, const Place& place) {
+Ending run_and_tell(Trainer& trainer, const Setup& setup, const RunPlace& place) {
   try {
     const auto ending = trainer.run();
     check_still_there(setup, place);
@@ -164,7 +164,7 @@ Ending run_and_tell(Trainer& trainer, const Setup& setup, const Place& place) {
   }
 }
 
-void say_ending(const Ending& ending, const Place& place) {
+void say_ending(const Ending& ending, const RunPlace& place) {
   if (ending.stopped()) {
     log::info(std::string(run_folder::name_of(ending.state)) + " (" + ending.reason +
               "), the checkpoint is complete: go on with --resume auto");

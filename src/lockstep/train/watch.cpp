@@ -18,7 +18,7 @@ bool is_last_step(const TrainSettings& train, const TrainingState& state) {
   return train.max_steps > 0 && state.step >= train.max_steps;
 }
 
-Ending ending_of(const Verdicts& verdicts) {
+Ending ending_of(const Agreed& verdicts) {
   switch (verdicts.stop) {
     case Stop::signal:
       return {RunState::stopped_early, launch::signal_name(verdicts.signal)};
@@ -83,7 +83,7 @@ Word Watch::own_word(bool save) {
   return word;
 }
 
-Verdicts Watch::ask(const TrainingState& state, LossTrace& losses, bool save) {
+Agreed Watch::ask(const TrainingState& state, LossTrace& losses, bool save) {
   losses.settle();
   auto mine = own_word(save);
   const double most = settings_.train.max_seconds;
@@ -93,13 +93,13 @@ Verdicts Watch::ask(const TrainingState& state, LossTrace& losses, bool save) {
   return agreement_.ask(state.step, mine);
 }
 
-void Watch::obey(const Verdicts& verdicts, const TrainingState& state, const LossTrace& losses) {
+void Watch::obey(const Agreed& verdicts, const TrainingState& state, const LossTrace& losses) {
   stop_for(verdicts);
   if (verdicts.stop == Stop::not_finite) report_bad_loss(team_, losses.bad(), state);
   if (!ending_ && is_last_step(settings_.train, state)) ending_ = Ending{RunState::done, "max_steps"};
 }
 
-void Watch::stop_for(const Verdicts& verdicts) {
+void Watch::stop_for(const Agreed& verdicts) {
   if (verdicts.stop == Stop::no) return;
   if (grace_) grace_->agreed();
   if (verdicts.stop != Stop::not_finite) ending_ = ending_of(verdicts);
@@ -111,7 +111,7 @@ Agreement Watch::count_rounds() const {
   return agreement;
 }
 
-Verdicts Watch::hear(Agreement& agreement, int64_t round, bool save) {
+Agreed Watch::hear(Agreement& agreement, int64_t round, bool save) {
   const auto verdicts = agreement.ask(round, own_word(save));
   stop_for(verdicts);
   return verdicts;

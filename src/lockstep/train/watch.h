@@ -46,15 +46,15 @@ class Watch {
   /// Is it time to ask the others after this step? The same on every rank.
   bool is_due(const TrainingState& state) const;
   /// What the ranks know together after a step; `save`: this rank wants a checkpoint. Collective.
-  Verdicts ask(const TrainingState& state, LossTrace& losses, bool save);
+  Agreed ask(const TrainingState& state, LossTrace& losses, bool save);
   /// Ends the run where the verdicts or the step's number say so. Throws where a loss was no number, and is
   /// collective then.
-  void obey(const Verdicts& verdicts, const TrainingState& state, const LossTrace& losses);
+  void obey(const Agreed& verdicts, const TrainingState& state, const LossTrace& losses);
 
   /// For what has rounds of its own between two steps.
   Agreement count_rounds() const;
   /// Between two such rounds: ask() and obey() for whatever may come from outside. Collective.
-  Verdicts hear(Agreement& agreement, int64_t round, bool save);
+  Agreed hear(Agreement& agreement, int64_t round, bool save);
 
   /// An evaluation in its turn gave this loss, if the task has one: is it the best so far? Too many that are
   /// not end the run.
@@ -72,7 +72,7 @@ class Watch {
 
  private:
   Word own_word(bool save);
-  void stop_for(const Verdicts& verdicts);
+  void stop_for(const Agreed& verdicts);
   void limit_patience();
 
   const Settings& settings_;
