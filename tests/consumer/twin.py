@@ -1,4 +1,7 @@
 """PyTorch's DDP tutorial in Python: the twin of main.cpp. torchrun --nproc-per-node=2 twin.py"""
+import os
+import sys
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -39,6 +42,8 @@ def main():
         if dist.get_rank() == 0:
             print(f"Epoch {epoch} | Average Loss: {total[0] / total[1]:.6f}")
     dist.destroy_process_group()
+    sys.stdout.flush()
+    os._exit(0)  # on a busy machine a thread of gloo's now and then ends Python's exit in abort()
 
 
 main()
