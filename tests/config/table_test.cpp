@@ -53,6 +53,8 @@ TEST(Table, HasARowForEveryFieldOfTheSettings) {
   EXPECT_EQ(fields<DataSettings>(), rows("data"));
   EXPECT_EQ(fields<ModelSettings>(), rows("model"));
   EXPECT_EQ(fields<DdpSettings>(), rows("ddp"));
+  EXPECT_EQ(fields<ParallelSettings>(), rows("parallel"));
+  EXPECT_EQ(fields<DataParallelSettings>(), rows("data_parallel"));
   EXPECT_EQ(fields<OptimSettings>(), rows("optim"));
   EXPECT_EQ(fields<ScheduleSettings>(), rows("schedule"));
   EXPECT_EQ(fields<TrainSettings>(), rows("train"));

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "lockstep/base/file.h"
-#include "lockstep/parallel/team.h"
+#include "lockstep/parallel/mesh.h"
 #include "lockstep/run_folder/folder.h"
 #include "lockstep/run_folder/held_folder.h"
 #include "lockstep/run_folder/request.h"
@@ -28,6 +28,7 @@ struct Alone {
   TempFolder scratch;
   Settings settings;
   Team team{{}, nullptr, at::kCPU};
+  Mesh mesh{team};
   train::Attempt attempt;
 };
 

@@ -23,7 +23,7 @@ using Names = std::vector<std::string>;
 
 Learner small_learner(const Settings& settings, const Team& team) {
   Learner learner;
-  learner.model = make_trained_model(std::make_shared<Mlp>(2, std::vector<int64_t>{3}, 2), team, settings);
+  learner.model = make_trained_model(std::make_shared<Mlp>(2, std::vector<int64_t>{3}, 2), Mesh(team), settings);
   learner.optimizer = make_optimizer(settings.optim, learner.model->parameters());
   learner.schedule = make_schedule(settings.schedule, *learner.optimizer, 100, settings.train.epochs);
   learner.memory = Tree();
@@ -37,7 +37,7 @@ class CheckpointsTest : public ::testing::Test {
     requests_.emplace(run_.folder(), 1);
   }
   Checkpoints open(const TrainingState& state = {}) {
-    return Checkpoints({run_.settings, run_.team, learner_, "run: {name: alone}\n"}, state, run_.attempt,
+    return Checkpoints({run_.settings, run_.mesh, learner_, "run: {name: alone}\n"}, state, run_.attempt,
                        &*requests_, log_);
   }
   // The files that are there when everything is written that this has taken.
@@ -67,7 +67,7 @@ class CheckpointsTest : public ::testing::Test {
   std::optional<run_folder::Requests> requests_;
   Learner learner_ = small_learner(run_.settings, run_.team);
   LossTrace losses_;
-  RunLog log_{run_.settings, run_.team, {}, 100, run_.attempt};
+  RunLog log_{run_.settings, run_.mesh, {}, 100, run_.attempt};
 };
 
 TEST_F(CheckpointsTest, AreDueEverySoManySteps) {
@@ -184,7 +184,7 @@ TEST_F(CheckpointsTest, HoldWhatARunGoesOnFrom) {
   after([&](auto& checkpoints) { checkpoints.save(state, losses_); });
   const auto found = CheckpointStore(folder()).latest();
   ASSERT_TRUE(found);
-  const auto back = from_checkpoint(run_.team, found->tree, found->path, learner_);
+  const auto back = from_checkpoint(run_.mesh, found->tree, found->path, learner_);
   EXPECT_EQ(back.step, 3);
   EXPECT_EQ(back.epoch, 1);
   EXPECT_EQ(back.consumed, 96);

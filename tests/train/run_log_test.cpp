@@ -41,7 +41,7 @@ class RunLogTest : public ::testing::Test {
                        });
   }
   RunLog open(const TrainingState& state = {}) const {
-    return RunLog(run_.settings, run_.team, state, 100, run_.attempt);
+    return RunLog(run_.settings, run_.mesh, state, 100, run_.attempt);
   }
   static TrainingState at_step(int64_t step) {
     TrainingState state;

@@ -50,7 +50,7 @@ class WatchTest : public ::testing::Test {
   run_folder::Requests requests_{run_.folder(), 1};
   TrainingState state_;
   LossTrace losses_;
-  RunLog log_{run_.settings, run_.team, state_, 100, run_.attempt};
+  RunLog log_{run_.settings, run_.mesh, state_, 100, run_.attempt};
   Watch::Deadline deadline_;
 };
 

@@ -1,3 +1,5 @@
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
 #include <algorithm>
 #include <csignal>
 #include <map>
@@ -15,6 +17,7 @@
 #include "lockstep/comm/meet/quiet.h"
 #include "lockstep/comm/meet/store.h"
 #include "lockstep/comm/mpi/backend.h"
+#include "lockstep/comm/mpi/comms.h"
 #include "lockstep/launch/mpi.h"
 #include "lockstep/launch/variables.h"
 
@@ -30,23 +33,25 @@ struct Joining {
   const LaunchOptions& options;
   c10::Device device;
   StorePtr store;
-  std::shared_ptr<RollCall> roll;
+  Job job;                       // with rank and world of the group
+  std::vector<Peer> peers;       // the group's
+  MPI_Comm mpi = MPI_COMM_NULL;  // its ranks, where there is MPI
+  std::shared_ptr<RollCall> roll = nullptr;
 };
 
 void add_gloo(Group& group, const Joining& joining) {
   group.setBackend(c10::kCPU, Group::BackendType::GLOO,
-                   make_gloo(joining.store, joining.runtime.job(), joining.options, joining.roll));
+                   make_gloo(joining.store, joining.job, joining.options, joining.roll));
 }
 
 void add_mpi(Group& group, const Joining& joining) {
-  group.setBackend(
-      c10::kCPU, Group::BackendType::MPI,
-      c10::make_intrusive<MpiBackend>(joining.runtime.mpi().world(), joining.roll, joining.options.timeout));
+  group.setBackend(c10::kCPU, Group::BackendType::MPI,
+                   c10::make_intrusive<MpiBackend>(joining.mpi, joining.roll, joining.options.timeout));
 }
 
 // As Python does where no backend is named: tensors on the CPU go through gloo.
 void add_nccl(Group& group, const Joining& joining) {
-  const Job& job = joining.runtime.job();
+  const Job& job = joining.job;
   add_gloo(group, joining);
   group.setBoundDeviceId(joining.device);
   group.setBackend(c10::kCUDA, Group::BackendType::NCCL,
@@ -116,6 +121,58 @@ void meet(launch::Runtime& runtime, std::chrono::milliseconds timeout) {
   if (!runtime.has_met()) join_ranks(runtime, timeout);
 }
 
+// MPI's connections are MPI's business: for it the store's are watched, which lead to the same hosts.
+ProcessGroup open_group(const Kind& kind, Joining joining, const Connections& at_first) {
+  const Job& job = joining.job;
+  joining.roll = std::make_shared<RollCall>(joining.store, joining.peers, job.rank);
+  auto group = c10::make_intrusive<Group>(joining.store, job.rank, job.world);
+  const Connections before = kind.on_silence == OnSilence::tell ? at_first : connections();
+  kind.add(*group, joining);
+  wait_until_all_are_connected(*joining.store, job, joining.options.join_timeout);
+  if (job.nodes > 1) {
+    const auto longest_silence = longest_silence_for(joining.options.timeout);
+    joining.roll->watch(Lines(since(before, connections()), longest_silence), kind.on_silence);
+  }
+  group->setDefaultBackend(kind.type);
+  return group;
+}
+
+MPI_Comm world_of(const launch::Runtime& runtime) {
+  return runtime.has_mpi() ? runtime.mpi().world() : MPI_COMM_NULL;
+}
+
+void free_comm(void* what) {
+  const std::unique_ptr<MPI_Comm> comm(static_cast<MPI_Comm*>(what));
+  MPI_Comm_free(comm.get());
+}
+
+MPI_Comm split_comm(const launch::Runtime& runtime, int part) {
+  if (!runtime.has_mpi()) return MPI_COMM_NULL;
+  MPI_Comm comm = MPI_COMM_NULL;
+  launch::check_mpi(MPI_Comm_split(runtime.mpi().world(), part, runtime.job().rank, &comm), "MPI_Comm_split");
+  free_at_finalize(free_comm, new MPI_Comm(comm));
+  return comm;
+}
+
+// Those of the part, numbered anew.
+std::vector<Peer> members_of(const launch::Runtime& runtime, int part) {
+  const auto everyone = introduce(runtime);
+  const auto parts = runtime.all_gather(std::to_string(part));
+  std::vector<Peer> members;
+  for (const auto& peer : everyone) {
+    if (parts[static_cast<size_t>(peer.rank)] != std::to_string(part)) continue;
+    members.push_back(peer);
+    members.back().in_job = peer.rank;
+    members.back().rank = static_cast<int>(members.size()) - 1;
+  }
+  return members;
+}
+
+int place_among(const std::vector<Peer>& members, int rank) {
+  const auto own = [&](const Peer& peer) { return peer.in_job == rank; };
+  return static_cast<int>(std::find_if(members.begin(), members.end(), own) - members.begin());
+}
+
 }  // namespace
 
 ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device) {
@@ -123,7 +180,6 @@ ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10
   const Job& job = runtime.job();
   const Kind& kind = find_kind(options.backend, device);
   kind.require(runtime, device);
-  const auto longest_silence = longest_silence_for(options.timeout);
   meet(runtime, options.join_timeout);
   if (kind.over_gloo) check_gloo_interface(job);
   ignore_sigpipe();
@@ -131,15 +187,26 @@ ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10
   read_debug_level();
   const Connections at_first = connections();
   const StorePtr store = open_store(runtime, options.join_timeout);
-  auto roll = std::make_shared<RollCall>(store, introduce(runtime), job.rank);
-  auto group = c10::make_intrusive<Group>(store, job.rank, job.world);
-  // MPI's connections are MPI's business: for it the store's are watched, which lead to the same hosts
-  const Connections before = kind.on_silence == OnSilence::tell ? at_first : connections();
-  kind.add(*group, {runtime, options, device, store, roll});
-  wait_until_all_are_connected(*store, job, options.join_timeout);
-  if (job.nodes > 1) roll->watch(Lines(since(before, connections()), longest_silence), kind.on_silence);
-  group->setDefaultBackend(kind.type);
+  auto group = open_group(kind, {runtime, options, device, store, job, introduce(runtime), world_of(runtime)},
+                          at_first);
   group->setGroupName("0");
+  return group;
+}
+
+ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device,
+                   const ProcessGroup& whole, int part, const std::string& name) {
+  const QuietJoin quiet;
+  const Kind& kind = find_kind(options.backend, device);
+  const auto members = members_of(runtime, part);
+  const auto comm = split_comm(runtime, part);
+  if (members.size() == 1) return {};
+  Job job = runtime.job();
+  job.rank = place_among(members, job.rank);
+  job.world = static_cast<int>(members.size());
+  const auto own_name = format("{}/{}", name, part);
+  const auto store = c10::make_intrusive<c10d::PrefixStore>(own_name, whole->getStore());
+  auto group = open_group(kind, {runtime, options, device, store, job, members, comm}, connections());
+  group->setGroupName(own_name);
   return group;
 }
 

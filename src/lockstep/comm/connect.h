@@ -14,6 +14,11 @@ namespace lockstep::comm {
 /// dead: every later one throws at once.
 ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device = c10::kCPU);
 
+/// The ranks that name the same part, in rank order, as a group of their own with the same backend; none
+/// where a part has one rank. `name` tells splits apart: no two calls may share it. Collective over the job.
+ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device,
+                   const ProcessGroup& whole, int part, const std::string& name);
+
 /// Whether an error has ended this group (gloo and mpi; NCCL's watchdog ends the process instead).
 bool is_dead(const ProcessGroup& group);
 

@@ -18,6 +18,7 @@ const Use kHook{"ddp.comm_hook"};
 const Use kOptimizer{"optim.name"};
 const Use kSchedule{"schedule.name"};
 const Use kDdp{"train.mode", {"ddp"}};
+const Use kDataParallel{"train.mode", {"data_parallel"}};
 
 const std::vector<std::string> kLaunchers = {"auto",  "torchrun", "openmpi", "pals",   "pmi", "flux",
                                              "jsrun", "pmix",     "slurm",   "torque", "mpi", "none"};
@@ -37,9 +38,20 @@ const std::vector<Key> kKeys = {
     {KEY(launch.backend),
      "what carries the collectives; auto = nccl on GPUs, gloo on CPUs",
      {.choices = {"auto", "nccl", "gloo", "mpi"}, .about = About::place}},
+    {KEY(launch.allreduce),
+     "what carries the gradients; auto = the backend's own, the others are algorithms over send and receive",
+     {.choices = {"auto", "reduce_broadcast", "all_to_all", "ring", "recursive_doubling", "halving_doubling",
+                  "tree", "two_level"},
+      .about = About::place}},
     {KEY(launch.device),
      "auto = a GPU where there is one",
      {.choices = {"auto", "cpu", "cuda"}, .about = About::place}},
+    {KEY(launch.latency_us),
+     "a slow network made on purpose: microseconds that each message takes longer (not with allreduce: auto)",
+     {.min = 0, .max = 1e9, .about = About::place}},
+    {KEY(launch.bandwidth_gbit),
+     "a slow network made on purpose: Gbit/s of one rank's line; 0 = as fast as it goes",
+     {.min = 0, .max = 1e6, .about = About::place}},
     {KEY(launch.join_timeout),
      "how long to wait for every rank to arrive",
      {.min = 0, .above_min = true, .about = About::place}},
@@ -104,6 +116,9 @@ const std::vector<Key> kKeys = {
     {KEY(model.hidden),
      "widths of the hidden layers of an mlp; empty = the task's own",
      {.min = 1, .max = kMaxCount, .use = kModel}},
+    {KEY(model.devices),
+     "the devices of one rank that hold a stage each; on a CPU they are logical",
+     {.min = 0, .max = 1024, .use = kModel}},
     {KEY(model.options), "keys of your own for a model of your own", {.use = kModel}},
 
     {KEY(ddp.find_unused_parameters), "parameters may get no gradient in some steps (slower)", {.use = kDdp}},
@@ -121,6 +136,29 @@ const std::vector<Key> kKeys = {
      {.table = "comm hook", .path = true, .use = kDdp}},
     {KEY(ddp.options), "keys of your own for a hook of your own", {.use = kHook}},
 
+    {KEY(parallel.data),
+     "ranks that share the data; 0 = the world over tensor x pipeline",
+     {.min = 0, .max = 1e6, .use = kDdp, .about = About::place}},
+    {KEY(parallel.tensor),
+     "ranks that share each layer",
+     {.min = 1, .max = 1e6, .use = kDdp, .about = About::place}},
+    {KEY(parallel.pipeline),
+     "ranks that each hold a stage of the layers",
+     {.min = 1, .max = 1e6, .use = kDdp, .about = About::place}},
+    {KEY(parallel.micro_batches),
+     "parts of a batch that follow each other through a pipeline",
+     {.min = 1, .max = 1e6, .use = kDdp, .about = About::place}},
+    {KEY(parallel.sequence),
+     "norms between tensor-parallel layers share the tokens of a sequence",
+     {.use = kDdp, .about = About::place}},
+
+    {KEY(data_parallel.devices),
+     "devices of the one process; 0 = every GPU, or two logical ones on a CPU",
+     {.min = 0, .max = 1024, .use = kDataParallel}},
+    {KEY(data_parallel.loss_in_forward),
+     "each device computes its own loss, so that no outputs are gathered on the first",
+     {.use = kDataParallel}},
+
     {KEY(optim.name), "the optimiser", {.table = "optimiser", .path = true}},
     {KEY(optim.lr), "the learning rate, before the schedule", {.min = 0}},
     {KEY(optim.momentum), "momentum", {.min = 0, .use = kOptimizer}},
@@ -132,6 +170,9 @@ const std::vector<Key> kKeys = {
      "decay rates of the two running means",
      {.min = 0, .max = 1, .below_max = true, .use = kOptimizer}},
     {KEY(optim.eps), "added to the denominator", {.min = 0, .use = kOptimizer}},
+    {KEY(optim.sharded),
+     "each rank keeps its share of the optimiser's state (ZeRO-1); the same bits",
+     {.use = kDdp, .about = About::place}},
     {KEY(optim.options), "keys of your own for an optimiser of your own", {.use = kOptimizer}},
 
     {KEY(schedule.name), "how the learning rate moves", {.table = "schedule", .path = true}},
@@ -202,6 +243,13 @@ const std::vector<Key> kKeys = {
     {KEY(train.early_stop),
      "epochs without a better evaluation loss before the run ends; 0 = never",
      {.min = 0}},
+    {KEY(train.trace),
+     "the last steps that the run's trace.json keeps, of all ranks; 0 = no trace",
+     {.min = 0, .max = 1e6, .about = About::place}},
+    {KEY(train.provoke),
+     "a trouble made on purpose, to see what it looks like",
+     {.choices = {"none", "skipped_collective", "different_shape", "different_order", "unused_parameter",
+                  "unsynced_batchnorm", "local_loss", "nccl_in_container"}}},
 
     {KEY(checkpoint.every_epochs), "epochs between two checkpoints; 0 = only at the end", {.min = 0}},
     {KEY(checkpoint.every_steps), "steps between two checkpoints; 0 = by epochs alone", {.min = 0}},

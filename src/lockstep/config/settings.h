@@ -51,6 +51,25 @@ struct DdpSettings {
   bool operator==(const DdpSettings&) const = default;
 };
 
+/// The section `parallel`: the ranks as a grid.
+struct ParallelSettings {
+  int64_t data = 0;           // 0 = what the others leave of the world
+  int64_t tensor = 1;         // ranks that share each layer
+  int64_t pipeline = 1;       // ranks that each hold some of the layers
+  int64_t micro_batches = 4;  // of a pipeline's batch
+  bool sequence = false;      // norms between tensor-parallel layers share the tokens, too
+
+  bool operator==(const ParallelSettings&) const = default;
+};
+
+/// The section `data_parallel`, for train.mode: data_parallel.
+struct DataParallelSettings {
+  int64_t devices = 0;           // 0 = every GPU of this process; on a CPU, two
+  bool loss_in_forward = false;  // each device computes its own loss: outputs are not gathered
+
+  bool operator==(const DataParallelSettings&) const = default;
+};
+
 /// The section `optim`.
 struct OptimSettings {
   std::string name = "sgd";  // a row of the table of optimisers
@@ -60,6 +79,7 @@ struct OptimSettings {
   bool nesterov = false;
   std::array<double, 2> betas{0.9, 0.999};
   double eps = 1e-8;
+  bool sharded = false;                             // each rank keeps its share of the state
   std::map<std::string, std::string> options = {};  // for an optimiser of the user's own
 
   bool operator==(const OptimSettings&) const = default;
@@ -111,7 +131,9 @@ struct TrainSettings {
   double label_smoothing = 0;
   int64_t log_every = 100;
   int64_t eval_every = 1;
-  int64_t early_stop = 0;  // epochs without a better eval loss before the run ends; 0 = never
+  int64_t early_stop = 0;        // epochs without a better eval loss before the run ends; 0 = never
+  int64_t trace = 0;             // the last steps that trace.json keeps; 0 = no trace
+  std::string provoke = "none";  // a trouble made on purpose
 
   bool operator==(const TrainSettings&) const = default;
 };
@@ -149,9 +171,10 @@ struct TaskSettings {
 
 /// The section `model`.
 struct ModelSettings {
-  std::string name;                                 // a row of the table of models; empty = the task's own
-  std::string path;                                 // torchscript
-  std::vector<int64_t> hidden;                      // mlp widths; empty = the task's own
+  std::string name = {};                            // a row of the table of models; empty = the task's own
+  std::string path = {};                            // torchscript
+  std::vector<int64_t> hidden = {};                 // mlp widths; empty = the task's own
+  std::vector<int64_t> devices = {};                // of one rank, a stage each
   std::map<std::string, std::string> options = {};  // for a model of the user's own
 
   bool operator==(const ModelSettings&) const = default;
@@ -165,6 +188,8 @@ struct Settings {
   DataSettings data;
   ModelSettings model;
   DdpSettings ddp;
+  ParallelSettings parallel;
+  DataParallelSettings data_parallel;
   OptimSettings optim;
   ScheduleSettings schedule;
   TrainSettings train;

@@ -9,9 +9,12 @@ namespace lockstep {
 /// The section `launch` of a config, and what a Session opens. The defaults suit mpirun, srun and torchrun
 /// alike.
 struct LaunchOptions {
-  std::string launcher = "auto";                   // auto, or what `lockstep whoami` calls it; none = alone
-  std::string backend = "auto";                    // auto | nccl | gloo | mpi
-  std::string device = "auto";                     // auto | cpu | cuda
+  std::string launcher = "auto";   // auto, or what `lockstep whoami` calls it; none = alone
+  std::string backend = "auto";    // auto | nccl | gloo | mpi
+  std::string allreduce = "auto";  // auto = the backend's own, or an algorithm of comm/algorithms
+  std::string device = "auto";     // auto | cpu | cuda
+  double latency_us = 0;           // a slow network made on purpose: each message takes so much longer ...
+  double bandwidth_gbit = 0;       // ... and its bytes so long; 0 = as fast as they go
   std::chrono::milliseconds join_timeout{60'000};  // for every rank to arrive
   std::chrono::milliseconds timeout{600'000};      // for one collective
 

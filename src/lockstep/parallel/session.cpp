@@ -95,7 +95,7 @@ Team gather_team(launch::Runtime& runtime, const parallel::Joining& joining, c10
 
 struct Session::State {
   State(std::unique_ptr<launch::Runtime> joined, const parallel::Joining& joining)
-      : runtime(std::move(joined)) {
+      : options(joining.options), runtime(std::move(joined)) {
     only_one.joined(runtime->job().world);
     comm::join_ranks(*runtime, joining.options.join_timeout);
     leave_warnings_to_rank_zero(runtime->job());
@@ -106,6 +106,7 @@ struct Session::State {
   }
 
   OnlyOne only_one;
+  const LaunchOptions options;
   std::unique_ptr<launch::Runtime> runtime;  // outlives the group: MPI does
   int threads = 1;
   std::unique_ptr<Team> team;
@@ -138,6 +139,13 @@ const ProcessGroup& Session::group() const {
 }
 const Team& Session::team() const {
   return *state_->team;
+}
+
+Team Session::split(int part, const std::string& name) const {
+  const auto& all = team();
+  if (all.world() == 1) return all;
+  return {all.job(), comm::split(*state_->runtime, state_->options, all.device(), all.group(), part, name),
+          all.device()};
 }
 
 double Session::all_reduce(const Mean& mean) const {

@@ -47,6 +47,9 @@ class Session {
   const ProcessGroup& group() const;
   /// The small exchanges: sums, texts, errors that all ranks meet alike.
   const Team& team() const;
+  /// The ranks that name the same part, in rank order, as a team with a group of its own. `name` tells splits
+  /// apart: each call needs another one. Collective.
+  Team split(int part, const std::string& name) const;
 
   /// A line on rank 0's standard output: session.print("Epoch {}", epoch).
   template <class... Args>

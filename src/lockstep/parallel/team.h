@@ -20,9 +20,9 @@ class Team {
       : job_(std::move(job)), group_(std::move(group)), device_(device) {}
 
   /// From 0 to world() - 1.
-  int rank() const { return group_ ? job_.rank : 0; }
+  int rank() const { return group_ ? group_->getRank() : 0; }
   /// How many ranks there are.
-  int world() const { return group_ ? job_.world : 1; }
+  int world() const { return group_ ? group_->getSize() : 1; }
   /// Is this rank 0?
   bool first() const { return rank() == 0; }
   /// This process's place in its job.

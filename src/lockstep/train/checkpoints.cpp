@@ -69,12 +69,12 @@ void Checkpoints::save_after_epoch(const TrainingState& state, const LossTrace& 
 }
 
 void Checkpoints::take(TrainingState state, const LossTrace& losses, Name name) {
-  refuse_not_finite(subject_.team, subject_.learner, state);
+  refuse_not_finite(subject_.mesh.all(), subject_.learner, state);
   state.seconds = log_.seconds();
   state.metrics_offset = log_.metrics_offset();
   state.loss_sum = losses.sum();
   state.loss_count = losses.count();
-  const auto tree = to_checkpoint(subject_.team, state, subject_.learner, subject_.config);
+  const auto tree = to_checkpoint(subject_.mesh, state, subject_.learner, subject_.config);
   if (!writer_) return;
   write(tree, name);
   log_.note_place(state);
@@ -116,11 +116,11 @@ void Checkpoints::answer_when_written(const TrainingState& state) {
 }
 
 void Checkpoints::finish(const TrainingState& state, const LossTrace& losses) {
-  const auto here = subject_.team.from_first([this] { return last_lies_here() ? "yes" : "no"; });
+  const auto here = subject_.mesh.all().from_first([this] { return last_lies_here() ? "yes" : "no"; });
   if (here == "yes") return;
   saved_.reset();
   save(state, losses);
-  subject_.team.together([this] {
+  subject_.mesh.all().together([this] {
     if (writer_) writer_->wait();
   });
 }

@@ -8,7 +8,7 @@
 
 #include "lockstep/checkpoint/store.h"
 #include "lockstep/config/settings.h"
-#include "lockstep/parallel/team.h"
+#include "lockstep/parallel/mesh.h"
 #include "lockstep/run_folder/request.h"
 #include "lockstep/train/learner.h"
 #include "lockstep/train/loss_trace.h"
@@ -20,7 +20,7 @@ namespace lockstep::train {
 /// What a checkpoint says besides where the run stands.
 struct Subject {
   const Settings& settings;
-  const Team& team;
+  const Mesh& mesh;
   const Learner& learner;
   std::string config;  // resolved, as YAML
 };

@@ -70,7 +70,7 @@ double try_step(const Feed& feed, TrainingStep& step, int64_t accumulate) {
 Feed feed_of_single_batches(const Setup& setup) {
   auto settings = setup.settings;
   settings.train.accumulate = 1;
-  return Feed(settings, setup.data.train, *setup.team);
+  return Feed(settings, setup.data.train, setup.mesh->data());
 }
 
 }  // namespace
@@ -88,7 +88,7 @@ int dry_run(const Command& command) {
   const auto size = size_of(*learner.model);
   const auto& rounds = learner.rounds;
   const auto& s = setup.settings;
-  const int64_t grouped = s.data.batch_size * s.train.accumulate * setup.team->world();
+  const int64_t grouped = s.data.batch_size * s.train.accumulate * setup.mesh->data().world();
   const auto wanted =
       setup.data.regression ? "one number each" : format("{} classes", setup.data.class_names.size());
   say(format("task        {}: {} training samples of {}, {} to evaluate on, {}", s.task.name,

@@ -8,8 +8,8 @@ Learner make_learner(const Setup& setup) {
   const auto& settings = setup.settings;
   const auto& team = *setup.team;
   Learner learner;
-  learner.rounds = plan_rounds(settings, setup.data.train->size(), team.world());
-  learner.model = make_trained_model(seeded_model(setup), team, settings);
+  learner.rounds = plan_rounds(settings, setup.data.train->size(), setup.mesh->data().world());
+  learner.model = make_trained_model(seeded_model(setup), *setup.mesh, settings);
   learner.optimizer = make_optimizer(settings.optim, learner.model->parameters());
   learner.schedule =
       make_schedule(settings.schedule, *learner.optimizer, learner.rounds.total_steps, settings.train.epochs);

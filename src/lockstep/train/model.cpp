@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/parallel/ddp.h"
 #include "lockstep/parallel/sync_batch_norm.h"
 
@@ -75,6 +76,14 @@ void to_channels_last(Net& net) {
 
 }  // namespace
 
+Tree TrainedModel::state_dict() const {
+  return module_state_dict(*net_);
+}
+
+void TrainedModel::load_state_dict(const Tree& whole, const std::string& file) {
+  load_module_state_dict(*net_, whole, file);
+}
+
 void check_mode(const Settings& settings, int world, at::Device device) {
   const auto& train = settings.train;
   if (train.mode == "data_parallel") {
@@ -94,8 +103,9 @@ void check_mode(const Settings& settings, int world, at::Device device) {
   }
 }
 
-std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const Team& team,
+std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const Mesh& mesh,
                                                  const Settings& settings) {
+  const Team& team = mesh.all();
   net->to(team.device());
   if (settings.train.layout == "channels_last") to_channels_last(*net);
   if (!team.group()) return std::make_unique<SingleModel>(std::move(net));

@@ -2,21 +2,39 @@
 // The model as a training step sees it, whatever `train.mode` says: one process alone, or ranks that share
 // their gradients.
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "lockstep/checkpoint/tree.h"
 #include "lockstep/config/settings.h"
 #include "lockstep/models/net.h"
-#include "lockstep/parallel/team.h"
+#include "lockstep/parallel/mesh.h"
 
 namespace lockstep::train {
+
+/// What the training step brings to a batch.
+struct Lesson {
+  std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target)> criterion;
+  std::function<void(const at::Tensor& loss)> backward;  // scaled and timed; not within autocast
+  std::function<std::shared_ptr<void>()> autocast;       // while it lives; around forward and criterion
+};
 
 class TrainedModel {
  public:
   explicit TrainedModel(std::shared_ptr<Net> net) : net_(std::move(net)) {}
   virtual ~TrainedModel() = default;
 
+  /// Forward, loss and backward of one batch; the gradients are there when it returns. The batch's loss.
+  virtual at::Tensor learn(const at::Tensor& input, const at::Tensor& target, const Lesson& lesson) {
+    const auto loss = [&] {
+      const auto scope = lesson.autocast();
+      return lesson.criterion(forward(input), target);
+    }();
+    lesson.backward(loss);
+    return loss;
+  }
   virtual at::Tensor forward(const at::Tensor& input) = 0;
   /// Every parameter once, in the order of Python's model.parameters().
   virtual std::vector<at::Tensor> parameters() const = 0;
@@ -29,6 +47,17 @@ class TrainedModel {
   /// Does a backward wait for other ranks?
   virtual bool exchanges() const { return false; }
 
+  // A checkpoint holds the whole model, wherever its parameters are while it trains. What makes a whole is
+  // collective, and of use on rank 0 alone; what takes one apart has it on every rank.
+
+  /// The whole model's state dict.
+  virtual Tree state_dict() const;
+  /// InputError, before anything is changed, where it is another model's; `file` is for the message.
+  virtual void load_state_dict(const Tree& whole, const std::string& file);
+  /// An optimiser's state dict over parameters(), as one over the whole model's, and back.
+  virtual Tree whole_optimizer(const Tree& own) const { return own; }
+  virtual Tree own_optimizer(const Tree& whole) const { return whole; }
+
   /// The module itself, for checkpoints and evaluation.
   Net& net() const { return *net_; }
 
@@ -36,8 +65,8 @@ class TrainedModel {
   std::shared_ptr<Net> net_;
 };
 
-/// Puts the module on the team's device and into the layout, and wraps it as train.mode says. Collective.
-std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const Team& team,
+/// Puts the module on the ranks' device and into the layout, and wraps it as train.mode says. Collective.
+std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const Mesh& mesh,
                                                  const Settings& settings);
 
 /// Refuses what cannot be trained in this mode with that many ranks, before anything is loaded.

@@ -100,13 +100,13 @@ void go_on(Start& start, Learner& learner, const Setup& setup, const RunPlace& p
     log::info("no checkpoint there yet: starting from the first step");
     return;
   }
-  start.state = from_checkpoint(*setup.team, saved->tree, saved->path, learner);
+  start.state = from_checkpoint(*setup.mesh, saved->tree, saved->path, learner);
   start.attempt.found = saved->path;
   log::info("going on after step " + std::to_string(start.state.step) + ", from " + saved->path);
 }
 
 void start_from(Start& start, Learner& learner, const Setup& setup, const Saved& saved) {
-  start.state = from_checkpoint(*setup.team, saved.tree, saved.path, learner);
+  start.state = from_checkpoint(*setup.mesh, saved.tree, saved.path, learner);
   start.state.metrics_offset = 0;  // of another file
   log::info("starting after step " + std::to_string(start.state.step) + " of " + saved.path +
             ", in a new folder");

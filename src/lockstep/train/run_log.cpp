@@ -41,15 +41,16 @@ std::unique_ptr<run_folder::Recorder> open_recorder(const Settings& settings, co
 
 }  // namespace
 
-RunLog::RunLog(const Settings& settings, const Team& team, const TrainingState& state, int64_t total_steps,
+RunLog::RunLog(const Settings& settings, const Mesh& mesh, const TrainingState& state, int64_t total_steps,
                const Attempt& attempt)
     : settings_(settings),
-      team_(team),
+      team_(mesh.all()),
+      shares_(mesh.data().world()),
       total_steps_(total_steps),
       first_step_(state.step),
       seconds_before_(state.seconds),
-      console_(team.first()),
-      recorder_(open_recorder(settings, team, state, attempt)) {}
+      console_(team_.first()),
+      recorder_(open_recorder(settings, team_, state, attempt)) {}
 
 double RunLog::seconds() const {
   return seconds_before_ + seconds_since(begin_.moment);
@@ -57,7 +58,7 @@ double RunLog::seconds() const {
 
 // All ranks' samples a second.
 double RunLog::speed_since(const Mark& mark) const {
-  return rate((samples_ - mark.samples) * team_.world(), seconds_since(mark.moment));
+  return rate((samples_ - mark.samples) * shares_, seconds_since(mark.moment));
 }
 
 void RunLog::begin_epoch() {
@@ -106,7 +107,7 @@ void RunLog::epoch(const TrainingState& state, double train_loss, const Metrics*
   console_.line(format("Epoch {} | Average Loss: {:.4f}", state.epoch, train_loss));
   run_folder::EpochRecord record{state.step, state.epoch, train_loss, seconds_since(epoch_begin_.moment),
                                  0,          {}};
-  record.samples_per_second = rate((samples_ - epoch_begin_.samples) * team_.world(), record.seconds);
+  record.samples_per_second = rate((samples_ - epoch_begin_.samples) * shares_, record.seconds);
   if (metrics) record.metrics = metrics->values();
   std::string line;
   for (const auto& [name, value] : record.metrics) {
@@ -141,8 +142,8 @@ void RunLog::summarize(const TrainingState& state) {
 
   console_.line(
       format("Total {}Training Time: {:.2f}s", settings_.train.mode == "ddp" ? "DDP " : "", seconds));
-  console_.line(format("{} steps, {:.0f} samples/s", state.step - first_step_,
-                       rate(samples_ * team_.world(), seconds)));
+  console_.line(
+      format("{} steps, {:.0f} samples/s", state.step - first_step_, rate(samples_ * shares_, seconds)));
   console_.line("Time a rank: " + phase_table(mean));
   if (team_.world() == 1 || !team_.first()) return;  // the others need not read all ranks' words
   const auto slowest = std::max_element(

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "lockstep/config/settings.h"
-#include "lockstep/parallel/team.h"
+#include "lockstep/parallel/mesh.h"
 #include "lockstep/run_folder/console.h"
 #include "lockstep/run_folder/recorder.h"
 #include "lockstep/tasks/metrics.h"
@@ -27,7 +27,7 @@ struct Attempt {
 class RunLog {
  public:
   /// From `state` on: the folder's metrics are cut to what the state knows of. The attempt's time begins.
-  RunLog(const Settings& settings, const Team& team, const TrainingState& state, int64_t total_steps,
+  RunLog(const Settings& settings, const Mesh& mesh, const TrainingState& state, int64_t total_steps,
          const Attempt& attempt);
 
   /// Seconds trained, all attempts together.
@@ -77,6 +77,7 @@ class RunLog {
 
   const Settings& settings_;
   const Team& team_;
+  const int64_t shares_;                    // ranks that take samples of their own
   const int64_t total_steps_, first_step_;  // of the run; before this attempt
   const double seconds_before_;             // of earlier attempts
   PhaseClock clock_;

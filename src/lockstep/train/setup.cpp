@@ -83,6 +83,12 @@ std::unique_ptr<Session> open_session(std::unique_ptr<launch::Runtime> runtime, 
   return std::make_unique<Session>(std::move(runtime), joining);
 }
 
+MeshShape shape_of(const ParallelSettings& parallel) {
+  return {.data = static_cast<int>(parallel.data),
+          .tensor = static_cast<int>(parallel.tensor),
+          .pipeline = static_cast<int>(parallel.pipeline)};
+}
+
 }  // namespace
 
 Setup join_job(const Command& command) {
@@ -98,6 +104,7 @@ Setup join_job(const Command& command) {
   setup.team = &setup.session->team();
   setup.config = config::to_yaml(setup.settings);
   check_mode(setup.settings, setup.team->job().world, setup.team->device());
+  setup.mesh = std::make_unique<Mesh>(*setup.session, shape_of(setup.settings.parallel));
   setup.team->together([&] { setup.task = make_task(setup.settings); });
   return setup;
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "lockstep/config/load.h"
+#include "lockstep/parallel/mesh.h"
 #include "lockstep/parallel/session.h"
 #include "lockstep/tasks/task.h"
 #include "lockstep/train/run.h"
@@ -14,6 +15,7 @@ namespace lockstep::train {
 struct Setup {
   std::unique_ptr<Session> session;
   const Team* team = nullptr;  // the session's
+  std::unique_ptr<Mesh> mesh;  // its ranks as a grid
   Settings settings;
   std::string config;  // resolved, as YAML
   std::unique_ptr<Task> task;

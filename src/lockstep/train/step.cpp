@@ -25,9 +25,7 @@ void TrainingStep::run(int64_t number, StepBatches& batches, LossTrace& losses, 
   for (const auto& batch : batches) {
     const auto local = batches.at_last() ? nullptr : model_.no_sync();  // the last one's backward exchanges
     clock.enter(Phase::forward);
-    const auto loss = forward(batch);
-    losses.add(number, loss, batch.indices);
-    backward(batches.size() > 1 ? loss / static_cast<double>(batches.size()) : loss, clock);
+    losses.add(number, learn(batch, batches.size(), clock), batch.indices);
     clock.enter(Phase::data);
   }
   clock.enter(Phase::optimiser);
@@ -35,11 +33,19 @@ void TrainingStep::run(int64_t number, StepBatches& batches, LossTrace& losses, 
   clock.enter(Phase::other);
 }
 
-at::Tensor TrainingStep::forward(const Batch& batch) {
+at::Tensor TrainingStep::learn(const Batch& batch, int64_t batches, PhaseClock& clock) {
   const auto input = placed(batch.input, device_, settings_.train.layout);
   const auto target = batch.target.to(device_, /*non_blocking=*/true);
-  const Autocast scope(device_.type(), autocast_);
-  return task_.loss(model_.forward(input), target, loss_);
+  const Lesson lesson = {
+      .criterion = [this](const at::Tensor& output,
+                          const at::Tensor& wanted) { return task_.loss(output, wanted, loss_); },
+      .backward =
+          [&](const at::Tensor& loss) {
+            backward(batches > 1 ? loss / static_cast<double>(batches) : loss, clock);
+          },
+      .autocast =
+          [this] { return autocast_ ? std::make_shared<Autocast>(device_.type(), autocast_) : nullptr; }};
+  return model_.learn(input, target, lesson);
 }
 
 // What backward takes after this rank's last own gradient is waiting for the others.

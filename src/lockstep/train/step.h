@@ -24,7 +24,7 @@ class TrainingStep {
   void run(int64_t number, StepBatches& batches, LossTrace& losses, PhaseClock& clock);
 
  private:
-  at::Tensor forward(const Batch& batch);
+  at::Tensor learn(const Batch& batch, int64_t batches, PhaseClock& clock);
   void update();
   void backward(const at::Tensor& loss, PhaseClock& clock);
 

@@ -30,11 +30,11 @@ Trainer::Trainer(const Setup& setup, Learner learner, const Start& start)
     : setup_(setup),
       learner_(std::move(learner)),
       state_(start.state),
-      feed_(setup.settings, setup.data.train, *setup.team),
+      feed_(setup.settings, setup.data.train, setup.mesh->data()),
       step_(setup, learner_),
       requests_(hear_requests(start.attempt)),
-      log_(setup.settings, *setup.team, state_, learner_.rounds.total_steps, start.attempt),
-      checkpoints_({setup.settings, *setup.team, learner_, setup.config}, state_, start.attempt,
+      log_(setup.settings, *setup.mesh, state_, learner_.rounds.total_steps, start.attempt),
+      checkpoints_({setup.settings, *setup.mesh, learner_, setup.config}, state_, start.attempt,
                    if_there(requests_), log_),
       watch_(setup.settings, *setup.team, start.deadline, if_there(requests_), log_) {
   losses_.restart(state_.loss_sum, state_.loss_count);
@@ -138,8 +138,8 @@ std::unique_ptr<Metrics> Trainer::evaluate_now() {
     if (verdicts.save && !watch_.is_stopping()) checkpoint_from_before(generator);
     return watch_.is_stopping();
   };
-  auto metrics =
-      evaluate(team, learner_.model->net(), *setup_.task, setup_.data, setup_.settings, is_cut_short);
+  auto metrics = evaluate(setup_.mesh->data(), learner_.model->net(), *setup_.task, setup_.data,
+                          setup_.settings, is_cut_short);
   if (!metrics || !is_evaluation_scheduled(setup_.settings.train, state_.epoch)) set_rng_state(generator);
   std::vector<double> seconds{std::chrono::duration<double>(Clock::now() - begin).count()};
   team.max(seconds);
@@ -157,7 +157,7 @@ void Trainer::checkpoint_from_before(const at::Tensor& generator) {
 double Trainer::mean_train_loss() {
   losses_.settle();
   std::vector<double> sums{losses_.sum(), static_cast<double>(losses_.count())};
-  setup_.team->sum(sums);
+  setup_.mesh->data().sum(sums);
   return sums[1] > 0 ? sums[0] / sums[1] : 0;
 }
 

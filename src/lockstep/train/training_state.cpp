@@ -19,9 +19,9 @@ Tree gather_losses(const Team& team, const TrainingState& state) {
   return torch::stack(team.all_gather(mine));
 }
 
-Tree extras(const Team& team, const TrainingState& state, const Learner& learner, const std::string& config) {
+Tree extras(const Mesh& mesh, const TrainingState& state, const Learner& learner, const std::string& config) {
   const auto dict = make_dict({{"format", kCheckpointFormat},
-                               {"world", int64_t{team.world()}},
+                               {"world", int64_t{mesh.data().world()}},
                                {"consumed", state.consumed},
                                {"step_in_epoch", state.step_in_epoch},
                                {"epoch_trained", state.epoch_trained},
@@ -29,10 +29,10 @@ Tree extras(const Team& team, const TrainingState& state, const Learner& learner
                                {"metrics_offset", state.metrics_offset},
                                {"best_loss", state.best_loss},
                                {"epochs_without_better", state.epochs_without_better},
-                               {"losses", gather_losses(team, state)},
+                               {"losses", gather_losses(mesh.data(), state)},
                                {"config", config},
                                {"task", learner.memory}});
-  put_generators(team, dict);
+  put_generators(mesh.all(), dict);
   put(dict, "schedule", learner.schedule->state_dict());
   if (learner.scaler) put(dict, "scaler", learner.scaler->state_dict());
   put(dict, "buckets", tree_of(learner.model->buckets()));
@@ -63,7 +63,7 @@ void restore_schedule(Schedule& schedule, const Tree& state) {
   }
 }
 
-TrainingState from_own(const Team& team, const Tree& tree, const Tree& extras, Learner& learner) {
+TrainingState from_own(const Mesh& mesh, const Tree& tree, const Tree& extras, Learner& learner) {
   TrainingState state;
   state.step = as_int(get(tree, "iter_no"), "iter_no");
   state.epoch = as_int(get(tree, "epoch"), "epoch");
@@ -74,21 +74,21 @@ TrainingState from_own(const Team& team, const Tree& tree, const Tree& extras, L
   state.metrics_offset = as_int(get(extras, "metrics_offset"), "metrics_offset");
   state.best_loss = as_double(get(extras, "best_loss"), "best_loss");
   state.epochs_without_better = as_int(get(extras, "epochs_without_better"), "epochs_without_better");
-  restore_losses(team, extras, state);
+  restore_losses(mesh.data(), extras, state);
   restore_schedule(*learner.schedule, get(extras, "schedule"));
   if (const auto scaler = find(extras, "scaler"); scaler && learner.scaler)
     learner.scaler->load_state_dict(*scaler);
-  restore_generators(team, extras);
+  restore_generators(mesh.all(), extras);
   if (const auto list = find(extras, "buckets")) {
     const auto buckets = buckets_of(*list);
     if (!buckets.empty()) learner.model->restore_buckets(buckets);
   }
   const auto world = as_int(get(extras, "world"), "world");
-  if (world != team.world()) {
+  if (world != mesh.data().world()) {
     log::warning(
         format("the run goes on at world size {}, it was {}: the epoch's samples stay right, the bits will "
                "differ from a run at {}",
-               team.world(), world, world));
+               mesh.data().world(), world, world));
   }
   return state;
 }
@@ -109,22 +109,25 @@ TrainingState from_python(const Tree& tree, const Rounds& rounds) {
 
 }  // namespace
 
-Tree to_checkpoint(const Team& team, const TrainingState& state, const Learner& learner,
+Tree to_checkpoint(const Mesh& mesh, const TrainingState& state, const Learner& learner,
                    const std::string& config) {
-  const auto more = extras(team, state, learner, config);
-  if (!team.first()) return make_dict();
+  const auto more = extras(mesh, state, learner, config);
+  const auto model = learner.model->state_dict();
+  const auto optimizer = learner.model->whole_optimizer(learner.optimizer->state_dict());
+  if (!mesh.all().first()) return make_dict();
   return make_dict({{"iter_no", state.step},
                     {"epoch", state.epoch},
-                    {"model", module_state_dict(learner.model->net())},
-                    {"optimizer", learner.optimizer->state_dict()},
+                    {"model", model},
+                    {"optimizer", optimizer},
                     {"lockstep", more}});
 }
 
-TrainingState from_checkpoint(const Team& team, const Tree& tree, const std::string& file, Learner& learner) {
+TrainingState from_checkpoint(const Mesh& mesh, const Tree& tree, const std::string& file, Learner& learner) {
   const auto extras = find(tree, "lockstep");
-  load_module_state_dict(learner.model->net(), find_state_dict(tree, file), file);
-  if (const auto optimizer = find(tree, "optimizer")) learner.optimizer->load_state_dict(*optimizer);
-  return extras ? from_own(team, tree, *extras, learner) : from_python(tree, learner.rounds);
+  learner.model->load_state_dict(find_state_dict(tree, file), file);
+  if (const auto optimizer = find(tree, "optimizer"))
+    learner.optimizer->load_state_dict(learner.model->own_optimizer(*optimizer));
+  return extras ? from_own(mesh, tree, *extras, learner) : from_python(tree, learner.rounds);
 }
 
 }  // namespace lockstep::train

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "lockstep/checkpoint/tree.h"
-#include "lockstep/parallel/team.h"
+#include "lockstep/parallel/mesh.h"
 
 namespace lockstep::train {
 
@@ -28,11 +28,11 @@ struct TrainingState {
 };
 
 /// The whole checkpoint. Collective; the ranks other than 0 get an empty one.
-Tree to_checkpoint(const Team& team, const TrainingState& state, const Learner& learner,
+Tree to_checkpoint(const Mesh& mesh, const TrainingState& state, const Learner& learner,
                    const std::string& config);
 
 /// Puts everything back. InputError, before anything is changed, where the model is another one. A file of
 /// Python's brings its model, and its optimiser where it has one.
-TrainingState from_checkpoint(const Team& team, const Tree& tree, const std::string& file, Learner& learner);
+TrainingState from_checkpoint(const Mesh& mesh, const Tree& tree, const std::string& file, Learner& learner);
 
 }  // namespace lockstep::train

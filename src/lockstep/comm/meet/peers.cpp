@@ -30,11 +30,11 @@ std::string join(const std::vector<std::string>& items, size_t count) {
 Peer own_peer(int rank, int node, const std::string& host, const std::string& address) {
   struct stat space {};
   const bool known = ::stat("/proc/self/ns/pid", &space) == 0;
-  return {rank, node, ::getpid(), known ? static_cast<unsigned long>(space.st_ino) : 0, host, address};
+  return {rank, node, ::getpid(), known ? static_cast<unsigned long>(space.st_ino) : 0, host, address, -1};
 }
 
 std::string name_of(const Peer& peer) {
-  return format("rank {} (host {}, pid {})", peer.rank, peer.host, peer.pid);
+  return format("rank {} (host {}, pid {})", peer.in_job < 0 ? peer.rank : peer.in_job, peer.host, peer.pid);
 }
 
 std::string names_of(const std::vector<Peer>& peers) {

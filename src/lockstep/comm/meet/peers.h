@@ -13,6 +13,7 @@ struct Peer {
   unsigned long pid_space = 0;  // PID namespace: a pid says something only inside it
   std::string host;
   std::string address;  // as other nodes reach it; empty where there are none
+  int in_job = -1;      // its rank there, where the group is a part of the job
 };
 
 /// This process as rank `rank` of a job.

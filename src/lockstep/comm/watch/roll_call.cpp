@@ -241,7 +241,8 @@ void RollCall::lose(const std::vector<std::string>& addresses, Milliseconds sile
 }
 
 std::string RollCall::where() const {
-  return format("rank {} on host {}", rank_, peers_[static_cast<size_t>(rank_)].host);
+  const Peer& own = peers_[static_cast<size_t>(rank_)];
+  return format("rank {} on host {}", own.in_job < 0 ? rank_ : own.in_job, own.host);
 }
 
 std::string RollCall::look_here(const Collective& collective, bool timed_out) const {

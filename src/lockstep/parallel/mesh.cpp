@@ -1,0 +1,60 @@
+#include "lockstep/parallel/mesh.h"
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+
+namespace lockstep {
+namespace {
+
+MeshShape fitted(MeshShape shape, int world) {
+  const int model = shape.tensor * shape.pipeline;
+  if (model > 0 && shape.data == 0 && world % model == 0) shape.data = world / model;
+  if (shape.data > 0 && shape.data * model == world) return shape;
+  const auto what =
+      format("{} ranks are no grid of parallel.data {} x tensor {} x pipeline {}", world,
+             shape.data == 0 ? std::string("any") : std::to_string(shape.data), shape.tensor, shape.pipeline);
+  throw InputError(
+      what, "parallel",
+      format("start a multiple of {} ranks, and leave parallel.data at 0 for what remains", model));
+}
+
+// Which line of the grid a rank is in, along each of its ways.
+struct Lines {
+  int data, tensor, pipeline;
+};
+
+Lines lines_of(int rank, const MeshShape& shape) {
+  const int column = rank % shape.tensor;
+  const int row = rank / shape.tensor % shape.data;
+  const int stage = rank / (shape.tensor * shape.data);
+  return {stage * shape.tensor + column, stage * shape.data + row, row * shape.tensor + column};
+}
+
+using Split = std::function<Team(int part, const std::string& name)>;
+
+Team line(const Team& all, const Split& split, int size, int which, const char* name) {
+  if (size == 1) return {all.job(), {}, all.device()};
+  return size == all.world() ? all : split(which, name);
+}
+
+}  // namespace
+
+Mesh::Mesh(const Team& all)
+    : shape_{.data = all.world()},
+      all_(all),
+      data_(all),
+      tensor_(all.job(), {}, all.device()),
+      pipeline_(tensor_) {}
+
+Mesh::Mesh(const Team& all, MeshShape shape, const Split& split)
+    : shape_(fitted(shape, all.world())),
+      all_(all),
+      data_(line(all, split, shape_.data, lines_of(all.rank(), shape_).data, "data")),
+      tensor_(line(all, split, shape_.tensor, lines_of(all.rank(), shape_).tensor, "tensor")),
+      pipeline_(line(all, split, shape_.pipeline, lines_of(all.rank(), shape_).pipeline, "pipeline")) {}
+
+Mesh::Mesh(const Session& session, MeshShape shape)
+    : Mesh(session.team(), shape,
+           [&session](int part, const std::string& name) { return session.split(part, name); }) {}
+
+}  // namespace lockstep

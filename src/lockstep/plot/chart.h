@@ -1,0 +1,42 @@
+#pragma once
+// A plot from numbers: for a page as SVG that reads on light and dark, for a terminal as text.
+
+#include <string>
+#include <vector>
+
+namespace lockstep::plot {
+
+/// A line of points; a point whose y is not finite is left out.
+struct Series {
+  std::string name;
+  std::vector<double> x, y;
+  bool dashed = false;  ///< a model beside what was measured
+};
+
+/// Lines over a common x.
+struct Chart {
+  std::string title;
+  std::string x_label, y_label;
+  std::vector<Series> series;
+  bool log_x = false, log_y = false;
+};
+
+/// Bars side by side, each a stack of parts: phases a rank, memory a device.
+struct Bars {
+  std::string title;
+  std::string y_label;
+  std::vector<std::string> names;           ///< of the bars
+  std::vector<std::string> parts;           ///< of a stack; one part = plain bars
+  std::vector<std::vector<double>> values;  ///< [bar][part]
+};
+
+/// An <svg> element, with no script and nothing from elsewhere; it takes its colours from the page, and brings
+/// its own where it is a file by itself.
+std::string svg(const Chart& chart);
+std::string svg(const Bars& bars);
+
+/// For a terminal: at most `width` columns wide, with no colour.
+std::string text(const Chart& chart, int width = 78);
+std::string text(const Bars& bars, int width = 78);
+
+}  // namespace lockstep::plot
