@@ -57,6 +57,23 @@ def wait_ready(processes):
     return listening
 
 
+def ready_pids(job, ranks):
+    """{rank: pid}, read from the one output of a whole job until all are ready; fewer where it ended before."""
+    pids = {}
+    while len(pids) < ranks and (line := job.stdout.readline()):
+        if line.startswith("ready"):
+            pids[int(line.split()[1])] = int(line.split()[2])
+    return pids
+
+
+def never_came_up(job):
+    """A skip where the machine has no network namespaces, else a failure in the job's own words."""
+    err = job.stderr.read()
+    if job.wait() == 77 or "unshare" in err:
+        pytest.skip(f"no network namespace or veth pair here: {err.strip()[-200:]}")
+    pytest.fail(err)
+
+
 def waited(err):
     return float(re.search(r"after ([\d.]+) s", err).group(1))
 
@@ -185,17 +202,9 @@ def test_a_lost_peer_on_another_node_is_named(start, peer, free_port, how, words
     env = dict(MASTER_ADDR="10.99.0.1", MASTER_PORT=free_port(), GLOO_SOCKET_IFNAME="lockstep0")
     job = start("unshare", "--net", "bash", "-c", TWO_NODES, "ranks", peer, "gloo", 1500, 20_000, STEPS_FOR_EVER, 5,
                 env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    pids = {}
-    for line in job.stdout:
-        if line.startswith("ready"):
-            pids[int(line.split()[1])] = int(line.split()[2])
-            if len(pids) == 4:
-                break
-    else:
-        err = job.stderr.read()
-        if job.wait() == 77 or "unshare" in err:
-            pytest.skip(f"no network namespace or veth pair here: {err.strip()[-200:]}")
-        pytest.fail(err)
+    pids = ready_pids(job, 4)
+    if len(pids) < 4:
+        never_came_up(job)
     os.kill(pids[3], how)
     if how == signal.SIGSTOP:
         wait_for(lambda: not any(os.path.exists(f"/proc/{pids[rank]}") for rank in range(3)), what="the others to end")
@@ -212,12 +221,8 @@ def test_under_mpirun_a_lost_peer_ends_the_job(start, mpi, mpiexec, peer, backen
     # Open MPI ends the others two seconds after a death; a stopped peer is for us alone to notice
     process = start(mpiexec, "-n", 3, peer, backend, 1500, 20_000, STEPS_FOR_EVER, 2, stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE, text=True)
-    pids = {}
-    while len(pids) < 3:
-        line = process.stdout.readline()
-        assert line, process.stderr.read()
-        if line.startswith("ready"):
-            pids[int(line.split()[1])] = int(line.split()[2])
+    pids = ready_pids(process, 3)
+    assert len(pids) == 3, process.stderr.read()
     begin = time.monotonic()
     os.kill(pids[2], how)
     _, err = process.communicate(timeout=20)
@@ -243,12 +248,8 @@ def test_a_suspended_job_goes_on(start, mpiexec, peer, backend):
     """Stopped for far longer than the timeout, some ranks amid a collective: time that nobody lived does not count."""
     process = start(mpiexec, "-n", 3, peer, backend, 1500, 20_000, 150, 10, stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE, text=True)
-    pids = {}
-    while len(pids) < 3:
-        line = process.stdout.readline()
-        assert line, process.stderr.read()
-        if line.startswith("ready"):
-            pids[int(line.split()[1])] = int(line.split()[2])
+    pids = ready_pids(process, 3)
+    assert len(pids) == 3, process.stderr.read()
     os.kill(pids[1], signal.SIGSTOP)  # the others wait for this one when they are stopped in turn
     time.sleep(0.3)
     suspend(list(pids.values()), seconds=4)
@@ -336,16 +337,9 @@ def two_nodes(start, peer, free_port):
         env = dict(MASTER_ADDR="10.99.0.1", MASTER_PORT=free_port(), GLOO_SOCKET_IFNAME="eth0", LOCKSTEP_SILENCE=silence)
         job = start("unshare", "--net", "bash", "-c", SWITCH, "switch", peer, "gloo", 60_000, 20_000, steps, pause,
                     env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        pids = {}
-        while len(pids) < 2:
-            line = job.stdout.readline()
-            if line.startswith("ready"):
-                pids[int(line.split()[1])] = int(line.split()[2])
-            elif not line:
-                err = job.stderr.read()
-                if job.wait() == 77 or "unshare" in err:
-                    pytest.skip(f"no network namespace or veth pair here: {err.strip()[-200:]}")
-                pytest.fail(err)
+        pids = ready_pids(job, 2)
+        if len(pids) < 2:
+            never_came_up(job)
         return job, pids
     return begin
 
@@ -378,10 +372,7 @@ def test_training_ends_soon_after_a_silent_cut_and_names_the_node(start, lockste
     logged = folder / "metrics.jsonl"
     wait_for(lambda: job.poll() is not None or logged.exists() and logged.read_text().count("\n") > 5)
     if job.poll() is not None:
-        err = job.stderr.read()
-        if job.returncode == 77 or "unshare" in err:
-            pytest.skip(f"no network namespace or veth pair here: {err.strip()[-200:]}")
-        pytest.fail(err)
+        never_came_up(job)
     begin = time.monotonic()
     _, err = job.communicate("cut\n", timeout=40)
     assert job.returncode == 11, f"both ranks leave with 1: {err}"
