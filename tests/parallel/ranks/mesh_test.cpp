@@ -7,7 +7,7 @@
 #include <set>
 
 #include "lockstep/base/error.h"
-#include "ranks_group.h"
+#include "parallel/ranks_group.h"
 
 namespace lockstep {
 namespace {
