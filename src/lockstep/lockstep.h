@@ -17,6 +17,7 @@
 #include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/ddp.h"
 #include "lockstep/parallel/mean.h"
+#include "lockstep/parallel/mesh.h"
 #include "lockstep/parallel/session.h"
 #include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/parallel/team.h"
