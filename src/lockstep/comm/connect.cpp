@@ -154,6 +154,15 @@ MPI_Comm split_comm(const launch::Runtime& runtime, int part) {
   return comm;
 }
 
+// The one that counts a group's collectives on the CPU; NCCL's alone has none.
+const RollCall* roll_of(const ProcessGroup& group) {
+  for (const auto& device : group->getDeviceTypes()) {
+    const auto* counted = dynamic_cast<const RollCalled*>(group->getBackend(device.type()).get());
+    if (counted) return &counted->roll();
+  }
+  return nullptr;
+}
+
 // Those of the part, numbered anew.
 std::vector<Peer> members_of(const launch::Runtime& runtime, int part) {
   const auto everyone = introduce(runtime);
@@ -204,18 +213,15 @@ ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::
   job.rank = place_among(members, job.rank);
   job.world = static_cast<int>(members.size());
   const auto own_name = format("{}/{}", name, part);
-  const auto store = c10::make_intrusive<c10d::PrefixStore>(own_name, whole->getStore());
+  const auto store = c10::make_intrusive<c10d::PrefixStore>(own_name, roll_of(whole)->store());
   auto group = open_group(kind, {runtime, options, device, store, job, members, comm}, connections());
   group->setGroupName(own_name);
   return group;
 }
 
 bool is_dead(const ProcessGroup& group) {
-  for (const auto& device : group->getDeviceTypes()) {
-    const auto* counted = dynamic_cast<const RollCalled*>(group->getBackend(device.type()).get());
-    if (counted && counted->roll().is_dead()) return true;
-  }
-  return false;
+  const auto* roll = roll_of(group);
+  return roll && roll->is_dead();
 }
 
 }  // namespace lockstep::comm

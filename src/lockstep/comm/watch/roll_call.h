@@ -71,6 +71,8 @@ class RollCall {
 
   bool is_dead() const { return dead_.load(); }
   const std::vector<Peer>& peers() const { return peers_; }
+  /// The group's.
+  const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
   int rank() const { return rank_; }
 
  private:
