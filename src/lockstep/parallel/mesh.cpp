@@ -6,16 +6,21 @@
 namespace lockstep {
 namespace {
 
+std::string ranks(int count) {
+  return format("{} rank{}", count, count == 1 ? "" : "s");
+}
+
 MeshShape fitted(MeshShape shape, int world) {
   const int model = shape.tensor * shape.pipeline;
   if (model > 0 && shape.data == 0 && world % model == 0) shape.data = world / model;
   if (shape.data > 0 && shape.data * model == world) return shape;
-  const auto what =
-      format("{} ranks are no grid of parallel.data {} x tensor {} x pipeline {}", world,
-             shape.data == 0 ? std::string("any") : std::to_string(shape.data), shape.tensor, shape.pipeline);
-  throw InputError(
-      what, "parallel",
-      format("start a multiple of {} ranks, and leave parallel.data at 0 for what remains", model));
+  const auto given = shape.data == 0 ? "" : format("parallel.data {} x ", shape.data);
+  throw InputError(format("{} cannot be shared out as {}parallel.tensor {} x parallel.pipeline {}",
+                          ranks(world), given, shape.tensor, shape.pipeline),
+                   "parallel",
+                   shape.data == 0 ? format("start {} or a multiple of it", ranks(model))
+                                   : format("start {}, or leave parallel.data at 0 for what the others leave",
+                                            ranks(shape.data * model)));
 }
 
 // Which line of the grid a rank is in, along each of its ways.

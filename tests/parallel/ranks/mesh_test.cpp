@@ -87,7 +87,8 @@ TEST_P(MeshTest, AGridThatDoesNotFitIsAnErrorOfAllRanks) {
     grid.mesh({.data = 3, .tensor = 5});
     FAIL() << "15 ranks are not there";
   } catch (const InputError& error) {
-    EXPECT_NE(std::string(error.what()).find("no grid of parallel.data 3 x tensor 5 x pipeline 1"),
+    EXPECT_NE(std::string(error.what())
+                  .find("cannot be shared out as parallel.data 3 x parallel.tensor 5 x parallel.pipeline 1"),
               std::string::npos)
         << error.what();
   }
