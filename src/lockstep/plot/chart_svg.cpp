@@ -1,0 +1,107 @@
+// Lines over a common x, as SVG.
+#include <algorithm>
+#include <cmath>
+
+#include "lockstep/base/format.h"
+#include "lockstep/plot/chart.h"
+#include "lockstep/plot/look.h"
+#include "lockstep/plot/ticks.h"
+
+namespace lockstep::plot {
+namespace {
+
+constexpr double kHigh = 220, kLeft = 62, kRight = 18, kBelow = 44;
+constexpr size_t kDots = 40;  // a line of more points needs no dot at each
+
+struct Point {
+  double x, y;
+};
+
+struct Frame {
+  Axis x, y;
+  double top;
+
+  double across(double value) const { return kLeft + x.place(value) * (kWidth - kLeft - kRight); }
+  double down(double value) const { return top + (1 - y.place(value)) * kHigh; }
+};
+
+std::vector<double> all(const Chart& chart, std::vector<double> Series::*member) {
+  std::vector<double> values;
+  for (const auto& series : chart.series) {
+    values.insert(values.end(), (series.*member).begin(), (series.*member).end());
+  }
+  return values;
+}
+
+std::vector<Point> placed(const Series& series, const Frame& frame) {
+  std::vector<Point> points;
+  for (size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i) {
+    if (!frame.x.shows(series.x[i]) || !frame.y.shows(series.y[i])) continue;
+    points.push_back({frame.across(series.x[i]), frame.down(series.y[i])});
+  }
+  return points;
+}
+
+// More points than the eye can tell apart: of each half unit the first, the highest, the lowest and the last.
+std::vector<Point> thinned(const std::vector<Point>& points) {
+  if (points.size() <= 2 * static_cast<size_t>(kWidth)) return points;
+  std::vector<Point> kept;
+  for (size_t begin = 0, end = 0; begin < points.size(); begin = end) {
+    while (end < points.size() && std::floor(2 * points[end].x) == std::floor(2 * points[begin].x)) ++end;
+    const auto first = points.begin() + static_cast<int64_t>(begin),
+               last = points.begin() + static_cast<int64_t>(end);
+    auto [low, high] = std::minmax_element(first, last, [](auto& a, auto& b) { return a.y < b.y; });
+    if (high < low) std::swap(low, high);
+    for (const auto& point : {*first, *low, *high, *(last - 1)}) {
+      if (kept.empty() || kept.back().x != point.x || kept.back().y != point.y) kept.push_back(point);
+    }
+  }
+  return kept;
+}
+
+std::string line(const Series& series, size_t n, const Frame& frame) {
+  const auto points = thinned(placed(series, frame));
+  if (points.empty()) return "";
+  std::string path, dots;
+  for (const auto& [x, y] : points) path += format("{}{} {}", path.empty() ? "M" : "L", at(x), at(y));
+  if (points.size() <= kDots && !series.dashed) {
+    for (const auto& [x, y] : points)
+      dots += format("<circle cx=\"{}\" cy=\"{}\" r=\"2.6\" fill=\"{}\"/>", at(x), at(y), colour(n));
+  }
+  return format("<path class=\"c{}\" stroke=\"{}\" d=\"{}\"/>", series.dashed ? " d" : "", colour(n), path) +
+         dots;
+}
+
+std::string grid(const Chart& chart, const Frame& frame) {
+  std::string svg;
+  for (const double tick : frame.y.ticks()) {
+    const double y = frame.down(tick);
+    svg += format("<path class=\"g\" d=\"M{} {}H{}\"/>", at(kLeft), at(y), at(kWidth - kRight)) +
+           words(kLeft - 6, y + 4, "end", frame.y.label(tick));
+  }
+  for (const double tick : frame.x.ticks()) {
+    const double x = frame.across(tick);
+    svg += format("<path class=\"g\" d=\"M{} {}v5\"/>", at(x), at(frame.top + kHigh)) +
+           words(x, frame.top + kHigh + 18, "middle", frame.x.label(tick));
+  }
+  return svg + words(kLeft - 54, frame.top - 10, "start", shortened(chart.y_label, 60)) +
+         words(kWidth - kRight, frame.top + kHigh + 37, "end", shortened(chart.x_label, 70));
+}
+
+}  // namespace
+
+std::string svg(const Chart& chart) {
+  std::vector<LegendEntry> entries;
+  for (const auto& series : chart.series) entries.push_back({series.name, series.dashed});
+  double bottom = 0;
+  auto inside = heading(chart.title, entries, false, bottom);
+  const Frame frame = {Axis(all(chart, &Series::x), chart.log_x, unit_of(chart.x_label)),
+                       Axis(all(chart, &Series::y), chart.log_y, unit_of(chart.y_label)), bottom + 24};
+  inside += grid(chart, frame);
+  std::string lines;
+  for (size_t i = 0; i < chart.series.size(); ++i) lines += line(chart.series[i], i, frame);
+  if (lines.empty()) lines = words(kWidth / 2, frame.top + kHigh / 2, "middle", "no data yet");
+  return picture(chart.title, frame.top + kHigh + kBelow, inside + lines);
+}
+
+}  // namespace lockstep::plot

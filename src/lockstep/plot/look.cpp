@@ -1,0 +1,113 @@
+#include "lockstep/plot/look.h"
+
+#include <array>
+#include <cmath>
+
+#include "lockstep/base/format.h"
+#include "lockstep/plot/page.h"
+
+namespace lockstep::plot {
+namespace {
+
+// After Okabe and Ito (2008), darker for white paper and lighter for black.
+constexpr std::array<const char*, 8> kLight = {"#0072b2", "#d55e00", "#00916a", "#b8558f",
+                                               "#b07d00", "#3a9bd9", "#6e6e6e", "#7a4a1e"};
+constexpr std::array<const char*, 8> kDark = {"#4fb0f0", "#ff8b45", "#35cf9f", "#ee9ac8",
+                                              "#e8b730", "#a5dbff", "#a8a8a8", "#d0a070"};
+
+std::string colours(const std::array<const char*, 8>& row, const char* others) {
+  std::string css = others;
+  for (size_t i = 0; i < row.size(); ++i) css += format("--ls{}:{};", i, row[i]);
+  return css;
+}
+
+std::string style() {
+  return "<style>svg.ls:root{background:var(--paper);" + light_colours() +
+         "}@media(prefers-color-scheme:dark){svg.ls:root{" + dark_colours() +
+         "}}"
+         ".ls text{font:12px system-ui,-apple-system,'Segoe "
+         "UI',Roboto,sans-serif;fill:var(--soft,currentColor)}"
+         ".ls .t{font-size:14px;font-weight:600;fill:var(--ink,currentColor)}"
+         ".ls .g{stroke:var(--line,#8884);stroke-width:1}"
+         ".ls .c{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}"
+         ".ls .d{stroke-dasharray:6 5;stroke-width:1.6}</style>";
+}
+
+constexpr double kLetter = 6.6, kRow = 18, kSwatch = 22;
+
+std::string swatch(double x, double y, size_t n, bool dashed, bool box) {
+  if (box)
+    return format("<rect x=\"{}\" y=\"{}\" width=\"12\" height=\"10\" rx=\"2\" fill=\"{}\"/>", at(x),
+                  at(y - 9), colour(n));
+  return format("<path class=\"c{}\" stroke=\"{}\" d=\"M{} {}h16\"/>", dashed ? " d" : "", colour(n), at(x),
+                at(y - 4));
+}
+
+}  // namespace
+
+std::string light_colours() {
+  return colours(kLight, "--paper:#fff;--ink:#1b1f24;--soft:#57606a;--line:#dde1e6;--card:#f6f8fa;");
+}
+
+std::string dark_colours() {
+  return colours(kDark, "--paper:#14171c;--ink:#e8eaed;--soft:#a3adb8;--line:#343b45;--card:#1c2027;");
+}
+
+std::string colour(size_t n) {
+  return format("var(--ls{})", n % kLight.size());
+}
+
+std::string at(double value) {
+  auto text = format("{:.1f}", value);
+  if (text.ends_with(".0")) text.resize(text.size() - 2);
+  return text;
+}
+
+size_t letters_of(const std::string& text) {
+  size_t letters = 0;
+  for (const char byte : text) letters += (static_cast<unsigned char>(byte) & 0xc0) != 0x80;
+  return letters;
+}
+
+std::string shortened(const std::string& text, size_t letters) {
+  if (letters_of(text) <= letters) return text;
+  size_t seen = 0, end = 0;
+  while (end < text.size() && (seen += (static_cast<unsigned char>(text[end]) & 0xc0) != 0x80) < letters)
+    ++end;
+  return text.substr(0, end) + "…";
+}
+
+std::string words(double x, double y, const std::string& anchor, const std::string& text,
+                  const std::string& kind) {
+  return format("<text x=\"{}\" y=\"{}\"{}{}>{}</text>", at(x), at(y),
+                anchor == "start" ? std::string() : " text-anchor=\"" + anchor + "\"",
+                kind.empty() ? kind : " class=\"" + kind + "\"", escaped(text));
+}
+
+std::string heading(const std::string& title, const std::vector<LegendEntry>& entries, bool boxes,
+                    double& bottom) {
+  constexpr double kLeft = 8;
+  std::string svg = title.empty() ? "" : words(kLeft, 20, "start", shortened(title, 70), "t");
+  bottom = title.empty() ? 6 : 28;
+  if (entries.size() < 2 && !boxes) return svg;
+  double x = kLeft, y = bottom + 12;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const auto name = shortened(entries[i].name, 44);
+    const double wide = kSwatch + kLetter * static_cast<double>(letters_of(name)) + 12;
+    if (x > kLeft && x + wide > kWidth) x = kLeft, y += kRow;
+    svg += swatch(x, y, i, entries[i].dashed, boxes) + words(x + kSwatch, y, "start", name);
+    x += wide;
+  }
+  bottom = y + 8;
+  return svg;
+}
+
+std::string picture(const std::string& title, double height, const std::string& inside) {
+  return format(
+             "<svg class=\"ls\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" role=\"img\" "
+             "aria-label=\"{}\">",
+             at(kWidth), at(height), escaped(title)) +
+         style() + inside + "</svg>\n";
+}
+
+}  // namespace lockstep::plot

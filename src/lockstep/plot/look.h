@@ -1,0 +1,43 @@
+#pragma once
+// How everything looks: colours that colour-blind eyes tell apart, for light and dark, and the parts that all
+// pictures share.
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace lockstep::plot {
+
+/// The colours as CSS variables, to stand in a rule of the page or of a picture that is a file by itself.
+std::string light_colours();
+std::string dark_colours();
+
+/// The colour of the nth series or part.
+std::string colour(size_t n);
+
+inline constexpr double kWidth = 560;
+
+/// The <svg> element around what is drawn, `height` units high and kWidth wide.
+std::string picture(const std::string& title, double height, const std::string& inside);
+
+/// A text; `anchor` is start, middle or end. The text is made safe.
+std::string words(double x, double y, const std::string& anchor, const std::string& text,
+                  const std::string& kind = "");
+
+struct LegendEntry {
+  std::string name;
+  bool dashed = false;
+};
+
+/// The title, and under it the legend where there is more than one entry; `bottom` is where they end.
+std::string heading(const std::string& title, const std::vector<LegendEntry>& entries, bool boxes,
+                    double& bottom);
+
+/// A coordinate in few letters.
+std::string at(double value);
+
+/// At most so many letters of UTF-8 text, the last an ellipsis where some are missing.
+std::string shortened(const std::string& text, size_t letters);
+size_t letters_of(const std::string& text);
+
+}  // namespace lockstep::plot
