@@ -1,0 +1,388 @@
+// DataParallel on logical devices of the CPU: what it computes against the bare module, and what it says
+// where it cannot.
+#include "lockstep/parallel/data_parallel.h"
+
+#include <ATen/autocast_mode.h>
+#include <gtest/gtest.h>
+#include <torch/cuda.h>
+#include <torch/nn/cloneable.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include <set>
+#include <thread>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+namespace F = torch::nn::functional;
+using Devices = std::vector<c10::Device>;
+
+Devices logical(size_t count) {
+  return Devices(count, at::kCPU);
+}
+
+struct Tanh : torch::nn::Cloneable<Tanh> {
+  Tanh() { reset(); }
+  void reset() override {
+    first = register_module("first", torch::nn::Linear(5, 7));
+    second = register_module("second", torch::nn::Linear(7, 3));
+  }
+  at::Tensor forward(const at::Tensor& x) { return second->forward(torch::tanh(first->forward(x))); }
+  torch::nn::Linear first{nullptr}, second{nullptr};
+};
+
+// One parameter under two names, used twice.
+struct Tied : torch::nn::Cloneable<Tied> {
+  Tied() { reset(); }
+  void reset() override {
+    first = register_module("first", torch::nn::Linear(4, 4));
+    again = register_parameter("again", first->weight);
+  }
+  at::Tensor forward(const at::Tensor& x) { return torch::matmul(torch::tanh(first->forward(x)), again); }
+  torch::nn::Linear first{nullptr};
+  at::Tensor again;
+};
+
+std::vector<at::Tensor> gradients(const torch::nn::Module& module) {
+  std::vector<at::Tensor> result;
+  for (const auto& parameter : module.parameters()) result.push_back(parameter.grad());
+  return result;
+}
+
+void expect_same(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b, double tolerance = 0) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    ASSERT_EQ(a[i].defined(), b[i].defined()) << i;
+    if (!a[i].defined()) continue;
+    EXPECT_TRUE(tolerance == 0 ? a[i].equal(b[i]) : torch::allclose(a[i], b[i], tolerance, tolerance)) << i;
+  }
+}
+
+template <class M>
+std::shared_ptr<M> seeded() {
+  torch::manual_seed(7);
+  return std::make_shared<M>();
+}
+
+std::shared_ptr<Tanh> twin_of(const std::shared_ptr<Tanh>& module) {
+  return std::dynamic_pointer_cast<Tanh>(module->clone());
+}
+
+at::Tensor squares(const at::Tensor& output) {
+  return output.square().mean();
+}
+
+TEST(DataParallel, TwoDevicesGiveTheBitsOfTwoHalves) {
+  const auto bare = seeded<Tanh>();
+  const auto model = data_parallel(twin_of(bare), logical(2));
+  const auto input = torch::randn({6, 5});
+  const auto halves =
+      torch::cat({bare->forward(input.narrow(0, 0, 3)), bare->forward(input.narrow(0, 3, 3))});
+  const auto output = model->forward(input);
+  EXPECT_TRUE(output.equal(halves));
+  squares(halves).backward();
+  squares(output).backward();
+  expect_same(gradients(*bare), gradients(*model->module()));
+}
+
+// Batches that divide, that do not, and that are smaller than the number of devices.
+class Batches : public ::testing::TestWithParam<std::tuple<int, int>> {};
+
+TEST_P(Batches, StepsEqualTheBareModules) {
+  const auto [devices, samples] = GetParam();
+  const auto bare = seeded<Tanh>();
+  const auto model = data_parallel(twin_of(bare), logical(static_cast<size_t>(devices)));
+  torch::optim::SGD one(bare->parameters(), 0.1), other(model->parameters(), 0.1);
+  for (int step = 0; step < 3; ++step) {
+    const auto input = torch::randn({samples, 5});
+    one.zero_grad();
+    other.zero_grad();
+    squares(bare->forward(input)).backward();
+    squares(model->forward(input)).backward();
+    one.step();
+    other.step();
+  }
+  expect_same(bare->parameters(), model->parameters(), 1e-6);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, Batches,
+                         ::testing::Values(std::tuple{2, 8}, std::tuple{4, 10}, std::tuple{4, 5},
+                                           std::tuple{4, 2}, std::tuple{3, 1}, std::tuple{1, 4}));
+
+TEST(DataParallel, LossOfUnevenSharesIsTheWholeBatchs) {
+  for (const int samples : {1, 2, 5, 7, 8}) {
+    const auto bare = seeded<Tanh>();
+    const auto model = data_parallel(twin_of(bare), logical(4));
+    const auto input = torch::randn({samples, 5});
+    const auto target = torch::randint(3, {samples});
+    const auto whole = F::cross_entropy(bare->forward(input), target);
+    const auto shared = model->loss(input, target, [](const at::Tensor& out, const at::Tensor& wanted) {
+      return F::cross_entropy(out, wanted);
+    });
+    EXPECT_NEAR(whole.item<double>(), shared.item<double>(), 1e-6);
+    whole.backward();
+    shared.backward();
+    expect_same(gradients(*bare), gradients(*model->module()), 1e-6);
+  }
+}
+
+TEST(DataParallel, EachDeviceHasAThreadThatIsKept) {
+  const auto model = data_parallel(Tanh(), logical(3));
+  const auto threads = [&] {
+    std::mutex mutex;
+    std::vector<std::thread::id> ids;
+    model->apply(
+        [&](Tanh& replica, const at::Tensor& input) {
+          const std::lock_guard lock(mutex);
+          ids.push_back(std::this_thread::get_id());
+          return replica.forward(input);
+        },
+        torch::randn({3, 5}));
+    return std::set(ids.begin(), ids.end());
+  };
+  const auto first = threads();
+  EXPECT_EQ(first.size(), 3);
+  EXPECT_FALSE(first.contains(std::this_thread::get_id()));
+  EXPECT_EQ(threads(), first);
+}
+
+TEST(DataParallel, WhatOneDeviceThrowsNamesItAndTheNextStepWorks) {
+  const auto model = data_parallel(Tanh(), logical(3));
+  const auto fails_on = [&](int device) {
+    return model->apply(
+        [&](Tanh& replica, const at::Tensor& input) {
+          if (input[0][0].item<int>() == device) throw InputError("no such word", "a place", "look again");
+          return replica.forward(input);
+        },
+        torch::arange(3).to(torch::kFloat).reshape({3, 1}).expand({3, 5}));
+  };
+  try {
+    fails_on(1);
+    FAIL() << "nothing was thrown";
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(), "no such word");
+    EXPECT_EQ(error.where(), "device 1 of 3 (cpu), a place");
+    EXPECT_EQ(error.hint(), "look again");
+  }
+  EXPECT_EQ(fails_on(-1).size(0), 3);
+  try {
+    model->forward(torch::randn({4, 6}));
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.where(), "device 0 of 3 (cpu)");
+  }
+}
+
+TEST(DataParallel, WithoutGradientsNothingIsKept) {
+  const auto model = data_parallel(Tanh(), logical(2));
+  const torch::NoGradGuard no_grad;
+  EXPECT_FALSE(model->forward(torch::randn({4, 5})).requires_grad());
+}
+
+TEST(DataParallel, AutocastReachesTheThreads) {
+  const auto model = data_parallel(Tanh(), logical(2));
+  const auto type_of_output = [&] { return model->forward(torch::randn({4, 5})).scalar_type(); };
+  type_of_output();
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+  const auto low = type_of_output();
+  at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  EXPECT_EQ(low, at::kBFloat16);
+  EXPECT_EQ(type_of_output(), at::kFloat);
+}
+
+TEST(DataParallel, SharedParametersGetOneGradient) {
+  const auto bare = seeded<Tied>();
+  const auto model = data_parallel(seeded<Tied>(), logical(3));  // a clone, as a replica is, loses the tie
+  const auto input = torch::randn({7, 4});
+  squares(bare->forward(input)).backward();
+  squares(model->forward(input)).backward();
+  expect_same(gradients(*bare), gradients(*model->module()), 1e-6);
+}
+
+struct Normed : torch::nn::Cloneable<Normed> {
+  Normed() { reset(); }
+  void reset() override { norm = register_module("norm", torch::nn::BatchNorm1d(2)); }
+  at::Tensor forward(const at::Tensor& x) { return norm->forward(x); }
+  torch::nn::BatchNorm1d norm{nullptr};
+};
+
+// As PyTorch documents: the first device's statistics are the module's, the others' are lost.
+TEST(DataParallel, BatchNormKeepsTheFirstDevicesStatistics) {
+  torch::manual_seed(3);
+  const auto model = data_parallel(Normed(), logical(2));
+  Normed alone;
+  for (int step = 0; step < 2; ++step) {
+    const auto input = torch::randn({8, 2});
+    model->forward(input);
+    alone.forward(input.narrow(0, 0, 4));
+  }
+  expect_same(model->module()->buffers(), alone.buffers(), 1e-6);
+  EXPECT_EQ(model->module()->norm->num_batches_tracked.item<int64_t>(), 2);
+  model->eval();
+  alone.eval();
+  const auto input = torch::randn({5, 2});
+  EXPECT_TRUE(model->forward(input).equal(alone.forward(input)));
+}
+
+struct Dropped : torch::nn::Cloneable<Dropped> {
+  Dropped() { reset(); }
+  void reset() override {
+    linear = register_module("linear", torch::nn::Linear(16, 16));
+    dropout = register_module("dropout", torch::nn::Dropout(0.5));
+  }
+  at::Tensor forward(const at::Tensor& x) { return dropout->forward(linear->forward(x)); }
+  torch::nn::Linear linear{nullptr};
+  torch::nn::Dropout dropout{nullptr};
+};
+
+TEST(DataParallel, TheSameSeedDropsTheSameWhoeverIsFaster) {
+  const auto losses = [] {
+    const auto model = data_parallel(seeded<Dropped>(), logical(4));
+    std::vector<at::Tensor> outputs;
+    for (int step = 0; step < 20; ++step) outputs.push_back(model->forward(torch::ones({64, 16})));
+    return torch::stack(outputs);
+  };
+  EXPECT_TRUE(losses().equal(losses()));
+}
+
+TEST(DataParallel, MakingReplicasDrawsNothing) {
+  const auto module = seeded<Tanh>();
+  const auto after = torch::rand({3});
+  const auto wrapped = seeded<Tanh>();
+  const auto model = data_parallel(wrapped, logical(3));
+  EXPECT_TRUE(torch::rand({3}).equal(after));
+}
+
+TEST(DataParallel, FrozenParametersStayFrozen) {
+  const auto model = data_parallel(Tanh(), logical(2));
+  model->module()->first->weight.set_requires_grad(false);
+  squares(model->forward(torch::randn({4, 5}))).backward();
+  EXPECT_FALSE(model->module()->first->weight.grad().defined());
+  EXPECT_TRUE(model->module()->first->bias.grad().defined());
+}
+
+TEST(DataParallel, TwoForwardsMayShareABackward) {
+  const auto bare = seeded<Tanh>();
+  const auto model = data_parallel(twin_of(bare), logical(2));
+  const auto a = torch::randn({4, 5}), b = torch::randn({4, 5});
+  (squares(bare->forward(a)) + squares(bare->forward(b))).backward();
+  (squares(model->forward(a)) + squares(model->forward(b))).backward();
+  expect_same(gradients(*bare), gradients(*model->module()), 1e-6);
+}
+
+// As for any module: what a backward needs must not change before it.
+TEST(DataParallel, AStepBetweenForwardAndBackwardIsAnError) {
+  const auto model = data_parallel(Tanh(), logical(2));
+  torch::optim::SGD optimizer(model->parameters(), 0.1);
+  squares(model->forward(torch::randn({4, 5}))).backward();
+  const auto loss = squares(model->forward(torch::randn({4, 5})));
+  optimizer.step();
+  model->forward(torch::randn({4, 5}));
+  EXPECT_THROW(loss.backward(), std::exception);
+}
+
+// The loss of the last step is still held: that must not keep the replicas from learning of the new
+// parameters.
+TEST(DataParallel, AHeldLossKeepsNoParameters) {
+  const auto model = data_parallel(Tanh(), logical(2));
+  torch::optim::SGD optimizer(model->parameters(), 0.1);
+  const auto input = torch::randn({4, 5});
+  const auto held = squares(model->forward(input));
+  held.backward();
+  optimizer.step();
+  EXPECT_TRUE(torch::allclose(model->forward(input), model->module()->forward(input)));
+}
+
+TEST(DataParallel, ABackwardIsForOnceUnlessTheGraphIsKept) {
+  const auto model = data_parallel(Tanh(), logical(2));
+  const auto loss = squares(model->forward(torch::randn({4, 5})));
+  loss.backward({}, /*retain_graph=*/true);
+  const auto once = gradients(*model->module())[0].clone();
+  loss.backward();
+  EXPECT_TRUE(torch::allclose(gradients(*model->module())[0], 2 * once));
+  EXPECT_THROW(loss.backward(), std::exception);
+}
+
+TEST(DataParallel, GradientsReachTheInputs) {
+  const auto bare = seeded<Tanh>();
+  const auto model = data_parallel(twin_of(bare), logical(2));
+  auto a = torch::randn({5, 5}).requires_grad_();
+  auto b = a.detach().clone().requires_grad_();
+  squares(bare->forward(a)).backward();
+  squares(model->forward(b)).backward();
+  EXPECT_TRUE(torch::allclose(a.grad(), b.grad(), 1e-6, 1e-6));
+}
+
+struct Many : torch::nn::Cloneable<Many> {
+  Many() { reset(); }
+  void reset() override {}
+  std::pair<at::Tensor, std::vector<at::Tensor>> forward(const std::vector<at::Tensor>& inputs,
+                                                         double factor) {
+    return {inputs[0] * factor, {inputs[1].sum(), inputs[1].argmax(1)}};
+  }
+};
+
+TEST(DataParallel, ContainersAreDealtOutAndGathered) {
+  const auto model = data_parallel(Many(), logical(2));
+  const std::vector<at::Tensor> inputs = {torch::arange(3), torch::rand({3, 4})};
+  const auto [scaled, others] = model->forward(inputs, 2.0);
+  EXPECT_TRUE(scaled.equal(torch::tensor({0., 2., 4.})));
+  EXPECT_EQ(others[0].sizes(), at::IntArrayRef({2}));  // a number a device
+  EXPECT_TRUE(others[1].equal(inputs[1].argmax(1)));
+  EXPECT_THROW(model->forward(std::vector<at::Tensor>{torch::rand({3}), torch::rand({4, 4})}, 1.0),
+               InputError);
+}
+
+struct Bare : torch::nn::Module {
+  Bare() { register_module("linear", linear); }
+  at::Tensor forward(const at::Tensor& x) { return linear->forward(x); }
+  torch::nn::Linear linear{2, 2};
+};
+struct Wider : Bare {
+  Wider() { linear->weight.set_data(torch::zeros({3, 2})); }
+};
+
+TEST(DataParallel, AModuleThatCannotBeClonedNeedsAMaker) {
+  EXPECT_THROW(data_parallel(Bare(), logical(2)), InputError);
+  EXPECT_NO_THROW(data_parallel(Bare(), logical(1)));  // has the module itself
+  const auto model = data_parallel(Bare(), logical(2), [] { return std::make_shared<Bare>(); });
+  const auto input = torch::randn({4, 2});
+  EXPECT_TRUE(torch::allclose(model->forward(input), model->module()->forward(input)));
+  EXPECT_THROW(data_parallel(Bare(), logical(2), [] { return std::make_shared<Wider>(); }), InputError);
+  EXPECT_THROW(data_parallel(Bare(), logical(2), [] { return std::shared_ptr<Bare>(); }), InputError);
+}
+
+TEST(DataParallel, DevicesThatAreNotThereAreRefused) {
+  const auto gpus = torch::cuda::device_count();
+  const c10::Device missing(at::kCUDA, static_cast<c10::DeviceIndex>(gpus));
+  EXPECT_THROW(data_parallel(Tanh(), {missing}), InputError);
+  EXPECT_THROW(data_parallel(Tanh(), {at::kCPU, c10::Device(at::kCUDA, 0)}), InputError);
+  EXPECT_THROW(devices_like(c10::Device(at::kCUDA, 0), static_cast<int>(gpus) + 1), InputError);
+}
+
+TEST(DataParallel, OnGpusTheSameAsOnOne) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU here";
+  const auto bare = seeded<Tanh>();
+  auto devices = visible_devices();
+  if (devices.size() == 1) devices.push_back(devices.front());
+  const auto model = data_parallel(twin_of(bare), devices);
+  const auto input = torch::randn({7, 5});
+  squares(bare->forward(input)).backward();
+  squares(model->forward(input)).backward();
+  std::vector<at::Tensor> found;
+  for (const auto& gradient : gradients(*model->module())) found.push_back(gradient.cpu());
+  expect_same(gradients(*bare), found, 1e-4);
+}
+
+}  // namespace
+}  // namespace lockstep
