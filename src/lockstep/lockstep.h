@@ -24,3 +24,4 @@
 #include "lockstep/parallel/team.h"
 #include "lockstep/train/save.h"
 #include "lockstep/train/sets.h"
+#include "lockstep/zero/sharded_optimizer.h"

@@ -18,6 +18,8 @@ struct AdamOptions {
 /// torch.optim.Adam, and AdamW with decoupled_weight_decay.
 class Adam : public Optimizer {
  public:
+  /// What a group is given.
+  using Options = AdamOptions;
   /// One group.
   Adam(std::vector<at::Tensor> params, const AdamOptions& options);
   /// {{weights, {.weight_decay = 0.1}}, {biases, {}}}: a group's options are whole, and none is another
@@ -26,6 +28,7 @@ class Adam : public Optimizer {
   double momentum(size_t group) const override { return options_.at(group).beta1; }
   void set_momentum(double momentum, size_t group) override { options_.at(group).beta1 = momentum; }
   bool has_betas() const override { return true; }
+  bool elementwise() const override { return true; }
   int64_t state_bytes(size_t index) const override;
 
  protected:

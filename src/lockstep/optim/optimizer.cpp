@@ -67,12 +67,21 @@ void Optimizer::zero_grad(bool set_to_none) {
 }
 
 Tree Optimizer::state_dict() const {
-  auto state = make_dict(), groups = make_list();
+  return make_dict({{"state", held_state()}, {"param_groups", group_dicts()}});
+}
+
+Tree Optimizer::held_state() const {
+  auto state = make_dict();
   for (size_t i = 0; i < params_.size(); ++i) {
     if (auto own = state_of(i); !own.isNone()) put(state, static_cast<int64_t>(i), own);
   }
+  return state;
+}
+
+Tree Optimizer::group_dicts() const {
+  auto groups = make_list();
   for (size_t group = 0; group < groups_.size(); ++group) append(groups, group_dict(group));
-  return make_dict({{"state", state}, {"param_groups", groups}});
+  return groups;
 }
 
 Tree Optimizer::group_dict(size_t group) const {

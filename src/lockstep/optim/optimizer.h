@@ -31,7 +31,7 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   /// One update from the gradients that are there. Parameters without a gradient are left alone.
-  void step();
+  virtual void step();
   /// Forgets the gradients, or fills them with zeros.
   void zero_grad(bool set_to_none = true);
 
@@ -56,10 +56,17 @@ class Optimizer {
   /// one.
   virtual int64_t state_bytes(size_t index) const = 0;
 
-  /// {"state": {0: {...}}, "param_groups": [{...}]}, as torch.optim writes it. Tensors are not copied.
-  Tree state_dict() const;
+  /// Is each element of a parameter updated from that element's gradient and state alone, so that a part of
+  /// it may be updated without the rest? Then ranks may share a parameter (ShardedOptimizer).
+  virtual bool elementwise() const { return false; }
+
+  /// {"state": {0: {...}}, "param_groups": [{...}]}, as torch.optim writes it. Tensors are not copied. Of an
+  /// optimiser that ranks share: collective, and whole on rank 0.
+  virtual Tree state_dict() const;
   /// Takes a state_dict of this class or of the same torch.optim class. InputError where it doesn't fit.
-  void load_state_dict(const Tree& state);
+  virtual void load_state_dict(const Tree& state);
+  /// The states that this process holds, by the parameter's number.
+  Tree held_state() const;
 
   /// What schedules leave in a parameter group, in order: initial_lr, max_lr, ...
   std::vector<std::pair<std::string, double>>& extras(size_t group) { return groups_.at(group).extras; }
@@ -101,6 +108,7 @@ class Optimizer {
   at::Tensor fit(size_t index, const Tree& value, const std::string& name) const;
 
  private:
+  friend class ShardedOptimizer;  // asks another optimiser for what is protected here
   struct Group {
     size_t begin, end;  // in params_
     double lr;
@@ -109,6 +117,7 @@ class Optimizer {
   void set_groups(const std::vector<ParameterGroup<double>>& rates);
   void refuse_other_groups(const std::vector<Tree>& groups) const;
   Tree group_dict(size_t group) const;
+  Tree group_dicts() const;
   void load_group(size_t group, const Tree& saved);
 
   std::vector<at::Tensor> params_;

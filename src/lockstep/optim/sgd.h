@@ -17,6 +17,8 @@ struct SgdOptions {
 /// torch.optim.SGD.
 class Sgd : public Optimizer {
  public:
+  /// What a group is given.
+  using Options = SgdOptions;
   /// One group.
   Sgd(std::vector<at::Tensor> params, const SgdOptions& options);
   /// {{weights, {.weight_decay = 0.1}}, {biases, {}}}: a group's options are whole, and none is another
@@ -24,6 +26,7 @@ class Sgd : public Optimizer {
   explicit Sgd(const std::vector<ParameterGroup<SgdOptions>>& groups);
   double momentum(size_t group) const override { return options_.at(group).momentum; }
   void set_momentum(double momentum, size_t group) override { options_.at(group).momentum = momentum; }
+  bool elementwise() const override { return true; }
   int64_t state_bytes(size_t index) const override;
 
  protected:

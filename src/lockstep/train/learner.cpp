@@ -1,8 +1,19 @@
 #include "lockstep/train/learner.h"
 
 #include "lockstep/train/task_memory.h"
+#include "lockstep/zero/sharded_optimizer.h"
 
 namespace lockstep::train {
+namespace {
+
+std::unique_ptr<Optimizer> make_optimizer_of(const Settings& settings, const Team& team,
+                                             std::vector<at::Tensor> params) {
+  if (!settings.optim.sharded || settings.train.mode != "ddp")
+    return make_optimizer(settings.optim, std::move(params));
+  return make_sharded_optimizer(settings.optim, std::move(params), team);
+}
+
+}  // namespace
 
 Learner make_learner(const Setup& setup) {
   const auto& settings = setup.settings;
@@ -10,7 +21,7 @@ Learner make_learner(const Setup& setup) {
   Learner learner;
   learner.rounds = plan_rounds(settings, setup.data.train->size(), setup.mesh->data().world());
   learner.model = make_trained_model(seeded_model(setup), *setup.mesh, settings);
-  learner.optimizer = make_optimizer(settings.optim, learner.model->parameters());
+  learner.optimizer = make_optimizer_of(settings, setup.mesh->data(), learner.model->parameters());
   learner.schedule =
       make_schedule(settings.schedule, *learner.optimizer, learner.rounds.total_steps, settings.train.epochs);
   if (settings.train.precision == "fp16") learner.scaler = std::make_unique<GradScaler>(team.device());

@@ -27,8 +27,7 @@ std::vector<Named> numbers_of(const torch::nn::Module& net, const Optimizer& opt
     all.push_back({"parameter " + item.key(), item.value()});
     names.emplace(item.value().unsafeGetTensorImpl(), item.key());
   }
-  const auto states = get(optimizer.state_dict(), "state");
-  for (const auto& [index, state] : items(states)) {
+  for (const auto& [index, state] : items(optimizer.held_state())) {
     const auto& param = optimizer.parameters().at(static_cast<size_t>(as_int(index, "state")));
     for (const auto& [key, value] : items(state)) {
       if (value.isTensor())

@@ -42,10 +42,10 @@ void require_folder(const std::string& path) {
     throw InputError("there is no folder to save into", path, "make it first, or give another path");
 }
 
-void write(const std::string& path, const CheckpointParts& parts, const Tree& state) {
+void write(const std::string& path, const CheckpointParts& parts, const Tree& optimizer, const Tree& state) {
   require_folder(path);
   const auto tree = make_dict({{"model", module_state_dict(parts.model.module())}});
-  if (parts.optimizer) put(tree, "optimizer", parts.optimizer->state_dict());
+  if (!optimizer.isNone()) put(tree, "optimizer", optimizer);
   put(tree, kOwn, state);
   try {
     write_pt(path, snapshot(tree));
@@ -120,8 +120,9 @@ void restore(const Team& team, const Found& found, const CheckpointParts& parts)
 void save(const std::string& path, const Session& session, const CheckpointParts& parts) {
   const auto& team = session.team();
   const auto state = gather_state(team, parts);
+  const auto optimizer = parts.optimizer ? parts.optimizer->state_dict() : Tree();
   team.from_first([&] {
-    write(path, parts, state);
+    write(path, parts, optimizer, state);
     return std::string();
   });
 }

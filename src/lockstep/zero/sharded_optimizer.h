@@ -1,0 +1,88 @@
+#pragma once
+// ZeRO's first stage: ranks with the same parameters share the optimiser's state out, to the same bits.
+//
+//   auto optimizer = lockstep::sharded<lockstep::Adam>(model->parameters(), session, {.lr = 1e-3});
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/parallel/session.h"
+#include "lockstep/parallel/team.h"
+
+namespace lockstep {
+
+/// An optimiser of which each rank keeps and updates a share, and then gets the others' updates. Its state in
+/// a checkpoint is the plain optimiser's, so a run goes on with or without sharing, and at another world
+/// size. step(), state_dict() and load_state_dict() are collective; the gradients must be the same on all
+/// ranks, as DDP leaves them.
+class ShardedOptimizer : public Optimizer {
+ public:
+  /// Makes an optimiser over these groups of parameters, each with that group's options.
+  using Make = std::function<std::unique_ptr<Optimizer>(const std::vector<std::vector<at::Tensor>>& groups)>;
+
+  /// Parameters are cut into even shares where the optimiser is elementwise(), and dealt out whole where it
+  /// is not.
+  ShardedOptimizer(const Make& make, const std::vector<std::vector<at::Tensor>>& groups, const Team& team);
+  ~ShardedOptimizer() override;
+
+  void step() override;
+  Tree state_dict() const override;
+  void load_state_dict(const Tree& state) override;
+  double momentum(size_t group) const override;
+  void set_momentum(double momentum, size_t group) override;
+  bool has_betas() const override;
+  bool elementwise() const override;
+  /// This rank's share.
+  int64_t state_bytes(size_t index) const override;
+
+ protected:
+  void update(const std::vector<Slot>& slots, size_t group) override;
+  Tree state_of(size_t index) const override;
+  void set_state_of(size_t index, const Tree& state) override;
+  std::vector<std::pair<Tree, Tree>> options_of(size_t group) const override;
+  void set_options_of(size_t group, const Tree& options) override;
+
+ private:
+  struct Share;
+  ShardedOptimizer(const Make& make, std::unique_ptr<Optimizer> plain, const Team& team);
+  std::unique_ptr<Optimizer> make_own(const Make& make) const;
+  void refuse_misfits(size_t index, const Tree& state) const;
+  Tree whole_state(const std::vector<Tree>& held, size_t index) const;
+
+  std::unique_ptr<Share> share_;
+};
+
+/// An optimiser over one group that the session's ranks share; the plain one where a rank is alone.
+template <class O>
+std::unique_ptr<Optimizer> sharded(const std::vector<ParameterGroup<typename O::Options>>& groups,
+                                   const Team& team) {
+  if (team.world() == 1) return std::make_unique<O>(groups);
+  std::vector<std::vector<at::Tensor>> params;
+  for (const auto& group : groups) params.push_back(group.params);
+  const auto make = [&groups](const std::vector<std::vector<at::Tensor>>& of) {
+    auto own = groups;
+    for (size_t i = 0; i < own.size(); ++i) own[i].params = of[i];
+    return std::make_unique<O>(own);
+  };
+  return std::make_unique<ShardedOptimizer>(make, params, team);
+}
+/// The same over the session's ranks.
+template <class O>
+std::unique_ptr<Optimizer> sharded(const std::vector<ParameterGroup<typename O::Options>>& groups,
+                                   const Session& session) {
+  return sharded<O>(groups, session.team());
+}
+/// The same over one group.
+template <class O>
+std::unique_ptr<Optimizer> sharded(std::vector<at::Tensor> params, const Session& session,
+                                   const typename O::Options& options) {
+  return sharded<O>({{std::move(params), options}}, session.team());
+}
+
+/// The optimiser that a config names, shared by the team; the plain one where a rank is alone.
+std::unique_ptr<Optimizer> make_sharded_optimizer(const OptimSettings& settings,
+                                                  std::vector<at::Tensor> params, const Team& team);
+
+}  // namespace lockstep

@@ -1,0 +1,73 @@
+#include "lockstep/zero/shares.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace lockstep::zero {
+namespace {
+
+constexpr int64_t kGrain = 64;  // elements: a cache line of four-byte ones and more, and any vector twice
+
+int64_t weight_of(const Extent& param) {
+  return param.trained ? param.elements : 0;
+}
+
+// Where the shares would end if all parameters were one.
+std::vector<int64_t> even_ends(const std::vector<Extent>& params, int world) {
+  int64_t total = 0;
+  for (const auto& param : params) total += weight_of(param);
+  std::vector<int64_t> ends;
+  for (int64_t rank = 1; rank <= world; ++rank)
+    ends.push_back(total / world * rank + total % world * rank / world);
+  return ends;
+}
+
+int64_t cut_before(int64_t place, int64_t elements) {
+  if (place >= elements) return elements;
+  return std::min((std::max<int64_t>(place, 0) + kGrain / 2) / kGrain * kGrain, elements);
+}
+
+}  // namespace
+
+Shares cut_evenly(const std::vector<Extent>& params, int world) {
+  Shares shares(static_cast<size_t>(world));
+  const auto ends = even_ends(params, world);
+  int64_t offset = 0;
+  size_t rank = 0;
+  const auto pass_full = [&] {
+    while (rank + 1 < shares.size() && offset >= ends[rank]) ++rank;
+  };
+  for (size_t i = 0; i < params.size(); ++i) {
+    pass_full();
+    const int64_t weight = weight_of(params[i]);
+    if (weight == 0) shares[rank].push_back({i, 0, params[i].elements});
+    for (int64_t begin = 0; begin < weight;) {
+      const bool last = rank + 1 == shares.size();
+      const int64_t end = last ? weight : cut_before(ends[rank] - offset, weight);
+      if (end > begin) shares[rank].push_back({i, begin, end});
+      begin = std::max(begin, end);
+      if (begin < weight) ++rank;
+    }
+    offset += weight;
+  }
+  return shares;
+}
+
+Shares deal_whole(const std::vector<Extent>& params, int world) {
+  std::vector<size_t> order(params.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return weight_of(params[a]) > weight_of(params[b]); });
+  Shares shares(static_cast<size_t>(world));
+  std::vector<int64_t> loads(static_cast<size_t>(world));
+  for (const auto i : order) {
+    const auto rank = static_cast<size_t>(std::min_element(loads.begin(), loads.end()) - loads.begin());
+    shares[rank].push_back({i, 0, params[i].elements});
+    loads[rank] += weight_of(params[i]);
+  }
+  for (auto& share : shares)
+    std::sort(share.begin(), share.end(), [](const Piece& a, const Piece& b) { return a.param < b.param; });
+  return shares;
+}
+
+}  // namespace lockstep::zero

@@ -1,0 +1,75 @@
+#include "lockstep/zero/shares.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace lockstep::zero {
+namespace {
+
+int64_t load_of(const std::vector<Piece>& share) {
+  return std::accumulate(share.begin(), share.end(), int64_t{0},
+                         [](int64_t sum, const Piece& piece) { return sum + piece.size(); });
+}
+
+// Every element has one owner, and a parameter's pieces lie in the order of the ranks.
+void expect_complete(const Shares& shares, const std::vector<Extent>& params) {
+  std::vector<int64_t> reached(params.size());
+  for (const auto& share : shares) {
+    for (const auto& piece : share) {
+      EXPECT_EQ(piece.begin, reached[piece.param]);
+      EXPECT_TRUE(piece.size() > 0 || params[piece.param].elements == 0);
+      reached[piece.param] = piece.end;
+    }
+  }
+  for (size_t i = 0; i < params.size(); ++i) EXPECT_EQ(reached[i], params[i].elements) << i;
+}
+
+// SimpleCNN's: one layer is 95 % of it.
+const std::vector<Extent> cnn = {{288, true},    {32, true},  {18432, true}, {64, true},
+                                 {401408, true}, {128, true}, {1280, true},  {10, true}};
+
+TEST(Shares, AreEvenWhereOneParameterIsNearlyAll) {
+  for (int world = 1; world <= 9; ++world) {
+    const auto shares = cut_evenly(cnn, world);
+    expect_complete(shares, cnn);
+    for (const auto& share : shares) EXPECT_NEAR(load_of(share), 421642.0 / world, 65) << world;
+  }
+}
+
+TEST(Shares, CutOnMultiplesOf64) {
+  for (const auto& share : cut_evenly(cnn, 7)) {
+    for (const auto& piece : share) {
+      EXPECT_EQ(piece.begin % 64, 0);
+      EXPECT_TRUE(piece.end % 64 == 0 || piece.end == cnn[piece.param].elements);
+    }
+  }
+}
+
+TEST(Shares, LeaveRanksWithoutAnyWhereThereAreTooFew) {
+  const std::vector<Extent> few = {{3, true}, {1, true}};
+  const auto shares = cut_evenly(few, 4);
+  expect_complete(shares, few);
+  EXPECT_EQ(std::count_if(shares.begin(), shares.end(), [](const auto& share) { return share.empty(); }), 2);
+}
+
+TEST(Shares, TakeFrozenAndEmptyParametersForNothing) {
+  const std::vector<Extent> params = {{100000, false}, {640, true}, {0, true}, {640, true}, {100000, false}};
+  const auto shares = cut_evenly(params, 2);
+  expect_complete(shares, params);
+  EXPECT_EQ(shares[0], (std::vector<Piece>{{0, 0, 100000}, {1, 0, 640}}));
+  expect_complete(cut_evenly({{5, false}}, 3), {{5, false}});
+}
+
+TEST(Shares, DealTheLargestFirst) {
+  const std::vector<Extent> params = {{10, true}, {70, true}, {30, true}, {25, true}, {999, false}};
+  const auto shares = deal_whole(params, 2);
+  expect_complete(shares, params);
+  EXPECT_EQ(load_of({shares[0][0]}), 70);
+  EXPECT_EQ(shares[0][0].param, 1u);
+  EXPECT_EQ(shares[1][0].param, 0u);
+}
+
+}  // namespace
+}  // namespace lockstep::zero
