@@ -22,6 +22,20 @@ torch::Tensor Mlp::forward(const torch::Tensor& input) {
   return layers_->forward(input.flatten(1));
 }
 
+// A Linear and the ReLU behind it; the last has none.
+std::vector<Part> Mlp::chain() {
+  std::vector<Part> parts;
+  for (size_t i = 0; i < layers_->size(); i += 2) {
+    const auto linear = layers_->ptr<torch::nn::LinearImpl>(i);
+    const bool is_last = i + 1 == layers_->size();
+    parts.push_back({"layers." + std::to_string(i), [linear, is_last](const torch::Tensor& input) {
+                       const auto x = linear->forward(input.flatten(1));
+                       return is_last ? x : torch::relu(x);
+                     }});
+  }
+  return parts;
+}
+
 namespace {
 
 std::shared_ptr<Net> make_mlp(const WantedModel& wanted) {

@@ -5,16 +5,18 @@
 
 #include <vector>
 
+#include "lockstep/models/chain.h"
 #include "lockstep/models/net.h"
 
 namespace lockstep {
 
 /// Named like Python's nn.Sequential(Linear, ReLU, Linear, ...) in a member `layers`: layers.0, layers.2, ...
-class Mlp : public Net {
+class Mlp : public Net, public Chain {
  public:
   /// Inputs of more than one dimension are flattened to `inputs` numbers a sample.
   Mlp(int64_t inputs, const std::vector<int64_t>& hidden, int64_t classes);
   torch::Tensor forward(const torch::Tensor& input) override;
+  std::vector<Part> chain() override;
 
  private:
   torch::nn::Sequential layers_;

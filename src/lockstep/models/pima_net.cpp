@@ -15,6 +15,12 @@ torch::Tensor PimaNet::forward(const torch::Tensor& input) {
   return head_->forward(torch::relu(fc2_->forward(x)));
 }
 
+std::vector<Part> PimaNet::chain() {
+  return {{"fc1", [this](const torch::Tensor& x) { return torch::relu(fc1_->forward(x)); }},
+          {"fc2", [this](const torch::Tensor& x) { return torch::relu(fc2_->forward(x)); }},
+          {"head", [this](const torch::Tensor& x) { return head_->forward(x); }}};
+}
+
 PimaNetBranch::PimaNetBranch() : branch_(32, 2) {
   register_module("branch", branch_);
 }

@@ -4,16 +4,20 @@
 
 #include <torch/nn/modules/linear.h>
 
+#include <vector>
+
+#include "lockstep/models/chain.h"
 #include "lockstep/models/net.h"
 
 namespace lockstep {
 
 /// Linear layers fc1, fc2 and head with ReLU between them.
-class PimaNet : public Net {
+class PimaNet : public Net, public Chain {
  public:
   PimaNet();
   /// [n, 8] to [n, 2].
   torch::Tensor forward(const torch::Tensor& input) override;
+  std::vector<Part> chain() override;
 
  protected:
   torch::nn::Linear fc1_, fc2_, head_;

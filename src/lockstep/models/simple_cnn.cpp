@@ -30,6 +30,16 @@ torch::Tensor SimpleCNN::forward(const torch::Tensor& input) {
   return fc2_->forward(x);
 }
 
+std::vector<Part> SimpleCNN::chain() {
+  return {{"conv1", [this](const torch::Tensor& x) { return pooled(conv1_->forward(x)); }},
+          {"conv2", [this](const torch::Tensor& x) { return pooled(conv2_->forward(x)); }},
+          {"fc1",
+           [this](const torch::Tensor& x) {
+             return torch::relu(fc1_->forward(x.reshape({-1, 7 * 7 * 64})));
+           }},
+          {"fc2", [this](const torch::Tensor& x) { return fc2_->forward(x); }}};
+}
+
 LOCKSTEP_MODEL(simple_cnn, .help = "two convolutions, two linear layers: the workshop's, for MNIST",
                .make = made<SimpleCNN>, .input_shape = {1, 28, 28}, .classes = 10)
 

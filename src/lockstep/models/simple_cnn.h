@@ -4,17 +4,21 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
+#include <vector>
+
+#include "lockstep/models/chain.h"
 #include "lockstep/models/net.h"
 
 namespace lockstep {
 
 /// Two convolutions of 3 x 3 with pooling, conv1 and conv2, then fc1 and fc2.
-class SimpleCNN : public Net {
+class SimpleCNN : public Net, public Chain {
  public:
   /// Layers are made in Python's order, so that the same seed gives the same parameters.
   SimpleCNN();
   /// [n, 1, 28, 28] to [n, 10].
   torch::Tensor forward(const torch::Tensor& input) override;
+  std::vector<Part> chain() override;
 
  private:
   torch::nn::Conv2d conv1_, conv2_;

@@ -6,31 +6,57 @@
 #include <algorithm>
 
 namespace lockstep {
+namespace {
 
-at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_norm) {
+bool all_on_gpu(const std::vector<at::Tensor>& grads) {
+  return std::all_of(grads.begin(), grads.end(), [](const at::Tensor& grad) { return grad.is_cuda(); });
+}
+
+std::vector<at::Tensor> norms_of(const std::vector<at::Tensor>& grads) {
+  if (all_on_gpu(grads)) return at::_foreach_norm(grads, 2);
+  std::vector<at::Tensor> norms;
+  for (const auto& grad : grads) norms.push_back(at::linalg_vector_norm(grad, 2));
+  return norms;
+}
+
+// Multiplying by 1 where nothing is clipped spares the wait for the norm, and is what Python does.
+void scale_down(std::vector<at::Tensor>& grads, const at::Tensor& total, double max_norm) {
+  const auto factor = at::clamp_max((total + 1e-6).reciprocal() * max_norm, 1.0);
+  if (all_on_gpu(grads)) {
+    at::_foreach_mul_(grads, factor);
+  } else {
+    for (auto& grad : grads) grad.mul_(factor);
+  }
+}
+
+}  // namespace
+
+at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_norm,
+                           const AllNorms& all_norms) {
   const torch::NoGradGuard no_grad;
   std::vector<at::Tensor> grads;
   for (const auto& param : params) {
     if (param.grad().defined()) grads.push_back(param.grad());
   }
-  if (grads.empty()) return at::zeros({});
-  const auto on_gpu =
-      std::all_of(grads.begin(), grads.end(), [](const at::Tensor& grad) { return grad.is_cuda(); });
   std::vector<at::Tensor> norms;
-  if (on_gpu) {
-    norms = at::_foreach_norm(grads, 2);
-  } else {
-    for (const auto& grad : grads) norms.push_back(at::linalg_vector_norm(grad, 2));
-  }
-  const auto total = at::linalg_vector_norm(at::stack(norms), 2);
-  // Multiplying by 1 where nothing is clipped spares the wait for the norm, and is what Python does.
-  const auto factor = at::clamp_max((total + 1e-6).reciprocal() * max_norm, 1.0);
-  if (on_gpu) {
-    at::_foreach_mul_(grads, factor);
-  } else {
-    for (auto& grad : grads) grad.mul_(factor);
-  }
+  if (!grads.empty()) norms = norms_of(grads);
+  std::vector<at::Tensor> of_params;
+  auto next = norms.begin();
+  for (const auto& param : params) of_params.push_back(param.grad().defined() ? *next++ : at::Tensor());
+  const auto all = all_norms(of_params);
+  if (all.numel() == 0) return at::zeros({});
+  const auto total = at::linalg_vector_norm(all, 2);
+  if (!grads.empty()) scale_down(grads, total, max_norm);
   return total;
+}
+
+at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_norm) {
+  return clip_grad_norm_(params, max_norm, [](const std::vector<at::Tensor>& own) {
+    std::vector<at::Tensor> there;
+    std::copy_if(own.begin(), own.end(), std::back_inserter(there),
+                 [](const auto& norm) { return norm.defined(); });
+    return there.empty() ? at::zeros({0}) : at::stack(there);
+  });
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <vector>
 
 namespace lockstep {
@@ -10,5 +11,12 @@ namespace lockstep {
 /// Scales the gradients so that their joint 2-norm is at most max_norm. Returns the norm before, a 0-d tensor
 /// (not yet waited for on a GPU).
 at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_norm);
+
+/// Made of the norms of this process's gradients (undefined where a parameter has none): the norms of the
+/// whole model's, as one tensor of one dimension.
+using AllNorms = std::function<at::Tensor(const std::vector<at::Tensor>& own)>;
+
+/// The same where other processes hold the rest of the model.
+at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_norm, const AllNorms& all_norms);
 
 }  // namespace lockstep

@@ -20,12 +20,6 @@ void share_buffers(const Team& team, Net& net) {
   }
 }
 
-// The mean is over the weights, as in Python, and the set's mean is not the mean of the batches'.
-double weight_of(const at::Tensor& target, const at::Tensor& class_weights) {
-  if (!class_weights.defined()) return static_cast<double>(target.size(0));
-  return class_weights.index_select(0, target).sum(torch::kFloat64).item<double>();
-}
-
 class EvaluationMode {
  public:
   explicit EvaluationMode(Net& net) : net_(net) { net_.eval(); }
@@ -78,6 +72,11 @@ std::unique_ptr<Metrics> evaluate(const Team& team, Net& net, const Task& task, 
   auto sums = metrics->sums();
   team.sum(sums);
   return metrics;
+}
+
+double weight_of(const at::Tensor& target, const at::Tensor& class_weights) {
+  if (!class_weights.defined()) return static_cast<double>(target.size(0));
+  return class_weights.index_select(0, target).sum(torch::kFloat64).item<double>();
 }
 
 bool is_evaluation_scheduled(const TrainSettings& train, int64_t epoch) {

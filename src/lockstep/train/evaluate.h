@@ -21,6 +21,10 @@ using CutShort = std::function<bool(int64_t batch)>;
 std::unique_ptr<Metrics> evaluate(const Team& team, Net& net, const Task& task, const TaskData& data,
                                   const Settings& settings, const CutShort& cut_short = {});
 
+/// How much a target counts in a mean loss, which is over the weights, as in Python: the mean over a set is
+/// not the mean of its batches'.
+double weight_of(const at::Tensor& target, const at::Tensor& class_weights);
+
 /// Does train.eval_every ask for one after this epoch, counted from 0?
 bool is_evaluation_scheduled(const TrainSettings& train, int64_t epoch);
 

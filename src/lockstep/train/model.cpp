@@ -8,6 +8,7 @@
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/parallel/ddp.h"
 #include "lockstep/parallel/sync_batch_norm.h"
+#include "lockstep/train/pipeline_model.h"
 
 namespace lockstep::train {
 namespace {
@@ -101,6 +102,7 @@ void check_mode(const Settings& settings, int world, at::Device device) {
     throw InputError("train.accumulate > 1 does not go with ddp.static_graph (PyTorch's own fails, too)",
                      "train.accumulate", "turn one of the two off");
   }
+  check_pipeline(settings, device);
 }
 
 std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const Mesh& mesh,
@@ -108,6 +110,7 @@ std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const
   const Team& team = mesh.all();
   net->to(team.device());
   if (settings.train.layout == "channels_last") to_channels_last(*net);
+  if (mesh.shape().pipeline > 1) return make_pipeline_model(std::move(net), mesh, settings);
   if (!team.group()) return std::make_unique<SingleModel>(std::move(net));
   if (settings.ddp.sync_batchnorm) convert_sync_batchnorm(*net, team.group());
   return std::make_unique<DdpModel>(std::move(net), team, settings.ddp);

@@ -10,7 +10,9 @@
 #include "lockstep/checkpoint/tree.h"
 #include "lockstep/config/settings.h"
 #include "lockstep/models/net.h"
+#include "lockstep/optim/clip.h"
 #include "lockstep/parallel/mesh.h"
+#include "lockstep/train/phase_clock.h"
 
 namespace lockstep::train {
 
@@ -19,6 +21,10 @@ struct Lesson {
   std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target)> criterion;
   std::function<void(const at::Tensor& loss)> backward;  // scaled and timed; not within autocast
   std::function<std::shared_ptr<void>()> autocast;       // while it lives; around forward and criterion
+  // For a model that does a batch in pieces, or a piece of it:
+  std::function<void(const at::Tensor& output, const at::Tensor& gradient)> backward_from = {};
+  std::function<double(const at::Tensor& target)> weight = {};  // how much it counts in the criterion's mean
+  std::function<void(Phase)> enter = {};                        // what follows is of this phase
 };
 
 class TrainedModel {
@@ -44,6 +50,10 @@ class TrainedModel {
   /// resumed run must begin with it. None where gradients do not travel. Collective.
   virtual std::vector<std::vector<std::string>> buckets() { return {}; }
   virtual void restore_buckets(const std::vector<std::vector<std::string>>&) {}
+  /// Scales the gradients so that the whole model's joint norm is at most that. Collective.
+  virtual void clip_gradients(double most) { clip_grad_norm_(parameters(), most); }
+  /// A line for the end of the log, empty where there is nothing to say. Collective.
+  virtual std::string summary() const { return {}; }
   /// Does a backward wait for other ranks?
   virtual bool exchanges() const { return false; }
 

@@ -50,6 +50,11 @@ class RunLog {
   /// Collective.
   void summarize(const TrainingState& state);
 
+  /// One more line, if it is not empty.
+  void line(const std::string& text) {
+    if (!text.empty()) console_.line(text);
+  }
+
   /// What status.json says from its next write on: for the heartbeat, which does not look into the trainer.
   void note_place(const TrainingState& state);
   /// What status.json says from now on.

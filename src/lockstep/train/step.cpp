@@ -3,8 +3,8 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include "lockstep/optim/clip.h"
 #include "lockstep/train/autocast.h"
+#include "lockstep/train/evaluate.h"
 
 namespace lockstep::train {
 namespace {
@@ -44,22 +44,33 @@ at::Tensor TrainingStep::learn(const Batch& batch, int64_t batches, PhaseClock& 
             backward(batches > 1 ? loss / static_cast<double>(batches) : loss, clock);
           },
       .autocast =
-          [this] { return autocast_ ? std::make_shared<Autocast>(device_.type(), autocast_) : nullptr; }};
+          [this] { return autocast_ ? std::make_shared<Autocast>(device_.type(), autocast_) : nullptr; },
+      .backward_from =
+          [&](const at::Tensor& output, const at::Tensor& gradient) {
+            timed_backward([&] { output.backward(gradient); }, clock);
+          },
+      .weight = [this](const at::Tensor& wanted) { return weight_of(wanted, loss_.class_weights); },
+      .enter = [&](Phase phase) { clock.enter(phase); }};
   return model_.learn(input, target, lesson);
 }
 
-// What backward takes after this rank's last own gradient is waiting for the others.
 void TrainingStep::backward(const at::Tensor& loss, PhaseClock& clock) {
+  timed_backward([&] { (scaler_ ? scaler_->scale(loss) : loss).backward(); }, clock);
+}
+
+// What backward takes after this rank's last own gradient is waiting for the others.
+template <class Work>
+void TrainingStep::timed_backward(const Work& work, PhaseClock& clock) {
   clock.enter(Phase::backward);
   *gradients_done_ = {};
-  (scaler_ ? scaler_->scale(loss) : loss).backward();
+  work();
   if (*gradients_done_ != PhaseClock::Clock::time_point{}) clock.enter_at(Phase::waiting, *gradients_done_);
 }
 
 void TrainingStep::update() {
   const double most = settings_.train.clip_norm;
   if (scaler_ && most > 0) scaler_->unscale_(optimizer_);
-  if (most > 0) clip_grad_norm_(parameters_, most);
+  if (most > 0) model_.clip_gradients(most);
   if (!scaler_) return optimizer_.step();
   scaler_->step(optimizer_);
   scaler_->update();

@@ -27,6 +27,8 @@ class TrainingStep {
   at::Tensor learn(const Batch& batch, int64_t batches, PhaseClock& clock);
   void update();
   void backward(const at::Tensor& loss, PhaseClock& clock);
+  template <class Work>
+  void timed_backward(const Work& work, PhaseClock& clock);
 
   TrainedModel& model_;
   Optimizer& optimizer_;

@@ -48,6 +48,7 @@ Ending Trainer::run() {
   checkpoints_.save(state_, losses_);
   checkpoints_.finish(state_, losses_);
   log_.summarize(state_);
+  log_.line(learner_.model->summary());
   watch_.leave();
   return ending;
 }

@@ -1,0 +1,127 @@
+#include "lockstep/train/pipeline_state.h"
+
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include <map>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/checkpoint/pt.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr int kTag = 9;  // of its messages
+
+std::string to_bytes(const Tree& tree) {
+  std::string bytes;
+  write_pt([&](const void* data, size_t size) { bytes.append(static_cast<const char*>(data), size); },
+           snapshot(tree));
+  return bytes;
+}
+
+void exchange(const Team& line, int other, at::Tensor tensor, bool sends) {
+  std::vector<at::Tensor> tensors{tensor};
+  (sends ? line.group()->send(tensors, other, kTag) : line.group()->recv(tensors, other, kTag))->wait();
+}
+
+void send_bytes(const Team& line, std::string bytes) {
+  exchange(line, 0, torch::tensor({static_cast<int64_t>(bytes.size())}), true);
+  exchange(line, 0, torch::from_blob(bytes.data(), {static_cast<int64_t>(bytes.size())}, torch::kUInt8),
+           true);
+}
+
+Tree receive_tree(const Team& line, int stage) {
+  const auto size = torch::empty({1}, torch::kInt64);
+  exchange(line, stage, size, false);
+  const auto bytes = torch::empty({size.item<int64_t>()}, torch::kUInt8);
+  exchange(line, stage, bytes, false);
+  return read_pt({bytes.const_data_ptr<uint8_t>(), bytes.nbytes()}, format("stage {}'s state", stage));
+}
+
+// Every stage's, in order, on stage 0.
+std::vector<Tree> gather(const Team& line, const Tree& own) {
+  if (!line.first()) {
+    send_bytes(line, to_bytes(own));
+    return {};
+  }
+  std::vector<Tree> all{own};
+  for (int stage = 1; stage < line.world(); ++stage) all.push_back(receive_tree(line, stage));
+  return all;
+}
+
+// The whole model's numbers of a stage's parameters, in the stage's order.
+std::vector<int64_t> numbers_of(int stage, const Stages& stages) {
+  std::vector<int64_t> numbers;
+  for (size_t i = 0; i < stages.owner_of_parameter.size(); ++i) {
+    if (stages.owner_of_parameter[i] == stage) numbers.push_back(static_cast<int64_t>(i));
+  }
+  return numbers;
+}
+
+// The one group's options over so many parameters; the order of its keys stays.
+Tree group_over(const Tree& groups, size_t parameters) {
+  const auto list = elements(groups);
+  auto group = make_dict();
+  for (const auto& [key, value] : items(list.at(0))) put(group, key, value);
+  auto indices = make_list();
+  for (size_t i = 0; i < parameters; ++i) append(indices, static_cast<int64_t>(i));
+  put(group, "params", indices);
+  return make_list({group});
+}
+
+void refuse_other(const Tree& whole, size_t parameters) {
+  const auto groups = elements(get(whole, "param_groups"));
+  const auto there = groups.empty() ? 0 : elements(get(groups[0], "params")).size();
+  if (groups.size() == 1 && there == parameters) return;
+  throw InputError(format("the checkpoint's optimiser has {} parameter group{} and {} parameters, this model "
+                          "1 and {}",
+                          groups.size(), groups.size() == 1 ? "" : "s", there, parameters),
+                   "optimizer.param_groups", "use the config that the checkpoint was trained with");
+}
+
+}  // namespace
+
+Tree gather_state_dict(const Team& line, const Stages& stages, const Tree& own) {
+  const auto all = gather(line, own);
+  auto whole = make_dict();
+  if (all.empty()) return whole;
+  size_t place = 0;
+  for (const auto& [name, shape] : items(stages.shapes)) {
+    const auto stage = static_cast<size_t>(stages.owner_of_entry[place++]);
+    put(whole, name, get(all.at(stage), name.toStringRef()));
+  }
+  return whole;
+}
+
+Tree gather_optimizer(const Team& line, const Stages& stages, const Tree& own) {
+  const auto all = gather(line, own);
+  if (all.empty()) return make_dict();
+  std::map<int64_t, Tree> states;
+  for (int stage = 0; stage < line.world(); ++stage) {
+    const auto numbers = numbers_of(stage, stages);
+    for (const auto& [index, state] : items(get(all[static_cast<size_t>(stage)], "state")))
+      states.emplace(numbers.at(static_cast<size_t>(as_int(index, "state"))), state);
+  }
+  auto whole = make_dict();
+  for (const auto& [index, state] : states) put(whole, index, state);
+  return make_dict(
+      {{"state", whole}, {"param_groups", group_over(get(own, "param_groups"), stages.parameters.size())}});
+}
+
+Tree take_optimizer(int stage, const Stages& stages, const Tree& whole) {
+  refuse_other(whole, stages.parameters.size());
+  const auto theirs = elements(get(elements(get(whole, "param_groups"))[0], "params"));
+  const auto numbers = numbers_of(stage, stages);
+  const auto states = get(whole, "state");
+  auto own = make_dict();
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (const auto state = find(states, theirs.at(static_cast<size_t>(numbers[i]))))
+      put(own, static_cast<int64_t>(i), *state);
+  }
+  return make_dict(
+      {{"state", own}, {"param_groups", group_over(get(whole, "param_groups"), numbers.size())}});
+}
+
+}  // namespace lockstep::train
