@@ -7,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/comm/algorithm_backend.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/cuda_plugin.h"
 #include "lockstep/comm/debug_level.h"
@@ -39,14 +40,29 @@ struct Joining {
   std::shared_ptr<RollCall> roll = nullptr;
 };
 
+bool has_algorithm(const LaunchOptions& options) {
+  return options.allreduce != "auto";
+}
+
+// c10d's Logger takes whatever is called "gloo" for a ProcessGroupGloo: an algorithm over it is a custom one.
+void add_to_cpu(Group& group, Group::BackendType type, BackendPtr backend, const Joining& joining) {
+  const auto& options = joining.options;
+  if (!has_algorithm(options)) return group.setBackend(c10::kCPU, type, std::move(backend));
+  const Delay delay{options.latency_us * 1e-6, options.bandwidth_gbit * 1e9 / 8};
+  group.setBackend(
+      c10::kCPU, Group::BackendType::CUSTOM,
+      c10::make_intrusive<AlgorithmBackend>(std::move(backend), find_all_reduce(options.allreduce), delay,
+                                            joining.roll, options.timeout));
+}
+
 void add_gloo(Group& group, const Joining& joining) {
-  group.setBackend(c10::kCPU, Group::BackendType::GLOO,
-                   make_gloo(joining.store, joining.job, joining.options, joining.roll));
+  add_to_cpu(group, Group::BackendType::GLOO,
+             make_gloo(joining.store, joining.job, joining.options, joining.roll), joining);
 }
 
 void add_mpi(Group& group, const Joining& joining) {
-  group.setBackend(c10::kCPU, Group::BackendType::MPI,
-                   c10::make_intrusive<MpiBackend>(joining.mpi, joining.roll, joining.options.timeout));
+  add_to_cpu(group, Group::BackendType::MPI,
+             c10::make_intrusive<MpiBackend>(joining.mpi, joining.roll, joining.options.timeout), joining);
 }
 
 // As Python does where no backend is named: tensors on the CPU go through gloo.
@@ -99,6 +115,21 @@ const Kind& find_kind(const std::string& backend, c10::Device device) {
                    "choose auto, nccl, gloo or mpi");
 }
 
+// Before anybody waits for anybody.
+void check_algorithm(const Kind& kind, const LaunchOptions& options) {
+  if (!has_algorithm(options)) {
+    if (options.latency_us == 0 && options.bandwidth_gbit == 0) return;
+    throw InputError("a slow network is made of messages, and the backend's own all-reduce has none",
+                     "launch.latency_us, launch.bandwidth_gbit",
+                     "set launch.allreduce to an algorithm: ring, say");
+  }
+  const auto& algorithm = find_all_reduce(options.allreduce);
+  if (kind.type != Group::BackendType::NCCL) return;
+  throw InputError(
+      format("the all-reduce {} needs messages between CPUs, and the backend is nccl", algorithm.name),
+      "launch.allreduce", "set launch.backend to gloo or mpi, or launch.allreduce to auto");
+}
+
 // A write to a peer that is gone must be an error of that call, not the end of this process. Whoever has set
 // a handler of his own keeps it.
 void ignore_sigpipe() {
@@ -133,7 +164,7 @@ ProcessGroup open_group(const Kind& kind, Joining joining, const Connections& at
     const auto longest_silence = longest_silence_for(joining.options.timeout);
     joining.roll->watch(Lines(since(before, connections()), longest_silence), kind.on_silence);
   }
-  group->setDefaultBackend(kind.type);
+  group->setDefaultBackend(has_algorithm(joining.options) ? Group::BackendType::CUSTOM : kind.type);
   return group;
 }
 
@@ -188,6 +219,7 @@ ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10
   const QuietJoin quiet;
   const Job& job = runtime.job();
   const Kind& kind = find_kind(options.backend, device);
+  check_algorithm(kind, options);
   kind.require(runtime, device);
   meet(runtime, options.join_timeout);
   if (kind.over_gloo) check_gloo_interface(job);

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/gloo_messenger.h"
 #include "lockstep/comm/watch/message.h"
 #include "lockstep/comm/watch/op_names.h"
 
@@ -121,6 +122,20 @@ WatchedGloo::WorkPtr WatchedGloo::watch(OpType type, const Tensors& tensors, con
 void WatchedGloo::tell_end(const WorkPtr& work, const std::shared_ptr<Watch>& watch) {
   if (!has_future(work.get())) return watch->be_over();
   work->getFuture()->addCallback([watch](c10::ivalue::Future&) { watch->be_over(); });
+}
+
+std::exception_ptr WatchedGloo::carry(const Collective& collective,
+                                      const std::function<void(Messenger&)>& body) {
+  auto watch = std::make_shared<Watch>(roll_, collective);
+  const std::shared_ptr<void> at_end(nullptr, [&](void*) { watch->be_over(); });
+  try {
+    limits_->add(watch);
+    GlooMessenger messenger(*this, *roll_);
+    body(messenger);
+    return nullptr;
+  } catch (const std::exception&) {
+    return watch->judge(std::current_exception());
+  }
 }
 
 WatchedGloo::WorkPtr WatchedGloo::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {

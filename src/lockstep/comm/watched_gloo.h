@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "lockstep/base/libtorch.h"
+#include "lockstep/comm/algorithms/carrier.h"
 #include "lockstep/comm/watch/calls.h"
 #include "lockstep/comm/watch/limits.h"
 #include "lockstep/comm/watch/roll_call.h"
@@ -14,7 +15,7 @@
 
 namespace lockstep::comm {
 
-class WatchedGloo : public c10d::ProcessGroupGloo, public RollCalled {
+class WatchedGloo : public c10d::ProcessGroupGloo, public RollCalled, public Carrier {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   using Tensors = std::vector<at::Tensor>;
@@ -24,6 +25,8 @@ class WatchedGloo : public c10d::ProcessGroupGloo, public RollCalled {
               c10::intrusive_ptr<Options> options, std::shared_ptr<RollCall> roll);
   ~WatchedGloo() override;
   const RollCall& roll() const override { return *roll_; }
+  std::exception_ptr carry(const Collective& collective,
+                           const std::function<void(Messenger&)>& body) override;
   /// For every collective from now on; the lines are those that gloo has opened.
   void keep_time(std::chrono::milliseconds timeout, Connections lines);
   void setTimeout(std::chrono::milliseconds timeout) LOCKSTEP_LATE_OVERRIDE { options_->timeout = timeout; }

@@ -105,6 +105,22 @@ void check_regression(const Loaded& loaded) {
          "leave out task.classes, task.class_weights and train.label_smoothing");
 }
 
+void check_allreduce(const Loaded& loaded) {
+  const LaunchOptions& launch = loaded.settings.launch;
+  if (launch.allreduce != "auto" && launch.backend == "nccl") {
+    refuse(loaded,
+           format("launch.allreduce {} needs messages between CPUs, and launch.backend is nccl",
+                  launch.allreduce),
+           {"launch.allreduce", "launch.backend"},
+           "set launch.backend to gloo or mpi, or launch.allreduce to auto");
+  }
+  if (launch.allreduce != "auto" || (launch.latency_us == 0 && launch.bandwidth_gbit == 0)) return;
+  refuse(loaded,
+         "launch.latency_us and launch.bandwidth_gbit slow messages down, and launch.allreduce auto has none",
+         {"launch.latency_us", "launch.bandwidth_gbit", "launch.allreduce"},
+         "set launch.allreduce to an algorithm: ring, say");
+}
+
 void check_delimiter(const Loaded& loaded) {
   if (loaded.settings.task.delimiter.size() == 1) return;
   refuse(loaded,
@@ -128,8 +144,9 @@ void resolve(Loaded& loaded) {
 }
 
 void check_together(const Loaded& loaded) {
-  for (const auto& check : {check_name, check_accumulate, check_nesterov, check_needs, check_cycled_momentum,
-                            check_early_stop, check_normalize, check_regression, check_delimiter}) {
+  for (const auto& check :
+       {check_name, check_accumulate, check_nesterov, check_needs, check_cycled_momentum, check_early_stop,
+        check_normalize, check_regression, check_allreduce, check_delimiter}) {
     check(loaded);
   }
 }

@@ -7,6 +7,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/whole_file.h"
+#include "lockstep/comm/algorithms/algorithm.h"
 #include "lockstep/launch/deadline.h"
 #include "lockstep/launch/stop_signal.h"
 #include "lockstep/run_folder/console.h"
@@ -125,6 +126,21 @@ std::unique_ptr<Trainer> make_trainer(const Setup& setup, Learner learner, const
   return trainer;
 }
 
+// What a run's bits may be compared with.
+void say_all_reduce(const Setup& setup) {
+  const auto& launch = setup.settings.launch;
+  if (launch.allreduce == "auto" || !setup.team->group()) return;
+  const int world = setup.team->world();
+  const bool same = find_all_reduce(launch.allreduce).has_bits_of_gloo(world);
+  log::info(
+      format("sums over the ranks by {} over {}: {}", launch.allreduce, launch.backend,
+             same ? "the same bits as gloo's"
+                  : format("in another order than gloo's, so with {} ranks the last bits differ", world)));
+  if (launch.latency_us == 0 && launch.bandwidth_gbit == 0) return;
+  log::info(format("a slow network made on purpose: {} us a message{}", launch.latency_us,
+                   launch.bandwidth_gbit == 0 ? "" : format(", {} Gbit/s a line", launch.bandwidth_gbit)));
+}
+
 void say_start(const Setup& setup, const Rounds& rounds, const RunPlace& place) {
   const auto& job = setup.team->job();
   log::info(format("{}: {} on {} rank{} ({}, {}, {} thread{} each), {} steps an epoch, in {}",
@@ -132,6 +148,7 @@ void say_start(const Setup& setup, const Rounds& rounds, const RunPlace& place) 
                    setup.team->world() == 1 ? "" : "s", setup.team->device().str(),
                    setup.team->group() ? setup.settings.launch.backend : "no group", setup.session->threads(),
                    setup.session->threads() == 1 ? "" : "s", rounds.steps_per_epoch, place.path));
+  say_all_reduce(setup);
   if (job.scheduler != "none") log::info(format("{} job {}", job.scheduler, job.job_id));
   const auto& train = setup.settings.train;
   if (train.precision != "fp32" || train.layout != "nchw") {

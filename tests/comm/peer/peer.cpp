@@ -1,5 +1,5 @@
 // A rank for the process-level tests: joins the job and sums until it is told, or made, to stop.
-//   comm_peer BACKEND TIMEOUT_MS JOIN_MS STEPS [PAUSE_MS]
+//   comm_peer BACKEND[:ALGORITHM] TIMEOUT_MS JOIN_MS STEPS [PAUSE_MS]
 // Prints "ready RANK PID" once the group works, "listening ADDRESS" for each socket it listens on, "done
 // RANK" at the end; an error goes to stderr with the seconds since the last good sum, and the exit status is
 // its own.
@@ -66,6 +66,10 @@ int run(char** args, Clock::time_point& last_good) {
   launch::Runtime runtime;
   LaunchOptions settings;
   settings.backend = args[1];
+  if (const auto at = settings.backend.find(':'); at != std::string::npos) {
+    settings.allreduce = settings.backend.substr(at + 1);
+    settings.backend.resize(at);
+  }
   settings.timeout = Milliseconds(std::atoi(args[2]));
   settings.join_timeout = Milliseconds(std::atoi(args[3]));
   const Milliseconds pause(args[5] ? std::atoi(args[5]) : 0);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "lockstep/comm/mpi/message_work.h"
+#include "lockstep/comm/mpi/mpi_messenger.h"
 #include "lockstep/comm/watch/finished_work.h"
 #include "lockstep/comm/watch/message.h"
 #include "lockstep/comm/watch/op_names.h"
@@ -112,6 +113,20 @@ MpiBackend::WorkPtr MpiBackend::run(OpType type, const Tensors& tensors, const s
   }
   if (!differs.empty()) roll_->end_at(number_, differs);
   return c10::make_intrusive<FinishedWork>(getRank(), type, number_, std::move(results), error);
+}
+
+std::exception_ptr MpiBackend::carry(const Collective& collective,
+                                     const std::function<void(Messenger&)>& body) {
+  try {
+    Patience patience(*roll_, collective.number, collective.timeout, true);
+    MpiMessenger messenger(transport_.comms().all, *transport_.mpi(), *roll_, patience);
+    body(messenger);
+    return nullptr;
+  } catch (const OutOfPatience& reason) {
+    return roll_->judge(collective, reason.cause, reason.timed_out);
+  } catch (const std::exception& error) {
+    return roll_->judge(collective, error.what(), false);
+  }
 }
 
 MpiBackend::WorkPtr MpiBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {

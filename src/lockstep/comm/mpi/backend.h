@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "lockstep/base/libtorch.h"
+#include "lockstep/comm/algorithms/carrier.h"
 #include "lockstep/comm/mpi/transport.h"
 #include "lockstep/comm/watch/calls.h"
 #include "lockstep/comm/watch/roll_call.h"
@@ -14,7 +15,7 @@ namespace lockstep::comm {
 
 /// Collectives run inside the call, on the caller's thread: for CPU tensors that beats handing them to
 /// another. Errors arrive as c10d defines them: in the work's wait() and in its future.
-class MpiBackend : public c10d::Backend, public RollCalled {
+class MpiBackend : public c10d::Backend, public RollCalled, public Carrier {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   using Tensors = std::vector<at::Tensor>;
@@ -24,6 +25,8 @@ class MpiBackend : public c10d::Backend, public RollCalled {
   MpiBackend(MPI_Comm world, std::shared_ptr<RollCall> roll, std::chrono::milliseconds timeout);
   ~MpiBackend() override;
   const RollCall& roll() const override { return *roll_; }
+  std::exception_ptr carry(const Collective& collective,
+                           const std::function<void(Messenger&)>& body) override;
 
   const std::string getBackendName() const override { return "mpi"; }
   c10::intrusive_ptr<Options> getBackendOptions() LOCKSTEP_LATE_OVERRIDE { return options_; }

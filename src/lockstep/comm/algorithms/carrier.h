@@ -1,0 +1,23 @@
+#pragma once
+// A backend that carries messages which are parts of a collective: an error names who is at fault in all of
+// it.
+
+#include <functional>
+
+#include "lockstep/comm/algorithms/messenger.h"
+#include "lockstep/comm/watch/roll_call.h"
+
+namespace lockstep::comm {
+
+/// Messages of collectives have a tag of their own; it is one that every MPI has.
+constexpr int kCollectiveTag = 32767;
+
+class Carrier {
+ public:
+  virtual ~Carrier() = default;
+  /// Runs `body` on the caller's thread. Null, or the error to throw: then the group is dead. One at a time.
+  virtual std::exception_ptr carry(const Collective& collective,
+                                   const std::function<void(Messenger&)>& body) = 0;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,89 @@
+#include "lockstep/comm/mpi/mpi_messenger.h"
+
+#include <algorithm>
+
+#include "lockstep/comm/algorithms/carrier.h"
+#include "lockstep/launch/mpi.h"
+
+namespace lockstep::comm {
+namespace {
+
+constexpr size_t kPiece = 1 << 30;  // MPI counts bytes in an int
+
+void require_success(int code, const char* call) {
+  if (code != MPI_SUCCESS) throw OutOfPatience{false, launch::mpi_failure(code, call)};
+}
+
+// Messages on their way; what an exception leaves behind is given up, as far as MPI can.
+class Underway {
+ public:
+  explicit Underway(std::mutex& mpi) : mpi_(mpi) {}
+  ~Underway() {
+    const std::lock_guard<std::mutex> guard(mpi_);
+    for (auto& [request, peer] : messages_) {
+      if (request == MPI_REQUEST_NULL) continue;
+      MPI_Cancel(&request);
+      MPI_Request_free(&request);
+    }
+  }
+  Underway(const Underway&) = delete;
+  Underway& operator=(const Underway&) = delete;
+
+  template <class Bytes, class Start>
+  void add(Bytes bytes, int peer, Start&& start) {
+    const std::lock_guard<std::mutex> guard(mpi_);
+    for (size_t at = 0; at < bytes.size(); at += kPiece) {
+      auto& message = messages_.emplace_back(MPI_REQUEST_NULL, peer);
+      const auto piece = bytes.subspan(at, std::min(kPiece, bytes.size() - at));
+      start(piece.data(), static_cast<int>(piece.size()), &message.request);
+    }
+  }
+  void wait(Patience& patience) {
+    for (auto& [request, peer] : messages_) {
+      patience.restart();
+      while (!is_done(request)) wait_a_turn(patience, request, peer);
+    }
+  }
+
+ private:
+  struct Message {
+    MPI_Request request;
+    int peer;
+  };
+
+  bool is_done(MPI_Request& request) {
+    int done = 0;
+    const std::lock_guard<std::mutex> guard(mpi_);
+    require_success(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    return done != 0;
+  }
+  void wait_a_turn(Patience& patience, MPI_Request& request, int peer) {
+    try {
+      patience.turn(peer);
+    } catch (const OutOfPatience&) {
+      if (!is_done(request)) throw;  // the other may have sent and then ended
+    }
+  }
+
+  std::mutex& mpi_;
+  std::vector<Message> messages_;
+};
+
+}  // namespace
+
+void MpiMessenger::transfer(std::span<const Outgoing> out, std::span<const Incoming> in) {
+  Underway underway(mpi_);
+  for (const auto& [from, bytes] : in) {
+    underway.add(bytes, from, [&, from = from](std::byte* data, int count, MPI_Request* request) {
+      require_success(MPI_Irecv(data, count, MPI_BYTE, from, kCollectiveTag, all_, request), "MPI_Irecv");
+    });
+  }
+  for (const auto& [to, bytes] : out) {
+    underway.add(bytes, to, [&, to = to](const std::byte* data, int count, MPI_Request* request) {
+      require_success(MPI_Isend(data, count, MPI_BYTE, to, kCollectiveTag, all_, request), "MPI_Isend");
+    });
+  }
+  underway.wait(patience_);
+}
+
+}  // namespace lockstep::comm

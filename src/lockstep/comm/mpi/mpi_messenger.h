@@ -1,0 +1,34 @@
+#pragma once
+// Messages of one collective over MPI: point to point, tested in turns that look after the other ranks.
+
+#include <mpi.h>
+
+#include <mutex>
+#include <vector>
+
+#include "lockstep/comm/algorithms/messenger.h"
+#include "lockstep/comm/mpi/patience.h"
+#include "lockstep/comm/watch/roll_call.h"
+
+namespace lockstep::comm {
+
+/// Throws OutOfPatience.
+class MpiMessenger : public Messenger {
+ public:
+  MpiMessenger(MPI_Comm all, std::mutex& mpi, const RollCall& roll, Patience& patience)
+      : all_(all), mpi_(mpi), roll_(roll), patience_(patience) {}
+  int rank() const override { return roll_.rank(); }
+  int world() const override { return static_cast<int>(roll_.peers().size()); }
+  int node_of(int rank) const override { return roll_.peers()[static_cast<size_t>(rank)].node; }
+
+ protected:
+  void transfer(std::span<const Outgoing> out, std::span<const Incoming> in) override;
+
+ private:
+  MPI_Comm all_;
+  std::mutex& mpi_;
+  const RollCall& roll_;
+  Patience& patience_;
+};
+
+}  // namespace lockstep::comm
