@@ -21,10 +21,14 @@ int run_train(const std::vector<std::string>& args) {
       "auto: go on with the newest unfinished run of this config, or start one; a run's folder: go on there; "
       "a checkpoint: start from it in a new folder");
   options.flag("dry-run", dry_run, "load everything, try one step, print what would run");
+  options.flag(
+      "trace", command.trace,
+      "trace.json in the run's folder: what each rank did in the last steps, for Perfetto (train.trace; "
+      "100 steps where the config says none)");
   options.add("launcher", command.launcher, "NAME", "overrule the detection; none = alone");
   if (!options.parse(args)) return kDone;
   command.program = version_line();
-  command.told = {{"the command", "train"}, {"--resume", resume}};
+  command.told = {{"the command", "train"}, {"--resume", resume}, {"--trace", command.trace ? "yes" : "no"}};
   return dry_run ? train::dry_run(command) : train::train(command, resume);
 }
 

@@ -69,6 +69,7 @@ void Checkpoints::save_after_epoch(const TrainingState& state, const LossTrace& 
 }
 
 void Checkpoints::take(TrainingState state, const LossTrace& losses, Name name) {
+  const Traced span(subject_.learner.tracer.get(), SpanKind::checkpoint);
   refuse_not_finite(subject_.mesh.all(), subject_.learner, state);
   state.seconds = log_.seconds();
   state.metrics_offset = log_.metrics_offset();

@@ -1,6 +1,7 @@
 #include "lockstep/train/learner.h"
 
 #include "lockstep/train/task_memory.h"
+#include "lockstep/train/trace_keeper.h"
 #include "lockstep/zero/sharded_optimizer.h"
 
 namespace lockstep::train {
@@ -20,7 +21,8 @@ Learner make_learner(const Setup& setup) {
   const auto& team = *setup.team;
   Learner learner;
   learner.rounds = plan_rounds(settings, setup.data.train->size(), setup.mesh->data().world());
-  learner.model = make_trained_model(seeded_model(setup), *setup.mesh, settings);
+  learner.tracer = make_tracer(settings);
+  learner.model = make_trained_model(seeded_model(setup), *setup.mesh, settings, learner.tracer);
   learner.optimizer = make_optimizer_of(settings, setup.mesh->data(), learner.model->parameters());
   learner.schedule =
       make_schedule(settings.schedule, *learner.optimizer, learner.rounds.total_steps, settings.train.epochs);

@@ -10,11 +10,13 @@
 #include "lockstep/train/model.h"
 #include "lockstep/train/rounds.h"
 #include "lockstep/train/setup.h"
+#include "lockstep/train/tracer.h"
 
 namespace lockstep::train {
 
 struct Learner {
-  Rounds rounds;  // how long it is to learn: a schedule depends on it
+  std::shared_ptr<Tracer> tracer;  // where train.trace asks for one
+  Rounds rounds;                   // how long it is to learn: a schedule depends on it
   std::unique_ptr<TrainedModel> model;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Schedule> schedule;

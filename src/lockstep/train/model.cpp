@@ -9,6 +9,7 @@
 #include "lockstep/parallel/ddp.h"
 #include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/train/pipeline_model.h"
+#include "lockstep/train/traced_hook.h"
 
 namespace lockstep::train {
 namespace {
@@ -22,7 +23,8 @@ class SingleModel : public TrainedModel {
 
 class DdpModel : public TrainedModel {
  public:
-  DdpModel(std::shared_ptr<Net> net, const Team& team, const DdpSettings& settings)
+  DdpModel(std::shared_ptr<Net> net, const Team& team, const DdpSettings& settings,
+           const std::shared_ptr<Tracer>& tracer)
       : TrainedModel(net),
         ddp_(ddp(std::move(net), team.group(),
                  {.find_unused_parameters = settings.find_unused_parameters,
@@ -32,8 +34,9 @@ class DdpModel : public TrainedModel {
                   .bucket_cap_mb = settings.bucket_cap_mb})),
         exchanges_(team.world() > 1),
         plain_after_proof_(!exchanges_ && settings.comm_hook == "none") {
-    if (auto hook = hooks::by_name(settings.comm_hook, team.group(), settings.options))
-      ddp_->register_comm_hook(std::move(hook), settings.comm_hook);
+    auto hook = hooks::by_name(settings.comm_hook, team.group(), settings.options);
+    if (tracer && exchanges_) hook = traced(std::move(hook), team.group(), tracer);
+    if (hook) ddp_->register_comm_hook(std::move(hook), settings.comm_hook);
   }
   at::Tensor forward(const at::Tensor& input) override {
     if (proven()) {
@@ -106,14 +109,15 @@ void check_mode(const Settings& settings, int world, at::Device device) {
 }
 
 std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const Mesh& mesh,
-                                                 const Settings& settings) {
+                                                 const Settings& settings,
+                                                 const std::shared_ptr<Tracer>& tracer) {
   const Team& team = mesh.all();
   net->to(team.device());
   if (settings.train.layout == "channels_last") to_channels_last(*net);
   if (mesh.shape().pipeline > 1) return make_pipeline_model(std::move(net), mesh, settings);
   if (!team.group()) return std::make_unique<SingleModel>(std::move(net));
   if (settings.ddp.sync_batchnorm) convert_sync_batchnorm(*net, team.group());
-  return std::make_unique<DdpModel>(std::move(net), team, settings.ddp);
+  return std::make_unique<DdpModel>(std::move(net), team, settings.ddp, tracer);
 }
 
 }  // namespace lockstep::train

@@ -13,6 +13,7 @@
 #include "lockstep/optim/clip.h"
 #include "lockstep/parallel/mesh.h"
 #include "lockstep/train/phase_clock.h"
+#include "lockstep/train/tracer.h"
 
 namespace lockstep::train {
 
@@ -75,9 +76,11 @@ class TrainedModel {
   std::shared_ptr<Net> net_;
 };
 
-/// Puts the module on the ranks' device and into the layout, and wraps it as train.mode says. Collective.
+/// Puts the module on the ranks' device and into the layout, and wraps it as train.mode says; the tracer,
+/// where there is one, sees each bucket. Collective.
 std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const Mesh& mesh,
-                                                 const Settings& settings);
+                                                 const Settings& settings,
+                                                 const std::shared_ptr<Tracer>& tracer = nullptr);
 
 /// Refuses what cannot be trained in this mode with that many ranks, before anything is loaded.
 void check_mode(const Settings& settings, int world, at::Device device);

@@ -5,10 +5,13 @@
 #include <chrono>
 #include <string>
 
+#include "lockstep/train/tracer.h"
+
 namespace lockstep::train {
 
 enum class Phase { data, forward, backward, waiting, optimiser, other, count };
 inline constexpr size_t kPhases = static_cast<size_t>(Phase::count);
+static_assert(kPhases == static_cast<size_t>(SpanKind::evaluation), "a phase's span has its number");
 using PhaseSeconds = std::array<double, kPhases>;
 
 /// "data", "forward", "backward", "waiting for communication", "optimiser", "other".
@@ -23,15 +26,27 @@ class PhaseClock {
   /// The same, from a moment that has been noted before.
   void enter_at(Phase phase, Clock::time_point moment) {
     seconds_[static_cast<size_t>(phase_)] += std::chrono::duration<double>(moment - since_).count();
+    if (tracer_) tracer_->add(static_cast<SpanKind>(phase_), since_, moment);
     since_ = moment;
     phase_ = phase;
   }
   const PhaseSeconds& seconds() const { return seconds_; }
 
+  /// Each phase from now on is a span as well.
+  void trace(Tracer* tracer) {
+    tracer_ = tracer;
+    since_ = Clock::now();
+  }
+  /// What follows belongs to this step.
+  void begin_step(int64_t number) {
+    if (tracer_) tracer_->begin_step(number);
+  }
+
  private:
   PhaseSeconds seconds_{};
   Phase phase_ = Phase::other;
   Clock::time_point since_ = Clock::now();
+  Tracer* tracer_ = nullptr;
 };
 
 /// "data 1.2 s (10 %), forward ...".

@@ -12,6 +12,7 @@ struct Command {
   std::string config;
   std::vector<std::string> sets;
   std::string launcher = "auto";
+  bool trace = false;                                     // train.trace, where the config has none
   std::string program;                                    // version and commit
   std::vector<std::pair<std::string, std::string>> told;  // what else all ranks must have been told alike
 };

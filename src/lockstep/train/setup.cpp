@@ -21,6 +21,8 @@
 namespace lockstep::train {
 namespace {
 
+constexpr int64_t kTracedSteps = 100;  // of --trace
+
 // The launcher must be known before the config can be read over MPI, so it is looked for in --set first.
 std::string launcher_of(const Command& command) {
   constexpr const char* kKey = "launch.launcher=";
@@ -97,6 +99,7 @@ Setup join_job(const Command& command) {
   auto runtime = make_runtime(command);
   auto loaded = load_for_job(*runtime, command.config, command.sets);
   for (const auto& warning : loaded.warnings) log::warning(warning);
+  if (command.trace && loaded.settings.train.trace == 0) loaded.settings.train.trace = kTracedSteps;
   obey_launcher(*runtime, loaded.settings, command);
   setup.session = open_session(std::move(runtime), loaded, command);
   for (const auto& warning : loaded.warnings) log::warning(warning);  // of the libraries

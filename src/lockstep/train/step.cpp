@@ -22,6 +22,7 @@ LossOptions loss_options(const Setup& setup) {
 void TrainingStep::run(int64_t number, StepBatches& batches, LossTrace& losses, PhaseClock& clock) {
   optimizer_.zero_grad();
   clock.enter(Phase::data);
+  clock.begin_step(number);
   for (const auto& batch : batches) {
     const auto local = batches.at_last() ? nullptr : model_.no_sync();  // the last one's backward exchanges
     clock.enter(Phase::forward);

@@ -34,6 +34,7 @@ Trainer::Trainer(const Setup& setup, Learner learner, const Start& start)
       step_(setup, learner_),
       requests_(hear_requests(start.attempt)),
       log_(setup.settings, *setup.mesh, state_, learner_.rounds.total_steps, start.attempt),
+      trace_(*setup.team, learner_.tracer, start.attempt.folder),
       checkpoints_({setup.settings, *setup.mesh, learner_, setup.config}, state_, start.attempt,
                    if_there(requests_), log_),
       watch_(setup.settings, *setup.team, start.deadline, if_there(requests_), log_) {
@@ -42,6 +43,8 @@ Trainer::Trainer(const Setup& setup, Learner learner, const Start& start)
 
 Ending Trainer::run() {
   watch_.begin(state_);
+  trace_.begin();
+  log_.clock().trace(trace_.tracer());
   if (watch_.ending() && !watch_.is_stopping() && state_.step_in_epoch > 0) train_epoch();
   while (!watch_.ending() && state_.epoch < setup_.settings.train.epochs) train_epoch();
   const auto ending = watch_.finish();
@@ -49,6 +52,7 @@ Ending Trainer::run() {
   checkpoints_.finish(state_, losses_);
   log_.summarize(state_);
   log_.line(learner_.model->summary());
+  trace_.finish();
   watch_.leave();
   return ending;
 }
@@ -130,6 +134,7 @@ std::unique_ptr<Metrics> Trainer::evaluate_now() {
   using Clock = std::chrono::steady_clock;
   const auto& team = *setup_.team;
   log_.begin_evaluation();
+  const Traced span(trace_.tracer(), SpanKind::evaluation);
   const auto begin = Clock::now();
   const auto generator = rng_state().clone();
   auto agreement = watch_.count_rounds();
@@ -164,6 +169,7 @@ double Trainer::mean_train_loss() {
 
 void Trainer::tell(run_folder::RunState now, const std::string& reason) {
   log_.tell(state_, now, reason);
+  if (now == run_folder::RunState::failed) trace_.save_own(reason);
   if (now == run_folder::RunState::running || !requests_) return;
   for (const auto request : run_folder::kRequests) requests_->answer(request);
 }

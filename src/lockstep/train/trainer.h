@@ -13,6 +13,7 @@
 #include "lockstep/train/run_log.h"
 #include "lockstep/train/setup.h"
 #include "lockstep/train/step.h"
+#include "lockstep/train/trace_keeper.h"
 #include "lockstep/train/training_state.h"
 #include "lockstep/train/watch.h"
 
@@ -54,6 +55,7 @@ class Trainer {
   TrainingStep step_;
   std::optional<run_folder::Requests> requests_;  // rank 0's
   RunLog log_;
+  TraceKeeper trace_;
   Checkpoints checkpoints_;
   Watch watch_;
   bool evaluation_is_long_ = true;  // until one has shown how long it takes
