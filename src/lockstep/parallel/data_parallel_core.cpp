@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -89,13 +88,7 @@ struct DataParallelCore::State {
   parallel::Replicas replicas;
   std::weak_ptr<void> pending;    // the last forward's backward
   std::array<Order, 2> orders{};  // in evaluation, in training
-  double replication = 0;
 
-  void replicate(size_t count) {
-    const auto begin = std::chrono::steady_clock::now();
-    replicas.refresh(count, !pending.expired());
-    replication = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  }
   void run_all(size_t count, const std::function<void(size_t)>& work);
 };
 
@@ -128,10 +121,6 @@ const std::vector<c10::Device>& DataParallelCore::devices() const {
   return state_->devices;
 }
 
-double DataParallelCore::replication_seconds() const {
-  return state_->replication;
-}
-
 std::vector<std::vector<at::Tensor>> DataParallelCore::scatter(const std::vector<at::Tensor>& whole) const {
   require_one_batch(whole);
   const auto& devices = state_->devices;
@@ -154,7 +143,7 @@ std::vector<std::vector<at::Tensor>> DataParallelCore::scatter(const std::vector
 std::vector<at::Tensor> DataParallelCore::run(std::vector<std::vector<at::Tensor>> given,
                                               const Forward& forward) {
   auto& state = *state_;
-  state.replicate(given.size());
+  state.replicas.refresh(given.size(), !state.pending.expired());
   const bool recording = at::GradMode::is_enabled();
   std::vector<DeviceShare> shares(given.size());
   for (size_t i = 0; i < given.size(); ++i) {

@@ -43,8 +43,6 @@ class DataParallelCore {
   std::vector<std::vector<at::Tensor>> scatter(const std::vector<at::Tensor>& whole) const;
   /// Replicates, runs `forward` on each device that has a share, and gathers on the first device.
   std::vector<at::Tensor> run(std::vector<std::vector<at::Tensor>> shares, const Forward& forward);
-  /// How long the parameters took to copy in the last run, in seconds.
-  double replication_seconds() const;
 
  private:
   struct State;

@@ -22,7 +22,9 @@ Learner make_learner(const Setup& setup) {
   Learner learner;
   learner.rounds = plan_rounds(settings, setup.data.train->size(), setup.mesh->data().world());
   learner.tracer = make_tracer(settings);
-  learner.model = make_trained_model(seeded_model(setup), *setup.mesh, settings, learner.tracer);
+  const auto another = [&setup] { return setup.task->model(setup.settings, setup.data); };
+  learner.model = make_trained_model(seeded_model(setup), *setup.mesh, settings,
+                                     {.another = another, .tracer = learner.tracer});
   learner.optimizer = make_optimizer_of(settings, setup.mesh->data(), learner.model->parameters());
   learner.schedule =
       make_schedule(settings.schedule, *learner.optimizer, learner.rounds.total_steps, settings.train.epochs);

@@ -8,6 +8,7 @@
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/parallel/ddp.h"
 #include "lockstep/parallel/sync_batch_norm.h"
+#include "lockstep/train/data_parallel_model.h"
 #include "lockstep/train/pipeline_model.h"
 #include "lockstep/train/traced_hook.h"
 
@@ -90,13 +91,13 @@ void TrainedModel::load_state_dict(const Tree& whole, const std::string& file) {
 
 void check_mode(const Settings& settings, int world, at::Device device) {
   const auto& train = settings.train;
-  if (train.mode == "data_parallel") {
-    throw InputError("train.mode: data_parallel is not there yet", "train.mode",
-                     "use ddp: one process a device, and faster");
-  }
-  if (train.mode == "single" && world > 1) {
-    throw InputError(format("train.mode: single trains on one process, and {} were started", world),
+  if (train.mode != "ddp" && world > 1) {
+    throw InputError(format("train.mode: {} trains on one process, and {} were started", train.mode, world),
                      "train.mode", "use train.mode=ddp, or start one process");
+  }
+  if (train.mode == "data_parallel" && settings.model.name == "two_stage") {
+    throw InputError("train.mode: data_parallel holds a whole model on each device, and two_stage is split",
+                     "train.mode", "use train.mode=ddp or single, or another model");
   }
   if (train.precision == "fp16" && device.is_cpu()) {
     throw InputError("train.precision: fp16 needs a GPU", "train.precision", "use bf16 on a CPU");
@@ -109,15 +110,16 @@ void check_mode(const Settings& settings, int world, at::Device device) {
 }
 
 std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const Mesh& mesh,
-                                                 const Settings& settings,
-                                                 const std::shared_ptr<Tracer>& tracer) {
+                                                 const Settings& settings, const ModelSupplies& supplies) {
   const Team& team = mesh.all();
   net->to(team.device());
   if (settings.train.layout == "channels_last") to_channels_last(*net);
   if (mesh.shape().pipeline > 1) return make_pipeline_model(std::move(net), mesh, settings);
+  if (settings.train.mode == "data_parallel")
+    return make_data_parallel_model(std::move(net), team.device(), settings.data_parallel, supplies.another);
   if (!team.group()) return std::make_unique<SingleModel>(std::move(net));
   if (settings.ddp.sync_batchnorm) convert_sync_batchnorm(*net, team.group());
-  return std::make_unique<DdpModel>(std::move(net), team, settings.ddp, tracer);
+  return std::make_unique<DdpModel>(std::move(net), team, settings.ddp, supplies.tracer);
 }
 
 }  // namespace lockstep::train

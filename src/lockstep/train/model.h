@@ -37,7 +37,8 @@ class TrainedModel {
   virtual at::Tensor learn(const at::Tensor& input, const at::Tensor& target, const Lesson& lesson) {
     const auto loss = [&] {
       const auto scope = lesson.autocast();
-      return lesson.criterion(forward(input), target);
+      const auto output = forward(input);
+      return lesson.criterion(output, target.to(output.device()));  // of the last stage
     }();
     lesson.backward(loss);
     return loss;
@@ -76,11 +77,16 @@ class TrainedModel {
   std::shared_ptr<Net> net_;
 };
 
-/// Puts the module on the ranks' device and into the layout, and wraps it as train.mode says; the tracer,
-/// where there is one, sees each bucket. Collective.
+/// What some ways of training need beside the model.
+struct ModelSupplies {
+  std::function<std::shared_ptr<Net>()> another = {};  // one like it
+  std::shared_ptr<Tracer> tracer = {};                 // sees each bucket
+};
+
+/// Puts the module on the ranks' device and into the layout, and wraps it as train.mode says. Collective.
 std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const Mesh& mesh,
                                                  const Settings& settings,
-                                                 const std::shared_ptr<Tracer>& tracer = nullptr);
+                                                 const ModelSupplies& supplies = {});
 
 /// Refuses what cannot be trained in this mode with that many ranks, before anything is loaded.
 void check_mode(const Settings& settings, int world, at::Device device);

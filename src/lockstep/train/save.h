@@ -19,18 +19,23 @@
 #include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/schedule.h"
+#include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/ddp.h"
 #include "lockstep/parallel/session.h"
 
 namespace lockstep {
 
-/// A module however a program holds it, in DDP or not. The file has its tensors under the module's own names.
+/// A module however a program holds it, wrapped or not. The file has its tensors under the module's own
+/// names.
 class SavedModule {  // NOLINTBEGIN(google-explicit-constructor)
  public:
   /// A model that ddp() wraps: the file keeps its buckets, too.
   template <class M>
   SavedModule(const std::shared_ptr<DistributedDataParallel<M>>& model)
       : module_(model->module().get()), core_(&model->core()) {}
+  /// A model that data_parallel() wraps.
+  template <class M>
+  SavedModule(const std::shared_ptr<DataParallel<M>>& model) : module_(model->module().get()) {}
   /// Any other module.
   SavedModule(torch::nn::Module& module) : module_(&module) {}
   /// The same by its pointer.

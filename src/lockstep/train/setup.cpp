@@ -81,7 +81,7 @@ std::unique_ptr<Session> open_session(std::unique_ptr<launch::Runtime> runtime, 
   };
   const auto& settings = loaded.settings;
   const parallel::Joining joining{
-      .options = settings.launch, .grouped = settings.train.mode != "single", .facts = facts};
+      .options = settings.launch, .grouped = settings.train.mode == "ddp", .facts = facts};
   return std::make_unique<Session>(std::move(runtime), joining);
 }
 

@@ -19,6 +19,12 @@ LossOptions loss_options(const Setup& setup) {
 
 }  // namespace
 
+LossOptions TrainingStep::loss_on(at::Device device) const {
+  auto options = loss_;
+  if (options.class_weights.defined()) options.class_weights = options.class_weights.to(device);
+  return options;
+}
+
 void TrainingStep::run(int64_t number, StepBatches& batches, LossTrace& losses, PhaseClock& clock) {
   optimizer_.zero_grad();
   clock.enter(Phase::data);
@@ -38,8 +44,10 @@ at::Tensor TrainingStep::learn(const Batch& batch, int64_t batches, PhaseClock& 
   const auto input = placed(batch.input, device_, settings_.train.layout);
   const auto target = batch.target.to(device_, /*non_blocking=*/true);
   const Lesson lesson = {
-      .criterion = [this](const at::Tensor& output,
-                          const at::Tensor& wanted) { return task_.loss(output, wanted, loss_); },
+      .criterion =
+          [this](const at::Tensor& output, const at::Tensor& wanted) {
+            return task_.loss(output, wanted, loss_on(output.device()));
+          },
       .backward =
           [&](const at::Tensor& loss) {
             backward(batches > 1 ? loss / static_cast<double>(batches) : loss, clock);
@@ -50,7 +58,10 @@ at::Tensor TrainingStep::learn(const Batch& batch, int64_t batches, PhaseClock& 
           [&](const at::Tensor& output, const at::Tensor& gradient) {
             timed_backward([&] { output.backward(gradient); }, clock);
           },
-      .weight = [this](const at::Tensor& wanted) { return weight_of(wanted, loss_.class_weights); },
+      .weight =
+          [this](const at::Tensor& wanted) {
+            return weight_of(wanted, loss_on(wanted.device()).class_weights);
+          },
       .enter = [&](Phase phase) { clock.enter(phase); }};
   return model_.learn(input, target, lesson);
 }

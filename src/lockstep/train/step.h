@@ -25,6 +25,7 @@ class TrainingStep {
 
  private:
   at::Tensor learn(const Batch& batch, int64_t batches, PhaseClock& clock);
+  LossOptions loss_on(at::Device device) const;
   void update();
   void backward(const at::Tensor& loss, PhaseClock& clock);
   template <class Work>
