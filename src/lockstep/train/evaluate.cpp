@@ -53,9 +53,10 @@ std::unique_ptr<Metrics> evaluate(const Team& team, Net& net, const Task& task, 
   const EvaluationMode mode(net);
   const auto measure = [&](const Batch& batch) {
     const auto input = placed(batch.input, team.device(), settings.train.layout);
-    const auto target = batch.target.to(team.device());
     const Autocast scope(team.device().type(), autocast_type(settings.train.precision));
     const auto output = net.forward(input);
+    const auto target = batch.target.to(output.device());  // of the last stage
+    if (loss.class_weights.defined()) loss.class_weights = loss.class_weights.to(output.device());
     const LossSum losses{task.loss(output, target, loss).item<double>(),
                          weight_of(target, loss.class_weights)};
     metrics->add(output.to(torch::kCPU), batch.target, batch.indices, losses);

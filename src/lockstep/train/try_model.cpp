@@ -80,8 +80,8 @@ void try_model(const Setup& setup) {
   tried("the task does not take the model's output of " + shape_text(output), settings, [&] {
     setup.task->metrics(few)->add(output.to(torch::kCPU), batch.target, batch.indices, {});
     LossOptions loss;
-    if (setup.data.class_weights.defined()) loss.class_weights = setup.data.class_weights.to(device);
-    setup.task->loss(output, batch.target.to(device), loss);
+    if (setup.data.class_weights.defined()) loss.class_weights = setup.data.class_weights.to(output.device());
+    setup.task->loss(output, batch.target.to(output.device()), loss);
   });
 }
 

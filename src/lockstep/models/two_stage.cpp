@@ -1,0 +1,108 @@
+#include "lockstep/models/two_stage.h"
+
+#include <torch/cuda.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/models/model.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kStages = 2;
+constexpr int64_t kHidden = 128;
+constexpr const char* kKey = "model.devices";
+
+torch::nn::Conv2dOptions same_size(int64_t in, int64_t out) {
+  return torch::nn::Conv2dOptions(in, out, 3).padding(1);
+}
+
+torch::Tensor pooled(const torch::Tensor& x) {
+  return torch::max_pool2d(torch::relu(x), 2);
+}
+
+int64_t channels_of(const std::vector<int64_t>& shape) {
+  if (shape.size() == 3 && shape[1] >= 4 && shape[2] >= 4) return shape[0];
+  throw InputError("the model two_stage takes images of 4 x 4 pixels or more", "model.name",
+                   "take mlp or a torchscript model");
+}
+
+int64_t features_of(const std::vector<int64_t>& shape) {
+  return 64 * (shape[1] / 4) * (shape[2] / 4);
+}
+
+// A CPU is cut into as many logical devices as there are stages.
+torch::Device cpu_stage(int64_t wanted, torch::Device cpu) {
+  if (wanted < kStages) return cpu;
+  throw InputError(format("device {} is not there: a CPU's logical devices are 0 and 1", wanted), kKey,
+                   "take [0, 1], or GPUs");
+}
+
+torch::Device gpu_stage(int64_t wanted, int64_t each, torch::Device own) {
+  const auto visible = static_cast<int64_t>(torch::cuda::device_count());
+  const int64_t index = own.index() * each + wanted;
+  if (index < visible) return {torch::kCUDA, static_cast<c10::DeviceIndex>(index)};
+  throw InputError(
+      format("GPU {} is not there: each rank takes {}, and this one sees {}", index, each, visible), kKey,
+      "start fewer ranks a node, and let each see all of the node's GPUs");
+}
+
+}  // namespace
+
+TwoStage::TwoStage(const std::vector<int64_t>& input_shape, int64_t hidden, int64_t classes,
+                   std::vector<int64_t> devices)
+    : conv1_(same_size(channels_of(input_shape), 32)),
+      conv2_(same_size(32, 64)),
+      fc1_(features_of(input_shape), hidden),
+      fc2_(hidden, classes),
+      devices_(std::move(devices)) {
+  if (devices_.size() != kStages)
+    throw InputError(format("two_stage has {} stages, and {} devices are given", kStages, devices_.size()),
+                     kKey, "give two, such as [0, 1]");
+  register_module("conv1", conv1_);
+  register_module("conv2", conv2_);
+  register_module("fc1", fc1_);
+  register_module("fc2", fc2_);
+}
+
+torch::Tensor TwoStage::forward(const torch::Tensor& input) {
+  auto x = pooled(conv1_->forward(input.to(first_)));
+  x = pooled(conv2_->forward(x));
+  x = x.to(second_).flatten(1);
+  return fc2_->forward(torch::relu(fc1_->forward(x)));
+}
+
+void TwoStage::to(torch::Device device, bool non_blocking) {
+  const int64_t each = *std::max_element(devices_.begin(), devices_.end()) + 1;
+  const auto place = [&](int64_t wanted) {
+    return device.is_cpu() ? cpu_stage(wanted, device) : gpu_stage(wanted, each, device);
+  };
+  first_ = place(devices_[0]);
+  second_ = place(devices_[1]);
+  conv1_->to(first_, non_blocking);
+  conv2_->to(first_, non_blocking);
+  fc1_->to(second_, non_blocking);
+  fc2_->to(second_, non_blocking);
+}
+
+namespace {
+
+std::shared_ptr<Net> make_two_stage(const WantedModel& wanted) {
+  const auto& [devices, hidden] = std::tie(wanted.settings.devices, wanted.settings.hidden);
+  if (hidden.size() > 1)
+    throw InputError("two_stage has one hidden layer", "model.hidden", "give one width, or none for 128");
+  return std::make_shared<TwoStage>(wanted.input_shape, hidden.empty() ? kHidden : hidden.front(),
+                                    wanted.classes, devices.empty() ? std::vector<int64_t>{0, 1} : devices);
+}
+
+}  // namespace
+
+LOCKSTEP_MODEL(two_stage,
+               .help =
+                   "simple_cnn in two stages, each on one of `devices`; `hidden` is the width between its "
+                   "linear layers, 128 where it is empty",
+               .reads = {"devices", "hidden"}, .make = make_two_stage)
+
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+#pragma once
+// A small CNN in two stages, each on a device of its own: model parallelism inside one rank.
+
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+
+#include <vector>
+
+#include "lockstep/models/net.h"
+
+namespace lockstep {
+
+/// simple_cnn's layers under the same names, drawn in the same order: for MNIST the two have the same bits,
+/// and a checkpoint of one loads into the other.
+class TwoStage : public Net {
+ public:
+  /// `devices`: where the convolutions and where the linear layers live, among a rank's own devices.
+  TwoStage(const std::vector<int64_t>& input_shape, int64_t hidden, int64_t classes,
+           std::vector<int64_t> devices);
+  /// The input goes to the first stage's device, the output comes from the second's.
+  torch::Tensor forward(const torch::Tensor& input) override;
+  /// Puts the stages onto the devices of the rank whose own device this is: on a CPU both stay there, for its
+  /// devices are logical; local rank r takes GPU r * n + devices[i], where n is a rank's number of GPUs.
+  /// InputError for a device that is not there.
+  void to(torch::Device device, bool non_blocking = false) override;
+
+ private:
+  torch::nn::Conv2d conv1_, conv2_;
+  torch::nn::Linear fc1_, fc2_;
+  std::vector<int64_t> devices_;
+  torch::Device first_ = torch::kCPU, second_ = torch::kCPU;
+};
+
+}  // namespace lockstep
