@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
 
 namespace lockstep {
 
@@ -31,7 +32,7 @@ bool is_state_dict(const Tree& tree) {
                      [](const auto& entry) { return entry.first.isString() && entry.second.isTensor(); });
 }
 
-Tree without_prefix(const Tree& state) {
+Tree without_prefix(const Tree& state, const std::string& file) {
   const auto entries = items(state);
   const auto prefixed = std::all_of(entries.begin(), entries.end(), [](const auto& entry) {
     return std::string_view(entry.first.toStringRef()).starts_with(kPrefix);
@@ -39,7 +40,8 @@ Tree without_prefix(const Tree& state) {
   if (!prefixed) return state;
   auto renamed = make_dict();
   for (const auto& [name, value] : entries) put(renamed, name.toStringRef().substr(kPrefix.size()), value);
-  return without_prefix(renamed);  // DDP around DataParallel
+  log::info(format("{}: saved from a wrapped model, its names are taken without \"{}\"", file, kPrefix));
+  return without_prefix(renamed, file);  // DDP around DataParallel
 }
 
 std::string shape(const at::Tensor& tensor) {
@@ -66,10 +68,10 @@ Tree module_state_dict(const torch::nn::Module& module) {
 }
 
 Tree find_state_dict(const Tree& content, const std::string& file) {
-  if (is_state_dict(content)) return without_prefix(content);
+  if (is_state_dict(content)) return without_prefix(content, file);
   for (const char* key : {"model", "state_dict", "model_state_dict"}) {
     if (const auto nested = find(content, key); nested && is_state_dict(*nested))
-      return without_prefix(*nested);
+      return without_prefix(*nested, file);
   }
   throw InputError("the file holds no model: neither a state_dict nor one under \"model\" or \"state_dict\"",
                    file, "`lockstep inspect` lists what it holds");
