@@ -48,6 +48,7 @@ int run_eval(const std::vector<std::string>& args) {
                      "pass --checkpoint runs/NAME/checkpoints/step-N.pt");
   }
   command.program = version_line();
+  command.whole_model = true;
   command.told = {{"the command", "eval"}, {"--checkpoint", checkpoint}};
   return evaluate(command, checkpoint);
 }

@@ -148,6 +148,7 @@ int run_predict(const std::vector<std::string>& args) {
                      "see lockstep predict --help");
   }
   command.program = version_line();
+  command.whole_model = true;
   command.told = {{"the command", "predict"}, {"--checkpoint", wanted.checkpoint}, {"--input", wanted.input}};
   return predict(command, wanted);
 }

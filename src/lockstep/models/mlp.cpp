@@ -1,20 +1,21 @@
 #include "lockstep/models/mlp.h"
 
 #include <torch/nn/modules/activation.h>
-#include <torch/nn/modules/linear.h>
 
 #include "lockstep/models/model.h"
 
 namespace lockstep {
 
-Mlp::Mlp(int64_t inputs, const std::vector<int64_t>& hidden, int64_t classes) {
+Mlp::Mlp(int64_t inputs, const std::vector<int64_t>& hidden, int64_t classes, const Layers& layers) {
   int64_t width = inputs;
+  Split split = Split::outputs;
   for (int64_t next : hidden) {
-    layers_->push_back(torch::nn::Linear(width, next));
+    layers_->push_back(layers.linear(width, next, {.split = split}));
     layers_->push_back(torch::nn::ReLU());
     width = next;
+    split = split == Split::outputs ? Split::inputs : Split::outputs;
   }
-  layers_->push_back(torch::nn::Linear(width, classes));
+  layers_->push_back(layers.linear(width, classes, {.split = split == Split::inputs ? split : Split::none}));
   register_module("layers", layers_);
 }
 
@@ -42,8 +43,8 @@ std::shared_ptr<Net> make_mlp(const WantedModel& wanted) {
   int64_t inputs = 1;
   for (const int64_t size : wanted.input_shape) inputs *= size;
   const auto& hidden = wanted.settings.hidden;
-  return std::make_shared<Mlp>(inputs, hidden.empty() ? std::vector<int64_t>{64, 32} : hidden,
-                               wanted.classes);
+  return std::make_shared<Mlp>(inputs, hidden.empty() ? std::vector<int64_t>{64, 32} : hidden, wanted.classes,
+                               *wanted.layers);
 }
 
 }  // namespace
@@ -51,6 +52,6 @@ std::shared_ptr<Net> make_mlp(const WantedModel& wanted) {
 LOCKSTEP_MODEL(
     mlp,
     .help = "linear layers with ReLU between them; `hidden` are their widths, 64 and 32 where it is empty",
-    .reads = {"hidden"}, .make = make_mlp)
+    .reads = {"hidden"}, .make = make_mlp, .splits = true)
 
 }  // namespace lockstep

@@ -23,14 +23,30 @@ void check_fit(const std::string& name, const ModelRow& row, const WantedModel& 
                    "model.name", "take mlp or a torchscript model");
 }
 
+std::vector<std::string> names_of_splitting() {
+  std::vector<std::string> names;
+  for (const auto* row : base::rows_of("model")) {
+    if (std::any_cast<const ModelRow&>(row->typed).splits) names.push_back(row->name);
+  }
+  return names;
+}
+
+void check_splits(const std::string& name, const ModelRow& row, const Layers& layers) {
+  if (row.splits || !layers.shared()) return;
+  throw InputError(format("the model {} has no layers that split among ranks", name),
+                   "model.name, parallel.tensor",
+                   format("take {}, or parallel.tensor 1", base::join(names_of_splitting(), " or ")));
+}
+
 }  // namespace
 
 std::shared_ptr<Net> make_model(const ModelSettings& settings, const std::string& task_model,
                                 const std::vector<int64_t>& input_shape, int64_t classes) {
   const auto& name = settings.name.empty() ? task_model : settings.name;
   const auto& row = base::require<ModelRow>("model", name, "model.name");
-  const WantedModel wanted{settings, input_shape, classes};
+  const WantedModel wanted{settings, input_shape, classes, UseLayers::current()};
   check_fit(name, row, wanted);
+  check_splits(name, row, *wanted.layers);
   return base::made(row.make(wanted), "model", name, "model.name");
 }
 

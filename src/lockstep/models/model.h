@@ -9,6 +9,7 @@
 
 #include "lockstep/base/table.h"
 #include "lockstep/config/settings.h"
+#include "lockstep/models/layers.h"
 #include "lockstep/models/net.h"
 
 namespace lockstep {
@@ -18,6 +19,7 @@ struct WantedModel {
   const ModelSettings& settings;
   const std::vector<int64_t>& input_shape;  ///< of one sample
   int64_t classes;                          ///< the outputs that the task wants
+  std::shared_ptr<const Layers> layers;     ///< what a model that splits is made of
 };
 
 /// Makes a model; its parameters are drawn from torch's generator as the caller seeded it.
@@ -32,6 +34,7 @@ struct ModelRow {
   MakeModel make = {};
   std::vector<int64_t> input_shape = {};  ///< empty = anything
   int64_t classes = 0;                    ///< with an input_shape
+  bool splits = false;                    ///< made of WantedModel's layers, which ranks may share
 };
 
 /// .make for a model that is always the same.
@@ -41,7 +44,7 @@ std::shared_ptr<Net> made(const WantedModel&) {
 }
 
 /// The model that settings.name says, or where it says nothing `task_model`. InputError where it does not
-/// exist, or takes other samples or classes.
+/// exist, takes other samples or classes, or cannot be shared by the ranks that are to.
 std::shared_ptr<Net> make_model(const ModelSettings& settings, const std::string& task_model,
                                 const std::vector<int64_t>& input_shape, int64_t classes);
 

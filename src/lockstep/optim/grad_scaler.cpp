@@ -37,6 +37,7 @@ void GradScaler::unscale_(Optimizer& optimizer) {
   const auto inverse = scale_.to(at::kDouble).reciprocal().to(at::kFloat);
   found_inf_.zero_();
   for (auto& [dtype, list] : grads) at::_amp_foreach_non_finite_check_and_unscale_(list, found_inf_, inverse);
+  if (share_) share_(found_inf_);
   unscaled_ = true;
 }
 

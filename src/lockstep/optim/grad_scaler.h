@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
+
 #include "lockstep/checkpoint/tree.h"
 #include "lockstep/optim/optimizer.h"
 
@@ -24,6 +26,9 @@ class GradScaler {
 
   /// The loss to call backward() on.
   at::Tensor scale(const at::Tensor& loss) const;
+  /// Where ranks hold other parameters than this one: given the number that is not 0 where a gradient was not
+  /// finite, makes it the largest of theirs. Collective.
+  void share_with(std::function<void(at::Tensor& found)> share) { share_ = std::move(share); }
   /// Divides the gradients by the scale and notes whether one is not finite.
   void unscale_(Optimizer& optimizer);
   /// Unscales if that has not been done, and steps unless a gradient was not finite. Did it step?
@@ -41,6 +46,7 @@ class GradScaler {
  private:
   GradScalerOptions options_;
   at::Tensor scale_, growth_tracker_, found_inf_;
+  std::function<void(at::Tensor&)> share_;
   bool unscaled_ = false;
 };
 

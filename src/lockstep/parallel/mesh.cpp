@@ -38,8 +38,8 @@ Lines lines_of(int rank, const MeshShape& shape) {
 using Split = std::function<Team(int part, const std::string& name)>;
 
 Team line(const Team& all, const Split& split, int size, int which, const char* name) {
-  if (size == 1) return {all.job(), {}, all.device()};
-  return size == all.world() ? all : split(which, name);
+  if (size == all.world()) return all;
+  return size == 1 ? Team(all.job(), {}, all.device()) : split(which, name);
 }
 
 }  // namespace

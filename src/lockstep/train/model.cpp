@@ -6,10 +6,12 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/checkpoint/state_dict.h"
+#include "lockstep/optim/clip.h"
 #include "lockstep/parallel/ddp.h"
 #include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/train/data_parallel_model.h"
 #include "lockstep/train/pipeline_model.h"
+#include "lockstep/train/tensor_model.h"
 #include "lockstep/train/traced_hook.h"
 
 namespace lockstep::train {
@@ -79,7 +81,19 @@ void to_channels_last(Net& net) {
   }
 }
 
+// Among the ranks that have the same parameters.
+std::unique_ptr<TrainedModel> over_samples(std::shared_ptr<Net> net, const Team& team,
+                                           const Settings& settings, const std::shared_ptr<Tracer>& tracer) {
+  if (!team.group()) return std::make_unique<SingleModel>(std::move(net));
+  if (settings.ddp.sync_batchnorm) convert_sync_batchnorm(*net, team.group());
+  return std::make_unique<DdpModel>(std::move(net), team, settings.ddp, tracer);
+}
+
 }  // namespace
+
+void TrainedModel::clip_gradients(double most) const {
+  clip_grad_norm_(parameters(), most);
+}
 
 Tree TrainedModel::state_dict() const {
   return module_state_dict(*net_);
@@ -102,6 +116,10 @@ void check_mode(const Settings& settings, int world, at::Device device) {
   if (train.precision == "fp16" && device.is_cpu()) {
     throw InputError("train.precision: fp16 needs a GPU", "train.precision", "use bf16 on a CPU");
   }
+  if (settings.parallel.tensor > 1 && settings.parallel.pipeline > 1) {
+    throw InputError("parallel.tensor and parallel.pipeline above 1 do not go together yet", "parallel",
+                     "share the layers, or the stages; parallel.data takes the other ranks");
+  }
   if (train.accumulate > 1 && settings.ddp.static_graph) {
     throw InputError("train.accumulate > 1 does not go with ddp.static_graph (PyTorch's own fails, too)",
                      "train.accumulate", "turn one of the two off");
@@ -111,15 +129,15 @@ void check_mode(const Settings& settings, int world, at::Device device) {
 
 std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const Mesh& mesh,
                                                  const Settings& settings, const ModelSupplies& supplies) {
-  const Team& team = mesh.all();
-  net->to(team.device());
+  net->to(mesh.all().device());
   if (settings.train.layout == "channels_last") to_channels_last(*net);
-  if (mesh.shape().pipeline > 1) return make_pipeline_model(std::move(net), mesh, settings);
   if (settings.train.mode == "data_parallel")
-    return make_data_parallel_model(std::move(net), team.device(), settings.data_parallel, supplies.another);
-  if (!team.group()) return std::make_unique<SingleModel>(std::move(net));
-  if (settings.ddp.sync_batchnorm) convert_sync_batchnorm(*net, team.group());
-  return std::make_unique<DdpModel>(std::move(net), team, settings.ddp, supplies.tracer);
+    return make_data_parallel_model(std::move(net), mesh.all().device(), settings.data_parallel,
+                                    supplies.another);
+  if (mesh.shape().pipeline > 1) return make_pipeline_model(std::move(net), mesh, settings);
+  auto model = over_samples(net, mesh.data(), settings, supplies.tracer);
+  if (mesh.tensor().world() == 1) return model;
+  return make_tensor_model(std::move(net), std::move(model), mesh);
 }
 
 }  // namespace lockstep::train

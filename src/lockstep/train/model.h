@@ -10,7 +10,6 @@
 #include "lockstep/checkpoint/tree.h"
 #include "lockstep/config/settings.h"
 #include "lockstep/models/net.h"
-#include "lockstep/optim/clip.h"
 #include "lockstep/parallel/mesh.h"
 #include "lockstep/train/phase_clock.h"
 #include "lockstep/train/tracer.h"
@@ -52,8 +51,6 @@ class TrainedModel {
   /// resumed run must begin with it. None where gradients do not travel. Collective.
   virtual std::vector<std::vector<std::string>> buckets() { return {}; }
   virtual void restore_buckets(const std::vector<std::vector<std::string>>&) {}
-  /// Scales the gradients so that the whole model's joint norm is at most that. Collective.
-  virtual void clip_gradients(double most) { clip_grad_norm_(parameters(), most); }
   /// A line for the end of the log, empty where there is nothing to say. Collective.
   virtual std::string summary() const { return {}; }
   /// Does a backward wait for other ranks?
@@ -69,6 +66,13 @@ class TrainedModel {
   /// An optimiser's state dict over parameters(), as one over the whole model's, and back.
   virtual Tree whole_optimizer(const Tree& own) const { return own; }
   virtual Tree own_optimizer(const Tree& whole) const { return whole; }
+
+  // Ranks may hold other parameters than this one: what asks for all of them is asked here. Collective.
+
+  /// Scales the gradients so that the whole model's have a 2-norm of at most `most`. Collective.
+  virtual void clip_gradients(double most) const;
+  /// The largest over the ranks that hold other parts of the model, in place.
+  virtual void share_overflow(at::Tensor& /*found*/) const {}
 
   /// The module itself, for checkpoints and evaluation.
   Net& net() const { return *net_; }

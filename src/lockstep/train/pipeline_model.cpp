@@ -68,7 +68,7 @@ class PipelineModel : public TrainedModel {
   std::shared_ptr<void> no_sync() override { return core_ ? std::make_shared<NoSync>(*core_) : nullptr; }
   std::vector<std::vector<std::string>> buckets() override;
   void restore_buckets(const std::vector<std::vector<std::string>>& names) override;
-  void clip_gradients(double most) override;
+  void clip_gradients(double most) const override;
   std::string summary() const override { return bubble_.words(); }
   bool exchanges() const override { return core_ != nullptr; }
 
@@ -202,7 +202,7 @@ void PipelineModel::restore_buckets(const std::vector<std::vector<std::string>>&
 }
 
 // Every norm at its place among the whole model's, so that their sum has the unsplit model's bits.
-void PipelineModel::clip_gradients(double most) {
+void PipelineModel::clip_gradients(double most) const {
   clip_grad_norm_(parameters(), most, [&](const std::vector<at::Tensor>& own) {
     const auto count = static_cast<int64_t>(stages_.parameters.size());
     auto there = torch::zeros({count}), norms = torch::zeros({count});

@@ -15,6 +15,7 @@ struct Command {
   bool trace = false;                                     // train.trace, where the config has none
   std::string program;                                    // version and commit
   std::vector<std::pair<std::string, std::string>> told;  // what else all ranks must have been told alike
+  bool whole_model = false;                               // each rank takes it, whatever `parallel` says
 };
 
 /// `resume`: empty, "auto", a run's folder or a checkpoint. Returns the exit status.

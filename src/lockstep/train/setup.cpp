@@ -16,6 +16,7 @@
 #include "lockstep/train/job_config.h"
 #include "lockstep/train/model.h"
 #include "lockstep/train/node_share.h"
+#include "lockstep/train/shared_layers.h"
 #include "lockstep/train/try_model.h"
 
 namespace lockstep::train {
@@ -85,10 +86,12 @@ std::unique_ptr<Session> open_session(std::unique_ptr<launch::Runtime> runtime, 
   return std::make_unique<Session>(std::move(runtime), joining);
 }
 
-MeshShape shape_of(const ParallelSettings& parallel) {
-  return {.data = static_cast<int>(parallel.data),
-          .tensor = static_cast<int>(parallel.tensor),
-          .pipeline = static_cast<int>(parallel.pipeline)};
+std::unique_ptr<Mesh> mesh_for(const Session& session, const ParallelSettings& parallel, bool whole_model) {
+  if (whole_model) return std::make_unique<Mesh>(session.team());
+  const MeshShape shape = {.data = static_cast<int>(parallel.data),
+                           .tensor = static_cast<int>(parallel.tensor),
+                           .pipeline = static_cast<int>(parallel.pipeline)};
+  return std::make_unique<Mesh>(session, shape);
 }
 
 }  // namespace
@@ -107,7 +110,7 @@ Setup join_job(const Command& command) {
   setup.team = &setup.session->team();
   setup.config = config::to_yaml(setup.settings);
   check_mode(setup.settings, setup.team->job().world, setup.team->device());
-  setup.mesh = std::make_unique<Mesh>(*setup.session, shape_of(setup.settings.parallel));
+  setup.mesh = mesh_for(*setup.session, setup.settings.parallel, command.whole_model);
   setup.team->together([&] { setup.task = make_task(setup.settings); });
   return setup;
 }
@@ -140,6 +143,7 @@ Setup set_up(const Command& command) {
 
 std::shared_ptr<Net> seeded_model(const Setup& setup) {
   const auto seed = static_cast<uint64_t>(setup.settings.run.seed);
+  const UseLayers layers(layers_for(*setup.mesh, setup.settings.parallel));
   std::shared_ptr<Net> net;
   setup.team->together([&] {
     torch::manual_seed(seed);

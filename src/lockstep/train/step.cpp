@@ -99,6 +99,7 @@ TrainingStep::TrainingStep(const Setup& setup, Learner& learner)
       autocast_(autocast_type(settings_.train.precision)),
       parameters_(model_.parameters()),
       gradients_done_(std::make_shared<PhaseClock::Clock::time_point>()) {
+  if (scaler_) scaler_->share_with([this](at::Tensor& found) { model_.share_overflow(found); });
   // Backward reaches the first parameters last: one time stamp there tells computing from waiting.
   for (size_t i = 0; i < std::min<size_t>(2, parameters_.size()); ++i) {
     if (!model_.exchanges() || !parameters_[i].requires_grad()) continue;

@@ -68,7 +68,7 @@ at::Tensor trained(const std::shared_ptr<Tracer>& tracer) {
   Settings settings;
   settings.ddp.bucket_cap_mb = 0.001;
   const auto model = make_trained_model(std::make_shared<Mlp>(8, std::vector<int64_t>{64, 32}, 2),
-                                        Mesh(team()), settings, tracer);
+                                        Mesh(team()), settings, {.tracer = tracer});
   torch::manual_seed(100 + team().rank());
   for (int i = 0; i < 4; ++i) {
     if (tracer) tracer->begin_step(i + 1);
