@@ -1,5 +1,7 @@
 #include <torch/utils.h>
 
+#include "lockstep/base/error.h"
+#include "lockstep/models/bert_layer.h"
 #include "lockstep/models/mlp.h"
 #include "lockstep/models/pima_net.h"
 #include "lockstep/models/simple_cnn.h"
@@ -27,7 +29,9 @@ TEST(Models, HavePythonsParametersAndOutputsBitForBit) {
   torch::set_num_threads(1);
   const auto peer = test::output_of(python + " tests/models/models_peer.py bits 2>/dev/null");
   const auto ours = seeded<SimpleCNN>({5, 1, 28, 28}) + seeded<PimaNet>({5, 8}) +
-                    seeded<Mlp>({5, 2, 3}, 6, std::vector<int64_t>{5, 4}, 3);
+                    seeded<Mlp>({5, 2, 3}, 6, std::vector<int64_t>{5, 4}, 3) +
+                    seeded<BertLayerNet>({5, 1, 6, 5}, std::vector<int64_t>{1, 6, 5}, 3,
+                                         BertShape{.width = 8, .heads = 2, .intermediate = 16});
   ASSERT_EQ(peer.size(), ours.size());
   EXPECT_TRUE(peer == ours);
 }
@@ -46,6 +50,25 @@ TEST(Models, CarryPythonsNames) {
   EXPECT_EQ(count, 421'642);
   EXPECT_EQ(names(PimaNet()), "fc1.weight fc1.bias fc2.weight fc2.bias head.weight head.bias ");
   EXPECT_EQ(names(Mlp(6, {5}, 3)), "layers.0.weight layers.0.bias layers.2.weight layers.2.bias ");
+}
+
+TEST(BertLayerNet, IsNamedLikeHuggingFacesBert) {
+  BertLayerNet net({1, 6, 5}, 3, {.width = 8, .heads = 2, .intermediate = 16});
+  std::string text;
+  for (const auto& item : net.named_parameters()) {
+    if (item.key().ends_with("weight")) text += item.key() + " ";
+  }
+  EXPECT_EQ(text,
+            "embed.weight position.weight layer.attention.self.query.weight layer.attention.self.key.weight "
+            "layer.attention.self.value.weight layer.attention.output.dense.weight "
+            "layer.attention.output.LayerNorm.weight layer.intermediate.dense.weight "
+            "layer.output.dense.weight layer.output.LayerNorm.weight classifier.weight ");
+}
+
+TEST(BertLayerNet, RefusesWhatItCannotBeMadeOf) {
+  EXPECT_THROW(BertLayerNet({8}, 2, {}), InputError);
+  EXPECT_THROW(BertLayerNet({1, 6, 5}, 3, {.width = 8, .heads = 3}), InputError);
+  EXPECT_THROW(BertLayerNet({1, 6, 5}, 3, {.width = 8, .heads = 0}), InputError);
 }
 
 TEST(PimaNetBranch, HasABranchThatNoForwardReaches) {

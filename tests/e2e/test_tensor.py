@@ -1,0 +1,157 @@
+"""Ranks that share a model's layers learn what plain ranks do, and leave ordinary checkpoints."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from conftest import SOURCE
+from process_kit import wait_for
+from test_signals import ranks_of
+from train_kit import checkpoints, metrics, newest, sets, status, write_config, write_small_mnist
+
+torch = pytest.importorskip("torch")
+
+MODELS = {
+    "mlp": "{name: mlp, hidden: [64, 32]}",
+    # its norms share the tokens, and what it drops is drawn for the whole
+    "bert_layer": "{name: bert_layer, options: {width: 32, heads: 4, intermediate: 64, dropout: 0.1}}",
+    "bert_twin": "{name: bert_layer, options: {width: 32, heads: 4, intermediate: 64}}",
+}
+CONFIG = """
+run: {{name: {name}}}
+task: {{name: mnist}}
+data: {{root: {root}, batch_size: 16, workers: 0}}
+model: {model}
+optim: {{name: adam, lr: 0.001}}
+train: {{epochs: 1, log_every: 1, eval_every: 1, clip_norm: 0.5}}
+"""
+MESH = sets(parallel__data=2, parallel__tensor=2, parallel__sequence=True)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return write_small_mnist(tmp_path_factory.mktemp("mnist"), train=640, test=99)  # 20 steps of 2 x 16
+
+
+@pytest.fixture
+def train(lockstep, mpirun, root, tmp_path):
+    """train(ranks, model, SET..., name=, resume=) -> the run's folder."""
+    def run(ranks, model, *words, name, resume=None):
+        config = write_config(tmp_path, CONFIG.format(name=name, root=root, model=MODELS[model]))
+        more = ["--resume", resume] if resume else []
+        mpirun(ranks, lockstep, "train", config, *words, *more, cwd=tmp_path, check=True)
+        return tmp_path / "runs" / name
+    return run
+
+
+def losses(run):
+    return [line["loss"] for line in metrics(run) if line["event"] == "step"]
+
+
+def assert_close_models(left, right):
+    left, right = newest(left)["model"], newest(right)["model"]
+    assert list(left) == list(right)
+    for name, tensor in left.items():
+        torch.testing.assert_close(tensor, right[name], rtol=1e-3, atol=1e-4, msg=lambda text: f"{name}: {text}")
+
+
+@pytest.mark.parametrize("model, backend", [("mlp", "gloo"), ("bert_layer", "mpi")])
+def test_a_mesh_learns_what_plain_ranks_do(model, backend, train):
+    plain = train(2, model, name="plain")
+    mesh = train(4, model, *MESH, *sets(launch__backend=backend), name="mesh")
+    assert len(losses(mesh)) == 20
+    assert losses(mesh) == pytest.approx(losses(plain), abs=1e-5)
+    assert metrics(mesh)[-1]["eval_loss"] == pytest.approx(metrics(plain)[-1]["eval_loss"], abs=1e-5)
+    assert_close_models(mesh, plain)
+    assert {file.name for file in (mesh / "checkpoints").iterdir()} == {"best.pt", "step-00000020.pt"}
+
+
+def test_python_alone_learns_what_a_shared_bert_layer_does(train, root):
+    """One process of Python beside two ranks that share each layer and the norms' tokens, and no data."""
+    sys.path.insert(0, str(SOURCE / "tests/models"))
+    from models_peer import BertLayerNet
+    from torchvision import datasets, transforms
+    shared = train(2, "bert_twin", *sets(parallel__tensor=2, parallel__sequence=True, data__shuffle=False), name="shared")
+    torch.manual_seed(0)
+    model = BertLayerNet(rows=28, numbers=28, classes=10, width=32, heads=4, intermediate=64)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
+    treat = transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.1307,), (0.3081,))])
+    batches = torch.utils.data.DataLoader(datasets.MNIST(root, transform=treat), batch_size=16)
+    expected = []
+    for images, labels in batches:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(images), labels)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+        expected.append(loss.item())
+    assert len(expected) == 40
+    assert losses(shared) == pytest.approx(expected, abs=1e-4)
+    # what the mesh leaves is what Python's own classes take
+    saved = newest(shared)
+    model.load_state_dict(saved["model"], strict=True)
+    optimizer.load_state_dict(saved["optimizer"])
+
+
+def test_a_checkpoint_goes_on_at_any_mesh(train, lockstep, mpirun, run, tmp_path):
+    plain = train(2, "bert_twin", name="plain")
+    moving = train(4, "bert_twin", *MESH, *sets(train__max_steps=6), name="moving")
+    early = checkpoints(moving)[-1]
+    # one rank's samples are now two ranks' of the same order
+    alone = train(2, "bert_twin", *sets(parallel__tensor=2, data__batch_size=32, train__max_steps=10), name="alone",
+                  resume=early)
+    assert losses(alone) == pytest.approx(losses(plain)[6:10], abs=1e-5)
+    train(2, "bert_twin", *sets(train__max_steps=12), name="moving", resume="auto")
+    train(4, "bert_twin", *MESH, *sets(train__max_steps=16), name="moving", resume="auto")
+    train(2, "bert_twin", name="moving", resume="auto")
+    assert losses(moving) == pytest.approx(losses(plain), abs=1e-5)
+    assert_close_models(moving, plain)
+    state, peer = newest(moving)["optimizer"]["state"], newest(plain)["optimizer"]["state"]
+    assert [{key: value.shape for key, value in one.items()} for one in state.values()] == \
+        [{key: value.shape for key, value in one.items()} for one in peer.values()]
+    # a mesh's config and checkpoint, and one process that has the whole model
+    words = ["eval", early.parents[1] / "config.yaml", *MESH, "--checkpoint", moving]
+    accuracy = f"accuracy   {metrics(moving)[-1]['accuracy']:.4f}"
+    assert accuracy in run(lockstep, *words, cwd=tmp_path, check=True).stdout
+
+
+@pytest.mark.parametrize("ranks, words, error", [
+    (3, sets(parallel__tensor=2), "3 ranks are no grid of parallel.data any x tensor 2 x pipeline 1"),
+    (2, sets(parallel__tensor=2, model__hidden="[33]"),
+     "33 outputs of a linear layer do not split evenly among 2 ranks"),
+    (2, sets(parallel__tensor=2, model__name="simple_cnn"),
+     "the model simple_cnn has no layers that split among ranks"),
+    (4, sets(parallel__tensor=2, parallel__pipeline=2), "parallel.tensor and parallel.pipeline above 1"),
+], ids=["ranks", "width", "model", "pipeline"])
+def test_what_does_not_split_is_an_error_of_all_ranks(ranks, words, error, lockstep, mpirun, root, tmp_path):
+    config = write_config(tmp_path, CONFIG.format(name="bad", root=root, model=MODELS["mlp"]))
+    result = mpirun(ranks, lockstep, "train", config, *words, cwd=tmp_path)
+    assert result.returncode == 2, result.output
+    assert result.stderr.count("error: ") == 1 and f"error: {error}" in result.stderr, result.stderr
+    assert not (tmp_path / "runs/bad").exists() and not result.left_behind
+
+
+def test_heads_and_tokens_that_do_not_split_are_errors(lockstep, mpirun, root, tmp_path):
+    model = "{name: bert_layer, options: {heads: 1}}"
+    config = write_config(tmp_path, CONFIG.format(name="bad", root=root, model=model))
+    result = mpirun(2, lockstep, "train", config, *sets(parallel__tensor=2), cwd=tmp_path)
+    assert result.returncode == 2 and "1 heads of attention do not split evenly among 2 ranks" in result.stderr
+
+
+@pytest.mark.parametrize("backend", ["gloo", "mpi"])
+def test_a_rank_that_dies_inside_a_layer_is_named(backend, lockstep, mpiexec, mpi, start, root, tmp_path):
+    config = write_config(tmp_path, CONFIG.format(name="dying", root=root, model=MODELS["bert_layer"]))
+    process = start(mpiexec, *mpi.quiet, "-n", 4, lockstep, "train", config, *MESH,
+                    *sets(launch__backend=backend, train__epochs=10000), cwd=tmp_path, stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE, text=True)
+    log = tmp_path / "runs/dying/metrics.jsonl"
+    wait_for(lambda: log.exists() and log.read_text().count("\n") > 5)
+    os.kill(ranks_of(process)[3], signal.SIGKILL)
+    process.wait(15)
+    error = process.stderr.read()
+    print(error)
+    assert "rank 3 (host" in error, error
+    assert status(tmp_path / "runs/dying")["state"] == "failed"
