@@ -1,0 +1,197 @@
+"""parallel.pipeline: the unsplit model's bits from its stages, its checkpoints, and clear words for what cannot be."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+
+from process_kit import wait_for
+from train_kit import (MNIST, PIMA, assert_same_run, assert_same_tensors, checkpoints, metrics, newest, sets, status,
+                       without_clocks, write_config, write_small_mnist)
+
+torch = pytest.importorskip("torch")
+
+FOUR_PARTS = dict(model__name="mlp", model__hidden="[24,20,16]")
+
+
+@pytest.fixture
+def train(lockstep, run, mpirun, tmp_path):
+    """train(ranks, name, config=PIMA, more=[], **settings) -> the run's folder, and what was printed."""
+    def begin(ranks, name, more=(), config=PIMA, **settings):
+        words = [lockstep, "train", write_config(tmp_path, config), *sets(run__name=name, **settings), *more]
+        result = mpirun(ranks, *words, cwd=tmp_path, check=True) if ranks > 1 else run(*words, cwd=tmp_path, check=True)
+        return tmp_path / "runs" / name, result.output
+    return begin
+
+
+def assert_same_model(left, right):
+    a, b = newest(left), newest(right)
+    assert a["iter_no"] == b["iter_no"]
+    assert_same_tensors(dict(a["model"]), dict(b["model"]))
+    assert_same_tensors(a["optimizer"], b["optimizer"])
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("stages, rows", [(2, 1), (4, 1), (2, 2)])
+def test_one_micro_batch_has_the_unsplit_models_bits(stages, rows, train):
+    """Epochs with a smaller last batch, evaluation, the best, clipping over all stages, gradients that add up."""
+    how = dict(FOUR_PARTS, train__epochs=2, train__clip_norm=0.2, train__accumulate=2)
+    whole, _ = train(rows, "whole", **how)
+    split, said = train(rows * stages, "split", parallel__pipeline=stages, parallel__micro_batches=1, **how)
+    assert f"stage {stages - 1} of {stages}: " in said
+    if rows == 1:
+        assert_same_run(whole, split)  # the whole file: names, order, the optimiser's numbers
+    assert_same_model(whole, split)
+    assert without_clocks(metrics(whole)) == without_clocks(metrics(split))
+    best = [torch.load(folder / "checkpoints/best.pt", weights_only=True)["model"] for folder in (whole, split)]
+    assert_same_tensors(dict(best[0]), dict(best[1]))
+
+
+@pytest.mark.parametrize("stages, rows", [(4, 1), (2, 2)])
+def test_micro_batches_have_the_bits_of_accumulated_batches(stages, rows, train):
+    how = dict(FOUR_PARTS, train__max_steps=18, train__eval_every=0)
+    whole, _ = train(rows, "whole", data__batch_size=4, train__accumulate=4, **how)
+    split, _ = train(rows * stages, "split", parallel__pipeline=stages, parallel__micro_batches=4, **how)
+    assert_same_model(whole, split)
+
+
+@pytest.mark.parametrize("count", [3, 64])
+def test_micro_batches_that_do_not_divide_the_batch(count, train):
+    """Parts that are not alike, fewer samples than micro-batches, and a mean over weights: the same loss."""
+    how = dict(task__class_weights="balanced", train__epochs=2)
+    whole, _ = train(1, "whole", **how)
+    split, _ = train(2, "split", parallel__pipeline=2, parallel__micro_batches=count, **how)
+    for ours, theirs in zip(metrics(split), metrics(whole), strict=True):
+        for key in {"loss", "train_loss", "eval_loss"} & set(theirs):
+            assert ours[key] == pytest.approx(theirs[key], rel=1e-4), (ours, theirs)
+    assert {"loss", "train_loss", "eval_loss"} <= {key for line in metrics(whole) for key in line}
+
+
+def test_images_through_four_stages(lockstep, train, tmp_path):
+    """Each layer a stage, bf16 between them, in channels_last: what travels keeps dtype and layout."""
+    root = write_small_mnist(tmp_path / "mnist", train=512, test=99)
+    how = dict(config=MNIST, data__root=root, data__batch_size=64, train__max_steps=4, train__eval_every=1,
+               train__precision="bf16", train__layout="channels_last")
+    whole, _ = train(1, "whole", **how)
+    split, said = train(4, "split", parallel__pipeline=4, parallel__micro_batches=1, **how)
+    assert_same_model(whole, split)
+    assert "stage 0 of 4: conv1 (320 parameters)" in said
+    last = metrics(split)[-1]
+    assert last["accuracy"] == metrics(whole)[-1]["accuracy"]
+
+
+def test_the_bubble_stands_beside_its_formula(train):
+    _, said = train(2, "bubble", parallel__pipeline=2, parallel__micro_batches=4, train__max_steps=6)
+    line = next(line for line in said.splitlines() if line.startswith("Pipeline: "))
+    assert "2 stages, 4 micro-batches" in line and "(p-1)/(m+p-1) gives 20.0 %" in line
+    measured = float(line.partition("bubble ")[2].partition(" %")[0])
+    assert 0 < measured < 100
+
+
+def test_a_checkpoint_goes_on_at_any_cut(train):
+    """Four stages, then two of two rows' samples in one, then plain: the last parameters of a run that was never cut."""
+    how = dict(FOUR_PARTS, parallel__micro_batches=1, train__eval_every=0)
+    never_cut, _ = train(1, "never", train__max_steps=30, **how)
+    folder, _ = train(4, "four", parallel__pipeline=4, train__max_steps=10, **how)
+    for name, stages, steps in (("two", 2, 20), ("plain", 1, 30)):
+        folder, _ = train(stages, name, more=["--resume", checkpoints(folder)[-1]], parallel__pipeline=stages,
+                          train__max_steps=steps, **how)
+    assert_same_model(never_cut, folder)
+
+
+def ranks_of(process, lockstep):
+    """The pids of a job's ranks, by rank."""
+    from conftest import members
+    found = {}
+    for pid in members(process):
+        try:
+            words = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            program = pathlib.Path(f"/proc/{pid}/exe").resolve()
+        except OSError:
+            continue
+        rank = [word.partition(b"=")[2] for word in words if word.startswith((b"OMPI_COMM_WORLD_RANK=", b"PMI_RANK="))]
+        if rank and program == pathlib.Path(lockstep).resolve():
+            found[int(rank[0])] = pid
+    return found
+
+
+@pytest.fixture
+def endless(lockstep, mpiexec, mpi, start, tmp_path):
+    """endless(name) -> a pipeline of two stages and two rows that trains until somebody ends it, and its ranks."""
+    def begin(name):
+        with open(tmp_path / "err", "w") as errors:
+            process = start(mpiexec, *mpi.quiet, "-n", 4, lockstep, "train", write_config(tmp_path, PIMA),
+                            *sets(run__name=name, parallel__pipeline=2, train__epochs=10000, train__eval_every=0),
+                            cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=errors)
+        file = tmp_path / "runs" / name / "metrics.jsonl"
+        wait_for(lambda: file.exists() and file.read_text().count("\n") > 3, 60, "the first steps")
+        return process, ranks_of(process, lockstep)
+    return begin
+
+
+def test_a_sigterm_inside_an_epoch_loses_nothing(endless, train, tmp_path):
+    process, ranks = endless("stopped")
+    os.kill(ranks[3], signal.SIGTERM)  # a last stage
+    assert process.wait(60) in (75, 1) and status(tmp_path / "runs/stopped")["state"] == "stopped early"
+    steps = newest(tmp_path / "runs/stopped")["iter_no"] + 25
+    more = dict(parallel__pipeline=2, train__epochs=10000, train__eval_every=0, train__max_steps=steps)
+    went_on, _ = train(4, "went_on", more=["--resume", checkpoints(tmp_path / "runs/stopped")[-1]], **more)
+    straight, _ = train(4, "straight", **more)
+    assert_same_model(straight, went_on)
+
+
+def test_a_stage_that_is_killed_is_named_and_nobody_hangs(endless, tmp_path):
+    process, ranks = endless("killed")
+    begin = time.monotonic()
+    os.kill(ranks[2], signal.SIGKILL)
+    assert process.wait(30) not in (0, 75)
+    assert time.monotonic() - begin < 15
+    assert "rank 2" in (tmp_path / "err").read_text()
+
+
+def test_a_loss_that_is_no_number_on_the_last_stage_ends_all(lockstep, mpirun, tmp_path):
+    result = mpirun(2, lockstep, "train", write_config(tmp_path, PIMA), *sets(
+        parallel__pipeline=2, optim__name="sgd", optim__lr=1e30, train__log_every=1), cwd=tmp_path, quiet=True)
+    assert result.returncode == 1, result.output
+    assert result.stderr.count("error: the loss is ") == 1 and "at step 2" in result.stderr, result.stderr
+
+
+REFUSED = {
+    "ranks": (3, dict(parallel__pipeline=2), "3 ranks are no grid"),
+    "parts": (4, dict(parallel__pipeline=4, model__name="pima_net"), "the model has 3 parts with parameters: fc1, fc2, head"),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_cannot_be_cut_is_refused_by_all(why, lockstep, mpirun, tmp_path):
+    ranks, settings, words = REFUSED[why]
+    result = mpirun(ranks, lockstep, "train", write_config(tmp_path, PIMA), *sets(**settings), cwd=tmp_path, quiet=True)
+    assert result.returncode == 2, result.output
+    assert result.stderr.count(words) == 1, result.stderr
+    assert not (tmp_path / "runs").exists() or not any((tmp_path / "runs").iterdir())
+
+
+def test_a_model_that_is_no_chain_is_refused(lockstep, mpirun, tmp_path):
+    torch.jit.script(torch.nn.Linear(8, 2)).save(str(tmp_path / "model.pt"))
+    result = mpirun(2, lockstep, "train", write_config(tmp_path, PIMA), *sets(
+        parallel__pipeline=2, model__name="torchscript", model__path=tmp_path / "model.pt"), cwd=tmp_path, quiet=True)
+    assert result.returncode == 2 and result.stderr.count("this model is no chain of parts") == 1, result.output
+
+
+def test_a_branch_that_is_never_used_lies_on_the_last_stage(train):
+    how = dict(model__name="pima_net_branch", ddp__find_unused_parameters=True, train__max_steps=8, train__eval_every=0)
+    whole, _ = train(2, "whole", **how)
+    split, said = train(4, "split", parallel__pipeline=2, parallel__micro_batches=1, **how)
+    assert "fc2, head (2212 parameters)" in said
+    assert_same_model(whole, split)
+
+
+@pytest.mark.mpi
+def test_stages_talk_over_mpi(train):
+    how = dict(FOUR_PARTS, launch__backend="mpi", train__max_steps=12)
+    gloo, _ = train(4, "gloo", parallel__pipeline=4, **{**how, "launch__backend": "gloo"})
+    mpi, _ = train(4, "mpi", parallel__pipeline=4, **how)
+    assert_same_model(gloo, mpi)
