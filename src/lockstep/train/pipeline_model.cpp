@@ -11,6 +11,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/state_dict.h"
+#include "lockstep/optim/clip.h"
 #include "lockstep/parallel/ddp.h"
 #include "lockstep/parallel/module_tensors.h"
 #include "lockstep/parallel/schedule.h"
