@@ -9,6 +9,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/data/sampler.h"
+#include "lockstep/models/chain.h"
 #include "lockstep/models/net.h"
 #include "lockstep/optim/adam.h"
 #include "lockstep/optim/clip.h"

@@ -102,6 +102,24 @@ def test_a_checkpoint_goes_on_at_any_cut(train):
     assert_same_model(never_cut, folder)
 
 
+def test_a_bad_state_of_one_stage_is_an_error_of_all(lockstep, train, mpirun, tmp_path):
+    folder, _ = train(1, "good", train__max_steps=2)
+    state = newest(folder)
+    last = max(state["optimizer"]["state"])
+    state["optimizer"]["state"][last]["exp_avg"] = torch.zeros(7)
+    torch.save(state, tmp_path / "bad.pt")
+    result = mpirun(2, lockstep, "train", tmp_path / "config.yaml", "--resume", tmp_path / "bad.pt",
+                    *sets(parallel__pipeline=2), cwd=tmp_path, quiet=True)
+    assert result.returncode == 2, result.output
+    assert result.stderr.count('"exp_avg" of parameter') == 1, result.stderr
+
+
+def test_eval_takes_the_whole_model_whatever_parallel_says(lockstep, train, run, tmp_path):
+    folder, _ = train(2, "split", parallel__pipeline=2, train__epochs=1)
+    said = run(lockstep, "eval", folder / "config.yaml", "--checkpoint", folder, cwd=tmp_path, check=True).stdout
+    assert f"accuracy {metrics(folder)[-1]['accuracy']:.4f}" in said
+
+
 def ranks_of(process, lockstep):
     """The pids of a job's ranks, by rank."""
     from conftest import members

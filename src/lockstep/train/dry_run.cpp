@@ -25,6 +25,7 @@ struct Size {
   double bytes = 0;
 };
 
+// This rank's.
 Size size_of(TrainedModel& model) {
   Size size;
   for (const auto& tensor : model.parameters()) {
@@ -86,6 +87,8 @@ int dry_run(const Command& command) {
   const auto feed = feed_of_single_batches(setup);
   for (int i = 0; i < kTries; ++i) step_seconds = try_step(feed, step, setup.settings.train.accumulate);
   const auto size = size_of(*learner.model);
+  std::vector<double> whole{static_cast<double>(size.parameters), size.bytes};
+  setup.mesh->pipeline().sum(whole);  // over the stages
   const auto& rounds = learner.rounds;
   const auto& s = setup.settings;
   const int64_t grouped = s.data.batch_size * s.train.accumulate * setup.mesh->data().world();
@@ -96,7 +99,7 @@ int dry_run(const Command& command) {
              wanted));
   const auto model = config::chosen_name(s, "model.name");
   say(format("model       {}: {} parameters, {:.1f} MB", model.empty() ? "the task's own" : model,
-             size.parameters, megabytes(size.bytes)));
+             static_cast<int64_t>(whole[0]), megabytes(whole[1])));
   say(format("optimiser   {}, schedule {}", s.optim.name, s.schedule.name));
   say(format("memory      {:.1f} MB a rank for parameters, gradients and optimiser; peak so far {:.0f} MB",
              megabytes(2 * size.bytes + state_bytes_of(*learner.optimizer)), peak_megabytes()));

@@ -3,16 +3,13 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include <iterator>
-#include <sstream>
+#include <algorithm>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
-#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/optim/clip.h"
-#include "lockstep/parallel/ddp.h"
 #include "lockstep/parallel/module_tensors.h"
 #include "lockstep/parallel/schedule.h"
 #include "lockstep/parallel/stage_line.h"
@@ -20,6 +17,7 @@
 #include "lockstep/train/bubble.h"
 #include "lockstep/train/micro_batches.h"
 #include "lockstep/train/pipeline_state.h"
+#include "lockstep/train/stage_ddp.h"
 #include "lockstep/train/stage_net.h"
 #include "lockstep/train/stages.h"
 
@@ -34,20 +32,6 @@ struct Alive {
   at::Tensor root;   // the output, or on the last stage the loss
 };
 
-std::unique_ptr<DdpCore> make_core(const std::shared_ptr<StageNet>& net, const Team& rows,
-                                   const DdpSettings& settings) {
-  if (rows.world() == 1 || parallel::reduced_parameters(*net).empty()) return nullptr;
-  auto core =
-      std::make_unique<DdpCore>(net, rows.group(),
-                                DdpOptions{.find_unused_parameters = settings.find_unused_parameters,
-                                           .gradient_as_bucket_view = settings.gradient_as_bucket_view,
-                                           .broadcast_buffers = settings.broadcast_buffers,
-                                           .bucket_cap_mb = settings.bucket_cap_mb});
-  if (auto hook = hooks::by_name(settings.comm_hook, rows.group(), settings.options))
-    core->register_comm_hook(std::move(hook), settings.comm_hook);
-  return core;
-}
-
 class PipelineModel : public TrainedModel {
  public:
   PipelineModel(std::unique_ptr<StageLine> line, std::shared_ptr<StageNet> net, Stages stages,
@@ -56,30 +40,33 @@ class PipelineModel : public TrainedModel {
         line_(std::move(line)),
         stage_(net),
         stages_(std::move(stages)),
-        rows_(mesh.data()),
-        core_(make_core(net, mesh.data(), settings.ddp)),
+        is_first_copy_(mesh.data().first()),
+        ddp_(net, mesh.data(), settings.ddp),
         micro_batches_(settings.parallel.micro_batches),
-        bubble_(mesh, settings.parallel.micro_batches) {}
+        bubble_(mesh, std::min(settings.parallel.micro_batches, settings.data.batch_size)) {}
 
   at::Tensor learn(const at::Tensor& input, const at::Tensor& target, const Lesson& lesson) override;
   at::Tensor forward(const at::Tensor& input) override { return net_->forward(input); }
   std::vector<at::Tensor> parameters() const override {
     return parallel::tensors_of(parallel::unique_parameters(*stage_));
   }
-  std::shared_ptr<void> no_sync() override { return core_ ? std::make_shared<NoSync>(*core_) : nullptr; }
-  std::vector<std::vector<std::string>> buckets() override;
-  void restore_buckets(const std::vector<std::vector<std::string>>& names) override;
-  void clip_gradients(double most) const override;
+  std::shared_ptr<void> no_sync() override { return ddp_.no_sync(); }
+  StageDdp::Buckets buckets() override { return ddp_.all_buckets(line_->team()); }
+  void restore_buckets(const StageDdp::Buckets& names) override { ddp_.restore_buckets(names); }
+  void clip_gradients(double most) const override {
+    clip_grad_norm_(parameters(), most,
+                    [this](const auto& own) { return gather_norms(line_->team(), stages_, own); });
+  }
   std::string summary() const override { return bubble_.words(); }
-  bool exchanges() const override { return core_ != nullptr; }
+  bool exchanges() const override { return ddp_.exchanges(); }
 
   Tree state_dict() const override {
-    return rows_.first() ? gather_state_dict(line_->team(), stages_, module_state_dict(*stage_))
-                         : make_dict();
+    return is_first_copy_ ? gather_state_dict(line_->team(), stages_, module_state_dict(*stage_))
+                          : make_dict();
   }
   void load_state_dict(const Tree& whole, const std::string& file) override;
   Tree whole_optimizer(const Tree& own) const override {
-    return rows_.first() ? gather_optimizer(line_->team(), stages_, own) : make_dict();
+    return is_first_copy_ ? gather_optimizer(line_->team(), stages_, own) : make_dict();
   }
   Tree own_optimizer(const Tree& whole) const override {
     return take_optimizer(line_->stage(), stages_, whole);
@@ -93,21 +80,19 @@ class PipelineModel : public TrainedModel {
   std::unique_ptr<StageLine> line_;
   std::shared_ptr<StageNet> stage_;
   Stages stages_;
-  Team rows_;  // the ranks with the same stage
-  std::unique_ptr<DdpCore> core_;
+  bool is_first_copy_;
+  StageDdp ddp_;
   int64_t micro_batches_;
   Bubble bubble_;
 };
 
-// DDP is told of one forward and one backward: its buckets travel during the last micro-batch's backward, and
-// the gradients of the others add up here before.
 at::Tensor PipelineModel::learn(const at::Tensor& input, const at::Tensor& target, const Lesson& lesson) {
   const auto batches = cut_batch(input, target, micro_batches_, lesson.weight);
   const auto count = static_cast<int64_t>(batches.size());
   std::vector<Alive> alive(batches.size());
   auto loss = torch::zeros({}, torch::kFloat64);
   bubble_.begin();
-  if (core_) core_->before_forward();
+  ddp_.begin_batch();
   for (const auto& [is_forward, number] : one_f_one_b(line_->stages(), line_->stage(), count)) {
     auto& own = alive[static_cast<size_t>(number)];
     const auto& batch = batches[static_cast<size_t>(number)];
@@ -116,7 +101,7 @@ at::Tensor PipelineModel::learn(const at::Tensor& input, const at::Tensor& targe
       if (line_->is_last()) loss += own.root.detach().to(torch::kCPU, torch::kFloat64) / batch.parts;
       continue;
     }
-    if (core_ && number + 1 == count) core_->after_forward({&own.root});
+    if (number + 1 == count) ddp_.begin_last_backward(own.root);
     backward(own, batch, lesson);
     own = {};
   }
@@ -172,55 +157,6 @@ void PipelineModel::load_state_dict(const Tree& whole, const std::string& file) 
     tensor.toTensor().copy_(find(whole, name)->toTensor());
 }
 
-// Of all stages: whichever way the model is cut when a run goes on, each stage finds its own among them.
-std::vector<std::vector<std::string>> PipelineModel::buckets() {
-  std::string mine;
-  if (core_) {
-    for (const auto& bucket : core_->settle_buckets()) mine += base::join(bucket, " ") + "\n";
-  }
-  std::vector<std::vector<std::string>> all;
-  for (const auto& text : line_->team().all_gather(mine)) {
-    std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);) {
-      std::istringstream words(line);
-      all.emplace_back(std::istream_iterator<std::string>(words), std::istream_iterator<std::string>());
-    }
-  }
-  return all;
-}
-
-void PipelineModel::restore_buckets(const std::vector<std::vector<std::string>>& names) {
-  if (!core_) return;
-  const auto own = stage_->named_parameters();
-  std::vector<std::vector<std::string>> buckets;
-  for (const auto& bucket : names) {
-    std::vector<std::string> here;
-    std::copy_if(bucket.begin(), bucket.end(), std::back_inserter(here),
-                 [&](const auto& name) { return own.contains(name); });
-    if (!here.empty()) buckets.push_back(here);
-  }
-  core_->restore_buckets(buckets);
-}
-
-// Every norm at its place among the whole model's, so that their sum has the unsplit model's bits.
-void PipelineModel::clip_gradients(double most) const {
-  clip_grad_norm_(parameters(), most, [&](const std::vector<at::Tensor>& own) {
-    const auto count = static_cast<int64_t>(stages_.parameters.size());
-    auto there = torch::zeros({count}), norms = torch::zeros({count});
-    size_t next = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      if (stages_.owner_of_parameter[static_cast<size_t>(i)] != line_->stage()) continue;
-      const auto& norm = own.at(next++);
-      if (!norm.defined()) continue;
-      there[i] = 1;
-      norms[i] = norm;
-    }
-    std::vector<at::Tensor> sums{there, norms};
-    line_->team().sum(sums);
-    return norms.masked_select(there > 0);
-  });
-}
-
 }  // namespace
 
 std::unique_ptr<TrainedModel> make_pipeline_model(std::shared_ptr<Net> net, const Mesh& mesh,
@@ -251,6 +187,11 @@ void check_pipeline(const Settings& settings, at::Device device) {
         "ddp.static_graph does not go with parallel.pipeline: several micro-batches are under "
         "way at once",
         "ddp.static_graph", "set it to false");
+  }
+  if (settings.parallel.micro_batches > settings.data.batch_size) {
+    log::warning(
+        format("parallel.micro_batches is {}, and a batch has {} samples: as many micro-batches it is",
+               settings.parallel.micro_batches, settings.data.batch_size));
   }
 }
 

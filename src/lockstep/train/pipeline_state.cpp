@@ -110,6 +110,20 @@ Tree gather_optimizer(const Team& line, const Stages& stages, const Tree& own) {
       {{"state", whole}, {"param_groups", group_over(get(own, "param_groups"), stages.parameters.size())}});
 }
 
+at::Tensor gather_norms(const Team& line, const Stages& stages, const std::vector<at::Tensor>& own) {
+  const auto count = static_cast<int64_t>(stages.parameters.size());
+  std::vector<at::Tensor> sums{torch::zeros({count}), torch::zeros({count})};  // is there one; the norm
+  size_t next = 0;
+  for (const auto number : numbers_of(line.rank(), stages)) {
+    const auto& norm = own.at(next++);
+    if (!norm.defined()) continue;
+    sums[0][number] = 1;
+    sums[1][number] = norm;
+  }
+  line.sum(sums);
+  return sums[1].masked_select(sums[0] > 0);
+}
+
 Tree take_optimizer(int stage, const Stages& stages, const Tree& whole) {
   refuse_other(whole, stages.parameters.size());
   const auto theirs = elements(get(elements(get(whole, "param_groups"))[0], "params"));

@@ -86,8 +86,7 @@ std::unique_ptr<Session> open_session(std::unique_ptr<launch::Runtime> runtime, 
   return std::make_unique<Session>(std::move(runtime), joining);
 }
 
-std::unique_ptr<Mesh> mesh_for(const Session& session, const ParallelSettings& parallel, bool whole_model) {
-  if (whole_model) return std::make_unique<Mesh>(session.team());
+std::unique_ptr<Mesh> mesh_for(const Session& session, const ParallelSettings& parallel) {
   const MeshShape shape = {.data = static_cast<int>(parallel.data),
                            .tensor = static_cast<int>(parallel.tensor),
                            .pipeline = static_cast<int>(parallel.pipeline)};
@@ -109,8 +108,9 @@ Setup join_job(const Command& command) {
   setup.settings = std::move(loaded.settings);
   setup.team = &setup.session->team();
   setup.config = config::to_yaml(setup.settings);
+  if (command.whole_model) setup.settings.parallel = {};
   check_mode(setup.settings, setup.team->job().world, setup.team->device());
-  setup.mesh = mesh_for(*setup.session, setup.settings.parallel, command.whole_model);
+  setup.mesh = mesh_for(*setup.session, setup.settings.parallel);
   setup.team->together([&] { setup.task = make_task(setup.settings); });
   return setup;
 }

@@ -125,8 +125,11 @@ Tree to_checkpoint(const Mesh& mesh, const TrainingState& state, const Learner& 
 TrainingState from_checkpoint(const Mesh& mesh, const Tree& tree, const std::string& file, Learner& learner) {
   const auto extras = find(tree, "lockstep");
   learner.model->load_state_dict(find_state_dict(tree, file), file);
-  if (const auto optimizer = find(tree, "optimizer"))
-    learner.optimizer->load_state_dict(learner.model->own_optimizer(*optimizer));
+  if (const auto optimizer = find(tree, "optimizer")) {
+    const auto own = learner.model->own_optimizer(*optimizer);
+    mesh.all().together(
+        [&] { learner.optimizer->load_state_dict(own); });  // one rank's may be another's bad part
+  }
   return extras ? from_own(mesh, tree, *extras, learner) : from_python(tree, learner.rounds);
 }
 
