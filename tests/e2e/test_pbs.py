@@ -23,6 +23,14 @@ def test_trains_to_the_same_parameters(select, world, pbs, qsub, across, work, l
     assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(world)
 
 
+def test_ranks_that_share_layers_over_two_nodes(pbs, qsub, work, lockstep, reference):  # noqa: F811
+    grid = ("model.name=mlp", "parallel.tensor=2")
+    job = qsub("-l", "select=2:ncpus=2:mpiprocs=2", CONFIG="quick.yaml", SET=" ".join(grid))
+    assert ended(pbs, job) == 0, log_of(work, job)
+    sets = [word for setting in grid for word in ("--set", setting)]
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(4, *sets)
+
+
 def test_a_file_of_settings_keeps_spaces_commas_and_quotes(pbs, qsub, work):  # noqa: F811
     (work / "settings").write_text("# mine\ntrain.max_steps=2\noptim.betas=[0.8, 0.9]\n\nrun.name=it's \"mine\"")
     job = qsub(CONFIG="quick.yaml", SET="@settings")

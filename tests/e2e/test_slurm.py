@@ -115,6 +115,12 @@ def test_the_scripts_of_one_and_of_two_nodes(script, nodes, lab, sbatch, work, l
     assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2 * nodes, "gloo")
 
 
+def test_ranks_that_share_layers_over_two_nodes(lab, sbatch, work, lockstep, reference):  # noqa: F811
+    grid = ("--set", "model.name=mlp", "--set", "parallel.tensor=2")
+    finished(lab, work, sbatch("--nodes=2", "--ntasks-per-node=2", DDP, "quick.yaml", *grid))
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(4, "gloo", *grid)
+
+
 def test_twenty_jobs_at_once_meet_no_other(lab, sbatch, work):  # noqa: F811
     jobs = [sbatch(DDP, "quick.yaml", "--set", "train.max_steps=3", "--set", f"run.name=job{i}") for i in range(20)]
     for job in jobs:

@@ -35,7 +35,9 @@ class Layers {
   /// Do ranks share these?
   virtual bool shared() const { return false; }
 
+  /// Outputs that are split make a part of the width on each rank, inputs that are split take it.
   virtual Layer linear(int64_t in, int64_t out, LinearPlace place = {}) const;
+  /// Token numbers, the same on every rank, to whole vectors.
   virtual Layer embedding(int64_t count, int64_t width) const;
   /// Layer normalisation of tokens.
   virtual Layer norm(int64_t width, double eps) const;
@@ -44,8 +46,9 @@ class Layers {
   virtual int64_t own(int64_t count, const std::string& what) const;
   /// Tokens on their way into layers that are split by outputs and `entered`.
   virtual at::Tensor enter(const at::Tensor& tokens) const { return tokens; }
-  /// This rank's share of all tokens, and back.
+  /// This rank's share of all tokens, ...
   virtual at::Tensor own_tokens(const at::Tensor& tokens) const { return tokens; }
+  /// ... and all of them from the ranks' shares.
   virtual at::Tensor all_tokens(const at::Tensor& tokens) const { return tokens; }
   /// Heads and tokens are dimension 1. What is dropped does not depend on who shares what.
   virtual at::Tensor dropout(const at::Tensor& x, double p, bool training, Shared shared) const;

@@ -98,8 +98,9 @@ int dry_run(const Command& command) {
              setup.data.train->size(), join_numbers(setup.data.input_shape), setup.data.eval->size(),
              wanted));
   const auto model = config::chosen_name(s, "model.name");
-  say(format("model       {}: {} parameters, {:.1f} MB", model.empty() ? "the task's own" : model,
-             static_cast<int64_t>(whole[0]), megabytes(whole[1])));
+  say(format("model       {}: {} parameters, {:.1f} MB{}", model.empty() ? "the task's own" : model,
+             static_cast<int64_t>(whole[0]), megabytes(whole[1]),
+             setup.mesh->tensor().world() == 1 ? "" : ", rank 0's share"));
   say(format("optimiser   {}, schedule {}", s.optim.name, s.schedule.name));
   say(format("memory      {:.1f} MB a rank for parameters, gradients and optimiser; peak so far {:.0f} MB",
              megabytes(2 * size.bytes + state_bytes_of(*learner.optimizer)), peak_megabytes()));

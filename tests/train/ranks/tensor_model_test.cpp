@@ -15,6 +15,7 @@
 #include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/train/shared_layers.h"
+#include "lockstep/train/split_parameters.h"
 #include "ranks.h"
 
 namespace lockstep::train {
@@ -96,6 +97,19 @@ TEST(TensorModel, LearnsWhatTheWholeModelDoesWithItsDropout) {
       EXPECT_TRUE(at::allclose(mine, item.value().grad(), 1e-4, 1e-5)) << item.key() << " " << sequence;
     }
   }
+}
+
+TEST(TensorModel, WhatIsWholeOnEachRankHasOneGradient) {
+  const Pair pair(/*sequence=*/true);
+  const SplitParameters split(pair.shared->net(), mesh().tensor());
+  int whole = 0;
+  for (const auto& item : pair.shared->net().named_parameters()) {
+    if (split.dim_of(item.key())) continue;
+    ++whole;
+    for (const auto& one : mesh().tensor().all_gather(item.value().grad()))
+      EXPECT_TRUE(at::equal(one, item.value().grad())) << item.key();
+  }
+  EXPECT_EQ(whole, 2 + 2 + 2 * 2 + 2);  // embed, classifier, two norms, two biases of row layers
 }
 
 TEST(TensorModel, ClipsByTheWholeModelsNorm) {
