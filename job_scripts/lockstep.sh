@@ -13,6 +13,7 @@
 #   LOCKSTEP_MAX_RESTARTS     how often an early stop goes on  (10; 0 = never)
 #   LOCKSTEP_ON_TERM         stop | resubmit, on PBS: what follows a SIGTERM before the walltime is over (stop: a qdel is one)
 #   LOCKSTEP_CHAIN            set by chain.sh: an early stop ends this link, the next one goes on
+#   LOCKSTEP_REPORT           leave | mail:ADDRESS: report.html in the run's folder when it ends, and by mail (none)
 #   LOCKSTEP_RUN_FILE         a file that will hold the run's folder, for a job that comes after
 
 say() { printf 'lockstep job: %s\n' "$*"; }
@@ -23,7 +24,7 @@ in_pbs() { ! in_slurm && [ -n "${PBS_JOBID:-}" ]; }
 is_number() { [[ $1 =~ ^[0-9]+$ ]]; }
 job_id() { printf '%s' "${SLURM_JOB_ID:-${PBS_JOBID:-$$}}"; }
 
-for part in layout start signals leftovers rerun carry slurm pbs pbs_resubmit; do
+for part in layout start signals leftovers rerun carry slurm pbs pbs_resubmit report; do
   # shellcheck source=/dev/null
   . "$LOCKSTEP_HOME/job_scripts/$part.sh" || die "job_scripts/$part.sh is not beside lockstep.sh"
 done
@@ -142,6 +143,7 @@ lockstep_train() {
   local status
   read_arguments "$@"
   [[ ${LOCKSTEP_ON_TERM:-stop} =~ ^(stop|resubmit)$ ]] || die "LOCKSTEP_ON_TERM=$LOCKSTEP_ON_TERM: stop or resubmit is wanted"
+  check_report
   is_number "${LOCKSTEP_MAX_RESTARTS:-10}" || die "LOCKSTEP_MAX_RESTARTS=$LOCKSTEP_MAX_RESTARTS: a number is wanted"
   KEPT_RUN_FILE=${LOCKSTEP_RUN_FILE:-}
   [ -n "${LOCKSTEP_CHAIN:-}" ] && KEPT_RUN_FILE=$PWD/.lockstep-chain-$LOCKSTEP_CHAIN
@@ -164,6 +166,7 @@ lockstep_train() {
   if [ -s "$LOCKSTEP_RUN_FILE" ]; then
     last_run_status
     status=$?
+    [ "$status" -eq 3 ] || make_report "$(cat "$LOCKSTEP_RUN_FILE")" "$status"
   elif [ "$status" -eq 75 ]; then
     status=1
   elif [ "$status" -eq 0 ]; then

@@ -35,6 +35,7 @@ struct Positional {
   std::string* value;
   std::string help;
   bool required;
+  std::vector<std::string>* rest = nullptr;  // in place of value
 };
 
 constexpr const char* kWords = "lockstep-words";  // boost's name for everything without dashes
@@ -101,7 +102,9 @@ struct Options::Parts {
 
   void take_words(const std::vector<std::string>& words) const {
     for (size_t i = 0; i < positionals.size(); ++i) {
-      if (i < words.size()) {
+      if (i < words.size() && positionals[i].rest) {
+        return positionals[i].rest->assign(words.begin() + static_cast<int64_t>(i), words.end());
+      } else if (i < words.size()) {
         *positionals[i].value = words[i];
       } else if (positionals[i].required) {
         throw UsageError(format("{} is missing", positionals[i].name), "lockstep " + command, see());
@@ -126,6 +129,10 @@ Options::~Options() = default;
 void Options::positional(const std::string& name, std::string& value, const std::string& help,
                          bool required) {
   parts_->positionals.push_back({name, &value, help, required});
+}
+
+void Options::positional(const std::string& name, std::vector<std::string>& values, const std::string& help) {
+  parts_->positionals.push_back({name, nullptr, help, true, &values});
 }
 
 void Options::add(const std::string& name, std::string& value, const std::string& placeholder,

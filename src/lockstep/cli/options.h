@@ -26,6 +26,9 @@ class Options {
   /// A word without dashes; required ones come before optional ones.
   void positional(const std::string& name, std::string& value, const std::string& help, bool required = true);
 
+  /// One word or more, after all others.
+  void positional(const std::string& name, std::vector<std::string>& values, const std::string& help);
+
   /// --name VALUE. A vector may be given again and again; a bool is a flag without a value.
   void add(const std::string& name, std::string& value, const std::string& placeholder,
            const std::string& help);

@@ -34,6 +34,12 @@ td.n{text-align:right}
 td{max-width:34rem;overflow-wrap:anywhere}
 pre{overflow-x:auto;background:var(--card);border:1px solid var(--line);border-radius:10px;padding:.8rem;font-size:.82rem;line-height:1.45}
 details summary{cursor:pointer;color:var(--ls0);margin:.4rem 0}
+table.m td,table.m th{padding:.22rem .5rem;border:1px solid var(--line)}
+.shots{display:grid;gap:.8rem;grid-template-columns:repeat(auto-fill,minmax(130px,1fr))}
+figure{margin:0;padding:.5rem;background:var(--card);border:1px solid var(--line);border-radius:10px}
+figure img{width:100%;image-rendering:pixelated;border-radius:4px;display:block}
+figcaption{font-size:.82rem;margin-top:.3rem;overflow-wrap:anywhere}
+ul{padding-left:1.2rem}
 @media print{.scroll{overflow:visible}}
 )";
 

@@ -40,7 +40,7 @@ int64_t most_batches(int64_t samples, int world, int64_t batch_size) {
 }  // namespace
 
 std::unique_ptr<Metrics> evaluate(const Team& team, Net& net, const Task& task, const TaskData& data,
-                                  const Settings& settings, const CutShort& cut_short) {
+                                  const Settings& settings, const CutShort& cut_short, WorstSamples* worst) {
   const torch::NoGradGuard no_grad;
   const ShardSampler sampler(data.eval->size(), team.rank(), team.world());
   Loader loader(data.eval, sampler, loader_options(settings, team.device()));
@@ -59,7 +59,9 @@ std::unique_ptr<Metrics> evaluate(const Team& team, Net& net, const Task& task, 
     if (loss.class_weights.defined()) loss.class_weights = loss.class_weights.to(output.device());
     const LossSum losses{task.loss(output, target, loss).item<double>(),
                          weight_of(target, loss.class_weights)};
-    metrics->add(output.to(torch::kCPU), batch.target, batch.indices, losses);
+    const auto answer = output.to(torch::kCPU);
+    metrics->add(answer, batch.target, batch.indices, losses);
+    if (worst) worst->add(answer, batch.target, batch.indices);
   };
   auto batch = loader.begin();
   const int64_t rounds = most_batches(data.eval->size(), team.world(), settings.data.batch_size);

@@ -9,6 +9,7 @@
 #include "lockstep/config/settings.h"
 #include "lockstep/parallel/team.h"
 #include "lockstep/tasks/task.h"
+#include "lockstep/train/worst_samples.h"
 
 namespace lockstep::train {
 
@@ -17,9 +18,10 @@ namespace lockstep::train {
 using CutShort = std::function<bool(int64_t batch)>;
 
 /// The metrics over the whole set, on every rank; none where it was cut short. Collective. The net is left in
-/// training mode.
+/// training mode. `worst` is shown each sample of this rank.
 std::unique_ptr<Metrics> evaluate(const Team& team, Net& net, const Task& task, const TaskData& data,
-                                  const Settings& settings, const CutShort& cut_short = {});
+                                  const Settings& settings, const CutShort& cut_short = {},
+                                  WorstSamples* worst = nullptr);
 
 /// How much a target counts in a mean loss, which is over the weights, as in Python: the mean over a set is
 /// not the mean of its batches'.

@@ -106,6 +106,7 @@ Setup join_job(const Command& command) {
   setup.session = open_session(std::move(runtime), loaded, command);
   for (const auto& warning : loaded.warnings) log::warning(warning);  // of the libraries
   setup.settings = std::move(loaded.settings);
+  setup.program = command.program;
   setup.team = &setup.session->team();
   setup.config = config::to_yaml(setup.settings);
   if (command.whole_model) setup.settings.parallel = {};

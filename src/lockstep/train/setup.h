@@ -17,7 +17,8 @@ struct Setup {
   const Team* team = nullptr;  // the session's
   std::unique_ptr<Mesh> mesh;  // its ranks as a grid
   Settings settings;
-  std::string config;  // resolved, as YAML
+  std::string config;   // resolved, as YAML
+  std::string program;  // version and commit
   std::unique_ptr<Task> task;
   TaskData data;
 };

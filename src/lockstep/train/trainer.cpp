@@ -35,6 +35,7 @@ Trainer::Trainer(const Setup& setup, Learner learner, const Start& start)
       requests_(hear_requests(start.attempt)),
       log_(setup.settings, *setup.mesh, state_, learner_.rounds.total_steps, start.attempt),
       trace_(*setup.team, learner_.tracer, start.attempt.folder),
+      facts_(setup, start.attempt),
       checkpoints_({setup.settings, *setup.mesh, learner_, setup.config}, state_, start.attempt,
                    if_there(requests_), log_),
       watch_(setup.settings, *setup.team, start.deadline, if_there(requests_), log_) {
@@ -43,6 +44,7 @@ Trainer::Trainer(const Setup& setup, Learner learner, const Start& start)
 
 Ending Trainer::run() {
   watch_.begin(state_);
+  facts_.begin(state_.step);
   trace_.begin();
   log_.clock().trace(trace_.tracer());
   if (watch_.ending() && !watch_.is_stopping() && state_.step_in_epoch > 0) train_epoch();
@@ -52,6 +54,7 @@ Ending Trainer::run() {
   checkpoints_.finish(state_, losses_);
   log_.summarize(state_);
   log_.line(learner_.model->summary());
+  facts_.finish(log_.clock().seconds());
   trace_.finish();
   watch_.leave();
   return ending;
@@ -144,8 +147,10 @@ std::unique_ptr<Metrics> Trainer::evaluate_now() {
     if (verdicts.save && !watch_.is_stopping()) checkpoint_from_before(generator);
     return watch_.is_stopping();
   };
+  facts_.worst().restart();
   auto metrics = evaluate(setup_.mesh->data(), learner_.model->net(), *setup_.task, setup_.data,
-                          setup_.settings, is_cut_short);
+                          setup_.settings, is_cut_short, &facts_.worst());
+  if (metrics) facts_.evaluated(*metrics, state_.step, state_.epoch);
   if (!metrics || !is_evaluation_scheduled(setup_.settings.train, state_.epoch)) set_rng_state(generator);
   std::vector<double> seconds{std::chrono::duration<double>(Clock::now() - begin).count()};
   team.max(seconds);
@@ -169,6 +174,7 @@ double Trainer::mean_train_loss() {
 
 void Trainer::tell(run_folder::RunState now, const std::string& reason) {
   log_.tell(state_, now, reason);
+  facts_.tell(now, reason, state_.step, log_.clock().seconds());
   if (now == run_folder::RunState::failed) trace_.save_own(reason);
   if (now == run_folder::RunState::running || !requests_) return;
   for (const auto request : run_folder::kRequests) requests_->answer(request);

@@ -10,6 +10,7 @@
 #include "lockstep/train/feed.h"
 #include "lockstep/train/learner.h"
 #include "lockstep/train/loss_trace.h"
+#include "lockstep/train/run_facts.h"
 #include "lockstep/train/run_log.h"
 #include "lockstep/train/setup.h"
 #include "lockstep/train/step.h"
@@ -56,6 +57,7 @@ class Trainer {
   std::optional<run_folder::Requests> requests_;  // rank 0's
   RunLog log_;
   TraceKeeper trace_;
+  RunFacts facts_;
   Checkpoints checkpoints_;
   Watch watch_;
   bool evaluation_is_long_ = true;  // until one has shown how long it takes

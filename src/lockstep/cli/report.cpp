@@ -1,0 +1,28 @@
+// lockstep report RUN_FOLDER...: a run told on one page, or several side by side.
+#include "lockstep/report/report.h"
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/output.h"
+#include "lockstep/base/whole_file.h"
+#include "lockstep/cli/options.h"
+
+namespace lockstep::cli {
+
+int run_report(const std::vector<std::string>& args) {
+  std::vector<std::string> folders;
+  std::string out;
+  Options options("report", "one self-contained HTML page of a run, or of several side by side",
+                  {"lockstep report runs/mnist", "lockstep report runs/mnist runs/mnist-2 --out both.html"});
+  options.positional("RUN_FOLDER...", folders, "the runs' folders");
+  options.add("out", out, "FILE", "the file to write (report.html in the run's folder, or here for several)");
+  if (!options.parse(args)) return kDone;
+  const auto html = report::report({folders.begin(), folders.end()});
+  if (out.empty())
+    out = folders.size() == 1 ? (std::filesystem::path(folders[0]) / "report.html").string() : "report.html";
+  base::write_output(out, html, "make room, or choose another --out");
+  output::line(out);
+  return kDone;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,64 @@
+// Loss, accuracy, learning rate and speed, of all runs in one picture each.
+#include <array>
+
+#include "lockstep/plot/chart.h"
+#include "lockstep/plot/page.h"
+#include "lockstep/report/parts.h"
+
+namespace lockstep::report {
+namespace {
+
+struct Source {
+  bool of_epochs;
+  const char *key, *name;
+};
+struct Picture {
+  const char *title, *label;
+  std::vector<Source> sources;
+};
+
+const std::vector<Picture>& pictures() {
+  static const std::vector<Picture> table = {
+      {"Loss", "loss", {{false, "loss", "training"}, {true, "eval_loss", "evaluation"}}},
+      {"Accuracy", "share of the evaluation set", {{true, "accuracy", "accuracy"}}},
+      {"Learning rate", "learning rate", {{false, "lr", "learning rate"}}},
+      {"Speed", "samples a second, all ranks", {{false, "samples_per_second", "samples/s"}}}};
+  return table;
+}
+
+plot::Chart chart_of(const Runs& runs, const Picture& picture) {
+  plot::Chart chart = {.title = picture.title, .x_label = "step", .y_label = picture.label, .series = {}};
+  for (const auto& run : runs) {
+    for (const auto& [of_epochs, key, name] : picture.sources) {
+      const auto& curves = of_epochs ? run.epochs : run.steps;
+      const auto found = curves.find(key);
+      if (found == curves.end()) continue;
+      const auto one = picture.sources.size() == 1 ? run.name : run.name + ", " + name;
+      chart.series.push_back({runs.size() == 1 ? name : one, found->second.x, found->second.y});
+    }
+  }
+  return chart;
+}
+
+}  // namespace
+
+std::string run_heading(const Runs& runs, const RunData& run) {
+  return runs.size() == 1 ? "" : "<h3>" + plot::escaped(run.name) + "</h3>\n";
+}
+
+std::string grid(const std::vector<std::string>& cards) {
+  std::string html;
+  for (const auto& card : cards) html += "<div>" + card + "</div>\n";
+  return html.empty() ? html : "<div class=\"grid\">\n" + html + "</div>\n";
+}
+
+std::string curves(const Runs& runs) {
+  std::vector<std::string> cards;
+  for (const auto& picture : pictures()) {
+    const auto chart = chart_of(runs, picture);
+    if (!chart.series.empty()) cards.push_back(plot::svg(chart));
+  }
+  return cards.empty() ? "<p class=\"soft\">No step was logged.</p>" : grid(cards);
+}
+
+}  // namespace lockstep::report

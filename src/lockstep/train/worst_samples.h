@@ -1,0 +1,44 @@
+#pragma once
+// The samples of an evaluation that the model is most wrong about.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/dataset.h"
+#include "lockstep/parallel/team.h"
+
+namespace lockstep::train {
+
+struct WorstSample {
+  double loss = 0;  ///< the cross-entropy of this sample alone; infinite where it is no number
+  int64_t number = 0, truth = 0, told = 0;
+  double probability = 0;            ///< that the model gives to what it told
+  std::vector<int64_t> shape = {};   ///< of an image, channels first; empty where it is none
+  std::vector<uint8_t> pixels = {};  ///< stretched from the image's darkest to its brightest
+};
+
+class WorstSamples {
+ public:
+  static constexpr size_t kMost = 12;
+
+  /// Forgets those of an evaluation before.
+  void restart() { kept_.clear(); }
+  /// A batch's output, one row of class scores a sample; another kind of output is passed over. CPU tensors.
+  void add(const at::Tensor& output, const at::Tensor& target, at::ArrayRef<int64_t> indices);
+  /// This rank's, the worst first.
+  const std::vector<WorstSample>& kept() const { return kept_; }
+  /// The worst of all ranks with their pixels, on every rank. Collective.
+  std::vector<WorstSample> gather(const Team& team, const Dataset& set) const;
+
+ private:
+  void offer(const WorstSample& sample);
+  std::vector<WorstSample> kept_;
+};
+
+/// The sample's pixels as bytes, where it is an image of a size that a page can show.
+void add_pixels(WorstSample& sample, const at::Tensor& input);
+
+}  // namespace lockstep::train

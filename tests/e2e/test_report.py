@@ -1,0 +1,167 @@
+"""lockstep report: one page of a run that says what became of it and needs nothing else; and job scripts that leave it."""
+
+import email
+import json
+import re
+
+import pytest
+
+from conftest import SOURCE, run_process
+from train_kit import ANY_CPU, PIMA, status, write_config, write_small_mnist
+
+MNIST = """
+run: {{name: mnist}}
+task: {{name: mnist}}
+data: {{root: {root}, batch_size: 128, workers: 0}}
+model: {{name: simple_cnn}}
+optim: {{name: sgd, lr: 0.01, momentum: 0.9}}
+train: {{epochs: 1, log_every: 1, eval_every: 1}}
+"""
+
+
+@pytest.fixture(scope="module")
+def mnist(lockstep, mpiexec, tmp_path_factory):
+    """A traced run of two ranks on a few images, and its report."""
+    place = tmp_path_factory.mktemp("mnist")
+    root = write_small_mnist(place / "data", train=1024, test=255)
+    config = write_config(place, MNIST.format(root=root))
+    run_process([mpiexec, "-n", 2, lockstep, "train", config, "--trace"], cwd=place, env=ANY_CPU, check=True)
+    run_process([lockstep, "report", "runs/mnist"], cwd=place, check=True)
+    return place / "runs/mnist"
+
+
+def test_the_page_needs_nothing_else(mnist):
+    html = (mnist / "report.html").read_text()
+    assert "default-src &#39;none&#39;" in html or "default-src 'none'" in html
+    assert not re.search(r"<script|<link|<iframe|@import|url\(", html)
+    assert all(uri.startswith("data:image/bmp;base64,") for uri in re.findall(r'src="([^"]*)"', html))
+    assert set(re.findall(r"https?://[^\"' <]*", html)) == {"http://www.w3.org/2000/svg"}
+
+
+def test_every_part_is_there(mnist):
+    html = (mnist / "report.html").read_text()
+    headings = re.findall(r"<h2>([^<]*)</h2>", html)
+    assert headings == ["What became of it", "Curves", "Evaluation", "Phases", "Time line", "Stops and restarts", "Config"]
+    for words in ("done", ">Loss<", ">Accuracy<", ">Learning rate<", ">Speed<", "rank 0, forward:", "all-reduce: "):
+        assert words in html, words
+
+
+def test_the_worst_samples_are_the_worst(mnist, lockstep, run):
+    """As Python finds them in the checkpoint: the same samples, the same losses, the same pixels."""
+    torch = pytest.importorskip("torch")
+    np = pytest.importorskip("numpy")
+    facts = json.loads((mnist / "report.json").read_text())
+    worst = facts["evaluation"]["worst"]
+    assert len(worst) == 12 and [s["loss"] for s in worst] == sorted((s["loss"] for s in worst), reverse=True)
+    assert sum(map(sum, facts["evaluation"]["confusion"])) == 255
+    right = sum(row[i] for i, row in enumerate(facts["evaluation"]["confusion"]))
+    assert facts["evaluation"]["values"]["accuracy"] == pytest.approx(right / 255)
+    raw = mnist.parents[1] / "data/MNIST/raw"
+    images = np.frombuffer((raw / "t10k-images-idx3-ubyte").read_bytes()[16:], np.uint8).reshape(-1, 28, 28)
+    labels = np.frombuffer((raw / "t10k-labels-idx1-ubyte").read_bytes()[8:], np.uint8)
+    for sample in worst:
+        image = images[sample["sample"]]
+        low, high = image.min(), image.max()
+        stretched = (image.astype(np.float64) - low) / (high - low) * 255
+        assert sample["shape"] == [1, 28, 28] and sample["truth"] == labels[sample["sample"]]
+        assert np.abs(np.frombuffer(bytes.fromhex(sample["pixels"]), np.uint8).reshape(28, 28) - stretched).max() <= 1
+        assert 0 < sample["probability"] <= 1 and sample["loss"] > 0
+    assert torch is not None
+
+
+def test_attempts_hosts_and_versions_are_kept(mnist):
+    attempt, = json.loads((mnist / "report.json").read_text())["attempts"]
+    assert (attempt["number"], attempt["state"], attempt["world"], attempt["step"]) == (1, "done", 2, 4)
+    assert len(attempt["hosts"]) == 2 and attempt["program"] and attempt["libtorch"] and attempt["began"] <= attempt["ended"]
+    names, ranks = attempt["phases"]["names"], attempt["phases"]["ranks"]
+    assert names[:3] == ["data", "forward", "backward"] and len(ranks) == 2 and all(rank[1] > 0 for rank in ranks)
+
+
+def test_a_run_that_goes_on_keeps_its_earlier_attempts(lockstep, run, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    for epochs in (1, 2, 3):
+        run(lockstep, "train", config, "--resume", "auto", "--set", f"train.epochs={epochs}", cwd=tmp_path, env=ANY_CPU,
+            check=True)
+    folder = tmp_path / "runs/pima"
+    attempts = json.loads((folder / "report.json").read_text())["attempts"]
+    assert [one["number"] for one in attempts] == [1, 2, 3]
+    assert [one["from_step"] for one in attempts] == [0, *[one["step"] for one in attempts][:2]]
+    (folder / "report.json").write_text('{"attempts": [')
+    result = run(lockstep, "train", config, "--resume", "auto", "--set", "train.epochs=4", cwd=tmp_path, env=ANY_CPU,
+                 check=True)
+    assert "what it said of earlier attempts is left out" in result.output
+    assert [one["number"] for one in json.loads((folder / "report.json").read_text())["attempts"]] == [4]
+
+
+def test_a_failed_run_is_told(lockstep, run, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    run(lockstep, "train", config, "--set", "optim.name=sgd", "--set", "optim.lr=1e38", "--set", "train.epochs=30",
+        cwd=tmp_path, env=ANY_CPU)
+    assert status(tmp_path / "runs/pima")["state"] == "failed"
+    result = run(lockstep, "report", "runs/pima", "--out", "page.html", cwd=tmp_path, check=True)
+    assert result.stdout.strip() == "page.html"
+    assert ">failed: " in (tmp_path / "page.html").read_text()
+
+
+def test_runs_that_lockstep_0_1_left_are_read(lockstep, run, tmp_path):
+    folders = sorted((SOURCE / "tests/fixtures/before-0.2/runs").iterdir())
+    run(lockstep, "report", *folders, "--out", tmp_path / "all.html", check=True)
+    html = (tmp_path / "all.html").read_text()
+    assert all(folder.name in html for folder in folders) and ">Loss<" in html
+
+
+def test_what_is_no_run_is_refused(lockstep, run, tmp_path):
+    result = run(lockstep, "report", tmp_path)
+    assert result.returncode == 2 and "no run's folder" in result.stderr
+    assert run(lockstep, "report").returncode == 2
+
+
+FINISH = """
+LOCKSTEP_HOME={source}; . {source}/job_scripts/lockstep.sh; check_report
+make_report "$1" "$2"; exit "$2"
+"""
+
+
+@pytest.fixture
+def end_job(lockstep, mnist, run, tmp_path):
+    """end_job(REPORT, status, PATH) as a job script ends: its exit status, and what it said."""
+    def end(report, code=0, path="/usr/bin:/bin", folder=mnist):
+        return run("bash", "-c", FINISH.format(source=SOURCE), "job", folder, code,
+                   env={"LOCKSTEP_REPORT": report, "LOCKSTEP_PROGRAM": str(lockstep), "PATH": path}, cwd=tmp_path)
+    return end
+
+
+def fake_sendmail(folder, text='printf "%s\\n" "$@" >"${0%/*}/words"; cat >"${0%/*}/sent"'):
+    (folder / "sendmail").write_text(f"#!/bin/bash\n{text}\n")
+    (folder / "sendmail").chmod(0o755)
+    return f"{folder}:/usr/bin:/bin"
+
+
+def test_a_job_leaves_the_page(end_job, mnist):
+    (mnist / "report.html").unlink(missing_ok=True)
+    assert end_job("leave", code=1).returncode == 1
+    assert "</html>" in (mnist / "report.html").read_text()
+
+
+def test_a_job_mails_the_page(end_job, mnist, tmp_path):
+    result = end_job("mail:me@example.org", path=fake_sendmail(tmp_path))
+    assert result.returncode == 0 and "mailed to me@example.org" in result.stdout
+    assert (tmp_path / "words").read_text().split() == ["-i", "--", "me@example.org"]
+    message = email.message_from_bytes((tmp_path / "sent").read_bytes())
+    assert message["To"] == "me@example.org" and message["Subject"] == "lockstep: mnist ended with status 0"
+    page, = [part for part in message.walk() if part.get_filename() == "report.html"]
+    assert page.get_payload(decode=True) == (mnist / "report.html").read_bytes()
+
+
+@pytest.mark.parametrize("code", [0, 1, 4])
+def test_no_trouble_with_the_report_changes_the_jobs_status(code, end_job, tmp_path):
+    broken = fake_sendmail(tmp_path, "exit 75")
+    assert end_job("mail:me@example.org", code=code, path=broken).returncode == code
+    result = end_job("leave", code=code, folder=tmp_path / "gone")
+    assert result.returncode == code and "no report" in result.stdout
+
+
+@pytest.mark.parametrize("word", ["yes", "mail:", "mail:-oQ/tmp x", "mail:a@b\nBcc: c@d"])
+def test_a_word_that_means_nothing_is_refused_at_once(word, end_job):
+    result = end_job(word)
+    assert result.returncode == 2 and "leave or mail:ADDRESS is wanted" in result.stderr

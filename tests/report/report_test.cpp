@@ -1,0 +1,187 @@
+// A report of whatever a folder holds: hostile, half-written, foreign, or nothing yet.
+#include "lockstep/report/report.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "lockstep/base/error.h"
+#include "lockstep/report/image.h"
+#include "temp_folder.h"
+
+namespace lockstep::report {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Report : public ::testing::Test {
+ protected:
+  fs::path run(const std::string& name) const {
+    fs::create_directories(scratch.path() / name);
+    scratch.write(name + "/config.yaml",
+                  "run:\n  name: " + std::string("mine") + "\noptim:\n  lr: 0.1\ntask:\n  name: mnist\n");
+    return scratch.path() / name;
+  }
+  void write(const fs::path& folder, const std::string& file, const std::string& text) const {
+    std::ofstream(folder / file, std::ios::binary) << text;
+  }
+  test::TempFolder scratch;
+};
+
+size_t count(const std::string& text, const std::string& what) {
+  size_t found = 0;
+  for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++found;
+  return found;
+}
+
+bool has(const std::string& text, const std::string& what) {
+  return text.find(what) != std::string::npos;
+}
+
+constexpr const char* kStatus =
+    R"({"state":"done","reason":"epochs","step":20,"epoch":2,"epochs":2,"attempt":1})";
+
+TEST_F(Report, OfAFolderThatIsNoRunsIsAnError) {
+  EXPECT_THROW(report({scratch.path()}), InputError);
+  EXPECT_THROW(report({scratch.path() / "not there"}), InputError);
+}
+
+TEST_F(Report, OfARunThatFailedBeforeItsFirstStepSaysSo) {
+  const auto folder = run("early");
+  write(folder, "status.json", R"({"state":"failed","reason":"no <data> there","step":0})");
+  const auto html = report({folder});
+  EXPECT_TRUE(has(html, "failed: no &lt;data&gt; there"));
+  EXPECT_TRUE(has(html, "No step was logged"));
+}
+
+TEST_F(Report, ReadsWhatIsWholeAndCountsWhatIsNot) {
+  const auto folder = run("half");
+  write(folder, "status.json", kStatus);
+  write(folder, "metrics.jsonl",
+        "{\"event\":\"step\",\"step\":1,\"epoch\":0,\"loss\":2.5,\"lr\":0.1}\n"
+        "{\"event\":\"step\",\"step\":2,\"epoch\":0,\"loss\":null,\"lr\":0.1}\n"
+        "[1,2]\n{\"event\":7}\n\xff\xfe\n{\"event\":\"step\",\"step\":\"x\",\"loss\":\"y\"}\n"
+        "{\"event\":\"step\",\"step\":3,\"ep");
+  write(folder, "report.json", "{\"attempts\":");
+  write(folder, "trace.json", "[]");
+  const auto html = report({folder});
+  EXPECT_TRUE(has(html, "metrics.jsonl: 3 lines could not be read"))
+      << html.substr(html.find("What could not"));
+  EXPECT_TRUE(has(html, "report.json: no whole JSON object"));
+  EXPECT_TRUE(has(html, "trace.json: no whole JSON object"));
+  EXPECT_TRUE(has(html, ">Loss<"));
+}
+
+TEST_F(Report, WhatIsInThePlaceOfAFileIsSaid) {
+  const auto folder = run("odd");
+  write(folder, "status.json", "not json");
+  fs::create_directory(folder / "metrics.jsonl");
+  const auto html = report({folder});
+  EXPECT_TRUE(has(html, "status.json is not what a run writes"));
+  EXPECT_TRUE(has(html, "metrics.jsonl"));
+}
+
+TEST_F(Report, NoNameOfARunIsMarkup) {
+  const std::string evil = "<script>alert(1)</script>\\u001b[2J";
+  const auto folder = run("<img src=x onerror=alert(1)>");
+  write(folder, "status.json", kStatus);
+  write(
+      folder, "report.json",
+      R"({"attempts":[{"number":1,"hosts":["X"],"state":"X","reason":"X","program":"X","device":"X","job_id":"X",
+            "scheduler":"X","phases":{"names":["X"],"ranks":[[1.5]]}}],
+            "evaluation":{"step":1,"values":{"X":1},"classes":["X","X"],"confusion":[[1,2],[3,4]],
+            "worst":[{"sample":1,"loss":null,"truth":0,"told":1,"shape":["X"],"pixels":"X"}]}})");
+  auto text = std::ifstream(folder / "report.json");
+  std::string json((std::istreambuf_iterator<char>(text)), {});
+  for (auto at = json.find('X'); at != std::string::npos; at = json.find('X', at + evil.size()))
+    json.replace(at, 1, evil);
+  write(folder, "report.json", json);
+  const auto html = report({folder});
+  EXPECT_FALSE(has(html, "<script"));
+  EXPECT_FALSE(has(html, "<img src=x"));
+  EXPECT_FALSE(has(html, "\x1b"));
+  EXPECT_TRUE(has(html, "&lt;script&gt;"));
+}
+
+TEST_F(Report, ValuesOfTheWrongKindAreNoCrash) {
+  const auto folder = run("foreign");
+  write(folder, "status.json", kStatus);
+  for (
+      const auto* json :
+      {R"({"attempts":{"a":1},"evaluation":[1]})",
+       R"({"attempts":[1,"x",null,[]],"evaluation":{"confusion":[1,[null]]}})",
+       R"({"attempts":[{"began":1e300,"ended":-1e300,"phases":{"names":7,"ranks":[7,[[]]]}}]})",
+       R"({"evaluation":{"worst":[{"truth":-1e300,"told":1e300,"shape":[1,9223372036854775807,2],"pixels":"00"}]}})"}) {
+    write(folder, "report.json", json);
+    EXPECT_TRUE(has(report({folder}), "</html>")) << json;
+  }
+  for (const auto* json :
+       {R"({"traceEvents":7})", R"({"traceEvents":[1,{"ph":"X"},{"ph":"X","name":"forward","ts":-1e308,
+       "dur":1e308,"pid":0,"tid":0,"args":{"step":1}},{"ph":"X","name":"forward","ts":1,"dur":1,"pid":1e300,"tid":0}]})"}) {
+    write(folder, "trace.json", json);
+    EXPECT_TRUE(has(report({folder}), "</html>")) << json;
+  }
+}
+
+TEST_F(Report, ThreeAttemptsAreRowsAndAKilledOneIsNamed) {
+  const auto folder = run("again");
+  write(folder, "status.json", kStatus);
+  write(folder, "report.json",
+        R"({"attempts":[{"number":1,"state":"stopped early","reason":"SIGUSR1","hosts":["a","b","a"]},
+            {"number":2,"state":"running","reason":""},{"number":3,"state":"done","reason":"epochs"}]})");
+  const auto html = report({folder});
+  EXPECT_TRUE(has(html, "stopped early: SIGUSR1"));
+  EXPECT_TRUE(has(html, "ended without a word"));
+  EXPECT_TRUE(has(html, "done: epochs"));
+  EXPECT_TRUE(has(html, "a, b"));
+}
+
+TEST_F(Report, SeveralRunsShareTheirCurvesAndShowWhatDiffers) {
+  const auto left = run("left"), right = run("right");
+  write(right, "config.yaml", "run:\n  name: mine\noptim:\n  lr: 0.2\n  warp: 9\ntask:\n  name: mnist\n");
+  for (const auto& folder : {left, right}) {
+    write(folder, "status.json", kStatus);
+    write(folder, "metrics.jsonl",
+          R"({"event":"epoch","epoch":0,"step":10,"train_loss":1,"eval_loss":0.5,"accuracy":0.9})");
+  }
+  const auto html = report({left, right});
+  EXPECT_TRUE(has(html, "left, evaluation"));
+  EXPECT_TRUE(has(html, "right, evaluation"));
+  EXPECT_TRUE(has(html, "<td>optim.lr</td><td class=\"n\">0.1</td><td class=\"n\">0.2</td>"))
+      << html.substr(html.find("<h2>Config"));
+  EXPECT_TRUE(has(html, "<td>optim.warp</td><td>–</td>"));
+  EXPECT_EQ(count(html, "<td>task.name</td>"), 0U);
+}
+
+TEST_F(Report, AHundredThousandLinesAreASmallPage) {
+  const auto folder = run("long");
+  write(folder, "status.json", kStatus);
+  std::ofstream lines(folder / "metrics.jsonl");
+  for (int i = 1; i <= 100000; ++i)
+    lines << R"({"event":"step","step":)" << i << R"(,"epoch":0,"loss":)" << 1.0 / i << ",\"lr\":0.1}\n";
+  lines.close();
+  EXPECT_LT(report({folder}).size(), 300000U);
+}
+
+TEST(ImageUri, IsABitmapOfThePixels) {
+  EXPECT_EQ(base64("Man"), "TWFu");
+  EXPECT_EQ(base64("Ma"), "TWE=");
+  EXPECT_EQ(base64(""), "");
+  const auto uri = image_uri(Json::parse(R"({"shape":[1,1,2],"pixels":"00ff"})"));
+  EXPECT_EQ(uri,
+            "data:image/bmp;base64," +
+                base64(std::string("BM\x3e\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x02\0\0\0\x01\0\0\0\x01\0\x18\0"
+                                   "\0\0\0\0\x08\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\xff\xff\xff\0\0",
+                                   62)));
+  EXPECT_EQ(image_uri(Json::parse(R"({"shape":[1,1,2],"pixels":"00"})")), "");
+  EXPECT_EQ(image_uri(Json::parse(R"({"shape":[2,1,1],"pixels":"0000"})")), "");
+}
+
+TEST(TheRoom, LinksNoLibtorch) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);)
+    EXPECT_EQ(line.find("libtorch"), std::string::npos) << line;
+}
+
+}  // namespace
+}  // namespace lockstep::report
