@@ -215,3 +215,16 @@ lockstep_eval() {
   if [ "$status" -eq 0 ] && [ -e "$told.jobs" ]; then rm -f "$told" "$told.jobs"; fi  # train_then_eval.sh's own
   exit "$status"
 }
+
+# lockstep_bench [NAME] [arguments...]: a bench on every rank that was given; without words those of BENCH.
+lockstep_bench() {
+  local word words=()
+  if [ $# -eq 0 ]; then
+    xargs -r true <<<"${BENCH:-allreduce}" 2>/dev/null || die "BENCH=$BENCH: a quote is not closed"
+    while IFS= read -r -d '' word; do words+=("$word"); done < <(xargs -r printf '%s\0' <<<"${BENCH:-allreduce}")
+    set -- "${words[@]}"
+  fi
+  prepare
+  run_ranks "$LOCKSTEP_PROGRAM" bench "$@"
+  exit $?
+}

@@ -158,3 +158,10 @@ def test_slurms_own_qsub(tmp_path_factory, work, lockstep):  # noqa: F811
     finally:
         lab.stop()
     assert len(runs(work)) == 1
+
+
+def test_a_bench_measures_on_what_the_job_was_given(pbs, qsub, work):  # noqa: F811
+    job = qsub(script=str(SCRIPTS / "bench.pbs"), BENCH="allreduce --algorithm tree --sizes 1K --rounds 1 --out tree.html")
+    assert ended(pbs, job) == 0, log_of(work, job)
+    assert "every sum was checked" in log_of(work, job), log_of(work, job)
+    assert "<svg" in (work / "tree.html").read_text()

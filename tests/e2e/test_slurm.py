@@ -177,3 +177,11 @@ def test_an_evaluation_of_no_run_is_bad_input(lab, sbatch, work):  # noqa: F811
     job = sbatch(str(SOURCE / "job_scripts/eval.slurm"), "runs/nothing")
     assert lab.wait(job)["ExitCode"] == "2:0"
     assert "runs/nothing: no run's folder" in log_of(work, job)
+
+
+def test_a_bench_measures_on_what_the_job_was_given(lab, sbatch, work):  # noqa: F811
+    job = sbatch(str(SOURCE / "job_scripts/bench.slurm"), "allreduce", "--algorithm", "ring", "--sizes", "4,1K", "--rounds", "1",
+                 "--out", "ring.html")
+    finished(lab, work, job)
+    assert "every sum was checked" in log_of(work, job), log_of(work, job)
+    assert "<svg" in (work / "ring.html").read_text()

@@ -18,6 +18,7 @@
   X(inspect, "the tensors of a checkpoint, their shapes, dtypes and digests") \
   X(config, "every key of a config, its value and where it came from")        \
   X(whoami, "rank, world, node and device of every process, and why")         \
+  X(bench, "measures what the docs explain: all-reduces, overlap")            \
   X(data, "list, fetch and verify the known data sets")
 
 namespace lockstep::cli {
@@ -32,7 +33,7 @@ const std::vector<Subcommand>& commands() {
 }
 
 bool joins_job(const std::string& command) {
-  static constexpr std::array<const char*, 4> joining = {"train", "eval", "predict", "whoami"};
+  static constexpr std::array<const char*, 5> joining = {"train", "eval", "predict", "whoami", "bench"};
   return std::find(joining.begin(), joining.end(), command) != joining.end();
 }
 

@@ -1,0 +1,137 @@
+#include "lockstep/bench/all_reduce.h"
+
+#include <mpi.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
+#include "lockstep/bench/all_reduce_report.h"
+#include "lockstep/bench/network.h"
+#include "lockstep/bench/report.h"
+#include "lockstep/bench/ways.h"
+#include "lockstep/comm/connect.h"
+#include "lockstep/launch/runtime.h"
+#include "lockstep/parallel/joining.h"
+#include "lockstep/parallel/session.h"
+
+namespace lockstep::bench {
+namespace {
+
+comm::Facts facts_of(const AllReduceBench& asked) {
+  std::string sizes;
+  for (const auto size : asked.sizes) sizes += format("{} ", size);
+  return {{"the program", asked.program},
+          {"the command", "bench allreduce"},
+          {"--algorithm", asked.algorithm},
+          {"--backend", asked.backend},
+          {"--sizes", sizes},
+          {"--rounds", std::to_string(asked.rounds)},
+          {"--latency", format("{}", asked.latency)},
+          {"--bandwidth", format("{}", asked.bandwidth)}};
+}
+
+std::vector<const Algorithm*> chosen(const std::string& name) {
+  if (name != "all") return {&find_all_reduce(name)};
+  std::vector<const Algorithm*> all;
+  for (const auto& algorithm : all_reduce_algorithms()) all.push_back(&algorithm);
+  return all;
+}
+
+void plain_mpi(at::Tensor& tensor) {
+  MPI_Allreduce(MPI_IN_PLACE, tensor.data_ptr(), static_cast<int>(tensor.numel()), MPI_FLOAT, MPI_SUM,
+                MPI_COMM_WORLD);
+}
+
+// The job that measures: its ranks, its groups.
+class Bench {
+ public:
+  explicit Bench(const AllReduceBench& asked) : asked_(asked) {
+    auto runtime = std::make_unique<launch::Runtime>(asked.launcher);
+    runtime_ = runtime.get();
+    const auto facts = [&asked](const launch::DeviceChoice&) { return facts_of(asked); };
+    session_ =
+        std::make_unique<Session>(std::move(runtime), parallel::Joining{.options = {}, .facts = facts});
+    if (session_->world() > 1) return;
+    throw InputError("one rank has nothing to exchange", "bench allreduce",
+                     "start more: mpirun -n 2 lockstep bench allreduce");
+  }
+
+  const Session& session() const { return *session_; }
+
+  /// gloo, NCCL and MPI as far as they are here; then the algorithms.
+  std::vector<Way> ways(std::vector<std::string>& notes) {
+    std::vector<Way> ways = {through("gloo", session_->group())};
+    const auto device = session_->device();
+    device.is_cuda() ? ways.push_back(through("nccl", session_->group(), device))
+                     : notes.push_back("nccl is not measured: no GPU here");
+    if (runtime_->has_mpi()) {
+      ways.push_back({.name = "MPI_Allreduce", .sum = plain_mpi});
+      ways.push_back(through("mpi", comm::connect(*runtime_, {.backend = "mpi"})));
+    } else {
+      notes.push_back("MPI is not measured: the ranks were not started by it");
+    }
+    for (const auto* algorithm : chosen(asked_.algorithm)) {
+      ways.push_back(through(algorithm->name, carried_by(*algorithm)));
+      ways.back().algorithm = algorithm;
+    }
+    return ways;
+  }
+
+  /// Of the algorithms' messages.
+  Network network() { return measure_network(session_->team(), carried_by(*chosen(asked_.algorithm)[0])); }
+
+ private:
+  ProcessGroup carried_by(const Algorithm& algorithm) {
+    return comm::connect(*runtime_, {.backend = asked_.backend,
+                                     .allreduce = algorithm.name,
+                                     .latency_us = asked_.latency * 1e6,
+                                     .bandwidth_gbit = asked_.bandwidth * 8 / 1e9});
+  }
+
+  const AllReduceBench& asked_;
+  launch::Runtime* runtime_;  // the session's
+  std::unique_ptr<Session> session_;
+};
+
+AllReduceFound measure(Bench& bench, const AllReduceBench& asked) {
+  const auto& team = bench.session().team();
+  AllReduceFound found{.asked = asked, .ranks = {team.world(), team.job().nodes}};
+  found.network = bench.network();
+  const auto ways = bench.ways(found.notes);
+  for (const auto& way : ways) found.rows.push_back({way.name, way.algorithm, {}});
+  for (const auto size : asked.sizes) {
+    const auto times = measured(team, ways, size, static_cast<int>(asked.rounds));
+    for (size_t way = 0; way < times.size(); ++way) found.rows[way].seconds.push_back(times[way]);
+  }
+  return found;
+}
+
+}  // namespace
+
+void check(const AllReduceBench& bench) {
+  chosen(bench.algorithm);
+  check_out(bench.out);
+  if (bench.rounds < 1 || bench.rounds > 1000)
+    throw InputError("--rounds is a number from 1 to 1000", "--rounds", "7 is usual");
+  if (bench.backend == "gloo" || bench.backend == "mpi") return;
+  throw InputError(
+      format("the algorithms are messages between CPUs, and {} carries none", base::printable(bench.backend)),
+      "--backend", "choose gloo or mpi");
+}
+
+int all_reduce(const AllReduceBench& asked) {
+  check(asked);
+  Bench bench(asked);
+  bench.session().team().from_first([&] {
+    check_place(asked.out);
+    return std::string();
+  });
+  const auto found = measure(bench, asked);
+  bench.session().team().from_first([&] {
+    tell(found);
+    return std::string();
+  });
+  return kDone;
+}
+
+}  // namespace lockstep::bench

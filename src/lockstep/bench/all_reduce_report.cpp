@@ -1,0 +1,85 @@
+#include "lockstep/bench/all_reduce_report.h"
+
+#include <cstdio>
+
+#include "lockstep/base/format.h"
+#include "lockstep/bench/report.h"
+#include "lockstep/bench/units.h"
+
+namespace lockstep::bench {
+namespace {
+
+std::vector<Curve> measured(const AllReduceFound& found, bool algorithms_alone) {
+  std::vector<Curve> curves;
+  for (const auto& row : found.rows)
+    if (row.algorithm || !algorithms_alone) curves.push_back({row.name, row.seconds});
+  return curves;
+}
+
+std::vector<Curve> modelled(const AllReduceFound& found, const std::string& suffix) {
+  std::vector<Curve> curves;
+  for (const auto& row : found.rows) {
+    if (!row.algorithm) continue;
+    Curve curve{row.name + suffix, {}, true};
+    for (const auto size : found.asked.sizes)
+      curve.seconds.push_back(row.algorithm->seconds(found.ranks, static_cast<double>(size), found.network));
+    curves.push_back(std::move(curve));
+  }
+  return curves;
+}
+
+std::vector<Curve> with_models(std::vector<Curve> curves, const AllReduceFound& found) {
+  for (auto& model : modelled(found, " (model)")) curves.push_back(std::move(model));
+  return curves;
+}
+
+std::string setting(const AllReduceFound& found) {
+  const auto& [asked, ranks, net, rows, notes] = found;
+  auto text = format(
+      "{} ranks on {} node{}; the algorithms over {}: alpha {}, beta {:.3f} ns a byte, gamma "
+      "{:.3f} ns a byte",
+      ranks.world, ranks.nodes, ranks.nodes == 1 ? "" : "s", asked.backend, seconds_text(net.alpha),
+      net.beta * 1e9, net.gamma * 1e9);
+  if (asked.latency > 0 || asked.bandwidth > 0)
+    text += "; slowed down on purpose: " + delay_text(asked.latency, asked.bandwidth);
+  return text;
+}
+
+Table formulas(const AllReduceFound& found) {
+  Table table = {{"algorithm", "what it does", "seconds"}};
+  for (const auto& row : found.rows)
+    if (row.algorithm) table.push_back({row.name, row.algorithm->summary, row.algorithm->formula});
+  return table;
+}
+
+std::string paragraph(const std::string& text) {
+  return "<p>" + plot::escaped(text) + "</p>";
+}
+
+}  // namespace
+
+void tell(const AllReduceFound& found) {
+  const auto& sizes = found.asked.sizes;
+  const auto all = measured(found, false), own = measured(found, true);
+  const auto table = table_of(sizes, with_models(all, found));
+  const auto times = time_chart(sizes, all);
+  const auto bandwidths = bandwidth_chart(sizes, all, found.ranks.world);
+  const auto wins = "fastest algorithm, measured: " + crossovers(sizes, own);
+  const auto should_win = "fastest algorithm, by the model: " + crossovers(sizes, modelled(found, ""));
+  auto text = setting(found) + "\n";
+  for (const auto& note : found.notes) text += note + "\n";
+  text += format("every sum was checked; medians of {}, the slowest rank's time\n\n", found.asked.rounds);
+  text += aligned(table) + "\n" + wins + "\n" + should_win + "\n\n" + plot::text(times) + "\n" +
+          plot::text(bandwidths);
+  std::fputs(text.c_str(), stdout);
+  write_out(found.asked.out, "lockstep bench allreduce",
+            {{"Time", paragraph(setting(found)) + plot::svg(times)},
+             {"Bus bandwidth", plot::svg(bandwidths)},
+             {"Who wins where", paragraph(wins) + paragraph(should_win)},
+             {"Measured and modelled", plot::svg(time_chart(sizes, with_models(own, found)))},
+             {"The numbers", plot::table(table)},
+             {"What each costs", plot::table(formulas(found))}},
+            plot::svg(times));
+}
+
+}  // namespace lockstep::bench

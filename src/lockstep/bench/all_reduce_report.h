@@ -1,0 +1,29 @@
+#pragma once
+// What `lockstep bench allreduce` found, in words, tables and plots.
+
+#include <string>
+#include <vector>
+
+#include "lockstep/bench/all_reduce.h"
+#include "lockstep/bench/curves.h"
+#include "lockstep/comm/algorithms/algorithm.h"
+
+namespace lockstep::bench {
+
+struct AllReduceFound {
+  struct Row {
+    std::string name;
+    const Algorithm* algorithm;   // null: somebody else's
+    std::vector<double> seconds;  // one for each size
+  };
+  AllReduceBench asked;
+  Ranks ranks;
+  Network network = {};
+  std::vector<Row> rows = {};
+  std::vector<std::string> notes = {};
+};
+
+/// On standard output, and into the file that was asked for.
+void tell(const AllReduceFound& found);
+
+}  // namespace lockstep::bench

@@ -1,0 +1,147 @@
+#include "lockstep/bench/overlap.h"
+
+#include <cmath>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/bench/overlap_report.h"
+#include "lockstep/bench/report.h"
+#include "lockstep/bench/trainee.h"
+#include "lockstep/bench/ways.h"
+#include "lockstep/train/feed.h"
+
+namespace lockstep::bench {
+namespace {
+
+constexpr double kMiB = 1 << 20;
+constexpr double kTiny = 1e-6;  // in MiB: less than any parameter has
+constexpr int kWarmUp = 2;      // in the second step DDP arranges its buckets anew
+
+// What the bench cannot do without stands first: a --set of the user's own comes later, and holds.
+train::Command with_messages(train::Command command, const OverlapBench& asked) {
+  command.sets.insert(command.sets.begin(), {"launch.device=cpu", "launch.backend=gloo",
+                                             "launch.allreduce=ring", "data.workers=0"});
+  command.told = {{"the command", "bench overlap"},
+                  {"--latency", format("{}", asked.latency)},
+                  {"--bandwidth", format("{}", asked.bandwidth)},
+                  {"--steps", std::to_string(asked.steps)}};
+  return command;
+}
+
+void check_setting(const train::Setup& setup) {
+  const auto& settings = setup.settings;
+  if (setup.team->world() < 2)
+    throw InputError("one rank has nothing to exchange", "bench overlap",
+                     "start more: mpirun -n 2 lockstep bench overlap");
+  if (settings.train.mode == "ddp" && setup.mesh->is_plain() && settings.train.precision == "fp32") return;
+  throw InputError("the bench compares the ways of DDP alone, in fp32",
+                   "train.mode, parallel, train.precision", "leave these keys at their defaults");
+}
+
+std::vector<Batch> some_batches(const train::Setup& setup, int64_t count) {
+  const train::Feed feed(setup.settings, setup.data.train, *setup.team);
+  std::vector<Batch> batches;
+  while (static_cast<int64_t>(batches.size()) < count) {
+    train::TrainingState state;
+    auto epoch = feed.epoch(state);
+    for (auto& step : epoch) {
+      for (auto& batch : step) batches.push_back(batch);
+      if (static_cast<int64_t>(batches.size()) >= count) break;
+    }
+  }
+  return batches;
+}
+
+double megabytes_of(const train::Setup& setup) {
+  double bytes = 0;
+  for (const auto& parameter : train::seeded_model(setup)->parameters())
+    bytes += static_cast<double>(parameter.nbytes());
+  return bytes / kMiB;
+}
+
+std::vector<Manner> manners(double megabytes) {
+  std::vector<Manner> all = {{"compute alone", Exchange::none},
+                             {"after backward", Exchange::after_backward},
+                             {"DDP's buckets", Exchange::in_buckets},
+                             {"per parameter", Exchange::in_buckets, kTiny}};
+  for (double part = 16; part >= 2; part /= 2)
+    all.push_back({format("{:.2f} MiB", megabytes / part), Exchange::in_buckets, megabytes / part});
+  all.push_back({"one bucket", Exchange::in_buckets, std::ceil(megabytes) + 1});
+  return all;
+}
+
+// All do the same sums; with more than two ranks a ring adds in an order that depends on the bucket.
+void check_losses(const Manner& manner, double loss, double wanted, int world) {
+  const double most = world == 2 ? 0 : 1e-3 * std::abs(wanted);
+  if (manner.exchange == Exchange::none || std::abs(loss - wanted) <= most) return;
+  throw Error(
+      format("'{}' trained to the loss {}, and '{}' to {}", manner.name, loss, "after backward", wanted),
+      "bench overlap", "a bug of lockstep: please report it");
+}
+
+// They take turns step by step; the median counts, of the slowest rank.
+std::vector<Timing> timed(const train::Setup& setup, const std::vector<Manner>& manners,
+                          const std::vector<Batch>& batches) {
+  std::vector<std::unique_ptr<Trainee>> trainees;
+  for (const auto& manner : manners) trainees.push_back(std::make_unique<Trainee>(setup, manner));
+  std::vector<std::vector<double>> seconds(manners.size()), busy(manners.size());
+  for (size_t number = 0; number < batches.size(); ++number) {
+    std::vector<double> values, losses;
+    for (auto& trainee : trainees) {
+      const auto step = trainee->step(batches[number]);
+      values.push_back(step.seconds);
+      values.push_back(step.busy);
+      losses.push_back(step.loss);
+    }
+    setup.team->max(values);
+    setup.team->sum(losses);
+    for (size_t i = 0; i < manners.size(); ++i) {
+      check_losses(manners[i], losses[i], losses[1], setup.team->world());
+      if (number < kWarmUp) continue;
+      seconds[i].push_back(values[2 * i]);
+      busy[i].push_back(values[2 * i + 1]);
+    }
+  }
+  std::vector<Timing> timings;
+  for (size_t i = 0; i < manners.size(); ++i)
+    timings.push_back({manners[i].name, median(seconds[i]), median(busy[i])});
+  return timings;
+}
+
+}  // namespace
+
+void check(const OverlapBench& bench) {
+  check_out(bench.out);
+  if (bench.steps >= 1 && bench.steps <= 1000) return;
+  throw InputError("--steps is a number from 1 to 1000", "--steps", "8 is usual");
+}
+
+int overlap(const OverlapBench& asked) {
+  check(asked);
+  const auto setup = train::set_up(with_messages(asked.command, asked));
+  check_setting(setup);
+  auto& all_reduce = all_reduce_of(setup.team->group());
+  setup.team->from_first([&] {
+    check_place(asked.out);
+    return std::string();
+  });
+  const auto batches = some_batches(setup, asked.steps + kWarmUp);
+  OverlapFound found{.asked = asked,
+                     .world = setup.team->world(),
+                     .algorithm = setup.settings.launch.allreduce,
+                     .task = setup.settings.task.name,
+                     .megabytes = megabytes_of(setup)};
+  const auto compared = manners(found.megabytes);
+  for (const auto& delay : {Delay{}, Delay{asked.latency, asked.bandwidth}}) {
+    setup.team->barrier();
+    all_reduce.set_delay(delay);
+    found.networks.push_back({delay.latency, delay.bytes_per_second, timed(setup, compared, batches)});
+  }
+  setup.team->from_first([&] {
+    tell(found);
+    return std::string();
+  });
+  return kDone;
+}
+
+}  // namespace lockstep::bench

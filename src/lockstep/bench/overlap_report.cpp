@@ -1,0 +1,112 @@
+#include "lockstep/bench/overlap_report.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "lockstep/base/format.h"
+#include "lockstep/bench/report.h"
+#include "lockstep/bench/units.h"
+#include "lockstep/plot/chart.h"
+
+namespace lockstep::bench {
+namespace {
+
+constexpr size_t kSweep = 3;  // where it begins: per parameter
+
+std::string milliseconds(double seconds) {
+  return format("{:.1f}", seconds * 1e3);
+}
+
+struct Parts {
+  double exposed, hidden;
+};
+
+// Of the time in which the exchange was at work, what did not lengthen the step.
+Parts parts_of(const Timing& timing, double compute) {
+  const double exposed = std::max(0.0, timing.seconds - compute);
+  return {exposed, std::max(0.0, timing.busy - exposed)};
+}
+
+std::string network_text(const OverlapFound::Under& network) {
+  return network.latency > 0 || network.bandwidth > 0
+             ? "slowed down on purpose: " + delay_text(network.latency, network.bandwidth)
+             : std::string("the network as it is");
+}
+
+plot::Bars bars_of(const OverlapFound::Under& network) {
+  plot::Bars bars;
+  bars.title = "A step: " + network_text(network);
+  bars.y_label = "milliseconds";
+  bars.parts = {"computing", "exchange that shows"};
+  const double compute = network.timings[0].seconds;
+  for (size_t i = 1; i <= kSweep; ++i) {
+    const auto& timing = network.timings[i];
+    bars.names.push_back(timing.name);
+    bars.values.push_back({compute * 1e3, parts_of(timing, compute).exposed * 1e3});
+  }
+  return bars;
+}
+
+// From a bucket for each parameter to one for all.
+plot::Chart sweep_of(const OverlapFound& found) {
+  plot::Chart chart;
+  chart.title = "A step over the size of its buckets";
+  chart.x_label = "bucket_cap_mb";
+  chart.y_label = "milliseconds a step";
+  for (const auto& network : found.networks) {
+    plot::Series series;
+    series.name = network_text(network);
+    const size_t count = network.timings.size() - kSweep;
+    for (size_t i = 0; i < count; ++i) {
+      const double part = i == 0 ? 0 : static_cast<double>(1 << (count - 1 - i));
+      series.x.push_back(i == 0 ? 0 : found.megabytes / part);
+      series.y.push_back(network.timings[kSweep + i].seconds * 1e3);
+    }
+    chart.series.push_back(std::move(series));
+  }
+  return chart;
+}
+
+std::string setting(const OverlapFound& found) {
+  return format("{}: {:.2f} MiB of gradients, {} ranks, all-reduce {}", found.task, found.megabytes,
+                found.world, found.algorithm);
+}
+
+std::string same_losses(const OverlapFound& found) {
+  return found.world == 2 ? "every manner had the same losses, bit for bit"
+                          : "every manner had the same losses but for the order of the sums";
+}
+
+}  // namespace
+
+Table table_of(const std::vector<Timing>& timings) {
+  const double compute = timings.at(0).seconds;
+  Table table = {{"milliseconds", "step", "exchange", "shows", "hidden", "hidden %"}};
+  for (const auto& timing : timings) {
+    const auto [exposed, hidden] = parts_of(timing, compute);
+    table.push_back({timing.name, milliseconds(timing.seconds), milliseconds(timing.busy),
+                     milliseconds(exposed), milliseconds(hidden),
+                     timing.busy > 0 ? format("{:.0f}", 100 * hidden / timing.busy) : std::string("-")});
+  }
+  table[1][3] = table[1][4] = "-";
+  return table;
+}
+
+void tell(const OverlapFound& found) {
+  const auto sweep = sweep_of(found);
+  auto text = setting(found) + "\n" + same_losses(found) +
+              format("; medians of {} steps, the slowest rank's time\n", found.asked.steps);
+  std::vector<plot::Section> sections = {
+      {"What was trained", "<p>" + plot::escaped(setting(found)) + "; " + same_losses(found) + "</p>"}};
+  for (const auto& network : found.networks) {
+    const auto table = table_of(network.timings);
+    text += "\n" + network_text(network) + "\n" + aligned(table) + "\n" + plot::text(bars_of(network));
+    sections.push_back({network_text(network), plot::svg(bars_of(network)) + plot::table(table)});
+  }
+  sections.push_back({"The size of the buckets", plot::svg(sweep)});
+  text += "\n" + plot::text(sweep);
+  std::fputs(text.c_str(), stdout);
+  write_out(found.asked.out, "lockstep bench overlap", sections, plot::svg(bars_of(found.networks.back())));
+}
+
+}  // namespace lockstep::bench

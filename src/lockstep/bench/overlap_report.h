@@ -1,0 +1,37 @@
+#pragma once
+// What `lockstep bench overlap` found, in words, tables and plots.
+
+#include <string>
+#include <vector>
+
+#include "lockstep/bench/curves.h"
+#include "lockstep/bench/overlap.h"
+
+namespace lockstep::bench {
+
+/// A manner's step: how long it took, and how long of that the exchange was at work.
+struct Timing {
+  std::string name;
+  double seconds;
+  double busy;
+};
+
+struct OverlapFound {
+  struct Under {
+    double latency, bandwidth;
+    std::vector<Timing> timings;  // computing alone, after backward, DDP's buckets, then from small to large
+  };
+  OverlapBench asked;
+  int world;
+  std::string algorithm, task;
+  double megabytes;  // of gradients
+  std::vector<Under> networks = {};
+};
+
+/// A row for each manner: the step, what of the exchange shows in it, and what is hidden behind computing.
+Table table_of(const std::vector<Timing>& timings);
+
+/// On standard output, and into the file that was asked for.
+void tell(const OverlapFound& found);
+
+}  // namespace lockstep::bench

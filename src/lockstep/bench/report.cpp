@@ -1,0 +1,32 @@
+#include "lockstep/bench/report.h"
+
+#include <filesystem>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
+#include "lockstep/base/whole_file.h"
+
+namespace lockstep::bench {
+
+void check_out(const std::string& file) {
+  if (file.empty() || file.ends_with(".html") || file.ends_with(".svg")) return;
+  throw InputError(format("'{}' is neither a page nor a picture", base::printable(file)), "--out",
+                   "name a file that ends in .html or .svg");
+}
+
+void check_place(const std::string& file) {
+  if (file.empty()) return;
+  const auto folder = std::filesystem::absolute(file).parent_path();
+  if (std::filesystem::is_directory(folder)) return;
+  throw InputError("there is no folder for the page", folder.string(), "make it, or name another with --out");
+}
+
+void write_out(const std::string& file, const std::string& title, const std::vector<plot::Section>& sections,
+               const std::string& picture) {
+  if (file.empty()) return;
+  const auto text = file.ends_with(".svg") ? picture + "\n" : plot::page(title, sections);
+  base::write_output(file, text, "name another file with --out");
+}
+
+}  // namespace lockstep::bench

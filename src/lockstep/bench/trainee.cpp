@@ -1,0 +1,80 @@
+#include "lockstep/bench/trainee.h"
+
+#include <ATen/ATen.h>
+
+#include <chrono>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+DdpOptions options_of(const train::Setup& setup, const Manner& manner) {
+  DdpOptions options;
+  options.find_unused_parameters = setup.settings.ddp.find_unused_parameters;
+  options.bucket_cap_mb = manner.bucket_cap_mb;
+  return options;
+}
+
+}  // namespace
+
+comm::AlgorithmBackend& all_reduce_of(const ProcessGroup& group) {
+  auto* backend = dynamic_cast<comm::AlgorithmBackend*>(group->getBackend(c10::kCPU).get());
+  if (backend) return *backend;
+  throw InputError("this bench slows messages down, and the backend's own all-reduce has none",
+                   "launch.allreduce", "set it to an algorithm: ring, say");
+}
+
+Trainee::Trainee(const train::Setup& setup, Manner manner)
+    : setup_(setup),
+      manner_(std::move(manner)),
+      model_(ddp(train::seeded_model(setup), setup.team->group(), options_of(setup, manner_))),
+      optimizer_(make_optimizer(setup.settings.optim, model_->parameters())) {}
+
+double Trainee::learn(const Batch& batch) {
+  const auto loss = setup_.task->loss(model_->forward(batch.input), batch.target, {});
+  loss.backward();
+  return loss.item<double>();
+}
+
+// All gradients in one row, when all are there.
+void Trainee::exchange_all() {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> rows, gradients;
+  for (const auto& parameter : model_->parameters()) {
+    if (!parameter.grad().defined()) continue;
+    gradients.push_back(parameter.grad());
+    rows.push_back(gradients.back().reshape({-1}));
+  }
+  std::vector<at::Tensor> all = {at::cat(rows).div_(setup_.team->world())};
+  setup_.team->group()->allreduce(all)->wait();
+  int64_t at = 0;
+  for (auto& gradient : gradients) {
+    gradient.copy_(all[0].narrow(0, at, gradient.numel()).view(gradient.sizes()));
+    at += gradient.numel();
+  }
+}
+
+Step Trainee::step(const Batch& batch) {
+  const auto& all_reduce = all_reduce_of(setup_.team->group());
+  setup_.team->barrier();
+  const double busy = all_reduce.busy();
+  const auto begin = Clock::now();
+  optimizer_->zero_grad();
+  Step step;
+  if (manner_.exchange == Exchange::in_buckets) {
+    step.loss = learn(batch);
+  } else {
+    const auto alone = model_->no_sync();
+    step.loss = learn(batch);
+  }
+  if (manner_.exchange == Exchange::after_backward) exchange_all();
+  optimizer_->step();
+  step.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  step.busy = all_reduce.busy() - busy;
+  return step;
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,54 @@
+#pragma once
+// A model in training, step by step, whose gradients travel in one of the ways that are compared.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/algorithm_backend.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/parallel/ddp.h"
+#include "lockstep/train/setup.h"
+
+namespace lockstep::bench {
+
+enum class Exchange { none, after_backward, in_buckets };
+
+/// What is compared.
+struct Manner {
+  std::string name;
+  Exchange exchange;
+  std::optional<double> bucket_cap_mb = {};  // in_buckets: DDP's
+};
+
+/// One step as it was timed on this rank.
+struct Step {
+  double seconds = 0;
+  double busy = 0;  // of them, as long as the exchange was at work
+  double loss = 0;
+};
+
+class Trainee {
+ public:
+  /// From the config's seed. Collective.
+  Trainee(const train::Setup& setup, Manner manner);
+  const Manner& manner() const { return manner_; }
+  /// Forward, backward, exchange, update; a barrier comes first. Collective.
+  Step step(const Batch& batch);
+
+ private:
+  double learn(const Batch& batch);
+  void exchange_all();
+
+  const train::Setup& setup_;
+  Manner manner_;
+  std::shared_ptr<DistributedDataParallel<Net>> model_;
+  std::unique_ptr<Optimizer> optimizer_;
+};
+
+/// The all-reduce of this bench's group.
+comm::AlgorithmBackend& all_reduce_of(const ProcessGroup& group);
+
+}  // namespace lockstep::bench

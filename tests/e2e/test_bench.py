@@ -1,0 +1,73 @@
+"""lockstep bench: measured, checked and drawn, on whatever this machine is."""
+
+import re
+
+import pytest
+from train_kit import DATA
+
+WAYS = ["gloo", "MPI_Allreduce", "mpi", "reduce_broadcast", "all_to_all", "ring", "recursive_doubling",
+        "halving_doubling", "tree", "two_level"]
+
+
+@pytest.fixture
+def bench(lockstep, mpirun):
+    return lambda world, *args, **how: mpirun(world, lockstep, "bench", *args, **how)
+
+
+def rows(text):
+    """{name: [numbers]} of the lines that are a name and numbers."""
+    found = re.finditer(r"^(\S[^\d|\n]*?)(?: \(model\))?((?:\s+[\d.]+|\s+-)+)$", text, re.MULTILINE)
+    return {match[1].strip(): match[2].split() for match in found}
+
+
+def test_every_way_is_measured_beside_its_model(bench, tmp_path):
+    page = tmp_path / "page.html"
+    result = bench(3, "allreduce", "--sizes", "4,4K,256K", "--rounds", 2, "--out", page, check=True)
+    lines = result.stdout.splitlines()
+    for way in WAYS:
+        assert any(line.startswith(way + " ") for line in lines), f"{way}:\n{result.stdout}"
+        assert any(line.startswith(way + " (model)") for line in lines) == (way not in WAYS[:3])
+    assert "every sum was checked" in result.stdout and "3 ranks on 1 node" in result.stdout
+    assert "fastest algorithm, measured: " in result.stdout and "fastest algorithm, by the model: " in result.stdout
+    assert "nccl" in result.stdout, "measured, or a line that says why not"
+    assert page.read_text().count("<svg") == 3 and "2 (P-1) alpha" in page.read_text()
+
+
+def test_a_slow_network_takes_the_time_of_the_formula(bench):
+    result = bench(2, "allreduce", "--algorithm", "ring", "--sizes", "4,256K", "--rounds", 3, "--latency", "5ms",
+                   "--bandwidth", "100Mbit", check=True)
+    measured = [line.split()[1:] for line in result.stdout.splitlines() if line.startswith("ring ")][0]
+    # two messages of 5 ms; and of half the bytes each, which take 10.5 ms
+    assert float(measured[0]) >= 10_000 and float(measured[1]) >= 10_000 + 20_900, result.stdout
+
+
+def test_overlap_hides_what_it_says(bench, tmp_path):
+    picture = tmp_path / "overlap.svg"
+    result = bench(2, "overlap", DATA.parent / "configs/pima.yaml", "--set", f"data.root={DATA}/pima", "--steps", 3,
+                   "--latency", "3ms", "--bandwidth", "0", "--out", picture, check=True)
+    assert "the same losses, bit for bit" in result.stdout
+    slow = rows(result.stdout.partition("slowed down on purpose: 3 ms a message")[2])
+    for manner in ("after backward", "DDP's buckets", "per parameter", "one bucket"):
+        assert float(slow[manner][1]) >= 6, f"two messages of 3 ms in {manner}:\n{result.stdout}"
+    assert float(slow["per parameter"][1]) > 2 * float(slow["one bucket"][1]), "six parameters, six exchanges"
+    assert picture.read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize("args, words", [
+    (["allreduce", "--backend", "nccl"], "nccl carries none"),
+    (["allreduce", "--algorithm", "rings"], "did you mean ring"),
+    (["overlap", "--latency", "5"], "'5' is no latency"),
+    (["overlap", "--set", "launch.allreduce=auto"], "set it to an algorithm"),
+    (["allreduce", "--out", "/nowhere/page.html"], "there is no folder"),
+    (["alreduce"], "did you mean allreduce"),
+])
+def test_bad_input_is_said_once_for_all(bench, source_dir, args, words):
+    result = bench(2, *args, cwd=source_dir)
+    assert result.returncode == 2, result.output
+    assert result.output.count(words) == 1, result.output
+
+
+def test_one_rank_has_nothing_to_exchange(run, lockstep, source_dir):
+    for name in ("allreduce", "overlap"):
+        result = run(lockstep, "bench", name, cwd=source_dir)
+        assert result.returncode == 2 and "one rank has nothing to exchange" in result.stderr, result.output
