@@ -134,8 +134,7 @@ std::vector<std::vector<at::Tensor>> DataParallelCore::scatter(const std::vector
   std::vector<std::vector<at::Tensor>> shares(count);
   for (size_t i = 0; i < count; ++i) {
     for (size_t k = 0; k < whole.size(); ++k)
-      shares[i].push_back(
-          (chunks[k].empty() ? whole[k] : chunks[k][i]).to(devices[i], /*non_blocking=*/true));
+      shares[i].push_back(parallel::sent(chunks[k].empty() ? whole[k] : chunks[k][i], i, devices[i]));
   }
   return shares;
 }

@@ -142,6 +142,12 @@ void DeviceThreads::run(size_t count, const std::function<void(size_t)>& work, O
   }
 }
 
+at::Tensor sent(const at::Tensor& tensor, size_t index, at::Device device) {
+  const CountedFor counted(index);
+  const bool is_there = index > 0 && tensor.device() == device;
+  return is_there ? tensor.clone() : tensor.to(device, /*non_blocking=*/true);
+}
+
 std::string name_of_device(size_t index, const std::vector<at::Device>& devices) {
   return format("device {} of {} ({})", index, devices.size(), devices[index].str());
 }

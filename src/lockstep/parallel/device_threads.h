@@ -2,6 +2,7 @@
 // A thread for each device of one process, kept from step to step: work runs on all of them at once, and what
 // one throws is thrown again with the device named.
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
 #include <functional>
@@ -29,6 +30,9 @@ class DeviceThreads {
   std::vector<at::Device> devices_;
   std::vector<std::unique_ptr<Worker>> workers_;
 };
+
+/// A tensor as that device gets it: a copy, between logical devices of one CPU, too.
+at::Tensor sent(const at::Tensor& tensor, size_t index, at::Device device);
 
 /// "device 1 of 2 (cpu)"
 std::string name_of_device(size_t index, const std::vector<at::Device>& devices);

@@ -46,7 +46,7 @@ class JoinedGraph : public torch::autograd::Node {
                        "take it of the bare module");
     const bool keep = torch::autograd::get_current_graph_task_keep_graph();
     std::vector<variable_list> found(graphs_.size());
-    threads_->run(graphs_.size(), [&](size_t i) { found[i] = backward(graphs_[i], gradients, keep); });
+    threads_->run(graphs_.size(), [&](size_t i) { found[i] = backward(i, graphs_[i], gradients, keep); });
     return reduce(found);
   }
 
@@ -57,13 +57,14 @@ class JoinedGraph : public torch::autograd::Node {
   std::weak_ptr<void> pending() const { return pending_; }
 
  private:
-  static variable_list backward(const DeviceGraph& graph, const variable_list& gradients, bool keep) {
+  static variable_list backward(size_t index, const DeviceGraph& graph, const variable_list& gradients,
+                                bool keep) {
     edge_list roots, wanted;
     variable_list own;
     for (size_t k = 0; k < graph.pieces.size(); ++k) {
       const auto& piece = graph.pieces[k];
       if (!piece.edge.is_valid() || !gradients[k].defined()) continue;
-      auto gradient = gradients[k].narrow(0, piece.begin, piece.length).to(graph.device);
+      auto gradient = sent(gradients[k].narrow(0, piece.begin, piece.length), index, graph.device);
       roots.push_back(piece.edge);
       own.push_back(piece.is_number ? gradient.reshape({}) : gradient);
     }

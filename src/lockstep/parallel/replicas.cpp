@@ -11,6 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/cpu_generator.h"
+#include "lockstep/parallel/device_memory.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -71,6 +72,7 @@ Replicas::Replicas(std::shared_ptr<torch::nn::Module> module, const std::vector<
   }
   const KeptGenerator kept;
   for (const auto& device : devices) {
+    const CountedFor counted(copies_.size());
     auto& copy = copies_.emplace_back(Copy{device, make(device), {}, {}});
     if (!copy.module) refuse("there is none");
     if (copy.module == module_) refuse("it is the module itself");
@@ -104,6 +106,7 @@ void Replicas::pair_up(Copy& copy) {
 void Replicas::refresh(size_t count, bool keep) {
   const torch::NoGradGuard no_grad;
   for (size_t i = 0; i < count; ++i) {
+    const CountedFor counted(i);
     auto& replica = copies_[i];
     copy_modes(*module_, *replica.module);
     for (auto& pair : replica.parameters) {
