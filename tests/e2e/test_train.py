@@ -210,7 +210,7 @@ def test_python_checkpoints_are_evaluated(pima_run, lockstep, run, tmp_path):
 @pytest.mark.parametrize("world, words, what", [
     (2, sets(train__epochs=0), "train.epochs"),
     (2, sets(data__batch_size=100000), "data.batch_size"),
-    (1, sets(train__mode="data_parallel"), "data_parallel"),
+    (2, sets(train__mode="data_parallel"), "data_parallel"),
     (1, sets(train__precision="fp16"), "bf16"),
     (2, sets(run__dir="/proc/nowhere"), "run.dir"),
     (1, ["--resume", "nothing.pt"], "nothing.pt"),

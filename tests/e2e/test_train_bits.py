@@ -77,6 +77,17 @@ def test_parameters_equal_pythons(name, peers, mnist_root, lockstep, mpirun, tmp
         assert metrics(folder)[-1]["accuracy"] == pytest.approx(peer["correct"] / peer["evaluated"], abs=1e-9)
 
 
+# The layers are the same under the same names, and DDP has device_ids empty: so are the bits.
+@pytest.mark.parametrize("name", ["plain"])
+def test_two_stages_equal_pythons_unsplit_model(name, peers, mnist_root, lockstep, mpirun, tmp_path):
+    words = sets(data__root=mnist_root, model__name="two_stage", model__devices="[0, 1]", **VARIANTS[name][1])
+    mpirun(2, lockstep, "train", write_config(tmp_path, MNIST), *words, cwd=tmp_path, check=True)
+    mine, peer = newest(tmp_path / "runs/mnist"), peers[name]
+    assert mine["iter_no"] == peer["step"]
+    assert_same_tensors(dict(mine["model"]), dict(peer["model"]))
+    assert_same_tensors(mine["optimizer"]["state"], peer["optimizer"]["state"])
+
+
 @pytest.mark.full
 def test_five_epochs_reach_what_python_reaches(train_in_python, lockstep, mpirun, source_dir, tmp_path):
     """The workshop's own run, all 60,000 digits: the same parameters, and so the same digits right."""

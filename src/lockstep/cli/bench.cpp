@@ -9,9 +9,10 @@
 
 // To add a bench NAME: write `int run_bench_NAME(const std::vector<std::string>& args)` (namespace
 // lockstep::cli) in cli/bench_NAME.cpp, and add ONE line here: function, name, summary.
-#define LOCKSTEP_BENCHES(X)                                                                      \
-  X(allreduce, "allreduce", "every way to sum over the ranks: right, how fast, and its formula") \
-  X(overlap, "overlap", "what of the gradients' exchange hides behind backward, and what does not")
+#define LOCKSTEP_BENCHES(X)                                                                         \
+  X(allreduce, "allreduce", "every way to sum over the ranks: right, how fast, and its formula")    \
+  X(overlap, "overlap", "what of the gradients' exchange hides behind backward, and what does not") \
+  X(dp_vs_ddp, "dp-vs-ddp", "one process with many devices against many processes")
 
 namespace lockstep::cli {
 namespace {

@@ -18,7 +18,7 @@
   X(inspect, "the tensors of a checkpoint, their shapes, dtypes and digests") \
   X(config, "every key of a config, its value and where it came from")        \
   X(whoami, "rank, world, node and device of every process, and why")         \
-  X(bench, "measures what the docs explain: all-reduces, overlap")            \
+  X(bench, "measured, verified, with a plot: what costs how much")            \
   X(data, "list, fetch and verify the known data sets")
 
 namespace lockstep::cli {
