@@ -8,7 +8,7 @@
 //
 // With the loss inside, no outputs are gathered, and the first device holds no more than the others:
 //
-//   auto loss = model->loss(input, target, [](auto& output, auto& wanted) { return ...; });
+//   auto loss = model->loss(input, target, [](const auto& output, const auto& wanted) { ... });
 
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
