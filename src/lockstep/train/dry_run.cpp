@@ -41,13 +41,6 @@ double peak_megabytes() {
   return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
-// Of all parameters, in the words of the optimiser itself.
-double state_bytes_of(const Optimizer& optimizer) {
-  int64_t bytes = 0;
-  for (size_t i = 0; i < optimizer.parameters().size(); ++i) bytes += optimizer.state_bytes(i);
-  return static_cast<double>(bytes);
-}
-
 std::string join_numbers(const std::vector<int64_t>& numbers) {
   std::string text;
   for (const auto number : numbers) text += (text.empty() ? "" : " x ") + std::to_string(number);

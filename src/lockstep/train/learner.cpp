@@ -1,5 +1,7 @@
 #include "lockstep/train/learner.h"
 
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
 #include "lockstep/train/task_memory.h"
 #include "lockstep/train/trace_keeper.h"
 #include "lockstep/zero/sharded_optimizer.h"
@@ -7,14 +9,38 @@
 namespace lockstep::train {
 namespace {
 
+std::string kilobytes(double bytes) {
+  return format("{:.1f} {}", bytes / (bytes < (1 << 20) ? 1 << 10 : 1 << 20),
+                bytes < (1 << 20) ? "kB" : "MB");
+}
+
+// Collective.
+std::string shared_memory_line(const Team& team, double own) {
+  std::vector<double> sum{own}, ends{own, -own};
+  team.sum(sum);
+  team.max(ends);
+  return format("optimiser state {} of {} on this rank, {} to {} on {} ranks", kilobytes(own),
+                kilobytes(sum[0]), kilobytes(-ends[1]), kilobytes(ends[0]), team.world());
+}
+
 std::unique_ptr<Optimizer> make_optimizer_of(const Settings& settings, const Team& team,
                                              std::vector<at::Tensor> params) {
   if (!settings.optim.sharded || settings.train.mode != "ddp")
     return make_optimizer(settings.optim, std::move(params));
-  return make_sharded_optimizer(settings.optim, std::move(params), team);
+  auto optimizer = make_sharded_optimizer(settings.optim, std::move(params), team);
+  log::info(shared_memory_line(team, state_bytes_of(*optimizer)));
+  return optimizer;
 }
 
 }  // namespace
+
+double state_bytes_of(const Optimizer& optimizer) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < optimizer.parameters().size(); ++i) {
+    if (optimizer.parameters()[i].requires_grad()) bytes += optimizer.state_bytes(i);
+  }
+  return static_cast<double>(bytes);
+}
 
 Learner make_learner(const Setup& setup) {
   const auto& settings = setup.settings;

@@ -27,4 +27,7 @@ struct Learner {
 /// As the settings say, at the first step. Collective.
 Learner make_learner(const Setup& setup);
 
+/// What the states of all trained parameters take on this rank, in the words of the optimiser itself.
+double state_bytes_of(const Optimizer& optimizer);
+
 }  // namespace lockstep::train

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 from torchvision import datasets, transforms
 
 DEFAULTS = dict(task="mnist", batch=128, epochs=1, max_steps=0, accumulate=1, clip=0, smoothing=0, optim="sgd", lr=0.01,
-                schedule="none", bf16=False, channels_last=False, evaluate=False)
+                schedule="none", bf16=False, channels_last=False, evaluate=False, zero=False)
 
 
 class SimpleCNN(nn.Module):
@@ -85,6 +85,9 @@ def pima_sets(path, seed=0, eval_fraction=0.2):
 
 
 def optimizer_of(model, v):
+    if v["zero"]:
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+        return ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=v["lr"])
     if v["optim"] == "sgd":
         return torch.optim.SGD(model.parameters(), lr=v["lr"], momentum=0.9)
     return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[v["optim"]](model.parameters(), lr=v["lr"])
@@ -133,6 +136,10 @@ def train(v, train_set, eval_set):
         if step == v["max_steps"]:
             break
 
+    if v["zero"]:
+        optimizer.consolidate_state_dict(0)
+    if v["zero"] and dist.get_rank() > 0:
+        return  # the whole is rank 0's
     result = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
     if v["evaluate"] and rank == 0:
         model.module.eval()

@@ -1,0 +1,115 @@
+"""The optimiser's state shared over the ranks (optim.sharded): the same bits, files and resumes as without."""
+
+import json
+import os
+import re
+import signal
+import time
+
+import pytest
+
+from conftest import left_behind, members, run_process
+from train_kit import MNIST, PIMA, assert_same_tensors, newest, sets, write_config, write_small_mnist
+
+torch = pytest.importorskip("torch")
+
+SHARDED = sets(optim__sharded=True)
+
+
+@pytest.fixture
+def train(mpirun, lockstep, tmp_path):
+    """train(ranks, config text, run's name, words...) -> its newest checkpoint; the result is train.said."""
+    def start(ranks, text, name, *words):
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        start.said = mpirun(ranks, lockstep, "train", write_config(folder, text), *words, cwd=folder, check=True, quiet=True)
+        return newest(next((folder / "runs").iterdir()))
+    return start
+
+
+def assert_same_state(left, right):
+    for key in ("model", "optimizer", "iter_no"):
+        assert_same_tensors(left[key], right[key])
+    assert_same_tensors(left["lockstep"]["schedule"], right["lockstep"]["schedule"])
+
+
+ONE_CYCLE = sets(schedule__name="one_cycle", schedule__max_lr=0.05)
+CASES = {
+    "adamw, clipped, accumulated, one_cycle": (3, PIMA, sets(optim__name="adamw", train__clip_norm=0.5, train__accumulate=2,
+                                                              train__epochs=2) + ONE_CYCLE),
+    "nesterov over mpi, a branch without gradients": (2, PIMA, sets(
+        optim__name="sgd", optim__momentum=0.9, optim__nesterov=True, train__epochs=1, model__name="pima_net_branch",
+        ddp__find_unused_parameters=True, launch__backend="mpi")),
+    "more ranks than 64 elements each": (4, PIMA, sets(train__epochs=1, model__name="mlp", model__hidden="[4]")),
+}
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("name", CASES)
+def test_the_bits_are_those_of_the_plain_optimizer(name, train):
+    ranks, text, words = CASES[name]
+    plain = train(ranks, text, "plain", *words)
+    sharded = train(ranks, text, "sharded", *words, *SHARDED)
+    assert_same_state(plain, sharded)
+
+
+def test_each_rank_says_what_it_keeps(train, tmp_path):
+    root = write_small_mnist(tmp_path / "data", train=512, test=64)
+    words = sets(data__root=root, data__batch_size=32, train__max_steps=4, optim__name="adam")
+    words += sets(train__layout="channels_last")
+    plain = train(2, MNIST, "plain", *words)
+    sharded = train(2, MNIST, "sharded", *words, *SHARDED)
+    assert_same_state(plain, sharded)
+    said = re.search(r"optimiser state (\S+) MB of (\S+) MB on this rank, (\S+) MB to (\S+) MB on 2 ranks", train.said.stderr)
+    own, whole, least, most = map(float, said.groups())
+    assert whole == 3.2 and own == least == most == 1.6  # Adam's two numbers for each of 421,642
+
+
+def test_a_run_goes_on_with_and_without_and_at_another_world(train, tmp_path):
+    """One run, its optimiser plain and shared in turn, ends as one that never changed."""
+    words = sets(checkpoint__every_steps=5)
+    whole = train(2, PIMA, "whole", *words)
+    folder = "in-turn"
+    for stop, more in ((13, SHARDED), (31, [])):
+        train(2, PIMA, folder, *words, *sets(train__max_steps=stop), *more, *(["--resume", "runs/pima"] if stop > 13 else []))
+    mixed = train(2, PIMA, folder, *words, *SHARDED, "--resume", "runs/pima")
+    assert_same_state(whole, mixed)
+    # at 3 ranks, from the same file: shared and plain alike
+    file = sorted((tmp_path / "whole/runs/pima/checkpoints").glob("step-*.pt"))[-2]
+    left = train(3, PIMA, "left", *sets(train__epochs=5), "--resume", file)
+    right = train(3, PIMA, "right", *sets(train__epochs=5), "--resume", file, *SHARDED)
+    assert_same_state(left, right)
+
+
+def test_it_equals_pythons_zero_redundancy_optimizer(python, source_dir, train, tmp_path):
+    variants = {"zero": dict(task="pima", batch=16, epochs=1, optim="adam", lr=0.001, zero=True)}
+    (tmp_path / "variants.json").write_text(json.dumps(variants))
+    run_process([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2,
+                 source_dir / "tests/e2e/peers/ddp_train.py", "--mnist", write_small_mnist(tmp_path / "mnist", 64, 64),
+                 "--pima", source_dir / "data/pima/pima-indians-diabetes.csv",
+                 "--variants", tmp_path / "variants.json", "--out", tmp_path], timeout=100, check=True)
+    peer = torch.load(tmp_path / "zero.pt", weights_only=True)
+    mine = train(2, PIMA, "mine", *sets(train__epochs=1), *SHARDED)
+    assert_same_tensors(dict(mine["model"]), dict(peer["model"]))
+    assert_same_tensors(mine["optimizer"]["state"], peer["optimizer"]["state"])
+
+
+def test_a_rank_killed_in_the_exchange_is_an_error_of_all(start, mpiexec, lockstep, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    process = start(mpiexec, "-q", "-n", 3, lockstep, "train", config, *sets(train__epochs=100000, train__eval_every=0), *SHARDED,
+                    cwd=tmp_path, stdout=open(tmp_path / "out", "w"), stderr=open(tmp_path / "err", "w"))
+    end = time.monotonic() + 40
+    while "Epoch 0 |" not in (tmp_path / "out").read_text() and time.monotonic() < end:
+        time.sleep(0.05)
+    ranks = [pid for pid in members(process) if b"OMPI_COMM_WORLD_RANK=1\0" in open(f"/proc/{pid}/environ", "rb").read()]
+    os.kill(ranks[-1], signal.SIGKILL)
+    assert process.wait(30) != 0
+    assert f"rank 1 (host {os.uname().nodename}, pid {ranks[-1]}) has died" in (tmp_path / "err").read_text()
+    assert not left_behind(process)
+
+
+def test_a_dry_run_says_it_too(mpirun, lockstep, source_dir, tmp_path):
+    said = mpirun(2, lockstep, "train", source_dir / "configs/mnist_sharded.yaml", "--dry-run", *sets(data__batch_size=16),
+                  cwd=tmp_path, check=True, quiet=True)
+    assert "optimiser state 1.6 MB of 3.2 MB on this rank" in said.stderr
+    assert "4.8 MB a rank for parameters, gradients and optimiser" in said.stdout
