@@ -26,6 +26,22 @@ void out_of_memory() {
   throw std::bad_alloc();
 }
 
+// gloo finds in a thread of its own that what came is no answer to what was asked, and throws there.
+std::string in_words(const std::string& text) {
+  constexpr const char* kMismatch = "op.preamble.length <= op.nbytes. ";
+  const auto place = text.find(kMismatch);
+  if (place == std::string::npos) return text;
+  const auto numbers = text.substr(place + std::char_traits<char>::length(kMismatch));
+  const auto expected = numbers.find(" vs ");
+  if (expected == std::string::npos) return text;
+  const auto asked = numbers.substr(expected + 4);
+  return "the ranks' calls differ: a message of " + numbers.substr(0, expected) +
+         " bytes came where one of " + asked.substr(0, asked.find('.')) +
+         " was expected\n  where: the process group, gloo\n  to do: run with "
+         "TORCH_DISTRIBUTED_DEBUG=DETAIL, which names every rank's call; look for a branch that not every "
+         "rank takes";
+}
+
 // For what no catch sees: an error in a thread, or inside of another one's clean-up.
 [[noreturn]] void end_in_words() {
   const auto thrown = std::current_exception();
@@ -33,7 +49,7 @@ void out_of_memory() {
   try {
     std::rethrow_exception(thrown);
   } catch (const std::exception& error) {
-    log::error(describe(error) + (tracing() ? "\n" + last_trace() : ""));
+    log::error(in_words(describe(error)) + (tracing() ? "\n" + last_trace() : ""));
   } catch (...) {
     log::error("something was thrown that is no std::exception");
   }

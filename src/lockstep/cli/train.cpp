@@ -1,6 +1,8 @@
 // lockstep train: trains what a config says.
 #include "lockstep/train/run.h"
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 #include "lockstep/cli/options.h"
 #include "lockstep/cli/version.h"
@@ -10,6 +12,7 @@ namespace lockstep::cli {
 int run_train(const std::vector<std::string>& args) {
   train::Command command;
   std::string resume;
+  std::string trouble;
   bool dry_run = false;
   Options options("train", "trains what a config says; a run's folder holds all it leaves",
                   {"lockstep train configs/mnist.yaml", "mpirun -n 2 lockstep train configs/mnist.yaml",
@@ -25,8 +28,12 @@ int run_train(const std::vector<std::string>& args) {
       "trace", command.trace,
       "trace.json in the run's folder: what each rank did in the last steps, for Perfetto (train.trace; "
       "100 steps where the config says none)");
+  options.add("provoke", trouble, "TROUBLE",
+              "make a trouble on purpose, to see what it looks like (docs/troubleshooting.md)");
   options.add("launcher", command.launcher, "NAME", "overrule the detection; none = alone");
   if (!options.parse(args)) return kDone;
+  std::replace(trouble.begin(), trouble.end(), '-', '_');
+  if (!trouble.empty()) command.sets.push_back("train.provoke=" + trouble);
   command.program = version_line();
   command.told = {{"the command", "train"}, {"--resume", resume}, {"--trace", command.trace ? "yes" : "no"}};
   return dry_run ? train::dry_run(command) : train::train(command, resume);

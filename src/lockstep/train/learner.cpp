@@ -2,6 +2,7 @@
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/train/provoke.h"
 #include "lockstep/train/task_memory.h"
 #include "lockstep/train/trace_keeper.h"
 #include "lockstep/zero/sharded_optimizer.h"
@@ -48,9 +49,10 @@ Learner make_learner(const Setup& setup) {
   Learner learner;
   learner.rounds = plan_rounds(settings, setup.data.train->size(), setup.mesh->data().world());
   learner.tracer = make_tracer(settings);
+  const auto net = Provocation(settings, team).change(seeded_model(setup));
   const auto another = [&setup] { return setup.task->model(setup.settings, setup.data); };
-  learner.model = make_trained_model(seeded_model(setup), *setup.mesh, settings,
-                                     {.another = another, .tracer = learner.tracer});
+  learner.model =
+      make_trained_model(net, *setup.mesh, settings, {.another = another, .tracer = learner.tracer});
   learner.optimizer = make_optimizer_of(settings, setup.mesh->data(), learner.model->parameters());
   learner.schedule =
       make_schedule(settings.schedule, *learner.optimizer, learner.rounds.total_steps, settings.train.epochs);

@@ -13,6 +13,7 @@
 #include "lockstep/run_folder/console.h"
 #include "lockstep/run_folder/folder.h"
 #include "lockstep/run_folder/held_folder.h"
+#include "lockstep/train/provoke.h"
 #include "lockstep/train/saved.h"
 #include "lockstep/train/trainer.h"
 
@@ -55,6 +56,7 @@ Resume find_resume(const Team& team, const std::string& asked) {
     auto path = find_saved(asked);
     if (!fs::is_directory(path)) return std::string();
     run_folder::check_run_folder(path);
+    Provocation::refuse_folder(path);
     return path;
   });
   if (!folder.empty()) return {folder, {}};
@@ -193,11 +195,11 @@ void say_ending(const Ending& ending, const RunPlace& place) {
 
 }  // namespace
 
-int train(const Command& command, const std::string& resume) {
+int train(const Command& command, const std::string& asked) {
   const launch::EarlySignals early;
   auto setup = join_job(command);
   const launch::StopSignals signals;  // what comes while we load is obeyed before the first step
-  auto from = find_resume(*setup.team, resume);
+  auto from = find_resume(*setup.team, Provocation::resume(setup.settings, asked));
   check_place(setup, from);
   load_data(setup);
   auto learner = make_learner(setup);

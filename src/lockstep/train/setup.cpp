@@ -16,6 +16,7 @@
 #include "lockstep/train/job_config.h"
 #include "lockstep/train/model.h"
 #include "lockstep/train/node_share.h"
+#include "lockstep/train/provoke.h"
 #include "lockstep/train/shared_layers.h"
 #include "lockstep/train/try_model.h"
 
@@ -102,6 +103,7 @@ Setup join_job(const Command& command) {
   auto loaded = load_for_job(*runtime, command.config, command.sets);
   for (const auto& warning : loaded.warnings) log::warning(warning);
   if (command.trace && loaded.settings.train.trace == 0) loaded.settings.train.trace = kTracedSteps;
+  Provocation::prepare(loaded);
   obey_launcher(*runtime, loaded.settings, command);
   setup.session = open_session(std::move(runtime), loaded, command);
   for (const auto& warning : loaded.warnings) log::warning(warning);  // of the libraries

@@ -5,8 +5,10 @@
 
 #include <chrono>
 
+#include "lockstep/base/log.h"
 #include "lockstep/checkpoint/rng.h"
 #include "lockstep/train/evaluate.h"
+#include "lockstep/train/norm_drift.h"
 
 namespace lockstep::train {
 namespace {
@@ -32,6 +34,7 @@ Trainer::Trainer(const Setup& setup, Learner learner, const Start& start)
       state_(start.state),
       feed_(setup.settings, setup.data.train, setup.mesh->data()),
       step_(setup, learner_),
+      provocation_(setup.settings, setup.mesh->data()),
       requests_(hear_requests(start.attempt)),
       log_(setup.settings, *setup.mesh, state_, learner_.rounds.total_steps, start.attempt),
       trace_(*setup.team, learner_.tracer, start.attempt.folder),
@@ -79,6 +82,7 @@ void Trainer::take_steps() {
   for (auto& batches : epoch) {
     step_.run(state_.step + 1, batches, losses_, log_.clock());
     epoch.advance(state_);
+    provocation_.after_step(state_.step);
     log_.took_step(state_, batches.samples());
     const double lr = learner_.optimizer->lr();
     if (learner_.schedule->per_step()) learner_.schedule->step();
@@ -109,13 +113,21 @@ void Trainer::end_epoch() {
   }
   const auto eval_loss = metrics ? value_of(*metrics, "loss") : std::nullopt;
   if (!learner_.schedule->per_step()) learner_.schedule->step(eval_loss.value_or(train_loss));
-  log_.epoch(state_, train_loss, metrics.get());
+  log_.epoch(state_, provocation_.shown_loss(train_loss, losses_), metrics.get());
+  compare_norms();
   const bool better = scheduled && watch_.is_best(eval_loss, state_);
   const bool last = is_last_epoch();
   ++state_.epoch;
   state_.consumed = state_.step_in_epoch = 0;
   state_.epoch_trained = false;
   checkpoints_.save_after_epoch(state_, losses_, better, last);
+}
+
+// Once a run: what they say after an epoch they say after each.
+void Trainer::compare_norms() {
+  if (std::exchange(norms_compared_, true) || setup_.settings.ddp.sync_batchnorm) return;
+  const auto drift = norm_drift(setup_.mesh->data(), learner_.model->net());
+  if (!drift.empty()) log::warning(drift);
 }
 
 // The run ends by max_steps or max_seconds: the checkpoint is that of a run which goes on.

@@ -10,6 +10,7 @@
 #include "lockstep/train/feed.h"
 #include "lockstep/train/learner.h"
 #include "lockstep/train/loss_trace.h"
+#include "lockstep/train/provoke.h"
 #include "lockstep/train/run_facts.h"
 #include "lockstep/train/run_log.h"
 #include "lockstep/train/setup.h"
@@ -43,6 +44,7 @@ class Trainer {
   void take_steps();
   void end_epoch();
   void end_inside_epoch();
+  void compare_norms();
   bool is_last_epoch() const;
   std::unique_ptr<Metrics> evaluate_now();
   void checkpoint_from_before(const at::Tensor& generator);
@@ -54,12 +56,14 @@ class Trainer {
   LossTrace losses_;
   Feed feed_;
   TrainingStep step_;
+  Provocation provocation_;
   std::optional<run_folder::Requests> requests_;  // rank 0's
   RunLog log_;
   TraceKeeper trace_;
   RunFacts facts_;
   Checkpoints checkpoints_;
   Watch watch_;
+  bool norms_compared_ = false;
   bool evaluation_is_long_ = true;  // until one has shown how long it takes
 };
 

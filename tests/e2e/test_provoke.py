@@ -1,0 +1,96 @@
+"""Troubles made on purpose: each says what docs/troubleshooting.md says, ends as the real one, and leaves nobody behind."""
+
+import re
+
+import pytest
+
+from conftest import SOURCE
+from train_kit import PIMA, sets, status, write_config
+
+PAGE = SOURCE / "docs/troubleshooting.md"
+
+
+# What varies from run to run, in the page's words as re.escape() leaves them.
+VARIES = ((r"n1", r"\S+"), (r"pid\\ \d+", r"pid\\ \\d+"), (r"collective\\ \d+", r"collective\\ \\d+"), (r"after\\ \d+\\ s", r"after\\ \\d+\\ s"),
+          (r"\d+\\\.\d+", r"-?\\d+\\.\\d+"), (r"\d+\\ bytes", r"\\d+\\ bytes"), (r"one\\ of\\ \d+", r"one\\ of\\ \\d+"),
+          (r"\\ on\\ rank\\ \d", r"\\ on\\ rank\\ \\d"), (r"running_var", r"running_\\w+"))
+
+
+def shown(trouble):
+    """The message that the page shows for a trouble, as a pattern."""
+    section = PAGE.read_text().split(f"\n## {trouble}\n")[1].split("\n## ")[0]
+    message = next(block for block in re.findall(r"```\n(.*?)```", section, re.S) if block.startswith(("error:", "warning:")))
+    pattern = re.escape(message.strip())
+    for varies, instead in VARIES:
+        pattern = re.sub(varies, lambda _, text=instead: text.replace("\\\\", "\\"), pattern)
+    return pattern
+
+
+@pytest.fixture
+def provoke(mpirun, lockstep, tmp_path):
+    def start(trouble, ranks=2, words=(), **how):
+        config = write_config(tmp_path, PIMA)
+        return mpirun(ranks, lockstep, "train", config, "--provoke", trouble,
+                      *sets(train__epochs=2, launch__timeout="2s"), *words, cwd=tmp_path, quiet=True, timeout=40, **how)
+    return start
+
+
+DETAIL = {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}
+# ranks, exit status, words more, environment
+CASES = {
+    "skipped-collective": (2, 1, (), {}),
+    "different-shape": (2, 1, (), {}),
+    "different-order": (2, 1, (), DETAIL),
+    "unused-parameter": (3, 1, (), {}),
+    "unsynced-batchnorm": (2, 0, (), {}),
+    "local-loss": (3, 0, (), {}),
+}
+
+
+@pytest.mark.parametrize("trouble", CASES)
+def test_the_page_shows_what_is_said(trouble, provoke, tmp_path):
+    ranks, exit_status, words, environment = CASES[trouble]
+    result = provoke(trouble, ranks, words, env=environment)
+    name = trouble.replace("-", "_")
+    assert result.returncode == exit_status, result.output
+    assert f"train.provoke: {name} is made on purpose" in result.stderr
+    assert re.search(shown(trouble), result.stderr), (shown(trouble), result.stderr)
+    assert result.seconds < 20 and not result.left_behind
+    assert status(tmp_path / f"runs/pima-{name}")["state"] == ("failed" if exit_status else "done")
+
+
+@pytest.mark.parametrize("backend, trouble, words", [
+    ("mpi", "skipped-collective", r"rank 1 \(host \S+, pid \d+\) did not come, it is at collective \d+"),
+    ("mpi", "different-shape", r"the ranks' calls differ in shape: rank 0: all-reduce \(sum\) of Float \[10, 2\]; rank 1"),
+])
+def test_mpi_says_the_same_where_it_can(backend, trouble, words, provoke):
+    """Over MPI's shared memory a message of another length is not seen: DETAIL compares the calls."""
+    result = provoke(trouble, 2, sets(launch__backend=backend), env=DETAIL if "shape" in trouble else None)
+    assert result.returncode == 1 and re.search(words, result.stderr), result.output
+    assert result.seconds < 20 and not result.left_behind
+
+
+@pytest.mark.parametrize("trouble, ranks, words", [
+    ("no-such-trouble", 2, "train.provoke must be one of none, skipped_collective"),
+    ("local-loss", 1, "local_loss takes 2 ranks or more"),
+])
+def test_what_cannot_be_made_is_an_error_of_all(trouble, ranks, words, provoke):
+    result = provoke(trouble, ranks)
+    assert result.returncode == 2 and result.stderr.count(words) == 1, result.output
+
+
+def test_nccl_wants_a_gpu_and_says_what_the_container_lacks(provoke):
+    result = provoke("nccl-in-container", 2, env={"CUDA_VISIBLE_DEVICES": ""})
+    assert result.returncode == 2, result.output
+    assert re.search(shown("nccl-in-container").split(r"\(")[0], result.stderr), result.stderr
+    assert re.search(r"/dev/shm holds \d+ MB", result.stderr) and result.stderr.count("to do:") == 1
+
+
+def test_a_provoked_run_neither_goes_on_nor_is_gone_on_with(provoke, lockstep, run, tmp_path):
+    for _ in range(2):  # --resume auto begins anew
+        assert provoke("local-loss", words=("--resume", "auto")).returncode == 0
+    assert sorted(folder.name for folder in (tmp_path / "runs").iterdir()) == ["pima-local_loss", "pima-local_loss-2"]
+    refused = provoke("local-loss", words=("--resume", "runs/pima-local_loss"))
+    assert refused.returncode == 2 and "goes on from nothing" in refused.stderr
+    ordinary = run(lockstep, "train", tmp_path / "config.yaml", "--resume", "runs/pima-local_loss", cwd=tmp_path)
+    assert ordinary.returncode == 2 and "was made on purpose there" in ordinary.stderr, ordinary.output
