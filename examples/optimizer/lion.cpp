@@ -21,6 +21,8 @@ class Lion : public lockstep::Optimizer {
 
   double momentum(size_t) const override { return betas_[0]; }
   void set_momentum(double momentum, size_t) override { betas_[0] = momentum; }
+  // each element for itself: with optim.sharded ranks may cut a parameter
+  bool elementwise() const override { return true; }
   int64_t state_bytes(size_t index) const override {
     return static_cast<int64_t>(parameters()[index].nbytes());
   }

@@ -12,6 +12,7 @@
 #include "lockstep/data/loader.h"
 #include "lockstep/data/table_set.h"
 #include "lockstep/optim/sgd.h"
+#include "lockstep/zero/sharded_optimizer.h"
 #include "ranks.h"
 
 namespace lockstep {
@@ -94,6 +95,20 @@ TEST(Save, TakesUpInsideAnEpochToTheSameBits) {
   EXPECT_EQ(again.model->parameters().size(), 2);
   for (size_t i = 0; i < 2; ++i)
     EXPECT_TRUE(at::equal(again.model->parameters()[i], uncut.model->parameters()[i]));
+
+  // an optimiser that the ranks share takes the plain one's state, and leaves a plain one
+  Training shared(session);
+  const auto sgd = sharded<Sgd>(shared.model->parameters(), session, {.lr = 0.1, .momentum = 0.9});
+  auto parts = shared.parts();
+  parts.optimizer = sgd.get();
+  load(path, session, parts);
+  parts.samples = 0;
+  save(folder + "/shared.pt", session, parts);
+  Training plain(session);
+  load(folder + "/shared.pt", session, plain.parts());
+  plain.run();
+  for (size_t i = 0; i < 2; ++i)
+    EXPECT_TRUE(at::equal(plain.model->parameters()[i], uncut.model->parameters()[i]));
 
   // another part, another model, a file that is not there: refused by all alike, and the old file stays
   const auto without = path + "2";
