@@ -50,13 +50,12 @@ TEST(Curves, TheBusBandwidthOfAPerfectRingIsThatOfALine) {
 }
 
 TEST(Overlap, IsWhatOfTheExchangeDoesNotShow) {
-  const auto table = table_of({{"compute alone", 0.100, 0},
-                               {"after backward", 0.140, 0.040},
-                               {"DDP's buckets", 0.110, 0.050},
-                               {"per parameter", 0.090, 0.050}});
-  EXPECT_EQ(table[2], (std::vector<std::string>{"after backward", "140.0", "40.0", "40.0", "0.0", "0"}));
+  const auto table = table_of({{"compute alone", 0.100, 0, 0},
+                               {"after backward", 0.140, 0.040, 0.042},
+                               {"DDP's buckets", 0.110, 0.050, 0.010}});
+  EXPECT_EQ(table[1], (std::vector<std::string>{"compute alone", "100.0", "0.0", "0.0", "0.0", "-"}));
+  EXPECT_EQ(table[2], (std::vector<std::string>{"after backward", "140.0", "40.0", "42.0", "0.0", "0"}));
   EXPECT_EQ(table[3], (std::vector<std::string>{"DDP's buckets", "110.0", "50.0", "10.0", "40.0", "80"}));
-  EXPECT_EQ(table[4][4], "50.0") << "faster than computing alone, by chance: nothing shows";
 }
 
 }  // namespace

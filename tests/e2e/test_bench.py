@@ -49,6 +49,7 @@ def test_overlap_hides_what_it_says(bench, tmp_path):
     slow = rows(result.stdout.partition("slowed down on purpose: 3 ms a message")[2])
     for manner in ("after backward", "DDP's buckets", "per parameter", "one bucket"):
         assert float(slow[manner][1]) >= 6, f"two messages of 3 ms in {manner}:\n{result.stdout}"
+    assert float(slow["after backward"][3]) < 1, f"nothing is left to hide behind:\n{result.stdout}"
     assert float(slow["per parameter"][1]) > 2 * float(slow["one bucket"][1]), "six parameters, six exchanges"
     assert picture.read_text().startswith("<svg")
 
@@ -57,7 +58,7 @@ def test_overlap_hides_what_it_says(bench, tmp_path):
     (["allreduce", "--backend", "nccl"], "nccl carries none"),
     (["allreduce", "--algorithm", "rings"], "did you mean ring"),
     (["overlap", "--latency", "5"], "'5' is no latency"),
-    (["overlap", "--set", "launch.allreduce=auto"], "set it to an algorithm"),
+    (["overlap", "configs/pima.yaml", "--set", "launch.allreduce=auto"], "set it to an algorithm"),
     (["allreduce", "--out", "/nowhere/page.html"], "there is no folder"),
     (["alreduce"], "did you mean allreduce"),
 ])
@@ -68,6 +69,6 @@ def test_bad_input_is_said_once_for_all(bench, source_dir, args, words):
 
 
 def test_one_rank_has_nothing_to_exchange(run, lockstep, source_dir):
-    for name in ("allreduce", "overlap"):
-        result = run(lockstep, "bench", name, cwd=source_dir)
+    for args in (["allreduce"], ["overlap", "configs/pima.yaml"]):
+        result = run(lockstep, "bench", *args, cwd=source_dir)
         assert result.returncode == 2 and "one rank has nothing to exchange" in result.stderr, result.output

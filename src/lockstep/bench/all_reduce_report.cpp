@@ -33,6 +33,10 @@ std::vector<Curve> with_models(std::vector<Curve> curves, const AllReduceFound& 
   return curves;
 }
 
+bool is_slowed(const AllReduceFound& found) {
+  return found.asked.latency > 0 || found.asked.bandwidth > 0;
+}
+
 std::string setting(const AllReduceFound& found) {
   const auto& [asked, ranks, net, rows, notes] = found;
   auto text = format(
@@ -40,8 +44,9 @@ std::string setting(const AllReduceFound& found) {
       "{:.3f} ns a byte",
       ranks.world, ranks.nodes, ranks.nodes == 1 ? "" : "s", asked.backend, seconds_text(net.alpha),
       net.beta * 1e9, net.gamma * 1e9);
-  if (asked.latency > 0 || asked.bandwidth > 0)
-    text += "; slowed down on purpose: " + delay_text(asked.latency, asked.bandwidth);
+  if (is_slowed(found))
+    text += "; slowed down on purpose (gloo, MPI and NCCL are not): " +
+            delay_text(asked.latency, asked.bandwidth);
   return text;
 }
 
@@ -79,7 +84,7 @@ void tell(const AllReduceFound& found) {
              {"Measured and modelled", plot::svg(time_chart(sizes, with_models(own, found)))},
              {"The numbers", plot::table(table)},
              {"What each costs", plot::table(formulas(found))}},
-            plot::svg(times));
+            plot::svg(is_slowed(found) ? time_chart(sizes, own) : times));
 }
 
 }  // namespace lockstep::bench

@@ -79,32 +79,43 @@ void check_losses(const Manner& manner, double loss, double wanted, int world) {
       "bench overlap", "a bug of lockstep: please report it");
 }
 
-// They take turns step by step; the median counts, of the slowest rank.
+// All manners' steps on one batch, as the job saw them. A step lasts as long as the slowest rank's; the
+// exchange as on the rank that came last and waited least: what others wait beyond that, they wait for its
+// computing.
+std::vector<Timing> turn(const train::Setup& setup, std::vector<Trainee>& trainees, const Batch& batch) {
+  std::vector<double> values, losses;
+  for (auto& trainee : trainees) {
+    const auto step = trainee.step(batch);
+    values.insert(values.end(), {step.seconds, -step.busy, -step.shows});
+    losses.push_back(step.loss);
+  }
+  setup.team->max(values);
+  setup.team->sum(losses);
+  std::vector<Timing> timings;
+  for (size_t i = 0; i < trainees.size(); ++i) {
+    check_losses(trainees[i].manner(), losses[i], losses[1], setup.team->world());
+    timings.push_back({trainees[i].manner().name, values[3 * i], -values[3 * i + 1], -values[3 * i + 2]});
+  }
+  return timings;
+}
+
+double median_of(const std::vector<std::vector<Timing>>& turns, size_t manner, double Timing::*what) {
+  std::vector<double> values;
+  for (size_t i = kWarmUp; i < turns.size(); ++i) values.push_back(turns[i][manner].*what);
+  return median(std::move(values));
+}
+
+// They take turns, so that what a machine does beside this meets all alike.
 std::vector<Timing> timed(const train::Setup& setup, const std::vector<Manner>& manners,
                           const std::vector<Batch>& batches) {
-  std::vector<std::unique_ptr<Trainee>> trainees;
-  for (const auto& manner : manners) trainees.push_back(std::make_unique<Trainee>(setup, manner));
-  std::vector<std::vector<double>> seconds(manners.size()), busy(manners.size());
-  for (size_t number = 0; number < batches.size(); ++number) {
-    std::vector<double> values, losses;
-    for (auto& trainee : trainees) {
-      const auto step = trainee->step(batches[number]);
-      values.push_back(step.seconds);
-      values.push_back(step.busy);
-      losses.push_back(step.loss);
-    }
-    setup.team->max(values);
-    setup.team->sum(losses);
-    for (size_t i = 0; i < manners.size(); ++i) {
-      check_losses(manners[i], losses[i], losses[1], setup.team->world());
-      if (number < kWarmUp) continue;
-      seconds[i].push_back(values[2 * i]);
-      busy[i].push_back(values[2 * i + 1]);
-    }
-  }
+  std::vector<Trainee> trainees;
+  for (const auto& manner : manners) trainees.emplace_back(setup, manner);
+  std::vector<std::vector<Timing>> turns;
+  for (const auto& batch : batches) turns.push_back(turn(setup, trainees, batch));
   std::vector<Timing> timings;
   for (size_t i = 0; i < manners.size(); ++i)
-    timings.push_back({manners[i].name, median(seconds[i]), median(busy[i])});
+    timings.push_back({manners[i].name, median_of(turns, i, &Timing::seconds),
+                       median_of(turns, i, &Timing::busy), median_of(turns, i, &Timing::shows)});
   return timings;
 }
 

@@ -17,14 +17,8 @@ std::string milliseconds(double seconds) {
   return format("{:.1f}", seconds * 1e3);
 }
 
-struct Parts {
-  double exposed, hidden;
-};
-
-// Of the time in which the exchange was at work, what did not lengthen the step.
-Parts parts_of(const Timing& timing, double compute) {
-  const double exposed = std::max(0.0, timing.seconds - compute);
-  return {exposed, std::max(0.0, timing.busy - exposed)};
+double hidden(const Timing& timing) {
+  return std::max(0.0, timing.busy - timing.shows);
 }
 
 std::string network_text(const OverlapFound::Under& network) {
@@ -38,11 +32,10 @@ plot::Bars bars_of(const OverlapFound::Under& network) {
   bars.title = "A step: " + network_text(network);
   bars.y_label = "milliseconds";
   bars.parts = {"computing", "exchange that shows"};
-  const double compute = network.timings[0].seconds;
   for (size_t i = 1; i <= kSweep; ++i) {
     const auto& timing = network.timings[i];
     bars.names.push_back(timing.name);
-    bars.values.push_back({compute * 1e3, parts_of(timing, compute).exposed * 1e3});
+    bars.values.push_back({(timing.seconds - timing.shows) * 1e3, timing.shows * 1e3});
   }
   return bars;
 }
@@ -80,15 +73,13 @@ std::string same_losses(const OverlapFound& found) {
 }  // namespace
 
 Table table_of(const std::vector<Timing>& timings) {
-  const double compute = timings.at(0).seconds;
   Table table = {{"milliseconds", "step", "exchange", "shows", "hidden", "hidden %"}};
   for (const auto& timing : timings) {
-    const auto [exposed, hidden] = parts_of(timing, compute);
+    const bool travels = timing.busy > 0;
     table.push_back({timing.name, milliseconds(timing.seconds), milliseconds(timing.busy),
-                     milliseconds(exposed), milliseconds(hidden),
-                     timing.busy > 0 ? format("{:.0f}", 100 * hidden / timing.busy) : std::string("-")});
+                     milliseconds(timing.shows), milliseconds(hidden(timing)),
+                     travels ? format("{:.0f}", 100 * hidden(timing) / timing.busy) : std::string("-")});
   }
-  table[1][3] = table[1][4] = "-";
   return table;
 }
 

@@ -9,11 +9,13 @@
 
 namespace lockstep::bench {
 
-/// A manner's step: how long it took, and how long of that the exchange was at work.
+/// A manner's step: how long it took, how long of that the exchange was at work, and how long there was
+/// nothing else to do.
 struct Timing {
   std::string name;
   double seconds;
   double busy;
+  double shows;
 };
 
 struct OverlapFound {

@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include <chrono>
+#include <algorithm>
 
 #include "lockstep/base/error.h"
 
@@ -10,6 +10,10 @@ namespace lockstep::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
 DdpOptions options_of(const train::Setup& setup, const Manner& manner) {
   DdpOptions options;
@@ -31,7 +35,19 @@ Trainee::Trainee(const train::Setup& setup, Manner manner)
     : setup_(setup),
       manner_(std::move(manner)),
       model_(ddp(train::seeded_model(setup), setup.team->group(), options_of(setup, manner_))),
-      optimizer_(make_optimizer(setup.settings.optim, model_->parameters())) {}
+      optimizer_(make_optimizer(setup.settings.optim, model_->parameters())),
+      last_gradient_(std::make_shared<Clock::time_point>()) {
+  watch_last_gradient();
+}
+
+// Backward reaches the first parameters last: from there on it waits for the exchange alone.
+void Trainee::watch_last_gradient() {
+  auto parameters = model_->parameters();
+  for (size_t i = 0; i < std::min<size_t>(2, parameters.size()); ++i) {
+    if (parameters[i].requires_grad())
+      parameters[i].register_hook([last = last_gradient_](const at::Tensor&) { *last = Clock::now(); });
+  }
+}
 
 double Trainee::learn(const Batch& batch) {
   const auto loss = setup_.task->loss(model_->forward(batch.input), batch.target, {});
@@ -71,8 +87,9 @@ Step Trainee::step(const Batch& batch) {
     step.loss = learn(batch);
   }
   if (manner_.exchange == Exchange::after_backward) exchange_all();
+  if (manner_.exchange != Exchange::none) step.shows = since(*last_gradient_);
   optimizer_->step();
-  step.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  step.seconds = since(begin);
   step.busy = all_reduce.busy() - busy;
   return step;
 }

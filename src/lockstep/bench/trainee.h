@@ -1,6 +1,7 @@
 #pragma once
 // A model in training, step by step, whose gradients travel in one of the ways that are compared.
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,7 +27,8 @@ struct Manner {
 /// One step as it was timed on this rank.
 struct Step {
   double seconds = 0;
-  double busy = 0;  // of them, as long as the exchange was at work
+  double busy = 0;   // of them, as long as the exchange was at work
+  double shows = 0;  // of these, after the last gradient of this rank's own
   double loss = 0;
 };
 
@@ -41,11 +43,13 @@ class Trainee {
  private:
   double learn(const Batch& batch);
   void exchange_all();
+  void watch_last_gradient();
 
   const train::Setup& setup_;
   Manner manner_;
   std::shared_ptr<DistributedDataParallel<Net>> model_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::shared_ptr<std::chrono::steady_clock::time_point> last_gradient_;
 };
 
 /// The all-reduce of this bench's group.

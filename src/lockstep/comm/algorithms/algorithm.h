@@ -18,29 +18,42 @@ using AllReduce = void(Messenger& messenger, const Numbers& numbers);
 
 /// The ways, a file of comm/algorithms each. Any world, any size.
 namespace algorithms {
-AllReduce reduce_broadcast, all_to_all, ring, recursive_doubling, halving_doubling, tree, two_level;
+/// All to rank 0, and from there to all.
+void reduce_broadcast(Messenger& messenger, const Numbers& numbers);
+/// Everything to everybody at once.
+void all_to_all(Messenger& messenger, const Numbers& numbers);
+/// Chunks twice round a ring; the bits of gloo's own.
+void ring(Messenger& messenger, const Numbers& numbers);
+/// Pairs swap everything, then pairs of pairs.
+void recursive_doubling(Messenger& messenger, const Numbers& numbers);
+/// Pairs swap halves, then quarters, and back.
+void halving_doubling(Messenger& messenger, const Numbers& numbers);
+/// Up a binomial tree and down.
+void tree(Messenger& messenger, const Numbers& numbers);
+/// A tree in each node, a ring over the nodes.
+void two_level(Messenger& messenger, const Numbers& numbers);
 }  // namespace algorithms
 
 /// Hockney's model of a network: a message of n bytes takes alpha + n beta seconds, and to add n bytes takes
 /// n gamma.
 struct Network {
-  double alpha = 0;
-  double beta = 0;
-  double gamma = 0;
+  double alpha = 0;  ///< seconds
+  double beta = 0;   ///< seconds a byte
+  double gamma = 0;  ///< seconds a byte
 };
 
 /// Who takes part: P ranks on N nodes.
 struct Ranks {
-  int world = 1;
-  int nodes = 1;
+  int world = 1;  ///< P
+  int nodes = 1;  ///< N
 };
 
 /// A row of the table.
 struct Algorithm {
-  std::string name;
-  std::string summary;
-  AllReduce* run;
-  double (*seconds)(Ranks ranks, double bytes, const Network& network);
+  std::string name;                                                      ///< as launch.allreduce has it
+  std::string summary;                                                   ///< in a few words
+  AllReduce* run;                                                        ///< the sum itself
+  double (*seconds)(Ranks ranks, double bytes, const Network& network);  ///< what it costs
   std::string formula;  ///< of `seconds`: P ranks, N nodes, n bytes, in alpha, beta and gamma
   /// Whether its sums have the bits of gloo's own all-reduce. Two numbers give the same sum in either order:
   /// with two ranks all of them do.

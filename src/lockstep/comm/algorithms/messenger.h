@@ -8,14 +8,14 @@ namespace lockstep {
 
 /// Bytes for another rank; they stay where they are until the call that sends them returns.
 struct Outgoing {
-  int to;
-  std::span<const std::byte> bytes;
+  int to;                            ///< the rank
+  std::span<const std::byte> bytes;  ///< for it
 };
 
 /// Where another rank's bytes are to go: as many as it sends.
 struct Incoming {
-  int from;
-  std::span<std::byte> bytes;
+  int from;                    ///< the rank
+  std::span<std::byte> bytes;  ///< from it
 };
 
 /// One rank's end of the lines to the others. Between two ranks messages keep their order.

@@ -10,9 +10,9 @@ namespace lockstep {
 
 /// Element by element: out[i] = (sources[0][i] op sources[1][i]) op ...; out may be one of the sources.
 struct Operation {
-  std::size_t item_bytes = 0;
+  std::size_t item_bytes = 0;  ///< of one number
   void (*combine)(const std::byte* const* sources, std::size_t count, std::byte* out,
-                  std::size_t items) = nullptr;
+                  std::size_t items) = nullptr;  ///< in the order of the sources
 };
 
 /// The sum of numbers of one type.
@@ -32,9 +32,9 @@ Operation sum_of() {
 
 /// A rank's own numbers, which become the result.
 struct Numbers {
-  std::byte* data;
-  std::size_t items;
-  Operation operation;
+  std::byte* data;      ///< the first of them
+  std::size_t items;    ///< how many
+  Operation operation;  ///< what makes one of two
 
   /// The bytes of items `begin` to `end`.
   std::span<std::byte> bytes(std::size_t begin, std::size_t end) const {
