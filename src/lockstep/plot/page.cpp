@@ -30,8 +30,8 @@ svg.ls{display:block;width:100%;height:auto;max-width:760px}
 table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}
 th,td{text-align:left;padding:.28rem .8rem .28rem 0;border-bottom:1px solid var(--line);vertical-align:top}
 th{color:var(--soft);font-weight:600;white-space:nowrap}
-td.n{text-align:right}
-td{max-width:34rem;overflow-wrap:anywhere}
+td.n{text-align:right;white-space:nowrap}
+td{max-width:34rem;overflow-wrap:break-word;white-space:pre-line}
 pre{overflow-x:auto;background:var(--card);border:1px solid var(--line);border-radius:10px;padding:.8rem;font-size:.82rem;line-height:1.45}
 details summary{cursor:pointer;color:var(--ls0);margin:.4rem 0}
 table.m td,table.m th{padding:.22rem .5rem;border:1px solid var(--line)}
