@@ -12,7 +12,7 @@
 
 namespace lockstep::train {
 
-struct Trouble;  // a row of the table in provoke.cpp
+struct Trouble;  // a row of the table in troubles.h
 
 class Provocation {
  public:
