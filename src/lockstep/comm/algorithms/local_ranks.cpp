@@ -83,9 +83,14 @@ class LocalMessenger : public Messenger {
  protected:
   void transfer(std::span<const Outgoing> out, std::span<const Incoming> in) override {
     std::deque<bool> taken(out.size(), false);
-    for (std::size_t i = 0; i < out.size(); ++i) post_.put(rank_, out[i], &taken[i]);
-    for (const auto& message : in) post_.take(rank_, message);
-    for (const auto& one : taken) post_.wait_taken(one);
+    try {
+      for (std::size_t i = 0; i < out.size(); ++i) post_.put(rank_, out[i], &taken[i]);
+      for (const auto& message : in) post_.take(rank_, message);
+      for (const auto& one : taken) post_.wait_taken(one);
+    } catch (...) {
+      post_.fail(std::current_exception());  // while what the letters point to is still there
+      throw;
+    }
   }
 
  private:
