@@ -115,6 +115,17 @@ TEST(Save, TakesUpInsideAnEpochToTheSameBits) {
   save(without, session, {.model = whole.model});
   EXPECT_NE(message_of([&] { load(without, session, other.parts()); }).find("no \"optimizer\""),
             std::string::npos);
+  // whatever wraps the model, the file is the bare one's
+  const auto wrapped = data_parallel(Toy(), {at::kCPU, at::kCPU}, [] { return std::make_shared<Toy>(); });
+  const auto bare = std::make_shared<Toy>();
+  const auto back = ddp(Toy(), session);
+  load(without, session, {.model = wrapped});
+  save(without, session, {.model = wrapped});
+  load(without, session, {.model = bare});
+  save(without, session, {.model = bare});
+  load(without, session, {.model = back});
+  EXPECT_TRUE(at::equal(bare->fc->weight, whole.model->module()->fc->weight));
+  EXPECT_TRUE(at::equal(back->module()->fc->weight, whole.model->module()->fc->weight));
   torch::nn::Linear wider(7, 7);
   const auto mismatch = message_of([&] { load(path, session, {.model = wider}); });
   EXPECT_NE(mismatch.find(path), std::string::npos) << mismatch;
