@@ -54,7 +54,7 @@ class ShardedOptimizer : public Optimizer {
   std::unique_ptr<Share> share_;
 };
 
-/// An optimiser over one group that the session's ranks share; the plain one where a rank is alone.
+/// An optimiser over groups of parameters that the team's ranks share; the plain one where a rank is alone.
 template <class O>
 std::unique_ptr<Optimizer> sharded(const std::vector<ParameterGroup<typename O::Options>>& groups,
                                    const Team& team) {
