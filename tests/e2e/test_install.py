@@ -48,17 +48,23 @@ PUBLIC_HEADERS = """
     base/error.h base/format.h base/table.h
     checkpoint/checksum.h checkpoint/pt.h checkpoint/rng.h checkpoint/safetensors.h checkpoint/state_dict.h
     checkpoint/store.h checkpoint/tree.h
+    comm/algorithms/algorithm.h comm/algorithms/delayed.h comm/algorithms/local_ranks.h comm/algorithms/messenger.h
+    comm/algorithms/numbers.h
     comm/group.h
     config/settings.h
     data/csv.h data/dataset.h data/idx.h data/image_set.h data/loader.h data/node_share.h data/sampler.h
     data/table_set.h
     launch/job.h launch/options.h
-    models/mlp.h models/model.h models/net.h models/pima_net.h models/simple_cnn.h models/torchscript.h
+    models/bert_blocks.h models/bert_layer.h models/chain.h models/layers.h models/mlp.h models/model.h models/net.h
+    models/pima_net.h models/simple_cnn.h models/torchscript.h models/two_stage.h
     optim/adam.h optim/clip.h optim/grad_scaler.h optim/optimizer.h optim/schedule.h optim/schedules.h optim/sgd.h
-    parallel/comm_hook.h parallel/ddp.h parallel/ddp_core.h parallel/ddp_options.h parallel/mean.h parallel/mesh.h
-    parallel/session.h parallel/sync_batch_norm.h parallel/team.h parallel/tensors.h
+    parallel/comm_hook.h parallel/data_parallel.h parallel/data_parallel_core.h parallel/ddp.h parallel/ddp_core.h
+    parallel/ddp_options.h parallel/mean.h parallel/mesh.h parallel/one_f_one_b.h parallel/session.h
+    parallel/sync_batch_norm.h parallel/team.h parallel/tensor_collectives.h parallel/tensor_layers.h
+    parallel/tensor_tokens.h parallel/tensors.h
     tasks/metrics.h tasks/task.h
     train/save.h train/sets.h
+    zero/sharded_optimizer.h
 """.split()
 
 

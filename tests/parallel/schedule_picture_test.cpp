@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "lockstep/base/format.h"
-#include "lockstep/parallel/schedule.h"
+#include "lockstep/parallel/one_f_one_b.h"
 
 namespace lockstep {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "lockstep/parallel/schedule.h"
+#include "lockstep/parallel/one_f_one_b.h"
 
 namespace lockstep::train {
 

@@ -11,7 +11,7 @@
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/optim/clip.h"
 #include "lockstep/parallel/module_tensors.h"
-#include "lockstep/parallel/schedule.h"
+#include "lockstep/parallel/one_f_one_b.h"
 #include "lockstep/parallel/stage_line.h"
 #include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/train/bubble.h"
@@ -174,10 +174,6 @@ std::unique_ptr<TrainedModel> make_pipeline_model(std::shared_ptr<Net> net, cons
 void check_pipeline(const Settings& settings, at::Device device) {
   if (settings.parallel.pipeline <= 1) return;
   constexpr const char* kKey = "parallel.pipeline";
-  if (settings.parallel.tensor > 1) {
-    throw InputError("parallel.tensor and parallel.pipeline do not go together yet", kKey,
-                     "set one of them to 1");
-  }
   if (!device.is_cpu()) {
     throw InputError("a pipeline runs on CPUs only so far: its messages were never tried over NCCL", kKey,
                      "set launch.device=cpu, or parallel.pipeline to 1");

@@ -1,4 +1,4 @@
-#include "lockstep/parallel/schedule.h"
+#include "lockstep/parallel/one_f_one_b.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // The order of a pipeline's turns, played through for all stages at once, and where a chain is cut.
-#include "lockstep/parallel/schedule.h"
+#include "lockstep/parallel/one_f_one_b.h"
 
 #include <gtest/gtest.h>
 
