@@ -30,7 +30,7 @@ class AlgorithmBackend : public c10d::Backend, public RollCalled, public Carrier
   AlgorithmBackend(c10::intrusive_ptr<c10d::Backend> base, const Algorithm& algorithm, Delay delay,
                    std::shared_ptr<RollCall> roll, std::chrono::milliseconds timeout);
   ~AlgorithmBackend() override;
-  const RollCall& roll() const override { return *roll_; }
+  const std::shared_ptr<RollCall>& shared_roll() const override { return roll_; }
   const std::string getBackendName() const override { return algorithm_.name; }
   void setTimeout(std::chrono::milliseconds timeout) LOCKSTEP_LATE_OVERRIDE { timeout_ = timeout; }
   uint64_t getSequenceNumberForGroup() override { return base_->getSequenceNumberForGroup(); }

@@ -34,9 +34,10 @@ struct Joining {
   const LaunchOptions& options;
   c10::Device device;
   StorePtr store;
-  Job job;                       // with rank and world of the group
-  std::vector<Peer> peers;       // the group's
-  MPI_Comm mpi = MPI_COMM_NULL;  // its ranks, where there is MPI
+  Job job;                                          // with rank and world of the group
+  std::vector<Peer> peers;                          // the group's
+  MPI_Comm mpi = MPI_COMM_NULL;                     // its ranks, where there is MPI
+  std::shared_ptr<const RollCall> whole = nullptr;  // of a part
   std::shared_ptr<RollCall> roll = nullptr;
 };
 
@@ -155,7 +156,7 @@ void meet(launch::Runtime& runtime, std::chrono::milliseconds timeout) {
 // MPI's connections are MPI's business: for it the store's are watched, which lead to the same hosts.
 ProcessGroup open_group(const Kind& kind, Joining joining, const Connections& at_first) {
   const Job& job = joining.job;
-  joining.roll = std::make_shared<RollCall>(joining.store, joining.peers, job.rank);
+  joining.roll = std::make_shared<RollCall>(joining.store, joining.peers, job.rank, joining.whole);
   auto group = c10::make_intrusive<Group>(joining.store, job.rank, job.world);
   const Connections before = kind.on_silence == OnSilence::tell ? at_first : connections();
   kind.add(*group, joining);
@@ -186,10 +187,10 @@ MPI_Comm split_comm(const launch::Runtime& runtime, int part) {
 }
 
 // The one that counts a group's collectives on the CPU; NCCL's alone has none.
-const RollCall* roll_of(const ProcessGroup& group) {
+std::shared_ptr<const RollCall> roll_of(const ProcessGroup& group) {
   for (const auto& device : group->getDeviceTypes()) {
     const auto* counted = dynamic_cast<const RollCalled*>(group->getBackend(device.type()).get());
-    if (counted) return &counted->roll();
+    if (counted) return counted->shared_roll();
   }
   return nullptr;
 }
@@ -245,14 +246,15 @@ ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::
   job.rank = place_among(members, job.rank);
   job.world = static_cast<int>(members.size());
   const auto own_name = format("{}/{}", name, part);
-  const auto store = c10::make_intrusive<c10d::PrefixStore>(own_name, roll_of(whole)->store());
-  auto group = open_group(kind, {runtime, options, device, store, job, members, comm}, connections());
+  const auto all = roll_of(whole);
+  const auto store = c10::make_intrusive<c10d::PrefixStore>(own_name, all->store());
+  auto group = open_group(kind, {runtime, options, device, store, job, members, comm, all}, connections());
   group->setGroupName(own_name);
   return group;
 }
 
 bool is_dead(const ProcessGroup& group) {
-  const auto* roll = roll_of(group);
+  const auto roll = roll_of(group);
   return roll && roll->is_dead();
 }
 

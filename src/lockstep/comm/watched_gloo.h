@@ -24,7 +24,7 @@ class WatchedGloo : public c10d::ProcessGroupGloo, public RollCalled, public Car
   WatchedGloo(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world,
               c10::intrusive_ptr<Options> options, std::shared_ptr<RollCall> roll);
   ~WatchedGloo() override;
-  const RollCall& roll() const override { return *roll_; }
+  const std::shared_ptr<RollCall>& shared_roll() const override { return roll_; }
   std::exception_ptr carry(const Collective& collective,
                            const std::function<void(Messenger&)>& body) override;
   /// For every collective from now on; the lines are those that gloo has opened.

@@ -24,7 +24,7 @@ class MpiBackend : public c10d::Backend, public RollCalled, public Carrier {
   /// Collective over `world`, whose ranks are the roll's.
   MpiBackend(MPI_Comm world, std::shared_ptr<RollCall> roll, std::chrono::milliseconds timeout);
   ~MpiBackend() override;
-  const RollCall& roll() const override { return *roll_; }
+  const std::shared_ptr<RollCall>& shared_roll() const override { return roll_; }
   std::exception_ptr carry(const Collective& collective,
                            const std::function<void(Messenger&)>& body) override;
 

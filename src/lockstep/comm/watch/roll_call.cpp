@@ -177,10 +177,11 @@ std::string bounded(std::function<std::string()> question, const std::string& ot
 
 }  // namespace
 
-RollCall::RollCall(StorePtr store, std::vector<Peer> peers, int rank)
+RollCall::RollCall(StorePtr store, std::vector<Peer> peers, int rank, std::shared_ptr<const RollCall> whole)
     : store_(std::move(store)),
       peers_(std::move(peers)),
       rank_(rank),
+      whole_(std::move(whole)),
       page_(share_page(*store_, peers_, rank)),
       compares_calls_(agree_to_compare(*store_, rank)) {}
 
@@ -245,7 +246,20 @@ std::string RollCall::where() const {
   return format("rank {} on host {}", own.in_job < 0 ? rank_ : own.in_job, own.host);
 }
 
+// The first that is seen here stands: whoever leaves because of it has not died.
+std::string RollCall::look_for_dead() const {
+  if (!page_) return "";
+  if (!page_->verdict().empty()) return page_->verdict();
+  std::vector<Peer> dead;
+  for (const auto& peer : peers_) {
+    if (!page_->present(peer.rank) || page_->left(peer.rank) || !pid_counts(peer)) continue;
+    if (process_state(peer.pid) == ProcessState::gone) dead.push_back(peer);
+  }
+  return dead.empty() ? "" : page_->settle(names_of(dead) + " has died (its process is gone)");
+}
+
 std::string RollCall::look_here(const Collective& collective, bool timed_out) const {
+  if (const auto dead = whole_ ? whole_->look_for_dead() : ""; !dead.empty()) return dead;
   if (!page_) return "";
   std::map<std::string, std::vector<Peer>> at_fault;  // the same words are said once
   for (const auto& peer : peers_) {

@@ -40,8 +40,10 @@ enum class OnSilence {
 
 class RollCall {
  public:
-  /// A collective call over the ranks of the store: each node's ranks open their page.
-  RollCall(c10::intrusive_ptr<c10d::Store> store, std::vector<Peer> peers, int rank);
+  /// A collective call over the ranks of the store: each node's ranks open their page. `whole`: that of the
+  /// group which this one is a part of; a rank out there may have died, and taken one of these along.
+  RollCall(c10::intrusive_ptr<c10d::Store> store, std::vector<Peer> peers, int rank,
+           std::shared_ptr<const RollCall> whole = nullptr);
   ~RollCall();
 
   /// Throws when the group is dead; otherwise the number of the collective that begins.
@@ -78,6 +80,7 @@ class RollCall {
  private:
   std::string verdict_on(const Collective& collective, const std::string& cause, bool timed_out) const;
   std::string look_here(const Collective& collective, bool timed_out) const;
+  std::string look_for_dead() const;
   std::string waits_here() const;
   std::string ask_elsewhere(const std::string& cause, bool timed_out, const std::string& found_here) const;
   bool pid_counts(const Peer& peer) const;
@@ -87,6 +90,7 @@ class RollCall {
   c10::intrusive_ptr<c10d::Store> store_;
   std::vector<Peer> peers_;
   int rank_;
+  std::shared_ptr<const RollCall> whole_;
   std::unique_ptr<RollPage> page_;
   bool compares_calls_;
   std::atomic<uint64_t> own_count_{0};  // where there is no page
@@ -102,7 +106,8 @@ class RollCall {
 class RollCalled {
  public:
   virtual ~RollCalled() = default;
-  virtual const RollCall& roll() const = 0;
+  virtual const std::shared_ptr<RollCall>& shared_roll() const = 0;
+  const RollCall& roll() const { return *shared_roll(); }
 };
 
 }  // namespace lockstep::comm
