@@ -23,7 +23,8 @@ using Names = std::vector<std::string>;
 
 Learner small_learner(const Settings& settings, const Team& team) {
   Learner learner;
-  learner.model = make_trained_model(std::make_shared<Mlp>(2, std::vector<int64_t>{3}, 2), Mesh(team), settings, {});
+  learner.model =
+      make_trained_model(std::make_shared<Mlp>(2, std::vector<int64_t>{3}, 2), Mesh(team), settings, {});
   learner.optimizer = make_optimizer(settings.optim, learner.model->parameters());
   learner.schedule = make_schedule(settings.schedule, *learner.optimizer, 100, settings.train.epochs);
   learner.memory = Tree();
