@@ -39,7 +39,7 @@ const std::vector<Row>& benches() {
 
 int help() {
   std::string text =
-      "lockstep bench measures what a page of the docs explains, on this machine.\n\n"
+      "lockstep bench: measures what a page of the docs explains, on this machine\n\n"
       "usage: lockstep bench NAME [arguments]\n\nbenches:\n";
   for (const auto& bench : benches()) text += format("  {:<10} {}\n", bench.name, bench.summary);
   text +=
