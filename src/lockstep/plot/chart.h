@@ -30,8 +30,8 @@ struct Bars {
   std::vector<std::vector<double>> values;  ///< [bar][part]
 };
 
-/// An <svg> element, with no script and nothing from elsewhere; it takes its colours from the page, and brings
-/// its own where it is a file by itself.
+/// An <svg> element, with no script and nothing from elsewhere; it takes its colours from the page, and
+/// brings its own where it is a file by itself.
 std::string svg(const Chart& chart);
 std::string svg(const Bars& bars);
 
