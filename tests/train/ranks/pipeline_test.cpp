@@ -11,6 +11,7 @@
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/models/chain.h"
+#include "lockstep/optim/clip.h"
 #include "lockstep/optim/sgd.h"
 #include "ranks.h"
 
