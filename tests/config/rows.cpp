@@ -41,6 +41,9 @@ ROW("model", mlp, .reads = {"hidden"})
 ROW("model", simple_cnn)
 ROW("model", pima_net)
 ROW("model", pima_net_branch)
+ROW("model", two_stage, .reads = {"devices", "hidden"})
+ROW("model", bert_layer,
+    .reads = {"options.width", "options.heads", "options.intermediate", "options.dropout"})
 ROW("model", torchscript, .reads = {"path"},
     .needs = {{"path", "set model.path to the file that torch.jit.save wrote"}})
 const bool kNoHookIsThere =

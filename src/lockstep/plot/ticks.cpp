@@ -97,12 +97,12 @@ double Axis::place(double value) const {
 // A range of nothing becomes one that the value stands in the middle of.
 void Axis::widen(bool from_zero) {
   if (from_zero && !log_) low_ = std::min(low_, 0.0), high_ = std::max(high_, 0.0);
-  if (log_ ? high_ / low_ > 1 + 1e-9 : high_ - low_ > 1e-12 * std::max(std::abs(low_), std::abs(high_)))
-    return;
+  const double size = std::max(std::abs(low_), std::abs(high_));
+  if (log_ ? high_ / low_ > 1 + 1e-9 : high_ - low_ > std::max(kTiny, 1e-12 * size)) return;
   if (log_) {
     low_ /= 2, high_ *= 2;
-  } else if (from_zero && low_ == 0 && high_ == 0) {
-    high_ = 1;
+  } else if (from_zero && size <= kTiny) {
+    low_ = 0, high_ = 1;
   } else {
     const double half = low_ == 0 ? 0.5 : std::abs(low_) / 10;
     low_ -= half, high_ += half;
