@@ -22,7 +22,7 @@
 namespace lockstep {
 namespace {
 
-namespace F = torch::nn::functional;
+namespace functional = torch::nn::functional;
 using Devices = std::vector<c10::Device>;
 
 Devices logical(size_t count) {
@@ -123,9 +123,9 @@ TEST(DataParallel, LossOfUnevenSharesIsTheWholeBatchs) {
     const auto model = data_parallel(twin_of(bare), logical(4));
     const auto input = torch::randn({samples, 5});
     const auto target = torch::randint(3, {samples});
-    const auto whole = F::cross_entropy(bare->forward(input), target);
+    const auto whole = functional::cross_entropy(bare->forward(input), target);
     const auto shared = model->loss(input, target, [](const at::Tensor& out, const at::Tensor& wanted) {
-      return F::cross_entropy(out, wanted);
+      return functional::cross_entropy(out, wanted);
     });
     EXPECT_NEAR(whole.item<double>(), shared.item<double>(), 1e-6);
     whole.backward();

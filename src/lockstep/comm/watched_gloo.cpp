@@ -35,18 +35,18 @@ CallOptions patient(CallOptions options) {
 // limit.
 class LimitOfCall {
  public:
-  LimitOfCall(std::chrono::milliseconds asked, std::chrono::milliseconds otherwise) : before_(outer_) {
+  LimitOfCall(std::chrono::milliseconds asked, std::chrono::milliseconds otherwise) : before_(outer) {
     const bool none = asked == c10d::kUnsetTimeout || asked == kNever;
     limit_ = !none ? asked : before_ != kNever ? before_ : otherwise;
-    outer_ = limit_;
+    outer = limit_;
   }
-  ~LimitOfCall() { outer_ = before_; }
+  ~LimitOfCall() { outer = before_; }
   LimitOfCall(const LimitOfCall&) = delete;
   LimitOfCall& operator=(const LimitOfCall&) = delete;
   std::chrono::milliseconds get() const { return limit_; }
 
  private:
-  inline static thread_local std::chrono::milliseconds outer_ = kNever;  // kNever: this is the outermost
+  inline static thread_local std::chrono::milliseconds outer = kNever;  // kNever: this is the outermost
   std::chrono::milliseconds before_, limit_;
 };
 

@@ -57,8 +57,8 @@ const char* written(char letter) {
 }
 
 bool is_number(const std::string& cell) {
-  const auto first = cell.find_first_of("0123456789");
-  return first != std::string::npos && first <= 1 &&
+  constexpr size_t kSign = 1;  // at most, before the first digit
+  return cell.find_first_of("0123456789") <= kSign &&
          cell.find_first_not_of("0123456789.,+-eE%kMG ") == std::string::npos;
 }
 
