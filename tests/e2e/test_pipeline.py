@@ -177,7 +177,7 @@ def test_a_loss_that_is_no_number_on_the_last_stage_ends_all(lockstep, mpirun, t
 
 
 REFUSED = {
-    "ranks": (3, dict(parallel__pipeline=2), "3 ranks are no grid"),
+    "ranks": (3, dict(parallel__pipeline=2), "3 ranks cannot be shared out"),
     "parts": (4, dict(parallel__pipeline=4, model__name="pima_net"), "the model has 3 parts with parameters: fc1, fc2, head"),
 }
 

@@ -72,7 +72,7 @@ def test_mpi_says_the_same_where_it_can(backend, trouble, words, provoke):
 
 @pytest.mark.parametrize("trouble, ranks, words", [
     ("no-such-trouble", 2, "train.provoke must be one of none, skipped_collective"),
-    ("local-loss", 1, "local_loss takes 2 ranks or more"),
+    ("local-loss", 1, "local_loss takes 2 ranks or more that share the data, not 1"),
 ])
 def test_what_cannot_be_made_is_an_error_of_all(trouble, ranks, words, provoke):
     result = provoke(trouble, ranks)

@@ -222,6 +222,7 @@ ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10
   const Kind& kind = find_kind(options.backend, device);
   check_algorithm(kind, options);
   kind.require(runtime, device);
+  longest_silence_for(options.timeout);  // a wrong variable is found before anybody waits
   meet(runtime, options.join_timeout);
   if (kind.over_gloo) check_gloo_interface(job);
   ignore_sigpipe();

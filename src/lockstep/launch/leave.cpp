@@ -117,13 +117,27 @@ void leave_unjoined(const std::string& text, const RankOf& self, const Voice& vo
   speak_once(voice, [&] { say(text, self, true); });
 }
 
+// Who fails first has the cause.
+struct Claim {
+  Clock::time_point at = Clock::now();
+  Voice voice{current_environment()};
+};
+
+const Claim& claim() {
+  static const Claim first;
+  return first;
+}
+
 }  // namespace
 
+void claim_voice() {
+  claim();
+}
+
 int leave_failed(int status, const std::string& text) {
-  const auto failed_at = Clock::now();
+  const auto& [failed_at, voice] = claim();
   std::signal(SIGTERM, SIG_DFL);  // whoever ends us now is right
   const Environment environment = current_environment();
-  const Voice voice(environment);  // taken at once: who fails first has the cause
   if (const RankOf self = rank_of_mpi(); self.world > 1) {
     if (!all_failed()) leave_alone(status, text, self, voice);
     return leave_together(status, text, self, Clock::now() - failed_at);

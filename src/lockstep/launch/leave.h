@@ -5,6 +5,10 @@
 
 namespace lockstep::launch {
 
+/// This rank has failed, and ends soon: where several fail of one cause, whoever called this first, here or
+/// by leave_failed(), speaks. For errors that take a while to travel up, and close what others look at.
+void claim_voice();
+
 /// Says `text` once for the job and ends it. Where all ranks failed together it finalises MPI and returns the
 /// status to leave with; where others still work it takes them down (MPI_Abort) and does not return.
 /// Call it when the Runtime is gone: an exception that flew past it has left MPI up for this.

@@ -8,12 +8,14 @@
 namespace lockstep {
 namespace {
 
-bool all_on_gpu(const std::vector<at::Tensor>& grads) {
-  return std::all_of(grads.begin(), grads.end(), [](const at::Tensor& grad) { return grad.is_cuda(); });
+bool on_one_gpu(const std::vector<at::Tensor>& grads) {
+  const auto first = grads.front().device();
+  const auto there = [&](const at::Tensor& grad) { return grad.device() == first; };
+  return first.is_cuda() && std::all_of(grads.begin(), grads.end(), there);
 }
 
 std::vector<at::Tensor> norms_of(const std::vector<at::Tensor>& grads) {
-  if (all_on_gpu(grads)) return at::_foreach_norm(grads, 2);
+  if (on_one_gpu(grads)) return at::_foreach_norm(grads, 2);
   std::vector<at::Tensor> norms;
   for (const auto& grad : grads) norms.push_back(at::linalg_vector_norm(grad, 2));
   return norms;
@@ -22,10 +24,10 @@ std::vector<at::Tensor> norms_of(const std::vector<at::Tensor>& grads) {
 // Multiplying by 1 where nothing is clipped spares the wait for the norm, and is what Python does.
 void scale_down(std::vector<at::Tensor>& grads, const at::Tensor& total, double max_norm) {
   const auto factor = at::clamp_max((total + 1e-6).reciprocal() * max_norm, 1.0);
-  if (all_on_gpu(grads)) {
+  if (on_one_gpu(grads)) {
     at::_foreach_mul_(grads, factor);
   } else {
-    for (auto& grad : grads) grad.mul_(factor);
+    for (auto& grad : grads) grad.mul_(factor.to(grad.device()));
   }
 }
 
@@ -53,8 +55,9 @@ at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_nor
 at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& params, double max_norm) {
   return clip_grad_norm_(params, max_norm, [](const std::vector<at::Tensor>& own) {
     std::vector<at::Tensor> there;
-    std::copy_if(own.begin(), own.end(), std::back_inserter(there),
-                 [](const auto& norm) { return norm.defined(); });
+    for (const auto& norm : own) {
+      if (norm.defined()) there.push_back(there.empty() ? norm : norm.to(there.front().device()));
+    }
     return there.empty() ? at::zeros({0}) : at::stack(there);
   });
 }

@@ -6,13 +6,13 @@
 namespace lockstep {
 namespace {
 
-std::string ranks(int count) {
+std::string ranks(int64_t count) {
   return format("{} rank{}", count, count == 1 ? "" : "s");
 }
 
 MeshShape fitted(MeshShape shape, int world) {
-  const int model = shape.tensor * shape.pipeline;
-  if (model > 0 && shape.data == 0 && world % model == 0) shape.data = world / model;
+  const int64_t model = int64_t{shape.tensor} * shape.pipeline;
+  if (model > 0 && shape.data == 0 && world % model == 0) shape.data = static_cast<int>(world / model);
   if (shape.data > 0 && shape.data * model == world) return shape;
   const auto given = shape.data == 0 ? "" : format("parallel.data {} x ", shape.data);
   throw InputError(format("{} cannot be shared out as {}parallel.tensor {} x parallel.pipeline {}",

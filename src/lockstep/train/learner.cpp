@@ -26,7 +26,7 @@ std::string shared_memory_line(const Team& team, double own) {
 
 std::unique_ptr<Optimizer> make_optimizer_of(const Settings& settings, const Team& team,
                                              std::vector<at::Tensor> params) {
-  if (!settings.optim.sharded || settings.train.mode != "ddp")
+  if (!settings.optim.sharded || settings.train.mode != "ddp" || team.world() == 1)
     return make_optimizer(settings.optim, std::move(params));
   auto optimizer = make_sharded_optimizer(settings.optim, std::move(params), team);
   log::info(shared_memory_line(team, state_bytes_of(*optimizer)));
@@ -48,8 +48,8 @@ Learner make_learner(const Setup& setup) {
   const auto& team = *setup.team;
   Learner learner;
   learner.rounds = plan_rounds(settings, setup.data.train->size(), setup.mesh->data().world());
-  learner.tracer = make_tracer(settings);
-  const auto net = Provocation(settings, team).change(seeded_model(setup));
+  const auto net = Provocation(settings, setup.mesh->data()).change(seeded_model(setup));
+  learner.tracer = make_tracer(settings, net->parameters().size());
   const auto another = [&setup] { return setup.task->model(setup.settings, setup.data); };
   learner.model =
       make_trained_model(net, *setup.mesh, settings, {.another = another, .tracer = learner.tracer});

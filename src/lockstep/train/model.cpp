@@ -113,6 +113,10 @@ void check_mode(const Settings& settings, int world, at::Device device) {
     throw InputError("train.mode: data_parallel holds a whole model on each device, and two_stage is split",
                      "train.mode", "use train.mode=ddp or single, or another model");
   }
+  if (train.precision == "fp16" && settings.model.name == "two_stage") {
+    throw InputError("train.precision: fp16 scales the gradients of one device, and two_stage has two",
+                     "train.precision", "use bf16, or another model");
+  }
   if (train.precision == "fp16" && device.is_cpu()) {
     throw InputError("train.precision: fp16 needs a GPU", "train.precision", "use bf16 on a CPU");
   }
@@ -134,7 +138,7 @@ std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const
   if (settings.train.mode == "data_parallel")
     return make_data_parallel_model(std::move(net), mesh.all().device(), settings.data_parallel,
                                     supplies.another);
-  if (mesh.shape().pipeline > 1) return make_pipeline_model(std::move(net), mesh, settings);
+  if (mesh.shape().pipeline > 1) return make_pipeline_model(std::move(net), mesh, settings, supplies.tracer);
   auto model = over_samples(net, mesh.data(), settings, supplies.tracer);
   if (mesh.tensor().world() == 1) return model;
   return make_tensor_model(std::move(net), std::move(model), mesh);

@@ -35,13 +35,13 @@ struct Alive {
 class PipelineModel : public TrainedModel {
  public:
   PipelineModel(std::unique_ptr<StageLine> line, std::shared_ptr<StageNet> net, Stages stages,
-                const Mesh& mesh, const Settings& settings)
+                const Mesh& mesh, const Settings& settings, const std::shared_ptr<Tracer>& tracer)
       : TrainedModel(net),
         line_(std::move(line)),
         stage_(net),
         stages_(std::move(stages)),
         is_first_copy_(mesh.data().first()),
-        ddp_(net, mesh.data(), settings.ddp),
+        ddp_(net, mesh.data(), settings.ddp, tracer),
         micro_batches_(settings.parallel.micro_batches),
         bubble_(mesh, std::min(settings.parallel.micro_batches, settings.data.batch_size)) {}
 
@@ -160,7 +160,8 @@ void PipelineModel::load_state_dict(const Tree& whole, const std::string& file) 
 }  // namespace
 
 std::unique_ptr<TrainedModel> make_pipeline_model(std::shared_ptr<Net> net, const Mesh& mesh,
-                                                  const Settings& settings) {
+                                                  const Settings& settings,
+                                                  const std::shared_ptr<Tracer>& tracer) {
   if (settings.ddp.sync_batchnorm && mesh.data().group()) convert_sync_batchnorm(*net, mesh.data().group());
   auto stages = cut_into_stages(*net, mesh.shape().pipeline);
   const auto words = stages.words(*net);
@@ -168,7 +169,8 @@ std::unique_ptr<TrainedModel> make_pipeline_model(std::shared_ptr<Net> net, cons
     log::info(format("stage {} of {}: {}", stage, words.size(), words[stage]));
   auto line = std::make_unique<StageLine>(mesh.pipeline());
   auto own = std::make_shared<StageNet>(std::move(net), stages, *line);
-  return std::make_unique<PipelineModel>(std::move(line), std::move(own), std::move(stages), mesh, settings);
+  return std::make_unique<PipelineModel>(std::move(line), std::move(own), std::move(stages), mesh, settings,
+                                         tracer);
 }
 
 void check_pipeline(const Settings& settings, at::Device device) {

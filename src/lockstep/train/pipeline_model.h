@@ -11,7 +11,8 @@ namespace lockstep::train {
 /// Takes the whole model, as every rank has made it, and keeps this rank's stage. Collective; InputError, on
 /// all ranks alike, where the model cannot be cut so.
 std::unique_ptr<TrainedModel> make_pipeline_model(std::shared_ptr<Net> net, const Mesh& mesh,
-                                                  const Settings& settings);
+                                                  const Settings& settings,
+                                                  const std::shared_ptr<Tracer>& tracer = nullptr);
 
 /// Refuses what a pipeline does not go with, before anything is loaded.
 void check_pipeline(const Settings& settings, at::Device device);

@@ -24,17 +24,24 @@ const Trouble* trouble_of(const Settings& settings) {
 
 Provocation::Provocation(const Settings& settings, const Team& team)
     : settings_(settings), team_(team), trouble_(trouble_of(settings)) {
-  if (!trouble_ || (team.world() >= trouble_->ranks && settings.train.mode == "ddp")) return;
+  if (!trouble_) return;
+  if (settings.train.mode != "ddp")
+    throw InputError(format("train.provoke: {} is a trouble of train.mode ddp", trouble_->name),
+                     "train.provoke", "set train.mode to ddp");
+  if (team.world() >= trouble_->ranks) return;
   throw InputError(
-      format("train.provoke: {} takes {} ranks or more in train.mode ddp", trouble_->name, trouble_->ranks),
-      "train.provoke", format("start {} or more: mpirun -n {}", trouble_->ranks, trouble_->ranks));
+      format("train.provoke: {} takes {} ranks or more that share the data, not {}", trouble_->name,
+             trouble_->ranks, team.world()),
+      "train.provoke",
+      format("start them: mpirun -n {}, with parallel.tensor and parallel.pipeline at 1", trouble_->ranks));
 }
 
 void Provocation::prepare(config::Loaded& loaded) {
   const auto* trouble = trouble_of(loaded.settings);
   if (!trouble) return;
   log::warning(format("train.provoke: {} is made on purpose: {}", trouble->name, trouble->what));
-  loaded.settings.run.name += "-" + trouble->name;
+  auto& name = loaded.settings.run.name;
+  if (!name.ends_with("-" + trouble->name)) name += "-" + trouble->name;
   if (trouble->prepare) trouble->prepare(loaded);
 }
 

@@ -9,6 +9,7 @@
 #include "lockstep/base/whole_file.h"
 #include "lockstep/comm/algorithms/algorithm.h"
 #include "lockstep/launch/deadline.h"
+#include "lockstep/launch/leave.h"
 #include "lockstep/launch/stop_signal.h"
 #include "lockstep/run_folder/console.h"
 #include "lockstep/run_folder/folder.h"
@@ -132,7 +133,7 @@ std::unique_ptr<Trainer> make_trainer(const Setup& setup, Learner learner, const
 void say_all_reduce(const Setup& setup) {
   const auto& launch = setup.settings.launch;
   if (launch.allreduce == "auto" || !setup.team->group()) return;
-  const int world = setup.team->world();
+  const int world = std::max(setup.mesh->data().world(), setup.mesh->tensor().world());  // that sum
   const bool same = find_all_reduce(launch.allreduce).has_bits_of_gloo(world);
   log::info(
       format("sums over the ranks by {} over {}: {}", launch.allreduce, launch.backend,
@@ -150,6 +151,11 @@ void say_start(const Setup& setup, const Rounds& rounds, const RunPlace& place) 
                    setup.team->world() == 1 ? "" : "s", setup.team->device().str(),
                    setup.team->group() ? setup.settings.launch.backend : "no group", setup.session->threads(),
                    setup.session->threads() == 1 ? "" : "s", rounds.steps_per_epoch, place.path));
+  if (!setup.mesh->is_plain()) {
+    const auto& shape = setup.mesh->shape();
+    log::info(format("a grid of ranks: {} data x {} tensor x {} pipeline", shape.data, shape.tensor,
+                     shape.pipeline));
+  }
   say_all_reduce(setup);
   if (job.scheduler != "none") log::info(format("{} job {}", job.scheduler, job.job_id));
   const auto& train = setup.settings.train;
@@ -178,6 +184,7 @@ Ending run_and_tell(Trainer& trainer, const Setup& setup, const RunPlace& place)
     trainer.tell(ending.state, ending.reason);
     return ending;
   } catch (const std::exception& error) {
+    launch::claim_voice();
     trainer.tell(run_folder::RunState::failed, describe(error));
     throw;
   }

@@ -113,7 +113,8 @@ void RunFacts::begin(int64_t step) {
   write();
 }
 
-void RunFacts::evaluated(const Metrics& metrics, int64_t step, int64_t epoch) {
+void RunFacts::evaluated(const Metrics& metrics, WorstSamples worst, int64_t step, int64_t epoch) {
+  worst_ = std::move(worst);
   worst_is_new_ = true;
   if (!writes()) return;
   Json values = Json::object();

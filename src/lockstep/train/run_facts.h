@@ -25,10 +25,8 @@ class RunFacts {
 
   /// An attempt begins after so many steps. Collective.
   void begin(int64_t step);
-  /// The samples that an evaluation goes through pass here.
-  WorstSamples& worst() { return worst_; }
-  /// It is over, and was not cut short.
-  void evaluated(const Metrics& metrics, int64_t step, int64_t epoch);
+  /// An evaluation is over, and was not cut short.
+  void evaluated(const Metrics& metrics, WorstSamples worst, int64_t step, int64_t epoch);
   /// The attempt's steps are over: everybody's phases, the worst samples. Collective.
   void finish(const PhaseSeconds& phases);
   /// How it ended.

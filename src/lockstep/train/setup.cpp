@@ -103,7 +103,7 @@ Setup join_job(const Command& command) {
   auto loaded = load_for_job(*runtime, command.config, command.sets);
   for (const auto& warning : loaded.warnings) log::warning(warning);
   if (command.trace && loaded.settings.train.trace == 0) loaded.settings.train.trace = kTracedSteps;
-  Provocation::prepare(loaded);
+  if (!command.whole_model) Provocation::prepare(loaded);  // which is for training
   obey_launcher(*runtime, loaded.settings, command);
   setup.session = open_session(std::move(runtime), loaded, command);
   for (const auto& warning : loaded.warnings) log::warning(warning);  // of the libraries
@@ -111,7 +111,7 @@ Setup join_job(const Command& command) {
   setup.program = command.program;
   setup.team = &setup.session->team();
   setup.config = config::to_yaml(setup.settings);
-  if (command.whole_model) setup.settings.parallel = {};
+  if (command.whole_model || setup.settings.train.mode != "ddp") setup.settings.parallel = {};
   check_mode(setup.settings, setup.team->job().world, setup.team->device());
   setup.mesh = mesh_for(*setup.session, setup.settings.parallel);
   setup.team->together([&] { setup.task = make_task(setup.settings); });

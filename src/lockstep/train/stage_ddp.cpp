@@ -7,12 +7,13 @@
 #include "lockstep/base/text.h"
 #include "lockstep/parallel/ddp.h"
 #include "lockstep/parallel/module_tensors.h"
+#include "lockstep/train/traced_hook.h"
 
 namespace lockstep::train {
 namespace {
 
 std::unique_ptr<DdpCore> make_core(const std::shared_ptr<StageNet>& net, const Team& copies,
-                                   const DdpSettings& settings) {
+                                   const DdpSettings& settings, const std::shared_ptr<Tracer>& tracer) {
   if (copies.world() == 1 || parallel::reduced_parameters(*net).empty()) return nullptr;
   auto core =
       std::make_unique<DdpCore>(net, copies.group(),
@@ -20,15 +21,17 @@ std::unique_ptr<DdpCore> make_core(const std::shared_ptr<StageNet>& net, const T
                                            .gradient_as_bucket_view = settings.gradient_as_bucket_view,
                                            .broadcast_buffers = settings.broadcast_buffers,
                                            .bucket_cap_mb = settings.bucket_cap_mb});
-  if (auto hook = hooks::by_name(settings.comm_hook, copies.group(), settings.options))
-    core->register_comm_hook(std::move(hook), settings.comm_hook);
+  auto hook = hooks::by_name(settings.comm_hook, copies.group(), settings.options);
+  if (tracer) hook = traced(std::move(hook), copies.group(), tracer);
+  if (hook) core->register_comm_hook(std::move(hook), settings.comm_hook);
   return core;
 }
 
 }  // namespace
 
-StageDdp::StageDdp(std::shared_ptr<StageNet> net, const Team& copies, const DdpSettings& settings)
-    : net_(std::move(net)), core_(make_core(net_, copies, settings)) {}
+StageDdp::StageDdp(std::shared_ptr<StageNet> net, const Team& copies, const DdpSettings& settings,
+                   const std::shared_ptr<Tracer>& tracer)
+    : net_(std::move(net)), core_(make_core(net_, copies, settings, tracer)) {}
 
 std::shared_ptr<void> StageDdp::no_sync() const {
   return core_ ? std::make_shared<NoSync>(*core_) : nullptr;

@@ -10,6 +10,7 @@
 #include "lockstep/parallel/ddp_core.h"
 #include "lockstep/parallel/team.h"
 #include "lockstep/train/stage_net.h"
+#include "lockstep/train/tracer.h"
 
 namespace lockstep::train {
 
@@ -18,7 +19,8 @@ class StageDdp {
   using Buckets = std::vector<std::vector<std::string>>;
 
   /// Does nothing where there is one copy, or nothing to learn in the stage. Collective over the copies.
-  StageDdp(std::shared_ptr<StageNet> net, const Team& copies, const DdpSettings& settings);
+  StageDdp(std::shared_ptr<StageNet> net, const Team& copies, const DdpSettings& settings,
+           const std::shared_ptr<Tracer>& tracer);
 
   bool exchanges() const { return core_ != nullptr; }
   std::shared_ptr<void> no_sync() const;

@@ -13,7 +13,7 @@
 namespace lockstep::train {
 
 /// None where train.trace is 0.
-std::shared_ptr<Tracer> make_tracer(const Settings& settings);
+std::shared_ptr<Tracer> make_tracer(const Settings& settings, size_t parameters);
 
 class TraceKeeper {
  public:

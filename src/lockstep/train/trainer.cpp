@@ -136,7 +136,8 @@ void Trainer::end_inside_epoch() {
   const double train_loss = mean_train_loss();
   const auto metrics = setup_.settings.train.eval_every > 0 ? evaluate_now() : nullptr;
   if (watch_.is_stopping()) return;
-  log_.epoch(state_, train_loss, metrics.get());
+  log_.epoch(state_, provocation_.shown_loss(train_loss, losses_), metrics.get());
+  compare_norms();
 }
 
 bool Trainer::is_last_epoch() const {
@@ -159,10 +160,10 @@ std::unique_ptr<Metrics> Trainer::evaluate_now() {
     if (verdicts.save && !watch_.is_stopping()) checkpoint_from_before(generator);
     return watch_.is_stopping();
   };
-  facts_.worst().restart();
+  WorstSamples worst;
   auto metrics = evaluate(setup_.mesh->data(), learner_.model->net(), *setup_.task, setup_.data,
-                          setup_.settings, is_cut_short, &facts_.worst());
-  if (metrics) facts_.evaluated(*metrics, state_.step, state_.epoch);
+                          setup_.settings, is_cut_short, &worst);
+  if (metrics) facts_.evaluated(*metrics, std::move(worst), state_.step, state_.epoch);
   if (!metrics || !is_evaluation_scheduled(setup_.settings.train, state_.epoch)) set_rng_state(generator);
   std::vector<double> seconds{std::chrono::duration<double>(Clock::now() - begin).count()};
   team.max(seconds);

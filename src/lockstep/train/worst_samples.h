@@ -24,8 +24,6 @@ class WorstSamples {
  public:
   static constexpr size_t kMost = 12;
 
-  /// Forgets those of an evaluation before.
-  void restart() { kept_.clear(); }
   /// A batch's output, one row of class scores a sample; another kind of output is passed over. CPU tensors.
   void add(const at::Tensor& output, const at::Tensor& target, at::ArrayRef<int64_t> indices);
   /// This rank's, the worst first.
