@@ -90,3 +90,17 @@ def test_what_stands_in_the_place_of_the_trace_costs_no_run(lockstep, run, tmp_p
                  env=ANY_CPU, check=True)
     assert "the trace could not be written" in result.output
     assert status(tmp_path / "runs/pima")["state"] == "done"
+
+
+def test_a_pipelines_buckets_are_there_and_as_many_steps_as_it_says(lockstep, mpiexec, tmp_path):
+    """Sixteen micro-batches are many spans a step."""
+    config = write_config(tmp_path, PIMA)
+    run_process([mpiexec, "-n", 4, lockstep, "train", config, "--set", "parallel.pipeline=2", "--set",
+                 "parallel.micro_batches=16", "--set", "train.trace=12", "--set", "run.name=line"],
+                cwd=tmp_path, env=ANY_CPU, check=True)
+    trace, spans = spans_of(tmp_path / "runs/line")
+    assert trace["otherData"]["note"] == "the last 12 steps of all ranks"
+    last = max(span["args"]["step"] for span in spans)
+    for rank in range(4):
+        exchanged = {span["args"]["step"] for span in spans if span["pid"] == rank and span["name"] == "all-reduce"}
+        assert exchanged >= set(range(last - 11, last + 1)), rank

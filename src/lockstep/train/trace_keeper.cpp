@@ -27,7 +27,7 @@ int64_t spans_a_step(const Settings& settings, size_t parameters) {
 
 // A ring may have turned further on one rank than on another: the steps of which all have something.
 int64_t steps_of_all(const std::vector<RankTrace>& ranks) {
-  int64_t first = 0, last = 0;
+  int64_t first = 1, last = 0;  // what comes before the first step is of none
   for (const auto& rank : ranks) {
     if (rank.spans.empty()) return 0;
     const auto by_step = [](const Span& a, const Span& b) { return a.step < b.step; };
