@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kStages = 4;
 constexpr int64_t kBatches = 8;
-constexpr int kUnit = 22, kRow = 26, kLeft = 62;  // pixels
-constexpr int kForward = 1, kBackward = 2;        // units of time: a backward is about two forwards
+constexpr int kUnit = 22, kRow = 26, kLeft = 62, kMargin = 10;  // pixels
+constexpr int kForward = 1, kBackward = 2;  // units of time: a backward is about two forwards
 
 using Orders = std::vector<std::vector<Turn>>;
 
@@ -78,13 +78,15 @@ std::string picture() {
   const int panel = 24 + kRow * kStages + 14;
   const int units = (kForward + kBackward) * (static_cast<int>(kBatches) + kStages - 1);
   const int width = kLeft + kUnit * units;
-  auto text = format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" role=\"img\">\n", width,
-                     2 * panel + 22);
+  auto text = format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"{0} {0} {1} {2}\" role=\"img\">\n",
+                     -kMargin, width + 2 * kMargin, 2 * panel + 22 + 2 * kMargin);
   text +=
       "<title>Four stages, eight micro-batches: one forward one backward, and GPipe</title>\n"
       "<style>text{font:13px sans-serif;fill:#222}.title{font-weight:bold}.f{fill:#2f6fb0}.b{fill:#2e8b57}\n"
-      ".n{fill:#fff;text-anchor:middle}@media(prefers-color-scheme:dark){text{fill:#ddd}.n{fill:#fff}}</"
-      "style>\n";
+      ".paper{fill:#fff}.n{fill:#fff;text-anchor:middle}\n"
+      "@media(prefers-color-scheme:dark){.paper{fill:#14171c}text{fill:#e8eaed}.n{fill:#fff}}</style>\n";
+  text += format("<rect x=\"{0}\" y=\"{0}\" width=\"{1}\" height=\"{2}\" class=\"paper\"/>\n", -kMargin,
+                 width + 2 * kMargin, 2 * panel + 22 + 2 * kMargin);
   text += drawn("One forward, one backward: stage s keeps at most 4 - s micro-batches alive", ours, 0);
   text += drawn("GPipe: the same bubble, all 8 alive at once", gpipes, panel);
   text += format(
