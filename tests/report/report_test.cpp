@@ -17,15 +17,15 @@ namespace fs = std::filesystem;
 class Report : public ::testing::Test {
  protected:
   fs::path run(const std::string& name) const {
-    fs::create_directories(scratch.path() / name);
-    scratch.write(name + "/config.yaml",
-                  "run:\n  name: " + std::string("mine") + "\noptim:\n  lr: 0.1\ntask:\n  name: mnist\n");
-    return scratch.path() / name;
+    fs::create_directories(scratch_.path() / name);
+    scratch_.write(name + "/config.yaml",
+                   "run:\n  name: " + std::string("mine") + "\noptim:\n  lr: 0.1\ntask:\n  name: mnist\n");
+    return scratch_.path() / name;
   }
   void write(const fs::path& folder, const std::string& file, const std::string& text) const {
     std::ofstream(folder / file, std::ios::binary) << text;
   }
-  test::TempFolder scratch;
+  test::TempFolder scratch_;
 };
 
 size_t count(const std::string& text, const std::string& what) {
@@ -42,8 +42,8 @@ constexpr const char* kStatus =
     R"({"state":"done","reason":"epochs","step":20,"epoch":2,"epochs":2,"attempt":1})";
 
 TEST_F(Report, OfAFolderThatIsNoRunsIsAnError) {
-  EXPECT_THROW(report({scratch.path()}), InputError);
-  EXPECT_THROW(report({scratch.path() / "not there"}), InputError);
+  EXPECT_THROW(report({scratch_.path()}), InputError);
+  EXPECT_THROW(report({scratch_.path() / "not there"}), InputError);
 }
 
 TEST_F(Report, OfARunThatFailedBeforeItsFirstStepSaysSo) {

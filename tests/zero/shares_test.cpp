@@ -27,22 +27,22 @@ void expect_complete(const Shares& shares, const std::vector<Extent>& params) {
 }
 
 // SimpleCNN's: one layer is 95 % of it.
-const std::vector<Extent> cnn = {{288, true},    {32, true},  {18432, true}, {64, true},
-                                 {401408, true}, {128, true}, {1280, true},  {10, true}};
+const std::vector<Extent> kCnn = {{288, true},    {32, true},  {18432, true}, {64, true},
+                                  {401408, true}, {128, true}, {1280, true},  {10, true}};
 
 TEST(Shares, AreEvenWhereOneParameterIsNearlyAll) {
   for (int world = 1; world <= 9; ++world) {
-    const auto shares = cut_evenly(cnn, world);
-    expect_complete(shares, cnn);
+    const auto shares = cut_evenly(kCnn, world);
+    expect_complete(shares, kCnn);
     for (const auto& share : shares) EXPECT_NEAR(load_of(share), 421642.0 / world, 65) << world;
   }
 }
 
 TEST(Shares, CutOnMultiplesOf64) {
-  for (const auto& share : cut_evenly(cnn, 7)) {
+  for (const auto& share : cut_evenly(kCnn, 7)) {
     for (const auto& piece : share) {
       EXPECT_EQ(piece.begin % 64, 0);
-      EXPECT_TRUE(piece.end % 64 == 0 || piece.end == cnn[piece.param].elements);
+      EXPECT_TRUE(piece.end % 64 == 0 || piece.end == kCnn[piece.param].elements);
     }
   }
 }

@@ -47,8 +47,8 @@ at::Tensor RowParallelLinear::forward(const at::Tensor& input) {
   const auto own = options_.input_is_parallel ? input : split_to_group(input, team_, -1);
   if (team_.world() == 1) return at::linear(own, weight, bias);
   const auto product = at::linear(own, weight);
-  const auto sum = options_.scatter_tokens ? reduce_scatter_from_group(product, team_, 1)
-                                           : reduce_from_group(product, team_);
+  auto sum = options_.scatter_tokens ? reduce_scatter_from_group(product, team_, 1)
+                                     : reduce_from_group(product, team_);
   if (!bias.defined()) return sum;
   // a rank that adds it to its own tokens alone sees a part of its gradient
   return sum + (options_.scatter_tokens ? copy_to_group(bias, team_) : bias).to(sum.scalar_type());

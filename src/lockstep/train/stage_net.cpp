@@ -16,7 +16,7 @@ StageNet::StageNet(std::shared_ptr<Net> whole, const Stages& stages, parallel::S
     owners[name.toStringRef()] = stages.owner_of_entry[place++];
   const auto take = [&](const auto& named, bool is_parameter) {
     for (const auto& item : named) {
-      auto tensor = item.value();
+      const auto& tensor = item.value();
       if (owners.at(item.key()) == line.stage()) {
         adopt(item.key(), tensor, is_parameter);
       } else {

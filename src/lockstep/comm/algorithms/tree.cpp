@@ -17,7 +17,8 @@ void reduce_to_first(Messenger& messenger, const Numbers& numbers, const std::ve
   const int place = place_of(messenger, members), size = static_cast<int>(members.size());
   std::vector<std::byte> theirs(numbers.bytes().size());
   for (int bit = 1; bit < size; bit *= 2) {
-    if (place & bit) return messenger.send(members[static_cast<std::size_t>(place - bit)], numbers.bytes());
+    const auto before = static_cast<std::size_t>(place) - static_cast<std::size_t>(bit);
+    if (place & bit) return messenger.send(members.at(before), numbers.bytes());
     if (place + bit >= size) continue;
     messenger.receive(members[static_cast<std::size_t>(place + bit)], theirs);
     numbers.add(theirs);
@@ -29,7 +30,8 @@ void broadcast_from_first(Messenger& messenger, const Numbers& numbers, const st
   const int place = place_of(messenger, members), size = static_cast<int>(members.size());
   int bit = 1;
   while (bit < size && !(place & bit)) bit *= 2;
-  if (place > 0) messenger.receive(members[static_cast<std::size_t>(place - bit)], numbers.bytes());
+  const auto before = static_cast<std::size_t>(place) - static_cast<std::size_t>(bit);
+  if (place > 0) messenger.receive(members.at(before), numbers.bytes());
   for (bit /= 2; bit > 0; bit /= 2) {
     if (place + bit < size) messenger.send(members[static_cast<std::size_t>(place + bit)], numbers.bytes());
   }
