@@ -52,7 +52,7 @@ const Mistake kMistakes[] = {
     {"task: {images: [a, ~]}", "c.yaml:1:20", "not nothing", ""},
     {"task: {options: {a: 1, a: 2}}", "c.yaml:1:24", "task.options has a twice", ""},
     {"task: {options: {a: [1]}}", "c.yaml:1:21", "not a list of 1", ""},
-    {"ddp: {bucket_cap_mb: 0}", "c.yaml:1:22", "above 0, or default, not 0", ""},
+    {"ddp: {bucket_cap_mb: -1}", "c.yaml:1:22", "of at least 0, or default, not -1", ""},
     {"ddp: {bucket_cap_mb: big}", "c.yaml:1:22", "or default, not big", ""},
     {"launch: {timeout: 5x}", "c.yaml:1:19", "a duration such as 60s", "units are"},
     {"launch: {timeout: -5s}", "c.yaml:1:19", "not -5s", ""},

@@ -54,9 +54,9 @@ void verify_locally(const torch::nn::Module& module, const std::vector<ReducedPa
   for (const double size : options.bucket_cap_mb_list)
     if (!(size > 0))
       throw InputError(format("bucket_cap_mb_list holds {}", size), where, "give sizes above 0");
-  if (options.bucket_cap_mb && !(*options.bucket_cap_mb > 0))
+  if (options.bucket_cap_mb && !(*options.bucket_cap_mb >= 0))
     throw InputError(format("bucket_cap_mb is {}", *options.bucket_cap_mb), where,
-                     "give a size above 0, or leave it out for 25");
+                     "give 0 for a bucket a parameter, a size in MiB, or leave it out for 25");
 }
 
 [[noreturn]] void rethrow_in_words(const std::exception& error,
