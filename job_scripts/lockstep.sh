@@ -216,7 +216,8 @@ lockstep_eval() {
   exit "$status"
 }
 
-# lockstep_bench [NAME] [arguments...]: a bench on every rank that was given; without words those of BENCH.
+# lockstep_bench [NAME] [arguments...]: a bench on every rank that was given, dp-vs-ddp on this node; without words those
+# of BENCH.
 lockstep_bench() {
   local word words=()
   if [ $# -eq 0 ]; then
@@ -225,6 +226,7 @@ lockstep_bench() {
     set -- "${words[@]}"
   fi
   prepare
+  [ "${1:-}" != dp-vs-ddp ] || START=(env)  # it starts its own ranks, here
   run_ranks "$LOCKSTEP_PROGRAM" bench "$@"
   exit $?
 }

@@ -150,10 +150,24 @@ def test_bench_verifies_and_plots(lockstep, run, mnist_root, tmp_path):
     (["--devices", 1], "--devices"),
     (["--config", "nowhere.yaml"], "nowhere.yaml"),
     (["--set", "train.epoch=3"], "train.epoch"),
+    (["--set", "task.class_weights=balanced"], "task.class_weights=none"),
+    (["--out", "nowhere/dp.html"], "there is no folder"),
+    (["--out", "dp.png"], ".svg"),
 ])
 def test_bench_refuses_bad_input(words, what, lockstep, run, tmp_path):
+    if "--config" not in words:
+        words = ["--config", write_config(tmp_path, MNIST), *words]
     result = run(lockstep, "bench", "dp-vs-ddp", *words, cwd=tmp_path)
     assert result.returncode == 2 and what in result.stderr, result.output
+
+
+def test_bench_under_a_launcher_is_one_bench(lockstep, mpirun, mnist_root, tmp_path):
+    words = ["--config", write_config(tmp_path, MNIST), *sets(data__root=mnist_root, data__batch_size=32)]
+    picture = tmp_path / "dp.svg"
+    result = mpirun(2, lockstep, "bench", "dp-vs-ddp", *words, "--steps", 2, "--repeats", 1, "--out", picture,
+                    cwd=tmp_path, check=True)
+    assert result.stdout.count("The losses of") == 1 and "1 run of each way" in result.stdout, result.output
+    assert picture.read_text().startswith("<svg")
 
 
 def test_an_unknown_bench_is_named(lockstep, run):

@@ -109,6 +109,21 @@ void write_output(const std::string& path, const std::string& text, const std::s
   }
 }
 
+void check_output(const std::string& path, const std::string& hint) {
+  struct stat facts {};
+  const bool there = ::stat(path.c_str(), &facts) == 0;
+  if (there && S_ISDIR(facts.st_mode)) throw InputError("a folder is in the file's place", path, hint);
+  if (there && (is_our_output(facts, STDOUT_FILENO) || is_our_output(facts, STDERR_FILENO))) return;
+  const auto folder = std::filesystem::absolute(behind_links(path)).parent_path();
+  const bool replaced = !there || S_ISREG(facts.st_mode);
+  std::error_code none;
+  if (replaced && !std::filesystem::is_directory(folder, none))
+    throw InputError("there is no folder for the file", folder.string(), "make it, or " + hint);
+  const std::string written = replaced ? folder.string() : path;
+  if (::access(written.c_str(), W_OK) != 0)
+    throw InputError(format("cannot write: {}", std::strerror(errno)), written, hint);
+}
+
 Descriptor make_partial(const std::string& path, std::string& temporary) {
   const std::filesystem::path target(path);
   temporary = (target.parent_path() / format(".{}.XXXXXX{}", target.filename().string(), kSuffix)).string();

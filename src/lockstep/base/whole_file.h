@@ -27,6 +27,10 @@ bool is_leftover(const std::string& filename);
 /// output is written through, never replaced. Errors end in `hint`.
 void write_output(const std::string& path, const std::string& text, const std::string& hint);
 
+/// InputError, before the work, where write_output() would fail after it: no folder for the file, a folder in
+/// its place, or no right to write. Errors end in `hint`.
+void check_output(const std::string& path, const std::string& hint);
+
 /// A temporary file of write_whole's kind, held for as long as the descriptor lives: `.NAME.XXXXXX.partial`.
 Descriptor make_partial(const std::string& path, std::string& temporary);
 

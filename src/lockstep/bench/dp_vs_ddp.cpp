@@ -15,7 +15,9 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/output.h"
-#include "lockstep/base/whole_file.h"
+#include "lockstep/bench/report.h"
+#include "lockstep/config/load.h"
+#include "lockstep/launch/identify.h"
 #include "lockstep/plot/chart.h"
 #include "lockstep/plot/page.h"
 
@@ -124,6 +126,16 @@ void verify(const std::string& way, const Found& found, const Found& other) {
   if (!alike) throw Error("'" + way + "' took other steps than DDP", "bench dp-vs-ddp");
 }
 
+// A mean of the ranks' weighted means is no weighted mean of all samples.
+void check_config(const DpVsDdp& wanted) {
+  const auto file = config::read_config_text(wanted.config);
+  const auto loaded = config::load_settings(file.text, file.name, wanted.sets, launch::current_environment());
+  const auto& weights = loaded.settings.task.class_weights;
+  if (weights == "none") return;
+  throw InputError(format("with task.class_weights {} DDP's loss is another than one process's", weights),
+                   wanted.config, "compare without them: --set task.class_weights=none");
+}
+
 struct Results {
   std::map<std::string, std::vector<double>> milliseconds;  // a step, a run
   std::map<std::string, Found> last;
@@ -212,29 +224,31 @@ plot::Bars memory_bars(const Results& results) {
 }
 
 void write_page(const std::string& path, const Results& results, const std::string& facts) {
-  base::replace_file(
-      path, plot::page("DataParallel against DistributedDataParallel",
-                       {{"A step", "<p>" + plot::escaped(facts) + "</p>" + plot::table(speed_rows(results)) +
-                                       plot::svg(speed_bars(results))},
-                        {"Memory of each device",
-                         plot::table(wide_rows(results)) + plot::svg(memory_bars(results))}}));
+  const auto bars = plot::svg(speed_bars(results));
+  write_out(path, "DataParallel against DistributedDataParallel",
+            {{"A step", "<p>" + plot::escaped(facts) + "</p>" + plot::table(speed_rows(results)) + bars},
+             {"Memory of each device", plot::table(wide_rows(results)) + plot::svg(memory_bars(results))}},
+            bars);
 }
 
 }  // namespace
 
 void dp_vs_ddp(const DpVsDdp& wanted) {
+  check_out(wanted.out);
+  check_place(wanted.out);
+  check_config(wanted);
   const auto results = measure(wanted);
   const auto facts = format(
-      "{}: {} devices, {} samples a step, {} steps, {} runs of each way in turn. The losses of {} steps "
+      "{}: {} devices, {} samples a step, {} step{}, {} run{} of each way in turn. The losses of {} steps "
       "agree.",
-      wanted.config, wanted.devices, results.last.at("ddp").batch, wanted.steps, wanted.repeats,
-      results.last.at("ddp").losses.size());
+      wanted.config, wanted.devices, results.last.at("ddp").batch, wanted.steps, wanted.steps == 1 ? "" : "s",
+      wanted.repeats, wanted.repeats == 1 ? "" : "s", results.last.at("ddp").losses.size());
   output::line(facts);
   output::print("\n" + as_text(speed_rows(results)) + "\n" + plot::text(speed_bars(results)) + "\n" +
                 as_text(wide_rows(results)) + "\n" + plot::text(memory_bars(results)));
   if (wanted.out.empty()) return;
   write_page(wanted.out, results, facts);
-  output::line("the page is in " + wanted.out);
+  output::line("the plots are in " + wanted.out);
 }
 
 }  // namespace lockstep::bench

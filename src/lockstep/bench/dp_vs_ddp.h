@@ -14,7 +14,7 @@ struct DpVsDdp {
   int64_t devices = 2;
   int64_t steps = 20;   // timed, of one run
   int64_t repeats = 3;  // runs of each way, taking turns
-  std::string out;      // an HTML page; empty = none
+  std::string out;      // an HTML page, or an SVG of the steps' bars; empty = none
 };
 
 /// Runs all three, compares their losses step by step, prints the table and the plots. Error where the losses

@@ -1,7 +1,5 @@
 #include "lockstep/bench/report.h"
 
-#include <filesystem>
-
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
@@ -16,10 +14,7 @@ void check_out(const std::string& file) {
 }
 
 void check_place(const std::string& file) {
-  if (file.empty()) return;
-  const auto folder = std::filesystem::absolute(file).parent_path();
-  if (std::filesystem::is_directory(folder)) return;
-  throw InputError("there is no folder for the page", folder.string(), "make it, or name another with --out");
+  if (!file.empty()) base::check_output(file, "name another with --out");
 }
 
 void write_out(const std::string& file, const std::string& title, const std::vector<plot::Section>& sections,

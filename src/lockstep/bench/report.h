@@ -11,7 +11,7 @@ namespace lockstep::bench {
 /// InputError where `file` is neither .html nor .svg.
 void check_out(const std::string& file);
 
-/// InputError where there is no folder for it; of rank 0, before anything is measured.
+/// InputError where it cannot be written; of rank 0, before anything is measured.
 void check_place(const std::string& file);
 
 /// FILE.html: the page; FILE.svg: `picture` alone. Nothing where `file` is empty.
