@@ -28,8 +28,11 @@ int run_train(const std::vector<std::string>& args) {
       "trace", command.trace,
       "trace.json in the run's folder: what each rank did in the last steps, for Perfetto (train.trace; "
       "100 steps where the config says none)");
-  options.add("provoke", trouble, "TROUBLE",
-              "make a trouble on purpose, to see what it looks like (docs/troubleshooting.md)");
+  options.add(
+      "provoke", trouble, "TROUBLE",
+      "make a trouble on purpose, to see what it looks like: skipped-collective, different-shape, "
+      "different-order, "
+      "unused-parameter, unsynced-batchnorm, local-loss, nccl-in-container (docs/troubleshooting.md)");
   options.add("launcher", command.launcher, "NAME", "overrule the detection; none = alone");
   if (!options.parse(args)) return kDone;
   std::replace(trouble.begin(), trouble.end(), '-', '_');
