@@ -46,6 +46,25 @@ TEST(ChartSvg, HasALineASeriesTicksWithUnitsAndADashedModel) {
     EXPECT_NE(picture.find(label), std::string::npos) << label << "\n" << picture;
 }
 
+TEST(ChartSvg, TwelveSeriesLookApartAndAModelLikeItsSeries) {
+  Chart chart;
+  for (int i = 0; i < 12; ++i) chart.series.push_back({"s" + std::to_string(i), {1, 2}, {1, 2}});
+  const auto many = svg(chart);
+  EXPECT_EQ(count(many, "class=\"c\" stroke=\"var(--ls1)\""), 2U) << many;  // and its sign in the legend
+  EXPECT_EQ(count(many, "class=\"c o\" stroke=\"var(--ls1)\""), 2U) << many;
+  for (const auto* mark : {"  * s0\n", "  & s7\n", "  = s8\n", "  ~ s11\n"})
+    EXPECT_EQ(count(text(chart), mark), 1U) << mark;
+  chart.series = {{"a", {1, 2}, {1, 2}, false, 9}, {"a (model)", {1, 2}, {1, 2}, true, 9}};
+  EXPECT_EQ(count(svg(chart), "stroke=\"var(--ls1)\""), 4U);
+  EXPECT_EQ(count(text(chart), "  ^ a"), 2U);
+}
+
+TEST(ChartSvg, AUnitStandsAtTheMarksAlone) {
+  const auto picture = svg(speeds());
+  EXPECT_NE(picture.find(">time<"), std::string::npos) << picture;
+  EXPECT_NE(picture.find(">message<"), std::string::npos) << picture;
+}
+
 TEST(ChartSvg, StandsAloneInLightAndDark) {
   const auto picture = svg(speeds());
   EXPECT_EQ(count(picture, "http"), 1U) << "the name space alone";

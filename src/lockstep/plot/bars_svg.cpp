@@ -93,7 +93,7 @@ std::string svg(const Bars& given) {
         format("<path class=\"g\" d=\"M{} {}H{}\"/>", at(kLeft), at(frame.down(tick)), at(kWidth - kRight)) +
         words(kLeft - 6, frame.down(tick) + 4, "end", frame.y.label(tick));
   }
-  inside += words(kLeft - 54, frame.top - 10, "start", shortened(bars.y_label, 60));
+  inside += words(kLeft - 54, frame.top - 10, "start", shortened(without_unit(bars.y_label), 60));
   for (size_t i = 0; i < bars.names.size(); ++i) inside += bar_of(bars, i, frame, bars.y_label);
   if (bars.names.empty()) inside += words(kWidth / 2, frame.top + kHigh / 2, "middle", "no data yet");
   return picture(bars.title, frame.top + kHigh + kBelow, inside + names_below(bars, frame));

@@ -65,7 +65,7 @@ std::string text(const Bars& bars, int width) {
     out += format("  {} ", kFills[i % kFills.size()]) +
            trimmed(fit(bars.parts[i], static_cast<size_t>(width) - 4));
   }
-  if (!bars.y_label.empty()) out += trimmed(fit(bars.y_label, static_cast<size_t>(width)));
+  if (!bars.y_label.empty()) out += trimmed(fit(without_unit(bars.y_label), static_cast<size_t>(width)));
   for (size_t i = 0; i < bars.names.size(); ++i) {
     out += trimmed(fit(bars.names[i], longest) + " |" + stack(bars, i, most > 0 ? most : 1, columns) + " " +
                    short_number(sum_of(bars, i), unit_of(bars.y_label)));

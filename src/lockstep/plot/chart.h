@@ -11,6 +11,7 @@ struct Series {
   std::string name;
   std::vector<double> x, y;
   bool dashed = false;  ///< a model beside what was measured
+  int look = -1;        ///< which colour and mark: the same number, the same ones; -1 = its place in the row
 };
 
 /// Lines over a common x.

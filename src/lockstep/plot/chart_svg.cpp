@@ -64,11 +64,12 @@ std::string line(const Series& series, size_t n, const Frame& frame) {
   if (points.empty()) return "";
   std::string path, dots;
   for (const auto& [x, y] : points) path += format("{}{} {}", path.empty() ? "M" : "L", at(x), at(y));
-  if (points.size() <= kDots && !series.dashed) {
+  if (points.size() <= kDots && (!series.dashed || points.size() == 1)) {
     for (const auto& [x, y] : points)
       dots += format("<circle cx=\"{}\" cy=\"{}\" r=\"2.6\" fill=\"{}\"/>", at(x), at(y), colour(n));
   }
-  return format("<path class=\"c{}\" stroke=\"{}\" d=\"{}\"/>", series.dashed ? " d" : "", colour(n), path) +
+  return format("<path class=\"{}\" stroke=\"{}\" d=\"{}\"/>", line_class(n, series.dashed), colour(n),
+                path) +
          dots;
 }
 
@@ -84,22 +85,23 @@ std::string grid(const Chart& chart, const Frame& frame) {
     svg += format("<path class=\"g\" d=\"M{} {}v5\"/>", at(x), at(frame.top + kHigh)) +
            words(x, frame.top + kHigh + 18, "middle", frame.x.label(tick));
   }
-  return svg + words(kLeft - 54, frame.top - 10, "start", shortened(chart.y_label, 60)) +
-         words(kWidth - kRight, frame.top + kHigh + 37, "end", shortened(chart.x_label, 70));
+  return svg + words(kLeft - 54, frame.top - 10, "start", shortened(without_unit(chart.y_label), 60)) +
+         words(kWidth - kRight, frame.top + kHigh + 37, "end", shortened(without_unit(chart.x_label), 70));
 }
 
 }  // namespace
 
 std::string svg(const Chart& chart) {
   std::vector<LegendEntry> entries;
-  for (const auto& series : chart.series) entries.push_back({series.name, series.dashed});
+  for (const auto& series : chart.series) entries.push_back({series.name, series.dashed, series.look});
   double bottom = 0;
   auto inside = heading(chart.title, entries, false, bottom);
   const Frame frame = {Axis(all(chart, &Series::x), chart.log_x, unit_of(chart.x_label)),
                        Axis(all(chart, &Series::y), chart.log_y, unit_of(chart.y_label)), bottom + 24};
   inside += grid(chart, frame);
   std::string lines;
-  for (size_t i = 0; i < chart.series.size(); ++i) lines += line(chart.series[i], i, frame);
+  for (size_t i = 0; i < chart.series.size(); ++i)
+    lines += line(chart.series[i], look_of(chart.series[i].look, i), frame);
   if (lines.empty()) lines = words(kWidth / 2, frame.top + kHigh / 2, "middle", "no data yet");
   return picture(chart.title, frame.top + kHigh + kBelow, inside + lines);
 }

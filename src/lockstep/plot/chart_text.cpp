@@ -13,8 +13,12 @@
 namespace lockstep::plot {
 namespace {
 
-constexpr std::string_view kMarks = "*o+x#@%&";
+constexpr std::string_view kMarks = "*o+x#@%&=^$~";
 constexpr int kRows = 16, kMargin = 10, kLeastWidth = 24;
+
+char mark_of(const Chart& chart, size_t i) {
+  return kMarks[look_of(chart.series[i].look, i) % kMarks.size()];
+}
 
 struct Canvas {
   Axis x, y;
@@ -104,18 +108,19 @@ std::string text(const Chart& chart, int width) {
                    width - kMargin,
                    {}};
   canvas.rows.assign(kRows, std::string(static_cast<size_t>(canvas.columns), ' '));
-  for (const size_t i : back_to_front(chart)) draw(canvas, chart.series[i], kMarks[i % kMarks.size()]);
+  for (const size_t i : back_to_front(chart)) draw(canvas, chart.series[i], mark_of(chart, i));
   std::string out = fit(chart.title, width) + "\n";
   for (size_t i = 0; i < chart.series.size(); ++i) {
-    out += format("  {} ", kMarks[i % kMarks.size()]) + fit(chart.series[i].name, width - 4) + "\n";
+    out += format("  {} ", mark_of(chart, i)) + fit(chart.series[i].name, width - 4) + "\n";
   }
-  out += fit(chart.y_label, width) + "\n";
+  out += fit(without_unit(chart.y_label), width) + "\n";
   const auto labels = left_labels(canvas);
   for (size_t row = 0; row < canvas.rows.size(); ++row) {
     const auto end = canvas.rows[row].find_last_not_of(' ');
     out += padded(labels[row], kMargin - 2) + " |" + canvas.rows[row].substr(0, end + 1) + "\n";
   }
-  return out + below(canvas) + padded(fit(chart.x_label, width), static_cast<size_t>(width)) + "\n";
+  return out + below(canvas) + padded(fit(without_unit(chart.x_label), width), static_cast<size_t>(width)) +
+         "\n";
 }
 
 }  // namespace lockstep::plot

@@ -30,7 +30,8 @@ std::string style() {
          ".ls .t{font-size:14px;font-weight:600;fill:var(--ink,currentColor)}"
          ".ls .g{stroke:var(--line,#8884);stroke-width:1}"
          ".ls .c{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}"
-         ".ls .d{stroke-dasharray:6 5;stroke-width:1.6}</style>";
+         ".ls .d{stroke-dasharray:6 5;stroke-width:1.6}"
+         ".ls .o{stroke-dasharray:.1 5;stroke-width:3}</style>";
 }
 
 constexpr double kLetter = 6.6, kRow = 18, kSwatch = 22;
@@ -39,7 +40,7 @@ std::string swatch(double x, double y, size_t n, bool dashed, bool box) {
   if (box)
     return format("<rect x=\"{}\" y=\"{}\" width=\"12\" height=\"10\" rx=\"2\" fill=\"{}\"/>", at(x),
                   at(y - 9), colour(n));
-  return format("<path class=\"c{}\" stroke=\"{}\" d=\"M{} {}h16\"/>", dashed ? " d" : "", colour(n), at(x),
+  return format("<path class=\"{}\" stroke=\"{}\" d=\"M{} {}h16\"/>", line_class(n, dashed), colour(n), at(x),
                 at(y - 4));
 }
 
@@ -55,6 +56,10 @@ std::string dark_colours() {
 
 std::string colour(size_t n) {
   return format("var(--ls{})", n % kLight.size());
+}
+
+std::string line_class(size_t n, bool dashed) {
+  return dashed ? "c d" : n / kLight.size() % 2 == 1 ? "c o" : "c";
 }
 
 std::string at(double value) {
@@ -95,7 +100,8 @@ std::string heading(const std::string& title, const std::vector<LegendEntry>& en
     const auto name = shortened(entries[i].name, 44);
     const double wide = kSwatch + kLetter * static_cast<double>(letters_of(name)) + 12;
     if (x > kLeft && x + wide > kWidth) x = kLeft, y += kRow;
-    svg += swatch(x, y, i, entries[i].dashed, boxes) + words(x + kSwatch, y, "start", name);
+    const auto look = look_of(entries[i].look, i);
+    svg += swatch(x, y, look, entries[i].dashed, boxes) + words(x + kSwatch, y, "start", name);
     x += wide;
   }
   bottom = y + 8;

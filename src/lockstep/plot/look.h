@@ -24,10 +24,19 @@ std::string picture(const std::string& title, double height, const std::string& 
 std::string words(double x, double y, const std::string& anchor, const std::string& text,
                   const std::string& kind = "");
 
+/// The class of the nth series' line: past the colours the lines are dotted.
+std::string line_class(size_t n, bool dashed);
+
 struct LegendEntry {
   std::string name;
   bool dashed = false;
+  int look = -1;  // -1 = its place in the row
 };
+
+/// The colour and mark of what stands at `place`.
+inline size_t look_of(int look, size_t place) {
+  return look < 0 ? place : static_cast<size_t>(look);
+}
 
 /// The title, and under it the legend where there is more than one entry; `bottom` is where they end.
 std::string heading(const std::string& title, const std::vector<LegendEntry>& entries, bool boxes,

@@ -23,9 +23,10 @@ a{color:var(--ls0)}
 nav{display:flex;flex-wrap:wrap;gap:.2rem 1.1rem;font-size:.92rem}
 nav a{text-decoration:none}
 .soft{color:var(--soft)}
-.grid{display:grid;gap:1rem;grid-template-columns:repeat(auto-fill,minmax(min(100%,440px),1fr));align-items:start}
+.grid{display:grid;gap:1rem;grid-template-columns:repeat(auto-fill,minmax(min(100%,500px),1fr));align-items:start}
 .grid>*,.card{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:.6rem;min-width:0}
-svg.ls{display:block;width:100%;height:auto;max-width:760px}
+.grid>*,.card,section{overflow-x:auto}
+svg.ls{display:block;width:100%;height:auto;min-width:475px;max-width:760px}
 .scroll{overflow-x:auto;max-width:100%}
 table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}
 th,td{text-align:left;padding:.28rem .8rem .28rem 0;border-bottom:1px solid var(--line);vertical-align:top}
@@ -40,7 +41,7 @@ figure{margin:0;padding:.5rem;background:var(--card);border:1px solid var(--line
 figure img{width:100%;image-rendering:pixelated;border-radius:4px;display:block}
 figcaption{font-size:.82rem;margin-top:.3rem;overflow-wrap:anywhere}
 ul{padding-left:1.2rem}
-@media print{.scroll{overflow:visible}}
+@media print{.scroll,.grid>*,.card,section{overflow:visible}}
 )";
 
 struct Safe {

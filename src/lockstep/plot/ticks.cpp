@@ -54,6 +54,11 @@ Unit unit_of(const std::string& label) {
   return is("s") || is("seconds") ? Unit::seconds : Unit::plain;
 }
 
+std::string without_unit(const std::string& label) {
+  const auto bracket = label.rfind(" (");
+  return bracket == std::string::npos || unit_of(label) == Unit::plain ? label : label.substr(0, bracket);
+}
+
 std::string short_number(double value, Unit unit) {
   if (!std::isfinite(value)) return "–";
   if (value == 0) return "0";

@@ -10,6 +10,9 @@ namespace lockstep::plot {
 enum class Unit { plain, bytes, seconds };
 Unit unit_of(const std::string& label);
 
+/// The label without its "(s)" or "(bytes)": the marks have units of their own, "ms" or "KiB".
+std::string without_unit(const std::string& label);
+
 /// 1500 as "1.5k", bytes as "64 KiB", seconds as "2 ms".
 std::string short_number(double value, Unit unit = Unit::plain);
 
