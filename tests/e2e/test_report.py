@@ -116,6 +116,17 @@ def test_what_is_no_run_is_refused(lockstep, run, tmp_path):
     assert run(lockstep, "report").returncode == 2
 
 
+@pytest.mark.parametrize("out, what", [("nowhere/page.html", "there is no folder"), (".", "a folder is in")])
+def test_a_place_where_no_page_can_be_is_refused(out, what, mnist, lockstep, run, tmp_path):
+    result = run(lockstep, "report", mnist, "--out", out, cwd=tmp_path)
+    assert result.returncode == 2 and what in result.stderr, result.output
+
+
+def test_under_a_launcher_there_is_one_report(mnist, lockstep, mpirun, tmp_path):
+    result = mpirun(2, lockstep, "report", mnist, "--out", "page.html", cwd=tmp_path, check=True)
+    assert result.stdout.split() == ["page.html"], result.output
+
+
 FINISH = """
 LOCKSTEP_HOME={source}; . {source}/job_scripts/lockstep.sh; check_report
 make_report "$1" "$2"; exit "$2"

@@ -6,8 +6,15 @@
 #include "lockstep/base/output.h"
 #include "lockstep/base/whole_file.h"
 #include "lockstep/cli/options.h"
+#include "lockstep/launch/voice.h"
 
 namespace lockstep::cli {
+
+namespace {
+
+constexpr const char* kElsewhere = "choose another place with --out";
+
+}  // namespace
 
 int run_report(const std::vector<std::string>& args) {
   std::vector<std::string> folders;
@@ -17,9 +24,13 @@ int run_report(const std::vector<std::string>& args) {
   options.positional("RUN_FOLDER...", folders, "the runs' folders");
   options.add("out", out, "FILE", "the file to write (report.html in the run's folder, or here for several)");
   if (!options.parse(args)) return kDone;
+  if (launch::rank_by_environment(launch::current_environment()).rank > 0) return kDone;  // one page
+  if (!out.empty()) base::check_output(out, kElsewhere);
   const auto html = report::report({folders.begin(), folders.end()});
-  if (out.empty())
+  if (out.empty()) {
     out = folders.size() == 1 ? (std::filesystem::path(folders[0]) / "report.html").string() : "report.html";
+    base::check_output(out, kElsewhere);
+  }
   base::write_output(out, html, "make room, or choose another --out");
   output::line(out);
   return kDone;

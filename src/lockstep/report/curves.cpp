@@ -28,13 +28,19 @@ const std::vector<Picture>& pictures() {
 
 plot::Chart chart_of(const Runs& runs, const Picture& picture) {
   plot::Chart chart = {.title = picture.title, .x_label = "step", .y_label = picture.label, .series = {}};
-  for (const auto& run : runs) {
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const auto& run = runs[i];
     for (const auto& [of_epochs, key, name] : picture.sources) {
       const auto& curves = of_epochs ? run.epochs : run.steps;
       const auto found = curves.find(key);
       if (found == curves.end()) continue;
       const auto one = picture.sources.size() == 1 ? run.name : run.name + ", " + name;
-      chart.series.push_back({runs.size() == 1 ? name : one, found->second.x, found->second.y});
+      plot::Series series{runs.size() == 1 ? name : one, found->second.x, found->second.y};
+      if (runs.size() > 1) {  // a run has one colour in all pictures
+        series.look = static_cast<int>(i);
+        series.dashed = of_epochs && picture.sources.size() > 1;
+      }
+      chart.series.push_back(std::move(series));
     }
   }
   return chart;

@@ -15,7 +15,7 @@ namespace lockstep::report {
 namespace {
 
 constexpr int kMostRanks = 12, kSteps = 3;
-constexpr double kLeft = 62, kRight = 14, kRow = 15, kGap = 9;
+constexpr double kLeft = 62, kRight = 30, kRow = 15, kGap = 9;
 
 struct Bar {
   double begin, end, step;
