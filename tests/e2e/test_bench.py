@@ -1,5 +1,6 @@
 """lockstep bench: measured, checked and drawn, on whatever this machine is."""
 
+import os
 import re
 
 import pytest
@@ -30,6 +31,8 @@ def test_every_way_is_measured_beside_its_model(bench, tmp_path):
     assert "every sum was checked" in result.stdout and "3 ranks on 1 node" in result.stdout
     assert "fastest algorithm, measured: " in result.stdout and "fastest algorithm, by the model: " in result.stdout
     assert "nccl" in result.stdout, "measured, or a line that says why not"
+    many = os.cpu_count() or 1
+    assert many >= 3 or "more ranks than cores" in result.stdout, result.stdout
     assert page.read_text().count("<svg") == 3 and "2 (P-1) alpha" in page.read_text()
 
 
@@ -60,6 +63,12 @@ def test_overlap_hides_what_it_says(bench, tmp_path):
     (["overlap", "--latency", "5"], "'5' is no latency"),
     (["overlap", "configs/pima.yaml", "--set", "launch.allreduce=auto"], "set it to an algorithm"),
     (["allreduce", "--out", "/nowhere/page.html"], "there is no folder"),
+    (["overlap", "configs/pima.yaml", "--out", "/nowhere/page.html"], "there is no folder"),
+    (["allreduce", "--sizes", "4KB"], "bytes, as in 4, 1K, 8M"),
+    (["overlap", "configs/pima.yaml", "--set", "train.accumulate=2"], "the bench does not measure this key"),
+    (["overlap", "configs/pima.yaml", "--set", "optim.sharded=true"], "the bench does not measure this key"),
+    (["overlap", "configs/pima.yaml", "--set", "ddp.comm_hook=fp16"], "the bench does not measure this key"),
+    (["overlap", "configs/pima.yaml", "--set", "launch.latency_us=9"], "--latency and --bandwidth"),
     (["alreduce"], "did you mean allreduce"),
 ])
 def test_bad_input_is_said_once_for_all(bench, source_dir, args, words):

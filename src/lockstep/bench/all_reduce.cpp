@@ -10,6 +10,7 @@
 #include "lockstep/bench/report.h"
 #include "lockstep/bench/ways.h"
 #include "lockstep/comm/connect.h"
+#include "lockstep/launch/cpus.h"
 #include "lockstep/launch/runtime.h"
 #include "lockstep/parallel/joining.h"
 #include "lockstep/parallel/session.h"
@@ -93,10 +94,20 @@ class Bench {
   std::unique_ptr<Session> session_;
 };
 
+// Collective.
+std::string caution_of(const Team& team) {
+  std::vector<double> too_many = {
+      static_cast<double>(team.job().local_world - launch::own_cpus().machine_cores)};
+  team.max(too_many);
+  if (too_many[0] <= 0) return "";
+  return "more ranks than cores: they wait for one another's turns, which no model knows of";
+}
+
 AllReduceFound measure(Bench& bench, const AllReduceBench& asked) {
   const auto& team = bench.session().team();
   AllReduceFound found{.asked = asked, .ranks = {team.world(), team.job().nodes}};
   found.network = bench.network();
+  found.caution = caution_of(team);
   const auto ways = bench.ways(found.notes);
   for (const auto& way : ways) found.rows.push_back({way.name, way.algorithm, {}});
   for (const auto size : asked.sizes) {

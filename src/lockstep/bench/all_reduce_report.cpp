@@ -11,16 +11,20 @@ namespace {
 
 std::vector<Curve> measured(const AllReduceFound& found, bool algorithms_alone) {
   std::vector<Curve> curves;
-  for (const auto& row : found.rows)
-    if (row.algorithm || !algorithms_alone) curves.push_back({row.name, row.seconds});
+  for (size_t i = 0; i < found.rows.size(); ++i) {
+    const auto& row = found.rows[i];
+    if (row.algorithm || !algorithms_alone)
+      curves.push_back({row.name, row.seconds, false, static_cast<int>(i)});
+  }
   return curves;
 }
 
 std::vector<Curve> modelled(const AllReduceFound& found, const std::string& suffix) {
   std::vector<Curve> curves;
-  for (const auto& row : found.rows) {
+  for (size_t i = 0; i < found.rows.size(); ++i) {
+    const auto& row = found.rows[i];
     if (!row.algorithm) continue;
-    Curve curve{row.name + suffix, {}, true};
+    Curve curve{row.name + suffix, {}, true, static_cast<int>(i)};
     for (const auto size : found.asked.sizes)
       curve.seconds.push_back(row.algorithm->seconds(found.ranks, static_cast<double>(size), found.network));
     curves.push_back(std::move(curve));
@@ -38,7 +42,7 @@ bool is_slowed(const AllReduceFound& found) {
 }
 
 std::string setting(const AllReduceFound& found) {
-  const auto& [asked, ranks, net, rows, notes] = found;
+  const auto& [asked, ranks, net, rows, notes, caution] = found;
   auto text = format(
       "{} ranks on {} node{}; the algorithms over {}: alpha {}, beta {:.3f} ns a byte, gamma "
       "{:.3f} ns a byte",
@@ -67,6 +71,7 @@ void tell(const AllReduceFound& found) {
   const auto& sizes = found.asked.sizes;
   const auto all = measured(found, false), own = measured(found, true);
   const auto table = table_of(sizes, with_models(all, found));
+  const auto caution = found.caution.empty() ? "" : found.caution + "\n";
   const auto times = time_chart(sizes, all);
   const auto bandwidths = bandwidth_chart(sizes, all, found.ranks.world);
   const auto wins = "fastest algorithm, measured: " + crossovers(sizes, own);
@@ -74,7 +79,7 @@ void tell(const AllReduceFound& found) {
   auto text = setting(found) + "\n";
   for (const auto& note : found.notes) text += note + "\n";
   text += format("every sum was checked; medians of {}, the slowest rank's time\n\n", found.asked.rounds);
-  text += aligned(table) + "\n" + wins + "\n" + should_win + "\n\n" + plot::text(times) + "\n" +
+  text += aligned(table) + caution + "\n" + wins + "\n" + should_win + "\n\n" + plot::text(times) + "\n" +
           plot::text(bandwidths);
   std::fputs(text.c_str(), stdout);
   write_out(found.asked.out, "lockstep bench allreduce",
@@ -82,7 +87,7 @@ void tell(const AllReduceFound& found) {
              {"Bus bandwidth", plot::svg(bandwidths)},
              {"Who wins where", paragraph(wins) + paragraph(should_win)},
              {"Measured and modelled", plot::svg(time_chart(sizes, with_models(own, found)))},
-             {"The numbers", plot::table(table)},
+             {"The numbers", plot::table(table) + (caution.empty() ? "" : paragraph(caution))},
              {"What each costs", plot::table(formulas(found))}},
             plot::svg(is_slowed(found) ? time_chart(sizes, own) : times));
 }

@@ -21,6 +21,7 @@ struct AllReduceFound {
   Network network = {};
   std::vector<Row> rows = {};
   std::vector<std::string> notes = {};
+  std::string caution = {};  // what to know before the numbers are believed; empty = nothing
 };
 
 /// On standard output, and into the file that was asked for.

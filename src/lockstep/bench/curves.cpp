@@ -27,6 +27,7 @@ plot::Chart chart_of(const std::vector<int64_t>& sizes, const std::vector<Curve>
     plot::Series series;
     series.name = curve.name;
     series.dashed = curve.is_model;
+    series.look = curve.look;
     for (size_t i = 0; i < sizes.size(); ++i) {
       series.x.push_back(static_cast<double>(sizes[i]));
       series.y.push_back(value(series.x.back(), curve.seconds[i]));

@@ -13,6 +13,7 @@ struct Curve {
   std::string name;
   std::vector<double> seconds;  // one for each size
   bool is_model = false;
+  int look = -1;  // of a way and its model the same, in all plots of a page
 };
 using Table = std::vector<std::vector<std::string>>;  // the first row is its head
 

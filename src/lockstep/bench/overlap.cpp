@@ -28,11 +28,29 @@ train::Command with_messages(train::Command command, const OverlapBench& asked) 
   return command;
 }
 
+// What the bench would pass over in silence.
+void check_unused(const Settings& settings) {
+  struct Row {
+    bool set;
+    const char *key, *hint;
+  };
+  constexpr const char* kLeave = "leave it at its default: the bench does without";
+  constexpr const char* kDelay = "leave it out: the bench slows messages down by --latency and --bandwidth";
+  const Row rows[] = {{settings.ddp.comm_hook != "none", "ddp.comm_hook", kLeave},
+                      {settings.optim.sharded, "optim.sharded", kLeave},
+                      {settings.train.accumulate > 1, "train.accumulate", kLeave},
+                      {settings.launch.latency_us != 0, "launch.latency_us", kDelay},
+                      {settings.launch.bandwidth_gbit != 0, "launch.bandwidth_gbit", kDelay}};
+  for (const auto& row : rows)
+    if (row.set) throw InputError("the bench does not measure this key", row.key, row.hint);
+}
+
 void check_setting(const train::Setup& setup) {
   const auto& settings = setup.settings;
   if (setup.team->world() < 2)
     throw InputError("one rank has nothing to exchange", "bench overlap",
                      "start more: mpirun -n 2 lockstep bench overlap");
+  check_unused(settings);
   if (settings.train.mode == "ddp" && setup.mesh->is_plain() && settings.train.precision == "fp32") return;
   throw InputError("the bench compares the ways of DDP alone, in fp32",
                    "train.mode, parallel, train.precision", "leave these keys at their defaults");

@@ -22,17 +22,14 @@ const Units kTimes = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
 const Units kRates = {{"Mbit", 1e6 / 8}, {"Gbit", 1e9 / 8}};
 const Units kBytes = {{"", 1}, {"K", 1024}, {"M", 1024 * 1024}};
 
-double read(const std::string& text, const Units& units, const char* what) {
+double read(const std::string& text, const Units& units, const char* what, const char* hint) {
   const auto end = std::min(text.find_first_not_of("0123456789."), text.size());
   const auto number = config::parse_number(text.substr(0, end));
   for (const auto& [name, factor] : units) {
     if (number && text.substr(end) == name) return *number * factor;
   }
   if (number && *number == 0 && end == text.size()) return 0;
-  std::vector<std::string> names;
-  for (const auto& unit : units) names.push_back(format("3{}", unit.name));
-  throw InputError(format("'{}' is no {}", base::printable(text), what), "",
-                   "write " + base::join(names, ", ") + " or 0");
+  throw InputError(format("'{}' is no {}", base::printable(text), what), "", hint);
 }
 
 std::string scaled(double value, const Units& units) {
@@ -46,11 +43,11 @@ std::string scaled(double value, const Units& units) {
 }  // namespace
 
 double parse_latency(const std::string& text) {
-  return read(text, kTimes, "latency");
+  return read(text, kTimes, "latency", "write 3us, 3ms, 3s or 0");
 }
 
 double parse_bandwidth(const std::string& text) {
-  return read(text, kRates, "bandwidth");
+  return read(text, kRates, "bandwidth", "write 3Mbit, 3Gbit or 0");
 }
 
 std::vector<int64_t> parse_sizes(const std::string& text) {
@@ -58,7 +55,7 @@ std::vector<int64_t> parse_sizes(const std::string& text) {
   std::vector<int64_t> sizes;
   std::istringstream words(text);
   for (std::string word; std::getline(words, word, ',');) {
-    const double bytes = std::min(read(word, kBytes, "size"), 2 * kMost);
+    const double bytes = std::min(read(word, kBytes, "size", "bytes, as in 4, 1K, 8M"), 2 * kMost);
     const auto whole = static_cast<int64_t>(bytes);
     const bool grows = sizes.empty() || whole > sizes.back();
     if (whole < 4 || whole % 4 != 0 || bytes > kMost || !grows)

@@ -16,14 +16,16 @@ int run_bench_allreduce(const std::vector<std::string>& args) {
                    "mpirun -n 4 lockstep bench allreduce --latency 200us --bandwidth 1Gbit",
                    "srun lockstep bench allreduce --backend mpi --sizes 1K,1M,64M"});
   options.add("algorithm", asked.algorithm, "all|NAME",
-              "one algorithm beside gloo, MPI and NCCL, or all of them");
-  options.add("sizes", sizes, "LIST", "bytes, as in 4,1K,16K,8M");
-  options.add("backend", asked.backend, "gloo|mpi", "whose lines carry the algorithms' messages");
-  options.add("latency", latency, "TIME", "each message takes so much longer, as in 200us");
-  options.add("bandwidth", bandwidth, "RATE", "a rank's line carries so much, as in 1Gbit");
-  options.add("rounds", asked.rounds, "N", "how often each is timed; the median counts");
+              "one algorithm beside gloo, MPI and NCCL, or all of them (default all)");
+  options.add("sizes", sizes, "LIST", "bytes (default " + sizes + ")");
+  options.add("backend", asked.backend, "gloo|mpi",
+              "whose lines carry the algorithms' messages (default gloo)");
+  options.add("latency", latency, "TIME", "each message takes so much longer, as in 200us (default 0)");
+  options.add("bandwidth", bandwidth, "RATE",
+              "a rank's line carries so much, as in 1Gbit (default 0: no limit)");
+  options.add("rounds", asked.rounds, "N", "how often each is timed; the median counts (default 7)");
   options.add("out", asked.out, "FILE", "a page with plots and tables (.html), or the plot alone (.svg)");
-  options.add("launcher", asked.launcher, "NAME", "overrule the detection; none = alone");
+  options.add("launcher", asked.launcher, "NAME", "overrule the detection; none = alone (default auto)");
   if (!options.parse(args)) return kDone;
   try {
     asked.sizes = bench::parse_sizes(sizes);
