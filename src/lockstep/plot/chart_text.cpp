@@ -59,8 +59,8 @@ void draw(Canvas& canvas, const Series& series, char mark) {
 // A line of few points is not hidden by one of many; of equals the first is in front.
 std::vector<size_t> back_to_front(const Chart& chart) {
   std::vector<size_t> order;
-  for (size_t i = chart.series.size(); i-- > 0;) order.push_back(i);
-  std::ranges::stable_sort(order, std::greater(), [&](size_t i) { return chart.series[i].x.size(); });
+  for (size_t i = 0; i < chart.series.size(); ++i) order.push_back(i);
+  std::ranges::sort(order, std::greater(), [&](size_t i) { return std::pair(chart.series[i].x.size(), i); });
   return order;
 }
 
