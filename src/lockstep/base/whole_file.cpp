@@ -99,6 +99,14 @@ void sync_folder(const std::filesystem::path& folder) {
   if (file) ::fsync(file.number());
 }
 
+// Rights do not tell it all: a root's end at a read-only mount, at NFS, in /sys.
+bool takes_files(const std::string& path) {
+  std::string temporary;
+  const auto file = make_partial(path, temporary);
+  if (file) ::unlink(temporary.c_str());
+  return static_cast<bool>(file);
+}
+
 }  // namespace
 
 void write_output(const std::string& path, const std::string& text, const std::string& hint) {
@@ -114,14 +122,14 @@ void check_output(const std::string& path, const std::string& hint) {
   const bool there = ::stat(path.c_str(), &facts) == 0;
   if (there && S_ISDIR(facts.st_mode)) throw InputError("a folder is in the file's place", path, hint);
   if (there && (is_our_output(facts, STDOUT_FILENO) || is_our_output(facts, STDERR_FILENO))) return;
-  const auto folder = std::filesystem::absolute(behind_links(path)).parent_path();
+  const auto target = std::filesystem::absolute(behind_links(path));
+  const auto folder = target.parent_path();
   const bool replaced = !there || S_ISREG(facts.st_mode);
   std::error_code none;
   if (replaced && !std::filesystem::is_directory(folder, none))
     throw InputError("there is no folder for the file", folder.string(), "make it, or " + hint);
-  const std::string written = replaced ? folder.string() : path;
-  if (::access(written.c_str(), W_OK) != 0)
-    throw InputError(format("cannot write: {}", std::strerror(errno)), written, hint);
+  if (replaced ? takes_files(target.string()) : ::access(path.c_str(), W_OK) == 0) return;
+  throw InputError(format("cannot write: {}", std::strerror(errno)), path, hint);
 }
 
 Descriptor make_partial(const std::string& path, std::string& temporary) {
