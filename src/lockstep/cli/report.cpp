@@ -24,7 +24,8 @@ int run_report(const std::vector<std::string>& args) {
   options.positional("RUN_FOLDER...", folders, "the runs' folders");
   options.add("out", out, "FILE", "the file to write (report.html in the run's folder, or here for several)");
   if (!options.parse(args)) return kDone;
-  if (launch::rank_by_environment(launch::current_environment()).rank > 0) return kDone;  // one page
+  const auto self = launch::rank_by_environment(launch::current_environment());
+  if (self.world > 1 && self.rank > 0) return kDone;  // one page
   if (!out.empty()) base::check_output(out, kElsewhere);
   const auto html = report::report({folders.begin(), folders.end()});
   if (out.empty()) {
