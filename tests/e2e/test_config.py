@@ -208,7 +208,7 @@ def test_the_schema_agrees_with_the_program(run, lockstep, tmp_path):
         ({"optim": {"betas": [0.9, 0.99]}}, True), ({"optim": {"betas": [0.9]}}, False),
         ({"optim": {"betas": [0.9, 1.0]}}, False), ({"optim": {"weight_decay": "default"}}, True),
         ({"optim": {"weight_decay": "none"}}, False), ({"optim": {"lr": -1}}, False),
-        ({"ddp": {"bucket_cap_mb": 0}}, False), ({"ddp": {"bucket_cap_mb": 0.5}}, True),
+        ({"ddp": {"bucket_cap_mb": -1}}, False), ({"ddp": {"bucket_cap_mb": 0.5}}, True),
         ({"launch": {"timeout": "1h30m"}}, True), ({"launch": {"timeout": 60}}, True),
         ({"launch": {"timeout": "soon"}}, False), ({"launch": {"timeout": -1}}, False),
         ({"data": {"shuffle": "yes"}}, False), ({"task": {"options": {"a": 1}}}, True),

@@ -81,7 +81,7 @@ TEST(DdpErrors, NothingToTrain) {
 }
 
 TEST(DdpErrors, ImpossibleOptions) {
-  EXPECT_THROW(ddp(nn::Linear(2, 2), group(), {.bucket_cap_mb = 0}), InputError);
+  EXPECT_THROW(ddp(nn::Linear(2, 2), group(), {.bucket_cap_mb = -1}), InputError);
   EXPECT_THROW(ddp(nn::Linear(2, 2), group(), {.bucket_cap_mb_list = {1, -1}}), InputError);
   EXPECT_THROW(ddp(std::shared_ptr<nn::LinearImpl>(), group()), InputError);
   EXPECT_THROW(ddp(nn::Linear(2, 2), ProcessGroup()), InputError);
