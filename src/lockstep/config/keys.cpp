@@ -218,8 +218,7 @@ const std::vector<Key> kKeys = {
     {KEY(schedule.options), "keys of your own for a schedule of your own", {.use = kSchedule}},
 
     {KEY(train.mode),
-     "ddp = all ranks; single = one process, no group; data_parallel = one process, its GPUs, or on a CPU "
-     "logical devices",
+     "ddp = all ranks; single = one process, no group; data_parallel = one process, several devices",
      {.choices = {"ddp", "single", "data_parallel"}}},
     {KEY(train.epochs),
      "how often the training set is passed",

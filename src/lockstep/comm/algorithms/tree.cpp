@@ -10,6 +10,10 @@ int place_of(const Messenger& messenger, const std::vector<int>& members) {
   return static_cast<int>(std::find(members.begin(), members.end(), messenger.rank()) - members.begin());
 }
 
+int member(const std::vector<int>& members, int place) {
+  return members.at(static_cast<std::size_t>(place));
+}
+
 }  // namespace
 
 // In round k those whose place has k as its lowest bit give theirs to the one k before them.
@@ -17,10 +21,9 @@ void reduce_to_first(Messenger& messenger, const Numbers& numbers, const std::ve
   const int place = place_of(messenger, members), size = static_cast<int>(members.size());
   std::vector<std::byte> theirs(numbers.bytes().size());
   for (int bit = 1; bit < size; bit *= 2) {
-    const auto before = static_cast<std::size_t>(place) - static_cast<std::size_t>(bit);
-    if (place & bit) return messenger.send(members.at(before), numbers.bytes());
+    if (place & bit) return messenger.send(member(members, place - bit), numbers.bytes());
     if (place + bit >= size) continue;
-    messenger.receive(members[static_cast<std::size_t>(place + bit)], theirs);
+    messenger.receive(member(members, place + bit), theirs);
     numbers.add(theirs);
   }
 }
@@ -30,10 +33,9 @@ void broadcast_from_first(Messenger& messenger, const Numbers& numbers, const st
   const int place = place_of(messenger, members), size = static_cast<int>(members.size());
   int bit = 1;
   while (bit < size && !(place & bit)) bit *= 2;
-  const auto before = static_cast<std::size_t>(place) - static_cast<std::size_t>(bit);
-  if (place > 0) messenger.receive(members.at(before), numbers.bytes());
+  if (place > 0) messenger.receive(member(members, place - bit), numbers.bytes());
   for (bit /= 2; bit > 0; bit /= 2) {
-    if (place + bit < size) messenger.send(members[static_cast<std::size_t>(place + bit)], numbers.bytes());
+    if (place + bit < size) messenger.send(member(members, place + bit), numbers.bytes());
   }
 }
 
