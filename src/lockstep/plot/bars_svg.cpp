@@ -6,6 +6,7 @@
 #include "lockstep/plot/chart.h"
 #include "lockstep/plot/look.h"
 #include "lockstep/plot/page.h"
+#include "lockstep/plot/stack.h"
 #include "lockstep/plot/ticks.h"
 
 namespace lockstep::plot {
@@ -13,18 +14,6 @@ namespace {
 
 constexpr double kHigh = 220, kLeft = 62, kRight = 18, kBelow = 30;
 constexpr size_t kMostBars = 128;
-
-double value_at(const Bars& bars, size_t bar, size_t part) {
-  if (bar >= bars.values.size() || part >= bars.values[bar].size()) return 0;
-  const double value = bars.values[bar][part];
-  return std::isfinite(value) && value > 0 ? value : 0;
-}
-
-double height_of(const Bars& bars, size_t bar) {
-  double sum = 0;
-  for (size_t part = 0; part < bars.parts.size(); ++part) sum += value_at(bars, bar, part);
-  return sum;
-}
 
 // More bars than fit: some from everywhere, and the title says so.
 Bars fitting(const Bars& bars) {

@@ -7,6 +7,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/plot/chart.h"
 #include "lockstep/plot/look.h"
+#include "lockstep/plot/stack.h"
 #include "lockstep/plot/ticks.h"
 
 namespace lockstep::plot {
@@ -14,18 +15,6 @@ namespace {
 
 constexpr std::string_view kFills = "#=+-:.o*";
 constexpr int kLeastWidth = 30, kNumber = 9;
-
-double value_at(const Bars& bars, size_t bar, size_t part) {
-  if (bar >= bars.values.size() || part >= bars.values[bar].size()) return 0;
-  const double value = bars.values[bar][part];
-  return std::isfinite(value) && value > 0 ? value : 0;
-}
-
-double sum_of(const Bars& bars, size_t bar) {
-  double sum = 0;
-  for (size_t part = 0; part < bars.parts.size(); ++part) sum += value_at(bars, bar, part);
-  return sum;
-}
 
 std::string fit(const std::string& text, size_t width) {
   auto cut = shortened(base::printable(text, 400), width);
@@ -56,7 +45,7 @@ std::string text(const Bars& bars, int width) {
   double most = 0;
   for (size_t i = 0; i < bars.names.size(); ++i) {
     longest = std::max(longest, letters_of(base::printable(bars.names[i], 400)));
-    most = std::max(most, sum_of(bars, i));
+    most = std::max(most, height_of(bars, i));
   }
   longest = std::min(longest, static_cast<size_t>(width) / 3);
   const int columns = width - static_cast<int>(longest) - kNumber - 3;
@@ -68,7 +57,7 @@ std::string text(const Bars& bars, int width) {
   if (!bars.y_label.empty()) out += trimmed(fit(without_unit(bars.y_label), static_cast<size_t>(width)));
   for (size_t i = 0; i < bars.names.size(); ++i) {
     out += trimmed(fit(bars.names[i], longest) + " |" + stack(bars, i, most > 0 ? most : 1, columns) + " " +
-                   short_number(sum_of(bars, i), unit_of(bars.y_label)));
+                   short_number(height_of(bars, i), unit_of(bars.y_label)));
   }
   return out;
 }
