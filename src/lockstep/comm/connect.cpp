@@ -173,19 +173,6 @@ MPI_Comm world_of(const launch::Runtime& runtime) {
   return runtime.has_mpi() ? runtime.mpi().world() : MPI_COMM_NULL;
 }
 
-void free_comm(void* what) {
-  const std::unique_ptr<MPI_Comm> comm(static_cast<MPI_Comm*>(what));
-  MPI_Comm_free(comm.get());
-}
-
-MPI_Comm split_comm(const launch::Runtime& runtime, int part) {
-  if (!runtime.has_mpi()) return MPI_COMM_NULL;
-  MPI_Comm comm = MPI_COMM_NULL;
-  launch::check_mpi(MPI_Comm_split(runtime.mpi().world(), part, runtime.job().rank, &comm), "MPI_Comm_split");
-  free_at_finalize(free_comm, new MPI_Comm(comm));
-  return comm;
-}
-
 // The one that counts a group's collectives on the CPU; NCCL's alone has none.
 std::shared_ptr<const RollCall> roll_of(const ProcessGroup& group) {
   for (const auto& device : group->getDeviceTypes()) {
@@ -196,8 +183,7 @@ std::shared_ptr<const RollCall> roll_of(const ProcessGroup& group) {
 }
 
 // Those of the part, numbered anew.
-std::vector<Peer> members_of(const launch::Runtime& runtime, int part) {
-  const auto everyone = introduce(runtime);
+std::vector<Peer> members_of(const std::vector<Peer>& everyone, const launch::Runtime& runtime, int part) {
   const auto parts = runtime.all_gather(std::to_string(part));
   std::vector<Peer> members;
   for (const auto& peer : everyone) {
@@ -240,14 +226,14 @@ ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::
                    const ProcessGroup& whole, int part, const std::string& name) {
   const QuietJoin quiet;
   const Kind& kind = find_kind(options.backend, device);
-  const auto members = members_of(runtime, part);
-  const auto comm = split_comm(runtime, part);
+  const auto all = roll_of(whole);
+  const auto members = members_of(all->peers(), runtime, part);
+  const auto comm = runtime.has_mpi() ? split_ranks(runtime.mpi().world(), part) : MPI_COMM_NULL;
   if (members.size() == 1) return {};
   Job job = runtime.job();
   job.rank = place_among(members, job.rank);
   job.world = static_cast<int>(members.size());
   const auto own_name = format("{}/{}", name, part);
-  const auto all = roll_of(whole);
   const auto store = c10::make_intrusive<c10d::PrefixStore>(own_name, all->store());
   auto group = open_group(kind, {runtime, options, device, store, job, members, comm, all}, connections());
   group->setGroupName(own_name);

@@ -114,6 +114,12 @@ void free_at_finalize(void (*free)(void*), void* what) {
   static_cast<std::vector<Cleanup>*>(list)->emplace_back(free, what);
 }
 
+MPI_Comm split_ranks(MPI_Comm world, int part) {
+  MPI_Comm comm = MPI_COMM_NULL;
+  launch::check_mpi(MPI_Comm_split(world, part, rank_in(world), &comm), "MPI_Comm_split");
+  return kept(comm);
+}
+
 MpiComms MpiComms::make(MPI_Comm world) {
   MpiComms comms;
   MPI_Comm all = MPI_COMM_NULL;

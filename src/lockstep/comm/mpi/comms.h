@@ -24,6 +24,10 @@ struct MpiComms {
   std::vector<int> node_sizes;
 };
 
+/// The ranks that name the same part, in rank order, as a communicator that is freed at MPI_Finalize.
+/// Collective.
+MPI_Comm split_ranks(MPI_Comm world, int part);
+
 /// Runs `free` in MPI_Finalize, last registered first.
 void free_at_finalize(void (*free)(void*), void* what);
 
