@@ -27,7 +27,7 @@ launch:
   timeout: 1h30m
   join_timeout: 2.5
 task:
-  name: csv
+  name: open
   features: [age, 3, "b c"]
   mean: [1, 2.5]
   header: FALSE
@@ -93,7 +93,8 @@ TEST(Set, OverrulesTheFileAndTheLastWins) {
   EXPECT_EQ(settings_of("", {"run.dir=${USER_DIR}"}).run.dir, "/scratch/me");
   EXPECT_EQ(settings_of("ddp: {bucket_cap_mb: 5}", {"ddp.bucket_cap_mb=default"}).ddp.bucket_cap_mb,
             std::nullopt);
-  EXPECT_EQ(settings_of("task: {options: {a: 1}}", {"task.options.b=x y"}).task.options.size(), 2u);
+  EXPECT_EQ(settings_of("task: {name: open, options: {a: 1}}", {"task.options.b=x y"}).task.options.size(),
+            2u);
 }
 
 TEST(Set, RefusesWhatTheFileMayNotSayEither) {

@@ -12,7 +12,7 @@ namespace {
 const char* const kConfig = R"(run: {name: mnist, dir: "${USER_DIR}/r", seed: 3}
 launch: {launcher: auto, backend: gloo, device: cpu, join_timeout: 60s, timeout: 1h30m}
 task:
-  name: csv
+  name: open
   features: [a, "b c", '3']
   mean: [1, -2.5e-3]
   std: &s [1, 2]
@@ -43,7 +43,7 @@ TEST(RoundTrip, HoldsForTextsThatYamlCouldMisread) {
         "!a",   "%a",         "@a",   "- a",  "[a]",       "{a}",         " a ",         "$HOME",   "${X}",
         "$$",   "?",          "-",    ".",    "=",         "<<",          "2001-01-01",  "12:30:45"}) {
     Settings settings;
-    settings.task.name = "csv";
+    settings.task.name = "open";
     settings.task.file = settings.task.label = text;
     settings.task.features = {text, text};
     settings.task.options[text.empty() ? "key" : text] = text;

@@ -37,6 +37,7 @@ ROW("task", csv,
     .reads = {"kind", "file", "eval_file", "delimiter", "label", "features", "header", "eval_fraction",
               "classes", "normalize", "mean", "std"},
     .defaults = {{"model.name", "mlp"}})
+ROW("task", open, .reads = {"*"})
 ROW("model", mlp, .reads = {"hidden"})
 ROW("model", simple_cnn)
 ROW("model", pima_net)

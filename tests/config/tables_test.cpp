@@ -36,12 +36,27 @@ TEST(Tables, LeaveALibraryToBeLoadedLater) {
 
 TEST(Tables, SayWhichOptionsARowReads) {
   EXPECT_TRUE(warnings_of("schedule: {name: own, options: {rho: 1}}").empty());
-  ASSERT_EQ(warnings_of("schedule: {name: own, options: {roh: 1}}").size(), 1u);
-  EXPECT_EQ(warnings_of("schedule: {name: own, options: {roh: 1}}")[0],
-            "schedule.options.roh is set and not used: schedule.name is own");
-  EXPECT_EQ(warnings_of("optim: {options: {rho: 1}}")[0],
-            "optim.options is set and not used: optim.name is sgd (c.yaml:1:9)");
+  EXPECT_EQ(warnings_of("schedule: {name: step, options: {rho: 1}}").at(0),
+            "schedule.options is set and not used: schedule.name is step (c.yaml:1:24)");
+  EXPECT_TRUE(warnings_of("optim: {name: ./lion.so, options: {rho: 1}}").empty());
   EXPECT_EQ(settings_of("", {"schedule.name=own", "schedule.options.rho=2"}).schedule.options.at("rho"), "2");
+}
+
+TEST(Tables, KnowAnOptionThatNoneOfThemReads) {
+  const auto letter = error_of("schedule: {name: own, options: {roh: 1}}");
+  EXPECT_TRUE(has(letter.what(), "unknown option schedule.options.roh")) << letter.what();
+  EXPECT_EQ(letter.where(), "c.yaml:1:23");
+  EXPECT_EQ(letter.hint(), "did you mean schedule.options.rho? schedule own reads options.rho");
+  const auto place = error_of("task: {name: idx}\nmodel: {options: {hiden: 3}}");
+  EXPECT_EQ(place.hint(), "did you mean model.hidden? model mlp reads hidden");
+  EXPECT_EQ(error_of("model: {name: simple_cnn, options: {depth: 3}}").hint(), "model simple_cnn reads none");
+  EXPECT_THROW(settings_of("", {"task.name=pima", "task.options.eval_fracton=0.5"}), InputError);
+  const auto overruled =
+      config::load_settings("schedule: {name: ./s.so, options: {unit: 3}}", "c.yaml", {"schedule.name=none"});
+  EXPECT_EQ(overruled.warnings.size(), 1U) << "the file's options are of the schedule that it names";
+  // a library's task sees them all
+  EXPECT_EQ(settings_of("task: {name: ./t.so}\nmodel: {name: mlp, options: {a: 1}}").model.options.size(),
+            1U);
 }
 
 TEST(Tables, SayWhichModelATaskHas) {

@@ -196,6 +196,20 @@ def test_a_full_disk_is_an_error_and_a_reader_that_leaves_is_none(lockstep):
     assert (result.returncode, result.stderr) == (0, "")
 
 
+def test_an_option_that_no_row_knows_is_an_error_with_the_nearest_name(run, lockstep, tmp_path):
+    """The schema cannot know: what is an option depends on the rows."""
+    (tmp_path / "c.yaml").write_text("task: {name: mnist}\nmodel: {name: mlp, options: {hiden: 3}}\n")
+    refused = run(lockstep, "config", tmp_path / "c.yaml")
+    assert refused.returncode == 2, refused.output
+    assert "unknown option model.options.hiden" in refused.stderr and "did you mean model.hidden?" in refused.stderr
+    for words, near in ((("model.name=bert_layer", "model.options.hedas=2"), "model.options.heads"),
+                        (("ddp.comm_hook=powersgd", "ddp.options.warm_strat=true"), "ddp.options.warm_start")):
+        odd = run(lockstep, "config", *[part for word in words for part in ("--set", word)])
+        assert odd.returncode == 2 and f"did you mean {near}?" in odd.stderr, odd.output
+    known = run(lockstep, "config", "--set", "model.name=mlp", "--set", "model.options.heads=2", check=True)
+    assert "warning: model.options is set and not used: model.name is mlp" in known.stderr
+
+
 def test_the_schema_agrees_with_the_program(run, lockstep, tmp_path):
     """What the schema accepts the program accepts, and the other way round."""
     jsonschema = pytest.importorskip("jsonschema", reason="the Python package jsonschema is not there")
@@ -211,7 +225,7 @@ def test_the_schema_agrees_with_the_program(run, lockstep, tmp_path):
         ({"ddp": {"bucket_cap_mb": -1}}, False), ({"ddp": {"bucket_cap_mb": 0.5}}, True),
         ({"launch": {"timeout": "1h30m"}}, True), ({"launch": {"timeout": 60}}, True),
         ({"launch": {"timeout": "soon"}}, False), ({"launch": {"timeout": -1}}, False),
-        ({"data": {"shuffle": "yes"}}, False), ({"task": {"options": {"a": 1}}}, True),
+        ({"data": {"shuffle": "yes"}}, False), ({"ddp": {"comm_hook": "powersgd", "options": {"random_seed": 1}}}, True),
         ({"task": {"features": ["a", "b"]}}, True), ({"task": {"features": "a"}}, False),
         ({"model": {"hidden": [3, 0]}}, False), ([], False),
     ]

@@ -104,6 +104,20 @@ std::vector<std::string> unread_options(const Key& key, const Settings& settings
   return unread;
 }
 
+std::vector<std::string> unknown_options(const Key& key, const Settings& settings) {
+  using Map = std::map<std::string, std::string>;
+  const auto* row = key.rules.use.selector.empty() ? nullptr : chosen_row(settings, key.rules.use.selector);
+  if (!row || !row->library.empty() || !std::holds_alternative<Map*>(field_of(key, settings))) return {};
+  if (contains(row->facts.reads, "*") || contains(row->facts.reads, key.name())) return {};
+  const auto rows = base::rows_of(find_key(key.rules.use.selector)->rules.table);
+  std::vector<std::string> unknown;
+  for (const auto& [name, value] : *std::get<Map*>(field_of(key, settings))) {
+    const auto knows = [path = key.name() + "." + name](const auto* one) { return lists(*one, path); };
+    if (std::none_of(rows.begin(), rows.end(), knows)) unknown.push_back(name);
+  }
+  return unknown;
+}
+
 std::vector<std::string> readers(const Key& key) {
   const Use& use = key.rules.use;
   if (use.selector.empty() || !use.values.empty()) return use.values;

@@ -37,6 +37,10 @@ bool is_read(const std::string& path, const Settings& settings);
 /// The names under a key's map ("options") that the chosen row does not read.
 std::vector<std::string> unread_options(const Key& key, const Settings& settings);
 
+/// The names under a key's map that no row of the table knows, where the chosen one says what it reads and is
+/// the program's own.
+std::vector<std::string> unknown_options(const Key& key, const Settings& settings);
+
 /// The values of its selector that read the key; empty where all do.
 std::vector<std::string> readers(const Key& key);
 

@@ -121,6 +121,44 @@ void check_allreduce(const Loaded& loaded) {
          "set launch.allreduce to an algorithm: ring, say");
 }
 
+// "hidden" and "options.width", which a config calls model.hidden and model.options.width.
+std::string did_you_mean_of(const TableRow& row, const Key& key, const std::string& name) {
+  std::map<std::string, std::string> paths;
+  std::vector<std::string> names;
+  for (const auto& read : row.facts.reads) {
+    names.push_back(read.substr(read.find('.') + 1));
+    paths[names.back()] = key.section() + "." + read;
+  }
+  const auto near = base::nearest(name, names);
+  return near ? format("did you mean {}? ", paths.at(*near)) : "";
+}
+
+// A task of a library sees all settings, and may read them.
+bool may_read_everything(const TableRow* task) {
+  const auto& reads = task ? task->facts.reads : std::vector<std::string>();
+  return !task || !task->library.empty() || std::find(reads.begin(), reads.end(), "*") != reads.end();
+}
+
+// --set schedule.name=none leaves the file's options where they are: they are another row's.
+bool is_for_another_row(const Loaded& loaded, const Key& key) {
+  return loaded.origins.at(key.path).kind == Origin::file &&
+         loaded.origins.at(key.rules.use.selector).kind == Origin::set;
+}
+
+void check_options(const Loaded& loaded) {
+  if (may_read_everything(chosen_row(loaded.settings, "task.name"))) return;
+  for (const Key& key : keys()) {
+    if (key.rules.use.selector.empty() || is_for_another_row(loaded, key)) continue;
+    for (const auto& name : unknown_options(key, loaded.settings)) {
+      const auto& row = *chosen_row(loaded.settings, key.rules.use.selector);
+      refuse(loaded, format("unknown option {}.{}", key.path, base::printable(name)), {key.path},
+             did_you_mean_of(row, key, name) +
+                 format("{} {} reads {}", row.kind, row.name,
+                        row.facts.reads.empty() ? "none" : base::join(row.facts.reads, ", ")));
+    }
+  }
+}
+
 void check_delimiter(const Loaded& loaded) {
   if (loaded.settings.task.delimiter.size() == 1) return;
   refuse(loaded,
@@ -146,7 +184,7 @@ void resolve(Loaded& loaded) {
 void check_together(const Loaded& loaded) {
   for (const auto& check :
        {check_name, check_accumulate, check_nesterov, check_needs, check_cycled_momentum, check_early_stop,
-        check_normalize, check_regression, check_allreduce, check_delimiter}) {
+        check_normalize, check_regression, check_allreduce, check_delimiter, check_options}) {
     check(loaded);
   }
 }
