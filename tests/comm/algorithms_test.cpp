@@ -180,6 +180,54 @@ TEST(LocalRanks, AMessageOfAnotherSizeIsAnError) {
   EXPECT_THROW(run_as_ranks(2, unequal), Error);
 }
 
+// Both send first: a message waits for its receiver.
+TEST(LocalRanks, RanksThatWaitForEachOtherAreToldWhoWaitsForWhom) {
+  const auto both_send = [](Messenger& messenger) {
+    std::vector<std::byte> bytes(4);
+    if (messenger.rank() < 2) messenger.send(1 - messenger.rank(), bytes);
+  };
+  try {
+    run_as_ranks(3, both_send);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "the ranks wait for each other: rank 0 waits until rank 1 receives its message; "
+                 "rank 1 waits until rank 0 receives its message; rank 2 has ended");
+  }
+}
+
+TEST(LocalRanks, AMessageThatNobodySendsIsNamedAtOnce) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto one_waits = [](Messenger& messenger) {
+    std::vector<std::byte> bytes(4);
+    if (messenger.rank() == 1) messenger.receive(0, bytes);
+  };
+  try {
+    run_as_ranks(2, one_waits);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "a message is waited for that nobody sends: rank 0 has ended; rank 1 waits for a message "
+                 "from rank 0");
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
+TEST(LocalRanks, AMessageThatNobodyReceivesIsNamed) {
+  const auto one_sends = [](Messenger& messenger) {
+    std::vector<std::byte> bytes(4);
+    if (messenger.rank() == 1) messenger.send(0, bytes);
+  };
+  try {
+    run_as_ranks(2, one_sends);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "a message is sent that nobody receives: rank 0 has ended; rank 1 waits until rank 0 "
+                 "receives its message");
+  }
+}
+
 TEST(Delayed, MessagesTakeAtLeastTheirTime) {
   const auto begin = std::chrono::steady_clock::now();
   run_as_ranks(2, [](Messenger& messenger) {

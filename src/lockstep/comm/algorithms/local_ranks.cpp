@@ -11,16 +11,38 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep {
 namespace {
 
 constexpr std::chrono::seconds kPatience{10};
 
+// What a rank is at, with whom.
+struct Doing {
+  enum What { works, receives, sends, has_ended } what = works;
+  int other = 0;
+  std::function<bool()> can_go_on = [] { return true; };
+};
+
+std::string described(int rank, const Doing& doing) {
+  switch (doing.what) {
+    case Doing::receives:
+      return format("rank {} waits for a message from rank {}", rank, doing.other);
+    case Doing::sends:
+      return format("rank {} waits until rank {} receives its message", rank, doing.other);
+    case Doing::has_ended:
+      return format("rank {} has ended", rank);
+    case Doing::works:
+      break;
+  }
+  return format("rank {} works", rank);
+}
+
 // What lies between the ranks.
 class Post {
  public:
-  explicit Post(std::vector<int> nodes) : nodes(std::move(nodes)) {}
+  explicit Post(std::vector<int> nodes) : nodes(std::move(nodes)), doing_(this->nodes.size()) {}
 
   void put(int from, const Outgoing& message, bool* taken) {
     const std::lock_guard<std::mutex> guard(mutex_);
@@ -30,7 +52,7 @@ class Post {
   void take(int to, const Incoming& message) {
     std::unique_lock<std::mutex> lock(mutex_);
     auto& line = lines_[{message.from, to}];
-    wait(lock, [&] { return !line.empty(); });
+    wait(lock, to, {Doing::receives, message.from}, [&] { return !line.empty(); });
     if (line.front().bytes.size() != message.bytes.size())
       throw Error(format("rank {} sent {} bytes, and rank {} waits for {}", message.from,
                          line.front().bytes.size(), to, message.bytes.size()));
@@ -39,9 +61,18 @@ class Post {
     line.pop_front();
     changed_.notify_all();
   }
-  void wait_taken(const bool& taken) {
+  void wait_taken(int from, int to, const bool& taken) {
     std::unique_lock<std::mutex> lock(mutex_);
-    wait(lock, [&] { return taken; });
+    wait(lock, from, {Doing::sends, to}, [&] { return taken; });
+  }
+  void leave(int rank) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    doing_[static_cast<std::size_t>(rank)] = {Doing::has_ended, 0, [] { return false; }};
+    const bool somebody_waits = std::any_of(
+        doing_.begin(), doing_.end(), [](const Doing& doing) { return doing.what != Doing::has_ended; });
+    if (!somebody_waits || !is_stuck() || error_) return;
+    error_ = std::make_exception_ptr(Error(who_waits()));
+    changed_.notify_all();
   }
   void fail(std::exception_ptr error) {
     const std::lock_guard<std::mutex> guard(mutex_);
@@ -61,15 +92,42 @@ class Post {
   };
 
   template <class Ready>
-  void wait(std::unique_lock<std::mutex>& lock, Ready&& ready) {
-    const bool came = changed_.wait_for(lock, kPatience, [&] { return error_ || ready(); });
+  void wait(std::unique_lock<std::mutex>& lock, int rank, Doing doing, Ready&& ready) {
+    auto& own = doing_[static_cast<std::size_t>(rank)];
+    own = {doing.what, doing.other, ready};
+    const bool came = changed_.wait_for(lock, is_stuck() ? std::chrono::seconds(0) : kPatience,
+                                        [&] { return error_ || ready(); });
+    const auto everybody = came ? std::string() : who_waits();
+    own = {};  // what it waited for may be gone soon
     if (error_) throw Error("another rank has failed");
-    if (!came) throw Error("the ranks wait for each other");
+    if (!came) throw Error(everybody);
+  }
+  // all wait, and for nothing that is there: no need for patience
+  bool is_stuck() const {
+    return std::none_of(doing_.begin(), doing_.end(), [](const Doing& doing) { return doing.can_go_on(); });
+  }
+  std::string who_waits() const {
+    std::vector<std::string> words;
+    for (std::size_t rank = 0; rank < doing_.size(); ++rank)
+      words.push_back(described(static_cast<int>(rank), doing_[rank]));
+    return headline() + ": " + base::join(words, "; ");
+  }
+  bool waits_for_one_who_has_ended(Doing::What what) const {
+    return std::any_of(doing_.begin(), doing_.end(), [&](const Doing& doing) {
+      return doing.what == what && doing_[static_cast<std::size_t>(doing.other)].what == Doing::has_ended &&
+             !doing.can_go_on();
+    });
+  }
+  std::string headline() const {
+    if (waits_for_one_who_has_ended(Doing::receives)) return "a message is waited for that nobody sends";
+    if (waits_for_one_who_has_ended(Doing::sends)) return "a message is sent that nobody receives";
+    return "the ranks wait for each other";
   }
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::pair<int, int>, std::deque<Letter>> lines_;
+  std::vector<Doing> doing_;
   std::exception_ptr error_;
 };
 
@@ -86,7 +144,7 @@ class LocalMessenger : public Messenger {
     try {
       for (std::size_t i = 0; i < out.size(); ++i) post_.put(rank_, out[i], &taken[i]);
       for (const auto& message : in) post_.take(rank_, message);
-      for (const auto& one : taken) post_.wait_taken(one);
+      for (std::size_t i = 0; i < out.size(); ++i) post_.wait_taken(rank_, out[i].to, taken[i]);
     } catch (...) {
       post_.fail(std::current_exception());  // while what the letters point to is still there
       throw;
@@ -108,6 +166,7 @@ void run_as_ranks(const std::vector<int>& nodes, const std::function<void(Messen
       try {
         LocalMessenger messenger(post, rank);
         body(messenger);
+        post.leave(rank);
       } catch (...) {
         post.fail(std::current_exception());
       }
