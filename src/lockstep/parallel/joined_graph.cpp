@@ -1,105 +1,17 @@
 #include "lockstep/parallel/joined_graph.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/graph_task.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/format.h"
+#include "lockstep/parallel/joined_node.h"
 
 namespace lockstep::parallel {
 namespace {
 
 using torch::autograd::Edge;
 using torch::autograd::edge_list;
-using torch::autograd::variable_list;
-
-// Where a device's piece of a gathered tensor begins, how long it is, and where its own graph goes on.
-struct Piece {
-  int64_t begin = 0, length = 0;
-  bool is_number = false;
-  Edge edge;
-};
-
-// A device's graph, from the pieces of the outputs back to its parameters and inputs.
-struct DeviceGraph {
-  at::Device device = at::kCPU;
-  std::vector<Piece> pieces;
-  std::vector<Replicas::Leaf> leaves;
-  std::vector<at::Tensor> inputs;
-};
-
-class JoinedGraph : public torch::autograd::Node {
- public:
-  JoinedGraph(std::vector<DeviceGraph> graphs, size_t sources, std::shared_ptr<DeviceThreads> threads)
-      : graphs_(std::move(graphs)), sources_(sources), threads_(std::move(threads)) {}
-
-  variable_list apply(variable_list&& gradients) override {
-    if (graphs_.empty())
-      throw Error("backward ran through this graph already", "data_parallel",
-                  "keep it with retain_graph, or run the forward again");
-    if (at::GradMode::is_enabled())
-      throw InputError("a gradient of a gradient does not go through data_parallel", "data_parallel",
-                       "take it of the bare module");
-    const bool keep = torch::autograd::get_current_graph_task_keep_graph();
-    std::vector<variable_list> found(graphs_.size());
-    threads_->run(graphs_.size(), [&](size_t i) { found[i] = backward(i, graphs_[i], gradients, keep); });
-    return reduce(found);
-  }
-
-  void release_variables() override {
-    graphs_.clear();
-    pending_.reset();
-  }
-  std::weak_ptr<void> pending() const { return pending_; }
-
- private:
-  static variable_list backward(size_t index, const DeviceGraph& graph, const variable_list& gradients,
-                                bool keep) {
-    edge_list roots, wanted;
-    variable_list own;
-    for (size_t k = 0; k < graph.pieces.size(); ++k) {
-      const auto& piece = graph.pieces[k];
-      if (!piece.edge.is_valid() || !gradients[k].defined()) continue;
-      auto gradient = sent(gradients[k].narrow(0, piece.begin, piece.length), index, graph.device);
-      roots.push_back(piece.edge);
-      own.push_back(piece.is_number ? gradient.reshape({}) : gradient);
-    }
-    for (const auto& leaf : graph.leaves) wanted.push_back(torch::autograd::impl::gradient_edge(leaf.tensor));
-    for (const auto& input : graph.inputs) wanted.push_back(torch::autograd::impl::gradient_edge(input));
-    if (roots.empty() || wanted.empty()) return variable_list(wanted.size());
-    return torch::autograd::Engine::get_default_engine().execute(roots, own, keep, /*create_graph=*/false,
-                                                                 /*accumulate_grad=*/false, wanted);
-  }
-
-  // In the order of the devices, so that the bits do not depend on who was done first.
-  variable_list reduce(const std::vector<variable_list>& found) const {
-    variable_list result(sources_);
-    const auto first = graphs_.front().device;
-    for (size_t i = 0; i < graphs_.size(); ++i) {
-      const auto& leaves = graphs_[i].leaves;
-      for (size_t k = 0; k < leaves.size(); ++k) {
-        if (!found[i][k].defined()) continue;
-        auto& sum = result[leaves[k].source];
-        const auto own = found[i][k].to(first);
-        sum = sum.defined() ? sum + own : own;
-      }
-    }
-    for (size_t i = 0; i < graphs_.size(); ++i) {
-      const auto begin = found[i].begin() + static_cast<std::ptrdiff_t>(graphs_[i].leaves.size());
-      result.insert(result.end(), begin, found[i].end());
-    }
-    return result;
-  }
-
-  std::vector<DeviceGraph> graphs_;
-  size_t sources_;
-  std::shared_ptr<DeviceThreads> threads_;
-  std::shared_ptr<void> pending_ = std::make_shared<int>();
-};
 
 bool wants_gradient(const at::Tensor& tensor) {
   return tensor.defined() && tensor.requires_grad();
@@ -176,7 +88,7 @@ Gathered gather(std::vector<DeviceShare> shares, const std::vector<at::Tensor>& 
   if (std::find(differentiable.begin(), differentiable.end(), true) == differentiable.end())
     return {std::move(outputs), {}};
   auto edges = edges_behind(sources, shares);
-  const auto node = std::make_shared<JoinedGraph>(std::move(graphs), sources.size(), std::move(threads));
+  const auto node = std::make_shared<JoinedNode>(std::move(graphs), sources.size(), std::move(threads));
   node->set_next_edges(std::move(edges));
   for (size_t k = 0; k < outputs.size(); ++k) {
     if (differentiable[k])
