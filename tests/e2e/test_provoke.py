@@ -94,3 +94,23 @@ def test_a_provoked_run_neither_goes_on_nor_is_gone_on_with(provoke, lockstep, r
     assert refused.returncode == 2 and "goes on from nothing" in refused.stderr
     ordinary = run(lockstep, "train", tmp_path / "config.yaml", "--resume", "runs/pima-local_loss", cwd=tmp_path)
     assert ordinary.returncode == 2 and "was made on purpose there" in ordinary.stderr, ordinary.output
+
+
+@pytest.mark.parametrize("eval_every", [0, 1])
+def test_norms_that_drift_apart_are_told_of_whenever_is_evaluated(eval_every, lockstep, mpirun, tmp_path):
+    """An evaluation shares rank 0's statistics, after which all are the same."""
+    torch = pytest.importorskip("torch")
+    layers = torch.nn.Linear(8, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2)
+    torch.jit.script(torch.nn.Sequential(*layers)).save(str(tmp_path / "model.pt"))
+    result = mpirun(2, lockstep, "train", write_config(tmp_path, PIMA), *sets(
+        model__name="torchscript", model__path=tmp_path / "model.pt", train__eval_every=eval_every, train__epochs=2),
+                    cwd=tmp_path, check=True)
+    assert result.output.count("batch normalisation is not synchronised: 1.running_") == 1, result.output
+
+
+@pytest.mark.parametrize("trouble", ["unsynced-batchnorm", "local-loss"])
+def test_a_provoked_runs_checkpoint_is_evaluated(trouble, provoke, lockstep, run, tmp_path):
+    provoke(trouble)
+    folder = tmp_path / "runs" / ("pima-" + trouble.replace("-", "_"))
+    shown = run(lockstep, "eval", folder / "config.yaml", "--checkpoint", folder, cwd=tmp_path, check=True).stdout
+    assert "accuracy   0." in shown

@@ -48,7 +48,8 @@ Learner make_learner(const Setup& setup) {
   const auto& team = *setup.team;
   Learner learner;
   learner.rounds = plan_rounds(settings, setup.data.train->size(), setup.mesh->data().world());
-  const auto net = Provocation(settings, setup.mesh->data()).change(seeded_model(setup));
+  const Provocation possible(settings, setup.mesh->data());  // or refused
+  const auto net = seeded_model(setup);
   learner.tracer = make_tracer(settings, net->parameters().size());
   const auto another = [&setup] { return setup.task->model(setup.settings, setup.data); };
   learner.model =

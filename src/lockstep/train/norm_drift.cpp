@@ -5,6 +5,7 @@
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
+#include "lockstep/comm/connect.h"
 
 namespace lockstep::train {
 namespace {
@@ -38,12 +39,13 @@ std::string norm_drift(const Team& team, const torch::nn::Module& module) {
   if (!(spread[worst].item<double>() > 0)) return "";
   const auto low = all.select(1, worst).argmin().item<int64_t>();
   const auto high = all.select(1, worst).argmax().item<int64_t>();
+  const auto in_job = [&](int64_t rank) { return comm::rank_in_job(team.group(), static_cast<int>(rank)); };
   return format(
       "batch normalisation is not synchronised: {} is {:.4f} on rank {}, {:.4f} on rank {}; rank 0's are "
       "saved\n"
       "  to do: set ddp.sync_batchnorm: true where a rank's batch is small",
-      own.names[static_cast<size_t>(worst)], all[low][worst].item<double>(), low,
-      all[high][worst].item<double>(), high);
+      own.names[static_cast<size_t>(worst)], all[low][worst].item<double>(), in_job(low),
+      all[high][worst].item<double>(), in_job(high));
 }
 
 }  // namespace lockstep::train

@@ -62,8 +62,9 @@ void Provocation::refuse_folder(const std::string& folder) {
       "start a new run");
 }
 
-std::shared_ptr<Net> Provocation::change(std::shared_ptr<Net> net) const {
-  return trouble_ && trouble_->change ? trouble_->change(std::move(net)) : net;
+std::shared_ptr<Net> Provocation::change(const Settings& settings, std::shared_ptr<Net> net) {
+  const auto* trouble = trouble_of(settings);
+  return trouble && trouble->change ? trouble->change(std::move(net)) : net;
 }
 
 void Provocation::after_step(int64_t step) const {

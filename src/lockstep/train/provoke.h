@@ -28,8 +28,8 @@ class Provocation {
   /// InputError where the run's folder is a provoked run's.
   static void refuse_folder(const std::string& folder);
 
-  /// The model as the trouble wants it.
-  std::shared_ptr<Net> change(std::shared_ptr<Net> net) const;
+  /// The model as the trouble wants it, which is what its checkpoints hold.
+  static std::shared_ptr<Net> change(const Settings& settings, std::shared_ptr<Net> net);
   void after_step(int64_t step) const;
   /// The epoch's loss as it is shown.
   double shown_loss(double mean, const LossTrace& losses) const;

@@ -154,7 +154,7 @@ std::shared_ptr<Net> seeded_model(const Setup& setup) {
     torch::manual_seed(seed);
     net = setup.task->model(setup.settings, setup.data);
   });
-  return net;
+  return Provocation::change(setup.settings, std::move(net));
 }
 
 }  // namespace lockstep::train

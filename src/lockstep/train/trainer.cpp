@@ -104,6 +104,7 @@ void Trainer::end_epoch() {
   const auto& train = setup_.settings.train;
   const bool scheduled = is_evaluation_scheduled(train, state_.epoch);
   const double train_loss = mean_train_loss();
+  compare_norms();
   std::unique_ptr<Metrics> metrics;
   if (scheduled || (train.eval_every > 0 && is_last_epoch())) {
     if (evaluation_is_long_ && (is_last_epoch() || checkpoints_.is_due_after_epoch(state_)))
@@ -114,7 +115,6 @@ void Trainer::end_epoch() {
   const auto eval_loss = metrics ? value_of(*metrics, "loss") : std::nullopt;
   if (!learner_.schedule->per_step()) learner_.schedule->step(eval_loss.value_or(train_loss));
   log_.epoch(state_, provocation_.shown_loss(train_loss, losses_), metrics.get());
-  compare_norms();
   const bool better = scheduled && watch_.is_best(eval_loss, state_);
   const bool last = is_last_epoch();
   ++state_.epoch;
@@ -123,7 +123,7 @@ void Trainer::end_epoch() {
   checkpoints_.save_after_epoch(state_, losses_, better, last);
 }
 
-// Once a run: what they say after an epoch they say after each.
+// Once a run: what they say after an epoch they say after each. Before an evaluation, which shares them.
 void Trainer::compare_norms() {
   if (std::exchange(norms_compared_, true) || setup_.settings.ddp.sync_batchnorm) return;
   const auto drift = norm_drift(setup_.mesh->data(), learner_.model->net());
@@ -134,10 +134,10 @@ void Trainer::compare_norms() {
 void Trainer::end_inside_epoch() {
   checkpoints_.save(state_, losses_);
   const double train_loss = mean_train_loss();
+  compare_norms();
   const auto metrics = setup_.settings.train.eval_every > 0 ? evaluate_now() : nullptr;
   if (watch_.is_stopping()) return;
   log_.epoch(state_, provocation_.shown_loss(train_loss, losses_), metrics.get());
-  compare_norms();
 }
 
 bool Trainer::is_last_epoch() const {
