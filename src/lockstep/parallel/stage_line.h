@@ -12,14 +12,22 @@
 
 namespace lockstep::parallel {
 
-/// Shapes, dtypes and strides go ahead of a tensor once for each shape of what the batch began with, which
-/// every stage knows: a model whose outputs' shapes depend on more than that is refused.
+/// Shape, dtype and strides go ahead of an output once for each shape of what the batch began with, which
+/// every stage knows: a model whose outputs' shapes depend on more than that is refused. They go from CPU to
+/// CPU, whatever carries the tensors. A gradient has the form of the output that it is of.
 class StageLine {
  public:
   using Sizes = std::vector<int64_t>;
 
+  /// A tensor on its way, or the place for one that comes.
+  struct Parcel {
+    bool sends;
+    int peer;
+    at::Tensor tensor;
+  };
+
   /// The ranks of one copy of the model, by stage.
-  explicit StageLine(Team line) : line_(std::move(line)) {}
+  explicit StageLine(Team line);
 
   int stage() const { return line_.rank(); }
   int stages() const { return line_.world(); }
@@ -27,15 +35,23 @@ class StageLine {
   bool is_last() const { return stage() + 1 == stages(); }
   const Team& team() const { return line_; }
 
-  /// To the next stage, without waiting; `batch` is what the micro-batch looked like when it came in.
-  void send_output(const at::Tensor& output, const Sizes& batch);
-  /// From the stage before; it asks for a gradient where the sender's does.
-  at::Tensor receive_input(const Sizes& batch);
-  /// Back to the stage before.
-  void send_gradient(const at::Tensor& gradient, const Sizes& batch);
-  at::Tensor receive_gradient(const Sizes& batch);
-  /// Returns when all that was sent has come; a batch ends with it.
-  void flush();
+  // What travels; `batch` is what the micro-batch looked like when it came in.
+
+  /// To the next stage.
+  Parcel output(const at::Tensor& tensor, const Sizes& batch);
+  /// From the stage before, which is waited for where the form is not known yet; the tensor asks for a
+  /// gradient where the sender's does.
+  Parcel input(const Sizes& batch);
+  /// Back to the stage before, of what came from there; zeros where it has no gradient.
+  Parcel gradient_of(const at::Tensor& input) const;
+  /// From the next stage, of an output that went there.
+  Parcel gradient(const Sizes& batch) const;
+
+  /// As one group, where the backend knows groups. What is received is there for whatever comes next on this
+  /// device; what is sent is kept until it has gone.
+  void exchange(const std::vector<Parcel>& parcels);
+  /// Returns when all that was sent has gone; a batch ends with it.
+  void flush() { release(0); }
   /// The last stage's tensor on every stage.
   at::Tensor from_last(const at::Tensor& mine, const Sizes& batch);
 
@@ -47,27 +63,29 @@ class StageLine {
     Sizes sizes, strides;
     bool operator==(const Form&) const = default;
   };
-  enum class Way : int { output = 1, gradient = 2, result = 3 };
-  using Key = std::tuple<Way, bool, Sizes>;
-  struct Sent {
-    c10::intrusive_ptr<c10d::Work> work;
-    at::Tensor tensor;
+  enum class What : int { output = 1, result = 2 };
+  using Key = std::tuple<What, bool, Sizes>;
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+  struct Posted {
+    WorkPtr work;
+    std::vector<at::Tensor> tensors;
+    bool receives;
   };
   static Form form_of(const at::Tensor& tensor);
   static at::Tensor packed(const Form& form);
   static Form unpacked(const at::Tensor& header);
   static at::Tensor dense(const at::Tensor& tensor);
   at::Tensor empty(const Form& form) const;
-  Key key(Way way, const Sizes& batch) const;
-  void send(int to, Way way, const at::Tensor& tensor, const Sizes& batch);
-  at::Tensor receive(int from, Way way, const Sizes& batch);
-  void post(int to, Way way, const at::Tensor& flat);
+  static Key key(What what, const Sizes& batch);
+  WorkPtr post(const Parcel& parcel) const;
+  std::vector<Posted> post_all(const std::vector<Parcel>& parcels) const;
   size_t unanswered() const;
-  void release(Way way, size_t kept);
+  void release(size_t kept);
 
   Team line_;
+  bool groups_;  // does the backend of the tensors know groups?
   std::map<Key, Form> sent_forms_, known_forms_;
-  std::map<Way, std::deque<Sent>> sent_;
+  std::deque<Posted> sent_;
 };
 
 }  // namespace lockstep::parallel

@@ -19,6 +19,11 @@ void Bubble::end() {
 // Of each stage the mean over the copies of the model.
 std::string Bubble::words() const {
   const auto stages = static_cast<size_t>(mesh_.pipeline().world());
+  const double formula = 100 * bubble_share(static_cast<int>(stages), micro_batches_);
+  if (!mesh_.all().device().is_cpu()) {
+    return format("Pipeline: {} stages, {} micro-batches; (p-1)/(m+p-1) gives a bubble of {:.1f} %", stages,
+                  micro_batches_, formula);
+  }
   std::vector<double> sums(2 * stages, 0.0);
   const auto own = static_cast<size_t>(mesh_.pipeline().rank());
   sums[own] = busy_;
@@ -34,8 +39,7 @@ std::string Bubble::words() const {
   }
   return format(
       "Pipeline: {} stages, {} micro-batches; bubble {:.1f} % (by stage {}), (p-1)/(m+p-1) gives {:.1f} %",
-      stages, micro_batches_, 100 * (1 - busy / elapsed), base::join(shares, ", "),
-      100 * bubble_share(static_cast<int>(stages), micro_batches_));
+      stages, micro_batches_, 100 * (1 - busy / elapsed), base::join(shares, ", "), formula);
 }
 
 }  // namespace lockstep::train

@@ -1,5 +1,6 @@
 #pragma once
-// How long the stages of a pipeline wait, measured, beside what the formula says.
+// How long the stages of a pipeline wait, measured, beside what the formula says. On GPUs the formula alone:
+// a host's clock sees when work is handed to a GPU, not when it is done.
 
 #include <chrono>
 #include <cstdint>

@@ -128,17 +128,17 @@ void check_mode(const Settings& settings, int world, at::Device device) {
     throw InputError("train.accumulate > 1 does not go with ddp.static_graph (PyTorch's own fails, too)",
                      "train.accumulate", "turn one of the two off");
   }
-  check_pipeline(settings, device);
+  check_pipeline(settings);
 }
 
 std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const Mesh& mesh,
                                                  const Settings& settings, const ModelSupplies& supplies) {
-  net->to(mesh.all().device());
   if (settings.train.layout == "channels_last") to_channels_last(*net);
+  if (mesh.shape().pipeline > 1) return make_pipeline_model(std::move(net), mesh, settings, supplies.tracer);
+  net->to(mesh.all().device());
   if (settings.train.mode == "data_parallel")
     return make_data_parallel_model(std::move(net), mesh.all().device(), settings.data_parallel,
                                     supplies.another);
-  if (mesh.shape().pipeline > 1) return make_pipeline_model(std::move(net), mesh, settings, supplies.tracer);
   auto model = over_samples(net, mesh.data(), settings, supplies.tracer);
   if (mesh.tensor().world() == 1) return model;
   return make_tensor_model(std::move(net), std::move(model), mesh);

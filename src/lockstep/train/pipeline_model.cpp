@@ -4,6 +4,7 @@
 #include <torch/utils.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -13,6 +14,7 @@
 #include "lockstep/parallel/module_tensors.h"
 #include "lockstep/parallel/one_f_one_b.h"
 #include "lockstep/parallel/stage_line.h"
+#include "lockstep/parallel/stage_steps.h"
 #include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/train/bubble.h"
 #include "lockstep/train/micro_batches.h"
@@ -28,8 +30,9 @@ using parallel::StageLine;
 
 // What a stage keeps of a micro-batch between its forward and its backward.
 struct Alive {
-  at::Tensor input;  // with its gradient, once backward was there
-  at::Tensor root;   // the output, or on the last stage the loss
+  at::Tensor input;     // with its gradient, once backward was there
+  at::Tensor root;      // the output, or on the last stage the loss
+  at::Tensor gradient;  // of the output, from the next stage
 };
 
 class PipelineModel : public TrainedModel {
@@ -57,6 +60,7 @@ class PipelineModel : public TrainedModel {
     clip_grad_norm_(parameters(), most,
                     [this](const auto& own) { return gather_norms(line_->team(), stages_, own); });
   }
+  void share_overflow(at::Tensor& found) const override;
   std::string summary() const override { return bubble_.words(); }
   bool exchanges() const override { return ddp_.exchanges(); }
 
@@ -73,8 +77,12 @@ class PipelineModel : public TrainedModel {
   }
 
  private:
-  Alive forward(const MicroBatch& batch, const Lesson& lesson);
-  void backward(Alive& alive, const MicroBatch& batch, const Lesson& lesson);
+  std::optional<StageLine::Parcel> parcel(const parallel::Message& message, const StageLine::Sizes& batch,
+                                          Alive& alive);
+  void exchange(const std::vector<parallel::Message>& messages, const std::vector<MicroBatch>& batches,
+                std::vector<Alive>& alive);
+  void forward(Alive& alive, const MicroBatch& batch, const Lesson& lesson);
+  void backward(const Alive& alive, const MicroBatch& batch, const Lesson& lesson);
   at::Tensor share_loss(const at::Tensor& mine) const;
 
   std::unique_ptr<StageLine> line_;
@@ -89,57 +97,73 @@ class PipelineModel : public TrainedModel {
 at::Tensor PipelineModel::learn(const at::Tensor& input, const at::Tensor& target, const Lesson& lesson) {
   const auto batches = cut_batch(input, target, micro_batches_, lesson.weight);
   const auto count = static_cast<int64_t>(batches.size());
+  const int stages = line_->stages(), stage = line_->stage();
   std::vector<Alive> alive(batches.size());
-  auto loss = torch::zeros({}, torch::kFloat64);
+  auto loss = torch::zeros({}, at::dtype(at::kDouble).device(line_->team().device()));
   bubble_.begin();
   ddp_.begin_batch();
-  for (const auto& [is_forward, number] : one_f_one_b(line_->stages(), line_->stage(), count)) {
-    auto& own = alive[static_cast<size_t>(number)];
-    const auto& batch = batches[static_cast<size_t>(number)];
-    if (is_forward) {
-      own = forward(batch, lesson);
-      if (line_->is_last()) loss += own.root.detach().to(torch::kCPU, torch::kFloat64) / batch.parts;
-      continue;
+  for (const auto& [messages, turn] :
+       parallel::stage_steps(one_f_one_b(stages, stage, count), stages, stage)) {
+    if (!messages.empty()) lesson.enter(Phase::waiting);
+    exchange(messages, batches, alive);
+    if (!turn) break;
+    auto& own = alive[static_cast<size_t>(turn->micro_batch)];
+    const auto& batch = batches[static_cast<size_t>(turn->micro_batch)];
+    if (turn->forward) {
+      forward(own, batch, lesson);
+      if (line_->is_last()) loss += own.root.detach().to(at::kDouble) / batch.parts;
+    } else {
+      if (turn->micro_batch + 1 == count) ddp_.begin_last_backward(own.root);
+      backward(own, batch, lesson);
+      own = {.input = line_->is_first() ? at::Tensor() : own.input, .root = {}, .gradient = {}};
     }
-    if (number + 1 == count) ddp_.begin_last_backward(own.root);
-    backward(own, batch, lesson);
-    own = {};
   }
   lesson.enter(Phase::waiting);
   line_->flush();
-  loss = share_loss(loss);
+  loss = share_loss(loss.to(torch::kCPU));
   bubble_.end();
   return loss;
 }
 
-Alive PipelineModel::forward(const MicroBatch& batch, const Lesson& lesson) {
-  const auto shape = batch.input.sizes().vec();
-  Alive alive;
-  lesson.enter(Phase::waiting);
-  alive.input = line_->is_first() ? batch.input : line_->receive_input(shape);
+// Where nothing before a place learns, no gradient goes there.
+std::optional<StageLine::Parcel> PipelineModel::parcel(const parallel::Message& message,
+                                                       const StageLine::Sizes& batch, Alive& alive) {
+  if (message.forward) return message.sends ? line_->output(alive.root, batch) : line_->input(batch);
+  const auto& learns = message.sends ? alive.input : alive.root;
+  if (!learns.requires_grad()) return {};
+  return message.sends ? line_->gradient_of(alive.input) : line_->gradient(batch);
+}
+
+void PipelineModel::exchange(const std::vector<parallel::Message>& messages,
+                             const std::vector<MicroBatch>& batches, std::vector<Alive>& alive) {
+  std::vector<StageLine::Parcel> parcels;
+  for (const auto& message : messages) {
+    const auto number = static_cast<size_t>(message.micro_batch);
+    auto& own = alive[number];
+    const auto one = parcel(message, batches[number].input.sizes().vec(), own);
+    if (one) parcels.push_back(*one);
+    if (one && !message.sends) (message.forward ? own.input : own.gradient) = one->tensor;
+    if (!message.forward && message.sends) own = {};
+  }
+  line_->exchange(parcels);
+}
+
+void PipelineModel::forward(Alive& alive, const MicroBatch& batch, const Lesson& lesson) {
+  if (line_->is_first()) alive.input = batch.input;
   lesson.enter(Phase::forward);
   bubble_.busy([&] {
     const auto scope = lesson.autocast();
     alive.root = stage_->own_forward(alive.input);
     if (line_->is_last()) alive.root = lesson.criterion(alive.root, batch.target);
   });
-  if (!line_->is_last()) line_->send_output(alive.root, shape);
-  return alive;
 }
 
-// Where nothing before a place learns, no gradient is sent there.
-void PipelineModel::backward(Alive& alive, const MicroBatch& batch, const Lesson& lesson) {
-  const auto shape = batch.input.sizes().vec();
+void PipelineModel::backward(const Alive& alive, const MicroBatch& batch, const Lesson& lesson) {
   if (line_->is_last()) {
     bubble_.busy([&] { lesson.backward(alive.root / batch.parts); });
   } else if (alive.root.requires_grad()) {
-    lesson.enter(Phase::waiting);
-    const auto gradient = line_->receive_gradient(shape);
-    bubble_.busy([&] { lesson.backward_from(alive.root, gradient); });
+    bubble_.busy([&] { lesson.backward_from(alive.root, alive.gradient); });
   }
-  if (line_->is_first() || !alive.input.requires_grad()) return;
-  const auto gradient = alive.input.grad();
-  line_->send_gradient(gradient.defined() ? gradient : torch::zeros_like(alive.input), shape);
 }
 
 at::Tensor PipelineModel::share_loss(const at::Tensor& mine) const {
@@ -148,6 +172,13 @@ at::Tensor PipelineModel::share_loss(const at::Tensor& mine) const {
   options.rootRank = line_->stages() - 1;
   line_->team().group()->broadcast(tensors, options)->wait();
   return tensors[0];
+}
+
+// A stage whose gradients are finite steps back with the others, and scales its next ones as they do.
+void PipelineModel::share_overflow(at::Tensor& found) const {
+  std::vector<double> most{found.item<double>()};
+  line_->team().max(most);
+  found.fill_(most[0]);
 }
 
 void PipelineModel::load_state_dict(const Tree& whole, const std::string& file) {
@@ -169,17 +200,13 @@ std::unique_ptr<TrainedModel> make_pipeline_model(std::shared_ptr<Net> net, cons
     log::info(format("stage {} of {}: {}", stage, words.size(), words[stage]));
   auto line = std::make_unique<StageLine>(mesh.pipeline());
   auto own = std::make_shared<StageNet>(std::move(net), stages, *line);
+  own->to(mesh.all().device());
   return std::make_unique<PipelineModel>(std::move(line), std::move(own), std::move(stages), mesh, settings,
                                          tracer);
 }
 
-void check_pipeline(const Settings& settings, at::Device device) {
+void check_pipeline(const Settings& settings) {
   if (settings.parallel.pipeline <= 1) return;
-  constexpr const char* kKey = "parallel.pipeline";
-  if (!device.is_cpu()) {
-    throw InputError("a pipeline runs on CPUs only so far: its messages were never tried over NCCL", kKey,
-                     "set launch.device=cpu, or parallel.pipeline to 1");
-  }
   if (settings.ddp.static_graph) {
     throw InputError(
         "ddp.static_graph does not go with parallel.pipeline: several micro-batches are under "

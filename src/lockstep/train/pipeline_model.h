@@ -15,6 +15,6 @@ std::unique_ptr<TrainedModel> make_pipeline_model(std::shared_ptr<Net> net, cons
                                                   const std::shared_ptr<Tracer>& tracer = nullptr);
 
 /// Refuses what a pipeline does not go with, before anything is loaded.
-void check_pipeline(const Settings& settings, at::Device device);
+void check_pipeline(const Settings& settings);
 
 }  // namespace lockstep::train

@@ -121,7 +121,7 @@ at::Tensor gather_norms(const Team& line, const Stages& stages, const std::vecto
     sums[1][number] = norm;
   }
   line.sum(sums);
-  return sums[1].masked_select(sums[0] > 0);
+  return sums[1].masked_select(sums[0] > 0).to(line.device());  // where the gradients are
 }
 
 Tree take_optimizer(int stage, const Stages& stages, const Tree& whole) {

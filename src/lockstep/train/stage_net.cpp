@@ -53,10 +53,16 @@ torch::Tensor StageNet::own_forward(torch::Tensor x) const {
   return x;
 }
 
+torch::Tensor StageNet::received(const std::vector<int64_t>& batch) {
+  auto input = line_.input(batch);
+  line_.exchange({input});
+  return input.tensor;
+}
+
 torch::Tensor StageNet::forward(const torch::Tensor& input) {
   const auto batch = input.sizes().vec();
-  const auto output = own_forward(line_.is_first() ? input : line_.receive_input(batch));
-  if (!line_.is_last()) line_.send_output(output, batch);
+  const auto output = own_forward(line_.is_first() ? input : received(batch));
+  if (!line_.is_last()) line_.exchange({line_.output(output, batch)});
   const auto result = line_.from_last(output, batch);
   line_.flush();
   return result;

@@ -23,6 +23,7 @@ class StageNet : public Net {
   void train(bool on = true) override;
 
  private:
+  torch::Tensor received(const std::vector<int64_t>& batch);
   void adopt(const std::string& name, const at::Tensor& tensor, bool is_parameter);
 
   std::shared_ptr<Net> whole_;

@@ -7,11 +7,13 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include "in_order.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/models/chain.h"
 #include "lockstep/optim/clip.h"
+#include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/sgd.h"
 #include "ranks.h"
 
@@ -52,7 +54,8 @@ ProcessGroup group() {
 
 // Both ranks hold a stage each, so nothing is split.
 struct Pair {
-  Team all{test::runtime().job(), group(), at::kCPU};
+  explicit Pair(ProcessGroup ranks = group()) : all(test::runtime().job(), std::move(ranks), at::kCPU) {}
+  Team all;
   Mesh mesh{all, {.pipeline = 2}, [&](int, const std::string&) { return all; }};
   Settings settings;
 
@@ -218,15 +221,55 @@ TEST(Pipeline, AnOptimisersStateIsTheWholeModels) {
 TEST(Pipeline, WhatDoesNotGoWithItIsRefusedBeforeAnythingIsLoaded) {
   Settings settings;
   settings.ddp.static_graph = true;
-  settings.parallel.tensor = 2;
-  EXPECT_NO_THROW(check_pipeline(settings, at::kCUDA)) << "there is no pipeline";
+  EXPECT_NO_THROW(check_pipeline(settings)) << "there is no pipeline";
   settings.parallel.pipeline = 2;
-  EXPECT_THROW(check_pipeline(settings, at::kCPU), InputError) << "tensor";
-  settings.parallel.tensor = 1;
-  EXPECT_THROW(check_pipeline(settings, at::kCPU), InputError) << "static graph";
+  EXPECT_THROW(check_pipeline(settings), InputError) << "static graph";
   settings.ddp.static_graph = false;
-  EXPECT_NO_THROW(check_pipeline(settings, at::kCPU));
-  EXPECT_THROW(check_pipeline(settings, at::kCUDA), InputError);
+  for (const auto device : {at::kCPU, at::kCUDA}) EXPECT_NO_THROW(check_mode(settings, 2, device));
+  settings.parallel.tensor = 2;
+  EXPECT_THROW(check_mode(settings, 4, at::kCUDA), InputError) << "tensor";
+}
+
+// Scaled losses: a gradient that is not finite is seen where it is, and the step is left out on all stages.
+TEST(Pipeline, LeavesAStepOutOnAllStagesWhereOneOverflows) {
+  Pair pair;
+  const auto model = pair.model(toy());
+  const Batch batch;
+  Sgd optimizer(model->parameters(), {.lr = 0.1});
+  GradScaler scaler(at::kCPU, {.init_scale = 4});
+  scaler.share_with([&](at::Tensor& found) { model->share_overflow(found); });
+  auto scaled = lesson();
+  scaled.backward = [&](const at::Tensor& loss) { scaler.scale(loss).backward(); };
+  model->learn(batch.input, batch.target, scaled);
+  EXPECT_TRUE(scaler.step(optimizer));
+  scaler.update();
+  const auto whole = toy();
+  learn_whole(*whole, batch);
+  expect_gradients(*model, *whole, 1e-5);  // unscaled on the stage that never saw the loss, too
+
+  if (!pair.all.first()) model->parameters()[0].mutable_grad().fill_(std::numeric_limits<float>::infinity());
+  EXPECT_FALSE(scaler.step(optimizer)) << "rank " << pair.all.rank();
+  scaler.update();
+  EXPECT_EQ(scaler.current_scale(), 2) << "rank " << pair.all.rank();
+}
+
+// The groups that a GPU's messages are, with the bits of gloo's.
+TEST(Pipeline, HasTheSameBitsByNcclsRules) {
+  Pair plain, grouped(test::in_order(group()));
+  const Batch batch;
+  for (const int64_t micro_batches : {1, 2, 3, 4}) {
+    const auto one = plain.model(toy(), micro_batches), other = grouped.model(toy(), micro_batches);
+    for (int step = 0; step < 2; ++step) {
+      const auto loss = one->learn(batch.input, batch.target, lesson());
+      EXPECT_TRUE(torch::equal(other->learn(batch.input, batch.target, lesson()), loss));
+    }
+    const auto wanted = one->net().named_parameters();
+    for (const auto& item : other->net().named_parameters())
+      EXPECT_TRUE(torch::equal(item.value().grad(), wanted[item.key()].grad())) << item.key();
+    const torch::NoGradGuard no_grad;
+    EXPECT_TRUE(torch::equal(other->net().forward(batch.input), one->net().forward(batch.input)));
+    EXPECT_EQ(items(other->state_dict()).size(), items(one->state_dict()).size());
+  }
 }
 
 TEST(Pipeline, AParameterOfTwoStagesIsRefused) {
