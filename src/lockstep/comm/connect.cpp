@@ -240,6 +240,12 @@ ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::
   return group;
 }
 
+int rank_in_job(const ProcessGroup& group, int rank) {
+  const auto roll = roll_of(group);
+  const int in_job = roll ? roll->peers().at(static_cast<size_t>(rank)).in_job : -1;
+  return in_job < 0 ? rank : in_job;
+}
+
 bool is_dead(const ProcessGroup& group) {
   const auto roll = roll_of(group);
   return roll && roll->is_dead();

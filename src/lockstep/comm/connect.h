@@ -19,6 +19,9 @@ ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10
 ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device,
                    const ProcessGroup& whole, int part, const std::string& name);
 
+/// What the job calls the group's rank `rank`: people know ranks by the job's numbers.
+int rank_in_job(const ProcessGroup& group, int rank);
+
 /// Whether an error has ended this group (gloo and mpi; NCCL's watchdog ends the process instead).
 bool is_dead(const ProcessGroup& group);
 

@@ -10,6 +10,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/comm/connect.h"
 #include "lockstep/parallel/ddp_check.h"
 
 namespace lockstep::parallel {
@@ -106,19 +107,21 @@ std::vector<std::vector<Fact>> gather_facts(const ProcessGroup& group, const std
 }
 
 // "rank 1 has parameter fc.weight Float [10, 4], rank 0 has parameter fc.weight Float [10, 5]"
-std::string first_difference(const std::vector<Fact>& zero, const std::vector<Fact>& other, size_t rank) {
+std::string first_difference(const std::vector<Fact>& zero, const std::vector<Fact>& other, int first,
+                             int rank) {
   for (size_t i = 0; i < std::min(zero.size(), other.size()); ++i) {
     if (zero[i].value == other[i].value) continue;
     // a different count says less than the first parameter that only one of them has
     if (zero[i].subject == "number of parameters" && other.size() != zero.size()) continue;
-    return format("rank {} has {} {}, rank 0 has {} {}", rank, other[i].subject, other[i].value,
+    return format("rank {} has {} {}, rank {} has {} {}", rank, other[i].subject, other[i].value, first,
                   zero[i].subject, zero[i].value);
   }
   if (zero.size() == other.size()) return {};
   const auto& more = zero.size() > other.size() ? zero : other;
   const Fact& extra = more[std::min(zero.size(), other.size())];
-  return format("rank {} has {} {}, rank {} does not", zero.size() > other.size() ? 0 : rank, extra.subject,
-                extra.value, zero.size() > other.size() ? rank : 0);
+  const bool in_zero = zero.size() > other.size();
+  return format("rank {} has {} {}, rank {} does not", in_zero ? first : rank, extra.subject, extra.value,
+                in_zero ? rank : first);
 }
 
 }  // namespace
@@ -139,7 +142,8 @@ void verify_alike(const ProcessGroup& group, const std::vector<parallel::Reduced
   const auto longest = *std::max_element(lengths.begin(), lengths.end());
   const auto all = gather_facts(group, facts, longest, lengths, device);
   for (size_t rank = 1; rank < all.size(); ++rank) {
-    const std::string difference = first_difference(all[0], all[rank], rank);
+    const auto difference = first_difference(all[0], all[rank], comm::rank_in_job(group, 0),
+                                             comm::rank_in_job(group, static_cast<int>(rank)));
     if (!difference.empty()) throw InputError(difference, "DistributedDataParallel", kAlike);
   }
   throw Error("the ranks' parameters differ", "DistributedDataParallel", kAlike);

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/comm/connect.h"
 #include "lockstep/comm/debug_level.h"
 #include "lockstep/parallel/ddp_check.h"
 #include "lockstep/parallel/ddp_state.h"
@@ -21,7 +22,7 @@ auto in_words(const DdpCore& core, const std::vector<parallel::ReducedParameter>
   try {
     return action();
   } catch (const c10::Error& error) {
-    parallel::rethrow_in_words(error, parameters, core.group()->getRank());
+    parallel::rethrow_in_words(error, parameters, comm::rank_in_job(core.group(), core.group()->getRank()));
   }
 }
 

@@ -40,7 +40,7 @@ int DdpCore::State::common_rank(bool condition) const {
 void DdpCore::State::notify_join() {
   auto work = start_all_reduce(group, at::full({1}, 1, at::TensorOptions().device(device).dtype(at::kFloat)));
   if (joining->throw_on_early_termination && all_reduced(0).item<float>() != 0)
-    throw Error("another rank has run out of input", format("join, rank {}", rank()),
+    throw Error("another rank has run out of input", format("join, rank {}", rank_in_job()),
                 "give every rank the same number of batches, or leave throw_on_early_termination out");
   reducer->set_forward_pass_work_handle(work, joining->divide_by_initial_world_size);
 }
@@ -69,11 +69,12 @@ void DdpCore::State::shadow_until_all_joined() {
   for (int64_t steps = 0; all_reduced(0).item<float>() != 0; ++steps) {
     if (joining->throw_on_early_termination) {
       all_reduced(1);
-      throw Error("this rank has run out of input", format("join, rank {}", rank()),
+      throw Error("this rank has run out of input", format("join, rank {}", rank_in_job()),
                   "give every rank the same number of batches, or leave throw_on_early_termination out");
     }
     if (steps == kWarnAfterSteps)
-      log::warning(format("rank {} has at least {} batches fewer than others", rank(), kWarnAfterSteps));
+      log::warning(
+          format("rank {} has at least {} batches fewer than others", rank_in_job(), kWarnAfterSteps));
     shadow_step();
     ran_longest = false;
   }

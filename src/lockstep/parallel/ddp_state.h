@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/comm/connect.h"
 #include "lockstep/parallel/ddp_core.h"
 #include "lockstep/parallel/ddp_sink.h"
 #include "lockstep/parallel/module_tensors.h"
@@ -34,6 +35,7 @@ struct DdpCore::State {
   bool sync_buffers = true;
 
   int rank() const { return group->getRank(); }
+  int rank_in_job() const { return comm::rank_in_job(group, rank()); }
   bool watches_unused() const { return options.find_unused_parameters && !options.static_graph; }
   bool in_first_static_iteration() const { return options.static_graph && !delayed->queued; }
   bool will_sync_buffers() const { return sync_buffers && options.broadcast_buffers && !buffers.empty(); }

@@ -13,6 +13,7 @@
 #include "lockstep/launch/cpus.h"
 #include "lockstep/launch/leave.h"
 #include "lockstep/launch/runtime.h"
+#include "lockstep/launch/variables.h"
 #include "lockstep/launch/warnings.h"
 #include "lockstep/parallel/joining.h"
 
@@ -46,6 +47,14 @@ class OnlyOne {
 void leave_warnings_to_rank_zero(const Job& job) {
   const bool chosen = std::getenv("TORCH_CPP_LOG_LEVEL") != nullptr;
   if (job.rank != 0 && !chosen) FLAGS_caffe2_log_level = std::max(FLAGS_caffe2_log_level, c10::GLOG_ERROR);
+}
+
+// LOCKSTEP_TIMEOUT=8: for who runs a program and cannot change it
+LaunchOptions hurried(LaunchOptions options) {
+  const auto seconds = launch::number_of(launch::current_environment(), "LOCKSTEP_TIMEOUT");
+  if (seconds)
+    options.timeout = std::min<std::chrono::milliseconds>(options.timeout, std::chrono::seconds(*seconds));
+  return options;
 }
 
 std::unique_ptr<launch::Runtime> make_runtime(const LaunchOptions& options) {
@@ -112,7 +121,8 @@ struct Session::State {
   std::unique_ptr<Team> team;
 };
 
-Session::Session(const LaunchOptions& options) : Session(make_runtime(options), joining_of(options)) {}
+Session::Session(const LaunchOptions& options)
+    : Session(make_runtime(hurried(options)), joining_of(hurried(options))) {}
 
 Session::Session(std::unique_ptr<launch::Runtime> runtime, const parallel::Joining& joining)
     : state_(std::make_unique<State>(std::move(runtime), joining)) {}

@@ -97,6 +97,20 @@ TEST(DdpErrors, UnusedParametersAreNamed) {
   EXPECT_SAYS(message_of([&] { model->check_finalized(); }), "b.weight");
 }
 
+// Of every second rank, as the copies of a shared model are.
+TEST(DdpErrors, RanksOfAPartAreNamedAsTheJobDoes) {
+  const auto part = comm::split(test::runtime(), {}, at::kCPU, group(), rank() % 2, "every second");
+  if (!part) return;
+  EXPECT_EQ(comm::rank_in_job(part, part->getRank()), rank());
+  const auto model = ddp(std::make_shared<TwoLayers>(5), part);
+  model->forward(batch(2, 4), /*with_b=*/false).sum().backward();
+  EXPECT_SAYS(message_of([&] { model->forward(batch(2, 4)); }),
+              format("DistributedDataParallel, rank {}", rank()));
+  const auto other = message_of([&] { ddp(std::make_shared<TwoLayers>(rank() < 2 ? 5 : 6), part); });
+  EXPECT_SAYS(other,
+              format("rank {} has parameter a.weight Float [6, 4], rank {} has", 2 + rank() % 2, rank() % 2));
+}
+
 TEST(DdpErrors, StaticGraphCannotBeginWithoutSync) {
   const auto model = ddp(nn::Linear(4, 2), group(), {.static_graph = true});
   {
