@@ -31,7 +31,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lockstepConfig.cmake ${CMAKE_CURRENT_B
 
 # The public headers, as they stand in the tree.
 get_property(public_headers GLOBAL PROPERTY lockstep_public_headers)
-foreach(header lockstep.h ${public_headers})
+foreach(header lockstep.h workshop.h ${public_headers})
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES src/lockstep/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/${folder})
 endforeach()
@@ -41,7 +41,7 @@ string(REPLACE ":" ";" LOCKSTEP_LOADED_MODULES "$ENV{LOADEDMODULES}")
 configure_file(cmake/install_tree.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/install_tree.cmake @ONLY)
 install(SCRIPT ${CMAKE_CURRENT_BINARY_DIR}/install_tree.cmake)
 
-foreach(folder configs data examples job_scripts)
+foreach(folder configs data docs examples job_scripts tutorials)
   install(DIRECTORY ${folder}/ DESTINATION ${share_dir}/${folder} USE_SOURCE_PERMISSIONS PATTERN __pycache__ EXCLUDE)
 endforeach()
 install(FILES LICENSE README.md DESTINATION ${share_dir})

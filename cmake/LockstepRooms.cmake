@@ -110,21 +110,22 @@ function(lockstep_test_binary binary room sources)
 endfunction()
 
 function(lockstep_room_tests name)
+  string(REPLACE "/" "_" target ${name})
   cmake_parse_arguments(TESTS "" "" "RANKS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${name}/*.cpp)
   file(GLOB rank_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${name}/ranks/*.cpp)
   if(sources)
-    lockstep_test_binary(test_${name} ${name} "${sources}" GTest::gtest_main)
-    add_test(NAME ${name} COMMAND test_${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-    set_tests_properties(${name} PROPERTIES TIMEOUT 300)
+    lockstep_test_binary(test_${target} ${name} "${sources}" GTest::gtest_main)
+    add_test(NAME ${target} COMMAND test_${target} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(${target} PROPERTIES TIMEOUT 300)
   endif()
   if(rank_sources)
-    lockstep_test_binary(test_${name}_ranks ${name} "${rank_sources};${PROJECT_SOURCE_DIR}/tests/ranks_main.cpp")
+    lockstep_test_binary(test_${target}_ranks ${name} "${rank_sources};${PROJECT_SOURCE_DIR}/tests/ranks_main.cpp")
     foreach(ranks ${TESTS_RANKS})
-      add_test(NAME ${name}_${ranks}_ranks
-               COMMAND ${MPIEXEC_EXECUTABLE} ${LOCKSTEP_MPIEXEC_FLAGS} -n ${ranks} $<TARGET_FILE:test_${name}_ranks>
+      add_test(NAME ${target}_${ranks}_ranks
+               COMMAND ${MPIEXEC_EXECUTABLE} ${LOCKSTEP_MPIEXEC_FLAGS} -n ${ranks} $<TARGET_FILE:test_${target}_ranks>
                WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-      set_tests_properties(${name}_${ranks}_ranks PROPERTIES TIMEOUT 300 PROCESSORS 2
+      set_tests_properties(${target}_${ranks}_ranks PROPERTIES TIMEOUT 300 PROCESSORS 2
         ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMP_NUM_THREADS=1")
     endforeach()
   endif()

@@ -7,18 +7,20 @@
 // in cli/NAME.cpp, parse with cli/options.h, and add ONE line here, in the order that `lockstep --help`
 // shows. Return an ExitStatus. Throw for errors, also past a Runtime: main says them once for the job
 // (launch/leave.h).
-#define LOCKSTEP_COMMANDS(X)                                                  \
-  X(train, "trains what a config says, on one process or many")               \
-  X(eval, "the metrics of a checkpoint, exact at any number of ranks")        \
-  X(predict, "classes and probabilities of new samples")                      \
-  X(status, "what became of a run: running, stopped early, done, failed")     \
-  X(stop, "stops a run with a checkpoint, for good")                          \
-  X(checkpoint, "has a run write a checkpoint now, and go on")                \
-  X(report, "one self-contained HTML page of a run, or of several")           \
-  X(inspect, "the tensors of a checkpoint, their shapes, dtypes and digests") \
-  X(config, "every key of a config, its value and where it came from")        \
-  X(whoami, "rank, world, node and device of every process, and why")         \
-  X(bench, "measured, verified, with a plot: what costs how much")            \
+#define LOCKSTEP_COMMANDS(X)                                                      \
+  X(train, "trains what a config says, on one process or many")                   \
+  X(eval, "the metrics of a checkpoint, exact at any number of ranks")            \
+  X(predict, "classes and probabilities of new samples")                          \
+  X(status, "what became of a run: running, stopped early, done, failed")         \
+  X(stop, "stops a run with a checkpoint, for good")                              \
+  X(checkpoint, "has a run write a checkpoint now, and go on")                    \
+  X(report, "one self-contained HTML page of a run, or of several")               \
+  X(inspect, "the tensors of a checkpoint, their shapes, dtypes and digests")     \
+  X(config, "every key of a config, its value and where it came from")            \
+  X(check, "an exercise of the course: built, run, judged; or how far you are")   \
+  X(workshop, "the course: copied to a learner's folder, made ready for a class") \
+  X(whoami, "rank, world, node and device of every process, and why")             \
+  X(bench, "measured, verified, with a plot: what costs how much")                \
   X(data, "list, fetch and verify the known data sets")
 
 namespace lockstep::cli {

@@ -1,0 +1,123 @@
+// lockstep workshop: the course, copied to a learner's folder, made ready for a class, and proven.
+#include <csignal>
+#include <filesystem>
+#include <limits>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/output.h"
+#include "lockstep/base/temporary_folder.h"
+#include "lockstep/base/text.h"
+#include "lockstep/cli/failure.h"
+#include "lockstep/cli/first_of_launched.h"
+#include "lockstep/cli/options.h"
+#include "lockstep/workshop/compile.h"
+#include "lockstep/workshop/course.h"
+#include "lockstep/workshop/folder.h"
+#include "lockstep/workshop/interruption.h"
+#include "lockstep/workshop/judge.h"
+#include "lockstep/workshop/overview.h"
+#include "lockstep/workshop/prove.h"
+
+namespace lockstep::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+struct Wishes {
+  bool as_json = false;
+  int64_t wrong = std::numeric_limits<int64_t>::max();
+};
+
+// the one word that an action wants
+const std::string& only(const Words& words, const std::string& question, const std::string& form) {
+  if (words.size() != 1) throw UsageError(question, "lockstep workshop", form);
+  return words.front();
+}
+
+int init(const Words& words, const Wishes&) {
+  const auto course = workshop::Folder::init(only(words, "where to?", "lockstep workshop init DIR"));
+  output::line(format("{}\nBegin with {}/README.md; cd there, then lockstep check says what comes next.",
+                      course.path(), course.path()));
+  return kDone;
+}
+
+int prepare(const Words&, const Wishes&) {
+  output::line(workshop::precompile());
+  return kDone;
+}
+
+// for who adds an exercise: every answer that its master knows
+int prove(const Words& words, const Wishes& wishes) {
+  const auto exercise =
+      workshop::find_exercise(only(words, "which exercise?", "lockstep workshop prove EXERCISE"));
+  const base::TemporaryFolder folder;
+  return workshop::prove(exercise, folder.path(), static_cast<size_t>(wishes.wrong)) ? kDone : kFailed;
+}
+
+// a program of the course, or of the learner's own, which nobody judges
+int build(const Words& words, const Wishes&) {
+  const auto& file = only(words, "which program?", "lockstep workshop build FILE.cpp");
+  const auto source = std::filesystem::absolute(file);
+  if (!std::filesystem::is_regular_file(source)) throw InputError("there is no such file", file);
+  const auto program = std::filesystem::path(workshop::Folder::find(".").build()) / source.stem();
+  const base::TemporaryFolder scratch;
+  try {
+    workshop::compile(source, program, scratch.path());
+  } catch (const workshop::NotYet& objection) {
+    throw InputError(objection.what(), file, objection.think());
+  }
+  output::line(std::filesystem::relative(program).string());
+  return kDone;
+}
+
+int progress(const Words& folders, const Wishes& wishes) {
+  if (folders.empty()) throw UsageError("of whom?", "lockstep workshop", "lockstep workshop progress DIR...");
+  wishes.as_json ? workshop::print_class_json(folders) : workshop::print_class(folders);
+  return kDone;
+}
+
+struct Action {
+  const char* name;
+  const char* form;
+  const char* help;
+  int (*run)(const Words& words, const Wishes& wishes);
+};
+constexpr Action kActions[] = {
+    {"init", "init DIR", "a learner's folder: copies the course, and puts back what is missing", init},
+    {"build", "build FILE.cpp", "builds a program of the course or of your own, which nobody judges", build},
+    {"prepare", "prepare", "once an install: precompiles the header, so that checks are quick", prepare},
+    {"prove", "prove EXERCISE", "for who adds one: tries every answer that its master knows", prove},
+    {"progress", "progress DIR...", "for who teaches: how far the learners have come", progress}};
+
+int act(const std::string& action, const Words& words, const Wishes& wishes) {
+  for (const auto& row : kActions) {
+    if (action == row.name) return row.run(words, wishes);
+  }
+  throw UsageError(format("workshop cannot '{}'", base::printable(action)), "lockstep workshop",
+                   "lockstep workshop init DIR, build FILE, prepare, prove EXERCISE, or progress DIR...");
+}
+
+}  // namespace
+
+int run_workshop(const std::vector<std::string>& args) {
+  Words words;
+  Wishes wishes;
+  Options options("workshop", "the course: copied to a learner's folder, made ready for a class",
+                  {"lockstep workshop init my-course", "lockstep workshop build programs/single_process.cpp",
+                   "lockstep workshop prepare", "lockstep workshop progress /home/*/my-course"});
+  options.positional("ACTION [DIR...]", words, "what to do, and with what");
+  options.flag("json", wishes.as_json, "of progress: every exercise of every folder, as JSON");
+  options.add("wrong", wishes.wrong, "N", "of prove: try the first N wrong answers alone");
+  for (const auto& row : kActions) options.note("actions", row.form, row.help);
+  if (!options.parse(args)) return kDone;
+  if (!is_first_of_launched()) return kDone;
+  try {
+    return act(words.front(), {words.begin() + 1, words.end()}, wishes);
+  } catch (const workshop::Interrupted& word) {
+    std::signal(word.number(), SIG_DFL);
+    return std::raise(word.number());
+  }
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,46 @@
+#pragma once
+// A learner's programs, run side by side within limits of time, memory and output, and ended whatever they
+// do.
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "lockstep/launch/identify.h"
+
+namespace lockstep::workshop {
+
+struct Limits {
+  std::chrono::milliseconds time{60'000};
+  std::chrono::milliseconds grace{12'000};  // that is left to the others once one has failed
+  size_t memory = size_t{4} << 30;          // bytes a process may ask for
+  size_t output = size_t{4} << 20;          // bytes it may print
+  size_t file = size_t{256} << 20;          // bytes of a file it may write
+};
+
+struct Command {
+  std::vector<std::string> argv;  // the first is a path, or looked for in PATH
+  launch::Environment environment;
+  std::string folder;  // where it works
+};
+
+enum class Why { left, signal, too_long, too_much_output, not_started };
+
+/// How a program ended, and what it said.
+struct Ending {
+  Why why = Why::left;
+  int status = 0;            // left: what it left with; signal: which; not_started: the system's error
+  std::string printed = {};  // its standard output and errors
+  std::string facts = {};    // what it told us beside (lesson/show)
+  bool was_busy = false;     // stopped: it computed to the end, and did not wait for something
+  double seconds = 0;        // how long it ran
+
+  bool is_well() const { return why == Why::left && status == 0; }
+};
+
+/// Runs them at the same time, each in a session of its own, and returns when all have ended, and what they
+/// left behind. Throws Interrupted where this process is told to end.
+std::vector<Ending> run_confined(const std::vector<Command>& commands, const Limits& limits);
+
+}  // namespace lockstep::workshop

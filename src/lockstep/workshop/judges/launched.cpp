@@ -1,0 +1,99 @@
+#include "lockstep/workshop/judges/launched.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "lockstep/base/format.h"
+#include "lockstep/workshop/judge.h"
+#include "lockstep/workshop/judges/directives.h"
+
+namespace lockstep::workshop {
+namespace fs = std::filesystem;
+namespace {
+
+struct Option {
+  const char* name;
+  std::optional<std::string> Launch::*value;
+};
+
+// a longer name before the one that it begins with
+constexpr Option kOptions[] = {
+    {"--ntasks-per-node", &Launch::ranks_per_node},
+    {"--ntasks", &Launch::ranks},
+    {"--nodes", &Launch::nodes},
+    {"-np", &Launch::ranks},
+    {"-n", &Launch::ranks},
+    {"-N", &Launch::nodes},
+};
+
+std::vector<std::string> words_of(const std::string& call) {
+  std::istringstream stream(call);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+const Option* option_of(const std::string& word) {
+  for (const auto& option : kOptions) {
+    if (word.starts_with(option.name)) return &option;
+  }
+  return nullptr;
+}
+
+// "-n4", "-n 4", "--ntasks=4": what stands in the word behind the name, or else in the next one
+std::string value_of(const std::string& word, const Option& option, const std::string& next) {
+  const auto rest = word.substr(std::string(option.name).size());
+  if (rest.empty()) return next;
+  return rest.front() == '=' ? rest.substr(1) : rest;
+}
+
+void require(const std::optional<std::string>& asked, int wanted, const char* what) {
+  if (!asked || whole_number(asked->substr(0, asked->find('-'))) == wanted) return;
+  throw NotYet(format("the launcher is told {} for the {}, and the job has {}", *asked, what, wanted),
+               "without options of its own, srun starts as many ranks as the job asked for");
+}
+
+}  // namespace
+
+void make_stand_in(const std::string& folder, const std::string& name, const std::string& then) {
+  fs::create_directories(folder);
+  const auto path = fs::path(folder) / name;
+  std::ofstream(path) << "#!/bin/bash\necho \"${0##*/} $*\" >>\"${0%/*}/calls\"\n" << then;
+  fs::permissions(path, fs::perms::owner_all);
+}
+
+std::vector<std::string> noted_calls(const std::string& folder) {
+  std::vector<std::string> calls;
+  std::ifstream file(fs::path(folder) / "calls");
+  for (std::string line; std::getline(file, line);) calls.push_back(line);
+  return calls;
+}
+
+void forget_calls(const std::string& folder) {
+  fs::remove(fs::path(folder) / "calls");
+}
+
+Launch launch_of(const std::string& call) {
+  Launch launch;
+  const auto words = words_of(call);
+  const auto program = std::find_if(words.begin(), words.end(), [](const std::string& word) {
+    return word == "lockstep" || word.ends_with("/lockstep");
+  });
+  launch.program.assign(program, words.end());
+  for (auto word = words.begin(); word != program; ++word) {
+    const bool is_last = word + 1 == words.end();
+    if (const auto* option = option_of(*word))
+      launch.*(option->value) = value_of(*word, *option, is_last ? "" : *(word + 1));
+  }
+  return launch;
+}
+
+void require_all_ranks(const Launch& launch, int ranks, int nodes) {
+  require(launch.ranks, ranks, "number of ranks");
+  require(launch.nodes, nodes, "number of nodes");
+  require(launch.ranks_per_node, ranks / nodes, "ranks of each node");
+}
+
+}  // namespace lockstep::workshop

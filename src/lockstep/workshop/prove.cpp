@@ -1,0 +1,62 @@
+#include "lockstep/workshop/prove.h"
+
+#include <filesystem>
+#include <vector>
+
+#include "lockstep/base/format.h"
+#include "lockstep/base/output.h"
+#include "lockstep/base/whole_file.h"
+#include "lockstep/workshop/check.h"
+
+namespace lockstep::workshop {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr size_t kLeastWrongAnswers = 2;
+
+struct Answer {
+  std::string name, text, words;  // no words: it passes
+};
+
+std::vector<Answer> answers_of(const Master& exercise, size_t wrong) {
+  std::vector<Answer> answers = {{"as it is found", exercise.task(), exercise.unsolved()},
+                                 {"solved", exercise.solution(), ""}};
+  for (const auto& [name, words] : exercise.wrong_answers()) {
+    if (wrong-- == 0) break;
+    answers.push_back({name, exercise.wrong(name), words});
+  }
+  return answers;
+}
+
+// empty where it is told what it should be
+std::string objection(const Answer& answer, const Verdict& verdict) {
+  if (answer.words.empty()) return verdict.passed ? "" : "it should pass";
+  if (verdict.passed) return "it should not pass";
+  const auto said = verdict.what + "\n" + verdict.think;
+  return said.find(answer.words) == std::string::npos ? format("it is not told: {}", answer.words) : "";
+}
+
+}  // namespace
+
+bool prove(const Master& exercise, const std::string& folder, size_t wrong) {
+  bool good = true;
+  const auto object = [&](const std::string& name, const std::string& what) {
+    output::line(format("{}: {}: {}", exercise.name(), name, what));
+    good = false;
+  };
+  if (exercise.unsolved().empty()) object("master", "there is no //@ unsolved");
+  if (exercise.hints().empty()) object("master", "there is no //@ hint");
+  if (exercise.wrong_answers().size() < kLeastWrongAnswers)
+    object("master", "there are fewer than two typical wrong answers");
+  const auto file = fs::path(folder) / (exercise.name() + exercise.extension());
+  for (const auto& answer : answers_of(exercise, wrong)) {
+    base::replace_file(file, answer.text);
+    output::line(format("-- {}", answer.name));
+    const auto verdict = try_file(exercise, file, folder);
+    if (!verdict.passed) output::line(verdict.what + (verdict.think.empty() ? "" : "\n" + verdict.think));
+    if (const auto what = objection(answer, verdict); !what.empty()) object(answer.name, what);
+  }
+  return good;
+}
+
+}  // namespace lockstep::workshop

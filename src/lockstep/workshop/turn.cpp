@@ -1,0 +1,105 @@
+#include "lockstep/workshop/turn.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/launch/identify.h"
+#include "lockstep/launch/variables.h"
+#include "lockstep/workshop/interruption.h"
+
+namespace lockstep::workshop {
+namespace {
+
+using base::Descriptor;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::minutes kPatience{10};
+constexpr std::chrono::milliseconds kLook{100};
+constexpr int kCoresOfACheck = 2;
+constexpr long kBytesOfACheck = 4L << 30;
+
+// Another user's file may be opened and locked, but not, in /tmp, with O_CREAT; NFS locks what may be
+// written.
+int open_there(const std::string& path) {
+  constexpr int kFlags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  const int ours = ::open(path.c_str(), kFlags | O_RDWR);
+  return ours >= 0 ? ours : ::open(path.c_str(), kFlags | O_RDONLY);
+}
+
+// for others to open too, whatever our umask
+int make_lock(const std::string& path) {
+  const int made = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (made >= 0) ::fchmod(made, 0644);
+  return made;
+}
+
+// a closed file, or a link in its place
+bool is_kept_from_us() {
+  return errno == EACCES || errno == EPERM || errno == ELOOP;
+}
+
+// nothing where somebody holds it, or keeps us from it; where locks cannot be had at all nobody is waited for
+std::optional<Descriptor> try_lock(const std::string& path) {
+  Descriptor file(open_there(path));
+  if (!file && is_kept_from_us()) return std::nullopt;
+  if (!file) file = Descriptor(make_lock(path));
+  if (!file && errno == EEXIST) return std::nullopt;
+  if (file && ::flock(file.number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return std::nullopt;
+  return file;
+}
+
+template <class Try>
+Descriptor wait_for(Try attempt, const SayWaiting& say, const std::string& words) {
+  const Interruption interruption;
+  bool has_said = false;
+  for (const auto deadline = Clock::now() + kPatience; Clock::now() < deadline;) {
+    if (auto held = attempt()) return std::move(*held);
+    if (!has_said) say(words);
+    has_said = true;
+    std::this_thread::sleep_for(kLook);
+    Interruption::check();
+  }
+  return Descriptor();
+}
+
+}  // namespace
+
+int checks_at_once() {
+  const auto wanted = launch::number_of(launch::current_environment(), "LOCKSTEP_CHECKS");
+  if (wanted) return std::max(1, *wanted);
+  const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);  // the machine's: other jobs' checks count too
+  const long memory = ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE);
+  return static_cast<int>(std::max(1L, std::min(cores / kCoresOfACheck, memory / kBytesOfACheck)));
+}
+
+Descriptor take_turn(const SayWaiting& say) {
+  const int most = checks_at_once();
+  const auto any = [&]() -> std::optional<Descriptor> {
+    for (int place = 0; place < most; ++place) {
+      if (auto held = try_lock(format("/tmp/lockstep-check-{}.lock", place))) return held;
+    }
+    return std::nullopt;
+  };
+  return wait_for(any, say,
+                  format("waiting: {} on this machine already",
+                         most == 1 ? "a check runs" : format("{} checks run", most)));
+}
+
+Descriptor take_folder(const std::string& lock, const SayWaiting& say) {
+  if (::access(lock.c_str(), F_OK) == 0 && ::access(lock.c_str(), R_OK) != 0)
+    throw InputError("this folder is checked by another user too, who keeps it closed", lock,
+                     "remove this file, or make a folder of your own: lockstep workshop init DIR");
+  return wait_for([&] { return try_lock(lock); }, say, "waiting: another check of this folder runs");
+}
+
+}  // namespace lockstep::workshop

@@ -1,0 +1,131 @@
+// What a learner is told of ranks that did not end well.
+#include "lockstep/workshop/endings.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+namespace lockstep::workshop {
+namespace {
+
+Ending left(int status, const std::string& printed = {}) {
+  return {.why = Why::left, .status = status, .printed = printed};
+}
+
+Ending crashed(int signal, const std::string& printed = {}) {
+  return {.why = Why::signal, .status = signal, .printed = printed};
+}
+
+Ending stopped(bool busy) {
+  return {.why = Why::too_long, .was_busy = busy, .seconds = 40};
+}
+
+const std::string kLost =
+    "error: all-reduce (collective 2) failed: rank 1 (host n1, pid 24) left the group after collective 1\n"
+    "  where: rank 0 on host n1; the backend said: [pair.cc:547] Connection closed by peer\n"
+    "  to do: look in that rank's log\n";
+
+std::string told(std::vector<Ending> endings) {
+  Run run;
+  for (auto& ending : endings) run.ranks.emplace_back(static_cast<int>(run.ranks.size()), std::move(ending));
+  try {
+    require_good_end(run, {}, "build/run/x.1");
+  } catch (const NotYet& word) {
+    return std::string(word.what()) + "\n" + word.think();
+  }
+  return "";
+}
+
+TEST(Endings, NothingIsToldWhereAllEndWell) {
+  EXPECT_EQ(told({left(0, "what it printed"), left(0)}), "");
+}
+
+TEST(Endings, ARankThatWaitedSaysWhereAndForWhomInOneLine) {
+  const auto text = told({left(1, kLost), left(0)});
+  EXPECT_TRUE(
+      text.starts_with("rank 0 waited in all-reduce (collective 2), and in vain: rank 1 left the group "
+                       "after collective 1\n"))
+      << text;
+  EXPECT_NE(text.find("rank-0.log"), std::string::npos);
+  EXPECT_EQ(text.find("pair.cc"), std::string::npos);
+  EXPECT_EQ(text.find("pid"), std::string::npos);
+}
+
+TEST(Endings, ACollectiveThatTimedOutSaysHowLongItWaited) {
+  EXPECT_EQ(
+      plain_words(2,
+                  "[rank 2] error: broadcast (collective 4) timed out after 8 s: rank 1 (host vm, pid 3) did "
+                  "not come, it is at collective 3; rank 0 (host vm, pid 9) is stopped\n"),
+      "rank 2 waited 8 s in broadcast (collective 4), and in vain: rank 1 did not come, it is at collective "
+      "3; rank 0 is stopped");
+}
+
+TEST(Endings, WhereInGlooAConnectionBrokeIsLeftOut) {
+  EXPECT_EQ(plain_words(1,
+                        "error: all-reduce (collective 2) failed: rank 1 (host vm, pid 923) met an error: "
+                        "[/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:44171\n"),
+            "rank 1 waited in all-reduce (collective 2), and in vain: rank 1 met an error: Connection closed "
+            "by peer");
+}
+
+TEST(Endings, ALineWithoutEndIsNoComplaint) {
+  EXPECT_EQ(plain_words(0, "error: all-reduce (collective 2) failed: " + std::string(1 << 20, 'x')), "");
+}
+
+TEST(Endings, TheRankThatFailedByItselfSpeaksAndNotTheOneThatLostIt) {
+  const auto text = told({left(1, kLost), left(1, "error: bad\n")});
+  EXPECT_TRUE(text.starts_with("rank 1 left with an error:\nerror: bad")) << text;
+}
+
+TEST(Endings, TheRankThatCrashedSpeaksFirst) {
+  const auto text = told({left(1, kLost), crashed(SIGFPE)});
+  EXPECT_TRUE(text.starts_with("rank 1 crashed: it divided a whole number by zero")) << text;
+}
+
+TEST(Endings, ARankThatComputesForEverIsTheCauseOfOneThatTimedOut) {
+  EXPECT_TRUE(told({left(1, kLost), stopped(true)}).starts_with("rank 1 still computed after 40 s"));
+}
+
+TEST(Endings, RanksThatWaitForEachOtherAreNamedTogether) {
+  EXPECT_TRUE(told({stopped(false), stopped(false)}).starts_with("ranks 0 and 1 still waited after 40 s"));
+}
+
+TEST(Endings, RanksInDifferentCallsAreToldTheirCallsAndNotThatOneNeverCame) {
+  const std::string opening =
+      "error: all-reduce (collective 1) timed out after 3 s: every rank came, and none has an answer: ";
+  const auto apart =
+      opening + "rank 0 (host n1, pid 24) in all-reduce; rank 1 (host n1, pid 25) in barrier\n";
+  const auto words = "the ranks are in two different calls: rank 0 in all-reduce, rank 1 in barrier";
+  EXPECT_EQ(different_calls(apart), words);
+  EXPECT_TRUE(told({left(1, apart), left(1, apart)}).starts_with(words));
+  EXPECT_EQ(different_calls(opening + "rank 0 in all-reduce; rank 1 in all-reduce\n"), "");
+  EXPECT_EQ(different_calls(kLost), "");
+}
+
+TEST(Endings, SeveralRanksWereStoppedAndOneWas) {
+  const auto loud = [] { return Ending{.why = Why::too_much_output}; };
+  EXPECT_TRUE(told({loud(), loud()}).starts_with("ranks 0 and 1 printed without end, and were stopped"));
+  EXPECT_TRUE(told({loud(), left(0)}).starts_with("rank 0 printed without end, and was stopped"));
+}
+
+TEST(Endings, MemoryThatIsNotToBeHadIsCalledSo) {
+  const auto text = told({left(1, kLost), left(1, "error: there is not enough memory (std::bad_alloc)\n")});
+  EXPECT_TRUE(text.starts_with("rank 1 asked for more memory than 4 GB")) << text;
+  EXPECT_TRUE(told({crashed(SIGABRT, "terminate called after throwing 'std::bad_alloc'")})
+                  .starts_with("rank 0 asked for more memory than 4 GB"));
+}
+
+TEST(Endings, AFileWithoutEndIsCalledSo) {
+  EXPECT_TRUE(told({crashed(SIGXFSZ), left(0)}).starts_with("rank 0 wrote a file of more than 256 MB"));
+}
+
+TEST(Endings, AProgramThatSaysNothingIsNotShownAnEmptyError) {
+  EXPECT_TRUE(told({left(3)}).starts_with("rank 0 left with status 3, and said nothing"));
+}
+
+TEST(Endings, WhatATerminalWouldObeyIsNotPassedOn) {
+  EXPECT_EQ(told({left(1, "\x1b[2Jgone")}).find('\x1b'), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::workshop
