@@ -216,6 +216,26 @@ lockstep_eval() {
   exit "$status"
 }
 
+# find_own_program NAME [arguments...]: sets OWN_PROGRAM, where it is not set, to the one of that name that a learner has built;
+# empty where there is none, or where arguments, CONFIG or SET are meant for lockstep train.
+find_own_program() {
+  local place
+  OWN_PROGRAM=${OWN_PROGRAM:-}
+  if [ -n "$OWN_PROGRAM${CONFIG:-}${SET:-}" ] || [ $# -gt 1 ]; then return; fi
+  for place in "$PWD" "${PWD%/*}"; do
+    [ ! -x "$place/build/$1" ] || { OWN_PROGRAM=$place/build/$1; return; }
+  done
+}
+
+# lockstep_own PROGRAM [arguments...]: a program of your own on every rank that was given.
+lockstep_own() {
+  if [ ! -f "$1" ] || [ ! -x "$1" ]; then die "OWN_PROGRAM=$1: no such program, seen from $PWD"; fi
+  prepare
+  say "your program: $1"
+  run_ranks "$(realpath "$1")" "${@:2}"
+  exit $?
+}
+
 # lockstep_bench [NAME] [arguments...]: a bench on every rank that was given, dp-vs-ddp on this node; without words those
 # of BENCH.
 lockstep_bench() {
@@ -229,4 +249,13 @@ lockstep_bench() {
   [ "${1:-}" != dp-vs-ddp ] || START=(env)  # it starts its own ranks, here
   run_ranks "$LOCKSTEP_PROGRAM" bench "$@"
   exit $?
+}
+
+# lockstep_check [EXERCISE]: an exercise of the course in the folder of submission, on this node; it starts its own ranks.
+lockstep_check() {
+  read_setup
+  find_program
+  export LOCKSTEP_HOME
+  say "job $(job_id) on $(uname -n), program $LOCKSTEP_PROGRAM"
+  exec "$LOCKSTEP_PROGRAM" check "$@"
 }
