@@ -1,4 +1,5 @@
-"""Writes what the docs take from the sources: docs/api.md, and the generated blocks of docs/architecture.md.
+"""Writes what the docs take from the sources: docs/api.md, the generated blocks of docs/architecture.md, and the tables of
+the course's chapters.
 
     python3 scripts/docs            writes them
     python3 scripts/docs --check    says what is not as it would write it, or what has no comment; 1 where there is any
@@ -7,6 +8,7 @@
 import re
 import sys
 
+import chapters
 import headers
 import rooms
 
@@ -79,12 +81,14 @@ def table(folder):
     return "\n".join(lines)
 
 
-def filled(text):
-    """architecture.md with its generated blocks as they should be."""
+def filled(page):
+    """A page with its generated blocks as they should be."""
+    made = {"picture": picture, "chapters": lambda: chapters.table(page)}
+
     def block(match):
-        made = picture() if match[1] == "picture" else table(match[1].removeprefix("files "))
-        return f"<!-- generated: {match[1]} -->\n{made}\n<!-- end -->"
-    return re.sub(r"<!-- generated: (.+?) -->\n.*?<!-- end -->", block, text, flags=re.S)
+        text = made[match[1]]() if match[1] in made else table(match[1].removeprefix("files "))
+        return f"<!-- generated: {match[1]} -->\n{text}\n<!-- end -->"
+    return re.sub(r"<!-- generated: (.+?) -->\n.*?<!-- end -->", block, page.read_text(), flags=re.S)
 
 
 def silent():
@@ -99,8 +103,9 @@ def silent():
 
 
 def main():
-    pages = {DOCS / "api.md": api(), DOCS / "architecture.md": filled((DOCS / "architecture.md").read_text())}
-    findings = [*unsaid(), *silent()]
+    with_blocks = [DOCS / "architecture.md", rooms.ROOT / "README.md", chapters.FOLDER / "README.md"]
+    pages = {DOCS / "api.md": api(), **{page: filled(page) for page in with_blocks if page.exists()}}
+    findings = [*unsaid(), *silent(), *chapters.unsaid()]
     for path, text in pages.items():
         if "--check" not in sys.argv:
             path.write_text(text)
