@@ -171,7 +171,16 @@ def qsub(arguments):
         print(f"{number}[].{SERVER}")
     else:
         spool(folder, job, f"{number}.{SERVER}", text)
-        print(f"{number}.{SERVER}")
+        print(f"{number}.{SERVER}", flush=True)
+        if job.get("block") == "true":
+            sys.exit(exit_status(folder, f"{number}.{SERVER}"))
+
+
+def exit_status(folder, job_id):
+    """Waits for a job's end, as -W block=true does."""
+    while (job := load(folder, job_id))["state"] != "F":
+        time.sleep(0.1)
+    return job["exit_status"]
 
 
 def spool(folder, job, job_id, text):

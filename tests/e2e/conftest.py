@@ -202,6 +202,13 @@ def lockstep(build_dir):
 
 
 @pytest.fixture(scope="session")
+def prepared(lockstep):
+    """The program, with the header of the course's exercises precompiled."""
+    run_process([lockstep, "workshop", "prepare"], check=True, timeout=300)
+    return lockstep
+
+
+@pytest.fixture(scope="session")
 def installed(build_dir, lockstep, tmp_path_factory):
     """The prefix of a fresh install."""
     prefix = tmp_path_factory.mktemp("install") / "prefix"

@@ -169,6 +169,16 @@ def test_sync_batch_norm_on_gpus_equals_the_cpus(mpirun, build_dir, world):
            env={"LOCKSTEP_TEST_GPU": "1"}, check=True)
 
 
+@pytest.mark.parametrize("world", [2, 4])
+def test_stages_exchange_tensors_between_gpus(mpirun, build_dir, world):
+    if not has_plugin(build_dir):
+        pytest.skip("built without the CUDA half")
+    if gpus() < world:
+        pytest.skip(f"needs {world} GPUs, and here are {gpus()}")
+    mpirun(world, build_dir / "bin/test_parallel_ranks", "--gtest_filter=StageLineOnGpus.*",
+           env={"LOCKSTEP_TEST_GPU": "1"}, check=True, timeout=120)
+
+
 def test_nccl_without_a_gpu_says_so(ranks, build_dir):
     if not has_plugin(build_dir):
         pytest.skip("built without the CUDA half")

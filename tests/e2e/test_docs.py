@@ -3,20 +3,16 @@
 import re
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 import pytest
 
 from conftest import SOURCE
-from docs_kit import PAGES
+from docs_kit import PAGES, prose
 
 LOCKSTEP = SOURCE / "src/lockstep"
 TOP = {path.name for path in SOURCE.iterdir()} - {".", "build", "runs"}
 NAMES = [str(page.relative_to(SOURCE)) for page in PAGES]
-
-
-def prose(page):
-    """A page without its code blocks."""
-    return re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.S | re.M)
 
 
 def anchors(page):
@@ -26,7 +22,8 @@ def anchors(page):
 
 
 def test_what_is_generated_is_as_the_sources_say():
-    """docs/api.md, the tables and the picture of docs/architecture.md; and every public name has its `///` line."""
+    """docs/api.md, the tables and the picture of docs/architecture.md, the tables of the chapters; and every public name has
+    its `///` line, every chapter its minutes."""
     check = subprocess.run([sys.executable, "-B", SOURCE / "scripts/docs", "--check"], capture_output=True, text=True)
     assert check.returncode == 0, check.stdout + check.stderr
 
@@ -99,10 +96,19 @@ def test_a_headers_public_names_are_read():
     assert headers.promise(HEADER) == "What it promises; at length. More."
 
 
+def test_a_chapter_says_what_it_is():
+    sys.path.insert(0, str(SOURCE / "scripts/docs"))
+    import chapters
+    text = "# 3. Groups\n\n> **Overview.** 25 minutes; after [2](02.md).\n>\n> - What a group\n>   is.\n> - More\n\n> - No more\n"
+    assert chapters.read(text) == (("3", "Groups"), "25", "What a group is")
+    assert chapters.read("# Groups\n\n> **Explanation.** 25 minutes\n>\n> - A point\n") == (("", ""), "", "")
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_links_lead_somewhere(name):
     page, lost = SOURCE / name, []
-    for target in re.findall(r"\]\(([^)\s]+)\)|href=\"([^\"]+)\"", prose(page)):
+    text = re.sub(r"`[^`\n]*`", "", prose(page))
+    for target in re.findall(r"\]\(([^)\s]+)\)|href=\"([^\"]+)\"", text):
         path, _, fragment = "".join(target).partition("#")
         if re.match(r"\w+:", path):
             continue
@@ -110,6 +116,17 @@ def test_links_lead_somewhere(name):
         if not there.exists() or (fragment and there.suffix == ".md" and fragment not in anchors(there)):
             lost.append("".join(target))
     assert not lost
+
+
+def test_pictures_are_read_on_white_and_on_black():
+    pictures = [picture for folder in ("docs", "tutorials") for picture in (SOURCE / folder).rglob("*.svg")]
+    assert len(pictures) > 10
+    for picture in pictures:
+        text = picture.read_text()
+        assert re.search(r"@media ?\(prefers-color-scheme: ?dark\)", text), picture
+        root = ElementTree.fromstring(text)  # well-formed, and so shown at all
+        assert root.get("viewBox"), picture
+        assert not re.search(r"<script|(href|src)=[\"'](?!#)|url\((?!#)", text), f"{picture} takes something from elsewhere"
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("CHANGELOG.md", "docs/api.md")])

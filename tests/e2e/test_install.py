@@ -44,7 +44,7 @@ def test_it_may_be_moved(installed, run, tmp_path):
 
 # What a user may include. A new public header is a promise: it is listed here and in src/CMakeLists.txt.
 PUBLIC_HEADERS = """
-    lockstep.h
+    lockstep.h workshop.h
     base/error.h base/format.h base/table.h
     checkpoint/checksum.h checkpoint/pt.h checkpoint/rng.h checkpoint/safetensors.h checkpoint/state_dict.h
     checkpoint/store.h checkpoint/tree.h
@@ -55,6 +55,7 @@ PUBLIC_HEADERS = """
     data/csv.h data/dataset.h data/idx.h data/image_set.h data/loader.h data/node_share.h data/sampler.h
     data/table_set.h
     launch/job.h launch/options.h
+    lesson/show.h
     models/bert_blocks.h models/bert_layer.h models/chain.h models/layers.h models/mlp.h models/model.h models/net.h
     models/pima_net.h models/simple_cnn.h models/torchscript.h models/two_stage.h
     optim/adam.h optim/clip.h optim/grad_scaler.h optim/optimizer.h optim/schedule.h optim/schedules.h optim/sgd.h

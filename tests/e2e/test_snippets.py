@@ -7,14 +7,14 @@ import pytest
 from conftest import SOURCE, cache_value
 from docs_kit import BLOCKS, blocks
 
-MOST_LEFT_OUT = 4  # blocks of C++ or YAML that say why they cannot be checked
+MOST_LEFT_OUT = 2  # blocks of C++ or YAML that say why they cannot be checked
 
 
 def stands_alone(block):
     """Does it declare things, as a program or a task's library does? Else it is a piece of a function."""
     first = next(line for line in block.text.splitlines() if line.strip() and not line.startswith(("#", "//")))
     return "int main(" in block.text or re.search(r"^LOCKSTEP_\w+\(", block.text, re.M) or \
-        re.match(r"(template|class|struct|namespace)\b", first)
+        re.match(r"(template|class|struct|namespace)\b|void \w+\(.*\) \{$", first)
 
 
 def as_source(block):
@@ -57,7 +57,7 @@ def test_the_cpp_of_the_docs_compiles_against_an_install(installed, build_dir, r
 
 
 def test_few_blocks_are_left_unchecked():
-    left = [f"{block}: {block.left_out}" for block in BLOCKS if block.left_out]
+    left = [f"{block}: {block.said['not checked']}" for block in BLOCKS if "not checked" in block.said]
     assert len(left) <= MOST_LEFT_OUT, left
 
 
@@ -78,7 +78,8 @@ def test_the_commands_and_keys_that_the_docs_type_exist(run, lockstep):
             keys.add(f"{section}.{name[2]}")
     wrong = []
     for block in BLOCKS:
-        if block.language not in ("", "sh", "bash", "console"):
+        run_by_the_course = block.page.startswith("tutorials/") and "not run" not in block.said
+        if block.language not in ("", "sh", "bash", "console") or (block.language == "console" and run_by_the_course):
             continue
         for word in re.findall(r"(?:^|\$ |-n \d |bin/)lockstep (\w+)", block.text, re.M):
             wrong += [f"{block}: lockstep {word}"] if word not in commands else []

@@ -16,6 +16,8 @@ struct Net : torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& input);
 };
 using ToyModel = Net;
+using PimaNetImpl = Net;
+TORCH_MODULE(PimaNet);
 
 extern lockstep::Session& session;
 extern lockstep::ProcessGroup group;
@@ -26,7 +28,8 @@ extern lockstep::Loader batches;
 extern std::vector<lockstep::Batch> my_batches;
 extern torch::Tensor a, b, inputs, labels, loss;
 extern std::vector<torch::Tensor> weights, biases;
-extern int64_t steps, epochs;
+extern torch::optim::SGD& optimizer;
+extern int64_t steps, epochs, size;
 
 torch::Tensor loss_of(const torch::Tensor& output);
 void step(lockstep::Batch& batch);

@@ -1,0 +1,53 @@
+"""A class on a cluster: learners' folders, each with another answer, checked by queued jobs at the same time."""
+
+import pytest
+from cluster_kit import SOURCE, site, work  # noqa: F401  (fixtures)
+from conftest import run_process
+from pbs_kit import ended, pbs, qsub  # noqa: F401  (fixtures)
+from slurm_kit import lab, log_of  # noqa: F401  (fixtures)
+
+CHECK = SOURCE / "job_scripts/check.slurm"
+# what a learner may have written, and what each is told
+ANSWERS = (
+    ("std::vector<double> numbers = {loss};\n  session.team().sum(numbers);\n  return numbers[0] / session.world();",
+     "  pass"),
+    ("std::vector<double> numbers = {loss};\n  session.team().sum(numbers);\n  return numbers[0];", "sum of all losses"),
+    ("(void)session;\n  return loss;", "its own loss"),
+    ("return session.loss();", "does not compile"),
+)
+
+
+def learners_folder(lockstep, folder, answer):
+    run_process([lockstep, "workshop", "init", folder], check=True)
+    file = folder / "exercises/groups.1.cpp"
+    text = file.read_text()
+    begin, end = text.index("  // TODO"), text.index("}\n\nint main")
+    file.write_text(f"{text[:begin]}  {answer}\n{text[end:]}")
+    return folder
+
+
+def check_a_class(size, lab, prepared, tmp_path, within):  # noqa: F811
+    folders = [learners_folder(prepared, tmp_path / f"learner {i}", ANSWERS[i % len(ANSWERS)][0]) for i in range(size)]
+    settings = {"LOCKSTEP_PROGRAM": str(prepared), "LOCKSTEP_HOME": str(SOURCE)}
+    jobs = [lab.submit(str(CHECK), "groups.1", cwd=folder, env=settings) for folder in folders]
+    for i, (folder, job) in enumerate(zip(folders, jobs)):
+        state = lab.wait(job, within=within)["JobState"]
+        words = ANSWERS[i % len(ANSWERS)][1]
+        log = log_of(folder, job)
+        assert words in log and state == ("COMPLETED" if words == "  pass" else "FAILED"), log
+
+
+def test_a_few_learners_at_once_are_each_told_what_is_theirs(lab, prepared, tmp_path):  # noqa: F811
+    check_a_class(len(ANSWERS), lab, prepared, tmp_path, within=180)
+
+
+@pytest.mark.full
+def test_a_class_of_thirty_at_once_is_told_what_is_each_learners(lab, prepared, tmp_path):  # noqa: F811
+    check_a_class(30, lab, prepared, tmp_path, within=900)
+
+
+def test_a_check_in_the_queue_of_pbs(pbs, qsub, prepared, tmp_path):  # noqa: F811
+    folder = learners_folder(prepared, tmp_path / "course", ANSWERS[0][0])
+    job = qsub(script=str(SOURCE / "job_scripts/check.pbs"), cwd=folder, EXERCISE="groups.1")
+    assert ended(pbs, job, within=180) == 0
+    assert "  pass" in (folder / f"lockstep.o{job.split('.')[0]}").read_text()

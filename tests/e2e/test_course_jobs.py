@@ -1,0 +1,97 @@
+"""The course's job scripts: every spelling that a scheduler takes passes, what it would not read is said, solutions run."""
+
+import pytest
+from cluster_kit import start_lab
+from conftest import SOURCE, clean_environment, run_process
+from pbs_kit import ended
+
+PBS, SLURM = "start.2", "start.3"
+FILES = {PBS: "start.2.pbs", SLURM: "start.3.slurm"}
+COMMANDS = {PBS: '. "$LOCKSTEP_HOME/job_scripts/lockstep.sh"\nlockstep_train configs/pima.yaml', SLURM: "srun lockstep whoami"}
+
+
+@pytest.fixture
+def course(lockstep, tmp_path):
+    """course(*words) -> lockstep in a learner's folder of its own."""
+    def do(*words):
+        return run_process([lockstep, *words], cwd=tmp_path, env=clean_environment(LOCKSTEP_HOME=str(SOURCE)), timeout=60)
+    assert do("workshop", "init", ".").returncode == 0
+    return do
+
+
+def write(folder, exercise, directives, commands=None):
+    lines = ["#!/bin/bash", *directives, "", commands or COMMANDS[exercise], ""]
+    (folder / "exercises" / FILES[exercise]).write_text("\n".join(lines))
+
+
+@pytest.mark.parametrize("exercise, directives", [
+    (PBS, ["#PBS -l select=2:ncpus=2:mpiprocs=2,place=scatter,walltime=600"]),
+    (PBS, ["#PBS -N mine -lselect=2:mpiprocs=2:ncpus=2 -l place=scatter:excl", "#PBS -l walltime=10:00"]),
+    (PBS, ["#PBS -l select=1:ncpus=2:mpiprocs=2+1:ncpus=2:mpiprocs=2", "#PBS -l place=scatter", "", "#PBS -l walltime=0:10:00"]),
+    (SLURM, ["#SBATCH -N 2 --ntasks-per-node 2", "#SBATCH -t 10"]),
+    (SLURM, ["#SBATCH -N2 --ntasks-per-node=2 -n 4 -c1", "#SBATCH --time=0-00:10"]),
+    (SLURM, ["#SBATCH --nodes=2-2  # two", "#SBATCH --ntasks-per-node=2", "#SBATCH -t10:00"]),
+])
+def test_another_way_to_say_it_is_as_good(exercise, directives, course, tmp_path):
+    write(tmp_path, exercise, directives)
+    done = course("check", exercise)
+    assert done.returncode == 0 and "pass" in done.stdout, done.stdout
+
+
+GOOD = {PBS: ["#PBS -l select=2:ncpus=2:mpiprocs=2", "#PBS -l place=scatter", "#PBS -l walltime=00:10:00"],
+        SLURM: ["#SBATCH --nodes=2", "#SBATCH --ntasks-per-node=2", "#SBATCH --time=00:10:00"]}
+
+
+@pytest.mark.parametrize("exercise, directives, says", [
+    (PBS, [], "-l select=... is missing"),
+    (PBS, [GOOD[PBS][0], "echo hello", *GOOD[PBS][1:]], "line 4 is not read"),
+    (PBS, [*GOOD[PBS][:2], "# PBS -l walltime=00:10:00"], "line 4 is a comment"),
+    (PBS, [*GOOD[PBS][:2], "#PBS -l walltime=soon"], "walltime=soon is no time"),
+    (PBS, ["#PBS -l select=two:ncpus=2"], "'two' is no number"),
+    (PBS, ["#PBS -l select=99999999999:ncpus=2"], "is no number"),
+    (PBS, ["#PBS -l select=2:ncpus=4:mpiprocs=2", *GOOD[PBS][1:]], "each chunk has 4 cores"),
+    (PBS, ["#PBS -l"], "-l select=... is missing"),
+    (SLURM, [], "--nodes is missing"),
+    (SLURM, ["##SBATCH --nodes=2"], "line 2 is a comment"),
+    (SLURM, [*GOOD[SLURM][:2], "#SBATCH --time=00:10"], "10 seconds"),
+    (SLURM, [*GOOD[SLURM][:2], "#SBATCH --time"], "is no time"),
+    (SLURM, [*GOOD[SLURM], "#SBATCH --ntasks=2"], "2 tasks"),
+    (SLURM, [*GOOD[SLURM], "#SBATCH -c 8"], "8 cores"),
+])
+def test_what_the_scheduler_would_not_do_is_said(exercise, directives, says, course, tmp_path):
+    write(tmp_path, exercise, directives)
+    done = course("check", exercise)
+    assert done.returncode == 1 and says in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("commands, says", [
+    ("lockstep whoami", "runs lockstep once"), ("srun hostname", "never starts lockstep"), ("if", "bash cannot read")])
+def test_what_the_script_does_is_looked_at(commands, says, course, tmp_path):
+    write(tmp_path, SLURM, GOOD[SLURM], commands)
+    done = course("check", SLURM)
+    assert done.returncode == 1 and says in done.stdout, done.stdout
+
+
+def submit_to_pbs(lab, script, **how):
+    job = lab.run("qsub", "-v", "LOCKSTEP_HOME,LOCKSTEP_PROGRAM", script, **how).stdout.strip()
+    assert ended(lab, job) == 0
+
+
+def submit_to_slurm(lab, script, **how):
+    assert lab.wait(lab.submit(script, **how))["JobState"] == "COMPLETED"
+
+
+@pytest.mark.parametrize("exercise, scheduler, submit, log, says", [
+    (PBS, "pbs", submit_to_pbs, "start2.o1", "4 ranks on 2 node(s)"),
+    (SLURM, "slurm", submit_to_slurm, "start3-1.out", "4 ranks on 2 nodes")])
+def test_the_solution_is_a_job_of_four_ranks(exercise, scheduler, submit, log, says, course, build_dir, lockstep, mpi_on_path,
+                                             tmp_path, tmp_path_factory):
+    (tmp_path / "exercises" / FILES[exercise]).write_text(course("check", exercise, "--solution").stdout)
+    lab = start_lab(tmp_path_factory.mktemp("jobs") / "lab", scheduler)
+    try:
+        submit(lab, f"exercises/{FILES[exercise]}", cwd=tmp_path,
+               env=clean_environment(PATH=f"{lab.folder}/bin:{build_dir / 'bin'}:{mpi_on_path}", LOCKSTEP_HOME=str(SOURCE),
+                                     LOCKSTEP_PROGRAM=str(lockstep)))
+    finally:
+        lab.stop()
+    assert says in (tmp_path / log).read_text()

@@ -1,0 +1,67 @@
+"""What docs/troubleshooting.md shows of troubles that come from outside is what the program says."""
+
+import re
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from process_kit import wait_for
+from test_provoke import PAGE, VARIES
+from train_kit import PIMA, sets, write_config
+
+
+def messages(section):
+    """The messages in a section, in order, as patterns."""
+    text = PAGE.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
+    for block in re.findall(r"```\n(error:.*?)```", text, re.S):
+        pattern = re.escape(block.strip())
+        for varies, instead in (*VARIES, (r"within\\ \d+\\ s", r"within\\ [\\d.]+\\ s"), (r"memory:\\ \d+", r"memory:\\ \\d+")):
+            pattern = re.sub(varies, lambda _, to=instead: to.replace("\\\\", "\\"), pattern)
+        yield pattern
+
+
+@pytest.fixture
+def two(start, lockstep, tmp_path, free_port):
+    """two(ranks=(0, 1), WORD...): those of a job of two, as torchrun would start them."""
+    config = write_config(tmp_path, PIMA)
+
+    def begin(*words, ranks=(0, 1)):
+        common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+        return [start(lockstep, "train", config, *sets(train__epochs=100000, launch__timeout="2s"), *words, cwd=tmp_path,
+                      env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}, stdout=subprocess.DEVNULL,
+                      stderr=subprocess.PIPE, text=True) for rank in ranks]
+    return begin
+
+
+def is_training(folder):
+    return any(path.stat().st_size for path in folder.glob("runs/*/metrics.jsonl"))
+
+
+@pytest.mark.parametrize("sent, which", [(signal.SIGKILL, 0), (signal.SIGSTOP, 1)])
+def test_a_rank_that_goes_is_named_as_on_the_page(sent, which, two, tmp_path):
+    first, second = two()
+    wait_for(lambda: is_training(tmp_path), what="training")
+    second.send_signal(sent)
+    said = first.communicate(timeout=30)[1]
+    pattern = list(messages("A missing rank"))[which]
+    assert first.returncode == 1 and re.search(pattern, said), (pattern, said)
+
+
+def test_a_rank_that_never_comes_is_named_as_on_the_page(two):
+    only, = two(*sets(launch__join_timeout="1s"), ranks=(0,))
+    said = only.communicate(timeout=30)[1]
+    pattern = list(messages("A missing rank"))[2]
+    assert only.returncode == 1 and re.search(pattern, said), (pattern, said)
+
+
+def test_a_small_dev_shm_is_said_as_on_the_page(run, mpiexec, lockstep, tmp_path):
+    """In mounts of its own, where this may be done."""
+    words = "mount -t tmpfs -o size=64k tmpfs /dev/shm && exec \"$@\""
+    inside = ["unshare", "--mount", "bash", "-c", words, "small"]
+    if not shutil.which("unshare") or run(*inside, "true").returncode:
+        pytest.skip("no mounts of its own here")
+    result = run(*inside, mpiexec, "-n", 2, lockstep, "train", write_config(tmp_path, PIMA), cwd=tmp_path)
+    pattern, = messages("A small /dev/shm")
+    assert result.returncode == 1 and re.search(pattern, result.stderr), (pattern, result.stderr)
