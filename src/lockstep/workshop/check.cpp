@@ -137,7 +137,7 @@ std::string next_hint(Folder& folder, const Master& exercise) {
   folder.change(exercise.name(),
                 [&](Progress& progress) { progress.hints = std::min(progress.hints + 1, most); });
   const int shown = folder.progress_of(exercise.name()).hints;
-  const auto hint = format("hint {} of {}: {}", shown, most, hints[static_cast<size_t>(shown) - 1]);
+  auto hint = format("hint {} of {}: {}", shown, most, hints[static_cast<size_t>(shown) - 1]);
   if (shown < most) return hint;
   return hint +
          format("\nthat was the last hint; lockstep check {} --solution shows one way", exercise.name());
