@@ -20,6 +20,8 @@
   X(check, "an exercise of the course: built, run, judged; or how far you are")   \
   X(workshop, "the course: copied to a learner's folder, made ready for a class") \
   X(whoami, "rank, world, node and device of every process, and why")             \
+  X(render, "the job script that trains a config, as a site wants it")            \
+  X(site, "what is known of clusters, and a proposal for this one")               \
   X(bench, "measured, verified, with a plot: what costs how much")                \
   X(data, "list, fetch and verify the known data sets")
 

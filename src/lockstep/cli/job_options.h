@@ -1,0 +1,33 @@
+#pragma once
+// The options by which a job is described, for every command that writes or submits one.
+
+#include <string>
+#include <vector>
+
+#include "lockstep/cli/options.h"
+#include "lockstep/cluster/job_script.h"
+
+namespace lockstep::cli {
+
+class JobOptions {
+ public:
+  /// --site, --nodes, --gpus-per-node, ..., --set. They live as long as this does.
+  void add_to(Options& options);
+
+  /// The site that was named, or the generic one of the scheduler ("pbs", "slurm"). InputError where the two
+  /// do not agree.
+  cluster::Site site(const std::string& scheduler) const;
+
+  /// What was asked for, of a config that has been read: a wrong one is an error at once.
+  cluster::JobRequest request(const std::string& config, const cluster::Site& site) const;
+
+  const std::vector<std::string>& sets() const { return sets_; }
+  const std::string& site_name() const { return site_; }
+
+ private:
+  std::string site_, time_, name_ = "lockstep", queue_, account_, storage_;
+  int64_t nodes_ = 1, gpus_ = -1, ranks_ = 0, cores_ = 0;
+  std::vector<std::string> sets_;
+};
+
+}  // namespace lockstep::cli
