@@ -352,7 +352,7 @@ def start_pbs(folder):
     (folder / "home").mkdir()
     # a job begins with a login shell: this is what the site's profile does
     (folder / "home/.bash_profile").write_text(f'export PATH="{commands}:$LAB_PATH"\n')
-    for name in ("qsub", "qstat", "qdel", "qsig", "qrerun", "pbs_tmrsh"):
+    for name in ("qsub", "qstat", "qdel", "qsig", "qrerun", "pbs_tmrsh", "pbsnodes"):
         (commands / name).symlink_to(Path(__file__).resolve().with_name("pbs.py"))
     return lambda: all((folder / f"mom.{node}").exists() for node in NODES)
 

@@ -5,7 +5,7 @@ As strict as the real one where a script can tell, tried side by side: directive
 refuses them, routing queues, quotes of -v's values turned into backslashes, the script spooled and started as a copy,
 qstat -f with its wrapped lines. pbs_mom.py is the other half. Jobs start at once: nothing is queued but dependencies.
 
-Called by the name of the command it stands for: qsub, qstat, qdel, qsig, qrerun, pbs_tmrsh; and as
+Called by the name of the command it stands for: qsub, qstat, qdel, qsig, qrerun, pbs_tmrsh, pbsnodes; and as
 `pbs.py mom FOLDER NODE`.
 """
 import copy
@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from pbs_mom import ask, end_job, mom, pbs_o, signal_job
-from pbs_record import FROM_ROUTE_ONLY, NODES, QUEUES, SERVER, chunks, lab, load, next_id, output_path, save
+from pbs_record import FROM_ROUTE_ONLY, NODE_CPUS, NODES, QUEUES, SERVER, chunks, lab, load, next_id, output_path, save
 
 # resources of a chunk, which may not stand beside select
 OF_A_CHUNK = {"ncpus", "mem", "vmem", "mpiprocs", "ompthreads", "ngpus", "nodes", "host", "arch", "vnode"}
@@ -244,7 +244,31 @@ def fields_of(job):
     return fields
 
 
+def queues_and_server(flags):
+    """qstat -Q -f and qstat -B -f, as a login node has them."""
+    if "B" in flags:
+        print(f"Server: {SERVER}\n    server_state = Active\n    server_host = login\n    default_queue = workq\n")
+        return
+    for name, behind in QUEUES.items():
+        more = "    from_route_only = True\n" if name in FROM_ROUTE_ONLY else ""
+        kind = f"Route\n    route_destinations = {behind}" if behind else "Execution"
+        print(f"Queue: {name}\n    queue_type = {kind}\n    total_jobs = 0\n    resources_max.walltime = 48:00:00\n{more}"
+              "    enabled = True\n    started = True\n")
+
+
+def pbsnodes(arguments):
+    if arguments != ["-a"]:
+        sys.exit("pbsnodes: this one tells of all nodes alone")
+    for name in NODES:
+        print(f"{name}\n     Mom = {name}\n     ntype = PBS\n     state = free\n     pcpus = {NODE_CPUS}\n"
+              f"     resources_available.arch = linux\n     resources_available.host = {name}\n"
+              f"     resources_available.mem = 16384000kb\n     resources_available.ncpus = {NODE_CPUS}\n"
+              f"     resources_available.vnode = {name}\n     resv_enable = True\n     sharing = default_shared\n")
+
+
 def qstat(arguments):
+    if asked := {"Q", "B"} & {letter for a in arguments if a.startswith("-") for letter in a[1:]}:
+        return queues_and_server(asked)
     wanted = [a for a in arguments if not a.startswith("-")]
     flags = {letter for a in arguments if a.startswith("-") for letter in a[1:]}
     for job_id in wanted:
@@ -292,7 +316,8 @@ def main():
     name = Path(sys.argv[0]).name
     if name == "pbs.py" and sys.argv[1:2] == ["mom"]:
         mom(*sys.argv[2:4])
-    commands = {"qsub": qsub, "qstat": qstat, "qsig": qsig, "qdel": qdel, "qrerun": qrerun, "pbs_tmrsh": pbs_tmrsh}
+    commands = {"qsub": qsub, "qstat": qstat, "qsig": qsig, "qdel": qdel, "qrerun": qrerun, "pbs_tmrsh": pbs_tmrsh,
+                "pbsnodes": pbsnodes}
     if name not in commands:
         sys.exit(__doc__)
     commands[name](sys.argv[1:])

@@ -7,6 +7,7 @@
 #include "lockstep/base/output.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/options.h"
+#include "lockstep/cluster/detect.h"
 #include "lockstep/cluster/site.h"
 
 namespace lockstep::cli {
@@ -34,11 +35,17 @@ int show(const std::string& name) {
   return kDone;
 }
 
+int detect(const std::string&) {
+  output::print(cluster::detect_site());
+  output::check();
+  return kDone;
+}
+
 struct Action {
   const char* name;
   int (*run)(const std::string&);
 };
-constexpr Action kActions[] = {{"list", list}, {"show", show}};
+constexpr Action kActions[] = {{"list", list}, {"show", show}, {"detect", detect}};
 
 }  // namespace
 

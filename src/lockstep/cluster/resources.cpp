@@ -61,13 +61,16 @@ bool takes_whole_nodes(const Site& site, const Resources& given) {
   return site.form == "nodes" && given.queue.cores_per_node > 0;
 }
 
-// all cores that come with what is asked for: with the GPUs, with the whole node, or none
+// All cores that come with what is asked for: with the whole node, with the GPUs, with the ranks that a node
+// has.
 int64_t cores_that_come(const Site& site, const Resources& given) {
   const auto& queue = given.queue;
   if (takes_whole_nodes(site, given)) return queue.cores_per_node;
-  if (given.gpus == 0) return 0;
-  if (queue.cores_per_gpu > 0) return given.gpus * queue.cores_per_gpu;
-  return queue.gpus_per_node > 0 ? queue.cores_per_node * given.gpus / queue.gpus_per_node : 0;
+  if (given.gpus > 0 && queue.cores_per_gpu > 0) return given.gpus * queue.cores_per_gpu;
+  if (given.gpus > 0 && queue.gpus_per_node > 0)
+    return queue.cores_per_node * given.gpus / queue.gpus_per_node;
+  if (given.gpus > 0 || queue.ranks_per_node == 0) return 0;
+  return std::min(queue.cores_per_node, queue.cores_per_node * given.ranks / queue.ranks_per_node);
 }
 
 void give_cores(const Site& site, const JobRequest& request, Resources& given) {
@@ -107,6 +110,9 @@ Resources resources(const Site& site, const JobRequest& request) {
   given.queue = find_queue(site, request.queue);
   const auto where = place(site, given.queue);
   within("--nodes", request.nodes, 1, given.queue.max_nodes, where);
+  if (request.nodes < given.queue.min_nodes)
+    throw InputError(format("--nodes {}: this queue takes {} or more", request.nodes, given.queue.min_nodes),
+                     where, "ask for more, or choose another --queue");
   given.nodes = request.nodes;
   given.gpus =
       request.gpus_per_node >= 0 ? request.gpus_per_node : std::max<int64_t>(0, given.queue.gpus_per_node);

@@ -17,6 +17,7 @@ struct Queue {
   int64_t cores_per_node = 0;
   int64_t cores_per_gpu = 0;   // the site's rule: so many cores are asked for with each GPU
   int64_t ranks_per_node = 0;  // where no GPU is asked for, and the job does not say
+  int64_t min_nodes = 0;
   int64_t max_nodes = 0;
   std::chrono::milliseconds max_time{0};
   int64_t memory_gb = 0;                // of a node, asked for in proportion to its cores
@@ -27,16 +28,16 @@ struct Site {
   std::string name;  // of its file, without .yaml
   std::string path;
   std::string about;
-  std::string scheduler;         // pbs | slurm
-  std::string queue;             // taken where a job names none; empty = the scheduler's own default
-  std::string queue_flag;        // "-q", "--partition", "--qos"
-  std::string account = "none";  // required | optional | none: must a job name one?
-  std::string account_flag;      // "-A", "-P"
-  std::string form = "select";   // PBS: select | totals | nodes
-  std::string chunk;             // PBS: what each chunk of a select asks for besides: "system=polaris"
-  std::string storage;           // the file systems that a job asks for; empty = none
-  std::string storage_flag;      // "storage", "filesystems": -l NAME=...
-  int64_t threads_per_core = 0;  // of what the scheduler counts as CPUs; 0 = the job counts
+  std::string scheduler;             // pbs | slurm
+  std::string queue;                 // taken where a job names none; empty = the scheduler's own default
+  std::string queue_flag;            // "-q", "--partition", "--qos"
+  std::string account = "optional";  // required | optional | none: must a job name one?
+  std::string account_flag;          // "-A", "-P"
+  std::string form = "select";       // PBS: select | totals | nodes
+  std::string chunk;                 // PBS: what each chunk of a select asks for besides: "system=polaris"
+  std::string storage;               // the file systems that a job asks for; empty = none
+  std::string storage_flag;          // "storage", "filesystems": -l NAME=...
+  int64_t threads_per_core = 0;      // of what the scheduler counts as CPUs; 0 = the job counts
   std::vector<std::string> directives;
   std::vector<std::string> modules;
   std::string start;     // srun | mpirun | mpiexec; empty = what the job finds

@@ -47,6 +47,7 @@ const std::vector<SiteKey<Queue>> kQueueKeys = {
      "ranks of a node where no GPU is asked for and the job does not say"},
     {"memory_gb", &Queue::memory_gb,
      "a node's memory, asked for in proportion to the cores; 0 = not asked for"},
+    {"min_nodes", &Queue::min_nodes, "the fewest nodes of a job"},
     {"max_nodes", &Queue::max_nodes, "the most nodes of a job"},
     {"max_time", &Queue::max_time, "the longest job: `48h`, `30m`"},
     {"directives", &Queue::directives, "further directives of a job in this queue"},

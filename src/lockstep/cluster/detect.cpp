@@ -1,0 +1,90 @@
+#include "lockstep/cluster/detect.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+
+#include "lockstep/base/capture.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::cluster {
+namespace {
+
+constexpr std::chrono::seconds kPatience{10};
+
+bool is_on_path(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (::access((std::filesystem::path(folder) / program).c_str(), X_OK) == 0) return true;
+  }
+  return false;
+}
+
+// Asks, and notes what did not answer.
+std::optional<std::string> ask(const std::vector<std::string>& command, std::vector<std::string>& silent) {
+  if (!is_on_path(command[0])) return std::nullopt;
+  auto answer = base::capture(command, kPatience);
+  if (!answer)
+    silent.push_back(
+        format("{} failed, or gave no answer in {} s", base::join(command, " "), kPatience.count()));
+  return answer;
+}
+
+std::string asked_as_text(const std::vector<std::string>& command, std::vector<std::string>& silent) {
+  return ask(command, silent).value_or("");
+}
+
+std::optional<Found> ask_slurm(std::vector<std::string>& silent) {
+  const auto text = ask({"sinfo", "-h", "-a", "-o", kSinfoFormat}, silent);
+  if (!text) return std::nullopt;
+  auto found = read_sinfo(*text);
+  std::istringstream config(asked_as_text({"scontrol", "show", "config"}, silent));
+  for (std::string line; std::getline(config, line);) {
+    if (line.starts_with("MpiDefault") || line.starts_with("AccountingStorageEnforce"))
+      found.notes.push_back("slurm.conf: " + line);
+  }
+  return found;
+}
+
+std::optional<Found> ask_pbs(std::vector<std::string>& silent) {
+  const auto queues = ask({"qstat", "-Q", "-f"}, silent);
+  if (!queues) return std::nullopt;
+  if (!is_on_path("pbsnodes")) silent.emplace_back("there is no pbsnodes here");
+  return read_pbs(*queues, asked_as_text({"qstat", "-B", "-f"}, silent),
+                  asked_as_text({"pbsnodes", "-a"}, silent));
+}
+
+void note_software(Found& found, std::vector<std::string>& silent) {
+  for (const char* launcher : {"mpirun", "mpiexec"}) {
+    const auto version = asked_as_text({launcher, "--version"}, silent);
+    if (!version.empty())
+      found.notes.push_back(format("{}: {}", launcher, version.substr(0, version.find('\n'))));
+  }
+  const char* modules = std::getenv("LOADEDMODULES");
+  if (modules && *modules)
+    found.notes.push_back(
+        format("modules that are loaded here; name under `modules` those that a job needs: {}", modules));
+}
+
+}  // namespace
+
+std::string detect_site() {
+  std::vector<std::string> silent;
+  auto found = ask_slurm(silent);
+  if (!found) found = ask_pbs(silent);
+  if (!found)
+    throw Error("no scheduler answers here",
+                silent.empty() ? "neither sinfo nor qstat is on the PATH" : base::join(silent, "; "),
+                "run it on a login node of the cluster, or begin with  lockstep site show slurm");
+  note_software(*found, silent);
+  found->notes.insert(found->notes.end(), silent.begin(), silent.end());
+  return as_yaml(*found);
+}
+
+}  // namespace lockstep::cluster
