@@ -76,11 +76,13 @@ void ask_chunks(const Site& site, const Resources& given, Lines& lines) {
 
 void ask_storage(const Site& site, const JobRequest& request, Lines& lines) {
   const auto& storage = request.storage.empty() ? site.storage : request.storage;
-  if (storage.empty()) return;
-  if (site.storage_flag.empty())
-    throw InputError(format("--storage: jobs of {} name no file systems", site.name), site.path,
-                     "leave it out");
-  lines.push_back(format("-l {}={}", site.storage_flag, word("--storage", storage)));
+  if (!storage.empty()) lines.push_back(format("-l {}={}", site.storage_flag, word("--storage", storage)));
+}
+
+void check_storage(const Site& site, const JobRequest& request) {
+  if (request.storage.empty() || (!site.slurm() && !site.storage_flag.empty())) return;
+  throw InputError(format("--storage: jobs of {} name no file systems", site.name), site.path,
+                   "leave it out");
 }
 
 Lines pbs(const Site& site, const JobRequest& request, const Resources& given) {
@@ -121,6 +123,7 @@ Lines slurm(const Site& site, const JobRequest& request, const Resources& given)
 }  // namespace
 
 std::vector<std::string> directives(const Site& site, const JobRequest& request, const Resources& given) {
+  check_storage(site, request);
   auto lines = site.slurm() ? slurm(site, request, given) : pbs(site, request, given);
   for (const auto* more : {&site.directives, &given.queue.directives})
     lines.insert(lines.end(), more->begin(), more->end());

@@ -18,7 +18,8 @@ std::string place(const Site& site, const Queue& queue) {
 
 void within(const char* option, int64_t value, int64_t least, int64_t most, const std::string& where) {
   if (value < least || value > kMost)
-    throw InputError(format("{} {}: a number from {} up is wanted", option, value, least), "", "");
+    throw InputError(format("{} {}: a number from {} to {} is wanted", option, value, least, kMost), "",
+                     format("as in {} {}", option, std::max<int64_t>(1, least)));
   if (most > 0 && value > most)
     throw InputError(format("{} {}: the site gives at most {}", option, value, most), where,
                      format("ask for {} or less, or choose another --queue", most));

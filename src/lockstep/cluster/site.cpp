@@ -171,6 +171,8 @@ void check_together(const Site& site, const Node& root) {
                      "add  scheduler: slurm  or  scheduler: pbs");
   if (!site.storage.empty() && site.storage_flag.empty())
     throw InputError("storage is set, and storage_flag is not", place, "add  storage_flag: storage");
+  if (site.slurm() && !site.storage_flag.empty())
+    throw InputError("storage_flag is PBS's", place, "remove it, or write a directive");
   if (!site.queue.empty()) find_queue(site, "");
 }
 

@@ -1,0 +1,239 @@
+"""`lockstep render`: scripts that run as they are on both schedulers, and in which no text is ever more than a text."""
+
+import itertools
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+
+import pytest
+from cluster_kit import QUICK, SOURCE, runs
+from cluster_kit import site, work  # noqa: F401  (fixtures)
+from conftest import clean_environment
+from pbs_kit import ended, pbs  # noqa: F401  (fixtures)
+from pbs_kit import log_of as pbs_log
+from slurm_kit import finished, lab  # noqa: F401  (fixtures)
+
+SCHEDULERS = {"slurm": ("#SBATCH ", "SLURM_SUBMIT_DIR"), "pbs": ("#PBS ", "PBS_O_WORKDIR")}
+
+# Each would leave a file `pwned` behind, ask the scheduler for more, or arrive as other words, somewhere.
+NASTY = [
+    "$(touch pwned)", "`touch pwned`", "; touch pwned", "& touch pwned &", "| touch pwned", "&& touch pwned", "|| touch pwned",
+    "'; touch pwned; '", '"; touch pwned; "', "\"'`$(touch pwned)`'\"", "${IFS}touch${IFS}pwned", "$((a[$(touch pwned)]))",
+    "\ntouch pwned\n", "\n#PBS -l walltime=99:00:00\n", "\n#SBATCH --time=99:00:00\n", "#PBS -A thief", "#SBATCH --account=thief",
+    "\n\n#SBATCH --comment=x", "a\r#PBS -V", "\r\n#PBS -V\r\n", "a\\", "\\", "\\\\", "\\n", "a\\\nb", "'", '"', "''", '""', "'\\''",
+    "it's", 'say "x"', "a b", " a", "a ", "  ", "\t", "a\tb", "\x01\x02", "\x1b[31mred\x1b[0m", "\x7f", "é", "名前", "\U0001f600",
+    "\u202eabc", "\u2028x", "*", "?", "[a-z]*", "{a,b}", "~", "~root", "$HOME", "${HOME}", "$PATH", "$0", "$@", "$?", "$$", "!!",
+    "!ls", "%", "%j", "%x-%A_%a", "%s%n", "a,b", "a,LD_PRELOAD=x", "ALL,PATH=/tmp", "a=b", "=", "a;b", "(a)", ")", "case x in",
+    "<(touch pwned)", ">pwned", ">>pwned", "2>pwned", "<pwned", "&>pwned", "<<EOF\nx\nEOF", "#", "# a comment", "a #b", "--", "-",
+    "-x", "--wrap=touch pwned", "-W block=true", "--export=ALL", "-e", "-n", "0", "1e999", "null", "true", "a:b", "afterok:1",
+    "EOF", "esac", "done", "fi", "}", "$'\\x41'", "$\"x\"", "a\vb", "\f", "x" * 4000, "touch\u00a0pwned", "$(<pwned)",
+    "';touch${IFS}pwned;'", "\n'\ntouch pwned\n'", "%%", "^touch^pwned", "set -e", "exit 0", "\\$(touch pwned)", "\\`touch pwned\\`",
+]
+assert len(set(NASTY)) >= 100
+
+
+def call(*words, cwd=None, **variables):
+    return subprocess.run([str(word) for word in words], cwd=cwd, env=clean_environment(**variables), capture_output=True,
+                          stdin=subprocess.DEVNULL, timeout=60)
+
+
+@pytest.fixture
+def rendered(lockstep, tmp_path):
+    """rendered(scheduler, words..., home=...) -> the script's bytes; in the folder of submission, which it returns too."""
+    folder = tmp_path / "submission"
+    folder.mkdir()
+    (folder / "c.yaml").write_text(QUICK)
+
+    def render(scheduler, *words, home=SOURCE):
+        done = call(lockstep, "render", scheduler, *words, cwd=folder, LOCKSTEP_HOME=home)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout
+    render.folder = folder
+    return render
+
+
+def recording_home(folder):
+    """A LOCKSTEP_HOME whose lockstep_train notes its words."""
+    (folder / "job_scripts").mkdir(parents=True)
+    (folder / "job_scripts/sites").symlink_to(SOURCE / "job_scripts/sites")
+    (folder / "job_scripts/lockstep.sh").write_text(
+        'die() { echo "$*" >&2; exit 2; }\nlockstep_train() { printf "%s\\0" "$@" >"$RECORD"; printf "%s\\0" "$LOCKSTEP_HOME" >"$RECORD.home"; }\n')
+    return folder
+
+
+def words_of(script, scheduler, folder, tmp_path, **variables):
+    """What lockstep_train is called with when a shell runs the script; nothing else may come of it."""
+    (tmp_path / "job").write_bytes(script)
+    before = sorted(os.listdir(folder))
+    done = call("bash", tmp_path / "job", cwd=folder, RECORD=tmp_path / "record", **{SCHEDULERS[scheduler][1]: folder}, **variables)
+    assert done.returncode == 0 and done.stderr == b"", done.stderr.decode(errors="replace")
+    assert sorted(os.listdir(folder)) == before
+    return (tmp_path / "record").read_bytes().decode(errors="surrogateescape").split("\0")[:-1]
+
+
+def directives(script, mark):
+    """Those that a scheduler could see anywhere in the script, whatever it takes for a line's end."""
+    return [line for line in re.split(rb"[\r\n\v\f\x85\x1c-\x1e]|\xe2\x80[\xa8\xa9]", script) if line.strip().startswith(mark.strip().encode())]
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_settings_arrive_as_they_were_given(scheduler, rendered, tmp_path):
+    sets = [word for text in NASTY for word in ("--set", f"task.label={text}")]
+    home = recording_home(tmp_path / "home")
+    script = rendered(scheduler, "c.yaml", *sets, home=home)
+    assert words_of(script, scheduler, rendered.folder, tmp_path) == ["c.yaml", *sets]
+    mark = SCHEDULERS[scheduler][0]
+    assert directives(script, mark) == directives(rendered(scheduler, "c.yaml", home=home), mark)
+
+
+@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.full)])
+def test_no_name_of_a_config_or_folder_is_more_than_a_name(every, rendered, tmp_path):
+    plain = {}
+    for number, (text, scheduler) in enumerate(zip(NASTY[::every], itertools.cycle(SCHEDULERS))):
+        name = text.replace("/", "|")[:60] + ".yaml"
+        (rendered.folder / name).write_text(QUICK)
+        home = recording_home(tmp_path / "homes" / str(number) / text.replace("/", "|")[:60])
+        script = rendered(scheduler, "--", name, home=home)  # behind it a name with a dash in front is no option
+        wanted = "./" + name if name.startswith("-") else name
+        assert words_of(script, scheduler, rendered.folder, tmp_path) == [wanted]
+        assert (tmp_path / "record.home").read_bytes().decode() == f"{home}\0"
+        seen = directives(script, SCHEDULERS[scheduler][0])
+        assert seen == plain.setdefault(scheduler, seen) and len(seen) > 4
+        os.remove(rendered.folder / name)
+
+
+@pytest.mark.parametrize("option", ["--name", "--account", "--queue", "--storage"])
+def test_directives_take_words_alone(option, lockstep, tmp_path):
+    """Every byte is tried in tests/cluster/job_script_test.cpp; here, that the program says so."""
+    (tmp_path / "c.yaml").write_text(QUICK)
+    (tmp_path / "mine.yaml").write_text("scheduler: pbs\nstorage_flag: storage\n")
+    for text in ["x\n#PBS -l walltime=99:00:00", "-W %j"]:
+        done = call(lockstep, "render", "pbs", "c.yaml", "--site", "mine.yaml", f"{option}={text}", cwd=tmp_path)
+        said = done.stderr.decode()
+        assert (done.returncode, done.stdout) == (2, b"") and f"error: {option}: '" in said and said.count("\n") == 2, said
+
+
+def test_no_text_of_a_site_is_run(lockstep, rendered, tmp_path):
+    texts = [text for text in NASTY if all(c.isprintable() for c in text)]
+    (tmp_path / "site.yaml").write_text(f"scheduler: slurm\nmodules: {json.dumps(texts, ensure_ascii=False)}\n")
+    home = recording_home(tmp_path / "home")
+    with open(home / "job_scripts/lockstep.sh", "a") as file:
+        file.write('printf "%s\\0" "${LOADED[@]}" >"$RECORD.modules"\n')
+    (tmp_path / "stand-in").write_text('module() { LOADED+=("$2"); }\n')
+    script = rendered("slurm", "c.yaml", "--site", tmp_path / "site.yaml", home=home)
+    assert words_of(script, "slurm", rendered.folder, tmp_path, BASH_ENV=tmp_path / "stand-in") == ["c.yaml"]
+    assert (tmp_path / "record.modules").read_bytes().decode().split("\0")[:-1] == texts
+
+
+@pytest.mark.parametrize("key, value", [("directives", "[\"-l wd\\n#PBS -l x=1\"]"), ("scratch", "'}; touch pwned; ${A'"),
+                                        ("queue", "'a b'"), ("chunk", "'x -l y'"), ("start", "'srun; touch pwned'")])
+def test_a_site_file_says_what_it_may(key, value, lockstep, tmp_path):
+    (tmp_path / "bad.yaml").write_text(f"scheduler: pbs\n{key}: {value}\n")
+    (tmp_path / "c.yaml").write_text(QUICK)
+    done = call(lockstep, "render", "pbs", "c.yaml", "--site", "bad.yaml", cwd=tmp_path)
+    assert done.returncode == 2 and f"error: {key} must be" in done.stderr.decode() and "bad.yaml:2:" in done.stderr.decode()
+
+
+def test_a_wrong_config_and_a_file_that_is_there_are_refused(run, lockstep, tmp_path):
+    (tmp_path / "c.yaml").write_text(QUICK.replace("max_steps", "max_stpes"))
+    done = run(lockstep, "render", "slurm", "c.yaml", cwd=tmp_path)
+    assert done.returncode == 2 and "did you mean train.max_steps?" in done.stderr and done.stdout == ""
+    (tmp_path / "c.yaml").write_text(QUICK)
+    assert run(lockstep, "render", "slurm", "c.yaml", "--out", "job", cwd=tmp_path).returncode == 0
+    (tmp_path / "job").write_text("mine")
+    done = run(lockstep, "render", "slurm", "c.yaml", "--out", "job", cwd=tmp_path)
+    assert done.returncode == 2 and "already" in done.stderr and (tmp_path / "job").read_text() == "mine"
+
+
+def test_what_only_a_job_knows_may_stand_in_a_config(rendered):
+    (rendered.folder / "c.yaml").write_text(QUICK.replace("workers: 0", "workers: 0, stage: '${LOCKSTEP_SCRATCH}/mine'"))
+    script = rendered("pbs", "c.yaml", "--site", "gadi", "--account", "a00").decode()
+    assert "export LOCKSTEP_SCRATCH=${PBS_JOBFS:-}\n" in script
+
+
+@pytest.mark.parametrize("site_file", sorted((SOURCE / "job_scripts/sites").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_site_has_a_script_that_bash_reads(site_file, rendered, tmp_path):
+    scheduler = re.search(r"^scheduler: (\w+)", site_file.read_text(), re.M).group(1)
+    account = ("--account", "a00") if "account: required" in site_file.read_text() else ()
+    script = rendered(scheduler, "c.yaml", "--site", site_file.stem, *account, home=recording_home(tmp_path / "home"))
+    assert words_of(script, scheduler, rendered.folder, tmp_path) == ["c.yaml"]
+
+
+# ---- in the lab --------------------------------------------------------------------------------------------
+
+
+HOSTILE = ["it's \"mine\" $(touch pwned) `touch pwned`", "\n#PBS -l x\n#SBATCH -x", "*", "a,b %j \\"]
+
+
+@pytest.fixture
+def in_lab(lockstep, work, site):  # noqa: F811
+    """in_lab(lab, scheduler, words...) -> the path of a script for the quick config, rendered on the lab's login host."""
+    def render(where, scheduler, *words):
+        where.run(lockstep, "render", scheduler, "quick.yaml", "--out", "job", *words, cwd=work,
+                  env={"LOCKSTEP_HOME": str(SOURCE)})
+        return work / "job"
+    render.environment = {"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_THREADS_PER_CORE": "1", **site}
+    return render
+
+
+def world_of(work):  # noqa: F811
+    return json.loads((runs(work)[0] / "status.json").read_text())["world"]
+
+
+def test_slurm_runs_what_was_rendered(lab, in_lab, work):  # noqa: F811
+    script = in_lab(lab, "slurm", "--nodes", 2, "--ranks-per-node", 2, "--name", "mine", "--set", "train.max_steps=4")
+    job = lab.submit(script, cwd=work, env=in_lab.environment)
+    finished(lab, work, job)
+    assert world_of(work) == 4 and "on 2 node(s)" in (work / f"mine-{job}.out").read_text()
+
+
+def test_pbs_runs_what_was_rendered(pbs, in_lab, work):  # noqa: F811
+    script = in_lab(pbs, "pbs", "--nodes", 2, "--ranks-per-node", 2, "--set", "train.max_steps=4")
+    job = pbs.run("qsub", "-v", ",".join(in_lab.environment), script, cwd=work, env=in_lab.environment).stdout.strip()
+    assert ended(pbs, job) == 0, pbs_log(work, job)
+    assert world_of(work) == 4
+
+
+@pytest.fixture
+def noting(tmp_path):
+    """In the program's place: notes its words, and is done."""
+    program = tmp_path / "noting"
+    program.write_text(f"""#!/bin/bash
+case $1 in
+  train) printf '%s\\0' "$@" >{shlex.quote(str(tmp_path / 'words'))}; echo {shlex.quote(str(tmp_path / 'run'))} >"$LOCKSTEP_RUN_FILE" ;;
+esac
+""")
+    program.chmod(0o755)
+    return program
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_ranks_get_the_words_as_they_were_given(scheduler, request, in_lab, noting, work, tmp_path):  # noqa: F811
+    where = request.getfixturevalue("lab" if scheduler == "slurm" else "pbs")
+    sets = [word for text in HOSTILE for word in ("--set", f"task.label={text}")]
+    script = in_lab(where, scheduler, "--ranks-per-node", 1, *sets)
+    environment = {**in_lab.environment, "LOCKSTEP_PROGRAM": str(noting)}
+    if scheduler == "slurm":
+        finished(where, work, where.submit(script, cwd=work, env=environment))
+    else:
+        job = where.run("qsub", "-v", ",".join(environment), script, cwd=work, env=environment).stdout.strip()
+        assert ended(where, job) == 0, pbs_log(work, job)
+    words = pathlib.Path(tmp_path / "words").read_text().split("\0")[:-1]
+    assert words == ["train", "quick.yaml", "--resume", "auto", *sets]
+    assert not (work / "pwned").exists()
+
+
+@pytest.mark.parametrize("scheduler, queue", [("slurm", "main"), ("pbs", "workq")])
+def test_a_detected_site_is_one_to_render_for(scheduler, queue, request, in_lab, lockstep, work):  # noqa: F811
+    where = request.getfixturevalue("lab" if scheduler == "slurm" else "pbs")
+    found = where.run(lockstep, "site", "detect", cwd=work).stdout
+    (work / "here.yaml").write_text(found)
+    assert f"scheduler: {scheduler}\n" in found and f"queue: {queue}\n" in found and "cores_per_node: 32" in found, found
+    text = in_lab(where, scheduler, "--site", "here.yaml", "--cpus-per-rank", 16).read_text()
+    assert re.search(rf"^#\w+ .*{queue}$", text, re.M), text
+    done = where.run(lockstep, "render", scheduler, "quick.yaml", "--site", "here.yaml", "--cpus-per-rank", 17, cwd=work,
+                     check=False)
+    assert done.returncode == 2 and "its nodes have 32 cores" in done.stderr

@@ -1,0 +1,65 @@
+"""`lockstep site`: files by name and by path, one's own before lockstep's, and login nodes that answer badly."""
+
+import pytest
+
+
+@pytest.fixture
+def commands(tmp_path):
+    """commands(NAME=shell text) -> a PATH with these programs and little else."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+
+    def make(**programs):
+        for name, text in programs.items():
+            (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+            (folder / name).chmod(0o755)
+        return {"PATH": str(folder)}
+    return make
+
+
+def test_ones_own_sites_come_before_lockstep_s(run, lockstep, tmp_path):
+    (tmp_path / "sites").mkdir()
+    (tmp_path / "sites/gadi.yaml").write_text("about: mine\nscheduler: slurm\n")
+    (tmp_path / "sites/bad.yaml").write_text("scheduler: slurm\nqueu: x\n")
+    listed = run(lockstep, "site", "list", cwd=tmp_path, env={"HOME": str(tmp_path)}, check=True).stdout
+    assert "gadi         slurm  mine\n" in listed and "perlmutter" in listed
+    assert "bad" in listed and "unknown key queu (sites/bad.yaml:2:1)" in listed
+    shown = run(lockstep, "site", "show", "gadi", cwd=tmp_path, check=True).stdout
+    assert shown == "# sites/gadi.yaml\nabout: mine\nscheduler: slurm\n"
+
+
+@pytest.mark.parametrize("name, said", [("gadu", "did you mean gadi?"), ("none.yaml", "cannot be read"), ("", "which site?"),
+                                        ("../../etc/passwd", "cannot be read"), ("a\nb", "no site is called a\\x0ab")])
+def test_a_site_that_is_not_there(name, said, run, lockstep, tmp_path):
+    done = run(lockstep, "site", "show", name, cwd=tmp_path)
+    assert done.returncode == 2 and said in done.stderr, done.stderr
+
+
+def test_no_scheduler_is_said(run, lockstep, commands):
+    done = run(lockstep, "site", "detect", env=commands())
+    assert done.returncode == 1 and "neither sinfo nor qstat" in done.stderr
+
+
+def test_one_that_fails_is_said_and_the_other_asked(run, lockstep, commands):
+    found = run(lockstep, "site", "detect", check=True, env=commands(
+        sinfo="echo 'Unable to contact slurm controller' >&2; exit 1",
+        qstat="if [ $1 = -Q ]; then echo 'Queue: q1'; echo '    enabled = True'; else exit 1; fi")).stdout
+    assert "# sinfo" in found and "failed, or gave no answer" in found
+    assert "# qstat -B -f failed" in found and "# there is no pbsnodes here" in found
+    assert "scheduler: pbs\n" in found and "  q1: {}\n" in found
+
+
+def test_what_a_login_node_prints_stays_a_comment_or_a_word(run, lockstep, commands, tmp_path):
+    found = run(lockstep, "site", "detect", check=True, env=commands(
+        sinfo=r"""printf 'ok*|1|4|1|4|(null)|1:00:00|1-2\n$(touch pwned)|1|4|1|4|(null)|infinite|1\nevil: {|1|4|1|4|x|1|1\n'""",
+        scontrol=r"""printf 'MpiDefault = pmix\033[31m\n'""")).stdout
+    (tmp_path / "s.yaml").write_text(found)
+    assert "\x1b" not in found and "  ok: {gpus_per_node: 0, cores_per_node: 4, max_nodes: 2, max_time: 1h}\n" in found
+    assert [line for line in found.splitlines() if "touch pwned" in line and not line.startswith("# ")] == []
+    assert run(lockstep, "site", "show", tmp_path / "s.yaml").returncode == 0
+
+
+@pytest.mark.full
+def test_a_scheduler_that_hangs_is_left(run, lockstep, commands):
+    done = run(lockstep, "site", "detect", env=commands(sinfo="exec /usr/bin/sleep 60"), timeout=30)
+    assert done.returncode == 1 and "gave no answer in 10 s" in done.stderr
