@@ -1,6 +1,7 @@
 """`lockstep site`: files by name and by path, one's own before lockstep's, and login nodes that answer badly."""
 
 import pytest
+from conftest import SOURCE
 
 
 @pytest.fixture
@@ -57,6 +58,15 @@ def test_what_a_login_node_prints_stays_a_comment_or_a_word(run, lockstep, comma
     assert "\x1b" not in found and "  ok: {gpus_per_node: 0, cores_per_node: 4, max_nodes: 2, max_time: 1h}\n" in found
     assert [line for line in found.splitlines() if "touch pwned" in line and not line.startswith("# ")] == []
     assert run(lockstep, "site", "show", tmp_path / "s.yaml").returncode == 0
+
+
+def test_the_page_has_every_key_and_a_site_file_that_is_one(run, lockstep, tmp_path):
+    page = (SOURCE / "docs/sites.md").read_text()
+    assert page.split("<!-- keys -->\n")[1].split("<!-- end -->")[0] == run(lockstep, "site", "keys", check=True).stdout
+    (tmp_path / "ours.yaml").write_text(page.split("```yaml\n")[1].split("```")[0])
+    (tmp_path / "c.yaml").write_text("run: {name: x}\n")
+    done = run(lockstep, "render", "slurm", "c.yaml", "--site", "ours.yaml", "--account", "a", cwd=tmp_path, check=True)
+    assert "#SBATCH --constraint=a100\n" in done.stdout and "module load openmpi/5.0 || exit 2\n" in done.stdout
 
 
 @pytest.mark.full

@@ -1,19 +1,17 @@
-// lockstep site list|show|detect: what is known of clusters, and a proposal for this one.
-#include <algorithm>
-
+// lockstep site list|show|detect|keys: what is known of clusters, and a proposal for this one.
+#include "lockstep/cluster/site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/output.h"
+#include "lockstep/base/readable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/options.h"
 #include "lockstep/cluster/detect.h"
-#include "lockstep/cluster/site.h"
+#include "lockstep/cluster/site_reference.h"
 
 namespace lockstep::cli {
 namespace {
-
-using cluster::KnownSite;
 
 int list(const std::string&) {
   for (const auto& site : cluster::known_sites()) {
@@ -30,7 +28,7 @@ int show(const std::string& name) {
   if (name.empty()) throw InputError("which site?", "lockstep site show", "lockstep site list names them");
   const auto site = cluster::load_site(name);
   output::line("# " + site.path);
-  output::print(base::read_text(site.path));
+  output::print(base::readable(base::read_text(site.path)));
   output::check();
   return kDone;
 }
@@ -41,11 +39,17 @@ int detect(const std::string&) {
   return kDone;
 }
 
+int keys(const std::string&) {
+  output::print(cluster::site_reference());
+  output::check();
+  return kDone;
+}
+
 struct Action {
   const char* name;
   int (*run)(const std::string&);
 };
-constexpr Action kActions[] = {{"list", list}, {"show", show}, {"detect", detect}};
+constexpr Action kActions[] = {{"list", list}, {"show", show}, {"detect", detect}, {"keys", keys}};
 
 }  // namespace
 
@@ -54,14 +58,14 @@ int run_site(const std::vector<std::string>& args) {
   Options options(
       "site", "what is known of clusters, and a proposal for this one",
       {"lockstep site list", "lockstep site show gadi", "lockstep site detect > sites/mine.yaml"});
-  options.positional("list|show|detect", action, "what to do");
+  options.positional("list|show|detect|keys", action, "what to do");
   options.positional("NAME", name, "for show: a site by name, or the path of its file", false);
   if (!options.parse(args)) return kDone;
   for (const auto& row : kActions) {
     if (action == row.name) return row.run(name);
   }
   throw InputError(format("site cannot '{}'", base::printable(action)), "lockstep site",
-                   "lockstep site list, show or detect");
+                   "lockstep site list, show, detect or keys");
 }
 
 }  // namespace lockstep::cli
