@@ -151,7 +151,7 @@ def test_a_wrong_config_and_a_file_that_is_there_are_refused(run, lockstep, tmp_
 def test_what_only_a_job_knows_may_stand_in_a_config(rendered):
     (rendered.folder / "c.yaml").write_text(QUICK.replace("workers: 0", "workers: 0, stage: '${LOCKSTEP_SCRATCH}/mine'"))
     script = rendered("pbs", "c.yaml", "--site", "gadi", "--account", "a00").decode()
-    assert "export LOCKSTEP_SCRATCH=${PBS_JOBFS:-}\n" in script
+    assert "export LOCKSTEP_SCRATCH=${PBS_JOBFS:-${TMPDIR:-/tmp}}\n" in script
 
 
 @pytest.mark.parametrize("site_file", sorted((SOURCE / "job_scripts/sites").glob("*.yaml")), ids=lambda path: path.stem)

@@ -21,6 +21,12 @@ std::string home_of(const JobRequest& request) {
   return home;
 }
 
+// a job's own folder where the site names one, else what every machine has
+std::string scratch_of(const Site& site) {
+  constexpr const char* kOfAny = "${TMPDIR:-/tmp}";
+  return site.scratch.empty() ? kOfAny : format("${{{}:-{}}}", site.scratch, kOfAny);
+}
+
 // lockstep_train takes a word with a dash in front for an option
 std::string as_path(const std::string& config) {
   return config.starts_with('-') ? "./" + config : config;
@@ -51,7 +57,7 @@ std::string place(const Site& site, const JobRequest& request, const Resources& 
     text += assign("LOCKSTEP_THREADS_PER_CORE", format("{}", site.threads_per_core));
   if (!site.start.empty()) text += assign("LOCKSTEP_START", site.start);
   if (!site.srun_mpi.empty()) text += assign("LOCKSTEP_SRUN_MPI", site.srun_mpi);
-  if (!site.scratch.empty()) text += format("export LOCKSTEP_SCRATCH=${{{}:-}}\n", site.scratch);
+  text += format("export LOCKSTEP_SCRATCH={}\n", scratch_of(site));
   for (const auto& [name, value] : request.variables) text += assign(name, value);
   return text + "unset SET CONFIG  # what is trained stands below, whatever came along\n";
 }
