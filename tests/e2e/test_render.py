@@ -5,14 +5,13 @@ import json
 import os
 import pathlib
 import re
-import shlex
 import subprocess
 
 import pytest
 from cluster_kit import QUICK, SOURCE, runs
 from cluster_kit import site, work  # noqa: F401  (fixtures)
 from conftest import clean_environment
-from pbs_kit import ended, pbs  # noqa: F401  (fixtures)
+from pbs_kit import ended, next_job, pbs  # noqa: F401  (fixtures)
 from pbs_kit import log_of as pbs_log
 from slurm_kit import finished, lab  # noqa: F401  (fixtures)
 
@@ -20,17 +19,19 @@ SCHEDULERS = {"slurm": ("#SBATCH ", "SLURM_SUBMIT_DIR"), "pbs": ("#PBS ", "PBS_O
 
 # Each would leave a file `pwned` behind, ask the scheduler for more, or arrive as other words, somewhere.
 NASTY = [
-    "$(touch pwned)", "`touch pwned`", "; touch pwned", "& touch pwned &", "| touch pwned", "&& touch pwned", "|| touch pwned",
-    "'; touch pwned; '", '"; touch pwned; "', "\"'`$(touch pwned)`'\"", "${IFS}touch${IFS}pwned", "$((a[$(touch pwned)]))",
-    "\ntouch pwned\n", "\n#PBS -l walltime=99:00:00\n", "\n#SBATCH --time=99:00:00\n", "#PBS -A thief", "#SBATCH --account=thief",
-    "\n\n#SBATCH --comment=x", "a\r#PBS -V", "\r\n#PBS -V\r\n", "a\\", "\\", "\\\\", "\\n", "a\\\nb", "'", '"', "''", '""', "'\\''",
-    "it's", 'say "x"', "a b", " a", "a ", "  ", "\t", "a\tb", "\x01\x02", "\x1b[31mred\x1b[0m", "\x7f", "é", "名前", "\U0001f600",
-    "\u202eabc", "\u2028x", "*", "?", "[a-z]*", "{a,b}", "~", "~root", "$HOME", "${HOME}", "$PATH", "$0", "$@", "$?", "$$", "!!",
-    "!ls", "%", "%j", "%x-%A_%a", "%s%n", "a,b", "a,LD_PRELOAD=x", "ALL,PATH=/tmp", "a=b", "=", "a;b", "(a)", ")", "case x in",
-    "<(touch pwned)", ">pwned", ">>pwned", "2>pwned", "<pwned", "&>pwned", "<<EOF\nx\nEOF", "#", "# a comment", "a #b", "--", "-",
-    "-x", "--wrap=touch pwned", "-W block=true", "--export=ALL", "-e", "-n", "0", "1e999", "null", "true", "a:b", "afterok:1",
-    "EOF", "esac", "done", "fi", "}", "$'\\x41'", "$\"x\"", "a\vb", "\f", "x" * 4000, "touch\u00a0pwned", "$(<pwned)",
-    "';touch${IFS}pwned;'", "\n'\ntouch pwned\n'", "%%", "^touch^pwned", "set -e", "exit 0", "\\$(touch pwned)", "\\`touch pwned\\`",
+    "$(touch pwned)", "`touch pwned`", "; touch pwned", "& touch pwned &", "| touch pwned", "&& touch pwned",
+    "|| touch pwned", "'; touch pwned; '", '"; touch pwned; "', "\"'`$(touch pwned)`'\"", "${IFS}touch${IFS}pwned",
+    "$((a[$(touch pwned)]))", "\ntouch pwned\n", "\n#PBS -l walltime=99:00:00\n", "\n#SBATCH --time=99:00:00\n",
+    "#PBS -A thief", "#SBATCH --account=thief", "\n\n#SBATCH --comment=x", "a\r#PBS -V", "\r\n#PBS -V\r\n", "a\\",
+    "\\", "\\\\", "\\n", "a\\\nb", "'", '"', "''", '""', "'\\''", "it's", 'say "x"', "a b", " a", "a ", "  ", "\t",
+    "a\tb", "\x01\x02", "\x1b[31mred\x1b[0m", "\x7f", "é", "名前", "\U0001f600", "\u202eabc", "\u2028x", "*", "?",
+    "[a-z]*", "{a,b}", "~", "~root", "$HOME", "${HOME}", "$PATH", "$0", "$@", "$?", "$$", "!!", "!ls", "%", "%j",
+    "%x-%A_%a", "%s%n", "a,b", "a,LD_PRELOAD=x", "ALL,PATH=/tmp", "a=b", "=", "a;b", "(a)", ")", "case x in",
+    "<(touch pwned)", ">pwned", ">>pwned", "2>pwned", "<pwned", "&>pwned", "<<EOF\nx\nEOF", "#", "# a comment",
+    "a #b", "--", "-", "-x", "--wrap=touch pwned", "-W block=true", "--export=ALL", "-e", "-n", "0", "1e999", "null",
+    "true", "a:b", "afterok:1", "EOF", "esac", "done", "fi", "}", "$'\\x41'", "$\"x\"", "a\vb", "\f", "x" * 4000,
+    "touch\u00a0pwned", "$(<pwned)", "';touch${IFS}pwned;'", "\n'\ntouch pwned\n'", "%%", "^touch^pwned", "set -e",
+    "exit 0", "\\$(touch pwned)", "\\`touch pwned\\`",
 ]
 assert len(set(NASTY)) >= 100
 
@@ -60,7 +61,8 @@ def recording_home(folder):
     (folder / "job_scripts").mkdir(parents=True)
     (folder / "job_scripts/sites").symlink_to(SOURCE / "job_scripts/sites")
     (folder / "job_scripts/lockstep.sh").write_text(
-        'die() { echo "$*" >&2; exit 2; }\nlockstep_train() { printf "%s\\0" "$@" >"$RECORD"; printf "%s\\0" "$LOCKSTEP_HOME" >"$RECORD.home"; }\n')
+        'die() { echo "$*" >&2; exit 2; }\n'
+        'lockstep_train() { printf "%s\\0" "$@" >"$RECORD"; printf "%s\\0" "$LOCKSTEP_HOME" >"$RECORD.home"; }\n')
     return folder
 
 
@@ -68,7 +70,8 @@ def words_of(script, scheduler, folder, tmp_path, **variables):
     """What lockstep_train is called with when a shell runs the script; nothing else may come of it."""
     (tmp_path / "job").write_bytes(script)
     before = sorted(os.listdir(folder))
-    done = call("bash", tmp_path / "job", cwd=folder, RECORD=tmp_path / "record", **{SCHEDULERS[scheduler][1]: folder}, **variables)
+    variables[SCHEDULERS[scheduler][1]] = folder
+    done = call("bash", tmp_path / "job", cwd=folder, RECORD=tmp_path / "record", **variables)
     assert done.returncode == 0 and done.stderr == b"", done.stderr.decode(errors="replace")
     assert sorted(os.listdir(folder)) == before
     return (tmp_path / "record").read_bytes().decode(errors="surrogateescape").split("\0")[:-1]
@@ -76,7 +79,8 @@ def words_of(script, scheduler, folder, tmp_path, **variables):
 
 def directives(script, mark):
     """Those that a scheduler could see anywhere in the script, whatever it takes for a line's end."""
-    return [line for line in re.split(rb"[\r\n\v\f\x85\x1c-\x1e]|\xe2\x80[\xa8\xa9]", script) if line.strip().startswith(mark.strip().encode())]
+    lines = re.split(rb"[\r\n\v\f\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]", script)
+    return [line for line in lines if line.strip().startswith(mark.strip().encode())]
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
@@ -203,7 +207,7 @@ def noting(tmp_path):
     program = tmp_path / "noting"
     program.write_text(f"""#!/bin/bash
 case $1 in
-  train) printf '%s\\0' "$@" >{shlex.quote(str(tmp_path / 'words'))}; echo {shlex.quote(str(tmp_path / 'run'))} >"$LOCKSTEP_RUN_FILE" ;;
+  train) printf '%s\\0' "$@" >{tmp_path}/words; echo {tmp_path}/run >"$LOCKSTEP_RUN_FILE" ;;
 esac
 """)
     program.chmod(0o755)
@@ -223,6 +227,30 @@ def test_ranks_get_the_words_as_they_were_given(scheduler, request, in_lab, noti
         assert ended(where, job) == 0, pbs_log(work, job)
     words = pathlib.Path(tmp_path / "words").read_text().split("\0")[:-1]
     assert words == ["train", "quick.yaml", "--resume", "auto", *sets]
+    assert not (work / "pwned").exists()
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_a_job_that_is_stopped_early_goes_on(scheduler, request, in_lab, work, tmp_path):  # noqa: F811
+    where = request.getfixturevalue("lab" if scheduler == "slurm" else "pbs")
+    program = tmp_path / "early"  # the first time stopped early, then done
+    program.write_text(f"""#!/bin/bash
+case $1 in
+  train) printf '%s\\n' "$*" >>{tmp_path}/words; echo {tmp_path}/run >"$LOCKSTEP_RUN_FILE" ;;
+  status) [ "${{LOCKSTEP_RESTART:-0}}${{SLURM_RESTART_COUNT:-0}}" != 00 ] || exit 75 ;;
+esac
+""")
+    program.chmod(0o755)
+    script = in_lab(where, scheduler, "--ranks-per-node", 1, "--set", "task.label=it's $(touch pwned)")
+    environment = {**in_lab.environment, "LOCKSTEP_PROGRAM": str(program)}
+    if scheduler == "slurm":
+        finished(where, work, where.submit(script, cwd=work, env=environment))
+    else:
+        job = where.run("qsub", "-v", ",".join(environment), script, cwd=work, env=environment).stdout.strip()
+        assert ended(where, job) == 75, pbs_log(work, job)
+        assert ended(where, next_job(where, job)) == 0
+    words = (tmp_path / "words").read_text().splitlines()
+    assert len(words) == 2 and all(line.endswith("--set task.label=it's $(touch pwned)") for line in words), words
     assert not (work / "pwned").exists()
 
 

@@ -29,8 +29,9 @@ def test_ones_own_sites_come_before_lockstep_s(run, lockstep, tmp_path):
     assert shown == "# sites/gadi.yaml\nabout: mine\nscheduler: slurm\n"
 
 
-@pytest.mark.parametrize("name, said", [("gadu", "did you mean gadi?"), ("none.yaml", "cannot be read"), ("", "which site?"),
-                                        ("../../etc/passwd", "cannot be read"), ("a\nb", "no site is called a\\x0ab")])
+@pytest.mark.parametrize("name, said", [
+    ("gadu", "did you mean gadi?"), ("none.yaml", "cannot be read"), ("", "which site?"),
+    ("../../etc/passwd", "cannot be read"), ("a\nb", "no site is called a\\x0ab")])
 def test_a_site_that_is_not_there(name, said, run, lockstep, tmp_path):
     done = run(lockstep, "site", "show", name, cwd=tmp_path)
     assert done.returncode == 2 and said in done.stderr, done.stderr
@@ -45,7 +46,7 @@ def test_one_that_fails_is_said_and_the_other_asked(run, lockstep, commands):
     found = run(lockstep, "site", "detect", check=True, env=commands(
         sinfo="echo 'Unable to contact slurm controller' >&2; exit 1",
         qstat="if [ $1 = -Q ]; then echo 'Queue: q1'; echo '    enabled = True'; else exit 1; fi")).stdout
-    assert "# sinfo" in found and "failed, or gave no answer" in found
+    assert "# sinfo" in found and "failed, gave no answer" in found
     assert "# qstat -B -f failed" in found and "# there is no pbsnodes here" in found
     assert "scheduler: pbs\n" in found and "  q1: {}\n" in found
 

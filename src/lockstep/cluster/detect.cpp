@@ -31,8 +31,8 @@ std::optional<std::string> ask(const std::vector<std::string>& command, std::vec
   if (!is_on_path(command[0])) return std::nullopt;
   auto answer = base::capture(command, kPatience);
   if (!answer)
-    silent.push_back(
-        format("{} failed, or gave no answer in {} s", base::join(command, " "), kPatience.count()));
+    silent.push_back(format("{} failed, gave no answer in {} s, or one of more than a megabyte",
+                            base::join(command, " "), kPatience.count()));
   return answer;
 }
 
@@ -41,7 +41,7 @@ std::string asked_as_text(const std::vector<std::string>& command, std::vector<s
 }
 
 std::optional<Found> ask_slurm(std::vector<std::string>& silent) {
-  const auto text = ask({"sinfo", "-h", "-a", "-o", kSinfoFormat}, silent);
+  const auto text = ask({"sinfo", "-h", "-o", kSinfoFormat}, silent);
   if (!text) return std::nullopt;
   auto found = read_sinfo(*text);
   std::istringstream config(asked_as_text({"scontrol", "show", "config"}, silent));

@@ -15,7 +15,7 @@ struct Found {
   std::vector<std::string> notes;
 };
 
-/// From `sinfo -h -a -o kSinfoFormat`.
+/// From `sinfo -h -o kSinfoFormat`.
 extern const char* const kSinfoFormat;
 Found read_sinfo(const std::string& text);
 
