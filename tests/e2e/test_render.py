@@ -152,6 +152,17 @@ def test_a_wrong_config_and_a_file_that_is_there_are_refused(run, lockstep, tmp_
     assert done.returncode == 2 and "already" in done.stderr and (tmp_path / "job").read_text() == "mine"
 
 
+def test_the_home_is_found_from_any_folder_and_a_lost_script_is_said(lockstep, tmp_path):
+    (tmp_path / "c.yaml").write_text(QUICK)
+    home = recording_home(tmp_path / "home")
+    done = call(lockstep, "render", "slurm", "c.yaml", cwd=tmp_path, LOCKSTEP_HOME="home")
+    assert f"export LOCKSTEP_HOME={home}\n" in done.stdout.decode()
+    with open("/dev/full", "w") as full:
+        lost = subprocess.run([lockstep, "render", "slurm", "c.yaml"], cwd=tmp_path, env=clean_environment(), stdout=full,
+                              stderr=subprocess.PIPE, timeout=60)
+    assert lost.returncode == 1 and b"cannot be written" in lost.stderr
+
+
 def test_what_only_a_job_knows_may_stand_in_a_config(rendered):
     (rendered.folder / "c.yaml").write_text(QUICK.replace("workers: 0", "workers: 0, stage: '${LOCKSTEP_SCRATCH}/mine'"))
     script = rendered("pbs", "c.yaml", "--site", "gadi", "--account", "a00").decode()

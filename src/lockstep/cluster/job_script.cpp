@@ -1,5 +1,7 @@
 #include "lockstep/cluster/job_script.h"
 
+#include <filesystem>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/paths.h"
@@ -18,7 +20,7 @@ std::string home_of(const JobRequest& request) {
   const auto home = request.home.empty() ? base::home_folder() : request.home;
   if (home.empty())
     throw InputError("the job scripts of lockstep are not found", "", "set LOCKSTEP_HOME to where they are");
-  return home;
+  return std::filesystem::absolute(home).string();  // the job may begin in another folder
 }
 
 // a job's own folder where the site names one, else what every machine has
