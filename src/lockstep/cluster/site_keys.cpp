@@ -24,7 +24,7 @@ const std::vector<SiteKey<Site>> kSiteKeys = {
      "whole nodes",
      Text::word, "select totals nodes"},
     {"chunk", &Site::chunk, "PBS: what each chunk of a select asks for besides", Text::word},
-    {"storage", &Site::storage, "PBS: the file systems that a job asks for where `--storage` says none",
+    {"storage", &Site::storage, "the file systems that a job asks for where `--storage` says none",
      Text::word},
     {"storage_flag", &Site::storage_flag, "PBS: the resource that names them, as in `-l NAME=`", Text::word},
     {"threads_per_core", &Site::threads_per_core,
