@@ -36,8 +36,10 @@ foreach(header lockstep.h workshop.h ${public_headers})
   install(FILES src/lockstep/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/${folder})
 endforeach()
 
-# The modulefiles, which know where they were installed.
+# The modulefiles, which know where they were installed and what was loaded when this was built.
 string(REPLACE ":" ";" LOCKSTEP_LOADED_MODULES "$ENV{LOADEDMODULES}")
+list(FILTER LOCKSTEP_LOADED_MODULES INCLUDE REGEX "^[A-Za-z0-9_.+/=@~-]+$")
+list(FILTER LOCKSTEP_LOADED_MODULES EXCLUDE REGEX "^lockstep(/|$)")
 configure_file(cmake/install_tree.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/install_tree.cmake @ONLY)
 install(SCRIPT ${CMAKE_CURRENT_BINARY_DIR}/install_tree.cmake)
 

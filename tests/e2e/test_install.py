@@ -1,6 +1,5 @@
 """cmake --install: runs from any folder, read-only, moved; and a stranger's project builds against it."""
 
-import os
 import re
 import shutil
 
@@ -123,16 +122,6 @@ def test_the_share_folder_is_whole(installed):
     share = installed / "share/lockstep"
     for name in ("configs/mnist.yaml", "data/mnist/train-images-idx3-ubyte.gz", "data/pima", "job_scripts", "LICENSE"):
         assert (share / name).exists(), name
-
-
-def test_the_modulefile_brings_program_and_home(installed, run, tmp_path):
-    init = "/usr/share/modules/init/bash"
-    if not os.path.exists(init):
-        pytest.skip("environment-modules is not installed")
-    script = (f"source {init} && module use {installed}/share/lockstep/modulefiles && module load lockstep && "
-              'command -v lockstep && echo "$LOCKSTEP_HOME" && module unload lockstep && echo "${LOCKSTEP_HOME-gone}"')
-    result = run("bash", "-c", script, cwd=tmp_path, check=True)
-    assert result.stdout.split() == [f"{installed}/bin/lockstep", f"{installed}/share/lockstep", "gone"]
 
 
 def test_a_strangers_project_builds_against_it_and_trains_as_pythons_does(installed, build_dir, mpirun, mpi, python, run,
