@@ -1,0 +1,77 @@
+"""lockstep for Spack 1.0 and later: docs/install.md says how.
+
+Tried with Spack 1.2.0.dev0 and the packages of July 2026: the recipe loads, all its variants concretize (with py-torch built
+by Spack, and with a wheel as an external package), and with everything external `spack install --until cmake` configures
+lockstep on Debian 12. Not tried: a whole `spack install`, a py-torch that Spack built, +cuda beyond concretizing.
+"""
+
+import pathlib
+
+from spack_repo.builtin.build_systems.cmake import CMakePackage, generator
+from spack_repo.builtin.build_systems.cuda import CudaPackage
+
+from spack.package import *
+
+
+class Lockstep(CMakePackage, CudaPackage):
+    """PyTorch's DistributedDataParallel for C++, and the batch jobs that carry it through PBS and Slurm."""
+
+    # The sources are those that this recipe lies in; for others: spack develop, or a `git` in packages.yaml.
+    git = pathlib.Path(__file__).resolve().parents[4].as_uri()
+    license("Apache-2.0")
+
+    version("main", branch="main")
+
+    variant("tests", default=False, description="Build the tests of the rooms, which spack install --test=root runs")
+
+    generator("ninja")
+    depends_on("c", type="build")
+    depends_on("cxx", type="build")
+    conflicts("%gcc@:10", msg="lockstep is C++20")
+    depends_on("cmake@3.24:", type="build")
+    depends_on("pkgconfig", type="build")
+
+    depends_on("mpi@3:")
+    depends_on("boost+program_options")
+    depends_on("yaml-cpp")
+    depends_on("nlohmann-json")
+    depends_on("hwloc")
+    depends_on("zlib-api")
+    depends_on("libpng")
+    depends_on("fmt")  # used where libtorch brings none
+    depends_on("googletest+gmock", when="+tests")
+
+    # libtorch is the one inside py-torch; FindLibtorch.cmake has the versions.
+    depends_on("py-torch@2.11.0,2.7.1 +distributed+gloo")
+    depends_on("py-torch~cuda", when="~cuda")
+    depends_on("py-torch+cuda+nccl", when="+cuda")
+    for _arch in CudaPackage.cuda_arch_values:
+        depends_on(f"py-torch cuda_arch={_arch}", when=f"+cuda cuda_arch={_arch}")
+    depends_on("nccl", when="+cuda")
+
+    def cmake_args(self):
+        spec = self.spec
+        args = [
+            self.define("LIBTORCH_ROOT", spec["py-torch"].prefix),
+            self.define("LOCKSTEP_CUDA", "ON" if spec.satisfies("+cuda") else "OFF"),
+            self.define("LOCKSTEP_TESTS", "ON" if spec.satisfies("+tests") else "OFF"),
+            self.define("MPI_C_COMPILER", spec["mpi"].mpicc),
+        ]
+        if spec.satisfies("+cuda"):
+            args += [
+                self.define("CUDAToolkit_ROOT", spec["cuda"].prefix),
+                self.define("NCCL_ROOT", spec["nccl"].prefix),
+            ]
+        return args
+
+    def setup_run_environment(self, env):
+        env.set("LOCKSTEP_HOME", join_path(self.prefix.share, "lockstep"))
+
+    def test_whoami(self):
+        """the program starts, and knows that it is alone"""
+        program = which(self.prefix.bin.lockstep)
+        assert "alone" in program("whoami", output=str.split, error=str.split)
+
+    def test_dry_run(self):
+        """the installed configs and data are found from any folder"""
+        which(self.prefix.bin.lockstep)("train", "configs/pima.yaml", "--dry-run")
