@@ -1,5 +1,6 @@
 """packaging/: as much of the Spack recipe and of the Apptainer definition as can be tried without either."""
 
+import contextlib
 import pathlib
 import re
 import shutil
@@ -31,7 +32,8 @@ def recipe(monkeypatch):
     """The class of the recipe, and its directives: name -> [arguments]."""
     told = {name: [] for name in ("version", "variant", "depends_on", "conflicts", "license", "generator")}
     directives = {name: lambda *args, _name=name, **how: told[_name].append((*args, how)) for name in told}
-    names = {"spack": {}, "spack.package": {**directives, "join_path": pathlib.Path, "which": shutil.which},
+    names = {"spack": {}, "spack.package": {**directives, "join_path": pathlib.Path, "which": shutil.which,
+                                                   "when": contextlib.nullcontext},
              "spack_repo.builtin.build_systems.cmake": {
                  "CMakePackage": type("CMakePackage", (), {"define": lambda _, name, value: f"-D{name}={value}"}),
                  "generator": directives["generator"]},
@@ -71,8 +73,10 @@ def test_spacks_recipe_gives_cmake_words_that_it_knows(words, monkeypatch):
     for part in ("CUDA", "TESTS"):
         assert given[f"LOCKSTEP_{part}"] == ("ON" if words else "OFF")
     assert ("NCCL_ROOT" in given) == bool(words)
+    assert given["CMAKE_CXX_FLAGS_RELEASE"] in (SOURCE / "CMakePresets.json").read_text()
     parts = re.search(r"foreach\(part ([A-Z ]+)\)", known).group(1).split()
-    assert set(given) - {"MPI_C_COMPILER", *(f"LOCKSTEP_{part}" for part in parts)} <= set(re.findall(r"\w+", known))
+    of_cmakes_own = {"MPI_C_COMPILER", "CMAKE_CXX_FLAGS", "CMAKE_CXX_FLAGS_RELEASE"}
+    assert set(given) - of_cmakes_own - {f"LOCKSTEP_{part}" for part in parts} <= set(re.findall(r"\w+", known))
 
 
 def test_spacks_recipe_takes_the_sources_that_it_lies_in(monkeypatch):

@@ -1,8 +1,9 @@
 """lockstep for Spack 1.0 and later: docs/install.md says how.
 
-Tried with Spack 1.2.0.dev0 and the packages of July 2026: the recipe loads, all its variants concretize (with py-torch built
-by Spack, and with a wheel as an external package), and with everything external `spack install --until cmake` configures
-lockstep on Debian 12. Not tried: a whole `spack install`, a py-torch that Spack built, +cuda beyond concretizing.
+Tried with Spack 1.2.0.dev0 and the packages of July 2026: it passes `spack audit packages`; lockstep, lockstep+tests and
+lockstep+cuda concretize, also with MPICH, and with a wheel in the place of py-torch; with that wheel and Debian 12's own
+packages `spack install --until cmake` configures it. Not tried: a whole `spack install`, a py-torch that Spack has built,
+`spack test`. py-torch@2.7.1 wants `--deprecated`.
 """
 
 import pathlib
@@ -44,10 +45,12 @@ class Lockstep(CMakePackage, CudaPackage):
     # libtorch is the one inside py-torch; FindLibtorch.cmake has the versions.
     depends_on("py-torch@2.11.0,2.7.1 +distributed+gloo")
     depends_on("py-torch~cuda", when="~cuda")
-    depends_on("py-torch+cuda+nccl", when="+cuda")
-    for _arch in CudaPackage.cuda_arch_values:
-        depends_on(f"py-torch cuda_arch={_arch}", when=f"+cuda cuda_arch={_arch}")
-    depends_on("nccl", when="+cuda")
+    with when("+cuda"):
+        depends_on("py-torch+cuda+nccl")
+        depends_on("nccl+cuda")
+        for _arch in CudaPackage.cuda_arch_values:
+            depends_on(f"py-torch cuda_arch={_arch}", when=f"cuda_arch={_arch}")
+            depends_on(f"nccl cuda_arch={_arch}", when=f"cuda_arch={_arch}")
 
     def cmake_args(self):
         spec = self.spec
@@ -56,6 +59,9 @@ class Lockstep(CMakePackage, CudaPackage):
             self.define("LOCKSTEP_CUDA", "ON" if spec.satisfies("+cuda") else "OFF"),
             self.define("LOCKSTEP_TESTS", "ON" if spec.satisfies("+tests") else "OFF"),
             self.define("MPI_C_COMPILER", spec["mpi"].mpicc),
+            # as CMakePresets.json has it; and Spack's -march must not fuse sums, whose bits are to be Python's
+            self.define("CMAKE_CXX_FLAGS_RELEASE", "-O2"),
+            self.define("CMAKE_CXX_FLAGS", "-ffp-contract=off"),
         ]
         if spec.satisfies("+cuda"):
             args += [
