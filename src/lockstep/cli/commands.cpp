@@ -22,6 +22,7 @@
   X(whoami, "rank, world, node and device of every process, and why")             \
   X(render, "the job script that trains a config, as a site wants it")            \
   X(site, "what is known of clusters, and a proposal for this one")               \
+  X(doctor, "what is wrong with a node, a job, its network, and what to do")      \
   X(bench, "measured, verified, with a plot: what costs how much")                \
   X(data, "list, fetch and verify the known data sets")
 
@@ -37,7 +38,7 @@ const std::vector<Subcommand>& commands() {
 }
 
 bool joins_job(const std::string& command) {
-  static constexpr std::array<const char*, 5> joining = {"train", "eval", "predict", "whoami", "bench"};
+  static constexpr std::array<const char*, 6> joining = {"train", "eval", "predict", "whoami", "doctor", "bench"};
   return std::find(joining.begin(), joining.end(), command) != joining.end();
 }
 

@@ -1,0 +1,25 @@
+#pragma once
+// The table of checks that look at all ranks' facts: pure functions, so that a test can make up a cluster.
+
+#include <span>
+
+#include "lockstep/doctor/facts.h"
+#include "lockstep/doctor/finding.h"
+
+namespace lockstep::doctor {
+
+struct Check {
+  const char* name;
+  Findings (*judge)(const Picture& picture);  // at least one finding; none = nothing to say here
+};
+
+/// In the order in which they are told.
+std::span<const Check> checks();
+
+/// One check's findings, each with its name; a check that throws has failed.
+Findings judge(const Check& check, const Picture& picture);
+
+// One subject a file. To add one: declare it here, and add its row in checks.cpp.
+Findings judge_launcher(const Picture& picture);
+
+}  // namespace lockstep::doctor

@@ -1,0 +1,264 @@
+#include "lockstep/doctor/examine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/comm/meet/gather_texts.h"
+#include "lockstep/comm/meet/join.h"
+#include "lockstep/doctor/active.h"
+#include "lockstep/doctor/checks.h"
+#include "lockstep/doctor/collect.h"
+#include "lockstep/doctor/ledger.h"
+#include "lockstep/doctor/print.h"
+#include "lockstep/doctor/watchdog.h"
+#include "lockstep/launch/mpi.h"
+#include "lockstep/launch/runtime.h"
+#include "lockstep/launch/variables.h"
+#include "lockstep/launch/voice.h"
+
+namespace lockstep::doctor {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr milliseconds kCollect{10'000};   // for one collector
+constexpr milliseconds kPatience{15'000};  // for all ranks to come
+constexpr milliseconds kSlack{5'000};      // so much later the layers below would speak in words of their own
+constexpr milliseconds kLeave{10'000};     // for all ranks to come to the end
+constexpr milliseconds kHearRankZero{2'000};  // it speaks first, and its launcher may end the others by then
+constexpr const char* kJoinTimeout = "LOCKSTEP_JOIN_TIMEOUT";
+constexpr const char* kMeeting = "meeting";
+constexpr const char* kLauncher = "launcher";
+
+// A person's shorter patience is the doctor's; a longer one would outlast it.
+milliseconds patience_in(const launch::Environment& environment) {
+  try {
+    const auto seconds = launch::count_of(environment, kJoinTimeout);
+    const auto patience =
+        seconds ? std::min<milliseconds>(std::chrono::seconds(*seconds), kPatience) : kPatience;
+    ::setenv(kJoinTimeout, std::to_string((patience + kSlack).count() / 1000).c_str(), 1);
+    return patience;
+  } catch (const Error&) {
+    return kPatience;  // whoever joins will say that it is no number
+  }
+}
+
+Finding failure_of(const std::exception& error) {
+  const auto* known = dynamic_cast<const Error*>(&error);
+  const std::string what = error.what();
+  const std::string where = known && !known->where().empty() ? " (" + known->where() + ")" : "";
+  return fail(what.substr(0, what.find('\n')) + where, known ? known->hint() : "");
+}
+
+class Examination {
+ public:
+  explicit Examination(const Settings& settings)
+      : settings_(settings),
+        rank_(launch::rank_by_environment(settings.environment).rank),
+        patience_(patience_in(settings.environment)),
+        watchdog_(settings.limit,
+                  [this](const std::string& stage, milliseconds limit) { give_up(stage, limit); }) {}
+
+  int run() {
+    own_ = collect(settings_, [this](const char* name) { return watchdog_.stage(name, kCollect); });
+    collected_ = true;
+    start();
+    meet();
+    if (!heard_) return leave_apart();
+    if (speaks()) tell_facts();
+    act();
+    const bool failed = everybodys(ledger_.verdict() == Verdict::failure);
+    if (speaks()) conclude();
+    watchdog_.now("leaving MPI");
+    runtime_.reset();
+    return failed ? kFailed : kDone;
+  }
+
+ private:
+  bool speaks() const { return !heard_ || rank_ == 0; }
+
+  // Where the environment cannot be right the process is looked at alone.
+  void start() {
+    const auto stage = watchdog_.stage("MPI_Init", patience_);
+    const launch::RuntimeOptions options{
+        .phantoms = launch::Phantoms::allow, .join_timeout = patience_ + kSlack, .leave_timeout = kLeave};
+    try {
+      runtime_ = std::make_unique<launch::Runtime>(settings_.launcher, options);
+    } catch (const std::exception& error) {
+      start_failure_ = failure_of(error);
+      runtime_ = std::make_unique<launch::Runtime>("none", options);
+    }
+    take_job();
+  }
+
+  void take_job() {
+    own_.job = runtime_->job();
+    if (!start_failure_) rank_ = own_.job.rank;
+  }
+
+  void meet() {
+    const auto stage = watchdog_.stage(kMeeting, 2 * patience_ + kSlack);
+    if (start_failure_) return;
+    try {
+      join();
+      take_job();
+      comm::ask_rank_zero(
+          *runtime_, pack(own_), [this](const auto& texts) { return read(texts); }, patience_);
+      heard_ = true;
+    } catch (const std::exception& error) {
+      if (!meeting_failure_) meeting_failure_ = failure_of(error);
+    }
+  }
+
+  // Ranks that met and were told different things can still tell them.
+  void join() {
+    try {
+      comm::join_ranks(*runtime_, patience_);
+    } catch (const InputError& error) {
+      if (!runtime_->has_met()) throw;
+      meeting_failure_ = failure_of(error);
+    }
+  }
+
+  std::string read(const std::vector<std::string>& texts) {
+    for (const auto& text : texts) picture_.ranks.push_back(unpack(text));
+    std::sort(picture_.ranks.begin(), picture_.ranks.end(),
+              [](const Facts& a, const Facts& b) { return a.job.rank < b.job.rank; });
+    return "";
+  }
+
+  void tell_facts() {
+    watchdog_.now("looking at the facts");
+    if (!settings_.json) say(heading());
+    if (start_failure_) ledger_.add(kLauncher, {*start_failure_});
+    if (meeting_failure_) ledger_.add(kMeeting, {*meeting_failure_});
+    for (const Check& check : checks()) {
+      if (start_failure_ && check.name == std::string(kLauncher)) continue;
+      for (Finding& finding : judge(check, picture_)) ledger_.add(std::move(finding));
+    }
+    told_ = true;
+  }
+
+  void act() {
+    for (const ActiveCheck& check : active_checks()) {
+      const auto stage = watchdog_.stage(check.name, check.limit);
+      try {
+        ledger_.add(check.name, check.run({*runtime_, settings_, own_, picture_}));
+      } catch (const std::exception& error) {
+        ledger_.add(check.name, {failure_of(error)});
+      }
+    }
+  }
+
+  // Rank 0's word, since it alone told anybody.
+  bool everybodys(bool failed) {
+    watchdog_.now("telling the outcome");
+    return runtime_->broadcast(failed ? "failed" : "") == "failed";
+  }
+
+  // The ranks could not be heard: one a host says what it sees.
+  int leave_apart() {
+    watchdog_.now("speaking alone");
+    picture_.ranks = {own_};
+    if (rank_ > 0) std::this_thread::sleep_for(kHearRankZero);
+    const launch::Voice voice(settings_.environment);
+    if (voice.is_ours()) {
+      tell_facts();
+      conclude();
+    } else {
+      std::this_thread::sleep_for(kHearRankZero);
+    }
+    std::fflush(stdout);
+    return end_apart();
+  }
+
+  int end_apart() {
+    if (runtime_->has_mpi() && own_.job.world > 1)
+      runtime_->abort(kFailed);  // some may never come to the end
+    runtime_.reset();
+    finish_foreign_mpi();
+    return kFailed;
+  }
+
+  // an MPI that was up before the environment was found wrong
+  static void finish_foreign_mpi() {
+    int begun = 0, over = 0, size = 0;
+    MPI_Initialized(&begun);
+    MPI_Finalized(&over);
+    if (!begun || over) return;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (size == 1) MPI_Finalize();
+  }
+
+  // From the watchdog's thread: the other one hangs.
+  [[noreturn]] void give_up(const std::string& stage, milliseconds limit) {
+    if (rank_ > 0) std::this_thread::sleep_for(kHearRankZero);
+    const launch::Voice voice(settings_.environment);
+    if (rank_ == 0 || voice.is_ours()) tell_hang(stage, limit);
+    std::fflush(stdout);
+    ::_exit(kFailed);
+  }
+
+  void tell_hang(const std::string& stage, milliseconds limit) {
+    if (collected_ && !told_) {
+      if (picture_.ranks.empty()) picture_.ranks = {own_};
+      tell_facts();
+    }
+    Finding hang =
+        fail(format("{} did not end within {} s", stage, static_cast<double>(limit.count()) / 1000),
+             "look for a rank that was stopped, a file system or a network that does not answer");
+    ledger_.add(stage.c_str(), {hang});
+    conclude();
+  }
+
+  void conclude() {
+    const double seconds = std::chrono::duration<double>(Clock::now() - begun_).count();
+    say(settings_.json ? as_json(ledger_.all(), picture_, seconds) : summary(ledger_.all(), seconds));
+    std::fflush(stdout);
+  }
+
+  std::string heading() const {
+    const Job& job = picture_.ranks.front().job;
+    return format("{}{} rank{} on {} node{}, launcher {}\n", tag(), job.world, job.world == 1 ? "" : "s",
+                  job.nodes, job.nodes == 1 ? "" : "s", job.launcher);
+  }
+
+  // a rank that speaks for itself alone says which it is
+  std::string tag() const { return heard_ || own_.job.world == 1 ? "" : format("[rank {}] ", rank_.load()); }
+
+  static void say(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+  void show(const Finding& finding) {
+    if (settings_.json) return;
+    say(as_text(finding, tag()));
+    std::fflush(stdout);
+  }
+
+  const Settings& settings_;
+  const Clock::time_point begun_ = Clock::now();
+  std::atomic<int> rank_;
+  const milliseconds patience_;
+  Facts own_;
+  Picture picture_;
+  std::unique_ptr<launch::Runtime> runtime_;
+  std::optional<Finding> start_failure_, meeting_failure_;
+  Ledger ledger_{[this](const Finding& finding) { show(finding); }};
+  std::atomic<bool> collected_ = false, told_ = false, heard_ = false;
+  Watchdog watchdog_;  // last: it may bite at once
+};
+
+}  // namespace
+
+int examine(const Settings& settings) {
+  return Examination(settings).run();
+}
+
+}  // namespace lockstep::doctor

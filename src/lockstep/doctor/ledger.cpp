@@ -1,0 +1,36 @@
+#include "lockstep/doctor/ledger.h"
+
+#include <algorithm>
+
+namespace lockstep::doctor {
+
+const char* name_of(Verdict verdict) {
+  static constexpr const char* names[] = {"ok", "warning", "failure"};
+  return names[static_cast<size_t>(verdict)];
+}
+
+void Ledger::add(Finding finding) {
+  const std::lock_guard lock(mutex_);
+  if (told_) told_(finding);
+  findings_.push_back(std::move(finding));
+}
+
+void Ledger::add(const char* check, Findings findings) {
+  for (Finding& finding : findings) {
+    finding.check = check;
+    add(std::move(finding));
+  }
+}
+
+Findings Ledger::all() const {
+  const std::lock_guard lock(mutex_);
+  return findings_;
+}
+
+Verdict Ledger::verdict() const {
+  Verdict worst = Verdict::ok;
+  for (const Finding& finding : all()) worst = std::max(worst, finding.verdict);
+  return worst;
+}
+
+}  // namespace lockstep::doctor

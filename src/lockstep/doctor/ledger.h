@@ -1,0 +1,29 @@
+#pragma once
+// What has been found so far, and what is being looked at now: the watchdog tells both when time is over.
+
+#include <functional>
+#include <mutex>
+#include <string>
+
+#include "lockstep/doctor/finding.h"
+
+namespace lockstep::doctor {
+
+class Ledger {
+ public:
+  /// `told` hears each finding as it comes.
+  explicit Ledger(std::function<void(const Finding&)> told = {}) : told_(std::move(told)) {}
+
+  void add(Finding finding);
+  void add(const char* check, Findings findings);
+  Findings all() const;
+  /// The worst of all.
+  Verdict verdict() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::function<void(const Finding&)> told_;
+  Findings findings_;
+};
+
+}  // namespace lockstep::doctor

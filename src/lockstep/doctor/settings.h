@@ -1,0 +1,22 @@
+#pragma once
+// What `lockstep doctor` was asked to do.
+
+#include <chrono>
+#include <map>
+#include <string>
+
+#include "lockstep/launch/identify.h"
+
+namespace lockstep::doctor {
+
+struct Settings {
+  std::string launcher = "auto";
+  std::string device = "auto";
+  bool json = false;
+  std::string report = {};                           // a file to send to others; empty = none
+  std::map<std::string, std::string> versions = {};  // of the program: "libtorch" -> "2.11.0"
+  launch::Environment environment = {};              // as it was found
+  std::chrono::milliseconds limit{55'000};           // for all of it
+};
+
+}  // namespace lockstep::doctor

@@ -1,0 +1,51 @@
+#include "lockstep/doctor/ledger.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/doctor/checks.h"
+#include "lockstep/doctor/print.h"
+
+namespace lockstep::doctor {
+
+TEST(Ledger, KnowsTheWorstOfItsFindingsAndTellsEachAsItComes) {
+  int told = 0;
+  Ledger ledger([&](const Finding&) { ++told; });
+  EXPECT_EQ(ledger.verdict(), Verdict::ok);
+  ledger.add("gpus", {fine("one"), fail("two", "do")});
+  ledger.add("cpus", {warn("three", "do")});
+  EXPECT_EQ(ledger.verdict(), Verdict::failure);
+  EXPECT_EQ(told, 3);
+  EXPECT_EQ(ledger.all()[1].check, "gpus");
+}
+
+TEST(Check, ThatThrowsHasFailedByItsName) {
+  const Check broken{"broken", [](const Picture&) -> Findings { throw std::runtime_error("no"); }};
+  const auto findings = judge(broken, {});
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].verdict, Verdict::failure);
+  EXPECT_EQ(findings[0].check, "broken");
+}
+
+TEST(Facts, TravelWholeAndRefuseWhatTheyAreNot) {
+  Facts facts;
+  facts.job.rank = 3;
+  facts.job.host = "a \"b\"\n\xff";
+  facts.gpus = {{.uuid = "GPU-1", .name = "H", .bus = "0000:17:00.0", .memory = 1LL << 40}};
+  facts.limits.files = {1024, -1};
+  const Facts back = unpack(pack(facts));
+  EXPECT_EQ(back.job.rank, 3);
+  EXPECT_EQ(back.gpus.at(0).memory, 1LL << 40);
+  EXPECT_EQ(back.limits.files.hard, -1);
+  EXPECT_ANY_THROW(unpack("[1]"));
+  EXPECT_ANY_THROW(unpack("no json"));
+}
+
+TEST(Text, OfAFindingIsOneLineAndNoTerminalObeysIt) {
+  const std::string text = as_text({Verdict::warning, "a\x1b[31mb", "do\nthis", "", "gpus"}, "[rank 1] ");
+  EXPECT_EQ(text,
+            "[rank 1] warning  gpus        a\\x1b[31mb\n"
+            "[rank 1]                      to do: do\n"
+            "[rank 1]                      this\n");
+}
+
+}  // namespace lockstep::doctor
