@@ -30,4 +30,6 @@ struct ActiveCheck {
 
 std::span<const ActiveCheck> active_checks();
 
+Findings run_deadline(const Bench& bench);
+
 }  // namespace lockstep::doctor

@@ -4,7 +4,12 @@ namespace lockstep::doctor {
 namespace {
 
 constexpr Check kChecks[] = {
-    {"launcher", judge_launcher},
+    {"launcher", judge_launcher},   {"ranks", judge_ranks},         {"versions", judge_versions},
+    {"facts", judge_facts},         {"host", judge_host},           {"cores", judge_cores},
+    {"threads", judge_threads},     {"locality", judge_locality},   {"gpus", judge_gpus},
+    {"libtorch", judge_libtorch},   {"memory", judge_memory},       {"shm", judge_shm},
+    {"limits", judge_limits},       {"container", judge_container}, {"signals", judge_signals},
+    {"variables", judge_variables},
 };
 
 }  // namespace

@@ -21,5 +21,20 @@ Findings judge(const Check& check, const Picture& picture);
 
 // One subject a file. To add one: declare it here, and add its row in checks.cpp.
 Findings judge_launcher(const Picture& picture);
+Findings judge_ranks(const Picture& picture);
+Findings judge_versions(const Picture& picture);
+Findings judge_facts(const Picture& picture);
+Findings judge_host(const Picture& picture);
+Findings judge_cores(const Picture& picture);
+Findings judge_threads(const Picture& picture);
+Findings judge_locality(const Picture& picture);
+Findings judge_gpus(const Picture& picture);
+Findings judge_libtorch(const Picture& picture);
+Findings judge_memory(const Picture& picture);
+Findings judge_shm(const Picture& picture);
+Findings judge_limits(const Picture& picture);
+Findings judge_container(const Picture& picture);
+Findings judge_signals(const Picture& picture);
+Findings judge_variables(const Picture& picture);
 
 }  // namespace lockstep::doctor

@@ -16,6 +16,13 @@ namespace {
 
 constexpr Collector kCollectors[] = {
     {"environment", collect_environment},
+    {"cores", collect_cores},
+    {"memory", collect_memory},
+    {"limits", collect_limits},
+    {"walls", collect_walls},
+    {"host name", collect_host},
+    {"GPUs", collect_gpus},
+    {"libtorch", collect_libtorch},
 };
 
 // What launchers, schedulers and the libraries below are told by. Nothing else leaves the process.

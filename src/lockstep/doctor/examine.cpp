@@ -35,6 +35,7 @@ constexpr milliseconds kSlack{5'000};      // so much later the layers below wou
 constexpr milliseconds kLeave{10'000};     // for all ranks to come to the end
 constexpr milliseconds kHearRankZero{2'000};  // it speaks first, and its launcher may end the others by then
 constexpr const char* kJoinTimeout = "LOCKSTEP_JOIN_TIMEOUT";
+constexpr const char* kStart = "MPI_Init";
 constexpr const char* kMeeting = "meeting";
 constexpr const char* kLauncher = "launcher";
 
@@ -69,6 +70,7 @@ class Examination {
 
   int run() {
     own_ = collect(settings_, [this](const char* name) { return watchdog_.stage(name, kCollect); });
+    guess_job();
     collected_ = true;
     start();
     meet();
@@ -85,9 +87,20 @@ class Examination {
  private:
   bool speaks() const { return !heard_ || rank_ == 0; }
 
+  // What the environment says: for a rank that never learns more.
+  void guess_job() {
+    const auto told = launch::rank_by_environment(settings_.environment);
+    own_.job.rank = told.rank;
+    own_.job.world = told.world;
+    try {
+      own_.job.launcher = launch::detect_launcher(settings_.environment, settings_.launcher);
+    } catch (const Error&) {  // start() will tell
+    }
+  }
+
   // Where the environment cannot be right the process is looked at alone.
   void start() {
-    const auto stage = watchdog_.stage("MPI_Init", patience_);
+    const auto stage = watchdog_.stage(kStart, patience_);
     const launch::RuntimeOptions options{
         .phantoms = launch::Phantoms::allow, .join_timeout = patience_ + kSlack, .leave_timeout = kLeave};
     try {
@@ -102,6 +115,7 @@ class Examination {
   void take_job() {
     own_.job = runtime_->job();
     if (!start_failure_) rank_ = own_.job.rank;
+    choose_gpu(own_);
   }
 
   void meet() {
@@ -217,6 +231,13 @@ class Examination {
              "look for a rank that was stopped, a file system or a network that does not answer");
     ledger_.add(stage.c_str(), {hang});
     conclude();
+  }
+
+  std::string remedy_of_hang(const std::string& stage) const {
+    if (!collected_) return "look for a file system, a driver or a name service that does not answer";
+    if (stage == kStart)
+      return "look for a rank that failed to start, and for one that another MPI's mpirun started";
+    return "look for a rank that was stopped, and for a network that does not answer";
   }
 
   void conclude() {

@@ -16,13 +16,16 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Gpu, uuid, name, bus, memory, ma
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Cores, mask, cores, machine_cores, machine_threads, quota,
                                                 quota_file, numa, gpu_near)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Memory, total, available, swap, limit, used, limit_file,
-                                                shm_total, shm_free, shm_error)
+                                                shm_total, shm_free, shm_device, shm_error)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Walls, container, nvidia_devices, nvidia_kernel, cuda_library,
+                                                infiniband, blocked_signals)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Limit, soft, hard)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Limits, files, locked, core, stack, processes, memory)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Facts, job, pid, pid_space, machine, clock, versions,
-                                                variables, device_error, gpus, gpu, gpus_because, cores,
-                                                memory, limits, container, host_error, host_addresses,
-                                                cpu_capability, cpu_flags, torch_archs, failed)
+                                                variables, wanted, device_error, driver, gpus, gpu,
+                                                gpus_because, cores, memory, limits, walls, host_error,
+                                                host_addresses, cpu_capability, cpu_flags, torch_archs,
+                                                failed)
 
 std::string pack(const Facts& facts) {
   // the environment may hold bytes that are no UTF-8

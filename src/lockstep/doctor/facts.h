@@ -34,12 +34,23 @@ struct Memory {
   long long limit = -1, used = -1;  // the control group's that is nearest to its end
   std::string limit_file;
   long long shm_total = -1, shm_free = -1;  // of /dev/shm
+  unsigned long shm_device = 0;             // the file system there
   std::string shm_error;                    // why a file there could not be made
 };
 
 /// Of one resource; -1 = unlimited.
 struct Limit {
   long long soft = -1, hard = -1;
+};
+
+/// What concerns where this process runs.
+struct Walls {
+  std::string container;                     // "Docker", "Apptainer", ...; empty = none is known of
+  bool nvidia_devices = false;               // /dev/nvidia0 or its like is there
+  bool nvidia_kernel = false;                // the host's kernel has the driver
+  bool cuda_library = false;                 // libcuda.so.1 can be opened
+  bool infiniband = false;                   // /sys/class/infiniband has a device
+  std::vector<std::string> blocked_signals;  // of those that end a job
 };
 
 struct Limits {
@@ -55,14 +66,16 @@ struct Facts {
   std::map<std::string, std::string>
       versions;  // "lockstep" -> "0.1.0", commit, libtorch, MPI, driver, kernel ...
   std::map<std::string, std::string> variables;  // those of its environment that concern a run
+  std::string wanted = "auto";                   // --device
   std::string device_error;                      // why no device could be chosen
+  int driver = 0;                                // CUDA's, 12040; 0 = none
   std::vector<Gpu> gpus;                         // that it may see
   int gpu = -1;                                  // the one that it takes
   std::string gpus_because;                      // who counted them
   Cores cores;
   Memory memory;
   Limits limits;
-  std::string container;   // "Docker", "Apptainer", ...; empty = none is known of
+  Walls walls;
   std::string host_error;  // why the host's name does not resolve
   std::vector<std::string> host_addresses;
   std::string cpu_capability;            // what libtorch uses: "AVX512"
