@@ -30,6 +30,7 @@ int run_doctor(const std::vector<std::string>& args) {
   Options options("doctor", "what is wrong here, and what to do: of this node, this job, its network",
                   {"lockstep doctor", "mpirun -n 4 lockstep doctor", "srun lockstep doctor --json"});
   options.flag("json", settings.json, "for programs: the schema is in docs/doctor.md");
+  options.add("report", settings.report, "FILE", "to send to others: without names, paths and addresses");
   options.add("launcher", settings.launcher, "NAME", "what started the ranks (default auto; none = alone)");
   options.add("device", settings.device, "NAME", "auto, cpu or cuda (default auto)");
   if (!options.parse(args)) return kDone;

@@ -11,6 +11,7 @@
 
 #include "lockstep/base/log.h"
 #include "lockstep/cli/trace.h"
+#include "lockstep/launch/doctor_hint.h"
 #include "lockstep/launch/identify.h"
 #include "lockstep/launch/leave.h"
 #include "lockstep/launch/voice.h"
@@ -74,7 +75,7 @@ int guarded(const std::function<int(bool& alike)>& body) {
     return body(alike);
   } catch (const std::exception& error) {
     status = exit_status(error);
-    text = describe(error);
+    text = launch::with_doctor(describe(error));
     if (tracing()) text += "\n" + last_trace();
     alike = (alike && status == kBadInput) || dynamic_cast<const UsageError*>(&error) != nullptr;
   } catch (...) {

@@ -10,9 +10,12 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/whole_file.h"
 #include "lockstep/comm/meet/gather_texts.h"
 #include "lockstep/comm/meet/join.h"
 #include "lockstep/doctor/active.h"
+#include "lockstep/doctor/anonymous.h"
 #include "lockstep/doctor/checks.h"
 #include "lockstep/doctor/collect.h"
 #include "lockstep/doctor/ledger.h"
@@ -35,6 +38,7 @@ constexpr milliseconds kSlack{5'000};      // so much later the layers below wou
 constexpr milliseconds kLeave{10'000};     // for all ranks to come to the end
 constexpr milliseconds kHearRankZero{2'000};  // it speaks first, and its launcher may end the others by then
 constexpr const char* kJoinTimeout = "LOCKSTEP_JOIN_TIMEOUT";
+constexpr const char* kReportHint = "give --report a file that can be written";
 constexpr const char* kStart = "MPI_Init";
 constexpr const char* kMeeting = "meeting";
 constexpr const char* kLauncher = "launcher";
@@ -69,6 +73,7 @@ class Examination {
                   [this](const std::string& stage, milliseconds limit) { give_up(stage, limit); }) {}
 
   int run() {
+    if (rank_ == 0 && !settings_.report.empty()) base::check_output(settings_.report, kReportHint);
     own_ = collect(settings_, [this](const char* name) { return watchdog_.stage(name, kCollect); });
     guess_job();
     collected_ = true;
@@ -77,8 +82,8 @@ class Examination {
     if (!heard_) return leave_apart();
     if (speaks()) tell_facts();
     act();
-    const bool failed = everybodys(ledger_.verdict() == Verdict::failure);
     if (speaks()) conclude();
+    const bool failed = everybodys(report_failed_ || ledger_.verdict() == Verdict::failure);
     watchdog_.now("leaving MPI");
     runtime_.reset();
     return failed ? kFailed : kDone;
@@ -242,8 +247,20 @@ class Examination {
 
   void conclude() {
     const double seconds = std::chrono::duration<double>(Clock::now() - begun_).count();
-    say(settings_.json ? as_json(ledger_.all(), picture_, seconds) : summary(ledger_.all(), seconds));
+    const std::string json = as_json(ledger_.all(), picture_, seconds);
+    say(settings_.json ? json : summary(ledger_.all(), seconds));
     std::fflush(stdout);
+    if (!settings_.report.empty()) write_report(json);
+  }
+
+  void write_report(const std::string& json) {
+    try {
+      const auto secrets = secrets_of(picture_, settings_.environment);
+      base::write_output(settings_.report, anonymous(json, secrets), kReportHint);
+    } catch (const std::exception& error) {
+      log::error(describe(error));  // also from the watchdog's thread
+      report_failed_ = true;
+    }
   }
 
   std::string heading() const {
@@ -272,6 +289,7 @@ class Examination {
   std::unique_ptr<launch::Runtime> runtime_;
   std::optional<Finding> start_failure_, meeting_failure_;
   Ledger ledger_{[this](const Finding& finding) { show(finding); }};
+  bool report_failed_ = false;
   std::atomic<bool> collected_ = false, told_ = false, heard_ = false;
   Watchdog watchdog_;  // last: it may bite at once
 };

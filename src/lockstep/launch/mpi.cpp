@@ -13,6 +13,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/launch/alarm.h"
+#include "lockstep/launch/doctor_hint.h"
 #include "lockstep/launch/leave.h"
 
 namespace lockstep::launch {
@@ -39,10 +40,10 @@ MPI_Comm duplicate(MPI_Comm of) {
 }
 
 [[noreturn]] void give_up_joining(std::chrono::milliseconds waited) {
-  say_for_job(format(
+  say_for_job(with_doctor(format(
       "not every rank arrived in MPI_Init within {} s\n  where: process {}\n  to do: look for a rank that "
       "failed to start, or set LOCKSTEP_JOIN_TIMEOUT to more seconds",
-      waited.count() / 1000.0, getpid()));
+      waited.count() / 1000.0, getpid())));
   _exit(kFailed);  // MPI_Abort needs an MPI that is up; the launcher sees this and ends the rest
 }
 
