@@ -74,7 +74,7 @@ class Examination {
 
   int run() {
     if (rank_ == 0 && !settings_.report.empty()) base::check_output(settings_.report, kReportHint);
-    own_ = collect(settings_, [this](const char* name) { return watchdog_.stage(name, kCollect); });
+    own_ = collect(settings_, [this](const char* name) { return watchdog_.stage(name, std::min(kCollect, patience_)); });
     guess_job();
     collected_ = true;
     start();
