@@ -74,7 +74,8 @@ class Examination {
 
   int run() {
     if (rank_ == 0 && !settings_.report.empty()) base::check_output(settings_.report, kReportHint);
-    own_ = collect(settings_, [this](const char* name) { return watchdog_.stage(name, std::min(kCollect, patience_)); });
+    own_ = collect(settings_,
+                   [this](const char* name) { return watchdog_.stage(name, std::min(kCollect, patience_)); });
     guess_job();
     collected_ = true;
     start();
@@ -231,10 +232,10 @@ class Examination {
       if (picture_.ranks.empty()) picture_.ranks = {own_};
       tell_facts();
     }
-    Finding hang =
-        fail(format("{} did not end within {} s", stage, static_cast<double>(limit.count()) / 1000),
-             "look for a rank that was stopped, a file system or a network that does not answer");
-    ledger_.add(stage.c_str(), {hang});
+    const double seconds = static_cast<double>(limit.count()) / 1000;
+    const std::string check = !collected_ ? "facts" : stage == kStart ? kMeeting : stage;
+    ledger_.add(check.c_str(),
+                {fail(format("{} did not end within {} s", stage, seconds), remedy_of_hang(stage))});
     conclude();
   }
 
