@@ -70,8 +70,8 @@ std::string as_json(const Findings& findings, const Picture& picture, double sec
                              {"complete", picture.complete()},
                              {"findings", list},
                              {"ranks", ranks}};
-  // the environment may hold bytes that are no UTF-8
-  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  // processes that cannot speak as one print one line each; the environment may hold bytes that are no UTF-8
+  return json.dump(picture.complete() ? 2 : -1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace lockstep::doctor
