@@ -17,14 +17,15 @@ QUICK = {"LOCKSTEP_JOIN_TIMEOUT": 2}
 
 def findings(result, check, verdict=None):
     """What a check said, in a run with --json; with a verdict, the one finding of that verdict."""
-    told = [f for f in json.loads(result.stdout)["findings"] if f["check"] == check]
+    report = json.loads(result.stdout)
+    told = [f for f in report["findings"] if f["check"] == check]
     assert told, (check, result.output)
     if verdict is None:
         return told
     told = [f for f in told if f["verdict"] == verdict]
     assert len(told) == 1, (verdict, told)
     assert verdict == "ok" or told[0]["remedy"], "says what to do"
-    assert result.returncode == (1 if '"verdict": "failure"' in result.stdout else 0), result.output
+    assert result.returncode == (1 if report["verdict"] == "failure" else 0), result.output
     return told[0]["says"]
 
 

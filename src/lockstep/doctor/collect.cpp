@@ -35,7 +35,14 @@ constexpr std::string_view kNames[] = {"RANK",       "WORLD_SIZE",  "LOCAL_RANK"
                                        "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",        "NCPUS",
                                        "LD_PRELOAD", "TMPDIR",      "TORCHELASTIC_RUN_ID"};
 
+// What an MPI's daemons tell each other: long, and with a job's keys in it.
+constexpr std::string_view kInner[] = {"OMPI_MCA_orte_", "OMPI_MCA_pmix", "PMIX_SERVER_", "PMIX_DSTORE_",
+                                       "PRTE_MCA_"};
+
 bool concerns_a_run(std::string_view name) {
+  for (const auto prefix : kInner) {
+    if (name.starts_with(prefix)) return false;
+  }
   for (const auto known : kNames) {
     if (name == known) return true;
   }
