@@ -136,6 +136,13 @@ def test_odd_variables_are_named(doctor):
     assert "NCCL_IB_DISABLE" not in said
 
 
+def test_numa_nodes_are_drawn_and_a_made_up_machine_is_named(doctor):
+    result = doctor(env={"HWLOC_SYNTHETIC": "pack:2 [numa] core:2 pu:1"})
+    assert "2 NUMA nodes" in findings(result, "locality")[0]["says"]
+    assert "NUMA 1  CPUs 2-3" in findings(result, "locality")[0]["drawing"]
+    assert "HWLOC_SYNTHETIC" in findings(result, "variables", "warning")
+
+
 def test_the_jobs_end_is_told_and_one_that_is_near_is_a_warning(doctor, tmp_path):
     squeue = tmp_path / "squeue"
     squeue.write_text("#!/bin/sh\ndate -u -d '+5 minutes' +%Y-%m-%dT%H:%M:%S\n")
@@ -187,20 +194,22 @@ STOP = """
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-int MPI_Isend(const void *a, int b, void *c, int d, int e, void *f, void *g) {
+int CALL(const void *a, int b, void *c, int d, int e, void *f, void *g) {
   const char *rank = getenv("RANK_VARIABLE");
-  if (rank && !strcmp(rank, "1")) raise(SIGSTOP);
-  return ((int (*)(const void *, int, void *, int, int, void *, void *))dlsym(RTLD_NEXT, "MPI_Isend"))(a, b, c, d, e, f, g);
+  if (rank && !strcmp(rank, "STOPPED")) raise(SIGSTOP);
+  return ((int (*)(const void *, int, void *, int, int, void *, void *))dlsym(RTLD_NEXT, "CALL"))(a, b, c, d, e, f, g);
 }
 """
 
 
-def test_a_stopped_rank_is_named_in_time(ranks, mpi, tmp_path):
+@pytest.mark.parametrize("stopped, call", [("1", "MPI_Isend"), ("0", "MPI_Irecv")])
+def test_a_stopped_rank_is_named_in_time(ranks, mpi, tmp_path, stopped, call):
     if mpi is not OPEN_MPI:
         pytest.skip("its arguments are of Open MPI's types")
-    shim = shared_library(tmp_path, "stop.so", STOP.replace("RANK_VARIABLE", mpi.rank))
+    source = STOP.replace("RANK_VARIABLE", mpi.rank).replace("STOPPED", stopped).replace("CALL", call)
+    shim = shared_library(tmp_path, "stop.so", source)
     result = ranks(3, env={**QUICK, "LD_PRELOAD": shim}, quiet=True, timeout=50)
-    assert "rank 1 did not come" in findings(result, "meeting", "failure")
+    assert f"rank {stopped} did not come" in findings(result, "meeting", "failure")
     assert json.loads(result.stdout)["complete"] is False
     assert result.seconds < 30 and result.left_behind == []
 

@@ -16,12 +16,11 @@ struct Destroy {
 };
 using Topology = std::unique_ptr<hwloc_topology, Destroy>;
 
-// NUMA nodes are always kept
+// with packages and groups: without them a NUMA node would be said to have all of the machine's cores
 Topology load_numa() {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) throw Error("hwloc_topology_init failed", "hwloc");
   Topology topology(raw);
-  hwloc_topology_set_all_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
   if (hwloc_topology_load(raw) != 0) throw Error("hwloc_topology_load failed", "hwloc");
   return topology;
 }
