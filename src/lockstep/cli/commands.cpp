@@ -38,7 +38,8 @@ const std::vector<Subcommand>& commands() {
 }
 
 bool joins_job(const std::string& command) {
-  static constexpr std::array<const char*, 6> joining = {"train", "eval", "predict", "whoami", "doctor", "bench"};
+  static constexpr std::array<const char*, 6> joining = {"train",  "eval",   "predict",
+                                                         "whoami", "doctor", "bench"};
   return std::find(joining.begin(), joining.end(), command) != joining.end();
 }
 
