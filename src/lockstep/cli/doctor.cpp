@@ -32,6 +32,9 @@ int run_doctor(const std::vector<std::string>& args) {
   options.flag("json", settings.json, "for programs: the schema is in docs/doctor.md");
   options.add("report", settings.report, "FILE", "to send to others: without names, paths and addresses");
   options.add("launcher", settings.launcher, "NAME", "what started the ranks (default auto; none = alone)");
+  options.positional("CONFIG.yaml", settings.config, "whose data and run folders are looked at", false);
+  options.add("data", settings.data, "FOLDER", "the data folder that all nodes read (default: the config's)");
+  options.add("runs", settings.runs, "FOLDER", "the folder for runs (default: the config's, else runs)");
   options.add("device", settings.device, "NAME", "auto, cpu or cuda (default auto)");
   if (!options.parse(args)) return kDone;
   settings.versions = versions();

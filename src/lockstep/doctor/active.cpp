@@ -1,20 +1,48 @@
 #include "lockstep/doctor/active.h"
 
-namespace lockstep::doctor {
+#include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
 
+namespace lockstep::doctor {
 namespace {
 
-using std::chrono::seconds;
+using namespace std::chrono_literals;
 
-constexpr ActiveCheck kActive[] = {
-    {"deadline", seconds(20), run_deadline},
+constexpr size_t kNamed = 8;
+
+// What hangs past its limit is told by the watchdog; each of these ends by itself before.
+constexpr ActiveCheck kChecks[] = {
+    {"deadline", 20s, run_deadline},
+    {"interfaces", 12s, run_interfaces},
+    {"reach", 12s, run_reach},
+    {"clocks", 20s, run_clocks},
+    {"folders", 30s, run_folders},
+    {"gloo", 35s, run_gloo},
+    {"mpi", 35s, run_mpi},
+    {"nccl", 40s, run_nccl},
 };
+
+std::string name_of(const Bench& bench, int rank) {
+  for (const Facts& facts : bench.picture.ranks)
+    if (facts.job.rank == rank) return format("rank {} (host {}, pid {})", rank, facts.job.host, facts.pid);
+  return format("rank {}", rank);
+}
 
 }  // namespace
 
 // To add one: `Findings run_NAME(const Bench&)` in a file of its own, declared in active.h, and its row here.
 std::span<const ActiveCheck> active_checks() {
-  return kActive;
+  return kChecks;
+}
+
+Finding silence(const Bench& bench, const Heard& heard) {
+  const auto silent = heard.silent();
+  std::vector<std::string> names;
+  for (size_t i = 0; i < std::min(silent.size(), kNamed); ++i) names.push_back(name_of(bench, silent[i]));
+  if (silent.size() > kNamed) names.push_back(format("and {} more", silent.size() - kNamed));
+  return fail(
+      format("{} did not answer: {}", base::join(names, ", "), heard.why),
+      "look at that process: is it stopped (state T in ps), has it died, or does its node not answer?");
 }
 
 }  // namespace lockstep::doctor

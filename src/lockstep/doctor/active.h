@@ -8,16 +8,27 @@
 #include "lockstep/doctor/facts.h"
 #include "lockstep/doctor/finding.h"
 #include "lockstep/doctor/settings.h"
+#include "lockstep/doctor/talk.h"
 #include "lockstep/launch/runtime.h"
 
 namespace lockstep::doctor {
 
-/// What an active check works with. The ranks have met: runtime's exchanges hold.
+/// What an earlier check found and a later one goes by.
+struct Known {
+  std::string no_gloo = {};  // why gloo cannot open, here or elsewhere
+};
+
+/// What an active check works with. The ranks have met; talk's rounds hold even where one is stopped then.
 struct Bench {
   launch::Runtime& runtime;
   const Settings& settings;
   const Facts& own;        // this rank's
   const Picture& picture;  // everybody's on rank 0; empty elsewhere
+  Talk& talk;
+  Known& known;
+
+  /// Whether what this rank returns is told.
+  bool speaks() const { return talk.rank() == 0 || talk.is_alone(); }
 };
 
 struct ActiveCheck {
@@ -30,6 +41,17 @@ struct ActiveCheck {
 
 std::span<const ActiveCheck> active_checks();
 
+/// Who was not heard in a round, by its host and pid where those are known, as a failure.
+Finding silence(const Bench& bench, const Heard& heard);
+
+// One subject a file, in the order of the table.
 Findings run_deadline(const Bench& bench);
+Findings run_interfaces(const Bench& bench);
+Findings run_reach(const Bench& bench);
+Findings run_clocks(const Bench& bench);
+Findings run_folders(const Bench& bench);
+Findings run_gloo(const Bench& bench);
+Findings run_mpi(const Bench& bench);
+Findings run_nccl(const Bench& bench);
 
 }  // namespace lockstep::doctor

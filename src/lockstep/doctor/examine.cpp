@@ -83,6 +83,7 @@ class Examination {
     if (!heard_) return leave_apart();
     if (speaks()) tell_facts();
     act();
+    if (broken_) return leave_broken();
     if (speaks()) conclude();
     const bool failed = everybodys(report_failed_ || ledger_.verdict() == Verdict::failure);
     watchdog_.now("leaving MPI");
@@ -167,15 +168,36 @@ class Examination {
     told_ = true;
   }
 
+  // Each rank's rounds of one check are numbered alike, whatever became of it in the last one.
   void act() {
+    Talk talk(*runtime_, patience_);
+    Known known;
+    int number = 0;
     for (const ActiveCheck& check : active_checks()) {
+      if (talk.is_broken()) break;
+      talk.begin(++number);
       const auto stage = watchdog_.stage(check.name, check.limit);
       try {
-        ledger_.add(check.name, check.run({*runtime_, settings_, own_, picture_}));
+        ledger_.add(check.name, check.run({*runtime_, settings_, own_, picture_, talk, known}));
       } catch (const std::exception& error) {
-        ledger_.add(check.name, {failure_of(error)});
+        if (rank_ == 0 || talk.is_alone()) ledger_.add(check.name, {failure_of(error)});
       }
     }
+    broken_ = talk.is_broken();
+    alone_ = talk.is_alone();
+  }
+
+  // A rank that is stopped comes to no end, and nobody waits for it.
+  int leave_broken() {
+    watchdog_.now("leaving a rank behind");
+    if (rank_ != 0) std::this_thread::sleep_for(kHearRankZero);
+    const launch::Voice voice(settings_.environment);
+    if (rank_ == 0 || (alone_ && voice.is_ours())) {
+      heard_ = rank_ == 0;
+      if (alone_) show_all();
+      conclude();
+    }
+    return end_apart();
   }
 
   // Rank 0's word, since it alone told anybody.
@@ -276,9 +298,13 @@ class Examination {
   static void say(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
   void show(const Finding& finding) {
-    if (settings_.json) return;
+    if (settings_.json || !speaks()) return;
     say(as_text(finding, tag()));
     std::fflush(stdout);
+  }
+
+  void show_all() {
+    for (const Finding& finding : ledger_.all()) show(finding);
   }
 
   const Settings& settings_;
@@ -292,7 +318,8 @@ class Examination {
   Ledger ledger_{[this](const Finding& finding) { show(finding); }};
   bool report_failed_ = false;
   std::atomic<bool> collected_ = false, told_ = false, heard_ = false;
-  Watchdog watchdog_;  // last: it may bite at once
+  bool broken_ = false, alone_ = false;  // a rank was not heard any more; that was rank 0
+  Watchdog watchdog_;                    // last: it may bite at once
 };
 
 }  // namespace

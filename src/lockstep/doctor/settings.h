@@ -12,6 +12,9 @@ namespace lockstep::doctor {
 struct Settings {
   std::string launcher = "auto";
   std::string device = "auto";
+  std::string config = {};  // whose folders are looked at; empty = the defaults'
+  std::string data = {};    // a folder in place of the config's
+  std::string runs = {};
   bool json = false;
   std::string report = {};                           // a file to send to others; empty = none
   std::map<std::string, std::string> versions = {};  // of the program: "libtorch" -> "2.11.0"

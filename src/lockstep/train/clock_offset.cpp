@@ -1,7 +1,6 @@
 #include "lockstep/train/clock_offset.h"
 
 #include <algorithm>
-#include <limits>
 #include <sstream>
 
 #include "lockstep/base/format.h"
@@ -10,10 +9,6 @@ namespace lockstep::train {
 namespace {
 
 constexpr int kRounds = 16;
-
-struct Round {
-  int64_t before = 0, after = 0;
-};
 
 std::string measured(const Team& team, const Tracer& tracer) {
   team.barrier();  // they start together, so that few of the rounds are spent waiting
@@ -27,23 +22,11 @@ std::string measured(const Team& team, const Tracer& tracer) {
   return text;
 }
 
-std::vector<Round> rounds_in(const std::string& text) {
+std::vector<base::ClockRound> rounds_in(const std::string& text) {
   std::istringstream lines(text);
-  std::vector<Round> rounds(kRounds);
+  std::vector<base::ClockRound> rounds(kRounds);
   for (auto& [before, after] : rounds) lines >> before >> after;
   return rounds;
-}
-
-// Nobody leaves a sum before everybody has come: the rank's `after` is no earlier than rank 0's `before`, and
-// the other way round. As with NTP the quickest exchanges bound the offset most tightly; it lies in the
-// middle.
-ClockReading compare(const std::vector<Round>& first, const std::vector<Round>& rank) {
-  double most = std::numeric_limits<double>::infinity(), least = -most;
-  for (size_t i = 0; i < rank.size(); ++i) {
-    most = std::min(most, static_cast<double>(rank[i].after - first[i].before));
-    least = std::max(least, static_cast<double>(rank[i].before - first[i].after));
-  }
-  return {rank.back().after, (most + least) / 2, (most - least) / 2};
 }
 
 }  // namespace
@@ -53,7 +36,7 @@ std::vector<ClockReading> compare_clocks(const Team& team, const Tracer& tracer)
   const auto first = rounds_in(texts[0]);
   std::vector<ClockReading> readings = {{first.back().after, 0, 0}};
   for (size_t rank = 1; rank < texts.size(); ++rank)
-    readings.push_back(compare(first, rounds_in(texts[rank])));
+    readings.push_back(base::compare_rounds(first, rounds_in(texts[rank])));
   return readings;
 }
 

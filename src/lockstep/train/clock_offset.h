@@ -4,17 +4,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/base/clock_rounds.h"
 #include "lockstep/parallel/team.h"
 #include "lockstep/train/tracer.h"
 
 namespace lockstep::train {
 
-/// A rank's clock, once compared with rank 0's, in nanoseconds.
-struct ClockReading {
-  int64_t when = 0;  ///< by its own clock
-  double ahead = 0;  ///< of rank 0's
-  double error = 0;  ///< at most so far from the truth
-};
+using base::ClockReading;
 
 /// All ranks', in rank order. Collective.
 std::vector<ClockReading> compare_clocks(const Team& team, const Tracer& tracer);

@@ -10,6 +10,7 @@ struct NetworkAddress {
   std::string interface;
   std::string address;
   bool loopback = false;
+  int bits = 0;  // of the address that name its subnet
 };
 
 /// What the choice depends on; network_facts() reads it from this machine.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <memory>
 
 #include "lockstep/comm/meet/interface.h"
@@ -25,6 +26,18 @@ std::string numeric_address(const sockaddr* address) {
   return text.data();
 }
 
+// Of a mask; 0 where there is none.
+int bits_in(const sockaddr* mask) {
+  if (!mask) return 0;
+  const bool four = mask->sa_family == AF_INET;
+  const auto* bytes =
+      four ? reinterpret_cast<const unsigned char*>(&reinterpret_cast<const sockaddr_in*>(mask)->sin_addr)
+           : reinterpret_cast<const unsigned char*>(&reinterpret_cast<const sockaddr_in6*>(mask)->sin6_addr);
+  int bits = 0;
+  for (int i = 0; i < (four ? 4 : 16); ++i) bits += std::popcount(bytes[i]);
+  return bits;
+}
+
 bool is_internet(const sockaddr* address) {
   return address && (address->sa_family == AF_INET || address->sa_family == AF_INET6);
 }
@@ -36,8 +49,8 @@ std::vector<NetworkAddress> interfaces_up() {
   std::vector<NetworkAddress> found;
   for (const ifaddrs* entry = list; entry; entry = entry->ifa_next) {
     if (!is_internet(entry->ifa_addr) || !(entry->ifa_flags & IFF_UP)) continue;
-    found.push_back(
-        {entry->ifa_name, numeric_address(entry->ifa_addr), (entry->ifa_flags & IFF_LOOPBACK) != 0});
+    found.push_back({entry->ifa_name, numeric_address(entry->ifa_addr),
+                     (entry->ifa_flags & IFF_LOOPBACK) != 0, bits_in(entry->ifa_netmask)});
   }
   return found;
 }
