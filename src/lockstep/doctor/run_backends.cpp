@@ -157,9 +157,9 @@ Findings alone(const Bench& bench) {
   return {fine("one rank has nothing to exchange")};
 }
 
-Findings without_gloo(const Bench& bench) {
+Findings not_tried(const Bench& bench, const std::string& why) {
   if (!bench.speaks()) return {};
-  return {fail("not tried: " + bench.known.no_gloo, "see above")};
+  return {fail("not tried: " + why, "see interfaces and reach")};
 }
 
 struct Device {
@@ -216,7 +216,7 @@ Findings gpus_missing(const Bench& bench, const launch::Grouped& missing, size_t
 Findings run_gloo(const Bench& bench) {
   device_of(bench);
   if (bench.talk.world() == 1) return alone(bench);
-  if (!bench.known.no_gloo.empty()) return without_gloo(bench);
+  if (!bench.known.no_gloo.empty()) return not_tried(bench, bench.known.no_gloo);
   Trial trial(bench, "gloo", c10::kCPU);
   go_through(trial);
   return told(bench, trial);
@@ -228,6 +228,7 @@ Findings run_mpi(const Bench& bench) {
     return {fine("not tried: the ranks were not started by it")};
   }
   if (bench.talk.world() == 1) return alone(bench);
+  if (!bench.known.no_store.empty()) return not_tried(bench, bench.known.no_store);
   Trial trial(bench, "mpi", c10::kCPU);
   const bool ready = trial.stage([] {
     comm::require_threads();
@@ -247,7 +248,7 @@ Findings run_nccl(const Bench& bench) {
   if (!heard.why.empty()) return bench.speaks() ? Findings{silence(bench, heard)} : Findings{};
   if (!missing.empty()) return gpus_missing(bench, missing, heard.texts.size());
   if (bench.talk.world() == 1) return alone(bench);
-  if (!bench.known.no_gloo.empty()) return without_gloo(bench);
+  if (!bench.known.no_gloo.empty()) return not_tried(bench, bench.known.no_gloo);
   const NcclLog log;
   Trial trial(bench, "nccl", at::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device.choice.index)));
   go_through(trial);

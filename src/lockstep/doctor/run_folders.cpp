@@ -71,7 +71,7 @@ struct Seen {
 Seen look(const Bench& bench, const std::string& path, Purpose purpose) {
   const Job& job = bench.runtime.job();
   std::string own;
-  if (job.local_rank == 0) {
+  if (job.rank == 0 || job.local_rank == 0) {
     auto view = view_of(path, purpose, kLook);
     view.rank = job.rank;
     view.node = job.node_rank;

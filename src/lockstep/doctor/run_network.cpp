@@ -26,23 +26,26 @@ std::optional<Door> unpack_door(const std::optional<std::string>& text) {
   return Door{parts.at(0), parts.at(1), std::stoi(parts.at(2))};
 }
 
+bool leads(const Job& job) {
+  return job.rank == 0 || job.local_rank == 0;
+}
+
 // This node's, on its first rank; closed when this process leaves the check.
 struct Listening {
   base::Descriptor socket;
-  std::string door;   // packed; empty on the node's other ranks
-  std::string error;  // why it could not listen
+  std::string door;  // packed; empty where there is none
 };
 
 Listening listen_here(const Job& job) {
   Listening here;
-  if (job.local_rank != 0) return here;
   const auto network = own_network(job);
+  if (!leads(job) || network.gloo.empty()) return here;
   try {
     auto [socket, port] = listen_at(network.gloo);
     here.socket = std::move(socket);
     here.door = pack(Door{job.host, network.gloo, port});
-  } catch (const Error& error) {
-    here.error = error.what();
+  } catch (const Error&) {
+    here.door.clear();  // an address that was there a moment ago
   }
   return here;
 }
@@ -67,18 +70,30 @@ std::string called(const Job& job, const std::vector<Door>& doors, const std::st
   return base::pack_texts(parts);
 }
 
-Findings judge(const Heard& heard, std::string& no_gloo) {
+struct Calls {
   std::vector<Unreached> unreached;
-  size_t calls = 0;
+  size_t count = 0;
+};
+
+Calls calls_in(const Heard& heard) {
+  Calls calls;
   for (const auto& text : heard.texts) {
     if (!text || text->empty()) continue;
     const auto parts = base::unpack_texts(*text);
-    calls += static_cast<size_t>(std::stoul(parts.at(0)));
+    calls.count += static_cast<size_t>(std::stoul(parts.at(0)));
     for (size_t i = 1; i + 2 < parts.size(); i += 3)
-      unreached.push_back({parts[i], *unpack_door(parts[i + 1]), parts[i + 2]});
+      calls.unreached.push_back({parts[i], *unpack_door(parts[i + 1]), parts[i + 2]});
   }
-  if (!unreached.empty()) no_gloo = "the nodes do not reach each other";
-  return judge_reach(unreached, calls);
+  return calls;
+}
+
+// Whatever the backend, the ranks meet at rank 0's address first.
+void note(const Calls& calls, const std::optional<Door>& first, Known& known) {
+  if (!calls.unreached.empty() && known.no_gloo.empty()) known.no_gloo = "the nodes do not reach each other";
+  if (!first) known.no_store = "the ranks meet at rank 0's address, and it has none to take";
+  for (const auto& one : calls.unreached)
+    if (first && one.door.address == first->address && one.door.port == first->port)
+      known.no_store = format("the ranks meet at rank 0's address, which {} does not reach", one.from);
 }
 
 }  // namespace
@@ -100,14 +115,15 @@ Findings run_interfaces(const Bench& bench) {
 
 Findings run_reach(const Bench& bench) {
   const Job& job = bench.runtime.job();
-  if (job.nodes == 1 || !bench.known.no_gloo.empty()) return {};
+  if (job.nodes == 1) return {};
   const auto here = listen_here(job);
   const auto doors = bench.talk.round(here.door, kPatience);
-  std::string own;
-  if (!here.door.empty()) own = called(job, doors_in(doors), here.door);
-  const auto heard = bench.talk.round(own, kPatience);
-  auto findings = judge(heard, bench.known.no_gloo);
+  const auto heard = bench.talk.round(leads(job) ? called(job, doors_in(doors), here.door) : "", kPatience);
+  const auto calls = calls_in(heard);
+  note(calls, unpack_door(doors.texts.at(0)), bench.known);
   if (!bench.speaks()) return {};
+  Findings findings;
+  if (calls.count > 0) findings = judge_reach(calls.unreached, calls.count);
   if (!heard.why.empty()) findings.push_back(silence(bench, heard));
   return findings;
 }
