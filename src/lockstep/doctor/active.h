@@ -15,8 +15,9 @@ namespace lockstep::doctor {
 
 /// What an earlier check found and a later one goes by.
 struct Known {
-  std::string no_gloo = {};   // why gloo cannot open, here or elsewhere
-  std::string no_store = {};  // why the ranks could not meet to open any backend
+  std::string no_gloo = {};             // why gloo cannot open, here or elsewhere
+  std::string no_store = {};            // why the ranks could not meet to open any backend
+  std::vector<std::string> paths = {};  // of folders that were looked at: nothing for others to read
 };
 
 /// What an active check works with. The ranks have met; talk's rounds hold even where one is stopped then.

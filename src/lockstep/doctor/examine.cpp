@@ -182,6 +182,7 @@ class Examination {
       } catch (const std::exception& error) {
         if (rank_ == 0 || talk.is_alone()) ledger_.add(check.name, {failure_of(error)});
       }
+      ledger_.hide(known.paths);
     }
     broken_ = talk.is_broken();
     alone_ = talk.is_alone();
@@ -278,7 +279,8 @@ class Examination {
 
   void write_report(const std::string& json) {
     try {
-      const auto secrets = secrets_of(picture_, settings_.environment);
+      auto secrets = secrets_of(picture_, settings_.environment);
+      for (const auto& path : ledger_.hidden()) secrets["path"].push_back(path);
       base::write_output(settings_.report, anonymous(json, secrets), kReportHint);
     } catch (const std::exception& error) {
       log::error(describe(error));  // also from the watchdog's thread

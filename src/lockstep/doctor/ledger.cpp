@@ -27,6 +27,16 @@ Findings Ledger::all() const {
   return findings_;
 }
 
+void Ledger::hide(const std::vector<std::string>& paths) {
+  const std::lock_guard lock(mutex_);
+  hidden_.insert(hidden_.end(), paths.begin(), paths.end());
+}
+
+std::vector<std::string> Ledger::hidden() const {
+  const std::lock_guard lock(mutex_);
+  return hidden_;
+}
+
 Verdict Ledger::verdict() const {
   Verdict worst = Verdict::ok;
   for (const Finding& finding : all()) worst = std::max(worst, finding.verdict);

@@ -17,6 +17,9 @@ class Ledger {
   void add(Finding finding);
   void add(const char* check, Findings findings);
   Findings all() const;
+  /// Places that findings name and a report for others must not.
+  void hide(const std::vector<std::string>& paths);
+  std::vector<std::string> hidden() const;
   /// The worst of all.
   Verdict verdict() const;
 
@@ -24,6 +27,7 @@ class Ledger {
   mutable std::mutex mutex_;
   std::function<void(const Finding&)> told_;
   Findings findings_;
+  std::vector<std::string> hidden_;
 };
 
 }  // namespace lockstep::doctor

@@ -16,7 +16,7 @@ using Times = std::vector<PairTime>;
 constexpr size_t kFewNodes = 8;    // beyond it neighbours alone: the number of lines grows with the square
 constexpr size_t kFewRanks = 128;  // of a node
 constexpr size_t kSmall = 8, kLarge = 256 << 10;
-constexpr int kSmallRounds = 6, kLargeRounds = 3;
+constexpr int kSmallRounds = 6, kLargeRounds = 8;
 
 // Beyond these a line is an odd one out, or no network of a cluster.
 constexpr double kTimesSlower = 8;

@@ -93,8 +93,8 @@ class Trial {
 
   void tell_speed(double small, double large, int64_t bytes) {
     const int world = bench_.talk.world();
-    findings_.push_back(fine(format("{}: {} ranks, sums right; 1 KiB in {}, {} MiB in {}, bus bandwidth {}",
-                                    backend_, world, time_text(small), bytes >> 20, time_text(large),
+    findings_.push_back(fine(format("{} ranks, sums right; 1 KiB in {}, {} MiB in {}, bus bandwidth {}",
+                                    world, time_text(small), bytes >> 20, time_text(large),
                                     speed_text(bus_bandwidth(bytes, large, world)))));
   }
 

@@ -63,6 +63,13 @@ std::string told_places(const Bench& bench) {
   return bench.talk.round(own, kPatience).texts.at(0).value_or("");
 }
 
+// With all above them: a finding may name the nearest that is there.
+void hide(const std::vector<std::string>& places, std::vector<std::string>& paths) {
+  for (const auto& place : places)
+    for (fs::path path = place; path.has_relative_path(); path = path.parent_path())
+      paths.push_back(path.string());
+}
+
 struct Seen {
   std::vector<FolderView> views;  // rank 0's first
   Heard heard;
@@ -223,6 +230,7 @@ Findings run_folders(const Bench& bench) {
   const auto told = told_places(bench);
   if (told.empty()) return {fail("rank 0 was not heard", "look at rank 0: is it stopped?")};
   const auto places = base::unpack_texts(base::unpack_outcome(told));
+  hide(places, bench.known.paths);
   auto findings = look_at_data(bench, places.at(0));
   if (!bench.talk.is_broken()) add(findings, look_at_runs(bench, places.at(1)));
   return bench.speaks() ? findings : Findings{};

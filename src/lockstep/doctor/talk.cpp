@@ -143,6 +143,8 @@ Heard Talk::without_mpi(const std::string& text) {
     return {Texts(all.begin(), all.end())};
   } catch (const std::exception& error) {
     Heard heard{only(text), error.what()};
+    // it has told the others who is silent, unless it is rank 0 itself
+    if (rank() != 0 && heard.why.find("rank 0") == std::string::npos) heard.texts[0] = "";
     note(heard.silent());
     return heard;
   }
