@@ -24,6 +24,11 @@ constexpr DoctorHint kHints[] = {
     {"cannot make shared memory", "shm"},
     {"a process may open", "limits"},
     {"there is not enough memory", "memory"},
+    {"and there is no such interface", "interfaces"},
+    {"the loopback, which ranks on other nodes cannot reach", "interfaces"},
+    {"which is no address of this machine", "interfaces"},
+    {"gloo would listen on the loopback alone", "interfaces"},
+    {"NCCL did not connect", "nccl"},
 };
 
 }  // namespace
