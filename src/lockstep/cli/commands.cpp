@@ -14,6 +14,7 @@
   X(status, "what became of a run: running, stopped early, done, failed")         \
   X(stop, "stops a run with a checkpoint, for good")                              \
   X(checkpoint, "has a run write a checkpoint now, and go on")                    \
+  X(runs, "all runs of a folder side by side: states, metrics, settings")         \
   X(report, "one self-contained HTML page of a run, or of several")               \
   X(inspect, "the tensors of a checkpoint, their shapes, dtypes and digests")     \
   X(config, "every key of a config, its value and where it came from")            \

@@ -8,7 +8,6 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/config/yaml.h"
-#include "lockstep/run_folder/status.h"
 
 namespace lockstep::report {
 namespace {
@@ -101,20 +100,27 @@ void check_is_run(const RunData& run) {
 
 }  // namespace
 
-RunData read_run(const fs::path& folder) {
+RunData read_numbers(const fs::path& folder) {
   RunData run;
   run.folder = folder.string();
   run.name = fs::absolute(folder).lexically_normal().filename().string();
   if (run.name.empty()) run.name = fs::absolute(folder).lexically_normal().parent_path().filename().string();
   check_is_run(run);
   try {
-    run.verdict = run_folder::judge(folder).text;
+    auto judged = run_folder::judge(folder);
+    run.verdict = std::move(judged.text);
+    run.status = std::move(judged.status);
   } catch (const std::exception& error) {
     run.verdict = "unknown";
     run.troubles.push_back(describe(error));
   }
   read_config(run);
   read_metrics(run);
+  return run;
+}
+
+RunData read_run(const fs::path& folder) {
+  auto run = read_numbers(folder);
   run.facts = read_json(run, "report.json");
   run.trace = read_json(run, "trace.json");
   return run;

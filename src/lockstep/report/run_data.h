@@ -4,9 +4,12 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "lockstep/run_folder/status.h"
 
 namespace lockstep::report {
 
@@ -21,6 +24,7 @@ struct RunData {
   std::string name;    ///< of the folder
   std::string folder;  ///< as it was given
   std::string verdict;
+  std::optional<run_folder::RunStatus> status;                ///< nothing where it could not be read
   std::string config;                                         ///< its text
   std::vector<std::pair<std::string, std::string>> settings;  ///< "optim.lr" and its value, in order
   std::map<std::string, Curve> steps, epochs;                 ///< by what they show, over the step
@@ -31,6 +35,8 @@ struct RunData {
 
 /// InputError where the folder is none of a run's.
 RunData read_run(const std::filesystem::path& folder);
+/// The same without facts and trace, which may be large.
+RunData read_numbers(const std::filesystem::path& folder);
 
 // Values that a foreign file may have of any type, or not at all.
 const Json& at(const Json& object, const char* key);

@@ -94,6 +94,12 @@ class Fields {
   nlohmann::json json_;
 };
 
+void say_died(RunStatus& status) {
+  status.state = RunState::failed;
+  status.reason = format("its process {} on {} ended without a word{}", status.pid, status.host,
+                         status.reason.empty() ? "" : ": " + status.reason);
+}
+
 // Nothing may be asked of what cannot be looked at.
 void check_there(const std::filesystem::path& folder) {
   std::error_code failed;
@@ -162,17 +168,14 @@ RunStatus read_status(const std::filesystem::path& folder) {
 }
 
 Verdict judge(const std::filesystem::path& folder) {
-  const auto status = read_status(folder);
-  Verdict verdict{row_of(status.state).name, row_of(status.state).exit_status};
-  auto& text = verdict.text;
-  if (status.state == RunState::running) {
-    if (in_use(folder)) {
-      text += format(" on {} (process {})", status.host, status.pid);
-    } else {
-      text = format("failed: its process {} on {} ended without a word", status.pid, status.host);
-      verdict.exit_status = kFailed;
-    }
+  auto status = read_status(folder);
+  if (status.state == RunState::running && !in_use(folder)) {
+    status = read_status(folder);  // it may have ended in between
+    if (status.state == RunState::running) say_died(status);
   }
+  Verdict verdict{row_of(status.state).name, row_of(status.state).exit_status, status};
+  auto& text = verdict.text;
+  if (status.state == RunState::running) text += format(" on {} (process {})", status.host, status.pid);
   if (!status.reason.empty()) text += ": " + status.reason;
   text += format("\nstep {}, epoch {} of {}, {:.1f} s, attempt {}", status.step, status.epoch, status.epochs,
                  status.seconds, status.attempt);

@@ -51,6 +51,7 @@ constexpr int kRunning = 3;
 struct Verdict {
   std::string text;
   int exit_status;
+  RunStatus status;  // of one that has died: failed, and why
 };
 Verdict judge(const std::filesystem::path& folder);
 
