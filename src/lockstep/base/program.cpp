@@ -41,10 +41,13 @@ std::vector<std::string> environment_with(const std::vector<std::string>& settin
   return result;
 }
 
-void redirect(posix_spawn_file_actions_t& files, int output) {
+void redirect(posix_spawn_file_actions_t& files, int output, std::optional<int> errors) {
   posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  if (errors)
+    posix_spawn_file_actions_adddup2(&files, *errors, STDERR_FILENO);
+  else
+    posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
 }
 
 }  // namespace
@@ -53,7 +56,7 @@ int start_program(const Program& program, pid_t& child) {
   auto words = program.argv, environment = environment_with(program.settings);
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
-  if (program.output) redirect(files, *program.output);
+  if (program.output) redirect(files, *program.output, program.errors);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   set_plain_signals(attributes);

@@ -74,10 +74,19 @@ bool Console::wants_progress() const {
 }
 
 void Console::progress(const Progress& progress) {
+  if (wants_progress()) redraw(progress_line(progress, terminal_->width()));
+}
+
+void Console::progress(const std::string& text) {
   if (!wants_progress()) return;
+  const auto room = static_cast<size_t>(std::max(terminal_->width() - 1, 10));
+  redraw(base::readable(text).substr(0, room));
+}
+
+void Console::redraw(const std::string& text) {
   last_ = std::chrono::steady_clock::now();
   if (!drawn_) log::begin_with(kClearRow);
-  draw("\r" + progress_line(progress, terminal_->width()) + "\033[K");
+  draw("\r" + text + "\033[K");
   shown_ = drawn_ = true;
 }
 

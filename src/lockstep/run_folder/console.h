@@ -38,10 +38,14 @@ class Console {
   void line(const std::string& text);
   /// Redraws the progress line, at most ten times a second.
   void progress(const Progress& progress);
+  /// The same of a text of one's own, cut to the terminal's width.
+  void progress(const std::string& text);
   bool wants_progress() const;
   void clear();
 
  private:
+  void redraw(const std::string& text);
+
   bool speaks_;
   std::optional<launch::Terminal> terminal_;  // behind stderr
   bool lines_show_ = false;                   // on a terminal too

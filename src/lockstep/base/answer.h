@@ -1,0 +1,23 @@
+#pragma once
+// What another program says to a question, its errors too: for people to read where it is no answer.
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace lockstep::base {
+
+struct Answer {
+  enum End { left, late, not_started };
+  End end = not_started;
+  int status = -1;  // what it left with; a signal's number + 128
+  std::string output, errors;
+
+  bool good() const { return end == left && status == 0; }
+};
+
+/// Runs it from an argument list, never through a shell, with nothing to read. One that takes longer than
+/// `timeout` is killed; what it said by then is kept, 1 MiB at most.
+Answer ask(const std::vector<std::string>& argv, std::chrono::milliseconds timeout);
+
+}  // namespace lockstep::base
