@@ -12,9 +12,10 @@
 #   LOCKSTEP_THREADS_PER_CORE hardware threads of a core       (counted on the node; 1 = a thread is a core)
 #   LOCKSTEP_MAX_RESTARTS     how often an early stop goes on  (10; 0 = never)
 #   LOCKSTEP_ON_TERM         stop | resubmit, on PBS: what follows a SIGTERM before the walltime is over (stop: a qdel is one)
-#   LOCKSTEP_CHAIN            set by chain.sh: an early stop ends this link, the next one goes on
+#   LOCKSTEP_CHAIN            set by chain.sh and lockstep submit: an early stop ends this link, the next one goes on
 #   LOCKSTEP_REPORT           leave | mail:ADDRESS: report.html in the run's folder when it ends, and by mail (none)
 #   LOCKSTEP_RUN_FILE         a file that will hold the run's folder, for a job that comes after
+#   LOCKSTEP_RECORD           set by lockstep submit: a file that gets a line for each thing that becomes of the job
 
 say() { printf 'lockstep job: %s\n' "$*"; }
 die() { printf 'lockstep job: %s\n' "$*" >&2; exit 2; }
@@ -24,7 +25,7 @@ in_pbs() { ! in_slurm && [ -n "${PBS_JOBID:-}" ]; }
 is_number() { [[ $1 =~ ^[0-9]+$ ]]; }
 job_id() { printf '%s' "${SLURM_JOB_ID:-${PBS_JOBID:-$$}}"; }
 
-for part in layout start signals leftovers rerun carry slurm pbs pbs_resubmit report; do
+for part in layout start signals leftovers record rerun carry slurm pbs pbs_resubmit report; do
   # shellcheck source=/dev/null
   . "$LOCKSTEP_HOME/job_scripts/$part.sh" || die "job_scripts/$part.sh is not beside lockstep.sh"
 done
@@ -73,7 +74,9 @@ go_on() {
   fi
   say "stopped early; restart $((done_so_far + 1)) of at most $most"
   if in_slurm; then
+    record_again
     requeue_slurm && exit 0  # Slurm ends this script when it requeues the job
+    record_begin
   else
     resubmit_pbs && exit 75  # not 0: a job that waits for this one's success must not start yet
   fi
@@ -121,7 +124,7 @@ read_arguments() {
   ARGUMENTS=("${SETTINGS[@]}" "$@")
 }
 
-forget_run_file() { rm -f "$LOCKSTEP_RUN_FILE" "$LOCKSTEP_RUN_FILE.jobs"; }
+forget_run_file() { record_folder; rm -f "$LOCKSTEP_RUN_FILE" "$LOCKSTEP_RUN_FILE.jobs"; }
 
 run_status() { "$LOCKSTEP_PROGRAM" status "$(cat "$LOCKSTEP_RUN_FILE")"; }
 
@@ -141,14 +144,20 @@ last_run_status() {
 # lockstep_train [CONFIG] [arguments...]: train with what the scheduler gave, resume, requeue when stopped early.
 lockstep_train() {
   local status
+  record_begin
   read_arguments "$@"
   [[ ${LOCKSTEP_ON_TERM:-stop} =~ ^(stop|resubmit)$ ]] || die "LOCKSTEP_ON_TERM=$LOCKSTEP_ON_TERM: stop or resubmit is wanted"
   check_report
   is_number "${LOCKSTEP_MAX_RESTARTS:-10}" || die "LOCKSTEP_MAX_RESTARTS=$LOCKSTEP_MAX_RESTARTS: a number is wanted"
   KEPT_RUN_FILE=${LOCKSTEP_RUN_FILE:-}
-  [ -n "${LOCKSTEP_CHAIN:-}" ] && KEPT_RUN_FILE=$PWD/.lockstep-chain-$LOCKSTEP_CHAIN
+  case ${LOCKSTEP_CHAIN:-} in
+    "") ;;
+    /*) KEPT_RUN_FILE=$LOCKSTEP_CHAIN ;;  # of lockstep submit: it lasts
+    *) KEPT_RUN_FILE=$PWD/.lockstep-chain-$LOCKSTEP_CHAIN ;;
+  esac
   LOCKSTEP_RUN_FILE=${KEPT_RUN_FILE:-$(own_run_file)}
   export LOCKSTEP_RUN_FILE
+  record file "$LOCKSTEP_RUN_FILE"
   prepare
   sweep_leftovers
   RESUME=auto
@@ -172,7 +181,7 @@ lockstep_train() {
   elif [ "$status" -eq 0 ]; then
     status=2  # no run came of it: what all ranks refuse before there is one is bad input
   fi
-  if ! may_start_again && { [ -z "$KEPT_RUN_FILE" ] || { [ -n "${LOCKSTEP_CHAIN:-}" ] && [ "$status" -ne 75 ]; }; }; then
+  if ! may_start_again && { [ -z "$KEPT_RUN_FILE" ] || { [ -n "${LOCKSTEP_CHAIN:-}" ] && [ "$status" -ne 75 ] && [[ $LOCKSTEP_CHAIN != /* ]]; }; }; then
     forget_run_file
   fi
   [ "$status" -ne 3 ] || say "the launcher has left, and its run says that it is still running: look after its processes"

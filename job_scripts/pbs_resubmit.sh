@@ -74,5 +74,6 @@ resubmit_pbs() {
   # -C "": the script's directives have had their say
   next=$(cd "${PBS_O_WORKDIR:-.}" && with_settings "$script" "${names[@]}" | "$(pbs_command qsub)" -C "" "${OPTIONS[@]}") || return
   say "job $next goes on"
+  record next "$next"
   ! may_start_again || echo "$next" >"$(next_file)"
 }
