@@ -22,6 +22,7 @@
   X(workshop, "the course: copied to a learner's folder, made ready for a class") \
   X(whoami, "rank, world, node and device of every process, and why")             \
   X(render, "the job script that trains a config, as a site wants it")            \
+  X(submit, "submits a training, and waits for it; chains, sweeps")               \
   X(site, "what is known of clusters, and a proposal for this one")               \
   X(doctor, "what is wrong with a node, a job, its network, and what to do")      \
   X(bench, "measured, verified, with a plot: what costs how much")                \

@@ -4,7 +4,6 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
-#include "lockstep/config/load.h"
 #include "lockstep/config/numbers.h"
 #include "lockstep/launch/identify.h"
 
@@ -53,9 +52,16 @@ cluster::Site JobOptions::site(const std::string& scheduler) const {
                    format("say {} in its place", site.scheduler));
 }
 
-cluster::JobRequest JobOptions::request(const std::string& config, const cluster::Site& site) const {
+config::Loaded JobOptions::load(const std::string& config, const cluster::Site& site,
+                                const std::vector<std::string>& more) const {
   const auto text = config::read_config_text(config);
-  const auto loaded = config::load_settings(text.text, text.name, sets_, as_in_a_job(site));
+  auto sets = sets_;
+  sets.insert(sets.end(), more.begin(), more.end());
+  return config::load_settings(text.text, text.name, sets, as_in_a_job(site));
+}
+
+cluster::JobRequest JobOptions::request(const std::string& config, const cluster::Site& site) const {
+  const auto loaded = load(config, site);
   for (const auto& warning : loaded.warnings) log::warning(warning);
   cluster::JobRequest request;
   request.config = config;

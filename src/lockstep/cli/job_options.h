@@ -6,6 +6,7 @@
 
 #include "lockstep/cli/options.h"
 #include "lockstep/cluster/job_script.h"
+#include "lockstep/config/load.h"
 
 namespace lockstep::cli {
 
@@ -17,6 +18,10 @@ class JobOptions {
   /// The site that was named, or the generic one of the scheduler ("pbs", "slurm"). InputError where the two
   /// do not agree.
   cluster::Site site(const std::string& scheduler) const;
+
+  /// The config with --set and `more`, in an environment as a job has it.
+  config::Loaded load(const std::string& config, const cluster::Site& site,
+                      const std::vector<std::string>& more = {}) const;
 
   /// What was asked for, of a config that has been read: a wrong one is an error at once.
   cluster::JobRequest request(const std::string& config, const cluster::Site& site) const;

@@ -37,6 +37,7 @@ struct Site {
   std::string chunk;                 // PBS: what each chunk of a select asks for besides: "system=polaris"
   std::string storage;               // the file systems that a job asks for; empty = none
   std::string storage_flag;          // "storage", "filesystems": -l NAME=...
+  std::string arrays = "yes";        // no = the scheduler takes no job arrays
   int64_t threads_per_core = 0;      // of what the scheduler counts as CPUs; 0 = the job counts
   std::vector<std::string> directives;
   std::vector<std::string> modules;

@@ -27,6 +27,8 @@ const std::vector<SiteKey<Site>> kSiteKeys = {
     {"storage", &Site::storage, "the file systems that a job asks for where `--storage` says none",
      Text::word},
     {"storage_flag", &Site::storage_flag, "PBS: the resource that names them, as in `-l NAME=`", Text::word},
+    {"arrays", &Site::arrays, "`no` where the scheduler takes no job arrays: there is no `--sweep`",
+     Text::word, "yes no"},
     {"threads_per_core", &Site::threads_per_core,
      "CPUs of the scheduler in a core: 2 where it counts hardware threads; 0 = the job counts"},
     {"directives", &Site::directives, "further directives of every job, each as after `#PBS` or `#SBATCH`"},

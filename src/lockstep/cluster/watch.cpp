@@ -1,0 +1,97 @@
+#include "lockstep/cluster/watch.h"
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/run_folder/status.h"
+
+namespace lockstep::cluster {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kEvery = 5s;   // the scheduler is everybody's
+constexpr auto kGrace = 10s;  // from the job's end to its record's: it comes over a network's file system
+constexpr auto kSilent = 60s;
+
+// By the run's own word; nothing where its folder cannot be read.
+std::optional<run_folder::Verdict> judged(const std::filesystem::path& folder) {
+  if (folder.empty()) return std::nullopt;
+  try {
+    return run_folder::judge(folder);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+void Watch::hear(const Seen& seen) {
+  seen_ = seen;
+  if (seen.state != Seen::gone)
+    gone_since_.reset();
+  else if (!gone_since_)
+    gone_since_ = Clock::now();
+}
+
+const Standing& Watch::look() {
+  if (over()) return now_;
+  const auto recorded = read_record_file(record_);
+  const auto job = recorded.replaced ? recorded.job : job_;
+  const int begins = recorded.restarts + (recorded.began ? 1 : 0);
+  if (job != now_.job || begins != begins_) {  // what the scheduler said is of the time before
+    seen_.reset();
+    gone_since_.reset();
+  }
+  now_.job = job;
+  begins_ = begins;
+  now_.restarts = recorded.restarts;
+  if (const auto folder = folder_of(recorded); !folder.empty()) now_.folder = folder;
+  const bool gone = gone_since_ && Clock::now() - *gone_since_ > kGrace;
+  if (recorded.status || gone) {
+    end(recorded);
+  } else if (recorded.began && !recorded.again && !(seen_ && seen_->state == Seen::queued)) {
+    now_.phase = Standing::running;
+  } else {
+    now_.phase = recorded.began ? Standing::again : Standing::queued;
+    now_.words = seen_ && seen_->state == Seen::queued ? seen_->words : "";
+  }
+  return now_;
+}
+
+void Watch::end(const Recorded& recorded) {
+  now_.phase = Standing::over;
+  now_.lost = !recorded.status;
+  now_.status = recorded.status.value_or(kFailed);
+  const auto verdict = judged(now_.folder);
+  if (!verdict) return;
+  now_.status = verdict->exit_status;
+  now_.verdict = verdict->text;
+}
+
+std::optional<std::string> Asking::ask(std::vector<Watch>& watches) {
+  if (Clock::now() - asked_ < kEvery) return std::nullopt;
+  std::vector<std::string> jobs;
+  std::vector<Watch*> open;
+  for (size_t i = 0; i < watches.size(); ++i) {
+    auto& watch = watches[(next_ + i) % watches.size()];
+    if (watch.over() || watch.standing().job.empty()) continue;
+    open.push_back(&watch);
+    jobs.push_back(watch.standing().job);
+  }
+  if (jobs.empty()) return std::nullopt;
+  const auto seen = look_at(scheduler_, jobs);
+  next_ += seen.size();
+  asked_ = Clock::now();
+  for (size_t i = 0; i < open.size(); ++i) {
+    if (const auto found = seen.find(jobs[i]); found != seen.end()) open[i]->hear(found->second);
+  }
+  const bool was_silent = silent_;
+  if (!seen.empty()) answered_ = asked_;
+  silent_ = asked_ - answered_ > kSilent;
+  if (silent_ == was_silent) return std::nullopt;
+  if (!silent_) return "the scheduler answers again";
+  return format("the scheduler has not answered for {} s; still waiting",
+                std::chrono::duration_cast<std::chrono::seconds>(asked_ - answered_).count());
+}
+
+}  // namespace lockstep::cluster

@@ -1,0 +1,67 @@
+#pragma once
+// One submitted job, watched to its end through requeues: by what its scripts record, by its run's folder,
+// and by the scheduler where those are silent.
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "lockstep/cluster/record.h"
+#include "lockstep/cluster/scheduler.h"
+
+namespace lockstep::cluster {
+
+struct Standing {
+  enum Phase { queued, running, again, over };
+  Phase phase = queued;
+  std::string job;    // the one that counts now
+  std::string words;  // of the scheduler, while it waits
+  int restarts = 0;
+  std::filesystem::path folder;  // of its run, where there is one yet
+  int status = 0;                // once it is over: what the job ended with, by its run's own word
+  std::string verdict;           // and that word
+  bool lost = false;             // it ended without one
+};
+
+class Watch {
+ public:
+  /// `job` as the scheduler named it, `record` as its script writes it.
+  Watch(std::string job, std::filesystem::path record) : job_(std::move(job)), record_(std::move(record)) {}
+
+  /// Where it stands now.
+  const Standing& look();
+  const Standing& standing() const { return now_; }
+  /// What the scheduler said of it.
+  void hear(const Seen& seen);
+  bool over() const { return now_.phase == Standing::over; }
+
+ private:
+  void end(const Recorded& recorded);
+
+  using Clock = std::chrono::steady_clock;
+  std::string job_;
+  std::filesystem::path record_;
+  std::optional<Seen> seen_;
+  std::optional<Clock::time_point> gone_since_;
+  int begins_ = 0;
+  Standing now_;
+};
+
+/// Asks the scheduler now and then what the jobs do, and tells how long it has been silent.
+class Asking {
+ public:
+  explicit Asking(std::string scheduler) : scheduler_(std::move(scheduler)) {}
+
+  /// Where it is time, asks of those that are not over. What is to be said of it, where there is something.
+  std::optional<std::string> ask(std::vector<Watch>& watches);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::string scheduler_;
+  size_t next_ = 0;  // of the watches, so that each has its turn
+  Clock::time_point asked_{}, answered_ = Clock::now();
+  bool silent_ = false;
+};
+
+}  // namespace lockstep::cluster

@@ -1,0 +1,138 @@
+// What a submitted job is made of and what is heard of it: sweeps, records, the schedulers' answers, a
+// growing log.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <functional>
+#include <set>
+
+#include "lockstep/base/answer.h"
+#include "lockstep/base/error.h"
+#include "lockstep/cluster/log_tail.h"
+#include "lockstep/cluster/record.h"
+#include "lockstep/cluster/scheduler.h"
+#include "lockstep/cluster/sweep.h"
+#include "temp_folder.h"
+
+namespace lockstep::cluster {
+namespace {
+
+using Words = std::vector<std::string>;
+
+TEST(Sweep, PartsValuesAtCommasThatArePlain) {
+  EXPECT_EQ(parse_swept("a.b=[0.8, 0.9],[1, 2],\"x,y\",it's").values,
+            (Words{"[0.8, 0.9]", "[1, 2]", "\"x,y\"", "it's"}));
+  EXPECT_EQ(parse_swept("run.seed=-1..2").values, (Words{"-1", "0", "1", "2"}));
+  EXPECT_EQ(parse_swept("data.root=../a,b=c").values, (Words{"../a", "b=c"}));
+}
+
+TEST(Sweep, RefusesRangesOfAnySize) {
+  EXPECT_THROW(parse_swept("run.seed=-9223372036854775808..9223372036854775807"), InputError);
+  EXPECT_EQ(parse_swept("run.seed=9223372036854775806..9223372036854775807").values.size(), 2U);
+}
+
+TEST(Sweep, EveryCombinationHasANameOfItsOwn) {
+  const auto tasks = tasks_of({{"optim.name", {"a/b", "a b"}}, {"model.name", {"x", "y"}}}, "mine");
+  std::set<std::string> names;
+  for (const auto& task : tasks) names.insert(task.back());
+  EXPECT_EQ(tasks.size(), 4U);
+  EXPECT_EQ(names.size(), 4U);
+  EXPECT_EQ(tasks[1][1], "model.name=y");
+  EXPECT_TRUE(names.contains("run.name=mine-optim.namea_b-model.namex-task0"));
+}
+
+TEST(Sweep, LeavesNamesThatAreSweptAlone) {
+  EXPECT_EQ(tasks_of({{"run.name", {"one", "two"}}}, "mine"),
+            (std::vector<Words>{{"run.name=one"}, {"run.name=two"}}));
+}
+
+TEST(Record, FollowsAJobThroughItsRestarts) {
+  const auto running =
+      read_record("begin 7\nfile 7 /a b/.run\nend 7");  // its last line is still being written
+  EXPECT_TRUE(running.began && !running.status && running.run_file == "/a b/.run");
+  EXPECT_TRUE(read_record("begin 7\nagain 7\n").again);
+  const auto anew = read_record("begin 7\nagain 7\nbegin 7\nend 7 75 /a b/runs/x\n");
+  EXPECT_EQ(anew.restarts, 1);
+  EXPECT_EQ(anew.status, 75);
+  EXPECT_EQ(anew.folder, "/a b/runs/x");
+}
+
+TEST(Record, TakesTheJobThatTookAnothersPlace) {
+  const auto replaced = read_record("begin 7.x\nnext 7.x 8.x\nend 7.x 75 \nbegin 7.x\nend 7.x 75 \n");
+  EXPECT_EQ(replaced.job, "8.x");
+  EXPECT_TRUE(replaced.replaced && replaced.again && !replaced.status);
+  EXPECT_EQ(read_record("begin 7.x\nnext 7.x 8.x\nend 7.x 75 \nbegin 8.x\nend 8.x 0 /r\n").status, 0);
+}
+
+TEST(Record, OfGarbageSaysNothing) {
+  for (const auto* text : {"", "\n\n", "begin", "end 7 fast /x\n", "what ever\n\x01\n"})
+    EXPECT_FALSE(read_record(text).status) << text;
+}
+
+TEST(Scheduler, ReadsWhatSqueueTells) {
+  const auto seen =
+      read_squeue("7_0|RUNNING|None\n7_1|PENDING|Resources\n7_2|COMPLETING|None\n9|PENDING|None\n",
+                  {"7_0", "7_1", "7_2", "7_3"});
+  EXPECT_EQ(seen.at("7_0").state, Seen::running);
+  EXPECT_EQ(seen.at("7_1").state, Seen::queued);
+  EXPECT_EQ(seen.at("7_1").words, "PENDING (Resources)");
+  EXPECT_EQ(seen.at("7_2").state, Seen::running);
+  EXPECT_EQ(seen.at("7_3").state, Seen::gone);
+}
+
+TEST(Scheduler, ReadsWhatQstatTells) {
+  EXPECT_EQ(read_qstat("Job Id: 7.x\n    job_state = Q\n    comment = Not Running: no room\n").words,
+            "Q (Not Running: no room)");
+  EXPECT_EQ(read_qstat("    job_state = R\n").state, Seen::running);
+  EXPECT_EQ(read_qstat("    job_state = F\n").state, Seen::gone);
+}
+
+TEST(Scheduler, NamesTasksAndLogsAsEachSchedulerDoes) {
+  EXPECT_EQ(task_id("slurm", "7", 3), "7_3");
+  EXPECT_EQ(task_id("pbs", "7[].server", 3), "7[3].server");
+  EXPECT_EQ(array_of("7[3].server"), "7[].server");
+  EXPECT_EQ(array_of("7_3"), "7");
+  EXPECT_EQ(log_of("slurm", "mine", "7"), "mine-7.out");
+  EXPECT_EQ(log_of("pbs", "a-name-of-eighteen", "7[3].server"), "a-name-of-eight.o7.3");
+  EXPECT_EQ(how_to_cancel("pbs", "7[].server"), "qdel '7[].server'");
+}
+
+TEST(LogTail, PassesOnWholeLinesAsTheyCome) {
+  const test::TempFolder scratch;
+  const auto path = scratch.path() / "log";
+  LogTail tail(path);
+  Words lines;
+  const auto take = [&](bool at_end = false) {
+    tail.pass_on([&](const std::string& line) { lines.push_back(line); }, at_end);
+  };
+  take();
+  std::ofstream(path, std::ios::app) << "one\ntw";
+  take();
+  EXPECT_EQ(lines, (Words{"one"}));
+  std::ofstream(path, std::ios::app) << "o\nrest";
+  take();
+  take(true);
+  EXPECT_EQ(lines, (Words{"one", "two", "rest"}));
+  std::ofstream(path) << "new\n";  // shorter than what was read
+  take();
+  EXPECT_EQ(lines.back(), "new");
+}
+
+TEST(Answer, KeepsBothStreamsAndTheStatus) {
+  const auto answer = base::ask({"sh", "-c", "echo out; echo err >&2; exit 3"}, std::chrono::seconds(20));
+  EXPECT_EQ(answer.end, base::Answer::left);
+  EXPECT_EQ(answer.status, 3);
+  EXPECT_EQ(answer.output + answer.errors, "out\nerr\n");
+}
+
+TEST(Answer, IsNotWaitedForForEver) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto answer = base::ask({"sh", "-c", "echo here; exec sleep 60"}, std::chrono::milliseconds(500));
+  EXPECT_EQ(answer.end, base::Answer::late);
+  EXPECT_EQ(answer.output, "here\n");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+  EXPECT_EQ(base::ask({"/no/such/program"}, std::chrono::seconds(5)).end, base::Answer::not_started);
+}
+
+}  // namespace
+}  // namespace lockstep::cluster

@@ -1,0 +1,264 @@
+"""lockstep submit: jobs submitted, followed through requeues, chained and swept, on Slurm and on the stand-in for PBS."""
+
+import json
+import re
+import signal
+import subprocess
+
+import pytest
+from cluster_kit import QUICK, SOURCE, start_lab
+from cluster_kit import site  # noqa: F401  (fixture)
+from process_kit import wait_for
+
+LONG = ("--set", "train.max_steps=120", "--set", "checkpoint.every_steps=5")
+SHORT = ("--set", "train.max_steps=4", "--set", "train.eval_every=1")
+
+
+@pytest.fixture
+def work(tmp_path):
+    folder = tmp_path / "my work"
+    folder.mkdir()
+    (folder / "quick.yaml").write_text(QUICK)
+    (folder / "runs").mkdir()
+    return folder
+
+
+def fake(folder, **programs):
+    """A PATH whose first folder holds these programs, each a text for sh; without those of a scheduler that is installed."""
+    bin_folder = folder / "bin"
+    bin_folder.mkdir(exist_ok=True)
+    for name, text in programs.items():
+        (bin_folder / name).write_text("#!/bin/sh\n" + text)
+        (bin_folder / name).chmod(0o755)
+    plain = folder / "plain"
+    plain.mkdir(exist_ok=True)
+    for name in ("cat", "sh", "sleep", "touch"):
+        if not (plain / name).exists():
+            (plain / name).symlink_to(f"/bin/{name}")
+    return {"PATH": f"{bin_folder}:{plain}", "PBS_EXEC": "/nowhere"}
+
+
+# ---- without a scheduler ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheduler, command", [("slurm", "sbatch --parsable"), ("pbs", "qsub")])
+def test_a_dry_run_shows_command_and_script_and_leaves_nothing(scheduler, command, lockstep, run, work):
+    shown = run(lockstep, "submit", "quick.yaml", "--scheduler", scheduler, "--dry-run", cwd=work, check=True).stdout
+    first, _, script = shown.partition("\n\n")
+    assert re.fullmatch(rf"{command} '{work}/runs/.jobs/lockstep-[0-9-]+.sh'", first)
+    assert script.startswith("#!/bin/bash\n") and script.endswith("lockstep_train quick.yaml\n")
+    assert not list((work / "runs").iterdir())
+
+
+def test_a_dry_run_of_a_chain_has_every_link(lockstep, run, work):
+    shown = run(lockstep, "submit", "quick.yaml", "--scheduler", "slurm", "--chain", 3, "--dry-run", cwd=work, check=True).stdout
+    assert shown.count("#!/bin/bash") == 3
+    assert re.findall("--dependency=(.*)", shown) == ["afterany:JOB-OF-LINK-1", "afterany:JOB-OF-LINK-2"]
+    assert len(set(re.findall("LOCKSTEP_CHAIN=(.*)", shown))) == 1 and len(set(re.findall("LOCKSTEP_RECORD=(.*)", shown))) == 3
+
+
+def test_a_sweep_is_the_product_with_a_name_each(lockstep, run, work):
+    shown = run(lockstep, "submit", "quick.yaml", "--scheduler", "pbs", "--sweep", "optim.lr=0.1,0.01", "--sweep", "run.seed=0..1",
+                "--sweep", "optim.betas=[0.8, 0.9]", "--dry-run", cwd=work, check=True).stdout
+    assert "#PBS -J 0-3\n" in shown
+    assert re.findall("run.name=([^) ]*)", shown) == [
+        f"quick-lr{rate}-seed{seed}-betas0.8_0.9" for rate in ("0.1", "0.01") for seed in (0, 1)]
+    assert shown.count("'optim.betas=[0.8, 0.9]'") == 4
+
+
+@pytest.mark.parametrize("values", ["a b,a_b", "x;touch owned,$(touch owned)", "it's,\"its\"", "\n,\t"])
+def test_hostile_values_are_words_of_the_script_and_names_differ(values, lockstep, run, work):
+    shown = run(lockstep, "submit", "quick.yaml", "--scheduler", "slurm", "--sweep", f"data.root={values}", "--dry-run",
+                cwd=work, check=True).stdout
+    script = shown.partition("\n\n")[2]
+    cases = script[script.index("case "):script.index("lockstep_train ")]
+    said = run("bash", "-c", 'die() { echo "$1"; }; for SLURM_ARRAY_TASK_ID in 0 1; do ' + cases +
+               "printf '%s\\0' \"${settings[@]}\"; done", cwd=work, check=True).stdout.split("\0")
+    assert [said[1], said[5]] == [f"data.root={value}" for value in values.split(",")]
+    assert said[3] != said[7] and said[3].startswith("run.name=quick-root") and not (work / "owned").exists()
+
+
+@pytest.mark.parametrize("words, what", [
+    (["--sweep", "optim.lr"], "a key and its values are wanted"), (["--sweep", "optim.lr=0.1,,0.2"], "a value is empty"),
+    (["--sweep", "optim.lr=0.1,0.1"], "a value is there twice"), (["--sweep", "run.seed=4..0"], "the wrong way round"),
+    (["--sweep", "run.seed=0..1000"], "more than 1000"), (["--sweep", "run.seed=0..99", "--sweep", "data.batch_size=1..99"],
+                                                           "more than 1000 tasks"),
+    (["--sweep", "optim.lr=1,2", "--sweep", "optim.lr=3"], "swept twice"), (["--sweep", "optim.lrr=1,2"], "unknown key optim.lrr"),
+    (["--sweep", "optim.lr=0.1,fast"], "optim.lr"), (["--chain", "0"], "1 to 100"), (["--chain", "2", "--sweep", "run.seed=0,1"],
+                                                                                    "exclude each other"),
+    (["--scheduler", "lsf"], "no scheduler 'lsf'"), (["--site", "slurm", "--scheduler", "pbs"], "a site of slurm, not of pbs"),
+    (["--set", "optim.lrr=1"], "unknown key optim.lrr"),
+    (["--site", "./plain.yaml", "--sweep", "run.seed=0,1"], "takes no job arrays"),
+    (["--site", "gadi", "--account", "a00", "--time", "100h"], "at most 48h"), (["--time", "soon"], "no time")])
+def test_what_cannot_be_submitted_is_wrong_input(words, what, lockstep, run, work):
+    (work / "plain.yaml").write_text("scheduler: pbs\narrays: no\n")
+    scheduler = [] if "--site" in words or "--scheduler" in words else ["--scheduler", "slurm"]
+    result = run(lockstep, "submit", "quick.yaml", *scheduler, *words, cwd=work,
+                 env=fake(work.parent, sbatch="touch submitted; echo 1", qsub="touch submitted; echo 1.x"))
+    assert (result.returncode, result.stdout) == (2, "") and what in result.stderr, result.output
+    assert not list((work / "runs").iterdir()) and not (work / "submitted").exists()
+
+
+@pytest.mark.parametrize("programs, scheduler", [({"sbatch": "echo 7"}, "slurm"), ({"qsub": "echo 7.server"}, "pbs")])
+def test_the_scheduler_that_is_there_is_taken(programs, scheduler, lockstep, run, work):
+    result = run(lockstep, "submit", "quick.yaml", cwd=work, env=fake(work.parent, **programs), check=True)
+    assert result.stdout == {"slurm": "7\n", "pbs": "7.server\n"}[scheduler]
+    assert {"slurm": "scancel 7", "pbs": "qdel 7.server"}[scheduler] in result.stderr
+    script, = (work / "runs/.jobs").glob("*.sh")
+    assert ("#SBATCH" in script.read_text()) == (scheduler == "slurm")
+
+
+@pytest.mark.parametrize("programs, what", [({}, "neither sbatch nor qsub"), ({"sbatch": "echo 7", "qsub": "echo 7"}, "both sbatch")])
+def test_a_scheduler_that_is_not_clear_is_asked_for(programs, what, lockstep, run, work):
+    result = run(lockstep, "submit", "quick.yaml", cwd=work, env=fake(work.parent, **programs))
+    assert result.returncode == 2 and what in result.stderr and "--scheduler" in result.stderr
+
+
+def test_a_command_that_is_missing_is_said(lockstep, run, work):
+    result = run(lockstep, "submit", "quick.yaml", "--scheduler", "slurm", cwd=work, env=fake(work.parent))
+    assert result.returncode == 2 and "there is no sbatch here" in result.stderr
+
+
+@pytest.mark.parametrize("text, what", [("echo 'error: Invalid account' >&2; exit 1", "Invalid account"),
+                                        ("exit 3", "status 3"), ("echo welcome", "names no id"), ("kill -9 $$", "status 137")])
+def test_a_refusal_is_told_in_the_schedulers_words(text, what, lockstep, run, work):
+    result = run(lockstep, "submit", "quick.yaml", cwd=work, env=fake(work.parent, sbatch=text))
+    assert (result.returncode, result.stdout) == (1, "") and what in result.stderr and "to do: " in result.stderr
+
+
+def test_links_that_were_submitted_before_a_refusal_are_named(lockstep, run, work):
+    once = "[ -e once ] && { echo 'too many jobs' >&2; exit 1; }; touch once; echo banner; echo '41;cluster'"
+    result = run(lockstep, "submit", "quick.yaml", "--chain", 2, cwd=work, env=fake(work.parent, sbatch=once))
+    assert (result.returncode, result.stdout) == (1, "41\n")
+    assert "link 2 of 2 was not submitted" in result.stderr and "scancel 41" in result.stderr and "too many jobs" in result.stderr
+
+
+def record(work, text):
+    path, = (work / "runs/.jobs").glob("*.sh")
+    path.with_suffix(".record").write_text(text)
+
+
+def test_ctrl_c_leaves_the_job_alone(lockstep, start, work):
+    process = start(lockstep, "submit", "quick.yaml", "--wait", cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                    env=fake(work.parent, sbatch="echo 7", squeue="echo '7|PENDING|Resources'", scancel="touch cancelled"))
+    assert process.stdout.readline() == "7\n"
+    wait_for(lambda: "job 7 is queued: PENDING (Resources)" in process.stderr.readline(), what="the state")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130 and "goes on by itself" in err and "scancel 7" in err
+    assert not (work / "cancelled").exists()
+
+
+@pytest.mark.parametrize("text, status, what", [
+    ("begin 7\nend 7 2 \n", 2, "ended with status 2, and left no run: lockstep-7.out says why"),
+    ("begin 7\nagain 7\nbegin 7\nend 7 1 /nowhere\n", 1, "status 1"),
+    ("begin 7\nnext 7 8\nend 7 75 \nbegin 8\nend 8 0 \n", 0, "job 8 ended with status 0")])
+def test_the_record_says_how_it_ended(text, status, what, lockstep, start, work):
+    process = start(lockstep, "submit", "quick.yaml", "--wait", cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                    env=fake(work.parent, sbatch="echo 7", squeue="exit 1"))
+    assert process.stdout.readline() == "7\n"
+    record(work, text)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == status and what in out, out + err
+
+
+def test_a_job_that_the_scheduler_lost_is_waited_for_no_longer(lockstep, run, work):
+    result = run(lockstep, "submit", "quick.yaml", "--wait", cwd=work, env=fake(work.parent, sbatch="echo 7", squeue="true"))
+    assert result.returncode == 1 and "job 7 ended without a word" in result.stdout
+    assert result.seconds < 40
+
+
+# ---- on Slurm, and on the stand-in for PBS ------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["slurm", "pbs"])
+def lab(request, tmp_path_factory):
+    lab = start_lab(tmp_path_factory.mktemp(request.param) / "lab", request.param)
+    yield lab
+    lab.stop()
+
+
+@pytest.fixture
+def submit(lab, work, lockstep, site):  # noqa: F811
+    """submit(WORDS...) -> a submit --wait that has begun."""
+    lasting = f"directives: [-S {SOURCE}/job_scripts/pbs_shell.sh]" if lab.scheduler == "pbs" else ""  # outlives qsig
+    (work / "lab.yaml").write_text(f"scheduler: {lab.scheduler}\n{lasting}\n")
+
+    def begin(*words):
+        process = lab.popen(lockstep, "submit", "quick.yaml", "--site", "./lab.yaml", *words, "--wait", cwd=work,
+                            env={"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_HOME": str(SOURCE),
+                                 "LOCKSTEP_THREADS_PER_CORE": "1", **site},
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        started.append(process)
+        return process
+    started = []
+    yield begin
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def stop_early(lab, job, work):
+    """The run is told to stop with a checkpoint, by its scheduler."""
+    wait_for(lambda: steps_of(work) >= 6, what="the first steps")
+    lab.run(*(["scancel"] if lab.scheduler == "slurm" else ["qsig"]), "-s", "USR1", job)
+
+
+def run_folders(work):
+    return sorted(path for path in (work / "runs").iterdir() if path.name != ".jobs")
+
+
+def steps_of(work):
+    if not run_folders(work):
+        return 0
+    try:
+        lines = (run_folders(work)[0] / "metrics.jsonl").read_text().splitlines()
+        return max((json.loads(line)["step"] for line in lines), default=0)
+    except (FileNotFoundError, ValueError):
+        return 0
+
+
+def ended(process, within=120):
+    out, err = process.communicate(timeout=within)
+    return process.returncode, out, err
+
+
+def test_it_is_followed_through_a_requeue_to_its_end(lab, submit, work):
+    process = submit(*LONG)
+    job = process.stdout.readline().strip()
+    stop_early(lab, job, work)
+    status, out, err = ended(process)
+    assert status == 0, out + err
+    last = out.splitlines()[-1]
+    assert re.search(rf"job \S+: done.* \({re.escape(str(run_folders(work)[0]))}\)", last), out
+    assert "restart 1 of at most 10" in out and "Epoch 0" in out
+    assert f"job {job} runs" in err and "(restart 1)" in err
+    assert last.startswith(f"job {job}: ") == (lab.scheduler == "slurm")
+    assert len(run_folders(work)) == 1
+
+
+def test_a_failure_is_the_runs_own(lab, submit, work):
+    status, out, err = ended(submit("--set", "optim.lr=1e38", *SHORT))
+    assert status == 1 and re.search(r"job \S+: failed: ", out.splitlines()[-1]), out + err
+
+
+def test_a_chain_goes_on_in_its_second_link(lab, submit, work):
+    process = submit(*LONG, "--chain", 2)
+    first, second = (process.stdout.readline().strip() for _ in range(2))
+    stop_early(lab, first, work)
+    status, out, err = ended(process)
+    assert status == 0, out + err
+    assert f"job {first}: stopped early" in out and f"job {second}: done" in out
+    assert len(run_folders(work)) == 1
+
+
+def test_a_sweep_ends_in_a_table(lab, submit, work):
+    status, out, err = ended(submit(*SHORT, "--sweep", "optim.lr=0.1,0.01", "--sweep", "run.seed=0..1"))
+    assert status == 0, out + err
+    names = [f"quick-lr{rate}-seed{seed}" for rate in ("0.01", "0.1") for seed in (0, 1)]
+    assert sorted(path.name for path in run_folders(work)) == sorted(names)
+    head, *rows = out[out.index("\n\n") + 2:].splitlines()
+    assert {"run", "eval_loss", "optim.lr", "run.seed"} <= set(head.split())
+    assert sorted(row.split()[0] for row in rows) == sorted(names) and all(" done " in row for row in rows)
+    assert len(re.findall(r"^task \S+ \(optim.lr=\S+ run.seed=\S+ run.name=\S+\): done", out, re.M)) == 4
