@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from cluster_kit import QUICK, SOURCE, start_lab
 from cluster_kit import site  # noqa: F401  (fixture)
-from process_kit import wait_for
+from process_kit import on_terminal, wait_for
 
 LONG = ("--set", "train.max_steps=120", "--set", "checkpoint.every_steps=5")
 SHORT = ("--set", "train.max_steps=4", "--set", "train.eval_every=1")
@@ -166,6 +166,16 @@ def test_a_job_that_the_scheduler_lost_is_waited_for_no_longer(lockstep, run, wo
     result = run(lockstep, "submit", "quick.yaml", "--wait", cwd=work, env=fake(work.parent, sbatch="echo 7", squeue="true"))
     assert result.returncode == 1 and "job 7 ended without a word" in result.stdout
     assert result.seconds < 40
+
+
+def test_a_terminal_shows_one_line_that_redraws(lockstep, start, work):
+    """And an sbatch that leaves a child with its output open is not waited for."""
+    sbatch = "echo 7; (sleep 2; printf 'begin 7\\nend 7 0 \\n' >\"${2%.sh}.record\") &"
+    text = on_terminal(start, lockstep, "submit", "quick.yaml", "--wait", columns=40, cwd=work,
+                       env=fake(work.parent, sbatch=sbatch, squeue="echo '7|PENDING|ReqNodeNotAvail, and many more words'"))
+    drawn = re.findall(r"\r(job 7 is queued[^\r\x1b]*)\x1b\[K", text)
+    assert drawn and all(len(line) < 40 for line in drawn), repr(text)
+    assert "job 7 ended with status 0" in text
 
 
 # ---- on Slurm, and on the stand-in for PBS ------------------------------------------------------------------

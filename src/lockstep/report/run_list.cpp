@@ -41,6 +41,11 @@ bool comes_before(const std::string& left, const std::string& right) {
   return left.size() - i < right.size() - j;
 }
 
+// no two have one folder
+bool run_before(const RunData& left, const RunData& right) {
+  return left.name != right.name ? comes_before(left.name, right.name) : left.folder < right.folder;
+}
+
 std::vector<fs::path> folders_in(const fs::path& folder) {
   std::error_code failed;
   std::vector<fs::path> found;
@@ -89,9 +94,10 @@ std::vector<std::string> differing(const std::vector<RunData>& runs) {
     }
   }
   std::erase_if(order, [&](const auto& key) { return values[key].size() < 2 || holds(kOwnKeys, key); });
-  std::stable_sort(order.begin(), order.end(),
-                   [](const auto& left, const auto& right) { return is_place(left) < is_place(right); });
-  return order;
+  std::vector<std::string> sorted;
+  std::ranges::remove_copy_if(order, std::back_inserter(sorted), is_place);
+  std::ranges::copy_if(order, std::back_inserter(sorted), is_place);
+  return sorted;
 }
 
 std::optional<double> as_number(const std::string& text) {
@@ -177,8 +183,7 @@ Ranking ranking_by(const RunList& list, const std::string& key) {
 RunList list_runs(const std::vector<fs::path>& folders) {
   RunList list;
   for (const auto& folder : folders) add_run(list, folder);
-  std::stable_sort(list.runs.begin(), list.runs.end(),
-                   [](const auto& left, const auto& right) { return comes_before(left.name, right.name); });
+  std::ranges::sort(list.runs, run_before);
   std::ranges::sort(list.passed_over);
   list.differs = differing(list.runs);
   return list;
@@ -195,8 +200,10 @@ RunList list_runs(const fs::path& folder) {
 void sort_runs(RunList& list, const std::string& key) {
   if (list.runs.empty()) return;
   const auto rank = ranking_by(list, key);
-  std::stable_sort(list.runs.begin(), list.runs.end(),
-                   [&](const auto& left, const auto& right) { return rank(left) < rank(right); });
+  std::ranges::sort(list.runs, [&](const auto& left, const auto& right) {
+    const auto first = rank(left), second = rank(right);
+    return first < second || (!(second < first) && run_before(left, right));
+  });
 }
 
 std::string setting(const RunData& run, const std::string& key) {
