@@ -260,7 +260,7 @@ def test_a_stopped_rank_is_named_without_mpi(start, lockstep, faults, tmp_path, 
     base = dict(WORLD_SIZE=3, MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port(), LOCKSTEP_JOIN_TIMEOUT=3)
     ranks = [start(lockstep, "doctor", "--json", cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                    text=True, env={**base, "RANK": rank, "LOCAL_RANK": rank,
-                        **({"LD_PRELOAD": faults, "FAULT_STOP": 1} if rank == 2 else {})}) for rank in range(3)]
+                                   **({"LD_PRELOAD": faults, "FAULT_STOP": 1} if rank == 2 else {})}) for rank in range(3)]
     first, second = ends_of(ranks[:2], LIMIT)
     report = told(first)
     report.one("interfaces", "failure", "rank 2 ", "did not answer")
