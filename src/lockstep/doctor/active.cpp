@@ -12,14 +12,10 @@ constexpr size_t kNamed = 8;
 
 // What hangs past its limit is told by the watchdog; each of these ends by itself before.
 constexpr ActiveCheck kChecks[] = {
-    {"deadline", 20s, run_deadline},
-    {"interfaces", 12s, run_interfaces},
-    {"reach", 12s, run_reach},
-    {"clocks", 20s, run_clocks},
-    {"folders", 30s, run_folders},
-    {"gloo", 35s, run_gloo},
-    {"mpi", 35s, run_mpi},
-    {"nccl", 40s, run_nccl},
+    {"deadline", 20s, run_deadline}, {"interfaces", 12s, run_interfaces},
+    {"reach", 12s, run_reach},       {"clocks", 20s, run_clocks},
+    {"folders", 30s, run_folders},   {"gloo", 35s, run_gloo},
+    {"mpi", 35s, run_mpi},           {"nccl", 40s, run_nccl},
 };
 
 std::string name_of(const Bench& bench, int rank) {
