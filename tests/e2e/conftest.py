@@ -34,6 +34,21 @@ LAUNCHER_NAMES = {
 def pytest_addoption(parser):
     parser.addoption("--build-dir", default=os.environ.get("LOCKSTEP_BUILD", str(SOURCE / "build/release")),
                      help="the build folder under test (default build/release, or $LOCKSTEP_BUILD)")
+    parser.addoption("--part", choices=("learner", "user"),
+                     help="half of the tests, for two runs side by side: what a learner meets, or the rest")
+
+
+# The course, whose checks take turns on a machine, and what an install brings: about half of the time.
+LEARNER = {f"test_{name}.py" for name in (
+    "class", "course", "course_jobs", "docs", "exercises", "install", "modules", "own_program", "packaging", "render",
+    "site", "sites", "snippets", "troubleshooting", "workshop")}
+
+
+def pytest_ignore_collect(collection_path, config):
+    part = config.getoption("--part")
+    if not part or not collection_path.name.startswith("test_"):
+        return None
+    return True if (collection_path.name in LEARNER) != (part == "learner") else None
 
 
 def free_port():
