@@ -13,8 +13,9 @@ COMMANDS = {PBS: '. "$LOCKSTEP_HOME/job_scripts/lockstep.sh"\nlockstep_train con
 @pytest.fixture
 def course(lockstep, tmp_path):
     """course(*words) -> lockstep in a learner's folder of its own."""
-    def do(*words):
-        return run_process([lockstep, *words], cwd=tmp_path, env=clean_environment(LOCKSTEP_HOME=str(SOURCE)), timeout=60)
+    def do(*words, **variables):
+        return run_process([lockstep, *words], cwd=tmp_path, env=clean_environment(LOCKSTEP_HOME=str(SOURCE), **variables),
+                           timeout=90)
     assert do("workshop", "init", ".").returncode == 0
     return do
 
@@ -95,3 +96,20 @@ def test_the_solution_is_a_job_of_four_ranks(exercise, scheduler, submit, log, s
     finally:
         lab.stop()
     assert says in (tmp_path / log).read_text()
+
+
+@pytest.mark.parametrize("lines", ["unset OMP_NUM_THREADS TORCH_DISTRIBUTED_DEBUG\nexec \"$@\"",
+                                   "export OMP_NUM_THREADS=1 TORCH_DISTRIBUTED_DEBUG=INFO\necho begins >&2\n\"$@\""])
+def test_an_environment_is_mended_in_another_way_and_in_a_sick_shell(lines, course, tmp_path):
+    (tmp_path / "exercises/start.4.sh").write_text(f"#!/bin/bash\n{lines}\n")
+    done = course("check", "start.4", OMP_NUM_THREADS="64", TORCH_DISTRIBUTED_DEBUG="DETAIL", GLOO_SOCKET_IFNAME="nowhere9")
+    assert done.returncode == 0 and "pass" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("lines, says", [("exit 3", "does not run the program"), ("sleep 1 & exec true", "does not run the program"),
+                                         ("[ \"$2\" != doctor ] || exit 5\nexec \"$@\"", "did not come to its report"),
+                                         ("[ \"${RANK:-0}\" = 0 ] || exit 0\nexec \"$@\"", "one of the 2 ranks did not come")])
+def test_a_script_that_keeps_the_doctor_out_is_told_so(lines, says, course, tmp_path):
+    (tmp_path / "exercises/start.4.sh").write_text(f"#!/bin/bash\n{lines}\n")
+    done = course("check", "start.4", LOCKSTEP_JOIN_TIMEOUT="2")
+    assert done.returncode == 1 and says in done.stdout, done.stdout

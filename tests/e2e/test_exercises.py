@@ -7,7 +7,7 @@ import pytest
 from conftest import SOURCE, run_process
 
 NAMES = sorted(path.stem for path in (SOURCE / "tutorials/exercises").glob("*")
-               if path.suffix in (".cpp", ".yaml", ".pbs", ".slurm"))
+               if path.suffix in (".cpp", ".yaml", ".pbs", ".slurm", ".sh"))
 AT_ONCE = 2
 FEW = 2  # wrong answers of each in the quick tier
 

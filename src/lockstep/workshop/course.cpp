@@ -29,7 +29,7 @@ auto find_chapter(const Master& exercise) {
 }
 
 const std::set<std::string>& kinds() {
-  static const std::set<std::string> extensions = {".cpp", ".yaml", ".pbs", ".slurm"};
+  static const std::set<std::string> extensions = {".cpp", ".yaml", ".pbs", ".slurm", ".sh"};
   return extensions;
 }
 

@@ -68,7 +68,8 @@ struct Run {
 
 struct RunOptions {
   int world = 2;
-  std::string label = {};  // what the learner reads while it runs, in place of "2 ranks"
+  std::string label = {};                // what the learner reads while it runs, in place of "2 ranks"
+  std::vector<std::string> before = {};  // words before the program: bash and a script that ends in exec "$@"
   std::vector<std::string> args = {};
   std::vector<std::string> settings = {};                    // "NAME=value", for every rank
   std::vector<std::vector<std::string>> rank_settings = {};  // and for one: its launcher's words, say

@@ -1,7 +1,11 @@
 // Chapter 1: what distributed training is; a first job.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
@@ -201,6 +205,106 @@ LOCKSTEP_JUDGE("start.3", attempt) {
   require_ten_minutes(time, time ? slurm_seconds(*time) : std::nullopt, "--time");
   require_bash(attempt);
   act_on_slurm(attempt);
+}
+
+// start.4.sh stands before a program: words and status of any come through
+void require_passed_on(Attempt& attempt) {
+  const auto said = attempt.start({"bash", attempt.path(), "printf", "<%s>", "two words", ""}, {});
+  if (said.printed.find("<two><words>") != std::string::npos)
+    throw NotYet("the program's words fall apart: 'two words' came as two",
+                 "what do the quotes of \"$@\" do?");
+  if (said.printed.find("<two words><>") == std::string::npos)
+    throw NotYet("the script does not run the program behind it",
+                 "its last line stays as it was: exec \"$@\"");
+  constexpr int kStatus = 7;
+  const auto left = attempt.start({"bash", attempt.path(), "bash", "-c", format("exit {}", kStatus)}, {});
+  if (left.status != kStatus)
+    throw NotYet(
+        format("the program's end is lost: it left with {}, and the script with {}", kStatus, left.status),
+        "to a scheduler a run that failed would be well: exec lets the program's own end be seen");
+}
+
+nlohmann::json report_in(const std::string& printed) {
+  const auto begin = ("\n" + printed).find("\n{");
+  if (begin == std::string::npos) return {};
+  std::istringstream stream(printed.substr(begin));
+  nlohmann::json report;
+  try {
+    stream >> report;
+  } catch (const nlohmann::json::exception&) {
+    return {};
+  }
+  return report;
+}
+
+// what the doctor tells of 2 ranks that are started through the learner's script
+nlohmann::json doctors_report(Attempt& attempt) {
+  const auto run = attempt.lockstep({"doctor", "--json"}, {.label = "the doctor, on 2 ranks",
+                                                           .before = {"bash", attempt.path()},
+                                                           .settings = {"TORCH_DISTRIBUTED_DEBUG=OFF"},
+                                                           .time = std::chrono::seconds(70),
+                                                           .may_fail = true});
+  const auto& printed = run.ranks.front().ending().printed;
+  auto report = report_in(printed);
+  if (!report.is_object() || !report.contains("findings"))
+    throw NotYet("the doctor did not come to its report:\n" + printed);
+  if (report.value("world", 0) != 2)
+    throw NotYet("each rank takes itself for the only one: it knows nothing of the launcher",
+                 "the launcher tells a rank its number by variables: does the script take them away?");
+  if (!report.value("complete", false))
+    throw NotYet("one of the 2 ranks did not come to the doctor",
+                 "the script runs on each rank: is it kind to all?");
+  return report;
+}
+
+struct Fault {
+  const char *check, *words;  // of the doctor's finding
+  const char *means, *think;
+};
+
+constexpr Fault kFaults[] = {
+    {"limits", "may open", "a rank may open too few files to reach the others",
+     "a limit that is taken down stays down; what if the script leaves it alone?"},
+    {"threads", "OMP_NUM_THREADS", "each rank takes the cores of all",
+     "what is a rank's share, and who finds it out where the variable is not set?"},
+    {"variables", "OMP_NUM_THREADS", "OMP_NUM_THREADS is set to nothing, which is not the same as not set",
+     "take the line out, or say a number"},
+    {"variables", "TORCH_DISTRIBUTED_DEBUG", "each collective is compared before it runs",
+     "of use while one looks for a hang; and in every run after it?"},
+};
+
+// where everybody may open few files it is not the script's doing
+bool is_the_scripts(const Fault& fault) {
+  constexpr rlim_t kFew = 1024;
+  rlimit files{};
+  return fault.check != std::string("limits") || ::getrlimit(RLIMIT_NOFILE, &files) != 0 ||
+         files.rlim_max >= kFew;
+}
+
+// one finding may tell of several variables: "A=1 does this; B=2 does that"
+std::string part_with(const std::string& words, const std::string& says) {
+  const auto at = says.find(words);
+  if (at == std::string::npos) return {};
+  const auto before = says.rfind("; ", at);
+  const auto begin = before == std::string::npos ? 0 : before + 2;
+  return says.substr(begin, says.find("; ", at) - begin);
+}
+
+void require_without(const Fault& fault, const nlohmann::json& report) {
+  if (!is_the_scripts(fault)) return;
+  for (const auto& finding : report["findings"]) {
+    if (finding.value("check", "") != fault.check || finding.value("verdict", "") == "ok") continue;
+    const auto says = part_with(fault.words, finding.value("says", ""));
+    if (!says.empty())
+      throw NotYet(format("{}; the doctor's check `{}`: {}", fault.means, fault.check, says), fault.think);
+  }
+}
+
+LOCKSTEP_JUDGE("start.4", attempt) {
+  require_bash(attempt);
+  require_passed_on(attempt);
+  const auto report = doctors_report(attempt);
+  for (const auto& fault : kFaults) require_without(fault, report);
 }
 
 }  // namespace
