@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from conftest import SOURCE
 from process_kit import wait_for
 from test_provoke import PAGE, VARIES
 from train_kit import PIMA, sets, write_config
@@ -20,6 +21,29 @@ def messages(section):
         for varies, instead in (*VARIES, (r"within\\ \d+\\ s", r"within\\ [\\d.]+\\ s"), (r"memory:\\ \d+", r"memory:\\ \\d+")):
             pattern = re.sub(varies, lambda _, to=instead: to.replace("\\\\", "\\"), pattern)
         yield pattern
+
+
+def table():
+    """The rows of the page's first table: the words that are seen, and the doctor's checks."""
+    text = PAGE.read_text().split("| you see |")[1].split("\n\n")[0]
+    for cells in (line.strip("| ").split(" | ") for line in text.splitlines()[2:]):
+        assert len(cells) in (3, 4), cells
+        yield cells[0], re.findall(r"`(\w+)`", "".join(cells[3:]))
+
+
+def test_the_doctor_has_the_checks_that_the_page_names():
+    code = "".join((SOURCE / "src/lockstep/doctor" / name).read_text() for name in ("checks.cpp", "active.cpp", "examine.cpp"))
+    prose = " ".join(re.findall(r"\*\*The doctor\*\*(?:.+\n)+|check `\w+`", PAGE.read_text()))
+    named = {check for _, checks in table() for check in checks} | set(re.findall(r"`(\w+)`", prose))
+    assert len(named) > 10 and not [check for check in named if f'"{check}"' not in code], named
+
+
+def test_an_error_that_names_a_check_has_it_on_the_page_too():
+    code = (SOURCE / "src/lockstep/launch/doctor_hint.cpp").read_text()
+    hints = re.findall(r'\{"(.+)", "(\w+)"\},', code)
+    rows = [(seen, checks, check) for seen, checks in table() for words, check in hints if words in seen]
+    assert len(rows) > 4
+    assert not [seen for seen, checks, check in rows if check not in checks]
 
 
 @pytest.fixture
