@@ -66,7 +66,7 @@ def test_a_sweep_is_the_product_with_a_name_each(lockstep, run, work):
     assert shown.count("'optim.betas=[0.8, 0.9]'") == 4
 
 
-@pytest.mark.parametrize("values", ["a b,a_b", "x;touch owned,$(touch owned)", "it's,\"its\"", "\n,\t"])
+@pytest.mark.parametrize("values", ["a b,a_b", "x;touch `touch owned`,$$(touch owned)", "it's,\"its\"", "\n,\t"])
 def test_hostile_values_are_words_of_the_script_and_names_differ(values, lockstep, run, work):
     shown = run(lockstep, "submit", "quick.yaml", "--scheduler", "slurm", "--sweep", f"data.root={values}", "--dry-run",
                 cwd=work, check=True).stdout

@@ -159,6 +159,14 @@ TEST(Traps, APbsJobOfSeveralRanksStartedAloneIsAPhantom) {
   EXPECT_TRUE(job.warnings.empty());
 }
 
+TEST(Traps, AWorldOfOneLeftBehindBelowMpirunIsAPhantom) {
+  const auto left = kOpenMpi + launch::Environment{{"RANK", "0"}, {"WORLD_SIZE", "1"}};
+  EXPECT_TRUE(holds(refusal(left), {"WORLD_SIZE=1", "OMPI_COMM_WORLD_SIZE=4", "unset RANK and WORLD_SIZE"}));
+  EXPECT_EQ(launch::identify(left, std::nullopt, "torchrun", {}).world, 1);
+  const auto meant = left + launch::Environment{{"TORCHELASTIC_RUN_ID", "none"}};
+  EXPECT_EQ(launch::identify(meant, std::nullopt, "auto", {}).world, 1);
+}
+
 TEST(Traps, MpirunInsidePbsIsNoPhantom) {
   const launch::Surroundings around{.host = "n1", .node_file = kPbsNodeFile};
   EXPECT_EQ(launch::identify(kPbs + kOpenMpi, std::nullopt, "auto", around).rank, 3);

@@ -65,7 +65,8 @@ std::optional<Finding> few_files(const Facts& facts) {
   const auto needed = static_cast<long long>(comm::files_for(facts.job));
   const long long hard = facts.limits.files.hard;
   if (below(hard, needed))
-    return fail(format("a process may open {} files, and {} ranks need {}", hard, facts.job.world, needed),
+    return fail(format("a process may open {} files, and {} rank{} need{} {}", hard, facts.job.world,
+                       facts.job.world == 1 ? "" : "s", facts.job.world == 1 ? "s" : "", needed),
                 "raise the hard limit (ulimit -Hn, limits.conf), or choose the backend mpi");
   if (below(hard, 1024))
     return warn(format("a process may open {} files", hard), "raise the hard limit: ulimit -Hn");

@@ -139,13 +139,11 @@ void place(Job& job, const Launcher* row, const Environment& environment, const 
   take_claims(job, claims);
 }
 
-void judge_phantom(Job& job, const Launcher* row, const Environment& environment, bool mpi_spoke,
-                   const Surroundings& surroundings, Phantoms phantoms) {
-  const auto phantom = find_phantom(environment, row, mpi_spoke, surroundings, job.warnings);
+void judge_phantom(Job& job, const Phantom& phantom, Phantoms phantoms) {
   if (phantom.what.empty()) return;
   if (phantoms == Phantoms::refuse) {
-    throw InputError(phantom.what, format("{} job {} on {}", job.scheduler, job.job_id, job.host),
-                     phantom.hint);
+    const auto batch = job.job_id.empty() ? "" : format("{} job {} on ", job.scheduler, job.job_id);
+    throw InputError(phantom.what, batch + "host " + job.host, phantom.hint);
   }
   job.phantom = phantom.what;
   job.warnings.push_back(phantom.what + "; " + phantom.hint);
@@ -164,11 +162,15 @@ Job identify(const Environment& environment, const std::optional<MpiFacts>& mpi,
   take_launcher(job, environment, row, choice);
   take_scheduler(job, environment);
   take_host(job, environment, surroundings);
-  const auto judge = [&] { judge_phantom(job, row, environment, mpi.has_value(), surroundings, phantoms); };
+  const auto judge = [&] {
+    judge_phantom(job, find_phantom(environment, row, mpi.has_value(), surroundings, job.warnings), phantoms);
+  };
   // where MPI says "0 of 1", the phantom is the cause and a rank that differs only its symptom
   if (choice != "none" && mpi && mpi->world == 1) judge();
   place(job, row, environment, mpi, surroundings, choice);
   if (choice != "none" && !mpi && job.world == 1) judge();
+  if (choice == "auto" && row && !mpi && job.world == 1)
+    judge_phantom(job, find_leftover(environment, *row), phantoms);
   return job;
 }
 
