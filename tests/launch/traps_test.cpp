@@ -159,8 +159,11 @@ TEST(Traps, APbsJobOfSeveralRanksStartedAloneIsAPhantom) {
   EXPECT_TRUE(job.warnings.empty());
 }
 
-TEST(Traps, AWorldOfOneLeftBehindBelowMpirunIsAPhantom) {
-  const auto left = kOpenMpi + launch::Environment{{"RANK", "0"}, {"WORLD_SIZE", "1"}};
+TEST(Traps, AWorldOfOneLeftBehindBelowMpirunOrSrunIsAPhantom) {
+  const launch::Environment alone = {{"RANK", "0"}, {"WORLD_SIZE", "1"}};
+  EXPECT_TRUE(holds(refusal(kSrun + alone), {"WORLD_SIZE=1", "SLURM_STEP_NUM_TASKS=4", "--launcher slurm"}));
+  EXPECT_EQ(launch::identify(kSrun + alone, std::nullopt, "none", {}).world, 1);
+  const auto left = kOpenMpi + alone;
   EXPECT_TRUE(holds(refusal(left), {"WORLD_SIZE=1", "OMPI_COMM_WORLD_SIZE=4", "unset RANK and WORLD_SIZE"}));
   EXPECT_EQ(launch::identify(left, std::nullopt, "torchrun", {}).world, 1);
   const auto meant = left + launch::Environment{{"TORCHELASTIC_RUN_ID", "none"}};

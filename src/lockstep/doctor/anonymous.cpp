@@ -115,7 +115,7 @@ class Scrubber {
     if (!json.is_structured()) return;
     for (auto& [key, value] : json.items()) {
       if (key == "variables") scrub_variables(value);
-      scrub(value);
+      if (key != "check" && key != "verdict") scrub(value);  // words of our own
     }
   }
 
@@ -159,8 +159,10 @@ class Scrubber {
     return result.append(from, text.end());
   }
 
-  // names of hosts and users may be parts of paths: those go first
+  // names of hosts and users may be parts of paths: those go first, and known ones before all, as a blank in
+  // one ends the pattern
   std::string scrubbed(std::string text) {
+    text = without_known(std::move(text));
     for (const Pattern& pattern : patterns()) {
       if (pattern.kind == std::string("path")) text = without(text, pattern);
     }

@@ -23,7 +23,17 @@ long long in_kib(const char* name) {
 struct Files {
   const char* limit;
   const char* used;
+  const char* cache;  // in memory.stat: counted as used, and given back when it is wanted
 };
+
+long long stat_of(const fs::path& folder, const std::string& name) {
+  std::ifstream lines(folder / "memory.stat");
+  std::string key;
+  for (long long value = 0; lines >> key >> value;) {
+    if (key == name) return value;
+  }
+  return 0;
+}
 
 // The group and those above it: each may bound what is below.
 void look_up(const fs::path& mount, const std::string& group, const Files& files, Memory& memory) {
@@ -33,6 +43,7 @@ void look_up(const fs::path& mount, const std::string& group, const Files& files
     if (limit && *limit < kNoLimit && (memory.limit < 0 || *limit < memory.limit)) {
       memory.limit = *limit;
       memory.used = number_in(first_line(folder / files.used)).value_or(-1);
+      if (memory.used >= 0) memory.used = std::max(0LL, memory.used - stat_of(folder, files.cache));
       memory.limit_file = (folder / files.limit).string();
     }
     if (path.empty()) return;
@@ -48,9 +59,10 @@ void collect_group(Memory& memory) {
     if (second == std::string::npos) continue;
     const std::string kinds = "," + line.substr(first + 1, second - first - 1) + ",";
     const std::string group = line.substr(second + 1);
-    if (kinds == ",,") look_up(mounts, group, {"memory.max", "memory.current"}, memory);
+    if (kinds == ",,") look_up(mounts, group, {"memory.max", "memory.current", "inactive_file"}, memory);
     if (kinds.find(",memory,") != std::string::npos)
-      look_up(mounts / "memory", group, {"memory.limit_in_bytes", "memory.usage_in_bytes"}, memory);
+      look_up(mounts / "memory", group,
+              {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"}, memory);
   }
 }
 

@@ -10,7 +10,8 @@
 namespace lockstep::doctor {
 namespace {
 
-constexpr long kShort = 600;  // seconds: hardly a run
+constexpr long kShort = 600;              // seconds: hardly a run
+constexpr std::chrono::seconds kAsk{15};  // squeue and scontrol take 10 where nobody answers
 
 std::string utc(launch::Time end) {
   const std::time_t when = std::chrono::system_clock::to_time_t(end);
@@ -55,10 +56,13 @@ Finding judge_deadline(const Job& job, std::optional<launch::Time> end, launch::
 }
 
 Findings run_deadline(const Bench& bench) {
-  if (bench.own.job.rank != 0) return {};
+  Findings findings;
   const Job& job = bench.own.job;
-  return {judge_deadline(job, launch::job_deadline(job, bench.settings.environment),
-                         std::chrono::system_clock::now())};
+  if (job.rank == 0)
+    findings = {judge_deadline(job, launch::job_deadline(job, bench.settings.environment),
+                               std::chrono::system_clock::now())};
+  bench.talk.round("", kAsk);
+  return findings;
 }
 
 }  // namespace lockstep::doctor

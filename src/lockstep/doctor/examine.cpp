@@ -37,6 +37,7 @@ constexpr milliseconds kPatience{15'000};  // for all ranks to come
 constexpr milliseconds kSlack{5'000};      // so much later the layers below would speak in words of their own
 constexpr milliseconds kLeave{10'000};     // for all ranks to come to the end
 constexpr milliseconds kHearRankZero{2'000};  // it speaks first, and its launcher may end the others by then
+constexpr milliseconds kTell{2'000};          // for the last words
 constexpr const char* kJoinTimeout = "LOCKSTEP_JOIN_TIMEOUT";
 constexpr const char* kReportHint = "give --report a file that can be written";
 constexpr const char* kStart = "MPI_Init";
@@ -84,6 +85,7 @@ class Examination {
     if (speaks()) tell_facts();
     act();
     if (broken_) return leave_broken();
+    watchdog_.now("telling all of it");
     if (speaks()) conclude();
     const bool failed = everybodys(report_failed_ || ledger_.verdict() == Verdict::failure);
     watchdog_.now("leaving MPI");
@@ -158,6 +160,7 @@ class Examination {
 
   void tell_facts() {
     watchdog_.now("looking at the facts");
+    told_ = true;  // or begun: who hangs in it is not to be followed
     if (!settings_.json) say(heading());
     if (start_failure_) ledger_.add(kLauncher, {*start_failure_});
     if (meeting_failure_) ledger_.add(kMeeting, {*meeting_failure_});
@@ -165,7 +168,6 @@ class Examination {
       if (start_failure_ && check.name == std::string(kLauncher)) continue;
       for (Finding& finding : judge(check, picture_)) ledger_.add(std::move(finding));
     }
-    told_ = true;
   }
 
   // Each rank's rounds of one check are numbered alike, whatever became of it in the last one.
@@ -244,6 +246,11 @@ class Examination {
   // From the watchdog's thread: the other one hangs.
   [[noreturn]] void give_up(const std::string& stage, milliseconds limit) {
     if (rank_ > 0) std::this_thread::sleep_for(kHearRankZero);
+    std::thread([] {  // telling may hang, too: behind a full pipe, or in what hung the other thread
+      std::this_thread::sleep_for(kTell);
+      ::_exit(kFailed);
+    })
+        .detach();
     const launch::Voice voice(settings_.environment);
     if (rank_ == 0 || voice.is_ours()) tell_hang(stage, limit);
     std::fflush(stdout);

@@ -62,7 +62,7 @@ class Listing {
       digest.add(line.data(), line.size());
     }
     view_.entries = static_cast<long long>(sizes_.size());
-    view_.digest = digest.hex();
+    view_.digest = whole_ ? digest.hex() : "";
   }
 
  private:
@@ -71,7 +71,10 @@ class Listing {
     std::vector<fs::path> inner;
     for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
          entry.increment(failed)) {
-      if (sizes_.size() >= kMostEntries) return;
+      if (sizes_.size() >= kMostEntries) {
+        whole_ = false;  // which of them were seen is the file system's choice
+        return;
+      }
       take(*entry, root);
       std::error_code unknown;
       if (entry->is_directory(unknown)) inner.push_back(entry->path());
@@ -100,6 +103,7 @@ class Listing {
   }
 
   FolderView& view_;
+  bool whole_ = true;
   size_t opened_ = 0;
   std::map<std::string, long long> sizes_;
 };

@@ -74,7 +74,9 @@ void add_room(Findings& findings, const std::string& what, const Views& views) {
 void add_differences(Findings& findings, const std::string& what, const Views& views) {
   std::vector<std::string> hosts;
   for (const auto& view : views)
-    if (view.answered && view.digest != views.front().digest) hosts.push_back(view.host);
+    if (view.answered && !view.digest.empty() && !views.front().digest.empty() &&
+        view.digest != views.front().digest)
+      hosts.push_back(view.host);
   if (hosts.empty()) return;
   findings.push_back(fail(format("{} holds other files on {} than on {}, by their names and sizes", what,
                                  hosts_text(hosts), views.front().host),

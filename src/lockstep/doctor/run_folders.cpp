@@ -192,20 +192,22 @@ void add(Findings& findings, Findings more) {
 
 Findings try_sharing(const Bench& bench, const std::vector<FolderView>& views) {
   std::unique_ptr<Bait> bait;
-  std::string folder;
+  std::string folder, failed;
   if (bench.talk.rank() == 0) {
     try {
       bait = std::make_unique<Bait>(views.front().there);
       folder = bait->path();
     } catch (const Error& error) {
-      folder.clear();
+      failed = error.what();
     }
   }
   folder = bench.talk.round(folder, kPatience).texts.at(0).value_or("");
   const auto heard = bench.talk.round(bite(bench, folder), kPatience + kSee);
   if (!bench.speaks()) return {};
   if (!heard.why.empty()) return {silence(bench, heard)};
-  if (folder.empty()) return {};
+  if (folder.empty())
+    return {fail(format("no folder can be made in {}: {}", views.front().there, failed),
+                 "look at the quota of files there, or set run.dir elsewhere")};
   return judge_sharing(views.front(), views, shared_in(heard, folder));
 }
 

@@ -68,7 +68,8 @@ std::optional<Finding> odd_in(const Facts& facts) {
   std::vector<std::string> parts;
   for (const Odd& row : kOdd) {
     const auto found = facts.variables.find(row.name);
-    if (found != facts.variables.end() && row.is_odd(found->second))
+    const bool matters = row.is_odd != hides_all || facts.walls.nvidia_kernel || facts.walls.nvidia_devices;
+    if (found != facts.variables.end() && matters && row.is_odd(found->second))
       parts.push_back(format("{}={} {}", row.name, base::printable(found->second), row.why));
   }
   if (parts.empty()) return std::nullopt;

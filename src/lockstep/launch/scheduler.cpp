@@ -124,12 +124,14 @@ Phantom find_phantom(const Environment& environment, const Launcher* launcher, b
 Phantom find_leftover(const Environment& environment, const Launcher& launcher) {
   if (launcher.name != std::string("torchrun") || is_set(environment, "TORCHELASTIC_RUN_ID")) return {};
   for (const auto& row : launchers()) {
-    if (row.mpi != UsesMpi::always || !row.world) continue;
+    const bool step = row.announced && !in_interactive_slurm_step(environment);
+    if ((row.mpi != UsesMpi::always && !step) || !row.world) continue;
     const int world = count_of(environment, row.world).value_or(1);
     if (world == 1) continue;
     return {format("{} says that this process is the only one, but {}: {} would each train alone",
                    quote(environment, launcher.world), quote(environment, row.world), world),
-            format("unset RANK and WORLD_SIZE, which something left behind, or say --launcher {}", row.name)};
+            format("unset RANK and WORLD_SIZE, which something left behind, or say --launcher {}{}", row.name,
+                   kAlone)};
   }
   return {};
 }

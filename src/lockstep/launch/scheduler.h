@@ -25,7 +25,7 @@ Phantom find_phantom(const Environment& environment, const Launcher* launcher, b
                      const Surroundings& surroundings, std::vector<std::string>& warnings);
 
 /// Whether the launcher's variables, which say "rank 0 of 1", are a profile's or an earlier job's, below an
-/// mpirun that started more. A real torchrun says that it is there.
+/// mpirun or srun that started more. A real torchrun says that it is there.
 Phantom find_leftover(const Environment& environment, const Launcher& launcher);
 
 }  // namespace lockstep::launch
