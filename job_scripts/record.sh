@@ -16,7 +16,8 @@ record_path() {
 # record FACT [WORDS]; a full disk is no reason to stop.
 record() {
   [ -n "${LOCKSTEP_RECORD:-}" ] || return 0
-  { printf '%s %s%s\n' "$1" "$(job_id)" "${2:+ $2}" >>"$(record_path)"; } 2>/dev/null || return 0
+  local words=${2:-}
+  { printf '%s %s%s\n' "$1" "$(job_id)" "${words:+ ${words//$'\n'/ }}" >>"$(record_path)"; } 2>/dev/null || return 0
 }
 
 record_begin() {
@@ -24,6 +25,10 @@ record_begin() {
   [ -n "${LOCKSTEP_RECORD:-}" ] || return 0
   record begin
   trap record_end EXIT
+  # bash runs the EXIT trap when a signal ends it, with the status of the command before: no end of ours (until signals.sh)
+  trap 'trap - EXIT; exit 143' TERM
+  trap 'trap - EXIT; exit 138' USR1
+  trap 'trap - EXIT; exit 140' USR2
 }
 
 # The run's folder, before the file that names it is forgotten.

@@ -115,6 +115,9 @@ INSTANTIATE_TEST_SUITE_P(
         TooMuch{"--nodes 1: this queue takes 2 or more", [](JobRequest& job) { job.queue = "cpu"; }},
         TooMuch{"--gpus-per-node 8: the site gives at most 4",
                 [](JobRequest& job) { job.gpus_per_node = 8; }},
+        TooMuch{"--gpus-per-node -5: a number", [](JobRequest& job) { job.gpus_per_node = -5; }},
+        TooMuch{"a comma would begin another resource",
+                [](JobRequest& job) { job.storage = "scratch/a00,walltime=99:00:00"; }},
         TooMuch{"have no GPUs",
                 [](JobRequest& job) {
                   job.queue = "cpu";
@@ -152,7 +155,7 @@ constexpr Worded kWorded[] = {
     {"name", "._+-", [](JobRequest& job, const std::string& text) { job.name = text; }},
     {"account", "._+-@:/=,", [](JobRequest& job, const std::string& text) { job.account = text; }},
     {"queue", "._+-@:/=,", [](JobRequest& job, const std::string& text) { job.queue = text; }},
-    {"storage", "._+-@:/=,", [](JobRequest& job, const std::string& text) { job.storage = text; }},
+    {"storage", "._+-@:/=", [](JobRequest& job, const std::string& text) { job.storage = text; }},
     {"dependency", "._+-@:/=,", [](JobRequest& job, const std::string& text) { job.dependency = text; }}};
 
 bool takes(const Site& site, const Worded& field, const std::string& text) {

@@ -12,6 +12,7 @@
 #include "lockstep/cluster/record.h"
 #include "lockstep/cluster/scheduler.h"
 #include "lockstep/cluster/sweep.h"
+#include "lockstep/cluster/watch.h"
 #include "temp_folder.h"
 
 namespace lockstep::cluster {
@@ -95,6 +96,30 @@ TEST(Scheduler, NamesTasksAndLogsAsEachSchedulerDoes) {
   EXPECT_EQ(log_of("slurm", "mine", "7"), "mine-7.out");
   EXPECT_EQ(log_of("pbs", "a-name-of-eighteen", "7[3].server"), "a-name-of-eight.o7.3");
   EXPECT_EQ(how_to_cancel("pbs", "7[].server"), "qdel '7[].server'");
+}
+
+// Status 75 may be followed by the same job's next start: the scheduler knows.
+TEST(Watch, OfAJobThatStoppedEarlyWaitsForTheSchedulersWord) {
+  const test::TempFolder folder;
+  const auto record = folder.path() / "r";
+  Watch watch("7", record);
+  std::ofstream(record) << "begin 7\nend 7 75\n";
+  EXPECT_NE(watch.look().phase, Standing::over);
+  watch.hear({Seen::queued, "Q"});
+  EXPECT_NE(watch.look().phase, Standing::over);
+  std::ofstream(record, std::ios::app) << "begin 7\nend 7 0\n";
+  EXPECT_EQ(watch.look().phase, Standing::over);
+  EXPECT_EQ(watch.standing().status, 0);
+}
+
+TEST(Watch, OfAJobThatStoppedEarlyIsOverOnceItIsGone) {
+  const test::TempFolder folder;
+  std::ofstream(folder.path() / "r") << "begin 7\nend 7 75\n";
+  Watch watch("7", folder.path() / "r");
+  watch.look();
+  watch.hear({Seen::gone, "gone"});
+  EXPECT_EQ(watch.look().phase, Standing::over);
+  EXPECT_EQ(watch.standing().status, 75);
 }
 
 TEST(LogTail, PassesOnWholeLinesAsTheyCome) {

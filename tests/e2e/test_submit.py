@@ -1,6 +1,7 @@
 """lockstep submit: jobs submitted, followed through requeues, chained and swept, on Slurm and on the stand-in for PBS."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -160,6 +161,22 @@ def test_the_record_says_how_it_ended(text, status, what, lockstep, start, work)
     record(work, text)
     out, err = process.communicate(timeout=20)
     assert process.returncode == status and what in out, out + err
+
+
+def test_a_job_that_is_over_at_the_first_look_names_its_log(lockstep, run, work):
+    over = "printf 'begin 7\\nend 7 2 \\n' >\"${2%.sh}.record\"; echo 7"
+    result = run(lockstep, "submit", "quick.yaml", "--wait", cwd=work, env=fake(work.parent, sbatch=over, squeue="exit 1"))
+    assert result.returncode == 2 and "left no run: lockstep-7.out says why" in result.stdout, result.output
+
+
+@pytest.mark.parametrize("wait", ["while :; do sleep 0.1; done", "x=$(sleep 9 | cat)", "sleep 9"])
+def test_a_job_cancelled_before_its_ranks_run_records_no_end_of_its_own(wait, start, tmp_path):
+    script = f". {SOURCE}/job_scripts/record.sh; job_id() {{ echo 7; }}; record_begin; record file $'a\nend 7 0'; {wait}"
+    job = start("bash", "-c", script, cwd=tmp_path, env={"LOCKSTEP_RECORD": str(tmp_path / "record")})
+    wait_for(lambda: (tmp_path / "record").exists() and "file" in (tmp_path / "record").read_text(), what="the record")
+    os.killpg(job.pid, signal.SIGTERM)
+    assert job.wait(20) == 143
+    assert (tmp_path / "record").read_text() == "begin 7\nfile 7 a end 7 0\n"
 
 
 def test_a_job_that_the_scheduler_lost_is_waited_for_no_longer(lockstep, run, work):

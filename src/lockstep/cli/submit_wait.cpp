@@ -69,6 +69,7 @@ class Screen {
   }
 
   void end(const Standing& standing) {
+    if (standing.job != job_) follow(standing.job);
     for (const auto until = Clock::now() + kLog; !logs_.back().has_spoken() && Clock::now() < until;) {
       std::this_thread::sleep_for(kLook / 2);
       pass_on_logs(false);

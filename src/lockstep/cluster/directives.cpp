@@ -80,6 +80,9 @@ void ask_storage(const Site& site, const JobRequest& request, Lines& lines) {
 }
 
 void check_storage(const Site& site, const JobRequest& request) {
+  if (request.storage.find(',') != std::string::npos)
+    throw InputError("--storage: a comma would begin another resource", site.path,
+                     "join the names with + or :, as the site does");
   if (request.storage.empty() || (!site.slurm() && !site.storage_flag.empty())) return;
   throw InputError(format("--storage: jobs of {} name no file systems", site.name), site.path,
                    "leave it out");

@@ -117,6 +117,7 @@ Resources resources(const Site& site, const JobRequest& request) {
   given.nodes = request.nodes;
   given.gpus =
       request.gpus_per_node >= 0 ? request.gpus_per_node : std::max<int64_t>(0, given.queue.gpus_per_node);
+  if (request.gpus_per_node < -1) within("--gpus-per-node", request.gpus_per_node, 0, 0, where);
   check_gpus(given.gpus, site, given.queue);
   within("--ranks-per-node", request.ranks_per_node, 0, 0, where);
   within("--cpus-per-rank", request.cores_per_rank, 0, 0, where);

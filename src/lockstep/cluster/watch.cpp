@@ -1,5 +1,7 @@
 #include "lockstep/cluster/watch.h"
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/run_folder/status.h"
@@ -47,7 +49,7 @@ const Standing& Watch::look() {
   now_.restarts = recorded.restarts;
   if (const auto folder = folder_of(recorded); !folder.empty()) now_.folder = folder;
   const bool gone = gone_since_ && Clock::now() - *gone_since_ > kGrace;
-  if (recorded.status || gone) {
+  if ((recorded.status && !may_come_back(recorded)) || gone) {
     end(recorded);
   } else if (recorded.began && !recorded.again && !(seen_ && seen_->state == Seen::queued)) {
     now_.phase = Standing::running;
@@ -58,12 +60,26 @@ const Standing& Watch::look() {
   return now_;
 }
 
+// Stopped early, while the scheduler may start the same job again by itself (qrerun, pre-emption).
+bool Watch::may_come_back(const Recorded& recorded) {
+  if (recorded.status != kStoppedEarly) {
+    stopped_since_.reset();
+    return false;
+  }
+  if (!stopped_since_) stopped_since_ = Clock::now();
+  if (gone_since_) return false;
+  return (seen_ && seen_->state == Seen::queued) || Clock::now() - *stopped_since_ < kSilent;
+}
+
 void Watch::end(const Recorded& recorded) {
   now_.phase = Standing::over;
   now_.lost = !recorded.status;
   now_.status = recorded.status.value_or(kFailed);
   const auto verdict = judged(now_.folder);
   if (!verdict) return;
+  // a script that died before its run went on: the run's word is of the time before
+  if (verdict->exit_status == kStoppedEarly && recorded.status.value_or(kStoppedEarly) != kStoppedEarly)
+    return;
   now_.status = verdict->exit_status;
   now_.verdict = verdict->text;
 }
@@ -80,7 +96,7 @@ std::optional<std::string> Asking::ask(std::vector<Watch>& watches) {
   }
   if (jobs.empty()) return std::nullopt;
   const auto seen = look_at(scheduler_, jobs);
-  next_ += seen.size();
+  next_ += std::max<size_t>(1, seen.size());  // one that cannot be asked is not to keep the others waiting
   asked_ = Clock::now();
   for (size_t i = 0; i < open.size(); ++i) {
     if (const auto found = seen.find(jobs[i]); found != seen.end()) open[i]->hear(found->second);

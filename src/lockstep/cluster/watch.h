@@ -38,12 +38,13 @@ class Watch {
 
  private:
   void end(const Recorded& recorded);
+  bool may_come_back(const Recorded& recorded);
 
   using Clock = std::chrono::steady_clock;
   std::string job_;
   std::filesystem::path record_;
   std::optional<Seen> seen_;
-  std::optional<Clock::time_point> gone_since_;
+  std::optional<Clock::time_point> gone_since_, stopped_since_;
   int begins_ = 0;
   Standing now_;
 };
