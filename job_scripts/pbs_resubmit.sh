@@ -67,7 +67,10 @@ names_to_pass() {
 
 resubmit_pbs() {
   local script=$0 names next
-  [ -r "$script" ] && grep -q lockstep "$script" || script=$LOCKSTEP_HOME/job_scripts/$LOCKSTEP_SCRIPT
+  if ! { [ -r "$script" ] && grep -q lockstep "$script"; }; then
+    [ -n "$LOCKSTEP_SCRIPT" ] || { say "this job's own script ($0) cannot be read, so it cannot go on by itself"; return 1; }
+    script=$LOCKSTEP_HOME/job_scripts/$LOCKSTEP_SCRIPT
+  fi
   export LOCKSTEP_RESTART=$((${LOCKSTEP_RESTART:-0} + 1))
   pbs_options
   mapfile -t names < <(names_to_pass)

@@ -22,7 +22,8 @@ record() {
 
 record_begin() {
   RECORDED_FOLDER=${RECORDED_FOLDER:-}
-  [ -n "${LOCKSTEP_RECORD:-}" ] || return 0
+  [ -n "${LOCKSTEP_RECORD:-}" ] && [ -z "${RECORD_BEGUN:-}" ] || return 0
+  RECORD_BEGUN=yes
   record begin
   trap record_end EXIT
   # bash runs the EXIT trap when a signal ends it, with the status of the command before: no end of ours (until signals.sh)
@@ -45,5 +46,6 @@ record_end() {
 # The job is to be started anew: its script's end is not the job's.
 record_again() {
   record again
+  RECORD_BEGUN=
   trap - EXIT
 }

@@ -61,7 +61,7 @@ def recording_home(folder):
     (folder / "job_scripts").mkdir(parents=True)
     (folder / "job_scripts/sites").symlink_to(SOURCE / "job_scripts/sites")
     (folder / "job_scripts/lockstep.sh").write_text(
-        'die() { echo "$*" >&2; exit 2; }\n'
+        'die() { echo "$*" >&2; exit 2; }\nrecord_begin() { :; }\n'
         'lockstep_train() { printf "%s\\0" "$@" >"$RECORD"; printf "%s\\0" "$LOCKSTEP_HOME" >"$RECORD.home"; }\n')
     return folder
 
@@ -125,7 +125,7 @@ def test_no_text_of_a_site_is_run(lockstep, rendered, tmp_path):
     (tmp_path / "site.yaml").write_text(f"scheduler: slurm\nmodules: {json.dumps(texts, ensure_ascii=False)}\n")
     home = recording_home(tmp_path / "home")
     with open(home / "job_scripts/lockstep.sh", "a") as file:
-        file.write('printf "%s\\0" "${LOADED[@]}" >"$RECORD.modules"\n')
+        file.write('trap \'printf "%s\\0" "${LOADED[@]}" >"$RECORD.modules"\' EXIT\n')
     (tmp_path / "stand-in").write_text('module() { LOADED+=("$2"); }\n')
     script = rendered("slurm", "c.yaml", "--site", tmp_path / "site.yaml", home=home)
     assert words_of(script, "slurm", rendered.folder, tmp_path, BASH_ENV=tmp_path / "stand-in") == ["c.yaml"]

@@ -1,9 +1,6 @@
 #include "lockstep/cluster/detect.h"
 
-#include <unistd.h>
-
 #include <cstdlib>
-#include <filesystem>
 #include <optional>
 #include <sstream>
 
@@ -11,25 +8,19 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
+#include "lockstep/cluster/scheduler.h"
 
 namespace lockstep::cluster {
 namespace {
 
 constexpr std::chrono::seconds kPatience{10};
 
-bool is_on_path(const std::string& program) {
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path ? path : "");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    if (::access((std::filesystem::path(folder) / program).c_str(), X_OK) == 0) return true;
-  }
-  return false;
-}
-
 // Asks, and notes what did not answer.
 std::optional<std::string> ask(const std::vector<std::string>& command, std::vector<std::string>& silent) {
-  if (!is_on_path(command[0])) return std::nullopt;
-  auto answer = base::capture(command, kPatience);
+  auto argv = command;
+  argv[0] = find_command(command[0]);
+  if (argv[0].empty()) return std::nullopt;
+  auto answer = base::capture(argv, kPatience);
   if (!answer)
     silent.push_back(format("{} failed, gave no answer in {} s, or one of more than a megabyte",
                             base::join(command, " "), kPatience.count()));
@@ -55,7 +46,7 @@ std::optional<Found> ask_slurm(std::vector<std::string>& silent) {
 std::optional<Found> ask_pbs(std::vector<std::string>& silent) {
   const auto queues = ask({"qstat", "-Q", "-f"}, silent);
   if (!queues) return std::nullopt;
-  if (!is_on_path("pbsnodes")) silent.emplace_back("there is no pbsnodes here");
+  if (find_command("pbsnodes").empty()) silent.emplace_back("there is no pbsnodes here");
   return read_pbs(*queues, asked_as_text({"qstat", "-B", "-f"}, silent),
                   asked_as_text({"pbsnodes", "-a"}, silent));
 }

@@ -47,11 +47,10 @@ std::string head(const Site& site, const JobRequest& request, const Resources& g
   return text;
 }
 
-// Which script goes on in another job when this one's copy cannot be read, where lockstep is, how ranks lie
-// here.
+// Where lockstep is, how ranks lie here.
 std::string place(const Site& site, const JobRequest& request, const Resources& given) {
   std::string text = site.slurm() ? "" : "cd \"$PBS_O_WORKDIR\" || exit 2\n";
-  text += assign("LOCKSTEP_SCRIPT", site.slurm() ? "ddp.slurm" : "ddp.pbs");
+  text += assign("LOCKSTEP_SCRIPT", "");  // no other than this one may go on in its place
   text += assign("LOCKSTEP_HOME", home_of(request));
   text += assign("LOCKSTEP_RANKS_PER_NODE", format("{}", given.ranks));
   text += assign("LOCKSTEP_CPUS_PER_RANK", format("{}", given.cores_per_rank));
@@ -93,9 +92,9 @@ std::string train(const JobRequest& request) {
 
 std::string render(const Site& site, const JobRequest& request) {
   const auto given = resources(site, request);
-  return head(site, request, given) + "\n" + place(site, request, given) + load_modules(site) +
-         ". \"$LOCKSTEP_HOME/job_scripts/lockstep.sh\" || exit 2\n\n" + choose_settings(site, request) +
-         train(request);
+  return head(site, request, given) + "\n" + place(site, request, given) +
+         ". \"$LOCKSTEP_HOME/job_scripts/lockstep.sh\" || exit 2\nrecord_begin\n" + load_modules(site) +
+         "\n" + choose_settings(site, request) + train(request);
 }
 
 }  // namespace lockstep::cluster
