@@ -4,7 +4,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/run_folder/status.h"
 
 namespace lockstep::cluster {
 namespace {
@@ -66,7 +65,10 @@ bool Watch::may_come_back(const Recorded& recorded) {
     stopped_since_.reset();
     return false;
   }
-  if (!stopped_since_) stopped_since_ = Clock::now();
+  if (!stopped_since_) {
+    stopped_since_ = Clock::now();
+    early_ = judged(now_.folder);  // a chain's next link soon speaks there
+  }
   if (gone_since_) return false;
   return (seen_ && seen_->state == Seen::queued) || Clock::now() - *stopped_since_ < kSilent;
 }
@@ -75,7 +77,7 @@ void Watch::end(const Recorded& recorded) {
   now_.phase = Standing::over;
   now_.lost = !recorded.status;
   now_.status = recorded.status.value_or(kFailed);
-  const auto verdict = judged(now_.folder);
+  const auto verdict = stopped_since_ ? early_ : judged(now_.folder);
   if (!verdict) return;
   // a script that died before its run went on: the run's word is of the time before
   if (verdict->exit_status == kStoppedEarly && recorded.status.value_or(kStoppedEarly) != kStoppedEarly)

@@ -9,6 +9,7 @@
 
 #include "lockstep/cluster/record.h"
 #include "lockstep/cluster/scheduler.h"
+#include "lockstep/run_folder/status.h"
 
 namespace lockstep::cluster {
 
@@ -45,6 +46,7 @@ class Watch {
   std::filesystem::path record_;
   std::optional<Seen> seen_;
   std::optional<Clock::time_point> gone_since_, stopped_since_;
+  std::optional<run_folder::Verdict> early_;  // of the run when it stopped
   int begins_ = 0;
   Standing now_;
 };
