@@ -7,7 +7,7 @@ import pytest
 from conftest import SOURCE, cache_value
 from docs_kit import BLOCKS, blocks
 
-MOST_LEFT_OUT = 2  # blocks of C++ or YAML that say why they cannot be checked
+MOST_LEFT_OUT = 4  # blocks of C++ or YAML that say why they cannot be checked
 
 
 def stands_alone(block):
