@@ -26,7 +26,6 @@ class JobOptions {
   /// What was asked for, of a config that has been read: a wrong one is an error at once.
   cluster::JobRequest request(const std::string& config, const cluster::Site& site) const;
 
-  const std::vector<std::string>& sets() const { return sets_; }
   const std::string& site_name() const { return site_; }
 
  private:

@@ -84,7 +84,6 @@ std::string train(const JobRequest& request) {
   std::vector<std::string> words = {as_path(request.config)};
   const auto sets = settings(request.sets);
   words.insert(words.end(), sets.begin(), sets.end());
-  words.insert(words.end(), request.arguments.begin(), request.arguments.end());
   return format("lockstep_train {}{}\n", quoted(words), request.sweep.empty() ? "" : " \"${settings[@]}\"");
 }
 

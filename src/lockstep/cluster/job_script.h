@@ -16,7 +16,6 @@ struct JobRequest {
   std::string config;                                // as it was named
   std::vector<std::string> sets = {};                // "optim.lr=0.1"
   std::vector<std::vector<std::string>> sweep = {};  // an array: the further --set of each of its tasks
-  std::vector<std::string> arguments = {};           // further words for lockstep train
   std::string name = "lockstep";                     // of the job
   int64_t nodes = 1;
   int64_t gpus_per_node = -1;  // -1 = all that the queue's nodes have
