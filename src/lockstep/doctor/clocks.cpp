@@ -5,18 +5,13 @@
 #include <sstream>
 
 #include "lockstep/base/format.h"
+#include "lockstep/doctor/pairs.h"
 
 namespace lockstep::doctor {
 namespace {
 
 constexpr double kMuch = 1;      // seconds: a clock that nobody sets
 constexpr double kTooMuch = 30;  // half of what the run folder's lock takes for a sign of life
-
-std::string time_text(double seconds) {
-  const double much = std::abs(seconds);
-  if (much >= 1) return format("{:.1f} s", much);
-  return much >= 1e-3 ? format("{:.1f} ms", much * 1e3) : format("{:.0f} us", much * 1e6);
-}
 
 // What is certain of it.
 double at_least(const Skew& skew) {
@@ -42,9 +37,9 @@ Findings judge_clocks(const std::vector<Skew>& skews) {
   if (skews.empty()) return {fine("one rank: one clock")};
   const auto worst = *std::max_element(
       skews.begin(), skews.end(), [](const Skew& a, const Skew& b) { return at_least(a) < at_least(b); });
-  const auto text =
-      format("the clock of rank {} (host {}) is {} {} rank 0's, give or take {}", worst.rank, worst.host,
-             time_text(worst.ahead), worst.ahead < 0 ? "behind" : "ahead of", time_text(worst.error));
+  const auto text = format("the clock of rank {} (host {}) is {} {} rank 0's, give or take {}", worst.rank,
+                           worst.host, time_text(std::abs(worst.ahead)),
+                           worst.ahead < 0 ? "behind" : "ahead of", time_text(worst.error));
   const double much = at_least(worst);
   if (much <= kMuch)
     return {
