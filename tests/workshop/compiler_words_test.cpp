@@ -8,7 +8,7 @@
 namespace lockstep::workshop {
 namespace {
 
-const std::string kSource = "/home/me/my course/exercises/groups.1.cpp";
+const std::string kSource = "/somewhere/my course/exercises/groups.1.cpp";
 
 TEST(CompilerWords, TheFirstErrorComesFirstWithItsLineAndItsCode) {
   const auto text =
