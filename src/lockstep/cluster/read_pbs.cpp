@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "lockstep/base/format.h"
+#include "lockstep/base/words.h"
 #include "lockstep/cluster/detect.h"
 #include "lockstep/cluster/site_keys.h"
 #include "lockstep/config/numbers.h"
@@ -23,11 +24,6 @@ struct Node {
   auto operator<=>(const Node&) const = default;
 };
 
-std::string trimmed(const std::string& text) {
-  const size_t from = text.find_first_not_of(" \t");
-  return from == std::string::npos ? "" : text.substr(from, text.find_last_not_of(" \t\r") + 1 - from);
-}
-
 // Blocks of `    key = value` below a line that names them: "Queue: workq", "Server: pbs", or a node's name.
 // A line that begins with a tab goes on with the one before.
 std::vector<Block> blocks_of(const std::string& text) {
@@ -37,13 +33,14 @@ std::vector<Block> blocks_of(const std::string& text) {
   for (std::string line; std::getline(stream, line);) {
     const size_t equals = line.find(" = ");
     if (line.starts_with('\t') && last) {
-      *last += trimmed(line);
+      *last += base::trimmed(line);
     } else if (!line.empty() && line[0] != ' ' && line[0] != '\t') {
       const size_t colon = line.find(": ");
-      blocks.push_back({trimmed(colon == std::string::npos ? line : line.substr(colon + 2)), {}});
+      blocks.push_back({base::trimmed(colon == std::string::npos ? line : line.substr(colon + 2)), {}});
       last = nullptr;
     } else if (equals != std::string::npos && !blocks.empty()) {
-      last = &(blocks.back().fields[trimmed(line.substr(0, equals))] = trimmed(line.substr(equals + 3)));
+      last = &(blocks.back().fields[base::trimmed(line.substr(0, equals))] =
+                   base::trimmed(line.substr(equals + 3)));
     }
   }
   return blocks;

@@ -1,9 +1,9 @@
 // What sinfo says of the partitions: one line a partition and kind of node.
 #include <algorithm>
-#include <sstream>
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/words.h"
 #include "lockstep/cluster/detect.h"
 #include "lockstep/cluster/site_keys.h"
 #include "lockstep/config/numbers.h"
@@ -25,17 +25,10 @@ int64_t number(const std::string& text) {
   return config::parse_int(text.substr(0, text.find_first_not_of("0123456789"))).value_or(0);
 }
 
-std::vector<std::string> split(const std::string& text, char at) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, at);) parts.push_back(part);
-  return parts;
-}
-
 std::vector<Line> lines_of(const std::string& text) {
   std::vector<Line> lines;
-  for (const auto& row : split(text, '\n')) {
-    const auto parts = split(row, '|');
+  for (const auto& row : base::split(text, '\n')) {
+    const auto parts = base::split(row, '|');
     if (parts.size() != 8) continue;
     lines.push_back({.partition = parts[0],
                      .gres = parts[5],
@@ -52,7 +45,7 @@ std::vector<Line> lines_of(const std::string& text) {
 std::chrono::milliseconds time_of(const std::string& text) {
   const size_t dash = text.find('-');
   int64_t seconds = 0;
-  const auto clock = split(dash == std::string::npos ? text : text.substr(dash + 1), ':');
+  const auto clock = base::split(dash == std::string::npos ? text : text.substr(dash + 1), ':');
   for (const auto& part : clock) seconds = seconds * 60 + number(part);
   if (clock.size() == 1) seconds *= 60;  // a number alone is minutes
   if (dash != std::string::npos) seconds += number(text.substr(0, dash)) * 86400;
@@ -62,8 +55,8 @@ std::chrono::milliseconds time_of(const std::string& text) {
 // "gpu:a100:4(S:0-1),nvme:1": 4
 int64_t gpus_of(const std::string& gres) {
   int64_t gpus = 0;
-  for (const auto& one : split(gres, ',')) {
-    const auto parts = split(one.substr(0, one.find('(')), ':');
+  for (const auto& one : base::split(gres, ',')) {
+    const auto parts = base::split(one.substr(0, one.find('(')), ':');
     if (parts.size() > 1 && parts[0] == "gpu") gpus += number(parts.back());
   }
   return gpus;

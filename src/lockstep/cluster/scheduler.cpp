@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <sstream>
 
 #include "lockstep/base/answer.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/words.h"
 #include "lockstep/cluster/quote.h"
 
 namespace lockstep::cluster {
@@ -22,25 +22,13 @@ constexpr auto kSubmit = 120s;  // busy controllers answer late
 constexpr auto kLook = 15s;
 constexpr size_t kMostAsked = 8;  // of PBS at a time, a command a job
 
-std::vector<std::string> split(const std::string& text, char between) {
-  std::vector<std::string> parts;
-  std::istringstream words(text);
-  for (std::string part; std::getline(words, part, between);) parts.push_back(part);
-  return parts;
-}
-
 // where commands are looked for: PBS is often off the PATH
 std::vector<std::string> folders() {
   const char* path = std::getenv("PATH");
-  auto all = split(path ? path : "", ':');
+  auto all = base::split(path ? path : "", ':');
   const char* pbs = std::getenv("PBS_EXEC");
   all.push_back(std::string(pbs && *pbs ? pbs : "/opt/pbs") + "/bin");
   return all;
-}
-
-std::string trimmed(const std::string& text) {
-  const auto first = text.find_first_not_of(" \t\r\n");
-  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(" \t\r\n") + 1 - first);
 }
 
 bool is_id(const std::string& word) {
@@ -51,9 +39,9 @@ bool is_id(const std::string& word) {
 
 // sites' own words may stand before it
 std::string id_in(const std::string& output) {
-  const auto lines = split(output, '\n');
+  const auto lines = base::split(output, '\n');
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
-    const auto word = trimmed(*line);
+    const auto word = base::trimmed(*line);
     if (is_id(word)) return word.substr(0, word.find(';'));  // sbatch --parsable: ID;CLUSTER
   }
   return "";
@@ -68,7 +56,7 @@ std::string id_in(const std::string& output) {
     throw Error(format("{} has not answered within {} s: nobody knows whether there is a job", command,
                        std::chrono::seconds(kSubmit).count()),
                 quoted(words), "look into the queue before you submit again");
-  const auto said = trimmed(answer.errors.empty() ? answer.output : answer.errors);
+  const auto said = base::trimmed(answer.errors.empty() ? answer.output : answer.errors);
   throw Error(format("{} refused the job (status {}): {}", command, answer.status,
                      said.empty() ? "without a word" : said),
               quoted(words),
@@ -197,8 +185,8 @@ std::string log_of(const std::string& scheduler, const std::string& name, const 
 std::map<std::string, Seen> read_squeue(const std::string& answer, const std::vector<std::string>& jobs) {
   std::map<std::string, Seen> seen;
   for (const auto& job : jobs) seen[job] = {Seen::gone, "gone"};
-  for (const auto& line : split(answer, '\n')) {
-    const auto parts = split(trimmed(line), '|');
+  for (const auto& line : base::split(answer, '\n')) {
+    const auto parts = base::split(base::trimmed(line), '|');
     if (parts.size() < 2 || !seen.contains(parts[0])) continue;
     const bool waits = parts[1] == "PENDING" || parts[1].starts_with("REQUEUE") || parts[1] == "SPECIAL_EXIT";
     const bool because = waits && parts.size() > 2 && parts[2] != "None";
@@ -210,8 +198,8 @@ std::map<std::string, Seen> read_squeue(const std::string& answer, const std::ve
 
 Seen read_qstat(const std::string& answer) {
   std::string state, comment;
-  for (const auto& line : split(answer, '\n')) {
-    const auto text = trimmed(line);
+  for (const auto& line : base::split(answer, '\n')) {
+    const auto text = base::trimmed(line);
     if (text.starts_with("job_state = ")) state = text.substr(12);
     if (text.starts_with("comment = ")) comment = base::printable(text.substr(10));
   }

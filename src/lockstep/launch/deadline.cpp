@@ -8,6 +8,7 @@
 #include "lockstep/base/capture.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/words.h"
 #include "lockstep/launch/variables.h"
 
 namespace lockstep::launch {
@@ -23,12 +24,6 @@ std::optional<long> number(const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool whole = error == std::errc() && end == text.data() + text.size();
   return whole && value >= 0 && value <= kLatest ? std::optional(value) : std::nullopt;
-}
-
-std::string trimmed(const std::string& text) {
-  const auto first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string::npos) return "";
-  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
 // local time in the given strptime form, whole text
@@ -58,8 +53,8 @@ std::optional<seconds> parse_walltime(const std::string& text) {
 std::string attribute(const std::string& text, const std::string& name) {
   std::stringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    const std::string clean = trimmed(line);
-    if (clean.starts_with(name + " = ")) return trimmed(clean.substr(name.size() + 3));
+    const std::string clean = base::trimmed(line);
+    if (clean.starts_with(name + " = ")) return base::trimmed(clean.substr(name.size() + 3));
   }
   return "";
 }
@@ -109,8 +104,8 @@ std::optional<Time> parse_epoch(const std::string& text) {
 }
 
 std::optional<Time> parse_slurm_time(const std::string& text) {
-  const std::string line = trimmed(text);
-  return parse_local(trimmed(line.substr(0, line.find('\n'))), "%Y-%m-%dT%H:%M:%S");
+  const std::string line = base::trimmed(text);
+  return parse_local(base::trimmed(line.substr(0, line.find('\n'))), "%Y-%m-%dT%H:%M:%S");
 }
 
 std::optional<Time> parse_scontrol(const std::string& text) {

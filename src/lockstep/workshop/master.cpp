@@ -7,21 +7,16 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/words.h"
 
 namespace lockstep::workshop {
 namespace {
 
-std::string trimmed(const std::string& text) {
-  const auto begin = text.find_first_not_of(" \t");
-  if (begin == std::string::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
-}
-
 // Behind //@ or #@ with nothing but space before it; empty where the line is no mark.
 std::string mark_of(const std::string& line) {
-  const auto text = trimmed(line);
+  const auto text = base::trimmed(line);
   for (const std::string sign : {"//@ ", "#@ "}) {
-    if (text.starts_with(sign)) return trimmed(text.substr(sign.size()));
+    if (text.starts_with(sign)) return base::trimmed(text.substr(sign.size()));
   }
   return {};
 }
@@ -56,7 +51,7 @@ class MasterReader {
   void obey(const std::string& mark) {
     const auto space = mark.find(' ');
     const auto word = mark.substr(0, space);
-    const auto rest = space == std::string::npos ? std::string() : trimmed(mark.substr(space));
+    const auto rest = space == std::string::npos ? std::string() : base::trimmed(mark.substr(space));
     if (word == "title") {
       master_.title_ = rest;
     } else if (word == "hint") {
@@ -82,8 +77,8 @@ class MasterReader {
 
   void begin_wrong(const std::string& rest) {
     const auto colon = rest.find(':');
-    kind_ = trimmed(rest.substr(0, colon));
-    const auto words = colon == std::string::npos ? std::string() : trimmed(rest.substr(colon + 1));
+    kind_ = base::trimmed(rest.substr(0, colon));
+    const auto words = colon == std::string::npos ? std::string() : base::trimmed(rest.substr(colon + 1));
     const auto known = std::find_if(master_.wrong_answers_.begin(), master_.wrong_answers_.end(),
                                     [&](const WrongAnswer& answer) { return answer.name == kind_; });
     if (known == master_.wrong_answers_.end()) {
@@ -105,7 +100,7 @@ class MasterReader {
   // marks leave no empty line behind at the top of the file
   void add(const std::string& line) {
     auto& pieces = master_.pieces_;
-    if (pieces.empty() && trimmed(line).empty()) return;
+    if (pieces.empty() && base::trimmed(line).empty()) return;
     if (!begun_) pieces.push_back({inside_ ? holes_ - 1 : -1, kind_, ""});
     begun_ = true;
     pieces.back().text += line + "\n";

@@ -4,17 +4,11 @@
 #include <sstream>
 
 #include "lockstep/base/format.h"
+#include "lockstep/base/words.h"
 #include "lockstep/workshop/judge.h"
 
 namespace lockstep::workshop {
 namespace {
-
-std::vector<std::string> split(const std::string& text, char sign) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, sign);) parts.push_back(part);
-  return parts;
-}
 
 std::vector<std::string> words_of(const std::string& text) {
   std::istringstream stream(text);
@@ -40,7 +34,7 @@ std::vector<std::vector<std::string>> directives(const std::string& script, cons
   std::vector<std::vector<std::string>> found;
   bool has_begun = false;
   int number = 0;
-  for (const auto& line : split(script, '\n')) {
+  for (const auto& line : base::split(script, '\n')) {
     ++number;
     has_begun = has_begun || is_command(line);
     const bool is_directive = line.starts_with(sign);
@@ -66,7 +60,8 @@ void put_pbs(Asked& asked, const std::vector<std::string>& words) {
   for (size_t at = 0; at < words.size(); ++at) {
     if (!words[at].starts_with("-l")) continue;
     const bool apart = words[at] == "-l" && at + 1 < words.size();
-    for (const auto& resource : split(apart ? words[at + 1] : words[at].substr(2), ',')) put(asked, resource);
+    for (const auto& resource : base::split(apart ? words[at + 1] : words[at].substr(2), ','))
+      put(asked, resource);
   }
 }
 
@@ -95,7 +90,7 @@ void put_slurm(Asked& asked, const std::vector<std::string>& words) {
 // numbers between colons; nothing where one is none
 std::vector<long> numbers_of(const std::string& text) {
   std::vector<long> numbers;
-  for (const auto& part : split(text, ':')) {
+  for (const auto& part : base::split(text, ':')) {
     const auto number = whole_number(part);
     if (!number) return {};
     numbers.push_back(*number);
@@ -119,7 +114,7 @@ int count_in(const std::string& resource, const std::string& text) {
 
 Chunks chunks_from(const std::string& kind) {
   Chunks chunks;
-  const auto parts = split(kind, ':');
+  const auto parts = base::split(kind, ':');
   for (size_t at = 0; at < parts.size(); ++at) {
     const auto sign = parts[at].find('=');
     if (sign == std::string::npos && at == 0) chunks.count = count_in("count", parts[at]);
@@ -150,7 +145,7 @@ std::optional<std::string> value_of(const Asked& asked, const std::string& name)
 
 std::vector<Chunks> chunks_of(const std::string& select) {
   std::vector<Chunks> kinds;
-  for (const auto& kind : split(select, '+')) kinds.push_back(chunks_from(kind));
+  for (const auto& kind : base::split(select, '+')) kinds.push_back(chunks_from(kind));
   return kinds;
 }
 
