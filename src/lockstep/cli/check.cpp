@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <optional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -87,7 +88,11 @@ int run_check(const std::vector<std::string>& args) {
   if (!parse(args, asked)) return kDone;
   require_sense(asked);
   if (!is_first_of_launched()) return kDone;
-  if (runs_programs(asked)) workshop::stand_guard();
+  std::optional<workshop::Interruption> interruption;
+  if (runs_programs(asked)) {
+    workshop::stand_guard();
+    interruption.emplace();  // for all of it: between two programs too, an interruption is told and noted
+  }
   try {
     return check(asked);
   } catch (const workshop::Interrupted& word) {

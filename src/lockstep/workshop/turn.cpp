@@ -60,7 +60,6 @@ std::optional<Descriptor> try_lock(const std::string& path) {
 
 template <class Try>
 Descriptor wait_for(Try attempt, const SayWaiting& say, const std::string& words) {
-  const Interruption interruption;
   bool has_said = false;
   for (const auto deadline = Clock::now() + kPatience; Clock::now() < deadline;) {
     if (auto held = attempt()) return std::move(*held);

@@ -64,7 +64,6 @@ void check_and_go_on(Folder& folder, const Master& exercise) {
 }  // namespace
 
 void watch(Folder& folder, const std::optional<Master>& one) {
-  const Interruption interruption;
   const auto watched = one ? std::vector{*one} : exercises();
   std::map<std::string, Stamp> seen;
   for (const auto& exercise : watched) seen[exercise.name()] = stamp_of(folder.file_of(exercise));
