@@ -22,6 +22,11 @@ if(TARGET lockstep_cuda)  # a file of its own: a CPU-only libtorch must still be
   install(TARGETS lockstep_cuda EXPORT lockstepCudaTargets LIBRARY)
   install(EXPORT lockstepCudaTargets NAMESPACE lockstep:: DESTINATION ${package_dir})
 endif()
+foreach(family openmpi mpich)  # loaded by name, linked by nobody
+  if(TARGET lockstep_mpi_${family})
+    install(TARGETS lockstep_mpi_${family} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  endif()
+endforeach()
 
 configure_package_config_file(cmake/lockstepConfig.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/lockstepConfig.cmake
   INSTALL_DESTINATION ${package_dir})

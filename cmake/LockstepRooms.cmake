@@ -12,7 +12,6 @@ target_compile_options(lockstep_flags INTERFACE -fPIC -Wall -Wextra -Werror)
 if(Libtorch_VERSION VERSION_LESS 2.8)
   target_compile_options(lockstep_flags INTERFACE -Wno-stringop-overflow)
 endif()
-target_compile_definitions(lockstep_flags INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
 target_include_directories(lockstep_flags INTERFACE ${PROJECT_SOURCE_DIR}/src)
 
 # A precompiled header costs each file that uses it: gcc instantiates at the end of every file whatever templates the
@@ -121,6 +120,8 @@ function(lockstep_room_tests name)
   endif()
   if(rank_sources)
     lockstep_test_binary(test_${target}_ranks ${name} "${rank_sources};${PROJECT_SOURCE_DIR}/tests/ranks_main.cpp")
+    get_property(plugins GLOBAL PROPERTY lockstep_plugins)
+    add_dependencies(test_${target}_ranks ${plugins})
     foreach(ranks ${TESTS_RANKS})
       add_test(NAME ${target}_${ranks}_ranks
                COMMAND ${MPIEXEC_EXECUTABLE} ${LOCKSTEP_MPIEXEC_FLAGS} -n ${ranks} $<TARGET_FILE:test_${target}_ranks>

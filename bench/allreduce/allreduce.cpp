@@ -3,7 +3,6 @@
 // One line a size: the median microseconds of each. Every timed result is checked, the ways take turns within
 // a repeat, and a barrier comes before each, so that a slow rank is not billed to the next way.
 #include <ATen/ATen.h>
-#include <mpi.h>
 
 #include <algorithm>
 #include <chrono>
@@ -17,6 +16,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/comm/connect.h"
+#include "lockstep/mpi/calls.h"
 
 namespace lockstep {
 namespace {
@@ -47,8 +47,8 @@ Way through(ProcessGroup group) {
 }
 
 void plain_mpi(at::Tensor& tensor) {
-  MPI_Allreduce(MPI_IN_PLACE, tensor.data_ptr<float>(), static_cast<int>(tensor.numel()), MPI_FLOAT, MPI_SUM,
-                MPI_COMM_WORLD);
+  mpi::calls().allreduce(mpi::kInPlace, tensor.data_ptr<float>(), static_cast<int>(tensor.numel()),
+                         mpi::Type::float32, mpi::Op::sum, mpi::Comm::world);
 }
 
 constexpr int64_t kSmall = 16'384;
@@ -77,7 +77,7 @@ void check(const at::Tensor& tensor, float want, const std::string& way) {
 double timed(const Way& way, at::Tensor& tensor, int repeat, const Job& job) {
   const int calls = calls_for(tensor.numel());
   tensor.fill_(input_of(repeat, job.rank));
-  MPI_Barrier(MPI_COMM_WORLD);
+  mpi::calls().barrier(mpi::Comm::world);
   const auto start = Clock::now();
   for (int call = 0; call < calls; ++call) way.sum(tensor);
   const double micros = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
@@ -93,7 +93,7 @@ double median(std::vector<double> values) {
 // What the slowest rank needed, as a training step would feel it.
 double slowest(double own) {
   double all = 0;
-  MPI_Allreduce(&own, &all, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  mpi::calls().allreduce(&own, &all, 1, mpi::Type::float64, mpi::Op::max, mpi::Comm::world);
   return all;
 }
 
@@ -136,6 +136,6 @@ int main(int argc, char** argv) {
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", lockstep::describe(error).c_str());
-    MPI_Abort(MPI_COMM_WORLD, 1);
+    lockstep::mpi::calls().abort(lockstep::mpi::Comm::world, 1);
   }
 }

@@ -250,8 +250,8 @@ def python(build_dir):
 
 @pytest.fixture(scope="session")
 def mpiexec(build_dir):
-    """The mpirun of the MPI that was linked."""
-    return cache_value(build_dir, "MPIEXEC_EXECUTABLE") or "mpirun"
+    """The mpirun under which the tests run: TEST_MPIEXEC, or the one that the build found."""
+    return os.environ.get("TEST_MPIEXEC") or cache_value(build_dir, "MPIEXEC_EXECUTABLE") or "mpirun"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -268,14 +268,14 @@ MPICH = Mpi("pmi", "PMI_RANK", ())
 
 @pytest.fixture(scope="session")
 def mpi(mpiexec):
-    """The MPI that was linked: OPEN_MPI or MPICH."""
+    """The MPI under which the tests run: OPEN_MPI or MPICH."""
     version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, env=clean_environment()).stdout
     return MPICH if "HYDRA" in version else OPEN_MPI
 
 
 @pytest.fixture(scope="session")
 def mpi_on_path(mpi, mpiexec, tmp_path_factory):
-    """A PATH on which mpirun and mpiexec are those of the MPI that was linked, for job scripts."""
+    """A PATH on which mpirun and mpiexec are those of that MPI, for job scripts."""
     if mpi is OPEN_MPI:
         return os.environ["PATH"]
     folder = tmp_path_factory.mktemp("mpi")

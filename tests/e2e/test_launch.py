@@ -109,7 +109,7 @@ def test_ranks_without_mpi_make_one_table(start, lockstep, free_port):
     ({"RANK": "two", "WORLD_SIZE": 2}, ["RANK=two", "not a number"]),
     ({"RANK": 0, "WORLD_SIZE": 99999999999}, ["WORLD_SIZE=99999999999", "not a number"]),
     ({**SRUN, "SLURM_STEP_TASKS_PER_NODE": "2(x9"}, ["malformed task counts"]),
-    # started by MPICH's mpiexec, built with another MPI: every rank is told "0 of 1"
+    # a PMI that no library here answers: every rank is told "0 of 1"
     ({"PMI_RANK": 0, "PMI_SIZE": 4}, ["4 processes would each be rank 0 of 1", "mpirun that belongs to"]),
 ])
 def test_an_environment_that_cannot_be_is_refused(run, lockstep, environment, words):

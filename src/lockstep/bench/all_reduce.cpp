@@ -1,7 +1,5 @@
 #include "lockstep/bench/all_reduce.h"
 
-#include <mpi.h>
-
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
@@ -12,6 +10,7 @@
 #include "lockstep/comm/connect.h"
 #include "lockstep/launch/cpus.h"
 #include "lockstep/launch/runtime.h"
+#include "lockstep/mpi/calls.h"
 #include "lockstep/parallel/joining.h"
 #include "lockstep/parallel/session.h"
 
@@ -39,8 +38,8 @@ std::vector<const Algorithm*> chosen(const std::string& name) {
 }
 
 void plain_mpi(at::Tensor& tensor) {
-  MPI_Allreduce(MPI_IN_PLACE, tensor.data_ptr(), static_cast<int>(tensor.numel()), MPI_FLOAT, MPI_SUM,
-                MPI_COMM_WORLD);
+  mpi::calls().allreduce(mpi::kInPlace, tensor.data_ptr(), static_cast<int>(tensor.numel()),
+                         mpi::Type::float32, mpi::Op::sum, mpi::Comm::world);
 }
 
 // The job that measures: its ranks, its groups.

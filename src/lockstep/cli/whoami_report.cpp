@@ -16,9 +16,9 @@ constexpr int kSchema = 1;
 constexpr size_t kMostReasons = 4;  // of one field, where ranks differ
 
 // the order in which reasons are told
-constexpr const char* kFields[] = {"launcher",    "rank",      "world",  "local_rank",
-                                   "local_world", "node_rank", "nodes",  "scheduler",
-                                   "job_id",      "host",      "device", "threads"};
+constexpr const char* kFields[] = {"launcher",    "mpi",       "rank",   "world",     "local_rank",
+                                   "local_world", "node_rank", "nodes",  "scheduler", "job_id",
+                                   "host",        "device",    "threads"};
 
 ordered_json to_json(const Process& process) {
   const Job& job = process.job;
@@ -31,6 +31,7 @@ ordered_json to_json(const Process& process) {
           {"host", job.host},
           {"pid", process.pid},
           {"launcher", job.launcher},
+          {"mpi", job.mpi},
           {"scheduler", job.scheduler},
           {"job_id", job.job_id},
           {"device", process.device},
@@ -143,6 +144,7 @@ Process unpack(const std::string& text) {
   for (const auto& [name, field] : numbers) json.at(name).get_to(process.job.*field);
   const std::pair<const char*, std::string Job::*> texts[] = {{"host", &Job::host},
                                                               {"launcher", &Job::launcher},
+                                                              {"mpi", &Job::mpi},
                                                               {"scheduler", &Job::scheduler},
                                                               {"job_id", &Job::job_id}};
   for (const auto& [name, field] : texts) json.at(name).get_to(process.job.*field);

@@ -36,7 +36,7 @@ struct Joining {
   StorePtr store;
   Job job;                                          // with rank and world of the group
   std::vector<Peer> peers;                          // the group's
-  MPI_Comm mpi = MPI_COMM_NULL;                     // its ranks, where there is MPI
+  mpi::Comm mpi = mpi::Comm::null;                  // its ranks, where there is MPI
   std::shared_ptr<const RollCall> whole = nullptr;  // of a part
   std::shared_ptr<RollCall> roll = nullptr;
 };
@@ -169,8 +169,8 @@ ProcessGroup open_group(const Kind& kind, Joining joining, const Connections& at
   return group;
 }
 
-MPI_Comm world_of(const launch::Runtime& runtime) {
-  return runtime.has_mpi() ? runtime.mpi().world() : MPI_COMM_NULL;
+mpi::Comm world_of(const launch::Runtime& runtime) {
+  return runtime.has_mpi() ? runtime.mpi().world() : mpi::Comm::null;
 }
 
 // The one that counts a group's collectives on the CPU; NCCL's alone has none.
@@ -228,7 +228,7 @@ ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::
   const Kind& kind = find_kind(options.backend, device);
   const auto all = roll_of(whole);
   const auto members = members_of(all->peers(), runtime, part);
-  const auto comm = runtime.has_mpi() ? split_ranks(runtime.mpi().world(), part) : MPI_COMM_NULL;
+  const auto comm = runtime.has_mpi() ? split_ranks(runtime.mpi().world(), part) : mpi::Comm::null;
   if (members.size() == 1) return {};
   Job job = runtime.job();
   job.rank = place_among(members, job.rank);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "lockstep/base/beside.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/comm/cuda_load.h"
@@ -18,16 +19,9 @@ constexpr const char* kFile = "liblockstep_cuda.so";
 
 using TableFunction = const CudaTable* (*)();
 
-// LOCKSTEP_CUDA_PLUGIN, then beside this library or program, as built and as installed.
 std::vector<std::string> candidates() {
-  std::vector<std::string> paths;
   if (const char* wanted = std::getenv("LOCKSTEP_CUDA_PLUGIN")) return {wanted};
-  Dl_info own{};
-  if (::dladdr(reinterpret_cast<void*>(&cuda), &own) && own.dli_fname) {
-    const auto folder = std::filesystem::absolute(own.dli_fname).parent_path();
-    for (const char* place : {".", "../lib", "lib"}) paths.push_back((folder / place / kFile).string());
-  }
-  return paths;
+  return base::places_beside(kFile);
 }
 
 void* open_plugin() {

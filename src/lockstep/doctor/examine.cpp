@@ -235,12 +235,10 @@ class Examination {
 
   // an MPI that was up before the environment was found wrong
   static void finish_foreign_mpi() {
-    int begun = 0, over = 0, size = 0;
-    MPI_Initialized(&begun);
-    MPI_Finalized(&over);
-    if (!begun || over) return;
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (size == 1) MPI_Finalize();
+    int size = 0;
+    if (!launch::mpi_is_up()) return;
+    mpi::calls().comm_size(mpi::Comm::world, &size);
+    if (size == 1) mpi::calls().finalize();
   }
 
   // From the watchdog's thread: the other one hangs.

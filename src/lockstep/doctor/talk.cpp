@@ -1,7 +1,5 @@
 #include "lockstep/doctor/talk.h"
 
-#include <mpi.h>
-
 #include <algorithm>
 #include <list>
 #include <thread>
@@ -30,25 +28,28 @@ struct Message {
   std::string text;
 };
 
-std::optional<Message> arrived(MPI_Comm comm, int tag) {
+std::optional<Message> arrived(mpi::Comm comm, int tag) {
   int there = 0, bytes = 0;
-  MPI_Status status;
-  MPI_Message message = MPI_MESSAGE_NULL;
-  launch::check_mpi(MPI_Improbe(MPI_ANY_SOURCE, tag, comm, &there, &message, &status), "MPI_Improbe");
+  mpi::Status status;
+  mpi::Message message = mpi::Message::null;
+  launch::check_mpi(mpi::calls().improbe(mpi::kAnySource, tag, comm, &there, &message, &status),
+                    "MPI_Improbe");
   if (!there) return std::nullopt;
-  launch::check_mpi(MPI_Get_count(&status, MPI_CHAR, &bytes), "MPI_Get_count");
-  Message found{status.MPI_SOURCE, std::string(static_cast<size_t>(bytes), '\0')};
-  launch::check_mpi(MPI_Mrecv(found.text.data(), bytes, MPI_CHAR, &message, MPI_STATUS_IGNORE), "MPI_Mrecv");
+  launch::check_mpi(mpi::calls().get_count(&status, mpi::Type::character, &bytes), "MPI_Get_count");
+  Message found{status.source, std::string(static_cast<size_t>(bytes), '\0')};
+  launch::check_mpi(
+      mpi::calls().mrecv(found.text.data(), bytes, mpi::Type::character, &message, mpi::kIgnore),
+      "MPI_Mrecv");
   return found;
 }
 
 // To a rank that is stopped nothing arrives, and the text has to stay where it is: for good.
 class Outbox {
  public:
-  void send(const std::string& text, int to, int tag, MPI_Comm comm) {
-    auto& letter = letters_.emplace_back(Letter{text, MPI_REQUEST_NULL});
-    launch::check_mpi(MPI_Isend(letter.text.data(), static_cast<int>(letter.text.size()), MPI_CHAR, to, tag,
-                                comm, &letter.request),
+  void send(const std::string& text, int to, int tag, mpi::Comm comm) {
+    auto& letter = letters_.emplace_back(Letter{text, mpi::Request::null});
+    launch::check_mpi(mpi::calls().isend(letter.text.data(), static_cast<int>(letter.text.size()),
+                                         mpi::Type::character, to, tag, comm, &letter.request),
                       "MPI_Isend");
   }
 
@@ -56,7 +57,7 @@ class Outbox {
   bool is_empty() {
     letters_.remove_if([](Letter& letter) {
       int done = 0;
-      MPI_Test(&letter.request, &done, MPI_STATUS_IGNORE);
+      mpi::calls().test(&letter.request, &done, mpi::kIgnore);
       return done != 0;
     });
     return letters_.empty();
@@ -65,7 +66,7 @@ class Outbox {
  private:
   struct Letter {
     std::string text;
-    MPI_Request request;
+    mpi::Request request;
   };
   std::list<Letter> letters_;
 };

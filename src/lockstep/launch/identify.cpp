@@ -42,7 +42,7 @@ std::string why(const Claims& claims, const std::string& field) {
       format("{} says {} is {} ({}), but MPI says {}{}", launcher.name, field.name, *(claims.*field.claim),
              why(claims, field.name), mpi.*field.fact,
              lone ? format(": {} processes would each be rank 0 of 1", *claims.world) : ""),
-      format("MPI_Init against the environment; lockstep was built with {}", library),
+      format("MPI_Init against the environment; the library is {}", library),
       lone ? format("start the ranks with the mpirun that belongs to {}", library)
            : format("unset what an outer allocation left behind ({}), or choose with --launcher ('mpi' "
                     "believes MPI alone)",

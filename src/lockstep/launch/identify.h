@@ -49,6 +49,9 @@ std::string detect_launcher(const Environment& environment, const std::string& c
 /// Whether MPI_Init may be called under this environment.
 bool wants_mpi(const Environment& environment, const std::string& choice = "auto");
 
+/// Whether nothing else can bring the ranks together.
+bool needs_mpi(const Environment& environment, const std::string& choice = "auto");
+
 /// Throws InputError for half-set pairs and values that cannot be: what can be known before MPI_Init.
 void check_environment(const Environment& environment, const std::string& choice = "auto");
 

@@ -19,6 +19,7 @@ struct Job {
   std::string launcher = "none";  // torchrun, openmpi, pals, pmi, flux, jsrun, pmix, slurm, torque, mpi, none
   std::string scheduler = "none";  // slurm, pbs, torque, flux, lsf, none
   std::string job_id = {};
+  std::string mpi = {};  // the library that is in use, "Open MPI v4.1.4"; empty where none is
   std::map<std::string, std::string> because =
       {};                    // field name -> the variables (or MPI call) that decided it
   std::string phantom = {};  // why this is no rank of its own; only with Phantoms::allow

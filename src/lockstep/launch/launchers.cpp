@@ -11,7 +11,13 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr const char* kMpirun = "start the ranks with the mpirun of the MPI that lockstep was built with";
+using enum mpi::Family;
+
+constexpr const char* kMpirun = "start the ranks with the mpirun of one MPI, whose library is loaded too";
+
+constexpr mpi::Family kOfOpenMpi[] = {open_mpi};
+constexpr mpi::Family kOverPmi[] = {mpich, standard, open_mpi};
+constexpr mpi::Family kOverPmix[] = {open_mpi, standard, mpich};
 
 // Open MPI's _NODE_RANK is not a node's rank but a rank on a node, so it is not here.
 constexpr std::array<Launcher, 9> kLaunchers = {{
@@ -31,6 +37,7 @@ constexpr std::array<Launcher, 9> kLaunchers = {{
      .local_rank = "OMPI_COMM_WORLD_LOCAL_RANK",
      .local_world = "OMPI_COMM_WORLD_LOCAL_SIZE",
      .mpi = UsesMpi::always,
+     .answers = kOfOpenMpi,
      .remedy = kMpirun},
     {.name = "pals",
      .rank = "PALS_RANKID",
@@ -39,6 +46,7 @@ constexpr std::array<Launcher, 9> kLaunchers = {{
      .local_world = "PALS_LOCAL_SIZE",
      .node_rank = "PALS_NODEID",
      .mpi = UsesMpi::always,
+     .answers = kOverPmi,
      .world_from_mpi = true,
      .remedy = "start the ranks with mpiexec -n N --ppn P"},
     {.name = "pmi",
@@ -47,6 +55,7 @@ constexpr std::array<Launcher, 9> kLaunchers = {{
      .local_rank = "MPI_LOCALRANKID",
      .local_world = "MPI_LOCALNRANKS",
      .mpi = UsesMpi::always,
+     .answers = kOverPmi,
      .remedy = kMpirun},
     {.name = "flux",
      .rank = "FLUX_TASK_RANK",
@@ -54,16 +63,19 @@ constexpr std::array<Launcher, 9> kLaunchers = {{
      .local_rank = "FLUX_TASK_LOCAL_ID",
      .nodes = "FLUX_JOB_NNODES",
      .mpi = UsesMpi::when_wired,
+     .answers = kOverPmi,
      .remedy = "start the ranks with flux run -n N"},
     {.name = "jsrun",
      .rank = "JSM_NAMESPACE_RANK",
      .world = "JSM_NAMESPACE_SIZE",
      .local_rank = "JSM_NAMESPACE_LOCAL_RANK",
      .mpi = UsesMpi::when_wired,
+     .answers = kOfOpenMpi,
      .remedy = "start the ranks with jsrun"},
     {.name = "pmix",
      .rank = "PMIX_RANK",
      .mpi = UsesMpi::always,
+     .answers = kOverPmix,
      .world_from_mpi = true,
      .remedy = "start the ranks with mpirun or srun --mpi=pmix"},
     {.name = "slurm",
@@ -73,6 +85,7 @@ constexpr std::array<Launcher, 9> kLaunchers = {{
      .node_rank = "SLURM_NODEID",
      .nodes = "SLURM_STEP_NUM_NODES",
      .mpi = UsesMpi::when_wired,
+     .answers = kOverPmix,
      .announced = "SLURM_STEP_NUM_TASKS",
      .remedy = "start the ranks with srun"},
     {.name = "torque",
@@ -149,6 +162,11 @@ bool wants_mpi(const Environment& environment, const std::string& choice) {
   const auto* row = find_launcher(environment, choice);
   if (!row) return choice == "mpi";
   return row->mpi == UsesMpi::always || (row->mpi == UsesMpi::when_wired && is_wired(environment, choice));
+}
+
+bool needs_mpi(const Environment& environment, const std::string& choice) {
+  const auto* row = find_launcher(environment, choice);
+  return !row || row->mpi == UsesMpi::always;
 }
 
 }  // namespace lockstep::launch

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "lockstep/launch/identify.h"
+#include "lockstep/mpi/library.h"
 
 namespace lockstep::launch {
 
@@ -21,7 +22,8 @@ struct Launcher {
   const char* node_rank = nullptr;
   const char* nodes = nullptr;
   UsesMpi mpi;
-  bool world_from_mpi = false;  // the size may be missing: MPI tells
+  std::span<const mpi::Family> answers = {};  // the MPIs that it can start, likeliest first
+  bool world_from_mpi = false;                // the size may be missing: MPI tells
   const char* announced =
       nullptr;  // the variable whose presence means "started by me"; nullptr = either of the pair
   bool only_by_choice = false;  // too easily mistaken to be believed unasked

@@ -27,18 +27,11 @@ constexpr auto kHearRankZero = 1s;  // without MPI: rank 0 speaks first, and its
 constexpr auto kHearVoice = 4s;     // for who failed first on this host to speak
 constexpr auto kStay = 3s;          // on a busy machine ranks that fail of one cause come that far apart
 
-bool mpi_is_up() {
-  int initialized = 0, finalized = 0;
-  MPI_Initialized(&initialized);
-  MPI_Finalized(&finalized);
-  return initialized && !finalized;
-}
-
 RankOf rank_of_mpi() {
   RankOf self;
   if (!mpi_is_up()) return self;
-  MPI_Comm_rank(MPI_COMM_WORLD, &self.rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &self.world);
+  mpi::calls().comm_rank(mpi::Comm::world, &self.rank);
+  mpi::calls().comm_size(mpi::Comm::world, &self.world);
   return self;
 }
 
@@ -55,12 +48,12 @@ void say(const std::string& text, const RankOf& self, bool alone) {
 }
 
 bool all_failed() {
-  MPI_Request request = MPI_REQUEST_NULL;
-  if (last_words_comm() == MPI_COMM_NULL) return false;
-  if (MPI_Ibarrier(last_words_comm(), &request) != MPI_SUCCESS) return false;
+  mpi::Request request = mpi::Request::null;
+  if (last_words_comm() == mpi::Comm::null) return false;
+  if (mpi::calls().ibarrier(last_words_comm(), &request) != mpi::kSuccess) return false;
   const auto deadline = Clock::now() + kTogether;
   for (int done = 0; Clock::now() < deadline; std::this_thread::sleep_for(1ms)) {
-    if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
+    if (mpi::calls().test(&request, &done, mpi::kIgnore) != mpi::kSuccess) return false;
     if (done) return true;
   }
   return false;
@@ -69,8 +62,9 @@ bool all_failed() {
 bool all_say(const std::string& text) {
   const unsigned long hash = std::hash<std::string>{}(text);
   unsigned long bounds[2] = {hash, ~hash}, least[2] = {};
-  const int code = MPI_Allreduce(bounds, least, 2, MPI_UNSIGNED_LONG, MPI_MIN, last_words_comm());
-  return code == MPI_SUCCESS && least[0] == hash && least[1] == ~hash;
+  const int code =
+      mpi::calls().allreduce(bounds, least, 2, mpi::Type::unsigned_long, mpi::Op::min, last_words_comm());
+  return code == mpi::kSuccess && least[0] == hash && least[1] == ~hash;
 }
 
 // The rank that failed first has the cause; the others lost their peer. Ages are taken at a barrier's end, so
@@ -80,8 +74,9 @@ int first_to_fail(Clock::duration age, int rank) {
     double age;
     int rank;
   } own{std::chrono::duration<double>(age).count(), rank}, oldest{};
-  const int code = MPI_Allreduce(&own, &oldest, 1, MPI_DOUBLE_INT, MPI_MAXLOC, last_words_comm());
-  return code == MPI_SUCCESS ? oldest.rank : rank;
+  const int code =
+      mpi::calls().allreduce(&own, &oldest, 1, mpi::Type::double_int, mpi::Op::maxloc, last_words_comm());
+  return code == mpi::kSuccess ? oldest.rank : rank;
 }
 
 int leave_together(int status, const std::string& text, const RankOf& self, Clock::duration age) {
@@ -89,8 +84,9 @@ int leave_together(int status, const std::string& text, const RankOf& self, Cloc
   const int first = first_to_fail(age, self.rank);
   const bool alike = all_say(text);
   if (self.rank == (alike ? 0 : first)) say(text, self, !alike);
-  MPI_Bcast(&status, 1, MPI_INT, alike ? 0 : first, last_words_comm());  // without it: one's own status
-  MPI_Finalize();
+  mpi::calls().bcast(&status, 1, mpi::Type::int32, alike ? 0 : first,
+                     last_words_comm());  // without it: one's own status
+  mpi::calls().finalize();
   return status;
 }
 
@@ -99,7 +95,7 @@ int leave_together(int status, const std::string& text, const RankOf& self, Cloc
 [[noreturn]] void leave_alone(int status, const std::string& text, const RankOf& self, const Voice& voice) {
   if (voice.is_ours()) std::this_thread::sleep_for(100ms * std::min(self.rank, 20));
   if (!voice.has_spoken(kHearVoice)) say(text, self, true);
-  MPI_Abort(MPI_COMM_WORLD, status);
+  mpi::calls().abort(mpi::Comm::world, status);
   _exit(status);
 }
 
@@ -144,7 +140,7 @@ int leave_failed(int status, const std::string& text) {
   }
   // with MPI this is one of several that MPI calls "0 of 1", or truly alone
   leave_unjoined(text, rank_by_environment(environment), voice);
-  if (mpi_is_up()) MPI_Finalize();
+  if (mpi_is_up()) mpi::calls().finalize();
   return status;
 }
 

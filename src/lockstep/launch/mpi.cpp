@@ -15,6 +15,7 @@
 #include "lockstep/launch/alarm.h"
 #include "lockstep/launch/doctor_hint.h"
 #include "lockstep/launch/leave.h"
+#include "lockstep/mpi/library.h"
 
 namespace lockstep::launch {
 namespace {
@@ -23,19 +24,25 @@ constexpr size_t kLargestMessage = size_t{1} << 30;  // MPI counts in int
 constexpr const char* kExchange = "an exchange of small texts";
 constexpr std::chrono::milliseconds kFinalize{30'000};
 
-MPI_Comm g_last_words = MPI_COMM_NULL;  // the session's that was made last: a process has one end
+mpi::Comm g_last_words = mpi::Comm::null;  // the session's that was made last: a process has one end
 
-bool flag_of(int (*ask)(int*)) {
+bool is_initialized() {
   int flag = 0;
-  ask(&flag);
+  mpi::calls().initialized(&flag);
+  return flag != 0;
+}
+
+bool is_finalized() {
+  int flag = 0;
+  mpi::calls().finalized(&flag);
   return flag != 0;
 }
 
 // A communicator of our own, whose errors are codes; whatever `of` does with errors stays as it is.
-MPI_Comm duplicate(MPI_Comm of) {
-  MPI_Comm copy = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_dup(of, &copy), "MPI_Comm_dup");
-  check_mpi(MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+mpi::Comm duplicate(mpi::Comm of) {
+  mpi::Comm copy = mpi::Comm::null;
+  check_mpi(mpi::calls().comm_dup(of, &copy), "MPI_Comm_dup");
+  check_mpi(mpi::calls().comm_set_errhandler(copy, mpi::Handler::errors_return), "MPI_Comm_set_errhandler");
   return copy;
 }
 
@@ -57,13 +64,13 @@ MPI_Comm duplicate(MPI_Comm of) {
 }
 
 // A barrier that ends: MPI's own holds all ranks while one of them is stopped.
-void wait_for_all(MPI_Comm comm, std::chrono::milliseconds timeout, const char* where) {
+void wait_for_all(mpi::Comm comm, std::chrono::milliseconds timeout, const char* where) {
   if (timeout.count() <= 0) return;
-  MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Ibarrier(comm, &request), "MPI_Ibarrier");
+  mpi::Request request = mpi::Request::null;
+  check_mpi(mpi::calls().ibarrier(comm, &request), "MPI_Ibarrier");
   base::AwakeTime awake;
   for (int done = 0;;) {
-    check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    check_mpi(mpi::calls().test(&request, &done, mpi::kIgnore), "MPI_Test");
     if (done) return;
     if (awake.passed() > timeout) {
       throw Error(format("not every rank came to {} within {} s", where, timeout.count() / 1000.0),
@@ -96,22 +103,23 @@ void refuse_too_many(unsigned long long bytes, const char* where) {
 }
 
 // lengths first, then all texts in one message
-std::vector<std::string> gather_over(MPI_Comm comm, const std::string& text) {
+std::vector<std::string> gather_over(mpi::Comm comm, const std::string& text) {
   int rank = 0, size = 0;
-  check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
-  check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+  check_mpi(mpi::calls().comm_rank(comm, &rank), "MPI_Comm_rank");
+  check_mpi(mpi::calls().comm_size(comm, &size), "MPI_Comm_size");
   const auto world = static_cast<size_t>(size);
   unsigned long long own = text.size();
   std::vector<unsigned long long> sizes(world);
-  check_mpi(MPI_Allgather(&own, 1, MPI_UNSIGNED_LONG_LONG, sizes.data(), 1, MPI_UNSIGNED_LONG_LONG, comm),
+  check_mpi(mpi::calls().allgather(&own, 1, mpi::Type::unsigned_long_long, sizes.data(), 1,
+                                   mpi::Type::unsigned_long_long, comm),
             "MPI_Allgather");
   const auto total = std::accumulate(sizes.begin(), sizes.end(), 0ULL);
   refuse_too_many(total, "all_gather");
   const std::vector<int> counts(sizes.begin(), sizes.end());
   const std::vector<int> starts = starts_of(counts);
   std::string all(total, '\0');
-  check_mpi(MPI_Allgatherv(text.data(), counts[static_cast<size_t>(rank)], MPI_CHAR, all.data(),
-                           counts.data(), starts.data(), MPI_CHAR, comm),
+  check_mpi(mpi::calls().allgatherv(text.data(), counts[static_cast<size_t>(rank)], mpi::Type::character,
+                                    all.data(), counts.data(), starts.data(), mpi::Type::character, comm),
             "MPI_Allgatherv");
   return split(all, counts, starts);
 }
@@ -119,31 +127,27 @@ std::vector<std::string> gather_over(MPI_Comm comm, const std::string& text) {
 }  // namespace
 
 std::string mpi_failure(int code, const char* call) {
-  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  std::array<char, mpi::kMaxErrorString> text{};
   int length = 0;
-  MPI_Error_string(code, text.data(), &length);
+  mpi::calls().error_string(code, text.data(), &length);
   return format("{} failed: {}", call, std::string(text.data(), static_cast<size_t>(length)));
 }
 
 void check_mpi(int code, const char* call) {
-  if (code == MPI_SUCCESS) return;
+  if (code == mpi::kSuccess) return;
   throw Error(mpi_failure(code, call), call, "another rank may have died: its own message comes first");
 }
 
-MPI_Comm last_words_comm() {
+bool mpi_is_up() {
+  return mpi::loaded() && is_initialized() && !is_finalized();
+}
+
+mpi::Comm last_words_comm() {
   return g_last_words;
 }
 
-std::string mpi_library_version() {
-  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
-  int length = 0;
-  MPI_Get_library_version(text.data(), &length);
-  const std::string version(text.data(), static_cast<size_t>(length));
-  return version.substr(0, version.find_first_of(",\n"));
-}
-
 MpiSession::MpiSession(std::chrono::milliseconds join_timeout) : patience_(join_timeout) {
-  if (flag_of(MPI_Finalized)) {
+  if (is_finalized()) {
     throw Error("MPI is already finalised in this process", "MPI_Init_thread", "make one Runtime a process");
   }
   join(join_timeout);
@@ -154,26 +158,28 @@ MpiSession::~MpiSession() = default;
 
 void MpiSession::join(std::chrono::milliseconds timeout) {
   const Alarm alarm(timeout, [timeout] { give_up_joining(timeout); });
-  owner_ = !flag_of(MPI_Initialized);
-  int provided = MPI_THREAD_SINGLE;  // whoever calls MPI from threads asks MPI_Query_thread
-  if (owner_) check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
-  world_ = duplicate(MPI_COMM_WORLD);
+  owner_ = !is_initialized();
+  int provided = mpi::kThreadSingle;  // whoever calls MPI from threads asks MPI_Query_thread
+  if (owner_)
+    check_mpi(mpi::calls().init_thread(nullptr, nullptr, mpi::kThreadMultiple, &provided), "MPI_Init_thread");
+  world_ = duplicate(mpi::Comm::world);
   last_words_before_ = std::exchange(g_last_words, duplicate(world_));
-  check_mpi(MPI_Comm_rank(world_, &facts_.rank), "MPI_Comm_rank");
-  check_mpi(MPI_Comm_size(world_, &facts_.world), "MPI_Comm_size");
-  check_mpi(MPI_Comm_split_type(world_, MPI_COMM_TYPE_SHARED, facts_.rank, MPI_INFO_NULL, &node_),
+  check_mpi(mpi::calls().comm_rank(world_, &facts_.rank), "MPI_Comm_rank");
+  check_mpi(mpi::calls().comm_size(world_, &facts_.world), "MPI_Comm_size");
+  check_mpi(mpi::calls().comm_split_type(world_, mpi::kShared, facts_.rank, mpi::Info::null, &node_),
             "MPI_Comm_split_type");
 }
 
 // A node is known by its first world rank; nodes are numbered in that order.
 void MpiSession::learn_facts() {
-  facts_.library = mpi_library_version();
-  check_mpi(MPI_Comm_rank(node_, &facts_.local_rank), "MPI_Comm_rank");
-  check_mpi(MPI_Comm_size(node_, &facts_.local_world), "MPI_Comm_size");
+  facts_.library = mpi::loaded()->version;
+  check_mpi(mpi::calls().comm_rank(node_, &facts_.local_rank), "MPI_Comm_rank");
+  check_mpi(mpi::calls().comm_size(node_, &facts_.local_world), "MPI_Comm_size");
   int first = facts_.rank;
-  check_mpi(MPI_Bcast(&first, 1, MPI_INT, 0, node_), "MPI_Bcast");
+  check_mpi(mpi::calls().bcast(&first, 1, mpi::Type::int32, 0, node_), "MPI_Bcast");
   std::vector<int> firsts(static_cast<size_t>(facts_.world));
-  check_mpi(MPI_Allgather(&first, 1, MPI_INT, firsts.data(), 1, MPI_INT, world_), "MPI_Allgather");
+  check_mpi(mpi::calls().allgather(&first, 1, mpi::Type::int32, firsts.data(), 1, mpi::Type::int32, world_),
+            "MPI_Allgather");
   std::sort(firsts.begin(), firsts.end());
   firsts.erase(std::unique(firsts.begin(), firsts.end()), firsts.end());
   facts_.nodes = static_cast<int>(firsts.size());
@@ -188,11 +194,11 @@ void MpiSession::be_patient(std::chrono::milliseconds timeout) {
 std::string MpiSession::broadcast(std::string text) const {
   wait_for_all(world_, patience_, kExchange);
   unsigned long long size = text.size();
-  check_mpi(MPI_Bcast(&size, 1, MPI_UNSIGNED_LONG_LONG, 0, world_), "MPI_Bcast");
+  check_mpi(mpi::calls().bcast(&size, 1, mpi::Type::unsigned_long_long, 0, world_), "MPI_Bcast");
   text.resize(size);
   for (size_t at = 0; at < text.size(); at += kLargestMessage) {
     const int part = static_cast<int>(std::min(kLargestMessage, text.size() - at));
-    check_mpi(MPI_Bcast(text.data() + at, part, MPI_CHAR, 0, world_), "MPI_Bcast");
+    check_mpi(mpi::calls().bcast(text.data() + at, part, mpi::Type::character, 0, world_), "MPI_Bcast");
   }
   return text;
 }
@@ -206,17 +212,20 @@ std::vector<std::string> MpiSession::gather(const std::string& text) const {
   wait_for_all(world_, patience_, kExchange);
   unsigned long long total = text.size();
   // summed on every rank, so that all refuse alike
-  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &total, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, world_), "MPI_Allreduce");
+  check_mpi(
+      mpi::calls().allreduce(mpi::kInPlace, &total, 1, mpi::Type::unsigned_long_long, mpi::Op::sum, world_),
+      "MPI_Allreduce");
   refuse_too_many(total, "gather");
   const bool first = facts_.rank == 0;
   const int own = static_cast<int>(text.size());
   std::vector<int> counts(first ? static_cast<size_t>(facts_.world) : 0);
-  check_mpi(MPI_Gather(&own, 1, MPI_INT, counts.data(), 1, MPI_INT, 0, world_), "MPI_Gather");
+  check_mpi(mpi::calls().gather(&own, 1, mpi::Type::int32, counts.data(), 1, mpi::Type::int32, 0, world_),
+            "MPI_Gather");
   const std::vector<int> starts = starts_of(counts);
   std::string all(first ? total : 0, '\0');
-  check_mpi(
-      MPI_Gatherv(text.data(), own, MPI_CHAR, all.data(), counts.data(), starts.data(), MPI_CHAR, 0, world_),
-      "MPI_Gatherv");
+  check_mpi(mpi::calls().gatherv(text.data(), own, mpi::Type::character, all.data(), counts.data(),
+                                 starts.data(), mpi::Type::character, 0, world_),
+            "MPI_Gatherv");
   return split(all, counts, starts);
 }
 
@@ -226,7 +235,7 @@ std::vector<std::string> MpiSession::all_gather_on_node(const std::string& text)
 }
 
 void MpiSession::barrier() const {
-  check_mpi(MPI_Barrier(world_), "MPI_Barrier");
+  check_mpi(mpi::calls().barrier(world_), "MPI_Barrier");
 }
 
 void MpiSession::finish(std::chrono::milliseconds timeout) {
@@ -234,9 +243,10 @@ void MpiSession::finish(std::chrono::milliseconds timeout) {
   // all are at the end: longer than this and one was stopped or has died here
   const auto patience = std::min(timeout, kFinalize);
   const Alarm alarm(patience, [patience] { give_up_leaving(patience); });
-  for (MPI_Comm* comm : {&node_, &g_last_words, &world_}) check_mpi(MPI_Comm_free(comm), "MPI_Comm_free");
+  for (mpi::Comm* comm : {&node_, &g_last_words, &world_})
+    check_mpi(mpi::calls().comm_free(comm), "MPI_Comm_free");
   g_last_words = last_words_before_;
-  if (owner_) check_mpi(MPI_Finalize(), "MPI_Finalize");
+  if (owner_) check_mpi(mpi::calls().finalize(), "MPI_Finalize");
 }
 
 }  // namespace lockstep::launch

@@ -1,8 +1,5 @@
 #pragma once
-// MPI once it is up: communicators of our own, errors as exceptions. The one header of the room that shows
-// MPI.
-
-#include <mpi.h>
+// MPI once it is up: communicators of our own, errors as exceptions.
 
 #include <chrono>
 #include <string>
@@ -10,6 +7,7 @@
 
 #include "lockstep/launch/identify.h"
 #include "lockstep/launch/runtime.h"
+#include "lockstep/mpi/calls.h"
 
 namespace lockstep::launch {
 
@@ -18,9 +16,12 @@ void check_mpi(int code, const char* call);
 /// "MPI_Bcast failed: MPI_ERR_ROOT: invalid root"
 std::string mpi_failure(int code, const char* call);
 
+/// Loaded, initialised and not yet finalised.
+bool mpi_is_up();
+
 /// For the last words of a process: a communicator that carries nothing else, so that its collectives match
 /// even where one rank fails before the rest. MPI_COMM_NULL before and after MpiSession.
-MPI_Comm last_words_comm();
+mpi::Comm last_words_comm();
 
 /// MPI_Init to MPI_Finalize. Joins an MPI that the program has initialised itself and then leaves its end to
 /// it. MPI_COMM_WORLD stays the program's own: its error handler, its messages.
@@ -33,9 +34,9 @@ class MpiSession {
   MpiSession& operator=(const MpiSession&) = delete;
 
   /// All ranks; a duplicate, so that nobody else's messages meet ours. Duplicate it again for another room.
-  MPI_Comm world() const { return world_; }
+  mpi::Comm world() const { return world_; }
   /// The ranks that share this node's memory, in the order of their world ranks.
-  MPI_Comm node() const { return node_; }
+  mpi::Comm node() const { return node_; }
   const MpiFacts& facts() const { return facts_; }
 
   /// From now on the exchanges below wait for at least so long.
@@ -58,13 +59,10 @@ class MpiSession {
 
   std::chrono::milliseconds patience_;
   bool owner_ = false;
-  MPI_Comm world_ = MPI_COMM_NULL;
-  MPI_Comm node_ = MPI_COMM_NULL;
-  MPI_Comm last_words_before_ = MPI_COMM_NULL;  // of a session that this one was made within
+  mpi::Comm world_ = mpi::Comm::null;
+  mpi::Comm node_ = mpi::Comm::null;
+  mpi::Comm last_words_before_ = mpi::Comm::null;  // of a session that this one was made within
   MpiFacts facts_;
 };
-
-/// What the launch room can say of MPI without a session: "Open MPI v4.1.4".
-std::string mpi_library_version();
 
 }  // namespace lockstep::launch

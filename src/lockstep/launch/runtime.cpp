@@ -5,9 +5,11 @@
 #include <exception>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/pack.h"
 #include "lockstep/launch/mpi.h"
+#include "lockstep/launch/mpi_wish.h"
 #include "lockstep/launch/variables.h"
 
 namespace lockstep::launch {
@@ -31,10 +33,31 @@ void Runtime::identify_as(const std::string& launcher) {
   check_environment(environment, launcher);
   const bool wanted = wants_mpi(environment, launcher);
   if (mpi_ && !wanted) leave_mpi();
-  if (!mpi_ && wanted) mpi_ = std::make_unique<MpiSession>(join_timeout());
+  if (!mpi_ && wanted) join_mpi(environment, launcher);
   const auto facts = mpi_ ? std::optional(mpi_->facts()) : std::nullopt;
   job_ = identify(environment, facts, launcher, current_surroundings(environment), options_.phantoms);
+  tell_mpi();
   log::set_rank(job_.rank, job_.world);
+}
+
+// Who can do without MPI does where this machine has none.
+void Runtime::join_mpi(const Environment& environment, const std::string& launcher) {
+  try {
+    mpi::load(wish_for_mpi(environment, launcher, programs_above()));
+  } catch (const InputError& error) {
+    if (needs_mpi(environment, launcher) || is_set(environment, "LOCKSTEP_MPI")) throw;
+    without_mpi_ = error.what();
+    return;
+  }
+  mpi_ = std::make_unique<MpiSession>(join_timeout());
+}
+
+void Runtime::tell_mpi() {
+  const auto* library = mpi::loaded();
+  if (!without_mpi_.empty()) job_.warnings.push_back("without MPI: " + without_mpi_);
+  if (!mpi_) return;
+  job_.mpi = library->version;
+  job_.because["mpi"] = format("{} in {}: {}", library->version, library->file, library->because);
 }
 
 std::chrono::milliseconds Runtime::join_timeout() const {
@@ -92,7 +115,7 @@ void Runtime::barrier() const {
 }
 
 void Runtime::abort(int status) const {
-  if (mpi_) MPI_Abort(MPI_COMM_WORLD, status);
+  if (mpi_) mpi::calls().abort(mpi::Comm::world, status);
   _exit(status);
 }
 

@@ -65,10 +65,13 @@ class Runtime {
 
  private:
   void identify_as(const std::string& launcher);
+  void join_mpi(const Environment& environment, const std::string& launcher);
+  void tell_mpi();
   void leave_mpi();
 
   RuntimeOptions options_;
   std::unique_ptr<MpiSession> mpi_;
+  std::string without_mpi_;  // why, where the launcher has an MPI in mind
   std::unique_ptr<Circle> circle_;
   Job job_;
   int exceptions_at_birth_ = 0;

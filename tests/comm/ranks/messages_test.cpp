@@ -1,10 +1,10 @@
 // Messages between two ranks, and roots and peers that are none.
-#include <mpi.h>
 
 #include <chrono>
 #include <thread>
 
 #include "lockstep/comm/connect.h"
+#include "lockstep/mpi/calls.h"
 #include "world.h"
 
 namespace lockstep {
@@ -123,14 +123,15 @@ TEST(MessagesOverMpi, ALongerOneThanExpectedIsAnError) {
 TEST(OwnCommunicator, AWaitForAnythingOnTheWorldIsLeftAlone) {
   if (!test::runtime().has_mpi()) GTEST_SKIP() << "started without mpirun";
   int anything = 0, come = 0;
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Irecv(&anything, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &request);
+  mpi::Request request = mpi::Request::null;
+  mpi::calls().irecv(&anything, 1, mpi::Type::int32, mpi::kAnySource, mpi::kAnyTag, mpi::Comm::world,
+                     &request);
   for (const char* backend : {"gloo", "mpi"}) test::open(backend)->barrier()->wait();
-  MPI_Test(&request, &come, MPI_STATUS_IGNORE);
+  mpi::calls().test(&request, &come, mpi::kIgnore);
   EXPECT_FALSE(come) << "a message of ours came on MPI_COMM_WORLD";
   if (come) return;
-  MPI_Cancel(&request);
-  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  mpi::calls().cancel(&request);
+  mpi::calls().wait(&request, mpi::kIgnore);
 }
 
 }  // namespace

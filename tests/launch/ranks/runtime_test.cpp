@@ -39,12 +39,12 @@ TEST(Runtime, BroadcastsRankZerosText) {
 // This program has set no handler, so what stands there is MPI's default.
 TEST(Runtime, TheProgramsErrorHandlerStays) {
   if (!runtime().has_mpi()) GTEST_SKIP() << "started without mpirun";
-  MPI_Errhandler of_world = MPI_ERRHANDLER_NULL, of_ours = MPI_ERRHANDLER_NULL;
-  ASSERT_EQ(MPI_Comm_get_errhandler(MPI_COMM_WORLD, &of_world), MPI_SUCCESS);
-  EXPECT_EQ(of_world, MPI_ERRORS_ARE_FATAL);
-  for (const MPI_Comm comm : {runtime().mpi().world(), runtime().mpi().node(), launch::last_words_comm()}) {
-    ASSERT_EQ(MPI_Comm_get_errhandler(comm, &of_ours), MPI_SUCCESS);
-    EXPECT_EQ(of_ours, MPI_ERRORS_RETURN);
+  mpi::Handler of_world = mpi::Handler::null, of_ours = mpi::Handler::null;
+  ASSERT_EQ(mpi::calls().comm_get_errhandler(mpi::Comm::world, &of_world), mpi::kSuccess);
+  EXPECT_EQ(of_world, mpi::Handler::errors_are_fatal);
+  for (const mpi::Comm comm : {runtime().mpi().world(), runtime().mpi().node(), launch::last_words_comm()}) {
+    ASSERT_EQ(mpi::calls().comm_get_errhandler(comm, &of_ours), mpi::kSuccess);
+    EXPECT_EQ(of_ours, mpi::Handler::errors_return);
   }
 }
 

@@ -1,7 +1,5 @@
 #include "lockstep/comm/meet/mpi_join.h"
 
-#include <mpi.h>
-
 #include <algorithm>
 #include <thread>
 #include <vector>
@@ -26,17 +24,17 @@ constexpr auto kVerdictGrace = std::chrono::seconds(2);
 // What both sides need. The communicator is the runtime's own: no message of a user's meets ours.
 struct Gathering {
   const Job& job;
-  MPI_Comm comm;
+  mpi::Comm comm;
   Milliseconds timeout;
 };
 
 // True when all are done in time.
-bool wait_all(std::vector<MPI_Request>& requests, Milliseconds timeout) {
+bool wait_all(std::vector<mpi::Request>& requests, Milliseconds timeout) {
   base::AwakeTime awake;
   int done = 0;
   while (true) {
     launch::check_mpi(
-        MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
+        mpi::calls().testall(static_cast<int>(requests.size()), requests.data(), &done, mpi::kIgnore),
         "MPI_Testall");
     if (done) return true;
     if (awake.passed() > timeout) return false;
@@ -45,18 +43,18 @@ bool wait_all(std::vector<MPI_Request>& requests, Milliseconds timeout) {
 }
 
 // What cannot be cancelled any more is let go of: there is nobody left to tell.
-void drop(MPI_Request& request) {
-  if (request == MPI_REQUEST_NULL) return;
-  MPI_Cancel(&request);
-  MPI_Request_free(&request);
+void drop(mpi::Request& request) {
+  if (request == mpi::Request::null) return;
+  mpi::calls().cancel(&request);
+  mpi::calls().request_free(&request);
 }
 
 // The ranks whose hello is still outstanding; their receives are dropped.
-std::vector<int> drop_missing(std::vector<MPI_Request>& hellos) {
+std::vector<int> drop_missing(std::vector<mpi::Request>& hellos) {
   std::vector<int> missing;
   for (size_t i = 0; i < hellos.size(); ++i) {
     int come = 0;
-    launch::check_mpi(MPI_Test(&hellos[i], &come, MPI_STATUS_IGNORE), "MPI_Test");
+    launch::check_mpi(mpi::calls().test(&hellos[i], &come, mpi::kIgnore), "MPI_Test");
     if (come) continue;
     missing.push_back(static_cast<int>(i) + 1);
     drop(hellos[i]);
@@ -72,24 +70,27 @@ std::vector<int> drop_missing(std::vector<MPI_Request>& hellos) {
       "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only slow");
 }
 
-std::vector<MPI_Request> receive_hellos(const Gathering& meeting, std::vector<int>& room) {
-  std::vector<MPI_Request> hellos(static_cast<size_t>(meeting.job.world) - 1, MPI_REQUEST_NULL);
+std::vector<mpi::Request> receive_hellos(const Gathering& meeting, std::vector<int>& room) {
+  std::vector<mpi::Request> hellos(static_cast<size_t>(meeting.job.world) - 1, mpi::Request::null);
   room.resize(hellos.size());
   for (int rank = 1; rank < meeting.job.world; ++rank) {
     const auto i = static_cast<size_t>(rank) - 1;
-    launch::check_mpi(MPI_Irecv(&room[i], 1, MPI_INT, rank, kHello, meeting.comm, &hellos[i]), "MPI_Irecv");
+    launch::check_mpi(
+        mpi::calls().irecv(&room[i], 1, mpi::Type::int32, rank, kHello, meeting.comm, &hellos[i]),
+        "MPI_Irecv");
   }
   return hellos;
 }
 
 // Only those who came: a verdict nobody waits for would be taken for that of the next meeting.
 void tell(const Gathering& meeting, const std::vector<int>& missing) {
-  std::vector<MPI_Request> sends;
+  std::vector<mpi::Request> sends;
   const int count = static_cast<int>(missing.size());
   for (int rank = 1; rank < meeting.job.world; ++rank) {
     if (std::find(missing.begin(), missing.end(), rank) != missing.end()) continue;
-    sends.push_back(MPI_REQUEST_NULL);
-    launch::check_mpi(MPI_Isend(missing.data(), count, MPI_INT, rank, kVerdict, meeting.comm, &sends.back()),
+    sends.push_back(mpi::Request::null);
+    launch::check_mpi(mpi::calls().isend(missing.data(), count, mpi::Type::int32, rank, kVerdict,
+                                         meeting.comm, &sends.back()),
                       "MPI_Isend");
   }
   if (wait_all(sends, kVerdictGrace)) return;
@@ -107,22 +108,24 @@ void host_meeting(const Gathering& meeting) {
 
 void attend_meeting(const Gathering& meeting) {
   std::vector<int> missing(static_cast<size_t>(meeting.job.world));
-  MPI_Request verdict = MPI_REQUEST_NULL, hello = MPI_REQUEST_NULL;
+  mpi::Request verdict = mpi::Request::null, hello = mpi::Request::null;
+  launch::check_mpi(mpi::calls().irecv(missing.data(), meeting.job.world, mpi::Type::int32, 0, kVerdict,
+                                       meeting.comm, &verdict),
+                    "MPI_Irecv");
   launch::check_mpi(
-      MPI_Irecv(missing.data(), meeting.job.world, MPI_INT, 0, kVerdict, meeting.comm, &verdict),
-      "MPI_Irecv");
-  launch::check_mpi(MPI_Isend(&meeting.job.rank, 1, MPI_INT, 0, kHello, meeting.comm, &hello), "MPI_Isend");
-  MPI_Status status;
+      mpi::calls().isend(&meeting.job.rank, 1, mpi::Type::int32, 0, kHello, meeting.comm, &hello),
+      "MPI_Isend");
+  mpi::Status status;
   int come = 0;
   base::AwakeTime awake;
   while (!come && awake.passed() < meeting.timeout + kVerdictGrace) {
-    launch::check_mpi(MPI_Test(&verdict, &come, &status), "MPI_Test");
+    launch::check_mpi(mpi::calls().test(&verdict, &come, &status), "MPI_Test");
     if (!come) std::this_thread::sleep_for(kPoll);
   }
   int count = 0;
-  if (come) launch::check_mpi(MPI_Get_count(&status, MPI_INT, &count), "MPI_Get_count");
+  if (come) launch::check_mpi(mpi::calls().get_count(&status, mpi::Type::int32, &count), "MPI_Get_count");
   drop(verdict);
-  if (hello != MPI_REQUEST_NULL) launch::check_mpi(MPI_Request_free(&hello), "MPI_Request_free");
+  if (hello != mpi::Request::null) launch::check_mpi(mpi::calls().request_free(&hello), "MPI_Request_free");
   if (!come) refuse("rank 0", meeting);
   missing.resize(static_cast<size_t>(count));
   if (!missing.empty()) refuse(rank_list(missing), meeting);

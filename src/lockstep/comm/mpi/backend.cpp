@@ -76,7 +76,7 @@ int checked_bytes(const at::Tensor& tensor) {
 
 }  // namespace
 
-MpiBackend::MpiBackend(MPI_Comm world, std::shared_ptr<RollCall> roll, std::chrono::milliseconds timeout)
+MpiBackend::MpiBackend(mpi::Comm world, std::shared_ptr<RollCall> roll, std::chrono::milliseconds timeout)
     : Backend(roll->rank(), static_cast<int>(roll->peers().size())),
       roll_(std::move(roll)),
       options_(c10::make_intrusive<Options>("mpi", timeout)),
@@ -248,13 +248,13 @@ MpiBackend::WorkPtr MpiBackend::post(OpType type, int peer, const at::Tensor& te
                                      const at::Tensor& buffer, Start&& start) {
   roll_->require_alive();
   Collective expected = message_with(type, peer, options_->timeout);
-  MPI_Request request = MPI_REQUEST_NULL;
-  int code = MPI_SUCCESS;
+  mpi::Request request = mpi::Request::null;
+  int code = mpi::kSuccess;
   {
     const std::lock_guard<std::mutex> guard(*transport_.mpi());
     code = start(transport_.comms().all, &request);
   }
-  if (code != MPI_SUCCESS)
+  if (code != mpi::kSuccess)
     std::rethrow_exception(roll_->judge(expected, launch::mpi_failure(code, expected.what.c_str()), false));
   return c10::make_intrusive<MessageWork>(getRank(), type,
                                           MessageWork::Transfer{tensor, buffer, std::move(expected)}, request,
@@ -265,20 +265,22 @@ MpiBackend::WorkPtr MpiBackend::send(Tensors& tensors, int to, int tag) {
   at::Tensor& tensor = single(tensors);
   require_rank(to, getSize(), "the receiver of a message");
   const at::Tensor buffer = tensor.contiguous();
-  return post(OpType::SEND, to, tensor, buffer,
-              [&, bytes = checked_bytes(buffer), tag = checked_tag(tag)](MPI_Comm all, MPI_Request* request) {
-                return MPI_Isend(data_of(buffer), bytes, MPI_BYTE, to, tag, all, request);
-              });
+  return post(
+      OpType::SEND, to, tensor, buffer,
+      [&, bytes = checked_bytes(buffer), tag = checked_tag(tag)](mpi::Comm all, mpi::Request* request) {
+        return mpi::calls().isend(data_of(buffer), bytes, mpi::Type::byte, to, tag, all, request);
+      });
 }
 
 MpiBackend::WorkPtr MpiBackend::receive(OpType type, Tensors& tensors, int from, int tag) {
   at::Tensor& tensor = single(tensors);
   const at::Tensor buffer =
       tensor.is_contiguous() ? tensor : at::empty_like(tensor, at::MemoryFormat::Contiguous);
-  return post(type, type == OpType::RECV ? from : -1, tensor, buffer,
-              [&, bytes = checked_bytes(buffer), tag = checked_tag(tag)](MPI_Comm all, MPI_Request* request) {
-                return MPI_Irecv(data_of(buffer), bytes, MPI_BYTE, from, tag, all, request);
-              });
+  return post(
+      type, type == OpType::RECV ? from : -1, tensor, buffer,
+      [&, bytes = checked_bytes(buffer), tag = checked_tag(tag)](mpi::Comm all, mpi::Request* request) {
+        return mpi::calls().irecv(data_of(buffer), bytes, mpi::Type::byte, from, tag, all, request);
+      });
 }
 
 MpiBackend::WorkPtr MpiBackend::recv(Tensors& tensors, int from, int tag) {
@@ -287,7 +289,7 @@ MpiBackend::WorkPtr MpiBackend::recv(Tensors& tensors, int from, int tag) {
 }
 
 MpiBackend::WorkPtr MpiBackend::recvAnysource(Tensors& tensors, int tag) {
-  return receive(OpType::RECVANYSOURCE, tensors, MPI_ANY_SOURCE, tag);
+  return receive(OpType::RECVANYSOURCE, tensors, mpi::kAnySource, tag);
 }
 
 }  // namespace lockstep::comm

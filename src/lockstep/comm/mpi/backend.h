@@ -22,7 +22,7 @@ class MpiBackend : public c10d::Backend, public RollCalled, public Carrier {
   using TensorLists = std::vector<Tensors>;
 
   /// Collective over `world`, whose ranks are the roll's.
-  MpiBackend(MPI_Comm world, std::shared_ptr<RollCall> roll, std::chrono::milliseconds timeout);
+  MpiBackend(mpi::Comm world, std::shared_ptr<RollCall> roll, std::chrono::milliseconds timeout);
   ~MpiBackend() override;
   const std::shared_ptr<RollCall>& shared_roll() const override { return roll_; }
   std::exception_ptr carry(const Collective& collective,

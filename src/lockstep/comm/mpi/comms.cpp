@@ -16,51 +16,53 @@
 namespace lockstep::comm {
 namespace {
 
-int rank_in(MPI_Comm comm) {
+int rank_in(mpi::Comm comm) {
   int rank = 0;
-  launch::check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+  launch::check_mpi(mpi::calls().comm_rank(comm, &rank), "MPI_Comm_rank");
   return rank;
 }
 
-int size_of(MPI_Comm comm) {
+int size_of(mpi::Comm comm) {
   int size = 1;
-  launch::check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+  launch::check_mpi(mpi::calls().comm_size(comm, &size), "MPI_Comm_size");
   return size;
 }
 
 void free_comm(void* what) {
-  const std::unique_ptr<MPI_Comm> comm(static_cast<MPI_Comm*>(what));
-  MPI_Comm_free(comm.get());
+  const std::unique_ptr<mpi::Comm> comm(static_cast<mpi::Comm*>(what));
+  mpi::calls().comm_free(comm.get());
 }
 
-MPI_Comm kept(MPI_Comm comm) {
-  if (comm != MPI_COMM_NULL) free_at_finalize(free_comm, new MPI_Comm(comm));
+mpi::Comm kept(mpi::Comm comm) {
+  if (comm != mpi::Comm::null) free_at_finalize(free_comm, new mpi::Comm(comm));
   return comm;
 }
 
-MPI_Comm split_node(MPI_Comm all) {
-  MPI_Comm node = MPI_COMM_NULL;
-  launch::check_mpi(MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node),
+mpi::Comm split_node(mpi::Comm all) {
+  mpi::Comm node = mpi::Comm::null;
+  launch::check_mpi(mpi::calls().comm_split_type(all, mpi::kShared, 0, mpi::Info::null, &node),
                     "MPI_Comm_split_type");
   return kept(node);
 }
 
-MPI_Comm split_leaders(MPI_Comm all, MPI_Comm node) {
-  MPI_Comm leaders = MPI_COMM_NULL;
-  launch::check_mpi(MPI_Comm_split(all, rank_in(node) == 0 ? 0 : MPI_UNDEFINED, 0, &leaders),
+mpi::Comm split_leaders(mpi::Comm all, mpi::Comm node) {
+  mpi::Comm leaders = mpi::Comm::null;
+  launch::check_mpi(mpi::calls().comm_split(all, rank_in(node) == 0 ? 0 : mpi::kUndefined, 0, &leaders),
                     "MPI_Comm_split");
   return kept(leaders);
 }
 
-std::vector<int> gather_ints(MPI_Comm comm, int own) {
+std::vector<int> gather_ints(mpi::Comm comm, int own) {
   std::vector<int> values(static_cast<size_t>(size_of(comm)));
-  launch::check_mpi(MPI_Allgather(&own, 1, MPI_INT, values.data(), 1, MPI_INT, comm), "MPI_Allgather");
+  launch::check_mpi(
+      mpi::calls().allgather(&own, 1, mpi::Type::int32, values.data(), 1, mpi::Type::int32, comm),
+      "MPI_Allgather");
   return values;
 }
 
 void number_nodes(MpiComms& comms) {
-  int node = comms.leaders == MPI_COMM_NULL ? 0 : rank_in(comms.leaders);
-  launch::check_mpi(MPI_Bcast(&node, 1, MPI_INT, 0, comms.node), "MPI_Bcast");
+  int node = comms.leaders == mpi::Comm::null ? 0 : rank_in(comms.leaders);
+  launch::check_mpi(mpi::calls().bcast(&node, 1, mpi::Type::int32, 0, comms.node), "MPI_Bcast");
   comms.node_index = node;
   comms.node_of_rank = gather_ints(comms.all, node);
   comms.nodes = 1 + *std::max_element(comms.node_of_rank.begin(), comms.node_of_rank.end());
@@ -75,16 +77,16 @@ void number_nodes(MpiComms& comms) {
 
 using Cleanup = std::pair<void (*)(void*), void*>;
 
-int run_cleanups(MPI_Comm, int, void* value, void*) {
+int run_cleanups(mpi::Comm, int, void* value, void*) {
   const std::unique_ptr<std::vector<Cleanup>> list(static_cast<std::vector<Cleanup>*>(value));
   for (auto entry = list->rbegin(); entry != list->rend(); ++entry) entry->first(entry->second);
-  return MPI_SUCCESS;
+  return mpi::kSuccess;
 }
 
 int cleanup_key() {
   static const int key = [] {
     int made = 0;
-    launch::check_mpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, run_cleanups, &made, nullptr),
+    launch::check_mpi(mpi::calls().comm_create_keyval(mpi::kNoCopy, run_cleanups, &made, nullptr),
                       "MPI_Comm_create_keyval");
     return made;
   }();
@@ -106,24 +108,25 @@ int quota_cores() {
 void free_at_finalize(void (*free)(void*), void* what) {
   void* list = nullptr;
   int found = 0;
-  launch::check_mpi(MPI_Comm_get_attr(MPI_COMM_SELF, cleanup_key(), &list, &found), "MPI_Comm_get_attr");
+  launch::check_mpi(mpi::calls().comm_get_attr(mpi::Comm::self, cleanup_key(), &list, &found),
+                    "MPI_Comm_get_attr");
   if (!found) {
     list = new std::vector<Cleanup>();
-    launch::check_mpi(MPI_Comm_set_attr(MPI_COMM_SELF, cleanup_key(), list), "MPI_Comm_set_attr");
+    launch::check_mpi(mpi::calls().comm_set_attr(mpi::Comm::self, cleanup_key(), list), "MPI_Comm_set_attr");
   }
   static_cast<std::vector<Cleanup>*>(list)->emplace_back(free, what);
 }
 
-MPI_Comm split_ranks(MPI_Comm world, int part) {
-  MPI_Comm comm = MPI_COMM_NULL;
-  launch::check_mpi(MPI_Comm_split(world, part, rank_in(world), &comm), "MPI_Comm_split");
+mpi::Comm split_ranks(mpi::Comm world, int part) {
+  mpi::Comm comm = mpi::Comm::null;
+  launch::check_mpi(mpi::calls().comm_split(world, part, rank_in(world), &comm), "MPI_Comm_split");
   return kept(comm);
 }
 
-MpiComms MpiComms::make(MPI_Comm world) {
+MpiComms MpiComms::make(mpi::Comm world) {
   MpiComms comms;
-  MPI_Comm all = MPI_COMM_NULL;
-  launch::check_mpi(MPI_Comm_dup(world, &all), "MPI_Comm_dup");
+  mpi::Comm all = mpi::Comm::null;
+  launch::check_mpi(mpi::calls().comm_dup(world, &all), "MPI_Comm_dup");
   comms.all = kept(all);
   comms.node = split_node(comms.all);
   comms.leaders = split_leaders(comms.all, comms.node);
@@ -135,21 +138,22 @@ MpiComms MpiComms::make(MPI_Comm world) {
 }
 
 void require_threads() {
-  int level = MPI_THREAD_SINGLE;
-  launch::check_mpi(MPI_Query_thread(&level), "MPI_Query_thread");
-  if (level >= MPI_THREAD_SERIALIZED) return;
+  int level = mpi::kThreadSingle;
+  launch::check_mpi(mpi::calls().query_thread(&level), "MPI_Query_thread");
+  if (level >= mpi::kThreadSerialized) return;
   throw Error(
       format("MPI was started with thread level {}, and backward calls it from another thread", level),
       "backend mpi", "start MPI with MPI_THREAD_SERIALIZED or higher, or choose the backend gloo");
 }
 
-bool is_crowded(MPI_Comm node) {
+bool is_crowded(mpi::Comm node) {
   cpu_set_t own;
   CPU_ZERO(&own);
   ::sched_getaffinity(0, sizeof own, &own);
   cpu_set_t all;
   CPU_ZERO(&all);
-  launch::check_mpi(MPI_Allreduce(&own, &all, sizeof own, MPI_BYTE, MPI_BOR, node), "MPI_Allreduce");
+  launch::check_mpi(mpi::calls().allreduce(&own, &all, sizeof own, mpi::Type::byte, mpi::Op::bor, node),
+                    "MPI_Allreduce");
   return std::min(CPU_COUNT(&all), quota_cores()) < size_of(node);
 }
 

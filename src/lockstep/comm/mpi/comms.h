@@ -1,19 +1,19 @@
 #pragma once
 // The MPI communicators of a group: the ranks of this node, the first ranks of all nodes, and all ranks.
 
-#include <mpi.h>
-
 #include <vector>
+
+#include "lockstep/mpi/calls.h"
 
 namespace lockstep::comm {
 
 /// Made collectively; freed at MPI_Finalize, because a destructor must not wait for a peer that may be dead.
 struct MpiComms {
-  static MpiComms make(MPI_Comm world);
+  static MpiComms make(mpi::Comm world);
 
-  MPI_Comm all = MPI_COMM_NULL;
-  MPI_Comm node = MPI_COMM_NULL;
-  MPI_Comm leaders = MPI_COMM_NULL;  // on the first rank of each node
+  mpi::Comm all = mpi::Comm::null;
+  mpi::Comm node = mpi::Comm::null;
+  mpi::Comm leaders = mpi::Comm::null;  // on the first rank of each node
   int local_rank = 0;
   int local_world = 1;
   int nodes = 1;
@@ -26,7 +26,7 @@ struct MpiComms {
 
 /// The ranks that name the same part, in rank order, as a communicator that is freed at MPI_Finalize.
 /// Collective.
-MPI_Comm split_ranks(MPI_Comm world, int part);
+mpi::Comm split_ranks(mpi::Comm world, int part);
 
 /// Runs `free` in MPI_Finalize, last registered first.
 void free_at_finalize(void (*free)(void*), void* what);
@@ -35,6 +35,6 @@ void free_at_finalize(void (*free)(void*), void* what);
 void require_threads();
 
 /// True where the ranks of this node outnumber the cores they may run on.
-bool is_crowded(MPI_Comm node);
+bool is_crowded(mpi::Comm node);
 
 }  // namespace lockstep::comm

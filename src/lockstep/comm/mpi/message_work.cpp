@@ -7,12 +7,12 @@ namespace lockstep::comm {
 namespace {
 
 void require_success(int code, const char* call) {
-  if (code != MPI_SUCCESS) throw OutOfPatience{false, launch::mpi_failure(code, call)};
+  if (code != mpi::kSuccess) throw OutOfPatience{false, launch::mpi_failure(code, call)};
 }
 
 }  // namespace
 
-MessageWork::MessageWork(int rank, c10d::OpType type, Transfer transfer, MPI_Request request,
+MessageWork::MessageWork(int rank, c10d::OpType type, Transfer transfer, mpi::Request request,
                          std::shared_ptr<RollCall> roll, std::shared_ptr<std::mutex> mpi)
     : Work(rank, type),
       transfer_(std::move(transfer)),
@@ -29,17 +29,17 @@ MessageWork::~MessageWork() {
     return;  // MPI has given the message up
   }
   const std::lock_guard<std::mutex> guard(*mpi_);
-  MPI_Request_free(&request_);
+  mpi::calls().request_free(&request_);
   transfer_.buffer.unsafeReleaseIntrusivePtr().release();
 }
 
 bool MessageWork::test() {
-  if (request_ == MPI_REQUEST_NULL) return true;
+  if (request_ == mpi::Request::null) return true;
   int done = 0;
-  MPI_Status status;
+  mpi::Status status;
   {
     const std::lock_guard<std::mutex> guard(*mpi_);
-    require_success(MPI_Test(&request_, &done, &status), "MPI_Test");
+    require_success(mpi::calls().test(&request_, &done, &status), "MPI_Test");
   }
   if (!done) return false;
   if (opType_ != c10d::OpType::SEND) take(status);
@@ -48,10 +48,10 @@ bool MessageWork::test() {
 }
 
 // MPI is content with a message that is too short, and the rest of the tensor would stay what it was.
-void MessageWork::take(const MPI_Status& status) {
-  source_ = status.MPI_SOURCE;
+void MessageWork::take(const mpi::Status& status) {
+  source_ = status.source;
   int bytes = 0;
-  require_success(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
+  require_success(mpi::calls().get_count(&status, mpi::Type::byte, &bytes), "MPI_Get_count");
   if (static_cast<size_t>(bytes) != transfer_.buffer.nbytes()) {
     throw OutOfPatience{false, format("rank {} sent {} bytes, and rank {} waits for {}", source_, bytes,
                                       rank_, transfer_.buffer.nbytes())};

@@ -1,7 +1,6 @@
 #pragma once
 // A message on its way between two ranks.
 
-#include <mpi.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <memory>
@@ -9,6 +8,7 @@
 
 #include "lockstep/comm/mpi/patience.h"
 #include "lockstep/comm/watch/roll_call.h"
+#include "lockstep/mpi/calls.h"
 
 namespace lockstep::comm {
 
@@ -20,7 +20,7 @@ class MessageWork : public c10d::Work {
     at::Tensor buffer;    // contiguous: the tensor itself or a copy
     Collective expected;  // how an error speaks of it
   };
-  MessageWork(int rank, c10d::OpType type, Transfer transfer, MPI_Request request,
+  MessageWork(int rank, c10d::OpType type, Transfer transfer, mpi::Request request,
               std::shared_ptr<RollCall> roll, std::shared_ptr<std::mutex> mpi);
   ~MessageWork() override;
 
@@ -31,12 +31,12 @@ class MessageWork : public c10d::Work {
 
  private:
   bool test();
-  void take(const MPI_Status& status);
+  void take(const mpi::Status& status);
   void wait_for(const Collective& expected);
   void fail(const Collective& expected, const OutOfPatience& reason);
 
   Transfer transfer_;
-  MPI_Request request_;
+  mpi::Request request_;
   std::shared_ptr<RollCall> roll_;
   std::shared_ptr<std::mutex> mpi_;
   int source_;

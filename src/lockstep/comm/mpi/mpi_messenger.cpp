@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kPiece = 1 << 30;  // MPI counts bytes in an int
 
 void require_success(int code, const char* call) {
-  if (code != MPI_SUCCESS) throw OutOfPatience{false, launch::mpi_failure(code, call)};
+  if (code != mpi::kSuccess) throw OutOfPatience{false, launch::mpi_failure(code, call)};
 }
 
 // Messages on their way; what an exception leaves behind is given up, as far as MPI can.
@@ -21,9 +21,9 @@ class Underway {
   ~Underway() {
     const std::lock_guard<std::mutex> guard(mpi_);
     for (auto& [request, peer] : messages_) {
-      if (request == MPI_REQUEST_NULL) continue;
-      MPI_Cancel(&request);
-      MPI_Request_free(&request);
+      if (request == mpi::Request::null) continue;
+      mpi::calls().cancel(&request);
+      mpi::calls().request_free(&request);
     }
   }
   Underway(const Underway&) = delete;
@@ -33,7 +33,7 @@ class Underway {
   void add(Bytes bytes, int peer, Start&& start) {
     const std::lock_guard<std::mutex> guard(mpi_);
     for (size_t at = 0; at < bytes.size(); at += kPiece) {
-      auto& message = messages_.emplace_back(MPI_REQUEST_NULL, peer);
+      auto& message = messages_.emplace_back(mpi::Request::null, peer);
       const auto piece = bytes.subspan(at, std::min(kPiece, bytes.size() - at));
       start(piece.data(), static_cast<int>(piece.size()), &message.request);
     }
@@ -47,17 +47,17 @@ class Underway {
 
  private:
   struct Message {
-    MPI_Request request;
+    mpi::Request request;
     int peer;
   };
 
-  bool is_done(MPI_Request& request) {
+  bool is_done(mpi::Request& request) {
     int done = 0;
     const std::lock_guard<std::mutex> guard(mpi_);
-    require_success(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    require_success(mpi::calls().test(&request, &done, mpi::kIgnore), "MPI_Test");
     return done != 0;
   }
-  void wait_a_turn(Patience& patience, MPI_Request& request, int peer) {
+  void wait_a_turn(Patience& patience, mpi::Request& request, int peer) {
     try {
       patience.turn(peer);
     } catch (const OutOfPatience&) {
@@ -74,13 +74,15 @@ class Underway {
 void MpiMessenger::transfer(std::span<const Outgoing> out, std::span<const Incoming> in) {
   Underway underway(mpi_);
   for (const auto& [from, bytes] : in) {
-    underway.add(bytes, from, [&, from = from](std::byte* data, int count, MPI_Request* request) {
-      require_success(MPI_Irecv(data, count, MPI_BYTE, from, kCollectiveTag, all_, request), "MPI_Irecv");
+    underway.add(bytes, from, [&, from = from](std::byte* data, int count, mpi::Request* request) {
+      require_success(mpi::calls().irecv(data, count, mpi::Type::byte, from, kCollectiveTag, all_, request),
+                      "MPI_Irecv");
     });
   }
   for (const auto& [to, bytes] : out) {
-    underway.add(bytes, to, [&, to = to](const std::byte* data, int count, MPI_Request* request) {
-      require_success(MPI_Isend(data, count, MPI_BYTE, to, kCollectiveTag, all_, request), "MPI_Isend");
+    underway.add(bytes, to, [&, to = to](const std::byte* data, int count, mpi::Request* request) {
+      require_success(mpi::calls().isend(data, count, mpi::Type::byte, to, kCollectiveTag, all_, request),
+                      "MPI_Isend");
     });
   }
   underway.wait(patience_);

@@ -1,21 +1,20 @@
 #pragma once
 // Messages of one collective over MPI: point to point, tested in turns that look after the other ranks.
 
-#include <mpi.h>
-
 #include <mutex>
 #include <vector>
 
 #include "lockstep/comm/algorithms/messenger.h"
 #include "lockstep/comm/mpi/patience.h"
 #include "lockstep/comm/watch/roll_call.h"
+#include "lockstep/mpi/calls.h"
 
 namespace lockstep::comm {
 
 /// Throws OutOfPatience.
 class MpiMessenger : public Messenger {
  public:
-  MpiMessenger(MPI_Comm all, std::mutex& mpi, const RollCall& roll, Patience& patience)
+  MpiMessenger(mpi::Comm all, std::mutex& mpi, const RollCall& roll, Patience& patience)
       : all_(all), mpi_(mpi), roll_(roll), patience_(patience) {}
   int rank() const override { return roll_.rank(); }
   int world() const override { return static_cast<int>(roll_.peers().size()); }
@@ -25,7 +24,7 @@ class MpiMessenger : public Messenger {
   void transfer(std::span<const Outgoing> out, std::span<const Incoming> in) override;
 
  private:
-  MPI_Comm all_;
+  mpi::Comm all_;
   std::mutex& mpi_;
   const RollCall& roll_;
   Patience& patience_;

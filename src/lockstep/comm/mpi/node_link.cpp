@@ -9,9 +9,9 @@ namespace lockstep::comm {
 // `start` gives MPI's code: what MPI refuses ends the collective, for it will not come on the other nodes.
 template <class Start>
 void NodeLink::run(const char* call, Patience& patience, Start&& start) {
-  MPI_Request request = MPI_REQUEST_NULL;
+  mpi::Request request = mpi::Request::null;
   const auto checked = [&](int code) {
-    if (code != MPI_SUCCESS) throw OutOfPatience{false, launch::mpi_failure(code, call)};
+    if (code != mpi::kSuccess) throw OutOfPatience{false, launch::mpi_failure(code, call)};
   };
   {
     const std::lock_guard<std::mutex> guard(mpi_);
@@ -20,7 +20,7 @@ void NodeLink::run(const char* call, Patience& patience, Start&& start) {
   patience.restart();
   for (int done = 0; true; patience.turn()) {
     const std::lock_guard<std::mutex> guard(mpi_);
-    checked(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+    checked(mpi::calls().test(&request, &done, mpi::kIgnore));
     if (done) return;
   }
 }
@@ -35,23 +35,24 @@ void NodeLink::all_reduce(std::byte* data, size_t items, const Reduction& reduct
   sections_.resize(section * nodes);
   own_.resize(section);
   std::memcpy(padded_.data(), data, items * reduction.item_bytes);
-  run("MPI_Ialltoall", patience, [&](MPI_Request* request) {
-    return MPI_Ialltoall(padded_.data(), count, MPI_BYTE, sections_.data(), count, MPI_BYTE, comms_.leaders,
-                         request);
+  run("MPI_Ialltoall", patience, [&](mpi::Request* request) {
+    return mpi::calls().ialltoall(padded_.data(), count, mpi::Type::byte, sections_.data(), count,
+                                  mpi::Type::byte, comms_.leaders, request);
   });
   std::vector<const std::byte*> sources;
   for (size_t node = 0; node < nodes; ++node) sources.push_back(sections_.data() + node * section);
   reduction.combine(sources.data(), nodes, own_.data(), section / reduction.item_bytes);
-  run("MPI_Iallgather", patience, [&](MPI_Request* request) {
-    return MPI_Iallgather(own_.data(), count, MPI_BYTE, padded_.data(), count, MPI_BYTE, comms_.leaders,
-                          request);
+  run("MPI_Iallgather", patience, [&](mpi::Request* request) {
+    return mpi::calls().iallgather(own_.data(), count, mpi::Type::byte, padded_.data(), count,
+                                   mpi::Type::byte, comms_.leaders, request);
   });
   std::memcpy(data, padded_.data(), items * reduction.item_bytes);
 }
 
 void NodeLink::broadcast(std::byte* data, size_t bytes, int root_node, Patience& patience) {
-  run("MPI_Ibcast", patience, [&](MPI_Request* request) {
-    return MPI_Ibcast(data, static_cast<int>(bytes), MPI_BYTE, root_node, comms_.leaders, request);
+  run("MPI_Ibcast", patience, [&](mpi::Request* request) {
+    return mpi::calls().ibcast(data, static_cast<int>(bytes), mpi::Type::byte, root_node, comms_.leaders,
+                               request);
   });
 }
 
@@ -64,14 +65,15 @@ void NodeLink::all_gather(const std::byte* node_blocks, size_t bytes, std::byte*
     at += counts.back();
   }
   const int own = comms_.local_world * static_cast<int>(bytes);
-  run("MPI_Iallgatherv", patience, [&](MPI_Request* request) {
-    return MPI_Iallgatherv(node_blocks, own, MPI_BYTE, all, counts.data(), starts.data(), MPI_BYTE,
-                           comms_.leaders, request);
+  run("MPI_Iallgatherv", patience, [&](mpi::Request* request) {
+    return mpi::calls().iallgatherv(node_blocks, own, mpi::Type::byte, all, counts.data(), starts.data(),
+                                    mpi::Type::byte, comms_.leaders, request);
   });
 }
 
 void NodeLink::barrier(Patience& patience) {
-  run("MPI_Ibarrier", patience, [&](MPI_Request* request) { return MPI_Ibarrier(comms_.leaders, request); });
+  run("MPI_Ibarrier", patience,
+      [&](mpi::Request* request) { return mpi::calls().ibarrier(comms_.leaders, request); });
 }
 
 }  // namespace lockstep::comm

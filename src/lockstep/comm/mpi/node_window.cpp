@@ -17,34 +17,37 @@ std::atomic<uint64_t>& flag_of(std::byte* segment) {
 }
 
 void free_window(void* what) {
-  const std::unique_ptr<MPI_Win> window(static_cast<MPI_Win*>(what));
-  MPI_Win_unlock_all(*window);  // MPI is ending: nobody is left to tell of a failure
-  MPI_Win_free(window.get());
+  const std::unique_ptr<mpi::Window> window(static_cast<mpi::Window*>(what));
+  mpi::calls().win_unlock_all(*window);  // MPI is ending: nobody is left to tell of a failure
+  mpi::calls().win_free(window.get());
 }
 
 // Each rank's segment comes from its own memory node and is touched first by its owner.
-MPI_Win allocate(MPI_Comm node, size_t bytes) {
-  MPI_Info info = MPI_INFO_NULL;
-  launch::check_mpi(MPI_Info_create(&info), "MPI_Info_create");
-  launch::check_mpi(MPI_Info_set(info, "alloc_shared_noncontig", "true"), "MPI_Info_set");
-  MPI_Win window = MPI_WIN_NULL;
+mpi::Window allocate(mpi::Comm node, size_t bytes) {
+  mpi::Info info = mpi::Info::null;
+  launch::check_mpi(mpi::calls().info_create(&info), "MPI_Info_create");
+  launch::check_mpi(mpi::calls().info_set(info, "alloc_shared_noncontig", "true"), "MPI_Info_set");
+  mpi::Window window = mpi::Window::null;
   void* base = nullptr;
-  const int code = MPI_Win_allocate_shared(static_cast<MPI_Aint>(bytes), 1, info, node, &base, &window);
-  MPI_Info_free(&info);
-  if (code != MPI_SUCCESS)
+  const int code =
+      mpi::calls().win_allocate_shared(static_cast<mpi::Size>(bytes), 1, info, node, &base, &window);
+  mpi::calls().info_free(&info);
+  if (code != mpi::kSuccess)
     throw Error(launch::mpi_failure(code, "MPI_Win_allocate_shared"), "backend mpi",
                 "look at the space in /dev/shm");
-  launch::check_mpi(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN), "MPI_Win_set_errhandler");
-  launch::check_mpi(MPI_Win_lock_all(MPI_MODE_NOCHECK, window), "MPI_Win_lock_all");
-  free_at_finalize(free_window, new MPI_Win(window));
+  launch::check_mpi(mpi::calls().win_set_errhandler(window, mpi::Handler::errors_return),
+                    "MPI_Win_set_errhandler");
+  launch::check_mpi(mpi::calls().win_lock_all(mpi::kNoCheck, window), "MPI_Win_lock_all");
+  free_at_finalize(free_window, new mpi::Window(window));
   return window;
 }
 
-std::byte* segment_of(MPI_Win window, int rank) {
-  MPI_Aint bytes = 0;
+std::byte* segment_of(mpi::Window window, int rank) {
+  mpi::Size bytes = 0;
   int unit = 0;
   void* base = nullptr;
-  launch::check_mpi(MPI_Win_shared_query(window, rank, &bytes, &unit, &base), "MPI_Win_shared_query");
+  launch::check_mpi(mpi::calls().win_shared_query(window, rank, &bytes, &unit, &base),
+                    "MPI_Win_shared_query");
   const auto address = reinterpret_cast<uintptr_t>(base);
   return reinterpret_cast<std::byte*>((address + kFlagBytes - 1) / kFlagBytes * kFlagBytes);
 }
@@ -54,10 +57,10 @@ std::byte* segment_of(MPI_Win window, int rank) {
 NodeWindow::NodeWindow(const MpiComms& comms, size_t slot_bytes)
     : rank_(comms.local_rank), slot_bytes_(slot_bytes), global_ranks_(comms.local_ranks) {
   // one page more, because the segment's own start need not be on a page
-  const MPI_Win window = allocate(comms.node, 2 * kFlagBytes + 2 * slot_bytes);
+  const mpi::Window window = allocate(comms.node, 2 * kFlagBytes + 2 * slot_bytes);
   for (int rank = 0; rank < comms.local_world; ++rank) segments_.push_back(segment_of(window, rank));
   flag_of(segments_[static_cast<size_t>(rank_)]).store(0);
-  launch::check_mpi(MPI_Barrier(comms.node), "MPI_Barrier");
+  launch::check_mpi(mpi::calls().barrier(comms.node), "MPI_Barrier");
 }
 
 std::byte* NodeWindow::slot(int local_rank) const {

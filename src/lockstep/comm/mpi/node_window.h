@@ -1,14 +1,13 @@
 #pragma once
 // The shared memory of a node's ranks inside a collective: two slots and one flag a rank, in an MPI-3 window.
 
-#include <mpi.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "lockstep/comm/mpi/comms.h"
 #include "lockstep/comm/mpi/patience.h"
+#include "lockstep/mpi/calls.h"
 
 namespace lockstep::comm {
 

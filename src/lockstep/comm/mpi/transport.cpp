@@ -34,7 +34,7 @@ Section section_of(size_t items, int rank, int ranks) {
 
 }  // namespace
 
-MpiTransport::MpiTransport(MPI_Comm world)
+MpiTransport::MpiTransport(mpi::Comm world)
     : comms_(MpiComms::make(world)),
       window_(comms_, slot_bytes_for(comms_)),
       link_(comms_, *mpi_),
@@ -176,7 +176,7 @@ void MpiTransport::reduce_scatter(const std::vector<const std::byte*>& ins, std:
   const size_t chunk = window_.slot_bytes() / reduction.item_bytes / ins.size();
   std::vector<std::byte> packed(link_.needed() ? chunk * ins.size() * reduction.item_bytes : 0);
   int own = 0;
-  launch::check_mpi(MPI_Comm_rank(comms_.all, &own), "MPI_Comm_rank");
+  launch::check_mpi(mpi::calls().comm_rank(comms_.all, &own), "MPI_Comm_rank");
   for (size_t at = 0; at < items; at += chunk) {
     const size_t bytes = std::min(chunk, items - at) * reduction.item_bytes;
     const size_t offset = at * reduction.item_bytes;

@@ -18,7 +18,7 @@ namespace lockstep::comm {
 class MpiTransport {
  public:
   /// Collective over `world`, of which it makes communicators of its own.
-  explicit MpiTransport(MPI_Comm world);
+  explicit MpiTransport(mpi::Comm world);
 
   /// `out` null: take part without wanting the result.
   void all_reduce(const std::byte* in, std::byte* out, size_t items, const Reduction& reduction,

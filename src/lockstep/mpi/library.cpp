@@ -1,0 +1,260 @@
+#include "lockstep/mpi/library.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+
+#include "lockstep/base/beside.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
+#include "lockstep/mpi/calls.h"
+
+namespace lockstep::mpi {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kFirstCall = "MPI_Init_thread";
+constexpr const char* kOpenMpisOwn = "ompi_mpi_comm_world";
+constexpr const char* kSetting = "LOCKSTEP_MPI";
+
+struct Row {
+  Family family;
+  const char* name;
+  const char* title;
+  std::vector<std::string> files;  // as their makers name them
+};
+
+// Spectrum MPI is Open MPI; Cray's libraries for one compiler have MPICH's interface.
+const std::array<Row, 3>& rows() {
+  static const std::array<Row, 3> table = {{
+      {Family::open_mpi, "openmpi", "Open MPI", {"libmpi.so.40", "libmpi_ibm.so.3"}},
+      {Family::mpich,
+       "mpich",
+       "MPICH",
+       {"libmpi.so.12", "libmpich.so.12", "libmpi_gnu_123.so.12", "libmpi_gnu_91.so.12",
+        "libmpi_cray.so.12"}},
+      {Family::standard, "abi", "the MPI standard ABI", {"libmpi_abi.so.1", "libmpi_abi.so.0"}},
+  }};
+  return table;
+}
+
+const Row& row_of(Family family) {
+  return *std::find_if(rows().begin(), rows().end(), [&](const Row& row) { return row.family == family; });
+}
+
+std::string plugin_file(const Row& row) {
+  return format("liblockstep_mpi_{}.so", row.name);
+}
+
+// empty where it was not built
+std::string plugin_of(const Row& row) {
+  for (const auto& path : base::places_beside(plugin_file(row))) {
+    if (fs::exists(path)) return path;
+  }
+  return "";
+}
+
+struct Opened {
+  void* handle = nullptr;
+  std::string file;
+};
+
+std::string file_of(void* symbol) {
+  Dl_info found{};
+  return ::dladdr(symbol, &found) && found.dli_fname ? found.dli_fname : "";
+}
+
+bool is_libmpi_abi(const std::string& file) {
+  return fs::path(file).filename().string().starts_with("libmpi_abi");
+}
+
+Family family_of(const Opened& library) {
+  if (::dlsym(library.handle, kOpenMpisOwn)) return Family::open_mpi;
+  return is_libmpi_abi(library.file) ? Family::standard : Family::mpich;
+}
+
+// its symbols are everybody's: its own plug-ins ask for them, and ours is linked to no MPI
+Opened open(const std::string& file) {
+  void* handle = ::dlopen(file.c_str(), RTLD_LAZY | RTLD_GLOBAL);
+  if (!handle) return {};
+  void* symbol = ::dlsym(handle, kFirstCall);
+  if (!symbol)
+    throw InputError(
+        "this is no MPI library: it has no " + std::string(kFirstCall), file,
+        format("let {} name the libmpi.so of an MPI, or one of {}", kSetting, base::join(supported(), ", ")));
+  return {handle, file_of(symbol)};
+}
+
+std::optional<Opened> in_this_process() {
+  void* symbol = ::dlsym(RTLD_DEFAULT, kFirstCall);
+  if (!symbol) return std::nullopt;
+  return Opened{RTLD_DEFAULT, file_of(symbol)};
+}
+
+// Every path that may be it: named, or in the folders; then the bare names, for which the system looks.
+std::vector<std::string> candidates(const Wish& wish) {
+  if (!wish.file.empty()) return {wish.file};
+  std::vector<std::string> files;
+  for (const auto& folder : wish.folders) {
+    for (const Family family : wish.families) {
+      for (const auto& name : row_of(family).files) {
+        std::error_code none;
+        if (fs::exists(folder + "/" + name, none)) files.push_back(folder + "/" + name);
+      }
+    }
+  }
+  for (const Family family : wish.families)
+    files.insert(files.end(), row_of(family).files.begin(), row_of(family).files.end());
+  return files;
+}
+
+// the most telling of the reasons: a file that is there and does not load
+[[noreturn]] void refuse(const Wish& wish, const std::string& broken) {
+  std::vector<std::string> titles;
+  for (const Family family : wish.families) titles.emplace_back(title_of(family));
+  const auto wanted = wish.file.empty() ? base::join(titles, " or ") : wish.file;
+  throw InputError(
+      broken.empty() ? format("the library of {} is not found", wanted)
+                     : "an MPI library does not load: " + broken,
+      wish.because,
+      format(
+          "load the MPI whose mpirun this is (module load ...), so that LD_LIBRARY_PATH names its folder, or "
+          "let {} name the library",
+          kSetting));
+}
+
+Opened search(const Wish& wish) {
+  std::string broken;
+  for (const auto& file : candidates(wish)) {
+    if (auto library = open(file); library.handle) return library;
+    const std::string why = ::dlerror();
+    if (broken.empty() && file.find('/') != std::string::npos) broken = why;
+  }
+  refuse(wish, broken);
+}
+
+const PluginTable& open_plugin(const Row& row) {
+  const auto path = plugin_of(row);
+  if (path.empty())
+    throw InputError(format("this lockstep was built without its half for {}", row.title), plugin_file(row),
+                     format("build it where the mpi.h of {} is (docs/install.md), or start the ranks with "
+                            "another MPI's mpirun",
+                            row.title));
+  void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle)
+    throw Error(format("lockstep's half for {} does not load: {}", row.title, ::dlerror()), path,
+                "is that MPI complete, and of a version that has MPI-3?");
+  using Table = const PluginTable* (*)();
+  const auto table = reinterpret_cast<Table>(::dlsym(handle, kPluginSymbol));
+  if (table && table()->version == kPluginVersion) return *table();
+  throw Error(format("lockstep's half for {} is of another lockstep", row.title), path,
+              "install all of lockstep from one build");
+}
+
+// "MPI_Comm_dup" of comm_dup
+std::string name_in_the_standard(std::string name) {
+  name.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(name.front())));
+  return "MPI_" + name;
+}
+
+template <class Call>
+void take(Call& call, const Opened& library, const char* name) {
+  const auto wanted = name_in_the_standard(name);
+  call = reinterpret_cast<Call>(::dlsym(library.handle, wanted.c_str()));
+  if (!call) throw Error(format("this MPI library has no {}", wanted), library.file, "use a whole MPI-3");
+}
+
+Calls calls_of_the_standard(const Opened& library) {
+  Calls calls{};
+#define CALL(name, parameters) take(calls.name, library, #name);
+#include "lockstep/mpi/calls.inc"
+#undef CALL
+  return calls;
+}
+
+// "Open MPI v4.1.4", "MPICH 4.0.2"
+std::string version_of(const Calls& calls) {
+  std::array<char, kMaxLibraryVersion> text{};
+  int length = 0;
+  calls.get_library_version(text.data(), &length);
+  const std::string whole(text.data());
+  std::istringstream words(whole.substr(0, whole.find_first_of(",\n")));
+  std::vector<std::string> version;
+  for (std::string word; words >> word;) {
+    if (word != "Version:") version.push_back(word);
+  }
+  return base::join(version, " ");
+}
+
+struct Loaded {
+  Library library;
+  Calls calls;
+};
+
+Loaded load_first(const Wish& wish) {
+  const auto there = in_this_process();
+  const auto opened = there ? *there : search(wish);
+  const auto family = family_of(opened);
+  const auto calls =
+      family == Family::standard ? calls_of_the_standard(opened) : open_plugin(row_of(family)).calls;
+  return {{.family = family,
+           .file = opened.file,
+           .version = version_of(calls),
+           .because = there ? "this process has it already" : wish.because},
+          calls};
+}
+
+const Loaded* g_loaded = nullptr;
+
+}  // namespace
+
+std::string_view title_of(Family family) {
+  return row_of(family).title;
+}
+
+std::vector<std::string> supported() {
+  std::vector<std::string> names;
+  for (const auto& row : rows()) {
+    if (row.family == Family::standard || !plugin_of(row).empty()) names.emplace_back(row.name);
+  }
+  return names;
+}
+
+Wish as_told(Wish wish, const std::string& told) {
+  if (told.empty()) return wish;
+  wish.because = format("{} is {}", kSetting, told);
+  for (const auto& row : rows()) {
+    if (told != row.name) continue;
+    wish.families = {row.family};
+    return wish;
+  }
+  if (told.find('/') == std::string::npos)
+    throw InputError(format("{} is '{}'", kSetting, told), "the environment",
+                     format("one of {}, or the path of a library", base::join(supported(), ", ")));
+  wish.file = told;
+  return wish;
+}
+
+const Library& load(const Wish& wish) {
+  static const Loaded first = load_first(wish);
+  g_loaded = &first;
+  return first.library;
+}
+
+const Library* loaded() {
+  return g_loaded ? &g_loaded->library : nullptr;
+}
+
+const Calls& calls() {
+  if (!g_loaded)
+    throw Error("MPI is not in use in this job", "", "start the ranks with mpirun or srun --mpi=pmix");
+  return g_loaded->calls;
+}
+
+}  // namespace lockstep::mpi

@@ -1,0 +1,464 @@
+// The table of calls for one MPI library, compiled against its mpi.h: handles and constants are translated,
+// nothing else happens here. It is not linked to that library, which is loaded before it.
+#include <mpi.h>
+
+#include <cstddef>
+#include <type_traits>
+#include <vector>
+
+#include "lockstep/mpi/calls.h"
+
+namespace lockstep::mpi {
+namespace {
+
+// A handle that is no constant keeps its bits. Those of a library lie far above the constants of the ABI.
+template <class Theirs, class Ours>
+Theirs same_bits(Ours ours) {
+  const auto bits = static_cast<std::uintptr_t>(ours);
+  if constexpr (std::is_pointer_v<Theirs>) {
+    return reinterpret_cast<Theirs>(bits);
+  } else {
+    return static_cast<Theirs>(bits);
+  }
+}
+
+template <class Ours, class Theirs>
+Ours same_bits_back(Theirs theirs) {
+  if constexpr (std::is_pointer_v<Theirs>) {
+    return static_cast<Ours>(reinterpret_cast<std::uintptr_t>(theirs));
+  } else {
+    return static_cast<Ours>(static_cast<std::make_unsigned_t<Theirs>>(theirs));
+  }
+}
+
+MPI_Comm theirs(Comm comm) {
+  switch (comm) {
+    case Comm::null:
+      return MPI_COMM_NULL;
+    case Comm::world:
+      return MPI_COMM_WORLD;
+    case Comm::self:
+      return MPI_COMM_SELF;
+  }
+  return same_bits<MPI_Comm>(comm);
+}
+
+MPI_Win theirs(Window window) {
+  return window == Window::null ? MPI_WIN_NULL : same_bits<MPI_Win>(window);
+}
+
+MPI_Message theirs(Message message) {
+  return message == Message::null ? MPI_MESSAGE_NULL : same_bits<MPI_Message>(message);
+}
+
+MPI_Info theirs(Info info) {
+  return info == Info::null ? MPI_INFO_NULL : same_bits<MPI_Info>(info);
+}
+
+MPI_Request theirs(Request request) {
+  return request == Request::null ? MPI_REQUEST_NULL : same_bits<MPI_Request>(request);
+}
+
+MPI_Errhandler theirs(Handler handler) {
+  switch (handler) {
+    case Handler::null:
+      return MPI_ERRHANDLER_NULL;
+    case Handler::errors_are_fatal:
+      return MPI_ERRORS_ARE_FATAL;
+    case Handler::errors_return:
+      return MPI_ERRORS_RETURN;
+  }
+  return same_bits<MPI_Errhandler>(handler);
+}
+
+MPI_Op theirs(Op op) {
+  switch (op) {
+    case Op::sum:
+      return MPI_SUM;
+    case Op::min:
+      return MPI_MIN;
+    case Op::max:
+      return MPI_MAX;
+    case Op::bor:
+      return MPI_BOR;
+    case Op::maxloc:
+      return MPI_MAXLOC;
+  }
+  return MPI_OP_NULL;
+}
+
+MPI_Datatype theirs(Type type) {
+  switch (type) {
+    case Type::int32:
+      return MPI_INT;
+    case Type::unsigned_long:
+      return MPI_UNSIGNED_LONG;
+    case Type::unsigned_long_long:
+      return MPI_UNSIGNED_LONG_LONG;
+    case Type::float32:
+      return MPI_FLOAT;
+    case Type::float64:
+      return MPI_DOUBLE;
+    case Type::double_int:
+      return MPI_DOUBLE_INT;
+    case Type::character:
+      return MPI_CHAR;
+    case Type::byte:
+      return MPI_BYTE;
+  }
+  return MPI_DATATYPE_NULL;
+}
+
+Comm ours(MPI_Comm comm) {
+  if (comm == MPI_COMM_NULL) return Comm::null;
+  if (comm == MPI_COMM_WORLD) return Comm::world;
+  if (comm == MPI_COMM_SELF) return Comm::self;
+  return same_bits_back<Comm>(comm);
+}
+
+Handler ours_of(MPI_Errhandler handler) {
+  if (handler == MPI_ERRORS_ARE_FATAL) return Handler::errors_are_fatal;
+  if (handler == MPI_ERRORS_RETURN) return Handler::errors_return;
+  return handler == MPI_ERRHANDLER_NULL ? Handler::null : same_bits_back<Handler>(handler);
+}
+
+// MPICH's handles are ints, all of one C++ type: each kind says which it is.
+template <class Ours, class Theirs>
+Ours ours(Theirs handle) {
+  if constexpr (std::is_same_v<Ours, Comm>) {
+    return ours(handle);
+  } else if constexpr (std::is_same_v<Ours, Handler>) {
+    return ours_of(handle);
+  } else {
+    return handle == theirs(Ours::null) ? Ours::null : same_bits_back<Ours>(handle);
+  }
+}
+
+/// The library's handle for the time of one call, written back to ours after it.
+template <class Ours>
+class Slot {
+ public:
+  explicit Slot(Ours* ours_one) : ours_(ours_one), theirs_(theirs(*ours_one)) {}
+  ~Slot() { *ours_ = ours<Ours>(theirs_); }
+  Slot(const Slot&) = delete;
+  Slot& operator=(const Slot&) = delete;
+
+  using Theirs = decltype(theirs(Ours{}));
+  operator Theirs*() { return &theirs_; }
+
+ private:
+  Ours* ours_;
+  Theirs theirs_;
+};
+
+template <class Ours>
+Slot(Ours*) -> Slot<Ours>;
+
+/// A status keeps its message's bytes where the ABI leaves room.
+class StatusSlot {
+ public:
+  explicit StatusSlot(Status* status) : ours_(status) {}
+  ~StatusSlot() {
+    if (!ours_) return;
+    *ours_ = {theirs_.MPI_SOURCE, theirs_.MPI_TAG, theirs_.MPI_ERROR, {}};
+    MPI_Get_count(&theirs_, MPI_BYTE, &ours_->internal[0]);
+  }
+  StatusSlot(const StatusSlot&) = delete;
+  StatusSlot& operator=(const StatusSlot&) = delete;
+
+  operator MPI_Status*() { return ours_ ? &theirs_ : MPI_STATUS_IGNORE; }
+
+ private:
+  Status* ours_;
+  MPI_Status theirs_{};
+};
+
+int source_of(int source) {
+  return source == kAnySource ? MPI_ANY_SOURCE : source;
+}
+
+int tag_of(int tag) {
+  return tag == kAnyTag ? MPI_ANY_TAG : tag;
+}
+
+const void* data_of(const void* data) {
+  return data == kInPlace ? MPI_IN_PLACE : data;
+}
+
+struct ThreadLevel {
+  int ours, theirs;
+};
+constexpr ThreadLevel kLevels[] = {{kThreadSingle, MPI_THREAD_SINGLE},
+                                   {kThreadFunneled, MPI_THREAD_FUNNELED},
+                                   {kThreadSerialized, MPI_THREAD_SERIALIZED},
+                                   {kThreadMultiple, MPI_THREAD_MULTIPLE}};
+
+int level_of(int wanted) {
+  for (const auto& level : kLevels) {
+    if (level.ours == wanted) return level.theirs;
+  }
+  return MPI_THREAD_SINGLE;
+}
+
+void tell_level(int theirs, int* provided) {
+  for (const auto& level : kLevels) {
+    if (level.theirs == theirs) *provided = level.ours;
+  }
+}
+
+int abort(Comm comm, int status) {
+  return MPI_Abort(theirs(comm), status);
+}
+
+int allgather(const void* own, int count, Type type, void* all, int count_each, Type type_each, Comm comm) {
+  return MPI_Allgather(data_of(own), count, theirs(type), all, count_each, theirs(type_each), theirs(comm));
+}
+
+int allgatherv(const void* own, int count, Type type, void* all, const int* counts, const int* starts,
+               Type type_each, Comm comm) {
+  return MPI_Allgatherv(data_of(own), count, theirs(type), all, counts, starts, theirs(type_each),
+                        theirs(comm));
+}
+
+int allreduce(const void* own, void* all, int count, Type type, Op op, Comm comm) {
+  return MPI_Allreduce(data_of(own), all, count, theirs(type), theirs(op), theirs(comm));
+}
+
+int barrier(Comm comm) {
+  return MPI_Barrier(theirs(comm));
+}
+
+int bcast(void* data, int count, Type type, int root, Comm comm) {
+  return MPI_Bcast(data, count, theirs(type), root, theirs(comm));
+}
+
+int cancel(Request* request) {
+  return MPI_Cancel(Slot(request));
+}
+
+// The library hands its own communicator to the function, which wants ours. Lives as long as the key: for
+// ever.
+struct Deletion {
+  CommDelete* run;
+  void* extra;
+};
+
+int run_deletion(MPI_Comm comm, int key, void* value, void* deletion) {
+  const auto& [run, extra] = *static_cast<Deletion*>(deletion);
+  return run(ours(comm), key, value, extra);
+}
+
+// no attribute of ours goes with a duplicate
+int comm_create_keyval(CommCopy*, CommDelete* free, int* key, void* extra) {
+  return MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, run_deletion, key, new Deletion{free, extra});
+}
+
+int comm_dup(Comm of, Comm* made) {
+  return MPI_Comm_dup(theirs(of), Slot(made));
+}
+
+int comm_free(Comm* comm) {
+  return MPI_Comm_free(Slot(comm));
+}
+
+int comm_get_attr(Comm comm, int key, void* value, int* found) {
+  return MPI_Comm_get_attr(theirs(comm), key, value, found);
+}
+
+int comm_get_errhandler(Comm comm, Handler* handler) {
+  return MPI_Comm_get_errhandler(theirs(comm), Slot(handler));
+}
+
+int comm_rank(Comm comm, int* rank) {
+  return MPI_Comm_rank(theirs(comm), rank);
+}
+
+int comm_set_attr(Comm comm, int key, void* value) {
+  return MPI_Comm_set_attr(theirs(comm), key, value);
+}
+
+int comm_set_errhandler(Comm comm, Handler handler) {
+  return MPI_Comm_set_errhandler(theirs(comm), theirs(handler));
+}
+
+int comm_size(Comm comm, int* size) {
+  return MPI_Comm_size(theirs(comm), size);
+}
+
+int comm_split(Comm of, int color, int key, Comm* made) {
+  return MPI_Comm_split(theirs(of), color == kUndefined ? MPI_UNDEFINED : color, key, Slot(made));
+}
+
+int comm_split_type(Comm of, int kind, int key, Info info, Comm* made) {
+  return MPI_Comm_split_type(theirs(of), kind == kShared ? MPI_COMM_TYPE_SHARED : kind, key, theirs(info),
+                             Slot(made));
+}
+
+int error_string(int code, char* text, int* length) {
+  return MPI_Error_string(code, text, length);
+}
+
+int finalize() {
+  return MPI_Finalize();
+}
+
+int finalized(int* flag) {
+  return MPI_Finalized(flag);
+}
+
+int gather(const void* own, int count, Type type, void* all, int count_each, Type type_each, int root,
+           Comm comm) {
+  return MPI_Gather(data_of(own), count, theirs(type), all, count_each, theirs(type_each), root,
+                    theirs(comm));
+}
+
+int gatherv(const void* own, int count, Type type, void* all, const int* counts, const int* starts,
+            Type type_each, int root, Comm comm) {
+  return MPI_Gatherv(data_of(own), count, theirs(type), all, counts, starts, theirs(type_each), root,
+                     theirs(comm));
+}
+
+int get_count(const Status* status, Type type, int* count) {
+  int size = 0;
+  const int code = MPI_Type_size(theirs(type), &size);
+  if (code == MPI_SUCCESS) *count = status->internal[0] / size;
+  return code;
+}
+
+int get_library_version(char* text, int* length) {
+  return MPI_Get_library_version(text, length);
+}
+
+int iallgather(const void* own, int count, Type type, void* all, int count_each, Type type_each, Comm comm,
+               Request* request) {
+  return MPI_Iallgather(data_of(own), count, theirs(type), all, count_each, theirs(type_each), theirs(comm),
+                        Slot(request));
+}
+
+int iallgatherv(const void* own, int count, Type type, void* all, const int* counts, const int* starts,
+                Type type_each, Comm comm, Request* request) {
+  return MPI_Iallgatherv(data_of(own), count, theirs(type), all, counts, starts, theirs(type_each),
+                         theirs(comm), Slot(request));
+}
+
+int ialltoall(const void* own, int count, Type type, void* all, int count_each, Type type_each, Comm comm,
+              Request* request) {
+  return MPI_Ialltoall(data_of(own), count, theirs(type), all, count_each, theirs(type_each), theirs(comm),
+                       Slot(request));
+}
+
+int ibarrier(Comm comm, Request* request) {
+  return MPI_Ibarrier(theirs(comm), Slot(request));
+}
+
+int ibcast(void* data, int count, Type type, int root, Comm comm, Request* request) {
+  return MPI_Ibcast(data, count, theirs(type), root, theirs(comm), Slot(request));
+}
+
+int improbe(int source, int tag, Comm comm, int* flag, Message* message, Status* status) {
+  return MPI_Improbe(source_of(source), tag_of(tag), theirs(comm), flag, Slot(message), StatusSlot(status));
+}
+
+int info_create(Info* info) {
+  return MPI_Info_create(Slot(info));
+}
+
+int info_free(Info* info) {
+  return MPI_Info_free(Slot(info));
+}
+
+int info_set(Info info, const char* key, const char* value) {
+  return MPI_Info_set(theirs(info), key, value);
+}
+
+int init_thread(int* argc, char*** argv, int wanted, int* provided) {
+  int level = MPI_THREAD_SINGLE;
+  const int code = MPI_Init_thread(argc, argv, level_of(wanted), &level);
+  tell_level(level, provided);
+  return code;
+}
+
+int initialized(int* flag) {
+  return MPI_Initialized(flag);
+}
+
+int irecv(void* data, int count, Type type, int source, int tag, Comm comm, Request* request) {
+  return MPI_Irecv(data, count, theirs(type), source_of(source), tag_of(tag), theirs(comm), Slot(request));
+}
+
+int isend(const void* data, int count, Type type, int to, int tag, Comm comm, Request* request) {
+  return MPI_Isend(data, count, theirs(type), to, tag, theirs(comm), Slot(request));
+}
+
+int mrecv(void* data, int count, Type type, Message* message, Status* status) {
+  return MPI_Mrecv(data, count, theirs(type), Slot(message), StatusSlot(status));
+}
+
+int query_thread(int* provided) {
+  int level = MPI_THREAD_SINGLE;
+  const int code = MPI_Query_thread(&level);
+  tell_level(level, provided);
+  return code;
+}
+
+int request_free(Request* request) {
+  return MPI_Request_free(Slot(request));
+}
+
+int test(Request* request, int* done, Status* status) {
+  return MPI_Test(Slot(request), done, StatusSlot(status));
+}
+
+// whoever tests many asks for no status
+int testall(int count, Request* requests, int* done, Status*) {
+  std::vector<MPI_Request> handles;
+  for (int i = 0; i < count; ++i) handles.push_back(theirs(requests[i]));
+  const int code = MPI_Testall(count, handles.data(), done, MPI_STATUSES_IGNORE);
+  for (int i = 0; i < count; ++i) requests[i] = ours<Request>(handles[static_cast<std::size_t>(i)]);
+  return code;
+}
+
+int wait(Request* request, Status* status) {
+  return MPI_Wait(Slot(request), StatusSlot(status));
+}
+
+int win_allocate_shared(Size bytes, int unit, Info info, Comm comm, void* base, Window* window) {
+  return MPI_Win_allocate_shared(bytes, unit, theirs(info), theirs(comm), base, Slot(window));
+}
+
+int win_free(Window* window) {
+  return MPI_Win_free(Slot(window));
+}
+
+int win_lock_all(int assertion, Window window) {
+  return MPI_Win_lock_all(assertion == kNoCheck ? MPI_MODE_NOCHECK : assertion, theirs(window));
+}
+
+int win_set_errhandler(Window window, Handler handler) {
+  return MPI_Win_set_errhandler(theirs(window), theirs(handler));
+}
+
+int win_shared_query(Window window, int rank, Size* bytes, int* unit, void* base) {
+  MPI_Aint size = 0;
+  const int code = MPI_Win_shared_query(theirs(window), rank, &size, unit, base);
+  *bytes = size;
+  return code;
+}
+
+int win_unlock_all(Window window) {
+  return MPI_Win_unlock_all(theirs(window));
+}
+
+}  // namespace
+}  // namespace lockstep::mpi
+
+extern "C" __attribute__((visibility("default"))) const lockstep::mpi::PluginTable* lockstep_mpi_table() {
+  using namespace lockstep::mpi;
+  static const PluginTable table = {kPluginVersion,
+                                    {
+#define CALL(name, parameters) name,
+#include "lockstep/mpi/calls.inc"
+#undef CALL
+                                    }};
+  return &table;
+}
