@@ -16,9 +16,9 @@ constexpr int kSchema = 1;
 constexpr size_t kMostReasons = 4;  // of one field, where ranks differ
 
 // the order in which reasons are told
-constexpr const char* kFields[] = {"launcher",    "mpi",       "rank",   "world",     "local_rank",
-                                   "local_world", "node_rank", "nodes",  "scheduler", "job_id",
-                                   "host",        "device",    "threads"};
+constexpr const char* kFields[] = {"launcher",   "mpi",         "mpi_choice", "rank",   "world",
+                                   "local_rank", "local_world", "node_rank",  "nodes",  "scheduler",
+                                   "job_id",     "host",        "device",     "threads"};
 
 ordered_json to_json(const Process& process) {
   const Job& job = process.job;

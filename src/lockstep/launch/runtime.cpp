@@ -57,7 +57,8 @@ void Runtime::tell_mpi() {
   if (!without_mpi_.empty()) job_.warnings.push_back("without MPI: " + without_mpi_);
   if (!mpi_) return;
   job_.mpi = library->version;
-  job_.because["mpi"] = format("{} in {}: {}", library->version, library->file, library->because);
+  job_.because["mpi"] = format("{} in {}", library->version, library->file);
+  job_.because["mpi_choice"] = library->because;
 }
 
 std::chrono::milliseconds Runtime::join_timeout() const {
