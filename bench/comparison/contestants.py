@@ -1,0 +1,155 @@
+"""Who trains: lockstep with a config and settings, or a Python program. Each gives samples a second, losses and memory."""
+
+import dataclasses
+import gzip
+import json
+import statistics
+import subprocess
+import sys
+
+import launch
+
+SPINNING = (sys.executable, "-c", "while True: pass")
+TUNED_MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str((1 << 31) - 1),
+                "MALLOC_TOP_PAD_": str(64 << 20)}
+
+
+@dataclasses.dataclass
+class Contestant:
+    title: str
+    task: str                  # cnn or mlp: how many steps, which data
+    config: str = ""           # of lockstep; or
+    peer: str = ""             # the name of a Python program
+    words: tuple = ()          # the peer's own switches
+    sets: tuple = ()           # lockstep's settings
+    env: dict = dataclasses.field(default_factory=dict)
+    world: int = 2
+    exact: bool = False        # without kernels of our own, whatever the config says
+    load: bool = False         # a process on each core that only computes, beside it
+    faster: int = 1            # that many times the steps: a window must not be shorter than what disturbs it
+
+
+def ours(title, task, config, *sets, **more):
+    return Contestant(title, task, config=config, sets=sets, **more)
+
+
+def python(title, task, peer, *words, **more):
+    return Contestant(title, task, peer=peer, words=words, **more)
+
+
+FAST = "mnist_fast"
+EXACT = ("train.layout=channels_last", "train.precision=fp32")
+MPI = "launch.backend=mpi"
+ALONE = dict(world=1)
+CONTESTANTS = {
+    "stock": python("the workshop's Python program", "cnn", "mnist_stock"),
+    "memory": python("Python, data in memory", "cnn", "mnist_memory"),
+    "tuned": python("Python tuned: in memory, channels_last, malloc", "cnn", "mnist_memory", "--channels-last", env=TUNED_MALLOC),
+    "tuned_bf16": python("Python tuned, bf16 autocast", "cnn", "mnist_memory", "--channels-last", "--bf16", env=TUNED_MALLOC),
+    "mnist": ours("mnist.yaml as it ships", "cnn", "mnist"),
+    "exact": ours("mnist_fast.yaml, exact kernels", "cnn", FAST, *EXACT, exact=True),
+    "fast": ours("mnist_fast.yaml, own kernels", "cnn", FAST, *EXACT, "train.kernels=fast"),
+    "bf16": ours("mnist_fast.yaml, bf16", "cnn", FAST, "train.layout=channels_last", "train.precision=bf16", exact=True),
+    "bf16_fast": ours("mnist_fast.yaml, bf16, own kernels", "cnn", FAST, "train.precision=bf16", "train.kernels=fast"),
+    "shipped_fast": ours("mnist_fast.yaml as it ships", "cnn", FAST),
+    "pima_stock": python("Python, DataLoader", "mlp", "pima"),
+    "pima": ours("pima.yaml as it ships", "mlp", "pima"),
+    "pima_mpi": ours("pima.yaml, mpi backend", "mlp", "pima", MPI, faster=4),
+    "pima_fast": ours("pima.yaml, mpi backend, own kernels", "mlp", "pima", MPI, "train.kernels=fast", faster=16),
+    "cnn_ddp": ours("mnist.yaml, one rank, DDP", "cnn", "mnist", **ALONE),
+    "cnn_single": ours("mnist.yaml, one rank, no DDP", "cnn", "mnist", "train.mode=single", **ALONE),
+    "mlp_ddp": ours("pima.yaml, one rank, DDP", "mlp", "pima", faster=4, **ALONE),
+    "mlp_single": ours("pima.yaml, one rank, no DDP", "mlp", "pima", "train.mode=single", faster=4, **ALONE),
+    "mnist_load": ours("mnist.yaml", "cnn", "mnist", load=True),
+    "fast_load": ours("mnist_fast.yaml", "cnn", FAST, load=True),
+    "mnist_crowd": ours("mnist.yaml", "cnn", "mnist", world=4),
+    "fast_crowd": ours("mnist_fast.yaml", "cnn", FAST, world=4),
+}
+
+# (one, other, how far apart their losses may be, up to which step): 0 = the same bits at every step that both logged
+PROMISES = [
+    ("mnist", "memory", 0, None),
+    ("mnist", "stock", 0, None),
+    ("exact", "tuned", 0, None),
+    ("fast", "exact", 1e-6, 40),
+    ("bf16", "tuned_bf16", 0, None),
+    ("pima", "pima_stock", 0, None),
+    ("pima_mpi", "pima_stock", 0, None),
+    ("cnn_ddp", "cnn_single", 0, None),
+    ("mlp_ddp", "mlp_single", 0, None),
+]
+
+
+def unpack_mnist(folder):
+    """The digits as torchvision wants to find them."""
+    raw = folder / "MNIST/raw"
+    raw.mkdir(parents=True)
+    for packed in (launch.ROOT / "data/mnist").glob("*-ubyte.gz"):
+        (raw / packed.stem).write_bytes(gzip.decompress(packed.read_bytes()))
+
+
+def settings_of(who, place, pace):
+    steps = pace.steps[who.task] * who.faster
+    kernels = ["train.kernels=exact"] if who.exact and place.own_kernels else []
+    more = [f"train.max_steps={steps}", "train.eval_every=0", "run.name=run", *who.sets, *kernels]
+    if who.task == "cnn":
+        return [*more, f"train.log_every={pace.every[who.task]}"]
+    return [*more, f"train.epochs={steps}", "checkpoint.every_epochs=0"]  # a window is an epoch
+
+
+def command(who, place, pace, folder):
+    """[(arguments, environment)] that train `who`, with what they write in `folder`."""
+    if who.config:
+        words = [word for setting in settings_of(who, place, pace) for word in ("--set", setting)]
+        return [([place.mpirun, "--bind-to", "none", "-n", who.world, place.program, "train", launch.ROOT / f"configs/{who.config}.yaml",
+                  *words], launch.environment(**who.env))]
+    data = place.digits() if who.task == "cnn" else launch.ROOT / "data/pima/pima-indians-diabetes.csv"
+    arguments = [place.python, place.peers / f"{who.peer}.py", "--data", data, "--out", folder, "--steps",
+                 pace.steps[who.task], "--every", pace.every[who.task], *who.words]
+    return [(arguments, env) for env in launch.rank_environments(who.world, **who.env)]
+
+
+def records(who, folder):
+    """The files that hold a line every few steps, one a rank; lockstep's has the mean over ranks."""
+    return sorted(folder.glob("runs/run/metrics.jsonl" if who.config else "steps.*.jsonl"))
+
+
+def lines(file):
+    return [line for line in map(json.loads, file.read_text().splitlines()) if line.get("event", "step") == "step"]
+
+
+def windows(speeds, most=5):
+    """At most so many speeds, each over as many lines; the first line, the warm-up, does not count."""
+    counted = speeds[1:] or speeds
+    size = max(1, len(counted) // most)
+    return [statistics.harmonic_mean(counted[i:i + size]) for i in range(0, len(counted) - size + 1, size)]
+
+
+class MemoryOnce:
+    """The proportional set of all ranks and their workers, taken once, when they train."""
+
+    def __init__(self, who, folder):
+        self.who, self.folder, self.mb = who, folder, None
+
+    def __call__(self, processes):
+        if self.mb is None and any(file.stat().st_size for file in records(self.who, self.folder)):
+            pids = [pid for process in processes for pid in launch.descendants(process.pid)]
+            own = [] if self.who.config else [process.pid for process in processes]  # mpirun is no rank
+            self.mb = launch.proportional_mb(own + pids) / self.who.world
+
+
+def train(who, place, pace, folder, limit):
+    """(speeds, losses by step, MB a rank, how it ran)"""
+    memory = MemoryOnce(who, folder)
+    load = [subprocess.Popen(SPINNING) for _ in range(place.cores if who.load else 0)]
+    try:
+        ran = launch.run(command(who, place, pace, folder), folder, limit, memory)
+    finally:
+        launch.end(load)
+    if who.load:
+        ran.others = 0.0  # they were asked to
+    ranks = [lines(file) for file in records(who, folder)]
+    if not ranks or not all(ranks):
+        raise launch.Failed(f"{who.title}: it trained and left no steps")
+    losses = {str(same[0]["step"]): sum(line["loss"] for line in same) / len(same) for same in zip(*ranks)}
+    return windows([line["samples_per_second"] for line in ranks[0]]), losses, memory.mb, ran

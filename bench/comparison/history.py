@@ -1,0 +1,71 @@
+"""Past comparisons beside each other: a column a run, a row a target."""
+
+import json
+
+import page
+import show
+
+
+class Unreadable(Exception):
+    """A file among the results is none of ours."""
+
+
+def read(folder):
+    """All records of a folder, the oldest first."""
+    found = []
+    for file in sorted(folder.glob("*.json")):
+        try:
+            record = json.loads(file.read_text())
+            record["rows"], record["facts"]["cpu"], record["when"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise Unreadable(f"{file}: no comparison of ours ({error!r})") from error
+        found.append(record)
+    return sorted(found, key=lambda record: record["when"])
+
+
+def key(row):
+    return row["target"], row["what"], show.peer_of(row)
+
+
+def cell(row):
+    if "ratio" not in row:
+        return "-"
+    return show.number(row["ratio"]) + (" busy" if row.get("busy") else "")
+
+
+def table(records):
+    keys = list(dict.fromkeys(key(row) for record in records for row in record["rows"]))
+    by_run = [{key(row): cell(row) for row in record["rows"]} for record in records]
+    head = ("target", "what", "peer", *(record["when"] + ("*" if record["wrong"] else "") for record in records))
+    return [head] + [(*k, *(run.get(k, "-") for run in by_run)) for k in keys]
+
+
+def notes(records):
+    cpus = list(dict.fromkeys(record["facts"]["cpu"] for record in records))
+    said = [f"{record['when']}: {record['facts']['lockstep']}" for record in records]
+    if len(cpus) > 1:
+        said += ["the runs are of different machines: " + "; ".join(cpus)]
+    if any(record["wrong"] for record in records):
+        said += ["* a result was wrong in this run"]
+    return said
+
+
+def plots(records):
+    """Of each target with a ratio in two runs or more: its runs as dots."""
+    lines = {}
+    for record in records:
+        for row in record["rows"]:
+            if row.get("ratio", 0) > 0 and row["peer"]:
+                found = dict.fromkeys(("min", "median", "max"), row["ratio"])
+                lines.setdefault(key(row), []).append((record["when"], "ours", found))
+    return "".join(page.strips(f"{name}: {what} / {peer}", entries) for (name, what, peer), entries in lines.items()
+                   if len(entries) > 1)
+
+
+def text(records):
+    return "\n".join([show.table(table(records)), "", *notes(records)])
+
+
+def html(records):
+    return page.page("lockstep beside its peers, run by run", [
+        ("Ratios", page.table(table(records)) + page.bullets(notes(records))), ("Plots", plots(records))])

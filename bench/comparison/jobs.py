@@ -1,0 +1,71 @@
+"""What is not a training's speed: an all-reduce's time, a whole one-step job, the files that a rank asks for."""
+
+import re
+import sys
+
+import launch
+
+sys.path.insert(0, str(launch.ROOT / "bench/scale"))
+import calls  # noqa: E402
+
+GRADIENTS = 432_538 * 4  # bytes: SimpleCNN's, 1.65 MiB
+ONE_STEP = ("--set", "train.max_steps=1", "--set", "train.log_every=1", "--set", "train.eval_every=0")
+TRACED = ('if [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ]; then exec strace -D -f --seccomp-bpf -qq -e signal=none '
+          '-e trace=%file,write -o trace "$@"; else exec "$@"; fi')
+
+
+class WrongSum(Exception):
+    """An all-reduce's result is not the sum."""
+
+
+def mpi(place, *words):
+    return [([place.mpirun, "--bind-to", "none", "-n", 2, *words], launch.environment())]
+
+
+def one_step(place):
+    return [place.program, "train", launch.ROOT / "configs/mnist.yaml", *ONE_STEP]
+
+
+def allreduce(place, pace, folder, limit):
+    try:
+        ran = launch.run(mpi(place, place.program, "bench", "allreduce", "--algorithm", "ring", "--sizes", GRADIENTS, "--rounds",
+                             pace.sums), folder, limit)
+    except launch.Failed as failed:
+        if "wrong" in str(failed):
+            raise WrongSum(str(failed)) from failed
+        raise
+    if "every sum was checked" not in ran.out:
+        raise WrongSum(f"lockstep bench allreduce does not say that it checked its sums:\n{ran.out}")
+    times = dict(re.findall(r"^(gloo|MPI_Allreduce|mpi) +([\d.]+)$", ran.out, re.MULTILINE))
+    return {way: [float(microseconds) / 1e6] for way, microseconds in times.items()}, ran
+
+
+def start(place, pace, folder, limit):
+    ran = launch.run(mpi(place, *one_step(place)), folder, limit)
+    return {"seconds": [ran.seconds]}, ran
+
+
+def start_torchrun(place, pace, folder, limit):
+    program = [place.peers / "mnist_stock.py", "--data", place.digits(), "--out", folder, "--steps", 1, "--every", 1]
+    ran = launch.run([([place.python, "-m", "torch.distributed.run", "--nproc-per-node", 2, "--master-addr", "127.0.0.1",
+                        "--master-port", launch.free_port(), *program], launch.python_environment())], folder, limit)
+    return {"seconds": [ran.seconds]}, ran
+
+
+def files_to_first_step(trace):
+    """Of the calls that a rank made until it told of its first step, those that name a file of a file system."""
+    before = []
+    for line in trace:
+        if "write(1," in line and "Step [1/" in line:
+            return sum(1 for name, arguments, *_ in calls.completed(before)
+                       if (path := calls.named_file(arguments)) and not path.startswith(calls.SYSTEM))
+        before.append(line)
+    raise launch.Failed("the trace of rank 0 has no first step")
+
+
+def files(place, pace, folder, limit):
+    ran = launch.run(mpi(place, "sh", "-c", TRACED, "sh", *one_step(place)), folder, limit)
+    return {"files": [files_to_first_step((folder / "trace").read_text(errors="replace").splitlines())]}, ran
+
+
+JOBS = {"allreduce": allreduce, "start": start, "start_torchrun": start_torchrun, "calls": files}

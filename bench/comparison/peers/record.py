@@ -1,0 +1,42 @@
+"""What a peer is told, and what it writes: a line every few steps, {"step", "loss", "samples_per_second"}, a file a rank."""
+
+import argparse
+import json
+import pathlib
+import time
+
+import torch.distributed as dist
+
+
+def arguments(*switches):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--out", required=True, type=pathlib.Path)
+    parser.add_argument("--steps", required=True, type=int)
+    parser.add_argument("--every", required=True, type=int)
+    for switch in switches:
+        parser.add_argument(switch, action="store_true")
+    return parser.parse_args()
+
+
+class Record:
+    """Counts steps; `done` when there were enough."""
+
+    def __init__(self, options):
+        self.options, self.step, self.samples = options, 0, 0
+        self.world = dist.get_world_size()
+        self.file = (options.out / f"steps.{dist.get_rank()}.jsonl").open("w")
+        self.begin = time.perf_counter()
+
+    @property
+    def done(self):
+        return self.step >= self.options.steps
+
+    def add(self, loss, samples):
+        self.step += 1
+        self.samples += samples
+        if self.step % self.options.every == 0 or self.done:
+            now = time.perf_counter()
+            line = {"step": self.step, "loss": loss, "samples_per_second": self.samples * self.world / (now - self.begin)}
+            print(json.dumps(line), file=self.file, flush=True)
+            self.samples, self.begin = 0, now

@@ -1,0 +1,50 @@
+"""What a target asks of this machine and this lockstep; where it is missing, why in words."""
+
+import os
+import shutil
+import subprocess
+
+import launch
+import machine
+
+KNOWS = {}  # what a question to the program was answered
+
+
+def lockstep_knows(place, setting):
+    if setting not in KNOWS:
+        asked = subprocess.run([place.program, "config", "configs/mnist_fast.yaml", "--set", setting],
+                               cwd=place.root, env=launch.environment(), capture_output=True, text=True)
+        KNOWS[setting] = asked.returncode == 0
+    return KNOWS[setting]
+
+
+def own_kernels(place):
+    return "" if lockstep_knows(place, "train.kernels=fast") else "this lockstep has no train.kernels"
+
+
+def bf16(place):
+    return "" if machine.bf16_instructions() else f"this CPU has none of {', '.join(machine.BF16)}"
+
+
+def two_cores(place):
+    found = machine.physical_cores()
+    return "" if found >= 2 else f"{found} physical core: two ranks share it"
+
+
+def gpu(place):
+    return "GPUs are not measured by this program" if machine.gpus() else "no GPU here"
+
+
+def strace(place):
+    if not shutil.which("strace"):
+        return "strace is not installed"
+    tried = subprocess.run(["strace", "-f", "--seccomp-bpf", "-o", os.devnull, "true"], capture_output=True, text=True)
+    return "" if tried.returncode == 0 else f"strace may not trace here: {tried.stderr.strip()[:80]}"
+
+
+CHECKS = {"own kernels": own_kernels, "bf16": bf16, "two cores": two_cores, "gpu": gpu, "strace": strace}
+
+
+def missing(target, place):
+    """'' where the target applies, else why it does not."""
+    return next((why for need in target.needs if (why := CHECKS[need](place))), "")

@@ -1,0 +1,61 @@
+"""What is wanted of which ratio. A figure is named JOB.WHAT; its job is run when a wanted target needs it."""
+
+import dataclasses
+
+SPEED, TIME, MEMORY, CALLS = "samples/s", "s", "MB", "calls"
+
+
+@dataclasses.dataclass
+class Target:
+    name: str
+    what: str
+    peer: str              # a figure, or "" where the target is a number and not a ratio
+    ours: str
+    firm: float | None     # None: shown beside the others, nothing is promised
+    stretch: float | None
+    unit: str = SPEED
+    at_most: bool = False  # else at least
+    speedup: bool = False  # of times: peer / ours
+    share: int = 1         # ours / (share * peer): of so many ranks
+    quick: bool = True     # --quick has it too
+    needs: tuple = ()      # what must hold here, names of requirements.py
+
+    @property
+    def jobs(self):
+        return [figure.partition(".")[0] for figure in (self.peer, self.ours) if figure]
+
+    def ratio(self, peer, ours):
+        if not self.peer:
+            return ours
+        return peer / ours if self.speedup else ours / (self.share * peer)
+
+    def reached(self, ratio, wanted):
+        return ratio <= wanted if self.at_most else ratio >= wanted
+
+
+KERNELS, BF16 = ("own kernels",), ("bf16",)
+TARGETS = [
+    Target("P0", "mnist.yaml as it ships", "stock.speed", "mnist.speed", 1.5, 1.8),
+    Target("P0", "mnist.yaml as it ships", "memory.speed", "mnist.speed", 1.25, None),
+    Target("P1", "CNN fp32, the bits of channels_last", "stock.speed", "exact.speed", 2.2, 2.8),
+    Target("P1", "CNN fp32, the bits of channels_last", "tuned.speed", "exact.speed", 1.4, 1.8),
+    Target("P1'", "CNN fp32, own kernels", "stock.speed", "fast.speed", 4.5, 6, needs=KERNELS),
+    Target("P2", "CNN bf16, the bits of autocast", "tuned_bf16.speed", "bf16.speed", 1.5, 2, needs=BF16),
+    Target("P2", "CNN bf16, own kernels", "tuned_bf16.speed", "bf16_fast.speed", 2.5, 3.5, needs=BF16 + KERNELS),
+    Target("P3", "Pima MLP as it ships", "pima_stock.speed", "pima.speed", None, None),
+    Target("P3", "Pima MLP, mpi backend", "pima_stock.speed", "pima_mpi.speed", 15, 20),
+    Target("P3", "Pima MLP, without a graph", "pima_stock.speed", "pima_fast.speed", 80, 120, needs=KERNELS),
+    Target("P4", "all-reduce of 1.65 MiB, mpi backend", "allreduce.gloo", "allreduce.mpi", 20, 120, TIME, speedup=True),
+    Target("P4", "all-reduce of 1.65 MiB, mpi backend", "allreduce.MPI_Allreduce", "allreduce.mpi", 2, 9, TIME, speedup=True),
+    Target("P6", "a whole one-step job", "start_torchrun.seconds", "start.seconds", 0.17, 0.12, TIME, at_most=True),
+    Target("P7", "memory of a rank in training", "stock.mb", "mnist.mb", 0.33, 0.25, MEMORY, at_most=True),
+    Target("P8", "calls that name a file, to the first step", "", "calls.files", 500, 300, CALLS, at_most=True,
+           needs=("strace",)),
+    Target("P5", "DDP with one rank, CNN: its time", "cnn_single.speed", "cnn_ddp.speed", 1.01, 1.005, at_most=True, speedup=True),
+    Target("P5", "DDP with one rank, MLP: its time", "mlp_single.speed", "mlp_ddp.speed", 1.01, 1.005, at_most=True, speedup=True),
+    Target("P9", "weak scaling from 1 to 2 ranks", "cnn_ddp.speed", "mnist.speed", 0.95, 0.98, share=2, needs=("two cores",)),
+    Target("P10", "a step on a GPU", "", "gpu.microseconds", 110, 60, "us", at_most=True, needs=("gpu",)),
+    Target("fast", "mnist_fast.yaml as it ships", "mnist.speed", "shipped_fast.speed", 1, None),
+    Target("fast", "the same, other work on each core", "mnist_load.speed", "fast_load.speed", 1, None, quick=False),
+    Target("fast", "the same, 4 ranks", "mnist_crowd.speed", "fast_crowd.speed", 1, None, quick=False),
+]
