@@ -44,8 +44,10 @@ ALONE = dict(world=1)
 CONTESTANTS = {
     "stock": python("the workshop's Python program", "cnn", "mnist_stock"),
     "memory": python("Python, data in memory", "cnn", "mnist_memory"),
-    "tuned": python("Python tuned: in memory, channels_last, malloc", "cnn", "mnist_memory", "--channels-last", env=TUNED_MALLOC),
-    "tuned_bf16": python("Python tuned, bf16 autocast", "cnn", "mnist_memory", "--channels-last", "--bf16", env=TUNED_MALLOC),
+    "tuned": python("Python tuned: memory, channels_last, malloc", "cnn", "mnist_memory", "--channels-last",
+                    env=TUNED_MALLOC),
+    "tuned_bf16": python("Python tuned, bf16 autocast", "cnn", "mnist_memory", "--channels-last", "--bf16",
+                         env=TUNED_MALLOC),
     "mnist": ours("mnist.yaml as it ships", "cnn", "mnist"),
     "exact": ours("mnist_fast.yaml, exact kernels", "cnn", FAST, *EXACT, exact=True),
     "fast": ours("mnist_fast.yaml, own kernels", "cnn", FAST, *EXACT, "train.kernels=fast"),
@@ -101,8 +103,8 @@ def command(who, place, pace, folder):
     """[(arguments, environment)] that train `who`, with what they write in `folder`."""
     if who.config:
         words = [word for setting in settings_of(who, place, pace) for word in ("--set", setting)]
-        return [([place.mpirun, "--bind-to", "none", "-n", who.world, place.program, "train", launch.ROOT / f"configs/{who.config}.yaml",
-                  *words], launch.environment(**who.env))]
+        return [([place.mpirun, "--bind-to", "none", "-n", who.world, place.program, "train",
+                  launch.ROOT / f"configs/{who.config}.yaml", *words], launch.environment(**who.env))]
     data = place.digits() if who.task == "cnn" else launch.ROOT / "data/pima/pima-indians-diabetes.csv"
     arguments = [place.python, place.peers / f"{who.peer}.py", "--data", data, "--out", folder, "--steps",
                  pace.steps[who.task], "--every", pace.every[who.task], *who.words]

@@ -28,8 +28,8 @@ def one_step(place):
 
 def allreduce(place, pace, folder, limit):
     try:
-        ran = launch.run(mpi(place, place.program, "bench", "allreduce", "--algorithm", "ring", "--sizes", GRADIENTS, "--rounds",
-                             pace.sums), folder, limit)
+        ran = launch.run(mpi(place, place.program, "bench", "allreduce", "--algorithm", "ring", "--sizes", GRADIENTS,
+                             "--rounds", pace.sums), folder, limit)
     except launch.Failed as failed:
         if "wrong" in str(failed):
             raise WrongSum(str(failed)) from failed

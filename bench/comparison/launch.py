@@ -14,8 +14,8 @@ import machine
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # What a surrounding job, or a user's tuning, would change under a contestant; each brings its own.
-FOREIGN = ("SLURM_", "PBS_", "OMPI_", "PMI_", "PMIX_", "PALS_", "HYDRA_", "TORCHELASTIC_", "GLOO_", "NCCL_", "LOCKSTEP_", "OMP_",
-           "KMP_", "MKL_", "MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_")
+FOREIGN = ("SLURM_", "PBS_", "OMPI_", "PMI_", "PMIX_", "PALS_", "HYDRA_", "TORCHELASTIC_", "GLOO_", "NCCL_", "LOCKSTEP_",
+           "OMP_", "KMP_", "MKL_", "MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_")
 
 
 class Failed(Exception):

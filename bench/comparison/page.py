@@ -16,13 +16,14 @@ h1{font-size:1.8rem}h2{font-size:1.2rem;margin-top:2rem;border-bottom:1px solid 
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}
 th,td{text-align:left;padding:.28rem .8rem .28rem 0;border-bottom:1px solid var(--line);vertical-align:top}
 th{color:var(--soft)}.wrong{color:var(--bad);font-weight:600}
-svg{display:block;width:100%;min-width:560px;max-width:980px;height:auto;background:var(--card);border-radius:10px;margin:1rem 0}
+svg{display:block;width:100%;min-width:560px;max-width:980px;height:auto;background:var(--card);
+border-radius:10px;margin:1rem 0}
 svg text{font:12px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;fill:var(--soft)}svg .name{fill:var(--ink)}
 svg .grid{stroke:var(--line)}svg .peer{fill:var(--peer);stroke:var(--peer)}svg .ours{fill:var(--ours);stroke:var(--ours)}
-svg .want{stroke:var(--ink);stroke-width:2}svg .more{stroke-dasharray:3 3}
+svg circle.busy{fill:var(--card)}svg .want{stroke:var(--ink);stroke-width:2}svg .more{stroke-dasharray:3 3}
 """
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-WIDTH, LEFT, RIGHT, ROW = 900, 330, 80, 30
+WIDTH, LEFT, RIGHT, ROW = 940, 340, 90, 30
 
 
 def table(rows):
@@ -56,7 +57,12 @@ class LogAxis:
 
 def picture(title, height, inside):
     return (f'<div class="scroll"><svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
-            f'aria-label="{html.escape(title)}"><text class="name" x="12" y="20">{html.escape(title)}</text>{inside}</svg></div>')
+            f'aria-label="{html.escape(title)}"><text class="name" x="12" y="20">{html.escape(title)}</text>'
+            f'{inside}</svg></div>')
+
+
+def measured(y, value):
+    return f'<text class="name" x="{WIDTH - 12}" y="{y + 4}" text-anchor="end">{show.number(value)}</text>'
 
 
 def strip(axis, y, name, kind, found):
@@ -64,8 +70,7 @@ def strip(axis, y, name, kind, found):
     low, middle, high = (axis.at(found[key]) for key in ("min", "median", "max"))
     return (f'<text class="name" x="12" y="{y + 4}">{html.escape(name)}</text>'
             f'<path class="{kind}" stroke-width="2" d="M{low:.1f} {y}H{high:.1f}"/>'
-            f'<circle class="{kind}" cx="{middle:.1f}" cy="{y}" r="5"/>'
-            f'<text x="{high + 10:.1f}" y="{y + 4}">{show.number(found["median"])}</text>')
+            f'<circle class="{kind}" cx="{middle:.1f}" cy="{y}" r="5"/>'            + measured(y, found["median"]))
 
 
 def strips(title, entries):
@@ -78,7 +83,9 @@ def strips(title, entries):
 def speeds(record, task):
     entries = [(who["title"], "ours" if who["ours"] else "peer", who["figures"])
                for who in record["contestants"] if who["task"] == task]
-    return strips({"cnn": "MNIST CNN, images a second", "mlp": "Pima MLP, samples a second"}[task], entries) if entries else ""
+    what = {"cnn": "MNIST CNN, images", "mlp": "Pima MLP, samples"}[task]
+    title = f"{what} a second, all ranks: median, least and greatest; Python grey, lockstep in colour"
+    return strips(title, entries) if entries else ""
 
 
 def ratios(record):
@@ -96,9 +103,10 @@ def ratios(record):
                 inside += f'<path class="{kind}" d="M{axis.at(row[key]):.1f} {y - 9}v18"/>'
         name = f"{row['target']}  {row['what']} / {show.peer_of(row)}"
         inside += (f'<text class="name" x="12" y="{y + 4}">{html.escape(name if len(name) < 52 else name[:51] + "…")}</text>'
-                   f'<circle class="ours" cx="{x:.1f}" cy="{y}" r="5"/>'
-                   f'<text x="{x + 9:.1f}" y="{y + 4}">{show.number(row["ratio"])}</text>')
-    return picture("Ratios: a dot is what was measured, a line what is wanted, dashed the stretch", height, inside)
+                   f'<circle class="ours{" busy" if row["busy"] else ""}" cx="{x:.1f}" cy="{y}" r="5" stroke-width="2"/>'
+                   + measured(y, row["ratio"]))
+    title = "Ratios. A dot: measured (hollow: too busy for a verdict); a line: wanted; dashed: the stretch"
+    return picture(title, height, inside)
 
 
 def page(title, sections):

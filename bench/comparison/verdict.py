@@ -26,8 +26,9 @@ def trouble(target, results):
             reasons.append(text.format(middle))
     for figure in filter(None, (target.peer, target.ours)):
         middles = [run["middle"][figure] for run in runs if figure in run["middle"]]
-        if len(middles) > 1 and spread(middles) > MOST_SPREAD:
-            reasons.append(f"{figure} differed by {spread(middles):.0%} from run to run")
+        seen, where = (middles, "from run to run") if len(middles) > 1 else (results.figures[figure], "within its run")
+        if spread(seen) > MOST_SPREAD:
+            reasons.append(f"{figure} differed by {spread(seen):.0%} {where}")
     return "; ".join(reasons)
 
 

@@ -1,0 +1,78 @@
+"""Where the programs and the data are, with what is missing installed."""
+
+import dataclasses
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import contestants
+import machine
+import requirements
+from launch import ROOT
+
+PEERS = ROOT / "bench/comparison/peers"
+
+
+class Refused(Exception):
+    """The input is wrong: (what, what to do)."""
+
+
+@dataclasses.dataclass
+class Place:
+    """Where the programs and the data are."""
+    program: pathlib.Path
+    python: pathlib.Path
+    mpirun: str
+    peers: pathlib.Path
+    mnist: pathlib.Path  # an empty folder, for the digits as torchvision wants to find them
+    root: pathlib.Path = ROOT
+    own_kernels: bool = False
+    cores: int = dataclasses.field(default_factory=machine.cores)
+
+    def digits(self):
+        if not any(self.mnist.iterdir()):
+            contestants.unpack_mnist(self.mnist)
+        return self.mnist
+
+
+def has_peers(python):
+    asked = "import importlib.metadata as m; m.version('torch'), m.version('torchvision')"  # to import them takes seconds
+    return python.exists() and subprocess.run([python, "-c", asked], capture_output=True).returncode == 0
+
+
+def python_with_peers():
+    python = ROOT / ".deps/python/bin/python3"
+    if not has_peers(python):
+        print("installing the peers: scripts/bootstrap --tests --no-build", file=sys.stderr)
+        if subprocess.run([ROOT / "scripts/bootstrap", "--tests", "--no-build"]).returncode or not has_peers(python):
+            raise Refused("PyTorch and torchvision could not be installed",
+                          "see above; scripts/bootstrap --tests says what is missing")
+    return python
+
+
+def mpirun_of(cache):
+    """The one of the MPI that was linked."""
+    linked = [line.partition("=")[2] for line in cache.read_text().splitlines() if line.startswith("MPIEXEC_EXECUTABLE:")]
+    for path in filter(None, [*linked, shutil.which("mpirun")]):
+        if os.access(path, os.X_OK):
+            return path
+    raise Refused("there is no mpirun", "scripts/bootstrap lists what to install")
+
+
+def find(build, peers, mnist):
+    program, cache = build.resolve() / "bin/lockstep", build.resolve() / "CMakeCache.txt"
+    if not program.exists() or not cache.exists():
+        raise Refused(f"{program} is not built", "scripts/bootstrap builds it; --build DIR names another build folder")
+    here = Place(program, python_with_peers(), mpirun_of(cache), peers.resolve(), mnist)
+    here.own_kernels = not requirements.own_kernels(here)
+    return here
+
+
+def check_peers(folder, jobs):
+    """Are the programs of these jobs there?"""
+    needed = {contestants.CONTESTANTS[job].peer for job in jobs if job in contestants.CONTESTANTS}
+    for name in sorted(filter(None, needed | ({"mnist_stock"} if "start_torchrun" in jobs else set()))):
+        if not (folder / f"{name}.py").is_file():
+            raise Refused(f"{folder}/{name}.py is not there", f"--peers takes a folder with programs like those of {PEERS}")
