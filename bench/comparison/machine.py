@@ -70,7 +70,7 @@ def facts(program, python, mpirun, root):
         "gpus": ", ".join(gpus()) or "none",
         "memory": f"{int(memory[1]) / 2**20:.0f} GiB",
         "system": f"{platform.system()} {platform.release()}, {glibc()}",
-        "lockstep": f"{first_line(program, '--version')}, commit {commit or 'unknown'}",
+        "lockstep": f"{' '.join(first_line(program, '--version').split())}, commit {commit or 'unknown'}",
         "peers": f"Python {first_line(python, '--version').rpartition(' ')[2]}, {torch}",
         "mpi": first_line(mpirun, "--version"),
     }
