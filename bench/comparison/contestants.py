@@ -62,10 +62,10 @@ CONTESTANTS = {
     "cnn_single": ours("mnist.yaml, one rank, no DDP", "cnn", "mnist", "train.mode=single", **ALONE),
     "mlp_ddp": ours("pima.yaml, one rank, DDP", "mlp", "pima", faster=4, **ALONE),
     "mlp_single": ours("pima.yaml, one rank, no DDP", "mlp", "pima", "train.mode=single", faster=4, **ALONE),
-    "mnist_load": ours("mnist.yaml", "cnn", "mnist", load=True),
-    "fast_load": ours("mnist_fast.yaml", "cnn", FAST, load=True),
-    "mnist_crowd": ours("mnist.yaml", "cnn", "mnist", world=4),
-    "fast_crowd": ours("mnist_fast.yaml", "cnn", FAST, world=4),
+    "mnist_load": ours("mnist.yaml, other work on each core", "cnn", "mnist", load=True),
+    "fast_load": ours("mnist_fast.yaml, other work on each core", "cnn", FAST, load=True),
+    "mnist_crowd": ours("mnist.yaml, 4 ranks", "cnn", "mnist", world=4),
+    "fast_crowd": ours("mnist_fast.yaml, 4 ranks", "cnn", FAST, world=4),
 }
 
 # (one, other, how far apart their losses may be, up to which step): 0 = the same bits at every step that both logged

@@ -31,6 +31,10 @@ def two_cores(place):
     return "" if found >= 2 else f"{found} physical core: two ranks share it"
 
 
+def crowd(place):
+    return "" if place.cores < 4 else "4 ranks have a core each"
+
+
 def gpu(place):
     return "GPUs are not measured by this program" if machine.gpus() else "no GPU here"
 
@@ -42,7 +46,7 @@ def strace(place):
     return "" if tried.returncode == 0 else f"strace may not trace here: {tried.stderr.strip()[:80]}"
 
 
-CHECKS = {"own kernels": own_kernels, "bf16": bf16, "two cores": two_cores, "gpu": gpu, "strace": strace}
+CHECKS = {"own kernels": own_kernels, "bf16": bf16, "two cores": two_cores, "crowd": crowd, "gpu": gpu, "strace": strace}
 
 
 def missing(target, place):
