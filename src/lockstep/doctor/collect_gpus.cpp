@@ -5,8 +5,8 @@
 #include <array>
 #include <cctype>
 
+#include "lockstep/base/small_file.h"
 #include "lockstep/doctor/collect.h"
-#include "lockstep/doctor/read_file.h"
 #include "lockstep/launch/device.h"
 
 namespace lockstep::doctor {
@@ -69,7 +69,7 @@ void collect_gpus(Facts& facts, const Settings& settings) {
     facts.gpus.push_back(gpu_of(index));
     const std::string& bus = facts.gpus.back().bus;
     facts.cores.gpu_near.push_back(
-        bus.empty() ? "" : first_line("/sys/bus/pci/devices/" + bus + "/local_cpulist"));
+        bus.empty() ? "" : base::first_line("/sys/bus/pci/devices/" + bus + "/local_cpulist"));
   }
 }
 

@@ -4,10 +4,10 @@
 #include <array>
 #include <sstream>
 
+#include "lockstep/base/small_file.h"
 #include "lockstep/comm/cuda_plugin.h"
 #include "lockstep/doctor/collect.h"
 #include "lockstep/doctor/libtorch.h"
-#include "lockstep/doctor/read_file.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -16,7 +16,7 @@ constexpr std::array kFlags = {"avx2",        "fma",      "avx512f", "avx512_vnn
                                "avx512_bf16", "amx_tile", "amx_bf16"};
 
 std::vector<std::string> processor_flags() {
-  std::istringstream words(field("/proc/cpuinfo", "flags"));
+  std::istringstream words(base::field("/proc/cpuinfo", "flags"));
   std::vector<std::string> found;
   for (std::string word; words >> word;) {
     for (const char* flag : kFlags) {

@@ -4,8 +4,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/shared_memory.h"
+#include "lockstep/base/small_file.h"
 #include "lockstep/doctor/collect.h"
-#include "lockstep/doctor/read_file.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -16,7 +16,7 @@ constexpr size_t kProbe = 1 << 20;         // a job of one node meets in less
 constexpr long long kNoLimit = 1LL << 60;  // version 1 says a number near 2^63
 
 long long in_kib(const char* name) {
-  const auto value = number_in(field("/proc/meminfo", std::string(name) + ":"));
+  const auto value = base::number_in(base::field("/proc/meminfo", std::string(name) + ":"));
   return value ? *value * 1024 : -1;
 }
 
@@ -39,10 +39,10 @@ long long stat_of(const fs::path& folder, const std::string& name) {
 void look_up(const fs::path& mount, const std::string& group, const Files& files, Memory& memory) {
   for (fs::path path = fs::path(group).relative_path();; path = path.parent_path()) {
     const fs::path folder = path.empty() ? mount : mount / path;
-    const auto limit = number_in(first_line(folder / files.limit));  // "max" is no number
+    const auto limit = base::number_in(base::first_line(folder / files.limit));  // "max" is no number
     if (limit && *limit < kNoLimit && (memory.limit < 0 || *limit < memory.limit)) {
       memory.limit = *limit;
-      memory.used = number_in(first_line(folder / files.used)).value_or(-1);
+      memory.used = base::number_in(base::first_line(folder / files.used)).value_or(-1);
       if (memory.used >= 0) memory.used = std::max(0LL, memory.used - stat_of(folder, files.cache));
       memory.limit_file = (folder / files.limit).string();
     }

@@ -5,9 +5,9 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "lockstep/base/small_file.h"
 #include "lockstep/comm/meet/lookup.h"
 #include "lockstep/doctor/collect.h"
-#include "lockstep/doctor/read_file.h"
 #include "lockstep/launch/stop_signal.h"
 #include "lockstep/launch/variables.h"
 
@@ -77,7 +77,7 @@ void collect_walls(Facts& facts, const Settings& settings) {
   walls.nvidia_devices = exists("/dev/nvidia0") || exists("/dev/nvidiactl");
   walls.nvidia_kernel = exists("/proc/driver/nvidia/version");
   walls.cuda_library = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr;  // never closed
-  walls.blocked_signals = signals_in(field("/proc/self/status", "SigBlk:"));
+  walls.blocked_signals = signals_in(base::field("/proc/self/status", "SigBlk:"));
   std::error_code none;
   walls.infiniband = fs::directory_iterator("/sys/class/infiniband", none) != fs::directory_iterator();
 }

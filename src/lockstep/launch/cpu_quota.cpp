@@ -5,21 +5,16 @@
 #include <fstream>
 #include <sstream>
 
+#include "lockstep/base/small_file.h"
+
 namespace lockstep::launch {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string line_of(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
 // cpu.max of version 2: "max 100000" or "150000 100000"
 std::optional<double> quota_v2(const fs::path& folder) {
-  std::istringstream words(line_of(folder / "cpu.max"));
+  std::istringstream words(base::first_line(folder / "cpu.max"));
   double quota = 0, period = 0;
   if (words >> quota >> period && quota > 0 && period > 0) return quota / period;
   return std::nullopt;
@@ -28,8 +23,9 @@ std::optional<double> quota_v2(const fs::path& folder) {
 // -1 is none
 std::optional<double> quota_v1(const fs::path& folder) {
   double quota = 0, period = 0;
-  if (std::istringstream(line_of(folder / "cpu.cfs_quota_us")) >> quota &&
-      std::istringstream(line_of(folder / "cpu.cfs_period_us")) >> period && quota > 0 && period > 0) {
+  if (std::istringstream(base::first_line(folder / "cpu.cfs_quota_us")) >> quota &&
+      std::istringstream(base::first_line(folder / "cpu.cfs_period_us")) >> period && quota > 0 &&
+      period > 0) {
     return quota / period;
   }
   return std::nullopt;

@@ -10,13 +10,13 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/small_file.h"
 #include "lockstep/run_folder/status.h"
 
 namespace lockstep::run_folder {
@@ -43,16 +43,9 @@ double now() {
   return duration<double>(system_clock::now().time_since_epoch()).count();
 }
 
-std::string first_line(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
 // Field 22 of proc(5)'s stat; 0 where there is no such process any more, or only its exit status is left.
 int64_t start_of(int64_t pid) {
-  const auto line = first_line("/proc/" + std::to_string(pid) + "/stat");
+  const auto line = base::first_line("/proc/" + std::to_string(pid) + "/stat");
   const auto name_end = line.rfind(')');
   if (name_end == std::string::npos) return 0;
   std::istringstream words(line.substr(name_end + 1));
@@ -67,7 +60,7 @@ int64_t start_of(int64_t pid) {
 
 std::string place_here() {
   std::error_code none;
-  return first_line("/proc/sys/kernel/random/boot_id") + " " +
+  return base::first_line("/proc/sys/kernel/random/boot_id") + " " +
          fs::read_symlink("/proc/self/ns/pid", none).string();
 }
 

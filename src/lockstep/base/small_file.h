@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-namespace lockstep::doctor {
+namespace lockstep::base {
 
 inline std::string first_line(const std::filesystem::path& path) {
   std::ifstream file(path);
@@ -33,4 +33,4 @@ inline std::optional<long long> number_in(const std::string& text) {
   return end == text.c_str() ? std::nullopt : std::optional(value);
 }
 
-}  // namespace lockstep::doctor
+}  // namespace lockstep::base
