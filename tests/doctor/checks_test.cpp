@@ -86,6 +86,13 @@ TEST(Cores, ThatTwoRanksShareAreNamed) {
   EXPECT_EQ(only(judge_cores(picture)).verdict, Verdict::ok) << "not bound, and enough for all";
 }
 
+TEST(Cores, AreSharedByTheirHardwareThreads) {
+  Picture picture = cluster({2});
+  for (auto& facts : picture.ranks) facts.cores.whole = "0-1";
+  EXPECT_EQ(said(judge_cores(picture)),
+            "warning: ranks 0 and 1 are bound to hardware threads of the same cores (0 and 1)\n");
+}
+
 TEST(Cores, OfTwoMachinesAreNotTheSame) {
   Picture picture = cluster({2, 2});
   EXPECT_EQ(only(judge_cores(picture)).verdict, Verdict::ok);

@@ -32,6 +32,23 @@ std::string list_of(hwloc_const_bitmap_t bitmap) {
   return text;
 }
 
+struct Free {
+  void operator()(hwloc_bitmap_t bitmap) const { hwloc_bitmap_free(bitmap); }
+};
+using Bitmap = std::unique_ptr<hwloc_bitmap_s, Free>;
+
+// Two hardware threads of one core slow each other as two ranks on one thread do.
+std::string whole_cores(hwloc_topology_t topology, const std::string& units) {
+  const Bitmap mask(hwloc_bitmap_alloc()), whole(hwloc_bitmap_alloc());
+  if (hwloc_bitmap_list_sscanf(mask.get(), units.c_str()) != 0) return units;
+  hwloc_bitmap_copy(whole.get(), mask.get());
+  for (hwloc_obj_t core = nullptr; (core = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_CORE, core));) {
+    if (hwloc_bitmap_intersects(core->cpuset, mask.get()))
+      hwloc_bitmap_or(whole.get(), whole.get(), core->cpuset);
+  }
+  return list_of(whole.get());
+}
+
 }  // namespace
 
 void collect_cores(Facts& facts, const Settings&) {
@@ -45,6 +62,7 @@ void collect_cores(Facts& facts, const Settings&) {
     cores.quota_file = quota->because;
   }
   const Topology topology = load_numa();
+  cores.whole = whole_cores(topology.get(), mask.units);
   cores.machine_threads = hwloc_bitmap_weight(hwloc_topology_get_topology_cpuset(topology.get()));
   for (hwloc_obj_t node = nullptr;
        (node = hwloc_get_next_obj_by_type(topology.get(), HWLOC_OBJ_NUMANODE, node));) {

@@ -79,6 +79,8 @@ void collect_walls(Facts& facts, const Settings& settings) {
   walls.cuda_library = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr;  // never closed
   walls.blocked_signals = signals_in(base::field("/proc/self/status", "SigBlk:"));
   std::error_code none;
+  const auto temporary = launch::text_of(settings.environment, "TMPDIR");
+  if (!temporary.empty() && !fs::is_directory(temporary, none)) walls.no_folder = temporary;
   walls.infiniband = fs::directory_iterator("/sys/class/infiniband", none) != fs::directory_iterator();
 }
 

@@ -14,14 +14,18 @@ constexpr const char* kBind =
     "let the launcher give each rank cores of its own: srun --cpu-bind=cores, mpirun --bind-to core --map-by "
     "slot:PE=N; see that no taskset stands before the program";
 
-// Ranks that share hardware threads, each with all that it overlaps.
+const std::string& cores_of(const Facts& facts) {
+  return facts.cores.whole.empty() ? facts.cores.mask : facts.cores.whole;
+}
+
+// Ranks that share cores, each with all that it overlaps.
 std::vector<Machine> sharing(const Machine& machine) {
   std::vector<Machine> groups;
   for (const Facts* facts : machine) {
     Machine group = {facts};
     for (auto other = groups.begin(); other != groups.end();) {
       const bool meets = std::any_of(other->begin(), other->end(), [&](const Facts* member) {
-        return overlap(member->cores.mask, facts->cores.mask);
+        return overlap(cores_of(*member), cores_of(*facts));
       });
       if (!meets) {
         ++other;
@@ -45,6 +49,12 @@ bool all_equal(const std::vector<std::string>& masks) {
   return std::all_of(masks.begin(), masks.end(), [&](const auto& mask) { return mask == masks.front(); });
 }
 
+int sum_of_threads(const std::vector<std::string>& masks) {
+  int sum = 0;
+  for (const auto& mask : masks) sum += threads_in({mask});
+  return sum;
+}
+
 std::optional<Finding> crowded(const Machine& group) {
   if (group.size() < 2) return std::nullopt;
   const auto masks = masks_of(group);
@@ -55,6 +65,10 @@ std::optional<Finding> crowded(const Machine& group) {
                 kBind);
   }
   if (all_equal(masks)) return std::nullopt;
+  if (threads_in(masks) == sum_of_threads(masks))
+    return warn(format("{} are bound to hardware threads of the same cores ({})", ranks_in(group),
+                       base::join(masks, " and ")),
+                kBind);
   return warn(format("{} are bound to CPUs that overlap ({})", ranks_in(group), base::join(masks, " and ")),
               kBind);
 }
@@ -79,7 +93,7 @@ std::string told(const Picture& picture) {
 
 int sharers_of(const Facts& facts, const Picture& picture) {
   return static_cast<int>(std::count_if(picture.ranks.begin(), picture.ranks.end(), [&](const Facts& other) {
-    return other.machine == facts.machine && overlap(other.cores.mask, facts.cores.mask);
+    return other.machine == facts.machine && overlap(cores_of(other), cores_of(facts));
   }));
 }
 

@@ -19,6 +19,7 @@ struct Gpu {
 /// Cores and NUMA nodes, as hwloc sees them.
 struct Cores {
   std::string mask = {};                   // hardware threads this process may run on, "0-3,8"
+  std::string whole = {};                  // the mask with the other hardware threads of its cores
   int cores = 1;                           // of the mask
   int machine_cores = 1;                   // of the node
   int machine_threads = 1;                 // hardware threads of the node
@@ -51,6 +52,7 @@ struct Walls {
   bool cuda_library = false;                      // libcuda.so.1 can be opened
   bool infiniband = false;                        // /sys/class/infiniband has a device
   std::vector<std::string> blocked_signals = {};  // of those that end a job
+  std::string no_folder = {};                     // TMPDIR, where it is no folder on this rank's node
 };
 
 struct Limits {

@@ -1,6 +1,4 @@
 // Variables of the environment that make a run slow, strange, or different from rank to rank.
-#include <filesystem>
-
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/meet/join.h"
@@ -31,11 +29,6 @@ bool hides_all(const std::string& value) {
 bool binds(const std::string& value) {
   return is_on(value) && value != "disabled" && value != "none";
 }
-bool is_no_folder(const std::string& value) {
-  std::error_code none;
-  return !std::filesystem::is_directory(value, none);
-}
-
 struct Odd {
   const char* name;
   bool (*is_odd)(const std::string& value);
@@ -61,7 +54,6 @@ constexpr Odd kOdd[] = {
     {"LD_PRELOAD", is_on, "puts a library before ours"},
     {"HWLOC_SYNTHETIC", is_there, "makes up a machine"},
     {"HWLOC_XMLFILE", is_there, "shows another machine's cores"},
-    {"TMPDIR", is_no_folder, "is no folder: MPI puts its sockets there"},
 };
 
 std::optional<Finding> odd_in(const Facts& facts) {
@@ -72,6 +64,9 @@ std::optional<Finding> odd_in(const Facts& facts) {
     if (found != facts.variables.end() && matters && row.is_odd(found->second))
       parts.push_back(format("{}={} {}", row.name, base::printable(found->second), row.why));
   }
+  if (!facts.walls.no_folder.empty())
+    parts.push_back(format("TMPDIR={} is no folder on {}: MPI puts its sockets there",
+                           base::printable(facts.walls.no_folder), facts.job.host));
   if (parts.empty()) return std::nullopt;
   return warn(base::join(parts, "; "),
               "unset what you did not mean: look in ~/.bashrc, modules and the job's script");
