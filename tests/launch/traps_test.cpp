@@ -170,6 +170,23 @@ TEST(Traps, AWorldOfOneLeftBehindBelowMpirunOrSrunIsAPhantom) {
   EXPECT_EQ(launch::identify(meant, std::nullopt, "auto", {}).world, 1);
 }
 
+TEST(Traps, OneRankLeftBehindForAllBelowMpirunOrSrunIsAPhantom) {
+  const launch::Environment first = {{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "n1"}};
+  EXPECT_TRUE(holds(refusal(kOpenMpi + first),
+                    {"RANK=0", "OMPI_COMM_WORLD_RANK=3", "unset RANK and WORLD_SIZE", "--launcher openmpi"}));
+  EXPECT_TRUE(holds(refusal(kSrun + first), {"RANK=0", "SLURM_PROCID=3", "--launcher slurm"}));
+  EXPECT_EQ(launch::identify(kOpenMpi + first, std::nullopt, "torchrun", {}).rank, 0);
+  const launch::Environment translated = {{"RANK", "3"}, {"WORLD_SIZE", "4"}};
+  EXPECT_EQ(launch::identify(kOpenMpi + translated, std::nullopt, "auto", {}).rank, 3);
+  // mpirun's daemons are a step of as many tasks
+  const launch::Environment daemon = {
+      {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}};
+  EXPECT_EQ(launch::identify(kOpenMpi + daemon + translated, std::nullopt, "auto", {}).rank, 3);
+  // a wrapper in each task that starts two ranks
+  const launch::Environment more = {{"RANK", "6"}, {"WORLD_SIZE", "8"}};
+  EXPECT_EQ(launch::identify(kSrun + more, std::nullopt, "auto", {}).rank, 6);
+}
+
 TEST(Traps, MpirunInsidePbsIsNoPhantom) {
   const launch::Surroundings around{.host = "n1", .node_file = kPbsNodeFile};
   EXPECT_EQ(launch::identify(kPbs + kOpenMpi, std::nullopt, "auto", around).rank, 3);

@@ -169,8 +169,7 @@ Job identify(const Environment& environment, const std::optional<MpiFacts>& mpi,
   if (choice != "none" && mpi && mpi->world == 1) judge();
   place(job, row, environment, mpi, surroundings, choice);
   if (choice != "none" && !mpi && job.world == 1) judge();
-  if (choice == "auto" && row && !mpi && job.world == 1)
-    judge_phantom(job, find_leftover(environment, *row), phantoms);
+  if (choice == "auto" && row && !mpi) judge_phantom(job, find_leftover(environment, *row), phantoms);
   return job;
 }
 

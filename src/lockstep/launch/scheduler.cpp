@@ -1,5 +1,6 @@
 #include "lockstep/launch/scheduler.h"
 
+#include <algorithm>
 #include <array>
 
 #include "lockstep/base/error.h"
@@ -121,17 +122,40 @@ Phantom find_phantom(const Environment& environment, const Launcher* launcher, b
   return {};
 }
 
+namespace {
+
+// A wrapper that translates one launcher's word for another agrees with it; others around it (the step of
+// mpirun's daemons) need not.
+bool is_translated(const Environment& environment, const Launcher& launcher) {
+  return std::any_of(launchers().begin(), launchers().end(), [&](const Launcher& row) {
+    return row.rank != std::string(launcher.rank) && row.world && is_set(environment, row.rank) &&
+           number_of(environment, row.rank) == number_of(environment, launcher.rank) &&
+           count_of(environment, row.world) == count_of(environment, launcher.world);
+  });
+}
+
+}  // namespace
+
 Phantom find_leftover(const Environment& environment, const Launcher& launcher) {
   if (launcher.name != std::string("torchrun") || is_set(environment, "TORCHELASTIC_RUN_ID")) return {};
+  const int own_world = count_of(environment, launcher.world).value_or(1);
+  if (own_world > 1 && is_translated(environment, launcher)) return {};
   for (const auto& row : launchers()) {
     const bool step = row.announced && !in_interactive_slurm_step(environment);
     if ((row.mpi != UsesMpi::always && !step) || !row.world) continue;
     const int world = count_of(environment, row.world).value_or(1);
     if (world == 1) continue;
-    return {format("{} says that this process is the only one, but {}: {} would each train alone",
-                   quote(environment, launcher.world), quote(environment, row.world), world),
-            format("unset RANK and WORLD_SIZE, which something left behind, or say --launcher {}{}", row.name,
-                   kAlone)};
+    const auto hint =
+        format("unset RANK and WORLD_SIZE, which something left behind, or say --launcher {}", row.name);
+    if (own_world == 1)
+      return {format("{} says that this process is the only one, but {}: {} would each train alone",
+                     quote(environment, launcher.world), quote(environment, row.world), world),
+              hint + kAlone};
+    // of as many ranks, but another one: several would take the same place
+    if (own_world == world && is_set(environment, row.rank))
+      return {format("{} says which of {} ranks this is, but {} says otherwise: several would be one rank",
+                     quote(environment, launcher.rank), world, quote(environment, row.rank)),
+              hint + "; --launcher torchrun overrules"};
   }
   return {};
 }
