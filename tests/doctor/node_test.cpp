@@ -102,6 +102,11 @@ TEST(Deadline, OfAJobThatEndsSoonOrThatNobodyKnowsIsAWarning) {
   EXPECT_EQ(judge_deadline(job, now + std::chrono::hours(3), now).verdict, Verdict::ok);
   const auto soon = judge_deadline(job, now + std::chrono::seconds(90), now);
   EXPECT_TRUE(soon.verdict == Verdict::warning && soon.says.starts_with("the job ends in 90 s")) << soon.says;
+  for (const char* scheduler : {"lsf", "flux"}) {
+    const auto unknown = judge_deadline({.scheduler = scheduler, .job_id = "1"}, {}, now);
+    EXPECT_TRUE(unknown.verdict == Verdict::warning && unknown.says.starts_with("doctor cannot know"))
+        << unknown.says << ": that squeue or qstat is missing is not what is wrong";
+  }
   const auto past = judge_deadline(job, now - std::chrono::seconds(90), now);
   EXPECT_NE(past.remedy.find("clock"), std::string::npos) << "this node's clock is ahead";
 }

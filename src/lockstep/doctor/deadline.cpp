@@ -41,6 +41,12 @@ std::string signals_of(const std::string& scheduler) {
 
 Finding judge_deadline(const Job& job, std::optional<launch::Time> end, launch::Time now) {
   if (job.scheduler == "none") return fine("no batch job: nothing ends it");
+  if (!end && (job.scheduler == "lsf" || job.scheduler == "flux"))
+    return warn(
+        format("doctor cannot know when {} job {} ends: it asks Slurm and PBS alone", job.scheduler,
+               job.job_id),
+        "a run does not leave before it of itself there: set train.max_seconds, or have the batch system "
+        "send a signal first (bsub -wt and -wa, flux --signal)");
   if (!end)
     return warn(
         format("nobody tells when {} job {} ends", job.scheduler, job.job_id),
