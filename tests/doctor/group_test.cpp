@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <condition_variable>
+#include <cstdlib>
 #include <deque>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <set>
@@ -204,6 +206,34 @@ TEST(Nccl, ItsLogTellsNetworkAndTransport) {
   EXPECT_EQ(nccl.transport, "NET/Socket/0, P2P/CUMEM");
   read_log("", nccl = {});
   EXPECT_EQ(nccl.network, "");
+}
+
+// Of the environment; "unset" where there is none.
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "unset";
+}
+
+TEST(Nccl, ItsLogIsReadWhateverPeopleAskedForAndTheirsIsThereAgain) {
+  for (const char* level : {"WARN", "VERSION", "INFO"}) {
+    ::setenv("NCCL_DEBUG", level, 1);
+    ::setenv("NCCL_DEBUG_SUBSYS", "COLL", 1);
+    std::string path;
+    {
+      const NcclLog log;
+      path = variable("NCCL_DEBUG_FILE");
+      EXPECT_EQ(variable("NCCL_DEBUG"), "INFO");
+      EXPECT_EQ(variable("NCCL_DEBUG_SUBSYS"), "unset");
+      std::ofstream(path) << kLog;
+      EXPECT_EQ(log.text(), kLog);
+    }
+    EXPECT_EQ(variable("NCCL_DEBUG"), level);
+    EXPECT_EQ(variable("NCCL_DEBUG_SUBSYS"), "COLL");
+    EXPECT_EQ(variable("NCCL_DEBUG_FILE"), "unset");
+    EXPECT_FALSE(std::filesystem::exists(path));
+  }
+  ::unsetenv("NCCL_DEBUG");
+  ::unsetenv("NCCL_DEBUG_SUBSYS");
 }
 
 TEST(Nccl, SocketsBesideAFabricAreAWarning) {

@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +11,7 @@
 #include <set>
 #include <sstream>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 
@@ -109,27 +109,30 @@ Findings judge_nccl(const Nccl& nccl, int nodes) {
 }
 
 NcclLog::NcclLog() {
-  if (std::getenv("NCCL_DEBUG") || std::getenv("NCCL_DEBUG_FILE")) return;
   std::error_code failed;
   const auto folder = fs::temp_directory_path(failed);
-  std::string name = ((failed ? fs::path("/tmp") : folder) / "lockstep-nccl-XXXXXX").string();
-  const int file = ::mkstemp(name.data());
-  if (file < 0) return;
-  ::close(file);
-  path_ = name;
-  ::setenv("NCCL_DEBUG", "INFO", 1);
-  ::setenv("NCCL_DEBUG_FILE", path_.c_str(), 1);
+  try {
+    file_.emplace(failed ? "/tmp" : folder.string(), "lockstep-nccl-", Probe::Kind::file);
+  } catch (const Error&) {
+    return;  // the rest of the check does without
+  }
+  set("NCCL_DEBUG", "INFO");
+  set("NCCL_DEBUG_FILE", file_->path().c_str());
+  set("NCCL_DEBUG_SUBSYS", nullptr);
+}
+
+void NcclLog::set(const char* name, const char* value) {
+  const char* former = std::getenv(name);
+  former_.emplace_back(name, former ? std::optional<std::string>(former) : std::nullopt);
+  value ? ::setenv(name, value, 1) : ::unsetenv(name);
 }
 
 NcclLog::~NcclLog() {
-  if (path_.empty()) return;
-  ::unsetenv("NCCL_DEBUG");
-  ::unsetenv("NCCL_DEBUG_FILE");
-  ::unlink(path_.c_str());
+  for (const auto& [name, value] : former_) value ? ::setenv(name, value->c_str(), 1) : ::unsetenv(name);
 }
 
 std::string NcclLog::text() const {
-  std::ifstream file(path_);
+  std::ifstream file(file_ ? file_->path() : "");
   std::ostringstream text;
   if (file) text << file.rdbuf();
   return text.str();

@@ -1,10 +1,13 @@
 #pragma once
 // What NCCL says of itself, and whether it takes the network that the node has.
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/doctor/finding.h"
+#include "lockstep/doctor/probes.h"
 
 namespace lockstep::doctor {
 
@@ -30,7 +33,8 @@ std::vector<std::string> fabric_here(const std::string& root = "/sys/class");
 
 Findings judge_nccl(const Nccl& nccl, int nodes);
 
-/// For as long as it lives NCCL writes its log to a file of ours, unless somebody has asked for it himself.
+/// For as long as it lives NCCL writes the log that the check reads to a file of ours, whatever people
+/// set; what they set is there again after it.
 class NcclLog {
  public:
   NcclLog();
@@ -41,7 +45,10 @@ class NcclLog {
   std::string text() const;
 
  private:
-  std::string path_;
+  void set(const char* name, const char* value);  // nullptr = unset
+
+  std::optional<Probe> file_;
+  std::vector<std::pair<const char*, std::optional<std::string>>> former_;
 };
 
 }  // namespace lockstep::doctor
