@@ -18,6 +18,16 @@ TEST(Ledger, KnowsTheWorstOfItsFindingsAndTellsEachAsItComes) {
   EXPECT_EQ(ledger.all()[1].check, "gpus");
 }
 
+TEST(Ledger, ThatIsClosedTellsAndKeepsNothingMore) {
+  int told = 0;
+  Ledger ledger([&](const Finding&) { ++told; });
+  ledger.add("gpus", {fine("one")});
+  ledger.close();
+  ledger.add("cpus", {fail("two", "do")});
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(ledger.verdict(), Verdict::ok);
+}
+
 TEST(Check, ThatThrowsHasFailedByItsName) {
   const Check broken{"broken", [](const Picture&) -> Findings { throw std::runtime_error("no"); }};
   const auto findings = judge(broken, {});

@@ -3,26 +3,26 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/log.h"
 #include "lockstep/base/whole_file.h"
 #include "lockstep/comm/meet/gather_texts.h"
 #include "lockstep/comm/meet/join.h"
 #include "lockstep/doctor/active.h"
-#include "lockstep/doctor/anonymous.h"
-#include "lockstep/doctor/checks.h"
 #include "lockstep/doctor/collect.h"
-#include "lockstep/doctor/ledger.h"
-#include "lockstep/doctor/print.h"
+#include "lockstep/doctor/end_signals.h"
+#include "lockstep/doctor/probes.h"
+#include "lockstep/doctor/telling.h"
 #include "lockstep/doctor/watchdog.h"
 #include "lockstep/launch/mpi.h"
 #include "lockstep/launch/runtime.h"
+#include "lockstep/launch/stop_signal.h"
 #include "lockstep/launch/variables.h"
 #include "lockstep/launch/voice.h"
 
@@ -38,8 +38,9 @@ constexpr milliseconds kSlack{5'000};      // so much later the layers below wou
 constexpr milliseconds kLeave{10'000};     // for all ranks to come to the end
 constexpr milliseconds kHearRankZero{2'000};  // it speaks first, and its launcher may end the others by then
 constexpr milliseconds kTell{2'000};          // for the last words
+constexpr milliseconds kTellOfSignal{900};    // mpirun sends SIGKILL a second after SIGTERM
+constexpr milliseconds kHearEndedRankZero{300};
 constexpr const char* kJoinTimeout = "LOCKSTEP_JOIN_TIMEOUT";
-constexpr const char* kReportHint = "give --report a file that can be written";
 constexpr const char* kStart = "MPI_Init";
 constexpr const char* kMeeting = "meeting";
 constexpr const char* kLauncher = "launcher";
@@ -64,38 +65,60 @@ Finding failure_of(const std::exception& error) {
   return fail(what.substr(0, what.find('\n')) + where, known ? known->hint() : "");
 }
 
+struct Remedy {
+  const char* stage;
+  const char* what;
+};
+
+constexpr Remedy kRemedies[] = {
+    {kStart, "look for a rank that failed to start, and for one that another MPI's mpirun started"},
+    {"folders",
+     "look for a file system that does not answer (ls, df and flock on the folders, on every node), and at "
+     "its "
+     "server and locks"},
+};
+
+std::string remedy_of_hang(const std::string& stage, bool collected) {
+  if (!collected) return "look for a file system, a driver or a name service that does not answer";
+  for (const Remedy& row : kRemedies)
+    if (stage == row.stage) return row.what;
+  return "look for a rank that was stopped, and for a network that does not answer";
+}
+
 class Examination {
  public:
   explicit Examination(const Settings& settings)
       : settings_(settings),
-        rank_(launch::rank_by_environment(settings.environment).rank),
         patience_(patience_in(settings.environment)),
+        telling_(settings),
         watchdog_(settings.limit,
-                  [this](const std::string& stage, milliseconds limit) { give_up(stage, limit); }) {}
+                  [this](const std::string& stage, milliseconds limit) { give_up(stage, limit); }),
+        signals_([this](int signal) { be_ended(signal); }) {
+    telling_.rank = launch::rank_by_environment(settings.environment).rank;
+  }
 
   int run() {
-    if (rank_ == 0 && !settings_.report.empty()) base::check_output(settings_.report, kReportHint);
+    if (telling_.rank == 0 && !settings_.report.empty()) base::check_output(settings_.report, kReportHint);
     own_ = collect(settings_,
                    [this](const char* name) { return watchdog_.stage(name, std::min(kCollect, patience_)); });
     guess_job();
     collected_ = true;
     start();
     meet();
-    if (!heard_) return leave_apart();
-    if (speaks()) tell_facts();
+    if (!telling_.heard) return leave_apart();
+    if (telling_.speaks()) tell_facts();
     act();
     if (broken_) return leave_broken();
     watchdog_.now("telling all of it");
-    if (speaks()) conclude();
-    const bool failed = everybodys(report_failed_ || ledger_.verdict() == Verdict::failure);
+    if (telling_.speaks()) telling_.conclude();
+    const bool failed = everybodys(telling_.silent || telling_.report_failed() ||
+                                   telling_.ledger().verdict() == Verdict::failure);
     watchdog_.now("leaving MPI");
     runtime_.reset();
     return failed ? kFailed : kDone;
   }
 
  private:
-  bool speaks() const { return !heard_ || rank_ == 0; }
-
   // What the environment says: for a rank that never learns more.
   void guess_job() {
     const auto told = launch::rank_by_environment(settings_.environment);
@@ -105,6 +128,7 @@ class Examination {
       own_.job.launcher = launch::detect_launcher(settings_.environment, settings_.launcher);
     } catch (const Error&) {  // start() will tell
     }
+    telling_.know({{own_}});
   }
 
   // Where the environment cannot be right the process is looked at alone.
@@ -115,29 +139,43 @@ class Examination {
     try {
       runtime_ = std::make_unique<launch::Runtime>(settings_.launcher, options);
     } catch (const std::exception& error) {
-      start_failure_ = failure_of(error);
+      telling_.failed_early(kLauncher, failure_of(error));
+      may_meet_ = false;
       runtime_ = std::make_unique<launch::Runtime>("none", options);
     }
     take_job();
+    heed_phantom();
+  }
+
+  // Of several that are each "rank 0 of 1" one a host speaks; one that takes another rank's place meets
+  // nobody.
+  void heed_phantom() {
+    if (own_.job.phantom.empty()) return;
+    may_meet_ = may_meet_ && own_.job.world == 1;
+    if (own_.job.world > 1)
+      return void(telling_.rank = launch::rank_by_environment(settings_.environment).rank);
+    voice_.emplace(settings_.environment);
+    telling_.silent = !voice_->is_ours();
   }
 
   void take_job() {
     own_.job = runtime_->job();
-    if (!start_failure_) rank_ = own_.job.rank;
+    if (may_meet_) telling_.rank = own_.job.rank;
     choose_gpu(own_);
+    telling_.know({{own_}});
   }
 
   void meet() {
     const auto stage = watchdog_.stage(kMeeting, 2 * patience_ + kSlack);
-    if (start_failure_) return;
+    if (!may_meet_) return;
     try {
       join();
       take_job();
       comm::ask_rank_zero(
           *runtime_, pack(own_), [this](const auto& texts) { return read(texts); }, patience_);
-      heard_ = true;
+      telling_.heard = true;
     } catch (const std::exception& error) {
-      if (!meeting_failure_) meeting_failure_ = failure_of(error);
+      if (!std::exchange(met_with_failure_, true)) telling_.failed_early(kMeeting, failure_of(error));
     }
   }
 
@@ -147,44 +185,42 @@ class Examination {
       comm::join_ranks(*runtime_, patience_);
     } catch (const InputError& error) {
       if (!runtime_->has_met()) throw;
-      meeting_failure_ = failure_of(error);
+      met_with_failure_ = true;
+      telling_.failed_early(kMeeting, failure_of(error));
     }
   }
 
   std::string read(const std::vector<std::string>& texts) {
-    for (const auto& text : texts) picture_.ranks.push_back(unpack(text));
-    std::sort(picture_.ranks.begin(), picture_.ranks.end(),
+    Picture picture;
+    for (const auto& text : texts) picture.ranks.push_back(unpack(text));
+    std::sort(picture.ranks.begin(), picture.ranks.end(),
               [](const Facts& a, const Facts& b) { return a.job.rank < b.job.rank; });
+    telling_.know(std::move(picture));
     return "";
   }
 
   void tell_facts() {
     watchdog_.now("looking at the facts");
-    told_ = true;  // or begun: who hangs in it is not to be followed
-    if (!settings_.json) say(heading());
-    if (start_failure_) ledger_.add(kLauncher, {*start_failure_});
-    if (meeting_failure_) ledger_.add(kMeeting, {*meeting_failure_});
-    for (const Check& check : checks()) {
-      if (start_failure_ && check.name == std::string(kLauncher)) continue;
-      for (Finding& finding : judge(check, picture_)) ledger_.add(std::move(finding));
-    }
+    telling_.facts();
   }
 
   // Each rank's rounds of one check are numbered alike, whatever became of it in the last one.
   void act() {
     Talk talk(*runtime_, patience_);
     Known known;
+    const auto picture = telling_.picture();
+    Ledger& ledger = telling_.ledger();
     int number = 0;
     for (const ActiveCheck& check : active_checks()) {
       if (talk.is_broken()) break;
       talk.begin(++number);
       const auto stage = watchdog_.stage(check.name, check.limit);
       try {
-        ledger_.add(check.name, check.run({*runtime_, settings_, own_, picture_, talk, known}));
+        ledger.add(check.name, check.run({*runtime_, settings_, own_, picture, talk, known}));
       } catch (const std::exception& error) {
-        if (rank_ == 0 || talk.is_alone()) ledger_.add(check.name, {failure_of(error)});
+        if (telling_.rank == 0 || talk.is_alone()) ledger.add(check.name, {failure_of(error)});
       }
-      ledger_.hide(known.paths);
+      ledger.hide(known.paths);
     }
     broken_ = talk.is_broken();
     alone_ = talk.is_alone();
@@ -193,12 +229,12 @@ class Examination {
   // A rank that is stopped comes to no end, and nobody waits for it.
   int leave_broken() {
     watchdog_.now("leaving a rank behind");
-    if (rank_ != 0) std::this_thread::sleep_for(kHearRankZero);
+    if (telling_.rank != 0) std::this_thread::sleep_for(kHearRankZero);
     const launch::Voice voice(settings_.environment);
-    if (rank_ == 0 || (alone_ && voice.is_ours())) {
-      heard_ = rank_ == 0;
-      if (alone_) show_all();
-      conclude();
+    if (telling_.rank == 0 || (alone_ && voice.is_ours())) {
+      telling_.heard = telling_.rank == 0;
+      if (alone_) telling_.everything();
+      telling_.conclude();
     }
     return end_apart();
   }
@@ -212,16 +248,15 @@ class Examination {
   // The ranks could not be heard: one a host says what it sees.
   int leave_apart() {
     watchdog_.now("speaking alone");
-    picture_.ranks = {own_};
-    if (rank_ > 0) std::this_thread::sleep_for(kHearRankZero);
+    telling_.know({{own_}});
+    if (telling_.rank > 0) std::this_thread::sleep_for(kHearRankZero);
     const launch::Voice voice(settings_.environment);
     if (voice.is_ours()) {
       tell_facts();
-      conclude();
+      telling_.conclude();
     } else {
       std::this_thread::sleep_for(kHearRankZero);
     }
-    std::fflush(stdout);
     return end_apart();
   }
 
@@ -243,90 +278,76 @@ class Examination {
 
   // From the watchdog's thread: the other one hangs.
   [[noreturn]] void give_up(const std::string& stage, milliseconds limit) {
-    if (rank_ > 0) std::this_thread::sleep_for(kHearRankZero);
-    std::thread([] {  // telling may hang, too: behind a full pipe, or in what hung the other thread
-      std::this_thread::sleep_for(kTell);
-      ::_exit(kFailed);
-    })
-        .detach();
-    const launch::Voice voice(settings_.environment);
-    if (rank_ == 0 || voice.is_ours()) tell_hang(stage, limit);
-    std::fflush(stdout);
-    ::_exit(kFailed);
+    if (telling_.rank > 0) std::this_thread::sleep_for(kHearRankZero);
+    last_words(
+        kTell, [] { ::_exit(kFailed); },
+        [&] {
+          const launch::Voice voice(settings_.environment);
+          if (telling_.rank == 0 || voice.is_ours()) tell_hang(stage, limit);
+        });
+  }
+
+  // From the thread that hears signals. Rank 0 speaks for ranks that it has heard.
+  [[noreturn]] void be_ended(int signal) {
+    last_words(
+        kTellOfSignal, [signal] { end_by(signal); },
+        [&] {
+          const launch::Voice voice(settings_.environment);
+          if (telling_.rank > 0) std::this_thread::sleep_for(kHearEndedRankZero);
+          if (telling_.rank == 0 || (!telling_.heard && voice.is_ours())) tell_signal(signal);
+        });
+  }
+
+  // Telling may hang, too: behind a full pipe, or in what hung the other thread.
+  [[noreturn]] void last_words(milliseconds time, const std::function<void()>& end,
+                               const std::function<void()>& words) {
+    std::thread([=] {
+      std::this_thread::sleep_for(time);
+      end();
+    }).detach();
+    words();
+    remove_probes();
+    end();
+    std::abort();
+  }
+
+  void tell_so_far() {
+    if (collected_) telling_.facts();
+  }
+
+  std::string name_of(const std::string& stage) const {
+    return !collected_ ? "facts" : stage == kStart ? kMeeting : stage;
   }
 
   void tell_hang(const std::string& stage, milliseconds limit) {
-    if (collected_ && !told_) {
-      if (picture_.ranks.empty()) picture_.ranks = {own_};
-      tell_facts();
-    }
+    tell_so_far();
     const double seconds = static_cast<double>(limit.count()) / 1000;
-    const std::string check = !collected_ ? "facts" : stage == kStart ? kMeeting : stage;
-    ledger_.add(check.c_str(),
-                {fail(format("{} did not end within {} s", stage, seconds), remedy_of_hang(stage))});
-    conclude();
+    telling_.ledger().add(name_of(stage).c_str(), {fail(format("{} did not end within {} s", stage, seconds),
+                                                        remedy_of_hang(stage, collected_))});
+    telling_.conclude();
   }
 
-  std::string remedy_of_hang(const std::string& stage) const {
-    if (!collected_) return "look for a file system, a driver or a name service that does not answer";
-    if (stage == kStart)
-      return "look for a rank that failed to start, and for one that another MPI's mpirun started";
-    return "look for a rank that was stopped, and for a network that does not answer";
-  }
-
-  void conclude() {
-    const double seconds = std::chrono::duration<double>(Clock::now() - begun_).count();
-    const std::string json = as_json(ledger_.all(), picture_, seconds);
-    say(settings_.json ? json : summary(ledger_.all(), seconds));
-    std::fflush(stdout);
-    if (!settings_.report.empty()) write_report(json);
-  }
-
-  void write_report(const std::string& json) {
-    try {
-      auto secrets = secrets_of(picture_, settings_.environment);
-      for (const auto& path : ledger_.hidden()) secrets["path"].push_back(path);
-      base::write_output(settings_.report, anonymous(json, secrets), kReportHint);
-    } catch (const std::exception& error) {
-      log::error(describe(error));  // also from the watchdog's thread
-      report_failed_ = true;
-    }
-  }
-
-  std::string heading() const {
-    const Job& job = picture_.ranks.front().job;
-    return format("{}{} rank{} on {} node{}, launcher {}\n", tag(), job.world, job.world == 1 ? "" : "s",
-                  job.nodes, job.nodes == 1 ? "" : "s", job.launcher);
-  }
-
-  // a rank that speaks for itself alone says which it is
-  std::string tag() const { return heard_ || own_.job.world == 1 ? "" : format("[rank {}] ", rank_.load()); }
-
-  static void say(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
-
-  void show(const Finding& finding) {
-    if (settings_.json || !speaks()) return;
-    say(as_text(finding, tag()));
-    std::fflush(stdout);
-  }
-
-  void show_all() {
-    for (const Finding& finding : ledger_.all()) show(finding);
+  void tell_signal(int signal) {
+    tell_so_far();
+    const std::string stage = watchdog_.stage_now();
+    telling_.ledger().add(name_of(stage).c_str(),
+                          {fail(format("{} came meanwhile ({})", launch::signal_name(signal), stage),
+                                "who sent it: the batch system at the job's end, mpirun after another rank "
+                                "died, a person? Above is what was found by then")});
+    telling_.conclude();
   }
 
   const Settings& settings_;
-  const Clock::time_point begun_ = Clock::now();
-  std::atomic<int> rank_;
   const milliseconds patience_;
   Facts own_;
-  Picture picture_;
   std::unique_ptr<launch::Runtime> runtime_;
-  std::optional<Finding> start_failure_, meeting_failure_;
-  Ledger ledger_{[this](const Finding& finding) { show(finding); }};
-  bool report_failed_ = false;
-  std::atomic<bool> collected_ = false, told_ = false, heard_ = false;
+  std::optional<launch::Voice> voice_;  // of phantoms, to the end
+  bool may_meet_ = true, met_with_failure_ = false;
+  std::atomic<bool> collected_ = false;
   bool broken_ = false, alone_ = false;  // a rank was not heard any more; that was rank 0
-  Watchdog watchdog_;                    // last: it may bite at once
+  Telling telling_;
+  Watchdog watchdog_;  // it may bite at once, and so may they
+  EndSignals signals_;
 };
 
 }  // namespace

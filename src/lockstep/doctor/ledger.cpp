@@ -11,6 +11,7 @@ const char* name_of(Verdict verdict) {
 
 void Ledger::add(Finding finding) {
   const std::lock_guard lock(mutex_);
+  if (closed_) return;
   if (told_) told_(finding);
   findings_.push_back(std::move(finding));
 }
@@ -20,6 +21,11 @@ void Ledger::add(const char* check, Findings findings) {
     finding.check = check;
     add(std::move(finding));
   }
+}
+
+void Ledger::close() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
 }
 
 Findings Ledger::all() const {

@@ -16,6 +16,8 @@ class Ledger {
 
   void add(Finding finding);
   void add(const char* check, Findings findings);
+  /// What is added from now on is too late, and is neither told nor kept.
+  void close();
   Findings all() const;
   /// Places that findings name and a report for others must not.
   void hide(const std::vector<std::string>& paths);
@@ -26,6 +28,7 @@ class Ledger {
  private:
   mutable std::mutex mutex_;
   std::function<void(const Finding&)> told_;
+  bool closed_ = false;
   Findings findings_;
   std::vector<std::string> hidden_;
 };

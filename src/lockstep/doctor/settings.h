@@ -9,6 +9,8 @@
 
 namespace lockstep::doctor {
 
+constexpr const char* kReportHint = "give --report a file that can be written";
+
 struct Settings {
   std::string launcher = "auto";
   std::string device = "auto";

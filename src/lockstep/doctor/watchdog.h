@@ -18,6 +18,7 @@ class Watchdog {
 
   /// From now on this is what would have hung. The name must live on.
   void now(const char* stage) { stage_ = stage; }
+  const char* stage_now() const { return stage_; }
   /// A stage with a bound of its own, until the result is gone.
   std::unique_ptr<launch::Alarm> stage(const char* name, std::chrono::milliseconds limit);
 
