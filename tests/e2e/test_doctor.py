@@ -241,6 +241,38 @@ def test_more_threads_than_cores_and_variables_of_one_rank_are_named(ranks, mpi)
         assert any("computes differently on the ranks" in text for text in said), said
 
 
+@pytest.mark.mpi
+def test_two_ranks_on_the_threads_of_one_core_are_named(ranks, mpi):
+    cpus = sorted(os.sched_getaffinity(0))
+    if cpus[:2] != [0, 1]:
+        pytest.skip("CPUs 0 and 1 are not ours")
+    env = {"HWLOC_SYNTHETIC": "core:1 pu:2", "HWLOC_THISSYSTEM": 1, "OMPI_MCA_hwloc_base_binding_policy": "none",
+           "HYDRA_BINDING": "none"}
+    result = ranks(2, f'exec taskset -c ${mpi.rank} "$@"', env=env)
+    said = findings(result, "cores", "warning")
+    assert "ranks 0 and 1 are bound to hardware threads of the same cores (0 and 1)" in said
+
+
+def test_a_tmpdir_that_one_node_lacks_is_named(by_hand, tmp_path):
+    (tmp_path / "there/mine").mkdir(parents=True)
+    there = tmp_path / "there"
+    (status, out, err), _ = by_hand([], inside(f"mount -t tmpfs tmpfs '{there}'"), TMPDIR=there / "mine")
+    said = [f["says"] for f in json.loads(out)["findings"] if f["check"] == "variables"]
+    assert any(text.startswith(f"rank 1: TMPDIR={there}/mine is no folder on ") for text in said), said
+
+
+@pytest.mark.mpi
+def test_one_rank_left_behind_for_all_is_refused_and_told(mpirun, lockstep, free_port):
+    left = {"RANK": 0, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), **QUICK}
+    refused = mpirun(2, lockstep, "whoami", env=left, quiet=True)
+    assert refused.returncode != 0 and refused.seconds < 30
+    assert "RANK=0 says which of 2 ranks this is, but " in refused.stderr
+    assert "unset RANK and WORLD_SIZE" in refused.stderr
+    result = mpirun(2, lockstep, "doctor", env=left, quiet=True)
+    assert "RANK=0 says which of 2 ranks this is, but " in result.stdout, result.output
+    assert "unset RANK and WORLD_SIZE" in result.stdout and result.seconds < 40
+
+
 GPUS = """
 int cuInit(unsigned flags) { return 0; }
 int cuDeviceGetCount(int *count) { *count = %d; return 0; }
@@ -314,6 +346,31 @@ def test_a_report_has_nothing_private_in_it(mpirun, lockstep, tmp_path):
     for word in (host, user):
         assert f'"{word}"' not in text and f" {word} " not in text and f"/{word}" not in text, word
     assert told["ranks"][0]["variables"]["SLURM_NTASKS"] == "2"
+
+
+def test_a_report_names_nothing_of_a_config(run, lockstep, tmp_path):
+    config = tmp_path / "falcon9.yaml"
+    config.write_text("run: {name: merlin}\ntask: {name: pima}\n"
+                      "model: {name: mlp, hidden: [4], options: {turbopump: 7, injector: pintle}}\n")
+    broken = tmp_path / "raptor2.yaml"
+    broken.write_text("task: {name: pima}\nmodel: {name: mlp, options: {turbopump: &a pintle}}\n")
+    for file in (config, broken):
+        result = run(lockstep, "doctor", "--report", "sent.json", file.name, cwd=tmp_path)
+        text = (tmp_path / "sent.json").read_text()
+        assert result.stdout.count("folders") and '"check": "folders"' in text
+        for secret in ("falcon9", "raptor2", "merlin", "turbopump", "injector", "pintle"):
+            assert secret not in text, (secret, text[text.index(secret) - 80:][:200])
+
+
+def test_processes_that_do_not_know_each_other_write_reports_of_their_own(start, lockstep, tmp_path):
+    (tmp_path / "report.json").write_text("an older one")
+    ends = ends_of([start(lockstep, "doctor", "--report", "report.json", cwd=tmp_path, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True) for _ in range(3)], 60)
+    reports = sorted(path.name for path in tmp_path.glob("report*.json"))
+    assert len(reports) == 3 and "report.json" in reports
+    assert all(json.loads((tmp_path / name).read_text())["world"] == 1 for name in reports)
+    told = [name for name in reports if any(f"report is in {name}:" in err for _, _, err in ends)]
+    assert told == [name for name in reports if name != "report.json"], "who writes elsewhere says where"
 
 
 def test_a_report_that_cannot_be_written_is_said_before_the_work(run, lockstep, tmp_path):

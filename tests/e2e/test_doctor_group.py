@@ -3,7 +3,11 @@
 import contextlib
 import dataclasses
 import json
+import os
+import signal
+import socket
 import subprocess
+import time
 
 import pytest
 from cluster_kit import start_lab
@@ -26,6 +30,8 @@ FAULTS = r"""
 #include <time.h>
 #include <unistd.h>
 
+static int probe_file = -1;
+
 static int is_run_lock(int fd) {
   char link[64], path[4096] = "";
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -37,6 +43,7 @@ int flock(int fd, int how) {
   const char *fault = getenv("FAULT_FLOCK");
   if (fault && is_run_lock(fd)) {
     if (strcmp(fault, "local") == 0) return 0;
+    if (strcmp(fault, "hang") == 0) sleep(100);
     errno = ENOLCK;
     return -1;
   }
@@ -61,8 +68,20 @@ int getifaddrs(struct ifaddrs **list) {
 }
 
 int mkostemp(char *name, int flags) {
-  if (getenv("FAULT_HANG") && strstr(name, ".lockstep-doctor-")) sleep(100);
-  return ((int (*)(char *, int))dlsym(RTLD_NEXT, "mkostemp"))(name, flags);
+  const char *fault = getenv("FAULT_HANG");
+  const int probe = fault && strstr(name, ".lockstep-doctor-");
+  if (probe && strcmp(fault, "write")) sleep(100);
+  const int file = ((int (*)(char *, int))dlsym(RTLD_NEXT, "mkostemp"))(name, flags);
+  if (probe) probe_file = file;
+  return file;
+}
+
+/* into the probe's bytes: the probe is there by then */
+ssize_t write(int fd, const void *bytes, size_t size) {
+  static ssize_t (*real)(int, const void *, size_t);
+  if (!real) real = dlsym(RTLD_NEXT, "write");
+  if (fd == probe_file) sleep(100);
+  return real(fd, bytes, size);
 }
 """
 
@@ -263,7 +282,8 @@ def test_a_stopped_rank_is_named_without_mpi(start, lockstep, faults, tmp_path, 
                                    **({"LD_PRELOAD": faults, "FAULT_STOP": 1} if rank == 2 else {})}) for rank in range(3)]
     first, second = ends_of(ranks[:2], LIMIT)
     report = told(first)
-    report.one("interfaces", "failure", "rank 2 ", "did not answer")
+    stopped = report.one("interfaces", "failure", "rank 2 ", "did not answer")
+    assert "rank 1 " not in stopped["says"], "it is well"
     assert second[0] == 1 and not second[1], "rank 0 has said it"
 
 
@@ -313,6 +333,18 @@ def test_a_file_system_that_does_not_answer(run, lockstep, faults, tmp_path):
     assert result.seconds < 30
 
 
+def test_a_lock_that_does_not_answer(run, mpirun, lockstep, faults, tmp_path):
+    hangs = {"LD_PRELOAD": faults, "FAULT_FLOCK": "hang"}
+    one = run(lockstep, "doctor", "--json", "--runs", tmp_path, env=hangs)
+    two = mpirun(2, lockstep, "doctor", "--json", "--runs", tmp_path, env=hangs)
+    for result in (one, two):
+        report = told(result)
+        stuck = report.one("folders", "failure", f"the lock of a run in {tmp_path} did not answer in time on ")
+        assert "lockd" in stuck["remedy"]
+        assert result.seconds < 40 and "did not answer: " not in result.stdout
+    told(two).one("gloo", "ok", "sums right")
+
+
 def test_the_folders_are_those_of_the_config(run, lockstep, tmp_path):
     (tmp_path / "mine.yaml").write_text("run: {dir: 'my ${PLACE}'}\ntask: {name: pima}\ndata: {root: none here}\n")
     report = told(run(lockstep, "doctor", "--json", "mine.yaml", cwd=tmp_path, env={"PLACE": "runs"}))
@@ -327,3 +359,84 @@ def test_a_config_that_is_wrong_is_a_failure_of_one_check(run, lockstep, tmp_pat
     report = told(run(lockstep, "doctor", "--json", "none.yaml", cwd=tmp_path))
     report.one("folders", "failure", "none.yaml")
     report.is_well("interfaces")
+
+
+# ---- a sudden end ------------------------------------------------------------------------------------------
+
+
+def until(there, seconds=30):
+    """What `there` gives once it gives something."""
+    for _ in range(seconds * 50):
+        if found := there():
+            return found
+        time.sleep(0.02)
+    raise AssertionError("it never came")
+
+
+def is_listened_at(port):
+    with socket.socket() as line:
+        return line.connect_ex(("127.0.0.1", port)) == 0
+
+
+def probes_in(folder):
+    return [path for path in folder.iterdir() if path.name.startswith(".lockstep-doctor-")]
+
+
+def held(start, lockstep, faults, folder, *words, **env):
+    """A doctor that hangs in its look at the run folder, with its probe there."""
+    process = start(lockstep, "doctor", "--runs", folder, *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                    text=True, env={"LD_PRELOAD": faults, "FAULT_HANG": "write", **env})
+    until(lambda: probes_in(folder))
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_a_signal_ends_it_with_what_was_found_by_then_and_without_its_probes(start, lockstep, faults, tmp_path, number):
+    process = held(start, lockstep, faults, tmp_path)
+    began = time.monotonic()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=10)
+    assert process.returncode == -number and time.monotonic() - began < 2, (out, err)
+    lines = out.splitlines()
+    assert sum(line.startswith("ok       memory") for line in lines) <= 1 and "interfaces" in out
+    assert f"failure  folders     {number.name} came meanwhile (folders)" in out
+    assert "1 failure, " in lines[-1] and out.count(" failure, ") == 1, "the summary is the last word"
+    assert not probes_in(tmp_path)
+
+
+def test_sigterm_before_the_ranks_have_met_is_told_too(start, lockstep, free_port):
+    port = free_port()
+    process = start(lockstep, "doctor", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                    env=dict(RANK=0, WORLD_SIZE=2, LOCAL_RANK=0, MASTER_ADDR="127.0.0.1", MASTER_PORT=port))
+    until(lambda: is_listened_at(port))
+    process.terminate()
+    out, err = process.communicate(timeout=10)
+    assert process.returncode == -signal.SIGTERM, (out, err)
+    assert "SIGTERM came meanwhile" in out and "memory" in out and " failure, " in out.splitlines()[-1]
+
+
+@pytest.mark.mpi
+def test_when_mpirun_ends_the_ranks_rank_zero_tells_what_stands(mpirun, lockstep, faults, tmp_path):
+    script = (f'[ "$OMPI_COMM_WORLD_RANK$PMI_RANK" = 1 ] && ( while ! ls -d "{tmp_path}"/.lockstep-doctor-*; do '
+              f'sleep 0.05; done; kill -KILL $$ ) >/dev/null 2>&1 & '
+              f'[ "$OMPI_COMM_WORLD_RANK$PMI_RANK" = 0 ] && export LD_PRELOAD="{faults}" FAULT_HANG=write; exec "$@"')
+    result = mpirun(2, "bash", "-c", script, "rank", lockstep, "doctor", "--runs", tmp_path, quiet=True)
+    assert result.returncode != 0 and result.seconds < 30
+    assert "SIGTERM came meanwhile (folders)" in result.stdout, result.output
+    assert result.stdout.count(" failure, ") == 1 and not probes_in(tmp_path)
+
+
+def test_a_later_doctor_removes_what_a_killed_one_left(start, run, lockstep, faults, tmp_path):
+    process = held(start, lockstep, faults, tmp_path)
+    process.kill()
+    process.communicate()
+    (left,) = probes_in(tmp_path)
+    folder = tmp_path / ".lockstep-doctor-abcdef"
+    folder.mkdir()
+    (folder / "first").write_text("x")
+    mine = tmp_path / ".lockstep-doctor-notes"
+    mine.write_text("somebody's own")
+    for path in (left, folder, mine):
+        os.utime(path, (time.time() - 1000,) * 2)
+    run(lockstep, "doctor", "--runs", tmp_path, check=True)
+    assert probes_in(tmp_path) == [mine]

@@ -32,12 +32,12 @@ std::span<const ActiveCheck> active_checks() {
 }
 
 Finding silence(const Bench& bench, const Heard& heard) {
-  const auto silent = heard.silent();
+  const auto& silent = heard.silent;
   std::vector<std::string> names;
   for (size_t i = 0; i < std::min(silent.size(), kNamed); ++i) names.push_back(name_of(bench, silent[i]));
   if (silent.size() > kNamed) names.push_back(format("and {} more", silent.size() - kNamed));
   return fail(
-      format("{} did not answer: {}", base::join(names, ", "), heard.why),
+      names.empty() ? heard.why : format("{} did not answer: {}", base::join(names, ", "), heard.why),
       "look at that process: is it stopped (state T in ps), has it died, or does its node not answer?");
 }
 

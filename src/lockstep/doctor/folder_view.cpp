@@ -9,9 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <future>
 #include <map>
-#include <thread>
 #include <vector>
 
 #include "lockstep/base/descriptor.h"
@@ -20,6 +18,8 @@
 #include "lockstep/base/pack.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/base/text.h"
+#include "lockstep/doctor/probes.h"
+#include "lockstep/doctor/within.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -120,15 +120,12 @@ bool write_whole(int file) {
 
 // By doing it: a file system may be read-only, full or over a quota whatever the permissions say.
 std::string why_unwritten(const fs::path& folder) {
-  auto name = (folder / ".lockstep-doctor-XXXXXX").string();
-  base::Descriptor file(::mkostemp(name.data(), O_CLOEXEC));
-  if (!file) return reason(errno);
-  const bool wrote = write_whole(file.number());
-  const int failed = errno;
-  const bool closed = file.close();
-  const int at_close = errno;
-  ::unlink(name.c_str());
-  return !wrote ? reason(failed) : closed ? "" : reason(at_close);
+  try {
+    Probe probe(folder.string(), kProbeName, Probe::Kind::file);
+    return write_whole(probe.file().number()) && probe.file().close() ? "" : reason(errno);
+  } catch (const Error& error) {
+    return error.what();
+  }
 }
 
 void measure(FolderView& view) {
@@ -159,16 +156,7 @@ FolderView look(const std::string& path, Purpose purpose) {
 }  // namespace
 
 FolderView view_of(const std::string& path, Purpose purpose, std::chrono::milliseconds patience) {
-  auto answer = std::make_shared<std::promise<FolderView>>();
-  auto future = answer->get_future();
-  std::thread([=] {
-    try {
-      answer->set_value(look(path, purpose));
-    } catch (...) {
-      answer->set_exception(std::current_exception());
-    }
-  }).detach();
-  if (future.wait_for(patience) == std::future_status::ready) return future.get();
+  if (auto seen = within<FolderView>(patience, [=] { return look(path, purpose); })) return *seen;
   FolderView view;
   view.answered = false;
   view.there = path;

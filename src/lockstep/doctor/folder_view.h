@@ -7,6 +7,9 @@
 
 namespace lockstep::doctor {
 
+/// Of what the doctor puts into a folder for a moment.
+constexpr const char* kProbeName = ".lockstep-doctor-";
+
 struct FolderView {
   int rank = 0;
   int node = 0;

@@ -6,6 +6,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/pack.h"
 #include "lockstep/base/text.h"
+#include "lockstep/doctor/judging.h"
 #include "lockstep/launch/grouped.h"
 
 namespace lockstep::doctor {
@@ -56,15 +57,10 @@ void add_troubles(Findings& findings, const std::string& what, const Views& view
     findings.push_back(fail(format("{} on {}: {}", what, hosts_text(hosts), word), remedy));
 }
 
-std::string size_text(long long bytes) {
-  const double gib = static_cast<double>(bytes) / static_cast<double>(1LL << 30);
-  return gib >= 1 ? format("{:.1f} GiB", gib) : format("{:.1f} MiB", gib * 1024);
-}
-
 void add_room(Findings& findings, const std::string& what, const Views& views) {
   for (const auto& view : views) {
     if (view.free < 0 || view.free >= kLittle || !view.unwritable.empty()) continue;
-    findings.push_back(warn(format("{}: {} are free there on {}", what, size_text(view.free), view.host),
+    findings.push_back(warn(format("{}: {} are free there on {}", what, bytes(view.free), view.host),
                             "make room, or set run.dir to a larger file system"));
     return;  // of a shared one all nodes tell the same
   }
@@ -133,7 +129,9 @@ Findings judge_one(const Shared& shared, const FolderView& first, const Views& v
     findings.push_back(
         warn(format("{} sees a new file after {:.1f} s", shared.host, shared.seen_after),
              "attributes are cached there (NFS: actimeo, lookupcache): expect a run to wait so long"));
-  if (!shared.lock_held)
+  if (shared.lock_hangs)
+    findings.push_back(hanging_lock(shared.host, first.there));
+  else if (!shared.lock_held)
     findings.push_back(loose_lock(shared, first));
   else if (!shared.lock_error.empty())
     findings.push_back(no_lock(shared));
@@ -142,27 +140,36 @@ Findings judge_one(const Shared& shared, const FolderView& first, const Views& v
 
 Finding all_well(const std::string& what, const Views& views, const std::string& more) {
   const auto& first = views.front();
-  const auto room = first.free < 0 ? "" : format(", {} free", size_text(first.free));
+  const auto room = first.free < 0 ? "" : format(", {} free", bytes(first.free));
   return fine(format("{} ({}{}): {}", what, first.kind, room, more));
 }
 
 }  // namespace
 
+Finding hanging_lock(const std::string& host, const std::string& folder) {
+  return fail(
+      format("the lock of a run in {} did not answer in time on {}", folder, host),
+      "a run would hang there: look at the mount's locks (NFS: rpc.statd and lockd on the node and the "
+      "server, firewall), or set run.dir to another file system");
+}
+
 std::string pack(const Shared& shared) {
   return base::pack_texts({std::to_string(shared.rank), shared.host, format("{}", shared.seen_after),
-                           shared.unwritten, shared.lock_held ? "1" : "0", shared.lock_error});
+                           shared.unwritten, shared.lock_held ? "1" : "0", shared.lock_error,
+                           shared.lock_hangs ? "1" : "0"});
 }
 
 Shared unpack_shared(const std::string& text) {
   const auto parts = base::unpack_texts(text);
-  if (parts.size() != 6) throw Error("this is no word of a shared folder", "lockstep doctor");
+  if (parts.size() != 7) throw Error("this is no word of a shared folder", "lockstep doctor");
   return {.rank = std::stoi(parts[0]),
           .host = parts[1],
           .seen_after = std::stod(parts[2]),
           .unwritten = parts[3],
           .arrived = false,
           .lock_held = parts[4] == "1",
-          .lock_error = parts[5]};
+          .lock_error = parts[5],
+          .lock_hangs = parts[6] == "1"};
 }
 
 Findings judge_data_folder(const std::string& path, const Views& views) {

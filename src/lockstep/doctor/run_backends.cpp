@@ -23,16 +23,29 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kOpen = 6s;      // for all ranks to come to the group
+constexpr std::chrono::milliseconds kOpen{6000}, kOpenOfRank{100}, kLongestOpen{12'000}, kBehind{3000};
 constexpr auto kSum = 6s;       // for one collective
 constexpr auto kPatience = 9s;  // for the others to come to the same end
 constexpr int64_t kSmall = 1 << 10, kMiddle = 1 << 20, kLarge = 16 << 20;
+constexpr const char* kFailed = "failed";
 constexpr int kSmallRounds = 10, kRounds = 3;
 constexpr double kLongest = 0.02;  // seconds for a MiB: beyond it 16 of them are not tried
 
 std::string error_text(const std::exception& error) {
   const std::string what = error.what();
   return what.substr(0, what.find('\n'));
+}
+
+// Of times as text; whatever else is told counts for nothing.
+std::string most_in(const std::vector<std::string>& texts) {
+  double most = 0;
+  for (const auto& text : texts) most = std::max(most, std::strtod(text.c_str(), nullptr));
+  return format("{}", most);
+}
+
+// For all ranks to come to the group: many on a busy machine take longer.
+std::chrono::milliseconds time_to_open(int world) {
+  return std::min<std::chrono::milliseconds>(kOpen + kOpenOfRank * world, kLongestOpen);
 }
 
 // One backend on its way through its stages, on one rank.
@@ -42,7 +55,7 @@ class Trial {
       : bench_(bench), backend_(std::move(backend)), device_(device) {}
 
   /// Each rank's own work, then everybody's outcome. False where one failed; all ranks know.
-  bool stage(const std::function<std::string()>& work) {
+  bool stage(const std::function<std::string()>& work, std::chrono::milliseconds patience = kPatience) {
     std::string text;
     try {
       text = base::pack_texts({"", work()});
@@ -51,26 +64,33 @@ class Trial {
     } catch (const std::exception& error) {
       text = base::pack_texts({error_text(error), ""});
     }
-    const auto heard = bench_.talk.round(text, kPatience);
-    texts_.clear();
-    for (size_t rank = 0; rank < heard.texts.size(); ++rank)
-      if (heard.texts[rank]) hear(static_cast<int>(rank), base::unpack_texts(*heard.texts[rank]));
+    const auto heard = bench_.talk.round(text, patience, [&](const Texts& texts) {
+      texts_.clear();
+      for (size_t rank = 0; rank < texts.size(); ++rank)
+        if (texts[rank]) hear(static_cast<int>(rank), base::unpack_texts(*texts[rank]));
+      return std::vector{base::pack_texts({failures_.empty() ? "" : kFailed, most_in(texts_)})};
+    });
     for (const auto& [what, ranks] : failures_)
       findings_.push_back(fail(launch::with_ranks(what, ranks, heard.texts.size()), remedies_[what]));
     if (!heard.why.empty()) findings_.push_back(silence(bench_, heard));
-    return failures_.empty() && heard.why.empty();
+    if (heard.reply.empty()) return false;
+    const auto parts = base::unpack_texts(heard.reply);
+    slowest_ = std::strtod(parts.at(1).c_str(), nullptr);
+    return parts.at(0).empty() && heard.why.empty();
   }
 
   /// The largest of what the ranks told last.
-  double slowest() const {
-    double most = 0;
-    for (const auto& text : texts_) most = std::max(most, std::stod(text));
-    return most;
+  double slowest() const { return slowest_; }
+
+  // A rank that fails at once waits for those that try for long.
+  bool open_all() {
+    return stage([&] { return open(); }, time_to_open(bench_.talk.world()) + kBehind);
   }
 
   std::string open() {
-    group_ =
-        comm::connect(bench_.runtime, {.backend = backend_, .join_timeout = kOpen, .timeout = kSum}, device_);
+    group_ = comm::connect(
+        bench_.runtime,
+        {.backend = backend_, .join_timeout = time_to_open(bench_.talk.world()), .timeout = kSum}, device_);
     return "";
   }
 
@@ -126,13 +146,14 @@ class Trial {
   ProcessGroup group_;
   Findings findings_;
   std::vector<std::string> texts_;
+  double slowest_ = 0;
   launch::Grouped failures_;
   std::map<std::string, std::string> remedies_;
 };
 
 // Through all stages, as far as it gets.
 void go_through(Trial& trial) {
-  if (!trial.stage([&] { return trial.open(); })) return;
+  if (!trial.open_all()) return;
   if (!trial.stage([&] { return trial.sum(kSmall, kSmallRounds); })) return;
   const double small = trial.slowest();
   if (!trial.stage([&] { return trial.sum(kMiddle, kRounds); })) return;
@@ -240,13 +261,14 @@ Findings run_mpi(const Bench& bench) {
 
 Findings run_nccl(const Bench& bench) {
   const Device& device = device_of(bench);
-  const auto heard = bench.talk.round(without_gpu(device), kPatience);
   launch::Grouped missing;
-  for (size_t rank = 0; rank < heard.texts.size(); ++rank)
-    if (!heard.texts[rank].value_or("").empty())
-      launch::add(missing, *heard.texts[rank], static_cast<int>(rank));
+  const auto heard = bench.talk.round(without_gpu(device), kPatience, [&](const Texts& texts) {
+    for (size_t rank = 0; rank < texts.size(); ++rank)
+      if (!texts[rank].value_or("").empty()) launch::add(missing, *texts[rank], static_cast<int>(rank));
+    return std::vector<std::string>{missing.empty() ? "" : kFailed};
+  });
   if (!heard.why.empty()) return bench.speaks() ? Findings{silence(bench, heard)} : Findings{};
-  if (!missing.empty()) return gpus_missing(bench, missing, heard.texts.size());
+  if (!heard.reply.empty()) return gpus_missing(bench, missing, heard.texts.size());
   if (bench.talk.world() == 1) return alone(bench);
   if (!bench.known.no_gloo.empty()) return not_tried(bench, bench.known.no_gloo);
   const NcclLog log;

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <optional>
 #include <thread>
 
 #include "lockstep/base/descriptor.h"
@@ -19,6 +21,8 @@
 #include "lockstep/config/load.h"
 #include "lockstep/doctor/active.h"
 #include "lockstep/doctor/folders.h"
+#include "lockstep/doctor/probes.h"
+#include "lockstep/doctor/within.h"
 #include "lockstep/run_folder/lock.h"
 
 namespace lockstep::doctor {
@@ -33,6 +37,7 @@ constexpr auto kLook = 5s;  // for a file system to answer
 constexpr auto kSee = 5s;   // until a file of another node is seen
 constexpr auto kGlance = 20ms;
 constexpr const char* kFirst = "first";
+constexpr const char* kYes = "yes";
 
 // Where the job reads and writes; as rank 0 is told.
 struct Places {
@@ -52,6 +57,11 @@ Places places_of(const Settings& asked) {
   return places;
 }
 
+// Rank 0's on every rank.
+std::string to_all(const Bench& bench, const std::string& own) {
+  return bench.talk.round("", kPatience, [&](const Texts&) { return std::vector{own}; }).reply;
+}
+
 // Rank 0's, or its error, on every rank; nothing where it was not heard.
 std::string told_places(const Bench& bench) {
   std::string own;
@@ -60,7 +70,7 @@ std::string told_places(const Bench& bench) {
       const auto places = places_of(bench.settings);
       return base::pack_texts({places.data, places.runs});
     });
-  return bench.talk.round(own, kPatience).texts.at(0).value_or("");
+  return to_all(bench, own);
 }
 
 // With all above them: a finding may name the nearest that is there.
@@ -71,9 +81,20 @@ void hide(const std::vector<std::string>& places, std::vector<std::string>& path
 }
 
 struct Seen {
-  std::vector<FolderView> views;  // rank 0's first
-  Heard heard;
+  std::vector<FolderView> views;  // on rank 0: its own first
+  Heard heard;                    // a reply where a file can be put there
 };
+
+std::vector<FolderView> views_in(const Texts& texts) {
+  std::vector<FolderView> views;
+  for (const auto& text : texts)
+    if (text && !text->empty()) views.push_back(unpack_view(*text));
+  return views;
+}
+
+bool may_share(const std::vector<FolderView>& views) {
+  return !views.empty() && views.front().answered && views.front().unwritable.empty();
+}
 
 Seen look(const Bench& bench, const std::string& path, Purpose purpose) {
   const Job& job = bench.runtime.job();
@@ -85,9 +106,11 @@ Seen look(const Bench& bench, const std::string& path, Purpose purpose) {
     view.host = job.host;
     own = pack(view);
   }
-  Seen seen{{}, bench.talk.round(own, kPatience)};
-  for (const auto& text : seen.heard.texts)
-    if (text && !text->empty()) seen.views.push_back(unpack_view(*text));
+  Seen seen;
+  seen.heard = bench.talk.round(own, kPatience, [&](const Texts& texts) {
+    seen.views = views_in(texts);
+    return std::vector<std::string>{may_share(seen.views) ? kYes : ""};
+  });
   return seen;
 }
 
@@ -122,25 +145,18 @@ std::string word_of(int rank, const std::string& folder) {
 // What rank 0 puts into the run folder, gone with it.
 class Bait {
  public:
-  explicit Bait(const std::string& there) {
-    path_ = (fs::path(there) / ".lockstep-doctor-XXXXXX").string();
-    if (!::mkdtemp(path_.data())) throw Error(std::strerror(errno), there);
-    const auto failed = put(fs::path(path_) / kFirst, word_of(0, path_));
+  explicit Bait(const std::string& there) : folder_(there, kProbeName, Probe::Kind::folder) {
+    const auto failed = put(fs::path(path()) / kFirst, word_of(0, path()));
     if (!failed.empty()) throw Error(failed, there);
-    lock_ = run_folder::RunLock::take(path_);
-  }
-  ~Bait() {
-    lock_.reset();
-    std::error_code none;
-    fs::remove_all(path_, none);
+    lock_ = run_folder::RunLock::take(path());
   }
   Bait(const Bait&) = delete;
   Bait& operator=(const Bait&) = delete;
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return folder_.path(); }
 
  private:
-  std::string path_;
+  Probe folder_;
   std::optional<run_folder::RunLock> lock_;
 };
 
@@ -158,7 +174,12 @@ Shared share(const Job& job, const std::string& folder) {
   Shared shared{.rank = job.rank, .host = job.host, .unwritten = {}, .lock_error = {}};
   if (!appears(fs::path(folder) / kFirst, word_of(0, folder), shared.seen_after)) return shared;
   shared.unwritten = put(fs::path(folder) / std::to_string(job.rank), word_of(job.rank, folder));
-  try_lock(folder, shared);
+  const auto locks = within<Shared>(kLook, [folder, shared]() mutable {
+    try_lock(folder, shared);
+    return shared;
+  });
+  if (locks) return *locks;
+  shared.lock_hangs = true;
   return shared;
 }
 
@@ -182,32 +203,40 @@ std::vector<Shared> shared_in(const Heard& heard, const std::string& folder) {
   return shared;
 }
 
-bool may_share(const std::vector<FolderView>& views) {
-  return !views.empty() && views.front().answered && views.front().unwritable.empty();
-}
-
 void add(Findings& findings, Findings more) {
   for (auto& finding : more) findings.push_back(std::move(finding));
 }
 
-Findings try_sharing(const Bench& bench, const std::vector<FolderView>& views) {
-  std::unique_ptr<Bait> bait;
-  std::string folder, failed;
-  if (bench.talk.rank() == 0) {
+struct Laid {
+  std::shared_ptr<Bait> bait;
+  std::string failed = {};
+};
+
+// Nothing where the file system did not answer: the thread that asks is left behind.
+std::optional<Laid> lay(const std::string& there) {
+  return within<Laid>(kLook, [there]() -> Laid {
     try {
-      bait = std::make_unique<Bait>(views.front().there);
-      folder = bait->path();
+      return {std::make_shared<Bait>(there)};
     } catch (const Error& error) {
-      failed = error.what();
+      return {nullptr, error.what()};
     }
-  }
-  folder = bench.talk.round(folder, kPatience).texts.at(0).value_or("");
+  });
+}
+
+Finding not_laid(const FolderView& first, const std::optional<Laid>& laid) {
+  if (!laid) return hanging_lock(first.host, first.there);
+  return fail(format("no folder can be made in {}: {}", first.there, laid->failed),
+              "look at the quota of files there, or set run.dir elsewhere");
+}
+
+Findings try_sharing(const Bench& bench, const std::vector<FolderView>& views) {
+  std::optional<Laid> laid;
+  if (bench.talk.rank() == 0) laid = lay(views.front().there);
+  const auto folder = to_all(bench, laid && laid->bait ? laid->bait->path() : "");
   const auto heard = bench.talk.round(bite(bench, folder), kPatience + kSee);
   if (!bench.speaks()) return {};
   if (!heard.why.empty()) return {silence(bench, heard)};
-  if (folder.empty())
-    return {fail(format("no folder can be made in {}: {}", views.front().there, failed),
-                 "look at the quota of files there, or set run.dir elsewhere")};
+  if (folder.empty()) return {not_laid(views.front(), laid)};
   return judge_sharing(views.front(), views, shared_in(heard, folder));
 }
 
@@ -215,14 +244,14 @@ Findings look_at_data(const Bench& bench, const std::string& path) {
   if (path.empty()) return {fine("no data folder was named: give a config, or --data FOLDER")};
   const auto seen = look(bench, path, Purpose::to_read);
   if (!seen.heard.why.empty()) return {silence(bench, seen.heard)};
-  return judge_data_folder(path, seen.views);
+  return bench.speaks() ? judge_data_folder(path, seen.views) : Findings{};
 }
 
 Findings look_at_runs(const Bench& bench, const std::string& path) {
   const auto seen = look(bench, path, Purpose::to_write);
   if (!seen.heard.why.empty()) return {silence(bench, seen.heard)};
-  auto findings = judge_run_folder(path, seen.views);
-  if (may_share(seen.views)) add(findings, try_sharing(bench, seen.views));
+  auto findings = bench.speaks() ? judge_run_folder(path, seen.views) : Findings{};
+  if (seen.heard.reply == kYes) add(findings, try_sharing(bench, seen.views));
   return findings;
 }
 

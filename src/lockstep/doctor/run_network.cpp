@@ -15,13 +15,14 @@ using namespace std::chrono_literals;
 
 constexpr auto kPatience = 8s;
 constexpr auto kCall = 3s;
+constexpr const char* kNoDoor = "-";  // of a node that cannot be called, and calls
 
 std::string pack(const Door& door) {
   return base::pack_texts({door.host, door.address, std::to_string(door.port)});
 }
 
 std::optional<Door> unpack_door(const std::optional<std::string>& text) {
-  if (!text || text->empty()) return std::nullopt;
+  if (!text || text->empty() || *text == kNoDoor) return std::nullopt;
   const auto parts = base::unpack_texts(*text);
   return Door{parts.at(0), parts.at(1), std::stoi(parts.at(2))};
 }
@@ -50,20 +51,31 @@ Listening listen_here(const Job& job) {
   return here;
 }
 
-std::vector<Door> doors_in(const Heard& heard) {
+// By rank: the doors that it is to call.
+std::vector<std::string> calls_to_make(const Texts& texts) {
   std::vector<Door> doors;
-  for (const auto& text : heard.texts)
-    if (const auto door = unpack_door(text)) doors.push_back(*door);
-  return doors;
+  std::vector<size_t> own(texts.size());  // of a node without a door: the first one's
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
+    const auto door = unpack_door(texts[rank]);
+    if (!door) continue;
+    own[rank] = doors.size();
+    doors.push_back(*door);
+  }
+  std::vector<std::string> replies;
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
+    std::vector<std::string> wanted;
+    if (!texts[rank].value_or("").empty())
+      for (const auto other : calls_of(own[rank], doors.size())) wanted.push_back(pack(doors.at(other)));
+    replies.push_back(base::pack_texts(wanted));
+  }
+  return replies;
 }
 
 // What this node did not reach, packed, and how many it called.
-std::string called(const Job& job, const std::vector<Door>& doors, const std::string& own) {
+std::string called(const Job& job, const std::string& asked) {
   std::vector<Door> wanted;
-  const auto self = unpack_door(own);
-  size_t at = 0;
-  while (at < doors.size() && self && !(doors[at].host == self->host && doors[at].port == self->port)) ++at;
-  for (const auto other : calls_of(at, doors.size())) wanted.push_back(doors[other]);
+  if (!asked.empty())
+    for (const auto& door : base::unpack_texts(asked)) wanted.push_back(*unpack_door(door));
   std::vector<std::string> parts = {std::to_string(wanted.size())};
   for (const auto& [which, why] : call(wanted, kCall))
     parts.insert(parts.end(), {job.host, pack(wanted[which]), why});
@@ -75,9 +87,9 @@ struct Calls {
   size_t count = 0;
 };
 
-Calls calls_in(const Heard& heard) {
+Calls calls_in(const Texts& texts) {
   Calls calls;
-  for (const auto& text : heard.texts) {
+  for (const auto& text : texts) {
     if (!text || text->empty()) continue;
     const auto parts = base::unpack_texts(*text);
     calls.count += static_cast<size_t>(std::stoul(parts.at(0)));
@@ -87,28 +99,42 @@ Calls calls_in(const Heard& heard) {
   return calls;
 }
 
-// Whatever the backend, the ranks meet at rank 0's address first.
-void note(const Calls& calls, const std::optional<Door>& first, Known& known) {
-  if (!calls.unreached.empty() && known.no_gloo.empty()) known.no_gloo = "the nodes do not reach each other";
-  if (!first) known.no_store = "the ranks meet at rank 0's address, and it has none to take";
+// Why no backend opens, as all ranks are to know: gloo, and any. Whatever the backend, the ranks meet at
+// rank 0's address first.
+std::vector<std::string> hindrances(const Calls& calls, const std::optional<Door>& first) {
+  std::string no_gloo, no_store;
+  if (!calls.unreached.empty()) no_gloo = "the nodes do not reach each other";
+  if (!first) no_store = "the ranks meet at rank 0's address, and it has none to take";
   for (const auto& one : calls.unreached)
     if (first && one.door.address == first->address && one.door.port == first->port)
-      known.no_store = format("the ranks meet at rank 0's address, which {} does not reach", one.from);
+      no_store = format("the ranks meet at rank 0's address, which {} does not reach", one.from);
+  return {base::pack_texts({no_gloo, no_store})};
+}
+
+void note(const std::string& packed, Known& known) {
+  if (packed.empty()) return;
+  const auto parts = base::unpack_texts(packed);
+  if (known.no_gloo.empty()) known.no_gloo = parts.at(0);
+  if (!parts.at(1).empty()) known.no_store = parts.at(1);
 }
 
 }  // namespace
 
 Findings run_interfaces(const Bench& bench) {
   const Job& job = bench.runtime.job();
-  const auto heard = bench.talk.round(pack(own_network(job)), kPatience);
   std::vector<Network> networks;
-  for (const auto& text : heard.texts) {
-    if (!text) continue;
-    networks.push_back(unpack_network(*text));
-    if (!networks.back().refused.empty()) bench.known.no_gloo = "it has no address to take";
-  }
+  const auto heard = bench.talk.round(pack(own_network(job)), kPatience, [&](const Texts& texts) {
+    std::string refused;
+    for (const auto& text : texts) {
+      if (!text) continue;
+      networks.push_back(unpack_network(*text));
+      if (!networks.back().refused.empty()) refused = "it has no address to take";
+    }
+    return std::vector{refused};
+  });
+  bench.known.no_gloo = heard.reply;
   if (!bench.speaks()) return {};
-  auto findings = judge_networks(networks, job.nodes);
+  auto findings = networks.empty() ? Findings{} : judge_networks(networks, job.nodes);
   if (!heard.why.empty()) findings.push_back(silence(bench, heard));
   return findings;
 }
@@ -117,10 +143,19 @@ Findings run_reach(const Bench& bench) {
   const Job& job = bench.runtime.job();
   if (job.nodes == 1) return {};
   const auto here = listen_here(job);
-  const auto doors = bench.talk.round(here.door, kPatience);
-  const auto heard = bench.talk.round(leads(job) ? called(job, doors_in(doors), here.door) : "", kPatience);
-  const auto calls = calls_in(heard);
-  note(calls, unpack_door(doors.texts.at(0)), bench.known);
+  const auto own = leads(job) && here.door.empty() ? kNoDoor : here.door;
+  std::optional<Door> first;
+  const auto doors = bench.talk.round(own, kPatience, [&](const Texts& texts) {
+    first = unpack_door(texts.at(0));
+    return calls_to_make(texts);
+  });
+  Calls calls;
+  const auto heard =
+      bench.talk.round(leads(job) ? called(job, doors.reply) : "", kPatience, [&](const Texts& texts) {
+        calls = calls_in(texts);
+        return hindrances(calls, first);
+      });
+  note(heard.reply, bench.known);
   if (!bench.speaks()) return {};
   Findings findings;
   if (calls.count > 0) findings = judge_reach(calls.unreached, calls.count);

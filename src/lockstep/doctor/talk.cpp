@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <list>
+#include <regex>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -20,8 +21,6 @@ using Milliseconds = std::chrono::milliseconds;
 constexpr int kUp = 21, kDown = 22;
 constexpr auto kPoll = std::chrono::microseconds(100);
 constexpr Milliseconds kGrace{2000};  // rank 0 waits for the full time before it speaks
-constexpr const char* kNothing = "-";
-constexpr const char* kText = "+";
 
 struct Message {
   int from = 0;
@@ -81,17 +80,39 @@ void flush(Milliseconds patience) {
   while (!outbox().is_empty() && Clock::now() < end) std::this_thread::sleep_for(kPoll);
 }
 
-std::string pack(const std::vector<std::optional<std::string>>& texts) {
+std::string pack(const std::vector<int>& ranks) {
   std::vector<std::string> parts;
-  for (const auto& text : texts) parts.push_back(text ? kText + *text : kNothing);
+  for (const int rank : ranks) parts.push_back(std::to_string(rank));
   return base::pack_texts(parts);
 }
 
-std::vector<std::optional<std::string>> unpack(const std::string& packed) {
-  std::vector<std::optional<std::string>> texts;
-  for (const auto& part : base::unpack_texts(packed))
-    texts.push_back(part == kNothing ? std::nullopt : std::optional(part.substr(1)));
-  return texts;
+std::vector<int> unpack(const std::string& packed) {
+  std::vector<int> ranks;
+  for (const auto& part : base::unpack_texts(packed)) ranks.push_back(std::stoi(part));
+  return ranks;
+}
+
+std::vector<int> silent_in(const Texts& texts) {
+  std::vector<int> ranks;
+  for (size_t rank = 0; rank < texts.size(); ++rank)
+    if (!texts[rank]) ranks.push_back(static_cast<int>(rank));
+  return ranks;
+}
+
+// "ranks 2, 3 and 5 did not come": a circle's error is all that it tells
+std::vector<int> named_in(const std::string& why) {
+  static const std::regex list("ranks? ([0-9]+(, [0-9]+)*( and [0-9]+)?)"), number("[0-9]+");
+  std::vector<int> ranks;
+  std::smatch found;
+  if (!std::regex_search(why, found, list)) return ranks;
+  const std::string named = found[1];
+  for (std::sregex_iterator one(named.begin(), named.end(), number), end; one != end; ++one)
+    ranks.push_back(std::stoi(one->str()));
+  return ranks;
+}
+
+const std::string& of_rank(const std::vector<std::string>& replies, int rank) {
+  return replies.size() == 1 ? replies.front() : replies.at(static_cast<size_t>(rank));
 }
 
 std::string with_turn(int turn, const std::string& text) {
@@ -100,70 +121,76 @@ std::string with_turn(int turn, const std::string& text) {
 
 }  // namespace
 
-std::vector<int> Heard::silent() const {
-  std::vector<int> ranks;
-  for (size_t rank = 0; rank < texts.size(); ++rank)
-    if (!texts[rank]) ranks.push_back(static_cast<int>(rank));
-  return ranks;
-}
-
-Heard Talk::round(const std::string& text, Milliseconds patience) {
+Heard Talk::round(const std::string& text, Milliseconds patience, const Reply& reply) {
   patience = std::min(patience, longest_);
-  if (world() == 1) return {{text}};
-  if (!runtime_.has_mpi()) return without_mpi(text);
+  std::string failed;
+  const Reply safe = [&](const Texts& texts) -> std::vector<std::string> {
+    try {
+      if (reply) return reply(texts);
+    } catch (const std::exception& error) {
+      failed = error.what();
+    }
+    return {""};
+  };
   Heard heard;
   try {
-    heard.texts = over_mpi(text, patience);
+    if (world() == 1)
+      heard = {.texts = {text}, .reply = safe({text}).front()};
+    else
+      heard = runtime_.has_mpi() ? over_mpi(text, patience, safe) : without_mpi(text, safe);
   } catch (const std::exception& error) {
-    heard = {only(text), error.what()};
+    heard = {.texts = only(text), .why = error.what()};
   }
-  const auto silent = heard.silent();
-  note(silent);
-  if (heard.why.empty() && !silent.empty())
-    heard.why = format("no word from {} for {} s", comm::rank_list(silent), patience.count() / 1000.0);
+  if (heard.why.empty() && !heard.silent.empty())
+    heard.why = format("no word from {} for {} s", comm::rank_list(heard.silent), patience.count() / 1000.0);
+  note(heard);
+  if (heard.why.empty()) heard.why = failed;
   return heard;
 }
 
-void Talk::note(const std::vector<int>& silent) {
-  if (silent.empty()) return;
+void Talk::note(const Heard& heard) {
+  if (heard.why.empty()) return;
   broken_ = true;
-  alone_ = alone_ || silent.front() == 0;
+  alone_ = alone_ || (!heard.silent.empty() && heard.silent.front() == 0);
 }
 
-Talk::Texts Talk::only(const std::string& text) const {
+Texts Talk::only(const std::string& text) const {
   Texts texts(static_cast<size_t>(world()));
   texts[static_cast<size_t>(rank())] = text;
   return texts;
 }
 
-// A circle ends with the first rank that is not heard.
-Heard Talk::without_mpi(const std::string& text) {
-  if (broken_) return {only(text), "the ranks have lost touch"};
+// A circle ends with the first rank that is not heard; rank 0 has told the others who that is.
+Heard Talk::without_mpi(const std::string& text, const Reply& reply) {
+  Heard heard{.texts = only(text)};
+  if (broken_) return heard.why = "the ranks have lost touch", heard;
   try {
-    const auto all = runtime_.all_gather(text);
-    return {Texts(all.begin(), all.end())};
+    const auto all = runtime_.gather(text);
+    if (rank() == 0) heard.texts = Texts(all.begin(), all.end());
+    const auto own = rank() == 0 ? base::pack_texts(reply(heard.texts)) : "";
+    heard.reply = of_rank(base::unpack_texts(runtime_.broadcast(own)), rank());
   } catch (const std::exception& error) {
-    Heard heard{only(text), error.what()};
-    // it has told the others who is silent, unless it is rank 0 itself
-    if (rank() != 0 && heard.why.find("rank 0") == std::string::npos) heard.texts[0] = "";
-    note(heard.silent());
-    return heard;
+    heard.why = error.what();
+    heard.silent = named_in(heard.why);
   }
+  return heard;
 }
 
-Talk::Texts Talk::over_mpi(const std::string& text, Milliseconds patience) {
+Heard Talk::over_mpi(const std::string& text, Milliseconds patience, const Reply& reply) {
   ++turn_;
   if (rank() != 0) {
     outbox().send(with_turn(turn_, text), 0, kUp, runtime_.mpi().world());
-    auto texts = answer(patience + kGrace);
-    return texts.empty() ? only(text) : texts;
+    return answer(text, patience + kGrace);
   }
-  auto texts = collect(text, patience);
-  tell(texts, kGrace);
-  return texts;
+  Heard heard{.texts = collect(text, patience)};
+  heard.silent = silent_in(heard.texts);
+  const auto replies = reply(heard.texts);
+  heard.reply = of_rank(replies, 0);
+  tell(heard, replies, kGrace);
+  return heard;
 }
 
-Talk::Texts Talk::collect(const std::string& text, Milliseconds patience) {
+Texts Talk::collect(const std::string& text, Milliseconds patience) {
   auto texts = only(text);
   lost_.resize(texts.size());
   for (auto& [from, early] : early_[turn_]) texts[static_cast<size_t>(from)] = std::move(early);
@@ -188,14 +215,18 @@ Talk::Texts Talk::collect(const std::string& text, Milliseconds patience) {
   return texts;
 }
 
-void Talk::tell(const Texts& texts, Milliseconds patience) {
-  const auto packed = with_turn(turn_, pack(texts));
-  for (int to = 1; to < world(); ++to)
-    if (texts[static_cast<size_t>(to)]) outbox().send(packed, to, kDown, runtime_.mpi().world());
+void Talk::tell(const Heard& heard, const std::vector<std::string>& replies, Milliseconds patience) {
+  const auto silent = pack(heard.silent);
+  for (int to = 1; to < world(); ++to) {
+    if (!heard.texts[static_cast<size_t>(to)]) continue;
+    const auto letter = base::pack_texts({silent, of_rank(replies, to)});
+    outbox().send(with_turn(turn_, letter), to, kDown, runtime_.mpi().world());
+  }
   flush(patience);
 }
 
-Talk::Texts Talk::answer(Milliseconds patience) {
+Heard Talk::answer(const std::string& text, Milliseconds patience) {
+  Heard heard{.texts = only(text)};
   for (const auto end = Clock::now() + patience; Clock::now() < end;) {
     outbox().is_empty();
     const auto message = arrived(runtime_.mpi().world(), kDown);
@@ -204,9 +235,14 @@ Talk::Texts Talk::answer(Milliseconds patience) {
       continue;
     }
     const auto parts = base::unpack_texts(message->text);
-    if (std::stoi(parts.at(0)) == turn_) return unpack(parts.at(1));
+    if (std::stoi(parts.at(0)) != turn_) continue;
+    const auto letter = base::unpack_texts(parts.at(1));
+    heard.silent = unpack(letter.at(0));
+    heard.reply = letter.at(1);
+    return heard;
   }
-  return {};
+  heard.silent = {0};
+  return heard;
 }
 
 }  // namespace lockstep::doctor

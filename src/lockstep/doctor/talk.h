@@ -3,6 +3,7 @@
 // who was not heard.
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -12,12 +13,18 @@
 
 namespace lockstep::doctor {
 
-/// What a round brought, the same on every rank that was heard.
+using Texts = std::vector<std::optional<std::string>>;  // by rank; nothing of a rank that was not heard
+
+/// What a round brought.
 struct Heard {
-  std::vector<std::optional<std::string>> texts;  // by rank; nothing of a rank that was not heard
-  std::string why = {};                           // why some were not; empty where all were
-  std::vector<int> silent() const;
+  Texts texts;                   // everybody's on rank 0; only one's own elsewhere
+  std::string reply = {};        // what rank 0 made of them for this rank
+  std::vector<int> silent = {};  // who was not heard, as far as this rank knows
+  std::string why = {};          // why some were not; empty where all were
 };
+
+/// Rank 0's: one text for all ranks, or one for each.
+using Reply = std::function<std::vector<std::string>(const Texts& texts)>;
 
 /// The ranks of a job in rounds. Every rank takes part in the same rounds in the same order; one that does
 /// not come is not waited for in the rounds that follow.
@@ -30,8 +37,9 @@ class Talk {
   /// The rounds that follow belong to this check: a rank that left the last one early is with the others
   /// again.
   void begin(int check) { turn_ = check * kRoundsOfCheck; }
-  /// Every rank's text. Takes little more than `patience`, and throws nothing.
-  Heard round(const std::string& text, std::chrono::milliseconds patience);
+  /// Every rank's text to rank 0, and its reply to them. Takes little more than `patience`, and throws
+  /// nothing.
+  Heard round(const std::string& text, std::chrono::milliseconds patience, const Reply& reply = {});
   int rank() const { return runtime_.job().rank; }
   int world() const { return runtime_.job().world; }
   /// Whether some rank was not heard in a round so far.
@@ -41,14 +49,13 @@ class Talk {
 
  private:
   static constexpr int kRoundsOfCheck = 1000;
-  using Texts = std::vector<std::optional<std::string>>;
-  Texts over_mpi(const std::string& text, std::chrono::milliseconds patience);
+  Heard over_mpi(const std::string& text, std::chrono::milliseconds patience, const Reply& reply);
+  Heard without_mpi(const std::string& text, const Reply& reply);
   Texts collect(const std::string& text, std::chrono::milliseconds patience);
-  Texts answer(std::chrono::milliseconds patience);
-  void tell(const Texts& texts, std::chrono::milliseconds patience);
+  Heard answer(const std::string& text, std::chrono::milliseconds patience);
+  void tell(const Heard& heard, const std::vector<std::string>& replies, std::chrono::milliseconds patience);
   Texts only(const std::string& text) const;
-  void note(const std::vector<int>& silent);
-  Heard without_mpi(const std::string& text);
+  void note(const Heard& heard);
 
   const launch::Runtime& runtime_;
   const std::chrono::milliseconds longest_;
