@@ -6,6 +6,7 @@
 #include "lockstep/base/shared_memory.h"
 #include "lockstep/base/small_file.h"
 #include "lockstep/doctor/collect.h"
+#include "lockstep/launch/control_groups.h"
 
 namespace lockstep::doctor {
 namespace {
@@ -35,34 +36,19 @@ long long stat_of(const fs::path& folder, const std::string& name) {
   return 0;
 }
 
-// The group and those above it: each may bound what is below.
-void look_up(const fs::path& mount, const std::string& group, const Files& files, Memory& memory) {
-  for (fs::path path = fs::path(group).relative_path();; path = path.parent_path()) {
-    const fs::path folder = path.empty() ? mount : mount / path;
-    const auto limit = base::number_in(base::first_line(folder / files.limit));  // "max" is no number
-    if (limit && *limit < kNoLimit && (memory.limit < 0 || *limit < memory.limit)) {
-      memory.limit = *limit;
-      memory.used = base::number_in(base::first_line(folder / files.used)).value_or(-1);
-      if (memory.used >= 0) memory.used = std::max(0LL, memory.used - stat_of(folder, files.cache));
-      memory.limit_file = (folder / files.limit).string();
-    }
-    if (path.empty()) return;
-  }
-}
+// By version of control groups, less one.
+constexpr Files kFiles[] = {{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"},
+                            {"memory.max", "memory.current", "inactive_file"}};
 
-// Lines of /proc/self/cgroup: "0::/group" (version 2), "4:memory:/group" (version 1)
 void collect_group(Memory& memory) {
-  std::ifstream groups("/proc/self/cgroup");
-  const fs::path mounts = "/sys/fs/cgroup";
-  for (std::string line; std::getline(groups, line);) {
-    const auto first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string kinds = "," + line.substr(first + 1, second - first - 1) + ",";
-    const std::string group = line.substr(second + 1);
-    if (kinds == ",,") look_up(mounts, group, {"memory.max", "memory.current", "inactive_file"}, memory);
-    if (kinds.find(",memory,") != std::string::npos)
-      look_up(mounts / "memory", group,
-              {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"}, memory);
+  for (const auto& [folder, version_1] : launch::control_groups("memory")) {
+    const Files& files = kFiles[version_1 ? 0 : 1];
+    const auto limit = base::number_in(base::first_line(folder / files.limit));  // "max" is no number
+    if (!limit || *limit >= kNoLimit || (memory.limit >= 0 && *limit >= memory.limit)) continue;
+    memory.limit = *limit;
+    memory.used = base::number_in(base::first_line(folder / files.used)).value_or(-1);
+    if (memory.used >= 0) memory.used = std::max(0LL, memory.used - stat_of(folder, files.cache));
+    memory.limit_file = (folder / files.limit).string();
   }
 }
 

@@ -1,11 +1,10 @@
 #include "lockstep/launch/cpu_quota.h"
 
-#include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include "lockstep/base/small_file.h"
+#include "lockstep/launch/control_groups.h"
 
 namespace lockstep::launch {
 namespace {
@@ -31,51 +30,15 @@ std::optional<double> quota_v1(const fs::path& folder) {
   return std::nullopt;
 }
 
-struct Hierarchy {
-  fs::path mount;
-  std::string group;
-  const char* file;
-  std::optional<double> (*quota)(const fs::path& folder);
-};
-
-// Lines of /proc/self/cgroup: "0::/group" (version 2), "4:cpu,cpuacct:/group" (version 1)
-std::optional<Hierarchy> hierarchy_of(const std::string& line, const std::string& root) {
-  const auto first = line.find(':'), second = line.find(':', first + 1);
-  if (second == std::string::npos) return std::nullopt;
-  const std::string controllers = line.substr(first + 1, second - first - 1), group = line.substr(second + 1);
-  const fs::path mounts = root + "/sys/fs/cgroup";
-  if (controllers.empty()) {
-    const bool beside = fs::is_directory(mounts / "unified");  // both versions are mounted
-    return Hierarchy{beside ? mounts / "unified" : mounts, group, "cpu.max", quota_v2};
-  }
-  std::istringstream names(controllers);
-  for (std::string name; std::getline(names, name, ',');) {
-    if (name == "cpu") return Hierarchy{mounts / "cpu", group, "cpu.cfs_quota_us", quota_v1};
-  }
-  return std::nullopt;
-}
-
-// From the group up to the mount: each may bound what is below. In a container the path may be the host's,
-// and the container's own group is what is mounted.
-void look_up(const Hierarchy& hierarchy, std::optional<CpuQuota>& least) {
-  fs::path group = fs::path(hierarchy.group).relative_path();
-  while (true) {
-    const fs::path folder = group.empty() ? hierarchy.mount : hierarchy.mount / group;
-    const auto cores = hierarchy.quota(folder);
-    if (cores && (!least || *cores < least->cores))
-      least = CpuQuota{*cores, (folder / hierarchy.file).string()};
-    if (group.empty()) return;
-    group = group.parent_path();
-  }
-}
-
 }  // namespace
 
+// Each group may bound what is below it.
 std::optional<CpuQuota> cpu_quota(const std::string& root) {
-  std::ifstream file(root + "/proc/self/cgroup");
   std::optional<CpuQuota> least;
-  for (std::string line; std::getline(file, line);) {
-    if (const auto hierarchy = hierarchy_of(line, root)) look_up(*hierarchy, least);
+  for (const auto& [folder, version_1] : control_groups("cpu", root)) {
+    const auto cores = version_1 ? quota_v1(folder) : quota_v2(folder);
+    const char* file = version_1 ? "cpu.cfs_quota_us" : "cpu.max";
+    if (cores && (!least || *cores < least->cores)) least = CpuQuota{*cores, (folder / file).string()};
   }
   return least;
 }

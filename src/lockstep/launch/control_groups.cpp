@@ -1,0 +1,42 @@
+#include "lockstep/launch/control_groups.h"
+
+#include <fstream>
+
+namespace lockstep::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+// From the group up to the mount. In a container the path may be the host's, and the container's own group is
+// what is mounted.
+void add_with_those_above(std::vector<ControlGroup>& groups, const fs::path& mount, const std::string& name,
+                          bool version_1) {
+  for (fs::path path = fs::path(name).relative_path();; path = path.parent_path()) {
+    groups.push_back({path.empty() ? mount : mount / path, version_1});
+    if (path.empty()) return;
+  }
+}
+
+}  // namespace
+
+// Lines of /proc/self/cgroup: "0::/group" (version 2), "4:cpu,cpuacct:/group" (version 1)
+std::vector<ControlGroup> control_groups(const std::string& controller, const std::string& root) {
+  std::ifstream file(root + "/proc/self/cgroup");
+  const fs::path mounts = root + "/sys/fs/cgroup";
+  std::vector<ControlGroup> groups;
+  for (std::string line; std::getline(file, line);) {
+    const auto first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string kinds = "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string name = line.substr(second + 1);
+    if (kinds == ",,") {
+      const bool beside = fs::is_directory(mounts / "unified");  // both versions are mounted
+      add_with_those_above(groups, beside ? mounts / "unified" : mounts, name, false);
+    }
+    if (kinds.find("," + controller + ",") != std::string::npos)
+      add_with_those_above(groups, mounts / controller, name, true);
+  }
+  return groups;
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,20 @@
+#pragma once
+// The control groups that bound what this process may use.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace lockstep::launch {
+
+/// One of them, as the kernel shows it.
+struct ControlGroup {
+  std::filesystem::path folder;
+  bool version_1 = false;
+};
+
+/// Those that may bound what `controller` ("cpu", "memory") deals in: this process's own, and all above it.
+/// `root` stands for / in tests.
+std::vector<ControlGroup> control_groups(const std::string& controller, const std::string& root = "");
+
+}  // namespace lockstep::launch
