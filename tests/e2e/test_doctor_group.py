@@ -440,3 +440,13 @@ def test_a_later_doctor_removes_what_a_killed_one_left(start, run, lockstep, fau
         os.utime(path, (time.time() - 1000,) * 2)
     run(lockstep, "doctor", "--runs", tmp_path, check=True)
     assert probes_in(tmp_path) == [mine]
+
+
+def test_of_processes_that_are_each_rank_0_of_1_one_speaks(start, run, lockstep, faults, tmp_path):
+    env = {"PMIX_NAMESPACE": f"job of {tmp_path}", "SLURM_JOB_ID": 1, "SLURM_NTASKS": 2, "PATH": "/usr/bin:/bin"}
+    first = held(start, lockstep, faults, tmp_path, **env)
+    second = run(lockstep, "doctor", "--json", "--report", tmp_path / "report.json", env=env)
+    assert second.returncode == 1 and second.stdout == "" and not (tmp_path / "report.json").exists(), second.output
+    first.terminate()
+    out, _ = first.communicate(timeout=10)
+    assert "was started alone (rank 0 of 1)" in out
