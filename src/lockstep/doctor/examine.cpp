@@ -39,7 +39,6 @@ constexpr milliseconds kLeave{10'000};     // for all ranks to come to the end
 constexpr milliseconds kHearRankZero{2'000};  // it speaks first, and its launcher may end the others by then
 constexpr milliseconds kTell{2'000};          // for the last words
 constexpr milliseconds kTellOfSignal{900};    // mpirun sends SIGKILL a second after SIGTERM
-constexpr milliseconds kHearEndedRankZero{300};
 constexpr const char* kJoinTimeout = "LOCKSTEP_JOIN_TIMEOUT";
 constexpr const char* kStart = "MPI_Init";
 constexpr const char* kMeeting = "meeting";
@@ -287,14 +286,13 @@ class Examination {
         });
   }
 
-  // From the thread that hears signals. Rank 0 speaks for ranks that it has heard.
+  // From the thread that hears signals. Who ends one rank ends all, so rank 0 speaks: another one cannot tell
+  // whether it has.
   [[noreturn]] void be_ended(int signal) {
     last_words(
         kTellOfSignal, [signal] { end_by(signal); },
         [&] {
-          const launch::Voice voice(settings_.environment);
-          if (telling_.rank > 0) std::this_thread::sleep_for(kHearEndedRankZero);
-          if (telling_.rank == 0 || (!telling_.heard && voice.is_ours())) tell_signal(signal);
+          if (telling_.rank == 0 && !telling_.silent) tell_signal(signal);
         });
   }
 
