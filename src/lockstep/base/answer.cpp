@@ -10,7 +10,6 @@
 #include <thread>
 
 #include "lockstep/base/descriptor.h"
-#include "lockstep/base/program.h"
 
 namespace lockstep::base {
 namespace {
@@ -77,12 +76,17 @@ void wait_for(pid_t child, std::array<Pipe, 2>& pipes, Clock::time_point until, 
 }  // namespace
 
 Answer ask(const std::vector<std::string>& argv, std::chrono::milliseconds timeout) {
+  return ask(Program{.argv = argv}, timeout);
+}
+
+Answer ask(Program program, std::chrono::milliseconds timeout) {
   Answer answer;
   std::array<Pipe, 2> pipes{Pipe(answer.output), Pipe(answer.errors)};
-  if (argv.empty() || !pipes[0].read || !pipes[1].read) return answer;
+  if (program.argv.empty() || !pipes[0].read || !pipes[1].read) return answer;
   const auto until = Clock::now() + timeout;
   pid_t child = -1;
-  const Program program{argv, {}, pipes[0].write.number(), pipes[1].write.number()};
+  program.output = pipes[0].write.number();
+  program.errors = pipes[1].write.number();
   const bool started = start_program(program, child) == 0;
   for (auto& pipe : pipes) pipe.write.close();
   if (started) wait_for(child, pipes, until, answer);

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/program.h"
+
 namespace lockstep::base {
 
 struct Answer {
@@ -19,5 +21,8 @@ struct Answer {
 /// Runs it from an argument list, never through a shell, with nothing to read. One that takes longer than
 /// `timeout` is killed; what it said by then is kept, 1 MiB at most.
 Answer ask(const std::vector<std::string>& argv, std::chrono::milliseconds timeout);
+
+/// The same of one with an environment, or a process group, of its own.
+Answer ask(Program program, std::chrono::milliseconds timeout);
 
 }  // namespace lockstep::base

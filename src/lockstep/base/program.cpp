@@ -18,25 +18,28 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 }
 
 // the child starts with the usual handlers, and with nothing blocked
-void set_plain_signals(posix_spawnattr_t& attributes) {
+void set_plain_signals(posix_spawnattr_t& attributes, bool apart) {
   sigset_t none, all;
   sigemptyset(&none);
   sigfillset(&all);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  const int group = apart ? POSIX_SPAWN_SETPGROUP : 0;
+  posix_spawnattr_setflags(&attributes,
+                           static_cast<short>(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | group));
 }
 
 // a name that is there twice would mean one thing to C and another to a shell
-std::vector<std::string> environment_with(const std::vector<std::string>& settings) {
-  std::vector<std::string> result = settings;
+std::vector<std::string> environment_of(const Program& program) {
+  auto result = program.settings;
   for (char** entry = environ; *entry; ++entry) {
     const std::string text = *entry;
     const std::string name = text.substr(0, text.find('=') + 1);
     const auto is_same = [&](const std::string& setting) {
       return !name.empty() && setting.starts_with(name);
     };
-    if (std::none_of(settings.begin(), settings.end(), is_same)) result.push_back(text);
+    if (is_among(text.substr(0, text.find('=')), program.without)) continue;
+    if (std::none_of(program.settings.begin(), program.settings.end(), is_same)) result.push_back(text);
   }
   return result;
 }
@@ -52,14 +55,20 @@ void redirect(posix_spawn_file_actions_t& files, int output, std::optional<int> 
 
 }  // namespace
 
+bool is_among(std::string_view name, const std::vector<std::string>& patterns) {
+  return std::any_of(patterns.begin(), patterns.end(), [&](std::string_view pattern) {
+    return pattern.ends_with('*') ? name.starts_with(pattern.substr(0, pattern.size() - 1)) : name == pattern;
+  });
+}
+
 int start_program(const Program& program, pid_t& child) {
-  auto words = program.argv, environment = environment_with(program.settings);
+  auto words = program.argv, environment = environment_of(program);
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   if (program.output) redirect(files, *program.output, program.errors);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  set_plain_signals(attributes);
+  set_plain_signals(attributes, program.apart);
   const int code = posix_spawnp(&child, words[0].c_str(), &files, &attributes, pointers(words).data(),
                                 pointers(environment).data());
   posix_spawn_file_actions_destroy(&files);
