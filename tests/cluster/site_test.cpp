@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/cluster/site_keys.h"
 
 namespace lockstep::cluster {
 namespace {
@@ -25,6 +26,36 @@ TEST(Site, OfWhichNoQueueIsKnownTakesAny) {
   const auto site = parse_site("scheduler: slurm\n", "x.yaml");
   EXPECT_EQ(find_queue(site, "whatever").name, "whatever");
   EXPECT_EQ(find_queue(site, "").name, "");
+}
+
+struct Directive {
+  const char *scheduler, *line, *refused;
+};
+
+TEST(Site, RefusesWhatWouldMoveALog) {
+  constexpr Directive kRows[] = {{"slurm", "--output x", "--output"},
+                                 {"slurm", "--out=x", "--out=x"},
+                                 {"slurm", "-ofile", "-ofile"},
+                                 {"slurm", "-C gpu -o x", "-o"},
+                                 {"slurm", "-Ho x", "-Ho"},
+                                 {"slurm", "--error=x", "--error=x"},
+                                 {"slurm", "-J x", "-J"},
+                                 {"slurm", "--chdir=/x", "--chdir=/x"},
+                                 {"slurm", "--overcommit", ""},
+                                 {"slurm", "-C gpu", ""},
+                                 {"slurm", "--exclusive", ""},
+                                 {"slurm", "-n 4", ""},
+                                 {"slurm", "--open-mode=append", ""},
+                                 {"pbs", "-o x", "-o"},
+                                 {"pbs", "-e x", "-e"},
+                                 {"pbs", "-N x", "-N"},
+                                 {"pbs", "-j n", "-j"},
+                                 {"pbs", "-j oe", ""},
+                                 {"pbs", "-k oed", ""},
+                                 {"pbs", "-l wd", ""},
+                                 {"pbs", "-S /a/job.sh", ""},
+                                 {"pbs", "-W umask=22", ""}};
+  for (const auto& row : kRows) EXPECT_EQ(moves_log(row.scheduler, row.line), row.refused) << row.line;
 }
 
 struct Wrong {
@@ -72,7 +103,11 @@ INSTANTIATE_TEST_SUITE_P(
               "s.yaml:2:10", "own disk"},
         Wrong{"scheduler: pbs\nchunk: 'a b'\n", "chunk must be one word", "s.yaml:2:8", "select"},
         Wrong{"scheduler: pbs\nstorage: home\n", "storage_flag is not", "s.yaml:1:1",
-              "storage_flag: storage"}));
+              "storage_flag: storage"},
+        Wrong{"scheduler: slurm\ndirectives: [--output=x.log]\n", "--output=x.log would move the job's log",
+              "s.yaml", "leave it out"},
+        Wrong{"scheduler: pbs\nqueues: {a: {directives: [-l wd -o x]}}\n",
+              "queues.a.directives: -o would move", "s.yaml", "leave it out"}));
 
 }  // namespace
 }  // namespace lockstep::cluster

@@ -163,6 +163,17 @@ void fill_flags(Site& site) {
   }
 }
 
+// --wait and the words that follow a submission know one place for the log
+void check_directives(const Site& site, const std::vector<std::string>& directives, const std::string& key) {
+  for (const auto& line : directives) {
+    const auto option = moves_log(site.scheduler, line);
+    if (option.empty()) continue;
+    throw InputError(format("{}: {} would move the job's log, which is followed where lockstep put it", key,
+                            base::printable(option)),
+                     site.path, "leave it out; lockstep submit --name names the job and its log");
+  }
+}
+
 // what no key says alone
 void check_together(const Site& site, const Node& root) {
   const auto place = root.place.text();
@@ -174,6 +185,9 @@ void check_together(const Site& site, const Node& root) {
   if (site.slurm() && !site.storage_flag.empty())
     throw InputError("storage_flag is PBS's", place, "remove it, or write a directive");
   if (!site.queue.empty()) find_queue(site, "");
+  check_directives(site, site.directives, "directives");
+  for (const auto& queue : site.queues)
+    check_directives(site, queue.directives, format("queues.{}.directives", queue.name));
 }
 
 }  // namespace

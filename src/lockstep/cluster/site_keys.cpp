@@ -31,7 +31,8 @@ const std::vector<SiteKey<Site>> kSiteKeys = {
      Text::word, "yes no"},
     {"threads_per_core", &Site::threads_per_core,
      "CPUs of the scheduler in a core: 2 where it counts hardware threads; 0 = the job counts"},
-    {"directives", &Site::directives, "further directives of every job, each as after `#PBS` or `#SBATCH`"},
+    {"directives", &Site::directives,
+     "further directives of every job, each as after `#PBS` or `#SBATCH`; none that moves its log"},
     {"modules", &Site::modules, "modules that a job loads, in order"},
     {"start", &Site::start, "what starts the ranks; empty = the job looks what is there", Text::word,
      "srun mpirun mpiexec"},
@@ -74,7 +75,46 @@ bool is_variable(std::string_view text) {
   return !std::isdigit(static_cast<unsigned char>(text.front())) && all_of(text, "_");
 }
 
+struct LogOptions {
+  const char* scheduler;
+  const char* flags;    // letters without a value, which others may follow in a word: -Hofile
+  const char* letters;  // those that are refused
+  std::vector<std::string_view> words;
+};
+const LogOptions kLogOptions[] = {
+    {"slurm", "hHIkOQsuvVX", "oeJD", {"--output", "--error", "--job-name", "--chdir"}},
+    {"pbs", "fhIVXz", "oeNjC", {}}};
+
+// sbatch takes "--out" for "--output"
+bool is_short_for(std::string_view word, std::string_view option) {
+  constexpr size_t kShortest = 4;
+  return word.size() >= kShortest && option.starts_with(word);
+}
+
+bool is_refused(std::string_view word, const LogOptions& options) {
+  if (word.starts_with("--")) {
+    const auto name = word.substr(0, word.find('='));
+    return std::any_of(options.words.begin(), options.words.end(),
+                       [&](auto option) { return is_short_for(name, option); });
+  }
+  if (!word.starts_with('-')) return false;
+  const auto letter = word.find_first_not_of(options.flags, 1);
+  return letter != word.npos &&
+         std::string_view(options.letters).find(word[letter]) != std::string_view::npos;
+}
+
 }  // namespace
+
+std::string moves_log(const std::string& scheduler, const std::string& directive) {
+  if (directive == "-j oe") return "";  // as we say it ourselves
+  std::istringstream words(directive);
+  for (std::string word; words >> word;) {
+    for (const auto& options : kLogOptions) {
+      if (scheduler == options.scheduler && is_refused(word, options)) return word;
+    }
+  }
+  return "";
+}
 
 const std::vector<SiteKey<Site>>& site_keys() {
   return kSiteKeys;

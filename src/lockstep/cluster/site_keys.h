@@ -42,6 +42,10 @@ bool is_directive_word(const std::string& text);
 /// The words of a key's choices.
 std::vector<std::string> choices_of(const char* choices);
 
+/// What of a directive would move the job's log, its name or its folder away from where it is followed: the
+/// option; empty where there is none.
+std::string moves_log(const std::string& scheduler, const std::string& directive);
+
 /// Why the text is not of its kind; empty where it is.
 std::string not_of_kind(const std::string& text, Text kind);
 
