@@ -195,6 +195,10 @@ TEST(Quoted, IsOneLineWhateverTheText) {
   EXPECT_EQ(quoted("it's"), "$'it\\'s'");
   EXPECT_EQ(quoted("a\n#PBS -l x\\"), "$'a\\012#PBS -l x\\\\'");
   EXPECT_EQ(quoted("~"), "'~'");
+  EXPECT_EQ(quoted("J\xc3\xb6rg"), "'J\xc3\xb6rg'");
+  EXPECT_EQ(quoted("J\xc3\xb6rg's"), "$'J\xc3\xb6rg\\'s'");
+  EXPECT_EQ(quoted("J\xf6rg"), "$'J\\366rg'");
+  EXPECT_EQ(quoted("\xc3"), "$'\\303'");
 }
 
 }  // namespace

@@ -11,30 +11,12 @@ import pytest
 from cluster_kit import QUICK, SOURCE, runs
 from cluster_kit import site, work  # noqa: F401  (fixtures)
 from conftest import clean_environment
+from hostile import NASTY, recording_home
 from pbs_kit import ended, next_job, pbs  # noqa: F401  (fixtures)
 from pbs_kit import log_of as pbs_log
 from slurm_kit import finished, lab  # noqa: F401  (fixtures)
 
 SCHEDULERS = {"slurm": ("#SBATCH ", "SLURM_SUBMIT_DIR"), "pbs": ("#PBS ", "PBS_O_WORKDIR")}
-
-# Each would leave a file `pwned` behind, ask the scheduler for more, or arrive as other words, somewhere.
-NASTY = [
-    "$(touch pwned)", "`touch pwned`", "; touch pwned", "& touch pwned &", "| touch pwned", "&& touch pwned",
-    "|| touch pwned", "'; touch pwned; '", '"; touch pwned; "', "\"'`$(touch pwned)`'\"", "${IFS}touch${IFS}pwned",
-    "$((a[$(touch pwned)]))", "\ntouch pwned\n", "\n#PBS -l walltime=99:00:00\n", "\n#SBATCH --time=99:00:00\n",
-    "#PBS -A thief", "#SBATCH --account=thief", "\n\n#SBATCH --comment=x", "a\r#PBS -V", "\r\n#PBS -V\r\n", "a\\",
-    "\\", "\\\\", "\\n", "a\\\nb", "'", '"', "''", '""', "'\\''", "it's", 'say "x"', "a b", " a", "a ", "  ", "\t",
-    "a\tb", "\x01\x02", "\x1b[31mred\x1b[0m", "\x7f", "é", "名前", "\U0001f600", "\u202eabc", "\u2028x", "*", "?",
-    "[a-z]*", "{a,b}", "~", "~root", "$HOME", "${HOME}", "$PATH", "$0", "$@", "$?", "$$", "!!", "!ls", "%", "%j",
-    "%x-%A_%a", "%s%n", "a,b", "a,LD_PRELOAD=x", "ALL,PATH=/tmp", "a=b", "=", "a;b", "(a)", ")", "case x in",
-    "<(touch pwned)", ">pwned", ">>pwned", "2>pwned", "<pwned", "&>pwned", "<<EOF\nx\nEOF", "#", "# a comment",
-    "a #b", "--", "-", "-x", "--wrap=touch pwned", "-W block=true", "--export=ALL", "-e", "-n", "0", "1e999", "null",
-    "true", "a:b", "afterok:1", "EOF", "esac", "done", "fi", "}", "$'\\x41'", "$\"x\"", "a\vb", "\f", "x" * 4000,
-    "touch\u00a0pwned", "$(<pwned)", "';touch${IFS}pwned;'", "\n'\ntouch pwned\n'", "%%", "^touch^pwned", "set -e",
-    "exit 0", "\\$(touch pwned)", "\\`touch pwned\\`",
-]
-assert len(set(NASTY)) >= 100
-
 
 def call(*words, cwd=None, **variables):
     return subprocess.run([str(word) for word in words], cwd=cwd, env=clean_environment(**variables), capture_output=True,
@@ -54,16 +36,6 @@ def rendered(lockstep, tmp_path):
         return done.stdout
     render.folder = folder
     return render
-
-
-def recording_home(folder):
-    """A LOCKSTEP_HOME whose lockstep_train notes its words."""
-    (folder / "job_scripts").mkdir(parents=True)
-    (folder / "job_scripts/sites").symlink_to(SOURCE / "job_scripts/sites")
-    (folder / "job_scripts/lockstep.sh").write_text(
-        'die() { echo "$*" >&2; exit 2; }\nrecord_begin() { :; }\n'
-        'lockstep_train() { printf "%s\\0" "$@" >"$RECORD"; printf "%s\\0" "$LOCKSTEP_HOME" >"$RECORD.home"; }\n')
-    return folder
 
 
 def words_of(script, scheduler, folder, tmp_path, **variables):
