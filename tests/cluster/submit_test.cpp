@@ -2,13 +2,16 @@
 // growing log.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <set>
+#include <thread>
 
 #include "lockstep/base/answer.h"
 #include "lockstep/base/error.h"
 #include "lockstep/cluster/log_tail.h"
+#include "lockstep/cluster/look.h"
 #include "lockstep/cluster/record.h"
 #include "lockstep/cluster/scheduler.h"
 #include "lockstep/cluster/sweep.h"
@@ -79,6 +82,27 @@ TEST(Scheduler, ReadsWhatSqueueTells) {
   EXPECT_EQ(seen.at("7_1").words, "PENDING (Resources)");
   EXPECT_EQ(seen.at("7_2").state, Seen::running);
   EXPECT_EQ(seen.at("7_3").state, Seen::gone);
+  EXPECT_EQ(read_squeue("7_0|COMPLETED|None\n", {"7_3"}).at("7_3").state, Seen::gone);
+  EXPECT_EQ(read_squeue("", {"7_3"}).at("7_3").state, Seen::unknown);
+  EXPECT_EQ(read_squeue("8_0|RUNNING|None\n", {"7_0", "8_0"}).at("7_0").state, Seen::unknown);
+}
+
+TEST(Scheduler, ReadsWhatSqueueTellsOfTheEnd) {
+  const auto seen =
+      read_squeue("7|CANCELLED|None\n8|COMPLETING|None\n9|REQUEUE_HOLD|None\n", {"7", "8", "9"});
+  EXPECT_EQ(seen.at("7").state, Seen::gone);
+  EXPECT_EQ(seen.at("7").words, "CANCELLED");
+  EXPECT_EQ(seen.at("8").state, Seen::running);
+  EXPECT_EQ(seen.at("9").state, Seen::queued);
+}
+
+TEST(Scheduler, ReadsWhatSacctTells) {
+  const auto seen = read_sacct("7_0|CANCELLED by 1000\n7_1|RUNNING\nnonsense\n8|OUT_OF_MEMORY\n");
+  EXPECT_EQ(seen.at("7_0").state, Seen::gone);
+  EXPECT_EQ(seen.at("7_0").words, "CANCELLED by 1000");
+  EXPECT_EQ(seen.at("7_1").state, Seen::unknown);
+  EXPECT_EQ(seen.at("8").state, Seen::gone);
+  EXPECT_EQ(seen.size(), 3U);
 }
 
 TEST(Scheduler, ReadsWhatQstatTells) {
@@ -86,6 +110,7 @@ TEST(Scheduler, ReadsWhatQstatTells) {
             "Q (Not Running: no room)");
   EXPECT_EQ(read_qstat("    job_state = R\n").state, Seen::running);
   EXPECT_EQ(read_qstat("    job_state = F\n").state, Seen::gone);
+  EXPECT_EQ(read_qstat("    job_state = F\n    Exit_status = 271\n").words, "finished with status 271");
 }
 
 TEST(Scheduler, NamesTasksAndLogsAsEachSchedulerDoes) {
@@ -95,7 +120,53 @@ TEST(Scheduler, NamesTasksAndLogsAsEachSchedulerDoes) {
   EXPECT_EQ(array_of("7_3"), "7");
   EXPECT_EQ(log_of("slurm", "mine", "7"), "mine-7.out");
   EXPECT_EQ(log_of("pbs", "a-name-of-eighteen", "7[3].server"), "a-name-of-eight.o7.3");
-  EXPECT_EQ(how_to_cancel("pbs", "7[].server"), "qdel '7[].server'");
+  EXPECT_EQ(how_to_cancel({"pbs"}, "7[].server"), "qdel '7[].server'");
+}
+
+TEST(Scheduler, NamesTheClusterWhereThereAreSeveral) {
+  EXPECT_EQ(how_to_cancel({"slurm", "east"}, "7"), "scancel --clusters=east 7");
+  EXPECT_EQ(how_to_look({"slurm", "a b"}, "7"), "squeue --clusters='a b' --jobs=7");
+  EXPECT_EQ(how_to_cancel({"slurm"}, "7"), "scancel 7");
+}
+
+TEST(Watch, OfAJobThatNobodyKnowsIsPatient) {
+  const test::TempFolder folder;
+  const auto record = folder.path() / "r";
+  Watch watch("7", record, {.record = {}, .unknown = std::chrono::hours(1)});
+  watch.look();
+  watch.hear({Seen::unknown, "unknown to squeue"});
+  EXPECT_EQ(watch.look().phase, Standing::missing);
+  std::ofstream(record) << "begin 7\n";
+  watch.look();
+  watch.hear({Seen::unknown, "unknown to squeue"});
+  EXPECT_EQ(watch.look().phase, Standing::missing);
+  watch.hear({Seen::running, "RUNNING"});
+  EXPECT_EQ(watch.look().phase, Standing::running);
+  std::ofstream(record, std::ios::app) << "end 7 0\n";
+  EXPECT_EQ(watch.look().phase, Standing::over);
+  EXPECT_FALSE(watch.standing().lost);
+}
+
+TEST(Watch, OfAJobThatNobodyKnowsEndsSomeTime) {
+  const test::TempFolder folder;
+  Watch watch("7", folder.path() / "r", {.record = std::chrono::hours(1), .unknown = {}});
+  watch.look();
+  watch.hear({Seen::unknown, "unknown to squeue"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  EXPECT_EQ(watch.look().phase, Standing::over);
+  EXPECT_TRUE(watch.standing().lost);
+  EXPECT_EQ(watch.standing().words, "unknown to squeue");
+}
+
+TEST(Watch, GivesAJobThatIsKnownToBeOverTimeForItsRecordAlone) {
+  const test::TempFolder folder;
+  Watch watch("7", folder.path() / "r", {.record = {}, .unknown = std::chrono::hours(1)});
+  watch.look();
+  watch.hear({Seen::unknown, "unknown to squeue"});
+  watch.hear({Seen::gone, "CANCELLED by 0"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  EXPECT_EQ(watch.look().phase, Standing::over);
+  EXPECT_EQ(watch.standing().words, "CANCELLED by 0");
 }
 
 // Status 75 may be followed by the same job's next start: the scheduler knows.
@@ -148,6 +219,22 @@ TEST(Answer, KeepsBothStreamsAndTheStatus) {
   EXPECT_EQ(answer.end, base::Answer::left);
   EXPECT_EQ(answer.status, 3);
   EXPECT_EQ(answer.output + answer.errors, "out\nerr\n");
+}
+
+TEST(Answer, ComesFromAnEnvironmentWithoutWhatIsTakenOut) {
+  ::setenv("TEST_ANSWER_A", "1", 1);
+  ::setenv("TEST_ANSWER_B", "2", 1);
+  ::setenv("TEST_OTHER", "3", 1);
+  const auto said = [](const Words& without) {
+    return base::ask(
+               {.argv = {"sh", "-c", "echo $TEST_ANSWER_A $TEST_ANSWER_B $TEST_OTHER"}, .without = without},
+               std::chrono::seconds(20))
+        .output;
+  };
+  EXPECT_EQ(said({}), "1 2 3\n");
+  EXPECT_EQ(said({"TEST_ANSWER_A"}), "2 3\n");
+  EXPECT_EQ(said({"TEST_ANSWER_*"}), "3\n");
+  EXPECT_EQ(said({"TEST_ANSWER", "TEST"}), "1 2 3\n");
 }
 
 TEST(Answer, IsNotWaitedForForEver) {

@@ -10,6 +10,7 @@ import pytest
 from cluster_kit import QUICK, SOURCE, start_lab
 from cluster_kit import site  # noqa: F401  (fixture)
 from process_kit import on_terminal, wait_for
+from submit_kit import fake
 
 LONG = ("--set", "train.max_steps=120", "--set", "checkpoint.every_steps=5")
 SHORT = ("--set", "train.max_steps=4", "--set", "train.eval_every=1")
@@ -22,21 +23,6 @@ def work(tmp_path):
     (folder / "quick.yaml").write_text(QUICK)
     (folder / "runs").mkdir()
     return folder
-
-
-def fake(folder, **programs):
-    """A PATH whose first folder holds these programs, each a text for sh; without those of a scheduler that is installed."""
-    bin_folder = folder / "bin"
-    bin_folder.mkdir(exist_ok=True)
-    for name, text in programs.items():
-        (bin_folder / name).write_text("#!/bin/sh\n" + text)
-        (bin_folder / name).chmod(0o755)
-    plain = folder / "plain"
-    plain.mkdir(exist_ok=True)
-    for name in ("cat", "sh", "sleep", "touch"):
-        if not (plain / name).exists():
-            (plain / name).symlink_to(f"/bin/{name}")
-    return {"PATH": f"{bin_folder}:{plain}", "PBS_EXEC": "/nowhere"}
 
 
 # ---- without a scheduler ------------------------------------------------------------------------------------
@@ -131,7 +117,7 @@ def test_links_that_were_submitted_before_a_refusal_are_named(lockstep, run, wor
     once = "[ -e once ] && { echo 'too many jobs' >&2; exit 1; }; touch once; echo banner; echo '41;cluster'"
     result = run(lockstep, "submit", "quick.yaml", "--chain", 2, cwd=work, env=fake(work.parent, sbatch=once))
     assert (result.returncode, result.stdout) == (1, "41\n")
-    assert "link 2 of 2 was not submitted" in result.stderr and "scancel 41" in result.stderr and "too many jobs" in result.stderr
+    assert "link 2 of 2 was not submitted" in result.stderr and "scancel --clusters=cluster 41" in result.stderr and "too many jobs" in result.stderr
 
 
 def record(work, text):
@@ -179,10 +165,21 @@ def test_a_job_cancelled_before_its_ranks_run_records_no_end_of_its_own(wait, st
     assert (tmp_path / "record").read_text() == "begin 7\nfile 7 a end 7 0\n"
 
 
-def test_a_job_that_the_scheduler_lost_is_waited_for_no_longer(lockstep, run, work):
-    result = run(lockstep, "submit", "quick.yaml", "--wait", cwd=work, env=fake(work.parent, sbatch="echo 7", squeue="true"))
-    assert result.returncode == 1 and "job 7 ended without a word" in result.stdout
-    assert result.seconds < 40
+@pytest.mark.parametrize("programs", [{"squeue": "echo '7|CANCELLED|None'"},
+                                      {"squeue": "echo 'Invalid job id specified' >&2; exit 1", "sacct": "echo '7|CANCELLED'"}])
+def test_a_job_that_is_over_by_the_schedulers_word_is_waited_for_no_longer(programs, lockstep, run, work):
+    result = run(lockstep, "submit", "quick.yaml", "--wait", cwd=work, env=fake(work.parent, sbatch="echo 7", **programs))
+    assert result.returncode == 1 and result.seconds < 40
+    assert "job 7 ended without a word: the scheduler says CANCELLED. Its log: lockstep-7.out, which is not there" in result.stdout
+
+
+def test_a_job_that_the_scheduler_does_not_know_is_waited_for(lockstep, start, work):
+    process = start(lockstep, "submit", "quick.yaml", "--wait", cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                    env=fake(work.parent, sbatch="echo 7", squeue="true", sacct="echo 'no accounts here' >&2; exit 1"))
+    wait_for(lambda: "does not know job 7; waiting for a word of it, for 120 s at most" in process.stderr.readline(), what="the word")
+    record(work, "begin 7\nend 7 0 \n")
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 0 and "job 7 ended with status 0" in out, out + err
 
 
 def test_a_terminal_shows_one_line_that_redraws(lockstep, start, work):

@@ -1,5 +1,7 @@
 #include "lockstep/cli/job_options.h"
 
+#include <filesystem>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
@@ -10,15 +12,21 @@
 namespace lockstep::cli {
 namespace {
 
+constexpr const char* kShared = "runs";
+
 // What a config may name and only a job's environment holds: a path through one of these is the job's to
 // find.
-constexpr const char* kOfAJob[] = {"LOCKSTEP_SCRATCH", "PBS_JOBID",        "PBS_JOBFS",    "PBS_O_WORKDIR",
-                                   "SLURM_JOB_ID",     "SLURM_SUBMIT_DIR", "SLURM_TMPDIR", "TMPDIR"};
+constexpr const char* kOfAJob[] = {"LOCKSTEP_SCRATCH", "PBS_ARRAY_INDEX",     "PBS_JOBFS",    "PBS_JOBID",
+                                   "SLURM_JOB_ID",     "SLURM_ARRAY_TASK_ID", "SLURM_TMPDIR", "TMPDIR"};
+// A job's name for the folder that we are in.
+constexpr const char* kOfSubmission[] = {"PBS_O_WORKDIR", "SLURM_SUBMIT_DIR"};
 
-std::map<std::string, std::string> as_in_a_job(const cluster::Site& site) {
+// What stands here of these names is of a login node, or of a job around us.
+std::map<std::string, std::string> as_in_a_job(const cluster::Site& site, const std::string& unknown) {
   auto environment = launch::current_environment();
-  for (const char* name : kOfAJob) environment.emplace(name, "/tmp");
-  if (!site.scratch.empty()) environment.emplace(site.scratch, "/tmp");
+  for (const char* name : kOfAJob) environment[name] = unknown;
+  if (!site.scratch.empty()) environment[site.scratch] = unknown;
+  for (const char* name : kOfSubmission) environment[name] = std::filesystem::current_path().string();
   return environment;
 }
 
@@ -52,12 +60,28 @@ cluster::Site JobOptions::site(const std::string& scheduler) const {
                    format("say {} in its place", site.scheduler));
 }
 
+void JobOptions::say_which(const cluster::Site& site) {
+  log::info(format("site {}: {}", site.name, site.path));
+  if (!site.hides.empty())
+    log::warning(format("{} counts, not {}, which ships with lockstep", site.path, site.hides));
+}
+
 config::Loaded JobOptions::load(const std::string& config, const cluster::Site& site,
                                 const std::vector<std::string>& more) const {
   const auto text = config::read_config_text(config);
   auto sets = sets_;
   sets.insert(sets.end(), more.begin(), more.end());
-  return config::load_settings(text.text, text.name, sets, as_in_a_job(site));
+  return config::load_settings(text.text, text.name, sets, as_in_a_job(site, "/tmp"));
+}
+
+// It is the job's alone where it follows what the job's variables hold.
+std::string JobOptions::shared_run_dir(const std::string& config, const cluster::Site& site) const {
+  const auto text = config::read_config_text(config);
+  const auto dir_where = [&](const char* unknown) {
+    return config::load_settings(text.text, text.name, sets_, as_in_a_job(site, unknown)).settings.run.dir;
+  };
+  const auto dir = dir_where("/tmp");
+  return dir == dir_where("/tmp/of-a-job") ? dir : kShared;
 }
 
 cluster::JobRequest JobOptions::request(const std::string& config, const cluster::Site& site) const {

@@ -23,8 +23,14 @@ class JobOptions {
   config::Loaded load(const std::string& config, const cluster::Site& site,
                       const std::vector<std::string>& more = {}) const;
 
+  /// The config's run.dir, or ./runs where only a job knows it (${PBS_JOBFS}/runs).
+  std::string shared_run_dir(const std::string& config, const cluster::Site& site) const;
+
   /// What was asked for, of a config that has been read: a wrong one is an error at once.
   cluster::JobRequest request(const std::string& config, const cluster::Site& site) const;
+
+  /// Says which site file was taken, and warns where it came before one that ships with lockstep.
+  static void say_which(const cluster::Site& site);
 
   const std::string& site_name() const { return site_; }
 

@@ -2,23 +2,16 @@
 #include <filesystem>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/format.h"
 #include "lockstep/base/output.h"
-#include "lockstep/base/text.h"
 #include "lockstep/base/whole_file.h"
 #include "lockstep/cli/job_options.h"
 #include "lockstep/cli/options.h"
+#include "lockstep/cluster/scheduler.h"
 
 namespace lockstep::cli {
 namespace {
 
 constexpr const char* kElsewhere = "choose another place with --out";
-
-void check_scheduler(const std::string& name) {
-  if (name == "pbs" || name == "slurm") return;
-  throw InputError(format("render knows no scheduler '{}'", base::printable(name)), "lockstep render",
-                   "lockstep render pbs CONFIG, or lockstep render slurm CONFIG");
-}
 
 // a script that somebody has edited is not replaced
 void write_new(const std::string& path, const std::string& text) {
@@ -43,9 +36,11 @@ int run_render(const std::vector<std::string>& args) {
   job.add_to(options);
   options.add("out", out, "FILE", "write it there (never over a file)");
   if (!options.parse(args)) return kDone;
-  check_scheduler(scheduler);
+  cluster::check_scheduler(scheduler, "lockstep render",
+                           "lockstep render pbs CONFIG, or lockstep render slurm CONFIG");
   const auto site = job.site(scheduler);
   const auto text = cluster::render(site, job.request(config, site));
+  JobOptions::say_which(site);
   if (out.empty()) {
     output::print(text);
     output::check();

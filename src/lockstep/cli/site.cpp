@@ -3,6 +3,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/output.h"
 #include "lockstep/base/readable.h"
 #include "lockstep/base/text.h"
@@ -17,7 +18,8 @@ int list(const std::string&) {
   for (const auto& site : cluster::known_sites()) {
     const auto what =
         site.trouble.empty() ? site.about : format("cannot be read: {} ({})", site.trouble, site.where);
-    output::line(format("{:<12} {:<6} {}", site.name, site.scheduler, what));
+    const auto place = site.hides.empty() ? "" : format(" ({}, before lockstep's own)", site.path);
+    output::line(format("{:<12} {:<6} {}{}", site.name, site.scheduler, what, place));
   }
   output::line("looked for in " + base::join(cluster::site_folders(), ", "));
   output::check();
@@ -27,6 +29,8 @@ int list(const std::string&) {
 int show(const std::string& name) {
   if (name.empty()) throw InputError("which site?", "lockstep site show", "lockstep site list names them");
   const auto site = cluster::load_site(name);
+  if (!site.hides.empty())
+    log::warning(format("{} counts, not {}, which ships with lockstep", site.path, site.hides));
   output::line("# " + site.path);
   output::print(base::readable(base::read_text(site.path)));
   output::check();

@@ -12,11 +12,11 @@
 #include "lockstep/base/output.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/whole_file.h"
+#include "lockstep/cli/interrupts.h"
 #include "lockstep/cli/job_options.h"
 #include "lockstep/cli/options.h"
 #include "lockstep/cli/submit_wait.h"
-#include "lockstep/cluster/quote.h"
-#include "lockstep/cluster/scheduler.h"
+#include "lockstep/cluster/hand_in.h"
 #include "lockstep/cluster/sweep.h"
 #include "lockstep/launch/voice.h"
 
@@ -65,9 +65,8 @@ bool read_arguments(Asked& asked, const std::vector<std::string>& args) {
 }
 
 void check(const Asked& asked) {
-  if (!asked.scheduler.empty() && asked.scheduler != "pbs" && asked.scheduler != "slurm")
-    throw InputError(format("there is no scheduler '{}'", base::printable(asked.scheduler)), "--scheduler",
-                     "pbs or slurm is wanted");
+  if (!asked.scheduler.empty())
+    cluster::check_scheduler(asked.scheduler, "--scheduler", "pbs or slurm is wanted");
   if (asked.links < 1 || asked.links > kMostLinks)
     throw InputError(format("--chain {}: 1 to {} jobs are wanted", asked.links, kMostLinks), "", "");
   if (asked.links > 1 && !asked.sweeps.empty())
@@ -107,7 +106,11 @@ Plan plan_of(const Asked& asked) {
   plan.request = asked.job.request(asked.config, plan.site);
   const auto run = asked.job.load(asked.config, plan.site).settings.run;
   plan.request.sweep = sweep_of(asked, plan.site, run.name);
-  plan.stem = fs::absolute(run.dir) / ".jobs" / format("{}-{}-{}", plan.request.name, now_text(), ::getpid());
+  const auto shared = asked.job.shared_run_dir(asked.config, plan.site);
+  if (shared != run.dir)
+    log::info(
+        format("run.dir is one that the job alone knows: its script and record go to {}/.jobs", shared));
+  plan.stem = fs::absolute(shared) / ".jobs" / format("{}-{}-{}", plan.request.name, now_text(), ::getpid());
   return plan;
 }
 
@@ -141,11 +144,20 @@ int show(const Plan& plan) {
   for (int64_t link = 1; link <= plan.links; ++link) {
     const auto before = link > 1 ? format("JOB-OF-LINK-{}", link - 1) : "";
     const auto script = script_of(plan, link, before);
-    const auto words = cluster::submit_words(plan.site, with_ending(plan, link, ".sh").string());
-    output::print(format("{}{}\n\n{}", link > 1 ? "\n" : "", cluster::quoted(words), script));
+    const auto command = cluster::submit_command(plan.site, with_ending(plan, link, ".sh").string(), script);
+    output::print(format("{}{}\n\n{}", link > 1 ? "\n" : "", cluster::shown(command), script));
   }
   output::check();
   return kDone;
+}
+
+void say_unheard(const cluster::Command& command) {
+  std::vector<std::string> names;
+  for (const auto& name : command.without) {
+    if (name.starts_with("SBATCH_") || name.starts_with("PBS_")) names.push_back(name);
+  }
+  if (!names.empty())
+    log::warning(format("set here, and not heard for this job: {} (docs/cli.md)", base::join(names, ", ")));
 }
 
 void make_folder(const fs::path& folder) {
@@ -164,26 +176,40 @@ void add_tasks(Submission& submission, const Plan& plan, const std::string& id) 
   }
 }
 
-std::string submit_link(const Plan& plan, int64_t link, const std::string& before) {
-  const auto script = with_ending(plan, link, ".sh").string();
-  base::replace_file(script, script_of(plan, link, before));
-  const auto id = cluster::submit(cluster::submit_words(plan.site, script));
-  output::line(id);
-  return id;
+// A script is handed in whole, and its id heard, or the job would run and nobody could name it.
+cluster::Submitted submit_link(const Plan& plan, int64_t link, const Submission& submission) {
+  const auto path = with_ending(plan, link, ".sh").string();
+  const auto script = script_of(plan, link, submission.jobs.empty() ? "" : submission.jobs.back().id);
+  const auto command = cluster::submit_command(plan.site, path, script, submission.scheduler.cluster);
+  if (link == 1) say_unheard(command);
+  base::replace_file(path, script);
+  const Interrupts::Answered told("hearing the job's id first; again to leave at once, without it\n");
+  auto submitted = cluster::submit(command);
+  output::line(submitted.id);
+  if (!submitted.said.empty()) log::info(submitted.said);
+  return submitted;
 }
 
-// What was submitted before a link that was refused is there, and is said.
+// Those that are there already are said, where one is refused or somebody interrupts.
+void say_missing_links(const Submission& submission, const Plan& plan, int64_t link) {
+  if (!submission.jobs.empty())
+    log::warning(format("link {} of {} was not submitted; those before it are:\n{}", link, plan.links,
+                        how_to_follow(submission)));
+}
+
 Submission submit(const Plan& plan) {
-  Submission submission{plan.site, plan.request.name, {}, !plan.request.sweep.empty()};
-  std::string before;
+  Submission submission{{plan.site.scheduler}, plan.request.name, {}, !plan.request.sweep.empty()};
   for (int64_t link = 1; link <= plan.links; ++link) try {
-      before = submit_link(plan, link, before);
-      submission.sweep ? add_tasks(submission, plan, before)
-                       : submission.jobs.push_back({before, with_ending(plan, link, ".record")});
+      if (Interrupts::came()) {
+        log::warning(format("interrupted: {} of {} jobs were submitted", link - 1, plan.links));
+        break;
+      }
+      const auto submitted = submit_link(plan, link, submission);
+      submission.scheduler.cluster = submitted.cluster;
+      submission.sweep ? add_tasks(submission, plan, submitted.id)
+                       : submission.jobs.push_back({submitted.id, with_ending(plan, link, ".record")});
     } catch (const Error&) {
-      if (!submission.jobs.empty())
-        log::warning(format("link {} of {} was not submitted; those before it are:\n{}", link, plan.links,
-                            how_to_follow(submission)));
+      say_missing_links(submission, plan, link);
       throw;
     }
   return submission;
@@ -199,9 +225,13 @@ int run_submit(const std::vector<std::string>& args) {
   check(asked);
   const auto plan = plan_of(asked);
   script_of(plan, 1, "");  // what the site cannot give is refused before anything is written
+  JobOptions::say_which(plan.site);
   if (asked.dry_run) return show(plan);
   make_folder(plan.stem.parent_path());
+  const Interrupts interrupts;
   const auto submission = submit(plan);
+  if (submission.jobs.empty()) return kInterrupted;
+  if (Interrupts::came()) return leave_alone(submission);
   if (asked.wait) return wait_for(submission);
   log::info(how_to_follow(submission));
   return kDone;

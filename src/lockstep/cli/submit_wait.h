@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/cluster/site.h"
+#include "lockstep/cluster/scheduler.h"
 
 namespace lockstep::cli {
 
@@ -16,15 +16,18 @@ struct SubmittedJob {
 };
 
 struct Submission {
-  cluster::Site site;
+  cluster::Scheduler scheduler;
   std::string name;                // of the jobs
   std::vector<SubmittedJob> jobs;  // the links of a chain, the tasks of a sweep, or one
   bool sweep = false;
 };
 
-/// Follows it to its end and returns its status, by the runs' own word. Ctrl-C leaves the jobs alone and
-/// returns 130.
+/// Follows it to its end and returns its status, by the runs' own word. Where Interrupts::came(), it leaves
+/// the jobs alone and returns 130.
 int wait_for(const Submission& submission);
+
+/// Says that nobody waits any longer, and how to follow; 130.
+int leave_alone(const Submission& submission);
 
 /// How to look after the job and how to stop it, in a line or two.
 std::string how_to_follow(const Submission& submission);

@@ -4,11 +4,13 @@
 #include <optional>
 #include <sstream>
 
-#include "lockstep/base/capture.h"
+#include "lockstep/base/answer.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/words.h"
 #include "lockstep/cluster/scheduler.h"
+#include "lockstep/cluster/unheard.h"
 
 namespace lockstep::cluster {
 namespace {
@@ -20,11 +22,12 @@ std::optional<std::string> ask(const std::vector<std::string>& command, std::vec
   auto argv = command;
   argv[0] = find_command(command[0]);
   if (argv[0].empty()) return std::nullopt;
-  auto answer = base::capture(argv, kPatience);
-  if (!answer)
-    silent.push_back(format("{} failed, gave no answer in {} s, or one of more than a megabyte",
-                            base::join(command, " "), kPatience.count()));
-  return answer;
+  const auto answer = base::ask({.argv = argv, .without = unheard_by_queries()}, kPatience);
+  if (answer.good()) return answer.output;
+  const auto said = base::trimmed(answer.errors);
+  silent.push_back(format("{} failed, or gave no answer in {} s{}", base::join(command, " "),
+                          kPatience.count(), said.empty() ? "" : ": " + base::printable(said, 200)));
+  return std::nullopt;
 }
 
 std::string asked_as_text(const std::vector<std::string>& command, std::vector<std::string>& silent) {

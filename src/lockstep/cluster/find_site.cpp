@@ -36,6 +36,17 @@ std::vector<fs::path> files_of(const std::string& folder) {
   return files;
 }
 
+std::string shipped_folder() {
+  return (fs::path(base::home_folder()) / "job_scripts/sites").string();
+}
+
+// The file that ships and that this one came before; empty where it is that one, or there is none.
+std::string hidden_by(const fs::path& path) {
+  const auto shipped = fs::path(shipped_folder()) / path.filename();
+  std::error_code none;
+  return fs::exists(shipped, none) && !fs::equivalent(path, shipped, none) ? shipped.string() : "";
+}
+
 KnownSite look_at(const fs::path& path) {
   KnownSite known;
   known.name = path.stem().string();
@@ -44,6 +55,7 @@ KnownSite look_at(const fs::path& path) {
     const auto site = read_site(known.path);
     known.about = site.about;
     known.scheduler = site.scheduler;
+    known.hides = hidden_by(path);
   } catch (const InputError& error) {
     known.trouble = error.what();
     known.where = error.where();
@@ -72,7 +84,7 @@ std::vector<std::string> site_folders() {
   add(folders, std::getenv("LOCKSTEP_SITES"), "");
   folders.emplace_back("sites");
   add(folders, std::getenv("HOME"), ".config/lockstep/sites");
-  add(folders, base::home_folder().c_str(), "job_scripts/sites");
+  if (!base::home_folder().empty()) folders.push_back(shipped_folder());
   return folders;
 }
 
@@ -81,7 +93,10 @@ Site load_site(const std::string& name_or_path) {
   for (const auto& folder : site_folders()) {
     const auto path = fs::path(folder) / (name_or_path + kEnding);
     std::error_code error;
-    if (!name_or_path.empty() && fs::exists(path, error)) return read_site(path.string());
+    if (name_or_path.empty() || !fs::exists(path, error)) continue;
+    auto site = read_site(path.string());
+    site.hides = hidden_by(path);
+    return site;
   }
   unknown_site(name_or_path);
 }

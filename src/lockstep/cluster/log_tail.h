@@ -17,6 +17,7 @@ class LogTail {
   /// there, or cannot be read, has none.
   void pass_on(const Taker& to, bool at_end = false);
   bool has_spoken() const { return offset_ > 0; }
+  size_t size() const { return offset_; }  // of what has been read
   const std::filesystem::path& path() const { return path_; }
 
  private:

@@ -27,6 +27,7 @@ struct Queue {
 struct Site {
   std::string name;  // of its file, without .yaml
   std::string path;
+  std::string hides;  // the file of that name that ships with lockstep, where this one came before it
   std::string about;
   std::string scheduler;             // pbs | slurm
   std::string queue;                 // taken where a job names none; empty = the scheduler's own default
@@ -64,7 +65,7 @@ Site load_site(const std::string& name_or_path);
 
 /// A site that was found, or why its file cannot be read.
 struct KnownSite {
-  std::string name, path, about, scheduler, trouble, where;
+  std::string name, path, about, scheduler, trouble, where, hides;
 };
 
 /// Every site file in site_folders(), by name; of two of one name the first folder's counts.

@@ -10,8 +10,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kEvery = 5s;   // the scheduler is everybody's
-constexpr auto kGrace = 10s;  // from the job's end to its record's: it comes over a network's file system
+constexpr auto kEvery = 5s;  // the scheduler is everybody's
 constexpr auto kSilent = 60s;
 
 // By the run's own word; nothing where its folder cannot be read.
@@ -24,14 +23,27 @@ std::optional<run_folder::Verdict> judged(const std::filesystem::path& folder) {
   }
 }
 
+bool is_there(const Seen& seen) {
+  return seen.state == Seen::queued || seen.state == Seen::running;
+}
+
 }  // namespace
 
 void Watch::hear(const Seen& seen) {
-  seen_ = seen;
-  if (seen.state != Seen::gone)
+  if (is_there(seen))
     gone_since_.reset();
-  else if (!gone_since_)
+  else if (!gone_since_ || seen_->state != seen.state)
     gone_since_ = Clock::now();
+  seen_ = seen;
+}
+
+// A run that is on keeps a job alive that its scheduler has lost.
+bool Watch::is_given_up() {
+  if (!gone_since_) return false;
+  const bool unknown = seen_->state == Seen::unknown;
+  if (Clock::now() - *gone_since_ <= (unknown ? patience_.unknown : patience_.record)) return false;
+  const auto verdict = unknown ? judged(now_.folder) : std::nullopt;
+  return !verdict || verdict->exit_status != run_folder::kRunning;
 }
 
 const Standing& Watch::look() {
@@ -47,9 +59,10 @@ const Standing& Watch::look() {
   begins_ = begins;
   now_.restarts = recorded.restarts;
   if (const auto folder = folder_of(recorded); !folder.empty()) now_.folder = folder;
-  const bool gone = gone_since_ && Clock::now() - *gone_since_ > kGrace;
-  if ((recorded.status && !may_come_back(recorded)) || gone) {
+  if ((recorded.status && !may_come_back(recorded)) || is_given_up()) {
     end(recorded);
+  } else if (seen_ && seen_->state == Seen::unknown) {
+    now_.phase = Standing::missing;
   } else if (recorded.began && !recorded.again && !(seen_ && seen_->state == Seen::queued)) {
     now_.phase = Standing::running;
   } else {
@@ -76,6 +89,7 @@ bool Watch::may_come_back(const Recorded& recorded) {
 void Watch::end(const Recorded& recorded) {
   now_.phase = Standing::over;
   now_.lost = !recorded.status;
+  now_.words = now_.lost && seen_ ? seen_->words : "";
   now_.status = recorded.status.value_or(kFailed);
   const auto verdict = stopped_since_ ? early_ : judged(now_.folder);
   if (!verdict) return;
@@ -97,7 +111,8 @@ std::optional<std::string> Asking::ask(std::vector<Watch>& watches) {
     jobs.push_back(watch.standing().job);
   }
   if (jobs.empty()) return std::nullopt;
-  const auto seen = look_at(scheduler_, jobs);
+  const auto look = look_at(scheduler_, jobs);
+  const auto& seen = look.seen;
   next_ += std::max<size_t>(1, seen.size());  // one that cannot be asked is not to keep the others waiting
   asked_ = Clock::now();
   for (size_t i = 0; i < open.size(); ++i) {
@@ -108,8 +123,8 @@ std::optional<std::string> Asking::ask(std::vector<Watch>& watches) {
   silent_ = asked_ - answered_ > kSilent;
   if (silent_ == was_silent) return std::nullopt;
   if (!silent_) return "the scheduler answers again";
-  return format("the scheduler has not answered for {} s; still waiting",
-                std::chrono::duration_cast<std::chrono::seconds>(asked_ - answered_).count());
+  return format("the scheduler has not answered for {} s; still waiting ({})",
+                std::chrono::duration_cast<std::chrono::seconds>(asked_ - answered_).count(), look.trouble);
 }
 
 }  // namespace lockstep::cluster

@@ -7,17 +7,23 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/cluster/look.h"
 #include "lockstep/cluster/record.h"
-#include "lockstep/cluster/scheduler.h"
 #include "lockstep/run_folder/status.h"
 
 namespace lockstep::cluster {
 
 struct Standing {
-  enum Phase { queued, running, again, over };
+  enum Phase {
+    queued,
+    running,
+    again,
+    missing,  ///< the scheduler does not know it, and no word of its end has come
+    over
+  };
   Phase phase = queued;
   std::string job;    // the one that counts now
-  std::string words;  // of the scheduler, while it waits
+  std::string words;  // of the scheduler, while it waits, and where it ended without one of its own
   int restarts = 0;
   std::filesystem::path folder;  // of its run, where there is one yet
   int status = 0;                // once it is over: what the job ended with, by its run's own word
@@ -25,10 +31,19 @@ struct Standing {
   bool lost = false;             // it ended without one
 };
 
+/// How long a job's own word is waited for.
+struct Patience {
+  /// From the job's end by the scheduler's word: the record comes over a network's file system.
+  std::chrono::milliseconds record{std::chrono::seconds(10)};
+  /// Where the scheduler does not know it: a controller may be slow, or have been started anew.
+  std::chrono::milliseconds unknown{std::chrono::seconds(120)};
+};
+
 class Watch {
  public:
   /// `job` as the scheduler named it, `record` as its script writes it.
-  Watch(std::string job, std::filesystem::path record) : job_(std::move(job)), record_(std::move(record)) {}
+  Watch(std::string job, std::filesystem::path record, Patience patience = {})
+      : job_(std::move(job)), record_(std::move(record)), patience_(patience) {}
 
   /// Where it stands now.
   const Standing& look();
@@ -40,10 +55,12 @@ class Watch {
  private:
   void end(const Recorded& recorded);
   bool may_come_back(const Recorded& recorded);
+  bool is_given_up();
 
   using Clock = std::chrono::steady_clock;
   std::string job_;
   std::filesystem::path record_;
+  Patience patience_;
   std::optional<Seen> seen_;
   std::optional<Clock::time_point> gone_since_, stopped_since_;
   std::optional<run_folder::Verdict> early_;  // of the run when it stopped
@@ -54,14 +71,14 @@ class Watch {
 /// Asks the scheduler now and then what the jobs do, and tells how long it has been silent.
 class Asking {
  public:
-  explicit Asking(std::string scheduler) : scheduler_(std::move(scheduler)) {}
+  explicit Asking(Scheduler scheduler) : scheduler_(std::move(scheduler)) {}
 
   /// Where it is time, asks of those that are not over. What is to be said of it, where there is something.
   std::optional<std::string> ask(std::vector<Watch>& watches);
 
  private:
   using Clock = std::chrono::steady_clock;
-  std::string scheduler_;
+  Scheduler scheduler_;
   size_t next_ = 0;  // of the watches, so that each has its turn
   Clock::time_point asked_{}, answered_ = Clock::now();
   bool silent_ = false;
