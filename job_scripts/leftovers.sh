@@ -23,7 +23,8 @@ job_is_gone() {
   local answer
   if in_slurm; then
     [[ $1 =~ ^[0-9]+$ ]] || return
-    if answer=$(squeue --noheader --jobs="$1" --format=%A 2>&1); then
+    # a filter of the user's own would make a live job look gone
+    if answer=$(unset "${!SQUEUE_@}" && squeue --noheader --jobs="$1" --format=%A 2>&1); then
       [ -z "$answer" ]
     else
       [[ $answer == *"Invalid job id"* ]]
