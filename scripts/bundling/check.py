@@ -1,0 +1,56 @@
+"""What a bundle promises, asked of its files: no run path out of it, no MPI in it, nothing newer than the baseline."""
+
+import pathlib
+import re
+
+from .baseline import FLOOR
+from .said import Wrong, output
+from .tree import SKIPPED, dynamic
+
+
+def programs(root):
+    """Every ELF file of a bundle."""
+    for file in sorted(root.rglob("*")):
+        if file.is_file() and not file.is_symlink():
+            with open(file, "rb") as opened:
+                if opened.read(4) == b"\x7fELF":
+                    yield file
+
+
+def versions(file):
+    """(GLIBC, (2, 28)), ... that a file asks of the libraries that it needs."""
+    needs = output("readelf", "-VW", file).partition("Version needs section")[2]
+    return {(name, tuple(map(int, number.split(".")))) for name, number in re.findall(r"Name: ([A-Z]+)_([0-9.]+)", needs)}
+
+
+def newest(root):
+    """The newest version of each set of symbols that anything in a bundle asks for."""
+    found = {}
+    for file in programs(root):
+        for name, number in versions(file):
+            found[name] = max(found.get(name, (0,)), number)
+    return found
+
+
+def check(root):
+    for file in programs(root):
+        name = file.relative_to(root)
+        for kind, number in versions(file):
+            if kind not in FLOOR or number > FLOOR[kind]:
+                raise Wrong(f"{name} asks for {kind}_{'.'.join(map(str, number))}, more than the baseline has",
+                            f"scripts/bundling/{'baseline.py' if kind not in FLOOR else 'old_glibc.c'} is where it is told")
+        for path in [*dynamic(file, "RPATH"), *dynamic(file, "RUNPATH")]:
+            outside = [word for word in path.split(":") if not inside(root, file, word)]
+            if outside:
+                raise Wrong(f"{name} looks for libraries in {outside[0] or 'the working folder'}")
+        for needed in dynamic(file, "NEEDED"):
+            if not SKIPPED.match(needed) and not (root / "lib" / needed).exists():
+                raise Wrong(f"{name} needs {needed}, which is not in the bundle",
+                            "configure without it; a bundle has no MPI" if "mpi" in needed else "")
+
+
+def inside(root, file, word):
+    if not word.startswith("$ORIGIN"):
+        return False
+    place = pathlib.Path(word.replace("$ORIGIN", str(file.parent))).resolve()
+    return place.is_relative_to(root.resolve())

@@ -1,0 +1,41 @@
+"""yaml-cpp from its source: Debian's archive of it cannot be a part of a shared library."""
+
+import concurrent.futures
+import os
+import re
+import tarfile
+
+from . import baseline
+from .said import Wrong, output
+
+VERSION = "0.7.0"
+SOURCE = "http://deb.debian.org/debian/pool/main/y/yaml-cpp/yaml-cpp_0.7.0+dfsg.orig.tar.xz"
+DIGEST = "dc63708605404e0b963e0ca3a9619d1c8270eda2839603e6fa0384e5e51e5312"
+
+
+def archive(debians, folder):
+    """An archive of position independent code, of the version whose headers the build used; made once."""
+    versions = {m[1] for name in debians.parent.glob("libyaml-cpp.so.*") if (m := re.search(r"so\.(\d+\.\d+\.\d+)$", name.name))}
+    if versions != {VERSION}:
+        raise Wrong(f"a bundle is made with yaml-cpp {VERSION}, and {debians.parent} has {', '.join(versions) or 'none'}",
+                    "make it on Debian 12")
+    made = folder / "libyaml-cpp.a"
+    if made.exists():
+        return made
+    baseline.fetch(SOURCE, DIGEST, folder)
+    with tarfile.open(folder / SOURCE.rpartition("/")[2]) as tar:
+        tar.extractall(folder / "yaml-cpp")
+    sources = sorted(folder.glob("yaml-cpp/*/src/*.cpp"))
+    compile_all(sources, sources[0].parents[1] / "include")
+    part = folder / "libyaml-cpp.part"
+    part.unlink(missing_ok=True)
+    output("ar", "rcsD", part, *[source.with_suffix(".o") for source in sources])
+    part.rename(made)
+    return made
+
+
+def compile_all(sources, include):
+    def compile_one(source):
+        output("g++", "-std=c++20", "-O2", "-fPIC", "-DNDEBUG", f"-I{include}", "-c", source, "-o", source.with_suffix(".o"))
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(compile_one, sources))
