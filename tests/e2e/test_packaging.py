@@ -63,7 +63,7 @@ def test_spacks_recipe_has_what_bootstrap_would_bring(monkeypatch):
     assert torch.split()[0].partition("@")[2].split(",") == versions.split()
 
 
-@pytest.mark.parametrize("words", [(), ("+cuda", "+tests")])
+@pytest.mark.parametrize("words", [(), ("+cuda", "+tests", "+mpi")])
 def test_spacks_recipe_gives_cmake_words_that_it_knows(words, monkeypatch):
     package, _ = recipe(monkeypatch)
     package.spec = Spec(*words)
@@ -73,9 +73,10 @@ def test_spacks_recipe_gives_cmake_words_that_it_knows(words, monkeypatch):
     for part in ("CUDA", "TESTS"):
         assert given[f"LOCKSTEP_{part}"] == ("ON" if words else "OFF")
     assert ("NCCL_ROOT" in given) == bool(words)
+    assert ("MPI_C_COMPILER" in given, "CMAKE_DISABLE_FIND_PACKAGE_MPI" in given) == (bool(words), not words)
     assert given["CMAKE_CXX_FLAGS_RELEASE"] in (SOURCE / "CMakePresets.json").read_text()
     parts = re.search(r"foreach\(part ([A-Z ]+)\)", known).group(1).split()
-    of_cmakes_own = {"MPI_C_COMPILER", "CMAKE_CXX_FLAGS", "CMAKE_CXX_FLAGS_RELEASE"}
+    of_cmakes_own = {"MPI_C_COMPILER", "CMAKE_DISABLE_FIND_PACKAGE_MPI", "CMAKE_CXX_FLAGS", "CMAKE_CXX_FLAGS_RELEASE"}
     assert set(given) - of_cmakes_own - {f"LOCKSTEP_{part}" for part in parts} <= set(re.findall(r"\w+", known))
 
 

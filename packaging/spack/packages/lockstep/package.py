@@ -3,7 +3,7 @@
 Tried with Spack 1.2.0.dev0 and the packages of July 2026: it passes `spack audit packages`; lockstep, lockstep+tests and
 lockstep+cuda concretize, also with MPICH, and with a wheel in the place of py-torch; with that wheel and Debian 12's own
 packages `spack install --until cmake` configures it. Not tried: a whole `spack install`, a py-torch that Spack has built,
-`spack test`. py-torch@2.7.1 wants `--deprecated`.
+`spack test`. py-torch@2.7.1 wants `--deprecated`. The variant `mpi` came after that, and was not tried with Spack itself.
 """
 
 import pathlib
@@ -23,16 +23,18 @@ class Lockstep(CMakePackage, CudaPackage):
 
     version("main", branch="main")
 
+    variant("mpi", default=True, description="The plug-in for this MPI; without it, one with the ABI of MPI 5 alone")
     variant("tests", default=False, description="Build the tests of the rooms, which spack install --test=root runs")
 
     generator("ninja")
     depends_on("c", type="build")
     depends_on("cxx", type="build")
+    conflicts("+tests", when="~mpi", msg="the tests of the rooms run under an MPI")
     conflicts("%gcc@:10", msg="lockstep is C++20")
     depends_on("cmake@3.24:", type="build")
     depends_on("pkgconfig", type="build")
 
-    depends_on("mpi@3:")
+    depends_on("mpi@3:", when="+mpi")
     depends_on("boost+program_options")
     depends_on("yaml-cpp")
     depends_on("nlohmann-json")
@@ -58,11 +60,14 @@ class Lockstep(CMakePackage, CudaPackage):
             self.define("LIBTORCH_ROOT", spec["py-torch"].prefix),
             self.define("LOCKSTEP_CUDA", "ON" if spec.satisfies("+cuda") else "OFF"),
             self.define("LOCKSTEP_TESTS", "ON" if spec.satisfies("+tests") else "OFF"),
-            self.define("MPI_C_COMPILER", spec["mpi"].mpicc),
             # as CMakePresets.json has it; and Spack's -march must not fuse sums, whose bits are to be Python's
             self.define("CMAKE_CXX_FLAGS_RELEASE", "-O2"),
             self.define("CMAKE_CXX_FLAGS", "-ffp-contract=off"),
         ]
+        if spec.satisfies("+mpi"):
+            args.append(self.define("MPI_C_COMPILER", spec["mpi"].mpicc))
+        else:
+            args.append(self.define("CMAKE_DISABLE_FIND_PACKAGE_MPI", "ON"))
         if spec.satisfies("+cuda"):
             args += [
                 self.define("CUDAToolkit_ROOT", spec["cuda"].prefix),

@@ -1,0 +1,178 @@
+"""scripts/bundle: a tree that trains on machines where nothing is installed, and what it refuses."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from cluster_kit import runs
+from conftest import SOURCE, run_process
+from test_modules import Modules, said_of
+from test_modules import modules  # noqa: F401  (a fixture)
+
+sys.path.insert(0, str(SOURCE / "scripts"))
+from bundling import archive, check, said  # noqa: E402
+
+SCRIPT = SOURCE / "scripts/bundle"
+FEW_STEPS = ("train", "configs/mnist.yaml", "--set", "train.max_steps=2", "--set", "run.name=a")
+
+
+@pytest.fixture(scope="session")
+def bundle(build_dir, tmp_path_factory):
+    """The tree of a bundle of this build."""
+    folder = tmp_path_factory.mktemp("bundle") / "made"
+    made = run_process([SCRIPT, "--build", build_dir, "--folder", folder], timeout=600)
+    if "cannot fetch" in made.stderr or "/pip failed" in made.stderr:
+        pytest.skip(f"what a bundle is linked against is not at hand: {made.stderr.splitlines()[0]}")
+    assert made.returncode == 0, made.output
+    return folder
+
+
+def test_it_holds_no_mpi_and_nothing_of_the_c_library(bundle):
+    names = {file.name for file in (bundle / "lib").iterdir() if not file.is_symlink()}
+    assert {name for name in names if name.startswith("liblockstep")} == {
+        file.name for file in bundle.glob("lib/liblockstep.so.?.?.?")} | {"liblockstep_mpi_mpich.so", "liblockstep_mpi_openmpi.so"}
+    assert not [name for name in names if re.match(r"lib(mpi|c|m|stdc\+\+|gcc_s|hwloc|pthread)\.", name)]
+    assert all(name.startswith(("liblockstep", "libtorch_cpu", "libc10")) or "-lockstep.so" in name for name in names), \
+        "what may be loaded beside a site's library of the same name"
+    assert {folder.name for folder in bundle.iterdir()} == {"bin", "lib", "licences", "modules", "share"}
+
+
+def test_nothing_asks_for_more_than_libtorch_does(bundle):
+    newest = check.newest(bundle)
+    assert newest["GLIBC"] == (2, 28) and newest["GLIBCXX"] <= (3, 4, 25)
+    own = max(number for file in (bundle / "bin/lockstep", *bundle.glob("lib/liblockstep*.so*"))
+              for kind, number in check.versions(file) if kind == "GLIBC")
+    assert own < (2, 28)
+
+
+def test_every_library_has_its_terms_beside_it(bundle):
+    rows = [line.split() for line in (bundle / "licences/README").read_text().splitlines()]
+    named = {name for name, _ in rows}
+    assert all((bundle / "licences" / text).stat().st_size > 500 for _, text in rows)
+    assert {file.name for file in (bundle / "lib").iterdir() if not file.name.startswith("liblockstep")} <= named
+    assert {"libhwloc.a", "libyaml-cpp.a", "libpng.a", "libz.a", "libboost_program_options.a", "libstdc++-12-dev"} <= named
+
+
+@pytest.mark.parametrize("file, words", [("bin/lockstep", "asks for GLIBC_2.3"), ("lib/liblockstep_mpi_openmpi.so", "looks for")])
+def test_a_file_of_the_build_itself_is_refused(file, words, build_dir, tmp_path):
+    (tmp_path / file).parent.mkdir()
+    shutil.copy(build_dir / file, tmp_path / file)
+    with pytest.raises(said.Wrong, match=words):
+        check.check(tmp_path)
+
+
+def test_it_trains_where_only_the_c_library_is(bundle, tmp_path):
+    """An empty root: the bundle, /proc, /dev, a temporary folder, and the machine's glibc and libstdc++."""
+    said_by_ldd = run_process(["ldd", bundle / "bin/lockstep"], check=True).stdout
+    system = [path for path in re.findall(r"(/\S+) \(", said_by_ldd) if not path.startswith(str(bundle))]
+    root = tmp_path / "root"
+    for path in system:
+        (root / path.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, root / path.lstrip("/"))
+    for name in ("proc", "dev", "tmp", "bundle"):
+        (root / name).mkdir()
+    script = f"""mount -t proc proc {root}/proc && mount --rbind /dev {root}/dev && mount --bind {bundle} {root}/bundle &&
+        mount -o remount,bind,ro {root}/bundle && cd {root} && chroot . /bundle/bin/lockstep "$@" || exit 1"""
+    space = ["unshare", "--mount", "sh", "-c"]
+    if subprocess.run([*space, "mount -t proc proc /proc"], capture_output=True).returncode:
+        pytest.skip("this user may make no mount namespace")
+    done = run_process([*space, script, "in", *FEW_STEPS, "--set", "run.dir=/tmp/runs"], env={"TMPDIR": "/tmp"}, timeout=120)
+    assert done.returncode == 0, done.output
+    assert "ended by max_steps" in done.output
+
+
+@pytest.fixture
+def moved(bundle, tmp_path):
+    """A read-only copy in another place, with a name that has a space."""
+    place = tmp_path / "some where" / "lockstep"
+    shutil.copytree(bundle, place, symlinks=True, copy_function=os.link)
+    run_process(["chmod", "-R", "a-w", place], check=True)
+    return place
+
+
+def test_anybody_runs_a_copy_that_was_moved(bundle, moved, tmp_path):
+    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.getuid() == 0 else []
+    folder = tmp_path / "empty"
+    folder.mkdir(mode=0o777)
+    folder.chmod(0o777)
+    for parent in (tmp_path, *tmp_path.parents):
+        if parent.stat().st_uid == os.getuid() and not parent.stat().st_mode & 1:
+            parent.chmod(parent.stat().st_mode | 0o11)
+    done = run_process([*words, moved / "bin/lockstep", *FEW_STEPS], cwd=folder, timeout=120)
+    assert done.returncode == 0, done.output
+    assert len(runs(folder)) == 1
+    known = run_process([*words, "ldd", moved / "bin/lockstep"], check=True).stdout
+    assert str(SOURCE) not in known and str(bundle) not in known
+
+
+def test_the_machines_mpi_is_found(moved, mpirun, mpi, tmp_path):
+    done = mpirun(2, moved / "bin/lockstep", *FEW_STEPS, "--set", "launch.backend=mpi", cwd=tmp_path, check=True)
+    assert "on 2 ranks (cpu, mpi" in done.output
+    assert f"launcher {mpi.launcher}" in mpirun(2, moved / "bin/lockstep", "whoami", check=True).output
+
+
+def test_module_use_of_an_unpacked_bundle(modules, moved):  # noqa: F811
+    done = modules.bash('module load lockstep && command -v lockstep && echo "$LOCKSTEP_HOME" && lockstep --version',
+                        [moved / "modules"])
+    assert done.stdout.splitlines()[:2] == said_of(moved)[:2]
+    assert "libtorch  2." in done.stdout
+
+
+def test_an_archive_is_the_same_whoever_packs_it(tmp_path):
+    packed = []
+    for name, time in (("one", 1), ("two", 2_000_000_000)):
+        folder = tmp_path / name / "lockstep"
+        for file in ("b/x", "a/y", "a/x") if time == 1 else ("a/x", "b/x", "a/y"):
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_text(file)
+            os.utime(folder / file, (time, time))
+            (folder / file).chmod(0o644 if time == 1 else 0o600)
+        packed.append(archive.pack(folder, tmp_path / f"{name}.tar.xz", 1, time=0).read_bytes())
+    assert packed[0] == packed[1]
+    run_process(["tar", "-tJf", tmp_path / "one.tar.xz"], check=True)
+
+
+@pytest.mark.parametrize("words, status, said_words", [
+    (["--build", "{tmp}", "--folder", "{tmp}/new"], 1, "has no bin/lockstep"),
+    (["--folder", "{tmp}"], 1, "is there already"),
+    (["--folder", "a", "--out", "b"], 2, "--out is for an archive"),
+    (["--level", "11"], 2, "invalid choice"),
+    (["extra"], 2, "unrecognized arguments: extra"),
+])
+def test_what_cannot_be_done_is_said_first(words, status, said_words, tmp_path):
+    done = run_process([SCRIPT, *(word.format(tmp=tmp_path) for word in words)])
+    assert (done.returncode, said_words in done.stderr) == (status, True), done.output
+
+
+def test_a_missing_tool_is_named(tmp_path):
+    (tmp_path / "python3").symlink_to(sys.executable)
+    done = run_process([tmp_path / "python3", SCRIPT, "--folder", tmp_path / "new"], env={"PATH": str(tmp_path)})
+    assert done.returncode == 1 and "not here: gcc, " in done.stderr and "xz" in done.stderr
+
+
+OLD = "bullseye"  # Debian 11: glibc 2.31, the libstdc++ of gcc 10, Open MPI 4.1.0
+
+
+@pytest.mark.full
+def test_on_an_older_distribution_with_its_own_mpi(bundle, tmp_path):
+    if os.getuid() or not shutil.which("debootstrap"):
+        pytest.skip("debootstrap is not here (apt-get install debootstrap), or this user is not root")
+    root = tmp_path / OLD
+    made = run_process(["debootstrap", "--variant=minbase", "--include=openmpi-bin", OLD, root, "http://deb.debian.org/debian"],
+                       timeout=1800)
+    if made.returncode:
+        pytest.skip(f"debootstrap cannot make {OLD}: {made.output[-300:]}")
+    shutil.copytree(bundle, root / "home/lockstep", symlinks=True)
+    few = " ".join(FEW_STEPS)
+    (root / "home/try").write_text(f"""set -e; cd /tmp; export HOME=/tmp PATH=/home/lockstep/bin:$PATH
+        lockstep --version; lockstep doctor; lockstep {few}; lockstep {few} --set train.max_steps=4 --resume auto
+        lockstep status runs/a; mpirun -q --oversubscribe -n 2 lockstep whoami
+        mpirun -q --oversubscribe -n 2 lockstep {few.replace("name=a", "name=b")} --set launch.backend=mpi""")
+    script = f"""mount -t proc proc {root}/proc && mount --rbind /sys {root}/sys && mount --rbind /dev {root}/dev &&
+        mount -t tmpfs tmpfs {root}/tmp && chroot --userspec=nobody {root} bash /home/try"""
+    done = run_process(["unshare", "--mount", "sh", "-c", script], timeout=300)
+    assert done.returncode == 0, done.output
+    assert "step 4" in done.output and "on 2 ranks (cpu, mpi" in done.output and "launcher openmpi" in done.output
