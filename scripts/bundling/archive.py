@@ -29,6 +29,8 @@ def pack(folder, to, level, time):
         if xz.returncode != 0:
             raise Wrong(f"xz could not write {part}")
         part.rename(to)
+    except BrokenPipeError:
+        raise Wrong(f"xz could not write {part}", "is there room for it?")
     finally:
         part.unlink(missing_ok=True)
     return to

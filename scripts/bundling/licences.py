@@ -23,7 +23,7 @@ def debian(package, to):
 
 def wheel_of(file):
     """The .dist-info folder of the wheel that brought a file, by its RECORD."""
-    packages = next(folder for folder in file.parents if folder.name == "site-packages" or list(folder.glob("torch-*.dist-info")))
+    packages = next(folder for folder in file.parents if list(folder.glob("torch-*.dist-info")))
     name = file.relative_to(packages).as_posix()
     for record in sorted(packages.glob("*.dist-info/RECORD")):
         if any(line.startswith(f"{name},") for line in record.read_text().splitlines()):

@@ -69,11 +69,12 @@ class Tree:
 
     def libtorch(self):
         """libtorch_cpu.so and what it needs. What is not libtorch's gets a name that no other library asks for."""
-        waiting = [pathlib.Path(found) for found in self.torch_folder().glob("lib*.so") if found.name in ("libtorch_cpu.so", "libc10.so")]
+        waiting = [self.torch_folder() / name for name in ("libtorch_cpu.so", "libc10.so")]
         names = {}
         while waiting:
             source = waiting.pop()
-            own = source.name if source.name.startswith(("libtorch", "libc10")) else source.name.replace(".so", "-lockstep.so", 1)
+            is_torchs = source.name.startswith(("libtorch", "libc10"))
+            own = source.name if is_torchs else source.name.replace(".so", "-lockstep.so", 1)
             names[source.name] = own
             self.libraries[own] = source
             for needed in dynamic(source, "NEEDED"):
@@ -98,4 +99,5 @@ class Tree:
                 file = pathlib.Path(folder.replace("$ORIGIN", str(source.parent))) / needed
                 if file.exists():
                     return pathlib.Path(os.path.normpath(file))
-        raise Wrong(f"{source.name} needs {needed}, and it is not where its run path says", "take libtorch's wheel: scripts/bootstrap")
+        raise Wrong(f"{source.name} needs {needed}, and it is not where its run path says",
+                    "take libtorch's wheel: scripts/bootstrap")

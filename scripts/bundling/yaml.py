@@ -15,7 +15,8 @@ DIGEST = "dc63708605404e0b963e0ca3a9619d1c8270eda2839603e6fa0384e5e51e5312"
 
 def archive(debians, folder):
     """An archive of position independent code, of the version whose headers the build used; made once."""
-    versions = {m[1] for name in debians.parent.glob("libyaml-cpp.so.*") if (m := re.search(r"so\.(\d+\.\d+\.\d+)$", name.name))}
+    names = " ".join(path.name for path in debians.parent.glob("libyaml-cpp.so.*"))
+    versions = set(re.findall(r"so\.(\d+\.\d+\.\d+)", names))
     if versions != {VERSION}:
         raise Wrong(f"a bundle is made with yaml-cpp {VERSION}, and {debians.parent} has {', '.join(versions) or 'none'}",
                     "make it on Debian 12")
