@@ -1,16 +1,20 @@
 #include "lockstep/doctor/end_signals.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 
 namespace lockstep::doctor {
 namespace {
 
 constexpr int kEnds[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
+
+constexpr std::chrono::milliseconds kLook{200}, kAwake{1000};
 
 std::atomic<int> ear{-1};
 
@@ -21,21 +25,31 @@ void on_signal(int signal) {
   errno = kept;
 }
 
+// Looks up often: between two looks a process that runs does not miss a second.
+void listen(int from, const EndSignals::Heard& heard) {
+  using Clock = std::chrono::steady_clock;
+  for (auto looked = Clock::now();;) {
+    pollfd word_to_come{from, POLLIN, 0};
+    const int ready = ::poll(&word_to_come, 1, static_cast<int>(kLook.count()));
+    const bool was_stopped = Clock::now() - looked > kLook + kAwake;
+    looked = Clock::now();
+    if (ready <= 0) continue;
+    unsigned char word = 0;
+    const auto got = ::read(from, &word, 1);
+    if (got == 0 || (got < 0 && errno != EINTR)) return;
+    if (got == 1) heard(word, was_stopped);
+  }
+}
+
 }  // namespace
 
-EndSignals::EndSignals(std::function<void(int signal)> heard) {
+EndSignals::EndSignals(Heard heard) {
   std::array<int, 2> ends{-1, -1};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return;
   read_ = base::Descriptor(ends[0]);
   write_ = base::Descriptor(ends[1]);
   ear = ends[1];
-  thread_ = std::thread([from = ends[0], heard = std::move(heard)] {
-    unsigned char word = 0;
-    for (ssize_t got = 0; (got = ::read(from, &word, 1)) != 0;) {
-      if (got == 1) heard(word);
-      if (got < 0 && errno != EINTR) return;
-    }
-  });
+  thread_ = std::thread([from = ends[0], heard = std::move(heard)] { listen(from, heard); });
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;

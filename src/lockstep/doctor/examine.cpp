@@ -92,7 +92,7 @@ class Examination {
         telling_(settings),
         watchdog_(settings.limit,
                   [this](const std::string& stage, milliseconds limit) { give_up(stage, limit); }),
-        signals_([this](int signal) { be_ended(signal); }) {
+        signals_([this](int signal, bool was_stopped) { be_ended(signal, was_stopped); }) {
     telling_.rank = launch::rank_by_environment(settings.environment).rank;
   }
 
@@ -287,12 +287,12 @@ class Examination {
   }
 
   // From the thread that hears signals. Who ends one rank ends all, so rank 0 speaks: another one cannot tell
-  // whether it has.
-  [[noreturn]] void be_ended(int signal) {
+  // whether it has. Of a rank that was stopped until now the others have told.
+  [[noreturn]] void be_ended(int signal, bool was_stopped) {
     last_words(
         kTellOfSignal, [signal] { end_by(signal); },
         [&] {
-          if (telling_.rank == 0 && !telling_.silent) tell_signal(signal);
+          if (telling_.rank == 0 && !telling_.silent && !was_stopped) tell_signal(signal);
         });
   }
 
