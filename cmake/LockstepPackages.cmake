@@ -6,8 +6,7 @@ find_package(MPI QUIET COMPONENTS C)  # its mpi.h is all that a build needs of i
 if(MPI_C_VERSION AND MPI_C_VERSION VERSION_LESS 3.0)
   message(FATAL_ERROR "MPI ${MPI_C_VERSION} in ${MPI_C_LIBRARIES}: lockstep needs an MPI-3 library (Open MPI, MPICH)")
 endif()
-file(GLOB includes ${PROJECT_SOURCE_DIR}/.deps/mpi/*/include)  # scripts/bootstrap's
-set(LOCKSTEP_MPI_INCLUDES "${includes}" CACHE STRING "folders with the mpi.h of further MPIs")
+set(LOCKSTEP_MPI_INCLUDES "" CACHE STRING "folders with the mpi.h of further MPIs")
 find_package(Threads REQUIRED)
 find_package(Boost REQUIRED COMPONENTS program_options)
 find_package(yaml-cpp REQUIRED)

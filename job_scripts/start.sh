@@ -23,7 +23,7 @@ choose_start() {
     elif command -v mpirun >/dev/null && [ "$(mpi_family mpirun)" = openmpi ]; then kind=mpirun
     elif command -v mpiexec >/dev/null; then kind=mpiexec
     elif command -v mpirun >/dev/null; then kind=mpirun
-    else die "no srun, mpirun or mpiexec on PATH; load the MPI module that lockstep was built with"; fi
+    else die "no srun, mpirun or mpiexec on PATH; load an MPI module"; fi
   fi
   command -v "$kind" >/dev/null || die "LOCKSTEP_START=$kind: no such command on PATH"
   case $kind in

@@ -2,13 +2,18 @@
 // LOCKSTEP_MPI.
 #include "lockstep/launch/mpi_wish.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
 #include "environments.h"
 
 namespace lockstep {
 using namespace test;
 using enum mpi::Family;
 using Families = std::vector<mpi::Family>;
-using Folders = std::vector<std::string>;
 
 namespace {
 
@@ -19,7 +24,7 @@ mpi::Wish wish(const launch::Environment& environment, const std::vector<std::st
 }  // namespace
 
 TEST(MpiWish, TheLauncherDecidesTheFamily) {
-  EXPECT_EQ(wish(kOpenMpi).families, Families{open_mpi});
+  EXPECT_EQ(wish(kOpenMpi).families, (Families{open_mpi, standard}));
   EXPECT_EQ(wish(kHydra).families.front(), mpich);
   EXPECT_EQ(wish(kPals).families.front(), mpich);
   EXPECT_EQ(wish(kOpenMpi).because, "OMPI_COMM_WORLD_RANK is set");
@@ -43,14 +48,17 @@ TEST(MpiWish, TheLibraryBesideTheProgramThatStartedTheRanksComesFirst) {
 
 // Open MPI would say "0 of 1" to every rank that hydra starts.
 TEST(MpiWish, HydrasRanksAreNeverOpenMpis) {
-  EXPECT_EQ(wish(kHydra, {"/usr/bin/hydra_pmi_proxy"}).families, (Families{mpich, standard}));
+  const auto outer_jobs_variables = kOpenMpi;
+  for (const auto& environment : {kHydra, outer_jobs_variables})
+    EXPECT_EQ(wish(environment, {"/usr/bin/hydra_pmi_proxy"}).families, (Families{mpich, standard}));
 }
 
 TEST(MpiWish, AModulesRootCountsAfterWhatIsLoaded) {
   const auto found =
       wish(kHydra + launch::Environment{{"I_MPI_ROOT", "/opt/intel/mpi"}, {"LD_LIBRARY_PATH", "/l"}});
-  EXPECT_EQ(found.folders,
-            (Folders{"/l", "/opt/intel/mpi/lib", "/opt/intel/mpi/lib64", "/opt/intel/mpi/lib/release"}));
+  ASSERT_GE(found.folders.size(), 2u);
+  EXPECT_EQ(found.folders[0], "/l");
+  EXPECT_EQ(found.folders[1], "/opt/intel/mpi/lib");
 }
 
 TEST(MpiWish, TheUserHasTheLastWord) {
@@ -59,12 +67,21 @@ TEST(MpiWish, TheUserHasTheLastWord) {
   EXPECT_EQ(family.because, "LOCKSTEP_MPI is abi");
   EXPECT_EQ(wish(kOpenMpi + launch::Environment{{"LOCKSTEP_MPI", "/opt/libmpi.so"}}).file, "/opt/libmpi.so");
   EXPECT_THROW(wish(kOpenMpi + launch::Environment{{"LOCKSTEP_MPI", "opnempi"}}), InputError);
+  EXPECT_THROW(wish(kOpenMpi + launch::Environment{{"LOCKSTEP_MPI", "mpich"}}),
+               InputError);  // not its mpirun
 }
 
 TEST(MpiWish, TheProgramsAboveAreThisProcesssParents) {
-  const auto above = launch::programs_above();
-  ASSERT_FALSE(above.empty());
-  EXPECT_EQ(above.front().front(), '/');
+  auto expected = launch::programs_above();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    expected.insert(expected.begin(), std::filesystem::read_symlink("/proc/self/exe").string());
+    const auto seen = launch::programs_above();
+    ::_exit(seen.size() > 1 && std::equal(seen.begin(), seen.end(), expected.begin()) ? 0 : 1);
+  }
+  int status = 1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace lockstep

@@ -14,8 +14,8 @@ std::string mpi_version() {
   try {
     return mpi::load(launch::wish_for_mpi(launch::current_environment(), "mpi", launch::programs_above()))
         .version;
-  } catch (const InputError&) {
-    return "none is found";
+  } catch (const Error& error) {
+    return format("none: {}", error.what());
   }
 }
 

@@ -15,7 +15,7 @@ using enum mpi::Family;
 
 constexpr const char* kMpirun = "start the ranks with the mpirun of one MPI, whose library is loaded too";
 
-constexpr mpi::Family kOfOpenMpi[] = {open_mpi};
+constexpr mpi::Family kOfOpenMpi[] = {open_mpi, standard};
 constexpr mpi::Family kOverPmi[] = {mpich, standard, open_mpi};
 constexpr mpi::Family kOverPmix[] = {open_mpi, standard, mpich};
 

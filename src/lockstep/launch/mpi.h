@@ -20,7 +20,7 @@ std::string mpi_failure(int code, const char* call);
 bool mpi_is_up();
 
 /// For the last words of a process: a communicator that carries nothing else, so that its collectives match
-/// even where one rank fails before the rest. MPI_COMM_NULL before and after MpiSession.
+/// even where one rank fails before the rest. null before and after MpiSession.
 mpi::Comm last_words_comm();
 
 /// MPI_Init to MPI_Finalize. Joins an MPI that the program has initialised itself and then leaves its end to

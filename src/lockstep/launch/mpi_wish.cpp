@@ -26,7 +26,8 @@ constexpr std::array kStarters = {"mpirun",  "mpiexec", "orterun", "orted",
 constexpr std::array kRoots = {"MPI_HOME",   "MPI_ROOT",  "OPAL_PREFIX",    "EBROOTOPENMPI", "I_MPI_ROOT",
                                "EBROOTIMPI", "MPICH_DIR", "CRAY_MPICH_DIR", "EBROOTMPICH"};
 
-constexpr std::array kLibraryFolders = {"/lib", "/lib64", "/lib/release"};
+constexpr std::array kLibraryFolders = {"/lib", "/lib64", "/lib/release", "/lib/x86_64-linux-gnu",
+                                        "/lib/aarch64-linux-gnu"};
 
 bool is_starter(const std::string& program) {
   const auto name = fs::path(program).filename().string();
@@ -78,7 +79,7 @@ mpi::Wish wish_for_mpi(const Environment& environment, const std::string& choice
   if (starter != above.end()) {
     wish.because += ", started by " + *starter;
     add_libraries_of(fs::path(*starter).parent_path().parent_path().string(), wish.folders);
-    if (is_hydras(*starter)) std::erase(wish.families, mpi::Family::open_mpi);
+    if (is_hydras(*starter)) wish.families = {mpi::Family::mpich, mpi::Family::standard};
   }
   for (const auto& folder : base::split(text_of(environment, "LD_LIBRARY_PATH"), ':')) {
     if (!folder.empty()) wish.folders.push_back(folder);

@@ -19,7 +19,7 @@ namespace lockstep::mpi {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kFirstCall = "MPI_Init_thread";
+constexpr const char* kOwnCall = "PMPI_Init_thread";  // a tool may stand before MPI_, not before PMPI_
 constexpr const char* kOpenMpisOwn = "ompi_mpi_comm_world";
 constexpr const char* kSetting = "LOCKSTEP_MPI";
 
@@ -39,7 +39,7 @@ const std::array<Row, 3>& rows() {
        "MPICH",
        {"libmpi.so.12", "libmpich.so.12", "libmpi_gnu_123.so.12", "libmpi_gnu_91.so.12",
         "libmpi_cray.so.12"}},
-      {Family::standard, "abi", "the MPI standard ABI", {"libmpi_abi.so.1", "libmpi_abi.so.0"}},
+      {Family::standard, "abi", "the MPI standard ABI", {"libmpi_abi.so.1"}},
   }};
   return table;
 }
@@ -70,31 +70,38 @@ std::string file_of(void* symbol) {
   return ::dladdr(symbol, &found) && found.dli_fname ? found.dli_fname : "";
 }
 
-bool is_libmpi_abi(const std::string& file) {
-  return fs::path(file).filename().string().starts_with("libmpi_abi");
+// May be asked before MPI_Init; -1 where a library knows the call and has another interface.
+bool has_standard_abi(void* library) {
+  const auto ask = reinterpret_cast<int (*)(int*, int*)>(::dlsym(library, "MPI_Abi_get_version"));
+  int major = -1, minor = -1;
+  return ask && ask(&major, &minor) == kSuccess && major >= 1;
 }
 
 Family family_of(const Opened& library) {
-  if (::dlsym(library.handle, kOpenMpisOwn)) return Family::open_mpi;
-  return is_libmpi_abi(library.file) ? Family::standard : Family::mpich;
+  if (has_standard_abi(library.handle)) return Family::standard;
+  return ::dlsym(library.handle, kOpenMpisOwn) ? Family::open_mpi : Family::mpich;
 }
 
 // its symbols are everybody's: its own plug-ins ask for them, and ours is linked to no MPI
-Opened open(const std::string& file) {
-  void* handle = ::dlopen(file.c_str(), RTLD_LAZY | RTLD_GLOBAL);
+Opened open(const std::string& file, int more = 0) {
+  void* handle = ::dlopen(file.c_str(), RTLD_LAZY | RTLD_GLOBAL | more);
   if (!handle) return {};
-  void* symbol = ::dlsym(handle, kFirstCall);
-  if (!symbol)
-    throw InputError(
-        "this is no MPI library: it has no " + std::string(kFirstCall), file,
-        format("let {} name the libmpi.so of an MPI, or one of {}", kSetting, base::join(supported(), ", ")));
-  return {handle, file_of(symbol)};
+  void* symbol = ::dlsym(handle, kOwnCall);
+  return {handle, symbol ? file_of(symbol) : ""};
 }
 
+// Linked to the program, or brought along by a module for itself alone, and then made everybody's.
 std::optional<Opened> in_this_process() {
-  void* symbol = ::dlsym(RTLD_DEFAULT, kFirstCall);
-  if (!symbol) return std::nullopt;
-  return Opened{RTLD_DEFAULT, file_of(symbol)};
+  if (void* symbol = ::dlsym(RTLD_DEFAULT, kOwnCall)) {
+    open(file_of(symbol), RTLD_NOLOAD);
+    return Opened{RTLD_DEFAULT, file_of(symbol)};
+  }
+  for (const auto& row : rows()) {
+    for (const auto& name : row.files) {
+      if (auto there = open(name, RTLD_NOLOAD); there.handle) return there;
+    }
+  }
+  return std::nullopt;
 }
 
 // Every path that may be it: named, or in the folders; then the bare names, for which the system looks.
@@ -114,27 +121,36 @@ std::vector<std::string> candidates(const Wish& wish) {
   return files;
 }
 
-// the most telling of the reasons: a file that is there and does not load
-[[noreturn]] void refuse(const Wish& wish, const std::string& broken) {
+std::string wanted(const Wish& wish) {
   std::vector<std::string> titles;
   for (const Family family : wish.families) titles.emplace_back(title_of(family));
-  const auto wanted = wish.file.empty() ? base::join(titles, " or ") : wish.file;
+  return wish.file.empty() ? "the library of " + base::join(titles, " or ") : wish.file;
+}
+
+// The first reason that is more than "it is not there" is told.
+[[noreturn]] void refuse(const Wish& wish, const std::string& broken) {
+  std::error_code none;
+  if (fs::is_directory(wish.file, none))
+    throw InputError(format("{} names a folder", kSetting), wish.file, "name the libmpi.so in it");
   throw InputError(
-      broken.empty() ? format("the library of {} is not found", wanted)
-                     : "an MPI library does not load: " + broken,
+      broken.empty() ? wanted(wish) + " is not found" : "an MPI library does not load: " + broken,
       wish.because,
-      format(
-          "load the MPI whose mpirun this is (module load ...), so that LD_LIBRARY_PATH names its folder, or "
-          "let {} name the library",
-          kSetting));
+      format("load the MPI whose mpirun this is (module load ...), so that LD_LIBRARY_PATH names its folder, "
+             "or let {} name the library",
+             kSetting));
+}
+
+bool is_missing(const std::string& file, const std::string& why) {
+  return why.starts_with(file + ": cannot open");
 }
 
 Opened search(const Wish& wish) {
   std::string broken;
   for (const auto& file : candidates(wish)) {
-    if (auto library = open(file); library.handle) return library;
-    const std::string why = ::dlerror();
-    if (broken.empty() && file.find('/') != std::string::npos) broken = why;
+    auto library = open(file);
+    if (!library.file.empty()) return library;
+    const std::string why = library.handle ? file + ": it has no MPI_Init_thread" : ::dlerror();
+    if (broken.empty() && !is_missing(file, why)) broken = why;
   }
   refuse(wish, broken);
 }
@@ -228,21 +244,26 @@ std::vector<std::string> supported() {
 
 Wish as_told(Wish wish, const std::string& told) {
   if (told.empty()) return wish;
-  wish.because = format("{} is {}", kSetting, told);
   for (const auto& row : rows()) {
     if (told != row.name) continue;
+    const auto& known = wish.families;
+    if (std::find(known.begin(), known.end(), row.family) == known.end())
+      throw InputError(format("{} is {}, and the ranks were not started by it", kSetting, told), wish.because,
+                       format("unset {}, or start the ranks with the mpirun of {}", kSetting, row.title));
     wish.families = {row.family};
+    wish.because = format("{} is {}", kSetting, told);
     return wish;
   }
   if (told.find('/') == std::string::npos)
     throw InputError(format("{} is '{}'", kSetting, told), "the environment",
                      format("one of {}, or the path of a library", base::join(supported(), ", ")));
   wish.file = told;
+  wish.because = format("{} is {}", kSetting, told);
   return wish;
 }
 
 const Library& load(const Wish& wish) {
-  static const Loaded first = load_first(wish);
+  static const Loaded& first = *new Loaded(load_first(wish));  // to the very end: MPI may be ended late
   g_loaded = &first;
   return first.library;
 }

@@ -141,9 +141,8 @@ void require_threads() {
   int level = mpi::kThreadSingle;
   launch::check_mpi(mpi::calls().query_thread(&level), "MPI_Query_thread");
   if (level >= mpi::kThreadSerialized) return;
-  throw Error(
-      format("MPI was started with thread level {}, and backward calls it from another thread", level),
-      "backend mpi", "start MPI with MPI_THREAD_SERIALIZED or higher, or choose the backend gloo");
+  throw Error("MPI was started for the main thread alone, and backward calls it from another", "backend mpi",
+              "start MPI with MPI_THREAD_SERIALIZED or higher, or choose the backend gloo");
 }
 
 bool is_crowded(mpi::Comm node) {
