@@ -51,6 +51,11 @@ def pytest_ignore_collect(collection_path, config):
     return True if (collection_path.name in LEARNER) != (part == "learner") else None
 
 
+# A suite that a script started in the background has Ctrl-C ignored, and so would all that it starts.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def free_port():
     """A port that was free a moment ago."""
     with socket.socket() as probe:

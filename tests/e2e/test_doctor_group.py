@@ -293,6 +293,7 @@ def test_the_others_speak_when_rank_zero_is_stopped(mpirun, lockstep, faults, tm
                     env={"LOCKSTEP_JOIN_TIMEOUT": 3})
     assert result.returncode != 0 and result.seconds < LIMIT
     assert "rank 0" in result.stdout and "did not answer" in result.stdout, result.output
+    assert "came meanwhile" not in result.stdout, "mpirun wakes it to end it, and the others have told"
 
 
 def test_ranks_without_mpi_try_gloo_alone(start, lockstep, tmp_path, free_port):
@@ -396,7 +397,7 @@ def test_a_signal_ends_it_with_what_was_found_by_then_and_without_its_probes(sta
     began = time.monotonic()
     process.send_signal(number)
     out, err = process.communicate(timeout=10)
-    assert process.returncode == -number and time.monotonic() - began < 2, (out, err)
+    assert process.returncode == -number and time.monotonic() - began < 5, (out, err)
     lines = out.splitlines()
     assert sum(line.startswith("ok       memory") for line in lines) <= 1 and "interfaces" in out
     assert f"failure  folders     {number.name} came meanwhile (folders)" in out

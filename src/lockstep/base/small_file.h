@@ -1,6 +1,7 @@
 #pragma once
 // What the kernel tells in small files: first lines and fields; empty where there is none.
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>

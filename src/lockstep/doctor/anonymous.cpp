@@ -198,6 +198,7 @@ Secrets secrets_of(const Picture& picture, const std::map<std::string, std::stri
   for (const Facts& facts : picture.ranks) {
     hide_host(secrets, facts.job.host);
     hide(secrets, "job", facts.job.job_id);
+    hide(secrets, "path", facts.walls.no_folder);
     for (const auto& [name, value] : facts.variables) hide_variable(secrets, name, value);
   }
   hide_person(secrets);

@@ -91,9 +91,10 @@ std::string told(const Picture& picture) {
                                    : "no two ranks crowd one CPU; rank 0 may use " + text;
 }
 
+// by hardware threads, as the run counts its share
 int sharers_of(const Facts& facts, const Picture& picture) {
   return static_cast<int>(std::count_if(picture.ranks.begin(), picture.ranks.end(), [&](const Facts& other) {
-    return other.machine == facts.machine && overlap(cores_of(other), cores_of(facts));
+    return other.machine == facts.machine && overlap(other.cores.mask, facts.cores.mask);
   }));
 }
 

@@ -15,6 +15,7 @@ namespace {
 constexpr int kEnds[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
 
 constexpr std::chrono::milliseconds kLook{200}, kAwake{1000};
+constexpr std::chrono::seconds kToEnd{5};  // mpirun wakes a stopped rank, waits a second, and ends it
 
 std::atomic<int> ear{-1};
 
@@ -28,16 +29,17 @@ void on_signal(int signal) {
 // Looks up often: between two looks a process that runs does not miss a second.
 void listen(int from, const EndSignals::Heard& heard) {
   using Clock = std::chrono::steady_clock;
-  for (auto looked = Clock::now();;) {
+  for (auto looked = Clock::now(), woke = looked - kToEnd;;) {
     pollfd word_to_come{from, POLLIN, 0};
     const int ready = ::poll(&word_to_come, 1, static_cast<int>(kLook.count()));
-    const bool was_stopped = Clock::now() - looked > kLook + kAwake;
-    looked = Clock::now();
+    const auto now = Clock::now();
+    if (now - looked > kLook + kAwake) woke = now;
+    looked = now;
     if (ready <= 0) continue;
     unsigned char word = 0;
     const auto got = ::read(from, &word, 1);
     if (got == 0 || (got < 0 && errno != EINTR)) return;
-    if (got == 1) heard(word, was_stopped);
+    if (got == 1) heard(word, now - woke < kToEnd);
   }
 }
 

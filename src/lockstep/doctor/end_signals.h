@@ -15,8 +15,7 @@ namespace lockstep::doctor {
 /// For its lifetime; one at a time. Signals that somebody ignores or handles already stay as they are.
 class EndSignals {
  public:
-  /// With whether the process was stopped (SIGSTOP) until the signal came: mpirun lets a stopped rank go on
-  /// to end it.
+  /// With whether the process was stopped (SIGSTOP) until a moment before: mpirun wakes a rank to end it.
   using Heard = std::function<void(int signal, bool was_stopped)>;
   /// `heard` runs in a thread, where it may do what a handler may not; it ends the process by end_by().
   explicit EndSignals(Heard heard);

@@ -73,8 +73,7 @@ constexpr Remedy kRemedies[] = {
     {kStart, "look for a rank that failed to start, and for one that another MPI's mpirun started"},
     {"folders",
      "look for a file system that does not answer (ls, df and flock on the folders, on every node), and at "
-     "its "
-     "server and locks"},
+     "its server and locks"},
 };
 
 std::string remedy_of_hang(const std::string& stage, bool collected) {
@@ -282,17 +281,18 @@ class Examination {
         kTell, [] { ::_exit(kFailed); },
         [&] {
           const launch::Voice voice(settings_.environment);
-          if (telling_.rank == 0 || voice.is_ours()) tell_hang(stage, limit);
+          if (!telling_.silent && (telling_.rank == 0 || voice.is_ours())) tell_hang(stage, limit);
         });
   }
 
   // From the thread that hears signals. Who ends one rank ends all, so rank 0 speaks: another one cannot tell
-  // whether it has. Of a rank that was stopped until now the others have told.
+  // whether it has. Of a rank that was just stopped the others have told.
   [[noreturn]] void be_ended(int signal, bool was_stopped) {
     last_words(
         kTellOfSignal, [signal] { end_by(signal); },
         [&] {
-          if (telling_.rank == 0 && !telling_.silent && !was_stopped) tell_signal(signal);
+          const bool others = launch::rank_by_environment(settings_.environment).world > 1;
+          if (telling_.rank == 0 && !telling_.silent && !(was_stopped && others)) tell_signal(signal);
         });
   }
 

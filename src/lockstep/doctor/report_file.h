@@ -8,12 +8,10 @@
 
 namespace lockstep::doctor {
 
-/// For its lifetime, which is the process's: `path` is ours, unless another process that began with us has
-/// it.
+/// For its lifetime, which is the process's: `path` is ours, unless another that began with us has it.
 class ReportFile {
  public:
-  /// `rank`: of several that each speak for
-  /// themselves; -1 = it speaks for all.
+  /// `rank`: of several that each speak for themselves; -1 = it speaks for all.
   ReportFile(const std::string& path, int rank);
   /// "report.json", "report.rank3.json", "report.n1-4711.json"
   const std::string& path() const { return path_; }
