@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from conftest import SOURCE, cache_value
+from conftest import SOURCE, cache_value, run_process
 from train_kit import ANY_CPU, checkpoints, digest_of_run, newest, status
 
 BEFORE = SOURCE / "tests/fixtures/before-0.2"
@@ -30,11 +30,26 @@ def same_arithmetic(build_dir):
         pytest.skip(f"the digests are of libtorch {EXPECTED['libtorch']} on x86-64")
 
 
+PROBE = """
+import numpy, torch
+numbers = torch.rand(100000, generator=torch.Generator().manual_seed(1))
+print(int((torch.sqrt(numbers).numpy() != numpy.sqrt(numbers.numpy())).sum()))
+"""
+
+
+@pytest.fixture(scope="module")
+def wrong_roots(python):
+    """How many of 100,000 square roots MKL rounds otherwise than IEEE 754 asks: by the processor's maker, whatever it is told."""
+    return int(run_process([python, "-c", PROBE], env=ANY_CPU, check=True).stdout)
+
+
 @pytest.mark.mpi
 @pytest.mark.parametrize("config", ["as it was asked for", "as it was resolved"])
 @pytest.mark.parametrize("resume", ["auto", "by path"])
 @pytest.mark.parametrize("name", RUNS)
-def test_it_ends_as_it_would_have(name, resume, config, same_arithmetic, lockstep, mpirun, place):
+def test_it_ends_as_it_would_have(name, resume, config, same_arithmetic, wrong_roots, lockstep, mpirun, place):
+    if name.startswith("adam") and wrong_roots:
+        pytest.skip(f"MKL rounds {wrong_roots} of 100,000 square roots otherwise on this processor, and Adam takes them")
     case, folder = RUNS[name], f"runs/{name}"
     asked = f"configs/{name}.yaml" if config == "as it was asked for" else f"{folder}/config.yaml"
     words = [lockstep, "train", asked, "--resume", "auto" if resume == "auto" else folder, *case["more"]]

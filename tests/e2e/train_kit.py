@@ -109,7 +109,7 @@ def assert_same_run(left, right):
     assert without_clocks(metrics(left)) == without_clocks(metrics(right))
 
 
-# The same bits on any x86-64 processor: no library may choose its instructions.
+# The same bits on any x86-64 processor, but for square roots: no library may choose its instructions.
 ANY_CPU = {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE", "ONEDNN_MAX_CPU_ISA": "SSE41", "OMP_NUM_THREADS": "1"}
 
 
