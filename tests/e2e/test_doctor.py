@@ -364,6 +364,7 @@ def test_a_report_names_nothing_of_a_config(run, lockstep, tmp_path):
 
 def test_processes_that_do_not_know_each_other_write_reports_of_their_own(start, lockstep, tmp_path):
     (tmp_path / "report.json").write_text("an older one")
+    os.utime(tmp_path / "report.json", (1, 1))  # a process's beginning is known to a hundredth of a second
     ends = ends_of([start(lockstep, "doctor", "--report", "report.json", cwd=tmp_path, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True) for _ in range(3)], 60)
     reports = sorted(path.name for path in tmp_path.glob("report*.json"))
