@@ -1,14 +1,14 @@
 """The C library that a bundle is linked against: the oldest that it is to run with, from an old release's packages."""
 
 import hashlib
-import lzma
+import http.client
 import io
+import lzma
 import os
-import pathlib
 import tarfile
-import urllib.error
 import urllib.request
 
+from .kept import once
 from .said import Wrong
 
 # libtorch's own wheel is made for glibc 2.28 and gcc 8's libstdc++ (RHEL 8): ours must need no more than it does.
@@ -33,20 +33,23 @@ PLAIN = ("libc_nonshared.a", "Scrt1.o", "crti.o", "crtn.o")
 
 
 def fetch(url, digest, folder):
-    file = folder / url.rpartition("/")[2]
-    if not file.exists():
+    """The bytes of a file, which is kept; also one that somebody brought has to be the right one."""
+    def checked(data, name, remedy):
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise Wrong(f"{name} is not what it should be: its SHA-256 is not {digest}", remedy)
+        return data
+
+    def download(to):
+        by_hand = f"bring that file into {folder}"
         try:
             with urllib.request.urlopen(url, timeout=60) as answer:
                 data = answer.read()
-        except (urllib.error.URLError, OSError) as error:
-            raise Wrong(f"cannot fetch {url}: {error}", f"bring that file into {folder}")
-        part = file.with_suffix(".part")
-        part.write_bytes(data)
-        part.rename(file)
-    data = file.read_bytes()
-    if hashlib.sha256(data).hexdigest() != digest:
-        raise Wrong(f"{file} is not the package that it should be", "remove it; it is fetched again")
-    return data
+        except (OSError, http.client.HTTPException) as error:
+            raise Wrong(f"cannot fetch {url}: {error or type(error).__name__}", by_hand)
+        to.write_bytes(checked(data, url, by_hand))
+
+    file = once(folder, url.rpartition("/")[2], download)
+    return checked(file.read_bytes(), file, "remove it; it is fetched again")
 
 
 def contents(package):
@@ -71,19 +74,21 @@ def follow(members, name):
     return member
 
 
-def prepare(folder):
-    """A folder with what a link takes of the baseline; the packages are kept."""
-    folder = pathlib.Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+def unpack(packages, to):
+    """Writes SHARED and PLAIN of some packages into a new folder."""
+    to.mkdir()
     wanted = set(SHARED + PLAIN)
-    for path, digest in PACKAGES.items():
-        data = fetch(f"{MIRROR}/{path}", digest, folder)
-        if all((folder / name).exists() for name in SHARED + PLAIN):
-            continue
-        with contents(data) as tar:
+    for package in packages:
+        with contents(package) as tar:
             members = {m.name.removeprefix("./"): m for m in tar.getmembers()}
             for name in sorted(wanted & {path.rpartition("/")[2] for path in members}):
-                part = folder / f"{name}.part"
-                part.write_bytes(tar.extractfile(follow(members, name)).read())
-                part.rename(folder / name)
-    return folder
+                (to / name).write_bytes(tar.extractfile(follow(members, name)).read())
+    if lacking := sorted(name for name in wanted if not (to / name).exists()):
+        raise Wrong(f"the baseline's packages have no {lacking[0]}")
+
+
+def prepare(folder):
+    """A folder with what a link takes of the baseline: another one where the packages are others."""
+    list_of_them = repr((PACKAGES, SHARED, PLAIN)).encode()
+    return once(folder, f"libraries-{hashlib.sha256(list_of_them).hexdigest()[:12]}", lambda to: unpack(
+        [fetch(f"{MIRROR}/{path}", digest, folder) for path, digest in PACKAGES.items()], to))

@@ -39,8 +39,9 @@ def gcc_file(name):
 class Linker:
     """Links targets of a build folder into a bundle's tree. `archives` are the small libraries that went into them."""
 
-    def __init__(self, build, base, scratch):
-        self.build, self.base, self.scratch = build, base, scratch
+    def __init__(self, build, kept, scratch):
+        self.build, self.kept, self.scratch = build, kept, scratch
+        self.base = baseline.prepare(kept)
         self.archives = set()
         self.compat = scratch / "old_glibc.o"
         output("gcc", "-O2", "-fPIC", "-fvisibility=hidden", "-c", HERE / "old_glibc.c", "-o", self.compat)
@@ -49,7 +50,7 @@ class Linker:
         """A copy of an archive that can be a part of a shared library; hwloc's without its plug-ins."""
         self.archives.add(archive)
         if archive.name == "libyaml-cpp.a":
-            return yaml.archive(archive, self.base)
+            return yaml.archive(archive, self.kept)
         own = self.scratch / archive.name
         names = [*OWN, ("dlopen", "lockstep_no_plugin")] if archive.name == "libhwloc.a" else OWN
         output("objcopy", *[f"--redefine-sym={name}={new}" for name, new in names], archive, own)

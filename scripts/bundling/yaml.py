@@ -1,11 +1,13 @@
 """yaml-cpp from its source: Debian's archive of it cannot be a part of a shared library."""
 
 import concurrent.futures
+import io
 import os
 import re
 import tarfile
 
 from . import baseline
+from .kept import once
 from .said import Wrong, output
 
 VERSION = "0.7.0"
@@ -20,23 +22,23 @@ def archive(debians, folder):
     if versions != {VERSION}:
         raise Wrong(f"a bundle is made with yaml-cpp {VERSION}, and {debians.parent} has {', '.join(versions) or 'none'}",
                     "make it on Debian 12")
-    made = folder / "libyaml-cpp.a"
-    if made.exists():
-        return made
-    baseline.fetch(SOURCE, DIGEST, folder)
-    with tarfile.open(folder / SOURCE.rpartition("/")[2]) as tar:
-        tar.extractall(folder / "yaml-cpp")
-    sources = sorted(folder.glob("yaml-cpp/*/src/*.cpp"))
+    return once(folder, f"libyaml-cpp-{DIGEST[:12]}.a", lambda to: build(baseline.fetch(SOURCE, DIGEST, folder), to))
+
+
+def build(source, to):
+    with tarfile.open(fileobj=io.BytesIO(source)) as tar:
+        tar.extractall(to.parent / "yaml-cpp")
+    sources = sorted(to.parent.glob("yaml-cpp/*/src/*.cpp"))
     compile_all(sources, sources[0].parents[1] / "include")
-    part = folder / "libyaml-cpp.part"
-    part.unlink(missing_ok=True)
-    output("ar", "rcsD", part, *[source.with_suffix(".o") for source in sources])
-    part.rename(made)
-    return made
+    output("ar", "rcsD", to, *[source.with_suffix(".o") for source in sources])
 
 
 def compile_all(sources, include):
     def compile_one(source):
         output("g++", "-std=c++20", "-O2", "-fPIC", "-DNDEBUG", f"-I{include}", "-c", source, "-o", source.with_suffix(".o"))
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(compile_one, sources))
+        try:
+            list(pool.map(compile_one, sources))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)  # or the rest would be compiled for nobody
+            raise
