@@ -9,7 +9,14 @@ from .said import Wrong, output
 
 def commit_time(root):
     """When the last change was committed, which is the time of every file."""
-    return int(os.environ.get("SOURCE_DATE_EPOCH") or output("git", "-C", root, "log", "-1", "--format=%ct"))
+    if told := os.environ.get("SOURCE_DATE_EPOCH"):
+        if not told.isdecimal():
+            raise Wrong(f"SOURCE_DATE_EPOCH is {told!r}", "it is a number of seconds, as `date +%s` prints")
+        return int(told)
+    try:
+        return int(output("git", "-C", root, "log", "-1", "--format=%ct"))
+    except Wrong as wrong:
+        raise Wrong(f"{root} does not say when it was committed: {wrong}", "set SOURCE_DATE_EPOCH, in seconds, as `date +%s` prints")
 
 
 def pack(folder, to, level, time):
@@ -19,18 +26,14 @@ def pack(folder, to, level, time):
         member.mtime = time
         member.mode = 0o755 if member.mode & 0o100 else 0o644
         return member
-    part = to.with_name(to.name + ".part")
     try:
-        with open(part, "wb") as file, subprocess.Popen(
+        with open(to, "wb") as file, subprocess.Popen(
                 ["xz", "-T2", f"-{level}", "--block-size=16MiB"], stdin=subprocess.PIPE, stdout=file) as xz:
             with tarfile.open(fileobj=xz.stdin, mode="w|", format=tarfile.GNU_FORMAT) as tar:
                 tar.add(folder, folder.name, filter=plain)  # sorts the names of each folder
             xz.stdin.close()
         if xz.returncode != 0:
-            raise Wrong(f"xz could not write {part}")
-        part.rename(to)
+            raise Wrong(f"xz could not write {to}")
     except BrokenPipeError:
-        raise Wrong(f"xz could not write {part}", "is there room for it?")
-    finally:
-        part.unlink(missing_ok=True)
+        raise Wrong(f"xz could not write {to}", "is there room for it?")
     return to

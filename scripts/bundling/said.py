@@ -12,10 +12,16 @@ class Wrong(Exception):
 def output(*command, **how):
     """What a command prints; Wrong with its last words where it fails."""
     try:
-        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **how)
+        process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
     except FileNotFoundError:
         raise Wrong(f"{command[0]} is not here", "scripts/bootstrap lists what is missing")
-    if done.returncode != 0:
-        words = (done.stderr or done.stdout).strip().splitlines()
+    with process:
+        try:
+            out, err = process.communicate()
+        except BaseException:
+            process.terminate()  # a compiler ends its own programs, and takes its files with it
+            raise
+    if process.returncode != 0:
+        words = (err or out).strip().splitlines()
         raise Wrong(f"{command[0]} failed: " + "\n  ".join(words[-12:]))
-    return done.stdout
+    return out
