@@ -17,10 +17,14 @@ def programs(root):
                     yield file
 
 
+def version_needs(file):
+    return output("readelf", "-VW", file).partition("Version needs section")[2]
+
+
 def versions(file):
     """(GLIBC, (2, 28)), ... that a file asks of the libraries that it needs."""
-    needs = output("readelf", "-VW", file).partition("Version needs section")[2]
-    return {(name, tuple(map(int, number.split(".")))) for name, number in re.findall(r"Name: ([A-Z]+)_([0-9.]+)", needs)}
+    return {(name, tuple(map(int, number.split("."))))
+            for name, number in re.findall(r"Name: ([A-Z]+)_([0-9.]+)\s", version_needs(file))}
 
 
 def newest(root):
@@ -32,9 +36,17 @@ def newest(root):
     return found
 
 
+def unnumbered(file):
+    """GLIBC_PRIVATE, GLIBC_ABI_DT_RELR, ...: of one C library alone, or only of those after 2.35."""
+    return sorted(re.findall(r"Name: (GLIBC_[A-Z]\w*)", version_needs(file)))
+
+
 def check(root):
     for file in programs(root):
         name = file.relative_to(root)
+        for need in unnumbered(file):
+            raise Wrong(f"{name} asks for {need}, which another C library need not have",
+                        "link it without -z pack-relative-relocs, and without what is glibc's own")
         for kind, number in versions(file):
             if kind not in FLOOR or number > FLOOR[kind]:
                 raise Wrong(f"{name} asks for {kind}_{'.'.join(map(str, number))}, more than the baseline has",
