@@ -84,7 +84,7 @@ class Linker:
         if not is_library:
             kind = ["-pie", "-rdynamic", self.base / "Scrt1.o"]
         out.parent.mkdir(parents=True, exist_ok=True)
-        output("gcc", "-nostdlib", "-o", out, *kind, self.base / "crti.o", gcc_file("crtbeginS.o"),
+        output("gcc", "-nostdlib", "-s", "-o", out, *kind, self.base / "crti.o", gcc_file("crtbeginS.o"),
                "-Wl,--allow-shlib-undefined,--exclude-libs,ALL,--build-id,--as-needed,--disable-new-dtags",
                f"-Wl,-rpath,{'$ORIGIN' if is_library else '$ORIGIN/../lib'}",
                *objects, self.compat, *shared, "-Wl,--start-group", *archives, "-Wl,--end-group",

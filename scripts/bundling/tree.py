@@ -66,8 +66,6 @@ class Tree:
         for plugin in sorted(self.build.glob("lib/liblockstep_mpi_*.so")):
             linker.link(f"lib/{plugin.name}", self.root / "lib" / plugin.name, made)
         self.archives = linker.archives
-        for file in self.root.glob("lib/*mpi*"):
-            output("strip", "--strip-unneeded", file)
 
     def libtorch(self):
         """libtorch_cpu.so and what it needs. What is not libtorch's gets a name that no other library asks for."""
@@ -90,9 +88,11 @@ class Tree:
             output(program, "--set-soname", own, *changes, "--force-rpath", "--set-rpath", "$ORIGIN", file)
 
     def torch_folder(self):
-        for word in dynamic(self.build / "bin/lockstep", "RUNPATH")[0].split(":"):
-            if (pathlib.Path(word) / "libtorch_cpu.so").exists():
-                return pathlib.Path(word)
+        program = self.build / "bin/lockstep"
+        for path in [*dynamic(program, "RPATH"), *dynamic(program, "RUNPATH")]:
+            for word in path.split(":"):
+                if (pathlib.Path(word) / "libtorch_cpu.so").exists():
+                    return pathlib.Path(word)
         raise Wrong(f"{self.build} does not say where its libtorch is", "configure it again: cmake --preset release")
 
     def near(self, source, needed):
