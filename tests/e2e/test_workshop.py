@@ -10,7 +10,7 @@ import time
 import pytest
 
 from conftest import left_behind, run_process
-from process_kit import on_terminal, shared_library, wait_for
+from process_kit import NOBODY, let_others_pass, on_terminal, shared_library, wait_for
 
 SOLVED = """#include <lockstep/workshop.h>
 int main() {
@@ -444,16 +444,6 @@ def test_a_class_is_looked_over(lockstep, course, tmp_path):
 
 # an install that nobody may write to
 
-NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-
-
-def let_others_pass(path):
-    """Through the folders above, which pytest closes to other users."""
-    for folder in path.parents:
-        if folder.stat().st_uid == os.getuid() and not folder.stat().st_mode & 1:
-            folder.chmod(folder.stat().st_mode | 0o011)
-
-
 @pytest.fixture(scope="module")
 def prepared_install(installed):
     """The installed program, its header precompiled, and then all of it read-only."""
@@ -464,11 +454,11 @@ def prepared_install(installed):
 
 
 @pytest.fixture
-def as_nobody(prepared_install, tmp_path):
+def as_nobody(prepared_install, tmp_path, tmp_path_factory):
     """as_nobody(ARG..., env={}) of the installed program in a folder of a user without rights -> Result."""
     if os.getuid() == 0:
-        let_others_pass(prepared_install)
-        let_others_pass(tmp_path / "home")
+        for path in (prepared_install, tmp_path / "home"):
+            let_others_pass(path, tmp_path_factory.getbasetemp())
     if run_process([*NOBODY, "test", "-x", prepared_install]).returncode != 0:
         pytest.skip("another user may not be taken on here, or does not reach the install")
     home = tmp_path / "home"
