@@ -40,8 +40,8 @@ def pytest_addoption(parser):
 
 # The course, whose checks take turns on a machine, and what an install brings: about half of the time.
 LEARNER = {f"test_{name}.py" for name in (
-    "bundle", "class", "compare", "course", "course_jobs", "docs", "examples", "exercises", "install", "modules",
-    "own_program", "packaging", "render", "runs", "site", "sites", "snippets", "troubleshooting", "workshop")}
+    "bundle", "bundling", "class", "compare", "course", "course_jobs", "docs", "examples", "exercises",
+    "install", "modules", "own_program", "packaging", "render", "runs", "site", "sites", "snippets", "troubleshooting", "workshop")}
 
 
 def pytest_ignore_collect(collection_path, config):
