@@ -70,7 +70,7 @@ def strip(axis, y, name, kind, found):
     low, middle, high = (axis.at(found[key]) for key in ("min", "median", "max"))
     return (f'<text class="name" x="12" y="{y + 4}">{html.escape(name)}</text>'
             f'<path class="{kind}" stroke-width="2" d="M{low:.1f} {y}H{high:.1f}"/>'
-            f'<circle class="{kind}" cx="{middle:.1f}" cy="{y}" r="5"/>'            + measured(y, found["median"]))
+            f'<circle class="{kind}" cx="{middle:.1f}" cy="{y}" r="5"/>' + measured(y, found["median"]))
 
 
 def strips(title, entries):
