@@ -3,13 +3,15 @@
 import dataclasses
 import gzip
 import json
+import os
 import statistics
 import subprocess
 import sys
 
 import launch
 
-SPINNING = (sys.executable, "-c", "while True: pass")
+# Computes for as long as the one that started it is there, also where that was killed.
+SPINNING = "import os, sys\nwhile os.getppid() == int(sys.argv[1]):\n  for _ in range(100_000): pass"
 TUNED_MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str((1 << 31) - 1),
                 "MALLOC_TOP_PAD_": str(64 << 20)}
 
@@ -143,7 +145,7 @@ class MemoryOnce:
 def train(who, place, pace, folder, limit):
     """(speeds, losses by step, MB a rank, how it ran)"""
     memory = MemoryOnce(who, folder)
-    load = [subprocess.Popen(SPINNING) for _ in range(place.cores if who.load else 0)]
+    load = [subprocess.Popen([sys.executable, "-c", SPINNING, str(os.getpid())]) for _ in range(place.cores if who.load else 0)]
     try:
         ran = launch.run(command(who, place, pace, folder), folder, limit, memory)
     finally:
