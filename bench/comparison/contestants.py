@@ -123,10 +123,11 @@ def lines(file):
 
 
 def windows(speeds, most=5):
-    """At most so many speeds, each over as many lines; the first line, the warm-up, does not count."""
+    """At most so many speeds, each over as many lines, give or take one; the first line, the warm-up, does not count."""
     counted = speeds[1:] or speeds
-    size = max(1, len(counted) // most)
-    return [statistics.harmonic_mean(counted[i:i + size]) for i in range(0, len(counted) - size + 1, size)]
+    number = min(most, len(counted))
+    edges = [len(counted) * i // number for i in range(number + 1)]
+    return [statistics.harmonic_mean(counted[begin:end]) for begin, end in zip(edges, edges[1:])]
 
 
 class MemoryOnce:
