@@ -5,13 +5,16 @@ import sys
 
 import launch
 
-sys.path.insert(0, str(launch.ROOT / "bench/scale"))
+sys.path.append(str(launch.ROOT / "bench/scale"))
 import calls  # noqa: E402
 
 GRADIENTS = 432_538 * 4  # bytes: SimpleCNN's, 1.65 MiB
 ONE_STEP = ("--set", "train.max_steps=1", "--set", "train.log_every=1", "--set", "train.eval_every=0")
 TRACED = ('if [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ]; then exec strace -D -f --seccomp-bpf -qq -e signal=none '
           '-e trace=%file,write -o trace "$@"; else exec "$@"; fi')
+
+
+SUMMED_WRONGLY = r"\bsummed \d+ floats wrongly\b"  # src/lockstep/bench/ways.cpp
 
 
 class WrongSum(Exception):
@@ -31,7 +34,7 @@ def allreduce(place, pace, folder, limit):
         ran = launch.run(mpi(place, place.program, "bench", "allreduce", "--algorithm", "ring", "--sizes", GRADIENTS,
                              "--rounds", pace.sums), folder, limit)
     except launch.Failed as failed:
-        if "wrong" in str(failed):
+        if re.search(SUMMED_WRONGLY, str(failed)):
             raise WrongSum(str(failed)) from failed
         raise
     if "every sum was checked" not in ran.out:

@@ -14,12 +14,18 @@ import machine
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # What a surrounding job, or a user's tuning, would change under a contestant; each brings its own.
-FOREIGN = ("SLURM_", "PBS_", "OMPI_", "PMI_", "PMIX_", "PALS_", "HYDRA_", "TORCHELASTIC_", "GLOO_", "NCCL_", "LOCKSTEP_",
-           "OMP_", "KMP_", "MKL_", "MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_")
+FOREIGN = (
+    "SLURM_", "SBATCH_", "PBS_", "LSB_", "FLUX_", "JSM_", "PALS_", "PMI_", "PMIX_", "PRTE_", "OMPI_", "HYDRA_", "HYDI_", "MPI_",
+    "MPIR_", "I_MPI_", "TORCHELASTIC_", "GLOO_", "NCCL_", "LOCKSTEP_", "OMP_", "KMP_", "MKL_", "MALLOC_", "GLIBC_TUNABLES",
+    "LD_PRELOAD", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK", "MASTER_", "NCPUS")
 
 
 class Failed(Exception):
     """A contestant ended with an error: there is nothing to compare."""
+
+
+class PortTaken(Failed):
+    """Another program took a port that had been free."""
 
 
 class TooSlow(Exception):
@@ -131,5 +137,6 @@ def run(commands, folder, limit, watch=lambda processes: None):
         ran = Ran(seconds, out.read(), err.read(), others, steal)
     wrong = [process.returncode for process in processes if process.returncode]
     if wrong:
-        raise Failed(f"{' '.join(map(str, commands[0][0]))}\n  exit {wrong[0]}: {(ran.err or ran.out).strip()[-1500:]}")
+        kind = PortTaken if "EADDRINUSE" in ran.err else Failed
+        raise kind(f"{' '.join(map(str, commands[0][0]))}\n  exit {wrong[0]}: {(ran.err or ran.out).strip()[-1500:]}")
     return ran

@@ -11,7 +11,8 @@ import verify
 
 
 class Results:
-    """figures: {JOB.WHAT: [one a window or run]}; runs: what the machine did meanwhile; wrong, skipped: in words."""
+    """figures: {JOB.WHAT: [one a window or run]}; runs: what the machine did meanwhile; failed, late: {JOB: why};
+    wrong, right: sentences."""
 
     def __init__(self):
         self.figures, self.runs, self.failed, self.late = {}, [], {}, {}
@@ -44,10 +45,13 @@ def measured(job, place, pace, folder, limit, results):
 
 
 class Clock:
-    """Is there time for one more? A job is begun when it would, as far as is known, end in time."""
+    """Is there time for one more? A job is begun when it would, as far as is known, end in time.
 
-    def __init__(self, seconds):
-        self.end, self.longest = time.monotonic() + seconds, {}
+    One that takes `patience` seconds, and five times what any other one took, hangs.
+    """
+
+    def __init__(self, seconds, patience=60):
+        self.end, self.patience, self.longest = time.monotonic() + seconds, patience, {}
 
     def left(self):
         return self.end - time.monotonic()
@@ -55,23 +59,38 @@ class Clock:
     def fits(self, job):
         return self.left() > self.longest.get(job, 5)
 
+    def hangs(self):
+        """After how many seconds it does."""
+        return max([self.patience, *(5 * seconds for seconds in self.longest.values())])
+
     def took(self, job, seconds):
         self.longest[job] = max(seconds, self.longest.get(job, 0))
 
 
+def in_a_new_folder(job, place, pace, clock, results):
+    with tempfile.TemporaryDirectory(prefix="lockstep-compare-") as folder:
+        left, hangs = clock.left(), clock.hangs()
+        try:
+            measured(job, place, pace, pathlib.Path(folder), min(left, hangs), results)
+        except launch.TooSlow as slow:
+            raise launch.Failed(f"it hangs: {slow}") if hangs < left else slow
+
+
 def attempt(job, place, pace, clock, results):
     begin = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="lockstep-compare-") as folder:
+    try:
         try:
-            measured(job, place, pace, pathlib.Path(folder), clock.left(), results)
-        except launch.TooSlow as slow:
-            results.late[job] = str(slow)
-        except launch.Failed as failed:
-            results.failed[job] = str(failed)
-        except jobs.WrongSum as wrong:
-            results.wrong.append(str(wrong))
-            results.failed[job] = "its sums are wrong"
-    clock.took(job, time.monotonic() - begin)
+            in_a_new_folder(job, place, pace, clock, results)
+        except launch.PortTaken:  # between free_port() and its use
+            in_a_new_folder(job, place, pace, clock, results)
+        clock.took(job, time.monotonic() - begin)
+    except launch.TooSlow as slow:
+        results.late[job] = str(slow)
+    except launch.Failed as failed:
+        results.failed[job] = str(failed)
+    except jobs.WrongSum as wrong:
+        results.wrong.append(str(wrong))
+        results.failed[job] = "its sums are wrong"
 
 
 def rounds(names, place, pace, clock, say):

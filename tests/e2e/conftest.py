@@ -40,7 +40,7 @@ def pytest_addoption(parser):
 
 # The course, whose checks take turns on a machine, and what an install brings: about half of the time.
 LEARNER = {f"test_{name}.py" for name in (
-    "bundle", "bundling", "class", "compare", "course", "course_jobs", "docs", "examples", "exercises",
+    "bundle", "bundling", "class", "compare", "comparison", "course", "course_jobs", "docs", "examples", "exercises",
     "install", "modules", "own_program", "packaging", "render", "runs", "site", "sites", "snippets", "troubleshooting", "workshop")}
 
 
