@@ -4,6 +4,7 @@ import fcntl
 import os
 import pathlib
 import pty
+import select
 import shutil
 import struct
 import subprocess
@@ -19,6 +20,24 @@ def wait_for(condition, within=60, what="it"):
         if time.monotonic() > until:
             pytest.fail(f"waited {within} s for {what}")
         time.sleep(0.02)
+
+
+def line_with(process, stream, words="", within=60):
+    """The stream's next line with these words in it; fails where none comes within that time, or the stream ends.
+
+    Reads no byte beyond it, and past the stream's own buffer: communicate() gives the rest. A stream is read so from its
+    first line on.
+    """
+    until, read = time.monotonic() + within, b""
+    while not (read.endswith(b"\n") and words in (line := read.splitlines()[-1].decode(errors="replace"))):
+        if not select.select([stream], [], [], max(0, until - time.monotonic()))[0]:
+            process.kill()
+            pytest.fail(f"waited {within} s for a line with {words!r}, after {read!r}")
+        byte = os.read(stream.fileno(), 1)
+        if not byte:
+            pytest.fail(f"no line with {words!r}: it ended ({process.poll()}) after {read!r}")
+        read += byte
+    return line
 
 
 def ends_of(processes, timeout=40):

@@ -1,4 +1,11 @@
-"""Stand-ins for a scheduler's commands, for what a real one does seldom."""
+"""What the tests of lockstep submit share: stand-ins for a scheduler's commands, and submits in a lab."""
+
+import subprocess
+
+import pytest
+from cluster_kit import SOURCE
+
+PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
 
 
 def fake(folder, **programs):
@@ -14,3 +21,22 @@ def fake(folder, **programs):
         if not (plain / name).exists():
             (plain / name).symlink_to(f"/bin/{name}")
     return {"PATH": f"{bin_folder}:{plain}", "PBS_EXEC": "/nowhere"}
+
+
+@pytest.fixture
+def submit(lab, work, lockstep, site):
+    """submit(WORDS..., env={}) -> a submit --wait that has begun in the lab, with its site where WORDS name none."""
+    lasting = f"directives: [-S {SOURCE}/job_scripts/pbs_shell.sh]" if lab.scheduler == "pbs" else ""  # outlives qsig
+    (work / "lab.yaml").write_text(f"scheduler: {lab.scheduler}\n{lasting}\n")
+    settings = {"LOCKSTEP_HOME": str(SOURCE), "LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_THREADS_PER_CORE": "1", **site}
+
+    def begin(*words, env=None):
+        where = [] if "--site" in words else ["--site", "./lab.yaml"]
+        started.append(lab.popen(lockstep, "submit", "quick.yaml", *where, *words, "--wait", cwd=work,
+                                 env={**settings, **(env or {})}, stdin=subprocess.DEVNULL, **PIPES))
+        return started[-1]
+    started = []
+    yield begin
+    for process in started:
+        with process:  # closes its pipes: what is left of it goes with the lab
+            process.kill()

@@ -4,13 +4,12 @@ import json
 import os
 import re
 import signal
-import subprocess
 
 import pytest
 from cluster_kit import QUICK, SOURCE, start_lab
 from cluster_kit import site  # noqa: F401  (fixture)
-from process_kit import on_terminal, wait_for
-from submit_kit import fake
+from process_kit import line_with, on_terminal, wait_for
+from submit_kit import PIPES, fake, submit  # noqa: F401  (a fixture among them)
 
 LONG = ("--set", "train.max_steps=120", "--set", "checkpoint.every_steps=5")
 SHORT = ("--set", "train.max_steps=4", "--set", "train.eval_every=1")
@@ -117,7 +116,8 @@ def test_links_that_were_submitted_before_a_refusal_are_named(lockstep, run, wor
     once = "[ -e once ] && { echo 'too many jobs' >&2; exit 1; }; touch once; echo banner; echo '41;cluster'"
     result = run(lockstep, "submit", "quick.yaml", "--chain", 2, cwd=work, env=fake(work.parent, sbatch=once))
     assert (result.returncode, result.stdout) == (1, "41\n")
-    assert "link 2 of 2 was not submitted" in result.stderr and "scancel --clusters=cluster 41" in result.stderr and "too many jobs" in result.stderr
+    said = ("link 2 of 2 was not submitted", "scancel --clusters=cluster 41", "too many jobs")
+    assert all(words in result.stderr for words in said), result.stderr
 
 
 def record(work, text):
@@ -126,10 +126,10 @@ def record(work, text):
 
 
 def test_ctrl_c_leaves_the_job_alone(lockstep, start, work):
-    process = start(lockstep, "submit", "quick.yaml", "--wait", cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    process = start(lockstep, "submit", "quick.yaml", "--wait", cwd=work, **PIPES,
                     env=fake(work.parent, sbatch="echo 7", squeue="echo '7|PENDING|Resources'", scancel="touch cancelled"))
-    assert process.stdout.readline() == "7\n"
-    wait_for(lambda: "job 7 is queued: PENDING (Resources)" in process.stderr.readline(), what="the state")
+    assert line_with(process, process.stdout) == "7"
+    line_with(process, process.stderr, "job 7 is queued: PENDING (Resources)")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130 and "goes on by itself" in err and "scancel 7" in err
@@ -141,9 +141,9 @@ def test_ctrl_c_leaves_the_job_alone(lockstep, start, work):
     ("begin 7\nagain 7\nbegin 7\nend 7 1 /nowhere\n", 1, "status 1"),
     ("begin 7\nnext 7 8\nend 7 75 \nbegin 8\nend 8 0 \n", 0, "job 8 ended with status 0")])
 def test_the_record_says_how_it_ended(text, status, what, lockstep, start, work):
-    process = start(lockstep, "submit", "quick.yaml", "--wait", cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    process = start(lockstep, "submit", "quick.yaml", "--wait", cwd=work, **PIPES,
                     env=fake(work.parent, sbatch="echo 7", squeue="exit 1"))
-    assert process.stdout.readline() == "7\n"
+    assert line_with(process, process.stdout) == "7"
     record(work, text)
     out, err = process.communicate(timeout=20)
     assert process.returncode == status and what in out, out + err
@@ -174,9 +174,9 @@ def test_a_job_that_is_over_by_the_schedulers_word_is_waited_for_no_longer(progr
 
 
 def test_a_job_that_the_scheduler_does_not_know_is_waited_for(lockstep, start, work):
-    process = start(lockstep, "submit", "quick.yaml", "--wait", cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    process = start(lockstep, "submit", "quick.yaml", "--wait", cwd=work, **PIPES,
                     env=fake(work.parent, sbatch="echo 7", squeue="true", sacct="echo 'no accounts here' >&2; exit 1"))
-    wait_for(lambda: "does not know job 7; waiting for a word of it, for 120 s at most" in process.stderr.readline(), what="the word")
+    line_with(process, process.stderr, "does not know job 7; waiting for a word of it, for 120 s at most")
     record(work, "begin 7\nend 7 0 \n")
     out, err = process.communicate(timeout=20)
     assert process.returncode == 0 and "job 7 ended with status 0" in out, out + err
@@ -200,27 +200,6 @@ def lab(request, tmp_path_factory):
     lab = start_lab(tmp_path_factory.mktemp(request.param) / "lab", request.param)
     yield lab
     lab.stop()
-
-
-@pytest.fixture
-def submit(lab, work, lockstep, site):  # noqa: F811
-    """submit(WORDS...) -> a submit --wait that has begun."""
-    lasting = f"directives: [-S {SOURCE}/job_scripts/pbs_shell.sh]" if lab.scheduler == "pbs" else ""  # outlives qsig
-    (work / "lab.yaml").write_text(f"scheduler: {lab.scheduler}\n{lasting}\n")
-
-    def begin(*words):
-        process = lab.popen(lockstep, "submit", "quick.yaml", "--site", "./lab.yaml", *words, "--wait", cwd=work,
-                            env={"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_HOME": str(SOURCE),
-                                 "LOCKSTEP_THREADS_PER_CORE": "1", **site},
-                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        started.append(process)
-        return process
-    started = []
-    yield begin
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
 
 
 def stop_early(lab, job, work):
@@ -248,9 +227,9 @@ def ended(process, within=120):
     return process.returncode, out, err
 
 
-def test_it_is_followed_through_a_requeue_to_its_end(lab, submit, work):
+def test_it_is_followed_through_a_requeue_to_its_end(lab, submit, work):  # noqa: F811
     process = submit(*LONG)
-    job = process.stdout.readline().strip()
+    job = line_with(process, process.stdout)
     stop_early(lab, job, work)
     status, out, err = ended(process)
     assert status == 0, out + err
@@ -262,14 +241,14 @@ def test_it_is_followed_through_a_requeue_to_its_end(lab, submit, work):
     assert len(run_folders(work)) == 1
 
 
-def test_a_failure_is_the_runs_own(lab, submit, work):
+def test_a_failure_is_the_runs_own(lab, submit, work):  # noqa: F811
     status, out, err = ended(submit("--set", "optim.lr=1e38", *SHORT))
     assert status == 1 and re.search(r"job \S+: failed: ", out.splitlines()[-1]), out + err
 
 
-def test_a_chain_goes_on_in_its_second_link(lab, submit, work):
+def test_a_chain_goes_on_in_its_second_link(lab, submit, work):  # noqa: F811
     process = submit(*LONG, "--chain", 2)
-    first, second = (process.stdout.readline().strip() for _ in range(2))
+    first, second = (line_with(process, process.stdout) for _ in range(2))
     stop_early(lab, first, work)
     status, out, err = ended(process)
     assert status == 0, out + err
@@ -277,7 +256,7 @@ def test_a_chain_goes_on_in_its_second_link(lab, submit, work):
     assert len(run_folders(work)) == 1
 
 
-def test_a_sweep_ends_in_a_table(lab, submit, work):
+def test_a_sweep_ends_in_a_table(lab, submit, work):  # noqa: F811
     status, out, err = ended(submit(*SHORT, "--sweep", "optim.lr=0.1,0.01", "--sweep", "run.seed=0..1"))
     assert status == 0, out + err
     names = [f"quick-lr{rate}-seed{seed}" for rate in ("0.01", "0.1") for seed in (0, 1)]

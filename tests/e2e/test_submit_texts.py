@@ -1,6 +1,5 @@
 """lockstep submit and hostile texts: whatever stands in a value, a name or a folder, a job gets it as it is, and nothing runs it."""
 
-import json
 import os
 import subprocess
 
@@ -28,7 +27,7 @@ def at_once(tmp_path):
     """A scheduler that runs a script at once, and a home whose lockstep_train notes its words in tmp_path/record."""
     home = recording_home(tmp_path / "home")
     programs = fake(tmp_path, sbatch="for script; do :; done; /bin/bash \"$script\" >/dev/null 2>\"$RECORD.said\"; echo 7")
-    return {**programs, "LOCKSTEP_HOME": str(home), "RECORD": str(tmp_path / "record")}
+    return {**programs, "LOCKSTEP_HOME": str(home), "RECORD": str(tmp_path / "record"), "LC_ALL": "C.UTF-8"}
 
 
 def contents(folder):
@@ -101,9 +100,9 @@ def test_slurm_brings_every_text_to_the_ranks(lab, lockstep, tmp_path):  # noqa:
     folder.mkdir()
     (folder / "c.yaml").write_text(QUICK)
     sets = [word for text in NASTY for word in ("--set", f"task.label={text}")]
-    done = subprocess.run(lab.argv([lockstep, "submit", "c.yaml", "--scheduler", "slurm", "--ranks-per-node", 1, *sets, "--wait"], folder), timeout=90,
-                          env=lab.environment({"LOCKSTEP_PROGRAM": str(program), "LOCKSTEP_HOME": str(SOURCE),
-                                               "LOCKSTEP_THREADS_PER_CORE": "1"}), capture_output=True)
+    words = ["submit", "c.yaml", "--scheduler", "slurm", "--ranks-per-node", 1, *sets, "--wait"]
+    settings = {"LOCKSTEP_PROGRAM": str(program), "LOCKSTEP_HOME": str(SOURCE), "LOCKSTEP_THREADS_PER_CORE": "1"}
+    done = subprocess.run(lab.argv([lockstep, *words], folder), env=lab.environment(settings), capture_output=True, timeout=90)
     assert done.returncode == 0, done.stdout + done.stderr
     assert noted(tmp_path / "words") == ["train", "c.yaml", "--resume", "auto", *sets]
     assert "pwned" not in contents(folder)
