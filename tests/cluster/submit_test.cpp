@@ -1,7 +1,11 @@
 // What a submitted job is made of and what is heard of it: sweeps, records, the schedulers' answers, a
 // growing log.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
@@ -9,6 +13,7 @@
 #include <thread>
 
 #include "lockstep/base/answer.h"
+#include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/cluster/log_tail.h"
 #include "lockstep/cluster/look.h"
@@ -244,6 +249,32 @@ TEST(Answer, IsNotWaitedForForEver) {
   EXPECT_EQ(answer.output, "here\n");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
   EXPECT_EQ(base::ask({"/no/such/program"}, std::chrono::seconds(5)).end, base::Answer::not_started);
+}
+
+TEST(Answer, ThatIsLateEndsWithItsWholeGroup) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  const base::Descriptor read(ends[0]);
+  base::Descriptor write(ends[1]);
+  ASSERT_EQ(::fcntl(write.number(), F_SETFD, 0), 0);  // all that it starts hold it
+  const auto answer =
+      base::ask({.argv = {"sh", "-c", "sleep 100; echo"}, .apart = true}, std::chrono::milliseconds(500));
+  EXPECT_EQ(answer.end, base::Answer::late);
+  write.close();
+  pollfd left{read.number(), POLLIN, 0};
+  EXPECT_EQ(::poll(&left, 1, 20'000), 1);  // nobody holds it any more
+}
+
+TEST(Answer, IsWholeToItsEndOrSaysSo) {
+  const auto of = [](const char* text) { return base::ask({"sh", "-c", text}, std::chrono::seconds(60)); };
+  const auto long_one = of("head -c 500000 /dev/zero; head -c 2000000 /dev/zero >&2");
+  EXPECT_TRUE(long_one.good() && long_one.whole);
+  EXPECT_EQ(long_one.output.size(), 500'000U);
+  const auto too_long = of("head -c 2000000 /dev/zero");
+  EXPECT_TRUE(too_long.good() && !too_long.whole);
+  const auto held = of("echo here; sleep 20 2>&- & ");
+  EXPECT_TRUE(held.good() && !held.whole);
+  EXPECT_EQ(held.output, "here\n");
 }
 
 }  // namespace

@@ -41,35 +41,60 @@ bool take(Pipe& pipe) {
   return n > 0;
 }
 
-void take_what_is_there(std::array<Pipe, 2>& pipes, std::chrono::milliseconds wait) {
+bool any_open(const std::array<Pipe, 2>& pipes) {
+  return pipes[0].read || pipes[1].read;
+}
+
+// false where nothing came
+bool take_what_is_there(std::array<Pipe, 2>& pipes, std::chrono::milliseconds wait) {
   std::array<pollfd, 2> ready{pollfd{pipes[0].read.number(), POLLIN, 0},
                               pollfd{pipes[1].read.number(), POLLIN, 0}};
-  if (::poll(ready.data(), ready.size(), static_cast<int>(wait.count())) <= 0) return;
+  if (::poll(ready.data(), ready.size(), static_cast<int>(wait.count())) <= 0) return false;
   for (size_t i = 0; i < pipes.size(); ++i) {
     if (ready[i].revents && !take(pipes[i])) pipes[i].read.close();
+  }
+  return true;
+}
+
+// What lies in the pipes when the program has ended, however slow we are; a grandchild may go on and on.
+void take_the_rest(std::array<Pipe, 2>& pipes) {
+  const auto until = Clock::now() + kLook;
+  while (any_open(pipes)) {
+    const bool late = Clock::now() > until;
+    if (!take_what_is_there(pipes, late ? 0ms : kLook / 10) && late) return;
+    for (auto& pipe : pipes) {
+      if (pipe.text->size() >= kMostText) pipe.read.close();
+    }
   }
 }
 
 // whether it has ended, and how
 bool has_ended(pid_t child, int& status) {
   const pid_t done = ::waitpid(child, &status, WNOHANG);
-  return done == child || (done < 0 && errno != EINTR);
+  if (done < 0 && errno == EINTR) return false;
+  if (done < 0) status = 255 << 8;  // where SIGCHLD is ignored nobody knows
+  return done != 0;
 }
 
-void wait_for(pid_t child, std::array<Pipe, 2>& pipes, Clock::time_point until, Answer& answer) {
+// A wrapper's own children go with it where they are in its group.
+void end(pid_t child, bool apart, int& status) {
+  ::kill(apart ? -child : child, SIGKILL);
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+}
+
+void wait_for(pid_t child, bool apart, std::array<Pipe, 2>& pipes, Clock::time_point until, Answer& answer) {
   int status = 0;
   bool ended = false;
   while (!(ended = has_ended(child, status)) && Clock::now() < until) {
-    const bool silent = !pipes[0].read && !pipes[1].read;
-    silent ? std::this_thread::sleep_for(2ms) : take_what_is_there(pipes, kLook / 5);
+    if (any_open(pipes))
+      take_what_is_there(pipes, kLook / 5);
+    else
+      std::this_thread::sleep_for(2ms);
   }
-  if (!ended) {
-    ::kill(child, SIGKILL);
-    ::waitpid(child, &status, 0);
-  }
-  for (const auto last = Clock::now() + kLook; (pipes[0].read || pipes[1].read) && Clock::now() < last;)
-    take_what_is_there(pipes, kLook / 10);
+  if (!ended) end(child, apart, status);
+  take_the_rest(pipes);
   answer.end = ended ? Answer::left : Answer::late;
+  answer.whole = !pipes[0].read && answer.output.size() < kMostText;
   answer.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -89,7 +114,7 @@ Answer ask(Program program, std::chrono::milliseconds timeout) {
   program.errors = pipes[1].write.number();
   const bool started = start_program(program, child) == 0;
   for (auto& pipe : pipes) pipe.write.close();
-  if (started) wait_for(child, pipes, until, answer);
+  if (started) wait_for(child, program.apart, pipes, until, answer);
   return answer;
 }
 

@@ -14,12 +14,14 @@ struct Answer {
   End end = not_started;
   int status = -1;  // what it left with; a signal's number + 128
   std::string output, errors;
+  bool whole = false;  // all of its output is here
 
   bool good() const { return end == left && status == 0; }
 };
 
 /// Runs it from an argument list, never through a shell, with nothing to read. One that takes longer than
-/// `timeout` is killed; what it said by then is kept, 1 MiB at most.
+/// `timeout` is killed, with its process group where that is its own; what it said by then is kept, 1 MiB at
+/// most. What it leaves behind with its output open is not waited for.
 Answer ask(const std::vector<std::string>& argv, std::chrono::milliseconds timeout);
 
 /// The same of one with an environment, or a process group, of its own.
