@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "lockstep/base/answer.h"
+#include "lockstep/base/capture.h"
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/cluster/log_tail.h"
@@ -275,6 +276,16 @@ TEST(Answer, IsWholeToItsEndOrSaysSo) {
   const auto held = of("echo here; sleep 20 2>&- & ");
   EXPECT_TRUE(held.good() && !held.whole);
   EXPECT_EQ(held.output, "here\n");
+}
+
+TEST(Capture, GivesAWholeOutputOrNone) {
+  const auto of = [](const char* text, const Words& settings = {}) {
+    return base::capture({"sh", "-c", text}, std::chrono::seconds(60), settings);
+  };
+  EXPECT_EQ(of("echo $TEST_CAPTURE; echo err >&2", {"TEST_CAPTURE=a b"}), "a b\n");
+  EXPECT_FALSE(of("head -c 2000000 /dev/zero"));
+  EXPECT_FALSE(of("echo here; exit 1"));
+  EXPECT_FALSE(of("echo here; sleep 20 2>&- &"));
 }
 
 }  // namespace

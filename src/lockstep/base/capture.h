@@ -8,7 +8,8 @@
 
 namespace lockstep::base {
 
-/// Its standard output where it left with 0 in time; nullopt otherwise. The program is looked for in PATH.
+/// Its whole standard output, below 1 MiB, where it left with 0 in time; nullopt otherwise. The program is
+/// looked for in PATH.
 /// `settings` ("NAME=value") are added to its environment.
 std::optional<std::string> capture(const std::vector<std::string>& argv, std::chrono::milliseconds timeout,
                                    const std::vector<std::string>& settings = {});
