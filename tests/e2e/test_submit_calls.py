@@ -157,6 +157,16 @@ def test_its_words_are_passed_on(text, status, what, lockstep, run, work):  # no
     assert result.returncode == status and all(words in result.stderr for words in what), result.stderr
 
 
+def test_a_banner_is_no_id(lockstep, run, work):  # noqa: F811
+    (work / "banner").write_text("2026-11-23\n100%\n7th_floor\n41:30\n3 jobs queue here\n")
+    for job in ("7", "7;east", "7.server", "7[].server"):
+        env = fake(work.parent, sbatch=f"echo '{job}'; cat banner")
+        result = run(lockstep, "submit", "quick.yaml", cwd=work, env=env, check=True)
+        assert result.stdout == job.removesuffix(";east") + "\n"
+    result = run(lockstep, "submit", "quick.yaml", cwd=work, env=fake(work.parent, sbatch="cat banner"))
+    assert (result.returncode, result.stdout) == (1, "") and "names no id: 2026-11-23" in result.stderr
+
+
 @pytest.mark.full
 def test_a_scheduler_that_stays_silent_is_said_with_its_words(lockstep, start, work):  # noqa: F811
     process = start(lockstep, "submit", "quick.yaml", "--wait", cwd=work, **PIPES,

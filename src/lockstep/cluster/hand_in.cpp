@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <string_view>
 
 #include "lockstep/base/answer.h"
 #include "lockstep/base/error.h"
@@ -19,9 +20,12 @@ using namespace std::chrono_literals;
 
 constexpr auto kPatience = 120s;  // busy controllers answer late
 
+// 7, 7;cluster, 7.server, 7[].server; not a date or a share of a banner's
 bool is_id(const std::string& word) {
   const auto digits = std::min(word.find_first_not_of("0123456789"), word.size());
-  if (digits == 0) return false;
+  const bool goes_on = digits < word.size();
+  if (digits == 0 || (goes_on && std::string_view(";.[").find(word[digits]) == std::string_view::npos))
+    return false;
   return std::ranges::all_of(word, [](unsigned char c) { return c > 0x20 && c < 0x7F; });
 }
 
