@@ -43,10 +43,10 @@ def test_a_chain_stays_on_its_cluster_and_is_cancelled_there(lockstep, run, work
 
 
 HEARD = {"SBATCH_ACCOUNT": "a00", "SBATCH_PARTITION": "p", "SBATCH_QOS": "q", "SLURM_CONF": "/etc/slurm.conf", "SLURM_CLUSTERS": "c",
-         "SBATCH_EXPORT": "ALL", "SLURM_CPU_BIND": "none"}
+         "SBATCH_EXPORT": "ALL", "SLURM_CPU_BIND": "none", "SLURM_MEM_BIND": "local"}
 UNHEARD = {"SBATCH_OUTPUT": "x", "SBATCH_ERROR": "x", "SBATCH_JOB_NAME": "x", "SBATCH_TIMELIMIT": "1", "SBATCH_WAIT": "1",
            "SBATCH_OPEN_MODE": "truncate", "SBATCH_SIGNAL": "INT@1", "SBATCH_NO_REQUEUE": "1", "SBATCH_ARRAY_INX": "0-3",
-           "SLURM_RESTART_COUNT": "9", "SLURM_ARRAY_TASK_ID": "3", "SLURM_JOB_ID": "5",
+           "SLURM_RESTART_COUNT": "9", "SLURM_ARRAY_TASK_ID": "3", "SLURM_JOB_ID": "5", "SLURM_MEM_PER_CPU": "1",
            "LOCKSTEP_RESTART": "9", "SQUEUE_STATES": "PENDING"}
 
 

@@ -38,11 +38,11 @@ const Words kNever = {"SBATCH_ERROR", "SBATCH_INPUT", "SBATCH_WAIT", "SBATCH_ARR
 
 // sbatch hands its environment on to the job, whose scripts ask squeue, too.
 const Words kOfAnotherJob = {
-    "SQUEUE_*",     "LOCKSTEP_RESTART", "SLURM_ARRAY_*",        "SLURM_CPUS_*",
-    "SLURM_GPUS*",  "SLURM_JOBID",      "SLURM_JOB_*",          "SLURM_LOCALID",
-    "SLURM_MEM_*",  "SLURM_NNODES",     "SLURM_NODEID",         "SLURM_NODELIST",
-    "SLURM_NPROCS", "SLURM_NTASKS*",    "SLURM_PROCID",         "SLURM_RESTART_COUNT",
-    "SLURM_STEP*",  "SLURM_SUBMIT_*",   "SLURM_TASKS_PER_NODE", "SLURM_TRES_PER_TASK"};
+    "SQUEUE_*",        "LOCKSTEP_RESTART", "SLURM_ARRAY_*",        "SLURM_CPUS_*",
+    "SLURM_GPUS*",     "SLURM_JOBID",      "SLURM_JOB_*",          "SLURM_LOCALID",
+    "SLURM_MEM_PER_*", "SLURM_NNODES",     "SLURM_NODEID",         "SLURM_NODELIST",
+    "SLURM_NPROCS",    "SLURM_NTASKS*",    "SLURM_PROCID",         "SLURM_RESTART_COUNT",
+    "SLURM_STEP*",     "SLURM_SUBMIT_*",   "SLURM_TASKS_PER_NODE", "SLURM_TRES_PER_TASK"};
 
 const Words kOfQsub = {"PBS_DPREFIX"};  // what begins a directive
 
