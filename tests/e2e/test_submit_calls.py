@@ -107,7 +107,7 @@ def test_a_dry_run_shows_the_qsub_that_is_off_the_path(lockstep, run, work):  # 
     assert (work / "asked").read_text().startswith(f"{folder}/bin/qsub {work}/runs/.jobs/lockstep-")
 
 
-# ---- Ctrl-C -------------------------------------------------------------------------------------------------
+# ---- Ctrl-C, and a terminal that is closed --------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -123,7 +123,8 @@ def begun(lockstep, start, work):  # noqa: F811
 
 
 @pytest.mark.parametrize("words, signals", [
-    ((), [signal.SIGINT]), (("--wait",), [signal.SIGINT]), (("--chain", 3), [signal.SIGINT])])
+    ((), [signal.SIGINT]), (("--wait",), [signal.SIGINT]), (("--chain", 3), [signal.SIGINT]),
+    (("--wait",), [signal.SIGHUP, signal.SIGHUP])])  # of a closed terminal: its shell's and the kernel's
 def test_an_interrupt_while_sbatch_runs_still_tells_the_id(words, signals, begun, work):  # noqa: F811
     process = begun(*words)
     for number in signals:
@@ -133,6 +134,14 @@ def test_an_interrupt_while_sbatch_runs_still_tells_the_id(words, signals, begun
     out, err = process.communicate(timeout=20)
     assert (process.returncode, out) == (130, "41\n") and "scancel 41" in err, err
     assert ("interrupted: 1 of 3 jobs were submitted" in err) == ("--chain" in words)
+
+
+def test_a_closed_terminal_is_nothing_under_nohup(begun, work):  # noqa: F811
+    process = begun(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    os.killpg(process.pid, signal.SIGHUP)
+    (work / "go").touch()
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (0, "41\n") and "hearing" not in err, err
 
 
 def test_a_second_ctrl_c_ends_it(begun, work):  # noqa: F811

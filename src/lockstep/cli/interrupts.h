@@ -1,5 +1,6 @@
 #pragma once
-// Ctrl-C of who submits a job and waits for it: the job is not ours to end, and its id must not be lost.
+// Ctrl-C, or a closed terminal, of who submits a job and waits for it: the job is not ours to end, and its id
+// must not be lost.
 
 #include <signal.h>
 
@@ -11,7 +12,9 @@ namespace lockstep::cli {
 /// What a program leaves with that Ctrl-C ended.
 constexpr int kInterrupted = 128 + SIGINT;
 
-/// For its lifetime a first SIGINT or SIGTERM is only noted; a second one ends the process.
+/// For its lifetime a first SIGINT or SIGTERM is only noted; a second one ends the process. SIGHUP is noted
+/// however often it comes, as a shell and the kernel each send one for the same terminal; under nohup it is
+/// not heard.
 class Interrupts {
  public:
   Interrupts();
@@ -34,8 +37,8 @@ class Interrupts {
   };
 
  private:
-  static constexpr std::array<int, 2> kSignals = {SIGINT, SIGTERM};
-  std::array<struct sigaction, 2> before_{};
+  static constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
+  std::array<struct sigaction, kSignals.size()> before_{};
 };
 
 }  // namespace lockstep::cli
