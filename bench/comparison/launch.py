@@ -125,9 +125,11 @@ def run(commands, folder, limit, watch=lambda processes: None):
     """Runs (arguments, environment) side by side in `folder`; `watch` is called again and again meanwhile."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         before, used, begin = machine.ticks(), used_by_children(), time.monotonic()
-        processes = [subprocess.Popen([str(word) for word in arguments], env=env, cwd=folder, stdin=subprocess.DEVNULL,
-                                      stdout=out, stderr=err, start_new_session=True) for arguments, env in commands]
+        processes = []
         try:
+            for arguments, env in commands:
+                processes.append(subprocess.Popen([str(word) for word in arguments], env=env, cwd=folder, stdin=subprocess.DEVNULL,
+                                                  stdout=out, stderr=err, start_new_session=True))
             wait(processes, limit, watch)
         finally:
             end(processes)

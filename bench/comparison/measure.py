@@ -82,6 +82,7 @@ def attempt(job, place, pace, clock, results):
         try:
             in_a_new_folder(job, place, pace, clock, results)
         except launch.PortTaken:  # between free_port() and its use
+            begin = time.monotonic()
             in_a_new_folder(job, place, pace, clock, results)
         clock.took(job, time.monotonic() - begin)
     except launch.TooSlow as slow:

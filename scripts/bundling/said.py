@@ -1,5 +1,8 @@
 """What goes wrong with a bundle, said in two lines."""
 
+import contextlib
+import os
+import signal
 import subprocess
 
 
@@ -12,14 +15,17 @@ class Wrong(Exception):
 def output(*command, **how):
     """What a command prints; Wrong with its last words where it fails."""
     try:
-        process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
+        process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   start_new_session=True, **how)
     except FileNotFoundError:
         raise Wrong(f"{command[0]} is not here", "scripts/bootstrap lists what is missing")
     with process:
         try:
             out, err = process.communicate()
         except BaseException:
-            process.terminate()  # a compiler ends its own programs, and takes its files with it
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)  # a compiler's own programs, too
+            process.wait()
             raise
     if process.returncode != 0:
         words = (err or out).strip().splitlines()

@@ -51,9 +51,11 @@ def pytest_ignore_collect(collection_path, config):
     return True if (collection_path.name in LEARNER) != (part == "learner") else None
 
 
-# A suite that a script started in the background has Ctrl-C ignored, and so would all that it starts.
+# A suite that a script started in the background has Ctrl-C ignored, one under nohup SIGHUP, and so would all that it starts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 def free_port():

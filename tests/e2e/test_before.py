@@ -47,9 +47,9 @@ def wrong_roots(python):
 @pytest.mark.parametrize("config", ["as it was asked for", "as it was resolved"])
 @pytest.mark.parametrize("resume", ["auto", "by path"])
 @pytest.mark.parametrize("name", RUNS)
-def test_it_ends_as_it_would_have(name, resume, config, same_arithmetic, wrong_roots, lockstep, mpirun, place):
-    if name.startswith("adam") and wrong_roots:
-        pytest.skip(f"MKL rounds {wrong_roots} of 100,000 square roots otherwise on this processor, and Adam takes them")
+def test_it_ends_as_it_would_have(name, resume, config, same_arithmetic, lockstep, mpirun, place, request):
+    if name.startswith("adam") and (wrong := request.getfixturevalue("wrong_roots")):
+        pytest.skip(f"MKL rounds {wrong} of 100,000 square roots otherwise on this processor, and Adam takes them")
     case, folder = RUNS[name], f"runs/{name}"
     asked = f"configs/{name}.yaml" if config == "as it was asked for" else f"{folder}/config.yaml"
     words = [lockstep, "train", asked, "--resume", "auto" if resume == "auto" else folder, *case["more"]]

@@ -7,11 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from conftest import SOURCE, run_process
+from conftest import SOURCE, left_behind, run_process
 from process_kit import ends_of, wait_for
-
-sys.path.append(str(SOURCE / "bench/comparison"))
-import launch  # noqa: E402
 
 PATIENCE = 240
 
@@ -133,10 +130,9 @@ def test_a_history_that_cannot_be_written_is_said(compare, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_an_ended_comparison_leaves_nothing(number, python, build_dir, lockstep, start, tmp_path):
-    # a nohup around the tests has SIGHUP ignored
-    process = start("env", "--default-signal", sys.executable, SOURCE / "bench/compare", "--build", build_dir, "--only", "P3",
+    process = start(sys.executable, SOURCE / "bench/compare", "--build", build_dir, "--only", "P3",
                     "--out", tmp_path / "out", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={"TMPDIR": str(tmp_path)})
     wait_for(lambda: list(tmp_path.glob("lockstep-compare-*")), what="its first job")
     process.send_signal(number)
     assert ends_of([process])[0][0] == 128 + number
-    assert [path.name for path in tmp_path.iterdir()] == ["out"] and not launch.descendants(process.pid)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"] and not left_behind(process)

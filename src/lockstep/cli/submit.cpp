@@ -183,7 +183,7 @@ cluster::Submitted submit_link(const Plan& plan, int64_t link, const Submission&
   const auto command = cluster::submit_command(plan.site, path, script, submission.scheduler.cluster);
   if (link == 1) say_unheard(command);
   base::replace_file(path, script);
-  const Interrupts::Answered told("hearing the job's id first; again to leave at once, without it\n");
+  const Interrupts::Answered told("hearing the job's id first; Ctrl-C again leaves at once, without it\n");
   auto submitted = cluster::submit(command);
   output::line(submitted.id);
   if (!submitted.said.empty()) log::info(submitted.said);

@@ -15,7 +15,7 @@ namespace {
 constexpr int kEnds[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
 
 constexpr std::chrono::milliseconds kLook{200}, kAwake{1000};
-constexpr std::chrono::seconds kToEnd{5};  // mpirun wakes a stopped rank, waits a second, and ends it
+constexpr std::chrono::seconds kToEnd{3};  // mpirun wakes a stopped rank, waits a second, and ends it
 
 std::atomic<int> ear{-1};
 

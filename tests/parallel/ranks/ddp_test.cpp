@@ -175,7 +175,8 @@ TEST(Ddp, ZeroGradWorksWithBucketViews) {
 
 TEST(Ddp, ParametersOnSeveralGpusOfOneRank) {
   if (static_cast<int>(torch::cuda::device_count()) < 2 * runtime().job().local_world)
-    GTEST_SKIP() << "needs two GPUs a rank, found " << torch::cuda::device_count() << " on this node";
+    GTEST_SKIP() << "needs two GPUs a rank, found " << static_cast<int>(torch::cuda::device_count())
+                 << " on this node";
   const auto first = static_cast<c10::DeviceIndex>(2 * runtime().job().local_rank);
   const at::Device one(at::kCUDA, first), two(at::kCUDA, static_cast<c10::DeviceIndex>(first + 1));
   const auto nccl = comm::connect(runtime(), {.backend = "nccl"}, one);
