@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from conftest import PATIENT
 from process_kit import wait_for
 from train_kit import (MNIST, PIMA, assert_same_run, assert_same_tensors, checkpoints, metrics, newest, sets, status,
                        without_clocks, write_config, write_small_mnist)
@@ -142,7 +143,7 @@ def endless(lockstep, mpiexec, mpi, start, tmp_path):
         with open(tmp_path / "err", "w") as errors:
             process = start(mpiexec, *mpi.quiet, "-n", world, lockstep, "train", write_config(tmp_path, PIMA),
                             *sets(run__name=name, parallel__pipeline=2, train__epochs=10000, train__eval_every=0),
-                            cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=errors)
+                            cwd=tmp_path, env=PATIENT, stdout=subprocess.DEVNULL, stderr=errors)
         file = tmp_path / "runs" / name / "metrics.jsonl"
         wait_for(lambda: file.exists() and file.read_text().count("\n") > 3, 60, "the first steps")
         return process, ranks_of(process, lockstep)

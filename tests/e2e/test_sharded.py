@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from conftest import left_behind, members, run_process
+from conftest import PATIENT, left_behind, members, run_process
 from train_kit import MNIST, PIMA, assert_same_tensors, newest, sets, write_config, write_small_mnist
 
 torch = pytest.importorskip("torch")
@@ -97,7 +97,7 @@ def test_it_equals_pythons_zero_redundancy_optimizer(python, source_dir, train, 
 def test_a_rank_killed_in_the_exchange_is_an_error_of_all(start, mpiexec, lockstep, tmp_path):
     config = write_config(tmp_path, PIMA)
     process = start(mpiexec, "-q", "-n", 3, lockstep, "train", config, *sets(train__epochs=100000, train__eval_every=0), *SHARDED,
-                    cwd=tmp_path, stdout=open(tmp_path / "out", "w"), stderr=open(tmp_path / "err", "w"))
+                    cwd=tmp_path, env=PATIENT, stdout=open(tmp_path / "out", "w"), stderr=open(tmp_path / "err", "w"))
     end = time.monotonic() + 40
     while "Epoch 0 |" not in (tmp_path / "out").read_text() and time.monotonic() < end:
         time.sleep(0.05)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from conftest import SOURCE
+from conftest import PATIENT, SOURCE
 from process_kit import wait_for
 from test_signals import ranks_of
 from train_kit import checkpoints, metrics, newest, sets, status, write_config, write_small_mnist
@@ -145,7 +145,7 @@ def test_heads_and_tokens_that_do_not_split_are_errors(lockstep, mpirun, root, t
 def test_a_rank_that_dies_inside_a_layer_is_named(backend, lockstep, mpiexec, mpi, start, root, tmp_path):
     config = write_config(tmp_path, CONFIG.format(name="dying", root=root, model=MODELS["bert_layer"]))
     process = start(mpiexec, *mpi.quiet, "-n", 4, lockstep, "train", config, *MESH,
-                    *sets(launch__backend=backend, train__epochs=10000), cwd=tmp_path, stdout=subprocess.DEVNULL,
+                    *sets(launch__backend=backend, train__epochs=10000), cwd=tmp_path, env=PATIENT, stdout=subprocess.DEVNULL,
                     stderr=subprocess.PIPE, text=True)
     log = tmp_path / "runs/dying/metrics.jsonl"
     wait_for(lambda: log.exists() and log.read_text().count("\n") > 5)
