@@ -67,7 +67,7 @@ void check_ranks(const launch::Runtime& runtime, const Net& net) {
     if (other != text) throw Error("the ranks' parameters differ", "bench_step");
 }
 
-void run(const std::string& model, int64_t steps) {
+void measure(const std::string& model, int64_t steps) {
   at::set_num_threads(1);
   launch::Runtime runtime;
   const auto group = comm::connect(runtime, {.backend = "gloo"});
@@ -100,7 +100,7 @@ void run(const std::string& model, int64_t steps) {
 
 int main(int argc, char** argv) {
   try {
-    lockstep::run(argc > 1 ? argv[1] : "mlp", argc > 2 ? std::atoll(argv[2]) : 200);
+    lockstep::measure(argc > 1 ? argv[1] : "mlp", argc > 2 ? std::atoll(argv[2]) : 200);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", lockstep::describe(error).c_str());
     return 1;

@@ -1,5 +1,6 @@
 #include "lockstep/models/simple_cnn.h"
 
+#include "lockstep/kernels/pool_relu.h"
 #include "lockstep/models/model.h"
 
 namespace lockstep {
@@ -7,10 +8,6 @@ namespace {
 
 torch::nn::Conv2dOptions same_size(int64_t in, int64_t out) {
   return torch::nn::Conv2dOptions(in, out, 3).padding(1);
-}
-
-torch::Tensor pooled(const torch::Tensor& x) {
-  return torch::max_pool2d(torch::relu(x), 2);
 }
 
 }  // namespace
@@ -24,15 +21,15 @@ SimpleCNN::SimpleCNN()
 }
 
 torch::Tensor SimpleCNN::forward(const torch::Tensor& input) {
-  auto x = pooled(conv1_->forward(input));
-  x = pooled(conv2_->forward(x));
+  auto x = pool_relu(conv1_->forward(input));
+  x = pool_relu(conv2_->forward(x));
   x = torch::relu(fc1_->forward(x.reshape({-1, 7 * 7 * 64})));
   return fc2_->forward(x);
 }
 
 std::vector<Part> SimpleCNN::chain() {
-  return {{"conv1", [this](const torch::Tensor& x) { return pooled(conv1_->forward(x)); }},
-          {"conv2", [this](const torch::Tensor& x) { return pooled(conv2_->forward(x)); }},
+  return {{"conv1", [this](const torch::Tensor& x) { return pool_relu(conv1_->forward(x)); }},
+          {"conv2", [this](const torch::Tensor& x) { return pool_relu(conv2_->forward(x)); }},
           {"fc1",
            [this](const torch::Tensor& x) {
              return torch::relu(fc1_->forward(x.reshape({-1, 7 * 7 * 64})));

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/kernels/pool_relu.h"
 #include "lockstep/models/model.h"
 
 namespace lockstep {
@@ -17,10 +18,6 @@ constexpr const char* kKey = "model.devices";
 
 torch::nn::Conv2dOptions same_size(int64_t in, int64_t out) {
   return torch::nn::Conv2dOptions(in, out, 3).padding(1);
-}
-
-torch::Tensor pooled(const torch::Tensor& x) {
-  return torch::max_pool2d(torch::relu(x), 2);
 }
 
 int64_t channels_of(const std::vector<int64_t>& shape) {
@@ -68,8 +65,8 @@ TwoStage::TwoStage(const std::vector<int64_t>& input_shape, int64_t hidden, int6
 }
 
 torch::Tensor TwoStage::forward(const torch::Tensor& input) {
-  auto x = pooled(conv1_->forward(input.to(first_)));
-  x = pooled(conv2_->forward(x));
+  auto x = pool_relu(conv1_->forward(input.to(first_)));
+  x = pool_relu(conv2_->forward(x));
   x = x.to(second_).flatten(1);
   return fc2_->forward(torch::relu(fc1_->forward(x)));
 }

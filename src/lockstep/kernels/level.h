@@ -1,0 +1,60 @@
+#pragma once
+// One loop, compiled for several generations of processors; which one runs is chosen at run time.
+
+#include <string_view>
+#include <type_traits>
+
+namespace lockstep::kernels {
+
+enum class Level { portable, avx2, avx512 };
+
+/// What libtorch's own kernels use here: the widest that this processor has, or ATEN_CPU_CAPABILITY's.
+Level level();
+
+/// What ATen calls it.
+Level level_of(std::string_view capability);
+
+/// Part of the loop that calls it, and so compiled for the same processor.
+#define LOCKSTEP_INLINE __attribute__((always_inline))
+
+/// How many floats a register holds.
+template <int count>
+using Lanes = std::integral_constant<int, count>;
+
+#if defined(__x86_64__)
+
+template <class Work>
+__attribute__((target("avx2,fma"))) void with_avx2(const Work& work) {
+  work(Lanes<8>());
+}
+
+template <class Work>
+__attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl"))) void with_avx512(const Work& work) {
+  work(Lanes<16>());
+}
+
+#endif
+
+/// Runs work(Lanes), a lambda marked LOCKSTEP_INLINE, whose loops are compiled for that level.
+template <class Work>
+void run_at(Level level, const Work& work) {
+#if defined(__x86_64__)
+  if (level == Level::avx512) return with_avx512(work);
+  if (level == Level::avx2) return with_avx2(work);
+#endif
+  work(Lanes<4>());
+}
+
+/// chunk(Lanes, first) over `count` elements that stand side by side. The last chunk begins earlier instead
+/// of being shorter, so it may do again what was done; what is narrower than a register has narrower ones.
+template <int lanes, class Chunk>
+LOCKSTEP_INLINE inline void for_chunks(Lanes<lanes> wide, int64_t count, const Chunk& chunk) {
+  if constexpr (lanes > 1) {
+    if (count < lanes) return for_chunks(Lanes<lanes / 2>(), count, chunk);
+  }
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) chunk(wide, i);
+  if (i < count) chunk(wide, count - lanes);
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,101 @@
+#pragma once
+// Vectors of gcc's and clang's own kind: the compiler makes of them what the processor has.
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "lockstep/kernels/level.h"
+
+namespace lockstep::kernels {
+
+template <class T, int lanes>
+struct VectorOf {
+  using Type __attribute__((vector_size(lanes * sizeof(T)))) = T;
+};
+
+template <class T, int lanes>
+using Vector = typename VectorOf<T, lanes>::Type;
+
+template <class V>
+LOCKSTEP_INLINE inline V load(const void* from) {
+  V values;
+  std::memcpy(&values, from, sizeof values);
+  return values;
+}
+
+template <class V>
+LOCKSTEP_INLINE inline void store(void* to, V values) {
+  std::memcpy(to, &values, sizeof values);
+}
+
+template <int lanes>
+LOCKSTEP_INLINE inline Vector<float, lanes> load_floats(const float* from) {
+  return load<Vector<float, lanes>>(from);
+}
+
+/// bfloat16
+template <int lanes>
+LOCKSTEP_INLINE inline Vector<float, lanes> load_floats(const uint16_t* from) {
+  const auto wide = __builtin_convertvector((load<Vector<uint16_t, lanes>>(from)), Vector<uint32_t, lanes>)
+                    << 16;
+  return load<Vector<float, lanes>>(&wide);
+}
+
+template <int lanes>
+LOCKSTEP_INLINE inline void store_floats(float* to, Vector<float, lanes> values) {
+  store(to, values);
+}
+
+/// Of numbers that were bfloat16 before.
+template <int lanes>
+LOCKSTEP_INLINE inline void store_floats(uint16_t* to, Vector<float, lanes> values) {
+  const auto wide = load<Vector<uint32_t, lanes>>(&values) >> 16;
+  store(to, __builtin_convertvector(wide, Vector<uint16_t, lanes>));
+}
+
+/// Bytes, to and from the numbers that masks are made of.
+template <int lanes>
+LOCKSTEP_INLINE inline Vector<int32_t, lanes> load_bytes(const uint8_t* from) {
+  return __builtin_convertvector((load<Vector<uint8_t, lanes>>(from)), Vector<int32_t, lanes>);
+}
+
+template <int lanes>
+LOCKSTEP_INLINE inline void store_bytes(uint8_t* to, Vector<int32_t, lanes> values) {
+  store(to, __builtin_convertvector(values, Vector<uint8_t, lanes>));
+}
+
+template <class V>
+LOCKSTEP_INLINE inline auto is_no_number(V x) {
+  return x != x;  // NOLINT(misc-redundant-expression)
+}
+
+namespace detail {
+
+template <class V, int... i>
+LOCKSTEP_INLINE inline V every_second(V one, V other, int first, std::integer_sequence<int, i...>) {
+  return first == 0 ? __builtin_shufflevector(one, other, (2 * i)...)
+                    : __builtin_shufflevector(one, other, (2 * i + 1)...);
+}
+
+template <int first, class V, int... i>
+LOCKSTEP_INLINE inline V zipped(V one, V other, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(one, other, ((first + i) / 2 + (first + i) % 2 * int{sizeof...(i)})...);
+}
+
+}  // namespace detail
+
+/// Of numbers in a row, those at even places (first 0) or odd ones (1).
+template <int lanes, class V>
+LOCKSTEP_INLINE inline V every_second(V one, V other, int first) {
+  return detail::every_second(one, other, first, std::make_integer_sequence<int, lanes>());
+}
+
+/// The first half (0) or the second (1) of: one's first, other's first, one's second, ...
+template <int lanes, int half, class V>
+LOCKSTEP_INLINE inline V zipped(V one, V other) {
+  return detail::zipped<half * lanes>(one, other, std::make_integer_sequence<int, lanes>());
+}
+
+}  // namespace lockstep::kernels
