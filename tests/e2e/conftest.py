@@ -269,8 +269,8 @@ class Mpi:
     quiet: tuple   # the flags that keep mpirun's own words away
 
 
-# Open MPI kills the others 1.9 s after a rank has died; on a busy machine they may take longer to say which.
-PATIENT = {"OMPI_MCA_odls_base_sigkill_timeout": "10"}
+# Open MPI kills the others 1.9 s after a rank has died, and with this after 7.6: on a busy machine they take longer to say which.
+PATIENT = {"OMPI_MCA_odls_base_sigkill_timeout": "4"}
 
 OPEN_MPI = Mpi("openmpi", "OMPI_COMM_WORLD_RANK", ("-q",))
 MPICH = Mpi("pmi", "PMI_RANK", ())

@@ -9,7 +9,7 @@ import threading
 import time
 
 import pytest
-from conftest import OPEN_MPI, PATIENT, members
+from conftest import OPEN_MPI, members
 from process_kit import shared_library
 from train_kit import DATA, PIMA, sets, write_config
 
@@ -45,7 +45,7 @@ def test_one_ranks_own_wrong_environment_is_said(mpirun, lockstep):
 def test_a_peers_death_is_said_once(start, mpiexec, mpi, lockstep, tmp_path):
     config = write_config(tmp_path, PIMA)
     log = tmp_path / "log"
-    process = start(mpiexec, *mpi.quiet, "-n", "4", lockstep, "train", config, *sets(train__epochs=100000), cwd=tmp_path, env=PATIENT,
+    process = start(mpiexec, *mpi.quiet, "-n", "4", lockstep, "train", config, *sets(train__epochs=100000), cwd=tmp_path,
                     stdout=open(log, "w"), stderr=open(tmp_path / "err", "w"))
     end = time.monotonic() + 60
     while "Epoch 1 |" not in log.read_text() and time.monotonic() < end:
