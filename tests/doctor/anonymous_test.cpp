@@ -15,7 +15,7 @@ std::string hidden(const std::string& text, const Secrets& secrets = {}) {
 TEST(Anonymous, ReplacesAddressesPathsAndIds) {
   EXPECT_EQ(hidden("10.1.2.3 and 10.1.2.4, again 10.1.2.3"), "address0 and address1, again address0");
   EXPECT_EQ(hidden("fe80::1%eth0 02:42:ac:11:00:02"), "address0%eth0 address1");
-  EXPECT_EQ(hidden("in /home/ann/data (from ~/x)"), "in path0 (from path1)");
+  EXPECT_EQ(hidden("in /scratch/data (from ~/x)"), "in path0 (from path1)");
   EXPECT_EQ(hidden("GPU-000102030405060708090a0b0c0d0e0f"), "gpu0");
   EXPECT_EQ(hidden("01234567-89ab-cdef-0123-456789abcdef"), "id0");
 }

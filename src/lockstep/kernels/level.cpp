@@ -5,8 +5,7 @@
 namespace lockstep::kernels {
 
 Level level_of(std::string_view capability) {
-  if (capability == "AVX512") return Level::avx512;
-  return capability == "AVX2" ? Level::avx2 : Level::portable;
+  return capability == "AVX2" || capability == "AVX512" ? Level::avx2 : Level::portable;
 }
 
 Level level() {

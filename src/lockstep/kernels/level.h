@@ -1,14 +1,17 @@
 #pragma once
 // One loop, compiled for several generations of processors; which one runs is chosen at run time.
 
+#include <cstdint>
 #include <string_view>
 #include <type_traits>
 
 namespace lockstep::kernels {
 
-enum class Level { portable, avx2, avx512 };
+/// gcc 12 compares vectors of AVX-512 one number at a time, so nothing is compiled for it.
+enum class Level { portable, avx2 };
 
-/// What libtorch's own kernels use here: the widest that this processor has, or ATEN_CPU_CAPABILITY's.
+/// What libtorch's own kernels use here, as far as there are such: the widest that this processor has, or
+/// ATEN_CPU_CAPABILITY's.
 Level level();
 
 /// What ATen calls it.
@@ -28,18 +31,12 @@ __attribute__((target("avx2,fma"))) void with_avx2(const Work& work) {
   work(Lanes<8>());
 }
 
-template <class Work>
-__attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl"))) void with_avx512(const Work& work) {
-  work(Lanes<16>());
-}
-
 #endif
 
 /// Runs work(Lanes), a lambda marked LOCKSTEP_INLINE, whose loops are compiled for that level.
 template <class Work>
 void run_at(Level level, const Work& work) {
 #if defined(__x86_64__)
-  if (level == Level::avx512) return with_avx512(work);
   if (level == Level::avx2) return with_avx2(work);
 #endif
   work(Lanes<4>());

@@ -3,8 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include <algorithm>
-
 #include "lockstep/kernels/vector.h"
 
 namespace lockstep::kernels {
@@ -33,8 +31,8 @@ struct Window {
     const auto top = load_floats<lanes>(row + 2 * i), top_on = load_floats<lanes>(row + 2 * i + lanes);
     const auto low = load_floats<lanes>(row + 2 * i + below),
                low_on = load_floats<lanes>(row + 2 * i + lanes + below);
-    return {every_second<lanes>(top, top_on, 0), every_second<lanes>(top, top_on, 1),
-            every_second<lanes>(low, low_on, 0), every_second<lanes>(low, low_on, 1)};
+    return {every_second<lanes, 0>(top, top_on), every_second<lanes, 1>(top, top_on),
+            every_second<lanes, 0>(low, low_on), every_second<lanes, 1>(low, low_on)};
   }
 
   template <int lanes, class T>
@@ -122,8 +120,7 @@ template <class Work>
 void for_rows(const PooledImages& images, Level level, const Work& work) {
   const Rows rows(images);
   at::parallel_for(0, rows.count(), kRowsAtOnce, [&](int64_t begin, int64_t end) {
-    // gcc 12 compares vectors of 512 bits one number at a time
-    run_at(std::min(level, Level::avx2), [&](auto lanes) LOCKSTEP_INLINE {
+    run_at(level, [&](auto lanes) LOCKSTEP_INLINE {
       for (int64_t row = begin; row < end; ++row) {
         rows.visit(row, [&](int64_t x, int64_t y, int64_t count, Window window) LOCKSTEP_INLINE {
           for_chunks(lanes, count,

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include "lockstep/kernels/level.h"
@@ -73,10 +72,9 @@ LOCKSTEP_INLINE inline auto is_no_number(V x) {
 
 namespace detail {
 
-template <class V, int... i>
-LOCKSTEP_INLINE inline V every_second(V one, V other, int first, std::integer_sequence<int, i...>) {
-  return first == 0 ? __builtin_shufflevector(one, other, (2 * i)...)
-                    : __builtin_shufflevector(one, other, (2 * i + 1)...);
+template <int first, class V, int... i>
+LOCKSTEP_INLINE inline V every_second(V one, V other, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(one, other, (first + 2 * i)...);
 }
 
 template <int first, class V, int... i>
@@ -87,9 +85,9 @@ LOCKSTEP_INLINE inline V zipped(V one, V other, std::integer_sequence<int, i...>
 }  // namespace detail
 
 /// Of numbers in a row, those at even places (first 0) or odd ones (1).
-template <int lanes, class V>
-LOCKSTEP_INLINE inline V every_second(V one, V other, int first) {
-  return detail::every_second(one, other, first, std::make_integer_sequence<int, lanes>());
+template <int lanes, int first, class V>
+LOCKSTEP_INLINE inline V every_second(V one, V other) {
+  return detail::every_second<first>(one, other, std::make_integer_sequence<int, lanes>());
 }
 
 /// The first half (0) or the second (1) of: one's first, other's first, one's second, ...
