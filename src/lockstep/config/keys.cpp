@@ -235,6 +235,10 @@ const std::vector<Key> kKeys = {
     {KEY(train.layout),
      "channels_last is faster for images, and equals Python's channels_last, not its nchw",
      {.choices = {"nchw", "channels_last"}}},
+    {KEY(train.kernels),
+     "exact = libtorch's bits; fast = kernels of our own where the model has them, on CPUs: sums in another "
+     "order",
+     {.choices = {"exact", "fast"}}},
     {KEY(train.accumulate), "batches in one optimiser step", {.min = 1, .max = 1e6}},
     {KEY(train.clip_norm), "the largest norm of the gradients; 0 = unclipped", {.min = 0}},
     {KEY(train.label_smoothing), "of the cross-entropy loss", {.min = 0, .max = 1}},

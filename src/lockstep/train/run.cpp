@@ -159,7 +159,9 @@ void say_start(const Setup& setup, const Rounds& rounds, const RunPlace& place) 
   say_all_reduce(setup);
   if (job.scheduler != "none") log::info(format("{} job {}", job.scheduler, job.job_id));
   const auto& train = setup.settings.train;
-  if (train.precision != "fp32" || train.layout != "nchw") {
+  if (train.kernels == "fast") {
+    log::info("kernels fast: sums are in another order than libtorch's, and the bits are not Python's");
+  } else if (train.precision != "fp32" || train.layout != "nchw") {
     log::info(
         format("precision {}, layout {}: bits equal Python's with the same two, not the plain program's",
                train.precision, train.layout));
