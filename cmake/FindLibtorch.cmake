@@ -4,7 +4,8 @@
 #   libtorch::cuda    torch_cuda, c10_cuda with CUDA's runtime and NCCL, only where all of them are there
 # Looked for in LIBTORCH_ROOT, then the variables that modules set, .deps/python, CMAKE_PREFIX_PATH and the torch
 # that python3 would import. Each may be a libtorch folder, a wheel's torch folder or a prefix that holds one.
-# Sets Libtorch_FOUND, Libtorch_VERSION, Libtorch_ROOT_DIR, Libtorch_INCLUDE_DIR, Libtorch_CUDA_FOUND, Libtorch_CUDA_MISSING (a reason).
+# Sets Libtorch_FOUND, Libtorch_VERSION, Libtorch_ROOT_DIR, Libtorch_INCLUDE_DIR, Libtorch_CUDA_FOUND, Libtorch_CUDA_MISSING (a reason)
+# and Libtorch_BROUGHT (the libraries of others that torch_cpu needs and that came with it).
 if(NOT LIBTORCH_WANTED)
   set(LIBTORCH_WANTED 2.11.0 2.7.1)
 endif()
@@ -67,6 +68,30 @@ function(libtorch_search result)
   set(${result} ${folders} PARENT_SCOPE)
 endfunction()
 
+# The files that a library brings along: what it needs and finds on the path that is written in it.
+function(libtorch_brought result library)
+  execute_process(COMMAND ${LOCKSTEP_READELF} -d ${library} OUTPUT_VARIABLE dynamic ERROR_QUIET)
+  string(REPLACE "[" "<" dynamic "${dynamic}")  # in a list, CMake takes one for the start of an element
+  string(REPLACE "]" ">" dynamic "${dynamic}")
+  string(REGEX MATCH "R(UN)?PATH[^<]*<([^>]*)>" path "${dynamic}")
+  get_filename_component(origin "${library}" DIRECTORY)
+  string(REPLACE "$ORIGIN" "${origin}" folders "${CMAKE_MATCH_2}")
+  string(REPLACE ":" ";" folders "${folders}")
+  string(REGEX MATCHALL "NEEDED[^<]*<[^>]*" needed "${dynamic}")
+  set(files "")
+  foreach(name ${needed})
+    string(REGEX REPLACE ".*<" "" name "${name}")
+    foreach(folder ${folders})
+      if(EXISTS "${folder}/${name}")
+        get_filename_component(folder "${folder}" REALPATH)
+        list(APPEND files "${folder}/${name}")
+        break()
+      endif()
+    endforeach()
+  endforeach()
+  set(${result} "${files}" PARENT_SCOPE)
+endfunction()
+
 if(LIBTORCH_ROOT)
   libtorch_folders(folders ${LIBTORCH_ROOT})
 else()
@@ -110,6 +135,10 @@ find_package_handle_standard_args(Libtorch
 
 if(Libtorch_FOUND AND NOT TARGET libtorch::cpu)
   find_package(Threads REQUIRED)
+  find_program(LOCKSTEP_READELF NAMES ${CMAKE_READELF} readelf)
+  mark_as_advanced(LOCKSTEP_READELF)
+  libtorch_brought(Libtorch_BROUGHT ${Libtorch_torch_cpu})
+  list(REMOVE_ITEM Libtorch_BROUGHT ${Libtorch_c10})
   add_library(libtorch::c10 SHARED IMPORTED)
   set_target_properties(libtorch::c10 PROPERTIES IMPORTED_LOCATION ${Libtorch_c10})
   add_library(libtorch::cpu SHARED IMPORTED)

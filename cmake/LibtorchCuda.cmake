@@ -8,8 +8,6 @@ if(NOT Libtorch_torch_cuda OR NOT Libtorch_c10_cuda)
 endif()
 
 # Which CUDA it wants is written in the library itself: libcudart.so.13.
-find_program(LOCKSTEP_READELF NAMES ${CMAKE_READELF} readelf)
-mark_as_advanced(LOCKSTEP_READELF)
 execute_process(COMMAND ${LOCKSTEP_READELF} -d ${Libtorch_c10_cuda} OUTPUT_VARIABLE needed ERROR_QUIET)
 if(NOT needed MATCHES "libcudart[^]]*\\.so\\.([0-9]+)")
   set(Libtorch_CUDA_MISSING "${Libtorch_c10_cuda} does not say which CUDA it wants")
