@@ -10,4 +10,7 @@ namespace lockstep::base {
 /// The paths at which a file of lockstep's own may lie, likeliest first.
 std::vector<std::string> places_beside(const std::string& file);
 
+/// The first of them that is there; empty where none is.
+std::string find_beside(const std::string& file);
+
 }  // namespace lockstep::base

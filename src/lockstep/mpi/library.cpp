@@ -1,11 +1,14 @@
 #include "lockstep/mpi/library.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstring>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <sstream>
 
@@ -52,14 +55,6 @@ std::string plugin_file(const Row& row) {
   return format("liblockstep_mpi_{}.so", row.name);
 }
 
-// empty where it was not built
-std::string plugin_of(const Row& row) {
-  for (const auto& path : base::places_beside(plugin_file(row))) {
-    if (fs::exists(path)) return path;
-  }
-  return "";
-}
-
 struct Opened {
   void* handle = nullptr;
   std::string file;
@@ -90,35 +85,59 @@ Opened open(const std::string& file, int more = 0) {
   return {handle, symbol ? file_of(symbol) : ""};
 }
 
+// The libraries of this process by their paths: a name would be looked for in every folder.
+std::vector<std::string> loaded_files() {
+  std::vector<std::string> files;
+  const auto add = [](dl_phdr_info* info, size_t, void* to) {
+    if (std::strchr(info->dlpi_name, '/'))
+      static_cast<std::vector<std::string>*>(to)->push_back(info->dlpi_name);
+    return 0;
+  };
+  ::dl_iterate_phdr(add, &files);
+  return files;
+}
+
+// empty where neither it nor what it needs has MPI
+std::string file_of_mpi_in(const std::string& file) {
+  void* handle = ::dlopen(file.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  if (!handle) return "";
+  void* symbol = ::dlsym(handle, kOwnCall);
+  ::dlclose(handle);
+  return symbol ? file_of(symbol) : "";
+}
+
 // Linked to the program, or brought along by a module for itself alone, and then made everybody's.
 std::optional<Opened> in_this_process() {
   if (void* symbol = ::dlsym(RTLD_DEFAULT, kOwnCall)) {
     open(file_of(symbol), RTLD_NOLOAD);
     return Opened{RTLD_DEFAULT, file_of(symbol)};
   }
-  for (const auto& row : rows()) {
-    for (const auto& name : row.files) {
-      if (auto there = open(name, RTLD_NOLOAD); there.handle) return there;
-    }
+  for (const auto& file : loaded_files()) {
+    if (const auto mpi = file_of_mpi_in(file); !mpi.empty()) return open(mpi, RTLD_NOLOAD);
   }
   return std::nullopt;
 }
 
-// Every path that may be it: named, or in the folders; then the bare names, for which the system looks.
-std::vector<std::string> candidates(const Wish& wish) {
-  if (!wish.file.empty()) return {wish.file};
-  std::vector<std::string> files;
+std::vector<std::string> names_of(const Wish& wish) {
+  std::vector<std::string> names;
+  for (const Family family : wish.families)
+    names.insert(names.end(), row_of(family).files.begin(), row_of(family).files.end());
+  return names;
+}
+
+// The first that is_it takes of every path that may be it: named, or in the folders; then the bare names, for
+// which the system looks.
+bool any_candidate(const Wish& wish, const std::function<bool(const std::string& file)>& is_it) {
+  if (!wish.file.empty()) return is_it(wish.file);
+  const auto names = names_of(wish);
   for (const auto& folder : wish.folders) {
-    for (const Family family : wish.families) {
-      for (const auto& name : row_of(family).files) {
-        std::error_code none;
-        if (fs::exists(folder + "/" + name, none)) files.push_back(folder + "/" + name);
-      }
+    for (const auto& name : names) {
+      std::error_code none;
+      const auto file = folder + "/" + name;
+      if (fs::exists(file, none) && is_it(file)) return true;
     }
   }
-  for (const Family family : wish.families)
-    files.insert(files.end(), row_of(family).files.begin(), row_of(family).files.end());
-  return files;
+  return std::ranges::any_of(names, is_it);
 }
 
 std::string wanted(const Wish& wish) {
@@ -146,17 +165,20 @@ bool is_missing(const std::string& file, const std::string& why) {
 
 Opened search(const Wish& wish) {
   std::string broken;
-  for (const auto& file : candidates(wish)) {
-    auto library = open(file);
-    if (!library.file.empty()) return library;
+  Opened library;
+  const auto opens = [&](const std::string& file) {
+    library = open(file);
+    if (!library.file.empty()) return true;
     const std::string why = library.handle ? file + ": it has no MPI_Init_thread" : ::dlerror();
     if (broken.empty() && !is_missing(file, why)) broken = why;
-  }
-  refuse(wish, broken);
+    return false;
+  };
+  if (!any_candidate(wish, opens)) refuse(wish, broken);
+  return library;
 }
 
 const PluginTable& open_plugin(const Row& row) {
-  const auto path = plugin_of(row);
+  const auto path = base::find_beside(plugin_file(row));
   if (path.empty())
     throw InputError(format("this lockstep was built without its half for {}", row.title), plugin_file(row),
                      format("build it where the mpi.h of {} is (docs/install.md), or start the ranks with "
@@ -237,7 +259,8 @@ std::string_view title_of(Family family) {
 std::vector<std::string> supported() {
   std::vector<std::string> names;
   for (const auto& row : rows()) {
-    if (row.family == Family::standard || !plugin_of(row).empty()) names.emplace_back(row.name);
+    if (row.family == Family::standard || !base::find_beside(plugin_file(row)).empty())
+      names.emplace_back(row.name);
   }
   return names;
 }

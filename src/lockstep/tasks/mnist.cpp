@@ -1,4 +1,5 @@
 // The workshop's task: handwritten digits, 60,000 to train on and 10,000 to evaluate on.
+#include "lockstep/base/paths.h"
 #include "lockstep/data/find_files.h"
 #include "lockstep/tasks/image_task.h"
 
@@ -13,7 +14,7 @@ ImageRecipe mnist(const Settings& settings, ImageTask::Look look) {
                      .std = {0.3081},
                      .model = "simple_cnn"};
   if (look == ImageTask::Look::no) return recipe;
-  const auto& root = settings.data.root.empty() ? "data/mnist" : settings.data.root;
+  const auto root = base::find_path(settings.data.root.empty() ? "data/mnist" : settings.data.root);
   const auto file = [&root](const std::string& name) {
     return data::find_data_file(root, {name, name + ".gz"});
   };
