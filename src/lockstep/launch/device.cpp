@@ -1,7 +1,9 @@
 #include "lockstep/launch/device.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 
 #include "lockstep/base/error.h"
@@ -19,6 +21,15 @@ bool hides_all(const Environment& environment) {
   if (!is_set(environment, kVisible)) return false;
   const std::string text = text_of(environment, kVisible);
   return text.empty() || text.starts_with("-") || text == "NoDevFiles";
+}
+
+// What a driver, or a GPU given to a container, leaves to be seen. Where there is none of it, and nobody says
+// where to look, the loader need not search every folder that it knows, on every rank.
+bool may_have_driver(const Environment& environment) {
+  constexpr std::array kTraces = {"/dev/nvidiactl", "/proc/driver/nvidia", "/dev/dxg",
+                                  "/dev/nvmap",     "/usr/bin/nvidia-smi", "/usr/bin/nvidia-modprobe"};
+  return is_set(environment, "LD_LIBRARY_PATH") ||
+         std::ranges::any_of(kTraces, [](const char* path) { return ::access(path, F_OK) == 0; });
 }
 
 GpuCount ask_driver(void* library) {
@@ -51,7 +62,7 @@ GpuCount count_gpus(const Environment& environment) {
   const std::string narrowed = is_set(environment, kVisible) ? quote(environment, kVisible) : "";
   if (hides_all(environment)) return {0, narrowed};
   // never closed: libtorch opens the same driver later
-  void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  void* library = may_have_driver(environment) ? dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) : nullptr;
   if (!library) return {0, "no CUDA driver (libcuda.so.1) on this host"};
   GpuCount result = ask_driver(library);
   if (!narrowed.empty()) result.because += ", " + narrowed;

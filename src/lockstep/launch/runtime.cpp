@@ -9,6 +9,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/pack.h"
 #include "lockstep/launch/mpi.h"
+#include "lockstep/launch/mpi_plugins.h"
 #include "lockstep/launch/mpi_wish.h"
 #include "lockstep/launch/variables.h"
 
@@ -49,6 +50,8 @@ void Runtime::join_mpi(const Environment& environment, const std::string& launch
     without_mpi_ = error.what();
     return;
   }
+  const NamedPlugins plugins(options_.alone_in_mpi ? plugins_of_one_node(environment, mpi::loaded()->version)
+                                                   : std::vector<std::pair<std::string, std::string>>());
   mpi_ = std::make_unique<MpiSession>(join_timeout());
 }
 

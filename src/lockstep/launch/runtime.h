@@ -22,6 +22,8 @@ struct RuntimeOptions {
   std::chrono::milliseconds join_timeout{60'000};
   /// For every rank to come to the end of MPI; LOCKSTEP_LEAVE_TIMEOUT (seconds) overrules.
   std::chrono::milliseconds leave_timeout{600'000};
+  /// Nobody else in this process calls MPI, so on one node it may leave out what only others would use.
+  bool alone_in_mpi = false;
 };
 
 /// The job this process has joined. Owns MPI: initialises it at most once, finalises it when destroyed.

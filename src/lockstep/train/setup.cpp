@@ -41,7 +41,8 @@ std::string launcher_of(const Command& command) {
 std::unique_ptr<launch::Runtime> make_runtime(const Command& command) {
   const auto asked = launcher_of(command);
   const bool unknown = asked == "auto" && !launch::wants_mpi(launch::current_environment());
-  return std::make_unique<launch::Runtime>(unknown ? launcher_in(command.config, command.sets) : asked);
+  return std::make_unique<launch::Runtime>(unknown ? launcher_in(command.config, command.sets) : asked,
+                                           launch::RuntimeOptions{.alone_in_mpi = true});
 }
 
 void obey_launcher(launch::Runtime& runtime, const Settings& settings, const Command& command) {
