@@ -71,9 +71,11 @@ void add_nccl(Group& group, const Joining& joining) {
   const Job& job = joining.job;
   add_gloo(group, joining);
   group.setBoundDeviceId(joining.device);
-  group.setBackend(c10::kCUDA, Group::BackendType::NCCL,
-                   cuda().make_nccl({joining.store, job.rank, job.world, joining.device.index(),
-                                     joining.options.timeout}));
+  // both number their keys from 0: as in Python, each has a part of the store to itself
+  const auto store = c10::make_intrusive<c10d::PrefixStore>("cuda", joining.store);
+  group.setBackend(
+      c10::kCUDA, Group::BackendType::NCCL,
+      cuda().make_nccl({store, job.rank, job.world, joining.device.index(), joining.options.timeout}));
 }
 
 struct Kind {

@@ -29,8 +29,8 @@ class Nccl : public ProcessGroupNCCL {
 
 // ProcessGroupNCCL reads these when it is made. A person's own settings stand.
 void set_defaults() {
-  ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1",
-           0);  // a hang or a dead peer ends this process, and says why
+  // a hang or a dead peer ends this process, and says why; without aborting NCCL first, which may hang itself
+  ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "3", 0);
   ::setenv("TORCH_NCCL_DUMP_ON_TIMEOUT", "1", 0);
   ::setenv("TORCH_FR_BUFFER_SIZE", "2000", 0);  // the flight recorder that the dump is of
 }
