@@ -359,6 +359,7 @@ def test_ranks_that_share_a_gpu_are_refused_early(mpirun, by_hand, lockstep, sou
     table = mpirun(2, lockstep, "whoami", env=env)
     assert table.returncode == 2 and "ranks 0 and 1 share one GPU" in table.stderr
     assert "cuda:0" in table.stdout, "the table comes first"
+    mpirun(2, lockstep, "whoami", env={**env, "NCCL_MULTI_RANK_GPU_ENABLE": "1"}, check=True)
 
 
 def test_torchruns_own_store_carries_the_meeting(start, lockstep, source_dir, tmp_path):

@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -52,8 +53,8 @@ void print_listeners(const std::string& table, const std::set<std::string>& inod
 // The CUDA half comes before anything else of libtorch.
 c10::Device device_for(const std::string& backend, const Job& job) {
   if (backend != "nccl") return c10::kCPU;
-  comm::load_cuda();
-  return {c10::kCUDA, static_cast<c10::DeviceIndex>(job.local_rank)};
+  const int seen = std::max(1, comm::cuda_device_count());  // two ranks may share one, where NCCL lets them
+  return {c10::kCUDA, static_cast<c10::DeviceIndex>(job.local_rank % seen)};
 }
 
 void sum_once(ProcessGroup& group, c10::Device device) {

@@ -15,6 +15,7 @@
 #include "lockstep/comm/meet/store.h"
 #include "lockstep/launch/device.h"
 #include "lockstep/launch/layout.h"
+#include "lockstep/launch/variables.h"
 
 namespace lockstep::comm {
 namespace {
@@ -122,6 +123,11 @@ std::string shared_gpu(const std::vector<std::string>& gpus) {
   return "";
 }
 
+// NCCL 2.30 and later takes two ranks on one GPU from who says so: to try it, for it is slow.
+bool may_share_gpus() {
+  return launch::text_of(launch::current_environment(), "NCCL_MULTI_RANK_GPU_ENABLE") == "1";
+}
+
 Facts facts_of_job(const Job& job) {
   return {{kJobId, job.job_id}, {"lockstep's version", LOCKSTEP_VERSION}};
 }
@@ -179,7 +185,7 @@ void check_alike(const launch::Runtime& runtime, const std::function<Facts()>& t
 void refuse_shared_gpus(const launch::Runtime& runtime, const std::string& uuid) {
   const Job& job = runtime.job();
   const auto all = runtime.gather(uuid.empty() ? "" : base::pack_texts({uuid, job.host}));
-  const auto shared = runtime.broadcast(job.rank == 0 ? shared_gpu(all) : "");
+  const auto shared = runtime.broadcast(job.rank == 0 && !may_share_gpus() ? shared_gpu(all) : "");
   if (shared.empty()) return;
   throw InputError(
       shared, format("{} ranks, launcher {}", job.world, job.launcher),

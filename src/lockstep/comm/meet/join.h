@@ -24,8 +24,8 @@ void join_ranks(launch::Runtime& runtime, std::chrono::milliseconds timeout);
 /// which rank; an Error of `tell` on one rank is thrown on all.
 void check_alike(const launch::Runtime& runtime, const std::function<Facts()>& tell);
 
-/// Collective: NCCL refuses two ranks on one GPU, but only later and in other words. `uuid` is empty where
-/// this rank computes on no GPU.
+/// Collective: NCCL refuses two ranks on one GPU, but only later and in other words; rank 0's
+/// NCCL_MULTI_RANK_GPU_ENABLE=1 leaves it to NCCL. `uuid` is empty where this rank computes on no GPU.
 void refuse_shared_gpus(const launch::Runtime& runtime, const std::string& uuid);
 
 /// Which fact differs, and on which rank, as an error says it; empty where they are all the same.
