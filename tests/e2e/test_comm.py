@@ -159,6 +159,17 @@ def test_nccl_sums(ranks, build_dir, world):
         assert status == 0, err
 
 
+@pytest.mark.parametrize("binary, test, needed", [
+    ("test_parallel", "DataParallelOnGpus.TheSameAsOnTheCpu", 1),
+    ("test_parallel_ranks", "DdpOnGpus.ParametersOnTwoOfOneRank", 2)])
+def test_one_process_with_gpus(run, build_dir, binary, test, needed):
+    if not has_plugin(build_dir):
+        pytest.skip("built without the CUDA half")
+    if gpus() < needed:
+        pytest.skip(f"needs {needed} GPUs, and here are {gpus()}")
+    run(build_dir / "bin" / binary, f"--gtest_filter={test}", env={"LOCKSTEP_TEST_GPU": "1"}, check=True, timeout=120)
+
+
 @pytest.mark.parametrize("world", [1, 2])
 def test_sync_batch_norm_on_gpus_equals_the_cpus(mpirun, build_dir, world):
     if not has_plugin(build_dir):

@@ -14,10 +14,12 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include <cstdlib>
 #include <set>
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/cuda_load.h"
 
 namespace lockstep {
 namespace {
@@ -371,8 +373,10 @@ TEST(DataParallel, DevicesThatAreNotThereAreRefused) {
   EXPECT_THROW(devices_like(c10::Device(at::kCUDA, 0), static_cast<int>(gpus) + 1), InputError);
 }
 
-TEST(DataParallel, OnGpusTheSameAsOnOne) {
-  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU here";
+// Run by tests/e2e/test_comm.py in a process of its own, because the CUDA half has to come first.
+TEST(DataParallelOnGpus, TheSameAsOnTheCpu) {
+  if (!std::getenv("LOCKSTEP_TEST_GPU")) GTEST_SKIP() << "needs a GPU, and a process of its own";
+  comm::load_cuda();
   const auto bare = seeded<Tanh>();
   auto devices = visible_devices();
   if (devices.size() == 1) devices.push_back(devices.front());

@@ -1,9 +1,12 @@
 #include "lockstep/parallel/ddp.h"
-#include "lockstep/comm/connect.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <cstdlib>
+
+#include "lockstep/comm/connect.h"
+#include "lockstep/comm/cuda_load.h"
 #include "parallel/ranks_group.h"
 
 namespace lockstep {
@@ -173,10 +176,10 @@ TEST(Ddp, ZeroGradWorksWithBucketViews) {
   }
 }
 
-TEST(Ddp, ParametersOnSeveralGpusOfOneRank) {
-  if (static_cast<int>(torch::cuda::device_count()) < 2 * runtime().job().local_world)
-    GTEST_SKIP() << "needs two GPUs a rank, found " << static_cast<int>(torch::cuda::device_count())
-                 << " on this node";
+// Run by tests/e2e/test_comm.py in a process of its own, because the CUDA half has to come first.
+TEST(DdpOnGpus, ParametersOnTwoOfOneRank) {
+  if (!std::getenv("LOCKSTEP_TEST_GPU")) GTEST_SKIP() << "needs two GPUs a rank, and a process of its own";
+  ASSERT_GE(comm::cuda_device_count(), 2 * runtime().job().local_world);
   const auto first = static_cast<c10::DeviceIndex>(2 * runtime().job().local_rank);
   const at::Device one(at::kCUDA, first), two(at::kCUDA, static_cast<c10::DeviceIndex>(first + 1));
   const auto nccl = comm::connect(runtime(), {.backend = "nccl"}, one);
