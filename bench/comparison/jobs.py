@@ -5,8 +5,9 @@ import sys
 
 import launch
 
-sys.path.append(str(launch.ROOT / "bench/scale"))
+sys.path += [str(launch.ROOT / "bench/scale"), str(launch.ROOT / "bench/gpu")]
 import calls  # noqa: E402
+import step_time  # noqa: E402
 
 GRADIENTS = 432_538 * 4  # bytes: SimpleCNN's, 1.65 MiB
 ONE_STEP = ("--set", "train.max_steps=1", "--set", "train.log_every=1", "--set", "train.eval_every=0")
@@ -71,4 +72,4 @@ def files(place, pace, folder, limit):
     return {"files": [files_to_first_step((folder / "trace").read_text(errors="replace").splitlines())]}, ran
 
 
-JOBS = {"allreduce": allreduce, "start": start, "start_torchrun": start_torchrun, "calls": files}
+JOBS = {"allreduce": allreduce, "start": start, "start_torchrun": start_torchrun, "calls": files} | step_time.jobs()

@@ -49,7 +49,8 @@ def environment(**more):
 
 def python_environment(**more):
     """For a peer, which may lie elsewhere and use ours' modules."""
-    return environment(PYTHONPATH=":".join(map(str, (ROOT / "bench/comparison/peers", ROOT / "tests/e2e/peers"))), **more)
+    own = [str(ROOT / folder) for folder in ("bench/comparison/peers", "tests/e2e/peers")]
+    return environment(PYTHONPATH=":".join([*own, *filter(None, [os.environ.get("PYTHONPATH")])]), **more)
 
 
 def free_port():

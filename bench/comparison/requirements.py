@@ -36,7 +36,10 @@ def crowd(place):
 
 
 def gpu(place):
-    return "GPUs are not measured by this program" if machine.gpus() else "no GPU here"
+    if not machine.gpus():
+        return "no GPU here"
+    plugin = place.program.parent.parent / "lib/liblockstep_cuda.so"
+    return "" if plugin.exists() else "this lockstep was built without CUDA"
 
 
 def strace(place):

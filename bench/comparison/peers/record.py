@@ -32,6 +32,11 @@ class Record:
     def done(self):
         return self.step >= self.options.steps
 
+    @property
+    def is_quiet(self):
+        """Whether the next step leaves no line: its loss may stay where it is."""
+        return (self.step + 1) % self.options.every != 0 and self.step + 1 < self.options.steps
+
     def add(self, loss, samples):
         self.step += 1
         self.samples += samples
