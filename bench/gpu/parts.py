@@ -1,0 +1,192 @@
+"""All that the kit runs, in its order. A part adds to `found` what it saw, and throws where that is not right."""
+
+import dataclasses
+import re
+import sys
+
+import jobs
+import launch
+import measure
+import place
+import show
+import step_time
+import targets
+import trained
+import verdict
+from running import NotHere, Wrong
+
+
+@dataclasses.dataclass
+class Row:
+    name: str
+    what: str
+    seconds: int     # at most
+    work: object     # work(part, found)
+    needs: tuple = ("a device",)
+
+
+@dataclasses.dataclass
+class Pace:
+    """Of bench/compare: how often each is run."""
+    rounds: int
+
+
+def doctor(part, found):
+    said = part.run([part.here.program, "doctor", "--device", part.here.kind])
+    found["checks"] = f"{len(re.findall(r'^ *ok', said, re.M))} ok, {len(re.findall(r'^ *warning', said, re.M))} warnings"
+
+
+def tests(part, binary, names, least, world=1):
+    """gtests that are to run, and not to be skipped."""
+    said = part.run([part.here.program.parent / binary, f"--gtest_filter={names}"], ranks=trained.ranks(world) if world > 1 else None,
+                    LOCKSTEP_TEST_GPU="1")
+    passed = re.search(r"\[  PASSED  \] (\d+) test", said)
+    if not passed or int(passed[1]) < least or "[  SKIPPED ]" in said:
+        raise Wrong(f"{binary} {names}: tests were skipped, or are not there")
+    return f"{passed[1]} passed"
+
+
+def plugin(part, found):
+    found["loaded first, and too late"] = tests(part, "test_comm", "CudaPlugin.*", 2)
+
+
+def nccl(part, found, world=1):
+    peer = [part.here.program.parent / "comm_peer", part.here.backend, 60_000, 20_000, 100]
+    said = part.run(peer, ranks=trained.ranks(world))
+    if len(re.findall(r"^done \d", said, re.M)) != world:
+        raise Wrong("not every rank came to the end of its sums")
+    found["sums"] = f"101 of 1000 floats, {world} rank{'s' * (world > 1)}: right"
+
+
+def gpu_tests(part, found):
+    found["data parallel"] = tests(part, "test_parallel", "DataParallelOnGpus.*", 1)
+    found["SyncBatchNorm"] = tests(part, "test_parallel_ranks", "SyncNormOnAGpu.*", 1)
+    if len(part.here.gpus) > 1:
+        found["one rank, two GPUs"] = tests(part, "test_parallel_ranks", "DdpOnGpus.*", 1)
+
+
+def two_ranks(part, found):
+    nccl(part, found, world=2)
+    if part.here.device == "cuda":
+        found["SyncBatchNorm"] = tests(part, "test_parallel_ranks", "SyncNormOnAGpu.*", 1, world=2)
+        found["stages"] = tests(part, "test_parallel_ranks", "StageLineOnGpus.*", 1, world=2)
+    found |= trained.compared(part, trained.ours(part, "ours", "data.batch_size=128", world=2),
+                              trained.theirs(part, "python", batch=128, world=2), trained.CLOSE["fp32"])
+
+
+def against_python(part, found, precision, layout="nchw"):
+    sets = ("data.batch_size=256", f"train.precision={precision}", f"train.layout={layout}")
+    words = trained.compared(part, trained.ours(part, f"ours-{precision}-{layout}", *sets),
+                             trained.theirs(part, f"python-{precision}-{layout}", precision, layout == "channels_last"),
+                             trained.CLOSE[precision])
+    found |= {f"{precision} {layout}, {what}": how for what, how in words.items()}
+
+
+def parity(part, found):
+    against_python(part, found, "fp32")
+    against_python(part, found, "fp32", "channels_last")
+    against_python(part, found, "bf16")
+
+
+def gpu_step(part, found):
+    """The shipped config of the GPU's step, against Python with the same choices."""
+    if step_time.config().stem == "mnist":
+        raise NotHere("this lockstep ships no configs/mnist_gpu.yaml")
+    taken = step_time.choices(part.here.program)
+    words = trained.compared(part, trained.ours(part, "ours", "data.batch_size=256", config=step_time.config().stem),
+                             trained.theirs(part, "python", taken["precision"], taken["layout"] == "channels_last"),
+                             trained.CLOSE["bf16"])
+    found |= {f"{taken['precision']} {taken['layout']}, {what}": how for what, how in words.items()}
+
+
+def fp16(part, found):
+    against_python(part, found, "fp16")
+    if not any(what.endswith("loss scale") for what in found):
+        raise Wrong("the checkpoint holds no loss scale")
+
+
+def pinned(part, found):
+    how = ("data.batch_size=256", "data.workers=2")
+    pin = trained.ours(part, "pinned", *how, "data.pin_memory=true", steps=100)
+    plain = trained.ours(part, "pageable", *how, "data.pin_memory=false", steps=100)
+    found["losses"] = trained.loss_words(pin.losses, plain.losses, trained.CLOSE["fp32"])
+
+
+def resume(part, found):
+    """Dropout draws from the device's generator: other draws would be other losses."""
+    how = dict(config="mnist_bert_layer")
+    sets = ("parallel.tensor=1", "parallel.sequence=false")
+    whole = trained.ours(part, "whole", *sets, steps=40, **how)
+    trained.ours(part, "parts", *sets, steps=20, **how)
+    rest = trained.ours(part, "parts", *sets, steps=40, words=("--resume", "auto"), **how)
+    found |= trained.compared(part, rest, whole, trained.CLOSE["fp32"])
+    generators = trained.asked(part, rest.saved)
+    wanted = ["cpu", "cuda"] if part.here.device == "cuda" else ["cpu"]
+    if generators["devices"] != wanted or not generators["taken"]:
+        raise Wrong(f"the checkpoint's generators are of {generators['devices']}, and Python's {'took' * generators['taken'] or 'refused'} them")
+    if generators["states"] != trained.asked(part, whole.saved)["states"]:
+        raise Wrong("the generators ended elsewhere than without a stop")
+    found["generators"] = f"of {' and '.join(wanted)}: as without a stop, and Python's take them"
+
+
+def sanitizer(part, found):
+    sets = ("train.max_steps=3", "data.batch_size=16", "train.eval_every=0", "run.name=run", "launch.device=cuda", "data.workers=0")
+    said = part.run([part.here.sanitizer, "--tool", "memcheck", "--error-exitcode", 9, part.here.program, "train",
+                     launch.ROOT / "configs/mnist.yaml", *(word for setting in sets for word in ("--set", setting))],
+                    PYTORCH_NO_CUDA_MEMORY_CACHING="1")  # or one block of the cache would hide what lies beside a tensor
+    summary = re.search(r"ERROR SUMMARY: (\d+) error", said)
+    if not summary or summary[1] != "0":
+        raise Wrong(summary[0] if summary else "it gave no summary")
+    found["memcheck"] = "0 errors in 3 steps of mnist.yaml"
+
+
+def speed(part, found):
+    """P10, by what bench/compare has for it."""
+    rows = [target for target in targets.TARGETS if target.name == "P10"]
+    if part.here.device == "cpu":
+        jobs.JOBS.update(step_time.jobs("cpu", steps=4, every=1))
+    there = place.Place(part.here.program, sys.executable, "", trained.PEER.parent, part.folder)
+    names = list(dict.fromkeys(job for target in rows for job in target.jobs))
+    results = measure.rounds(names, there, Pace(3 if part.here.device == "cuda" else 1), measure.Clock(part.left() - 5, 120),
+                             lambda text: (part.log.write(f"{text}\n".encode()), part.log.flush()))
+    shown = verdict.rows(rows, results, there)
+    found["config"] = step_time.config().name
+    found |= {figure.partition(".")[0]: show.figures(verdict.summary(values), "us") for figure, values in results.figures.items()}
+    found["table"] = show.table([show.HEAD, *map(show.cells, shown)])
+    part.log.write(f"{found['table']}\n".encode())
+    if results.failed or results.late:
+        raise Wrong("; ".join(f"{job}: {why}" for job, why in (results.failed | results.late).items()))
+
+
+GPU, TWO = ("a GPU",), ("a device", "two ranks")
+ROWS = [
+    Row("doctor", "lockstep doctor on the GPU", 60, doctor),
+    Row("plugin", "the CUDA half: loaded first, and refused where it comes too late", 60, plugin, GPU),
+    Row("nccl", "sums over NCCL, one rank", 60, nccl),
+    Row("tests", "the tests that need a GPU", 60, gpu_tests, GPU),
+    Row("parity", "20 steps against Python's DDP: fp32, channels_last, bf16", 120, parity),
+    Row("fp16", "20 steps in fp16 with GradScaler against Python's", 60, fp16, GPU),
+    Row("step", "20 steps of the GPU's own step against Python's DDP", 60, gpu_step),
+    Row("speed", "P10: microseconds of a step, and of Python's eager and compiled", 200, speed),
+    Row("two", "NCCL, DDP, SyncBatchNorm and stages at two ranks", 90, two_ranks, TWO),
+    Row("pinned", "100 steps from page-locked memory, and from pageable", 60, pinned),
+    Row("resume", "dropout from the device's generator, with and without a stop", 90, resume),
+    Row("sanitizer", "compute-sanitizer memcheck over 3 steps", 120, sanitizer, ("a GPU", "a sanitizer")),
+]
+
+
+def shared(here):
+    return here.nccl >= (2, 30)
+
+
+NEEDS = {
+    "a GPU": lambda here: "" if here.device == "cuda" else "no GPU",
+    "a device": lambda here: "no GPU" if here.device == "none" else "",
+    "two ranks": lambda here: "" if here.device != "cuda" or len(here.gpus) > 1 or shared(here) else
+    f"one GPU, and NCCL {'.'.join(map(str, here.nccl))} takes two ranks on one from 2.30 on",
+    "a sanitizer": lambda here: "" if here.sanitizer else "compute-sanitizer is not installed",
+}
+
+
+def missing(row, here):
+    return next((why for need in row.needs if (why := NEEDS[need](here))), "")

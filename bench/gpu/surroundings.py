@@ -1,0 +1,130 @@
+"""What the kit runs on: the Python with its PyTorch, the libraries that come with that, the GPUs, NCCL, the sanitizer."""
+
+import dataclasses
+import glob
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]  # KIT/share/lockstep
+KIT = ROOT.parents[1]
+ASKED = """import json, os, torch
+with open("/proc/self/maps") as maps:
+    files = {line.split(None, 5)[5].strip() for line in maps if line.count("/")}
+folders = {os.path.dirname(path) for path in files if os.path.basename(path).startswith(("libcudart.so.", "libnccl.so."))}
+nccl = torch.cuda.nccl.version() if torch.distributed.is_available() and torch.distributed.is_nccl_available() else ()
+count = torch.cuda.device_count()
+print("told:" + json.dumps({
+    "torch": torch.__version__, "cuda": torch.version.cuda or "none", "nccl": list(nccl),
+    "gpus": [torch.cuda.get_device_name(i) for i in range(count)],
+    "libraries": [os.path.join(os.path.dirname(torch.__file__), "lib"), *sorted(folders)]}))
+"""
+PATIENCE = 120  # with the first import of torch, from a cold disk
+
+
+class Refused(Exception):
+    """The kit cannot run here: (what, what to do)."""
+
+
+@dataclasses.dataclass
+class Here:
+    device: str
+    torch: str
+    cuda: str
+    nccl: tuple
+    gpus: list
+    libraries: list
+    version: str = ""     # of our program, in its own words
+    sanitizer: str = ""
+    program: pathlib.Path = KIT / "bin/lockstep"
+
+    @property
+    def kind(self):
+        """Of the device as Python names it."""
+        return "cuda" if self.device == "cuda" else "cpu"
+
+    def steps(self, number):
+        """A rehearsal takes few."""
+        return number if self.device == "cuda" else max(2, number // 10)
+
+    @property
+    def backend(self):
+        return "nccl" if self.device == "cuda" else "gloo"
+
+
+def first_words(text, lines=4):
+    return "\n  ".join((text.strip().splitlines() or ["it said nothing"])[-lines:])
+
+
+def ask_torch():
+    try:
+        asked = subprocess.run([sys.executable, "-B", "-c", ASKED], capture_output=True, text=True, timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        raise Refused(f"`import torch` did not end within {PATIENCE} s", "try it by hand: is the disk slow, or the driver stuck?")
+    told = [line for line in asked.stdout.splitlines() if line.startswith("told:")]
+    if "No module named 'torch'" in asked.stderr:
+        raise Refused(f"{sys.executable} has no PyTorch", "name a Python that has: PYTHON=/where/it/is/python3")
+    if asked.returncode != 0 or not told:
+        raise Refused(f"PyTorch does not start in {sys.executable}: {first_words(asked.stderr)}", "mend it, or name another Python")
+    return json.loads(told[-1].removeprefix("told:"))
+
+
+def check_version(found, wanted):
+    if found.partition("+")[0] != wanted["torch"]:
+        raise Refused(f"this kit was built for PyTorch {wanted['torch']}, and {sys.executable} has {found}",
+                      "name a Python with that one in PYTHON, or make the kit with a build against this one")
+
+
+def check_cuda(found, wanted):
+    if found.partition(".")[0] != wanted["cuda"].partition(".")[0]:
+        raise Refused(f"this kit was built for CUDA {wanted['cuda']}, and PyTorch here for CUDA {found}",
+                      f"name a Python whose PyTorch is one for CUDA {wanted['cuda']}")
+
+
+def starts(program, folders):
+    os.environ["LD_LIBRARY_PATH"] = ":".join(map(str, folders))
+    return subprocess.run([program, "--version"], capture_output=True, text=True)
+
+
+def start(program, libraries):
+    """What the program says of itself, with the path of libraries left as it has to be for all that follows."""
+    folders = [KIT / "lib", *libraries]
+    try:
+        ran = starts(program, folders)
+        if ran.returncode != 0 and "libstdc++" in ran.stderr:  # the machine's compiler is older than ours
+            ran = starts(program, [KIT / "lib", KIT / "lib/gcc", *libraries])
+    except OSError as error:
+        raise Refused(f"{program}: {error.strerror}", "the kit is for Linux on x86-64: unpack it again, on a file system that runs programs")
+    if ran.returncode != 0:
+        raise Refused(f"{program} does not start: {first_words(ran.stderr)}", "is the kit whole, and this system's C library new enough?")
+    return ran.stdout.strip()
+
+
+def sanitizer():
+    found = shutil.which("compute-sanitizer")
+    return found or next(iter(sorted(glob.glob("/usr/local/cuda*/bin/compute-sanitizer"))), "")
+
+
+def check_whole(kit):
+    """All that was packed, by its size."""
+    try:
+        packed = json.loads((kit / "contents.json").read_text())
+        for name, size in packed["files"].items():
+            if (kit / name).stat().st_size != size:
+                raise Refused(f"{kit / name} has another size than it was packed with", "unpack it again")
+    except (OSError, ValueError, KeyError) as error:
+        raise Refused(f"{kit} is no whole kit: {error}", "unpack it again")
+    return packed
+
+
+def look_around(on_cpu):
+    packed = check_whole(KIT)
+    told = ask_torch()
+    check_version(told["torch"], packed)
+    check_cuda(told["cuda"], packed)
+    version = start(KIT / "bin/lockstep", told["libraries"])
+    device = "cpu" if on_cpu else "cuda" if told["gpus"] else "none"
+    return Here(device, told["torch"], told["cuda"], tuple(told["nccl"]), told["gpus"], told["libraries"], version, sanitizer())

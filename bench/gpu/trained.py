@@ -1,0 +1,85 @@
+"""Trains a few steps with lockstep or with Python's DDP, and compares what they did."""
+
+import dataclasses
+import json
+import pathlib
+
+import contestants
+import launch
+from running import Wrong
+
+PEER = launch.ROOT / "bench/comparison/peers/mnist_gpu.py"
+COMPARE = launch.ROOT / "bench/gpu/compare.py"
+STEPS = 20
+CLOSE = {"fp32": 1e-4, "bf16": 2e-2, "fp16": 2e-2}  # of a loss; cuDNN may choose other sums than Python's does
+
+
+@dataclasses.dataclass
+class Trained:
+    losses: dict
+    saved: pathlib.Path
+
+
+def ranks(world):
+    if world == 1:
+        return launch.rank_environments(1)
+    return launch.rank_environments(world, LOCAL_WORLD_SIZE=str(world), NCCL_MULTI_RANK_GPU_ENABLE="1")
+
+
+def losses_of(files):
+    """The mean over the ranks."""
+    every = [contestants.lines(file) for file in sorted(files)]
+    if not every or not all(every):
+        raise Wrong("it trained and left no losses")
+    return {same[0]["step"]: sum(line["loss"] for line in same) / len(same) for same in zip(*every)}
+
+
+def ours(part, name, *sets, config="mnist", steps=STEPS, world=1, words=()):
+    steps = part.here.steps(steps)
+    told = [f"train.max_steps={steps}", "train.log_every=1", "train.eval_every=0", "run.name=run", f"launch.device={part.here.kind}",
+            *sets]
+    program = [part.here.program, "train", launch.ROOT / f"configs/{config}.yaml", *words]
+    part.run([*program, *(word for setting in told for word in ("--set", setting))], name, ranks(world))
+    run = part.folder / name / "runs/run"
+    saved = run / f"checkpoints/step-{steps:08}.pt"
+    if not saved.exists():
+        raise Wrong(f"no checkpoint of step {steps} was left")
+    return Trained(losses_of([run / "metrics.jsonl"]), saved)
+
+
+def theirs(part, name, precision="fp32", channels_last=False, batch=256, world=1):
+    more = ["--channels-last"] if channels_last else []
+    part.python(PEER, "--data", launch.ROOT / "data/mnist", "--out", part.folder / name, "--steps", part.here.steps(STEPS), "--every",
+                1, "--batch", batch, "--device", part.here.kind, "--precision", precision, *more, name=name, ranks=ranks(world))
+    return Trained(losses_of((part.folder / name).glob("steps.*.jsonl")), part.folder / name / "end.pt")
+
+
+def asked(part, *files):
+    said = part.python(COMPARE, *files)
+    return json.loads(next(line for line in said.splitlines() if line.startswith("told:")).removeprefix("told:"))
+
+
+def loss_words(one, other, close):
+    """How the losses of two runs compare; Wrong where they are not close."""
+    steps = sorted(one.keys() & other.keys())
+    if not steps:
+        raise Wrong("the runs have no step in common")
+    differ = [step for step in steps if one[step] != other[step]]
+    worst = max(abs(one[step] - other[step]) / max(abs(other[step]), 1e-3) for step in steps)
+    if not worst <= close:  # NaN is not
+        raise Wrong(f"losses differ by {worst:.2g} of their value, first at step {differ[0]}; {close:g} is allowed")
+    return f"the same bits at {len(steps)} steps" if not differ else f"first differ at step {differ[0]}, by {worst:.2g} of their value at most"
+
+
+def compared(part, one, other, close):
+    found = asked(part, one.saved, other.saved)
+    if found["apart"] is None:
+        raise Wrong(f"the checkpoints name other parameters: {', '.join(found['names'])}")
+    words = {"losses": loss_words(one.losses, other.losses, close),
+             "parameters": "the same bits" if found["equal"] else f"{found['apart']:.2g} apart at most"}
+    ours_scale, their_scale = found["scales"]
+    if ours_scale is not None and their_scale is not None:
+        if ours_scale != their_scale:
+            raise Wrong(f"the loss scale is {ours_scale:g}, and Python's {their_scale:g}")
+        words["loss scale"] = f"{ours_scale:g}, as Python's"
+    return words
