@@ -1,9 +1,9 @@
 #include "lockstep/comm/mpi/node_window.h"
 
-#include <atomic>
 #include <memory>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/mpi/bell.h"
 #include "lockstep/launch/mpi.h"
 
 namespace lockstep::comm {
@@ -12,8 +12,8 @@ namespace {
 // The flag has 128 bytes to itself (processors fetch cache lines in pairs); the slots begin on a page.
 constexpr size_t kFlagBytes = 4096;
 
-std::atomic<uint64_t>& flag_of(std::byte* segment) {
-  return *reinterpret_cast<std::atomic<uint64_t>*>(segment);
+Bell& flag_of(std::byte* segment) {
+  return *reinterpret_cast<Bell*>(segment);
 }
 
 void free_window(void* what) {
@@ -59,7 +59,7 @@ NodeWindow::NodeWindow(const MpiComms& comms, size_t slot_bytes)
   // one page more, because the segment's own start need not be on a page
   const mpi::Window window = allocate(comms.node, 2 * kFlagBytes + 2 * slot_bytes);
   for (int rank = 0; rank < comms.local_world; ++rank) segments_.push_back(segment_of(window, rank));
-  flag_of(segments_[static_cast<size_t>(rank_)]).store(0);
+  new (segments_[static_cast<size_t>(rank_)]) Bell();
   launch::check_mpi(mpi::calls().barrier(comms.node), "MPI_Barrier");
 }
 
@@ -75,7 +75,7 @@ void NodeWindow::begin(Patience& patience) {
 }
 
 void NodeWindow::post() {
-  flag_of(segments_[static_cast<size_t>(rank_)]).store(++posts_, std::memory_order_release);
+  flag_of(segments_[static_cast<size_t>(rank_)]).ring(++posts_);
 }
 
 void NodeWindow::wait_all(Patience& patience) const {
@@ -83,14 +83,14 @@ void NodeWindow::wait_all(Patience& patience) const {
 }
 
 void NodeWindow::wait_for(int local_rank, uint64_t posts, Patience& patience) const {
-  const auto& flag = flag_of(segments_[static_cast<size_t>(local_rank)]);
+  auto& flag = flag_of(segments_[static_cast<size_t>(local_rank)]);
+  if (flag.rung() >= posts) return;
   patience.restart();
+  const auto sleep = [&](std::chrono::milliseconds longest) { flag.sleep_until_rung(posts, longest); };
   try {
-    while (flag.load(std::memory_order_acquire) < posts) {
-      patience.turn(global_ranks_[static_cast<size_t>(local_rank)]);
-    }
+    while (flag.rung() < posts) patience.turn(global_ranks_[static_cast<size_t>(local_rank)], sleep);
   } catch (const OutOfPatience&) {
-    if (flag.load(std::memory_order_acquire) < posts) throw;  // it may have posted and then ended
+    if (flag.rung() < posts) throw;  // it may have posted and then ended
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "lockstep/comm/mpi/comms.h"
@@ -31,6 +32,9 @@ class NodeWindow {
   /// Until that rank has posted as often as this one.
   void wait(int local_rank, Patience& patience) const { wait_for(local_rank, posts_, patience); }
   void wait_all(Patience& patience) const;
+  /// A turn in which every rank shows a few bytes: all of them, by local rank.
+  template <class Row>
+  std::vector<Row> exchange(const Row& own, Patience& patience);
 
  private:
   void wait_for(int local_rank, uint64_t posts, Patience& patience) const;
@@ -43,5 +47,17 @@ class NodeWindow {
   uint64_t turns_ = 0;
   uint64_t turn_before_ = 0;  // the number of the first post of the turn before
 };
+
+template <class Row>
+std::vector<Row> NodeWindow::exchange(const Row& own, Patience& patience) {
+  begin(patience);
+  std::memcpy(own_slot(), &own, sizeof(Row));
+  post();
+  wait_all(patience);
+  std::vector<Row> rows(static_cast<size_t>(size()));
+  for (int rank = 0; rank < size(); ++rank)
+    std::memcpy(&rows[static_cast<size_t>(rank)], slot(rank), sizeof(Row));
+  return rows;
+}
 
 }  // namespace lockstep::comm

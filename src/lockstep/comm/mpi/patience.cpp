@@ -8,6 +8,9 @@ namespace {
 // With a core for each rank the other is usually microseconds away; with fewer cores it needs this one.
 constexpr int kSpins = 20'000;
 constexpr int kCrowdedSpins = 50;
+// Above what ranks with a core each are apart in a step of a small model; waking takes a third of it.
+constexpr auto kSpinBeforeSleep = std::chrono::microseconds(150);
+constexpr int kSpinsPerClock = 64;
 constexpr int kYieldsPerLook = 8;  // a yield on a crowded node may last 10 ms
 constexpr auto kLookAtRank = std::chrono::milliseconds(100);
 
@@ -26,10 +29,24 @@ Patience::Patience(const RollCall& roll, uint64_t collective, std::chrono::milli
       collective_(collective),
       timeout_(timeout),
       next_look_(std::chrono::steady_clock::time_point::max()),
-      spins_(crowded ? kCrowdedSpins : kSpins) {}
+      crowded_(crowded) {}
+
+bool Patience::spins_before_sleep() {
+  if (sleepy_) return false;
+  pause_briefly();
+  ++turns_;
+  if (crowded_) {
+    sleepy_ = turns_ > kCrowdedSpins;
+  } else if (turns_ % kSpinsPerClock == 0) {
+    const auto now = std::chrono::steady_clock::now();
+    if (turns_ == kSpinsPerClock) spin_end_ = now + kSpinBeforeSleep;
+    sleepy_ = now >= spin_end_;
+  }
+  return true;
+}
 
 void Patience::turn(int rank) {
-  if (++turns_ <= spins_) return pause_briefly();
+  if (++turns_ <= (crowded_ ? kCrowdedSpins : kSpins)) return pause_briefly();
   ::sched_yield();
   if (turns_ % kYieldsPerLook == 0) look_up(rank);
 }

@@ -1,5 +1,6 @@
 #pragma once
-// How long and how to wait for another rank inside a collective: spin, then yield, and look up now and then.
+// How long and how to wait for another rank inside a collective: spin, then sleep or yield, and look up now
+// and then.
 
 #include <chrono>
 #include <cstdint>
@@ -23,10 +24,24 @@ class Patience {
   /// One turn of a waiting loop for `rank` (-1: nobody in particular). Throws OutOfPatience when this process
   /// has been awake for the timeout, or when that rank has ended.
   void turn(int rank = -1);
-  /// Before each wait: spin anew before yielding.
-  void restart() { turns_ = 0; }
+  /// The same where the one awaited can wake this one: sleep(longest) takes the place of yielding. A core
+  /// that others want is given up soon, and is back soon, which yielding does not bring about.
+  template <class Sleep>
+  void turn(int rank, const Sleep& sleep) {
+    if (spins_before_sleep()) return;
+    sleep(kLongestSleep);
+    look_up(rank);
+  }
+  /// Before each wait: spin anew.
+  void restart() {
+    turns_ = 0;
+    sleepy_ = false;
+  }
 
  private:
+  static constexpr std::chrono::milliseconds kLongestSleep{20};
+
+  bool spins_before_sleep();
   void look_up(int rank);
 
   const RollCall& roll_;
@@ -34,8 +49,10 @@ class Patience {
   std::chrono::milliseconds timeout_;
   base::AwakeTime awake_;
   std::chrono::steady_clock::time_point next_look_;
-  int spins_;
+  std::chrono::steady_clock::time_point spin_end_;
+  bool crowded_;
   int turns_ = 0;
+  bool sleepy_ = false;  // has spun for long enough
 };
 
 }  // namespace lockstep::comm

@@ -1,0 +1,34 @@
+#pragma once
+// A counter in memory that processes share, for which others can sleep.
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+namespace lockstep::comm {
+
+/// One process rings. Whoever waits may look (a load) or sleep; the ringer makes a system call only when
+/// somebody sleeps.
+class Bell {
+ public:
+  uint64_t rung() const { return rung_.load(std::memory_order_acquire); }
+  /// What was written before is seen by all who have heard it.
+  void ring(uint64_t count) {
+    // the store and the load must not change places: else one who is about to sleep would be overlooked
+    rung_.store(count, std::memory_order_seq_cst);
+    if (sleepers_.load(std::memory_order_seq_cst) != 0) wake();
+  }
+  /// Returns when `count` has been rung, after `longest`, or for no reason.
+  void sleep_until_rung(uint64_t count, std::chrono::milliseconds longest);
+
+ private:
+  uint32_t* word();
+  void wake();
+
+  std::atomic<uint64_t> rung_{0};
+  std::atomic<uint32_t> sleepers_{0};
+};
+
+static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
+
+}  // namespace lockstep::comm
