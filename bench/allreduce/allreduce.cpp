@@ -1,4 +1,5 @@
-// All-reduce of float sums through gloo, MPI_Allreduce and the backend mpi, side by side:
+// All-reduce of float sums through gloo, MPI_Allreduce and the backend mpi, side by side; "mpi_shared" sums
+// tensors that lie where the ranks share memory, as DDP's buckets do:
 //   mpirun -n 2 build/release/bin/bench_allreduce [REPEATS]
 // One line a size: the median microseconds of each. Every timed result is checked, the ways take turns within
 // a repeat, and a barrier comes before each, so that a slow rank is not billed to the next way.
@@ -16,6 +17,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/comm/connect.h"
+#include "lockstep/comm/shared_tensors.h"
 #include "lockstep/mpi/calls.h"
 
 namespace lockstep {
@@ -29,6 +31,7 @@ constexpr int64_t kSizes[] = {1, 256, 16'384, 432'538,
 struct Way {
   std::string name;
   std::function<void(at::Tensor&)> sum;
+  ProcessGroup shares;  // whose shared memory the tensors lie in
 };
 
 std::string processor() {
@@ -40,10 +43,15 @@ std::string processor() {
 }
 
 Way through(ProcessGroup group) {
-  return {group->getBackendName(), [group](at::Tensor& tensor) {
-            std::vector<at::Tensor> tensors = {tensor};
-            group->allreduce(tensors)->wait();
-          }};
+  const auto sum = [group](at::Tensor& tensor) {
+    std::vector<at::Tensor> tensors = {tensor};
+    group->allreduce(tensors)->wait();
+  };
+  return {group->getBackendName(), sum, {}};
+}
+
+Way in_shared_memory(ProcessGroup group) {
+  return {group->getBackendName() + "_shared", through(group).sum, group};
 }
 
 void plain_mpi(at::Tensor& tensor) {
@@ -100,9 +108,11 @@ double slowest(double own) {
 void run(int repeats) {
   launch::Runtime runtime;
   const Job& job = runtime.job();
+  const auto mpi = comm::connect(runtime, {.backend = "mpi"});
   const std::vector<Way> ways = {through(comm::connect(runtime, {.backend = "gloo"})),
-                                 {"MPI_Allreduce", plain_mpi},
-                                 through(comm::connect(runtime, {.backend = "mpi"}))};
+                                 {"MPI_Allreduce", plain_mpi, {}},
+                                 through(mpi),
+                                 in_shared_memory(mpi)};
   if (job.rank == 0)
     std::printf("%s, %d ranks, %d repeats, median microseconds\n%12s", processor().c_str(), job.world,
                 repeats, "bytes");
@@ -110,11 +120,12 @@ void run(int repeats) {
     if (job.rank == 0) std::printf(" %14s", way.name.c_str());
   }
   for (const int64_t items : kSizes) {
-    at::Tensor tensor = at::empty({items});
+    std::vector<at::Tensor> tensors;
+    for (const auto& way : ways) tensors.push_back(comm::shared_buffer(way.shares, at::kFloat, {items}));
     std::vector<std::vector<double>> times(ways.size());
     for (int repeat = 0; repeat < repeats + 3; ++repeat) {
       for (size_t i = 0; i < ways.size(); ++i) {
-        const double micros = timed(ways[i], tensor, repeat, job);
+        const double micros = timed(ways[i], tensors[i], repeat, job);
         if (repeat >= 3) times[i].push_back(micros);
       }
     }

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "lockstep/comm/mpi/block_tensors.h"
 #include "lockstep/comm/mpi/message_work.h"
 #include "lockstep/comm/mpi/mpi_messenger.h"
 #include "lockstep/comm/watch/finished_work.h"
@@ -127,6 +128,15 @@ std::exception_ptr MpiBackend::carry(const Collective& collective,
   } catch (const std::exception& error) {
     return roll_->judge(collective, error.what(), false);
   }
+}
+
+void MpiBackend::share(const Tensors& tensors) {
+  const auto work = run(OpType::ALLGATHER, tensors, " of places in shared memory", options_->timeout, {},
+                        [&](Patience& patience) {
+                          const auto block = transport_.take_block(block_bytes(tensors), patience);
+                          if (block) move_into(block, transport_.comms().local_rank, tensors);
+                        });
+  work->wait();
 }
 
 MpiBackend::WorkPtr MpiBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {

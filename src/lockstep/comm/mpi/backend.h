@@ -27,6 +27,9 @@ class MpiBackend : public c10d::Backend, public RollCalled, public Carrier {
   const std::shared_ptr<RollCall>& shared_roll() const override { return roll_; }
   std::exception_ptr carry(const Collective& collective,
                            const std::function<void(Messenger&)>& body) override;
+  /// Collective: moves the tensors' storages to where the ranks of a node sum them without copies, if there
+  /// is room. Tensors alike on all ranks, dense and on the CPU.
+  void share(const Tensors& tensors);
 
   const std::string getBackendName() const override { return "mpi"; }
   c10::intrusive_ptr<Options> getBackendOptions() LOCKSTEP_LATE_OVERRIDE { return options_; }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/comm/mpi/comms.h"
+#include "lockstep/comm/mpi/node_blocks.h"
 #include "lockstep/comm/mpi/node_link.h"
 #include "lockstep/comm/mpi/node_window.h"
 #include "lockstep/comm/mpi/patience.h"
@@ -20,7 +21,8 @@ class MpiTransport {
   /// Collective over `world`, of which it makes communicators of its own.
   explicit MpiTransport(mpi::Comm world);
 
-  /// `out` null: take part without wanting the result.
+  /// `out` null: take part without wanting the result. Where `in` is `out` and lies at the same place of a
+  /// block on all ranks of the node, nothing is copied.
   void all_reduce(const std::byte* in, std::byte* out, size_t items, const Reduction& reduction,
                   Patience& patience);
   void broadcast(std::byte* data, size_t bytes, int root, Patience& patience);
@@ -30,6 +32,10 @@ class MpiTransport {
   void reduce_scatter(const std::vector<const std::byte*>& ins, std::byte* out, size_t items,
                       const Reduction& reduction, Patience& patience);
   void barrier(Patience& patience);
+  /// Memory for tensors that all_reduce sums where it lies; or none, on all ranks of the node alike.
+  std::shared_ptr<NodeBlock> take_block(size_t bytes, Patience& patience) {
+    return blocks_.take(bytes, patience);
+  }
 
   bool crowded() const { return crowded_; }
   const MpiComms& comms() const { return comms_; }
@@ -37,11 +43,23 @@ class MpiTransport {
   const std::shared_ptr<std::mutex>& mpi() const { return mpi_; }
 
  private:
-  std::vector<const std::byte*> slots(size_t offset = 0) const;
-  void reduce_small(const std::byte* in, std::byte* out, size_t items, const Reduction& reduction,
+  std::vector<std::byte*> slots(size_t offset = 0) const;
+  size_t chunk_bytes(const Reduction& reduction) const;
+  void all_reduce_chunk(const std::byte* in, std::byte* out, size_t bytes, const Reduction& reduction,
+                        Patience& patience);
+  void reduce_small(const std::byte* in, std::byte* out, size_t bytes, const Reduction& reduction,
                     Patience& patience);
-  void reduce_large(std::byte* out, size_t items, const Reduction& reduction, Patience& patience);
-  void reduce_over_nodes(std::byte* out, size_t items, const Reduction& reduction, Patience& patience);
+  void reduce_large(const std::byte* in, std::byte* out, size_t bytes, const Reduction& reduction,
+                    Patience& patience);
+  void reduce_over_nodes(const std::byte* in, std::byte* out, size_t bytes, const Reduction& reduction,
+                         Patience& patience);
+  void sum_for_leader(const std::vector<std::byte*>& shares, size_t bytes, const Reduction& reduction,
+                      Patience& patience);
+  bool all_bring(const NodeBlocks::Place& place, Patience& patience);
+  void reduce_in_place(const NodeBlocks::Place& place, size_t bytes, const Reduction& reduction,
+                       Patience& patience);
+  void reduce_in_place_over_nodes(const std::vector<std::byte*>& shares, size_t bytes,
+                                  const Reduction& reduction, Patience& patience);
   void gather_in_node(size_t bytes, size_t at, const std::vector<std::byte*>& outs, Patience& patience);
   void gather_over_nodes(size_t bytes, size_t at, const std::vector<std::byte*>& outs, Patience& patience);
   void share_from_leader(Patience& patience);
@@ -50,6 +68,7 @@ class MpiTransport {
   MpiComms comms_;
   std::shared_ptr<std::mutex> mpi_ = std::make_shared<std::mutex>();
   NodeWindow window_;
+  NodeBlocks blocks_{window_};
   NodeLink link_;
   bool crowded_;
   std::vector<std::byte> scratch_;

@@ -1,0 +1,36 @@
+#include "lockstep/comm/shared_tensors.h"
+
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+
+#include "lockstep/comm/mpi/backend.h"
+
+namespace lockstep::comm {
+namespace {
+
+MpiBackend* sharer_of(const ProcessGroup& group) {
+  if (!group || group->getSize() == 1) return nullptr;
+  const auto devices = group->getDeviceTypes();
+  if (std::find(devices.begin(), devices.end(), at::Device(at::kCPU)) == devices.end()) return nullptr;
+  return dynamic_cast<MpiBackend*>(group->getBackend(c10::kCPU).get());
+}
+
+bool can_move(const at::Tensor& tensor) {
+  return tensor.device().is_cpu() && tensor.layout() == c10::kStrided;
+}
+
+}  // namespace
+
+void share(const ProcessGroup& group, const std::vector<at::Tensor>& tensors) {
+  auto* sharer = sharer_of(group);
+  if (sharer && std::all_of(tensors.begin(), tensors.end(), can_move)) sharer->share(tensors);
+}
+
+at::Tensor shared_buffer(const ProcessGroup& group, const at::TensorOptions& options, at::IntArrayRef sizes) {
+  at::Tensor buffer = at::zeros(sizes, options);
+  share(group, {buffer});
+  return buffer;
+}
+
+}  // namespace lockstep::comm
