@@ -5,7 +5,8 @@
 namespace lockstep::kernels {
 
 Level level_of(std::string_view capability) {
-  return capability == "AVX2" || capability == "AVX512" ? Level::avx2 : Level::portable;
+  if (capability == "AVX512") return Level::avx512;
+  return capability == "AVX2" ? Level::avx2 : Level::portable;
 }
 
 Level level() {

@@ -7,8 +7,8 @@
 
 namespace lockstep::kernels {
 
-/// gcc 12 compares vectors of AVX-512 one number at a time, so nothing is compiled for it.
-enum class Level { portable, avx2 };
+/// gcc 12 compares vectors of AVX-512 one number at a time: what compares does so at AVX2, or in halves.
+enum class Level { portable, avx2, avx512 };
 
 /// What libtorch's own kernels use here, as far as there are such: the widest that this processor has, or
 /// ATEN_CPU_CAPABILITY's.
@@ -31,12 +31,18 @@ __attribute__((target("avx2,fma"))) void with_avx2(const Work& work) {
   work(Lanes<8>());
 }
 
+template <class Work>
+__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"))) void with_avx512(const Work& work) {
+  work(Lanes<16>());
+}
+
 #endif
 
 /// Runs work(Lanes), a lambda marked LOCKSTEP_INLINE, whose loops are compiled for that level.
 template <class Work>
 void run_at(Level level, const Work& work) {
 #if defined(__x86_64__)
+  if (level == Level::avx512) return with_avx512(work);
   if (level == Level::avx2) return with_avx2(work);
 #endif
   work(Lanes<4>());

@@ -20,18 +20,6 @@ bool is_known(const at::Tensor& x) {
          x.size(3) > 1;
 }
 
-// The same as tensor operations, which have gradients of their own.
-at::Tensor spread_with_graph(const at::Tensor& gradient, const at::Tensor& winner,
-                             const PooledImages& images) {
-  const auto& sizes = images.sizes;
-  const auto all = at::arange(kNobody, winner.options());
-  const auto four = gradient.unsqueeze(-1) * winner.unsqueeze(-1).eq(all);
-  const int64_t high = sizes[2] / 2, wide = sizes[3] / 2;
-  const auto planes = four.view({sizes[0], sizes[1], high, wide, 2, 2}).transpose(3, 4);
-  return at::constant_pad_nd(planes.reshape({sizes[0], sizes[1], 2 * high, 2 * wide}),
-                             {0, sizes[3] % 2, 0, sizes[2] % 2});
-}
-
 struct PoolRelu : torch::autograd::Function<PoolRelu> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x) {
     const auto images = images_of(x);

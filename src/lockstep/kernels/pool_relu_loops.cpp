@@ -3,17 +3,12 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+
 #include "lockstep/kernels/vector.h"
 
 namespace lockstep::kernels {
 namespace {
-
-template <int lanes>
-using Floats = Vector<float, lanes>;
-template <int lanes>
-using Ints = Vector<int32_t, lanes>;
-template <int lanes>
-using Four = std::array<Floats<lanes>, 4>;  // of each window, in the order of reading
 
 // How the windows of a row lie in memory: channels last, an element's channels stand side by side, and each
 // has a window of its own; else, the elements of an image's row do.
@@ -120,7 +115,7 @@ template <class Work>
 void for_rows(const PooledImages& images, Level level, const Work& work) {
   const Rows rows(images);
   at::parallel_for(0, rows.count(), kRowsAtOnce, [&](int64_t begin, int64_t end) {
-    run_at(level, [&](auto lanes) LOCKSTEP_INLINE {
+    run_at(std::min(level, Level::avx2), [&](auto lanes) LOCKSTEP_INLINE {  // it compares
       for (int64_t row = begin; row < end; ++row) {
         rows.visit(row, [&](int64_t x, int64_t y, int64_t count, Window window) LOCKSTEP_INLINE {
           for_chunks(lanes, count,
@@ -185,6 +180,17 @@ at::Tensor pool_relu_backward(const at::Tensor& gradient, const at::Tensor& winn
   else
     spread_all<uint16_t>(in_order, winner, images, level, out);
   return out;
+}
+
+at::Tensor spread_with_graph(const at::Tensor& gradient, const at::Tensor& winner,
+                             const PooledImages& images) {
+  const auto& sizes = images.sizes;
+  const auto all = at::arange(kNobody, winner.options());
+  const auto four = gradient.unsqueeze(-1) * winner.unsqueeze(-1).eq(all);
+  const int64_t high = sizes[2] / 2, wide = sizes[3] / 2;
+  const auto planes = four.view({sizes[0], sizes[1], high, wide, 2, 2}).transpose(3, 4);
+  return at::constant_pad_nd(planes.reshape({sizes[0], sizes[1], 2 * high, 2 * wide}),
+                             {0, sizes[3] % 2, 0, sizes[2] % 2});
 }
 
 }  // namespace lockstep::kernels

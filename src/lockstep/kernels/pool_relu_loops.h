@@ -6,11 +6,9 @@
 #include <array>
 
 #include "lockstep/kernels/level.h"
+#include "lockstep/kernels/window.h"
 
 namespace lockstep::kernels {
-
-/// Who wins where relu stopped all four.
-constexpr uint8_t kNobody = 4;
 
 struct Pooled {
   at::Tensor output;
@@ -26,5 +24,8 @@ PooledImages images_of(const at::Tensor& x);
 Pooled pool_relu_forward(const at::Tensor& x, const PooledImages& images, Level level);
 at::Tensor pool_relu_backward(const at::Tensor& gradient, const at::Tensor& winner,
                               const PooledImages& images, Level level);
+/// The same as tensor operations, which have gradients of their own.
+at::Tensor spread_with_graph(const at::Tensor& gradient, const at::Tensor& winner,
+                             const PooledImages& images);
 
 }  // namespace lockstep::kernels

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "lockstep/kernels/level.h"
@@ -73,6 +74,21 @@ LOCKSTEP_INLINE inline auto is_no_number(V x) {
 namespace detail {
 
 template <int first, class V, int... i>
+LOCKSTEP_INLINE inline auto part(V whole, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(whole, whole, (first + i)...);
+}
+
+template <class V, int... i>
+LOCKSTEP_INLINE inline auto joined(V one, V other, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(one, other, i...);
+}
+
+template <class Work, int... i>
+LOCKSTEP_INLINE inline void unrolled(const Work& work, std::integer_sequence<int, i...>) {
+  (work(std::integral_constant<int, i>()), ...);
+}
+
+template <int first, class V, int... i>
 LOCKSTEP_INLINE inline V every_second(V one, V other, std::integer_sequence<int, i...>) {
   return __builtin_shufflevector(one, other, (first + 2 * i)...);
 }
@@ -83,6 +99,29 @@ LOCKSTEP_INLINE inline V zipped(V one, V other, std::integer_sequence<int, i...>
 }
 
 }  // namespace detail
+
+template <class V>
+constexpr int lanes_of = sizeof(V) / sizeof(float);
+
+/// The first half of a vector's numbers, and the second.
+template <class V>
+LOCKSTEP_INLINE inline auto low(V whole) {
+  return detail::part<0>(whole, std::make_integer_sequence<int, lanes_of<V> / 2>());
+}
+template <class V>
+LOCKSTEP_INLINE inline auto high(V whole) {
+  return detail::part<lanes_of<V> / 2>(whole, std::make_integer_sequence<int, lanes_of<V> / 2>());
+}
+template <class V>
+LOCKSTEP_INLINE inline auto joined(V one, V other) {
+  return detail::joined(one, other, std::make_integer_sequence<int, 2 * lanes_of<V>>());
+}
+
+/// work(i) for i from 0, as straight code: what it indexes by i can live in registers.
+template <int count, class Work>
+LOCKSTEP_INLINE inline void unrolled(const Work& work) {
+  detail::unrolled(work, std::make_integer_sequence<int, count>());
+}
 
 /// Of numbers in a row, those at even places (first 0) or odd ones (1).
 template <int lanes, int first, class V>

@@ -1,16 +1,9 @@
 #include "lockstep/models/simple_cnn.h"
 
-#include "lockstep/kernels/pool_relu.h"
 #include "lockstep/models/model.h"
+#include "lockstep/models/pooled.h"
 
 namespace lockstep {
-namespace {
-
-torch::nn::Conv2dOptions same_size(int64_t in, int64_t out) {
-  return torch::nn::Conv2dOptions(in, out, 3).padding(1);
-}
-
-}  // namespace
 
 SimpleCNN::SimpleCNN()
     : conv1_(same_size(1, 32)), conv2_(same_size(32, 64)), fc1_(7 * 7 * 64, 128), fc2_(128, 10) {
@@ -21,15 +14,15 @@ SimpleCNN::SimpleCNN()
 }
 
 torch::Tensor SimpleCNN::forward(const torch::Tensor& input) {
-  auto x = pool_relu(conv1_->forward(input));
-  x = pool_relu(conv2_->forward(x));
+  auto x = pooled(conv1_, input, own_kernels_);
+  x = pooled(conv2_, x, own_kernels_);
   x = torch::relu(fc1_->forward(x.reshape({-1, 7 * 7 * 64})));
   return fc2_->forward(x);
 }
 
 std::vector<Part> SimpleCNN::chain() {
-  return {{"conv1", [this](const torch::Tensor& x) { return pool_relu(conv1_->forward(x)); }},
-          {"conv2", [this](const torch::Tensor& x) { return pool_relu(conv2_->forward(x)); }},
+  return {{"conv1", [this](const torch::Tensor& x) { return pooled(conv1_, x, own_kernels_); }},
+          {"conv2", [this](const torch::Tensor& x) { return pooled(conv2_, x, own_kernels_); }},
           {"fc1",
            [this](const torch::Tensor& x) {
              return torch::relu(fc1_->forward(x.reshape({-1, 7 * 7 * 64})));

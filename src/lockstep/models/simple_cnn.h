@@ -19,10 +19,12 @@ class SimpleCNN : public Net, public Chain {
   /// [n, 1, 28, 28] to [n, 10].
   torch::Tensor forward(const torch::Tensor& input) override;
   std::vector<Part> chain() override;
+  bool use_own_kernels() override { return own_kernels_ = true; }
 
  private:
   torch::nn::Conv2d conv1_, conv2_;
   torch::nn::Linear fc1_, fc2_;
+  bool own_kernels_ = false;
 };
 
 }  // namespace lockstep

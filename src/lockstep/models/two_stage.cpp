@@ -6,8 +6,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/kernels/pool_relu.h"
 #include "lockstep/models/model.h"
+#include "lockstep/models/pooled.h"
 
 namespace lockstep {
 namespace {
@@ -15,10 +15,6 @@ namespace {
 constexpr int64_t kStages = 2;
 constexpr int64_t kHidden = 128;
 constexpr const char* kKey = "model.devices";
-
-torch::nn::Conv2dOptions same_size(int64_t in, int64_t out) {
-  return torch::nn::Conv2dOptions(in, out, 3).padding(1);
-}
 
 int64_t channels_of(const std::vector<int64_t>& shape) {
   if (shape.size() == 3 && shape[1] >= 4 && shape[2] >= 4) return shape[0];
@@ -65,8 +61,8 @@ TwoStage::TwoStage(const std::vector<int64_t>& input_shape, int64_t hidden, int6
 }
 
 torch::Tensor TwoStage::forward(const torch::Tensor& input) {
-  auto x = pool_relu(conv1_->forward(input.to(first_)));
-  x = pool_relu(conv2_->forward(x));
+  auto x = pooled(conv1_, input.to(first_), own_kernels_);
+  x = pooled(conv2_, x, own_kernels_);
   x = x.to(second_).flatten(1);
   return fc2_->forward(torch::relu(fc1_->forward(x)));
 }

@@ -23,10 +23,12 @@ class TwoStage : public Net {
   /// devices are logical; local rank r takes GPU r * n + devices[i], where n is a rank's number of GPUs.
   /// InputError for a device that is not there.
   void to(torch::Device device, bool non_blocking = false) override;
+  bool use_own_kernels() override { return own_kernels_ = true; }
 
  private:
   torch::nn::Conv2d conv1_, conv2_;
   torch::nn::Linear fc1_, fc2_;
+  bool own_kernels_ = false;
   std::vector<int64_t> devices_;
   torch::Device first_ = torch::kCPU, second_ = torch::kCPU;
 };

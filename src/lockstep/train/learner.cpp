@@ -51,7 +51,11 @@ Learner make_learner(const Setup& setup) {
   const Provocation possible(settings, setup.mesh->data());  // or refused
   const auto net = seeded_model(setup);
   learner.tracer = make_tracer(settings, net->parameters().size());
-  const auto another = [&setup] { return setup.task->model(setup.settings, setup.data); };
+  const auto another = [&setup] {
+    auto net = setup.task->model(setup.settings, setup.data);
+    if (setup.settings.train.kernels == "fast") net->use_own_kernels();
+    return net;
+  };
   learner.model =
       make_trained_model(net, *setup.mesh, settings, {.another = another, .tracer = learner.tracer});
   learner.optimizer = make_optimizer_of(settings, setup.mesh->data(), learner.model->parameters());

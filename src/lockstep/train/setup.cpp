@@ -154,6 +154,7 @@ std::shared_ptr<Net> seeded_model(const Setup& setup) {
     try_model(setup);
     torch::manual_seed(seed);
     net = setup.task->model(setup.settings, setup.data);
+    if (setup.settings.train.kernels == "fast") net->use_own_kernels();  // for who evaluates, too
   });
   return Provocation::change(setup.settings, std::move(net));
 }

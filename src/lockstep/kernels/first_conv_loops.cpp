@@ -1,0 +1,127 @@
+#include "lockstep/kernels/first_conv_loops.h"
+
+#include <ATen/Parallel.h>
+
+#include "lockstep/kernels/window.h"
+
+namespace lockstep::kernels {
+namespace {
+
+constexpr int kSeen = 4;  // pixels a side, by a window
+
+// Which tap of the output at `k` in its window falls on a pixel of those that the window sees; -1: none.
+constexpr int tap_of(int pixel, int k) {
+  const int y = pixel / kSeen - k / 2, x = pixel % kSeen - k % 2;
+  return y >= 0 && y < 3 && x >= 0 && x < 3 ? 3 * y + x : -1;
+}
+
+// visit(pixel's value, k, tap) for all that meet in a window; column by column, as oneDNN adds what lies
+// channels last: the forward's sums have its bits.
+template <class Visit>
+LOCKSTEP_INLINE inline void for_pixels(const float* corner, int64_t row, const Visit& visit) {
+  unrolled<kSeen * kSeen>([&](auto i) LOCKSTEP_INLINE {
+    constexpr int pixel = i % kSeen * kSeen + i / kSeen;
+    const float value = corner[pixel / kSeen * row + pixel % kSeen];
+    unrolled<4>([&](auto k) LOCKSTEP_INLINE {
+      constexpr int tap = tap_of(pixel, k);
+      if constexpr (tap >= 0) visit(value, k, std::integral_constant<int, tap>());
+    });
+  });
+}
+
+// Registers hold the taps of so many channels at once; AVX2 has half as many.
+template <int lanes>
+constexpr int kAtOnce = lanes == 16 ? 2 : 1;
+
+// work(Lanes, vectors, channel) over all channels from first to last
+template <int lanes, class Work>
+LOCKSTEP_INLINE inline void for_channels(Lanes<lanes> wide, int64_t first, int64_t last, const Work& work) {
+  constexpr int many = kAtOnce<lanes>;
+  int64_t channel = first;
+  for (; channel + many * lanes <= last; channel += many * lanes) work(wide, Lanes<many>(), channel);
+  for (; channel < last; channel += lanes) work(wide, Lanes<1>(), channel);
+}
+
+// [out][taps] to [taps][out]
+void turn(const float* from, int64_t out, float* to) {
+  for (int64_t channel = 0; channel < out; ++channel)
+    for (int tap = 0; tap < kTaps; ++tap) to[tap * out + channel] = from[channel * kTaps + tap];
+}
+
+}  // namespace
+
+void first_conv_forward(const ConvShape& shape, const float* x, const float* weight, const float* bias,
+                        float* output, uint8_t* winner, Level level) {
+  const Scratch<float> taps(kTaps * shape.out);
+  turn(weight, shape.out, taps.get());
+  at::parallel_for(0, shape.images, 1, [&](int64_t begin, int64_t end) {
+    const Scratch<float> padded(shape.padded_size());
+    run_at(level, [&](auto lanes) LOCKSTEP_INLINE {
+      for (int64_t image = begin; image < end; ++image) {
+        pad(x + image * shape.image_size(), shape, padded.get());
+        for_channels(lanes, 0, shape.out, [&](auto lanes, auto many, int64_t channel) LOCKSTEP_INLINE {
+          using V = Floats<lanes>;
+          V w[kTaps][many];
+          unrolled<kTaps * many>([&](auto i) LOCKSTEP_INLINE {
+            w[i / many][i % many] = load<V>(taps.get() + i / many * shape.out + channel + i % many * lanes);
+          });
+          for (int64_t window = 0; window < shape.windows(); ++window) {
+            Four<lanes> sums[many] = {};
+            for_pixels(padded.get() + shape.corner(window), shape.padded_row(),
+                       [&](float value, auto k, auto tap) LOCKSTEP_INLINE {
+                         unrolled<many>([&](auto v) LOCKSTEP_INLINE { sums[v][k] += w[tap][v] * value; });
+                       });
+            const int64_t to = (image * shape.windows() + window) * shape.out + channel;
+            unrolled<many>([&](auto v) LOCKSTEP_INLINE {
+              constexpr int on = v * lanes;
+              for (auto& sum : sums[v]) sum += load<V>(bias + channel + on);
+              pool_sums<lanes>(sums[v], output + to + on, winner + to + on);
+            });
+          }
+        });
+      }
+    });
+  });
+}
+
+void first_conv_backward(const ConvShape& shape, const float* x, const float* gradient, const uint8_t* winner,
+                         float* weight, float* bias, Level level) {
+  constexpr int64_t kChannelsAtOnce = 32;
+  const int64_t parts = (shape.out + kChannelsAtOnce - 1) / kChannelsAtOnce;
+  at::parallel_for(0, parts, 1, [&](int64_t begin, int64_t end) {
+    const Scratch<float> padded(shape.padded_size()), taps((kTaps + 1) * shape.out);
+    const int64_t first = begin * kChannelsAtOnce, last = std::min(end * kChannelsAtOnce, shape.out);
+    run_at(level, [&](auto lanes) LOCKSTEP_INLINE {
+      for (int64_t image = 0; image < shape.images; ++image) {
+        pad(x + image * shape.image_size(), shape, padded.get());
+        for_channels(lanes, first, last, [&](auto lanes, auto many, int64_t channel) LOCKSTEP_INLINE {
+          using V = Floats<lanes>;
+          V sums[kTaps + 1][many] = {};
+          for (int64_t window = 0; window < shape.windows(); ++window) {
+            const int64_t from = (image * shape.windows() + window) * shape.out + channel;
+            Four<lanes> own[many];
+            unrolled<many>([&](auto v) LOCKSTEP_INLINE {
+              own[v] = spread_over<lanes>(gradient + from + v * lanes, winner + from + v * lanes);
+              sums[kTaps][v] += (own[v][0] + own[v][1]) + (own[v][2] + own[v][3]);
+            });
+            for_pixels(padded.get() + shape.corner(window), shape.padded_row(),
+                       [&](float value, auto k, auto tap) LOCKSTEP_INLINE {
+                         unrolled<many>([&](auto v) LOCKSTEP_INLINE { sums[tap][v] += own[v][k] * value; });
+                       });
+          }
+          unrolled<(kTaps + 1) * many>([&](auto i) LOCKSTEP_INLINE {
+            float* to = taps.get() + i / many * shape.out + channel + i % many * lanes;
+            store(to, load<V>(to) + sums[i / many][i % many]);
+          });
+        });
+      }
+    });
+    for (int64_t channel = first; channel < last; ++channel) {
+      for (int tap = 0; tap < kTaps; ++tap)
+        weight[channel * kTaps + tap] = taps.get()[tap * shape.out + channel];
+      bias[channel] = taps.get()[kTaps * shape.out + channel];
+    }
+  });
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,185 @@
+#include "lockstep/kernels/sparse_conv_loops.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "lockstep/kernels/window.h"
+
+namespace lockstep::kernels {
+namespace {
+
+struct Entry {
+  int32_t at;  // how far from the first, in floats
+  float value;
+};
+
+// How many vectors of input channels a sum holds at once: nine taps of each, as registers go.
+template <int lanes>
+constexpr int kVectors = lanes == 16 ? 2 : 1;
+
+// The gradients of one output channel of one image that are not zero, and where what they are of begins.
+class Channel {
+ public:
+  explicit Channel(const ConvShape& shape)
+      : shape_(shape), entries_(shape.windows()), corners_(shape.windows()) {
+    for (int64_t window = 0; window < shape.windows(); ++window)
+      corners_.get()[window] = static_cast<int32_t>(shape.corner(window));
+    for (int k = 0; k < 4; ++k)
+      steps_[k] = static_cast<int32_t>(k / 2 * shape.padded_row() + k % 2 * shape.in);
+  }
+
+  void read(const PooledGradient& gradient, int64_t image, int64_t out) {
+    const float* values = gradient.values + (image * shape_.out + out) * shape_.windows();
+    const uint8_t* winner = gradient.winner + image * shape_.windows() * shape_.out + out;
+    count_ = 0;
+    for (int64_t window = 0; window < shape_.windows(); ++window) {
+      const uint8_t who = winner[window * shape_.out];
+      entries_.get()[count_] = {corners_.get()[window] + steps_[who], values[window]};
+      count_ += int{who != kNobody} & int{values[window] != 0};
+    }
+  }
+
+  const Entry* begin() const { return entries_.get(); }
+  const Entry* end() const { return entries_.get() + count_; }
+
+ private:
+  const ConvShape& shape_;
+  Scratch<Entry> entries_;
+  Scratch<int32_t> corners_;
+  int32_t steps_[kNobody + 1] = {};
+  int64_t count_ = 0;
+};
+
+template <int lanes, int many>
+LOCKSTEP_INLINE inline void add_taps(const ConvShape& shape, const Channel& channel, const float* x,
+                                     float* to) {
+  using V = Floats<lanes>;
+  V sums[kTaps][many] = {};
+  for (const auto& [at, value] : channel) {
+    unrolled<kTaps>([&](auto tap) LOCKSTEP_INLINE {
+      const float* from = x + at + tap / 3 * shape.padded_row() + tap % 3 * shape.in;
+      unrolled<many>([&](auto v) LOCKSTEP_INLINE { sums[tap][v] += load<V>(from + v * lanes) * value; });
+    });
+  }
+  unrolled<kTaps * many>([&](auto i) LOCKSTEP_INLINE {
+    float* sum = to + i / many * shape.in + i % many * lanes;
+    store(sum, load<V>(sum) + sums[i / many][i % many]);
+  });
+}
+
+// The gradients of one image, window by window, by who won: places of four, then those that nobody has.
+class Windows {
+ public:
+  explicit Windows(const ConvShape& shape)
+      : shape_(shape),
+        entries_(shape.windows() * (kNobody + 1) * shape.out),
+        counts_(shape.windows() * (kNobody + 1)) {}
+
+  void read(const PooledGradient& gradient, int64_t image, int64_t step) {
+    const float* values = gradient.values + image * shape_.out * shape_.windows();
+    const uint8_t* winner = gradient.winner + image * shape_.windows() * shape_.out;
+    std::fill_n(counts_.get(), shape_.windows() * (kNobody + 1), 0);
+    for (int64_t window = 0; window < shape_.windows(); ++window)
+      for (int64_t out = 0; out < shape_.out; ++out) {
+        const float value = values[out * shape_.windows() + window];
+        const int who = value == 0 ? kNobody : winner[window * shape_.out + out];
+        const int64_t list = window * (kNobody + 1) + who;
+        entries_.get()[list * shape_.out + counts_.get()[list]++] = {static_cast<int32_t>(out * step), value};
+      }
+  }
+
+  const Entry* begin(int64_t window, int k) const {
+    return entries_.get() + (window * (kNobody + 1) + k) * shape_.out;
+  }
+  const Entry* end(int64_t window, int k) const {
+    return begin(window, k) + counts_.get()[window * (kNobody + 1) + k];
+  }
+
+ private:
+  const ConvShape& shape_;
+  Scratch<Entry> entries_;
+  Scratch<int32_t> counts_;
+};
+
+// weight [out][taps][lanes]; x: a vector of the channels of a padded image
+template <int lanes>
+LOCKSTEP_INLINE inline void add_window(const ConvShape& shape, const Windows& windows, int64_t window,
+                                       const float* weight, float* x) {
+  using V = Floats<lanes>;
+  constexpr int side = 4;
+  V sums[side * side] = {};
+  unrolled<4>([&](auto k) LOCKSTEP_INLINE {
+    for (auto* entry = windows.begin(window, k); entry != windows.end(window, k); ++entry) {
+      unrolled<kTaps>([&](auto tap) LOCKSTEP_INLINE {
+        constexpr int pixel = (tap / 3 + k / 2) * side + tap % 3 + k % 2;
+        sums[pixel] += load<V>(weight + entry->at + tap * lanes) * entry->value;
+      });
+    }
+  });
+  unrolled<side * side>([&](auto pixel) LOCKSTEP_INLINE {
+    float* to = x + shape.corner(window) + pixel / side * shape.padded_row() + pixel % side * shape.in;
+    store(to, load<V>(to) + sums[pixel]);
+  });
+}
+
+// [out][taps][in] to [in / lanes][out][taps][lanes]
+void block_weights(const ConvShape& shape, const float* weight, int64_t lanes, float* to) {
+  for (int64_t block = 0; block < shape.in / lanes; ++block)
+    for (int64_t row = 0; row < shape.out * kTaps; ++row, to += lanes)
+      std::copy_n(weight + row * shape.in + block * lanes, lanes, to);
+}
+
+}  // namespace
+
+void sparse_weight_gradient(const ConvShape& shape, const float* x, const PooledGradient& gradient,
+                            float* weight, float* bias, Level level) {
+  constexpr int64_t kChannelsAtOnce = 8;
+  const int64_t size = kTaps * shape.in;
+  std::fill_n(weight, shape.out * size, 0.0f);
+  std::fill_n(bias, shape.out, 0.0f);
+  at::parallel_for(0, shape.out, kChannelsAtOnce, [&](int64_t begin, int64_t end) {
+    const Scratch<float> padded(shape.padded_size());
+    Channel channel(shape);
+    run_at(level, [&](auto lanes) LOCKSTEP_INLINE {
+      for (int64_t image = 0; image < shape.images; ++image) {
+        pad(x + image * shape.image_size(), shape, padded.get());
+        for (int64_t out = begin; out < end; ++out) {
+          channel.read(gradient, image, out);
+          float sum = 0;
+          for (const auto& entry : channel) sum += entry.value;
+          bias[out] += sum;
+          constexpr int many = kVectors<lanes>;
+          int64_t in = 0;
+          for (; in + many * lanes <= shape.in; in += many * lanes)
+            add_taps<lanes, many>(shape, channel, padded.get() + in, weight + out * size + in);
+          for (; in < shape.in; in += lanes)
+            add_taps<lanes, 1>(shape, channel, padded.get() + in, weight + out * size + in);
+        }
+      }
+    });
+  });
+}
+
+void sparse_input_gradient(const ConvShape& shape, const PooledGradient& gradient, const float* weight,
+                           float* x, Level level) {
+  const Scratch<float> weights(shape.out * kTaps * shape.in);
+  run_at(level, [&](auto lanes) LOCKSTEP_INLINE { block_weights(shape, weight, lanes, weights.get()); });
+  at::parallel_for(0, shape.images, 1, [&](int64_t begin, int64_t end) {
+    const Scratch<float> padded(shape.padded_size());
+    Windows windows(shape);
+    run_at(level, [&](auto lanes) LOCKSTEP_INLINE {
+      for (int64_t image = begin; image < end; ++image) {
+        windows.read(gradient, image, kTaps * lanes);
+        std::fill_n(padded.get(), shape.padded_size(), 0.0f);
+        for (int64_t in = 0; in < shape.in; in += lanes)
+          for (int64_t window = 0; window < shape.windows(); ++window)
+            add_window<lanes>(shape, windows, window, weights.get() + shape.out * kTaps * in,
+                              padded.get() + in);
+        unpad(padded.get(), shape, x + image * shape.image_size());
+      }
+    });
+  });
+}
+
+}  // namespace lockstep::kernels
