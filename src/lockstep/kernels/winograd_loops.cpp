@@ -64,20 +64,23 @@ class Tiles {
 
   // `corner`: of the 4 x 4 pixels; `to`: where its window lies in the output
   LOCKSTEP_INLINE void add(const float* corner, int64_t to) {
-    to_[count_] = to;
-    for (int64_t block = 0; block < shape_.in / lanes; ++block) {
+    const int64_t row = shape_.padded_row(), step = shape_.in, blocks = step / lanes;
+    const int tile = count_++;
+    to_[tile] = to;
+    for (int64_t block = 0; block < blocks; ++block) {
       std::array<V, 4> rows[kSide];
       unrolled<kSide>([&](auto y) LOCKSTEP_INLINE {
-        const float* from = corner + y * shape_.padded_row() + block * lanes;
-        rows[y] = from_pixels(load<V>(from), load<V>(from + shape_.in), load<V>(from + 2 * shape_.in),
-                              load<V>(from + 3 * shape_.in));
+        const float* from = corner + y * row + block * lanes;
+        rows[y] = from_pixels(load<V>(from), load<V>(from + step), load<V>(from + 2 * step),
+                              load<V>(from + 3 * step));
       });
       unrolled<kSide>([&](auto x) LOCKSTEP_INLINE {
         const auto column = from_pixels(rows[0][x], rows[1][x], rows[2][x], rows[3][x]);
-        unrolled<kSide>([&](auto y) LOCKSTEP_INLINE { store(at(kSide * y + x, block, count_), column[y]); });
+        unrolled<kSide>([&](auto y) LOCKSTEP_INLINE {
+          store(at((kSide * y + x) * blocks + block) + tile * lanes, column[y]);
+        });
       });
     }
-    ++count_;
   }
 
   bool full() const { return count_ == kMany; }
@@ -98,14 +101,14 @@ class Tiles {
   }
 
  private:
-  LOCKSTEP_INLINE float* at(int place, int64_t block, int tile) const {
-    return in_.get() + ((place * (shape_.in / lanes) + block) * kMany + tile) * lanes;
-  }
+  // of a place and a block of its channels
+  LOCKSTEP_INLINE float* at(int64_t block) const { return in_.get() + block * kMany * lanes; }
 
   LOCKSTEP_INLINE void multiply(int place, const float* weight) {
     V sums[kMany][kVectors] = {};
-    for (int64_t block = 0; block < shape_.in / lanes; ++block) {
-      const float* x = at(place, block, 0);
+    const int64_t blocks = shape_.in / lanes;
+    for (int64_t block = 0; block < blocks; ++block) {
+      const float* x = at(place * blocks + block);
       for (int i = 0; i < lanes; ++i, ++x, weight += kGroup) {
         V w[kVectors];
         unrolled<kVectors>([&](auto v) LOCKSTEP_INLINE { w[v] = load<V>(weight + v * lanes); });

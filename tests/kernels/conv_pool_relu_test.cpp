@@ -1,0 +1,236 @@
+#include "lockstep/kernels/conv_pool_relu.h"
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <limits>
+#include <vector>
+
+#include "kernels/levels.h"
+#include "lockstep/base/format.h"
+#include "lockstep/kernels/first_conv_loops.h"
+#include "lockstep/kernels/sparse_conv_loops.h"
+#include "lockstep/kernels/winograd_loops.h"
+
+namespace lockstep::kernels {
+namespace {
+
+using at::MemoryFormat;
+
+std::vector<ConvShape> shapes(int64_t in) {
+  std::vector<ConvShape> all;
+  for (const auto& [images, factor, height, width] : std::vector<std::array<int64_t, 4>>{
+           {1, 1, 2, 2}, {3, 1, 2, 7}, {2, 3, 5, 4}, {5, 1, 14, 14}, {2, 2, 9, 11}})
+    all.push_back({images, in == 1 ? 1 : in * factor, 32 * factor, height, width});
+  return all;
+}
+
+struct Layer {
+  at::Tensor x, weight, bias;
+
+  explicit Layer(const ConvShape& shape, at::ScalarType type = at::kFloat)
+      : x(at::randn({shape.images, shape.in, shape.height, shape.width}, at::kDouble)),
+        weight(at::randn({shape.out, shape.in, 3, 3}, at::kDouble)),
+        bias(at::randn({shape.out}, at::kDouble)) {
+    x = x.contiguous(MemoryFormat::ChannelsLast).to(type);
+    weight = weight.contiguous(MemoryFormat::ChannelsLast).to(type);
+    bias = bias.to(type);
+  }
+  Layer(at::Tensor one, at::Tensor two, at::Tensor three)
+      : x(std::move(one)), weight(std::move(two)), bias(std::move(three)) {}
+
+  Layer copy(at::ScalarType type) const {
+    const auto own = [&](const at::Tensor& t) { return t.detach().to(type, false, true).requires_grad_(); };
+    return {own(x), own(weight), own(bias)};
+  }
+};
+
+at::Tensor by_torch(const Layer& layer) {
+  return at::max_pool2d(at::relu(at::conv2d(layer.x, layer.weight, layer.bias, 1, 1)), 2);
+}
+
+at::Tensor ours(const Layer& layer) {
+  return conv_pool_relu(layer.x, layer.weight, layer.bias);
+}
+
+// Apart by a few roundings of the largest number; with a gradient, of what it is summed from.
+void expect_close(const at::Tensor& one, const at::Tensor& exact) {
+  ASSERT_TRUE(one.defined());
+  ASSERT_EQ(one.sizes(), exact.sizes());
+  const auto apart = (one.to(at::kDouble) - exact).abs().max().item<double>();
+  EXPECT_LT(apart, 3e-6 * std::max(1.0, exact.abs().max().item<double>()));
+}
+
+// What the loops make of it, at a level.
+struct Results {
+  at::Tensor output, winner, x, weight, bias;
+};
+
+Results run(const ConvShape& shape, const Layer& layer, const at::Tensor& gradient, Level level) {
+  const auto channels_last = MemoryFormat::ChannelsLast;
+  const std::array<int64_t, 4> sizes = {shape.images, shape.out, shape.high(), shape.wide()};
+  Results out = {at::empty(sizes, at::kFloat, channels_last), at::empty(sizes, at::kByte, channels_last),
+                 at::empty_like(layer.x), at::empty_like(layer.weight), at::empty_like(layer.bias)};
+  const auto* x = layer.x.const_data_ptr<float>();
+  const auto* weight = layer.weight.const_data_ptr<float>();
+  const auto* bias = layer.bias.const_data_ptr<float>();
+  auto* winner = out.winner.data_ptr<uint8_t>();
+  const auto to = [](const at::Tensor& tensor) { return tensor.data_ptr<float>(); };
+  if (shape.in == 1) {
+    const auto own = gradient.contiguous(channels_last);
+    first_conv_forward(shape, x, weight, bias, to(out.output), winner, level);
+    first_conv_backward(shape, x, to(own), winner, to(out.weight), to(out.bias), level);
+  } else {
+    const auto own = gradient.contiguous();
+    const PooledGradient pooled = {to(own), winner};
+    winograd_forward(shape, x, weight, bias, to(out.output), winner, level);
+    sparse_weight_gradient(shape, x, pooled, to(out.weight), to(out.bias), level);
+    sparse_input_gradient(shape, pooled, weight, to(out.x), level);
+  }
+  return out;
+}
+
+void expect_libtorchs(int64_t in) {
+  at::manual_seed(1);
+  for (const auto& shape : shapes(in))
+    for (const auto level : levels()) {
+      SCOPED_TRACE(format("{} images, {} to {} channels, {} x {}, level {}", shape.images, shape.in,
+                          shape.out, shape.height, shape.width, static_cast<int>(level)));
+      const Layer layer(shape), exact = layer.copy(at::kDouble);
+      const auto wanted = by_torch(exact);
+      const auto gradient = at::randn(wanted.sizes()).mul_(at::randint(0, 2, wanted.sizes()));
+      wanted.backward(gradient.to(at::kDouble));
+      const auto result = run(shape, layer, gradient, level);
+      expect_close(result.output, wanted);
+      expect_close(result.weight, exact.weight.grad());
+      expect_close(result.bias, exact.bias.grad());
+      if (in > 1) expect_close(result.x, exact.x.grad());
+    }
+}
+
+TEST(ConvPoolRelu, OfOneChannelIsLibtorchsAtEachLevel) {
+  expect_libtorchs(1);
+}
+
+TEST(ConvPoolRelu, OfManyChannelsIsLibtorchsAtEachLevel) {
+  expect_libtorchs(16);
+}
+
+TEST(ConvPoolRelu, IsPartOfAGraphAndItsGradientsLieAsTheirParameters) {
+  at::manual_seed(2);
+  for (const int64_t in : {1, 32})
+    for (const auto format : {MemoryFormat::Contiguous, MemoryFormat::ChannelsLast}) {
+      const Layer whole(ConvShape{4, in, 64, 10, 12});
+      const Layer layer(whole.x.contiguous(format).requires_grad_(in > 1),
+                        whole.weight.contiguous(format).requires_grad_(),
+                        whole.bias.clone().requires_grad_());
+      const auto exact = layer.copy(at::kDouble);
+      const auto output = ours(layer), wanted = by_torch(exact);
+      EXPECT_NE(output.grad_fn()->name().find("ConvPoolRelu"), std::string::npos);
+      expect_close(output, wanted);
+      const auto gradient = at::randn(wanted.sizes());
+      output.backward(gradient);
+      wanted.backward(gradient.to(at::kDouble));
+      expect_close(layer.weight.grad(), exact.weight.grad());
+      expect_close(layer.bias.grad(), exact.bias.grad());
+      EXPECT_EQ(layer.weight.grad().strides(), layer.weight.strides());
+      if (in > 1) expect_close(layer.x.grad(), exact.x.grad());
+    }
+}
+
+// All of a window's sums are the same, to the bit, where the image is: the first has the gradient, as ATen's.
+TEST(ConvPoolRelu, GivesTheFirstOfEqualSumsTheGradient) {
+  at::manual_seed(3);
+  for (const auto level : levels()) {
+    const ConvShape shape = {2, 32, 32, 8, 8};
+    Layer layer(shape);
+    layer.x.fill_(0.25);
+    const auto exact = layer.copy(at::kDouble);
+    const auto wanted = by_torch(exact);
+    wanted.backward(at::ones_like(wanted));
+    const auto result = run(shape, layer, at::ones({2, 32, 4, 4}), level);
+    const auto inside = [](const at::Tensor& t) { return t.slice(2, 1, 3).slice(3, 1, 3); };
+    EXPECT_TRUE(inside(result.winner).remainder(4).eq(0).all().item<bool>());
+    expect_close(result.x, exact.x.grad());
+  }
+}
+
+TEST(ConvPoolRelu, HidesNothingThatIsNoNumber) {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  for (const int64_t in : {1, 16})
+    for (const float value : {inf, -inf, nan})
+      for (const auto level : levels()) {
+        const ConvShape shape = {1, in, 32, 6, 6};
+        Layer layer(shape);
+        layer.weight.abs_().add_(0.1);
+        layer.x[0][0][2][2] = value;
+        const auto output = run(shape, layer, at::zeros({1, 32, 3, 3}), level).output;
+        const auto wanted = by_torch(layer);
+        // where libtorch's is no finite number, neither is ours: of inf a sum of differences may be NaN
+        EXPECT_FALSE((output.isfinite() & ~wanted.isfinite()).any().item<bool>());
+        EXPECT_TRUE(output[0].select(1, 2).select(1, 2).isfinite().all().item<bool>());
+      }
+}
+
+TEST(ConvPoolRelu, HasTheSameBitsAtAnyNumberOfThreads) {
+  at::manual_seed(4);
+  const int before = at::get_num_threads();
+  for (const int64_t in : {1, 32}) {
+    const ConvShape shape = {7, in, 64, 14, 14};
+    const Layer layer(shape);
+    const auto gradient = at::randn({7, 64, 7, 7});
+    at::set_num_threads(1);
+    const auto one = run(shape, layer, gradient, level());
+    at::set_num_threads(2);
+    const auto two = run(shape, layer, gradient, level());
+    EXPECT_TRUE(one.output.equal(two.output));
+    EXPECT_TRUE(one.weight.equal(two.weight));
+    EXPECT_TRUE(one.bias.equal(two.bias));
+    EXPECT_TRUE(in == 1 || one.x.equal(two.x));
+  }
+  at::set_num_threads(before);
+}
+
+TEST(ConvPoolRelu, HasASecondGradient) {
+  at::manual_seed(5);
+  const Layer layer = Layer(ConvShape{2, 16, 32, 4, 5}).copy(at::kFloat), exact = layer.copy(at::kDouble);
+  const auto penalty = [](const Layer& own, const at::Tensor& output) {
+    return torch::autograd::grad({output.pow(2).sum()}, {own.x}, {}, true, true)[0].pow(2).mean();
+  };
+  penalty(layer, ours(layer)).backward();
+  penalty(exact, by_torch(exact)).backward();
+  expect_close(layer.weight.grad(), exact.weight.grad());
+  expect_close(layer.x.grad(), exact.x.grad());
+}
+
+TEST(ConvPoolRelu, TakesWhatDoesNotLieInOrder) {
+  at::manual_seed(6);
+  const auto x = at::randn({3, 8, 10, 32}).permute({0, 3, 2, 1}),
+             weight = at::randn({3, 3, 32, 64}).permute({3, 2, 0, 1});
+  const auto bias = at::randn({128}).slice(0, 0, 128, 2);
+  const Layer layer(x, weight, bias);
+  expect_close(ours(layer), by_torch(layer.copy(at::kDouble)));
+}
+
+TEST(ConvPoolRelu, LeavesWhatItDoesNotKnowToTorch) {
+  at::manual_seed(7);
+  const auto plain = [](const Layer& layer) {
+    const auto output = ours(layer);
+    EXPECT_TRUE(!output.grad_fn() || output.grad_fn()->name().find("ConvPoolRelu") == std::string::npos);
+    EXPECT_TRUE(output.equal(by_torch(layer)) || output.numel() == 0);
+    EXPECT_EQ(output.sizes(), by_torch(layer).sizes());
+  };
+  const Layer known(ConvShape{2, 32, 32, 6, 6});
+  plain(Layer(ConvShape{2, 3, 32, 6, 6}).copy(at::kFloat));   // channels in
+  plain(Layer(ConvShape{2, 32, 24, 6, 6}).copy(at::kFloat));  // and out
+  plain(Layer(ConvShape{2, 1, 32, 6, 6}).copy(at::kFloat));   // an image that wants a gradient
+  plain(known.copy(at::kDouble));
+  plain({known.x, known.weight, {}});
+  plain({known.x.narrow(0, 0, 0), known.weight, known.bias});
+  EXPECT_THROW(ours({known.x, known.weight.narrow(1, 0, 16), known.bias}), c10::Error);
+  EXPECT_THROW(ours({known.x.narrow(2, 0, 1), known.weight, known.bias}), c10::Error);
+}
+
+}  // namespace
+}  // namespace lockstep::kernels
