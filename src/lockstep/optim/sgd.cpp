@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/kernels/sgd.h"
 
 namespace lockstep {
 
@@ -25,6 +26,12 @@ void check(const SgdOptions& options) {
     throw InputError("Nesterov momentum requires a momentum and zero dampening", "optim.nesterov",
                      "set optim.momentum above 0 and leave dampening at 0, or turn nesterov off");
   }
+}
+
+bool is_row_of_floats(const at::Tensor& tensor, const at::Tensor& like) {
+  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.layout() == at::kStrided &&
+         tensor.is_non_overlapping_and_dense() && tensor.sizes() == like.sizes() &&
+         tensor.strides() == like.strides();
 }
 
 }  // namespace
@@ -48,7 +55,27 @@ void Sgd::update(const std::vector<Slot>& slots, size_t group) {
   for (const auto& slot : slots) update_one(slot, group);
 }
 
+bool Sgd::update_in_one_pass(const Slot& slot, size_t group) {
+  const auto& options = options_[group];
+  auto& buffer = buffers_[slot.index];
+  const bool has_momentum = options.momentum != 0;
+  if (has_momentum && !buffer.defined()) return false;
+  for (const auto* tensor : {&slot.param, &slot.grad, has_momentum ? &buffer : &slot.grad})
+    if (!is_row_of_floats(*tensor, slot.param)) return false;
+  const kernels::Sgd numbers = {.lr = static_cast<float>(lr(group)),
+                                .momentum = static_cast<float>(options.momentum),
+                                .dampening_left = static_cast<float>(1 - options.dampening),
+                                .weight_decay = static_cast<float>(options.weight_decay),
+                                .nesterov = options.nesterov};
+  kernels::take_sgd_step(numbers, slot.param.mutable_data_ptr<float>(), slot.grad.const_data_ptr<float>(),
+                         has_momentum ? buffer.mutable_data_ptr<float>() : nullptr, slot.param.numel(),
+                         kernels::level());
+  slot.param.unsafeGetTensorImpl()->bump_version();  // a graph that still needs the old values says so
+  return true;
+}
+
 void Sgd::update_one(const Slot& slot, size_t group) {
+  if (kernels::knows_sgd() && update_in_one_pass(slot, group)) return;
   const auto& options = options_[group];
   auto grad = slot.grad;
   if (options.weight_decay != 0) {

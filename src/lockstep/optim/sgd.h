@@ -38,6 +38,7 @@ class Sgd : public Optimizer {
 
  private:
   void update_one(const Slot& slot, size_t group);
+  bool update_in_one_pass(const Slot& slot, size_t group);
   void update_together(const std::vector<Slot>& slots, size_t group);
 
   std::vector<SgdOptions> options_;  // a group each; the rate is kept by Optimizer

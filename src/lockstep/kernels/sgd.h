@@ -1,0 +1,23 @@
+#pragma once
+// SGD over plain memory in one pass, to the bits of ATen's operations one after the other.
+
+#include <cstdint>
+
+#include "lockstep/kernels/level.h"
+
+namespace lockstep::kernels {
+
+/// torch.optim.SGD's numbers, as its operations on floats round them.
+struct Sgd {
+  float lr = 0, momentum = 0, dampening_left = 1, weight_decay = 0;  // dampening_left: 1 - dampening
+  bool nesterov = false;
+};
+
+/// Are ATen's roundings known here? Those of other processors than x86 are not.
+bool knows_sgd();
+
+/// One step of `count` parameters; `buffer` is momentum's, nullptr where there is none.
+void take_sgd_step(const Sgd& sgd, float* parameters, const float* gradients, float* buffer, int64_t count,
+                   Level level);
+
+}  // namespace lockstep::kernels
