@@ -68,6 +68,13 @@ TEST_F(RecorderTest, ALongStepIsNoSilence) {
       << "nobody does anything";
 }
 
+TEST_F(RecorderTest, WhatMayWaitIsWrittenBeforeTheNextBeat) {
+  Recorder recorder(hold(), {}, 0, 1h);
+  for (int64_t step = 1; step <= 100; ++step)
+    recorder.update_soon([&](RunStatus& status) { status.step = step; });
+  EXPECT_TRUE(comes_true([&] { return read_status(path("mnist")).step == 100; }));
+}
+
 TEST_F(RecorderTest, AJobThatWasSuspendedSaysSo) {
   int words[2];
   ASSERT_EQ(::pipe2(words, O_NONBLOCK), 0);

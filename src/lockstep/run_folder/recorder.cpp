@@ -1,5 +1,8 @@
 #include "lockstep/run_folder/recorder.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
@@ -40,9 +43,13 @@ Recorder::~Recorder() {
 }
 
 void Recorder::keep_beating(std::chrono::milliseconds beat) {
+  const auto pause = std::min<std::chrono::milliseconds>(beat / 5, std::chrono::seconds(1));
   std::unique_lock lock(over_mutex_);
-  for (auto asleep = Clock::now(); !over_changed_.wait_for(lock, beat, [this] { return over_; });
-       asleep = Clock::now()) {
+  for (auto asleep = Clock::now();; asleep = Clock::now()) {
+    if (over_changed_.wait_for(lock, pause, [this] { return over_; })) return;
+    over_changed_.wait_for(lock, beat - pause, [this] { return over_ || wanted_; });
+    if (over_) return;
+    wanted_ = false;
     lock.unlock();
     say_stand_still(Clock::now() - asleep, beat);
     try {
@@ -97,6 +104,12 @@ void Recorder::note(const std::function<void(RunStatus&)>& change) {
 void Recorder::update(const std::function<void(RunStatus&)>& change) {
   note(change);
   write();
+}
+
+void Recorder::update_soon(const std::function<void(RunStatus&)>& change) {
+  note(change);
+  const std::lock_guard lock(over_mutex_);
+  if (!std::exchange(wanted_, true)) over_changed_.notify_all();
 }
 
 void Recorder::write() {

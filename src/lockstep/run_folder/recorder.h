@@ -45,6 +45,8 @@ class Recorder {
   void note(const std::function<void(RunStatus&)>& change);
   /// Changes status.json.
   void update(const std::function<void(RunStatus&)>& change);
+  /// The same within a second, by the thread of its own: short epochs wait for no disk.
+  void update_soon(const std::function<void(RunStatus&)>& change);
   /// A checkpoint of this attempt is whole.
   void saved(const std::string& checkpoint);
   /// One could not be written: what status.json says of it from its next writing on, until one is whole.
@@ -75,7 +77,8 @@ class Recorder {
   std::mutex over_mutex_;
   std::condition_variable over_changed_;
   bool over_ = false;
-  std::thread heart_;  // last: it uses all of the above
+  bool wanted_ = false;  // status.json, before the next beat
+  std::thread heart_;    // last: it uses all of the above
 };
 
 }  // namespace lockstep::run_folder

@@ -117,7 +117,7 @@ void RunLog::epoch(const TrainingState& state, double train_loss, const Metrics*
   if (!line.empty()) console_.line(line);
   if (!recorder_) return;
   recorder_->add(record);
-  recorder_->update([&](run_folder::RunStatus& status) {
+  recorder_->update_soon([&](run_folder::RunStatus& status) {
     status.step = state.step;
     status.epoch = state.epoch + (state.epoch_trained ? 1 : 0);
     status.loss = train_loss;
