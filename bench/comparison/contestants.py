@@ -79,6 +79,7 @@ PROMISES = [
     ("bf16", "tuned_bf16", 0, None),
     ("pima", "pima_stock", 0, None),
     ("pima_mpi", "pima_stock", 0, None),
+    ("pima_fast", "pima_stock", 1e-6, 40),
     ("cnn_ddp", "cnn_single", 0, None),
     ("mlp_ddp", "mlp_single", 0, None),
 ]

@@ -37,6 +37,17 @@ std::vector<Part> Mlp::chain() {
   return parts;
 }
 
+// None where ranks share them.
+DenseLayers Mlp::dense_layers() {
+  DenseLayers dense;
+  for (size_t i = 0; i < layers_->size(); i += 2) {
+    const auto layer = std::dynamic_pointer_cast<torch::nn::LinearImpl>(layers_->ptr(i));
+    if (!layer) return {};
+    dense.push_back(layer);
+  }
+  return dense;
+}
+
 namespace {
 
 std::shared_ptr<Net> make_mlp(const WantedModel& wanted) {

@@ -7,17 +7,19 @@
 #include <vector>
 
 #include "lockstep/models/chain.h"
+#include "lockstep/models/dense.h"
 #include "lockstep/models/net.h"
 
 namespace lockstep {
 
 /// Linear layers fc1, fc2 and head with ReLU between them.
-class PimaNet : public Net, public Chain {
+class PimaNet : public Net, public Chain, public Dense {
  public:
   PimaNet();
   /// [n, 8] to [n, 2].
   torch::Tensor forward(const torch::Tensor& input) override;
   std::vector<Part> chain() override;
+  DenseLayers dense_layers() override { return {fc1_.ptr(), fc2_.ptr(), head_.ptr()}; }
 
  protected:
   torch::nn::Linear fc1_, fc2_, head_;

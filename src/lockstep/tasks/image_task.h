@@ -35,6 +35,7 @@ class ImageTask : public Task {
                                         const std::string& path) const override;
   std::optional<TaskMemory> memory() const override { return TaskMemory{{table_}, {}}; }
   void recall(const TaskMemory& memory) override;
+  KnownLoss known_loss() const override { return KnownLoss::cross_entropy; }
 
  private:
   Recipe recipe_;

@@ -50,6 +50,9 @@ class TableTask : public Task {
                                         const std::string& path) const override;
   std::optional<TaskMemory> memory() const override;
   void recall(const TaskMemory& memory) override;
+  KnownLoss known_loss() const override {
+    return regression_ ? KnownLoss::mean_squared_error : KnownLoss::cross_entropy;
+  }
 
  private:
   Recipe recipe_;

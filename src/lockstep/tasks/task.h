@@ -45,6 +45,9 @@ struct LossOptions {
   at::Reduction::Reduction reduction = at::Reduction::Mean;
 };
 
+/// A loss that can be computed without asking the task, and trained with kernels of our own.
+enum class KnownLoss { none, cross_entropy, mean_squared_error };
+
 /// One object a run. data() is called first, once on every rank; model() and inputs() may rely on it, and
 /// model() is called twice: the first one only tries the task's samples. For `predict` and `eval` recall()
 /// comes in data()'s place where the checkpoint holds a memory: TaskData then has only input_shape and the
@@ -74,6 +77,8 @@ class Task {
   virtual std::optional<TaskMemory> memory() const { return std::nullopt; }
   /// Throws InputError where the memory is not one of this task's.
   virtual void recall(const TaskMemory&) {}
+  /// After data(): what loss() is, where it is no more than that. A task that says nothing is asked each time.
+  virtual KnownLoss known_loss() const { return KnownLoss::none; }
 };
 
 /// The task that settings.task.name says: a built-in name, or the path of a shared library.

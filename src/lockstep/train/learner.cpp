@@ -56,8 +56,11 @@ Learner make_learner(const Setup& setup) {
     if (setup.settings.train.kernels == "fast") net->use_own_kernels();
     return net;
   };
-  learner.model =
-      make_trained_model(net, *setup.mesh, settings, {.another = another, .tracer = learner.tracer});
+  learner.model = make_trained_model(net, *setup.mesh, settings,
+                                     {.another = another,
+                                      .tracer = learner.tracer,
+                                      .known_loss = setup.task->known_loss(),
+                                      .class_weights = setup.data.class_weights});
   learner.optimizer = make_optimizer_of(settings, setup.mesh->data(), learner.model->parameters());
   learner.schedule =
       make_schedule(settings.schedule, *learner.optimizer, learner.rounds.total_steps, settings.train.epochs);

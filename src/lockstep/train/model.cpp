@@ -7,10 +7,12 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/state_dict.h"
+#include "lockstep/models/dense.h"
 #include "lockstep/optim/clip.h"
 #include "lockstep/parallel/ddp.h"
 #include "lockstep/parallel/sync_batch_norm.h"
 #include "lockstep/train/data_parallel_model.h"
+#include "lockstep/train/dense_model.h"
 #include "lockstep/train/pipeline_model.h"
 #include "lockstep/train/tensor_model.h"
 #include "lockstep/train/traced_hook.h"
@@ -135,8 +137,11 @@ void check_mode(const Settings& settings, int world, at::Device device) {
 std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const Mesh& mesh,
                                                  const Settings& settings, const ModelSupplies& supplies) {
   if (settings.train.layout == "channels_last") to_channels_last(*net);
-  if (settings.train.kernels == "fast" && !net->use_own_kernels())
-    log::info("train.kernels: fast: this model has no kernels of our own, and computes with libtorch's");
+  if (settings.train.kernels == "fast") {
+    if (auto model = make_dense_model(net, mesh, settings, supplies)) return model;
+    if (!net->use_own_kernels() && !dynamic_cast<Dense*>(net.get()))
+      log::info("train.kernels: fast: this model has no kernels of our own, and computes with libtorch's");
+  }
   if (mesh.shape().pipeline > 1) return make_pipeline_model(std::move(net), mesh, settings, supplies.tracer);
   net->to(mesh.all().device());
   if (settings.train.mode == "data_parallel")

@@ -11,6 +11,7 @@
 #include "lockstep/config/settings.h"
 #include "lockstep/models/net.h"
 #include "lockstep/parallel/mesh.h"
+#include "lockstep/tasks/task.h"
 #include "lockstep/train/phase_clock.h"
 #include "lockstep/train/tracer.h"
 
@@ -85,6 +86,8 @@ class TrainedModel {
 struct ModelSupplies {
   std::function<std::shared_ptr<Net>()> another = {};  // one like it
   std::shared_ptr<Tracer> tracer = {};                 // sees each bucket
+  KnownLoss known_loss = KnownLoss::none;              // what the lessons' criterion is
+  at::Tensor class_weights = {};                       // in it
 };
 
 /// Puts the module on the ranks' device and into the layout, and wraps it as train.mode says. Collective.

@@ -1,0 +1,116 @@
+"""train.kernels: fast for linear layers: trained without a graph, near the exact losses, and to the same bits each time."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from conftest import PATIENT, members
+from process_kit import wait_for
+from train_kit import DATA, assert_same_tensors, metrics, newest, sets, write_config
+
+torch = pytest.importorskip("torch")
+
+PIMA = f"""
+run: {{name: pima}}
+task: {{name: pima, class_weights: balanced}}
+data: {{root: {DATA}/pima, batch_size: 16, shuffle: true, workers: 0}}
+optim: {{name: sgd, lr: 0.02, momentum: 0.9}}
+train: {{epochs: 3, log_every: 1, eval_every: 1}}
+"""
+FAST = sets(train__kernels="fast")
+# 40 rows of 3 numbers; a number, or a class, is to come
+ROWS = ["a,b,c,y"] + [f"{i % 7},{(3 * i) % 5},{i % 2},{{}}" for i in range(40)]
+
+
+def losses(folder):
+    return [line["loss"] for line in metrics(folder) if line["event"] == "step"]
+
+
+def train(mpirun, lockstep, world, folder, text, *words, **how):
+    folder.mkdir()
+    ran = mpirun(world, lockstep, "train", write_config(folder, text), *words, cwd=folder, check=True, **how)
+    return folder / "runs/pima", ran
+
+
+def both(mpirun, lockstep, world, folder, text, *words):
+    exact, _ = train(mpirun, lockstep, world, folder / "exact", text, *words)
+    fast, ran = train(mpirun, lockstep, world, folder / "fast", text, *words, *FAST)
+    assert "all the same" not in ran.stderr
+    return exact, fast
+
+
+def assert_near(exact, fast, steps=40):
+    assert len(losses(exact)) == len(losses(fast)) >= min(steps, 20)
+    assert losses(fast)[:steps] == pytest.approx(losses(exact)[:steps], abs=1e-6)
+    assert losses(fast) != losses(exact)  # or it is the general way
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("world, words", [(1, ()), (2, ("launch.backend=mpi",)), (2, ("launch.backend=gloo",)),
+                                          (3, ("launch.backend=mpi", "train.label_smoothing=0.1", "train.clip_norm=0.3")),
+                                          (1, ("train.mode=single",))])
+def test_losses_are_near_the_exact_ones(world, words, mpirun, lockstep, tmp_path):
+    words = [part for word in words for part in ("--set", word)]
+    exact, fast = both(mpirun, lockstep, world, tmp_path, PIMA, *words)
+    assert_near(exact, fast)
+    ours, theirs = metrics(fast)[-1], metrics(exact)[-1]
+    assert ours["eval_loss"] == pytest.approx(theirs["eval_loss"], abs=1e-4)
+
+
+@pytest.mark.parametrize("hidden, kind, batch", [("[1]", "regression", 3), ("[33, 7]", "classification", 7), ("[7, 1, 33]", "classification", 1)])
+def test_odd_sizes(hidden, kind, batch, mpirun, lockstep, tmp_path):
+    table = tmp_path / "table.csv"
+    target = [("y" if i == 0 else i % 3 if kind == "classification" else (i % 7) * 0.3 - i % 2) for i in range(len(ROWS))]
+    table.write_text("\n".join(row.format(y) for row, y in zip(ROWS, target)) + "\n")
+    text = f"""
+run: {{name: pima}}
+task: {{name: csv, file: {table}, label: y, kind: {kind}}}
+data: {{batch_size: {batch}, workers: 0}}
+model: {{name: mlp, hidden: {hidden}}}
+optim: {{name: sgd, lr: 0.01, momentum: 0.9}}
+train: {{epochs: 8, log_every: 1, eval_every: 0}}
+"""
+    exact, fast = both(mpirun, lockstep, 2, tmp_path, text, "--set", "launch.backend=mpi")
+    assert_near(exact, fast)
+
+
+@pytest.mark.mpi
+def test_a_resumed_run_has_the_bits_of_one_that_was_not_stopped(mpirun, lockstep, tmp_path):
+    words = [*FAST, *sets(launch__backend="mpi", train__max_steps=35)]
+    whole, _ = train(mpirun, lockstep, 3, tmp_path / "whole", PIMA, *words)
+    folder = tmp_path / "parts"
+    part, _ = train(mpirun, lockstep, 3, folder, PIMA, *words, *sets(train__max_steps=17))
+    mpirun(3, lockstep, "train", folder / "config.yaml", *words, "--resume", "auto", cwd=folder, check=True)
+    assert newest(part)["iter_no"] == 35
+    for key in ("model", "optimizer"):
+        assert_same_tensors(newest(part)[key], newest(whole)[key])
+    assert losses(part)[-18:] == losses(whole)[-18:]
+
+
+@pytest.mark.parametrize("words, why", [
+    (("model.name=pima_net_branch", "ddp.find_unused_parameters=true"), "more than its dense layers"),
+    (("train.accumulate=2",), "train.accumulate"),
+    (("train.precision=bf16",), "train.precision is bf16"),
+    (("ddp.comm_hook=bf16",), "ddp.comm_hook"),
+    (("optim.sharded=true",), "optim.sharded"),
+    (("model.name=mlp", "model.hidden=[4000, 400]"), "more than 65536 weights"),
+])
+def test_what_needs_a_graph_is_trained_with_one_and_told(words, why, mpirun, lockstep, tmp_path):
+    words = [part for word in (*words, "train.max_steps=3") for part in ("--set", word)]
+    folder, ran = train(mpirun, lockstep, 2, tmp_path / "run", PIMA, *words, *FAST)
+    assert "trained with libtorch's kernels all the same" in ran.stderr and why in ran.stderr
+    assert len(losses(folder)) == 3
+
+
+def test_a_killed_rank_is_named(start, mpiexec, lockstep, tmp_path):
+    process = start(mpiexec, "-q", "-n", 2, lockstep, "train", write_config(tmp_path, PIMA), *FAST,
+                    *sets(launch__backend="mpi", train__epochs=10**6), cwd=tmp_path, env=PATIENT,
+                    stdout=subprocess.DEVNULL, stderr=open(tmp_path / "err", "w"))
+    file = tmp_path / "runs/pima/metrics.jsonl"
+    wait_for(lambda: file.exists() and file.stat().st_size > 0)
+    rank = [pid for pid in members(process) if b"OMPI_COMM_WORLD_RANK=1\0" in open(f"/proc/{pid}/environ", "rb").read()][-1]
+    os.kill(rank, signal.SIGKILL)
+    assert process.wait(30) != 0
+    assert f"rank 1 (host {os.uname().nodename}, pid {rank}) has died" in (tmp_path / "err").read_text()
