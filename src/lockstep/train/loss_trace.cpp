@@ -11,6 +11,8 @@ constexpr size_t kMostPending = 256;
 }
 
 void LossTrace::add(int64_t step, const at::Tensor& loss, const std::vector<int64_t>& indices) {
+  if (loss.is_cpu() && loss.scalar_type() == at::kFloat)
+    return take(step, *loss.const_data_ptr<float>(), indices);
   if (loss.is_cpu()) return take(step, loss.item<double>(), indices);
   pending_.push_back({step, loss.detach(), indices});
   if (pending_.size() >= kMostPending) settle();

@@ -17,6 +17,11 @@ LossOptions loss_options(const Setup& setup) {
   return options;
 }
 
+// A small model's step is short enough for the call that would find nothing to do.
+at::Tensor on_device(const at::Tensor& tensor, at::Device device) {
+  return tensor.device() == device ? tensor : tensor.to(device, /*non_blocking=*/true);
+}
+
 }  // namespace
 
 LossOptions TrainingStep::loss_on(at::Device device) const {
@@ -26,13 +31,15 @@ LossOptions TrainingStep::loss_on(at::Device device) const {
 }
 
 void TrainingStep::run(int64_t number, StepBatches& batches, LossTrace& losses, PhaseClock& clock) {
+  clock_ = &clock;
+  batches_ = batches.size();
   optimizer_.zero_grad();
   clock.enter(Phase::data);
   clock.begin_step(number);
   for (const auto& batch : batches) {
     const auto local = batches.at_last() ? nullptr : model_.no_sync();  // the last one's backward exchanges
     clock.enter(Phase::forward);
-    losses.add(number, learn(batch, batches.size(), clock), batch.indices);
+    losses.add(number, learn(batch), batch.indices);
     clock.enter(Phase::data);
   }
   clock.enter(Phase::optimiser);
@@ -40,43 +47,44 @@ void TrainingStep::run(int64_t number, StepBatches& batches, LossTrace& losses, 
   clock.enter(Phase::other);
 }
 
-at::Tensor TrainingStep::learn(const Batch& batch, int64_t batches, PhaseClock& clock) {
-  const auto input = placed(batch.input, device_, settings_.train.layout);
-  const auto target = batch.target.to(device_, /*non_blocking=*/true);
-  const Lesson lesson = {
-      .criterion =
-          [this](const at::Tensor& output, const at::Tensor& wanted) {
-            return task_.loss(output, wanted, loss_on(output.device()));
-          },
-      .backward =
-          [&](const at::Tensor& loss) {
-            backward(batches > 1 ? loss / static_cast<double>(batches) : loss, clock);
-          },
-      .autocast =
-          [this] { return autocast_ ? std::make_shared<Autocast>(device_.type(), autocast_) : nullptr; },
-      .backward_from =
-          [&](const at::Tensor& output, const at::Tensor& gradient) {
-            timed_backward([&] { output.backward(gradient); }, clock);
-          },
-      .weight =
-          [this](const at::Tensor& wanted) {
-            return weight_of(wanted, loss_on(wanted.device()).class_weights);
-          },
-      .enter = [&](Phase phase) { clock.enter(phase); }};
-  return model_.learn(input, target, lesson);
+at::Tensor TrainingStep::learn(const Batch& batch) {
+  return model_.learn(placed(batch.input, device_, settings_.train.layout), on_device(batch.target, device_),
+                      lesson_);
 }
 
-void TrainingStep::backward(const at::Tensor& loss, PhaseClock& clock) {
-  timed_backward([&] { (scaler_ ? scaler_->scale(loss) : loss).backward(); }, clock);
+Lesson TrainingStep::make_lesson() {
+  return {.criterion =
+              [this](const at::Tensor& output, const at::Tensor& wanted) {
+                return task_.loss(output, wanted, loss_on(output.device()));
+              },
+          .backward =
+              [this](const at::Tensor& loss) {
+                backward(batches_ > 1 ? loss / static_cast<double>(batches_) : loss);
+              },
+          .autocast =
+              [this] { return autocast_ ? std::make_shared<Autocast>(device_.type(), autocast_) : nullptr; },
+          .backward_from =
+              [this](const at::Tensor& output, const at::Tensor& gradient) {
+                timed_backward([&] { output.backward(gradient); });
+              },
+          .weight =
+              [this](const at::Tensor& wanted) {
+                return weight_of(wanted, loss_on(wanted.device()).class_weights);
+              },
+          .enter = [this](Phase phase) { clock_->enter(phase); }};
+}
+
+void TrainingStep::backward(const at::Tensor& loss) {
+  timed_backward([&] { (scaler_ ? scaler_->scale(loss) : loss).backward(); });
 }
 
 // What backward takes after this rank's last own gradient is waiting for the others.
 template <class Work>
-void TrainingStep::timed_backward(const Work& work, PhaseClock& clock) {
-  clock.enter(Phase::backward);
+void TrainingStep::timed_backward(const Work& work) {
+  clock_->enter(Phase::backward);
   *gradients_done_ = {};
   work();
-  if (*gradients_done_ != PhaseClock::Clock::time_point{}) clock.enter_at(Phase::waiting, *gradients_done_);
+  if (*gradients_done_ != PhaseClock::Clock::time_point{}) clock_->enter_at(Phase::waiting, *gradients_done_);
 }
 
 void TrainingStep::update() {
@@ -98,7 +106,8 @@ TrainingStep::TrainingStep(const Setup& setup, Learner& learner)
       device_(setup.team->device()),
       autocast_(autocast_type(settings_.train.precision)),
       parameters_(model_.parameters()),
-      gradients_done_(std::make_shared<PhaseClock::Clock::time_point>()) {
+      gradients_done_(std::make_shared<PhaseClock::Clock::time_point>()),
+      lesson_(make_lesson()) {
   if (scaler_) scaler_->share_with([this](at::Tensor& found) { model_.share_overflow(found); });
   // Backward reaches the first parameters last: one time stamp there tells computing from waiting.
   for (size_t i = 0; i < std::min<size_t>(2, parameters_.size()); ++i) {
@@ -109,7 +118,7 @@ TrainingStep::TrainingStep(const Setup& setup, Learner& learner)
 }
 
 at::Tensor placed(const at::Tensor& input, at::Device device, const std::string& layout) {
-  const auto there = input.to(device, /*non_blocking=*/true);
+  const auto there = on_device(input, device);
   return layout == "channels_last" && there.dim() == 4 ? there.contiguous(at::MemoryFormat::ChannelsLast)
                                                        : there;
 }

@@ -19,17 +19,20 @@ namespace lockstep::train {
 class TrainingStep {
  public:
   TrainingStep(const Setup& setup, Learner& learner);
+  TrainingStep(const TrainingStep&) = delete;
+  TrainingStep& operator=(const TrainingStep&) = delete;
 
   /// One optimiser step over the batches, each loss divided by their number.
   void run(int64_t number, StepBatches& batches, LossTrace& losses, PhaseClock& clock);
 
  private:
-  at::Tensor learn(const Batch& batch, int64_t batches, PhaseClock& clock);
+  at::Tensor learn(const Batch& batch);
+  Lesson make_lesson();
   LossOptions loss_on(at::Device device) const;
   void update();
-  void backward(const at::Tensor& loss, PhaseClock& clock);
+  void backward(const at::Tensor& loss);
   template <class Work>
-  void timed_backward(const Work& work, PhaseClock& clock);
+  void timed_backward(const Work& work);
 
   TrainedModel& model_;
   Optimizer& optimizer_;
@@ -41,6 +44,9 @@ class TrainingStep {
   std::optional<at::ScalarType> autocast_;
   std::vector<at::Tensor> parameters_;
   std::shared_ptr<PhaseClock::Clock::time_point> gradients_done_;  // when the last own gradient was there
+  const Lesson lesson_;
+  PhaseClock* clock_ = nullptr;  // of the step that runs
+  int64_t batches_ = 1;          // in it
 };
 
 /// A batch's input where and how the model wants it.
