@@ -1,0 +1,60 @@
+"""Kernels of our own train as libtorch's do, go on from a checkpoint to the same bits, and answer in eval and predict."""
+
+import pytest
+
+from train_kit import DATA, MNIST, assert_same_tensors, checkpoints, metrics, newest, sets, write_config
+
+pytest.importorskip("torch")
+
+FAST = sets(train__kernels="fast", train__layout="channels_last")
+
+
+def losses(run):
+    return {line["step"]: line["loss"] for line in metrics(run) if line.get("event") == "step"}
+
+
+@pytest.mark.mpi
+def test_forty_steps_as_libtorchs(lockstep, mpirun, tmp_path):
+    config = write_config(tmp_path, MNIST)
+    steps = sets(train__max_steps=40, train__log_every=10)
+    for name in ("exact", "fast"):
+        mpirun(2, lockstep, "train", config, *FAST, *steps, *sets(run__name=name, train__kernels=name), cwd=tmp_path,
+               check=True)
+    exact, fast = (losses(tmp_path / "runs" / name) for name in ("exact", "fast"))
+    assert list(fast) == [10, 20, 30, 40]
+    assert fast == pytest.approx(exact, rel=0, abs=1e-6)
+    final = [checkpoints(tmp_path / "runs" / name)[-1].read_bytes() for name in ("exact", "fast")]
+    assert final[0] != final[1], "both are exact"
+
+
+@pytest.mark.mpi
+def test_a_resumed_run_has_the_bits_of_one_that_never_ended(lockstep, mpirun, tmp_path):
+    config = write_config(tmp_path, MNIST)
+    for name, parts in (("whole", [6]), ("parts", [3, 6])):
+        for steps in parts:
+            mpirun(2, lockstep, "train", config, *FAST, *sets(run__name=name, train__max_steps=steps), "--resume", "auto",
+                   cwd=tmp_path, check=True)
+    assert_same_tensors(newest(tmp_path / "runs/whole")["model"], newest(tmp_path / "runs/parts")["model"])
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_eval_and_predict_take_them(precision, lockstep, run, tmp_path):
+    config = write_config(tmp_path, MNIST)
+    words = [*FAST, *sets(train__precision=precision), "--launcher", "none"]
+    result = run(lockstep, "train", config, *words, *sets(train__max_steps=20), cwd=tmp_path, check=True)
+    assert "kernels fast" in result.stderr
+    saved = ["--checkpoint", tmp_path / "runs/mnist"]
+    answers = [run(lockstep, "predict", config, *words, *sets(train__kernels=kernels), *saved, "--input",
+                   DATA / "mnist/t10k-images-idx3-ubyte.gz", cwd=tmp_path, check=True).stdout.splitlines()
+               for kernels in ("exact", "fast")]
+    assert len(answers[0]) == len(answers[1]) == 10001
+    same = sum(one.split(",")[:2] == other.split(",")[:2] for one, other in zip(*answers))
+    assert same > (10000 if precision == "fp32" else 9950), "other digits"
+    assert answers[0] != answers[1], "both are exact"
+
+
+def test_a_model_that_has_none_says_so(lockstep, run, tmp_path):
+    config = write_config(tmp_path, MNIST)
+    result = run(lockstep, "train", config, *FAST, *sets(train__max_steps=1, model__name="bert_layer"), "--launcher",
+                 "none", cwd=tmp_path, check=True)
+    assert "this model has no kernels of our own" in result.stderr
