@@ -89,6 +89,18 @@ def test_a_resumed_run_has_the_bits_of_one_that_was_not_stopped(mpirun, lockstep
     assert losses(part)[-18:] == losses(whole)[-18:]
 
 
+def test_a_task_with_a_loss_of_its_own_is_asked_for_it(build_dir, mpirun, lockstep, tmp_path):
+    text = f"""
+run: {{name: pima}}
+task: {{name: {next(build_dir.glob("**/rings_task.so"))}}}
+model: {{name: mlp, hidden: [16]}}
+train: {{epochs: 1, log_every: 1}}
+"""
+    folder, ran = train(mpirun, lockstep, 2, tmp_path / "run", text, *FAST)
+    assert "all the same: the task's loss is its own" in ran.stderr
+    assert losses(folder)
+
+
 @pytest.mark.parametrize("words, why", [
     (("model.name=pima_net_branch", "ddp.find_unused_parameters=true"), "more than its dense layers"),
     (("train.accumulate=2",), "train.accumulate"),

@@ -101,7 +101,7 @@ int dry_run(const Command& command) {
              setup.team->job().launcher, setup.team->device().str(), setup.session->threads(), s.train.mode));
   say(format("steps       {} an epoch of {} samples together, {} in all", rounds.steps_per_epoch, grouped,
              rounds.total_steps));
-  say(format("time        {:.1f} ms a step, about {} of training", 1e3 * step_seconds,
+  say(format("time        {:.3g} ms a step, about {} of training", 1e3 * step_seconds,
              run_folder::short_time(step_seconds * static_cast<double>(rounds.total_steps))));
   say("A dry run: nothing was written.");
   setup.team->barrier();

@@ -1,0 +1,48 @@
+// What a model says of its dense layers is all that its forward does.
+#include "lockstep/models/dense.h"
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include <memory>
+
+#include "lockstep/models/mlp.h"
+#include "lockstep/models/pima_net.h"
+
+namespace lockstep {
+namespace {
+
+template <class M>
+void expect_all(M& model, at::IntArrayRef shape) {
+  const auto input = torch::randn(shape);
+  auto x = input.flatten(1);
+  const auto layers = model.dense_layers();
+  for (size_t i = 0; i < layers.size(); ++i) x = layers[i]->forward(i == 0 ? x : torch::relu(x));
+  EXPECT_TRUE(torch::equal(x, model.forward(input)));
+}
+
+TEST(Dense, LayersAreWhatForwardDoes) {
+  torch::manual_seed(4);
+  PimaNet pima;
+  expect_all(pima, {5, 8});
+  Mlp deep(12, {7, 33, 1}, 3), flat(4, {}, 2);
+  expect_all(deep, {6, 3, 2, 2});
+  expect_all(flat, {1, 4});
+}
+
+struct Doubling : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) { return 2 * x; }
+};
+
+// Layers that are no plain Linear, as those that ranks share.
+struct Others : Layers {
+  Layer linear(int64_t, int64_t, LinearPlace) const override { return Layer(std::make_shared<Doubling>()); }
+};
+
+TEST(Dense, MlpOfOtherLayersHasNone) {
+  EXPECT_TRUE(Mlp(4, {3}, 2, Others()).dense_layers().empty());
+}
+
+}  // namespace
+}  // namespace lockstep
