@@ -13,8 +13,10 @@ constexpr size_t kSlotBytes = size_t{512} << 10;
 // An all-gather over nodes lays one piece a rank into a slot. Small, so that no slot grows below 4,096 ranks:
 // each rank of a node has two of them in shared memory.
 constexpr size_t kLeastPiece = 64;
-// Below it one wave of flags beats the second reading that it saves.
+// Below it one wave of flags beats the second reading that it saves; of two ranks each reads no more than
+// before.
 constexpr size_t kSmallBytes = size_t{16} << 10;
+constexpr size_t kSmallBytesOfTwo = size_t{128} << 10;
 
 size_t slot_bytes_for(const MpiComms& comms) {
   return std::max(kSlotBytes, comms.node_of_rank.size() * kLeastPiece);
@@ -96,7 +98,8 @@ void MpiTransport::all_reduce_chunk(const std::byte* in, std::byte* out, size_t 
                                     const Reduction& reduction, Patience& patience) {
   window_.begin(patience);
   if (link_.needed()) return reduce_over_nodes(in, out, bytes, reduction, patience);
-  if (bytes <= kSmallBytes) return reduce_small(in, out, bytes, reduction, patience);
+  if (bytes <= (window_.size() == 2 ? kSmallBytesOfTwo : kSmallBytes))
+    return reduce_small(in, out, bytes, reduction, patience);
   reduce_large(in, out, bytes, reduction, patience);
 }
 
