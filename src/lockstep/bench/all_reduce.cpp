@@ -66,7 +66,9 @@ class Bench {
                      : notes.push_back("nccl is not measured: no GPU here");
     if (runtime_->has_mpi()) {
       ways.push_back({.name = "MPI_Allreduce", .sum = plain_mpi});
-      ways.push_back(through("mpi", comm::connect(*runtime_, {.backend = "mpi"})));
+      const auto mpi = comm::connect(*runtime_, {.backend = "mpi"});
+      ways.push_back(through("mpi", mpi));
+      ways.push_back(in_shared_memory("mpi_shared", mpi));
     } else {
       notes.push_back("MPI is not measured: the ranks were not started by it");
     }

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/comm/shared_tensors.h"
 
 namespace lockstep::bench {
 namespace {
@@ -33,6 +34,7 @@ Tensors own_numbers(const Team& team, const Way& way, int64_t bytes, int round) 
   Tensors tensors;
   for (int call = 0; call < (bytes <= kSmall ? kCallsOfSmall : 1); ++call)
     tensors.push_back(numbers(items, round, team.rank()).to(way.device));
+  comm::share(way.shares, tensors);
   return tensors;
 }
 
@@ -61,6 +63,12 @@ Way through(const std::string& name, const ProcessGroup& group, at::Device devic
     if (tensor.is_cuda()) tensor.view({-1})[0].item<float>();  // there it ends with the stream
   };
   return {.name = name, .sum = sum, .device = device};
+}
+
+Way in_shared_memory(const std::string& name, const ProcessGroup& group) {
+  Way way = through(name, group);
+  way.shares = group;
+  return way;
 }
 
 double median(std::vector<double> values) {

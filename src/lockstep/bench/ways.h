@@ -17,10 +17,14 @@ struct Way {
   std::function<void(at::Tensor&)> sum;  // in place; it is there when this returns
   at::Device device = at::kCPU;
   const Algorithm* algorithm = nullptr;  // whose formula stands beside it
+  ProcessGroup shares = {};              // whose ranks share the tensors' memory, as DDP's buckets; or none
 };
 
 /// Through a group's all-reduce.
 Way through(const std::string& name, const ProcessGroup& group, at::Device device = at::kCPU);
+
+/// The same over tensors that lie in shared memory, where the group has such.
+Way in_shared_memory(const std::string& name, const ProcessGroup& group);
 
 double median(std::vector<double> values);
 
