@@ -69,7 +69,7 @@ void DdpCore::before_forward() {
     state.reducer->prepare_for_forward();
   }
   if (state.joining) state.notify_join();
-  if (with_gradients) in_words(*this, state.parameters, [&] { return state.reducer->rebuild_buckets(); });
+  if (with_gradients) in_words(*this, state.parameters, [&] { return state.rebuild_buckets(); });
   if (state.will_sync_buffers()) {
     const int from = state.joining ? state.common_rank(true) : 0;
     state.list_buffers();
@@ -164,7 +164,7 @@ std::vector<std::vector<std::string>> DdpCore::bucket_names() const {
 }
 
 std::vector<std::vector<std::string>> DdpCore::settle_buckets() {
-  in_words(*this, state_->parameters, [&] { return state_->reducer->rebuild_buckets(); });
+  in_words(*this, state_->parameters, [&] { return state_->rebuild_buckets(); });
   return bucket_names();
 }
 

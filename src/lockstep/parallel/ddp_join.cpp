@@ -51,7 +51,7 @@ bool DdpCore::State::any_rank_syncs(bool joined) {
 
 // The collectives of one training step of the others, with zeros for gradients.
 void DdpCore::State::shadow_step() {
-  reducer->rebuild_buckets();
+  rebuild_buckets();
   if (will_sync_buffers()) broadcast_buffers(common_rank(false));
   sync_buffers = any_rank_syncs(/*joined=*/true);
   if (!sync_buffers) return;

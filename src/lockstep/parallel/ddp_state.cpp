@@ -26,6 +26,11 @@ void DdpCore::State::make_reducer(parallel::Buckets buckets) {
   reducer = std::move(made.reducer);
   delayed = std::make_shared<parallel::DelayedAllReduce>(parallel::DelayedAllReduce{.reducer = reducer});
   if (hook) install_hook();
+  parallel::share_buckets(*reducer, group);
+}
+
+void DdpCore::State::rebuild_buckets() {
+  if (reducer->rebuild_buckets()) parallel::share_buckets(*reducer, group);
 }
 
 void DdpCore::State::install_hook() {

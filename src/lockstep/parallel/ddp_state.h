@@ -42,6 +42,8 @@ struct DdpCore::State {
 
   /// `buckets`: those of an earlier Reducer, or none.
   void make_reducer(parallel::Buckets buckets = {});
+  /// Once, after the first backward, in the order in which gradients came; collective.
+  void rebuild_buckets();
   void install_hook();
   void list_buffers();
   /// Parameters and, where asked for, buffers become those of one rank.

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/libtorch.h"
+#include "lockstep/comm/shared_tensors.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -103,6 +104,15 @@ ReducerAndLogger make_reducer(const std::vector<ReducedParameter>& parameters,
     made.logger->set_static_graph();
   }
   return made;
+}
+
+void share_buckets(const c10d::Reducer& reducer, const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+  std::vector<at::Tensor> buffers;
+  for (const auto& bucket : reducer.get_grad_buckets(/*return_zero_tensors=*/false)) {
+    const at::Tensor& buffer = bucket.getBuffer();
+    if (buffer.defined()) buffers.push_back(buffer);  // a sparse gradient has none
+  }
+  if (!buffers.empty()) comm::share(group, buffers);
 }
 
 }  // namespace lockstep::parallel

@@ -27,4 +27,7 @@ ReducerAndLogger make_reducer(const std::vector<ReducedParameter>& parameters,
                               const c10::intrusive_ptr<c10d::ProcessGroup>& group, const DdpOptions& options,
                               const torch::nn::Module& module, Buckets buckets);
 
+/// Where the group sums without copies, the buckets move to where it can. Collective; for buckets just made.
+void share_buckets(const c10d::Reducer& reducer, const c10::intrusive_ptr<c10d::ProcessGroup>& group);
+
 }  // namespace lockstep::parallel

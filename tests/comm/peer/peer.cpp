@@ -19,6 +19,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/cuda_load.h"
+#include "lockstep/comm/shared_tensors.h"
 
 namespace lockstep {
 namespace {
@@ -57,10 +58,10 @@ c10::Device device_for(const std::string& backend, const Job& job) {
   return {c10::kCUDA, static_cast<c10::DeviceIndex>(job.local_rank % seen)};
 }
 
-void sum_once(ProcessGroup& group, c10::Device device) {
-  std::vector<at::Tensor> tensors = {at::ones({1000}, device)};
+void sum_once(ProcessGroup& group, const at::Tensor& ones) {
+  std::vector<at::Tensor> tensors = {ones.fill_(1)};
   group->allreduce(tensors)->wait();
-  if (tensors[0][999].item<float>() != float(group->getSize())) throw Error("the sum is wrong");
+  if (!ones.eq(group->getSize()).all().item<bool>()) throw Error("the sum is wrong");
 }
 
 int run(char** args, Clock::time_point& last_good) {
@@ -76,7 +77,9 @@ int run(char** args, Clock::time_point& last_good) {
   const Milliseconds pause(args[5] ? std::atoi(args[5]) : 0);
   const c10::Device device = device_for(settings.backend, runtime.job());
   auto group = comm::connect(runtime, settings, device);
-  sum_once(group, device);
+  // as DDP has them: small things, and gradients where the ranks share memory if they can
+  const at::Tensor few = at::ones({1000}, device), gradients = comm::shared_buffer(group, device, {100'000});
+  sum_once(group, few);
   const auto sockets = own_sockets();
   for (const char* table : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) print_listeners(table, sockets);
   std::printf("ready %d %d\n", runtime.job().rank, ::getpid());
@@ -84,7 +87,8 @@ int run(char** args, Clock::time_point& last_good) {
   for (int step = 0; step < std::atoi(args[4]); ++step) {
     last_good = Clock::now();
     std::this_thread::sleep_for(pause);
-    sum_once(group, device);
+    sum_once(group, few);
+    sum_once(group, gradients);
   }
   group->barrier()->wait();
   std::printf("done %d\n", runtime.job().rank);
