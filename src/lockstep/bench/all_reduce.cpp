@@ -4,11 +4,11 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "lockstep/bench/all_reduce_report.h"
+#include "lockstep/bench/machine_use.h"
 #include "lockstep/bench/network.h"
 #include "lockstep/bench/report.h"
 #include "lockstep/bench/ways.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/launch/cpus.h"
 #include "lockstep/launch/runtime.h"
 #include "lockstep/mpi/calls.h"
 #include "lockstep/parallel/joining.h"
@@ -97,10 +97,7 @@ class Bench {
 
 // Collective.
 std::string caution_of(const Team& team) {
-  std::vector<double> too_many = {
-      static_cast<double>(team.job().local_world - launch::own_cpus().machine_cores)};
-  team.max(too_many);
-  if (too_many[0] <= 0) return "";
+  if (!has_more_ranks_than_cores(team)) return "";
   return "more ranks than cores: they wait for one another's turns, which no model knows of";
 }
 

@@ -71,6 +71,14 @@ std::string bytes_text(double bytes) {
   return scaled(bytes, {{"B", 1}, {"KiB", 1024}, {"MiB", 1024 * 1024}});
 }
 
+std::string decimal_bytes_text(double bytes) {
+  return scaled(bytes, {{"B", 1}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}});
+}
+
+std::string work_text(double operations) {
+  return scaled(operations, {{"FLOP", 1}, {"kFLOP", 1e3}, {"MFLOP", 1e6}, {"GFLOP", 1e9}, {"TFLOP", 1e12}});
+}
+
 std::string seconds_text(double seconds) {
   return scaled(seconds, kTimes);
 }

@@ -16,6 +16,10 @@ std::vector<int64_t> parse_sizes(const std::string& text);
 
 /// "1.6 MiB"
 std::string bytes_text(double bytes);
+/// "1.6 MB": what rates are told in
+std::string decimal_bytes_text(double bytes);
+/// "3.2 GFLOP"
+std::string work_text(double operations);
 /// "12.3 us"
 std::string seconds_text(double seconds);
 /// "200 us a message, 1 Gbit/s a line"

@@ -10,6 +10,7 @@
 // To add a bench NAME: write `int run_bench_NAME(const std::vector<std::string>& args)` (namespace
 // lockstep::cli) in cli/bench_NAME.cpp, and add ONE line here: function, name, summary.
 #define LOCKSTEP_BENCHES(X)                                                                         \
+  X(step, "step", "where a step's time goes, and how far it is from the machine's peak")            \
   X(allreduce, "allreduce", "every way to sum over the ranks: right, how fast, and its formula")    \
   X(overlap, "overlap", "what of the gradients' exchange hides behind backward, and what does not") \
   X(dp_vs_ddp, "dp-vs-ddp", "one process with many devices against many processes")
@@ -44,7 +45,8 @@ int help() {
   for (const auto& bench : benches()) text += format("  {:<10} {}\n", bench.name, bench.summary);
   text +=
       "\noptions:\n  -h, --help     this page; lockstep bench NAME --help for a bench\n"
-      "\nexamples:\n  mpirun -n 4 lockstep bench allreduce --algorithm all --out allreduce.html\n";
+      "\nexamples:\n  lockstep bench step configs/mnist.yaml\n  mpirun -n 4 lockstep bench allreduce "
+      "--algorithm all --out allreduce.html\n";
   std::fputs(text.c_str(), stdout);
   return kDone;
 }

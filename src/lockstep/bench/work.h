@@ -1,0 +1,30 @@
+#pragma once
+// The arithmetic of a step: what libtorch is asked to multiply and add, whatever the model.
+
+#include <cstdint>
+
+namespace lockstep::bench {
+
+/// Floating-point operations of matrix products and convolutions; a multiplication and an addition are two.
+struct Work {
+  double forward = 0;
+  double backward = 0;
+
+  double all() const { return forward + backward; }
+};
+
+/// Counts for as long as it lives, on every thread of the process. One at a time.
+class WorkCount {
+ public:
+  WorkCount();
+  ~WorkCount();
+  WorkCount(const WorkCount&) = delete;
+  WorkCount& operator=(const WorkCount&) = delete;
+
+  Work so_far() const;
+
+ private:
+  uint64_t handle_;
+};
+
+}  // namespace lockstep::bench

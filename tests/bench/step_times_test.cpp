@@ -1,0 +1,189 @@
+#include "lockstep/bench/step_times.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/bench/peak.h"
+#include "lockstep/bench/peak_loops.h"
+#include "lockstep/bench/step_report.h"
+
+namespace lockstep::bench {
+namespace {
+
+using train::Phase;
+
+// Its phases are 1, 2, ... `unit`s.
+RankSteps rank_of(double unit, const std::string& host = "node") {
+  RankSteps rank;
+  rank.host = host;
+  for (size_t i = 0; i < train::kPhases; ++i) rank.phases[i] = static_cast<double>(i + 1) * unit;
+  rank.median = rank.least = rank.longest = 21 * unit;
+  rank.work = {10e9, 20e9};
+  rank.peak = {100e9, 8e9};
+  rank.update_bytes = 4e6;
+  rank.update_holds = 3e6;
+  rank.cache = 1e6;
+  return rank;
+}
+
+StepFound found_of(std::vector<RankSteps> ranks) {
+  StepFound found;
+  found.training = {"task", "model", "cpu", "gloo", "ddp", "fp32", "nchw", "exact"};
+  found.steps = 50;
+  found.samples = 256;
+  found.ranks = std::move(ranks);
+  return found;
+}
+
+bool says(const StepFound& found, const std::string& words) {
+  for (const auto& note : notes_of(found))
+    if (note.find(words) != std::string::npos) return true;
+  return false;
+}
+
+TEST(RankSteps, PhasesAddUpToTheStep) {
+  const auto rank = rank_of(0.001);
+  EXPECT_DOUBLE_EQ(rank.step(), 0.021);
+  EXPECT_DOUBLE_EQ(rank.own_work(), 0.001 + 0.002 + 0.003 + 0.005) << "all but waiting and other";
+}
+
+TEST(RankSteps, TravelWhole) {
+  auto rank = rank_of(1.0 / 3, "a host\nwith words");
+  rank.threads = 7;
+  rank.processors = {1.25, 2.5, 3.75, 5};
+  const auto there = unpacked(packed(rank));
+  EXPECT_EQ(there.host, rank.host);
+  EXPECT_EQ(there.threads, 7);
+  EXPECT_EQ(there.phases, rank.phases);
+  EXPECT_EQ(there.work.backward, 20e9);
+  EXPECT_EQ(there.peak.bytes, 8e9);
+  EXPECT_EQ(there.processors.own, 5);
+  EXPECT_THROW(unpacked("nonsense"), Error);
+}
+
+TEST(Spread, OfAnEvenNumberHasItsMedianInBetween) {
+  const auto spread = spread_of({4, 1, 9, 2});
+  EXPECT_EQ(spread.mean, 4);
+  EXPECT_EQ(spread.least, 1);
+  EXPECT_EQ(spread.median, 3);
+  EXPECT_EQ(spread.most, 9);
+  EXPECT_EQ(spread.at_most, 2u);
+}
+
+TEST(Speed, IsOfAllRanksTogether) {
+  const std::vector<RankSteps> ranks = {rank_of(0.1), rank_of(0.2)};
+  const auto forward = arithmetic(ranks, Part::forward);
+  EXPECT_DOUBLE_EQ(forward.a_step, 20e9);
+  EXPECT_DOUBLE_EQ(forward.a_second, 10e9 / 0.2 + 10e9 / 0.4);
+  EXPECT_DOUBLE_EQ(forward.of_peak, 75.0 / 200);
+  EXPECT_DOUBLE_EQ(arithmetic(ranks, Part::whole_step).a_second, 30e9 / 2.1 + 30e9 / 4.2);
+  EXPECT_DOUBLE_EQ(update(ranks).a_second, 4e6 / 0.5 + 4e6 / 1.0);
+  EXPECT_DOUBLE_EQ(update(ranks).of_peak, (8e6 + 4e6) / 16e9);
+}
+
+TEST(StepTable, HasPartsThatAddUpAndNamesWhoHasTheMost) {
+  const auto table = phase_table({rank_of(0.002), rank_of(0.004)});
+  EXPECT_EQ(table.front(), (std::vector<std::string>{"milliseconds a step", "mean", "%", "min", "median",
+                                                     "max", "most on"}));
+  EXPECT_EQ(table.back(),
+            (std::vector<std::string>{"step", "63.0", "100", "42.0", "63.0", "84.0", "rank 1"}));
+  double sum = 0;
+  for (size_t row = 1; row <= train::kPhases; ++row) sum += std::stod(table[row][1]);
+  EXPECT_NEAR(sum, 63, 1e-9);
+  EXPECT_EQ(phase_table({rank_of(0.00001)}).front()[0], "microseconds a step");
+  EXPECT_EQ(phase_table({rank_of(0.00001)}).front().size(), 3u) << "one rank has no spread";
+}
+
+TEST(StepText, FitsATerminalAndShowsUnevenRanks) {
+  auto found = found_of({rank_of(0.002, "one"), rank_of(0.004, std::string(64, 'h'))});
+  found.crowded = true;
+  found.missing = 0.5;
+  found.training.precision = "bf16";
+  const auto text = text_of(found);
+  EXPECT_NE(text.find("rank 1, most work |"), std::string::npos) << text;
+  EXPECT_NE(text.find("rank 0, least"), std::string::npos) << text;
+  EXPECT_NE(text.find("most work of its own: rank 1 on hhh"), std::string::npos) << text;
+  for (size_t begin = 0; begin < text.size();) {
+    const auto end = text.find('\n', begin);
+    EXPECT_LE(end - begin, text.compare(begin, 9, "most work") == 0 ? 160u : 80u)
+        << text.substr(begin, end - begin);
+    begin = end + 1;
+  }
+  for (const char letter : text) EXPECT_TRUE(letter == '\n' || (letter >= ' ' && letter <= '~'));
+}
+
+TEST(StepJson, HoldsEveryRankAndTheSums) {
+  const auto json = nlohmann::json::parse(json_of(found_of({rank_of(0.002), rank_of(0.004, "\xff")})));
+  EXPECT_DOUBLE_EQ(json["seconds_a_step"].get<double>(), 0.063);
+  double sum = 0;
+  for (const auto& [name, seconds] : json["phases"].items()) sum += seconds.get<double>();
+  EXPECT_DOUBLE_EQ(sum, 0.063);
+  EXPECT_EQ(json["ranks"].size(), 2u);
+  EXPECT_DOUBLE_EQ(json["ranks"][1]["phases"]["forward"].get<double>(), 0.008);
+  EXPECT_DOUBLE_EQ(json["arithmetic"]["both"]["flop"].get<double>(), 60e9);
+}
+
+TEST(StepNotes, SayWhatTheNumbersAreNot) {
+  const auto plain = found_of({rank_of(0.5)});
+  EXPECT_TRUE(notes_of(plain).empty());
+  auto found = plain;
+  found.ranks[0].work = {};
+  EXPECT_TRUE(says(found, "not counted"));
+  EXPECT_EQ(text_of(found).find("GFLOP a"), std::string::npos);
+  found = plain;
+  found.training.device = "cuda:0";
+  EXPECT_TRUE(says(found, "times are the host's"));
+  EXPECT_EQ(text_of(found).find("peak of 1 rank"), std::string::npos);
+  found = plain;
+  found.training.kernels = "fast";
+  EXPECT_TRUE(says(found, "what libtorch would do"));
+  found = plain;
+  found.ranks[0].update_bytes = 0;
+  EXPECT_TRUE(says(found, "sharded"));
+  found = plain;
+  found.ranks[0].cache = 1e9;
+  EXPECT_NE(text_of(found).find("in cache"), std::string::npos);
+  EXPECT_EQ(text_of(plain).find("in cache"), std::string::npos);
+  found = plain;
+  found.ranks[0].peak.flops = 1e9;
+  EXPECT_TRUE(says(found, "above 100 %"));
+  found = found_of({rank_of(0.5), rank_of(0.5)});
+  found.ranks[1].peak.flops = 50e9;
+  EXPECT_TRUE(says(found, "peaks differ: 50 GFLOP/s to 100 GFLOP/s (rank 0)"));
+}
+
+TEST(MachineUse, TellsOfOthersOnANodeAndNotOfItsOwnRanks) {
+  const ProcessorTime half_ours = {.all = 20, .idle = 10, .stolen = 0, .own = 5};
+  EXPECT_TRUE(busy_nodes({{"a", half_ours}, {"a", half_ours}}).empty());
+  auto quiet = half_ours;
+  quiet.own = 1;
+  const auto lines = busy_nodes({{"a", half_ours}, {"a", half_ours}, {"b", quiet}, {"b", quiet}});
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("b was busy: other processes had 40 %"), std::string::npos) << lines[0];
+  EXPECT_NE(busy_nodes({{"c", {20, 10, 3, 7}}})[0].find("other machines had 15 %"), std::string::npos);
+  EXPECT_TRUE(busy_nodes({{"d", {0.04, 0, 0, 0}}}).empty()) << "too short to say";
+}
+
+TEST(Peak, IsMeasuredOnAnyProcessor) {
+  const auto peak = measure_peak(Team({}, {}, at::kCPU));
+  EXPECT_GT(peak.flops, 1e8);
+  EXPECT_GT(peak.bytes, 1e7);
+  EXPECT_GE(cache_bytes(), 1 << 15);
+}
+
+TEST(Peak, EveryLevelDoesWhatItSays) {
+  for (const auto level : {kernels::Level::portable, kernels::level()}) {
+    EXPECT_EQ(multiply_and_add(1000, level), 2.0 * 12 * lanes_of(level) * 1000);
+    for (const int64_t count : {1, 3, 8, 37}) {
+      std::vector<float> a(count + 1), b(count + 1, 1), c(count + 1, 2);
+      triad(a.data(), b.data(), c.data(), count, level);
+      for (int64_t i = 0; i < count; ++i) EXPECT_EQ(a[i], 7);
+      EXPECT_EQ(a[count], 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::bench
