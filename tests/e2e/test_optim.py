@@ -130,6 +130,27 @@ def test_optimizers_equal_pythons_to_the_bit(cpp, python):
         assert set(ours["state"]["param_groups"][0]) == set(state["param_groups"][0]), name
 
 
+def test_fused_optimizers_equal_pythons_to_the_bit(cpp):
+    """The way of a captured step: Python's fused=True, its rate a tensor, begun anew and gone on with."""
+    params, grads = starts()
+    grads = [[torch.full(shape, 0.5) if grad is None else grad for shape, grad in zip(SHAPES, step)] for step in grads]
+    half = STEPS // 2
+    first = {name: {"optim": optim, "params": params, "grads": grads[:half], "fused": True}
+             for name, optim in OPTIMIZERS.items()}
+    begun = cpp(first)
+    gone_on = cpp({name: {**case, "params": begun[name]["params"], "grads": grads[half:], "state": begun[name]["state"]}
+                   for name, case in first.items()})
+    for name, optim in OPTIMIZERS.items():
+        trained = leaves(params)
+        optimizer = python_optimizer({**optim, "lr": torch.tensor(optim["lr"])}, trained, fused=True)
+        for ours, part in ((begun[name], grads[:half]), (gone_on[name], grads[half:])):
+            train(optimizer, trained, part)
+            assert_same_bits(ours["params"], trained, name)
+            for index, state in optimizer.state_dict()["state"].items():
+                if state.get("momentum_buffer", 0) is not None:
+                    assert_same_bits([ours["state"]["state"][index][key] for key in state], list(state.values()), name)
+
+
 def test_state_goes_from_lockstep_to_python_and_trains_on(cpp):
     params, grads = starts()
     half = STEPS // 2

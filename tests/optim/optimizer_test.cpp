@@ -59,6 +59,45 @@ TEST(Optimizer, ForgetsGradientsThatAreViews) {
   EXPECT_FALSE(params[0].grad().defined());
 }
 
+// What libtorch's fused kernels refuse: a layout of its own, and strides of dimensions that have one element.
+TEST(Optimizer, FusesOverGradientsOfAnyLayout) {
+  for (const char* name : {"sgd", "adam"}) {
+    std::vector<at::Tensor> outcomes;
+    for (const bool plain : {true, false}) {
+      auto param =
+          torch::arange(24, torch::kFloat).view({2, 3, 2, 2}).contiguous(at::MemoryFormat::ChannelsLast);
+      auto thin = torch::ones({4, 1, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast);
+      const auto optimizer = make_optimizer({.name = name, .lr = 0.1}, {param, thin});
+      ASSERT_TRUE(optimizer->fuse());
+      for (int step = 0; step < 3; ++step) {
+        const auto grad = torch::arange(24, torch::kFloat).sin().view({2, 3, 2, 2});
+        param.mutable_grad() = plain ? grad.contiguous(at::MemoryFormat::ChannelsLast) : grad;
+        thin.mutable_grad() = torch::ones({4, 1, 3, 3}).as_strided({4, 1, 3, 3}, {9, plain ? 1 : 9, 3, 1});
+        optimizer->step();
+      }
+      outcomes.push_back(torch::cat({param.flatten(), thin.flatten()}));
+    }
+    EXPECT_TRUE(torch::equal(outcomes[0], outcomes[1])) << name;
+  }
+}
+
+TEST(Optimizer, FollowsItsRateWhereItIsFused) {
+  auto params = two_params();
+  const auto sgd = make_optimizer({.lr = 1, .momentum = 0}, params);
+  sgd->fuse();
+  for (const double lr : {0.5, 0.25}) {
+    for (auto& param : params) param.mutable_grad() = torch::ones_like(param);
+    sgd->set_lr(lr);
+    sgd->step();
+  }
+  EXPECT_TRUE(at::equal(params[0], torch::full({3}, 0.25)));
+  auto state = sgd->state_dict();
+  put(elements(get(state, "param_groups")).at(0), "lr", 0.125);
+  sgd->load_state_dict(state);
+  sgd->step();
+  EXPECT_TRUE(at::equal(params[0], torch::full({3}, 0.125)));
+}
+
 TEST(Optimizer, RefusesImpossibleValues) {
   const auto make = [](OptimSettings settings) { make_optimizer(settings, two_params()); };
   EXPECT_THROW(make({.name = "lion"}), InputError);

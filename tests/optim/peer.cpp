@@ -106,6 +106,7 @@ Tree run_optimizer(const Tree& given) {
   const auto optimizer = make_optimizer(optim_settings(get(given, "optim")), params);
   GradScaler scaler(at::kCPU, {.init_scale = 1024, .growth_interval = 3});
   const auto scaled = whole(given, "scaler", 0) != 0;
+  if (whole(given, "fused", 0) != 0) optimizer->fuse();
   if (const auto state = find(given, "state")) optimizer->load_state_dict(*state);
   auto norms = make_list(), scales = make_list();
   for (const auto& grads : elements(get(given, "grads"))) {

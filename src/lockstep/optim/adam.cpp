@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/optim/layout.h"
 
 namespace lockstep {
 
@@ -43,21 +44,41 @@ Adam::Adam(const std::vector<ParameterGroup<AdamOptions>>& groups)
   }
 }
 
+bool Adam::fuse() {
+  keep_rates_on_device();
+  fused_ = true;
+  for (size_t i = 0; i < moments_.size(); ++i) {
+    if (moments_[i].step.defined()) moments_[i].step = moments_[i].step.to(step_options(i).device());
+  }
+  return true;
+}
+
+// Counted on the host, unless the kernel is to count as well.
+at::TensorOptions Adam::step_options(size_t index) const {
+  return at::TensorOptions(at::kFloat).device(fused_ ? parameters()[index].device() : at::Device(at::kCPU));
+}
+
 void Adam::update(const std::vector<Slot>& slots, size_t group) {
+  if (fused_) return update_fused(slots, group);
   const auto on_gpu =
       std::all_of(slots.begin(), slots.end(), [](const Slot& slot) { return slot.param.is_cuda(); });
   if (on_gpu) return update_together(slots, group);
   for (const auto& slot : slots) update_one(slot, group);
 }
 
-Adam::Correction Adam::advance(const Slot& slot, size_t group) {
-  const auto& options = options_[group];
+Adam::Moments& Adam::moments_of(const Slot& slot) {
   auto& moments = moments_[slot.index];
   if (!moments.step.defined()) {
-    moments.step = at::zeros({}, at::kFloat);
+    moments.step = at::zeros({}, step_options(slot.index));
     moments.exp_avg = at::zeros_like(slot.param);
     moments.exp_avg_sq = at::zeros_like(slot.param);
   }
+  return moments;
+}
+
+Adam::Correction Adam::advance(const Slot& slot, size_t group) {
+  const auto& options = options_[group];
+  auto& moments = moments_of(slot);
   auto& count = *moments.step.mutable_data_ptr<float>();
   count += 1;
   // pow, where sqrt would do: Python's ** is libm's pow.
@@ -116,6 +137,29 @@ void Adam::update_together(const std::vector<Slot>& slots, size_t group) {
   at::_foreach_addcdiv_(params, exp_avgs, denominators, step_sizes);
 }
 
+void Adam::update_fused(const std::vector<Slot>& slots, size_t group) {
+  const auto& options = options_[group];
+  std::vector<at::Tensor> params, grads, exp_avgs, exp_avg_sqs, steps;
+  for (const auto& slot : slots) {
+    const auto& [step, exp_avg, exp_avg_sq] = moments_of(slot);
+    params.push_back(slot.param);
+    grads.push_back(laid_out_as(slot.param, slot.grad));
+    exp_avgs.push_back(exp_avg);
+    exp_avg_sqs.push_back(exp_avg_sq);
+    steps.push_back(step);
+  }
+  at::_foreach_add_(steps, 1);
+  const auto update = [&](const auto& kernel) {
+    kernel(params, grads, exp_avgs, exp_avg_sqs, {}, steps, rate_on_device(group), options.beta1,
+           options.beta2, options.weight_decay, options.eps, /*amsgrad=*/false, /*maximize=*/false, {}, {});
+  };
+  if (options.decoupled_weight_decay) {
+    update(at::_ops::_fused_adamw__tensor_lr::call);
+  } else {
+    update(at::_ops::_fused_adam__tensor_lr::call);
+  }
+}
+
 int64_t Adam::state_bytes(size_t index) const {
   return 2 * static_cast<int64_t>(parameters()[index].nbytes()) + static_cast<int64_t>(sizeof(float));
 }
@@ -130,7 +174,7 @@ void Adam::set_state_of(size_t index, const Tree& state) {
   moments_[index] = {};
   if (state.isNone() || !find(state, "step")) return;
   const auto step = as_double(get(state, "step"), "step");
-  moments_[index] = {at::full({}, step, at::kFloat), fit(index, get(state, "exp_avg"), "exp_avg"),
+  moments_[index] = {at::full({}, step, step_options(index)), fit(index, get(state, "exp_avg"), "exp_avg"),
                      fit(index, get(state, "exp_avg_sq"), "exp_avg_sq")};
 }
 

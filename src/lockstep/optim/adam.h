@@ -29,6 +29,7 @@ class Adam : public Optimizer {
   void set_momentum(double momentum, size_t group) override { options_.at(group).beta1 = momentum; }
   bool has_betas() const override { return true; }
   bool elementwise() const override { return true; }
+  bool fuse() override;
   int64_t state_bytes(size_t index) const override;
 
  protected:
@@ -48,9 +49,13 @@ class Adam : public Optimizer {
   Correction advance(const Slot& slot, size_t group);
   void update_one(const Slot& slot, size_t group);
   void update_together(const std::vector<Slot>& slots, size_t group);
+  void update_fused(const std::vector<Slot>& slots, size_t group);
+  Moments& moments_of(const Slot& slot);
+  at::TensorOptions step_options(size_t index) const;
 
   std::vector<AdamOptions> options_;  // a group each; the rate is kept by Optimizer
   std::vector<Moments> moments_;
+  bool fused_ = false;
 };
 
 }  // namespace lockstep

@@ -38,7 +38,20 @@ void Optimizer::set_groups(const std::vector<ParameterGroup<double>>& rates) {
 }
 
 void Optimizer::set_lr(double lr) {
-  for (auto& group : groups_) group.lr = lr;
+  for (size_t group = 0; group < groups_.size(); ++group) set_lr(lr, group);
+}
+
+void Optimizer::set_lr(double lr, size_t group) {
+  const double before = std::exchange(groups_.at(group).lr, lr);
+  if (!rates_.empty() && lr != before) rates_[group].fill_(lr);
+}
+
+void Optimizer::keep_rates_on_device() {
+  rates_.clear();
+  for (const auto& group : groups_) {
+    const auto device = params_[group.begin].device();
+    rates_.push_back(at::full({}, group.lr, at::TensorOptions(at::kFloat).device(device)));
+  }
 }
 
 void Optimizer::step() {
@@ -131,7 +144,7 @@ void Optimizer::load_group(size_t group, const Tree& saved) {
                      kFreshOptimizer);
   }
   auto& own = groups_[group];
-  own.lr = as_double(get(saved, "lr"), "lr");
+  set_lr(as_double(get(saved, "lr"), "lr"), group);
   set_options_of(group, saved);
   own.extras.clear();
   for (const char* name : {"initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"}) {

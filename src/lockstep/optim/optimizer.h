@@ -42,7 +42,7 @@ class Optimizer {
   /// A group's present rate.
   double lr(size_t group = 0) const { return groups_.at(group).lr; }
   /// Sets a group's rate.
-  void set_lr(double lr, size_t group) { groups_.at(group).lr = lr; }
+  void set_lr(double lr, size_t group);
   /// Of every group.
   void set_lr(double lr);
   /// SGD's momentum, Adam's first beta: what OneCycleLR cycles.
@@ -59,6 +59,11 @@ class Optimizer {
   /// Is each element of a parameter updated from that element's gradient and state alone, so that a part of
   /// it may be updated without the rest? Then ranks may share a parameter (ShardedOptimizer).
   virtual bool elementwise() const { return false; }
+
+  /// From the next step on: all parameters in one kernel, at a rate that lies on their device, so that a step
+  /// which was captured follows set_lr(). Python's fused=True with the rate as a tensor. False, and nothing
+  /// changes, where an optimiser has no such way.
+  virtual bool fuse() { return false; }
 
   /// {"state": {0: {...}}, "param_groups": [{...}]}, as torch.optim writes it. Tensors are not copied. Of an
   /// optimiser that ranks share: collective, and whole on rank 0.
@@ -102,6 +107,10 @@ class Optimizer {
   virtual void set_options_of(size_t group, const Tree& options) = 0;
   /// Memory shaped like `like`, good until the next call: spares an allocation a parameter and step.
   at::Tensor scratch(const at::Tensor& like);
+  /// For fuse(): rates lie on the parameters' device as well.
+  void keep_rates_on_device();
+  /// A group's, float [], after keep_rates_on_device().
+  const at::Tensor& rate_on_device(size_t group) const { return rates_.at(group); }
   /// The group that a parameter is in.
   size_t group_of(size_t index) const;
   /// A state tensor with the parameter's dtype, device and shape, or InputError.
@@ -122,6 +131,7 @@ class Optimizer {
 
   std::vector<at::Tensor> params_;
   std::vector<Group> groups_;
+  std::vector<at::Tensor> rates_;  // a group each; empty before keep_rates_on_device()
   at::Tensor scratch_;
 };
 

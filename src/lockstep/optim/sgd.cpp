@@ -7,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/kernels/sgd.h"
+#include "lockstep/optim/layout.h"
 
 namespace lockstep {
 
@@ -47,7 +48,13 @@ Sgd::Sgd(const std::vector<ParameterGroup<SgdOptions>>& groups)
   }
 }
 
+bool Sgd::fuse() {
+  keep_rates_on_device();
+  return fused_ = true;
+}
+
 void Sgd::update(const std::vector<Slot>& slots, size_t group) {
+  if (fused_) return update_fused(slots, group);
   // Python's default, too: one tensor at a time on the CPU, all of them in a few kernels on a GPU.
   const auto on_gpu =
       std::all_of(slots.begin(), slots.end(), [](const Slot& slot) { return slot.param.is_cuda(); });
@@ -129,6 +136,27 @@ void Sgd::update_together(const std::vector<Slot>& slots, size_t group) {
   if (!buffers.empty())
     grads = options.nesterov ? at::_foreach_add(grads, buffers, options.momentum) : buffers;
   at::_foreach_add_(params, grads, -lr(group));
+}
+
+void Sgd::update_fused(const std::vector<Slot>& slots, size_t group) {
+  struct {
+    std::vector<at::Tensor> params, grads, buffers;
+  } all[2];  // those that have a buffer, and those whose first gradient becomes it
+  const auto& options = options_[group];
+  for (const auto& slot : slots) {
+    auto& buffer = buffers_[slot.index];
+    const bool first = options.momentum != 0 && !buffer.defined();
+    if (first) buffer = at::empty_like(slot.param);
+    all[first].params.push_back(slot.param);
+    all[first].grads.push_back(laid_out_as(slot.param, slot.grad));
+    if (options.momentum != 0) all[first].buffers.push_back(buffer);
+  }
+  for (const bool first : {false, true}) {
+    const auto& [params, grads, buffers] = all[first];
+    if (params.empty()) continue;
+    at::_fused_sgd_(params, grads, buffers, options.weight_decay, options.momentum, rate_on_device(group),
+                    options.dampening, options.nesterov, /*maximize=*/false, first);
+  }
 }
 
 int64_t Sgd::state_bytes(size_t index) const {

@@ -27,6 +27,7 @@ class Sgd : public Optimizer {
   double momentum(size_t group) const override { return options_.at(group).momentum; }
   void set_momentum(double momentum, size_t group) override { options_.at(group).momentum = momentum; }
   bool elementwise() const override { return true; }
+  bool fuse() override;
   int64_t state_bytes(size_t index) const override;
 
  protected:
@@ -40,9 +41,11 @@ class Sgd : public Optimizer {
   void update_one(const Slot& slot, size_t group);
   bool update_in_one_pass(const Slot& slot, size_t group);
   void update_together(const std::vector<Slot>& slots, size_t group);
+  void update_fused(const std::vector<Slot>& slots, size_t group);
 
   std::vector<SgdOptions> options_;  // a group each; the rate is kept by Optimizer
   std::vector<at::Tensor> buffers_;  // undefined before the first gradient
+  bool fused_ = false;
 };
 
 }  // namespace lockstep
