@@ -116,6 +116,10 @@ void DdpCore::register_comm_hook(CommHook hook, const std::string& name) {
   state_->install_hook();
 }
 
+void DdpCore::stop_timing() {
+  state_->stop_timing();
+}
+
 void DdpCore::reset() {
   state_->forget_step();
 }

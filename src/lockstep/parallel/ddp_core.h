@@ -45,6 +45,9 @@ class DdpCore {
   void register_comm_hook(CommHook hook, const std::string& name);
   /// Training over uneven numbers of batches.
   void join(const std::function<void()>& training, const JoinOptions& options);
+  /// No more times for logging_data(): to measure a step is to wait for the GPU, and one that is captured
+  /// cannot.
+  void stop_timing();
   /// Forgets a step that was cut short.
   void reset();
   /// Throws where a bucket was not reduced.

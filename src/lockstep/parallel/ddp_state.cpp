@@ -1,6 +1,7 @@
 #include "lockstep/parallel/ddp_state.h"
 
 #include <ATen/core/grad_mode.h>
+#include <limits>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
 namespace lockstep {
@@ -27,10 +28,16 @@ void DdpCore::State::make_reducer(parallel::Buckets buckets) {
   delayed = std::make_shared<parallel::DelayedAllReduce>(parallel::DelayedAllReduce{.reducer = reducer});
   if (hook) install_hook();
   parallel::share_buckets(*reducer, group);
+  if (!is_timed) stop_timing();
 }
 
 void DdpCore::State::rebuild_buckets() {
   if (reducer->rebuild_buckets()) parallel::share_buckets(*reducer, group);
+}
+
+void DdpCore::State::stop_timing() {
+  is_timed = false;
+  reducer->set_ddp_runtime_logging_sample_rate(std::numeric_limits<int>::max());
 }
 
 void DdpCore::State::install_hook() {

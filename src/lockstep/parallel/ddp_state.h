@@ -29,6 +29,7 @@ struct DdpCore::State {
   std::optional<JoinOptions> joining;                   // inside join()
   CommHook hook;
   std::string hook_name;
+  bool is_timed = true;  // logging_data() has times of some steps
 
   // Python's require_backward_grad_sync and require_forward_param_sync
   bool sync_gradients = true;
@@ -45,6 +46,7 @@ struct DdpCore::State {
   /// Once, after the first backward, in the order in which gradients came; collective.
   void rebuild_buckets();
   void install_hook();
+  void stop_timing();
   void list_buffers();
   /// Parameters and, where asked for, buffers become those of one rank.
   void broadcast_module(int from);

@@ -163,6 +163,19 @@ TEST(Ddp, SayWhatItDoes) {
   EXPECT_EQ(data["total_parameter_size_bytes"], std::to_string(4 * 2 * (12 + 3)));
 }
 
+// libtorch measures the first ten, and then one in a hundred: of the last one measured the number is told.
+TEST(Ddp, TimesNoFurtherStepWhereItIsToldSo) {
+  for (const bool told : {false, true}) {
+    const auto model = ddp(PairNet(), group());
+    if (told) {
+      model->core().stop_timing();
+      model->core().restore_buckets(model->bucket_names());  // a new Reducer, as a run that goes on has
+    }
+    for (int step = 0; step < 102; ++step) model->forward(batch(2, 4)).sum().backward();
+    EXPECT_EQ(model->logging_data()["iteration"], told ? "10" : "100");
+  }
+}
+
 TEST(Ddp, ZeroGradWorksWithBucketViews) {
   const auto model = ddp(PairNet(), group(), {.gradient_as_bucket_view = true});
   for (const bool set_to_none : {true, false, true}) {
