@@ -32,6 +32,7 @@ struct DataSettings {
   bool drop_last_batch = false;  // the loader's
   int64_t workers = 2;
   bool pin_memory = true;
+  bool resident = false;  // the training set lies on the rank's device
   std::string stage;
 
   bool operator==(const DataSettings&) const = default;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,13 @@ struct Batch {
   }
 };
 
+/// A set as the tensors that it is made of, one sample along each first dimension.
+struct WholeSet {
+  at::Tensor samples;  // as in a batch's input, or the bytes that `table` makes it of
+  at::Tensor targets;  // as in a batch's target; undefined where there are none
+  at::Tensor table;    // what a byte becomes, [channels, 256]; undefined where samples are used as they are
+};
+
 /// Samples by number. `get` is called from several threads at once.
 class Dataset {
  public:
@@ -36,6 +44,9 @@ class Dataset {
   virtual int64_t size() const = 0;
   /// The samples named, in that order. `pinned`: straight into page-locked memory where the set can do so.
   virtual Batch get(at::ArrayRef<int64_t> indices, bool pinned = false) const = 0;
+  /// For data.resident: all of it, where the set lies in memory whole; none where samples are made when they
+  /// are asked for.
+  virtual std::optional<WholeSet> whole() const { return std::nullopt; }
 };
 
 }  // namespace lockstep

@@ -162,6 +162,10 @@ Loader::iterator Loader::begin() {
   return iterator(this);
 }
 
+SampleOrder Loader::order() const {
+  return pass_ ? pass_->order : SampleOrder(std::vector<int64_t>());
+}
+
 Loader::iterator::iterator(Loader* loader) : loader_(loader) {
   if (loader_) ++*this;
 }

@@ -57,6 +57,8 @@ class Loader {
   };
   /// A new pass, from start_at()'s batch.
   iterator begin();
+  /// Which samples the pass under way has, first to last; none where there is none.
+  SampleOrder order() const;
   /// Past the last batch.
   iterator end() { return iterator(); }
 

@@ -39,4 +39,8 @@ Batch TableSet::get(at::ArrayRef<int64_t> indices, bool pinned) const {
   return batch;
 }
 
+std::optional<WholeSet> TableSet::whole() const {
+  return WholeSet{features_, labels_, {}};
+}
+
 }  // namespace lockstep

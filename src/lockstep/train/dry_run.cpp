@@ -72,6 +72,7 @@ Feed feed_of_single_batches(const Setup& setup) {
 int dry_run(const Command& command) {
   auto setup = set_up(command);
   auto learner = make_learner(setup);
+  hold_on_device(setup);
   const auto say = [first = setup.team->first()](const std::string& line) {
     if (first) output::line(line);
   };

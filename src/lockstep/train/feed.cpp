@@ -12,13 +12,21 @@ DistributedSampler standing_at(DistributedSampler sampler, const TrainingState& 
   return sampler;
 }
 
+// What a batch is made of lies on the device, and the thread that wants it can say so fastest.
+LoaderOptions options_of(const Settings& settings, at::Device device) {
+  auto options = loader_options(settings, device);
+  options.drop_last = settings.data.drop_last_batch;
+  if (settings.data.resident) options.workers = 0, options.pin_memory = false;
+  return options;
+}
+
 }  // namespace
 
 void StepBatches::fetch() {
   current_ = fetched_ < size_ ? &epoch_->fetch() : nullptr;
   if (!current_) return;
   ++fetched_;
-  samples_ += current_->input.size(0);
+  samples_ += static_cast<int64_t>(current_->indices.size());
 }
 
 EpochFeed::EpochFeed(DistributedSampler sampler, std::shared_ptr<const Dataset> data, LoaderOptions options,
@@ -37,7 +45,7 @@ Batch& EpochFeed::fetch() {
   if (!is_first_) ++next_;
   is_first_ = false;
   --left_;
-  samples_ += next_->input.size(0);
+  samples_ += static_cast<int64_t>(next_->indices.size());
   return *next_;
 }
 
@@ -60,10 +68,8 @@ Feed::Feed(const Settings& settings, std::shared_ptr<const Dataset> data, int ra
                                .shuffle = settings.data.shuffle,
                                .seed = settings.run.seed,
                                .drop_last = settings.data.drop_last}),
-      options_(loader_options(settings, device)),
-      accumulate_(settings.train.accumulate) {
-  options_.drop_last = settings.data.drop_last_batch;
-}
+      options_(options_of(settings, device)),
+      accumulate_(settings.train.accumulate) {}
 
 EpochFeed Feed::epoch(TrainingState& state) const {
   if (state.consumed == 0) draw_base_seed();

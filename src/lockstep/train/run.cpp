@@ -212,6 +212,7 @@ int train(const Command& command, const std::string& asked) {
   check_place(setup, from);
   load_data(setup);
   auto learner = make_learner(setup);
+  hold_on_device(setup);
   const auto rounds = learner.rounds;
   Start start;
   if (const auto saved = std::exchange(from.file, {})) start_from(start, learner, setup, *saved);

@@ -6,11 +6,13 @@
 #include <csignal>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/memory.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/config/chosen.h"
 #include "lockstep/config/write.h"
+#include "lockstep/data/resident_set.h"
 #include "lockstep/launch/runtime.h"
 #include "lockstep/parallel/joining.h"
 #include "lockstep/train/job_config.h"
@@ -95,6 +97,17 @@ std::unique_ptr<Mesh> mesh_for(const Session& session, const ParallelSettings& p
   return std::make_unique<Mesh>(session, shape);
 }
 
+std::shared_ptr<const data::ResidentSet> moved_to(at::Device device, const WholeSet& set) {
+  try {
+    return std::make_shared<data::ResidentSet>(set, device);
+  } catch (const std::exception& error) {
+    if (!base::is_out_of_memory(error)) throw;
+    throw Error(format("the training set of {:.1f} MB does not fit into the memory of {}",
+                       static_cast<double>(set.samples.nbytes()) / (1 << 20), device.str()),
+                "data.resident", "set data.resident to false: batches are then made on the CPU");
+  }
+}
+
 }  // namespace
 
 Setup join_job(const Command& command) {
@@ -126,6 +139,24 @@ void load_data(Setup& setup) {
                                        [&] { return setup.task->data(setup.settings, share); });
   });
   for (const auto& note : setup.data.notes) log::info(note);
+}
+
+void hold_on_device(Setup& setup) {
+  if (!setup.settings.data.resident) return;
+  const auto device = setup.team->device();
+  std::shared_ptr<const data::ResidentSet> resident;
+  setup.team->together([&] {
+    const auto whole = setup.data.train->whole();
+    if (!whole)
+      throw InputError(format("data.resident: task {} makes its samples when they are asked for",
+                              setup.settings.task.name),
+                       "data.resident",
+                       "set data.resident to false, or let the task's set override Dataset::whole");
+    resident = moved_to(device, *whole);
+  });
+  setup.data.train = resident;
+  log::info(format("the training set is resident on {}: {:.1f} MB", device.str(),
+                   static_cast<double>(resident->bytes()) / (1 << 20)));
 }
 
 bool load_evaluation(Setup& setup) {

@@ -29,7 +29,10 @@ Setup join_job(const Command& command);
 /// The task's sets, read once a node. Collective.
 void load_data(Setup& setup);
 
-/// Both.
+/// With data.resident: the training set goes to the ranks' devices. After the model was made. Collective.
+void hold_on_device(Setup& setup);
+
+/// join_job and load_data.
 Setup set_up(const Command& command);
 
 /// The evaluation set alone, for a checkpoint whose memory was recalled. False where the task needs its data

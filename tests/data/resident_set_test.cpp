@@ -1,0 +1,87 @@
+// A resident set's batches against those of the set that it was made of, through a loader of each.
+#include "lockstep/data/resident_set.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "lockstep/data/image_set.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/data/table_set.h"
+
+namespace lockstep::data {
+namespace {
+
+at::Tensor some_bytes(at::IntArrayRef shape) {
+  return at::arange(c10::multiply_integers(shape)).mul(7919).remainder(256).to(at::kByte).view(shape);
+}
+
+std::shared_ptr<ResidentSet> resident(const Dataset& set) {
+  return std::make_shared<ResidentSet>(*set.whole(), at::kCPU);
+}
+
+// dtype, shape and bits; both undefined will do
+void expect_same(const at::Tensor& a, const at::Tensor& b) {
+  ASSERT_EQ(a.defined(), b.defined());
+  if (!a.defined()) return;
+  EXPECT_EQ(a.options().dtype(), b.options().dtype());
+  EXPECT_TRUE(at::equal(a, b));
+}
+
+// Three ranks' epochs of two seeds, with a short batch at each end.
+template <class Set>
+void expect_same_batches(const Set& set) {
+  for (const int64_t rank : {0, 1, 2}) {
+    DistributedSampler sampler(set.size(), {.rank = rank, .world = 3, .seed = 5 + rank});
+    auto plain = loader(std::make_shared<Set>(set), sampler, {.batch_size = 4, .workers = 2});
+    auto there = loader(resident(set), sampler, {.batch_size = 4});
+    auto other = there.begin();
+    for (const auto& batch : plain) {
+      ASSERT_NE(other, there.end());
+      EXPECT_EQ(batch.indices, other->indices);
+      expect_same(batch.input, other->input);
+      expect_same(batch.target, other->target);
+      ++other;
+    }
+    EXPECT_EQ(other, there.end());
+  }
+}
+
+TEST(ResidentSet, GivesTheBatchesOfImages) {
+  const auto labels = some_bytes({31});
+  expect_same_batches(ImageSet(some_bytes({31, 1, 5, 3}), labels, normalize_table({0.1307}, {0.3081})));
+  expect_same_batches(ImageSet(some_bytes({31, 3, 4, 4}), labels,
+                               normalize_table({0.485, 0.456, 0.406}, {0.229, 0.224, 0.225})));
+}
+
+TEST(ResidentSet, GivesTheBatchesOfATable) {
+  const auto rows = at::arange(31 * 5, at::kFloat).sin().view({31, 5});
+  expect_same_batches(TableSet(rows, at::arange(31).remainder(2)));
+  expect_same_batches(TableSet(rows, at::arange(31, at::kFloat).cos().view({31, 1})));
+}
+
+TEST(ResidentSet, GivesBatchesWithoutTargets) {
+  expect_same_batches(ImageSet(some_bytes({9, 1, 2, 2}), {}, normalize_table({0}, {1})));
+}
+
+TEST(ResidentSet, GathersByNumbersOnTheDevice) {
+  const ImageSet set(some_bytes({6, 2, 2, 2}), some_bytes({6}), normalize_table({0, 0.5}, {1, 2}));
+  const auto batch = resident(set)->gather(at::tensor({5, 0, 5}, at::kLong));
+  expect_same(batch.input, set.get({5, 0, 5}).input);
+  expect_same(batch.target, set.get({5, 0, 5}).target);
+}
+
+TEST(ResidentSet, SaysWhatItTakes) {
+  const ImageSet set(some_bytes({6, 1, 10, 10}), some_bytes({6}), normalize_table({0}, {1}));
+  EXPECT_EQ(resident(set)->bytes(), 6 * 100 + 6 * 8 + 256 * 4);  // bytes, labels as int64, the table
+}
+
+TEST(ResidentSet, IsNotToBeHadOfASetThatMakesItsSamples) {
+  struct Made : Dataset {
+    int64_t size() const override { return 1; }
+    Batch get(at::ArrayRef<int64_t>, bool) const override { return {}; }
+  };
+  EXPECT_FALSE(Made().whole());
+}
+
+}  // namespace
+}  // namespace lockstep::data
