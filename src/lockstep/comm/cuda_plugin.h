@@ -5,7 +5,10 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
+#include <memory>
 #include <string>
+
+#include "lockstep/comm/step_graph.h"
 
 namespace lockstep::comm {
 
@@ -25,9 +28,11 @@ struct CudaTable {
   void (*set_device)(int device) = nullptr;
   void (*synchronize)(int device) = nullptr;
   c10::intrusive_ptr<c10d::Backend> (*make_nccl)(const NcclRequest& request) = nullptr;
+  /// From now on the calling thread works on a stream of its own, which alone can be captured.
+  std::unique_ptr<StepGraph> (*make_step_graph)(int device) = nullptr;
 };
 
-constexpr int kCudaTableVersion = 1;
+constexpr int kCudaTableVersion = 2;
 constexpr const char* kCudaTableSymbol = "lockstep_cuda_table";
 
 /// The plug-in, loaded now unless it already is (a library user links lockstep::cuda instead). To be called

@@ -242,6 +242,8 @@ const std::vector<Key> kKeys = {
      "exact = libtorch's bits; fast = kernels of our own where the model has them, on CPUs: sums in another "
      "order",
      {.choices = {"exact", "fast"}}},
+    {KEY(train.graph),
+     "a step is one launch of a CUDA graph, with a fused optimiser; needs data.resident and a GPU"},
     {KEY(train.accumulate), "batches in one optimiser step", {.min = 1, .max = 1e6}},
     {KEY(train.clip_norm), "the largest norm of the gradients; 0 = unclipped", {.min = 0}},
     {KEY(train.label_smoothing), "of the cross-entropy loss", {.min = 0, .max = 1}},

@@ -121,6 +121,41 @@ void check_allreduce(const Loaded& loaded) {
          "set launch.allreduce to an algorithm: ring, say");
 }
 
+// What a captured step has no place for.
+struct Uncaptured {
+  const char* key;
+  bool (*is_asked)(const Settings&);
+  const char* hint;
+};
+const Uncaptured kUncaptured[] = {
+    {"data.resident", [](const Settings& s) { return !s.data.resident; }, "set data.resident to true"},
+    {"train.mode", [](const Settings& s) { return s.train.mode == "data_parallel"; }, "use ddp or single"},
+    {"train.precision", [](const Settings& s) { return s.train.precision == "fp16"; }, "use bf16 or fp32"},
+    {"train.accumulate", [](const Settings& s) { return s.train.accumulate > 1; }, "set it to 1"},
+    {"train.provoke", [](const Settings& s) { return s.train.provoke != "none"; }, "leave it out"},
+    {"parallel.tensor", [](const Settings& s) { return s.parallel.tensor > 1; }, "set it to 1"},
+    {"parallel.pipeline", [](const Settings& s) { return s.parallel.pipeline > 1; }, "set it to 1"},
+    {"optim.sharded", [](const Settings& s) { return s.optim.sharded; }, "set it to false"},
+    {"ddp.comm_hook", [](const Settings& s) { return s.ddp.comm_hook != "none"; }, "set it to none"},
+    {"ddp.sync_batchnorm", [](const Settings& s) { return s.ddp.sync_batchnorm; }, "set it to false"},
+    {"ddp.find_unused_parameters", [](const Settings& s) { return s.ddp.find_unused_parameters; },
+     "set it to false; ddp.static_graph finds them once"},
+    {"launch.backend",
+     [](const Settings& s) { return s.launch.backend == "gloo" || s.launch.backend == "mpi"; },
+     "leave it at auto: NCCL alone works without the CPU"},
+    {"launch.allreduce", [](const Settings& s) { return s.launch.allreduce != "auto"; }, "leave it at auto"},
+};
+
+void check_graph(const Loaded& loaded) {
+  if (!loaded.settings.train.graph) return;
+  for (const auto& [key, is_asked, hint] : kUncaptured) {
+    if (!is_asked(loaded.settings)) continue;
+    const auto value = value_text(*find_key(key), loaded.settings);
+    refuse(loaded, format("train.graph cannot capture a step with {}: {}", key, value), {key, "train.graph"},
+           format("{}, or set train.graph to false", hint));
+  }
+}
+
 // "hidden" and "options.width", which a config calls model.hidden and model.options.width.
 std::string did_you_mean_of(const TableRow& row, const Key& key, const std::string& name) {
   std::map<std::string, std::string> paths;
@@ -184,7 +219,7 @@ void resolve(Loaded& loaded) {
 void check_together(const Loaded& loaded) {
   for (const auto& check :
        {check_name, check_accumulate, check_nesterov, check_needs, check_cycled_momentum, check_early_stop,
-        check_normalize, check_regression, check_allreduce, check_delimiter, check_options}) {
+        check_normalize, check_regression, check_allreduce, check_graph, check_delimiter, check_options}) {
     check(loaded);
   }
 }

@@ -128,6 +128,7 @@ struct TrainSettings {
   std::string precision = "fp32";  // fp32 | bf16 | fp16
   std::string layout = "nchw";     // nchw | channels_last
   std::string kernels = "exact";   // exact | fast
+  bool graph = false;              // the step is captured, and replayed
   int64_t accumulate = 1;
   double clip_norm = 0;
   double label_smoothing = 0;

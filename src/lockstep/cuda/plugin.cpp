@@ -5,6 +5,7 @@
 
 #include "lockstep/comm/cuda_plugin.h"
 #include "lockstep/cuda/nccl.h"
+#include "lockstep/cuda/step_graph.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -29,7 +30,7 @@ void synchronize(int device) {
 }
 
 const comm::CudaTable kTable = {
-    comm::kCudaTableVersion, device_count, device_name, set_device, synchronize, make_nccl};
+    comm::kCudaTableVersion, device_count, device_name, set_device, synchronize, make_nccl, make_step_graph};
 
 }  // namespace
 }  // namespace lockstep::cuda

@@ -55,6 +55,7 @@ double try_step(const Feed& feed, TrainingStep& step, int64_t accumulate) {
   LossTrace losses;
   PhaseClock clock;
   auto epoch = feed.epoch(start);
+  step.begin_epoch(epoch.order());
   const auto begin = Clock::now();
   step.run(1, *epoch.begin(), losses, clock);
   losses.settle();

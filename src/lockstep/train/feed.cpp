@@ -12,6 +12,17 @@ DistributedSampler standing_at(DistributedSampler sampler, const TrainingState& 
   return sampler;
 }
 
+// For a captured step, which gathers the samples itself.
+class NumbersAlone : public Dataset {
+ public:
+  explicit NumbersAlone(int64_t size) : size_(size) {}
+  int64_t size() const override { return size_; }
+  Batch get(at::ArrayRef<int64_t>, bool) const override { return {}; }
+
+ private:
+  int64_t size_;
+};
+
 // What a batch is made of lies on the device, and the thread that wants it can say so fastest.
 LoaderOptions options_of(const Settings& settings, at::Device device) {
   auto options = loader_options(settings, device);
@@ -62,7 +73,7 @@ void EpochFeed::advance(TrainingState& state) const {
 
 Feed::Feed(const Settings& settings, std::shared_ptr<const Dataset> data, int rank, int world,
            at::Device device)
-    : data_(std::move(data)),
+    : data_(settings.train.graph ? std::make_shared<NumbersAlone>(data->size()) : std::move(data)),
       sampler_(data_->size(), {.rank = rank,
                                .world = world,
                                .shuffle = settings.data.shuffle,

@@ -55,6 +55,8 @@ class EpochFeed {
   EpochFeed(const EpochFeed&) = delete;
   EpochFeed& operator=(const EpochFeed&) = delete;
 
+  /// This rank's samples, those that were taken before it left out.
+  SampleOrder order() const { return loader_.order(); }
   /// Of the whole epoch, those that were taken before it included.
   int64_t steps() const { return steps_; }
   /// Moves the state past the step whose batches were fetched last.

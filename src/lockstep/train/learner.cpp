@@ -1,7 +1,9 @@
 #include "lockstep/train/learner.h"
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/comm/cuda_plugin.h"
 #include "lockstep/train/provoke.h"
 #include "lockstep/train/task_memory.h"
 #include "lockstep/train/trace_keeper.h"
@@ -33,6 +35,12 @@ std::unique_ptr<Optimizer> make_optimizer_of(const Settings& settings, const Tea
   return optimizer;
 }
 
+void require_fused(Optimizer& optimizer, const OptimSettings& settings) {
+  if (optimizer.fuse()) return;
+  throw InputError(format("train.graph: optimiser {} has no step that can be captured", settings.name),
+                   "optim.name", "use sgd, adam or adamw, or set train.graph to false");
+}
+
 }  // namespace
 
 double state_bytes_of(const Optimizer& optimizer) {
@@ -47,6 +55,8 @@ Learner make_learner(const Setup& setup) {
   const auto& settings = setup.settings;
   const auto& team = *setup.team;
   Learner learner;
+  // first: what a step uses is made on the stream that is captured
+  if (settings.train.graph) learner.graph = comm::cuda().make_step_graph(team.device().index());
   learner.rounds = plan_rounds(settings, setup.data.train->size(), setup.mesh->data().world());
   const Provocation possible(settings, setup.mesh->data());  // or refused
   const auto net = seeded_model(setup);
@@ -62,6 +72,7 @@ Learner make_learner(const Setup& setup) {
                                       .known_loss = setup.task->known_loss(),
                                       .class_weights = setup.data.class_weights});
   learner.optimizer = make_optimizer_of(settings, setup.mesh->data(), learner.model->parameters());
+  if (learner.graph) require_fused(*learner.optimizer, settings.optim);
   learner.schedule =
       make_schedule(settings.schedule, *learner.optimizer, learner.rounds.total_steps, settings.train.epochs);
   if (settings.train.precision == "fp16") learner.scaler = std::make_unique<GradScaler>(team.device());

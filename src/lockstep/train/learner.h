@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "lockstep/checkpoint/tree.h"
+#include "lockstep/comm/step_graph.h"
 #include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/schedule.h"
@@ -20,8 +21,9 @@ struct Learner {
   std::unique_ptr<TrainedModel> model;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Schedule> schedule;
-  std::unique_ptr<GradScaler> scaler;  // fp16 alone
-  Tree memory;                         // the task's, for predict; the same in every checkpoint
+  std::unique_ptr<GradScaler> scaler;      // fp16 alone
+  std::unique_ptr<comm::StepGraph> graph;  // with train.graph alone
+  Tree memory;                             // the task's, for predict; the same in every checkpoint
 };
 
 /// As the settings say, at the first step. Collective.

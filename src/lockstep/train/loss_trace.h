@@ -21,6 +21,9 @@ class LossTrace {
  public:
   /// One batch's loss. On the CPU it is looked at now, on a GPU when settle() is called.
   void add(int64_t step, const at::Tensor& loss, const std::vector<int64_t>& indices);
+  /// The same of a loss that stands in `losses` at `place` until settle() is called. Of one trace all stand
+  /// in the same, or none.
+  void add(int64_t step, const at::Tensor& losses, int64_t place, const std::vector<int64_t>& indices);
   /// Waits for the losses that are still on their way.
   void settle();
 
@@ -36,9 +39,12 @@ class LossTrace {
  private:
   struct Pending {
     int64_t step;
-    at::Tensor loss;
+    at::Tensor loss;  // or all losses
     std::vector<int64_t> indices;
+    int64_t place = -1;  // among all
   };
+  std::vector<double> pending_losses() const;
+  void add(Pending one);
   void take(int64_t step, double loss, const std::vector<int64_t>& indices);
 
   std::vector<Pending> pending_;

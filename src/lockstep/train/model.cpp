@@ -60,6 +60,7 @@ class DdpModel : public TrainedModel {
     if (exchanges_) ddp_->core().restore_buckets(names);
   }
   bool exchanges() const override { return exchanges_; }
+  void stop_timing() { ddp_->core().stop_timing(); }
 
  private:
   // A group of one has nobody to exchange with: two steps through DDP say whether every parameter takes part,
@@ -89,7 +90,9 @@ std::unique_ptr<TrainedModel> over_samples(std::shared_ptr<Net> net, const Team&
                                            const Settings& settings, const std::shared_ptr<Tracer>& tracer) {
   if (!team.group()) return std::make_unique<SingleModel>(std::move(net));
   if (settings.ddp.sync_batchnorm) convert_sync_batchnorm(*net, team.group());
-  return std::make_unique<DdpModel>(std::move(net), team, settings.ddp, tracer);
+  auto model = std::make_unique<DdpModel>(std::move(net), team, settings.ddp, tracer);
+  if (settings.train.graph) model->stop_timing();
+  return model;
 }
 
 }  // namespace
@@ -122,6 +125,14 @@ void check_mode(const Settings& settings, int world, at::Device device) {
   }
   if (train.precision == "fp16" && device.is_cpu()) {
     throw InputError("train.precision: fp16 needs a GPU", "train.precision", "use bf16 on a CPU");
+  }
+  if (train.graph && device.is_cpu()) {
+    throw InputError("train.graph: a step is captured on a GPU, and this rank has none", "train.graph",
+                     "start on a GPU with launch.device: cuda, or set train.graph to false");
+  }
+  if (train.graph && train.trace > 0) {
+    throw InputError("train.graph: a captured step has no phases that a trace could show", "train.trace",
+                     "turn one of the two off");
   }
   if (settings.parallel.tensor > 1 && settings.parallel.pipeline > 1) {
     throw InputError("parallel.tensor and parallel.pipeline above 1 do not go together yet", "parallel",

@@ -30,7 +30,12 @@ LossOptions TrainingStep::loss_on(at::Device device) const {
   return options;
 }
 
+void TrainingStep::begin_epoch(const SampleOrder& order) {
+  if (captured_) captured_->begin_epoch(order);
+}
+
 void TrainingStep::run(int64_t number, StepBatches& batches, LossTrace& losses, PhaseClock& clock) {
+  if (captured_) return run_captured(number, batches, losses, clock);
   clock_ = &clock;
   batches_ = batches.size();
   optimizer_.zero_grad();
@@ -45,6 +50,37 @@ void TrainingStep::run(int64_t number, StepBatches& batches, LossTrace& losses, 
   clock.enter(Phase::optimiser);
   update();
   clock.enter(Phase::other);
+}
+
+// train.graph goes with one batch a step. What is captured has no phases.
+void TrainingStep::run_captured(int64_t number, StepBatches& batches, LossTrace& losses, PhaseClock& clock) {
+  clock.enter(Phase::data);
+  clock.begin_step(number);
+  for (const auto& batch : batches) {
+    clock.enter(Phase::forward);
+    captured_->run(number, batch.indices, losses);
+    clock.enter(Phase::data);
+  }
+  clock.enter(Phase::other);
+}
+
+std::unique_ptr<CapturedStep> TrainingStep::captured_step(const Setup& setup, const Learner& learner) {
+  if (!learner.graph) return nullptr;
+  const auto work = [this](const Batch& batch) {
+    PhaseClock unread;
+    clock_ = &unread;
+    optimizer_.zero_grad();
+    const auto loss = learn(batch);
+    update();
+    return loss;
+  };
+  return std::make_unique<CapturedStep>(
+      CapturedStep::Parts{.graph = *learner.graph,
+                          .data = dynamic_cast<const data::ResidentSet&>(*setup.data.train),
+                          .optimizer = optimizer_,
+                          .batch_size = settings_.data.batch_size,
+                          .most_batches = learner.rounds.batches},
+      work);
 }
 
 at::Tensor TrainingStep::learn(const Batch& batch) {
@@ -107,7 +143,8 @@ TrainingStep::TrainingStep(const Setup& setup, Learner& learner)
       autocast_(autocast_type(settings_.train.precision)),
       parameters_(model_.parameters()),
       gradients_done_(std::make_shared<PhaseClock::Clock::time_point>()),
-      lesson_(make_lesson()) {
+      lesson_(make_lesson()),
+      captured_(captured_step(setup, learner)) {
   if (scaler_) scaler_->share_with([this](at::Tensor& found) { model_.share_overflow(found); });
   // Backward reaches the first parameters last: one time stamp there tells computing from waiting.
   for (size_t i = 0; i < std::min<size_t>(2, parameters_.size()); ++i) {

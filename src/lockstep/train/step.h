@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/train/captured_step.h"
 #include "lockstep/train/feed.h"
 #include "lockstep/train/learner.h"
 #include "lockstep/train/loss_trace.h"
@@ -22,10 +23,14 @@ class TrainingStep {
   TrainingStep(const TrainingStep&) = delete;
   TrainingStep& operator=(const TrainingStep&) = delete;
 
+  /// Before an epoch's first step.
+  void begin_epoch(const SampleOrder& order);
   /// One optimiser step over the batches, each loss divided by their number.
   void run(int64_t number, StepBatches& batches, LossTrace& losses, PhaseClock& clock);
 
  private:
+  std::unique_ptr<CapturedStep> captured_step(const Setup& setup, const Learner& learner);
+  void run_captured(int64_t number, StepBatches& batches, LossTrace& losses, PhaseClock& clock);
   at::Tensor learn(const Batch& batch);
   Lesson make_lesson();
   LossOptions loss_on(at::Device device) const;
@@ -45,8 +50,9 @@ class TrainingStep {
   std::vector<at::Tensor> parameters_;
   std::shared_ptr<PhaseClock::Clock::time_point> gradients_done_;  // when the last own gradient was there
   const Lesson lesson_;
-  PhaseClock* clock_ = nullptr;  // of the step that runs
-  int64_t batches_ = 1;          // in it
+  std::unique_ptr<CapturedStep> captured_;  // with train.graph alone
+  PhaseClock* clock_ = nullptr;             // of the step that runs
+  int64_t batches_ = 1;                     // in it
 };
 
 /// A batch's input where and how the model wants it.

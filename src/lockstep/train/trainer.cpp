@@ -78,6 +78,7 @@ void Trainer::take_steps() {
   if (state_.consumed == 0) losses_.restart();
   log_.clock().enter(Phase::data);
   auto epoch = feed_.epoch(state_);
+  step_.begin_epoch(epoch.order());
   log_.begin_steps(epoch.steps());
   for (auto& batches : epoch) {
     step_.run(state_.step + 1, batches, losses_, log_.clock());
