@@ -3,22 +3,12 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <bit>
 
+#include "lockstep/kernels/sparse_lists.h"
 #include "lockstep/kernels/window.h"
 
 namespace lockstep::kernels {
 namespace {
-
-// As bits: a branch on a number that is zero every second time costs more than what it saves.
-bool is_zero(float value) {
-  return (std::bit_cast<uint32_t>(value) << 1) == 0;
-}
-
-struct Entry {
-  int32_t at;  // how far from the first, in floats
-  float value;
-};
 
 // How many vectors of input channels a sum holds at once: nine taps of each, as registers go.
 template <int lanes>
@@ -28,44 +18,50 @@ constexpr int kVectors = lanes == 16 ? 2 : 1;
 class Channel {
  public:
   explicit Channel(const ConvShape& shape)
-      : shape_(shape), entries_(shape.windows()), corners_(shape.windows()) {
+      : shape_(shape),
+        lists_(1, shape.windows()),
+        list_(lists_[0]),
+        corners_(shape.windows()),
+        turned_(shape.out * shape.windows()) {
     for (int64_t window = 0; window < shape.windows(); ++window)
       corners_.get()[window] = static_cast<int32_t>(shape.corner(window));
-    for (int k = 0; k < 4; ++k)
+    for (int k = 0; k < kNobody; ++k)
       steps_[k] = static_cast<int32_t>(k / 2 * shape.padded_row() + k % 2 * shape.in);
   }
 
-  void read(const PooledGradient& gradient, int64_t image, int64_t out) {
+  // The winners of an image, for channels from begin to end
+  void turn(const PooledGradient& gradient, int64_t image, int64_t begin, int64_t end) {
     const int64_t windows = shape_.windows(), step = shape_.out;
-    const float* values = gradient.values + (image * step + out) * windows;
-    const uint8_t* winner = gradient.winner + image * windows * step + out;
-    Entry* entries = entries_.get();
-    const int32_t* corners = corners_.get();
-    int64_t count = 0;
-    for (int64_t window = 0; window < windows; ++window) {
-      const uint8_t who = winner[window * step];
-      entries[count] = {corners[window] + steps_[who], values[window]};
-      count += int{who != kNobody} & int{!is_zero(values[window])};
-    }
-    count_ = count;
+    const uint8_t* winner = gradient.winner + image * windows * step;
+    uint8_t* to = turned_.get();
+    for (int64_t out = begin; out < end; ++out)
+      for (int64_t window = 0; window < windows; ++window)
+        to[out * windows + window] = winner[window * step + out];
+  }
+
+  void read(const PooledGradient& gradient, int64_t image, int64_t out, Level level) {
+    const int64_t windows = shape_.windows();
+    count_ = list_windows(gradient.values + (image * shape_.out + out) * windows,
+                          turned_.get() + out * windows, corners_.get(), steps_, windows, level, list_);
   }
 
   // In four sums, which do not wait for each other.
   float sum() const {
     float sums[4] = {};
-    const Entry* entries = entries_.get();
-    for (int64_t i = 0; i < count_; ++i) sums[i % 4] += entries[i].value;
+    for (int64_t i = 0; i < count_; ++i) sums[i % 4] += list_.values[i];
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
   }
 
-  const Entry* begin() const { return entries_.get(); }
-  const Entry* end() const { return entries_.get() + count_; }
+  int64_t count() const { return count_; }
+  const Listed& list() const { return list_; }
 
  private:
   const ConvShape& shape_;
-  Scratch<Entry> entries_;
+  Lists lists_;
+  Listed list_;
   Scratch<int32_t> corners_;
-  int32_t steps_[kNobody + 1] = {};
+  Scratch<uint8_t> turned_;
+  int32_t steps_[kNobody] = {};
   int64_t count_ = 0;
 };
 
@@ -75,9 +71,12 @@ LOCKSTEP_INLINE inline void add_taps(const ConvShape& shape, const Channel& chan
   using V = Floats<lanes>;
   const int64_t row = shape.padded_row(), step = shape.in;
   V sums[kTaps][many] = {};
-  for (const auto& [at, value] : channel) {
+  const auto [places, values] = channel.list();
+  for (int64_t i = 0; i < channel.count(); ++i) {
+    const float* corner = x + places[i];
+    const float value = values[i];
     unrolled<kTaps>([&](auto tap) LOCKSTEP_INLINE {
-      const float* from = x + at + tap / 3 * row + tap % 3 * step;
+      const float* from = corner + tap / 3 * row + tap % 3 * step;
       unrolled<many>([&](auto v) LOCKSTEP_INLINE { sums[tap][v] += load<V>(from + v * lanes) * value; });
     });
   }
@@ -87,41 +86,31 @@ LOCKSTEP_INLINE inline void add_taps(const ConvShape& shape, const Channel& chan
   });
 }
 
-// The gradients of one image, window by window, by who won: places of four, then those that nobody has.
+// The gradients of one image, window by window, by who won; the last list is of those that nobody has.
 class Windows {
  public:
   explicit Windows(const ConvShape& shape)
-      : shape_(shape),
-        entries_(shape.windows() * (kNobody + 1) * shape.out),
-        counts_(shape.windows() * (kNobody + 1)) {}
+      : shape_(shape), lists_(shape.windows() * kLists, shape.out), counts_(shape.windows() * kLists) {}
 
-  void read(const PooledGradient& gradient, int64_t image, int64_t step) {
-    constexpr int lists = kNobody + 1;
+  void read(const PooledGradient& gradient, int64_t image, int32_t step, Level level) {
     const int64_t windows = shape_.windows(), channels = shape_.out;
     const float* values = gradient.values + image * channels * windows;
     const uint8_t* winner = gradient.winner + image * windows * channels;
     for (int64_t window = 0; window < windows; ++window) {
-      Entry* to = entries_.get() + window * lists * channels;
-      int32_t counts[lists] = {};
-      for (int64_t out = 0; out < channels; ++out) {
-        const float value = values[out * windows + window];
-        const int who = is_zero(value) ? kNobody : winner[window * channels + out];
-        to[who * channels + counts[who]++] = {static_cast<int32_t>(out * step), value};
-      }
-      std::copy_n(counts, lists, counts_.get() + window * lists);
+      Listed to[kLists];
+      for (int k = 0; k < kLists; ++k) to[k] = list(window, k);
+      list_channels(values + window, windows, winner + window * channels, channels, step, level, to,
+                    counts_.get() + window * kLists);
     }
   }
 
-  const Entry* begin(int64_t window, int k) const {
-    return entries_.get() + (window * (kNobody + 1) + k) * shape_.out;
-  }
-  const Entry* end(int64_t window, int k) const {
-    return begin(window, k) + counts_.get()[window * (kNobody + 1) + k];
-  }
+  Listed list(int64_t window, int k) const { return lists_[window * kLists + k]; }
+  int32_t count(int64_t window, int k) const { return counts_.get()[window * kLists + k]; }
 
  private:
+  static constexpr int kLists = kNobody + 1;
   const ConvShape& shape_;
-  Scratch<Entry> entries_;
+  Lists lists_;
   Scratch<int32_t> counts_;
 };
 
@@ -133,10 +122,14 @@ LOCKSTEP_INLINE inline void add_window(const ConvShape& shape, const Windows& wi
   constexpr int side = 4;
   V sums[side * side] = {};
   unrolled<4>([&](auto k) LOCKSTEP_INLINE {
-    for (auto* entry = windows.begin(window, k); entry != windows.end(window, k); ++entry) {
+    const auto [places, values] = windows.list(window, k);
+    const int32_t count = windows.count(window, k);
+    for (int32_t i = 0; i < count; ++i) {
+      const float* from = weight + places[i];
+      const float value = values[i];
       unrolled<kTaps>([&](auto tap) LOCKSTEP_INLINE {
         constexpr int pixel = (tap / 3 + k / 2) * side + tap % 3 + k % 2;
-        sums[pixel] += load<V>(weight + entry->at + tap * lanes) * entry->value;
+        sums[pixel] += load<V>(from + tap * lanes) * value;
       });
     }
   });
@@ -168,8 +161,9 @@ void sparse_weight_gradient(const ConvShape& shape, const float* x, const Pooled
     run_at(level, [&](auto lanes) LOCKSTEP_INLINE {
       for (int64_t image = 0; image < shape.images; ++image) {
         pad(x + image * shape.image_size(), shape, padded.get());
+        channel.turn(gradient, image, begin, end);
         for (int64_t out = begin; out < end; ++out) {
-          channel.read(gradient, image, out);
+          channel.read(gradient, image, out, level);
           bias[out] += channel.sum();
           constexpr int many = kVectors<lanes>;
           int64_t in = 0;
@@ -192,7 +186,7 @@ void sparse_input_gradient(const ConvShape& shape, const PooledGradient& gradien
     Windows windows(shape);
     run_at(level, [&](auto lanes) LOCKSTEP_INLINE {
       for (int64_t image = begin; image < end; ++image) {
-        windows.read(gradient, image, kTaps * lanes);
+        windows.read(gradient, image, kTaps * lanes, level);
         std::fill_n(padded.get(), shape.padded_size(), 0.0f);
         for (int64_t in = 0; in < shape.in; in += lanes)
           for (int64_t window = 0; window < shape.windows(); ++window)
