@@ -200,6 +200,44 @@ TEST(ParameterGroups, AreWhatASchedulesStateIsFor) {
   EXPECT_THAT(error_of([&] { make_plateau_of_groups({}, apart, {}); }), HasSubstr("0 min_lrs"));
 }
 
+// How a gradient lies in memory, and its sign, may be said beside its numbers.
+std::vector<at::Tensor> gradients_in_all_layouts() {
+  const auto plain = torch::randn({3, 4, 5, 7});
+  return {plain,
+          plain.contiguous(at::MemoryFormat::ChannelsLast),
+          plain.transpose(1, 2).contiguous().transpose(1, 2),
+          torch::_neg_view(plain),
+          torch::randn({4, 5, 7}).expand({3, 4, 5, 7}),
+          torch::randn({3, 4, 5, 9}).narrow(3, 1, 7)};
+}
+
+TEST(Sgd, HasTheBitsOfLibtorchsInEachLayout) {
+  torch::manual_seed(7);
+  for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast})
+    for (const auto& gradient : gradients_in_all_layouts()) {
+      const auto start = torch::randn({3, 4, 5, 7}).contiguous(format);
+      auto ours = start.clone().requires_grad_(), theirs = start.clone().requires_grad_();
+      Sgd sgd({ours}, {.lr = 0.013, .momentum = 0.9, .weight_decay = 0.01});
+      torch::optim::SGD peer({theirs}, torch::optim::SGDOptions(0.013).momentum(0.9).weight_decay(0.01));
+      for (int step = 0; step < 3; ++step) {
+        ours.mutable_grad() = gradient;
+        sgd.step();
+        theirs.mutable_grad() = gradient.clone();  // libtorch's adds the decay to it
+        peer.step();
+      }
+      EXPECT_TRUE(ours.equal(theirs));
+    }
+}
+
+TEST(Sgd, IsSeenByAGraphThatNeedsTheOldValues) {
+  auto weight = torch::ones({3}).requires_grad_();
+  Sgd sgd({weight}, {.lr = 0.1});
+  weight.mutable_grad() = torch::ones({3});
+  auto loss = (weight * weight).sum();
+  sgd.step();
+  EXPECT_THROW(loss.backward(), c10::Error);
+}
+
 TEST(Optimizer, SgdIsNoSlowerThanLibtorchs) {
   auto params = std::vector<at::Tensor>{};
   for (int i = 0; i < 8; ++i) {

@@ -31,8 +31,8 @@ void check(const SgdOptions& options) {
 
 bool is_row_of_floats(const at::Tensor& tensor, const at::Tensor& like) {
   return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.layout() == at::kStrided &&
-         tensor.is_non_overlapping_and_dense() && tensor.sizes() == like.sizes() &&
-         tensor.strides() == like.strides();
+         !tensor.is_neg() && !tensor._is_zerotensor() && tensor.is_non_overlapping_and_dense() &&
+         tensor.sizes() == like.sizes() && tensor.strides() == like.strides();
 }
 
 }  // namespace
