@@ -38,6 +38,7 @@ struct Joining {
   std::vector<Peer> peers;                          // the group's
   mpi::Comm mpi = mpi::Comm::null;                  // its ranks, where there is MPI
   std::shared_ptr<const RollCall> whole = nullptr;  // of a part
+  std::string name = "0";
   std::shared_ptr<RollCall> roll = nullptr;
 };
 
@@ -73,9 +74,13 @@ void add_nccl(Group& group, const Joining& joining) {
   group.setBoundDeviceId(joining.device);
   // both number their keys from 0: as in Python, each has a part of the store to itself
   const auto store = c10::make_intrusive<c10d::PrefixStore>("cuda", joining.store);
-  group.setBackend(
-      c10::kCUDA, Group::BackendType::NCCL,
-      cuda().make_nccl({store, job.rank, job.world, joining.device.index(), joining.options.timeout}));
+  std::vector<std::uint64_t> members;
+  if (joining.whole) {
+    for (const auto& peer : joining.peers) members.push_back(static_cast<std::uint64_t>(peer.in_job));
+  }
+  group.setBackend(c10::kCUDA, Group::BackendType::NCCL,
+                   cuda().make_nccl({store, job.rank, job.world, joining.device.index(),
+                                     joining.options.timeout, joining.name, std::move(members)}));
 }
 
 struct Kind {
@@ -168,6 +173,7 @@ ProcessGroup open_group(const Kind& kind, Joining joining, const Connections& at
     joining.roll->watch(Lines(since(before, connections()), longest_silence), kind.on_silence);
   }
   group->setDefaultBackend(has_algorithm(joining.options) ? Group::BackendType::CUSTOM : kind.type);
+  group->setGroupName(joining.name);
   return group;
 }
 
@@ -218,10 +224,8 @@ ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10
   read_debug_level();
   const Connections at_first = connections();
   const StorePtr store = open_store(runtime, options.join_timeout);
-  auto group = open_group(kind, {runtime, options, device, store, job, introduce(runtime), world_of(runtime)},
-                          at_first);
-  group->setGroupName("0");
-  return group;
+  return open_group(kind, {runtime, options, device, store, job, introduce(runtime), world_of(runtime)},
+                    at_first);
 }
 
 ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device,
@@ -237,9 +241,8 @@ ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::
   job.world = static_cast<int>(members.size());
   const auto own_name = format("{}/{}", name, part);
   const auto store = c10::make_intrusive<c10d::PrefixStore>(own_name, all->store());
-  auto group = open_group(kind, {runtime, options, device, store, job, members, comm, all}, connections());
-  group->setGroupName(own_name);
-  return group;
+  return open_group(kind, {runtime, options, device, store, job, members, comm, all, own_name},
+                    connections());
 }
 
 int rank_in_job(const ProcessGroup& group, int rank) {

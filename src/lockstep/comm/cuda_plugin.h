@@ -5,8 +5,10 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "lockstep/comm/step_graph.h"
 
@@ -18,6 +20,8 @@ struct NcclRequest {
   int world = 1;
   int device = 0;
   std::chrono::milliseconds timeout{0};
+  std::string name = "0";                // of the group, in NCCL's reports
+  std::vector<std::uint64_t> members{};  // of a part of the job: its ranks by the job's numbers; empty: all
 };
 
 /// What the plug-in offers; it exports one of these under kCudaTableSymbol.

@@ -50,6 +50,8 @@ void require_device(const comm::NcclRequest& request) {
 c10::intrusive_ptr<ProcessGroupNCCL::Options> options_for(const comm::NcclRequest& request) {
   auto options = ProcessGroupNCCL::Options::create();
   options->timeout = request.timeout;
+  options->group_name = request.name;
+  options->global_ranks_in_group = request.members;
   return options;
 }
 
