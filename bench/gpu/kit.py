@@ -106,28 +106,26 @@ def run_part(row, here, report, log, limit):
         return report.tell(row.name, state="no GPU" if why == "no GPU" else "not here", why="" if why == "no GPU" else why)
     if limit < LEAST:
         return report.tell(row.name, state="not begun", why="the time was up")
-    report.tell(row.name, state="running")
-    log.write(f"\n==== {row.name}: {row.what}\n".encode())
-    begin, found = time.monotonic(), {}
-    with tempfile.TemporaryDirectory(prefix="lockstep-kit-") as folder:
-        state, why = "stopped", "by a signal"
-        try:
+    begin, found, state, why = time.monotonic(), {}, "stopped", "by a signal"
+    try:
+        report.tell(row.name, state="running")
+        log.write(f"\n==== {row.name}: {row.what}\n".encode())
+        with tempfile.TemporaryDirectory(prefix="lockstep-kit-") as folder:
             state, why = attempt(row, running.Part(here, pathlib.Path(folder), log, min(limit, row.seconds)), found)
-        finally:
-            report.tell(row.name, state=state, why=why, seconds=time.monotonic() - begin, found=found)
+    finally:
+        report.tell(row.name, state=state, why=why, seconds=time.monotonic() - begin, found=found)
     log.write(f"== {state}{': ' if why else ''}{why}\n".encode())
 
 
 def run_all(options):
     rows, folder = chosen(options), writable(options.out)
-    begin, end = time.monotonic(), time.monotonic() + options.seconds
+    end = time.monotonic() + options.seconds
     here = surroundings.look_around(options.cpu)
     report = Report(folder, time.strftime("%Y-%m-%dT%H:%M:%S"), facts_of(here), rows)
     report.write()
     with open(folder / "logs.txt", "wb+") as log:
         for row in rows:
             run_part(row, here, report, log, end - time.monotonic())
-            report.write(seconds=time.monotonic() - begin)
             print(f"{row.name:<10} {report.states()[rows.index(row)]}", flush=True)
     report.write(whole=True)
     print(f"\n{folder}/report.md, report.json and logs.txt, after {report.record['seconds']:.0f} s")

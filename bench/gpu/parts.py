@@ -119,7 +119,7 @@ def resume(part, found):
     whole = trained.ours(part, "whole", *sets, steps=40, **how)
     trained.ours(part, "parts", *sets, steps=20, **how)
     rest = trained.ours(part, "parts", *sets, steps=40, words=("--resume", "auto"), **how)
-    found |= trained.compared(part, rest, whole, trained.CLOSE["fp32"])
+    found |= trained.compared(part, rest, whole, 1e-3)
     generators = trained.asked(part, rest.saved)
     wanted = ["cpu", "cuda"] if part.here.device == "cuda" else ["cpu"]
     if generators["devices"] != wanted or not generators["taken"]:

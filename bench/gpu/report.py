@@ -2,13 +2,14 @@
 
 import json
 import os
+import time
 
 FORMAT = 1
 
 
 class Report:
     def __init__(self, folder, begun, facts, rows):
-        self.folder = folder
+        self.folder, self.begin = folder, time.monotonic()
         self.record = {"format": FORMAT, "when": begun, "seconds": 0.0, "whole": False, "facts": facts,
                        "parts": [{"name": row.name, "what": row.what, "state": "not begun", "why": "", "seconds": 0.0, "found": {}}
                                  for row in rows]}
@@ -21,7 +22,7 @@ class Report:
         return [part["state"] for part in self.record["parts"]]
 
     def write(self, **what):
-        self.record.update(what)
+        self.record.update(what, seconds=time.monotonic() - self.begin)
         for name, text in (("report.json", json.dumps(self.record, indent=1) + "\n"), ("report.md", markdown(self.record))):
             half = self.folder / f".{name}"
             half.write_text(text)

@@ -55,7 +55,7 @@ class Here:
         return "nccl" if self.device == "cuda" else "gloo"
 
 
-def first_words(text, lines=4):
+def last_words(text, lines=4):
     return "\n  ".join((text.strip().splitlines() or ["it said nothing"])[-lines:])
 
 
@@ -68,7 +68,7 @@ def ask_torch():
     if "No module named 'torch'" in asked.stderr:
         raise Refused(f"{sys.executable} has no PyTorch", "name a Python that has: PYTHON=/where/it/is/python3")
     if asked.returncode != 0 or not told:
-        raise Refused(f"PyTorch does not start in {sys.executable}: {first_words(asked.stderr)}", "mend it, or name another Python")
+        raise Refused(f"PyTorch does not start in {sys.executable}: {last_words(asked.stderr)}", "mend it, or name another Python")
     return json.loads(told[-1].removeprefix("told:"))
 
 
@@ -91,15 +91,15 @@ def starts(program, folders):
 
 def start(program, libraries):
     """What the program says of itself, with the path of libraries left as it has to be for all that follows."""
-    folders = [KIT / "lib", *libraries]
     try:
-        ran = starts(program, folders)
+        ran = starts(program, libraries)  # what lies in KIT/lib is found by run paths, and is not for the machine's Python
         if ran.returncode != 0 and "libstdc++" in ran.stderr:  # the machine's compiler is older than ours
-            ran = starts(program, [KIT / "lib", KIT / "lib/gcc", *libraries])
+            ran = starts(program, [KIT / "lib/gcc", *libraries])
     except OSError as error:
-        raise Refused(f"{program}: {error.strerror}", "the kit is for Linux on x86-64: unpack it again, on a file system that runs programs")
+        raise Refused(f"{program}: {error.strerror}",
+                      "the kit is for Linux on x86-64: unpack it again, on a file system that runs programs")
     if ran.returncode != 0:
-        raise Refused(f"{program} does not start: {first_words(ran.stderr)}", "is the kit whole, and this system's C library new enough?")
+        raise Refused(f"{program} does not start: {last_words(ran.stderr)}", "is the kit whole, and this system's C library new enough?")
     return ran.stdout.strip()
 
 

@@ -72,7 +72,10 @@ def test_it_is_small_and_knows_no_path_of_this_machine(archive, kit):
     programs = list(check.programs(kit))
     assert {file.name for file in programs} >= {"lockstep", "liblockstep_cuda.so", "test_parallel_ranks", "libyaml-cpp.so.0.7"}
     assert not [file for file in programs if re.match(r"lib(torch|c10|cud|nccl|c\.)", file.name)]
+    brought = re.compile(r"lib(torch_cpu|torch_cuda|c10|c10_cuda)\.so|libcudart\.so\.\d+")  # by PyTorch
     for file in programs:
+        for needed in tree.dynamic(file, "NEEDED"):
+            assert (kit / "lib" / needed).exists() or tree.SKIPPED.match(needed) or brought.fullmatch(needed), f"{file}: {needed}"
         for path in [*tree.dynamic(file, "RPATH"), *tree.dynamic(file, "RUNPATH")]:
             assert all(check.inside(kit, file, word) for word in path.split(":")), f"{file}: {path}"
 
@@ -129,13 +132,32 @@ def test_a_rehearsal_of_the_speed(there, tmp_path):
     assert "does not apply" in found["table"]
 
 
-def test_a_part_that_has_too_little_time_is_told_and_ended(there, tmp_path):
-    done = there("--cpu", "--only", "parity,two", "--seconds", 16, "--out", "out")
+HANGING = """import sys
+sys.path.insert(0, sys.argv[1] + "/share/lockstep/bench/gpu")
+import kit, parts
+def hang(part, found):
+    found["seen"] = "this much"
+    part.run(["sh", "-c", "echo begun; sleep 600 & wait"])
+parts.ROWS[:] = [parts.Row("hanging", "sleeps", 2, hang), parts.Row("nccl", "sums", 60, parts.nccl)]
+sys.argv[1:] = ["--cpu", "--out", "out"]
+kit.main()
+"""
+
+
+def test_a_part_that_hangs_is_ended_and_the_rest_goes_on(kit, python, tmp_path):
+    done = run_process([python, "-B", "-c", HANGING, kit], cwd=tmp_path, timeout=120)
     report, parts = report_in(tmp_path / "out")
-    assert done.returncode == 1 and done.left_behind == []
-    assert parts["parity"]["state"] == "hung" and "still running after" in parts["parity"]["why"]
-    assert parts["two"]["state"] == "not begun" and parts["two"]["why"] == "the time was up"
-    assert report["whole"]
+    assert done.returncode == 1 and done.left_behind == [], done.output
+    assert parts["hanging"]["state"] == "hung" and parts["hanging"]["found"] == {"seen": "this much"}
+    assert parts["nccl"]["state"] == "ok" and report["whole"]
+    assert "begun\n" in (tmp_path / "out/logs.txt").read_text()
+
+
+def test_what_does_not_fit_into_the_time_is_told(there, tmp_path):
+    done = there("--cpu", "--only", "nccl,two", "--seconds", 1, "--out", "out")
+    report, parts = report_in(tmp_path / "out")
+    assert done.returncode == 1 and report["whole"]
+    assert {(part["state"], part["why"]) for part in parts.values()} == {("not begun", "the time was up")}
 
 
 def test_what_was_found_stays_where_it_is_ended(start, kit, python, tmp_path):
