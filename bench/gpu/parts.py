@@ -93,9 +93,8 @@ def gpu_step(part, found):
     if step_time.config().stem == "mnist":
         raise NotHere("this lockstep ships no configs/mnist_gpu.yaml")
     taken = step_time.choices(part.here.program)
-    words = trained.compared(part, trained.ours(part, "ours", "data.batch_size=256", config=step_time.config().stem),
-                             trained.theirs(part, "python", taken["precision"], taken["layout"] == "channels_last"),
-                             trained.CLOSE["bf16"])
+    words = trained.compared(part, trained.ours(part, "ours", "data.batch_size=256", config=step_time.config().stem, steps=60),
+                             trained.theirs(part, "python", taken["precision"], taken["layout"] == "channels_last", steps=60), 0.05)
     found |= {f"{taken['precision']} {taken['layout']}, {what}": how for what, how in words.items()}
 
 
@@ -166,7 +165,7 @@ ROWS = [
     Row("tests", "the tests that need a GPU", 60, gpu_tests, GPU),
     Row("parity", "20 steps against Python's DDP: fp32, channels_last, bf16", 120, parity),
     Row("fp16", "20 steps in fp16 with GradScaler against Python's", 60, fp16, GPU),
-    Row("step", "20 steps of the GPU's own step against Python's DDP", 60, gpu_step),
+    Row("step", "60 steps of the GPU's own step against Python's DDP", 60, gpu_step),
     Row("speed", "P10: microseconds of a step, and of Python's eager and compiled", 200, speed),
     Row("two", "NCCL, DDP, SyncBatchNorm and stages at two ranks", 90, two_ranks, TWO),
     Row("pinned", "100 steps from page-locked memory, and from pageable", 60, pinned),

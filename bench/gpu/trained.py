@@ -47,9 +47,9 @@ def ours(part, name, *sets, config="mnist", steps=STEPS, world=1, words=()):
     return Trained(losses_of([run / "metrics.jsonl"]), saved)
 
 
-def theirs(part, name, precision="fp32", channels_last=False, batch=256, world=1):
+def theirs(part, name, precision="fp32", channels_last=False, batch=256, steps=STEPS, world=1):
     more = ["--channels-last"] if channels_last else []
-    part.python(PEER, "--data", launch.ROOT / "data/mnist", "--out", part.folder / name, "--steps", part.here.steps(STEPS), "--every",
+    part.python(PEER, "--data", launch.ROOT / "data/mnist", "--out", part.folder / name, "--steps", part.here.steps(steps), "--every",
                 1, "--batch", batch, "--device", part.here.kind, "--precision", precision, *more, name=name, ranks=ranks(world))
     return Trained(losses_of((part.folder / name).glob("steps.*.jsonl")), part.folder / name / "end.pt")
 
