@@ -29,7 +29,7 @@ Batch ResidentSet::gather(const at::Tensor& numbers) const {
 }
 
 at::Tensor ResidentSet::input_of(const at::Tensor& numbers) const {
-  const auto chosen = samples_.index_select(0, numbers);
+  auto chosen = samples_.index_select(0, numbers);
   if (!table_.defined()) return chosen;
   auto places = chosen.to(at::kInt);
   if (beginning_.defined()) places.add_(beginning_);
