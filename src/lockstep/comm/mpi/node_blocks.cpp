@@ -99,20 +99,21 @@ std::shared_ptr<NodeBlock> NodeBlocks::take(size_t bytes, Patience& patience) {
 std::shared_ptr<NodeBlock> NodeBlocks::make(size_t bytes, Patience& patience) {
   const auto gap = std::find(blocks_.begin(), blocks_.end(), nullptr);
   if (gap == blocks_.end() && blocks_.size() == kMostBlocks) return nullptr;
-  std::optional<base::SharedMemory> own = create(bytes);
+  std::vector<std::optional<base::SharedMemory>> pieces(static_cast<size_t>(window_.size()));
+  auto& own = pieces[static_cast<size_t>(window_.rank())];
+  own = create(bytes);
   const auto names = window_.exchange(name_of(own), patience);
-  auto block = std::make_shared<NodeBlock>();
-  for (int rank = 0; rank < window_.size(); ++rank) {
-    const std::string name = names[static_cast<size_t>(rank)].data();
-    auto piece = rank == window_.rank() ? std::move(own)
-                 : name.empty()         ? std::nullopt
-                                        : base::SharedMemory::open(name);
-    if (piece) block->pieces.push_back(std::move(*piece));
+  for (size_t rank = 0; rank < pieces.size(); ++rank) {
+    const std::string name = names[rank].data();
+    if (!pieces[rank] && !name.empty()) pieces[rank] = base::SharedMemory::open(name);
   }
-  const int whole = block->pieces.size() == names.size() ? 1 : 0;
+  const auto is_there = [](const auto& piece) { return piece.has_value(); };
+  const int whole = std::all_of(pieces.begin(), pieces.end(), is_there) ? 1 : 0;
   const auto all_whole = window_.exchange(whole, patience);
-  for (auto& piece : block->pieces) piece.unlink();
+  if (own) own->unlink();
   if (std::find(all_whole.begin(), all_whole.end(), 0) != all_whole.end()) return nullptr;
+  auto block = std::make_shared<NodeBlock>();
+  for (auto& piece : pieces) block->pieces.push_back(std::move(*piece));
   if (gap != blocks_.end()) return *gap = block;
   return blocks_.emplace_back(block);
 }
