@@ -10,6 +10,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/small_file.h"
 #include "lockstep/base/text.h"
+#include "lockstep/bench/units.h"
 #include "lockstep/launch/cpus.h"
 
 namespace lockstep::bench {
@@ -23,17 +24,13 @@ double seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
-std::string percent(double share) {
-  return format("{:.0f} %", 100 * share);
-}
-
 std::string told(const std::string& host, const ProcessorTime& passed) {
   if (passed.all < kLeast) return "";
   const double others = (passed.all - passed.idle - passed.stolen - passed.own) / passed.all;
   const double stolen = passed.stolen / passed.all;
   std::vector<std::string> who;
-  if (others > kOthers) who.push_back("other processes had " + percent(others));
-  if (stolen > kStolen) who.push_back("other machines had " + percent(stolen));
+  if (others > kOthers) who.push_back("other processes had " + percent_text(others));
+  if (stolen > kStolen) who.push_back("other machines had " + percent_text(stolen));
   if (who.empty()) return "";
   return format("{} was busy: {} of its processors' time; these times are not of the training alone",
                 base::printable(host), base::join(who, ", "));

@@ -1,7 +1,6 @@
 #include "lockstep/bench/step_report.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/output.h"
@@ -16,7 +15,6 @@ namespace {
 using train::Phase;
 
 constexpr double kUneven = 0.05;  // of own work: less is nobody's fault
-constexpr double kUnevenPeak = 0.2;
 
 // Of a step's times: what they are told in.
 struct Scale {
@@ -29,19 +27,6 @@ Scale scale_of(const std::vector<RankSteps>& ranks) {
   return ranks.front().step() < kShort ? Scale{"microseconds", 1e6} : Scale{"milliseconds", 1e3};
 }
 
-std::vector<double> each(const std::vector<RankSteps>& ranks, double (*number)(const RankSteps&)) {
-  std::vector<double> numbers;
-  for (const auto& rank : ranks) numbers.push_back(number(rank));
-  return numbers;
-}
-
-double step_of(const RankSteps& rank) {
-  return rank.step();
-}
-double own_work_of(const RankSteps& rank) {
-  return rank.own_work();
-}
-
 std::vector<std::string> row_of(const std::string& name, const Spread& spread, double whole, double factor,
                                 bool several) {
   const auto number = [factor](double seconds) { return format("{:.1f}", seconds * factor); };
@@ -51,10 +36,6 @@ std::vector<std::string> row_of(const std::string& name, const Spread& spread, d
     row.insert(row.end(), {number(spread.least), number(spread.median), number(spread.most),
                            format("rank {}", spread.at_most)});
   return row;
-}
-
-std::string percent(double share) {
-  return share > 0 ? format("{:.0f} %", 100 * share) : "-";
 }
 
 std::string ranks_text(size_t count) {
@@ -100,24 +81,6 @@ plot::Bars bars_of(const std::vector<RankSteps>& ranks) {
   return bars;
 }
 
-struct PartName {
-  Part part;
-  const char *key, *name;
-};
-constexpr PartName kParts[] = {{Part::forward, "forward", "forward"},
-                               {Part::backward, "backward", "backward"},
-                               {Part::both, "both", "forward and backward"},
-                               {Part::whole_step, "step", "the whole step"}};
-
-// A GPU's own times are not known, so neither are those of its parts.
-bool has_parts(const StepFound& found) {
-  return found.training.device == "cpu";
-}
-
-bool is_counted(const StepFound& found) {
-  return arithmetic(found.ranks, Part::whole_step).a_step > 0;
-}
-
 // What an update holds may still be there from the step before: memory is not its bound then.
 bool is_cached(const StepFound& found) {
   return std::all_of(found.ranks.begin(), found.ranks.end(),
@@ -127,21 +90,21 @@ bool is_cached(const StepFound& found) {
 Table speed_table(const StepFound& found) {
   Table table = {{"arithmetic, memory", "a step", "a second", "of peak"}};
   for (const auto& [part, key, name] : kParts) {
-    if (!is_counted(found) || (part != Part::whole_step && !has_parts(found))) continue;
+    if (!found.is_counted() || (part != Part::whole_step && !found.has_parts())) continue;
     const auto speed = arithmetic(found.ranks, part);
     table.push_back(
-        {name, work_text(speed.a_step), work_text(speed.a_second) + "/s", percent(speed.of_peak)});
+        {name, work_text(speed.a_step), work_text(speed.a_second) + "/s", percent_text(speed.of_peak)});
   }
   const auto memory = update(found.ranks);
-  if (memory.a_step > 0 && has_parts(found))
+  if (memory.a_step > 0 && found.has_parts())
     table.push_back({"optimiser", decimal_bytes_text(memory.a_step),
                      decimal_bytes_text(memory.a_second) + "/s",
-                     is_cached(found) ? "in cache" : percent(memory.of_peak)});
+                     is_cached(found) ? "in cache" : percent_text(memory.of_peak)});
   return table;
 }
 
 std::string peak_text(const StepFound& found) {
-  if (!has_parts(found)) return "";
+  if (!found.has_parts()) return "";
   double flops = 0, bytes = 0;
   for (const auto& rank : found.ranks) {
     flops += rank.peak.flops;
@@ -164,10 +127,10 @@ std::string headline(const StepFound& found) {
 
 std::string steps_line(const StepFound& found) {
   const auto scale = scale_of(found.ranks);
-  const auto mean = spread_of(each(found.ranks, step_of)).mean;
-  const auto longest = spread_of(each(found.ranks, [](const RankSteps& rank) { return rank.longest; })).most;
-  const auto least = spread_of(each(found.ranks, [](const RankSteps& rank) { return rank.least; })).least;
-  const auto median = spread_of(each(found.ranks, [](const RankSteps& rank) { return rank.median; })).median;
+  const auto mean = spread_over(found.ranks, &RankSteps::step).mean;
+  const auto longest = spread_over(found.ranks, &RankSteps::longest).most;
+  const auto least = spread_over(found.ranks, &RankSteps::least).least;
+  const auto median = spread_over(found.ranks, &RankSteps::median).median;
   return format(
       "{} steps after {} to warm up, {:.0f} samples a step: {:.0f} samples a second\n"
       "a step takes {:.1f} {} (median {:.1f}, {:.1f} to {:.1f})\n",
@@ -182,19 +145,7 @@ std::string slowest_line(const StepFound& found) {
   const auto& rank = found.ranks[slowest];
   return format("most work of its own: rank {} on {}, {:.1f} of {:.1f} {} (mean {:.1f})\n", slowest,
                 base::printable(rank.host), rank.own_work() * scale.factor, rank.step() * scale.factor,
-                scale.name, spread_of(each(found.ranks, own_work_of)).mean * scale.factor);
-}
-
-void note_peaks(const StepFound& found, std::vector<std::string>& notes) {
-  const auto peaks = spread_of(each(found.ranks, [](const RankSteps& rank) { return rank.peak.flops; }));
-  if (peaks.least < (1 - kUnevenPeak) * peaks.most)
-    notes.push_back(format("the ranks' peaks differ: {}/s to {}/s (rank {})", work_text(peaks.least),
-                           work_text(peaks.most), peaks.at_most));
-  if (found.missing > kUnevenPeak)
-    notes.push_back(format("the machine was uneven: {} of its peak was not there before or after the steps",
-                           percent(found.missing)));
-  if (arithmetic(found.ranks, Part::both).of_peak > 1)
-    notes.emplace_back("above 100 %: libtorch has wider vectors than the probe, or needs fewer operations");
+                scale.name, spread_over(found.ranks, &RankSteps::own_work).mean * scale.factor);
 }
 
 // For a terminal, at spaces.
@@ -209,31 +160,6 @@ std::string wrapped(std::string text) {
   return text + "\n";
 }
 
-using nlohmann::ordered_json;
-
-ordered_json phases_json(const train::PhaseSeconds& phases) {
-  ordered_json json;
-  for (size_t i = 0; i < phases.size(); ++i) json[train::name_of(static_cast<Phase>(i))] = phases[i];
-  return json;
-}
-
-ordered_json rank_json(const RankSteps& rank, size_t number) {
-  return {{"rank", number},
-          {"host", rank.host},
-          {"threads", rank.threads},
-          {"step", rank.step()},
-          {"median", rank.median},
-          {"min", rank.least},
-          {"max", rank.longest},
-          {"phases", phases_json(rank.phases)},
-          {"own_work", rank.own_work()},
-          {"flop_forward", rank.work.forward},
-          {"flop_backward", rank.work.backward},
-          {"peak_flops", rank.peak.flops},
-          {"peak_bytes", rank.peak.bytes},
-          {"optimiser_bytes", rank.update_bytes}};
-}
-
 }  // namespace
 
 Table phase_table(const std::vector<RankSteps>& ranks) {
@@ -241,39 +167,13 @@ Table phase_table(const std::vector<RankSteps>& ranks) {
   const auto scale = scale_of(ranks);
   Table table = {{format("{} a step", scale.name), "mean", "%"}};
   if (several) table[0].insert(table[0].end(), {"min", "median", "max", "most on"});
-  const auto whole = spread_of(each(ranks, step_of));
+  const auto whole = spread_over(ranks, &RankSteps::step);
   for (size_t i = 0; i < train::kPhases; ++i) {
-    std::vector<double> numbers;
-    for (const auto& rank : ranks) numbers.push_back(rank.phases[i]);
-    table.push_back(row_of(train::name_of(static_cast<Phase>(i)), spread_of(std::move(numbers)), whole.mean,
-                           scale.factor, several));
+    const auto spread = spread_over(ranks, [i](const RankSteps& rank) { return rank.phases[i]; });
+    table.push_back(row_of(train::name_of(static_cast<Phase>(i)), spread, whole.mean, scale.factor, several));
   }
   table.push_back(row_of("step", whole, whole.mean, scale.factor, several));
   return table;
-}
-
-std::vector<std::string> notes_of(const StepFound& found) {
-  std::vector<RankTime> times;
-  for (const auto& rank : found.ranks) times.push_back({rank.host, rank.processors});
-  auto notes = busy_nodes(times);
-  if (found.crowded) notes.emplace_back("more ranks than cores: they wait for one another's turns");
-  if (found.diverged)
-    notes.emplace_back("a loss was no number: `lockstep train` with this config ends there");
-  const auto& training = found.training;
-  if (!has_parts(found))
-    notes.emplace_back(
-        "times are the host's: it hands work to the GPU and goes on, and what the GPU takes shows where the "
-        "host waits for it; no peak of a GPU is probed");
-  if (training.precision != "fp32")
-    notes.push_back(format("the peak is of fp32: {} has instructions of its own", training.precision));
-  if (training.kernels != "exact")
-    notes.emplace_back("counted is what libtorch would do: kernels of our own may need fewer operations");
-  if (!is_counted(found))
-    notes.emplace_back("no matrix product and no convolution was seen: the arithmetic is not counted");
-  if (has_parts(found)) note_peaks(found, notes);
-  if (found.ranks.front().update_bytes == 0)
-    notes.emplace_back("the optimiser's memory is not counted: it is sharded, and sends parameters around");
-  return notes;
 }
 
 std::string text_of(const StepFound& found) {
@@ -284,46 +184,6 @@ std::string text_of(const StepFound& found) {
   text += peak_text(found);
   for (const auto& note : notes_of(found)) text += wrapped("- " + note);
   return text;
-}
-
-std::string json_of(const StepFound& found) {
-  const auto& training = found.training;
-  ordered_json json = {{"schema", 1},
-                       {"config", found.asked.command.config},
-                       {"program", found.asked.command.program},
-                       {"task", training.task},
-                       {"model", training.model},
-                       {"device", training.device},
-                       {"backend", training.backend},
-                       {"mode", training.mode},
-                       {"precision", training.precision},
-                       {"layout", training.layout},
-                       {"kernels", training.kernels},
-                       {"world", found.ranks.size()},
-                       {"nodes", training.nodes},
-                       {"warm_up", found.warm_up},
-                       {"steps", found.steps},
-                       {"samples_a_step", found.samples}};
-  train::PhaseSeconds mean{};
-  for (size_t i = 0; i < train::kPhases; ++i) {
-    for (const auto& rank : found.ranks) mean[i] += rank.phases[i] / static_cast<double>(found.ranks.size());
-  }
-  const double step = spread_of(each(found.ranks, step_of)).mean;
-  json["seconds_a_step"] = step;
-  json["samples_per_second"] = found.samples / step;
-  json["phases"] = phases_json(mean);
-  json["vector_bits"] = vector_bits();
-  for (const auto& [part, key, name] : kParts) {
-    const auto speed = arithmetic(found.ranks, part);
-    json["arithmetic"][key] = {{"flop", speed.a_step}, {"flops", speed.a_second}, {"of_peak", speed.of_peak}};
-  }
-  const auto memory = update(found.ranks);
-  json["optimiser"] = {
-      {"bytes", memory.a_step}, {"bytes_a_second", memory.a_second}, {"of_peak", memory.of_peak}};
-  json["notes"] = notes_of(found);
-  json["ranks"] = ordered_json::array();
-  for (size_t i = 0; i < found.ranks.size(); ++i) json["ranks"].push_back(rank_json(found.ranks[i], i));
-  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 void tell(const StepFound& found) {

@@ -24,6 +24,11 @@ struct StepFound {
   bool diverged = false;
   double missing = 0;  // of all ranks' arithmetic peak, at the other end of the steps
   std::vector<RankSteps> ranks = {};
+
+  /// A GPU's own times are not known, so neither are those of its parts.
+  bool has_parts() const { return training.device == "cpu"; }
+  /// Was there arithmetic that could be seen?
+  bool is_counted() const { return arithmetic(ranks, Part::whole_step).a_step > 0; }
 };
 
 /// A row for each phase and one for the step: the mean over the ranks and, where there are several, their

@@ -105,6 +105,13 @@ Spread spread_of(std::vector<double> numbers) {
           .at_most = static_cast<size_t>(at_most)};
 }
 
+Spread spread_over(const std::vector<RankSteps>& ranks,
+                   const std::function<double(const RankSteps&)>& number) {
+  std::vector<double> numbers;
+  for (const auto& rank : ranks) numbers.push_back(number(rank));
+  return spread_of(std::move(numbers));
+}
+
 Speed arithmetic(const std::vector<RankSteps>& ranks, Part part) {
   std::vector<Done> done;
   double peak = 0;

@@ -2,6 +2,7 @@
 // What each rank measured of its steps, and what that says of them together.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,10 @@ struct Spread {
 /// Of one number or more, one a rank.
 Spread spread_of(std::vector<double> numbers);
 
+/// Of what `number` says of each rank.
+Spread spread_over(const std::vector<RankSteps>& ranks,
+                   const std::function<double(const RankSteps&)>& number);
+
 /// How much there was to do in how long, over the ranks.
 struct Speed {
   double a_step = 0;    // operations or bytes, of all ranks
@@ -49,6 +54,14 @@ struct Speed {
   double of_peak = 0;   // of what they could, from 0 to 1; 0 where that is not known
 };
 enum class Part { forward, backward, both, whole_step };
+struct PartName {
+  Part part;
+  const char *key, *name;
+};
+inline constexpr PartName kParts[] = {{Part::forward, "forward", "forward"},
+                                      {Part::backward, "backward", "backward"},
+                                      {Part::both, "both", "forward and backward"},
+                                      {Part::whole_step, "step", "the whole step"}};
 Speed arithmetic(const std::vector<RankSteps>& ranks, Part part);
 Speed update(const std::vector<RankSteps>& ranks);
 

@@ -79,6 +79,10 @@ std::string work_text(double operations) {
   return scaled(operations, {{"FLOP", 1}, {"kFLOP", 1e3}, {"MFLOP", 1e6}, {"GFLOP", 1e9}, {"TFLOP", 1e12}});
 }
 
+std::string percent_text(double share) {
+  return share > 0 ? format("{:.0f} %", 100 * share) : "-";
+}
+
 std::string seconds_text(double seconds) {
   return scaled(seconds, kTimes);
 }

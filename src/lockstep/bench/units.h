@@ -20,6 +20,8 @@ std::string bytes_text(double bytes);
 std::string decimal_bytes_text(double bytes);
 /// "3.2 GFLOP"
 std::string work_text(double operations);
+/// "12 %"; "-" of nothing
+std::string percent_text(double share);
 /// "12.3 us"
 std::string seconds_text(double seconds);
 /// "200 us a message, 1 Gbit/s a line"
