@@ -1,0 +1,201 @@
+#include "lockstep/text/tokenizer.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
+#include "lockstep/text/folder.h"
+#include "lockstep/text/specials.h"
+#include "lockstep/text/truncate.h"
+#include "lockstep/text/word_cutter.h"
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kNoLimit = std::numeric_limits<size_t>::max();
+
+int32_t require_token(const text::Vocabulary& vocabulary, const std::string& token) {
+  if (const auto id = vocabulary.find(token)) return *id;
+  throw InputError(
+      format("the vocabulary has no {}", base::printable(token)), vocabulary.where(),
+      "give a BERT model's vocabulary, whose [UNK], [CLS], [SEP] and [PAD] are in it or are named in "
+      "tokenizer_config.json");
+}
+
+void check_text(std::string_view text) {
+  if (text.size() >= std::numeric_limits<uint32_t>::max())
+    throw InputError("a text of 4 GiB or more cannot be encoded", format("{} bytes", text.size()),
+                     "cut it into parts");
+  const auto wrong = base::invalid_utf8(text);
+  if (!wrong) return;
+  throw InputError(format("a text is not UTF-8: byte 0x{:02X}", static_cast<unsigned char>(text[*wrong])),
+                   format("byte {} of \"{}\"", *wrong, base::printable(text)),
+                   "write it as UTF-8: iconv -f latin1 -t utf-8 FILE, say");
+}
+
+size_t room_for(const EncodeOptions& options, size_t added) {
+  if (options.truncation == Truncation::kNone) return kNoLimit;
+  if (options.max_length >= added) return options.max_length - added;
+  throw InputError(
+      format("{} tokens leave no room for a text: {} are added to it", options.max_length, added),
+      "max_length", "allow more tokens");
+}
+
+// How many tokens of a text are worth having. Of two that are both cut, the longer one must be known.
+size_t worth_having(bool second, bool pair, size_t room, Truncation truncation) {
+  const bool cut_alone = truncation == Truncation::kLongestFirst
+                             ? !pair
+                             : truncation == (second ? Truncation::kOnlySecond : Truncation::kOnlyFirst);
+  return cut_alone ? room : kNoLimit;
+}
+
+template <class Values>
+void remove(Values& values, size_t from, size_t count) {
+  const auto at = values.begin() + static_cast<ptrdiff_t>(from);
+  values.erase(at, at + static_cast<ptrdiff_t>(count));
+}
+
+void remove_tokens(Encoding& encoding, size_t from, size_t count) {
+  remove(encoding.ids, from, count);
+  remove(encoding.offsets, from, count);
+}
+
+void add_special(Encoding& encoding, int32_t id) {
+  encoding.ids.push_back(id);
+  encoding.offsets.push_back({});
+}
+
+}  // namespace
+
+struct Tokenizer::Parts {
+  explicit Parts(text::Folder folder);
+
+  size_t add(std::string_view text, size_t limit, Encoding& into) const;
+  void encode(const TextPair& text, const EncodeOptions& options, Encoding& into) const;
+
+  text::Vocabulary vocabulary;
+  text::PieceTrie trie;
+  text::CharRules rules;
+  text::Specials specials;
+  int32_t unk, cls, sep, pad;
+};
+
+Tokenizer::Parts::Parts(text::Folder folder)
+    : vocabulary(std::move(folder.vocabulary)),
+      trie(vocabulary.tokens(), vocabulary.order()),
+      rules(folder.options),
+      unk(require_token(vocabulary, folder.unk)),
+      cls(require_token(vocabulary, folder.cls)),
+      sep(require_token(vocabulary, folder.sep)),
+      pad(require_token(vocabulary, folder.pad)) {
+  auto& more = folder.more_specials;
+  more.insert(more.end(), {folder.unk, folder.cls, folder.sep, folder.pad, folder.mask});
+  std::sort(more.begin(), more.end());
+  more.erase(std::unique(more.begin(), more.end()), more.end());
+  for (const auto& token : more)
+    if (const auto id = vocabulary.find(token)) specials.add(token, *id);  // old vocabularies lack [MASK]
+}
+
+size_t Tokenizer::Parts::add(std::string_view text, size_t limit, Encoding& into) const {
+  check_text(text);
+  text::Pieces pieces(trie, unk, limit, into);
+  text::WordCutter cutter(rules, pieces);
+  for (size_t at = 0;;) {
+    const auto special = specials.next(text, at);
+    const size_t end = special ? special->at : text.size();
+    if (!cutter.cut(text.substr(at, end - at)) || !special) return pieces.count();
+    cutter.take_token(text.substr(end, special->size), special->id);
+    at = end + special->size;
+  }
+}
+
+void Tokenizer::Parts::encode(const TextPair& text, const EncodeOptions& options, Encoding& into) const {
+  const bool pair = text.second.has_value();
+  const size_t front = options.special_tokens ? 1 : 0;
+  const size_t room = room_for(options, options.special_tokens ? (pair ? 3 : 2) : 0);
+  into.ids.clear();
+  into.offsets.clear();
+
+  if (front) add_special(into, cls);
+  text::Lengths all;
+  all.first = add(text.first, worth_having(false, pair, room, options.truncation), into);
+  if (front) add_special(into, sep);
+  if (pair) all.second = add(*text.second, worth_having(true, pair, room, options.truncation), into);
+  const auto kept = text::truncated(all, pair, room, options.truncation);
+  const size_t behind_first = front + kept.first + front;
+  remove_tokens(into, front + kept.first, all.first - kept.first);
+  remove_tokens(into, behind_first + kept.second, all.second - kept.second);
+  if (pair && front) add_special(into, sep);
+
+  const size_t size = into.ids.size();
+  into.type_ids.assign(size, 0);
+  std::fill(into.type_ids.begin() + static_cast<ptrdiff_t>(behind_first), into.type_ids.end(), uint8_t{1});
+  into.special_tokens_mask.assign(size, 0);
+  if (!front) return;
+  into.special_tokens_mask.front() = into.special_tokens_mask.back() = 1;
+  into.special_tokens_mask[behind_first - 1] = 1;
+}
+
+Tokenizer::Tokenizer(const std::string& folder)
+    : parts_(std::make_unique<Parts>(text::read_folder(folder))) {}
+Tokenizer::~Tokenizer() = default;
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+
+void Tokenizer::encode(const TextPair& text, const EncodeOptions& options, Encoding& into) const {
+  parts_->encode(text, options, into);
+}
+
+Encoding Tokenizer::encode(const TextPair& text, const EncodeOptions& options) const {
+  Encoding encoding;
+  encode(text, options, encoding);
+  return encoding;
+}
+
+void Tokenizer::encode_batch(std::span<const TextPair> texts, const EncodeOptions& options,
+                             TokenBatch& into) const {
+  Encoding row;
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> type_ids;
+  std::vector<size_t> ends;
+  into.rows = texts.size();
+  into.width = 0;
+  for (const TextPair& text : texts) {
+    encode(text, options, row);
+    ids.insert(ids.end(), row.ids.begin(), row.ids.end());
+    type_ids.insert(type_ids.end(), row.type_ids.begin(), row.type_ids.end());
+    ends.push_back(ids.size());
+    into.width = std::max(into.width, row.ids.size());
+  }
+  const size_t cells = into.rows * into.width;
+  into.ids.assign(cells, parts_->pad);
+  into.type_ids.assign(cells, 0);
+  into.attention_mask.assign(cells, 0);
+  for (size_t i = 0, begin = 0; i < into.rows; begin = ends[i++]) {
+    const auto at = static_cast<ptrdiff_t>(i * into.width), from = static_cast<ptrdiff_t>(begin),
+               to = static_cast<ptrdiff_t>(ends[i]);
+    std::copy(ids.begin() + from, ids.begin() + to, into.ids.begin() + at);
+    std::copy(type_ids.begin() + from, type_ids.begin() + to, into.type_ids.begin() + at);
+    std::fill_n(into.attention_mask.begin() + at, to - from, 1);
+  }
+}
+
+size_t Tokenizer::size() const {
+  return parts_->vocabulary.size();
+}
+
+const std::string& Tokenizer::token(int32_t id) const {
+  return parts_->vocabulary.tokens().at(static_cast<size_t>(id));
+}
+
+std::optional<int32_t> Tokenizer::id(std::string_view token) const {
+  return parts_->vocabulary.find(token);
+}
+
+int32_t Tokenizer::pad_id() const {
+  return parts_->pad;
+}
+
+}  // namespace lockstep

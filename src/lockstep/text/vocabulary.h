@@ -1,0 +1,38 @@
+#pragma once
+// vocab.txt: a token a line, its number the line's.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::text {
+
+/// The file's tokens. InputError where it cannot be read or is not UTF-8.
+std::vector<std::string> read_vocabulary(const std::string& path);
+
+class Vocabulary {
+ public:
+  /// Tokens by number; InputError, at `where`, for none at all or one that is there twice.
+  Vocabulary(std::vector<std::string> tokens, std::string where);
+
+  size_t size() const { return tokens_.size(); }
+  const std::vector<std::string>& tokens() const { return tokens_; }
+  std::optional<int32_t> find(std::string_view token) const;
+  /// Where it was read.
+  const std::string& where() const { return where_; }
+  /// The tokens' numbers in the order of their texts.
+  const std::vector<int32_t>& order() const { return order_; }
+
+ private:
+  void refuse_doubles() const;
+  const std::string& text(int32_t id) const { return tokens_[static_cast<size_t>(id)]; }
+
+  std::vector<std::string> tokens_;
+  std::vector<int32_t> order_;
+  std::string where_;
+};
+
+}  // namespace lockstep::text

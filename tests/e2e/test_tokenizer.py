@@ -1,0 +1,190 @@
+"""Token for token and offset for offset: lockstep's tokenizer beside Hugging Face's `tokenizers`."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import unicodedata
+
+import pytest
+
+pytest.importorskip("tokenizers", reason="no tokenizers package to compare with")
+
+from tokenizers import BertWordPieceTokenizer, normalizers
+
+from conftest import SOURCE
+from tokenizer_kit import (ALPHABETS, HARD, KINDS, SPECIALS, TRUNCATIONS, Ask, framed, line_of, peer_answers, random_ask, stays,
+                           their_answer, theirs, vocabulary, write_folder)
+
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+@pytest.fixture
+def peer(build_dir):
+    program = build_dir / "bin/text_peer"
+    if not program.exists():
+        pytest.skip("text_peer is not built")
+    return program
+
+
+@pytest.fixture(scope="module")
+def tokens():
+    return vocabulary()
+
+
+def compare(peer, folder, asks):
+    """Both answer the same; where the package refuses, so does lockstep. -> (answers, refusals)"""
+    package, refused = theirs(folder), 0
+    for ask, ours in zip(asks, peer_answers(peer, folder, [ask.frame() for ask in asks]), strict=True):
+        wanted = their_answer(package, ask)
+        if wanted.startswith("error"):
+            refused += 1
+            wanted, ours = "error", ours.split()[0]
+        assert ours == wanted, ask
+    return len(asks), refused
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hard_texts(peer, tokens, tmp_path, kind):
+    folder = write_folder(tmp_path / "model", tokens, kind)
+    assert compare(peer, folder, [Ask(text) for text in HARD])[1] == 0
+
+
+@pytest.mark.parametrize("truncation", TRUNCATIONS)
+def test_pairs_are_cut_alike(peer, tokens, tmp_path, truncation):
+    folder = write_folder(tmp_path / "model", tokens)
+    lengths = (0, 1, 2, 3, 4, 7, 12)
+    asks = [Ask("a " * first, None if second is None else "b " * second, max_length, truncation, special_tokens)
+            for first in lengths for second in (None, *lengths) for max_length in (3, 4, 5, 8, 9, 14)
+            for special_tokens in (True, False)]
+    assert (compare(peer, folder, asks)[1] > 0) == (truncation in ("only_first", "only_second"))
+
+
+def test_a_trained_vocabulary_in_the_packages_own_tokenizer(peer, tmp_path):
+    text = [line for page in sorted((SOURCE / "docs").glob("*.md")) for line in page.read_text().splitlines()]
+    trained = BertWordPieceTokenizer(lowercase=True)
+    trained.train_from_iterator(text, vocab_size=4000, min_frequency=1, show_progress=False)
+    folder = write_folder(tmp_path / "model", sorted(trained.get_vocab(), key=trained.get_vocab().get))
+    package = BertWordPieceTokenizer(str(folder / "vocab.txt"), lowercase=True)
+    ours = peer_answers(peer, folder, [Ask(line, max_length=10**6).frame() for line in text])
+    for line, answer in zip(text, ours, strict=True):
+        assert answer == line_of(package.encode(line)), line
+
+
+def what_characters_become(codes):
+    """All that the package makes of these which is not what they were."""
+    steps = [normalizers.BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=strip, lowercase=True)
+             for strip in (False, True)]
+    return sorted({c for code in codes for step in steps for c in step.normalize_str(chr(code)) if c != chr(code) and not c.isspace()})
+
+
+def every_character(codes):
+    """Texts in which each stands inside a word, many words a text."""
+    return [Ask(" ".join(f"a{chr(code)}b" for code in codes[at:at + 400]), max_length=10**6) for at in range(0, len(codes), 400)]
+
+
+def check_characters(peer, tmp_path, kind, codes):
+    # what is in the vocabulary shows; what is not, and stays what it is, would be unknown to both
+    folder = write_folder(tmp_path / "model", vocabulary(characters=["a", "b", *what_characters_become(codes)]), kind)
+    compare(peer, folder, every_character(codes))
+
+
+ASSIGNED = [code for code in range(0x110000) if not 0xD800 <= code < 0xE000 and unicodedata.category(chr(code)) != "Cn"]
+
+
+def is_plain(code):
+    """Thousands of these are alike."""
+    return 0x3500 <= code <= 0x9F00 or 0xAD00 <= code <= 0xD700 or 0xE010 <= code <= 0xF8F0 or code >= 0x20010
+
+
+def test_characters_that_are_more_than_a_letter(peer, tmp_path):
+    check_characters(peer, tmp_path, "uncased", [code for code in ASSIGNED if not is_plain(code)])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_character(peer, tmp_path, kind):
+    check_characters(peer, tmp_path, kind, [code for code in range(0x110000) if not 0xD800 <= code < 0xE000])
+
+
+def test_combining_characters_are_sorted_alike(peer, tokens, tmp_path):
+    """Each that stays in the text, beside each other one and beside an accent of each class."""
+    stay = [c for c in ALPHABETS["marks that stay"] if stays(c)]
+    of_class = {unicodedata.combining(c): c for c in map(chr, range(0x300, 0x1EA00)) if not 0xD800 <= ord(c) < 0xE000}
+    others = stay + [c for number, c in of_class.items() if number]
+    folder = write_folder(tmp_path / "model", list(dict.fromkeys(tokens + [f"##{c}" for c in stay])))
+    compare(peer, folder, [Ask(" ".join(f"a{x}{y}b a{y}{x}b" for y in others), max_length=10**6) for x in stay])
+
+
+def fuzz(peer, folder, tokens, kind, count, seed):
+    write_folder(folder, tokens, kind)
+    draw = random.Random(f"{kind} {seed}")
+    asked, refused = compare(peer, folder, [random_ask(draw) for _ in range(count)])
+    assert refused < asked / 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_strings(peer, tokens, tmp_path, kind):
+    fuzz(peer, tmp_path / "model", tokens, kind, 600, 0)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", KINDS)
+def test_100_000_random_strings(peer, tokens, tmp_path, kind):
+    fuzz(peer, tmp_path / "model", tokens, kind, 100_000 // len(KINDS) + 1, 1)
+
+
+@pytest.mark.parametrize("text", [b"\xff", b"caf\xe9", b"\xc3", b"\xe2\x82", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"\xc0\x80", b"a" * 50 + b"\x80"])
+def test_a_text_that_is_not_utf_8_is_refused(peer, tokens, tmp_path, text):
+    folder = write_folder(tmp_path / "model", tokens)
+    first, second, after = peer_answers(peer, folder, [framed(text), framed(b"a", text), framed(b"a")])
+    assert first.startswith("error a text is not UTF-8: byte 0x") and second == first
+    assert not after.startswith("error")  # and the next one is taken
+
+
+def test_a_folder_that_the_package_saved_alone_is_read(peer, tokens, tmp_path):
+    """Newer versions of transformers write tokenizer.json and no vocab.txt."""
+    folder = write_folder(tmp_path / "model", tokens, "cased")
+    package = theirs(folder)
+    package.save(str(folder / "tokenizer.json"))
+    (folder / "vocab.txt").unlink()
+    (folder / "tokenizer_config.json").write_text("{}")
+    for text, ours in zip(HARD, peer_answers(peer, folder, [Ask(text).frame() for text in HARD]), strict=True):
+        assert ours == line_of(package.encode(text)), text
+
+
+def test_tokens_that_were_added_are_found(peer, tokens, tmp_path):
+    folder = write_folder(tmp_path / "model", tokens)
+    package = theirs(folder)
+    package.add_special_tokens(["<who>", "<who>s", "@"])
+    package.save(str(folder / "tokenizer.json"))
+    texts = ["a <who> b<who>s <whos @@ <wh@o>", "<WHO>", "@", "[SEP]<who>[SEP]"]
+    for text, ours in zip(texts, peer_answers(peer, folder, [Ask(text).frame() for text in texts]), strict=True):
+        assert ours == line_of(package.encode(text)), text
+
+
+def refused(peer, folder):
+    result = subprocess.run([peer, folder], input=b"", capture_output=True, timeout=60)
+    assert result.returncode == 2, result.stderr
+    return result.stderr.decode()
+
+
+@pytest.mark.parametrize("missing", SPECIALS[:4])
+def test_a_vocabulary_without_a_special_token_is_refused(peer, tokens, tmp_path, missing):
+    folder = write_folder(tmp_path / "model", [token for token in tokens if token != missing])
+    said = refused(peer, folder)
+    assert f"the vocabulary has no {missing}" in said and "where: " in said and "to do: " in said
+
+
+def test_a_config_of_another_tokenizer_is_refused(peer, tokens, tmp_path):
+    folder = write_folder(tmp_path / "model", tokens)
+    (folder / "tokenizer.json").write_text(json.dumps({"model": {"type": "BPE"}}))
+    assert 'type is "BPE", and BERT\'s is "WordPiece"' in refused(peer, folder)
+
+
+def test_the_tables_are_those_that_the_script_writes():
+    if unicodedata.unidata_version != "14.0.0":
+        pytest.skip("scripts/unicode_tables needs a Python with Unicode 14")
+    result = subprocess.run([sys.executable, SOURCE / "scripts/unicode_tables", "--check"], capture_output=True, timeout=60)
+    assert result.returncode == 0, result.stderr.decode()
