@@ -1,0 +1,135 @@
+#include "lockstep/text/folder.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/text/tokenizer.h"
+#include "temp_folder.h"
+
+namespace lockstep::text {
+namespace {
+
+constexpr const char* kVocabulary = "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n";
+
+struct FolderTest : testing::Test {
+  test::TempFolder folder;
+
+  void refused(const std::string& words, const std::string& place = {}) {
+    try {
+      Tokenizer tokenizer(folder.path().string());
+      ADD_FAILURE() << "taken: " << words;
+    } catch (const InputError& error) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+      EXPECT_NE(error.where().find(folder.path().string() + place), std::string::npos) << error.where();
+      EXPECT_FALSE(error.hint().empty()) << error.what();
+    }
+  }
+  void config_is_refused(const std::string& config, const std::string& words) {
+    folder.write("vocab.txt", kVocabulary);
+    folder.write("tokenizer_config.json", config);
+    refused(words, "/tokenizer_config.json");
+  }
+  void tokenizer_is_refused(const std::string& json, const std::string& words) {
+    folder.write("vocab.txt", kVocabulary);
+    folder.write("tokenizer.json", json);
+    refused(words, "/tokenizer.json");
+  }
+  NormalizerOptions options(const std::string& config, const std::string& normalizer) {
+    folder.write("vocab.txt", kVocabulary);
+    folder.write("tokenizer_config.json", config);
+    folder.write("tokenizer.json", R"({"normalizer": )" + normalizer + "}");
+    return read_folder(folder.path().string()).options;
+  }
+};
+
+TEST_F(FolderTest, WithoutAVocabularyIsRefused) {
+  refused("the folder has no vocabulary: no vocab.txt");
+  EXPECT_THROW(Tokenizer(folder / "nowhere"), InputError);
+  folder.write("file", "");
+  EXPECT_THROW(Tokenizer(folder / "file"), InputError);
+}
+
+TEST_F(FolderTest, AVocabularyMustHaveWhatATextNeeds) {
+  folder.write("vocab.txt", "");
+  refused("the vocabulary is empty");
+  for (const char* missing : {"[PAD]", "[UNK]", "[CLS]", "[SEP]"}) {
+    std::string lines = kVocabulary;
+    folder.write("vocab.txt", lines.replace(lines.find(missing), 5, "other"));
+    refused(std::string("the vocabulary has no ") + missing);
+  }
+}
+
+TEST_F(FolderTest, ATokenThatIsThereTwiceIsNamedWithItsNumbers) {
+  folder.write("vocab.txt", std::string(kVocabulary) + "b\na \n");
+  refused("the vocabulary has \"a\" twice, as the tokens 4 and 6");
+  folder.write("vocab.txt", std::string(kVocabulary) + "\n\n");
+  refused("the vocabulary has an empty line twice, as the tokens 5 and 6");
+}
+
+TEST_F(FolderTest, AVocabularyThatIsNotUtf8IsRefusedWithItsLine) {
+  folder.write("vocab.txt", std::string(kVocabulary) + "caf\xE9\n");
+  refused("the vocabulary is not UTF-8: byte 0xE9", "/vocab.txt:6");
+}
+
+TEST_F(FolderTest, BlanksAtALinesEndAreNoPartOfIt) {
+  folder.write("vocab.txt", "[PAD]\r\n[UNK]\r\n[CLS] \n[SEP]\t\nb\xC2\xA0\xE3\x80\x80\nlast");
+  const Tokenizer tokenizer(folder.path().string());
+  EXPECT_EQ(tokenizer.size(), 6U);
+  EXPECT_EQ(tokenizer.id("b"), 4);
+  EXPECT_EQ(tokenizer.id("last"), 5);
+}
+
+TEST_F(FolderTest, TheConfigCountsBeforeTokenizerJson) {
+  constexpr const char* kCased =
+      R"({"type": "BertNormalizer", "lowercase": false, "strip_accents": true, "handle_chinese_chars": false})";
+  const auto silent = options("{}", kCased);
+  EXPECT_FALSE(silent.do_lower_case);
+  EXPECT_EQ(silent.strip_accents, true);
+  EXPECT_FALSE(silent.tokenize_chinese_chars);
+  const auto said =
+      options(R"({"do_lower_case": true, "strip_accents": null, "tokenize_chinese_chars": true})", kCased);
+  EXPECT_TRUE(said.do_lower_case);
+  EXPECT_TRUE(said.tokenize_chinese_chars);
+  const auto neither = options("{}", "null");
+  EXPECT_TRUE(neither.do_lower_case && neither.tokenize_chinese_chars && neither.clean_text &&
+              !neither.strip_accents);
+}
+
+TEST_F(FolderTest, SpecialTokensMayHaveOtherNames) {
+  folder.write("vocab.txt", "<p>\n<u>\n<c>\n<s>\na\n");
+  folder.write("tokenizer_config.json",
+               R"({"pad_token": "<p>", "unk_token": {"content": "<u>", "lstrip": false},
+      "cls_token": "<c>", "sep_token": "<s>"})");
+  const auto encoding = Tokenizer(folder.path().string()).encode({"a <s>x"});
+  EXPECT_EQ(encoding.ids, (std::vector<int32_t>{2, 4, 3, 1, 3}));
+}
+
+TEST_F(FolderTest, OddConfigsAreRefused) {
+  config_is_refused("{", "tokenizer_config.json is not JSON");
+  config_is_refused("[]", "tokenizer_config.json is not JSON, or no object");
+  config_is_refused(R"({"do_lower_case": "yes"})", "do_lower_case is neither true nor false");
+  config_is_refused(R"({"unk_token": 7})", "unk_token is no text");
+  config_is_refused(R"({"sep_token": ""})", "sep_token is no text");
+  config_is_refused(R"({"additional_special_tokens": [3]})", "is no token");
+  config_is_refused(R"({"added_tokens_decoder": {"5": {"content": "x", "lstrip": true}}})", "has lstrip");
+}
+
+TEST_F(FolderTest, OtherTokenizersAreRefused) {
+  tokenizer_is_refused(R"({"model": {"type": "Unigram"}})",
+                       "type is \"Unigram\", and BERT's is \"WordPiece\"");
+  tokenizer_is_refused(R"({"normalizer": {"type": "NFC"}})", "type is \"NFC\"");
+  tokenizer_is_refused(R"({"model": {"continuing_subword_prefix": "@@"}})", "continuing_subword_prefix");
+  tokenizer_is_refused(R"({"model": {"max_input_chars_per_word": 50}})", "max_input_chars_per_word is 50");
+  tokenizer_is_refused(R"({"model": []})", "model is no object");
+  tokenizer_is_refused(R"({"added_tokens": [{"id": 9, "content": "x"}]})", "has the number 9");
+}
+
+TEST_F(FolderTest, AVocabularyInTokenizerJsonMustCountFromZero) {
+  folder.write("tokenizer.json", R"({"model": {"vocab": {"[PAD]": 0, "[UNK]": 1, "[CLS]": 3, "[SEP]": 3}}})");
+  refused("the tokens' numbers are not 0 to 3, each once", "/tokenizer.json");
+  folder.write("tokenizer.json", R"({"model": {"vocab": {"[PAD]": 0, "[UNK]": 1, "[CLS]": 3, "[SEP]": 2}}})");
+  EXPECT_EQ(Tokenizer(folder.path().string()).id("[CLS]"), 3);
+}
+
+}  // namespace
+}  // namespace lockstep::text
