@@ -17,8 +17,7 @@ struct ClassRange {
 };
 
 struct Decomposition {
-  char32_t from;
-  std::array<char32_t, 4> to;
+  char32_t from, first, second = 0, third = 0, fourth = 0;  // 0 behind the last
 };
 
 struct LowerRun {
@@ -95,7 +94,8 @@ uint8_t combining_class(char32_t c) {
 
 size_t decompose(char32_t c, std::array<char32_t, 4>& into) {
   if (is_syllable(c)) return decompose_syllable(c, into);
-  into = row_of(kDecompositions, c, [](const Decomposition& row) { return row.from; }).to;
+  const auto& row = row_of(kDecompositions, c, [](const Decomposition& one) { return one.from; });
+  into = {row.first, row.second, row.third, row.fourth};
   return static_cast<size_t>(std::find(into.begin(), into.end(), U'\0') - into.begin());
 }
 

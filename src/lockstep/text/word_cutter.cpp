@@ -1,6 +1,7 @@
 #include "lockstep/text/word_cutter.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/text/unicode.h"
 
@@ -87,7 +88,7 @@ void WordCutter::take_decomposed(char32_t c) {
 void WordCutter::take_element(char32_t c, bool leads) {
   const int flags = char_flags()[c];
   if (flags & kCombines) {
-    run_.push_back({combining_class(c), c, leads, at_});
+    run_.push_back({combining_class(c), c, leads, at_, run_.size()});
     run_stays_ |= !(flags & kMark);
     return;
   }
@@ -108,8 +109,9 @@ void WordCutter::emit_run() {
   std::vector<uint32_t> places;
   for (const Combining& element : run_)
     if (element.leads) places.push_back(element.from);
-  std::stable_sort(run_.begin(), run_.end(),
-                   [](const Combining& a, const Combining& b) { return a.number < b.number; });
+  std::sort(run_.begin(), run_.end(), [](const Combining& a, const Combining& b) {
+    return std::pair(a.number, a.order) < std::pair(b.number, b.order);
+  });
   uint32_t from = run_.front().from;
   auto place = places.begin();
   for (const Combining& element : run_) {

@@ -29,6 +29,7 @@ class WordCutter {
     char32_t value;
     bool leads;     // the first of what its character became
     uint32_t from;  // its character
+    size_t order;   // among the run's
   };
 
   // each takes a word or more from `begin` on, and returns where it stopped
