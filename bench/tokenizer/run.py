@@ -1,4 +1,4 @@
-"""run.py [ROUNDS]: the tokenizer beside Hugging Face's `tokenizers` on one core, in turn; medians, and their ratio.
+"""run.py [ROUNDS]: the tokenizer beside Hugging Face's `tokenizers` on one core, in turn: processor time, medians, their ratio.
 
 The texts are this repository's pages, with a vocabulary trained on them; the same with accents on every vowel and in
 Cyrillic, for the ways that ASCII does not take; and short random strings of all alphabets. Verified: of every text both
@@ -67,9 +67,9 @@ def digest(encodings):
 
 
 def timed(encode):
-    begin = time.perf_counter()
+    begin = time.process_time()
     encodings = encode()
-    return time.perf_counter() - begin, encodings
+    return time.process_time() - begin, encodings
 
 
 def ours(folder, file):
