@@ -53,14 +53,6 @@ def test_a_resident_set_gives_the_same_bits(text, keys, ranks, lockstep, mpirun,
     assert_same_tensors(trained[0]["optimizer"], trained[1]["optimizer"])
 
 
-def test_a_set_that_makes_its_samples_is_not_resident(build_dir, lockstep, run, tmp_path):
-    plugin = next(build_dir.glob("**/rings_task.so"))
-    config = write_config(tmp_path, f"task: {{name: {plugin}}}\ndata: {{resident: true}}\n")
-    result = run(lockstep, "train", config, cwd=tmp_path)
-    assert result.returncode == 2
-    assert "data.resident: task" in result.stderr and "Dataset::whole" in result.stderr
-
-
 def test_what_cannot_be_captured_is_refused_by_its_key(lockstep, run, tmp_path):
     config = write_config(tmp_path, MNIST)
     for key, (value, hint) in UNCAPTURED.items():
