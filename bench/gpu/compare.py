@@ -1,4 +1,4 @@
-"""compare.py OURS.pt THEIRS.pt: how far apart the parameters of two runs are, as JSON; with one file, what it holds of generators."""
+"""compare.py OURS.pt THEIRS.pt: how far apart the parameters of two runs are, as JSON; of one file, its generators."""
 
 import hashlib
 import json
@@ -31,7 +31,8 @@ def generators(file):
         states["cuda"] = file["lockstep"]["device_rng"][0]
         torch.cuda.set_rng_state(states["cuda"])
         same = same and torch.equal(torch.cuda.get_rng_state(), states["cuda"])
-    return {"devices": sorted(states), "taken": same, "states": {name: hashlib.sha256(bytes(state.tolist())).hexdigest() for name, state in states.items()}}
+    digests = {name: hashlib.sha256(bytes(state.tolist())).hexdigest() for name, state in states.items()}
+    return {"devices": sorted(states), "taken": same, "states": digests}
 
 
 def main():

@@ -22,6 +22,7 @@ import os  # noqa: E402
 import pathlib  # noqa: E402
 import tempfile  # noqa: E402
 import time  # noqa: E402
+import traceback  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / folder) for folder in ("bench/gpu", "bench/comparison", "scripts")]
@@ -97,7 +98,8 @@ def attempt(row, part, found):
         return "hung", str(slow)
     except (launch.Failed, running.Wrong) as wrong:
         return "failed", str(wrong)
-    except (OSError, ValueError, KeyError, IndexError, StopIteration) as error:  # of a file that a program left half written
+    except Exception as error:  # the other parts go on, whatever a program has left half written
+        part.log.write(traceback.format_exc().encode())
         return "failed", f"{type(error).__name__}: {error}"
 
 
@@ -111,7 +113,7 @@ def run_part(row, here, report, log, limit):
         report.tell(row.name, state="running")
         log.write(f"\n==== {row.name}: {row.what}\n".encode())
         with tempfile.TemporaryDirectory(prefix="lockstep-kit-") as folder:
-            state, why = attempt(row, running.Part(here, pathlib.Path(folder), log, min(limit, row.seconds)), found)
+            state, why = attempt(row, running.Part(here, pathlib.Path(folder), log, min(limit, here.seconds(row.seconds))), found)
     finally:
         report.tell(row.name, state=state, why=why, seconds=time.monotonic() - begin, found=found)
     log.write(f"== {state}{': ' if why else ''}{why}\n".encode())

@@ -122,7 +122,8 @@ def resume(part, found):
     generators = trained.asked(part, rest.saved)
     wanted = ["cpu", "cuda"] if part.here.device == "cuda" else ["cpu"]
     if generators["devices"] != wanted or not generators["taken"]:
-        raise Wrong(f"the checkpoint's generators are of {generators['devices']}, and Python's {'took' * generators['taken'] or 'refused'} them")
+        raise Wrong(f"the checkpoint has generators of {', '.join(generators['devices'])}, wanted are {', '.join(wanted)}; "
+                    f"Python's {'give them back' if generators['taken'] else 'do not give them back'}")
     if generators["states"] != trained.asked(part, whole.saved)["states"]:
         raise Wrong("the generators ended elsewhere than without a stop")
     found["generators"] = f"of {' and '.join(wanted)}: as without a stop, and Python's take them"

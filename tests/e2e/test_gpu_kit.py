@@ -138,17 +138,19 @@ import kit, parts
 def hang(part, found):
     found["seen"] = "this much"
     part.run(["sh", "-c", "echo begun; sleep 600 & wait"])
-parts.ROWS[:] = [parts.Row("hanging", "sleeps", 2, hang), parts.Row("nccl", "sums", 60, parts.nccl)]
+parts.ROWS[:] = [parts.Row("hanging", "sleeps", 2, hang), parts.Row("broken", "divides", 2, lambda part, found: 1 / 0),
+                 parts.Row("nccl", "sums", 60, parts.nccl)]
 sys.argv[1:] = ["--cpu", "--out", "out"]
 kit.main()
 """
 
 
-def test_a_part_that_hangs_is_ended_and_the_rest_goes_on(kit, python, tmp_path):
+def test_a_part_that_hangs_or_breaks_is_ended_and_the_rest_goes_on(kit, python, tmp_path):
     done = run_process([python, "-B", "-c", HANGING, kit], cwd=tmp_path, timeout=120)
     report, parts = report_in(tmp_path / "out")
     assert done.returncode == 1 and done.left_behind == [], done.output
     assert parts["hanging"]["state"] == "hung" and parts["hanging"]["found"] == {"seen": "this much"}
+    assert parts["broken"]["state"] == "failed" and "ZeroDivisionError" in parts["broken"]["why"]
     assert parts["nccl"]["state"] == "ok" and report["whole"]
     assert "begun\n" in (tmp_path / "out/logs.txt").read_text()
 
