@@ -101,20 +101,20 @@ LOCKSTEP_INLINE inline V zipped(V one, V other, std::integer_sequence<int, i...>
 }  // namespace detail
 
 template <class V>
-constexpr int lanes_of = sizeof(V) / sizeof(float);
+constexpr int kLanesOf = sizeof(V) / sizeof(float);
 
 /// The first half of a vector's numbers, and the second.
 template <class V>
 LOCKSTEP_INLINE inline auto low(V whole) {
-  return detail::part<0>(whole, std::make_integer_sequence<int, lanes_of<V> / 2>());
+  return detail::part<0>(whole, std::make_integer_sequence<int, kLanesOf<V> / 2>());
 }
 template <class V>
 LOCKSTEP_INLINE inline auto high(V whole) {
-  return detail::part<lanes_of<V> / 2>(whole, std::make_integer_sequence<int, lanes_of<V> / 2>());
+  return detail::part<kLanesOf<V> / 2>(whole, std::make_integer_sequence<int, kLanesOf<V> / 2>());
 }
 template <class V>
 LOCKSTEP_INLINE inline auto joined(V one, V other) {
-  return detail::joined(one, other, std::make_integer_sequence<int, 2 * lanes_of<V>>());
+  return detail::joined(one, other, std::make_integer_sequence<int, 2 * kLanesOf<V>>());
 }
 
 /// work(i) for i from 0, as straight code: what it indexes by i can live in registers.
