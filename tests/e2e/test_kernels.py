@@ -22,7 +22,9 @@ def test_forty_steps_as_libtorchs(lockstep, mpirun, tmp_path):
                check=True)
     exact, fast = (losses(tmp_path / "runs" / name) for name in ("exact", "fast"))
     assert list(fast) == [10, 20, 30, 40]
-    assert fast == pytest.approx(exact, rel=0, abs=1e-6)
+    # libtorch's own two layouts are up to 1e-5 apart in these steps; with the taps of a convolution added in another
+    # order it is 7e-4
+    assert fast == pytest.approx(exact, rel=0, abs=2e-5)
     final = [checkpoints(tmp_path / "runs" / name)[-1].read_bytes() for name in ("exact", "fast")]
     assert final[0] != final[1], "both are exact"
 
