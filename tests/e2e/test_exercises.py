@@ -9,7 +9,9 @@ from conftest import SOURCE, run_process
 NAMES = sorted(path.stem for path in (SOURCE / "tutorials/exercises").glob("*")
                if path.suffix in (".cpp", ".yaml", ".pbs", ".slurm", ".sh"))
 AT_ONCE = 2
-FEW = 2  # wrong answers of each in the quick tier
+FIRST = {name.split(".")[0]: name for name in reversed(NAMES)}.values()
+QUICK = [pytest.param(name, 2, id=f"{name}-few") for name in FIRST]  # an exercise a chapter, two wrong answers
+ALL = [pytest.param(name, 99, id=f"{name}-all", marks=pytest.mark.full) for name in NAMES]
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +28,7 @@ def proofs(prepared, request):
     pool.shutdown(cancel_futures=True)
 
 
-@pytest.mark.parametrize("wrong", [FEW, pytest.param(99, marks=pytest.mark.full)], ids=["few", "all"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name, wrong", QUICK + ALL)
 def test_every_answer_is_told_what_its_master_says(name, wrong, proofs):
     result = proofs[name, wrong].result()
     assert result.returncode == 0, result.stdout + result.stderr
