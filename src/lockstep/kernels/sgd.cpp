@@ -5,8 +5,8 @@
 namespace lockstep::kernels {
 namespace {
 
-// As many elements as ATen gives a thread.
-constexpr int64_t kAtOnce = 32768;
+// More elements than this ATen shares among its threads.
+constexpr int64_t kOneThreads = 32768;
 
 // a + b * c as ATen's add with alpha has it: with one rounding from AVX2 on. This file is compiled without
 // contraction: the compiler fuses nothing by itself.
@@ -35,9 +35,9 @@ LOCKSTEP_INLINE inline void steps(Registers registers, const Sgd& sgd, float* pa
 
 }  // namespace
 
-bool knows_sgd() {
+bool pays_sgd(int64_t count) {
 #if defined(__x86_64__)
-  return true;
+  return count <= kOneThreads || at::get_num_threads() == 1;
 #else
   return false;
 #endif
@@ -45,27 +45,19 @@ bool knows_sgd() {
 
 void take_sgd_step(const Sgd& sgd, float* parameters, const float* gradients, float* buffer, int64_t count,
                    Level level) {
-  const auto part = [&](int64_t begin, int64_t end) {
-    float* p = parameters + begin;
-    const float* g = gradients + begin;
-    float* b = buffer ? buffer + begin : nullptr;
-    const int64_t n = end - begin;
-    const bool decays = sgd.weight_decay != 0;
-    run_at(level, [&](auto registers) LOCKSTEP_INLINE {
-      if (!b) {
-        decays ? steps<true, false, false>(registers, sgd, p, g, b, n)
-               : steps<false, false, false>(registers, sgd, p, g, b, n);
-      } else if (sgd.nesterov) {
-        decays ? steps<true, true, true>(registers, sgd, p, g, b, n)
-               : steps<false, true, true>(registers, sgd, p, g, b, n);
-      } else {
-        decays ? steps<true, true, false>(registers, sgd, p, g, b, n)
-               : steps<false, true, false>(registers, sgd, p, g, b, n);
-      }
-    });
-  };
-  if (count <= kAtOnce) return part(0, count);
-  at::parallel_for(0, count, kAtOnce, part);
+  const bool decays = sgd.weight_decay != 0;
+  run_at(level, [&](auto registers) LOCKSTEP_INLINE {
+    if (!buffer) {
+      decays ? steps<true, false, false>(registers, sgd, parameters, gradients, buffer, count)
+             : steps<false, false, false>(registers, sgd, parameters, gradients, buffer, count);
+    } else if (sgd.nesterov) {
+      decays ? steps<true, true, true>(registers, sgd, parameters, gradients, buffer, count)
+             : steps<false, true, true>(registers, sgd, parameters, gradients, buffer, count);
+    } else {
+      decays ? steps<true, true, false>(registers, sgd, parameters, gradients, buffer, count)
+             : steps<false, true, false>(registers, sgd, parameters, gradients, buffer, count);
+    }
+  });
 }
 
 }  // namespace lockstep::kernels

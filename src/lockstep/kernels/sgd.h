@@ -13,10 +13,11 @@ struct Sgd {
   bool nesterov = false;
 };
 
-/// Are ATen's roundings known here? Those of other processors than x86 are not.
-bool knows_sgd();
+/// Is one pass right and quicker? ATen's roundings are known on x86 alone, and several threads of ATen's are
+/// quicker.
+bool pays_sgd(int64_t count);
 
-/// One step of `count` parameters; `buffer` is momentum's, nullptr where there is none.
+/// One step of `count` parameters, on this thread; `buffer` is momentum's, nullptr where there is none.
 void take_sgd_step(const Sgd& sgd, float* parameters, const float* gradients, float* buffer, int64_t count,
                    Level level);
 

@@ -1,5 +1,6 @@
 #pragma once
-// Which plug-ins Open MPI needs for the ranks of one node, by name: unnamed, each rank opens all that there are.
+// Which plug-ins Open MPI needs for the ranks of one node, by name: unnamed, each rank opens all that there
+// are.
 
 #include <string>
 #include <utility>

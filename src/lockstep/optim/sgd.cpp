@@ -82,7 +82,7 @@ bool Sgd::update_in_one_pass(const Slot& slot, size_t group) {
 }
 
 void Sgd::update_one(const Slot& slot, size_t group) {
-  if (kernels::knows_sgd() && update_in_one_pass(slot, group)) return;
+  if (kernels::pays_sgd(slot.param.numel()) && update_in_one_pass(slot, group)) return;
   const auto& options = options_[group];
   auto grad = slot.grad;
   if (options.weight_decay != 0) {
