@@ -72,7 +72,7 @@ def test_it_is_small_and_knows_no_path_of_this_machine(archive, kit):
     programs = list(check.programs(kit))
     assert {file.name for file in programs} >= {"lockstep", "liblockstep_cuda.so", "test_parallel_ranks", "libyaml-cpp.so.0.7"}
     assert not [file for file in programs if re.match(r"lib(torch|c10|cud|nccl|c\.)", file.name)]
-    brought = re.compile(r"lib(torch_cpu|torch_cuda|c10|c10_cuda)\.so|libcudart\.so\.\d+")  # by PyTorch
+    brought = re.compile(r"lib(torch_cpu|torch_cuda|c10|c10_cuda)\.so|lib(gomp|cudart|cupti)\.so\.\d+")  # by PyTorch
     for file in programs:
         for needed in tree.dynamic(file, "NEEDED"):
             assert (kit / "lib" / needed).exists() or tree.SKIPPED.match(needed) or brought.fullmatch(needed), f"{file}: {needed}"

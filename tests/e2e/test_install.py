@@ -55,14 +55,15 @@ PUBLIC_HEADERS = """
     data/table_set.h
     kernels/conv_pool_relu.h kernels/pool_relu.h launch/job.h launch/options.h
     lesson/show.h
-    models/bert_blocks.h models/bert_layer.h models/chain.h models/layers.h models/mlp.h models/model.h models/net.h
-    models/pima_net.h models/simple_cnn.h models/torchscript.h models/two_stage.h
+    models/bert_blocks.h models/bert_layer.h models/chain.h models/dense.h models/layers.h models/mlp.h models/model.h
+    models/net.h models/pima_net.h models/simple_cnn.h models/torchscript.h models/two_stage.h
     optim/adam.h optim/clip.h optim/grad_scaler.h optim/optimizer.h optim/schedule.h optim/schedules.h optim/sgd.h
     parallel/comm_hook.h parallel/data_parallel.h parallel/data_parallel_core.h parallel/ddp.h parallel/ddp_core.h
     parallel/ddp_options.h parallel/mean.h parallel/mesh.h parallel/one_f_one_b.h parallel/session.h
     parallel/sync_batch_norm.h parallel/team.h parallel/tensor_collectives.h parallel/tensor_layers.h
     parallel/tensor_tokens.h parallel/tensors.h
     tasks/metrics.h tasks/task.h
+    text/encoding.h text/tokenizer.h
     train/save.h train/sets.h
     zero/sharded_optimizer.h
 """.split()

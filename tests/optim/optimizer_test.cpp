@@ -152,7 +152,7 @@ TEST(ParameterGroups, HaveOptionsOfTheirOwn) {
   EXPECT_EQ(sgd.lr(0) + sgd.lr(1), 4);
 }
 
-const std::vector<at::Tensor> none;
+const std::vector<at::Tensor> kNone;
 
 TEST(ParameterGroups, ShareNoParameter) {
   const auto params = two_params();
@@ -161,8 +161,8 @@ TEST(ParameterGroups, ShareNoParameter) {
               }),
               HasSubstr("more than one parameter group: one of shape [2, 2] in 0 and 1"));
   EXPECT_EQ(error_of([&] { Adam({{{params[0], params[0]}, {}}, {{params[1]}, {}}}); }), "");
-  EXPECT_EQ(error_of([&] { Adam({{params, {}}, {none, {}}}); }), "");
-  EXPECT_THAT(error_of([&] { Adam({{none, {}}, {none, {}}}); }), HasSubstr("no parameters"));
+  EXPECT_EQ(error_of([&] { Adam({{params, {}}, {kNone, {}}}); }), "");
+  EXPECT_THAT(error_of([&] { Adam({{kNone, {}}, {kNone, {}}}); }), HasSubstr("no parameters"));
 }
 
 TEST(ParameterGroups, EachHasPossibleOptions) {
@@ -179,7 +179,7 @@ TEST(ParameterGroups, TakeNoStateOfOtherGroups) {
   Sgd apart({{{params[0]}, {}}, {{params[1]}, {}}});
   EXPECT_THAT(error_of([&] { apart.load_state_dict(together.state_dict()); }),
               HasSubstr("the checkpoint's optimiser has 1 parameter group, this one has 2"));
-  const Sgd uneven({{params, {}}, {none, {}}});
+  const Sgd uneven({{params, {}}, {kNone, {}}});
   EXPECT_THAT(
       error_of([&] { apart.load_state_dict(uneven.state_dict()); }),
       HasSubstr("the checkpoint's optimiser has 2 parameters in parameter group 0, this model's has 1"));
