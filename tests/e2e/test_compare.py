@@ -99,7 +99,7 @@ def test_past_runs_stand_beside_each_other(compare, done, tmp_path):
     assert result.returncode == 0, result.output
     assert re.search(r"^target .*2030-01-01T00-00-00 +2030-01-02T00-00-00$", result.stdout, re.MULTILINE)
     assert re.search(r"^P3 +Pima MLP, mpi backend +pima_stock +3.25 +4.5 *$", result.stdout, re.MULTILINE)
-    assert (tmp_path / "history.html").read_text().count("<svg") == 2
+    assert (tmp_path / "history.html").read_text().count("<svg") == 3
 
 
 @pytest.mark.parametrize("words, said", [

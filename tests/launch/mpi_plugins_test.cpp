@@ -23,7 +23,7 @@ Environment with(const std::string& name, const std::string& value) {
 TEST(MpiPlugins, AreNamedForTheRanksOfOneNode) {
   const auto named = plugins_of_one_node(kOneNode, kVersion4);
   ASSERT_EQ(named.size(), 10u);
-  EXPECT_EQ(named[1], (std::pair<std::string, std::string>("OMPI_MCA_btl", "self,vader")));
+  EXPECT_EQ(named[1], (std::pair<std::string, std::string>("OMPI_MCA_btl", "self,vader,tcp")));
 }
 
 TEST(MpiPlugins, AreTheUsersWhereOneIsChosen) {

@@ -14,10 +14,10 @@ struct Plugin {
   const char* names;
 };
 
-// Messages through shared memory, and windows in it; a plug-in of the user's may make other windows. The rest
-// is what a rank of mpirun takes of those that daemons and tools have, too.
+// Messages through shared memory, or by TCP where /dev/shm is too small, and windows; a plug-in of the user's
+// may make other windows. The rest is what a rank of mpirun takes of those that daemons and tools have, too.
 constexpr std::array<Plugin, 9> kMpi = {{{"OMPI_MCA_pml", "ob1"},
-                                         {"OMPI_MCA_btl", "self,vader"},
+                                         {"OMPI_MCA_btl", "self,vader,tcp"},
                                          {"OMPI_MCA_osc", "sm,rdma"},
                                          {"OMPI_MCA_coll", "self,basic,libnbc,inter,tuned"},
                                          {"OMPI_MCA_state", "app"},
