@@ -77,7 +77,8 @@ class Task {
   virtual std::optional<TaskMemory> memory() const { return std::nullopt; }
   /// Throws InputError where the memory is not one of this task's.
   virtual void recall(const TaskMemory&) {}
-  /// After data(): what loss() is, where it is no more than that. A task that says nothing is asked each time.
+  /// After data(): what loss() is, where it is no more than that. A task that says nothing is asked each
+  /// time.
   virtual KnownLoss known_loss() const { return KnownLoss::none; }
 };
 
