@@ -52,12 +52,18 @@ def python_with_peers():
     return python
 
 
+def as_typed(path):
+    """By its name where that means it, as users do: Open MPI's takes a path for a wish to set LD_LIBRARY_PATH."""
+    name = os.path.basename(path)
+    return name if shutil.which(name) == path else path
+
+
 def mpirun_of(cache):
     """The one of the MPI that was linked."""
     linked = [line.partition("=")[2] for line in cache.read_text().splitlines() if line.startswith("MPIEXEC_EXECUTABLE:")]
     for path in filter(None, [*linked, shutil.which("mpirun")]):
         if os.access(path, os.X_OK):
-            return path
+            return as_typed(path)
     raise Refused("there is no mpirun", "scripts/bootstrap lists what to install")
 
 

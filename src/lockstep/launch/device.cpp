@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <sstream>
+#include <string>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -23,12 +25,19 @@ bool hides_all(const Environment& environment) {
   return text.empty() || text.starts_with("-") || text == "NoDevFiles";
 }
 
-// What a driver, or a GPU given to a container, leaves to be seen. Where there is none of it, and nobody says
-// where to look, the loader need not search every folder that it knows, on every rank.
+bool is_in_library_path(const Environment& environment, const char* file) {
+  std::istringstream folders(text_of(environment, "LD_LIBRARY_PATH"));
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (::access((folder + "/" + file).c_str(), F_OK) == 0) return true;
+  return false;
+}
+
+// What a driver, or a GPU given to a container, leaves to be seen. Where there is none of it, and
+// LD_LIBRARY_PATH has none either, the loader need not search every folder that it knows, on every rank.
 bool may_have_driver(const Environment& environment) {
   constexpr std::array kTraces = {"/dev/nvidiactl", "/proc/driver/nvidia", "/dev/dxg",
                                   "/dev/nvmap",     "/usr/bin/nvidia-smi", "/usr/bin/nvidia-modprobe"};
-  return is_set(environment, "LD_LIBRARY_PATH") ||
+  return is_in_library_path(environment, "libcuda.so.1") ||
          std::ranges::any_of(kTraces, [](const char* path) { return ::access(path, F_OK) == 0; });
 }
 
