@@ -61,13 +61,8 @@ Learner make_learner(const Setup& setup) {
   const Provocation possible(settings, setup.mesh->data());  // or refused
   const auto net = seeded_model(setup);
   learner.tracer = make_tracer(settings, net->parameters().size());
-  const auto another = [&setup] {
-    auto net = setup.task->model(setup.settings, setup.data);
-    if (setup.settings.train.kernels == "fast") net->use_own_kernels();
-    return net;
-  };
   learner.model = make_trained_model(net, *setup.mesh, settings,
-                                     {.another = another,
+                                     {.another = [&setup] { return task_model(setup); },
                                       .tracer = learner.tracer,
                                       .known_loss = setup.task->known_loss(),
                                       .class_weights = setup.data.class_weights});

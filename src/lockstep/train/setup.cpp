@@ -176,6 +176,12 @@ Setup set_up(const Command& command) {
   return setup;
 }
 
+std::shared_ptr<Net> task_model(const Setup& setup) {
+  auto net = setup.task->model(setup.settings, setup.data);
+  if (setup.settings.train.kernels == "fast") net->use_own_kernels();
+  return net;
+}
+
 std::shared_ptr<Net> seeded_model(const Setup& setup) {
   const auto seed = static_cast<uint64_t>(setup.settings.run.seed);
   const UseLayers layers(layers_for(*setup.mesh, setup.settings.parallel));
@@ -184,8 +190,7 @@ std::shared_ptr<Net> seeded_model(const Setup& setup) {
     torch::manual_seed(seed);
     try_model(setup);
     torch::manual_seed(seed);
-    net = setup.task->model(setup.settings, setup.data);
-    if (setup.settings.train.kernels == "fast") net->use_own_kernels();  // for who evaluates, too
+    net = task_model(setup);
   });
   return Provocation::change(setup.settings, std::move(net));
 }

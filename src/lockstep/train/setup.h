@@ -39,7 +39,10 @@ Setup set_up(const Command& command);
 /// whole. Collective.
 bool load_evaluation(Setup& setup);
 
-/// The task's model with its initial parameters, drawn as Python's torch.manual_seed(seed) leaves the
+/// The task's model, with kernels of our own where train.kernels asks for them.
+std::shared_ptr<Net> task_model(const Setup& setup);
+
+/// The same with its initial parameters, drawn as Python's torch.manual_seed(seed) leaves the
 /// generator. InputError, on all ranks, where it does not fit the task's samples and classes. Collective.
 std::shared_ptr<Net> seeded_model(const Setup& setup);
 
