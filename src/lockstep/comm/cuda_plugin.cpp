@@ -5,11 +5,12 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <vector>
+#include <string>
 
 #include "lockstep/base/beside.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
 #include "lockstep/comm/cuda_load.h"
 
 namespace lockstep::comm {
@@ -19,24 +20,17 @@ constexpr const char* kFile = "liblockstep_cuda.so";
 
 using TableFunction = const CudaTable* (*)();
 
-std::vector<std::string> candidates() {
-  if (const char* wanted = std::getenv("LOCKSTEP_CUDA_PLUGIN")) return {wanted};
-  return base::places_beside(kFile);
-}
-
 void* open_plugin() {
-  std::string tried;
-  for (const auto& path : candidates()) {
-    if (!std::filesystem::exists(path)) {
-      tried += (tried.empty() ? "" : ", ") + path;
-      continue;
-    }
-    if (void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-    throw Error(format("the CUDA half does not load: {}", ::dlerror()), path,
-                "is this node's driver there (nvidia-smi), and is the build one with LOCKSTEP_CUDA=ON?");
+  const char* wanted = std::getenv("LOCKSTEP_CUDA_PLUGIN");
+  const std::string path = wanted ? wanted : base::find_beside(kFile);
+  if (!std::filesystem::exists(path)) {
+    const auto places = wanted ? wanted : base::join(base::places_beside(kFile), ", ");
+    throw Error("a GPU was asked for, and the CUDA half of lockstep is not installed", "looked for " + places,
+                "build with LOCKSTEP_CUDA=ON, or set launch.device to cpu");
   }
-  throw Error("a GPU was asked for, and the CUDA half of lockstep is not installed", "looked for " + tried,
-              "build with LOCKSTEP_CUDA=ON, or set launch.device to cpu");
+  if (void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  throw Error(format("the CUDA half does not load: {}", ::dlerror()), path,
+              "is this node's driver there (nvidia-smi), and is the build one with LOCKSTEP_CUDA=ON?");
 }
 
 // libtorch caches its CUDA hooks at the first question about CUDA (a seed, a backward, pinned memory). A
