@@ -33,6 +33,7 @@ struct DataSettings {
   int64_t workers = 2;
   bool pin_memory = true;
   bool resident = false;  // the training set lies on the rank's device
+  int64_t bucket = 0;     // samples that are put in the order of their lengths; 0 = as they come
   std::string stage;
 
   bool operator==(const DataSettings&) const = default;
@@ -81,6 +82,7 @@ struct OptimSettings {
   std::array<double, 2> betas{0.9, 0.999};
   double eps = 1e-8;
   bool sharded = false;                             // each rank keeps its share of the state
+  std::vector<std::string> no_decay = {};           // parts of names: no weight decay for these parameters
   std::map<std::string, std::string> options = {};  // for an optimiser of the user's own
 
   bool operator==(const OptimSettings&) const = default;
@@ -106,6 +108,7 @@ struct ScheduleSettings {
   double start_factor = 1.0 / 3;
   double end_factor = 1;
   int64_t total_iters = 5;
+  int64_t warmup_steps = 0;
   std::string mode = "min";
   double factor = 0.1;
   int64_t patience = 10;
@@ -153,13 +156,20 @@ struct CheckpointSettings {
   bool operator==(const CheckpointSettings&) const = default;
 };
 
-/// The built-in idx and csv tasks describe the user's files here; see docs/config.md.
+/// The built-in tasks for the user's own files are told of them here; see docs/config.md.
 struct TaskSettings {
   std::string name = "mnist";
   std::string kind = "classification";           // classification | regression; csv
   std::vector<std::string> images, labels;       // idx: train and eval files
-  std::string file, eval_file, delimiter = ",";  // csv
-  std::string label;                             // csv: column name or index; empty = the last
+  std::string file, eval_file, delimiter = ",";  // csv, text
+  std::string label;                             // csv, text: column name or index; empty = the last
+  std::vector<std::string> text;                 // text: the columns of one text, or of two
+  std::string vocabulary;                        // text: a folder with vocab.txt; empty = model.path
+  std::string cache;                             // text: where tokens are kept; empty = beside the file
+  int64_t max_length = 128;                      // text: tokens
+  std::vector<int64_t> size;                     // folder: rows and columns of an image
+  std::vector<std::string> augment;              // folder: crop, flip
+  std::string damaged = "refuse";                // folder: refuse | skip
   std::vector<std::string> features;             // csv: empty = every other column
   bool header = true;
   double eval_fraction = 0.2;
