@@ -93,3 +93,17 @@ def shared_library(folder, name, source, *flags):
         source.write_text(text)
     subprocess.run([compiler, "-shared", "-fPIC", *flags, "-o", folder / name, source, "-ldl"], check=True)
     return folder / name
+
+
+def threads_of(pids):
+    """What each thread of these processes does, for a failure that should not be: its state, and the call it is in."""
+    def said(thread, name):
+        return (thread / name).read_text().strip()
+    lines = []
+    for thread in (found for pid in pids for found in pathlib.Path(f"/proc/{pid}/task").glob("*")):
+        try:
+            state = said(thread, "stat").rpartition(")")[2].split()[0]
+            lines.append(f"{thread} {said(thread, 'comm')} {state} {said(thread, 'wchan')} {said(thread, 'syscall')}")
+        except OSError:
+            continue  # it ended meanwhile
+    return "\n".join(lines)

@@ -9,7 +9,7 @@ import time
 
 import pytest
 from conftest import OPEN_MPI
-from process_kit import ends_of, wait_for
+from process_kit import ends_of, threads_of, wait_for
 from train_kit import PIMA, sets, status, write_config
 
 STEPS_FOR_EVER = 1_000_000
@@ -230,7 +230,10 @@ def test_a_lost_peer_on_another_node_is_named(start, peer, free_port, how, words
     if how == signal.SIGSTOP:
         wait_for(lambda: not any(os.path.exists(f"/proc/{pids[rank]}") for rank in range(3)), what="the others to end")
         os.kill(pids[3], signal.SIGCONT)
-    _, err = job.communicate(timeout=30)
+    try:
+        _, err = job.communicate(timeout=30)
+    except subprocess.TimeoutExpired as late:
+        pytest.fail(f"{late.stderr}\n{threads_of(pids)}")
     assert err.count(f"rank 3 (host {os.uname().nodename}, pid {pids[3]}) {words}") >= 3, err
     assert "no word from" not in err, err
 

@@ -68,10 +68,17 @@ WatchedGloo::~WatchedGloo() {
   if (limits_) limits_->drain();  // gloo's own end waits for whatever is under way
 }
 
-void WatchedGloo::keep_time(std::chrono::milliseconds timeout, Connections lines) {
-  options_->timeout = timeout;
-  for (const auto& context : contexts_) context->setTimeout(kNever);
-  limits_ = std::make_shared<Limits>(std::move(lines));
+void WatchedGloo::keep_time(const c10::intrusive_ptr<WatchedGloo>& group, std::chrono::milliseconds timeout,
+                            Connections lines) {
+  group->options_->timeout = timeout;
+  for (const auto& context : group->contexts_) context->setTimeout(kNever);
+  group->limits_ = std::make_shared<Limits>(std::move(lines), group->roll_);
+  group->roll_->at_death([weak = c10::weak_intrusive_ptr<WatchedGloo>(group)] {
+    auto dead = weak.lock();
+    if (!dead) return;
+    dead->limits_->cut_lines();
+    dead.release();
+  });
 }
 
 // The same small all-gather on every rank, whatever each then wants: so that what they want can be compared.

@@ -1,6 +1,7 @@
 #include "lockstep/comm/watch/limits.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/base/awake.h"
 #include "lockstep/comm/watch/watched_work.h"
@@ -12,6 +13,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kLook = 50ms;
 constexpr auto kPoll = 2ms;
+constexpr auto kGrace = 1000ms;  // for gloo to end what was cut
 
 bool is_over(const std::shared_ptr<Watch>& watch) {
   return watch->is_over();
@@ -19,7 +21,8 @@ bool is_over(const std::shared_ptr<Watch>& watch) {
 
 }  // namespace
 
-Limits::Limits(Connections lines) : lines_(std::move(lines)), thread_([this] { keep(); }) {}
+Limits::Limits(Connections lines, std::shared_ptr<const RollCall> roll)
+    : lines_(std::move(lines)), roll_(std::move(roll)), thread_([this] { keep(); }) {}
 
 Limits::~Limits() {
   {
@@ -46,32 +49,60 @@ void Limits::drain() {
   while (!changed_.wait_for(lock, kPoll, nothing_pending)) continue;
 }
 
-std::shared_ptr<Watch> Limits::late_one(std::chrono::nanoseconds now) {
+void Limits::cut_lines() {
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (std::exchange(cut_, true)) return;
+    cut(lines_);
+  }
+  changed_.notify_all();
+}
+
+std::vector<std::shared_ptr<Watch>> Limits::pending() {
   const std::lock_guard<std::mutex> guard(mutex_);
   std::erase_if(pending_, is_over);
-  for (const auto& watch : pending_) {
+  return pending_;
+}
+
+// A mate may know that the group is dead, and gloo here not hear of it.
+void Limits::look(std::chrono::nanoseconds now) {
+  const auto all = pending();
+  hopeless_looks_ = !all.empty() && roll_->knows_death() ? hopeless_looks_ + 1 : 0;
+  for (const auto& watch : all) {
     watch->note_time(now);
-    if (watch->is_late()) return watch;
+    if (watch->is_late()) return watch->judge_late();
   }
-  return nullptr;
+  if (hopeless_looks_ * kLook > kGrace) all.front()->judge_lost();
+}
+
+// Two of gloo's threads may wait for each other: one writes to a peer that is gone and holds what the other
+// needs, which is to see that the line is closed.
+void Limits::give_up_the_rest() {
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto all_over = [this] {
+      std::erase_if(pending_, is_over);
+      return end_ || pending_.empty();
+    };
+    for (auto waited = 0ms; waited < kGrace; waited += kLook) {
+      if (changed_.wait_for(lock, kLook, all_over)) break;
+    }
+  }
+  for (const auto& watch : pending()) watch->give_up();
 }
 
 void Limits::keep() {
   base::AwakeTime awake;
   const auto ended = [this] {
     std::unique_lock<std::mutex> lock(mutex_);
-    return changed_.wait_for(lock, kLook, [this] { return end_; });
+    changed_.wait_for(lock, kLook, [this] { return end_ || cut_; });
+    return end_ || cut_;
   };
   while (!ended()) {
     now_ = awake.passed();
-    const auto late = late_one(now_);
-    if (!late) continue;
-    late->judge_late();  // before the others meet the cut: then they find the reason
-    const std::lock_guard<std::mutex> guard(mutex_);
-    cut(lines_);
-    cut_ = true;
-    return;
+    look(now_);
   }
+  give_up_the_rest();
 }
 
 }  // namespace lockstep::comm

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/comm/watch/lines.h"
+#include "lockstep/comm/watch/roll_call.h"
 
 namespace lockstep::comm {
 
@@ -19,11 +20,12 @@ class Watch;
 /// For gloo, which knows no "for ever".
 constexpr std::chrono::milliseconds kNever = std::chrono::hours(24 * 365);
 
-/// A thread that looks at what is under way. The first to be late is declared so, and then `lines` are cut:
-/// whatever else waits meets an error, and nothing begins any more.
+/// A thread that looks at what is under way. The first to be late is declared so, and with the group's death
+/// the lines are cut: whatever else waits meets an error, and nothing begins any more. What gloo does not end
+/// even then is given up.
 class Limits {
  public:
-  explicit Limits(Connections lines);
+  Limits(Connections lines, std::shared_ptr<const RollCall> roll);
   ~Limits();
   Limits(const Limits&) = delete;
   Limits& operator=(const Limits&) = delete;
@@ -32,12 +34,18 @@ class Limits {
   void add(const std::shared_ptr<Watch>& watch);
   /// Until all that was added is over, or cut.
   void drain();
+  /// Ends the connections, as they are of no use to a group that is dead.
+  void cut_lines();
 
  private:
   void keep();
-  std::shared_ptr<Watch> late_one(std::chrono::nanoseconds now);
+  void look(std::chrono::nanoseconds now);
+  void give_up_the_rest();
+  std::vector<std::shared_ptr<Watch>> pending();
 
   Connections lines_;
+  std::shared_ptr<const RollCall> roll_;
+  int hopeless_looks_ = 0;
   std::atomic<std::chrono::nanoseconds> now_{};
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -202,6 +202,11 @@ uint64_t RollCall::begin(c10d::OpType type) {
                : own_count_.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
+void RollCall::at_death(std::function<void()> call) {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  at_death_ = std::move(call);
+}
+
 void RollCall::take_back() {
   page_ ? page_->take_back(rank_) : void(own_count_.fetch_sub(1));
 }
@@ -341,6 +346,7 @@ std::exception_ptr RollCall::judge(const Collective& collective, const std::stri
     const std::string which = collective.number == 0 ? "" : format(" (collective {})", collective.number);
     cause_of_death_ = format("{}{} {}: {}", collective.what, which, how, who);
     dead_ = true;
+    if (at_death_) at_death_();
   }
   const bool told = cause.empty() || cause_of_death_.find(cause) != std::string::npos;
   const std::string place = where() + (told ? "" : "; the backend said: " + cause);

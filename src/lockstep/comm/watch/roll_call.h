@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -57,6 +58,10 @@ class RollCall {
   /// Finds who is at fault, declares the group dead and returns the error to throw. `cause` is the backend's
   /// own.
   std::exception_ptr judge(const Collective& collective, const std::string& cause, bool timed_out);
+  /// Called once, when the group dies; in place of what was to be called before. Not from within itself.
+  void at_death(std::function<void()> call);
+  /// Whether a rank of this node has found out why the group is dead.
+  bool knows_death() const { return page_ && !page_->verdict().empty(); }
   /// Whether every call is compared over the ranks: TORCH_DISTRIBUTED_DEBUG=DETAIL on rank 0.
   bool compares_calls() const { return compares_calls_; }
   /// The ranks have called different things, as all of them know: the group is dead, and the same is thrown
@@ -97,6 +102,7 @@ class RollCall {
   std::atomic<bool> dead_{false};
   std::mutex mutex_;
   std::string cause_of_death_;
+  std::function<void()> at_death_;
   std::string silence_;  // written once, before heard_nothing_
   std::atomic<bool> heard_nothing_{false};
   std::unique_ptr<LineWatch> watch_;  // last: its thread uses the rest

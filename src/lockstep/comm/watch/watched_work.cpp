@@ -15,6 +15,7 @@ std::string message_of(const std::exception_ptr& error) {
 }
 
 constexpr std::chrono::milliseconds kMoment{250};
+constexpr std::chrono::milliseconds kLongest{2000};  // from a limit to what was given up
 
 bool speaks_of_time(const std::string& text) {
   return text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
@@ -27,18 +28,46 @@ bool Watch::nearly_late() const {
   return left_.load() <= std::min<std::chrono::nanoseconds>(kMoment, limit() / 5);
 }
 
-std::exception_ptr Watch::judge(const std::exception_ptr& error) {
+std::exception_ptr Watch::judge_as(const std::string& cause, bool timed_out) {
   const std::lock_guard<std::mutex> guard(mutex_);
-  if (!judged_) {
-    const std::string text = message_of(error);
-    judged_ = roll_->judge(collective_, text, nearly_late() || speaks_of_time(text));
-  }
+  if (!judged_) judged_ = roll_->judge(collective_, cause, timed_out);
   return judged_;
 }
 
+std::exception_ptr Watch::judge(const std::exception_ptr& error) {
+  const std::string text = message_of(error);
+  return judge_as(text, nearly_late() || speaks_of_time(text));
+}
+
 void Watch::judge_late() {
-  const std::lock_guard<std::mutex> guard(mutex_);
-  if (!judged_) judged_ = roll_->judge(collective_, "", true);
+  judge_as("", true);
+}
+
+std::exception_ptr Watch::verdict() {
+  return judge_as("", false);
+}
+
+void Watch::judge_lost() {
+  verdict();
+}
+
+void Watch::give_up() {
+  const auto error = verdict();
+  std::vector<std::function<void(const std::exception_ptr&)>> waiting;
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    given_up_ = true;
+    waiting.swap(waiting_);
+  }
+  for (const auto& tell : waiting) tell(error);
+}
+
+void Watch::when_given_up(std::function<void(const std::exception_ptr&)> tell) {
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (!given_up_) return waiting_.push_back(std::move(tell));
+  }
+  tell(judged_);
 }
 
 WatchedWork::WatchedWork(c10::intrusive_ptr<c10d::Work> work, std::shared_ptr<Watch> watch,
@@ -46,6 +75,7 @@ WatchedWork::WatchedWork(c10::intrusive_ptr<c10d::Work> work, std::shared_ptr<Wa
     : Work(rank, type), work_(std::move(work)), watch_(std::move(watch)), limits_(limits) {}
 
 std::exception_ptr WatchedWork::exception() const {
+  if (watch_->is_given_up()) return watch_->verdict();
   const std::exception_ptr error = work_->exception();
   return error ? watch_->judge(error) : nullptr;
 }
@@ -58,9 +88,20 @@ bool WatchedWork::wait_for_message() {
   return work_->wait(kNever);
 }
 
+// gloo may never end it; then the limit does, a moment later.
+bool WatchedWork::wait_for_collective() {
+  for (;;) {
+    try {
+      return work_->wait(std::min(watch_->limit(), kNever) + kLongest);
+    } catch (const std::exception&) {
+      if (work_->isCompleted() || watch_->is_given_up()) throw;
+    }
+  }
+}
+
 bool WatchedWork::wait(std::chrono::milliseconds timeout) {
   try {
-    if (timeout == kNoTimeout && watch_->is_message()) return wait_for_message();
+    if (timeout == kNoTimeout) return watch_->is_message() ? wait_for_message() : wait_for_collective();
     return work_->wait(timeout);
   } catch (const std::exception&) {
     // the caller's own patience may end before the collective's: then the group lives on
@@ -73,11 +114,16 @@ c10::intrusive_ptr<c10::ivalue::Future> WatchedWork::getFuture() {
   const std::lock_guard<std::mutex> guard(mutex_);
   if (future_) return future_;
   auto inner = work_->getFuture();
-  const auto translate = [watch = watch_](c10::ivalue::Future& done) -> c10::IValue {
-    if (done.hasError()) std::rethrow_exception(watch->judge(done.exception_ptr()));
-    return done.value();
-  };
-  future_ = inner->then(translate, inner->elementType());
+  future_ = c10::make_intrusive<c10::ivalue::Future>(inner->elementType());
+  const auto first = std::make_shared<std::atomic_flag>();  // of the two below
+  inner->addCallback([watch = watch_, future = future_, first](c10::ivalue::Future& done) {
+    const auto error = done.hasError() ? watch->judge(done.exception_ptr()) : nullptr;
+    if (first->test_and_set()) return;
+    error ? future->setError(error) : future->markCompleted(done.value());
+  });
+  watch_->when_given_up([future = future_, first](const std::exception_ptr& error) {
+    if (!first->test_and_set()) future->setError(error);
+  });
   return future_;
 }
 

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 
 #include "lockstep/comm/watch/limits.h"
@@ -21,6 +22,15 @@ class Watch {
   std::exception_ptr judge(const std::exception_ptr& error);
   /// The same where it was we whose patience ended.
   void judge_late();
+  /// The same where others know that the group is dead.
+  void judge_lost();
+  /// gloo will never say that it is over: whoever waits has the error now.
+  void give_up();
+  bool is_given_up() const { return given_up_; }
+  /// The group's, for what was given up.
+  std::exception_ptr verdict();
+  /// Called by give_up(), or at once where that was before.
+  void when_given_up(std::function<void(const std::exception_ptr&)> tell);
 
   bool is_message() const { return collective_.is_message(); }
   std::chrono::milliseconds limit() const { return collective_.timeout; }
@@ -34,14 +44,16 @@ class Watch {
 
  private:
   bool nearly_late() const;
+  std::exception_ptr judge_as(const std::string& cause, bool timed_out);
 
   std::shared_ptr<RollCall> roll_;
   Collective collective_;
   std::chrono::nanoseconds end_{};
   std::atomic<std::chrono::nanoseconds> left_{std::chrono::nanoseconds::max()};
-  std::atomic<bool> over_{false};
+  std::atomic<bool> over_{false}, given_up_{false};
   std::mutex mutex_;
   std::exception_ptr judged_;
+  std::vector<std::function<void(const std::exception_ptr&)>> waiting_;  // for given_up_
 };
 
 class WatchedWork : public c10d::Work {
@@ -49,8 +61,8 @@ class WatchedWork : public c10d::Work {
   WatchedWork(c10::intrusive_ptr<c10d::Work> work, std::shared_ptr<Watch> watch,
               const std::shared_ptr<Limits>& limits, int rank, c10d::OpType type);
 
-  bool isCompleted() override { return work_->isCompleted(); }
-  bool isSuccess() const override { return work_->isSuccess(); }
+  bool isCompleted() override { return work_->isCompleted() || watch_->is_given_up(); }
+  bool isSuccess() const override { return !watch_->is_given_up() && work_->isSuccess(); }
   std::exception_ptr exception() const override;
   int sourceRank() const override { return work_->sourceRank(); }
   const c10d::Work* inner() const { return work_.get(); }
@@ -64,6 +76,7 @@ class WatchedWork : public c10d::Work {
 
  private:
   bool wait_for_message();
+  bool wait_for_collective();
 
   c10::intrusive_ptr<c10d::Work> work_;
   std::shared_ptr<Watch> watch_;

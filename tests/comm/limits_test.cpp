@@ -1,0 +1,117 @@
+// What gloo does not end, though its time is over or the group is dead, is ended without it.
+#include "lockstep/comm/watch/limits.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "lockstep/comm/watch/watched_work.h"
+
+namespace lockstep::comm {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+// As gloo's where two of its threads wait for each other.
+class NeverOver : public c10d::Work {
+ public:
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+  void be_over() {
+    future_->markCompleted(c10::IValue());
+    finish();
+  }
+
+ private:
+  c10::intrusive_ptr<c10::ivalue::Future> future_ =
+      c10::make_intrusive<c10::ivalue::Future>(c10::NoneType::get());
+};
+
+using Rolls = std::array<std::shared_ptr<RollCall>, 2>;
+
+// Those of ranks 0 and 1 of this node, whose rank 2 is a process that has ended.
+Rolls rolls_with_a_dead_mate() {
+  std::vector<Peer> peers(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    peers[rank].rank = rank;
+    peers[rank].pid = ::getpid();
+  }
+  peers[2].pid = ::fork();
+  if (peers[2].pid == 0) ::_exit(0);
+  siginfo_t end;
+  ::waitid(P_PID, peers[2].pid, &end, WEXITED | WNOWAIT);  // and stays a zombie
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  store->add("roll/page/0/open", 1);  // it had come
+  Rolls rolls;
+  std::thread mate([&] { rolls[1] = std::make_shared<RollCall>(store, peers, 1); });
+  rolls[0] = std::make_shared<RollCall>(store, peers, 0);
+  mate.join();
+  return rolls;
+}
+
+struct Collectives {
+  explicit Collectives(std::chrono::milliseconds limit) {
+    roll->at_death([this] { limits->cut_lines(); });
+    watch =
+        std::make_shared<Watch>(roll, Collective{"all-reduce", roll->begin(c10d::OpType::ALLREDUCE), limit});
+    limits->add(watch);
+    work = c10::make_intrusive<WatchedWork>(inner, watch, limits, 0, c10d::OpType::ALLREDUCE);
+  }
+  ~Collectives() { roll->at_death({}); }
+
+  Rolls rolls = rolls_with_a_dead_mate();
+  std::shared_ptr<RollCall> roll = rolls[0], mate = rolls[1];
+  std::shared_ptr<Limits> limits = std::make_shared<Limits>(Connections{}, roll);
+  c10::intrusive_ptr<NeverOver> inner = c10::make_intrusive<NeverOver>();
+  std::shared_ptr<Watch> watch;
+  c10::intrusive_ptr<WatchedWork> work;
+};
+
+TEST(Limits, WhatNeverEndsIsGivenUpAfterItsTime) {
+  Collectives group(100ms);
+  const auto begin = Clock::now();
+  EXPECT_THROW(group.work->wait(::kNoTimeout), Error);
+  EXPECT_LT(Clock::now() - begin, 10s);
+  EXPECT_TRUE(group.work->isCompleted());
+  EXPECT_FALSE(group.work->isSuccess());
+  EXPECT_NE(group.work->exception(), nullptr);
+  EXPECT_TRUE(group.roll->is_dead());
+}
+
+TEST(Limits, TheFutureOfWhatIsGivenUpHasTheError) {
+  Collectives group(100ms);
+  const auto future = group.work->getFuture();
+  future->wait();
+  EXPECT_TRUE(future->hasError());
+  group.inner->be_over();  // too late, and no harm
+  EXPECT_TRUE(future->hasError());
+}
+
+TEST(Limits, WhatEndsInTimeIsNoBusinessOfTheirs) {
+  Collectives group(60s);
+  const auto future = group.work->getFuture();
+  group.inner->be_over();
+  group.watch->be_over();
+  EXPECT_TRUE(group.work->wait(::kNoTimeout));
+  future->wait();
+  EXPECT_FALSE(future->hasError());
+  EXPECT_FALSE(group.roll->is_dead());
+}
+
+// gloo may not see what a mate has seen.
+TEST(Limits, ADeathThatAMateKnowsOfEndsWhatIsUnderWay) {
+  Collectives group(10min);
+  const auto begin = Clock::now();
+  group.mate->judge({"all-reduce", 1, 10min}, "", false);
+  const auto future = group.work->getFuture();
+  future->wait();
+  EXPECT_TRUE(future->hasError());
+  EXPECT_LT(Clock::now() - begin, 20s);
+}
+
+}  // namespace
+}  // namespace lockstep::comm
