@@ -28,6 +28,7 @@ class Contestant:
     world: int = 2
     exact: bool = False        # without kernels of our own, whatever the config says
     load: bool = False         # a process on each core that only computes, beside it
+    copies: int = 1            # jobs of it side by side, which know nothing of each other
     faster: int = 1            # that many times the steps: a window must not be shorter than what disturbs it
 
 
@@ -62,6 +63,8 @@ CONTESTANTS = {
     "pima_fast": ours("pima.yaml, mpi backend, own kernels", "mlp", "pima", MPI, "train.kernels=fast", faster=16),
     "cnn_ddp": ours("mnist.yaml, one rank, DDP", "cnn", "mnist", **ALONE),
     "cnn_single": ours("mnist.yaml, one rank, no DDP", "cnn", "mnist", "train.mode=single", **ALONE),
+    "cnn_beside": ours("two jobs of mnist.yaml side by side, one rank each", "cnn", "mnist", copies=2, **ALONE),
+    "mnist_mpi": ours("mnist.yaml, mpi backend", "cnn", "mnist", MPI),
     "mlp_ddp": ours("pima.yaml, one rank, DDP", "mlp", "pima", faster=4, **ALONE),
     "mlp_single": ours("pima.yaml, one rank, no DDP", "mlp", "pima", "train.mode=single", faster=4, **ALONE),
     "mnist_load": ours("mnist.yaml, other work on each core", "cnn", "mnist", load=True),
@@ -77,6 +80,8 @@ PROMISES = [
     ("exact", "tuned", 0, None),
     ("fast", "exact", 1e-6, 40),
     ("bf16", "tuned_bf16", 0, None),
+    ("mnist_mpi", "mnist", 0, None),
+    ("cnn_beside", "cnn_ddp", 0, None),
     ("pima", "pima_stock", 0, None),
     ("pima_mpi", "pima_stock", 0, None),
     ("pima_fast", "pima_stock", 1e-6, 40),
@@ -96,7 +101,7 @@ def unpack_mnist(folder):
 def settings_of(who, place, pace):
     steps = pace.steps[who.task] * who.faster
     kernels = ["train.kernels=exact"] if who.exact and place.own_kernels else []
-    more = [f"train.max_steps={steps}", "train.eval_every=0", "run.name=run", *who.sets, *kernels]
+    more = [f"train.max_steps={steps}", "train.eval_every=0", *who.sets, *kernels]
     if who.task == "cnn":
         return [*more, f"train.log_every={pace.every[who.task]}"]
     return [*more, f"train.epochs={steps}", "checkpoint.every_epochs=0"]  # a window is an epoch
@@ -107,7 +112,8 @@ def command(who, place, pace, folder):
     if who.config:
         words = [word for setting in settings_of(who, place, pace) for word in ("--set", setting)]
         return [([place.mpirun, "--bind-to", "none", "-n", who.world, place.program, "train",
-                  launch.ROOT / f"configs/{who.config}.yaml", *words], launch.environment(**who.env))]
+                  launch.ROOT / f"configs/{who.config}.yaml", *words, "--set", f"run.name=run{number}"],
+                 launch.environment(**who.env)) for number in range(who.copies)]
     data = place.digits() if who.task == "cnn" else launch.ROOT / "data/pima/pima-indians-diabetes.csv"
     arguments = [place.python, place.peers / f"{who.peer}.py", "--data", data, "--out", folder, "--steps",
                  pace.steps[who.task], "--every", pace.every[who.task], *who.words]
@@ -115,8 +121,8 @@ def command(who, place, pace, folder):
 
 
 def records(who, folder):
-    """The files that hold a line every few steps, one a rank; lockstep's has the mean over ranks."""
-    return sorted(folder.glob("runs/run/metrics.jsonl" if who.config else "steps.*.jsonl"))
+    """The files that hold a line every few steps, one a rank; lockstep's, one a job, have the mean over ranks."""
+    return sorted(folder.glob("runs/run*/metrics.jsonl" if who.config else "steps.*.jsonl"))
 
 
 def lines(file):
@@ -141,7 +147,7 @@ class MemoryOnce:
         if self.mb is None and any(file.stat().st_size for file in records(self.who, self.folder)):
             pids = [pid for process in processes for pid in launch.descendants(process.pid)]
             own = [] if self.who.config else [process.pid for process in processes]  # mpirun is no rank
-            self.mb = launch.proportional_mb(own + pids) / self.who.world
+            self.mb = launch.proportional_mb(own + pids) / (self.who.world * self.who.copies)
 
 
 def train(who, place, pace, folder, limit):
@@ -158,4 +164,5 @@ def train(who, place, pace, folder, limit):
     if not ranks or not all(ranks):
         raise launch.Failed(f"{who.title}: it trained and left no steps")
     losses = {str(same[0]["step"]): sum(line["loss"] for line in same) / len(same) for same in zip(*ranks)}
-    return windows([line["samples_per_second"] for line in ranks[0]]), losses, memory.mb, ran
+    jobs = ranks if who.config else ranks[:1]  # each rank of a Python program tells the whole job's
+    return windows([sum(line["samples_per_second"] for line in same) for same in zip(*jobs)]), losses, memory.mb, ran

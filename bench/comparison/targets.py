@@ -19,6 +19,7 @@ class Target:
     share: int = 1         # ours / (share * peer): of so many ranks
     quick: bool = True     # --quick has it too
     needs: tuple = ()      # what must hold here, names of requirements.py
+    limit: str = ""        # a figure in the place of ours that nothing here can pass: below `firm` the target does not apply
 
     @property
     def jobs(self):
@@ -34,6 +35,7 @@ class Target:
 
 
 COST = dict(at_most=True, speedup=True)  # the time that ours takes of the peer's, from two speeds
+SCALING = dict(share=2, needs=("two cores",), limit="cnn_beside.speed")
 KERNELS, BF16, GPU = ("own kernels",), ("bf16",), ("gpu",)
 TARGETS = [
     Target("P0", "mnist.yaml as it ships", "stock.speed", "mnist.speed", 1.5, 1.8),
@@ -58,7 +60,10 @@ TARGETS = [
            needs=("strace",)),
     Target("P5", "DDP with one rank, CNN: its time", "cnn_single.speed", "cnn_ddp.speed", 1.01, 1.005, **COST),
     Target("P5", "DDP with one rank, MLP: its time", "mlp_single.speed", "mlp_ddp.speed", 1.01, 1.005, **COST),
-    Target("P9", "weak scaling from 1 to 2 ranks", "cnn_ddp.speed", "mnist.speed", 0.95, 0.98, share=2, needs=("two cores",)),
+    Target("P9", "weak scaling from 1 to 2 ranks", "cnn_ddp.speed", "mnist.speed", 0.95, 0.98, **SCALING),
+    Target("P9", "weak scaling from 1 to 2 ranks, mpi backend", "cnn_ddp.speed", "mnist_mpi.speed", 0.95, 0.98, quick=False,
+           **SCALING),
+    Target("P9", "two jobs of one rank side by side", "cnn_ddp.speed", "cnn_beside.speed", None, None, share=2, quick=False),
     Target("P10", "a step on a GPU", "", "gpu.microseconds", 110, 60, "us", at_most=True, needs=GPU),
     Target("P10", "a step on a GPU", "gpu_eager.microseconds", "gpu.microseconds", 5, None, "us", speedup=True, needs=GPU),
     Target("P10", "a step on a GPU", "gpu_compiled.microseconds", "gpu.microseconds", 1.5, None, "us", speedup=True, needs=GPU),

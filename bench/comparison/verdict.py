@@ -53,6 +53,15 @@ def why_not(target, results, place):
     return f"not measured: {absent[0]} is not in what was printed" if absent else ""
 
 
+def beyond_reach(target, results):
+    """Why nothing could reach the target here, as far as that was measured, or ''."""
+    if target.limit not in results.figures:
+        return ""
+    peer, most = (summary(results.figures[figure])["median"] for figure in (target.peer, target.limit))
+    ratio = target.ratio(peer, most)
+    return "" if target.reached(ratio, target.firm) else f"does not apply: two that share nothing reach {ratio:.2f} here"
+
+
 def row(target, results, place):
     """What the table, the JSON and the page show of a target."""
     shown = {"target": target.name, "what": target.what, "peer": target.peer, "ours": target.ours, "unit": target.unit,
@@ -64,6 +73,8 @@ def row(target, results, place):
     ratio = target.ratio(peer["median"] if peer else 1, ours["median"])
     busy = "" if target.unit in ("calls", "MB") else trouble(target, results)  # time alone is disturbed by others
     reached = word(target, ratio)
+    if reached == "not met":
+        reached = beyond_reach(target, results) or reached
     return shown | {"peer_figures": peer, "our_figures": ours, "ratio": ratio, "reached": reached, "busy": busy,
                     "verdict": "no verdict: busy" if busy and target.firm is not None else reached}
 

@@ -4,6 +4,7 @@ import os
 import pathlib
 import signal
 import sys
+import types
 
 import pytest
 from conftest import SOURCE
@@ -149,6 +150,28 @@ def test_a_busy_machine_gives_no_verdict():
     for busy, why in ((Found(others=0.3), "other processes had 30% of the cores"), (Found(second=150), "from run to run")):
         row = verdict.row(target, busy, None)
         assert row["verdict"] == "no verdict: busy" and why in row["busy"]
+
+
+@pytest.mark.parametrize("side_by_side, said", [(390.0, "met"), (230.0, "does not apply: two that share nothing reach 1.15 here")])
+def test_what_two_jobs_that_share_nothing_do_not_reach_is_asked_of_nobody(side_by_side, said):
+    found = Found()
+    found.figures["beside.speed"] = [side_by_side]
+    wanted = dict(name="T", what="", peer="stock.speed", ours="mnist.speed", stretch=None, share=2, limit="beside.speed")
+    assert verdict.row(targets.Target(firm=1.0, **wanted), found, None)["verdict"] == "met"
+    assert verdict.row(targets.Target(firm=1.5, **wanted), found, None)["verdict"] == (said if "apply" in said else "not met")
+
+
+def test_jobs_side_by_side_have_a_folder_each_and_their_speeds_add_up(tmp_path):
+    who = contestants.CONTESTANTS["cnn_beside"]
+    place = types.SimpleNamespace(mpirun="mpirun", program="lockstep", own_kernels=False)
+    pace = types.SimpleNamespace(steps={"cnn": 5}, every={"cnn": 1})
+    both = contestants.command(who, place, pace, tmp_path)
+    names = [word.partition("=")[2] for words, _ in both for word in words if str(word).startswith("run.name=")]
+    assert len(set(names)) == 2
+    for name in names:
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "metrics.jsonl").touch()
+    assert len(contestants.records(who, tmp_path)) == 2
 
 
 def test_what_others_took_is_what_neither_we_nor_idleness_had():
