@@ -53,7 +53,7 @@ PUBLIC_HEADERS = """
     config/settings.h
     data/csv.h data/dataset.h data/idx.h data/image_set.h data/loader.h data/node_share.h data/sampler.h
     data/table_set.h
-    kernels/conv_pool_relu.h kernels/pool_relu.h launch/job.h launch/options.h
+    kernels/conv_pool_relu.h kernels/linear_relu.h kernels/pool_relu.h launch/job.h launch/options.h
     lesson/show.h
     models/bert_blocks.h models/bert_layer.h models/chain.h models/dense.h models/layers.h models/mlp.h models/model.h
     models/net.h models/pima_net.h models/simple_cnn.h models/torchscript.h models/two_stage.h

@@ -9,6 +9,7 @@
 
 #include "lockstep/models/mlp.h"
 #include "lockstep/models/pima_net.h"
+#include "lockstep/models/simple_cnn.h"
 
 namespace lockstep {
 namespace {
@@ -42,6 +43,18 @@ struct Others : Layers {
 
 TEST(Dense, MlpOfOtherLayersHasNone) {
   EXPECT_TRUE(Mlp(4, {3}, 2, Others()).dense_layers().empty());
+}
+
+TEST(Dense, AllOfItsParametersAreItsLayersOrItSaysNo) {
+  PimaNet pima;
+  PimaNetBranch with_branch;
+  SimpleCNN images;
+  Mlp deep(12, {7, 33}, 3), shared(4, {3}, 2, Others());
+  EXPECT_TRUE(is_all_dense(pima));
+  EXPECT_TRUE(is_all_dense(deep));
+  EXPECT_FALSE(is_all_dense(with_branch));
+  EXPECT_FALSE(is_all_dense(images));
+  EXPECT_FALSE(is_all_dense(shared));
 }
 
 }  // namespace

@@ -6,6 +6,9 @@
 #include <memory>
 #include <vector>
 
+#include "lockstep/kernels/linear_relu.h"
+#include "lockstep/models/net.h"
+
 namespace lockstep {
 
 /// In the order of the forward pass.
@@ -19,5 +22,17 @@ class Dense {
   /// more than that.
   virtual DenseLayers dense_layers() = 0;
 };
+
+/// relu(layer(x)), and layer(x), in one node of the graph each, to the same bits.
+inline at::Tensor with_relu(const torch::nn::LinearImpl& layer, const at::Tensor& x) {
+  return linear_relu(x, layer.weight, layer.bias);
+}
+inline at::Tensor alone(const torch::nn::LinearImpl& layer, const at::Tensor& x) {
+  return linear_alone(x, layer.weight, layer.bias);
+}
+
+/// Is this net a Dense whose layers hold all its parameters, each of them once? Then every one gets a
+/// gradient in every step.
+bool is_all_dense(Net& net);
 
 }  // namespace lockstep

@@ -20,7 +20,11 @@ Mlp::Mlp(int64_t inputs, const std::vector<int64_t>& hidden, int64_t classes, co
 }
 
 torch::Tensor Mlp::forward(const torch::Tensor& input) {
-  return layers_->forward(input.flatten(1));
+  const auto layers = dense_layers();
+  auto x = input.flatten(1);
+  if (layers.empty()) return layers_->forward(x);
+  for (const auto& layer : layers) x = layer == layers.back() ? alone(*layer, x) : with_relu(*layer, x);
+  return x;
 }
 
 // A Linear and the ReLU behind it; the last has none.
@@ -30,8 +34,8 @@ std::vector<Part> Mlp::chain() {
     const auto linear = layers_->ptr<torch::nn::LinearImpl>(i);
     const bool is_last = i + 1 == layers_->size();
     parts.push_back({"layers." + std::to_string(i), [linear, is_last](const torch::Tensor& input) {
-                       const auto x = linear->forward(input.flatten(1));
-                       return is_last ? x : torch::relu(x);
+                       const auto x = input.flatten(1);
+                       return is_last ? alone(*linear, x) : with_relu(*linear, x);
                      }});
   }
   return parts;

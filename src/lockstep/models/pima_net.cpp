@@ -11,14 +11,14 @@ PimaNet::PimaNet() : fc1_(8, 64), fc2_(64, 32), head_(32, 2) {
 }
 
 torch::Tensor PimaNet::forward(const torch::Tensor& input) {
-  const auto x = torch::relu(fc1_->forward(input));
-  return head_->forward(torch::relu(fc2_->forward(x)));
+  const auto x = with_relu(*fc2_, with_relu(*fc1_, input));
+  return alone(*head_, x);
 }
 
 std::vector<Part> PimaNet::chain() {
-  return {{"fc1", [this](const torch::Tensor& x) { return torch::relu(fc1_->forward(x)); }},
-          {"fc2", [this](const torch::Tensor& x) { return torch::relu(fc2_->forward(x)); }},
-          {"head", [this](const torch::Tensor& x) { return head_->forward(x); }}};
+  return {{"fc1", [this](const torch::Tensor& x) { return with_relu(*fc1_, x); }},
+          {"fc2", [this](const torch::Tensor& x) { return with_relu(*fc2_, x); }},
+          {"head", [this](const torch::Tensor& x) { return alone(*head_, x); }}};
 }
 
 PimaNetBranch::PimaNetBranch() : branch_(32, 2) {

@@ -1,5 +1,6 @@
 #include "lockstep/models/simple_cnn.h"
 
+#include "lockstep/models/dense.h"
 #include "lockstep/models/model.h"
 #include "lockstep/models/pooled.h"
 
@@ -16,8 +17,8 @@ SimpleCNN::SimpleCNN()
 torch::Tensor SimpleCNN::forward(const torch::Tensor& input) {
   auto x = pooled(conv1_, input, own_kernels_);
   x = pooled(conv2_, x, own_kernels_);
-  x = torch::relu(fc1_->forward(x.reshape({-1, 7 * 7 * 64})));
-  return fc2_->forward(x);
+  x = with_relu(*fc1_, x.reshape({-1, 7 * 7 * 64}));
+  return alone(*fc2_, x);
 }
 
 std::vector<Part> SimpleCNN::chain() {
@@ -25,9 +26,9 @@ std::vector<Part> SimpleCNN::chain() {
           {"conv2", [this](const torch::Tensor& x) { return pooled(conv2_, x, own_kernels_); }},
           {"fc1",
            [this](const torch::Tensor& x) {
-             return torch::relu(fc1_->forward(x.reshape({-1, 7 * 7 * 64})));
+             return with_relu(*fc1_, x.reshape({-1, 7 * 7 * 64}));
            }},
-          {"fc2", [this](const torch::Tensor& x) { return fc2_->forward(x); }}};
+          {"fc2", [this](const torch::Tensor& x) { return alone(*fc2_, x); }}};
 }
 
 LOCKSTEP_MODEL(simple_cnn, .help = "two convolutions, two linear layers: the workshop's, for MNIST",

@@ -3,7 +3,6 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include <set>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -30,18 +29,8 @@ bool fits(const torch::nn::LinearImpl& layer, int64_t inputs) {
          layer.weight.numel() <= kMostWeights && (inputs == 0 || layer.weight.size(1) == inputs);
 }
 
-// The model's parameters are the layers', each of them once.
-bool are_all(const DenseLayers& layers, const Net& net) {
-  std::set<const c10::TensorImpl*> theirs, all;
-  size_t count = 0;
-  for (const auto& layer : layers)
-    for (const auto& parameter : layer->parameters()) theirs.insert(parameter.unsafeGetTensorImpl()), ++count;
-  for (const auto& parameter : net.parameters()) all.insert(parameter.unsafeGetTensorImpl());
-  return !layers.empty() && theirs == all && theirs.size() == count && net.buffers().empty();
-}
-
 // Why the settings, or the layers, need autograd; empty where they do not.
-std::string obstacle(const Net& net, const DenseLayers& layers, const Mesh& mesh, const Settings& settings,
+std::string obstacle(Net& net, const DenseLayers& layers, const Mesh& mesh, const Settings& settings,
                      const ModelSupplies& supplies) {
   const auto& train = settings.train;
   const auto& shape = mesh.shape();
@@ -56,7 +45,7 @@ std::string obstacle(const Net& net, const DenseLayers& layers, const Mesh& mesh
       {settings.optim.sharded, "optim.sharded is set"},
       {supplies.tracer != nullptr, "the trace shows buckets"},
       {supplies.known_loss == KnownLoss::none, "the task's loss is its own"},
-      {!are_all(layers, net), "the model has more than its dense layers"},
+      {!is_all_dense(net) || !net.buffers().empty(), "the model has more than its dense layers"},
   };
   for (const auto& [is_there, why] : obstacles)
     if (is_there) return why;
