@@ -27,13 +27,23 @@ class SingleModel : public TrainedModel {
   std::vector<at::Tensor> parameters() const override { return net_->parameters(); }
 };
 
+// Layers in a row all get a gradient in every step: to look for those that do not, a walk through the graph
+// and a second sum, would change nothing but the order of parameters in a bucket. That counts in gloo's sums
+// of three ranks and more, and in hooks that take a bucket as a whole.
+bool looks_for_unused(Net& net, const Team& team, const DdpSettings& settings) {
+  if (!settings.find_unused_parameters || !is_all_dense(net) || settings.comm_hook != "none")
+    return settings.find_unused_parameters;
+  if (team.world() <= 2) return false;
+  return team.group()->getBackend(team.device().type())->getBackendName() != "mpi";
+}
+
 class DdpModel : public TrainedModel {
  public:
   DdpModel(std::shared_ptr<Net> net, const Team& team, const DdpSettings& settings,
            const std::shared_ptr<Tracer>& tracer)
       : TrainedModel(net),
         ddp_(ddp(std::move(net), team.group(),
-                 {.find_unused_parameters = settings.find_unused_parameters,
+                 {.find_unused_parameters = looks_for_unused(*net_, team, settings),
                   .static_graph = settings.static_graph,
                   .gradient_as_bucket_view = settings.gradient_as_bucket_view,
                   .broadcast_buffers = settings.broadcast_buffers,
