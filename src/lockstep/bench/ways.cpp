@@ -38,8 +38,8 @@ Tensors own_numbers(const Team& team, const Way& way, int64_t bytes, int round) 
   return tensors;
 }
 
-double time_of(const Team& team, const Way& way, Tensors& tensors) {
-  team.barrier();
+double time_of(const Way& way, Tensors& tensors, const std::function<void()>& line_up) {
+  line_up();
   const auto begin = Clock::now();
   for (auto& tensor : tensors) way.sum(tensor);
   const std::chrono::duration<double> passed = Clock::now() - begin;
@@ -77,13 +77,14 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-std::vector<double> measured(const Team& team, const std::vector<Way>& ways, int64_t bytes, int rounds) {
+std::vector<double> measured(const Team& team, const std::vector<Way>& ways, int64_t bytes, int rounds,
+                             const std::function<void()>& line_up) {
   std::vector<double> times;
   for (int round = 0; round <= rounds; ++round) {  // the first one warms up
     const auto want = sum_of_numbers(bytes / static_cast<int64_t>(sizeof(float)), round, team.world());
     for (const auto& way : ways) {
       auto tensors = own_numbers(team, way, bytes, round);
-      const double seconds = time_of(team, way, tensors);
+      const double seconds = time_of(way, tensors, line_up);
       team.together([&] { check(way, tensors, want); });
       if (round > 0) times.push_back(seconds);
     }

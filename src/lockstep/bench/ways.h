@@ -29,8 +29,9 @@ Way in_shared_memory(const std::string& name, const ProcessGroup& group);
 double median(std::vector<double> values);
 
 /// Seconds for `bytes` of floats, way by way: the median over the rounds of the slowest rank's time. The ways
-/// take turns within a round, and a barrier comes before each. Error, on all ranks alike, where a sum is
-/// wrong. Collective.
-std::vector<double> measured(const Team& team, const std::vector<Way>& ways, int64_t bytes, int rounds);
+/// take turns within a round, and line_up(), a barrier, comes before each: how far apart it lets the ranks go
+/// is part of what is measured. Error, on all ranks alike, where a sum is wrong. Collective.
+std::vector<double> measured(const Team& team, const std::vector<Way>& ways, int64_t bytes, int rounds,
+                             const std::function<void()>& line_up);
 
 }  // namespace lockstep::bench
