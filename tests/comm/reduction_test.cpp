@@ -57,6 +57,27 @@ TEST(Reduction, WritesOverASource) {
   EXPECT_TRUE(at::equal(tensors[1], expected));
 }
 
+TEST(Reduction, WritesToSeveralPlacesOfWhichSourcesMayBeSome) {
+  for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16, at::kInt})
+    for (const int ranks : {2, 3, 4})
+      for (const size_t outs : {1, 2, 4})
+        for (const int64_t items : {1, 15, 513, 5000}) {
+          const auto tensors = random(ranks, items, type);
+          const auto expected = combined(tensors, Op::SUM);
+          std::vector<at::Tensor> places;
+          for (size_t i = 0; i < outs; ++i)
+            places.push_back(i < tensors.size() ? tensors[i] : at::empty_like(expected));
+          std::vector<const std::byte*> from;
+          std::vector<std::byte*> to;
+          for (const auto& tensor : tensors) from.push_back(static_cast<const std::byte*>(tensor.data_ptr()));
+          for (const auto& tensor : places) to.push_back(static_cast<std::byte*>(tensor.data_ptr()));
+          find_reduction(type, Op::SUM)
+              .combine_into(from.data(), from.size(), to.data(), to.size(), static_cast<size_t>(items));
+          for (const auto& place : places)
+            EXPECT_TRUE(at::equal(place, expected)) << type << " " << ranks << " " << outs << " " << items;
+        }
+}
+
 at::Tensor bools(std::vector<int64_t> values) {
   return at::tensor(values).to(at::kBool);
 }

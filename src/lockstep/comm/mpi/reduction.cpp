@@ -8,6 +8,8 @@
 #include <cmath>
 #include <type_traits>
 
+#include "lockstep/kernels/level.h"
+
 namespace lockstep::comm {
 namespace {
 
@@ -57,33 +59,70 @@ struct Xor {
   }
 };
 
-// A block of the running result stays in the first-level cache, or in registers, over all sources.
-constexpr size_t kBlock = 512;
+// A block of the running result stays in the first-level cache, or in registers, over all sources. More at
+// once glibc copies by an instruction that takes longer on AMD.
+constexpr size_t kBlockBytes = 2048;
 
-// Two sources need no block. `out` is apart from them or exactly one of them: no element waits for another.
-template <class T, class F>
-void combine_two(const std::byte* const* sources, std::byte* out, size_t items) {
-  const T* first = reinterpret_cast<const T*>(sources[0]);
-  const T* second = reinterpret_cast<const T*>(sources[1]);
-  T* result = reinterpret_cast<T*>(out);
+struct Places {
+  const std::byte* const* sources;
+  size_t count;
+  std::byte* const* outs;
+  size_t out_count;
+};
+
+// Two sources need no block. `outs` are apart from them or exactly one of them: no element waits for another.
+template <class T, class F, bool second_out>
+LOCKSTEP_INLINE inline void combine_two(const Places& places, size_t items) {
+  const T* first = reinterpret_cast<const T*>(places.sources[0]);
+  const T* second = reinterpret_cast<const T*>(places.sources[1]);
+  T* result = reinterpret_cast<T*>(places.outs[0]);
+  T* other = reinterpret_cast<T*>(places.outs[second_out ? 1 : 0]);
 #pragma GCC ivdep
-  for (size_t i = 0; i < items; ++i) result[i] = F::apply(first[i], second[i]);
+  for (size_t i = 0; i < items; ++i) {
+    const T value = F::apply(first[i], second[i]);
+    result[i] = value;
+    if constexpr (second_out) other[i] = value;
+  }
+}
+
+template <class T, class F>
+LOCKSTEP_INLINE inline void combine_blocks(const Places& places, size_t items) {
+  constexpr size_t kBlock = kBlockBytes / sizeof(T);
+  T block[kBlock];
+  for (size_t at = 0; at < items; at += kBlock) {
+    const size_t n = std::min(kBlock, items - at);
+    const T* first = reinterpret_cast<const T*>(places.sources[0]) + at;
+    std::copy(first, first + n, block);
+    for (size_t s = 1; s < places.count; ++s) {
+      const T* next = reinterpret_cast<const T*>(places.sources[s]) + at;
+#pragma GCC ivdep
+      for (size_t i = 0; i < n; ++i) block[i] = F::apply(block[i], next[i]);
+    }
+    for (size_t o = 0; o < places.out_count; ++o)
+      std::copy(block, block + n, reinterpret_cast<T*>(places.outs[o]) + at);
+  }
+}
+
+// The same bits at each level: no element meets another.
+template <class T, class F>
+void combine_into(const std::byte* const* sources, size_t count, std::byte* const* outs, size_t out_count,
+                  size_t items) {
+  const Places places{sources, count, outs, out_count};
+  kernels::run_at(kernels::level(), [&](auto) LOCKSTEP_INLINE {
+    if (count == 2 && out_count == 1) return combine_two<T, F, false>(places, items);
+    if (count == 2 && out_count == 2) return combine_two<T, F, true>(places, items);
+    combine_blocks<T, F>(places, items);
+  });
 }
 
 template <class T, class F>
 void combine(const std::byte* const* sources, size_t count, std::byte* out, size_t items) {
-  if (count == 2) return combine_two<T, F>(sources, out, items);
-  T block[kBlock];
-  for (size_t at = 0; at < items; at += kBlock) {
-    const size_t n = std::min(kBlock, items - at);
-    const T* first = reinterpret_cast<const T*>(sources[0]) + at;
-    std::copy(first, first + n, block);
-    for (size_t s = 1; s < count; ++s) {
-      const T* next = reinterpret_cast<const T*>(sources[s]) + at;
-      for (size_t i = 0; i < n; ++i) block[i] = F::apply(block[i], next[i]);
-    }
-    std::copy(block, block + n, reinterpret_cast<T*>(out) + at);
-  }
+  combine_into<T, F>(sources, count, &out, 1, items);
+}
+
+template <class T, class F>
+Reduction by(void (*divide)(std::byte* data, size_t items, int world) = nullptr) {
+  return {sizeof(T), combine<T, F>, divide, combine_into<T, F>};
 }
 
 template <class T>
@@ -96,15 +135,15 @@ template <class T>
 Reduction numbers(Op::RedOpType op) {
   switch (op) {
     case Op::SUM:
-      return {sizeof(T), combine<T, Sum>, nullptr};
+      return by<T, Sum>();
     case Op::AVG:
-      return {sizeof(T), combine<T, Sum>, divide<T>};
+      return by<T, Sum>(divide<T>);
     case Op::PRODUCT:
-      return {sizeof(T), combine<T, Product>, nullptr};
+      return by<T, Product>();
     case Op::MIN:
-      return {sizeof(T), combine<T, Min>, nullptr};
+      return by<T, Min>();
     case Op::MAX:
-      return {sizeof(T), combine<T, Max>, nullptr};
+      return by<T, Max>();
     default:
       return {};
   }
@@ -114,11 +153,11 @@ template <class T>
 Reduction integers(Op::RedOpType op) {
   switch (op) {
     case Op::BAND:
-      return {sizeof(T), combine<T, And>, nullptr};
+      return by<T, And>();
     case Op::BOR:
-      return {sizeof(T), combine<T, Or>, nullptr};
+      return by<T, Or>();
     case Op::BXOR:
-      return {sizeof(T), combine<T, Xor>, nullptr};
+      return by<T, Xor>();
     default:
       return numbers<T>(op);
   }
@@ -130,13 +169,13 @@ Reduction bools(Op::RedOpType op) {
     case Op::SUM:
     case Op::MAX:
     case Op::BOR:
-      return {1, combine<uint8_t, Or>, nullptr};
+      return by<uint8_t, Or>();
     case Op::PRODUCT:
     case Op::MIN:
     case Op::BAND:
-      return {1, combine<uint8_t, And>, nullptr};
+      return by<uint8_t, And>();
     case Op::BXOR:
-      return {1, combine<uint8_t, Xor>, nullptr};
+      return by<uint8_t, Xor>();
     default:
       return {};
   }

@@ -15,6 +15,9 @@ struct Reduction {
   void (*combine)(const std::byte* const* sources, size_t count, std::byte* out, size_t items) = nullptr;
   /// Averages: divides by the world size (integers towards zero); nothing for the other operations.
   void (*divide)(std::byte* data, size_t items, int world) = nullptr;
+  /// As `combine`, to several places at once; any of them may be a source.
+  void (*combine_into)(const std::byte* const* sources, size_t count, std::byte* const* outs,
+                       size_t out_count, size_t items) = nullptr;
 };
 
 /// Throws c10::Error where c10d has no such operation for that type (an average of bools, bits of floats).

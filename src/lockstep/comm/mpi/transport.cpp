@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "lockstep/launch/mpi.h"
 
@@ -49,18 +50,13 @@ void copy(const Section& section, const std::byte* from, std::byte* to) {
   }
 }
 
-// Piece by piece: done(place, bytes) finds the sums in the nearest cache.
-template <class Done>
 void sum_section(const Reduction& reduction, const std::vector<const std::byte*>& sources,
-                 const Section& section, std::byte* sums, const Done& done) {
-  constexpr size_t kPiece = 4096;
-  std::vector<const std::byte*> places(sources.size());
-  for (size_t at = 0; at < section.bytes; at += kPiece) {
-    const size_t place = section.begin + at, bytes = std::min(kPiece, section.bytes - at);
-    for (size_t i = 0; i < sources.size(); ++i) places[i] = sources[i] + place;
-    reduction.combine(places.data(), places.size(), sums + place, bytes / reduction.item_bytes);
-    done(place, bytes);
-  }
+                 const Section& section, std::vector<std::byte*> outs) {
+  std::vector<const std::byte*> places;
+  for (const std::byte* source : sources) places.push_back(source + section.begin);
+  for (std::byte*& out : outs) out += section.begin;
+  reduction.combine_into(places.data(), places.size(), outs.data(), outs.size(),
+                         section.bytes / reduction.item_bytes);
 }
 
 }  // namespace
@@ -126,11 +122,9 @@ void MpiTransport::reduce_large(const std::byte* in, std::byte* out, size_t byte
   window_.wait_all(patience);
   auto sources = to_read(slots());
   sources[static_cast<size_t>(window_.rank())] = in;
-  std::byte* sums = window_.own_slot();
-  sum_section(reduction, sources, section_of(bytes, window_.rank(), window_.size()), sums,
-              [&](size_t at, size_t piece) {
-                if (out) std::memcpy(out + at, sums + at, piece);
-              });
+  std::vector<std::byte*> outs = {window_.own_slot()};
+  if (out) outs.push_back(out);
+  sum_section(reduction, sources, section_of(bytes, window_.rank(), window_.size()), std::move(outs));
   window_.post();
   if (!out) return;
   window_.wait_all(patience);
@@ -156,8 +150,7 @@ void MpiTransport::sum_for_leader(const std::vector<std::byte*>& shares, size_t 
                                   const Reduction& reduction, Patience& patience) {
   window_.wait_all(patience);
   if (window_.size() > 1) {
-    sum_section(reduction, to_read(shares), section_of(bytes, window_.rank(), window_.size()), shares[0],
-                [](size_t, size_t) {});
+    sum_section(reduction, to_read(shares), section_of(bytes, window_.rank(), window_.size()), {shares[0]});
   }
   window_.post();
   if (is_leader()) window_.wait_all(patience);
@@ -174,12 +167,7 @@ void MpiTransport::reduce_in_place(const NodeBlocks::Place& place, size_t bytes,
   std::vector<std::byte*> shares;
   for (int rank = 0; rank < window_.size(); ++rank) shares.push_back(place.block->piece(rank) + place.offset);
   if (link_.needed()) return reduce_in_place_over_nodes(shares, bytes, reduction, patience);
-  std::byte* own = shares[static_cast<size_t>(window_.rank())];
-  sum_section(reduction, to_read(shares), section_of(bytes, window_.rank(), window_.size()), own,
-              [&](size_t at, size_t piece) {
-                for (std::byte* share : shares)
-                  if (share != own) std::memcpy(share + at, own + at, piece);
-              });
+  sum_section(reduction, to_read(shares), section_of(bytes, window_.rank(), window_.size()), shares);
   window_.post();
   window_.wait_all(patience);
 }
