@@ -189,4 +189,8 @@ std::unique_ptr<TrainedModel> make_dense_model(const std::shared_ptr<Net>& net, 
   return nullptr;
 }
 
+bool computes_without_graph(const TrainedModel& model) {
+  return dynamic_cast<const DenseModel*>(&model) != nullptr;
+}
+
 }  // namespace lockstep::train

@@ -13,4 +13,7 @@ namespace lockstep::train {
 std::unique_ptr<TrainedModel> make_dense_model(const std::shared_ptr<Net>& net, const Mesh& mesh,
                                                const Settings& settings, const ModelSupplies& supplies);
 
+/// Is it one that make_dense_model() made?
+bool computes_without_graph(const TrainedModel& model);
+
 }  // namespace lockstep::train

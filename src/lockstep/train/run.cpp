@@ -14,6 +14,7 @@
 #include "lockstep/run_folder/console.h"
 #include "lockstep/run_folder/folder.h"
 #include "lockstep/run_folder/held_folder.h"
+#include "lockstep/train/dense_model.h"
 #include "lockstep/train/provoke.h"
 #include "lockstep/train/saved.h"
 #include "lockstep/train/trainer.h"
@@ -144,7 +145,12 @@ void say_all_reduce(const Setup& setup) {
                    launch.bandwidth_gbit == 0 ? "" : format(", {} Gbit/s a line", launch.bandwidth_gbit)));
 }
 
-void say_start(const Setup& setup, const Rounds& rounds, const RunPlace& place) {
+// It may compute with libtorch's all the same, and has said so then.
+bool has_own_kernels(const Settings& settings, const TrainedModel& model) {
+  return settings.train.kernels == "fast" && (computes_without_graph(model) || model.net().use_own_kernels());
+}
+
+void say_start(const Setup& setup, const Rounds& rounds, const RunPlace& place, bool own_kernels) {
   const auto& job = setup.team->job();
   log::info(format("{}: {} on {} rank{} ({}, {}, {} thread{} each), {} steps an epoch, in {}",
                    setup.settings.run.name, setup.settings.task.name, setup.team->world(),
@@ -159,7 +165,7 @@ void say_start(const Setup& setup, const Rounds& rounds, const RunPlace& place) 
   say_all_reduce(setup);
   if (job.scheduler != "none") log::info(format("{} job {}", job.scheduler, job.job_id));
   const auto& train = setup.settings.train;
-  if (train.kernels == "fast") {
+  if (own_kernels) {
     log::info("kernels fast: sums are in another order than libtorch's, and the bits are not Python's");
   } else if (train.precision != "fp32" || train.layout != "nchw") {
     log::info(
@@ -214,6 +220,7 @@ int train(const Command& command, const std::string& asked) {
   auto learner = make_learner(setup);
   hold_on_device(setup);
   const auto rounds = learner.rounds;
+  const bool own_kernels = has_own_kernels(setup.settings, *learner.model);
   Start start;
   if (const auto saved = std::exchange(from.file, {})) start_from(start, learner, setup, *saved);
   if (setup.team->first())
@@ -225,7 +232,7 @@ int train(const Command& command, const std::string& asked) {
   start.attempt.folder = place.held;
   if (place.goes_on) go_on(start, learner, setup, place);
   const auto trainer = make_trainer(setup, std::move(learner), start, place);
-  say_start(setup, rounds, place);
+  say_start(setup, rounds, place, own_kernels);
   const auto ending = run_and_tell(*trainer, setup, place);
   setup.team->barrier();  // whoever leaves early would take rank 0 along
   say_ending(ending, place);
