@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "lockstep/comm/mpi/slot_copy.h"
 #include "lockstep/launch/mpi.h"
 
 namespace lockstep::comm {
@@ -59,6 +60,20 @@ void sum_section(const Reduction& reduction, const std::vector<const std::byte*>
                          section.bytes / reduction.item_bytes);
 }
 
+// Piece by piece, so that the slot's share comes out of the nearest cache.
+void sum_into_slot(const Reduction& reduction, const std::vector<const std::byte*>& sources,
+                   const Section& section, std::byte* out, std::byte* slot) {
+  constexpr size_t kPiece = kLeastPastCaches;
+  if (!out) return sum_section(reduction, sources, section, {slot});
+  std::vector<const std::byte*> places(sources.size());
+  for (size_t at = 0; at < section.bytes; at += kPiece) {
+    const size_t place = section.begin + at, bytes = std::min(kPiece, section.bytes - at);
+    for (size_t i = 0; i < sources.size(); ++i) places[i] = sources[i] + place;
+    reduction.combine(places.data(), places.size(), out + place, bytes / reduction.item_bytes);
+    copy_into_slot(slot + place, out + place, bytes);
+  }
+}
+
 }  // namespace
 
 MpiTransport::MpiTransport(mpi::Comm world)
@@ -102,7 +117,7 @@ void MpiTransport::all_reduce_chunk(const std::byte* in, std::byte* out, size_t 
 // Everybody reads everything: one wave of flags. One's own share is still in the cache where it came from.
 void MpiTransport::reduce_small(const std::byte* in, std::byte* out, size_t bytes, const Reduction& reduction,
                                 Patience& patience) {
-  std::memcpy(window_.own_slot(), in, bytes);
+  copy_into_slot(window_.own_slot(), in, bytes);
   window_.post();
   if (!out) return;
   window_.wait_all(patience);
@@ -116,15 +131,15 @@ void MpiTransport::reduce_large(const std::byte* in, std::byte* out, size_t byte
                                 Patience& patience) {
   for (int rank = 0; rank < window_.size(); ++rank) {
     const Section section = section_of(bytes, rank, window_.size());
-    if (rank != window_.rank()) copy(section, in, window_.own_slot());
+    if (rank == window_.rank()) continue;
+    copy_into_slot(window_.own_slot() + section.begin, in + section.begin, section.bytes);
   }
   window_.post();
   window_.wait_all(patience);
   auto sources = to_read(slots());
   sources[static_cast<size_t>(window_.rank())] = in;
-  std::vector<std::byte*> outs = {window_.own_slot()};
-  if (out) outs.push_back(out);
-  sum_section(reduction, sources, section_of(bytes, window_.rank(), window_.size()), std::move(outs));
+  sum_into_slot(reduction, sources, section_of(bytes, window_.rank(), window_.size()), out,
+                window_.own_slot());
   window_.post();
   if (!out) return;
   window_.wait_all(patience);
@@ -137,7 +152,7 @@ void MpiTransport::reduce_large(const std::byte* in, std::byte* out, size_t byte
 // The ranks of the node sum it in sections into the slot of the first, which then speaks with other nodes.
 void MpiTransport::reduce_over_nodes(const std::byte* in, std::byte* out, size_t bytes,
                                      const Reduction& reduction, Patience& patience) {
-  copy({0, bytes}, in, window_.own_slot());
+  copy_into_slot(window_.own_slot(), in, bytes);
   window_.post();
   sum_for_leader(slots(), bytes, reduction, patience);
   if (is_leader()) link_.all_reduce(window_.own_slot(), bytes / reduction.item_bytes, reduction, patience);
@@ -205,7 +220,7 @@ void MpiTransport::broadcast(std::byte* data, size_t bytes, int root, Patience& 
   for (size_t at = 0; at < bytes; at += window_.slot_bytes()) {
     const size_t now = std::min(window_.slot_bytes(), bytes - at);
     window_.begin(patience);
-    if (is_root) std::memcpy(window_.own_slot(), data + at, now);
+    if (is_root) copy_into_slot(window_.own_slot(), data + at, now);
     window_.post();
     if (here && !is_root && (is_leader() || !link_.needed())) window_.wait(local_root, patience);
     if (link_.needed()) {
@@ -223,7 +238,7 @@ void MpiTransport::all_gather(const std::byte* in, size_t bytes, const std::vect
   for (size_t at = 0; at < bytes; at += chunk) {
     const size_t now = std::min(chunk, bytes - at);
     window_.begin(patience);
-    std::memcpy(window_.own_slot(), in + at, now);
+    copy_into_slot(window_.own_slot(), in + at, now);
     window_.post();
     link_.needed() ? gather_over_nodes(now, at, outs, patience) : gather_in_node(now, at, outs, patience);
   }
