@@ -6,6 +6,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
+#include "lockstep/models/activations.h"
 
 namespace lockstep {
 namespace {
@@ -22,6 +24,12 @@ int64_t head_width(const BertShape& shape) {
   if (shape.heads > 0 && shape.width % shape.heads == 0) return shape.width / shape.heads;
   throw InputError(format("{} heads do not divide a width of {}", shape.heads, shape.width),
                    "model.options.heads", "take a width that is a multiple of the heads");
+}
+
+Activation activation_named(const std::string& name) {
+  if (const auto activation = find_activation(name)) return activation;
+  throw InputError(format("there is no activation {}", base::printable(name)), "model.options.hidden_act",
+                   "take one of " + base::join(activation_names(), ", "));
 }
 
 }  // namespace
@@ -46,20 +54,32 @@ at::Tensor BertAttention::heads_of(Layer& layer, const at::Tensor& tokens) {
   return all.view({all.size(0), all.size(1), own_heads_, -1}).transpose(1, 2);
 }
 
+// Of each head: [n, heads, tokens, width].
+at::Tensor BertAttention::look(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                               const at::Tensor& mask) const {
+  const double dropout = shape_.attention_dropout.value_or(shape_.dropout);
+  const auto width = static_cast<double>(query.size(-1));
+  if (shape_.fused_attention) {
+    return at::scaled_dot_product_attention(query, key, value,
+                                            mask.defined() ? std::optional(mask) : std::nullopt,
+                                            is_training() ? dropout : 0.0, /*is_causal=*/false,
+                                            /*scale=*/std::pow(width, -0.5));
+  }
+  auto scores = at::matmul(query, key.transpose(-1, -2)) / std::sqrt(width);
+  if (mask.defined()) scores = scores + mask;
+  return at::matmul(layers_->dropout(at::softmax(scores, -1), dropout, is_training(), Shared::heads), value);
+}
+
 at::Tensor BertAttention::forward(const at::Tensor& tokens, const at::Tensor& mask) {
   const auto all = layers_->enter(tokens);
   const auto query = heads_of(query_, all), key = heads_of(key_, all), value = heads_of(value_, all);
-  auto scores = at::matmul(query, key.transpose(-1, -2)) / std::sqrt(static_cast<double>(query.size(-1)));
-  if (mask.defined()) scores = scores + mask;
-  const auto weights =
-      layers_->dropout(at::softmax(scores, -1), shape_.dropout, is_training(), Shared::heads);
-  const auto seen = at::matmul(weights, value).transpose(1, 2).flatten(2);
+  const auto seen = look(query, key, value, mask).transpose(1, 2).flatten(2);
   const auto out = layers_->dropout(dense_.forward(seen), shape_.dropout, is_training(), Shared::tokens);
   return norm_.forward(out + tokens);
 }
 
 BertLayer::BertLayer(const BertShape& shape, std::shared_ptr<const Layers> layers)
-    : shape_(shape), layers_(std::move(layers)) {
+    : shape_(shape), layers_(std::move(layers)), activation_(activation_named(shape.activation)) {
   attention_ = register_module("attention", std::make_shared<BertAttention>(shape, layers_));
   const LinearPlace into = {.split = Split::outputs, .entered = true};
   const LinearPlace out_of = {.split = Split::inputs, .tokens = true};
@@ -70,7 +90,7 @@ BertLayer::BertLayer(const BertShape& shape, std::shared_ptr<const Layers> layer
 
 at::Tensor BertLayer::forward(const at::Tensor& tokens, const at::Tensor& mask) {
   const auto attended = attention_->forward(tokens, mask);
-  const auto wide = at::gelu(intermediate_.forward(layers_->enter(attended)));
+  const auto wide = activation_(intermediate_.forward(layers_->enter(attended)));
   const auto out = layers_->dropout(dense_.forward(wide), shape_.dropout, is_training(), Shared::tokens);
   return norm_.forward(out + attended);
 }

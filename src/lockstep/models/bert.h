@@ -1,0 +1,58 @@
+#pragma once
+// BERT with a classifier, as transformers' BertForSequenceClassification: its names, its arithmetic, its
+// bits.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/models/bert_blocks.h"
+#include "lockstep/models/bert_config.h"
+#include "lockstep/models/net.h"
+
+namespace lockstep {
+
+/// Embeddings, encoder layers and the pooler: what Hugging Face calls the base model. Its parameters are not
+/// drawn.
+class BertModel : public torch::nn::Module {
+ public:
+  explicit BertModel(const BertConfig& config);
+  /// Numbers of tokens and of their types, [n, tokens], and where a token is; what the pooler gives,
+  /// [n, hidden_size].
+  at::Tensor forward(const at::Tensor& tokens, const at::Tensor& types, const at::Tensor& present);
+
+ private:
+  at::Tensor embed(const at::Tensor& tokens, const at::Tensor& types);
+
+  double dropout_;
+  Layer word_, position_, type_, norm_, pooler_;
+  std::vector<std::shared_ptr<BertLayer>> layers_;
+};
+
+/// Takes text as one tensor, int64 [n, 3, tokens]: input_ids, token_type_ids, attention_mask; gives logits
+/// [n, classes].
+class BertForSequenceClassification : public Net {
+ public:
+  /// Its parameters are not drawn: draw(), or read_bert_weights().
+  BertForSequenceClassification(const BertConfig& config, int64_t classes);
+  /// InputError for what is no such text, or does not fit the config.
+  at::Tensor forward(const at::Tensor& input) override;
+  /// All parameters, as transformers draws them after torch.manual_seed.
+  void draw();
+  /// Those of some modules ("classifier", "bert.pooler"), as its from_pretrained does for what a file lacks.
+  void draw_anew(const std::vector<std::string>& modules);
+  /// A line for the log, said by the model that learns: others are made to be tried alone.
+  void say_when_learning(std::string note) { note_ = std::move(note); }
+
+  const BertConfig& config() const { return config_; }
+
+ private:
+  void check(const at::Tensor& input) const;
+
+  BertConfig config_;
+  std::shared_ptr<BertModel> bert_;
+  Layer classifier_;
+  std::string note_;
+};
+
+}  // namespace lockstep

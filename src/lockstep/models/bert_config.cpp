@@ -1,0 +1,193 @@
+#include "lockstep/models/bert_config.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <variant>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/file.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
+#include "lockstep/models/activations.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr size_t kLargestFile = size_t{16} << 20;
+constexpr int64_t kLargestSize = int64_t{1} << 31;
+constexpr const char* kFolder =
+    "give the folder of a BERT model, as transformers' save_pretrained() writes it";
+constexpr const char* kOptions = "leave out what you are not sure of: each has BERT-base's default";
+
+using Member = std::variant<int64_t BertConfig::*, double BertConfig::*, std::optional<double> BertConfig::*,
+                            std::string BertConfig::*>;
+
+struct Field {
+  const char* name;
+  Member member;
+  int64_t least = 1;  // of whole numbers
+};
+
+constexpr const char* kPadding = "pad_token_id";
+
+const Field kFields[] = {
+    {"vocab_size", &BertConfig::vocab_size},
+    {"hidden_size", &BertConfig::hidden_size},
+    {"num_hidden_layers", &BertConfig::num_hidden_layers},
+    {"num_attention_heads", &BertConfig::num_attention_heads},
+    {"intermediate_size", &BertConfig::intermediate_size},
+    {"max_position_embeddings", &BertConfig::max_position_embeddings},
+    {"type_vocab_size", &BertConfig::type_vocab_size},
+    {kPadding, &BertConfig::pad_token_id, -1},
+    {"hidden_act", &BertConfig::hidden_act},
+    {"hidden_dropout_prob", &BertConfig::hidden_dropout_prob},
+    {"attention_probs_dropout_prob", &BertConfig::attention_probs_dropout_prob},
+    {"classifier_dropout", &BertConfig::classifier_dropout},
+    {"initializer_range", &BertConfig::initializer_range},
+    {"layer_norm_eps", &BertConfig::layer_norm_eps},
+};
+
+/// What may be wrong, said in one way whether a folder or the options say it.
+struct Place {
+  std::string where;
+  const char* hint;
+  [[noreturn]] void refuse(const std::string& what) const { throw InputError(what, where, hint); }
+};
+
+/// Takes a member's value from config.json.
+struct FromJson {
+  BertConfig& config;
+  const Field& field;
+  const Json& value;
+  const Place& place;
+
+  [[noreturn]] void refuse(const char* wanted) const {
+    place.refuse(format("{} is {}, and must be {}", field.name, base::printable(value.dump()), wanted));
+  }
+  void operator()(int64_t BertConfig::*member) const {
+    if (!value.is_number_integer()) refuse("a whole number");
+    config.*member = value.get<int64_t>();
+  }
+  void operator()(double BertConfig::*member) const {
+    if (!value.is_number()) refuse("a number");
+    config.*member = value.get<double>();
+  }
+  void operator()(std::optional<double> BertConfig::*member) const {
+    if (!value.is_number()) refuse("a number");
+    config.*member = value.get<double>();
+  }
+  void operator()(std::string BertConfig::*member) const {
+    if (!value.is_string()) refuse("a text");
+    config.*member = value.get<std::string>();
+  }
+};
+
+/// The same from model.options.
+struct FromOptions {
+  BertConfig& config;
+  const Field& field;
+  const RowOptions& options;
+
+  template <class T>
+  void operator()(T BertConfig::*member) const {
+    config.*member = option(options, field.name, config.*member);
+  }
+  void operator()(std::optional<double> BertConfig::*member) const {
+    config.*member = option(options, field.name, 0.0);
+  }
+};
+
+void check_sizes(const BertConfig& config, const Place& place) {
+  for (const auto& field : kFields) {
+    const auto* member = std::get_if<int64_t BertConfig::*>(&field.member);
+    if (!member) continue;
+    const int64_t value = config.**member;
+    if (value < field.least || value > kLargestSize)
+      place.refuse(
+          format("{} is {}, and must be from {} to {}", field.name, value, field.least, kLargestSize));
+  }
+  if (config.hidden_size % config.num_attention_heads != 0)
+    place.refuse(format("hidden_size is {}, which is no multiple of num_attention_heads, {}",
+                        config.hidden_size, config.num_attention_heads));
+  if (config.pad_token_id >= config.vocab_size)
+    place.refuse(format("{} is {}, and vocab_size {}", kPadding, config.pad_token_id, config.vocab_size));
+}
+
+void check_shares(const BertConfig& config, const Place& place) {
+  const std::pair<const char*, double> dropouts[] = {
+      {"hidden_dropout_prob", config.hidden_dropout_prob},
+      {"attention_probs_dropout_prob", config.attention_probs_dropout_prob},
+      {"classifier_dropout", config.classifier_dropout.value_or(0)}};
+  for (const auto& [name, value] : dropouts)
+    if (!(value >= 0 && value < 1))
+      place.refuse(format("{} is {}, and must be from 0 to below 1", name, value));
+  if (!(config.layer_norm_eps > 0)) place.refuse(format("layer_norm_eps is {}", config.layer_norm_eps));
+  if (!(config.initializer_range > 0))
+    place.refuse(format("initializer_range is {}, and must be above 0", config.initializer_range));
+}
+
+void check(const BertConfig& config, const Place& place) {
+  check_sizes(config, place);
+  check_shares(config, place);
+  if (find_activation(config.hidden_act)) return;
+  place.refuse(format("hidden_act is {}; known are {}", base::printable(config.hidden_act),
+                      base::join(activation_names(), ", ")));
+}
+
+// Named like BERT's or not, the weights of another architecture would be taken wrongly.
+void require_bert(const Json& json, const Place& place) {
+  const auto require = [&](const char* key, const Json& wanted) {
+    const auto found = json.find(key);
+    if (found == json.end() || found->is_null() || *found == wanted) return;
+    place.refuse(
+        format("{} is {}, and this model's is {}", key, base::printable(found->dump()), wanted.dump()));
+  };
+  require("model_type", "bert");
+  require("position_embedding_type", "absolute");
+  require("is_decoder", false);
+  require("add_cross_attention", false);
+  if (!json.contains("model_type") && !json.contains("vocab_size"))
+    place.refuse("it names no model_type and no vocab_size: it is no model's");
+}
+
+Json read_json(const std::string& file, const Place& place) {
+  if (!fs::exists(file)) place.refuse("the folder has no config.json");
+  const auto json = Json::parse(base::read_small_file(file, kLargestFile, "config.json"), nullptr, false);
+  if (!json.is_object()) place.refuse("config.json is not JSON, or no object");
+  return json;
+}
+
+}  // namespace
+
+BertConfig read_bert_config(const std::string& folder) {
+  if (!fs::is_directory(folder))
+    throw InputError("there is no such folder", base::printable(folder, 4096), kFolder);
+  const std::string file = (fs::path(folder) / "config.json").string();
+  const Place place{file, kFolder};
+  const Json json = read_json(file, place);
+  require_bert(json, place);
+  BertConfig config;
+  for (const auto& field : kFields) {
+    const auto found = json.find(field.name);
+    if (found == json.end()) continue;
+    if (!found->is_null()) {
+      std::visit(FromJson{config, field, *found, place}, field.member);
+    } else if (field.name == kPadding) {
+      config.pad_token_id = -1;
+    }
+  }
+  check(config, place);
+  return config;
+}
+
+BertConfig with_options(BertConfig config, const RowOptions& options) {
+  for (const auto& field : kFields)
+    if (options.count(field.name)) std::visit(FromOptions{config, field, options}, field.member);
+  check(config, {"model.options", kOptions});
+  return config;
+}
+
+}  // namespace lockstep

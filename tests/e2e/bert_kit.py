@@ -1,0 +1,69 @@
+"""Small BERT models that transformers makes, texts for them, and what transformers says and learns."""
+
+import contextlib
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+transformers.logging.set_verbosity_error()
+
+SIZES = dict(vocab_size=120, hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=80,
+             max_position_embeddings=40, type_vocab_size=2)
+LABELS = ["entailment", "neutral", "contradiction"]
+
+
+def config_of(**more):
+    return transformers.BertConfig(**{**SIZES, "id2label": dict(enumerate(LABELS)), **more})
+
+
+def make_model(seed=0, **more):
+    torch.manual_seed(seed)
+    return transformers.BertForSequenceClassification(config_of(**more))
+
+
+def spread(model, seed=1):
+    """Weights as a trained model might have them: no bias is zero, no norm one."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.1)
+    return model
+
+
+def texts(count, longest=24, seed=2, padded=True, vocab=SIZES["vocab_size"]):
+    """int64 [count, 3, longest]: tokens, types and masks of pairs of random lengths."""
+    generator = torch.Generator().manual_seed(seed)
+    input = torch.zeros(count, 3, longest, dtype=torch.long)
+    for row in input:
+        length = int(torch.randint(4, longest + 1, (1,), generator=generator)) if padded else longest
+        row[0, :length] = torch.randint(5, vocab, (length,), generator=generator)
+        row[1, length // 2:length] = 1
+        row[2, :length] = 1
+    return input
+
+
+def labels(count, seed=3):
+    return torch.randint(0, len(LABELS), (count,), generator=torch.Generator().manual_seed(seed))
+
+
+def parts(input):
+    """As the model is called, a batch cut to its longest text."""
+    input = input[:, :, :int(input[:, 2].sum(1).max())]
+    return dict(input_ids=input[:, 0], token_type_ids=input[:, 1], attention_mask=input[:, 2])
+
+
+@contextlib.contextmanager
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def logits_of(model, input):
+    with one_thread(), torch.no_grad():
+        return model.eval()(**parts(input)).logits
+
+
+__all__ = [name for name in dir() if not name.startswith("_")]
