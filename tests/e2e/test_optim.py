@@ -40,6 +40,9 @@ SCHEDULE_CASES = {
     "one_cycle three": {"name": "one_cycle", "max_lr": 0.1, "three_phase": True, "div_factor": 10.0},
     "one_cycle still": {"name": "one_cycle", "max_lr": 0.1, "cycle_momentum": False, "final_div_factor": 100.0},
     "one_cycle longer": {"name": "one_cycle", "max_lr": 0.1, "total_steps": 100},
+    "linear_warmup": {"name": "linear_warmup", "warmup_steps": 7},
+    "linear_warmup none": {"name": "linear_warmup", "total_steps": 77},
+    "linear_warmup alone": {"name": "linear_warmup", "warmup_steps": 1000},
     "plateau": {"name": "plateau", "patience": 2, "factor": 0.5},
     "plateau max abs": {"name": "plateau", "mode": "max", "threshold_mode": "abs", "threshold": 0.05, "patience": 1,
                         "cooldown": 2, "min_lr": 1e-3},
@@ -206,6 +209,10 @@ def test_grad_scaler_follows_pythons_rules(cpp, python):
 
 def python_schedule(settings, optimizer, steps):
     keys = {key: value for key, value in settings.items() if key != "name"}
+    if settings["name"] == "linear_warmup":
+        transformers = pytest.importorskip("transformers")
+        return transformers.get_linear_schedule_with_warmup(optimizer, keys.get("warmup_steps", 0),
+                                                            keys.get("total_steps", steps))
     if settings["name"] == "cosine":
         keys.setdefault("T_max", steps)
     if settings["name"] == "one_cycle":
@@ -249,8 +256,8 @@ def test_pythons_schedules_take_lockstep_states(cpp):
     steps = 30
     metrics = [1.0 / (1 + i // 5) for i in range(2 * steps)]
     optim = {"name": "sgd", "lr": 0.07, "momentum": 0.9}
-    cases = {name: {**schedule, "total_steps": 2 * steps} if schedule["name"] == "one_cycle" else
-             {**schedule, "T_max": 2 * steps} if schedule["name"] == "cosine" else schedule
+    cases = {name: {**schedule, "total_steps": 2 * steps} if schedule["name"] in ("one_cycle", "linear_warmup")
+             else {**schedule, "T_max": 2 * steps} if schedule["name"] == "cosine" else schedule
              for name, schedule in SCHEDULE_CASES.items()}
     answered = cpp({name: {"schedule": schedule, "optim": optim, "steps": steps, "metrics": metrics}
                     for name, schedule in cases.items()})

@@ -48,6 +48,54 @@ TEST(Optimizer, LeavesParametersWithoutAGradientAlone) {
   }
 }
 
+std::vector<NamedParameter> named_params() {
+  const auto params = two_params();
+  return {{"dense.weight", params[0]}, {"dense.bias", params[1]}, {"tied.bias", params[0]}};
+}
+
+TEST(DecayGroups, SpareParametersByPartsOfTheirNames) {
+  const auto groups = decay_groups({.weight_decay = 0.5, .no_decay = {"bias", "Norm"}},
+                                   {{"Norm.weight", torch::ones({1})}, named_params()[0], named_params()[1]});
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].options.weight_decay, 0.5);
+  EXPECT_EQ(groups[0].params.size(), 1u);
+  EXPECT_EQ(groups[1].options.weight_decay, 0);
+  EXPECT_EQ(groups[1].params.size(), 2u);
+}
+
+TEST(DecayGroups, TakeATiedParameterByItsFirstName) {
+  const auto params = named_params();
+  const auto groups = decay_groups({.no_decay = {"bias"}}, params);
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_TRUE(groups[0].params.at(0).is_same(params[0].second));
+  EXPECT_EQ(groups[0].params.size() + groups[1].params.size(), 2u);
+}
+
+TEST(DecayGroups, AreOneWhereNothingIsDivided) {
+  EXPECT_EQ(decay_groups({.weight_decay = 1}, named_params()).size(), 1u);
+  const auto spared = decay_groups({.weight_decay = 1, .no_decay = {"."}}, named_params());
+  ASSERT_EQ(spared.size(), 1u);
+  EXPECT_EQ(spared[0].options.weight_decay, 0);
+}
+
+TEST(DecayGroups, RefuseAPartThatIsInNoName) {
+  for (const char* part : {"layernorm", ""})
+    EXPECT_THROW(decay_groups({.no_decay = {"bias", part}}, named_params()), InputError) << part;
+}
+
+std::unique_ptr<Optimizer> make_lone(const OptimSettings& s, std::vector<at::Tensor> params) {
+  return std::make_unique<Sgd>(std::move(params), SgdOptions{.lr = s.lr});
+}
+
+LOCKSTEP_OPTIMIZER(lone, .help = "of one group", .reads = {"no_decay"}, .make = make_lone)
+
+TEST(DecayGroups, AreRefusedByAnOptimiserOfOneGroup) {
+  const OptimSettings settings{.name = "lone", .no_decay = {"bias"}};
+  EXPECT_THAT([&] { make_optimizer(decay_groups(settings, named_params())); },
+              ::testing::ThrowsMessage<InputError>(HasSubstr("one group of parameters")));
+  EXPECT_NE(make_optimizer(settings, two_params()), nullptr);
+}
+
 TEST(Optimizer, ForgetsGradientsThatAreViews) {
   auto params = two_params();
   const auto bucket = torch::ones({7});

@@ -65,6 +65,7 @@ ScheduleSettings schedule_settings(const Tree& given) {
                                                                {"T_max", &s.T_max},
                                                                {"total_steps", &s.total_steps},
                                                                {"total_iters", &s.total_iters},
+                                                               {"warmup_steps", &s.warmup_steps},
                                                                {"patience", &s.patience},
                                                                {"cooldown", &s.cooldown}}) {
     *value = whole(given, key, *value);

@@ -228,20 +228,19 @@ AdamOptions options_in(const OptimSettings& s, bool decoupled) {
           .decoupled_weight_decay = decoupled};
 }
 
-std::unique_ptr<Optimizer> make_adam(const OptimSettings& s, std::vector<at::Tensor> params) {
-  return std::make_unique<Adam>(std::move(params), options_in(s, false));
-}
-
-std::unique_ptr<Optimizer> make_adamw(const OptimSettings& s, std::vector<at::Tensor> params) {
-  return std::make_unique<Adam>(std::move(params), options_in(s, true));
+template <bool kDecoupled>
+std::unique_ptr<Optimizer> make(const OptimGroups& groups) {
+  std::vector<ParameterGroup<AdamOptions>> own;
+  for (const auto& [params, settings] : groups) own.push_back({params, options_in(settings, kDecoupled)});
+  return std::make_unique<Adam>(own);
 }
 
 }  // namespace
 
 LOCKSTEP_OPTIMIZER(adam, .help = "Adam; weight decay is part of the gradient",
-                   .reads = {"weight_decay", "betas", "eps"}, .make = make_adam)
+                   .reads = {"weight_decay", "betas", "eps", "no_decay"}, .make_groups = make<false>)
 LOCKSTEP_OPTIMIZER(adamw, .help = "Adam with weight decay of its own",
-                   .reads = {"weight_decay", "betas", "eps"}, .defaults = {{"optim.weight_decay", "0.01"}},
-                   .make = make_adamw)
+                   .reads = {"weight_decay", "betas", "eps", "no_decay"},
+                   .defaults = {{"optim.weight_decay", "0.01"}}, .make_groups = make<true>)
 
 }  // namespace lockstep

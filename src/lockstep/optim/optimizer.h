@@ -5,9 +5,11 @@
 #include <ATen/core/Tensor.h>
 #include <torch/version.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/table.h"
@@ -135,12 +137,32 @@ class Optimizer {
   at::Tensor scratch_;
 };
 
-/// A row of the table of optimisers.
-using OptimizerRow = RowOf<std::unique_ptr<Optimizer>(const OptimSettings&, std::vector<at::Tensor>)>;
+/// Groups of parameters, each with the settings that it is to have.
+using OptimGroups = std::vector<ParameterGroup<OptimSettings>>;
+
+/// A row of the table of optimisers: RowOf's fields, and for those that know groups how several are made.
+struct OptimizerRow {
+  std::string help = {};
+  std::vector<std::string> reads = {};
+  std::vector<RowNeed> needs = {};
+  std::map<std::string, std::string> defaults = {};
+  std::function<std::unique_ptr<Optimizer>(const OptimSettings&, std::vector<at::Tensor>)> make = {};
+  std::function<std::unique_ptr<Optimizer>(const OptimGroups&)> make_groups = {};  ///< in place of make
+};
 
 /// The optimiser a config names, with one parameter group. InputError for an impossible value, with Python's
 /// rules.
 std::unique_ptr<Optimizer> make_optimizer(const OptimSettings& settings, std::vector<at::Tensor> params);
+/// The same with a group or several, all of one name.
+std::unique_ptr<Optimizer> make_optimizer(const OptimGroups& groups);
+
+/// A parameter, and its name in the model.
+using NamedParameter = std::pair<std::string, at::Tensor>;
+
+/// The parameters as settings.no_decay divides them: first those that decay, then those whose name has one of
+/// its parts, without weight decay; one group where nothing is divided. InputError where a part is in no
+/// name.
+OptimGroups decay_groups(const OptimSettings& settings, const std::vector<NamedParameter>& parameters);
 
 }  // namespace lockstep
 

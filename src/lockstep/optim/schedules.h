@@ -47,6 +47,8 @@ std::unique_ptr<Schedule> make_linear_lr(const ScheduleSettings& settings, Optim
 std::unique_ptr<Schedule> make_cosine_lr(const ScheduleSettings& settings, Optimizer& optimizer);
 /// OneCycleLR with the settings' peak for every parameter group.
 std::unique_ptr<Schedule> make_one_cycle_lr(const ScheduleSettings& settings, Optimizer& optimizer);
+/// transformers' get_linear_schedule_with_warmup.
+std::unique_ptr<Schedule> make_linear_warmup(const ScheduleSettings& settings, Optimizer& optimizer);
 /// ReduceLROnPlateau.
 std::unique_ptr<Schedule> make_plateau(const ScheduleSettings& settings, Optimizer& optimizer);
 

@@ -202,15 +202,19 @@ void Sgd::set_options_of(size_t group, const Tree& saved) {
 
 namespace {
 
-std::unique_ptr<Optimizer> make_sgd(const OptimSettings& s, std::vector<at::Tensor> params) {
-  const SgdOptions options{
-      .lr = s.lr, .momentum = s.momentum, .weight_decay = s.weight_decay, .nesterov = s.nesterov};
-  return std::make_unique<Sgd>(std::move(params), options);
+std::unique_ptr<Optimizer> make_sgd(const OptimGroups& groups) {
+  std::vector<ParameterGroup<SgdOptions>> own;
+  for (const auto& [params, s] : groups) {
+    own.push_back(
+        {params,
+         {.lr = s.lr, .momentum = s.momentum, .weight_decay = s.weight_decay, .nesterov = s.nesterov}});
+  }
+  return std::make_unique<Sgd>(own);
 }
 
 }  // namespace
 
 LOCKSTEP_OPTIMIZER(sgd, .help = "stochastic gradient descent, with momentum",
-                   .reads = {"momentum", "weight_decay", "nesterov"}, .make = make_sgd)
+                   .reads = {"momentum", "weight_decay", "nesterov", "no_decay"}, .make_groups = make_sgd)
 
 }  // namespace lockstep

@@ -1,5 +1,7 @@
 #include "lockstep/train/learner.h"
 
+#include <map>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
@@ -26,11 +28,22 @@ std::string shared_memory_line(const Team& team, double own) {
                 kilobytes(sum[0]), kilobytes(-ends[1]), kilobytes(ends[0]), team.world());
 }
 
+std::vector<NamedParameter> named_parameters(const TrainedModel& model) {
+  std::map<const void*, std::string> names;
+  for (const auto& item : model.net().named_parameters())
+    names.emplace(item.value().unsafeGetTensorImpl(), item.key());
+  std::vector<NamedParameter> named;
+  for (const auto& parameter : model.parameters())
+    named.emplace_back(names[parameter.unsafeGetTensorImpl()], parameter);
+  return named;
+}
+
 std::unique_ptr<Optimizer> make_optimizer_of(const Settings& settings, const Team& team,
-                                             std::vector<at::Tensor> params) {
+                                             const TrainedModel& model) {
+  const auto groups = decay_groups(settings.optim, named_parameters(model));
   if (!settings.optim.sharded || settings.train.mode != "ddp" || team.world() == 1)
-    return make_optimizer(settings.optim, std::move(params));
-  auto optimizer = make_sharded_optimizer(settings.optim, std::move(params), team);
+    return make_optimizer(groups);
+  auto optimizer = make_sharded_optimizer(groups, team);
   log::info(shared_memory_line(team, state_bytes_of(*optimizer)));
   return optimizer;
 }
@@ -66,7 +79,7 @@ Learner make_learner(const Setup& setup) {
                                       .tracer = learner.tracer,
                                       .known_loss = setup.task->known_loss(),
                                       .class_weights = setup.data.class_weights});
-  learner.optimizer = make_optimizer_of(settings, setup.mesh->data(), learner.model->parameters());
+  learner.optimizer = make_optimizer_of(settings, setup.mesh->data(), *learner.model);
   if (learner.graph) require_fused(*learner.optimizer, settings.optim);
   learner.schedule =
       make_schedule(settings.schedule, *learner.optimizer, learner.rounds.total_steps, settings.train.epochs);

@@ -148,6 +148,10 @@ void check_mode(const Settings& settings, int world, at::Device device) {
     throw InputError("parallel.tensor and parallel.pipeline above 1 do not go together yet", "parallel",
                      "share the layers, or the stages; parallel.data takes the other ranks");
   }
+  if (!settings.optim.no_decay.empty() && settings.parallel.tensor * settings.parallel.pipeline > 1) {
+    throw InputError("optim.no_decay does not go with parallel.tensor or parallel.pipeline above 1 yet",
+                     "optim.no_decay", "leave it out, or let all ranks share the data");
+  }
   if (train.accumulate > 1 && settings.ddp.static_graph) {
     throw InputError("train.accumulate > 1 does not go with ddp.static_graph (PyTorch's own fails, too)",
                      "train.accumulate", "turn one of the two off");

@@ -84,5 +84,7 @@ std::unique_ptr<Optimizer> sharded(std::vector<at::Tensor> params, const Session
 /// The optimiser that a config names, shared by the team; the plain one where a rank is alone.
 std::unique_ptr<Optimizer> make_sharded_optimizer(const OptimSettings& settings,
                                                   std::vector<at::Tensor> params, const Team& team);
+/// The same with a group or several.
+std::unique_ptr<Optimizer> make_sharded_optimizer(const OptimGroups& groups, const Team& team);
 
 }  // namespace lockstep

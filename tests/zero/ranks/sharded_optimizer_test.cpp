@@ -144,6 +144,25 @@ TEST(Sharded, EqualsThePlainOptimizerToTheBit) {
   }
 }
 
+OptimGroups spared_of(const OptimSettings& settings, const std::vector<at::Tensor>& params) {
+  OptimGroups groups{{{}, settings}, {{}, settings}};
+  groups[1].options.weight_decay = 0;
+  for (size_t i = 0; i < params.size(); ++i) groups[i % 3 == 0].params.push_back(params[i]);
+  return groups;
+}
+
+TEST(Sharded, EqualsThePlainOptimizerWhereSomeParametersDoNotDecay) {
+  const OptimSettings settings{.name = "adamw", .lr = 1e-2, .weight_decay = 0.5};
+  Pair pair([&](auto params) { return make_optimizer(spared_of(settings, params)); },
+            [&](auto params) { return make_sharded_optimizer(spared_of(settings, params), team()); });
+  for (int step = 0; step < 5; ++step) pair.step(step);
+  EXPECT_EQ(pair.ours->group_count(), 2u);
+  for (size_t i = 0; i < pair.params.size(); ++i)
+    EXPECT_TRUE(same_bits(pair.params[i], pair.plain_params[i])) << i;
+  const auto whole = pair.ours->state_dict();
+  if (test::runtime().job().rank == 0) expect_same(whole, pair.plain->state_dict(), "groups");
+}
+
 TEST(Sharded, HoldsItsShareOfTheStateAlone) {
   auto pair = pair_of(kCases.at("adam"), team());
   for (int step = 0; step < 5; ++step) pair.step(step);
