@@ -7,6 +7,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
 
 SIZES = dict(vocab_size=120, hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=80,
              max_position_embeddings=40, type_vocab_size=2)
@@ -64,6 +65,44 @@ def one_thread():
 def logits_of(model, input):
     with one_thread(), torch.no_grad():
         return model.eval()(**parts(input)).logits
+
+
+NO_DECAY = ["bias", "LayerNorm"]
+
+
+def groups_of(model, decay):
+    """As transformers' examples divide the parameters for AdamW."""
+    spared = {name for name, _ in model.named_parameters() if any(part in name for part in NO_DECAY)}
+    return [{"params": [p for name, p in model.named_parameters() if name not in spared], "weight_decay": decay},
+            {"params": [p for name, p in model.named_parameters() if name in spared], "weight_decay": 0.0}]
+
+
+def train_in_python(model, input, target, *, seed=5, batch=4, steps=20, warmup=None, accumulate=1, precision=None):
+    """The loop that people write, with PyTorch's DataLoader. The loss of each step, and the optimiser."""
+    optimizer = torch.optim.AdamW(groups_of(model, decay=0.01), lr=1e-3)
+    schedule = None
+    if warmup is not None:
+        schedule = transformers.get_linear_schedule_with_warmup(optimizer, warmup, steps)
+    losses = []
+    with one_thread():
+        torch.manual_seed(seed)
+        model.train()
+        while len(losses) < steps:
+            batches = list(torch.utils.data.DataLoader(list(range(len(input))), batch_size=batch))
+            for first in range(0, len(batches), accumulate):
+                parts_of_step = batches[first:first + accumulate]
+                optimizer.zero_grad()
+                loss = 0.0
+                for rows in parts_of_step:
+                    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+                        one = model(**parts(input[rows]), labels=target[rows]).loss / len(parts_of_step)
+                    one.backward()
+                    loss += one.item()
+                optimizer.step()
+                if schedule:
+                    schedule.step()
+                losses.append(loss)
+    return losses[:steps], optimizer
 
 
 __all__ = [name for name in dir() if not name.startswith("_")]

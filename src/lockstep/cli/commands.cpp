@@ -11,6 +11,7 @@
   X(train, "trains what a config says, on one process or many")                   \
   X(eval, "the metrics of a checkpoint, exact at any number of ranks")            \
   X(predict, "classes and probabilities of new samples")                          \
+  X(export, "a checkpoint as a folder that Hugging Face's transformers loads")    \
   X(status, "what became of a run: running, stopped early, done, failed")         \
   X(stop, "stops a run with a checkpoint, for good")                              \
   X(checkpoint, "has a run write a checkpoint now, and go on")                    \
@@ -40,7 +41,7 @@ const std::vector<Subcommand>& commands() {
 }
 
 bool joins_job(const std::string& command) {
-  static constexpr std::array<const char*, 6> joining = {"train",  "eval",   "predict",
+  static constexpr std::array<const char*, 7> joining = {"train",  "eval",   "predict", "export",
                                                          "whoami", "doctor", "bench"};
   return std::find(joining.begin(), joining.end(), command) != joining.end();
 }

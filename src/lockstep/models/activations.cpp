@@ -7,7 +7,7 @@
 #include <numbers>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 at::Tensor gelu(const at::Tensor& x) {
@@ -42,4 +42,4 @@ std::vector<std::string> activation_names() {
   return names;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::models {
 
 using Activation = at::Tensor (*)(const at::Tensor&);
 
@@ -14,4 +14,4 @@ using Activation = at::Tensor (*)(const at::Tensor&);
 Activation find_activation(const std::string& name);
 std::vector<std::string> activation_names();
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -11,6 +11,10 @@
 namespace lockstep {
 namespace {
 
+using models::UndrawnEmbedding;
+using models::UndrawnLayers;
+using models::UndrawnLinear;
+
 BertShape shape_of(const BertConfig& config) {
   return {.width = config.hidden_size,
           .heads = config.num_attention_heads,

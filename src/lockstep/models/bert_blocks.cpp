@@ -26,10 +26,10 @@ int64_t head_width(const BertShape& shape) {
                    "model.options.heads", "take a width that is a multiple of the heads");
 }
 
-Activation activation_named(const std::string& name) {
-  if (const auto activation = find_activation(name)) return activation;
+models::Activation activation_named(const std::string& name) {
+  if (const auto activation = models::find_activation(name)) return activation;
   throw InputError(format("there is no activation {}", base::printable(name)), "model.options.hidden_act",
-                   "take one of " + base::join(activation_names(), ", "));
+                   "take one of " + base::join(models::activation_names(), ", "));
 }
 
 }  // namespace

@@ -2,17 +2,20 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <variant>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "lockstep/models/activations.h"
+#include "lockstep/models/bert_fields.h"
 
 namespace lockstep {
 namespace {
 
+using models::BertField;
+using models::kBertFields;
+using models::kPadding;
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
@@ -21,34 +24,6 @@ constexpr int64_t kLargestSize = int64_t{1} << 31;
 constexpr const char* kFolder =
     "give the folder of a BERT model, as transformers' save_pretrained() writes it";
 constexpr const char* kOptions = "leave out what you are not sure of: each has BERT-base's default";
-
-using Member = std::variant<int64_t BertConfig::*, double BertConfig::*, std::optional<double> BertConfig::*,
-                            std::string BertConfig::*>;
-
-struct Field {
-  const char* name;
-  Member member;
-  int64_t least = 1;  // of whole numbers
-};
-
-constexpr const char* kPadding = "pad_token_id";
-
-const Field kFields[] = {
-    {"vocab_size", &BertConfig::vocab_size},
-    {"hidden_size", &BertConfig::hidden_size},
-    {"num_hidden_layers", &BertConfig::num_hidden_layers},
-    {"num_attention_heads", &BertConfig::num_attention_heads},
-    {"intermediate_size", &BertConfig::intermediate_size},
-    {"max_position_embeddings", &BertConfig::max_position_embeddings},
-    {"type_vocab_size", &BertConfig::type_vocab_size},
-    {kPadding, &BertConfig::pad_token_id, -1},
-    {"hidden_act", &BertConfig::hidden_act},
-    {"hidden_dropout_prob", &BertConfig::hidden_dropout_prob},
-    {"attention_probs_dropout_prob", &BertConfig::attention_probs_dropout_prob},
-    {"classifier_dropout", &BertConfig::classifier_dropout},
-    {"initializer_range", &BertConfig::initializer_range},
-    {"layer_norm_eps", &BertConfig::layer_norm_eps},
-};
 
 /// What may be wrong, said in one way whether a folder or the options say it.
 struct Place {
@@ -60,7 +35,7 @@ struct Place {
 /// Takes a member's value from config.json.
 struct FromJson {
   BertConfig& config;
-  const Field& field;
+  const BertField& field;
   const Json& value;
   const Place& place;
 
@@ -88,7 +63,7 @@ struct FromJson {
 /// The same from model.options.
 struct FromOptions {
   BertConfig& config;
-  const Field& field;
+  const BertField& field;
   const RowOptions& options;
 
   template <class T>
@@ -101,7 +76,7 @@ struct FromOptions {
 };
 
 void check_sizes(const BertConfig& config, const Place& place) {
-  for (const auto& field : kFields) {
+  for (const auto& field : kBertFields) {
     const auto* member = std::get_if<int64_t BertConfig::*>(&field.member);
     if (!member) continue;
     const int64_t value = config.**member;
@@ -132,9 +107,9 @@ void check_shares(const BertConfig& config, const Place& place) {
 void check(const BertConfig& config, const Place& place) {
   check_sizes(config, place);
   check_shares(config, place);
-  if (find_activation(config.hidden_act)) return;
+  if (models::find_activation(config.hidden_act)) return;
   place.refuse(format("hidden_act is {}; known are {}", base::printable(config.hidden_act),
-                      base::join(activation_names(), ", ")));
+                      base::join(models::activation_names(), ", ")));
 }
 
 // Named like BERT's or not, the weights of another architecture would be taken wrongly.
@@ -170,12 +145,12 @@ BertConfig read_bert_config(const std::string& folder) {
   const Json json = read_json(file, place);
   require_bert(json, place);
   BertConfig config;
-  for (const auto& field : kFields) {
+  for (const auto& field : kBertFields) {
     const auto found = json.find(field.name);
     if (found == json.end()) continue;
     if (!found->is_null()) {
       std::visit(FromJson{config, field, *found, place}, field.member);
-    } else if (field.name == kPadding) {
+    } else if (field.least < 0) {
       config.pad_token_id = -1;
     }
   }
@@ -184,7 +159,7 @@ BertConfig read_bert_config(const std::string& folder) {
 }
 
 BertConfig with_options(BertConfig config, const RowOptions& options) {
-  for (const auto& field : kFields)
+  for (const auto& field : kBertFields)
     if (options.count(field.name)) std::visit(FromOptions{config, field, options}, field.member);
   check(config, {"model.options", kOptions});
   return config;

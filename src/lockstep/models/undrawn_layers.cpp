@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-namespace lockstep {
+namespace lockstep::models {
 
 UndrawnLinear::UndrawnLinear(int64_t in, int64_t out)
     : weight(register_parameter("weight", at::empty({out, in}))),
@@ -31,4 +31,4 @@ Layer UndrawnLayers::embedding(int64_t count, int64_t width, std::optional<int64
   return Layer(std::make_shared<UndrawnEmbedding>(count, width, padding));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

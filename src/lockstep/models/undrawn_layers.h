@@ -8,7 +8,7 @@
 
 #include "lockstep/models/layers.h"
 
-namespace lockstep {
+namespace lockstep::models {
 
 /// Python's nn.Linear; libtorch's own rounds a third dimension otherwise.
 struct UndrawnLinear : torch::nn::Module {
@@ -39,4 +39,4 @@ class UndrawnLayers : public Layers {
   static Layer embedding(int64_t count, int64_t width, std::optional<int64_t> padding);
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -1,0 +1,78 @@
+// lockstep export: a checkpoint's model as a folder of Hugging Face's.
+#include "lockstep/base/error.h"
+#include "lockstep/base/output.h"
+#include "lockstep/base/paths.h"
+#include "lockstep/base/whole_folder.h"
+#include "lockstep/checkpoint/state_dict.h"
+#include "lockstep/cli/options.h"
+#include "lockstep/cli/version.h"
+#include "lockstep/models/bert_folder.h"
+#include "lockstep/train/saved.h"
+#include "lockstep/train/setup.h"
+#include "lockstep/train/task_memory.h"
+
+namespace lockstep::cli {
+namespace {
+
+constexpr const char* kOutput = "name a folder that is not there yet with --output";
+
+const BertForSequenceClassification& require_bert(const Net& net) {
+  if (const auto* bert = dynamic_cast<const BertForSequenceClassification*>(&net)) return *bert;
+  throw InputError("only the model bert has a folder that transformers loads", "model.name",
+                   "of another the checkpoint is what Python reads: torch.load(PATH, weights_only=True)");
+}
+
+BertFolder folder_of(const train::Setup& setup) {
+  const auto pretrained = base::find_path(setup.settings.model.path);
+  const auto vocabulary = base::find_path(setup.settings.task.vocabulary);
+  return {.labels = setup.data.class_names,
+          .regression = setup.data.regression,
+          .pretrained = pretrained,
+          .tokenizer = vocabulary.empty() ? pretrained : vocabulary};
+}
+
+int write_folder(const train::Command& command, const std::string& checkpoint, const std::string& output) {
+  auto setup = train::join_job(command);
+  const auto& team = *setup.team;
+  const auto on_first = [&](const auto& work) {
+    team.from_first([&] {
+      work();
+      return std::string();
+    });
+  };
+  on_first([&] { base::check_new_folder(output, kOutput); });
+  const auto [path, tree] = train::read_saved(team, checkpoint);
+  if (!train::recall(setup, tree)) train::load_data(setup);
+  const auto net = train::seeded_model(setup);
+  const auto& bert = require_bert(*net);
+  load_module_state_dict(*net, find_state_dict(tree, path), path);
+  on_first([&] { write_bert_folder(bert, folder_of(setup), output); });
+  if (team.first()) output::line(path + " is in " + output);
+  return kDone;
+}
+
+}  // namespace
+
+int run_export(const std::vector<std::string>& args) {
+  train::Command command;
+  std::string checkpoint, output;
+  Options options("export", "a checkpoint as a folder that Hugging Face's transformers loads",
+                  {"lockstep export runs/bert/config.yaml --checkpoint runs/bert --output my-model"});
+  options.positional("CONFIG.yaml", command.config, "the config file");
+  options.add("checkpoint", checkpoint, "PATH",
+              "a run's folder, a .pt file of lockstep's or Python's, or safetensors");
+  options.add("output", output, "FOLDER", "the folder to write: config.json, model.safetensors, vocab.txt");
+  options.add("set", command.sets, "KEY=VALUE", "overrule a key; may be given again");
+  options.add("launcher", command.launcher, "NAME", "overrule the detection; none = alone");
+  if (!options.parse(args)) return kDone;
+  if (checkpoint.empty() || output.empty()) {
+    throw InputError("export needs a checkpoint and a folder to write", "--checkpoint, --output",
+                     "see lockstep export --help");
+  }
+  command.program = version_line();
+  command.whole_model = true;
+  command.told = {{"the command", "export"}, {"--checkpoint", checkpoint}, {"--output", output}};
+  return write_folder(command, checkpoint, output);
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,25 @@
+#pragma once
+// BERT as a Hugging Face folder, which transformers loads.
+
+#include <string>
+#include <vector>
+
+#include "lockstep/models/bert.h"
+
+namespace lockstep {
+
+/// What stands in the folder beside the weights.
+struct BertFolder {
+  std::vector<std::string> labels;  ///< the classes' names; of a regression what its number is
+  bool regression = false;
+  std::string pretrained =
+      {};  ///< the folder that training began with: what else its config.json says is kept
+  std::string tokenizer = {};  ///< the folder whose vocab.txt and tokenizer's files are copied
+};
+
+/// Writes config.json, model.safetensors and the tokenizer's files, whole or not at all. InputError where
+/// `path` is there and not an empty folder, or the labels are not as many as the model's classes.
+void write_bert_folder(const BertForSequenceClassification& net, const BertFolder& folder,
+                       const std::string& path);
+
+}  // namespace lockstep
