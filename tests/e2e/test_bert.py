@@ -6,7 +6,7 @@ pytest.importorskip("transformers")
 
 import torch  # noqa: E402
 from bert_kit import *  # noqa: E402, F403
-from train_kit import assert_same_tensors, metrics, newest, sets, write_config  # noqa: E402
+from train_kit import PIMA, assert_same_tensors, metrics, newest, sets, write_config  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -66,15 +66,23 @@ TEXTS = 40
 
 
 @pytest.fixture
-def train(build_dir, lockstep, run, tmp_path):
+def config_for(build_dir, tmp_path):
+    """config_for(folder) -> a config that trains its model on made-up texts."""
+    def write(folder):
+        save_file({"input": texts(TEXTS), "target": labels(TEXTS)}, tmp_path / "data.safetensors")
+        return write_config(tmp_path, CONFIG.format(task=build_dir / "lib/tokens_task.so", folder=folder,
+                                                    data=tmp_path / "data.safetensors"))
+    return write
+
+
+@pytest.fixture
+def train(config_for, lockstep, run, tmp_path):
     """train(folder, **settings) -> the losses that lockstep logs, and its last checkpoint."""
     def ask(folder, **settings):
-        save_file({"input": texts(TEXTS), "target": labels(TEXTS)}, tmp_path / "data.safetensors")
-        config = write_config(tmp_path, CONFIG.format(task=build_dir / "lib/tokens_task.so", folder=folder,
-                                                      data=tmp_path / "data.safetensors"))
-        run(lockstep, "train", config, *sets(**settings), cwd=tmp_path, check=True, env={"OMP_NUM_THREADS": "1"})
-        return [line["loss"] for line in metrics(tmp_path / "runs/bert") if line["event"] == "step"], \
-            newest(tmp_path / "runs/bert")
+        run(lockstep, "train", config_for(folder), *sets(**settings), cwd=tmp_path, check=True,
+            env={"OMP_NUM_THREADS": "1"})
+        left = tmp_path / "runs" / settings.get("run__name", "bert")
+        return [line["loss"] for line in metrics(left) if line["event"] == "step"], newest(left)
     return ask
 
 
@@ -126,3 +134,61 @@ def test_an_exported_folder_is_transformers_own(train, logits, lockstep, run, tm
     assert transformers.AutoTokenizer.from_pretrained(out).convert_tokens_to_ids("7") == 12
     again = run(*export, cwd=tmp_path)
     assert again.returncode == 2 and "the folder is there, and not empty" in again.stderr
+
+
+def test_a_resumed_run_is_the_run_that_never_stopped(train, lockstep, run, tmp_path):
+    """Two groups of parameters, the warm-up's place and dropout's draws are in the checkpoint."""
+    folder = tmp_path / "folder"
+    make_model().save_pretrained(folder)
+    settings = dict(schedule__name="linear_warmup", schedule__warmup_steps=6, schedule__total_steps=20,
+                    optim__weight_decay=0.3)
+    _, whole = train(folder, **settings)
+    _, stopped = train(folder, run__name="parts", train__max_steps=7, **settings)
+    assert stopped["iter_no"] == 7 and len(stopped["optimizer"]["param_groups"]) == 2
+    run(lockstep, "train", tmp_path / "config.yaml", *sets(run__name="parts", **settings), "--resume", "auto",
+        cwd=tmp_path, check=True, env={"OMP_NUM_THREADS": "1"})
+    resumed = newest(tmp_path / "runs/parts")
+    assert resumed["iter_no"] == 20
+    for part in ("model", "optimizer"):
+        assert_same_tensors(dict(resumed[part]), dict(whole[part]))
+
+
+def spoil_config(folder):
+    text = (folder / "config.json").read_text().replace('"bert"', '"distilbert"')
+    (folder / "config.json").write_text(text)
+
+
+def cut_weights(folder):
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+@pytest.mark.parametrize("spoil, says", [
+    (spoil_config, "model_type is \"distilbert\""),
+    (cut_weights, "model.safetensors"),
+    (lambda folder: (folder / "config.json").unlink(), "no config.json"),
+], ids=["architecture", "cut", "config"])
+def test_a_spoilt_folder_is_wrong_input(spoil, says, config_for, lockstep, run, tmp_path):
+    folder = tmp_path / "folder"
+    make_model().save_pretrained(folder)
+    spoil(folder)
+    result = run(lockstep, "train", config_for(folder), cwd=tmp_path)
+    assert result.returncode == 2 and says in result.stderr and str(folder) in result.stderr
+
+
+@pytest.mark.parametrize("words, says", [
+    (["--set", "optim.no_decay=[biass]"], "no parameter's name has 'biass' in it"),
+    (["--set", "schedule.name=linear_warmup", "--set", "schedule.total_steps=3"], "the rate is 0 after 3 steps"),
+    (["--set", "model.options.hidden_act=gelo"], "hidden_act is gelo"),
+], ids=["decay", "schedule", "option"])
+def test_wrong_settings_are_wrong_input(words, says, config_for, lockstep, run, tmp_path):
+    make_model().save_pretrained(tmp_path / "folder")
+    result = run(lockstep, "train", config_for(tmp_path / "folder"), *words, cwd=tmp_path)
+    assert result.returncode == 2 and says in result.stderr
+
+
+def test_only_bert_is_exported(lockstep, run, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    run(lockstep, "train", config, "--set", "train.max_steps=1", cwd=tmp_path, check=True)
+    result = run(lockstep, "export", config, "--checkpoint", "runs/pima", "--output", "out", cwd=tmp_path)
+    assert result.returncode == 2 and "only the model bert" in result.stderr and not (tmp_path / "out").exists()
