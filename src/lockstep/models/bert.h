@@ -43,7 +43,7 @@ class BertForSequenceClassification : public Net {
   void draw_anew(const std::vector<std::string>& modules);
   /// A line for the log, said by the model that learns: others are made to be tried alone.
   void say_when_learning(std::string note) { note_ = std::move(note); }
-
+  /// What it was made of.
   const BertConfig& config() const { return config_; }
 
  private:
