@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -47,6 +48,11 @@ class Dataset {
   /// For data.resident: all of it, where the set lies in memory whole; none where samples are made when they
   /// are asked for.
   virtual std::optional<WholeSet> whole() const { return std::nullopt; }
+  /// The set as it is trained on in that epoch, where samples are another way each time: what was drawn for a
+  /// sample follows from the epoch and its number alone. nullptr: this set, always.
+  virtual std::shared_ptr<const Dataset> in_epoch(int64_t /*epoch*/) const { return nullptr; }
+  /// What a person calls the sample: its file, say. Empty: it has no name but its number.
+  virtual std::string name_of(int64_t /*index*/) const { return {}; }
 };
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <csetjmp>
 #include <cstring>
 
 #include "lockstep/base/error.h"
@@ -65,7 +66,98 @@ at::Tensor read_png(const std::string& path, int64_t channels, int64_t most_pixe
   return pixels.permute({0, 3, 1, 2}).contiguous();
 }
 
+namespace {
+
+/// libpng reports an error by a jump: what it jumps over are calls in C.
+class Decoder {
+ public:
+  explicit Decoder(std::span<const uint8_t> bytes) : left_(bytes) {
+    if (!png_) throw std::bad_alloc();
+    run([&] {
+      png_set_read_fn(png_.get(), this, [](png_structp png, png_bytep into, size_t size) {
+        static_cast<Decoder*>(png_get_io_ptr(png))->take(into, size);
+      });
+      png_set_user_limits(png_.get(), PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // check_pixels() says it better
+      png_read_info(png_.get(), png_.info);
+    });
+    check_pixels(width(), height());
+  }
+
+  void read(Pixels& into) {
+    into.resize(height(), width());
+    std::vector<png_bytep> rows(static_cast<size_t>(into.height));
+    for (int64_t y = 0; y < into.height; ++y) rows[static_cast<size_t>(y)] = into.row(y);
+    run([&] {
+      png_set_expand(png_.get());
+      png_set_strip_16(png_.get());
+      png_set_strip_alpha(png_.get());
+      png_set_gray_to_rgb(png_.get());
+      png_read_image(png_.get(), rows.data());
+    });
+  }
+
+ private:
+  struct Png {
+    png_structp png;
+    png_infop info;
+    explicit Png(Decoder* decoder)
+        : png(png_create_read_struct(
+              PNG_LIBPNG_VER_STRING, decoder,
+              [](png_structp png, png_const_charp text) {
+                static_cast<Decoder*>(png_get_error_ptr(png))->note(text);
+                png_longjmp(png, 1);
+              },
+              [](png_structp, png_const_charp) {})),
+          info(png ? png_create_info_struct(png) : nullptr) {}
+    ~Png() { png_destroy_read_struct(&png, &info, nullptr); }
+    Png(const Png&) = delete;
+    Png& operator=(const Png&) = delete;
+    png_structp get() const { return png; }
+    explicit operator bool() const { return info != nullptr; }
+  };
+
+  int64_t width() const { return png_get_image_width(png_.get(), png_.info); }
+  int64_t height() const { return png_get_image_height(png_.get(), png_.info); }
+
+  void take(uint8_t* into, size_t size) {
+    if (size > left_.size()) ended_ = true, png_error(png_.get(), "");
+    std::memcpy(into, left_.data(), size);
+    left_ = left_.subspan(size);
+  }
+  void note(const char* text) { std::strncpy(text_, text, sizeof text_ - 1); }
+
+  // Nothing in `calls` has a destructor.
+  template <class Calls>
+  void run(const Calls& calls) {
+    if (setjmp(png_jmpbuf(png_.get())) == 0) return calls();
+    throw BadImage(ended_ ? "the PNG is cut off" : format("the PNG is damaged: {}", text_));
+  }
+
+  std::span<const uint8_t> left_;
+  bool ended_ = false;
+  char text_[100] = {};
+  Png png_{this};
+};
+
+}  // namespace
+
+void read_png(std::span<const uint8_t> bytes, Pixels& into) {
+  Decoder(bytes).read(into);
+}
+
+void check_png_header(std::span<const uint8_t> bytes) {
+  Decoder{bytes};
+}
+
 #else
+
+void read_png(std::span<const uint8_t>, Pixels&) {
+  throw NoDecoder("libpng");
+}
+
+void check_png_header(std::span<const uint8_t>) {
+  throw NoDecoder("libpng");
+}
 
 at::Tensor read_png(const std::string& path, int64_t, int64_t) {
   throw InputError("this lockstep was built without libpng", path, "give the images as an IDX file");

@@ -1,7 +1,6 @@
 #include "lockstep/tasks/table_task.h"
 
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,6 +12,7 @@
 #include "lockstep/data/stage.h"
 #include "lockstep/data/table_set.h"
 #include "lockstep/tasks/balance.h"
+#include "lockstep/tasks/stratified.h"
 
 namespace lockstep::tasks {
 namespace {
@@ -25,28 +25,12 @@ class Scratch : public Arena {
   }
 };
 
-struct Split {
-  std::vector<int64_t> train, eval;
-};
-
-// Of each class the same share goes to evaluation, rounded to the nearest row.
-Split stratified(const CsvTable& table, double eval_fraction, int64_t seed) {
-  std::vector<std::vector<int64_t>> rows(table.class_names.size());  // numbers are all of one kind
+// Rows by class; numbers are all of one kind.
+Split split_of(const CsvTable& table, double eval_fraction, int64_t seed) {
+  std::vector<std::vector<int64_t>> rows(table.class_names.size());
   const auto* label = table.labels.is_floating_point() ? nullptr : table.labels.const_data_ptr<int64_t>();
   for (int64_t i = 0; i < table.labels.size(0); ++i) rows[label ? label[i] : 0].push_back(i);
-  auto generator = at::detail::createCPUGenerator(static_cast<uint64_t>(seed));
-  Split split;
-  for (const auto& members : rows) {
-    const auto count = static_cast<int64_t>(members.size());
-    const auto order = at::randperm(count, generator);
-    const auto kept = static_cast<int64_t>(std::llround(eval_fraction * static_cast<double>(count)));
-    for (int64_t i = 0; i < count; ++i) {
-      (i < kept ? split.eval : split.train).push_back(members[order.const_data_ptr<int64_t>()[i]]);
-    }
-  }
-  std::sort(split.train.begin(), split.train.end());
-  std::sort(split.eval.begin(), split.eval.end());
-  return split;
+  return stratified(rows, eval_fraction, seed);
 }
 
 at::Tensor picked(const at::Tensor& from, const std::vector<int64_t>& rows, Arena& arena) {
@@ -166,7 +150,7 @@ SharedSet load_tables(const TableRecipe& recipe, const Settings& settings, Arena
                        "give both the same columns in the same order, or leave task.eval_file empty");
     }
   } else {
-    const auto split = stratified(table, recipe.eval_fraction, settings.run.seed);
+    const auto split = split_of(table, recipe.eval_fraction, settings.run.seed);
     train.features = picked(table.features, split.train, arena);
     train.labels = picked(table.labels, split.train, arena);
     eval.features = picked(table.features, split.eval, arena);
@@ -250,7 +234,7 @@ std::shared_ptr<const Dataset> TableTask::evaluation(const Settings& settings, c
     auto table = read_csv(data::stage_file(file, settings.data.stage), options,
                           own ? arena : static_cast<Arena&>(scratch));
     if (!own) {
-      const auto split = stratified(table, recipe.eval_fraction, settings.run.seed);
+      const auto split = split_of(table, recipe.eval_fraction, settings.run.seed);
       table.features = picked(table.features, split.eval, arena);
       table.labels = picked(table.labels, split.eval, arena);
     }

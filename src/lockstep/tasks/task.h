@@ -30,6 +30,7 @@ struct TaskData {
   bool regression = false;               // one number is predicted, and class_names holds its name
   at::Tensor class_weights;              // undefined unless the task weighs its classes
   std::vector<std::string> notes;        // lines for the log: class balance, treated values, ...
+  std::string identity;  // of the samples, the same on all ranks or an error; empty = not asked
 };
 
 /// What inputs() needs of the training data besides TaskData's shape and names. It goes into the checkpoints.

@@ -84,7 +84,8 @@ Feed::Feed(const Settings& settings, std::shared_ptr<const Dataset> data, int ra
 
 EpochFeed Feed::epoch(TrainingState& state) const {
   if (state.consumed == 0) draw_base_seed();
-  return EpochFeed(sampler_, data_, options_, accumulate_, state);
+  const auto drawn = data_->in_epoch(state.epoch);
+  return EpochFeed(sampler_, drawn ? drawn : data_, options_, accumulate_, state);
 }
 
 }  // namespace lockstep::train

@@ -3,6 +3,7 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include <algorithm>
 #include <csignal>
 
 #include "lockstep/base/error.h"
@@ -108,6 +109,17 @@ std::shared_ptr<const data::ResidentSet> moved_to(at::Device device, const Whole
   }
 }
 
+// Each node reads for itself, and a sample's number is to mean the same everywhere.
+void check_identity(const Setup& setup) {
+  if (setup.data.identity.empty()) return;
+  const auto all = setup.team->all_gather(setup.data.identity);
+  const auto other = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one != all[0]; });
+  if (other == all.end()) return;
+  throw InputError(format("rank {} found other samples than rank 0", other - all.begin()),
+                   "data.root: " + setup.settings.data.root,
+                   "let the data set be the same, file for file, on all nodes");
+}
+
 }  // namespace
 
 Setup join_job(const Command& command) {
@@ -138,6 +150,7 @@ void load_data(Setup& setup) {
     setup.data = base::with_memory_for("the data set of task " + setup.settings.task.name,
                                        [&] { return setup.task->data(setup.settings, share); });
   });
+  check_identity(setup);
   for (const auto& note : setup.data.notes) log::info(note);
 }
 

@@ -1,0 +1,168 @@
+#include "lockstep/data/image_folder.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array kEndings = {".png", ".jpg", ".jpeg"};
+constexpr std::array kEvalFolders = {"val", "eval", "test"};
+constexpr int kDeepest = 40;
+constexpr const char* kLayout = "data.root is to hold train/CLASS/*.jpg and val/CLASS/*.jpg, or CLASS/*.jpg";
+
+std::string shown(const std::string& path) {
+  return base::printable(path, 4096);
+}
+
+std::vector<fs::directory_entry> entries_of(const std::string& folder) {
+  std::error_code failed;
+  std::vector<fs::directory_entry> entries;
+  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end; entry.increment(failed))
+    entries.push_back(*entry);
+  if (failed)
+    throw InputError(format("the folder cannot be read: {}", failed.message()), shown(folder),
+                     "check its permissions, or move it away");
+  return entries;
+}
+
+bool is_folder(const fs::directory_entry& entry) {
+  std::error_code none;
+  return entry.is_directory(none);
+}
+
+// .git, .ipynb_checkpoints
+bool is_hidden(const std::string& name) {
+  return name.starts_with('.');
+}
+
+bool holds_folders(const std::string& folder) {
+  std::error_code none;
+  if (!fs::is_directory(folder, none)) return false;
+  const auto entries = entries_of(folder);
+  return std::any_of(entries.begin(), entries.end(), [](const auto& entry) {
+    return !is_hidden(entry.path().filename()) && is_folder(entry);
+  });
+}
+
+std::string ending_of(const std::string& name) {
+  std::string ending = fs::path(name).extension();
+  for (char& c : ending) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return ending;
+}
+
+// macOS leaves ._photo.jpg beside photo.jpg on disks of others; it is a note, not an image.
+bool is_image(const std::string& name) {
+  return !name.starts_with("._") &&
+         std::find(kEndings.begin(), kEndings.end(), ending_of(name)) != kEndings.end();
+}
+
+struct File {
+  std::string folder, name;
+  auto operator<=>(const File&) const = default;
+};
+
+void walk(const std::string& root, const std::string& below, int depth, FoundImages& found,
+          std::vector<File>& files) {
+  const auto folder = below.empty() ? root : root + "/" + below;
+  if (depth > kDeepest)
+    throw InputError(format("folders lie more than {} deep in each other", kDeepest), shown(folder),
+                     "is it a link that leads back? take it away");
+  for (const auto& entry : entries_of(folder)) {
+    const std::string name = entry.path().filename();
+    if (is_folder(entry)) {
+      walk(root, below.empty() ? name : below + "/" + name, depth + 1, found, files);
+    } else if (is_image(name)) {
+      files.push_back({below, name});
+    } else {
+      ++found.left_out[is_hidden(name) || ending_of(name).empty() ? name : ending_of(name)];
+    }
+  }
+}
+
+void add_class(const std::string& below, int64_t label, FoundImages& found) {
+  std::vector<File> files;
+  walk(found.root, below, 0, found, files);
+  std::sort(files.begin(), files.end());
+  for (const auto& [folder, name] : files) {
+    found.files.push_back(folder.empty() ? name : folder + "/" + name);
+    found.labels.push_back(label);
+  }
+}
+
+}  // namespace
+
+ImageLayout image_layout(const std::string& root) {
+  std::error_code none;
+  if (!fs::is_directory(root, none)) {
+    throw InputError(fs::exists(root, none) ? "data.root is a file, not a folder" : "there is no such folder",
+                     shown(root), kLayout);
+  }
+  // a class may be called train
+  if (!holds_folders(root + "/train")) return {root, {}};
+  for (const char* name : kEvalFolders) {
+    if (holds_folders(root + "/" + name)) return {root + "/train", root + "/" + name};
+  }
+  return {root + "/train", {}};
+}
+
+std::vector<std::string> class_folders(const std::string& root) {
+  std::vector<std::string> names;
+  for (const auto& entry : entries_of(root)) {
+    const std::string name = entry.path().filename();
+    if (is_hidden(name) || !is_folder(entry)) continue;
+    if (base::invalid_utf8(name))
+      throw InputError("the class's name is not UTF-8", shown(root + "/" + name), "rename the folder");
+    names.push_back(name);
+  }
+  if (names.empty()) throw InputError("there are no folders of classes", shown(root), kLayout);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+FoundImages find_images(const std::string& root, const std::vector<std::string>& folders,
+                        const std::vector<std::string>& classes) {
+  FoundImages found{.root = root, .files = {}, .labels = {}};
+  for (const auto& entry : entries_of(root)) {
+    const std::string name = entry.path().filename();
+    if (!is_folder(entry)) ++found.left_out[is_image(name) ? "beside the classes' folders" : name];
+  }
+  for (const auto& folder : folders) {
+    const auto place = std::find(classes.begin(), classes.end(), folder);
+    if (place == classes.end())
+      throw InputError(format("the class {} is not among the training set's", base::printable(folder)),
+                       shown(root + "/" + folder), "put images of it into the training set, or take it away");
+    add_class(folder, place - classes.begin(), found);
+  }
+  return found;
+}
+
+FoundImages find_images(const std::string& folder) {
+  FoundImages found{.root = folder, .files = {}, .labels = {}};
+  add_class("", 0, found);
+  return found;
+}
+
+std::string left_out_text(const FoundImages& found) {
+  constexpr size_t kNamed = 6;
+  int64_t all = 0;
+  std::vector<std::string> kinds;
+  for (const auto& [kind, count] : found.left_out) {
+    all += count;
+    if (kinds.size() < kNamed) kinds.push_back(format("{} {}", count, base::printable(kind)));
+  }
+  if (all == 0) return {};
+  if (found.left_out.size() > kNamed) kinds.push_back("...");
+  return format("not read, for they are no .png, .jpg or .jpeg of a class: {}", base::join(kinds, ", "));
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,52 @@
+#pragma once
+// torchvision's resnet18, to its bits: parameters drawn in its order, under its names.
+
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+
+#include <string>
+#include <vector>
+
+#include "lockstep/models/chain.h"
+#include "lockstep/models/net.h"
+
+namespace lockstep {
+
+/// Two convolutions of 3 x 3 with a way around them.
+class ResidualBlock : public torch::nn::Module {
+ public:
+  /// A stride or another width makes the way around a convolution, too.
+  ResidualBlock(int64_t in, int64_t out, int64_t stride);
+  /// [n, in, h, w] to [n, out, h / stride, w / stride].
+  torch::Tensor forward(const torch::Tensor& input);
+
+ private:
+  torch::nn::Sequential downsample_ = nullptr;  // drawn first, registered last: as torchvision has it
+  torch::nn::Conv2d conv1_, conv2_;
+  torch::nn::BatchNorm2d bn1_, bn2_;
+};
+
+/// 18 layers with weights, 11.7 million parameters for 1,000 classes. Images of any size from 1 x 1 on.
+class ResNet18 : public Net, public Chain {
+ public:
+  explicit ResNet18(int64_t classes);
+  /// [n, 3, h, w] to [n, classes].
+  torch::Tensor forward(const torch::Tensor& input) override;
+  std::vector<Part> chain() override;
+
+ private:
+  torch::Tensor start(const torch::Tensor& x);
+
+  torch::nn::Conv2d conv1_;
+  torch::nn::BatchNorm2d bn1_;
+  std::vector<torch::nn::Sequential> layers_;
+  torch::nn::Linear fc_ = nullptr;
+};
+
+/// A state_dict of torchvision's, .pt, .pth or .safetensors, into the model. A last layer for other classes
+/// than the model's is not taken: true where it was. InputError where anything else does not fit.
+bool load_pretrained(ResNet18& model, const std::string& path);
+
+}  // namespace lockstep

@@ -1,0 +1,17 @@
+#pragma once
+// A set parted into one to train on and one to evaluate on, of each class alike.
+
+#include <cstdint>
+#include <vector>
+
+namespace lockstep::tasks {
+
+struct Split {
+  std::vector<int64_t> train, eval;  // sorted
+};
+
+/// Of each group's members the same share goes to evaluation, rounded to the nearest; which, the seed
+/// decides.
+Split stratified(const std::vector<std::vector<int64_t>>& groups, double eval_fraction, int64_t seed);
+
+}  // namespace lockstep::tasks
