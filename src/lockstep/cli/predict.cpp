@@ -42,7 +42,7 @@ void check_width(const at::Tensor& output, const TaskData& data) {
 }
 
 void append(std::vector<Prediction>& all, const at::Tensor& output, const std::vector<int64_t>& indices,
-            const TaskData& data) {
+            const TaskData& data, const Dataset& inputs) {
   check_width(output, data);
   const auto plain = output.to(torch::kCPU, torch::kFloat32);
   const auto numbers = (data.regression ? plain : torch::softmax(plain, 1)).contiguous();
@@ -51,26 +51,28 @@ void append(std::vector<Prediction>& all, const at::Tensor& output, const std::v
   for (int64_t i = 0; i < numbers.size(0); ++i) {
     const float* row = numbers.data_ptr<float>() + i * width;
     const auto label = labels[i].item<int64_t>();
-    all.push_back({indices[static_cast<size_t>(i)],
+    const auto sample = indices[static_cast<size_t>(i)];
+    all.push_back({sample,
                    label,
                    data.class_names[static_cast<size_t>(label)],
+                   inputs.name_of(sample),
                    {row, row + width}});
   }
 }
 
 std::vector<Prediction> predict_share(const train::Setup& setup, Net& net,
-                                      std::shared_ptr<const Dataset> inputs) {
+                                      const std::shared_ptr<const Dataset>& inputs) {
   const torch::NoGradGuard no_grad;
   net.eval();
   const auto& settings = setup.settings;
   const auto device = setup.team->device();
   const ShardSampler sampler(inputs->size(), setup.team->rank(), setup.team->world());
-  Loader loader(std::move(inputs), sampler, train::loader_options(settings, device));
+  Loader loader(inputs, sampler, train::loader_options(settings, device));
   std::vector<Prediction> all;
   for (auto& batch : loader) {
     const auto input = train::placed(batch.input, device, settings.train.layout);
     const train::Autocast scope(device.type(), train::autocast_type(settings.train.precision));
-    append(all, net.forward(input), batch.indices, setup.data);
+    append(all, net.forward(input), batch.indices, setup.data, *inputs);
   }
   return all;
 }
@@ -90,14 +92,15 @@ void print_answers(const std::string& text) {
 }
 
 // What all ranks answer, whole, on each.
-std::string text_of_all(const train::Setup& setup, const std::vector<Prediction>& own, bool json) {
+std::string text_of_all(const train::Setup& setup, const std::vector<Prediction>& own, bool named,
+                        bool json) {
   const bool regression = setup.data.regression;
   std::string lines;
   for (const auto& part :
        setup.team->all_gather(json ? json_lines(own, regression) : csv_lines(own, regression)))
     lines += part;
   if (json) return json_document(lines);
-  return csv_header(regression ? std::vector<std::string>{} : setup.data.class_names) + lines;
+  return csv_header(regression ? std::vector<std::string>{} : setup.data.class_names, named) + lines;
 }
 
 int predict(const train::Command& command, const PredictOptions& options) {
@@ -113,7 +116,7 @@ int predict(const train::Command& command, const PredictOptions& options) {
       [&] { inputs = setup.task->inputs(setup.settings, setup.data, base::find_path(options.input)); });
   std::vector<Prediction> own;
   setup.team->together([&] { own = predict_share(setup, *net, inputs); });
-  const auto text = text_of_all(setup, own, json);
+  const auto text = text_of_all(setup, own, inputs->size() > 0 && !inputs->name_of(0).empty(), json);
   setup.team->from_first([&] {
     if (options.output.empty()) {
       print_answers(text);
@@ -137,7 +140,8 @@ int run_predict(const std::vector<std::string>& args) {
   options.positional("CONFIG.yaml", command.config, "the config file");
   options.add("checkpoint", wanted.checkpoint, "PATH",
               "a run's folder, a .pt file of lockstep's or Python's, or safetensors");
-  options.add("input", wanted.input, "FILE", "IDX, IDX.gz, PNG or CSV, as the task reads them");
+  options.add("input", wanted.input, "FILE",
+              "IDX, IDX.gz, PNG, JPEG, a folder of images, or CSV, as the task reads them");
   options.add("output", wanted.output, "FILE", "where to write; standard output unless given");
   options.add("format", wanted.format, "csv|json", "how to write; by the output's name, else csv");
   options.add("set", command.sets, "KEY=VALUE", "overrule a key; may be given again");

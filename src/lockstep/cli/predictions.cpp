@@ -20,6 +20,7 @@ std::string csv_lines(const std::vector<Prediction>& all, bool regression) {
   std::string text;
   for (const auto& one : all) {
     text += std::to_string(one.sample);
+    if (!one.source.empty()) text += "," + quoted(one.source);
     if (!regression) text += "," + quoted(one.name);
     for (const float number : one.numbers) text += format(",{:.9g}", number);
     text += "\n";
@@ -31,6 +32,7 @@ std::string json_lines(const std::vector<Prediction>& all, bool regression) {
   std::string text;
   for (const auto& one : all) {
     nlohmann::ordered_json json = {{"sample", one.sample}};
+    if (!one.source.empty()) json["name"] = one.source;
     if (regression) {
       json["value"] = one.numbers[0];
     } else {
@@ -42,9 +44,10 @@ std::string json_lines(const std::vector<Prediction>& all, bool regression) {
   return text;
 }
 
-std::string csv_header(const std::vector<std::string>& class_names) {
-  if (class_names.empty()) return "sample,value\n";
-  std::string text = "sample,class";
+std::string csv_header(const std::vector<std::string>& class_names, bool named) {
+  std::string text = named ? "sample,name" : "sample";
+  if (class_names.empty()) return text + ",value\n";
+  text += ",class";
   for (const auto& name : class_names) text += "," + quoted("p(" + name + ")");
   return text + "\n";
 }

@@ -10,7 +10,8 @@ namespace lockstep::cli {
 
 struct Prediction {
   int64_t sample = 0, label = 0;
-  std::string name;
+  std::string name;            // of the class
+  std::string source;          // what the sample is called, its file say; empty = its number alone
   std::vector<float> numbers;  // a probability a class, or the one number that is predicted
 };
 
@@ -19,7 +20,7 @@ std::string csv_lines(const std::vector<Prediction>& all, bool regression);
 std::string json_lines(const std::vector<Prediction>& all, bool regression);
 
 /// The line above csv_lines; `class_names` empty where a number is predicted.
-std::string csv_header(const std::vector<std::string>& class_names);
+std::string csv_header(const std::vector<std::string>& class_names, bool named);
 
 /// One JSON value, {"predictions": [...]}, of all ranks' json_lines.
 std::string json_document(const std::string& lines);
