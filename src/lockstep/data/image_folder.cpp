@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr std::array kEndings = {".png", ".jpg", ".jpeg"};
 constexpr std::array kEvalFolders = {"val", "eval", "test"};
-constexpr int kDeepest = 40;
+constexpr int kDeepest = 20;
 constexpr const char* kLayout = "data.root is to hold train/CLASS/*.jpg and val/CLASS/*.jpg, or CLASS/*.jpg";
 
 std::string shown(const std::string& path) {

@@ -41,6 +41,7 @@ class Lockstep(CMakePackage, CudaPackage):
     depends_on("hwloc")
     depends_on("zlib-api")
     depends_on("libpng")
+    depends_on("libjpeg-turbo")
     depends_on("fmt")  # used where libtorch brings none
     depends_on("googletest+gmock", when="+tests")
 

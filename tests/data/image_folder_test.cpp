@@ -1,0 +1,183 @@
+// Folders of images as torchvision's ImageFolder has them, to the bit.
+#include "lockstep/data/image_folder.h"
+
+#include <ATen/ATen.h>
+
+#include <cstring>
+#include <set>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/data/augment.h"
+#include "lockstep/data/check_images.h"
+#include "lockstep/data/image_folder_set.h"
+#include "lockstep/data/image_set.h"
+#include "lockstep/data/parallel_each.h"
+#include "peer.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string bytes_of(const data::Pixels& image) {
+  return {reinterpret_cast<const char*>(image.rgb.data()),
+          static_cast<size_t>(image.height * image.width * 3)};
+}
+
+// As the peer makes it.
+data::Pixels noise(int64_t height, int64_t width) {
+  data::Pixels image;
+  image.resize(height, width);
+  for (int64_t i = 0; i < height * width * 3; ++i)
+    image.rgb[i] = static_cast<uint8_t>(i * 7919 % 65521 % 256);
+  return image;
+}
+
+TEST(Resample, ScalesAndCutsToTorchvisionsBits) {
+  LOCKSTEP_PYTHON_OR_SKIP(python, "torchvision");
+  const auto peer = test::output_of(python + " tests/data/image_folder_peer.py scaled");
+  const int64_t sizes[][4] = {{40, 60, 24, 24},   {61, 37, 32, 32},   {17, 90, 24, 31}, {8, 8, 21, 13},
+                              {33, 33, 33, 33},   {64, 48, 64, 20},   {1, 1, 3, 5},     {1, 50, 4, 4},
+                              {301, 203, 7, 224}, {100, 101, 99, 100}};
+  const data::Box parts[] = {{0, 0, 40, 60}, {3, 5, 20, 31}, {39, 59, 1, 1}, {10, 0, 24, 18}, {0, 20, 7, 40}};
+  data::Resampler resampler;
+  std::string ours;
+  for (const auto& [h, w, rows, columns] : sizes) {
+    ours += bytes_of(resampler.scale(noise(h, w), data::middle_view(h, w, rows, columns).scaling));
+    EXPECT_EQ(peer.substr(0, ours.size()) == ours, true) << h << "x" << w << " to " << rows << "x" << columns;
+  }
+  for (const auto& part : parts)
+    ours += bytes_of(resampler.scale(noise(40, 60), {part, 24, 18, {0, 0, 24, 18}}));
+  ASSERT_EQ(peer.size(), ours.size());
+  EXPECT_TRUE(peer == ours);
+}
+
+data::FoundImages found_in(const std::string& root) {
+  const auto classes = data::class_folders(root);
+  return data::find_images(root, classes, classes);
+}
+
+data::ImageFolderSet set_of(const data::FoundImages& found, data::Augment augment = {}) {
+  return {data::image_list(found.root, found.files, found.labels),
+          {.height = 24,
+           .width = 24,
+           .table = normalize_table({0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}),
+           .augment = augment,
+           .seed = 5}};
+}
+
+TEST(ImageFolder, IsTorchvisionsFolderByFolderAndBitByBit) {
+  LOCKSTEP_PYTHON_OR_SKIP(python, "torchvision");
+  const test::TempFolder folder, kinds;
+  test::output_of(python + " tests/data/image_folder_peer.py pixels " + kinds.path().string());
+  const auto put = [&](const std::string& place, const std::string& kind) {
+    fs::create_directories(fs::path(folder / place).parent_path());
+    fs::copy(kinds / kind, folder / place);
+  };
+  put("b/2.png", "png-rgb.png"), put("b/10.JPG", "jpeg-2.jpg"), put("B/x.jpeg", "jpeg-grey.jpeg");
+  put("a class/é.png", "png-palette.png"), put("a class/sub/0.png", "png-rgba.png");
+  put("a class/sub-1/0.jpg", "jpeg-1.jpg"), put("a class/z.png", "png-one-bit.png");
+  folder.write("b/notes.txt", "no image"), folder.write("beside.txt", "no image");
+  fs::create_directory_symlink(kinds.path(), folder / "c");
+  fs::remove(kinds / "png-deep-grey.png");  // whose pixels are ours, not Pillow's
+  data::FoundImages found;
+  try {
+    found = found_in(folder.path());
+    ASSERT_TRUE(data::damaged_images(found, data::Check::pixels).empty());
+  } catch (const InputError& error) {
+    GTEST_SKIP() << error.what();
+  }
+  const auto peer =
+      test::output_of(python + " tests/data/image_folder_peer.py folder " + folder.path().string());
+  std::string lines;
+  for (size_t i = 0; i < found.files.size(); ++i) lines += format("{} {}\n", found.files[i], found.labels[i]);
+  ASSERT_EQ(peer.substr(0, lines.size()), lines);
+  std::vector<int64_t> all(found.files.size());
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i);
+  const auto batch = set_of(found).get(all);
+  const std::string floats(static_cast<const char*>(batch.input.const_data_ptr()), batch.input.nbytes());
+  EXPECT_TRUE(peer.substr(lines.size()) == floats);
+  EXPECT_TRUE(at::equal(batch.target, at::tensor(found.labels, at::kLong)));
+  EXPECT_EQ(data::left_out_text(found),
+            "not read, for they are no .png, .jpg or .jpeg of a class: 1 .txt, 1 beside.txt");
+}
+
+TEST(ImageFolder, DrawsASampleBySeedEpochAndNumberAlone) {
+  const auto same = [](const data::View& a, const data::View& b) {
+    const auto& p = a.scaling.part;
+    const auto& q = b.scaling.part;
+    return p.top == q.top && p.left == q.left && p.height == q.height && p.width == q.width &&
+           a.flipped == b.flipped;
+  };
+  const data::Augment both{.crop = true, .flip = true};
+  const auto view = [&](int64_t seed, int64_t epoch, int64_t sample) {
+    return data::drawn_view(300, 400, 24, 24, both, static_cast<uint64_t>(seed), epoch, sample);
+  };
+  EXPECT_TRUE(same(view(1, 2, 3), view(1, 2, 3)));
+  EXPECT_FALSE(same(view(1, 2, 3), view(2, 2, 3)) && same(view(1, 2, 4), view(2, 2, 4)));
+  EXPECT_FALSE(same(view(1, 2, 3), view(1, 3, 3)) && same(view(1, 2, 4), view(1, 3, 4)));
+  EXPECT_FALSE(same(view(1, 2, 3), view(1, 2, 4)) && same(view(1, 2, 5), view(1, 2, 6)));
+  int64_t flips = 0;
+  double area = 0;
+  for (int64_t i = 0; i < 2000; ++i) {
+    const auto [scaling, flipped] = view(0, 0, i);
+    const auto& part = scaling.part;
+    const double share = static_cast<double>(part.height * part.width) / (300 * 400);
+    const double ratio = static_cast<double>(part.width) / static_cast<double>(part.height);
+    ASSERT_TRUE(part.top >= 0 && part.left >= 0 && part.top + part.height <= 300 &&
+                part.left + part.width <= 400);
+    ASSERT_TRUE(share > 0.075 && share < 1.001 && ratio > 0.74 && ratio < 1.35) << share << " " << ratio;
+    area += share / 2000;
+    flips += flipped;
+  }
+  EXPECT_NEAR(flips, 1000, 100);
+  EXPECT_NEAR(area, 0.435, 0.02);  // as torchvision draws them: large parts that do not fit are drawn again
+}
+
+TEST(ImageFolder, OfLongThinImagesTakesThePartThatTorchvisionFallsBackTo) {
+  const auto view = data::drawn_view(10, 1000, 8, 8, {.crop = true}, 0, 0, 0);
+  EXPECT_LE(view.scaling.part.width, 13);
+}
+
+TEST(ImageFolder, RefusesWhatIsNoFolderOfClasses) {
+  const test::TempFolder folder;
+  EXPECT_THROW(data::image_layout(folder / "missing"), InputError);
+  EXPECT_THROW(data::class_folders(folder.path()), InputError);
+  fs::create_directories(folder / "circle");
+  fs::create_directory_symlink(folder / "circle", folder / "circle/again");
+  EXPECT_THROW(found_in(folder.path()), InputError);
+  fs::remove(folder / "circle/again");
+  fs::create_directories(folder / "bad\xff");
+  EXPECT_THROW(data::class_folders(folder.path()), InputError);
+}
+
+TEST(ImageFolder, TellsAFolderOfSplitsFromAClassCalledTrain) {
+  const test::TempFolder folder;
+  fs::create_directories(folder / "train");
+  fs::create_directories(folder / "plane");
+  EXPECT_EQ(data::image_layout(folder.path()).train, folder.path().string());
+  fs::create_directories(folder / "train/express");
+  EXPECT_EQ(data::image_layout(folder.path()).train, folder / "train");
+  EXPECT_EQ(data::image_layout(folder.path()).eval, "");
+  fs::create_directories(folder / "test/express");
+  EXPECT_EQ(data::image_layout(folder.path()).eval, folder / "test");
+  fs::create_directories(folder / "val/express");
+  EXPECT_EQ(data::image_layout(folder.path()).eval, folder / "val");
+}
+
+TEST(ParallelEach, DoesAllOnceAndThrowsWhatOneThrows) {
+  std::vector<int> done(1000);
+  data::parallel_each(1000, 4, [&] { return [&](int64_t i) { ++done[i]; }; });
+  EXPECT_EQ(std::set<int>(done.begin(), done.end()), std::set<int>{1});
+  EXPECT_THROW(data::parallel_each(100, 3,
+                                   [] {
+                                     return [](int64_t i) {
+                                       if (i == 50) throw InputError("fifty");
+                                     };
+                                   }),
+               InputError);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,234 @@
+"""A folder of images by class: trained, evaluated and predicted from, alike however many ranks and workers; what is wrong is named."""
+
+import csv
+import io
+import shutil
+
+import pytest
+
+from train_kit import assert_same_run, checkpoints, metrics, sets, write_config
+
+numpy = pytest.importorskip("numpy")
+Image = pytest.importorskip("PIL.Image")
+
+CONFIG = """
+run: {{name: {name}}}
+task: {{name: folder, size: [12, 12], augment: [crop, flip]}}
+data: {{root: {root}, batch_size: 4, workers: 1}}
+model: {{name: mlp, hidden: [8]}}
+optim: {{name: sgd, lr: 0.05}}
+train: {{epochs: 2, log_every: 1}}
+"""
+
+
+def draw(path, kind, number):
+    """Dark at the left, or dark at the top."""
+    noise = numpy.random.default_rng(number).integers(0, 40, (16 + number % 5, 20 - number % 3, 3))
+    ramp = numpy.linspace(0, 200, noise.shape[1 - kind])
+    pixels = noise + (ramp[:, None, None] if kind else ramp[None, :, None])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels.astype(numpy.uint8)).save(path)
+
+
+def write_images(root, train=12, val=5):
+    for split, count in (("train", train), ("val", val)):
+        for kind, name in enumerate(("left to right", "töp")):
+            for number in range(count):
+                draw(root / split / name / f"{number:02}.{('png', 'jpg', 'JPEG')[number % 3]}", kind, number)
+    return root
+
+
+@pytest.fixture(scope="module")
+def lacks(lockstep, tmp_path_factory):
+    """Skips where this build reads no JPEG."""
+    from conftest import run_process
+    folder = tmp_path_factory.mktemp("lacks")
+    config = write_config(folder, CONFIG.format(name="lacks", root=write_images(folder / "images", train=4, val=1)))
+    result = run_process([lockstep, "train", config, "--dry-run"], cwd=folder)
+    if "was built without lib" in result.stderr:
+        pytest.skip("this lockstep reads no PNG or no JPEG")
+    assert result.returncode == 0, result.output
+
+
+@pytest.fixture
+def images(lacks, tmp_path):
+    return write_images(tmp_path / "images")
+
+
+@pytest.fixture
+def train(lockstep, mpiexec, images, tmp_path):
+    """train("name", world, key=value, ...) on them; the process's end."""
+    from conftest import run_process
+
+    def run(name, world=1, check=True, words=(), timeout=60, **values):
+        config = tmp_path / f"{name}.yaml"
+        config.write_text(CONFIG.format(name=name, root=images))
+        command = [lockstep, "train", config, *sets(**values), *words]
+        return run_process(([mpiexec, "-n", world] if world > 1 else []) + command, cwd=tmp_path, check=check, timeout=timeout)
+    return run
+
+
+def test_the_bits_do_not_depend_on_workers(train, tmp_path):
+    train("none", data__workers=0)
+    train("three", data__workers=3)
+    for name in ("none", "three"):
+        assert len(metrics(tmp_path / f"runs/{name}")) >= 12
+    losses = [[line.get("loss") for line in metrics(tmp_path / f"runs/{name}")] for name in ("none", "three")]
+    assert losses[0] == losses[1]
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("world", (1, 2))
+def test_a_run_that_stopped_inside_an_epoch_goes_on_to_the_same_bits(train, tmp_path, world):
+    step = 8 if world == 1 else 4  # in the middle of epoch 1
+    train("whole", world)
+    (tmp_path / "runs/whole").rename(tmp_path / "whole")
+    train("whole", world, train__max_steps=step)
+    train("whole", world, words=["--resume", "auto"])
+    assert_same_run(tmp_path / "whole", tmp_path / "runs/whole")
+
+
+def test_augmentation_is_another_one_each_epoch_and_with_each_seed(train, tmp_path):
+    def losses(name, **values):
+        train(name, optim__lr=0, data__shuffle=False, **values)  # the same model sees the same samples twice
+        lines = [line["loss"] for line in metrics(tmp_path / f"runs/{name}") if "loss" in line and "step" in line]
+        return lines[:6], lines[6:12]
+    first, second = losses("drawn")
+    assert first != second
+    first, second = losses("plain", task__augment="[]")
+    assert first == second
+
+
+def test_two_ranks_train_on_what_one_trains_on(train, tmp_path):
+    """The mean of two ranks' gradients is that of the batch that both make: the losses agree to rounding."""
+    train("one", data__batch_size=8, optim__momentum=0)
+    train("two", 2, data__batch_size=4, optim__momentum=0)
+    states = [checkpoints(tmp_path / f"runs/{name}")[-1] for name in ("one", "two")]
+    torch = pytest.importorskip("torch")
+    one, two = (torch.load(path, weights_only=True)["model"] for path in states)
+    for name, tensor in one.items():
+        assert torch.allclose(tensor, two[name], atol=1e-5), name
+
+
+def test_eval_and_predict_need_no_training_images(train, images, lockstep, tmp_path):
+    from conftest import run_process
+    train("shapes")
+    shutil.rmtree(images / "train")
+    for number in range(3):
+        (images / "train" / str(number)).mkdir(parents=True)  # the layout stays
+    done = run_process([lockstep, "eval", "shapes.yaml", "--checkpoint", "runs/shapes"], cwd=tmp_path, check=True)
+    assert "10 samples" in done.stdout
+    predicted = run_process([lockstep, "predict", "shapes.yaml", "--checkpoint", "runs/shapes", "--input", images / "val"],
+                            cwd=tmp_path, check=True).stdout
+    rows = list(csv.DictReader(io.StringIO(predicted)))
+    assert [row["name"] for row in rows][:2] == ["left to right/00.png", "left to right/01.jpg"] and len(rows) == 10
+    assert set(rows[0]) == {"sample", "name", "class", "p(left to right)", "p(töp)"}
+    one = run_process([lockstep, "predict", "shapes.yaml", "--checkpoint", "runs/shapes", "--input", images / "val/töp/02.JPEG",
+                       "--format", "json"], cwd=tmp_path, check=True).stdout
+    assert f'"name": "{images}/val/töp/02.JPEG"' in one
+    (tmp_path / "none").mkdir()
+    none = run_process([lockstep, "predict", "shapes.yaml", "--checkpoint", "runs/shapes", "--input", tmp_path / "none"], cwd=tmp_path)
+    assert none.returncode == 2 and "there are no images in the folder" in none.stderr
+
+
+def test_without_an_evaluation_folder_a_share_of_each_class_is_kept(train, images):
+    shutil.rmtree(images / "val")
+    for kind in ("left to right", "töp"):
+        (images / "train" / kind).rename(images / kind)
+    (images / "train").rmdir()
+    said = train("split", words=["--dry-run"], task__eval_fraction=0.25).output
+    assert "of each class 25 % of the images are kept to evaluate on" in said
+    assert "train: 18 samples: left to right 9 (50.0 %), töp 9 (50.0 %)" in said
+    assert "eval: 6 samples: left to right 3 (50.0 %), töp 3 (50.0 %)" in said
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def spoil(images):
+    """Four ways; the one inside has whole ends."""
+    cut(images / "train/töp/02.JPEG")
+    (images / "train/töp/03.png").write_bytes(b"GIF89a, a cat")
+    (images / "val/töp/00.png").write_bytes(b"")
+    inside = images / "train/left to right/09.png"
+    content = bytearray(inside.read_bytes())
+    content[len(content) // 2] ^= 1
+    inside.write_bytes(content)
+    return inside
+
+
+@pytest.mark.parametrize("world", (1, 2))
+def test_damaged_images_are_refused_by_name_at_the_start(train, images, world):
+    spoil(images)
+    done = train("bad", world, check=False)
+    assert done.returncode == 2
+    assert "2 of 24 images cannot be read" in done.stderr
+    assert "töp/02.JPEG (the JPEG is cut off)" in done.stderr.replace("\\xc3\\xb6", "ö")
+    assert "03.png (the file is neither a PNG nor a JPEG, but a GIF)" in done.stderr
+    assert "task.damaged: skip" in done.stderr
+
+
+@pytest.mark.parametrize("world", (1, 2))
+def test_damaged_images_are_left_out_where_that_is_asked_for(train, images, tmp_path, world):
+    spoil(images)
+    done = train("bad", world, task__damaged="skip")
+    assert "3 of 24 images cannot be read, and are left out" in done.output
+    assert "1 of 10 images cannot be read, and are left out" in done.output
+    assert "train: 21 samples" in done.output and "eval: 9 samples" in done.output
+
+
+@pytest.mark.mpi
+def test_an_image_that_is_found_damaged_later_ends_all_ranks(train, images):
+    cut(spoil(images).parent / "00.png")  # of rank 0 or 1
+    for path in (images / "train/töp/02.JPEG", images / "train/töp/03.png", images / "val/töp/00.png",
+                 images / "train/left to right/00.png"):
+        path.unlink()
+    done = train("bad", 2, check=False, timeout=50)
+    assert done.returncode == 2, done.output
+    assert "the PNG is damaged" in done.stderr and "09.png" in done.stderr
+
+
+def test_names_of_any_kind_and_files_that_are_no_images(train, images, tmp_path):
+    odd = images / "train/töp"
+    draw(odd / "new\nline and 'quote'.PNG", 1, 3)
+    (odd / "link.png").symlink_to(images / "val/töp/00.png")
+    for name in (".DS_Store", "Thumbs.db", "notes.txt", "cat.webp", "._00.png"):
+        (odd / name).write_text("no image")
+    (images / "train/.ipynb_checkpoints").mkdir()
+    said = train("odd", words=["--dry-run"]).output
+    assert "train: 26 samples" in said
+    assert "no .png, .jpg or .jpeg of a class: 1 .DS_Store, 1 ._00.png, 1 .db, 1 .txt, 1 .webp" in said
+
+
+WRONG = {
+    "no folder": (lambda root: shutil.rmtree(root), "there is no such folder"),
+    "one class": (lambda root: [shutil.rmtree(root / split / "töp") for split in ("train", "val")], "one class alone, left to right"),
+    "an empty class": (lambda root: (root / "train/zebra").mkdir(), "the class zebra has no image to train on"),
+    "no images": (lambda root: [path.unlink() for path in (root / "train").rglob("*.*")], "there are no images in the classes' folders"),
+    "a class to evaluate alone": (lambda root: draw(root / "val/zebra/0.png", 0, 0), "the class zebra is not among the training set's"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_folder_that_cannot_be_trained_on_is_an_error(train, images, what):
+    spoil_it, words = WRONG[what]
+    spoil_it(images)
+    done = train("wrong", check=False)
+    assert done.returncode == 2, done.output
+    assert words in done.stderr
+
+
+@pytest.mark.parametrize("values, words", [
+    ({"task__size": "[]"}, "task folder needs task.size"),
+    ({"task__size": "[8]"}, "task.size has 1 numbers"),
+    ({"data__resident": True}, "makes its samples when they are asked for"),
+    ({"data__stage": "staged"}, "data.stage copies single files"),
+    ({"task__normalize": "mean_std", "task__mean": "[0.5]", "task__std": "[0.5]"}, "images have 3 colours"),
+    ({"task__augment": "[rotate]"}, "crop, flip"),
+    ({"task__eval_fraction": 0.99, "data__root": "images/train"}, "has no image to train on"),
+])
+def test_settings_that_do_not_fit_are_errors(train, values, words):
+    done = train("wrong", check=False, **values)
+    assert done.returncode == 2, done.output
+    assert words in done.stderr

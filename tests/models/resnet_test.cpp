@@ -1,0 +1,74 @@
+// torchvision's resnet18 to the bit.
+#include "lockstep/models/resnet.h"
+
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/state_dict.h"
+#include "peer.h"
+
+namespace lockstep {
+namespace {
+
+std::string bits(const torch::Tensor& tensor) {
+  const auto flat = tensor.detach().contiguous();
+  return {static_cast<const char*>(flat.const_data_ptr()), flat.nbytes()};
+}
+
+std::string bits(const torch::nn::Module& model) {
+  std::string text;
+  for (const auto& [name, tensor] : items(module_state_dict(model))) text += bits(tensor.toTensor());
+  return text;
+}
+
+TEST(ResNet18, IsTorchvisionsBeforeAndAfterAStepBitForBit) {
+  LOCKSTEP_PYTHON_OR_SKIP(python, "torchvision");
+  torch::set_num_threads(1);
+  const auto peer = test::output_of(python + " tests/models/resnet_peer.py bits 2>/dev/null");
+  torch::manual_seed(7);
+  ResNet18 model(5);
+  auto ours = bits(model);
+  ASSERT_TRUE(peer.substr(0, ours.size()) == ours) << "drawn otherwise";
+  const auto images = torch::randn({4, 3, 64, 64});
+  torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  const auto output = model.forward(images);
+  ours += bits(output);
+  EXPECT_TRUE(peer.substr(0, ours.size()) == ours) << "other outputs";
+  torch::cross_entropy_loss(output, torch::tensor({0, 4, 2, 2})).backward();
+  optimizer.step();
+  ours += bits(model);
+  EXPECT_TRUE(peer.substr(0, ours.size()) == ours) << "another step";
+  model.eval();
+  ours += bits(model.forward(images));
+  ASSERT_EQ(peer.size(), ours.size());
+  EXPECT_TRUE(peer == ours) << "evaluated otherwise";
+}
+
+TEST(ResNet18, TakesTorchvisionsWeightsButForOtherClasses) {
+  LOCKSTEP_PYTHON_OR_SKIP(python, "torchvision");
+  const test::TempFolder folder;
+  test::output_of(python + " tests/models/resnet_peer.py " + folder.path().string());
+  ResNet18 five(5), again(5), three(3);
+  EXPECT_TRUE(load_pretrained(five, folder / "weights.pt"));
+  EXPECT_TRUE(load_pretrained(again, folder / "old.pt"));
+  EXPECT_TRUE(bits(five) == bits(again));
+  const auto last = three.named_parameters()["fc.weight"].clone();
+  EXPECT_FALSE(load_pretrained(three, folder / "weights.pt"));
+  EXPECT_TRUE(torch::equal(three.named_parameters()["fc.weight"], last));
+  EXPECT_TRUE(
+      torch::equal(three.named_parameters()["conv1.weight"], five.named_parameters()["conv1.weight"]));
+  EXPECT_THROW(load_pretrained(three, folder / "missing.pt"), InputError);
+}
+
+TEST(ResNet18, TakesSmallImagesAndIsAChain) {
+  ResNet18 model(2);
+  model.eval();
+  EXPECT_EQ(model.forward(torch::zeros({1, 3, 1, 1})).sizes(), (at::IntArrayRef{1, 2}));
+  EXPECT_EQ(model.chain().size(), 7);
+  EXPECT_EQ(model.chain()[5].name, "layer4");
+}
+
+}  // namespace
+}  // namespace lockstep
