@@ -11,7 +11,8 @@ template <class Label>
 void copy_labels(const at::Tensor& from, at::ArrayRef<int64_t> indices, const at::Tensor& into) {
   const Label* labels = from.const_data_ptr<Label>();
   Label* target = into.mutable_data_ptr<Label>();
-  for (int64_t index : indices) *target++ = labels[index];
+  const int64_t columns = from.dim() > 1 ? from.size(1) : 1;
+  for (int64_t index : indices) target = std::copy_n(labels + index * columns, columns, target);
 }
 
 }  // namespace
@@ -30,7 +31,7 @@ Batch TableSet::get(at::ArrayRef<int64_t> indices, bool pinned) const {
   for (int64_t index : indices) out = std::copy_n(rows + index * columns, columns, out);
   if (!labels_.defined()) return batch;
   if (labels_.is_floating_point()) {
-    batch.target = at::empty({count, 1}, options.dtype(at::kFloat));
+    batch.target = at::empty({count, labels_.dim() > 1 ? labels_.size(1) : 1}, options.dtype(at::kFloat));
     copy_labels<float>(labels_, indices, batch.target);
   } else {
     batch.target = at::empty({count}, options.dtype(at::kLong));
