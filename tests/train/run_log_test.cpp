@@ -17,16 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 using run_folder::RunState;
 
-class Scores : public Metrics {
- public:
-  void add(const at::Tensor&, const at::Tensor&, at::ArrayRef<int64_t>, const LossSum&) override {}
-  std::vector<at::Tensor> sums() override { return {}; }
-  std::vector<std::pair<std::string, double>> values() const override {
-    return {{"loss", 0.5}, {"accuracy", 0.75}};
-  }
-  std::string report() const override { return {}; }
-};
-
 class RunLogTest : public ::testing::Test {
  protected:
   std::vector<nlohmann::json> lines() const {
@@ -90,8 +80,7 @@ TEST_F(RunLogTest, WritesALineForAnEpoch) {
   log.took_step(at_step(4), 32);
   auto state = at_step(4);
   state.epoch_trained = true;
-  const Scores scores;
-  log.epoch(state, 0.25, &scores);
+  log.epoch(state, 0.25, {.values = {{"loss", 0.5}, {"accuracy", 0.75}}});
   const auto line = lines().at(0);
   EXPECT_EQ(line["event"], "epoch");
   EXPECT_EQ(line["epoch"], 0);
@@ -152,7 +141,7 @@ TEST_F(RunLogTest, WritesNothingWhereThereIsNoFolder) {
   auto log = open();
   log.took_step(at_step(1), 32);
   log.step(at_step(1), 1, 0.1);
-  log.epoch(at_step(1), 1, nullptr);
+  log.epoch(at_step(1), 1, {});
   log.tell(at_step(1), RunState::done, "epochs");
   log.last_word("nobody hears it");
   EXPECT_EQ(log.metrics_offset(), 0);

@@ -5,6 +5,7 @@
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/cli/options.h"
 #include "lockstep/cli/version.h"
+#include "lockstep/train/acting.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/saved.h"
 #include "lockstep/train/setup.h"
@@ -13,6 +14,16 @@
 namespace lockstep::cli {
 namespace {
 
+int play(const train::Setup& setup, const Actor& actor, Net& net, const std::string& path) {
+  const auto report = train::report_of_play(setup, actor, net);
+  if (setup.team->first()) {
+    output::line(path + ", played");
+    output::line(report);
+  }
+  setup.team->barrier();
+  return kDone;
+}
+
 int evaluate(const train::Command& command, const std::string& checkpoint) {
   auto setup = train::join_job(command);
   const auto [path, tree] = train::read_saved(*setup.team, checkpoint);
@@ -20,6 +31,7 @@ int evaluate(const train::Command& command, const std::string& checkpoint) {
   const auto net = train::seeded_model(setup);
   load_module_state_dict(*net, find_state_dict(tree, path), path);
   net->to(setup.team->device());
+  if (const auto actor = train::actor_of(setup)) return play(setup, *actor, *net, path);
   const auto metrics = train::evaluate(*setup.team, *net, *setup.task, setup.data, setup.settings);
   if (setup.team->first()) {
     output::line(format("{} on {} samples", path, setup.data.eval->size()));

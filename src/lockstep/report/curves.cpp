@@ -21,6 +21,9 @@ const std::vector<Picture>& pictures() {
   static const std::vector<Picture> table = {
       {"Loss", "loss", {{false, "loss", "training"}, {true, "eval_loss", "evaluation"}}},
       {"Accuracy", "share of the evaluation set", {{true, "accuracy", "accuracy"}}},
+      {"Reward",
+       "of an episode",
+       {{true, "reward", "a round's"}, {true, "recent_reward", "the last episodes'"}}},
       {"Learning rate", "learning rate", {{false, "lr", "learning rate"}}},
       {"Speed", "samples a second, all ranks", {{false, "samples_per_second", "samples/s"}}}};
   return table;

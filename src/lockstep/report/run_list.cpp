@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array<const char*, 2> kOwnKeys = {"run.name", "run.dir"};  // the folder says so
-constexpr std::array<const char*, 3> kMoreIsBetter = {"accuracy", "f1", "auc"};
+constexpr std::array<const char*, 5> kMoreIsBetter = {"accuracy", "f1", "auc", "reward", "recent_reward"};
 constexpr std::array<const char*, 2> kNoMetrics = {"seconds", "samples_per_second"};
 
 template <class Words>

@@ -74,7 +74,9 @@ std::vector<std::string> shown_metrics(const RunList& list) {
   } else if (has(list, "train_loss")) {
     names.emplace_back("train_loss");
   }
-  if (has(list, "accuracy")) names.emplace_back("accuracy");
+  for (const auto* name : {"accuracy", "recent_reward"}) {
+    if (has(list, name)) names.emplace_back(name);
+  }
   return names;
 }
 

@@ -85,7 +85,7 @@ void Recorder::add(const EpochRecord& r) {
                                                      {"epoch/seconds", r.seconds}};
   for (const auto& [name, value] : r.metrics) {
     line.emplace_back(name == "loss" ? "eval_loss" : name, value);
-    curves.emplace_back("eval/" + name, value);
+    curves.emplace_back(r.curves + "/" + name, value);
   }
   line.emplace_back("seconds", r.seconds);
   line.emplace_back("samples_per_second", r.samples_per_second);

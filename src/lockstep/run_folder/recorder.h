@@ -25,6 +25,7 @@ struct EpochRecord {
   int64_t step = 0, epoch = 0;
   double train_loss = 0, seconds = 0, samples_per_second = 0;
   std::vector<std::pair<std::string, double>> metrics;  // "loss" first; empty = not evaluated
+  std::string curves = "eval";                          // TensorBoard's group of these
 };
 
 class Recorder {

@@ -131,6 +131,7 @@ void write_status(const std::filesystem::path& folder, RunStatus status, const s
                                        {"unsaved", status.unsaved},
                                        {"loss", number_or_null(status.loss)},
                                        {"accuracy", number_or_null(status.accuracy)},
+                                       {"reward", number_or_null(status.reward)},
                                        {"seconds", status.seconds},
                                        {"attempt", status.attempt},
                                        {"world", status.world},
@@ -157,6 +158,7 @@ RunStatus read_status(const std::filesystem::path& folder) {
   status.unsaved = fields.text("unsaved", "");
   status.loss = fields.optional_number("loss");
   status.accuracy = fields.optional_number("accuracy");
+  status.reward = fields.optional_number("reward");
   status.seconds = fields.number("seconds");
   status.attempt = fields.whole<int64_t>("attempt", 1);
   status.world = fields.whole<int>("world", 1);
@@ -181,6 +183,7 @@ Verdict judge(const std::filesystem::path& folder) {
                  status.seconds, status.attempt);
   if (status.loss) text += format("\nloss {:.4f}", *status.loss);
   if (status.accuracy) text += format("\naccuracy {:.2f} %", 100 * *status.accuracy);
+  if (status.reward) text += format("\nreward {:.2f}", *status.reward);
   // a killed run may have come to one more than it could say
   const auto newest = base::newest_by_name((folder / "checkpoints").string());
   if (!newest.empty()) text += "\ncheckpoint " + newest;

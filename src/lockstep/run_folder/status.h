@@ -25,7 +25,7 @@ struct RunStatus {
   int64_t epochs = 0;      // epochs asked for
   std::string checkpoint;  // the newest one, relative to the folder
   std::string unsaved;     // why a checkpoint since then could not be written; empty = none failed
-  std::optional<double> loss, accuracy;
+  std::optional<double> loss, accuracy, reward;
   double seconds = 0;  // trained, all attempts together
   int64_t attempt = 1;
   int world = 1;

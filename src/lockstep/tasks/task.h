@@ -17,11 +17,13 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/node_share.h"
 #include "lockstep/models/model.h"
+#include "lockstep/tasks/actor.h"
 #include "lockstep/tasks/metrics.h"
 
 namespace lockstep {
 
-/// The sets that a task trains and evaluates on, and what is known of them.
+/// The sets that a task trains and evaluates on, and what is known of them. Of a task that acts `train` are a
+/// few samples of the kind that acting brings, to try a model on, and there is no `eval`.
 struct TaskData {
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> eval;
@@ -81,6 +83,8 @@ class Task {
   /// After data(): what loss() is, where it is no more than that. A task that says nothing is asked each
   /// time.
   virtual KnownLoss known_loss() const { return KnownLoss::none; }
+  /// After data(), for a task whose samples come from acting, not from a data set: this rank's actor.
+  virtual std::unique_ptr<Actor> actor(const Settings&, const ActingRank&) const { return nullptr; }
 };
 
 /// The task that settings.task.name says: a built-in name, or the path of a shared library.

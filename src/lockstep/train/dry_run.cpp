@@ -62,10 +62,21 @@ double try_step(const Feed& feed, TrainingStep& step, int64_t accumulate) {
   return std::chrono::duration<double>(Clock::now() - begin).count() * static_cast<double>(accumulate);
 }
 
-Feed feed_of_single_batches(const Setup& setup) {
+Feed feed_of_single_batches(const Setup& setup, const Learner& learner) {
   auto settings = setup.settings;
   settings.train.accumulate = 1;
+  if (learner.acting) return Feed(settings, learner.acting->samples(), 0, 1, setup.team->device());
   return Feed(settings, setup.data.train, setup.mesh->data());
+}
+
+std::string task_text(const Setup& setup, const Learner& learner) {
+  const auto shape = join_numbers(setup.data.input_shape);
+  if (learner.acting)
+    return format("{} samples a round and rank of {}, by acting", learner.acting->samples()->size(), shape);
+  const auto wanted =
+      setup.data.regression ? "one number each" : format("{} classes", setup.data.class_names.size());
+  return format("{} training samples of {}, {} to evaluate on, {}", setup.data.train->size(), shape,
+                setup.data.eval->size(), wanted);
 }
 
 }  // namespace
@@ -79,7 +90,8 @@ int dry_run(const Command& command) {
   };
   double step_seconds = 0;
   TrainingStep step(setup, learner);
-  const auto feed = feed_of_single_batches(setup);
+  if (learner.acting) learner.acting->act(learner.model->net(), 0);
+  const auto feed = feed_of_single_batches(setup, learner);
   for (int i = 0; i < kTries; ++i) step_seconds = try_step(feed, step, setup.settings.train.accumulate);
   const auto size = size_of(*learner.model);
   std::vector<double> whole{static_cast<double>(size.parameters), size.bytes};
@@ -87,11 +99,7 @@ int dry_run(const Command& command) {
   const auto& rounds = learner.rounds;
   const auto& s = setup.settings;
   const int64_t grouped = s.data.batch_size * s.train.accumulate * setup.mesh->data().world();
-  const auto wanted =
-      setup.data.regression ? "one number each" : format("{} classes", setup.data.class_names.size());
-  say(format("task        {}: {} training samples of {}, {} to evaluate on, {}", s.task.name,
-             setup.data.train->size(), join_numbers(setup.data.input_shape), setup.data.eval->size(),
-             wanted));
+  say(format("task        {}: {}", s.task.name, task_text(setup, learner)));
   const auto model = config::chosen_name(s, "model.name");
   say(format("model       {}: {} parameters, {:.1f} MB{}", model.empty() ? "the task's own" : model,
              static_cast<int64_t>(whole[0]), megabytes(whole[1]),

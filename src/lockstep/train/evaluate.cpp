@@ -20,17 +20,6 @@ void share_buffers(const Team& team, Net& net) {
   }
 }
 
-class EvaluationMode {
- public:
-  explicit EvaluationMode(Net& net) : net_(net) { net_.eval(); }
-  ~EvaluationMode() { net_.train(); }
-  EvaluationMode(const EvaluationMode&) = delete;
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
-
- private:
-  Net& net_;
-};
-
 // Batches of the rank with the most of them: shares differ by a sample, and all ranks ask as often.
 int64_t most_batches(int64_t samples, int world, int64_t batch_size) {
   const int64_t share = (samples + world - 1) / world;
@@ -86,8 +75,9 @@ bool is_evaluation_scheduled(const TrainSettings& train, int64_t epoch) {
   return train.eval_every > 0 && (epoch + 1) % train.eval_every == 0;
 }
 
-std::optional<double> value_of(const Metrics& metrics, const std::string& name) {
-  for (const auto& [key, value] : metrics.values()) {
+std::optional<double> value_of(const std::vector<std::pair<std::string, double>>& values,
+                               const std::string& name) {
+  for (const auto& [key, value] : values) {
     if (key == name) return value;
   }
   return std::nullopt;

@@ -7,11 +7,24 @@
 #include <string>
 
 #include "lockstep/config/settings.h"
+#include "lockstep/models/net.h"
 #include "lockstep/parallel/team.h"
 #include "lockstep/tasks/task.h"
 #include "lockstep/train/worst_samples.h"
 
 namespace lockstep::train {
+
+/// While it lives the net does as in use: no dropout, no statistics. Then it trains again.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(Net& net) : net_(net) { net_.eval(); }
+  ~EvaluationMode() { net_.train(); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  Net& net_;
+};
 
 /// Asked on every rank after each of the evaluation's batches, from 1; true ends it there, on all ranks
 /// alike.
@@ -31,6 +44,7 @@ double weight_of(const at::Tensor& target, const at::Tensor& class_weights);
 bool is_evaluation_scheduled(const TrainSettings& train, int64_t epoch);
 
 /// A metric by its name, if it is there.
-std::optional<double> value_of(const Metrics& metrics, const std::string& name);
+std::optional<double> value_of(const std::vector<std::pair<std::string, double>>& values,
+                               const std::string& name);
 
 }  // namespace lockstep::train

@@ -64,13 +64,22 @@ double state_bytes_of(const Optimizer& optimizer) {
   return static_cast<double>(bytes);
 }
 
+Feed feed_of(const Setup& setup, const Learner& learner) {
+  if (learner.acting) return learner.acting->feed();
+  return Feed(setup.settings, setup.data.train, setup.mesh->data());
+}
+
 Learner make_learner(const Setup& setup) {
   const auto& settings = setup.settings;
   const auto& team = *setup.team;
   Learner learner;
+  learner.acting = make_acting(setup);
   // first: what a step uses is made on the stream that is captured
   if (settings.train.graph) learner.graph = comm::cuda().make_step_graph(team.device().index());
-  learner.rounds = plan_rounds(settings, setup.data.train->size(), setup.mesh->data().world());
+  const int world = setup.mesh->data().world();
+  const int64_t samples =
+      learner.acting ? learner.acting->samples()->size() * world : setup.data.train->size();
+  learner.rounds = plan_rounds(settings, samples, world);
   const Provocation possible(settings, setup.mesh->data());  // or refused
   const auto net = seeded_model(setup);
   learner.tracer = make_tracer(settings, net->parameters().size());

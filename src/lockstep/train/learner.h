@@ -8,6 +8,7 @@
 #include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/schedule.h"
+#include "lockstep/train/acting.h"
 #include "lockstep/train/model.h"
 #include "lockstep/train/rounds.h"
 #include "lockstep/train/setup.h"
@@ -16,6 +17,7 @@
 namespace lockstep::train {
 
 struct Learner {
+  std::unique_ptr<Acting> acting;  // in the place of a training set
   std::shared_ptr<Tracer> tracer;  // where train.trace asks for one
   Rounds rounds;                   // how long it is to learn: a schedule depends on it
   std::unique_ptr<TrainedModel> model;
@@ -25,6 +27,9 @@ struct Learner {
   std::unique_ptr<comm::StepGraph> graph;  // with train.graph alone
   Tree memory;                             // the task's, for predict; the same in every checkpoint
 };
+
+/// A rank's samples, an epoch.
+Feed feed_of(const Setup& setup, const Learner& learner);
 
 /// As the settings say, at the first step. Collective.
 Learner make_learner(const Setup& setup);

@@ -103,16 +103,16 @@ void RunLog::begin_evaluation() {
   console_.clear();
 }
 
-void RunLog::epoch(const TrainingState& state, double train_loss, const Metrics* metrics) {
+void RunLog::epoch(const TrainingState& state, double train_loss, const Measured& measured) {
   console_.line(format("Epoch {} | Average Loss: {:.4f}", state.epoch, train_loss));
-  run_folder::EpochRecord record{state.step, state.epoch, train_loss, seconds_since(epoch_begin_.moment),
-                                 0,          {}};
+  run_folder::EpochRecord record{
+      state.step, state.epoch,     train_loss,     seconds_since(epoch_begin_.moment),
+      0,          measured.values, measured.curves};
   record.samples_per_second = rate((samples_ - epoch_begin_.samples) * shares_, record.seconds);
-  if (metrics) record.metrics = metrics->values();
   std::string line;
   for (const auto& [name, value] : record.metrics) {
-    line += format("{}{} {:.4f}", line.empty() ? format("Epoch {} | Evaluation: ", state.epoch) : ", ", name,
-                   value);
+    line += format("{}{} {:.4f}", line.empty() ? format("Epoch {} | {}: ", state.epoch, measured.by) : ", ",
+                   name, value);
   }
   if (!line.empty()) console_.line(line);
   if (!recorder_) return;
@@ -121,7 +121,8 @@ void RunLog::epoch(const TrainingState& state, double train_loss, const Metrics*
     status.step = state.step;
     status.epoch = state.epoch + (state.epoch_trained ? 1 : 0);
     status.loss = train_loss;
-    if (metrics) status.accuracy = value_of(*metrics, "accuracy");
+    if (const auto accuracy = value_of(measured.values, "accuracy")) status.accuracy = accuracy;
+    if (const auto reward = value_of(measured.values, "recent_reward")) status.reward = reward;
     status.seconds = seconds();
   });
 }

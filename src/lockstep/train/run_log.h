@@ -11,7 +11,6 @@
 #include "lockstep/parallel/mesh.h"
 #include "lockstep/run_folder/console.h"
 #include "lockstep/run_folder/recorder.h"
-#include "lockstep/tasks/metrics.h"
 #include "lockstep/train/phase_clock.h"
 #include "lockstep/train/training_state.h"
 
@@ -22,6 +21,13 @@ struct Attempt {
   int64_t number = 1;
   std::shared_ptr<run_folder::HeldFolder> folder;  // rank 0's; without it nothing is written
   std::string found = {};  // the checkpoint of that folder which it goes on from, if it does
+};
+
+/// What an epoch is measured by, besides its loss.
+struct Measured {
+  std::string by = "Evaluation";
+  std::string curves = "eval";  // TensorBoard's group
+  std::vector<std::pair<std::string, double>> values = {};
 };
 
 class RunLog {
@@ -46,7 +52,7 @@ class RunLog {
   /// Redraws the progress line, where there is one.
   void progress(const TrainingState& state, double loss);
   void begin_evaluation();
-  void epoch(const TrainingState& state, double train_loss, const Metrics* metrics);
+  void epoch(const TrainingState& state, double train_loss, const Measured& measured);
   /// Collective.
   void summarize(const TrainingState& state);
 

@@ -32,7 +32,7 @@ Trainer::Trainer(const Setup& setup, Learner learner, const Start& start)
     : setup_(setup),
       learner_(std::move(learner)),
       state_(start.state),
-      feed_(setup.settings, setup.data.train, setup.mesh->data()),
+      feed_(feed_of(setup, learner_)),
       step_(setup, learner_),
       provocation_(setup.settings, setup.mesh->data()),
       requests_(hear_requests(start.attempt)),
@@ -49,6 +49,7 @@ Ending Trainer::run() {
   watch_.begin(state_);
   facts_.begin(state_.step);
   trace_.begin();
+  look_at_goal();
   log_.clock().trace(trace_.tracer());
   if (watch_.ending() && !watch_.is_stopping() && state_.step_in_epoch > 0) train_epoch();
   while (!watch_.ending() && state_.epoch < setup_.settings.train.epochs) train_epoch();
@@ -57,6 +58,7 @@ Ending Trainer::run() {
   checkpoints_.finish(state_, losses_);
   log_.summarize(state_);
   log_.line(learner_.model->summary());
+  if (learner_.acting) log_.line(learner_.acting->summary());
   facts_.finish(log_.clock().seconds());
   trace_.finish();
   watch_.leave();
@@ -77,6 +79,7 @@ void Trainer::train_epoch() {
 void Trainer::take_steps() {
   if (state_.consumed == 0) losses_.restart();
   log_.clock().enter(Phase::data);
+  if (learner_.acting && state_.consumed == 0) learner_.acting->act(learner_.model->net(), state_.epoch);
   auto epoch = feed_.epoch(state_);
   step_.begin_epoch(epoch.order());
   log_.begin_steps(epoch.steps());
@@ -102,26 +105,45 @@ void Trainer::take_steps() {
 }
 
 void Trainer::end_epoch() {
-  const auto& train = setup_.settings.train;
-  const bool scheduled = is_evaluation_scheduled(train, state_.epoch);
+  const bool scheduled = is_evaluation_scheduled(setup_.settings.train, state_.epoch);
   const double train_loss = mean_train_loss();
   compare_norms();
-  std::unique_ptr<Metrics> metrics;
-  if (scheduled || (train.eval_every > 0 && is_last_epoch())) {
-    if (evaluation_is_long_ && (is_last_epoch() || checkpoints_.is_due_after_epoch(state_)))
-      checkpoints_.save(state_, losses_);
-    metrics = evaluate_now();
-    if (watch_.is_stopping()) return;
-  }
-  const auto eval_loss = metrics ? value_of(*metrics, "loss") : std::nullopt;
+  const auto measured = measure();
+  if (watch_.is_stopping()) return;
+  const auto eval_loss = value_of(measured.values, "loss");
   if (!learner_.schedule->per_step()) learner_.schedule->step(eval_loss.value_or(train_loss));
-  log_.epoch(state_, provocation_.shown_loss(train_loss, losses_), metrics.get());
-  const bool better = scheduled && watch_.is_best(eval_loss, state_);
+  log_.epoch(state_, provocation_.shown_loss(train_loss, losses_), measured);
+  const bool better = scheduled && watch_.is_best(learner_.acting ? lost_reward() : eval_loss, state_);
+  look_at_goal();
   const bool last = is_last_epoch();
   ++state_.epoch;
   state_.consumed = state_.step_in_epoch = 0;
   state_.epoch_trained = false;
   checkpoints_.save_after_epoch(state_, losses_, better, last);
+}
+
+// Acting is measured as it is done. Of what is evaluated, what is due after this epoch.
+Measured Trainer::measure() {
+  if (learner_.acting) return learner_.acting->measured();
+  const auto& train = setup_.settings.train;
+  const bool last = is_last_epoch();
+  if (train.eval_every == 0 || !(last || is_evaluation_scheduled(train, state_.epoch))) return {};
+  if (evaluation_is_long_ && (last || checkpoints_.is_due_after_epoch(state_)))
+    checkpoints_.save(state_, losses_);
+  return evaluate_now();
+}
+
+// Less is better, as with a loss.
+std::optional<double> Trainer::lost_reward() const {
+  const auto reward = learner_.acting->recent_reward();
+  return reward ? std::optional(-*reward) : std::nullopt;
+}
+
+// Between two epochs: what is acted is learned from first.
+void Trainer::look_at_goal() {
+  if (learner_.acting && (state_.consumed == 0 || state_.epoch_trained) &&
+      learner_.acting->has_reached_goal())
+    watch_.reach_goal();
 }
 
 // Once a run: what they say after an epoch they say after each. Before an evaluation, which shares them.
@@ -136,9 +158,9 @@ void Trainer::end_inside_epoch() {
   checkpoints_.save(state_, losses_);
   const double train_loss = mean_train_loss();
   compare_norms();
-  const auto metrics = setup_.settings.train.eval_every > 0 ? evaluate_now() : nullptr;
+  const auto measured = measure();
   if (watch_.is_stopping()) return;
-  log_.epoch(state_, provocation_.shown_loss(train_loss, losses_), metrics.get());
+  log_.epoch(state_, provocation_.shown_loss(train_loss, losses_), measured);
 }
 
 bool Trainer::is_last_epoch() const {
@@ -147,7 +169,7 @@ bool Trainer::is_last_epoch() const {
 
 // One that is cut short is made again by the next attempt, and one that a longer run would not have leaves no
 // trace in the random numbers.
-std::unique_ptr<Metrics> Trainer::evaluate_now() {
+Measured Trainer::evaluate_now() {
   using Clock = std::chrono::steady_clock;
   const auto& team = *setup_.team;
   log_.begin_evaluation();
@@ -169,7 +191,7 @@ std::unique_ptr<Metrics> Trainer::evaluate_now() {
   std::vector<double> seconds{std::chrono::duration<double>(Clock::now() - begin).count()};
   team.max(seconds);
   evaluation_is_long_ = seconds[0] >= kLongEvaluation;
-  return metrics;
+  return metrics ? Measured{.values = metrics->values()} : Measured{};
 }
 
 void Trainer::checkpoint_from_before(const at::Tensor& generator) {

@@ -46,9 +46,12 @@ class Trainer {
   void end_inside_epoch();
   void compare_norms();
   bool is_last_epoch() const;
-  std::unique_ptr<Metrics> evaluate_now();
+  Measured measure();
+  Measured evaluate_now();
+  std::optional<double> lost_reward() const;
   void checkpoint_from_before(const at::Tensor& generator);
   double mean_train_loss();
+  void look_at_goal();
 
   const Setup& setup_;
   Learner learner_;

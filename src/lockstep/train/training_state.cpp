@@ -33,6 +33,7 @@ Tree extras(const Mesh& mesh, const TrainingState& state, const Learner& learner
                                {"config", config},
                                {"task", learner.memory}});
   put_generators(mesh.all(), dict);
+  if (learner.acting) put(dict, "acting", learner.acting->state_dict(state));
   put(dict, "schedule", learner.schedule->state_dict());
   if (learner.scaler) put(dict, "scaler", learner.scaler->state_dict());
   put(dict, "buckets", tree_of(learner.model->buckets()));
@@ -130,7 +131,9 @@ TrainingState from_checkpoint(const Mesh& mesh, const Tree& tree, const std::str
     mesh.all().together(
         [&] { learner.optimizer->load_state_dict(own); });  // one rank's may be another's bad part
   }
-  return extras ? from_own(mesh, tree, *extras, learner) : from_python(tree, learner.rounds);
+  auto state = extras ? from_own(mesh, tree, *extras, learner) : from_python(tree, learner.rounds);
+  if (learner.acting) learner.acting->restore(extras ? find(*extras, "acting") : std::nullopt, state);
+  return state;
 }
 
 }  // namespace lockstep::train

@@ -78,7 +78,8 @@ void try_model(const Setup& setup) {
   const auto output = tried("the model does not take the task's samples of " + shape_text(batch.input),
                             settings, [&] { return net->forward(batch.input.to(device)); });
   tried("the task does not take the model's output of " + shape_text(output), settings, [&] {
-    setup.task->metrics(few)->add(output.to(torch::kCPU), batch.target, batch.indices, {});
+    if (setup.data.eval)
+      setup.task->metrics(few)->add(output.to(torch::kCPU), batch.target, batch.indices, {});
     LossOptions loss;
     if (setup.data.class_weights.defined()) loss.class_weights = setup.data.class_weights.to(output.device());
     setup.task->loss(output, batch.target.to(output.device()), loss);

@@ -128,6 +128,10 @@ bool Watch::is_best(const std::optional<double>& eval_loss, TrainingState& state
   return better;
 }
 
+void Watch::reach_goal() {
+  if (!ending_) ending_ = Ending{RunState::done, "solved"};
+}
+
 const Ending& Watch::finish() {
   if (!ending_) ending_ = Ending{RunState::done, "epochs"};
   if (grace_) grace_->agreed();

@@ -22,7 +22,8 @@ namespace lockstep::train {
 /// How a run ended.
 struct Ending {
   run_folder::RunState state = run_folder::RunState::done;
-  std::string reason;  // "epochs", "max_steps", "max_seconds", "early stop", or why it stopped early
+  std::string
+      reason;  // "epochs", "max_steps", "max_seconds", "early stop", "solved", or why it stopped early
 
   /// There is more to train, and a checkpoint to go on from.
   bool stopped() const {
@@ -59,6 +60,9 @@ class Watch {
   /// An evaluation in its turn gave this loss, if the task has one: is it the best so far? Too many that are
   /// not end the run.
   bool is_best(const std::optional<double>& eval_loss, TrainingState& state);
+
+  /// The task has what it wanted, and the run ends.
+  void reach_goal();
 
   /// Every epoch is trained, or the run has ended before: nothing is left to agree on, and a write may take
   /// its time.
