@@ -3,11 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <limits>
-#include <map>
-#include <numeric>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -15,28 +10,16 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/fields.h"
+#include "lockstep/data/labels.h"
 #include "lockstep/data/line_reader.h"
 
 namespace lockstep {
 namespace {
 
+using data::find_column, data::number_at, data::trimmed;
+
 constexpr const char* kAgain = "fetch or copy the file again";
-
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-}
-
-std::optional<double> as_number(std::string_view text) {
-  if (text.starts_with('+')) text.remove_prefix(1);
-  double value = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (end != text.data() + text.size() || text.empty()) return std::nullopt;
-  // Out of range: as good as infinite. (A number too small for a double is out of range too, and is refused
-  // as well.)
-  return status == std::errc() ? value : std::numeric_limits<double>::infinity();
-}
 
 /// Which fields of a row are read.
 struct Columns {
@@ -46,22 +29,6 @@ struct Columns {
   std::optional<size_t> label;
   std::string label_name;
 };
-
-size_t find_column(const std::string& wanted, const std::vector<std::string>& header, bool named,
-                   const std::string& where) {
-  if (named) {
-    const auto found = std::find(header.begin(), header.end(), wanted);
-    if (found != header.end()) return found - header.begin();
-  }
-  size_t index = 0;
-  const auto [end, status] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), index);
-  if (status == std::errc() && end == wanted.data() + wanted.size() && index < header.size()) return index;
-  const auto near = named ? base::nearest(wanted, header) : std::nullopt;
-  throw InputError(format("there is no column '{}'", base::printable(wanted)), where,
-                   near ? format("did you mean {}?", *near)
-                        : format("there are {} columns, 0 to {}{}", header.size(), header.size() - 1,
-                                 named ? ": " + base::printable(base::join(header, ", "), 200) : ""));
-}
 
 /// A name that two columns have says nothing, and predict goes by names.
 void check_names(const std::vector<std::string>& header, bool named, const Columns& columns,
@@ -110,123 +77,6 @@ Columns choose_columns(const std::vector<std::string>& header, const CsvOptions&
   for (size_t i : columns.features) columns.names.push_back(name_of(i));
   if (columns.label) columns.label_name = name_of(*columns.label);
   return columns;
-}
-
-/// Numbers the labels as they come; sorted() then gives each its place in the order of the classes.
-class Labels {
- public:
-  explicit Labels(const CsvOptions& options) : options_(options) {
-    std::vector<std::string> fixed = options.class_names;
-    for (int64_t i = 0; fixed.empty() && i < options.classes; ++i) names_.push_back(format("{}", i));
-    if (!fixed.empty()) names_ = std::move(fixed);
-    for (size_t i = 0; i < names_.size(); ++i) numbers_[names_[i]] = i;
-    open_ = names_.empty();
-  }
-
-  int64_t number(std::string_view text, const data::LineReader& lines) {
-    std::string name(trimmed(text));
-    if (name == last_) return last_number_;
-    const std::string raw = name;
-    // 1, 01 and 1.0 are one class.
-    if (const auto value = as_number(name);
-        value && std::abs(*value) < 1e15 && *value == std::floor(*value)) {
-      name = format("{}", static_cast<int64_t>(*value));
-    }
-    auto found = numbers_.find(name);
-    if (found == numbers_.end()) found = add(name, lines);
-    last_ = raw;
-    return last_number_ = found->second;
-  }
-
-  /// Measured numbers would each become a class of their own.
-  void check_classes(int64_t rows, const std::string& column, const std::string& path) const {
-    constexpr size_t kSurelyClasses = 20;
-    if (!open_ || names_.size() <= kSurelyClasses) return;
-    bool fraction = false;
-    for (const auto& name : names_) {
-      const auto value = as_number(name);
-      if (!value) return;
-      fraction = fraction || *value != std::floor(*value);
-    }
-    if (!fraction && 2 * static_cast<int64_t>(names_.size()) <= rows) return;
-    throw InputError(
-        format("the label column {} looks like measured numbers, not classes: {} different ones in "
-               "{} rows",
-               base::printable(column), names_.size(), rows),
-        path,
-        "set task.kind: regression to predict the number; if they are classes, give them names "
-        "that are no numbers");
-  }
-
-  /// The classes in order (as numbers where all are numbers), and what each number so far becomes.
-  std::vector<std::string> sorted(std::vector<int64_t>& place) const {
-    std::vector<int64_t> order(names_.size());
-    std::iota(order.begin(), order.end(), 0);
-    if (open_) {
-      const bool numbers =
-          std::all_of(names_.begin(), names_.end(), [](auto& n) { return as_number(n).has_value(); });
-      std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-        return numbers ? *as_number(names_[a]) < *as_number(names_[b]) : names_[a] < names_[b];
-      });
-    }
-    std::vector<std::string> classes;
-    place.resize(names_.size());
-    for (size_t i = 0; i < order.size(); ++i) {
-      place[order[i]] = i;
-      classes.push_back(names_[order[i]]);
-    }
-    return classes;
-  }
-
- private:
-  static constexpr size_t kMostClasses = 10'000;
-
-  std::map<std::string, int64_t>::iterator add(const std::string& name, const data::LineReader& lines) {
-    if (name.empty()) throw InputError("the label is missing", lines.where(), "fill it in, or drop the row");
-    if (const auto value = as_number(name); value && !std::isfinite(*value)) {
-      throw InputError(format("the label '{}' is no class", base::printable(name)), lines.where(),
-                       "write a name or a finite number, or drop the row");
-    }
-    if (!open_) {
-      throw InputError(format("the label '{}' is none of the {} classes {}", base::printable(name),
-                              names_.size(), base::printable(base::join(names_, ", "))),
-                       lines.where(),
-                       options_.class_names.empty() ? "see task.classes" : "the training set has none");
-    }
-    if (names_.size() == kMostClasses) {
-      throw InputError(format("more than {} different labels: is this column a class?", kMostClasses),
-                       lines.where(),
-                       "task.label names the label's column; task.kind: regression predicts a number");
-    }
-    names_.push_back(name);
-    return numbers_.emplace(name, names_.size() - 1).first;
-  }
-
-  const CsvOptions& options_;
-  std::vector<std::string> names_;
-  std::map<std::string, int64_t> numbers_;
-  bool open_ = true;  // new classes may come
-  std::string last_ = "\n";
-  int64_t last_number_ = 0;
-};
-
-float number_at(std::string_view field, const std::string& column, bool first_row,
-                const data::LineReader& lines) {
-  const auto text = trimmed(field);
-  const auto value = as_number(text);
-  const char* hint = "every feature must be a finite number: fill or drop what is missing";
-  if (text.empty())
-    throw InputError(format("column {}: nothing where a number belongs", column), lines.where(), hint);
-  if (!value) {
-    throw InputError(format("column {}: '{}' is not a number", column, base::printable(text, 40)),
-                     lines.where(),
-                     first_row ? "if this line names the columns, set task.header: true" : hint);
-  }
-  if (!(std::abs(*value) <= std::numeric_limits<float>::max())) {
-    throw InputError(format("column {}: '{}' is not a finite number", column, base::printable(text, 40)),
-                     lines.where(), hint);
-  }
-  return static_cast<float>(*value);
 }
 
 struct Extent {
@@ -296,8 +146,9 @@ CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& are
   int64_t* label = classes ? table.labels.mutable_data_ptr<int64_t>() : nullptr;
   float* number = columns.label && !classes ? table.labels.mutable_data_ptr<float>() : nullptr;
 
-  Labels labels(options);
+  data::Labels labels(options.classes, options.class_names);
   data::LineReader lines(path);
+  const data::Where where = [&lines] { return lines.where(); };
   std::string_view line;
   if (options.header) lines.next(line);
   Row row;
@@ -308,10 +159,10 @@ CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& are
     read_row(line, options, columns, lines, row);
     const bool first = i == 0 && !options.header;
     for (size_t c = 0; c < columns.features.size(); ++c) {
-      *out++ = number_at(row.fields[columns.features[c]], columns.names[c], first, lines);
+      *out++ = number_at(row.fields[columns.features[c]], columns.names[c], first, where);
     }
-    if (label) label[i] = labels.number(row.fields[*columns.label], lines);
-    if (number) number[i] = number_at(row.fields[*columns.label], columns.label_name, first, lines);
+    if (label) label[i] = labels.number(row.fields[*columns.label], where);
+    if (number) number[i] = number_at(row.fields[*columns.label], columns.label_name, first, where);
   }
   if (number) table.class_names = {columns.label_name};
   if (!label) return table;

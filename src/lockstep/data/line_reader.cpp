@@ -62,12 +62,17 @@ bool LineReader::raw_line(std::string_view& line) {
 }
 
 bool LineReader::next(std::string_view& line) {
-  while (raw_line(line)) {
-    ++number_;
-    if (line.ends_with('\r')) line.remove_suffix(1);
+  while (next_of_all(line)) {
     if (!is_blank(line)) return true;
   }
   return false;
+}
+
+bool LineReader::next_of_all(std::string_view& line) {
+  if (!raw_line(line)) return false;
+  ++number_;
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return true;
 }
 
 std::string LineReader::where() const {

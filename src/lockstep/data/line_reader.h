@@ -16,6 +16,8 @@ class LineReader {
   /// The next line that is not blank, without its end; false at the end of the file. Valid until the next
   /// call.
   bool next(std::string_view& line);
+  /// The same for blank lines too.
+  bool next_of_all(std::string_view& line);
   /// The line's number, from 1.
   int64_t number() const { return number_; }
   /// "file:line".

@@ -19,6 +19,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/pack.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/mapping.h"
 #include "lockstep/data/packed.h"
 
 namespace lockstep {
@@ -28,36 +29,11 @@ constexpr int64_t kPage = 4096;
 constexpr int64_t kLoaded = 0, kNotLoaded = 1;  // what a table begins with
 constexpr int kNameTries = 16;                  // a sweep of another job may come between
 
+using data::Mapping, data::view_of;
 using Load = std::function<SharedSet(Arena&)>;
 
 /// A folder ran out of room while a set was being laid into it: the next folder may hold it.
 struct NoRoom {};
-
-class Mapping {
- public:
-  Mapping(int fd, int64_t offset, size_t bytes, int protection) : bytes_(bytes) {
-    data_ = ::mmap(nullptr, bytes, protection, MAP_SHARED, fd, offset);
-    if (data_ == MAP_FAILED)
-      throw Error(format("cannot map {} bytes of shared data: {}", bytes, strerror(errno)),
-                  "shared memory of this node", "ask for more memory, and look at the limit of ulimit -v");
-  }
-  ~Mapping() { ::munmap(data_, bytes_); }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  char* data() const { return static_cast<char*>(data_); }
-  bool holds(const void* place) const { return place >= data_ && place < static_cast<char*>(data_) + bytes_; }
-  void make_read_only() const { ::mprotect(data_, bytes_, PROT_READ); }
-
- private:
-  void* data_;
-  size_t bytes_;
-};
-
-at::Tensor view_of(std::shared_ptr<Mapping> mapping, char* place, at::IntArrayRef shape,
-                   at::ScalarType type) {
-  return at::from_blob(
-      place, shape, [mapping = std::move(mapping)](void*) {}, at::TensorOptions(type));
-}
 
 class PrivateArena : public Arena {
  public:

@@ -24,4 +24,11 @@ Split stratified(const std::vector<std::vector<int64_t>>& groups, double eval_fr
   return split;
 }
 
+Split stratified(const at::Tensor& labels, size_t classes, double eval_fraction, int64_t seed) {
+  std::vector<std::vector<int64_t>> rows(classes);
+  const auto* label = labels.is_floating_point() ? nullptr : labels.const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < labels.size(0); ++i) rows[label ? label[i] : 0].push_back(i);
+  return stratified(rows, eval_fraction, seed);
+}
+
 }  // namespace lockstep::tasks

@@ -25,14 +25,6 @@ class Scratch : public Arena {
   }
 };
 
-// Rows by class; numbers are all of one kind.
-Split split_of(const CsvTable& table, double eval_fraction, int64_t seed) {
-  std::vector<std::vector<int64_t>> rows(table.class_names.size());
-  const auto* label = table.labels.is_floating_point() ? nullptr : table.labels.const_data_ptr<int64_t>();
-  for (int64_t i = 0; i < table.labels.size(0); ++i) rows[label ? label[i] : 0].push_back(i);
-  return stratified(rows, eval_fraction, seed);
-}
-
 at::Tensor picked(const at::Tensor& from, const std::vector<int64_t>& rows, Arena& arena) {
   auto shape = from.sizes().vec();
   shape[0] = static_cast<int64_t>(rows.size());
@@ -150,7 +142,8 @@ SharedSet load_tables(const TableRecipe& recipe, const Settings& settings, Arena
                        "give both the same columns in the same order, or leave task.eval_file empty");
     }
   } else {
-    const auto split = split_of(table, recipe.eval_fraction, settings.run.seed);
+    const auto split =
+        stratified(table.labels, table.class_names.size(), recipe.eval_fraction, settings.run.seed);
     train.features = picked(table.features, split.train, arena);
     train.labels = picked(table.labels, split.train, arena);
     eval.features = picked(table.features, split.eval, arena);
@@ -234,7 +227,8 @@ std::shared_ptr<const Dataset> TableTask::evaluation(const Settings& settings, c
     auto table = read_csv(data::stage_file(file, settings.data.stage), options,
                           own ? arena : static_cast<Arena&>(scratch));
     if (!own) {
-      const auto split = split_of(table, recipe.eval_fraction, settings.run.seed);
+      const auto split =
+          stratified(table.labels, table.class_names.size(), recipe.eval_fraction, settings.run.seed);
       table.features = picked(table.features, split.eval, arena);
       table.labels = picked(table.labels, split.eval, arena);
     }

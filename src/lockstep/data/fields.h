@@ -1,0 +1,30 @@
+#pragma once
+// What stands in one field of a row: a number, or a column's name.
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::data {
+
+/// "file:line", asked for where something is wrong.
+using Where = std::function<std::string()>;
+
+/// Without blanks around it.
+std::string_view trimmed(std::string_view text);
+
+/// Infinite where it is out of range; nothing for what is no number.
+std::optional<double> as_number(std::string_view text);
+
+/// A finite number that a float holds; InputError for anything else. `first_row` where the line may be a
+/// header.
+float number_at(std::string_view field, const std::string& column, bool first_row, const Where& where);
+
+/// The place of a column by its name, where the columns are `named`, or by its index. InputError where there
+/// is none, with the nearest name.
+size_t find_column(const std::string& wanted, const std::vector<std::string>& header, bool named,
+                   const std::string& where);
+
+}  // namespace lockstep::data
