@@ -53,6 +53,8 @@ class Dataset {
   virtual std::shared_ptr<const Dataset> in_epoch(int64_t /*epoch*/) const { return nullptr; }
   /// What a person calls the sample: its file, say. Empty: it has no name but its number.
   virtual std::string name_of(int64_t /*index*/) const { return {}; }
+  /// For data.bucket: how long each sample is, where samples differ in that; else nothing.
+  virtual std::vector<int64_t> lengths() const { return {}; }
 };
 
 }  // namespace lockstep

@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 
@@ -17,6 +20,41 @@ void check_rank(int64_t rank, int64_t world) {
   if (world >= 1 && rank >= 0 && rank < world) return;
   throw Error(format("rank {} cannot be in a world of {}", rank, world), "SamplerOptions",
               "ranks go from 0 to world - 1");
+}
+
+void check_bucket(const SamplerOptions& options, int64_t size) {
+  if (options.bucket == 0) return;
+  if (options.bucket > 0 && options.lengths && static_cast<int64_t>(options.lengths->size()) == size) return;
+  throw Error(format("samples cannot be put in order by {} lengths, {} at a time",
+                     options.lengths ? options.lengths->size() : 0, options.bucket),
+              "SamplerOptions", format("give a length for each of the {} samples", size));
+}
+
+// Of the whole list, before it is dealt to ranks: any number of them sees the same.
+void order_by_length(std::vector<int64_t>& list, const SamplerOptions& options) {
+  const auto& lengths = *options.lengths;
+  bool longest_first = true;
+  for (size_t begin = 0; begin < list.size(); longest_first = !longest_first) {
+    const size_t end = std::min(begin + static_cast<size_t>(options.bucket), list.size());
+    std::stable_sort(list.begin() + static_cast<ptrdiff_t>(begin), list.begin() + static_cast<ptrdiff_t>(end),
+                     [&](int64_t a, int64_t b) {
+                       return longest_first ? lengths[a] > lengths[b] : lengths[a] < lengths[b];
+                     });
+    begin = end;
+  }
+}
+
+/// What an epoch goes through, all ranks together.
+std::vector<int64_t> epoch_list(int64_t size, const SamplerOptions& options, int64_t epoch) {
+  std::vector<int64_t> list(static_cast<size_t>(size));
+  std::iota(list.begin(), list.end(), 0);
+  if (options.shuffle) {
+    const auto seed = static_cast<uint64_t>(options.seed + epoch);
+    const auto drawn = at::randperm(size, at::detail::createCPUGenerator(seed));
+    std::copy_n(drawn.const_data_ptr<int64_t>(), size, list.begin());
+  }
+  if (options.bucket > 0) order_by_length(list, options);
+  return list;
 }
 
 }  // namespace
@@ -35,6 +73,7 @@ std::vector<int64_t> Sampler::indices() const {
 DistributedSampler::DistributedSampler(int64_t size, SamplerOptions options)
     : size_(size), options_(options) {
   check_rank(options.rank, options.world);
+  check_bucket(options_, size);
   if (size < 0)
     throw Error("a data set cannot have fewer than no samples", "DistributedSampler",
                 "give the data set's size()");
@@ -61,12 +100,10 @@ int64_t DistributedSampler::num_samples() const {
 SampleOrder DistributedSampler::order() const {
   SampleOrder places(position_.consumed + options_.rank, options_.world, num_samples(),
                      std::max<int64_t>(size_, 1));
-  if (!options_.shuffle) return places;
-  const auto seed = static_cast<uint64_t>(options_.seed + position_.epoch);
-  const auto list = at::randperm(size_, at::detail::createCPUGenerator(seed));
-  const int64_t* entry = list.const_data_ptr<int64_t>();
+  if (!options_.shuffle && options_.bucket == 0) return places;
+  const auto list = epoch_list(size_, options_, position_.epoch);
   std::vector<int64_t> mine(places.size());
-  for (int64_t i = 0; i < places.size(); ++i) mine[i] = entry[places[i]];
+  for (int64_t i = 0; i < places.size(); ++i) mine[i] = list[places[i]];
   return SampleOrder(std::move(mine));
 }
 

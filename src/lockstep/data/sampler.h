@@ -48,6 +48,10 @@ struct SamplerOptions {
   bool shuffle = true;
   int64_t seed = 0;
   bool drop_last = false;
+  /// Not Python's: so many samples of an epoch's list at a time are put in the order of their lengths, the
+  /// longest first and last in turn, so that batches hold samples of one length. 0 = as the list has them.
+  int64_t bucket = 0;
+  std::shared_ptr<const std::vector<int64_t>> lengths = {};  ///< of all samples; for `bucket`
 };
 
 /// A place inside an epoch that means the same at any world size.

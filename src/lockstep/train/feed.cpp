@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
 #include "lockstep/train/rounds.h"
 
 namespace lockstep::train {
@@ -22,6 +24,22 @@ class NumbersAlone : public Dataset {
  private:
   int64_t size_;
 };
+
+SamplerOptions sampling_of(const Settings& settings, const Dataset& data, int rank, int world) {
+  SamplerOptions options = {.rank = rank,
+                            .world = world,
+                            .shuffle = settings.data.shuffle,
+                            .seed = settings.run.seed,
+                            .drop_last = settings.data.drop_last,
+                            .bucket = settings.data.bucket};
+  if (options.bucket == 0) return options;
+  options.lengths = std::make_shared<const std::vector<int64_t>>(data.lengths());
+  if (static_cast<int64_t>(options.lengths->size()) != data.size()) {
+    throw InputError(format("data.bucket: the samples of task {} are all of one length", settings.task.name),
+                     "data.bucket", "leave it out: it is for texts");
+  }
+  return options;
+}
 
 // What a batch is made of lies on the device, and the thread that wants it can say so fastest.
 LoaderOptions options_of(const Settings& settings, at::Device device) {
@@ -74,11 +92,7 @@ void EpochFeed::advance(TrainingState& state) const {
 Feed::Feed(const Settings& settings, std::shared_ptr<const Dataset> data, int rank, int world,
            at::Device device)
     : data_(settings.train.graph ? std::make_shared<NumbersAlone>(data->size()) : std::move(data)),
-      sampler_(data_->size(), {.rank = rank,
-                               .world = world,
-                               .shuffle = settings.data.shuffle,
-                               .seed = settings.run.seed,
-                               .drop_last = settings.data.drop_last}),
+      sampler_(data_->size(), sampling_of(settings, *data_, rank, world)),
       options_(options_of(settings, device)),
       accumulate_(settings.train.accumulate) {}
 
