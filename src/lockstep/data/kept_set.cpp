@@ -1,0 +1,231 @@
+#include "lockstep/data/kept_set.h"
+
+#include <ATen/ATen.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <zlib.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+
+#include "lockstep/base/descriptor.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/pack.h"
+#include "lockstep/base/sha256.h"
+#include "lockstep/base/whole_file.h"
+#include "lockstep/data/mapping.h"
+#include "lockstep/data/packed.h"
+
+namespace lockstep::data {
+namespace {
+
+// The file: this head, the table (packed numbers and texts), then the tensors, each at a multiple of kAlign.
+struct Head {
+  char magic[16];
+  int64_t version;
+  int64_t table_bytes;
+  int64_t file_bytes;
+  uint32_t table_sum;    // crc32
+  uint32_t tensors_sum;  // of everything behind the table
+};
+
+constexpr char kMagic[16] = "lockstep tokens";
+constexpr int64_t kVersion = 1;
+constexpr int64_t kAlign = 64;
+
+int64_t aligned(int64_t at) {
+  return (at + kAlign - 1) / kAlign * kAlign;
+}
+
+uint32_t sum_of(const char* data, int64_t size, uint32_t sum = 0) {
+  if (size == 0) return sum;  // zlib begins anew where there is no data
+  return static_cast<uint32_t>(
+      ::crc32_z(sum, reinterpret_cast<const Bytef*>(data), static_cast<size_t>(size)));
+}
+
+std::string table_of(const std::string& key, const std::string& state, const SharedSet& set) {
+  Packer table;
+  table.string(key).string(state).string(set.text).number(static_cast<int64_t>(set.tensors.size()));
+  int64_t offset = 0;
+  for (const auto& tensor : set.tensors) {
+    table.number(offset).number(static_cast<int64_t>(tensor.scalar_type())).number(tensor.dim());
+    for (const int64_t size : tensor.sizes()) table.number(size);
+    offset = aligned(offset + static_cast<int64_t>(tensor.nbytes()));
+  }
+  return table.text();
+}
+
+/// A file of ours in memory; nothing of it is looked at before its sums are right.
+struct Kept {
+  std::shared_ptr<Mapping> mapping;
+  Head head{};
+  std::string key, state;
+  SharedSet set;
+};
+
+std::shared_ptr<Mapping> mapped(const std::string& path, Head& head) {
+  const base::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat facts {};
+  if (!file || ::fstat(file.number(), &facts) != 0 || !S_ISREG(facts.st_mode) ||
+      facts.st_size < static_cast<off_t>(sizeof head))
+    return nullptr;
+  auto mapping = std::make_shared<Mapping>(file.number(), 0, static_cast<size_t>(facts.st_size), PROT_READ);
+  std::memcpy(&head, mapping->data(), sizeof head);
+  const bool ours = std::memcmp(head.magic, kMagic, sizeof kMagic) == 0 && head.version == kVersion &&
+                    head.file_bytes == facts.st_size && head.table_bytes >= 0 &&
+                    head.table_bytes <= facts.st_size - static_cast<off_t>(sizeof head);
+  return ours ? mapping : nullptr;
+}
+
+void read_table(Kept& kept) {
+  const char* begin = kept.mapping->data() + sizeof(Head);
+  Unpacker table(begin, kept.head.table_bytes);
+  kept.key = table.string();
+  kept.state = table.string();
+  kept.set.text = table.string();
+  kept.set.tensors.resize(static_cast<size_t>(table.number()));
+  const int64_t tensors = aligned(static_cast<int64_t>(sizeof(Head)) + kept.head.table_bytes);
+  for (auto& tensor : kept.set.tensors) {
+    const int64_t offset = table.number();
+    const auto type = static_cast<at::ScalarType>(table.number());
+    std::vector<int64_t> shape(static_cast<size_t>(table.number()));
+    for (auto& size : shape) size = table.number();
+    tensor = view_of(kept.mapping, kept.mapping->data() + tensors + offset, shape, type);
+  }
+}
+
+std::optional<Kept> read_kept(const std::string& path, bool check_tensors) {
+  Kept kept;
+  kept.mapping = mapped(path, kept.head);
+  if (!kept.mapping) return std::nullopt;
+  const char* table = kept.mapping->data() + sizeof(Head);
+  if (sum_of(table, kept.head.table_bytes) != kept.head.table_sum) return std::nullopt;
+  const int64_t before = static_cast<int64_t>(sizeof(Head)) + kept.head.table_bytes;
+  if (check_tensors &&
+      sum_of(kept.mapping->data() + before, kept.head.file_bytes - before) != kept.head.tensors_sum)
+    return std::nullopt;
+  read_table(kept);
+  return kept;
+}
+
+/// The bytes behind the table, in order.
+template <class Each>
+void for_each_piece(const SharedSet& set, int64_t before, const Each& each) {
+  static constexpr char kNothing[kAlign] = {};
+  each(kNothing, aligned(before) - before);
+  for (const auto& tensor : set.tensors) {
+    const auto bytes = static_cast<int64_t>(tensor.nbytes());
+    each(static_cast<const char*>(tensor.const_data_ptr()), bytes);
+    each(kNothing, aligned(bytes) - bytes);
+  }
+}
+
+// A change within the clock's grain, or a server's, would leave the times as they are.
+bool is_settled(const std::string& path) {
+  constexpr time_t kGrain = 3;
+  struct stat facts {};
+  return ::stat(path.c_str(), &facts) == 0 && ::time(nullptr) - facts.st_ctim.tv_sec > kGrain;
+}
+
+std::string facts_of(const std::string& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0)
+    throw InputError(format("cannot read the file of samples: {}", strerror(errno)), path, "see task.file");
+  return format("{} {}.{} {}.{} {}", facts.st_size, facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec,
+                facts.st_ctim.tv_sec, facts.st_ctim.tv_nsec, facts.st_ino);
+}
+
+/// Under a name that no other process has, on no other node either; gone again unless it is kept.
+class Partial {
+ public:
+  explicit Partial(const std::string& path) : final_(path), file_(base::make_partial(path, path_)) {
+    if (!file_) fail();
+  }
+  ~Partial() {
+    if (!path_.empty()) ::unlink(path_.c_str());
+  }
+  Partial(const Partial&) = delete;
+  Partial& operator=(const Partial&) = delete;
+
+  void write(const void* data, int64_t size) {
+    const char* bytes = static_cast<const char*>(data);
+    while (size > 0) {
+      const auto wrote = ::write(file_.number(), bytes, static_cast<size_t>(size));
+      if (wrote < 0 && errno == EINTR) continue;
+      if (wrote < 0) fail();
+      bytes += wrote, size -= wrote;
+    }
+  }
+  void keep() {
+    constexpr mode_t kForAll = 0644;  // whoever reads the samples may read what they became
+    const bool stored = ::fchmod(file_.number(), kForAll) == 0 && ::fsync(file_.number()) == 0;
+    if (!stored || ::rename(path_.c_str(), final_.c_str()) != 0) fail();
+    path_.clear();
+  }
+
+ private:
+  [[noreturn]] void fail() const { throw Error(strerror(errno), final_, ""); }
+
+  std::string final_, path_;
+  base::Descriptor file_;
+};
+
+}  // namespace
+
+Origin::Origin(const std::string& path) : path_(path), facts_(facts_of(path)) {}
+
+const std::string& Origin::digest() const {
+  if (digest_.empty()) digest_ = base::sha256_of_file(path_);
+  return digest_;
+}
+
+std::string Origin::state() const {
+  const auto sum = digest();
+  if (facts_of(path_) != facts_) throw Error("the file was changed while it was read", path_, "");
+  return base::pack_texts({is_settled(path_) ? facts_ : "", sum});
+}
+
+bool Origin::is(const std::string& state) const {
+  const auto texts = base::unpack_texts(state);
+  return texts.size() == 2 && (texts[0] == facts_ || texts[1] == digest());
+}
+
+std::optional<SharedSet> find_kept(const std::string& path, const std::string& key, const Origin& origin) {
+  auto kept = read_kept(path, /*check_tensors=*/true);
+  if (!kept || kept->key != key || !origin.is(kept->state)) return std::nullopt;
+  return std::move(kept->set);
+}
+
+SharedSet map_kept(const std::string& path) {
+  auto kept = read_kept(path, /*check_tensors=*/false);
+  if (!kept)
+    throw Error("the kept tokens went away while they were read", path,
+                "start again, and set task.cache to a folder that nothing tidies");
+  return std::move(kept->set);
+}
+
+void keep_set(const std::string& path, const std::string& key, const Origin& origin, const SharedSet& set) {
+  const auto table = table_of(key, origin.state(), set);
+  const int64_t before = static_cast<int64_t>(sizeof(Head) + table.size());
+  Head head{};
+  std::memcpy(head.magic, kMagic, sizeof kMagic);
+  head.version = kVersion;
+  head.table_bytes = static_cast<int64_t>(table.size());
+  head.file_bytes = before;
+  head.table_sum = sum_of(table.data(), head.table_bytes);
+  for_each_piece(set, before, [&](const char* data, int64_t size) {
+    head.tensors_sum = sum_of(data, size, head.tensors_sum);
+    head.file_bytes += size;
+  });
+  base::remove_dead_partials(path);
+  Partial file(path);
+  file.write(&head, sizeof head);
+  file.write(table.data(), head.table_bytes);
+  for_each_piece(set, before, [&](const char* data, int64_t size) { file.write(data, size); });
+  file.keep();
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,40 @@
+#pragma once
+// A set kept in a file from run to run: whole or absent, and mapped by every process that reads it.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/node_share.h"
+
+namespace lockstep::data {
+
+/// A file's content, told by its digest, or at once where nothing has touched the file since.
+class Origin {
+ public:
+  explicit Origin(const std::string& path);
+  const std::string& digest() const;
+  /// Is it what state() described, in a file of this content? Reads the file only where it was touched.
+  bool is(const std::string& state) const;
+  /// Size, times and number of the file, and its digest. Error where it has changed since this object was
+  /// made.
+  std::string state() const;
+
+ private:
+  std::string path_, facts_;
+  mutable std::string digest_;
+};
+
+/// The set that keep_set() wrote for `key` from this origin; nothing where there is none, or the file is
+/// damaged, of another version or of something else.
+std::optional<SharedSet> find_kept(const std::string& path, const std::string& key, const Origin& origin);
+
+/// The same on another rank of the node, which trusts what find_kept() looked at.
+SharedSet map_kept(const std::string& path);
+
+/// Throws where it cannot be written. Two that write at once write one after the other, each a whole file.
+void keep_set(const std::string& path, const std::string& key, const Origin& origin, const SharedSet& set);
+
+}  // namespace lockstep::data

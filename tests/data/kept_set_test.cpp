@@ -1,0 +1,114 @@
+#include "lockstep/data/kept_set.h"
+
+#include <ATen/ATen.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lockstep/base/error.h"
+#include "peer.h"
+
+namespace lockstep::data {
+namespace {
+namespace fs = std::filesystem;
+
+struct KeptSet : testing::Test {
+  test::TempFolder folder;
+  std::string source = folder.write("a.csv", "text,label\n"), kept = folder / "a.tokens";
+
+  static SharedSet some(int64_t first = 0) {
+    return {{at::arange(first, first + 1000, at::kInt), at::arange(3, at::kLong),
+             at::tensor({1.5, 2.5}, at::kFloat).view({2, 1}), at::empty({0}, at::kInt)},
+            "known"};
+  }
+  bool found(const std::string& key = "key") { return find_kept(kept, key, Origin(source)).has_value(); }
+  void keep() { keep_set(kept, "key", Origin(source), some()); }
+  std::string bytes() const {
+    std::ifstream file(kept, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+};
+
+TEST_F(KeptSet, ComesBackAsItWas) {
+  EXPECT_FALSE(found());
+  keep();
+  const auto wanted = some();
+  for (const auto& set : {*find_kept(kept, "key", Origin(source)), map_kept(kept)}) {
+    EXPECT_EQ(set.text, wanted.text);
+    ASSERT_EQ(set.tensors.size(), wanted.tensors.size());
+    for (size_t i = 0; i < set.tensors.size(); ++i) {
+      EXPECT_TRUE(at::equal(set.tensors[i], wanted.tensors[i])) << i;
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(set.tensors[i].const_data_ptr()) % 64, 0U);
+    }
+  }
+}
+
+TEST_F(KeptSet, IsOfOneKeyAndOneContent) {
+  keep();
+  EXPECT_FALSE(found("another key"));
+  EXPECT_TRUE(found());
+  folder.write("a.csv", "text,label\n");  // the same bytes at another time
+  EXPECT_TRUE(found());
+  folder.write("a.csv", "text,lapel\n");
+  EXPECT_FALSE(found());
+  fs::remove(source);
+  EXPECT_THROW(found(), InputError);
+}
+
+TEST_F(KeptSet, IsNotReadWhereOneByteIsWrongOrMissing) {
+  keep();
+  const auto whole = bytes();
+  for (size_t at = 0; at < whole.size(); at += at < 400 ? 1 : 97) {
+    auto damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
+    folder.write("a.tokens", damaged);
+    EXPECT_FALSE(found()) << at;
+  }
+  for (size_t size = 0; size < whole.size(); size += 61) {
+    folder.write("a.tokens", whole.substr(0, size));
+    EXPECT_FALSE(found()) << size;
+  }
+  folder.write("a.tokens", whole + "more");
+  EXPECT_FALSE(found());
+  folder.write("a.tokens", "somebody's notes, which are long enough to hold a head and more than that");
+  EXPECT_FALSE(found());
+  fs::remove(kept);
+  fs::create_directory(kept);
+  EXPECT_FALSE(found());
+}
+
+TEST_F(KeptSet, SaysWhereItCannotBeWritten) {
+  EXPECT_THROW(keep_set(folder / "none/a.tokens", "key", Origin(source), some()), Error);
+}
+
+TEST_F(KeptSet, IsNotKeptForAFileThatChangedMeanwhile) {
+  const Origin origin(source);
+  folder.write("a.csv", "text,label\nmore,x\n");
+  EXPECT_THROW(keep_set(kept, "key", origin, some()), Error);
+  EXPECT_FALSE(fs::exists(kept));
+}
+
+TEST_F(KeptSet, IsWholeWhileManyWriteIt) {
+  keep();
+  std::vector<pid_t> children;
+  for (int child = 0; child < 4; ++child) {
+    children.push_back(::fork());
+    if (children.back() != 0) continue;
+    for (int i = 0; i < 50; ++i) {
+      keep();
+      if (!found()) ::_exit(1);
+    }
+    ::_exit(0);
+  }
+  for (const pid_t child : children) {
+    int status = 1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(folder.path())) files += entry.is_regular_file();
+  EXPECT_EQ(files, 2) << "temporary files are left";
+}
+
+}  // namespace
+}  // namespace lockstep::data
