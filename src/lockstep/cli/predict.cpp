@@ -3,11 +3,17 @@
 #include <torch/utils.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/output.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/readable.h"
+#include "lockstep/base/temporary_folder.h"
 #include "lockstep/base/whole_file.h"
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/cli/options.h"
@@ -103,6 +109,46 @@ std::string text_of_all(const train::Setup& setup, const std::vector<Prediction>
   return csv_header(regression ? std::vector<std::string>{} : setup.data.class_names, named) + lines;
 }
 
+std::string all_of_standard_input() {
+  std::string text;
+  std::array<char, 1 << 16> part;
+  for (;;) {
+    const auto got = ::read(STDIN_FILENO, part.data(), part.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw InputError(format("cannot read: {}", strerror(errno)), "standard input", "");
+    if (got == 0) return text;
+    text.append(part.data(), static_cast<size_t>(got));
+  }
+}
+
+/// The file that --input names. For "-" one of this rank's own, which holds what rank 0 was given.
+class InputFile {
+ public:
+  InputFile(const Team& team, const std::string& asked) : path_(base::find_path(asked)) {
+    if (asked != "-") return;
+    const auto text = team.from_first(all_of_standard_input);
+    team.together([&] {
+      folder_.emplace();
+      path_ = folder_->path() + "/standard input";
+      base::replace_file(path_, text);
+    });
+  }
+  /// The task's samples of it. An error names standard input by its name.
+  std::shared_ptr<const Dataset> read(const train::Setup& setup) const {
+    try {
+      return setup.task->inputs(setup.settings, setup.data, path_);
+    } catch (const InputError& error) {
+      const bool ours = folder_ && error.where().starts_with(folder_->path());
+      throw InputError(error.what(), ours ? error.where().substr(folder_->path().size() + 1) : error.where(),
+                       error.hint());
+    }
+  }
+
+ private:
+  std::string path_;
+  std::optional<base::TemporaryFolder> folder_;
+};
+
 int predict(const train::Command& command, const PredictOptions& options) {
   const bool json = wants_json(options);
   auto setup = train::join_job(command);
@@ -111,9 +157,9 @@ int predict(const train::Command& command, const PredictOptions& options) {
   const auto net = train::seeded_model(setup);
   load_module_state_dict(*net, find_state_dict(tree, path), path);
   net->to(setup.team->device());
+  const InputFile file(*setup.team, options.input);
   std::shared_ptr<const Dataset> inputs;
-  setup.team->together(
-      [&] { inputs = setup.task->inputs(setup.settings, setup.data, base::find_path(options.input)); });
+  setup.team->together([&] { inputs = file.read(setup); });
   std::vector<Prediction> own;
   setup.team->together([&] { own = predict_share(setup, *net, inputs); });
   const auto text = text_of_all(setup, own, inputs->size() > 0 && !inputs->name_of(0).empty(), json);
@@ -136,12 +182,14 @@ int run_predict(const std::vector<std::string>& args) {
   Options options(
       "predict", "classes and probabilities of new samples",
       {"lockstep predict configs/mnist.yaml --checkpoint PATH --input seven.png",
-       "lockstep predict configs/pima.yaml --checkpoint PATH --input patients.csv --output out.json"});
+       "lockstep predict configs/pima.yaml --checkpoint PATH --input patients.csv --output out.json",
+       "echo 'I liked it' | lockstep predict configs/text.yaml --checkpoint PATH --input -"});
   options.positional("CONFIG.yaml", command.config, "the config file");
   options.add("checkpoint", wanted.checkpoint, "PATH",
               "a run's folder, a .pt file of lockstep's or Python's, or safetensors");
   options.add("input", wanted.input, "FILE",
-              "IDX, IDX.gz, PNG, JPEG, a folder of images, or CSV, as the task reads them");
+              "IDX, IDX.gz, PNG, JPEG, a folder of images, CSV, TSV, JSONL or a text a line, as the task reads them; "
+              "- = standard input");
   options.add("output", wanted.output, "FILE", "where to write; standard output unless given");
   options.add("format", wanted.format, "csv|json", "how to write; by the output's name, else csv");
   options.add("set", command.sets, "KEY=VALUE", "overrule a key; may be given again");
