@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 std::string find_data_file(const std::string& root, const std::vector<std::string>& names) {
   const fs::path folder = base::find_path(root);
   std::error_code none;
-  for (const char* inside : {"", "MNIST/raw", "raw"}) {  // torchvision downloads to the second
+  for (const char* inside : {"", "MNIST/raw", "raw", "multinli_1.0"}) {  // torchvision's, and the archive's
     for (const auto& name : names) {
       const auto path = folder / inside / name;
       if (fs::exists(path, none)) return path;

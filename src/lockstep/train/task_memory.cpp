@@ -41,7 +41,7 @@ void recall_classes(Setup& setup, const Tree& memory) {
   const auto weights = find(memory, "class_weights");
   const auto& task = setup.settings.task;
   setup.data.regression = regression && as_bool(*regression, "lockstep.task.regression");
-  if (task.name == "csv" && setup.data.regression != (task.kind == "regression")) {
+  if ((task.name == "csv" || task.name == "text") && setup.data.regression != (task.kind == "regression")) {
     throw InputError("the checkpoint was trained with another task.kind", "task.kind: " + task.kind,
                      setup.data.regression ? "set task.kind: regression" : "set task.kind: classification");
   }

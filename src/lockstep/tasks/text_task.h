@@ -1,0 +1,63 @@
+#pragma once
+// Tasks on texts, one or two a sample, with a class or a number each: MultiNLI, and anyone's files.
+
+#include <string>
+#include <vector>
+
+#include "lockstep/tasks/part_metrics.h"
+#include "lockstep/tasks/task.h"
+#include "lockstep/tasks/tokenise.h"
+
+namespace lockstep::tasks {
+
+struct TextFile {
+  std::string path = {};
+  data::TextLayout layout = {};
+  std::string name = {};  // of the part of the evaluation set, where there are several
+};
+
+struct TextRecipe {
+  TextFile train = {};
+  std::vector<TextFile> eval = {};  // empty = a part of `train`
+  TextColumns columns = {};
+  std::vector<std::string> class_names = {};  // where they are known
+};
+
+class TextTask : public Task {
+ public:
+  /// Which files the recipe looks for: on the node's first rank alone.
+  enum class Look { no, evaluation, all };
+  using Recipe = TextRecipe (*)(const Settings& settings, Look look);
+  explicit TextTask(Recipe recipe) : recipe_(recipe) {}
+  /// Each file becomes tokens once a node, which are kept for the next run where a folder takes them. The
+  /// samples kept for evaluation are drawn class by class, seeded by run.seed, as a table's are.
+  TaskData data(const Settings& settings, const NodeShare& node) override;
+  std::shared_ptr<const Dataset> evaluation(const Settings& settings, const TaskData& known,
+                                            const NodeShare& node) override;
+  std::shared_ptr<Net> model(const Settings& settings, const TaskData& data) override;
+  /// Of numbers the mean squared error.
+  at::Tensor loss(const at::Tensor& output, const at::Tensor& target,
+                  const LossOptions& options) const override;
+  /// Of each part of the evaluation set where it has several; in training the first one counts.
+  std::unique_ptr<Metrics> metrics(const TaskData& data) const override;
+  /// A CSV, TSV or JSON Lines file with the texts' columns; any other is a sample a line, the two texts of a
+  /// pair with a tab between them.
+  std::shared_ptr<const Dataset> inputs(const Settings& settings, const TaskData& data,
+                                        const std::string& path) const override;
+  std::optional<TaskMemory> memory() const override;
+  void recall(const TaskMemory& memory) override;
+  KnownLoss known_loss() const override {
+    return regression_ ? KnownLoss::mean_squared_error : KnownLoss::cross_entropy;
+  }
+
+ private:
+  void check_vocabulary(const std::string& digest, const std::string& folder) const;
+
+  Recipe recipe_;
+  std::string vocabulary_;            // its digest
+  std::vector<std::string> columns_;  // of the texts
+  Parts parts_;                       // of the evaluation set
+  bool regression_ = false;
+};
+
+}  // namespace lockstep::tasks

@@ -1,0 +1,241 @@
+#include "lockstep/tasks/tokenise.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <future>
+#include <memory>
+#include <system_error>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/pack.h"
+#include "lockstep/base/text.h"
+#include "lockstep/data/labels.h"
+
+namespace lockstep::tasks {
+namespace {
+
+/// Some rows' texts, for one thread to encode.
+struct Chunk {
+  std::string bytes;
+  std::vector<size_t> ends;    // of the texts, one or two a row
+  std::vector<int64_t> lines;  // of the rows
+};
+
+struct Encoded {
+  std::vector<int32_t> ids, sizes, seconds;
+  int64_t cut = 0;
+};
+
+class Encoder {
+ public:
+  Encoder(const Tokenizer& tokenizer, const TokeniseOptions& options, const TextColumns& columns,
+          std::string path)
+      : tokenizer_(tokenizer), options_(options), columns_(columns), path_(std::move(path)) {}
+
+  Encoded encode(const Chunk& chunk) const {
+    const size_t width = columns_.texts.size();
+    const EncodeOptions options{.max_length = static_cast<size_t>(options_.max_length)};
+    Encoded made;
+    Encoding row;
+    for (size_t i = 0; i < chunk.lines.size(); ++i) {
+      TextPair text{text_of(chunk, width * i)};
+      if (width == 2) text.second = text_of(chunk, width * i + 1);
+      try {
+        tokenizer_.encode(text, options, row);
+      } catch (const InputError& error) {
+        throw InputError(error.what(), format("{}:{}: {}", path_, chunk.lines[i], error.where()),
+                         error.hint());
+      }
+      made.ids.insert(made.ids.end(), row.ids.begin(), row.ids.end());
+      made.sizes.push_back(static_cast<int32_t>(row.ids.size()));
+      made.seconds.push_back(
+          static_cast<int32_t>(std::count(row.type_ids.begin(), row.type_ids.end(), uint8_t{0})));
+      made.cut += row.ids.size() == options.max_length;
+    }
+    return made;
+  }
+
+ private:
+  static std::string_view text_of(const Chunk& chunk, size_t i) {
+    const size_t begin = i == 0 ? 0 : chunk.ends[i - 1];
+    return std::string_view(chunk.bytes).substr(begin, chunk.ends[i] - begin);
+  }
+
+  const Tokenizer& tokenizer_;
+  const TokeniseOptions& options_;
+  const TextColumns& columns_;
+  const std::string path_;
+};
+
+/// Encodes chunks at once and takes them in order.
+class Line {
+ public:
+  Line(const Encoder& encoder, int64_t threads) : encoder_(encoder), threads_(threads) {}
+
+  void put(const std::shared_ptr<const Chunk>& chunk) {
+    if (threads_ <= 1) return take(encoder_.encode(*chunk));
+    if (static_cast<int64_t>(under_way_.size()) >= 2 * threads_) take_first();
+    try {
+      under_way_.push_back(std::async(std::launch::async, [this, chunk] { return encoder_.encode(*chunk); }));
+    } catch (const std::system_error&) {  // no more threads to be had
+      finish();
+      take(encoder_.encode(*chunk));
+    }
+  }
+  void finish() {
+    while (!under_way_.empty()) take_first();
+  }
+
+  std::vector<int32_t> ids, seconds;
+  std::vector<int64_t> starts{0};
+  int64_t cut = 0;
+
+ private:
+  void take_first() {
+    auto first = std::move(under_way_.front());
+    under_way_.pop_front();
+    take(first.get());
+  }
+  void take(const Encoded& made) {
+    ids.insert(ids.end(), made.ids.begin(), made.ids.end());
+    seconds.insert(seconds.end(), made.seconds.begin(), made.seconds.end());
+    for (const int32_t size : made.sizes) starts.push_back(starts.back() + size);
+    cut += made.cut;
+  }
+
+  const Encoder& encoder_;
+  const int64_t threads_;
+  std::deque<std::future<Encoded>> under_way_;
+};
+
+/// A label a row, a class or a number.
+class Targets {
+ public:
+  Targets(const TextColumns& columns, const data::TextRows& rows)
+      : columns_(columns), rows_(rows), where_([this] { return rows_.where(); }) {}
+
+  /// False where the row is no sample.
+  bool take(std::string_view field) {
+    if (!columns_.left_out.empty() && data::trimmed(field) == columns_.left_out) return ++left_out, false;
+    if (columns_.numbers) {
+      numbers_.push_back(data::number_at(field, columns_.label, false, where_));
+      return true;
+    }
+    classes_.push_back(labels.number(field, where_));
+    if (first_seen.size() < labels.names().size()) first_seen.push_back(rows_.line());
+    return true;
+  }
+  at::Tensor tensor() const {
+    if (columns_.numbers) return at::tensor(numbers_, at::kFloat).view({-1, 1});
+    return at::tensor(classes_, at::kLong);
+  }
+
+  data::Labels labels;
+  std::vector<int64_t> first_seen;
+  int64_t left_out = 0;
+
+ private:
+  const TextColumns& columns_;
+  const data::TextRows& rows_;
+  const data::Where where_;
+  std::vector<int64_t> classes_;
+  std::vector<float> numbers_;
+};
+
+template <class Value>
+at::Tensor copy_of(const std::vector<Value>& values, at::ScalarType type) {
+  auto tensor = at::empty({static_cast<int64_t>(values.size())}, at::TensorOptions(type));
+  if (!values.empty()) std::memcpy(tensor.mutable_data_ptr(), values.data(), values.size() * sizeof(Value));
+  return tensor;
+}
+
+std::string joined(const std::vector<int64_t>& numbers) {
+  std::vector<std::string> texts;
+  for (const auto number : numbers) texts.push_back(std::to_string(number));
+  return base::pack_texts(texts);
+}
+
+}  // namespace
+
+void complete(TextColumns& columns, const std::vector<std::string>& in_file, bool labelled,
+              const std::string& path) {
+  if (labelled && columns.label.empty()) columns.label = in_file.back();
+  if (!columns.texts.empty()) return;
+  for (const auto& name : in_file)
+    if (name != columns.label) columns.texts.push_back(name);
+  if (columns.texts.size() == 1 || columns.texts.size() == 2) return;
+  throw InputError(columns.texts.empty() ? "there is no column but the label"
+                                         : format("there are {} columns beside the label: which is the text?",
+                                                  columns.texts.size()),
+                   path,
+                   format("set task.text to the column of the text, or to the two of a pair: the file has {}",
+                          base::printable(base::join(in_file, ", "), 200)));
+}
+
+Tokenised tokenise(const std::string& path, const data::TextLayout& layout, const TextColumns& columns,
+                   const Tokenizer& tokenizer, const TokeniseOptions& options) {
+  constexpr size_t kChunk = size_t{256} << 10;  // bytes
+  const auto rows = data::open_rows(path, layout);
+  auto wanted = columns.texts;
+  if (!columns.label.empty()) wanted.push_back(columns.label);
+  rows->choose(wanted);
+  Targets targets(columns, *rows);
+  const Encoder encoder(tokenizer, options, columns, path);
+  Line line(encoder, options.threads);
+  auto chunk = std::make_shared<Chunk>();
+  std::vector<std::string_view> fields;
+  while (rows->next(fields)) {
+    if (!columns.label.empty() && !targets.take(fields.back())) continue;
+    for (size_t i = 0; i < columns.texts.size(); ++i) {
+      chunk->bytes += fields[i];
+      chunk->ends.push_back(chunk->bytes.size());
+    }
+    chunk->lines.push_back(rows->line());
+    if (chunk->bytes.size() < kChunk) continue;
+    line.put(chunk);
+    chunk = std::make_shared<Chunk>();
+  }
+  if (!chunk->lines.empty()) line.put(chunk);
+  line.finish();
+  if (line.seconds.empty()) {
+    throw InputError(targets.left_out ? format("all {} rows have the label {}, which is left out",
+                                               targets.left_out, columns.left_out)
+                                      : "the file has no rows of data",
+                     path, "give a file with a row a sample");
+  }
+  return {
+      .tokens = {copy_of(line.ids, at::kInt), copy_of(line.starts, at::kLong),
+                 copy_of(line.seconds, at::kInt), columns.label.empty() ? at::Tensor() : targets.tensor()},
+      .names = targets.labels.names(),
+      .first_seen = targets.first_seen,
+      .left_out = targets.left_out,
+      .cut = line.cut};
+}
+
+SharedSet packed(const Tokenised& made) {
+  const auto& tokens = made.tokens;
+  return {{tokens.ids, tokens.starts, tokens.seconds, tokens.targets},
+          base::pack_texts(
+              {base::pack_texts(made.names), joined(made.first_seen), joined({made.left_out, made.cut})})};
+}
+
+Tokenised unpacked(const SharedSet& set) {
+  const auto texts = base::unpack_texts(set.text);
+  const auto numbers = [&texts](size_t i) {
+    std::vector<int64_t> list;
+    for (const auto& number : base::unpack_texts(texts.at(i))) list.push_back(std::stoll(number));
+    return list;
+  };
+  const auto counts = numbers(2);
+  return {.tokens = {set.tensors.at(0), set.tensors.at(1), set.tensors.at(2), set.tensors.at(3)},
+          .names = base::unpack_texts(texts.at(0)),
+          .first_seen = numbers(1),
+          .left_out = counts.at(0),
+          .cut = counts.at(1)};
+}
+
+}  // namespace lockstep::tasks

@@ -1,0 +1,321 @@
+"""The tasks of texts through the program: files to tokens, training, what is kept, eval, predict, and bad input."""
+
+import csv
+import io
+import json
+import os
+import re
+
+import pytest
+
+from text_kit import LABELS, nli_rows, reviews, write_csv, write_jsonl, write_model, write_nli, write_vocabulary
+from train_kit import checkpoints, metrics, sets
+
+torch = pytest.importorskip("torch", reason="makes the model that reads tokens")
+BertWordPieceTokenizer = pytest.importorskip("tokenizers").BertWordPieceTokenizer
+
+CONFIG = """
+run: {{name: text, seed: 1}}
+task: {{name: text, file: {file}, text: [{text}], vocabulary: {folder}/words, max_length: 24}}
+data: {{batch_size: 8, workers: {workers}, bucket: 64}}
+model: {{name: torchscript, path: {folder}/model.pt}}
+optim: {{name: adam, lr: 0.05}}
+train: {{epochs: 6, log_every: 10, eval_every: 6}}
+"""
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A folder with a vocabulary and a model of two classes."""
+    write_model(tmp_path / "model.pt", write_vocabulary(tmp_path / "words"), 2)
+    return tmp_path
+
+
+@pytest.fixture
+def train(place, lockstep, run):
+    """train(FILE, SETTING=..., text="text", ranks=1) -> Result, in the folder."""
+    def go(file, text="text", config=CONFIG, check=True, **settings):
+        path = place / "config.yaml"
+        path.write_text(config.format(file=file, text=text, folder=place, workers=1))
+        return run(lockstep, "train", path, *sets(**settings), cwd=place, check=check)
+    return go
+
+
+def accuracy(place, name="text"):
+    return [row for row in metrics(place / f"runs/{name}") if row.get("event") == "epoch"][-1]["accuracy"]
+
+
+def model_inputs(place, texts, length=24):
+    """What Hugging Face's tokenizer makes of them: int64 [n, 3, tokens]."""
+    tokenizer = BertWordPieceTokenizer(str(place / "words/vocab.txt"), lowercase=True)
+    tokenizer.enable_truncation(length)
+    tokenizer.enable_padding()
+    made = tokenizer.encode_batch(texts)
+    return torch.tensor([[one.ids, one.type_ids, one.attention_mask] for one in made])
+
+
+def probabilities(place, texts):
+    """What Python gives for them, with the weights of the newest checkpoint."""
+    model = torch.jit.load(str(place / "model.pt"))
+    model.load_state_dict(torch.load(checkpoints(place / "runs/text")[-1], weights_only=True)["model"])
+    return model(model_inputs(place, texts)).softmax(1)
+
+
+def assert_predicted(printed, wanted, names):
+    header, *rows = csv.reader(io.StringIO(printed))
+    assert header == ["sample", "class"] + [f"p({name})" for name in names]
+    assert [int(row[0]) for row in rows] == list(range(len(wanted)))
+    given = torch.tensor([[float(p) for p in row[2:]] for row in rows])
+    assert (given - wanted).abs().max() <= 1e-6
+    assert [row[1] for row in rows] == [names[i] for i in wanted.argmax(1)]
+
+
+def test_a_csv_of_ones_own_is_learnt_and_told(train, place, lockstep, run, mpirun):
+    write_csv(place / "reviews.csv", reviews(400))
+    said = train("reviews.csv").output
+    assert "train: 320 samples: bad 160 (50.0 %), good 160 (50.0 %)" in said
+    assert accuracy(place) > 0.95
+    # eval needs the file alone, and says the same at any number of ranks
+    words = ["eval", place / "config.yaml", "--checkpoint", place / "runs/text"]
+    alone, two = (call(lockstep, *words, cwd=place, check=True).stdout
+                  for call in (run, lambda *args, **how: mpirun(2, *args, **how)))
+    assert "80 samples" in alone and "confusion" in alone
+    assert two == alone
+    # predict reads lines, tables and JSON; no file of the training is asked for
+    os.remove(place / "reviews.csv")
+    texts = ["a kind song", "it was AWFUL, my day", "", "the " * 60 + "nice"]
+    wanted = probabilities(place, texts)
+    (place / "new.txt").write_text("".join(text + "\n" for text in texts))
+    write_csv(place / "new.csv", [{"stars": i, "text": text} for i, text in enumerate(texts)])
+    write_jsonl(place / "new.jsonl", [{"text": text} for text in texts])
+    ask = ["predict", place / "config.yaml", "--checkpoint", place / "runs/text", "--input"]
+    for name in ("new.txt", "new.csv", "new.jsonl"):
+        assert_predicted(run(lockstep, *ask, place / name, cwd=place, check=True).stdout, wanted, ["bad", "good"])
+    typed = "".join(text + "\n" for text in texts)
+    assert_predicted(run(lockstep, *ask, "-", cwd=place, check=True, input=typed).stdout, wanted, ["bad", "good"])
+    document = json.loads(run(lockstep, *ask, "-", "--format", "json", cwd=place, check=True, input="a nice day").stdout)
+    assert document["predictions"][0]["class"] == "good"
+
+
+def test_every_kind_of_file_gives_the_same_run(train, place):
+    rows = [{**row, "text": row["text"] + ', "so' * (i % 3)} for i, row in enumerate(reviews(60))]
+    write_csv(place / "a.csv", rows)
+    write_jsonl(place / "a.jsonl", rows)
+    (place / "a.tsv").write_text("text\tlabel\n" + "".join(f"{row['text']}\t{row['label']}\n" for row in rows))
+    write_csv(place / "a.dat", rows, delimiter=";")
+    losses = []
+    for file, more in [("a.csv", {}), ("a.jsonl", {}), ("a.tsv", {}), ("a.dat", {"task__delimiter": ";"})]:
+        train(file, run__name=file, train__log_every=2, **more)
+        losses.append([row["loss"] for row in metrics(place / f"runs/{file}") if row.get("event") == "step"])
+    assert losses[0] and all(one == losses[0] for one in losses)
+
+
+def test_resume_inside_an_epoch_at_another_world_goes_on_with_the_same_samples(train, place, lockstep, mpirun):
+    """In the order of lengths, too: the rest of the epoch's list is dealt to the ranks that are there."""
+    write_csv(place / "reviews.csv", reviews(200))
+    many = dict(train__max_steps=16, train__log_every=1, data__bucket=32)
+    train("reviews.csv", run__name="whole", **many)
+    words = ["train", place / "config.yaml", *sets(run__name="parts", **many)]
+    mpirun(2, lockstep, *words, *sets(train__max_steps=5, data__batch_size=4), cwd=place, check=True)
+    mpirun(1, lockstep, *words, "--resume", place / "runs/parts", cwd=place, check=True)
+    whole, parts = ([row["loss"] for row in metrics(place / f"runs/{name}") if row.get("event") == "step"]
+                    for name in ("whole", "parts"))
+    assert len(whole) == len(parts) == 16
+    assert parts[5:] == pytest.approx(whole[5:], rel=1e-4)
+
+
+def test_mnli_counts_matched_and_mismatched(place, lockstep, run, mpirun):
+    rows = write_nli(place / "mnli")
+    write_model(place / "model.pt", place / "words", 3)
+    config = place / "config.yaml"
+    config.write_text(f"""
+run: {{name: mnli}}
+task: {{name: mnli, vocabulary: {place}/words, max_length: 32}}
+data: {{root: {place}/mnli, batch_size: 8}}
+model: {{name: torchscript, path: {place}/model.pt}}
+optim: {{name: adam, lr: 0.05}}
+train: {{epochs: 2, log_every: 5, eval_every: 1}}
+""")
+    said = run(lockstep, "train", config, cwd=place, check=True).output
+    assert "60 samples" in said and "3 with the label - left out" in said
+    told = {}
+    for ranks in (1, 3):
+        told[ranks] = mpirun(ranks, lockstep, "eval", config, "--checkpoint", place / "runs/mnli", cwd=place, check=True).stdout
+    assert told[1] == told[3]
+    sizes = {name: sum(row["gold_label"] != "-" for row in rows[f"dev_{name}"]) for name in ("matched", "mismatched")}
+    parts = re.findall(r"(matched|mismatched)\nloss +(\S+)\naccuracy +(\S+)\ncorrect +(\d+) of (\d+)", told[1])
+    assert [(name, int(of)) for name, _, _, _, of in parts] == list(sizes.items())
+    assert all(f"{int(right) / int(of):.4f}" == share for _, _, share, right, of in parts)
+    last = [row for row in metrics(place / "runs/mnli") if row.get("event") == "epoch"][-1]
+    assert f"{last['accuracy']:.4f}" == parts[0][2]  # in training the matched set counts
+    # what each set counts, Python counts too
+    model = torch.jit.load(str(place / "model.pt"))
+    model.load_state_dict(torch.load(checkpoints(place / "runs/mnli")[-1], weights_only=True)["model"])
+    for (name, loss, _, right, _) in parts:
+        kept = [row for row in rows[f"dev_{name}"] if row["gold_label"] != "-"]
+        output = model(model_inputs(place, [(row["sentence1"], row["sentence2"]) for row in kept], 32))
+        truth = torch.tensor([LABELS.index(row["gold_label"]) for row in kept])
+        assert (output.argmax(1) == truth).sum() == int(right)
+        assert torch.nn.functional.cross_entropy(output, truth).item() == pytest.approx(float(loss), abs=1e-4)
+    answer = run(lockstep, "predict", config, "--checkpoint", place / "runs/mnli", "--input", "-", cwd=place, check=True,
+                 input="the song was kind\tit was bad\n").stdout
+    assert answer.startswith("sample,class,p(entailment),p(neutral),p(contradiction)\n0,")
+
+
+@pytest.mark.parametrize("form", ["txt", "tsv"])
+def test_mnli_reads_the_same_from_each_form(form, place, lockstep, run):
+    write_model(place / "model.pt", place / "words", 3)
+    losses = {}
+    for kind in ("jsonl", form):
+        write_nli(place / kind, kind)
+        config = place / f"{kind}.yaml"
+        config.write_text(f"""
+run: {{name: {kind}}}
+task: {{name: mnli, vocabulary: {place}/words}}
+data: {{root: {place}/{kind}, batch_size: 8}}
+model: {{name: torchscript, path: {place}/model.pt}}
+train: {{epochs: 1, log_every: 1}}
+""")
+        run(lockstep, "train", config, cwd=place, check=True)
+        losses[kind] = [row["loss"] for row in metrics(place / f"runs/{kind}") if row.get("event") == "step"]
+    assert losses["jsonl"] and losses["jsonl"] == losses[form]
+
+
+def test_numbers_are_come_near_to(train, place):
+    rows = [{"text": row["text"], "stars": 4.5 if row["label"] == "good" else 1} for row in reviews(200)]
+    write_csv(place / "stars.csv", rows)
+    write_model(place / "model.pt", place / "words", 1)
+    train("stars.csv", task__kind="regression")
+    last = [row for row in metrics(place / "runs/text") if row.get("event") == "epoch"][-1]
+    assert last["mae"] < 1
+
+
+# What is kept from run to run.
+
+def kept(folder):
+    return sorted(folder.glob("*.tokens"))
+
+
+def test_tokens_are_made_once(train, place):
+    write_csv(place / "reviews.csv", reviews(60))
+    first = train("reviews.csv", train__max_steps=1)
+    assert "made" in first.output and len(kept(place)) == 1
+    state = os.stat(kept(place)[0])
+    again = train("reviews.csv", train__max_steps=1, run__name="again")
+    assert "tokens read from" in again.output
+    assert os.stat(kept(place)[0]).st_ino == state.st_ino
+    # other settings are other tokens, and so is another content
+    assert "made" in train("reviews.csv", train__max_steps=1, run__name="long", task__max_length=30).output
+    assert len(kept(place)) == 2
+    write_csv(place / "reviews.csv", reviews(60, seed=1))
+    assert "made" in train("reviews.csv", train__max_steps=1, run__name="new").output
+    (place / "words/vocab.txt").write_text((place / "words/vocab.txt").read_text().replace("nice\n", "neat\n"))
+    assert "made" in train("reviews.csv", train__max_steps=1, run__name="words").output
+
+
+def test_a_damaged_file_of_tokens_is_made_anew(train, place):
+    write_csv(place / "reviews.csv", reviews(60))
+    train("reviews.csv", train__max_steps=2)
+    wanted = [row["loss"] for row in metrics(place / "runs/text") if row.get("event") == "step"]
+    file = kept(place)[0]
+    content = bytearray(file.read_bytes())
+    content[-100] ^= 1
+    file.write_bytes(content)
+    assert "made" in train("reviews.csv", train__max_steps=2, run__name="again").output
+    assert [row["loss"] for row in metrics(place / "runs/again") if row.get("event") == "step"] == wanted
+    assert file.read_bytes() != bytes(content)
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(train, place, lockstep, mpirun):
+    write_csv(place / "reviews.csv", reviews(60))
+    (place / "file").write_text("")
+    said = train("reviews.csv", train__max_steps=2, task__cache=place / "file").output
+    assert "not kept for the next run" in said and "task.cache" in said
+    assert not kept(place)
+    shared = mpirun(2, lockstep, "train", place / "config.yaml", *sets(train__max_steps=2, task__cache=place / "file",
+                                                                        run__name="two"), cwd=place, check=True)
+    assert "not kept" in shared.output
+
+
+def test_jobs_that_begin_at_once_share_a_cache(train, place, lockstep, start, mpiexec):
+    write_csv(place / "reviews.csv", reviews(60))
+    (place / "config.yaml").write_text(CONFIG.format(file="reviews.csv", text="text", folder=place, workers=1))
+    jobs = [start(lockstep, "train", place / "config.yaml",
+                  *sets(train__max_steps=2, run__name=f"job{i}", task__cache=place / "cache"), cwd=place) for i in range(4)]
+    assert [job.wait(60) for job in jobs] == [0] * 4
+    assert len(kept(place / "cache")) == 1
+    assert [path.name for path in (place / "cache").iterdir()] == [kept(place / "cache")[0].name]
+
+
+# Bad input: what, where, what to do.
+
+GOOD = "text,label\na nice day,good\nan awful day,bad\na fine day,good\na bad day,bad\n"
+
+
+@pytest.mark.parametrize("name, content, settings, words", [
+    ("a.csv", "", {}, ["the file is empty", "a.csv"]),
+    ("a.csv", "text,label\n", {}, ["the file has no rows of data", "a.csv"]),
+    ("a.csv", GOOD.replace(",bad", ",good"), {}, ["every row has the same label", "task.label"]),
+    ("a.csv", GOOD.replace("text,", "texts,"), {}, ["there is no column 'text'", "did you mean texts?"]),
+    ("a.csv", GOOD + "only this\n", {}, ["1 field where the first line has 2", "a.csv:6"]),
+    ("a.csv", GOOD + "no label,\n", {}, ["the label is missing", "a.csv:6"]),
+    ("a.csv", GOOD.encode() + b"caf\xe9,good\n", {}, ["not UTF-8: byte 0xE9", "a.csv:6: byte 3", "iconv"]),
+    ("a.jsonl", '{"text": "a", "label": "x"}\n{"text": "a" "label"}\n', {}, ["the line is not JSON", "a.jsonl:2"]),
+    ("a.jsonl", '{"text": "a", "label": "x"}\n{"text": "b"}\n', {}, ["the object has no 'label'", "a.jsonl:2"]),
+    ("a.csv", GOOD, {"task__classes": 5}, ["the file has 2 classes, task.classes says 5", "bad, good"]),
+    ("a.csv", GOOD, {"task__kind": "regression"}, ["'good' is not a number", "a.csv:2"]),
+    ("a.csv", GOOD, {"task__vocabulary": "nowhere"}, ["there is no such folder", "nowhere"]),
+    ("a.csv", GOOD, {"task__vocabulary": "empty"}, ["the folder has no vocabulary", "empty"]),
+    ("a.csv", GOOD, {"task__vocabulary": "", "model__name": "bert", "model__path": ""}, ["the texts need a vocabulary", "task.vocabulary"]),
+    ("a.csv", GOOD, {"task__file": "b.csv"}, ["b.csv", "No such file"]),
+    ("a.csv", GOOD, {"task__eval_file": "eval.csv"}, ["the label 'meh' is none of the 2 classes", "eval.csv:3"]),
+    ("a.csv", GOOD, {"task__text": "[text, label, text]"}, ["3 columns of texts"]),
+    ("a.csv", "id,text,by,label\n1,a,b,x\n2,c,d,y\n", {"task__text": "[]"}, ["3 columns beside the label", "task.text"]),
+    ("a.csv", GOOD, {"data__resident": True, "data__batch_size": 2}, ["data.resident"]),
+], ids=str)
+def test_what_is_wrong_is_said(name, content, settings, words, train, place):
+    (place / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    (place / "eval.csv").write_text("text,label\na,good\nb,meh\n")
+    (place / "empty").mkdir()
+    result = train(name, check=False, **settings)
+    assert result.returncode == 2, result.output
+    for word in words:
+        assert word in result.stderr, result.stderr
+    assert not (place / "runs/text/checkpoints").exists()
+
+
+def test_lengths_are_for_texts(run, lockstep, source_dir, tmp_path):
+    result = run(lockstep, "train", source_dir / "configs/pima.yaml", "--set", "data.bucket=64", cwd=tmp_path)
+    assert result.returncode == 2, result.output
+    assert "data.bucket" in result.stderr and "all of one length" in result.stderr
+
+
+def test_mnli_names_what_is_missing_or_unknown(place, run, lockstep):
+    write_nli(place / "mnli")
+    config = place / "config.yaml"
+    config.write_text(f"task: {{name: mnli, vocabulary: {place}/words}}\ndata: {{root: {place}/mnli}}\n"
+                      f"model: {{name: torchscript, path: {place}/model.pt}}\n")
+    os.rename(place / "mnli/multinli_1.0_dev_mismatched.jsonl", place / "away")
+    lost = run(lockstep, "train", config, cwd=place)
+    assert lost.returncode == 2 and "multinli_1.0_dev_mismatched.jsonl" in lost.stderr and "data fetch" in lost.stderr
+    os.rename(place / "away", place / "mnli/multinli_1.0_dev_mismatched.jsonl")
+    write_jsonl(place / "mnli/multinli_1.0_train.jsonl", nli_rows(9, 1, True)[:8] + [{**nli_rows(9, 1, True)[8],
+                                                                                     "gold_label": "maybe"}])
+    wrong = run(lockstep, "train", config, cwd=place)
+    assert wrong.returncode == 2, wrong.output
+    assert "the label 'maybe' is none of the 3 classes" in wrong.stderr and "train.jsonl:9" in wrong.stderr
+
+
+def test_predict_refuses_another_vocabulary_and_half_a_pair(place, train, run, lockstep):
+    rows = nli_rows(40, 1, True)
+    write_csv(place / "pairs.csv", [{"a": row["sentence1"], "b": row["sentence2"], "label": row["gold_label"]} for row in rows])
+    write_model(place / "model.pt", place / "words", 3)
+    train("pairs.csv", text="a, b", train__max_steps=2)
+    ask = [lockstep, "predict", place / "config.yaml", "--checkpoint", place / "runs/text", "--input", "-"]
+    half = run(*ask, cwd=place, input="one\ttwo\nonly one\n")
+    assert half.returncode == 2, half.output
+    assert "one text where the model takes two" in half.stderr and "where: standard input:2" in half.stderr
+    (place / "words/vocab.txt").write_text((place / "words/vocab.txt").read_text().replace("nice\n", "neat\n"))
+    other = run(*ask, cwd=place, input="one\ttwo\n")
+    assert other.returncode == 2, other.output
+    assert "trained with another vocabulary" in other.stderr and "task.vocabulary" in other.stderr
