@@ -84,6 +84,26 @@ def test_list_names_the_sets(data):
     assert "mnist" in result.stdout and "4 of 4 files" in result.stdout and "pima" in result.stdout
 
 
+def test_list_says_from_where_and_under_which_licence(data):
+    said = data("list", "mnli").stdout
+    assert "226.9 MB" in said and "https://cims.nyu.edu/~sbowman/multinli/" in said and "OANC" in said
+    assert data("list").stdout.count("licence:") == 3
+
+
+def test_fetch_mnli_keeps_no_other_archive(data, serve, tmp_path):
+    """The set's own is 227 MB; how an archive is taken apart, the tests of checkpoint/unzip say."""
+    place = tmp_path / "served"
+    place.mkdir()
+    (place / "multinli_1.0.zip").write_bytes(b"PK\x05\x06" + bytes(18))
+    server = serve(place)
+    result = data("fetch", "mnli", "--root", tmp_path / "out", "--mirror", server.url)
+    assert result.returncode == 1
+    assert server.asked[0][0] == "/multinli_1.0.zip" and "another digest" in result.stderr
+    assert not any((tmp_path / "out").iterdir())
+    missing = data("verify", "mnli", "--root", tmp_path / "out")
+    assert missing.returncode == 2 and "multinli_1.0.zip" in missing.stdout
+
+
 def test_verify_finds_the_shipped_sets_whole(data):
     result = data("verify")
     assert result.returncode == 0, result.output

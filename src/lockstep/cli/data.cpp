@@ -1,6 +1,7 @@
 // lockstep data list|fetch|verify: the known data sets, on this disk and on their mirrors.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
@@ -8,6 +9,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/readable.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/unzip.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/options.h"
 #include "lockstep/data/catalog.h"
@@ -41,24 +43,73 @@ int list(const Asked& asked) {
     }
     print(format("{:<8} {:<44} {:>7.1f} MB  {} of {} files in {}", set.name, set.what, bytes / 1e6, there,
                  set.files.size(), data::set_folder(set, asked.root)));
+    print(format("{:<8} from {}, licence: {}", "", set.mirrors[0], set.licence));
   }
   return kDone;
+}
+
+/// What is packed in the set's archive, and where it lies.
+std::vector<std::pair<std::string, std::string>> packed(const data::KnownSet& set, const Asked& asked) {
+  std::vector<std::pair<std::string, std::string>> list;
+  for (const auto& member : set.packed) {
+    const auto name = std::filesystem::path(member).filename();
+    list.emplace_back(member, (std::filesystem::path(data::set_folder(set, asked.root)) / name).string());
+  }
+  return list;
+}
+
+bool is_there(const data::KnownSet& set, const Asked& asked) {
+  std::error_code none;
+  return std::any_of(set.files.begin(), set.files.end(), [&](const data::KnownFile& file) {
+    return std::filesystem::exists(path_of(set, file, asked), none);
+  });
+}
+
+int verify_packed(const data::KnownSet& set, const Asked& asked) {
+  int bad = 0;
+  for (const auto& [member, path] : packed(set, asked)) {
+    const bool good = checkpoint::is_unpacked(path_of(set, set.files[0], asked), member, path);
+    std::error_code none;
+    print(format("{:<8} {}",
+                 good                                  ? "ok"
+                 : std::filesystem::exists(path, none) ? "damaged"
+                                                       : "missing",
+                 path));
+    bad += !good;
+  }
+  return bad;
 }
 
 int verify(const Asked& asked) {
   static constexpr const char* kWords[] = {"ok", "missing", "damaged"};
   int bad = 0;
   for (const auto& set : asked.sets) {
+    if (asked.sets.size() > 1 && !is_there(set, asked)) continue;  // of all sets those that were fetched
+    const int bad_before = bad;
     for (const auto& file : set.files) {
       const auto path = path_of(set, file, asked);
       const auto state = data::check_file(path, file);
       print(format("{:<8} {}", kWords[static_cast<int>(state)], path));
       bad += state != data::FileState::good;
     }
+    if (bad == bad_before) bad += verify_packed(set, asked);
   }
   if (bad == 0) return kDone;
   throw InputError(format("{} file{} missing or damaged", bad, bad == 1 ? " is" : "s are"), "",
                    "lockstep data fetch brings them");
+}
+
+void unpack(const data::KnownSet& set, const Asked& asked) {
+  for (const auto& [member, path] : packed(set, asked)) {
+    const auto archive = path_of(set, set.files[0], asked);
+    const bool good = checkpoint::is_unpacked(archive, member, path);
+    std::error_code none;
+    if (!good && std::filesystem::exists(path, none))
+      throw InputError("there is another file of this name, or a damaged one", path,
+                       "move it away, then fetch again: nothing is overwritten");
+    if (!good) checkpoint::unpack(archive, member, path);
+    print(format("{:<8} {}", good ? "ok" : "unpacked", path));
+  }
 }
 
 int fetch(const Asked& asked) {
@@ -77,6 +128,7 @@ int fetch(const Asked& asked) {
         data::fetch_file(set, file, data::set_folder(set, asked.root), asked.fetch);
       print(format("{:<8} {}", state == data::FileState::good ? "ok" : "fetched", path));
     }
+    unpack(set, asked);
   }
   return kDone;
 }

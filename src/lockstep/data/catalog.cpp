@@ -15,6 +15,7 @@ const std::vector<KnownSet>& known_sets() {
   static const std::vector<KnownSet> sets{
       {"mnist",
        "70,000 handwritten digits, 28x28 grey",
+       "CC BY-SA 3.0",
        {"https://ossci-datasets.s3.amazonaws.com/mnist/",
         "https://storage.googleapis.com/cvdf-datasets/mnist/"},
        {{"train-images-idx3-ubyte.gz", 9912422,
@@ -27,9 +28,17 @@ const std::vector<KnownSet>& known_sets() {
          "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"}}},
       {"pima",
        "768 women, 8 measurements, diabetes or not",
+       "CC0 1.0",
        {"https://raw.githubusercontent.com/jbrownlee/Datasets/master/"},
        {{"pima-indians-diabetes.csv", 23278,
          "6bfe5d0f379d17a0e0819b996407e3c09bf80febd4287f2ed212190dfff154af"}}},
+      {"mnli",
+       "433,000 pairs of sentences: does one follow?",
+       "OANC's; of the fiction public domain, CC BY 3.0, CC BY-SA 3.0",
+       {"https://cims.nyu.edu/~sbowman/multinli/", "https://www.nyu.edu/projects/bowman/multinli/"},
+       {{"multinli_1.0.zip", 226850426, "049f507b9e36b1fcb756cfd5aeb3b7a0cfcb84bf023793652987f7e7e0957822"}},
+       {"multinli_1.0/multinli_1.0_train.jsonl", "multinli_1.0/multinli_1.0_dev_matched.jsonl",
+        "multinli_1.0/multinli_1.0_dev_mismatched.jsonl"}},
   };
   return sets;
 }

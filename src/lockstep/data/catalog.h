@@ -17,8 +17,10 @@ struct KnownFile {
 struct KnownSet {
   std::string name;
   std::string what;
+  std::string licence;
   std::vector<std::string> mirrors;  // tried in this order; a file's name follows
   std::vector<KnownFile> files;
+  std::vector<std::string> packed = {};  // what is taken out of the first file, an archive; it lies beside it
 };
 
 const std::vector<KnownSet>& known_sets();
