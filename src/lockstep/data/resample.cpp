@@ -9,6 +9,11 @@ namespace {
 
 constexpr int kPrecision = 32 - 8 - 2;  // bits behind the point: Resample.c's
 
+// Cut off behind the point, not rounded: Resample.c adds the half itself.
+int64_t whole(double value) {
+  return static_cast<int64_t>(value);
+}
+
 uint8_t byte_of(int32_t sum) {
   return static_cast<uint8_t>(std::clamp(sum >> kPrecision, 0, 255));
 }
@@ -24,8 +29,8 @@ void Resampler::Weights::set(int64_t given, int64_t wanted, int64_t begin, int64
   const double narrowing = 1.0 / spread;
   for (int64_t i = 0; i < places; ++i) {
     const double center = (static_cast<double>(begin + i) + 0.5) * scale;
-    const int64_t from = std::max<int64_t>(static_cast<int64_t>(center - spread + 0.5), 0);
-    const int64_t to = std::min(static_cast<int64_t>(center + spread + 0.5), given);
+    const int64_t from = std::max<int64_t>(whole(center - spread + 0.5), 0);
+    const int64_t to = std::min(whole(center + spread + 0.5), given);
     double all = 0;
     for (int64_t k = 0; k < to - from; ++k) {
       const double away = std::abs((static_cast<double>(k + from) - center + 0.5) * narrowing);
@@ -33,7 +38,7 @@ void Resampler::Weights::set(int64_t given, int64_t wanted, int64_t begin, int64
     }
     for (int64_t k = 0; k < to - from; ++k) {
       const double part = all != 0.0 ? exact[k] / all : exact[k];
-      share[i * most + k] = static_cast<int32_t>(0.5 + part * (1 << kPrecision));
+      share[i * most + k] = static_cast<int32_t>(whole(0.5 + part * (1 << kPrecision)));
     }
     first[i] = static_cast<int32_t>(from), count[i] = static_cast<int32_t>(to - from);
   }
