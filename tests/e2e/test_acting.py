@@ -1,0 +1,186 @@
+"""Reinforcement learning under DDP: it learns, a resumed run has the bits of one that went through, eval plays."""
+
+import re
+import signal
+
+import pytest
+
+from train_kit import assert_same_run, assert_same_tensors, checkpoints, metrics, newest, sets, status, write_config
+
+torch = pytest.importorskip("torch")
+
+CARTPOLE = """
+run: {name: cartpole}
+task: {name: cartpole, options: {environments: 8, steps: 64, passes: 2}}
+data: {batch_size: 128, workers: 0}
+model: {name: mlp, hidden: [32]}
+optim: {name: adam, lr: 0.003}
+train: {epochs: 6, log_every: 0}
+checkpoint: {every_epochs: 1, keep: 0}
+"""
+STEPS = 8  # an epoch: 8 x 64 x 2 samples in batches of 128
+
+
+def command_of(lockstep, mpiexec, world, *words):
+    return [*([mpiexec, "-n", world] if world > 1 else []), lockstep, *words]
+
+
+@pytest.fixture
+def train(lockstep, mpiexec):
+    from conftest import run_process
+
+    def train(folder, world, *words, text=CARTPOLE):
+        folder.mkdir(exist_ok=True)
+        config = write_config(folder, text)
+        run_process(command_of(lockstep, mpiexec, world, "train", config, *words), cwd=folder, timeout=90, check=True)
+        return folder / "runs/cartpole"
+
+    return train
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory, lockstep, mpiexec):
+    from conftest import run_process
+    folder = tmp_path_factory.mktemp("unbroken")
+    config = write_config(folder, CARTPOLE)
+    run_process(command_of(lockstep, mpiexec, 2, "train", config), cwd=folder, timeout=90, check=True)
+    return folder / "runs/cartpole"
+
+
+def epochs_of(run):
+    return [line for line in metrics(run) if line["event"] == "epoch"]
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_ppo_learns(train, tmp_path, world):
+    run = train(tmp_path, world, *sets(train__epochs=30, checkpoint__every_epochs=0, task__options__steps=128,
+                                       task__options__environments=16 // world, task__options__passes=4))
+    lines = epochs_of(run)
+    assert lines[0]["reward"] < 60
+    assert lines[-1]["recent_reward"] > 150
+    assert status(run)["reward"] == lines[-1]["recent_reward"]
+
+
+def test_the_plain_gradient_learns(train, tmp_path):
+    run = train(tmp_path, 1, *sets(train__epochs=60, checkpoint__every_epochs=0, optim__lr=0.01, data__batch_size=256,
+                                   task__options__steps=128, task__options__environments=16,
+                                   task__options__passes=1, task__options__method="policy_gradient"))
+    lines = epochs_of(run)
+    assert lines[-1]["recent_reward"] > 100 > 60 > lines[0]["reward"]
+
+
+def test_a_run_ends_when_it_is_solved(train, tmp_path):
+    run = train(tmp_path, 2, *sets(task__options__solved=21))
+    assert status(run)["state"] == "done" and status(run)["reason"] == "solved"
+    assert epochs_of(run)[-1]["recent_reward"] >= 21
+    before = newest(run)
+    train(tmp_path, 2, *sets(task__options__solved=21), "--resume", "auto")
+    assert_same_tensors(newest(run)["model"], before["model"])  # it had reached what it was for
+
+
+def test_the_same_bits_again(train, unbroken, tmp_path):
+    assert_same_run(train(tmp_path, 2), unbroken)
+
+
+def test_ranks_begin_alike_and_act_apart(unbroken):
+    counts = newest(unbroken)["lockstep"]["acting"]["actors"][1]
+    assert counts.shape == (2, 8, 2)
+    assert not set(counts[0, :, 1].tolist()) & set(counts[1, :, 1].tolist())
+
+
+@pytest.mark.parametrize("step", [1, STEPS - 1, STEPS, STEPS + 3])
+def test_a_run_that_is_cut_and_resumed_ends_with_the_same_bits(train, unbroken, tmp_path, step):
+    words = sets(checkpoint__every_steps=step)
+    run = train(tmp_path, 2, *words, *sets(train__max_steps=4 * STEPS))
+    for path in checkpoints(run):  # as if it had been killed right after this one
+        if int(path.stem.split("-")[1]) != step:
+            path.unlink()
+    train(tmp_path, 2, *words, *sets(train__max_steps=0), "--resume", "auto")
+    assert_same_run(run, unbroken)
+
+
+def test_a_run_that_is_stopped_by_a_signal_goes_on_with_the_same_bits(lockstep, mpiexec, start, train, tmp_path):
+    text = CARTPOLE.replace("epochs: 6", "epochs: 100")
+    whole = train(tmp_path / "whole", 1, text=text)
+    folder = tmp_path / "stopped"
+    folder.mkdir()
+    config = write_config(folder, text)
+    job = start(*command_of(lockstep, mpiexec, 1, "train", config), cwd=folder, stdout=-1, stderr=-2)
+    for line in job.stdout:
+        if b"Epoch 3" in (line if isinstance(line, bytes) else line.encode()):
+            break
+    job.send_signal(signal.SIGTERM)
+    job.communicate(timeout=60)
+    assert status(folder / "runs/cartpole")["step"] < 100 * STEPS
+    assert_same_run(train(folder, 1, "--resume", "auto", text=text), whole)
+
+
+def test_other_ranks_begin_new_environments_and_say_so(lockstep, mpiexec, run, train, tmp_path):
+    where = train(tmp_path, 2, *sets(train__max_steps=STEPS + 3))
+    result = run(lockstep, "train", tmp_path / "config.yaml", *sets(train__max_steps=0), "--resume", "auto",
+                 cwd=tmp_path, timeout=60)
+    assert result.returncode == 0, result.stderr
+    assert "no environments for 1 rank: new ones are begun, and with them the epoch" in result.stderr + result.stdout
+    assert [line["epoch"] for line in epochs_of(where)] == list(range(6))
+
+
+def test_eval_plays_the_same_episodes_at_any_world_size(lockstep, mpiexec, run, unbroken, tmp_path):
+    told = [run(*command_of(lockstep, mpiexec, world, "eval", unbroken / "config.yaml", "--checkpoint", unbroken),
+                cwd=tmp_path, timeout=60) for world in (1, 2)]
+    assert told[0].returncode == told[1].returncode == 0, told[0].stderr + told[1].stderr
+    assert told[0].stdout == told[1].stdout
+    assert re.search(r"^reward +[0-9.]+\nleast +\d+\nlargest +\d+\nsolved +(yes|no)", told[0].stdout, re.MULTILINE)
+
+
+REFUSED = {
+    "environments": (sets(task__options__environments=0), "task.options.environments is 0"),
+    "an unknown option": (sets(task__options__enviroments=4), "environments"),
+    "a method": (sets(task__options__method="dqn"), "take ppo or policy_gradient"),
+    "a resident set": (sets(data__resident=True), "data.resident: task cartpole acts"),
+    "a batch larger than a round": (sets(data__batch_size=4096), "data.batch_size"),
+    "a model for images": (sets(model__name="simple_cnn"), "simple_cnn"),
+    "a model that ranks share": (sets(parallel__tensor=1, parallel__pipeline=1, model__name="pima_net"), "pima_net"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_nonsense_is_refused(lockstep, run, tmp_path, what):
+    words, message = REFUSED[what]
+    result = run(lockstep, "train", write_config(tmp_path, CARTPOLE), *words, cwd=tmp_path, timeout=30)
+    assert result.returncode == 2, result.stderr
+    assert message in result.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_ranks_do_not_share_a_model_that_acts(lockstep, mpiexec, run, tmp_path):
+    result = run(mpiexec, "-n", 2, lockstep, "train", write_config(tmp_path, CARTPOLE),
+                 *sets(parallel__tensor=2, parallel__data=1), cwd=tmp_path, timeout=30)
+    assert result.returncode == 2 and "acts with a whole model" in result.stderr
+
+
+def test_predict_is_refused(lockstep, run, unbroken, tmp_path):
+    (tmp_path / "seen.csv").write_text("0,0,0,0\n")
+    result = run(lockstep, "predict", unbroken / "config.yaml", "--checkpoint", unbroken, "--input",
+                 tmp_path / "seen.csv", cwd=tmp_path, timeout=30)
+    assert result.returncode == 2 and "lockstep eval" in result.stderr
+
+
+def test_one_environment_and_rounds_shorter_than_an_episode(train, tmp_path):
+    run = train(tmp_path, 1, *sets(task__options__environments=1, task__options__steps=8, data__batch_size=8,
+                                   train__epochs=8, checkpoint__every_epochs=0))
+    lines = epochs_of(run)
+    assert lines[0]["episodes"] == 0 and "reward" not in lines[0]  # nothing ended: nothing is said of it
+    assert lines[-1]["recent_reward"] >= 8
+
+
+def test_a_loss_that_is_no_number_ends_the_run(lockstep, run, tmp_path):
+    result = run(lockstep, "train", write_config(tmp_path, CARTPOLE), *sets(optim__name="sgd", optim__lr=1e30),
+                 cwd=tmp_path, timeout=30)
+    assert result.returncode == 1 and "not finite" in result.stderr or "the loss is" in result.stderr
+
+
+def test_a_dry_run_acts_once(lockstep, run, tmp_path):
+    result = run(lockstep, "train", write_config(tmp_path, CARTPOLE), "--dry-run", cwd=tmp_path, timeout=30)
+    assert result.returncode == 0, result.stderr
+    assert "cartpole: 1024 samples a round and rank of 4, by acting" in result.stdout
+    assert "8 an epoch" in result.stdout
