@@ -187,9 +187,10 @@ int run_predict(const std::vector<std::string>& args) {
   options.positional("CONFIG.yaml", command.config, "the config file");
   options.add("checkpoint", wanted.checkpoint, "PATH",
               "a run's folder, a .pt file of lockstep's or Python's, or safetensors");
-  options.add("input", wanted.input, "FILE",
-              "IDX, IDX.gz, PNG, JPEG, a folder of images, CSV, TSV, JSONL or a text a line, as the task reads them; "
-              "- = standard input");
+  options.add(
+      "input", wanted.input, "FILE",
+      "IDX, IDX.gz, PNG, JPEG, a folder of images, CSV, TSV, JSONL or a text a line, as the task reads them; "
+      "- = standard input");
   options.add("output", wanted.output, "FILE", "where to write; standard output unless given");
   options.add("format", wanted.format, "csv|json", "how to write; by the output's name, else csv");
   options.add("set", command.sets, "KEY=VALUE", "overrule a key; may be given again");

@@ -12,7 +12,7 @@
 #include "lockstep/data/labels.h"
 #include "lockstep/tasks/balance.h"
 #include "lockstep/tasks/read_texts.h"
-#include "lockstep/tasks/split.h"
+#include "lockstep/tasks/stratified.h"
 
 namespace lockstep::tasks {
 namespace {
