@@ -17,15 +17,16 @@ void fill(void* into) {
   };                                                                         \
   const bool NAME##_is_there = (lockstep_add_row("tests", KIND, #NAME, fill<NAME##_row>), true);
 
-ROW("optimiser", sgd, .reads = {"momentum", "weight_decay", "nesterov"})
-ROW("optimiser", adam, .reads = {"weight_decay", "betas", "eps"})
-ROW("optimiser", adamw, .reads = {"weight_decay", "betas", "eps"},
+ROW("optimiser", sgd, .reads = {"momentum", "weight_decay", "nesterov", "no_decay"})
+ROW("optimiser", adam, .reads = {"weight_decay", "betas", "eps", "no_decay"})
+ROW("optimiser", adamw, .reads = {"weight_decay", "betas", "eps", "no_decay"},
     .defaults = {{"optim.weight_decay", "0.01"}})
 ROW("schedule", own, .reads = {"options.rho"})
 ROW("schedule", none)
 ROW("schedule", step, .reads = {"step_size", "gamma"})
 ROW("schedule", cosine, .reads = {"T_max", "eta_min"})
 ROW("schedule", warmup, .reads = {"start_factor", "end_factor", "total_iters"})
+ROW("schedule", linear_warmup, .reads = {"warmup_steps", "total_steps"})
 ROW("schedule", plateau, .reads = {"mode", "factor", "patience"})
 ROW("schedule", one_cycle, .reads = {"max_lr", "total_steps", "base_momentum", "max_momentum"},
     .needs = {{"max_lr", "set schedule.max_lr, ten times optim.lr say"}})
@@ -37,6 +38,16 @@ ROW("task", csv,
     .reads = {"kind", "file", "eval_file", "delimiter", "label", "features", "header", "eval_fraction",
               "classes", "normalize", "mean", "std"},
     .defaults = {{"model.name", "mlp"}})
+ROW("task", folder, .reads = {"size", "augment", "damaged", "eval_fraction", "normalize", "mean", "std"},
+    .needs = {{"size", "set task.size to rows and columns: [224, 224]"}},
+    .defaults = {{"model.name", "resnet18"}})
+ROW("task", text,
+    .reads = {"kind", "file", "eval_file", "delimiter", "text", "label", "header", "eval_fraction", "classes",
+              "vocabulary", "max_length", "cache"},
+    .defaults = {{"model.name", "bert"}})
+ROW("task", mnli, .reads = {"vocabulary", "max_length", "cache"}, .defaults = {{"model.name", "bert"}})
+ROW("task", cartpole, .reads = {"options.method", "options.environments", "options.steps", "options.passes"},
+    .defaults = {{"model.name", "mlp"}})
 ROW("task", open, .reads = {"*"})
 ROW("model", mlp, .reads = {"hidden"})
 ROW("model", simple_cnn)
@@ -45,6 +56,8 @@ ROW("model", pima_net_branch)
 ROW("model", two_stage, .reads = {"devices", "hidden"})
 ROW("model", bert_layer,
     .reads = {"options.width", "options.heads", "options.intermediate", "options.dropout"})
+ROW("model", bert, .reads = {"path", "options.hidden_size"})
+ROW("model", resnet18, .reads = {"path"})
 ROW("model", torchscript, .reads = {"path"},
     .needs = {{"path", "set model.path to the file that torch.jit.save wrote"}})
 const bool kNoHookIsThere =

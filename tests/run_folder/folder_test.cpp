@@ -265,10 +265,10 @@ TEST_F(RunFolderTest, APlaceThatCannotBeWrittenIsKnownBeforeAnythingIsMade) {
 }
 
 TEST_F(RunFolderTest, AFolderOfAnothersMakingIsReadWithinBounds) {
-  std::string laughs = "a: &a0 {}\n";  // 10^12 maps, written out
+  std::string laughs = "a: &a0 {}\n";  // 20^12 maps, written out
   for (int level = 1; level <= 12; ++level) {
     laughs += "b" + std::to_string(level) + ": &a" + std::to_string(level) + " {";
-    for (int i = 0; i < 10; ++i)
+    for (int i = 0; i < 20; ++i)
       laughs += "k" + std::to_string(i) + ": *a" + std::to_string(level - 1) + ", ";
     laughs += "}\n";
   }

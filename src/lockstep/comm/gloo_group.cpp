@@ -38,7 +38,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const StorePtr& store, const Job& jo
   try {
     const Connections before = connections();
     auto backend = c10::make_intrusive<WatchedGloo>(store, job.rank, job.world, options, roll);
-    WatchedGloo::keep_time(backend, settings.timeout, since(before, connections()));
+    backend->keep_time(settings.timeout, since(before, connections()));
     return backend;
   } catch (const std::exception& error) {
     std::rethrow_exception(roll->judge({"connecting gloo", 0, settings.join_timeout}, error.what(), false));

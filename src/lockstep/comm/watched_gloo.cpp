@@ -65,19 +65,19 @@ WatchedGloo::WatchedGloo(const c10::intrusive_ptr<c10d::Store>& store, int rank,
 // before the sockets close: who sees them close can then tell a goodbye from a death
 WatchedGloo::~WatchedGloo() {
   roll_->leave();
-  if (limits_) limits_->drain();  // gloo's own end waits for whatever is under way
+  if (!limits_) return;
+  roll_->at_death([this] { limits_->cut_lines(); });  // too late to be left as it is
+  limits_->drain();                                   // gloo's own end waits for whatever is under way
+  roll_->at_death({});
 }
 
-void WatchedGloo::keep_time(const c10::intrusive_ptr<WatchedGloo>& group, std::chrono::milliseconds timeout,
-                            Connections lines) {
-  group->options_->timeout = timeout;
-  for (const auto& context : group->contexts_) context->setTimeout(kNever);
-  group->limits_ = std::make_shared<Limits>(std::move(lines), group->roll_);
-  group->roll_->at_death([weak = c10::weak_intrusive_ptr<WatchedGloo>(group)] {
-    auto dead = weak.lock();
-    if (!dead) return;
-    dead->limits_->cut_lines();
-    dead.release();
+void WatchedGloo::keep_time(std::chrono::milliseconds timeout, Connections lines) {
+  options_->timeout = timeout;
+  for (const auto& context : contexts_) context->setTimeout(kNever);
+  limits_ = std::make_shared<Limits>(std::move(lines), roll_);
+  roll_->at_death([this] {
+    limits_->cut_lines();
+    c10::raw::intrusive_ptr::incref(this);
   });
 }
 

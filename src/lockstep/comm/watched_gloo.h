@@ -29,8 +29,7 @@ class WatchedGloo : public c10d::ProcessGroupGloo, public RollCalled, public Car
                            const std::function<void(Messenger&)>& body) override;
   /// For every collective from now on; the lines are those that gloo has opened. A group that dies is cut off
   /// and left as it is: gloo's own end can wait for ever for a peer that is gone.
-  static void keep_time(const c10::intrusive_ptr<WatchedGloo>& group, std::chrono::milliseconds timeout,
-                        Connections lines);
+  void keep_time(std::chrono::milliseconds timeout, Connections lines);
   void setTimeout(std::chrono::milliseconds timeout) LOCKSTEP_LATE_OVERRIDE { options_->timeout = timeout; }
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
