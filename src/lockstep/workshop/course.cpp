@@ -60,6 +60,7 @@ const std::vector<Chapter>& chapters() {
       {8, "resume", "Checkpoints, time limits, requeue"},
       {9, "scale", "More than one node, and other ways to share the work"},
       {10, "compare", "DP against DDP"},
+      {11, "beyond", "Text, and learning by acting"},
   };
   return table;
 }
