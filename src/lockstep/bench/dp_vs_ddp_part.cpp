@@ -78,7 +78,8 @@ Found train_part(const std::string& way, const DpVsDdp& wanted) {
                                              : devices_like(device, static_cast<int>(wanted.devices)));
   auto learner = train::make_learner(setup);
   train::TrainingStep step(setup, learner);
-  const train::Feed feed(setup.settings, setup.data.train, setup.mesh->data());
+  if (learner.acting) learner.acting->act(learner.model->net(), 0);
+  const train::Feed feed = train::feed_of(setup, learner);
   train::TrainingState state;
   train::PhaseClock clock;
   train::LossTrace losses;

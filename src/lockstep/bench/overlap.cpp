@@ -8,6 +8,7 @@
 #include "lockstep/bench/report.h"
 #include "lockstep/bench/trainee.h"
 #include "lockstep/bench/ways.h"
+#include "lockstep/train/acting.h"
 #include "lockstep/train/feed.h"
 
 namespace lockstep::bench {
@@ -51,6 +52,9 @@ void check_setting(const train::Setup& setup) {
     throw InputError("one rank has nothing to exchange", "bench overlap",
                      "start more: mpirun -n 2 lockstep bench overlap");
   check_unused(settings);
+  if (train::actor_of(setup))
+    throw InputError(format("the bench reads batches of a data set, and task {} acts", settings.task.name),
+                     "task.name", "take a config with a data set; lockstep bench step measures this one");
   if (settings.train.mode == "ddp" && setup.mesh->is_plain() && settings.train.precision == "fp32") return;
   throw InputError("the bench compares the ways of DDP alone, in fp32",
                    "train.mode, parallel, train.precision", "leave these keys at their defaults");

@@ -3,9 +3,7 @@
 namespace lockstep::bench {
 
 TrainingSteps::TrainingSteps(const train::Setup& setup)
-    : learner_(train::make_learner(setup)),
-      step_(setup, learner_),
-      feed_(setup.settings, setup.data.train, setup.mesh->data()) {}
+    : learner_(train::make_learner(setup)), step_(setup, learner_), feed_(train::feed_of(setup, learner_)) {}
 
 void TrainingSteps::begin_epoch() {
   if (epoch_) {
@@ -14,6 +12,7 @@ void TrainingSteps::begin_epoch() {
   }
   clock_.enter(train::Phase::data);
   epoch_.reset();  // its workers leave before others come
+  if (learner_.acting) learner_.acting->act(learner_.model->net(), state_.epoch);
   epoch_.reset(new train::EpochFeed(feed_.epoch(state_)));
   next_ = epoch_->begin();
   clock_.enter(train::Phase::other);

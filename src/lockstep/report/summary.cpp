@@ -1,4 +1,6 @@
 // What became of each run, in a line or two.
+#include <algorithm>
+
 #include "lockstep/base/format.h"
 #include "lockstep/plot/page.h"
 #include "lockstep/report/parts.h"
@@ -21,11 +23,15 @@ std::string value_in(const RunData& run, const char* key) {
 }  // namespace
 
 std::string summary(const Runs& runs) {
+  const bool act = std::ranges::any_of(
+      runs, [](const RunData& run) { return last_of(run.epochs, "recent_reward") != ""; });
   std::vector<std::vector<std::string>> rows = {
       {"run", "task", "what became of it", "training loss", "evaluation loss", "accuracy"}};
+  if (act) rows[0].push_back("reward");
   for (const auto& run : runs) {
     rows.push_back({run.name, value_in(run, "task.name"), run.verdict, last_of(run.epochs, "train_loss"),
                     last_of(run.epochs, "eval_loss"), last_of(run.epochs, "accuracy")});
+    if (act) rows.back().push_back(last_of(run.epochs, "recent_reward"));
   }
   return plot::table(rows);
 }

@@ -109,6 +109,10 @@ Feed Acting::feed() const {
   return Feed(settings, samples_, 0, 1, team_.device());
 }
 
+bool Acting::has_round() const {
+  return samples_of_round_->inputs.defined();
+}
+
 // Each pass as a DistributedSampler of its own has it, seeded by run.seed and the rank.
 std::vector<int64_t> Acting::order_of(int64_t epoch) const {
   const auto seed = static_cast<uint64_t>(setup_.settings.run.seed);
@@ -158,7 +162,7 @@ std::optional<double> Acting::recent_reward() const {
 
 bool Acting::has_reached_goal() const {
   const auto goal = actor_->goal();
-  return goal.reward > 0 && static_cast<int64_t>(recent_.size()) >= goal.episodes &&
+  return goal.reward != 0 && !recent_.empty() && std::ssize(recent_) >= goal.episodes &&
          *recent_reward() >= goal.reward;
 }
 
@@ -183,7 +187,7 @@ Tree Acting::state_dict(const TrainingState& state) const {
        {"recent", torch::tensor(std::vector<double>(recent_.begin(), recent_.end()), torch::kFloat64)},
        {"reward_sum", reward_sum_},
        {"episodes", episodes_}});
-  if (state.consumed > 0 && !state.epoch_trained)
+  if (state.consumed > 0 && !state.epoch_trained && has_round())
     put(dict, "samples", gathered(team_, {samples_of_round_->inputs, samples_of_round_->targets}));
   return dict;
 }
@@ -193,7 +197,9 @@ bool Acting::restore_own(const Tree& dict, const TrainingState& state) {
   if (!actor) return false;
   actor_->restore(*actor);
   if (state.consumed == 0 || state.epoch_trained) return true;
-  const auto samples = own_of(team_, get(dict, "samples"));
+  const auto kept = find(dict, "samples");
+  if (!kept) return true;  // it ended before its ranks, which were others, had acted
+  const auto samples = own_of(team_, *kept);
   if (!samples || samples->size() != 2 || (*samples)[0].size(0) != actor_->samples() ||
       (*samples)[1].size(0) != actor_->samples()) {
     throw InputError(format("the checkpoint does not hold {} samples a rank", actor_->samples()),
@@ -215,12 +221,13 @@ void Acting::restore(const std::optional<Tree>& dict, TrainingState& state) {
     if (restore_own(*dict, state)) return;
   }
   const bool inside = state.consumed > 0 && !state.epoch_trained;
-  if (inside) state.consumed = state.step_in_epoch = 0;
+  const auto& settings = setup_.settings;  // a step takes as many of a rank's samples at any number of ranks
+  if (inside) state.consumed = state.step_in_epoch * settings.data.batch_size * settings.train.accumulate;
   log::warning(
       format("the checkpoint has no environments for {} rank{}: new ones are begun{}, and the bits "
              "will not be those of a run that went through",
              team_.world(), team_.world() == 1 ? "" : "s",
-             inside ? ", and with them the epoch that it stood in" : ""));
+             inside ? ", and the rest of the epoch learns from a round of theirs" : ""));
 }
 
 std::unique_ptr<Actor> actor_of(const Setup& setup) {
@@ -248,6 +255,10 @@ std::string report_of_play(const Setup& setup, const Actor& actor, Net& net) {
   std::vector<double> rewards(kPlayed);
   for (const auto group : groups.indices()) {
     const auto own = actor.play(policy, group * kTogether, kTogether);
+    if (std::ssize(own) != kTogether)
+      throw Error(format("the actor of task {} played {} episodes of {}", setup.settings.task.name,
+                         own.size(), kTogether),
+                  "Actor::play", "give the reward of each");
     std::ranges::copy(own, rewards.begin() + group * kTogether);
   }
   setup.team->sum(rewards);  // of all ranks but one each is 0
@@ -255,7 +266,7 @@ std::string report_of_play(const Setup& setup, const Actor& actor, Net& net) {
   const auto [least, largest] = std::ranges::minmax(rewards);
   auto text = format("reward      {:.4f}\nleast       {:g}\nlargest     {:g}", mean, least, largest);
   const auto goal = actor.goal();
-  if (goal.reward > 0)
+  if (goal.reward != 0)
     text +=
         format("\nsolved      {} (a mean of {:g} or more)", mean >= goal.reward ? "yes" : "no", goal.reward);
   return text;

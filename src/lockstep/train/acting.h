@@ -25,6 +25,9 @@ class Acting {
   const std::shared_ptr<const Dataset>& samples() const { return samples_; }
   /// Of these, and in this order, whatever `data.shuffle` says.
   Feed feed() const;
+  /// Are there samples to learn from? Not before the first round, and where a checkpoint had none for these
+  /// ranks.
+  bool has_round() const;
   /// The round before this epoch. Collective.
   void act(Net& net, int64_t epoch);
 
@@ -38,8 +41,8 @@ class Acting {
 
   /// For a checkpoint; inside an epoch it holds the round's samples, too. Collective.
   Tree state_dict(const TrainingState& state) const;
-  /// Puts it back. Where that cannot be, the ranks being others, their environments start anew and so does
-  /// the epoch; `state` learns of it, and the log.
+  /// Puts it back. Where that cannot be, the ranks being others, their environments start anew, and what
+  /// is left of the epoch learns from a round of theirs; `state` learns of it, and the log.
   void restore(const std::optional<Tree>& dict, TrainingState& state);
 
  private:

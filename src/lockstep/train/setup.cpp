@@ -180,7 +180,10 @@ bool load_evaluation(Setup& setup) {
       return setup.task->evaluation(setup.settings, setup.data, share);
     });
   });
-  return setup.data.eval != nullptr;
+  if (!setup.data.eval) return false;
+  setup.data.identity = std::to_string(setup.data.eval->size());
+  check_identity(setup);
+  return true;
 }
 
 Setup set_up(const Command& command) {

@@ -58,6 +58,7 @@ Tree remembered(const Setup& setup) {
   return make_dict({{"name", setup.settings.task.name},
                     {"input_shape", list_of(setup.data.input_shape)},
                     {"class_names", list_of(setup.data.class_names)},
+                    {"identity", setup.data.identity},
                     {"regression", setup.data.regression},
                     {"class_weights", weights.defined() ? Tree(weights) : Tree()},
                     {"tensors", list_of(memory->tensors)},

@@ -79,7 +79,8 @@ void Trainer::train_epoch() {
 void Trainer::take_steps() {
   if (state_.consumed == 0) losses_.restart();
   log_.clock().enter(Phase::data);
-  if (learner_.acting && state_.consumed == 0) learner_.acting->act(learner_.model->net(), state_.epoch);
+  if (learner_.acting && (state_.consumed == 0 || !learner_.acting->has_round()))
+    learner_.acting->act(learner_.model->net(), state_.epoch);
   auto epoch = feed_.epoch(state_);
   step_.begin_epoch(epoch.order());
   log_.begin_steps(epoch.steps());

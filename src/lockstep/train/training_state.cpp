@@ -64,6 +64,19 @@ void restore_schedule(Schedule& schedule, const Tree& state) {
   }
 }
 
+// Else a sample's number is not what it was, nor what is left of an epoch.
+void compare_samples(const Tree& extras, const Tree& own) {
+  const auto saved = find(extras, "task");
+  if (!saved || saved->isNone() || own.isNone()) return;
+  const auto before = find(*saved, "identity"), now = find(own, "identity");
+  if (!before || !now ||
+      as_string(*before, "lockstep.task.identity") == as_string(*now, "lockstep.task.identity"))
+    return;
+  log::warning(
+      "the samples or the names of their classes are not those that the checkpoint was trained on: the bits "
+      "will not be those of a run that went through");
+}
+
 TrainingState from_own(const Mesh& mesh, const Tree& tree, const Tree& extras, Learner& learner) {
   TrainingState state;
   state.step = as_int(get(tree, "iter_no"), "iter_no");
@@ -84,12 +97,12 @@ TrainingState from_own(const Mesh& mesh, const Tree& tree, const Tree& extras, L
     const auto buckets = buckets_of(*list);
     if (!buckets.empty()) learner.model->restore_buckets(buckets);
   }
+  compare_samples(extras, learner.memory);
   const auto world = as_int(get(extras, "world"), "world");
   if (world != mesh.data().world()) {
     log::warning(
-        format("the run goes on at world size {}, it was {}: the epoch's samples stay right, the bits will "
-               "differ from a run at {}",
-               mesh.data().world(), world, world));
+        format("the run goes on at world size {}, it was {}: {}the bits will differ from a run at {}",
+               mesh.data().world(), world, learner.acting ? "" : "the epoch's samples stay right, ", world));
   }
   return state;
 }
