@@ -247,6 +247,15 @@ def test_jobs_that_begin_at_once_share_a_cache(train, place, lockstep, start, mp
     assert [path.name for path in (place / "cache").iterdir()] == [kept(place / "cache")[0].name]
 
 
+def test_what_is_kept_is_as_private_as_the_file_and_told_by_its_place_not_its_spelling(train, place):
+    file = write_csv(place / "reviews.csv", reviews(60)) or place / "reviews.csv"
+    file.chmod(0o640)
+    train("reviews.csv", train__max_steps=1, run__name="near")
+    train(file, train__max_steps=1, run__name="far")
+    only, = kept(place)
+    assert oct(only.stat().st_mode & 0o777) == "0o640"
+
+
 # Bad input: what, where, what to do.
 
 GOOD = "text,label\na nice day,good\nan awful day,bad\na fine day,good\na bad day,bad\n"
@@ -270,6 +279,7 @@ GOOD = "text,label\na nice day,good\nan awful day,bad\na fine day,good\na bad da
     ("a.csv", GOOD, {"task__file": "b.csv"}, ["b.csv", "No such file"]),
     ("a.csv", GOOD, {"task__eval_file": "eval.csv"}, ["the label 'meh' is none of the 2 classes", "eval.csv:3"]),
     ("a.csv", GOOD, {"task__text": "[text, label, text]"}, ["3 columns of texts"]),
+    ("a.csv", GOOD, {"task__text": "[label]"}, ["the column label is the text and the label", "task.label"]),
     ("a.csv", "id,text,by,label\n1,a,b,x\n2,c,d,y\n", {"task__text": "[]"}, ["3 columns beside the label", "task.text"]),
     ("a.csv", GOOD, {"data__resident": True, "data__batch_size": 2}, ["data.resident"]),
 ], ids=str)
@@ -282,6 +292,32 @@ def test_what_is_wrong_is_said(name, content, settings, words, train, place):
     for word in words:
         assert word in result.stderr, result.stderr
     assert not (place / "runs/text/checkpoints").exists()
+
+
+BERT = """
+run: {{name: text, seed: 1}}
+task: {{name: text, file: reviews.csv, text: [text], vocabulary: {place}/words, max_length: 24}}
+data: {{batch_size: 8, workers: 0}}
+model: {{name: bert, path: {place}/bert}}
+"""
+
+
+@pytest.mark.parametrize("more, words", [
+    ({"id2label": {0: "good", 1: "bad"}}, ["classes are good, bad, and the task's bad, good", "new_classifier"]),
+    ({"vocab_size": 20}, ["and the model knows 20", "task.vocabulary, model.path"]),
+    ({"max_position_embeddings": 8}, ["and the model knows 8 places", "task.max_length"]),
+], ids=["class order", "vocabulary", "places"])
+def test_a_model_that_does_not_fit_is_refused_before_the_first_step(more, words, place, run, lockstep):
+    bert_kit = pytest.importorskip("bert_kit", reason="transformers makes the folder")
+    bert_kit.make_model(**{"id2label": {0: "bad", 1: "good"}, **more}).save_pretrained(place / "bert")
+    write_csv(place / "reviews.csv", reviews(60))
+    config = place / "config.yaml"
+    config.write_text(BERT.format(place=place))
+    result = run(lockstep, "train", config, cwd=place)
+    assert result.returncode == 2, result.output
+    for word in words:
+        assert word in result.stderr, result.stderr
+    assert not (place / "runs").exists()
 
 
 def test_lengths_are_for_texts(run, lockstep, source_dir, tmp_path):

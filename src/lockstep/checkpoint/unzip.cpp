@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <new>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
@@ -49,7 +50,9 @@ ZipRecord find(const Mapped& archive, const std::string& path, const std::string
 
 class Inflation {
  public:
-  Inflation() { ::inflateInit2(&stream_, -MAX_WBITS); }
+  Inflation() {
+    if (::inflateInit2(&stream_, -MAX_WBITS) != Z_OK) throw std::bad_alloc();
+  }
   ~Inflation() { ::inflateEnd(&stream_); }
   Inflation(const Inflation&) = delete;
   Inflation& operator=(const Inflation&) = delete;

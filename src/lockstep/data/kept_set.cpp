@@ -159,9 +159,8 @@ class Partial {
       bytes += wrote, size -= wrote;
     }
   }
-  void keep() {
-    constexpr mode_t kForAll = 0644;  // whoever reads the samples may read what they became
-    const bool stored = ::fchmod(file_.number(), kForAll) == 0 && ::fsync(file_.number()) == 0;
+  void keep(mode_t rights) {
+    const bool stored = ::fchmod(file_.number(), rights) == 0 && ::fsync(file_.number()) == 0;
     if (!stored || ::rename(path_.c_str(), final_.c_str()) != 0) fail();
     path_.clear();
   }
@@ -186,6 +185,11 @@ std::string Origin::state() const {
   const auto sum = digest();
   if (facts_of(path_) != facts_) throw Error("the file was changed while it was read", path_, "");
   return base::pack_texts({is_settled(path_) ? facts_ : "", sum});
+}
+
+uint32_t Origin::rights() const {
+  struct stat facts {};
+  return ::stat(path_.c_str(), &facts) == 0 ? (facts.st_mode & 0044) | 0600 : 0600;
 }
 
 bool Origin::is(const std::string& state) const {
@@ -225,7 +229,7 @@ void keep_set(const std::string& path, const std::string& key, const Origin& ori
   file.write(&head, sizeof head);
   file.write(table.data(), head.table_bytes);
   for_each_piece(set, before, [&](const char* data, int64_t size) { file.write(data, size); });
-  file.keep();
+  file.keep(origin.rights());
 }
 
 }  // namespace lockstep::data

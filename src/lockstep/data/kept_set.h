@@ -21,6 +21,8 @@ class Origin {
   /// Size, times and number of the file, and its digest. Error where it has changed since this object was
   /// made.
   std::string state() const;
+  /// Of 0644 what the file's own rights allow: what it became tells as much.
+  uint32_t rights() const;
 
  private:
   std::string path_, facts_;

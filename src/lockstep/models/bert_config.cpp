@@ -158,6 +158,20 @@ BertConfig read_bert_config(const std::string& folder) {
   return config;
 }
 
+std::vector<std::string> read_bert_labels(const std::string& folder) {
+  const std::string file = (fs::path(folder) / "config.json").string();
+  const Json json = read_json(file, {file, kFolder});
+  std::vector<std::string> labels;
+  const auto names = json.find("id2label");
+  if (names == json.end() || !names->is_object()) return labels;
+  for (size_t i = 0; i < names->size(); ++i) {
+    const auto name = names->find(format("{}", i));
+    if (name == names->end() || !name->is_string()) return {};
+    labels.push_back(name->get<std::string>());
+  }
+  return labels;
+}
+
 BertConfig with_options(BertConfig config, const RowOptions& options) {
   for (const auto& field : kBertFields)
     if (options.count(field.name)) std::visit(FromOptions{config, field, options}, field.member);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/base/table.h"
 
@@ -30,6 +31,9 @@ struct BertConfig {
 /// From a folder's config.json. InputError where it is missing, no JSON, of another architecture, or says
 /// what cannot be.
 BertConfig read_bert_config(const std::string& folder);
+
+/// The classes' names in a folder's config.json (id2label), in order; none where it does not say.
+std::vector<std::string> read_bert_labels(const std::string& folder);
 
 /// `config` with what model.options say otherwise. InputError for what cannot be.
 BertConfig with_options(BertConfig config, const RowOptions& options);

@@ -51,8 +51,9 @@ std::string key_of(const TextFile& file, const TextColumns& columns, const std::
              static_cast<int>(layout.delimiter), layout.quotes, layout.header, layout.short_rows),
       columns.label, columns.numbers ? "number" : "class", columns.left_out};
   texts.insert(texts.end(), columns.texts.begin(), columns.texts.end());
-  const auto path = fs::absolute(file.path);
-  if (path.parent_path() != fs::absolute(cache)) texts.push_back(path.string());
+  std::error_code none;
+  const auto path = fs::absolute(file.path).lexically_normal();
+  if (!fs::equivalent(path.parent_path(), cache, none)) texts.push_back(path.string());
   return digest_of(base::pack_texts(texts));
 }
 

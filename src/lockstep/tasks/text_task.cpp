@@ -4,12 +4,15 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/pack.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/labels.h"
+#include "lockstep/models/bert.h"
 #include "lockstep/tasks/balance.h"
 #include "lockstep/tasks/read_texts.h"
 #include "lockstep/tasks/stratified.h"
@@ -19,7 +22,7 @@ namespace {
 
 bool is_integer(const std::string& name) {
   const auto value = data::as_number(name);
-  return value && *value == static_cast<double>(static_cast<int64_t>(*value));
+  return value && std::trunc(*value) == *value;
 }
 
 // The classes of a training file in order, as a table's are; task.classes may know of more than it has.
@@ -76,6 +79,45 @@ std::shared_ptr<TokenSet> joined(const TextSets& sets, size_t first) {
   return std::make_shared<TokenSet>(std::move(parts), sets.pad);
 }
 
+// A folder that knows the task's classes by other numbers would call each by another's name.
+void check_class_order(const Settings& settings, const std::vector<std::string>& classes) {
+  if (settings.model.name != "bert" || settings.model.path.empty() || classes.size() < 2) return;
+  if (option(settings.model.options, "new_classifier", false)) return;
+  const auto folder = base::find_path(settings.model.path);
+  const auto labels = read_bert_labels(folder);
+  if (labels == classes || !std::is_permutation(labels.begin(), labels.end(), classes.begin(), classes.end()))
+    return;
+  throw InputError(
+      format("the folder's classes are {}, and the task's {}, in this order",
+             base::printable(base::join(labels, ", "), 200), base::printable(base::join(classes, ", "), 200)),
+      folder + "/config.json: id2label",
+      "set model.options.new_classifier to true to begin a new classifier, or put the "
+      "classifier's rows and id2label in the task's order in Python");
+}
+
+// Said before the first step: a batch may be far away that has such a text, and a GPU cannot say it at all.
+void check_fit(const BertConfig& config, int64_t longest, int64_t largest) {
+  if (longest > config.max_position_embeddings)
+    throw InputError(format("a text has {} tokens, and the model knows {} places", longest,
+                            config.max_position_embeddings),
+                     "task.max_length", format("give {} or less", config.max_position_embeddings));
+  if (largest >= config.vocab_size)
+    throw InputError(format("the texts have the token {}, and the model knows {} (vocab_size)", largest,
+                            config.vocab_size),
+                     "task.vocabulary, model.path", "take the vocabulary and the model of one folder");
+}
+
+// What must be alike on every node: each reads its own file.
+std::string identity_of(const TextSets& sets) {
+  std::vector<std::string> texts = {sets.vocabulary};
+  for (const auto& file : sets.files) {
+    texts.push_back(format("{} {} {}", file.tokens.size(), file.tokens.ids.numel(),
+                           file.tokens.ids.sum(at::kLong).item<int64_t>()));
+    texts.insert(texts.end(), file.names.begin(), file.names.end());
+  }
+  return base::pack_texts(texts);
+}
+
 void add_balance(TaskData& data, const at::Tensor& train, const at::Tensor& eval, bool weighted) {
   if (data.regression) {
     data.notes.insert(data.notes.end(), {range_text("train", train), range_text("eval", eval)});
@@ -100,6 +142,7 @@ TaskData TextTask::data(const Settings& settings, const NodeShare& node) {
   parts_ = sets.parts;
   TaskData data;
   data.regression = regression_;
+  data.identity = identity_of(sets);
   data.notes = sets.notes;
   data.input_shape = {3, settings.task.max_length};
   for (size_t i = 0; i < sets.files.size(); ++i)
@@ -115,6 +158,10 @@ TaskData TextTask::data(const Settings& settings, const NodeShare& node) {
                        "is task.label the label's column? give rows of two classes or more");
     for (size_t i = 0; i < sets.files.size(); ++i)
       number_classes(sets.files[i], sets.paths[i], data.class_names);
+  }
+  for (const auto& file : sets.files) {
+    longest_ = std::max(longest_, at::diff(file.tokens.starts).max().item<int64_t>());
+    largest_ = std::max<int64_t>(largest_, file.tokens.ids.max().item<int32_t>());
   }
   const auto& train = sets.files[0].tokens;
   if (parts_.empty()) {
@@ -154,7 +201,12 @@ std::shared_ptr<const Dataset> TextTask::evaluation(const Settings& settings, co
 }
 
 std::shared_ptr<Net> TextTask::model(const Settings& settings, const TaskData& data) {
-  return make_model(settings.model, "bert", data.input_shape, static_cast<int64_t>(data.class_names.size()));
+  auto net =
+      make_model(settings.model, "bert", data.input_shape, static_cast<int64_t>(data.class_names.size()));
+  if (!data.regression) check_class_order(settings, data.class_names);
+  if (const auto* bert = dynamic_cast<const BertForSequenceClassification*>(net.get()))
+    check_fit(bert->config(), longest_, largest_);
+  return net;
 }
 
 at::Tensor TextTask::loss(const at::Tensor& output, const at::Tensor& target,

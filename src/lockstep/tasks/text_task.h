@@ -58,6 +58,7 @@ class TextTask : public Task {
   std::vector<std::string> columns_;  // of the texts
   Parts parts_;                       // of the evaluation set
   bool regression_ = false;
+  int64_t longest_ = 0, largest_ = 0;  // sample and token, where the files were read for training
 };
 
 }  // namespace lockstep::tasks

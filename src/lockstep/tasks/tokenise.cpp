@@ -164,6 +164,9 @@ std::string joined(const std::vector<int64_t>& numbers) {
 void complete(TextColumns& columns, const std::vector<std::string>& in_file, bool labelled,
               const std::string& path) {
   if (labelled && columns.label.empty()) columns.label = in_file.back();
+  if (std::count(columns.texts.begin(), columns.texts.end(), columns.label) > 0)
+    throw InputError(format("the column {} is the text and the label", base::printable(columns.label)), path,
+                     "set task.text and task.label to columns of their own");
   if (!columns.texts.empty()) return;
   for (const auto& name : in_file)
     if (name != columns.label) columns.texts.push_back(name);

@@ -1,6 +1,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <csignal>
+#include <filesystem>
 
 #include "world.h"
 
@@ -63,6 +64,18 @@ TEST(Gloo, ManyGroupsOneAfterTheOther) {
     auto group = test::open("gloo");
     group->barrier()->wait();
   }
+}
+
+// What waits for a group's death is no reason to keep it.
+TEST(Gloo, AGroupThatEndsTakesItsThreadsAlong) {
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+  };
+  auto group = test::open("gloo");
+  group->barrier()->wait();
+  const auto with = threads();
+  group.reset();
+  EXPECT_LT(threads(), with);
 }
 
 TEST(Gloo, SigpipeIsIgnored) {
