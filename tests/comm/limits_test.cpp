@@ -31,6 +31,16 @@ class NeverOver : public c10d::Work {
       c10::make_intrusive<c10::ivalue::Future>(c10::NoneType::get());
 };
 
+// Whose end comes with the end of the first patience, as where a suspended job goes on.
+class OverLate : public c10d::Work {
+ public:
+  bool wait(std::chrono::milliseconds timeout) override {
+    if (isCompleted()) return Work::wait(timeout);
+    finish();
+    throw std::runtime_error("Operation timed out!");
+  }
+};
+
 using Rolls = std::array<std::shared_ptr<RollCall>, 2>;
 
 // Those of ranks 0 and 1 of this node, whose rank 2 is a process that has ended.
@@ -99,6 +109,17 @@ TEST(Limits, WhatEndsInTimeIsNoBusinessOfTheirs) {
   EXPECT_TRUE(group.work->wait(::kNoTimeout));
   future->wait();
   EXPECT_FALSE(future->hasError());
+  EXPECT_FALSE(group.roll->is_dead());
+}
+
+TEST(Limits, WhatEndsAsThePatienceDoesIsNoFailure) {
+  Collectives group(60s);
+  const auto over_late = [&] {
+    return WatchedWork(c10::make_intrusive<OverLate>(), group.watch, group.limits, 0,
+                       c10d::OpType::ALLREDUCE);
+  };
+  EXPECT_TRUE(over_late().wait(::kNoTimeout));
+  EXPECT_THROW(over_late().wait(1ms), std::runtime_error);  // the caller's own patience
   EXPECT_FALSE(group.roll->is_dead());
 }
 

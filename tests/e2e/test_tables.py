@@ -84,7 +84,7 @@ def test_config_schema_and_reference_name_it(name, built, program, run):
 
 def test_help_names_what_is_built_in(program, run):
     text = run(program, "config", "--help", check=True).stdout
-    for key, names in (("optim.name", "sgd, adam, adamw"), ("task.name", "mnist, csv, idx, pima"),
+    for key, names in (("optim.name", "sgd, adam, adamw"), ("task.name", "mnist, cartpole, csv, folder, idx, mnli, pima, text"),
                        ("ddp.comm_hook", "none, allreduce, bf16, fp16, powersgd")):
         assert re.search(rf"^  {key} +{names}$", text, re.M), text
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
@@ -115,6 +116,7 @@ struct Session::State {
   }
 
   OnlyOne only_one;
+  const int exceptions_at_birth = std::uncaught_exceptions();
   const LaunchOptions options;
   std::unique_ptr<launch::Runtime> runtime;  // outlives the group: MPI does
   int threads = 1;
@@ -127,7 +129,10 @@ Session::Session(const LaunchOptions& options)
 Session::Session(std::unique_ptr<launch::Runtime> runtime, const parallel::Joining& joining)
     : state_(std::make_unique<State>(std::move(runtime), joining)) {}
 
-Session::~Session() = default;
+// By an exception: this rank has the cause, also where another is quicker to see that it is gone.
+Session::~Session() {
+  if (std::uncaught_exceptions() > state_->exceptions_at_birth) launch::claim_voice();
+}
 
 int Session::rank() const {
   return team().rank();

@@ -88,15 +88,17 @@ bool WatchedWork::wait_for_message() {
   return work_->wait(kNever);
 }
 
-// gloo may never end it; then the limit does, a moment later.
+// gloo may never end it; then the limit does, a moment later. A job that was suspended may find its patience
+// over and the work done at once: that is no error.
 bool WatchedWork::wait_for_collective() {
-  for (;;) {
+  while (!work_->isCompleted()) {
     try {
       return work_->wait(std::min(watch_->limit(), kNever) + kLongest);
     } catch (const std::exception&) {
-      if (work_->isCompleted() || watch_->is_given_up()) throw;
+      if (watch_->is_given_up()) throw;
     }
   }
+  return work_->wait(kNever);
 }
 
 bool WatchedWork::wait(std::chrono::milliseconds timeout) {
@@ -105,7 +107,7 @@ bool WatchedWork::wait(std::chrono::milliseconds timeout) {
     return work_->wait(timeout);
   } catch (const std::exception&) {
     // the caller's own patience may end before the collective's: then the group lives on
-    if (timeout != kNoTimeout && !work_->isCompleted()) throw;
+    if (timeout != kNoTimeout && !watch_->is_given_up() && !work_->exception()) throw;
     std::rethrow_exception(watch_->judge(std::current_exception()));
   }
 }
