@@ -37,7 +37,15 @@ class OverLate : public c10d::Work {
   bool wait(std::chrono::milliseconds timeout) override {
     if (isCompleted()) return Work::wait(timeout);
     finish();
-    throw std::runtime_error("Operation timed out!");
+    TORCH_CHECK(false, "Operation timed out!");
+  }
+};
+
+// As gloo's reduce-scatter, which waits for an all-reduce of ours: never completed, whatever becomes of it.
+class NeverCompleted : public c10d::Work {
+ public:
+  bool wait(std::chrono::milliseconds) override {
+    throw Error("rank 2 has died", "all-reduce", "look there");
   }
 };
 
@@ -119,8 +127,15 @@ TEST(Limits, WhatEndsAsThePatienceDoesIsNoFailure) {
                        c10d::OpType::ALLREDUCE);
   };
   EXPECT_TRUE(over_late().wait(::kNoTimeout));
-  EXPECT_THROW(over_late().wait(1ms), std::runtime_error);  // the caller's own patience
+  EXPECT_THROW(over_late().wait(1ms), c10::Error);  // the caller's own patience
   EXPECT_FALSE(group.roll->is_dead());
+}
+
+TEST(Limits, AnErrorIsOneThoughTheWorkIsNeverCompleted) {
+  Collectives group(60s);
+  WatchedWork work(c10::make_intrusive<NeverCompleted>(), group.watch, group.limits, 0,
+                   c10d::OpType::REDUCE_SCATTER);
+  EXPECT_THROW(work.wait(::kNoTimeout), Error);
 }
 
 // gloo may not see what a mate has seen.

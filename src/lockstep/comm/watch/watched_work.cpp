@@ -1,5 +1,10 @@
 #include "lockstep/comm/watch/watched_work.h"
 
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <string_view>
+
 namespace lockstep::comm {
 namespace {
 
@@ -19,6 +24,12 @@ constexpr std::chrono::milliseconds kLongest{2000};  // from a limit to what was
 
 bool speaks_of_time(const std::string& text) {
   return text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
+}
+
+// c10d::Work::wait's own
+bool is_end_of_wait(const c10::Error& error) {
+  return std::string_view(error.what_without_backtrace()).find("Operation timed out!") !=
+         std::string_view::npos;
 }
 
 }  // namespace
@@ -89,13 +100,14 @@ bool WatchedWork::wait_for_message() {
 }
 
 // gloo may never end it; then the limit does, a moment later. A job that was suspended may find its patience
-// over and the work done at once: that is no error.
+// over and the work done at once: that is no error. Any other error is the work's own, though it may never
+// call itself completed: a reduce-scatter is an all-reduce of ours and a copy.
 bool WatchedWork::wait_for_collective() {
   while (!work_->isCompleted()) {
     try {
       return work_->wait(std::min(watch_->limit(), kNever) + kLongest);
-    } catch (const std::exception&) {
-      if (watch_->is_given_up()) throw;
+    } catch (const c10::Error& error) {
+      if (watch_->is_given_up() || !is_end_of_wait(error)) throw;
     }
   }
   return work_->wait(kNever);
