@@ -1,6 +1,7 @@
 #include "lockstep/kernels/conv_pool_relu.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -9,6 +10,7 @@
 
 #include "kernels/levels.h"
 #include "lockstep/base/format.h"
+#include "lockstep/kernels/bf16.h"
 #include "lockstep/kernels/first_conv_loops.h"
 #include "lockstep/kernels/sparse_conv_loops.h"
 #include "lockstep/kernels/winograd_loops.h"
@@ -230,6 +232,84 @@ TEST(ConvPoolRelu, LeavesWhatItDoesNotKnowToTorch) {
   plain({known.x.narrow(0, 0, 0), known.weight, known.bias});
   EXPECT_THROW(ours({known.x, known.weight.narrow(1, 0, 16), known.bias}), c10::Error);
   EXPECT_THROW(ours({known.x.narrow(2, 0, 1), known.weight, known.bias}), c10::Error);
+}
+
+class Bf16Products : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!multiplies_bf16())
+      GTEST_SKIP() << "this processor, or what libtorch takes of it, has no AVX512_BF16";
+  }
+};
+
+at::Tensor rounded(const at::Tensor& x) {
+  return x.to(at::kBFloat16).to(at::kFloat);
+}
+
+TEST_F(Bf16Products, RoundAsLibtorchDoes) {
+  at::manual_seed(8);
+  const auto x = at::randn({1037});
+  x[3] = std::numeric_limits<float>::quiet_NaN();
+  x[4] = std::numeric_limits<float>::infinity();
+  x[5] = 1.00390625f;  // between two: to the even one
+  x[6] = 1.01171875f;
+  auto own = at::full({1040}, 7, at::kBFloat16);
+  round_to_bf16(x.const_data_ptr<float>(), x.numel(), static_cast<uint16_t*>(own.data_ptr()));
+  EXPECT_TRUE(own.narrow(0, 0, 1037).to(at::kFloat).allclose(rounded(x), 0, 0, /*equal_nan=*/true));
+  EXPECT_TRUE(own.narrow(0, 1037, 3).eq(7).all().item<bool>());
+}
+
+TEST_F(Bf16Products, OfTilesAreNearTheFloats) {
+  at::manual_seed(9);
+  for (const auto& shape : shapes(32)) {
+    const Layer layer(shape);
+    const auto wanted = by_torch(layer.copy(at::kDouble)).detach();
+    Results out = run(shape, layer, at::zeros(wanted.sizes()), level());
+    winograd_forward(shape, layer.x.const_data_ptr<float>(), layer.weight.const_data_ptr<float>(),
+                     layer.bias.const_data_ptr<float>(), out.output.data_ptr<float>(),
+                     out.winner.data_ptr<uint8_t>(), level(), Products::bf16);
+    const auto apart = (out.output - wanted).abs().max().item<double>();
+    EXPECT_LT(apart, 0.01 * wanted.abs().max().item<double>());
+    EXPECT_GT(apart, 1e-4) << "of floats";
+  }
+}
+
+// Products of rounded numbers are exact in floats: what is left are the roundings of sums.
+TEST_F(Bf16Products, OfAGradientAreThoseOfRoundedNumbers) {
+  at::manual_seed(10);
+  for (const auto& shape : shapes(32)) {
+    const Layer layer(shape);
+    const auto gradient = at::randn({shape.images, shape.out, shape.high(), shape.wide()});
+    const auto winner = run(shape, layer, gradient, level()).winner;
+    const auto gradients = [&](const at::Tensor& x, const at::Tensor& own, Products products) {
+      std::pair<at::Tensor, at::Tensor> made = {at::empty_like(layer.weight), at::empty_like(layer.bias)};
+      sparse_weight_gradient(shape, x.const_data_ptr<float>(),
+                             {own.const_data_ptr<float>(), winner.const_data_ptr<uint8_t>()},
+                             made.first.data_ptr<float>(), made.second.data_ptr<float>(), level(), products);
+      return made;
+    };
+    const auto one = gradients(layer.x, gradient, Products::bf16);
+    const auto other = gradients(rounded(layer.x), rounded(gradient), Products::floats);
+    expect_close(one.first, other.first.to(at::kDouble));
+    EXPECT_TRUE(one.second.equal(gradients(layer.x, gradient, Products::floats).second));
+  }
+}
+
+TEST_F(Bf16Products, AreMadeWithinAnAutocast) {
+  at::manual_seed(11);
+  const Layer layer = Layer(ConvShape{16, 32, 64, 14, 14}).copy(at::kFloat), other = layer.copy(at::kFloat);
+  const auto exact = layer.copy(at::kDouble);
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  const auto output = ours(layer);
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  const auto floats = ours(other), wanted = by_torch(exact);
+  EXPECT_EQ(output.scalar_type(), at::kFloat);
+  EXPECT_FALSE(output.equal(floats));
+  for (const auto& made : {output, floats, wanted}) made.sum().backward();
+  EXPECT_FALSE(layer.weight.grad().equal(other.weight.grad()));
+  // a window's winner may be another
+  const auto apart = (layer.weight.grad() - exact.weight.grad()).norm().item<double>();
+  EXPECT_LT(apart, 0.2 * exact.weight.grad().norm().item<double>());
 }
 
 }  // namespace

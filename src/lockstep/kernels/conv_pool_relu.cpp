@@ -1,10 +1,12 @@
 #include "lockstep/kernels/conv_pool_relu.h"
 
 #include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 
+#include "lockstep/kernels/bf16.h"
 #include "lockstep/kernels/first_conv_loops.h"
 #include "lockstep/kernels/pool_relu.h"
 #include "lockstep/kernels/pool_relu_loops.h"
@@ -54,15 +56,27 @@ at::Tensor channels_last(const at::Tensor& x) {
   return x.contiguous(MemoryFormat::ChannelsLast);
 }
 
-Pooled forward_of(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+// The first convolution is of floats: every image has the same background, whose rounding would count
+// thousands of times.
+Products products() {
+  const bool asked = at::autocast::is_autocast_enabled(at::kCPU) &&
+                     at::autocast::get_autocast_dtype(at::kCPU) == at::kBFloat16;
+  return asked && multiplies_bf16() ? Products::bf16 : Products::floats;
+}
+
+Pooled forward_of(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Products products) {
   const auto shape = shape_of(x, weight);
   const std::array<int64_t, 4> sizes = {shape.images, shape.out, shape.high(), shape.wide()};
   Pooled pooled = {at::empty(sizes, x.options(), MemoryFormat::ChannelsLast),
                    at::empty(sizes, x.options().dtype(at::kByte), MemoryFormat::ChannelsLast)};
   const auto own_weight = channels_last(weight), own_bias = bias.contiguous();
-  const auto run = shape.in == 1 ? first_conv_forward : winograd_forward;
-  run(shape, numbers(x), numbers(own_weight), numbers(own_bias), pooled.output.mutable_data_ptr<float>(),
-      pooled.winner.mutable_data_ptr<uint8_t>(), level());
+  auto* output = pooled.output.mutable_data_ptr<float>();
+  auto* winner = pooled.winner.mutable_data_ptr<uint8_t>();
+  if (shape.in == 1)
+    first_conv_forward(shape, numbers(x), numbers(own_weight), numbers(own_bias), output, winner, level());
+  else
+    winograd_forward(shape, numbers(x), numbers(own_weight), numbers(own_bias), output, winner, level(),
+                     products);
   return pooled;
 }
 
@@ -87,7 +101,7 @@ Gradients first_backward(const at::Tensor& x, const at::Tensor& weight, const at
 }
 
 Gradients sparse_backward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& winner,
-                          const at::Tensor& gradient, bool wants_x) {
+                          const at::Tensor& gradient, bool wants_x, Products products) {
   const auto shape = shape_of(x, weight);
   const auto own = gradient.contiguous();
   const PooledGradient pooled = {numbers(own), winner.const_data_ptr<uint8_t>()};
@@ -95,7 +109,7 @@ Gradients sparse_backward(const at::Tensor& x, const at::Tensor& weight, const a
                       at::empty(weight.sizes(), weight.options(), MemoryFormat::ChannelsLast),
                       at::empty({shape.out}, weight.options())};
   sparse_weight_gradient(shape, numbers(x), pooled, result.weight.mutable_data_ptr<float>(),
-                         result.bias.mutable_data_ptr<float>(), level());
+                         result.bias.mutable_data_ptr<float>(), level(), products);
   result.weight = laid_as(result.weight, weight);
   if (!wants_x) return result;
   result.x = at::empty(x.sizes(), x.options(), MemoryFormat::ChannelsLast);
@@ -119,7 +133,9 @@ Gradients backward_with_graph(const at::Tensor& x, const at::Tensor& weight, con
 struct ConvPoolRelu : torch::autograd::Function<ConvPoolRelu> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const at::Tensor& bias) {
-    const auto pooled = forward_of(channels_last(x), weight, bias);
+    const auto made_of = products();
+    const auto pooled = forward_of(channels_last(x), weight, bias, made_of);
+    context->saved_data["bf16"] = made_of == Products::bf16;
     context->save_for_backward({x, weight, pooled.winner});
     return pooled.output;
   }
@@ -131,7 +147,8 @@ struct ConvPoolRelu : torch::autograd::Function<ConvPoolRelu> {
       if (at::GradMode::is_enabled()) return backward_with_graph(x, weight, winner, gradients[0]);
       const auto own = channels_last(x);
       if (x.size(1) == 1) return first_backward(own, weight, winner, gradients[0]);
-      return sparse_backward(own, weight, winner, gradients[0], context->needs_input_grad(0));
+      const auto made_of = context->saved_data["bf16"].toBool() ? Products::bf16 : Products::floats;
+      return sparse_backward(own, weight, winner, gradients[0], context->needs_input_grad(0), made_of);
     }();
     return {result.x, result.weight, result.bias};
   }

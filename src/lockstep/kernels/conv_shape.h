@@ -1,6 +1,7 @@
 #pragma once
 // What the loops of a convolution of 3 x 3 with padding 1 and a pool of 2 x 2 behind it agree on.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -45,12 +46,16 @@ class Scratch {
   std::unique_ptr<T, Free> values_;
 };
 
-/// Into the middle of one whose border is zero.
-inline void pad(const float* image, const ConvShape& shape, float* padded) {
+/// Into the middle of one whose border is zero, row by row.
+template <class T, class Copy>
+void pad(const float* image, const ConvShape& shape, T* padded, const Copy& copy) {
   const int64_t row = shape.width * shape.in;
   for (int64_t y = 0; y < shape.height; ++y)
-    std::memcpy(padded + (y + 1) * shape.padded_row() + shape.in, image + y * row,
-                static_cast<size_t>(row) * sizeof(float));
+    copy(image + y * row, row, padded + (y + 1) * shape.padded_row() + shape.in);
+}
+
+inline void pad(const float* image, const ConvShape& shape, float* padded) {
+  pad(image, shape, padded, std::copy_n<const float*, int64_t, float*>);
 }
 
 /// And back.

@@ -22,7 +22,8 @@ class Channel {
         lists_(1, shape.windows()),
         list_(lists_[0]),
         corners_(shape.windows()),
-        turned_(shape.out * shape.windows()) {
+        turned_(shape.out * shape.windows()),
+        rounded_(shape.windows() + 1) {
     for (int64_t window = 0; window < shape.windows(); ++window)
       corners_.get()[window] = static_cast<int32_t>(shape.corner(window));
     for (int k = 0; k < kNobody; ++k)
@@ -45,6 +46,16 @@ class Channel {
                           turned_.get() + out * windows, corners_.get(), steps_, windows, level, list_);
   }
 
+  // The same two by two: one that is left over has another of value zero.
+  void round() {
+    round_to_bf16(list_.values, count_, rounded_.get());
+    if (count_ % 2 == 0) return;
+    rounded_.get()[count_] = 0;
+    list_.at[count_] = list_.at[count_ - 1];
+  }
+  int64_t pairs() const { return (count_ + 1) / 2; }
+  const uint16_t* rounded() const { return rounded_.get(); }
+
   // In four sums, which do not wait for each other.
   float sum() const {
     float sums[4] = {};
@@ -61,6 +72,7 @@ class Channel {
   Listed list_;
   Scratch<int32_t> corners_;
   Scratch<uint8_t> turned_;
+  Scratch<uint16_t> rounded_;
   int32_t steps_[kNobody] = {};
   int64_t count_ = 0;
 };
@@ -85,6 +97,50 @@ LOCKSTEP_INLINE inline void add_taps(const ConvShape& shape, const Channel& chan
     store(sum, load<V>(sum) + sums[i / many][i % many]);
   });
 }
+
+// An image as a list's places count it, and what is multiplied at them.
+class PaddedFloats {
+ public:
+  explicit PaddedFloats(const ConvShape& shape) : shape_(shape), image_(shape.padded_size()) {}
+
+  void take(const float* image) { pad(image, shape_, image_.get()); }
+
+  template <int lanes>
+  LOCKSTEP_INLINE void add(Channel& channel, float* to) const {
+    constexpr int many = kVectors<lanes>;
+    int64_t in = 0;
+    for (; in + many * lanes <= shape_.in; in += many * lanes)
+      add_taps<lanes, many>(shape_, channel, image_.get() + in, to + in);
+    for (; in < shape_.in; in += lanes) add_taps<lanes, 1>(shape_, channel, image_.get() + in, to + in);
+  }
+  static void finish(float*, int64_t) {}
+
+ private:
+  const ConvShape& shape_;
+  Scratch<float> image_;
+};
+
+class PaddedPairs {
+ public:
+  explicit PaddedPairs(const ConvShape& shape) : shape_(shape), image_(shape.padded_size()) {}
+
+  void take(const float* image) { pad(image, shape_, image_.get(), round_to_bf16); }
+
+  template <int lanes>
+  void add(Channel& channel, float* to) const {
+    channel.round();
+    for (int64_t in = 0; in < shape_.in; in += kPairChannels)
+      add_pairs(channel.list().at, channel.rounded(), channel.pairs(), image_.get() + in, shape_.padded_row(),
+                shape_.in, to + in);
+  }
+  static void finish(float* weight, int64_t count) {
+    for (int64_t i = 0; i < count; i += kPairChannels) in_order(weight + i);
+  }
+
+ private:
+  const ConvShape& shape_;
+  Scratch<uint16_t> image_;
+};
 
 // The gradients of one image, window by window, by who won; the last list is of those that nobody has.
 class Windows {
@@ -147,34 +203,38 @@ void block_weights(const ConvShape& shape, const float* weight, int64_t lanes, f
       std::copy_n(weight + row * shape.in + block * lanes, lanes, to);
 }
 
-}  // namespace
-
-void sparse_weight_gradient(const ConvShape& shape, const float* x, const PooledGradient& gradient,
-                            float* weight, float* bias, Level level) {
+template <class Padded>
+void weight_gradient(const ConvShape& shape, const float* x, const PooledGradient& gradient, float* weight,
+                     float* bias, Level level) {
   constexpr int64_t kChannelsAtOnce = 8;
   const int64_t size = kTaps * shape.in;
   std::fill_n(weight, shape.out * size, 0.0f);
   std::fill_n(bias, shape.out, 0.0f);
   at::parallel_for(0, shape.out, kChannelsAtOnce, [&](int64_t begin, int64_t end) {
-    const Scratch<float> padded(shape.padded_size());
+    Padded padded(shape);
     Channel channel(shape);
     run_at(level, [&](auto lanes) LOCKSTEP_INLINE {
       for (int64_t image = 0; image < shape.images; ++image) {
-        pad(x + image * shape.image_size(), shape, padded.get());
+        padded.take(x + image * shape.image_size());
         channel.turn(gradient, image, begin, end);
         for (int64_t out = begin; out < end; ++out) {
           channel.read(gradient, image, out, level);
           bias[out] += channel.sum();
-          constexpr int many = kVectors<lanes>;
-          int64_t in = 0;
-          for (; in + many * lanes <= shape.in; in += many * lanes)
-            add_taps<lanes, many>(shape, channel, padded.get() + in, weight + out * size + in);
-          for (; in < shape.in; in += lanes)
-            add_taps<lanes, 1>(shape, channel, padded.get() + in, weight + out * size + in);
+          padded.template add<lanes>(channel, weight + out * size);
         }
       }
     });
+    Padded::finish(weight + begin * size, (end - begin) * size);
   });
+}
+
+}  // namespace
+
+void sparse_weight_gradient(const ConvShape& shape, const float* x, const PooledGradient& gradient,
+                            float* weight, float* bias, Level level, Products products) {
+  const bool of_pairs = products == Products::bf16 && shape.in % kPairChannels == 0;
+  const auto run = of_pairs ? weight_gradient<PaddedPairs> : weight_gradient<PaddedFloats>;
+  run(shape, x, gradient, weight, bias, level);
 }
 
 void sparse_input_gradient(const ConvShape& shape, const PooledGradient& gradient, const float* weight,

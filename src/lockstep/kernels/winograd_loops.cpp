@@ -2,7 +2,10 @@
 
 #include <ATen/Parallel.h>
 
+#include <c10/util/BFloat16.h>
+
 #include <algorithm>
+#include <type_traits>
 
 #include "lockstep/kernels/window.h"
 
@@ -34,8 +37,17 @@ LOCKSTEP_INLINE inline std::array<V, 2> to_pixels(V a, V b, V c, V d) {
   return {a + b + c, b - c - d};
 }
 
-// [out][taps][in] to [out / group][places][in][group]
-void transform_weights(const ConvShape& shape, const float* weight, int64_t group, float* to) {
+void put(float* to, float value) {
+  *to = value;
+}
+void put(uint16_t* to, float value) {
+  *to = c10::detail::round_to_nearest_even(value);
+}
+
+// [out][taps][in] to [out / group][places][in][group], or of bf16 to [..][in / 2][group][2]
+template <class Number>
+void transform_weights(const ConvShape& shape, const float* weight, int64_t group, Number* to) {
+  constexpr int64_t pair = sizeof(float) / sizeof(Number);
   for (int64_t out = 0; out < shape.out; ++out)
     for (int64_t in = 0; in < shape.in; ++in) {
       const float* w = weight + out * kTaps * shape.in + in;
@@ -46,14 +58,15 @@ void transform_weights(const ConvShape& shape, const float* weight, int64_t grou
       for (int x = 0; x < kSide; ++x) {
         const auto column = from_weights(rows[0][x], rows[1][x], rows[2][x]);
         for (int y = 0; y < kSide; ++y)
-          to[((out / group * kPlaces + kSide * y + x) * shape.in + in) * group + out % group] =
-              column[static_cast<size_t>(y)];
+          put(to + ((out / group * kPlaces + kSide * y + x) * shape.in + in - in % pair) * group +
+                  out % group * pair + in % pair,
+              column[static_cast<size_t>(y)]);
       }
     }
 }
 
 // Some tiles in Winograd's domain: filled one by one, then multiplied all at once.
-template <int lanes>
+template <int lanes, class Number>
 class Tiles {
  public:
   using V = Floats<lanes>;
@@ -64,28 +77,14 @@ class Tiles {
 
   // `corner`: of the 4 x 4 pixels; `to`: where its window lies in the output
   LOCKSTEP_INLINE void add(const float* corner, int64_t to) {
-    const int64_t row = shape_.padded_row(), step = shape_.in, blocks = step / lanes;
-    const int tile = count_++;
-    to_[tile] = to;
-    for (int64_t block = 0; block < blocks; ++block) {
-      std::array<V, 4> rows[kSide];
-      unrolled<kSide>([&](auto y) LOCKSTEP_INLINE {
-        const float* from = corner + y * row + block * lanes;
-        rows[y] = from_pixels(load<V>(from), load<V>(from + step), load<V>(from + 2 * step),
-                              load<V>(from + 3 * step));
-      });
-      unrolled<kSide>([&](auto x) LOCKSTEP_INLINE {
-        const auto column = from_pixels(rows[0][x], rows[1][x], rows[2][x], rows[3][x]);
-        unrolled<kSide>([&](auto y) LOCKSTEP_INLINE {
-          store(at((kSide * y + x) * blocks + block) + tile * lanes, column[y]);
-        });
-      });
-    }
+    to_[count_] = to;
+    transform(corner, in_.get() + count_ * lanes);
+    ++count_;
   }
 
   bool full() const { return count_ == kMany; }
 
-  LOCKSTEP_INLINE void flush(const float* weight, const float* bias, float* output, uint8_t* winner) {
+  LOCKSTEP_INLINE void flush(const Number* weight, const float* bias, float* output, uint8_t* winner) {
     for (int64_t channel = 0; channel < shape_.out; channel += kGroup) {
       for (int place = 0; place < kPlaces; ++place)
         multiply(place, weight + (channel / kGroup * kPlaces + place) * shape_.in * kGroup);
@@ -101,14 +100,41 @@ class Tiles {
   }
 
  private:
-  // of a place and a block of its channels
-  LOCKSTEP_INLINE float* at(int64_t block) const { return in_.get() + block * kMany * lanes; }
+  static constexpr bool kOfPairs = std::is_same_v<Number, uint16_t>;
+  static_assert(!kOfPairs || (kMany == kPairTiles && kGroup == kPairChannels && lanes == kPairBlock));
+
+  LOCKSTEP_INLINE void transform(const float* corner, uint16_t* to) const {
+    transform_pixels(corner, shape_.padded_row(), shape_.in, to);
+  }
+
+  LOCKSTEP_INLINE void transform(const float* corner, float* to) const {
+    const int64_t row = shape_.padded_row(), step = shape_.in, blocks = step / lanes;
+    for (int64_t block = 0; block < blocks; ++block) {
+      std::array<V, 4> rows[kSide];
+      unrolled<kSide>([&](auto y) LOCKSTEP_INLINE {
+        const float* from = corner + y * row + block * lanes;
+        rows[y] = from_pixels(load<V>(from), load<V>(from + step), load<V>(from + 2 * step),
+                              load<V>(from + 3 * step));
+      });
+      unrolled<kSide>([&](auto x) LOCKSTEP_INLINE {
+        const auto column = from_pixels(rows[0][x], rows[1][x], rows[2][x], rows[3][x]);
+        unrolled<kSide>([&](auto y) LOCKSTEP_INLINE {
+          store(to + ((kSide * y + x) * blocks + block) * kMany * lanes, column[y]);
+        });
+      });
+    }
+  }
+
+  LOCKSTEP_INLINE void multiply(int place, const uint16_t* weight) {
+    multiply_pairs(in_.get() + place * kMany * shape_.in, weight, shape_.in / lanes,
+                   out_.get() + place * kMany * kGroup);
+  }
 
   LOCKSTEP_INLINE void multiply(int place, const float* weight) {
     V sums[kMany][kVectors] = {};
     const int64_t blocks = shape_.in / lanes;
     for (int64_t block = 0; block < blocks; ++block) {
-      const float* x = at(place * blocks + block);
+      const float* x = in_.get() + (place * blocks + block) * kMany * lanes;
       for (int i = 0; i < lanes; ++i, ++x, weight += kGroup) {
         V w[kVectors];
         unrolled<kVectors>([&](auto v) LOCKSTEP_INLINE { w[v] = load<V>(weight + v * lanes); });
@@ -136,33 +162,52 @@ class Tiles {
   }
 
   const ConvShape& shape_;
-  Scratch<float> in_, out_;
+  Scratch<Number> in_;  // [places][blocks][tiles][lanes]
+  Scratch<float> out_;
   std::array<int64_t, kMany> to_ = {};
   int count_ = 0;
 };
 
+template <int lanes, class Number>
+LOCKSTEP_INLINE inline void forward_images(const ConvShape& shape, int64_t begin, int64_t end, const float* x,
+                                           const Number* weights, const float* bias, float* output,
+                                           uint8_t* winner) {
+  const Scratch<float> padded(shape.padded_size());
+  Tiles<lanes, Number> tiles(shape);
+  for (int64_t image = begin; image < end; ++image) {
+    pad(x + image * shape.image_size(), shape, padded.get());
+    for (int64_t window = 0; window < shape.windows(); ++window) {
+      tiles.add(padded.get() + shape.corner(window), (image * shape.windows() + window) * shape.out);
+      if (tiles.full()) tiles.flush(weights, bias, output, winner);
+    }
+  }
+  tiles.flush(weights, bias, output, winner);
+}
+
+// Pairs are multiplied at AVX-512 alone.
+template <class Number, class Lanes>
+constexpr bool kHas = std::is_same_v<Number, float> || Lanes::value == kPairBlock;
+
+template <class Number>
+void forward(const ConvShape& shape, const float* x, const float* weight, const float* bias, float* output,
+             uint8_t* winner, Level level) {
+  const Scratch<Number> weights(kPlaces * shape.in * shape.out);
+  run_at(level, [&](auto lanes)
+                    LOCKSTEP_INLINE { transform_weights(shape, weight, kVectors * lanes, weights.get()); });
+  at::parallel_for(0, shape.images, 1, [&](int64_t begin, int64_t end) {
+    run_at(level, [&](auto lanes) LOCKSTEP_INLINE {
+      if constexpr (kHas<Number, decltype(lanes)>)
+        forward_images<lanes>(shape, begin, end, x, weights.get(), bias, output, winner);
+    });
+  });
+}
+
 }  // namespace
 
 void winograd_forward(const ConvShape& shape, const float* x, const float* weight, const float* bias,
-                      float* output, uint8_t* winner, Level level) {
-  const Scratch<float> weights(kPlaces * shape.in * shape.out);
-  run_at(level, [&](auto lanes) LOCKSTEP_INLINE {
-    transform_weights(shape, weight, Tiles<lanes>::kGroup, weights.get());
-  });
-  at::parallel_for(0, shape.images, 1, [&](int64_t begin, int64_t end) {
-    const Scratch<float> padded(shape.padded_size());
-    run_at(level, [&](auto lanes) LOCKSTEP_INLINE {
-      Tiles<lanes> tiles(shape);
-      for (int64_t image = begin; image < end; ++image) {
-        pad(x + image * shape.image_size(), shape, padded.get());
-        for (int64_t window = 0; window < shape.windows(); ++window) {
-          tiles.add(padded.get() + shape.corner(window), (image * shape.windows() + window) * shape.out);
-          if (tiles.full()) tiles.flush(weights.get(), bias, output, winner);
-        }
-      }
-      tiles.flush(weights.get(), bias, output, winner);
-    });
-  });
+                      float* output, uint8_t* winner, Level level, Products products) {
+  const auto run = products == Products::bf16 ? forward<uint16_t> : forward<float>;
+  run(shape, x, weight, bias, output, winner, level);
 }
 
 }  // namespace lockstep::kernels
