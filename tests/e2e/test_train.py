@@ -41,6 +41,15 @@ def test_log_lines(pima_run):
     assert "\r" not in result.output  # no terminal, no redrawing
 
 
+@pytest.mark.mpi
+def test_what_ranks_trained_over_mpi_a_process_alone_evaluates(lockstep, mpirun, run, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    mpirun(2, lockstep, "train", config, *sets(launch__backend="mpi", train__max_steps=3), cwd=tmp_path, check=True)
+    trained = tmp_path / "runs/pima"
+    result = run(lockstep, "eval", trained / "config.yaml", "--checkpoint", trained, cwd=tmp_path, check=True)
+    assert re.search(r"^accuracy +0\.\d+", result.stdout, re.M), result.output
+
+
 def test_metrics_file(pima_run):
     run, result, _ = pima_run
     lines = metrics(run)

@@ -115,9 +115,8 @@ const std::map<std::string, Kind> kKinds = {
     {"nccl", {Group::BackendType::NCCL, OnSilence::cut_and_say, add_nccl, require_gpu, true}},
 };
 
-const Kind& find_kind(const std::string& backend, c10::Device device) {
-  const std::string name = backend != "auto" ? backend : device.is_cuda() ? "nccl" : "gloo";
-  const auto found = kKinds.find(name);
+const Kind& find_kind(const launch::Runtime& runtime, const std::string& backend, c10::Device device) {
+  const auto found = kKinds.find(backend_for(runtime, backend, device.is_cuda()));
   if (found != kKinds.end()) return found->second;
   throw InputError(format("there is no backend '{}'", backend), "launch.backend",
                    "choose auto, nccl, gloo or mpi");
@@ -210,10 +209,16 @@ int place_among(const std::vector<Peer>& members, int rank) {
 
 }  // namespace
 
+std::string backend_for(const launch::Runtime& runtime, const std::string& asked, bool on_gpu) {
+  if (asked == "auto") return on_gpu ? "nccl" : "gloo";
+  const bool alone = runtime.job().world == 1 && !runtime.has_mpi();
+  return asked == "mpi" && alone ? "gloo" : asked;
+}
+
 ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device) {
   const QuietJoin quiet;
   const Job& job = runtime.job();
-  const Kind& kind = find_kind(options.backend, device);
+  const Kind& kind = find_kind(runtime, options.backend, device);
   check_algorithm(kind, options);
   kind.require(runtime, device);
   longest_silence_for(options.timeout);  // a wrong variable is found before anybody waits
@@ -231,7 +236,7 @@ ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10
 ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device,
                    const ProcessGroup& whole, int part, const std::string& name) {
   const QuietJoin quiet;
-  const Kind& kind = find_kind(options.backend, device);
+  const Kind& kind = find_kind(runtime, options.backend, device);
   const auto all = roll_of(whole);
   const auto members = members_of(all->peers(), runtime, part);
   const auto comm = runtime.has_mpi() ? split_ranks(runtime.mpi().world(), part) : mpi::Comm::null;

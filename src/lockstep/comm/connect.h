@@ -2,16 +2,21 @@
 // A process group for the job: connect() opens the backend asked for and makes every rank known to the
 // others.
 
+#include <string>
+
 #include "lockstep/comm/group.h"
 #include "lockstep/launch/options.h"
 #include "lockstep/launch/runtime.h"
 
 namespace lockstep::comm {
 
+/// The backend that is opened where `asked` is asked for. `auto` is nccl on a GPU, else gloo; a process alone
+/// that nobody gave an MPI has gloo for mpi, so that what ranks have trained is evaluated by one.
+std::string backend_for(const launch::Runtime& runtime, const std::string& asked, bool on_gpu);
+
 /// Opens the group on every rank of the job, or throws naming the ranks that did not come. Where the ranks
-/// have not met yet (comm/join.h) they meet here, and the job's layout may change. `auto` is nccl for a CUDA
-/// device, else gloo; options.device was the caller's to choose. After an error in a collective the group is
-/// dead: every later one throws at once.
+/// have not met yet (comm/join.h) they meet here, and the job's layout may change. options.device was the
+/// caller's to choose. After an error in a collective the group is dead: every later one throws at once.
 ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device = c10::kCPU);
 
 /// The ranks that name the same part, in rank order, as a group of their own with the same backend; none

@@ -36,7 +36,7 @@ const std::vector<Key> kKeys = {
      "what started the ranks; auto asks the environment, none = alone",
      {.choices = kLaunchers, .about = About::place}},
     {KEY(launch.backend),
-     "what carries the collectives; auto = nccl on GPUs, gloo on CPUs",
+     "what carries the collectives; auto = nccl on GPUs, gloo on CPUs; a process alone needs no MPI for mpi",
      {.choices = {"auto", "nccl", "gloo", "mpi"}, .about = About::place}},
     {KEY(launch.allreduce),
      "what carries the gradients; auto = the backend's own, the others are algorithms over send and receive",

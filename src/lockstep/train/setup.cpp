@@ -11,6 +11,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/memory.h"
 #include "lockstep/base/sha256.h"
+#include "lockstep/comm/connect.h"
 #include "lockstep/config/chosen.h"
 #include "lockstep/config/write.h"
 #include "lockstep/data/resident_set.h"
@@ -73,16 +74,16 @@ comm::Facts all_facts(const Settings& settings, const Command& command) {
 }
 
 // `auto` is decided once, and the folder's config says how.
-void resolve(Settings& settings, const launch::DeviceChoice& device) {
-  settings.launch.device = device.is_cuda() ? "cuda" : "cpu";
-  if (settings.launch.backend == "auto") settings.launch.backend = device.is_cuda() ? "nccl" : "gloo";
+void resolve(LaunchOptions& options, const launch::Runtime& runtime, const launch::DeviceChoice& device) {
+  options.device = device.is_cuda() ? "cuda" : "cpu";
+  options.backend = comm::backend_for(runtime, options.backend, device.is_cuda());
 }
 
 std::unique_ptr<Session> open_session(std::unique_ptr<launch::Runtime> runtime, config::Loaded& loaded,
                                       const Command& command) {
-  const auto facts = [&](const launch::DeviceChoice& device) {
+  const auto facts = [&, joined = runtime.get()](const launch::DeviceChoice& device) {
     config::load_libraries(loaded);  // here what one rank cannot load is an error of all
-    resolve(loaded.settings, device);
+    resolve(loaded.settings.launch, *joined, device);
     return all_facts(loaded.settings, command);
   };
   const auto& settings = loaded.settings;
