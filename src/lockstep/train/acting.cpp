@@ -73,6 +73,11 @@ void refuse_what_is_for_data(const Setup& setup) {
          "set train.graph and data.resident to false");
   refuse(settings.data.resident, "data.resident", "acts: its samples are new in each epoch",
          "set data.resident to false");
+  refuse(settings.train.label_smoothing > 0, "train.label_smoothing", "acts: its actions are no labels",
+         "leave it out");
+  refuse(settings.schedule.name == "plateau", "schedule.name",
+         "acts, and its loss, which plateau waits for, does not tell how well",
+         "choose a schedule that counts: cosine, say");
   refuse(!setup.mesh->is_plain(), "parallel", "acts with a whole model, and the ranks would share one",
          "leave parallel.tensor and parallel.pipeline at 1");
 }
