@@ -47,7 +47,7 @@ void put(uint16_t* to, float value) {
 // [out][taps][in] to [out / group][places][in][group], or of bf16 to [..][in / 2][group][2]
 template <class Number>
 void transform_weights(const ConvShape& shape, const float* weight, int64_t group, Number* to) {
-  constexpr int64_t pair = sizeof(float) / sizeof(Number);
+  constexpr int64_t pair = std::is_same_v<Number, uint16_t> ? 2 : 1;
   for (int64_t out = 0; out < shape.out; ++out)
     for (int64_t in = 0; in < shape.in; ++in) {
       const float* w = weight + out * kTaps * shape.in + in;
