@@ -38,10 +38,11 @@ def pytest_addoption(parser):
                      help="half of the tests, for two runs side by side: what a learner meets, or the rest")
 
 
-# The course, whose checks take turns on a machine, and what an install brings: about half of the time.
+# The course, whose checks take turns on a machine, what an install brings, and who hands jobs in: half of the time.
 LEARNER = {f"test_{name}.py" for name in (
     "bundle", "bundling", "class", "compare", "comparison", "course", "course_jobs", "docs", "examples", "exercises",
-    "install", "modules", "own_program", "packaging", "render", "runs", "site", "sites", "snippets", "troubleshooting", "workshop")}
+    "install", "modules", "own_program", "packaging", "pbs", "render", "runs", "site", "sites", "snippets", "submit",
+    "submit_calls", "submit_texts", "tables", "troubleshooting", "workshop")}
 
 
 def pytest_ignore_collect(collection_path, config):
