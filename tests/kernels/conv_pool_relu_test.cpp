@@ -295,21 +295,50 @@ TEST_F(Bf16Products, OfAGradientAreThoseOfRoundedNumbers) {
   }
 }
 
-TEST_F(Bf16Products, AreMadeWithinAnAutocast) {
+TEST_F(Bf16Products, AreMadeWithinAnAutocastAndInItsBackward) {
   at::manual_seed(11);
-  const Layer layer = Layer(ConvShape{16, 32, 64, 14, 14}).copy(at::kFloat), other = layer.copy(at::kFloat);
-  const auto exact = layer.copy(at::kDouble);
+  const ConvShape shape = {4, 32, 64, 6, 6};
+  const Layer layer = Layer(shape).copy(at::kFloat);
   at::autocast::set_autocast_enabled(at::kCPU, true);
   const auto output = ours(layer);
   at::autocast::set_autocast_enabled(at::kCPU, false);
-  const auto floats = ours(other), wanted = by_torch(exact);
-  EXPECT_EQ(output.scalar_type(), at::kFloat);
-  EXPECT_FALSE(output.equal(floats));
-  for (const auto& made : {output, floats, wanted}) made.sum().backward();
-  EXPECT_FALSE(layer.weight.grad().equal(other.weight.grad()));
-  // a window's winner may be another
-  const auto apart = (layer.weight.grad() - exact.weight.grad()).norm().item<double>();
-  EXPECT_LT(apart, 0.2 * exact.weight.grad().norm().item<double>());
+  const auto gradient = at::randn(output.sizes());
+  output.backward(gradient);
+
+  Results made = run(shape, layer, gradient, level());
+  EXPECT_FALSE(output.equal(made.output));
+  const auto* x = layer.x.const_data_ptr<float>();
+  winograd_forward(shape, x, layer.weight.const_data_ptr<float>(), layer.bias.const_data_ptr<float>(),
+                   made.output.data_ptr<float>(), made.winner.data_ptr<uint8_t>(), level(), Products::bf16);
+  EXPECT_TRUE(output.equal(made.output));
+  const auto weight_gradient = [&](Products products) {
+    sparse_weight_gradient(shape, x,
+                           {gradient.const_data_ptr<float>(), made.winner.const_data_ptr<uint8_t>()},
+                           made.weight.data_ptr<float>(), made.bias.data_ptr<float>(), level(), products);
+    return made.weight;
+  };
+  EXPECT_FALSE(layer.weight.grad().equal(weight_gradient(Products::floats)));
+  EXPECT_TRUE(layer.weight.grad().equal(weight_gradient(Products::bf16)));
+}
+
+TEST_F(Bf16Products, OfOtherChannelsInAreForwardAlone) {
+  at::manual_seed(12);
+  for (const int64_t in : {16, 48}) {
+    const ConvShape shape = {2, in, 32, 6, 8};
+    const Layer layer(shape);
+    const auto gradient = at::randn({2, 32, 3, 4});
+    Results made = run(shape, layer, gradient, level());
+    const auto floats = made.weight.clone(), wanted = made.output.clone();
+    sparse_weight_gradient(shape, layer.x.const_data_ptr<float>(),
+                           {gradient.const_data_ptr<float>(), made.winner.const_data_ptr<uint8_t>()},
+                           made.weight.data_ptr<float>(), made.bias.data_ptr<float>(), level(),
+                           Products::bf16);
+    EXPECT_TRUE(made.weight.equal(floats));
+    winograd_forward(shape, layer.x.const_data_ptr<float>(), layer.weight.const_data_ptr<float>(),
+                     layer.bias.const_data_ptr<float>(), made.output.data_ptr<float>(),
+                     made.winner.data_ptr<uint8_t>(), level(), Products::bf16);
+    EXPECT_LT((made.output - wanted).abs().max().item<float>(), 0.01F * wanted.abs().max().item<float>());
+  }
 }
 
 }  // namespace

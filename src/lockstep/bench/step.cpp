@@ -147,7 +147,7 @@ StepFound::Training training_of(const train::Setup& setup) {
   training.task = settings.task.name;
   training.model = config::chosen_name(settings, "model.name");
   training.device = setup.team->device().str();
-  training.backend = setup.team->group() ? settings.launch.backend : "no group";
+  training.backend = setup.team->group() ? setup.backend : "no group";
   training.mode = settings.train.mode;
   training.precision = settings.train.precision;
   training.layout = settings.train.layout;

@@ -212,7 +212,7 @@ int place_among(const std::vector<Peer>& members, int rank) {
 std::string backend_for(const launch::Runtime& runtime, const std::string& asked, bool on_gpu) {
   if (asked == "auto") return on_gpu ? "nccl" : "gloo";
   const bool alone = runtime.job().world == 1 && !runtime.has_mpi();
-  return asked == "mpi" && alone ? "gloo" : asked;
+  return asked == "mpi" && alone ? backend_for(runtime, "auto", on_gpu) : asked;
 }
 
 ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device) {

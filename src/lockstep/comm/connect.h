@@ -11,7 +11,7 @@
 namespace lockstep::comm {
 
 /// The backend that is opened where `asked` is asked for. `auto` is nccl on a GPU, else gloo; a process alone
-/// that nobody gave an MPI has gloo for mpi, so that what ranks have trained is evaluated by one.
+/// that nobody gave an MPI has auto's for mpi, so that what ranks have trained is evaluated by one.
 std::string backend_for(const launch::Runtime& runtime, const std::string& asked, bool on_gpu);
 
 /// Opens the group on every rank of the job, or throws naming the ranks that did not come. Where the ranks

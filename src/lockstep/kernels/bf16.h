@@ -11,7 +11,7 @@ enum class Products { floats, bf16 };
 /// Whether this processor has the loops below (AVX512_BF16), and libtorch was not told to use less.
 bool multiplies_bf16();
 
-/// To the nearest, of two the even one.
+/// To the nearest, of two the even one; what is too small for a normal number is zero.
 void round_to_bf16(const float* from, int64_t count, uint16_t* to);
 
 /// As many as registers hold.

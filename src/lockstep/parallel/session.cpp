@@ -131,7 +131,10 @@ Session::Session(std::unique_ptr<launch::Runtime> runtime, const parallel::Joini
 
 // By an exception: this rank has the cause, also where another is quicker to see that it is gone.
 Session::~Session() {
-  if (std::uncaught_exceptions() > state_->exceptions_at_birth) launch::claim_voice();
+  try {
+    if (std::uncaught_exceptions() > state_->exceptions_at_birth) launch::claim_voice();
+  } catch (const std::exception&) {  // no memory, say: then whoever is quicker speaks
+  }
 }
 
 int Session::rank() const {

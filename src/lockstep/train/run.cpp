@@ -137,7 +137,7 @@ void say_all_reduce(const Setup& setup) {
   const int world = std::max(setup.mesh->data().world(), setup.mesh->tensor().world());  // that sum
   const bool same = find_all_reduce(launch.allreduce).has_bits_of_gloo(world);
   log::info(
-      format("sums over the ranks by {} over {}: {}", launch.allreduce, launch.backend,
+      format("sums over the ranks by {} over {}: {}", launch.allreduce, setup.backend,
              same ? "the same bits as gloo's"
                   : format("in another order than gloo's, so with {} ranks the last bits differ", world)));
   if (launch.latency_us == 0 && launch.bandwidth_gbit == 0) return;
@@ -155,7 +155,7 @@ void say_start(const Setup& setup, const Rounds& rounds, const RunPlace& place, 
   log::info(format("{}: {} on {} rank{} ({}, {}, {} thread{} each), {} steps an epoch, in {}",
                    setup.settings.run.name, setup.settings.task.name, setup.team->world(),
                    setup.team->world() == 1 ? "" : "s", setup.team->device().str(),
-                   setup.team->group() ? setup.settings.launch.backend : "no group", setup.session->threads(),
+                   setup.team->group() ? setup.backend : "no group", setup.session->threads(),
                    setup.session->threads() == 1 ? "" : "s", rounds.steps_per_epoch, place.path));
   if (!setup.mesh->is_plain()) {
     const auto& shape = setup.mesh->shape();

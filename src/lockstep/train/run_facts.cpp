@@ -90,7 +90,6 @@ void RunFacts::read_before() noexcept {
 void RunFacts::begin(int64_t step) {
   const auto hosts = setup_.team->all_gather(setup_.team->job().host);
   if (!writes()) return;
-  const auto& settings = setup_.settings;
   auto& attempts = (*json_)["attempts"];
   if (attempts.is_array() && attempts.size() >= kMostAttempts) attempts.erase(0);
   attempts.push_back({{"number", attempt_.number},
@@ -106,7 +105,7 @@ void RunFacts::begin(int64_t step) {
                       {"scheduler", setup_.team->job().scheduler},
                       {"launcher", setup_.team->job().launcher},
                       {"device", setup_.team->device().str()},
-                      {"backend", setup_.team->group() ? settings.launch.backend : "none"},
+                      {"backend", setup_.team->group() ? setup_.backend : "none"},
                       {"threads", setup_.session->threads()},
                       {"program", setup_.program},
                       {"libtorch", TORCH_VERSION}});

@@ -76,20 +76,21 @@ comm::Facts all_facts(const Settings& settings, const Command& command) {
 // `auto` is decided once, and the folder's config says how.
 void resolve(LaunchOptions& options, const launch::Runtime& runtime, const launch::DeviceChoice& device) {
   options.device = device.is_cuda() ? "cuda" : "cpu";
-  options.backend = comm::backend_for(runtime, options.backend, device.is_cuda());
+  if (options.backend == "auto") options.backend = comm::backend_for(runtime, "auto", device.is_cuda());
 }
 
-std::unique_ptr<Session> open_session(std::unique_ptr<launch::Runtime> runtime, config::Loaded& loaded,
-                                      const Command& command) {
+void open_session(Setup& setup, std::unique_ptr<launch::Runtime> runtime, config::Loaded& loaded,
+                  const Command& command) {
   const auto facts = [&, joined = runtime.get()](const launch::DeviceChoice& device) {
     config::load_libraries(loaded);  // here what one rank cannot load is an error of all
     resolve(loaded.settings.launch, *joined, device);
+    setup.backend = comm::backend_for(*joined, loaded.settings.launch.backend, device.is_cuda());
     return all_facts(loaded.settings, command);
   };
   const auto& settings = loaded.settings;
   const parallel::Joining joining{
       .options = settings.launch, .grouped = settings.train.mode == "ddp", .facts = facts};
-  return std::make_unique<Session>(std::move(runtime), joining);
+  setup.session = std::make_unique<Session>(std::move(runtime), joining);
 }
 
 std::unique_ptr<Mesh> mesh_for(const Session& session, const ParallelSettings& parallel) {
@@ -132,7 +133,7 @@ Setup join_job(const Command& command) {
   if (command.trace && loaded.settings.train.trace == 0) loaded.settings.train.trace = kTracedSteps;
   if (!command.whole_model) Provocation::prepare(loaded);  // which is for training
   obey_launcher(*runtime, loaded.settings, command);
-  setup.session = open_session(std::move(runtime), loaded, command);
+  open_session(setup, std::move(runtime), loaded, command);
   for (const auto& warning : loaded.warnings) log::warning(warning);  // of the libraries
   setup.settings = std::move(loaded.settings);
   setup.program = command.program;

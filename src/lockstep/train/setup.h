@@ -16,6 +16,7 @@ struct Setup {
   std::unique_ptr<Session> session;
   const Team* team = nullptr;  // the session's
   std::unique_ptr<Mesh> mesh;  // its ranks as a grid
+  std::string backend;         // the session's group's
   Settings settings;
   std::string config;   // resolved, as YAML
   std::string program;  // version and commit

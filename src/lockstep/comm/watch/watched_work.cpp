@@ -2,7 +2,6 @@
 
 #include <c10/util/Exception.h>
 
-#include <algorithm>
 #include <string_view>
 
 namespace lockstep::comm {
@@ -20,7 +19,7 @@ std::string message_of(const std::exception_ptr& error) {
 }
 
 constexpr std::chrono::milliseconds kMoment{250};
-constexpr std::chrono::milliseconds kLongest{2000};  // from a limit to what was given up
+constexpr std::chrono::milliseconds kLook{1000};  // whether what is waited for was given up
 
 bool speaks_of_time(const std::string& text) {
   return text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
@@ -99,15 +98,16 @@ bool WatchedWork::wait_for_message() {
   return work_->wait(kNever);
 }
 
-// gloo may never end it; then the limit does, a moment later. A job that was suspended may find its patience
-// over and the work done at once: that is no error. Any other error is the work's own, though it may never
-// call itself completed: a reduce-scatter is an all-reduce of ours and a copy.
+// gloo may never end it; then it is given up, which is looked for between two waits. Any other error is the
+// work's own, though it may never call itself completed: a reduce-scatter is an all-reduce of ours and a
+// copy.
 bool WatchedWork::wait_for_collective() {
   while (!work_->isCompleted()) {
+    if (watch_->is_given_up()) std::rethrow_exception(watch_->verdict());
     try {
-      return work_->wait(std::min(watch_->limit(), kNever) + kLongest);
+      return work_->wait(kLook);
     } catch (const c10::Error& error) {
-      if (watch_->is_given_up() || !is_end_of_wait(error)) throw;
+      if (!is_end_of_wait(error)) throw;
     }
   }
   return work_->wait(kNever);
