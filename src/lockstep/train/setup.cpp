@@ -74,17 +74,17 @@ comm::Facts all_facts(const Settings& settings, const Command& command) {
 }
 
 // `auto` is decided once, and the folder's config says how.
-void resolve(LaunchOptions& options, const launch::Runtime& runtime, const launch::DeviceChoice& device) {
+void resolve(LaunchOptions& options, const std::string& backend, const launch::DeviceChoice& device) {
   options.device = device.is_cuda() ? "cuda" : "cpu";
-  if (options.backend == "auto") options.backend = comm::backend_for(runtime, "auto", device.is_cuda());
+  if (options.backend == "auto") options.backend = backend;
 }
 
 void open_session(Setup& setup, std::unique_ptr<launch::Runtime> runtime, config::Loaded& loaded,
                   const Command& command) {
   const auto facts = [&, joined = runtime.get()](const launch::DeviceChoice& device) {
     config::load_libraries(loaded);  // here what one rank cannot load is an error of all
-    resolve(loaded.settings.launch, *joined, device);
     setup.backend = comm::backend_for(*joined, loaded.settings.launch.backend, device.is_cuda());
+    resolve(loaded.settings.launch, setup.backend, device);
     return all_facts(loaded.settings, command);
   };
   const auto& settings = loaded.settings;
