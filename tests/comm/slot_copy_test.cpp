@@ -8,11 +8,10 @@ namespace lockstep::comm {
 namespace {
 
 TEST(SlotCopy, CopiesEachByteAndNoOther) {
-  constexpr size_t kMost = kLeastPastCaches + 300, kAround = 128;
+  constexpr size_t kMost = 2 * kPiece + 300, kAround = 128;
   std::vector<std::byte> from(kMost + kAround);
   for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7 + i / 256 + 1);
-  for (const size_t bytes :
-       {size_t{0}, size_t{1}, kLeastPastCaches - 1, kLeastPastCaches, kLeastPastCaches + 1, kMost})
+  for (const size_t bytes : {size_t{0}, size_t{1}, kPiece - 1, kPiece, kPiece + 1, 2 * kPiece + 1, kMost})
     for (const size_t to : {0, 1, 16, 63, 64})
       for (const size_t away : {0, 5, 64}) {
         std::vector<std::byte> slot(kMost + 2 * kAround);

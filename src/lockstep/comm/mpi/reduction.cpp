@@ -8,6 +8,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "lockstep/comm/mpi/slot_copy.h"
 #include "lockstep/kernels/level.h"
 
 namespace lockstep::comm {
@@ -59,10 +60,6 @@ struct Xor {
   }
 };
 
-// A block of the running result stays in the first-level cache, or in registers, over all sources. More at
-// once glibc copies by an instruction that takes longer on AMD.
-constexpr size_t kBlockBytes = 2048;
-
 struct Places {
   const std::byte* const* sources;
   size_t count;
@@ -72,11 +69,11 @@ struct Places {
 
 // Two sources need no block. `outs` are apart from them or exactly one of them: no element waits for another.
 template <class T, class F, bool second_out>
-LOCKSTEP_INLINE inline void combine_two(const Places& places, size_t items) {
-  const T* first = reinterpret_cast<const T*>(places.sources[0]);
-  const T* second = reinterpret_cast<const T*>(places.sources[1]);
-  T* result = reinterpret_cast<T*>(places.outs[0]);
-  T* other = reinterpret_cast<T*>(places.outs[second_out ? 1 : 0]);
+LOCKSTEP_INLINE inline void combine_two(const Places& places, size_t at, size_t items) {
+  const T* first = reinterpret_cast<const T*>(places.sources[0]) + at;
+  const T* second = reinterpret_cast<const T*>(places.sources[1]) + at;
+  T* result = reinterpret_cast<T*>(places.outs[0]) + at;
+  T* other = reinterpret_cast<T*>(places.outs[second_out ? 1 : 0]) + at;
 #pragma GCC ivdep
   for (size_t i = 0; i < items; ++i) {
     const T value = F::apply(first[i], second[i]);
@@ -85,22 +82,19 @@ LOCKSTEP_INLINE inline void combine_two(const Places& places, size_t items) {
   }
 }
 
+// The running result stays in the first-level cache, or in registers, over all sources.
 template <class T, class F>
-LOCKSTEP_INLINE inline void combine_blocks(const Places& places, size_t items) {
-  constexpr size_t kBlock = kBlockBytes / sizeof(T);
-  T block[kBlock];
-  for (size_t at = 0; at < items; at += kBlock) {
-    const size_t n = std::min(kBlock, items - at);
-    const T* first = reinterpret_cast<const T*>(places.sources[0]) + at;
-    std::copy(first, first + n, block);
-    for (size_t s = 1; s < places.count; ++s) {
-      const T* next = reinterpret_cast<const T*>(places.sources[s]) + at;
+LOCKSTEP_INLINE inline void combine_many(const Places& places, size_t at, size_t items) {
+  T block[kPiece / sizeof(T)];
+  const T* first = reinterpret_cast<const T*>(places.sources[0]) + at;
+  std::copy(first, first + items, block);
+  for (size_t s = 1; s < places.count; ++s) {
+    const T* next = reinterpret_cast<const T*>(places.sources[s]) + at;
 #pragma GCC ivdep
-      for (size_t i = 0; i < n; ++i) block[i] = F::apply(block[i], next[i]);
-    }
-    for (size_t o = 0; o < places.out_count; ++o)
-      std::copy(block, block + n, reinterpret_cast<T*>(places.outs[o]) + at);
+    for (size_t i = 0; i < items; ++i) block[i] = F::apply(block[i], next[i]);
   }
+  for (size_t o = 0; o < places.out_count; ++o)
+    std::copy(block, block + items, reinterpret_cast<T*>(places.outs[o]) + at);
 }
 
 // The same bits at each level: no element meets another.
@@ -109,9 +103,19 @@ void combine_into(const std::byte* const* sources, size_t count, std::byte* cons
                   size_t items) {
   const Places places{sources, count, outs, out_count};
   kernels::run_at(kernels::level(), [&](auto) LOCKSTEP_INLINE {
-    if (count == 2 && out_count == 1) return combine_two<T, F, false>(places, items);
-    if (count == 2 && out_count == 2) return combine_two<T, F, true>(places, items);
-    combine_blocks<T, F>(places, items);
+    constexpr size_t kBlock = kPiece / sizeof(T);
+    for (size_t at = 0; at < items; at += kBlock) {
+      const size_t n = std::min(kBlock, items - at), next = at + n;
+      for (size_t o = 0; o < out_count; ++o)
+        fetch_to_write(outs[o] + next * sizeof(T), std::min(kBlock, items - next) * sizeof(T));
+      if (count == 2 && out_count == 1) {
+        combine_two<T, F, false>(places, at, n);
+      } else if (count == 2 && out_count == 2) {
+        combine_two<T, F, true>(places, at, n);
+      } else {
+        combine_many<T, F>(places, at, n);
+      }
+    }
   });
 }
 

@@ -11,8 +11,8 @@ namespace lockstep::comm {
 namespace {
 
 // Larger slots fall out of the second-level cache, smaller ones cost a wave of flags more often.
-constexpr size_t kSlotBytes = size_t{512} << 10;
-// An all-gather over nodes lays one piece a rank into a slot. Small, so that no slot grows below 4,096 ranks:
+constexpr size_t kSlotBytes = size_t{256} << 10;
+// An all-gather over nodes lays one piece a rank into a slot. Small, so that no slot grows up to 4,096 ranks:
 // each rank of a node has two of them in shared memory.
 constexpr size_t kLeastPiece = 64;
 // Below it one wave of flags beats the second reading that it saves; of two ranks each reads no more than
@@ -42,9 +42,8 @@ Section section_of(size_t bytes, int rank, int ranks) {
   return {begin, std::min(each, bytes - begin)};
 }
 
-// Piece by piece, because glibc copies more at once by an instruction that takes a quarter longer on AMD.
+// Piece by piece: see kPiece.
 void copy(const Section& section, const std::byte* from, std::byte* to) {
-  constexpr size_t kPiece = 2048;
   for (size_t at = 0; at < section.bytes; at += kPiece) {
     const size_t place = section.begin + at;
     std::memcpy(to + place, from + place, std::min(kPiece, section.bytes - at));
@@ -58,20 +57,6 @@ void sum_section(const Reduction& reduction, const std::vector<const std::byte*>
   for (std::byte*& out : outs) out += section.begin;
   reduction.combine_into(places.data(), places.size(), outs.data(), outs.size(),
                          section.bytes / reduction.item_bytes);
-}
-
-// Piece by piece, so that the slot's share comes out of the nearest cache.
-void sum_into_slot(const Reduction& reduction, const std::vector<const std::byte*>& sources,
-                   const Section& section, std::byte* out, std::byte* slot) {
-  constexpr size_t kPiece = kLeastPastCaches;
-  if (!out) return sum_section(reduction, sources, section, {slot});
-  std::vector<const std::byte*> places(sources.size());
-  for (size_t at = 0; at < section.bytes; at += kPiece) {
-    const size_t place = section.begin + at, bytes = std::min(kPiece, section.bytes - at);
-    for (size_t i = 0; i < sources.size(); ++i) places[i] = sources[i] + place;
-    reduction.combine(places.data(), places.size(), out + place, bytes / reduction.item_bytes);
-    copy_into_slot(slot + place, out + place, bytes);
-  }
 }
 
 }  // namespace
@@ -126,27 +111,28 @@ void MpiTransport::reduce_small(const std::byte* in, std::byte* out, size_t byte
   reduction.combine(sources.data(), sources.size(), out, bytes / reduction.item_bytes);
 }
 
-// Each rank sums one section, for itself and in its slot, and everybody collects the others': two waves.
+// Each rank sums one section of all, for itself and in the others' slots: two waves. The lines of a slot go
+// to the one that sums them and come back.
 void MpiTransport::reduce_large(const std::byte* in, std::byte* out, size_t bytes, const Reduction& reduction,
                                 Patience& patience) {
-  for (int rank = 0; rank < window_.size(); ++rank) {
-    const Section section = section_of(bytes, rank, window_.size());
-    if (rank == window_.rank()) continue;
-    copy_into_slot(window_.own_slot() + section.begin, in + section.begin, section.bytes);
-  }
+  const int own = window_.rank();
+  const Section section = section_of(bytes, own, window_.size());
+  const size_t after = section.begin + section.bytes;
+  std::byte* slot = window_.own_slot();
+  copy_into_slot(slot, in, section.begin);
+  copy_into_slot(slot + after, in + after, bytes - after);
   window_.post();
   window_.wait_all(patience);
-  auto sources = to_read(slots());
-  sources[static_cast<size_t>(window_.rank())] = in;
-  sum_into_slot(reduction, sources, section_of(bytes, window_.rank(), window_.size()), out,
-                window_.own_slot());
+  auto outs = slots();
+  auto sources = to_read(outs);
+  sources[static_cast<size_t>(own)] = in;
+  if (out) outs[static_cast<size_t>(own)] = out;
+  sum_section(reduction, sources, section, outs);
   window_.post();
   if (!out) return;
   window_.wait_all(patience);
-  for (int rank = 0; rank < window_.size(); ++rank) {
-    const Section section = section_of(bytes, rank, window_.size());
-    if (rank != window_.rank()) copy(section, window_.slot(rank), out);
-  }
+  copy({0, section.begin}, slot, out);
+  copy({after, bytes - after}, slot, out);
 }
 
 // The ranks of the node sum it in sections into the slot of the first, which then speaks with other nodes.
