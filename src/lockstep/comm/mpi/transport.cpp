@@ -11,14 +11,15 @@ namespace lockstep::comm {
 namespace {
 
 // Larger slots fall out of the second-level cache, smaller ones cost a wave of flags more often.
-constexpr size_t kSlotBytes = size_t{256} << 10;
-// An all-gather over nodes lays one piece a rank into a slot. Small, so that no slot grows up to 4,096 ranks:
+constexpr size_t kSlotBytes = size_t{512} << 10;
+// What a rank sums between two waves of flags inside a node. A slot is cold when a step comes back to it, so
+// as little of it is used as the flags allow.
+constexpr size_t kSectionBytes = size_t{64} << 10;
+// An all-gather over nodes lays one piece a rank into a slot. Small, so that no slot grows below 8,192 ranks:
 // each rank of a node has two of them in shared memory.
 constexpr size_t kLeastPiece = 64;
-// Below it one wave of flags beats the second reading that it saves; of two ranks each reads no more than
-// before.
+// Below it one wave of flags beats the second reading that it saves.
 constexpr size_t kSmallBytes = size_t{16} << 10;
-constexpr size_t kSmallBytesOfTwo = size_t{128} << 10;
 
 size_t slot_bytes_for(const MpiComms& comms) {
   return std::max(kSlotBytes, comms.node_of_rank.size() * kLeastPiece);
@@ -85,7 +86,8 @@ void MpiTransport::all_reduce(const std::byte* in, std::byte* out, size_t items,
     const auto place = in == out ? blocks_.find(in, bytes) : NodeBlocks::Place();
     if (all_bring(place, patience)) return reduce_in_place(place, bytes, reduction, patience);
   }
-  const size_t chunk = chunk_bytes(reduction);
+  const size_t in_node = kSectionBytes * static_cast<size_t>(window_.size());
+  const size_t chunk = std::min(chunk_bytes(reduction), link_.needed() ? bytes : in_node);
   for (size_t at = 0; at < bytes; at += chunk)
     all_reduce_chunk(in + at, out ? out + at : nullptr, std::min(chunk, bytes - at), reduction, patience);
 }
@@ -94,8 +96,7 @@ void MpiTransport::all_reduce_chunk(const std::byte* in, std::byte* out, size_t 
                                     const Reduction& reduction, Patience& patience) {
   window_.begin(patience);
   if (link_.needed()) return reduce_over_nodes(in, out, bytes, reduction, patience);
-  if (bytes <= (window_.size() == 2 ? kSmallBytesOfTwo : kSmallBytes))
-    return reduce_small(in, out, bytes, reduction, patience);
+  if (bytes <= kSmallBytes) return reduce_small(in, out, bytes, reduction, patience);
   reduce_large(in, out, bytes, reduction, patience);
 }
 
