@@ -215,7 +215,7 @@ void MpiTransport::broadcast(std::byte* data, size_t bytes, int root, Patience& 
       if (is_leader()) link_.broadcast(window_.own_slot(), now, root_node, patience);
       share_from_leader(patience);
     }
-    if (!is_root) std::memcpy(data + at, window_.slot(link_.needed() ? 0 : local_root), now);
+    if (!is_root) copy({0, now}, window_.slot(link_.needed() ? 0 : local_root), data + at);
   }
 }
 
@@ -235,8 +235,8 @@ void MpiTransport::gather_in_node(size_t bytes, size_t at, const std::vector<std
                                   Patience& patience) {
   for (int rank = 0; rank < window_.size(); ++rank) {
     window_.wait(rank, patience);
-    std::memcpy(outs[static_cast<size_t>(comms_.local_ranks[static_cast<size_t>(rank)])] + at,
-                window_.slot(rank), bytes);
+    copy({0, bytes}, window_.slot(rank),
+         outs[static_cast<size_t>(comms_.local_ranks[static_cast<size_t>(rank)])] + at);
   }
 }
 
@@ -270,7 +270,7 @@ void MpiTransport::reduce_scatter(const std::vector<const std::byte*>& ins, std:
     if (!link_.needed()) window_.begin(patience);
     std::byte* target = link_.needed() ? packed.data() : window_.own_slot();
     for (size_t rank = 0; rank < ins.size(); ++rank)
-      std::memcpy(target + rank * bytes, ins[rank] + offset, bytes);
+      copy_into_slot(target + rank * bytes, ins[rank] + offset, bytes);
     const size_t own_part = static_cast<size_t>(own) * bytes;
     if (link_.needed()) {
       all_reduce(packed.data(), packed.data(), bytes / reduction.item_bytes * ins.size(), reduction,
