@@ -91,7 +91,11 @@ LOCKSTEP_BF16 void multiply_pairs(const uint16_t* x, const uint16_t* weight, int
         sums[tile][1] = add_products(sums[tile][1], other, pair);
       }
     }
-  std::memcpy(to, sums, sizeof sums);
+#pragma GCC unroll 14
+  for (int tile = 0; tile < kPairTiles; ++tile, to += kPairChannels) {
+    _mm512_storeu_ps(to, sums[tile][0]);
+    _mm512_storeu_ps(to + kPairBlock, sums[tile][1]);
+  }
 }
 
 // The channels of two places are zipped within 128 bits, as the processor does it: in_order() undoes that.
