@@ -1,5 +1,6 @@
 #include "lockstep/models/simple_cnn.h"
 
+#include "lockstep/kernels/flattened.h"
 #include "lockstep/models/dense.h"
 #include "lockstep/models/model.h"
 #include "lockstep/models/pooled.h"
@@ -17,17 +18,14 @@ SimpleCNN::SimpleCNN()
 torch::Tensor SimpleCNN::forward(const torch::Tensor& input) {
   auto x = pooled(conv1_, input, own_kernels_);
   x = pooled(conv2_, x, own_kernels_);
-  x = with_relu(*fc1_, x.reshape({-1, 7 * 7 * 64}));
+  x = with_relu(*fc1_, flattened(x));
   return alone(*fc2_, x);
 }
 
 std::vector<Part> SimpleCNN::chain() {
   return {{"conv1", [this](const torch::Tensor& x) { return pooled(conv1_, x, own_kernels_); }},
           {"conv2", [this](const torch::Tensor& x) { return pooled(conv2_, x, own_kernels_); }},
-          {"fc1",
-           [this](const torch::Tensor& x) {
-             return with_relu(*fc1_, x.reshape({-1, 7 * 7 * 64}));
-           }},
+          {"fc1", [this](const torch::Tensor& x) { return with_relu(*fc1_, flattened(x)); }},
           {"fc2", [this](const torch::Tensor& x) { return alone(*fc2_, x); }}};
 }
 

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/kernels/flattened.h"
 #include "lockstep/models/model.h"
 #include "lockstep/models/pooled.h"
 
@@ -63,7 +64,7 @@ TwoStage::TwoStage(const std::vector<int64_t>& input_shape, int64_t hidden, int6
 torch::Tensor TwoStage::forward(const torch::Tensor& input) {
   auto x = pooled(conv1_, input.to(first_), own_kernels_);
   x = pooled(conv2_, x, own_kernels_);
-  x = x.to(second_).flatten(1);
+  x = flattened(x.to(second_));
   return fc2_->forward(torch::relu(fc1_->forward(x)));
 }
 

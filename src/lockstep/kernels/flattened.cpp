@@ -1,0 +1,45 @@
+#include "lockstep/kernels/flattened.h"
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "lockstep/kernels/flattened_loops.h"
+
+namespace lockstep::kernels {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+bool is_known(const at::Tensor& x) {
+  return x.is_cpu() && x.layout() == at::kStrided && x.scalar_type() == at::kFloat && x.dim() == 4 &&
+         x.numel() > 0 && x.is_contiguous(at::MemoryFormat::ChannelsLast) &&
+         at::autocast::is_autocast_enabled(at::kCPU) &&
+         at::autocast::get_autocast_dtype(at::kCPU) == at::kBFloat16;
+}
+
+struct Flattened : torch::autograd::Function<Flattened> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x) {
+    context->saved_data["sizes"] = x.sizes();
+    auto rows = at::empty({x.size(0), x.size(1) * x.size(2) * x.size(3)}, x.options().dtype(at::kBFloat16));
+    flatten_images(x.const_data_ptr<float>(), x.size(0), x.size(2) * x.size(3), x.size(1),
+                   static_cast<uint16_t*>(rows.data_ptr()), level());
+    return rows;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    return {gradients[0].to(at::kFloat).view(context->saved_data["sizes"].toIntVector())};
+  }
+};
+
+}  // namespace
+}  // namespace lockstep::kernels
+
+namespace lockstep {
+
+at::Tensor flattened(const at::Tensor& x) {
+  return kernels::is_known(x) ? kernels::Flattened::apply(x) : x.flatten(1);
+}
+
+}  // namespace lockstep
