@@ -238,7 +238,7 @@ class Bf16Products : public testing::Test {
  protected:
   void SetUp() override {
     if (!multiplies_bf16())
-      GTEST_SKIP() << "this processor, or what libtorch takes of it, has no AVX512_BF16";
+      GTEST_SKIP() << "this processor, or what libtorch takes of it, has no AVX512_BF16 and VBMI2";
   }
 };
 
@@ -274,12 +274,22 @@ TEST_F(Bf16Products, OfTilesAreNearTheFloats) {
   }
 }
 
+at::Tensor input_gradient(const ConvShape& shape, const at::Tensor& weight, const at::Tensor& gradient,
+                          const at::Tensor& winner, Products products) {
+  auto x =
+      at::empty({shape.images, shape.in, shape.height, shape.width}, at::kFloat, MemoryFormat::ChannelsLast);
+  sparse_input_gradient(shape, {gradient.const_data_ptr<float>(), winner.const_data_ptr<uint8_t>()},
+                        weight.const_data_ptr<float>(), x.data_ptr<float>(), level(), products);
+  return x;
+}
+
 // Products of rounded numbers are exact in floats: what is left are the roundings of sums.
 TEST_F(Bf16Products, OfAGradientAreThoseOfRoundedNumbers) {
   at::manual_seed(10);
   for (const auto& shape : shapes(32)) {
     const Layer layer(shape);
-    const auto gradient = at::randn({shape.images, shape.out, shape.high(), shape.wide()});
+    const std::array<int64_t, 4> sizes = {shape.images, shape.out, shape.high(), shape.wide()};
+    const auto gradient = at::randn(sizes).mul_(at::randint(0, 3, sizes).sign());
     const auto winner = run(shape, layer, gradient, level()).winner;
     const auto gradients = [&](const at::Tensor& x, const at::Tensor& own, Products products) {
       std::pair<at::Tensor, at::Tensor> made = {at::empty_like(layer.weight), at::empty_like(layer.bias)};
@@ -292,7 +302,29 @@ TEST_F(Bf16Products, OfAGradientAreThoseOfRoundedNumbers) {
     const auto other = gradients(rounded(layer.x), rounded(gradient), Products::floats);
     expect_close(one.first, other.first.to(at::kDouble));
     EXPECT_TRUE(one.second.equal(gradients(layer.x, gradient, Products::floats).second));
+
+    const auto x = input_gradient(shape, layer.weight, gradient, winner, Products::bf16);
+    const auto of_rounded =
+        input_gradient(shape, rounded(layer.weight), rounded(gradient), winner, Products::floats);
+    expect_close(x, of_rounded.to(at::kDouble));
+    const auto of_floats = input_gradient(shape, layer.weight, gradient, winner, Products::floats);
+    EXPECT_GT((x - of_floats).abs().max().item<double>(), 1e-4) << "of floats";
   }
+}
+
+TEST_F(Bf16Products, OfAnInputsGradientAreTheSameAtAnyNumberOfThreads) {
+  at::manual_seed(13);
+  const ConvShape shape = {7, 64, 96, 14, 14};
+  const Layer layer(shape);
+  const auto gradient = at::randn({7, 96, 7, 7});
+  const auto winner = run(shape, layer, gradient, level()).winner;
+  const auto with = [&](int threads) {
+    at::set_num_threads(threads);
+    return input_gradient(shape, layer.weight, gradient, winner, Products::bf16);
+  };
+  const int before = at::get_num_threads();
+  EXPECT_TRUE(with(1).equal(with(2)));
+  at::set_num_threads(before);
 }
 
 TEST_F(Bf16Products, AreMadeWithinAnAutocastAndInItsBackward) {
@@ -319,6 +351,10 @@ TEST_F(Bf16Products, AreMadeWithinAnAutocastAndInItsBackward) {
   };
   EXPECT_FALSE(layer.weight.grad().equal(weight_gradient(Products::floats)));
   EXPECT_TRUE(layer.weight.grad().equal(weight_gradient(Products::bf16)));
+  EXPECT_TRUE(
+      layer.x.grad().equal(input_gradient(shape, layer.weight, gradient, made.winner, Products::bf16)));
+  EXPECT_FALSE(
+      layer.x.grad().equal(input_gradient(shape, layer.weight, gradient, made.winner, Products::floats)));
 }
 
 TEST_F(Bf16Products, OfOtherChannelsInAreForwardAlone) {
@@ -334,6 +370,7 @@ TEST_F(Bf16Products, OfOtherChannelsInAreForwardAlone) {
                            made.weight.data_ptr<float>(), made.bias.data_ptr<float>(), level(),
                            Products::bf16);
     EXPECT_TRUE(made.weight.equal(floats));
+    EXPECT_TRUE(input_gradient(shape, layer.weight, gradient, made.winner, Products::bf16).equal(made.x));
     winograd_forward(shape, layer.x.const_data_ptr<float>(), layer.weight.const_data_ptr<float>(),
                      layer.bias.const_data_ptr<float>(), made.output.data_ptr<float>(),
                      made.winner.data_ptr<uint8_t>(), level(), Products::bf16);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <stdexcept>
 
@@ -16,7 +17,8 @@ namespace lockstep::kernels {
 
 #if defined(__x86_64__)
 
-#define LOCKSTEP_BF16 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")))
+#define LOCKSTEP_BF16 \
+  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi2,avx512bf16,avx2,fma")))
 
 namespace {
 
@@ -43,7 +45,8 @@ LOCKSTEP_BF16 inline __m512i everywhere(const uint16_t* pair) {
 }  // namespace
 
 bool multiplies_bf16() {
-  static const bool here = level() == Level::avx512 && __builtin_cpu_supports("avx512bf16");
+  static const bool here = level() == Level::avx512 && __builtin_cpu_supports("avx512bf16") &&
+                           __builtin_cpu_supports("avx512vbmi2");
   return here;
 }
 
@@ -98,25 +101,72 @@ LOCKSTEP_BF16 void multiply_pairs(const uint16_t* x, const uint16_t* weight, int
   }
 }
 
+namespace {
+
 // The channels of two places are zipped within 128 bits, as the processor does it: in_order() undoes that.
-LOCKSTEP_BF16 void add_pairs(const int32_t* places, const uint16_t* values, int64_t count, const uint16_t* x,
-                             int64_t row, int64_t step, float* to) {
+template <class Place>
+LOCKSTEP_BF16 LOCKSTEP_INLINE inline void add(const Place* places, int64_t apart, const uint16_t* values,
+                                              int64_t count, const uint16_t* x, Apart of_x, float* to,
+                                              Apart of_sums) {
   __m512 low[kTaps] = {}, high[kTaps] = {};
   for (int64_t i = 0; i < 2 * count; i += 2) {
-    const uint16_t *one = x + places[i], *other = x + places[i + 1];
+    const uint16_t *one = x + places[i] * apart, *other = x + places[i + 1] * apart;
     const __m512i pair = everywhere(values + i);
 #pragma GCC unroll 9
     for (int tap = 0; tap < kTaps; ++tap) {
-      const int64_t away = tap / kSide * row + tap % kSide * step;
+      const int64_t away = tap / kSide * of_x.row + tap % kSide * of_x.step;
       const __m512i a = load(one + away), b = load(other + away);
       low[tap] = add_products(low[tap], _mm512_unpacklo_epi16(a, b), pair);
       high[tap] = add_products(high[tap], _mm512_unpackhi_epi16(a, b), pair);
     }
   }
 #pragma GCC unroll 9
-  for (int tap = 0; tap < kTaps; ++tap, to += step) {
-    _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(to), low[tap]));
-    _mm512_storeu_ps(to + kPairBlock, _mm512_add_ps(_mm512_loadu_ps(to + kPairBlock), high[tap]));
+  for (int tap = 0; tap < kTaps; ++tap) {
+    float* sum = to + tap / kSide * of_sums.row + tap % kSide * of_sums.step;
+    _mm512_storeu_ps(sum, _mm512_add_ps(_mm512_loadu_ps(sum), low[tap]));
+    _mm512_storeu_ps(sum + kPairBlock, _mm512_add_ps(_mm512_loadu_ps(sum + kPairBlock), high[tap]));
+  }
+}
+
+}  // namespace
+
+LOCKSTEP_BF16 void add_pairs(const int32_t* places, const uint16_t* values, int64_t count, const uint16_t* x,
+                             Apart of_x, float* to, Apart of_sums) {
+  add(places, 1, values, count, x, of_x, to, of_sums);
+}
+
+LOCKSTEP_BF16 void add_pairs(const PairList& list, int64_t apart, int64_t count, const uint16_t* x,
+                             Apart of_x, float* to, Apart of_sums) {
+  add(list.places, apart, list.values, count, x, of_x, to, of_sums);
+}
+
+LOCKSTEP_BF16 void list_pairs(const uint16_t* gradient, const uint8_t* winner, int64_t channels,
+                              const PairList* to, int64_t* pairs) {
+  alignas(64) static constexpr auto kCounted = [] {
+    std::array<uint16_t, kPairChannels> counted{};
+    for (size_t i = 0; i < kPairChannels; ++i) counted[i] = static_cast<uint16_t>(i);
+    return counted;
+  }();
+  constexpr int places = 4;
+  const __m512i magnitude = _mm512_set1_epi16(0x7fff), on = _mm512_set1_epi16(kPairChannels);
+  __m512i at = load(kCounted.data());
+  int64_t counts[places] = {};
+  for (int64_t i = 0; i < channels; i += kPairChannels, at = _mm512_add_epi16(at, on)) {
+    const __m512i value = load(gradient + i);
+    const __m256i who = _mm256_loadu_si256((const __m256i*)(winner + i));
+    const __mmask32 live = _mm512_test_epi16_mask(value, magnitude);
+    for (int k = 0; k < places; ++k) {
+      const __mmask32 own = _mm256_mask_cmpeq_epi8_mask(live, who, _mm256_set1_epi8(static_cast<char>(k)));
+      _mm512_storeu_si512(to[k].places + counts[k], _mm512_maskz_compress_epi16(own, at));
+      _mm512_storeu_si512(to[k].values + counts[k], _mm512_maskz_compress_epi16(own, value));
+      counts[k] += std::popcount(own);
+    }
+  }
+  for (int k = 0; k < places; ++k) {
+    pairs[k] = (counts[k] + 1) / 2;
+    if (counts[k] % 2 == 0) continue;
+    to[k].places[counts[k]] = to[k].places[counts[k] - 1];
+    to[k].values[counts[k]] = 0;
   }
 }
 
@@ -134,7 +184,13 @@ void transform_pixels(const float*, int64_t, int64_t, uint16_t*) {
 void multiply_pairs(const uint16_t*, const uint16_t*, int64_t, float*) {
   throw std::logic_error("no AVX512_BF16");
 }
-void add_pairs(const int32_t*, const uint16_t*, int64_t, const uint16_t*, int64_t, int64_t, float*) {
+void add_pairs(const int32_t*, const uint16_t*, int64_t, const uint16_t*, Apart, float*, Apart) {
+  throw std::logic_error("no AVX512_BF16");
+}
+void add_pairs(const PairList&, int64_t, int64_t, const uint16_t*, Apart, float*, Apart) {
+  throw std::logic_error("no AVX512_BF16");
+}
+void list_pairs(const uint16_t*, const uint8_t*, int64_t, const PairList*, int64_t*) {
   throw std::logic_error("no AVX512_BF16");
 }
 

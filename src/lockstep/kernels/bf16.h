@@ -8,7 +8,8 @@ namespace lockstep::kernels {
 /// What products are made of; what they are added to is of floats.
 enum class Products { floats, bf16 };
 
-/// Whether this processor has the loops below (AVX512_BF16), and libtorch was not told to use less.
+/// Whether this processor has the loops below (AVX512_BF16 and AVX512_VBMI2), and libtorch was not told to
+/// use less.
 bool multiplies_bf16();
 
 /// To the nearest, of two the even one; what is too small for a normal number is zero.
@@ -24,12 +25,32 @@ void transform_pixels(const float* corner, int64_t row, int64_t channels, uint16
 /// to[tile][channel] = x[blocks][tile][16] times weight[blocks * 8][channel][2]
 void multiply_pairs(const uint16_t* x, const uint16_t* weight, int64_t blocks, float* to);
 
-/// Adds to nine taps of 32 channels each, `step` apart, what lies there in x: for each of `count` pairs of
-/// places, which are counted in numbers, times its two values. See in_order().
-void add_pairs(const int32_t* places, const uint16_t* values, int64_t count, const uint16_t* x, int64_t row,
-               int64_t step, float* to);
+/// How far one of nine taps is from the one below it, and from the next in its row.
+struct Apart {
+  int64_t row, step;
+};
 
-/// The 32 channels that add_pairs() has added to, in order again.
+/// Adds to nine taps of 32 channels each, what lies there in x: for each of `count` pairs of places, which
+/// are counted in numbers, times its two values. The channels of x come out as in_order() takes them.
+void add_pairs(const int32_t* places, const uint16_t* values, int64_t count, const uint16_t* x, Apart of_x,
+               float* to, Apart of_sums);
+
+/// Places, and for each a value.
+struct PairList {
+  uint16_t *places, *values;
+};
+
+/// The same from places that are `apart`.
+void add_pairs(const PairList& list, int64_t apart, int64_t count, const uint16_t* x, Apart of_x, float* to,
+               Apart of_sums);
+
+/// Of a window's channels those that have a gradient, two by two, a list for each of four places that win:
+/// one that is left over has another of value zero. Channels are multiples of 32, and a list has room for 32
+/// more. Writes how many pairs each has.
+void list_pairs(const uint16_t* gradient, const uint8_t* winner, int64_t channels, const PairList* to,
+                int64_t* pairs);
+
+/// 32 channels that add_pairs() has added to, in order again; or such as it shall bring in order.
 void in_order(float* channels);
 
 }  // namespace lockstep::kernels

@@ -114,7 +114,8 @@ Gradients sparse_backward(const at::Tensor& x, const at::Tensor& weight, const a
   if (!wants_x) return result;
   result.x = at::empty(x.sizes(), x.options(), MemoryFormat::ChannelsLast);
   const auto own_weight = channels_last(weight);
-  sparse_input_gradient(shape, pooled, numbers(own_weight), result.x.mutable_data_ptr<float>(), level());
+  sparse_input_gradient(shape, pooled, numbers(own_weight), result.x.mutable_data_ptr<float>(), level(),
+                        products);
   return result;
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "lockstep/kernels/sparse_lists.h"
+#include "lockstep/kernels/sparse_pairs.h"
+#include "lockstep/kernels/turn.h"
 #include "lockstep/kernels/window.h"
 
 namespace lockstep::kernels {
@@ -31,13 +33,11 @@ class Channel {
   }
 
   // The winners of an image, for channels from begin to end
-  void turn(const PooledGradient& gradient, int64_t image, int64_t begin, int64_t end) {
-    const int64_t windows = shape_.windows(), step = shape_.out;
-    const uint8_t* winner = gradient.winner + image * windows * step;
-    uint8_t* to = turned_.get();
-    for (int64_t out = begin; out < end; ++out)
-      for (int64_t window = 0; window < windows; ++window)
-        to[out * windows + window] = winner[window * step + out];
+  LOCKSTEP_INLINE void turn_winners(const PooledGradient& gradient, int64_t image, int64_t begin,
+                                    int64_t end) {
+    const int64_t windows = shape_.windows();
+    turn(Lanes<16>(), gradient.winner + image * windows * shape_.out + begin, shape_.out, windows,
+         end - begin, turned_.get() + begin * windows);
   }
 
   void read(const PooledGradient& gradient, int64_t image, int64_t out, Level level) {
@@ -58,8 +58,10 @@ class Channel {
 
   // In four sums, which do not wait for each other.
   float sum() const {
-    float sums[4] = {};
-    for (int64_t i = 0; i < count_; ++i) sums[i % 4] += list_.values[i];
+    Floats<4> sums = {};
+    int64_t i = 0;
+    for (; i + 4 <= count_; i += 4) sums += load<Floats<4>>(list_.values + i);
+    for (; i < count_; ++i) sums[i % 4] += list_.values[i];
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
   }
 
@@ -130,8 +132,8 @@ class PaddedPairs {
   void add(Channel& channel, float* to) const {
     channel.round();
     for (int64_t in = 0; in < shape_.in; in += kPairChannels)
-      add_pairs(channel.list().at, channel.rounded(), channel.pairs(), image_.get() + in, shape_.padded_row(),
-                shape_.in, to + in);
+      add_pairs(channel.list().at, channel.rounded(), channel.pairs(), image_.get() + in,
+                {shape_.padded_row(), shape_.in}, to + in, {3 * shape_.in, shape_.in});
   }
   static void finish(float* weight, int64_t count) {
     for (int64_t i = 0; i < count; i += kPairChannels) in_order(weight + i);
@@ -216,7 +218,7 @@ void weight_gradient(const ConvShape& shape, const float* x, const PooledGradien
     run_at(level, [&](auto lanes) LOCKSTEP_INLINE {
       for (int64_t image = 0; image < shape.images; ++image) {
         padded.take(x + image * shape.image_size());
-        channel.turn(gradient, image, begin, end);
+        channel.turn_winners(gradient, image, begin, end);
         for (int64_t out = begin; out < end; ++out) {
           channel.read(gradient, image, out, level);
           bias[out] += channel.sum();
@@ -238,7 +240,9 @@ void sparse_weight_gradient(const ConvShape& shape, const float* x, const Pooled
 }
 
 void sparse_input_gradient(const ConvShape& shape, const PooledGradient& gradient, const float* weight,
-                           float* x, Level level) {
+                           float* x, Level level, Products products) {
+  if (products == Products::bf16 && fits_pairs(shape))
+    return sparse_input_gradient_of_pairs(shape, gradient, weight, x);
   const Scratch<float> weights(shape.out * kTaps * shape.in);
   run_at(level, [&](auto lanes) LOCKSTEP_INLINE { block_weights(shape, weight, lanes, weights.get()); });
   at::parallel_for(0, shape.images, 1, [&](int64_t begin, int64_t end) {

@@ -20,6 +20,6 @@ void sparse_weight_gradient(const ConvShape& shape, const float* x, const Pooled
 
 /// The input's gradient, from weight [out][taps][in].
 void sparse_input_gradient(const ConvShape& shape, const PooledGradient& gradient, const float* weight,
-                           float* x, Level level);
+                           float* x, Level level, Products products = Products::floats);
 
 }  // namespace lockstep::kernels
