@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "lockstep/kernels/first_conv_avx512.h"
 #include "lockstep/kernels/window.h"
 
 namespace lockstep::kernels {
@@ -46,6 +47,34 @@ LOCKSTEP_INLINE inline void for_channels(Lanes<lanes> wide, int64_t first, int64
 void turn(const float* from, int64_t out, float* to) {
   for (int64_t channel = 0; channel < out; ++channel)
     for (int tap = 0; tap < kTaps; ++tap) to[tap * out + channel] = from[channel * kTaps + tap];
+}
+
+// What one image gives to nine taps and the bias, [10][out], of some channels, at which all of these begin.
+template <int lanes, int many>
+LOCKSTEP_INLINE inline void add_gradient(Lanes<lanes>, Lanes<many>, const ConvShape& shape,
+                                         const float* padded, const float* gradient, const uint8_t* winner,
+                                         float* to) {
+  if constexpr (lanes == 16) {
+    add_first_gradient_avx512(shape, padded, gradient, winner, lanes * many, to);
+  } else {
+    using V = Floats<lanes>;
+    V sums[kTaps + 1][many] = {};
+    for (int64_t window = 0; window < shape.windows(); ++window, gradient += shape.out, winner += shape.out) {
+      Four<lanes> own[many];
+      unrolled<many>([&](auto v) LOCKSTEP_INLINE {
+        own[v] = spread_over<lanes>(gradient + v * lanes, winner + v * lanes);
+        sums[kTaps][v] += (own[v][0] + own[v][1]) + (own[v][2] + own[v][3]);
+      });
+      for_pixels(padded + shape.corner(window), shape.padded_row(),
+                 [&](float value, auto k, auto tap) LOCKSTEP_INLINE {
+                   unrolled<many>([&](auto v) LOCKSTEP_INLINE { sums[tap][v] += own[v][k] * value; });
+                 });
+    }
+    unrolled<(kTaps + 1) * many>([&](auto i) LOCKSTEP_INLINE {
+      float* sum = to + i / many * shape.out + i % many * lanes;
+      store(sum, load<V>(sum) + sums[i / many][i % many]);
+    });
+  }
 }
 
 }  // namespace
@@ -95,24 +124,9 @@ void first_conv_backward(const ConvShape& shape, const float* x, const float* gr
       for (int64_t image = 0; image < shape.images; ++image) {
         pad(x + image * shape.image_size(), shape, padded.get());
         for_channels(lanes, first, last, [&](auto lanes, auto many, int64_t channel) LOCKSTEP_INLINE {
-          using V = Floats<lanes>;
-          V sums[kTaps + 1][many] = {};
-          for (int64_t window = 0; window < shape.windows(); ++window) {
-            const int64_t from = (image * shape.windows() + window) * shape.out + channel;
-            Four<lanes> own[many];
-            unrolled<many>([&](auto v) LOCKSTEP_INLINE {
-              own[v] = spread_over<lanes>(gradient + from + v * lanes, winner + from + v * lanes);
-              sums[kTaps][v] += (own[v][0] + own[v][1]) + (own[v][2] + own[v][3]);
-            });
-            for_pixels(padded.get() + shape.corner(window), shape.padded_row(),
-                       [&](float value, auto k, auto tap) LOCKSTEP_INLINE {
-                         unrolled<many>([&](auto v) LOCKSTEP_INLINE { sums[tap][v] += own[v][k] * value; });
-                       });
-          }
-          unrolled<(kTaps + 1) * many>([&](auto i) LOCKSTEP_INLINE {
-            float* to = taps.get() + i / many * shape.out + channel + i % many * lanes;
-            store(to, load<V>(to) + sums[i / many][i % many]);
-          });
+          const int64_t from = image * shape.windows() * shape.out + channel;
+          add_gradient(lanes, many, shape, padded.get(), gradient + from, winner + from,
+                       taps.get() + channel);
         });
       }
     });
