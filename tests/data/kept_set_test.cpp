@@ -77,6 +77,13 @@ TEST_F(KeptSet, IsNotReadWhereOneByteIsWrongOrMissing) {
   EXPECT_FALSE(found());
 }
 
+TEST_F(KeptSet, WaitsForNoPipeInItsPlace) {
+  ASSERT_EQ(::mkfifo(kept.c_str(), 0600), 0);
+  EXPECT_FALSE(found());
+  keep();
+  EXPECT_TRUE(found());
+}
+
 TEST_F(KeptSet, SaysWhereItCannotBeWritten) {
   EXPECT_THROW(keep_set(folder / "none/a.tokens", "key", Origin(source), some()), Error);
 }

@@ -67,7 +67,7 @@ struct Kept {
 };
 
 std::shared_ptr<Mapping> mapped(const std::string& path, Head& head) {
-  const base::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const base::Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
   struct stat facts {};
   if (!file || ::fstat(file.number(), &facts) != 0 || !S_ISREG(facts.st_mode) ||
       facts.st_size < static_cast<off_t>(sizeof head))
