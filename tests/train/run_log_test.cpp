@@ -96,6 +96,15 @@ TEST_F(RunLogTest, WritesALineForAnEpoch) {
   EXPECT_EQ(status.accuracy, 0.75);
 }
 
+TEST_F(RunLogTest, ShowsACountAsAWholeNumber) {
+  auto log = open();
+  testing::internal::CaptureStdout();
+  log.epoch(at_step(4), 0.25,
+            {.by = "Acting", .values = {{"reward", 20}, {"episodes", 195}}, .counts = {"episodes"}});
+  EXPECT_EQ(testing::internal::GetCapturedStdout(),
+            "Epoch 0 | Average Loss: 0.2500\nEpoch 0 | Acting: reward 20.0000, episodes 195\n");
+}
+
 TEST_F(RunLogTest, CutsWhatCameAfterTheCheckpoint) {
   TrainingState saved;
   {

@@ -172,7 +172,7 @@ bool Acting::has_reached_goal() const {
 }
 
 Measured Acting::measured() const {
-  Measured measured{.by = "Acting", .curves = "acting", .values = {}};
+  Measured measured{.by = "Acting", .curves = "acting", .values = {}, .counts = {"episodes"}};
   if (episodes_ > 0) measured.values.emplace_back("reward", reward_sum_ / static_cast<double>(episodes_));
   measured.values.emplace_back("episodes", episodes_);
   if (const auto recent = recent_reward()) measured.values.emplace_back("recent_reward", *recent);

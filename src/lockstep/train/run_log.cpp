@@ -111,8 +111,8 @@ void RunLog::epoch(const TrainingState& state, double train_loss, const Measured
   record.samples_per_second = rate((samples_ - epoch_begin_.samples) * shares_, record.seconds);
   std::string line;
   for (const auto& [name, value] : record.metrics) {
-    line += format("{}{} {:.4f}", line.empty() ? format("Epoch {} | {}: ", state.epoch, measured.by) : ", ",
-                   name, value);
+    line += format("{}{} {:.{}f}", line.empty() ? format("Epoch {} | {}: ", state.epoch, measured.by) : ", ",
+                   name, value, measured.counts.contains(name) ? 0 : 4);
   }
   if (!line.empty()) console_.line(line);
   if (!recorder_) return;

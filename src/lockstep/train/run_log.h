@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "lockstep/config/settings.h"
@@ -28,6 +29,7 @@ struct Measured {
   std::string by = "Evaluation";
   std::string curves = "eval";  // TensorBoard's group
   std::vector<std::pair<std::string, double>> values = {};
+  std::set<std::string> counts = {};  // which of them are whole numbers
 };
 
 class RunLog {
