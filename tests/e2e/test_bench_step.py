@@ -115,6 +115,11 @@ def test_every_way_to_train_is_measured_and_counted(bench, tmp_path, world, args
     assert ("it is sharded" in notes) == ("optim.sharded=true" in args)
 
 
+def test_acting_is_no_part_of_a_steps_arithmetic(bench):
+    found = measured(bench(1, "configs/cartpole.yaml", "--steps", 3, "--json"))
+    assert found["ranks"][0]["flop_forward"] == 2 * 256 * (4 * 64 + 64 * 64 + 64 * 3)
+
+
 def test_a_training_that_diverges_is_measured_and_said(bench, config):
     found = measured(bench(1, config, *sets(optim__lr=1e30), "--steps", 3, "--json"))
     assert any("a loss was no number" in note for note in found["notes"])

@@ -69,6 +69,7 @@ struct Counted {
 };
 
 Counted counted_step(TrainingSteps& steps) {
+  steps.make_ready();  // a round's acting is no step's work
   const WorkCount count;
   const auto before = steps.samples();
   steps.take();

@@ -18,8 +18,12 @@ void TrainingSteps::begin_epoch() {
   clock_.enter(train::Phase::other);
 }
 
-void TrainingSteps::take() {
+void TrainingSteps::make_ready() {
   if (!epoch_ || *next_ == epoch_->end()) begin_epoch();
+}
+
+void TrainingSteps::take() {
+  make_ready();
   auto& batches = **next_;
   step_.run(++state_.step, batches, losses_, clock_);
   samples_ += batches.samples();

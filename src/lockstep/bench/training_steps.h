@@ -15,6 +15,8 @@ class TrainingSteps {
   TrainingSteps(const TrainingSteps&) = delete;
   TrainingSteps& operator=(const TrainingSteps&) = delete;
 
+  /// Begins an epoch where the next step is its first, with its acting. Collective.
+  void make_ready();
   /// The next one; behind an epoch's last comes another epoch. Collective.
   void take();
   /// Returns when a GPU has done what it was given.
