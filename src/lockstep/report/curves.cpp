@@ -1,6 +1,7 @@
 // Loss, accuracy, learning rate and speed, of all runs in one picture each.
 #include <array>
 
+#include "lockstep/base/format.h"
 #include "lockstep/plot/chart.h"
 #include "lockstep/plot/page.h"
 #include "lockstep/report/parts.h"
@@ -49,6 +50,19 @@ plot::Chart chart_of(const Runs& runs, const Picture& picture) {
   return chart;
 }
 
+// What would have drawn the training's curves, and is missing.
+std::string without_steps(const Runs& runs) {
+  std::string names;
+  for (const auto& run : runs) {
+    if (!run.steps.contains("loss") && !run.epochs.empty()) names += (names.empty() ? "" : ", ") + run.name;
+  }
+  if (names.empty()) return "";
+  return format(
+      "<p class=\"soft\">No step{} was logged (train.log_every), so there is no curve of the training loss, "
+      "the learning rate and the speed.</p>\n",
+      runs.size() == 1 ? "" : " of " + plot::escaped(names));
+}
+
 }  // namespace
 
 std::string run_heading(const Runs& runs, const RunData& run) {
@@ -67,7 +81,7 @@ std::string curves(const Runs& runs) {
     const auto chart = chart_of(runs, picture);
     if (!chart.series.empty()) cards.push_back(plot::svg(chart));
   }
-  return cards.empty() ? "<p class=\"soft\">No step was logged.</p>" : grid(cards);
+  return cards.empty() ? "<p class=\"soft\">No step was logged.</p>" : grid(cards) + without_steps(runs);
 }
 
 }  // namespace lockstep::report
