@@ -133,6 +133,17 @@ def test_early_stop(lockstep, run, tmp_path):
     assert told["reason"] == "early stop" and told["epoch"] < 500
 
 
+def test_without_a_sample_to_evaluate_on_nothing_is_said_of_it(lockstep, run, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    none_left = sets(task__eval_fraction=0)
+    result = run(lockstep, "train", config, *none_left, cwd=tmp_path, check=True)
+    assert "Evaluation" not in result.output and not (tmp_path / "runs/pima/checkpoints/best.pt").exists()
+    assert not any("eval_loss" in line or "accuracy" in line for line in metrics(tmp_path / "runs/pima"))
+    for words in (["train", *sets(train__early_stop=2)], ["eval", "--checkpoint", "runs/pima"]):
+        refused = run(lockstep, words[0], config, *none_left, *words[1:], cwd=tmp_path)
+        assert refused.returncode == 2 and "no sample is left to evaluate on" in refused.stderr, refused.output
+
+
 def test_dry_run_writes_nothing(lockstep, mpirun, tmp_path):
     config = write_config(tmp_path, MNIST)
     result = mpirun(2, lockstep, "train", config, "--dry-run", cwd=tmp_path, check=True)

@@ -24,6 +24,12 @@ int play(const train::Setup& setup, const Actor& actor, Net& net, const std::str
   return kDone;
 }
 
+void refuse_nothing(const Dataset& set) {
+  if (set.size() > 0) return;
+  throw InputError("no sample is left to evaluate on", "task.eval_fraction",
+                   "raise it, or name a file of samples: --set task.eval_file=FILE");
+}
+
 int evaluate(const train::Command& command, const std::string& checkpoint) {
   auto setup = train::join_job(command);
   const auto [path, tree] = train::read_saved(*setup.team, checkpoint);
@@ -32,6 +38,7 @@ int evaluate(const train::Command& command, const std::string& checkpoint) {
   load_module_state_dict(*net, find_state_dict(tree, path), path);
   net->to(setup.team->device());
   if (const auto actor = train::actor_of(setup)) return play(setup, *actor, *net, path);
+  refuse_nothing(*setup.data.eval);
   const auto metrics = train::evaluate(*setup.team, *net, *setup.task, setup.data, setup.settings);
   if (setup.team->first()) {
     output::line(format("{} on {} samples", path, setup.data.eval->size()));

@@ -73,6 +73,12 @@ void check_place(const Setup& setup, const Resume& from) {
   });
 }
 
+void refuse_idle_early_stop(const Setup& setup) {
+  if (setup.settings.train.early_stop == 0 || setup.data.eval->size() > 0) return;
+  throw InputError("train.early_stop never acts: no sample is left to evaluate on", "task.eval_fraction",
+                   "raise it, or set train.early_stop to 0");
+}
+
 std::shared_ptr<run_folder::HeldFolder> hold(run_folder::RunFolder folder, const Setup& setup) {
   const auto successor = [settings = setup.settings](const fs::path& removed) {
     auto folder = run_folder::open_successor(settings, removed);
@@ -218,6 +224,7 @@ int train(const Command& command, const std::string& asked) {
   check_place(setup, from);
   load_data(setup);
   auto learner = make_learner(setup);
+  if (!learner.acting) refuse_idle_early_stop(setup);
   hold_on_device(setup);
   const auto rounds = learner.rounds;
   const bool own_kernels = has_own_kernels(setup.settings, *learner.model);

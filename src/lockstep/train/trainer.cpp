@@ -127,6 +127,7 @@ void Trainer::end_epoch() {
 Measured Trainer::measure() {
   if (learner_.acting) return learner_.acting->measured();
   const auto& train = setup_.settings.train;
+  if (setup_.data.eval->size() == 0) return {};
   const bool last = is_last_epoch();
   if (train.eval_every == 0 || !(last || is_evaluation_scheduled(train, state_.epoch))) return {};
   if (evaluation_is_long_ && (last || checkpoints_.is_due_after_epoch(state_)))
