@@ -64,6 +64,9 @@ TEST(Numbers, HintsAtWhatWasMeant) {
   EXPECT_EQ(number_hint("1e3"), "write 1000");
   EXPECT_EQ(number_hint("1_000"), "write 1000");
   EXPECT_EQ(number_hint("1,000"), "write 1000");
+  EXPECT_EQ(number_hint("1,000,000"), "write 1000000");
+  EXPECT_EQ(number_hint("1,5"), "write 1.5");
+  EXPECT_EQ(number_hint("0,0001"), "write 0.0001");
   EXPECT_EQ(number_hint("ten"), "");
   EXPECT_EQ(number_hint("0x"), "");
   EXPECT_EQ(number_hint("1e300"), "");

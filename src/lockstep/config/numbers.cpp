@@ -52,6 +52,16 @@ std::string without(std::string text, char unwanted) {
   return text;
 }
 
+// A comma that three digits do not follow parts no thousands: it is what much of the world writes for a
+// point.
+std::optional<std::string> with_point(const std::string& text) {
+  const size_t comma = text.find(',');
+  if (comma == std::string::npos || text.size() - comma == 4) return std::nullopt;
+  auto changed = text;
+  changed[comma] = '.';
+  return parse_number(changed) ? std::optional(changed) : std::nullopt;
+}
+
 // the longest name first, because "m" begins "ms"
 const Unit* unit_at(const std::string& text, size_t at) {
   const size_t end = text.find_first_not_of("dhms", at);
@@ -120,6 +130,7 @@ std::string number_hint(const std::string& text) {
     const bool whole = std::trunc(*value) == *value && std::abs(*value) < 1e15;
     return whole ? format("write {}", static_cast<int64_t>(*value)) : "";
   }
+  if (const auto point = with_point(text)) return "write " + *point;
   for (const char mark : {'_', ','}) {
     if (const std::string bare = without(text, mark); bare != text && parse_int(bare)) return "write " + bare;
   }
