@@ -104,6 +104,7 @@ TEST(Set, RefusesWhatTheFileMayNotSayEither) {
     EXPECT_THROW(settings_of("", {set}), InputError) << set;
   }
   EXPECT_EQ(error_of("", {"train.epoch=3"}).where(), "--set train.epoch");
+  EXPECT_EQ(std::string(error_of("", {"train="}).what()), "train is a section, and no key");
 }
 
 TEST(Resolve, GivesWeightDecayAsPythonDoes) {

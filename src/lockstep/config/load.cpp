@@ -44,6 +44,10 @@ class Loader {
       if (map && expected(*map).starts_with("a map"))
         return set_entry(*map, path.substr(dot + 1), text, place);
     }
+    const auto& sections = config::sections();
+    if (std::find(sections.begin(), sections.end(), path) != sections.end())
+      throw InputError(format("{} is a section, and no key", path), place.text(),
+                       format("name a key in it: --set {}.KEY=VALUE; every key: lockstep config", path));
     const Key& key = known(path, place);
     store(key, *set_node(key, text, place), {Origin::set, "--set"});
   }
