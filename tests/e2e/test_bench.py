@@ -4,7 +4,8 @@ import os
 import re
 
 import pytest
-from train_kit import DATA
+from text_kit import reviews, write_csv, write_vocabulary
+from train_kit import DATA, write_config
 
 WAYS = ["gloo", "MPI_Allreduce", "mpi", "mpi_shared", "reduce_broadcast", "all_to_all", "ring", "recursive_doubling",
         "halving_doubling", "tree", "two_level"]
@@ -55,6 +56,20 @@ def test_overlap_hides_what_it_says(bench, tmp_path):
     assert float(slow["after backward"][3]) < 1, f"nothing is left to hide behind:\n{result.stdout}"
     assert float(slow["per parameter"][1]) > 2 * float(slow["one bucket"][1]), "six parameters, six exchanges"
     assert picture.read_text().startswith("<svg")
+
+
+def test_every_manner_draws_the_same_for_dropout(bench, tmp_path):
+    write_csv(tmp_path / "reviews.csv", reviews(64))
+    write_vocabulary(tmp_path / "words")
+    config = write_config(tmp_path, f"""
+task: {{name: text, file: {tmp_path}/reviews.csv, vocabulary: {tmp_path}/words, text: [text], max_length: 16}}
+data: {{batch_size: 4}}
+model:
+  name: bert
+  options: {{hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 32, hidden_dropout_prob: 0.5}}
+""")
+    result = bench(2, "overlap", config, "--steps", 2, check=True)
+    assert "the same losses, bit for bit" in result.stdout
 
 
 @pytest.mark.parametrize("args, words", [

@@ -8,6 +8,7 @@
 #include "lockstep/bench/report.h"
 #include "lockstep/bench/trainee.h"
 #include "lockstep/bench/ways.h"
+#include "lockstep/checkpoint/rng.h"
 #include "lockstep/train/acting.h"
 #include "lockstep/train/feed.h"
 
@@ -106,7 +107,9 @@ void check_losses(const Manner& manner, double loss, double wanted, int world) {
 // computing.
 std::vector<Timing> turn(const train::Setup& setup, std::vector<Trainee>& trainees, const Batch& batch) {
   std::vector<double> values, losses;
+  const auto generator = rng_state().clone();  // what Dropout draws, each draws
   for (auto& trainee : trainees) {
+    set_rng_state(generator);
     const auto step = trainee.step(batch);
     values.insert(values.end(), {step.seconds, -step.busy, -step.shows});
     losses.push_back(step.loss);
