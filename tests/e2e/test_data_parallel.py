@@ -150,6 +150,7 @@ def test_bench_verifies_and_plots(lockstep, run, mnist_root, tmp_path):
 @pytest.mark.parametrize("words, what", [
     (["--devices", 1], "--devices"),
     (["--config", "nowhere.yaml"], "nowhere.yaml"),
+    (["--config", "configs/cartpole.yaml"], "task cartpole acts"),
     (["--set", "train.epoch=3"], "train.epoch"),
     (["--set", "task.class_weights=balanced"], "task.class_weights=none"),
     (["--out", "nowhere/dp.html"], "there is no folder"),
@@ -160,6 +161,13 @@ def test_bench_refuses_bad_input(words, what, lockstep, run, tmp_path):
         words = ["--config", write_config(tmp_path, MNIST), *words]
     result = run(lockstep, "bench", "dp-vs-ddp", *words, cwd=tmp_path)
     assert result.returncode == 2 and what in result.stderr, result.output
+
+
+def test_bench_names_a_batch_that_does_not_divide(lockstep, run, tmp_path):
+    words = ["--config", "configs/pima.yaml", "--set", "task.class_weights=none", "--devices", 3, "--steps", 5, "--repeats", 1]
+    uneven = run(lockstep, "bench", "dp-vs-ddp", *words, cwd=tmp_path)
+    assert uneven.returncode == 1 and "--set data.drop_last_batch=true" in uneven.stderr, uneven.output
+    run(lockstep, "bench", "dp-vs-ddp", *words, "--set", "data.drop_last_batch=true", cwd=tmp_path, check=True)
 
 
 def test_bench_under_a_launcher_is_one_bench(lockstep, mpirun, mnist_root, tmp_path):

@@ -29,7 +29,9 @@ void verify(const std::string& way, const Found& found, const Found& other) {
     if (std::abs(found.losses[i] - other.losses[i]) <= kRounding * scale) continue;
     throw Error(
         format("step {}: the loss of '{}' is {}, and DDP's {}", i + 1, way, found.losses[i], other.losses[i]),
-        "bench dp-vs-ddp", "a model with Dropout or BatchNorm has other numbers in each: take one without");
+        "bench dp-vs-ddp",
+        "a model with Dropout or BatchNorm has other numbers in each: take one without; so has an epoch's "
+        "last batch where the samples do not divide: --set data.drop_last_batch=true");
   }
   if (!alike) throw Error("'" + way + "' took other steps than DDP", "bench dp-vs-ddp");
 }

@@ -77,8 +77,11 @@ Found train_part(const std::string& way, const DpVsDdp& wanted) {
   parallel::DeviceMemory memory(way == "ddp" ? std::vector{device}
                                              : devices_like(device, static_cast<int>(wanted.devices)));
   auto learner = train::make_learner(setup);
+  if (learner.acting)
+    throw InputError(
+        format("task {} acts, and each rank of DDP learns from samples of its own", setup.settings.task.name),
+        "task.name", "take a config with a data set; lockstep bench step measures this one");
   train::TrainingStep step(setup, learner);
-  if (learner.acting) learner.acting->act(learner.model->net(), 0);
   const train::Feed feed = train::feed_of(setup, learner);
   train::TrainingState state;
   train::PhaseClock clock;
