@@ -90,6 +90,17 @@ def test_a_job_script_learns_the_folder(pima_run):
     assert (config.parent / "run-file").read_text() == f"{folder}\n"
 
 
+def test_what_stands_in_the_place_of_a_job_scripts_file_stays(lockstep, run, tmp_path):
+    """A link, and a device: root could replace /dev/null."""
+    config = write_config(tmp_path, PIMA)
+    (tmp_path / "link").symlink_to("told")
+    run(lockstep, "train", config, cwd=tmp_path, env={"LOCKSTEP_RUN_FILE": tmp_path / "link"}, check=True)
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "told").read_text() == f"{tmp_path}/runs/pima\n"
+    (tmp_path / "folder").mkdir()
+    refused = run(lockstep, "train", config, cwd=tmp_path, env={"LOCKSTEP_RUN_FILE": tmp_path / "folder"})
+    assert refused.returncode == 2 and "set LOCKSTEP_RUN_FILE to another file" in refused.stderr
+
+
 def test_the_folders_config_trains_the_same(pima_run, lockstep, mpirun, tmp_path):
     folder, _, _ = pima_run
     mpirun(2, lockstep, "train", folder / "config.yaml", *sets(run__dir=tmp_path / "runs"), cwd=tmp_path, check=True)

@@ -40,10 +40,17 @@ int64_t next_attempt(const fs::path& folder) {
   }
 }
 
+constexpr const char* kAnotherFile = "set LOCKSTEP_RUN_FILE to another file";
+
 // A job script asks `lockstep status` what became of the run, and for that it has to know which run it was.
-void tell_job_script(const fs::path& folder) {
+std::string job_scripts_file() {
   const char* file = std::getenv("LOCKSTEP_RUN_FILE");
-  if (file && *file) base::replace_file(file, fs::absolute(folder).string() + "\n");
+  return file ? file : "";
+}
+
+void tell_job_script(const fs::path& folder) {
+  const auto file = job_scripts_file();
+  if (!file.empty()) base::write_output(file, fs::absolute(folder).string() + "\n", kAnotherFile);
 }
 
 // What --resume names, as rank 0 sees it, found before a long load: "" a new run, "auto", or a path.
@@ -69,6 +76,7 @@ Resume find_resume(const Team& team, const std::string& asked) {
 void check_place(const Setup& setup, const Resume& from) {
   setup.team->from_first([&] {
     if (from.folder.empty() || from.folder == "auto") run_folder::check_run_dir(setup.settings.run);
+    if (const auto file = job_scripts_file(); !file.empty()) base::check_output(file, kAnotherFile);
     return std::string();
   });
 }
