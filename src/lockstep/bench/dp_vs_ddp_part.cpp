@@ -96,6 +96,8 @@ Found train_part(const std::string& way, const DpVsDdp& wanted) {
     const auto now = Clock::now();
     found.losses.push_back(losses.last());
     if (state.step > kWarmUp) found.seconds.push_back(std::chrono::duration<double>(now - begin).count());
+    // without the old buckets, which DDP has replaced and gloo may still hold
+    if (state.step == kWarmUp) memory.restart();
     if (state.step == kWarmUp + wanted.steps) break;
     begin = now;
   }
