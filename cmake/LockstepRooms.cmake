@@ -8,6 +8,10 @@
 
 add_library(lockstep_flags INTERFACE)
 target_compile_options(lockstep_flags INTERFACE -fPIC -Wall -Wextra -Werror)
+# a source that is compiled with others is no main file any more, and gcc takes it for a header
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(lockstep_flags INTERFACE -Wno-subobject-linkage)
+endif()
 # gcc 12 sees an overflow in the intrusive_ptr of 2.7 that is not there
 if(Libtorch_VERSION VERSION_LESS 2.8)
   target_compile_options(lockstep_flags INTERFACE -Wno-stringop-overflow)

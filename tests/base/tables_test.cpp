@@ -17,6 +17,7 @@ LOCKSTEP_ROW(
     toy, "toy", second, Row, 1, .help = "two", .reads = {"a", "options.b"}, .make = [] { return 2; })
 LOCKSTEP_ROW(
     toy, "toy", first, Row, 1, .help = "one", .make = [] { return 1; })
+#undef TORCH_VERSION
 
 TEST(Tables, AreInTheOrderOfTheirNames) {
   EXPECT_EQ(base::names_of("toy"), (std::vector<std::string>{"first", "second"}));

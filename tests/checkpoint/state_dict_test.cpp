@@ -28,7 +28,7 @@ std::vector<std::string> names(const Tree& tree) {
   return all;
 }
 
-std::string refusal(Net& net, const Tree& state) {
+std::string load_refusal(Net& net, const Tree& state) {
   try {
     load_module_state_dict(net, state, "file.pt");
   } catch (const InputError& error) {
@@ -77,19 +77,19 @@ TEST(StateDict, DropsModulePrefixes) {
 TEST(StateDict, NamesWhatDoesNotFitAndChangesNothing) {
   Net net(2);
   const auto before = net.fc->weight.clone();
-  const auto wider = refusal(net, module_state_dict(Net(4)));
+  const auto wider = load_refusal(net, module_state_dict(Net(4)));
   EXPECT_NE(wider.find("fc.weight: shape [4, 3] in the file, [2, 3] in the model"), std::string::npos)
       << wider;
   EXPECT_NE(wider.find("and 1 more"), std::string::npos) << wider;
   auto other = make_dict({{"fc.weight", at::zeros({2, 3})}, {"extra", at::zeros({1})}});
-  const auto missing = refusal(net, other);
+  const auto missing = load_refusal(net, other);
   EXPECT_NE(missing.find("fc.bias: missing in the file"), std::string::npos) << missing;
   auto half = module_state_dict(Net(2));
   put(half, "fc.bias", at::zeros({2}, at::kHalf));
-  EXPECT_NE(refusal(net, half).find("fc.bias: Half in the file, Float in the model"), std::string::npos);
+  EXPECT_NE(load_refusal(net, half).find("fc.bias: Half in the file, Float in the model"), std::string::npos);
   auto more = module_state_dict(Net(2));
   put(more, "extra", at::zeros({1}));
-  EXPECT_NE(refusal(net, more).find("extra: not in the model"), std::string::npos);
+  EXPECT_NE(load_refusal(net, more).find("extra: not in the model"), std::string::npos);
   EXPECT_TRUE(at::equal(net.fc->weight, before));
 }
 

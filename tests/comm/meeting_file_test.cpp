@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Meeting : public ::testing::Test {
+class MeetingFileTest : public ::testing::Test {
  protected:
   void make_folder() {
     fs::create_directory(path_.parent_path());
@@ -36,7 +36,7 @@ class Meeting : public ::testing::Test {
   fs::path root_ = folder_.path(), path_ = root_ / "lockstep-0" / "slurm-0-0-7";
 };
 
-TEST_F(Meeting, TellsWhereRankZeroIsAndGoesWithIt) {
+TEST_F(MeetingFileTest, TellsWhereRankZeroIsAndGoesWithIt) {
   EXPECT_FALSE(read_meeting_file(path_));
   {
     const MeetingFile file(path_, {"10.0.0.1", 4711, "word"});
@@ -51,13 +51,13 @@ TEST_F(Meeting, TellsWhereRankZeroIsAndGoesWithIt) {
   EXPECT_TRUE(fs::is_empty(root_));
 }
 
-TEST_F(Meeting, AStartThatFailedDoesNotSpoilTheNext) {
+TEST_F(MeetingFileTest, AStartThatFailedDoesNotSpoilTheNext) {
   plant("10.0.0.1 1 old .\n");
   const MeetingFile file(path_, {"10.0.0.1", 2, "new"});
   EXPECT_EQ(read_meeting_file(path_)->word, "new");
 }
 
-TEST_F(Meeting, AStartThatGivesUpLateLeavesTheNextOnesFile) {
+TEST_F(MeetingFileTest, AStartThatGivesUpLateLeavesTheNextOnesFile) {
   auto first = std::make_unique<MeetingFile>(path_, Spot{"10.0.0.1", 1, "old"});
   const MeetingFile next(path_, {"10.0.0.1", 2, "new"});
   first.reset();
@@ -66,7 +66,7 @@ TEST_F(Meeting, AStartThatGivesUpLateLeavesTheNextOnesFile) {
   EXPECT_EQ(spot->word, "new");
 }
 
-TEST_F(Meeting, HalfAFileIsNone) {
+TEST_F(MeetingFileTest, HalfAFileIsNone) {
   for (const char* text :
        {"", "10.0.0.1", "10.0.0.1 80", "10.0.0.1 80 wor", "10.0.0.1 99999 word .", "\xff\xff"}) {
     plant(text);
@@ -74,7 +74,7 @@ TEST_F(Meeting, HalfAFileIsNone) {
   }
 }
 
-TEST_F(Meeting, WhatIsNoFileOfOursIsNotRead) {
+TEST_F(MeetingFileTest, WhatIsNoFileOfOursIsNotRead) {
   make_folder();
   std::ofstream(root_ / "elsewhere") << "10.0.0.1 80 word .\n";
   fs::create_symlink(root_ / "elsewhere", path_);
@@ -84,14 +84,14 @@ TEST_F(Meeting, WhatIsNoFileOfOursIsNotRead) {
   EXPECT_FALSE(read_meeting_file(path_)) << "a pipe, which must not be waited for";
 }
 
-TEST_F(Meeting, AFolderThatOthersMayUseIsRefused) {
+TEST_F(MeetingFileTest, AFolderThatOthersMayUseIsRefused) {
   make_folder();
   ::chmod(path_.parent_path().c_str(), 0755);
   EXPECT_THROW(read_meeting_file(path_), InputError);
   EXPECT_THROW(MeetingFile(path_, {"a", 1, "w"}), InputError);
 }
 
-TEST_F(Meeting, AFolderOfAnotherUserIsRefused) {
+TEST_F(MeetingFileTest, AFolderOfAnotherUserIsRefused) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can make one";
   make_folder();
   ASSERT_EQ(::chown(path_.parent_path().c_str(), 12345, 12345), 0);
@@ -104,14 +104,14 @@ TEST_F(Meeting, AFolderOfAnotherUserIsRefused) {
   }
 }
 
-TEST_F(Meeting, ALinkInPlaceOfTheFolderIsRefused) {
+TEST_F(MeetingFileTest, ALinkInPlaceOfTheFolderIsRefused) {
   fs::create_directory(root_ / "theirs");
   fs::create_directory_symlink(root_ / "theirs", path_.parent_path());
   EXPECT_THROW(MeetingFile(path_, {"a", 1, "w"}), InputError);
   EXPECT_TRUE(fs::is_empty(root_ / "theirs"));
 }
 
-TEST_F(Meeting, WhatKilledStartsLeftIsSwept) {
+TEST_F(MeetingFileTest, WhatKilledStartsLeftIsSwept) {
   plant("old");
   const auto old = path_.parent_path() / "slurm-0-0-6", fresh = path_.parent_path() / "slurm-0-0-8";
   std::ofstream(old) << "x";

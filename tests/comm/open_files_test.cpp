@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include "comm/job_of.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 namespace {
+
+using test::job_of;
 
 // Lowers this process's limits for one test; the hard one could not be raised again.
 class SoftLimit {
@@ -24,13 +27,6 @@ class SoftLimit {
  private:
   rlimit before_{};
 };
-
-Job job_of(int rank, int world) {
-  Job job;
-  job.rank = rank;
-  job.world = world;
-  return job;
-}
 
 TEST(OpenFiles, TheLimitGrowsWhereItMustAndNeverShrinks) {
   const SoftLimit limit(100);

@@ -4,18 +4,13 @@
 
 #include <algorithm>
 
+#include "comm/job_of.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 namespace {
 
-Job job_of(int rank, int world, int nodes = 1) {
-  Job job;
-  job.rank = rank;
-  job.world = world;
-  job.nodes = nodes;
-  return job;
-}
+using test::job_of;
 
 const launch::Environment kMaster = {{"MASTER_ADDR", "login1"}, {"MASTER_PORT", "29500"}};
 

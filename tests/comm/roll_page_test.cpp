@@ -10,12 +10,12 @@
 namespace lockstep::comm {
 namespace {
 
-RollPage fresh(int world) {
+RollPage fresh_page(int world) {
   return {base::SharedMemory::create(RollPage::bytes_for(world)), world};
 }
 
 TEST(RollPage, CountsWhatEachRankHasBegun) {
-  RollPage page = fresh(3);
+  RollPage page = fresh_page(3);
   EXPECT_EQ(page.begin(1), 1u);
   EXPECT_EQ(page.begin(1), 2u);
   page.take_back(1);
@@ -30,7 +30,7 @@ TEST(RollPage, CountsWhatEachRankHasBegun) {
 }
 
 TEST(RollPage, TheFirstVerdictStands) {
-  RollPage page = fresh(2);
+  RollPage page = fresh_page(2);
   EXPECT_EQ(page.verdict(), "");
   EXPECT_EQ(page.settle("rank 1 died"), "rank 1 died");
   EXPECT_EQ(page.settle("rank 0 died"), "rank 1 died");
@@ -38,14 +38,14 @@ TEST(RollPage, TheFirstVerdictStands) {
 }
 
 TEST(RollPage, ALongVerdictIsCut) {
-  RollPage page = fresh(2);
+  RollPage page = fresh_page(2);
   page.settle(std::string(10'000, 'x'));
   EXPECT_GT(page.verdict().size(), 1000u);
   EXPECT_LT(page.verdict().size(), 10'000u);
 }
 
 TEST(RollPage, AnotherProcessReadsIt) {
-  RollPage page = fresh(2);
+  RollPage page = fresh_page(2);
   const int child = ::fork();
   if (child == 0) {
     auto memory = base::SharedMemory::open(page.name());

@@ -14,14 +14,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-c10::intrusive_ptr<SharedStore> fresh(int world = 2) {
+c10::intrusive_ptr<SharedStore> fresh_store(int world = 2) {
   auto memory =
       std::make_shared<base::SharedMemory>(base::SharedMemory::create(SharedStore::bytes_for(world)));
   return SharedStore::create(memory);
 }
 
 TEST(SharedStore, KeepsTheLastValue) {
-  auto store = fresh();
+  auto store = fresh_store();
   store->set("a", "one");
   store->set("a", "two");
   EXPECT_EQ(store->get_to_str("a"), "two");
@@ -31,28 +31,28 @@ TEST(SharedStore, KeepsTheLastValue) {
 }
 
 TEST(SharedStore, KeysAreNotPrefixes) {
-  auto store = fresh();
+  auto store = fresh_store();
   store->set("rank/1", "x");
   EXPECT_FALSE(store->check({"rank/10"}));
   EXPECT_FALSE(store->check({"rank/"}));
 }
 
 TEST(SharedStore, Adds) {
-  auto store = fresh();
+  auto store = fresh_store();
   EXPECT_EQ(store->add("n", 2), 2);
   EXPECT_EQ(store->add("n", -5), -3);
 }
 
 // a rank that polls a counter every 5 ms for an hour
 TEST(SharedStore, ACounterDoesNotFillIt) {
-  auto store = fresh();
+  auto store = fresh_store();
   for (int i = 0; i < 720'000; ++i) store->add("polled", i % 2);
   EXPECT_EQ(store->add("polled", 0), 360'000);
   EXPECT_EQ(store->getNumKeys(), 1);
 }
 
 TEST(SharedStore, AValueThatOutgrowsItsRoomMoves) {
-  auto store = fresh();
+  auto store = fresh_store();
   store->set("a", "1");
   store->set("b", "2");
   store->set("a", std::string(1000, 'x'));
@@ -63,7 +63,7 @@ TEST(SharedStore, AValueThatOutgrowsItsRoomMoves) {
 }
 
 TEST(SharedStore, DeletesAndChecks) {
-  auto store = fresh();
+  auto store = fresh_store();
   store->set("a", "1");
   EXPECT_TRUE(store->check({"a"}));
   EXPECT_FALSE(store->check({"a", "b"}));
@@ -73,7 +73,7 @@ TEST(SharedStore, DeletesAndChecks) {
 }
 
 TEST(SharedStore, ComparesAsHashStoreDoes) {
-  auto store = fresh();
+  auto store = fresh_store();
   const auto compare = [&](const char* key, const char* expected, const char* desired) {
     return static_cast<c10d::Store&>(*store).compareSet(key, std::string(expected), std::string(desired));
   };
@@ -85,7 +85,7 @@ TEST(SharedStore, ComparesAsHashStoreDoes) {
 }
 
 TEST(SharedStore, WaitingEnds) {
-  auto store = fresh();
+  auto store = fresh_store();
   store->set("here", "1");
   const auto start = std::chrono::steady_clock::now();
   EXPECT_THROW(store->wait({"here", "never"}, 50ms), c10::DistStoreError);
@@ -95,14 +95,14 @@ TEST(SharedStore, WaitingEnds) {
 }
 
 TEST(SharedStore, AFullStoreIsAnError) {
-  auto store = fresh();
+  auto store = fresh_store();
   EXPECT_THROW(store->set("big", std::vector<uint8_t>(10 << 20)), Error);
   store->set("small", "still works");
   EXPECT_EQ(store->get_to_str("small"), "still works");
 }
 
 TEST(SharedStore, ProcessesShareIt) {
-  auto store = fresh();
+  auto store = fresh_store();
   std::vector<int> children;
   for (int child = 0; child < 4; ++child) {
     children.push_back(::fork());
@@ -117,7 +117,7 @@ TEST(SharedStore, ProcessesShareIt) {
 }
 
 TEST(SharedStore, AnswersFromAnotherThread) {
-  auto store = fresh();
+  auto store = fresh_store();
   std::thread writer([other = store->clone()] {
     std::this_thread::sleep_for(20ms);
     other->set("late", "came");

@@ -24,7 +24,7 @@ StarOptions options(int rank, int world, std::chrono::milliseconds timeout = 20s
   return {.rank = rank, .world = world, .host = "n" + std::to_string(rank), .timeout = timeout};
 }
 
-FindSpot at(std::uint16_t port, const std::string& word = "") {
+FindSpot spot_at(std::uint16_t port, const std::string& word = "") {
   return [=] { return Spot{"127.0.0.1", port, word}; };
 }
 
@@ -76,7 +76,7 @@ TEST(Star, TextsGoToRankZeroAndBack) {
   };
   std::vector<std::future<std::string>> ranks;
   for (int rank = 1; rank < kWorld; ++rank)  // they knock before anybody opens
-    ranks.push_back(ran([=] { part(rank, enter_star(at(listener.port), options(rank, kWorld))); }));
+    ranks.push_back(ran([=] { part(rank, enter_star(spot_at(listener.port), options(rank, kWorld))); }));
   part(0, hold_star(listener, "", options(0, kWorld)));
   for (auto& rank : ranks) EXPECT_EQ(outcome(rank), "");
 }
@@ -85,7 +85,7 @@ TEST(Star, WhoDoesNotComeIsNamedToAllThatCame) {
   const Listener listener = listen_on("127.0.0.1");
   const auto began = Clock::now();
   auto first = ran([&] { hold_star(listener, "", options(0, 4, 1s)); });
-  auto third = ran([&] { enter_star(at(listener.port), options(2, 4, 1s)); });
+  auto third = ran([&] { enter_star(spot_at(listener.port), options(2, 4, 1s)); });
   const std::string error = outcome(first);
   EXPECT_TRUE(holds(error, {"1 ranks 1 and 3 did not come", "within 1 s", "to do"})) << error;
   EXPECT_EQ(outcome(third), error);
@@ -96,11 +96,11 @@ TEST(Star, AnEarlyRankKeepsItsOwnTime) {
   const Listener listener = listen_on("127.0.0.1");
   const auto began = Clock::now();
   auto first = ran([&] { hold_star(listener, "", options(0, 3, 8s)); });
-  auto early = ran([&] { enter_star(at(listener.port), options(1, 3, 700ms)); });
+  auto early = ran([&] { enter_star(spot_at(listener.port), options(1, 3, 700ms)); });
   const std::string error = outcome(early);
   EXPECT_TRUE(holds(error, {"1 not all 3 ranks came", "within 0.7 s"})) << error;
   EXPECT_LT(Clock::now() - began, 4s);
-  auto last = ran([&] { enter_star(at(listener.port), options(2, 3, 8s))->gather(""); });
+  auto last = ran([&] { enter_star(spot_at(listener.port), options(2, 3, 8s))->gather(""); });
   outcome(first);
   outcome(last);
 }
@@ -108,7 +108,7 @@ TEST(Star, AnEarlyRankKeepsItsOwnTime) {
 TEST(Star, NobodyThereIsSaidInTime) {
   const std::uint16_t closed = [] { return Service().listener.port; }();
   const auto began = Clock::now();
-  auto rank = ran([&] { enter_star(at(closed), options(1, 2, 400ms)); });
+  auto rank = ran([&] { enter_star(spot_at(closed), options(1, 2, 400ms)); });
   const std::string error = outcome(rank);
   EXPECT_TRUE(holds(error, {"nobody answered at 127.0.0.1", "within 0.4 s", "rank 0 did not come"})) << error;
   EXPECT_LT(Clock::now() - began, 2s);
@@ -123,7 +123,7 @@ TEST(Star, AForeignServiceIsCalledOneAtOnce) {
     std::this_thread::sleep_for(200ms);
   });
   const auto began = Clock::now();
-  auto rank = ran([&] { enter_star(at(service.listener.port), options(1, 2)); });
+  auto rank = ran([&] { enter_star(spot_at(service.listener.port), options(1, 2)); });
   const std::string error = outcome(rank);
   greets.join();
   EXPECT_TRUE(holds(error, {"2 something else than this job answers at 127.0.0.1", "'SSH-2.0-OpenSSH_9.2",
@@ -136,7 +136,7 @@ TEST(Star, AForeignServiceIsCalledOneAtOnce) {
 TEST(Star, ASilentServiceIsGivenUpInTime) {
   Service service;  // the kernel takes the call, nobody speaks
   const auto began = Clock::now();
-  auto rank = ran([&] { enter_star(at(service.listener.port), options(1, 2, 400ms)); });
+  auto rank = ran([&] { enter_star(spot_at(service.listener.port), options(1, 2, 400ms)); });
   const std::string error = outcome(rank);
   EXPECT_TRUE(holds(error, {"1 something answers at 127.0.0.1", "not as rank 0", "says nothing"})) << error;
   EXPECT_LT(Clock::now() - began, 2s);
@@ -148,9 +148,9 @@ TEST(Star, StrangersDoNotDisturb) {
   Wire scanner = call("127.0.0.1", listener.port, Clock::now() + 5s);
   ASSERT_EQ(::send(scanner.number(), "GET / HTTP/1.0\r\n\r\n", 18, 0), 18);
   const Wire silent = call("127.0.0.1", listener.port, Clock::now() + 5s);
-  auto wrong = ran([&] { enter_star(at(listener.port, "guess"), options(1, 2, 300ms)); });
+  auto wrong = ran([&] { enter_star(spot_at(listener.port, "guess"), options(1, 2, 300ms)); });
   EXPECT_TRUE(holds(outcome(wrong), {"not as rank 0", "hangs up"}));
-  auto second = ran([&] { enter_star(at(listener.port, "secret"), options(1, 2))->gather(""); });
+  auto second = ran([&] { enter_star(spot_at(listener.port, "secret"), options(1, 2))->gather(""); });
   EXPECT_EQ(outcome(first), "");
   EXPECT_EQ(outcome(second), "");
 }
@@ -158,7 +158,7 @@ TEST(Star, StrangersDoNotDisturb) {
 TEST(Star, WorldsThatDifferAreNamedWithWhatToDo) {
   const Listener listener = listen_on("127.0.0.1");
   auto first = ran([&] { hold_star(listener, "", options(0, 3)); });
-  auto second = ran([&] { enter_star(at(listener.port), options(1, 2)); });
+  auto second = ran([&] { enter_star(spot_at(listener.port), options(1, 2)); });
   const std::string error = outcome(second);
   EXPECT_TRUE(holds(error, {"2 the ranks do not agree how many they are: 3 for rank 0", "2 for rank 1",
                             "to do", "the same WORLD_SIZE"}))
@@ -169,9 +169,9 @@ TEST(Star, WorldsThatDifferAreNamedWithWhatToDo) {
 TEST(Star, ARankMayComeOnlyOnce) {
   const Listener listener = listen_on("127.0.0.1");
   auto first = ran([&] { hold_star(listener, "", options(0, 3, 1500ms)); });
-  auto second = ran([&] { enter_star(at(listener.port), options(1, 3)); });
+  auto second = ran([&] { enter_star(spot_at(listener.port), options(1, 3)); });
   std::this_thread::sleep_for(200ms);
-  auto again = ran([&] { enter_star(at(listener.port), options(1, 3)); });
+  auto again = ran([&] { enter_star(spot_at(listener.port), options(1, 3)); });
   const std::string error = outcome(again);
   EXPECT_TRUE(holds(error, {"2 two processes say that they are rank 1", "a RANK of its own"})) << error;
   EXPECT_TRUE(holds(outcome(first), {"1 rank 2 did not come", "two processes say that they are rank 1"}));
@@ -180,9 +180,9 @@ TEST(Star, ARankMayComeOnlyOnce) {
 
 TEST(Star, ARankMayHangUpAndCallAgain) {
   const Listener listener = listen_on("127.0.0.1");
-  auto impatient = ran([&] { enter_star(at(listener.port), options(1, 2, 100ms)); });
+  auto impatient = ran([&] { enter_star(spot_at(listener.port), options(1, 2, 100ms)); });
   EXPECT_TRUE(holds(outcome(impatient), {"1 something answers"})) << "nobody has opened";
-  auto again = ran([&] { enter_star(at(listener.port), options(1, 2))->gather(""); });
+  auto again = ran([&] { enter_star(spot_at(listener.port), options(1, 2))->gather(""); });
   std::this_thread::sleep_for(200ms);  // both calls wait when rank 0 looks
   auto first = ran([&] { hold_star(listener, "", options(0, 2))->gather(""); });
   EXPECT_EQ(outcome(again), "");
@@ -194,11 +194,11 @@ TEST(Star, ARankThatLeavesEndsItForAllAtOnce) {
   const auto began = Clock::now();
   auto first = ran([&] { hold_star(listener, "", options(0, 3))->gather(""); });
   auto second = ran([&] {
-    auto circle = enter_star(at(listener.port), options(1, 3));
+    auto circle = enter_star(spot_at(listener.port), options(1, 3));
     circle->gather("");
     circle->broadcast("");
   });
-  auto third = ran([&] { enter_star(at(listener.port), options(2, 3)); });  // and goes
+  auto third = ran([&] { enter_star(spot_at(listener.port), options(2, 3)); });  // and goes
   const std::string error = outcome(first);
   EXPECT_TRUE(holds(error, {"1 rank 2 left while the ranks were joining"})) << error;
   EXPECT_EQ(outcome(second), error);
@@ -209,7 +209,7 @@ TEST(Star, ARankThatLeavesEndsItForAllAtOnce) {
 TEST(Star, RankZerosLeavingIsNoticed) {
   const Listener listener = listen_on("127.0.0.1");
   auto first = ran([&] { hold_star(listener, "", options(0, 2)); });  // and goes
-  auto second = ran([&] { enter_star(at(listener.port), options(1, 2))->broadcast(""); });
+  auto second = ran([&] { enter_star(spot_at(listener.port), options(1, 2))->broadcast(""); });
   const std::string error = outcome(second);
   EXPECT_TRUE(holds(error, {"1 rank 0 left while the ranks were joining"})) << error;
   EXPECT_EQ(outcome(first), "");
@@ -220,7 +220,7 @@ TEST(Star, ASilentRankIsNamedInTime) {
   std::promise<void> done;
   auto first = ran([&] { hold_star(listener, "", options(0, 2, 1500ms))->gather(""); });
   auto second = ran([&] {
-    auto circle = enter_star(at(listener.port), options(1, 2));
+    auto circle = enter_star(spot_at(listener.port), options(1, 2));
     done.get_future().wait();  // stopped, say
   });
   const std::string error = outcome(first);

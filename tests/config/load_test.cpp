@@ -135,10 +135,6 @@ TEST(Together, RefusesKeysThatExcludeEachOther) {
   EXPECT_EQ(settings_of("train: {mode: data_parallel}").train.mode, "data_parallel");
 }
 
-std::vector<std::string> warnings_of(const std::string& text) {
-  return config::load_settings(text, "c.yaml").warnings;
-}
-
 TEST(Unused, IsSaidWithItsName) {
   ASSERT_EQ(warnings_of("optim: {name: adam, momentum: 0.9}").size(), 1u);
   EXPECT_EQ(warnings_of("optim: {name: adam, momentum: 0.9}")[0],

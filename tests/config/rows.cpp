@@ -66,6 +66,7 @@ const bool kNoHookIsThere =
      true);
 ROW("comm hook", bf16)
 ROW("comm hook", powersgd)
+#undef ROW
 
 }  // namespace
 }  // namespace lockstep::test

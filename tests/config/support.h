@@ -15,6 +15,10 @@ inline Settings settings_of(const std::string& text, const std::vector<std::stri
   return config::load_settings(text, "c.yaml", sets, {{"USER_DIR", "/scratch/me"}, {"EMPTY", ""}}).settings;
 }
 
+inline std::vector<std::string> warnings_of(const std::string& text) {
+  return config::load_settings(text, "c.yaml").warnings;
+}
+
 /// The error that the text must give; a text that loads is a failure.
 inline InputError error_of(const std::string& text, const std::vector<std::string>& sets = {}) {
   try {

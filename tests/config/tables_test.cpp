@@ -10,10 +10,6 @@
 namespace lockstep::test {
 namespace {
 
-std::vector<std::string> warnings_of(const std::string& text) {
-  return config::load_settings(text, "c.yaml").warnings;
-}
-
 TEST(Tables, NameWhatThereIs) {
   const InputError error = error_of("optim: {name: adma}");
   EXPECT_TRUE(has(error.what(), "the path of a library (.so), or one of sgd, adam, adamw")) << error.what();

@@ -4,20 +4,16 @@
 
 #include <ctime>
 
+#include "data/support.h"
 #include "lockstep/base/error.h"
 #include "peer.h"
 
 namespace lockstep {
 namespace {
 
-class Heap : public Arena {
- public:
-  at::Tensor empty(at::IntArrayRef shape, at::ScalarType type) override { return at::empty(shape, type); }
-};
-
 struct Csv : testing::Test {
   test::TempFolder folder;
-  Heap heap;
+  test::Heap heap;
 
   CsvTable read(const std::string& content, CsvOptions options = {}) {
     return read_csv(folder.write("t.csv", content), options, heap);

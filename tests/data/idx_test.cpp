@@ -3,16 +3,12 @@
 #include <ATen/ATen.h>
 #include <zlib.h>
 
+#include "data/support.h"
 #include "lockstep/base/error.h"
 #include "peer.h"
 
 namespace lockstep {
 namespace {
-
-class Heap : public Arena {
- public:
-  at::Tensor empty(at::IntArrayRef shape, at::ScalarType type) override { return at::empty(shape, type); }
-};
 
 std::string header(std::vector<uint32_t> words) {
   std::string text;
@@ -41,7 +37,7 @@ const std::string kLabels = header({0x801, 3}) + std::string("\0\x02\x09", 3);
 
 struct Idx : testing::Test {
   test::TempFolder folder;
-  Heap heap;
+  test::Heap heap;
 
   at::Tensor images(const std::string& content) {
     return read_idx_images(folder.write("images", content), heap);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "data/support.h"
 #include "peer.h"
 
 namespace lockstep {
@@ -24,11 +25,6 @@ std::vector<std::string> names_in(const test::TempFolder& folder) {
     names.push_back(entry.path().filename());
   std::sort(names.begin(), names.end());
   return names;
-}
-
-std::string bytes_of(const data::Pixels& image) {
-  return {reinterpret_cast<const char*>(image.rgb.data()),
-          static_cast<size_t>(image.height * image.width * 3)};
 }
 
 /// What reading gives, or says.
@@ -76,7 +72,7 @@ TEST_F(ImageFile, IsReadToPillowsBits) {
     const auto& image = reader.read(folder_ / name);
     ASSERT_EQ(image.height, size[0]) << name;
     ASSERT_EQ(image.width, size[1]) << name;
-    const auto bytes = bytes_of(image);
+    const auto bytes = test::bytes_of(image);
     EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), at)) << name;
     at += bytes.size();
     EXPECT_EQ(said(folder_ / name, true), "good") << name;

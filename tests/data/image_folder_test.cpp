@@ -6,6 +6,7 @@
 #include <cstring>
 #include <set>
 
+#include "data/support.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/data/augment.h"
@@ -19,11 +20,6 @@ namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string bytes_of(const data::Pixels& image) {
-  return {reinterpret_cast<const char*>(image.rgb.data()),
-          static_cast<size_t>(image.height * image.width * 3)};
-}
 
 // As the peer makes it.
 data::Pixels noise(int64_t height, int64_t width) {
@@ -44,11 +40,11 @@ TEST(Resample, ScalesAndCutsToTorchvisionsBits) {
   data::Resampler resampler;
   std::string ours;
   for (const auto& [h, w, rows, columns] : sizes) {
-    ours += bytes_of(resampler.scale(noise(h, w), data::middle_view(h, w, rows, columns).scaling));
+    ours += test::bytes_of(resampler.scale(noise(h, w), data::middle_view(h, w, rows, columns).scaling));
     EXPECT_EQ(peer.substr(0, ours.size()) == ours, true) << h << "x" << w << " to " << rows << "x" << columns;
   }
   for (const auto& part : parts)
-    ours += bytes_of(resampler.scale(noise(40, 60), {part, 24, 18, {0, 0, 24, 18}}));
+    ours += test::bytes_of(resampler.scale(noise(40, 60), {part, 24, 18, {0, 0, 24, 18}}));
   ASSERT_EQ(peer.size(), ours.size());
   EXPECT_TRUE(peer == ours);
 }

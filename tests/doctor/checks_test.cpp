@@ -9,7 +9,7 @@
 #include "pictures.h"
 
 namespace lockstep::doctor {
-using namespace test;
+using namespace pictures;
 
 TEST(Checks, AreContentWithAGoodClusterAndEachSpeaksOnce) {
   for (const auto& picture : {cluster({1}), cluster({2, 2})}) {

@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-FolderView node(int rank, const std::string& digest = "d") {
+FolderView node_view(int rank, const std::string& digest = "d") {
   FolderView view;
   view.rank = view.node = rank;
   view.host = "n" + std::to_string(rank);
@@ -75,7 +75,7 @@ TEST(FolderView, WhoAsksForNoPatienceGetsNoAnswer) {
 }
 
 TEST(FolderView, SurvivesTheJourney) {
-  auto view = node(3);
+  auto view = node_view(3);
   view.unreadable = "a\nb";
   view.answered = false;
   const auto after = unpack_view(pack(view));
@@ -86,29 +86,29 @@ TEST(FolderView, SurvivesTheJourney) {
 }
 
 TEST(Folders, WellOnAllNodes) {
-  EXPECT_EQ(judge_data_folder("/d", {node(0), node(1)}).at(0).verdict, Verdict::ok);
-  EXPECT_EQ(judge_run_folder("/r", {node(0), node(1)}).at(0).verdict, Verdict::ok);
-  EXPECT_EQ(judge_sharing(node(0), {node(0), node(1)}, {well(1)}).at(0).verdict, Verdict::ok);
+  EXPECT_EQ(judge_data_folder("/d", {node_view(0), node_view(1)}).at(0).verdict, Verdict::ok);
+  EXPECT_EQ(judge_run_folder("/r", {node_view(0), node_view(1)}).at(0).verdict, Verdict::ok);
+  EXPECT_EQ(judge_sharing(node_view(0), {node_view(0), node_view(1)}, {well(1)}).at(0).verdict, Verdict::ok);
 }
 
 TEST(Folders, OtherFilesOnOneNode) {
-  const auto findings = judge_data_folder("/d", {node(0), node(1, "other"), node(2)});
+  const auto findings = judge_data_folder("/d", {node_view(0), node_view(1, "other"), node_view(2)});
   EXPECT_EQ(findings.at(0).verdict, Verdict::failure);
   EXPECT_NE(findings[0].says.find("other files on n1 than on n0"), std::string::npos) << findings[0].says;
 }
 
 TEST(Folders, SilentUnreadableAndUnwritableNodesAreNamedOnceAReason) {
-  auto silent = node(1), second = node(2), third = node(3);
+  auto silent = node_view(1), second = node_view(2), third = node_view(3);
   silent.answered = false;
   second.unwritable = third.unwritable = "Read-only file system";
-  const auto findings = judge_run_folder("/r", {node(0), silent, second, third});
+  const auto findings = judge_run_folder("/r", {node_view(0), silent, second, third});
   ASSERT_EQ(findings.size(), 2U);
   EXPECT_NE(findings[0].says.find("on n1: the file system did not answer"), std::string::npos);
   EXPECT_NE(findings[1].says.find("on n2, n3: Read-only file system"), std::string::npos) << findings[1].says;
 }
 
 TEST(Folders, LittleRoomIsAWarning) {
-  auto view = node(0);
+  auto view = node_view(0);
   view.free = 3 << 20;
   const auto findings = judge_run_folder("/r", {view});
   EXPECT_EQ(findings.at(0).verdict, Verdict::warning);
@@ -116,19 +116,19 @@ TEST(Folders, LittleRoomIsAWarning) {
 }
 
 TEST(Folders, ANodeThatHasOnlyTheFolderAbove) {
-  auto other = node(1);
+  auto other = node_view(1);
   other.there = "/scratch";
-  const auto findings = judge_run_folder("/scratch/runs", {node(0), other});
+  const auto findings = judge_run_folder("/scratch/runs", {node_view(0), other});
   EXPECT_NE(findings.at(0).says.find("n0 has /scratch/runs, and n1 only /scratch"), std::string::npos)
       << findings[0].says;
 }
 
 TEST(Folders, WhatIsNotSeenIsNoSharedFileSystem) {
-  auto other = node(1);
+  auto other = node_view(1);
   other.kind = "tmpfs";
   auto unseen = well(1);
   unseen.seen_after = -1;
-  const auto findings = judge_sharing(node(0), {node(0), other}, {unseen});
+  const auto findings = judge_sharing(node_view(0), {node_view(0), other}, {unseen});
   EXPECT_EQ(findings.at(0).verdict, Verdict::failure);
   EXPECT_NE(findings[0].says.find("what n0 writes there (nfs) is not seen on n1 (tmpfs)"), std::string::npos)
       << findings[0].says;
@@ -140,13 +140,13 @@ TEST(Folders, SlowSightLooseLocksAndMissingOnes) {
   loose.lock_held = false;
   without.lock_error = "Function not implemented";
   back.arrived = false;
-  const std::vector<FolderView> views = {node(0), node(1)};
-  EXPECT_EQ(judge_sharing(node(0), views, {slow}).at(0).verdict, Verdict::warning);
-  EXPECT_EQ(judge_sharing(node(0), views, {loose}).at(0).verdict, Verdict::failure);
-  EXPECT_NE(judge_sharing(node(0), views, {loose}).at(0).says.find("n1 gets the run's lock while n0"),
+  const std::vector<FolderView> views = {node_view(0), node_view(1)};
+  EXPECT_EQ(judge_sharing(node_view(0), views, {slow}).at(0).verdict, Verdict::warning);
+  EXPECT_EQ(judge_sharing(node_view(0), views, {loose}).at(0).verdict, Verdict::failure);
+  EXPECT_NE(judge_sharing(node_view(0), views, {loose}).at(0).says.find("n1 gets the run's lock while n0"),
             std::string::npos);
-  EXPECT_EQ(judge_sharing(node(0), views, {without}).at(0).verdict, Verdict::warning);
-  EXPECT_EQ(judge_sharing(node(0), views, {back}).at(0).verdict, Verdict::failure);
+  EXPECT_EQ(judge_sharing(node_view(0), views, {without}).at(0).verdict, Verdict::warning);
+  EXPECT_EQ(judge_sharing(node_view(0), views, {back}).at(0).verdict, Verdict::failure);
   const auto after = unpack_shared(pack(without));
   EXPECT_EQ(after.lock_error, without.lock_error);
   EXPECT_DOUBLE_EQ(after.seen_after, 0.01);

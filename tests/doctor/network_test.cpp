@@ -18,13 +18,13 @@ comm::NetworkFacts facts(const std::string& host, const std::string& address,
   return {host, {address}, std::move(interfaces), wanted};
 }
 
-Network node(int rank, const std::string& address, const std::string& nccl = "") {
+Network node_network(int rank, const std::string& address, const std::string& nccl = "") {
   return network_of(job_of(rank, 2),
                     facts("n" + std::to_string(rank), address, {{"eth0", address, false, 24}}), nccl);
 }
 
 TEST(Network, TwoNodesInOneSubnetAreFine) {
-  const auto findings = judge_networks({node(0, "10.0.0.5"), node(1, "10.0.0.6")}, 2);
+  const auto findings = judge_networks({node_network(0, "10.0.0.5"), node_network(1, "10.0.0.6")}, 2);
   ASSERT_EQ(findings.size(), 1U);
   EXPECT_EQ(findings[0].verdict, Verdict::ok);
   EXPECT_NE(findings[0].says.find("gloo takes eth0 on 2 nodes"), std::string::npos) << findings[0].says;
@@ -45,7 +45,7 @@ TEST(Network, SurvivesTheJourney) {
 
 TEST(Network, AHostNameThatIsTheLoopbackIsAFailureOfItsRank) {
   const auto bad = network_of(job_of(1, 2), facts("n1", "127.0.1.1", {{"eth0", "10.0.0.6", false, 24}}), "");
-  const auto findings = judge_networks({node(0, "10.0.0.5"), bad}, 2);
+  const auto findings = judge_networks({node_network(0, "10.0.0.5"), bad}, 2);
   EXPECT_EQ(findings.at(0).verdict, Verdict::failure);
   EXPECT_NE(findings[0].says.find("rank 1: "), std::string::npos) << findings[0].says;
   EXPECT_NE(findings[0].says.find("127.0.1.1"), std::string::npos);
@@ -53,14 +53,14 @@ TEST(Network, AHostNameThatIsTheLoopbackIsAFailureOfItsRank) {
 }
 
 TEST(Network, OtherSubnetsAreAWarning) {
-  const auto findings = judge_networks({node(0, "10.0.0.5"), node(1, "10.0.1.6")}, 2);
+  const auto findings = judge_networks({node_network(0, "10.0.0.5"), node_network(1, "10.0.1.6")}, 2);
   EXPECT_EQ(findings.at(0).verdict, Verdict::warning);
   EXPECT_NE(findings[0].says.find("10.0.0.0/24 on n0 (eth0)"), std::string::npos) << findings[0].says;
   EXPECT_NE(findings[0].says.find("10.0.1.0/24 on n1 (eth0)"), std::string::npos) << findings[0].says;
 }
 
 TEST(Network, AFasterInterfaceThatAllHaveIsNamed) {
-  auto first = node(0, "10.0.0.5"), second = node(1, "10.0.0.6");
+  auto first = node_network(0, "10.0.0.5"), second = node_network(1, "10.0.0.6");
   first.interfaces.push_back({"hsn0", "10.9.0.5", false, 16});
   EXPECT_EQ(judge_networks({first, second}, 2).at(0).verdict, Verdict::ok) << "one node alone has it";
   second.interfaces.push_back({"hsn0", "10.9.0.6", false, 16});
@@ -70,7 +70,7 @@ TEST(Network, AFasterInterfaceThatAllHaveIsNamed) {
 }
 
 TEST(Network, NcclChoosesAsNcclDoes) {
-  auto network = node(0, "10.0.0.5");
+  auto network = node_network(0, "10.0.0.5");
   network.interfaces = {{"lo", "127.0.0.1", true, 8},
                         {"docker0", "172.17.0.1", false, 16},
                         {"eth0", "10.0.0.5", false, 24},

@@ -5,7 +5,7 @@
 #include "pictures.h"
 
 namespace lockstep::doctor {
-using namespace test;
+using namespace pictures;
 
 TEST(Memory, OfAControlGroupCountsAndIsSharedByTheNodesRanks) {
   Picture picture = cluster({2});

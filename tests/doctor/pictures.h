@@ -3,7 +3,7 @@
 
 #include "lockstep/doctor/checks.h"
 
-namespace lockstep::doctor::test {
+namespace lockstep::doctor::pictures {
 
 /// Ranks 0, 1, ... on machines of so many each; a core a rank.
 inline Picture cluster(std::vector<int> ranks_a_machine) {
@@ -53,4 +53,4 @@ inline std::string said(const Findings& findings) {
   return text;
 }
 
-}  // namespace lockstep::doctor::test
+}  // namespace lockstep::doctor::pictures

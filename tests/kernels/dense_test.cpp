@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/levels.h"
 #include "lockstep/base/format.h"
 
 namespace lockstep::kernels {
@@ -20,12 +21,6 @@ struct Shape {
 const std::vector<Shape> kShapes = {{1, {1, 1}},          {1, {8, 64, 32, 2}}, {32, {8, 64, 32, 2}},
                                     {19, {8, 64, 32, 2}}, {5, {7, 33, 1}},     {4, {33, 7, 1, 33, 5}},
                                     {33, {3, 16, 10}},    {128, {200, 65, 10}}};
-
-std::vector<Level> levels() {
-  std::vector<Level> all;
-  for (int i = 0; i <= static_cast<int>(level()); ++i) all.push_back(static_cast<Level>(i));
-  return all;
-}
 
 std::vector<at::Tensor> drawn_layers(const Shape& shape, bool with_bias) {
   std::vector<at::Tensor> parameters;
@@ -73,7 +68,7 @@ DenseChain chain_over(const std::vector<at::Tensor>& parameters, const std::vect
   return {std::move(layers), level};
 }
 
-at::Tensor run(DenseChain& chain, const at::Tensor& x, const at::Tensor& gradient) {
+at::Tensor forward_and_backward(DenseChain& chain, const at::Tensor& x, const at::Tensor& gradient) {
   auto outputs = at::empty_like(gradient);
   std::copy_n(chain.forward(x.const_data_ptr<float>(), x.size(0)), outputs.numel(),
               outputs.mutable_data_ptr<float>());
@@ -100,7 +95,7 @@ TEST(DenseChain, IsNearDoublePrecisionForwardAndBackwardAtEachLevel) {
         const auto x = at::randn({shape.rows, shape.widths[0]});
         const auto gradient = at::randn({shape.rows, shape.widths.back()});
         auto chain = chain_over(parameters, gradients, level);
-        const auto ours = run(chain, x, gradient);
+        const auto ours = forward_and_backward(chain, x, gradient);
         const auto wanted = by_graph(x.to(at::kDouble), wide);
         wanted.backward(gradient.to(at::kDouble));
         EXPECT_TRUE(is_near(ours, wanted));
@@ -118,10 +113,10 @@ TEST(DenseChain, TakesBatchesOfOtherSizesInTurn) {
   auto chain = chain_over(parameters, gradients, level());
   for (const int64_t rows : {32, 5, 1, 48}) {
     const auto x = at::randn({rows, 8}), gradient = at::randn({rows, 2});
-    const auto ours = run(chain, x, gradient);
+    const auto ours = forward_and_backward(chain, x, gradient);
     const auto fresh_gradients = gradients_like(parameters);
     auto fresh = chain_over(parameters, fresh_gradients, level());
-    EXPECT_TRUE(ours.equal(run(fresh, x, gradient)));
+    EXPECT_TRUE(ours.equal(forward_and_backward(fresh, x, gradient)));
     for (size_t i = 0; i < gradients.size(); ++i) EXPECT_TRUE(gradients[i].equal(fresh_gradients[i]));
   }
 }
@@ -130,7 +125,7 @@ TEST(DenseChain, LetsWhatIsNoNumberThrough) {
   const auto parameters = drawn_layers({0, {2, 9, 3}}, true), gradients = gradients_like(parameters);
   auto chain = chain_over(parameters, gradients, level());
   const auto x = at::full({2, 2}, std::numeric_limits<float>::quiet_NaN());
-  EXPECT_TRUE(run(chain, x, at::ones({2, 3})).isnan().all().item<bool>());
+  EXPECT_TRUE(forward_and_backward(chain, x, at::ones({2, 3})).isnan().all().item<bool>());
 }
 
 }  // namespace

@@ -10,40 +10,40 @@
 namespace lockstep {
 namespace {
 
-struct Layer {
+struct LinearLayer {
   at::Tensor x, weight, bias;
 };
 
-struct Case {
+struct LinearCase {
   int64_t rows, in, out;
   bool x_learns;
 };
 
-const std::vector<Case> kCases = {{32, 8, 64, false}, {32, 64, 32, true}, {20, 32, 2, true},
-                                  {1, 7, 5, true},    {3, 1, 4, true},    {5, 6, 1, true},
-                                  {1, 1, 1, true},    {0, 4, 3, true},    {65, 33, 129, true}};
+const std::vector<LinearCase> kCases = {{32, 8, 64, false}, {32, 64, 32, true}, {20, 32, 2, true},
+                                        {1, 7, 5, true},    {3, 1, 4, true},    {5, 6, 1, true},
+                                        {1, 1, 1, true},    {0, 4, 3, true},    {65, 33, 129, true}};
 
-Layer layer_of(const Case& one) {
-  Layer layer = {at::randn({one.rows, one.in}), at::randn({one.out, one.in}), at::randn({one.out})};
+LinearLayer layer_of(const LinearCase& one) {
+  LinearLayer layer = {at::randn({one.rows, one.in}), at::randn({one.out, one.in}), at::randn({one.out})};
   layer.x.set_requires_grad(one.x_learns);
   layer.weight.requires_grad_();
   layer.bias.requires_grad_();
   return layer;
 }
 
-Layer copy_of(const Layer& layer) {
+LinearLayer copy_of(const LinearLayer& layer) {
   const auto copied = [](const at::Tensor& x) {
     return x.detach().clone().set_requires_grad(x.requires_grad());
   };
   return {copied(layer.x), copied(layer.weight), copied(layer.bias)};
 }
 
-at::Tensor by_torch(const Layer& layer, bool relu) {
+at::Tensor linear_by_torch(const LinearLayer& layer, bool relu) {
   const auto sums = at::linear(layer.x, layer.weight, layer.bias);
   return relu ? at::relu(sums) : sums;
 }
 
-at::Tensor by_us(const Layer& layer, bool relu) {
+at::Tensor by_us(const LinearLayer& layer, bool relu) {
   return relu ? linear_relu(layer.x, layer.weight, layer.bias)
               : linear_alone(layer.x, layer.weight, layer.bias);
 }
@@ -55,7 +55,7 @@ void expect_same_bits(const at::Tensor& one, const at::Tensor& other) {
   EXPECT_TRUE(one.detach().contiguous().view(at::kInt).equal(other.detach().contiguous().view(at::kInt)));
 }
 
-void expect_same_gradients(const Layer& one, const Layer& other) {
+void expect_same_gradients(const LinearLayer& one, const LinearLayer& other) {
   expect_same_bits(one.x.grad(), other.x.grad());
   expect_same_bits(one.weight.grad(), other.weight.grad());
   expect_same_bits(one.bias.grad(), other.bias.grad());
@@ -67,7 +67,7 @@ TEST(LinearRelu, HasTheBitsOfTorchsForwardAndBackward) {
     for (const bool relu : {false, true}) {
       SCOPED_TRACE(testing::Message() << one.rows << " " << one.in << " " << one.out << " relu " << relu);
       const auto theirs = layer_of(one), ours = copy_of(theirs);
-      const auto wanted = by_torch(theirs, relu), got = by_us(ours, relu);
+      const auto wanted = linear_by_torch(theirs, relu), got = by_us(ours, relu);
       expect_same_bits(got, wanted);
       const auto gradient = at::randn(wanted.sizes());
       wanted.backward(gradient);
@@ -98,8 +98,8 @@ TEST(LinearRelu, GivesItsGradientsInTorchsOrder) {
       });
     };
     watch(first.weight, 1), watch(first.bias, 2), watch(second.weight, 3), watch(second.bias, 4);
-    second.x = one_node ? by_us(first, true) : by_torch(first, true);
-    (one_node ? by_us(second, false) : by_torch(second, false)).sum().backward();
+    second.x = one_node ? by_us(first, true) : linear_by_torch(first, true);
+    (one_node ? by_us(second, false) : linear_by_torch(second, false)).sum().backward();
     return seen;
   };
   EXPECT_EQ(order(true), order(false));
@@ -111,7 +111,7 @@ TEST(LinearRelu, AsksForNoGradientThatNobodyWants) {
     const auto theirs = layer_of(kCases[1]);
     (frozen == 0 ? theirs.x : frozen == 1 ? theirs.weight : theirs.bias).set_requires_grad(false);
     const auto ours = copy_of(theirs);
-    by_torch(theirs, true).sum().backward();
+    linear_by_torch(theirs, true).sum().backward();
     by_us(ours, true).sum().backward();
     expect_same_gradients(ours, theirs);
   }
@@ -122,10 +122,10 @@ TEST(LinearRelu, AsksForNoGradientThatNobodyWants) {
 TEST(LinearRelu, HasASecondGradient) {
   at::manual_seed(2);
   const auto theirs = layer_of({6, 5, 4, true}), ours = copy_of(theirs);
-  const auto penalty = [](const Layer& layer, const at::Tensor& output) {
+  const auto penalty = [](const LinearLayer& layer, const at::Tensor& output) {
     return torch::autograd::grad({output.pow(3).sum()}, {layer.weight}, {}, true, true)[0].pow(2).sum();
   };
-  penalty(theirs, by_torch(theirs, true)).backward();
+  penalty(theirs, linear_by_torch(theirs, true)).backward();
   penalty(ours, by_us(ours, true)).backward();
   expect_same_gradients(ours, theirs);
   EXPECT_GT(ours.weight.grad().abs().sum().item<double>(), 0);
@@ -152,7 +152,7 @@ TEST(LinearRelu, KeepsWhatIsNoNumber) {
     theirs.x[1].fill_(std::numeric_limits<float>::infinity());
   }
   const auto ours = copy_of(theirs);
-  const auto wanted = by_torch(theirs, true), got = by_us(ours, true);
+  const auto wanted = linear_by_torch(theirs, true), got = by_us(ours, true);
   EXPECT_TRUE(got.isnan().equal(wanted.isnan()));
   wanted.sum().backward();
   got.sum().backward();

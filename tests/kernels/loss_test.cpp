@@ -9,14 +9,14 @@
 namespace lockstep::kernels {
 namespace {
 
-struct Case {
+struct LossCase {
   int64_t rows, classes;
   bool weighted;
   double smoothing;
 };
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<LossCase> loss_cases() {
+  std::vector<LossCase> all;
   for (const auto& [rows, classes] :
        std::vector<std::pair<int64_t, int64_t>>{{1, 2}, {32, 2}, {7, 1}, {19, 10}})
     for (const bool weighted : {false, true})
@@ -24,7 +24,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-CrossEntropy ours(const at::Tensor& weights, double smoothing) {
+CrossEntropy cross_entropy_of(const at::Tensor& weights, double smoothing) {
   CrossEntropy loss = {.label_smoothing = smoothing};
   if (weights.defined())
     loss.class_weights.assign(weights.const_data_ptr<float>(),
@@ -34,7 +34,7 @@ CrossEntropy ours(const at::Tensor& weights, double smoothing) {
 
 TEST(CrossEntropy, IsNearDoublePrecisionWithWeightsAndSmoothing) {
   at::manual_seed(1);
-  for (const auto& one : cases())
+  for (const auto& one : loss_cases())
     for (const bool ignores : {false, true}) {
       SCOPED_TRACE(format("{} x {}, weighted {}, smoothing {}, ignores {}", one.rows, one.classes,
                           one.weighted, one.smoothing, ignores));
@@ -48,7 +48,7 @@ TEST(CrossEntropy, IsNearDoublePrecisionWithWeightsAndSmoothing) {
                                  at::Reduction::Mean, -100, one.smoothing);
       (wanted * 0.5).backward();
       auto gradient = at::empty_like(outputs);
-      const double loss = ours(weights, one.smoothing)
+      const double loss = cross_entropy_of(weights, one.smoothing)
                               .mean(outputs.const_data_ptr<float>(), targets.const_data_ptr<int64_t>(),
                                     one.rows, one.classes, 0.5, gradient.mutable_data_ptr<float>());
       EXPECT_NEAR(loss, wanted.item<double>(), 2e-6);

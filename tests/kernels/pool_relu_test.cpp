@@ -15,14 +15,14 @@ namespace {
 
 using at::MemoryFormat;
 
-struct Case {
+struct PoolCase {
   std::vector<int64_t> sizes;
   MemoryFormat format;
   at::ScalarType type;
 };
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<PoolCase> pool_cases() {
+  std::vector<PoolCase> all;
   for (const auto& sizes : std::vector<std::vector<int64_t>>{{1, 1, 2, 2},
                                                              {2, 3, 2, 2},
                                                              {3, 5, 7, 9},
@@ -36,7 +36,7 @@ std::vector<Case> cases() {
 }
 
 // few different values, so that windows have ties, and all that are special
-at::Tensor values(const Case& one) {
+at::Tensor values(const PoolCase& one) {
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   const auto kinds =
       at::tensor({-2.0f, -1.0f, -0.0f, 0.0f, 1e-40f, -1e-40f, 1.0f, 1.0f, 2.0f, 3.5f, inf, -inf, nan});
@@ -55,19 +55,19 @@ bool same_bits(const at::Tensor& one, const at::Tensor& other) {
          bits(one).equal(bits(other));
 }
 
-at::Tensor by_torch(const at::Tensor& x) {
+at::Tensor pooled_by_torch(const at::Tensor& x) {
   return at::max_pool2d(at::relu(x), 2);
 }
 
 TEST(PoolRelu, HasTheBitsOfTheTwoForwardAndBackwardAtEachLevel) {
   at::manual_seed(1);
-  for (const auto& one : cases())
+  for (const auto& one : pool_cases())
     for (const auto level : levels()) {
       SCOPED_TRACE(format("{} channels_last {} type {} level {}", at::IntArrayRef(one.sizes)[3],
                           one.format == MemoryFormat::ChannelsLast, toString(one.type),
                           static_cast<int>(level)));
       const auto x = values(one).requires_grad_();
-      const auto wanted = by_torch(x);
+      const auto wanted = pooled_by_torch(x);
       const auto images = images_of(x);
       const auto pooled = pool_relu_forward(x.detach(), images, level);
       EXPECT_TRUE(same_bits(pooled.output, wanted));
@@ -80,9 +80,9 @@ TEST(PoolRelu, HasTheBitsOfTheTwoForwardAndBackwardAtEachLevel) {
 }
 
 TEST(PoolRelu, IsPartOfAGraph) {
-  for (const auto& one : cases()) {
+  for (const auto& one : pool_cases()) {
     const auto x = values(one).requires_grad_(), y = x.detach().clone().requires_grad_();
-    const auto ours = pool_relu(x), wanted = by_torch(y);
+    const auto ours = pool_relu(x), wanted = pooled_by_torch(y);
     EXPECT_TRUE(ours.is_contiguous(one.format));
     (ours * 3).sum().backward();
     (wanted * 3).sum().backward();
@@ -99,7 +99,7 @@ TEST(PoolRelu, HasASecondGradient) {
     return torch::autograd::grad({output.pow(3).sum()}, {input}, {}, true, true)[0].pow(2).sum();
   };
   penalty(x, pool_relu(x)).backward();
-  penalty(y, by_torch(y)).backward();
+  penalty(y, pooled_by_torch(y)).backward();
   EXPECT_TRUE(at::allclose(x.grad(), y.grad()));
   EXPECT_GT(x.grad().abs().sum().item<double>(), 0);
 }
@@ -109,9 +109,9 @@ TEST(PoolRelu, LeavesWhatItDoesNotKnowToTorch) {
   const auto x = at::randn({4, 6, 8, 10});
   for (const auto& other : {x.to(at::kDouble), x.transpose(2, 3), x.slice(2, 1), x[0], x.narrow(0, 0, 0)}) {
     if (other.numel() > 0) {
-      EXPECT_TRUE(pool_relu(other).equal(by_torch(other)));
+      EXPECT_TRUE(pool_relu(other).equal(pooled_by_torch(other)));
     } else {
-      EXPECT_EQ(pool_relu(other).sizes(), by_torch(other).sizes());
+      EXPECT_EQ(pool_relu(other).sizes(), pooled_by_torch(other).sizes());
     }
   }
   EXPECT_THROW(pool_relu(x.narrow(2, 0, 1)), c10::Error);

@@ -60,8 +60,6 @@ class Commands : public ::testing::Test {
 
 const Job kSlurmJob{.scheduler = "slurm", .job_id = "42"};
 
-}  // namespace
-
 TEST(Deadline, ReadsEachSource) {
   EXPECT_EQ(launch::parse_epoch("1767225600"), launch::Time(1767225600s));
   EXPECT_EQ(launch::parse_slurm_time("2026-01-01T10:30:00\n"), local_time(2026, 1, 1, 10, 30));
@@ -164,4 +162,5 @@ TEST(Deadline, AJobShorterThanTheMarginLeavesHalfway) {
   EXPECT_EQ(end_to_leave_before(now - seconds(5), seconds(60), now), now - seconds(5));
 }
 
+}  // namespace
 }  // namespace lockstep

@@ -5,15 +5,13 @@
 #include "lockstep/models/mlp.h"
 #include "lockstep/models/pima_net.h"
 #include "lockstep/models/simple_cnn.h"
+#include "models/bits.h"
 #include "peer.h"
 
 namespace lockstep {
 namespace {
 
-std::string bits(const torch::Tensor& tensor) {
-  const auto flat = tensor.detach().contiguous();
-  return {static_cast<const char*>(flat.const_data_ptr()), flat.nbytes()};
-}
+using test::bits;
 
 template <class M, class... Args>
 std::string seeded(at::IntArrayRef shape, Args... args) {

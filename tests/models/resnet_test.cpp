@@ -7,15 +7,13 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/state_dict.h"
+#include "models/bits.h"
 #include "peer.h"
 
 namespace lockstep {
 namespace {
 
-std::string bits(const torch::Tensor& tensor) {
-  const auto flat = tensor.detach().contiguous();
-  return {static_cast<const char*>(flat.const_data_ptr()), flat.nbytes()};
-}
+using test::bits;
 
 std::string bits(const torch::nn::Module& model) {
   std::string text;

@@ -22,6 +22,11 @@ inline int world() {
   return runtime().job().world;
 }
 
+/// This rank's part of a tensor that is split evenly among the ranks.
+inline at::Tensor own(const at::Tensor& whole, int64_t dim) {
+  return whole.chunk(world(), dim)[static_cast<size_t>(rank())];
+}
+
 /// The mean over the ranks.
 inline at::Tensor mean(const at::Tensor& mine) {
   at::Tensor sum = mine.detach().clone();

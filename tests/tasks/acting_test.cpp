@@ -210,7 +210,7 @@ TEST(PolicyLoss, OfPpoIsClippedWhereThatIsLess) {
   EXPECT_NEAR(loss(1, std::log(0.5)), -1, 1e-5);
 }
 
-std::string refusal(const RowOptions& options) {
+std::string refused_option(const RowOptions& options) {
   try {
     policy_method(options);
   } catch (const InputError& error) {
@@ -225,9 +225,9 @@ TEST(PolicyMethod, RefusesNonsense) {
       {"gamma", "1.5"},  {"gamma", "nan"},      {"lambda", "-0.1"}, {"clip", "2"},
       {"entropy", "-1"}, {"value", "-1"},       {"solved", "-1"}};
   for (const auto& [name, value] : nonsense)
-    EXPECT_EQ(refusal({{name, value}}), std::string("task.options.") + name) << value;
-  EXPECT_EQ(refusal({{"method", "policy_gradient"}, {"clip", "0.2"}}), "task.options.clip");
-  EXPECT_EQ(refusal({{"steps", "12.5"}}), "options.steps");
+    EXPECT_EQ(refused_option({{name, value}}), std::string("task.options.") + name) << value;
+  EXPECT_EQ(refused_option({{"method", "policy_gradient"}, {"clip", "0.2"}}), "task.options.clip");
+  EXPECT_EQ(refused_option({{"steps", "12.5"}}), "options.steps");
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace lockstep::text {
 namespace {
 
-constexpr const char* kVocabulary = "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n";
+constexpr const char* kShortVocabulary = "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n";
 
 struct FolderTest : testing::Test {
   test::TempFolder folder;
@@ -25,17 +25,17 @@ struct FolderTest : testing::Test {
     }
   }
   void config_is_refused(const std::string& config, const std::string& words) {
-    folder.write("vocab.txt", kVocabulary);
+    folder.write("vocab.txt", kShortVocabulary);
     folder.write("tokenizer_config.json", config);
     refused(words, "/tokenizer_config.json");
   }
   void tokenizer_is_refused(const std::string& json, const std::string& words) {
-    folder.write("vocab.txt", kVocabulary);
+    folder.write("vocab.txt", kShortVocabulary);
     folder.write("tokenizer.json", json);
     refused(words, "/tokenizer.json");
   }
   NormalizerOptions options(const std::string& config, const std::string& normalizer) {
-    folder.write("vocab.txt", kVocabulary);
+    folder.write("vocab.txt", kShortVocabulary);
     folder.write("tokenizer_config.json", config);
     folder.write("tokenizer.json", R"({"normalizer": )" + normalizer + "}");
     return read_folder(folder.path().string()).options;
@@ -53,21 +53,21 @@ TEST_F(FolderTest, AVocabularyMustHaveWhatATextNeeds) {
   folder.write("vocab.txt", "");
   refused("the vocabulary is empty");
   for (const char* missing : {"[PAD]", "[UNK]", "[CLS]", "[SEP]"}) {
-    std::string lines = kVocabulary;
+    std::string lines = kShortVocabulary;
     folder.write("vocab.txt", lines.replace(lines.find(missing), 5, "other"));
     refused(std::string("the vocabulary has no ") + missing);
   }
 }
 
 TEST_F(FolderTest, ATokenThatIsThereTwiceIsNamedWithItsNumbers) {
-  folder.write("vocab.txt", std::string(kVocabulary) + "b\na \n");
+  folder.write("vocab.txt", std::string(kShortVocabulary) + "b\na \n");
   refused("the vocabulary has \"a\" twice, as the tokens 4 and 6");
-  folder.write("vocab.txt", std::string(kVocabulary) + "\n\n");
+  folder.write("vocab.txt", std::string(kShortVocabulary) + "\n\n");
   refused("the vocabulary has an empty line twice, as the tokens 5 and 6");
 }
 
 TEST_F(FolderTest, AVocabularyThatIsNotUtf8IsRefusedWithItsLine) {
-  folder.write("vocab.txt", std::string(kVocabulary) + "caf\xE9\n");
+  folder.write("vocab.txt", std::string(kShortVocabulary) + "caf\xE9\n");
   refused("the vocabulary is not UTF-8: byte 0xE9", "/vocab.txt:6");
 }
 

@@ -29,7 +29,7 @@ struct Share {
   int rank = 0, world = 1;
 };
 
-Settings settings_of(int64_t batch_size, int64_t accumulate) {
+Settings feed_settings(int64_t batch_size, int64_t accumulate) {
   Settings settings;
   settings.data.batch_size = batch_size;
   settings.data.workers = 0;
@@ -58,7 +58,7 @@ std::vector<Step> take(const Feed& feed, TrainingState& state, size_t most = 100
 }
 
 TEST(Feed, GivesAnEpochInStepsOfWhichTheLastIsShort) {
-  auto settings = settings_of(2, 2);
+  auto settings = feed_settings(2, 2);
   settings.data.shuffle = false;
   TrainingState state;
   EXPECT_EQ(take(feed_of(settings, 9), state),
@@ -71,7 +71,7 @@ TEST(Feed, GivesAnEpochInStepsOfWhichTheLastIsShort) {
 
 TEST(Feed, CountsAStepsOwnSamples) {
   TrainingState state;
-  const auto feed = feed_of(settings_of(2, 2), 9);
+  const auto feed = feed_of(feed_settings(2, 2), 9);
   auto epoch = feed.epoch(state);
   EXPECT_EQ(epoch.steps(), 3);
   Indices samples;
@@ -85,7 +85,7 @@ TEST(Feed, CountsAStepsOwnSamples) {
 }
 
 TEST(Feed, GoesOnInsideAnEpochWithWhatWasLeft) {
-  const auto feed = feed_of(settings_of(2, 2), 21);
+  const auto feed = feed_of(feed_settings(2, 2), 21);
   TrainingState whole, parted;
   whole.epoch = parted.epoch = 3;
   const auto all = take(feed, whole);
@@ -101,14 +101,14 @@ TEST(Feed, GoesOnInsideAnEpochWithWhatWasLeft) {
 }
 
 TEST(Feed, CountsTheStepsOfAnAttemptBefore) {
-  const auto feed = feed_of(settings_of(2, 2), 21);
+  const auto feed = feed_of(feed_settings(2, 2), 21);
   TrainingState state;
   take(feed, state, 2);
   EXPECT_EQ(feed.epoch(state).steps(), 6);
 }
 
 TEST(Feed, StandsAtTheSamePlaceOnEveryRank) {
-  const auto settings = settings_of(2, 1);
+  const auto settings = feed_settings(2, 1);
   TrainingState first, second;
   const auto a = take(feed_of(settings, 10, {0, 2}), first, 2);
   const auto b = take(feed_of(settings, 10, {1, 2}), second, 2);
@@ -118,7 +118,7 @@ TEST(Feed, StandsAtTheSamePlaceOnEveryRank) {
 }
 
 TEST(Feed, DropsTheLastBatchWhereItIsNotFull) {
-  auto settings = settings_of(2, 2);
+  auto settings = feed_settings(2, 2);
   settings.data.shuffle = false;
   settings.data.drop_last_batch = true;
   TrainingState state;
@@ -127,7 +127,7 @@ TEST(Feed, DropsTheLastBatchWhereItIsNotFull) {
 }
 
 TEST(Feed, DropsWhatDoesNotGoIntoEqualShares) {
-  auto settings = settings_of(2, 1);
+  auto settings = feed_settings(2, 1);
   settings.data.shuffle = false;
   TrainingState padded, dropped;
   EXPECT_EQ(take(feed_of(settings, 5, {1, 2}), padded), (std::vector<Step>{{{1, 3}}, {{0}}}));
@@ -136,7 +136,7 @@ TEST(Feed, DropsWhatDoesNotGoIntoEqualShares) {
 }
 
 TEST(Feed, SaysWhereNothingIsLeft) {
-  auto settings = settings_of(4, 1);
+  auto settings = feed_settings(4, 1);
   settings.data.drop_last_batch = true;
   TrainingState state;
   state.consumed = 4;
@@ -148,7 +148,7 @@ TEST(Feed, SaysWhereNothingIsLeft) {
 
 TEST(Feed, FetchesNothingAheadOfTheStep) {
   const auto data = std::make_shared<Numbers>(8);
-  const Feed feed(settings_of(2, 1), data, 0, 1, at::kCPU);
+  const Feed feed(feed_settings(2, 1), data, 0, 1, at::kCPU);
   TrainingState state;
   auto epoch = feed.epoch(state);
   int steps = 0;
@@ -165,7 +165,7 @@ TEST(Feed, DrawsOneNumberAtAnEpochsStartAndNoneInside) {
     torch::manual_seed(1);
     TrainingState state;
     state.consumed = consumed;
-    const auto feed = feed_of(settings_of(2, 1), 8);
+    const auto feed = feed_of(feed_settings(2, 1), 8);
     feed.epoch(state);
     return torch::rand({}, torch::kFloat64).item<double>();
   };

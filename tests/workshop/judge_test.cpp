@@ -12,7 +12,7 @@ RankRun rank_with(const std::string& facts) {
   return {1, {.facts = facts}};
 }
 
-std::string told(const RankRun& rank) {
+std::string why_no_mean(const RankRun& rank) {
   try {
     rank.number("mean");
   } catch (const NotYet& word) {
@@ -28,7 +28,7 @@ TEST(Judge, SeesTheLastOfSeveralFactsOfOneName) {
 }
 
 TEST(Judge, PassesOverALineThatIsCutOff) {
-  EXPECT_EQ(told(rank_with("{\"name\":\"mean\",\"numb")), "rank 1 never showed `mean`");
+  EXPECT_EQ(why_no_mean(rank_with("{\"name\":\"mean\",\"numb")), "rank 1 never showed `mean`");
 }
 
 TEST(Judge, PassesOverWhatIsNoFact) {
@@ -40,7 +40,7 @@ TEST(Judge, PassesOverWhatIsNoFact) {
 }
 
 TEST(Judge, TakesAFactOfTheWrongKindForOneWithoutNumbers) {
-  EXPECT_EQ(told(rank_with("{\"name\":\"mean\",\"numbers\":\"five\"}\n")),
+  EXPECT_EQ(why_no_mean(rank_with("{\"name\":\"mean\",\"numbers\":\"five\"}\n")),
             "rank 1 showed 0 numbers as `mean`, and one is wanted");
 }
 

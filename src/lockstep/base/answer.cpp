@@ -33,7 +33,7 @@ struct Pipe {
 };
 
 // false at its end
-bool take(Pipe& pipe) {
+bool take_part(Pipe& pipe) {
   std::array<char, 4096> part;
   const ssize_t n = ::read(pipe.read.number(), part.data(), part.size());
   if (n < 0) return errno == EINTR || errno == EAGAIN;
@@ -51,7 +51,7 @@ bool take_what_is_there(std::array<Pipe, 2>& pipes, std::chrono::milliseconds wa
                               pollfd{pipes[1].read.number(), POLLIN, 0}};
   if (::poll(ready.data(), ready.size(), static_cast<int>(wait.count())) <= 0) return false;
   for (size_t i = 0; i < pipes.size(); ++i) {
-    if (ready[i].revents && !take(pipes[i])) pipes[i].read.close();
+    if (ready[i].revents && !take_part(pipes[i])) pipes[i].read.close();
   }
   return true;
 }

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char *kPrefix = "lockstep-", *kSuffix = ".shared";
+constexpr const char *kClaimPrefix = "lockstep-", *kClaimSuffix = ".shared";
 
 bool is_own_file(const Descriptor& file) {
   struct stat facts {};
@@ -30,7 +30,7 @@ bool held_by_nobody(const std::string& path) {
 }  // namespace
 
 std::string claimed_name(const std::string& name) {
-  return format("{}{}{}", kPrefix, name, kSuffix);
+  return format("{}{}{}", kClaimPrefix, name, kClaimSuffix);
 }
 
 bool claim(const Descriptor& file) {
@@ -43,7 +43,7 @@ void sweep_unclaimed(const std::string& folder) {
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(folder, none)) {
     const auto name = entry.path().filename().string();
-    if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) continue;
+    if (!name.starts_with(kClaimPrefix) || !name.ends_with(kClaimSuffix)) continue;
     if (held_by_nobody(entry.path())) ::unlink(entry.path().c_str());
   }
 }

@@ -18,8 +18,6 @@ bool base::is_out_of_memory(const std::exception& error) {
 
 namespace {
 
-constexpr size_t kLongestPath = 4096;
-
 bool is_a_path_that_cannot_be(const std::error_code& code) {
   constexpr std::errc kOfThePath[] = {
       std::errc::filename_too_long, std::errc::no_such_file_or_directory,     std::errc::not_a_directory,
@@ -37,7 +35,8 @@ std::string describe(const std::exception& error) {
     if (!known->where().empty()) text += "\n  where: " + known->where();
     if (!known->hint().empty()) text += "\n  to do: " + known->hint();
   } else if (const auto* files = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
-    text = files->code().message() + "\n  where: " + base::printable(files->path1().string(), kLongestPath) +
+    text = files->code().message() +
+           "\n  where: " + base::printable(files->path1().string(), base::kLongestPath) +
            "\n  to do: check the path and its permissions";
   } else if (base::is_out_of_memory(error)) {
     text = "there is not enough memory (" + text + ")\n  to do: " + base::kMoreMemory;

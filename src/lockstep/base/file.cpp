@@ -16,8 +16,6 @@
 namespace lockstep::base {
 namespace {
 
-constexpr size_t kLongestPath = 4096;
-
 const char* kind_of(mode_t mode) {
   if (S_ISDIR(mode)) return "a folder";
   if (S_ISFIFO(mode)) return "a pipe";

@@ -14,7 +14,7 @@ const std::string* find(const RowOptions& options, const std::string& name) {
   return found == options.end() ? nullptr : &found->second;
 }
 
-[[noreturn]] void refuse(const std::string& name, const std::string& text, const char* wanted) {
+[[noreturn]] void refuse_option(const std::string& name, const std::string& text, const char* wanted) {
   throw InputError(format("options.{} must be {}, not '{}'", name, wanted, base::printable(text)),
                    "options." + name, "change it in the config");
 }
@@ -26,7 +26,7 @@ Number number(const RowOptions& options, const std::string& name, Number otherwi
   Number value{};
   const char* end = text->data() + text->size();
   const auto [at, error] = std::from_chars(text->data(), end, value);
-  if (error != std::errc() || at != end) refuse(name, *text, wanted);
+  if (error != std::errc() || at != end) refuse_option(name, *text, wanted);
   return value;
 }
 
@@ -46,7 +46,7 @@ template <>
 bool option(const RowOptions& options, const std::string& name, bool otherwise) {
   const auto* text = find(options, name);
   if (!text) return otherwise;
-  if (*text != "true" && *text != "false") refuse(name, *text, "true or false");
+  if (*text != "true" && *text != "false") refuse_option(name, *text, "true or false");
   return *text == "true";
 }
 

@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kBadInputWord = "input";
 constexpr char kResult = 'R', kFailure = 'E';
 
-[[noreturn]] void refuse() {
+[[noreturn]] void refuse_damaged() {
   throw Error("a message between ranks is damaged", "the exchange of texts",
               "start the same lockstep on every rank");
 }
@@ -31,8 +31,8 @@ std::vector<std::string> unpack_texts(const std::string& packed) {
   while (at < end) {
     size_t size = 0;
     const auto [colon, code] = std::from_chars(at, end, size);
-    if (code != std::errc() || colon == end || *colon != ':') refuse();
-    if (size > static_cast<size_t>(end - colon - 1)) refuse();
+    if (code != std::errc() || colon == end || *colon != ':') refuse_damaged();
+    if (size > static_cast<size_t>(end - colon - 1)) refuse_damaged();
     texts.emplace_back(colon + 1, size);
     at = colon + 1 + size;
   }
@@ -48,7 +48,7 @@ std::string pack_error(const std::exception& error) {
 
 void throw_packed_error(const std::string& packed) {
   const auto parts = unpack_texts(packed);
-  if (parts.size() != 4) refuse();
+  if (parts.size() != 4) refuse_damaged();
   if (parts[0] == kBadInputWord) throw InputError(parts[1], parts[2], parts[3]);
   throw Error(parts[1], parts[2], parts[3]);
 }
@@ -62,7 +62,7 @@ std::string pack_outcome(const std::function<std::string()>& work) {
 }
 
 std::string unpack_outcome(const std::string& packed) {
-  if (packed.empty() || (packed[0] != kResult && packed[0] != kFailure)) refuse();
+  if (packed.empty() || (packed[0] != kResult && packed[0] != kFailure)) refuse_damaged();
   if (packed[0] == kFailure) throw_packed_error(packed.substr(1));
   return packed.substr(1);
 }

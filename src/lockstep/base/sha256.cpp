@@ -26,7 +26,7 @@ std::array<uint32_t, 64> make_constants() {
   return constants;
 }
 
-uint32_t load(const uint8_t* b) {
+uint32_t word_at(const uint8_t* b) {
   return uint32_t{b[0]} << 24 | uint32_t{b[1]} << 16 | uint32_t{b[2]} << 8 | b[3];
 }
 
@@ -36,7 +36,7 @@ void Sha256::block(const uint8_t* bytes) {
   using std::rotr;
   static const auto k = make_constants();
   uint32_t w[64];
-  for (int i = 0; i < 16; ++i) w[i] = load(bytes + 4 * i);
+  for (int i = 0; i < 16; ++i) w[i] = word_at(bytes + 4 * i);
   for (int i = 16; i < 64; ++i) {
     const uint32_t s0 = rotr(w[i - 15], 7) ^ rotr(w[i - 15], 18) ^ w[i - 15] >> 3;
     const uint32_t s1 = rotr(w[i - 2], 17) ^ rotr(w[i - 2], 19) ^ w[i - 2] >> 10;

@@ -59,7 +59,7 @@ struct Named {
   std::string row;  // empty = the library's only one
 };
 
-Named split(const std::string& name) {
+Named split_name(const std::string& name) {
   const size_t at = name.rfind(".so:");
   if (at == std::string::npos) return {name, ""};
   return {name.substr(0, at + 3), name.substr(at + 4)};
@@ -188,13 +188,13 @@ const TableRow* find_row(const std::string& kind, const std::string& name) {
     const auto found = tables().rows.find({kind, name});
     return found == tables().rows.end() ? nullptr : &found->second;
   }
-  const auto [path, row] = split(name);
+  const auto [path, row] = split_name(name);
   const auto loaded = tables().libraries.find(absolute(path));
   return loaded == tables().libraries.end() ? nullptr : pick(rows_in(loaded->second, kind), row);
 }
 
 const TableRow& load_row(const std::string& kind, const std::string& name) {
-  const auto [path, wanted] = split(name);
+  const auto [path, wanted] = split_name(name);
   const auto library = load(absolute(path), kind);
   const auto rows = rows_in(library, kind);
   if (const auto* row = pick(rows, wanted)) return *row;

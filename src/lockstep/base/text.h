@@ -23,4 +23,6 @@ std::optional<size_t> invalid_utf8(std::string_view text);
 /// The text with control characters as \xNN, and cut after `limit` bytes: safe to print in an error.
 std::string printable(std::string_view text, size_t limit = 80);
 
+inline constexpr size_t kLongestPath = 4096;  ///< printable()'s limit for a path
+
 }  // namespace lockstep::base

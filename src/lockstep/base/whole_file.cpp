@@ -17,9 +17,9 @@
 namespace lockstep::base {
 namespace {
 
-constexpr const char* kSuffix = ".partial";
+constexpr const char* kPartialSuffix = ".partial";
 
-[[noreturn]] void fail(const std::string& path) {
+[[noreturn]] void cannot_write(const std::string& path) {
   throw Error(format("cannot write: {}", std::strerror(errno)), path,
               "make room, or set run.dir to a folder that can be written");
 }
@@ -29,7 +29,7 @@ void write_all(const Descriptor& file, const void* data, size_t size, const std:
   while (size > 0) {
     const auto written = ::write(file.number(), bytes, size);
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail(path);
+    if (written < 0) cannot_write(path);
     bytes += written;
     size -= static_cast<size_t>(written);
   }
@@ -56,7 +56,7 @@ bool is_our_output(const struct stat& facts, int number) {
 /// Waits for no reader: a pipe without one is an error.
 void write_through(const std::string& path, const std::string& text) {
   const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-  if (!file) fail(path);
+  if (!file) cannot_write(path);
   ::fcntl(file.number(), F_SETFL, ::fcntl(file.number(), F_GETFL) & ~O_NONBLOCK);
   write_all(file, text.data(), text.size(), path);
 }
@@ -87,10 +87,10 @@ void write_by_kind(const std::string& path, const std::string& text) {
 
 void write_and_sync(const std::string& path, const std::function<void(const ByteSink&)>& write) {
   Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!file) fail(path);
+  if (!file) cannot_write(path);
   hold(file);
   write([&](const void* data, size_t size) { write_all(file, data, size, path); });
-  if (::fsync(file.number()) != 0 || !file.close()) fail(path);
+  if (::fsync(file.number()) != 0 || !file.close()) cannot_write(path);
 }
 
 // Makes the rename last. A file system that can't sync folders is no reason to fail.
@@ -134,8 +134,9 @@ void check_output(const std::string& path, const std::string& hint) {
 
 Descriptor make_partial(const std::string& path, std::string& temporary) {
   const std::filesystem::path target(path);
-  temporary = (target.parent_path() / format(".{}.XXXXXX{}", target.filename().string(), kSuffix)).string();
-  Descriptor file(::mkostemps(temporary.data(), static_cast<int>(std::strlen(kSuffix)), O_CLOEXEC));
+  temporary =
+      (target.parent_path() / format(".{}.XXXXXX{}", target.filename().string(), kPartialSuffix)).string();
+  Descriptor file(::mkostemps(temporary.data(), static_cast<int>(std::strlen(kPartialSuffix)), O_CLOEXEC));
   if (file) hold(file);
   return file;
 }
@@ -154,7 +155,7 @@ void remove_dead_partials(const std::string& path) {
 }
 
 bool is_leftover(const std::string& filename) {
-  return filename.starts_with('.') && filename.ends_with(kSuffix);
+  return filename.starts_with('.') && filename.ends_with(kPartialSuffix);
 }
 
 void remove_leftovers(const std::string& folder) {
@@ -170,11 +171,11 @@ void write_whole(const std::string& path, const std::function<void(const ByteSin
   const std::filesystem::path target(path);
   const auto folder = target.has_parent_path() ? target.parent_path() : std::filesystem::path(".");
   const auto temporary =
-      (folder / format(".{}.{}{}", target.filename().string(), ::getpid(), kSuffix)).string();
+      (folder / format(".{}.{}{}", target.filename().string(), ::getpid(), kPartialSuffix)).string();
   try {
     write_and_sync(temporary, write);
     if (ready) ready();
-    if (::rename(temporary.c_str(), path.c_str()) != 0) fail(path);
+    if (::rename(temporary.c_str(), path.c_str()) != 0) cannot_write(path);
   } catch (...) {
     ::unlink(temporary.c_str());
     throw;

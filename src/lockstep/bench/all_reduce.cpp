@@ -110,7 +110,7 @@ std::string caution_of(const Team& team) {
   return "more ranks than cores: they wait for one another's turns, which no model knows of";
 }
 
-AllReduceFound measure(Bench& bench, const AllReduceBench& asked) {
+AllReduceFound measure_ways(Bench& bench, const AllReduceBench& asked) {
   const auto& team = bench.session().team();
   AllReduceFound found{.asked = asked, .ranks = {team.world(), team.job().nodes}};
   found.network = bench.network();
@@ -144,7 +144,7 @@ int all_reduce(const AllReduceBench& asked) {
     check_place(asked.out);
     return std::string();
   });
-  const auto found = measure(bench, asked);
+  const auto found = measure_ways(bench, asked);
   bench.session().team().from_first([&] {
     tell(found);
     return std::string();

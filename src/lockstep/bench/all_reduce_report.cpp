@@ -9,7 +9,7 @@
 namespace lockstep::bench {
 namespace {
 
-std::vector<Curve> measured(const AllReduceFound& found, bool algorithms_alone) {
+std::vector<Curve> measured_curves(const AllReduceFound& found, bool algorithms_alone) {
   std::vector<Curve> curves;
   for (size_t i = 0; i < found.rows.size(); ++i) {
     const auto& row = found.rows[i];
@@ -69,7 +69,7 @@ std::string paragraph(const std::string& text) {
 
 void tell(const AllReduceFound& found) {
   const auto& sizes = found.asked.sizes;
-  const auto all = measured(found, false), own = measured(found, true);
+  const auto all = measured_curves(found, false), own = measured_curves(found, true);
   const auto table = table_of(sizes, with_models(all, found));
   const auto caution = found.caution.empty() ? "" : found.caution + "\n";
   const auto times = time_chart(sizes, all);

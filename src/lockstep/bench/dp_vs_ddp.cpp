@@ -46,7 +46,7 @@ void check_config(const DpVsDdp& wanted) {
                    wanted.config, "compare without them: --set task.class_weights=none");
 }
 
-Results measure(const DpVsDdp& wanted) {
+Results measure_runs(const DpVsDdp& wanted) {
   Results results;
   for (int64_t run = 0; run < wanted.repeats; ++run) {
     for (const auto& way : kWays) {
@@ -66,7 +66,7 @@ void dp_vs_ddp(const DpVsDdp& wanted) {
   check_out(wanted.out);
   check_place(wanted.out);
   check_config(wanted);
-  const auto results = measure(wanted);
+  const auto results = measure_runs(wanted);
   const auto facts = format(
       "{}: {} devices, {} samples a step, {} step{}, {} run{} of each way in turn. The losses of {} steps "
       "agree.",

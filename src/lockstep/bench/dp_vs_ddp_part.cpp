@@ -10,6 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/pack.h"
+#include "lockstep/bench/clock.h"
 #include "lockstep/bench/dp_vs_ddp.h"
 #include "lockstep/config/load.h"
 #include "lockstep/launch/identify.h"
@@ -20,8 +21,6 @@
 namespace lockstep::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr int64_t kWarmUp = 3;  // steps: libtorch's own start, DDP's buckets
 constexpr int64_t kInputs = 64, kOutputs = 20'000, kSamples = 256;
 
@@ -29,7 +28,7 @@ std::vector<double> as_doubles(const std::vector<int64_t>& numbers) {
   return {numbers.begin(), numbers.end()};
 }
 
-train::Command command_of(const std::string& way, const DpVsDdp& wanted) {
+train::Command command_of_way(const std::string& way, const DpVsDdp& wanted) {
   train::Command command;
   command.config = wanted.config;
   command.sets = wanted.sets;
@@ -69,7 +68,7 @@ at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target) {
 }  // namespace
 
 Found train_part(const std::string& way, const DpVsDdp& wanted) {
-  auto command = command_of(way, wanted);
+  auto command = command_of_way(way, wanted);
   if (way != "ddp") widen_batch(command, wanted.devices);
   auto setup = train::set_up(command);
   const auto& team = *setup.team;

@@ -4,23 +4,22 @@
 
 #include "lockstep/base/format.h"
 #include "lockstep/bench/report.h"
+#include "lockstep/bench/units.h"
 #include "lockstep/plot/chart.h"
 #include "lockstep/plot/page.h"
 
 namespace lockstep::bench {
 namespace {
 
-constexpr double kMiB = 1 << 20;
-
 // The workshop's notebook "0.24 Distributed Training: DataParallel vs DistributedDataParallel" (F. Hirwa
 // Nshuti): five epochs of MNIST, batches of 256, two GPUs.
 constexpr double kNotebookDp = 18.31, kNotebookDdp = 6.09;
 
-struct Spread {
+struct RunTimes {
   double min, median, max;
 };
 
-Spread spread_of(std::vector<double> numbers) {
+RunTimes run_times_of(std::vector<double> numbers) {
   std::sort(numbers.begin(), numbers.end());
   return {numbers.front(), numbers[numbers.size() / 2], numbers.back()};
 }
@@ -36,10 +35,10 @@ using Rows = std::vector<std::vector<std::string>>;
 Rows speed_rows(const Results& results) {
   Rows rows = {
       {"way", "ms a step: min", "median", "max", "samples/s", "against ddp", "peak MiB, device by device"}};
-  const double base = spread_of(results.milliseconds.at("ddp")).median;
+  const double base = run_times_of(results.milliseconds.at("ddp")).median;
   for (const auto& way : kWays) {
     const auto& found = results.last.at(way);
-    const auto [min, median, max] = spread_of(results.milliseconds.at(way));
+    const auto [min, median, max] = run_times_of(results.milliseconds.at(way));
     rows.push_back({way, format("{:.2f}", min), format("{:.2f}", median), format("{:.2f}", max),
                     format("{:.0f}", 1e3 * static_cast<double>(found.batch) / median),
                     format("{:.2f}x", median / base), mib_of(found.peaks)});
@@ -73,7 +72,7 @@ std::string as_text(const Rows& rows) {
 
 plot::Bars speed_bars(const Results& results) {
   plot::Bars bars{.title = "A step", .y_label = "ms, median", .names = kWays, .parts = {"ms"}, .values = {}};
-  for (const auto& way : kWays) bars.values.push_back({spread_of(results.milliseconds.at(way)).median});
+  for (const auto& way : kWays) bars.values.push_back({run_times_of(results.milliseconds.at(way)).median});
   return bars;
 }
 

@@ -18,14 +18,14 @@ namespace {
 
 // As bench/compare has them.
 constexpr double kOthers = 0.05, kStolen = 0.02;
-constexpr double kLeast = 0.5;  // seconds: the kernel counts in hundredths
+constexpr double kLeastSeconds = 0.5;  // seconds: the kernel counts in hundredths
 
 double seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
 std::string told(const std::string& host, const ProcessorTime& passed) {
-  if (passed.all < kLeast) return "";
+  if (passed.all < kLeastSeconds) return "";
   const double others = (passed.all - passed.idle - passed.stolen - passed.own) / passed.all;
   const double stolen = passed.stolen / passed.all;
   std::vector<std::string> who;

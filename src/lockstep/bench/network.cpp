@@ -1,23 +1,17 @@
 #include "lockstep/bench/network.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "lockstep/base/error.h"
+#include "lockstep/bench/clock.h"
 #include "lockstep/comm/algorithms/carrier.h"
 #include "lockstep/comm/mpi/reduction.h"
 
 namespace lockstep::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr size_t kFew = 8, kMany = 1 << 20;
 constexpr size_t kRounds = 15;
-
-double since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 int partner_of_first(const Messenger& messenger) {
   for (int rank = 1; rank < messenger.world(); ++rank)

@@ -7,6 +7,7 @@
 #include "lockstep/bench/overlap_report.h"
 #include "lockstep/bench/report.h"
 #include "lockstep/bench/trainee.h"
+#include "lockstep/bench/units.h"
 #include "lockstep/bench/ways.h"
 #include "lockstep/checkpoint/rng.h"
 #include "lockstep/train/acting.h"
@@ -15,9 +16,8 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr double kMiB = 1 << 20;
-constexpr double kTiny = 1e-6;  // in MiB: less than any parameter has
-constexpr int kWarmUp = 2;      // in the second step DDP arranges its buckets anew
+constexpr double kTiny = 1e-6;   // in MiB: less than any parameter has
+constexpr int kWarmUpTurns = 2;  // in the second step DDP arranges its buckets anew
 
 // What the bench cannot do without stands first: a --set of the user's own comes later, and holds.
 train::Command with_messages(train::Command command, const OverlapBench& asked) {
@@ -126,7 +126,7 @@ std::vector<Timing> turn(const train::Setup& setup, std::vector<Trainee>& traine
 
 double median_of(const std::vector<std::vector<Timing>>& turns, size_t manner, double Timing::*what) {
   std::vector<double> values;
-  for (size_t i = kWarmUp; i < turns.size(); ++i) values.push_back(turns[i][manner].*what);
+  for (size_t i = kWarmUpTurns; i < turns.size(); ++i) values.push_back(turns[i][manner].*what);
   return median(std::move(values));
 }
 
@@ -161,7 +161,7 @@ int overlap(const OverlapBench& asked) {
     check_place(asked.out);
     return std::string();
   });
-  const auto batches = some_batches(setup, asked.steps + kWarmUp);
+  const auto batches = some_batches(setup, asked.steps + kWarmUpTurns);
   OverlapFound found{.asked = asked,
                      .world = setup.team->world(),
                      .algorithm = setup.settings.launch.allreduce,

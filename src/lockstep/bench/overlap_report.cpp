@@ -27,7 +27,7 @@ std::string network_text(const OverlapFound::Under& network) {
              : std::string("the network as it is");
 }
 
-plot::Bars bars_of(const OverlapFound::Under& network) {
+plot::Bars network_bars(const OverlapFound::Under& network) {
   plot::Bars bars;
   bars.title = "A step: " + network_text(network);
   bars.y_label = "milliseconds";
@@ -60,7 +60,7 @@ plot::Chart sweep_of(const OverlapFound& found) {
   return chart;
 }
 
-std::string setting(const OverlapFound& found) {
+std::string what_was_trained(const OverlapFound& found) {
   return format("{}: {:.2f} MiB of gradients, {} ranks, all-reduce {}", found.task, found.megabytes,
                 found.world, found.algorithm);
 }
@@ -85,19 +85,20 @@ Table table_of(const std::vector<Timing>& timings) {
 
 void tell(const OverlapFound& found) {
   const auto sweep = sweep_of(found);
-  auto text = setting(found) + "\n" + same_losses(found) +
+  auto text = what_was_trained(found) + "\n" + same_losses(found) +
               format("; medians of {} steps, the slowest rank's time\n", found.asked.steps);
-  std::vector<plot::Section> sections = {
-      {"What was trained", "<p>" + plot::escaped(setting(found)) + "; " + same_losses(found) + "</p>"}};
+  std::vector<plot::Section> sections = {{"What was trained", "<p>" + plot::escaped(what_was_trained(found)) +
+                                                                  "; " + same_losses(found) + "</p>"}};
   for (const auto& network : found.networks) {
     const auto table = table_of(network.timings);
-    text += "\n" + network_text(network) + "\n" + aligned(table) + "\n" + plot::text(bars_of(network));
-    sections.push_back({network_text(network), plot::svg(bars_of(network)) + plot::table(table)});
+    text += "\n" + network_text(network) + "\n" + aligned(table) + "\n" + plot::text(network_bars(network));
+    sections.push_back({network_text(network), plot::svg(network_bars(network)) + plot::table(table)});
   }
   sections.push_back({"The size of the buckets", plot::svg(sweep)});
   text += "\n" + plot::text(sweep);
   std::fputs(text.c_str(), stdout);
-  write_out(found.asked.out, "lockstep bench overlap", sections, plot::svg(bars_of(found.networks.back())));
+  write_out(found.asked.out, "lockstep bench overlap", sections,
+            plot::svg(network_bars(found.networks.back())));
 }
 
 }  // namespace lockstep::bench

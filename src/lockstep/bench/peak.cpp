@@ -5,20 +5,18 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/small_file.h"
+#include "lockstep/bench/clock.h"
 #include "lockstep/bench/peak_loops.h"
+#include "lockstep/bench/units.h"
 
 namespace lockstep::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::chrono::milliseconds kPeriod{150};
-constexpr int64_t kRounds = 10'000;  // between two looks at the clock: about 20 us
-constexpr int64_t kMiB = 1 << 20;
+constexpr int64_t kRoundsATurn = 10'000;              // between two looks at the clock: about 20 us
 constexpr int64_t kCaches = 4, kAThread = 12 * kMiB;  // together the arrays are so much larger than a cache
 constexpr int64_t kLeast = 64 * kMiB, kMost = 1024 * kMiB;
 
@@ -69,7 +67,8 @@ double on_all_threads(const Work& work) {
 }
 
 double multiply_adds() {
-  return on_all_threads([] { return speed_of([] { return multiply_and_add(kRounds, kernels::level()); }); });
+  return on_all_threads(
+      [] { return speed_of([] { return multiply_and_add(kRoundsATurn, kernels::level()); }); });
 }
 
 // As STREAM counts: what is written is not read before.

@@ -6,6 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/bench/clock.h"
 #include "lockstep/bench/report.h"
 #include "lockstep/bench/step_report.h"
 #include "lockstep/bench/training_steps.h"
@@ -15,22 +16,16 @@
 namespace lockstep::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr int64_t kMostSteps = 100'000;
 constexpr int64_t kFewest = 3;  // however long they take: DDP arranges its buckets in the second
 constexpr double kSeconds = 5;  // of timed steps, where nobody says how many
-constexpr int64_t kWarmUp = 10;
+constexpr int64_t kWarmSteps = 10;
 constexpr double kWarmSeconds = 0.3, kWarmAtMost = 2;
 
 train::Command command_of(const StepBench& asked) {
   auto command = asked.command;
   command.told = {{"the command", "bench step"}, {"--steps", std::to_string(asked.steps.value_or(0))}};
   return command;
-}
-
-double since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
 // The slowest rank's, on every rank. Collective.
@@ -53,7 +48,7 @@ WarmUp warm_up(TrainingSteps& steps, const Team& team) {
   double passed = 0;
   const auto is_warm = [&] {
     const auto count = static_cast<int64_t>(seconds.size());
-    return (count >= kWarmUp && passed >= kWarmSeconds) || (count >= kFewest && passed >= kWarmAtMost);
+    return (count >= kWarmSteps && passed >= kWarmSeconds) || (count >= kFewest && passed >= kWarmAtMost);
   };
   while (!is_warm()) {
     seconds.push_back(timed_step(steps, team));
@@ -158,7 +153,7 @@ StepFound::Training training_of(const train::Setup& setup) {
 }
 
 // All but what is known of rank 0 alone. Collective.
-StepFound measure(train::Setup& setup, const StepBench& asked) {
+StepFound measure_steps(train::Setup& setup, const StepBench& asked) {
   const auto& team = *setup.team;
   StepFound found{.asked = asked, .training = training_of(setup)};
   found.crowded = has_more_ranks_than_cores(team);
@@ -208,7 +203,7 @@ int step(const StepBench& asked) {
     check_place(asked.out);
     return std::string();
   });
-  const auto found = measure(setup, asked);
+  const auto found = measure_steps(setup, asked);
   setup.team->from_first([&] {
     tell(found);
     return std::string();

@@ -6,14 +6,14 @@
 namespace lockstep::bench {
 namespace {
 
-constexpr double kUneven = 0.2;  // of a peak: less is noise
+constexpr double kUnevenPeak = 0.2;  // of a peak: less is noise
 
 void note_peaks(const StepFound& found, std::vector<std::string>& notes) {
   const auto peaks = spread_over(found.ranks, [](const RankSteps& rank) { return rank.peak.flops; });
-  if (peaks.least < (1 - kUneven) * peaks.most)
+  if (peaks.least < (1 - kUnevenPeak) * peaks.most)
     notes.push_back(format("the ranks' peaks differ: {}/s to {}/s (rank {})", work_text(peaks.least),
                            work_text(peaks.most), peaks.at_most));
-  if (found.missing > kUneven)
+  if (found.missing > kUnevenPeak)
     notes.push_back(format("the machine was uneven: {} of its peak was not there before or after the steps",
                            percent_text(found.missing)));
   if (arithmetic(found.ranks, Part::both).of_peak > 1)

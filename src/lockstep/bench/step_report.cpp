@@ -55,7 +55,7 @@ bool is_uneven(const std::vector<RankSteps>& ranks) {
   return ranks[fastest].own_work() < (1 - kUneven) * ranks[slowest].own_work();
 }
 
-plot::Bars bars_of(const std::vector<RankSteps>& ranks) {
+plot::Bars phase_bars(const std::vector<RankSteps>& ranks) {
   const auto scale = scale_of(ranks);
   plot::Bars bars{
       .title = "Where a step's time goes", .y_label = scale.name, .names = {}, .parts = {}, .values = {}};
@@ -178,7 +178,7 @@ Table phase_table(const std::vector<RankSteps>& ranks) {
 
 std::string text_of(const StepFound& found) {
   auto text = headline(found) + steps_line(found) + "\n" + aligned(phase_table(found.ranks)) +
-              slowest_line(found) + "\n" + plot::text(bars_of(found.ranks)) + "\n";
+              slowest_line(found) + "\n" + plot::text(phase_bars(found.ranks)) + "\n";
   const auto speeds = speed_table(found);
   if (speeds.size() > 1) text += aligned(speeds);
   text += peak_text(found);
@@ -188,7 +188,7 @@ std::string text_of(const StepFound& found) {
 
 void tell(const StepFound& found) {
   output::print(found.asked.json ? json_of(found) : text_of(found));
-  const auto bars = plot::svg(bars_of(found.ranks));
+  const auto bars = plot::svg(phase_bars(found.ranks));
   std::string notes;
   for (const auto& note : notes_of(found)) notes += "<p>" + plot::escaped(note) + "</p>";
   const auto said = headline(found) + steps_line(found);

@@ -5,15 +5,10 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/bench/clock.h"
 
 namespace lockstep::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 DdpOptions options_of(const train::Setup& setup, const Manner& manner) {
   DdpOptions options;

@@ -7,6 +7,8 @@
 
 namespace lockstep::bench {
 
+inline constexpr int64_t kMiB = 1 << 20;
+
 /// "200us", "1.5ms", "0": seconds. InputError otherwise.
 double parse_latency(const std::string& text);
 /// "1Gbit", "100Mbit": bytes per second; "0": as fast as they go. InputError otherwise.

@@ -3,16 +3,15 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/bench/clock.h"
 #include "lockstep/comm/shared_tensors.h"
 
 namespace lockstep::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Tensors = std::vector<at::Tensor>;
 
 constexpr int64_t kSmall = 64 << 10;
@@ -63,7 +62,7 @@ double time_of(const Way& way, Tensors& tensors, const std::function<void()>& li
   return passed.count() / static_cast<double>(tensors.size());
 }
 
-void check(const Way& way, const Tensors& tensors, const at::Tensor& want) {
+void check_sums(const Way& way, const Tensors& tensors, const at::Tensor& want) {
   for (const auto& tensor : tensors) {
     if (at::equal(tensor.cpu(), want)) continue;
     throw Error(format("{} summed {} floats wrongly", way.name, want.numel()), "bench allreduce",
@@ -105,7 +104,7 @@ std::vector<double> measured(const Team& team, const std::vector<Way>& ways, int
       auto& tensors = place_for(way, bytes, places);
       for (auto& tensor : tensors) tensor.copy_(own);
       const double seconds = time_of(way, tensors, line_up);
-      team.together([&] { check(way, tensors, want); });
+      team.together([&] { check_sums(way, tensors, want); });
       if (round > 0) times.push_back(seconds);
     }
   }

@@ -67,7 +67,7 @@ const std::map<std::string_view, at::ScalarType> kStorages = {
     {"_UntypedStorage", at::kByte},
 };
 
-const std::map<std::string_view, at::ScalarType> kDtypes = {
+const std::map<std::string_view, at::ScalarType> kTorchDtypes = {
     {"torch.float64", at::kDouble},
     {"torch.float32", at::kFloat},
     {"torch.float16", at::kHalf},
@@ -99,14 +99,14 @@ std::string_view storage_class(std::string_view name) {
 }  // namespace
 
 std::optional<at::ScalarType> dtype_of_global(const std::string& name) {
-  if (const auto found = kDtypes.find(name); found != kDtypes.end()) return found->second;
+  if (const auto found = kTorchDtypes.find(name); found != kTorchDtypes.end()) return found->second;
   const auto found = kStorages.find(storage_class(name));
   if (found == kStorages.end()) return std::nullopt;
   return found->second;
 }
 
 std::string dtype_name(at::ScalarType dtype) {
-  for (const auto& [name, known] : kDtypes) {
+  for (const auto& [name, known] : kTorchDtypes) {
     if (known == dtype) return std::string(name.substr(std::string_view("torch.").size()));
   }
   return c10::toString(dtype);
@@ -114,7 +114,7 @@ std::string dtype_name(at::ScalarType dtype) {
 
 GlobalKind global_kind(const std::string& name) {
   if (const auto found = kGlobals.find(name); found != kGlobals.end()) return found->second;
-  if (kDtypes.contains(name)) return GlobalKind::value;
+  if (kTorchDtypes.contains(name)) return GlobalKind::value;
   if (name.starts_with("torch.") && kStorages.contains(storage_class(name))) return GlobalKind::storage;
   // Schedulers and layers pickled whole; their attributes are what a state_dict would hold.
   for (const auto harmless : {"torch.optim.", "torch.nn.modules.", "numpy.dtypes."}) {

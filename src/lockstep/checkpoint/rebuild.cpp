@@ -13,7 +13,6 @@ namespace {
 constexpr int64_t kMostElements = int64_t{1} << 48;
 constexpr int64_t kFreeToRepeat = int64_t{1}
                                   << 24;  // bytes of an expanded tensor that need no storage of their own
-constexpr size_t kMostDimensions = 64;
 
 /// The elements a storage must have, or -1 where the claim makes no sense. Sets numel.
 int64_t reach(const TensorClaim& claim, int64_t& numel) {

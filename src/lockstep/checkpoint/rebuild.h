@@ -15,6 +15,8 @@ struct TensorClaim {
   std::vector<int64_t> sizes = {}, strides = {};
 };
 
+inline constexpr size_t kMostDimensions = 64;  ///< of a tensor that is rebuilt
+
 /// A view of the bytes. InputError (through `input`, which knows the file) where it would reach beyond them.
 at::Tensor rebuild_tensor(const at::Tensor& bytes, const TensorClaim& claim, const Cursor& input);
 

@@ -20,7 +20,7 @@ namespace lockstep {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 class Reader {
  public:
@@ -102,7 +102,7 @@ Tree read_safetensors(const std::string& path) {
 
 void write_safetensors(const std::string& path, const Tree& tensors,
                        const std::map<std::string, std::string>& metadata) {
-  auto header = Json::object();
+  auto header = OrderedJson::object();
   auto& texts = header["__metadata__"] = {
       {checkpoint::kSafetensorsSeal, checkpoint::kUnsealed}};  // first of all: there it is looked for
   for (const auto& [key, text] : metadata) {

@@ -16,7 +16,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMostDimensions = 64;
 constexpr int64_t kLargest = int64_t{1} << 48;
 constexpr const char* kMetadata = "__metadata__";
 

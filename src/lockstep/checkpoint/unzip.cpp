@@ -40,7 +40,7 @@ class Mapped {
   void* data_;
 };
 
-ZipRecord find(const Mapped& archive, const std::string& path, const std::string& member) {
+ZipRecord find_member(const Mapped& archive, const std::string& path, const std::string& member) {
   const auto all = read_zip(archive.bytes(), path);
   const auto found = std::find_if(all.records.begin(), all.records.end(),
                                   [&](const ZipRecord& record) { return record.name == member; });
@@ -99,7 +99,7 @@ void write(const ZipRecord& record, const std::string& archive, const base::Byte
 
 bool is_unpacked(const std::string& archive, const std::string& member, const std::string& path) {
   const Mapped mapped(archive);
-  const auto record = find(mapped, archive, member);
+  const auto record = find_member(mapped, archive, member);
   std::error_code none;
   if (!std::filesystem::is_regular_file(path, none)) return false;
   base::RegularFile file(path, "the unpacked file");
@@ -111,7 +111,7 @@ bool is_unpacked(const std::string& archive, const std::string& member, const st
 
 void unpack(const std::string& archive, const std::string& member, const std::string& path) {
   const Mapped mapped(archive);
-  const auto record = find(mapped, archive, member);
+  const auto record = find_member(mapped, archive, member);
   base::remove_dead_partials(path);
   base::write_whole(path, [&](const base::ByteSink& sink) { write(record, archive, sink); });
 }

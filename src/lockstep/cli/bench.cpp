@@ -26,19 +26,19 @@ struct Row {
 
 }  // namespace
 
-#define LOCKSTEP_DECLARE(function, name, summary) \
+#define LOCKSTEP_DECLARE_BENCH(function, name, summary) \
   int run_bench_##function(const std::vector<std::string>& args);
-LOCKSTEP_BENCHES(LOCKSTEP_DECLARE)
+LOCKSTEP_BENCHES(LOCKSTEP_DECLARE_BENCH)
 
 namespace {
 
 const std::vector<Row>& benches() {
-#define LOCKSTEP_ROW(function, name, summary) {name, summary, run_bench_##function},
-  static const std::vector<Row> table = {LOCKSTEP_BENCHES(LOCKSTEP_ROW)};
+#define LOCKSTEP_BENCH_ROW(function, name, summary) {name, summary, run_bench_##function},
+  static const std::vector<Row> table = {LOCKSTEP_BENCHES(LOCKSTEP_BENCH_ROW)};
   return table;
 }
 
-int help() {
+int print_help() {
   std::string text =
       "lockstep bench: measures what a page of the docs explains, on this machine\n\n"
       "usage: lockstep bench NAME [arguments]\n\nbenches:\n";
@@ -63,7 +63,7 @@ int help() {
 
 int run_bench(const std::vector<std::string>& args) {
   if (args.empty()) throw UsageError("the bench is missing", "lockstep bench", "see: lockstep bench --help");
-  if (args[0] == "--help" || args[0] == "-h") return help();
+  if (args[0] == "--help" || args[0] == "-h") return print_help();
   for (const auto& bench : benches()) {
     if (args[0] == bench.name) return bench.run({args.begin() + 1, args.end()});
   }

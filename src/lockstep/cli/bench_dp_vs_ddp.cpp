@@ -8,7 +8,7 @@
 namespace lockstep::cli {
 namespace {
 
-void check(const bench::DpVsDdp& wanted) {
+void check_numbers(const bench::DpVsDdp& wanted) {
   if (wanted.devices < 2)
     throw InputError("one device has nothing to compare", "--devices", "give two or more");
   if (wanted.steps < 1) throw InputError("there is nothing to time", "--steps", "give one or more");
@@ -47,7 +47,7 @@ int run_bench_dp_vs_ddp(const std::vector<std::string>& given) {
   options.add("out", wanted.out, "FILE",
               "also leave a page with the plots (.html), or the bars alone (.svg)");
   if (!options.parse(args)) return kDone;
-  check(wanted);
+  check_numbers(wanted);
   if (part.empty()) return bench_alone(wanted);
   output::print(bench::outcome_of(part, wanted));
   return kDone;

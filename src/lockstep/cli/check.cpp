@@ -21,12 +21,12 @@
 namespace lockstep::cli {
 namespace {
 
-struct Asked {
+struct CheckArguments {
   std::string name;
   bool hint = false, solution = false, reset = false, watch = false, all = false;
 };
 
-bool parse(const std::vector<std::string>& args, Asked& asked) {
+bool parse(const std::vector<std::string>& args, CheckArguments& asked) {
   Options options("check", "an exercise of the course: builds it, runs it, says what is not right yet",
                   {"lockstep check", "lockstep check groups.1", "lockstep check groups.1 --hint",
                    "lockstep check groups.1 --watch"});
@@ -41,7 +41,7 @@ bool parse(const std::vector<std::string>& args, Asked& asked) {
   return options.parse(args);
 }
 
-void require_sense(const Asked& asked) {
+void require_sense(const CheckArguments& asked) {
   const int wanted = asked.hint + asked.solution + asked.reset + asked.watch + asked.all;
   if (wanted > 1) throw UsageError("these do not go together", "lockstep check", "one option at a time");
   if (asked.name.empty() && (asked.hint || asked.solution || asked.reset))
@@ -58,11 +58,11 @@ std::string reset(const workshop::Folder& folder, const workshop::Master& exerci
   return format("{} is as you found it", file) + (had_one ? format("; yours is now {}", kept) : "");
 }
 
-bool runs_programs(const Asked& asked) {
+bool runs_programs(const CheckArguments& asked) {
   return asked.all || asked.watch || (!asked.name.empty() && !(asked.hint || asked.solution || asked.reset));
 }
 
-int check_one(workshop::Folder& folder, const Asked& asked) {
+int check_one(workshop::Folder& folder, const CheckArguments& asked) {
   const auto exercise = workshop::find_exercise(asked.name);
   if (asked.hint) output::line(workshop::next_hint(folder, exercise));
   if (asked.solution) output::line(workshop::show_solution(folder, exercise));
@@ -72,7 +72,7 @@ int check_one(workshop::Folder& folder, const Asked& asked) {
   return workshop::check(folder, exercise).passed ? kDone : kFailed;
 }
 
-int check(const Asked& asked) {
+int carry_out(const CheckArguments& asked) {
   auto folder = workshop::Folder::find(".");
   if (!asked.name.empty()) return check_one(folder, asked);
   if (asked.watch) workshop::watch(folder, std::nullopt);
@@ -84,7 +84,7 @@ int check(const Asked& asked) {
 }  // namespace
 
 int run_check(const std::vector<std::string>& args) {
-  Asked asked;
+  CheckArguments asked;
   if (!parse(args, asked)) return kDone;
   require_sense(asked);
   if (!is_first_of_launched()) return kDone;
@@ -94,7 +94,7 @@ int run_check(const std::vector<std::string>& args) {
     interruption.emplace();  // for all of it: between two programs too, an interruption is told and noted
   }
   try {
-    return check(asked);
+    return carry_out(asked);
   } catch (const workshop::Interrupted& word) {
     workshop::say("\nstopped", workshop::Ink::faint);
     if (asked.watch && word.number() == SIGINT) return kDone;

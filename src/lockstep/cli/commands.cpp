@@ -31,12 +31,12 @@
 
 namespace lockstep::cli {
 
-#define LOCKSTEP_DECLARE(name, summary) int run_##name(const std::vector<std::string>& args);
-LOCKSTEP_COMMANDS(LOCKSTEP_DECLARE)
+#define LOCKSTEP_DECLARE_COMMAND(name, summary) int run_##name(const std::vector<std::string>& args);
+LOCKSTEP_COMMANDS(LOCKSTEP_DECLARE_COMMAND)
 
 const std::vector<Subcommand>& commands() {
-#define LOCKSTEP_ROW(name, summary) {#name, summary, run_##name},
-  static const std::vector<Subcommand> table = {LOCKSTEP_COMMANDS(LOCKSTEP_ROW)};
+#define LOCKSTEP_COMMAND_ROW(name, summary) {#name, summary, run_##name},
+  static const std::vector<Subcommand> table = {LOCKSTEP_COMMANDS(LOCKSTEP_COMMAND_ROW)};
   return table;
 }
 

@@ -14,7 +14,7 @@
 namespace lockstep::cli {
 namespace {
 
-int print(const std::string& text) {
+int print_text(const std::string& text) {
   std::fputs(text.c_str(), stdout);
   return kDone;
 }
@@ -44,10 +44,10 @@ int run_config(const std::vector<std::string>& args) {
       path.empty() ? config::ConfigText{"defaults", ""} : config::read_config_text(path);
   const config::Loaded loaded = config::load_settings(config.text, config.name, sets,
                                                       launch::current_environment(), config::Libraries::load);
-  if (schema) return print(config::json_schema());
-  if (reference_page) return print(config::reference());
+  if (schema) return print_text(config::json_schema());
+  if (reference_page) return print_text(config::reference());
   for (const std::string& warning : loaded.warnings) log::warning(warning);
-  return print(config::to_yaml(loaded.settings, loaded.origins));
+  return print_text(config::to_yaml(loaded.settings, loaded.origins));
 }
 
 }  // namespace lockstep::cli

@@ -18,21 +18,21 @@
 namespace lockstep::cli {
 namespace {
 
-struct Asked {
+struct DataArguments {
   std::vector<data::KnownSet> sets;
   std::string root;
   data::FetchOptions fetch;
 };
 
-std::string path_of(const data::KnownSet& set, const data::KnownFile& file, const Asked& asked) {
+std::string path_of(const data::KnownSet& set, const data::KnownFile& file, const DataArguments& asked) {
   return (std::filesystem::path(data::set_folder(set, asked.root)) / file.name).string();
 }
 
-void print(const std::string& line) {
+void print_line(const std::string& line) {
   std::printf("%s\n", base::readable(line).c_str());
 }
 
-int list(const Asked& asked) {
+int list_sets(const DataArguments& asked) {
   for (const auto& set : asked.sets) {
     double bytes = 0;
     size_t there = 0;
@@ -41,15 +41,16 @@ int list(const Asked& asked) {
       bytes += static_cast<double>(file.bytes);
       there += std::filesystem::exists(path_of(set, file, asked), none);
     }
-    print(format("{:<8} {:<44} {:>7.1f} MB  {} of {} files in {}", set.name, set.what, bytes / 1e6, there,
-                 set.files.size(), data::set_folder(set, asked.root)));
-    print(format("{:<8} from {}, licence: {}", "", set.mirrors[0], set.licence));
+    print_line(format("{:<8} {:<44} {:>7.1f} MB  {} of {} files in {}", set.name, set.what, bytes / 1e6,
+                      there, set.files.size(), data::set_folder(set, asked.root)));
+    print_line(format("{:<8} from {}, licence: {}", "", set.mirrors[0], set.licence));
   }
   return kDone;
 }
 
 /// What is packed in the set's archive, and where it lies.
-std::vector<std::pair<std::string, std::string>> packed(const data::KnownSet& set, const Asked& asked) {
+std::vector<std::pair<std::string, std::string>> packed(const data::KnownSet& set,
+                                                        const DataArguments& asked) {
   std::vector<std::pair<std::string, std::string>> list;
   for (const auto& member : set.packed) {
     const auto name = std::filesystem::path(member).filename();
@@ -58,29 +59,29 @@ std::vector<std::pair<std::string, std::string>> packed(const data::KnownSet& se
   return list;
 }
 
-bool is_there(const data::KnownSet& set, const Asked& asked) {
+bool is_there(const data::KnownSet& set, const DataArguments& asked) {
   std::error_code none;
   return std::any_of(set.files.begin(), set.files.end(), [&](const data::KnownFile& file) {
     return std::filesystem::exists(path_of(set, file, asked), none);
   });
 }
 
-int verify_packed(const data::KnownSet& set, const Asked& asked) {
+int verify_packed(const data::KnownSet& set, const DataArguments& asked) {
   int bad = 0;
   for (const auto& [member, path] : packed(set, asked)) {
     const bool good = checkpoint::is_unpacked(path_of(set, set.files[0], asked), member, path);
     std::error_code none;
-    print(format("{:<8} {}",
-                 good                                  ? "ok"
-                 : std::filesystem::exists(path, none) ? "damaged"
-                                                       : "missing",
-                 path));
+    print_line(format("{:<8} {}",
+                      good                                  ? "ok"
+                      : std::filesystem::exists(path, none) ? "damaged"
+                                                            : "missing",
+                      path));
     bad += !good;
   }
   return bad;
 }
 
-int verify(const Asked& asked) {
+int verify(const DataArguments& asked) {
   static constexpr const char* kWords[] = {"ok", "missing", "damaged"};
   int bad = 0;
   for (const auto& set : asked.sets) {
@@ -89,7 +90,7 @@ int verify(const Asked& asked) {
     for (const auto& file : set.files) {
       const auto path = path_of(set, file, asked);
       const auto state = data::check_file(path, file);
-      print(format("{:<8} {}", kWords[static_cast<int>(state)], path));
+      print_line(format("{:<8} {}", kWords[static_cast<int>(state)], path));
       bad += state != data::FileState::good;
     }
     if (bad == bad_before) bad += verify_packed(set, asked);
@@ -99,7 +100,7 @@ int verify(const Asked& asked) {
                    "lockstep data fetch brings them");
 }
 
-void unpack(const data::KnownSet& set, const Asked& asked) {
+void unpack_set(const data::KnownSet& set, const DataArguments& asked) {
   for (const auto& [member, path] : packed(set, asked)) {
     const auto archive = path_of(set, set.files[0], asked);
     const bool good = checkpoint::is_unpacked(archive, member, path);
@@ -108,11 +109,11 @@ void unpack(const data::KnownSet& set, const Asked& asked) {
       throw InputError("there is another file of this name, or a damaged one", path,
                        "move it away, then fetch again: nothing is overwritten");
     if (!good) checkpoint::unpack(archive, member, path);
-    print(format("{:<8} {}", good ? "ok" : "unpacked", path));
+    print_line(format("{:<8} {}", good ? "ok" : "unpacked", path));
   }
 }
 
-int fetch(const Asked& asked) {
+int fetch(const DataArguments& asked) {
   for (const auto& set : asked.sets) {
     for (const auto& file : set.files) {
       const auto path = path_of(set, file, asked);
@@ -126,24 +127,24 @@ int fetch(const Asked& asked) {
         std::filesystem::remove(path + ".part", none);  // nothing is left to go on with
       if (state == data::FileState::missing)
         data::fetch_file(set, file, data::set_folder(set, asked.root), asked.fetch);
-      print(format("{:<8} {}", state == data::FileState::good ? "ok" : "fetched", path));
+      print_line(format("{:<8} {}", state == data::FileState::good ? "ok" : "fetched", path));
     }
-    unpack(set, asked);
+    unpack_set(set, asked);
   }
   return kDone;
 }
 
-struct Action {
+struct DataAction {
   const char* name;
-  int (*run)(const Asked&);
+  int (*run)(const DataArguments&);
 };
-constexpr Action kActions[] = {{"list", list}, {"fetch", fetch}, {"verify", verify}};
+constexpr DataAction kDataActions[] = {{"list", list_sets}, {"fetch", fetch}, {"verify", verify}};
 
 }  // namespace
 
 int run_data(const std::vector<std::string>& args) {
   std::string action, set;
-  Asked asked;
+  DataArguments asked;
   Options options(
       "data", "list, fetch and verify the known data sets",
       {"lockstep data list", "lockstep data fetch mnist", "lockstep data verify pima --root my/data"});
@@ -156,7 +157,7 @@ int run_data(const std::vector<std::string>& args) {
   asked.fetch.progress = ::isatty(STDERR_FILENO) == 1;
   if (!asked.root.empty() && set.empty())
     throw InputError("--root needs a SET", "", "lockstep data " + action + " mnist --root DIR");
-  for (const auto& row : kActions) {
+  for (const auto& row : kDataActions) {
     if (action == row.name) return row.run(asked);
   }
   throw InputError(format("data cannot '{}'", base::printable(action)), "",

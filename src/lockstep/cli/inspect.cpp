@@ -56,7 +56,7 @@ const ChecksumWords& words_of(Checksum checksum) {
                        [checksum](const auto& row) { return row.checksum == checksum; });
 }
 
-void print_table(const std::string& path, const checkpoint::InspectedFile& file) {
+void print_file_table(const std::string& path, const checkpoint::InspectedFile& file) {
   size_t name_width = 4, shape_width = 5, tensors = 0;
   uint64_t bytes = 0;
   for (const auto& entry : file.entries) {
@@ -85,7 +85,7 @@ nlohmann::ordered_json json_of(const checkpoint::InspectedEntry& entry) {
 }
 
 /// Entry by entry: as one JSON value a long list would take many times the file's memory.
-void print_json(const std::string& path, const checkpoint::InspectedFile& file) {
+void print_file_json(const std::string& path, const checkpoint::InspectedFile& file) {
   const auto text_of =
       [](const nlohmann::ordered_json& json) {  // names come from the file and may be no UTF-8
         return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -114,7 +114,7 @@ int run_inspect(const std::vector<std::string>& args) {
   if (!options.parse(args)) return kDone;
   path = checkpoint::file_to_inspect(base::find_path(path));
   const auto file = checkpoint::inspect_file(path, digest);
-  json ? print_json(path, file) : print_table(path, file);
+  json ? print_file_json(path, file) : print_file_table(path, file);
   return kDone;
 }
 

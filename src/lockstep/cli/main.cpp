@@ -77,7 +77,7 @@ int flushed(int status) {
               "is the disk full?");
 }
 
-int print(const std::string& text) {
+int print_flushed(const std::string& text) {
   std::fputs(text.c_str(), stdout);
   return flushed(kDone);
 }
@@ -104,8 +104,8 @@ int run(std::vector<std::string> args, bool& alike) {
   alike = true;
   take_log(args);
   if (args.empty()) throw UsageError("a command is missing", "lockstep", "see: lockstep --help");
-  if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") return print(help());
-  if (args[0] == "--version") return print(version_text());
+  if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") return print_flushed(help());
+  if (args[0] == "--version") return print_flushed(version_text());
   const Subcommand& command = find(args[0]);
   require_working_directory();
   alike = !joins_job(command.name);

@@ -15,6 +15,9 @@
 
 namespace lockstep::cli {
 
+/// What to do where the file of --out cannot be written.
+inline constexpr const char* kElsewhere = "choose another place with --out";
+
 /// The arguments of one subcommand. Every one also takes --help and --log LEVEL.
 class Options {
  public:

@@ -11,8 +11,6 @@
 namespace lockstep::cli {
 namespace {
 
-constexpr const char* kElsewhere = "choose another place with --out";
-
 // a script that somebody has edited is not replaced
 void write_new(const std::string& path, const std::string& text) {
   std::error_code error;

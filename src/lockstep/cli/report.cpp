@@ -10,12 +10,6 @@
 
 namespace lockstep::cli {
 
-namespace {
-
-constexpr const char* kElsewhere = "choose another place with --out";
-
-}  // namespace
-
 int run_report(const std::vector<std::string>& args) {
   std::vector<std::string> folders;
   std::string out;

@@ -11,11 +11,11 @@
 namespace lockstep::cli {
 namespace {
 
-void print_json(const report::RunList& list) {
+void print_runs_json(const report::RunList& list) {
   output::print(report::run_json(list).dump(2, ' ', false, report::Json::error_handler_t::replace) + "\n");
 }
 
-void print_table(const report::RunList& list, const std::string& folder) {
+void print_runs_table(const report::RunList& list, const std::string& folder) {
   for (const auto& [passed_over, reason] : list.passed_over)
     log::warning(format("passed over: {}: {}", passed_over, reason));
   for (const auto& run : list.runs) {
@@ -42,7 +42,7 @@ int run_runs(const std::vector<std::string>& args) {
   if (self.world > 1 && self.rank > 0) return kDone;  // one table
   auto list = report::list_runs(std::filesystem::path(folder));
   report::sort_runs(list, order);
-  json ? print_json(list) : print_table(list, folder);
+  json ? print_runs_json(list) : print_runs_table(list, folder);
   return kDone;
 }
 

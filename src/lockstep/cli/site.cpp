@@ -14,7 +14,7 @@
 namespace lockstep::cli {
 namespace {
 
-int list(const std::string&) {
+int list_sites(const std::string&) {
   for (const auto& site : cluster::known_sites()) {
     const auto what =
         site.trouble.empty() ? site.about : format("cannot be read: {} ({})", site.trouble, site.where);
@@ -26,7 +26,7 @@ int list(const std::string&) {
   return kDone;
 }
 
-int show(const std::string& name) {
+int show_site(const std::string& name) {
   if (name.empty()) throw InputError("which site?", "lockstep site show", "lockstep site list names them");
   const auto site = cluster::load_site(name);
   if (!site.hides.empty())
@@ -49,11 +49,12 @@ int keys(const std::string&) {
   return kDone;
 }
 
-struct Action {
+struct SiteAction {
   const char* name;
   int (*run)(const std::string&);
 };
-constexpr Action kActions[] = {{"list", list}, {"show", show}, {"detect", detect}, {"keys", keys}};
+constexpr SiteAction kSiteActions[] = {
+    {"list", list_sites}, {"show", show_site}, {"detect", detect}, {"keys", keys}};
 
 }  // namespace
 
@@ -65,7 +66,7 @@ int run_site(const std::vector<std::string>& args) {
   options.positional("list|show|detect|keys", action, "what to do");
   options.positional("NAME", name, "for show: a site by name, or the path of its file", false);
   if (!options.parse(args)) return kDone;
-  for (const auto& row : kActions) {
+  for (const auto& row : kSiteActions) {
     if (action == row.name) return row.run(name);
   }
   throw InputError(format("site cannot '{}'", base::printable(action)), "lockstep site",

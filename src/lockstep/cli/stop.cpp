@@ -12,11 +12,11 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kLeave = 10s;  // from the run's last word to its process's end
+constexpr auto kProcessEnd = 10s;  // from the run's last word to its process's end
 
 // So that the next attempt finds the folder free.
 void wait_for_its_end(const std::filesystem::path& folder) {
-  const auto until = Clock::now() + kLeave;
+  const auto until = Clock::now() + kProcessEnd;
   while (run_folder::in_use(folder) && Clock::now() < until) std::this_thread::sleep_for(100ms);
 }
 

@@ -32,7 +32,7 @@ constexpr const char* kCarried[] = {"LOCKSTEP_SETUP",    "LOCKSTEP_PROGRAM",    
                                     "LOCKSTEP_SRUN_MPI", "LOCKSTEP_MAX_RESTARTS",    "LOCKSTEP_ON_TERM",
                                     "LOCKSTEP_REPORT",   "LOCKSTEP_THREADS_PER_CORE"};
 
-struct Asked {
+struct SubmitArguments {
   std::string config, scheduler;
   std::vector<std::string> sweeps;
   int64_t links = 1;
@@ -47,7 +47,7 @@ struct Plan {
   fs::path stem;  // of the files that a job keeps: RUNS/.jobs/lockstep-20260504-140211-1234
 };
 
-bool read_arguments(Asked& asked, const std::vector<std::string>& args) {
+bool read_arguments(SubmitArguments& asked, const std::vector<std::string>& args) {
   Options options(
       "submit", "submits the job that trains a config, as a site wants it",
       {"lockstep submit configs/mnist.yaml --nodes 2 --time 1h --wait",
@@ -64,7 +64,7 @@ bool read_arguments(Asked& asked, const std::vector<std::string>& args) {
   return options.parse(args);
 }
 
-void check(const Asked& asked) {
+void check_arguments(const SubmitArguments& asked) {
   if (!asked.scheduler.empty())
     cluster::check_scheduler(asked.scheduler, "--scheduler", "pbs or slurm is wanted");
   if (asked.links < 1 || asked.links > kMostLinks)
@@ -74,7 +74,7 @@ void check(const Asked& asked) {
                      "the tasks of a sweep go on by themselves where they stop early");
 }
 
-cluster::Site find_site(const Asked& asked) {
+cluster::Site find_site(const SubmitArguments& asked) {
   if (asked.scheduler.empty() && asked.job.site_name().empty())
     return asked.job.site(cluster::guess_scheduler());
   return asked.job.site(asked.scheduler);
@@ -88,7 +88,7 @@ std::string now_text() {
   return text;
 }
 
-std::vector<std::vector<std::string>> sweep_of(const Asked& asked, const cluster::Site& site,
+std::vector<std::vector<std::string>> sweep_of(const SubmitArguments& asked, const cluster::Site& site,
                                                const std::string& run) {
   if (asked.sweeps.empty()) return {};
   if (site.arrays == "no")
@@ -101,7 +101,7 @@ std::vector<std::vector<std::string>> sweep_of(const Asked& asked, const cluster
   return tasks;
 }
 
-Plan plan_of(const Asked& asked) {
+Plan plan_of(const SubmitArguments& asked) {
   Plan plan{.site = find_site(asked), .request = {}, .links = asked.links, .stem = {}};
   plan.request = asked.job.request(asked.config, plan.site);
   const auto run = asked.job.load(asked.config, plan.site).settings.run;
@@ -140,7 +140,7 @@ std::string script_of(const Plan& plan, int64_t link, const std::string& before)
   return cluster::render(plan.site, request);
 }
 
-int show(const Plan& plan) {
+int show_plan(const Plan& plan) {
   for (int64_t link = 1; link <= plan.links; ++link) {
     const auto before = link > 1 ? format("JOB-OF-LINK-{}", link - 1) : "";
     const auto script = script_of(plan, link, before);
@@ -218,15 +218,15 @@ Submission submit(const Plan& plan) {
 }  // namespace
 
 int run_submit(const std::vector<std::string>& args) {
-  Asked asked;
+  SubmitArguments asked;
   if (!read_arguments(asked, args)) return kDone;
   const auto self = launch::rank_by_environment(launch::current_environment());
   if (self.world > 1 && self.rank > 0) return kDone;  // one job
-  check(asked);
+  check_arguments(asked);
   const auto plan = plan_of(asked);
   script_of(plan, 1, "");  // what the site cannot give is refused before anything is written
   JobOptions::say_which(plan.site);
-  if (asked.dry_run) return show(plan);
+  if (asked.dry_run) return show_plan(plan);
   make_folder(plan.stem.parent_path());
   const Interrupts interrupts;
   const auto submission = submit(plan);

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using cluster::Standing;
 
-constexpr auto kLook = 200ms;
+constexpr auto kBetweenLooks = 200ms;
 
 void say(const std::optional<std::string>& text) {
   if (text) log::warning(*text);
@@ -35,7 +35,7 @@ std::optional<Standing> wait_for_one(const Submission& submission, const Submitt
   JobScreen screen(submission.scheduler.name, submission.name);
   cluster::Asking asking(submission.scheduler);
   std::vector<cluster::Watch> watches{cluster::Watch(job.id, job.record)};
-  for (; !watches[0].over(); std::this_thread::sleep_for(kLook)) {
+  for (; !watches[0].over(); std::this_thread::sleep_for(kBetweenLooks)) {
     if (Interrupts::came()) return std::nullopt;
     const auto& standing = watches[0].look();
     if (standing.phase != Standing::over) screen.show(standing);
@@ -81,7 +81,7 @@ bool any_missing(const std::vector<cluster::Watch>& watches) {
                              [](const auto& watch) { return watch.standing().phase == Standing::missing; });
 }
 
-void print_table(const std::vector<cluster::Watch>& watches) {
+void print_sweep(const std::vector<cluster::Watch>& watches) {
   std::vector<fs::path> folders;
   for (const auto& watch : watches) {
     if (!watch.standing().folder.empty()) folders.push_back(watch.standing().folder);
@@ -116,10 +116,10 @@ int wait_for_sweep(const Submission& submission) {
     console.progress(counts(watches));
     if (any_missing(watches) != missing && (missing = !missing)) log::info(counts(watches));
     say(asking.ask(watches));
-    if (over < watches.size()) std::this_thread::sleep_for(kLook);
+    if (over < watches.size()) std::this_thread::sleep_for(kBetweenLooks);
   }
   console.clear();
-  print_table(watches);
+  print_sweep(watches);
   return status_of(watches);
 }
 

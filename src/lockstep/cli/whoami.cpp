@@ -51,7 +51,7 @@ Process own_process(const launch::Runtime& runtime, const std::string& device,
 }
 
 // the scheduler is asked by one process a job
-std::string end_of(const Job& job, const launch::Environment& environment) {
+std::string deadline_text(const Job& job, const launch::Environment& environment) {
   if (job.rank != 0) return "";
   const auto end = launch::job_deadline(job, environment);
   if (!end) return "";
@@ -69,7 +69,7 @@ Report report_of(const std::vector<std::string>& texts, const Job& job,
   for (const auto& text : texts) report.processes.push_back(unpack(text));
   std::sort(report.processes.begin(), report.processes.end(),
             [](const Process& a, const Process& b) { return a.job.rank < b.job.rank; });
-  report.ends = end_of(job, environment);
+  report.ends = deadline_text(job, environment);
   return report;
 }
 

@@ -77,13 +77,13 @@ int progress(const Words& folders, const Wishes& wishes) {
   return kDone;
 }
 
-struct Action {
+struct WorkshopAction {
   const char* name;
   const char* form;
   const char* help;
   int (*run)(const Words& words, const Wishes& wishes);
 };
-constexpr Action kActions[] = {
+constexpr WorkshopAction kWorkshopActions[] = {
     {"init", "init DIR", "a learner's folder: copies the course, and puts back what is missing", init},
     {"build", "build FILE.cpp", "builds a program of the course or of your own, which nobody judges", build},
     {"prepare", "prepare", "once an install: precompiles the header, so that checks are quick", prepare},
@@ -91,7 +91,7 @@ constexpr Action kActions[] = {
     {"progress", "progress DIR...", "for who teaches: how far the learners have come", progress}};
 
 int act(const std::string& action, const Words& words, const Wishes& wishes) {
-  for (const auto& row : kActions) {
+  for (const auto& row : kWorkshopActions) {
     if (action == row.name) return row.run(words, wishes);
   }
   throw UsageError(format("workshop cannot '{}'", base::printable(action)), "lockstep workshop",
@@ -109,7 +109,7 @@ int run_workshop(const std::vector<std::string>& args) {
   options.positional("ACTION [DIR...]", words, "what to do, and with what");
   options.flag("json", wishes.as_json, "of progress: every exercise of every folder, as JSON");
   options.add("wrong", wishes.wrong, "N", "of prove: try the first N wrong answers alone");
-  for (const auto& row : kActions) options.note("actions", row.form, row.help);
+  for (const auto& row : kWorkshopActions) options.note("actions", row.form, row.help);
   if (!options.parse(args)) return kDone;
   if (!is_first_of_launched()) return kDone;
   try {

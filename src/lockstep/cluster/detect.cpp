@@ -15,27 +15,28 @@
 namespace lockstep::cluster {
 namespace {
 
-constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::seconds kQueryPatience{10};
 
 // Asks, and notes what did not answer.
-std::optional<std::string> ask(const std::vector<std::string>& command, std::vector<std::string>& silent) {
+std::optional<std::string> ask_and_note(const std::vector<std::string>& command,
+                                        std::vector<std::string>& silent) {
   auto argv = command;
   argv[0] = find_command(command[0]);
   if (argv[0].empty()) return std::nullopt;
-  const auto answer = base::ask({.argv = argv, .without = unheard_by_queries()}, kPatience);
+  const auto answer = base::ask({.argv = argv, .without = unheard_by_queries()}, kQueryPatience);
   if (answer.good()) return answer.output;
   const auto said = base::trimmed(answer.errors);
   silent.push_back(format("{} failed, or gave no answer in {} s{}", base::join(command, " "),
-                          kPatience.count(), said.empty() ? "" : ": " + base::printable(said, 200)));
+                          kQueryPatience.count(), said.empty() ? "" : ": " + base::printable(said, 200)));
   return std::nullopt;
 }
 
 std::string asked_as_text(const std::vector<std::string>& command, std::vector<std::string>& silent) {
-  return ask(command, silent).value_or("");
+  return ask_and_note(command, silent).value_or("");
 }
 
-std::optional<Found> ask_slurm(std::vector<std::string>& silent) {
-  const auto text = ask({"sinfo", "-h", "-o", kSinfoFormat}, silent);
+std::optional<Found> detect_slurm(std::vector<std::string>& silent) {
+  const auto text = ask_and_note({"sinfo", "-h", "-o", kSinfoFormat}, silent);
   if (!text) return std::nullopt;
   auto found = read_sinfo(*text);
   std::istringstream config(asked_as_text({"scontrol", "show", "config"}, silent));
@@ -46,8 +47,8 @@ std::optional<Found> ask_slurm(std::vector<std::string>& silent) {
   return found;
 }
 
-std::optional<Found> ask_pbs(std::vector<std::string>& silent) {
-  const auto queues = ask({"qstat", "-Q", "-f"}, silent);
+std::optional<Found> detect_pbs(std::vector<std::string>& silent) {
+  const auto queues = ask_and_note({"qstat", "-Q", "-f"}, silent);
   if (!queues) return std::nullopt;
   if (find_command("pbsnodes").empty()) silent.emplace_back("there is no pbsnodes here");
   return read_pbs(*queues, asked_as_text({"qstat", "-B", "-f"}, silent),
@@ -70,8 +71,8 @@ void note_software(Found& found, std::vector<std::string>& silent) {
 
 std::string detect_site() {
   std::vector<std::string> silent;
-  auto found = ask_slurm(silent);
-  if (!found) found = ask_pbs(silent);
+  auto found = detect_slurm(silent);
+  if (!found) found = detect_pbs(silent);
   if (!found)
     throw Error("no scheduler answers here",
                 silent.empty() ? "neither sinfo nor qstat is on the PATH" : base::join(silent, "; "),

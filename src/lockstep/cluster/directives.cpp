@@ -10,7 +10,7 @@
 namespace lockstep::cluster {
 namespace {
 
-constexpr size_t kLongestName = 200;  // PBS takes 230
+constexpr size_t kLongestJobName = 200;  // PBS takes 230
 
 using Lines = std::vector<std::string>;
 
@@ -23,9 +23,9 @@ const std::string& word(const char* option, const std::string& text) {
 
 const std::string& job_name(const std::string& name) {
   const bool other = name.find_first_of("@:/=,") != std::string::npos;
-  if (is_directive_word(name) && !other && name.size() <= kLongestName) return name;
+  if (is_directive_word(name) && !other && name.size() <= kLongestJobName) return name;
   throw InputError(format("--name: '{}' is no name for a job", base::printable(name)), "",
-                   format("letters, digits and ._+- make one, {} at most", kLongestName));
+                   format("letters, digits and ._+- make one, {} at most", kLongestJobName));
 }
 
 // "--qos", "x" -> "--qos=x"; "-q", "x" -> "-q x"

@@ -22,7 +22,7 @@ bool is_path(const std::string& name) {
   return name.find('/') != std::string::npos || name.ends_with(kEnding);
 }
 
-Site read_site(const std::string& path) {
+Site read_site_file(const std::string& path) {
   return parse_site(base::read_small_file(path, kMaxBytes, "the site file"), path);
 }
 
@@ -47,12 +47,12 @@ std::string hidden_by(const fs::path& path) {
   return fs::exists(shipped, none) && !fs::equivalent(path, shipped, none) ? shipped.string() : "";
 }
 
-KnownSite look_at(const fs::path& path) {
+KnownSite known_site_at(const fs::path& path) {
   KnownSite known;
   known.name = path.stem().string();
   known.path = path.string();
   try {
-    const auto site = read_site(known.path);
+    const auto site = read_site_file(known.path);
     known.about = site.about;
     known.scheduler = site.scheduler;
     known.hides = hidden_by(path);
@@ -63,7 +63,7 @@ KnownSite look_at(const fs::path& path) {
   return known;
 }
 
-void add(std::vector<std::string>& folders, const char* base, const char* below) {
+void add_folder(std::vector<std::string>& folders, const char* base, const char* below) {
   if (base && *base) folders.push_back(*below ? (fs::path(base) / below).string() : base);
 }
 
@@ -81,20 +81,20 @@ void add(std::vector<std::string>& folders, const char* base, const char* below)
 
 std::vector<std::string> site_folders() {
   std::vector<std::string> folders;
-  add(folders, std::getenv("LOCKSTEP_SITES"), "");
+  add_folder(folders, std::getenv("LOCKSTEP_SITES"), "");
   folders.emplace_back("sites");
-  add(folders, std::getenv("HOME"), ".config/lockstep/sites");
+  add_folder(folders, std::getenv("HOME"), ".config/lockstep/sites");
   if (!base::home_folder().empty()) folders.push_back(shipped_folder());
   return folders;
 }
 
 Site load_site(const std::string& name_or_path) {
-  if (is_path(name_or_path)) return read_site(name_or_path);
+  if (is_path(name_or_path)) return read_site_file(name_or_path);
   for (const auto& folder : site_folders()) {
     const auto path = fs::path(folder) / (name_or_path + kEnding);
     std::error_code error;
     if (name_or_path.empty() || !fs::exists(path, error)) continue;
-    auto site = read_site(path.string());
+    auto site = read_site_file(path.string());
     site.hides = hidden_by(path);
     return site;
   }
@@ -106,7 +106,7 @@ std::vector<KnownSite> known_sites() {
   for (const auto& folder : site_folders()) {
     for (const auto& path : files_of(folder)) {
       const auto same = [&](const KnownSite& site) { return site.name == path.stem().string(); };
-      if (std::none_of(sites.begin(), sites.end(), same)) sites.push_back(look_at(path));
+      if (std::none_of(sites.begin(), sites.end(), same)) sites.push_back(known_site_at(path));
     }
   }
   std::sort(sites.begin(), sites.end(), [](const auto& a, const auto& b) { return a.name < b.name; });

@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kPatience = 120s;  // busy controllers answer late
+constexpr auto kSubmitPatience = 120s;  // busy controllers answer late
 
 // 7, 7;cluster, 7.server, 7[].server; not a date or a share of a banner's
 bool is_id(const std::string& word) {
@@ -50,14 +50,14 @@ std::string words_of(const base::Answer& answer) {
   return said.empty() ? "without a word" : base::join(said, "\n");
 }
 
-[[noreturn]] void refuse(const Command& command, const base::Answer& answer) {
+[[noreturn]] void refuse_submission(const Command& command, const base::Answer& answer) {
   const auto name = std::filesystem::path(command.words[0]).filename().string();
   if (answer.end == base::Answer::not_started)
     throw InputError(format("{} cannot be started", name), command.words[0],
                      "submit where the scheduler's commands are: on a login node");
   if (answer.end == base::Answer::late)
     throw Error(format("{} has not answered within {} s: nobody knows whether there is a job. It said: {}",
-                       name, kPatience.count(), words_of(answer)),
+                       name, kSubmitPatience.count(), words_of(answer)),
                 shown(command), "look into the queue before you submit again");
   throw Error(format("{} refused the job (status {}): {}", name, answer.status, words_of(answer)),
               shown(command),
@@ -89,8 +89,8 @@ Submitted submit(const Command& command) {
     throw InputError(format("there is no {} here", command.words[0]), "PATH",
                      "submit where the scheduler's commands are: on a login node; --dry-run shows the job");
   const auto answer =
-      base::ask({.argv = command.words, .without = command.without, .apart = true}, kPatience);
-  if (!answer.good()) refuse(command, answer);
+      base::ask({.argv = command.words, .without = command.without, .apart = true}, kSubmitPatience);
+  if (!answer.good()) refuse_submission(command, answer);
   auto submitted = id_in(answer.output);
   if (submitted.id.empty())
     throw Error(format("{} took the job, and names no id: {}", command.words[0], words_of(answer)),

@@ -48,7 +48,7 @@ std::string head(const Site& site, const JobRequest& request, const Resources& g
 }
 
 // Where lockstep is, how ranks lie here.
-std::string place(const Site& site, const JobRequest& request, const Resources& given) {
+std::string preamble(const Site& site, const JobRequest& request, const Resources& given) {
   std::string text = site.slurm() ? "" : "cd \"$PBS_O_WORKDIR\" || exit 2\n";
   text += assign("LOCKSTEP_SCRIPT", "");  // no other than this one may go on in its place
   text += assign("LOCKSTEP_HOME", home_of(request));
@@ -91,7 +91,7 @@ std::string train(const JobRequest& request) {
 
 std::string render(const Site& site, const JobRequest& request) {
   const auto given = resources(site, request);
-  return head(site, request, given) + "\n" + place(site, request, given) +
+  return head(site, request, given) + "\n" + preamble(site, request, given) +
          ". \"$LOCKSTEP_HOME/job_scripts/lockstep.sh\" || exit 2\nrecord_begin\n" + load_modules(site) +
          "\n" + choose_settings(site, request) + train(request);
 }

@@ -17,7 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 using Words = std::vector<std::string>;
 
-constexpr auto kPatience = 15s;
+constexpr auto kLookPatience = 15s;
 constexpr size_t kMostAsked = 8;  // of PBS at a time, a command a job
 constexpr const char* kFinal[] = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE",     "FAILED",
                                   "NODE_FAIL", "PREEMPTED", "TIMEOUT",   "OUT_OF_MEMORY"};
@@ -34,13 +34,13 @@ bool is_final(const std::string& state) {
 base::Answer ask(Words words, const Scheduler& scheduler) {
   if (!scheduler.cluster.empty()) words.push_back("--clusters=" + scheduler.cluster);
   words[0] = command_word(words[0]);
-  return base::ask({.argv = std::move(words), .without = unheard_by_queries()}, kPatience);
+  return base::ask({.argv = std::move(words), .without = unheard_by_queries()}, kLookPatience);
 }
 
 std::string trouble_of(const char* command, const base::Answer& answer) {
   if (answer.end == base::Answer::not_started) return format("{} cannot be started", command);
   if (answer.end == base::Answer::late)
-    return format("{} has not answered within {} s", command, std::chrono::seconds(kPatience).count());
+    return format("{} has not answered within {} s", command, std::chrono::seconds(kLookPatience).count());
   const auto said = base::trimmed(answer.errors);
   return format("{} left with {}: {}", command, answer.status,
                 said.empty() ? "without a word" : base::printable(said, 300));
@@ -105,7 +105,7 @@ Look ask_pbs(const Scheduler& scheduler, const Words& jobs) {
 }
 
 // A field of qstat -f.
-std::string field(const std::string& answer, const std::string& name) {
+std::string qstat_field(const std::string& answer, const std::string& name) {
   for (const auto& line : base::split(answer, '\n')) {
     const auto text = base::trimmed(line);
     if (text.starts_with(name + " = ")) return base::printable(text.substr(name.size() + 3));
@@ -163,9 +163,9 @@ std::map<std::string, Seen> read_sacct(const std::string& answer) {
 }
 
 Seen read_qstat(const std::string& answer) {
-  const auto state = field(answer, "job_state"), comment = field(answer, "comment");
+  const auto state = qstat_field(answer, "job_state"), comment = qstat_field(answer, "comment");
   if (state == "F" || state == "X" || state == "C") {
-    const auto status = field(answer, "Exit_status");
+    const auto status = qstat_field(answer, "Exit_status");
     return {Seen::gone, "finished" + (status.empty() ? "" : " with status " + status)};
   }
   const bool waits = state == "Q" || state == "H" || state == "W" || state == "T";

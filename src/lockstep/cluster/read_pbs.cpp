@@ -19,9 +19,9 @@ struct Block {
   Fields fields;
 };
 
-struct Node {
+struct NodeKind {
   int64_t cores = 0, gpus = 0;
-  auto operator<=>(const Node&) const = default;
+  auto operator<=>(const NodeKind&) const = default;
 };
 
 // Blocks of `    key = value` below a line that names them: "Queue: workq", "Server: pbs", or a node's name.
@@ -51,12 +51,12 @@ std::string field(const Block& block, const std::string& key) {
   return found == block.fields.end() ? "" : found->second;
 }
 
-int64_t number(const Block& block, const std::string& key) {
+int64_t number_of(const Block& block, const std::string& key) {
   return config::parse_int(field(block, key)).value_or(0);
 }
 
 // "48:00:00"
-std::chrono::milliseconds time_of(const std::string& text) {
+std::chrono::milliseconds walltime_of(const std::string& text) {
   int64_t seconds = 0;
   std::istringstream parts(text);
   for (std::string part; std::getline(parts, part, ':');)
@@ -69,10 +69,10 @@ bool takes_jobs(const Block& queue) {
 }
 
 // the kind that most nodes are of
-Node common(const std::vector<Block>& blocks, std::vector<std::string>& notes) {
-  std::map<Node, int> kinds;
+NodeKind common(const std::vector<Block>& blocks, std::vector<std::string>& notes) {
+  std::map<NodeKind, int> kinds;
   for (const auto& block : blocks)
-    ++kinds[{number(block, "resources_available.ncpus"), number(block, "resources_available.ngpus")}];
+    ++kinds[{number_of(block, "resources_available.ncpus"), number_of(block, "resources_available.ngpus")}];
   if (kinds.empty()) return {};
   for (const auto& [node, count] : kinds)
     notes.push_back(format("{} node(s) of {} ncpus and {} ngpus", count, node.cores, node.gpus));
@@ -83,14 +83,14 @@ Node common(const std::vector<Block>& blocks, std::vector<std::string>& notes) {
   return std::max_element(kinds.begin(), kinds.end(), more)->first;
 }
 
-Queue queue_of(const Block& block, const Node& node, bool nodes_known) {
+Queue queue_of_block(const Block& block, const NodeKind& node, bool nodes_known) {
   Queue queue;
   queue.name = block.name;
   if (nodes_known) queue.gpus_per_node = node.gpus;
   queue.cores_per_node = node.cores;
-  queue.min_nodes = number(block, "resources_min.nodect");
-  queue.max_nodes = number(block, "resources_max.nodect");
-  queue.max_time = time_of(field(block, "resources_max.walltime"));
+  queue.min_nodes = number_of(block, "resources_min.nodect");
+  queue.max_nodes = number_of(block, "resources_max.nodect");
+  queue.max_time = walltime_of(field(block, "resources_max.walltime"));
   return queue;
 }
 
@@ -104,7 +104,7 @@ Found read_pbs(const std::string& queues, const std::string& server, const std::
   for (const auto& block : blocks_of(queues)) {
     if (!takes_jobs(block)) continue;
     if (is_directive_word(block.name))
-      found.site.queues.push_back(queue_of(block, node, !node_blocks.empty()));
+      found.site.queues.push_back(queue_of_block(block, node, !node_blocks.empty()));
     else
       found.notes.push_back("a queue was left out, whose name is no word: " + block.name);
   }

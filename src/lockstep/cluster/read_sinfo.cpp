@@ -21,7 +21,7 @@ struct Line {
 };
 
 // "32+": at least 32
-int64_t number(const std::string& text) {
+int64_t leading_number(const std::string& text) {
   return config::parse_int(text.substr(0, text.find_first_not_of("0123456789"))).value_or(0);
 }
 
@@ -34,21 +34,21 @@ std::vector<Line> lines_of(const std::string& text) {
                      .gres = parts[5],
                      .time = parts[6],
                      .size = parts[7],
-                     .nodes = number(parts[1]),
-                     .cpus = number(parts[2]),
-                     .cores = number(parts[3]) * number(parts[4])});
+                     .nodes = leading_number(parts[1]),
+                     .cpus = leading_number(parts[2]),
+                     .cores = leading_number(parts[3]) * leading_number(parts[4])});
   }
   return lines;
 }
 
 // "3-00:00:00", "30:00", "infinite"
-std::chrono::milliseconds time_of(const std::string& text) {
+std::chrono::milliseconds time_limit_of(const std::string& text) {
   const size_t dash = text.find('-');
   int64_t seconds = 0;
   const auto clock = base::split(dash == std::string::npos ? text : text.substr(dash + 1), ':');
-  for (const auto& part : clock) seconds = seconds * 60 + number(part);
+  for (const auto& part : clock) seconds = seconds * 60 + leading_number(part);
   if (clock.size() == 1) seconds *= 60;  // a number alone is minutes
-  if (dash != std::string::npos) seconds += number(text.substr(0, dash)) * 86400;
+  if (dash != std::string::npos) seconds += leading_number(text.substr(0, dash)) * 86400;
   return std::chrono::seconds(seconds);
 }
 
@@ -57,7 +57,7 @@ int64_t gpus_of(const std::string& gres) {
   int64_t gpus = 0;
   for (const auto& one : base::split(gres, ',')) {
     const auto parts = base::split(one.substr(0, one.find('(')), ':');
-    if (parts.size() > 1 && parts[0] == "gpu") gpus += number(parts.back());
+    if (parts.size() > 1 && parts[0] == "gpu") gpus += leading_number(parts.back());
   }
   return gpus;
 }
@@ -71,10 +71,10 @@ bool are_of_others(const std::string& gres) {
 // "1-4" or "1-infinite"
 int64_t most_nodes(const std::string& size) {
   const size_t dash = size.find('-');
-  return dash == std::string::npos ? number(size) : number(size.substr(dash + 1));
+  return dash == std::string::npos ? leading_number(size) : leading_number(size.substr(dash + 1));
 }
 
-Queue queue_of(const std::string& name, const Line& line, std::vector<std::string>& notes) {
+Queue queue_of_partition(const std::string& name, const Line& line, std::vector<std::string>& notes) {
   Queue queue;
   queue.name = name;
   queue.gpus_per_node = gpus_of(line.gres);
@@ -84,11 +84,11 @@ Queue queue_of(const std::string& name, const Line& line, std::vector<std::strin
   }
   queue.cores_per_node = line.cores > 0 ? line.cores : line.cpus;
   queue.max_nodes = most_nodes(line.size);
-  queue.max_time = time_of(line.time);
+  queue.max_time = time_limit_of(line.time);
   return queue;
 }
 
-void add(Found& found, const Line& line, std::vector<int64_t>& nodes) {
+void add_partition(Found& found, const Line& line, std::vector<int64_t>& nodes) {
   const bool is_default = line.partition.ends_with('*');
   const auto name = line.partition.substr(0, line.partition.size() - (is_default ? 1 : 0));
   if (!is_directive_word(name)) {
@@ -100,7 +100,7 @@ void add(Found& found, const Line& line, std::vector<int64_t>& nodes) {
   const auto known =
       std::find_if(queues.begin(), queues.end(), [&](const Queue& q) { return q.name == name; });
   if (known == queues.end()) {
-    queues.push_back(queue_of(name, line, found.notes));
+    queues.push_back(queue_of_partition(name, line, found.notes));
     nodes.push_back(line.nodes);
     return;
   }
@@ -108,7 +108,7 @@ void add(Found& found, const Line& line, std::vector<int64_t>& nodes) {
   auto& most = nodes[static_cast<size_t>(known - queues.begin())];
   if (line.nodes <= most) return;
   most = line.nodes;
-  *known = queue_of(name, line, found.notes);
+  *known = queue_of_partition(name, line, found.notes);
 }
 
 }  // namespace
@@ -119,7 +119,7 @@ Found read_sinfo(const std::string& text) {
   std::vector<int64_t> nodes;
   int64_t threads = 0;
   for (const auto& line : lines_of(text)) {
-    add(found, line, nodes);
+    add_partition(found, line, nodes);
     if (line.cores > 0) threads = std::max(threads, line.cpus / line.cores);
   }
   if (threads > 1) found.site.threads_per_core = threads;

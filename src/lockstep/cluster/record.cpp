@@ -20,7 +20,7 @@ std::string next_word(std::string& text) {
   return word;
 }
 
-std::optional<int> number(const std::string& text) {
+std::optional<int> parse_status(const std::string& text) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
@@ -47,7 +47,7 @@ void take(Recorded& recorded, std::string line) {
     recorded.job = line;
     recorded.replaced = recorded.again = true;
   } else if (fact == "end") {
-    recorded.status = number(next_word(line));
+    recorded.status = parse_status(next_word(line));
     if (!line.empty()) recorded.folder = line;
   }
 }

@@ -21,14 +21,14 @@ struct Flags {
 };
 constexpr Flags kFlags[] = {{"pbs", "-q", "-A"}, {"slurm", "--partition", "--account"}};
 
-[[noreturn]] void refuse(const std::string& key, const std::string& wanted, const Node& node,
-                         const char* help) {
+[[noreturn]] void refuse_value(const std::string& key, const std::string& wanted, const Node& node,
+                               const char* help) {
   throw InputError(format("{} must be {}, not {}", key, wanted, describe(node)), node.place.text(),
                    format("it is {}", help));
 }
 
-const std::string& text_of(const Node& node, const std::string& key, const char* help) {
-  if (node.kind != Node::Kind::scalar) refuse(key, "a text", node, help);
+const std::string& scalar_text(const Node& node, const std::string& key, const char* help) {
+  if (node.kind != Node::Kind::scalar) refuse_value(key, "a text", node, help);
   return node.text;
 }
 
@@ -42,26 +42,26 @@ class Value {
   void operator()(std::string Owner::*field) const { owner_.*field = checked(node_); }
 
   void operator()(int64_t Owner::*field) const {
-    const auto number = config::parse_int(text_of(node_, name_, key_.help));
+    const auto number = config::parse_int(scalar_text(node_, name_, key_.help));
     if (!number || node_.quoted || *number < 0 || *number > 1'000'000)
-      refuse(name_, "a whole number from 0 to 1000000", node_, key_.help);
+      refuse_value(name_, "a whole number from 0 to 1000000", node_, key_.help);
     owner_.*field = *number;
   }
 
   void operator()(std::chrono::milliseconds Owner::*field) const {
-    const auto time = config::parse_duration(text_of(node_, name_, key_.help));
-    if (!time || time->count() < 0) refuse(name_, "a time, such as 48h or 30m", node_, key_.help);
+    const auto time = config::parse_duration(scalar_text(node_, name_, key_.help));
+    if (!time || time->count() < 0) refuse_value(name_, "a time, such as 48h or 30m", node_, key_.help);
     owner_.*field = *time;
   }
 
   void operator()(std::vector<std::string> Owner::*field) const {
-    if (node_.kind != Node::Kind::list) refuse(name_, "a list", node_, key_.help);
+    if (node_.kind != Node::Kind::list) refuse_value(name_, "a list", node_, key_.help);
     for (const auto& item : node_.items) (owner_.*field).push_back(checked(*item));
   }
 
  private:
   std::string checked(const Node& node) const {
-    const auto& text = text_of(node, name_, key_.help);
+    const auto& text = scalar_text(node, name_, key_.help);
     const auto choices = choices_of(key_.choices);
     if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end()) {
       const auto near = base::nearest(text, choices);
@@ -70,7 +70,7 @@ class Value {
           node.place.text(), near ? format("did you mean {}?", *near) : std::string(key_.help));
     }
     const auto wanted = not_of_kind(text, key_.text);
-    if (!wanted.empty()) refuse(name_, wanted, node, key_.help);
+    if (!wanted.empty()) refuse_value(name_, wanted, node, key_.help);
     return text;
   }
 
@@ -121,7 +121,7 @@ void require_map(const Node& node, const std::string& what) {
 Queue read_queue(const Node& name, const Node& node) {
   const auto wanted = not_of_kind(name.text, Text::word);
   if (name.kind != Node::Kind::scalar || name.text.empty() || !wanted.empty())
-    refuse("a queue's name", "one word", name, "what stands in the job's directives");
+    refuse_value("a queue's name", "one word", name, "what stands in the job's directives");
   Queue queue;
   queue.name = name.text;
   if (node.kind == Node::Kind::null) return queue;

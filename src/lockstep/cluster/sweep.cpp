@@ -17,10 +17,10 @@ namespace {
 
 constexpr size_t kMostTasks = 1000;   // Slurm's MaxArraySize is 1001 where nobody has changed it
 constexpr size_t kLongestValue = 24;  // in a run's name
-constexpr size_t kLongestName = 180;
+constexpr size_t kLongestRunName = 180;
 constexpr const char* kExample = "as in --sweep optim.lr=0.1,0.01 or --sweep run.seed=0..4";
 
-[[noreturn]] void refuse(const std::string& text, const std::string& why) {
+[[noreturn]] void refuse_sweep(const std::string& text, const std::string& why) {
   throw InputError(format("--sweep {}: {}", base::printable(text), why), "", kExample);
 }
 
@@ -38,10 +38,10 @@ std::optional<std::vector<std::string>> range_of(const std::string& text, const 
   const auto first = whole(std::string_view(text).substr(0, dots)),
              last = whole(std::string_view(text).substr(dots + 2));
   if (!first || !last) return std::nullopt;
-  if (*first > *last) refuse(all, "the range has its ends the wrong way round");
+  if (*first > *last) refuse_sweep(all, "the range has its ends the wrong way round");
   // the numbers may lie anywhere in 64 bits
   if (static_cast<uint64_t>(*last) - static_cast<uint64_t>(*first) >= kMostTasks)
-    refuse(all, format("more than {} values", kMostTasks));
+    refuse_sweep(all, format("more than {} values", kMostTasks));
   std::vector<std::string> values;
   for (int64_t i = 0; i <= *last - *first; ++i) values.push_back(std::to_string(*first + i));
   return values;
@@ -102,7 +102,7 @@ void check_keys(const std::vector<SweptKey>& swept) {
   std::set<std::string> seen;
   size_t tasks = 1;
   for (const auto& one : swept) {
-    if (!seen.insert(one.key).second) refuse(one.key, "this key is swept twice");
+    if (!seen.insert(one.key).second) refuse_sweep(one.key, "this key is swept twice");
     tasks *= one.values.size();
     if (tasks > kMostTasks)
       throw InputError(format("the sweep has more than {} tasks", kMostTasks), "",
@@ -121,21 +121,21 @@ void name_runs(std::vector<std::vector<std::string>>& tasks, const std::vector<s
 
 SweptKey parse_swept(const std::string& text) {
   const auto equals = text.find('=');
-  if (equals == std::string::npos || equals == 0) refuse(text, "a key and its values are wanted");
+  if (equals == std::string::npos || equals == 0) refuse_sweep(text, "a key and its values are wanted");
   SweptKey swept{text.substr(0, equals), {}};
   const auto said = text.substr(equals + 1);
   const auto range = range_of(said, text);
   swept.values = range ? *range : split(said);
-  if (std::ranges::count(swept.values, "")) refuse(text, "a value is empty");
+  if (std::ranges::count(swept.values, "")) refuse_sweep(text, "a value is empty");
   const auto different = std::set(swept.values.begin(), swept.values.end()).size();
-  if (different < swept.values.size()) refuse(text, "a value is there twice");
+  if (different < swept.values.size()) refuse_sweep(text, "a value is there twice");
   return swept;
 }
 
 std::vector<std::vector<std::string>> tasks_of(const std::vector<SweptKey>& swept, const std::string& name) {
   check_keys(swept);
   std::vector<std::vector<std::string>> tasks(1);
-  std::vector<std::string> names = {name.substr(0, kLongestName / 2)};
+  std::vector<std::string> names = {name.substr(0, kLongestRunName / 2)};
   for (const auto& [key, values] : swept) {
     std::vector<std::vector<std::string>> more;
     std::vector<std::string> more_names;
@@ -150,7 +150,7 @@ std::vector<std::vector<std::string>> tasks_of(const std::vector<SweptKey>& swep
     names = std::move(more_names);
   }
   const bool named = std::ranges::count(swept, "run.name", &SweptKey::key) > 0;
-  for (auto& run : names) run = run.substr(0, kLongestName);
+  for (auto& run : names) run = run.substr(0, kLongestRunName);
   if (!named) name_runs(tasks, names);
   return tasks;
 }

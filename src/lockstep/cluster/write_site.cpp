@@ -34,7 +34,7 @@ struct Written {
 };
 
 template <class Owner>
-std::vector<std::string> lines_of(const std::vector<SiteKey<Owner>>& keys, const Owner& owner) {
+std::vector<std::string> key_lines(const std::vector<SiteKey<Owner>>& keys, const Owner& owner) {
   std::vector<std::string> lines;
   for (const auto& key : keys) {
     const auto value = std::visit(Written<Owner>{owner}, key.field);
@@ -50,11 +50,11 @@ std::string as_yaml(const Found& found) {
       "# Proposed by lockstep site detect. What this machine did not tell: whether a job needs an account,\n"
       "# modules or file systems of its own, and whether its cores follow from its GPUs (docs/sites.md).\n";
   for (const auto& note : found.notes) text += "# " + base::printable(note, kLongestNote) + "\n";
-  for (const auto& line : lines_of(site_keys(), found.site)) text += line + "\n";
+  for (const auto& line : key_lines(site_keys(), found.site)) text += line + "\n";
   if (!found.site.queues.empty()) text += "queues:\n";
   for (const auto& queue : found.site.queues)
     text += format("  {}: {{{}}}\n", config::yaml_text(queue.name),
-                   base::join(lines_of(queue_keys(), queue), ", "));
+                   base::join(key_lines(queue_keys(), queue), ", "));
   return text;
 }
 

@@ -25,13 +25,13 @@ void require_dense_cpu(const std::vector<at::Tensor>& tensors, const std::string
                 " takes dense CPU tensors, not a ", tensor.layout(), " one on ", tensor.device());
 }
 
-at::Tensor bytes_of(const std::string& text) {
+at::Tensor byte_tensor(const std::string& text) {
   return at::from_blob(const_cast<char*>(text.data()), {static_cast<int64_t>(text.size())}, at::kByte)
       .clone();
 }
 
 std::vector<std::string> gather_over(c10d::Backend& base, const std::string& own) {
-  std::vector<at::Tensor> mine = {bytes_of(own)};
+  std::vector<at::Tensor> mine = {byte_tensor(own)};
   std::vector<std::vector<at::Tensor>> all(1);
   for (int rank = 0; rank < base.getSize(); ++rank) all[0].push_back(at::empty_like(mine[0]));
   base.allgather(all, mine, {})->wait();

@@ -12,7 +12,7 @@
 namespace lockstep::config {
 namespace {
 
-[[noreturn]] void refuse(const std::string& what, const TextPlace& place) {
+[[noreturn]] void refuse_past(const std::string& what, const TextPlace& place) {
   throw InputError("this is not a run's config: " + what, place.text(), "start a new run (without --resume)");
 }
 
@@ -24,9 +24,9 @@ std::string shown(const Node& node) {
 class PastReader {
  public:
   explicit PastReader(const Node& root) {
-    if (root.kind != Node::Kind::map) refuse("it is " + describe(root), root.place);
+    if (root.kind != Node::Kind::map) refuse_past("it is " + describe(root), root.place);
     for (const auto& [name, section] : root.entries) read_section(*name, *section);
-    if (foreign_.size() > keys().size()) refuse("few of its keys are lockstep's", root.place);
+    if (foreign_.size() > keys().size()) refuse_past("few of its keys are lockstep's", root.place);
     for (const Key& key : keys()) loaded_.origins.try_emplace(key.path);
     resolve(loaded_);
   }

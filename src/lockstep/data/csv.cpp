@@ -94,13 +94,13 @@ Extent extent_of(const std::string& path, bool header) {
   return extent;
 }
 
-struct Row {
+struct LineFields {
   std::vector<std::string_view> fields;
   std::string unquoted;
 };
 
 void read_row(std::string_view line, const CsvOptions& options, const Columns& columns,
-              const data::LineReader& lines, Row& row) {
+              const data::LineReader& lines, LineFields& row) {
   data::split_fields(line, options.delimiter, lines, row.fields, row.unquoted);
   if (row.fields.size() == columns.count) return;
   throw InputError(format("{} fields where the first line has {}", row.fields.size(), columns.count),
@@ -114,7 +114,7 @@ void check_room(const std::string& path, const Extent& extent, const CsvOptions&
   if (static_cast<int64_t>(columns.count) <= (extent.bytes + extent.rows) / extent.rows) return;
   data::LineReader lines(path);
   std::string_view line;
-  Row row;
+  LineFields row;
   while (lines.next(line)) read_row(line, options, columns, lines, row);
 }
 
@@ -124,7 +124,7 @@ std::vector<std::string> first_csv_line(const std::string& path, char delimiter)
   data::LineReader lines(path);
   std::string_view line;
   if (!lines.next(line)) throw InputError("the file is empty", path, kAgain);
-  Row row;
+  LineFields row;
   data::split_fields(line, delimiter, lines, row.fields, row.unquoted);
   std::vector<std::string> names;
   for (auto field : row.fields) names.emplace_back(trimmed(field));
@@ -151,7 +151,7 @@ CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& are
   const data::Where where = [&lines] { return lines.where(); };
   std::string_view line;
   if (options.header) lines.next(line);
-  Row row;
+  LineFields row;
   for (int64_t i = 0; i < rows; ++i) {
     if (!lines.next(line))
       throw InputError("the file became shorter while it was read", path,

@@ -13,7 +13,8 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kAgain = "fetch or copy the file again; `lockstep data verify` checks the known sets";
+constexpr const char* kVerifyHint =
+    "fetch or copy the file again; `lockstep data verify` checks the known sets";
 
 uint32_t big_endian(const unsigned char* b) {
   return uint32_t{b[0]} << 24 | uint32_t{b[1]} << 16 | uint32_t{b[2]} << 8 | b[3];
@@ -29,8 +30,8 @@ const char* type_name(int type) {
 uint32_t read_word(data::ByteSource& source) {
   std::array<unsigned char, 4> bytes{};
   const size_t got = source.read(reinterpret_cast<char*>(bytes.data()), bytes.size());
-  if (got == 0 && source.most_bytes() == 0) throw InputError("the file is empty", source.path(), kAgain);
-  if (got < bytes.size()) throw InputError("the file ends inside its IDX header", source.path(), kAgain);
+  if (got == 0 && source.most_bytes() == 0) throw InputError("the file is empty", source.path(), kVerifyHint);
+  if (got < bytes.size()) throw InputError("the file ends inside its IDX header", source.path(), kVerifyHint);
   return big_endian(bytes.data());
 }
 
@@ -40,7 +41,7 @@ int read_dimensions(data::ByteSource& source, int least, int most) {
   const int type = magic >> 8 & 0xff, dimensions = magic & 0xff;
   if (magic >> 16 != 0) {
     throw InputError(format("not an IDX file: it begins with {:#010x}, not with {:#06x}..", magic, 0x0008),
-                     source.path(), kAgain);
+                     source.path(), kVerifyHint);
   }
   if (type != 0x08) {
     throw InputError(
@@ -62,14 +63,14 @@ std::vector<int64_t> read_sizes(data::ByteSource& source, int dimensions) {
     sizes.push_back(read_word(source));
     if (sizes.back() == 0) {
       throw InputError(i == 0 ? "the IDX file holds no samples" : "the IDX file has images of no size",
-                       source.path(), kAgain);
+                       source.path(), kVerifyHint);
     }
     // Checked at each step: the product stays far below the limit of int64.
     bytes *= sizes.back();
     if (bytes > source.most_bytes()) {
       throw InputError(
           format("the IDX header promises {} and more bytes of data, which the file cannot hold", bytes),
-          source.path(), kAgain);
+          source.path(), kVerifyHint);
     }
   }
   return sizes;
@@ -87,7 +88,7 @@ void check_promise(const data::ByteSource& source, const std::vector<int64_t>& s
   while (const size_t got = again.read(chunk.data(), chunk.size())) there += static_cast<int64_t>(got);
   if (there < promised)
     throw InputError(format("the IDX file ends early: {} bytes where {} are promised", there, promised),
-                     source.path(), kAgain);
+                     source.path(), kVerifyHint);
 }
 
 at::Tensor read_bytes(data::ByteSource& source, const std::vector<int64_t>& sizes, Arena& arena) {
@@ -96,10 +97,11 @@ at::Tensor read_bytes(data::ByteSource& source, const std::vector<int64_t>& size
   const size_t got = source.read(static_cast<char*>(tensor.data_ptr()), tensor.numel());
   if (got < static_cast<size_t>(tensor.numel())) {
     throw InputError(format("the IDX file ends early: {} of {} bytes of data", got, tensor.numel()),
-                     source.path(), kAgain);
+                     source.path(), kVerifyHint);
   }
   if (!source.at_end()) {
-    throw InputError(format("the IDX file goes on after its {} samples", sizes[0]), source.path(), kAgain);
+    throw InputError(format("the IDX file goes on after its {} samples", sizes[0]), source.path(),
+                     kVerifyHint);
   }
   return tensor;
 }

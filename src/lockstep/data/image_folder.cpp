@@ -52,7 +52,7 @@ bool holds_folders(const std::string& folder) {
   });
 }
 
-std::string ending_of(const std::string& name) {
+std::string lower_ending(const std::string& name) {
   std::string ending = fs::path(name).extension();
   for (char& c : ending) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
@@ -63,7 +63,7 @@ std::string ending_of(const std::string& name) {
 // macOS leaves ._photo.jpg beside photo.jpg on disks of others; it is a note, not an image.
 bool is_image(const std::string& name) {
   return !name.starts_with("._") &&
-         std::find(kEndings.begin(), kEndings.end(), ending_of(name)) != kEndings.end();
+         std::find(kEndings.begin(), kEndings.end(), lower_ending(name)) != kEndings.end();
 }
 
 struct File {
@@ -84,7 +84,7 @@ void walk(const std::string& root, const std::string& below, int depth, FoundIma
     } else if (is_image(name)) {
       files.push_back({below, name});
     } else {
-      ++found.left_out[is_hidden(name) || ending_of(name).empty() ? name : ending_of(name)];
+      ++found.left_out[is_hidden(name) || lower_ending(name).empty() ? name : lower_ending(name)];
     }
   }
 }

@@ -36,9 +36,9 @@ bool loses_pixels(int code) {
 }
 
 /// libjpeg reports an error by a jump: what it jumps over are calls in C.
-class Decoder {
+class JpegDecoder {
  public:
-  explicit Decoder(std::span<const uint8_t> bytes) {
+  explicit JpegDecoder(std::span<const uint8_t> bytes) {
     info_.err = jpeg_std_error(&errors_);
     info_.client_data = this;
     errors_.error_exit = [](j_common_ptr info) { std::longjmp(of(info).back_, 1); };
@@ -83,7 +83,7 @@ class Decoder {
     ~Info() { jpeg_destroy_decompress(this); }
   };
 
-  static Decoder& of(j_common_ptr info) { return *static_cast<Decoder*>(info->client_data); }
+  static JpegDecoder& of(j_common_ptr info) { return *static_cast<JpegDecoder*>(info->client_data); }
 
   // Nothing in `calls` has a destructor.
   template <class Calls>
@@ -115,11 +115,11 @@ class Decoder {
 }  // namespace
 
 void read_jpeg(std::span<const uint8_t> bytes, Pixels& into) {
-  Decoder(bytes).read(into);
+  JpegDecoder(bytes).read(into);
 }
 
 void check_jpeg_header(std::span<const uint8_t> bytes) {
-  Decoder{bytes};
+  JpegDecoder{bytes};
 }
 
 }  // namespace lockstep::data

@@ -46,7 +46,7 @@ uint32_t sum_of(const char* data, int64_t size, uint32_t sum = 0) {
       ::crc32_z(sum, reinterpret_cast<const Bytef*>(data), static_cast<size_t>(size)));
 }
 
-std::string table_of(const std::string& key, const std::string& state, const SharedSet& set) {
+std::string kept_table(const std::string& key, const std::string& state, const SharedSet& set) {
   Packer table;
   table.string(key).string(state).string(set.text).number(static_cast<int64_t>(set.tensors.size()));
   int64_t offset = 0;
@@ -212,7 +212,7 @@ SharedSet map_kept(const std::string& path) {
 }
 
 void keep_set(const std::string& path, const std::string& key, const Origin& origin, const SharedSet& set) {
-  const auto table = table_of(key, origin.state(), set);
+  const auto table = kept_table(key, origin.state(), set);
   const int64_t before = static_cast<int64_t>(sizeof(Head) + table.size());
   Head head{};
   std::memcpy(head.magic, kMagic, sizeof kMagic);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kChunk = 1 << 20;
 constexpr size_t kLongestLine = 64 << 20;
-constexpr size_t kMostFields = 1 << 20;
+constexpr size_t kMostLineFields = 1 << 20;
 
 bool is_blank(std::string_view line) {
   return line.find_first_not_of(" \t") == std::string_view::npos;
@@ -102,8 +102,8 @@ void split_fields(std::string_view line, char delimiter, const LineReader& lines
   unquoted.clear();
   unquoted.reserve(line.size());  // never grows below: the fields point into it
   for (size_t at = 0;; ++at) {
-    if (fields.size() == kMostFields) {
-      throw InputError(format("more than {} fields in a line", kMostFields), lines.where(),
+    if (fields.size() == kMostLineFields) {
+      throw InputError(format("more than {} fields in a line", kMostLineFields), lines.where(),
                        "is task.delimiter the file's?");
     }
     const size_t text = line.find_first_not_of(' ', at);

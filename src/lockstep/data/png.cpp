@@ -69,13 +69,13 @@ at::Tensor read_png(const std::string& path, int64_t channels, int64_t most_pixe
 namespace {
 
 /// libpng reports an error by a jump: what it jumps over are calls in C.
-class Decoder {
+class PngDecoder {
  public:
-  explicit Decoder(std::span<const uint8_t> bytes) : left_(bytes) {
+  explicit PngDecoder(std::span<const uint8_t> bytes) : left_(bytes) {
     if (!png_) throw std::bad_alloc();
     run([&] {
       png_set_read_fn(png_.get(), this, [](png_structp png, png_bytep into, size_t size) {
-        static_cast<Decoder*>(png_get_io_ptr(png))->take(into, size);
+        static_cast<PngDecoder*>(png_get_io_ptr(png))->take(into, size);
       });
       png_set_user_limits(png_.get(), PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // check_pixels() says it better
       png_read_info(png_.get(), png_.info);
@@ -100,11 +100,11 @@ class Decoder {
   struct Png {
     png_structp png;
     png_infop info;
-    explicit Png(Decoder* decoder)
+    explicit Png(PngDecoder* decoder)
         : png(png_create_read_struct(
               PNG_LIBPNG_VER_STRING, decoder,
               [](png_structp png, png_const_charp text) {
-                static_cast<Decoder*>(png_get_error_ptr(png))->note(text);
+                static_cast<PngDecoder*>(png_get_error_ptr(png))->note(text);
                 png_longjmp(png, 1);
               },
               [](png_structp, png_const_charp) {})),
@@ -142,11 +142,11 @@ class Decoder {
 }  // namespace
 
 void read_png(std::span<const uint8_t> bytes, Pixels& into) {
-  Decoder(bytes).read(into);
+  PngDecoder(bytes).read(into);
 }
 
 void check_png_header(std::span<const uint8_t> bytes) {
-  Decoder{bytes};
+  PngDecoder{bytes};
 }
 
 #else

@@ -14,8 +14,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr size_t kShortest = 2;  // of a secret: a single letter is everywhere
-
 bool is_number(const std::string& text) {
   return !text.empty() && text.find_first_not_of("0123456789.,:()x-") == std::string::npos;
 }
@@ -26,7 +24,7 @@ bool has_any(const std::string& name, std::initializer_list<const char*> words) 
 }
 
 void hide(Secrets& secrets, const char* kind, const std::string& text) {
-  if (text.size() < kShortest || text == "none") return;
+  if (text.size() < kShortestSecret || text == "none") return;
   auto& list = secrets[kind];
   if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(text);
 }

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "lockstep/base/error.h"
+#include "lockstep/doctor/bitmap.h"
 #include "lockstep/doctor/collect.h"
 #include "lockstep/launch/cpus.h"
 
@@ -31,11 +32,6 @@ std::string list_of(hwloc_const_bitmap_t bitmap) {
   const std::unique_ptr<char, decltype(&free)> owner(text, &free);
   return text;
 }
-
-struct Free {
-  void operator()(hwloc_bitmap_t bitmap) const { hwloc_bitmap_free(bitmap); }
-};
-using Bitmap = std::unique_ptr<hwloc_bitmap_s, Free>;
 
 // Two hardware threads of one core slow each other as two ranks on one thread do.
 std::string whole_cores(hwloc_topology_t topology, const std::string& units) {

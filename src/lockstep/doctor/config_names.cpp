@@ -10,11 +10,10 @@ namespace {
 
 using config::Node;
 
-constexpr size_t kShortest = 2;
-
 void hide_all(std::vector<std::string>& names, const Node& node) {
   const bool number = node.text.find_first_not_of("0123456789.,eE+-") == std::string::npos;
-  if (node.kind == Node::Kind::scalar && !number && node.text.size() >= kShortest) names.push_back(node.text);
+  if (node.kind == Node::Kind::scalar && !number && node.text.size() >= kShortestSecret)
+    names.push_back(node.text);
   for (const auto& item : node.items) hide_all(names, *item);
   for (const auto& [key, value] : node.entries) {
     hide_all(names, *key);
@@ -44,7 +43,7 @@ void hide_config(Secrets& secrets, const std::string& path) {
   if (path.empty()) return;
   const std::filesystem::path file = path;
   for (const auto& name : {path, file.filename().string(), file.stem().string()})
-    if (name.size() >= kShortest) secrets["config"].push_back(name);
+    if (name.size() >= kShortestSecret) secrets["config"].push_back(name);
   try {
     const auto read = config::read_config_text(path);
     if (const auto document = config::parse_yaml(read.text, read.name))

@@ -83,7 +83,7 @@ std::optional<Finding> idle(const Machine& machine) {
       "mpirun binds each rank to one core: --bind-to none, or --map-by slot:PE=N, gives them the rest");
 }
 
-std::string told(const Picture& picture) {
+std::string cores_text(const Picture& picture) {
   const Cores& cores = picture.ranks.front().cores;
   std::string text = format("{} of {} cores", cores.cores, cores.machine_cores);
   if (cores.quota > 0) text += format(", {:.2g} cores' time by {}", cores.quota, cores.quota_file);
@@ -162,7 +162,7 @@ Findings judge_cores(const Picture& picture) {
         if (auto finding = idle(machine); finding && findings.empty()) findings.push_back(*finding);
         return findings;
       },
-      [&] { return fine(told(picture)); });
+      [&] { return fine(cores_text(picture)); });
 }
 
 Findings judge_threads(const Picture& picture) {

@@ -32,10 +32,10 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr milliseconds kCollect{10'000};   // for one collector
-constexpr milliseconds kPatience{15'000};  // for all ranks to come
-constexpr milliseconds kSlack{5'000};      // so much later the layers below would speak in words of their own
-constexpr milliseconds kLeave{10'000};     // for all ranks to come to the end
+constexpr milliseconds kCollect{10'000};       // for one collector
+constexpr milliseconds kJoinPatience{15'000};  // for all ranks to come
+constexpr milliseconds kSlack{5'000};   // so much later the layers below would speak in words of their own
+constexpr milliseconds kLeave{10'000};  // for all ranks to come to the end
 constexpr milliseconds kHearRankZero{2'000};  // it speaks first, and its launcher may end the others by then
 constexpr milliseconds kTell{2'000};          // for the last words
 constexpr milliseconds kTellOfSignal{900};    // mpirun sends SIGKILL a second after SIGTERM
@@ -49,11 +49,11 @@ milliseconds patience_in(const launch::Environment& environment) {
   try {
     const auto seconds = launch::count_of(environment, kJoinTimeout);
     const auto patience =
-        seconds ? std::min<milliseconds>(std::chrono::seconds(*seconds), kPatience) : kPatience;
+        seconds ? std::min<milliseconds>(std::chrono::seconds(*seconds), kJoinPatience) : kJoinPatience;
     ::setenv(kJoinTimeout, std::to_string((patience + kSlack).count() / 1000).c_str(), 1);
     return patience;
   } catch (const Error&) {
-    return kPatience;  // whoever joins will say that it is no number
+    return kJoinPatience;  // whoever joins will say that it is no number
   }
 }
 

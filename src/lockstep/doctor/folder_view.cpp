@@ -136,7 +136,7 @@ void measure(FolderView& view) {
     view.free = static_cast<long long>(room.f_bavail) * static_cast<long long>(room.f_frsize);
 }
 
-FolderView look(const std::string& path, Purpose purpose) {
+FolderView view_folder(const std::string& path, Purpose purpose) {
   FolderView view;
   const bool to_read = purpose == Purpose::to_read;
   view.there = to_read ? path : nearest(path).string();
@@ -156,7 +156,7 @@ FolderView look(const std::string& path, Purpose purpose) {
 }  // namespace
 
 FolderView view_of(const std::string& path, Purpose purpose, std::chrono::milliseconds patience) {
-  if (auto seen = within<FolderView>(patience, [=] { return look(path, purpose); })) return *seen;
+  if (auto seen = within<FolderView>(patience, [=] { return view_folder(path, purpose); })) return *seen;
   FolderView view;
   view.answered = false;
   view.there = path;

@@ -14,8 +14,8 @@ namespace {
 
 using Views = std::vector<FolderView>;
 
-constexpr long long kLittle = 1LL << 30;  // a few checkpoints of a small model
-constexpr double kSlow = 2;               // seconds until another node sees a file
+constexpr long long kLittleRoom = 1LL << 30;  // a few checkpoints of a small model
+constexpr double kSlow = 2;                   // seconds until another node sees a file
 constexpr size_t kNamedHosts = 4;
 
 std::string hosts_text(const std::vector<std::string>& hosts) {
@@ -59,7 +59,7 @@ void add_troubles(Findings& findings, const std::string& what, const Views& view
 
 void add_room(Findings& findings, const std::string& what, const Views& views) {
   for (const auto& view : views) {
-    if (view.free < 0 || view.free >= kLittle || !view.unwritable.empty()) continue;
+    if (view.free < 0 || view.free >= kLittleRoom || !view.unwritable.empty()) continue;
     findings.push_back(warn(format("{}: {} are free there on {}", what, bytes(view.free), view.host),
                             "make room, or set run.dir to a larger file system"));
     return;  // of a shared one all nodes tell the same

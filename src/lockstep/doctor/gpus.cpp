@@ -54,7 +54,7 @@ Findings mixed(const Picture& picture) {
   return {warn(says, "every step waits for the slowest: ask for nodes of one kind (-C, gpu_type)")};
 }
 
-std::string table(const Picture& picture) {
+std::string gpu_table(const Picture& picture) {
   std::string text;
   for (const Facts& facts : picture.ranks) {
     const Gpu* gpu = own_gpu(facts);
@@ -65,12 +65,12 @@ std::string table(const Picture& picture) {
   return text;
 }
 
-Finding happily(const Picture& picture) {
+Finding gpus_in_use(const Picture& picture) {
   const Facts& first = picture.ranks.front();
   const Gpu* gpu = own_gpu(first);
   if (first.wanted == "cpu") return fine("none asked for");
   if (!gpu) return fine("none: " + first.gpus_because);
-  return fine(format("one a rank: {}", gpu->name), table(picture));
+  return fine(format("one a rank: {}", gpu->name), gpu_table(picture));
 }
 
 // "sm_90" runs on 9.0 and later of its generation, "sm_90a" there alone, "compute_90" on all that came later
@@ -141,7 +141,7 @@ Findings judge_gpus(const Picture& picture) {
         if (facts.device_error.empty()) return std::nullopt;
         return fail(facts.device_error, "ask for as many GPUs a node as ranks, or set launch.device to cpu");
       },
-      [&] { return happily(picture); });
+      [&] { return gpus_in_use(picture); });
   if (without.front().verdict != Verdict::ok) findings.insert(findings.end(), without.begin(), without.end());
   if (findings.empty()) findings = mixed(picture);
   return findings.empty() ? without : findings;

@@ -3,18 +3,13 @@
 #include <hwloc.h>
 
 #include <algorithm>
-#include <memory>
 
 #include "lockstep/base/format.h"
+#include "lockstep/doctor/bitmap.h"
 #include "lockstep/launch/grouped.h"
 
 namespace lockstep::doctor {
 namespace {
-
-struct Free {
-  void operator()(hwloc_bitmap_t bitmap) const { hwloc_bitmap_free(bitmap); }
-};
-using Bitmap = std::unique_ptr<hwloc_bitmap_s, Free>;
 
 Bitmap bitmap_of(const std::string& list) {
   Bitmap bitmap(hwloc_bitmap_alloc());

@@ -26,7 +26,7 @@ std::string remedy_of(const Job& job) {
   return "start the ranks with srun or mpirun";
 }
 
-Finding happily(const Picture& picture) {
+Finding started_by(const Picture& picture) {
   launch::Grouped launchers;
   for (const Facts& facts : picture.ranks) {
     const Job& job = facts.job;
@@ -41,19 +41,19 @@ Finding happily(const Picture& picture) {
   return fine(base::join(texts, "; "));
 }
 
-std::string gpu_of(const Facts& facts) {
+std::string gpu_text(const Facts& facts) {
   return facts.gpu < 0 ? "-" : format("cuda:{}", facts.gpu);
 }
 
-std::string table(const Picture& picture) {
+std::string rank_table(const Picture& picture) {
   std::string text = format("{:>5}  {:>7}  {:>5}  {:>8}  {:<7}  {:<12}  {}\n", "rank", "local", "node", "pid",
                             "gpu", "may use CPUs", "host");
   for (size_t i = 0; i < std::min(kMostRows, picture.ranks.size()); ++i) {
     const Facts& facts = picture.ranks[i];
     const Job& job = facts.job;
     text += format("{:>5}  {:>7}  {:>5}  {:>8}  {:<7}  {:<12}  {}\n", job.rank,
-                   format("{}/{}", job.local_rank, job.local_world), job.node_rank, facts.pid, gpu_of(facts),
-                   facts.cores.mask, base::printable(job.host));
+                   format("{}/{}", job.local_rank, job.local_world), job.node_rank, facts.pid,
+                   gpu_text(facts), facts.cores.mask, base::printable(job.host));
   }
   if (picture.ranks.size() > kMostRows)
     text += format("and {} more: see --json\n", picture.ranks.size() - kMostRows);
@@ -86,7 +86,7 @@ Findings judge_launcher(const Picture& picture) {
         if (facts.job.phantom.empty()) return std::nullopt;
         return fail(facts.job.phantom, remedy_of(facts.job));
       },
-      [&] { return happily(picture); });
+      [&] { return started_by(picture); });
   launch::Grouped warnings;
   for (const Facts& facts : picture.ranks) {
     for (const auto& warning : facts.job.warnings) {
@@ -105,7 +105,7 @@ Findings judge_ranks(const Picture& picture) {
   const auto machines = machines_of(picture);
   if (!missing.empty() && picture.ranks.size() > 1) {
     return {fail(format("{} of {} did not come", ranks_in(missing), picture.world()),
-                 "look in their log for an earlier error; is their node up?", table(picture))};
+                 "look in their log for an earlier error; is their node up?", rank_table(picture))};
   }
   const std::string says =
       format("{} rank{} on {} machine{}", picture.ranks.size(), picture.ranks.size() == 1 ? "" : "s",
@@ -113,11 +113,11 @@ Findings judge_ranks(const Picture& picture) {
   const bool even = std::all_of(machines.begin(), machines.end(), [&](const Machine& machine) {
     return machine.size() == machines.front().size();
   });
-  if (even) return {fine(says, table(picture))};
+  if (even) return {fine(says, rank_table(picture))};
   return {warn(
       format("{}, unevenly ({})", says, counts_by_host(machines)),
       "every step waits for the fullest node: ask for as many ranks on each (--ntasks-per-node, mpiprocs)",
-      table(picture))};
+      rank_table(picture))};
 }
 
 }  // namespace lockstep::doctor

@@ -148,7 +148,7 @@ std::string names_of(const Networks& nodes, std::string (*name)(const Network&))
   return names.empty() ? "none" : base::join({names.begin(), names.end()}, ", ");
 }
 
-Finding summary(const Networks& nodes, int count) {
+Finding summary_of_networks(const Networks& nodes, int count) {
   const auto nccl = names_of(nodes, nccl_interface);
   if (count == 1) return fine(format("one node: gloo stays on the loopback; NCCL would take {}", nccl));
   return fine(format("gloo takes {} on {} nodes; NCCL would take {} for its sockets",
@@ -283,7 +283,7 @@ Findings judge_networks(const Networks& networks, int nodes) {
     add_subnets(findings, first);
     add_fabric(findings, first);
   }
-  if (findings.empty()) findings.push_back(summary(first, nodes));
+  if (findings.empty()) findings.push_back(summary_of_networks(first, nodes));
   findings.front().drawing = drawing_of(first);
   return findings;
 }

@@ -22,7 +22,7 @@ long long room_in(const Memory& memory) {
   return memory.available < 0 ? left : std::min(left, memory.available);
 }
 
-std::string told(const Memory& memory) {
+std::string memory_text(const Memory& memory) {
   std::string text = format("{} available of {}", bytes(memory.available), bytes(memory.total));
   if (memory.limit >= 0)
     text += format(", {} of {} used ({})", bytes(memory.used), bytes(memory.limit), memory.limit_file);
@@ -34,7 +34,7 @@ Findings little_memory(const Machine& machine) {
   const long long room = room_in(first.memory), share = room / static_cast<long long>(machine.size());
   if (room < 0 || share >= kLittle) return {};
   const std::string says = format("{} for each of {} rank{} ({})", bytes(share), machine.size(),
-                                  machine.size() == 1 ? "" : "s", told(first.memory));
+                                  machine.size() == 1 ? "" : "s", memory_text(first.memory));
   const char* remedy =
       "ask for more memory (--mem, -l mem=) or start fewer ranks a node; is another program at work?";
   return {share < kTooLittle ? fail(says, remedy) : warn(says, remedy)};
@@ -104,7 +104,7 @@ std::optional<Finding> low_limit(const Facts& facts) {
   return std::nullopt;
 }
 
-std::string told(const Limits& limits) {
+std::string limits_text(const Limits& limits) {
   return format("files {} (hard {}), locked {}, stack {}, core {}", limits.files.soft, limits.files.hard,
                 bytes(limits.locked.soft), bytes(limits.stack.soft), bytes(limits.core.soft));
 }
@@ -112,7 +112,7 @@ std::string told(const Limits& limits) {
 }  // namespace
 
 Findings judge_memory(const Picture& picture) {
-  return of_machines(picture, little_memory, [&] { return fine(told(picture.ranks.front().memory)); });
+  return of_machines(picture, little_memory, [&] { return fine(memory_text(picture.ranks.front().memory)); });
 }
 
 Findings judge_shm(const Picture& picture) {
@@ -123,7 +123,7 @@ Findings judge_shm(const Picture& picture) {
 }
 
 Findings judge_limits(const Picture& picture) {
-  return of_ranks(picture, low_limit, [&] { return fine(told(picture.ranks.front().limits)); });
+  return of_ranks(picture, low_limit, [&] { return fine(limits_text(picture.ranks.front().limits)); });
 }
 
 Findings judge_container(const Picture& picture) {

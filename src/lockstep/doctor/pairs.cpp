@@ -15,8 +15,8 @@ using Times = std::vector<PairTime>;
 
 constexpr size_t kFewNodes = 8;    // beyond it neighbours alone: the number of lines grows with the square
 constexpr size_t kFewRanks = 128;  // of a node
-constexpr size_t kSmall = 8, kLarge = 256 << 10;
-constexpr int kSmallRounds = 6, kLargeRounds = 8;
+constexpr size_t kSmallMessage = 8, kLargeMessage = 256 << 10;
+constexpr int kSmallTrips = 6, kLargeTrips = 8;
 
 // Beyond these a line is an odd one out, or no network of a cluster.
 constexpr double kTimesSlower = 8;
@@ -108,12 +108,12 @@ int common_rank(const Times& odd) {
   return -1;
 }
 
-std::string name_of(int rank, const std::vector<std::string>& hosts) {
+std::string rank_name(int rank, const std::vector<std::string>& hosts) {
   return format("rank {} ({})", rank, hosts.at(static_cast<size_t>(rank)));
 }
 
-std::string name_of(const PairTime& time, const std::vector<std::string>& hosts) {
-  return format("{} and {}: {}, {}", name_of(time.pair.first, hosts), name_of(time.pair.second, hosts),
+std::string line_text(const PairTime& time, const std::vector<std::string>& hosts) {
+  return format("{} and {}: {}, {}", rank_name(time.pair.first, hosts), rank_name(time.pair.second, hosts),
                 time_text(time.latency), speed_text(time.bytes_second));
 }
 
@@ -121,16 +121,16 @@ Finding odd_ones(const Times& odd, const Usual& usual, const std::vector<std::st
   const auto most = *std::max_element(odd.begin(), odd.end(),
                                       [](const auto& a, const auto& b) { return slowness(a) < slowness(b); });
   const int common = common_rank(odd);
-  const auto whose = common >= 0 ? format("all of {}'s lines are slow, such as", name_of(common, hosts))
+  const auto whose = common >= 0 ? format("all of {}'s lines are slow, such as", rank_name(common, hosts))
                                  : std::string("the slowest line is between");
-  return warn(format("{} {}; usual here: {}, {}", whose, name_of(most, hosts), time_text(usual.latency),
+  return warn(format("{} {}; usual here: {}, {}", whose, line_text(most, hosts), time_text(usual.latency),
                      speed_text(usual.bytes_second)),
               common >= 0 ? "look at that process and its node: is it busy, throttled, or short of memory?"
                           : "look at the cable and the switch between them, or leave one of the nodes out");
 }
 
 Finding as_ethernet(const PairTime& slowest, const std::vector<std::string>& hosts) {
-  return warn(format("slow between nodes, at worst between {}", name_of(slowest, hosts)),
+  return warn(format("slow between nodes, at worst between {}", line_text(slowest, hosts)),
               "that is 1 Gbit/s Ethernet or less: set GLOO_SOCKET_IFNAME (for MPI its own variable) to the "
               "cluster's fast network, if this is another; else expect training to wait for it");
 }
@@ -146,7 +146,7 @@ Findings judge_kind(const Times& times, const std::vector<std::string>& hosts) {
   const bool slow = slowest.bytes_second < kEthernet || slowest.latency > kTimesSlower * kUsualLatency;
   if (slowest.across && slow) return {as_ethernet(slowest, hosts)};
   return {fine(format("the slowest line {} is between {}", slowest.across ? "between nodes" : "within a node",
-                      name_of(slowest, hosts)))};
+                      line_text(slowest, hosts)))};
 }
 
 }  // namespace
@@ -169,11 +169,11 @@ std::vector<PairTime> time_pairs(Messenger& messenger, const std::vector<Pair>& 
   for (const auto& pair : pairs) {
     if (pair.first != rank && pair.second != rank) continue;
     const int partner = pair.first == rank ? pair.second : pair.first;
-    const double small = round_trip(messenger, partner, kSmall, kSmallRounds);
-    const double large = round_trip(messenger, partner, kLarge, kLargeRounds);
+    const double small = round_trip(messenger, partner, kSmallMessage, kSmallTrips);
+    const double large = round_trip(messenger, partner, kLargeMessage, kLargeTrips);
     if (pair.first == rank)
       times.push_back({pair, messenger.node_of(pair.first) != messenger.node_of(pair.second), small / 2,
-                       2.0 * kLarge / large});
+                       2.0 * kLargeMessage / large});
   }
   return times;
 }

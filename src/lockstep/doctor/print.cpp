@@ -13,12 +13,13 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int kSchema = 1;
-constexpr size_t kLongest = 2000;  // of one sentence
+constexpr size_t kLongestSentence = 2000;  // of one sentence
 
 std::string lines_below(const std::string& text, const std::string& lead) {
   std::istringstream lines(text);
   std::string result;
-  for (std::string line; std::getline(lines, line);) result += lead + base::printable(line, kLongest) + "\n";
+  for (std::string line; std::getline(lines, line);)
+    result += lead + base::printable(line, kLongestSentence) + "\n";
   return result;
 }
 
@@ -41,7 +42,7 @@ Verdict worst_of(const Findings& findings) {
 
 std::string as_text(const Finding& finding, const std::string& tag) {
   std::string text = format("{}{:<8} {:<11} {}\n", tag, name_of(finding.verdict), finding.check,
-                            base::printable(finding.says, kLongest));
+                            base::printable(finding.says, kLongestSentence));
   const std::string lead = tag + std::string(21, ' ');
   if (!finding.remedy.empty()) text += lines_below("to do: " + finding.remedy, lead);
   return text + lines_below(finding.drawing, lead);

@@ -20,9 +20,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 
-constexpr size_t kFewNodes = 16;
+constexpr size_t kFewToCall = 16;
 constexpr int kBacklog = 128;
-constexpr size_t kNamed = 4;
+constexpr size_t kNamedUnreached = 4;
 
 std::shared_ptr<const addrinfo> numeric(const std::string& address, int port) {
   addrinfo hints{};
@@ -107,7 +107,7 @@ std::map<size_t, std::string> call(const std::vector<Door>& doors, Milliseconds 
 
 std::vector<size_t> calls_of(size_t node, size_t count) {
   std::set<size_t> called;
-  if (count <= kFewNodes) {
+  if (count <= kFewToCall) {
     for (size_t other = 0; other < count; ++other) called.insert(other);
   } else {
     called = {0, (node + 1) % count, (node + count - 1) % count};
@@ -119,12 +119,13 @@ std::vector<size_t> calls_of(size_t node, size_t count) {
 Findings judge_reach(const std::vector<Unreached>& unreached, size_t calls) {
   if (unreached.empty()) return {fine(format("the nodes reach each other: {} connections tried", calls))};
   std::vector<std::string> texts;
-  for (size_t i = 0; i < std::min(unreached.size(), kNamed); ++i) {
+  for (size_t i = 0; i < std::min(unreached.size(), kNamedUnreached); ++i) {
     const auto& one = unreached[i];
     texts.push_back(format("{} does not reach {} at {} port {}: {}", one.from, one.door.host,
                            one.door.address, one.door.port, one.why));
   }
-  if (unreached.size() > kNamed) texts.push_back(format("and {} more", unreached.size() - kNamed));
+  if (unreached.size() > kNamedUnreached)
+    texts.push_back(format("and {} more", unreached.size() - kNamedUnreached));
   return {
       fail(base::join(texts, "; "),
            "set GLOO_SOCKET_IFNAME to an interface in a network that the nodes share; where it is the right "

@@ -24,10 +24,10 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds kOpen{6000}, kOpenOfRank{100}, kLongestOpen{12'000}, kBehind{3000};
-constexpr auto kSum = 6s;       // for one collective
-constexpr auto kPatience = 9s;  // for the others to come to the same end
+constexpr auto kSum = 6s;            // for one collective
+constexpr auto kStagePatience = 9s;  // for the others to come to the same end
 constexpr int64_t kSmall = 1 << 10, kMiddle = 1 << 20, kLarge = 16 << 20;
-constexpr const char* kFailed = "failed";
+constexpr const char* kFailedReply = "failed";
 constexpr int kSmallRounds = 10, kRounds = 3;
 constexpr double kLongest = 0.02;  // seconds for a MiB: beyond it 16 of them are not tried
 
@@ -55,7 +55,7 @@ class Trial {
       : bench_(bench), backend_(std::move(backend)), device_(device) {}
 
   /// Each rank's own work, then everybody's outcome. False where one failed; all ranks know.
-  bool stage(const std::function<std::string()>& work, std::chrono::milliseconds patience = kPatience) {
+  bool stage(const std::function<std::string()>& work, std::chrono::milliseconds patience = kStagePatience) {
     std::string text;
     try {
       text = base::pack_texts({"", work()});
@@ -68,7 +68,7 @@ class Trial {
       texts_.clear();
       for (size_t rank = 0; rank < texts.size(); ++rank)
         if (texts[rank]) hear(static_cast<int>(rank), base::unpack_texts(*texts[rank]));
-      return std::vector{base::pack_texts({failures_.empty() ? "" : kFailed, most_in(texts_)})};
+      return std::vector{base::pack_texts({failures_.empty() ? "" : kFailedReply, most_in(texts_)})};
     });
     for (const auto& [what, ranks] : failures_)
       findings_.push_back(fail(launch::with_ranks(what, ranks, heard.texts.size()), remedies_[what]));
@@ -168,7 +168,7 @@ void go_through(Trial& trial) {
   if (trial.device().is_cpu() && trial.stage([&] { return trial.time_lines(); })) trial.tell_lines();
 }
 
-Findings told(const Bench& bench, Trial& trial) {
+Findings conclude(const Bench& bench, Trial& trial) {
   trial.leave();
   return bench.speaks() ? trial.findings() : Findings{};
 }
@@ -240,7 +240,7 @@ Findings run_gloo(const Bench& bench) {
   if (!bench.known.no_gloo.empty()) return not_tried(bench, bench.known.no_gloo);
   Trial trial(bench, "gloo", c10::kCPU);
   go_through(trial);
-  return told(bench, trial);
+  return conclude(bench, trial);
 }
 
 Findings run_mpi(const Bench& bench) {
@@ -256,16 +256,16 @@ Findings run_mpi(const Bench& bench) {
     return std::string();
   });
   if (ready) go_through(trial);
-  return told(bench, trial);
+  return conclude(bench, trial);
 }
 
 Findings run_nccl(const Bench& bench) {
   const Device& device = device_of(bench);
   launch::Grouped missing;
-  const auto heard = bench.talk.round(without_gpu(device), kPatience, [&](const Texts& texts) {
+  const auto heard = bench.talk.round(without_gpu(device), kStagePatience, [&](const Texts& texts) {
     for (size_t rank = 0; rank < texts.size(); ++rank)
       if (!texts[rank].value_or("").empty()) launch::add(missing, *texts[rank], static_cast<int>(rank));
-    return std::vector<std::string>{missing.empty() ? "" : kFailed};
+    return std::vector<std::string>{missing.empty() ? "" : kFailedReply};
   });
   if (!heard.why.empty()) return bench.speaks() ? Findings{silence(bench, heard)} : Findings{};
   if (!heard.reply.empty()) return gpus_missing(bench, missing, heard.texts.size());
@@ -276,7 +276,7 @@ Findings run_nccl(const Bench& bench) {
   go_through(trial);
   for (auto& finding : judge_nccl(own_nccl(log), bench.runtime.job().nodes))
     trial.findings().push_back(std::move(finding));
-  return told(bench, trial);
+  return conclude(bench, trial);
 }
 
 }  // namespace lockstep::doctor

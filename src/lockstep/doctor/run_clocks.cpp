@@ -9,10 +9,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kRounds = 8;
-constexpr auto kPatience = 8s;
+constexpr int kClockRounds = 8;
+constexpr auto kRoundPatience = 8s;
 
-int64_t now() {
+int64_t nanoseconds_now() {
   using namespace std::chrono;
   return duration_cast<nanoseconds>(system_clock::now().time_since_epoch()).count();
 }
@@ -35,12 +35,12 @@ std::vector<Skew> skews_in(const Heard& heard, const Picture& picture) {
 Findings run_clocks(const Bench& bench) {
   if (bench.talk.world() == 1) return {};
   std::vector<base::ClockRound> rounds;
-  for (int i = 0; i < kRounds && !bench.talk.is_broken(); ++i) {
-    const auto before = now();
-    bench.talk.round("", kPatience);
-    rounds.push_back({before, now()});
+  for (int i = 0; i < kClockRounds && !bench.talk.is_broken(); ++i) {
+    const auto before = nanoseconds_now();
+    bench.talk.round("", kRoundPatience);
+    rounds.push_back({before, nanoseconds_now()});
   }
-  const auto heard = bench.talk.round(pack(rounds), kPatience);
+  const auto heard = bench.talk.round(pack(rounds), kRoundPatience);
   if (!bench.speaks()) return {};
   if (!heard.why.empty()) return {silence(bench, heard)};
   return judge_clocks(skews_in(heard, bench.picture));

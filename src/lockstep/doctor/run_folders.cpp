@@ -32,9 +32,9 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kPatience = 9s;
-constexpr auto kLook = 5s;  // for a file system to answer
-constexpr auto kSee = 5s;   // until a file of another node is seen
+constexpr auto kFolderPatience = 9s;
+constexpr auto kAnswer = 5s;  // for a file system to answer
+constexpr auto kSee = 5s;     // until a file of another node is seen
 constexpr auto kGlance = 20ms;
 constexpr const char* kFirst = "first";
 constexpr const char* kYes = "yes";
@@ -59,7 +59,7 @@ Places places_of(const Settings& asked) {
 
 // Rank 0's on every rank.
 std::string to_all(const Bench& bench, const std::string& own) {
-  return bench.talk.round("", kPatience, [&](const Texts&) { return std::vector{own}; }).reply;
+  return bench.talk.round("", kFolderPatience, [&](const Texts&) { return std::vector{own}; }).reply;
 }
 
 // Rank 0's, or its error, on every rank; nothing where it was not heard.
@@ -74,7 +74,7 @@ std::string told_places(const Bench& bench) {
 }
 
 // With all above them: a finding may name the nearest that is there.
-void hide(const std::vector<std::string>& places, std::vector<std::string>& paths) {
+void hide_places(const std::vector<std::string>& places, std::vector<std::string>& paths) {
   for (const auto& place : places)
     for (fs::path path = place; path.has_relative_path(); path = path.parent_path())
       paths.push_back(path.string());
@@ -100,14 +100,14 @@ Seen look(const Bench& bench, const std::string& path, Purpose purpose) {
   const Job& job = bench.runtime.job();
   std::string own;
   if (job.rank == 0 || job.local_rank == 0) {
-    auto view = view_of(path, purpose, kLook);
+    auto view = view_of(path, purpose, kAnswer);
     view.rank = job.rank;
     view.node = job.node_rank;
     view.host = job.host;
     own = pack(view);
   }
   Seen seen;
-  seen.heard = bench.talk.round(own, kPatience, [&](const Texts& texts) {
+  seen.heard = bench.talk.round(own, kFolderPatience, [&](const Texts& texts) {
     seen.views = views_in(texts);
     return std::vector<std::string>{may_share(seen.views) ? kYes : ""};
   });
@@ -174,7 +174,7 @@ Shared share(const Job& job, const std::string& folder) {
   Shared shared{.rank = job.rank, .host = job.host, .unwritten = {}, .lock_error = {}};
   if (!appears(fs::path(folder) / kFirst, word_of(0, folder), shared.seen_after)) return shared;
   shared.unwritten = put(fs::path(folder) / std::to_string(job.rank), word_of(job.rank, folder));
-  const auto locks = within<Shared>(kLook, [folder, shared]() mutable {
+  const auto locks = within<Shared>(kAnswer, [folder, shared]() mutable {
     try_lock(folder, shared);
     return shared;
   });
@@ -214,7 +214,7 @@ struct Laid {
 
 // Nothing where the file system did not answer: the thread that asks is left behind.
 std::optional<Laid> lay(const std::string& there) {
-  return within<Laid>(kLook, [there]() -> Laid {
+  return within<Laid>(kAnswer, [there]() -> Laid {
     try {
       return {std::make_shared<Bait>(there)};
     } catch (const Error& error) {
@@ -233,7 +233,7 @@ Findings try_sharing(const Bench& bench, const std::vector<FolderView>& views) {
   std::optional<Laid> laid;
   if (bench.talk.rank() == 0) laid = lay(views.front().there);
   const auto folder = to_all(bench, laid && laid->bait ? laid->bait->path() : "");
-  const auto heard = bench.talk.round(bite(bench, folder), kPatience + kSee);
+  const auto heard = bench.talk.round(bite(bench, folder), kFolderPatience + kSee);
   if (!bench.speaks()) return {};
   if (!heard.why.empty()) return {silence(bench, heard)};
   if (folder.empty()) return {not_laid(views.front(), laid)};
@@ -261,7 +261,7 @@ Findings run_folders(const Bench& bench) {
   const auto told = told_places(bench);
   if (told.empty()) return {fail("rank 0 was not heard", "look at rank 0: is it stopped?")};
   const auto places = base::unpack_texts(base::unpack_outcome(told));
-  hide(places, bench.known.paths);
+  hide_places(places, bench.known.paths);
   auto findings = look_at_data(bench, places.at(0));
   if (!bench.talk.is_broken()) add(findings, look_at_runs(bench, places.at(1)));
   return bench.speaks() ? findings : Findings{};

@@ -13,11 +13,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kPatience = 8s;
+constexpr auto kNetworkPatience = 8s;
 constexpr auto kCall = 3s;
 constexpr const char* kNoDoor = "-";  // of a node that cannot be called, and calls
 
-std::string pack(const Door& door) {
+std::string pack_door(const Door& door) {
   return base::pack_texts({door.host, door.address, std::to_string(door.port)});
 }
 
@@ -44,7 +44,7 @@ Listening listen_here(const Job& job) {
   try {
     auto [socket, port] = listen_at(network.gloo);
     here.socket = std::move(socket);
-    here.door = pack(Door{job.host, network.gloo, port});
+    here.door = pack_door(Door{job.host, network.gloo, port});
   } catch (const Error&) {
     here.door.clear();  // an address that was there a moment ago
   }
@@ -65,7 +65,7 @@ std::vector<std::string> calls_to_make(const Texts& texts) {
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     std::vector<std::string> wanted;
     if (!texts[rank].value_or("").empty())
-      for (const auto other : calls_of(own[rank], doors.size())) wanted.push_back(pack(doors.at(other)));
+      for (const auto other : calls_of(own[rank], doors.size())) wanted.push_back(pack_door(doors.at(other)));
     replies.push_back(base::pack_texts(wanted));
   }
   return replies;
@@ -78,7 +78,7 @@ std::string called(const Job& job, const std::string& asked) {
     for (const auto& door : base::unpack_texts(asked)) wanted.push_back(*unpack_door(door));
   std::vector<std::string> parts = {std::to_string(wanted.size())};
   for (const auto& [which, why] : call(wanted, kCall))
-    parts.insert(parts.end(), {job.host, pack(wanted[which]), why});
+    parts.insert(parts.end(), {job.host, pack_door(wanted[which]), why});
   return base::pack_texts(parts);
 }
 
@@ -123,7 +123,7 @@ void note(const std::string& packed, Known& known) {
 Findings run_interfaces(const Bench& bench) {
   const Job& job = bench.runtime.job();
   std::vector<Network> networks;
-  const auto heard = bench.talk.round(pack(own_network(job)), kPatience, [&](const Texts& texts) {
+  const auto heard = bench.talk.round(pack(own_network(job)), kNetworkPatience, [&](const Texts& texts) {
     std::string refused;
     for (const auto& text : texts) {
       if (!text) continue;
@@ -145,13 +145,13 @@ Findings run_reach(const Bench& bench) {
   const auto here = listen_here(job);
   const auto own = leads(job) && here.door.empty() ? kNoDoor : here.door;
   std::optional<Door> first;
-  const auto doors = bench.talk.round(own, kPatience, [&](const Texts& texts) {
+  const auto doors = bench.talk.round(own, kNetworkPatience, [&](const Texts& texts) {
     first = unpack_door(texts.at(0));
     return calls_to_make(texts);
   });
   Calls calls;
   const auto heard =
-      bench.talk.round(leads(job) ? called(job, doors.reply) : "", kPatience, [&](const Texts& texts) {
+      bench.talk.round(leads(job) ? called(job, doors.reply) : "", kNetworkPatience, [&](const Texts& texts) {
         calls = calls_in(texts);
         return hindrances(calls, first);
       });

@@ -80,13 +80,13 @@ void flush(Milliseconds patience) {
   while (!outbox().is_empty() && Clock::now() < end) std::this_thread::sleep_for(kPoll);
 }
 
-std::string pack(const std::vector<int>& ranks) {
+std::string pack_ranks(const std::vector<int>& ranks) {
   std::vector<std::string> parts;
   for (const int rank : ranks) parts.push_back(std::to_string(rank));
   return base::pack_texts(parts);
 }
 
-std::vector<int> unpack(const std::string& packed) {
+std::vector<int> unpack_ranks(const std::string& packed) {
   std::vector<int> ranks;
   for (const auto& part : base::unpack_texts(packed)) ranks.push_back(std::stoi(part));
   return ranks;
@@ -216,7 +216,7 @@ Texts Talk::collect(const std::string& text, Milliseconds patience) {
 }
 
 void Talk::tell(const Heard& heard, const std::vector<std::string>& replies, Milliseconds patience) {
-  const auto silent = pack(heard.silent);
+  const auto silent = pack_ranks(heard.silent);
   for (int to = 1; to < world(); ++to) {
     if (!heard.texts[static_cast<size_t>(to)]) continue;
     const auto letter = base::pack_texts({silent, of_rank(replies, to)});
@@ -237,7 +237,7 @@ Heard Talk::answer(const std::string& text, Milliseconds patience) {
     const auto parts = base::unpack_texts(message->text);
     if (std::stoi(parts.at(0)) != turn_) continue;
     const auto letter = base::unpack_texts(parts.at(1));
-    heard.silent = unpack(letter.at(0));
+    heard.silent = unpack_ranks(letter.at(0));
     heard.reply = letter.at(1);
     return heard;
   }

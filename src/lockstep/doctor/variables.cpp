@@ -83,7 +83,7 @@ bool is_a_persons(const std::string& name) {
   return false;
 }
 
-std::string difference_in(const Picture& picture) {
+std::string difference_of_variables(const Picture& picture) {
   std::vector<comm::Facts> all;
   for (const Facts& facts : picture.ranks) {
     comm::Facts own;
@@ -99,7 +99,7 @@ std::string difference_in(const Picture& picture) {
 
 Findings judge_variables(const Picture& picture) {
   Findings findings = of_ranks(picture, odd_in, [] { return fine("none that is known to slow a run"); });
-  const auto difference = difference_in(picture);
+  const auto difference = difference_of_variables(picture);
   if (difference.empty()) return findings;
   if (findings.front().verdict == Verdict::ok) findings.clear();
   findings.push_back(warn(difference, "set them alike on every rank: srun --export=ALL, mpirun -x NAME"));

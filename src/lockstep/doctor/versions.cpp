@@ -25,7 +25,7 @@ std::string difference_in(const Picture& picture, std::span<const char* const> n
   return comm::difference(all);
 }
 
-std::string told(const Facts& facts) {
+std::string versions_text(const Facts& facts) {
   std::vector<std::string> parts;
   for (const char* name : {"lockstep", "commit", "libtorch", "MPI", "CUDA", "NCCL", "CUDA driver"}) {
     const auto found = facts.versions.find(name);
@@ -44,7 +44,7 @@ Findings judge_versions(const Picture& picture) {
         strict, "start the same installation on every node: is it on a file system that all of them share?")};
   if (!loose.empty())
     return {warn(loose, "ask for nodes of one kind; where a run fails on some alone, look here first")};
-  return {fine(told(picture.ranks.front()))};
+  return {fine(versions_text(picture.ranks.front()))};
 }
 
 Findings judge_facts(const Picture& picture) {

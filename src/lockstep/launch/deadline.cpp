@@ -19,7 +19,7 @@ using std::chrono::seconds;
 constexpr std::chrono::milliseconds kPatience{5000};
 constexpr long kLatest = 253'402'300'799;  // the end of the year 9999
 
-std::optional<long> number(const std::string& text) {
+std::optional<long> parse_number(const std::string& text) {
   long value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool whole = error == std::errc() && end == text.data() + text.size();
@@ -42,7 +42,7 @@ std::optional<seconds> parse_walltime(const std::string& text) {
   std::stringstream parts(text);
   int count = 0;
   for (std::string part; std::getline(parts, part, ':'); ++count) {
-    const auto value = number(part);
+    const auto value = parse_number(part);
     if (!value || total > kLatest / 60) return std::nullopt;
     total = total * 60 + *value;
   }
@@ -99,7 +99,7 @@ std::optional<Time> ask_pbs(const Job& job) {
 }  // namespace
 
 std::optional<Time> parse_epoch(const std::string& text) {
-  const auto value = number(text);
+  const auto value = parse_number(text);
   return value && *value > 0 ? std::optional(Time(seconds(*value))) : std::nullopt;
 }
 

@@ -22,7 +22,7 @@ namespace {
 
 constexpr size_t kLargestMessage = size_t{1} << 30;  // MPI counts in int
 constexpr const char* kExchange = "an exchange of small texts";
-constexpr std::chrono::milliseconds kFinalize{30'000};
+constexpr std::chrono::milliseconds kLongestFinalize{30'000};
 
 mpi::Comm g_last_words = mpi::Comm::null;  // the session's that was made last: a process has one end
 
@@ -241,7 +241,7 @@ void MpiSession::barrier() const {
 void MpiSession::finish(std::chrono::milliseconds timeout) {
   timeout.count() > 0 ? wait_for_all(world_, timeout, "the end of the job") : barrier();
   // all are at the end: longer than this and one was stopped or has died here
-  const auto patience = std::min(timeout, kFinalize);
+  const auto patience = std::min(timeout, kLongestFinalize);
   const Alarm alarm(patience, [patience] { give_up_leaving(patience); });
   for (mpi::Comm* comm : {&node_, &g_last_words, &world_})
     check_mpi(mpi::calls().comm_free(comm), "MPI_Comm_free");

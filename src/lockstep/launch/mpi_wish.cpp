@@ -44,7 +44,7 @@ void add_libraries_of(const std::string& root, std::vector<std::string>& folders
 }
 
 // "1234 (some name) S 1 ...": the parent is the second word after the last bracket
-pid_t parent_of(pid_t process) {
+pid_t parent_in_stat(pid_t process) {
   std::ifstream file(format("/proc/{}/stat", process));
   const std::string text(std::istreambuf_iterator<char>(file), {});
   const auto words = base::split(text.substr(std::min(text.size(), text.rfind(')') + 1)), ' ');
@@ -61,7 +61,7 @@ std::string word_of(const Launcher* row, const Environment& environment, const s
 std::vector<std::string> programs_above() {
   std::vector<std::string> programs;
   auto process = ::getppid();
-  for (int i = 0; i < kHighest && process > 1; ++i, process = parent_of(process)) {
+  for (int i = 0; i < kHighest && process > 1; ++i, process = parent_in_stat(process)) {
     std::error_code unreadable;
     const auto program = fs::read_symlink(format("/proc/{}/exe", process), unreadable);
     if (!unreadable) programs.push_back(program.string());

@@ -24,8 +24,8 @@ constexpr int kDefaultWidth = 80;
 constexpr size_t kLargest = 1 << 20;  // of what we read in /proc
 
 // as the kernel knows them; the 16th letter is cut off
-constexpr std::array<const char*, 5> kLaunchers = {"mpirun", "mpiexec", "orterun", "prterun",
-                                                   "hydra_pmi_proxy"};
+constexpr std::array<const char*, 5> kLauncherPrograms = {"mpirun", "mpiexec", "orterun", "prterun",
+                                                          "hydra_pmi_proxy"};
 
 std::string in_proc(pid_t process, const std::string& name) {
   return format("/proc/{}/{}", process, name);
@@ -41,7 +41,7 @@ std::string read_proc(pid_t process, const std::string& name) {
 
 bool is_launcher(pid_t process) {
   const std::string name = read_proc(process, "comm");
-  return std::any_of(kLaunchers.begin(), kLaunchers.end(),
+  return std::any_of(kLauncherPrograms.begin(), kLauncherPrograms.end(),
                      [&](const std::string& launcher) { return name.starts_with(launcher); });
 }
 

@@ -30,7 +30,7 @@ constexpr std::array<const char*, 6> kJobs = {"PMIX_NAMESPACE", "SLURM_STEP_ID",
 constexpr std::array<const char*, 5> kMore = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "MASTER_PORT",
                                               "TORCHELASTIC_RESTART_COUNT"};
 
-std::optional<int> number(const Environment& environment, const char* name) {
+std::optional<int> valid_number(const Environment& environment, const char* name) {
   try {
     return number_of(environment, name);
   } catch (const InputError&) {
@@ -41,10 +41,10 @@ std::optional<int> number(const Environment& environment, const char* name) {
 std::optional<RankOf> rank_of(const Launcher& row, const Environment& environment) {
   if (row.only_by_choice || (row.announced && in_interactive_slurm_step(environment))) return std::nullopt;
   if (!is_set(environment, row.rank) || (row.world && !is_set(environment, row.world))) return std::nullopt;
-  const auto rank = number(environment, row.rank);
-  const auto world = row.world ? number(environment, row.world) : rank.value_or(0) + 2;
+  const auto rank = valid_number(environment, row.rank);
+  const auto world = row.world ? valid_number(environment, row.world) : rank.value_or(0) + 2;
   if (!rank || !world || *rank >= *world) return std::nullopt;
-  return RankOf{*rank, *world, number(environment, row.local_world ? row.local_world : "") == world};
+  return RankOf{*rank, *world, valid_number(environment, row.local_world ? row.local_world : "") == world};
 }
 
 // Log files apart, or terminals apart, are read apart. mpirun's pipes are one each and read together.

@@ -15,14 +15,13 @@ namespace {
 
 using models::BertField;
 using models::kBertFields;
+using models::kBertFolder;
 using models::kPadding;
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr size_t kLargestFile = size_t{16} << 20;
 constexpr int64_t kLargestSize = int64_t{1} << 31;
-constexpr const char* kFolder =
-    "give the folder of a BERT model, as transformers' save_pretrained() writes it";
 constexpr const char* kOptions = "leave out what you are not sure of: each has BERT-base's default";
 
 /// What may be wrong, said in one way whether a folder or the options say it.
@@ -104,7 +103,7 @@ void check_shares(const BertConfig& config, const Place& place) {
     place.refuse(format("initializer_range is {}, and must be above 0", config.initializer_range));
 }
 
-void check(const BertConfig& config, const Place& place) {
+void check_config(const BertConfig& config, const Place& place) {
   check_sizes(config, place);
   check_shares(config, place);
   if (models::find_activation(config.hidden_act)) return;
@@ -139,9 +138,9 @@ Json read_json(const std::string& file, const Place& place) {
 
 BertConfig read_bert_config(const std::string& folder) {
   if (!fs::is_directory(folder))
-    throw InputError("there is no such folder", base::printable(folder, 4096), kFolder);
+    throw InputError("there is no such folder", base::printable(folder, 4096), kBertFolder);
   const std::string file = (fs::path(folder) / "config.json").string();
-  const Place place{file, kFolder};
+  const Place place{file, kBertFolder};
   const Json json = read_json(file, place);
   require_bert(json, place);
   BertConfig config;
@@ -154,13 +153,13 @@ BertConfig read_bert_config(const std::string& folder) {
       config.pad_token_id = -1;
     }
   }
-  check(config, place);
+  check_config(config, place);
   return config;
 }
 
 std::vector<std::string> read_bert_labels(const std::string& folder) {
   const std::string file = (fs::path(folder) / "config.json").string();
-  const Json json = read_json(file, {file, kFolder});
+  const Json json = read_json(file, {file, kBertFolder});
   std::vector<std::string> labels;
   const auto names = json.find("id2label");
   if (names == json.end() || !names->is_object()) return labels;
@@ -175,7 +174,7 @@ std::vector<std::string> read_bert_labels(const std::string& folder) {
 BertConfig with_options(BertConfig config, const RowOptions& options) {
   for (const auto& field : kBertFields)
     if (options.count(field.name)) std::visit(FromOptions{config, field, options}, field.member);
-  check(config, {"model.options", kOptions});
+  check_config(config, {"model.options", kOptions});
   return config;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The keys of config.json that BertConfig has.
+// The keys of config.json that BertConfig has, and what to say where a folder is no model's.
 
 #include <variant>
 
@@ -14,6 +14,9 @@ struct BertField {
       member;
   int64_t least = 1;  // of whole numbers
 };
+
+inline constexpr const char* kBertFolder =
+    "give the folder of a BERT model, as transformers' save_pretrained() writes it";
 
 inline constexpr const char* kPadding = "pad_token_id";
 

@@ -16,7 +16,7 @@ namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr size_t kLargestConfig = size_t{16} << 20;
 constexpr const char* kOutput = "name a folder that is not there yet";
@@ -29,23 +29,23 @@ constexpr const char* kOutdated[] = {"num_labels",    "_num_labels",          "t
 struct ToJson {
   const BertConfig& config;
 
-  Json operator()(std::optional<double> BertConfig::*member) const {
-    return config.*member ? Json(*(config.*member)) : Json();
+  OrderedJson operator()(std::optional<double> BertConfig::*member) const {
+    return config.*member ? OrderedJson(*(config.*member)) : OrderedJson();
   }
-  Json operator()(int64_t BertConfig::*member) const {
-    return config.*member < 0 ? Json() : Json(config.*member);
+  OrderedJson operator()(int64_t BertConfig::*member) const {
+    return config.*member < 0 ? OrderedJson() : OrderedJson(config.*member);
   }
   template <class T>
-  Json operator()(T BertConfig::*member) const {
+  OrderedJson operator()(T BertConfig::*member) const {
     return config.*member;
   }
 };
 
-Json present_config(const std::string& pretrained) {
+OrderedJson present_config(const std::string& pretrained) {
   const auto file = fs::path(pretrained) / "config.json";
-  if (pretrained.empty() || !fs::exists(file)) return Json::object();
+  if (pretrained.empty() || !fs::exists(file)) return OrderedJson::object();
   auto json =
-      Json::parse(base::read_small_file(file.string(), kLargestConfig, "config.json"), nullptr, false);
+      OrderedJson::parse(base::read_small_file(file.string(), kLargestConfig, "config.json"), nullptr, false);
   if (!json.is_object())
     throw InputError("config.json is not JSON, or no object", file.string(), "put it right");
   for (const char* key : kOutdated) json.erase(key);
@@ -59,12 +59,12 @@ std::string config_text(const BertConfig& config, const BertFolder& folder) {
   for (const auto& field : models::kBertFields) json[field.name] = std::visit(ToJson{config}, field.member);
   json["dtype"] = "float32";
   json["problem_type"] = folder.regression ? "regression" : "single_label_classification";
-  json["id2label"] = json["label2id"] = Json::object();
+  json["id2label"] = json["label2id"] = OrderedJson::object();
   for (size_t i = 0; i < folder.labels.size(); ++i) {
     json["id2label"][format("{}", i)] = folder.labels[i];
     json["label2id"][folder.labels[i]] = i;
   }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 void check_labels(const BertForSequenceClassification& net, const std::vector<std::string>& labels) {

@@ -9,14 +9,14 @@
 namespace lockstep {
 namespace {
 
-void check_input(const std::vector<int64_t>& shape) {
+void check_text_input(const std::vector<int64_t>& shape) {
   if (shape.size() == 2 && shape[0] == 3) return;
   throw InputError("the model bert takes text, and the data is none", "model.name",
                    "take a task of text, or another model");
 }
 
 std::shared_ptr<Net> make_bert(const WantedModel& wanted) {
-  check_input(wanted.input_shape);
+  check_text_input(wanted.input_shape);
   const auto& [settings, input_shape, classes, layers] = wanted;
   const auto folder = base::find_path(settings.path);
   const auto usual = folder.empty() ? BertConfig() : read_bert_config(folder);

@@ -13,6 +13,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/pt.h"
 #include "lockstep/checkpoint/state_dict.h"
+#include "lockstep/models/bert_fields.h"
 
 namespace lockstep {
 namespace {
@@ -20,8 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kNamed = 5;  // tensors that a message names
-constexpr const char* kFolder =
-    "give the folder of a BERT model, as transformers' save_pretrained() writes it";
 constexpr const char* kBase = "bert.";
 constexpr const char* kClassifier = "classifier";
 constexpr const char* kPooler = "bert.pooler";
@@ -50,14 +49,14 @@ std::string find_weights(const fs::path& folder) {
                      "save_pretrained(FOLDER, max_shard_size=\"100GB\")");
   }
   throw InputError("the folder has no weights: neither model.safetensors nor pytorch_model.bin",
-                   folder.string(), kFolder);
+                   folder.string(), models::kBertFolder);
 }
 
 // What a clone without git-lfs leaves in the file's place.
 void refuse_pointer(const std::string& path) {
   constexpr std::string_view kPointer = "version https://git-lfs";
   std::string start(kPointer.size(), '\0');
-  base::RegularFile file(path, "the model's weights", kFolder);
+  base::RegularFile file(path, "the model's weights", models::kBertFolder);
   start.resize(file.read(start.data(), start.size()));
   if (start == kPointer)
     throw InputError("the file holds no weights, but git's note of where they are", path,
@@ -150,7 +149,7 @@ const char* hint_for(const Fit& fit) {
                "model.options";
 }
 
-void check(const Fit& fit, const std::string& file) {
+void check_weights(const Fit& fit, const std::string& file) {
   std::string text;
   if (!fit.misfits.empty()) text += "\n  of another shape: " + few(fit.misfits);
   if (!fit.missing.empty()) text += "\n  missing: " + few(fit.missing);
@@ -183,7 +182,7 @@ void read_bert_weights(BertForSequenceClassification& net, const std::string& fo
   refuse_pointer(file);
   const auto state = renamed(find_state_dict(read_checkpoint_file(file), file));
   const auto fit = fit_of(module_state_dict(net), state, new_classifier);
-  check(fit, file);
+  check_weights(fit, file);
   const torch::NoGradGuard no_grad;
   std::set<const void*> taken;
   for (const auto& [own, given] : fit.taken) take(own, given, taken);

@@ -122,14 +122,14 @@ bool load_pretrained(ResNet18& model, const std::string& path) {
 
 namespace {
 
-void check_input(const std::vector<int64_t>& shape) {
+void check_image_input(const std::vector<int64_t>& shape) {
   if (shape.size() == 3 && shape[0] == 3) return;
   throw InputError("the model resnet18 takes images in three colours, and the data is none", "model.name",
                    "take another model, or the task folder");
 }
 
 std::shared_ptr<Net> make_resnet18(const WantedModel& wanted) {
-  check_input(wanted.input_shape);
+  check_image_input(wanted.input_shape);
   auto model = std::make_shared<ResNet18>(wanted.classes);
   if (wanted.settings.path.empty()) return model;
   const auto path = base::find_path(wanted.settings.path);

@@ -7,16 +7,16 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/optim/hints.h"
 #include "lockstep/optim/layout.h"
 
 namespace lockstep {
 
 namespace {
 
-constexpr const char* kNotNegative = "give a number that is 0 or more";
 constexpr const char* kBeta = "give a number from 0 to below 1";
 
-void check(const AdamOptions& options) {
+void check_adam(const AdamOptions& options) {
   const auto beta_ok = [](double beta) { return beta >= 0 && beta < 1; };
   if (!(options.lr >= 0))
     throw InputError(format("Invalid learning rate: {}", options.lr), "optim.lr", kNotNegative);
@@ -39,7 +39,7 @@ Adam::Adam(std::vector<at::Tensor> params, const AdamOptions& options)
 Adam::Adam(const std::vector<ParameterGroup<AdamOptions>>& groups)
     : Optimizer(groups), moments_(parameters().size()) {
   for (const auto& group : groups) {
-    check(group.options);
+    check_adam(group.options);
     options_.push_back(group.options);
   }
 }
@@ -213,7 +213,7 @@ void Adam::set_options_of(size_t group, const Tree& saved) {
   loaded.beta2 = as_double(betas[1], "betas");
   loaded.eps = as_double(get(saved, "eps"), "eps");
   loaded.weight_decay = as_double(get(saved, "weight_decay"), "weight_decay");
-  check(loaded);
+  check_adam(loaded);
   options_[group] = loaded;
 }
 

@@ -31,7 +31,7 @@ double anneal(bool cosine, double start, double end, double part) {
   return end + (start - end) / 2.0 * cos_out;
 }
 
-void check(const ScheduleSettings& s) {
+void check_cycle(const ScheduleSettings& s) {
   if (s.total_steps <= 0) {
     throw InputError(format("Expected positive integer total_steps, but got {}", s.total_steps),
                      "schedule.total_steps", "give 1 step or more; 0 in a config means the run's steps");
@@ -47,7 +47,7 @@ void check(const ScheduleSettings& s) {
   }
 }
 
-void check(const OneCycleGroup& group) {
+void check_max_lr(const OneCycleGroup& group) {
   if (!(group.max_lr > 0))
     throw InputError("one_cycle needs a max_lr above 0", "schedule.max_lr", "set it, ten times optim.lr say");
 }
@@ -56,7 +56,7 @@ class OneCycleLR : public RecursiveSchedule {
  public:
   OneCycleLR(const ScheduleSettings& s, Optimizer& optimizer, const std::vector<OneCycleGroup>& groups)
       : RecursiveSchedule(optimizer), s_(s) {
-    check(s_);
+    check_cycle(s_);
     check_groups(optimizer_, "max_lrs", groups.size());
     phases_ = phases_of(s_);
     for (size_t group = 0; group < groups.size(); ++group) begin(group, groups[group]);
@@ -67,7 +67,7 @@ class OneCycleLR : public RecursiveSchedule {
 
  private:
   void begin(size_t group, const OneCycleGroup& turns) {
-    check(turns);
+    check_max_lr(turns);
     const auto initial_lr = turns.max_lr / s_.div_factor;
     set_extra(optimizer_, group, "initial_lr", initial_lr);
     set_extra(optimizer_, group, "max_lr", turns.max_lr);

@@ -11,7 +11,7 @@ namespace lockstep {
 
 namespace {
 
-void check(const ScheduleSettings& s) {
+void check_plateau(const ScheduleSettings& s) {
   if (!(s.factor < 1))
     throw InputError("Factor should be < 1.0.", "schedule.factor",
                      "give what the rate is multiplied by, 0.1 say");
@@ -31,7 +31,7 @@ class ReduceLROnPlateau : public Schedule {
         optimizer_(optimizer),
         default_min_lr_(min_lrs.empty() ? Tree(s.min_lr) : Tree()),
         min_lrs_(min_lrs.empty() ? std::vector(optimizer.group_count(), s.min_lr) : std::move(min_lrs)) {
-    check(s_);
+    check_plateau(s_);
     constexpr auto infinity = std::numeric_limits<double>::infinity();
     best_ = s_.mode == "min" ? infinity : -infinity;
   }

@@ -7,15 +7,14 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/kernels/sgd.h"
+#include "lockstep/optim/hints.h"
 #include "lockstep/optim/layout.h"
 
 namespace lockstep {
 
 namespace {
 
-constexpr const char* kNotNegative = "give a number that is 0 or more";
-
-void check(const SgdOptions& options) {
+void check_sgd(const SgdOptions& options) {
   if (!(options.lr >= 0))
     throw InputError(format("Invalid learning rate: {}", options.lr), "optim.lr", kNotNegative);
   if (!(options.momentum >= 0))
@@ -43,7 +42,7 @@ Sgd::Sgd(std::vector<at::Tensor> params, const SgdOptions& options)
 Sgd::Sgd(const std::vector<ParameterGroup<SgdOptions>>& groups)
     : Optimizer(groups), buffers_(parameters().size()) {
   for (const auto& group : groups) {
-    check(group.options);
+    check_sgd(group.options);
     options_.push_back(group.options);
   }
 }
@@ -196,7 +195,7 @@ void Sgd::set_options_of(size_t group, const Tree& saved) {
   loaded.dampening = as_double(get(saved, "dampening"), "dampening");
   loaded.weight_decay = as_double(get(saved, "weight_decay"), "weight_decay");
   loaded.nesterov = as_bool(get(saved, "nesterov"), "nesterov");
-  check(loaded);
+  check_sgd(loaded);
   options_[group] = loaded;
 }
 

@@ -30,7 +30,7 @@ std::string text(at::IntArrayRef numbers) {
   return out.str();
 }
 
-Fact describe(const parallel::ReducedParameter& parameter) {
+Fact fact_of(const parallel::ReducedParameter& parameter) {
   const auto& tensor = parameter.tensor;
   std::string value = format("{} {}", c10::toString(tensor.scalar_type()), text(tensor.sizes()));
   if (!tensor.is_contiguous()) value += " with strides " + text(tensor.strides());
@@ -55,7 +55,7 @@ std::vector<Fact> facts_of(const std::vector<parallel::ReducedParameter>& parame
       {"option bucket_cap_mb_list", joined(options.bucket_cap_mb_list)},
       {"number of parameters", format("{}", parameters.size())},
   };
-  for (const auto& parameter : parameters) facts.push_back(describe(parameter));
+  for (const auto& parameter : parameters) facts.push_back(fact_of(parameter));
   return facts;
 }
 

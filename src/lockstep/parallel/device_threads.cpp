@@ -19,7 +19,7 @@
 namespace lockstep::parallel {
 namespace {
 
-using Job = std::function<void()>;
+using DeviceJob = std::function<void()>;
 
 // at::ThreadLocalState knows whether autocast is on, and not to which type.
 class AutocastTypes {
@@ -37,7 +37,7 @@ class AutocastTypes {
 };
 
 // A thread takes the process's number when it first asks, so it has to ask before it is given its own.
-void take_threads(int share) {
+void set_own_threads(int share) {
   at::get_num_threads();
   at::set_num_threads(share);
 }
@@ -75,7 +75,7 @@ class DeviceThreads::Worker {
   Worker& operator=(const Worker&) = delete;
 
   /// An empty job is the last.
-  void give(Job job) {
+  void give(DeviceJob job) {
     const std::lock_guard lock(mutex_);
     job_ = std::move(job);
     there_ = true;
@@ -83,7 +83,7 @@ class DeviceThreads::Worker {
   }
 
  private:
-  Job take() {
+  DeviceJob take() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return there_; });
     there_ = false;
@@ -95,7 +95,7 @@ class DeviceThreads::Worker {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  Job job_;
+  DeviceJob job_;
   bool there_ = false;
   std::thread thread_;
 };
@@ -104,7 +104,7 @@ DeviceThreads::DeviceThreads(const std::vector<at::Device>& devices) : devices_(
   const int all = at::get_num_threads();
   const int share = std::max(1, all / static_cast<int>(std::max<size_t>(1, devices.size())));
   for (size_t i = 0; i < devices.size(); ++i) workers_.push_back(std::make_unique<Worker>());
-  run(devices.size(), [share](size_t) { take_threads(share); });
+  run(devices.size(), [share](size_t) { set_own_threads(share); });
   at::set_num_threads(all);  // the process's number; the threads keep theirs
 }
 

@@ -17,7 +17,7 @@ bool wants_gradient(const at::Tensor& tensor) {
   return tensor.defined() && tensor.requires_grad();
 }
 
-void check_alike(const std::vector<DeviceShare>& shares, const std::vector<at::Device>& devices) {
+void check_outputs_alike(const std::vector<DeviceShare>& shares, const std::vector<at::Device>& devices) {
   const auto& first = shares.front().outputs;
   for (size_t i = 1; i < shares.size(); ++i) {
     const auto& own = shares[i].outputs;
@@ -75,7 +75,7 @@ std::vector<DeviceGraph> graphs_of(std::vector<DeviceShare>& shares, const std::
 
 Gathered gather(std::vector<DeviceShare> shares, const std::vector<at::Tensor>& sources,
                 std::shared_ptr<DeviceThreads> threads, const std::vector<at::Device>& devices) {
-  check_alike(shares, devices);
+  check_outputs_alike(shares, devices);
   auto graphs = graphs_of(shares, devices);
   std::vector<at::Tensor> outputs;
   std::vector<bool> differentiable;

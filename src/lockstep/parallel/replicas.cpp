@@ -23,7 +23,7 @@ using Named = torch::OrderedDict<std::string, at::Tensor>;
                    "make it as the module was made; a Cloneable makes its layers in reset()");
 }
 
-void check_alike(const Named& originals, const Named& own) {
+void check_replica(const Named& originals, const Named& own) {
   if (originals.size() != own.size()) refuse("it has other parameters or buffers");
   for (size_t i = 0; i < own.size(); ++i) {
     const auto& name = originals[i].key();
@@ -33,7 +33,7 @@ void check_alike(const Named& originals, const Named& own) {
 }
 
 // The same memory and the same count of changes: what the replica does to it, the module sees.
-void share(at::Tensor& own, const at::Tensor& original) {
+void share_memory(at::Tensor& own, const at::Tensor& original) {
   if (own.is_alias_of(original) && own.sizes() == original.sizes()) return;
   own.set_data(original.detach());
   torch::autograd::impl::set_version_counter(own, torch::autograd::impl::version_counter(original));
@@ -83,7 +83,7 @@ Replicas::Replicas(std::shared_ptr<torch::nn::Module> module, const std::vector<
 // Shared parameters stand under each of their names, and are paired once.
 void Replicas::pair_up(Copy& copy) {
   const auto pairs = [](const Named& originals, const Named& own) {
-    check_alike(originals, own);
+    check_replica(originals, own);
     std::vector<Pair> result;
     std::unordered_set<c10::TensorImpl*> seen;
     for (size_t i = 0; i < own.size(); ++i) {
@@ -112,7 +112,7 @@ void Replicas::refresh(size_t count, bool keep) {
     for (auto& pair : replica.parameters) {
       pair.own.set_requires_grad(pair.original.requires_grad());
       if (i == 0) {
-        share(pair.own, pair.original);
+        share_memory(pair.own, pair.original);
       } else if (!keep || !is_equal(pair.own, pair.original)) {
         copy(pair.own, pair.original, replica.device);
       }
@@ -121,7 +121,7 @@ void Replicas::refresh(size_t count, bool keep) {
     const at::AutoDispatchBelowADInplaceOrView unseen;
     for (auto& pair : replica.buffers) {
       if (i == 0)
-        share(pair.own, pair.original);
+        share_memory(pair.own, pair.original);
       else
         copy(pair.own, pair.original, replica.device);
     }

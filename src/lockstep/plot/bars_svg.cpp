@@ -12,7 +12,7 @@
 namespace lockstep::plot {
 namespace {
 
-constexpr double kHigh = 220, kLeft = 62, kRight = 18, kBelow = 30;
+constexpr double kNamesHeight = 30;
 constexpr size_t kMostBars = 128;
 
 // More bars than fit: some from everywhere, and the title says so.
@@ -28,18 +28,18 @@ Bars fitting(const Bars& bars) {
   return few;
 }
 
-struct Frame {
+struct BarFrame {
   Axis y;
   double top, slot;
 
-  double down(double value) const { return top + (1 - y.place(value)) * kHigh; }
+  double down(double value) const { return top + (1 - y.place(value)) * kPlotHeight; }
 };
 
-std::string bar_of(const Bars& bars, size_t bar, const Frame& frame, const std::string& unit_label) {
+std::string bar_of(const Bars& bars, size_t bar, const BarFrame& frame, const std::string& unit_label) {
   std::string svg;
   double below = 0;
   const double wide = std::min(frame.slot * 0.72, 56.0);
-  const double x = kLeft + frame.slot * (static_cast<double>(bar) + 0.5) - wide / 2;
+  const double x = kPlotLeft + frame.slot * (static_cast<double>(bar) + 0.5) - wide / 2;
   for (size_t part = 0; part < bars.parts.size(); ++part) {
     const double value = value_at(bars, bar, part);
     if (value <= 0) continue;
@@ -53,14 +53,14 @@ std::string bar_of(const Bars& bars, size_t bar, const Frame& frame, const std::
   return svg;
 }
 
-std::string names_below(const Bars& bars, const Frame& frame) {
+std::string names_below(const Bars& bars, const BarFrame& frame) {
   size_t longest = 1;
   for (const auto& name : bars.names) longest = std::max(longest, std::min<size_t>(letters_of(name), 16));
   const auto every = static_cast<size_t>(std::ceil((static_cast<double>(longest) * 6.8 + 8) / frame.slot));
   std::string svg;
   for (size_t i = 0; i < bars.names.size(); i += every) {
-    svg += words(kLeft + frame.slot * (static_cast<double>(i) + 0.5), frame.top + kHigh + 18, "middle",
-                 shortened(bars.names[i], 16));
+    svg += words(kPlotLeft + frame.slot * (static_cast<double>(i) + 0.5), frame.top + kPlotHeight + 18,
+                 "middle", shortened(bars.names[i], 16));
   }
   return svg;
 }
@@ -75,17 +75,18 @@ std::string svg(const Bars& given) {
   auto inside = heading(bars.title, entries, bars.parts.size() > 1, bottom);
   std::vector<double> heights;
   for (size_t i = 0; i < bars.names.size(); ++i) heights.push_back(height_of(bars, i));
-  const double slot = (kWidth - kLeft - kRight) / static_cast<double>(std::max<size_t>(1, bars.names.size()));
-  const Frame frame = {Axis(heights, false, unit_of(bars.y_label), true), bottom + 24, slot};
+  const double slot =
+      (kWidth - kPlotLeft - kPlotRight) / static_cast<double>(std::max<size_t>(1, bars.names.size()));
+  const BarFrame frame = {Axis(heights, false, unit_of(bars.y_label), true), bottom + 24, slot};
   for (const double tick : frame.y.ticks()) {
-    inside +=
-        format("<path class=\"g\" d=\"M{} {}H{}\"/>", at(kLeft), at(frame.down(tick)), at(kWidth - kRight)) +
-        words(kLeft - 6, frame.down(tick) + 4, "end", frame.y.label(tick));
+    inside += format("<path class=\"g\" d=\"M{} {}H{}\"/>", at(kPlotLeft), at(frame.down(tick)),
+                     at(kWidth - kPlotRight)) +
+              words(kPlotLeft - 6, frame.down(tick) + 4, "end", frame.y.label(tick));
   }
-  inside += words(kLeft - 54, frame.top - 10, "start", shortened(without_unit(bars.y_label), 60));
+  inside += words(kPlotLeft - 54, frame.top - 10, "start", shortened(without_unit(bars.y_label), 60));
   for (size_t i = 0; i < bars.names.size(); ++i) inside += bar_of(bars, i, frame, bars.y_label);
-  if (bars.names.empty()) inside += words(kWidth / 2, frame.top + kHigh / 2, "middle", "no data yet");
-  return picture(bars.title, frame.top + kHigh + kBelow, inside + names_below(bars, frame));
+  if (bars.names.empty()) inside += words(kWidth / 2, frame.top + kPlotHeight / 2, "middle", "no data yet");
+  return picture(bars.title, frame.top + kPlotHeight + kNamesHeight, inside + names_below(bars, frame));
 }
 
 }  // namespace lockstep::plot

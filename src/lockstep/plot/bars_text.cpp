@@ -14,9 +14,9 @@ namespace lockstep::plot {
 namespace {
 
 constexpr std::string_view kFills = "#=+-:.o*";
-constexpr int kLeastWidth = 30, kNumber = 9;
+constexpr int kLeastBarsWidth = 30, kNumber = 9;
 
-std::string fit(const std::string& text, size_t width) {
+std::string filled(const std::string& text, size_t width) {
   auto cut = shortened(base::printable(text, 400), width);
   return cut + std::string(width - std::min(width, letters_of(cut)), ' ');
 }
@@ -40,7 +40,7 @@ std::string trimmed(const std::string& line) {
 }  // namespace
 
 std::string text(const Bars& bars, int width) {
-  width = std::max(width, kLeastWidth);
+  width = std::max(width, kLeastBarsWidth);
   size_t longest = 1;
   double most = 0;
   for (size_t i = 0; i < bars.names.size(); ++i) {
@@ -49,15 +49,15 @@ std::string text(const Bars& bars, int width) {
   }
   longest = std::min(longest, static_cast<size_t>(width) / 3);
   const int columns = width - static_cast<int>(longest) - kNumber - 3;
-  std::string out = trimmed(fit(bars.title, static_cast<size_t>(width)));
+  std::string out = trimmed(filled(bars.title, static_cast<size_t>(width)));
   for (size_t i = 0; bars.parts.size() > 1 && i < bars.parts.size(); ++i) {
     out += format("  {} ", kFills[i % kFills.size()]) +
-           trimmed(fit(bars.parts[i], static_cast<size_t>(width) - 4));
+           trimmed(filled(bars.parts[i], static_cast<size_t>(width) - 4));
   }
-  if (!bars.y_label.empty()) out += trimmed(fit(without_unit(bars.y_label), static_cast<size_t>(width)));
+  if (!bars.y_label.empty()) out += trimmed(filled(without_unit(bars.y_label), static_cast<size_t>(width)));
   for (size_t i = 0; i < bars.names.size(); ++i) {
-    out += trimmed(fit(bars.names[i], longest) + " |" + stack(bars, i, most > 0 ? most : 1, columns) + " " +
-                   short_number(height_of(bars, i), unit_of(bars.y_label)));
+    out += trimmed(filled(bars.names[i], longest) + " |" + stack(bars, i, most > 0 ? most : 1, columns) +
+                   " " + short_number(height_of(bars, i), unit_of(bars.y_label)));
   }
   return out;
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "lockstep/base/format.h"
+#include "lockstep/plot/all_values.h"
 #include "lockstep/plot/chart.h"
 #include "lockstep/plot/look.h"
 #include "lockstep/plot/ticks.h"
@@ -10,7 +11,7 @@
 namespace lockstep::plot {
 namespace {
 
-constexpr double kHigh = 220, kLeft = 62, kRight = 18, kBelow = 44;
+constexpr double kBelowPlot = 44;
 constexpr size_t kDots = 40;  // a line of more points needs no dot at each
 
 struct Point {
@@ -21,17 +22,9 @@ struct Frame {
   Axis x, y;
   double top;
 
-  double across(double value) const { return kLeft + x.place(value) * (kWidth - kLeft - kRight); }
-  double down(double value) const { return top + (1 - y.place(value)) * kHigh; }
+  double across(double value) const { return kPlotLeft + x.place(value) * (kWidth - kPlotLeft - kPlotRight); }
+  double down(double value) const { return top + (1 - y.place(value)) * kPlotHeight; }
 };
-
-std::vector<double> all(const Chart& chart, std::vector<double> Series::*member) {
-  std::vector<double> values;
-  for (const auto& series : chart.series) {
-    values.insert(values.end(), (series.*member).begin(), (series.*member).end());
-  }
-  return values;
-}
 
 std::vector<Point> placed(const Series& series, const Frame& frame) {
   std::vector<Point> points;
@@ -77,16 +70,17 @@ std::string grid(const Chart& chart, const Frame& frame) {
   std::string svg;
   for (const double tick : frame.y.ticks()) {
     const double y = frame.down(tick);
-    svg += format("<path class=\"g\" d=\"M{} {}H{}\"/>", at(kLeft), at(y), at(kWidth - kRight)) +
-           words(kLeft - 6, y + 4, "end", frame.y.label(tick));
+    svg += format("<path class=\"g\" d=\"M{} {}H{}\"/>", at(kPlotLeft), at(y), at(kWidth - kPlotRight)) +
+           words(kPlotLeft - 6, y + 4, "end", frame.y.label(tick));
   }
   for (const double tick : frame.x.ticks()) {
     const double x = frame.across(tick);
-    svg += format("<path class=\"g\" d=\"M{} {}v5\"/>", at(x), at(frame.top + kHigh)) +
-           words(x, frame.top + kHigh + 18, "middle", frame.x.label(tick));
+    svg += format("<path class=\"g\" d=\"M{} {}v5\"/>", at(x), at(frame.top + kPlotHeight)) +
+           words(x, frame.top + kPlotHeight + 18, "middle", frame.x.label(tick));
   }
-  return svg + words(kLeft - 54, frame.top - 10, "start", shortened(without_unit(chart.y_label), 60)) +
-         words(kWidth - kRight, frame.top + kHigh + 37, "end", shortened(without_unit(chart.x_label), 70));
+  return svg + words(kPlotLeft - 54, frame.top - 10, "start", shortened(without_unit(chart.y_label), 60)) +
+         words(kWidth - kPlotRight, frame.top + kPlotHeight + 37, "end",
+               shortened(without_unit(chart.x_label), 70));
 }
 
 }  // namespace
@@ -96,14 +90,14 @@ std::string svg(const Chart& chart) {
   for (const auto& series : chart.series) entries.push_back({series.name, series.dashed, series.look});
   double bottom = 0;
   auto inside = heading(chart.title, entries, false, bottom);
-  const Frame frame = {Axis(all(chart, &Series::x), chart.log_x, unit_of(chart.x_label)),
-                       Axis(all(chart, &Series::y), chart.log_y, unit_of(chart.y_label)), bottom + 24};
+  const Frame frame = {Axis(all_values(chart, &Series::x), chart.log_x, unit_of(chart.x_label)),
+                       Axis(all_values(chart, &Series::y), chart.log_y, unit_of(chart.y_label)), bottom + 24};
   inside += grid(chart, frame);
   std::string lines;
   for (size_t i = 0; i < chart.series.size(); ++i)
     lines += line(chart.series[i], look_of(chart.series[i].look, i), frame);
-  if (lines.empty()) lines = words(kWidth / 2, frame.top + kHigh / 2, "middle", "no data yet");
-  return picture(chart.title, frame.top + kHigh + kBelow, inside + lines);
+  if (lines.empty()) lines = words(kWidth / 2, frame.top + kPlotHeight / 2, "middle", "no data yet");
+  return picture(chart.title, frame.top + kPlotHeight + kBelowPlot, inside + lines);
 }
 
 }  // namespace lockstep::plot

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
+#include "lockstep/plot/all_values.h"
 #include "lockstep/plot/chart.h"
 #include "lockstep/plot/look.h"
 #include "lockstep/plot/ticks.h"
@@ -14,7 +15,7 @@ namespace lockstep::plot {
 namespace {
 
 constexpr std::string_view kMarks = "*o+x#@%&=^$~";
-constexpr int kRows = 16, kMargin = 10, kLeastWidth = 24;
+constexpr int kRows = 16, kMargin = 10, kLeastChartWidth = 24;
 
 char mark_of(const Chart& chart, size_t i) {
   return kMarks[look_of(chart.series[i].look, i) % kMarks.size()];
@@ -31,14 +32,6 @@ struct Canvas {
     rows[static_cast<size_t>(row)][static_cast<size_t>(column)] = mark;
   }
 };
-
-std::vector<double> all(const Chart& chart, std::vector<double> Series::*member) {
-  std::vector<double> values;
-  for (const auto& series : chart.series) {
-    values.insert(values.end(), (series.*member).begin(), (series.*member).end());
-  }
-  return values;
-}
 
 // Points that are neighbours are joined, so that few of them make a line as well.
 void draw(Canvas& canvas, const Series& series, char mark) {
@@ -102,9 +95,9 @@ std::string below(const Canvas& canvas) {
 }  // namespace
 
 std::string text(const Chart& chart, int width) {
-  width = std::max(width, kLeastWidth);
-  Canvas canvas = {Axis(all(chart, &Series::x), chart.log_x, unit_of(chart.x_label)),
-                   Axis(all(chart, &Series::y), chart.log_y, unit_of(chart.y_label)),
+  width = std::max(width, kLeastChartWidth);
+  Canvas canvas = {Axis(all_values(chart, &Series::x), chart.log_x, unit_of(chart.x_label)),
+                   Axis(all_values(chart, &Series::y), chart.log_y, unit_of(chart.y_label)),
                    width - kMargin,
                    {}};
   canvas.rows.assign(kRows, std::string(static_cast<size_t>(canvas.columns), ' '));

@@ -16,6 +16,8 @@ std::string dark_colours();
 std::string colour(size_t n);
 
 inline constexpr double kWidth = 560;
+/// Between the axes: how high, and what stays free left and right of it.
+inline constexpr double kPlotHeight = 220, kPlotLeft = 62, kPlotRight = 18;
 
 /// The <svg> element around what is drawn, `height` units high and kWidth wide.
 std::string picture(const std::string& title, double height, const std::string& inside);

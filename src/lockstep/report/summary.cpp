@@ -4,6 +4,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/plot/page.h"
 #include "lockstep/report/parts.h"
+#include "lockstep/report/run_list.h"
 
 namespace lockstep::report {
 namespace {
@@ -11,13 +12,6 @@ namespace {
 std::string last_of(const std::map<std::string, Curve>& curves, const char* key) {
   const auto found = curves.find(key);
   return found == curves.end() || found->second.y.empty() ? "" : format("{:.4f}", found->second.y.back());
-}
-
-std::string value_in(const RunData& run, const char* key) {
-  for (const auto& [name, value] : run.settings) {
-    if (name == key) return value;
-  }
-  return "";
 }
 
 }  // namespace
@@ -29,7 +23,7 @@ std::string summary(const Runs& runs) {
       {"run", "task", "what became of it", "training loss", "evaluation loss", "accuracy"}};
   if (act) rows[0].push_back("reward");
   for (const auto& run : runs) {
-    rows.push_back({run.name, value_in(run, "task.name"), run.verdict, last_of(run.epochs, "train_loss"),
+    rows.push_back({run.name, setting(run, "task.name"), run.verdict, last_of(run.epochs, "train_loss"),
                     last_of(run.epochs, "eval_loss"), last_of(run.epochs, "accuracy")});
     if (act) rows.back().push_back(last_of(run.epochs, "recent_reward"));
   }

@@ -15,7 +15,7 @@ namespace lockstep::report {
 namespace {
 
 constexpr int kMostRanks = 12, kSteps = 3;
-constexpr double kLeft = 62, kRight = 30, kRow = 15, kGap = 9;
+constexpr double kLeft = 62, kRight = 30, kRow = 15, kRankGap = 9;
 
 struct Bar {
   double begin, end, step;
@@ -71,7 +71,7 @@ std::map<std::pair<int, int>, double> rows_of(const std::vector<Bar>& bars, doub
   for (const auto& bar : bars) rows[{bar.rank, bar.track}] = 0;
   int rank = -1;
   for (auto& [key, y] : rows) {
-    if (rank >= 0 && rank != key.first) bottom += kGap;
+    if (rank >= 0 && rank != key.first) bottom += kRankGap;
     rank = key.first;
     y = bottom;
     bottom += kRow + 1;

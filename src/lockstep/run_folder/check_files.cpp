@@ -22,12 +22,12 @@ constexpr std::array<RunFile, 6> kFiles = {{{"config.yaml", "the run's config"},
                                             {"metrics.jsonl.cut", "the file of lines that were cut off"},
                                             {"checkpoints/best.pt", "the best checkpoint"}}};
 
+}  // namespace
+
 bool is_there(const fs::path& path) {
   std::error_code failed;
   return fs::symlink_status(path, failed).type() != fs::file_type::not_found;
 }
-
-}  // namespace
 
 void check_files(const fs::path& folder) {
   const auto checkpoints = folder / "checkpoints";

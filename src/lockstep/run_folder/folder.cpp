@@ -25,11 +25,6 @@ namespace fs = std::filesystem;
 constexpr const char* kConfigFile = "config.yaml";
 constexpr size_t kMostBytes = 4 << 20;  // a config of a megabyte, resolved
 
-bool is_there(const fs::path& path) {
-  std::error_code failed;
-  return fs::symlink_status(path, failed).type() != fs::file_type::not_found;
-}
-
 fs::path folder_of(const RunSettings& run, int number) {
   return fs::path(run.dir) / (number == 1 ? run.name : format("{}-{}", run.name, number));
 }

@@ -28,4 +28,10 @@ std::string balance_text(const std::string& set, const at::Tensor& counts,
   return names.size() > kMost ? text + ", ..." : text;
 }
 
+std::string range_text(const std::string& set, const at::Tensor& numbers) {
+  if (numbers.numel() == 0) return format("{}: 0 samples", set);
+  return format("{}: {} samples, {:g} to {:g}, mean {:g}", set, numbers.numel(), numbers.min().item<float>(),
+                numbers.max().item<float>(), numbers.mean(at::kDouble).item<double>());
+}
+
 }  // namespace lockstep::tasks

@@ -6,7 +6,7 @@
 namespace lockstep::tasks {
 namespace {
 
-std::string under(const std::string& root, const std::string& file) {
+std::string table_path(const std::string& root, const std::string& file) {
   return base::find_path(root.empty() || file.empty() || file.starts_with('/') ? file : root + "/" + file);
 }
 
@@ -14,8 +14,8 @@ TableRecipe csv(const Settings& settings, bool) {
   const auto& task = settings.task;
   if (task.file.empty())
     throw InputError("the csv task needs a file", "task.file", "task: {name: csv, file: my.csv}");
-  return {.file = under(settings.data.root, task.file),
-          .eval_file = under(settings.data.root, task.eval_file),
+  return {.file = table_path(settings.data.root, task.file),
+          .eval_file = table_path(settings.data.root, task.eval_file),
           .csv = {.delimiter = task.delimiter.empty() ? ',' : task.delimiter[0],
                   .header = task.header,
                   .numbers = task.kind == "regression",

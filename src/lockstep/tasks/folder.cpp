@@ -31,7 +31,7 @@ data::ImageList list_at(const SharedSet& set, size_t first, const std::string& r
 }
 
 // Which files, in which order, of which class: their place on a node is its own.
-std::string identity_of(const SharedSet& set, const std::vector<std::string>& classes) {
+std::string identity_of_images(const SharedSet& set, const std::vector<std::string>& classes) {
   base::Sha256 sum;
   for (const auto& tensor : set.tensors) sum.add(tensor.const_data_ptr(), tensor.nbytes());
   for (const auto& name : classes) sum.add(name.data(), name.size() + 1);
@@ -44,7 +44,7 @@ SharedSet load(const Settings& settings) {
   SharedSet set;
   add_list(sets.train, set);
   add_list(sets.eval, set);
-  const auto identity = identity_of(set, sets.classes);
+  const auto identity = identity_of_images(set, sets.classes);
   set.tensors.push_back(folder_table(settings, sets.train));
   set.text = base::pack_texts({sets.train.root, sets.eval.root, identity, base::pack_texts(sets.classes),
                                base::pack_texts(sets.notes)});

@@ -82,7 +82,7 @@ std::vector<std::vector<int64_t>> by_class(const data::FoundImages& images, size
   return members;
 }
 
-data::FoundImages picked(const data::FoundImages& from, const std::vector<int64_t>& places) {
+data::FoundImages images_at(const data::FoundImages& from, const std::vector<int64_t>& places) {
   data::FoundImages some{.root = from.root, .files = {}, .labels = {}};
   for (const int64_t place : places) {
     some.files.push_back(from.files[place]);
@@ -95,8 +95,8 @@ void part(const Settings& settings, FolderSets& sets) {
   const auto all = std::move(sets.train);
   const auto split =
       stratified(by_class(all, sets.classes.size()), settings.task.eval_fraction, settings.run.seed);
-  sets.train = picked(all, split.train);
-  sets.eval = picked(all, split.eval);
+  sets.train = images_at(all, split.train);
+  sets.eval = images_at(all, split.eval);
   sets.notes.push_back(
       format("no folder val, eval or test: of each class {:g} % of the images are kept to "
              "evaluate on (task.eval_fraction)",
@@ -154,7 +154,7 @@ Counts counts_of(const data::FoundImages& train, const data::ImageLook& look) {
   return sum;
 }
 
-at::Tensor standard_table(const Counts& counts) {
+at::Tensor table_of_counts(const Counts& counts) {
   std::vector<double> means, deviations;
   for (const auto& channel : counts) {
     double count = 0, sum = 0, squares = 0;
@@ -200,7 +200,7 @@ FolderSets folder_eval_set(const Settings& settings, const std::vector<std::stri
 
 at::Tensor folder_table(const Settings& settings, const data::FoundImages& train) {
   const auto& task = settings.task;
-  if (task.normalize == "standard") return standard_table(counts_of(train, folder_look(settings)));
+  if (task.normalize == "standard") return table_of_counts(counts_of(train, folder_look(settings)));
   if (task.normalize == "none") return normalize_table({0, 0, 0}, {1, 1, 1});
   if (task.mean.size() != 3)
     throw InputError(format("task.mean has {} numbers, and images have 3 colours", task.mean.size()),

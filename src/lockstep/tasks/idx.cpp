@@ -6,7 +6,7 @@
 namespace lockstep::tasks {
 namespace {
 
-std::string under(const std::string& root, const std::string& file) {
+std::string idx_path(const std::string& root, const std::string& file) {
   return base::find_path(root.empty() || file.starts_with('/') ? file : root + "/" + file);
 }
 
@@ -26,8 +26,8 @@ ImageRecipe idx(const Settings& settings, ImageTask::Look look) {
         "images: [train-images.gz, eval-images.gz], labels: [train-labels.gz, eval-labels.gz]");
   }
   const auto& root = settings.data.root;
-  recipe.files = {under(root, task.images[0]), under(root, task.labels[0]), under(root, task.images[1]),
-                  under(root, task.labels[1])};
+  recipe.files = {idx_path(root, task.images[0]), idx_path(root, task.labels[0]),
+                  idx_path(root, task.images[1]), idx_path(root, task.labels[1])};
   return recipe;
 }
 

@@ -44,7 +44,7 @@ std::string words_of(const at::Tensor& output) {
   return format("an output of {} dimensions", output.dim());
 }
 
-std::string lines_of(const std::vector<std::pair<std::string, double>>& values) {
+std::string value_lines(const std::vector<std::pair<std::string, double>>& values) {
   std::string text;
   for (const auto& [name, value] : values) text += format("{:<10} {:.4f}\n", name, value);
   return text;
@@ -109,7 +109,7 @@ std::vector<std::pair<std::string, double>> ClassMetrics::values() const {
 }
 
 std::string ClassMetrics::report() const {
-  auto text = lines_of(values());
+  auto text = value_lines(values());
   text += format("{:<10} {} of {}\n", "correct", correct(), samples());
   size_t width = 7;
   for (const auto& name : names_) width = std::max(width, name.size() + 1);
@@ -146,7 +146,7 @@ std::vector<std::pair<std::string, double>> NumberMetrics::values() const {
 }
 
 std::string NumberMetrics::report() const {
-  return lines_of(values());
+  return value_lines(values());
 }
 
 }  // namespace lockstep

@@ -160,12 +160,6 @@ SharedSet load_tables(const TableRecipe& recipe, const Settings& settings, Arena
           note + "\n" + base::join(table.columns, "\n") + "\n\n" + base::join(table.class_names, "\n")};
 }
 
-std::string range_text(const std::string& set, const at::Tensor& numbers) {
-  if (numbers.numel() == 0) return format("{}: 0 samples", set);
-  return format("{}: {} samples, {:g} to {:g}, mean {:g}", set, numbers.numel(), numbers.min().item<float>(),
-                numbers.max().item<float>(), numbers.mean(at::kDouble).item<double>());
-}
-
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   for (size_t at = 0;;) {

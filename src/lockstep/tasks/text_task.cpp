@@ -63,17 +63,11 @@ std::string told(const Tokenised& file, const std::string& path, const TextColum
   return text;
 }
 
-std::string range_text(const std::string& set, const at::Tensor& numbers) {
-  if (numbers.numel() == 0) return format("{}: 0 samples", set);
-  return format("{}: {} samples, {:g} to {:g}, mean {:g}", set, numbers.numel(), numbers.min().item<float>(),
-                numbers.max().item<float>(), numbers.mean(at::kDouble).item<double>());
-}
-
-at::Tensor picked(const at::Tensor& targets, const std::vector<int64_t>& rows) {
+at::Tensor targets_at(const at::Tensor& targets, const std::vector<int64_t>& rows) {
   return targets.index_select(0, at::tensor(rows, at::kLong));
 }
 
-std::shared_ptr<TokenSet> joined(const TextSets& sets, size_t first) {
+std::shared_ptr<TokenSet> joined_files(const TextSets& sets, size_t first) {
   std::vector<Tokens> parts;
   for (size_t i = first; i < sets.files.size(); ++i) parts.push_back(sets.files[i].tokens);
   return std::make_shared<TokenSet>(std::move(parts), sets.pad);
@@ -108,7 +102,7 @@ void check_fit(const BertConfig& config, int64_t longest, int64_t largest) {
 }
 
 // What must be alike on every node: each reads its own file.
-std::string identity_of(const TextSets& sets) {
+std::string identity_of_texts(const TextSets& sets) {
   std::vector<std::string> texts = {sets.vocabulary};
   for (const auto& file : sets.files) {
     texts.push_back(format("{} {} {}", file.tokens.size(), file.tokens.ids.numel(),
@@ -142,7 +136,7 @@ TaskData TextTask::data(const Settings& settings, const NodeShare& node) {
   parts_ = sets.parts;
   TaskData data;
   data.regression = regression_;
-  data.identity = identity_of(sets);
+  data.identity = identity_of_texts(sets);
   data.notes = sets.notes;
   data.input_shape = {3, settings.task.max_length};
   for (size_t i = 0; i < sets.files.size(); ++i)
@@ -169,7 +163,7 @@ TaskData TextTask::data(const Settings& settings, const NodeShare& node) {
         stratified(train.targets, data.class_names.size(), settings.task.eval_fraction, settings.run.seed);
     if (split.train.empty())
       throw InputError("no row is left to train on", sets.paths[0], "lower task.eval_fraction");
-    add_balance(data, picked(train.targets, split.train), picked(train.targets, split.eval),
+    add_balance(data, targets_at(train.targets, split.train), targets_at(train.targets, split.eval),
                 settings.task.class_weights == "balanced");
     data.train = std::make_shared<TokenSet>(train, split.train, sets.pad);
     data.eval = std::make_shared<TokenSet>(train, split.eval, sets.pad);
@@ -179,7 +173,7 @@ TaskData TextTask::data(const Settings& settings, const NodeShare& node) {
   for (size_t i = 1; i < sets.files.size(); ++i) targets.push_back(sets.files[i].tokens.targets);
   add_balance(data, train.targets, at::cat(targets), settings.task.class_weights == "balanced");
   data.train = std::make_shared<TokenSet>(std::vector<Tokens>{train}, sets.pad);
-  data.eval = joined(sets, 1);
+  data.eval = joined_files(sets, 1);
   return data;
 }
 
@@ -193,7 +187,7 @@ std::shared_ptr<const Dataset> TextTask::evaluation(const Settings& settings, co
   parts_ = sets.parts;
   for (size_t i = 0; !regression_ && i < sets.files.size(); ++i)
     number_classes(sets.files[i], sets.paths[i], known.class_names);
-  if (!parts_.empty()) return joined(sets, 0);
+  if (!parts_.empty()) return joined_files(sets, 0);
   const auto& tokens = sets.files[0].tokens;
   const auto split =
       stratified(tokens.targets, known.class_names.size(), settings.task.eval_fraction, settings.run.seed);

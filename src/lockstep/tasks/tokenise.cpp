@@ -153,7 +153,7 @@ at::Tensor copy_of(const std::vector<Value>& values, at::ScalarType type) {
   return tensor;
 }
 
-std::string joined(const std::vector<int64_t>& numbers) {
+std::string packed_numbers(const std::vector<int64_t>& numbers) {
   std::vector<std::string> texts;
   for (const auto number : numbers) texts.push_back(std::to_string(number));
   return base::pack_texts(texts);
@@ -222,8 +222,8 @@ Tokenised tokenise(const std::string& path, const data::TextLayout& layout, cons
 SharedSet packed(const Tokenised& made) {
   const auto& tokens = made.tokens;
   return {{tokens.ids, tokens.starts, tokens.seconds, tokens.targets},
-          base::pack_texts(
-              {base::pack_texts(made.names), joined(made.first_seen), joined({made.left_out, made.cut})})};
+          base::pack_texts({base::pack_texts(made.names), packed_numbers(made.first_seen),
+                            packed_numbers({made.left_out, made.cut})})};
 }
 
 Tokenised unpacked(const SharedSet& set) {

@@ -17,8 +17,9 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr size_t kLargest = size_t{256} << 20;
-constexpr const char* kHint = "give the folder of a BERT model, as transformers' save_pretrained() writes it";
+constexpr size_t kMostJsonBytes = size_t{256} << 20;
+constexpr const char* kFolderHint =
+    "give the folder of a BERT model, as transformers' save_pretrained() writes it";
 
 /// An object in a file; an empty one where there is none.
 struct Source {
@@ -26,7 +27,7 @@ struct Source {
   std::string where;
 
   bool has(const char* key) const { return json.contains(key) && !json[key].is_null(); }
-  [[noreturn]] void refuse(const std::string& what) const { throw InputError(what, where, kHint); }
+  [[noreturn]] void refuse(const std::string& what) const { throw InputError(what, where, kFolderHint); }
   Source at(const char* key) const;
   std::vector<Source> items(const char* key) const;
   std::optional<bool> truth(const char* key) const;
@@ -71,7 +72,7 @@ std::optional<std::string> Source::text(const char* key) const {
 Source read_json(const fs::path& path) {
   Source source{Json::object(), path.string()};
   if (!fs::exists(path)) return source;
-  const std::string text = base::read_small_file(path.string(), kLargest, path.filename().string());
+  const std::string text = base::read_small_file(path.string(), kMostJsonBytes, path.filename().string());
   source.json = Json::parse(text, nullptr, false);
   if (!source.json.is_object())
     source.refuse(format("{} is not JSON, or no object", path.filename().string()));
@@ -113,7 +114,7 @@ std::vector<std::string> read_tokens(const fs::path& folder, const Source& token
   const Source model = tokenizer.at("model");
   if (model.has("vocab")) return tokens_of(model);
   throw InputError("the folder has no vocabulary: no vocab.txt, and none in tokenizer.json", folder.string(),
-                   kHint);
+                   kFolderHint);
 }
 
 NormalizerOptions options_of(const Source& config, const Source& normalizer) {
@@ -148,7 +149,7 @@ void take_added(const Source& token, std::vector<std::string>& tokens, std::vect
 Folder read_folder(const std::string& path) {
   const fs::path folder(path);
   if (!fs::is_directory(folder))
-    throw InputError("there is no such folder", base::printable(path, 4096), kHint);
+    throw InputError("there is no such folder", base::printable(path, 4096), kFolderHint);
   const Source config = read_json(folder / "tokenizer_config.json");
   const Source tokenizer = read_json(folder / "tokenizer.json");
   require_bert(tokenizer);

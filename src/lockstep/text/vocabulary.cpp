@@ -12,8 +12,8 @@
 namespace lockstep::text {
 namespace {
 
-constexpr size_t kLargest = size_t{256} << 20;
-constexpr const char* kHint = "copy the model's vocab.txt again, as it was published";
+constexpr size_t kMostVocabularyBytes = size_t{256} << 20;
+constexpr const char* kVocabularyHint = "copy the model's vocab.txt again, as it was published";
 
 // Hugging Face's reader takes every kind of blank away from a line's end.
 std::string_view without_blanks(std::string_view line) {
@@ -32,7 +32,7 @@ void refuse_other_encodings(const std::string& text, const std::string& path) {
   const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(*at), '\n');
   throw InputError(
       format("the vocabulary is not UTF-8: byte 0x{:02X}", static_cast<unsigned char>(text[*at])),
-      format("{}:{}", path, line), kHint);
+      format("{}:{}", path, line), kVocabularyHint);
 }
 
 std::vector<std::string> lines_of(std::string_view text) {
@@ -48,14 +48,14 @@ std::vector<std::string> lines_of(std::string_view text) {
 }  // namespace
 
 std::vector<std::string> read_vocabulary(const std::string& path) {
-  const std::string text = base::read_small_file(path, kLargest, "the vocabulary");
+  const std::string text = base::read_small_file(path, kMostVocabularyBytes, "the vocabulary");
   refuse_other_encodings(text, path);
   return lines_of(text);
 }
 
 Vocabulary::Vocabulary(std::vector<std::string> tokens, std::string where)
     : tokens_(std::move(tokens)), order_(tokens_.size()), where_(std::move(where)) {
-  if (tokens_.empty()) throw InputError("the vocabulary is empty", where_, kHint);
+  if (tokens_.empty()) throw InputError("the vocabulary is empty", where_, kVocabularyHint);
   std::iota(order_.begin(), order_.end(), 0);
   std::sort(order_.begin(), order_.end(), [this](int32_t a, int32_t b) {
     const int less = text(a).compare(text(b));
@@ -72,7 +72,7 @@ void Vocabulary::refuse_doubles() const {
       format("the vocabulary has {} twice, as the tokens {} and {}",
              text(*twice).empty() ? "an empty line" : "\"" + base::printable(text(*twice)) + "\"", *twice,
              *(twice + 1)),
-      where_, kHint);
+      where_, kVocabularyHint);
 }
 
 std::optional<int32_t> Vocabulary::find(std::string_view token) const {

@@ -58,7 +58,7 @@ std::string obstacle(Net& net, const DenseLayers& layers, const Mesh& mesh, cons
   return {};
 }
 
-DdpOptions options_of(const DdpSettings& settings) {
+DdpOptions ddp_options_of(const DdpSettings& settings) {
   return {.find_unused_parameters = settings.find_unused_parameters,
           .static_graph = settings.static_graph,
           .bucket_cap_mb = settings.bucket_cap_mb};
@@ -88,7 +88,7 @@ class DenseModel : public TrainedModel {
       cross_entropy_.class_weights.assign(weights.const_data_ptr<float>(),
                                           weights.const_data_ptr<float>() + weights.numel());
     }
-    if (team.group()) ddp(net_, team.group(), options_of(settings.ddp));  // all ranks alike, and rank 0's
+    if (team.group()) ddp(net_, team.group(), ddp_options_of(settings.ddp));  // all ranks alike, and rank 0's
     if (team.world() > 1) backend_ = team.group()->getBackend(at::kCPU);
     lay_out_gradients();
   }

@@ -20,7 +20,7 @@ struct Named {
   at::Tensor tensor;
 };
 
-std::vector<Named> numbers_of(const torch::nn::Module& net, const Optimizer& optimizer) {
+std::vector<Named> tensors_to_check(const torch::nn::Module& net, const Optimizer& optimizer) {
   std::vector<Named> all;
   std::map<const void*, std::string> names;  // of what the optimiser steps
   for (const auto& item : net.named_parameters()) {
@@ -59,7 +59,7 @@ std::string first_not_finite(const std::vector<Named>& all) {
 
 void refuse_not_finite(const Team& team, const Learner& learner, const TrainingState& state) {
   const torch::NoGradGuard no_grad;
-  const auto mine = first_not_finite(numbers_of(learner.model->net(), *learner.optimizer));
+  const auto mine = first_not_finite(tensors_to_check(learner.model->net(), *learner.optimizer));
   std::vector<double> found{mine.empty() ? 0.0 : 1.0};
   team.sum(found);
   if (found[0] == 0) return;

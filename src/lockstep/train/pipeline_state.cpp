@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kTag = 9;  // of its messages
 
-std::string to_bytes(const Tree& tree) {
+std::string snapshot_bytes(const Tree& tree) {
   std::string bytes;
   write_pt([&](const void* data, size_t size) { bytes.append(static_cast<const char*>(data), size); },
            snapshot(tree));
@@ -43,7 +43,7 @@ Tree receive_tree(const Team& line, int stage) {
 // Every stage's, in order, on stage 0.
 std::vector<Tree> gather(const Team& line, const Tree& own) {
   if (!line.first()) {
-    send_bytes(line, to_bytes(own));
+    send_bytes(line, snapshot_bytes(own));
     return {};
   }
   std::vector<Tree> all{own};
@@ -52,7 +52,7 @@ std::vector<Tree> gather(const Team& line, const Tree& own) {
 }
 
 // The whole model's numbers of a stage's parameters, in the stage's order.
-std::vector<int64_t> numbers_of(int stage, const Stages& stages) {
+std::vector<int64_t> parameters_of_stage(int stage, const Stages& stages) {
   std::vector<int64_t> numbers;
   for (size_t i = 0; i < stages.owner_of_parameter.size(); ++i) {
     if (stages.owner_of_parameter[i] == stage) numbers.push_back(static_cast<int64_t>(i));
@@ -100,7 +100,7 @@ Tree gather_optimizer(const Team& line, const Stages& stages, const Tree& own) {
   if (all.empty()) return make_dict();
   std::map<int64_t, Tree> states;
   for (int stage = 0; stage < line.world(); ++stage) {
-    const auto numbers = numbers_of(stage, stages);
+    const auto numbers = parameters_of_stage(stage, stages);
     for (const auto& [index, state] : items(get(all[static_cast<size_t>(stage)], "state")))
       states.emplace(numbers.at(static_cast<size_t>(as_int(index, "state"))), state);
   }
@@ -114,7 +114,7 @@ at::Tensor gather_norms(const Team& line, const Stages& stages, const std::vecto
   const auto count = static_cast<int64_t>(stages.parameters.size());
   std::vector<at::Tensor> sums{torch::zeros({count}), torch::zeros({count})};  // is there one; the norm
   size_t next = 0;
-  for (const auto number : numbers_of(line.rank(), stages)) {
+  for (const auto number : parameters_of_stage(line.rank(), stages)) {
     const auto& norm = own.at(next++);
     if (!norm.defined()) continue;
     sums[0][number] = 1;
@@ -127,7 +127,7 @@ at::Tensor gather_norms(const Team& line, const Stages& stages, const std::vecto
 Tree take_optimizer(int stage, const Stages& stages, const Tree& whole) {
   refuse_other(whole, stages.parameters.size());
   const auto theirs = elements(get(elements(get(whole, "param_groups"))[0], "params"));
-  const auto numbers = numbers_of(stage, stages);
+  const auto numbers = parameters_of_stage(stage, stages);
   const auto states = get(whole, "state");
   auto own = make_dict();
   for (size_t i = 0; i < numbers.size(); ++i) {

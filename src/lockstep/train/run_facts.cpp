@@ -17,7 +17,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kFile = "report.json";
-constexpr size_t kMostBytes = 64 << 20, kMostAttempts = 1000;
+constexpr size_t kMostReportBytes = 64 << 20, kMostAttempts = 1000;
 constexpr std::chrono::seconds kSeldom{30};  // between two writings that only an evaluation asks for
 
 double unix_now() {
@@ -75,7 +75,7 @@ void RunFacts::read_before() noexcept {
   try {
     const auto path = attempt_.folder->path() / kFile;
     if (!std::filesystem::exists(path)) return;
-    auto before = Json::parse(base::read_small_file(path.string(), kMostBytes, "the run's report.json"),
+    auto before = Json::parse(base::read_small_file(path.string(), kMostReportBytes, "the run's report.json"),
                               nullptr, false);
     if (before.is_object() && before.contains("attempts") && before["attempts"].is_array()) {
       *json_ = std::move(before);

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void check_format(const Saved& saved) {
+void check_trainer_format(const Saved& saved) {
   const auto extras = find(saved.tree, "lockstep");
   if (!extras) return;  // Python's, or safetensors
   const auto number = as_int(get(*extras, "format"), "lockstep.format");
@@ -57,7 +57,7 @@ Saved from_first(const Team& team, const std::function<Saved()>& read) {
   Saved saved;
   saved.tree = share_tree(team, [&] {
     saved = read();
-    check_format(saved);
+    check_trainer_format(saved);
     return saved.tree;
   });
   saved.path = team.from_first([&] { return saved.path; });

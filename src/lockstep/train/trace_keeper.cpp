@@ -11,7 +11,7 @@ namespace lockstep::train {
 namespace {
 
 // What rank 0 takes from all ranks together: beyond some hundred of them each sends fewer steps.
-constexpr size_t kMostBytes = 64 << 20;
+constexpr size_t kMostTraceBytes = 64 << 20;
 
 // A step has five phases and what stands between them; a batch three, and in a pipeline up to five a
 // micro-batch; a bucket one, and no more buckets than parameters.
@@ -59,7 +59,7 @@ void TraceKeeper::begin() {
 void TraceKeeper::finish() {
   if (!tracer_) return;
   const auto last = compare_clocks(team_, *tracer_);
-  const auto most = kMostBytes / static_cast<size_t>(team_.world());
+  const auto most = kMostTraceBytes / static_cast<size_t>(team_.world());
   const auto spans = team_.all_gather(packed(tracer_->spans(), most));
   const auto hosts = team_.all_gather(team_.job().host);
   if (!team_.first()) return;

@@ -32,7 +32,7 @@ WorstSample judge(const float* row, int64_t classes, int64_t truth, int64_t numb
 }
 
 // Numbers as text, "inf" among them; a text stream would not read that back.
-std::string packed(const std::vector<WorstSample>& samples) {
+std::string packed_samples(const std::vector<WorstSample>& samples) {
   std::string text;
   for (const auto& s : samples) {
     text += format("{} {} {} {} {} {}", std::isinf(s.loss) ? -1.0 : s.loss, s.number, s.truth, s.told,
@@ -88,7 +88,7 @@ void WorstSamples::add(const at::Tensor& output, const at::Tensor& target, at::A
 
 // First who has the worst, then what those look like: 10,000 ranks do not send each other their images.
 std::vector<WorstSample> WorstSamples::gather(const Team& team, const Dataset& set) const {
-  const auto worst = worst_of(team.all_gather(packed(kept_)));
+  const auto worst = worst_of(team.all_gather(packed_samples(kept_)));
   std::vector<WorstSample> mine;
   team.together([&] {
     for (const auto& sample : kept_) {
@@ -97,7 +97,7 @@ std::vector<WorstSample> WorstSamples::gather(const Team& team, const Dataset& s
       add_pixels(mine.back(), set.get({sample.number}).input);
     }
   });
-  return worst_of(team.all_gather(packed(mine)));
+  return worst_of(team.all_gather(packed_samples(mine)));
 }
 
 void add_pixels(WorstSample& sample, const at::Tensor& input) {

@@ -37,7 +37,7 @@ void require_there(const Folder& folder, const Master& exercise) {
 }
 
 // a verdict is worth more than its record: on a full disk it is told all the same
-void note(Folder& folder, const Master& exercise, bool passed) {
+void note_try(Folder& folder, const Master& exercise, bool passed) {
   try {
     folder.change(exercise.name(), [&](Progress& progress) {
       ++progress.tries;
@@ -54,7 +54,7 @@ Verdict try_in(Folder& folder, const Master& exercise) {
   fs::create_directories(folder.build());
   const auto held = take_folder(folder.build() + "/.lock", say_step);
   auto verdict = try_file(exercise, folder.file_of(exercise), folder.build());
-  note(folder, exercise, verdict.passed);
+  note_try(folder, exercise, verdict.passed);
   return verdict;
 }
 

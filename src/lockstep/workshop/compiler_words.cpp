@@ -6,15 +6,16 @@
 #include <vector>
 
 #include "lockstep/base/text.h"
+#include "lockstep/workshop/cut_line.h"
 
 namespace lockstep::workshop {
 namespace {
 
 using Lines = std::vector<std::string>;
 
-constexpr size_t kMostLines = 12;
-constexpr size_t kLongest = 160;  // bytes of a line
-constexpr size_t kExcerpt = 2;    // the line of code, and where in it
+constexpr size_t kMostErrorLines = 12;
+constexpr size_t kMostErrorBytes = 160;  // of a line
+constexpr size_t kExcerpt = 2;           // the line of code, and where in it
 
 bool holds(const std::string& line, const std::string& words) {
   return line.find(words) != std::string::npos;
@@ -40,13 +41,6 @@ std::string replaced(std::string text, const std::string& what, const std::strin
   for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
     text.replace(at, what.size(), by);
   return text;
-}
-
-std::string cut(const std::string& line) {
-  if (line.size() <= kLongest) return line;
-  auto end = kLongest;
-  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0) == 0x80) --end;  // no half letter
-  return line.substr(0, end) + " ...";
 }
 
 // a call that matches nothing: what is there to be called, the first of it
@@ -89,8 +83,9 @@ std::string compiler_words(const std::string& printed, const std::string& source
   const auto all = lines_of(printed);
   auto chosen = errors_in(all, source);
   if (chosen.empty()) chosen = all;
-  chosen.resize(std::min(chosen.size(), kMostLines));
-  for (auto& line : chosen) line = cut(replaced(line, source, std::filesystem::path(source).filename()));
+  chosen.resize(std::min(chosen.size(), kMostErrorLines));
+  for (auto& line : chosen)
+    line = cut_line(replaced(line, source, std::filesystem::path(source).filename()), kMostErrorBytes);
   return base::join(chosen, "\n");
 }
 

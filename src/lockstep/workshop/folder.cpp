@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kMark = ".lockstep-workshop.json";  // in a learner's folder: how far they have come
-constexpr size_t kMostBytes = 1 << 20;
+constexpr size_t kMostProgressBytes = 1 << 20;
 
 [[noreturn]] void refuse_progress(const std::string& path) {
   throw InputError(
@@ -26,7 +26,7 @@ constexpr size_t kMostBytes = 1 << 20;
 }
 
 std::map<std::string, Progress> read_progress(const std::string& path) {
-  const auto text = base::read_small_file(path, kMostBytes, "how far you have come");
+  const auto text = base::read_small_file(path, kMostProgressBytes, "how far you have come");
   const auto json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object()) refuse_progress(path);
   std::map<std::string, Progress> progress;

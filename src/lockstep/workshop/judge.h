@@ -115,7 +115,8 @@ std::string shown(const std::vector<double>& numbers);
   static void judge(::lockstep::workshop::Attempt& attempt);                                           \
   [[maybe_unused]] static const bool judge##_added = ::lockstep::workshop::add_judge(exercise, judge); \
   static void judge([[maybe_unused]] ::lockstep::workshop::Attempt& attempt)
-#define LOCKSTEP_JUDGE_AT(exercise, attempt, line) LOCKSTEP_JUDGE_NAMED(exercise, attempt, judge_at_##line)
-#define LOCKSTEP_JUDGE_LINE(exercise, attempt, line) LOCKSTEP_JUDGE_AT(exercise, attempt, line)
-/// The body of an exercise's judge follows.
-#define LOCKSTEP_JUDGE(exercise, attempt) LOCKSTEP_JUDGE_LINE(exercise, attempt, __LINE__)
+#define LOCKSTEP_JUDGE_OF(exercise, attempt, number) LOCKSTEP_JUDGE_NAMED(exercise, attempt, judge_##number)
+#define LOCKSTEP_JUDGE_NUMBER(exercise, attempt, number) LOCKSTEP_JUDGE_OF(exercise, attempt, number)
+/// The body of an exercise's judge follows. Not numbered by its line: files that are compiled together may
+/// each have one there.
+#define LOCKSTEP_JUDGE(exercise, attempt) LOCKSTEP_JUDGE_NUMBER(exercise, attempt, __COUNTER__)

@@ -13,7 +13,7 @@ namespace lockstep::workshop {
 namespace {
 
 // Behind //@ or #@ with nothing but space before it; empty where the line is no mark.
-std::string mark_of(const std::string& line) {
+std::string mark_in(const std::string& line) {
   const auto text = base::trimmed(line);
   for (const std::string sign : {"//@ ", "#@ "}) {
     if (text.starts_with(sign)) return base::trimmed(text.substr(sign.size()));
@@ -35,7 +35,7 @@ class MasterReader {
     std::istringstream text(base::read_text(path_));
     for (std::string line; std::getline(text, line);) {
       ++number_;
-      if (const auto mark = mark_of(line); mark.empty()) {
+      if (const auto mark = mark_in(line); mark.empty()) {
         add(line);
       } else {
         obey(mark);

@@ -6,36 +6,30 @@
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/readable.h"
+#include "lockstep/workshop/cut_line.h"
 
 namespace lockstep::workshop {
 namespace {
 
 constexpr size_t kMostRanks = 4;
-constexpr size_t kMostLines = 5;
-constexpr size_t kLongest = 120;  // bytes of a line
-constexpr size_t kMostBytes = 1 << 16;
+constexpr size_t kMostPrintedLines = 5;
+constexpr size_t kMostPrintedBytes = 120;  // of a line
+constexpr size_t kTailBytes = 1 << 16;     // of all that a rank printed
 
 bool begins_an_error(const std::string& line) {
   static const std::regex form(R"(^(\[rank \d+\] )?error: |^terminate called )");
-  return std::regex_search(line.substr(0, kLongest), form);
-}
-
-std::string cut(const std::string& line) {
-  if (line.size() <= kLongest) return line;
-  auto end = kLongest;
-  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0) == 0x80) --end;  // no half letter
-  return line.substr(0, end) + " ...";
+  return std::regex_search(line.substr(0, kMostPrintedBytes), form);
 }
 
 std::deque<std::string> last_lines(const std::string& printed, const std::string& said) {
   std::deque<std::string> lines;
-  std::istringstream stream(printed.size() > kMostBytes ? printed.substr(printed.size() - kMostBytes)
+  std::istringstream stream(printed.size() > kTailBytes ? printed.substr(printed.size() - kTailBytes)
                                                         : printed);
   for (std::string line; std::getline(stream, line) && !begins_an_error(line);) {
-    const auto shown = cut(base::readable(line));
+    const auto shown = cut_line(base::readable(line), kMostPrintedBytes);
     if (shown.empty() || said.find(shown) != std::string::npos) continue;
     lines.push_back(shown);
-    if (lines.size() > kMostLines) lines.pop_front();
+    if (lines.size() > kMostPrintedLines) lines.pop_front();
   }
   return lines;
 }

@@ -24,7 +24,7 @@ using base::Descriptor;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::minutes kPatience{10};
-constexpr std::chrono::milliseconds kLook{100};
+constexpr std::chrono::milliseconds kBetweenTries{100};
 constexpr int kCoresOfACheck = 2;
 constexpr long kBytesOfACheck = 4L << 30;
 
@@ -65,7 +65,7 @@ Descriptor wait_for(Try attempt, const SayWaiting& say, const std::string& words
     if (auto held = attempt()) return std::move(*held);
     if (!has_said) say(words);
     has_said = true;
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kBetweenTries);
     Interruption::check();
   }
   return Descriptor();

@@ -16,7 +16,7 @@ namespace lockstep::workshop {
 namespace {
 
 // Looked for by polling: a save on another machine of a shared file system is told to nobody.
-constexpr std::chrono::milliseconds kLook{200};
+constexpr std::chrono::milliseconds kBetweenLooks{200};
 
 /// What changes with a save, whether an editor writes the file or puts another in its place.
 struct Stamp {
@@ -37,7 +37,7 @@ Stamp stamp_of(const std::string& path) {
 }
 
 void rest() {
-  std::this_thread::sleep_for(kLook);
+  std::this_thread::sleep_for(kBetweenLooks);
   Interruption::check();
 }
 

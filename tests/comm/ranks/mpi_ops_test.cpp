@@ -5,24 +5,20 @@ namespace lockstep {
 namespace {
 
 using c10d::ReduceOp;
+using test::fractions;
 using test::own_rank;
 using test::world;
 
 constexpr std::array kTypes = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kByte,
                                at::kChar,  at::kShort,  at::kInt,  at::kLong,     at::kBool};
 // one element, one wave of flags, just over a slot of floats, several slots
-constexpr std::array<int64_t, 4> kSizes = {1, 1000, 131'073, 300'000};
+constexpr std::array<int64_t, 4> kMessageSizes = {1, 1000, 131'073, 300'000};
 
 // Small whole numbers: every order of summation has the same result, in every type.
 at::Tensor whole_numbers(int64_t items, at::ScalarType type, int rank = own_rank()) {
   const auto seed = at::detail::createCPUGenerator(static_cast<uint64_t>(items + 31 * rank));
   if (type == at::kBool) return at::randint(0, 2, {items}, seed).to(at::kBool);
   return at::randint(0, 9, {items}, seed).to(type);
-}
-
-at::Tensor fractions(int64_t items, at::ScalarType type) {
-  const auto seed = at::detail::createCPUGenerator(1000U + static_cast<uint64_t>(own_rank()));
-  return at::randn({items}, seed).to(type);
 }
 
 class Pair {
@@ -54,7 +50,7 @@ at::Tensor all_reduced(ProcessGroup& group, const at::Tensor& input, ReduceOp::R
 TEST_P(MpiOps, AllReduceOfEveryType) {
   for (const auto type : kTypes) {
     for (const auto op : {ReduceOp::SUM, ReduceOp::MIN, ReduceOp::MAX}) {
-      for (const int64_t items : kSizes) {
+      for (const int64_t items : kMessageSizes) {
         const at::Tensor input = whole_numbers(items, type);
         const at::Tensor got = all_reduced(pair_.mpi, input, op);
         // gloo knows no 16-bit integers
@@ -111,7 +107,7 @@ TEST_P(MpiOps, BroadcastFromEveryRank) {
 
 TEST_P(MpiOps, ReduceToEveryRank) {
   for (int root = 0; root < world(); ++root) {
-    for (const int64_t items : kSizes) {
+    for (const int64_t items : kMessageSizes) {
       c10d::ReduceOptions options;
       options.rootRank = root;
       const at::Tensor input = whole_numbers(items, at::kFloat);
@@ -125,7 +121,7 @@ TEST_P(MpiOps, ReduceToEveryRank) {
 
 TEST_P(MpiOps, AllGatherLists) {
   for (const auto type : kTypes) {
-    for (const int64_t items : kSizes) {
+    for (const int64_t items : kMessageSizes) {
       std::vector<at::Tensor> input = {whole_numbers(items, type)};
       std::vector<std::vector<at::Tensor>> got(1);
       for (int rank = 0; rank < world(); ++rank) got[0].push_back(at::empty_like(input[0]));

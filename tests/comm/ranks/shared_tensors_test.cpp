@@ -9,6 +9,7 @@ namespace lockstep {
 namespace {
 
 using c10d::ReduceOp;
+using test::fractions;
 using test::own_rank;
 using test::world;
 
@@ -16,13 +17,8 @@ constexpr auto kDdpTypes = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16};
 // one element; around the size that is copied all the same; odd; just over a slot, and several
 constexpr std::array<int64_t, 6> kSizes = {1, 8192, 8193, 20'011, 262'145, 432'538};
 
-at::Tensor fractions(int64_t items, at::ScalarType type, int seed = 0) {
-  const auto generator =
-      at::detail::createCPUGenerator(1000U + static_cast<uint64_t>(own_rank() + 64 * seed));
-  return at::randn({items}, generator).to(type);
-}
-
-at::Tensor all_reduced(const ProcessGroup& group, at::Tensor tensor, ReduceOp::RedOpType op = ReduceOp::SUM) {
+at::Tensor reduced_in_place(const ProcessGroup& group, at::Tensor tensor,
+                            ReduceOp::RedOpType op = ReduceOp::SUM) {
   std::vector<at::Tensor> tensors = {tensor};
   c10d::AllreduceOptions options;
   options.reduceOp = op;
@@ -69,7 +65,7 @@ TEST_P(SharedTensors, HaveTheBitsOfRankOrder) {
       const at::Tensor buffer = comm::shared_buffer(group_, type, {items});
       for (int again = 0; again < 2; ++again) {
         buffer.copy_(input);
-        ASSERT_TRUE(at::equal(all_reduced(group_, buffer), all_reduced(group_, input.clone())))
+        ASSERT_TRUE(at::equal(reduced_in_place(group_, buffer), reduced_in_place(group_, input.clone())))
             << type << " " << items;
       }
       ASSERT_TRUE(at::equal(buffer, test::sum_in_order(group_, input, GetParam()))) << type << " " << items;
@@ -82,7 +78,7 @@ TEST_P(SharedTensors, EveryOperation) {
                    buffer = comm::shared_buffer(group_, at::kFloat, {30'001});
   for (const auto op : {ReduceOp::MIN, ReduceOp::MAX, ReduceOp::PRODUCT, ReduceOp::AVG}) {
     buffer.copy_(input);
-    EXPECT_TRUE(at::equal(all_reduced(group_, buffer, op), all_reduced(group_, input.clone(), op)))
+    EXPECT_TRUE(at::equal(reduced_in_place(group_, buffer, op), reduced_in_place(group_, input.clone(), op)))
         << int(op);
   }
 }
@@ -91,21 +87,21 @@ TEST_P(SharedTensors, APartIsSummedAndTheRestStays) {
   const at::Tensor buffer = comm::shared_buffer(group_, at::kFloat, {100'000});
   const at::Tensor input = fractions(100'000, at::kFloat);
   buffer.copy_(input);
-  all_reduced(group_, buffer.slice(0, 777, 60'000));
+  reduced_in_place(group_, buffer.slice(0, 777, 60'000));
   EXPECT_TRUE(
-      at::equal(buffer.slice(0, 777, 60'000), all_reduced(group_, input.slice(0, 777, 60'000).clone())));
+      at::equal(buffer.slice(0, 777, 60'000), reduced_in_place(group_, input.slice(0, 777, 60'000).clone())));
   EXPECT_TRUE(at::equal(buffer.slice(0, 0, 777), input.slice(0, 0, 777)));
   EXPECT_TRUE(at::equal(buffer.slice(0, 60'000), input.slice(0, 60'000)));
 }
 
 TEST_P(SharedTensors, ARankMayBringMemoryOfItsOwn) {
   const at::Tensor input = fractions(150'000, at::kFloat);
-  const at::Tensor want = all_reduced(group_, input.clone());
+  const at::Tensor want = reduced_in_place(group_, input.clone());
   const at::Tensor buffer = comm::shared_buffer(group_, at::kFloat, {150'000});
   for (int other = 0; other < world(); ++other) {
     const at::Tensor brought = own_rank() == other ? at::empty({150'000}) : buffer;
     brought.copy_(input);
-    ASSERT_TRUE(at::equal(all_reduced(group_, brought), want)) << "rank " << other << " brings its own";
+    ASSERT_TRUE(at::equal(reduced_in_place(group_, brought), want)) << "rank " << other << " brings its own";
   }
 }
 
@@ -114,7 +110,7 @@ TEST_P(SharedTensors, ARankMayBringAnotherPlace) {
   const at::Tensor part = buffer.slice(0, own_rank() * 1000, own_rank() * 1000 + 20'000);
   const at::Tensor input = fractions(20'000, at::kFloat);
   part.copy_(input);
-  EXPECT_TRUE(at::equal(all_reduced(group_, part), all_reduced(group_, input.clone())));
+  EXPECT_TRUE(at::equal(reduced_in_place(group_, part), reduced_in_place(group_, input.clone())));
 }
 
 TEST_P(SharedTensors, ViewsMoveAlong) {
@@ -145,7 +141,7 @@ TEST_P(SharedTensors, WhatARankHoldsIsNotUsedAgain) {
   const bool holder = own_rank() == world() - 1;
   if (!holder) first = at::Tensor();
   const at::Tensor second = comm::shared_buffer(group_, at::kFloat, {50'000}).fill_(1);
-  all_reduced(group_, second);
+  reduced_in_place(group_, second);
   EXPECT_EQ(second[49'999].item<float>(), float(world()));
   if (holder) {
     EXPECT_TRUE(at::equal(first, at::full({50'000}, float(world()))));
@@ -171,11 +167,11 @@ TEST_P(SharedTensors, ThousandsAmongOtherCollectives) {
   const at::Tensor buffer = comm::shared_buffer(group_, at::kFloat, {8'200});
   for (int i = 0; i < 1000; ++i) {
     buffer.fill_(float(own_rank() + i));
-    all_reduced(group_, buffer);
+    reduced_in_place(group_, buffer);
     const int sum = world() * (world() - 1) / 2 + world() * i;
     ASSERT_EQ(buffer[8'199].item<float>(), float(sum));
     ASSERT_EQ(buffer[0].item<float>(), float(sum));
-    if (i % 3 == 0) all_reduced(group_, at::ones({i + 1}));
+    if (i % 3 == 0) reduced_in_place(group_, at::ones({i + 1}));
     if (i % 7 == 0) group_->barrier()->wait();
   }
 }
@@ -187,7 +183,7 @@ INSTANTIATE_TEST_SUITE_P(Nodes, SharedTensors, ::testing::Values(0, 1, 2), [](co
 TEST(SharedTensorsOf, AGroupThatCannotShareStayPlain) {
   auto gloo = test::open("gloo");
   const at::Tensor buffer = comm::shared_buffer(gloo, at::kFloat, {20'000});
-  all_reduced(gloo, buffer.fill_(1));
+  reduced_in_place(gloo, buffer.fill_(1));
   EXPECT_EQ(buffer[0].item<float>(), float(world()));
   EXPECT_EQ(comm::shared_buffer({}, at::kFloat, {3}).numel(), 3);
 }

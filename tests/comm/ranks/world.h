@@ -20,6 +20,13 @@ inline ProcessGroup open(const std::string& backend,
   return comm::connect(runtime(), {.backend = backend, .timeout = timeout});
 }
 
+/// A rank's own random numbers.
+inline at::Tensor fractions(int64_t items, at::ScalarType type, int seed = 0) {
+  const auto generator =
+      at::detail::createCPUGenerator(1000U + static_cast<uint64_t>(own_rank() + 64 * seed));
+  return at::randn({items}, generator).to(type);
+}
+
 /// While it lives, the mpi backend takes every n ranks for a node of their own; 0 pretends nothing.
 class PretendNodes {
  public:

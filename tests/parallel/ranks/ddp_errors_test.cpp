@@ -195,5 +195,7 @@ TEST(DdpErrors, ARankThatSkippedACollectiveIsNamed) {
   EXPECT_SAYS(message, "rank 1");
 }
 
+#undef EXPECT_SAYS
+
 }  // namespace
 }  // namespace lockstep

@@ -26,13 +26,13 @@ ProcessGroup gloo() {
   return shared;
 }
 
-Team team(bool grouped) {
+Team line_team(bool grouped) {
   return {test::runtime().job(), grouped ? test::in_order(gloo()) : gloo(), at::kCPU};
 }
 
 class StageLines : public ::testing::TestWithParam<bool> {
  protected:
-  StageLine line_{team(GetParam())};
+  StageLine line_{line_team(GetParam())};
   const int stages_ = line_.stages(), stage_ = line_.stage();
 };
 

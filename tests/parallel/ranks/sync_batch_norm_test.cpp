@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-const ProcessGroup& group() {
+const ProcessGroup& norm_group() {
   static const ProcessGroup instance = comm::connect(test::runtime(), {.backend = "gloo"});
   return instance;
 }
@@ -24,34 +24,34 @@ const ProcessGroup& group() {
 using Split = std::vector<int64_t>;
 
 Split even(int64_t total) {
-  Split split(group()->getSize(), total / group()->getSize());
-  split.back() += total % group()->getSize();
+  Split split(norm_group()->getSize(), total / norm_group()->getSize());
+  split.back() += total % norm_group()->getSize();
   return split;
 }
 
 Split all_on_last(int64_t total) {
-  Split split(group()->getSize(), 0);
+  Split split(norm_group()->getSize(), 0);
   split.back() = total;
   return split;
 }
 
 Split one_on_first(int64_t total) {
-  if (group()->getSize() == 1) return {total};
+  if (norm_group()->getSize() == 1) return {total};
   Split split = all_on_last(total - 1);
   split.front() += 1;
   return split;
 }
 
-at::Tensor own(const at::Tensor& global, const Split& split) {
+at::Tensor own_samples(const at::Tensor& global, const Split& split) {
   int64_t first = 0;
-  for (int rank = 0; rank < group()->getRank(); ++rank) first += split[rank];
-  return global.narrow(0, first, split[group()->getRank()]).clone();
+  for (int rank = 0; rank < norm_group()->getRank(); ++rank) first += split[rank];
+  return global.narrow(0, first, split[norm_group()->getRank()]).clone();
 }
 
 // sums the gradient of a replicated parameter over the ranks, as if the loss had been one
 at::Tensor summed(const at::Tensor& gradient) {
   std::vector<at::Tensor> sums = {gradient.clone()};
-  group()->allreduce(sums)->wait();
+  norm_group()->allreduce(sums)->wait();
   return sums[0];
 }
 
@@ -60,14 +60,14 @@ void expect_same_as_global(Layer synced, Reference reference, const at::Tensor& 
   const at::Tensor target = at::randn_like(data);
   for (int step = 0; step < 3; ++step) {
     at::Tensor whole = (data * (step + 1)).detach().requires_grad_();
-    at::Tensor part = own(whole.detach(), split).requires_grad_();
+    at::Tensor part = own_samples(whole.detach(), split).requires_grad_();
     reference->zero_grad();
     synced->zero_grad();
     const at::Tensor expected = reference->forward(whole), got = synced->forward(part);
-    EXPECT_TRUE(at::allclose(got, own(expected.detach(), split), 1e-9, 1e-9));
+    EXPECT_TRUE(at::allclose(got, own_samples(expected.detach(), split), 1e-9, 1e-9));
     (expected * target).sum().backward();
-    (got * own(target, split)).sum().backward();
-    EXPECT_TRUE(at::allclose(part.grad(), own(whole.grad(), split), 1e-7, 1e-7));
+    (got * own_samples(target, split)).sum().backward();
+    EXPECT_TRUE(at::allclose(part.grad(), own_samples(whole.grad(), split), 1e-7, 1e-7));
     EXPECT_TRUE(at::allclose(summed(synced->weight.grad()), reference->weight.grad(), 1e-9, 1e-9));
     EXPECT_TRUE(at::allclose(summed(synced->bias.grad()), reference->bias.grad(), 1e-9, 1e-9));
   }
@@ -87,7 +87,7 @@ TEST_P(Splits, ConvertedBatchNorm2dEqualsTheGlobalBatch) {
   torch::nn::BatchNorm2d synced(5), reference(5);
   synced->to(at::kDouble);
   reference->to(at::kDouble);
-  convert_sync_batchnorm(synced, group());
+  convert_sync_batchnorm(synced, norm_group());
   expect_same_as_global(synced, reference, data, GetParam()(16));
 }
 
@@ -98,7 +98,7 @@ TEST_P(Splits, CumulativeAverageEqualsTheGlobalBatch) {
   torch::nn::BatchNorm1d synced(options), reference(options);
   synced->to(at::kDouble);
   reference->to(at::kDouble);
-  convert_sync_batchnorm(synced, group());
+  convert_sync_batchnorm(synced, norm_group());
   expect_same_as_global(synced, reference, data, GetParam()(12));
 }
 
@@ -106,13 +106,13 @@ INSTANTIATE_TEST_SUITE_P(SyncBatchNorm, Splits, ::testing::Values(even, all_on_l
 
 TEST(SyncBatchNorm, TheLayerItselfTakesOneSampleARank) {
   torch::manual_seed(3);
-  const at::Tensor data = at::randn({group()->getSize() * 1 + 1, 7});
-  Split split(group()->getSize(), 1);
+  const at::Tensor data = at::randn({norm_group()->getSize() * 1 + 1, 7});
+  Split split(norm_group()->getSize(), 1);
   split.back() += 1;
-  SyncBatchNorm synced(7, group());
+  SyncBatchNorm synced(7, norm_group());
   torch::nn::BatchNorm1d reference(7);
-  EXPECT_TRUE(
-      at::allclose(synced.forward(own(data, split)), own(reference->forward(data), split), 1e-5, 1e-6));
+  EXPECT_TRUE(at::allclose(synced.forward(own_samples(data, split)),
+                           own_samples(reference->forward(data), split), 1e-5, 1e-6));
   EXPECT_TRUE(at::allclose(synced.running_var, reference->running_var));
 }
 
@@ -122,14 +122,15 @@ TEST(SyncBatchNorm, ConvertsInsideAUsersModuleAndLeavesOthersAlone) {
     at::Tensor forward(const at::Tensor& x) { return norm->forward(x); }
   };
   torch::manual_seed(4);
-  const int world = group()->getSize();
+  const int world = norm_group()->getSize();
   const at::Tensor data = at::randn({8 * world, 3});
   const Split split(world, 8);
   auto net = std::make_shared<Net>();
-  convert_sync_batchnorm(net, group());
+  convert_sync_batchnorm(net, norm_group());
   torch::nn::BatchNorm1d global(3), local(3);
-  EXPECT_TRUE(at::allclose(net->forward(own(data, split)), own(global->forward(data), split), 1e-5, 1e-6));
-  const at::Tensor mine = own(data, split);
+  EXPECT_TRUE(at::allclose(net->forward(own_samples(data, split)), own_samples(global->forward(data), split),
+                           1e-5, 1e-6));
+  const at::Tensor mine = own_samples(data, split);
   EXPECT_TRUE(at::allclose(local->forward(mine), (mine - mine.mean(0)) / (mine.var(0, false) + 1e-5).sqrt(),
                            1e-5, 1e-6));
 }
@@ -137,12 +138,12 @@ TEST(SyncBatchNorm, ConvertsInsideAUsersModuleAndLeavesOthersAlone) {
 TEST(SyncBatchNorm, RefusesALayerItCannotKnow) {
   torch::nn::Sequential net(
       torch::nn::BatchNorm1d(torch::nn::BatchNorm1dOptions(3).affine(false).track_running_stats(false)));
-  EXPECT_THROW(convert_sync_batchnorm(net, group()), InputError);
+  EXPECT_THROW(convert_sync_batchnorm(net, norm_group()), InputError);
 }
 
 TEST(SyncBatchNorm, OneValueAChannelIsRefusedOnEveryRank) {
-  SyncBatchNorm layer(2, group());
-  const int64_t mine = group()->getRank() == 0 ? 1 : 0;
+  SyncBatchNorm layer(2, norm_group());
+  const int64_t mine = norm_group()->getRank() == 0 ? 1 : 0;
   EXPECT_THROW(layer.forward(at::zeros({mine, 2})), InputError);
 }
 

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-using test::rank;
+using test::own;
 using test::world;
 
 constexpr int64_t kIn = 8, kOut = 12, kSamples = 3, kTokens = 4;
@@ -34,10 +34,6 @@ at::Tensor whole_numbers(at::IntArrayRef shape, uint64_t seed) {
 
 at::Tensor numbers(bool exact, at::IntArrayRef shape, uint64_t seed) {
   return exact ? whole_numbers(shape, seed) : at::randn(shape, at::detail::createCPUGenerator(seed));
-}
-
-at::Tensor own(const at::Tensor& whole, int64_t dim) {
-  return whole.chunk(world(), dim)[static_cast<size_t>(rank())];
 }
 
 void expect_same(const at::Tensor& mine, const at::Tensor& wanted, bool exact, const char* what) {

@@ -12,15 +12,11 @@
 namespace lockstep {
 namespace {
 
-using test::rank;
+using test::own;
 using test::world;
 
-Team team() {
+Team token_team() {
   return {test::runtime().job(), test::group(), at::kCPU};
-}
-
-at::Tensor own(const at::Tensor& whole, int64_t dim) {
-  return whole.chunk(world(), dim)[static_cast<size_t>(rank())];
 }
 
 // Each number is one rank's, and the others add zeros: the bits are the plain layer's.
@@ -28,7 +24,7 @@ TEST(VocabParallelEmbedding, HasThePlainLayersBits) {
   torch::manual_seed(3);
   const torch::nn::Embedding whole(12, 5);
   torch::manual_seed(3);
-  VocabParallelEmbedding shared(12, 5, team());
+  VocabParallelEmbedding shared(12, 5, token_team());
   EXPECT_TRUE(at::equal(shared.weight, own(whole->weight, 0)));
   const auto tokens = at::randint(12, {4, 6}, at::detail::createCPUGenerator(8), at::kLong);
   const auto weights = at::randn({4, 6, 5}, at::detail::createCPUGenerator(9));
@@ -41,7 +37,7 @@ TEST(VocabParallelEmbedding, HasThePlainLayersBits) {
 }
 
 TEST(VocabParallelEmbedding, RefusesTokensThatNoRankHas) {
-  VocabParallelEmbedding shared(12, 5, team());
+  VocabParallelEmbedding shared(12, 5, token_team());
   for (const int64_t token : {int64_t{-1}, int64_t{12}}) {
     try {
       shared.forward(at::tensor({int64_t{0}, token}));
@@ -54,13 +50,13 @@ TEST(VocabParallelEmbedding, RefusesTokensThatNoRankHas) {
   }
   EXPECT_EQ(shared.forward(at::empty({0}, at::kLong)).sizes(), (std::vector<int64_t>{0, 5}));
   if (world() > 1) {
-    EXPECT_THROW(VocabParallelEmbedding(13, 5, team()), InputError);
+    EXPECT_THROW(VocabParallelEmbedding(13, 5, token_team()), InputError);
   }
 }
 
 TEST(SequenceParallelNorm, IsThePlainNormOfTheTokensTogether) {
   torch::nn::LayerNorm whole(torch::nn::LayerNormOptions({6}));
-  SequenceParallelNorm shared(6, team());
+  SequenceParallelNorm shared(6, token_team());
   const auto input = at::randn({3, 4, 6}, at::detail::createCPUGenerator(5)).requires_grad_();
   const auto mine = own(input.detach(), 1).clone().requires_grad_();
   const auto weights = at::randn({3, 4, 6}, at::detail::createCPUGenerator(6));

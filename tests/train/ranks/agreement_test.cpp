@@ -1,5 +1,4 @@
 // What ranks of a run agree on: a checkpoint that one of them has read, and a stop.
-#include "lockstep/comm/connect.h"
 #include "lockstep/parallel/team.h"
 
 #include <gtest/gtest.h>
@@ -12,15 +11,12 @@
 #include "lockstep/checkpoint/tree.h"
 #include "lockstep/train/agreement.h"
 #include "lockstep/train/share_tree.h"
-#include "ranks.h"
+#include "train/ranks/team.h"
 
 namespace lockstep::train {
 namespace {
 
-const Team& team() {
-  static const Team instance(test::runtime().job(), comm::connect(test::runtime(), {}), at::kCPU);
-  return instance;
-}
+using test::team;
 
 TEST(ShareTree, EveryRankGetsWhatTheFirstHasRead) {
   const auto tree = share_tree(team(), [] {

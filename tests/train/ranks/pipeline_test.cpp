@@ -53,8 +53,8 @@ ProcessGroup group() {
 }
 
 // Both ranks hold a stage each, so nothing is split.
-struct Pair {
-  explicit Pair(ProcessGroup ranks = group()) : all(test::runtime().job(), std::move(ranks), at::kCPU) {}
+struct TwoStages {
+  explicit TwoStages(ProcessGroup ranks = group()) : all(test::runtime().job(), std::move(ranks), at::kCPU) {}
   Team all;
   Mesh mesh{all, {.pipeline = 2}, [&](int, const std::string&) { return all; }};
   Settings settings;
@@ -77,12 +77,12 @@ Lesson lesson() {
           .enter = [](Phase) {}};
 }
 
-struct Batch {
+struct ToyBatch {
   at::Tensor input = torch::randn({8, 2, 3}, at::detail::createCPUGenerator(1));
   at::Tensor target = torch::randn({8, 6}, at::detail::createCPUGenerator(2));
 };
 
-double learn_whole(Toy& whole, const Batch& batch) {
+double learn_whole(Toy& whole, const ToyBatch& batch) {
   const auto loss = torch::mse_loss(whole.forward(batch.input), batch.target);
   loss.backward();
   return loss.item<double>();
@@ -103,10 +103,10 @@ void expect_gradients(const TrainedModel& model, const Toy& whole, double tolera
 }
 
 TEST(Pipeline, HasTheWholeModelsGradientsBuffersAndClippingToTheBit) {
-  Pair pair;
-  const Batch batch;
+  TwoStages stages;
+  const ToyBatch batch;
   const auto whole = toy();
-  const auto model = pair.model(toy());
+  const auto model = stages.model(toy());
   EXPECT_LT(model->parameters().size(), whole->parameters().size());
   EXPECT_EQ(model->learn(batch.input, batch.target, lesson()).item<double>(), learn_whole(*whole, batch));
   expect_gradients(*model, *whole, 0);
@@ -116,7 +116,7 @@ TEST(Pipeline, HasTheWholeModelsGradientsBuffersAndClippingToTheBit) {
   expect_gradients(*model, *whole, 0);
 
   const auto gathered = model->state_dict();
-  if (pair.all.first()) {
+  if (stages.all.first()) {
     const auto wanted = items(module_state_dict(*whole));
     const auto ours = items(gathered);
     ASSERT_EQ(ours.size(), wanted.size());
@@ -134,10 +134,10 @@ TEST(Pipeline, HasTheWholeModelsGradientsBuffersAndClippingToTheBit) {
 
 // Statistics are a micro-batch's: the whole model's over batches of that size, whose gradients add up.
 TEST(Pipeline, NormalisesEachMicroBatchByItself) {
-  Pair pair;
-  const Batch batch;
+  TwoStages stages;
+  const ToyBatch batch;
   const auto whole = toy();
-  const auto model = pair.model(toy(), 2);
+  const auto model = stages.model(toy(), 2);
   const double loss = model->learn(batch.input, batch.target, lesson()).item<double>();
   double sum = 0;
   for (int half = 0; half < 2; ++half) {
@@ -151,14 +151,14 @@ TEST(Pipeline, NormalisesEachMicroBatchByItself) {
 }
 
 TEST(Pipeline, AStageThatIsFrozenGetsNoGradientAndHoldsNobodyUp) {
-  Pair pair;
-  const Batch batch;
+  TwoStages stages;
+  const ToyBatch batch;
   const auto whole = toy(), cut = toy();
   for (const auto& net : {whole, cut}) {
     for (auto& parameter : net->first->parameters()) parameter.requires_grad_(false);
     for (auto& parameter : net->norm->parameters()) parameter.requires_grad_(false);
   }
-  const auto model = pair.model(cut, 4);
+  const auto model = stages.model(cut, 4);
   for (int step = 0; step < 2; ++step) model->learn(batch.input, batch.target, lesson());
   for (int step = 0; step < 2; ++step) {
     for (int part = 0; part < 4; ++part)
@@ -171,8 +171,8 @@ TEST(Pipeline, AStageThatIsFrozenGetsNoGradientAndHoldsNobodyUp) {
 }
 
 TEST(Pipeline, TakesAWholeCheckpointApartOrRefusesItBeforeAnythingChanges) {
-  Pair pair;
-  const auto model = pair.model(toy());
+  TwoStages stages;
+  const auto model = stages.model(toy());
   torch::manual_seed(6);
   const Toy other;
   model->load_state_dict(module_state_dict(other), "other.pt");
@@ -190,10 +190,10 @@ TEST(Pipeline, TakesAWholeCheckpointApartOrRefusesItBeforeAnythingChanges) {
 }
 
 TEST(Pipeline, AnOptimisersStateIsTheWholeModels) {
-  Pair pair;
-  const Batch batch;
+  TwoStages stages;
+  const ToyBatch batch;
   const auto whole = toy();
-  const auto model = pair.model(toy());
+  const auto model = stages.model(toy());
   Sgd ours(model->parameters(), {.lr = 0.1, .momentum = 0.9}),
       theirs(whole->parameters(), {.lr = 0.1, .momentum = 0.9});
   model->learn(batch.input, batch.target, lesson());
@@ -202,7 +202,7 @@ TEST(Pipeline, AnOptimisersStateIsTheWholeModels) {
   theirs.step();
   const auto gathered = model->whole_optimizer(ours.state_dict());
   const auto wanted = theirs.state_dict();
-  if (pair.all.first()) {
+  if (stages.all.first()) {
     const auto states = items(get(gathered, "state"));
     ASSERT_EQ(states.size(), items(get(wanted, "state")).size());
     for (const auto& [index, state] : states) {
@@ -232,9 +232,9 @@ TEST(Pipeline, WhatDoesNotGoWithItIsRefusedBeforeAnythingIsLoaded) {
 
 // Scaled losses: a gradient that is not finite is seen where it is, and the step is left out on all stages.
 TEST(Pipeline, LeavesAStepOutOnAllStagesWhereOneOverflows) {
-  Pair pair;
-  const auto model = pair.model(toy());
-  const Batch batch;
+  TwoStages stages;
+  const auto model = stages.model(toy());
+  const ToyBatch batch;
   Sgd optimizer(model->parameters(), {.lr = 0.1});
   GradScaler scaler(at::kCPU, {.init_scale = 4});
   scaler.share_with([&](at::Tensor& found) { model->share_overflow(found); });
@@ -247,16 +247,17 @@ TEST(Pipeline, LeavesAStepOutOnAllStagesWhereOneOverflows) {
   learn_whole(*whole, batch);
   expect_gradients(*model, *whole, 1e-5);  // unscaled on the stage that never saw the loss, too
 
-  if (!pair.all.first()) model->parameters()[0].mutable_grad().fill_(std::numeric_limits<float>::infinity());
-  EXPECT_FALSE(scaler.step(optimizer)) << "rank " << pair.all.rank();
+  if (!stages.all.first())
+    model->parameters()[0].mutable_grad().fill_(std::numeric_limits<float>::infinity());
+  EXPECT_FALSE(scaler.step(optimizer)) << "rank " << stages.all.rank();
   scaler.update();
-  EXPECT_EQ(scaler.current_scale(), 2) << "rank " << pair.all.rank();
+  EXPECT_EQ(scaler.current_scale(), 2) << "rank " << stages.all.rank();
 }
 
 // The groups that a GPU's messages are, with the bits of gloo's.
 TEST(Pipeline, HasTheSameBitsByNcclsRules) {
-  Pair plain, grouped(test::in_order(group()));
-  const Batch batch;
+  TwoStages plain, grouped(test::in_order(group()));
+  const ToyBatch batch;
   for (const int64_t micro_batches : {1, 2, 3, 4}) {
     const auto one = plain.model(toy(), micro_batches), other = grouped.model(toy(), micro_batches);
     for (int step = 0; step < 2; ++step) {
@@ -273,9 +274,9 @@ TEST(Pipeline, HasTheSameBitsByNcclsRules) {
 }
 
 TEST(Pipeline, AParameterOfTwoStagesIsRefused) {
-  Pair pair;
+  TwoStages stages;
   try {
-    pair.model(toy(/*tied=*/true));
+    stages.model(toy(/*tied=*/true));
     FAIL() << "last.twin is first.weight";
   } catch (const InputError& error) {
     EXPECT_NE(std::string(error.what()).find("are one parameter, in two stages"), std::string::npos)

@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-struct Toy : torch::nn::Module {
+struct DropoutNet : torch::nn::Module {
   torch::nn::Linear fc{register_module("fc", torch::nn::Linear(4, 3))};
   torch::nn::Dropout drop{register_module("drop", torch::nn::Dropout(0.5))};
   at::Tensor forward(const at::Tensor& x) { return drop(fc(x)); }
@@ -27,7 +27,7 @@ struct Toy : torch::nn::Module {
 // A training of its own, from the same first values.
 struct Training {
   explicit Training(const Session& session)
-      : model((torch::manual_seed(session.rank()), ddp(Toy(), session))),
+      : model((torch::manual_seed(session.rank()), ddp(DropoutNet(), session))),
         optimizer(model->parameters(), {.lr = 0.1, .momentum = 0.9}),
         sampler(48, session),
         set(at::arange(48 * 4, at::kFloat).reshape({48, 4}) / 100, at::Tensor()) {}
@@ -50,7 +50,7 @@ struct Training {
     }
   }
 
-  std::shared_ptr<DistributedDataParallel<Toy>> model;
+  std::shared_ptr<DistributedDataParallel<DropoutNet>> model;
   Sgd optimizer;
   DistributedSampler sampler;
   TableSet set;
@@ -116,9 +116,10 @@ TEST(Save, TakesUpInsideAnEpochToTheSameBits) {
   EXPECT_NE(message_of([&] { load(without, session, other.parts()); }).find("no \"optimizer\""),
             std::string::npos);
   // whatever wraps the model, the file is the bare one's
-  const auto wrapped = data_parallel(Toy(), {at::kCPU, at::kCPU}, [] { return std::make_shared<Toy>(); });
-  const auto bare = std::make_shared<Toy>();
-  const auto back = ddp(Toy(), session);
+  const auto wrapped =
+      data_parallel(DropoutNet(), {at::kCPU, at::kCPU}, [] { return std::make_shared<DropoutNet>(); });
+  const auto bare = std::make_shared<DropoutNet>();
+  const auto back = ddp(DropoutNet(), session);
   load(without, session, {.model = wrapped});
   save(without, session, {.model = wrapped});
   load(without, session, {.model = bare});

@@ -5,22 +5,17 @@
 
 #include <thread>
 
-#include "lockstep/comm/connect.h"
 #include "lockstep/models/mlp.h"
 #include "lockstep/train/clock_offset.h"
 #include "lockstep/train/model.h"
 #include "lockstep/train/trace_file.h"
-#include "ranks.h"
+#include "train/ranks/team.h"
 
 namespace lockstep::train {
 namespace {
 
 using namespace std::chrono_literals;
-
-const Team& team() {
-  static const Team instance(test::runtime().job(), comm::connect(test::runtime(), {}), at::kCPU);
-  return instance;
-}
+using test::team;
 
 // Rank 1's clock is 7 s ahead and gains 2 ms a second.
 Tracer::Skew skew_of(int rank) {

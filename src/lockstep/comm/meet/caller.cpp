@@ -15,8 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kSeat{5000};   // rank 0 answers at once
-constexpr std::chrono::milliseconds kGrace{2000};  // rank 0 waits for the full time before it speaks
+constexpr std::chrono::milliseconds kSeat{5000};  // rank 0 answers at once
 constexpr size_t kQuoted = 40;
 
 class Spoke : public launch::Circle {
@@ -30,7 +29,7 @@ class Spoke : public launch::Circle {
   }
 
   std::string broadcast(const std::string&) override {
-    return hear(Clock::now() + options_.timeout + kGrace);
+    return hear(Clock::now() + options_.timeout + kRankZeroGrace);
   }
 
  private:
@@ -141,7 +140,7 @@ std::unique_ptr<launch::Circle> enter_star(const FindSpot& find, const StarOptio
     const auto until = spot && !spot->word.empty() ? std::min(deadline, Clock::now() + kSeat) : deadline;
     auto line = spot ? try_once(*spot, options, until, attempt) : std::nullopt;
     if (line) {
-      wait_for_all(*line, options, deadline + kGrace);
+      wait_for_all(*line, options, deadline + kRankZeroGrace);
       return std::make_unique<Spoke>(std::move(*line), options);
     }
     std::this_thread::sleep_for(kRetry);

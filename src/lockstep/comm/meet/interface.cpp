@@ -23,7 +23,7 @@ std::string reachable_names(const NetworkFacts& facts) {
   return names.empty() ? "none" : names;
 }
 
-[[noreturn]] void refuse(const NetworkFacts& facts, const std::string& what) {
+[[noreturn]] void refuse_interface(const NetworkFacts& facts, const std::string& what) {
   throw InputError(what, format("host {}", facts.host),
                    format("set {} to an interface that the other nodes reach; up here: {}", kVariable,
                           reachable_names(facts)));
@@ -47,10 +47,10 @@ const NetworkAddress* find_interface(const NetworkFacts& facts, const std::strin
 GlooInterface named(const NetworkFacts& facts, bool many_nodes) {
   const std::string name = first_name(facts.wanted);
   const NetworkAddress* found = find_interface(facts, name);
-  if (!found) refuse(facts, format("{} is '{}', and there is no such interface", kVariable, name));
+  if (!found) refuse_interface(facts, format("{} is '{}', and there is no such interface", kVariable, name));
   if (many_nodes && found->loopback) {
-    refuse(facts,
-           format("{} is '{}', the loopback, which ranks on other nodes cannot reach", kVariable, name));
+    refuse_interface(
+        facts, format("{} is '{}', the loopback, which ranks on other nodes cannot reach", kVariable, name));
   }
   return {facts.wanted, found->address};
 }
@@ -64,20 +64,21 @@ bool is_local(const NetworkFacts& facts, const std::string& address) {
 // falls back to the loopback without a word, and a job of several nodes hangs.
 GlooInterface of_host_name(const NetworkFacts& facts) {
   if (facts.host_addresses.empty()) {
-    refuse(facts, format("the host name '{}' does not resolve, so gloo would listen on the loopback alone",
-                         facts.host));
+    refuse_interface(facts,
+                     format("the host name '{}' does not resolve, so gloo would listen on the loopback alone",
+                            facts.host));
   }
   for (const auto& address : facts.host_addresses) {
     if (is_loopback(facts, address)) {
-      refuse(
+      refuse_interface(
           facts,
           format("the host name '{}' resolves to {}, the loopback, which ranks on other nodes cannot reach",
                  facts.host, address));
     }
     if (is_local(facts, address)) return {"", address};
   }
-  refuse(facts, format("the host name '{}' resolves to {}, which is no address of this machine", facts.host,
-                       facts.host_addresses.front()));
+  refuse_interface(facts, format("the host name '{}' resolves to {}, which is no address of this machine",
+                                 facts.host, facts.host_addresses.front()));
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ constexpr const char* kSame = "same";
 constexpr const char* kDiffers = "differs";
 constexpr size_t kNamedFacts = 3;
 
-std::string pack(const Facts& facts) {
+std::string pack_facts(const Facts& facts) {
   std::vector<std::string> texts;
   for (const auto& [name, value] : facts) texts.insert(texts.end(), {name, value});
   return base::pack_texts(texts);
@@ -75,7 +75,7 @@ constexpr char kFacts = 'F', kRefusal = 'E';
 // This rank's facts; or its error, for all.
 std::string told(const std::function<Facts()>& tell) {
   try {
-    return kFacts + pack(tell());
+    return kFacts + pack_facts(tell());
   } catch (const Error& error) {
     return kRefusal + base::pack_error(error);
   }

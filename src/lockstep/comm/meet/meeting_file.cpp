@@ -26,13 +26,13 @@ namespace fs = std::filesystem;
 constexpr time_t kStale = 24 * 3600;  // far beyond any joining: what a killed start has left
 constexpr int kTries = 16;
 
-[[noreturn]] void refuse(const fs::path& path, const std::string& what) {
+[[noreturn]] void refuse_meeting(const fs::path& path, const std::string& what) {
   throw InputError("the ranks cannot meet over a file: " + what, path.string(),
                    "set LOCKSTEP_RENDEZVOUS_DIR to a folder of your own that all ranks see");
 }
 
 [[noreturn]] void refuse_for(const fs::path& path, int reason) {
-  refuse(path, std::strerror(reason));
+  refuse_meeting(path, std::strerror(reason));
 }
 
 // Opened anew each time: over NFS that is what shows a new file.
@@ -44,8 +44,9 @@ base::Descriptor open_folder(const fs::path& folder) {
   }
   struct stat facts {};
   if (::fstat(opened.number(), &facts) != 0) refuse_for(folder, errno);
-  if (facts.st_uid != ::geteuid()) refuse(folder, "the folder belongs to another user");
-  if ((facts.st_mode & 077) != 0) refuse(folder, "others than you may use the folder (chmod 700 ends that)");
+  if (facts.st_uid != ::geteuid()) refuse_meeting(folder, "the folder belongs to another user");
+  if ((facts.st_mode & 077) != 0)
+    refuse_meeting(folder, "others than you may use the folder (chmod 700 ends that)");
   return opened;
 }
 
@@ -115,7 +116,7 @@ MeetingFile::MeetingFile(const std::string& path, const Spot& spot) : path_(path
   for (int i = 0; i < kTries; ++i) {
     if (write_in(path_, text)) return;
   }
-  refuse(path_, "the folder goes whenever it is made");
+  refuse_meeting(path_, "the folder goes whenever it is made");
 }
 
 MeetingFile::~MeetingFile() {

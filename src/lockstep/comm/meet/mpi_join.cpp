@@ -17,7 +17,7 @@ using Milliseconds = std::chrono::milliseconds;
 
 constexpr int kHello = 1;
 constexpr int kVerdict = 2;
-constexpr auto kPoll = std::chrono::microseconds(200);
+constexpr auto kBetweenTests = std::chrono::microseconds(200);
 // rank 0 waits for the full timeout before it speaks, so the others wait a little longer for it
 constexpr auto kVerdictGrace = std::chrono::seconds(2);
 
@@ -38,7 +38,7 @@ bool wait_all(std::vector<mpi::Request>& requests, Milliseconds timeout) {
         "MPI_Testall");
     if (done) return true;
     if (awake.passed() > timeout) return false;
-    std::this_thread::sleep_for(kPoll);
+    std::this_thread::sleep_for(kBetweenTests);
   }
 }
 
@@ -62,7 +62,7 @@ std::vector<int> drop_missing(std::vector<mpi::Request>& hellos) {
   return missing;
 }
 
-[[noreturn]] void refuse(const std::string& who, const Gathering& meeting) {
+[[noreturn]] void refuse_missing(const std::string& who, const Gathering& meeting) {
   const Job& job = meeting.job;
   throw Error(
       format("{} did not come to join the group within {} s", who, meeting.timeout.count() / 1000.0),
@@ -103,7 +103,7 @@ void host_meeting(const Gathering& meeting) {
   const bool all = wait_all(hellos, meeting.timeout);
   const std::vector<int> missing = all ? std::vector<int>() : drop_missing(hellos);
   tell(meeting, missing);
-  if (!missing.empty()) refuse(rank_list(missing), meeting);
+  if (!missing.empty()) refuse_missing(rank_list(missing), meeting);
 }
 
 void attend_meeting(const Gathering& meeting) {
@@ -120,15 +120,15 @@ void attend_meeting(const Gathering& meeting) {
   base::AwakeTime awake;
   while (!come && awake.passed() < meeting.timeout + kVerdictGrace) {
     launch::check_mpi(mpi::calls().test(&verdict, &come, &status), "MPI_Test");
-    if (!come) std::this_thread::sleep_for(kPoll);
+    if (!come) std::this_thread::sleep_for(kBetweenTests);
   }
   int count = 0;
   if (come) launch::check_mpi(mpi::calls().get_count(&status, mpi::Type::int32, &count), "MPI_Get_count");
   drop(verdict);
   if (hello != mpi::Request::null) launch::check_mpi(mpi::calls().request_free(&hello), "MPI_Request_free");
-  if (!come) refuse("rank 0", meeting);
+  if (!come) refuse_missing("rank 0", meeting);
   missing.resize(static_cast<size_t>(count));
-  if (!missing.empty()) refuse(rank_list(missing), meeting);
+  if (!missing.empty()) refuse_missing(rank_list(missing), meeting);
 }
 
 }  // namespace

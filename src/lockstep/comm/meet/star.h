@@ -44,6 +44,7 @@ constexpr size_t kLargestHello = 4096;
 constexpr size_t kLargestText = size_t{256} << 20;
 constexpr std::chrono::milliseconds kRetry{50};
 constexpr std::chrono::milliseconds kTell{1000};  // for those to come that shall hear why the meeting fails
+constexpr std::chrono::milliseconds kRankZeroGrace{2000};  // rank 0 waits for the full time before it speaks
 
 /// "rank 2 of 4 on host a", where an error happened.
 std::string place_of(const StarOptions& options);

@@ -89,7 +89,7 @@ c10d::TCPStoreOptions tcp_options(const Opening& opening, std::uint16_t port) {
   return options;
 }
 
-std::string place_of(const Job& job) {
+std::string place_of_job(const Job& job) {
   return format("rank {} of {} on host {}", job.rank, job.world, job.host);
 }
 
@@ -104,7 +104,7 @@ void knock(const Opening& opening, const std::string& host, std::uint16_t port) 
       if (std::chrono::steady_clock::now() >= deadline) {
         throw Error(format("nobody answered at {} port {} within {} s ({})", host, port,
                            opening.timeout.count() / 1000.0, unanswered.why),
-                    place_of(opening.job),
+                    place_of_job(opening.job),
                     format("rank 0 did not come, or {} is not reached from this node", host));
       }
     }
@@ -118,7 +118,7 @@ StorePtr connect_tcp(const Opening& opening, const std::string& host, std::uint1
     return c10::make_intrusive<c10d::TCPStore>(host, tcp_options(opening, port));
   } catch (const std::exception&) {
     throw Error(format("something else than the job's store answers at {} port {}", host, port),
-                place_of(opening.job),
+                place_of_job(opening.job),
                 "choose another MASTER_PORT, the same on every rank; torchrun chooses one by itself");
   }
 }

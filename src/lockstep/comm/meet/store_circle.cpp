@@ -4,13 +4,13 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/pack.h"
 #include "lockstep/comm/meet/peers.h"
+#include "lockstep/comm/meet/star.h"
 
 namespace lockstep::comm {
 namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 
-constexpr Milliseconds kGrace{2000};  // rank 0 waits for the full time before it speaks
 constexpr char kText = 'T', kError = 'E';
 
 class StoreCircle : public launch::Circle {
@@ -34,7 +34,7 @@ class StoreCircle : public launch::Circle {
       store_->set(key, kText + text);
       return text;
     }
-    if (!wait_for({key}, timeout_ + kGrace)) throw missing({key});
+    if (!wait_for({key}, timeout_ + kRankZeroGrace)) throw missing({key});
     const std::string answer = store_->get_to_str(key);
     if (answer.empty() || answer[0] == kError)
       base::throw_packed_error(answer.substr(answer.empty() ? 0 : 1));

@@ -1,16 +1,8 @@
 #include "lockstep/comm/mpi/message_work.h"
 
 #include "lockstep/base/format.h"
-#include "lockstep/launch/mpi.h"
 
 namespace lockstep::comm {
-namespace {
-
-void require_success(int code, const char* call) {
-  if (code != mpi::kSuccess) throw OutOfPatience{false, launch::mpi_failure(code, call)};
-}
-
-}  // namespace
 
 MessageWork::MessageWork(int rank, c10d::OpType type, Transfer transfer, mpi::Request request,
                          std::shared_ptr<RollCall> roll, std::shared_ptr<std::mutex> mpi)

@@ -3,16 +3,11 @@
 #include <algorithm>
 
 #include "lockstep/comm/algorithms/carrier.h"
-#include "lockstep/launch/mpi.h"
 
 namespace lockstep::comm {
 namespace {
 
-constexpr size_t kPiece = 1 << 30;  // MPI counts bytes in an int
-
-void require_success(int code, const char* call) {
-  if (code != mpi::kSuccess) throw OutOfPatience{false, launch::mpi_failure(code, call)};
-}
+constexpr size_t kLargestMessage = 1 << 30;  // MPI counts bytes in an int
 
 // Messages on their way; what an exception leaves behind is given up, as far as MPI can.
 class Underway {
@@ -32,9 +27,9 @@ class Underway {
   template <class Bytes, class Start>
   void add(Bytes bytes, int peer, Start&& start) {
     const std::lock_guard<std::mutex> guard(mpi_);
-    for (size_t at = 0; at < bytes.size(); at += kPiece) {
+    for (size_t at = 0; at < bytes.size(); at += kLargestMessage) {
       auto& message = messages_.emplace_back(mpi::Request::null, peer);
-      const auto piece = bytes.subspan(at, std::min(kPiece, bytes.size() - at));
+      const auto piece = bytes.subspan(at, std::min(kLargestMessage, bytes.size() - at));
       start(piece.data(), static_cast<int>(piece.size()), &message.request);
     }
   }

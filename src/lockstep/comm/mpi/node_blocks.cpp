@@ -40,7 +40,7 @@ std::optional<base::SharedMemory> create(size_t bytes) {
   }
 }
 
-Name name_of(const std::optional<base::SharedMemory>& memory) {
+Name name_to_send(const std::optional<base::SharedMemory>& memory) {
   Name name{};
   if (memory) memory->name().copy(name.data(), name.size() - 1);
   return name;
@@ -102,7 +102,7 @@ std::shared_ptr<NodeBlock> NodeBlocks::make(size_t bytes, Patience& patience) {
   std::vector<std::optional<base::SharedMemory>> pieces(static_cast<size_t>(window_.size()));
   auto& own = pieces[static_cast<size_t>(window_.rank())];
   own = create(bytes);
-  const auto names = window_.exchange(name_of(own), patience);
+  const auto names = window_.exchange(name_to_send(own), patience);
   for (size_t rank = 0; rank < pieces.size(); ++rank) {
     const std::string name = names[rank].data();
     if (!pieces[rank] && !name.empty()) pieces[rank] = base::SharedMemory::open(name);

@@ -2,6 +2,8 @@
 
 #include <sched.h>
 
+#include "lockstep/launch/mpi.h"
+
 namespace lockstep::comm {
 namespace {
 
@@ -23,6 +25,10 @@ void pause_briefly() {
 }
 
 }  // namespace
+
+void require_success(int code, const char* call) {
+  if (code != mpi::kSuccess) throw OutOfPatience{false, launch::mpi_failure(code, call)};
+}
 
 Patience::Patience(const RollCall& roll, uint64_t collective, std::chrono::milliseconds timeout, bool crowded)
     : roll_(roll),

@@ -17,6 +17,9 @@ struct OutOfPatience {
   std::string cause = "";  // the backend's own words
 };
 
+/// Throws OutOfPatience where `code` says that this call of MPI's has failed.
+void require_success(int code, const char* call);
+
 class Patience {
  public:
   Patience(const RollCall& roll, uint64_t collective, std::chrono::milliseconds timeout, bool crowded);

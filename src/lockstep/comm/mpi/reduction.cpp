@@ -185,7 +185,7 @@ Reduction bools(Op::RedOpType op) {
   }
 }
 
-Reduction look_up(c10::ScalarType type, Op::RedOpType op) {
+Reduction reduction_for(c10::ScalarType type, Op::RedOpType op) {
   switch (type) {
     case c10::ScalarType::Float:
       return numbers<float>(op);
@@ -215,7 +215,7 @@ Reduction look_up(c10::ScalarType type, Op::RedOpType op) {
 }  // namespace
 
 Reduction find_reduction(c10::ScalarType type, Op::RedOpType op) {
-  const Reduction reduction = look_up(type, op);
+  const Reduction reduction = reduction_for(type, op);
   TORCH_CHECK(reduction.combine, "the mpi backend cannot reduce ", c10::toString(type), " with operation ",
               static_cast<int>(op), " (0 sum, 1 average, 2 product, 3 min, 4 max, 5 to 7 bits of integers)");
   return reduction;

@@ -25,13 +25,13 @@ std::string digest(const Parts& parts) {
 }
 
 // as much of each as there is room for, and a zero behind it
-std::string pack(const Parts& parts) {
+std::string pack_parts(const Parts& parts) {
   std::string bytes(parts.size() * kPartBytes, '\0');
   for (size_t i = 0; i < parts.size(); ++i) parts[i].copy(bytes.data() + i * kPartBytes, kPartBytes - 1);
   return bytes;
 }
 
-Parts unpack(const std::string& bytes) {
+Parts unpack_parts(const std::string& bytes) {
   Parts parts;
   for (size_t i = 0; i < parts.size(); ++i) parts[i] = bytes.substr(i * kPartBytes, kPartBytes).c_str();
   return parts;
@@ -98,7 +98,7 @@ std::string difference(const Call& own, const GatherBytes& gather) {
   const auto digests = gather(digest(parts));
   if (std::set<std::string>(digests.begin(), digests.end()).size() == 1) return "";
   std::vector<Parts> all;
-  for (const auto& bytes : gather(pack(parts))) all.push_back(unpack(bytes));
+  for (const auto& bytes : gather(pack_parts(parts))) all.push_back(unpack_parts(bytes));
   return describe_all(all);
 }
 

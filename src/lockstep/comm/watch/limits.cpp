@@ -12,7 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kLook = 50ms;
-constexpr auto kPoll = 2ms;
+constexpr auto kDrainPoll = 2ms;
 constexpr auto kGrace = 1000ms;  // for gloo to end what was cut
 
 bool is_over(const std::shared_ptr<Watch>& watch) {
@@ -46,7 +46,7 @@ void Limits::drain() {
     std::erase_if(pending_, is_over);
     return cut_ || pending_.empty();
   };
-  while (!changed_.wait_for(lock, kPoll, nothing_pending)) continue;
+  while (!changed_.wait_for(lock, kDrainPoll, nothing_pending)) continue;
 }
 
 void Limits::cut_lines() {

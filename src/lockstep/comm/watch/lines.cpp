@@ -20,7 +20,7 @@ using Milliseconds = std::chrono::milliseconds;
 
 constexpr int kAskings = 6;
 constexpr int kKernelsPatience = 100;  // unanswered questions; Lines gives up long before
-constexpr Milliseconds kLook{1000};
+constexpr Milliseconds kLongestPause{1000};
 
 std::string plain_address(const sockaddr_storage& address) {
   char text[INET6_ADDRSTRLEN] = "";
@@ -148,7 +148,7 @@ LineWatch::~LineWatch() {
 
 void LineWatch::look() {
   std::unique_lock<std::mutex> lock(mutex_);
-  const Milliseconds pause = std::min(kLook, lines_.silence() / kAskings);
+  const Milliseconds pause = std::min(kLongestPause, lines_.silence() / kAskings);
   while (!ended_.wait_for(lock, pause, [this] { return end_; })) {
     const auto silent = lines_.silent();
     if (!silent.empty()) return report_(lines_, silent);

@@ -19,7 +19,7 @@ std::string message_of(const std::exception_ptr& error) {
 }
 
 constexpr std::chrono::milliseconds kMoment{250};
-constexpr std::chrono::milliseconds kLook{1000};  // whether what is waited for was given up
+constexpr std::chrono::milliseconds kGivenUpLook{1000};  // whether what is waited for was given up
 
 bool speaks_of_time(const std::string& text) {
   return text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
@@ -105,7 +105,7 @@ bool WatchedWork::wait_for_collective() {
   while (!work_->isCompleted()) {
     if (watch_->is_given_up()) std::rethrow_exception(watch_->verdict());
     try {
-      return work_->wait(kLook);
+      return work_->wait(kGivenUpLook);
     } catch (const c10::Error& error) {
       if (!is_end_of_wait(error)) throw;
     }

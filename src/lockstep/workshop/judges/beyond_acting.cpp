@@ -13,13 +13,13 @@ namespace {
 using Row = std::vector<double>;
 
 // a value that is often given, and what is said of it
-struct Guess {
+struct RowGuess {
   Row values;
   const char* what;
   const char* think;
 };
 
-bool near(const Row& is, const Row& wanted) {
+bool all_near(const Row& is, const Row& wanted) {
   if (is.size() != wanted.size()) return false;
   for (size_t i = 0; i < is.size(); ++i) {
     if (!workshop::near(is[i], wanted[i])) return false;
@@ -27,11 +27,12 @@ bool near(const Row& is, const Row& wanted) {
   return true;
 }
 
-void look_at(const std::string& name, const Row& is, const Row& wanted, const std::vector<Guess>& guesses) {
-  if (near(is, wanted)) return;
+void look_at_row(const std::string& name, const Row& is, const Row& wanted,
+                 const std::vector<RowGuess>& guesses) {
+  if (all_near(is, wanted)) return;
   const auto what = format("{}: they are {}, and should be {}", name, shown(is), shown(wanted));
   for (const auto& guess : guesses) {
-    if (near(is, guess.values)) throw NotYet(what + ": " + guess.what, guess.think);
+    if (all_near(is, guess.values)) throw NotYet(what + ": " + guess.what, guess.think);
   }
   throw NotYet(what);
 }
@@ -153,16 +154,16 @@ Row sums_before(const std::vector<Step>& steps, double gamma) {
 
 void judge_returns(const RankRun& rank, int count, double gamma) {
   const auto steps = played(rank.rank(), count);
-  look_at(format("the returns of rank {}, gamma {}", rank.rank(), shown(gamma)), rank.numbers("returns"),
-          returns_of(steps, gamma),
-          {{rewards_of(steps), "that is a step's reward alone", "what came of it belongs to it, too"},
-           {returns_of(without_ends(steps), gamma), "a return leaks in from the next episode",
-            "what comes after an end is no consequence of what came before it"},
-           {returns_of(ended_early(steps), gamma), "each episode ends a step too early",
-            "the step that ended it is the last of its episode, and not the first of the next"},
-           {returns_of(steps, 1), "that is as if gamma were 1", "what comes later counts less"},
-           {sums_before(steps, gamma), "that is what came before it",
-            "a step is good for what comes of it: begin at the end"}});
+  look_at_row(format("the returns of rank {}, gamma {}", rank.rank(), shown(gamma)), rank.numbers("returns"),
+              returns_of(steps, gamma),
+              {{rewards_of(steps), "that is a step's reward alone", "what came of it belongs to it, too"},
+               {returns_of(without_ends(steps), gamma), "a return leaks in from the next episode",
+                "what comes after an end is no consequence of what came before it"},
+               {returns_of(ended_early(steps), gamma), "each episode ends a step too early",
+                "the step that ended it is the last of its episode, and not the first of the next"},
+               {returns_of(steps, 1), "that is as if gamma were 1", "what comes later counts less"},
+               {sums_before(steps, gamma), "that is what came before it",
+                "a step is good for what comes of it: begin at the end"}});
 }
 
 // --- normalised
@@ -211,7 +212,7 @@ void judge_normalised(const RankRun& rank, const std::vector<Row>& ranks) {
   const double mean = all.mean(), deviation = std::sqrt(all.variance());
   constexpr const char* kUneven = "as if each rank had as many steps";
   constexpr const char* kSums = "a mean of means is not the mean: sum how many, too";
-  look_at(
+  look_at_row(
       format("the normalised returns of rank {} of {}", rank.rank(), ranks.size()),
       rank.numbers("normalised"), scaled(own, mean, deviation),
       {{own, "that is as they were", "subtract the mean, divide by the deviation"},

@@ -142,7 +142,7 @@ struct List {
   std::vector<int> texts;
 };
 
-List list_of(const Texts& texts, const Run& run, int epoch) {
+List list_of_epoch(const Texts& texts, const Run& run, int epoch) {
   const auto name = format("epoch {}", epoch);
   const auto& first = run.ranks.front().numbers(name);
   for (const auto& rank : run.ranks) {
@@ -224,7 +224,7 @@ LOCKSTEP_JUDGE("beyond.1", attempt) {
     for (const auto& rank : run.ranks) judge_batches(texts, rank);
     std::vector<List> lists;
     for (int epoch = 0; epoch < 3; ++epoch) {
-      lists.push_back(list_of(texts, run, epoch));
+      lists.push_back(list_of_epoch(texts, run, epoch));
       look_at_windows(texts, lists.back());
     }
     look_at_epochs(texts, lists);

@@ -14,7 +14,7 @@ namespace {
 
 // --- compare.1: the steps of one process on two ranks
 
-constexpr int kSteps = 6, kBatch = 64;
+constexpr int kComparedSteps = 6, kBatch = 64;
 constexpr const char* kOneProcess = R"(
 run: {name: one, seed: 7}
 task: {name: mnist}
@@ -34,9 +34,10 @@ std::vector<double> losses_of(const std::string& run_folder) {
   return losses;
 }
 
-std::vector<double> trained(Attempt& attempt, const std::string& config, const std::string& name, int world) {
+std::vector<double> losses_of_training(Attempt& attempt, const std::string& config, const std::string& name,
+                                       int world) {
   attempt.lockstep({"train", config, "--set", "run.name=" + name, "--set", "run.dir=runs", "--set",
-                    format("train.max_steps={}", kSteps), "--set", "train.log_every=1"},
+                    format("train.max_steps={}", kComparedSteps), "--set", "train.log_every=1"},
                    {.world = world, .alone = world == 1});
   return losses_of(attempt.folder() + "/runs/" + name);
 }
@@ -61,10 +62,10 @@ LOCKSTEP_JUDGE("compare.1", attempt) {
     throw NotYet(format("two ranks with {} samples each take {} samples a step, and the one process took {}",
                         batch, 2 * batch, kBatch),
                  "data.batch_size is a rank's");
-  const auto two = trained(attempt, attempt.path(), "two", 2);
+  const auto two = losses_of_training(attempt, attempt.path(), "two", 2);
   const auto config = attempt.folder() + "/one.yaml";
   base::replace_file(config, kOneProcess);
-  judge_losses(two, trained(attempt, config, "one", 1));
+  judge_losses(two, losses_of_training(attempt, config, "one", 1));
 }
 
 // --- compare.2: a race

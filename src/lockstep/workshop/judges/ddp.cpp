@@ -24,7 +24,7 @@ Row mean_of(const std::vector<Row>& rows) {
   return mean;
 }
 
-bool near(const Row& is, const Row& wanted) {
+bool agree(const Row& is, const Row& wanted) {
   if (is.size() != wanted.size()) return false;
   for (size_t i = 0; i < is.size(); ++i) {
     if (!workshop::near(is[i], wanted[i], 1e-5)) return false;
@@ -32,7 +32,7 @@ bool near(const Row& is, const Row& wanted) {
   return true;
 }
 
-bool near(double is, double wanted) {
+bool agree(double is, double wanted) {
   return workshop::near(is, wanted, 1e-5);
 }
 
@@ -40,7 +40,7 @@ bool near(double is, double wanted) {
 void require_one_model(const Run& run, const std::string& name) {
   const auto& first = run.ranks.front().numbers(name);
   for (const auto& rank : run.ranks) {
-    if (near(rank.numbers(name), first)) continue;
+    if (agree(rank.numbers(name), first)) continue;
     throw NotYet(format("with {} ranks, {} is {} on rank 0 and {} on rank {}: each trains a model of its own",
                         run.ranks.size(), name, shown(first), shown(rank.numbers(name)), rank.rank()),
                  "who averages the gradients? forward() must be called on what ddp() returned");
@@ -76,7 +76,7 @@ LOCKSTEP_JUDGE("ddp.1", attempt) {
     }
     require_one_model(run, "slope");
     const double is = run.ranks[0].number("slope"), wanted = fitted_slope();
-    if (!near(is, wanted))
+    if (!agree(is, wanted))
       throw NotYet(format("with {} ranks the slope is {}, and with one process it is {}", world, shown(is),
                           shown(wanted)),
                    "only the session, the sampler and the model's wrap are to be changed");
@@ -102,14 +102,14 @@ Row divided(Row row, size_t by) {
 void judge_gradient(const RankRun& rank, const std::string& name, const std::vector<Row>& own) {
   const auto& is = rank.numbers("gradient of " + name);
   const auto wanted = mean_of(own);
-  if (near(is, wanted)) return;
+  if (agree(is, wanted)) return;
   const auto what =
       format("with {} ranks, the gradient of {} on rank {} is {}, and the mean over the ranks is {}",
              own.size(), name, rank.rank(), shown(is), shown(wanted));
-  if (near(is, sum_of(own))) throw NotYet(what + ": that is the sum", "what makes a mean of a sum?");
-  if (near(is, own[static_cast<size_t>(rank.rank())]))
+  if (agree(is, sum_of(own))) throw NotYet(what + ": that is the sum", "what makes a mean of a sum?");
+  if (agree(is, own[static_cast<size_t>(rank.rank())]))
     throw NotYet(what + ": that of its own sample", "is this gradient exchanged at all?");
-  if (near(is, divided(own[static_cast<size_t>(rank.rank())], own.size())))
+  if (agree(is, divided(own[static_cast<size_t>(rank.rank())], own.size())))
     throw NotYet(
         what + format(": that of its own sample, divided by {}", own.size()),
         "the sum was not there yet when it was divided: group()->allreduce(...) only begins one, and "
@@ -119,9 +119,9 @@ void judge_gradient(const RankRun& rank, const std::string& name, const std::vec
 
 // where rank 0 has the means and another the sums, only one of them divides
 void require_all_divide(const Run& run, const std::vector<Row>& own) {
-  if (!near(run.ranks[0].numbers("gradient of weight"), mean_of(own))) return;
+  if (!agree(run.ranks[0].numbers("gradient of weight"), mean_of(own))) return;
   for (const auto& rank : run.ranks) {
-    if (near(rank.numbers("gradient of weight"), sum_of(own)))
+    if (agree(rank.numbers("gradient of weight"), sum_of(own)))
       throw NotYet(
           format("with {} ranks, the gradient of weight on rank 0 is the mean, and that of rank {} the sum",
                  own.size(), rank.rank()),
@@ -139,7 +139,7 @@ LOCKSTEP_JUDGE("ddp.2", attempt) {
     }
     require_all_divide(run, weights);
     for (const auto& rank : run.ranks) {
-      if (!near(rank.numbers("weight"), {1, -1}))
+      if (!agree(rank.numbers("weight"), {1, -1}))
         throw NotYet(format("rank {} has changed the weight itself, to {}", rank.rank(),
                             shown(rank.numbers("weight"))),
                      "gradients are averaged, in parameter.grad(); the optimiser changes the weights later");
@@ -155,7 +155,7 @@ struct Weights {
   double common = 1, rare = 1;
 };
 
-Weights trained(int world) {
+Weights trained_weights(int world) {
   Weights weights;
   for (int step = 0; step < 4; ++step) {
     double common = 0, rare = 0;
@@ -192,7 +192,7 @@ Run run_branches(Attempt& attempt, int world) {
 LOCKSTEP_JUDGE("ddp.3", attempt) {
   for (const int world : {2, 3}) {
     const auto run = run_branches(attempt, world);
-    const auto wanted = trained(world);
+    const auto wanted = trained_weights(world);
     for (const auto& rank : run.ranks) {
       if (rank.number("rare") == 1.0)
         throw NotYet(format("with {} ranks, the weight rare is 1 on rank {} at the end: it has not learned",
@@ -202,7 +202,7 @@ LOCKSTEP_JUDGE("ddp.3", attempt) {
     require_one_model(run, "rare");
     require_one_model(run, "common");
     const auto& first = run.ranks.front();
-    if (!near(first.number("common"), wanted.common) || !near(first.number("rare"), wanted.rare))
+    if (!agree(first.number("common"), wanted.common) || !agree(first.number("rare"), wanted.rare))
       throw NotYet(
           format(
               "with {} ranks, common and rare end at {} and {}, and with gradients averaged over all ranks "
@@ -215,10 +215,10 @@ LOCKSTEP_JUDGE("ddp.3", attempt) {
 
 // ---- ddp.4: 2 steps of 3 samples a rank
 
-constexpr int kSteps = 2, kSmall = 3;
+constexpr int kLargeSteps = 2, kSmallBatches = 3;
 
 double sample_gradient(int rank, int step, int i, double slope) {
-  constexpr double kOffsets[kSmall] = {0, 1, 3};
+  constexpr double kOffsets[kSmallBatches] = {0, 1, 3};
   const double x = rank + step + kOffsets[i];
   return 2 * (slope * x - 2) * x;
 }
@@ -226,10 +226,11 @@ double sample_gradient(int rank, int step, int i, double slope) {
 // the slope after both steps where each sample's gradient counts `share`
 double slope_with(int world, double share) {
   double slope = 1;
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kLargeSteps; ++step) {
     double gradient = 0;
     for (int rank = 0; rank < world; ++rank) {
-      for (int i = 0; i < kSmall; ++i) gradient += share * sample_gradient(rank, step, i, slope) / world;
+      for (int i = 0; i < kSmallBatches; ++i)
+        gradient += share * sample_gradient(rank, step, i, slope) / world;
     }
     slope -= 0.01 * gradient;
   }
@@ -238,14 +239,15 @@ double slope_with(int world, double share) {
 
 void judge_exchanges(const Run& run) {
   for (const auto& rank : run.ranks) {
-    const auto where = format("with {} ranks, in {} steps", run.ranks.size(), kSteps);
+    const auto where = format("with {} ranks, in {} steps", run.ranks.size(), kLargeSteps);
     const double exchanges = rank.number("exchanges");
     if (exchanges == 0)
       throw NotYet(where + " nothing was exchanged: each rank trains a model of its own",
                    "the last backward of a step has to run without no_sync()");
-    if (exchanges != kSteps)
-      throw NotYet(format("{} there were {} exchanges, and {} are enough", where, shown(exchanges), kSteps),
-                   "in which of the small batches must the gradients be exchanged?");
+    if (exchanges != kLargeSteps)
+      throw NotYet(
+          format("{} there were {} exchanges, and {} are enough", where, shown(exchanges), kLargeSteps),
+          "in which of the small batches must the gradients be exchanged?");
   }
 }
 
@@ -253,15 +255,15 @@ LOCKSTEP_JUDGE("ddp.4", attempt) {
   for (const int world : {2, 3}) {
     const auto run = attempt.run({.world = world});
     judge_exchanges(run);
-    const double wanted = slope_with(world, 1.0 / kSmall);
+    const double wanted = slope_with(world, 1.0 / kSmallBatches);
     for (const auto& rank : run.ranks) {
       const double is = rank.number("slope");
-      if (near(is, wanted)) continue;
+      if (agree(is, wanted)) continue;
       const auto what = format("with {} ranks, the slope on rank {} ends at {}, and it should be {}", world,
                                rank.rank(), shown(is), shown(wanted));
-      if (near(is, slope_with(world, 1)))
+      if (agree(is, slope_with(world, 1)))
         throw NotYet(what + ": the losses are not divided", "three losses make one mean");
-      if (!near(is, run.ranks[0].number("slope")) || rank.rank() == 0)
+      if (!agree(is, run.ranks[0].number("slope")) || rank.rank() == 0)
         throw NotYet(what + ": is there a step after each small batch?",
                      "the optimiser steps once, when all three gradients are in");
       throw NotYet(what);
@@ -271,7 +273,7 @@ LOCKSTEP_JUDGE("ddp.4", attempt) {
 
 // ---- the workshop's own program: two ranks against one
 
-constexpr size_t kEpochs = 5;
+constexpr size_t kProgramEpochs = 5;
 constexpr double kTwinsLoss = 0.5604;  // programs/single_process.cpp, in its last epoch
 constexpr double kLossTolerance = 0.005;
 constexpr double kLeastFall = 0.05;  // from order to order of the batches it moves by some hundredths
@@ -280,9 +282,10 @@ constexpr double kLeastFall = 0.05;  // from order to order of the batches it mo
 void require_training(const RankRun& alone) {
   Row losses;
   for (const auto& row : alone.rows("average")) losses.insert(losses.end(), row.begin(), row.end());
-  if (losses.size() != kEpochs)
-    throw NotYet(format("{} average losses were shown, and there are {} epochs", losses.size(), kEpochs),
-                 "the program shows one at the end of each epoch: leave that as it is");
+  if (losses.size() != kProgramEpochs)
+    throw NotYet(
+        format("{} average losses were shown, and there are {} epochs", losses.size(), kProgramEpochs),
+        "the program shows one at the end of each epoch: leave that as it is");
   if (!(losses.back() < losses.front() - kLeastFall))
     throw NotYet(format("nothing is learned: the average loss is {} in the first epoch and {} in the last",
                         shown(losses.front()), shown(losses.back())),
@@ -306,7 +309,7 @@ void judge_averages(const RankRun& rank, const RankRun& alone) {
     throw NotYet(
         format("rank {} has {} epochs, and a run of one rank {}", rank.rank(), is.size(), wanted.size()));
   for (size_t epoch = 0; epoch < is.size(); ++epoch) {
-    if (near(is[epoch], wanted[epoch])) continue;
+    if (agree(is[epoch], wanted[epoch])) continue;
     throw NotYet(
         format(
             "in epoch {} the average loss on rank {} is {}, and with one rank it is {}: that is the loss of "
@@ -324,7 +327,7 @@ LOCKSTEP_JUDGE("distributed_data_parallel", attempt) {
   require_training(alone.ranks[0]);
   const auto& is = run.ranks[0].numbers("head.bias");
   const auto& wanted = alone.ranks[0].numbers("head.bias");
-  if (!near(is, wanted))
+  if (!agree(is, wanted))
     throw NotYet(
         format("after 5 epochs head.bias is {} with 2 ranks and {} with one", shown(is), shown(wanted)),
         "64 patients a step over all ranks: is the batch divided, and the seed the same?");

@@ -235,7 +235,7 @@ Line after_step(const Line& first, const Case& one, const Way& way) {
   return moved;
 }
 
-std::vector<Row> trained(const Case& one, const Way& way, size_t steps) {
+std::vector<Row> trained_lines(const Case& one, const Way& way, size_t steps) {
   std::vector<Row> rows;
   Line line;
   for (size_t i = 0; i < steps; ++i) {
@@ -249,21 +249,21 @@ bool are_near(const Row& is, const Row& wanted) {
   return is.size() == wanted.size() && near(is[0], wanted[0]) && near(is[1], wanted[1]);
 }
 
-constexpr size_t kSteps = 3;
+constexpr size_t kLineSteps = 3;
 
 void look_at_lines(const Case& one, const std::vector<Row>& lines) {
   const auto same = [&](const std::vector<Row>& wanted) {
     return std::equal(lines.begin(), lines.end(), wanted.begin(),
                       [](const Row& is, const Row& want) { return are_near(is, want); });
   };
-  const auto wanted = trained(one, kWays.front(), kSteps);
+  const auto wanted = trained_lines(one, kWays.front(), kLineSteps);
   if (same(wanted)) return;
   size_t step = 0;
   while (are_near(lines[step], wanted[step])) ++step;
   const auto what = format("{}: after step {} weight and bias are {}, and one device would have {}",
                            named(one), step + 1, shown(lines[step]), shown(wanted[step]));
   for (const auto& way : kWays) {
-    if (same(trained(one, way, kSteps))) throw NotYet(format("{}: {}", what, way.what), way.think);
+    if (same(trained_lines(one, way, kLineSteps))) throw NotYet(format("{}: {}", what, way.what), way.think);
   }
   throw NotYet(what, step == 0
                          ? "step 1 begins with equal parameters: look at reduce() first"
@@ -274,11 +274,11 @@ void look_at_lines(const Case& one, const std::vector<Row>& lines) {
 LOCKSTEP_JUDGE("devices.3", attempt) {
   const auto run = attempt.run({.world = 1});
   const auto lines = run.ranks.front().rows("line");
-  if (lines.size() != 2 * kSteps)
-    throw NotYet(format("{} steps were shown, and there are {}", lines.size(), 2 * kSteps),
+  if (lines.size() != 2 * kLineSteps)
+    throw NotYet(format("{} steps were shown, and there are {}", lines.size(), 2 * kLineSteps),
                  "main() shows them all: leave it as it is");
-  look_at_lines({5, 2}, {lines.begin(), lines.begin() + kSteps});
-  look_at_lines({5, 3}, {lines.begin() + kSteps, lines.end()});
+  look_at_lines({5, 2}, {lines.begin(), lines.begin() + kLineSteps});
+  look_at_lines({5, 3}, {lines.begin() + kLineSteps, lines.end()});
 }
 
 }  // namespace

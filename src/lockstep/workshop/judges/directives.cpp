@@ -10,7 +10,7 @@
 namespace lockstep::workshop {
 namespace {
 
-std::vector<std::string> words_of(const std::string& text) {
+std::vector<std::string> words_before_comment(const std::string& text) {
   std::istringstream stream(text);
   std::vector<std::string> words;
   for (std::string word; stream >> word && word[0] != '#';) words.push_back(word);
@@ -44,7 +44,7 @@ std::vector<std::vector<std::string>> directives(const std::string& script, cons
     if (is_directive && has_begun)
       throw NotYet(format("line {} is not read: this {} stands below the first command", number, sign),
                    "the scheduler looks no further than that");
-    if (is_directive) found.push_back(words_of(line.substr(sign.size())));
+    if (is_directive) found.push_back(words_before_comment(line.substr(sign.size())));
   }
   return found;
 }

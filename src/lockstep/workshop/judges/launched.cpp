@@ -43,13 +43,13 @@ const Option* option_of(const std::string& word) {
 }
 
 // "-n4", "-n 4", "--ntasks=4": what stands in the word behind the name, or else in the next one
-std::string value_of(const std::string& word, const Option& option, const std::string& next) {
+std::string option_value(const std::string& word, const Option& option, const std::string& next) {
   const auto rest = word.substr(std::string(option.name).size());
   if (rest.empty()) return next;
   return rest.front() == '=' ? rest.substr(1) : rest;
 }
 
-void require(const std::optional<std::string>& asked, int wanted, const char* what) {
+void require_count(const std::optional<std::string>& asked, int wanted, const char* what) {
   if (!asked || whole_number(asked->substr(0, asked->find('-'))) == wanted) return;
   throw NotYet(format("the launcher is told {} for the {}, and the job has {}", *asked, what, wanted),
                "without options of its own, srun starts as many ranks as the job asked for");
@@ -85,15 +85,15 @@ Launch launch_of(const std::string& call) {
   for (auto word = words.begin(); word != program; ++word) {
     const bool is_last = word + 1 == words.end();
     if (const auto* option = option_of(*word))
-      launch.*(option->value) = value_of(*word, *option, is_last ? "" : *(word + 1));
+      launch.*(option->value) = option_value(*word, *option, is_last ? "" : *(word + 1));
   }
   return launch;
 }
 
 void require_all_ranks(const Launch& launch, int ranks, int nodes) {
-  require(launch.ranks, ranks, "number of ranks");
-  require(launch.nodes, nodes, "number of nodes");
-  require(launch.ranks_per_node, ranks / nodes, "ranks of each node");
+  require_count(launch.ranks, ranks, "number of ranks");
+  require_count(launch.nodes, nodes, "number of nodes");
+  require_count(launch.ranks_per_node, ranks / nodes, "ranks of each node");
 }
 
 }  // namespace lockstep::workshop

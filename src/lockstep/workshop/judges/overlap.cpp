@@ -17,17 +17,17 @@ using Rows = std::vector<Row>;
 constexpr double kFirstCap = 1 << 20, kCap = 25 << 20;
 
 // How somebody may deal gradients out.
-struct Way {
+struct Packing {
   const char* what;
   const char* think;
   bool reverse = true, before = false, anew = true, when_reached = true;
   double element = 4, first_cap = kFirstCap;
 };
 
-constexpr Way kRight = {.what = "", .think = ""};
+constexpr Packing kRightPacking = {.what = "", .think = ""};
 
 // in the order in which they are looked for
-constexpr std::array<Way, 6> kWrong = {{
+constexpr std::array<Packing, 6> kWrongPackings = {{
     {.what = "the gradients go in the model's order",
      .think = "backward begins with the loss: which layer's gradients does it have first?",
      .reverse = false},
@@ -58,7 +58,7 @@ Row elements_of(const std::vector<int>& widths) {
   return elements;
 }
 
-Rows packed(const Row& elements, const Way& way) {
+Rows packed(const Row& elements, const Packing& way) {
   Rows buckets(1);
   double bytes = 0;
   const auto close = [&] {
@@ -85,7 +85,7 @@ std::string in_braces(const Rows& buckets) {
   return words.empty() ? "none" : base::join(words, " ");
 }
 
-void require_each_once(const Rows& buckets, size_t count) {
+void require_in_one_bucket(const Rows& buckets, size_t count) {
   std::vector<int> times(count);
   for (const auto& bucket : buckets) {
     for (const double i : bucket) {
@@ -105,11 +105,11 @@ void require_each_once(const Rows& buckets, size_t count) {
 [[noreturn]] void explain(const Rows& buckets, const Row& elements) {
   Row alone(elements.size(), 1), lengths;
   for (const auto& bucket : buckets) lengths.push_back(static_cast<double>(bucket.size()));
-  const auto what =
-      format("the buckets are {}, and DDP makes {}", in_braces(buckets), in_braces(packed(elements, kRight)));
+  const auto what = format("the buckets are {}, and DDP makes {}", in_braces(buckets),
+                           in_braces(packed(elements, kRightPacking)));
   if (lengths == alone)
     throw NotYet(what + ": each gradient travels alone", "many small messages, a latency each");
-  for (const auto& way : kWrong) {
+  for (const auto& way : kWrongPackings) {
     if (buckets == packed(elements, way)) throw NotYet(what + ": " + way.what, way.think);
   }
   throw NotYet(what);
@@ -117,9 +117,9 @@ void require_each_once(const Rows& buckets, size_t count) {
 
 void judge_packing(const RankRun& rank, const std::vector<int>& widths) {
   const auto elements = elements_of(widths);
-  const auto wanted = packed(elements, kRight);
+  const auto wanted = packed(elements, kRightPacking);
   const auto buckets = rank.rows("bucket");
-  require_each_once(buckets, elements.size());
+  require_in_one_bucket(buckets, elements.size());
   if (buckets != wanted) explain(buckets, elements);
   if (rank.rows("DDP's bucket") != wanted)
     throw NotYet("DDP itself made other buckets", "is the code below pack() as it was?");
@@ -138,7 +138,7 @@ LOCKSTEP_JUDGE("overlap.1", attempt) {
 }
 
 // What a trace says of one step of rank 0; rank r is 2 r ms later, and its backward 6 r.
-struct Step {
+struct TracedStep {
   double backward_end;
   std::vector<std::pair<double, double>> buckets;
 };
@@ -150,14 +150,14 @@ struct Cost {
   }
 };
 
-Step step_of(const Step& step, int rank) {
-  Step own = {step.backward_end + 6 * rank, step.buckets};
+TracedStep step_of(const TracedStep& step, int rank) {
+  TracedStep own = {step.backward_end + 6 * rank, step.buckets};
   for (auto& [begin, end] : own.buckets) begin += 2 * rank, end += 2 * rank;
   return own;
 }
 
 // by looking at each quarter of a millisecond: all times here are whole ones
-Cost cost_of(const Step& step) {
+Cost cost_of(const TracedStep& step) {
   constexpr double kSlice = 0.25;
   Cost cost = {0, 0};
   for (double at = kSlice / 2; at < 1000; at += kSlice) {
@@ -169,13 +169,13 @@ Cost cost_of(const Step& step) {
   return cost;
 }
 
-double last_end(const Step& step) {
+double last_end(const TracedStep& step) {
   double last = 0;
   for (const auto& span : step.buckets) last = std::max(last, span.second);
   return last;
 }
 
-Cost counted_twice(const Step& step) {
+Cost counted_twice(const TracedStep& step) {
   Cost cost = {0, 0};
   for (const auto& span : step.buckets) {
     const auto part = cost_of({step.backward_end, {span}});
@@ -184,8 +184,8 @@ Cost counted_twice(const Step& step) {
   return cost;
 }
 
-bool shows_whole_buckets(const Step& step, double shows) {
-  Step late = {0, {}};
+bool shows_whole_buckets(const TracedStep& step, double shows) {
+  TracedStep late = {0, {}};
   for (const auto& span : step.buckets) {
     if (span.second > step.backward_end) late.buckets.push_back(span);
   }
@@ -199,7 +199,7 @@ bool shows_whole_buckets(const Step& step, double shows) {
   return !late.buckets.empty() && shows <= most + 1e-6 && shows >= least - 1e-6;
 }
 
-void judge_exchange(const std::string& who, const Step& step, double is) {
+void judge_exchange(const std::string& who, const TracedStep& step, double is) {
   const double wanted = cost_of(step).exchange;
   if (near(is, wanted)) return;
   const auto what = who + format("the exchange takes {} ms, and it is {}", shown(is), shown(wanted));
@@ -211,7 +211,7 @@ void judge_exchange(const std::string& who, const Step& step, double is) {
   throw NotYet(what);
 }
 
-void judge_shows(const std::string& who, const Step& step, double is) {
+void judge_shows(const std::string& who, const TracedStep& step, double is) {
   const auto wanted = cost_of(step);
   if (near(is, wanted.shows)) return;
   const auto what = who + format("{} ms show, and it is {}", shown(is), shown(wanted.shows));
@@ -228,7 +228,7 @@ void judge_shows(const std::string& who, const Step& step, double is) {
   throw NotYet(what);
 }
 
-std::vector<std::string> arguments(const Step& step) {
+std::vector<std::string> arguments(const TracedStep& step) {
   std::vector<std::string> args = {shown(step.backward_end)};
   for (const auto& [begin, end] : step.buckets) {
     args.push_back(shown(begin));
@@ -238,7 +238,7 @@ std::vector<std::string> arguments(const Step& step) {
 }
 
 LOCKSTEP_JUDGE("overlap.2", attempt) {
-  const std::vector<Step> steps = {
+  const std::vector<TracedStep> steps = {
       {100, {{20, 60}, {50, 90}, {95, 130}}},             // two at once, a gap, one that shows
       {200, {{10, 40}, {50, 80}, {90, 150}}},             // all of it hides
       {50, {{30, 120}, {40, 70}, {60, 140}, {150, 160}}}  // one inside another, and most of it shows

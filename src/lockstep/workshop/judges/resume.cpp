@@ -207,7 +207,7 @@ LOCKSTEP_JUDGE("resume.2", attempt) {
 }
 
 // The options of a script's #SBATCH lines: Slurm stops to look at the first command.
-std::vector<std::string> directives(const std::string& script) {
+std::vector<std::string> sbatch_words(const std::string& script) {
   std::vector<std::string> found;
   std::istringstream lines(script);
   for (std::string line; std::getline(lines, line);) {
@@ -226,7 +226,7 @@ bool has(const std::vector<std::string>& words, const std::string& word) {
 }
 
 // --open-mode=append, or --open-mode append; Slurm takes the last
-std::string value_of(const std::vector<std::string>& words, const std::string& option) {
+std::string last_value(const std::vector<std::string>& words, const std::string& option) {
   std::string value;
   for (size_t i = 0; i < words.size(); ++i) {
     if (words[i].starts_with(option + "=")) value = words[i].substr(option.size() + 1);
@@ -268,10 +268,10 @@ void judge_directives(const std::vector<std::string>& words) {
     throw NotYet(
         "Slurm is not told that the job may be queued again: --requeue is not among the #SBATCH lines "
         "before the first command");
-  if (value_of(words, "--open-mode") != "append")
+  if (last_value(words, "--open-mode") != "append")
     throw NotYet("the second start opens the same log, and the log of the first ten minutes is lost",
                  "--open-mode has two values");
-  judge_signal(value_of(words, "--signal"));
+  judge_signal(last_value(words, "--signal"));
 }
 
 constexpr const char* kJob = "4711";
@@ -383,7 +383,7 @@ void try_script(Attempt& attempt, const State& state) {
 LOCKSTEP_JUDGE("resume.3", attempt) {
   const auto syntax = attempt.start({"bash", "-n", attempt.path()}, {});
   if (!syntax.is_well()) throw NotYet("bash does not understand it:\n" + syntax.printed);
-  judge_directives(directives(attempt.text()));
+  judge_directives(sbatch_words(attempt.text()));
   for (const auto& state : kStates) try_script(attempt, state);
 }
 

@@ -171,7 +171,7 @@ Row stacked(const Row& whole, int world) {
   return rows;
 }
 
-Row times(Row row, double factor) {
+Row multiplied(Row row, double factor) {
   for (double& value : row) value *= factor;
   return row;
 }
@@ -224,12 +224,12 @@ void judge_column(const RankRun& rank, int world) {
        {stacked(whole, world), "the parts one below the other", "a row is a sample, with all its outputs"}});
 }
 
-void judge_gradient(const RankRun& rank, int world) {
+void judge_input_gradient(const RankRun& rank, int world) {
   const auto whole = input_gradient(kAll);
   require({"column_backward", "gradient", rank, world}, whole,
           {{input_gradient(of_rank(rank.rank(), world)), "the gradient of its own outputs alone",
             "an input feeds the outputs of all ranks"},
-           {times(whole, 1.0 / world), "a mean over the ranks",
+           {multiplied(whole, 1.0 / world), "a mean over the ranks",
             "DDP takes a mean, over copies of the model; here the ranks are one model"}});
 }
 
@@ -245,14 +245,14 @@ LOCKSTEP_JUDGE("scale.2", attempt) {
   for (const int world : {2, 3}) {
     const auto run = attempt.run({.world = world});
     for (const auto& rank : run.ranks) judge_column(rank, world);
-    for (const auto& rank : run.ranks) judge_gradient(rank, world);
+    for (const auto& rank : run.ranks) judge_input_gradient(rank, world);
     for (const auto& rank : run.ranks) judge_row(rank, world);
   }
 }
 
 // --- scale.4: a grid
 
-constexpr int64_t kRanks = 8, kNode = 4, kBatch = 256;
+constexpr int64_t kRanks = 8, kNode = 4, kStepSamples = 256;
 constexpr double kRoom = 10;  // MB a rank
 
 void judge_grid(const Settings& settings) {
@@ -302,9 +302,9 @@ LOCKSTEP_JUDGE("scale.4", attempt) {
       attempt.lockstep({"train", attempt.path(), "--dry-run"}, {.world = kRanks, .may_fail = true});
   judge_dry_run(run.ranks[0]);
   const int64_t copies = kRanks / settings.parallel.tensor, together = copies * settings.data.batch_size;
-  if (together != kBatch)
+  if (together != kStepSamples)
     throw NotYet(format("{} copies with {} samples each take {} samples a step, and {} are wanted", copies,
-                        settings.data.batch_size, together, kBatch),
+                        settings.data.batch_size, together, kStepSamples),
                  "the ranks of one copy take the same samples; each copy takes others");
 }
 
