@@ -6,9 +6,11 @@ group alone would leave them behind.
 """
 
 import dataclasses
+import fcntl
 import itertools
 import os
 import pathlib
+import shlex
 import shutil
 import signal
 import socket
@@ -18,12 +20,14 @@ import time
 
 import pytest
 
+import dealing_kit
+
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
 # What a launcher or scheduler leaves in the environment: a test says itself whom it pretends to be.
 LAUNCHER_PREFIXES = (
     "SLURM_", "SBATCH_", "PBS_", "OMPI_", "PMI_", "PMIX_", "PALS_", "FLUX_", "JSM_", "LSB_", "PRTE_",
-    "HYDRA_", "HYDI_", "MPI_", "MPIR_", "I_MPI_", "TORCHELASTIC_", "GLOO_", "NCCL_", "LOCKSTEP_", "OMP_",
+    "HYDRA_", "HYDI_", "MPI_", "MPIR_", "I_MPI_", "TORCHELASTIC_", "GLOO_", "NCCL_", "LOCKSTEP_", "OMP_", "PYTEST_",
 )
 LAUNCHER_NAMES = {
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK", "MASTER_ADDR",
@@ -34,22 +38,55 @@ LAUNCHER_NAMES = {
 def pytest_addoption(parser):
     parser.addoption("--build-dir", default=os.environ.get("LOCKSTEP_BUILD", str(SOURCE / "build/release")),
                      help="the build folder under test (default build/release, or $LOCKSTEP_BUILD)")
-    parser.addoption("--part", choices=("learner", "user"),
-                     help="half of the tests, for two runs side by side: what a learner meets, or the rest")
+    parser.addoption("--about", action="append", default=[], metavar="PART",
+                     help="only tests marked with this room or folder, or those of --file")
+    parser.addoption("--file", action="append", default=[], metavar="FILE", help="and all tests of this file")
+    parser.addoption("--budget", type=float, metavar="SECONDS",
+                     help="only as many tests, cheapest first, as have taken this long on each worker")
 
 
-# The course, whose checks take turns on a machine, what an install brings, and who hands jobs in: half of the time.
-LEARNER = {f"test_{name}.py" for name in (
-    "bundle", "bundling", "class", "compare", "comparison", "course", "course_jobs", "docs", "examples", "exercises",
-    "install", "modules", "own_program", "packaging", "pbs", "render", "runs", "site", "sites", "snippets", "submit",
-    "submit_calls", "submit_texts", "tables", "troubleshooting", "workshop")}
+def pytest_configure(config):
+    config.costs = dealing_kit.Costs(SOURCE / "build/test-costs.json")
+    config.pluginmanager.register(config.costs)
+    # all workers must see the same, whatever another run writes meanwhile
+    config.known_costs = config.workerinput["costs"] if hasattr(config, "workerinput") else config.costs.known()
 
 
-def pytest_ignore_collect(collection_path, config):
-    part = config.getoption("--part")
-    if not part or not collection_path.name.startswith("test_"):
-        return None
-    return True if (collection_path.name in LEARNER) != (part == "learner") else None
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    node.workerinput["costs"] = node.config.known_costs
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    costs, parts, files = config.known_costs, config.getoption("--about"), config.getoption("--file")
+    chosen = [item for item in items if not (parts or files) or dealing_kit.is_about(item, parts, files)]
+    if config.getoption("--budget"):
+        workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+        chosen, _ = dealing_kit.within(chosen, config.getoption("--budget") * workers, costs)
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    items[:] = dealing_kit.longest_first(chosen, costs) if hasattr(config, "workerinput") else chosen
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Dealing(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return dealing_kit.group_of(nodeid)
+    return Dealing(config, log)
+
+
+def pytest_sessionfinish(session):
+    if not hasattr(session.config, "workerinput"):
+        session.config.costs.write()
+
+
+def pytest_terminal_summary(terminalreporter):
+    failed = {report.nodeid for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, [])}
+    for name in sorted(failed):
+        terminalreporter.write_line(f"run it alone: scripts/test {shlex.quote(name)}")
 
 
 # A suite that a script started in the background has Ctrl-C ignored, one under nohup SIGHUP, and so would all that it starts.
@@ -70,7 +107,8 @@ def clean_environment(**more):
     """This environment without any launcher's or scheduler's words, one thread a rank, plus `more`."""
     environment = {name: value for name, value in os.environ.items()
                    if name not in LAUNCHER_NAMES and not name.startswith(LAUNCHER_PREFIXES)}
-    environment.update(OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1",
+    # the course's checks take turns on a machine, by default one for two cores: tests are dealt to workers already
+    environment.update(OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1", LOCKSTEP_CHECKS="32",
                        OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                        OMPI_MCA_rmaps_base_oversubscribe="1")
     environment.update({name: str(value) for name, value in more.items() if value is not None})
@@ -225,18 +263,35 @@ def lockstep(build_dir):
 
 
 @pytest.fixture(scope="session")
-def prepared(lockstep):
+def once(tmp_path_factory, request):
+    """once(name, make) -> a folder of that name, which make(folder) fills for all workers of this run; the others wait."""
+    shared = tmp_path_factory.getbasetemp()
+    if hasattr(request.config, "workerinput"):
+        shared = shared.parent
+
+    def get(name, make):
+        with open(shared / f"{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (shared / f"{name}.made").exists():
+                (shared / name).mkdir()
+                make(shared / name)
+                (shared / f"{name}.made").touch()
+        return shared / name
+    return get
+
+
+@pytest.fixture(scope="session")
+def prepared(lockstep, once):
     """The program, with the header of the course's exercises precompiled."""
-    run_process([lockstep, "workshop", "prepare"], check=True, timeout=300)
+    once("prepared", lambda _: run_process([lockstep, "workshop", "prepare"], check=True, timeout=300))
     return lockstep
 
 
 @pytest.fixture(scope="session")
-def installed(build_dir, lockstep, tmp_path_factory):
-    """The prefix of a fresh install."""
-    prefix = tmp_path_factory.mktemp("install") / "prefix"
-    run_process(["cmake", "--install", build_dir, "--prefix", prefix], check=True, timeout=120)
-    return prefix
+def installed(build_dir, lockstep, once):
+    """The prefix of a fresh install, which no test changes."""
+    return once("install", lambda folder: run_process(["cmake", "--install", build_dir, "--prefix", folder / "prefix"],
+                                                      check=True, timeout=120)) / "prefix"
 
 
 @pytest.fixture(scope="session")

@@ -77,7 +77,7 @@ NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
 def let_others_pass(path, base):
     """Opens to other users the folders above `path` that pytest made and closed: those of `base`, its own of this run."""
-    top = base.parent if base.parent.name.startswith("pytest-of-") else base
+    top = next((above for above in base.parents if above.name.startswith("pytest-of-")), base)
     for folder in path.parents:
         if folder.is_relative_to(top):
             folder.chmod(folder.stat().st_mode | 0o011)

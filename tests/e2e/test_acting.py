@@ -7,6 +7,8 @@ import pytest
 
 from train_kit import assert_same_run, assert_same_tensors, checkpoints, metrics, newest, sets, status, write_config
 
+pytestmark = pytest.mark.about("tasks", "train")
+
 torch = pytest.importorskip("torch")
 
 CARTPOLE = """

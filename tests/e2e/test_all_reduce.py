@@ -7,6 +7,8 @@ from process_kit import ends_of
 from test_comm import peer, ranks, wait_ready, waited  # noqa: F401  (two are fixtures)
 from train_kit import PIMA, assert_same_tensors, newest, sets, write_config
 
+pytestmark = pytest.mark.about("comm/algorithms", "tutorials")
+
 
 def trained(lockstep, mpirun, folder, world, **keys):
     config = write_config(folder, PIMA)

@@ -7,6 +7,8 @@ import pytest
 from text_kit import reviews, write_csv, write_vocabulary
 from train_kit import DATA, write_config
 
+pytestmark = pytest.mark.about("bench", "plot")
+
 WAYS = ["gloo", "MPI_Allreduce", "mpi", "mpi_shared", "reduce_broadcast", "all_to_all", "ring", "recursive_doubling",
         "halving_doubling", "tree", "two_level"]
 

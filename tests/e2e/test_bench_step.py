@@ -9,6 +9,8 @@ from conftest import OPEN_MPI, members
 from process_kit import line_with, on_terminal
 from train_kit import DATA, PIMA, sets, write_config, write_small_mnist
 
+pytestmark = pytest.mark.about("bench")
+
 PHASES = ["data", "forward", "backward", "waiting for communication", "optimiser", "other"]
 
 

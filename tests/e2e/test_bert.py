@@ -8,6 +8,8 @@ import torch  # noqa: E402
 from bert_kit import *  # noqa: E402, F403
 from train_kit import PIMA, assert_same_tensors, metrics, newest, sets, write_config  # noqa: E402
 
+pytestmark = pytest.mark.about("models", "text")
+
 
 @pytest.fixture(scope="module")
 def peer(build_dir):

@@ -17,6 +17,8 @@ from test_modules import modules  # noqa: F401  (a fixture)
 sys.path.append(str(SOURCE / "scripts"))
 from bundling import check  # noqa: E402
 
+pytestmark = pytest.mark.about("packaging", "scripts")
+
 SCRIPT = SOURCE / "scripts/bundle"
 FEW_STEPS = ("train", "configs/mnist.yaml", "--set", "train.max_steps=2", "--set", "run.name=a")
 

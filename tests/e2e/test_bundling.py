@@ -18,6 +18,8 @@ from process_kit import ends_of, line_with, shared_library, wait_for
 sys.path.append(str(SOURCE / "scripts"))
 from bundling import archive, baseline, check, kept, said  # noqa: E402
 
+pytestmark = pytest.mark.about("scripts")
+
 SCRIPT = SOURCE / "scripts/bundle"
 
 

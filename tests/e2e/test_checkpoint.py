@@ -13,6 +13,8 @@ import zipfile
 
 import pytest
 
+pytestmark = pytest.mark.about("checkpoint")
+
 torch = pytest.importorskip("torch", reason="needs Python's torch to compare with")
 
 

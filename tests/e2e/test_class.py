@@ -6,6 +6,8 @@ from conftest import run_process
 from pbs_kit import ended, pbs, qsub  # noqa: F401  (fixtures)
 from slurm_kit import lab, log_of  # noqa: F401  (fixtures)
 
+pytestmark = pytest.mark.about("workshop", "job_scripts", "tutorials")
+
 CHECK = SOURCE / "job_scripts/check.slurm"
 # what a learner may have written, and what each is told
 ANSWERS = (

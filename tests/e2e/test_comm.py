@@ -12,6 +12,8 @@ from conftest import OPEN_MPI
 from process_kit import ends_of, threads_of, wait_for
 from train_kit import PIMA, sets, status, write_config
 
+pytestmark = pytest.mark.about("comm", "comm/meet", "comm/watch")
+
 STEPS_FOR_EVER = 1_000_000
 
 

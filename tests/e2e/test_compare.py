@@ -10,6 +10,8 @@ import pytest
 from conftest import SOURCE, left_behind, run_process
 from process_kit import ends_of, wait_for
 
+pytestmark = pytest.mark.about("bench")
+
 PATIENCE = 240
 
 

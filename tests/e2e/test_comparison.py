@@ -21,6 +21,8 @@ import targets  # noqa: E402
 import verdict  # noqa: E402
 import verify  # noqa: E402
 
+pytestmark = pytest.mark.about("bench")
+
 
 @pytest.mark.parametrize("text", [
     "{", '{"rows": [], "when": "now", "facts": {"cpu": "x", "lockstep": "y"}}',

@@ -7,6 +7,8 @@ import subprocess
 
 import pytest
 
+pytestmark = pytest.mark.about("config", "cli", "base")
+
 CONFIG = """\
 run: {name: test, dir: "${LOCKSTEP_TEST_RUNS:-runs}"}
 optim: {name: adamw, lr: 1.0e-3}

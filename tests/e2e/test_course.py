@@ -9,6 +9,8 @@ from conftest import SOURCE, clean_environment, end_session, start_process
 from course_kit import Chapter, Shell, commands_of, mistakes, out_of_form, stands_in, wrong
 from docs_kit import BLOCKS, Block, blocks_of, prose
 
+pytestmark = pytest.mark.about("tutorials")
+
 SAMPLE = SOURCE / "tests/fixtures/course/sample.md"
 PAGES = sorted((SOURCE / "tutorials").rglob("*.md"))
 WITH_COMMANDS = [page for page in PAGES if any(block.language == "console" for block in blocks_of(page))]

@@ -5,6 +5,8 @@ from cluster_kit import start_lab
 from conftest import SOURCE, clean_environment, run_process
 from pbs_kit import ended
 
+pytestmark = pytest.mark.about("workshop", "job_scripts", "tutorials")
+
 PBS, SLURM = "start.2", "start.3"
 FILES = {PBS: "start.2.pbs", SLURM: "start.3.slurm"}
 COMMANDS = {PBS: '. "$LOCKSTEP_HOME/job_scripts/lockstep.sh"\nlockstep_train configs/pima.yaml', SLURM: "srun lockstep whoami"}

@@ -7,6 +7,8 @@ import pytest
 from cluster_kit import site, start_lab  # noqa: F401  (a fixture among them)
 from process_kit import wait_for
 
+pytestmark = pytest.mark.about("comm/watch")
+
 SILENCE = 3
 NAMED = re.compile(rf"the node of rank 2 \(host n2, pid \d+\)( and rank 3 \(host n2, pid \d+\))? has not answered for "
                    rf"{SILENCE} s")

@@ -5,6 +5,8 @@ import pytest
 from conftest import SOURCE
 from train_kit import MNIST, PIMA, checkpoints, metrics, newest, sets, write_config, write_small_mnist
 
+pytestmark = pytest.mark.about("parallel", "train")
+
 torch = pytest.importorskip("torch")
 
 STEPS = dict(train__max_steps=8, train__log_every=1, data__batch_size=102)  # 102 = 4 * 26 - 2: no even chunks

@@ -10,6 +10,8 @@ from conftest import PATIENT, members
 from process_kit import wait_for
 from train_kit import DATA, assert_same_tensors, metrics, newest, sets, write_config
 
+pytestmark = pytest.mark.about("kernels", "train")
+
 torch = pytest.importorskip("torch")
 
 PIMA = f"""

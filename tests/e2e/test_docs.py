@@ -10,6 +10,8 @@ import pytest
 from conftest import SOURCE
 from docs_kit import PAGES, prose
 
+pytestmark = pytest.mark.about("docs", "scripts")
+
 LOCKSTEP = SOURCE / "src/lockstep"
 TOP = {path.name for path in SOURCE.iterdir()} - {".", "build", "runs"}
 NAMES = [str(page.relative_to(SOURCE)) for page in PAGES]

@@ -12,6 +12,8 @@ import pytest
 from conftest import OPEN_MPI
 from process_kit import ends_of, shared_library
 
+pytestmark = pytest.mark.about("doctor")
+
 QUICK = {"LOCKSTEP_JOIN_TIMEOUT": 2}
 
 

@@ -14,6 +14,8 @@ from cluster_kit import start_lab
 from conftest import run_process
 from process_kit import ends_of, shared_library
 
+pytestmark = pytest.mark.about("doctor")
+
 LIMIT = 60  # seconds, whatever is broken
 
 # On the ranks whose environment says so, the functions of C misbehave as a broken node's do.

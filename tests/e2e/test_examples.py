@@ -7,6 +7,8 @@ import pytest
 
 from conftest import SOURCE, cache_value, run_process
 
+pytestmark = pytest.mark.about("examples")
+
 RUN = 600  # seconds; a build of one file, with libtorch's headers
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from train_kit import assert_same_tensors, metrics, newest, sets, write_config
 
+pytestmark = pytest.mark.about("train", "tasks", "models")
+
 torch = pytest.importorskip("torch", reason="needs Python's torch to compare with")
 
 CLASSES = 10

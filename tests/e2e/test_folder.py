@@ -8,6 +8,8 @@ import pytest
 
 from train_kit import assert_same_run, checkpoints, metrics, sets, write_config
 
+pytestmark = pytest.mark.about("data", "tasks")
+
 numpy = pytest.importorskip("numpy")
 Image = pytest.importorskip("PIL.Image")
 

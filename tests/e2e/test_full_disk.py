@@ -9,6 +9,8 @@ import pytest
 
 from train_kit import PIMA, assert_same_tensors, checkpoints, metrics, newest, sets, status, write_config
 
+pytestmark = pytest.mark.about("run_folder", "train", "checkpoint")
+
 torch = pytest.importorskip("torch", reason="needs Python's torch to load the checkpoints")
 
 SIZE, FILLER = 2048 * 1024, 1792 * 1024  # a checkpoint takes 48 KiB

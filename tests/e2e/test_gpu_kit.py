@@ -16,6 +16,8 @@ from process_kit import NOBODY, ends_of, let_others_pass, wait_for
 sys.path.append(str(SOURCE / "scripts"))
 from bundling import check, tree  # noqa: E402
 
+pytestmark = pytest.mark.about("scripts", "bench")
+
 SCRIPT = SOURCE / "scripts/gpu_kit"
 MOST = 60 << 20
 PARTS = ["doctor", "plugin", "nccl", "tests", "parity", "fp16", "step", "speed", "two", "pinned", "resume", "sanitizer"]

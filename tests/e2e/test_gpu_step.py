@@ -4,6 +4,8 @@ import pytest
 
 from train_kit import MNIST, PIMA, assert_same_tensors, newest, sets, write_config, write_small_mnist
 
+pytestmark = pytest.mark.about("cuda", "train", "data")
+
 pytest.importorskip("torch", reason="reads checkpoints with it")
 
 GRAPH = {"data.resident": True, "train.graph": True}

@@ -6,6 +6,8 @@ import pytest
 
 from conftest import SOURCE
 
+pytestmark = pytest.mark.about("scripts")
+
 UGLY = "int  main( ){return 0;}\n"
 NEAT = "int main() {\n  return 0;\n}\n"
 

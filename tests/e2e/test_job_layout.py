@@ -6,6 +6,8 @@ import pytest
 
 from conftest import SOURCE
 
+pytestmark = pytest.mark.about("job_scripts")
+
 ASK = f"""
 LOCKSTEP_HOME={SOURCE}
 . "$LOCKSTEP_HOME/job_scripts/lockstep.sh"

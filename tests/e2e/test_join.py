@@ -10,6 +10,8 @@ import time
 import pytest
 from process_kit import ends_of, shared_library
 
+pytestmark = pytest.mark.about("comm/meet")
+
 
 @pytest.fixture
 def peer(build_dir):

@@ -4,6 +4,8 @@ import pytest
 
 from train_kit import DATA, MNIST, assert_same_tensors, checkpoints, metrics, newest, sets, write_config
 
+pytestmark = pytest.mark.about("kernels")
+
 pytest.importorskip("torch")
 
 FAST = sets(train__kernels="fast", train__layout="channels_last")

@@ -10,6 +10,8 @@ from conftest import cache_value, run_process
 from pbs_kit import ended
 from pbs_kit import pbs  # noqa: F401  (a fixture)
 
+pytestmark = pytest.mark.about("modules")
+
 VERSION = re.search(r"project\(lockstep VERSION ([0-9.]+)", (SOURCE / "CMakeLists.txt").read_text()).group(1)
 INITS = {"modules": ["/usr/share/modules/init/bash"],
          "lmod": [str(SOURCE / ".deps/lmod/usr/share/lmod/lmod/init/bash"), "/usr/share/lmod/lmod/init/bash"]}

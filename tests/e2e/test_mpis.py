@@ -9,6 +9,8 @@ from cluster_kit import digests, last_checkpoint, runs
 from conftest import SOURCE, run_process
 from process_kit import shared_library
 
+pytestmark = pytest.mark.about("mpi", "comm/mpi")
+
 FOLDER = SOURCE / ".deps/mpi"
 # name: mpirun, the environment, the launcher's name, how the library's version begins
 MPIS = {

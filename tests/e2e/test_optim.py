@@ -5,6 +5,8 @@ import math
 
 import pytest
 
+pytestmark = pytest.mark.about("optim")
+
 torch = pytest.importorskip("torch", reason="needs Python's torch to compare with")
 
 STEPS = 40

@@ -15,6 +15,8 @@ from slurm_kit import environment, lab, sbatch  # noqa: F401  (fixtures)
 from slurm_kit import finished
 from slurm_kit import log_of as slurm_log
 
+pytestmark = pytest.mark.about("lesson", "workshop", "tutorials")
+
 NAME = "distributed_data_parallel"
 
 

@@ -10,6 +10,8 @@ import types
 import pytest
 from conftest import SOURCE
 
+pytestmark = pytest.mark.about("packaging")
+
 RECIPE = SOURCE / "packaging/spack/packages/lockstep/package.py"
 DEFINITION = SOURCE / "packaging/apptainer/lockstep.def"
 

@@ -13,6 +13,8 @@ import pytest
 
 from conftest import SOURCE, end_session, free_port, run_process, start_process
 
+pytestmark = pytest.mark.about("parallel")
+
 PARITY = SOURCE / "tests/parity"
 CASES = PARITY / "cases.txt"
 WORLDS = (1, 2, 3, 4)

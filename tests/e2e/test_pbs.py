@@ -9,6 +9,8 @@ from conftest import run_process
 from pbs_kit import DDP, IN_A_JOB, SCRIPTS, ended, log_of
 from pbs_kit import pbs, qsub, quick_program, reference  # noqa: F401  (fixtures)
 
+pytestmark = pytest.mark.about("job_scripts")
+
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("select, world", [("1:ncpus=2:mpiprocs=2", 2), ("2:ncpus=2:mpiprocs=2", 4), ("2:ncpus=1", 2)])

@@ -10,6 +10,8 @@ from pbs_kit import DDP, IN_A_JOB, LASTING_SHELL, SCRIPTS, ended, fields, log_of
 from pbs_kit import pbs, qsub, quick_program, reference  # noqa: F401  (fixtures)
 from process_kit import wait_for
 
+pytestmark = pytest.mark.about("job_scripts")
+
 
 @pytest.mark.mpi
 def test_the_walltime_stops_it_early_and_a_fresh_qsub_goes_on(pbs, qsub, work, lockstep, reference):  # noqa: F811

@@ -13,6 +13,8 @@ from process_kit import wait_for
 from train_kit import (MNIST, PIMA, assert_same_run, assert_same_tensors, checkpoints, metrics, newest, sets, status,
                        without_clocks, write_config, write_small_mnist)
 
+pytestmark = pytest.mark.about("parallel", "train")
+
 torch = pytest.importorskip("torch")
 
 FOUR_PARTS = dict(model__name="mlp", model__hidden="[24,20,16]")

@@ -11,6 +11,8 @@ import pytest
 
 from train_kit import DATA, MNIST, PIMA, checkpoints, metrics, newest, sets, write_config, write_small_mnist
 
+pytestmark = pytest.mark.about("cli", "tasks")
+
 torch = pytest.importorskip("torch", reason="needs Python's torch to compare with")
 numpy = pytest.importorskip("numpy")
 functional = torch.nn.functional

@@ -6,6 +6,8 @@ import time
 import pytest
 from train_kit import MNIST, PIMA, metrics, status, write_config, write_small_mnist
 
+pytestmark = pytest.mark.about("cli", "base")
+
 
 def test_a_run_that_hangs_is_ended_with_its_children(run):
     begin = time.monotonic()

@@ -7,6 +7,8 @@ import pytest
 from conftest import SOURCE
 from train_kit import PIMA, sets, status, write_config
 
+pytestmark = pytest.mark.about("train", "cli")
+
 PAGE = SOURCE / "docs/troubleshooting.md"
 
 

@@ -16,6 +16,8 @@ from pbs_kit import ended, next_job, pbs  # noqa: F401  (fixtures)
 from pbs_kit import log_of as pbs_log
 from slurm_kit import finished, lab  # noqa: F401  (fixtures)
 
+pytestmark = pytest.mark.about("cluster")
+
 SCHEDULERS = {"slurm": ("#SBATCH ", "SLURM_SUBMIT_DIR"), "pbs": ("#PBS ", "PBS_O_WORKDIR")}
 
 def call(*words, cwd=None, **variables):

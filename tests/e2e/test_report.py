@@ -9,6 +9,8 @@ import pytest
 from conftest import SOURCE, run_process
 from train_kit import ANY_CPU, PIMA, status, write_config, write_small_mnist
 
+pytestmark = pytest.mark.about("report", "plot")
+
 MNIST = """
 run: {{name: mnist}}
 task: {{name: mnist}}

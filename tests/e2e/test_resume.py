@@ -9,6 +9,8 @@ import pytest
 from train_kit import (MNIST, PIMA, assert_same_run, assert_same_tensors, checkpoints, metrics, newest, sets, status,
                        write_config)
 
+pytestmark = pytest.mark.about("train", "checkpoint")
+
 torch = pytest.importorskip("torch")
 
 EPOCHS = 20

@@ -13,6 +13,8 @@ from process_kit import shared_library, wait_for
 from test_signals import ENDLESS, lines_of
 from train_kit import PIMA, checkpoints, metrics, sets, status, write_config
 
+pytestmark = pytest.mark.about("run_folder")
+
 
 @pytest.fixture
 def train(lockstep, start, tmp_path):

@@ -9,6 +9,8 @@ from conftest import run_process
 from process_kit import on_terminal
 from train_kit import ANY_CPU, PIMA, write_config
 
+pytestmark = pytest.mark.about("cli", "run_folder", "report")
+
 
 @pytest.fixture(scope="module")
 def place(lockstep, tmp_path_factory):

@@ -2,7 +2,11 @@
 
 import json
 
+import pytest
+
 from train_kit import DATA, checkpoints, status
+
+pytestmark = pytest.mark.about("comm/meet", "launch")
 
 # whatever the machine: the ranks outnumber its cores, and each start takes its share of one
 PATIENCE = 240

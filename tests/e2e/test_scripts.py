@@ -13,6 +13,8 @@ import pytest
 from conftest import LOOPBACK, OPEN_MPI, SOURCE, end_session, listens_on, members, start_process
 from process_kit import wait_for
 
+pytestmark = pytest.mark.about("scripts", "cmake")
+
 
 @pytest.fixture
 def ready(build_dir):

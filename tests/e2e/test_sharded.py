@@ -11,6 +11,8 @@ import pytest
 from conftest import PATIENT, left_behind, members, run_process
 from train_kit import MNIST, PIMA, assert_same_tensors, newest, sets, write_config, write_small_mnist
 
+pytestmark = pytest.mark.about("zero")
+
 torch = pytest.importorskip("torch")
 
 SHARDED = sets(optim__sharded=True)

@@ -11,6 +11,8 @@ from conftest import PATIENT, run_process
 from test_comm import STEPS_FOR_EVER, peer, ready_pids  # noqa: F401
 from train_kit import PIMA, assert_same_run, sets, write_config
 
+pytestmark = pytest.mark.about("comm/mpi")
+
 # 1.1 million numbers, which two ranks want 8.5 MB for
 LARGE = sets(launch__backend="mpi", model__name="mlp", model__hidden="[1024,1024]", train__epochs=1)
 SLOWER = "gradients take a slower way"

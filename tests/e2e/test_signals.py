@@ -12,6 +12,8 @@ from conftest import free_port
 from process_kit import wait_for
 from train_kit import PIMA, assert_same_run, checkpoints, metrics, newest, sets, status, write_config
 
+pytestmark = pytest.mark.about("train", "comm/watch", "launch")
+
 ENDLESS = sets(train__epochs=1000000)
 LONG = sets(train__epochs=30)
 

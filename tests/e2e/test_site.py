@@ -10,6 +10,8 @@ import pytest
 
 from conftest import SOURCE, run_process
 
+pytestmark = pytest.mark.about("scripts", "docs")
+
 PACKAGES = SOURCE / ".deps/site"
 
 

@@ -3,6 +3,8 @@
 import pytest
 from conftest import SOURCE
 
+pytestmark = pytest.mark.about("cluster")
+
 
 @pytest.fixture
 def commands(tmp_path):

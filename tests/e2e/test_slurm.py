@@ -11,6 +11,8 @@ from process_kit import wait_for
 from slurm_kit import DDP, LONG, log_of, finished
 from slurm_kit import environment, lab, nodes_of_two, reference, sbatch  # noqa: F401  (fixtures)
 
+pytestmark = pytest.mark.about("job_scripts")
+
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("backend", ["gloo", "mpi"])

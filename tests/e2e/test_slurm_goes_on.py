@@ -11,6 +11,8 @@ from process_kit import wait_for
 from slurm_kit import DDP, LONG, FOUR_LONG, log_of, finished
 from slurm_kit import environment, lab, reference, sbatch  # noqa: F401  (fixtures)
 
+pytestmark = pytest.mark.about("job_scripts")
+
 
 @pytest.mark.mpi
 def test_usr1_requeues_and_resumes_exactly(lab, sbatch, work, lockstep, reference):  # noqa: F811

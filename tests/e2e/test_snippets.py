@@ -7,6 +7,8 @@ import pytest
 from conftest import SOURCE, cache_value
 from docs_kit import BLOCKS, blocks
 
+pytestmark = pytest.mark.about("docs", "examples")
+
 MOST_LEFT_OUT = 4  # blocks of C++ or YAML that say why they cannot be checked
 
 

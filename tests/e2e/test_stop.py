@@ -12,6 +12,8 @@ from process_kit import shared_library, wait_for
 from test_signals import catches, ranks_of
 from train_kit import PIMA, assert_same_run, checkpoints, metrics, newest, sets, status, write_config
 
+pytestmark = pytest.mark.about("train", "checkpoint")
+
 # 3 steps an epoch at world 2, then 11 batches to evaluate on rank 0 and 10 on rank 1
 SLOW = """
 run: {{name: slow}}

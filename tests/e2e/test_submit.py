@@ -11,6 +11,8 @@ from cluster_kit import site  # noqa: F401  (fixture)
 from process_kit import line_with, on_terminal, wait_for
 from submit_kit import PIPES, fake, submit  # noqa: F401  (a fixture among them)
 
+pytestmark = pytest.mark.about("cluster", "cli")
+
 LONG = ("--set", "train.max_steps=120", "--set", "checkpoint.every_steps=5")
 SHORT = ("--set", "train.max_steps=4", "--set", "train.eval_every=1")
 

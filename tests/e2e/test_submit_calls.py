@@ -11,6 +11,8 @@ from process_kit import line_with, shared_library, wait_for
 from slurm_kit import lab  # noqa: F401  (fixture)
 from submit_kit import PIPES, fake, submit  # noqa: F401  (a fixture among them)
 
+pytestmark = pytest.mark.about("cluster")
+
 
 def over(work):  # noqa: F811
     """The job's script has said that it is done."""

@@ -10,6 +10,8 @@ from hostile import BYTES, NASTY, recording_home
 from slurm_kit import lab  # noqa: F401  (fixture)
 from submit_kit import fake
 
+pytestmark = pytest.mark.about("cluster")
+
 TEXTS = NASTY + BYTES
 
 

@@ -9,6 +9,8 @@ from cluster_kit import wait_for
 from conftest import members
 from train_kit import PIMA, assert_same_run, sets, write_config
 
+pytestmark = pytest.mark.about("train", "comm/watch")
+
 TIMEOUT, STOPPED = 4, 8
 
 

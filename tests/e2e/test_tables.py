@@ -10,6 +10,8 @@ import pytest
 from conftest import cache_value, run_process
 from train_kit import assert_same_tensors, newest, sets
 
+pytestmark = pytest.mark.about("parallel", "tasks", "optim")
+
 torch = pytest.importorskip("torch")
 
 # the example's folder -> its library, the key that names it, the table it adds to

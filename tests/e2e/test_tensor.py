@@ -12,6 +12,8 @@ from process_kit import wait_for
 from test_signals import ranks_of
 from train_kit import checkpoints, metrics, newest, sets, status, write_config, write_small_mnist
 
+pytestmark = pytest.mark.about("parallel", "train")
+
 torch = pytest.importorskip("torch")
 
 MODELS = {

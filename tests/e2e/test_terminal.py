@@ -7,6 +7,8 @@ from conftest import OPEN_MPI
 from process_kit import on_terminal
 from train_kit import PIMA, sets, write_config
 
+pytestmark = pytest.mark.about("run_folder", "cli")
+
 PROGRESS = re.compile(r"step \d+/\d+  loss")
 LOG_LINE = re.compile(r"Epoch \d+ \|")
 SETS = sets(train__epochs=4, train__log_every=5, train__eval_every=60, checkpoint__every_epochs=20)

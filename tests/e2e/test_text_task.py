@@ -11,6 +11,8 @@ import pytest
 from text_kit import LABELS, nli_rows, reviews, write_csv, write_jsonl, write_model, write_nli, write_vocabulary
 from train_kit import checkpoints, metrics, sets
 
+pytestmark = pytest.mark.about("text", "tasks", "data")
+
 torch = pytest.importorskip("torch", reason="makes the model that reads tokens")
 BertWordPieceTokenizer = pytest.importorskip("tokenizers").BertWordPieceTokenizer
 

@@ -17,6 +17,8 @@ from conftest import SOURCE
 from tokenizer_kit import (ALPHABETS, HARD, KINDS, SPECIALS, TRUNCATIONS, Ask, framed, line_of, peer_answers, random_ask, stays,
                            their_answer, theirs, vocabulary, write_folder)
 
+pytestmark = pytest.mark.about("text")
+
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 

@@ -7,6 +7,8 @@ import pytest
 from conftest import run_process
 from train_kit import ANY_CPU, PIMA, digest_of_run, status, write_config
 
+pytestmark = pytest.mark.about("train", "report")
+
 PHASES = {"data", "forward", "backward", "waiting for communication", "optimiser", "other"}
 
 

@@ -11,6 +11,8 @@ from process_kit import on_terminal
 from train_kit import (MNIST, PIMA, checkpoints, metrics, newest, sets, status, write_config,
                        write_small_mnist)
 
+pytestmark = pytest.mark.about("train", "cli", "config", "tasks", "run_folder")
+
 
 @pytest.fixture(scope="module")
 def pima_run(tmp_path_factory, lockstep, mpiexec):

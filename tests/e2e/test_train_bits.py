@@ -7,6 +7,8 @@ import pytest
 from train_kit import (MNIST, PIMA, assert_same_tensors, checkpoints, metrics, newest, sets, write_config,
                        write_small_mnist)
 
+pytestmark = pytest.mark.about("train", "parallel", "optim")
+
 torch = pytest.importorskip("torch")
 
 # name -> (the Python program's variant, lockstep's settings)

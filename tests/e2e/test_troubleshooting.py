@@ -12,6 +12,8 @@ from process_kit import wait_for
 from test_provoke import PAGE, VARIES
 from train_kit import PIMA, sets, write_config
 
+pytestmark = pytest.mark.about("docs", "base")
+
 
 def messages(section):
     """The messages in a section, in order, as patterns."""

@@ -13,6 +13,8 @@ from conftest import OPEN_MPI, members
 from process_kit import shared_library
 from train_kit import DATA, PIMA, sets, write_config
 
+pytestmark = pytest.mark.about("launch", "cli")
+
 ESCAPE = "\x1b[31mred\x1b]0;title\x07\x9b"
 
 

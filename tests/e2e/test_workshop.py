@@ -12,6 +12,8 @@ import pytest
 from conftest import left_behind, run_process
 from process_kit import NOBODY, let_others_pass, on_terminal, shared_library, wait_for
 
+pytestmark = pytest.mark.about("workshop", "lesson")
+
 SOLVED = """#include <lockstep/workshop.h>
 int main() {
   return lockstep::run([] {
@@ -445,12 +447,14 @@ def test_a_class_is_looked_over(lockstep, course, tmp_path):
 # an install that nobody may write to
 
 @pytest.fixture(scope="module")
-def prepared_install(installed):
-    """The installed program, its header precompiled, and then all of it read-only."""
-    run_process([installed / "bin/lockstep", "workshop", "prepare"], check=True, timeout=300)
-    run_process(["chmod", "-R", "a-w,a+rX", installed], check=True)
-    yield installed / "bin/lockstep"
-    run_process(["chmod", "-R", "u+w", installed], check=True)
+def prepared_install(build_dir, lockstep, tmp_path_factory):
+    """An install of its own, its header precompiled, and then all of it read-only."""
+    prefix = tmp_path_factory.mktemp("read-only")
+    run_process(["cmake", "--install", build_dir, "--prefix", prefix], check=True, timeout=120)
+    run_process([prefix / "bin/lockstep", "workshop", "prepare"], check=True, timeout=300)
+    run_process(["chmod", "-R", "a-w,a+rX", prefix], check=True)
+    yield prefix / "bin/lockstep"
+    run_process(["chmod", "-R", "u+w", prefix], check=True)
 
 
 @pytest.fixture

@@ -1,0 +1,185 @@
+"""The checks behind scripts/test, which has installed what they need and configured build/release."""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import changes
+import full
+import program
+import reports
+import rooms
+import steps
+import stress
+from place import BUILD, PYTHON, REPORTS, ROOT
+from steps import Steps, say, succeeds
+
+E2E = "tests/e2e/"
+QUICK_SECONDS = 100  # for program tests in --quick: with a build and the room tests it stays below three minutes
+PROGRAM = "lockstep_ready"
+PEERS = "lockstep_peers"
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="scripts/test", add_help=False)
+    parser.add_argument("what", nargs="*")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--stress", action="store_true")
+    return parser.parse_args()
+
+
+def bad_input(what, hint):
+    print(f"error: {what}\n  {hint}", file=sys.stderr)
+    sys.exit(2)
+
+
+def build(*targets):
+    jobs = subprocess.run(["bash", "-c", f". {ROOT}/scripts/common.sh; compile_jobs"], capture_output=True, text=True).stdout
+    return succeeds("cmake", "--build", BUILD, "--parallel", jobs.strip(), "--target", *targets, stdout=sys.stderr)
+
+
+def files(*patterns):
+    listed = changes.git("ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns)
+    return [name for name in listed if (ROOT / name).is_file()]
+
+
+def formatting():
+    sources = files(*(f"{top}/*.{ending}" for top in ("src", "tests", "bench") for ending in ("cpp", "h")))
+    return succeeds("clang-format", "--dry-run", "--Werror", *sources, cwd=ROOT)
+
+
+def is_shell(name):
+    with open(ROOT / name, "rb") as file:
+        return bool(re.search(rb"^#!.*\b(ba|da)?sh\b|shellcheck shell=", file.readline()))
+
+
+def scripts_are_sound():
+    return succeeds("shellcheck", "-x", *filter(is_shell, files("scripts", "job_scripts", ".ci/run", "tests")), cwd=ROOT)
+
+
+def look_at_the_text(run, *tidy):
+    run.run_where("clang-format", "clang-format", formatting)
+    run.run_where("shellcheck", "shellcheck", scripts_are_sound)
+    run.run("clang-tidy", succeeds, PYTHON, ROOT / "scripts/tidy", BUILD, *tidy)
+
+
+def all_of_it(run, everything):
+    if not run.run("build", build, "all"):
+        return
+    look_at_the_text(run, *(["--all"] if everything else []))
+    run.run("room tests", rooms.run, BUILD, REPORTS / "release-ctest.xml")
+    run.run("program tests", program.run, "release")
+    if everything:
+        full.run(run)
+
+
+# --- some of it -----------------------------------------------------------------------------------------------------
+
+
+def room_tests(run, names):
+    """Builds and runs these of ctest."""
+    listed = rooms.known()
+    chosen = sorted({test for name in names for test in rooms.names_of(name, listed)})
+    if chosen and run.run("build the room tests", build, *rooms.targets_of(chosen, listed)):
+        run.run(f"room tests of {' '.join(chosen)}", rooms.run, BUILD, REPORTS / "release-ctest.xml", chosen)
+
+
+def program_tests(run, name, *words):
+    if run.run("build the program", build, PROGRAM, PEERS):
+        run.run(name, program.run, re.sub(r"\W+", "-", name), *words)
+
+
+def one_case(run, case):
+    listed = rooms.known()
+    if not run.run("build the room tests", build, *rooms.targets_of([name for name, _ in listed], listed)):
+        return
+    found = rooms.commands_for(case, listed)
+    if not found:
+        bad_input(f"no test is called {case}", "a room, tests/e2e/test_NAME.py[::TEST], or Suite.Name of GoogleTest")
+    for name, command in found:
+        run.run(f"{case} in {name}", succeeds, *command, cwd=ROOT)
+
+
+def parts():
+    """What may stand after scripts/test: rooms, and the folders that program tests are about."""
+    marks = re.findall(r"pytest\.mark\.about\(([^)]*)\)", "".join(path.read_text() for path in (ROOT / E2E).glob("test_*.py")))
+    return sorted(set(rooms.rooms()) | {word for mark in marks for word in re.findall(r'"([\w/]+)"', mark)})
+
+
+def named(run, what):
+    ids = [word for word in what if word.startswith(E2E)]
+    cases = [word for word in what if "." in word and not word.startswith(E2E)]
+    about = [word.rstrip("/") for word in what if word not in ids + cases]
+    for word in about:
+        if word not in parts():
+            bad_input(f"nothing is called {word}", f"a room or a part: {' '.join(parts())}")
+    for word in ids:
+        if not (ROOT / word.partition("::")[0]).exists():
+            bad_input(f"there is no {word.partition('::')[0]}", "ls tests/e2e")
+    room_tests(run, about)
+    for case in cases:
+        one_case(run, case)
+    if about:
+        program_tests(run, f"program tests about {' '.join(about)}", *(f"--about={part}" for part in about))
+    if ids:
+        program_tests(run, "program tests", *ids)
+
+
+def quick(run):
+    names = changes.changed()
+    about, tests = changes.parts_of(names), changes.test_files_of(names)
+    say(f"{len(names)} files changed: {' '.join(sorted(about)) or 'nothing that tests are about'}")
+    run.run_where("clang-format", "clang-format", formatting)
+    run.run_where("shellcheck", "shellcheck", scripts_are_sound)
+    room_tests(run, sorted((about | changes.compiled_with(names)) & set(rooms.rooms())))
+    chosen = [f"--about={part}" for part in sorted(about)] + [f"--file={name}" for name in tests]
+    program_tests(run, "a call of each command, and what the change touches", f"--budget={QUICK_SECONDS}",
+                  "--about=every command", *chosen)
+
+
+def stressed(what):
+    if not 1 <= len(what) <= 2 or (len(what) == 2 and not re.fullmatch(r"[1-9]\d*", what[1])):
+        bad_input("--stress needs a test, and may have a number of times", "scripts/test --stress tests/e2e/test_stop.py::test_x 50")
+    good = build("all") and stress.run(what[0], int(what[1]) if len(what) == 2 else 50)
+    return 0 if good else 1
+
+
+# --- the summary ----------------------------------------------------------------------------------------------------
+
+
+def summary(run):
+    tests, bad, left = reports.count("tests"), reports.count("failures", "errors"), reports.count("skipped", "disabled")
+    print("== the slowest tests", *reports.slowest(40 if run.rows and len(reports.costs()) > 400 else 5), sep="\n")
+    say("== summary")
+    print(*run.rows, sep="\n")
+    print(f"checks: {run.passed} passed, {run.failed} failed, {run.skipped} skipped")
+    print(f"{tests - bad - left} passed, {bad} failed, {left} skipped")
+    return 1 if run.failed or bad else 0
+
+
+def main():
+    wanted = arguments()
+    if wanted.stress:
+        return stressed(wanted.what)
+    if (wanted.quick or wanted.full) and wanted.what:
+        bad_input(f"{' '.join(wanted.what)} beside {'--quick' if wanted.quick else '--full'}", "either tests, or a tier")
+    shutil.rmtree(REPORTS, ignore_errors=True)
+    REPORTS.mkdir(parents=True)
+    run = Steps()
+    if wanted.quick:
+        quick(run)
+    elif wanted.what:
+        named(run, wanted.what)
+    else:
+        all_of_it(run, wanted.full)
+    return summary(run)
+
+
+os.environ["OMP_NUM_THREADS"] = "1"
+sys.stdout.reconfigure(line_buffering=True)
+sys.exit(steps.leave_nothing(main))

@@ -1,0 +1,55 @@
+"""What only scripts/test --full does: other builds, other MPIs, sanitizers and the long campaigns."""
+
+import os
+import shutil
+import sys
+
+import program
+import rooms
+from place import BUILD, REPORTS, ROOT
+from steps import succeeds
+
+# A build's own tests leave out what knows nothing of it: the scripts, the schedulers and the course.
+NOT_THE_PROGRAM = ("scripts", "slurm", "pbs", "course", "site", "modules", "packaging", "bundle", "bundling")
+# 64 sanitized ranks want 20 GB, a stranger's project has no sanitizer, and a bundle's link neither.
+NOT_SANITIZED = (*NOT_THE_PROGRAM, "scale", "install")
+# Leaks are MPI's and libtorch's; gcc's sanitizer must not object to being loaded by a plug-in's host.
+SANITIZED = {"ASAN_OPTIONS": "detect_leaks=0:detect_odr_violation=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
+OLD_LIBTORCH = ROOT / ".deps/libtorch-2.7.1/torch"
+
+
+def without(names):
+    return [f"--ignore={ROOT}/tests/e2e/test_{name}.py" for name in names]
+
+
+def other_build(preset, name, *options):
+    folder = ROOT / "build" / name
+    return (succeeds("cmake", "--preset", preset, "-B", folder, "-DLOCKSTEP_TESTS=ON", *options, cwd=ROOT, stdout=sys.stderr) and
+            succeeds("cmake", "--build", folder, "--parallel", stdout=sys.stderr))
+
+
+def rooms_of(name):
+    return rooms.run(ROOT / "build" / name, REPORTS / f"{name}-ctest.xml")
+
+
+def try_build(run, name, preset, options, left_out, env):
+    if not run.run(f"build {name}", other_build, preset, name, *options):
+        return
+    before = dict(os.environ)
+    os.environ.update(env)
+    run.run(f"room tests of {name}", rooms_of, name)
+    run.run(f"program tests of {name}", program.run, name, *without(left_out), build=ROOT / "build" / name)
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def run(run):
+    run.run("long campaigns", program.run, "full", marks="full")
+    try_build(run, "libtorch-2.7.1", "release", [f"-DLIBTORCH_ROOT={OLD_LIBTORCH}", "-DLOCKSTEP_CUDA=OFF"], NOT_THE_PROGRAM, {})
+    mpich = shutil.which("mpirun.mpich")
+    if mpich:
+        env = {**os.environ, "TEST_MPIEXEC": mpich}
+        run.run("program tests under MPICH", program.run, "mpich", env=env, marks="mpi and not full", build=BUILD)
+    else:
+        run.skip("mpirun.mpich is not there")
+    try_build(run, "asan", "asan", ["-DLOCKSTEP_CUDA=OFF"], NOT_SANITIZED, SANITIZED)

@@ -1,0 +1,31 @@
+"""The program tests: pytest over tests/e2e, dealt to several workers; those marked `alone` follow, one by one."""
+
+import importlib.util
+import subprocess
+
+from place import BUILD, PYTHON, REPORTS, ROOT, workers
+
+E2E = "tests/e2e"
+NOTHING_CHOSEN = 5  # pytest's status where no test is left
+
+
+def dealt(number):
+    """pytest's words for that many workers. Tests that share a set-up stay together (conftest.py groups them)."""
+    if number == 1 or importlib.util.find_spec("xdist") is None:
+        return ["-p", "no:xdist"] if importlib.util.find_spec("xdist") else []
+    return ["-n", number, "--dist", "loadscope", "--no-loadscope-reorder"]
+
+
+def pytest(name, *words, build=BUILD, env=None):
+    if not any(str(word).startswith(E2E) for word in words):
+        words = (*words, E2E)  # its conftest.py knows the options
+    command = [PYTHON, "-m", "pytest", "--build-dir", build, "--junitxml", REPORTS / f"{name}-pytest.xml", *words]
+    return subprocess.run([str(word) for word in command], cwd=ROOT, env=env).returncode in (0, NOTHING_CHOSEN)
+
+
+def run(name, *words, build=BUILD, env=None, marks="not full"):
+    """Program tests of a build: `words` choose them."""
+    good = pytest(name, "-m", f"({marks}) and not alone", *dealt(workers()), *words, build=build, env=env)
+    if any("pytest.mark.alone" in path.read_text() for path in (ROOT / E2E).glob("test_*.py")):
+        good &= pytest(f"{name}-alone", "-m", f"({marks}) and alone", *dealt(1), *words, build=build, env=env)
+    return good

@@ -1,0 +1,37 @@
+"""What the JUnit files of a run say: how many tests, and what each has cost."""
+
+import json
+import xml.etree.ElementTree as xml
+
+from place import REPORTS
+
+COSTS = REPORTS.parent / "test-costs.json"  # {test: seconds}, of all runs on this machine
+
+
+def suites():
+    for report in REPORTS.glob("*.xml"):
+        root = xml.parse(report).getroot()
+        yield from [root] if root.tag == "testsuite" else root.iter("testsuite")
+
+
+def count(*names):
+    return sum(int(suite.get(name, 0)) for suite in suites() for name in names)
+
+
+def costs():
+    """{test: seconds} of this run. A test that shares a set-up with others bears it where it came first."""
+    return {(case.get("classname", "") + "." + case.get("name", "")).lstrip("."): float(case.get("time", 0))
+            for suite in suites() for case in suite.iter("testcase")}
+
+
+def slowest(number):
+    rows = sorted(costs().items(), key=lambda row: -row[1])
+    return [f"{seconds:8.1f} s  {name}" for name, seconds in rows[:number]]
+
+
+def known_costs():
+    """{a program test's id: seconds} as conftest.py keeps them."""
+    try:
+        return json.loads(COSTS.read_text())
+    except (OSError, ValueError):
+        return {}

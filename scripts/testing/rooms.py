@@ -1,0 +1,88 @@
+"""The room tests: GoogleTest binaries that ctest runs, one a room, and one more for what runs under mpirun."""
+
+import json
+import pathlib
+import re
+import shlex
+import subprocess
+
+from place import BUILD, ROOT, cores
+
+SOURCES = ROOT / "src/lockstep"
+
+
+def rooms():
+    """The folders of src/lockstep that hold sources: comm, comm/mpi."""
+    return sorted({str(path.parent.relative_to(SOURCES)) for path in SOURCES.rglob("*.cpp")})
+
+
+def room_of(path):
+    """The room of a source of src or tests, or None."""
+    for top in (SOURCES, ROOT / "tests"):
+        try:
+            folder = (ROOT / path).relative_to(top).parent
+        except ValueError:
+            continue
+        for place in [folder, *folder.parents]:
+            if str(place) in rooms():
+                return str(place)
+    return None
+
+
+def known(build=BUILD):
+    """[(name, command)] of ctest."""
+    listed = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], capture_output=True, text=True, check=True)
+    return [(test["name"], test["command"]) for test in json.loads(listed.stdout)["tests"] if "command" in test]
+
+
+def names_of(room, tests):
+    """The tests of ctest that are a room's: its own, or where it has none those of the room around it."""
+    for place in [room, *map(str, pathlib.Path(room).parents)]:
+        name = place.replace("/", "_")
+        found = [test for test, _ in tests if re.fullmatch(rf"{name}(_\d+_ranks)?", test)]
+        if found:
+            return found
+    return []
+
+
+def binary_of(command):
+    return next(word for word in command if pathlib.Path(word).name.startswith("test_"))
+
+
+def targets_of(names, tests):
+    return sorted({pathlib.Path(binary_of(command)).name for name, command in tests if name in names})
+
+
+def failed_cases(build):
+    log = (build / "Testing/Temporary/LastTest.log").read_text(errors="replace")
+    return sorted(set(re.findall(r"^\[  FAILED  \] ([\w/]+\.[\w/]+)", log, re.M)))
+
+
+def skipped_cases(build):
+    """What was skipped inside a binary, with its reason: ctest counts binaries."""
+    log = (build / "Testing/Temporary/LastTest.log").read_text(errors="replace")
+    return re.findall(r"^(\S.*): Skipped\n(.*)$", log, re.M)
+
+
+def run(build, report, names=None):
+    """All room tests of a build, or the named ones."""
+    words = ["ctest", "--test-dir", build, "--output-on-failure", "-j", cores(), "--no-tests=error", "--output-junit", report]
+    if names is not None:
+        words += ["-R", f"^({'|'.join(map(re.escape, names))})$"]
+    good = subprocess.run([str(word) for word in words]).returncode == 0
+    for where, why in skipped_cases(build):
+        print(f"skipped: {where.replace(str(ROOT) + '/', '')}: {why}")
+    for case in failed_cases(build) if not good else []:
+        print(f"run it alone: scripts/test {shlex.quote(case)}")
+    return good
+
+
+def commands_for(case, tests):
+    """The commands that run one case (Suite.Name, or a filter of GoogleTest's): with each number of ranks it has."""
+    filters = f"--gtest_filter={case}"
+    found = []
+    for name, command in tests:
+        listed = subprocess.run([binary_of(command), "--gtest_list_tests", filters], capture_output=True, text=True, cwd=ROOT)
+        if listed.returncode == 0 and re.search(r"^  \S", listed.stdout, re.M):
+            found.append((name, [*command, filters]))
+    return found

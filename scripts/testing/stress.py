@@ -1,0 +1,69 @@
+"""One test many times, beside processes that take every core: a test that fails so depends on the weather."""
+
+import contextlib
+import re
+import subprocess
+import sys
+import time
+
+import rooms
+from place import BUILD, PYTHON, ROOT, cores
+from steps import say
+
+SPIN = "while True: pass"
+
+
+@contextlib.contextmanager
+def busy(number):
+    """That many processes that do nothing but spin."""
+    spinning = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(number)]
+    try:
+        yield
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
+
+
+def commands_for(test):
+    """What runs that test, or []."""
+    if test.startswith("tests/e2e/"):
+        return [[PYTHON, "-m", "pytest", "-q", "--build-dir", BUILD, "-p", "no:cacheprovider", "-m", "full or not full", test]]
+    return [command for _, command in rooms.commands_for(test, rooms.known())]
+
+
+def run_once(command):
+    done = subprocess.run([str(word) for word in command], cwd=ROOT, capture_output=True, text=True, errors="replace")
+    return done.returncode == 0, done.stdout + done.stderr
+
+
+def skipped_all(output):
+    """Did nothing run? Then nothing was shown."""
+    last = output.strip().splitlines()[-1] if output.strip() else ""
+    return bool(re.search(r"\bskipped\b", last)) and not re.search(r"\bpassed\b", last)
+
+
+def run(test, times):
+    """True where all of them pass."""
+    commands = commands_for(test)
+    if not commands:
+        say(f"error: no test is called {test}")
+        return False
+    good, longest, begin = 0, 0, time.monotonic()
+    with busy(2 * cores()):
+        for number in range(1, times + 1):
+            before = time.monotonic()
+            for command in commands:
+                passed, output = run_once(command)
+                if skipped_all(output):
+                    say(f"it was skipped:\n{output[-2000:]}")
+                    return False
+                if not passed:
+                    say(f"{test}: run {number} of {times} failed:\n{output[-8000:]}")
+                    break
+            else:
+                good += 1
+            longest = max(longest, time.monotonic() - before)
+    print(f"{test}: {good} of {times} passed beside {2 * cores()} spinning processes, "
+          f"{(time.monotonic() - begin) / times:.1f} s each, {longest:.1f} s the longest")
+    return good == times

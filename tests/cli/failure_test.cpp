@@ -1,0 +1,96 @@
+// How an error becomes text and an exit status; each that touches the whole process in one of its own.
+#include "lockstep/cli/failure.h"
+
+#include <cstdlib>
+#include <thread>
+
+#include "lockstep/cli/interrupts.h"
+#include "support.h"
+
+namespace lockstep::cli {
+namespace {
+
+using ::testing::ExitedWithCode;
+
+struct Left {
+  int status;
+  std::string said;
+};
+
+Left left_after(const std::function<void()>& act, bool alike = true) {
+  ::testing::internal::CaptureStderr();
+  const int status = guarded([&](bool& same) {
+    same = alike;
+    act();
+    return 7;
+  });
+  return {status, ::testing::internal::GetCapturedStderr()};
+}
+
+TEST(CliFailure, LeavesWithTheStatusOfItsKind) {
+  EXPECT_EQ(left_after([] {}).status, 7);
+  EXPECT_EQ(left_after([] { throw InputError("x"); }).status, 2);
+  EXPECT_EQ(left_after([] { throw UsageError("x"); }, false).status, 2);
+  EXPECT_EQ(left_after([] { throw Error("x"); }).status, 1);
+  EXPECT_EQ(left_after([] { throw std::runtime_error("x"); }).status, 1);
+  EXPECT_EQ(left_after([] { throw 3; }).status, 1);
+}
+
+TEST(CliFailure, SaysWhatWhereAndWhatToDoOnce) {
+  for (const bool alike : {true, false})
+    EXPECT_EQ(left_after([] { throw InputError("bad key", "a.yaml:3:1", "remove it"); }, alike).said,
+              "error: bad key\n  where: a.yaml:3:1\n  to do: remove it\n");
+  EXPECT_EQ(left_after([] { throw 3; }).said, "error: something was thrown that is no std::exception\n");
+  EXPECT_EQ(left_after([] {}).said, "");
+}
+
+TEST(CliFailure, OfWrongUseRankZeroAloneSpeaks) {
+  ::setenv("RANK", "1", 1), ::setenv("WORLD_SIZE", "2", 1);
+  const auto left = left_after([] { throw UsageError("x"); }, false);
+  ::unsetenv("RANK"), ::unsetenv("WORLD_SIZE");
+  EXPECT_EQ(left.status, 2);
+  EXPECT_EQ(left.said, "");
+}
+
+void throw_in_a_thread(const std::string& what) {
+  never_abort();
+  std::thread([&] { throw std::runtime_error(what); }).join();
+}
+
+TEST(CliFailureDeathTest, WhatNobodyCatchesIsSaidAndIsNoAbort) {
+  EXPECT_EXIT(throw_in_a_thread("lost"), ExitedWithCode(1), "^error: lost\n");
+  EXPECT_EXIT(
+      throw_in_a_thread("enforce fail: op.preamble.length <= op.nbytes. 8 vs 4. x"), ExitedWithCode(1),
+      "^error: the ranks' calls differ: a message of 8 bytes came where one of 4 was expected\n  where: .*"
+      "\n  to do: run with TORCH_DISTRIBUTED_DEBUG=DETAIL");
+}
+
+TEST(CliFailureDeathTest, ATraceNamesTheFunctionThatThrew) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";  // whether to trace is asked once a process
+  ::setenv("LOCKSTEP_TRACE", "1", 1);
+  EXPECT_EXIT(std::exit(guarded([](bool& alike) { return alike = true, test::call("status /nowhere"); })),
+              ExitedWithCode(2),
+              "error: no such run folder\n(.|\n)*  #[0-9]+ .*run_folder::(judge|read_status)");
+  ::unsetenv("LOCKSTEP_TRACE");
+  ::testing::FLAGS_gtest_death_test_style = "fast";
+}
+
+TEST(CliInterrupts, AFirstOneIsOnlyNoted) {
+  const auto before = ::signal(SIGTERM, SIG_IGN);
+  {
+    const Interrupts interrupts;
+    EXPECT_FALSE(Interrupts::came());
+    ::testing::internal::CaptureStderr();
+    {
+      const Interrupts::Answered answered("not yet\n");
+      ::raise(SIGTERM);
+    }
+    ::raise(SIGHUP);  // of which there may be many
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(), "not yet\n");
+    EXPECT_TRUE(Interrupts::came());
+  }
+  EXPECT_EQ(::signal(SIGTERM, before), SIG_IGN);  // put back
+}
+
+}  // namespace
+}  // namespace lockstep::cli

@@ -1,0 +1,87 @@
+// Commands on files and folders that the test made.
+#include <nlohmann/json.hpp>
+
+#include "lockstep/run_folder/lock.h"
+#include "support.h"
+#include "temp_folder.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using test::call;
+using test::has;
+using test::printed;
+using test::refusal;
+
+class CliFolders : public ::testing::Test {
+ protected:
+  std::string run(const std::string& name, const std::string& state, int step = 20) const {
+    fs::create_directories(runs_ + "/" + name);
+    const json status = {{"state", state}, {"reason", "why"}, {"attempt", 3}, {"step", step}};
+    scratch_.write("runs/" + name + "/config.yaml", "run: {name: " + name + "}\n");
+    scratch_.write("runs/" + name + "/status.json", status.dump());
+    return runs_ + "/" + name;
+  }
+
+  test::TempFolder scratch_;
+  const std::string runs_ = scratch_ / "runs";
+};
+
+TEST_F(CliFolders, StatusLeavesWithWhatBecameOfTheRun) {
+  const std::pair<std::string, int> rows[] = {
+      {"done", 0}, {"failed", 1}, {"stopped on request", 4}, {"stopped early", 75}};
+  for (const auto& [state, status] : rows) {
+    const auto text = printed([&, status = status] { EXPECT_EQ(call("status " + run("a", state)), status); });
+    EXPECT_TRUE(text.starts_with(state + ": why\nstep 20, ")) << text;
+  }
+}
+
+TEST_F(CliFolders, ARunThatIsNotOnIsNotAsked) {
+  const auto done = run("done", "done"), dead = run("dead", "running");
+  const auto rest = [](const std::string& f) {
+    return " / " + f + " / nobody is there to ask; see: lockstep status " + f;
+  };
+  EXPECT_EQ(refusal([&] { call("stop " + done); }), "the run is not on: done" + rest(done));
+  EXPECT_EQ(refusal([&] { call("stop " + dead); }), "the run is not on: its process has ended" + rest(dead));
+  EXPECT_FALSE(fs::exists(done + "/stop.request") || fs::exists(dead + "/stop.request"));
+}
+
+TEST_F(CliFolders, ARunThatIsOnIsAsked) {
+  const auto folder = run("a", "running");
+  const auto held = run_folder::RunLock::take(folder);
+  const auto text = printed([&] { EXPECT_EQ(call("stop --no-wait " + folder), kDone); });
+  EXPECT_EQ(text, "asked, not waited for: " + folder + "/stop.request\n");
+  std::string attempt;
+  std::ifstream(folder + "/stop.request") >> attempt;
+  EXPECT_EQ(attempt, "3");
+  EXPECT_TRUE(has(refusal<Error>([&] { call("checkpoint --timeout 0 " + folder); }),
+                  "not done within 0 s, and still asked for / " + folder));
+}
+
+TEST_F(CliFolders, AJobScriptIsNeverWrittenOverAFile) {
+  const auto out = scratch_ / "job.slurm";
+  const auto line = "render slurm " + scratch_.write("c.yaml", "run: {name: a}\n") + " --nodes 3 --time 90m";
+  const auto text = printed([&] { call(line); });
+  EXPECT_TRUE(has(text, "#SBATCH --nodes=3\n"));
+  EXPECT_TRUE(has(text, "#SBATCH --time=01:30:00\n"));
+  EXPECT_EQ(printed([&] { call(line + " --out " + out); }), "");
+  EXPECT_EQ(fs::file_size(out), text.size());
+  EXPECT_EQ(refusal([&] { call(line + " --out " + out); }),
+            "there is a file of this name already / " + out + " / remove it, or choose another --out");
+}
+
+TEST_F(CliFolders, TensorsAreToldWithTheirDigests) {
+  const std::string header = R"({"w":{"dtype":"F32","shape":[3,1],"data_offsets":[0,12]}})";
+  const std::string length(1, static_cast<char>(header.size())),
+      numbers("\0\0\x80?\0\0\0@\0\0@@", 12);  // 1, 2, 3
+  const auto file = scratch_.write("m.safetensors", length + std::string(7, '\0') + header + numbers);
+  const auto told = json::parse(printed([&] { call("inspect --json " + file); }));
+  EXPECT_EQ(told.at("checksum"), "none");
+  EXPECT_EQ(told.at("entries"), json::parse(R"([{"name": "w", "kind": "tensor", "dtype": "float32",
+      "shape": [3, 1], "bytes": 12, "digest": "8e628779e6a74ee0"}])"));  // as sha256sum has it
+}
+
+}  // namespace
+}  // namespace lockstep::cli

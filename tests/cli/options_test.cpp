@@ -1,0 +1,92 @@
+#include "lockstep/cli/options.h"
+
+#include "lockstep/cli/failure.h"
+#include "support.h"
+
+namespace lockstep::cli {
+namespace {
+
+using test::has;
+using Words = std::vector<std::string>;
+
+class CliOptions : public ::testing::Test {
+ protected:
+  CliOptions() {
+    options_.positional("CONFIG.yaml", config_, "the config");
+    options_.positional("MORE", more_, "more", false);
+    options_.add("resume", resume_, "auto|PATH", "go on");
+    options_.add("set", sets_, "KEY=VALUE", "overrule");
+    options_.add("steps", steps_, "A-LONG-PLACEHOLDER", "how many");
+    options_.add("share", share_, "X", "how much");
+    options_.add("launcher", launcher_, "NAME", "who started us");
+    options_.flag("dry-run", dry_run_, "only look");
+    options_.note("actions", "go", "goes");
+    options_.note("actions", "come", "comes");
+  }
+  bool parse(const std::string& line) { return options_.parse(test::words_of(line)); }
+  std::string refused(const std::string& line) {
+    return test::refusal<UsageError>([&] { parse(line); });
+  }
+
+  Options options_{"train", "trains", {"lockstep train a.yaml"}};
+  std::string config_, more_, resume_, launcher_;
+  Words sets_;
+  int64_t steps_ = 5;
+  double share_ = 0;
+  bool dry_run_ = false;
+};
+
+TEST_F(CliOptions, TakeValuesOfEachKind) {
+  ASSERT_TRUE(parse("--set x=1 a.yaml --steps -7 --share=0.25 --set=y=2 --dry-run -- --resume"));
+  EXPECT_EQ(config_, "a.yaml");
+  EXPECT_EQ(more_, "--resume");
+  EXPECT_EQ(sets_, (Words{"x=1", "y=2"}));
+  EXPECT_EQ(steps_, -7);
+  EXPECT_EQ(share_, 0.25);
+  EXPECT_TRUE(dry_run_);
+  EXPECT_TRUE(options_.given("steps"));
+  EXPECT_FALSE(options_.given("resume"));
+}
+
+TEST_F(CliOptions, HelpIsPrintedWhateverElseIsMissing) {
+  bool goes_on = true;
+  const auto text = test::printed([&] { goes_on = parse("--help --steps 9"); });
+  EXPECT_FALSE(goes_on);
+  EXPECT_EQ(steps_, 5);
+  EXPECT_TRUE(has(text, "lockstep train: trains\n\nusage: lockstep train CONFIG.yaml [MORE] [options]\n"));
+  EXPECT_TRUE(has(text, "\n  --resume auto|PATH        go on\n"));
+  EXPECT_TRUE(has(text, "\n  --steps A-LONG-PLACEHOLDER\n                            how many\n"));
+  EXPECT_TRUE(has(text, "\nactions:\n  go                        goes\n  come                      comes\n"));
+  EXPECT_TRUE(has(text, "\nexamples:\n  lockstep train a.yaml\n"));
+}
+
+TEST_F(CliOptions, AnUnknownOneNamesTheNearest) {
+  EXPECT_EQ(refused("a --resmue x"),
+            "unknown option '--resmue' / lockstep train / did you mean --resume? see: lockstep train --help");
+  EXPECT_TRUE(has(refused("a --resum x"), "unknown option '--resum'"));  // nothing is guessed
+  EXPECT_EQ(refused("a --qwerty"), "unknown option '--qwerty' / lockstep train / see: lockstep train --help");
+}
+
+TEST_F(CliOptions, WrongUseSaysWhatIsWrong) {
+  const std::pair<const char*, std::string> rows[] = {
+      {"", "CONFIG.yaml is missing"},
+      {"a b \x1b[31m", "one word too many: '\\x1b[31m'"},  // no terminal obeys it
+      {"a --steps", "the required argument for option '--steps' is missing"},
+      {"a --steps two", "the argument ('two') for option '--steps' is invalid"},
+      {"a --steps 1e3", "the argument ('1e3') for option '--steps' is invalid"},
+      {"a --share half", "the argument ('half') for option '--share' is invalid"},
+      {"a --resume x --resume y", "option '--resume' cannot be specified more than once"},
+      {"a --dry-run=no", "option '--dry-run' does not take any arguments"}};
+  for (const auto& [line, what] : rows)
+    EXPECT_EQ(refused(line), what + " / lockstep train / see: lockstep train --help");
+}
+
+TEST_F(CliOptions, AnUnknownLauncherIsRefusedBeforeAnybodyJoins) {
+  const std::string what = "unknown launcher 'sloorm' / ", hint = " / choose one of auto, torchrun, ";
+  EXPECT_TRUE(has(refused("a --launcher sloorm"), what + "--launcher" + hint));
+  EXPECT_TRUE(has(refused("a --set launch.launcher=sloorm"), what + "--set launch.launcher" + hint));
+  EXPECT_EQ(refused("a --launcher slurm --set launch.launcher=none"), "");
+}
+
+}  // namespace
+}  // namespace lockstep::cli

@@ -1,0 +1,59 @@
+"""A call of each command that does its work, in seconds: what `scripts/test --quick` runs after any change."""
+
+import re
+
+import pytest
+
+from conftest import SOURCE, run_process
+from train_kit import PIMA, write_config
+
+pytestmark = pytest.mark.about("every command")
+
+# command: (arguments, status, what it prints); the first one makes the run that others ask about
+CALLS = {
+    "train": ("config.yaml --set train.max_steps=3", 0, "Total DDP Training Time"),
+    "eval": ("config.yaml --checkpoint runs/pima", 0, "on 154 samples"),
+    "predict": (f"config.yaml --checkpoint runs/pima --input {SOURCE}/data/pima/pima-indians-diabetes.csv", 0, "class"),
+    "export": ("config.yaml --checkpoint runs/pima --output folder", 2, "only the model bert has a folder"),
+    "status": ("runs/pima", 0, "done: max_steps"),
+    "stop": ("runs/pima", 2, "the run is not on: done"),
+    "checkpoint": ("runs/pima", 2, "the run is not on: done"),
+    "runs": ("runs", 0, r"pima +done"),
+    "report": ("runs/pima", 0, "runs/pima/report.html"),
+    "inspect": ("runs/pima --json", 0, "model.fc1.weight"),
+    "config": ("config.yaml", 0, "name: pima"),
+    "check": ("", 2, "lockstep workshop init"),
+    "workshop": ("init course", 0, "lockstep check"),
+    "whoami": ("", 0, "1 rank on 1 node"),
+    "render": ("slurm config.yaml", 0, "#SBATCH"),
+    "submit": ("config.yaml --scheduler slurm --dry-run", 0, "#SBATCH"),
+    "site": ("list", 0, "slurm"),
+    "doctor": ("config.yaml --json", None, '"verdict"'),
+    "bench": ("step config.yaml", 0, "backward"),
+    "data": ("list", 0, "handwritten digits"),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(lockstep, tmp_path_factory):
+    """A folder with a config and its finished run."""
+    folder = tmp_path_factory.mktemp("commands")
+    write_config(folder, PIMA)
+    words = CALLS["train"][0].split()
+    (folder / "said").write_text(run_process([lockstep, "train", *words], cwd=folder, check=True).output)
+    return folder
+
+
+def test_no_command_is_left_out(lockstep):
+    listed = run_process([lockstep, "--help"], check=True).stdout.split("commands:\n")[1].split("\noptions:")[0]
+    assert set(re.findall(r"^  (\w+) ", listed, re.M)) == set(CALLS)
+
+
+@pytest.mark.parametrize("command", CALLS)
+def test_it_does_its_work(command, folder, lockstep):
+    words, status, printed = CALLS[command]
+    if command == "train":
+        assert printed in (folder / "said").read_text()
+        return
+    result = run_process([lockstep, command, *words.split()], cwd=folder, env={"LOCKSTEP_HOME": str(SOURCE)})
+    assert status in (result.returncode, None) and re.search(printed, result.output), result.output

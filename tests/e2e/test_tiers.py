@@ -1,0 +1,167 @@
+"""scripts/test: what a tier runs, in which order, and what it says of a test that fails."""
+
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+
+import dealing_kit
+from conftest import SOURCE, clean_environment, run_process
+
+sys.path.insert(0, str(SOURCE / "scripts/testing"))
+import changes  # noqa: E402
+import rooms  # noqa: E402
+import stress  # noqa: E402
+
+pytestmark = pytest.mark.about("scripts")
+
+E2E = SOURCE / "tests/e2e"
+FILES = sorted(E2E.glob("test_*.py"))
+
+
+def parts_of(path):
+    marks = re.findall(r"^pytestmark = pytest\.mark\.about\((.*)\)$", path.read_text(), re.M)
+    return re.findall(r'"([^"]+)"', "".join(marks))
+
+
+# what is about what
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_file_says_what_it_is_about(path):
+    """A name that is nothing's would never be chosen."""
+    named = set(parts_of(path)) - {"every command"}
+    assert parts_of(path)
+    assert not [part for part in named if part not in rooms.rooms() and not (SOURCE / part).is_dir()]
+
+
+def test_every_room_has_tests_of_its_own_or_of_the_program():
+    marked = {part for path in FILES for part in parts_of(path)}
+    tested = {room for room in rooms.rooms() if list((SOURCE / "tests" / room.partition("/")[0]).glob("*.cpp"))}
+    assert sorted(set(rooms.rooms()) - marked - tested) == []
+
+
+def test_a_change_touches_its_room_or_its_folder():
+    names = ["src/lockstep/comm/mpi/bell.cpp", "tests/base/text_test.cpp", "docs/ddp.md", "tests/e2e/test_stop.py", "src/lockstep/cli/a.h"]
+    assert changes.parts_of(names) == {"comm/mpi", "base", "docs", "cli"}
+    assert changes.test_files_of(names) == ["tests/e2e/test_stop.py"]
+    assert "tests/e2e/test_slurm.py" in changes.test_files_of(["tests/e2e/slurm_kit.py"])
+
+
+def test_the_build_tells_which_rooms_read_a_header(build_dir):
+    if build_dir != SOURCE / "build/release":
+        pytest.skip("it looks into build/release")
+    assert {"optim", "zero", "train"} <= changes.compiled_with(["src/lockstep/optim/optimizer.h"])
+    assert "plot" not in changes.compiled_with(["src/lockstep/optim/optimizer.h"])
+    assert changes.compiled_with(["docs/ddp.md"]) == set()
+
+
+def test_the_tests_of_an_inner_room_without_any_are_those_of_the_outer():
+    known = [("comm", []), ("comm_2_ranks", []), ("workshop", []), ("workshop_judges", []), ("commons", [])]
+    assert rooms.names_of("comm/meet", known) == ["comm", "comm_2_ranks"]
+    assert rooms.names_of("workshop/judges", known) == ["workshop_judges"]
+    assert rooms.names_of("plot", known) == []
+
+
+# who takes what
+
+class Item:
+    def __init__(self, nodeid):
+        self.nodeid = nodeid
+
+    def iter_markers(self, _name):
+        return []
+
+
+def test_a_file_that_shares_a_set_up_stays_with_one_worker():
+    assert dealing_kit.group_of("tests/e2e/test_slurm.py::test_a") == dealing_kit.group_of("tests/e2e/test_slurm.py::test_b[1]")
+    assert dealing_kit.group_of("tests/e2e/test_tiers.py::test_a") != dealing_kit.group_of("tests/e2e/test_tiers.py::test_b")
+
+
+def test_the_longest_group_comes_first():
+    names = ["test_tiers.py::short", "test_slurm.py::a", "test_tiers.py::long", "test_slurm.py::b", "test_tiers.py::new"]
+    costs = {"test_tiers.py::short": 0.1, "test_tiers.py::long": 9, "test_slurm.py::a": 6, "test_slurm.py::b": 4}
+    ordered = [item.nodeid for item in dealing_kit.longest_first([Item(name) for name in names], costs)]
+    assert ordered == [names[place] for place in (1, 3, 2, 4, 0)]
+
+
+def test_a_budget_takes_the_cheapest_and_says_what_is_left():
+    items = [Item(f"test_tiers.py::{name}") for name in "abc"]
+    kept, left = dealing_kit.within(items, 4, {"test_tiers.py::a": 3, "test_tiers.py::b": 2, "test_tiers.py::c": 1})
+    assert kept == items[1:] and left == items[:1]
+
+
+# a test that fails
+
+@pytest.fixture
+def pytest_here(tmp_path):
+    """pytest_here(TEXT, ARG...) -> what pytest says of a file with that text, with the hooks of conftest.py."""
+    def run(text, *words):
+        (tmp_path / "test_it.py").write_text(text)
+        command = [sys.executable, "-m", "pytest", "-p", "conftest", "-q", "--rootdir", tmp_path, "-c", "/dev/null", *words, tmp_path]
+        return run_process(command, cwd=tmp_path, env={"PYTHONPATH": str(E2E)})
+    return run
+
+
+def test_a_failing_test_says_how_it_runs_alone(pytest_here):
+    said = pytest_here("import pytest\n@pytest.mark.parametrize('a', ['x y', 'z'])\ndef test_a(a):\n    assert a == 'z'\n")
+    assert said.returncode == 1
+    assert re.findall(r"^run it alone: (.*)$", said.stdout, re.M) == ["scripts/test 'test_it.py::test_a[x y]'"]
+
+
+# a test that depends on the weather
+
+COUNTED = "import pathlib\ndef test_a():\n    runs = pathlib.Path(__file__).with_name('runs')\n" \
+          "    runs.write_text(runs.read_text() + 'x' if runs.exists() else 'x')\n    assert len(runs.read_text()) < LIMIT\n"
+
+
+@pytest.mark.parametrize("limit, passes", [(9, True), (2, False)])
+def test_stress_runs_a_test_again_and_again(limit, passes, tmp_path, monkeypatch, capsys):
+    (tmp_path / "test_it.py").write_text(COUNTED.replace("LIMIT", str(limit)))
+    monkeypatch.setattr(stress, "commands_for", lambda test: [[sys.executable, "-m", "pytest", "-q", "-c", "/dev/null", tmp_path]])
+    assert stress.run("it", 3) is passes
+    said = capsys.readouterr()
+    assert ("it: 3 of 3 passed" if passes else "it: 1 of 3 passed") in said.out
+    assert passes or "run 2 of 3 failed" in said.err
+
+
+def test_stress_shows_nothing_by_a_test_that_is_skipped(tmp_path, monkeypatch):
+    (tmp_path / "test_it.py").write_text("import pytest\ndef test_a():\n    pytest.skip('no')\n")
+    monkeypatch.setattr(stress, "commands_for", lambda test: [[sys.executable, "-m", "pytest", "-q", "-c", "/dev/null", tmp_path]])
+    assert stress.run("it", 3) is False
+
+
+def test_an_interrupted_run_leaves_nothing(tmp_path):
+    """What a test started in a session of its own, too."""
+    script = ("import sys, subprocess, time; sys.path.insert(0, sys.argv[1]); import steps\n"
+              "def work():\n"
+              "    child = subprocess.Popen(['setsid', 'sleep', '1000'])\n"
+              "    print(child.pid, flush=True)\n"
+              "    time.sleep(1000)\n"
+              "steps.leave_nothing(work)\n")
+    process = subprocess.Popen([sys.executable, "-c", script, SOURCE / "scripts/testing"], stdout=subprocess.PIPE, text=True,
+                               env=clean_environment(), start_new_session=True)
+    pid = int(process.stdout.readline())
+    process.terminate()
+    assert process.wait(60) == 128 + 15
+    end = time.monotonic() + 60
+    while (SOURCE / f"/proc/{pid}").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not (SOURCE / f"/proc/{pid}").exists()
+
+
+# what compiling costs
+
+def test_compile_times_names_the_most_expensive(build_dir, run):
+    said = run(SOURCE / "scripts/compile-times", build_dir, check=True).stdout
+    assert re.match(r"\d+ objects, \d+ s of compiling\n", said)
+    sources, headers = said.split("our headers: what a change in one compiles again\n")
+    assert len(re.findall(r"^ +\d+\.\d s  \S+\.c\w+", sources, re.M)) == 10
+    costs = [float(seconds) for seconds in re.findall(r"^ +(\d+\.\d) s  (?:src|tests)/\S+\.h, \d+ objects$", headers, re.M)]
+    assert len(costs) == 10 and costs == sorted(costs, reverse=True)
+
+
+def test_compile_times_of_no_build_says_what_to_do(run, tmp_path):
+    refused = run(SOURCE / "scripts/compile-times", tmp_path)
+    assert refused.returncode == 2 and "was never built" in refused.stderr and "scripts/bootstrap" in refused.stderr
