@@ -1,6 +1,7 @@
 # lockstep_room(NAME [TENSOR | GROUP] [USES room...] [LINKS target...] [PUBLIC header...])
 #   an object library from src/lockstep/NAME/*.cpp whose code may include only the rooms it USES. TENSOR: with libtorch and
 #   its tensors precompiled; GROUP: and process groups. A room inherits it from the rooms below.
+#   Several sources are compiled at once (Unity.cmake): names in anonymous namespaces are unique in their room.
 #   PUBLIC: its headers that are installed; what they declare lives in lockstep, the rest of a room in lockstep::NAME.
 # lockstep_room_tests(NAME [RANKS n...])
 #   tests/NAME/*.cpp linked to that room and the rooms below it, and nothing else: an arrow that points
@@ -9,7 +10,7 @@
 add_library(lockstep_flags INTERFACE)
 target_compile_options(lockstep_flags INTERFACE -fPIC -Wall -Wextra -Werror)
 # a source that is compiled with others is no main file any more, and gcc takes it for a header
-if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+if(LOCKSTEP_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(lockstep_flags INTERFACE -Wno-subobject-linkage)
 endif()
 # gcc 12 sees an overflow in the intrusive_ptr of 2.7 that is not there
@@ -76,6 +77,7 @@ function(lockstep_room name)
     return()
   endif()
   add_library(${target} OBJECT ${sources})
+  set_property(GLOBAL APPEND PROPERTY lockstep_room_targets ${target})
   target_link_libraries(${target} PRIVATE lockstep_flags ${ROOM_LINKS})
   if(torch)
     lockstep_use_torch(${target} ${torch})
@@ -103,6 +105,7 @@ endfunction()
 
 function(lockstep_test_binary binary room sources)
   add_executable(${binary} ${sources})
+  lockstep_unity(${binary} ${PROJECT_SOURCE_DIR}/tests 5)
   target_link_libraries(${binary} PRIVATE lockstep_flags GTest::gtest ${ARGN})
   target_include_directories(${binary} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   lockstep_link_rooms(${binary} ${room})
