@@ -54,11 +54,11 @@ MpiDefault=pmix
 ReturnToService=2
 SlurmdTimeout=10
 SlurmctldTimeout=30
-KillWait=5
+KillWait=30
 MinJobAge=600
 InactiveLimit=0
 MessageTimeout=20
-SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=2
+SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1
 SchedulerType=sched/backfill
 JobRequeue=1
 SlurmdParameters=config_overrides

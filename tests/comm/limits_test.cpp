@@ -97,7 +97,7 @@ TEST(Limits, WhatNeverEndsIsGivenUpAfterItsTime) {
   Collectives group(100ms);
   const auto begin = Clock::now();
   EXPECT_THROW(group.work->wait(::kNoTimeout), Error);
-  EXPECT_LT(Clock::now() - begin, 10s);
+  EXPECT_LT(Clock::now() - begin, 2min);
   EXPECT_TRUE(group.work->isCompleted());
   EXPECT_FALSE(group.work->isSuccess());
   EXPECT_NE(group.work->exception(), nullptr);
@@ -151,7 +151,7 @@ TEST(Limits, ADeathThatAMateKnowsOfEndsWhatIsUnderWay) {
   future->wait();
   EXPECT_TRUE(future->hasError());
   EXPECT_THROW(group.work->wait(::kNoTimeout), Error);
-  EXPECT_LT(Clock::now() - begin, 20s);
+  EXPECT_LT(Clock::now() - begin, 2min);
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ TEST(SharedStore, WaitingEnds) {
   store->set("here", "1");
   const auto start = std::chrono::steady_clock::now();
   EXPECT_THROW(store->wait({"here", "never"}, 50ms), c10::DistStoreError);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 60s);
   store->setTimeout(50ms);
   EXPECT_THROW(store->get("never"), c10::DistStoreError);
 }

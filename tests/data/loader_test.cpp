@@ -123,7 +123,7 @@ TEST(Loader, RunsNoFurtherAheadThanAsked) {
   DistributedSampler sampler(1000, {});
   Loader loader(set, sampler, {.batch_size = 1, .workers = 2, .prefetch = 3});
   [[maybe_unused]] const auto it = loader.begin();
-  const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (set->made < 2 && std::chrono::steady_clock::now() < patience) std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_LE(set->made, 1 + 6);

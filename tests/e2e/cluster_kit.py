@@ -1,11 +1,19 @@
-"""What the scheduler tests share: a lab, a quick config, and a run's folder read back."""
+"""What the scheduler tests share: a lab, jobs that run at the same time in it, a quick config, and a run's folder read back."""
 
+import concurrent.futures
+import contextlib
+import hashlib
+import inspect
 import json
+import os
 import pathlib
+import re
+import signal
 import sys
+import time
 
 import pytest
-from conftest import OPEN_MPI
+from conftest import OPEN_MPI, run_process
 from process_kit import wait_for
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
@@ -14,10 +22,14 @@ import lab as lab_module  # noqa: E402
 Lab, why_not = lab_module.Lab, lab_module.why_not
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
+ENDLESS = 1_000_000  # max_steps of a run that is to be stopped, however slow who stops it is
+
+SO_LONG = ("--set", "train.max_steps=120")  # of a run that is told to stop in its first steps, and goes on to its end
+
 # MNIST, small batches, no evaluation: a job of a second or two
 QUICK = """
 run:   {name: quick}
-launch: {join_timeout: 30s, timeout: 60s}
+launch: {join_timeout: 60s, timeout: 60s}
 task:  {name: mnist}
 data:  {root: data/mnist, batch_size: 16, workers: 0}
 optim: {name: sgd, lr: 0.01, momentum: 0.9}
@@ -25,13 +37,17 @@ train: {epochs: 1, max_steps: 12, log_every: 2, eval_every: 0}
 """
 
 
-@pytest.fixture
-def work(tmp_path):
-    """A folder of submission with the quick config in it, and a space in its name."""
-    folder = tmp_path / "my work"
+def folder_of_submission(parent):
+    """A folder with the quick config in it, and a space in its name."""
+    folder = parent / "my work"
     folder.mkdir()
     (folder / "quick.yaml").write_text(QUICK)
     return folder
+
+
+@pytest.fixture
+def work(tmp_path):
+    return folder_of_submission(tmp_path)
 
 
 @pytest.fixture(scope="session")
@@ -51,6 +67,84 @@ def across(mpi, site):
     run is done, and then ended.
     """
     return lambda nodes: {"UCX_TLS": "tcp"} if mpi is not OPEN_MPI and nodes > 1 else {}
+
+
+# ---- tests whose jobs wait more than they work ---------------------------------------------------------------
+
+AT_ONCE = 4  # on two cores beside other workers: as many as still meet and stop within what a scheduler gives them
+
+
+def at_once(play):
+    """A test that runs beside the others of its file that are at_once, AT_ONCE at a time, when the first has its turn.
+
+    play(desk, PARAMETER...) is the test, in a thread of its own; the desk is what the kit's `stories` makes for it.
+    """
+    asked = ["stories", "request", *list(inspect.signature(play).parameters)[1:]]
+
+    def test(stories, request, **_):
+        stories(request.node.name)
+    test.__signature__ = inspect.Signature([inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in asked])
+    test.__name__, test.__module__, test.__doc__, test.play = play.__name__, play.__module__, play.__doc__, play
+    return test
+
+
+def play_at_once(request, new_desk):
+    """What a kit's fixture `stories`, of a module, yields: NAME -> waits for that test, and fails as it does."""
+    chosen = [item for item in request.session.items
+              if item.module is request.module and hasattr(getattr(item, "function", None), "play")]
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        played = {item.name: pool.submit(item.function.play, new_desk(item.originalname),
+                                         **(item.callspec.params if hasattr(item, "callspec") else {})) for item in chosen}
+        yield lambda name: played[name].result()
+        pool.shutdown(cancel_futures=True)
+
+
+def processes_of(lab, word, name):
+    """The pids, seen from outside, of the programs of that name with NAME=VALUE in their environment."""
+    nets = {pathlib.Path(f"/proc/{lab.node_init(node)}/ns/net").stat().st_ino for node in lab_module.NODES}
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            if (folder / "comm").read_text() == f"{name}\n" and (folder / "ns/net").stat().st_ino in nets:
+                if word.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                    found.append(int(folder.name))
+    return found
+
+
+@contextlib.contextmanager
+def held(lab, word):
+    """Stops the ranks with that word in their environment meanwhile: what is told then, they know before their next step."""
+    ranks = processes_of(lab, word, "lockstep")
+    assert ranks, f"no rank has {word}: its run has ended"
+    for rank in ranks:
+        os.kill(rank, signal.SIGSTOP)
+    yield
+    for rank in ranks:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(rank, signal.SIGCONT)
+
+
+def held_until_it_stops(lab, word, log, limit, lead):
+    """Holds ranks until their job, of that limit, has to stop, that lead before it."""
+    with held(lab, word):
+        # of a job that began late there is less left than the lead
+        late = re.search(r"the job ends in (\d+) s.* it stops with a checkpoint halfway", log)
+        time.sleep(int(late[1]) / 2 + 1 if late else limit - lead + 1)
+
+
+@pytest.fixture(scope="session")
+def reference(lockstep, mpiexec, once):
+    """reference(world, backend, SET...): digests of the same training without a scheduler, made once for all workers."""
+    def train(world, backend, *sets, env=None):
+        def make(folder):
+            (folder / "quick.yaml").write_text(QUICK)
+            run_process([mpiexec, "-n", world, lockstep, "train", "quick.yaml", "--set", f"launch.backend={backend}", *sets],
+                        cwd=folder, env={"LOCKSTEP_HOME": str(SOURCE), **(env or {})}, timeout=120, check=True)
+            (folder / "digests").write_text(json.dumps(digests(lockstep, last_checkpoint(runs(folder)[0]), run_process)))
+        # a preloaded library lies elsewhere in each worker
+        key = repr((world, backend, sets, sorted((k, pathlib.Path(v).name) for k, v in (env or {}).items())))
+        return json.loads((once("reference-" + hashlib.sha256(key.encode()).hexdigest()[:16], make) / "digests").read_text())
+    return train
 
 
 def start_lab(folder, scheduler):

@@ -133,7 +133,7 @@ def members(process):
     return found
 
 
-def left_behind(process, grace=3.0):
+def left_behind(process, grace=10.0):
     """The pids that stay after their job's first process has left: one that was killed may still be going."""
     end = time.monotonic() + grace
     while (left := members(process)) and time.monotonic() < end:
@@ -210,19 +210,20 @@ def start_process(args, env=None, cwd=None, **popen):
     return process
 
 
-def run_process(args, env=None, cwd=None, timeout=60, check=False, input=None):
-    """Runs to the end and returns a Result. Past `timeout` seconds everything is ended and the test fails."""
+def run_process(args, env=None, cwd=None, timeout=60, check=False, input=None, grace=10.0):
+    """Runs to the end and returns a Result. Past `timeout` seconds everything is ended and the test fails; what outlives it has
+    `grace` seconds to go."""
     begin = time.monotonic()
     process = start_process(args, env, cwd, stdin=subprocess.PIPE if input is not None else subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
     try:
         out, err = process.communicate(input, timeout=timeout)
     except subprocess.TimeoutExpired:
-        end_session(process)
+        end_session(process, min(grace, 5.0))
         out, err = process.communicate()
         pytest.fail(f"still running after {timeout} s: {' '.join(map(str, args))}\n{out[-4000:]}{err[-4000:]}")
     else:
-        left = left_behind(process)
+        left = left_behind(process, grace)
     finally:
         end_session(process)
     result = Result(process.returncode, out, err, time.monotonic() - begin, left)

@@ -1,8 +1,12 @@
-"""What the tests of PBS share: the stand-in, its jobs, and what the same training gives without it."""
+"""What the tests of PBS share: the stand-in, and its jobs."""
+
+import dataclasses
+import json
+import pathlib
+import typing
 
 import pytest
-from cluster_kit import QUICK, SOURCE, digests, last_checkpoint, runs, start_lab
-from conftest import run_process
+from cluster_kit import Lab, SOURCE, folder_of_submission, play_at_once, start_lab
 from process_kit import wait_for
 
 SCRIPTS = SOURCE / "job_scripts"
@@ -34,10 +38,20 @@ def log_of(work, job):
     return (work / f"lockstep.o{number}").read_text()
 
 
+def number_of(job):
+    return int(job.split(".")[0].split("[")[0])
+
+
 def next_job(lab, job):
-    """The job that was submitted after this one, or None."""
-    number = int(job.split(".")[0].split("[")[0]) + 1
-    return f"{number}.lab" if lab.run("qstat", "-x", f"{number}.lab", check=False).returncode == 0 else None
+    """The job that was submitted after this one from its folder, or None."""
+    known = [json.loads(path.read_text()) for path in (lab.folder / "jobs").glob("*.json")]
+    (folder,) = {each["workdir"] for each in known if number_of(each["id"]) == number_of(job)}
+    later = [each["id"] for each in known if each["workdir"] == folder and number_of(each["id"]) > number_of(job)]
+    return min(later, key=number_of, default=None)
+
+
+def submitted(pbs, folder, variables, *arguments, script=DDP):
+    return pbs.run("qsub", *arguments, "-v", ",".join(variables), script, cwd=folder, env=variables).stdout.strip()
 
 
 @pytest.fixture
@@ -45,18 +59,16 @@ def qsub(pbs, work, site, lockstep):
     """qsub(ARG..., **variables) -> job id, from the folder of submission."""
     def submit(*arguments, script=DDP, cwd=None, **variables):
         variables = {"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_HOME": str(SOURCE), **site, **variables}
-        return pbs.run("qsub", *arguments, "-v", ",".join(variables), script, cwd=cwd or work,
-                       env=variables).stdout.strip()
+        return submitted(pbs, cwd or work, variables, *arguments, script=script)
     return submit
 
 
-@pytest.fixture
-def quick_program(tmp_path):
+def make_quick_program(folder):
     """In the program's place where a test is about its job: done at once, or with EARLY=yes first stopped early."""
-    program = tmp_path / "program"
+    program = folder / "program"
     program.write_text(f"""#!/bin/bash
 case $1 in
-  train) echo {tmp_path}/run >"$LOCKSTEP_RUN_FILE" ;;
+  train) echo {folder}/run >"$LOCKSTEP_RUN_FILE" ;;
   status) [ -z "$EARLY" ] || [ -n "$LOCKSTEP_RESTART" ] || exit 75 ;;
 esac
 """)
@@ -64,16 +76,31 @@ esac
     return str(program)
 
 
+@pytest.fixture
+def quick_program(tmp_path):
+    return make_quick_program(tmp_path)
+
+
+@dataclasses.dataclass
+class Desk:
+    """What a test has that is played at once with others: a folder of submission of its own, and what the fixtures are."""
+    pbs: Lab
+    work: pathlib.Path
+    settings: dict
+    lockstep: pathlib.Path
+    reference: typing.Callable
+
+    def qsub(self, *arguments, script=DDP, **variables):
+        return submitted(self.pbs, self.work, {**self.settings, **variables}, *arguments, script=script)
+
+
 @pytest.fixture(scope="module")
-def reference(lockstep, mpiexec, tmp_path_factory):
-    """reference(world, *sets): digests of the same training without PBS."""
-    def train(world, *sets):
-        folder = tmp_path_factory.mktemp("reference")
-        (folder / "quick.yaml").write_text(QUICK)
-        run_process([mpiexec, "-n", world, lockstep, "train", "quick.yaml", *sets], cwd=folder,
-                    env={"LOCKSTEP_HOME": str(SOURCE)}, timeout=120, check=True)
-        return digests(lockstep, last_checkpoint(runs(folder)[0]), run_process)
-    return train
+def stories(request, pbs, site, lockstep, reference, tmp_path_factory):
+    def new_desk(name):
+        return Desk(pbs, folder_of_submission(tmp_path_factory.mktemp(name[:30])),
+                    {"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_HOME": str(SOURCE), **site}, lockstep, reference)
+    yield from play_at_once(request, new_desk)
+
 
 # What a job script has at hand, without PBS.
 IN_A_JOB = f"""

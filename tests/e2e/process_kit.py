@@ -40,7 +40,7 @@ def line_with(process, stream, words="", within=60):
     return line
 
 
-def ends_of(processes, timeout=40):
+def ends_of(processes, timeout=120):
     """The status, stdout and stderr of each, which must end within that time."""
     ends = []
     for process in processes:

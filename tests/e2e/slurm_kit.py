@@ -1,12 +1,16 @@
-"""What the tests of Slurm share: the lab, its jobs, and what the same training gives without it."""
+"""What the tests of Slurm share: the lab, and its jobs."""
+
+import dataclasses
+import pathlib
+import typing
 
 import pytest
-from cluster_kit import QUICK, SOURCE, digests, last_checkpoint, runs, start_lab
-from conftest import cache_value, run_process
+from cluster_kit import Lab, SO_LONG, SOURCE, folder_of_submission, play_at_once, start_lab
+from conftest import cache_value
 from process_kit import shared_library
 
 DDP = str(SOURCE / "job_scripts/ddp.slurm")
-LONG = ("--set", "train.max_steps=250", "--set", "checkpoint.every_steps=5")
+LONG = (*SO_LONG, "--set", "checkpoint.every_steps=5")
 FOUR_LONG = ("--set", "train.max_steps=80", "--set", "checkpoint.every_steps=5")  # for four ranks on two cores
 
 
@@ -17,7 +21,7 @@ def lab(tmp_path_factory):
     lab.stop()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def environment(lockstep, site):
     # the lab's Slurm counts 32 cores a node, whatever this machine has
     return {"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_HOME": str(SOURCE), "LOCKSTEP_THREADS_PER_CORE": "1", **site}
@@ -29,6 +33,26 @@ def sbatch(lab, work, environment):
     def submit(*arguments, env=None):
         return lab.submit(*arguments, cwd=work, env={**environment, **(env or {})})
     return submit
+
+
+@dataclasses.dataclass
+class Desk:
+    """What a test has that is played at once with others: a folder of submission of its own, and what the fixtures are."""
+    lab: Lab
+    work: pathlib.Path
+    environment: dict
+    lockstep: pathlib.Path
+    reference: typing.Callable
+
+    def sbatch(self, *arguments, env=None):
+        return self.lab.submit(*arguments, cwd=self.work, env={**self.environment, **(env or {})})
+
+
+@pytest.fixture(scope="module")
+def stories(request, lab, environment, lockstep, reference, tmp_path_factory):
+    def new_desk(name):
+        return Desk(lab, folder_of_submission(tmp_path_factory.mktemp(name[:30])), environment, lockstep, reference)
+    yield from play_at_once(request, new_desk)
 
 
 def log_of(work, job, name="lockstep"):
@@ -49,20 +73,3 @@ def nodes_of_two(build_dir, tmp_path_factory):
     library = shared_library(tmp_path_factory.mktemp("nodes"), "pretend_nodes.so",
                              SOURCE / "tests/e2e/peers/pretend_nodes.c", f"-I{headers}")
     return {"LD_PRELOAD": str(library), "TEST_RANKS_PER_NODE": "2"}
-
-
-@pytest.fixture(scope="module")
-def reference(lockstep, mpiexec, tmp_path_factory):
-    """reference(world, backend, SET...): digests of the same training without Slurm."""
-    known = {}
-
-    def train(world, backend, *sets, env=None):
-        key = (world, backend, sets, str(env))
-        if key not in known:
-            folder = tmp_path_factory.mktemp("reference")
-            (folder / "quick.yaml").write_text(QUICK)
-            run_process([mpiexec, "-n", world, lockstep, "train", "quick.yaml", "--set", f"launch.backend={backend}",
-                         *sets], cwd=folder, env={"LOCKSTEP_HOME": str(SOURCE), **(env or {})}, timeout=120, check=True)
-            known[key] = digests(lockstep, last_checkpoint(runs(folder)[0]), run_process)
-        return known[key]
-    return train

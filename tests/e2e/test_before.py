@@ -24,7 +24,7 @@ def place(tmp_path):
     return tmp_path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def same_arithmetic(build_dir):
     """The digests were taken with one libtorch, on x86-64."""
     pytest.importorskip("torch")
@@ -39,7 +39,7 @@ print(int((torch.sqrt(numbers).numpy() != numpy.sqrt(numbers.numpy())).sum()))
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def wrong_roots(python):
     """How many of 100,000 square roots MKL rounds otherwise than IEEE 754 asks: by the processor's maker, whatever it is told."""
     return int(run_process([python, "-c", PROBE], env=ANY_CPU, check=True).stdout)

@@ -81,41 +81,41 @@ def waited(err):
 
 
 def test_a_killed_peer_is_named_at_once(ranks):
-    processes = ranks(3)
+    processes = ranks(3, timeout=600_000)
     wait_ready(processes)
     victim = processes[2]
     victim.kill()
     victim.wait()
-    for status, _, err in ends_of(processes[:2], timeout=10):
+    for status, _, err in ends_of(processes[:2]):
         assert status == 1, err
         assert f"rank 2 (host {os.uname().nodename}, pid {victim.pid}) has died" in err
         assert "rank 0 (" not in err and "rank 1 (" not in err, f"only the first death is at fault: {err}"
-        assert waited(err) < 3
+        assert waited(err) < 60, "or it was the timeout of 10 minutes that ended it"
 
 
 def test_a_stopped_peer_is_named_after_the_timeout(ranks):
     processes = ranks(3, timeout=1500)
     wait_ready(processes)
     processes[1].send_signal(signal.SIGSTOP)
-    for status, _, err in ends_of([processes[0], processes[2]], timeout=10):
+    for status, _, err in ends_of([processes[0], processes[2]]):
         assert status == 1, err
         assert "timed out after 1.5 s" in err
         assert "rank 1 (" in err and "is stopped" in err
-        assert waited(err) < 1.5 + 2
+        assert 1.5 <= waited(err) < 60
     processes[1].send_signal(signal.SIGCONT)
-    (status, _, err), = ends_of([processes[1]], timeout=10)
+    (status, _, err), = ends_of([processes[1]])
     assert status == 1, f"a resumed peer ends with an error, not by a signal: {status} {err}"
 
 
 def test_a_rank_that_never_joins_is_named(ranks):
-    processes = ranks(3, join=1500, only=[0, 1])
-    for status, _, err in ends_of(processes, timeout=10):
+    processes = ranks(3, join=4000, only=[0, 1])  # in which these two meet on a busy machine too
+    for status, _, err in ends_of(processes):
         assert status == 1, err
-        assert "rank 2 did not come to join the group within 1.5 s" in err
+        assert "rank 2 did not come to join the group within 4 s" in err
 
 
 def test_a_missing_rank_zero_is_named(ranks):
-    (status, _, err), = ends_of(ranks(2, join=1500, only=[1]), timeout=15)
+    (status, _, err), = ends_of(ranks(2, join=1500, only=[1]))
     assert status == 1, err
     assert "rank 0 did not come" in err
 
@@ -126,19 +126,19 @@ def test_a_job_on_one_node_listens_on_the_loopback_alone(ranks):
         assert addresses, "gloo itself listens somewhere, or this test sees nothing"
         # the kernel prints 127.0.0.1 as 0100007F
         assert all(address.startswith("0100007F:") for address in addresses), addresses
-    for status, _, err in ends_of(processes, timeout=20):
+    for status, _, err in ends_of(processes):
         assert status == 0, err
 
 
 def test_gloo_on_the_loopback_is_refused_across_nodes(ranks):
-    processes = ranks(2, nodes=2, env={"GLOO_SOCKET_IFNAME": "lo"}, join=5000)
-    for status, _, err in ends_of(processes, timeout=20):
+    processes = ranks(2, nodes=2, env={"GLOO_SOCKET_IFNAME": "lo"})
+    for status, _, err in ends_of(processes):
         assert status == 2, err
         assert "GLOO_SOCKET_IFNAME" in err and "loopback" in err
 
 
 def test_mpi_without_mpi_says_so(ranks):
-    (status, _, err), = ends_of(ranks(2, backend="mpi", only=[0]), timeout=10)
+    (status, _, err), = ends_of(ranks(2, backend="mpi", only=[0]))
     assert status == 2
     assert "needs MPI" in err
 
@@ -197,14 +197,14 @@ def test_nccl_without_a_gpu_says_so(ranks, build_dir):
         pytest.skip("built without the CUDA half")
     if gpus():
         pytest.skip("here is a GPU")
-    (status, _, err), = ends_of(ranks(1, backend="nccl"), timeout=60)
+    (status, _, err), = ends_of(ranks(1, backend="nccl"), timeout=120)
     assert status == 1, err
     assert "NCCL needs a GPU, and this process sees none" in err
 
 
 def test_without_the_cuda_half_the_error_says_where_it_looked(ranks, tmp_path):
     missing = tmp_path / "liblockstep_cuda.so"
-    (status, _, err), = ends_of(ranks(1, backend="nccl", env={"LOCKSTEP_CUDA_PLUGIN": str(missing)}), timeout=20)
+    (status, _, err), = ends_of(ranks(1, backend="nccl", env={"LOCKSTEP_CUDA_PLUGIN": str(missing)}))
     assert status == 1, err
     assert str(missing) in err and "launch.device" in err
 
@@ -233,7 +233,7 @@ def test_a_lost_peer_on_another_node_is_named(start, peer, free_port, how, words
         wait_for(lambda: not any(os.path.exists(f"/proc/{pids[rank]}") for rank in range(3)), what="the others to end")
         os.kill(pids[3], signal.SIGCONT)
     try:
-        _, err = job.communicate(timeout=30)
+        _, err = job.communicate(timeout=120)
     except subprocess.TimeoutExpired as late:
         pytest.fail(f"{late.stderr}\n{threads_of(pids)}")
     assert err.count(f"rank 3 (host {os.uname().nodename}, pid {pids[3]}) {words}") >= 3, err
@@ -245,17 +245,16 @@ def test_a_lost_peer_on_another_node_is_named(start, peer, free_port, how, words
 @pytest.mark.parametrize("how, words", [(signal.SIGKILL, "has died"), (signal.SIGSTOP, "is stopped")])
 def test_under_mpirun_a_lost_peer_ends_the_job(start, mpi, mpiexec, peer, backend, how, words):
     # Open MPI ends the others two seconds after a death; a stopped peer is for us alone to notice
-    process = start(mpiexec, "-n", 3, peer, backend, 1500, 20_000, STEPS_FOR_EVER, 2, stdout=subprocess.PIPE,
+    timeout = 1500 if how == signal.SIGSTOP else 600_000
+    process = start(mpiexec, "-n", 3, peer, backend, timeout, 20_000, STEPS_FOR_EVER, 2, stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE, text=True)
     pids = ready_pids(process, 3)
     assert len(pids) == 3, process.stderr.read()
-    begin = time.monotonic()
     os.kill(pids[2], how)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=120)
     assert process.returncode != 0
     if mpi is OPEN_MPI:
         assert process.returncode == (1 if how == signal.SIGSTOP else 128 + how)
-    assert time.monotonic() - begin < 12
     if how == signal.SIGSTOP:
         assert "rank 2 (" in err and words in err, err
 
@@ -272,14 +271,14 @@ def suspend(pids, seconds):
 @pytest.mark.parametrize("backend", ["gloo", "mpi"])
 def test_a_suspended_job_goes_on(start, mpiexec, peer, backend):
     """Stopped for far longer than the timeout, some ranks amid a collective: time that nobody lived does not count."""
-    process = start(mpiexec, "-n", 3, peer, backend, 1500, 20_000, 150, 10, stdout=subprocess.PIPE,
+    process = start(mpiexec, "-n", 3, peer, backend, 2500, 20_000, 150, 10, stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE, text=True)
     pids = ready_pids(process, 3)
     assert len(pids) == 3, process.stderr.read()
     os.kill(pids[1], signal.SIGSTOP)  # the others wait for this one when they are stopped in turn
     time.sleep(0.3)
     suspend(list(pids.values()), seconds=4)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
 
 
@@ -291,7 +290,7 @@ def test_a_file_serves_where_there_is_neither_mpi_nor_an_address(start, peer, tm
                    SLURM_NTASKS=2, TMPDIR=str(tmp_path))
         processes.append(start(peer, "gloo", 20_000, 20_000, 3, env=env, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True))
-    for status, _, err in ends_of(processes, timeout=30):
+    for status, _, err in ends_of(processes):
         assert status == 0, err
     assert not list(tmp_path.glob("lockstep-*")), "the file goes when the last rank has left"
 
@@ -321,7 +320,7 @@ def test_nothing_is_left_in_shared_memory(mpirun, peer):
     mpirun(2, peer, "gloo", 20_000, 20_000, 2, check=True)
     left = {name for name in set(os.listdir("/dev/shm")) - before if name.startswith("lockstep-")}
     # other jobs of this machine may be in the middle of joining: only what stays is ours
-    wait_for(lambda: not [name for name in left if os.path.exists(f"/dev/shm/{name}")], 10, f"{left} to go")
+    wait_for(lambda: not [name for name in left if os.path.exists(f"/dev/shm/{name}")], 60, f"{left} to go")
 
 
 def test_a_debug_level_that_is_none_is_bad_input(lockstep, mpirun, source_dir, tmp_path):
@@ -361,7 +360,7 @@ def two_nodes(start, peer, free_port):
     """two_nodes(silence, steps, pause) -> the job, and the ranks' pids once both have summed."""
     def begin(silence, steps, pause):
         env = dict(MASTER_ADDR="10.99.0.1", MASTER_PORT=free_port(), GLOO_SOCKET_IFNAME="eth0", LOCKSTEP_SILENCE=silence)
-        job = start("unshare", "--net", "bash", "-c", SWITCH, "switch", peer, "gloo", 60_000, 20_000, steps, pause,
+        job = start("unshare", "--net", "bash", "-c", SWITCH, "switch", peer, "gloo", 600_000, 20_000, steps, pause,
                     env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         pids = ready_pids(job, 2)
         if len(pids) < 2:
@@ -372,7 +371,7 @@ def two_nodes(start, peer, free_port):
 
 def test_a_silent_cut_names_the_node_long_before_the_timeout(two_nodes):
     job, pids = two_nodes(silence=2, steps=STEPS_FOR_EVER, pause=5)
-    out, err = job.communicate("cut\n", timeout=25)
+    out, err = job.communicate("cut\n", timeout=120)
     assert "cut" in out
     assert job.returncode == 11, f"both ranks leave with 1: {err}"
     for rank in (0, 1):
@@ -380,7 +379,7 @@ def test_a_silent_cut_names_the_node_long_before_the_timeout(two_nodes):
     assert "LOCKSTEP_SILENCE" in err
     # counted from the last sign of life, which may come a little before the collective begins
     seconds = [float(each) for each in re.findall(r"after ([\d.]+) s", err)]
-    assert seconds and all(1.5 < each < 8 for each in seconds), err
+    assert seconds and all(1.5 < each < 60 for each in seconds), err
 
 
 def test_slow_steps_and_a_stopped_rank_are_no_cut(two_nodes):
@@ -388,7 +387,7 @@ def test_slow_steps_and_a_stopped_rank_are_no_cut(two_nodes):
     os.kill(pids[1], signal.SIGSTOP)
     time.sleep(4)
     os.kill(pids[1], signal.SIGCONT)
-    _, err = job.communicate(timeout=25)
+    _, err = job.communicate(timeout=120)
     assert job.returncode == 0, err
 
 
@@ -401,9 +400,7 @@ def test_training_ends_soon_after_a_silent_cut_and_names_the_node(start, lockste
     wait_for(lambda: job.poll() is not None or logged.exists() and logged.read_text().count("\n") > 5)
     if job.poll() is not None:
         never_came_up(job)
-    begin = time.monotonic()
-    _, err = job.communicate("cut\n", timeout=40)
+    _, err = job.communicate("cut\n", timeout=120)  # launch.timeout is 10 minutes
     assert job.returncode == 11, f"both ranks leave with 1: {err}"
-    assert time.monotonic() - begin < 20, "launch.timeout is 10 minutes"
     assert re.search(r"the node of rank 1 \(host \S+, pid \d+\) has not answered for 2 s", err), err
     assert status(folder)["state"] == "failed" and "the node of rank 1" in status(folder)["reason"]

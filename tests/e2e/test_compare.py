@@ -1,6 +1,7 @@
 """bench/compare: what it promises of its table, its files and its exit status, with runs of few steps."""
 
 import json
+import pickle
 import re
 import signal
 import subprocess
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.about("bench")
 PATIENCE = 240
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def compare(python, build_dir, lockstep):
     """compare(ARG...) -> Result; few steps, one round."""
     def run(*words):
@@ -27,11 +28,13 @@ def few_steps(compare, out, *words):
     return compare("--only", "P3,P10", "--steps", 4, "--rounds", 1, "--seconds", PATIENCE - 60, "--out", out, *words)
 
 
-@pytest.fixture(scope="module")
-def done(compare, tmp_path_factory):
+@pytest.fixture(scope="session")
+def done(compare, once):
     """(the Result, the folder) of a comparison in which all is right."""
-    out = tmp_path_factory.mktemp("results")
-    return few_steps(compare, out), out
+    def make(folder):
+        (folder / "result").write_bytes(pickle.dumps(few_steps(compare, folder / "out")))
+    folder = once("comparison", make)
+    return pickle.loads((folder / "result").read_bytes()), folder / "out"
 
 
 def record(folder):

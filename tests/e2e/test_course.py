@@ -127,7 +127,7 @@ def test_a_piece_of_a_file_is_found_word_for_word():
 # --- what does it -------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def learner(build_dir, mpi_on_path, prepared):
     """What a learner's terminal has set."""
     python = SOURCE / ".deps/python/bin"
@@ -135,7 +135,7 @@ def learner(build_dir, mpi_on_path, prepared):
             "LOCKSTEP_PROGRAM": str(build_dir / "bin/lockstep"), "LOCKSTEP_THREADS_PER_CORE": "1"}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # not the module's: chapters are dealt to workers one by one
 def labs(tmp_path_factory):
     """labs(scheduler) -> a running one, or the reason why there is none."""
     started = {}

@@ -5,30 +5,15 @@ import re
 
 import pytest
 
-from conftest import SOURCE, cache_value, run_process
+from examples_kit import examples  # noqa: F401  (fixture)
 
 pytestmark = pytest.mark.about("examples")
 
-RUN = 600  # seconds; a build of one file, with libtorch's headers
 
-
-@pytest.fixture(scope="module")
-def example(installed, build_dir, tmp_path_factory):
-    """example(name): the program, built as a stranger would build the copy under share/lockstep/examples."""
-    built = {}
-
-    def build(name):
-        if name not in built:
-            folder = tmp_path_factory.mktemp(name)
-            run_process(["cmake", "-S", installed / "share/lockstep/examples" / name, "-B", folder, "-G", "Ninja",
-                         f"-DCMAKE_PREFIX_PATH={installed}", "-DCMAKE_BUILD_TYPE=Release",
-                         f"-DCMAKE_CXX_FLAGS={cache_value(build_dir, 'CMAKE_CXX_FLAGS')} -Wall -Wextra -Werror"],
-                        check=True, timeout=120)
-            run_process(["cmake", "--build", folder], check=True, timeout=RUN)
-            built[name] = folder / name
-        return built[name]
-
-    return build
+@pytest.fixture
+def example(examples):  # noqa: F811
+    """example(name): its program."""
+    return lambda name: examples / name / "build" / name
 
 
 def losses(output):
@@ -119,17 +104,8 @@ def test_a_full_disk_leaves_the_older_file_whole(example, mpirun, run, tmp_path)
         run("umount", "--lazy", disk)
 
 
-def test_one_ranks_exception_takes_all_along(installed, build_dir, mpirun, run, tmp_path):
+def test_one_ranks_exception_takes_all_along(example, mpirun, tmp_path):
     """An exception on one rank only, inside lockstep::run."""
-    (tmp_path / "main.cpp").write_text(
-        "#include <lockstep/parallel/session.h>\n#include <lockstep/base/error.h>\n"
-        "int main() {\n  return lockstep::run([] {\n    lockstep::Session session;\n"
-        '    if (session.rank() == 1) throw lockstep::InputError("rank 1 met a bad row", "row 7", "mend it");\n'
-        "    session.team().barrier();\n  });\n}\n")
-    (tmp_path / "CMakeLists.txt").write_text((SOURCE / "examples/ddp/CMakeLists.txt").read_text())
-    run("cmake", "-S", tmp_path, "-B", tmp_path / "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={installed}",
-        f"-DCMAKE_CXX_FLAGS={cache_value(build_dir, 'CMAKE_CXX_FLAGS')}", check=True, timeout=120)
-    run("cmake", "--build", tmp_path / "build", check=True, timeout=RUN)
-    result = mpirun(2, tmp_path / "build/ddp", cwd=tmp_path, timeout=60)
+    result = mpirun(2, example("throws"), cwd=tmp_path, timeout=60)
     assert result.returncode != 0
     assert result.output.count("rank 1 met a bad row") == 1, result.output

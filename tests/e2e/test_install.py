@@ -1,11 +1,11 @@
 """cmake --install: runs from any folder, read-only, moved; and a stranger's project builds against it."""
 
 import re
-import shutil
 
 import pytest
 
-from conftest import SOURCE, cache_value, run_process
+from conftest import SOURCE, run_process
+from examples_kit import build_against
 
 pytestmark = pytest.mark.about("cmake", "packaging")
 
@@ -102,7 +102,7 @@ def opens_its_own_source(header):
     return bool(first) and first.group(1) == f"lockstep/{header}"
 
 
-def test_each_header_compiles_alone(installed, build_dir, run, tmp_path):
+def test_each_header_compiles_alone(installed, build_dir, tmp_path):
     """Behind nothing but itself, with the flags that an installed lockstep gives its users."""
     sources = []
     for number, header in enumerate(h for h in PUBLIC_HEADERS if not opens_its_own_source(h)):
@@ -113,9 +113,7 @@ def test_each_header_compiles_alone(installed, build_dir, run, tmp_path):
         f"add_library(headers OBJECT {' '.join(sources)})\n"
         "target_link_libraries(headers PRIVATE lockstep::lockstep)\n"
         "target_compile_options(headers PRIVATE -fsyntax-only -Wall -Wextra -Werror)\n")
-    run("cmake", "-S", tmp_path, "-B", tmp_path / "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={installed}",
-        f"-DCMAKE_CXX_FLAGS={cache_value(build_dir, 'CMAKE_CXX_FLAGS')}", check=True, timeout=120)
-    run("cmake", "--build", tmp_path / "build", check=True, timeout=900)
+    build_against(installed, build_dir, tmp_path, tmp_path / "build", flags="")
 
 
 def test_the_share_folder_is_whole(installed):
@@ -126,10 +124,7 @@ def test_the_share_folder_is_whole(installed):
 
 def test_a_strangers_project_builds_against_it_and_trains_as_pythons_does(installed, build_dir, mpirun, mpi, python, run,
                                                                           tmp_path):
-    run("cmake", "-S", SOURCE / "tests/consumer", "-B", tmp_path, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={installed}",
-        f"-DCMAKE_CXX_FLAGS={cache_value(build_dir, 'CMAKE_CXX_FLAGS')} -Wall -Wextra -Werror",
-        "-DCMAKE_BUILD_TYPE=Release", check=True, timeout=120)
-    run("cmake", "--build", tmp_path, check=True, timeout=300)
+    build_against(installed, build_dir, SOURCE / "tests/consumer", tmp_path, "-DCMAKE_BUILD_TYPE=Release")
     result = mpirun(2, tmp_path / "consumer", check=True)
     twin = run(python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
                SOURCE / "tests/consumer/twin.py", timeout=120, check=True)

@@ -4,10 +4,10 @@ import shutil
 
 import pytest
 from cluster_kit import SOURCE, digests, last_checkpoint, runs, start_lab, wait_until_done
-from cluster_kit import across, site, work  # noqa: F401  (fixtures)
+from cluster_kit import across, reference, site, work  # noqa: F401  (fixtures)
 from conftest import run_process
 from pbs_kit import DDP, IN_A_JOB, SCRIPTS, ended, log_of
-from pbs_kit import pbs, qsub, quick_program, reference  # noqa: F401  (fixtures)
+from pbs_kit import pbs, qsub, quick_program  # noqa: F401  (fixtures)
 
 pytestmark = pytest.mark.about("job_scripts")
 
@@ -22,7 +22,7 @@ def test_trains_to_the_same_parameters(select, world, pbs, qsub, across, work, l
         pbs.run("qsig", "-s", "KILL", job, check=False)
     else:
         assert ended(pbs, job) == 0, log_of(work, job)
-    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(world)
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(world, "gloo")
 
 
 def test_ranks_that_share_layers_over_two_nodes(pbs, qsub, work, lockstep, reference):  # noqa: F811
@@ -30,7 +30,7 @@ def test_ranks_that_share_layers_over_two_nodes(pbs, qsub, work, lockstep, refer
     job = qsub("-l", "select=2:ncpus=2:mpiprocs=2", CONFIG="quick.yaml", SET=" ".join(grid))
     assert ended(pbs, job) == 0, log_of(work, job)
     sets = [word for setting in grid for word in ("--set", setting)]
-    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(4, *sets)
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(4, "gloo", *sets)
 
 
 def test_a_file_of_settings_keeps_spaces_commas_and_quotes(pbs, qsub, work):  # noqa: F811

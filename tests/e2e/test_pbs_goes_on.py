@@ -3,145 +3,167 @@
 import signal
 
 import pytest
-from cluster_kit import SOURCE, digests, last_checkpoint, metrics, runs, steps_logged
-from cluster_kit import across, site, work  # noqa: F401  (fixtures)
+from cluster_kit import ENDLESS, SO_LONG, SOURCE, at_once, digests, held, held_until_it_stops, last_checkpoint, metrics
+from cluster_kit import runs, steps_logged
+from cluster_kit import reference, site, work  # noqa: F401  (fixtures)
 from conftest import run_process
-from pbs_kit import DDP, IN_A_JOB, LASTING_SHELL, SCRIPTS, ended, fields, log_of, next_job
-from pbs_kit import pbs, qsub, quick_program, reference  # noqa: F401  (fixtures)
+from pbs_kit import DDP, IN_A_JOB, LASTING_SHELL, SCRIPTS, ended, fields, log_of, make_quick_program, next_job
+from pbs_kit import pbs, qsub, quick_program, stories  # noqa: F401  (fixtures)
 from process_kit import wait_for
 
 pytestmark = pytest.mark.about("job_scripts")
 
 
+FIRST_STEPS = 120  # seconds for them to come: several jobs begin at the same time
+
+
+def first_steps(desk, steps=6):
+    wait_for(lambda: steps_logged(desk.work) >= steps, FIRST_STEPS, "the first steps")
+
+
+def tell(desk, job, *command):
+    """A command of PBS about a job that is in its first steps, and does no more before it hears of it."""
+    first_steps(desk)
+    with held(desk.pbs, f"PBS_JOBID={job}"):
+        desk.pbs.run(*command, job)
+
+
 @pytest.mark.mpi
-def test_the_walltime_stops_it_early_and_a_fresh_qsub_goes_on(pbs, qsub, work, lockstep, reference):  # noqa: F811
-    sets = "train.max_steps=700 checkpoint.before_deadline=14s"
-    job = qsub("-l", "walltime=00:00:20", CONFIG="quick.yaml", SET=sets, LOCKSTEP_MAX_RESTARTS="40")
-    assert ended(pbs, job, within=40) == 75, log_of(work, job)
-    assert "restart 1 of at most 40" in log_of(work, job)
-    number = int(job.split(".")[0])
-    while (status := ended(pbs, f"{number + 1}.lab")) == 75:
-        number += 1
+@at_once
+def test_the_walltime_stops_it_early_and_a_fresh_qsub_goes_on(desk):
+    """The first one's ranks are held until the time to stop has come, and do no more steps."""
+    sets = "train.max_steps=120 checkpoint.before_deadline=50s"
+    job = desk.qsub("-l", "walltime=00:01:00", CONFIG="quick.yaml", SET=sets, LOCKSTEP_MAX_RESTARTS="40")
+    first_steps(desk)
+    held_until_it_stops(desk.pbs, f"PBS_JOBID={job}", log_of(desk.work, job), limit=60, lead=50)
+    assert ended(desk.pbs, job) == 75, log_of(desk.work, job)
+    assert "restart 1 of at most 40" in log_of(desk.work, job) and "job killed: walltime" not in log_of(desk.work, job)
+    while (status := ended(desk.pbs, job := next_job(desk.pbs, job))) == 75:  # a slow machine needs more of them
+        pass
     assert status == 0
-    assert len(runs(work)) == 1
-    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "--set", "train.max_steps=700")
+    assert len(runs(desk.work)) == 1
+    assert digests(desk.lockstep, last_checkpoint(runs(desk.work)[0]), run_process) == desk.reference(2, "gloo", *SO_LONG)
 
 
 @pytest.mark.mpi
-def test_a_signal_stops_early_bounded(pbs, qsub, work):  # noqa: F811
-    job = qsub(*LASTING_SHELL, CONFIG="quick.yaml", SET="train.max_steps=250", LOCKSTEP_MAX_RESTARTS="0")
-    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
-    pbs.run("qsig", "-s", "USR1", job)
-    assert ended(pbs, job) == 75, log_of(work, job)
+@at_once
+def test_a_signal_stops_early_bounded(desk):
+    job = desk.qsub(*LASTING_SHELL, CONFIG="quick.yaml", SET=f"train.max_steps={ENDLESS}", LOCKSTEP_MAX_RESTARTS="0")
+    tell(desk, job, "qsig", "-s", "USR1")
+    assert ended(desk.pbs, job) == 75, log_of(desk.work, job)
 
 
 @pytest.mark.mpi
-def test_a_job_that_fails_at_once_is_not_tried_again(pbs, qsub, work):  # noqa: F811
-    job = qsub(CONFIG="no-such.yaml")
-    assert ended(pbs, job) == 2
-    assert "no-such.yaml" in log_of(work, job)
-    assert next_job(pbs, job) is None
+@at_once
+def test_a_job_that_fails_at_once_is_not_tried_again(desk):
+    job = desk.qsub(CONFIG="no-such.yaml")
+    assert ended(desk.pbs, job) == 2
+    assert "no-such.yaml" in log_of(desk.work, job)
+    assert next_job(desk.pbs, job) is None
 
 
-def test_a_task_of_an_array_goes_on_alone(pbs, qsub, work):  # noqa: F811
+@at_once
+def test_a_task_of_an_array_goes_on_alone(desk):
     """Its fresh qsub is one job with the task's own settings, not the array again."""
-    (work / "settings").write_text("train.max_steps=250\ncheckpoint.every_steps=5\noptim.betas=[0.8, 0.9]")
-    job = qsub(*LASTING_SHELL, "-J", "2-3", script=str(SCRIPTS / "sweep.pbs"), CONFIG="quick.yaml", SET="@settings")
+    (desk.work / "settings").write_text("train.max_steps=120\ncheckpoint.every_steps=5\noptim.betas=[0.8, 0.9]")
+    job = desk.qsub(*LASTING_SHELL, "-J", "2-3", script=str(SCRIPTS / "sweep.pbs"), CONFIG="quick.yaml", SET="@settings")
     number = int(job.split("[")[0])
-    wait_for(lambda: (work / "runs").is_dir() and len(runs(work)) == 2 and steps_logged(work) >= 6, what="both tasks")
-    pbs.run("qsig", "-s", "USR1", f"{number}[3].lab")
-    assert [ended(pbs, f"{number}[{task}].lab") for task in (2, 3)] == [0, 75]
-    assert ended(pbs, f"{number + 1}.lab") == 0
-    assert {r.name for r in runs(work)} == {"sweep-lr0.01", "sweep-lr0.003"}
-    assert all(metrics(r)[-1]["step"] == 250 for r in runs(work))
+    wait_for(lambda: (desk.work / "runs").is_dir() and len(runs(desk.work)) == 2, FIRST_STEPS, "both tasks")
+    tell(desk, f"{number}[3].lab", "qsig", "-s", "USR1")
+    assert [ended(desk.pbs, f"{number}[{task}].lab") for task in (2, 3)] == [0, 75]
+    assert ended(desk.pbs, next_job(desk.pbs, job)) == 0
+    assert {r.name for r in runs(desk.work)} == {"sweep-lr0.01", "sweep-lr0.003"}
+    assert all(metrics(r)[-1]["step"] == 120 for r in runs(desk.work))
 
 
-def test_train_then_eval(pbs, work, lockstep):  # noqa: F811
-    environment = {"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_HOME": str(SOURCE), "CONFIG": "quick.yaml"}
-    done = pbs.run(str(SOURCE / "job_scripts/train_then_eval.sh"), DDP, cwd=work, env=environment)
+@at_once
+def test_train_then_eval(desk):
+    environment = {"LOCKSTEP_PROGRAM": str(desk.lockstep), "LOCKSTEP_HOME": str(SOURCE), "CONFIG": "quick.yaml"}
+    done = desk.pbs.run(str(SOURCE / "job_scripts/train_then_eval.sh"), DDP, cwd=desk.work, env=environment)
     then = done.stdout.split()[-1]
-    assert ended(pbs, then, within=120) == 0, log_of(work, then)
-    assert "accuracy" in log_of(work, then).lower()
+    assert ended(desk.pbs, then, within=120) == 0, log_of(desk.work, then)
+    assert "accuracy" in log_of(desk.work, then).lower()
 
 
-def test_chain_goes_on_where_a_link_stopped(pbs, work, lockstep, reference):  # noqa: F811
-    environment = {"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_HOME": str(SOURCE), "CONFIG": "quick.yaml",
-                   "SET": "train.max_steps=250 checkpoint.every_steps=5 'optim.betas=[0.8, 0.9]'"}
-    done = pbs.run(str(SCRIPTS / "chain.sh"), "2", *LASTING_SHELL, "-l", "walltime=00:10:00", DDP, cwd=work, env=environment)
+@at_once
+def test_chain_goes_on_where_a_link_stopped(desk):
+    environment = {"LOCKSTEP_PROGRAM": str(desk.lockstep), "LOCKSTEP_HOME": str(SOURCE), "CONFIG": "quick.yaml",
+                   "SET": "train.max_steps=120 checkpoint.every_steps=5 'optim.betas=[0.8, 0.9]'"}
+    done = desk.pbs.run(str(SCRIPTS / "chain.sh"), "2", *LASTING_SHELL, "-l", "walltime=00:10:00", DDP, cwd=desk.work,
+                        env=environment)
     first, second = (line.split()[-1] for line in done.stdout.splitlines())
-    wait_for(lambda: steps_logged(work) >= 6, what="the first link's steps")
-    pbs.run("qsig", "-s", "USR1", first)
-    assert ended(pbs, first) == 75, log_of(work, first)
-    assert ended(pbs, second) == 0, log_of(work, second)
-    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "--set", "train.max_steps=250")
+    tell(desk, first, "qsig", "-s", "USR1")
+    assert ended(desk.pbs, first) == 75, log_of(desk.work, first)
+    assert ended(desk.pbs, second) == 0, log_of(desk.work, second)
+    assert digests(desk.lockstep, last_checkpoint(runs(desk.work)[0]), run_process) == desk.reference(
+        2, "gloo", *SO_LONG)
 
 
-STOPS = {"train.max_steps": 300, "checkpoint.every_steps": 50}
+def long_enough(steps=120, **more):
+    return {"CONFIG": "quick.yaml", "SET": f"train.max_steps={steps} checkpoint.every_steps=50", **more}
 
 
-def long_enough(**more):
-    return {"CONFIG": "quick.yaml", "SET": " ".join(f"{key}={value}" for key, value in STOPS.items()), **more}
-
-
-def test_qdel_leaves_a_checkpoint_and_no_other_job(pbs, qsub, work):  # noqa: F811
-    job = qsub(**long_enough())
-    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
-    pbs.run("qdel", job)
-    assert ended(pbs, job) == 256 + signal.SIGTERM
-    log = log_of(work, job)
+@at_once
+def test_qdel_leaves_a_checkpoint_and_no_other_job(desk):
+    job = desk.qsub(**long_enough(ENDLESS))
+    tell(desk, job, "qdel")
+    assert ended(desk.pbs, job) == 256 + signal.SIGTERM
+    log = log_of(desk.work, job)
     assert "SIGTERM: the job is being cancelled" in log and "cancelled, with a checkpoint: it stays stopped" in log
-    assert next_job(pbs, job) is None
-    assert last_checkpoint(runs(work)[0]).stem == f"step-{metrics(runs(work)[0])[-1]['step']:08}"
+    assert next_job(desk.pbs, job) is None
+    assert last_checkpoint(runs(desk.work)[0]).stem == f"step-{metrics(runs(desk.work)[0])[-1]['step']:08}"
 
 
-def test_a_stop_on_request_ends_the_job_for_good(pbs, qsub, work, lockstep):  # noqa: F811
-    job = qsub(**long_enough())
-    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
-    run_process([lockstep, "stop", runs(work)[0]], check=True)
-    assert ended(pbs, job) == 4
-    assert "stopped on request: it stays stopped" in log_of(work, job)
-    assert next_job(pbs, job) is None
-    assert last_checkpoint(runs(work)[0]).stem == f"step-{metrics(runs(work)[0])[-1]['step']:08}"
-    assert not list(work.glob(".lockstep-*"))
+@at_once
+def test_a_stop_on_request_ends_the_job_for_good(desk):
+    job = desk.qsub(**long_enough(ENDLESS))
+    first_steps(desk)
+    run_process([desk.lockstep, "stop", runs(desk.work)[0]], check=True)
+    assert ended(desk.pbs, job) == 4
+    assert "stopped on request: it stays stopped" in log_of(desk.work, job)
+    assert next_job(desk.pbs, job) is None
+    assert last_checkpoint(runs(desk.work)[0]).stem == f"step-{metrics(runs(desk.work)[0])[-1]['step']:08}"
+    assert not list(desk.work.glob(".lockstep-*"))
 
 
-def test_pre_emption_by_deletion_goes_on_where_it_is_opted_in(pbs, qsub, work):  # noqa: F811
-    job = qsub(**long_enough(LOCKSTEP_ON_TERM="resubmit"))
-    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
-    pbs.run("qdel", job)
-    ended(pbs, job)
-    assert ended(pbs, next_job(pbs, job)) == 0
-    assert len(runs(work)) == 1 and metrics(runs(work)[0])[-1]["step"] == 300
+@at_once
+def test_pre_emption_by_deletion_goes_on_where_it_is_opted_in(desk):
+    job = desk.qsub(**long_enough(LOCKSTEP_ON_TERM="resubmit"))
+    tell(desk, job, "qdel")
+    ended(desk.pbs, job)
+    assert ended(desk.pbs, next_job(desk.pbs, job)) == 0
+    assert len(runs(desk.work)) == 1 and metrics(runs(desk.work)[0])[-1]["step"] == 120
 
 
 @pytest.mark.parametrize("on_term", ["stop", "resubmit"])
-def test_qrerun_goes_on_once_in_the_same_folder(on_term, pbs, qsub, work):  # noqa: F811
-    job = qsub(**long_enough(LOCKSTEP_ON_TERM=on_term))
-    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
-    pbs.run("qrerun", job)
-    assert ended(pbs, job) == {"stop": 0, "resubmit": 75}[on_term], log_of(work, job)
-    assert fields(pbs, job)["run_count"] == "2"
+@at_once
+def test_qrerun_goes_on_once_in_the_same_folder(desk, on_term):
+    job = desk.qsub(**long_enough(LOCKSTEP_ON_TERM=on_term))
+    tell(desk, job, "qrerun")
+    assert ended(desk.pbs, job) == {"stop": 0, "resubmit": 75}[on_term], log_of(desk.work, job)
+    assert fields(desk.pbs, job)["run_count"] == "2"
     if on_term == "resubmit":
-        assert ended(pbs, next_job(pbs, job)) == 0
-        assert f"job {next_job(pbs, job)} goes on with the run of this one" in log_of(work, job)
+        assert ended(desk.pbs, next_job(desk.pbs, job)) == 0
+        assert f"job {next_job(desk.pbs, job)} goes on with the run of this one" in log_of(desk.work, job)
     else:
-        assert next_job(pbs, job) is None
-    assert len(runs(work)) == 1 and metrics(runs(work)[0])[-1]["step"] == 300
-    steps = [m["step"] for m in metrics(runs(work)[0]) if m["event"] == "step"]
+        assert next_job(desk.pbs, job) is None
+    assert len(runs(desk.work)) == 1 and metrics(runs(desk.work)[0])[-1]["step"] == 120
+    steps = [m["step"] for m in metrics(runs(desk.work)[0]) if m["event"] == "step"]
     assert steps == sorted(set(steps)), "it went back, or two jobs wrote"
 
 
-def test_the_records_of_a_killed_job_are_swept(pbs, qsub, work, quick_program):  # noqa: F811
-    job = qsub(**long_enough())
-    wait_for(lambda: steps_logged(work) >= 2, what="the first steps")
-    pbs.run("qsig", "-s", "KILL", job)
-    ended(pbs, job)
+@at_once
+def test_the_records_of_a_killed_job_are_swept(desk):
+    job = desk.qsub(**long_enough(ENDLESS))
+    first_steps(desk, 2)
+    desk.pbs.run("qsig", "-s", "KILL", job)
+    ended(desk.pbs, job)
     for name in (".lockstep-chain-1", f".lockstep-next-{job}", ".lockstep-run-7.elsewhere"):
-        (work / name).touch()
-    (work / ".lockstep-chain-1.jobs").write_text(f"\n{job}\n")
-    assert (work / f".lockstep-run-{job}").exists(), "a killed job leaves its file, or this test sees nothing"
-    assert ended(pbs, qsub(LOCKSTEP_PROGRAM=quick_program)) == 0
-    assert {p.name for p in work.glob(".lockstep-*")} == {".lockstep-run-7.elsewhere"}
+        (desk.work / name).touch()
+    (desk.work / ".lockstep-chain-1.jobs").write_text(f"\n{job}\n")
+    assert (desk.work / f".lockstep-run-{job}").exists(), "a killed job leaves its file, or this test sees nothing"
+    assert ended(desk.pbs, desk.qsub(LOCKSTEP_PROGRAM=make_quick_program(desk.work.parent))) == 0
+    assert {p.name for p in desk.work.glob(".lockstep-*")} == {".lockstep-run-7.elsewhere"}
 
 
 def test_a_resubmission_keeps_everything(pbs, work, site, quick_program):  # noqa: F811

@@ -12,12 +12,12 @@ pytestmark = pytest.mark.about("cli", "base")
 def test_a_run_that_hangs_is_ended_with_its_children(run):
     begin = time.monotonic()
     with pytest.raises(pytest.fail.Exception, match="still running"):
-        run("bash", "-c", "trap '' TERM; set -m; sleep 60 & wait", timeout=1)
-    assert time.monotonic() - begin < 30
+        run("bash", "-c", "trap '' TERM; set -m; sleep 600 & wait", timeout=1, grace=0.5)
+    assert time.monotonic() - begin < 300
 
 
 def test_what_a_run_left_behind_is_named_and_ended(run):
-    result = run("bash", "-c", "sleep 60 >/dev/null 2>&1 & exit 3")
+    result = run("bash", "-c", "sleep 600 >/dev/null 2>&1 & exit 3", grace=0.2)
     assert result.returncode == 3
     assert len(result.left_behind) == 1
 
@@ -68,7 +68,7 @@ def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(run, lockstep, 
     places = {"PIPE": "pipe", "CONFIG": config.name, "FOLDER": "."}
     for name, place in places.items():
         arguments = [word.replace(name, place) for word in arguments]
-    result = run(lockstep, *arguments, cwd=tmp_path, timeout=20)
+    result = run(lockstep, *arguments, cwd=tmp_path)
     assert result.returncode == 2, result.output
     assert ", not a file" in result.stderr and "where:" in result.stderr and "to do:" in result.stderr
 
@@ -80,7 +80,7 @@ def test_an_image_that_is_a_pipe_is_refused(run, lockstep, tmp_path):
     run(lockstep, "train", config, *more, "--set", "data.batch_size=64", check=True)
     os.mkfifo(tmp_path / "seven.png")
     result = run(lockstep, "predict", config, *more, "--checkpoint", tmp_path / "runs/mnist", "--input",
-                 tmp_path / "seven.png", timeout=20)
+                 tmp_path / "seven.png")
     assert result.returncode == 2, result.output
     assert "is a pipe, not a file" in result.stderr
 
@@ -92,7 +92,7 @@ def test_an_image_that_is_a_pipe_is_refused(run, lockstep, tmp_path):
 def test_a_pipe_as_node_file_holds_nobody(run, lockstep, tmp_path, environment):
     os.mkfifo(tmp_path / "pipe")
     environment = {name: value.replace("PIPE", str(tmp_path / "pipe")) for name, value in environment.items()}
-    run(lockstep, "whoami", env=environment, timeout=20, check=True)
+    run(lockstep, "whoami", env=environment, check=True)
 
 
 def test_lost_log_lines_are_said_and_the_run_is_whole(run, lockstep, tmp_path):

@@ -33,7 +33,7 @@ def provoke(mpirun, lockstep, tmp_path):
     def start(trouble, ranks=2, words=(), **how):
         config = write_config(tmp_path, PIMA)
         return mpirun(ranks, lockstep, "train", config, "--provoke", trouble,
-                      *sets(train__epochs=2, launch__timeout="2s"), *words, cwd=tmp_path, quiet=True, timeout=40, **how)
+                      *sets(train__epochs=2, launch__timeout="2s"), *words, cwd=tmp_path, quiet=True, **how)
     return start
 
 
@@ -57,7 +57,7 @@ def test_the_page_shows_what_is_said(trouble, provoke, tmp_path):
     assert result.returncode == exit_status, result.output
     assert f"train.provoke: {name} is made on purpose" in result.stderr
     assert re.search(shown(trouble), result.stderr), (shown(trouble), result.stderr)
-    assert result.seconds < 20 and not result.left_behind
+    assert not result.left_behind
     assert status(tmp_path / f"runs/pima-{name}")["state"] == ("failed" if exit_status else "done")
 
 
@@ -69,7 +69,7 @@ def test_mpi_says_the_same_where_it_can(backend, trouble, words, provoke):
     """Over MPI's shared memory a message of another length is not seen: DETAIL compares the calls."""
     result = provoke(trouble, 2, sets(launch__backend=backend), env=DETAIL if "shape" in trouble else None)
     assert result.returncode == 1 and re.search(words, result.stderr), result.output
-    assert result.seconds < 20 and not result.left_behind
+    assert not result.left_behind
 
 
 @pytest.mark.parametrize("trouble, ranks, words", [

@@ -29,7 +29,8 @@ def fake(folder, name, text):
     return folder
 
 
-@pytest.mark.full  # it measures time, which other work on the machine takes
+@pytest.mark.full
+@pytest.mark.alone  # it measures time, which other work on the machine takes
 def test_the_second_bootstrap_takes_no_time(ready, run):
     def seconds():
         begin = time.monotonic()
@@ -109,7 +110,7 @@ def test_without_a_word_it_trains_mnist(ready, run, tmp_path):
 @pytest.mark.parametrize("arguments", [["--ranks", "0"], ["--ranks"], ["--prefix"], ["--what"]])
 def test_wrong_arguments_are_said_before_anything_is_done(run, arguments):
     result = run(SOURCE / "scripts/run", *arguments)
-    assert result.returncode == 2 and result.stderr and result.seconds < 20
+    assert result.returncode == 2 and result.stderr and not result.stdout
 
 
 @pytest.fixture

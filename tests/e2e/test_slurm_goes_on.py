@@ -4,158 +4,155 @@ import os
 import signal
 
 import pytest
-from cluster_kit import SOURCE, digests, last_checkpoint, metrics, runs, steps_logged
-from cluster_kit import across, site, work  # noqa: F401  (fixtures)
+from cluster_kit import ENDLESS, SO_LONG, SOURCE, at_once, digests, held, held_until_it_stops, last_checkpoint
+from cluster_kit import metrics, processes_of, runs, steps_logged
+from cluster_kit import reference, site, work  # noqa: F401  (fixtures)
 from conftest import run_process
 from process_kit import wait_for
-from slurm_kit import DDP, LONG, FOUR_LONG, log_of, finished
-from slurm_kit import environment, lab, reference, sbatch  # noqa: F401  (fixtures)
+from slurm_kit import DDP, LONG, log_of, finished
+from slurm_kit import environment, lab, sbatch, stories  # noqa: F401  (fixtures)
 
 pytestmark = pytest.mark.about("job_scripts")
 
 
+FIRST_STEPS = 120  # seconds for them to come: several jobs begin at the same time
+
+
+def first_steps(desk, steps=6):
+    wait_for(lambda: steps_logged(desk.work) >= steps, FIRST_STEPS, "the first steps")
+
+
+def tell(desk, job, *command, steps=6, word=None):
+    """A command of Slurm about a job that is in its first steps, and does no more before it hears of it."""
+    first_steps(desk, steps)
+    with held(desk.lab, word or f"SLURM_JOB_ID={job}"):
+        desk.lab.run(*command, job)
+
+
+def ends_as_without_slurm(desk, job):
+    finished(desk.lab, desk.work, job, within=180)
+    (run,) = runs(desk.work)
+    assert digests(desk.lockstep, last_checkpoint(run), run_process) == desk.reference(2, "gloo", *SO_LONG)
+
+
 @pytest.mark.mpi
-def test_usr1_requeues_and_resumes_exactly(lab, sbatch, work, lockstep, reference):  # noqa: F811
+@at_once
+def test_usr1_requeues_and_resumes_exactly(desk):
     # submitted from within an array's task, which it must leave alone
-    job = sbatch(DDP, "quick.yaml", *LONG, env={"SLURM_ARRAY_JOB_ID": "77", "SLURM_ARRAY_TASK_ID": "5"})
-    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
-    lab.run("scancel", "-s", "USR1", job)
-    finished(lab, work, job, within=120)
-    assert lab.job(job)["Restarts"] == "1", log_of(work, job)
-    assert "restart 1 of at most 10" in log_of(work, job)
-    assert len(runs(work)) == 1
-    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "gloo", *LONG)
+    job = desk.sbatch(DDP, "quick.yaml", *LONG, env={"SLURM_ARRAY_JOB_ID": "77", "SLURM_ARRAY_TASK_ID": "5"})
+    tell(desk, job, "scancel", "-s", "USR1")
+    ends_as_without_slurm(desk, job)
+    assert desk.lab.job(job)["Restarts"] == "1", log_of(desk.work, job)
+    assert "restart 1 of at most 10" in log_of(desk.work, job)
 
 
-def test_time_limit_requeues_before_it_strikes(lab, sbatch, work, lockstep, reference):  # noqa: F811
-    # the walltime is one minute, Slurm's least; a lead of 52 s makes the stop come within seconds
-    more = ("--set", "checkpoint.before_deadline=52s")
-    job = sbatch("--time=1", DDP, "quick.yaml", *LONG[:1], "train.max_steps=600", *LONG[2:], *more)
-    wait_for(lambda: int(lab.job(job)["Restarts"]) >= 1, within=60, what="the requeue")
-    wait_for(lambda: steps_logged(work) > 0, what="the second start")
-    finished(lab, work, job, within=150)
-    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(
-        2, "gloo", "--set", "train.max_steps=600")
+@at_once
+def test_time_limit_requeues_before_it_strikes(desk):
+    """The limit is one minute, Slurm's least: the ranks are held until the time to stop has come, and do no more steps."""
+    job = desk.sbatch("--time=1", DDP, "quick.yaml", *LONG, "--set", "checkpoint.before_deadline=45s")
+    first_steps(desk)
+    held_until_it_stops(desk.lab, f"SLURM_JOB_ID={job}", log_of(desk.work, job), limit=60, lead=45)
+    wait_for(lambda: int(desk.lab.job(job)["Restarts"]) >= 1, within=FIRST_STEPS, what="the requeue")
+    assert "SIGTERM" not in log_of(desk.work, job), "the limit struck"
+    desk.lab.run("scontrol", "update", f"JobId={job}", "TimeLimit=30")
+    ends_as_without_slurm(desk, job)
+    assert desk.lab.job(job)["Restarts"] == "1", log_of(desk.work, job)
 
 
-def test_requeue_by_the_operator_resumes(lab, sbatch, work, lockstep, reference):  # noqa: F811
-    job = sbatch(DDP, "quick.yaml", *LONG)
-    wait_for(lambda: steps_logged(work) >= 20, what="the first steps")
-    lab.run("scontrol", "requeue", job)
-    finished(lab, work, job, within=120)
-    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "gloo", *LONG)
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize("start", ["srun", "mpirun"])
-def test_a_cancelled_job_checkpoints_and_stays_cancelled(start, lab, sbatch, work, lockstep):  # noqa: F811
-    job = sbatch(DDP, "quick.yaml", *LONG, env={"LOCKSTEP_START": start})
-    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
-    lab.run("scancel", job)
-    state = lab.wait(job)
-    assert (state["JobState"], state["Restarts"]) == ("CANCELLED", "0"), log_of(work, job)
-    assert "it stays stopped" in log_of(work, job)
-    assert run_process([lockstep, "status", runs(work)[0]]).returncode == 75
-    assert metrics(runs(work)[0])[-1]["step"] < 250
+@at_once
+def test_requeue_by_the_operator_resumes(desk):
+    job = desk.sbatch(DDP, "quick.yaml", *LONG)
+    tell(desk, job, "scontrol", "requeue", steps=20)
+    ends_as_without_slurm(desk, job)
 
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("start", ["srun", "mpirun"])
-def test_a_sigterm_for_the_script_alone_is_a_stop_that_goes_on(start, lab, sbatch, work, lockstep):  # noqa: F811
+@at_once
+def test_a_cancelled_job_checkpoints_and_stays_cancelled(desk, start):
+    job = desk.sbatch(DDP, "quick.yaml", "--set", f"train.max_steps={ENDLESS}", env={"LOCKSTEP_START": start})
+    tell(desk, job, "scancel")
+    state = desk.lab.wait(job)
+    assert (state["JobState"], state["Restarts"]) == ("CANCELLED", "0"), log_of(desk.work, job)
+    assert "it stays stopped" in log_of(desk.work, job)
+    assert run_process([desk.lockstep, "status", runs(desk.work)[0]]).returncode == 75
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("start", ["srun", "mpirun"])
+@at_once
+def test_a_sigterm_for_the_script_alone_is_a_stop_that_goes_on(desk, start):
     """As `sbatch --signal=B:TERM@60` sends it: an srun that gets one kills its ranks."""
-    words = ("--set", "train.max_steps=250", "--set", "checkpoint.every_steps=1000")
-    job = sbatch(DDP, "quick.yaml", *words, env={"LOCKSTEP_START": start})
-    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
-    lab.run("scancel", "--batch", "-s", "TERM", job)
-    finished(lab, work, job, within=120)
-    assert lab.job(job)["Restarts"] == "1" and "restart 1 of at most 10" in log_of(work, job), log_of(work, job)
-    steps = [m["step"] for m in metrics(runs(work)[0]) if m["event"] == "step"]
-    assert len(runs(work)) == 1 and steps == sorted(set(steps)) and steps[-1] == 250
-
-
-def test_preemption_lets_it_go_on(lab, sbatch, work, lockstep, reference):  # noqa: F811
-    job = sbatch(DDP, "quick.yaml", *LONG)
-    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
-    urgent = lab.submit("--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=true", cwd=work)
-    assert lab.wait(urgent)["JobState"] == "COMPLETED"
-    finished(lab, work, job, within=120)
-    assert lab.job(job)["Restarts"] == "1" and "restart 1 of at most 10" in log_of(work, job), log_of(work, job)
-    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "gloo", *LONG)
+    job = desk.sbatch(DDP, "quick.yaml", *SO_LONG, "--set", "checkpoint.every_steps=1000", env={"LOCKSTEP_START": start})
+    tell(desk, job, "scancel", "--batch", "-s", "TERM")
+    finished(desk.lab, desk.work, job, within=180)
+    log = log_of(desk.work, job)
+    assert desk.lab.job(job)["Restarts"] == "1" and "restart 1 of at most 10" in log, log
+    (run,) = runs(desk.work)
+    steps = [m["step"] for m in metrics(run) if m["event"] == "step"]
+    assert steps == sorted(set(steps)) and steps[-1] == 120
 
 
 @pytest.mark.mpi
-def test_an_early_stop_is_bounded(lab, sbatch, work):  # noqa: F811
-    job = sbatch(DDP, "quick.yaml", *LONG, env={"LOCKSTEP_MAX_RESTARTS": "0"})
-    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
-    lab.run("scancel", "-s", "USR1", job)
-    state = lab.wait(job)
+@at_once
+def test_an_early_stop_is_bounded(desk):
+    job = desk.sbatch(DDP, "quick.yaml", "--set", f"train.max_steps={ENDLESS}", env={"LOCKSTEP_MAX_RESTARTS": "0"})
+    tell(desk, job, "scancel", "-s", "USR1")
+    state = desk.lab.wait(job)
     assert (state["JobState"], state["ExitCode"], state["Restarts"]) == ("FAILED", "75:0", "0")
 
 
 @pytest.mark.mpi
-def test_a_job_that_fails_at_once_is_not_tried_again(lab, sbatch, work):  # noqa: F811
-    job = sbatch(DDP, "no-such.yaml")
-    state = lab.wait(job)
+@at_once
+def test_a_job_that_fails_at_once_is_not_tried_again(desk):
+    job = desk.sbatch(DDP, "no-such.yaml")
+    state = desk.lab.wait(job)
     assert (state["JobState"], state["Restarts"]) == ("FAILED", "0")
-    assert "no-such.yaml" in log_of(work, job)
+    assert "no-such.yaml" in log_of(desk.work, job)
 
 
-def test_dead_node_is_named_and_the_requeued_job_resumes(lab, sbatch, work, lockstep, reference):  # noqa: F811
-    job = sbatch("--nodes=2", "--ntasks-per-node=2", DDP, "quick.yaml", *FOUR_LONG)
-    wait_for(lambda: steps_logged(work) >= 10, what="the first steps")
-    lab.kill_node("n2")
-    try:
-        wait_for(lambda: lab.job(job)["JobState"] != "RUNNING", within=30, what="the job to fail")
-        assert "(host n2, " in log_of(work, job)
-    finally:
-        lab.boot_node("n2")
-    # for a job's own srun on n1, too: it may have n2's old address in mind for a while
-    both = ("sbatch", "--wait", "--nodes=2", "--output=/dev/null", "--wrap=srun true")
-    wait_for(lambda: lab.run(*both, check=False).returncode == 0, within=90, what="n2 to come back")
-    if lab.job(job)["JobState"] == "FAILED":
-        lab.run("scontrol", "requeue", job)
-    finished(lab, work, job, within=150)
-    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(4, "gloo", *FOUR_LONG)
-
-
-def test_the_next_start_sweeps_what_killed_jobs_left(lab, sbatch, work):  # noqa: F811
-    killed = sbatch(DDP, "quick.yaml", *LONG)
-    wait_for(lambda: steps_logged(work) >= 2, what="the first steps")
-    (script,) = lab.processes("slurm_script")
+@at_once
+def test_the_next_start_sweeps_what_killed_jobs_left(desk):
+    lab_, folder = desk.lab, desk.work
+    killed = desk.sbatch(DDP, "quick.yaml", "--set", f"train.max_steps={ENDLESS}")
+    first_steps(desk, 2)
+    (script,) = processes_of(desk.lab, f"SLURM_JOB_ID={killed}", "slurm_script")
     os.kill(script, signal.SIGKILL)
-    lab.wait(killed)
-    assert (work / f".lockstep-run-lab.{killed}").exists(), "a killed job leaves its file, or this test sees nothing"
-    waiting = lab.submit("--hold", "--output=/dev/null", "--wrap=true", cwd=work)
+    lab_.wait(killed)
+    assert (folder / f".lockstep-run-lab.{killed}").exists(), "a killed job leaves its file, or this test sees nothing"
+    waiting = lab_.submit("--hold", "--output=/dev/null", "--wrap=true", cwd=folder)
     kept = {f".lockstep-run-lab.{waiting}", ".lockstep-run-other.1", ".lockstep-chain-2", ".lockstep-chain-2.jobs"}
     for name in kept | {".lockstep-chain-1", ".lockstep-then-1"}:
-        (work / name).touch()
+        (folder / name).touch()
     for name in (".lockstep-chain-1", ".lockstep-then-1"):
-        (work / f"{name}.jobs").write_text(f"lab\n{killed}\n999999\n")
-    (work / ".lockstep-chain-2.jobs").write_text(f"lab\n{killed}\n{waiting}\n")
-    finished(lab, work, sbatch(DDP, "quick.yaml", "--set", "run.name=next"))
-    lab.run("scancel", waiting)
-    assert {path.name for path in work.glob(".lockstep-*")} == kept
+        (folder / f"{name}.jobs").write_text(f"lab\n{killed}\n999999\n")
+    (folder / ".lockstep-chain-2.jobs").write_text(f"lab\n{killed}\n{waiting}\n")
+    finished(lab_, folder, desk.sbatch(DDP, "quick.yaml", "--set", "run.name=next"))
+    lab_.run("scancel", waiting)
+    assert {path.name for path in folder.glob(".lockstep-*")} == kept
 
 
-def test_a_task_of_an_array_goes_on_alone(lab, sbatch, work):  # noqa: F811
-    job = sbatch("--array=2-3", str(SOURCE / "job_scripts/sweep.slurm"), "quick.yaml", *LONG)
-    wait_for(lambda: (work / "runs").is_dir() and len(runs(work)) == 2 and steps_logged(work) >= 6, what="both tasks")
-    lab.run("scancel", "-s", "USR1", f"{job}_3")
-    restarts = [lab.wait(f"{job}_{task}", within=120)["Restarts"] for task in (2, 3)]
+@at_once
+def test_a_task_of_an_array_goes_on_alone(desk):
+    job = desk.sbatch("--array=2-3", str(SOURCE / "job_scripts/sweep.slurm"), "quick.yaml", *LONG)
+    wait_for(lambda: (desk.work / "runs").is_dir() and len(runs(desk.work)) == 2, FIRST_STEPS, "both tasks")
+    tell(desk, f"{job}_3", "scancel", "-s", "USR1", word=f"SLURM_ARRAY_JOB_ID={job}")
+    restarts = [desk.lab.wait(f"{job}_{task}", within=180)["Restarts"] for task in (2, 3)]
     assert restarts == ["0", "1"]
-    assert {r.name for r in runs(work)} == {"sweep-lr0.01", "sweep-lr0.003"}
+    assert {r.name for r in runs(desk.work)} == {"sweep-lr0.01", "sweep-lr0.003"}
 
 
-def test_train_then_eval(lab, work, environment):  # noqa: F811
-    done = lab.run(str(SOURCE / "job_scripts/train_then_eval.sh"), "--time=10", "--partition", "urgent", "-J", "mine",
-                   "--comment=both", DDP, "quick.yaml", cwd=work, env=environment)
+@at_once
+def test_train_then_eval(desk):
+    done = desk.lab.run(str(SOURCE / "job_scripts/train_then_eval.sh"), "--time=10", "--partition", "urgent", "-J", "mine",
+                        "--comment=both", DDP, "quick.yaml", cwd=desk.work, env=desk.environment)
     then = done.stdout.split()[-1]
-    asked = lab.job(then)
+    asked = desk.lab.job(then)
     assert [asked[key] for key in ("Partition", "TimeLimit", "Comment", "JobName")] == [
         "urgent", "00:10:00", "both", "lockstep"]
-    finished(lab, work, then, within=120)
-    assert "accuracy" in log_of(work, then).lower()
-    assert not list(work.glob(".lockstep-*"))
+    finished(desk.lab, desk.work, then, within=120)
+    assert "accuracy" in log_of(desk.work, then).lower()
+    assert not list(desk.work.glob(".lockstep-*"))
 
 
 def test_no_training_without_its_evaluation(lab, work, environment):  # noqa: F811
@@ -170,24 +167,27 @@ def test_no_training_without_its_evaluation(lab, work, environment):  # noqa: F8
     assert not (work / "runs").exists()
 
 
-def test_chain_goes_on_where_a_link_stopped(lab, work, environment, lockstep, reference):  # noqa: F811
-    done = lab.run(str(SOURCE / "job_scripts/chain.sh"), "3", "--time=10", DDP, "quick.yaml", *LONG, cwd=work, env=environment)
-    first, second, third = (line.split()[-1] for line in done.stdout.splitlines())
-    wait_for(lambda: steps_logged(work) >= 6, what="the first link's steps")
-    lab.run("scancel", "-s", "USR1", first)
-    assert lab.wait(first)["ExitCode"] == "75:0"
-    finished(lab, work, second, within=120)
-    assert lab.wait(third)["JobState"] == "CANCELLED"
-    assert not list(work.glob(".lockstep-*"))
-    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2, "gloo", *LONG)
+def submit_chain(desk, links, *words):
+    done = desk.lab.run(str(SOURCE / "job_scripts/chain.sh"), links, "--time=10", DDP, "quick.yaml", *words, cwd=desk.work,
+                        env=desk.environment)
+    return (line.split()[-1] for line in done.stdout.splitlines())
 
 
-def test_a_cancelled_link_ends_its_chain(lab, work, environment):  # noqa: F811
-    done = lab.run(str(SOURCE / "job_scripts/chain.sh"), "2", "--time=10", DDP, "quick.yaml", *LONG, cwd=work, env=environment)
-    first, second = (line.split()[-1] for line in done.stdout.splitlines())
-    wait_for(lambda: steps_logged(work) >= 6, what="the first link's steps")
-    lab.run("scancel", first)
-    assert lab.wait(first)["JobState"] == "CANCELLED"
-    assert lab.wait(second)["ExitCode"] == "1:0"
-    assert "the chain is over" in log_of(work, second)
-    assert len(runs(work)) == 1 and metrics(runs(work)[0])[-1]["step"] < 250
+@at_once
+def test_chain_goes_on_where_a_link_stopped(desk):
+    first, second, third = submit_chain(desk, "3", *LONG)
+    tell(desk, first, "scancel", "-s", "USR1")
+    assert desk.lab.wait(first)["ExitCode"] == "75:0"
+    ends_as_without_slurm(desk, second)
+    assert desk.lab.wait(third)["JobState"] == "CANCELLED"
+    assert not list(desk.work.glob(".lockstep-*"))
+
+
+@at_once
+def test_a_cancelled_link_ends_its_chain(desk):
+    first, second = submit_chain(desk, "2", "--set", f"train.max_steps={ENDLESS}")
+    tell(desk, first, "scancel")
+    assert desk.lab.wait(first)["JobState"] == "CANCELLED"
+    assert desk.lab.wait(second)["ExitCode"] == "1:0"
+    assert "the chain is over" in log_of(desk.work, second)
+    assert len(runs(desk.work)) == 1

@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from conftest import SOURCE, cache_value
+from conftest import SOURCE
 from docs_kit import BLOCKS, blocks
+from examples_kit import build_against
 
 pytestmark = pytest.mark.about("docs", "examples")
 
@@ -45,15 +46,13 @@ def sources(found):
     return {name: "\n".join([*dict.fromkeys(includes), *texts]) for name, (includes, texts) in files.items()}
 
 
-def test_the_cpp_of_the_docs_compiles_against_an_install(installed, build_dir, run, tmp_path):
+def test_the_cpp_of_the_docs_compiles_against_an_install(installed, build_dir, tmp_path):
     found = blocks("cpp")
     assert len(found) > 8
     for name, text in sources(found).items():
         (tmp_path / name).write_text(text)
-    run("cmake", "-S", SOURCE / "tests/snippets", "-B", tmp_path / "build", "-G", "Ninja", f"-DSNIPPETS={tmp_path}",
-        f"-DCMAKE_PREFIX_PATH={installed}", f"-DCMAKE_CXX_FLAGS={cache_value(build_dir, 'CMAKE_CXX_FLAGS')}",
-        check=True, timeout=120)
-    built = run("cmake", "--build", tmp_path / "build", timeout=400)
+    built = build_against(installed, build_dir, SOURCE / "tests/snippets", tmp_path / "build", f"-DSNIPPETS={tmp_path}", flags="",
+                          check=False)
     errors = "\n".join(line for line in built.output.splitlines() if re.search(r"error:|required from", line))
     assert built.returncode == 0, errors or built.output
 

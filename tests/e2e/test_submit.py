@@ -1,36 +1,19 @@
-"""lockstep submit: jobs submitted, followed through requeues, chained and swept, on Slurm and on the stand-in for PBS."""
+"""lockstep submit before a scheduler's stand-ins: what it writes, refuses and says, and how it waits."""
 
-import json
 import os
 import re
 import signal
 
 import pytest
-from cluster_kit import QUICK, SOURCE, start_lab
-from cluster_kit import site  # noqa: F401  (fixture)
+from cluster_kit import SOURCE
 from process_kit import line_with, on_terminal, wait_for
-from submit_kit import PIPES, fake, submit  # noqa: F401  (a fixture among them)
+from submit_kit import PIPES, fake, work  # noqa: F401  (a fixture among them)
 
 pytestmark = pytest.mark.about("cluster", "cli")
 
-LONG = ("--set", "train.max_steps=120", "--set", "checkpoint.every_steps=5")
-SHORT = ("--set", "train.max_steps=4", "--set", "train.eval_every=1")
-
-
-@pytest.fixture
-def work(tmp_path):
-    folder = tmp_path / "my work"
-    folder.mkdir()
-    (folder / "quick.yaml").write_text(QUICK)
-    (folder / "runs").mkdir()
-    return folder
-
-
-# ---- without a scheduler ------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("scheduler, command", [("slurm", "sbatch --parsable"), ("pbs", "qsub")])
-def test_a_dry_run_shows_command_and_script_and_leaves_nothing(scheduler, command, lockstep, run, work):
+def test_a_dry_run_shows_command_and_script_and_leaves_nothing(scheduler, command, lockstep, run, work):  # noqa: F811
     shown = run(lockstep, "submit", "quick.yaml", "--scheduler", scheduler, "--dry-run", cwd=work, check=True).stdout
     first, _, script = shown.partition("\n\n")
     assert re.fullmatch(rf"{command} '{work}/runs/.jobs/lockstep-[0-9-]+.sh'", first)
@@ -38,14 +21,14 @@ def test_a_dry_run_shows_command_and_script_and_leaves_nothing(scheduler, comman
     assert not list((work / "runs").iterdir())
 
 
-def test_a_dry_run_of_a_chain_has_every_link(lockstep, run, work):
+def test_a_dry_run_of_a_chain_has_every_link(lockstep, run, work):  # noqa: F811
     shown = run(lockstep, "submit", "quick.yaml", "--scheduler", "slurm", "--chain", 3, "--dry-run", cwd=work, check=True).stdout
     assert shown.count("#!/bin/bash") == 3
     assert re.findall("--dependency=(.*)", shown) == ["afterany:JOB-OF-LINK-1", "afterany:JOB-OF-LINK-2"]
     assert len(set(re.findall("LOCKSTEP_CHAIN=(.*)", shown))) == 1 and len(set(re.findall("LOCKSTEP_RECORD=(.*)", shown))) == 3
 
 
-def test_a_sweep_is_the_product_with_a_name_each(lockstep, run, work):
+def test_a_sweep_is_the_product_with_a_name_each(lockstep, run, work):  # noqa: F811
     shown = run(lockstep, "submit", "quick.yaml", "--scheduler", "pbs", "--sweep", "optim.lr=0.1,0.01", "--sweep", "run.seed=0..1",
                 "--sweep", "optim.betas=[0.8, 0.9]", "--dry-run", cwd=work, check=True).stdout
     assert "#PBS -J 0-3\n" in shown
@@ -55,7 +38,7 @@ def test_a_sweep_is_the_product_with_a_name_each(lockstep, run, work):
 
 
 @pytest.mark.parametrize("values", ["a b,a_b", "x;touch `touch owned`,$$(touch owned)", "it's,\"its\"", "\n,\t"])
-def test_hostile_values_are_words_of_the_script_and_names_differ(values, lockstep, run, work):
+def test_hostile_values_are_words_of_the_script_and_names_differ(values, lockstep, run, work):  # noqa: F811
     shown = run(lockstep, "submit", "quick.yaml", "--scheduler", "slurm", "--sweep", f"data.root={values}", "--dry-run",
                 cwd=work, check=True).stdout
     script = shown.partition("\n\n")[2]
@@ -78,7 +61,7 @@ def test_hostile_values_are_words_of_the_script_and_names_differ(values, lockste
     (["--set", "optim.lrr=1"], "unknown key optim.lrr"),
     (["--site", "./plain.yaml", "--sweep", "run.seed=0,1"], "takes no job arrays"),
     (["--site", "gadi", "--account", "a00", "--time", "100h"], "at most 48h"), (["--time", "soon"], "no time")])
-def test_what_cannot_be_submitted_is_wrong_input(words, what, lockstep, run, work):
+def test_what_cannot_be_submitted_is_wrong_input(words, what, lockstep, run, work):  # noqa: F811
     (work / "plain.yaml").write_text("scheduler: pbs\narrays: no\n")
     scheduler = [] if "--site" in words or "--scheduler" in words else ["--scheduler", "slurm"]
     result = run(lockstep, "submit", "quick.yaml", *scheduler, *words, cwd=work,
@@ -88,7 +71,7 @@ def test_what_cannot_be_submitted_is_wrong_input(words, what, lockstep, run, wor
 
 
 @pytest.mark.parametrize("programs, scheduler", [({"sbatch": "echo 7"}, "slurm"), ({"qsub": "echo 7.server"}, "pbs")])
-def test_the_scheduler_that_is_there_is_taken(programs, scheduler, lockstep, run, work):
+def test_the_scheduler_that_is_there_is_taken(programs, scheduler, lockstep, run, work):  # noqa: F811
     result = run(lockstep, "submit", "quick.yaml", cwd=work, env=fake(work.parent, **programs), check=True)
     assert result.stdout == {"slurm": "7\n", "pbs": "7.server\n"}[scheduler]
     assert {"slurm": "scancel 7", "pbs": "qdel 7.server"}[scheduler] in result.stderr
@@ -97,24 +80,24 @@ def test_the_scheduler_that_is_there_is_taken(programs, scheduler, lockstep, run
 
 
 @pytest.mark.parametrize("programs, what", [({}, "neither sbatch nor qsub"), ({"sbatch": "echo 7", "qsub": "echo 7"}, "both sbatch")])
-def test_a_scheduler_that_is_not_clear_is_asked_for(programs, what, lockstep, run, work):
+def test_a_scheduler_that_is_not_clear_is_asked_for(programs, what, lockstep, run, work):  # noqa: F811
     result = run(lockstep, "submit", "quick.yaml", cwd=work, env=fake(work.parent, **programs))
     assert result.returncode == 2 and what in result.stderr and "--scheduler" in result.stderr
 
 
-def test_a_command_that_is_missing_is_said(lockstep, run, work):
+def test_a_command_that_is_missing_is_said(lockstep, run, work):  # noqa: F811
     result = run(lockstep, "submit", "quick.yaml", "--scheduler", "slurm", cwd=work, env=fake(work.parent))
     assert result.returncode == 2 and "there is no sbatch here" in result.stderr
 
 
 @pytest.mark.parametrize("text, what", [("echo 'error: Invalid account' >&2; exit 1", "Invalid account"),
                                         ("exit 3", "status 3"), ("echo welcome", "names no id"), ("kill -9 $$", "status 137")])
-def test_a_refusal_is_told_in_the_schedulers_words(text, what, lockstep, run, work):
+def test_a_refusal_is_told_in_the_schedulers_words(text, what, lockstep, run, work):  # noqa: F811
     result = run(lockstep, "submit", "quick.yaml", cwd=work, env=fake(work.parent, sbatch=text))
     assert (result.returncode, result.stdout) == (1, "") and what in result.stderr and "to do: " in result.stderr
 
 
-def test_links_that_were_submitted_before_a_refusal_are_named(lockstep, run, work):
+def test_links_that_were_submitted_before_a_refusal_are_named(lockstep, run, work):  # noqa: F811
     once = "[ -e once ] && { echo 'too many jobs' >&2; exit 1; }; touch once; echo banner; echo '41;cluster'"
     result = run(lockstep, "submit", "quick.yaml", "--chain", 2, cwd=work, env=fake(work.parent, sbatch=once))
     assert (result.returncode, result.stdout) == (1, "41\n")
@@ -122,12 +105,12 @@ def test_links_that_were_submitted_before_a_refusal_are_named(lockstep, run, wor
     assert all(words in result.stderr for words in said), result.stderr
 
 
-def record(work, text):
+def record(work, text):  # noqa: F811
     path, = (work / "runs/.jobs").glob("*.sh")
     path.with_suffix(".record").write_text(text)
 
 
-def test_ctrl_c_leaves_the_job_alone(lockstep, start, work):
+def test_ctrl_c_leaves_the_job_alone(lockstep, start, work):  # noqa: F811
     process = start(lockstep, "submit", "quick.yaml", "--wait", cwd=work, **PIPES,
                     env=fake(work.parent, sbatch="echo 7", squeue="echo '7|PENDING|Resources'", scancel="touch cancelled"))
     assert line_with(process, process.stdout) == "7"
@@ -142,7 +125,7 @@ def test_ctrl_c_leaves_the_job_alone(lockstep, start, work):
     ("begin 7\nend 7 2 \n", 2, "ended with status 2, and left no run: lockstep-7.out says why"),
     ("begin 7\nagain 7\nbegin 7\nend 7 1 /nowhere\n", 1, "status 1"),
     ("begin 7\nnext 7 8\nend 7 75 \nbegin 8\nend 8 0 \n", 0, "job 8 ended with status 0")])
-def test_the_record_says_how_it_ended(text, status, what, lockstep, start, work):
+def test_the_record_says_how_it_ended(text, status, what, lockstep, start, work):  # noqa: F811
     process = start(lockstep, "submit", "quick.yaml", "--wait", cwd=work, **PIPES,
                     env=fake(work.parent, sbatch="echo 7", squeue="exit 1"))
     assert line_with(process, process.stdout) == "7"
@@ -151,7 +134,7 @@ def test_the_record_says_how_it_ended(text, status, what, lockstep, start, work)
     assert process.returncode == status and what in out, out + err
 
 
-def test_a_job_that_is_over_at_the_first_look_names_its_log(lockstep, run, work):
+def test_a_job_that_is_over_at_the_first_look_names_its_log(lockstep, run, work):  # noqa: F811
     over = "printf 'begin 7\\nend 7 2 \\n' >\"${2%.sh}.record\"; echo 7"
     result = run(lockstep, "submit", "quick.yaml", "--wait", cwd=work, env=fake(work.parent, sbatch=over, squeue="exit 1"))
     assert result.returncode == 2 and "left no run: lockstep-7.out says why" in result.stdout, result.output
@@ -169,13 +152,13 @@ def test_a_job_cancelled_before_its_ranks_run_records_no_end_of_its_own(wait, st
 
 @pytest.mark.parametrize("programs", [{"squeue": "echo '7|CANCELLED|None'"},
                                       {"squeue": "echo 'Invalid job id specified' >&2; exit 1", "sacct": "echo '7|CANCELLED'"}])
-def test_a_job_that_is_over_by_the_schedulers_word_is_waited_for_no_longer(programs, lockstep, run, work):
+def test_a_job_that_is_over_by_the_schedulers_word_is_waited_for_no_longer(programs, lockstep, run, work):  # noqa: F811
     result = run(lockstep, "submit", "quick.yaml", "--wait", cwd=work, env=fake(work.parent, sbatch="echo 7", **programs))
     assert result.returncode == 1 and result.seconds < 40
     assert "job 7 ended without a word: the scheduler says CANCELLED. Its log: lockstep-7.out, which is not there" in result.stdout
 
 
-def test_a_job_that_the_scheduler_does_not_know_is_waited_for(lockstep, start, work):
+def test_a_job_that_the_scheduler_does_not_know_is_waited_for(lockstep, start, work):  # noqa: F811
     process = start(lockstep, "submit", "quick.yaml", "--wait", cwd=work, **PIPES,
                     env=fake(work.parent, sbatch="echo 7", squeue="true", sacct="echo 'no accounts here' >&2; exit 1"))
     line_with(process, process.stderr, "does not know job 7; waiting for a word of it, for 120 s at most")
@@ -184,7 +167,7 @@ def test_a_job_that_the_scheduler_does_not_know_is_waited_for(lockstep, start, w
     assert process.returncode == 0 and "job 7 ended with status 0" in out, out + err
 
 
-def test_a_terminal_shows_one_line_that_redraws(lockstep, start, work):
+def test_a_terminal_shows_one_line_that_redraws(lockstep, start, work):  # noqa: F811
     """And an sbatch that leaves a child with its output open is not waited for."""
     sbatch = "echo 7; (sleep 2; printf 'begin 7\\nend 7 0 \\n' >\"${2%.sh}.record\") &"
     text = on_terminal(start, lockstep, "submit", "quick.yaml", "--wait", columns=40, cwd=work,
@@ -192,78 +175,3 @@ def test_a_terminal_shows_one_line_that_redraws(lockstep, start, work):
     drawn = re.findall(r"\r(job 7 is queued[^\r\x1b]*)\x1b\[K", text)
     assert drawn and all(len(line) < 40 for line in drawn), repr(text)
     assert "job 7 ended with status 0" in text
-
-
-# ---- on Slurm, and on the stand-in for PBS ------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module", params=["slurm", "pbs"])
-def lab(request, tmp_path_factory):
-    lab = start_lab(tmp_path_factory.mktemp(request.param) / "lab", request.param)
-    yield lab
-    lab.stop()
-
-
-def stop_early(lab, job, work):
-    """The run is told to stop with a checkpoint, by its scheduler."""
-    wait_for(lambda: steps_of(work) >= 6, what="the first steps")
-    lab.run(*(["scancel"] if lab.scheduler == "slurm" else ["qsig"]), "-s", "USR1", job)
-
-
-def run_folders(work):
-    return sorted(path for path in (work / "runs").iterdir() if path.name != ".jobs")
-
-
-def steps_of(work):
-    if not run_folders(work):
-        return 0
-    try:
-        lines = (run_folders(work)[0] / "metrics.jsonl").read_text().splitlines()
-        return max((json.loads(line)["step"] for line in lines), default=0)
-    except (FileNotFoundError, ValueError):
-        return 0
-
-
-def ended(process, within=120):
-    out, err = process.communicate(timeout=within)
-    return process.returncode, out, err
-
-
-def test_it_is_followed_through_a_requeue_to_its_end(lab, submit, work):  # noqa: F811
-    process = submit(*LONG)
-    job = line_with(process, process.stdout)
-    stop_early(lab, job, work)
-    status, out, err = ended(process)
-    assert status == 0, out + err
-    last = out.splitlines()[-1]
-    assert re.search(rf"job \S+: done.* \({re.escape(str(run_folders(work)[0]))}\)", last), out
-    assert "restart 1 of at most 10" in out and "Epoch 0" in out
-    assert f"job {job} runs" in err and "(restart 1)" in err
-    assert last.startswith(f"job {job}: ") == (lab.scheduler == "slurm")
-    assert len(run_folders(work)) == 1
-
-
-def test_a_failure_is_the_runs_own(lab, submit, work):  # noqa: F811
-    status, out, err = ended(submit("--set", "optim.lr=1e38", *SHORT))
-    assert status == 1 and re.search(r"job \S+: failed: ", out.splitlines()[-1]), out + err
-
-
-def test_a_chain_goes_on_in_its_second_link(lab, submit, work):  # noqa: F811
-    process = submit(*LONG, "--chain", 2)
-    first, second = (line_with(process, process.stdout) for _ in range(2))
-    stop_early(lab, first, work)
-    status, out, err = ended(process)
-    assert status == 0, out + err
-    assert f"job {first}: stopped early" in out and f"job {second}: done" in out
-    assert len(run_folders(work)) == 1
-
-
-def test_a_sweep_ends_in_a_table(lab, submit, work):  # noqa: F811
-    status, out, err = ended(submit(*SHORT, "--sweep", "optim.lr=0.1,0.01", "--sweep", "run.seed=0..1"))
-    assert status == 0, out + err
-    names = [f"quick-lr{rate}-seed{seed}" for rate in ("0.01", "0.1") for seed in (0, 1)]
-    assert sorted(path.name for path in run_folders(work)) == sorted(names)
-    head, *rows = out[out.index("\n\n") + 2:].splitlines()
-    assert {"run", "eval_loss", "optim.lr", "run.seed"} <= set(head.split())
-    assert sorted(row.split()[0] for row in rows) == sorted(names) and all(" done " in row for row in rows)
-    assert len(re.findall(r"^task \S+ \(optim.lr=\S+ run.seed=\S+ run.name=\S+\): done", out, re.M)) == 4

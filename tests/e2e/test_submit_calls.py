@@ -5,11 +5,10 @@ import re
 import signal
 
 import pytest
-from cluster_kit import SOURCE, runs
-from cluster_kit import site, work  # noqa: F401  (fixtures)
+from cluster_kit import SOURCE
+from cluster_kit import work  # noqa: F401  (fixture)
 from process_kit import line_with, shared_library, wait_for
-from slurm_kit import lab  # noqa: F401  (fixture)
-from submit_kit import PIPES, fake, submit  # noqa: F401  (a fixture among them)
+from submit_kit import HEARD, PIPES, UNHEARD, fake
 
 pytestmark = pytest.mark.about("cluster")
 
@@ -42,14 +41,6 @@ def test_a_chain_stays_on_its_cluster_and_is_cancelled_there(lockstep, run, work
 
 
 # ---- the user's own environment -----------------------------------------------------------------------------
-
-
-HEARD = {"SBATCH_ACCOUNT": "a00", "SBATCH_PARTITION": "p", "SBATCH_QOS": "q", "SLURM_CONF": "/etc/slurm.conf", "SLURM_CLUSTERS": "c",
-         "SBATCH_EXPORT": "ALL", "SLURM_CPU_BIND": "none", "SLURM_MEM_BIND": "local"}
-UNHEARD = {"SBATCH_OUTPUT": "x", "SBATCH_ERROR": "x", "SBATCH_JOB_NAME": "x", "SBATCH_TIMELIMIT": "1", "SBATCH_WAIT": "1",
-           "SBATCH_OPEN_MODE": "truncate", "SBATCH_SIGNAL": "INT@1", "SBATCH_NO_REQUEUE": "1", "SBATCH_ARRAY_INX": "0-3",
-           "SLURM_RESTART_COUNT": "9", "SLURM_ARRAY_TASK_ID": "3", "SLURM_JOB_ID": "5", "SLURM_MEM_PER_CPU": "1",
-           "LOCKSTEP_RESTART": "9", "SQUEUE_STATES": "PENDING"}
 
 
 def given(work):  # noqa: F811
@@ -238,30 +229,3 @@ def test_a_site_that_hides_one_that_ships_is_said(words, lockstep, run, work):  
     (work / "sites/slurm.yaml").write_text("scheduler: slurm\nqueue: mine\n")
     said = run(lockstep, *words, cwd=work, check=True)
     assert f"sites/slurm.yaml counts, not {SOURCE}/job_scripts/sites/slurm.yaml, which ships with lockstep" in said.stderr
-
-
-# ---- on Slurm -------------------------------------------------------------------------------------------------
-
-
-def test_a_users_own_settings_change_nothing_on_slurm(submit, work):  # noqa: F811
-    process = submit("--set", "train.max_steps=4", "--ranks-per-node", 1,
-                     env={**{name: value for name, value in UNHEARD.items() if name != "SLURM_JOB_ID"},
-                          "SQUEUE_PARTITION": "urgent", "SQUEUE_FORMAT": "%all", "SBATCH_PARTITION": "urgent"})
-    out, err = process.communicate(timeout=90)
-    assert process.returncode == 0, out + err
-    job = out.splitlines()[0]
-    assert "restart 0" in out and (work / f"lockstep-{job}.out").exists() and not (work / "x").exists()
-    assert len(runs(work)) == 2  # with .jobs
-
-
-def test_a_task_that_was_cancelled_is_told_with_all_that_is_known(lab, submit, work):  # noqa: F811
-    (work / "held.yaml").write_text("scheduler: slurm\ndirectives: [--hold]\n")
-    process = submit("--site", "./held.yaml", "--set", "train.max_steps=4", "--ranks-per-node", 1, "--sweep", "run.seed=0..1")
-    job = line_with(process, process.stdout)
-    lab.run("scancel", f"{job}_1")
-    lab.run("scontrol", "release", job)
-    out, err = process.communicate(timeout=90)
-    assert process.returncode == 1, out + err
-    assert f"task {job}_1 (run.seed=1 run.name=quick-seed1): ended without a word: the scheduler says that it is in its array no more. " \
-           f"Its log: lockstep-{job}_1.out, which is not there" in out
-    assert f"task {job}_0 (run.seed=0 run.name=quick-seed0): done" in out

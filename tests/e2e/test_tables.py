@@ -1,5 +1,5 @@
-"""Rows that a user adds to the open tables: each example of share/lockstep/examples, built in a folder of its own against
-an installed lockstep, trains to the bits of its Python twin; and a library that cannot be used says why."""
+"""Rows that a user adds to the open tables: each example of share/lockstep/examples, built against an installed
+lockstep, trains to the bits of its Python twin; and a library that cannot be used says why."""
 
 import json
 import re
@@ -7,7 +7,8 @@ import shutil
 
 import pytest
 
-from conftest import cache_value, run_process
+from conftest import run_process
+from examples_kit import examples  # noqa: F401  (fixture)
 from train_kit import assert_same_tensors, newest, sets
 
 pytestmark = pytest.mark.about("parallel", "tasks", "optim")
@@ -23,37 +24,24 @@ EXAMPLES = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def program(installed):
     return installed / "bin/lockstep"
 
 
-@pytest.fixture(scope="module")
-def built(installed, build_dir, tmp_path_factory):
-    """built(name) -> a folder of its own with the example and its library in build/."""
-    folders = {}
-
-    def build(name):
-        if name not in folders:
-            folder = tmp_path_factory.mktemp("examples") / name
-            shutil.copytree(installed / "share/lockstep/examples" / name, folder)
-            run_process(["cmake", "-S", folder, "-B", folder / "build", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                         f"-DCMAKE_PREFIX_PATH={installed}",
-                         f"-DCMAKE_CXX_FLAGS={cache_value(build_dir, 'CMAKE_CXX_FLAGS')} -Wall -Wextra -Werror"],
-                        check=True, timeout=120)
-            run_process(["cmake", "--build", folder / "build"], check=True, timeout=400)
-            folders[name] = folder
-        return folders[name]
-    return build
+@pytest.fixture
+def built(examples):  # noqa: F811
+    """built(name) -> the example's folder, with its library in build/."""
+    return lambda name: examples / name
 
 
-@pytest.fixture(scope="module")
-def twins(python, source_dir, tmp_path_factory):
-    out = tmp_path_factory.mktemp("twins")
-    run_process([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2,
-                 source_dir / "tests/e2e/peers/tables_twin.py",
-                 "--pima", source_dir / "data/pima/pima-indians-diabetes.csv", "--out", out], timeout=240, check=True)
-    return out
+@pytest.fixture(scope="session")
+def twins(python, source_dir, once):
+    def train(out):
+        run_process([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2,
+                     source_dir / "tests/e2e/peers/tables_twin.py",
+                     "--pima", source_dir / "data/pima/pima-indians-diabetes.csv", "--out", out], timeout=240, check=True)
+    return once("tables-twins", train)
 
 
 @pytest.mark.mpi

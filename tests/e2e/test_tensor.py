@@ -33,9 +33,9 @@ train: {{epochs: 1, log_every: 1, eval_every: 1, clip_norm: 0.5}}
 MESH = sets(parallel__data=2, parallel__tensor=2, parallel__sequence=True)
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    return write_small_mnist(tmp_path_factory.mktemp("mnist"), train=640, test=99)  # 20 steps of 2 x 16
+@pytest.fixture(scope="session")
+def root(once):
+    return once("mnist_of_640", lambda folder: write_small_mnist(folder, train=640, test=99))  # 20 steps of 2 x 16
 
 
 @pytest.fixture

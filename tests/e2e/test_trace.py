@@ -31,15 +31,15 @@ def assert_nested(spans):
             open_until.append(end)
 
 
-@pytest.fixture(scope="module")
-def traced(lockstep, mpiexec, tmp_path_factory):
+@pytest.fixture(scope="session")
+def traced(lockstep, mpiexec, once):
     """The same run without a trace and with one of its last 60 steps."""
-    place = tmp_path_factory.mktemp("traced")
-    config = write_config(place, PIMA)
-    for name, steps in (("plain", 0), ("traced", 60)):
-        run_process([mpiexec, "-n", 2, lockstep, "train", config, "--set", f"run.name={name}", "--set",
-                     f"train.trace={steps}"], cwd=place, env=ANY_CPU, check=True)
-    return place / "runs"
+    def make(place):
+        config = write_config(place, PIMA)
+        for name, steps in (("plain", 0), ("traced", 60)):
+            run_process([mpiexec, "-n", 2, lockstep, "train", config, "--set", f"run.name={name}", "--set",
+                         f"train.trace={steps}"], cwd=place, env=ANY_CPU, timeout=120, check=True)
+    return once("traced", make) / "runs"
 
 
 def test_every_phase_of_every_rank_is_there_and_nests(traced):

@@ -32,6 +32,51 @@ def program(work=""):
     return SOLVED.replace("WORK", work)
 
 
+# What an answer may do besides. They are built as one program, as each build costs seconds of a core; TEST_WORK says which.
+WORKS = {
+    "nothing": "",
+    "own loss": "numbers[0] = (1.0 + session.rank()) * session.world();",
+    "divides by zero": "if (session.rank() == 1) { volatile int zero = 0; numbers[0] += 7 / zero; }",
+    "touches others' memory": "if (session.rank() == 1) *reinterpret_cast<volatile int*>(8) = 1;",
+    "asks for too much": "if (session.rank() == 0) std::vector<char> all(size_t{9} << 30);",
+    "leaves early": "if (session.rank() == 0) std::exit(0);",
+    "throws": "if (session.rank() == 1) throw std::runtime_error(\"bad\");",
+    "calls alone": "if (session.rank() == 0) session.team().sum(numbers);",
+    "leaves children": "if (std::system(\"setsid sleep 300 & setsid -f sleep 301\") != 0) return;",
+    "never ends": "if (session.rank() == 1) for (volatile int i = 0;; i = i + 1) {}\n    session.team().sum(numbers);",
+    "kills its checker": "::kill(::getppid(), SIGKILL); ::pause();",
+    "leaves a child and waits": "if (std::system(\"setsid sleep 300 &\") == 0) for (;;) ::pause();",
+    "waits for a file": "while (::access(std::getenv(\"TEST_FILE\"), F_OK) != 0) ::usleep(10000);",
+    "prints": "std::cout << \"I am \" << session.rank() << std::endl;",
+    "prints, and is wrong": "std::cout << \"I am \" << session.rank() << std::endl; numbers[0] = 0;",
+    "comes late": "if (session.rank() == 0) session.team().sum(numbers); else ::sleep(4);\n"
+                  "    if (session.rank() == 1) session.team().sum(numbers);",
+}
+
+
+@pytest.fixture(scope="session")
+def built(prepared, once):
+    """A compiler for CXX that takes no time: its program does what TEST_WORK says, whatever it is given."""
+    def build(folder):
+        run_process([prepared, "workshop", "init", folder / "course"], check=True)
+        cases = "".join(f'if (wanted == "{name}") {{ {work} }}\n    ' for name, work in WORKS.items())
+        (folder / "course/cases.cpp").write_text(
+            "#include <lockstep/workshop.h>\n#include <unistd.h>\n#include <csignal>\n#include <iostream>\n" +
+            program(f'const std::string wanted = std::getenv("TEST_WORK");\n    {cases}').split("\n", 1)[1])
+        run_process([prepared, "workshop", "build", "cases.cpp"], cwd=folder / "course", check=True, timeout=180)
+        (folder / "compiler").write_text(f"#!/bin/sh\n[ \"$1\" != --version ] || exit 0\n"
+                                         f"while [ \"$1\" != -o ]; do shift; done\n"
+                                         f"cp '{folder}/course/build/cases' \"$2\"\n")
+        (folder / "compiler").chmod(0o755)
+    return once("workshop-cases", build) / "compiler"
+
+
+@pytest.fixture
+def doing(built):
+    """doing(work): the environment in which an answer, whatever it is, does this."""
+    return lambda work, **more: {"CXX": str(built), "TEST_WORK": work, **more} if work in WORKS else pytest.fail(work)
+
+
 @pytest.fixture
 def course(lockstep, tmp_path):
     """A learner's folder, under a name that a shell would trip over."""
@@ -157,36 +202,35 @@ def test_it_passes_and_notes_it_and_the_program_runs_by_hand(check, course, mpir
 
 
 @pytest.mark.parametrize("work, words", [
-    ("if (session.rank() == 1) { volatile int zero = 0; numbers[0] += 7 / zero; }",
-     "rank 1 crashed: it divided a whole number by zero"),
-    ("if (session.rank() == 1) *reinterpret_cast<volatile int*>(8) = 1;",
-     "rank 1 crashed: it touched memory that is not its own"),
-    ("if (session.rank() == 0) std::vector<char> all(size_t{9} << 30);", "rank 0 asked for more memory than 4 GB"),
-    ("if (session.rank() == 0) std::exit(0);", "rank 0 never showed `mean`"),
-    ("if (session.rank() == 1) throw std::runtime_error(\"bad\");", "rank 1 left with an error:\n[rank 1] error: bad"),
-    ("if (session.rank() == 0) session.team().sum(numbers);",
-     "rank 0 waited in all-reduce (collective 2), and in vain: rank 1 left the group after collective 1"),
-    ("numbers[0] = no_such_name;", "groups.1.cpp:7:18: error: 'no_such_name' was not declared in this scope"),
-], ids=["divides_by_zero", "touches_others_memory", "asks_for_too_much", "leaves_early", "throws", "calls_alone",
-        "does_not_compile"])
-def test_what_goes_wrong_is_said_in_a_learners_terms(check, course, work, words):
-    answer(course, program(work))
-    result = check("groups.1")
+    ("divides by zero", "rank 1 crashed: it divided a whole number by zero"),
+    ("touches others' memory", "rank 1 crashed: it touched memory that is not its own"),
+    ("asks for too much", "rank 0 asked for more memory than 4 GB"),
+    ("leaves early", "rank 0 never showed `mean`"),
+    ("throws", "rank 1 left with an error:\n[rank 1] error: bad"),
+    ("calls alone", "rank 0 waited in all-reduce (collective 2), and in vain: rank 1 left the group after collective 1"),
+])
+def test_what_goes_wrong_is_said_in_a_learners_terms(check, course, doing, work, words):
+    result = check("groups.1", env=doing(work))
     assert result.returncode == 1
     assert "Not yet: " in result.stdout and words in result.stdout
     assert not result.left_behind and noted(course)["solved"] == ""
 
 
-def test_ranks_that_leave_children_behind_are_swept(check, course):
-    answer(course, program("if (std::system(\"setsid sleep 300 & setsid -f sleep 301\") != 0) return;"))
-    result = check("groups.1", check=True)
+def test_what_does_not_compile_is_said_with_its_place(check, course):
+    answer(course, "#include <vector>\nint main() {\n  std::vector<double> numbers(1);\n  numbers[0] = no_such_name;\n}\n")
+    result = check("groups.1")
+    assert result.returncode == 1 and noted(course)["solved"] == ""
+    assert "Not yet: " in result.stdout
+    assert "groups.1.cpp:4:16: error: 'no_such_name' was not declared in this scope" in result.stdout
+
+
+def test_ranks_that_leave_children_behind_are_swept(check, doing):
+    result = check("groups.1", check=True, env=doing("leaves children"))
     assert not result.left_behind
 
 
-def test_a_rank_that_never_ends_is_told_from_the_one_that_waits_for_it(check, course):
-    answer(course, program("if (session.rank() == 1) for (volatile int i = 0;; i = i + 1) {}\n"
-                           "    session.team().sum(numbers);"))
-    assert "rank 1 still computed after" in check("groups.1").stdout
+def test_a_rank_that_never_ends_is_told_from_the_one_that_waits_for_it(check, doing):
+    assert "rank 1 still computed after" in check("groups.1", env=doing("never ends")).stdout
 
 
 def test_facts_that_a_program_forges_are_judged_as_what_they_say_and_no_more(check, course):
@@ -200,10 +244,9 @@ def test_a_folder_that_cannot_be_written_is_said(check, course):
     assert result.returncode in (1, 2) and "build" in result.stderr
 
 
-def test_inside_a_job_it_starts_ranks_of_its_own(check, course):
-    answer(course, program())
-    check("groups.1", check=True, env={"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_PROCID": "0",
-                                       "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "PBS_JOBID": "7.x"})
+def test_inside_a_job_it_starts_ranks_of_its_own(check, doing):
+    check("groups.1", check=True, env=doing("nothing", SLURM_JOB_ID="7", SLURM_NTASKS="4", SLURM_PROCID="0",
+                                            SLURM_LOCALID="0", SLURM_NODEID="0", PBS_JOBID="7.x"))
 
 
 ONE_GPU = """
@@ -212,15 +255,13 @@ int cuDeviceGetCount(int *count) { *count = 1; return 0; }
 """
 
 
-def test_beside_a_gpu_it_runs_on_the_cpu_as_two_ranks_cannot_share_one(check, course, tmp_path):
+def test_beside_a_gpu_it_runs_on_the_cpu_as_two_ranks_cannot_share_one(check, doing, tmp_path):
     shared_library(tmp_path, "libcuda.so.1", ONE_GPU)
-    answer(course, program())
-    check("groups.1", check=True, env={"LD_LIBRARY_PATH": tmp_path})
+    check("groups.1", check=True, env=doing("nothing", LD_LIBRARY_PATH=tmp_path))
 
 
-def test_below_mpirun_one_rank_speaks(prepared, course, mpirun):
-    answer(course, program())
-    result = mpirun(2, prepared, "check", "groups.1", cwd=course, check=True)
+def test_below_mpirun_one_rank_speaks(prepared, course, doing, mpirun):
+    result = mpirun(2, prepared, "check", "groups.1", cwd=course, env=doing("nothing"), check=True)
     assert result.stdout.count("pass") == 1
 
 
@@ -233,31 +274,35 @@ def test_a_rank_that_the_shell_only_speaks_of_is_told_so(check, course):
     assert result.stdout + result.stderr == ""
 
 
-def test_a_program_that_kills_its_checker_is_told_of_it(check, course):
-    answer(course, "#include <csignal>\n#include <unistd.h>\n" + program("::kill(::getppid(), SIGKILL); ::pause();"))
-    result = check("groups.1")
+def test_a_program_that_kills_its_checker_is_told_of_it(check, doing):
+    result = check("groups.1", env=doing("kills its checker"))
     assert result.returncode == 1 and "the check was killed (signal 9)" in result.stderr
     assert not result.left_behind
 
 
-def test_two_checks_of_a_folder_wait_for_each_other_and_both_are_right(prepared, course, start):
-    answer(course, program())
-    both = [start(prepared, "check", "groups.1", cwd=course, env={"LOCKSTEP_CHECKS": 2}, stdout=subprocess.PIPE,
-                  text=True) for _ in range(2)]
-    outputs = [process.communicate(timeout=120)[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0]
-    assert sum("another check of this folder runs" in text for text in outputs) == 1
+def test_two_checks_of_a_folder_wait_for_each_other_and_both_are_right(prepared, course, doing, start, tmp_path):
+    def begin_check():
+        return start(prepared, "check", "groups.1", cwd=course, stdout=subprocess.PIPE, text=True,
+                     env=doing("waits for a file", TEST_FILE=tmp_path / "file", LOCKSTEP_CHECKS=2))
+
+    first = begin_check()
+    assert any("2 ranks" in line for line in iter(first.stdout.readline, ""))
+    second = begin_check()
+    assert any("another check of this folder runs" in line for line in iter(second.stdout.readline, ""))
+    (tmp_path / "file").touch()
+    outputs = [process.communicate(timeout=120)[0] for process in (first, second)]
+    assert [process.returncode for process in (first, second)] == [0, 0]
+    assert "another check" not in outputs[0] and all("  pass" in text for text in outputs)
     assert noted(course)["tries"] == 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_it_leaves_nothing_behind(prepared, course, start, number):
-    answer(course, program("std::system(\"setsid sleep 300 &\"); for (;;) ::pause();").replace(
-        "#include", "#include <unistd.h>\n#include", 1))
-    process = start(prepared, "check", "groups.1", cwd=course, stdout=subprocess.PIPE, text=True)
+def test_interrupted_it_leaves_nothing_behind(prepared, course, doing, start, number):
+    process = start(prepared, "check", "groups.1", cwd=course, env=doing("leaves a child and waits"), stdout=subprocess.PIPE,
+                    text=True)
     assert any("2 ranks" in line for line in iter(process.stdout.readline, ""))
     process.send_signal(number)
-    assert process.wait(20) == -number
+    assert process.wait(60) == -number
     assert process.stdout.read().strip().endswith("stopped")
     assert not left_behind(process)
 
@@ -305,19 +350,17 @@ def test_hints_come_in_steps_and_end_with_the_last(check):
     assert [text.split(":")[0] for text in said] == ["hint 1 of 3", "hint 2 of 3", "hint 3 of 3", "hint 3 of 3"]
 
 
-def test_the_last_hint_leads_on_to_the_solution(check):
+def test_the_last_hint_leads_on_to_the_solution(check, doing):
     said = [check("groups.1", "--hint", check=True).stdout for _ in range(3)]
     assert ["that was the last hint" in text and "--solution" in text for text in said] == [False, False, True]
-    told = check("groups.1").stdout
+    told = check("groups.1", env=doing("own loss")).stdout
     assert "No hint is left" in told and "lockstep check groups.1 --solution" in told
 
 
-def test_what_a_rank_printed_is_shown_where_it_does_not_pass(check, course):
-    answer(course, program('std::cout << "I am " << session.rank() << std::endl; numbers[0] = 0;'))
-    told = check("groups.1").stdout
+def test_what_a_rank_printed_is_shown_where_it_does_not_pass(check, doing):
+    told = check("groups.1", env=doing("prints, and is wrong")).stdout
     assert "rank 0 printed: I am 0\nrank 1 printed: I am 1\n(all of it: build/run/groups.1/rank-N.log)\n" in told
-    answer(course, program('std::cout << "I am " << session.rank() << std::endl;'))
-    assert "I am" not in check("groups.1", check=True).stdout
+    assert "I am" not in check("groups.1", env=doing("prints"), check=True).stdout
 
 
 @pytest.mark.parametrize("word", ["exercises/groups.1.cpp", "exercises/groups.1", "groups.1.cpp", "./exercises/groups.1.cpp"])
@@ -331,9 +374,9 @@ def test_who_solved_it_before_reading_the_solution_has_solved_it(check, course):
     assert "done  groups.1" in check().stdout
 
 
-def test_who_saw_the_solution_is_told_from_who_found_it(check, course):
-    answer(course, check("groups.1", "--solution", check=True).stdout)
-    check("groups.1", check=True)
+def test_who_saw_the_solution_is_told_from_who_found_it(check, doing):
+    check("groups.1", "--solution", check=True)
+    check("groups.1", env=doing("nothing"), check=True)
     assert "read  groups.1" in check().stdout
 
 
@@ -351,10 +394,10 @@ def test_the_overview_fits_a_terminal_and_is_coloured_there_alone(check, course,
     assert len({re.search(r"(\S+) +", row[8:]).end() for row in rows}) == 1
 
 
-def test_all_that_was_begun_is_checked_again(check, course):
+def test_all_that_was_begun_is_checked_again(check, doing):
     assert check("--all", check=True).stdout == ""
-    check("groups.1")
-    result = check("--all")
+    check("groups.1", env=doing("own loss"))
+    result = check("--all", env=doing("own loss"))
     assert result.returncode == 1 and "not yet: with 2 ranks, rank 0 has 1 for the mean" in result.stdout
 
 
@@ -446,15 +489,14 @@ def test_a_class_is_looked_over(lockstep, course, tmp_path):
 
 # an install that nobody may write to
 
-@pytest.fixture(scope="module")
-def prepared_install(build_dir, lockstep, tmp_path_factory):
+@pytest.fixture(scope="session")
+def prepared_install(build_dir, once):
     """An install of its own, its header precompiled, and then all of it read-only."""
-    prefix = tmp_path_factory.mktemp("read-only")
-    run_process(["cmake", "--install", build_dir, "--prefix", prefix], check=True, timeout=120)
-    run_process([prefix / "bin/lockstep", "workshop", "prepare"], check=True, timeout=300)
-    run_process(["chmod", "-R", "a-w,a+rX", prefix], check=True)
-    yield prefix / "bin/lockstep"
-    run_process(["chmod", "-R", "u+w", prefix], check=True)
+    def make(prefix):
+        run_process(["cmake", "--install", build_dir, "--prefix", prefix], check=True, timeout=120)
+        run_process([prefix / "bin/lockstep", "workshop", "prepare"], check=True, timeout=300)
+        run_process(["chmod", "-R", "a-w,a+rX", prefix], check=True)
+    return once("read-only", make) / "bin/lockstep"
 
 
 @pytest.fixture
@@ -489,19 +531,32 @@ def test_from_a_read_only_install_a_user_without_rights_solves_an_exercise(as_no
     assert size_of(as_nobody.course.parent) < 20 << 20
 
 
-def test_without_a_precompiled_header_it_says_what_would_help_and_works(as_nobody, tmp_path):
-    answer(as_nobody.course, program())
+# shows what groups.1 asks for, and includes none of libtorch's headers
+LIGHT = """#include <cstdio>
+#include <cstdlib>
+#include <unistd.h>
+int main() { dprintf(3, "{\\"name\\":\\"mean\\",\\"numbers\\":[%g]}\\n", (1 + std::atof(std::getenv("WORLD_SIZE"))) / 2); }
+"""
+
+
+# with the whole header the compiler needs half a minute of a core
+@pytest.mark.parametrize("text", [pytest.param(LIGHT, id="light"), pytest.param(program(), id="whole", marks=pytest.mark.full)])
+def test_without_a_precompiled_header_it_says_what_would_help_and_works(as_nobody, tmp_path, text):
+    answer(as_nobody.course, text)
     result = as_nobody("check", "groups.1", check=True, env={"LOCKSTEP_WORKSHOP": str(tmp_path)})
     assert result.stdout.count("lockstep workshop prepare") == 1 and "  pass" in result.stdout
 
 
-def test_another_compiler_does_not_take_a_header_that_is_not_its_own(as_nobody, tmp_path):
-    other = tmp_path / "c++"
-    other.write_text('#!/bin/sh\n[ "$1" = --version ] && echo "another compiler 99" && exit\nexec c++ "$@"\n')
+@pytest.mark.parametrize("text", [pytest.param(LIGHT, id="light"), pytest.param(program(), id="whole", marks=pytest.mark.full)])
+def test_another_compiler_does_not_take_a_header_that_is_not_its_own(as_nobody, tmp_path, text):
+    other, told = tmp_path / "c++", as_nobody.course / "told"
+    other.write_text('#!/bin/sh\n[ "$1" = --version ] && echo "another compiler 99" && exit\n'
+                     f'echo "$@" >"{told}"; exec c++ "$@"\n')
     other.chmod(0o755)
-    answer(as_nobody.course, program())
+    answer(as_nobody.course, text)
     result = as_nobody("check", "groups.1", check=True, env={"CXX": str(other)})
     assert "building, slowly" in result.stdout and "  pass" in result.stdout
+    assert "-llockstep" in told.read_text() and "/workshop/" not in told.read_text().partition(" -Wall ")[0]
 
 
 def test_without_a_compiler_it_says_where_to_check(as_nobody):
@@ -524,11 +579,9 @@ def test_a_folder_in_which_nothing_may_be_made_is_said(as_nobody):
 
 # what a checked program finds in its environment
 
-def test_a_sessions_timeout_is_lowered_from_outside_and_never_raised(check, course, mpirun):
-    answer(course, "#include <unistd.h>\n" + program("if (session.rank() == 0) session.team().sum(numbers); else ::sleep(4);\n"
-                                             "    if (session.rank() == 1) session.team().sum(numbers);"))
-    check("groups.1")
-    result = mpirun(2, course / "build/groups.1", env={"LOCKSTEP_TIMEOUT": "1"})
+def test_a_sessions_timeout_is_lowered_from_outside_and_never_raised(built, mpirun):
+    cases = built.with_name("course") / "build/cases"
+    result = mpirun(2, cases, env={"TEST_WORK": "comes late", "LOCKSTEP_TIMEOUT": "1"})
     assert result.returncode != 0 and "timed out after 1 s" in result.stderr
-    result = mpirun(2, course / "build/groups.1", env={"LOCKSTEP_TIMEOUT": "soon"})
+    result = mpirun(2, cases, env={"TEST_WORK": "nothing", "LOCKSTEP_TIMEOUT": "soon"})
     assert "LOCKSTEP_TIMEOUT" in result.stderr

@@ -134,14 +134,14 @@ TEST_F(Commands, AJobIdIsNeverAnOptionNorAShellLine) {
 }
 
 TEST_F(Commands, CaptureIsBounded) {
-  write("slow", "sleep 30");
+  write("slow", "sleep 600");
   write("loud", "while :; do echo yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy; done");
-  write("closed", "exec >&-; sleep 30");
+  write("closed", "exec >&-; sleep 600");
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_FALSE(base::capture({"slow"}, 200ms));
   EXPECT_FALSE(base::capture({"loud"}, 500ms));
   EXPECT_FALSE(base::capture({"closed"}, 200ms));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 2min);
 }
 
 TEST_F(Commands, CapturePassesArgumentsAsTheyAre) {

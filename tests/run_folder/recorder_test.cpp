@@ -52,7 +52,7 @@ std::map<std::string, std::string> contents(const fs::path& folder) {
 
 template <class Condition>
 bool comes_true(const Condition& condition) {
-  for (const auto end = std::chrono::steady_clock::now() + 10s; std::chrono::steady_clock::now() < end;
+  for (const auto end = std::chrono::steady_clock::now() + 60s; std::chrono::steady_clock::now() < end;
        std::this_thread::sleep_for(5ms)) {
     if (condition()) return true;
   }

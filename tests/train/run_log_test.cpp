@@ -88,7 +88,7 @@ TEST_F(RunLogTest, WritesALineForAnEpoch) {
   EXPECT_EQ(line["eval_loss"].get<double>(), 0.5);
   EXPECT_EQ(line["accuracy"].get<double>(), 0.75);
   // within a second, by a thread that waits for the disk in this one's place
-  for (int i = 0; i < 1000 && run_.status().epoch != 1; ++i)
+  for (int i = 0; i < 6000 && run_.status().epoch != 1; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   const auto status = run_.status();
   EXPECT_EQ(status.epoch, 1);

@@ -168,7 +168,7 @@ TEST(Confined, GivesTheOthersNoMoreThanGraceOnceOneHasFailed) {
   const auto endings =
       run_confined({shell(folder, "exit 1"), shell(folder, "sleep 100")}, {.time = 100s, .grace = 300ms});
   EXPECT_EQ(endings[1].why, Why::too_long);
-  EXPECT_LT(endings[1].seconds, 20);
+  EXPECT_LT(endings[1].seconds, 60);
 }
 
 TEST(Confined, SaysWhyAProgramCannotBeStarted) {
@@ -207,7 +207,7 @@ TEST(Confined, AProgramThatKillsItsCheckerGoesWithIt) {
   int status = 0;
   ::waitpid(checker, &status, 0);
   EXPECT_EQ(WTERMSIG(status), SIGKILL);
-  const auto deadline = std::chrono::steady_clock::now() + 10s;
+  const auto deadline = std::chrono::steady_clock::now() + 60s;
   while (!is_gone(pid_in(folder / "pid")) && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(5ms);
   EXPECT_TRUE(is_gone(pid_in(folder / "pid")));

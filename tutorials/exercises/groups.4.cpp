@@ -118,4 +118,5 @@ int main() {
   } catch (const lockstep::InputError& error) {
     lockstep::show("error", error.what());
   }
+  return 0;
 }

@@ -96,13 +96,15 @@ bool check_in_short(Folder& folder, const Master& exercise) {
 
 }  // namespace
 
-Verdict try_file(const Master& exercise, const std::string& file, const std::string& build) {
+Verdict try_file(const Master& exercise, const std::string& file, const std::string& build,
+                 const std::string& program) {
   const auto judge = find_judge(exercise.name());
   if (!judge)
     throw Error(format("the exercise {} has no judge", exercise.name()), "", "tell who keeps the course");
   const auto folder = fs::path(build);
   const auto turn = take_turn(say_step);
-  Trial trial(file, folder / exercise.name(), folder / "run" / exercise.name(), say_step);
+  Trial trial(file, program.empty() ? folder / exercise.name() : fs::path(program),
+              folder / "run" / exercise.name(), say_step, !program.empty());
   try {
     judge(trial);
     return {.passed = true};

@@ -16,8 +16,10 @@ struct Verdict {
   std::string printed = {};  // the last lines of each rank
 };
 
-/// Builds, runs and judges a file as this exercise; what that makes goes into `build`.
-Verdict try_file(const Master& exercise, const std::string& file, const std::string& build);
+/// Builds, runs and judges a file as this exercise; what that makes goes into `build`. A `program` is one
+/// that was built of it already.
+Verdict try_file(const Master& exercise, const std::string& file, const std::string& build,
+                 const std::string& program = {});
 
 /// Tries the learner's file of the exercise, prints how it goes, and notes it in the folder.
 Verdict check(Folder& folder, const Master& exercise);

@@ -7,6 +7,8 @@
 #include "lockstep/base/output.h"
 #include "lockstep/base/whole_file.h"
 #include "lockstep/workshop/check.h"
+#include "lockstep/workshop/compile.h"
+#include "lockstep/workshop/together.h"
 
 namespace lockstep::workshop {
 namespace fs = std::filesystem;
@@ -26,6 +28,26 @@ std::vector<Answer> answers_of(const Master& exercise, size_t wrong) {
     answers.push_back({name, exercise.wrong(name), words});
   }
   return answers;
+}
+
+// A program for each answer, all of them built at once: by itself, each would cost as much. None where they
+// do not compile together.
+std::vector<std::string> programs_of(const std::vector<Answer>& answers, const fs::path& folder) {
+  std::vector<std::string> texts, programs;
+  for (const auto& answer : answers) texts.push_back(answer.text);
+  const auto all = folder / "together";
+  base::replace_file(folder / "together.cpp", together(texts));
+  try {
+    compile(folder / "together.cpp", all, folder);
+  } catch (const NotYet& objection) {
+    output::line(format("-- built one by one: {}", objection.what()));
+    return std::vector<std::string>(answers.size());
+  }
+  for (size_t number = 0; number < answers.size(); ++number) {
+    programs.push_back(all.string() + format(".{}", number));
+    fs::create_symlink(all, programs.back());
+  }
+  return programs;
 }
 
 // empty where it is told what it should be
@@ -49,10 +71,14 @@ bool prove(const Master& exercise, const std::string& folder, size_t wrong) {
   if (exercise.wrong_answers().size() < kLeastWrongAnswers)
     object("master", "there are fewer than two typical wrong answers");
   const auto file = fs::path(folder) / (exercise.name() + exercise.extension());
-  for (const auto& answer : answers_of(exercise, wrong)) {
+  const auto answers = answers_of(exercise, wrong);
+  const auto programs = exercise.extension() == ".cpp" ? programs_of(answers, folder)
+                                                       : std::vector<std::string>(answers.size());
+  for (size_t number = 0; number < answers.size(); ++number) {
+    const auto& answer = answers[number];
     base::replace_file(file, answer.text);
     output::line(format("-- {}", answer.name));
-    const auto verdict = try_file(exercise, file, folder);
+    const auto verdict = try_file(exercise, file, folder, programs[number]);
     if (!verdict.passed) output::line(verdict.what + (verdict.think.empty() ? "" : "\n" + verdict.think));
     if (const auto what = objection(answer, verdict); !what.empty()) object(answer.name, what);
   }

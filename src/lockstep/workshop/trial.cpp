@@ -93,12 +93,13 @@ launch::Environment plain_environment() {
 }
 
 Trial::Trial(std::string source, std::string program, std::string folder,
-             std::function<void(const std::string&)> say)
+             std::function<void(const std::string&)> say, bool is_built)
     : source_(std::move(source)),
       program_(std::move(program)),
       folder_(std::move(folder)),
       text_(base::read_small_file(source_, kMostSource, "your file of this exercise")),
-      say_(std::move(say)) {
+      say_(std::move(say)),
+      built_(is_built) {
   fs::remove_all(folder_);
   fs::create_directories(folder_);
 }

@@ -10,9 +10,10 @@ namespace lockstep::workshop {
 
 class Trial : public Attempt {
  public:
-  /// `build` is a folder for the program and what it writes; `say` hears what begins: "building", "2 ranks".
+  /// `folder` is for what the program writes; `say` hears what begins: "building", "2 ranks". Where the
+  /// program is built already it is taken as it is.
   Trial(std::string source, std::string program, std::string folder,
-        std::function<void(const std::string&)> say);
+        std::function<void(const std::string&)> say, bool is_built = false);
 
   const std::string& text() const override { return text_; }
   const std::string& path() const override { return source_; }
@@ -34,7 +35,7 @@ class Trial : public Attempt {
   std::function<void(const std::string&)> say_;
   std::string told_;
   std::vector<std::string> printed_;
-  bool built_ = false;
+  bool built_;
 };
 
 /// This process's environment without the words of any launcher or scheduler.

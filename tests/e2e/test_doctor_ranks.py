@@ -1,0 +1,207 @@
+"""Faults between ranks of one node, each made on purpose: the doctor names it, tells what to do, and ends in time."""
+
+import concurrent.futures
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+from conftest import run_process
+from doctor_kit import LIMIT, Told, faults, told  # noqa: F401  (a fixture among them)
+from process_kit import ends_of
+
+pytestmark = pytest.mark.about("doctor")
+
+
+def test_a_stopped_rank_is_named(mpirun, lockstep, faults, tmp_path):  # noqa: F811
+    script = f'[ "$OMPI_COMM_WORLD_RANK$PMI_RANK" = 1 ] && export LD_PRELOAD="{faults}" FAULT_STOP=1; exec "$@"'
+    result = mpirun(3, "bash", "-c", script, "rank", lockstep, "doctor", "--json", cwd=tmp_path, quiet=True,
+                    env={"LOCKSTEP_JOIN_TIMEOUT": 3})
+    assert result.returncode != 0 and result.seconds < LIMIT
+    report, _ = json.JSONDecoder().raw_decode(result.stdout)
+    stopped = Told(1, report).one("interfaces", "failure", "rank 1 (host ", "did not answer: no word from rank 1")
+    assert "state T" in stopped["remedy"]
+
+
+def test_a_stopped_rank_is_named_without_mpi(start, lockstep, faults, tmp_path, free_port):  # noqa: F811
+    base = dict(WORLD_SIZE=3, MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port(), LOCKSTEP_JOIN_TIMEOUT=3)
+    ranks = [start(lockstep, "doctor", "--json", cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                   text=True, env={**base, "RANK": rank, "LOCAL_RANK": rank,
+                                   **({"LD_PRELOAD": faults, "FAULT_STOP": 1} if rank == 2 else {})}) for rank in range(3)]
+    first, second = ends_of(ranks[:2], LIMIT)
+    report = told(first)
+    stopped = report.one("interfaces", "failure", "rank 2 ", "did not answer")
+    assert "rank 1 " not in stopped["says"], "it is well"
+    assert second[0] == 1 and not second[1], "rank 0 has said it"
+    ranks[2].kill()  # it is stopped, and hears nothing else
+
+
+def test_the_others_speak_when_rank_zero_is_stopped(mpirun, lockstep, faults, tmp_path):  # noqa: F811
+    script = f'[ "$OMPI_COMM_WORLD_RANK$PMI_RANK" = 0 ] && export LD_PRELOAD="{faults}" FAULT_STOP=1; exec "$@"'
+    result = mpirun(3, "bash", "-c", script, "rank", lockstep, "doctor", cwd=tmp_path, quiet=True,
+                    env={"LOCKSTEP_JOIN_TIMEOUT": 3})
+    assert result.returncode != 0 and result.seconds < LIMIT
+    assert "rank 0" in result.stdout and "did not answer" in result.stdout, result.output
+    assert "came meanwhile" not in result.stdout, "mpirun wakes it to end it, and the others have told"
+
+
+def test_ranks_without_mpi_try_gloo_alone(start, lockstep, tmp_path, free_port):
+    base = dict(WORLD_SIZE=2, MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port())
+    ranks = [start(lockstep, "doctor", "--json", cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                   text=True, env={**base, "RANK": rank, "LOCAL_RANK": rank}) for rank in range(2)]
+    first, second = ends_of(ranks, LIMIT)
+    report = told(first)
+    report.is_well("interfaces", "clocks", "folders")
+    report.one("gloo", "ok", "2 ranks, sums right")
+    report.one("mpi", "ok", "not tried: the ranks were not started by it")
+    assert second == (0, "", second[2])
+
+
+def in_a_mount(options, lockstep, folder):
+    """A doctor whose run folder is a file system of its own."""
+    script = 'mount -t tmpfs $1 tmpfs "$2" || exit 77; exec "$3" doctor --json --runs "$2"'
+    done = run_process(["unshare", "--mount", "bash", "-c", script, "doctor", options, folder, lockstep],
+                       cwd=folder.parent)
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip(f"no mounts here: {done.stderr.strip()}")
+    return told(done)
+
+
+def test_a_full_disk(lockstep, tmp_path):
+    report = in_a_mount("-osize=64k", lockstep, tmp_path)
+    report.one("folders", "failure", f"the run folder {tmp_path}", "No space left on device")
+
+
+def test_little_room(lockstep, tmp_path):
+    report = in_a_mount("-osize=5m", lockstep, tmp_path)
+    report.one("folders", "warning", f"the run folder {tmp_path}: 5.0 MiB are free there")
+
+
+def test_a_file_system_that_does_not_answer(run, lockstep, faults, tmp_path):  # noqa: F811
+    result = run(lockstep, "doctor", "--json", "--runs", tmp_path, env={"LD_PRELOAD": faults, "FAULT_HANG": 1})
+    told(result).one("folders", "failure", f"the run folder {tmp_path}", "the file system did not answer in time")
+    assert result.seconds < 30
+
+
+def test_a_lock_that_does_not_answer(run, mpirun, lockstep, faults, tmp_path):  # noqa: F811
+    hangs = {"LD_PRELOAD": faults, "FAULT_FLOCK": "hang"}
+    with concurrent.futures.ThreadPoolExecutor() as pool:  # both do no more than wait
+        alone = pool.submit(run, lockstep, "doctor", "--json", "--runs", tmp_path, env=hangs)
+        two, one = mpirun(2, lockstep, "doctor", "--json", "--runs", tmp_path, env=hangs), alone.result()
+    for result in (one, two):
+        report = told(result)
+        stuck = report.one("folders", "failure", f"the lock of a run in {tmp_path} did not answer in time on ")
+        assert "lockd" in stuck["remedy"]
+        assert result.seconds < 40 and "did not answer: " not in result.stdout
+    told(two).one("gloo", "ok", "sums right")
+
+
+def test_the_folders_are_those_of_the_config(run, lockstep, tmp_path):
+    (tmp_path / "mine.yaml").write_text("run: {dir: 'my ${PLACE}'}\ntask: {name: pima}\ndata: {root: none here}\n")
+    report = told(run(lockstep, "doctor", "--json", "mine.yaml", cwd=tmp_path, env={"PLACE": "runs"}))
+    report.one("folders", "failure", f"the data folder {tmp_path}/none here on ", "No such file or directory")
+    report.one("folders", "ok", f"the run folder {tmp_path}/my runs")
+    assert not (tmp_path / "my runs").exists()
+    given = run(lockstep, "doctor", "--json", "mine.yaml", "--data", tmp_path, cwd=tmp_path, env={"PLACE": "runs"})
+    told(given).is_well("folders")
+
+
+def test_a_config_that_is_wrong_is_a_failure_of_one_check(run, lockstep, tmp_path):
+    report = told(run(lockstep, "doctor", "--json", "none.yaml", cwd=tmp_path))
+    report.one("folders", "failure", "none.yaml")
+    report.is_well("interfaces")
+
+
+# ---- a sudden end ------------------------------------------------------------------------------------------
+
+
+def until(there, seconds=30):
+    """What `there` gives once it gives something."""
+    for _ in range(seconds * 50):
+        if found := there():
+            return found
+        time.sleep(0.02)
+    raise AssertionError("it never came")
+
+
+def is_listened_at(port):
+    with socket.socket() as line:
+        return line.connect_ex(("127.0.0.1", port)) == 0
+
+
+def probes_in(folder):
+    return [path for path in folder.iterdir() if path.name.startswith(".lockstep-doctor-")]
+
+
+def held(start, lockstep, faults, folder, *words, **env):  # noqa: F811
+    """A doctor that hangs in its look at the run folder, with its probe there."""
+    process = start(lockstep, "doctor", "--runs", folder, *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                    text=True, env={"LD_PRELOAD": faults, "FAULT_HANG": "write", **env})
+    until(lambda: probes_in(folder))
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_a_signal_ends_it_with_what_was_found_by_then_and_without_its_probes(start, lockstep, faults, tmp_path,
+                                                                             number):  # noqa: F811
+    process = held(start, lockstep, faults, tmp_path)
+    began = time.monotonic()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=10)
+    assert process.returncode == -number and time.monotonic() - began < 5, (out, err)
+    lines = out.splitlines()
+    assert sum(line.startswith("ok       memory") for line in lines) <= 1 and "interfaces" in out
+    assert f"failure  folders     {number.name} came meanwhile (folders)" in out
+    assert "1 failure, " in lines[-1] and out.count(" failure, ") == 1, "the summary is the last word"
+    assert not probes_in(tmp_path)
+
+
+def test_sigterm_before_the_ranks_have_met_is_told_too(start, lockstep, free_port):
+    port = free_port()
+    process = start(lockstep, "doctor", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                    env=dict(RANK=0, WORLD_SIZE=2, LOCAL_RANK=0, MASTER_ADDR="127.0.0.1", MASTER_PORT=port))
+    until(lambda: is_listened_at(port))
+    process.terminate()
+    out, err = process.communicate(timeout=10)
+    assert process.returncode == -signal.SIGTERM, (out, err)
+    assert "SIGTERM came meanwhile" in out and "memory" in out and " failure, " in out.splitlines()[-1]
+
+
+@pytest.mark.mpi
+def test_when_mpirun_ends_the_ranks_rank_zero_tells_what_stands(mpirun, lockstep, faults, tmp_path):  # noqa: F811
+    script = (f'[ "$OMPI_COMM_WORLD_RANK$PMI_RANK" = 1 ] && ( while ! ls -d "{tmp_path}"/.lockstep-doctor-*; do '
+              f'sleep 0.05; done; kill -KILL $$ ) >/dev/null 2>&1 & '
+              f'[ "$OMPI_COMM_WORLD_RANK$PMI_RANK" = 0 ] && export LD_PRELOAD="{faults}" FAULT_HANG=write; exec "$@"')
+    result = mpirun(2, "bash", "-c", script, "rank", lockstep, "doctor", "--runs", tmp_path, quiet=True)
+    assert result.returncode != 0 and result.seconds < 30
+    assert "SIGTERM came meanwhile (folders)" in result.stdout, result.output
+    assert result.stdout.count(" failure, ") == 1 and not probes_in(tmp_path)
+
+
+def test_a_later_doctor_removes_what_a_killed_one_left(start, run, lockstep, faults, tmp_path):  # noqa: F811
+    process = held(start, lockstep, faults, tmp_path)
+    process.kill()
+    process.communicate()
+    (left,) = probes_in(tmp_path)
+    folder = tmp_path / ".lockstep-doctor-abcdef"
+    folder.mkdir()
+    (folder / "first").write_text("x")
+    mine = tmp_path / ".lockstep-doctor-notes"
+    mine.write_text("somebody's own")
+    for path in (left, folder, mine):
+        os.utime(path, (time.time() - 1000,) * 2)
+    run(lockstep, "doctor", "--runs", tmp_path, check=True)
+    assert probes_in(tmp_path) == [mine]
+
+
+def test_of_processes_that_are_each_rank_0_of_1_one_speaks(start, run, lockstep, faults, tmp_path):  # noqa: F811
+    env = {"PMIX_NAMESPACE": f"job of {tmp_path}", "SLURM_JOB_ID": 1, "SLURM_NTASKS": 2, "PATH": "/usr/bin:/bin"}
+    first = held(start, lockstep, faults, tmp_path, **env)
+    second = run(lockstep, "doctor", "--json", "--report", tmp_path / "report.json", env=env)
+    assert second.returncode == 1 and second.stdout == "" and not (tmp_path / "report.json").exists(), second.output
+    first.terminate()
+    out, _ = first.communicate(timeout=10)
+    assert "was started alone (rank 0 of 1)" in out

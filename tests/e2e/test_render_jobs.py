@@ -1,0 +1,112 @@
+"""`lockstep render` in a lab: what was rendered runs on Slurm and on the stand-in for PBS, and goes on."""
+
+import json
+import pathlib
+import re
+
+import pytest
+from cluster_kit import SOURCE, runs
+from cluster_kit import site, work  # noqa: F401  (fixtures)
+from pbs_kit import ended, next_job, pbs  # noqa: F401  (fixtures)
+from pbs_kit import log_of as pbs_log
+from slurm_kit import finished, lab  # noqa: F401  (fixtures)
+
+pytestmark = pytest.mark.about("cluster")
+
+SCHEDULERS = ("slurm", "pbs")
+HOSTILE = ["it's \"mine\" $(touch pwned) `touch pwned`", "\n#PBS -l x\n#SBATCH -x", "*", "a,b %j \\"]
+
+
+@pytest.fixture
+def in_lab(lockstep, work, site):  # noqa: F811
+    """in_lab(lab, scheduler, words...) -> the path of a script for the quick config, rendered on the lab's login host."""
+    def render(where, scheduler, *words):
+        where.run(lockstep, "render", scheduler, "quick.yaml", "--out", "job", *words, cwd=work,
+                  env={"LOCKSTEP_HOME": str(SOURCE)})
+        return work / "job"
+    render.environment = {"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_THREADS_PER_CORE": "1", **site}
+    return render
+
+
+def world_of(work):  # noqa: F811
+    return json.loads((runs(work)[0] / "status.json").read_text())["world"]
+
+
+def test_slurm_runs_what_was_rendered(lab, in_lab, work):  # noqa: F811
+    script = in_lab(lab, "slurm", "--nodes", 2, "--ranks-per-node", 2, "--name", "mine", "--set", "train.max_steps=4")
+    job = lab.submit(script, cwd=work, env=in_lab.environment)
+    finished(lab, work, job)
+    assert world_of(work) == 4 and "on 2 node(s)" in (work / f"mine-{job}.out").read_text()
+
+
+def test_pbs_runs_what_was_rendered(pbs, in_lab, work):  # noqa: F811
+    script = in_lab(pbs, "pbs", "--nodes", 2, "--ranks-per-node", 2, "--set", "train.max_steps=4")
+    job = pbs.run("qsub", "-v", ",".join(in_lab.environment), script, cwd=work, env=in_lab.environment).stdout.strip()
+    assert ended(pbs, job) == 0, pbs_log(work, job)
+    assert world_of(work) == 4
+
+
+@pytest.fixture
+def noting(tmp_path):
+    """In the program's place: notes its words, and is done."""
+    program = tmp_path / "noting"
+    program.write_text(f"""#!/bin/bash
+case $1 in
+  train) printf '%s\\0' "$@" >{tmp_path}/words; echo {tmp_path}/run >"$LOCKSTEP_RUN_FILE" ;;
+esac
+""")
+    program.chmod(0o755)
+    return program
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_ranks_get_the_words_as_they_were_given(scheduler, request, in_lab, noting, work, tmp_path):  # noqa: F811
+    where = request.getfixturevalue("lab" if scheduler == "slurm" else "pbs")
+    sets = [word for text in HOSTILE for word in ("--set", f"task.label={text}")]
+    script = in_lab(where, scheduler, "--ranks-per-node", 1, *sets)
+    environment = {**in_lab.environment, "LOCKSTEP_PROGRAM": str(noting)}
+    if scheduler == "slurm":
+        finished(where, work, where.submit(script, cwd=work, env=environment))
+    else:
+        job = where.run("qsub", "-v", ",".join(environment), script, cwd=work, env=environment).stdout.strip()
+        assert ended(where, job) == 0, pbs_log(work, job)
+    words = pathlib.Path(tmp_path / "words").read_text().split("\0")[:-1]
+    assert words == ["train", "quick.yaml", "--resume", "auto", *sets]
+    assert not (work / "pwned").exists()
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_a_job_that_is_stopped_early_goes_on(scheduler, request, in_lab, work, tmp_path):  # noqa: F811
+    where = request.getfixturevalue("lab" if scheduler == "slurm" else "pbs")
+    program = tmp_path / "early"  # the first time stopped early, then done
+    program.write_text(f"""#!/bin/bash
+case $1 in
+  train) printf '%s\\n' "$*" >>{tmp_path}/words; echo {tmp_path}/run >"$LOCKSTEP_RUN_FILE" ;;
+  status) [ "${{LOCKSTEP_RESTART:-0}}${{SLURM_RESTART_COUNT:-0}}" != 00 ] || exit 75 ;;
+esac
+""")
+    program.chmod(0o755)
+    script = in_lab(where, scheduler, "--ranks-per-node", 1, "--set", "task.label=it's $(touch pwned)")
+    environment = {**in_lab.environment, "LOCKSTEP_PROGRAM": str(program)}
+    if scheduler == "slurm":
+        finished(where, work, where.submit(script, cwd=work, env=environment))
+    else:
+        job = where.run("qsub", "-v", ",".join(environment), script, cwd=work, env=environment).stdout.strip()
+        assert ended(where, job) == 75, pbs_log(work, job)
+        assert ended(where, next_job(where, job)) == 0
+    words = (tmp_path / "words").read_text().splitlines()
+    assert len(words) == 2 and all(line.endswith("--set task.label=it's $(touch pwned)") for line in words), words
+    assert not (work / "pwned").exists()
+
+
+@pytest.mark.parametrize("scheduler, queue", [("slurm", "main"), ("pbs", "workq")])
+def test_a_detected_site_is_one_to_render_for(scheduler, queue, request, in_lab, lockstep, work):  # noqa: F811
+    where = request.getfixturevalue("lab" if scheduler == "slurm" else "pbs")
+    found = where.run(lockstep, "site", "detect", cwd=work).stdout
+    (work / "here.yaml").write_text(found)
+    assert f"scheduler: {scheduler}\n" in found and f"queue: {queue}\n" in found and "cores_per_node: 32" in found, found
+    text = in_lab(where, scheduler, "--site", "here.yaml", "--cpus-per-rank", 16).read_text()
+    assert re.search(rf"^#\w+ .*{queue}$", text, re.M), text
+    done = where.run(lockstep, "render", scheduler, "quick.yaml", "--site", "here.yaml", "--cpus-per-rank", 17, cwd=work,
+                     check=False)
+    assert done.returncode == 2 and "its nodes have 32 cores" in done.stderr

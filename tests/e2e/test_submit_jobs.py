@@ -1,0 +1,87 @@
+"""lockstep submit: jobs submitted, followed through requeues, chained and swept, on Slurm and on the stand-in for PBS."""
+
+import json
+import re
+
+import pytest
+from cluster_kit import start_lab
+from cluster_kit import site  # noqa: F401  (fixture)
+from process_kit import line_with, wait_for
+from submit_kit import submit, work  # noqa: F401  (fixtures)
+
+pytestmark = pytest.mark.about("cluster", "cli")
+
+LONG = ("--set", "train.max_steps=120", "--set", "checkpoint.every_steps=5")
+SHORT = ("--set", "train.max_steps=4", "--set", "train.eval_every=1")
+
+
+@pytest.fixture(scope="module", params=["slurm", "pbs"])
+def lab(request, tmp_path_factory):
+    lab = start_lab(tmp_path_factory.mktemp(request.param) / "lab", request.param)
+    yield lab
+    lab.stop()
+
+
+def stop_early(lab, job, work):
+    """The run is told to stop with a checkpoint, by its scheduler."""
+    wait_for(lambda: steps_of(work) >= 6, what="the first steps")
+    lab.run(*(["scancel"] if lab.scheduler == "slurm" else ["qsig"]), "-s", "USR1", job)
+
+
+def run_folders(work):
+    return sorted(path for path in (work / "runs").iterdir() if path.name != ".jobs")
+
+
+def steps_of(work):
+    if not run_folders(work):
+        return 0
+    try:
+        lines = (run_folders(work)[0] / "metrics.jsonl").read_text().splitlines()
+        return max((json.loads(line)["step"] for line in lines), default=0)
+    except (FileNotFoundError, ValueError):
+        return 0
+
+
+def ended(process, within=120):
+    out, err = process.communicate(timeout=within)
+    return process.returncode, out, err
+
+
+def test_it_is_followed_through_a_requeue_to_its_end(lab, submit, work):  # noqa: F811
+    process = submit(*LONG)
+    job = line_with(process, process.stdout)
+    stop_early(lab, job, work)
+    status, out, err = ended(process)
+    assert status == 0, out + err
+    last = out.splitlines()[-1]
+    assert re.search(rf"job \S+: done.* \({re.escape(str(run_folders(work)[0]))}\)", last), out
+    assert "restart 1 of at most 10" in out and "Epoch 0" in out
+    assert f"job {job} runs" in err and "(restart 1)" in err
+    assert last.startswith(f"job {job}: ") == (lab.scheduler == "slurm")
+    assert len(run_folders(work)) == 1
+
+
+def test_a_failure_is_the_runs_own(lab, submit, work):  # noqa: F811
+    status, out, err = ended(submit("--set", "optim.lr=1e38", *SHORT))
+    assert status == 1 and re.search(r"job \S+: failed: ", out.splitlines()[-1]), out + err
+
+
+def test_a_chain_goes_on_in_its_second_link(lab, submit, work):  # noqa: F811
+    process = submit(*LONG, "--chain", 2)
+    first, second = (line_with(process, process.stdout) for _ in range(2))
+    stop_early(lab, first, work)
+    status, out, err = ended(process)
+    assert status == 0, out + err
+    assert f"job {first}: stopped early" in out and f"job {second}: done" in out
+    assert len(run_folders(work)) == 1
+
+
+def test_a_sweep_ends_in_a_table(lab, submit, work):  # noqa: F811
+    status, out, err = ended(submit(*SHORT, "--sweep", "optim.lr=0.1,0.01", "--sweep", "run.seed=0..1"))
+    assert status == 0, out + err
+    names = [f"quick-lr{rate}-seed{seed}" for rate in ("0.01", "0.1") for seed in (0, 1)]
+    assert sorted(path.name for path in run_folders(work)) == sorted(names)
+    head, *rows = out[out.index("\n\n") + 2:].splitlines()
+    assert {"run", "eval_loss", "optim.lr", "run.seed"} <= set(head.split())
+    assert sorted(row.split()[0] for row in rows) == sorted(names) and all(" done " in row for row in rows)
+    assert len(re.findall(r"^task \S+ \(optim.lr=\S+ run.seed=\S+ run.name=\S+\): done", out, re.M)) == 4
