@@ -40,11 +40,11 @@ memory_left() {
   echo "$left"
 }
 
-# How many files to compile at once: a torch file takes up to 1.3 GB.
+# How many files to compile at once: some torch files at once take up to 1.5 GB.
 compile_jobs() {
   local cores by_memory
-  cores=$(nproc)
-  by_memory=$(($(memory_left) / 1300))
+  cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc) # which are about threads, not about compilers
+  by_memory=$(($(memory_left) / 1500))
   if [ "$by_memory" -lt 1 ]; then by_memory=1; fi
   echo "${CMAKE_BUILD_PARALLEL_LEVEL:-$((cores < by_memory ? cores : by_memory))}"
 }

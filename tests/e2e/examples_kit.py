@@ -19,11 +19,12 @@ THROWS = ("#include <lockstep/parallel/session.h>\n#include <lockstep/base/error
 def build_against(prefix, build_dir, source, folder, *words, flags="-Wall -Wextra -Werror", check=True):
     """Configures a project for an install and builds it in `folder` -> the build's Result. Where ccache is installed, what was
     compiled before comes from there, in whatever temporary folder that was."""
-    env = {"CCACHE_BASEDIR": str(prefix.parent.parent), "CCACHE_NOHASHDIR": "1"}
+    env = {"CCACHE_BASEDIR": str(prefix.parent.parent), "CCACHE_NOHASHDIR": "1",
+           "CCACHE_SLOPPINESS": "include_file_mtime,include_file_ctime"}
     if shutil.which("ccache"):
         words += ("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache",)
-    run_process(["cmake", "-S", source, "-B", folder, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}",
-                 f"-DCMAKE_CXX_FLAGS={cache_value(build_dir, 'CMAKE_CXX_FLAGS')} {flags}", *words], env=env, check=True, timeout=300)
+    words += (f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_FLAGS={cache_value(build_dir, 'CMAKE_CXX_FLAGS')} {flags}")
+    run_process(["cmake", "-S", source, "-B", folder, "-G", "Ninja", *words], env=env, check=True, timeout=300)
     return run_process(["cmake", "--build", folder], env=env, check=check, timeout=900)
 
 

@@ -51,8 +51,8 @@ def test_the_cpp_of_the_docs_compiles_against_an_install(installed, build_dir, t
     assert len(found) > 8
     for name, text in sources(found).items():
         (tmp_path / name).write_text(text)
-    built = build_against(installed, build_dir, SOURCE / "tests/snippets", tmp_path / "build", f"-DSNIPPETS={tmp_path}", flags="",
-                          check=False)
+    built = build_against(installed, build_dir, SOURCE / "tests/snippets", tmp_path / "build", f"-DSNIPPETS={tmp_path}",
+                          flags="", check=False)
     errors = "\n".join(line for line in built.output.splitlines() if re.search(r"error:|required from", line))
     assert built.returncode == 0, errors or built.output
 
