@@ -1,9 +1,9 @@
 """The course's job scripts: every spelling that a scheduler takes passes, what it would not read is said, solutions run."""
 
+import pbs_kit  # its fixtures are not wanted: tests are dealt one by one
 import pytest
 from cluster_kit import start_lab
 from conftest import SOURCE, clean_environment, run_process
-from pbs_kit import ended
 
 pytestmark = pytest.mark.about("workshop", "job_scripts", "tutorials")
 
@@ -77,7 +77,7 @@ def test_what_the_script_does_is_looked_at(commands, says, course, tmp_path):
 
 def submit_to_pbs(lab, script, **how):
     job = lab.run("qsub", "-v", "LOCKSTEP_HOME,LOCKSTEP_PROGRAM", script, **how).stdout.strip()
-    assert ended(lab, job) == 0
+    assert pbs_kit.ended(lab, job) == 0
 
 
 def submit_to_slurm(lab, script, **how):

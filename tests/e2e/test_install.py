@@ -105,7 +105,8 @@ def opens_its_own_source(header):
 def test_each_header_compiles_alone(installed, build_dir, tmp_path):
     """Behind nothing but itself, with the flags that an installed lockstep gives its users."""
     sources = []
-    for number, header in enumerate(h for h in PUBLIC_HEADERS if not opens_its_own_source(h)):
+    elsewhere = ("lockstep.h", "workshop.h")  # the C++ of the pages begins with one, who prepares the course with the other
+    for number, header in enumerate(h for h in PUBLIC_HEADERS if h not in elsewhere and not opens_its_own_source(h)):
         sources.append(f"header_{number}.cpp")
         (tmp_path / sources[-1]).write_text(f"#include <lockstep/{header}>\n")
     (tmp_path / "CMakeLists.txt").write_text(

@@ -32,25 +32,20 @@ def as_source(block):
     return includes, f'{opening}\n#line {block.line} "{block.page}"\n{body}}}\n'
 
 
-def sources(found):
-    """{file name: text}: one for all, as libtorch's headers cost most of it; a library's entry points, whose names may
-    stand once in a file, in one of their own."""
-    files = {}
+def source(found):
+    """One for all, as libtorch's headers cost most of it."""
+    includes, texts = [], []
     for block in found:
-        own = re.search(r"^LOCKSTEP_\w+\(", block.text, re.M)
-        name = re.sub(r"\W", "_", str(block)) + ".cpp" if own else "fragments.cpp"
-        includes, text = as_source(block)
-        files.setdefault(name, [["#include <given.h>"], []])
-        files[name][0] += includes
-        files[name][1].append(text)
-    return {name: "\n".join([*dict.fromkeys(includes), *texts]) for name, (includes, texts) in files.items()}
+        wanted, text = as_source(block)
+        includes += wanted
+        texts.append(text)
+    return "\n".join(["#include <given.h>", *dict.fromkeys(includes), *texts])
 
 
 def test_the_cpp_of_the_docs_compiles_against_an_install(installed, build_dir, tmp_path):
     found = blocks("cpp")
     assert len(found) > 8
-    for name, text in sources(found).items():
-        (tmp_path / name).write_text(text)
+    (tmp_path / "fragments.cpp").write_text(source(found))
     built = build_against(installed, build_dir, SOURCE / "tests/snippets", tmp_path / "build", f"-DSNIPPETS={tmp_path}",
                           flags="", check=False)
     errors = "\n".join(line for line in built.output.splitlines() if re.search(r"error:|required from", line))

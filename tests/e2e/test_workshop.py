@@ -311,9 +311,12 @@ def test_a_lock_of_who_keeps_files_closed_holds_for_others_too(prepared):
     script = ('mount -t tmpfs -o mode=1777 none /tmp && cd /tmp && $2 test -x "$1" || exit 99\n'
               'umask 077; export LOCKSTEP_CHECKS=1; "$1" workshop init mine >&2; cd mine\n'
               'echo no >exercises/groups.1.cpp; "$1" check groups.1 >&2; stat -c %a /tmp/*.lock build/.lock\n'
-              '( flock 9; sleep 4 ) 9</tmp/lockstep-check-0.lock & sleep 1\n'
+              '( flock 9; until [ -e /tmp/go ]; do sleep 0.1; done ) 9</tmp/lockstep-check-0.lock &\n'
+              'while flock -n /tmp/lockstep-check-0.lock true; do sleep 0.1; done\n'
               'umask 022; mkdir /tmp/other; chown 65534 /tmp/other; cd /tmp/other; $2 "$1" workshop init . >&2\n'
-              'echo no >exercises/groups.1.cpp; $2 "$1" check groups.1; wait')
+              'echo no >exercises/groups.1.cpp; $2 "$1" check groups.1 >/tmp/said &\n'
+              'until grep waiting: /tmp/said >&2; do sleep 0.1; done\n'
+              'touch /tmp/go; wait; cat /tmp/said')
     result = run_process(["unshare", "--mount", "sh", "-c", script, "sh", prepared, " ".join(NOBODY)], timeout=120)
     if result.returncode in (99, 125) or "unshare" in result.stderr:
         pytest.skip("may not mount here, or not be another user")
@@ -326,7 +329,8 @@ def test_a_planted_link_is_no_lock_of_ours(prepared):
     script = ('mount -t tmpfs -o mode=1777 none /tmp && cd /tmp || exit 99\n'
               '"$1" workshop init mine >&2; cd mine; echo no >exercises/groups.1.cpp\n'
               'ln -s /tmp/victim /tmp/lockstep-check-0.lock; LOCKSTEP_CHECKS=2 "$1" check groups.1\n'
-              'ls /tmp; LOCKSTEP_CHECKS=1 timeout 5 "$1" check groups.1')
+              'ls /tmp; LOCKSTEP_CHECKS=1 "$1" check groups.1 >/tmp/said &\n'
+              'until grep waiting: /tmp/said; do sleep 0.1; done; kill $!')
     result = run_process(["unshare", "--mount", "sh", "-c", script, "sh", prepared], timeout=60)
     if result.returncode in (99, 125) or "unshare" in result.stderr:
         pytest.skip("may not mount here")

@@ -8,6 +8,7 @@
 #include "lockstep/base/whole_file.h"
 #include "lockstep/workshop/check.h"
 #include "lockstep/workshop/compile.h"
+#include "lockstep/workshop/judge.h"
 #include "lockstep/workshop/together.h"
 
 namespace lockstep::workshop {
