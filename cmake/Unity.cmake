@@ -3,6 +3,7 @@
 # SKIP_UNITY_BUILD_INCLUSION. CMake's own UNITY_BUILD names sources by absolute paths: no two clones would share what ccache
 # keeps. FOLDER is where the sources lie, and on the include path.
 option(LOCKSTEP_UNITY "compile several sources at once" ON)
+set(CMAKE_UNITY_BUILD OFF)
 
 function(lockstep_unity target folder size)
   if(NOT LOCKSTEP_UNITY)

@@ -1,7 +1,9 @@
 """The program tests: pytest over tests/e2e, dealt to several workers; those marked `alone` follow, one by one."""
 
 import importlib.util
+import shutil
 import subprocess
+import tempfile
 
 from place import BUILD, PYTHON, REPORTS, ROOT, workers
 
@@ -19,8 +21,15 @@ def dealt(number):
 def pytest(name, *words, build=BUILD, env=None):
     if not any(str(word).startswith(E2E) for word in words):
         words = (*words, E2E)  # its conftest.py knows the options
-    command = [PYTHON, "-m", "pytest", "--build-dir", build, "--junitxml", REPORTS / f"{name}-pytest.xml", *words]
-    return subprocess.run([str(word) for word in command], cwd=ROOT, env=env).returncode in (0, NOTHING_CHOSEN)
+    folder = tempfile.mkdtemp(prefix="lt-")  # short: sockets and what is printed have room for so long a path
+    command = [PYTHON, "-m", "pytest", "--build-dir", build, "--basetemp", folder,
+               "--junitxml", REPORTS / f"{name}-pytest.xml", *words]
+    good = subprocess.run([str(word) for word in command], cwd=ROOT, env=env).returncode in (0, NOTHING_CHOSEN)
+    if good:
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        print(f"what the tests left is in {folder}")
+    return good
 
 
 def run(name, *words, build=BUILD, env=None, marks="not full"):

@@ -150,10 +150,17 @@ def test_the_number_of_compile_jobs_follows_memory(run, tmp_path):
     script = f"source {SOURCE}/scripts/common.sh; memory_left() {{ echo $MIB; }}; compile_jobs"
     path = f"{tmp_path}:{os.environ['PATH']}"
     jobs = [int(run("bash", "-c", script, env={"MIB": mib, "PATH": path, "CMAKE_BUILD_PARALLEL_LEVEL": None},
-                    check=True).stdout) for mib in (500, 2700, 16_000, 1_000_000)]
-    assert jobs == [1, 2, 12, 64]
+                    check=True).stdout) for mib in (500, 3100, 16_000, 1_000_000)]
+    assert jobs == [1, 2, 10, 64]
     memory = int(run("bash", "-c", f"source {SOURCE}/scripts/common.sh; memory_left", check=True).stdout)
     assert 0 < memory < 100_000_000
+
+
+def test_threads_are_no_limit_of_compilers(run):
+    """A batch job sets OMP_NUM_THREADS, and nproc heeds it."""
+    script = f"source {SOURCE}/scripts/common.sh; memory_left() {{ echo 1000000; }}; compile_jobs"
+    jobs = run("bash", "-c", script, env={"OMP_NUM_THREADS": 1, "CMAKE_BUILD_PARALLEL_LEVEL": None}, check=True).stdout
+    assert int(jobs) == len(os.sched_getaffinity(0))
 
 
 def test_a_prefix_takes_the_big_files(run, tmp_path):

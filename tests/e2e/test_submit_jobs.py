@@ -4,14 +4,14 @@ import json
 import re
 
 import pytest
-from cluster_kit import start_lab
+from cluster_kit import held, start_lab
 from cluster_kit import site  # noqa: F401  (fixture)
 from process_kit import line_with, wait_for
 from submit_kit import submit, work  # noqa: F401  (fixtures)
 
 pytestmark = pytest.mark.about("cluster", "cli")
 
-LONG = ("--set", "train.max_steps=120", "--set", "checkpoint.every_steps=5")
+LONG = ("--set", "train.max_steps=400", "--set", "checkpoint.every_steps=5")
 SHORT = ("--set", "train.max_steps=4", "--set", "train.eval_every=1")
 
 
@@ -25,7 +25,9 @@ def lab(request, tmp_path_factory):
 def stop_early(lab, job, work):
     """The run is told to stop with a checkpoint, by its scheduler."""
     wait_for(lambda: steps_of(work) >= 6, what="the first steps")
-    lab.run(*(["scancel"] if lab.scheduler == "slurm" else ["qsig"]), "-s", "USR1", job)
+    command, name = ("scancel", "SLURM_JOB_ID") if lab.scheduler == "slurm" else ("qsig", "PBS_JOBID")
+    with held(lab, f"{name}={job}"):
+        lab.run(command, "-s", "USR1", job)
 
 
 def run_folders(work):
