@@ -2,10 +2,8 @@
 
 import argparse
 import os
-import pathlib
 import re
 import shutil
-import subprocess
 import sys
 
 import changes
@@ -15,8 +13,8 @@ import reports
 import rooms
 import steps
 import stress
-from place import BUILD, PYTHON, REPORTS, ROOT
-from steps import Steps, say, succeeds
+from place import BUILD, PYTHON, REPORTS, ROOT, shell
+from steps import Steps, build, say, succeeds
 
 E2E = "tests/e2e/"
 QUICK_SECONDS = 100  # for program tests in --quick: with a build and the room tests it stays below three minutes
@@ -38,11 +36,6 @@ def bad_input(what, hint):
     sys.exit(2)
 
 
-def build(*targets):
-    jobs = subprocess.run(["bash", "-c", f". {ROOT}/scripts/common.sh; compile_jobs"], capture_output=True, text=True).stdout
-    return succeeds("cmake", "--build", BUILD, "--parallel", jobs.strip(), "--target", *targets, stdout=sys.stderr)
-
-
 def files(*patterns):
     listed = changes.git("ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns)
     return [name for name in listed if (ROOT / name).is_file()]
@@ -53,13 +46,10 @@ def formatting():
     return succeeds("clang-format", "--dry-run", "--Werror", *sources, cwd=ROOT)
 
 
-def is_shell(name):
-    with open(ROOT / name, "rb") as file:
-        return bool(re.search(rb"^#!.*\b(ba|da)?sh\b|shellcheck shell=", file.readline()))
-
-
 def scripts_are_sound():
-    return succeeds("shellcheck", "-x", *filter(is_shell, files("scripts", "job_scripts", ".ci/run", "tests")), cwd=ROOT)
+    scripts = shell('for file; do if is_shell "$file"; then echo "$file"; fi; done',
+                    *files("scripts", "job_scripts", ".ci/run", "tests")).splitlines()
+    return succeeds("shellcheck", "-x", *scripts, cwd=ROOT)
 
 
 def look_at_the_text(run, *tidy):
@@ -69,7 +59,7 @@ def look_at_the_text(run, *tidy):
 
 
 def all_of_it(run, everything):
-    if not run.run("build", build, "all"):
+    if not run.run("build", build, BUILD):
         return
     look_at_the_text(run, *(["--all"] if everything else []))
     run.run("room tests", rooms.run, BUILD, REPORTS / "release-ctest.xml")
@@ -85,18 +75,18 @@ def room_tests(run, names):
     """Builds and runs these of ctest."""
     listed = rooms.known()
     chosen = sorted({test for name in names for test in rooms.names_of(name, listed)})
-    if chosen and run.run("build the room tests", build, *rooms.targets_of(chosen, listed)):
+    if chosen and run.run("build the room tests", build, BUILD, *rooms.targets_of(chosen, listed)):
         run.run(f"room tests of {' '.join(chosen)}", rooms.run, BUILD, REPORTS / "release-ctest.xml", chosen)
 
 
 def program_tests(run, name, *words):
-    if run.run("build the program", build, PROGRAM, PEERS):
+    if run.run("build the program", build, BUILD, PROGRAM, PEERS):
         run.run(name, program.run, re.sub(r"\W+", "-", name), *words)
 
 
 def one_case(run, case):
     listed = rooms.known()
-    if not run.run("build the room tests", build, *rooms.targets_of([name for name, _ in listed], listed)):
+    if not run.run("build the room tests", build, BUILD, *rooms.targets_of([name for name, _ in listed], listed)):
         return
     found = rooms.commands_for(case, listed)
     if not found:
@@ -145,7 +135,7 @@ def quick(run):
 def stressed(what):
     if not 1 <= len(what) <= 2 or (len(what) == 2 and not re.fullmatch(r"[1-9]\d*", what[1])):
         bad_input("--stress needs a test, and may have a number of times", "scripts/test --stress tests/e2e/test_stop.py::test_x 50")
-    good = build("all") and stress.run(what[0], int(what[1]) if len(what) == 2 else 50)
+    good = build(BUILD) and stress.run(what[0], int(what[1]) if len(what) == 2 else 50)
     return 0 if good else 1
 
 

@@ -6,11 +6,11 @@ import sys
 
 import program
 import rooms
-from place import BUILD, REPORTS, ROOT
-from steps import succeeds
+from place import REPORTS, ROOT
+from steps import build, succeeds
 
 # A build's own tests leave out what knows nothing of it: the scripts, the schedulers and the course.
-NOT_THE_PROGRAM = ("scripts", "slurm", "pbs", "course", "site", "modules", "packaging", "bundle", "bundling")
+NOT_THE_PROGRAM = ("scripts", "tiers", "slurm", "slurm_same", "pbs", "course", "site", "modules", "packaging", "bundle", "bundling")
 # 64 sanitized ranks want 20 GB, a stranger's project has no sanitizer, and a bundle's link neither.
 NOT_SANITIZED = (*NOT_THE_PROGRAM, "scale", "install")
 # Leaks are MPI's and libtorch's; gcc's sanitizer must not object to being loaded by a plug-in's host.
@@ -25,22 +25,14 @@ def without(names):
 def other_build(preset, name, *options):
     folder = ROOT / "build" / name
     return (succeeds("cmake", "--preset", preset, "-B", folder, "-DLOCKSTEP_TESTS=ON", *options, cwd=ROOT, stdout=sys.stderr) and
-            succeeds("cmake", "--build", folder, "--parallel", stdout=sys.stderr))
-
-
-def rooms_of(name):
-    return rooms.run(ROOT / "build" / name, REPORTS / f"{name}-ctest.xml")
+            build(folder))
 
 
 def try_build(run, name, preset, options, left_out, env):
-    if not run.run(f"build {name}", other_build, preset, name, *options):
-        return
-    before = dict(os.environ)
-    os.environ.update(env)
-    run.run(f"room tests of {name}", rooms_of, name)
-    run.run(f"program tests of {name}", program.run, name, *without(left_out), build=ROOT / "build" / name)
-    os.environ.clear()
-    os.environ.update(before)
+    if run.run(f"build {name}", other_build, preset, name, *options):
+        folder, env = ROOT / "build" / name, {**os.environ, **env}
+        run.run(f"room tests of {name}", rooms.run, folder, REPORTS / f"{name}-ctest.xml", env=env)
+        run.run(f"program tests of {name}", program.run, name, *without(left_out), build=folder, env=env)
 
 
 def run(run):
@@ -49,7 +41,7 @@ def run(run):
     mpich = shutil.which("mpirun.mpich")
     if mpich:
         env = {**os.environ, "TEST_MPIEXEC": mpich}
-        run.run("program tests under MPICH", program.run, "mpich", env=env, marks="mpi and not full", build=BUILD)
+        run.run("program tests under MPICH", program.run, "mpich", env=env, marks="mpi")
     else:
         run.skip("mpirun.mpich is not there")
     try_build(run, "asan", "asan", ["-DLOCKSTEP_CUDA=OFF"], NOT_SANITIZED, SANITIZED)

@@ -35,6 +35,9 @@ def pytest(name, *words, build=BUILD, env=None):
 def run(name, *words, build=BUILD, env=None, marks="not full"):
     """Program tests of a build: `words` choose them."""
     good = pytest(name, "-m", f"({marks}) and not alone", *dealt(workers()), *words, build=build, env=env)
-    if any("pytest.mark.alone" in path.read_text() for path in (ROOT / E2E).glob("test_*.py")):
+    files = [path.relative_to(ROOT) for path in sorted((ROOT / E2E).glob("test_*.py")) if "pytest.mark.alone" in path.read_text()]
+    if files:
+        if not any(str(word).startswith(E2E) for word in words):
+            words = (*words, *files)  # the others need not be collected once more
         good &= pytest(f"{name}-alone", "-m", f"({marks}) and alone", *dealt(1), *words, build=build, env=env)
     return good

@@ -1,11 +1,8 @@
 """What the JUnit files of a run say: how many tests, and what each has cost."""
 
-import json
 import xml.etree.ElementTree as xml
 
 from place import REPORTS
-
-COSTS = REPORTS.parent / "test-costs.json"  # {test: seconds}, of all runs on this machine
 
 
 def suites():
@@ -28,10 +25,3 @@ def slowest(number):
     rows = sorted(costs().items(), key=lambda row: -row[1])
     return [f"{seconds:8.1f} s  {name}" for name, seconds in rows[:number]]
 
-
-def known_costs():
-    """{a program test's id: seconds} as conftest.py keeps them."""
-    try:
-        return json.loads(COSTS.read_text())
-    except (OSError, ValueError):
-        return {}

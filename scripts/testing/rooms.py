@@ -64,12 +64,12 @@ def skipped_cases(build):
     return re.findall(r"^(\S.*): Skipped\n(.*)$", log, re.M)
 
 
-def run(build, report, names=None):
+def run(build, report, names=None, env=None):
     """All room tests of a build, or the named ones."""
     words = ["ctest", "--test-dir", build, "--output-on-failure", "-j", cores(), "--no-tests=error", "--output-junit", report]
     if names is not None:
         words += ["-R", f"^({'|'.join(map(re.escape, names))})$"]
-    good = subprocess.run([str(word) for word in words]).returncode == 0
+    good = subprocess.run([str(word) for word in words], env=env).returncode == 0
     for where, why in skipped_cases(build):
         print(f"skipped: {where.replace(str(ROOT) + '/', '')}: {why}")
     for case in failed_cases(build) if not good else []:

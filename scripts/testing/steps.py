@@ -9,6 +9,8 @@ import sys
 import time
 import uuid
 
+from place import shell
+
 MARK = "TEST_RUN"  # in the environment of all that a run starts, whatever sessions they make
 
 
@@ -19,6 +21,12 @@ def say(text):
 def succeeds(*words, **how):
     """Runs a command; its output goes where ours goes."""
     return subprocess.run([str(word) for word in words], **how).returncode == 0
+
+
+def build(folder, *targets):
+    """Compiles a configured folder, with as many jobs as its memory carries; `targets`: all."""
+    wanted = ["--target", *targets] if targets else []
+    return succeeds("cmake", "--build", folder, "--parallel", shell("compile_jobs").strip(), *wanted, stdout=sys.stderr)
 
 
 class Steps:

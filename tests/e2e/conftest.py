@@ -64,7 +64,8 @@ def pytest_collection_modifyitems(config, items):
     if config.getoption("--budget"):
         workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
         chosen, _ = dealing_kit.within(chosen, config.getoption("--budget") * workers, costs)
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    kept = set(chosen)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = dealing_kit.longest_first(chosen, costs) if hasattr(config, "workerinput") else chosen
 
 

@@ -44,11 +44,14 @@ def longest_first(items, costs):
 
 def within(items, seconds, costs):
     """(the ones that fit, the others): smoke tests first, then the cheapest."""
-    kept, left = [], []
-    for item in sorted(items, key=lambda item: (not is_about(item, ["every command"], []), cost(item, costs))):
+    def rank(item):
+        return not is_about(item, ["every command"], []), cost(item, costs)
+    kept = set()
+    for item in sorted(items, key=rank):
         seconds -= cost(item, costs)
-        (kept if seconds >= 0 or is_about(item, ["every command"], []) else left).append(item)
-    return [item for item in items if item in kept], left
+        if seconds >= 0 or not rank(item)[0]:
+            kept.add(item)
+    return [item for item in items if item in kept], [item for item in items if item not in kept]
 
 
 class Costs:

@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from cluster_kit import QUICK, SOURCE
+from cluster_kit import SOURCE, folder_of_submission
 
 # of a user's own environment, what sbatch is told of it and what it is not
 HEARD = {"SBATCH_ACCOUNT": "a00", "SBATCH_PARTITION": "p", "SBATCH_QOS": "q", "SLURM_CONF": "/etc/slurm.conf",
@@ -33,9 +33,7 @@ def fake(folder, **programs):
 
 @pytest.fixture
 def work(tmp_path):
-    folder = tmp_path / "my work"
-    folder.mkdir()
-    (folder / "quick.yaml").write_text(QUICK)
+    folder = folder_of_submission(tmp_path)
     (folder / "runs").mkdir()
     return folder
 

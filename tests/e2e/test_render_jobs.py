@@ -7,7 +7,7 @@ import re
 import pytest
 from cluster_kit import SOURCE, runs
 from cluster_kit import site, work  # noqa: F401  (fixtures)
-from pbs_kit import ended, next_job, pbs  # noqa: F401  (fixtures)
+from pbs_kit import ended, next_job, pbs, submitted  # noqa: F401  (fixtures)
 from pbs_kit import log_of as pbs_log
 from slurm_kit import finished, lab  # noqa: F401  (fixtures)
 
@@ -41,7 +41,7 @@ def test_slurm_runs_what_was_rendered(lab, in_lab, work):  # noqa: F811
 
 def test_pbs_runs_what_was_rendered(pbs, in_lab, work):  # noqa: F811
     script = in_lab(pbs, "pbs", "--nodes", 2, "--ranks-per-node", 2, "--set", "train.max_steps=4")
-    job = pbs.run("qsub", "-v", ",".join(in_lab.environment), script, cwd=work, env=in_lab.environment).stdout.strip()
+    job = submitted(pbs, work, in_lab.environment, script=script)
     assert ended(pbs, job) == 0, pbs_log(work, job)
     assert world_of(work) == 4
 
@@ -68,7 +68,7 @@ def test_ranks_get_the_words_as_they_were_given(scheduler, request, in_lab, noti
     if scheduler == "slurm":
         finished(where, work, where.submit(script, cwd=work, env=environment))
     else:
-        job = where.run("qsub", "-v", ",".join(environment), script, cwd=work, env=environment).stdout.strip()
+        job = submitted(where, work, environment, script=script)
         assert ended(where, job) == 0, pbs_log(work, job)
     words = pathlib.Path(tmp_path / "words").read_text().split("\0")[:-1]
     assert words == ["train", "quick.yaml", "--resume", "auto", *sets]
@@ -91,7 +91,7 @@ esac
     if scheduler == "slurm":
         finished(where, work, where.submit(script, cwd=work, env=environment))
     else:
-        job = where.run("qsub", "-v", ",".join(environment), script, cwd=work, env=environment).stdout.strip()
+        job = submitted(where, work, environment, script=script)
         assert ended(where, job) == 75, pbs_log(work, job)
         assert ended(where, next_job(where, job)) == 0
     words = (tmp_path / "words").read_text().splitlines()
