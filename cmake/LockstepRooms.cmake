@@ -3,9 +3,10 @@
 #   its tensors precompiled; GROUP: and process groups. A room inherits it from the rooms below.
 #   Several sources are compiled at once (Unity.cmake): names in anonymous namespaces are unique in their room.
 #   PUBLIC: its headers that are installed; what they declare lives in lockstep, the rest of a room in lockstep::NAME.
-# lockstep_room_tests(NAME [RANKS n...])
+# lockstep_room_tests(NAME [PARTS n] [RANKS n...])
 #   tests/NAME/*.cpp linked to that room and the rooms below it, and nothing else: an arrow that points
-#   the wrong way does not link. With RANKS, tests/NAME/ranks/*.cpp run under mpirun at each world size.
+#   the wrong way does not link. With PARTS they run as so many processes, for rooms whose tests take long.
+#   With RANKS, tests/NAME/ranks/*.cpp run under mpirun at each world size.
 
 add_library(lockstep_flags INTERFACE)
 target_compile_options(lockstep_flags INTERFACE -fPIC -Wall -Wextra -Werror)
@@ -115,15 +116,26 @@ function(lockstep_test_binary binary room sources)
   endif()
 endfunction()
 
+function(lockstep_add_test name binary environment)
+  add_test(NAME ${name} COMMAND ${binary} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300 ENVIRONMENT "${environment}")
+endfunction()
+
 function(lockstep_room_tests name)
   string(REPLACE "/" "_" target ${name})
-  cmake_parse_arguments(TESTS "" "" "RANKS" ${ARGN})
+  cmake_parse_arguments(TESTS "" "PARTS" "RANKS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${name}/*.cpp)
   file(GLOB rank_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${name}/ranks/*.cpp)
   if(sources)
     lockstep_test_binary(test_${target} ${name} "${sources}" GTest::gtest_main)
-    add_test(NAME ${target} COMMAND test_${target} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-    set_tests_properties(${target} PROPERTIES TIMEOUT 300)
+    if(TESTS_PARTS)
+      math(EXPR last "${TESTS_PARTS} - 1")
+      foreach(part RANGE ${last})
+        lockstep_add_test(${target}_part_${part} test_${target} "GTEST_TOTAL_SHARDS=${TESTS_PARTS};GTEST_SHARD_INDEX=${part}")
+      endforeach()
+    else()
+      lockstep_add_test(${target} test_${target} "")
+    endif()
   endif()
   if(rank_sources AND TARGET MPI::MPI_C)  # they need its mpirun
     lockstep_test_binary(test_${target}_ranks ${name} "${rank_sources};${PROJECT_SOURCE_DIR}/tests/ranks_main.cpp")
@@ -135,7 +147,7 @@ function(lockstep_room_tests name)
       add_test(NAME ${target}_${ranks}_ranks
                COMMAND ${MPIEXEC_EXECUTABLE} ${LOCKSTEP_MPIEXEC_FLAGS} -n ${ranks} $<TARGET_FILE:test_${target}_ranks>
                WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-      set_tests_properties(${target}_${ranks}_ranks PROPERTIES TIMEOUT 300 PROCESSORS 2
+      set_tests_properties(${target}_${ranks}_ranks PROPERTIES TIMEOUT 300
         ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMP_NUM_THREADS=1")
     endforeach()
   endif()

@@ -39,7 +39,7 @@ def names_of(room, tests):
     """The tests of ctest that are a room's: its own, or where it has none those of the room around it."""
     for place in [room, *map(str, pathlib.Path(room).parents)]:
         name = place.replace("/", "_")
-        found = [test for test, _ in tests if re.fullmatch(rf"{name}(_\d+_ranks)?", test)]
+        found = [test for test, _ in tests if re.fullmatch(rf"{name}(_\d+_ranks|_part_\d+)?", test)]
         if found:
             return found
     return []
@@ -66,7 +66,8 @@ def skipped_cases(build):
 
 def run(build, report, names=None, env=None):
     """All room tests of a build, or the named ones."""
-    words = ["ctest", "--test-dir", build, "--output-on-failure", "-j", cores(), "--no-tests=error", "--output-junit", report]
+    words = ["ctest", "--test-dir", build, "--output-on-failure", "--no-tests=error", "--output-junit", report,
+             "-j", 2 * cores()]  # many wait for most of their time
     if names is not None:
         words += ["-R", f"^({'|'.join(map(re.escape, names))})$"]
     good = subprocess.run([str(word) for word in words], env=env).returncode == 0
@@ -81,7 +82,7 @@ def commands_for(case, tests):
     """The commands that run one case (Suite.Name, or a filter of GoogleTest's): with each number of ranks it has."""
     filters = f"--gtest_filter={case}"
     found = []
-    for name, command in tests:
+    for name, command in {tuple(command): (name, command) for name, command in reversed(tests)}.values():  # parts are alike
         listed = subprocess.run([binary_of(command), "--gtest_list_tests", filters], capture_output=True, text=True, cwd=ROOT)
         if listed.returncode == 0 and re.search(r"^  \S", listed.stdout, re.M):
             found.append((name, [*command, filters]))

@@ -98,7 +98,7 @@ def die_with_parent():
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
-def first_child(pid, within=10):
+def first_child(pid, within=300):
     """unshare --fork leaves its child as the namespace's first process; its pid as seen from here."""
     until = time.time() + within
     while time.time() < until:
@@ -120,7 +120,7 @@ class Lab:
         self.scheduler = scheduler
         self.process = None
 
-    def start(self, within=30):
+    def start(self, within=300):
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o755)
         log = open(self.folder / "lab.log", "w")
@@ -162,7 +162,7 @@ class Lab:
             keep["SLURM_CONF"] = str(self.folder / "slurm.conf")
         return keep
 
-    def run(self, *command, cwd="/", env=None, timeout=60, check=True):
+    def run(self, *command, cwd="/", env=None, timeout=300, check=True):
         """Runs a command on the login host."""
         done = subprocess.run(self.argv(command, cwd), env=self.environment(env), stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=timeout)
@@ -181,7 +181,7 @@ class Lab:
     def submit(self, *arguments, cwd="/", env=None):
         return self.run("sbatch", "--parsable", *arguments, cwd=cwd, env=env).stdout.strip().split(";")[0]
 
-    def wait(self, job_id, states=("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"), within=120):
+    def wait(self, job_id, states=("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"), within=300):
         until = time.time() + within
         while time.time() < until:
             job = self.job(job_id)

@@ -14,7 +14,7 @@ import time
 
 import pytest
 from conftest import OPEN_MPI, run_process
-from process_kit import wait_for
+from process_kit import PATIENCE, wait_for
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
 import lab as lab_module  # noqa: E402
@@ -139,7 +139,7 @@ def reference(lockstep, mpiexec, once):
         def make(folder):
             (folder / "quick.yaml").write_text(QUICK)
             run_process([mpiexec, "-n", world, lockstep, "train", "quick.yaml", "--set", f"launch.backend={backend}", *sets],
-                        cwd=folder, env={"LOCKSTEP_HOME": str(SOURCE), **(env or {})}, timeout=120, check=True)
+                        cwd=folder, env={"LOCKSTEP_HOME": str(SOURCE), **(env or {})}, check=True)
             (folder / "digests").write_text(json.dumps(digests(lockstep, last_checkpoint(runs(folder)[0]), run_process)))
         # a preloaded library lies elsewhere in each worker
         key = repr((world, backend, sets, sorted((k, pathlib.Path(v).name) for k, v in (env or {}).items())))
@@ -171,7 +171,7 @@ def steps_logged(work):
         return 0
 
 
-def wait_until_done(work, within=90):
+def wait_until_done(work, within=PATIENCE):
     """Waits for the first run of `work`, whatever then becomes of its job."""
     def done():
         try:

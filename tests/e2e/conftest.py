@@ -21,6 +21,7 @@ import time
 import pytest
 
 import dealing_kit
+from process_kit import PATIENCE
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
@@ -211,7 +212,7 @@ def start_process(args, env=None, cwd=None, **popen):
     return process
 
 
-def run_process(args, env=None, cwd=None, timeout=60, check=False, input=None, grace=10.0):
+def run_process(args, env=None, cwd=None, timeout=PATIENCE, check=False, input=None, grace=10.0):
     """Runs to the end and returns a Result. Past `timeout` seconds everything is ended and the test fails; what outlives it has
     `grace` seconds to go."""
     begin = time.monotonic()
@@ -285,7 +286,7 @@ def once(tmp_path_factory, request):
 @pytest.fixture(scope="session")
 def prepared(lockstep, once):
     """The program, with the header of the course's exercises precompiled."""
-    once("prepared", lambda _: run_process([lockstep, "workshop", "prepare"], check=True, timeout=300))
+    once("prepared", lambda _: run_process([lockstep, "workshop", "prepare"], check=True))
     return lockstep
 
 
@@ -293,7 +294,7 @@ def prepared(lockstep, once):
 def installed(build_dir, lockstep, once):
     """The prefix of a fresh install, which no test changes."""
     return once("install", lambda folder: run_process(["cmake", "--install", build_dir, "--prefix", folder / "prefix"],
-                                                      check=True, timeout=120)) / "prefix"
+                                                      check=True)) / "prefix"
 
 
 @pytest.fixture(scope="session")
@@ -356,14 +357,14 @@ def mpi_on_path(mpi, mpiexec, tmp_path_factory):
 
 @pytest.fixture
 def run():
-    """run(ARG..., env={}, cwd=None, timeout=60, check=False) of one process -> Result."""
+    """run(ARG..., env={}, cwd=None, check=False) of one process -> Result."""
     return lambda *args, **how: run_process(args, **how)
 
 
 @pytest.fixture
 def mpirun(mpiexec, mpi):
-    """mpirun(n, ARG..., env={}, cwd=None, timeout=120, check=False, quiet=False) -> Result."""
-    def start_ranks(n, *args, timeout=120, quiet=False, **how):
+    """mpirun(n, ARG..., env={}, cwd=None, check=False, quiet=False) -> Result."""
+    def start_ranks(n, *args, timeout=PATIENCE, quiet=False, **how):
         return run_process([mpiexec, *(mpi.quiet if quiet else ()), "-n", n, *args], timeout=timeout, **how)
     return start_ranks
 

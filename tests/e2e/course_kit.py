@@ -153,7 +153,7 @@ class Shell:
     def end(self):
         self.process.stdin.close()
         try:
-            self.process.wait(5)
+            self.process.wait(300)
         except subprocess.TimeoutExpired:
             pass
 
@@ -164,7 +164,7 @@ class Shell:
 class Chapter:
     """Does what a page says, block after block; `shell_in(place)` -> a Shell, or None where there is no such place."""
 
-    def __init__(self, blocks, folder, shell_in, within=180):
+    def __init__(self, blocks, folder, shell_in, within=300):
         self.blocks, self.folder, self.shell_in, self.within = blocks, folder, shell_in, within
         self.faults, self.left_out = [], []
         self.stands = None  # in which folder: one terminal to the learner, a shell for each place to us

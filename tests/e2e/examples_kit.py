@@ -24,7 +24,7 @@ def build_against(prefix, build_dir, source, folder, *words, flags="-Wall -Wextr
     if shutil.which("ccache"):
         words += ("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache",)
     words += (f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_FLAGS={cache_value(build_dir, 'CMAKE_CXX_FLAGS')} {flags}")
-    run_process(["cmake", "-S", source, "-B", folder, "-G", "Ninja", *words], env=env, check=True, timeout=300)
+    run_process(["cmake", "-S", source, "-B", folder, "-G", "Ninja", *words], env=env, check=True)
     return run_process(["cmake", "--build", folder], env=env, check=check, timeout=900)
 
 

@@ -7,7 +7,7 @@ import typing
 
 import pytest
 from cluster_kit import Lab, SOURCE, folder_of_submission, play_at_once, start_lab
-from process_kit import wait_for
+from process_kit import PATIENCE, wait_for
 
 SCRIPTS = SOURCE / "job_scripts"
 DDP = str(SCRIPTS / "ddp.pbs")
@@ -28,7 +28,7 @@ def fields(lab, job):
     return dict(line.strip().split(" = ", 1) for line in text.splitlines() if " = " in line)
 
 
-def ended(lab, job, within=90):
+def ended(lab, job, within=PATIENCE):
     wait_for(lambda: fields(lab, job)["job_state"] == "F", within, f"job {job} to end")
     return int(fields(lab, job)["Exit_status"])
 

@@ -13,8 +13,10 @@ import time
 
 import pytest
 
+PATIENCE = 300  # the end of a wait for what comes in a second, so that no test says how busy the machine is
 
-def wait_for(condition, within=60, what="it"):
+
+def wait_for(condition, within=PATIENCE, what="it"):
     until = time.monotonic() + within
     while not condition():
         if time.monotonic() > until:
@@ -22,7 +24,7 @@ def wait_for(condition, within=60, what="it"):
         time.sleep(0.02)
 
 
-def line_with(process, stream, words="", within=60):
+def line_with(process, stream, words="", within=PATIENCE):
     """The stream's next line with these words in it; fails where none comes within that time, or the stream ends.
 
     Reads no byte beyond it, and past the stream's own buffer: communicate() gives the rest. A stream is read so from its
@@ -40,7 +42,7 @@ def line_with(process, stream, words="", within=60):
     return line
 
 
-def ends_of(processes, timeout=120):
+def ends_of(processes, timeout=PATIENCE):
     """The status, stdout and stderr of each, which must end within that time."""
     ends = []
     for process in processes:
@@ -52,7 +54,7 @@ def ends_of(processes, timeout=120):
     return ends
 
 
-def on_terminal(start, *args, columns=80, env=None, cwd=None, timeout=60):
+def on_terminal(start, *args, columns=80, env=None, cwd=None, timeout=PATIENCE):
     """What a process that must succeed writes to a terminal of its own; `start` is the fixture."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -68,7 +70,7 @@ def on_terminal(start, *args, columns=80, env=None, cwd=None, timeout=60):
             break
         text += piece
     os.close(ours)
-    assert process.wait(30) == 0, text.decode(errors="replace")
+    assert process.wait(300) == 0, text.decode(errors="replace")
     return text.decode()
 
 

@@ -7,7 +7,7 @@ import typing
 import pytest
 from cluster_kit import Lab, SO_LONG, SOURCE, folder_of_submission, play_at_once, start_lab
 from conftest import cache_value
-from process_kit import shared_library
+from process_kit import PATIENCE, shared_library
 
 DDP = str(SOURCE / "job_scripts/ddp.slurm")
 LONG = (*SO_LONG, "--set", "checkpoint.every_steps=5")
@@ -59,7 +59,7 @@ def log_of(work, job, name="lockstep"):
     return (work / f"{name}-{job}.out").read_text()
 
 
-def finished(lab, work, job, within=90):
+def finished(lab, work, job, within=PATIENCE):
     """Waits for the job and insists that it succeeded."""
     state = lab.wait(job, within=within)
     assert (state["JobState"], state["ExitCode"]) == ("COMPLETED", "0:0"), log_of(work, job)

@@ -34,23 +34,23 @@ def test_a_run_says_where_its_bits_are_not_those_of_gloo(lockstep, mpirun, tmp_p
 
 @pytest.mark.parametrize("algorithm", ["ring", "two_level"])
 def test_a_killed_rank_is_named_at_once(ranks, algorithm):  # noqa: F811
-    processes = ranks(3, backend=f"gloo:{algorithm}")
+    processes = ranks(3, backend=f"gloo:{algorithm}", timeout=600_000)
     wait_ready(processes)
     victim = processes[2]
     victim.kill()
     victim.wait()
-    for status, _, err in ends_of(processes[:2], timeout=10):
+    for status, _, err in ends_of(processes[:2]):
         assert status == 1, err
         assert f"all-reduce ({algorithm})" in err and f"pid {victim.pid}) has died" in err, err
         assert "rank 0 (" not in err and "rank 1 (" not in err, f"only the first death is at fault: {err}"
-        assert waited(err) < 4
+        assert waited(err) < 300, "or it was the timeout of 10 minutes that ended it"
 
 
 def test_a_stopped_rank_is_named_by_those_that_do_not_talk_to_it_too(ranks):  # noqa: F811
     processes = ranks(3, backend="gloo:ring", timeout=1500)
     wait_ready(processes)
     processes[1].send_signal(signal.SIGSTOP)
-    for status, _, err in ends_of([processes[0], processes[2]], timeout=15):
+    for status, _, err in ends_of([processes[0], processes[2]]):
         assert status == 1, err
         assert "all-reduce (ring)" in err and "timed out after 1.5 s" in err and "rank 1 (" in err, err
     processes[1].send_signal(signal.SIGCONT)

@@ -281,7 +281,7 @@ def test_a_file_takes_memory_in_proportion_to_its_size(lockstep, tmp_path):
     losses = pickle_file(tmp_path / "losses.pt", b"\x80\x02](" + (b"G" + bytes(8)) * 1_000_000 + b"e.")
     for path, status, words in ((bomb, 2, "too many small values"), (losses, 1, "not enough memory")):
         # a process of its own: what the program maps of libtorch is address space as well
-        result = subprocess.run([lockstep, "inspect", path], capture_output=True, text=True, timeout=60,
+        result = subprocess.run([lockstep, "inspect", path], capture_output=True, text=True,
                                 preexec_fn=limited(1000 if path == bomb else 600))
         assert (result.returncode, words in result.stderr, str(path) in result.stderr) == (status, True, True), \
             result.stderr

@@ -40,7 +40,7 @@ def check_a_class(size, lab, prepared, tmp_path, within):  # noqa: F811
 
 
 def test_a_few_learners_at_once_are_each_told_what_is_theirs(lab, prepared, tmp_path):  # noqa: F811
-    check_a_class(len(ANSWERS), lab, prepared, tmp_path, within=180)
+    check_a_class(len(ANSWERS), lab, prepared, tmp_path)
 
 
 @pytest.mark.full
@@ -51,5 +51,5 @@ def test_a_class_of_thirty_at_once_is_told_what_is_each_learners(lab, prepared, 
 def test_a_check_in_the_queue_of_pbs(pbs, qsub, prepared, tmp_path):  # noqa: F811
     folder = learners_folder(prepared, tmp_path / "course", ANSWERS[0][0])
     job = qsub(script=str(SOURCE / "job_scripts/check.pbs"), cwd=folder, EXERCISE="groups.1")
-    assert ended(pbs, job, within=180) == 0
+    assert ended(pbs, job) == 0
     assert "  pass" in (folder / f"lockstep.o{job.split('.')[0]}").read_text()

@@ -106,7 +106,7 @@ def test_what_keeps_the_cores_busy_ends_with_the_benchmark(start):
     wait_for(lambda: left_of(process.pid), what="a process that spins")
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    wait_for(lambda: not left_of(process.pid), 20, "its end")
+    wait_for(lambda: not left_of(process.pid), what="its end")
 
 
 @pytest.mark.parametrize("other, tolerance, said", [

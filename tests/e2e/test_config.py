@@ -97,7 +97,7 @@ def test_a_file_that_is_no_config_is_refused_at_once(run, lockstep, tmp_path, ki
             file.truncate(10**9)
     elif kind == "binary":
         path.write_bytes(bytes(range(256)) * 100)
-    result = run(lockstep, "config", path, timeout=120)
+    result = run(lockstep, "config", path)
     assert result.returncode == 2
     assert len(result.stderr) < 1000
     assert str(path) in result.stderr
@@ -131,7 +131,7 @@ def test_only_rank_zero_reads_the_config(mpirun, lockstep, tmp_path):
     script.write_text('mkdir -p "$1/$OMPI_COMM_WORLD_RANK"; cd "$1/$OMPI_COMM_WORLD_RANK"; shift; exec "$@"\n')
     (tmp_path / "0").mkdir()
     (tmp_path / "0/mine.yaml").write_text("train: {epochs: none}\n")
-    result = mpirun(2, "bash", script, tmp_path, lockstep, "train", "mine.yaml", quiet=True, timeout=120)
+    result = mpirun(2, "bash", script, tmp_path, lockstep, "train", "mine.yaml", quiet=True)
     assert result.returncode == 2
     assert "mine.yaml:1:17" in result.stderr, result.stderr
     assert "cannot be read" not in result.stderr

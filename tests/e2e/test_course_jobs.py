@@ -16,8 +16,7 @@ COMMANDS = {PBS: '. "$LOCKSTEP_HOME/job_scripts/lockstep.sh"\nlockstep_train con
 def course(lockstep, tmp_path):
     """course(*words) -> lockstep in a learner's folder of its own."""
     def do(*words, **variables):
-        return run_process([lockstep, *words], cwd=tmp_path, env=clean_environment(LOCKSTEP_HOME=str(SOURCE), **variables),
-                           timeout=90)
+        return run_process([lockstep, *words], cwd=tmp_path, env=clean_environment(LOCKSTEP_HOME=str(SOURCE), **variables))
     assert do("workshop", "init", ".").returncode == 0
     return do
 

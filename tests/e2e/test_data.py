@@ -354,4 +354,3 @@ def test_ten_million_rows(train, tmp_path):
     config.write_text(f"task: {{name: csv, file: {tmp_path}/big.csv}}\ntrain: {{max_steps: 10, eval_every: 0}}\n")
     result, _ = train(config)
     assert result.returncode == 0, result.output
-    assert result.seconds < 100

@@ -148,7 +148,7 @@ def test_bench_verifies_and_plots(lockstep, run, mnist_root, tmp_path):
     words = ["--config", write_config(tmp_path, MNIST), *sets(data__root=mnist_root, data__batch_size=32)]
     page = tmp_path / "dp.html"
     result = run(lockstep, "bench", "dp-vs-ddp", *words, "--steps", 2, "--repeats", 1, "--out", page, cwd=tmp_path,
-                 check=True, timeout=120)
+                 check=True)
     rows = [line for line in result.stdout.splitlines() if line.startswith(("dp", "ddp", "wide"))]
     assert "The losses of 5 steps agree" in result.stdout and "18.31" in result.stdout and len(rows) >= 5
     assert page.read_text().count("<svg") == 2

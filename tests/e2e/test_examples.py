@@ -25,7 +25,7 @@ def test_ddp_trains_as_the_program_does(example, mpirun, lockstep, tmp_path, ran
     """Parity tests hold the program to Python's DDP; this holds the library's user to the program."""
     result = mpirun(ranks, example("ddp"), cwd=tmp_path, check=True)
     twin = mpirun(ranks, lockstep, "train", "configs/pima.yaml", "--set", "data.shuffle=true",
-                  "--set", "task.class_weights=none", "--set", "train.epochs=5", cwd=tmp_path, timeout=120, check=True)
+                  "--set", "task.class_weights=none", "--set", "train.epochs=5", cwd=tmp_path, check=True)
     assert len(losses(result.stdout)) == 5
     assert losses(result.stdout) == losses(twin.output)
     assert 0.6 < float(re.search(r"Accuracy: ([\d.]+)", result.stdout)[1]) < 0.9
@@ -55,13 +55,13 @@ def test_resume_ends_with_the_bits_of_a_run_that_nobody_stopped(example, mpirun,
                "model.load_state_dict(a['model'])\n"
                "torch.optim.Adam(model.parameters()).load_state_dict(a['optimizer'])\n"
                "assert a['session']['epoch'] == 4 and a['session']['consumed'] == 0\n")
-    run(python, "-c", compare, tmp_path / "whole.pt", tmp_path / "parts.pt", check=True, timeout=120)
+    run(python, "-c", compare, tmp_path / "whole.pt", tmp_path / "parts.pt", check=True)
 
 
 def test_another_models_file_is_refused_by_all_alike(example, mpirun, python, run, tmp_path):
     program = example("resume")
     save = "import sys, torch; torch.save({'model': torch.nn.Linear(3, 3).state_dict()}, sys.argv[1])"
-    run(python, "-c", save, tmp_path / "other.pt", check=True, timeout=120)
+    run(python, "-c", save, tmp_path / "other.pt", check=True)
     result = mpirun(2, program, tmp_path / "other.pt", 4, cwd=tmp_path)
     assert result.returncode == 2, result.output
     assert result.output.count("other.pt") == 1, result.output
@@ -106,6 +106,6 @@ def test_a_full_disk_leaves_the_older_file_whole(example, mpirun, run, tmp_path)
 
 def test_one_ranks_exception_takes_all_along(example, mpirun, tmp_path):
     """An exception on one rank only, inside lockstep::run."""
-    result = mpirun(2, example("throws"), cwd=tmp_path, timeout=60)
+    result = mpirun(2, example("throws"), cwd=tmp_path)
     assert result.returncode != 0
     assert result.output.count("rank 1 met a bad row") == 1, result.output

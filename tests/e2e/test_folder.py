@@ -62,7 +62,7 @@ def train(lockstep, mpiexec, images, tmp_path):
     """train("name", world, key=value, ...) on them; the process's end."""
     from conftest import run_process
 
-    def run(name, world=1, check=True, words=(), timeout=60, **values):
+    def run(name, world=1, check=True, words=(), timeout=300, **values):
         config = tmp_path / f"{name}.yaml"
         config.write_text(CONFIG.format(name=name, root=images))
         command = [lockstep, "train", config, *sets(**values), *words]
@@ -186,7 +186,7 @@ def test_an_image_that_is_found_damaged_later_ends_all_ranks(train, images):
     for path in (images / "train/töp/02.JPEG", images / "train/töp/03.png", images / "val/töp/00.png",
                  images / "train/left to right/00.png"):
         path.unlink()
-    done = train("bad", 2, check=False, timeout=50)
+    done = train("bad", 2, check=False)
     assert done.returncode == 2, done.output
     assert "the PNG is damaged" in done.stderr and "09.png" in done.stderr
 

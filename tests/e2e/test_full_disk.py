@@ -88,7 +88,7 @@ def test_a_run_outlives_a_full_disk(disk, config, lockstep, start, tmp_path):
     with open(errors, "w") as stderr:
         job = start(lockstep, "train", config, *words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=stderr)
         folder = disk / "runs/pima"
-        end = time.monotonic() + 120
+        end = time.monotonic() + 300
         while not (folder.exists() and checkpoints(folder)) and time.monotonic() < end:
             time.sleep(0.02)
         fill(disk)
@@ -97,7 +97,7 @@ def test_a_run_outlives_a_full_disk(disk, config, lockstep, start, tmp_path):
             time.sleep(0.02)
         time.sleep(0.3)  # for a few more checkpoints that find no room
         (disk / "filler").unlink()
-        assert job.wait(120) == 0, errors.read_text()
+        assert job.wait(300) == 0, errors.read_text()
     assert errors.read_text().count("checkpoint could not be written") == 1, errors.read_text()
     assert "checkpoints can be written again" in errors.read_text()
     assert status(folder)["state"] == "done"

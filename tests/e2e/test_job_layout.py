@@ -273,6 +273,6 @@ kill -s TERM $$
 START=(sleep)
 run_ranks 60
 """
-    result = run("bash", "-c", early, env={"TREE": "/nowhere", **given()} | {"SLURM_JOB_ID": "7"}, timeout=30)
+    result = run("bash", "-c", early, env={"TREE": "/nowhere", **given()} | {"SLURM_JOB_ID": "7"})
     assert result.returncode == 128 + 15
     assert "got SIGTERM, telling the ranks" in result.stdout

@@ -21,7 +21,7 @@ def peer(build_dir):
 @pytest.fixture
 def by_hand(start, free_port):
     """by_hand(args of rank 0, args of rank 1, ...) -> the ends of ranks with the exports that everybody writes."""
-    def begin(*commands, each=None, world=None, timeout=120, **env):
+    def begin(*commands, each=None, world=None, timeout=300, **env):
         port = free_port()
         base = dict(WORLD_SIZE=world or len(commands), MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
         return ends_of([start(*args, env={**base, "RANK": rank, "LOCAL_RANK": rank, **env, **((each or {}).get(rank, {}))},
@@ -33,7 +33,7 @@ def by_hand(start, free_port):
 # Two nodes: a network, a loopback and a host name of their own each, and a cable between them.
 TWO_NODES = """
 ip link set lo up && hostname node0 || exit 77
-unshare --net --uts sleep 100 & other=$!
+unshare --net --uts sleep 3600 & other=$!
 until [ "$(readlink /proc/$other/ns/net)" != "$(readlink /proc/$$/ns/net)" ]; do sleep 0.02; done
 ip link add eth0 type veth peer name eth0 netns $other || exit 77
 ip addr add 10.99.0.1/24 dev eth0 && ip link set eth0 up || exit 77
@@ -397,7 +397,6 @@ def test_a_dead_name_service_does_not_outlast_the_time_to_join(run, lockstep, so
     shim = shared_library(tmp_path, "names.so", DEAD_NAME_SERVICE)
     env = {"LD_PRELOAD": shim, "RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "GROUP_RANK": 1,
            "MASTER_ADDR": "nobody.example", "MASTER_PORT": free_port()}
-    result = run(lockstep, "train", source_dir / "configs/pima.yaml", "--set", "launch.join_timeout=2s", env=env, cwd=tmp_path,
-                 timeout=120)
+    result = run(lockstep, "train", source_dir / "configs/pima.yaml", "--set", "launch.join_timeout=2s", env=env, cwd=tmp_path)
     assert result.returncode == 1, result.output
     assert "nobody.example" in result.stderr, result.output

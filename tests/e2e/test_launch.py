@@ -70,7 +70,7 @@ def test_without_its_peers_a_process_speaks_for_itself(run, lockstep, free_port,
                                                     local_world, node_rank):
     # nobody answers at that address, so this also shows that nobody hangs
     env = {**environment, **NO_SCHEDULER, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
-    result = run(lockstep, "whoami", "--json", env=env, timeout=120)
+    result = run(lockstep, "whoami", "--json", env=env)
     assert result.returncode == 1 and f"error: 1 of {world} ranks answered" in result.stderr
     report = json.loads(result.stdout)
     assert result.stdout.count("\n") == 1
@@ -94,7 +94,7 @@ def test_ranks_without_mpi_make_one_table(start, lockstep, free_port):
                    env={"RANK": rank, "WORLD_SIZE": 3, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": 3,
                         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port})
              for rank in (2, 0, 1)]
-    outputs = [rank.communicate(timeout=120)[0] for rank in ranks]
+    outputs = [rank.communicate(timeout=300)[0] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0, 0]
     assert outputs[0] == outputs[2] == ""  # rank 0 alone prints
     report = json.loads(outputs[1])
@@ -114,7 +114,7 @@ def test_ranks_without_mpi_make_one_table(start, lockstep, free_port):
     ({"PMI_RANK": 0, "PMI_SIZE": 4}, ["4 processes would each be rank 0 of 1", "mpirun that belongs to"]),
 ])
 def test_an_environment_that_cannot_be_is_refused(run, lockstep, environment, words):
-    result = run(lockstep, "whoami", env={**environment, **NO_SCHEDULER}, timeout=120)
+    result = run(lockstep, "whoami", env={**environment, **NO_SCHEDULER})
     assert result.returncode == 2, result.output
     assert result.stdout == ""
     for word in words + ["where:", "to do:"]:
@@ -143,19 +143,19 @@ def test_mpirun_inside_an_sbatch_script(mpirun, mpi, lockstep):
 
 @pytest.mark.mpi
 def test_an_error_of_all_ranks_is_said_once(mpirun, lockstep):
-    result = mpirun(4, lockstep, "whoami", "--launcher", "nonsense", timeout=120)
+    result = mpirun(4, lockstep, "whoami", "--launcher", "nonsense")
     assert result.returncode == 2
     assert result.stderr.count("unknown launcher 'nonsense'") == 1
-    result = mpirun(4, lockstep, "train", "configs/pima.yaml", "--set", "launch.launcher=nonsense", timeout=120)
+    result = mpirun(4, lockstep, "train", "configs/pima.yaml", "--set", "launch.launcher=nonsense")
     assert result.returncode == 2
     assert result.stderr.count("unknown launcher 'nonsense'") == 1 and "where: --set launch.launcher" in result.stderr
-    result = mpirun(4, lockstep, "whoami", "--device", "tpu", timeout=120)
+    result = mpirun(4, lockstep, "whoami", "--device", "tpu")
     assert result.returncode == 2
     assert result.stderr.count("unknown device 'tpu'") == 1
 
 
 def test_more_ranks_than_gpus_is_an_error_after_the_table(mpirun, lockstep):
-    result = mpirun(2, lockstep, "whoami", "--device", "cuda", env={"CUDA_VISIBLE_DEVICES": ""}, timeout=120)
+    result = mpirun(2, lockstep, "whoami", "--device", "cuda", env={"CUDA_VISIBLE_DEVICES": ""})
     assert result.returncode == 2
     assert "rank 0 sees no GPU" in result.stderr and "none" in result.stdout
     assert result.stderr.count("to do:") == 1
@@ -173,7 +173,7 @@ def test_each_rank_takes_its_own_gpu(mpirun, lockstep, fake_driver):
     env = {"LD_LIBRARY_PATH": fake_driver}
     report = json.loads(mpirun(2, lockstep, "whoami", "--json", env=env, check=True).stdout)
     assert [rank["device"] for rank in report["ranks"]] == ["cuda:0", "cuda:1"]
-    result = mpirun(3, lockstep, "whoami", env=env, timeout=120)
+    result = mpirun(3, lockstep, "whoami", env=env)
     assert result.returncode == 2
     assert "rank 2 is local rank 2 of 3 and sees 2 visible GPUs" in result.stderr
 
@@ -221,7 +221,7 @@ def test_interrupting_whoami_leaves_nothing(start, mpiexec, mpi, lockstep):
     process = start(mpiexec, "-n", "2", "sh", "-c", script, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_for(lambda: "lockstep" in names_of(members(process)), what="rank 0 to begin")
     process.send_signal(signal.SIGTERM)
-    assert process.wait(120) != 0
+    assert process.wait(300) != 0
 
 
 @pytest.mark.mpi

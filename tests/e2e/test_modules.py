@@ -101,7 +101,7 @@ def test_after_load_an_empty_folder_is_enough(modules, installed, mpiexec, tmp_p
     folder.mkdir()
     modules.bash(f"""module load lockstep || exit
         {mpiexec} -n 2 lockstep train configs/pima.yaml --set train.max_steps=2 || exit
-        cmake -S {SOURCE}/tests/consumer -B build -G Ninja""", [installed / "modules"], cwd=folder, timeout=120)
+        cmake -S {SOURCE}/tests/consumer -B build -G Ninja""", [installed / "modules"], cwd=folder)
     assert len(runs(folder)) == 1
     assert cache_value(folder / "build", "lockstep_DIR") == f"{installed}/lib/cmake/lockstep"
 

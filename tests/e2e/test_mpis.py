@@ -31,7 +31,7 @@ def one_of(request):
         pytest.skip(f"{program} is not here")
 
     def start(n, *args, env=None, **how):
-        return run_process([found, "-n", n, *args], env={**settings, **(env or {})}, timeout=120, **how)
+        return run_process([found, "-n", n, *args], env={**settings, **(env or {})}, **how)
     return start, launcher, version
 
 

@@ -57,7 +57,7 @@ def cpp(build_dir, run, tmp_path):
     def ask(cases):
         asked, answered = tmp_path / "asked.pt", tmp_path / "answered.pt"
         torch.save(cases, asked)
-        run(build_dir / "bin/test_optim", "--gtest_filter=Peer.*", check=True, timeout=120,
+        run(build_dir / "bin/test_optim", "--gtest_filter=Peer.*", check=True,
             env={"LOCKSTEP_PEER_IN": str(asked), "LOCKSTEP_PEER_OUT": str(answered)})
         return torch.load(answered, weights_only=True)
     return ask

@@ -24,14 +24,14 @@ NAME = "distributed_data_parallel"
 def course(lockstep, build_dir, tmp_path_factory):
     """A learner's folder: the exercise solved, it and its twin built, and copies of the job scripts."""
     if not list((build_dir / "workshop").glob("*/lockstep/workshop.h.gch")):
-        run_process([lockstep, "workshop", "prepare"], check=True, timeout=300)
+        run_process([lockstep, "workshop", "prepare"], check=True)
     folder = tmp_path_factory.mktemp("my course") / "course"
     env = {"LOCKSTEP_HOME": str(SOURCE)}
     run_process([lockstep, "workshop", "init", folder], env=env, check=True)
     solution = run_process([lockstep, "check", NAME, "--solution"], cwd=folder, env=env, check=True).stdout
     (folder / f"exercises/{NAME}.cpp").write_text(solution.rstrip() + "\n")
     for source in (f"exercises/{NAME}.cpp", "programs/single_process.cpp"):
-        run_process([lockstep, "workshop", "build", source], cwd=folder, env=env, timeout=180, check=True)
+        run_process([lockstep, "workshop", "build", source], cwd=folder, env=env, check=True)
     (folder / "job_scripts").mkdir()
     for kind in ("pbs", "slurm"):
         shutil.copy(SOURCE / f"job_scripts/{NAME}.{kind}", folder / "job_scripts")
@@ -39,7 +39,7 @@ def course(lockstep, build_dir, tmp_path_factory):
 
 
 def alone(course, program):
-    return run_process([course / "build" / program], cwd=course, timeout=60, check=True,
+    return run_process([course / "build" / program], cwd=course, check=True,
                        env={"LOCKSTEP_HOME": str(SOURCE), "OMP_NUM_THREADS": "1"}).stdout.splitlines()
 
 
@@ -86,8 +86,7 @@ def test_the_chapter_shows_what_they_differ_in(course):
 def test_what_cannot_be_built_is_said(name, text, words, course, lockstep):
     if text:
         (course / name).write_text(text)
-    result = run_process([lockstep, "workshop", "build", *([name] if name else [])], cwd=course, env={"LOCKSTEP_HOME": str(SOURCE)},
-                         timeout=180)
+    result = run_process([lockstep, "workshop", "build", *([name] if name else [])], cwd=course, env={"LOCKSTEP_HOME": str(SOURCE)})
     assert result.returncode == 2 and words in result.stderr, result.stdout + result.stderr
     assert not list((course / "build").glob("bad*"))
 

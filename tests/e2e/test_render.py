@@ -17,7 +17,7 @@ SCHEDULERS = {"slurm": ("#SBATCH ", "SLURM_SUBMIT_DIR"), "pbs": ("#PBS ", "PBS_O
 
 def call(*words, cwd=None, **variables):
     return subprocess.run([str(word) for word in words], cwd=cwd, env=clean_environment(**variables), capture_output=True,
-                          stdin=subprocess.DEVNULL, timeout=60)
+                          stdin=subprocess.DEVNULL)
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_the_home_is_found_from_any_folder_and_a_lost_script_is_said(lockstep, t
     assert f"export LOCKSTEP_HOME={home}\n" in done.stdout.decode()
     with open("/dev/full", "w") as full:
         lost = subprocess.run([lockstep, "render", "slurm", "c.yaml"], cwd=tmp_path, env=clean_environment(), stdout=full,
-                              stderr=subprocess.PIPE, timeout=60)
+                              stderr=subprocess.PIPE)
     assert lost.returncode == 1 and b"cannot be written" in lost.stderr
 
 

@@ -89,7 +89,7 @@ def test_it_equals_pythons_zero_redundancy_optimizer(python, source_dir, train, 
     run_process([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2,
                  source_dir / "tests/e2e/peers/ddp_train.py", "--mnist", write_small_mnist(tmp_path / "mnist", 64, 64),
                  "--pima", source_dir / "data/pima/pima-indians-diabetes.csv",
-                 "--variants", tmp_path / "variants.json", "--out", tmp_path], timeout=120, check=True)
+                 "--variants", tmp_path / "variants.json", "--out", tmp_path], check=True)
     peer = torch.load(tmp_path / "zero.pt", weights_only=True)
     mine = train(2, PIMA, "mine", *sets(train__epochs=1), *SHARDED)
     assert_same_tensors(dict(mine["model"]), dict(peer["model"]))
@@ -100,12 +100,12 @@ def test_a_rank_killed_in_the_exchange_is_an_error_of_all(start, mpiexec, lockst
     config = write_config(tmp_path, PIMA)
     process = start(mpiexec, "-q", "-n", 3, lockstep, "train", config, *sets(train__epochs=100000, train__eval_every=0), *SHARDED,
                     cwd=tmp_path, env=PATIENT, stdout=open(tmp_path / "out", "w"), stderr=open(tmp_path / "err", "w"))
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     while "Epoch 0 |" not in (tmp_path / "out").read_text() and time.monotonic() < end:
         time.sleep(0.05)
     ranks = [pid for pid in members(process) if b"OMPI_COMM_WORLD_RANK=1\0" in open(f"/proc/{pid}/environ", "rb").read()]
     os.kill(ranks[-1], signal.SIGKILL)
-    assert process.wait(120) != 0
+    assert process.wait(300) != 0
     assert f"rank 1 (host {os.uname().nodename}, pid {ranks[-1]}) has died" in (tmp_path / "err").read_text()
     assert not left_behind(process)
 

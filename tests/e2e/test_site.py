@@ -16,7 +16,7 @@ PACKAGES = SOURCE / ".deps/site"
 
 
 def build(root, out, check=True):
-    return run_process([sys.executable, "-B", root / "scripts/site", "--out", out], timeout=120, check=check)
+    return run_process([sys.executable, "-B", root / "scripts/site", "--out", out], check=check)
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def chromium(tmp_path):
     def look(page, *flags):
         return run_process([program, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/browser",
                             "--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=4000", "--hide-scrollbars",
-                            *flags, page], timeout=60, check=True).stdout
+                            *flags, page], check=True).stdout
     return look
 
 

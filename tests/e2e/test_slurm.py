@@ -23,7 +23,7 @@ def test_directives_do_not_fight_the_command_line(start, asked, ranks, threads, 
     (work / "who").write_text('#!/bin/sh\necho "I am ${OMPI_COMM_WORLD_RANK:-$SLURM_PROCID}, $OMP_NUM_THREADS threads"\n')
     (work / "who").chmod(0o755)
     job = sbatch(*asked, DDP, env={"LOCKSTEP_PROGRAM": str(work / "who"), "LOCKSTEP_START": start})
-    lab.wait(job, within=60)
+    lab.wait(job)
     said = sorted(line for line in log_of(work, job).splitlines() if line.startswith("I am"))
     assert said == sorted(f"I am {rank}, {threads} threads" for rank in range(ranks)), log_of(work, job)
 
@@ -59,7 +59,7 @@ def test_phantom_script_without_srun_is_refused(lab, sbatch, work, lockstep):  #
 def test_array_makes_a_run_of_each_task(lab, sbatch, work):  # noqa: F811
     job = sbatch(str(SOURCE / "job_scripts/sweep.slurm"), "quick.yaml")
     for task in range(4):
-        lab.wait(f"{job}_{task}", within=120)
+        lab.wait(f"{job}_{task}")
     assert {r.name for r in runs(work)} == {f"sweep-lr{rate}" for rate in ("0.1", "0.03", "0.01", "0.003")}
 
 

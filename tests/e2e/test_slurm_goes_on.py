@@ -30,7 +30,7 @@ def tell(desk, job, *command, steps=6, word=None):
 
 
 def ends_as_without_slurm(desk, job):
-    finished(desk.lab, desk.work, job, within=180)
+    finished(desk.lab, desk.work, job)
     (run,) = runs(desk.work)
     assert digests(desk.lockstep, last_checkpoint(run), run_process) == desk.reference(2, "gloo", *SO_LONG)
 
@@ -85,7 +85,7 @@ def test_a_sigterm_for_the_script_alone_is_a_stop_that_goes_on(desk, start):
     """As `sbatch --signal=B:TERM@60` sends it: an srun that gets one kills its ranks."""
     job = desk.sbatch(DDP, "quick.yaml", *SO_LONG, "--set", "checkpoint.every_steps=1000", env={"LOCKSTEP_START": start})
     tell(desk, job, "scancel", "--batch", "-s", "TERM")
-    finished(desk.lab, desk.work, job, within=180)
+    finished(desk.lab, desk.work, job)
     log = log_of(desk.work, job)
     assert desk.lab.job(job)["Restarts"] == "1" and "restart 1 of at most 10" in log, log
     (run,) = runs(desk.work)
@@ -137,7 +137,7 @@ def test_a_task_of_an_array_goes_on_alone(desk):
     job = desk.sbatch("--array=2-3", str(SOURCE / "job_scripts/sweep.slurm"), "quick.yaml", *LONG)
     wait_for(lambda: (desk.work / "runs").is_dir() and len(runs(desk.work)) == 2, FIRST_STEPS, "both tasks")
     tell(desk, f"{job}_3", "scancel", "-s", "USR1", word=f"SLURM_ARRAY_JOB_ID={job}")
-    restarts = [desk.lab.wait(f"{job}_{task}", within=180)["Restarts"] for task in (2, 3)]
+    restarts = [desk.lab.wait(f"{job}_{task}")["Restarts"] for task in (2, 3)]
     assert restarts == ["0", "1"]
     assert {r.name for r in runs(desk.work)} == {"sweep-lr0.01", "sweep-lr0.003"}
 
@@ -150,7 +150,7 @@ def test_train_then_eval(desk):
     asked = desk.lab.job(then)
     assert [asked[key] for key in ("Partition", "TimeLimit", "Comment", "JobName")] == [
         "urgent", "00:10:00", "both", "lockstep"]
-    finished(desk.lab, desk.work, then, within=120)
+    finished(desk.lab, desk.work, then)
     assert "accuracy" in log_of(desk.work, then).lower()
     assert not list(desk.work.glob(".lockstep-*"))
 

@@ -44,7 +44,7 @@ def steps_of(work):
         return 0
 
 
-def ended(process, within=120):
+def ended(process, within=300):
     out, err = process.communicate(timeout=within)
     return process.returncode, out, err
 

@@ -43,6 +43,6 @@ def test_a_job_suspended_for_longer_than_its_timeout_goes_on_to_the_same_bits(st
     time.sleep(STOPPED)
     for pid in pids:
         os.kill(pid, signal.SIGCONT)
-    assert process.wait(120) == 0, (tmp_path / "err").read_text()
+    assert process.wait(300) == 0, (tmp_path / "err").read_text()
     mpirun(2, lockstep, "train", config, *words, cwd=tmp_path, check=True)
     assert_same_run(tmp_path / "runs/pima", tmp_path / "runs/pima-2")

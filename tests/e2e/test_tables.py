@@ -40,7 +40,7 @@ def twins(python, source_dir, once):
     def train(out):
         run_process([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2,
                      source_dir / "tests/e2e/peers/tables_twin.py",
-                     "--pima", source_dir / "data/pima/pima-indians-diabetes.csv", "--out", out], timeout=240, check=True)
+                     "--pima", source_dir / "data/pima/pima-indians-diabetes.csv", "--out", out], check=True)
     return once("tables-twins", train)
 
 
@@ -49,7 +49,7 @@ def twins(python, source_dir, once):
 def test_an_example_trains_to_the_bits_of_its_python_twin(name, built, twins, program, mpirun, tmp_path):
     row = EXAMPLES[name][0]
     folder = built(name)
-    mpirun(2, program, "train", f"{row}.yaml", *sets(run__dir=tmp_path / "runs"), cwd=folder, check=True, timeout=240)
+    mpirun(2, program, "train", f"{row}.yaml", *sets(run__dir=tmp_path / "runs"), cwd=folder, check=True)
     mine = newest(tmp_path / "runs" / row)
     peer = torch.load(twins / f"{row}.pt", weights_only=True)
     assert_same_tensors(dict(mine["model"]), dict(peer["model"]))
@@ -89,7 +89,7 @@ def test_it_says_its_default_its_options_and_its_memory(built, program, run):
 
     def memory(*words):
         text = run(program, "train", "lion.yaml", "--dry-run", *sets(model__name="mlp", model__hidden="[2000, 2000]"),
-                   *words, cwd=folder, check=True, timeout=120).stdout
+                   *words, cwd=folder, check=True).stdout
         return float(re.search(r"memory +(\d+\.\d) MB a rank", text)[1])
 
     lion, adam = memory(), memory(*sets(optim__name="adam", schedule__name="none"))
@@ -119,7 +119,7 @@ def test_what_cannot_be_used_says_why_once(name, trouble, built, build_dir, prog
     }[trouble]
     config = tmp_path / "own.yaml"
     config.write_text("task: {name: pima}\n")
-    result = mpirun(2, program, "train", config, "--set", f"{key}={library}", cwd=tmp_path, quiet=True, timeout=60)
+    result = mpirun(2, program, "train", config, "--set", f"{key}={library}", cwd=tmp_path, quiet=True)
     assert result.returncode == 2, result.output
     assert result.stderr.count("error:") == 1 and result.stderr.count(words) == 1, result.output
     assert not (tmp_path / "runs").exists()
@@ -132,7 +132,7 @@ def test_a_library_that_one_rank_alone_cannot_load_is_an_error_of_all(built, pro
     (tmp_path / "0").mkdir()
     shutil.copy(built("optimizer") / "build/lion.so", tmp_path / "0")
     (tmp_path / "0/c.yaml").write_text("task: {name: pima}\noptim: {name: ./lion.so}\n")
-    result = mpirun(2, "bash", script, tmp_path, program, "train", "c.yaml", quiet=True, timeout=60)
+    result = mpirun(2, "bash", script, tmp_path, program, "train", "c.yaml", quiet=True)
     assert result.returncode == 2, result.output
     assert "1/lion.so" in result.stderr and result.stderr.count("error:") == 1
     assert not result.left_behind
@@ -148,7 +148,7 @@ def test_a_library_that_is_another_on_one_rank_is_refused(built, program, mpirun
         (tmp_path / str(rank)).mkdir()
         (tmp_path / str(rank) / "lion.so").write_bytes(content)
     (tmp_path / "0/c.yaml").write_text("task: {name: pima}\noptim: {name: ./lion.so}\n")
-    result = mpirun(2, "bash", script, tmp_path, program, "train", "c.yaml", quiet=True, timeout=60)
+    result = mpirun(2, "bash", script, tmp_path, program, "train", "c.yaml", quiet=True)
     assert result.returncode == 2, result.output
     assert "the library of optimiser lion" in result.stderr and result.stderr.count("error:") == 1
     assert not list(tmp_path.glob("*/runs"))

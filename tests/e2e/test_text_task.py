@@ -244,7 +244,7 @@ def test_jobs_that_begin_at_once_share_a_cache(train, place, lockstep, start, mp
     (place / "config.yaml").write_text(CONFIG.format(file="reviews.csv", text="text", folder=place, workers=1))
     jobs = [start(lockstep, "train", place / "config.yaml",
                   *sets(train__max_steps=2, run__name=f"job{i}", task__cache=place / "cache"), cwd=place) for i in range(4)]
-    assert [job.wait(120) for job in jobs] == [0] * 4
+    assert [job.wait(300) for job in jobs] == [0] * 4
     assert len(kept(place / "cache")) == 1
     assert [path.name for path in (place / "cache").iterdir()] == [kept(place / "cache")[0].name]
 

@@ -38,7 +38,7 @@ def traced(lockstep, mpiexec, once):
         config = write_config(place, PIMA)
         for name, steps in (("plain", 0), ("traced", 60)):
             run_process([mpiexec, "-n", 2, lockstep, "train", config, "--set", f"run.name={name}", "--set",
-                         f"train.trace={steps}"], cwd=place, env=ANY_CPU, timeout=120, check=True)
+                         f"train.trace={steps}"], cwd=place, env=ANY_CPU, check=True)
     return once("traced", make) / "runs"
 
 

@@ -44,7 +44,7 @@ def train_in_python(python, source_dir):
     """train_in_python(variants, mnist root, folder) -> what Python's DDP at world 2 made of each variant."""
     from conftest import run_process
 
-    def train(variants, mnist, out, timeout=240):
+    def train(variants, mnist, out, timeout=300):
         (out / "variants.json").write_text(json.dumps(variants))
         run_process([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2,
                      source_dir / "tests/e2e/peers/ddp_train.py", "--mnist", mnist,

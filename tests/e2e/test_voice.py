@@ -25,21 +25,21 @@ ESCAPE = "\x1b[31mred\x1b]0;title\x07\x9b"
     ({"RANK": 0, "WORLD_SIZE": 2, "LOCAL_RANK": 5}, "lies outside"),
 ], ids=["no number", "half a pair", "outside"])
 def test_an_environment_that_is_wrong_for_all_is_said_once(mpirun, lockstep, environment, words):
-    result = mpirun(4, lockstep, "whoami", env=environment, quiet=True, timeout=120)
+    result = mpirun(4, lockstep, "whoami", env=environment, quiet=True)
     assert result.returncode == 2
     assert result.stderr.count(words) == 1 and result.stderr.count("to do:") == 1
 
 
 @pytest.mark.mpi
 def test_ranks_that_wait_for_one_say_so_once(mpirun, mpi, lockstep):
-    script = f'[ "${mpi.rank}" = 1 ] && exec sleep 60; exec {lockstep} whoami'
-    result = mpirun(4, "sh", "-c", script, env={"LOCKSTEP_JOIN_TIMEOUT": 2}, quiet=True, timeout=120)
+    script = f'[ "${mpi.rank}" = 1 ] && exec sleep 3600; exec {lockstep} whoami'
+    result = mpirun(4, "sh", "-c", script, env={"LOCKSTEP_JOIN_TIMEOUT": 2}, quiet=True)
     assert result.returncode != 0 and result.stderr.count("not every rank arrived") == 1
 
 
 def test_one_ranks_own_wrong_environment_is_said(mpirun, lockstep):
     script = f'[ "$OMPI_COMM_WORLD_RANK" = 2 ] && export RANK=two WORLD_SIZE=2; exec {lockstep} whoami'
-    result = mpirun(4, "sh", "-c", script, env={"LOCKSTEP_JOIN_TIMEOUT": 5}, quiet=True, timeout=120)
+    result = mpirun(4, "sh", "-c", script, env={"LOCKSTEP_JOIN_TIMEOUT": 5}, quiet=True)
     assert result.returncode == 2 and result.stderr.count("RANK=two is not a number") == 1, result.output
 
 
@@ -49,12 +49,12 @@ def test_a_peers_death_is_said_once(start, mpiexec, mpi, lockstep, tmp_path):
     log = tmp_path / "log"
     process = start(mpiexec, *mpi.quiet, "-n", "4", lockstep, "train", config, *sets(train__epochs=100000), cwd=tmp_path,
                     stdout=open(log, "w"), stderr=open(tmp_path / "err", "w"))
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     while "Epoch 1 |" not in log.read_text() and time.monotonic() < end:
         time.sleep(0.1)
     ranks = [pid for pid in members(process) if f"{mpi.rank}=2\0".encode() in open(f"/proc/{pid}/environ", "rb").read()]
     os.kill(ranks[-1], signal.SIGKILL)
-    assert process.wait(120) != 0
+    assert process.wait(300) != 0
     said = (tmp_path / "err").read_text()
     errors = [line for line in said.splitlines() if "error: " in line]
     if mpi is OPEN_MPI:  # hydra may end all ranks before one of them has seen anything
@@ -83,7 +83,7 @@ def test_errors_are_said_where_the_ranks_cannot_agree_who_speaks(start, lockstep
     ranks = [start(lockstep, "train", "none.yaml", env={**step, "SLURM_PROCID": rank}, stderr=subprocess.PIPE, text=True)
              for rank in range(2)]
     for rank in ranks:
-        _, said = rank.communicate(timeout=120)
+        _, said = rank.communicate(timeout=300)
         assert rank.returncode == 2 and "the config cannot be read" in said
 
 
@@ -92,7 +92,7 @@ def test_a_failed_join_shows_no_stack_of_libtorchs(run, lockstep, tmp_path, free
     config = write_config(tmp_path, PIMA)
     env = {"RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1",
            "MASTER_PORT": free_port()}
-    result = run(lockstep, "train", config, *sets(launch__join_timeout="2s"), env=env, cwd=tmp_path, timeout=120)
+    result = run(lockstep, "train", config, *sets(launch__join_timeout="2s"), env=env, cwd=tmp_path)
     assert result.returncode == 1
     for word in ("frame #", "Exception raised from", "c10d", "socket.cpp"):
         assert word not in result.stderr, result.stderr
@@ -118,7 +118,7 @@ def test_libtorchs_own_log_of_a_failed_join_is_there_for_who_asks(run, lockstep,
     config = write_config(tmp_path, PIMA)
     env = {"RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1",
            "MASTER_PORT": hangs_up, "TORCHELASTIC_USE_AGENT_STORE": "True", **({"LOCKSTEP_TRACE": 1} if trace else {})}
-    result = run(lockstep, "train", config, *sets(launch__join_timeout="3s"), env=env, cwd=tmp_path, timeout=120)
+    result = run(lockstep, "train", config, *sets(launch__join_timeout="3s"), env=env, cwd=tmp_path)
     assert result.returncode == 1 and result.stderr.count("error: something else than the job's store answers") == 1
     assert ("TCPStore.cpp" in result.stderr) == trace, result.stderr
 
@@ -173,7 +173,7 @@ def test_no_escape_code_reaches_the_terminal(run, lockstep, tmp_path, arguments,
     bad.write_bytes(b"PK\x03\x04" + ESCAPE.encode())
     (tmp_path / "status.json").write_text(json.dumps({"state": "failed", "reason": ESCAPE, "host": ESCAPE}))
     words = [{"CONFIG": config, "BAD": bad}.get(word, word) for word in arguments]
-    result = run(lockstep, *words, env=env, cwd=tmp_path, timeout=120)
+    result = run(lockstep, *words, env=env, cwd=tmp_path)
     for code in ("\x1b", "\x07", "\x9b"):
         assert code not in result.output, repr(result.output)
     assert result.output
@@ -197,7 +197,7 @@ LONG_NAME = "n" * 300
 ], ids=lambda words: " ".join(words[:1] + [word.partition("=")[0][:20] for word in words[-2:]]))
 def test_a_name_that_is_too_long_is_wrong_input(run, lockstep, tmp_path, arguments):
     words = [write_config(tmp_path, PIMA) if word == "CONFIG" else word for word in arguments]
-    result = run(lockstep, *words, cwd=tmp_path, timeout=120)
+    result = run(lockstep, *words, cwd=tmp_path)
     assert result.returncode == 2, result.output
     assert "to do:" in result.stderr and "filesystem error" not in result.stderr
 

@@ -5,10 +5,8 @@
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
 
-#include <chrono>
 #include <cmath>
 #include <functional>
-#include <limits>
 
 #include "lockstep/base/error.h"
 #include "lockstep/optim/adam.h"
@@ -284,31 +282,6 @@ TEST(Sgd, IsSeenByAGraphThatNeedsTheOldValues) {
   auto loss = (weight * weight).sum();
   sgd.step();
   EXPECT_THROW(loss.backward(), c10::Error);
-}
-
-TEST(Optimizer, SgdIsNoSlowerThanLibtorchs) {
-  auto params = std::vector<at::Tensor>{};
-  for (int i = 0; i < 8; ++i) {
-    params.push_back(torch::randn({200'000}, torch::requires_grad()));
-    params.back().mutable_grad() = torch::randn({200'000});
-  }
-  const auto ours = make_optimizer({.lr = 1e-4, .momentum = 0.9}, params);
-  torch::optim::SGD theirs(params, torch::optim::SGDOptions(1e-4).momentum(0.9));
-  // In turns, so that what disturbs the machine disturbs both.
-  auto our_time = std::numeric_limits<double>::max(), their_time = our_time;
-  const auto time = [](auto& optimizer, double& best) {
-    const auto start = std::chrono::steady_clock::now();
-    optimizer.step();
-    best = std::min(
-        best, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
-  };
-  for (int i = 0; i < 60; ++i) {
-    time(*ours, our_time);
-    time(theirs, their_time);
-  }
-  RecordProperty("ours_us", std::to_string(our_time / 1e3));
-  RecordProperty("libtorchs_us", std::to_string(their_time / 1e3));
-  EXPECT_LT(our_time, 1.2 * their_time);  // room for a noisy machine
 }
 
 TEST(Schedule, RefusesImpossibleValues) {
