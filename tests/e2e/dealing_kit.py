@@ -1,4 +1,7 @@
-"""Which tests a run takes, in which order, and what they have cost before."""
+"""Which tests a run takes, in which order, and what they have cost before.
+
+As a program: keeps what the long ones have cost in build/test-costs.json for machines that have never run them.
+"""
 
 import functools
 import json
@@ -8,6 +11,8 @@ import re
 HERE = pathlib.Path(__file__).resolve().parent
 
 UNKNOWN = 2.0  # seconds that a test is taken to cost before it was ever run
+LONG = 4.0  # seconds from which a test is in KEPT
+KEPT = HERE / "long_tests.json"
 
 
 @functools.cache
@@ -54,6 +59,13 @@ def within(items, seconds, costs):
     return [item for item in items if item in kept], [item for item in items if item not in kept]
 
 
+def read(path):
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+
+
 class Costs:
     """{test: seconds}, kept in a file that any number of runs may write."""
 
@@ -61,10 +73,7 @@ class Costs:
         self.path, self.new = path, {}
 
     def known(self):
-        try:
-            return json.loads(self.path.read_text())
-        except (OSError, ValueError):
-            return {}
+        return {**read(KEPT), **read(self.path)}
 
     def pytest_runtest_logreport(self, report):
         self.new[report.nodeid] = self.new.get(report.nodeid, 0) + report.duration
@@ -72,5 +81,13 @@ class Costs:
     def write(self):
         if self.new and self.path.parent.is_dir():
             whole = self.path.with_suffix(f".{id(self)}")
-            whole.write_text(json.dumps({**self.known(), **{name: round(t, 2) for name, t in self.new.items()}}, indent=0))
+            whole.write_text(json.dumps({**read(self.path), **{name: round(t, 2) for name, t in self.new.items()}}, indent=0))
             whole.replace(self.path)
+
+
+if __name__ == "__main__":
+    measured = read(HERE.parents[1] / "build/test-costs.json")
+    there = {file.name for file in HERE.glob("test_*.py")}
+    long = {name: round(seconds) for name, seconds in sorted(measured.items())
+            if seconds >= LONG and pathlib.PurePath(name.partition("::")[0]).name in there}
+    KEPT.write_text(json.dumps(long, indent=0) + "\n")
