@@ -1,5 +1,6 @@
 // convert_sync_batchnorm: a kernel of ours for aten::batch_norm, which knows the converted layers.
 #include <ATen/ops/batch_norm_native.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/library.h>
 #include <torch/nn/modules/batchnorm.h>
 
@@ -89,21 +90,23 @@ void take_batch_norm_over() {
   (void)cuda;
 }
 
-// The layers that keep running statistics: found by their buffers, so also in a TorchScript module.
-void convert_tracking_layers(const torch::nn::Module& module, const ProcessGroup& group) {
-  const std::string mean_name = "running_mean";
-  const auto parameters = module.named_parameters();
-  for (const auto& buffer : module.named_buffers()) {
-    if (!buffer.key().ends_with(mean_name) || !buffer.value().defined()) continue;
-    const std::string prefix = buffer.key().substr(0, buffer.key().size() - mean_name.size());
-    const at::Tensor* weight = parameters.find(prefix + "weight");
-    converted().add(weight && weight->defined() ? *weight : buffer.value(), group);
-  }
-}
-
 bool is_batch_norm(const torch::nn::Module& layer) {
   return layer.as<torch::nn::BatchNorm1d>() || layer.as<torch::nn::BatchNorm2d>() ||
          layer.as<torch::nn::BatchNorm3d>();
+}
+
+// The layers that keep running statistics: found by their buffers, so also in a TorchScript module.
+void convert_tracking_layers(const torch::nn::Module& module, const ProcessGroup& group) {
+  for (const auto& layer : module.named_modules("", /*include_self=*/true)) {
+    const auto buffers = layer.value()->named_buffers(/*recurse=*/false);
+    const auto* mean = buffers.find("running_mean");
+    if (!mean || !mean->defined()) continue;
+    const auto parameters = layer.value()->named_parameters(/*recurse=*/false);
+    const auto* weight = parameters.find("weight");
+    converted().add(weight && weight->defined() ? *weight : *mean, group);
+    // From its second forward on, an optimised script differentiates libtorch's own batch_norm, past our kernel.
+    if (!is_batch_norm(*layer.value())) torch::jit::setGraphExecutorOptimize(false);
+  }
 }
 
 void convert_affine_layers(const torch::nn::Module& module, const ProcessGroup& group) {

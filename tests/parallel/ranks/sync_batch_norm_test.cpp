@@ -1,6 +1,8 @@
 // SyncBatchNorm against one BatchNorm over the whole global batch: forward, backward, running statistics.
 #include "lockstep/parallel/sync_batch_norm.h"
 
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/embedding.h>
@@ -97,6 +99,43 @@ TEST_P(Splits, CumulativeAverageEqualsTheGlobalBatch) {
   const auto options = torch::nn::BatchNorm1dOptions(4).momentum(std::nullopt);
   torch::nn::BatchNorm1d synced(options), reference(options);
   synced->to(at::kDouble);
+  reference->to(at::kDouble);
+  convert_sync_batchnorm(synced, norm_group());
+  expect_same_as_global(synced, reference, data, GetParam()(12));
+}
+
+// A layer as a TorchScript module holds it: forward is a script, and the tensors are known by their names alone. The
+// optimiser differentiates what has several operations.
+struct ScriptedNorm : torch::nn::Module {
+  explicit ScriptedNorm(int64_t features) : script("norm") {
+    weight = register_parameter("weight", at::ones({features}, at::kDouble));
+    bias = register_parameter("bias", at::zeros({features}, at::kDouble));
+    running_mean = register_buffer("running_mean", at::zeros({features}, at::kDouble));
+    running_var = register_buffer("running_var", at::ones({features}, at::kDouble));
+    num_batches_tracked = register_buffer("num_batches_tracked", at::zeros({}, at::kLong));
+    script.register_parameter("weight", weight, false);
+    script.register_parameter("bias", bias, false);
+    for (const auto& buffer : named_buffers()) script.register_buffer(buffer.key(), buffer.value());
+    script.define(R"(
+      def forward(self, x, training: bool):
+        if training:
+          self.num_batches_tracked += 1
+        y = torch.batch_norm(x, self.weight, self.bias, self.running_mean, self.running_var, training, 0.1, 1e-5, True)
+        return torch.neg(torch.neg(y))
+    )");
+  }
+  at::Tensor forward(const at::Tensor& x) { return script.forward({x, is_training()}).toTensor(); }
+
+  at::Tensor weight, bias, running_mean, running_var, num_batches_tracked;
+  torch::jit::Module script;
+};
+
+TEST_P(Splits, AScriptStaysTheGlobalBatchForwardAfterForward) {
+  const torch::jit::GraphOptimizerEnabledGuard optimised(true);  // and back after this test
+  torch::manual_seed(6);
+  const at::Tensor data = at::randn({12, 4, 6}, at::kDouble) * 3 + 2;
+  const auto synced = std::make_shared<ScriptedNorm>(4);
+  torch::nn::BatchNorm1d reference(4);
   reference->to(at::kDouble);
   convert_sync_batchnorm(synced, norm_group());
   expect_same_as_global(synced, reference, data, GetParam()(12));
