@@ -1,6 +1,7 @@
 """Small BERT models that transformers makes, texts for them, and what transformers says and learns."""
 
 import contextlib
+import os
 
 import torch
 import transformers
@@ -103,6 +104,28 @@ def train_in_python(model, input, target, *, seed=5, batch=4, steps=20, warmup=N
                     schedule.step()
                 losses.append(loss)
     return losses[:steps], optimizer
+
+
+def ddp_rank(rank, world, folder, data, out, steps):
+    """One rank of the loop that people write for DDP; rank 0 leaves its parameters in `out`."""
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{out}.store", rank=rank, world_size=world)
+    data = load_file(data)
+    rows = torch.utils.data.DistributedSampler(range(len(data["input"])), world, rank, shuffle=False)
+    torch.manual_seed(5)
+    model = transformers.BertForSequenceClassification.from_pretrained(folder).train()
+    optimizer = torch.optim.AdamW(groups_of(model, decay=0.01), lr=1e-3)
+    wrapped = torch.nn.parallel.DistributedDataParallel(model)
+    while steps:
+        for batch in list(torch.tensor(list(rows)).split(4))[:steps]:
+            optimizer.zero_grad()
+            wrapped(**parts(data["input"][batch]), labels=data["target"][batch]).loss.backward()
+            optimizer.step()
+            steps -= 1
+    if rank == 0:
+        save_file(model.state_dict(), out)
+    torch.distributed.destroy_process_group()
 
 
 __all__ = [name for name in dir() if not name.startswith("_")]

@@ -1,4 +1,5 @@
-// The formulas are transformers' (activations.py), in their order of operations.
+// The formulas are transformers' (activations.py), in their order of operations: gradients are summed in the reverse of
+// it, and within one expression the compiler chooses the order.
 #include "lockstep/models/activations.h"
 
 #include <ATen/ATen.h>
@@ -15,7 +16,10 @@ at::Tensor gelu(const at::Tensor& x) {
 }
 
 at::Tensor gelu_new(const at::Tensor& x) {
-  return 0.5 * x * (1.0 + at::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * at::pow(x, 3.0))));
+  const auto half = 0.5 * x;
+  const auto cubic = 0.044715 * at::pow(x, 3.0);
+  const auto bent = at::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + cubic));
+  return half * (1.0 + bent);
 }
 
 at::Tensor gelu_pytorch_tanh(const at::Tensor& x) {

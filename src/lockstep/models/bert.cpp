@@ -92,7 +92,11 @@ BertModel::BertModel(const BertConfig& config) : dropout_(config.hidden_dropout_
 
 at::Tensor BertModel::embed(const at::Tensor& tokens, const at::Tensor& types) {
   const auto places = at::arange(tokens.size(1), tokens.options()).unsqueeze(0);
-  const auto sum = word_.forward(tokens) + type_.forward(types) + position_.forward(places);
+  // in transformers' order: DDP's buckets follow the order in which gradients arrive
+  const auto words = word_.forward(tokens);
+  const auto kinds = type_.forward(types);
+  const auto typed = words + kinds;
+  const auto sum = typed + position_.forward(places);
   return at::dropout(norm_.forward(sum), dropout_, is_training());
 }
 

@@ -29,7 +29,8 @@ BertLayerNet::BertLayerNet(const std::vector<int64_t>& input_shape, int64_t clas
 at::Tensor BertLayerNet::forward(const at::Tensor& input) {
   const auto rows = input.transpose(1, 2).flatten(2);
   const auto places = at::arange(rows.size(1), rows.options().dtype(at::kLong));
-  const auto tokens = embed_.forward(rows) + position_.forward(places);
+  const auto embedded = embed_.forward(rows);
+  const auto tokens = embedded + position_.forward(places);
   const auto dropped = layers_->dropout(tokens, dropout_, is_training(), Shared::nothing);
   const auto seen = layers_->all_tokens(layer_->forward(layers_->own_tokens(dropped)));
   return classifier_.forward(seen.mean(1));
