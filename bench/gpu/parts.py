@@ -147,7 +147,7 @@ def speed(part, found):
         jobs.JOBS.update(step_time.jobs("cpu", steps=4, every=1))
     there = place.Place(part.here.program, sys.executable, "", trained.PEER.parent, part.folder)
     names = list(dict.fromkeys(job for target in rows for job in target.jobs))
-    results = measure.rounds(names, there, Pace(3 if part.here.device == "cuda" else 1), measure.Clock(part.left() - 5, 120),
+    results = measure.rounds(names, there, Pace(3 if part.here.device == "cuda" else 1), measure.Clock(part.left() - 5, part.here.seconds(120)),
                              lambda text: (part.log.write(f"{text}\n".encode()), part.log.flush()))
     shown = verdict.rows(rows, results, there)
     found["config"] = step_time.config().name

@@ -26,6 +26,7 @@ def choices(program):
 def our_words(program, steps, every, device):
     more = [f"data.batch_size={BATCH}", f"train.max_steps={steps}", f"train.log_every={every}", "train.eval_every=0",
             f"train.epochs={steps}", "checkpoint.every_epochs=0", "run.name=run", f"launch.device={device}"]
+    more += [] if device == "cuda" else ["train.graph=false"]  # a rehearsal captures nothing
     return [program, "train", config(), *(word for setting in more for word in ("--set", setting))]
 
 

@@ -128,7 +128,7 @@ def test_a_rehearsal_runs_on_the_cpu_what_can_be(there, tmp_path):
 
 @pytest.mark.full  # torch.compile for the CPU takes minutes
 def test_a_rehearsal_of_the_speed(there, tmp_path):
-    done = there("--cpu", "--only", "speed", "--out", "out", timeout=400)
+    done = there("--cpu", "--only", "speed", "--out", "out", timeout=3000)
     found = report_in(tmp_path / "out")[1]["speed"]["found"]
     assert done.returncode == 0 and {"gpu", "gpu_eager", "gpu_compiled"} <= set(found), done.output
     assert "does not apply" in found["table"]
