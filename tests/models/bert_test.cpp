@@ -183,7 +183,7 @@ struct Spoilt {
 };
 
 TEST_F(BertFolderTest, RefusesAConfigThatCannotBe) {
-  const std::string whole = read("config.json");
+  const std::string whole = read("config.json"), deep = std::string(1 << 20, '[') + std::string(1 << 20, ']');
   const Spoilt all[] = {
       {"another architecture", "\"bert\"", "\"roberta\"", "model_type is \"roberta\""},
       {"heads", "\"num_attention_heads\": 2", "\"num_attention_heads\": 3", "no multiple of"},
@@ -196,6 +196,8 @@ TEST_F(BertFolderTest, RefusesAConfigThatCannotBe) {
       {"decoder", "{", "{\"is_decoder\": true,", "is_decoder"},
       {"padding", "\"pad_token_id\": 0", "\"pad_token_id\": 20", "pad_token_id is 20"},
       {"no JSON", "}", "", "not JSON"},
+      {"deep", "\"bert\"", deep.c_str(), "nested too deeply"},
+      {"layers for ever", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1000000", "from 1 to 1000"},
   };
   for (const auto& spoilt : all) {
     replace("config.json", spoilt.replaced, spoilt.by);

@@ -106,6 +106,8 @@ TEST_F(FolderTest, SpecialTokensMayHaveOtherNames) {
 
 TEST_F(FolderTest, OddConfigsAreRefused) {
   config_is_refused("{", "tokenizer_config.json is not JSON");
+  config_is_refused(R"({"unk_token": )" + std::string(1 << 20, '[') + std::string(1 << 20, ']') + "}",
+                    "nested too deeply");
   config_is_refused("[]", "tokenizer_config.json is not JSON, or no object");
   config_is_refused(R"({"do_lower_case": "yes"})", "do_lower_case is neither true nor false");
   config_is_refused(R"({"unk_token": 7})", "unk_token is no text");

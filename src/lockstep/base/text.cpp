@@ -50,11 +50,14 @@ size_t edit_distance(std::string_view from, std::string_view to) {
   return d[from.size()][to.size()];
 }
 
+constexpr size_t kLongestName = 200;  // a column's name may have megabytes
+
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& candidates) {
-  if (word.empty() || word.size() > 100) return std::nullopt;
+  if (word.empty() || word.size() > kLongestName) return std::nullopt;
   std::optional<std::string> best;
   size_t best_distance = std::max<size_t>(1, (word.size() + 1) / 3) + 1;  // from here on it is another word
   for (const std::string& candidate : candidates) {
+    if (candidate.size() > kLongestName) continue;
     const size_t distance = edit_distance(lower(word), lower(candidate));
     if (distance < best_distance && distance < candidate.size()) {
       best_distance = distance;
@@ -63,7 +66,7 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
   }
   if (best || word.size() < 4) return best;
   const auto longer = std::find_if(candidates.begin(), candidates.end(), [&](const std::string& candidate) {
-    return lower(candidate).starts_with(lower(word));
+    return candidate.size() <= kLongestName && lower(candidate).starts_with(lower(word));
   });
   return longer == candidates.end() ? best : std::optional(*longer);
 }

@@ -6,6 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
 #include "lockstep/models/activations.h"
 #include "lockstep/models/bert_fields.h"
@@ -21,7 +22,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr size_t kLargestFile = size_t{16} << 20;
-constexpr int64_t kLargestSize = int64_t{1} << 31;
 constexpr const char* kOptions = "leave out what you are not sure of: each has BERT-base's default";
 
 /// What may be wrong, said in one way whether a folder or the options say it.
@@ -79,9 +79,8 @@ void check_sizes(const BertConfig& config, const Place& place) {
     const auto* member = std::get_if<int64_t BertConfig::*>(&field.member);
     if (!member) continue;
     const int64_t value = config.**member;
-    if (value < field.least || value > kLargestSize)
-      place.refuse(
-          format("{} is {}, and must be from {} to {}", field.name, value, field.least, kLargestSize));
+    if (value < field.least || value > field.most)
+      place.refuse(format("{} is {}, and must be from {} to {}", field.name, value, field.least, field.most));
   }
   if (config.hidden_size % config.num_attention_heads != 0)
     place.refuse(format("hidden_size is {}, which is no multiple of num_attention_heads, {}",
@@ -129,8 +128,8 @@ void require_bert(const Json& json, const Place& place) {
 
 Json read_json(const std::string& file, const Place& place) {
   if (!fs::exists(file)) place.refuse("the folder has no config.json");
-  const auto json = Json::parse(base::read_small_file(file, kLargestFile, "config.json"), nullptr, false);
-  if (!json.is_object()) place.refuse("config.json is not JSON, or no object");
+  const auto json = base::parse_json(base::read_small_file(file, kLargestFile, "config.json"));
+  if (!json.is_object()) place.refuse("config.json is not JSON, or no object, or nested too deeply");
   return json;
 }
 

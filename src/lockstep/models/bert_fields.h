@@ -12,7 +12,7 @@ struct BertField {
   std::variant<int64_t BertConfig::*, double BertConfig::*, std::optional<double> BertConfig::*,
                std::string BertConfig::*>
       member;
-  int64_t least = 1;  // of whole numbers
+  int64_t least = 1, most = int64_t{1} << 31;  // of whole numbers
 };
 
 inline constexpr const char* kBertFolder =
@@ -23,7 +23,7 @@ inline constexpr const char* kPadding = "pad_token_id";
 inline constexpr BertField kBertFields[] = {
     {"vocab_size", &BertConfig::vocab_size},
     {"hidden_size", &BertConfig::hidden_size},
-    {"num_hidden_layers", &BertConfig::num_hidden_layers},
+    {"num_hidden_layers", &BertConfig::num_hidden_layers, 1, 1000},
     {"num_attention_heads", &BertConfig::num_attention_heads},
     {"intermediate_size", &BertConfig::intermediate_size},
     {"max_position_embeddings", &BertConfig::max_position_embeddings},

@@ -6,6 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/whole_file.h"
 #include "lockstep/base/whole_folder.h"
 #include "lockstep/checkpoint/safetensors.h"
@@ -45,7 +46,7 @@ OrderedJson present_config(const std::string& pretrained) {
   const auto file = fs::path(pretrained) / "config.json";
   if (pretrained.empty() || !fs::exists(file)) return OrderedJson::object();
   auto json =
-      OrderedJson::parse(base::read_small_file(file.string(), kLargestConfig, "config.json"), nullptr, false);
+      base::parse_json<OrderedJson>(base::read_small_file(file.string(), kLargestConfig, "config.json"));
   if (!json.is_object())
     throw InputError("config.json is not JSON, or no object", file.string(), "put it right");
   for (const char* key : kOutdated) json.erase(key);

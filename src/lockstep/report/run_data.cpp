@@ -7,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/config/yaml.h"
 
 namespace lockstep::report {
@@ -31,7 +32,7 @@ std::optional<std::string> read_if_there(RunData& run, const char* file) {
 Json read_json(RunData& run, const char* file) {
   const auto text = read_if_there(run, file);
   if (!text) return {};
-  auto json = Json::parse(*text, nullptr, false);
+  auto json = base::parse_json(*text);
   if (json.is_object()) return json;
   run.troubles.push_back(format("{}: no whole JSON object", file));
   return {};
@@ -53,13 +54,12 @@ void read_metrics(RunData& run) {
   size_t bad = 0;
   for (size_t begin = 0, end = 0; begin < text->size(); begin = end + 1) {
     end = std::min(text->find('\n', begin), text->size());
-    const auto from = text->begin() + static_cast<int64_t>(begin),
-               to = text->begin() + static_cast<int64_t>(end);
-    const auto line = Json::parse(from, to, nullptr, false);
+    const auto written = std::string_view(*text).substr(begin, end - begin);
+    const auto line = base::parse_json(written);
     const auto event = report::text(line, "event");
     if (event == "step" || event == "epoch") {
       add_points(line, event == "step" ? run.steps : run.epochs);
-    } else if (!line.is_object() && from != to) {
+    } else if (!line.is_object() && !written.empty()) {
       ++bad;
     }
   }

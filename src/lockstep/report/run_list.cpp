@@ -200,10 +200,15 @@ RunList list_runs(const fs::path& folder) {
 void sort_runs(RunList& list, const std::string& key) {
   if (list.runs.empty()) return;
   const auto rank = ranking_by(list, key);
-  std::ranges::sort(list.runs, [&](const auto& left, const auto& right) {
-    const auto first = rank(left), second = rank(right);
-    return first < second || (!(second < first) && run_before(left, right));
+  std::vector<std::pair<decltype(rank(list.runs[0])), size_t>> order;
+  for (size_t i = 0; i < list.runs.size(); ++i) order.emplace_back(rank(list.runs[i]), i);
+  std::ranges::sort(order, [&](const auto& left, const auto& right) {
+    return left.first < right.first ||
+           (!(right.first < left.first) && run_before(list.runs[left.second], list.runs[right.second]));
   });
+  std::vector<RunData> sorted;
+  for (const auto& row : order) sorted.push_back(std::move(list.runs[row.second]));
+  list.runs = std::move(sorted);
 }
 
 std::string setting(const RunData& run, const std::string& key) {

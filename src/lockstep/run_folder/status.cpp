@@ -8,6 +8,7 @@
 #include "lockstep/base/checkpoint_files.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/whole_file.h"
 #include "lockstep/run_folder/lock.h"
 
@@ -46,8 +47,7 @@ class Fields {
  public:
   Fields(const std::filesystem::path& path)
       : path_(path.string()),
-        json_(nlohmann::json::parse(base::read_small_file(path_, kMostBytes, "the run's status"), nullptr,
-                                    false)) {
+        json_(base::parse_json(base::read_small_file(path_, kMostBytes, "the run's status"))) {
     if (!json_.is_object()) refuse("it is no whole JSON object");
   }
 

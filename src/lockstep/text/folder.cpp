@@ -1,13 +1,14 @@
 #include "lockstep/text/folder.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <unordered_map>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
 #include "lockstep/text/piece_trie.h"
 
@@ -73,9 +74,9 @@ Source read_json(const fs::path& path) {
   Source source{Json::object(), path.string()};
   if (!fs::exists(path)) return source;
   const std::string text = base::read_small_file(path.string(), kMostJsonBytes, path.filename().string());
-  source.json = Json::parse(text, nullptr, false);
+  source.json = base::parse_json(text);
   if (!source.json.is_object())
-    source.refuse(format("{} is not JSON, or no object", path.filename().string()));
+    source.refuse(format("{} is not JSON, or no object, or nested too deeply", path.filename().string()));
   return source;
 }
 
@@ -128,16 +129,32 @@ NormalizerOptions options_of(const Source& config, const Source& normalizer) {
           .clean_text = either("clean_text", "clean_text").value_or(true)};
 }
 
+class Tokens {
+ public:
+  explicit Tokens(std::vector<std::string> list) : list_(std::move(list)) {
+    for (size_t i = 0; i < list_.size(); ++i) numbers_.emplace(list_[i], i);
+  }
+  /// Its number, which is the next one where it is new.
+  size_t add(const std::string& token) {
+    const auto [row, is_new] = numbers_.emplace(token, list_.size());
+    if (is_new) list_.push_back(token);
+    return row->second;
+  }
+  std::vector<std::string> take() { return std::move(list_); }
+
+ private:
+  std::vector<std::string> list_;
+  std::unordered_map<std::string, size_t> numbers_;
+};
+
 // What the model's owner added is found in a text as it is, like BERT's own; a new one gets the next number.
-void take_added(const Source& token, std::vector<std::string>& tokens, std::vector<std::string>& specials) {
+void take_added(const Source& token, Tokens& known, std::vector<std::string>& specials) {
   const std::string text = *token.text("content");
   for (const char* key : {"lstrip", "rstrip", "single_word", "normalized"})
     if (token.truth(key).value_or(false))
       token.refuse(
           format("the added token \"{}\" has {}, which is not known here", base::printable(text), key));
-  const auto at = std::find(tokens.begin(), tokens.end(), text);
-  const auto id = at - tokens.begin();
-  if (at == tokens.end()) tokens.push_back(text);
+  const size_t id = known.add(text);
   if (token.has("id") && token.json["id"] != id)
     token.refuse(format("the added token \"{}\" has the number {}, and the vocabulary makes it {}",
                         base::printable(text), base::printable(token.json["id"].dump()), id));
@@ -154,13 +171,13 @@ Folder read_folder(const std::string& path) {
   const Source tokenizer = read_json(folder / "tokenizer.json");
   require_bert(tokenizer);
 
-  std::vector<std::string> tokens = read_tokens(folder, tokenizer), specials;
+  Tokens tokens(read_tokens(folder, tokenizer));
+  std::vector<std::string> specials;
   for (const Source& token : tokenizer.items("added_tokens")) take_added(token, tokens, specials);
   for (const char* list : {"added_tokens_decoder", "additional_special_tokens", "extra_special_tokens"})
     for (const Source& token : config.items(list)) take_added(token, tokens, specials);
 
-  Folder read{.vocabulary = {std::move(tokens), path},
-              .options = options_of(config, tokenizer.at("normalizer"))};
+  Folder read{.vocabulary = {tokens.take(), path}, .options = options_of(config, tokenizer.at("normalizer"))};
   read.more_specials = std::move(specials);
   const Source model = tokenizer.at("model");
   read.unk = config.text("unk_token").value_or(model.text("unk_token").value_or(read.unk));

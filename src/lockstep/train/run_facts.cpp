@@ -8,6 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/whole_file.h"
 
@@ -75,8 +76,8 @@ void RunFacts::read_before() noexcept {
   try {
     const auto path = attempt_.folder->path() / kFile;
     if (!std::filesystem::exists(path)) return;
-    auto before = Json::parse(base::read_small_file(path.string(), kMostReportBytes, "the run's report.json"),
-                              nullptr, false);
+    auto before = base::parse_json<Json>(
+        base::read_small_file(path.string(), kMostReportBytes, "the run's report.json"));
     if (before.is_object() && before.contains("attempts") && before["attempts"].is_array()) {
       *json_ = std::move(before);
     } else {

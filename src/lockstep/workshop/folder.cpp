@@ -7,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/whole_file.h"
 #include "lockstep/workshop/course.h"
@@ -27,7 +28,7 @@ constexpr size_t kMostProgressBytes = 1 << 20;
 
 std::map<std::string, Progress> read_progress(const std::string& path) {
   const auto text = base::read_small_file(path, kMostProgressBytes, "how far you have come");
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto json = base::parse_json(text);
   if (!json.is_object()) refuse_progress(path);
   std::map<std::string, Progress> progress;
   try {

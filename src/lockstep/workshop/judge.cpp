@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::workshop {
@@ -26,7 +27,7 @@ double number_of(const nlohmann::json& value) {
 
 // a line that is cut off or forged is no fact
 void add_fact(const std::string& line, std::vector<Shown>& facts) {
-  const auto fact = nlohmann::json::parse(line, nullptr, false);
+  const auto fact = base::parse_json(line);
   if (!fact.is_object() || !fact.contains("name") || !fact["name"].is_string()) return;
   Shown shown{fact["name"], {}, {}};
   if (fact.contains("text") && fact["text"].is_string()) shown.text = fact["text"];

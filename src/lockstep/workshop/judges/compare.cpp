@@ -5,6 +5,7 @@
 
 #include "lockstep/base/file.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/whole_file.h"
 #include "lockstep/workshop/judges/answer.h"
@@ -28,7 +29,7 @@ std::vector<double> losses_of(const std::string& run_folder) {
   std::vector<double> losses;
   std::istringstream lines(base::read_text(run_folder + "/metrics.jsonl"));
   for (std::string line; std::getline(lines, line);) {
-    const auto row = nlohmann::json::parse(line, nullptr, false);
+    const auto row = base::parse_json(line);
     if (row.is_object() && row.value("event", "") == "step") losses.push_back(row.value("loss", 0.0));
   }
   return losses;

@@ -1,0 +1,23 @@
+#pragma once
+// JSON of other people's files: one that is nested too deeply is refused before it becomes values, because
+// what copies, compares, prints and removes values calls itself for each level.
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+namespace lockstep::base {
+
+constexpr int kDeepestJson = 100;
+
+/// Do brackets stand in brackets no more than kDeepestJson deep? Of text that is no JSON it may say either.
+bool is_shallow_json(std::string_view text);
+
+/// The value, or a discarded one (which is no object, no list and no number) for text that is no JSON or too
+/// deep.
+template <class Json = nlohmann::json>
+Json parse_json(std::string_view text) {
+  return is_shallow_json(text) ? Json::parse(text.begin(), text.end(), nullptr, false)
+                               : Json(Json::value_t::discarded);
+}
+
+}  // namespace lockstep::base
