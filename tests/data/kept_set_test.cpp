@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "lockstep/base/error.h"
 #include "peer.h"
@@ -11,6 +12,8 @@
 namespace lockstep::data {
 namespace {
 namespace fs = std::filesystem;
+
+constexpr int64_t kHead = 48;  // bytes: magic, version, the table's and the file's bytes, two sums
 
 struct KeptSet : testing::Test {
   test::TempFolder folder;
@@ -33,7 +36,7 @@ TEST_F(KeptSet, ComesBackAsItWas) {
   EXPECT_FALSE(found());
   keep();
   const auto wanted = some();
-  for (const auto& set : {*find_kept(kept, "key", Origin(source)), map_kept(kept)}) {
+  for (const auto& set : {*find_kept(kept, "key", Origin(source)), map_kept(kept, Origin(source))}) {
     EXPECT_EQ(set.text, wanted.text);
     ASSERT_EQ(set.tensors.size(), wanted.tensors.size());
     for (size_t i = 0; i < set.tensors.size(); ++i) {
@@ -75,6 +78,46 @@ TEST_F(KeptSet, IsNotReadWhereOneByteIsWrongOrMissing) {
   fs::remove(kept);
   fs::create_directory(kept);
   EXPECT_FALSE(found());
+}
+
+// Sums that are right, and any number in the place of any other.
+TEST_F(KeptSet, NoTableLeadsOutOfTheFile) {
+  keep();
+  const auto whole = bytes();
+  int64_t table_bytes = 0;
+  std::memcpy(&table_bytes, whole.data() + 24, sizeof table_bytes);
+  for (int64_t at = kHead; at + 8 <= kHead + table_bytes; ++at) {
+    for (const int64_t evil : {int64_t{-1}, int64_t{99}, int64_t{1} << 40, INT64_MAX, INT64_MIN}) {
+      auto crafted = whole;
+      std::memcpy(crafted.data() + at, &evil, sizeof evil);
+      const auto sum = static_cast<uint32_t>(::crc32_z(
+          0, reinterpret_cast<const Bytef*>(crafted.data() + kHead), static_cast<size_t>(table_bytes)));
+      std::memcpy(crafted.data() + 40, &sum, sizeof sum);
+      folder.write("a.tokens", crafted);
+      const auto set = find_kept(kept, "key", Origin(source));
+      for (const auto& tensor : set ? set->tensors : std::vector<at::Tensor>{}) tensor.sum();
+    }
+  }
+}
+
+TEST_F(KeptSet, IsNotBelievedWhereOthersMayWriteIt) {
+  keep();
+  for (const mode_t rights : {0664, 0646}) {
+    fs::permissions(kept, fs::perms(rights));
+    EXPECT_FALSE(found()) << std::oct << rights;
+    EXPECT_THROW(map_kept(kept, Origin(source)), Error);
+  }
+  fs::permissions(kept, fs::perms(0644));
+  EXPECT_TRUE(found());
+}
+
+TEST_F(KeptSet, IsNotBelievedWhereAStrangerOwnsIt) {
+  constexpr uid_t kStranger = 54321;
+  keep();
+  if (::chown(kept.c_str(), kStranger, -1) != 0) GTEST_SKIP() << "only root gives files away";
+  EXPECT_FALSE(found());
+  ASSERT_EQ(::chown(source.c_str(), kStranger, -1), 0);
+  EXPECT_TRUE(found()) << "who owns the texts may say what their tokens are";
 }
 
 TEST_F(KeptSet, WaitsForNoPipeInItsPlace) {

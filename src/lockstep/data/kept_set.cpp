@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -66,10 +67,10 @@ struct Kept {
   SharedSet set;
 };
 
-std::shared_ptr<Mapping> mapped(const std::string& path, Head& head) {
+std::shared_ptr<Mapping> mapped(const std::string& path, const Origin& origin, Head& head) {
   const base::Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
   struct stat facts {};
-  if (!file || ::fstat(file.number(), &facts) != 0 || !S_ISREG(facts.st_mode) ||
+  if (!file || ::fstat(file.number(), &facts) != 0 || !S_ISREG(facts.st_mode) || !origin.is_trusted(facts) ||
       facts.st_size < static_cast<off_t>(sizeof head))
     return nullptr;
   auto mapping = std::make_shared<Mapping>(file.number(), 0, static_cast<size_t>(facts.st_size), PROT_READ);
@@ -80,26 +81,45 @@ std::shared_ptr<Mapping> mapped(const std::string& path, Head& head) {
   return ours ? mapping : nullptr;
 }
 
-void read_table(Kept& kept) {
+// A tensor of this many bytes at this place of the mapping, or nothing where that is not inside of it.
+std::optional<at::Tensor> tensor_in(const Kept& kept, int64_t begin, Unpacker& table) {
+  constexpr int64_t kMostDimensions = 8;
+  const int64_t offset = table.number(), type = table.number(), dimensions = table.number();
+  int64_t room = kept.head.file_bytes - begin - offset;
+  if (type < 0 || type >= static_cast<int64_t>(at::ScalarType::NumOptions) || dimensions < 0 ||
+      dimensions > kMostDimensions || offset < 0 || offset % kAlign != 0 || room < 0)
+    return std::nullopt;
+  const auto kind = static_cast<at::ScalarType>(type);
+  if (kind != at::kInt && kind != at::kLong && kind != at::kFloat) return std::nullopt;
+  room /= static_cast<int64_t>(c10::elementSize(kind));
+  std::vector<int64_t> shape;
+  for (int64_t i = 0; i < dimensions; ++i) {
+    shape.push_back(table.number());
+    if (shape.back() < 0 || shape.back() > room) return std::nullopt;
+    room /= std::max<int64_t>(1, shape.back());
+  }
+  return view_of(kept.mapping, kept.mapping->data() + begin + offset, shape, kind);
+}
+
+bool read_table(Kept& kept) {
   const char* begin = kept.mapping->data() + sizeof(Head);
   Unpacker table(begin, kept.head.table_bytes);
   kept.key = table.string();
   kept.state = table.string();
   kept.set.text = table.string();
-  kept.set.tensors.resize(static_cast<size_t>(table.number()));
+  const int64_t count = table.number();
   const int64_t tensors = aligned(static_cast<int64_t>(sizeof(Head)) + kept.head.table_bytes);
-  for (auto& tensor : kept.set.tensors) {
-    const int64_t offset = table.number();
-    const auto type = static_cast<at::ScalarType>(table.number());
-    std::vector<int64_t> shape(static_cast<size_t>(table.number()));
-    for (auto& size : shape) size = table.number();
-    tensor = view_of(kept.mapping, kept.mapping->data() + tensors + offset, shape, type);
+  for (int64_t i = 0; i < count && !table.failed(); ++i) {
+    auto tensor = tensor_in(kept, tensors, table);
+    if (!tensor) return false;
+    kept.set.tensors.push_back(*std::move(tensor));
   }
+  return !table.failed();
 }
 
-std::optional<Kept> read_kept(const std::string& path, bool check_tensors) {
+std::optional<Kept> read_kept(const std::string& path, const Origin& origin, bool check_tensors) {
   Kept kept;
-  kept.mapping = mapped(path, kept.head);
+  kept.mapping = mapped(path, origin, kept.head);
   if (!kept.mapping) return std::nullopt;
   const char* table = kept.mapping->data() + sizeof(Head);
   if (sum_of(table, kept.head.table_bytes) != kept.head.table_sum) return std::nullopt;
@@ -107,7 +127,7 @@ std::optional<Kept> read_kept(const std::string& path, bool check_tensors) {
   if (check_tensors &&
       sum_of(kept.mapping->data() + before, kept.head.file_bytes - before) != kept.head.tensors_sum)
     return std::nullopt;
-  read_table(kept);
+  if (!read_table(kept)) return std::nullopt;
   return kept;
 }
 
@@ -174,7 +194,15 @@ class Partial {
 
 }  // namespace
 
-Origin::Origin(const std::string& path) : path_(path), facts_(facts_of(path)) {}
+Origin::Origin(const std::string& path) : path_(path), facts_(facts_of(path)) {
+  struct stat facts {};
+  owner_ = ::stat(path.c_str(), &facts) == 0 ? facts.st_uid : ::geteuid();
+}
+
+bool Origin::is_trusted(const struct stat& facts) const {
+  const bool known = facts.st_uid == ::geteuid() || facts.st_uid == 0 || facts.st_uid == owner_;
+  return known && (facts.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
 
 const std::string& Origin::digest() const {
   if (digest_.empty()) digest_ = base::sha256_of_file(path_);
@@ -193,18 +221,23 @@ uint32_t Origin::rights() const {
 }
 
 bool Origin::is(const std::string& state) const {
-  const auto texts = base::unpack_texts(state);
+  std::vector<std::string> texts;
+  try {
+    texts = base::unpack_texts(state);
+  } catch (const Error&) {
+    return false;  // no state() of ours
+  }
   return texts.size() == 2 && (texts[0] == facts_ || texts[1] == digest());
 }
 
 std::optional<SharedSet> find_kept(const std::string& path, const std::string& key, const Origin& origin) {
-  auto kept = read_kept(path, /*check_tensors=*/true);
+  auto kept = read_kept(path, origin, /*check_tensors=*/true);
   if (!kept || kept->key != key || !origin.is(kept->state)) return std::nullopt;
   return std::move(kept->set);
 }
 
-SharedSet map_kept(const std::string& path) {
-  auto kept = read_kept(path, /*check_tensors=*/false);
+SharedSet map_kept(const std::string& path, const Origin& origin) {
+  auto kept = read_kept(path, origin, /*check_tensors=*/false);
   if (!kept)
     throw Error("the kept tokens went away while they were read", path,
                 "start again, and set task.cache to a folder that nothing tidies");

@@ -9,6 +9,8 @@
 
 #include "lockstep/data/node_share.h"
 
+struct stat;
+
 namespace lockstep::data {
 
 /// A file's content, told by its digest, or at once where nothing has touched the file since.
@@ -21,20 +23,24 @@ class Origin {
   /// Size, times and number of the file, and its digest. Error where it has changed since this object was
   /// made.
   std::string state() const;
+  /// Is a file with these facts as trustworthy: the person's own, root's or the owner's of this one, and
+  /// written by no other?
+  bool is_trusted(const struct stat& facts) const;
   /// Of 0644 what the file's own rights allow: what it became tells as much.
   uint32_t rights() const;
 
  private:
   std::string path_, facts_;
+  uint32_t owner_;
   mutable std::string digest_;
 };
 
 /// The set that keep_set() wrote for `key` from this origin; nothing where there is none, or the file is
-/// damaged, of another version or of something else.
+/// damaged, not to be trusted, of another version or of something else.
 std::optional<SharedSet> find_kept(const std::string& path, const std::string& key, const Origin& origin);
 
 /// The same on another rank of the node, which trusts what find_kept() looked at.
-SharedSet map_kept(const std::string& path);
+SharedSet map_kept(const std::string& path, const Origin& origin);
 
 /// Throws where it cannot be written. Two that write at once write one after the other, each a whole file.
 void keep_set(const std::string& path, const std::string& key, const Origin& origin, const SharedSet& set);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <utility>
 
 namespace lockstep::data {
 
@@ -24,26 +25,32 @@ class Packer {
   std::string text_;
 };
 
-/// Reads back what a Packer of the same job wrote; does not own the bytes.
+/// Reads back what a Packer wrote; does not own the bytes. Past their end it gives zeros and empty strings,
+/// and is failed().
 class Unpacker {
  public:
   Unpacker(const char* data, int64_t size) : at_(data), end_(data + size) {}
   int64_t number() {
     int64_t value = 0;
-    if (end_ - at_ >= static_cast<int64_t>(sizeof value)) std::memcpy(&value, at_, sizeof value);
-    at_ += sizeof value;
+    if (const char* at = take(sizeof value)) std::memcpy(&value, at, sizeof value);
     return value;
   }
   std::string string() {
     const int64_t size = number();
-    std::string value(at_, size);
-    at_ += size;
-    return value;
+    const char* at = take(size);
+    return at ? std::string(at, size) : "";
   }
+  bool failed() const { return failed_; }
 
  private:
+  const char* take(int64_t size) {
+    failed_ = failed_ || size < 0 || size > end_ - at_;
+    return failed_ ? nullptr : std::exchange(at_, at_ + size);
+  }
+
   const char* at_;
   const char* end_;
+  bool failed_ = false;
 };
 
 }  // namespace lockstep::data

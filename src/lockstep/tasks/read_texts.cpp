@@ -82,7 +82,7 @@ class Reader {
         (folder / format("{}.{}.tokens", fs::path(file.path).filename().string(), key.substr(0, 12)))
             .string();
     const data::Origin origin(file.path);
-    if (data::find_kept(kept, key, origin))
+    if (const auto set = data::find_kept(kept, key, origin); set && is_sound(*set))
       return {kept, {}, format("{}: tokens read from {}", file.path, kept)};
     return make(file, key, kept, origin);
   }
@@ -174,7 +174,7 @@ TextSets read_texts(const Settings& settings, const NodeShare& node, TextTask::R
   for (size_t i = 0; i + 3 < texts.size(); i += 4) {
     SharedSet set;
     if (!texts[i + 1].empty()) {
-      set = data::map_kept(texts[i + 1]);
+      set = data::map_kept(texts[i + 1], data::Origin(texts[i]));
     } else {
       set = {{shared.tensors.begin() + static_cast<ptrdiff_t>(tensor),
               shared.tensors.begin() + static_cast<ptrdiff_t>(tensor + 4)},

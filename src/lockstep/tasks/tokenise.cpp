@@ -226,6 +226,26 @@ SharedSet packed(const Tokenised& made) {
                             packed_numbers({made.left_out, made.cut})})};
 }
 
+bool is_sound(const SharedSet& set) try {
+  const auto& tensors = set.tensors;
+  if (tensors.size() != 4 || tensors[0].scalar_type() != at::kInt || tensors[1].scalar_type() != at::kLong ||
+      tensors[2].scalar_type() != at::kInt)
+    return false;
+  const auto made = unpacked(set);
+  const auto& [ids, starts, seconds, targets] = made.tokens;
+  const int64_t rows = seconds.numel();
+  if (rows == 0 || starts.numel() != rows + 1 || (targets.numel() != 0 && targets.numel() != rows))
+    return false;
+  const auto sizes = at::diff(starts);
+  const bool whole = starts[0].item<int64_t>() == 0 && starts[rows].item<int64_t>() == ids.numel();
+  const bool ordered = whole && sizes.ge(0).all().item<bool>() && ids.ge(0).all().item<bool>();
+  if (!ordered || !seconds.ge(0).logical_and(seconds.le(sizes)).all().item<bool>()) return false;
+  return targets.is_floating_point() || targets.numel() == 0 ||
+         (targets.min().item<int64_t>() >= 0 && targets.max().item<int64_t>() < std::ssize(made.names));
+} catch (const std::exception&) {
+  return false;
+}
+
 Tokenised unpacked(const SharedSet& set) {
   const auto texts = base::unpack_texts(set.text);
   const auto numbers = [&texts](size_t i) {

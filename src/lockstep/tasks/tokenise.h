@@ -46,5 +46,7 @@ Tokenised tokenise(const std::string& path, const data::TextLayout& layout, cons
 /// A line a file: the set as share_on_node and a kept file carry it.
 SharedSet packed(const Tokenised& made);
 Tokenised unpacked(const SharedSet& set);
+/// Would unpacked() give tokens whose places and numbers are those of one another? A file may hold anything.
+bool is_sound(const SharedSet& set);
 
 }  // namespace lockstep::tasks
