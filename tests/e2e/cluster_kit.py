@@ -111,17 +111,34 @@ def processes_of(lab, word, name):
     return found
 
 
+def has_heard(rank):
+    """Does a signal to stop wait for that process, or has it ended?"""
+    try:
+        status = pathlib.Path(f"/proc/{rank}/status").read_text()
+    except OSError:
+        return True
+    wait = int(re.search(r"^ShdPnd:\s*(\w+)", status, re.M)[1], 16) | int(re.search(r"^SigPnd:\s*(\w+)", status, re.M)[1], 16)
+    return any(wait >> (number - 1) & 1 for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGKILL))
+
+
 @contextlib.contextmanager
 def held(lab, word):
-    """Stops the ranks with that word in their environment meanwhile: what is told then, they know before their next step."""
+    """Stops the ranks with that word in their environment meanwhile: what comes to them then, they know before their next step."""
     ranks = processes_of(lab, word, "lockstep")
     assert ranks, f"no rank has {word}: its run has ended"
     for rank in ranks:
         os.kill(rank, signal.SIGSTOP)
-    yield
+    yield ranks
     for rank in ranks:
         with contextlib.suppress(ProcessLookupError):
             os.kill(rank, signal.SIGCONT)
+
+
+def told(lab, word, command):
+    """A command about a job, whose ranks do no more steps before one of them has heard of it."""
+    with held(lab, word) as ranks:
+        lab.run(*command)
+        wait_for(lambda: any(map(has_heard, ranks)), what="a rank to hear of it")
 
 
 def held_until_it_stops(lab, word, log, limit, lead):

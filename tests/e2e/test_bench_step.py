@@ -158,11 +158,12 @@ def test_a_bench_that_is_ended_leaves_nothing_and_says_who(start, mpiexec, mpi, 
         ranks = [pid for pid in members(process)
                  if f"{mpi.rank}=1\0".encode() in open(f"/proc/{pid}/environ", "rb").read()]
         os.kill(ranks[-1], end)
-    assert process.wait(300) != 0
-    said = process.stderr.read()
+    status, said = process.wait(300), process.stderr.read()
+    assert status != 0 or mpi is not OPEN_MPI, said  # hydra forgets it after Ctrl-C
     if end == signal.SIGKILL and mpi is OPEN_MPI:
         assert "has died" in said and "rank 1" in said, said
-    assert process.stdout.read() == "" and not list(folder.iterdir())
+    printed = process.stdout.read()  # hydra has words of its own
+    assert (printed == "" if mpi is OPEN_MPI else "median" not in printed) and not list(folder.iterdir())
 
 
 @pytest.mark.mpi

@@ -128,7 +128,7 @@ def test_a_wrong_config_ends_every_rank_of_a_job_once(mpirun, lockstep, tmp_path
 def test_only_rank_zero_reads_the_config(mpirun, lockstep, tmp_path):
     """Each rank has a working directory of its own, and the file lies in rank 0's alone."""
     script = tmp_path / "rank.sh"
-    script.write_text('mkdir -p "$1/$OMPI_COMM_WORLD_RANK"; cd "$1/$OMPI_COMM_WORLD_RANK"; shift; exec "$@"\n')
+    script.write_text('mkdir -p "$1/$OMPI_COMM_WORLD_RANK$PMI_RANK"; cd "$1/$OMPI_COMM_WORLD_RANK$PMI_RANK"; shift; exec "$@"\n')
     (tmp_path / "0").mkdir()
     (tmp_path / "0/mine.yaml").write_text("train: {epochs: none}\n")
     result = mpirun(2, "bash", script, tmp_path, lockstep, "train", "mine.yaml", quiet=True)

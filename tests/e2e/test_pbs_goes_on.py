@@ -3,8 +3,8 @@
 import signal
 
 import pytest
-from cluster_kit import ENDLESS, SO_LONG, SOURCE, at_once, digests, held, held_until_it_stops, last_checkpoint, metrics
-from cluster_kit import runs, steps_logged
+from cluster_kit import ENDLESS, SO_LONG, SOURCE, at_once, digests, held_until_it_stops, last_checkpoint, metrics
+from cluster_kit import runs, steps_logged, told
 from cluster_kit import reference, site, work  # noqa: F401  (fixtures)
 from conftest import run_process
 from pbs_kit import DDP, IN_A_JOB, LASTING_SHELL, SCRIPTS, ended, fields, log_of, make_quick_program, next_job
@@ -24,18 +24,17 @@ def first_steps(desk, steps=6):
 def tell(desk, job, *command):
     """A command of PBS about a job that is in its first steps, and does no more before it hears of it."""
     first_steps(desk)
-    with held(desk.pbs, f"PBS_JOBID={job}"):
-        desk.pbs.run(*command, job)
+    told(desk.pbs, f"PBS_JOBID={job}", [*command, job])
 
 
 @pytest.mark.mpi
 @at_once
 def test_the_walltime_stops_it_early_and_a_fresh_qsub_goes_on(desk):
     """The first one's ranks are held until the time to stop has come, and do no more steps."""
-    sets = "train.max_steps=120 checkpoint.before_deadline=50s"
-    job = desk.qsub("-l", "walltime=00:01:00", CONFIG="quick.yaml", SET=sets, LOCKSTEP_MAX_RESTARTS="40")
+    sets = "train.max_steps=120 checkpoint.before_deadline=105s"
+    job = desk.qsub("-l", "walltime=00:02:00", CONFIG="quick.yaml", SET=sets, LOCKSTEP_MAX_RESTARTS="40")
     first_steps(desk)
-    held_until_it_stops(desk.pbs, f"PBS_JOBID={job}", log_of(desk.work, job), limit=60, lead=50)
+    held_until_it_stops(desk.pbs, f"PBS_JOBID={job}", log_of(desk.work, job), limit=120, lead=105)
     assert ended(desk.pbs, job) == 75, log_of(desk.work, job)
     assert "restart 1 of at most 40" in log_of(desk.work, job) and "job killed: walltime" not in log_of(desk.work, job)
     while (status := ended(desk.pbs, job := next_job(desk.pbs, job))) == 75:  # a slow machine needs more of them

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from cluster_kit import held, start_lab
+from cluster_kit import start_lab, told
 from cluster_kit import site  # noqa: F401  (fixture)
 from process_kit import line_with, wait_for
 from submit_kit import submit, work  # noqa: F401  (fixtures)
@@ -26,8 +26,7 @@ def stop_early(lab, job, work):
     """The run is told to stop with a checkpoint, by its scheduler."""
     wait_for(lambda: steps_of(work) >= 6, what="the first steps")
     command, name = ("scancel", "SLURM_JOB_ID") if lab.scheduler == "slurm" else ("qsig", "PBS_JOBID")
-    with held(lab, f"{name}={job}"):
-        lab.run(command, "-s", "USR1", job)
+    told(lab, f"{name}={job}", [command, "-s", "USR1", job])
 
 
 def run_folders(work):

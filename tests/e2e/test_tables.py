@@ -128,7 +128,7 @@ def test_what_cannot_be_used_says_why_once(name, trouble, built, build_dir, prog
 def test_a_library_that_one_rank_alone_cannot_load_is_an_error_of_all(built, program, mpirun, tmp_path):
     """Each rank has a working directory of its own, and the library lies in rank 0's alone."""
     script = tmp_path / "rank.sh"
-    script.write_text('mkdir -p "$1/$OMPI_COMM_WORLD_RANK"; cd "$1/$OMPI_COMM_WORLD_RANK"; shift; exec "$@"\n')
+    script.write_text('mkdir -p "$1/$OMPI_COMM_WORLD_RANK$PMI_RANK"; cd "$1/$OMPI_COMM_WORLD_RANK$PMI_RANK"; shift; exec "$@"\n')
     (tmp_path / "0").mkdir()
     shutil.copy(built("optimizer") / "build/lion.so", tmp_path / "0")
     (tmp_path / "0/c.yaml").write_text("task: {name: pima}\noptim: {name: ./lion.so}\n")
@@ -142,7 +142,7 @@ def test_a_library_that_one_rank_alone_cannot_load_is_an_error_of_all(built, pro
 def test_a_library_that_is_another_on_one_rank_is_refused(built, program, mpirun, tmp_path):
     """As an older build left on one node: it would train something else there, and nobody would see it."""
     script = tmp_path / "rank.sh"
-    script.write_text('cd "$1/$OMPI_COMM_WORLD_RANK"; shift; exec "$@"\n')
+    script.write_text('cd "$1/$OMPI_COMM_WORLD_RANK$PMI_RANK"; shift; exec "$@"\n')
     library = (built("optimizer") / "build/lion.so").read_bytes()
     for rank, content in enumerate((library, library + b"\0")):
         (tmp_path / str(rank)).mkdir()
