@@ -18,6 +18,14 @@ with_settings() {
     $0 == ENVIRON["END"] { earlier = 0 }' "$script"
 }
 
+# hand_in COMMAND...: one that submits; a mute scheduler has 2 minutes, as for lockstep submit.
+hand_in() {
+  local status=0
+  timeout -k 10 120 "$@" || status=$?
+  [ "$status" -ne 124 ] || echo "lockstep: ${1##*/} has not answered within 2 minutes: nobody knows whether there is a job; look into the queue" >&2
+  return "$status"
+}
+
 # Every setting of ours that is set.
 our_settings() { compgen -e | grep -E '^(LOCKSTEP_|CONFIG$|SET$|RUN$)'; }
 
@@ -27,5 +35,5 @@ qsub_with_settings() {
   shift
   ! grep -q '^#PBS -N' "$script" || name=()  # qsub does not see the file's name
   mapfile -t names < <(our_settings)
-  with_settings "$script" "${names[@]}" | qsub "${name[@]}" "$@"
+  with_settings "$script" "${names[@]}" | hand_in qsub "${name[@]}" "$@"
 }

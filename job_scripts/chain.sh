@@ -28,7 +28,7 @@ before='' jobs=()
 for ((i = 1; i <= links; ++i)); do
   LOCKSTEP_LINK=$i
   case $script in
-    *.slurm) before=$(sbatch --parsable --export=ALL "${options[@]}" ${before:+--dependency=afternotok:$before --kill-on-invalid-dep=yes} "$script" "$@") ;;
+    *.slurm) before=$(hand_in sbatch --parsable --export=ALL "${options[@]}" ${before:+--dependency=afternotok:$before --kill-on-invalid-dep=yes} "$script" "$@") ;;
     *.pbs) before=$(qsub_with_settings "$script" "${options[@]}" ${before:+-W depend=afternotok:$before}) ;;
   esac
   echo "link $i of $links: job $before"

@@ -75,7 +75,7 @@ resubmit_pbs() {
   pbs_options
   mapfile -t names < <(names_to_pass)
   # -C "": the script's directives have had their say
-  next=$(cd "${PBS_O_WORKDIR:-.}" && with_settings "$script" "${names[@]}" | "$(pbs_command qsub)" -C "" "${OPTIONS[@]}") || return
+  next=$(cd "${PBS_O_WORKDIR:-.}" && with_settings "$script" "${names[@]}" | hand_in "$(pbs_command qsub)" -C "" "${OPTIONS[@]}") || return
   say "job $next goes on"
   record next "$next"
   ! may_start_again || echo "$next" >"$(next_file)"

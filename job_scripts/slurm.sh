@@ -75,7 +75,7 @@ requeue_slurm() {
   # a task of an array by its own name: the last one's job id is the array's. Asked of Slurm, since SLURM_ARRAY_* may be
   # those of the job that submitted this one.
   name=$(squeue --noheader --jobs="$SLURM_JOB_ID" --format='%A %i' 2>/dev/null | awk -v id="$SLURM_JOB_ID" '$1 == id { print $2 }')
-  scontrol requeue "${name:-$SLURM_JOB_ID}"
+  hand_in scontrol requeue "${name:-$SLURM_JOB_ID}"
 }
 
 slurm_field() {  # NAME in the text of scontrol show job; its first line holds the job's name, which may be anything

@@ -40,8 +40,8 @@ share_options() {
 
 submit_to_slurm() {
   share_options --job-name -J --output -o --error -e --dependency -d --array -a --begin -b
-  train=$(sbatch --parsable --export=ALL --hold "${options[@]}" "$script" "$@") || return 1
-  if ! then=$(sbatch --parsable --export=ALL "${shared[@]}" --dependency=afterok:"${train%%;*}" --kill-on-invalid-dep=yes "$here/eval.slurm"); then
+  train=$(hand_in sbatch --parsable --export=ALL --hold "${options[@]}" "$script" "$@") || return 1
+  if ! then=$(hand_in sbatch --parsable --export=ALL "${shared[@]}" --dependency=afterok:"${train%%;*}" --kill-on-invalid-dep=yes "$here/eval.slurm"); then
     scancel "${train%%;*}"
     return 1
   fi

@@ -16,6 +16,7 @@
 #include "lockstep/base/capture.h"
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
+#include "lockstep/cluster/hand_in.h"
 #include "lockstep/cluster/log_tail.h"
 #include "lockstep/cluster/look.h"
 #include "lockstep/cluster/record.h"
@@ -149,6 +150,8 @@ TEST(Watch, OfAJobThatNobodyKnowsIsPatient) {
   watch.hear({Seen::running, "RUNNING"});
   EXPECT_EQ(watch.look().phase, Standing::running);
   std::ofstream(record, std::ios::app) << "end 7 0\n";
+  EXPECT_EQ(watch.look().phase, Standing::ending);
+  watch.hear({Seen::unknown, "unknown to squeue"});
   EXPECT_EQ(watch.look().phase, Standing::over);
   EXPECT_FALSE(watch.standing().lost);
 }
@@ -175,19 +178,35 @@ TEST(Watch, GivesAJobThatIsKnownToBeOverTimeForItsRecordAlone) {
   EXPECT_EQ(watch.standing().words, "CANCELLED by 0");
 }
 
-// Status 75 may be followed by the same job's next start: the scheduler knows.
-TEST(Watch, OfAJobThatStoppedEarlyWaitsForTheSchedulersWord) {
+// Whatever a script ended with, the same job may be started again: the scheduler knows.
+class WatchOfAnEnd : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(WatchOfAnEnd, WaitsForTheSchedulersWord) {
   const test::TempFolder folder;
   const auto record = folder.path() / "r";
   Watch watch("7", record);
-  std::ofstream(record) << "begin 7\nend 7 75\n";
-  EXPECT_NE(watch.look().phase, Standing::over);
-  watch.hear({Seen::queued, "Q"});
-  EXPECT_NE(watch.look().phase, Standing::over);
-  std::ofstream(record, std::ios::app) << "begin 7\nend 7 0\n";
+  std::ofstream(record) << "begin 7\n";
+  watch.look();
+  watch.hear({Seen::gone, "said before the record's end"});
+  std::ofstream(record, std::ios::app) << "end 7 " << GetParam() << "\n";
+  EXPECT_EQ(watch.look().phase, Standing::ending);
+  EXPECT_TRUE(watch.waits_for_word());
+  watch.hear({Seen::running, "COMPLETING"});
+  EXPECT_EQ(watch.look().phase, Standing::ending);
+  EXPECT_FALSE(watch.waits_for_word());
+  watch.hear({Seen::queued, "PENDING (BeginTime)"});
+  EXPECT_EQ(watch.look().phase, Standing::again);
+  std::ofstream(record, std::ios::app) << "begin 7\n";
+  EXPECT_EQ(watch.look().phase, Standing::running);
+  std::ofstream(record, std::ios::app) << "end 7 0\n";
+  EXPECT_EQ(watch.look().phase, Standing::ending);
+  watch.hear({Seen::gone, "COMPLETED"});
   EXPECT_EQ(watch.look().phase, Standing::over);
   EXPECT_EQ(watch.standing().status, 0);
+  EXPECT_EQ(watch.standing().restarts, 1);
 }
+
+INSTANTIATE_TEST_SUITE_P(, WatchOfAnEnd, ::testing::Values("75", "1", "143", "0"));
 
 TEST(Watch, OfAJobThatStoppedEarlyIsOverOnceItIsGone) {
   const test::TempFolder folder;
@@ -197,6 +216,32 @@ TEST(Watch, OfAJobThatStoppedEarlyIsOverOnceItIsGone) {
   watch.hear({Seen::gone, "gone"});
   EXPECT_EQ(watch.look().phase, Standing::over);
   EXPECT_EQ(watch.standing().status, 75);
+}
+
+TEST(Watch, BelievesTheRecordWhereTheSchedulerIsSilent) {
+  const test::TempFolder folder;
+  std::ofstream(folder.path() / "r") << "begin 7\nend 7 1\n";
+  Watch watch("7", folder.path() / "r", {.silent = {}});
+  watch.look();
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  EXPECT_EQ(watch.look().phase, Standing::over);
+}
+
+TEST(HandIn, WaitsForAMuteSchedulerWithinBounds) {
+  const test::TempFolder folder;
+  const auto sbatch = folder.path() / "sbatch";
+  std::ofstream(sbatch) << "#!/bin/sh\nexec sleep 600\n";
+  std::filesystem::permissions(sbatch, std::filesystem::perms::owner_all);
+  const std::string path = std::getenv("PATH");
+  ::setenv("PATH", (folder.path().string() + ":" + path).c_str(), 1);
+  try {
+    submit({{"sbatch", "script"}, {}}, std::chrono::milliseconds(300));
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("sbatch has not answered within 1 s"), std::string::npos)
+        << error.what();
+  }
+  ::setenv("PATH", path.c_str(), 1);
 }
 
 TEST(LogTail, PassesOnWholeLinesAsTheyCome) {

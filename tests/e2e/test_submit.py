@@ -7,7 +7,7 @@ import signal
 import pytest
 from cluster_kit import SOURCE
 from process_kit import line_with, on_terminal, wait_for
-from submit_kit import PIPES, fake, work  # noqa: F401  (a fixture among them)
+from submit_kit import AS_RECORDED, PIPES, fake, work  # noqa: F401  (a fixture among them)
 
 pytestmark = pytest.mark.about("cluster", "cli")
 
@@ -127,7 +127,7 @@ def test_ctrl_c_leaves_the_job_alone(lockstep, start, work):  # noqa: F811
     ("begin 7\nnext 7 8\nend 7 75 \nbegin 8\nend 8 0 \n", 0, "job 8 ended with status 0")])
 def test_the_record_says_how_it_ended(text, status, what, lockstep, start, work):  # noqa: F811
     process = start(lockstep, "submit", "quick.yaml", "--wait", cwd=work, **PIPES,
-                    env=fake(work.parent, sbatch="echo 7", squeue="exit 1"))
+                    env=fake(work.parent, sbatch="echo 7", squeue=AS_RECORDED))
     assert line_with(process, process.stdout) == "7"
     record(work, text)
     out, err = process.communicate(timeout=300)
@@ -136,7 +136,7 @@ def test_the_record_says_how_it_ended(text, status, what, lockstep, start, work)
 
 def test_a_job_that_is_over_at_the_first_look_names_its_log(lockstep, run, work):  # noqa: F811
     over = "printf 'begin 7\\nend 7 2 \\n' >\"${2%.sh}.record\"; echo 7"
-    result = run(lockstep, "submit", "quick.yaml", "--wait", cwd=work, env=fake(work.parent, sbatch=over, squeue="exit 1"))
+    result = run(lockstep, "submit", "quick.yaml", "--wait", cwd=work, env=fake(work.parent, sbatch=over, squeue=AS_RECORDED))
     assert result.returncode == 2 and "left no run: lockstep-7.out says why" in result.stdout, result.output
 
 
@@ -171,7 +171,7 @@ def test_a_terminal_shows_one_line_that_redraws(lockstep, start, work):  # noqa:
     """And an sbatch that leaves a child with its output open is not waited for."""
     sbatch = "echo 7; (sleep 2; printf 'begin 7\\nend 7 0 \\n' >\"${2%.sh}.record\") &"
     text = on_terminal(start, lockstep, "submit", "quick.yaml", "--wait", columns=40, cwd=work,
-                       env=fake(work.parent, sbatch=sbatch, squeue="echo '7|PENDING|ReqNodeNotAvail, and many more words'"))
+                       env=fake(work.parent, sbatch=sbatch, squeue="STATE='PENDING|ReqNodeNotAvail, and many more words'\n" + AS_RECORDED))
     drawn = re.findall(r"\r(job 7 is queued[^\r\x1b]*)\x1b\[K", text)
     assert drawn and all(len(line) < 40 for line in drawn), repr(text)
     assert "job 7 ended with status 0" in text

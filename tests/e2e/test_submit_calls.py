@@ -8,7 +8,7 @@ import pytest
 from cluster_kit import SOURCE
 from cluster_kit import work  # noqa: F401  (fixture)
 from process_kit import line_with, shared_library, wait_for
-from submit_kit import HEARD, PIPES, UNHEARD, fake
+from submit_kit import AS_RECORDED, HEARD, PIPES, UNHEARD, fake
 
 pytestmark = pytest.mark.about("cluster")
 
@@ -69,7 +69,7 @@ def test_a_prefix_of_ones_own_hides_no_directive_from_qsub(lockstep, run, work):
 
 def test_a_query_hears_no_format_or_filter(lockstep, start, work):  # noqa: F811
     process = start(lockstep, "submit", "quick.yaml", "--wait", cwd=work, **PIPES,
-                    env={**fake(work.parent, sbatch="echo 41", squeue="/usr/bin/env >given; echo '41|RUNNING|None'"),
+                    env={**fake(work.parent, sbatch="echo 41", squeue="/usr/bin/env >given\n" + AS_RECORDED),
                          "SQUEUE_STATES": "PENDING", "SQUEUE_FORMAT": "%all", "SACCT_FORMAT": "User", "SLURM_CLUSTERS": "c",
                          "SLURM_CONF": "/x", "SLURM_TIME_FORMAT": "%s"})
     assert line_with(process, process.stdout) == "41"
@@ -198,7 +198,8 @@ int nanosleep(const struct timespec *rest, struct timespec *left) {
 
 
 def test_a_log_of_pbs_that_comes_late_and_grows_is_shown_whole(lockstep, run, work):  # noqa: F811
-    env = {**fake(work.parent, qsub="printf 'begin 7.x\\nend 7.x 0 \\n' >\"${1%.sh}.record\"; echo 7.x", qstat="exit 1"),
+    env = {**fake(work.parent, qsub="printf 'begin 7.x\\nend 7.x 0 \\n' >\"${1%.sh}.record\"; echo 7.x",
+                  qstat="echo 'qstat: Unknown Job Id' >&2; exit 153"),
            "LD_PRELOAD": shared_library(work.parent, "copying.so", COPYING)}
     result = run(lockstep, "submit", "quick.yaml", "--wait", cwd=work, env=env, check=True)
     assert result.stdout.splitlines()[:6] == ["7.x"] + [f"line {number}" for number in range(1, 6)]
@@ -229,3 +230,17 @@ def test_a_site_that_hides_one_that_ships_is_said(words, lockstep, run, work):  
     (work / "sites/slurm.yaml").write_text("scheduler: slurm\nqueue: mine\n")
     said = run(lockstep, *words, cwd=work, check=True)
     assert f"sites/slurm.yaml counts, not {SOURCE}/job_scripts/sites/slurm.yaml, which ships with lockstep" in said.stderr
+
+
+# ---- a scheduler that says nothing ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [("chain.sh", "2", "ddp.slurm"), ("chain.sh", "2", "ddp.pbs"), ("train_then_eval.sh", "ddp.slurm"),
+                                   ("train_then_eval.sh", "ddp.pbs")])
+def test_the_scripts_that_submit_give_a_mute_scheduler_its_time(words, run, work):  # noqa: F811
+    name, *rest, script = words
+    mute = "cat >/dev/null; exec sleep 3600"
+    env = fake(work.parent, sbatch=mute, qsub=mute, timeout='[ "$1 $2 $3" = "-k 10 120" ] && shift 3 && exec /usr/bin/timeout 1 "$@"')
+    done = run(SOURCE / "job_scripts" / name, *rest, SOURCE / "job_scripts" / script, cwd=work,
+               env={"PATH": f"{env['PATH']}:{os.environ['PATH']}"})
+    assert done.returncode and "has not answered within 2 minutes" in done.stderr, done.output

@@ -27,6 +27,8 @@ std::string sentence(const Standing& standing) {
   const auto restart = standing.restarts > 0 ? format(" (restart {})", standing.restarts) : "";
   const auto words = standing.words.empty() ? "" : ": " + standing.words;
   if (standing.phase == Standing::running) return format("job {} runs{}", standing.job, restart);
+  if (standing.phase == Standing::ending)
+    return format("job {}: its script has ended; asking the scheduler whether it starts again", standing.job);
   if (standing.phase == Standing::again) return format("job {} is to start again{}", standing.job, words);
   if (standing.phase == Standing::missing)
     return format("the scheduler does not know job {}; waiting for a word of it, for {} s at most",

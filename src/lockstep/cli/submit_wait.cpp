@@ -69,11 +69,12 @@ std::string counts(const std::vector<cluster::Watch>& watches) {
     return std::ranges::count_if(watches, [&](const auto& one) { return one.standing().phase == phase; });
   };
   const auto missing = count(Standing::missing);
-  return format(
-      "{} tasks: {} queued, {} running, {} over{}", watches.size(),
-      count(Standing::queued) + count(Standing::again), count(Standing::running), count(Standing::over),
-      missing > 0 ? format(", {} that the scheduler does not know (waiting for a word of them)", missing)
-                  : "");
+  return format("{} tasks: {} queued, {} running, {} over{}", watches.size(),
+                count(Standing::queued) + count(Standing::again),
+                count(Standing::running) + count(Standing::ending), count(Standing::over),
+                missing > 0
+                    ? format(", {} that the scheduler does not know (waiting for a word of them)", missing)
+                    : "");
 }
 
 bool any_missing(const std::vector<cluster::Watch>& watches) {

@@ -1,7 +1,6 @@
 #include "lockstep/cluster/hand_in.h"
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <string_view>
 
@@ -15,10 +14,6 @@
 
 namespace lockstep::cluster {
 namespace {
-
-using namespace std::chrono_literals;
-
-constexpr auto kSubmitPatience = 120s;  // busy controllers answer late
 
 // 7, 7;cluster, 7.server, 7[].server; not a date or a share of a banner's
 bool is_id(const std::string& word) {
@@ -50,14 +45,15 @@ std::string words_of(const base::Answer& answer) {
   return said.empty() ? "without a word" : base::join(said, "\n");
 }
 
-[[noreturn]] void refuse_submission(const Command& command, const base::Answer& answer) {
+[[noreturn]] void refuse_submission(const Command& command, const base::Answer& answer,
+                                    std::chrono::milliseconds patience) {
   const auto name = std::filesystem::path(command.words[0]).filename().string();
   if (answer.end == base::Answer::not_started)
     throw InputError(format("{} cannot be started", name), command.words[0],
                      "submit where the scheduler's commands are: on a login node");
   if (answer.end == base::Answer::late)
     throw Error(format("{} has not answered within {} s: nobody knows whether there is a job. It said: {}",
-                       name, kSubmitPatience.count(), words_of(answer)),
+                       name, std::chrono::ceil<std::chrono::seconds>(patience).count(), words_of(answer)),
                 shown(command), "look into the queue before you submit again");
   throw Error(format("{} refused the job (status {}): {}", name, answer.status, words_of(answer)),
               shown(command),
@@ -84,13 +80,12 @@ std::string shown(const Command& command) {
   return quoted(words);
 }
 
-Submitted submit(const Command& command) {
+Submitted submit(const Command& command, std::chrono::milliseconds patience) {
   if (find_command(std::filesystem::path(command.words[0]).filename().string()).empty())
     throw InputError(format("there is no {} here", command.words[0]), "PATH",
                      "submit where the scheduler's commands are: on a login node; --dry-run shows the job");
-  const auto answer =
-      base::ask({.argv = command.words, .without = command.without, .apart = true}, kSubmitPatience);
-  if (!answer.good()) refuse_submission(command, answer);
+  const auto answer = base::ask({.argv = command.words, .without = command.without, .apart = true}, patience);
+  if (!answer.good()) refuse_submission(command, answer, patience);
   auto submitted = id_in(answer.output);
   if (submitted.id.empty())
     throw Error(format("{} took the job, and names no id: {}", command.words[0], words_of(answer)),

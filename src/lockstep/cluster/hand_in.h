@@ -1,6 +1,7 @@
 #pragma once
 // Handing a script to the scheduler: the command, and the job's id.
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,11 @@ struct Submitted {
   std::string said;     // by the scheduler, besides: words for people
 };
 
+/// Busy controllers answer late.
+constexpr std::chrono::milliseconds kSubmitPatience = std::chrono::minutes(2);
+
 /// Runs it, to its end whatever Ctrl-C does meanwhile. InputError where the command is not here, Error, in
-/// the command's own words, where it refuses, does not answer or names no id.
-Submitted submit(const Command& command);
+/// the command's own words, where it refuses, does not answer in time or names no id.
+Submitted submit(const Command& command, std::chrono::milliseconds patience = kSubmitPatience);
 
 }  // namespace lockstep::cluster

@@ -11,6 +11,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kEvery = 5s;  // the scheduler is everybody's
+constexpr auto kSoon = 1s;   // where its word is all that is waited for
 constexpr auto kSilent = 60s;
 
 // By the run's own word; nothing where its folder cannot be read.
@@ -51,16 +52,15 @@ const Standing& Watch::look() {
   const auto recorded = read_record_file(record_);
   const auto job = recorded.replaced ? recorded.job : job_;
   const int begins = recorded.restarts + (recorded.began ? 1 : 0);
-  if (job != now_.job || begins != begins_) {  // what the scheduler said is of the time before
-    seen_.reset();
-    gone_since_.reset();
-  }
+  if (job != now_.job || begins != begins_) forget_what_was_heard();
   now_.job = job;
   begins_ = begins;
   now_.restarts = recorded.restarts;
   if (const auto folder = folder_of(recorded); !folder.empty()) now_.folder = folder;
-  if ((recorded.status && !may_come_back(recorded)) || is_given_up()) {
+  if (has_ended(recorded) || is_given_up()) {
     end(recorded);
+  } else if (recorded.status && !(seen_ && seen_->state == Seen::queued)) {
+    now_.phase = Standing::ending;
   } else if (seen_ && seen_->state == Seen::unknown) {
     now_.phase = Standing::missing;
   } else if (recorded.began && !recorded.again && !(seen_ && seen_->state == Seen::queued)) {
@@ -72,18 +72,24 @@ const Standing& Watch::look() {
   return now_;
 }
 
-// Stopped early, while the scheduler may start the same job again by itself (qrerun, pre-emption).
-bool Watch::may_come_back(const Recorded& recorded) {
-  if (recorded.status != kStoppedEarly) {
-    stopped_since_.reset();
+void Watch::forget_what_was_heard() {
+  seen_.reset();
+  gone_since_.reset();
+}
+
+// Whatever it ended with, the scheduler may start the same job again (a requeue, a node's failure, qrerun,
+// pre-emption): only what it says when it is asked after that end tells.
+bool Watch::has_ended(const Recorded& recorded) {
+  if (!recorded.status) {
+    ended_since_.reset();
     return false;
   }
-  if (!stopped_since_) {
-    stopped_since_ = Clock::now();
-    early_ = judged(now_.folder);  // a chain's next link soon speaks there
+  if (!ended_since_) {
+    ended_since_ = Clock::now();
+    last_ = judged(now_.folder);  // a chain's next link soon speaks there
+    forget_what_was_heard();
   }
-  if (gone_since_) return false;
-  return (seen_ && seen_->state == Seen::queued) || Clock::now() - *stopped_since_ < kSilent;
+  return seen_ ? !is_there(*seen_) : Clock::now() - *ended_since_ > patience_.silent;
 }
 
 void Watch::end(const Recorded& recorded) {
@@ -91,7 +97,7 @@ void Watch::end(const Recorded& recorded) {
   now_.lost = !recorded.status;
   now_.words = now_.lost && seen_ ? seen_->words : "";
   now_.status = recorded.status.value_or(kFailed);
-  const auto verdict = stopped_since_ ? early_ : judged(now_.folder);
+  const auto verdict = ended_since_ ? last_ : judged(now_.folder);
   if (!verdict) return;
   // a script that died before its run went on: the run's word is of the time before
   if (verdict->exit_status == kStoppedEarly && recorded.status.value_or(kStoppedEarly) != kStoppedEarly)
@@ -101,16 +107,17 @@ void Watch::end(const Recorded& recorded) {
 }
 
 std::optional<std::string> Asking::ask(std::vector<Watch>& watches) {
-  if (Clock::now() - asked_ < kEvery) return std::nullopt;
-  std::vector<std::string> jobs;
+  const bool soon = std::ranges::any_of(watches, &Watch::waits_for_word);
+  if (Clock::now() - asked_ < (soon ? kSoon : kEvery)) return std::nullopt;
   std::vector<Watch*> open;
   for (size_t i = 0; i < watches.size(); ++i) {
     auto& watch = watches[(next_ + i) % watches.size()];
-    if (watch.over() || watch.standing().job.empty()) continue;
-    open.push_back(&watch);
-    jobs.push_back(watch.standing().job);
+    if (!watch.over() && !watch.standing().job.empty()) open.push_back(&watch);
   }
-  if (jobs.empty()) return std::nullopt;
+  if (open.empty()) return std::nullopt;
+  std::ranges::stable_partition(open, &Watch::waits_for_word);  // PBS is asked of few at a time
+  std::vector<std::string> jobs;
+  for (const auto* watch : open) jobs.push_back(watch->standing().job);
   const auto look = look_at(scheduler_, jobs);
   const auto& seen = look.seen;
   next_ += std::max<size_t>(1, seen.size());  // one that cannot be asked is not to keep the others waiting

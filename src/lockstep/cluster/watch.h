@@ -17,6 +17,7 @@ struct Standing {
   enum Phase {
     queued,
     running,
+    ending,  ///< its script has ended; whether the scheduler starts it again is still to be heard
     again,
     missing,  ///< the scheduler does not know it, and no word of its end has come
     over
@@ -37,6 +38,8 @@ struct Patience {
   std::chrono::milliseconds record{std::chrono::seconds(10)};
   /// Where the scheduler does not know it: a controller may be slow, or have been started anew.
   std::chrono::milliseconds unknown{std::chrono::seconds(120)};
+  /// From the end by the record, of a scheduler that answers nothing.
+  std::chrono::milliseconds silent{std::chrono::seconds(60)};
 };
 
 class Watch {
@@ -51,10 +54,13 @@ class Watch {
   /// What the scheduler said of it.
   void hear(const Seen& seen);
   bool over() const { return now_.phase == Standing::over; }
+  /// Its script has ended, and the scheduler has said nothing since.
+  bool waits_for_word() const { return now_.phase == Standing::ending && !seen_; }
 
  private:
   void end(const Recorded& recorded);
-  bool may_come_back(const Recorded& recorded);
+  void forget_what_was_heard();
+  bool has_ended(const Recorded& recorded);
   bool is_given_up();
 
   using Clock = std::chrono::steady_clock;
@@ -62,8 +68,8 @@ class Watch {
   std::filesystem::path record_;
   Patience patience_;
   std::optional<Seen> seen_;
-  std::optional<Clock::time_point> gone_since_, stopped_since_;
-  std::optional<run_folder::Verdict> early_;  // of the run when it stopped
+  std::optional<Clock::time_point> gone_since_, ended_since_;
+  std::optional<run_folder::Verdict> last_;  // of the run when its script had ended
   int begins_ = 0;
   Standing now_;
 };
