@@ -57,7 +57,7 @@ def next_id(folder):
 def output_path(job, which="output"):
     """Where -o or -e says, else NAME.oNUMBER, NAME.oNUMBER.INDEX of an array's task, in the folder of submission."""
     number = re.match(r"\d+", job["id"]).group()
-    default = f"{job['name'][:15]}.{which[0]}{number}" + (f".{job['array_index']}" if "array_index" in job else "")
+    default = f"{job['name']}.{which[0]}{number}" + (f".{job['array_index']}" if "array_index" in job else "")
     return Path(job["workdir"]) / job.get(which, default)
 
 

@@ -126,7 +126,7 @@ TEST(Scheduler, NamesTasksAndLogsAsEachSchedulerDoes) {
   EXPECT_EQ(array_of("7[3].server"), "7[].server");
   EXPECT_EQ(array_of("7_3"), "7");
   EXPECT_EQ(log_of("slurm", "mine", "7"), "mine-7.out");
-  EXPECT_EQ(log_of("pbs", "a-name-of-eighteen", "7[3].server"), "a-name-of-eight.o7.3");
+  EXPECT_EQ(log_of("pbs", "a-name-of-eighteen", "7[3].server"), "a-name-of-eighteen.o7.3");
   EXPECT_EQ(how_to_cancel({"pbs"}, "7[].server"), "qdel '7[].server'");
 }
 

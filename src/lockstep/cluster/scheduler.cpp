@@ -97,7 +97,7 @@ std::string log_of(const std::string& scheduler, const std::string& name, const 
   const auto bracket = job.find('[');
   const auto index =
       bracket == std::string::npos ? "" : "." + job.substr(bracket + 1, job.find(']') - bracket - 1);
-  return format("{}.o{}{}", name.substr(0, 15), number, index);
+  return format("{}.o{}{}", name, number, index);
 }
 
 }  // namespace lockstep::cluster
