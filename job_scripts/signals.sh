@@ -59,11 +59,23 @@ end_with_ranks() {
   return 1
 }
 
+# What the launcher has said last, before what we say of it; one that it left behind may hold the pipe open.
+wait_for_errors() {
+  local looks
+  for ((looks = 0; looks < 25; ++looks)); do
+    kill -0 "$FILTER_PID" 2>/dev/null || return 0
+    sleep 0.2
+  done
+}
+
 # Runs "$@" on every rank; returns its status. Signals reach the ranks while it waits.
 run_ranks() {
-  local status
-  "${START[@]}" "$@" &
+  local status errors
+  exec {errors}> >(without_banner >&2)
+  FILTER_PID=$!
+  "${START[@]}" "$@" 2>&"$errors" {errors}>&- &
   LAUNCHER_PID=$!
+  exec {errors}>&-
   deliver  # what came before there was anybody to tell
   while :; do
     wait "$LAUNCHER_PID"
@@ -72,5 +84,6 @@ run_ranks() {
     ! started_by_srun && [ "$GOT" = TERM ] && [ -n "${LOCKSTEP_RUN_FILE:-}" ] && end_with_ranks && break
   done
   LAUNCHER_PID=
+  wait_for_errors
   return "$status"
 }

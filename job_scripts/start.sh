@@ -38,6 +38,22 @@ choose_start() {
   esac
 }
 
+# What the launcher says of its own is passed on, but for Open MPI's banner under an error that a rank has told already.
+# With -q its own errors would be lost, too. PBS signals this filter as all others.
+without_banner() {
+  trap '' TERM USR1 USR2
+  exec sed -u '
+    /^[a-z]*run: Forwarding signal [0-9]* to job$/d
+    /^\[[^]]*\] .*\(sent help message .*mpi-abort\|Set MCA parameter "[a-z]*_base_help_aggregate"\)/d
+    /^-\{70,\}$/{
+      :more
+      N
+      /\n-\{70,\}$/!{/\(\n[^\n]*\)\{16\}/!b more
+      }
+      /non-zero \(exit code\|status\)\|MPI_ABORT was invoked/d
+    }'
+}
+
 ranks_on_a_node() { echo $(((RANKS + NODES - 1) / NODES)); }
 
 start_with_openmpi() {
@@ -56,7 +72,6 @@ start_with_openmpi() {
 # but 0, even with nobody left to kill, so it is told to pass over statuses: the run's folder knows how it ended.
 words_for_orte() {
   AGENT=(--mca plm_rsh_agent)
-  START+=(-q)  # no banner under our own error
   [ -n "${LOCKSTEP_RUN_FILE:-}" ] && START+=(--mca odls_base_sigkill_timeout 5 --mca orte_abort_on_non_zero_status 0)
   if [ -n "$RANKS_PER_NODE" ]; then
     START+=(--map-by "ppr:$RANKS_PER_NODE:node:PE=$CPUS_PER_RANK" --bind-to core:overload-allowed --oversubscribe)
@@ -65,7 +80,7 @@ words_for_orte() {
   fi
 }
 
-# Open MPI 5, whose mpirun is PRRTE's: it has no -q and no time before SIGKILL, and refuses to share cores by PE.
+# Open MPI 5, whose mpirun is PRRTE's: it has no time before SIGKILL, and refuses to share cores by PE.
 words_for_prrte() {
   local word
   AGENT=(--prtemca plm_ssh_agent)
