@@ -46,17 +46,35 @@ ranks_here() {  # their numbers, in this job's session; mpirun leaves those that
     awk -v name="$(basename "$LOCKSTEP_PROGRAM" | cut -c 1-15)" '$1 !~ /^Z/ && $3 == name { print $2 }'
 }
 
+nothing_is_left() {  # the run is over, and no rank is here
+  [ -s "${LOCKSTEP_RUN_FILE:-}" ] && [ -z "$(ranks_here)" ] || return
+  run_status >/dev/null 2>&1
+  case $? in 0 | 1 | 4 | 75) return 0 ;; *) return 1 ;; esac
+}
+
 # After a SIGTERM mpirun takes 10 s, whatever its ranks do, and the scheduler may kill the job by then: it is ended once
-# the run has ended and no rank is left here. Fails where it left by itself.
+# nothing is left.
 end_with_ranks() {
   while launcher_lives; do
-    if [ -z "$(ranks_here)" ] && [ -s "$LOCKSTEP_RUN_FILE" ]; then
-      run_status >/dev/null 2>&1
-      case $? in 0 | 4 | 75) disown "$LAUNCHER_PID"; kill -s KILL "$LAUNCHER_PID"; return 0 ;; esac
-    fi
+    if nothing_is_left; then kill -s KILL "$LAUNCHER_PID" 2>/dev/null; return; fi
     sleep 0.2
   done
-  return 1
+}
+
+# Of a node that is cut off mpirun waits for word for minutes, when its ranks here have ended: two looks in a row that
+# find nothing left end it. Until its standard input is closed, and with no program of its own for PBS to wait for.
+BETWEEN_LOOKS=10
+end_a_launcher_that_stays() {
+  local found=0
+  trap '' TERM USR1 USR2
+  while read -r -t "$BETWEEN_LOOKS"; [ $? -gt 128 ]; do
+    if nothing_is_left; then found=$((found + 1)); else found=0; fi
+    if [ "$found" -ge 2 ]; then
+      say "the run is over, and no rank is here: ${START[0]}, which has not left, is ended"
+      kill -s KILL "$LAUNCHER_PID" 2>/dev/null
+      return
+    fi
+  done
 }
 
 # What the launcher has said last, before what we say of it; one that it left behind may hold the pipe open.
@@ -70,20 +88,22 @@ wait_for_errors() {
 
 # Runs "$@" on every rank; returns its status. Signals reach the ranks while it waits.
 run_ranks() {
-  local status errors
+  local status errors watch=''
   exec {errors}> >(without_banner >&2)
   FILTER_PID=$!
   "${START[@]}" "$@" 2>&"$errors" {errors}>&- &
   LAUNCHER_PID=$!
   exec {errors}>&-
+  started_by_srun || exec {watch}> >(end_a_launcher_that_stays)
   deliver  # what came before there was anybody to tell
   while :; do
-    wait "$LAUNCHER_PID"
+    wait "$LAUNCHER_PID" 2>/dev/null  # bash would tell of the one that we kill
     status=$?
     launcher_lives || break  # a wait that a signal broke off is begun again
-    ! started_by_srun && [ "$GOT" = TERM ] && [ -n "${LOCKSTEP_RUN_FILE:-}" ] && end_with_ranks && break
+    if ! started_by_srun && [ "$GOT" = TERM ] && [ -n "${LOCKSTEP_RUN_FILE:-}" ]; then end_with_ranks; fi
   done
   LAUNCHER_PID=
+  [ -z "$watch" ] || exec {watch}>&-
   wait_for_errors
   return "$status"
 }

@@ -1,4 +1,4 @@
-"""How a job's ranks are started, with programs in the launcher's place: its words."""
+"""How a job's ranks are started and waited for, with programs in the launcher's place: its words, and its end."""
 
 import pytest
 from conftest import OPEN_MPI, SOURCE
@@ -38,7 +38,7 @@ RUN = f"""
 export LOCKSTEP_HOME={SOURCE} PBS_JOBID=7.x
 . "$LOCKSTEP_HOME/job_scripts/lockstep.sh"
 hear_signals
-START=("$PWD/launcher")
+START=("$PWD/launcher") BETWEEN_LOOKS=0.05
 """
 
 
@@ -71,3 +71,24 @@ def test_open_mpi_says_why_it_starts_nobody(run, mpi, mpi_on_path, tmp_path):
     done = run("bash", "-c", RUN + words, cwd=tmp_path,
                env={"PATH": mpi_on_path, "LOCKSTEP_START": "mpirun", "PBS_NODEFILE": str(tmp_path / "nodes")})
     assert done.returncode and LINE in done.stderr, done.output
+
+
+@pytest.mark.parametrize("status", [0, 1, 4, 75])
+def test_a_launcher_that_outlives_its_run_is_ended(status, ranks, tmp_path):
+    (tmp_path / "rank").write_text(f"#!/bin/bash\n[ $1 = status ] && exit {status}\nsleep 1\necho 'the rank leaves'\n")
+    (tmp_path / "rank").chmod(0o755)
+    (tmp_path / "file").write_text(f"{tmp_path}\n")
+    done = ranks("./rank train; exec sleep 3600", LOCKSTEP_RUN_FILE=str(tmp_path / "file"))
+    rank, said, left = done.stdout.splitlines()
+    assert (rank, left, done.stderr) == ("the rank leaves", "left with 137", "")
+    assert said == f"lockstep job: the run is over, and no rank is here: {tmp_path}/launcher, which has not left, is ended"
+
+
+@pytest.mark.parametrize("status", [2, 3])
+def test_a_launcher_whose_run_goes_on_is_left_alone(status, ranks, tmp_path):
+    """Its ranks may all be on other nodes."""
+    (tmp_path / "rank").write_text(f"#!/bin/bash\necho asked >>{tmp_path}/asked\nexit {status}\n")
+    (tmp_path / "rank").chmod(0o755)
+    (tmp_path / "file").write_text(f"{tmp_path}\n")
+    done = ranks("until [ \"$(wc -l 2>/dev/null <asked)\" = 5 ]; do sleep 0.05; done", LOCKSTEP_RUN_FILE=str(tmp_path / "file"))
+    assert (done.stdout, done.stderr) == ("left with 0\n", "")
