@@ -61,9 +61,17 @@ cancelled() { if in_slurm; then cancelled_in_slurm; else cancelled_in_pbs; fi; }
 
 go_on() {
   local done_so_far=${SLURM_RESTART_COUNT:-${LOCKSTEP_RESTART:-0}} most=${LOCKSTEP_MAX_RESTARTS:-10}
-  if cancelled; then
+  if starts_again_in_slurm; then
+    record_again
+    say "stopped early; Slurm starts this job again by itself"
+    exit 75
+  elif cancelled; then
     [ -z "${LOCKSTEP_CHAIN:-}" ] || forget_run_file
-    say "cancelled, with a checkpoint: it stays stopped; submit again to go on"
+    if may_start_again; then
+      say "told to end, with a checkpoint: after a qdel it stays stopped (submit again to go on); after a qrerun PBS starts it again by itself"
+    else
+      say "cancelled, with a checkpoint: it stays stopped; submit again to go on"
+    fi
     exit 75
   elif [ -n "${LOCKSTEP_CHAIN:-}" ]; then
     say "stopped early; the next link of the chain goes on"
@@ -75,7 +83,7 @@ go_on() {
   say "stopped early; restart $((done_so_far + 1)) of at most $most"
   if in_slurm; then
     record_again
-    requeue_slurm && exit 0  # Slurm ends this script when it requeues the job
+    { requeue_slurm || starts_again_in_slurm; } && exit 0  # Slurm ends this script when it requeues the job
     record_begin
   else
     resubmit_pbs && exit 75  # not 0: a job that waits for this one's success must not start yet

@@ -10,7 +10,7 @@ scheduler_restarts() {  # how often that has been
 }
 
 # PBS may have been told to, when all that the job hears is a SIGTERM: the record stays.
-may_start_again() { in_pbs && [ "$GOT" = TERM ]; }
+may_start_again() { in_pbs && [ "$GOT" = TERM ] && [ "$(field_of_pbs_job Rerunable)" != False ]; }
 
 # Names the job that was submitted in the place of this one.
 next_file() { echo "$PWD/.lockstep-next-$(job_id)"; }

@@ -82,12 +82,20 @@ slurm_field() {  # NAME in the text of scontrol show job; its first line holds t
   sed -n "1d;s/^\(.* \)\?$1=\([^ ]*\).*/\2/p" <<<"$2" | head -n 1
 }
 
-# A plain scancel: the job is being ended, and neither by its limit, nor by pre-emption, nor to be started again.
+slurm_job() { scontrol show job "$SLURM_JOB_ID" 2>/dev/null; }
+
+# A requeue that is not ours, a node's failure and pre-emption count at once.
+starts_again_in_slurm() {
+  local restarts
+  restarts=$(in_slurm && slurm_field Restarts "$(slurm_job)")
+  is_number "$restarts" && [ "$restarts" -gt "${SLURM_RESTART_COUNT:-0}" ]
+}
+
+# A plain scancel: the job is being ended, neither by its limit nor by pre-emption, and is not to be started again.
 cancelled_in_slurm() {
   local job
-  job=$(scontrol show job "$SLURM_JOB_ID" 2>/dev/null)
+  job=$(slurm_job)
   case $(slurm_field JobState "$job") in COMPLETING | CANCELLED) ;; *) return 1 ;; esac
   [ "$(slurm_field Reason "$job")" != TimeLimit ] || return 1
   case $(slurm_field PreemptTime "$job") in "" | None | Unknown) ;; *) return 1 ;; esac
-  [ "$(slurm_field Restarts "$job")" = "${SLURM_RESTART_COUNT:-0}" ]
 }

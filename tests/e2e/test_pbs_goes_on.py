@@ -108,7 +108,7 @@ def test_qdel_leaves_a_checkpoint_and_no_other_job(desk):
     tell(desk, job, "qdel")
     assert ended(desk.pbs, job) == 256 + signal.SIGTERM
     log = log_of(desk.work, job)
-    assert "SIGTERM: the job is being cancelled" in log and "cancelled, with a checkpoint: it stays stopped" in log
+    assert "SIGTERM: the job is being cancelled" in log and "after a qdel it stays stopped" in log
     assert next_job(desk.pbs, job) is None
     assert last_checkpoint(runs(desk.work)[0]).stem == f"step-{metrics(runs(desk.work)[0])[-1]['step']:08}"
 

@@ -1,0 +1,50 @@
+"""What a job's script makes of its end, with programs in the scheduler's place: who goes on, and what is said of it."""
+
+import pytest
+from conftest import SOURCE
+
+pytestmark = pytest.mark.about("job_scripts")
+
+LIBRARY = f"""
+export LOCKSTEP_HOME={SOURCE}
+. "$LOCKSTEP_HOME/job_scripts/lockstep.sh"
+"""
+IN_SLURM = {"SLURM_JOB_ID": "7"}
+IN_PBS = {"PBS_JOBID": "7.x"}
+
+# what scontrol says, and whether it takes a requeue
+SCONTROL = """#!/bin/bash
+[ "$1" = show ] || { touch requeued; exit "$REFUSES"; }
+[ -e requeued ] && RESTARTS=$((RESTARTS + LATER))
+printf 'JobId=7 JobName=x\\n   JobState=%s Reason=None\\n   Requeue=1 Restarts=%s BatchFlag=1 PreemptTime=None\\n' "$STATE" "$RESTARTS"
+"""
+
+
+@pytest.fixture
+def script(run, tmp_path):
+    """script(words, NAME=value...) -> what these words, in a job's script, leave with."""
+    (tmp_path / "scontrol").write_text(SCONTROL)
+    (tmp_path / "scontrol").chmod(0o755)
+
+    def start(words, **variables):
+        return run("bash", "-c", f'PATH=$PWD:$PATH{LIBRARY}{words}', cwd=tmp_path,
+                   env={"STATE": "RUNNING", "RESTARTS": "0", "LATER": "0", "REFUSES": "1", **variables})
+    return start
+
+
+@pytest.mark.parametrize("job, said, requeued", [
+    ({"STATE": "COMPLETING", "RESTARTS": "1"}, "Slurm starts this job again by itself", False),
+    ({"STATE": "COMPLETING"}, "it stays stopped; submit again to go on", False),
+    ({"RESTARTS": "3", "SLURM_RESTART_COUNT": "3", "REFUSES": "0"}, "restart 4 of at most 10", True),
+    ({"LATER": "1"}, "restart 1 of at most 10", True),  # its requeue came before ours
+    ({}, "or submit again to go on", True)])
+def test_a_job_that_slurm_starts_again_is_not_to_be_submitted(job, said, requeued, script, tmp_path):
+    done = script("GOT=TERM; go_on", **IN_SLURM, **job)
+    assert done.stdout.splitlines()[-1].endswith(said) and (tmp_path / "requeued").exists() == requeued, done.output
+    assert ("submit again" in done.stdout) == ("submit again" in said)
+
+
+@pytest.mark.parametrize("rerunable, said", [("True", "after a qrerun PBS starts it again by itself"), ("False", "submit again to go on")])
+def test_a_sigterm_of_pbs_may_mean_a_rerun(rerunable, said, script):
+    record = f"PBS_RECORD='    Rerunable = {rerunable}\n    Resource_List.walltime = 01:00:00'\n"
+    assert script(record + "GOT=TERM TERM_AT=100; go_on", **IN_PBS).stdout.endswith(said + "\n")
