@@ -12,9 +12,7 @@ namespace {
 
 using c10d::OpType;
 
-// Rank r of a job whose ranks lie on these nodes begins operations[r] and waits in vain; what each then says.
-std::vector<std::string> words_after_a_timeout(const std::vector<int>& nodes,
-                                               const std::vector<OpType>& operations) {
+std::vector<Peer> peers_on(const std::vector<int>& nodes) {
   std::vector<Peer> peers;
   for (size_t rank = 0; rank < nodes.size(); ++rank) {
     Peer peer;
@@ -24,6 +22,13 @@ std::vector<std::string> words_after_a_timeout(const std::vector<int>& nodes,
     peer.pid = ::getpid();
     peers.push_back(peer);
   }
+  return peers;
+}
+
+// Rank r of a job whose ranks lie on these nodes begins operations[r] and waits in vain; what each then says.
+std::vector<std::string> words_after_a_timeout(const std::vector<int>& nodes,
+                                               const std::vector<OpType>& operations) {
+  const auto peers = peers_on(nodes);
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::string> words(nodes.size());
   std::vector<std::thread> ranks;
@@ -56,6 +61,27 @@ TEST_P(AllCame, EachIsNamedWithWhatItWaitsFor) {
     EXPECT_NE(text.find("in all-reduce (collective 1)"), std::string::npos) << text;
     EXPECT_NE(text.find("rank 2 (host "), std::string::npos) << text;
     EXPECT_EQ(text.find("connection"), std::string::npos) << "nobody knows: " << text;
+  }
+}
+
+TEST(RollCall, AnEndThatNoCollectiveMeetsIsNamedByTheOthers) {
+  for (const int nodes : {1, 2}) {
+    const auto store = c10::make_intrusive<c10d::HashStore>();
+    const auto peers = peers_on({0, nodes - 1});
+    std::unique_ptr<RollCall> ends;
+    std::thread other([&] { ends = std::make_unique<RollCall>(store, peers, 1); });
+    RollCall waits(store, peers, 0);
+    other.join();
+    ends->tell_end("the ranks' calls differ");
+    const auto number = waits.begin(OpType::ALLREDUCE);
+    try {
+      std::rethrow_exception(waits.judge({"all-reduce", number, std::chrono::seconds(1)}, "closed", false));
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what())
+                    .find("pid " + std::to_string(::getpid()) + ") met an error: the ranks' calls differ"),
+                std::string::npos)
+          << error.what();
+    }
   }
 }
 

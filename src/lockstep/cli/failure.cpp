@@ -1,12 +1,7 @@
 #include "lockstep/cli/failure.h"
 
-#include <unistd.h>
-
-#include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <exception>
-#include <new>
 #include <thread>
 
 #include "lockstep/base/log.h"
@@ -14,56 +9,20 @@
 #include "lockstep/launch/doctor_hint.h"
 #include "lockstep/launch/identify.h"
 #include "lockstep/launch/leave.h"
+#include "lockstep/launch/uncaught.h"
 #include "lockstep/launch/voice.h"
 
 namespace lockstep::cli {
 namespace {
 
-// Given back when memory ends, so that there is some to say so with.
-std::atomic<char*> reserve = nullptr;
-
-void out_of_memory() {
-  delete[] reserve.exchange(nullptr);
-  throw std::bad_alloc();
-}
-
-// gloo finds in a thread of its own that what came is no answer to what was asked, and throws there.
-std::string in_words(const std::string& text) {
-  constexpr const char* kMismatch = "op.preamble.length <= op.nbytes. ";
-  const auto place = text.find(kMismatch);
-  if (place == std::string::npos) return text;
-  const auto numbers = text.substr(place + std::char_traits<char>::length(kMismatch));
-  const auto expected = numbers.find(" vs ");
-  if (expected == std::string::npos) return text;
-  const auto asked = numbers.substr(expected + 4);
-  return "the ranks' calls differ: a message of " + numbers.substr(0, expected) +
-         " bytes came where one of " + asked.substr(0, asked.find('.')) +
-         " was expected\n  where: the process group, gloo\n  to do: run with "
-         "TORCH_DISTRIBUTED_DEBUG=DETAIL, which names every rank's call; look for a branch that not every "
-         "rank takes";
-}
-
-// For what no catch sees: an error in a thread, or inside of another one's clean-up.
-[[noreturn]] void end_in_words() {
-  const auto thrown = std::current_exception();
-  if (!thrown) std::abort();
-  try {
-    std::rethrow_exception(thrown);
-  } catch (const std::exception& error) {
-    log::error(in_words(describe(error)) + (tracing() ? "\n" + last_trace() : ""));
-  } catch (...) {
-    log::error("something was thrown that is no std::exception");
-  }
-  ::_exit(kFailed);
+std::string trace_lines() {
+  return tracing() ? "\n" + last_trace() : "";
 }
 
 }  // namespace
 
 void never_abort() {
-  constexpr size_t kReserve = 256 << 10;
-  reserve = new char[kReserve];
-  std::set_new_handler(out_of_memory);
-  std::set_terminate(end_in_words);
+  launch::never_abort(trace_lines);
 }
 
 int guarded(const std::function<int(bool& alike)>& body) {
@@ -75,8 +34,7 @@ int guarded(const std::function<int(bool& alike)>& body) {
     return body(alike);
   } catch (const std::exception& error) {
     status = exit_status(error);
-    text = launch::with_doctor(describe(error));
-    if (tracing()) text += "\n" + last_trace();
+    text = launch::with_doctor(describe(error)) + trace_lines();
     alike = (alike && status == kBadInput) || dynamic_cast<const UsageError*>(&error) != nullptr;
   } catch (...) {
   }

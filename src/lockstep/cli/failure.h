@@ -14,8 +14,7 @@ class UsageError : public InputError {
   using InputError::InputError;
 };
 
-/// From now on an exception that nobody catches ends the process with its text and status 1, not with
-/// SIGABRT, and where memory ends there is some left to say so.
+/// launch::never_abort(), with the trace where one is asked for.
 void never_abort();
 
 /// Runs the program's body and returns what the process leaves with. The body sets `alike` to true while

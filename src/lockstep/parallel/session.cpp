@@ -12,8 +12,10 @@
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/cuda_plugin.h"
 #include "lockstep/launch/cpus.h"
+#include "lockstep/launch/doctor_hint.h"
 #include "lockstep/launch/leave.h"
 #include "lockstep/launch/runtime.h"
+#include "lockstep/launch/uncaught.h"
 #include "lockstep/launch/variables.h"
 #include "lockstep/launch/warnings.h"
 #include "lockstep/parallel/joining.h"
@@ -107,6 +109,7 @@ struct Session::State {
   State(std::unique_ptr<launch::Runtime> joined, const parallel::Joining& joining)
       : options(joining.options), runtime(std::move(joined)) {
     only_one.joined(runtime->job().world);
+    launch::never_abort();
     comm::join_ranks(*runtime, joining.options.join_timeout);
     leave_warnings_to_rank_zero(runtime->job());
     const auto device = choose_device(*runtime, joining);
@@ -186,7 +189,7 @@ int run(const std::function<void()>& body) {
     return kDone;
   } catch (const std::exception& error) {
     status = exit_status(error);
-    text = describe(error);
+    text = launch::with_doctor(describe(error));
   } catch (...) {  // no other rank may be left waiting for this one
   }
   return launch::leave_failed(status, text);

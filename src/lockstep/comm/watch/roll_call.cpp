@@ -12,6 +12,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/comm/watch/op_names.h"
 #include "lockstep/comm/watch/process_state.h"
+#include "lockstep/launch/uncaught.h"
 
 namespace lockstep::comm {
 namespace {
@@ -183,9 +184,11 @@ RollCall::RollCall(StorePtr store, std::vector<Peer> peers, int rank, std::share
       rank_(rank),
       whole_(std::move(whole)),
       page_(share_page(*store_, peers_, rank)),
-      compares_calls_(agree_to_compare(*store_, rank)) {}
+      compares_calls_(agree_to_compare(*store_, rank)),
+      last_words_(launch::before_the_end([this](const std::string& what) { tell_end(what); })) {}
 
 RollCall::~RollCall() {
+  last_words_.reset();
   leave();
 }
 
@@ -214,6 +217,17 @@ void RollCall::take_back() {
 void RollCall::leave() {
   watch_.reset();
   if (page_) page_->leave(rank_);
+}
+
+std::string RollCall::own_error(const std::string& what) const {
+  return format("{} met an error: {}", name_of(peers_[static_cast<size_t>(rank_)]), what);
+}
+
+void RollCall::tell_end(const std::string& what) {
+  const std::string words = own_error(what);
+  if (page_) page_->settle(words);
+  if (mates_of(peers_, rank_).size() == peers_.size()) return;
+  bounded([store = store_, words] { return settle_in(*store, words); }, "");
 }
 
 bool RollCall::is_lost(int rank, uint64_t number) const {
@@ -330,8 +344,7 @@ std::string RollCall::verdict_on(const Collective& collective, const std::string
   // a message that is late says nothing of ranks that have no part in it
   if (!collective.is_message() || !timed_out) found = ask_elsewhere(cause, timed_out, found);
   // a mate that sees this rank leave is to say why it left
-  if (found.empty() && !timed_out)
-    found = format("{} met an error: {}", name_of(peers_[static_cast<size_t>(rank_)]), cause);
+  if (found.empty() && !timed_out) found = own_error(cause);
   return page_ && !found.empty() ? page_->settle(found) : found;
 }
 

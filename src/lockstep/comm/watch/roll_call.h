@@ -67,6 +67,8 @@ class RollCall {
   /// The ranks have called different things, as all of them know: the group is dead, and the same is thrown
   /// everywhere.
   [[noreturn]] void end_at(uint64_t collective, const std::string& difference);
+  /// This rank ends by an error that is no collective's: the others say `what` in place of a death.
+  void tell_end(const std::string& what);
   /// Whether a rank of this node has ended and can never come to collective `number` (0: to anything): cheap
   /// enough to ask ten times a second while waiting for it.
   bool is_lost(int rank, uint64_t number) const;
@@ -91,6 +93,7 @@ class RollCall {
   bool pid_counts(const Peer& peer) const;
   void lose(const std::vector<std::string>& addresses, std::chrono::milliseconds silence);
   std::string where() const;
+  std::string own_error(const std::string& what) const;
 
   c10::intrusive_ptr<c10d::Store> store_;
   std::vector<Peer> peers_;
@@ -105,7 +108,8 @@ class RollCall {
   std::function<void()> at_death_;
   std::string silence_;  // written once, before heard_nothing_
   std::atomic<bool> heard_nothing_{false};
-  std::unique_ptr<LineWatch> watch_;  // last: its thread uses the rest
+  std::unique_ptr<LineWatch> watch_;  // its thread uses the rest
+  std::shared_ptr<void> last_words_;
 };
 
 /// A backend that counts its collectives.

@@ -1,0 +1,19 @@
+#pragma once
+// What no catch sees, such as an error in a thread of gloo's: said in words, and told to the other ranks.
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace lockstep::launch {
+
+/// From now on an exception that nobody catches ends the process with its text and status 1, not with
+/// SIGABRT, and where memory ends there is some left to say so. Handlers that the program has set stay.
+/// `more` is put behind the text.
+void never_abort(std::string (*more)() = nullptr);
+
+/// Calls `tell` with the first line of such an error before the process ends, for as long as what is returned
+/// lives.
+[[nodiscard]] std::shared_ptr<void> before_the_end(std::function<void(const std::string& what)> tell);
+
+}  // namespace lockstep::launch

@@ -1,0 +1,28 @@
+"""A rank that goes another way than the others, in a program by the library alone: said in words, by whoever meets it."""
+
+import re
+
+import pytest
+from conftest import SOURCE
+from examples_kit import build_against
+
+pytestmark = pytest.mark.about("launch", "comm/watch", "parallel")
+
+
+@pytest.fixture(scope="module")
+def careless(installed, build_dir, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("careless")
+    build_against(installed, build_dir, SOURCE / "tests/careless", folder)
+    return folder / "careless"
+
+
+@pytest.mark.parametrize("way", ["leaves", "skips", "bypasses"])
+def test_it_is_said_in_words_on_every_rank(way, careless, mpirun):
+    result = mpirun(2, careless, way, env={"LOCKSTEP_TIMEOUT": 5}, quiet=True)
+    assert result.returncode == 1, result.output
+    assert "terminate called" not in result.output and "EnforceNotMet" not in result.output
+    errors = re.findall(r"error: (.*)", result.output)
+    assert errors and all("the ranks' calls differ" in error or "left the group" in error or "timed out" in error
+                          for error in errors), result.output
+    assert "to do: " in result.output and "has died" not in result.output, result.output
+    assert not result.left_behind
