@@ -133,6 +133,23 @@ find_package_handle_standard_args(Libtorch
   REASON_FAILURE_MESSAGE
   "libtorch ${wanted} is wanted: run scripts/bootstrap, or say where it is with -DLIBTORCH_ROOT=FOLDER")
 
+# find_package(Torch) may have found another one, before or after: with two, types are laid out in two ways. Asked at once
+# and at the end of the folder that asks.
+function(libtorch_refuse_another)
+  if(NOT TARGET torch_cpu)
+    return()
+  endif()
+  get_target_property(theirs torch_cpu LOCATION)
+  get_filename_component(theirs "${theirs}" REALPATH)
+  get_target_property(ours libtorch::cpu LOCATION)
+  get_filename_component(ours "${ours}" REALPATH)
+  if(NOT theirs STREQUAL ours)
+    message(FATAL_ERROR "two libtorchs in one project:\n  lockstep's ${ours}\n  find_package(Torch)'s ${theirs}\n"
+      "Leave find_package(Torch) out: lockstep::lockstep brings libtorch. Or have both find one: -DTorch_ROOT=FOLDER, "
+      "-DLIBTORCH_ROOT=FOLDER.")
+  endif()
+endfunction()
+
 if(Libtorch_FOUND AND NOT TARGET libtorch::cpu)
   find_package(Threads REQUIRED)
   find_program(LOCKSTEP_READELF NAMES ${CMAKE_READELF} readelf)
@@ -148,4 +165,8 @@ if(Libtorch_FOUND AND NOT TARGET libtorch::cpu)
   target_compile_definitions(libtorch::cpu INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
   target_link_libraries(libtorch::cpu INTERFACE libtorch::c10 Threads::Threads)
   include(${CMAKE_CURRENT_LIST_DIR}/LibtorchCuda.cmake)
+endif()
+if(Libtorch_FOUND)
+  libtorch_refuse_another()
+  cmake_language(DEFER CALL libtorch_refuse_another)
 endif()

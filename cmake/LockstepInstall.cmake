@@ -4,15 +4,12 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 set(share_dir ${CMAKE_INSTALL_DATADIR}/lockstep)
 
-# What a user of the library gets with the target.
 # Before 1.0 each minor version is another library, as write_basic_package_version_file says below.
 set(soversion ${PROJECT_VERSION_MAJOR})
 if(PROJECT_VERSION VERSION_LESS 1)
   set(soversion ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 endif()
 set_target_properties(lockstep PROPERTIES SOVERSION ${soversion} VERSION ${PROJECT_VERSION})
-target_compile_features(lockstep INTERFACE cxx_std_20)
-target_include_directories(lockstep INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 
 install(TARGETS lockstep_program RUNTIME)
 install(TARGETS lockstep EXPORT lockstepTargets LIBRARY NAMELINK_COMPONENT Development)
@@ -33,6 +30,11 @@ configure_package_config_file(cmake/lockstepConfig.cmake.in ${CMAKE_CURRENT_BINA
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/lockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lockstepConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/lockstepConfigVersion.cmake
   cmake/FindLibtorch.cmake cmake/LibtorchCuda.cmake DESTINATION ${package_dir})
+
+# For builds without CMake.
+file(RELATIVE_PATH pc_to_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+configure_file(cmake/lockstep.pc.in ${CMAKE_CURRENT_BINARY_DIR}/lockstep.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lockstep.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 # The public headers, as they stand in the tree.
 get_property(public_headers GLOBAL PROPERTY lockstep_public_headers)
