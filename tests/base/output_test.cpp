@@ -35,6 +35,41 @@ TEST(Output, FollowsLinksAndKeepsThem) {
   EXPECT_EQ(fs::status(folder / "real").permissions(), fs::perms::owner_read | fs::perms::owner_write);
 }
 
+TEST(Output, FollowsNoStrangersLink) {
+  constexpr uid_t kStranger = 54321;
+  const test::TempFolder folder;
+  folder.write("mine", "old");
+  for (const auto* target : {"mine", "later", "/dev/null"}) {
+    fs::remove(folder / "link");
+    fs::create_symlink(target, folder / "link");
+    if (::lchown((folder / "link").c_str(), kStranger, -1) != 0) GTEST_SKIP() << "only root gives links away";
+    EXPECT_THROW(write(folder / "link", "new"), InputError) << target;
+    EXPECT_THROW(base::check_output(folder / "link", ""), InputError) << target;
+  }
+  EXPECT_EQ(text_of(folder / "mine"), "old");
+  EXPECT_FALSE(fs::exists(folder / "later"));
+}
+
+TEST(Output, NobodyNamedReplacesALink) {
+  const test::TempFolder folder;
+  folder.write("elsewhere", "old");
+  fs::create_symlink("elsewhere", folder / "report.html");
+  base::write_own_output(folder / "report.html", "new", "");
+  EXPECT_EQ(text_of(folder / "elsewhere"), "old");
+  EXPECT_EQ(text_of(folder / "report.html"), "new");
+  EXPECT_FALSE(fs::is_symlink(folder / "report.html"));
+  EXPECT_THROW(base::write_own_output("/no/such/folder/report.html", "new", ""), InputError);
+}
+
+TEST(Output, FollowsNoLinkInPlaceOfItsPartialFile) {
+  const test::TempFolder folder;
+  folder.write("mine", "old");
+  fs::create_symlink("mine", folder / (".out." + std::to_string(::getpid()) + ".partial"));
+  base::replace_file(folder / "out", "new");
+  EXPECT_EQ(text_of(folder / "mine"), "old");
+  EXPECT_EQ(text_of(folder / "out"), "new");
+}
+
 TEST(Output, WritesThroughWhatIsNoFile) {
   const test::TempFolder folder;
   write("/dev/null", "gone");

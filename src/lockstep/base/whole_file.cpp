@@ -61,10 +61,19 @@ void write_through(const std::string& path, const std::string& text) {
   write_all(file, text.data(), text.size(), path);
 }
 
+// Another user's link would lead this user's rights to a file of that one's choice.
+void check_link(const std::string& path) {
+  struct stat facts {};
+  if (::lstat(path.c_str(), &facts) != 0 || !S_ISLNK(facts.st_mode)) return;
+  if (facts.st_uid == ::geteuid() || facts.st_uid == 0) return;
+  throw InputError("a link of another user is in the file's place", path, "remove it, or name another file");
+}
+
 std::filesystem::path behind_links(std::filesystem::path path) {
   constexpr int kMostLinks = 40;  // as Linux has it
   std::error_code none;
   for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(path, none); ++i) {
+    check_link(path.string());
     path = path.parent_path() / std::filesystem::read_symlink(path, none);  // an absolute one replaces all
   }
   return path;
@@ -78,15 +87,16 @@ void write_by_kind(const std::string& path, const std::string& text) {
     Descriptor own(::dup(number));
     return write_all(own, text.data(), text.size(), path);
   }
-  if (there && !S_ISREG(facts.st_mode)) return write_through(path, text);
   const auto target = behind_links(path).string();
+  if (there && !S_ISREG(facts.st_mode)) return write_through(path, text);
   remove_dead_partials(target);
   replace_file(target, text);
   if (there) ::chmod(target.c_str(), facts.st_mode & 07777);
 }
 
 void write_and_sync(const std::string& path, const std::function<void(const ByteSink&)>& write) {
-  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  ::unlink(path.c_str());  // what a killed process of this number left, or somebody's link
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!file) cannot_write(path);
   hold(file);
   write([&](const void* data, size_t size) { write_all(file, data, size, path); });
@@ -112,8 +122,19 @@ bool takes_files(const std::string& path) {
 void write_output(const std::string& path, const std::string& text, const std::string& hint) {
   try {
     write_by_kind(path, text);
+  } catch (const InputError&) {
+    throw;
   } catch (const Error& error) {
     throw Error(error.what(), path, hint);
+  }
+}
+
+void write_own_output(const std::string& path, const std::string& text, const std::string& hint) {
+  try {
+    remove_dead_partials(path);
+    replace_file(path, text);
+  } catch (const Error& error) {
+    throw InputError(error.what(), path, hint);
   }
 }
 

@@ -23,9 +23,13 @@ void replace_file(const std::string& path, const std::string& text);
 /// Is it one of write_whole's temporary files?
 bool is_leftover(const std::string& filename);
 
-/// The same for a file that a person named: links are followed, and a pipe, a device or our own standard
-/// output is written through, never replaced. Errors end in `hint`.
+/// The same for a file that a person named: links of that person's and root's are followed, and a pipe, a
+/// device or our own standard output is written through, never replaced. Errors end in `hint`.
 void write_output(const std::string& path, const std::string& text, const std::string& hint);
+
+/// The same for a file that nobody named, which stands where we put it: whatever is in its place is replaced,
+/// a link as well.
+void write_own_output(const std::string& path, const std::string& text, const std::string& hint);
 
 /// InputError, before the work, where write_output() would fail after it: no folder for the file, a folder in
 /// its place, or no right to write. Errors end in `hint`.

@@ -22,12 +22,14 @@ int run_report(const std::vector<std::string>& args) {
   if (self.world > 1 && self.rank > 0) return kDone;  // one page
   if (!out.empty()) base::check_output(out, kElsewhere);
   const auto html = report::report({folders.begin(), folders.end()});
+  const auto usual =
+      folders.size() == 1 ? (std::filesystem::path(folders[0]) / "report.html").string() : "report.html";
   if (out.empty()) {
-    out = folders.size() == 1 ? (std::filesystem::path(folders[0]) / "report.html").string() : "report.html";
-    base::check_output(out, kElsewhere);
+    base::write_own_output(usual, html, kElsewhere);
+  } else {
+    base::write_output(out, html, "make room, or choose another --out");
   }
-  base::write_output(out, html, "make room, or choose another --out");
-  output::line(out);
+  output::line(out.empty() ? usual : out);
   return kDone;
 }
 
