@@ -18,6 +18,8 @@ namespace {
 
 constexpr const char* kAlike = "build the same module with the same options on every rank";
 
+const std::string kFrozen = "frozen";
+
 /// A thing that has to be the same on every rank.
 struct Fact {
   std::string subject;
@@ -59,6 +61,14 @@ std::vector<Fact> facts_of(const std::vector<parallel::ReducedParameter>& parame
   return facts;
 }
 
+// Not compared: said where what is compared differs.
+std::vector<Fact> frozen_in(const torch::nn::Module& module, const DdpOptions& options) {
+  std::vector<Fact> facts;
+  for (const auto& parameter : unique_parameters(module, options.ignore))
+    if (!parameter.tensor.requires_grad()) facts.push_back({"parameter " + parameter.name, kFrozen});
+  return facts;
+}
+
 // FNV-1a over the values: names may differ, as in Python.
 int64_t fingerprint(const std::vector<Fact>& facts) {
   uint64_t hash = 14695981039346656037ULL;
@@ -74,6 +84,10 @@ std::vector<at::Tensor> all_gather(const ProcessGroup& group, const at::Tensor& 
   group->allgather(gathered, inputs)->wait();
   for (auto& tensor : gathered[0]) tensor = tensor.cpu();
   return gathered[0];
+}
+
+bool is_frozen(const Fact& fact) {
+  return fact.value == kFrozen;
 }
 
 std::string write(const std::vector<Fact>& facts) {
@@ -106,9 +120,25 @@ std::vector<std::vector<Fact>> gather_facts(const ProcessGroup& group, const std
   return all;
 }
 
+// "parameter fc.weight is frozen on rank 1 and trained on rank 0", of the first
+std::string frozen_on_one(const std::vector<Fact>& frozen, const std::vector<Fact>& trained, int rank,
+                          int other) {
+  for (const auto& fact : frozen) {
+    if (!is_frozen(fact)) continue;
+    const auto same = [&fact](const Fact& it) { return it.subject == fact.subject && !is_frozen(it); };
+    if (std::ranges::none_of(trained, same)) continue;
+    return format("{} is frozen on rank {} (requires_grad is false) and trained on rank {}", fact.subject,
+                  rank, other);
+  }
+  return {};
+}
+
 // "rank 1 has parameter fc.weight Float [10, 4], rank 0 has parameter fc.weight Float [10, 5]"
-std::string first_difference(const std::vector<Fact>& zero, const std::vector<Fact>& other, int first,
-                             int rank) {
+std::string first_difference(std::vector<Fact> zero, std::vector<Fact> other, int first, int rank) {
+  if (auto one = frozen_on_one(other, zero, rank, first); !one.empty()) return one;
+  if (auto one = frozen_on_one(zero, other, first, rank); !one.empty()) return one;
+  std::erase_if(zero, is_frozen);
+  std::erase_if(other, is_frozen);
   for (size_t i = 0; i < std::min(zero.size(), other.size()); ++i) {
     if (zero[i].value == other[i].value) continue;
     // a different count says less than the first parameter that only one of them has
@@ -126,11 +156,14 @@ std::string first_difference(const std::vector<Fact>& zero, const std::vector<Fa
 
 }  // namespace
 
-void verify_alike(const ProcessGroup& group, const std::vector<parallel::ReducedParameter>& parameters,
-                  const DdpOptions& options, at::Device device) {
-  const auto facts = facts_of(parameters, options);
+void verify_alike(const ProcessGroup& group, const torch::nn::Module& module,
+                  const std::vector<parallel::ReducedParameter>& parameters, const DdpOptions& options,
+                  at::Device device) {
+  auto facts = facts_of(parameters, options);
+  const auto mine = fingerprint(facts);
+  for (auto& fact : frozen_in(module, options)) facts.push_back(std::move(fact));
   const auto length = static_cast<int64_t>(write(facts).size());
-  const auto gathered = all_gather(group, at::tensor({fingerprint(facts), length}, at::kLong).to(device));
+  const auto gathered = all_gather(group, at::tensor({mine, length}, at::kLong).to(device));
   std::vector<int64_t> lengths;
   bool alike = true;
   for (const auto& one : gathered) {

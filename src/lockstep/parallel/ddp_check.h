@@ -12,9 +12,10 @@
 namespace lockstep::parallel {
 
 /// Collective. Throws the same InputError on every rank where a rank's parameters (number, type, shape,
-/// layout) or options are not rank 0's.
-void verify_alike(const ProcessGroup& group, const std::vector<ReducedParameter>& parameters,
-                  const DdpOptions& options, at::Device device);
+/// layout, which are frozen) or options are not rank 0's.
+void verify_alike(const ProcessGroup& group, const torch::nn::Module& module,
+                  const std::vector<ReducedParameter>& parameters, const DdpOptions& options,
+                  at::Device device);
 
 /// Checks what a rank can see alone.
 void verify_locally(const torch::nn::Module& module, const std::vector<ReducedParameter>& parameters,

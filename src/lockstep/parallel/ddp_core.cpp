@@ -47,7 +47,7 @@ DdpCore::DdpCore(std::shared_ptr<torch::nn::Module> module, ProcessGroup group, 
   state.parameters = parallel::reduced_parameters(*state.module, state.options.ignore);
   state.device = first_device(*state.module);
   if (state.options.init_sync)
-    parallel::verify_alike(state.group, state.parameters, state.options, state.device);
+    parallel::verify_alike(state.group, *state.module, state.parameters, state.options, state.device);
   parallel::verify_locally(*state.module, state.parameters, state.options);
   if (state.options.static_graph && state.options.find_unused_parameters)
     log::warning("static_graph finds unused parameters by itself: find_unused_parameters is not needed");

@@ -63,6 +63,18 @@ TEST(DdpErrors, AParameterTooManyIsNamed) {
   }
 }
 
+TEST(DdpErrors, AParameterThatOneRankHasFrozenIsNamed) {
+  for (const int frozen : {0, world() - 1}) {
+    auto net = std::make_shared<TwoLayers>(5);
+    if (rank() == frozen) net->a->bias.set_requires_grad(false);
+    const auto message = message_of([&] { ddp(net, group()); });
+    const auto words = format("parameter a.bias is frozen on rank {} (requires_grad is false)", frozen);
+    if (world() > 1) {
+      EXPECT_SAYS(message, words);
+    }
+  }
+}
+
 TEST(DdpErrors, OtherOptionsAreNamed) {
   const auto message = message_of([&] {
     ddp(std::make_shared<TwoLayers>(5), group(), {.find_unused_parameters = rank() == world() - 1});
