@@ -1,11 +1,13 @@
-"""Programs of others around the library: held as a source tree, found by pkg-config, beside another libtorch."""
+"""Programs of others around the library: held as a source tree, found by pkg-config, beside another libtorch, and those that
+ddp() does not take."""
 
 import shutil
 
 import pytest
 from conftest import SOURCE, cache_value
+from examples_kit import build_against
 
-pytestmark = pytest.mark.about("cmake", "packaging")
+pytestmark = pytest.mark.about("cmake", "packaging", "parallel")
 
 MAIN = """#include <lockstep/parallel/session.h>
 int main() {
@@ -85,3 +87,35 @@ def test_two_libtorchs_are_refused_by_their_paths(first, second, project, instal
         if status:
             words = " ".join(result.stderr.split())
             assert "two libtorchs in one project" in words and f"{ours}/lib" in words and str(library) in words, words
+
+
+REFUSED = {
+    "Net net; lockstep::ddp(net, session)->forward(x);": "this module stays the caller's: write ddp(std::move(net), session)",
+    "auto net = std::make_unique<Net>(); lockstep::ddp(std::move(net), session)->forward(x);":
+        "a unique_ptr cannot be shared: write ddp(std::shared_ptr<Net>(std::move(net)), session)",
+    "torch::nn::AnyModule net; lockstep::ddp(net, session)->forward(x);":
+        "an AnyModule hides its forward: write ddp(any.ptr<Net>(), session)",
+    "torch::jit::Module net; lockstep::ddp(net, session)->forward(x);": "write ddp(std::make_shared<lockstep::TorchScriptNet>",
+    "int net = 0; lockstep::ddp(net, session)->forward(x);": "this is no torch::nn module: write ddp(Net(), session)",
+    "lockstep::ddp(Net(), session)->forward({x, x});": "write the type before the braces",
+    "Net net; lockstep::data_parallel(net)->forward(x);": "this module stays the caller's",
+}
+
+
+def test_what_ddp_does_not_take_is_said_in_one_error(installed, build_dir, tmp_path):
+    """All in one run of the compiler, which tells of each by its line."""
+    head = ("#include <lockstep/parallel/data_parallel.h>\n#include <torch/torch.h>\n#include <torch/script.h>\n"
+            "struct Net : torch::nn::Module { torch::Tensor forward(const torch::Tensor& x) { return x; } };\n"
+            "const torch::Tensor x;\n")
+    pieces = "".join(f"void piece_{i}(const lockstep::Session& session) {{ (void)session; {code} }}\n"
+                     for i, code in enumerate(REFUSED))
+    (tmp_path / "main.cpp").write_text(head + pieces)
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.24)\nproject(own LANGUAGES CXX)\nfind_package(lockstep REQUIRED)\n"
+        "add_library(own OBJECT main.cpp)\ntarget_link_libraries(own PRIVATE lockstep::lockstep)\n")
+    built = build_against(installed, build_dir, tmp_path, tmp_path / "build", flags="-fsyntax-only", check=False)
+    assert built.returncode != 0
+    errors = [line for line in built.output.splitlines() if "error:" in line]
+    for words in REFUSED.values():
+        assert any(words in line for line in errors), (words, errors)
+    assert all("static assertion" in line for line in errors), errors

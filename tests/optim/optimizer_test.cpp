@@ -275,6 +275,19 @@ TEST(Sgd, HasTheBitsOfLibtorchsInEachLayout) {
     }
 }
 
+TEST(AdamW, DecaysAsPythonsDoesUnlessItIsToldOtherwise) {
+  for (const double decay : {0.01, 0.2}) {
+    const auto params = two_params(), same = two_params();
+    AdamW adamw(params, decay == 0.01 ? AdamWOptions{.lr = 0.1} : AdamWOptions{.lr = 0.1, .weight_decay = decay});
+    Adam adam(same, {.lr = 0.1, .weight_decay = decay, .decoupled_weight_decay = true});
+    params[0].mutable_grad() = same[0].mutable_grad() = torch::ones({3});
+    adamw.step();
+    adam.step();
+    EXPECT_TRUE(at::equal(params[0], same[0]));
+    EXPECT_FALSE(at::equal(params[0], torch::ones({3}))) << "it has stepped";
+  }
+}
+
 TEST(Sgd, IsSeenByAGraphThatNeedsTheOldValues) {
   auto weight = torch::ones({3}).requires_grad_();
   Sgd sgd({weight}, {.lr = 0.1});

@@ -5,6 +5,7 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/nn/utils/rnn.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
@@ -55,6 +56,39 @@ TEST(ForEachTensor, PlainStructs) {
   Outer outer{"x", {number(1), std::make_shared<at::Tensor>(number(2))}, {{number(3), nullptr}}, 2};
   EXPECT_EQ(walked(outer), (Numbers{1, 2, 3}));
   EXPECT_EQ(walked(outer), (Numbers{-1, -2, -3}));
+}
+
+TEST(ForEachTensor, PackedSequences) {
+  auto packed = torch::nn::utils::rnn::pack_sequence({torch::ones({3}), torch::ones({2})});
+  for_each_tensor(packed, [](at::Tensor& tensor) { tensor = -tensor; });
+  EXPECT_TRUE(packed.data().equal(-torch::ones({5})));
+  EXPECT_TRUE(packed.batch_sizes().equal(torch::tensor({2, 2, 1}))) << "stays on the CPU";
+  Placed<decltype(packed)&> placed(packed, c10::Device(c10::kMeta));
+  EXPECT_TRUE(placed.get().data().is_meta());
+  EXPECT_TRUE(placed.get().batch_sizes().is_cpu());
+}
+
+}  // namespace
+}  // namespace lockstep
+
+namespace elsewhere {
+class Closed {
+ public:
+  explicit Closed(at::Tensor tensor) : tensor_(std::move(tensor)) {}
+
+ private:
+  friend void visit_tensors(Closed& value, const lockstep::TensorVisitor& visit) { visit(value.tensor_); }
+  at::Tensor tensor_;
+};
+}  // namespace elsewhere
+
+namespace lockstep {
+namespace {
+
+TEST(ForEachTensor, AFunctionBesideTheType) {
+  std::vector<elsewhere::Closed> values{elsewhere::Closed(number(1)), elsewhere::Closed(number(2))};
+  EXPECT_EQ(walked(values), (Numbers{1, 2}));
+  static_assert(tensors::may_own<elsewhere::Closed>(), "as an input it moves to the device");
 }
 
 TEST(ForEachTensor, OrderedDictionaries) {

@@ -14,6 +14,10 @@ namespace given {
 
 struct Net : torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& input);
+  torch::Tensor encode(const torch::Tensor& input);
+};
+struct PairNet : torch::nn::Module {
+  torch::Tensor forward(const std::vector<torch::Tensor>& both);
 };
 using ToyModel = Net;
 using PimaNetImpl = Net;
@@ -23,6 +27,7 @@ extern lockstep::Session& session;
 extern lockstep::ProcessGroup group;
 extern std::shared_ptr<Net> net;
 extern std::shared_ptr<lockstep::DistributedDataParallel<Net>> model;
+extern std::shared_ptr<lockstep::DistributedDataParallel<PairNet>> pair_model;
 extern std::shared_ptr<lockstep::Dataset> samples;
 extern lockstep::Loader batches;
 extern std::vector<lockstep::Batch> my_batches;

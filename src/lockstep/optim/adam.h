@@ -58,4 +58,36 @@ class Adam : public Optimizer {
   bool fused_ = false;
 };
 
+/// Python's parameter names and defaults for AdamW.
+struct AdamWOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+};
+
+/// torch.optim.AdamW: Adam with decoupled_weight_decay.
+class AdamW : public Adam {
+ public:
+  /// What a group is given.
+  using Options = AdamWOptions;
+  /// One group.
+  explicit AdamW(std::vector<at::Tensor> params, const AdamWOptions& options = {})
+      : Adam(std::move(params), of_adam(options)) {}
+  /// Several, as Adam's.
+  explicit AdamW(const std::vector<ParameterGroup<AdamWOptions>>& groups) : Adam(of_adam(groups)) {}
+
+ private:
+  static AdamOptions of_adam(const AdamWOptions& o) {
+    return {o.lr, o.beta1, o.beta2, o.eps, o.weight_decay, /*decoupled_weight_decay=*/true};
+  }
+  static std::vector<ParameterGroup<AdamOptions>> of_adam(
+      const std::vector<ParameterGroup<AdamWOptions>>& groups) {
+    std::vector<ParameterGroup<AdamOptions>> result;
+    for (const auto& group : groups) result.push_back({group.params, of_adam(group.options)});
+    return result;
+  }
+};
+
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 
 #include <concepts>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,7 +22,72 @@
 #include "lockstep/parallel/session.h"
 #include "lockstep/parallel/tensors.h"
 
+namespace torch::nn {
+class AnyModule;
+}
+namespace torch::jit {
+struct Module;
+}
+
 namespace lockstep {
+
+namespace parallel {
+
+template <class T>
+constexpr bool never = false;
+template <class T>
+constexpr bool is_module = std::derived_from<T, torch::nn::Module>;
+template <class T>
+constexpr bool is_shared_module = false;
+template <class M>
+constexpr bool is_shared_module<std::shared_ptr<M>> = is_module<M>;
+
+// Stands for a module after an error has been said, so that the compiler says no other.
+struct NoModule : torch::nn::Module {
+  template <class... Args>
+  at::Tensor forward(Args&&...);
+};
+
+// What to write in place of what ddp() does not take.
+template <class T>
+constexpr bool refused() {
+  constexpr bool is_any = std::is_same_v<T, torch::nn::AnyModule>;
+  constexpr bool is_script = std::is_same_v<T, torch::jit::Module>;
+  constexpr bool is_unique = requires(T & pointer) {
+    pointer.release();
+  };
+  static_assert(!is_module<T>,
+                "lockstep: this module stays the caller's: write ddp(std::move(net), session), or "
+                "hold it as std::shared_ptr<Net>");
+  static_assert(!is_any, "lockstep: an AnyModule hides its forward: write ddp(any.ptr<Net>(), session)");
+  static_assert(!is_script,
+                "lockstep: write ddp(std::make_shared<lockstep::TorchScriptNet>(path), session), of "
+                "lockstep/models/torchscript.h");
+  static_assert(!is_unique,
+                "lockstep: a unique_ptr cannot be shared: write "
+                "ddp(std::shared_ptr<Net>(std::move(net)), session)");
+  static_assert(
+      is_module<T> || is_any || is_script || is_unique,
+      "lockstep: this is no torch::nn module: write ddp(Net(), session), or hold it as std::shared_ptr<Net>");
+  return true;
+}
+
+// A module however a program holds it: a value, libtorch's holder, a pointer.
+template <class Held>
+auto shared(Held&& held) {
+  using T = std::remove_cvref_t<Held>;
+  if constexpr (requires { typename T::ContainedType; }) {
+    return std::shared_ptr<typename T::ContainedType>(held.ptr());
+  } else if constexpr (is_shared_module<T>) {
+    return T(std::forward<Held>(held));
+  } else if constexpr (is_module<T> && !std::is_lvalue_reference_v<Held>) {
+    return std::make_shared<T>(std::forward<Held>(held));
+  } else if constexpr (refused<T>()) {
+    return std::shared_ptr<NoModule>();
+  }
+}
+
+}  // namespace parallel
 
 /// While it lives, gradients stay local and add up; the forward has to run inside, too.
 class [[nodiscard]] NoSync {
@@ -46,14 +112,34 @@ class DistributedDataParallel {
   /// The module's forward, with whatever it takes and returns.
   template <class... Args>
   auto forward(Args&&... args) {
+    return call([](M& module, auto&&... its) { return module.forward(std::forward<decltype(its)>(its)...); },
+                std::forward<Args>(args)...);
+  }
+  /// `model->forward({a, b})`, where the module's takes a list of tensors.
+  auto forward(std::initializer_list<at::Tensor> tensors) {
+    using List = std::vector<at::Tensor>;
+    constexpr bool takes_list = requires(M & module, List list) {
+      module.forward(std::move(list));
+    };
+    if constexpr (takes_list) {
+      return forward(List(tensors));
+    } else {
+      static_assert(parallel::never<M>,
+                    "lockstep: write the type before the braces, as in model->forward(Batch{a, b})");
+    }
+  }
+  /// Another method in place of forward, synchronised alike:
+  /// `model->call([](Net& net, at::Tensor x) { return net.encode(x); }, x)`. One call a backward.
+  template <class Work, class... Args>
+  auto call(const Work& work, Args&&... args) {
     core_.before_forward();
     const auto& device = options().device;
-    using Output = decltype(module_->forward(std::forward<Args>(args)...));
+    using Output = std::invoke_result_t<const Work&, M&, Args&&...>;
     if constexpr (std::is_void_v<Output>) {
-      module_->forward(Placed<Args>(std::forward<Args>(args), device).get()...);
+      work(*module_, Placed<Args>(std::forward<Args>(args), device).get()...);
       core_.after_forward({});
     } else {
-      std::decay_t<Output> output = module_->forward(Placed<Args>(std::forward<Args>(args), device).get()...);
+      std::decay_t<Output> output = work(*module_, Placed<Args>(std::forward<Args>(args), device).get()...);
       std::vector<at::Tensor*> found;
       if (core_.watches_outputs())
         for_each_tensor(output, [&found](at::Tensor& tensor) { found.push_back(&tensor); });
@@ -103,6 +189,12 @@ class DistributedDataParallel {
   void train(bool on = true) { module_->train(on); }
   /// The module's own.
   void eval() { module_->eval(); }
+  /// The module's own.
+  bool is_training() const { return module_->is_training(); }
+  /// The module's own.
+  auto named_buffers() const { return module_->named_buffers(); }
+  /// For programs that move their model: an error unless its parameters are there. ddp() moves it before.
+  void to(c10::Device device) { core_.to(device); }
 
   /// Forgets a step that an exception cut short; call it on every rank before going on.
   void reset() { core_.reset(); }
@@ -126,25 +218,6 @@ class DistributedDataParallel {
   DdpCore core_;
 };
 
-namespace parallel {
-
-// A module however a program holds it: a value, libtorch's holder, a pointer.
-template <std::derived_from<torch::nn::Module> M>
-std::shared_ptr<M> shared(std::shared_ptr<M> module) {
-  return module;
-}
-template <std::derived_from<torch::nn::Module> M>
-std::shared_ptr<M> shared(torch::nn::ModuleHolder<M> module) {
-  return module.ptr();
-}
-template <class M>
-requires std::derived_from<std::remove_cvref_t<M>, torch::nn::Module> &&
-    (!std::is_lvalue_reference_v<M>)auto shared(M&& module) {
-  return std::make_shared<std::remove_cvref_t<M>>(std::forward<M>(module));
-}
-
-}  // namespace parallel
-
 /// Wraps a module for data-parallel training over the group: a value, a holder or a shared pointer. It stays
 /// on the device where it is. Collective: every rank calls it, with the same parameters and options.
 template <class Module>
@@ -163,6 +236,19 @@ auto ddp(Module&& module, const Session& session, DdpOptions options = {}) {
   shared->to(session.device());
   if (!options.device && !session.device().is_cpu()) options.device = session.device();
   return ddp(std::move(shared), session.group(), std::move(options));
+}
+
+/// torch::save(model, path) and torch::load(model, path): the module's own. On one rank, where all see the
+/// file.
+template <class M>
+torch::serialize::OutputArchive& operator<<(torch::serialize::OutputArchive& archive,
+                                            const std::shared_ptr<DistributedDataParallel<M>>& model) {
+  return archive << std::static_pointer_cast<torch::nn::Module>(model->module());
+}
+template <class M>
+torch::serialize::InputArchive& operator>>(torch::serialize::InputArchive& archive,
+                                           const std::shared_ptr<DistributedDataParallel<M>>& model) {
+  return archive >> std::static_pointer_cast<torch::nn::Module>(model->module());
 }
 
 }  // namespace lockstep

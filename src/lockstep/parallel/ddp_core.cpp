@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/debug_level.h"
@@ -138,6 +139,18 @@ void DdpCore::zero_grad(bool set_to_none) {
       gradient.zero_();
     }
   }
+}
+
+void DdpCore::to(c10::Device device) {
+  for (const auto& parameter : state_->parameters) {
+    const auto there = parameter.tensor.device();
+    if (there.type() == device.type() && (!device.has_index() || there == device)) continue;
+    throw InputError(format("the model is wrapped, its parameters are on {} and cannot move to {}",
+                            there.str(), device.str()),
+                     "DistributedDataParallel",
+                     "ddp(net, session) moves it to the session's device; leave to() out");
+  }
+  state_->module->to(device);
 }
 
 std::vector<std::pair<std::string, at::Tensor>> DdpCore::named_parameters() const {

@@ -54,6 +54,8 @@ class DdpCore {
   void check_finalized() const;
   /// Right with gradients that are views, too.
   void zero_grad(bool set_to_none);
+  /// An error unless the exchanged parameters are on this device; the rest of the module moves there.
+  void to(c10::Device device);
   /// Every parameter once, with its name.
   std::vector<std::pair<std::string, at::Tensor>> named_parameters() const;
   /// Options, sizes and times under Python's names.

@@ -50,6 +50,16 @@ template <class T>
 constexpr bool has_own_walk = requires(T& value, const TensorVisitor& visit) {
   value.for_each_tensor(visit);
 };
+// visit_tensors(value, visit), a function beside a type that cannot have the member
+template <class T>
+constexpr bool has_free_walk = requires(T& value, const TensorVisitor& visit) {
+  visit_tensors(value, visit);
+};
+// torch::nn::utils::rnn::PackedSequence
+template <class T>
+constexpr bool is_packed = requires(T& value) {
+  T(value.data(), value.batch_sizes(), value.sorted_indices(), value.unsorted_indices());
+};
 template <class T>
 constexpr bool is_range = requires(T& value) {
   value.begin(), value.end();
@@ -117,6 +127,15 @@ void walk_fields(T& value, const Each& each) {
   }
 }
 
+// Its batch sizes stay on the CPU.
+template <class T>
+void walk_packed(T& value, const TensorVisitor& visit) {
+  at::Tensor data = value.data(), sorted = value.sorted_indices(), unsorted = value.unsorted_indices();
+  for (auto* tensor : {&data, &sorted, &unsorted})
+    if (tensor->defined()) visit(*tensor);
+  value = T(data, value.batch_sizes(), sorted, unsorted);
+}
+
 template <class T>
 void walk(T& value, const TensorVisitor& visit) {
   if constexpr (std::is_same_v<T, at::Tensor>) {
@@ -126,6 +145,10 @@ void walk(T& value, const TensorVisitor& visit) {
   } else if constexpr (holds_none<T>) {
   } else if constexpr (has_own_walk<T>) {
     value.for_each_tensor(visit);
+  } else if constexpr (has_free_walk<T>) {
+    visit_tensors(value, visit);
+  } else if constexpr (is_packed<T>) {
+    walk_packed(value, visit);
   } else if constexpr (is_map<T>) {
     for (auto& item : value) walk(item.second, visit);
   } else if constexpr (requires { value.begin()->key(), value.begin()->value(); }) {
@@ -141,9 +164,11 @@ void walk(T& value, const TensorVisitor& visit) {
   } else if constexpr (std::is_aggregate_v<T>) {
     walk_fields(value, [&visit](auto& field) { walk(field, visit); });
   } else {
-    static_assert(always_false<T>,
-                  "lockstep cannot see the tensors in this type: give it a member "
-                  "`void for_each_tensor(const lockstep::TensorVisitor& visit)` that calls visit for each");
+    static_assert(
+        always_false<T>,
+        "lockstep cannot see the tensors in this type: give it a member "
+        "`void for_each_tensor(const lockstep::TensorVisitor& visit)` that calls visit for each, or a "
+        "function `visit_tensors(T&, const lockstep::TensorVisitor&)` beside it");
   }
 }
 
@@ -167,7 +192,8 @@ constexpr bool kAnyMayOwn<std::variant<Ts...>> = (may_own<Ts>() || ...);
 // Whether a copy of a value has tensors of its own: where a pointer leads, the tensors stay the caller's.
 template <class T>
 constexpr bool may_own() {
-  if constexpr (std::is_same_v<T, at::Tensor> || std::is_same_v<T, c10::IValue> || has_own_walk<T>) {
+  if constexpr (std::is_same_v<T, at::Tensor> || std::is_same_v<T, c10::IValue> || has_own_walk<T> ||
+                has_free_walk<T> || is_packed<T>) {
     return true;
     // which branches are alike depends on the type  NOLINTNEXTLINE(bugprone-branch-clone)
   } else if constexpr (holds_none<T> || std::is_trivially_copyable_v<T>) {
@@ -203,6 +229,10 @@ void walk_owned(T& value, const TensorVisitor& visit) {
     for_each_tensor_of_copy(value, visit);
   } else if constexpr (has_own_walk<T>) {
     value.for_each_tensor(visit);
+  } else if constexpr (has_free_walk<T>) {
+    visit_tensors(value, visit);
+  } else if constexpr (is_packed<T>) {
+    walk_packed(value, visit);
   } else if constexpr (is_map<T>) {
     for (auto& item : value) walk_owned(item.second, visit);
   } else if constexpr (requires { value.begin()->key(), value.begin()->value(); }) {
@@ -257,7 +287,8 @@ class Placed {
 };
 
 /// Walks tensors, optionals, pairs, tuples, arrays, vectors, maps, variants, pointers, plain structs of these
-/// (up to eight fields), and any type with a member `void for_each_tensor(const TensorVisitor&)`.
+/// (up to eight fields), a PackedSequence, and any type with a member `void for_each_tensor(const
+/// TensorVisitor&)` or a function `void visit_tensors(T&, const TensorVisitor&)` beside it.
 template <class T>
 void for_each_tensor(T& value, const TensorVisitor& visit) {
   tensors::walk(value, visit);

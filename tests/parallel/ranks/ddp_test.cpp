@@ -4,7 +4,9 @@
 #include <torch/torch.h>
 
 #include <cstdlib>
+#include <sstream>
 
+#include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/cuda_load.h"
 #include "parallel/ranks_group.h"
@@ -85,6 +87,41 @@ struct AnswerNet : nn::Module {
 
 // Without the sink behind every tensor of the struct, the parameters behind the unused outputs would never be
 // marked ready and the next forward would throw.
+struct ListNet : nn::Module {
+  nn::Linear a = register_module("a", nn::Linear(4, 3));
+  at::Tensor forward(const std::vector<at::Tensor>& both) { return a(both[0]) + a(both[1]); }
+  at::Tensor encode(const at::Tensor& x) { return a(x); }
+};
+
+TEST(Ddp, CallsAnotherMethodAndTakesAListInBraces) {
+  const auto model = ddp(ListNet(), group());
+  const auto gradient = [&] { return model->module()->a->weight.grad(); };
+  const auto x = batch(5, 4);
+  model->call([](ListNet& net, const at::Tensor& input) { return net.encode(input); }, x).sum().backward();
+  EXPECT_TRUE(same_everywhere(gradient()));
+  model->zero_grad();
+  model->forward({x, x + rank()}).sum().backward();
+  EXPECT_TRUE(same_everywhere(gradient()));
+}
+
+TEST(Ddp, HasWhatProgramsAskOfAModule) {
+  const auto model = ddp(nn::BatchNorm1d(2), group());
+  model->to(at::kCPU);
+  EXPECT_THROW(model->to(at::kMeta), InputError);
+  EXPECT_TRUE(model->is_training());
+  EXPECT_EQ(model->named_buffers().size(), 3U);
+  std::stringstream file;
+  torch::save(model, file);
+  nn::BatchNorm1d loaded(2);
+  model->module()->weight.set_data(torch::full({2}, 7.0));
+  torch::load(loaded, file);
+  EXPECT_TRUE(loaded->weight.equal(torch::ones({2}))) << "under the module's own names";
+  file.seekg(0);
+  auto again = model;
+  torch::load(again, file);
+  EXPECT_TRUE(model->module()->weight.equal(torch::ones({2})));
+}
+
 TEST(Ddp, SeesTheTensorsInsideAnOutput) {
   const auto model = ddp(std::make_shared<AnswerNet>(), group(), {.find_unused_parameters = true});
   for (int step = 0; step < 3; ++step) {
