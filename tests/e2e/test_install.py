@@ -50,7 +50,7 @@ PUBLIC_HEADERS = """
     comm/group.h
     config/settings.h
     data/csv.h data/dataset.h data/idx.h data/image_set.h data/loader.h data/node_share.h data/sampler.h
-    data/table_set.h data/token_set.h
+    data/table_set.h data/token_set.h data/torch_data.h
     kernels/conv_pool_relu.h kernels/linear_relu.h kernels/pool_relu.h launch/job.h launch/options.h
     lesson/show.h
     models/bert.h models/bert_blocks.h models/bert_config.h models/bert_folder.h models/bert_layer.h models/bert_weights.h
