@@ -278,7 +278,8 @@ TEST(Sgd, HasTheBitsOfLibtorchsInEachLayout) {
 TEST(AdamW, DecaysAsPythonsDoesUnlessItIsToldOtherwise) {
   for (const double decay : {0.01, 0.2}) {
     const auto params = two_params(), same = two_params();
-    AdamW adamw(params, decay == 0.01 ? AdamWOptions{.lr = 0.1} : AdamWOptions{.lr = 0.1, .weight_decay = decay});
+    AdamW adamw(params,
+                decay == 0.01 ? AdamWOptions{.lr = 0.1} : AdamWOptions{.lr = 0.1, .weight_decay = decay});
     Adam adam(same, {.lr = 0.1, .weight_decay = decay, .decoupled_weight_decay = true});
     params[0].mutable_grad() = same[0].mutable_grad() = torch::ones({3});
     adamw.step();
