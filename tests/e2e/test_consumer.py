@@ -112,8 +112,9 @@ def test_what_ddp_does_not_take_is_said_in_one_error(installed, build_dir, tmp_p
     (tmp_path / "main.cpp").write_text(head + pieces)
     (tmp_path / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.24)\nproject(own LANGUAGES CXX)\nfind_package(lockstep REQUIRED)\n"
-        "add_library(own OBJECT main.cpp)\ntarget_link_libraries(own PRIVATE lockstep::lockstep)\n")
-    built = build_against(installed, build_dir, tmp_path, tmp_path / "build", flags="-fsyntax-only", check=False)
+        "add_library(own OBJECT main.cpp)\ntarget_link_libraries(own PRIVATE lockstep::lockstep)\n"
+        "target_compile_options(own PRIVATE -fsyntax-only)\n")
+    built = build_against(installed, build_dir, tmp_path, tmp_path / "build", flags="", check=False)
     assert built.returncode != 0
     errors = [line for line in built.output.splitlines() if "error:" in line]
     for words in REFUSED.values():
