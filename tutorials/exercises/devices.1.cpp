@@ -37,7 +37,7 @@ std::vector<int64_t> part_sizes(int64_t samples, int64_t devices) {
   //@ end
 }
 
-// What a device has computed. The fastest comes first, whichever device it is.
+// What a device has computed. Whoever is done first comes first: the order says nothing about the samples.
 struct Output {
   size_t device;
   at::Tensor values;
@@ -56,6 +56,14 @@ at::Tensor gather(const std::vector<Output>& finished) {
   std::vector<at::Tensor> values;
   for (const auto& output : finished) values.push_back(output.values);
   return torch::cat(values);
+  //@ wrong reversed: turned round
+  std::vector<at::Tensor> values;
+  for (const auto& output : finished) values.insert(values.begin(), output.values);
+  return torch::cat(values);
+  //@ wrong sorted: in order of size
+  std::vector<at::Tensor> values;
+  for (const auto& output : finished) values.push_back(output.values);
+  return std::get<0>(torch::cat(values).sort());
   //@ end
 }
 
@@ -71,7 +79,8 @@ int main() {
       for (const int64_t size : sizes) {
         if (size < 0 || begin + size > samples) break;                     // more than there is
         const auto part = torch::arange(samples).slice(0, begin, begin + size);  // sample 0, 1, 2, ...
-        finished.insert(finished.begin(), {finished.size(), 10 * part});   // the last device is the fastest
+        const Output output = {finished.size(), 7 * part % 10};
+        finished.insert(finished.begin() + std::ssize(finished) / 2, output);  // with three: 1, 2, 0
         begin += size;
       }
       if (!finished.empty()) lockstep::show("outputs", gather(finished));

@@ -31,6 +31,14 @@ at::Tensor whole_loss(const std::vector<at::Tensor>& losses, const std::vector<i
   auto sum = torch::zeros({}, at::kDouble);
   for (size_t i = 0; i < losses.size(); ++i) sum = sum + losses[i] * samples[i];
   return sum;
+  //@ wrong float32: right to 7 digits only
+  auto sum = torch::zeros({}, at::kFloat);
+  int64_t all = 0;
+  for (size_t i = 0; i < losses.size(); ++i) {
+    sum = sum + losses[i].to(at::kFloat) * samples[i];
+    all += samples[i];
+  }
+  return sum / all;
   //@ wrong item: no way back
   double sum = 0;
   int64_t all = 0;

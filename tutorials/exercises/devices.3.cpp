@@ -25,6 +25,11 @@ void refresh(Line& replica, const Line& first) {
   //@ wrong stale: they are not refreshed
   (void)replica;
   (void)first;
+  //@ wrong shared: in the first model's memory
+  replica.weight.set_data(first.weight);
+  replica.bias.set_data(first.bias);
+  //@ wrong same: in the first model's memory
+  replica = first;
   //@ end
 }
 
@@ -79,11 +84,15 @@ int main() {
     for (const int64_t devices : {2, 3}) {
       Line first;
       std::vector<Line> replicas(static_cast<size_t>(devices));
+      int64_t shared = 0;
       const auto parts = torch::arange(1, 6, at::kDouble).chunk(devices);  // 5 samples: 1, 2, 3, 4, 5
       for (int i = 0; i < 3; ++i) {
         step(first, replicas, parts);
         lockstep::show("line", std::vector<double>{first.weight.item<double>(), first.bias.item<double>()});
       }
+      for (const auto& replica : replicas)
+        shared += replica.weight.is_alias_of(first.weight) + replica.bias.is_alias_of(first.bias);
+      lockstep::show("parameters in the first model's memory", std::vector{shared});
     }
   });
 }
