@@ -18,6 +18,8 @@ int main() {
     lockstep::DistributedSampler sampler(12, session, {.shuffle = true, .seed = 7});
     //@ wrong seeds: twice in epoch
     lockstep::DistributedSampler sampler(12, session, {.shuffle = true, .seed = 7 + session.rank()});
+    //@ wrong own_seed: has the list of epoch 1
+    lockstep::DistributedSampler sampler(12, session, {.shuffle = true, .seed = 8});
     //@ wrong plain: is not shuffled
     lockstep::DistributedSampler sampler(12, session, {.shuffle = false, .seed = 7});
     //@ end
@@ -32,6 +34,14 @@ int main() {
       sampler.set_epoch(1);
       //@ wrong rank: twice in epoch 0
       sampler.set_epoch(epoch + session.rank());
+      //@ wrong next: has the list of epoch 1
+      sampler.set_epoch(epoch + 1);
+      //@ wrong backward: has the list of epoch -1
+      sampler.set_epoch(-epoch);
+      //@ wrong time: the same seed and the same epoch
+      sampler.set_epoch(std::time(nullptr));
+      //@ wrong chance: of no epoch near it
+      sampler.set_epoch(rand());
       //@ end
       lockstep::show("epoch " + std::to_string(epoch), sampler.indices());
     }

@@ -9,16 +9,23 @@
 // A model has given ten answers; 1 is a right one, 0 a wrong one. What share of them is right? The ranks look at
 // them together: each answer is looked at once, by one rank, and all ranks come to the same share.
 
-const std::vector<double> kRight = {0, 1, 1, 0, 1, 1, 1, 0, 1, 1};
-int looked_at = 0;
+class Answers {
+ public:
+  explicit Answers(std::string right) : right_(std::move(right)) {}
+  int64_t size() const { return std::ssize(right_); }
+  double look(int64_t answer) {
+    looked_at_.push_back(answer);
+    return right_.at(answer) == '1' ? 1 : 0;
+  }
+  const std::vector<int64_t>& looked_at() const { return looked_at_; }
 
-double look(int64_t answer) {
-  ++looked_at;
-  return kRight[answer];
-}
+ private:
+  std::string right_;
+  std::vector<int64_t> looked_at_;
+};
 
-double share_of_right(const lockstep::Session& session) {
-  const int64_t size = static_cast<int64_t>(kRight.size());
+double share_of_right(Answers& answers, const lockstep::Session& session) {
+  const int64_t size = answers.size();
   //@ todo
   // TODO: this is right where the ranks divide the ten. Run it on three.
   const lockstep::DistributedSampler mine(size, session, {.shuffle = false});
@@ -26,13 +33,15 @@ double share_of_right(const lockstep::Session& session) {
   const lockstep::ShardSampler mine(size, session.rank(), session.world());
   //@ wrong all: looks at all
   const lockstep::ShardSampler mine(size, 0, 1);
+  //@ wrong first: the work is not shared
+  const lockstep::ShardSampler mine(session.rank() == 0 ? size : 0, 0, 1);
   //@ wrong padded: counted twice
   const lockstep::DistributedSampler mine(size, session, {.shuffle = false});
   //@ wrong dropped: counted by nobody
   const lockstep::DistributedSampler mine(size, session, {.shuffle = false, .drop_last = true});
   //@ end
   lockstep::Mean right;
-  for (const int64_t answer : mine.indices()) right.add(look(answer));
+  for (const int64_t answer : mine.indices()) right.add(answers.look(answer));
   //@ todo
   std::vector<double> shares = {right.value()};
   session.team().sum(shares);
@@ -43,15 +52,19 @@ double share_of_right(const lockstep::Session& session) {
   std::vector<double> shares = {right.value()};
   session.team().sum(shares);
   return shares[0] / session.world();
+  //@ wrong show: whatever it is
+  return 0.7;
   //@ wrong own: its own answers
   return right.value();
   //@ end
 }
 
-int main() {
-  return lockstep::run([] {
+// ANSWERS
+int main(int count, char** words) {
+  return lockstep::run([&] {
     lockstep::Session session;
-    lockstep::show("share", share_of_right(session));
-    lockstep::show("looked at", looked_at);
+    Answers answers(count > 1 ? words[1] : "0110111011");
+    lockstep::show("share", share_of_right(answers, session));
+    lockstep::show("looked at", answers.looked_at());
   });
 }

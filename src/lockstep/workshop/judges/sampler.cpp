@@ -111,7 +111,8 @@ Row list_of(const Run& run, const std::string& name) {
 // two ranks that draw apart take some samples twice and leave out others: the first is told
 void require_each_once(const Run& run, int epoch, int size) {
   const auto found = takers(run, format("epoch {}", epoch), size);
-  const auto think = "the ranks share one list: all must draw it from the same seed and the same epoch";
+  const auto think =
+      "the ranks share one list: all must draw it from the same seed and the same epoch's number";
   for (const auto& [sample, ranks] : found) {
     if (ranks.size() > 1)
       throw NotYet(format("with {} ranks, sample {} is taken twice in epoch {}, by {}", run.ranks.size(),
@@ -126,6 +127,24 @@ void require_each_once(const Run& run, int epoch, int size) {
   }
 }
 
+// what DistributedSampler and Python's draw from seed 7, from epoch kFirstKnown on
+constexpr int kFirstKnown = -2;
+const std::vector<Row> kKnownLists = {
+    {11, 0, 9, 6, 10, 3, 4, 5, 8, 7, 1, 2}, {2, 9, 5, 0, 6, 3, 11, 8, 7, 1, 4, 10},
+    {3, 4, 0, 5, 7, 9, 11, 6, 8, 1, 10, 2}, {3, 10, 0, 6, 9, 4, 1, 7, 8, 2, 5, 11},
+    {10, 9, 6, 8, 0, 3, 7, 4, 1, 11, 2, 5}, {5, 2, 4, 7, 1, 9, 11, 0, 3, 8, 10, 6}};
+
+constexpr const char* kAgain =
+    "a run that goes on in the middle needs this list again: the same seed and the same epoch make the same "
+    "list";
+
+int epoch_of(const Row& list, int epoch) {
+  const auto found = std::find(kKnownLists.begin(), kKnownLists.end(), list);
+  if (found == kKnownLists.end())
+    throw NotYet(format("epoch {} has a list that seed 7 makes of no epoch near it", epoch), kAgain);
+  return kFirstKnown + static_cast<int>(found - kKnownLists.begin());
+}
+
 void judge_epochs(const Run& run) {
   constexpr int kSize = 12, kEpochs = 3;
   std::vector<Row> lists;
@@ -137,6 +156,9 @@ void judge_epochs(const Run& run) {
   if (std::is_sorted(lists[0].begin(), lists[0].end()))
     throw NotYet(format("the list of epoch 0 is not shuffled: {}", shown(lists[0])),
                  "training wants .shuffle = true");
+  Row drawn_for;
+  for (int epoch = 0; epoch < kEpochs; ++epoch)
+    drawn_for.push_back(epoch_of(lists[static_cast<size_t>(epoch)], epoch));
   for (int epoch = 1; epoch < kEpochs; ++epoch) {
     const auto same = std::find(lists.begin(), lists.begin() + epoch, lists[static_cast<size_t>(epoch)]);
     if (same != lists.begin() + epoch)
@@ -144,32 +166,55 @@ void judge_epochs(const Run& run) {
                           same - lists.begin(), shown(run.ranks[0].numbers(format("epoch {}", epoch)))),
                    "who tells the sampler that another epoch begins?");
   }
+  for (int epoch = 0; epoch < kEpochs; ++epoch) {
+    if (const double is = drawn_for[static_cast<size_t>(epoch)]; is != epoch)
+      throw NotYet(format("epoch {} has the list of epoch {}, with seed 7", epoch, is), kAgain);
+  }
 }
 
 LOCKSTEP_JUDGE("sampler.2", attempt) {
   for (const int world : {2, 3}) judge_epochs(attempt.run({.world = world}));
 }
 
-const Row kRight = {0, 1, 1, 0, 1, 1, 1, 0, 1, 1};
-constexpr double kSum = 7;
+// the answers of a run: 1 is a right one
+struct Given {
+  std::string answers;
+  double right(int begin, int count) const {
+    const auto first = answers.begin() + begin;
+    return static_cast<double>(std::count(first, first + count, '1')) / count;
+  }
+  int size() const { return static_cast<int>(answers.size()); }
+};
+
+// what stands in the exercise, and others
+const Given kTen{"0110111011"}, kOthers{"0100111010"};
 
 // what the ranks' own shares would be: blocks as even as can be
-Row blocks(int world) {
+Row blocks(const Given& given, int world) {
   Row shares;
-  const int size = static_cast<int>(kRight.size());
   for (int rank = 0, begin = 0; rank < world; ++rank) {
-    const int count = size / world + (rank < size % world ? 1 : 0);
-    const auto first = kRight.begin() + begin;
-    shares.push_back(std::accumulate(first, first + count, 0.0) / count);
+    const int count = given.size() / world + (rank < given.size() % world ? 1 : 0);
+    shares.push_back(given.right(begin, count));
     begin += count;
   }
   return shares;
 }
 
-void judge_looks(const Run& run) {
-  const double size = static_cast<double>(kRight.size());
+void require_shared_work(const Run& run, const Given& given, const std::string& where) {
+  for (const auto& rank : run.ranks) {
+    const auto looks = static_cast<int>(rank.numbers("looked at").size());
+    const int world = static_cast<int>(run.ranks.size()), least = given.size() / world;
+    if (looks < least)
+      throw NotYet(format("{}, rank {} looks at {} of {} answers: the work is not shared", where, rank.rank(),
+                          looks, given.size()),
+                   "the others wait for the one that has most to do");
+  }
+}
+
+void judge_looks(const Run& run, const Given& given) {
+  const double size = given.size();
   double all = 0;
-  for (const auto& rank : run.ranks) all += rank.number("looked at");
+  for (const auto& rank : run.ranks) all += static_cast<double>(rank.numbers("looked at").size());
   const auto where = format("with {} ranks", run.ranks.size());
   if (all == size * static_cast<double>(run.ranks.size()))
     throw NotYet(format("{}, each rank looks at all {}", where, shown(size)),
@@ -182,27 +227,37 @@ void judge_looks(const Run& run) {
     throw NotYet(format("{}, they look at {} answers, and there are {}: the rest is counted by nobody", where,
                         shown(all), shown(size)),
                  "which sampler leaves nothing out?");
+  for (const auto& [answer, ranks] : takers(run, "looked at", given.size())) {
+    if (ranks.size() != 1)
+      throw NotYet(format("{}, answer {} is looked at {}", where, answer, times(ranks.size())),
+                   "each answer is one rank's");
+  }
+  require_shared_work(run, given, where);
 }
 
-void judge_share(const RankRun& rank, int world) {
-  const double is = rank.number("share"), wanted = kSum / static_cast<double>(kRight.size());
+void judge_share(const RankRun& rank, const Given& given, int world) {
+  const double is = rank.number("share"), wanted = given.right(0, given.size());
   if (near(is, wanted)) return;
   const auto what = format("with {} ranks, rank {} says that {} are right, and it is {}", world, rank.rank(),
                            shown(is), shown(wanted));
-  const auto own = blocks(world);
+  const auto own = blocks(given, world);
   if (near(is, std::accumulate(own.begin(), own.end(), 0.0) / world))
     throw NotYet(what + ": that is a mean of the ranks' means",
                  "a rank with 3 answers counts there as much as one with 4");
   if (near(is, own[static_cast<size_t>(rank.rank())]))
     throw NotYet(what + ": that is the share of its own answers", "the other ranks' counts have not come in");
+  if (near(is, kTen.right(0, kTen.size())))
+    throw NotYet(
+        what + format(": that is right for {}, and these answers are {}", kTen.answers, given.answers),
+        "count what look() says, whatever it is");
   throw NotYet(what);
 }
 
 LOCKSTEP_JUDGE("sampler.3", attempt) {
-  for (const int world : {3, 2}) {
-    const auto run = attempt.run({.world = world});
-    judge_looks(run);
-    for (const auto& rank : run.ranks) judge_share(rank, world);
+  for (const auto& [world, given] : {std::pair(3, kTen), std::pair(2, kOthers)}) {
+    const auto run = attempt.run({.world = world, .args = {given.answers}});
+    judge_looks(run, given);
+    for (const auto& rank : run.ranks) judge_share(rank, given, world);
   }
 }
 
