@@ -115,6 +115,20 @@ std::vector<Bucket> pack(const std::vector<int64_t>& elements, int64_t first_cap
   }
   if (buckets.back().empty()) buckets.pop_back();
   return buckets;
+  //@ wrong carried: carries over what the last one had too much
+  std::vector<Bucket> buckets(1);
+  int64_t bytes = 0;
+  for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
+    buckets.back().push_back(i);
+    bytes += 4 * elements[i];
+    const auto limit = buckets.size() == 1 ? first_cap : cap;
+    if (bytes >= limit) {
+      buckets.emplace_back();
+      bytes -= limit;
+    }
+  }
+  if (buckets.back().empty()) buckets.pop_back();
+  return buckets;
   //@ wrong last: is in no bucket
   std::vector<Bucket> buckets;
   Bucket open;

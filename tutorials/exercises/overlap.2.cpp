@@ -20,7 +20,7 @@ struct Cost {
   double exchange, shows;
 };
 
-// The spans come in the order of their begins.
+// The spans come in the order of their begins. There may be none: a rank alone exchanges nothing.
 Cost cost_of(const std::vector<Span>& buckets, double backward_end) {
   //@ todo
   // TODO: both numbers
@@ -46,6 +46,15 @@ Cost cost_of(const std::vector<Span>& buckets, double backward_end) {
   double last = 0;
   for (const auto& span : buckets) last = std::max(last, span.end);
   return {last - buckets.front().begin, std::max(0.0, last - backward_end)};
+  //@ wrong none: falls over a step without buckets
+  Cost cost = {0, 0};
+  double until = buckets.at(0).begin;
+  for (const auto& [begin, end] : buckets) {
+    cost.exchange += std::max(0.0, end - std::max(begin, until));
+    cost.shows += std::max(0.0, end - std::max({begin, until, backward_end}));
+    until = std::max(until, end);
+  }
+  return cost;
   //@ wrong whole: counts the whole of a bucket
   Cost cost = {0, 0};
   double until = 0;

@@ -16,18 +16,23 @@ using Rows = std::vector<Row>;
 
 constexpr double kFirstCap = 1 << 20, kCap = 25 << 20;
 
+double from_nothing(double, double) {
+  return 0;
+}
+
 // How somebody may deal gradients out.
 struct Packing {
   const char* what;
   const char* think;
-  bool reverse = true, before = false, anew = true, when_reached = true;
+  bool reverse = true, before = false, when_reached = true;
+  double (*next_bytes)(double bytes, double cap) = from_nothing;  // what a new bucket begins to count with
   double element = 4, first_cap = kFirstCap;
 };
 
 constexpr Packing kRightPacking = {.what = "", .think = ""};
 
 // in the order in which they are looked for
-constexpr std::array<Packing, 6> kWrongPackings = {{
+constexpr std::array<Packing, 7> kWrongPackings = {{
     {.what = "the gradients go in the model's order",
      .think = "backward begins with the loss: which layer's gradients does it have first?",
      .reverse = false},
@@ -43,7 +48,10 @@ constexpr std::array<Packing, 6> kWrongPackings = {{
      .before = true},
     {.what = "a new bucket counts on from the one before, and none starts to count anew",
      .think = "what has to happen to the bytes when a bucket is closed?",
-     .anew = false},
+     .next_bytes = [](double bytes, double) { return bytes; }},
+    {.what = "a new bucket carries over what the last one had too much",
+     .think = "a bucket may be larger than its cap, and the next one begins empty",
+     .next_bytes = [](double bytes, double cap) { return bytes - cap; }},
     {.what = "a bucket that has just its cap is left open",
      .think = "rule 3 says `reached`: with how many bytes is that so?",
      .when_reached = false},
@@ -61,19 +69,19 @@ Row elements_of(const std::vector<int>& widths) {
 Rows packed(const Row& elements, const Packing& way) {
   Rows buckets(1);
   double bytes = 0;
-  const auto close = [&] {
+  const auto close = [&](double cap) {
     buckets.emplace_back();
-    if (way.anew) bytes = 0;
+    bytes = way.next_bytes(bytes, cap);
   };
   for (size_t turn = 0; turn < elements.size(); ++turn) {
     const auto i = way.reverse ? elements.size() - 1 - turn : turn;
     const double more = way.element * elements[i];
     const double cap = buckets.size() == 1 ? way.first_cap : kCap;
-    if (way.before && bytes > 0 && bytes + more > cap) close();
+    if (way.before && bytes > 0 && bytes + more > cap) close(cap);
     buckets.back().push_back(static_cast<double>(i));
     bytes += more;
     const bool is_full = way.when_reached ? bytes >= cap : bytes > cap;
-    if (!way.before && is_full) close();
+    if (!way.before && is_full) close(cap);
   }
   if (buckets.back().empty()) buckets.pop_back();
   return buckets;
@@ -128,7 +136,7 @@ void judge_packing(const RankRun& rank, const std::vector<int>& widths) {
 // a net of some MiB whose first bucket has just its cap, and one that fills a bucket of 25
 LOCKSTEP_JUDGE("overlap.1", attempt) {
   const std::vector<std::vector<int>> nets = {{16, 1024, 1024, 512, 255, 1024},
-                                              {8, 700, 2048, 2048, 2048, 900, 4}};
+                                              {8, 2000, 2048, 2048, 2048, 900, 4}};
   for (const auto& widths : nets) {
     std::vector<std::string> args;
     for (const int width : widths) args.push_back(std::to_string(width));
@@ -206,7 +214,7 @@ void judge_exchange(const std::string& who, const TracedStep& step, double is) {
   if (near(is, counted_twice(step).exchange))
     throw NotYet(what + ": it counts twice where two buckets are on their way at once",
                  "how far had you counted when the next one began?");
-  if (near(is, last_end(step) - step.buckets.front().first))
+  if (!step.buckets.empty() && near(is, last_end(step) - step.buckets.front().first))
     throw NotYet(what + ": it counts the gaps between buckets, too", "what travels in a gap?");
   throw NotYet(what);
 }
@@ -237,14 +245,24 @@ std::vector<std::string> arguments(const TracedStep& step) {
   return args;
 }
 
+Run run_without_buckets(Attempt& attempt, const std::vector<std::string>& args) {
+  try {
+    return attempt.run({.world = 2, .args = args});
+  } catch (const NotYet& fall) {
+    throw NotYet(format("it falls over a step without buckets, which costs 0 ms: {}", fall.what()),
+                 "who trains alone exchanges nothing: is there a first bucket to look at?");
+  }
+}
+
 LOCKSTEP_JUDGE("overlap.2", attempt) {
   const std::vector<TracedStep> steps = {
-      {100, {{20, 60}, {50, 90}, {95, 130}}},             // two at once, a gap, one that shows
-      {200, {{10, 40}, {50, 80}, {90, 150}}},             // all of it hides
-      {50, {{30, 120}, {40, 70}, {60, 140}, {150, 160}}}  // one inside another, and most of it shows
-  };
+      {100, {{20, 60}, {50, 90}, {95, 130}}},              // two at once, a gap, one that shows
+      {200, {{10, 40}, {50, 80}, {90, 150}}},              // all of it hides
+      {50, {{30, 120}, {40, 70}, {60, 140}, {150, 160}}},  // one inside another, and most of it shows
+      {80, {}}};
   for (const auto& step : steps) {
-    const auto run = attempt.run({.world = 2, .args = arguments(step)});
+    const auto run = step.buckets.empty() ? run_without_buckets(attempt, arguments(step))
+                                          : attempt.run({.world = 2, .args = arguments(step)});
     for (const auto& rank : run.ranks) {
       const auto who = format("with {} on its command line, rank {} says: ", base::join(arguments(step), " "),
                               rank.rank());
