@@ -37,7 +37,7 @@ TEST(Master, GivesTheTaskTheSolutionAndAWrongAnswerWithoutItsMarks) {
 }
 
 TEST(Master, SolvesTheHolesToWhichAWrongAnswerWasNotGiven) {
-  EXPECT_EQ(master_of(kMaster).wrong("one"), "int f() {\n  return 1;\n}\nint g = 3;\n");
+  EXPECT_EQ(master_of(kMaster).answer("one"), "int f() {\n  return 1;\n}\nint g = 3;\n");
 }
 
 TEST(Master, RefusesMarksThatMakeNoSense) {

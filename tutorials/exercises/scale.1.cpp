@@ -72,12 +72,19 @@ Plan weak_plan(Plan alone, int ranks) {
   return {alone.batch_a_rank, alone.batch_a_rank * ranks, alone.lr * ranks};
   //@ wrong lr: the learning rate has stayed
   return {alone.batch_a_rank, alone.batch_a_rank * ranks, alone.lr};
+  //@ wrong numbers: whatever it was alone
+  (void)alone;
+  return {32, 32 * ranks, 0.01 * ranks};
+  //@ wrong only_lr: whatever it was alone
+  return {alone.batch_a_rank, alone.batch_a_rank * ranks, 0.01 * ranks};
+  //@ wrong root: grows with the root
+  return {alone.batch_a_rank, alone.batch_a_rank * ranks, alone.lr * std::sqrt(ranks)};
   //@ wrong split: a rank's batch stays
   return {alone.batch_a_rank / ranks, alone.batch_a_rank, alone.lr};
   //@ end
 }
 
-// RANKS ALONE STRONG WEAK: the ranks, and three times in seconds
+// RANKS ALONE STRONG WEAK BATCH LR: the ranks, three times in seconds, and the plan of one alone
 int main(int count, char** words) {
   return lockstep::run([&] {
     const std::vector<std::string> given(words + 1, words + count);
@@ -87,7 +94,8 @@ int main(int count, char** words) {
     lockstep::show("speed_up", speed_up(alone, strong));
     lockstep::show("strong_efficiency", strong_efficiency(alone, strong, ranks));
     lockstep::show("weak_efficiency", weak_efficiency(alone, weak, ranks));
-    const auto plan = weak_plan({32, 32, 0.01}, ranks);
+    const int64_t batch = std::stoll(word(4, "32"));
+    const auto plan = weak_plan({batch, batch, std::stod(word(5, "0.01"))}, ranks);
     lockstep::show("batches", std::vector<int64_t>{plan.batch_a_rank, plan.batch_together});
     lockstep::show("lr", plan.lr);
   });

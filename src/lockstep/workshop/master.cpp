@@ -67,12 +67,20 @@ class MasterReader {
       kind_ = word;
     } else if (word == "wrong" && inside_) {
       begin_wrong(rest);
+    } else if (word == "right" && inside_) {
+      begin_right(rest);
     } else if (word == "end" && inside_) {
       close();
     } else {
       refuse(format("nothing is known of the mark '{}' here", word));
     }
     begun_ = false;
+  }
+
+  void begin_right(const std::string& name) {
+    kind_ = name;
+    auto& answers = master_.right_answers_;
+    if (std::find(answers.begin(), answers.end(), name) == answers.end()) answers.push_back(name);
   }
 
   void begin_wrong(const std::string& rest) {
@@ -129,8 +137,8 @@ std::string Master::solution() const {
   return assemble("solution");
 }
 
-std::string Master::wrong(const std::string& answer) const {
-  return assemble(answer);
+std::string Master::answer(const std::string& name) const {
+  return assemble(name);
 }
 
 std::string Master::assemble(const std::string& kind) const {

@@ -9,8 +9,10 @@
 // of the check's own message to it:
 //   //@ todo
 //   //@ solution
+//   //@ right mean
 //   //@ wrong sum: is the sum of all losses
 //   //@ end
+// An answer named `right` is another one that passes.
 
 #include <string>
 #include <vector>
@@ -38,23 +40,25 @@ class Master {
   /// Words of the message that the file gets as the learner finds it.
   const std::string& unsolved() const { return unsolved_; }
   const std::vector<WrongAnswer>& wrong_answers() const { return wrong_answers_; }
+  /// Names of right answers besides the solution.
+  const std::vector<std::string>& right_answers() const { return right_answers_; }
 
   /// The file as the learner finds it.
   std::string task() const;
   std::string solution() const;
-  /// The solution, but for the holes to which this wrong answer was given.
-  std::string wrong(const std::string& answer) const;
+  /// The solution, but for the holes to which this answer was given.
+  std::string answer(const std::string& name) const;
 
  private:
   struct Piece {
     int hole;          // -1: the same in all
-    std::string kind;  // todo, solution, or the name of a wrong answer
+    std::string kind;  // todo, solution, or the name of an answer
     std::string text;
   };
   std::string assemble(const std::string& kind) const;
 
   std::string name_, extension_, title_, unsolved_;
-  std::vector<std::string> hints_;
+  std::vector<std::string> hints_, right_answers_;
   std::vector<WrongAnswer> wrong_answers_;
   std::vector<Piece> pieces_;
   friend class MasterReader;

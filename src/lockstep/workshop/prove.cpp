@@ -24,9 +24,10 @@ struct Answer {
 std::vector<Answer> answers_of(const Master& exercise, size_t wrong) {
   std::vector<Answer> answers = {{"as it is found", exercise.task(), exercise.unsolved()},
                                  {"solved", exercise.solution(), ""}};
+  for (const auto& name : exercise.right_answers()) answers.push_back({name, exercise.answer(name), ""});
   for (const auto& [name, words] : exercise.wrong_answers()) {
     if (wrong-- == 0) break;
-    answers.push_back({name, exercise.wrong(name), words});
+    answers.push_back({name, exercise.answer(name), words});
   }
   return answers;
 }

@@ -1,5 +1,6 @@
 // Chapter 9: scaling, a layer that is shared, and a grid of ranks.
 #include <algorithm>
+#include <cmath>
 #include <regex>
 
 #include "lockstep/base/format.h"
@@ -8,13 +9,17 @@
 namespace lockstep::workshop {
 namespace {
 
+using Row = std::vector<double>;
+
 // --- scale.1: a timing, and what it is worth
 
 struct Timing {
   int ranks;
   double alone, strong, weak;
+  double batch, lr;  // the plan of one alone
 };
-constexpr Timing kTimings[] = {{4, 80, 25, 90}, {3, 60, 24, 75}};
+// the first is what stands in the exercise
+constexpr Timing kTimings[] = {{4, 80, 25, 90, 32, 0.01}, {3, 60, 24, 75, 48, 0.2}};
 
 std::string about(const Timing& timing) {
   return format("{} s alone, {} s shared by {} ranks, {} s where each had as much", timing.alone,
@@ -56,40 +61,51 @@ void judge_times(const RankRun& rank, const Timing& timing) {
             "each rank has as much to do as the one alone: perfect ranks take as long as it did"}});
 }
 
-void judge_plan(const RankRun& rank, int ranks) {
-  const double own = 32, together = own * ranks, lr = 0.01 * ranks;
-  const auto& batches = rank.numbers("batches");
-  if (batches != std::vector<double>{own, together}) {
-    throw NotYet(
-        format("weak_plan() says {} on {} ranks (samples a rank, and together), and a rank's batch stays: 32",
-               shown(batches), ranks),
-        "then how many samples are behind one step?");
-  }
-  if (near(rank.number("lr"), lr)) return;
+void judge_batches_of_plan(const Row& is, const Timing& timing) {
+  const auto& first = kTimings[0];
+  if (is == Row{timing.batch, timing.batch * timing.ranks}) return;
   const auto what =
-      format("weak_plan() says {} for lr, and the linear rule {}", shown(rank.number("lr")), shown(lr));
-  if (near(rank.number("lr"), 0.01)) {
+      format("weak_plan() says {} on {} ranks (samples a rank, and together)", shown(is), timing.ranks);
+  if (is == Row{first.batch, first.batch * timing.ranks})
+    throw NotYet(what + format(": as with a batch of {}, whatever it was alone: {} here", shown(first.batch),
+                               shown(timing.batch)),
+                 "the plan of one alone is an argument");
+  throw NotYet(what + format(", and a rank's batch stays: {}", shown(timing.batch)),
+               "then how many samples are behind one step?");
+}
+
+void judge_plan(const RankRun& rank, const Timing& timing) {
+  judge_batches_of_plan(rank.numbers("batches"), timing);
+  const double is = rank.number("lr"), ranks = timing.ranks;
+  if (near(is, timing.lr * ranks)) return;
+  const auto what =
+      format("weak_plan() says {} for lr, and the linear rule {}", shown(is), shown(timing.lr * ranks));
+  if (near(is, timing.lr))
     throw NotYet(
         what + ": the learning rate has stayed",
         format("a step is a mean over {} times the samples, and there are so many times fewer steps", ranks));
-  }
+  if (near(is, timing.lr * std::sqrt(ranks)))
+    throw NotYet(what + ": it grows with the root of the ranks",
+                 "the rule that is asked for is the linear one");
+  if (near(is, kTimings[0].lr * ranks))
+    throw NotYet(what + format(": as with a rate of {}, whatever it was alone", shown(kTimings[0].lr)),
+                 "the plan of one alone is an argument");
   throw NotYet(what);
 }
 
 LOCKSTEP_JUDGE("scale.1", attempt) {
   for (const auto& timing : kTimings) {
-    const auto run = attempt.run({.world = 1,
-                                  .args = {std::to_string(timing.ranks), shown(timing.alone),
-                                           shown(timing.strong), shown(timing.weak)},
-                                  .alone = true});
+    const auto run =
+        attempt.run({.world = 1,
+                     .args = {std::to_string(timing.ranks), shown(timing.alone), shown(timing.strong),
+                              shown(timing.weak), shown(timing.batch), shown(timing.lr)},
+                     .alone = true});
     judge_times(run.ranks[0], timing);
-    judge_plan(run.ranks[0], timing.ranks);
+    judge_plan(run.ranks[0], timing);
   }
 }
 
 // --- scale.2: the same numbers as the exercise makes, and the whole layer
-
-using Row = std::vector<double>;
 
 struct Matrix {
   int rows, columns;
@@ -241,12 +257,27 @@ void judge_row(const RankRun& rank, int world) {
            {outputs(kAll, 0), "the bias is missing", "add it when the sum is made"}});
 }
 
+// what travels is outputs, or gradients of inputs: never more numbers than the whole batch has of them
+void judge_travels(const RankRun& rank, int world) {
+  constexpr const char* kFunctions[] = {"column_forward", "column_backward", "row_forward"};
+  const auto& given = rank.numbers("given");
+  for (size_t i = 0; i < std::min(std::size(kFunctions), given.size()); ++i) {
+    if (given[i] <= kSamples * kWidth) continue;
+    throw NotYet(
+        format(
+            "{}(), {} ranks: rank {} gives the others {} numbers, and {} are enough: weights have travelled",
+            kFunctions[i], world, rank.rank(), shown(given[i]), kSamples * kWidth),
+        "the whole weight is too large for one rank: let outputs travel, or gradients");
+  }
+}
+
 LOCKSTEP_JUDGE("scale.2", attempt) {
   for (const int world : {2, 3}) {
     const auto run = attempt.run({.world = world});
     for (const auto& rank : run.ranks) judge_column(rank, world);
     for (const auto& rank : run.ranks) judge_input_gradient(rank, world);
     for (const auto& rank : run.ranks) judge_row(rank, world);
+    for (const auto& rank : run.ranks) judge_travels(rank, world);
   }
 }
 
@@ -254,6 +285,15 @@ LOCKSTEP_JUDGE("scale.2", attempt) {
 
 constexpr int64_t kRanks = 8, kNode = 4, kStepSamples = 256;
 constexpr double kRoom = 10;  // MB a rank
+
+void judge_optimiser(const OptimSettings& optim) {
+  if (optim.lr != 0.01)
+    throw NotYet(format("optim.lr is {}", shown(optim.lr)),
+                 "with as many samples a step as before the learning rate stays: 0.01");
+  if (optim.name != "sgd" || optim.momentum != 0.9)
+    throw NotYet("the optimiser is another than sgd with momentum 0.9",
+                 "it is given, and so is its state: only the grid and the batch are free");
+}
 
 void judge_grid(const Settings& settings) {
   const auto& grid = settings.parallel;
@@ -298,13 +338,15 @@ void judge_dry_run(const RankRun& first) {
 LOCKSTEP_JUDGE("scale.4", attempt) {
   const auto settings = settings_of(attempt);
   judge_grid(settings);
+  judge_optimiser(settings.optim);
   const auto run =
       attempt.lockstep({"train", attempt.path(), "--dry-run"}, {.world = kRanks, .may_fail = true});
   judge_dry_run(run.ranks[0]);
-  const int64_t copies = kRanks / settings.parallel.tensor, together = copies * settings.data.batch_size;
+  const int64_t copies = kRanks / settings.parallel.tensor,
+                each = settings.data.batch_size * settings.train.accumulate, together = copies * each;
   if (together != kStepSamples)
     throw NotYet(format("{} copies with {} samples each take {} samples a step, and {} are wanted", copies,
-                        settings.data.batch_size, together, kStepSamples),
+                        each, together, kStepSamples),
                  "the ranks of one copy take the same samples; each copy takes others");
 }
 
