@@ -12,7 +12,8 @@
 // Nobody hands out samples here: each rank plays with environments of its own, and all learn one policy.
 
 // What this environment of this rank draws its chances from, in a run with this seed. No two environments of a run
-// have the same, and no two runs share one, if their seeds differ. The same again, when the run is repeated.
+// have the same, and no two runs share one, if their seeds differ: with seeds, ranks and environments up to 999. The same
+// again, when the run is repeated.
 uint64_t seed_of(uint64_t seed, int rank, int environment) {
   //@ todo
   // TODO
@@ -29,6 +30,16 @@ uint64_t seed_of(uint64_t seed, int rank, int environment) {
   //@ wrong ranks_alone: environments 0 and 1 of rank 0
   (void)environment;
   return seed * 1000 + static_cast<uint64_t>(rank);
+  //@ wrong hundreds: rank 0's environment 100 and rank 1's environment 0
+  return (seed * 1000 + static_cast<uint64_t>(rank)) * 100 + static_cast<uint64_t>(environment);
+  //@ wrong bytes: rank 0's environment 256 and rank 1's environment 0
+  return seed << 32 | static_cast<uint64_t>(rank * 256 + environment);
+  //@ wrong ten_ranks: environment 0 of rank 10 has the seed
+  return (seed * 10 + static_cast<uint64_t>(rank)) * 1000 + static_cast<uint64_t>(environment);
+  //@ wrong primes: rank 0's environment 37 and rank 1's environment 0
+  return seed * 1000003 + static_cast<uint64_t>(rank * 37 + environment);
+  //@ wrong short_places: in a run with seed 10
+  return seed * 1000 + static_cast<uint64_t>(rank) * 10000 + static_cast<uint64_t>(environment);
   //@ wrong random: other seeds when it is run again
   return (static_cast<uint64_t>(std::random_device()()) << 32 | std::random_device()()) + seed +
          static_cast<uint64_t>(rank + environment);
@@ -132,6 +143,19 @@ std::vector<double> normalised(std::vector<double> returns, const lockstep::Sess
   return returns;
 }
 
+// The seeds of players far apart: of each seed of a run, rank and environment among these numbers.
+std::string far_seeds() {
+  const std::vector<int> numbers = {0, 1, 10, 16, 31, 32, 37, 64, 100, 128, 256, 512, 999};
+  std::string seeds;
+  for (const int seed : numbers) {
+    for (const int rank : numbers) {
+      for (const int environment : numbers)
+        seeds += std::to_string(seed_of(static_cast<uint64_t>(seed), rank, environment)) + " ";
+    }
+  }
+  return seeds;
+}
+
 // What rank r has played. Its last episode has not come to its end: nothing is known of what follows.
 std::vector<Step> played(int rank, size_t steps) {
   std::vector<Step> all;
@@ -151,6 +175,7 @@ int main(int count, char** words) {
       for (int i = 0; i < environments; ++i) seeds += std::to_string(seed_of(seed, session.rank(), i)) + " ";
       lockstep::show("seeds of run " + std::to_string(seed), seeds);
     }
+    if (session.rank() == 0) lockstep::show("far seeds", far_seeds());
     const auto steps = played(session.rank(), count > 2 ? std::stoul(words[2]) : 6);
     const auto returns = returns_of(steps, count > 3 ? std::stod(words[3]) : 0.5);
     lockstep::show("returns", returns);
