@@ -195,7 +195,7 @@ def test_a_count_of_hints_below_nothing_is_nothing(check, course):
 def test_it_passes_and_notes_it_and_the_program_runs_by_hand(check, course, mpirun):
     answer(course, program())
     result = check("groups.1", check=True)
-    assert result.stdout.splitlines()[-1] == "  pass"
+    assert result.stdout.splitlines()[-3:] == ["  pass", "", "next: lockstep check groups.2"]
     assert noted(course)["solved"] and not result.left_behind
     shown = mpirun(2, course / "build/groups.1", check=True, quiet=True).stdout
     assert sorted(shown.splitlines()) == ["rank 0: mean = 1.5", "rank 1: mean = 1.5"]
@@ -533,6 +533,23 @@ def test_from_a_read_only_install_a_user_without_rights_solves_an_exercise(as_no
     result = as_nobody("check", "groups.1", check=True)
     assert "building\n" in result.stdout and "  pass" in result.stdout
     assert size_of(as_nobody.course.parent) < 20 << 20
+
+
+def test_preparing_says_how_long_it_takes_and_took(lockstep, tmp_path):
+    compiler = tmp_path / "c++"
+    compiler.write_text('#!/bin/sh\nwhile [ $# -gt 0 ]; do [ "$1" != -o ] || : >"$2"; shift; done\n')
+    compiler.chmod(0o755)
+    env = {"LOCKSTEP_WORKSHOP": str(tmp_path / "made"), "CXX": str(compiler)}
+    first, again = (run_process([lockstep, "workshop", "prepare"], env=env, check=True) for _ in range(2))
+    assert "minutes on a busy machine" in first.stderr and re.search(r"ready, after \d+ s", first.stderr)
+    assert "there already" in again.stderr and again.stdout == first.stdout
+
+
+def test_next_is_the_first_open_exercise_behind_it(check, course):
+    (course / ".lockstep-workshop.json").write_text("".join(
+        ["{", ", ".join(f'"{name}": {{"solved": "2026-01-01 10:00"}}' for name in ("groups.2", "groups.3", "groups.4")), "}"]))
+    answer(course, program())
+    assert check("groups.1", check=True).stdout.endswith("next: chapter 4, All-reduce: lockstep check allreduce.1\n")
 
 
 # shows what groups.1 asks for, and includes none of libtorch's headers

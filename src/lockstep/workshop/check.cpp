@@ -9,6 +9,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/workshop/course.h"
 #include "lockstep/workshop/ink.h"
+#include "lockstep/workshop/overview.h"
 #include "lockstep/workshop/printed.h"
 #include "lockstep/workshop/trial.h"
 #include "lockstep/workshop/turn.h"
@@ -120,7 +121,7 @@ Verdict check(Folder& folder, const Master& exercise) {
   say(format("{}: {}", exercise.name(), exercise.title()), Ink::strong);
   auto verdict = try_in(folder, exercise);
   tell(verdict);
-  if (!verdict.passed) say("\n" + way_on(folder, exercise));
+  say("\n" + (verdict.passed ? next_words(folder, exercise.name()) : way_on(folder, exercise)));
   return verdict;
 }
 

@@ -32,8 +32,17 @@ Mark mark_of(const Progress& progress) {
   return progress.tries > 0 ? Mark{"begun", Ink::bad} : Mark{"", Ink::plain};
 }
 
+using Place = std::vector<Master>::const_iterator;
+
 bool is_solved(const Folder& folder, const Master& exercise) {
   return !folder.progress_of(exercise.name()).solved.empty();
+}
+
+// the first from `begin` on that is not solved, or else the first of all
+Place next_of(const Folder& folder, const std::vector<Master>& all, Place begin) {
+  const auto is_open = [&](const Master& row) { return !is_solved(folder, row); };
+  const auto found = std::find_if(begin, all.end(), is_open);
+  return found == all.end() ? std::find_if(all.begin(), all.end(), is_open) : found;
 }
 
 std::string fitting(const std::string& text, size_t room) {
@@ -96,8 +105,7 @@ std::vector<Folder> readable_ones(const std::vector<std::string>& paths) {
 
 void print_overview(const Folder& folder) {
   const auto all = exercises();
-  const auto next =
-      std::find_if(all.begin(), all.end(), [&](const Master& row) { return !is_solved(folder, row); });
+  const auto next = next_of(folder, all, all.begin());
   int chapter = -1;
   size_t solved = 0;
   for (auto row = all.begin(); row != all.end(); ++row) {
@@ -110,6 +118,18 @@ void print_overview(const Folder& folder) {
   }
   say(format("\n[{}] {} of {}", bar(solved, all.size()), solved, all.size()));
   say(next == all.end() ? "all done" : format("next: lockstep check {}", next->name()), Ink::strong);
+}
+
+std::string next_words(const Folder& folder, const std::string& behind) {
+  const auto all = exercises();
+  const auto here =
+      std::find_if(all.begin(), all.end(), [&](const Master& row) { return row.name() == behind; });
+  const auto next = next_of(folder, all, here);
+  if (next == all.end()) return "all done";
+  const auto& chapter = chapter_of(*next);
+  const bool is_same = here != all.end() && chapter.number == chapter_of(*here).number;
+  return format("next: {}lockstep check {}",
+                is_same ? "" : format("chapter {}, {}: ", chapter.number, chapter.title), next->name());
 }
 
 void print_class(const std::vector<std::string>& paths) {

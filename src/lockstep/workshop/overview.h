@@ -11,6 +11,10 @@ namespace lockstep::workshop {
 /// Prints every exercise by its chapter, with what is known of it in this folder, and what comes next.
 void print_overview(const Folder& folder);
 
+/// "next: lockstep check groups.2": the first exercise behind this one that is not solved, or else the first
+/// of all; "all done" where there is none.
+std::string next_words(const Folder& folder, const std::string& behind);
+
 /// Prints a line for each learner's folder: how many exercises are solved, begun, seen, and the last try.
 /// What is no such folder, or cannot be read, is named and passed over.
 void print_class(const std::vector<std::string>& folders);
