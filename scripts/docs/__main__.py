@@ -9,6 +9,7 @@ import re
 import sys
 
 import chapters
+import exercises
 import headers
 import rooms
 
@@ -104,7 +105,8 @@ def silent():
 
 def main():
     with_blocks = [DOCS / "architecture.md", rooms.ROOT / "README.md", chapters.FOLDER / "README.md"]
-    pages = {DOCS / "api.md": api(), **{page: filled(page) for page in with_blocks if page.exists()}}
+    pages = {DOCS / "api.md": api(), **{page: filled(page) for page in with_blocks if page.exists()},
+             **exercises.forms()}
     findings = [*unsaid(), *silent(), *chapters.unsaid()]
     for path, text in pages.items():
         if "--check" not in sys.argv:

@@ -6,7 +6,7 @@ from conftest import SOURCE, run_process
 
 pytestmark = pytest.mark.about("workshop", "tutorials", "lesson")
 
-NAMES = sorted(path.stem for path in (SOURCE / "tutorials/exercises").glob("*")
+NAMES = sorted(path.stem for path in (SOURCE / "tutorials/masters").glob("*")
                if path.suffix in (".cpp", ".yaml", ".pbs", ".slurm", ".sh"))
 FIRST = {name.split(".")[0]: name for name in reversed(NAMES)}.values()
 QUICK = [pytest.param(name, 2, id=f"{name}-few") for name in FIRST]  # an exercise a chapter, two wrong answers

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from conftest import left_behind, run_process
+from conftest import SOURCE, left_behind, run_process
 from process_kit import NOBODY, let_others_pass, on_terminal, shared_library, wait_for
 
 pytestmark = pytest.mark.about("workshop", "lesson")
@@ -101,6 +101,11 @@ def noted(course):
 
 # the folder
 
+def test_the_repositorys_exercises_are_those_of_a_learner(course):
+    made = {path.name: path.read_text() for path in (SOURCE / "tutorials/exercises").iterdir()}
+    assert made == {path.name: path.read_text() for path in (course / "exercises").iterdir()}
+
+
 def test_a_learners_folder_holds_the_course_and_no_solution(course, lockstep):
     text = (course / "exercises/groups.1.cpp").read_text()
     solution = run_process([lockstep, "check", "groups.1", "--solution"], cwd=course, check=True).stdout
@@ -168,12 +173,12 @@ def test_outside_a_course_it_says_how_to_make_one(lockstep, tmp_path):
 
 
 def test_a_copy_within_the_course_itself_is_refused(lockstep, tmp_path):
-    (tmp_path / "tutorials/exercises").mkdir(parents=True)
+    (tmp_path / "tutorials/masters").mkdir(parents=True)
     for place in ("my-course", "new/deeper", "."):
         result = run_process([lockstep, "workshop", "init", place], cwd=tmp_path / "tutorials",
                              env={"LOCKSTEP_HOME": str(tmp_path)})
         assert result.returncode == 2 and "outside it" in result.stderr
-    assert [path.name for path in tmp_path.rglob("*")] == ["tutorials", "exercises"]
+    assert [path.name for path in tmp_path.rglob("*")] == ["tutorials", "masters"]
     run_process([lockstep, "workshop", "init", "../tutorials-of-mine"], cwd=tmp_path / "tutorials", check=True,
                 env={"LOCKSTEP_HOME": str(tmp_path)})
 

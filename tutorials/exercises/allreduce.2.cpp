@@ -1,10 +1,3 @@
-//@ title      The ring
-//@ hint       In each step everybody sends to the right and gets from the left at the same time: exchange.
-//@ hint       What you got and added in one step is what you send in the next.
-//@ hint       First half, step s: send chunk rank - s, receive into theirs what is to be added to chunk rank - s - 1.
-//@ hint       After it you hold chunk rank + 1 whole. Second half, step s: send chunk rank + 1 - s, receive chunk rank - s.
-//@ hint       exchange({right, chunk(k)}, {left, chunk(k - 1)}) is a whole step of the second half.
-//@ unsolved   rank 0's alone
 #include <lockstep/workshop.h>
 
 // The numbers are cut into as many chunks as there are ranks; some may be empty. chunk(k) is one of them, and it
@@ -23,15 +16,8 @@ struct Chunks {
 void pass(lockstep::Messenger& messenger, std::span<const float> mine, std::span<float> place) {
   const int rank = messenger.rank(), world = messenger.world();
   const int right = (rank + 1) % world, left = (rank + world - 1) % world;
-  //@ todo
   // TODO: exchange(Outgoing, Incoming) of lockstep::Messenger; std::as_bytes(mine), std::as_writable_bytes(place)
   (void)right, (void)left, (void)mine, (void)place;
-  //@ solution
-  messenger.exchange({right, std::as_bytes(mine)}, {left, std::as_writable_bytes(place)});
-  //@ wrong send: rank 0 waits until rank 1 receives its message
-  messenger.send(right, std::as_bytes(mine));
-  messenger.receive(left, std::as_writable_bytes(place));
-  //@ end
 }
 
 void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
@@ -40,43 +26,11 @@ void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
   std::vector<float> theirs(numbers.size());
 
   // First half: a chunk starts at each rank, and every rank on its way adds its own.
-  //@ todo
   // TODO: how many steps? In each: pass() a chunk on, and add what came into `theirs` to the chunk that it is of
   (void)rank, (void)chunk;
-  //@ solution
-  for (int step = 0; step < world - 1; ++step) {
-    const auto sum = chunk(rank - step - 1);
-    pass(messenger, chunk(rank - step), std::span(theirs).first(sum.size()));
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
-  }
-  //@ wrong world: a step too many
-  for (int step = 0; step < world; ++step) {
-    const auto sum = chunk(rank - step - 1);
-    pass(messenger, chunk(rank - step), std::span(theirs).first(sum.size()));
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
-  }
-  //@ wrong whole: all numbers, not a chunk
-  for (int step = 0; step < world - 1; ++step) {
-    static thread_local std::vector<float> going;
-    if (step == 0) going = numbers;
-    pass(messenger, going, theirs);
-    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] += theirs[i];
-    going = theirs;
-  }
-  //@ end
 
   // Second half: the finished chunks go round, and take the place of what is there.
-  //@ todo
   // TODO: as many steps; which chunk does a rank have whole when it begins?
-  //@ solution
-  for (int step = 0; step < world - 1; ++step) pass(messenger, chunk(rank + 1 - step), chunk(rank - step));
-  //@ wrong half: the second half
-  (void)rank;
-  //@ wrong whole
-  (void)rank, (void)chunk;
-  //@ wrong late: has gone round before it was whole
-  for (int step = 0; step < world - 1; ++step) pass(messenger, chunk(rank - step), chunk(rank - step - 1));
-  //@ end
 }
 
 // Hands on all messages, and counts what leaves: for whom, and how many bytes.

@@ -1,8 +1,3 @@
-//@ title      From one process to many
-//@ hint       Three things are missing: who am I, which rows are mine, and a model whose gradients are averaged.
-//@ hint       lockstep::Session session; comes first. It goes to the sampler, and to lockstep::ddp(...).
-//@ hint       lockstep::ddp(Line(), session) gives a pointer with forward() and parameters(), like the one here.
-//@ unsolved   as if it were alone
 #include <lockstep/workshop.h>
 
 // A line is fitted to 12 points, by one process. Let several do it together, so that the line comes out the
@@ -18,31 +13,12 @@ int main() {
   return lockstep::run([] {
     const auto x = torch::arange(12) / 10., y = 3 * x + torch::sin(5 * x);
 
-    //@ todo
     // TODO: join the job; take this rank's share of the points, not all of them
     lockstep::DistributedSampler sampler(12, {.rank = 0, .world = 1, .shuffle = false});
-    //@ solution
-    lockstep::Session session;
-    lockstep::DistributedSampler sampler(12, session, {.shuffle = false});
-    //@ wrong everything: all 12 points
-    lockstep::Session session;
-    lockstep::DistributedSampler sampler(12, {.rank = 0, .world = 1, .shuffle = false});
-    //@ end
     const auto mine = torch::tensor(sampler.indices());
 
-    //@ todo
     // TODO: wrap the model
     auto model = std::make_shared<Line>();
-    //@ solution
-    auto model = lockstep::ddp(Line(), session);
-    //@ wrong unwrapped: of its own
-    auto model = std::make_shared<Line>();
-    //@ wrong inner: of its own
-    auto model = lockstep::ddp(Line(), session)->module();
-    //@ wrong first: left the group
-    auto model = std::make_shared<Line>();
-    if (session.rank() == 0) model = lockstep::ddp(model, session)->module();
-    //@ end
     lockstep::Sgd optimizer(model->parameters(), {.lr = 0.5});
     for (int step = 0; step < 4; ++step) {
       const auto found = model->forward(x.index_select(0, mine));

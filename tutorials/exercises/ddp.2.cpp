@@ -1,8 +1,3 @@
-//@ title      Average gradients by hand
-//@ hint       After backward() each parameter holds its gradient: parameter.grad(). Which call brings the ranks' together?
-//@ hint       session.team().sum(tensors) sums a std::vector<torch::Tensor> in place, over the ranks.
-//@ hint       Fill the vector with every parameter's grad(), sum, then divide each by session.world(): grad.div_(...).
-//@ unsolved   that of its own sample
 #include <lockstep/workshop.h>
 
 // What DDP does in every backward(), without DDP: afterwards each rank's gradients are the mean over all ranks.
@@ -10,36 +5,8 @@
 // such as div_) is done to the gradient.
 
 void average_gradients(const std::vector<torch::Tensor>& parameters, const lockstep::Session& session) {
-  //@ todo
   // TODO
   (void)parameters, (void)session;
-  //@ solution
-  std::vector<torch::Tensor> gradients;
-  for (const auto& parameter : parameters) gradients.push_back(parameter.grad());
-  session.team().sum(gradients);
-  for (auto& gradient : gradients) gradient.div_(session.world());
-  //@ wrong sum: is the sum
-  std::vector<torch::Tensor> gradients;
-  for (const auto& parameter : parameters) gradients.push_back(parameter.grad());
-  session.team().sum(gradients);
-  //@ wrong weights: that of its own sample
-  std::vector<torch::Tensor> values(parameters);
-  torch::NoGradGuard no_grad;
-  session.team().sum(values);
-  for (auto& value : values) value.div_(session.world());
-  //@ wrong one: the gradient of bias
-  std::vector<torch::Tensor> gradients = {parameters[0].grad()};
-  session.team().sum(gradients);
-  gradients[0].div_(session.world());
-  //@ wrong unsummed: ->wait()
-  for (const auto& parameter : parameters) parameter.grad().div_(session.world());
-  //@ wrong first: rank 0 is the mean, and that of rank 1
-  std::vector<torch::Tensor> gradients;
-  for (const auto& parameter : parameters) gradients.push_back(parameter.grad());
-  session.team().sum(gradients);
-  if (session.rank() == 0)
-    for (auto& gradient : gradients) gradient.div_(session.world());
-  //@ end
 }
 
 int main() {

@@ -1,9 +1,3 @@
-//@ title      One step from three small batches
-//@ hint       Gradients add up by themselves until zero_grad(). What makes a mean of three sums?
-//@ hint       Divide each loss by the number of small batches, and call optimizer.step() once, after the last.
-//@ hint       `auto local = model.no_sync();` holds until the } of its block; forward and backward belong inside.
-//@ hint       The last small batch has to run without it: its backward exchanges the sum of all three.
-//@ unsolved   exchanges
 #include <lockstep/workshop.h>
 
 // A batch of 3 does not fit into memory, so it comes in small batches of 1. The step shall be the one of the whole
@@ -22,43 +16,9 @@ torch::Tensor loss_of(Model& model, double x) {
 
 void one_step(Model& model, lockstep::Sgd& optimizer, const std::vector<double>& batch) {
   optimizer.zero_grad();
-  //@ todo
   // TODO: the mean of the batch; and only the last backward exchanges
   for (const double x : batch) loss_of(model, x).backward();
   optimizer.step();
-  //@ solution
-  const auto count = static_cast<double>(batch.size());
-  {
-    const auto local = model.no_sync();
-    for (size_t i = 0; i + 1 < batch.size(); ++i) (loss_of(model, batch[i]) / count).backward();
-  }
-  (loss_of(model, batch.back()) / count).backward();
-  optimizer.step();
-  //@ wrong sum: not divided
-  {
-    const auto local = model.no_sync();
-    for (size_t i = 0; i + 1 < batch.size(); ++i) loss_of(model, batch[i]).backward();
-  }
-  loss_of(model, batch.back()).backward();
-  optimizer.step();
-  //@ wrong chatty: 6 exchanges
-  for (const double x : batch) (loss_of(model, x) / static_cast<double>(batch.size())).backward();
-  optimizer.step();
-  //@ wrong never: nothing was exchanged
-  const auto local = model.no_sync();
-  for (const double x : batch) (loss_of(model, x) / static_cast<double>(batch.size())).backward();
-  optimizer.step();
-  //@ wrong steps: a step after each small batch
-  {
-    const auto local = model.no_sync();
-    for (size_t i = 0; i + 1 < batch.size(); ++i) {
-      (loss_of(model, batch[i]) / static_cast<double>(batch.size())).backward();
-      optimizer.step();
-    }
-  }
-  (loss_of(model, batch.back()) / static_cast<double>(batch.size())).backward();
-  optimizer.step();
-  //@ end
 }
 
 int main() {

@@ -1,53 +1,12 @@
-//@ title      The loss where the outputs are
-//@ hint       5 samples on 4 devices are parts of 2, 2 and 1. How much of the batch's mean is the last one's?
-//@ hint       A mean times its number of samples is a sum again. What makes the mean of the whole batch of the sums?
-//@ hint       losses[i] * samples[i], summed, divided by the samples of all parts. All of it with tensors.
-//@ unsolved   the loss of device 0's part
 #include <lockstep/workshop.h>
 
 // Each device has computed the loss of its own part: a mean over its samples. What comes to device 0 is a number a
 // device: losses[i], a tensor without dimensions, over samples[i] samples. Make of them the mean over the whole
 // batch. backward() goes through it, so stay with tensors: losses[i].item() would cut the way back.
 at::Tensor whole_loss(const std::vector<at::Tensor>& losses, const std::vector<int64_t>& samples) {
-  //@ todo
   // TODO: the mean over the samples of all devices
   (void)samples;
   return losses.front();
-  //@ solution
-  auto sum = torch::zeros({}, at::kDouble);
-  int64_t all = 0;
-  for (size_t i = 0; i < losses.size(); ++i) {
-    sum = sum + losses[i] * samples[i];
-    all += samples[i];
-  }
-  return sum / all;
-  //@ wrong mean: the mean of the devices' means
-  (void)samples;
-  return torch::stack(losses).mean();
-  //@ wrong sum: the sum of the devices' means
-  (void)samples;
-  return torch::stack(losses).sum();
-  //@ wrong undivided: the sum over all samples
-  auto sum = torch::zeros({}, at::kDouble);
-  for (size_t i = 0; i < losses.size(); ++i) sum = sum + losses[i] * samples[i];
-  return sum;
-  //@ wrong float32: right to 7 digits only
-  auto sum = torch::zeros({}, at::kFloat);
-  int64_t all = 0;
-  for (size_t i = 0; i < losses.size(); ++i) {
-    sum = sum + losses[i].to(at::kFloat) * samples[i];
-    all += samples[i];
-  }
-  return sum / all;
-  //@ wrong item: no way back
-  double sum = 0;
-  int64_t all = 0;
-  for (size_t i = 0; i < losses.size(); ++i) {
-    sum += losses[i].item<double>() * samples[i];
-    all += samples[i];
-  }
-  return torch::tensor(sum / all, at::kDouble);
-  //@ end
 }
 
 // A model of one number, on a batch of samples x = 1, 2, 3, ... that are to become x * x.

@@ -1,9 +1,3 @@
-//@ title      A step of DataParallel by hand
-//@ hint       The optimiser moves the first model alone. What do the others compute with in the next step?
-//@ hint       refresh: for each parameter, replica.weight.copy_(first.weight).
-//@ hint       Each part's gradient is of the mean over its own samples. How much of the batch is that part?
-//@ hint       reduce: first.weight.mutable_grad() = the sum of replica.weight.grad() * (its samples / all samples).
-//@ unsolved   still the parameters of the beginning
 #include <lockstep/workshop.h>
 
 // A line through points: weight * x + bias. One process and no threads: the devices take turns.
@@ -15,22 +9,9 @@ struct Line {
 // Before the forward: the replica becomes what the first model is now.
 void refresh(Line& replica, const Line& first) {
   const torch::NoGradGuard no_gradient;  // a copy is no part of the model
-  //@ todo
   // TODO: copy both parameters
   (void)replica;
   (void)first;
-  //@ solution
-  replica.weight.copy_(first.weight);
-  replica.bias.copy_(first.bias);
-  //@ wrong stale: they are not refreshed
-  (void)replica;
-  (void)first;
-  //@ wrong shared: in the first model's memory
-  replica.weight.set_data(first.weight);
-  replica.bias.set_data(first.bias);
-  //@ wrong same: in the first model's memory
-  replica = first;
-  //@ end
 }
 
 // After the backward: each replica has the gradients of its own part's mean, in weight.grad() and bias.grad(), and
@@ -40,28 +21,9 @@ void reduce(Line& first, const std::vector<Line>& replicas, const std::vector<in
   first.weight.mutable_grad() = torch::zeros({}, at::kDouble);
   first.bias.mutable_grad() = torch::zeros({}, at::kDouble);
   for (size_t i = 0; i < samples.size(); ++i) {
-    //@ todo
     // TODO: add replica i's gradients, for as much as its part is of the batch
     (void)replicas;
     (void)all;
-    //@ solution
-    const double share = samples[i] / all;
-    first.weight.mutable_grad() += replicas[i].weight.grad() * share;
-    first.bias.mutable_grad() += replicas[i].bias.grad() * share;
-    //@ wrong first: device 0's samples alone
-    (void)all;
-    if (i > 0) continue;
-    first.weight.mutable_grad() += replicas[i].weight.grad();
-    first.bias.mutable_grad() += replicas[i].bias.grad();
-    //@ wrong sum: each part counts in full
-    (void)all;
-    first.weight.mutable_grad() += replicas[i].weight.grad();
-    first.bias.mutable_grad() += replicas[i].bias.grad();
-    //@ wrong mean: all parts count the same
-    (void)all;
-    first.weight.mutable_grad() += replicas[i].weight.grad() / static_cast<double>(samples.size());
-    first.bias.mutable_grad() += replicas[i].bias.grad() / static_cast<double>(samples.size());
-    //@ end
   }
 }
 

@@ -1,9 +1,3 @@
-//@ title      The workshop's own program: Pima on many ranks
-//@ hint       Compare it with programs/single_process.cpp: diff programs/single_process.cpp exercises/distributed_data_parallel.cpp
-//@ hint       The sampler's second argument says whose share it gives: session.
-//@ hint       lockstep::ddp(PimaNet(), session) is the model with its gradients averaged.
-//@ hint       This rank's mean is loss_mean.value(); session.all_reduce(loss_mean) is everybody's.
-//@ unsolved   the same patients
 #include <lockstep/workshop.h>
 
 // The workshop's program: a network learns from 8 measurements who has diabetes. Each step has 64 patients, shared by
@@ -24,20 +18,9 @@ int main() {
     lockstep::Session session;
     const auto pima = lockstep::data::pima("data/pima", session);
     torch::manual_seed(0);
-    //@ todo
     // TODO: one model, and for each rank its share. Now each rank trains a model of its own on all patients.
     auto model = std::make_shared<PimaNet>();
     lockstep::DistributedSampler sampler(pima.train.size(), {.rank = 0, .world = 1});
-    //@ solution
-    auto model = lockstep::ddp(PimaNet(), session);
-    lockstep::DistributedSampler sampler(pima.train.size(), session);
-    //@ wrong unwrapped: a model of its own
-    auto model = std::make_shared<PimaNet>();
-    lockstep::DistributedSampler sampler(pima.train.size(), session);
-    //@ wrong unshared: the same patients
-    auto model = lockstep::ddp(PimaNet(), session);
-    lockstep::DistributedSampler sampler(pima.train.size(), {.rank = 0, .world = 1});
-    //@ end
     auto batches = lockstep::loader(pima.train, sampler, {.batch_size = kBatch / session.world()});
     lockstep::Sgd optimizer(model->parameters(), {.lr = 0.01, .momentum = 0.9});
 
@@ -48,23 +31,11 @@ int main() {
         auto loss = torch::nn::functional::cross_entropy(model->forward(x), y.to(session.device()));
         optimizer.zero_grad();
         loss.backward();
-        //@ todo
         optimizer.step();
-        //@ solution
-        optimizer.step();
-        //@ wrong idle: nothing is learned
-        // optimizer.step();
-        //@ end
         loss_mean.add(loss);
       }
-      //@ todo
       // TODO: the mean over all ranks
       const double average = loss_mean.value();
-      //@ solution
-      const double average = session.all_reduce(loss_mean);
-      //@ wrong own_loss: the loss of its own share
-      const double average = loss_mean.value();
-      //@ end
       session.print("Epoch {} | Average Loss: {:.4f}", epoch, average);
       lockstep::show("average", average);
     }

@@ -1,8 +1,3 @@
-//@ title      Join by yourself: which rank, of how many, and where?
-//@ hint       Ask for mpirun's variables first: inside a Slurm job, srun's are there too, and mean mpirun's own helpers.
-//@ hint       said.contains("OMPI_COMM_WORLD_RANK"), then SLURM_STEP_NUM_TASKS: without it no srun has started this.
-//@ hint       A rank lies between 0 and world - 1. Anything else: throw lockstep::InputError("...").
-//@ unsolved   thinks that it is alone
 #include <lockstep/workshop.h>
 #include <unistd.h>
 
@@ -51,55 +46,11 @@ Who who_am_i(const Environment& said) {
   if (said.contains("RANK")) {  // torchrun says everything
     who = {number(said, "RANK"), number(said, "WORLD_SIZE"), text(said, "MASTER_ADDR")};
   }
-  //@ todo
   // TODO: mpirun of Open MPI says OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE.
   // TODO: srun says SLURM_PROCID, and how many it has started in SLURM_STEP_NUM_TASKS. (SLURM_NTASKS is what the
   //       job asked for.)
   // Neither says where to meet; first_node() does.
-  //@ solution
-  else if (said.contains("OMPI_COMM_WORLD_RANK")) {
-    who = {number(said, "OMPI_COMM_WORLD_RANK"), number(said, "OMPI_COMM_WORLD_SIZE"), first_node(said)};
-  } else if (said.contains("SLURM_STEP_NUM_TASKS")) {
-    who = {number(said, "SLURM_PROCID"), number(said, "SLURM_STEP_NUM_TASKS"), first_node(said)};
-  }
-  //@ wrong stale: what the job asked for
-  else if (said.contains("OMPI_COMM_WORLD_RANK")) {
-    who = {number(said, "OMPI_COMM_WORLD_RANK"), number(said, "OMPI_COMM_WORLD_SIZE"), first_node(said)};
-  } else if (said.contains("SLURM_NTASKS")) {
-    who = {number(said, "SLURM_PROCID"), number(said, "SLURM_NTASKS"), first_node(said)};
-  }
-  //@ wrong slurm_first: of mpirun's own helper
-  else if (said.contains("SLURM_STEP_NUM_TASKS")) {
-    who = {number(said, "SLURM_PROCID"), number(said, "SLURM_STEP_NUM_TASKS"), first_node(said)};
-  } else if (said.contains("OMPI_COMM_WORLD_RANK")) {
-    who = {number(said, "OMPI_COMM_WORLD_RANK"), number(said, "OMPI_COMM_WORLD_SIZE"), first_node(said)};
-  }
-  //@ wrong absent: is each variable there that it asks for
-  else if (number(said, "OMPI_COMM_WORLD_RANK") >= 0) {
-    who = {number(said, "OMPI_COMM_WORLD_RANK"), number(said, "OMPI_COMM_WORLD_SIZE"), first_node(said)};
-  } else if (number(said, "SLURM_PROCID") >= 0) {
-    who = {number(said, "SLURM_PROCID"), number(said, "SLURM_STEP_NUM_TASKS"), first_node(said)};
-  }
-  //@ wrong loopback: each node would wait for itself
-  else if (said.contains("OMPI_COMM_WORLD_RANK")) {
-    who = {number(said, "OMPI_COMM_WORLD_RANK"), number(said, "OMPI_COMM_WORLD_SIZE"), "127.0.0.1"};
-  } else if (said.contains("SLURM_STEP_NUM_TASKS")) {
-    who = {number(said, "SLURM_PROCID"), number(said, "SLURM_STEP_NUM_TASKS"), "127.0.0.1"};
-  }
-  //@ end
-  //@ todo
   // TODO: throw lockstep::InputError("...") where this rank cannot be, so that nobody waits for it
-  //@ solution
-  if (who.rank < 0 || who.rank >= who.world) {
-    throw lockstep::InputError("rank " + std::to_string(who.rank) + " of " + std::to_string(who.world));
-  }
-  //@ wrong unchecked: nobody would ever meet it
-  // whoever I am
-  //@ wrong off_by_one: count from 0
-  if (who.rank < 0 || who.rank > who.world) {
-    throw lockstep::InputError("rank " + std::to_string(who.rank) + " of " + std::to_string(who.world));
-  }
-  //@ end
   return who;
 }
 

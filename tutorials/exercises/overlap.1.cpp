@@ -1,8 +1,3 @@
-//@ title      Deal gradients out to buckets, as DDP does
-//@ hint       Backward reaches the last layer first. Which parameter's gradient is ready first?
-//@ hint       From the last parameter to the first: put each into the open bucket, and count its bytes.
-//@ hint       After each: if the bucket has reached its cap, close it. The first bucket has a cap of its own.
-//@ unsolved   each gradient travels alone
 #include <lockstep/workshop.h>
 
 // DDP sends gradients in buckets, while backward still computes. Its rules:
@@ -20,129 +15,11 @@
 using Bucket = std::vector<int64_t>;
 
 std::vector<Bucket> pack(const std::vector<int64_t>& elements, int64_t first_cap, int64_t cap) {
-  //@ todo
   // TODO: the four rules. As it stands, each gradient has a bucket of its own.
   std::vector<Bucket> buckets;
   for (int64_t i = 0; i < std::ssize(elements); ++i) buckets.push_back({i});
   (void)first_cap, (void)cap;
   return buckets;
-  //@ solution
-  std::vector<Bucket> buckets(1);
-  int64_t bytes = 0;
-  for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
-    buckets.back().push_back(i);
-    bytes += 4 * elements[i];
-    if (bytes >= (buckets.size() == 1 ? first_cap : cap)) {
-      buckets.emplace_back();
-      bytes = 0;
-    }
-  }
-  if (buckets.back().empty()) buckets.pop_back();
-  return buckets;
-  //@ wrong exceeded: has just its cap is left open
-  std::vector<Bucket> buckets(1);
-  int64_t bytes = 0;
-  for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
-    buckets.back().push_back(i);
-    bytes += 4 * elements[i];
-    if (bytes > (buckets.size() == 1 ? first_cap : cap)) {
-      buckets.emplace_back();
-      bytes = 0;
-    }
-  }
-  if (buckets.back().empty()) buckets.pop_back();
-  return buckets;
-  //@ wrong forward: in the model's order
-  std::vector<Bucket> buckets(1);
-  int64_t bytes = 0;
-  for (int64_t i = 0; i < std::ssize(elements); ++i) {
-    buckets.back().push_back(i);
-    bytes += 4 * elements[i];
-    if (bytes >= (buckets.size() == 1 ? first_cap : cap)) {
-      buckets.emplace_back();
-      bytes = 0;
-    }
-  }
-  if (buckets.back().empty()) buckets.pop_back();
-  return buckets;
-  //@ wrong elements: as if an element were a byte
-  std::vector<Bucket> buckets(1);
-  int64_t bytes = 0;
-  for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
-    buckets.back().push_back(i);
-    bytes += elements[i];
-    if (bytes >= (buckets.size() == 1 ? first_cap : cap)) {
-      buckets.emplace_back();
-      bytes = 0;
-    }
-  }
-  if (buckets.back().empty()) buckets.pop_back();
-  return buckets;
-  //@ wrong one_cap: the first bucket has the others' cap
-  std::vector<Bucket> buckets(1);
-  int64_t bytes = 0;
-  for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
-    buckets.back().push_back(i);
-    bytes += 4 * elements[i];
-    if (bytes >= cap) {
-      buckets.emplace_back();
-      bytes = 0;
-    }
-  }
-  if (buckets.back().empty()) buckets.pop_back();
-  (void)first_cap;
-  return buckets;
-  //@ wrong before: closed before it has reached its cap
-  std::vector<Bucket> buckets(1);
-  int64_t bytes = 0;
-  for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
-    const auto limit = buckets.size() == 1 ? first_cap : cap;
-    if (bytes > 0 && bytes + 4 * elements[i] > limit) {
-      buckets.emplace_back();
-      bytes = 0;
-    }
-    buckets.back().push_back(i);
-    bytes += 4 * elements[i];
-  }
-  return buckets;
-  //@ wrong total: starts to count anew
-  std::vector<Bucket> buckets(1);
-  int64_t bytes = 0;
-  for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
-    buckets.back().push_back(i);
-    bytes += 4 * elements[i];
-    if (bytes >= (buckets.size() == 1 ? first_cap : cap)) buckets.emplace_back();
-  }
-  if (buckets.back().empty()) buckets.pop_back();
-  return buckets;
-  //@ wrong carried: carries over what the last one had too much
-  std::vector<Bucket> buckets(1);
-  int64_t bytes = 0;
-  for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
-    buckets.back().push_back(i);
-    bytes += 4 * elements[i];
-    const auto limit = buckets.size() == 1 ? first_cap : cap;
-    if (bytes >= limit) {
-      buckets.emplace_back();
-      bytes -= limit;
-    }
-  }
-  if (buckets.back().empty()) buckets.pop_back();
-  return buckets;
-  //@ wrong last: is in no bucket
-  std::vector<Bucket> buckets;
-  Bucket open;
-  int64_t bytes = 0;
-  for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
-    open.push_back(i);
-    bytes += 4 * elements[i];
-    if (bytes < (buckets.empty() ? first_cap : cap)) continue;
-    buckets.push_back(open);
-    open.clear();
-    bytes = 0;
-  }
-  return buckets;
-  //@ end
 }
 
 // Linear layers of these widths, one after the other.

@@ -1,8 +1,3 @@
-//@ title      How much of the exchange shows?
-//@ hint       Only what comes after the end of backward shows: cut each span there.
-//@ hint       Two buckets may be on their way at once. A moment counts once: where did the last one end?
-//@ hint       Keep `until`, up to where you have counted. A span adds what lies behind max(begin, until).
-//@ unsolved   the exchange takes 0 ms
 #include <lockstep/workshop.h>
 
 // A trace says when each bucket was on its way, and when backward had computed this rank's last gradient.
@@ -22,68 +17,9 @@ struct Cost {
 
 // The spans come in the order of their begins. There may be none: a rank alone exchanges nothing.
 Cost cost_of(const std::vector<Span>& buckets, double backward_end) {
-  //@ todo
   // TODO: both numbers
   (void)buckets, (void)backward_end;
   return {0, 0};
-  //@ solution
-  Cost cost = {0, 0};
-  double until = 0;
-  for (const auto& [begin, end] : buckets) {
-    cost.exchange += std::max(0.0, end - std::max(begin, until));
-    cost.shows += std::max(0.0, end - std::max({begin, until, backward_end}));
-    until = std::max(until, end);
-  }
-  return cost;
-  //@ wrong twice: counts twice where two buckets
-  Cost cost = {0, 0};
-  for (const auto& [begin, end] : buckets) {
-    cost.exchange += end - begin;
-    cost.shows += std::max(0.0, end - std::max(begin, backward_end));
-  }
-  return cost;
-  //@ wrong gaps: counts the gaps
-  double last = 0;
-  for (const auto& span : buckets) last = std::max(last, span.end);
-  return {last - buckets.front().begin, std::max(0.0, last - backward_end)};
-  //@ wrong none: falls over a step without buckets
-  Cost cost = {0, 0};
-  double until = buckets.at(0).begin;
-  for (const auto& [begin, end] : buckets) {
-    cost.exchange += std::max(0.0, end - std::max(begin, until));
-    cost.shows += std::max(0.0, end - std::max({begin, until, backward_end}));
-    until = std::max(until, end);
-  }
-  return cost;
-  //@ wrong whole: counts the whole of a bucket
-  Cost cost = {0, 0};
-  double until = 0;
-  for (const auto& [begin, end] : buckets) {
-    const double more = std::max(0.0, end - std::max(begin, until));
-    cost.exchange += more;
-    if (end > backward_end) cost.shows += more;
-    until = std::max(until, end);
-  }
-  return cost;
-  //@ wrong all: as if nothing were hidden
-  Cost cost = {0, 0};
-  double until = 0;
-  for (const auto& [begin, end] : buckets) {
-    cost.exchange += std::max(0.0, end - std::max(begin, until));
-    until = std::max(until, end);
-  }
-  cost.shows = cost.exchange;
-  return cost;
-  //@ wrong negative: less than nothing
-  Cost cost = {0, 0};
-  double until = 0;
-  for (const auto& [begin, end] : buckets) {
-    cost.exchange += std::max(0.0, end - std::max(begin, until));
-    until = std::max(until, end);
-  }
-  cost.shows = until - backward_end;
-  return cost;
-  //@ end
 }
 
 // Each rank has a trace of its own. The numbers are the end of backward, then a begin and an end for each

@@ -1,9 +1,3 @@
-//@ title      Stop and go on with the same bits
-//@ hint       What does the next step depend on, besides the weights? Look at what is made before the loop.
-//@ hint       CheckpointParts has places for model, optimizer, schedule, sampler; load_if_there() fills them.
-//@ hint       The sampler knows the epoch: begin with sampler.epoch(), and set the next one before you save.
-//@ hint       torch::manual_seed() after loading throws away the random numbers that the file had kept.
-//@ unsolved   begins with epoch 0
 #include <lockstep/workshop.h>
 
 // A training of four epochs that may be stopped after any of them. Started again, it has to end with the very
@@ -43,46 +37,9 @@ void train(const std::string& file, int64_t epochs, int64_t stop_after) {
   lockstep::DistributedSampler sampler(pima.train.size(), session);
   auto batches = lockstep::loader(pima.train, sampler, {.batch_size = 32});
 
-  //@ todo
   // TODO: name all that the next step depends on, load it if it is there, and go on with the right epoch
   const lockstep::CheckpointParts parts{.model = model};
   const int64_t begin = 0;
-  //@ solution
-  const lockstep::CheckpointParts parts{
-      .model = model, .optimizer = &optimizer, .schedule = schedule.get(), .sampler = &sampler};
-  lockstep::load_if_there(file, session, parts);
-  const int64_t begin = sampler.epoch();
-  //@ wrong optimizer: the optimiser's momentum
-  const lockstep::CheckpointParts parts{.model = model, .schedule = schedule.get(), .sampler = &sampler};
-  lockstep::load_if_there(file, session, parts);
-  const int64_t begin = sampler.epoch();
-  //@ wrong schedule: the learning rate of epoch 3 is
-  const lockstep::CheckpointParts parts{.model = model, .optimizer = &optimizer, .sampler = &sampler};
-  lockstep::load_if_there(file, session, parts);
-  const int64_t begin = sampler.epoch();
-  //@ wrong sampler: begins with epoch 0
-  const lockstep::CheckpointParts parts{.model = model, .optimizer = &optimizer, .schedule = schedule.get()};
-  lockstep::load_if_there(file, session, parts);
-  const int64_t begin = sampler.epoch();
-  //@ wrong shuffle: the order of the samples
-  const lockstep::CheckpointParts parts{
-      .model = model, .optimizer = &optimizer, .schedule = schedule.get(), .sampler = &sampler};
-  lockstep::load_if_there(file, session, parts);
-  const int64_t begin = sampler.epoch();
-  sampler.set_epoch(0);
-  //@ wrong seeded: the random numbers (as a checksum) did not come back
-  const lockstep::CheckpointParts parts{
-      .model = model, .optimizer = &optimizer, .schedule = schedule.get(), .sampler = &sampler};
-  lockstep::load_if_there(file, session, parts);
-  torch::manual_seed(session.rank());
-  const int64_t begin = sampler.epoch();
-  //@ wrong other: the weights did not come back
-  Net other;
-  const lockstep::CheckpointParts parts{
-      .model = other, .optimizer = &optimizer, .schedule = schedule.get(), .sampler = &sampler};
-  lockstep::load_if_there(file, session, parts);
-  const int64_t begin = sampler.epoch();
-  //@ end
 
   show_state("begin", model->parameters()[0].detach(), optimizer);
   for (int64_t epoch = begin; epoch < std::min(epochs, stop_after); ++epoch) {
@@ -96,17 +53,9 @@ void train(const std::string& file, int64_t epochs, int64_t stop_after) {
       optimizer.step();
     }
     schedule->step();
-    //@ todo
     // TODO: in which order?
     lockstep::save(file, session, parts);
     sampler.set_epoch(epoch + 1);
-    //@ solution
-    sampler.set_epoch(epoch + 1);
-    lockstep::save(file, session, parts);
-    //@ wrong late: has epoch 1 twice
-    lockstep::save(file, session, parts);
-    sampler.set_epoch(epoch + 1);
-    //@ end
   }
   show_state("end", model->parameters()[0].detach(), optimizer);
   for (const auto& parameter : model->parameters()) lockstep::show("final", parameter.detach());

@@ -1,8 +1,3 @@
-//@ title      All stop after the same step
-//@ hint       Who knows of the notice? Only the rank that got it. Who has to know? All, and in the same step.
-//@ hint       A flag of 0 or 1 from each rank, summed over all of them: what does a sum above 0 mean?
-//@ hint       Every rank asks in every step, also one that knows of nothing: it is a collective.
-//@ unsolved   left the others alone
 #include <lockstep/workshop.h>
 
 // Before a job's time is up, a scheduler sends a signal: stop, and save. It may come to one rank alone, or to
@@ -14,32 +9,9 @@
 
 // Shall we stop now? Each rank asks at the end of each step; `noticed`: this rank has had a signal.
 bool shall_stop(const lockstep::Session& session, bool noticed) {
-  //@ todo
   // TODO: ask the others, too
   (void)session;
   return noticed;
-  //@ solution
-  std::vector<double> votes = {noticed ? 1.0 : 0.0};
-  session.team().sum(votes);
-  return votes[0] > 0;
-  //@ wrong thrown: left with an error
-  if (noticed) throw std::runtime_error("a signal came");
-  return false;
-  //@ wrong first: only rank 0 was asked
-  return session.team().broadcast(noticed ? "stop" : "go on") == "stop";
-  //@ wrong unanimous: only where each rank had the signal itself
-  std::vector<double> votes = {noticed ? 1.0 : 0.0};
-  session.team().sum(votes);
-  return votes[0] == session.world();
-  //@ wrong always: nobody had a signal
-  std::vector<double> votes = {1.0};
-  session.team().sum(votes);
-  return votes[0] > 0 || noticed;
-  //@ wrong never: every rank had the signal, and all went on
-  std::vector<double> votes = {noticed ? 1.0 : 0.0};
-  session.team().sum(votes);
-  return false;
-  //@ end
 }
 
 int main(int argc, char** argv) {

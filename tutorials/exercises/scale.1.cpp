@@ -1,58 +1,31 @@
-//@ title      Speed-up, efficiency, and the batch that follows
-//@ hint       A speed-up says how many times as fast: above 1 where the ranks are worth something.
-//@ hint       Efficiency is the share of the ranks that was not wasted: 1 where N ranks bring a speed-up of N.
-//@ hint       Weak scaling gives each rank as much to do as the one alone had. How long should that take at best?
-//@ hint       alone / together; that divided by ranks; and for weak scaling alone / together, without the ranks.
-//@ unsolved   speed_up() says
 #include <lockstep/workshop.h>
 
 // A training was timed on one rank, and again on several. What are they worth?
 
 // Strong scaling: the work stays, more ranks share it. How many times as fast are they?
 double speed_up(double seconds_alone, double seconds_together) {
-  //@ todo
   // TODO
   (void)seconds_alone;
   (void)seconds_together;
   return 0;
-  //@ solution
-  return seconds_alone / seconds_together;
-  //@ wrong inverted: the other way round
-  return seconds_together / seconds_alone;
-  //@ wrong difference: the seconds that were saved
-  return seconds_alone - seconds_together;
-  //@ end
 }
 
 // And which share of the ranks' time was of use?
 double strong_efficiency(double seconds_alone, double seconds_together, int ranks) {
-  //@ todo
   // TODO
   (void)seconds_alone;
   (void)seconds_together;
   (void)ranks;
   return 0;
-  //@ solution
-  return speed_up(seconds_alone, seconds_together) / ranks;
-  //@ wrong speed: that is the speed-up
-  return speed_up(seconds_alone, seconds_together);
-  //@ end
 }
 
 // Weak scaling: each rank has as much work as the one alone had, so that all of it grows with the ranks.
 double weak_efficiency(double seconds_alone, double seconds_together, int ranks) {
-  //@ todo
   // TODO
   (void)seconds_alone;
   (void)seconds_together;
   (void)ranks;
   return 0;
-  //@ solution
-  (void)ranks;
-  return seconds_alone / seconds_together;
-  //@ wrong shared: as if the work had been shared out
-  return speed_up(seconds_alone, seconds_together) / ranks;
-  //@ end
 }
 
 struct Plan {
@@ -64,24 +37,9 @@ struct Plan {
 // Under weak scaling a rank's batch stays. Which plan follows on so many ranks, with the linear rule: a batch K times
 // as large takes a learning rate K times as large?
 Plan weak_plan(Plan alone, int ranks) {
-  //@ todo
   // TODO
   (void)ranks;
   return alone;
-  //@ solution
-  return {alone.batch_a_rank, alone.batch_a_rank * ranks, alone.lr * ranks};
-  //@ wrong lr: the learning rate has stayed
-  return {alone.batch_a_rank, alone.batch_a_rank * ranks, alone.lr};
-  //@ wrong numbers: whatever it was alone
-  (void)alone;
-  return {32, 32 * ranks, 0.01 * ranks};
-  //@ wrong only_lr: whatever it was alone
-  return {alone.batch_a_rank, alone.batch_a_rank * ranks, 0.01 * ranks};
-  //@ wrong root: grows with the root
-  return {alone.batch_a_rank, alone.batch_a_rank * ranks, alone.lr * std::sqrt(ranks)};
-  //@ wrong split: a rank's batch stays
-  return {alone.batch_a_rank / ranks, alone.batch_a_rank, alone.lr};
-  //@ end
 }
 
 // RANKS ALONE STRONG WEAK BATCH LR: the ranks, three times in seconds, and the plan of one alone

@@ -1,9 +1,3 @@
-//@ title      The order of a pipeline's stage
-//@ hint       How many micro-batches has stage s to send ahead before the first gradient can come back to it?
-//@ hint       The last stage needs none: it turns each micro-batch round at once. The stage before it needs one.
-//@ hint       Warm-up: stages - 1 - stage forwards, and never more than there are micro-batches.
-//@ hint       Then a forward and a backward in turn until the forwards are used up; then the backwards that are left.
-//@ unsolved   does nothing
 #include <lockstep/workshop.h>
 
 // A pipeline's stages hold some layers each. A batch goes through them in micro-batches: forward from stage 0 to the
@@ -19,70 +13,20 @@ struct Work {
 // each in turn, then the backwards that are left. So stage s never keeps more than stages - s micro-batches.
 std::vector<Work> order_of(int stage, int stages, int micro_batches) {
   std::vector<Work> order;
-  //@ todo
   // TODO: order.push_back({'F', 0}), ...
   (void)stage;
   (void)stages;
   (void)micro_batches;
-  //@ solution
-  const int warm_up = std::min(stages - 1 - stage, micro_batches);
-  for (int i = 0; i < warm_up; ++i) order.push_back({'F', i});
-  for (int i = warm_up; i < micro_batches; ++i) {
-    order.push_back({'F', i});
-    order.push_back({'B', i - warm_up});
-  }
-  for (int i = micro_batches - warm_up; i < micro_batches; ++i) order.push_back({'B', i});
-  //@ wrong gpipe: keeps 4 micro-batches
-  (void)stage;
-  (void)stages;
-  for (int i = 0; i < micro_batches; ++i) order.push_back({'F', i});
-  for (int i = 0; i < micro_batches; ++i) order.push_back({'B', i});
-  //@ wrong front: nobody goes on
-  const int warm_up = std::min(stage, micro_batches);
-  for (int i = 0; i < warm_up; ++i) order.push_back({'F', i});
-  for (int i = warm_up; i < micro_batches; ++i) {
-    order.push_back({'F', i});
-    order.push_back({'B', i - warm_up});
-  }
-  for (int i = micro_batches - warm_up; i < micro_batches; ++i) order.push_back({'B', i});
-  //@ wrong eager: one after the other
-  (void)stage;
-  (void)stages;
-  for (int i = 0; i < micro_batches; ++i) {
-    order.push_back({'F', i});
-    order.push_back({'B', i});
-  }
-  //@ wrong twice: a second time
-  const int warm_up = std::min(stages - 1 - stage, micro_batches);
-  for (int i = 0; i < warm_up; ++i) order.push_back({'F', i});
-  for (int i = 0; i < micro_batches; ++i) {
-    order.push_back({'F', i});
-    order.push_back({'B', i});
-  }
-  //@ wrong undrained: never has its backward
-  const int warm_up = std::min(stages - 1 - stage, micro_batches);
-  for (int i = 0; i < warm_up; ++i) order.push_back({'F', i});
-  for (int i = warm_up; i < micro_batches; ++i) {
-    order.push_back({'F', i});
-    order.push_back({'B', i - warm_up});
-  }
-  //@ end
   return order;
 }
 
 // The bubble: which share of the time does a stage wait, where a forward costs a stage as much as any other, and a
 // backward too?
 double bubble(int stages, int micro_batches) {
-  //@ todo
   // TODO
   (void)stages;
   (void)micro_batches;
   return 0;
-  //@ solution
-  return double(stages - 1) / (micro_batches + stages - 1);
-  //@ wrong busy: of the time in which it works
-  return double(stages - 1) / micro_batches;
-  //@ end
 }
 
 // STAGES MICRO_BATCHES

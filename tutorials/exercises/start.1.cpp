@@ -1,8 +1,3 @@
-//@ title      Say where a rank runs: its node, and its place there
-//@ hint       Write down 5 ranks with 2 on a node: 0 1 | 2 3 | 4. Which node has rank 3? Which place is it there?
-//@ hint       The node is how many full nodes lie before the rank; the place is what is left over: / and %.
-//@ hint       The last node has only the ranks that are left: world - node * ranks_per_node, if that is less.
-//@ unsolved   as if there were one node
 #include <lockstep/workshop.h>
 
 // A job has `world` ranks. The launcher fills the first node with `ranks_per_node` of them, then the next one:
@@ -15,33 +10,9 @@ struct Place {
 };
 
 Place place_of(int rank, int world, int ranks_per_node) {
-  //@ todo
   // TODO: where is this rank?
   (void)ranks_per_node;
   return {0, rank, world};
-  //@ solution
-  const int node = rank / ranks_per_node;
-  const int left = world - node * ranks_per_node;
-  return {node, rank % ranks_per_node, std::min(ranks_per_node, left)};
-  //@ wrong remainder: nothing is left over where all nodes are full
-  const int node = rank / ranks_per_node;
-  const bool is_last = node == (world - 1) / ranks_per_node;
-  return {node, rank % ranks_per_node, is_last ? world % ranks_per_node : ranks_per_node};
-  //@ wrong two_nodes: as if there were two nodes
-  const int node = rank < ranks_per_node ? 0 : 1;
-  const int left = world - node * ranks_per_node;
-  return {node, rank % ranks_per_node, std::min(ranks_per_node, left)};
-  //@ wrong dealt: dealt out like cards
-  const int nodes = (world + ranks_per_node - 1) / ranks_per_node;
-  const int node = rank % nodes;
-  return {node, rank / nodes, (world - node + nodes - 1) / nodes};
-  //@ wrong full: the last node is not full
-  return {rank / ranks_per_node, rank % ranks_per_node, ranks_per_node};
-  //@ wrong one: counts from 1
-  const int node = rank / ranks_per_node;
-  const int left = world - node * ranks_per_node;
-  return {node, rank % ranks_per_node + 1, std::min(ranks_per_node, left)};
-  //@ end
 }
 
 // Each rank runs all of this, and is told apart by session.rank() alone.

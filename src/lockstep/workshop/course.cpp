@@ -33,6 +33,11 @@ const std::set<std::string>& kinds() {
   return extensions;
 }
 
+// a page may lie beside them
+bool is_master(const fs::path& file) {
+  return kinds().count(file.extension()) > 0;
+}
+
 // exercises/groups.1.cpp is groups.1, and so is groups.1, whose .1 is no extension
 std::string name_of(const std::string& word) {
   const auto file = fs::path(word).filename();
@@ -68,14 +73,9 @@ const std::vector<Chapter>& chapters() {
 std::string tutorials_folder() {
   const auto folder = fs::path(base::home_folder()) / "tutorials";
   std::error_code none;
-  if (fs::is_directory(folder / "exercises", none)) return folder;
+  if (fs::is_directory(folder / "masters", none)) return folder;
   throw InputError("the course is not there", folder,
                    "set LOCKSTEP_HOME to lockstep's source tree or its installed share folder");
-}
-
-bool is_master(const std::string& path) {
-  const fs::path file(path);
-  return file.parent_path().filename() == "exercises" && kinds().count(file.extension()) > 0;
 }
 
 const Chapter& chapter_of(const Master& exercise) {
@@ -86,7 +86,7 @@ const Chapter& chapter_of(const Master& exercise) {
 
 std::vector<Master> exercises() {
   std::vector<Master> found;
-  for (const auto& entry : fs::directory_iterator(fs::path(tutorials_folder()) / "exercises")) {
+  for (const auto& entry : fs::directory_iterator(fs::path(tutorials_folder()) / "masters")) {
     if (is_master(entry.path())) found.push_back(Master::read(entry.path()));
   }
   std::sort(found.begin(), found.end(),

@@ -19,8 +19,6 @@ const std::vector<Chapter>& chapters();
 /// LOCKSTEP_HOME/tutorials; InputError where there is none.
 std::string tutorials_folder();
 
-/// Is the file a master, and no page beside one?
-bool is_master(const std::string& path);
 /// Where the exercise belongs; number 0 where to none.
 const Chapter& chapter_of(const Master& exercise);
 

@@ -68,10 +68,17 @@ void copy_page(const fs::path& from, const fs::path& to) {
   if (!fs::exists(to)) write(to, text);
 }
 
+// a master, or what is made of one
+bool is_of_an_exercise(const fs::path& path) {
+  const auto& folder = *path.begin();
+  return folder == "masters" ||
+         (folder == "exercises" && path.has_parent_path() && path.extension() != ".md");
+}
+
 void copy_pages(const fs::path& from, const fs::path& to) {
   for (const auto& entry : fs::recursive_directory_iterator(from)) {
     const auto place = to / fs::relative(entry.path(), from);
-    if (is_master(entry.path())) continue;
+    if (is_of_an_exercise(fs::relative(entry.path(), from))) continue;
     if (entry.is_directory()) fs::create_directories(place);
     if (entry.is_regular_file()) (place.extension() == ".md" ? copy_page : copy_missing)(entry.path(), place);
   }

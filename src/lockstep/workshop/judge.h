@@ -1,6 +1,6 @@
 #pragma once
 // A judge looks at what a learner's program showed and says, in a learner's words, what is not right yet. One
-// stands beside each exercise's master (tutorials/exercises/NAME): judges/CHAPTER.cpp.
+// stands beside each exercise's master (tutorials/masters/NAME): judges/CHAPTER.cpp.
 //
 //   LOCKSTEP_JUDGE("groups.1", attempt) {
 //     for (const int world : {2, 3}) {

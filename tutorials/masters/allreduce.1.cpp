@@ -1,0 +1,112 @@
+//@ title      All-reduce over rank 0
+//@ hint       Two halves: all numbers to rank 0, which adds them; then the sums from rank 0 to all.
+//@ hint       Rank 0: for each other rank, receive into `theirs`, then add theirs[i] to numbers[i].
+//@ hint       The others: send(0, read_only(numbers)). Then the way back: rank 0 sends, the others receive.
+//@ hint       The others' last line is messenger.receive(0, writable(numbers)); rank 0's a loop of sends, after the first.
+//@ unsolved   rank 0's alone
+#include <lockstep/workshop.h>
+
+// A message is bytes; these are the bytes of numbers.
+std::span<const std::byte> read_only(const std::vector<float>& numbers) { return std::as_bytes(std::span(numbers)); }
+std::span<std::byte> writable(std::vector<float>& numbers) { return std::as_writable_bytes(std::span(numbers)); }
+
+// Every rank calls this with equally many numbers, and ends with the sums over all ranks. To be had, from
+// lockstep::Messenger: rank(), world(), send(to, bytes), receive(from, bytes). A message waits for its receiver.
+void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
+  //@ todo
+  // TODO: to rank 0, which adds; and from rank 0 to all
+  (void)messenger;
+  (void)numbers;
+  //@ solution
+  if (messenger.rank() != 0) {
+    messenger.send(0, read_only(numbers));
+    messenger.receive(0, writable(numbers));
+    return;
+  }
+  std::vector<float> theirs(numbers.size());
+  for (int rank = 1; rank < messenger.world(); ++rank) {
+    messenger.receive(rank, writable(theirs));
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] += theirs[i];
+  }
+  for (int rank = 1; rank < messenger.world(); ++rank) messenger.send(rank, read_only(numbers));
+  //@ wrong reduce: the sums have not come back
+  if (messenger.rank() != 0) return messenger.send(0, read_only(numbers));
+  std::vector<float> theirs(numbers.size());
+  for (int rank = 1; rank < messenger.world(); ++rank) {
+    messenger.receive(rank, writable(theirs));
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] += theirs[i];
+  }
+  //@ wrong early: left before all had come
+  if (messenger.rank() != 0) {
+    messenger.send(0, read_only(numbers));
+    return messenger.receive(0, writable(numbers));
+  }
+  std::vector<float> theirs(numbers.size());
+  for (int rank = 1; rank < messenger.world(); ++rank) {
+    messenger.receive(rank, writable(theirs));
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] += theirs[i];
+    messenger.send(rank, read_only(numbers));
+  }
+  //@ wrong overwritten: nothing is added
+  if (messenger.rank() != 0) {
+    messenger.send(0, read_only(numbers));
+    return messenger.receive(0, writable(numbers));
+  }
+  for (int rank = 1; rank < messenger.world(); ++rank) messenger.receive(rank, writable(numbers));
+  for (int rank = 1; rank < messenger.world(); ++rank) messenger.send(rank, read_only(numbers));
+  //@ wrong both_send: rank 0 waits until rank 1 receives its message; rank 1 waits until rank 0 receives
+  std::vector<float> theirs(numbers.size());
+  for (int rank = 0; rank < messenger.world(); ++rank) {
+    if (rank != messenger.rank()) messenger.send(rank, read_only(numbers));
+  }
+  for (int rank = 0; rank < messenger.world(); ++rank) {
+    if (rank == messenger.rank()) continue;
+    messenger.receive(rank, writable(theirs));
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] += theirs[i];
+  }
+  //@ wrong both_receive: while all receive, nobody sends
+  std::vector<float> theirs(numbers.size());
+  for (int rank = 0; rank < messenger.world(); ++rank) {
+    if (rank != messenger.rank()) messenger.receive(rank, writable(theirs));
+  }
+  for (int rank = 0; rank < messenger.world(); ++rank) {
+    if (rank != messenger.rank()) messenger.send(rank, read_only(numbers));
+  }
+  //@ wrong never_back: the rank that is waited for ended without
+  if (messenger.rank() != 0) {
+    messenger.send(0, read_only(numbers));
+    return messenger.receive(0, writable(numbers));
+  }
+  std::vector<float> theirs(numbers.size());
+  for (int rank = 1; rank < messenger.world(); ++rank) messenger.receive(rank, writable(theirs));
+  //@ wrong two: rank 2's are not in it
+  if (messenger.world() == 1) return;
+  std::vector<float> theirs(numbers.size());
+  if (messenger.rank() == 0) {
+    messenger.receive(1, writable(theirs));
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] += theirs[i];
+    messenger.send(1, read_only(numbers));
+  } else if (messenger.rank() == 1) {
+    messenger.send(0, read_only(numbers));
+    messenger.receive(0, writable(numbers));
+  }
+  //@ end
+}
+
+int main(int argc, char** argv) {
+  return lockstep::run([&] {
+    const int world = argc > 1 ? std::stoi(argv[1]) : 3;
+    for (const size_t size : {7, 1, 64, 0}) {
+      std::vector<std::vector<float>> results(static_cast<size_t>(world));
+      lockstep::run_as_ranks(world, [&](lockstep::Messenger& messenger) {  // a thread is a rank
+        std::vector<float> numbers(size);
+        for (size_t i = 0; i < size; ++i)  // rank 0: 1 2 3 ..., rank 1: 10 20 30 ..., rank 2: 100 200 300 ...
+          numbers[i] = static_cast<float>((i + 1) * std::pow(10, messenger.rank()));
+        all_reduce(messenger, numbers);
+        results[static_cast<size_t>(messenger.rank())] = numbers;
+      });
+      for (const auto& numbers : results)
+        lockstep::show("numbers", std::vector<double>(numbers.begin(), numbers.end()));
+    }
+  });
+}

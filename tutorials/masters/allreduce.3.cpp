@@ -1,0 +1,86 @@
+//@ title      Predict how long an all-reduce takes
+//@ hint       A line of 1 Gbit/s carries 10^9 bits in a second; a byte is 8 bits.
+//@ hint       Through rank 0's line go the numbers of P - 1 ranks in, and the sums for P - 1 ranks out.
+//@ hint       A ring has P - 1 steps in each half, and each step carries a chunk of n / P bytes.
+//@ hint       Crossover: set all_to_all(n) = ring(n), bring n to one side. The alphas: 2 (P - 1) - 1; the betas: (P - 1) - 2 (P - 1) / P.
+//@ unsolved   seconds_a_byte is still 0
+#include <lockstep/workshop.h>
+
+// A network: a message of n bytes takes latency + n * seconds_a_byte. Ranks that send at the same time do not
+// disturb each other, but a rank has one line out and one line in: bytes that share it come one after the other.
+struct Network {
+  double latency;          // alpha, seconds
+  double bits_per_second;  // as networks are sold: 1 Gbit/s is 1e9
+};
+
+// Beta.
+double seconds_a_byte(const Network& network) {
+  //@ todo
+  (void)network;
+  return 0;  // TODO
+  //@ solution
+  return 8 / network.bits_per_second;
+  //@ wrong bits: a byte has 8 bits
+  return 1 / network.bits_per_second;
+  //@ end
+}
+
+// All send their n bytes to rank 0, which sends the sums to all. Messages that a rank sends or gets together share
+// a latency, not its line. To add takes no time here.
+double reduce_broadcast(double ranks, double n, const Network& network) {
+  //@ todo
+  (void)ranks, (void)n, (void)network;
+  return 0;  // TODO
+  //@ solution
+  return 2 * (network.latency + (ranks - 1) * n * seconds_a_byte(network));
+  //@ wrong one_way: half of what it takes
+  return network.latency + (ranks - 1) * n * seconds_a_byte(network);
+  //@ wrong one_line: one message's bytes
+  return 2 * (network.latency + n * seconds_a_byte(network));
+  //@ end
+}
+
+// Everybody sends its n bytes to everybody, all at once.
+double all_to_all(double ranks, double n, const Network& network) {
+  return network.latency + (ranks - 1) * n * seconds_a_byte(network);
+}
+
+// Chunks of n / ranks bytes, in steps, twice round.
+double ring(double ranks, double n, const Network& network) {
+  //@ todo
+  (void)ranks, (void)n, (void)network;
+  return 0;  // TODO
+  //@ solution
+  return 2 * (ranks - 1) * (network.latency + n / ranks * seconds_a_byte(network));
+  //@ wrong once: goes round twice
+  return (ranks - 1) * (network.latency + n / ranks * seconds_a_byte(network));
+  //@ wrong steps: a whole lap has one step less
+  return 2 * ranks * (network.latency + n / ranks * seconds_a_byte(network));
+  //@ wrong whole: a step carries a chunk
+  return 2 * (ranks - 1) * (network.latency + n * seconds_a_byte(network));
+  //@ end
+}
+
+// From how many bytes on is the ring faster than all_to_all? For 3 ranks and more.
+double crossover(double ranks, const Network& network) {
+  //@ todo
+  (void)ranks, (void)network;
+  return 0;  // TODO
+  //@ solution
+  return (2 * ranks - 3) * network.latency / ((ranks - 1) * (1 - 2 / ranks) * seconds_a_byte(network));
+  //@ wrong latencies: all_to_all has a latency, too
+  return (2 * ranks - 2) * network.latency / ((ranks - 1) * (1 - 2 / ranks) * seconds_a_byte(network));
+  //@ end
+}
+
+int main(int argc, char** argv) {
+  return lockstep::run([&] {
+    const auto argument = [&](int i, double otherwise) { return argc > i ? std::stod(argv[i]) : otherwise; };
+    const double ranks = argument(1, 4), n = argument(2, 1 << 20);
+    const Network network{argument(3, 2e-3), argument(4, 1e9)};  // 2 ms, 1 Gbit/s
+    lockstep::show("seconds_a_byte", seconds_a_byte(network));
+    lockstep::show("reduce_broadcast", reduce_broadcast(ranks, n, network));
+    lockstep::show("ring", ring(ranks, n, network));
+    lockstep::show("crossover", crossover(ranks, network));
+  });
+}

@@ -1,0 +1,184 @@
+//@ title      Act on every rank, and learn together
+//@ hint       How do 4, 2 and 7 become 427? And which digits do 4, 2 and 12 need, so that nothing else becomes the same?
+//@ hint       (seed * 1000 + rank) * 1000 + environment: no two are alike while there are less than a thousand of each.
+//@ hint       Begin with the last step, after which nothing comes. One before: its reward + gamma * the return behind it.
+//@ hint       A step that ended its episode has nothing behind it, whatever stands there.
+//@ hint       Sum over the ranks what may be summed: how many, their sum, the sum of their squares. Divide after that.
+//@ unsolved   they play the same episodes
+#include <lockstep/workshop.h>
+
+#include <random>
+
+// Nobody hands out samples here: each rank plays with environments of its own, and all learn one policy.
+
+// What this environment of this rank draws its chances from, in a run with this seed. No two environments of a run
+// have the same, and no two runs share one, if their seeds differ: with seeds, ranks and environments up to 999. The same
+// again, when the run is repeated.
+uint64_t seed_of(uint64_t seed, int rank, int environment) {
+  //@ todo
+  // TODO
+  (void)rank;
+  return seed * 1000 + static_cast<uint64_t>(environment);
+  //@ solution
+  return (seed * 1000 + static_cast<uint64_t>(rank)) * 1000 + static_cast<uint64_t>(environment);
+  //@ wrong sum: rank 0's environment 1 and rank 1's environment 0
+  return seed * 1000 + static_cast<uint64_t>(rank + environment);
+  //@ wrong digits: rank 0's environment 10 and rank 1's environment 0
+  return seed * 100 + static_cast<uint64_t>(rank * 10 + environment);
+  //@ wrong runs: a run with seed 1 plays again
+  return seed + static_cast<uint64_t>(rank * 1000 + environment);
+  //@ wrong ranks_alone: environments 0 and 1 of rank 0
+  (void)environment;
+  return seed * 1000 + static_cast<uint64_t>(rank);
+  //@ wrong hundreds: rank 0's environment 100 and rank 1's environment 0
+  return (seed * 1000 + static_cast<uint64_t>(rank)) * 100 + static_cast<uint64_t>(environment);
+  //@ wrong bytes: rank 0's environment 256 and rank 1's environment 0
+  return seed << 32 | static_cast<uint64_t>(rank * 256 + environment);
+  //@ wrong ten_ranks: environment 0 of rank 10 has the seed
+  return (seed * 10 + static_cast<uint64_t>(rank)) * 1000 + static_cast<uint64_t>(environment);
+  //@ wrong primes: rank 0's environment 37 and rank 1's environment 0
+  return seed * 1000003 + static_cast<uint64_t>(rank * 37 + environment);
+  //@ wrong short_places: in a run with seed 10
+  return seed * 1000 + static_cast<uint64_t>(rank) * 10000 + static_cast<uint64_t>(environment);
+  //@ wrong random: other seeds when it is run again
+  return (static_cast<uint64_t>(std::random_device()()) << 32 | std::random_device()()) + seed +
+         static_cast<uint64_t>(rank + environment);
+  //@ end
+}
+
+struct Step {
+  double reward;
+  bool ended;  // it was the last of its episode: the next step begins another
+};
+
+// What each step was good for: its reward, and what came of it in the same episode, where what comes a step later
+// counts gamma as much, two steps later gamma * gamma, ...
+std::vector<double> returns_of(const std::vector<Step>& steps, double gamma) {
+  std::vector<double> returns(steps.size());
+  //@ todo
+  // TODO
+  (void)gamma;
+  for (size_t i = 0; i < steps.size(); ++i) returns[i] = steps[i].reward;
+  //@ solution
+  double after = 0;
+  for (size_t i = steps.size(); i-- > 0;) {
+    if (steps[i].ended) after = 0;
+    returns[i] = after = steps[i].reward + gamma * after;
+  }
+  //@ wrong rewards: a step's reward alone
+  (void)gamma;
+  for (size_t i = 0; i < steps.size(); ++i) returns[i] = steps[i].reward;
+  //@ wrong leaks: leaks in from the next episode
+  double after = 0;
+  for (size_t i = steps.size(); i-- > 0;) returns[i] = after = steps[i].reward + gamma * after;
+  //@ wrong early: ends a step too early
+  double after = 0;
+  for (size_t i = steps.size(); i-- > 0;) {
+    returns[i] = after = steps[i].reward + gamma * after;
+    if (steps[i].ended) after = 0;
+  }
+  //@ wrong whole: as if gamma were 1
+  (void)gamma;
+  double after = 0;
+  for (size_t i = steps.size(); i-- > 0;) {
+    if (steps[i].ended) after = 0;
+    returns[i] = after = steps[i].reward + after;
+  }
+  //@ wrong before: what came before it
+  double before = 0;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    returns[i] = before = steps[i].reward + gamma * before;
+    if (steps[i].ended) before = 0;
+  }
+  //@ end
+  return returns;
+}
+
+// The returns of all ranks with a mean of 0 and a deviation (the root of the mean of the squares) of 1: each rank
+// gets its own back. Above 0 is a step that was better than usual. The ranks need not have equally many.
+std::vector<double> normalised(std::vector<double> returns, const lockstep::Session& session) {
+  //@ todo
+  // TODO
+  (void)session;
+  //@ solution
+  std::vector<double> sums(3);  // how many, their sum, the sum of their squares
+  for (const double one : returns) sums[0] += 1, sums[1] += one, sums[2] += one * one;
+  session.team().sum(sums);
+  const double mean = sums[1] / sums[0], deviation = std::sqrt(sums[2] / sums[0] - mean * mean);
+  for (double& one : returns) one = (one - mean) / deviation;
+  //@ wrong raw: as they were
+  (void)session;
+  //@ wrong alone: by its own steps alone
+  (void)session;
+  std::vector<double> sums(3);
+  for (const double one : returns) sums[0] += 1, sums[1] += one, sums[2] += one * one;
+  const double mean = sums[1] / sums[0], deviation = std::sqrt(sums[2] / sums[0] - mean * mean);
+  for (double& one : returns) one = (one - mean) / deviation;
+  //@ wrong means: as if each rank had as many steps
+  std::vector<double> means(2);
+  for (const double one : returns) means[0] += one, means[1] += one * one;
+  for (double& one : means) one /= static_cast<double>(returns.size());
+  session.team().sum(means);
+  const double mean = means[0] / session.world(), square = means[1] / session.world();
+  for (double& one : returns) one = (one - mean) / std::sqrt(square - mean * mean);
+  //@ wrong own_deviation: the mean is that of all ranks, and the deviation its own
+  std::vector<double> sums(3);
+  for (const double one : returns) sums[0] += 1, sums[1] += one, sums[2] += one * one;
+  auto all = sums;
+  session.team().sum(all);
+  const double mean = all[1] / all[0], own = sums[1] / sums[0];
+  for (double& one : returns) one = (one - mean) / std::sqrt(sums[2] / sums[0] - own * own);
+  //@ wrong centred: they are not divided by the deviation
+  std::vector<double> sums(2);
+  for (const double one : returns) sums[0] += 1, sums[1] += one;
+  session.team().sum(sums);
+  for (double& one : returns) one -= sums[1] / sums[0];
+  //@ wrong variance: they are divided by the deviation's square
+  std::vector<double> sums(3);
+  for (const double one : returns) sums[0] += 1, sums[1] += one, sums[2] += one * one;
+  session.team().sum(sums);
+  const double mean = sums[1] / sums[0];
+  for (double& one : returns) one = (one - mean) / (sums[2] / sums[0] - mean * mean);
+  //@ end
+  return returns;
+}
+
+// The seeds of players far apart: of each seed of a run, rank and environment among these numbers.
+std::string far_seeds() {
+  const std::vector<int> numbers = {0, 1, 10, 16, 31, 32, 37, 64, 100, 128, 256, 512, 999};
+  std::string seeds;
+  for (const int seed : numbers) {
+    for (const int rank : numbers) {
+      for (const int environment : numbers)
+        seeds += std::to_string(seed_of(static_cast<uint64_t>(seed), rank, environment)) + " ";
+    }
+  }
+  return seeds;
+}
+
+// What rank r has played. Its last episode has not come to its end: nothing is known of what follows.
+std::vector<Step> played(int rank, size_t steps) {
+  std::vector<Step> all;
+  const auto r = static_cast<size_t>(rank);
+  for (size_t i = 0; i < steps + 3 * r; ++i)
+    all.push_back({static_cast<double>((5 * i + 3 * r) % 7), i % (4 + r) == 2 + r});
+  return all;
+}
+
+// ENVIRONMENTS STEPS GAMMA
+int main(int count, char** words) {
+  return lockstep::run([&] {
+    lockstep::Session session;
+    const int environments = count > 1 ? std::stoi(words[1]) : 3;
+    for (const uint64_t seed : {0, 1, 2}) {
+      std::string seeds;
+      for (int i = 0; i < environments; ++i) seeds += std::to_string(seed_of(seed, session.rank(), i)) + " ";
+      lockstep::show("seeds of run " + std::to_string(seed), seeds);
+    }
+    if (session.rank() == 0) lockstep::show("far seeds", far_seeds());
+    const auto steps = played(session.rank(), count > 2 ? std::stoul(words[2]) : 6);
+    const auto returns = returns_of(steps, count > 3 ? std::stod(words[3]) : 0.5);
+    lockstep::show("returns", returns);
+    lockstep::show("normalised", normalised(returns, session));
+  });
+}

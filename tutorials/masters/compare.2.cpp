@@ -1,0 +1,102 @@
+//@ title      A fair race
+//@ hint       A machine that others use is slow for a while. If one way had that while for itself, what was measured?
+//@ hint       The first steps load kernels and fill caches: they are not what a long training is made of.
+//@ hint       One step that took ten times as long moves a mean far, and the middle of the sorted times hardly.
+//@ hint       A step with twice the samples may take twice as long and be as fast: compare samples a second.
+//@ unsolved   nothing is run
+#include <lockstep/workshop.h>
+
+// DataParallel against DDP on this machine: which trains faster, and by how much?
+
+enum Way { kDp, kDdp };
+
+// The order in which both ways are run, `repeats` times each.
+std::vector<Way> order_of_runs(int repeats) {
+  std::vector<Way> order;
+  //@ todo
+  // TODO: order.push_back(kDp) ...
+  (void)repeats;
+  //@ solution
+  for (int i = 0; i < repeats; ++i) {
+    order.push_back(kDp);
+    order.push_back(kDdp);
+  }
+  //@ wrong three: whatever `repeats` is
+  (void)repeats;
+  order = {kDp, kDdp, kDp, kDdp, kDp, kDdp};
+  //@ wrong blocks: one way is done before the other begins
+  order.assign(static_cast<size_t>(repeats), kDp);
+  order.insert(order.end(), static_cast<size_t>(repeats), kDdp);
+  //@ end
+  return order;
+}
+
+constexpr size_t kWarmUp = 2;  // steps at a run's begin that are not counted
+
+// What a step usually takes: the median of the steps' times, without those that warm up. Of an even number of times
+// it is the mean of the two in the middle.
+double usual_step(std::vector<double> milliseconds) {
+  //@ todo
+  // TODO
+  return milliseconds.front();
+  //@ solution
+  milliseconds.erase(milliseconds.begin(), milliseconds.begin() + kWarmUp);
+  std::sort(milliseconds.begin(), milliseconds.end());
+  const size_t half = milliseconds.size() / 2;
+  return milliseconds.size() % 2 ? milliseconds[half] : (milliseconds[half - 1] + milliseconds[half]) / 2;
+  //@ wrong cold: the first steps are in it
+  std::sort(milliseconds.begin(), milliseconds.end());
+  const size_t half = milliseconds.size() / 2;
+  return milliseconds.size() % 2 ? milliseconds[half] : (milliseconds[half - 1] + milliseconds[half]) / 2;
+  //@ wrong mean: that is the mean
+  double sum = 0;
+  for (size_t i = kWarmUp; i < milliseconds.size(); ++i) sum += milliseconds[i];
+  return sum / static_cast<double>(milliseconds.size() - kWarmUp);
+  //@ wrong unsorted: as it happened to come
+  return milliseconds[kWarmUp + (milliseconds.size() - kWarmUp) / 2];
+  //@ end
+}
+
+struct Measured {
+  int64_t samples_a_step;  // of all devices, or all ranks, together
+  std::vector<double> milliseconds;
+};
+
+// How many times as fast DDP is: 2 where it trains with twice as many samples a second.
+double ddp_is_faster(const Measured& dp, const Measured& ddp) {
+  //@ todo
+  // TODO
+  (void)dp;
+  (void)ddp;
+  return 0;
+  //@ solution
+  const auto speed = [](const Measured& way) { return double(way.samples_a_step) / usual_step(way.milliseconds); };
+  return speed(ddp) / speed(dp);
+  //@ wrong steps: compares steps
+  return usual_step(dp.milliseconds) / usual_step(ddp.milliseconds);
+  //@ wrong inverted: the other way round
+  const auto speed = [](const Measured& way) { return double(way.samples_a_step) / usual_step(way.milliseconds); };
+  return speed(dp) / speed(ddp);
+  //@ end
+}
+
+// "40 31.5 12" to numbers
+std::vector<double> numbers(const std::string& words) {
+  std::istringstream text(words);
+  return {std::istream_iterator<double>(text), {}};
+}
+
+// DP_SAMPLES DP_TIMES DDP_SAMPLES DDP_TIMES REPEATS
+int main(int count, char** words) {
+  return lockstep::run([&] {
+    const bool given = count == 6;
+    const Measured dp{given ? std::stoll(words[1]) : 256, numbers(given ? words[2] : "900 320 300 250 245 250 700")};
+    const Measured ddp{given ? std::stoll(words[3]) : 512, numbers(given ? words[4] : "800 90 250 245 260 255 250")};
+    std::string order;
+    for (const auto way : order_of_runs(given ? std::stoi(words[5]) : 3)) order += way == kDp ? "dp " : "ddp ";
+    lockstep::show("order", order);
+    lockstep::show("dp", usual_step(dp.milliseconds));
+    lockstep::show("ddp", usual_step(ddp.milliseconds));
+    lockstep::show("faster", ddp_is_faster(dp, ddp));
+  });
+}

@@ -1,0 +1,57 @@
+//@ title      Average gradients by hand
+//@ hint       After backward() each parameter holds its gradient: parameter.grad(). Which call brings the ranks' together?
+//@ hint       session.team().sum(tensors) sums a std::vector<torch::Tensor> in place, over the ranks.
+//@ hint       Fill the vector with every parameter's grad(), sum, then divide each by session.world(): grad.div_(...).
+//@ unsolved   that of its own sample
+#include <lockstep/workshop.h>
+
+// What DDP does in every backward(), without DDP: afterwards each rank's gradients are the mean over all ranks.
+// The gradients lie in parameter.grad(); what is done to that tensor in place (with a _ at the end of the name,
+// such as div_) is done to the gradient.
+
+void average_gradients(const std::vector<torch::Tensor>& parameters, const lockstep::Session& session) {
+  //@ todo
+  // TODO
+  (void)parameters, (void)session;
+  //@ solution
+  std::vector<torch::Tensor> gradients;
+  for (const auto& parameter : parameters) gradients.push_back(parameter.grad());
+  session.team().sum(gradients);
+  for (auto& gradient : gradients) gradient.div_(session.world());
+  //@ wrong sum: is the sum
+  std::vector<torch::Tensor> gradients;
+  for (const auto& parameter : parameters) gradients.push_back(parameter.grad());
+  session.team().sum(gradients);
+  //@ wrong weights: that of its own sample
+  std::vector<torch::Tensor> values(parameters);
+  torch::NoGradGuard no_grad;
+  session.team().sum(values);
+  for (auto& value : values) value.div_(session.world());
+  //@ wrong one: the gradient of bias
+  std::vector<torch::Tensor> gradients = {parameters[0].grad()};
+  session.team().sum(gradients);
+  gradients[0].div_(session.world());
+  //@ wrong unsummed: ->wait()
+  for (const auto& parameter : parameters) parameter.grad().div_(session.world());
+  //@ wrong first: rank 0 is the mean, and that of rank 1
+  std::vector<torch::Tensor> gradients;
+  for (const auto& parameter : parameters) gradients.push_back(parameter.grad());
+  session.team().sum(gradients);
+  if (session.rank() == 0)
+    for (auto& gradient : gradients) gradient.div_(session.world());
+  //@ end
+}
+
+int main() {
+  return lockstep::run([] {
+    lockstep::Session session;
+    const auto weight = torch::tensor({1., -1.}).requires_grad_();
+    const auto bias = torch::tensor(0.5).requires_grad_();
+    const auto x = torch::tensor({1. + session.rank(), 2.});  // each rank has another sample
+    (weight.dot(x) + bias).square().backward();
+    average_gradients({weight, bias}, session);
+    lockstep::show("gradient of weight", weight.grad());
+    lockstep::show("gradient of bias", bias.grad());
+    lockstep::show("weight", weight);
+  });
+}

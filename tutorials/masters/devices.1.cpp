@@ -1,0 +1,89 @@
+//@ title      Cut a batch for the devices, and put the outputs together
+//@ hint       How large is the largest part when 7 samples go to 3 devices? Nothing is left over.
+//@ hint       samples / devices of whole numbers rounds down. (samples + devices - 1) / devices rounds up.
+//@ hint       Each device takes that many, or what is left: std::min(each, samples - taken). Nothing left: stop.
+//@ hint       For gather: device d's outputs belong at place d of a vector; torch::cat(vector) joins them.
+//@ unsolved   device 0 gets all 8 samples
+#include <lockstep/workshop.h>
+
+// A batch of 7 samples on 3 devices is cut into parts of 3, 3 and 1: the first devices get as many as 7 / 3
+// rounded up, the next what is left. Whoever gets nothing is not in the list: 3 samples on 4 devices are 1, 1, 1.
+std::vector<int64_t> part_sizes(int64_t samples, int64_t devices) {
+  //@ todo
+  // TODO: a number for each device that has work
+  (void)devices;
+  return {samples};
+  //@ solution
+  const int64_t each = (samples + devices - 1) / devices;
+  std::vector<int64_t> sizes;
+  for (int64_t taken = 0; taken < samples; taken += each) sizes.push_back(std::min(each, samples - taken));
+  return sizes;
+  //@ wrong floor: samples that never see a device: 1
+  return std::vector<int64_t>(static_cast<size_t>(devices), samples / devices);
+  //@ wrong rest: what is left over goes to the last device
+  std::vector<int64_t> sizes(static_cast<size_t>(devices), samples / devices);
+  sizes.back() += samples % devices;
+  return sizes;
+  //@ wrong fair: as equal as can be
+  std::vector<int64_t> sizes(static_cast<size_t>(devices), samples / devices);
+  for (int64_t left = 0; left < samples % devices; ++left) ++sizes[static_cast<size_t>(left)];
+  return sizes;
+  //@ wrong idle: a part of 0 samples
+  const int64_t each = (samples + devices - 1) / devices;
+  std::vector<int64_t> sizes;
+  for (int64_t device = 0; device < devices; ++device)
+    sizes.push_back(std::clamp<int64_t>(samples - device * each, 0, each));
+  return sizes;
+  //@ end
+}
+
+// What a device has computed. Whoever is done first comes first: the order says nothing about the samples.
+struct Output {
+  size_t device;
+  at::Tensor values;
+};
+
+// The outputs of the whole batch, in the order of its samples.
+at::Tensor gather(const std::vector<Output>& finished) {
+  //@ todo
+  // TODO: all of them, in the order of the devices
+  return finished.front().values;
+  //@ solution
+  std::vector<at::Tensor> values(finished.size());
+  for (const auto& output : finished) values[output.device] = output.values;
+  return torch::cat(values);
+  //@ wrong fastest: in the order in which the devices were done
+  std::vector<at::Tensor> values;
+  for (const auto& output : finished) values.push_back(output.values);
+  return torch::cat(values);
+  //@ wrong reversed: turned round
+  std::vector<at::Tensor> values;
+  for (const auto& output : finished) values.insert(values.begin(), output.values);
+  return torch::cat(values);
+  //@ wrong sorted: in order of size
+  std::vector<at::Tensor> values;
+  for (const auto& output : finished) values.push_back(output.values);
+  return std::get<0>(torch::cat(values).sort());
+  //@ end
+}
+
+int main() {
+  return lockstep::run([] {
+    const std::vector<std::pair<int64_t, int64_t>> cases = {{8, 2}, {7, 3}, {5, 4}, {3, 4}, {1, 1}};
+    for (const auto& [samples, devices] : cases) {
+      const auto sizes = part_sizes(samples, devices);
+      lockstep::show("sizes", sizes);
+
+      std::vector<Output> finished;
+      int64_t begin = 0;
+      for (const int64_t size : sizes) {
+        if (size < 0 || begin + size > samples) break;                     // more than there is
+        const auto part = torch::arange(samples).slice(0, begin, begin + size);  // sample 0, 1, 2, ...
+        const Output output = {finished.size(), 7 * part % 10};
+        finished.insert(finished.begin() + std::ssize(finished) / 2, output);  // with three: 1, 2, 0
+        begin += size;
+      }
+      if (!finished.empty()) lockstep::show("outputs", gather(finished));
+    }
+  });
+}

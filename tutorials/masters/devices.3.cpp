@@ -1,0 +1,98 @@
+//@ title      A step of DataParallel by hand
+//@ hint       The optimiser moves the first model alone. What do the others compute with in the next step?
+//@ hint       refresh: for each parameter, replica.weight.copy_(first.weight).
+//@ hint       Each part's gradient is of the mean over its own samples. How much of the batch is that part?
+//@ hint       reduce: first.weight.mutable_grad() = the sum of replica.weight.grad() * (its samples / all samples).
+//@ unsolved   still the parameters of the beginning
+#include <lockstep/workshop.h>
+
+// A line through points: weight * x + bias. One process and no threads: the devices take turns.
+struct Line {
+  at::Tensor weight = torch::zeros({}, torch::dtype(at::kDouble).requires_grad(true));
+  at::Tensor bias = torch::zeros({}, torch::dtype(at::kDouble).requires_grad(true));
+};
+
+// Before the forward: the replica becomes what the first model is now.
+void refresh(Line& replica, const Line& first) {
+  const torch::NoGradGuard no_gradient;  // a copy is no part of the model
+  //@ todo
+  // TODO: copy both parameters
+  (void)replica;
+  (void)first;
+  //@ solution
+  replica.weight.copy_(first.weight);
+  replica.bias.copy_(first.bias);
+  //@ wrong stale: they are not refreshed
+  (void)replica;
+  (void)first;
+  //@ wrong shared: in the first model's memory
+  replica.weight.set_data(first.weight);
+  replica.bias.set_data(first.bias);
+  //@ wrong same: in the first model's memory
+  replica = first;
+  //@ end
+}
+
+// After the backward: each replica has the gradients of its own part's mean, in weight.grad() and bias.grad(), and
+// samples[i] says of how many samples. The first model gets the gradients of the whole batch's mean.
+void reduce(Line& first, const std::vector<Line>& replicas, const std::vector<int64_t>& samples) {
+  const auto all = static_cast<double>(std::accumulate(samples.begin(), samples.end(), int64_t{0}));
+  first.weight.mutable_grad() = torch::zeros({}, at::kDouble);
+  first.bias.mutable_grad() = torch::zeros({}, at::kDouble);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    //@ todo
+    // TODO: add replica i's gradients, for as much as its part is of the batch
+    (void)replicas;
+    (void)all;
+    //@ solution
+    const double share = samples[i] / all;
+    first.weight.mutable_grad() += replicas[i].weight.grad() * share;
+    first.bias.mutable_grad() += replicas[i].bias.grad() * share;
+    //@ wrong first: device 0's samples alone
+    (void)all;
+    if (i > 0) continue;
+    first.weight.mutable_grad() += replicas[i].weight.grad();
+    first.bias.mutable_grad() += replicas[i].bias.grad();
+    //@ wrong sum: each part counts in full
+    (void)all;
+    first.weight.mutable_grad() += replicas[i].weight.grad();
+    first.bias.mutable_grad() += replicas[i].bias.grad();
+    //@ wrong mean: all parts count the same
+    (void)all;
+    first.weight.mutable_grad() += replicas[i].weight.grad() / static_cast<double>(samples.size());
+    first.bias.mutable_grad() += replicas[i].bias.grad() / static_cast<double>(samples.size());
+    //@ end
+  }
+}
+
+void step(Line& first, std::vector<Line>& replicas, const std::vector<at::Tensor>& parts) {
+  std::vector<int64_t> samples;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    auto& replica = replicas[i];
+    refresh(replica, first);
+    for (auto* parameter : {&replica.weight, &replica.bias}) parameter->mutable_grad().reset();
+    const auto& x = parts[i];
+    (replica.weight * x + replica.bias - x * x).square().mean().backward();
+    samples.push_back(x.size(0));
+  }
+  reduce(first, replicas, samples);
+  lockstep::Sgd({first.weight, first.bias}, {.lr = 0.01}).step();
+}
+
+int main() {
+  return lockstep::run([] {
+    for (const int64_t devices : {2, 3}) {
+      Line first;
+      std::vector<Line> replicas(static_cast<size_t>(devices));
+      int64_t shared = 0;
+      const auto parts = torch::arange(1, 6, at::kDouble).chunk(devices);  // 5 samples: 1, 2, 3, 4, 5
+      for (int i = 0; i < 3; ++i) {
+        step(first, replicas, parts);
+        lockstep::show("line", std::vector<double>{first.weight.item<double>(), first.bias.item<double>()});
+      }
+      for (const auto& replica : replicas)
+        shared += replica.weight.is_alias_of(first.weight) + replica.bias.is_alias_of(first.bias);
+      lockstep::show("parameters in the first model's memory", std::vector{shared});
+    }
+  });
+}

@@ -1,0 +1,41 @@
+//@ title      Average a loss over the ranks
+//@ hint       Which call of Session brings the numbers of all ranks together?
+//@ hint       sum() of session.team() leaves the sum on every rank. What is a mean?
+//@ hint       Divide by session.world().
+//@ unsolved   its own loss
+#include <lockstep/workshop.h>
+
+// Each rank has worked on other samples and has a loss of its own. The log wants one number: the mean over all
+// ranks, the same on every rank.
+
+double mean_over_ranks(const lockstep::Session& session, double loss) {
+  //@ todo
+  // TODO: the mean over all ranks
+  (void)session;
+  return loss;
+  //@ solution
+  std::vector<double> numbers = {loss};
+  session.team().sum(numbers);
+  return numbers[0] / session.world();
+  //@ wrong sum: the sum of all losses
+  std::vector<double> numbers = {loss};
+  session.team().sum(numbers);
+  return numbers[0];
+  //@ wrong two: as if there were 2 ranks
+  std::vector<double> numbers = {loss};
+  session.team().sum(numbers);
+  return numbers[0] / 2;
+  //@ wrong lonely: left the group
+  std::vector<double> numbers = {loss};
+  if (session.rank() == 0) session.team().sum(numbers);
+  return numbers[0] / session.world();
+  //@ end
+}
+
+int main() {
+  return lockstep::run([] {
+    lockstep::Session session;
+    const double loss = 1.0 + session.rank();  // rank 0: 1, rank 1: 2, ...
+    lockstep::show("mean", mean_over_ranks(session, loss));
+  });
+}

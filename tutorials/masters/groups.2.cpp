@@ -1,0 +1,77 @@
+//@ title      Five collectives, and which rank is the slowest
+//@ hint       max() knows the longest time, and not whose it is. Which collective brings every rank's number?
+//@ hint       all_gather() of a tensor with one number: a vector of such tensors, in rank order, on every rank.
+//@ hint       Go through them: at(rank) is greater than the greatest so far? Every rank finds the same.
+//@ unsolved   each rank names itself
+#include <lockstep/workshop.h>
+
+// How long a step took differs from rank to rank, and all wait for the slowest. Which one is it?
+
+int slowest_rank(const lockstep::Session& session, double seconds) {
+  //@ todo
+  // TODO: the rank that took longest; of two that took as long, the lower one. The same answer on every rank.
+  (void)seconds;
+  return session.rank();
+  //@ solution
+  const auto all = session.team().all_gather(at::full({1}, seconds, at::kDouble));
+  size_t slowest = 0;
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all.at(rank).item<double>() > all.at(slowest).item<double>()) slowest = rank;
+  }
+  return static_cast<int>(slowest);
+  //@ wrong whole: cut to whole numbers
+  const auto all = session.team().all_gather(at::full({1}, static_cast<int64_t>(seconds), at::kLong));
+  size_t slowest = 0;
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all.at(rank).item<int64_t>() > all.at(slowest).item<int64_t>()) slowest = rank;
+  }
+  return static_cast<int>(slowest);
+  //@ wrong seconds: not whose it is
+  std::vector<double> longest = {seconds};
+  session.team().max(longest);
+  return static_cast<int>(longest[0]);
+  //@ wrong later: the lower rank is wanted
+  const auto all = session.team().all_gather(at::full({1}, seconds, at::kDouble));
+  size_t slowest = 0;
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all.at(rank).item<double>() >= all.at(slowest).item<double>()) slowest = rank;
+  }
+  return static_cast<int>(slowest);
+  //@ wrong itself: only the slowest knows
+  std::vector<double> longest = {seconds};
+  session.team().max(longest);
+  return longest[0] == seconds ? session.rank() : -1;
+  //@ wrong lonely: left the group
+  if (session.rank() != 0) return 0;
+  const auto all = session.team().all_gather(at::full({1}, seconds, at::kDouble));
+  return all.at(0).item<double>() > 3 ? 0 : 1;
+  //@ end
+}
+
+// Nothing to do from here on. Each of these is a call that all ranks make, and none gets ahead without the others.
+int main(int argc, char** argv) {
+  return lockstep::run([&] {
+    lockstep::Session session;
+    const auto& team = session.team();
+    const int rank = session.rank();
+
+    std::vector<double> numbers = {1.0 + rank, 10.0 * rank};
+    lockstep::show("has", numbers);
+    auto sum = numbers;
+    team.sum(sum);  // element by element, on every rank
+    lockstep::show("sum", sum);
+    auto max = numbers;
+    team.max(max);
+    lockstep::show("max", max);
+
+    std::string from_all;
+    for (const auto& text : team.all_gather("r" + std::to_string(rank))) from_all += text + " ";
+    lockstep::show("all_gather", from_all);  // every rank's text, in rank order
+    lockstep::show("broadcast", team.broadcast(rank == 0 ? "lr 0.1" : "nobody asks me"));
+    team.barrier();  // nothing is exchanged: all are here
+
+    constexpr std::array<double, 4> kSeconds = {4, 4.25, 3, 4.25};
+    const auto first = argc > 1 ? std::stoul(argv[1]) : 0;
+    lockstep::show("slowest", slowest_rank(session, kSeconds[(first + static_cast<size_t>(rank)) % 4]));
+  });
+}

@@ -1,0 +1,61 @@
+//@ title      A program that hangs: find out why, and mend it
+//@ hint       Which ranks call evaluate()? Look into it: what does it call?
+//@ hint       A collective under `if (rank == 0)` is called by one rank. The others are at the next one already.
+//@ hint       Let every rank call evaluate(), and only rank 0 show what came out.
+//@ unsolved   two different calls: rank 0 in all-reduce, rank 1 in barrier
+#include <lockstep/workshop.h>
+
+// Every rank has looked at samples of its own, and some it got right. The accuracy counts all samples of all
+// ranks, so it takes a collective.
+
+double evaluate(const lockstep::Session& session) {
+  const int rank = session.rank();
+  std::vector<double> counts = {3.0 + rank, 10.0 * (1 + rank)};  // right, seen
+  session.team().sum(counts);
+  return counts[0] / counts[1];
+}
+
+// After an epoch the log gets one line, from rank 0.
+void after_epoch(const lockstep::Session& session) {
+  //@ todo
+  // TODO: this hangs. Mend it: one line, from rank 0, and the accuracy is that of all ranks' samples.
+  if (session.rank() == 0) {
+    const double accuracy = evaluate(session);
+    lockstep::show("accuracy", accuracy);
+  }
+  session.team().barrier();
+  //@ solution
+  const double accuracy = evaluate(session);
+  if (session.rank() == 0) lockstep::show("accuracy", accuracy);
+  session.team().barrier();
+  //@ wrong no_barrier: never called
+  if (session.rank() == 0) {
+    const double accuracy = evaluate(session);
+    lockstep::show("accuracy", accuracy);
+  }
+  //@ wrong crash: rank 1 crashed
+  double* accuracy = nullptr;
+  double here = 0;
+  if (session.rank() == 0) accuracy = &here;
+  *accuracy = evaluate(session);
+  if (session.rank() == 0) lockstep::show("accuracy", *accuracy);
+  session.team().barrier();
+  //@ wrong own: rank 0's own samples
+  if (session.rank() == 0) {
+    const double accuracy = 3.0 / 10;
+    lockstep::show("accuracy", accuracy);
+  }
+  session.team().barrier();
+  //@ wrong all: one line, from rank 0
+  const double accuracy = evaluate(session);
+  lockstep::show("accuracy", accuracy);
+  session.team().barrier();
+  //@ end
+}
+
+int main() {
+  return lockstep::run([] {
+    lockstep::Session session;
+    after_epoch(session);
+  });
+}

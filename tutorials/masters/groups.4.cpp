@@ -1,0 +1,122 @@
+//@ title      Join by yourself: which rank, of how many, and where?
+//@ hint       Ask for mpirun's variables first: inside a Slurm job, srun's are there too, and mean mpirun's own helpers.
+//@ hint       said.contains("OMPI_COMM_WORLD_RANK"), then SLURM_STEP_NUM_TASKS: without it no srun has started this.
+//@ hint       A rank lies between 0 and world - 1. Anything else: throw lockstep::InputError("...").
+//@ unsolved   thinks that it is alone
+#include <lockstep/workshop.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iostream>
+
+// What a Session does first: find out from the environment which rank this process is. Here you do it.
+
+using Environment = std::map<std::string, std::string>;
+
+struct Who {
+  int rank = 0;
+  int world = 1;
+  std::string meet = "127.0.0.1";  // the node on which rank 0 waits for the others
+};
+
+const std::string& text(const Environment& said, const std::string& name) {
+  if (!said.contains(name)) throw lockstep::InputError(name + " is not set");
+  return said.at(name);
+}
+
+int number(const Environment& said, const std::string& name) {
+  const auto& digits = text(said, name);
+  try {
+    return std::stoi(digits);
+  } catch (const std::logic_error&) {
+    throw lockstep::InputError(name + " is no number: " + digits);
+  }
+}
+
+// The job's first node, as its scheduler tells it: "n[3-4,7]" begins with n3.
+std::string first_node(const Environment& said) {
+  std::string node = "127.0.0.1";
+  if (said.contains("SLURM_JOB_NODELIST")) {
+    node = said.at("SLURM_JOB_NODELIST");
+    node = node.substr(0, node.find_first_of(",-]", node.find('[') + 1));
+    std::erase(node, '[');
+  } else if (said.contains("PBS_NODEFILE")) {
+    std::ifstream(said.at("PBS_NODEFILE")) >> node;
+  }
+  return node;
+}
+
+Who who_am_i(const Environment& said) {
+  Who who;
+  if (said.contains("RANK")) {  // torchrun says everything
+    who = {number(said, "RANK"), number(said, "WORLD_SIZE"), text(said, "MASTER_ADDR")};
+  }
+  //@ todo
+  // TODO: mpirun of Open MPI says OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE.
+  // TODO: srun says SLURM_PROCID, and how many it has started in SLURM_STEP_NUM_TASKS. (SLURM_NTASKS is what the
+  //       job asked for.)
+  // Neither says where to meet; first_node() does.
+  //@ solution
+  else if (said.contains("OMPI_COMM_WORLD_RANK")) {
+    who = {number(said, "OMPI_COMM_WORLD_RANK"), number(said, "OMPI_COMM_WORLD_SIZE"), first_node(said)};
+  } else if (said.contains("SLURM_STEP_NUM_TASKS")) {
+    who = {number(said, "SLURM_PROCID"), number(said, "SLURM_STEP_NUM_TASKS"), first_node(said)};
+  }
+  //@ wrong stale: what the job asked for
+  else if (said.contains("OMPI_COMM_WORLD_RANK")) {
+    who = {number(said, "OMPI_COMM_WORLD_RANK"), number(said, "OMPI_COMM_WORLD_SIZE"), first_node(said)};
+  } else if (said.contains("SLURM_NTASKS")) {
+    who = {number(said, "SLURM_PROCID"), number(said, "SLURM_NTASKS"), first_node(said)};
+  }
+  //@ wrong slurm_first: of mpirun's own helper
+  else if (said.contains("SLURM_STEP_NUM_TASKS")) {
+    who = {number(said, "SLURM_PROCID"), number(said, "SLURM_STEP_NUM_TASKS"), first_node(said)};
+  } else if (said.contains("OMPI_COMM_WORLD_RANK")) {
+    who = {number(said, "OMPI_COMM_WORLD_RANK"), number(said, "OMPI_COMM_WORLD_SIZE"), first_node(said)};
+  }
+  //@ wrong absent: is each variable there that it asks for
+  else if (number(said, "OMPI_COMM_WORLD_RANK") >= 0) {
+    who = {number(said, "OMPI_COMM_WORLD_RANK"), number(said, "OMPI_COMM_WORLD_SIZE"), first_node(said)};
+  } else if (number(said, "SLURM_PROCID") >= 0) {
+    who = {number(said, "SLURM_PROCID"), number(said, "SLURM_STEP_NUM_TASKS"), first_node(said)};
+  }
+  //@ wrong loopback: each node would wait for itself
+  else if (said.contains("OMPI_COMM_WORLD_RANK")) {
+    who = {number(said, "OMPI_COMM_WORLD_RANK"), number(said, "OMPI_COMM_WORLD_SIZE"), "127.0.0.1"};
+  } else if (said.contains("SLURM_STEP_NUM_TASKS")) {
+    who = {number(said, "SLURM_PROCID"), number(said, "SLURM_STEP_NUM_TASKS"), "127.0.0.1"};
+  }
+  //@ end
+  //@ todo
+  // TODO: throw lockstep::InputError("...") where this rank cannot be, so that nobody waits for it
+  //@ solution
+  if (who.rank < 0 || who.rank >= who.world) {
+    throw lockstep::InputError("rank " + std::to_string(who.rank) + " of " + std::to_string(who.world));
+  }
+  //@ wrong unchecked: nobody would ever meet it
+  // whoever I am
+  //@ wrong off_by_one: count from 0
+  if (who.rank < 0 || who.rank > who.world) {
+    throw lockstep::InputError("rank " + std::to_string(who.rank) + " of " + std::to_string(who.world));
+  }
+  //@ end
+  return who;
+}
+
+int main() {
+  Environment said;
+  for (char** line = environ; *line; ++line) {
+    const std::string text = *line;
+    const auto sign = text.find('=');
+    if (sign != std::string::npos) said[text.substr(0, sign)] = text.substr(sign + 1);
+  }
+  try {
+    const Who who = who_am_i(said);
+    lockstep::show("rank", who.rank);
+    lockstep::show("world", who.world);
+    lockstep::show("meet", who.meet);
+  } catch (const lockstep::InputError& error) {
+    lockstep::show("error", error.what());
+  }
+  return 0;
+}

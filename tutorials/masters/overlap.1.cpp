@@ -1,0 +1,199 @@
+//@ title      Deal gradients out to buckets, as DDP does
+//@ hint       Backward reaches the last layer first. Which parameter's gradient is ready first?
+//@ hint       From the last parameter to the first: put each into the open bucket, and count its bytes.
+//@ hint       After each: if the bucket has reached its cap, close it. The first bucket has a cap of its own.
+//@ unsolved   each gradient travels alone
+#include <lockstep/workshop.h>
+
+// DDP sends gradients in buckets, while backward still computes. Its rules:
+//
+//   1. Gradients come in reverse: the last parameter's first.
+//   2. A gradient goes into the open bucket, whole. A float has 4 bytes.
+//   3. A bucket that has reached its cap is closed; the next gradient opens a new one.
+//   4. The first bucket has a smaller cap, so that something travels soon.
+//
+// In: each parameter's number of elements, in the model's order.
+// Out: the parameters' numbers, bucket by bucket.
+//
+// Elements {3, 300, 300, 9} with a first cap of 20 bytes and a cap of 1000 make {{3, 2}, {1, 0}}.
+
+using Bucket = std::vector<int64_t>;
+
+std::vector<Bucket> pack(const std::vector<int64_t>& elements, int64_t first_cap, int64_t cap) {
+  //@ todo
+  // TODO: the four rules. As it stands, each gradient has a bucket of its own.
+  std::vector<Bucket> buckets;
+  for (int64_t i = 0; i < std::ssize(elements); ++i) buckets.push_back({i});
+  (void)first_cap, (void)cap;
+  return buckets;
+  //@ solution
+  std::vector<Bucket> buckets(1);
+  int64_t bytes = 0;
+  for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
+    buckets.back().push_back(i);
+    bytes += 4 * elements[i];
+    if (bytes >= (buckets.size() == 1 ? first_cap : cap)) {
+      buckets.emplace_back();
+      bytes = 0;
+    }
+  }
+  if (buckets.back().empty()) buckets.pop_back();
+  return buckets;
+  //@ wrong exceeded: has just its cap is left open
+  std::vector<Bucket> buckets(1);
+  int64_t bytes = 0;
+  for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
+    buckets.back().push_back(i);
+    bytes += 4 * elements[i];
+    if (bytes > (buckets.size() == 1 ? first_cap : cap)) {
+      buckets.emplace_back();
+      bytes = 0;
+    }
+  }
+  if (buckets.back().empty()) buckets.pop_back();
+  return buckets;
+  //@ wrong forward: in the model's order
+  std::vector<Bucket> buckets(1);
+  int64_t bytes = 0;
+  for (int64_t i = 0; i < std::ssize(elements); ++i) {
+    buckets.back().push_back(i);
+    bytes += 4 * elements[i];
+    if (bytes >= (buckets.size() == 1 ? first_cap : cap)) {
+      buckets.emplace_back();
+      bytes = 0;
+    }
+  }
+  if (buckets.back().empty()) buckets.pop_back();
+  return buckets;
+  //@ wrong elements: as if an element were a byte
+  std::vector<Bucket> buckets(1);
+  int64_t bytes = 0;
+  for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
+    buckets.back().push_back(i);
+    bytes += elements[i];
+    if (bytes >= (buckets.size() == 1 ? first_cap : cap)) {
+      buckets.emplace_back();
+      bytes = 0;
+    }
+  }
+  if (buckets.back().empty()) buckets.pop_back();
+  return buckets;
+  //@ wrong one_cap: the first bucket has the others' cap
+  std::vector<Bucket> buckets(1);
+  int64_t bytes = 0;
+  for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
+    buckets.back().push_back(i);
+    bytes += 4 * elements[i];
+    if (bytes >= cap) {
+      buckets.emplace_back();
+      bytes = 0;
+    }
+  }
+  if (buckets.back().empty()) buckets.pop_back();
+  (void)first_cap;
+  return buckets;
+  //@ wrong before: closed before it has reached its cap
+  std::vector<Bucket> buckets(1);
+  int64_t bytes = 0;
+  for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
+    const auto limit = buckets.size() == 1 ? first_cap : cap;
+    if (bytes > 0 && bytes + 4 * elements[i] > limit) {
+      buckets.emplace_back();
+      bytes = 0;
+    }
+    buckets.back().push_back(i);
+    bytes += 4 * elements[i];
+  }
+  return buckets;
+  //@ wrong total: starts to count anew
+  std::vector<Bucket> buckets(1);
+  int64_t bytes = 0;
+  for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
+    buckets.back().push_back(i);
+    bytes += 4 * elements[i];
+    if (bytes >= (buckets.size() == 1 ? first_cap : cap)) buckets.emplace_back();
+  }
+  if (buckets.back().empty()) buckets.pop_back();
+  return buckets;
+  //@ wrong carried: carries over what the last one had too much
+  std::vector<Bucket> buckets(1);
+  int64_t bytes = 0;
+  for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
+    buckets.back().push_back(i);
+    bytes += 4 * elements[i];
+    const auto limit = buckets.size() == 1 ? first_cap : cap;
+    if (bytes >= limit) {
+      buckets.emplace_back();
+      bytes -= limit;
+    }
+  }
+  if (buckets.back().empty()) buckets.pop_back();
+  return buckets;
+  //@ wrong last: is in no bucket
+  std::vector<Bucket> buckets;
+  Bucket open;
+  int64_t bytes = 0;
+  for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
+    open.push_back(i);
+    bytes += 4 * elements[i];
+    if (bytes < (buckets.empty() ? first_cap : cap)) continue;
+    buckets.push_back(open);
+    open.clear();
+    bytes = 0;
+  }
+  return buckets;
+  //@ end
+}
+
+// Linear layers of these widths, one after the other.
+struct Net : torch::nn::Module {
+  explicit Net(const std::vector<int64_t>& widths) {
+    for (size_t i = 1; i < widths.size(); ++i)
+      layers.push_back(
+          register_module("fc" + std::to_string(i), torch::nn::Linear(widths[i - 1], widths[i])));
+  }
+  torch::Tensor forward(torch::Tensor x) {
+    for (auto& layer : layers) x = layer(x);
+    return x;
+  }
+  std::vector<torch::nn::Linear> layers;
+};
+
+// Two steps of it, and the buckets that DDP itself made.
+std::vector<Bucket> ddp_buckets(const lockstep::Session& session, const std::vector<int64_t>& widths) {
+  auto model = lockstep::ddp(Net(widths), session);
+  for (int step = 0; step < 2; ++step) {  // DDP arranges its buckets after the first
+    model->zero_grad();
+    model->forward(torch::ones({1, widths.front()})).sum().backward();
+  }
+  std::map<std::string, int64_t> number;
+  for (const auto& [name, parameter] : model->named_parameters()) number.emplace(name, std::ssize(number));
+  std::vector<Bucket> buckets;
+  for (const auto& names : model->bucket_names()) {
+    buckets.emplace_back();
+    for (const auto& name : names) buckets.back().push_back(number.at(name));
+  }
+  return buckets;
+}
+
+void show(const std::string& name, const std::vector<Bucket>& buckets) {
+  for (const auto& bucket : buckets) lockstep::show(name, bucket);
+}
+
+int main(int argc, char** argv) {
+  return lockstep::run([&] {
+    std::vector<int64_t> widths;
+    for (int i = 1; i < argc; ++i) widths.push_back(std::stoll(argv[i]));
+    if (widths.empty()) widths = {16, 1024, 512, 10};
+
+    lockstep::Session session;
+    std::vector<int64_t> elements;
+    for (size_t i = 1; i < widths.size(); ++i) {
+      elements.push_back(widths[i - 1] * widths[i]);  // a layer's weight
+      elements.push_back(widths[i]);                  // and its bias
+    }
+
+    show("bucket", pack(elements, 1 << 20, 25 << 20));  // DDP's own caps: 1 MiB, then 25
+    show("DDP's bucket", ddp_buckets(session, widths));
+  });
+}

@@ -1,0 +1,106 @@
+//@ title      How much of the exchange shows?
+//@ hint       Only what comes after the end of backward shows: cut each span there.
+//@ hint       Two buckets may be on their way at once. A moment counts once: where did the last one end?
+//@ hint       Keep `until`, up to where you have counted. A span adds what lies behind max(begin, until).
+//@ unsolved   the exchange takes 0 ms
+#include <lockstep/workshop.h>
+
+// A trace says when each bucket was on its way, and when backward had computed this rank's last gradient.
+// What an exchange costs is not how long it takes, but what of it shows: what is left when backward has
+// ended.
+//
+//   exchange   how long at least one bucket was on its way (two at once: that time counts once)
+//   shows      how much of that came after the end of backward
+
+struct Span {
+  double begin, end;  // ms
+};
+
+struct Cost {
+  double exchange, shows;
+};
+
+// The spans come in the order of their begins. There may be none: a rank alone exchanges nothing.
+Cost cost_of(const std::vector<Span>& buckets, double backward_end) {
+  //@ todo
+  // TODO: both numbers
+  (void)buckets, (void)backward_end;
+  return {0, 0};
+  //@ solution
+  Cost cost = {0, 0};
+  double until = 0;
+  for (const auto& [begin, end] : buckets) {
+    cost.exchange += std::max(0.0, end - std::max(begin, until));
+    cost.shows += std::max(0.0, end - std::max({begin, until, backward_end}));
+    until = std::max(until, end);
+  }
+  return cost;
+  //@ wrong twice: counts twice where two buckets
+  Cost cost = {0, 0};
+  for (const auto& [begin, end] : buckets) {
+    cost.exchange += end - begin;
+    cost.shows += std::max(0.0, end - std::max(begin, backward_end));
+  }
+  return cost;
+  //@ wrong gaps: counts the gaps
+  double last = 0;
+  for (const auto& span : buckets) last = std::max(last, span.end);
+  return {last - buckets.front().begin, std::max(0.0, last - backward_end)};
+  //@ wrong none: falls over a step without buckets
+  Cost cost = {0, 0};
+  double until = buckets.at(0).begin;
+  for (const auto& [begin, end] : buckets) {
+    cost.exchange += std::max(0.0, end - std::max(begin, until));
+    cost.shows += std::max(0.0, end - std::max({begin, until, backward_end}));
+    until = std::max(until, end);
+  }
+  return cost;
+  //@ wrong whole: counts the whole of a bucket
+  Cost cost = {0, 0};
+  double until = 0;
+  for (const auto& [begin, end] : buckets) {
+    const double more = std::max(0.0, end - std::max(begin, until));
+    cost.exchange += more;
+    if (end > backward_end) cost.shows += more;
+    until = std::max(until, end);
+  }
+  return cost;
+  //@ wrong all: as if nothing were hidden
+  Cost cost = {0, 0};
+  double until = 0;
+  for (const auto& [begin, end] : buckets) {
+    cost.exchange += std::max(0.0, end - std::max(begin, until));
+    until = std::max(until, end);
+  }
+  cost.shows = cost.exchange;
+  return cost;
+  //@ wrong negative: less than nothing
+  Cost cost = {0, 0};
+  double until = 0;
+  for (const auto& [begin, end] : buckets) {
+    cost.exchange += std::max(0.0, end - std::max(begin, until));
+    until = std::max(until, end);
+  }
+  cost.shows = until - backward_end;
+  return cost;
+  //@ end
+}
+
+// Each rank has a trace of its own. The numbers are the end of backward, then a begin and an end for each
+// bucket.
+int main(int argc, char** argv) {
+  return lockstep::run([&] {
+    lockstep::Session session;
+    std::vector<double> numbers = {100, 20, 60, 50, 90, 95, 130};
+    if (argc > 1) numbers.clear();
+    for (int i = 1; i < argc; ++i) numbers.push_back(std::stod(argv[i]));
+
+    const double late = 2 * session.rank();  // rank 1 computes a little longer
+    std::vector<Span> buckets;
+    for (size_t i = 1; i + 1 < numbers.size(); i += 2)
+      buckets.push_back({numbers[i] + late, numbers[i + 1] + late});
+    const auto cost = cost_of(buckets, numbers[0] + 3 * late);
+    lockstep::show("exchange", cost.exchange);
+    lockstep::show("shows", cost.shows);
+  });
+}

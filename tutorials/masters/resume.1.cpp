@@ -1,0 +1,121 @@
+//@ title      Stop and go on with the same bits
+//@ hint       What does the next step depend on, besides the weights? Look at what is made before the loop.
+//@ hint       CheckpointParts has places for model, optimizer, schedule, sampler; load_if_there() fills them.
+//@ hint       The sampler knows the epoch: begin with sampler.epoch(), and set the next one before you save.
+//@ hint       torch::manual_seed() after loading throws away the random numbers that the file had kept.
+//@ unsolved   begins with epoch 0
+#include <lockstep/workshop.h>
+
+// A training of four epochs that may be stopped after any of them. Started again, it has to end with the very
+// same bits as one that nobody stopped. The check runs it whole, then in two halves, and compares.
+
+struct Net : torch::nn::Module {
+  torch::nn::Linear fc{register_module("fc", torch::nn::Linear(8, 16))};
+  torch::nn::Dropout drop{register_module("drop", torch::nn::Dropout(0.2))};  // draws random numbers
+  torch::nn::Linear head{register_module("head", torch::nn::Linear(16, 2))};
+  torch::Tensor forward(const torch::Tensor& x) { return head(drop(torch::relu(fc(x)))); }
+};
+
+// What the next step depends on, in a few numbers.
+void show_state(const std::string& when, const torch::Tensor& weights, lockstep::Sgd& optimizer) {
+  double momentum = 0;
+  const auto held = optimizer.held_state();
+  for (const auto& entry : held.toGenericDict()) {
+    const auto of_one = entry.value().toGenericDict();
+    if (of_one.contains("momentum_buffer") && of_one.at("momentum_buffer").isTensor())
+      momentum += of_one.at("momentum_buffer").toTensor().abs().sum().item<double>();
+  }
+  const auto random = at::detail::getDefaultCPUGenerator().get_state().to(torch::kLong);
+  const auto places = torch::arange(1, random.numel() + 1);
+  lockstep::show(when + ": weights", weights.sum().item<double>());
+  lockstep::show(when + ": momentum", momentum);
+  lockstep::show(when + ": rate", optimizer.lr());
+  lockstep::show(when + ": random", static_cast<double>((random * places).sum().item<int64_t>()));
+}
+
+void train(const std::string& file, int64_t epochs, int64_t stop_after) {
+  lockstep::Session session;
+  const auto pima = lockstep::data::pima("data/pima", session);
+  torch::manual_seed(session.rank());
+  auto model = lockstep::ddp(Net(), session);
+  lockstep::Sgd optimizer(model->parameters(), {.lr = 0.05, .momentum = 0.9});
+  const auto schedule = lockstep::make_schedule({.name = "cosine"}, optimizer, /*total_steps=*/0, epochs);
+  lockstep::DistributedSampler sampler(pima.train.size(), session);
+  auto batches = lockstep::loader(pima.train, sampler, {.batch_size = 32});
+
+  //@ todo
+  // TODO: name all that the next step depends on, load it if it is there, and go on with the right epoch
+  const lockstep::CheckpointParts parts{.model = model};
+  const int64_t begin = 0;
+  //@ solution
+  const lockstep::CheckpointParts parts{
+      .model = model, .optimizer = &optimizer, .schedule = schedule.get(), .sampler = &sampler};
+  lockstep::load_if_there(file, session, parts);
+  const int64_t begin = sampler.epoch();
+  //@ wrong optimizer: the optimiser's momentum
+  const lockstep::CheckpointParts parts{.model = model, .schedule = schedule.get(), .sampler = &sampler};
+  lockstep::load_if_there(file, session, parts);
+  const int64_t begin = sampler.epoch();
+  //@ wrong schedule: the learning rate of epoch 3 is
+  const lockstep::CheckpointParts parts{.model = model, .optimizer = &optimizer, .sampler = &sampler};
+  lockstep::load_if_there(file, session, parts);
+  const int64_t begin = sampler.epoch();
+  //@ wrong sampler: begins with epoch 0
+  const lockstep::CheckpointParts parts{.model = model, .optimizer = &optimizer, .schedule = schedule.get()};
+  lockstep::load_if_there(file, session, parts);
+  const int64_t begin = sampler.epoch();
+  //@ wrong shuffle: the order of the samples
+  const lockstep::CheckpointParts parts{
+      .model = model, .optimizer = &optimizer, .schedule = schedule.get(), .sampler = &sampler};
+  lockstep::load_if_there(file, session, parts);
+  const int64_t begin = sampler.epoch();
+  sampler.set_epoch(0);
+  //@ wrong seeded: the random numbers (as a checksum) did not come back
+  const lockstep::CheckpointParts parts{
+      .model = model, .optimizer = &optimizer, .schedule = schedule.get(), .sampler = &sampler};
+  lockstep::load_if_there(file, session, parts);
+  torch::manual_seed(session.rank());
+  const int64_t begin = sampler.epoch();
+  //@ wrong other: the weights did not come back
+  Net other;
+  const lockstep::CheckpointParts parts{
+      .model = other, .optimizer = &optimizer, .schedule = schedule.get(), .sampler = &sampler};
+  lockstep::load_if_there(file, session, parts);
+  const int64_t begin = sampler.epoch();
+  //@ end
+
+  show_state("begin", model->parameters()[0].detach(), optimizer);
+  for (int64_t epoch = begin; epoch < std::min(epochs, stop_after); ++epoch) {
+    lockstep::show("epoch", static_cast<double>(epoch));
+    lockstep::show("order", sampler.indices());
+    lockstep::show("rate", optimizer.lr());
+    for (auto& [x, y] : batches) {
+      auto loss = torch::nn::functional::cross_entropy(model->forward(x), y.to(session.device()));
+      optimizer.zero_grad();
+      loss.backward();
+      optimizer.step();
+    }
+    schedule->step();
+    //@ todo
+    // TODO: in which order?
+    lockstep::save(file, session, parts);
+    sampler.set_epoch(epoch + 1);
+    //@ solution
+    sampler.set_epoch(epoch + 1);
+    lockstep::save(file, session, parts);
+    //@ wrong late: has epoch 1 twice
+    lockstep::save(file, session, parts);
+    sampler.set_epoch(epoch + 1);
+    //@ end
+  }
+  show_state("end", model->parameters()[0].detach(), optimizer);
+  for (const auto& parameter : model->parameters()) lockstep::show("final", parameter.detach());
+}
+
+// FILE EPOCHS [STOP_AFTER]
+int main(int argc, char** argv) {
+  return lockstep::run([&] {
+    const int64_t epochs = argc > 2 ? std::stoll(argv[2]) : 4;
+    train(argc > 1 ? argv[1] : "resume.1.pt", epochs, argc > 3 ? std::stoll(argv[3]) : epochs);
+  });
+}

@@ -1,0 +1,64 @@
+//@ title      All stop after the same step
+//@ hint       Who knows of the notice? Only the rank that got it. Who has to know? All, and in the same step.
+//@ hint       A flag of 0 or 1 from each rank, summed over all of them: what does a sum above 0 mean?
+//@ hint       Every rank asks in every step, also one that knows of nothing: it is a collective.
+//@ unsolved   left the others alone
+#include <lockstep/workshop.h>
+
+// Before a job's time is up, a scheduler sends a signal: stop, and save. It may come to one rank alone, or to
+// each at another moment. A rank that simply leaves lets the others wait in their next all-reduce, and no
+// checkpoint is made. So the ranks have to agree: after the same step all of them stop, and save together.
+//
+// Here a "signal" comes to rank `who` (-1: to all) during step `when`. Each step has an all-reduce, as
+// backward has.
+
+// Shall we stop now? Each rank asks at the end of each step; `noticed`: this rank has had a signal.
+bool shall_stop(const lockstep::Session& session, bool noticed) {
+  //@ todo
+  // TODO: ask the others, too
+  (void)session;
+  return noticed;
+  //@ solution
+  std::vector<double> votes = {noticed ? 1.0 : 0.0};
+  session.team().sum(votes);
+  return votes[0] > 0;
+  //@ wrong thrown: left with an error
+  if (noticed) throw std::runtime_error("a signal came");
+  return false;
+  //@ wrong first: only rank 0 was asked
+  return session.team().broadcast(noticed ? "stop" : "go on") == "stop";
+  //@ wrong unanimous: only where each rank had the signal itself
+  std::vector<double> votes = {noticed ? 1.0 : 0.0};
+  session.team().sum(votes);
+  return votes[0] == session.world();
+  //@ wrong always: nobody had a signal
+  std::vector<double> votes = {1.0};
+  session.team().sum(votes);
+  return votes[0] > 0 || noticed;
+  //@ wrong never: every rank had the signal, and all went on
+  std::vector<double> votes = {noticed ? 1.0 : 0.0};
+  session.team().sum(votes);
+  return false;
+  //@ end
+}
+
+int main(int argc, char** argv) {
+  return lockstep::run([&] {
+    lockstep::Session session;
+    const int who = argc > 1 ? std::stoi(argv[1]) : 1;
+    const int when = argc > 2 ? std::stoi(argv[2]) : 5;
+
+    std::vector<double> gradients = {0, 0, 0};
+    for (int step = 1; step <= 12; ++step) {
+      gradients = {1.0, 2.0, 3.0};
+      session.team().sum(gradients);
+      lockstep::show("step", step);
+      const bool noticed = (who == -1 || session.rank() == who) && step >= when;
+      if (!shall_stop(session, noticed)) continue;
+      lockstep::show("stopped", step);
+      break;
+    }
+    session.team().barrier();  // all save together
+    lockstep::show("saved", 1);
+  });
+}

@@ -1,0 +1,53 @@
+//@ title      Share samples out by hand
+//@ hint       Write down who takes what: 10 samples, 3 ranks, ranks take turns. Who is left with fewer?
+//@ hint       Rank r stands at the places r, r + world, r + 2 * world, ... How many places must each rank have?
+//@ hint       Each has (size + world - 1) / world places. A place at or behind `size` begins again at the front: place % size.
+//@ unsolved   is taken twice
+#include <lockstep/workshop.h>
+
+// What DistributedSampler does, without the shuffle. The ranks take turns along the list of samples:
+//
+//   10 samples, 2 ranks:   rank 0: 0 2 4 6 8     rank 1: 1 3 5 7 9
+//
+// Every rank gets the same number of samples. Where they do not divide, the list goes on from its front: the
+// ranks that would be short take sample 0, then 1, and so on, a second time.
+
+std::vector<int64_t> share_of(int64_t rank, int64_t world, int64_t size) {
+  std::vector<int64_t> mine;
+  //@ todo
+  // TODO: only the samples of this rank. For now it takes them all.
+  (void)rank, (void)world;
+  for (int64_t sample = 0; sample < size; ++sample) mine.push_back(sample);
+  //@ solution
+  const int64_t count = (size + world - 1) / world;
+  for (int64_t turn = 0; turn < count; ++turn) mine.push_back((rank + turn * world) % size);
+  //@ wrong once: there is no sample of that number
+  const int64_t count = (size + world - 1) / world;
+  for (int64_t turn = 0; turn < count; ++turn) {
+    const int64_t place = rank + turn * world;
+    mine.push_back(place < size ? place : place - size);
+  }
+  //@ wrong short: wait for ever
+  for (int64_t sample = rank; sample < size; sample += world) mine.push_back(sample);
+  //@ wrong cut: nobody takes
+  for (int64_t turn = 0; turn < size / world; ++turn) mine.push_back(rank + turn * world);
+  //@ wrong overrun: there is no sample
+  const int64_t count = (size + world - 1) / world;
+  for (int64_t turn = 0; turn < count; ++turn) mine.push_back(rank + turn * world);
+  //@ wrong blocks: ranks take turns
+  const int64_t count = (size + world - 1) / world;
+  for (int64_t turn = 0; turn < count; ++turn) mine.push_back((rank * count + turn) % size);
+  //@ wrong held: sample 9 is taken 3 times
+  const int64_t count = (size + world - 1) / world;
+  for (int64_t turn = 0; turn < count; ++turn) mine.push_back(std::min(rank + turn * world, size - 1));
+  //@ end
+  return mine;
+}
+
+int main() {
+  return lockstep::run([] {
+    lockstep::Session session;
+    for (const int64_t size : {12, 10, 2, 1})
+      lockstep::show("of " + std::to_string(size), share_of(session.rank(), session.world(), size));
+  });
+}

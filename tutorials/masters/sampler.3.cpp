@@ -1,0 +1,70 @@
+//@ title      Count each sample once
+//@ hint       10 answers, 3 ranks. How many answers does DistributedSampler hand out, and which of them twice?
+//@ hint       ShardSampler(size, rank, world) cuts the list into blocks and repeats nothing. The blocks need not be alike.
+//@ hint       A mean of means counts a small block as much as a large one. Sum what is right, sum how many, then divide.
+//@ hint       Mean does both: right.add(...) for each answer, then session.all_reduce(right).
+//@ unsolved   counted twice
+#include <lockstep/workshop.h>
+
+// A model has given ten answers; 1 is a right one, 0 a wrong one. What share of them is right? The ranks look at
+// them together: each answer is looked at once, by one rank, and all ranks come to the same share.
+
+class Answers {
+ public:
+  explicit Answers(std::string right) : right_(std::move(right)) {}
+  int64_t size() const { return std::ssize(right_); }
+  double look(int64_t answer) {
+    looked_at_.push_back(answer);
+    return right_.at(answer) == '1' ? 1 : 0;
+  }
+  const std::vector<int64_t>& looked_at() const { return looked_at_; }
+
+ private:
+  std::string right_;
+  std::vector<int64_t> looked_at_;
+};
+
+double share_of_right(Answers& answers, const lockstep::Session& session) {
+  const int64_t size = answers.size();
+  //@ todo
+  // TODO: this is right where the ranks divide the ten. Run it on three.
+  const lockstep::DistributedSampler mine(size, session, {.shuffle = false});
+  //@ solution
+  const lockstep::ShardSampler mine(size, session.rank(), session.world());
+  //@ wrong all: looks at all
+  const lockstep::ShardSampler mine(size, 0, 1);
+  //@ wrong first: the work is not shared
+  const lockstep::ShardSampler mine(session.rank() == 0 ? size : 0, 0, 1);
+  //@ wrong padded: counted twice
+  const lockstep::DistributedSampler mine(size, session, {.shuffle = false});
+  //@ wrong dropped: counted by nobody
+  const lockstep::DistributedSampler mine(size, session, {.shuffle = false, .drop_last = true});
+  //@ end
+  lockstep::Mean right;
+  for (const int64_t answer : mine.indices()) right.add(answers.look(answer));
+  //@ todo
+  std::vector<double> shares = {right.value()};
+  session.team().sum(shares);
+  return shares[0] / session.world();
+  //@ solution
+  return session.all_reduce(right);
+  //@ wrong means: a mean of the ranks' means
+  std::vector<double> shares = {right.value()};
+  session.team().sum(shares);
+  return shares[0] / session.world();
+  //@ wrong show: whatever it is
+  return 0.7;
+  //@ wrong own: its own answers
+  return right.value();
+  //@ end
+}
+
+// ANSWERS
+int main(int count, char** words) {
+  return lockstep::run([&] {
+    lockstep::Session session;
+    Answers answers(count > 1 ? words[1] : "0110111011");
+    lockstep::show("share", share_of_right(answers, session));
+    lockstep::show("looked at", answers.looked_at());
+  });
+}

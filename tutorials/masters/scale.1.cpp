@@ -1,0 +1,102 @@
+//@ title      Speed-up, efficiency, and the batch that follows
+//@ hint       A speed-up says how many times as fast: above 1 where the ranks are worth something.
+//@ hint       Efficiency is the share of the ranks that was not wasted: 1 where N ranks bring a speed-up of N.
+//@ hint       Weak scaling gives each rank as much to do as the one alone had. How long should that take at best?
+//@ hint       alone / together; that divided by ranks; and for weak scaling alone / together, without the ranks.
+//@ unsolved   speed_up() says
+#include <lockstep/workshop.h>
+
+// A training was timed on one rank, and again on several. What are they worth?
+
+// Strong scaling: the work stays, more ranks share it. How many times as fast are they?
+double speed_up(double seconds_alone, double seconds_together) {
+  //@ todo
+  // TODO
+  (void)seconds_alone;
+  (void)seconds_together;
+  return 0;
+  //@ solution
+  return seconds_alone / seconds_together;
+  //@ wrong inverted: the other way round
+  return seconds_together / seconds_alone;
+  //@ wrong difference: the seconds that were saved
+  return seconds_alone - seconds_together;
+  //@ end
+}
+
+// And which share of the ranks' time was of use?
+double strong_efficiency(double seconds_alone, double seconds_together, int ranks) {
+  //@ todo
+  // TODO
+  (void)seconds_alone;
+  (void)seconds_together;
+  (void)ranks;
+  return 0;
+  //@ solution
+  return speed_up(seconds_alone, seconds_together) / ranks;
+  //@ wrong speed: that is the speed-up
+  return speed_up(seconds_alone, seconds_together);
+  //@ end
+}
+
+// Weak scaling: each rank has as much work as the one alone had, so that all of it grows with the ranks.
+double weak_efficiency(double seconds_alone, double seconds_together, int ranks) {
+  //@ todo
+  // TODO
+  (void)seconds_alone;
+  (void)seconds_together;
+  (void)ranks;
+  return 0;
+  //@ solution
+  (void)ranks;
+  return seconds_alone / seconds_together;
+  //@ wrong shared: as if the work had been shared out
+  return speed_up(seconds_alone, seconds_together) / ranks;
+  //@ end
+}
+
+struct Plan {
+  int64_t batch_a_rank;    // data.batch_size
+  int64_t batch_together;  // the samples behind one optimiser's step
+  double lr;
+};
+
+// Under weak scaling a rank's batch stays. Which plan follows on so many ranks, with the linear rule: a batch K times
+// as large takes a learning rate K times as large?
+Plan weak_plan(Plan alone, int ranks) {
+  //@ todo
+  // TODO
+  (void)ranks;
+  return alone;
+  //@ solution
+  return {alone.batch_a_rank, alone.batch_a_rank * ranks, alone.lr * ranks};
+  //@ wrong lr: the learning rate has stayed
+  return {alone.batch_a_rank, alone.batch_a_rank * ranks, alone.lr};
+  //@ wrong numbers: whatever it was alone
+  (void)alone;
+  return {32, 32 * ranks, 0.01 * ranks};
+  //@ wrong only_lr: whatever it was alone
+  return {alone.batch_a_rank, alone.batch_a_rank * ranks, 0.01 * ranks};
+  //@ wrong root: grows with the root
+  return {alone.batch_a_rank, alone.batch_a_rank * ranks, alone.lr * std::sqrt(ranks)};
+  //@ wrong split: a rank's batch stays
+  return {alone.batch_a_rank / ranks, alone.batch_a_rank, alone.lr};
+  //@ end
+}
+
+// RANKS ALONE STRONG WEAK BATCH LR: the ranks, three times in seconds, and the plan of one alone
+int main(int count, char** words) {
+  return lockstep::run([&] {
+    const std::vector<std::string> given(words + 1, words + count);
+    const auto word = [&](size_t i, const char* otherwise) { return i < given.size() ? given[i] : otherwise; };
+    const int ranks = std::stoi(word(0, "4"));
+    const double alone = std::stod(word(1, "80")), strong = std::stod(word(2, "25")), weak = std::stod(word(3, "90"));
+    lockstep::show("speed_up", speed_up(alone, strong));
+    lockstep::show("strong_efficiency", strong_efficiency(alone, strong, ranks));
+    lockstep::show("weak_efficiency", weak_efficiency(alone, weak, ranks));
+    const int64_t batch = std::stoll(word(4, "32"));
+    const auto plan = weak_plan({batch, batch, std::stod(word(5, "0.01"))}, ranks);
+    lockstep::show("batches", std::vector<int64_t>{plan.batch_a_rank, plan.batch_together});
+    lockstep::show("lr", plan.lr);
+  });
+}

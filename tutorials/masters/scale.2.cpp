@@ -1,0 +1,128 @@
+//@ title      A linear layer that the ranks share
+//@ hint       Each rank has some of the outputs of the column-parallel layer. Which call of the team brings every rank's part to all?
+//@ hint       Two parts of a row are joined side by side: torch::cat along dimension 1.
+//@ hint       Every input feeds every output. So which ranks know a part of what the loss says about an input?
+//@ hint       In the row-parallel layer the parts are of a sum. A bias belongs to the sum, not to a part of it.
+//@ unsolved   the outputs of its own part alone
+#include <lockstep/workshop.h>
+
+// outputs = inputs * weight^T + bias, with a weight of [outputs, inputs] that is too large for one rank:
+// what travels between ranks is outputs, and gradients.
+
+using torch::Tensor;
+
+// The session's team, which counts the numbers that this rank gives the others.
+class Team {
+ public:
+  explicit Team(const lockstep::Team& team) : team_(team) {}
+  int rank() const { return team_.rank(); }
+  int world() const { return team_.world(); }
+  std::vector<Tensor> all_gather(const Tensor& part) {
+    given_ += part.numel();
+    return team_.all_gather(part);
+  }
+  void sum(std::vector<Tensor>& tensors) {
+    for (const auto& tensor : tensors) given_ += tensor.numel();
+    team_.sum(tensors);
+  }
+  int64_t take_given() { return std::exchange(given_, 0); }
+
+ private:
+  const lockstep::Team& team_;
+  int64_t given_ = 0;
+};
+
+// Column-parallel: each rank has some of the outputs, that is some rows of the weight, and their biases. Every rank
+// has all inputs. What is wanted, on every rank, is all outputs.
+Tensor column_forward(Team& team, const Tensor& weight_part, const Tensor& bias_part, const Tensor& inputs) {
+  const Tensor part = torch::matmul(inputs, weight_part.t()) + bias_part;
+  //@ todo
+  // TODO: all outputs, in the order of the ranks
+  (void)team;
+  return part;
+  //@ solution
+  return torch::cat(team.all_gather(part), 1);
+  //@ wrong added: where they are to be joined
+  std::vector<Tensor> parts = {part};
+  team.sum(parts);
+  return parts[0];
+  //@ wrong weight: weights have travelled
+  (void)part;
+  return torch::matmul(inputs, torch::cat(team.all_gather(weight_part), 0).t()) +
+         torch::cat(team.all_gather(bias_part), 0);
+  //@ wrong stacked: one below the other
+  return torch::cat(team.all_gather(part), 0);
+  //@ end
+}
+
+// Its backward: from the loss's gradient for all outputs to that for the inputs.
+Tensor column_backward(Team& team, const Tensor& weight_part, const Tensor& output_gradient) {
+  const Tensor own = output_gradient.chunk(team.world(), 1)[static_cast<size_t>(team.rank())];
+  const Tensor part = torch::matmul(own, weight_part);
+  //@ todo
+  // TODO: what all outputs say about the inputs
+  return part;
+  //@ solution
+  std::vector<Tensor> gradients = {part};
+  team.sum(gradients);
+  return gradients[0];
+  //@ wrong back_weight: weights have travelled
+  (void)part;
+  return torch::matmul(output_gradient, torch::cat(team.all_gather(weight_part), 0));
+  //@ wrong alone: of its own outputs alone
+  return part;
+  //@ wrong mean: a mean
+  std::vector<Tensor> gradients = {part};
+  team.sum(gradients);
+  return gradients[0] / team.world();
+  //@ end
+}
+
+// Row-parallel: each rank has some of the inputs, that is some columns of the weight, and the whole bias. Every rank
+// wants all outputs.
+Tensor row_forward(Team& team, const Tensor& weight_part, const Tensor& bias, const Tensor& inputs_part) {
+  //@ todo
+  // TODO: outputs to which all ranks' inputs have come
+  (void)team;
+  return torch::matmul(inputs_part, weight_part.t()) + bias;
+  //@ solution
+  std::vector<Tensor> sums = {torch::matmul(inputs_part, weight_part.t())};
+  team.sum(sums);
+  return sums[0] + bias;
+  //@ wrong bias: the bias once for each rank
+  std::vector<Tensor> sums = {torch::matmul(inputs_part, weight_part.t()) + bias};
+  team.sum(sums);
+  return sums[0];
+  //@ wrong row_weight: weights have travelled
+  return torch::matmul(torch::cat(team.all_gather(inputs_part), 1),
+                       torch::cat(team.all_gather(weight_part), 1).t()) + bias;
+  //@ wrong own: of its own inputs alone
+  (void)team;
+  return torch::matmul(inputs_part, weight_part.t()) + bias;
+  //@ end
+}
+
+// Small whole numbers, so that no order of a sum rounds.
+Tensor numbers(int64_t rows, int64_t columns, int64_t step) {
+  return torch::remainder(torch::arange(rows * columns) * step, 7).sub(3).to(torch::kFloat).reshape({rows, columns});
+}
+
+int main() {
+  return lockstep::run([] {
+    lockstep::Session session;
+    Team team(session.team());
+    std::vector<int64_t> given;
+    const auto own = [&](const Tensor& whole, int64_t dimension) {
+      return whole.chunk(team.world(), dimension)[static_cast<size_t>(team.rank())];
+    };
+    const auto inputs = numbers(2, 6, 3), weight = numbers(6, 6, 5), bias = numbers(1, 6, 4).flatten();
+    const auto show = [&](const char* name, const Tensor& made) {
+      lockstep::show(name, made);
+      given.push_back(team.take_given());
+    };
+    show("column", column_forward(team, own(weight, 0), own(bias, 0), inputs));
+    show("gradient", column_backward(team, own(weight, 0), numbers(2, 6, 2)));
+    show("row", row_forward(team, own(weight, 1), bias, own(inputs, 1)));
+    lockstep::show("given", given);
+  });
+}

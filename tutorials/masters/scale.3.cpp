@@ -1,0 +1,100 @@
+//@ title      The order of a pipeline's stage
+//@ hint       How many micro-batches has stage s to send ahead before the first gradient can come back to it?
+//@ hint       The last stage needs none: it turns each micro-batch round at once. The stage before it needs one.
+//@ hint       Warm-up: stages - 1 - stage forwards, and never more than there are micro-batches.
+//@ hint       Then a forward and a backward in turn until the forwards are used up; then the backwards that are left.
+//@ unsolved   does nothing
+#include <lockstep/workshop.h>
+
+// A pipeline's stages hold some layers each. A batch goes through them in micro-batches: forward from stage 0 to the
+// last, backward the other way. A stage keeps a micro-batch's activations from its forward to its backward.
+
+struct Work {
+  char kind;  // 'F' or 'B'
+  int micro_batch;
+};
+
+// What a stage does, in its order: each micro-batch forward once and backward once, both in the order 0, 1, 2, ...
+// One forward, one backward (1F1B): as many forwards as are needed to fill the stages behind this one, then one of
+// each in turn, then the backwards that are left. So stage s never keeps more than stages - s micro-batches.
+std::vector<Work> order_of(int stage, int stages, int micro_batches) {
+  std::vector<Work> order;
+  //@ todo
+  // TODO: order.push_back({'F', 0}), ...
+  (void)stage;
+  (void)stages;
+  (void)micro_batches;
+  //@ solution
+  const int warm_up = std::min(stages - 1 - stage, micro_batches);
+  for (int i = 0; i < warm_up; ++i) order.push_back({'F', i});
+  for (int i = warm_up; i < micro_batches; ++i) {
+    order.push_back({'F', i});
+    order.push_back({'B', i - warm_up});
+  }
+  for (int i = micro_batches - warm_up; i < micro_batches; ++i) order.push_back({'B', i});
+  //@ wrong gpipe: keeps 4 micro-batches
+  (void)stage;
+  (void)stages;
+  for (int i = 0; i < micro_batches; ++i) order.push_back({'F', i});
+  for (int i = 0; i < micro_batches; ++i) order.push_back({'B', i});
+  //@ wrong front: nobody goes on
+  const int warm_up = std::min(stage, micro_batches);
+  for (int i = 0; i < warm_up; ++i) order.push_back({'F', i});
+  for (int i = warm_up; i < micro_batches; ++i) {
+    order.push_back({'F', i});
+    order.push_back({'B', i - warm_up});
+  }
+  for (int i = micro_batches - warm_up; i < micro_batches; ++i) order.push_back({'B', i});
+  //@ wrong eager: one after the other
+  (void)stage;
+  (void)stages;
+  for (int i = 0; i < micro_batches; ++i) {
+    order.push_back({'F', i});
+    order.push_back({'B', i});
+  }
+  //@ wrong twice: a second time
+  const int warm_up = std::min(stages - 1 - stage, micro_batches);
+  for (int i = 0; i < warm_up; ++i) order.push_back({'F', i});
+  for (int i = 0; i < micro_batches; ++i) {
+    order.push_back({'F', i});
+    order.push_back({'B', i});
+  }
+  //@ wrong undrained: never has its backward
+  const int warm_up = std::min(stages - 1 - stage, micro_batches);
+  for (int i = 0; i < warm_up; ++i) order.push_back({'F', i});
+  for (int i = warm_up; i < micro_batches; ++i) {
+    order.push_back({'F', i});
+    order.push_back({'B', i - warm_up});
+  }
+  //@ end
+  return order;
+}
+
+// The bubble: which share of the time does a stage wait, where a forward costs a stage as much as any other, and a
+// backward too?
+double bubble(int stages, int micro_batches) {
+  //@ todo
+  // TODO
+  (void)stages;
+  (void)micro_batches;
+  return 0;
+  //@ solution
+  return double(stages - 1) / (micro_batches + stages - 1);
+  //@ wrong busy: of the time in which it works
+  return double(stages - 1) / micro_batches;
+  //@ end
+}
+
+// STAGES MICRO_BATCHES
+int main(int count, char** words) {
+  return lockstep::run([&] {
+    const int stages = count > 1 ? std::stoi(words[1]) : 3, micro_batches = count > 2 ? std::stoi(words[2]) : 4;
+    for (int stage = 0; stage < stages; ++stage) {
+      std::string line;
+      for (const auto& work : order_of(stage, stages, micro_batches))
+        line += (line.empty() ? "" : " ") + std::string(1, work.kind) + std::to_string(work.micro_batch);
+      lockstep::show("stage " + std::to_string(stage), line);
+    }
+    lockstep::show("bubble", bubble(stages, micro_batches));
+  });
+}

@@ -1,0 +1,48 @@
+#@ title      Mend an environment with the doctor's help
+#@ hint       Run it as the comment says, and read the lines that do not begin with `ok`: each names a check, what it found, and what to do.
+#@ hint       Three lines do harm. What would the rank have if nobody had set anything? lockstep chooses the threads itself.
+#@ hint       Take out OMP_NUM_THREADS, ulimit and TORCH_DISTRIBUTED_DEBUG. What NCCL_DEBUG=WARN asks for harms nobody.
+#@ unsolved   may open too few files
+#!/bin/bash
+# start.4.sh PROGRAM WORD...: what a job does on each rank before its program begins. It came with a script from
+# another cluster, and every line was of use there, once. Ask the doctor, in the environment that it makes:
+#   mpirun -n 2 bash exercises/start.4.sh lockstep doctor
+#@ todo
+# TODO: mend what the doctor names
+export OMP_NUM_THREADS=$(nproc --all)  # all cores for us
+export NCCL_DEBUG=WARN                 # NCCL says its errors
+export TORCH_DISTRIBUTED_DEBUG=DETAIL  # a run hung in March
+ulimit -n 256                          # the file server was slow
+#@ solution
+export NCCL_DEBUG=WARN                 # NCCL says its errors
+#@ wrong threads: takes the cores of all
+export OMP_NUM_THREADS=$(nproc --all)
+export NCCL_DEBUG=WARN
+#@ wrong empty: set to nothing
+export OMP_NUM_THREADS=
+export NCCL_DEBUG=WARN
+#@ wrong files: may open too few files
+export NCCL_DEBUG=WARN
+ulimit -n 512
+#@ wrong debug: compared before it runs
+export NCCL_DEBUG=WARN
+export TORCH_DISTRIBUTED_DEBUG=DETAIL
+#@ wrong quote: bash cannot read
+export NCCL_DEBUG="WARN
+#@ end
+
+# Then this shell becomes the program, whatever it is: its words stay as they are, and the launcher sees its end.
+#@ todo
+exec "$@"
+#@ solution
+exec "$@"
+#@ wrong own: does not run the program behind it
+lockstep doctor
+#@ wrong words: words fall apart
+exec $@
+#@ wrong end: end is lost
+"$@"
+echo "done"
+#@ wrong bare: knows nothing of the launcher
+exec env -i "$@"
+#@ end
