@@ -61,11 +61,15 @@ seconds_of() {  # [[HH:]MM:]SS
   echo "$total"
 }
 
-# SIGTERM is all that PBS says of a qdel, a pre-emption and the walltime: only the clock tells the last one.
+# How long the job has run by MoM's clock, which begins with the session's first process.
+seconds_of_pbs_job() { ps -o etimes= -p "$(ps -o sid= -p $$ | tr -d ' ')" | tr -d ' '; }
+
+# SIGTERM is all that PBS says of a qdel, a pre-emption and the walltime: only the clock tells the last one, which never
+# strikes early. What counts is when it came (TERM_AT), not when the checkpoint was written.
 walltime_is_over() {
   local limit
   limit=$(field_of_pbs_job Resource_List.walltime)
-  [ -n "$limit" ] && [ $((SECONDS + 10)) -ge "$(seconds_of "$limit")" ]
+  [ -n "$limit" ] && [ $((${TERM_AT:-$SECONDS} + 2)) -ge "$(seconds_of "$limit")" ]
 }
 
 cancelled_in_pbs() { [ "$GOT" = TERM ] && [ "${LOCKSTEP_ON_TERM:-stop}" = stop ] && ! walltime_is_over; }

@@ -2,14 +2,20 @@
 # The ranks while they run: what signals the script gets is handed to them.
 
 hear_signals() {
-  GOT='' PENDING='' LAUNCHER_PID=''
+  GOT='' PENDING='' LAUNCHER_PID='' TERM_AT=''
   trap 'forward USR1' USR1
   trap 'forward USR2' USR2
   trap 'forward TERM' TERM
 }
 
 forward() {  # the signal $1, to the launcher, which hands it to the ranks
+  if [ "$1" = USR1 ] && in_slurm && is_early_warning; then
+    say "SIGUSR1, with time left: this job is shorter than the lead of its --signal, so it goes on for $EARLY_BY s; a second one counts"
+    { sleep "$EARLY_BY" && kill -s USR1 $$; } &
+    return
+  fi
   GOT=$1  # the last one
+  ! in_pbs || [ "$1" != TERM ] || TERM_AT=${TERM_AT:-$(seconds_of_pbs_job)}
   [ "$1" != TERM ] || say "SIGTERM: the job is being cancelled, pre-empted, or out of time"
   if in_pbs && [ -n "$LAUNCHER_PID" ]; then
     # PBS signals every process of a job; a second SIGTERM would have mpirun leave without its ranks
@@ -67,7 +73,7 @@ BETWEEN_LOOKS=10
 end_a_launcher_that_stays() {
   local found=0
   trap '' TERM USR1 USR2
-  while read -r -t "$BETWEEN_LOOKS"; [ $? -gt 128 ]; do
+  while read -r -t "$BETWEEN_LOOKS"; [ $? -gt 128 ] && launcher_lives; do
     if nothing_is_left; then found=$((found + 1)); else found=0; fi
     if [ "$found" -ge 2 ]; then
       say "the run is over, and no rank is here: ${START[0]}, which has not left, is ended"

@@ -70,6 +70,19 @@ start_with_srun() {
   return 0
 }
 
+# Slurm sends the signal of --signal=B:USR1@120 at once to a job that has no more than those 120 s, or 60 s more: the first
+# one is early by EARLY_BY seconds where more than a fifth of such a job's time is left.
+is_early_warning() {
+  local left limit
+  [ -z "${WARNED:-}" ] || return 1  # in a trap, a plain return gives what was before it
+  WARNED=yes
+  read -r left limit < <(unset "${!SQUEUE_@}"; squeue --noheader --jobs="$SLURM_JOB_ID" --format='%L %l' 2>/dev/null)
+  [[ $left$limit =~ ^[0-9:]+$ ]] || return 1
+  left=$(seconds_of "$left") limit=$(seconds_of "$limit")
+  EARLY_BY=$((left - limit / 5))
+  [ "$limit" -le 180 ] && [ "$EARLY_BY" -gt 0 ]
+}
+
 requeue_slurm() {
   local name
   # a task of an array by its own name: the last one's job id is the array's. Asked of Slurm, since SLURM_ARRAY_* may be

@@ -55,6 +55,16 @@ TEST(JobScript, AsksForThreadsWhereTheSchedulerCountsThem) {
     EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
 }
 
+TEST(JobScript, IsToldOfItsEndWhenAFifthOfItsTimeIsLeft) {
+  auto wanted = request();
+  for (const auto& [time, told] : std::vector<std::pair<std::chrono::seconds, std::string>>{
+           {std::chrono::seconds(60), "12"}, {std::chrono::minutes(5), "60"}, {hours(2), "120"}}) {
+    wanted.time = time;
+    const auto text = render(parse_site("scheduler: slurm\n", "s.yaml"), wanted);
+    EXPECT_TRUE(has_line(text, "#SBATCH --signal=B:USR1@" + told)) << text;
+  }
+}
+
 TEST(JobScript, OfASweepGivesEachTaskItsOwnSettings) {
   auto wanted = request();
   wanted.sets = {"train.epochs=1"};

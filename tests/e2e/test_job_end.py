@@ -48,3 +48,26 @@ def test_a_job_that_slurm_starts_again_is_not_to_be_submitted(job, said, requeue
 def test_a_sigterm_of_pbs_may_mean_a_rerun(rerunable, said, script):
     record = f"PBS_RECORD='    Rerunable = {rerunable}\n    Resource_List.walltime = 01:00:00'\n"
     assert script(record + "GOT=TERM TERM_AT=100; go_on", **IN_PBS).stdout.endswith(said + "\n")
+
+
+def test_the_time_of_a_sigterm_is_kept(script):
+    told = script("hear_signals; seconds_of_pbs_job() { echo 41; }; kill -s TERM $$; seconds_of_pbs_job() { echo 49; }\n"
+                  'kill -s TERM $$; echo "$TERM_AT"', **IN_PBS)
+    assert told.stdout.splitlines()[-1] == "41", told.output
+
+
+def test_a_pbs_jobs_time_is_its_sessions(script):
+    told = script("sleep 1; seconds_of_pbs_job", **IN_PBS)
+    assert int(told.stdout) >= 1
+
+
+@pytest.mark.parametrize("left, limit, waits", [
+    ("0:50", "1:00", "38"), ("0:12", "1:00", None), ("2:30", "3:00", "114"), ("3:10", "3:20", None), ("25:00", "30:00", None),
+    ("1-00:00:00", "2-00:00:00", None), ("UNLIMITED", "UNLIMITED", None), ("", "", None)])
+def test_a_warning_that_comes_early_waits_for_its_time(left, limit, waits, script, tmp_path):
+    (tmp_path / "squeue").write_text(f"#!/bin/sh\necho '{left} {limit}'\n")
+    (tmp_path / "squeue").chmod(0o755)
+    done = script('sleep() { echo "$1" >slept; }; hear_signals; kill -s USR1 $$; echo "got $GOT"; wait; echo "got $GOT"', **IN_SLURM)
+    got = [line for line in done.stdout.splitlines() if line.startswith("got ")]
+    assert got == ["got " if waits else "got USR1", "got USR1"] and ("with time left" in done.stdout) == bool(waits), done.output
+    assert not waits or (tmp_path / "slept").read_text() == waits + "\n"

@@ -203,10 +203,11 @@ def test_a_log_that_is_written_in_place_goes_on(pbs, qsub, work, quick_program):
 
 
 @pytest.mark.parametrize("signal_got, since, on_term, cancelled", [
-    ("TERM", 100, "stop", True), ("TERM", 3595, "stop", False), ("TERM", 100, "resubmit", False),
+    ("TERM", 100, "stop", True), ("TERM", 3595, "stop", True), ("TERM", 3600, "stop", False), ("TERM", 100, "resubmit", False),
     ("USR1", 100, "stop", False), ("", 100, "stop", False)])
 def test_a_sigterm_before_the_walltime_is_a_cancel(signal_got, since, on_term, cancelled, run):
-    told = run("bash", "-c", IN_A_JOB + f"GOT={signal_got}; SECONDS={since}; cancelled && echo cancelled",
+    """Whenever its checkpoint is there: what counts is when the job was told."""
+    told = run("bash", "-c", IN_A_JOB + f"GOT={signal_got} TERM_AT={since} SECONDS=3610; cancelled && echo cancelled",
                env={"RECORD": "    Resource_List.walltime = 01:00:00", "LOCKSTEP_ON_TERM": on_term})
     assert told.stdout == ("cancelled\n" if cancelled else ""), told.stderr
 

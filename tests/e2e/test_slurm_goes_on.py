@@ -52,7 +52,7 @@ def test_time_limit_requeues_before_it_strikes(desk):
     first_steps(desk)
     held_until_it_stops(desk.lab, f"SLURM_JOB_ID={job}", log_of(desk.work, job), limit=120, lead=105)
     wait_for(lambda: int(desk.lab.job(job)["Restarts"]) >= 1, within=FIRST_STEPS, what="the requeue")
-    assert "SIGTERM" not in log_of(desk.work, job), "the limit struck"
+    assert "SIGTERM" not in log_of(desk.work, job), log_of(desk.work, job)
     desk.lab.run("scontrol", "update", f"JobId={job}", "TimeLimit=30")
     ends_as_without_slurm(desk, job)
     assert desk.lab.job(job)["Restarts"] == "1", log_of(desk.work, job)

@@ -38,6 +38,12 @@ std::string clock(std::chrono::milliseconds time) {
   return format("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
 }
 
+// In seconds: how long before its end a job is told of it. Slurm tells one that is shorter at once.
+int64_t lead(std::chrono::milliseconds time) {
+  constexpr int64_t kLongest = 120, kShare = 5;
+  return std::min(kLongest, std::chrono::ceil<std::chrono::seconds>(time).count() / kShare);
+}
+
 int64_t cpus(const Site& site, int64_t cores) {
   return cores * std::max<int64_t>(1, site.threads_per_core);
 }
@@ -115,8 +121,9 @@ Lines slurm(const Site& site, const JobRequest& request, const Resources& given)
   lines.push_back("--time=" + clock(request.time));
   const bool array = !request.sweep.empty();
   lines.emplace_back(array ? "--output=%x-%A_%a.out" : "--output=%x-%j.out");
-  // a requeued job goes on in its log, and is told two minutes before its end
-  lines.insert(lines.end(), {"--open-mode=append", "--requeue", "--signal=B:USR1@120"});
+  // a requeued job goes on in its log
+  lines.insert(lines.end(),
+               {"--open-mode=append", "--requeue", format("--signal=B:USR1@{}", lead(request.time))});
   if (array) lines.push_back(format("--array=0-{}", request.sweep.size() - 1));
   if (!request.dependency.empty())
     lines.push_back("--dependency=" + word("a dependency", request.dependency));
