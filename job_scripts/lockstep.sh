@@ -25,7 +25,7 @@ in_pbs() { ! in_slurm && [ -n "${PBS_JOBID:-}" ]; }
 is_number() { [[ $1 =~ ^[0-9]+$ ]]; }
 job_id() { printf '%s' "${SLURM_JOB_ID:-${PBS_JOBID:-$$}}"; }
 
-for part in layout start signals leftovers record rerun carry slurm pbs pbs_resubmit report; do
+for part in layout start signals memory leftovers record rerun carry slurm pbs pbs_resubmit report; do
   # shellcheck source=/dev/null
   . "$LOCKSTEP_HOME/job_scripts/$part.sh" || die "job_scripts/$part.sh is not beside lockstep.sh"
 done

@@ -111,5 +111,6 @@ run_ranks() {
   LAUNCHER_PID=
   [ -z "$watch" ] || exec {watch}>&-
   wait_for_errors
+  say_memory_kills
   return "$status"
 }

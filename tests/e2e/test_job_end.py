@@ -71,3 +71,26 @@ def test_a_warning_that_comes_early_waits_for_its_time(left, limit, waits, scrip
     got = [line for line in done.stdout.splitlines() if line.startswith("got ")]
     assert got == ["got " if waits else "got USR1", "got USR1"] and ("with time left" in done.stdout) == bool(waits), done.output
     assert not waits or (tmp_path / "slept").read_text() == waits + "\n"
+
+
+CGROUPS = {"v2": ("0::{0}/step_batch/user", "", {"memory.events": "low 0\noom 2\noom_kill 1\n", "memory.max": "2147483648\n",
+                                                "memory.peak": "2147418112\n"}),
+           "v1": ("9:name=systemd:/x\n4:memory:{0}", "memory", {"memory.oom_control": "under_oom 0\noom_kill 1\n",
+                                                                "memory.limit_in_bytes": "2147483648\n",
+                                                                "memory.max_usage_in_bytes": "2147418112\n"})}
+
+
+@pytest.mark.parametrize("version", CGROUPS)
+@pytest.mark.parametrize("job, path", [(IN_SLURM, "/system.slice/slurmstepd.scope/job_7"), (IN_PBS, "/pbs_jobs.service/jobid/7.x")])
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_rank_that_the_memory_limit_killed_is_said(killed, version, job, path, script, tmp_path):
+    own, top, files = CGROUPS[version]
+    (tmp_path / "own").write_text(own.format(path) + "\n")
+    place = tmp_path / "groups" / top / path[1:]
+    (place / "step_batch/user").mkdir(parents=True)
+    for name, text in files.items():
+        (place.parent / name).write_text(text)  # another job's, too
+        (place / name).write_text(text if killed else text.replace("oom_kill 1", "oom_kill 0"))
+    said = script('CGROUP_FOLDER=$PWD/groups OWN_CGROUPS=$PWD/own; hear_signals; START=(env); run_ranks true', **job).stdout
+    assert ("memory limit has killed 1 process(es)" in said) == killed and bool(said) == killed, said
+    assert not killed or "(limit 2.00 GiB, peak 2.00 GiB); ask for more (Slurm: --mem, PBS: mem= in select)" in said
