@@ -11,6 +11,7 @@ slurm-client, munge, iproute2.
 With scheduler="pbs" the nodes run the MoM of pbs.py in place of slurmd: OpenPBS's environment and manners, for
 scripts, without OpenPBS.
 """
+import contextlib
 import ctypes
 import os
 import shutil
@@ -246,11 +247,14 @@ def private_tmp():
     """A /tmp of the node's own, as on a real node, but for the folders that lie there now: a test's, a checkout's."""
     kept = [path for path in Path("/tmp").iterdir()
             if path.is_dir() and not path.is_symlink() and not path.name.startswith(("ompi.", "spmix_", "pmix"))]
-    handles = [os.open(path, os.O_PATH) for path in kept]
+    handles = {}
+    for path in kept:
+        with contextlib.suppress(FileNotFoundError):  # another test's, removed meanwhile
+            handles[path] = os.open(path, os.O_PATH)
     sh("mount", "-t", "tmpfs", "tmpfs", "/tmp")
     os.chmod("/tmp", 0o1777)
     sh("mount", "-t", "tmpfs", "tmpfs", "/var/tmp")
-    for path, handle in zip(kept, handles):
+    for path, handle in handles.items():
         path.mkdir()
         subprocess.run(["mount", "--no-canonicalize", "--bind", f"/proc/self/fd/{handle}", path], check=True,
                        pass_fds=[handle])
