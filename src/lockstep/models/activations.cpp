@@ -1,5 +1,5 @@
-// The formulas are transformers' (activations.py), in their order of operations: gradients are summed in the reverse of
-// it, and within one expression the compiler chooses the order.
+// The formulas are transformers' (activations.py), in their order of operations: gradients are summed in the
+// reverse of it, and within one expression the compiler chooses the order.
 #include "lockstep/models/activations.h"
 
 #include <ATen/ATen.h>

@@ -104,7 +104,8 @@ void convert_tracking_layers(const torch::nn::Module& module, const ProcessGroup
     const auto parameters = layer.value()->named_parameters(/*recurse=*/false);
     const auto* weight = parameters.find("weight");
     converted().add(weight && weight->defined() ? *weight : *mean, group);
-    // From its second forward on, an optimised script differentiates libtorch's own batch_norm, past our kernel.
+    // From its second forward on, an optimised script differentiates libtorch's own batch_norm, past our
+    // kernel.
     if (!is_batch_norm(*layer.value())) torch::jit::setGraphExecutorOptimize(false);
   }
 }

@@ -13,8 +13,8 @@ namespace lockstep {
 
 /// From now on every BatchNorm1d, 2d and 3d in `module` (also inside a TorchScript module) normalises over
 /// the group while it trains, in its place: names, parameters and the user's class stay as they are.
-/// Evaluation is untouched. The group is not kept alive. With a TorchScript module, scripts that this thread runs
-/// are no longer optimised: libtorch's optimiser would put its own batch normalisation back.
+/// Evaluation is untouched. The group is not kept alive. With a TorchScript module, scripts that this thread
+/// runs are no longer optimised: libtorch's optimiser would put its own batch normalisation back.
 ///
 /// How: a C++ module's forward is not virtual, so a layer cannot be exchanged behind a typed member. Instead
 /// aten::batch_norm is given a kernel of ours that knows the converted layers by their parameters or buffers

@@ -104,8 +104,8 @@ TEST_P(Splits, CumulativeAverageEqualsTheGlobalBatch) {
   expect_same_as_global(synced, reference, data, GetParam()(12));
 }
 
-// A layer as a TorchScript module holds it: forward is a script, and the tensors are known by their names alone. The
-// optimiser differentiates what has several operations.
+// A layer as a TorchScript module holds it: forward is a script, and the tensors are known by their names
+// alone. The optimiser differentiates what has several operations.
 struct ScriptedNorm : torch::nn::Module {
   explicit ScriptedNorm(int64_t features) : script("norm") {
     weight = register_parameter("weight", at::ones({features}, at::kDouble));
