@@ -21,7 +21,7 @@ with_settings() {
 # hand_in COMMAND...: one that submits; a mute scheduler has 2 minutes, as for lockstep submit.
 hand_in() {
   local status=0
-  timeout -k 10 120 "$@" || status=$?
+  timeout --foreground -k 10 120 "$@" || status=$?
   [ "$status" -ne 124 ] || echo "lockstep: ${1##*/} has not answered within 2 minutes: nobody knows whether there is a job; look into the queue" >&2
   return "$status"
 }

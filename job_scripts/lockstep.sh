@@ -247,6 +247,7 @@ find_own_program() {
 # lockstep_own PROGRAM [arguments...]: a program of your own on every rank that was given.
 lockstep_own() {
   if [ ! -f "$1" ] || [ ! -x "$1" ]; then die "OWN_PROGRAM=$1: no such program, seen from $PWD"; fi
+  unset LOCKSTEP_RUN_FILE  # another run's, which says nothing of this program
   prepare
   say "your program: $1"
   run_ranks "$(realpath "$1")" "${@:2}"
@@ -257,6 +258,7 @@ lockstep_own() {
 # of BENCH.
 lockstep_bench() {
   local word words=()
+  unset LOCKSTEP_RUN_FILE
   if [ $# -eq 0 ]; then
     xargs -r true <<<"${BENCH:-allreduce}" 2>/dev/null || die "BENCH=$BENCH: a quote is not closed"
     while IFS= read -r -d '' word; do words+=("$word"); done < <(xargs -r printf '%s\0' <<<"${BENCH:-allreduce}")

@@ -20,6 +20,7 @@ first_in_gib() { cat "$@" 2>/dev/null | awk '/^[0-9]+$/ && $1 < 2^62 { printf "%
 
 say_memory_kills() {
   local folder kills said=0 limit peak
+  in_slurm || in_pbs || return 0
   while read -r folder; do
     kills=$(sed -n 's/^oom_kill //p' "$folder/memory.events" "$folder/memory.oom_control" 2>/dev/null | head -n 1)
     [ "${kills:-0}" -gt 0 ] || continue
@@ -27,6 +28,6 @@ say_memory_kills() {
     limit=$(first_in_gib "$folder/memory.max" "$folder/memory.limit_in_bytes")
     peak=$(first_in_gib "$folder/memory.peak" "$folder/memory.max_usage_in_bytes")
   done < <(job_cgroups)
-  [ "$said" = 0 ] || say "the job's memory limit has killed $said process(es) on $(uname -n) (limit ${limit:-unknown}, peak ${peak:-unknown});" \
+  [ "$said" = 0 ] || say "the job's memory limit has killed a process on $(uname -n), $said in all (limit ${limit:-unknown}, peak ${peak:-unknown});" \
     "ask for more (Slurm: --mem, PBS: mem= in select), or need less: data.batch_size, data.workers, ranks on a node"
 }

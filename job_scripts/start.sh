@@ -42,7 +42,7 @@ choose_start() {
 # With -q its own errors would be lost, too. PBS signals this filter as all others.
 without_banner() {
   trap '' TERM USR1 USR2
-  exec sed -u '
+  exec env -u POSIXLY_CORRECT sed -u '
     /^[a-z]*run: Forwarding signal [0-9]* to job$/d
     /^\[[^]]*\] .*\(sent help message .*mpi-abort\|Set MCA parameter "[a-z]*_base_help_aggregate"\)/d
     /^-\{70,\}$/{

@@ -111,11 +111,20 @@ def processes_of(lab, word, name):
     return found
 
 
+def is_stopped(rank):
+    try:
+        return pathlib.Path(f"/proc/{rank}/stat").read_text().rpartition(")")[2].split()[0] in "TZX"
+    except OSError:
+        return True
+
+
 def has_heard(rank):
-    """Does a signal to stop wait for that process, or has it ended?"""
+    """Does a signal to stop wait for that stopped process, or does it go on, or has it ended? mpirun lets it go on to tell it."""
     try:
         status = pathlib.Path(f"/proc/{rank}/status").read_text()
     except OSError:
+        return True
+    if not re.search(r"^State:\s*T", status, re.M):
         return True
     wait = int(re.search(r"^ShdPnd:\s*(\w+)", status, re.M)[1], 16) | int(re.search(r"^SigPnd:\s*(\w+)", status, re.M)[1], 16)
     return any(wait >> (number - 1) & 1 for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGKILL))
@@ -128,6 +137,7 @@ def held(lab, word):
     assert ranks, f"no rank has {word}: its run has ended"
     for rank in ranks:
         os.kill(rank, signal.SIGSTOP)
+    wait_for(lambda: all(map(is_stopped, ranks)), what="the ranks to stop")
     yield ranks
     for rank in ranks:
         with contextlib.suppress(ProcessLookupError):

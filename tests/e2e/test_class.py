@@ -28,7 +28,7 @@ def learners_folder(lockstep, folder, answer):
     return folder
 
 
-def check_a_class(size, lab, prepared, tmp_path, within):  # noqa: F811
+def check_a_class(size, lab, prepared, tmp_path, within=300):  # noqa: F811
     folders = [learners_folder(prepared, tmp_path / f"learner {i}", ANSWERS[i % len(ANSWERS)][0]) for i in range(size)]
     settings = {"LOCKSTEP_PROGRAM": str(prepared), "LOCKSTEP_HOME": str(SOURCE)}
     jobs = [lab.submit(str(CHECK), "groups.1", cwd=folder, env=settings) for folder in folders]

@@ -75,7 +75,7 @@ def test_open_mpi_says_why_it_starts_nobody(run, mpi, mpi_on_path, tmp_path):
 
 @pytest.mark.parametrize("status", [0, 1, 4, 75])
 def test_a_launcher_that_outlives_its_run_is_ended(status, ranks, tmp_path):
-    (tmp_path / "rank").write_text(f"#!/bin/bash\n[ $1 = status ] && exit {status}\nsleep 1\necho 'the rank leaves'\n")
+    (tmp_path / "rank").write_text(f"#!/bin/bash\n[ $1 = status ] && {{ [ -e left ] && exit {status}; exit 3; }}\necho 'the rank leaves'; touch left\n")
     (tmp_path / "rank").chmod(0o755)
     (tmp_path / "file").write_text(f"{tmp_path}\n")
     done = ranks("./rank train; exec sleep 3600", LOCKSTEP_RUN_FILE=str(tmp_path / "file"))

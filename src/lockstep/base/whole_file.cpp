@@ -130,12 +130,12 @@ void write_output(const std::string& path, const std::string& text, const std::s
 }
 
 void write_own_output(const std::string& path, const std::string& text, const std::string& hint) {
-  try {
-    remove_dead_partials(path);
-    replace_file(path, text);
-  } catch (const Error& error) {
-    throw InputError(error.what(), path, hint);
-  }
+  if (!takes_files(path)) throw InputError(format("cannot write: {}", std::strerror(errno)), path, hint);
+  struct stat facts {};
+  const bool there = ::lstat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode);
+  remove_dead_partials(path);
+  replace_file(path, text);
+  if (there) ::chmod(path.c_str(), facts.st_mode & 07777);
 }
 
 void check_output(const std::string& path, const std::string& hint) {

@@ -36,6 +36,7 @@ void Watch::hear(const Seen& seen) {
   else if (!gone_since_ || seen_->state != seen.state)
     gone_since_ = Clock::now();
   seen_ = seen;
+  heard_ = Clock::now();
 }
 
 // A run that is on keeps a job alive that its scheduler has lost.
@@ -89,7 +90,8 @@ bool Watch::has_ended(const Recorded& recorded) {
     last_ = judged(now_.folder);  // a chain's next link soon speaks there
     forget_what_was_heard();
   }
-  return seen_ ? !is_there(*seen_) : Clock::now() - *ended_since_ > patience_.silent;
+  if (seen_ && !is_there(*seen_)) return true;
+  return Clock::now() - std::max(*ended_since_, heard_) > patience_.silent;
 }
 
 void Watch::end(const Recorded& recorded) {

@@ -68,6 +68,7 @@ class Watch {
   std::filesystem::path record_;
   Patience patience_;
   std::optional<Seen> seen_;
+  Clock::time_point heard_{};
   std::optional<Clock::time_point> gone_since_, ended_since_;
   std::optional<run_folder::Verdict> last_;  // of the run when its script had ended
   int begins_ = 0;

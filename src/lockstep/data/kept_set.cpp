@@ -81,7 +81,7 @@ std::shared_ptr<Mapping> mapped(const std::string& path, const Origin& origin, H
   return ours ? mapping : nullptr;
 }
 
-// A tensor of this many bytes at this place of the mapping, or nothing where that is not inside of it.
+// The tensor that the table describes next, or nothing where that does not lie inside the file.
 std::optional<at::Tensor> tensor_in(const Kept& kept, int64_t begin, Unpacker& table) {
   constexpr int64_t kMostDimensions = 8;
   const int64_t offset = table.number(), type = table.number(), dimensions = table.number();
@@ -239,8 +239,8 @@ std::optional<SharedSet> find_kept(const std::string& path, const std::string& k
 SharedSet map_kept(const std::string& path, const Origin& origin) {
   auto kept = read_kept(path, origin, /*check_tensors=*/false);
   if (!kept)
-    throw Error("the kept tokens went away while they were read", path,
-                "start again, and set task.cache to a folder that nothing tidies");
+    throw Error("the kept tokens have gone, or others may write them", path,
+                "set task.cache to a folder of your own that nothing tidies");
   return std::move(kept->set);
 }
 

@@ -57,7 +57,8 @@ ReportFile::ReportFile(const std::string& path, int rank)
 bool ReportFile::claim(const std::string& path) {
   struct stat there {
   }, ours{};
-  if (::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) return true;  // a pipe, a terminal
+  if (::lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode))
+    return true;  // a link, a pipe, a terminal
   claimed_ = base::Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (!claimed_) return true;  // writing it will tell why
   if (::flock(claimed_.number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;

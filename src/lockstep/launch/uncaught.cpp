@@ -100,7 +100,11 @@ std::shared_ptr<void> before_the_end(Tell tell) {
   const std::lock_guard<std::mutex> guard(listeners().mutex);
   std::erase_if(listeners().all, [](const auto& each) { return each.expired(); });
   listeners().all.push_back(listener);
-  return listener;
+  // who lets go of it while it is told waits, and the process ends there
+  return {listener.get(), [listener](void*) mutable {
+            const std::lock_guard<std::mutex> guard(listeners().mutex);
+            listener.reset();
+          }};
 }
 
 }  // namespace lockstep::launch

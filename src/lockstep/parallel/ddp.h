@@ -140,10 +140,15 @@ class DistributedDataParallel {
       core_.after_forward({});
     } else {
       std::decay_t<Output> output = work(*module_, Placed<Args>(std::forward<Args>(args), device).get()...);
-      std::vector<at::Tensor*> found;
+      // Copies: some types give out their tensors for the time of the visit alone.
+      std::vector<at::Tensor> tensors;
       if (core_.watches_outputs())
-        for_each_tensor(output, [&found](at::Tensor& tensor) { found.push_back(&tensor); });
+        for_each_tensor(output, [&tensors](at::Tensor& tensor) { tensors.push_back(tensor); });
+      std::vector<at::Tensor*> found;
+      for (auto& tensor : tensors) found.push_back(&tensor);
       core_.after_forward(found);
+      if (!tensors.empty())
+        for_each_tensor(output, [next = tensors.begin()](at::Tensor& tensor) mutable { tensor = *next++; });
       return output;
     }
   }

@@ -101,6 +101,7 @@ class Reader {
       std::error_code ignored;
       fs::create_directories(fs::path(kept).parent_path(), ignored);
       data::keep_set(kept, key, origin, set);
+      data::map_kept(kept, origin);  // throws where all files of the folder are everybody's to write
       return {kept, {}, note + ", kept in " + kept};
     } catch (const Error& error) {
       return {{},

@@ -238,7 +238,8 @@ bool is_sound(const SharedSet& set) try {
     return false;
   const auto sizes = at::diff(starts);
   const bool whole = starts[0].item<int64_t>() == 0 && starts[rows].item<int64_t>() == ids.numel();
-  const bool ordered = whole && sizes.ge(0).all().item<bool>() && ids.ge(0).all().item<bool>();
+  const bool inside = starts.ge(0).logical_and(starts.le(ids.numel())).all().item<bool>();
+  const bool ordered = whole && inside && sizes.ge(0).all().item<bool>() && ids.ge(0).all().item<bool>();
   if (!ordered || !seconds.ge(0).logical_and(seconds.le(sizes)).all().item<bool>()) return false;
   return targets.is_floating_point() || targets.numel() == 0 ||
          (targets.min().item<int64_t>() >= 0 && targets.max().item<int64_t>() < std::ssize(made.names));

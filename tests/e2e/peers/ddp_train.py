@@ -8,6 +8,7 @@ import argparse
 import csv
 import json
 import math
+import os
 import pathlib
 
 import torch
@@ -173,3 +174,4 @@ def main():
 
 if __name__ == "__main__":
     main()
+    os._exit(0)  # the interpreter's own end now and then aborts in a thread of libtorch's ("terminate called without ...")

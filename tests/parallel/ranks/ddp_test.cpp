@@ -138,6 +138,26 @@ TEST(Ddp, SeesTheTensorsInsideAnOutput) {
   EXPECT_FALSE(model->module()->never->weight.grad().defined());
 }
 
+// A PackedSequence gives copies of its tensors to who walks over it.
+struct PackedNet : nn::Module {
+  nn::Linear used{register_module("used", nn::Linear(4, 2))},
+      spare{register_module("spare", nn::Linear(4, 2))};
+  nn::utils::rnn::PackedSequence forward(const at::Tensor& x) {
+    const auto y = used->forward(x);
+    return nn::utils::rnn::pack_sequence({y[0], y[1]});
+  }
+};
+
+TEST(Ddp, SeesTheTensorsInsideAPackedSequence) {
+  const auto model = ddp(std::make_shared<PackedNet>(), group(), {.find_unused_parameters = true});
+  for (int step = 0; step < 3; ++step) {
+    model->forward(batch(5, 4, step)).data().square().sum().backward();
+    model->check_finalized();
+  }
+  EXPECT_TRUE(same_everywhere(model->module()->used->weight.grad()));
+  EXPECT_GT(model->module()->used->weight.grad().abs().max().item<float>(), 0);
+}
+
 TEST(Ddp, BuffersFollowRankZero) {
   const auto model = ddp(nn::BatchNorm1d(4), group());
   for (int step = 0; step < 2; ++step) model->forward(batch(6, 4, step)).sum().backward();
