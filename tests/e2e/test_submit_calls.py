@@ -240,7 +240,7 @@ def test_a_site_that_hides_one_that_ships_is_said(words, lockstep, run, work):  
 def test_the_scripts_that_submit_give_a_mute_scheduler_its_time(words, run, work):  # noqa: F811
     name, *rest, script = words
     mute = "cat >/dev/null; exec sleep 3600"
-    env = fake(work.parent, sbatch=mute, qsub=mute, timeout='[ "$1 $2 $3" = "-k 10 120" ] && shift 3 && exec /usr/bin/timeout 1 "$@"')
+    env = fake(work.parent, sbatch=mute, qsub=mute, timeout='[ "$1 $2 $3 $4" = "--foreground -k 10 120" ] && shift 4 && exec /usr/bin/timeout 1 "$@"')
     done = run(SOURCE / "job_scripts" / name, *rest, SOURCE / "job_scripts" / script, cwd=work,
                env={"PATH": f"{env['PATH']}:{os.environ['PATH']}"})
     assert done.returncode and "has not answered within 2 minutes" in done.stderr, done.output

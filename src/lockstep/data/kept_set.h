@@ -1,6 +1,8 @@
 #pragma once
 // A set kept in a file from run to run: whole or absent, and mapped by every process that reads it.
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -8,8 +10,6 @@
 #include <vector>
 
 #include "lockstep/data/node_share.h"
-
-struct stat;
 
 namespace lockstep::data {
 

@@ -17,7 +17,7 @@ namespace {
 
 using Tell = std::function<void(const std::string&)>;
 
-const std::terminate_handler at_start = std::get_terminate();
+const std::terminate_handler kAtStart = std::get_terminate();
 std::string (*more_words)() = nullptr;
 
 // Given back when memory ends, so that there is some to say so with.
@@ -90,7 +90,7 @@ void never_abort(std::string (*more)()) {
     reserve = new char[kReserve];
     std::set_new_handler(out_of_memory);
   }
-  if (std::get_terminate() != at_start) return;
+  if (std::get_terminate() != kAtStart) return;
   more_words = more;
   std::set_terminate(end_in_words);
 }

@@ -34,7 +34,7 @@ namespace lockstep {
 namespace parallel {
 
 template <class T>
-constexpr bool never = false;
+constexpr bool kNever = false;
 template <class T>
 constexpr bool is_module = std::derived_from<T, torch::nn::Module>;
 template <class T>
@@ -124,7 +124,7 @@ class DistributedDataParallel {
     if constexpr (takes_list) {
       return forward(List(tensors));
     } else {
-      static_assert(parallel::never<M>,
+      static_assert(parallel::kNever<M>,
                     "lockstep: write the type before the braces, as in model->forward(Batch{a, b})");
     }
   }
