@@ -1,6 +1,8 @@
 #include "lockstep/cluster/watch.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -117,7 +119,10 @@ std::optional<std::string> Asking::ask(std::vector<Watch>& watches) {
     if (!watch.over() && !watch.standing().job.empty()) open.push_back(&watch);
   }
   if (open.empty()) return std::nullopt;
-  std::ranges::stable_partition(open, &Watch::waits_for_word);  // PBS is asked of few at a time
+  std::vector<Watch*> wanted;  // those that wait for a word first: PBS is asked of few at a time
+  std::ranges::copy_if(open, std::back_inserter(wanted), &Watch::waits_for_word);
+  std::ranges::copy_if(open, std::back_inserter(wanted), std::not_fn(&Watch::waits_for_word));
+  open = std::move(wanted);
   std::vector<std::string> jobs;
   for (const auto* watch : open) jobs.push_back(watch->standing().job);
   const auto look = look_at(scheduler_, jobs);
