@@ -150,10 +150,14 @@ bool is_settled(const std::string& path) {
   return ::stat(path.c_str(), &facts) == 0 && ::time(nullptr) - facts.st_ctim.tv_sec > kGrain;
 }
 
-std::string facts_of(const std::string& path) {
+struct stat looked_at(const std::string& path) {
   struct stat facts {};
   if (::stat(path.c_str(), &facts) != 0)
     throw InputError(format("cannot read the file of samples: {}", strerror(errno)), path, "see task.file");
+  return facts;
+}
+
+std::string written(const struct stat& facts) {
   return format("{} {}.{} {}.{} {}", facts.st_size, facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec,
                 facts.st_ctim.tv_sec, facts.st_ctim.tv_nsec, facts.st_ino);
 }
@@ -194,9 +198,10 @@ class Partial {
 
 }  // namespace
 
-Origin::Origin(const std::string& path) : path_(path), facts_(facts_of(path)) {
-  struct stat facts {};
-  owner_ = ::stat(path.c_str(), &facts) == 0 ? facts.st_uid : ::geteuid();
+Origin::Origin(const std::string& path) : path_(path) {
+  const auto facts = looked_at(path);
+  facts_ = written(facts);
+  owner_ = facts.st_uid;
 }
 
 bool Origin::is_trusted(const struct stat& facts) const {
@@ -211,7 +216,7 @@ const std::string& Origin::digest() const {
 
 std::string Origin::state() const {
   const auto sum = digest();
-  if (facts_of(path_) != facts_) throw Error("the file was changed while it was read", path_, "");
+  if (written(looked_at(path_)) != facts_) throw Error("the file was changed while it was read", path_, "");
   return base::pack_texts({is_settled(path_) ? facts_ : "", sum});
 }
 
