@@ -111,22 +111,23 @@ def processes_of(lab, word, name):
     return found
 
 
+def status_of(pid):
+    """{field: value} of a process; of one that has ended, of a dead one."""
+    with contextlib.suppress(OSError):
+        return dict(re.findall(r"^(\w+):\s*(\w+)", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M))
+    return {"State": "X"}
+
+
 def is_stopped(rank):
-    try:
-        return pathlib.Path(f"/proc/{rank}/stat").read_text().rpartition(")")[2].split()[0] in "TZX"
-    except OSError:
-        return True
+    return status_of(rank)["State"] in "TZX"
 
 
 def has_heard(rank):
     """Does a signal to stop wait for that stopped process, or does it go on, or has it ended? mpirun lets it go on to tell it."""
-    try:
-        status = pathlib.Path(f"/proc/{rank}/status").read_text()
-    except OSError:
+    status = status_of(rank)
+    if status["State"] != "T":
         return True
-    if not re.search(r"^State:\s*T", status, re.M):
-        return True
-    wait = int(re.search(r"^ShdPnd:\s*(\w+)", status, re.M)[1], 16) | int(re.search(r"^SigPnd:\s*(\w+)", status, re.M)[1], 16)
+    wait = int(status["ShdPnd"], 16) | int(status["SigPnd"], 16)
     return any(wait >> (number - 1) & 1 for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGKILL))
 
 

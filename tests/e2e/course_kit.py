@@ -10,6 +10,8 @@ import subprocess
 import time
 import uuid
 
+from process_kit import PATIENCE
+
 ANY_LINES, ANY_TEXT = "...", "…"
 
 
@@ -153,7 +155,7 @@ class Shell:
     def end(self):
         self.process.stdin.close()
         try:
-            self.process.wait(300)
+            self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             pass
 
@@ -164,7 +166,7 @@ class Shell:
 class Chapter:
     """Does what a page says, block after block; `shell_in(place)` -> a Shell, or None where there is no such place."""
 
-    def __init__(self, blocks, folder, shell_in, within=300):
+    def __init__(self, blocks, folder, shell_in, within=PATIENCE):
         self.blocks, self.folder, self.shell_in, self.within = blocks, folder, shell_in, within
         self.faults, self.left_out = [], []
         self.stands = None  # in which folder: one terminal to the learner, a shell for each place to us

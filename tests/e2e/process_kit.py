@@ -70,7 +70,7 @@ def on_terminal(start, *args, columns=80, env=None, cwd=None, timeout=PATIENCE):
             break
         text += piece
     os.close(ours)
-    assert process.wait(300) == 0, text.decode(errors="replace")
+    assert process.wait(PATIENCE) == 0, text.decode(errors="replace")
     return text.decode()
 
 

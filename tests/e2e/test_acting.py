@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from train_kit import assert_same_run, assert_same_tensors, checkpoints, metrics, newest, sets, status, write_config
+from process_kit import PATIENCE
 
 pytestmark = pytest.mark.about("tasks", "train")
 
@@ -113,7 +114,7 @@ def test_a_run_that_is_stopped_by_a_signal_goes_on_with_the_same_bits(lockstep, 
         if b"Epoch 3" in (line if isinstance(line, bytes) else line.encode()):
             break
     job.send_signal(signal.SIGTERM)
-    job.communicate(timeout=300)
+    job.communicate(timeout=PATIENCE)
     assert status(folder / "runs/cartpole")["step"] < 100 * STEPS
     assert_same_run(train(folder, 1, "--resume", "auto", text=text), whole)
 

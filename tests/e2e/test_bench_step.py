@@ -6,7 +6,7 @@ import signal
 
 import pytest
 from conftest import OPEN_MPI, members
-from process_kit import line_with, on_terminal
+from process_kit import PATIENCE, line_with, on_terminal
 from train_kit import DATA, PIMA, sets, write_config, write_small_mnist
 
 pytestmark = pytest.mark.about("bench")
@@ -158,7 +158,7 @@ def test_a_bench_that_is_ended_leaves_nothing_and_says_who(start, mpiexec, mpi, 
         ranks = [pid for pid in members(process)
                  if f"{mpi.rank}=1\0".encode() in open(f"/proc/{pid}/environ", "rb").read()]
         os.kill(ranks[-1], end)
-    status, said = process.wait(300), process.stderr.read()
+    status, said = process.wait(PATIENCE), process.stderr.read()
     assert status != 0 or mpi is not OPEN_MPI, said  # hydra forgets it after Ctrl-C
     if end == signal.SIGKILL and mpi is OPEN_MPI:
         assert "has died" in said and "rank 1" in said, said

@@ -3,6 +3,7 @@
 import pytest
 from cluster_kit import SOURCE, site, work  # noqa: F401  (fixtures)
 from conftest import run_process
+from process_kit import PATIENCE
 from pbs_kit import ended, pbs, qsub  # noqa: F401  (fixtures)
 from slurm_kit import lab, log_of  # noqa: F401  (fixtures)
 
@@ -28,7 +29,7 @@ def learners_folder(lockstep, folder, answer):
     return folder
 
 
-def check_a_class(size, lab, prepared, tmp_path, within=300):  # noqa: F811
+def check_a_class(size, lab, prepared, tmp_path, within=PATIENCE):  # noqa: F811
     folders = [learners_folder(prepared, tmp_path / f"learner {i}", ANSWERS[i % len(ANSWERS)][0]) for i in range(size)]
     settings = {"LOCKSTEP_PROGRAM": str(prepared), "LOCKSTEP_HOME": str(SOURCE)}
     jobs = [lab.submit(str(CHECK), "groups.1", cwd=folder, env=settings) for folder in folders]

@@ -9,7 +9,7 @@ import time
 
 import pytest
 from conftest import OPEN_MPI
-from process_kit import ends_of, threads_of, wait_for
+from process_kit import PATIENCE, ends_of, threads_of, wait_for
 from train_kit import PIMA, sets, status, write_config
 
 pytestmark = pytest.mark.about("comm", "comm/meet", "comm/watch")
@@ -233,7 +233,7 @@ def test_a_lost_peer_on_another_node_is_named(start, peer, free_port, how, words
         wait_for(lambda: not any(os.path.exists(f"/proc/{pids[rank]}") for rank in range(3)), what="the others to end")
         os.kill(pids[3], signal.SIGCONT)
     try:
-        _, err = job.communicate(timeout=300)
+        _, err = job.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired as late:
         pytest.fail(f"{late.stderr}\n{threads_of(pids)}")
     assert err.count(f"rank 3 (host {os.uname().nodename}, pid {pids[3]}) {words}") >= 3, err
@@ -251,7 +251,7 @@ def test_under_mpirun_a_lost_peer_ends_the_job(start, mpi, mpiexec, peer, backen
     pids = ready_pids(process, 3)
     assert len(pids) == 3, process.stderr.read()
     os.kill(pids[2], how)
-    _, err = process.communicate(timeout=300)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode != 0
     if mpi is OPEN_MPI:
         assert process.returncode == (1 if how == signal.SIGSTOP else 128 + how)
@@ -278,7 +278,7 @@ def test_a_suspended_job_goes_on(start, mpiexec, peer, backend):
     os.kill(pids[1], signal.SIGSTOP)  # the others wait for this one when they are stopped in turn
     time.sleep(0.3)
     suspend(list(pids.values()), seconds=4)
-    _, err = process.communicate(timeout=300)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
 
 
@@ -299,7 +299,7 @@ def many_jobs(start, mpiexec, peer, count):
     jobs = [start(mpiexec, "-n", 2, peer, ("gloo", "mpi")[i % 2], 100_000, 100_000, 3, stdout=subprocess.PIPE,
                   stderr=subprocess.STDOUT, text=True) for i in range(count)]
     for job in jobs:
-        out, _ = job.communicate(timeout=300)
+        out, _ = job.communicate(timeout=PATIENCE)
         assert job.returncode == 0, out
         assert "done 0" in out and "done 1" in out
 
@@ -387,7 +387,7 @@ def test_slow_steps_and_a_stopped_rank_are_no_cut(two_nodes):
     os.kill(pids[1], signal.SIGSTOP)
     time.sleep(4)
     os.kill(pids[1], signal.SIGCONT)
-    _, err = job.communicate(timeout=300)
+    _, err = job.communicate(timeout=PATIENCE)
     assert job.returncode == 0, err
 
 

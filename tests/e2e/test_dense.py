@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from conftest import PATIENT, members
-from process_kit import wait_for
+from process_kit import PATIENCE, wait_for
 from train_kit import DATA, assert_same_tensors, metrics, newest, sets, write_config
 
 pytestmark = pytest.mark.about("kernels", "train")
@@ -127,5 +127,5 @@ def test_a_killed_rank_is_named(start, mpiexec, lockstep, tmp_path):
     wait_for(lambda: file.exists() and file.stat().st_size > 0)
     rank = [pid for pid in members(process) if b"OMPI_COMM_WORLD_RANK=1\0" in open(f"/proc/{pid}/environ", "rb").read()][-1]
     os.kill(rank, signal.SIGKILL)
-    assert process.wait(300) != 0
+    assert process.wait(PATIENCE) != 0
     assert f"rank 1 (host {os.uname().nodename}, pid {rank}) has died" in (tmp_path / "err").read_text()

@@ -11,7 +11,7 @@ import time
 import pytest
 from conftest import OPEN_MPI, run_process
 from doctor_kit import LIMIT, Told, faults, told  # noqa: F401  (a fixture among them)
-from process_kit import ends_of
+from process_kit import PATIENCE, ends_of
 
 pytestmark = pytest.mark.about("doctor")
 
@@ -148,7 +148,7 @@ def test_a_signal_ends_it_with_what_was_found_by_then_and_without_its_probes(sta
                                                                              number):  # noqa: F811
     process = held(start, lockstep, faults, tmp_path)
     process.send_signal(number)
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == -number, (out, err)
     lines = out.splitlines()
     assert sum(line.startswith("ok       memory") for line in lines) <= 1 and "interfaces" in out
@@ -163,7 +163,7 @@ def test_sigterm_before_the_ranks_have_met_is_told_too(start, lockstep, free_por
                     env=dict(RANK=0, WORLD_SIZE=2, LOCAL_RANK=0, MASTER_ADDR="127.0.0.1", MASTER_PORT=port))
     until(lambda: is_listened_at(port))
     process.terminate()
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGTERM, (out, err)
     assert "SIGTERM came meanwhile" in out and "memory" in out and " failure, " in out.splitlines()[-1]
 
@@ -202,5 +202,5 @@ def test_of_processes_that_are_each_rank_0_of_1_one_speaks(start, run, lockstep,
     second = run(lockstep, "doctor", "--json", "--report", tmp_path / "report.json", env=env)
     assert second.returncode == 1 and second.stdout == "" and not (tmp_path / "report.json").exists(), second.output
     first.terminate()
-    out, _ = first.communicate(timeout=300)
+    out, _ = first.communicate(timeout=PATIENCE)
     assert "was started alone (rank 0 of 1)" in out

@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from train_kit import assert_same_run, checkpoints, metrics, sets, write_config
+from process_kit import PATIENCE
 
 pytestmark = pytest.mark.about("data", "tasks")
 
@@ -62,7 +63,7 @@ def train(lockstep, mpiexec, images, tmp_path):
     """train("name", world, key=value, ...) on them; the process's end."""
     from conftest import run_process
 
-    def run(name, world=1, check=True, words=(), timeout=300, **values):
+    def run(name, world=1, check=True, words=(), timeout=PATIENCE, **values):
         config = tmp_path / f"{name}.yaml"
         config.write_text(CONFIG.format(name=name, root=images))
         command = [lockstep, "train", config, *sets(**values), *words]

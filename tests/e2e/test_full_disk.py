@@ -8,6 +8,7 @@ import time
 import pytest
 
 from train_kit import PIMA, assert_same_tensors, checkpoints, metrics, newest, sets, status, write_config
+from process_kit import PATIENCE
 
 pytestmark = pytest.mark.about("run_folder", "train", "checkpoint")
 
@@ -97,7 +98,7 @@ def test_a_run_outlives_a_full_disk(disk, config, lockstep, start, tmp_path):
             time.sleep(0.02)
         time.sleep(0.3)  # for a few more checkpoints that find no room
         (disk / "filler").unlink()
-        assert job.wait(300) == 0, errors.read_text()
+        assert job.wait(PATIENCE) == 0, errors.read_text()
     assert errors.read_text().count("checkpoint could not be written") == 1, errors.read_text()
     assert "checkpoints can be written again" in errors.read_text()
     assert status(folder)["state"] == "done"

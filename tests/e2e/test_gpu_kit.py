@@ -11,7 +11,7 @@ import tarfile
 
 import pytest
 from conftest import SOURCE, cache_value, run_process
-from process_kit import NOBODY, ends_of, let_others_pass, wait_for
+from process_kit import NOBODY, PATIENCE, ends_of, let_others_pass, wait_for
 
 sys.path.append(str(SOURCE / "scripts"))
 from bundling import check, tree  # noqa: E402
@@ -50,7 +50,7 @@ def kit(archive, tmp_path_factory):
 @pytest.fixture
 def there(kit, python, tmp_path):
     """there(WORD...) of ./run with next to nothing in the environment -> Result; its report is in tmp_path/out."""
-    def run(*words, program=kit / "run", user=(), timeout=300, **env):
+    def run(*words, program=kit / "run", user=(), timeout=PATIENCE, **env):
         told = {"PATH": "/usr/bin:/bin", "PYTHON": python, "OMP_NUM_THREADS": 1} | env
         return run_process(["env", "-i", *(f"{name}={value}" for name, value in told.items()), *user, program, *words],
                            cwd=tmp_path, timeout=timeout)

@@ -8,7 +8,7 @@ import threading
 import time
 
 import pytest
-from process_kit import ends_of, shared_library, wait_for
+from process_kit import PATIENCE, ends_of, shared_library, wait_for
 
 pytestmark = pytest.mark.about("comm/meet")
 
@@ -21,7 +21,7 @@ def peer(build_dir):
 @pytest.fixture
 def by_hand(start, free_port):
     """by_hand(args of rank 0, args of rank 1, ...) -> the ends of ranks with the exports that everybody writes."""
-    def begin(*commands, each=None, world=None, timeout=300, **env):
+    def begin(*commands, each=None, world=None, timeout=PATIENCE, **env):
         port = free_port()
         base = dict(WORLD_SIZE=world or len(commands), MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
         return ends_of([start(*args, env={**base, "RANK": rank, "LOCAL_RANK": rank, **env, **((each or {}).get(rank, {}))},

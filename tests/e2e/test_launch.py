@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from conftest import OPEN_MPI, members
-from process_kit import shared_library, wait_for
+from process_kit import PATIENCE, shared_library, wait_for
 
 pytestmark = pytest.mark.about("launch", "mpi")
 
@@ -94,7 +94,7 @@ def test_ranks_without_mpi_make_one_table(start, lockstep, free_port):
                    env={"RANK": rank, "WORLD_SIZE": 3, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": 3,
                         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port})
              for rank in (2, 0, 1)]
-    outputs = [rank.communicate(timeout=300)[0] for rank in ranks]
+    outputs = [rank.communicate(timeout=PATIENCE)[0] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0, 0]
     assert outputs[0] == outputs[2] == ""  # rank 0 alone prints
     report = json.loads(outputs[1])
@@ -221,7 +221,7 @@ def test_interrupting_whoami_leaves_nothing(start, mpiexec, mpi, lockstep):
     process = start(mpiexec, "-n", "2", "sh", "-c", script, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_for(lambda: "lockstep" in names_of(members(process)), what="rank 0 to begin")
     process.send_signal(signal.SIGTERM)
-    assert process.wait(300) != 0
+    assert process.wait(PATIENCE) != 0
 
 
 @pytest.mark.mpi

@@ -12,6 +12,7 @@ import numpy
 import pytest
 
 from conftest import SOURCE, end_session, free_port, run_process, start_process
+from process_kit import PATIENCE
 
 pytestmark = pytest.mark.about("parallel")
 
@@ -37,7 +38,7 @@ def run_python(python, world, out, case_file=CASES, **env):
                            env={"RANK": rank, "WORLD_SIZE": world, **env}, stdout=log, stderr=log)
              for rank, log in enumerate(logs)]
     try:
-        failed = [rank for rank, process in enumerate(ranks) if process.wait(timeout=300) != 0]
+        failed = [rank for rank, process in enumerate(ranks) if process.wait(timeout=PATIENCE) != 0]
     finally:
         for process in ranks:
             end_session(process)

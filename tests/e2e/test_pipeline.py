@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from conftest import PATIENT
-from process_kit import wait_for
+from process_kit import PATIENCE, wait_for
 from train_kit import (MNIST, PIMA, assert_same_run, assert_same_tensors, checkpoints, metrics, newest, sets, status,
                        without_clocks, write_config, write_small_mnist)
 
@@ -154,7 +154,7 @@ def endless(lockstep, mpiexec, mpi, start, tmp_path):
 def test_a_sigterm_inside_an_epoch_loses_nothing(endless, train, tmp_path):
     process, ranks = endless("stopped", 4)
     os.kill(ranks[3], signal.SIGTERM)  # a last stage
-    assert process.wait(300) in (75, 1) and status(tmp_path / "runs/stopped")["state"] == "stopped early"
+    assert process.wait(PATIENCE) in (75, 1) and status(tmp_path / "runs/stopped")["state"] == "stopped early"
     steps = newest(tmp_path / "runs/stopped")["iter_no"] + 25
     more = dict(parallel__pipeline=2, train__epochs=10000, train__eval_every=0, train__max_steps=steps)
     went_on, _ = train(4, "went_on", more=["--resume", checkpoints(tmp_path / "runs/stopped")[-1]], **more)
@@ -165,7 +165,7 @@ def test_a_sigterm_inside_an_epoch_loses_nothing(endless, train, tmp_path):
 def test_a_stage_that_is_killed_is_named_and_nobody_hangs(endless, tmp_path):
     process, ranks = endless("killed", 2)
     os.kill(ranks[1], signal.SIGKILL)
-    assert process.wait(300) not in (0, 75)  # launch.timeout is 10 minutes
+    assert process.wait(PATIENCE) not in (0, 75)  # launch.timeout is 10 minutes
     assert "rank 1 (" in (tmp_path / "err").read_text()
 
 

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from conftest import members, run_process
+from process_kit import PATIENCE
 from train_kit import (MNIST, PIMA, assert_same_run, assert_same_tensors, checkpoints, metrics, newest, sets, status,
                        write_config, write_small_mnist)
 
@@ -27,7 +28,7 @@ def end_ranks(process, how=signal.SIGKILL):
             os.kill(pid, how)
         except ProcessLookupError:
             pass
-    process.wait(300)
+    process.wait(PATIENCE)
 
 
 @pytest.fixture(scope="session")

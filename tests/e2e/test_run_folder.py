@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from conftest import SOURCE
-from process_kit import shared_library, wait_for
+from process_kit import PATIENCE, shared_library, wait_for
 from test_signals import ENDLESS, lines_of
 from train_kit import PIMA, checkpoints, metrics, sets, status, write_config
 
@@ -85,10 +85,10 @@ def test_without_flock_a_living_job_is_left_alone_and_a_stopped_one_leaves(no_fl
     # however many steps the first one has made, this one makes some more and is done
     second = train("--resume", folder, *sets(train__max_seconds=status(folder)["seconds"] + 2, train__epochs=1000000),
                    env=no_flock | {"HOST_NAME": "elsewhere"})
-    assert second.wait(300) == 0, second.stderr.read()
+    assert second.wait(PATIENCE) == 0, second.stderr.read()
     before = contents(folder)
     first.send_signal(signal.SIGCONT)
-    assert first.wait(300) == 1
+    assert first.wait(PATIENCE) == 1
     assert "another job has taken the run over" in first.stderr.read()
     assert contents(folder) == before
 
@@ -102,7 +102,7 @@ def test_a_removed_folder_is_noticed_and_what_can_be_is_saved_beside_it(train, l
     shutil.rmtree(tmp_path / "elsewhere")
     wait_for(trained(beside))
     job.send_signal(signal.SIGUSR1)
-    assert job.wait(300) == 1
+    assert job.wait(PATIENCE) == 1
     error = job.stderr.read()
     assert "was removed" in error and "pima-2" in error, error
     assert not folder.exists() and told.read_text().strip() == str(beside)
@@ -170,7 +170,7 @@ def test_a_request_finds_a_run_beside_its_removed_folder(train, lockstep, run, t
     asked = run(lockstep, "checkpoint", beside)
     assert asked.returncode == 0 and "pima-2/checkpoints/step-" in asked.stdout, asked.output
     run(lockstep, "stop", beside, "--no-wait", check=True)
-    assert job.wait(300) == 1
+    assert job.wait(PATIENCE) == 1
 
 
 def test_a_checkpoint_on_request_that_cannot_be_written_is_told(train, lockstep, run, tmp_path):
@@ -191,4 +191,4 @@ def test_a_checkpoint_on_request_that_cannot_be_written_is_told(train, lockstep,
     (folder / "away").rename(folder / "checkpoints")
     assert run(lockstep, "checkpoint", folder).returncode == 0 and status(folder)["unsaved"] == ""
     job.send_signal(signal.SIGTERM)
-    assert job.wait(300) == 75
+    assert job.wait(PATIENCE) == 75

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from conftest import PATIENT, left_behind, members, run_process
+from process_kit import PATIENCE
 from train_kit import MNIST, PIMA, assert_same_tensors, newest, sets, write_config, write_small_mnist
 
 pytestmark = pytest.mark.about("zero")
@@ -105,7 +106,7 @@ def test_a_rank_killed_in_the_exchange_is_an_error_of_all(start, mpiexec, lockst
         time.sleep(0.05)
     ranks = [pid for pid in members(process) if b"OMPI_COMM_WORLD_RANK=1\0" in open(f"/proc/{pid}/environ", "rb").read()]
     os.kill(ranks[-1], signal.SIGKILL)
-    assert process.wait(300) != 0
+    assert process.wait(PATIENCE) != 0
     assert f"rank 1 (host {os.uname().nodename}, pid {ranks[-1]}) has died" in (tmp_path / "err").read_text()
     assert not left_behind(process)
 

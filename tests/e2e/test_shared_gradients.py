@@ -8,6 +8,7 @@ import time
 
 import pytest
 from conftest import PATIENT, run_process
+from process_kit import PATIENCE
 from test_comm import STEPS_FOR_EVER, peer, ready_pids  # noqa: F401
 from train_kit import PIMA, assert_same_run, sets, write_config
 
@@ -24,7 +25,7 @@ def test_a_rank_killed_amid_sums_is_named(start, mpiexec, peer):  # noqa: F811
     pids = ready_pids(process, 3)
     assert len(pids) == 3, process.stderr.read()
     os.kill(pids[2], signal.SIGKILL)
-    _, err = process.communicate(timeout=300)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode != 0
     assert re.search(rf"rank 2 \(host \S+, pid {pids[2]}\) has died", err), err
 
@@ -40,7 +41,7 @@ def test_a_rank_stopped_amid_sums_goes_on(start, mpiexec, peer):  # noqa: F811
         time.sleep(0.3)
         os.kill(pids[rank], signal.SIGCONT)
         time.sleep(0.02)
-    _, err = process.communicate(timeout=300)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
 
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from conftest import PATIENT, free_port
-from process_kit import wait_for
+from process_kit import PATIENCE, wait_for
 from train_kit import PIMA, checkpoints, metrics, newest, sets, status, write_config
 
 pytestmark = pytest.mark.about("train", "comm/watch", "launch")
@@ -58,7 +58,7 @@ def job(lockstep, mpiexec, mpi, start, tmp_path):
 def test_a_signal_to_one_rank_stops_all_with_75(which, job, lockstep, run, tmp_path):
     process = job()
     os.kill(ranks_of(process)[1], which)
-    assert process.wait(300) == 75
+    assert process.wait(PATIENCE) == 75
     folder = tmp_path / "runs/pima"
     assert status(folder)["state"] == "stopped early" and which.name in status(folder)["reason"]
     told = run(lockstep, "status", folder)
@@ -85,7 +85,7 @@ def test_a_warning_before_the_first_step_is_not_lost(lockstep, start, tmp_path):
         if rank == 0:
             wait_for(lambda: catches(ranks[0].pid, signal.SIGUSR1))
             ranks[0].send_signal(signal.SIGUSR1)
-    assert [rank.wait(300) for rank in ranks] == [75, 75]
+    assert [rank.wait(PATIENCE) for rank in ranks] == [75, 75]
     assert "SIGUSR1" in status(tmp_path / "runs/pima")["reason"]
 
 
@@ -95,7 +95,7 @@ def test_mpirun_passes_a_sigterm_on_in_time(job, tmp_path):
     """mpirun kills its ranks 1.9 s after a SIGTERM."""
     process = job()
     process.terminate()
-    process.wait(300)
+    process.wait(PATIENCE)
     assert status(tmp_path / "runs/pima")["state"] == "stopped early"
     assert newest(tmp_path / "runs/pima")["iter_no"] == status(tmp_path / "runs/pima")["step"]
 
@@ -107,7 +107,7 @@ def test_a_sigterm_after_a_warning_is_the_same_request(lockstep, start, tmp_path
     wait_for(lambda: lines_of(tmp_path / "runs/pima") > 3)
     for number in (signal.SIGSTOP, signal.SIGUSR1, signal.SIGTERM, signal.SIGCONT):  # it wakes up with both at once
         process.send_signal(number)
-    assert process.wait(300) == 75
+    assert process.wait(PATIENCE) == 75
     assert newest(tmp_path / "runs/pima")["iter_no"] == status(tmp_path / "runs/pima")["step"]
 
 
@@ -132,7 +132,7 @@ def test_a_job_shorter_than_the_margin_before_its_end_trains_all_the_same(lockst
 def test_a_peer_that_dies_is_named(job, tmp_path):
     process = job(env=PATIENT)
     os.kill(ranks_of(process)[1], signal.SIGKILL)
-    process.wait(300)  # launch.timeout is 10 minutes
+    process.wait(PATIENCE)  # launch.timeout is 10 minutes
     error = process.stderr.read()
     assert "rank 1" in error and os.uname().nodename in error, error
     told = status(tmp_path / "runs/pima")
@@ -155,7 +155,7 @@ def test_without_mpi_a_dead_peer_ends_the_others_as_1(lockstep, start, free_port
     config = write_config(tmp_path, PIMA)
     first, second = without_mpi(lockstep, start, config, tmp_path, free_port(), ENDLESS)
     second.kill()
-    assert first.wait(300) == 1  # launch.timeout is 10 minutes
+    assert first.wait(PATIENCE) == 1  # launch.timeout is 10 minutes
     assert "rank 1" in first.stderr.read()
 
 
@@ -163,7 +163,7 @@ def test_without_mpi_a_signal_stops_all_with_75(lockstep, start, free_port, tmp_
     config = write_config(tmp_path, PIMA)
     ranks = without_mpi(lockstep, start, config, tmp_path, free_port(), ENDLESS)
     ranks[1].send_signal(signal.SIGUSR2)
-    assert [rank.wait(300) for rank in ranks] == [75, 75]
+    assert [rank.wait(PATIENCE) for rank in ranks] == [75, 75]
 
 
 @pytest.mark.mpi
@@ -175,7 +175,7 @@ def test_a_peer_that_hangs_is_named_after_the_timeout(job, tmp_path):
         wait_for(lambda: status(tmp_path / "runs/pima")["state"] == "failed", 120)  # of itself it waits 10 minutes
     finally:
         os.kill(stopped, signal.SIGCONT)
-    process.wait(300)
+    process.wait(PATIENCE)
     assert "rank 1" in status(tmp_path / "runs/pima")["reason"]
 
 
@@ -184,6 +184,6 @@ def test_a_sigterm_after_a_dead_peer_ends_in_time(job, tmp_path):
     """mpirun's own clearing up: one rank dies, the others get SIGTERM and must be gone within 1.9 s, as failed."""
     process = job(ENDLESS + sets(launch__timeout="60s"))
     os.kill(ranks_of(process)[1], signal.SIGKILL)
-    process.wait(300)
+    process.wait(PATIENCE)
     assert process.returncode == 128 + signal.SIGKILL  # and who is late cannot write that it failed
     assert status(tmp_path / "runs/pima")["state"] == "failed"

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from conftest import run_process
-from process_kit import shared_library, wait_for
+from process_kit import PATIENCE, shared_library, wait_for
 from test_signals import catches, ranks_of
 from train_kit import PIMA, assert_same_run, checkpoints, metrics, newest, sets, status, write_config
 
@@ -94,7 +94,7 @@ def test_a_stop_inside_an_evaluation_loses_nothing(which, train, lockstep, run, 
         assert told.returncode == 0 and told.stdout.startswith("stopped on request"), told.output
     elif which != "deadline":
         os.kill(ranks_of(process)[1], which)
-    assert process.wait(300) == 75, process.stderr.read()
+    assert process.wait(PATIENCE) == 75, process.stderr.read()
     assert status(folder)["state"] == ("stopped on request" if which == "request" else "stopped early")
     assert newest(folder)["iter_no"] == steps and not events(folder, "epoch"), "it was not waited for the evaluation's end"
     mpirun(world, lockstep, "train", slow, *words, "--resume", "auto", cwd=tmp_path, check=True)
@@ -107,7 +107,7 @@ def test_a_stopped_run_resumes_exactly(train, lockstep, mpirun, slow, straight, 
     process = train(2, FOUR, {"SLOW_STEP": "0.1"})
     wait_for(lambda: steps_of(tmp_path / "runs/slow") > 3)
     process.send_signal(signal.SIGUSR1)  # mpirun forwards it to every rank
-    assert process.wait(300) == 75
+    assert process.wait(PATIENCE) == 75
     mpirun(2, lockstep, "train", slow, *FOUR, "--resume", "auto", cwd=tmp_path, check=True)
     assert_same_run(tmp_path / "runs/slow", straight(2, FOUR))
 
@@ -118,7 +118,7 @@ def test_a_stop_in_the_last_evaluation_of_max_steps(train, lockstep, run, slow, 
     process = train(1, words, {"SLOW_EVAL": "0.3"})
     wait_for(lambda: steps_of(tmp_path / "runs/slow") == 20)
     process.send_signal(signal.SIGUSR1)
-    assert process.wait(300) == 75
+    assert process.wait(PATIENCE) == 75
     run(lockstep, "train", slow, *words, "--resume", "auto", cwd=tmp_path, check=True)
     run(lockstep, "train", slow, *words, cwd=tmp_path, check=True)
     assert newest(tmp_path / "runs/slow")["iter_no"] == 20
@@ -132,7 +132,7 @@ def test_a_stop_inside_a_long_step(train, tmp_path):
     taken = steps_of(tmp_path / "runs/slow")
     process.terminate()
     process.send_signal(signal.SIGCONT)
-    assert process.wait(300) == 75
+    assert process.wait(PATIENCE) == 75
     assert newest(tmp_path / "runs/slow")["iter_no"] == status(tmp_path / "runs/slow")["step"] == taken + 1
 
 
@@ -141,7 +141,7 @@ def test_a_stop_while_loading(train, lockstep, run, slow, tmp_path):
     process = train(1, env={"SLOW_LOAD": "2"})
     wait_for(lambda: catches(process.pid, signal.SIGTERM))
     process.terminate()
-    assert process.wait(300) == 75
+    assert process.wait(PATIENCE) == 75
     assert newest(tmp_path / "runs/slow")["iter_no"] == 0
     run(lockstep, "train", slow, "--resume", "auto", cwd=tmp_path, check=True)
     run(lockstep, "train", slow, cwd=tmp_path, check=True)
@@ -157,7 +157,7 @@ def test_the_second_of_its_kind_leaves_at_once(which, train, tmp_path):
     time.sleep(0.7)  # what comes within 0.5 s is the same request
     assert process.poll() is None, "the first one waits for the batch"
     process.send_signal(which)
-    assert process.wait(300) == 1
+    assert process.wait(PATIENCE) == 1
 
 
 SLOW_SYNC = r"""
@@ -184,7 +184,7 @@ def test_a_sigterm_inside_the_last_write_lets_it_end(train, tmp_path):
     wait_for(lambda: partial.is_dir() and any(partial.iterdir()))
     for rank in ranks_of(process).values():
         os.kill(rank, signal.SIGTERM)
-    assert process.wait(300) == 0, process.stderr.read()
+    assert process.wait(PATIENCE) == 0, process.stderr.read()
     assert status(tmp_path / "runs/slow")["state"] == "done"
     assert newest(tmp_path / "runs/slow")["iter_no"] == 3
 
@@ -203,7 +203,7 @@ def test_a_checkpoint_on_request_then_a_stop_on_request(train, lockstep, run, tm
     wait_for(lambda: len(checkpoints(folder)) == 2)
     told = run(lockstep, "stop", folder)
     assert told.returncode == 0 and told.stdout.startswith("stopped on request"), told.output
-    assert process.wait(300) == 75
+    assert process.wait(PATIENCE) == 75
     asked = run(lockstep, "status", folder)
     assert asked.returncode == 4 and "lockstep stop" in asked.stdout
     assert newest(folder)["iter_no"] == status(folder)["step"]
@@ -229,7 +229,7 @@ def test_a_request_to_the_attempt_before_reaches_the_one_that_follows(command, t
     assert request.read_text() == "0\n"
     request.unlink()
     process.send_signal(signal.SIGCONT)
-    out, _ = asking.communicate(timeout=300)
+    out, _ = asking.communicate(timeout=PATIENCE)
     assert asking.returncode == 0, out
     assert out.startswith("stopped on request" if command == "stop" else "running: checkpoint "), out
 

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 from cluster_kit import SOURCE
-from process_kit import line_with, on_terminal, wait_for
+from process_kit import PATIENCE, line_with, on_terminal, wait_for
 from submit_kit import AS_RECORDED, PIPES, fake, work  # noqa: F401  (a fixture among them)
 
 pytestmark = pytest.mark.about("cluster", "cli")
@@ -116,7 +116,7 @@ def test_ctrl_c_leaves_the_job_alone(lockstep, start, work):  # noqa: F811
     assert line_with(process, process.stdout) == "7"
     line_with(process, process.stderr, "job 7 is queued: PENDING (Resources)")
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=300)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130 and "goes on by itself" in err and "scancel 7" in err
     assert not (work / "cancelled").exists()
 
@@ -130,7 +130,7 @@ def test_the_record_says_how_it_ended(text, status, what, lockstep, start, work)
                     env=fake(work.parent, sbatch="echo 7", squeue=AS_RECORDED))
     assert line_with(process, process.stdout) == "7"
     record(work, text)
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == status and what in out, out + err
 
 
@@ -146,7 +146,7 @@ def test_a_job_cancelled_before_its_ranks_run_records_no_end_of_its_own(wait, st
     job = start("bash", "-c", script, cwd=tmp_path, env={"LOCKSTEP_RECORD": str(tmp_path / "record")})
     wait_for(lambda: (tmp_path / "record").exists() and "file" in (tmp_path / "record").read_text(), what="the record")
     os.killpg(job.pid, signal.SIGTERM)
-    assert job.wait(300) == 143
+    assert job.wait(PATIENCE) == 143
     assert (tmp_path / "record").read_text() == "begin 7\nfile 7 a end 7 0\n"
 
 
@@ -163,7 +163,7 @@ def test_a_job_that_the_scheduler_does_not_know_is_waited_for(lockstep, start, w
                     env=fake(work.parent, sbatch="echo 7", squeue="true", sacct="echo 'no accounts here' >&2; exit 1"))
     line_with(process, process.stderr, "does not know job 7; waiting for a word of it, for 120 s at most")
     record(work, "begin 7\nend 7 0 \n")
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0 and "job 7 ended with status 0" in out, out + err
 
 

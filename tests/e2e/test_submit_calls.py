@@ -7,7 +7,7 @@ import signal
 import pytest
 from cluster_kit import SOURCE
 from cluster_kit import work  # noqa: F401  (fixture)
-from process_kit import line_with, shared_library, wait_for
+from process_kit import PATIENCE, line_with, shared_library, wait_for
 from submit_kit import AS_RECORDED, HEARD, PIPES, UNHEARD, fake
 
 pytestmark = pytest.mark.about("cluster")
@@ -28,7 +28,7 @@ def test_the_cluster_that_sbatch_names_is_asked(lockstep, start, work):  # noqa:
     assert line_with(process, process.stdout) == "41"
     wait_for(lambda: (work / "asked").exists() and (work / "asked").read_text().count("\n") >= 2, what="squeue and sacct")
     over(work)
-    assert process.wait(300) == 0
+    assert process.wait(PATIENCE) == 0
     assert all("--clusters=east" in line for line in (work / "asked").read_text().splitlines())
 
 
@@ -75,7 +75,7 @@ def test_a_query_hears_no_format_or_filter(lockstep, start, work):  # noqa: F811
     assert line_with(process, process.stdout) == "41"
     wait_for(lambda: (work / "given").exists() and "PATH" in given(work), what="squeue")
     over(work)
-    assert process.wait(300) == 0
+    assert process.wait(PATIENCE) == 0
     assert [name for name in given(work) if name.startswith(("SQUEUE_", "SACCT_", "SLURM_"))] == ["SLURM_CONF"]
 
 
@@ -124,7 +124,7 @@ def test_an_interrupt_while_sbatch_runs_still_tells_the_id(words, signals, begun
         os.killpg(process.pid, number)  # as a terminal does: sbatch is told, too
         line_with(process, process.stderr, "hearing the job's id first")
     (work / "go").touch()
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (130, "41\n") and "scancel 41" in err, err
     assert ("interrupted: 1 of 3 jobs were submitted" in err) == ("--chain" in words)
 
@@ -133,7 +133,7 @@ def test_a_closed_terminal_is_nothing_under_nohup(begun, work):  # noqa: F811
     process = begun(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     os.killpg(process.pid, signal.SIGHUP)
     (work / "go").touch()
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (0, "41\n") and "hearing" not in err, err
 
 
@@ -142,7 +142,7 @@ def test_a_second_ctrl_c_ends_it(begun, work):  # noqa: F811
     process.send_signal(signal.SIGINT)
     line_with(process, process.stderr, "hearing the job's id first")
     process.send_signal(signal.SIGINT)
-    assert process.wait(300) == -signal.SIGINT
+    assert process.wait(PATIENCE) == -signal.SIGINT
     (work / "go").touch()
 
 
@@ -175,7 +175,7 @@ def test_a_scheduler_that_stays_silent_is_said_with_its_words(lockstep, start, w
                     env=fake(work.parent, sbatch="echo 41", squeue="echo 'Unable to contact slurm controller' >&2; exit 1"))
     line_with(process, process.stderr, "still waiting (squeue left with 1: Unable to contact")
     over(work)
-    assert process.wait(300) == 0
+    assert process.wait(PATIENCE) == 0
 
 
 # ---- PBS's log ------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import re
 import pytest
 from cluster_kit import start_lab, told
 from cluster_kit import site  # noqa: F401  (fixture)
-from process_kit import line_with, wait_for
+from process_kit import PATIENCE, line_with, wait_for
 from submit_kit import submit, work  # noqa: F401  (fixtures)
 
 pytestmark = pytest.mark.about("cluster", "cli")
@@ -43,7 +43,7 @@ def steps_of(work):
         return 0
 
 
-def ended(process, within=300):
+def ended(process, within=PATIENCE):
     out, err = process.communicate(timeout=within)
     return process.returncode, out, err
 

@@ -3,7 +3,7 @@
 import pytest
 from cluster_kit import runs
 from cluster_kit import site, work  # noqa: F401  (fixtures)
-from process_kit import line_with
+from process_kit import PATIENCE, line_with
 from slurm_kit import lab  # noqa: F401  (fixture)
 from submit_kit import UNHEARD, submit  # noqa: F401  (a fixture among them)
 
@@ -14,7 +14,7 @@ def test_a_users_own_settings_change_nothing_on_slurm(submit, work):  # noqa: F8
     process = submit("--set", "train.max_steps=4", "--ranks-per-node", 1,
                      env={**{name: value for name, value in UNHEARD.items() if name != "SLURM_JOB_ID"},
                           "SQUEUE_PARTITION": "urgent", "SQUEUE_FORMAT": "%all", "SBATCH_PARTITION": "urgent"})
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, out + err
     job = out.splitlines()[0]
     assert "restart 0" in out and (work / f"lockstep-{job}.out").exists() and not (work / "x").exists()
@@ -27,7 +27,7 @@ def test_a_task_that_was_cancelled_is_told_with_all_that_is_known(lab, submit, w
     job = line_with(process, process.stdout)
     lab.run("scancel", f"{job}_1")
     lab.run("scontrol", "release", job)
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1, out + err
     assert f"task {job}_1 (run.seed=1 run.name=quick-seed1): ended without a word: the scheduler says that it is in its array no more. " \
            f"Its log: lockstep-{job}_1.out, which is not there" in out

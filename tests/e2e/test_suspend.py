@@ -7,6 +7,7 @@ import time
 import pytest
 from cluster_kit import wait_for
 from conftest import members
+from process_kit import PATIENCE
 from train_kit import PIMA, assert_same_run, sets, write_config
 
 pytestmark = pytest.mark.about("train", "comm/watch")
@@ -43,6 +44,6 @@ def test_a_job_suspended_for_longer_than_its_timeout_goes_on_to_the_same_bits(st
     time.sleep(STOPPED)
     for pid in pids:
         os.kill(pid, signal.SIGCONT)
-    assert process.wait(300) == 0, (tmp_path / "err").read_text()
+    assert process.wait(PATIENCE) == 0, (tmp_path / "err").read_text()
     mpirun(2, lockstep, "train", config, *words, cwd=tmp_path, check=True)
     assert_same_run(tmp_path / "runs/pima", tmp_path / "runs/pima-2")

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from conftest import PATIENT, SOURCE
-from process_kit import wait_for
+from process_kit import PATIENCE, wait_for
 from test_signals import ranks_of
 from train_kit import checkpoints, metrics, newest, sets, status, write_config, write_small_mnist
 
@@ -152,7 +152,7 @@ def test_a_rank_that_dies_inside_a_layer_is_named(backend, lockstep, mpiexec, mp
     log = tmp_path / "runs/dying/metrics.jsonl"
     wait_for(lambda: log.exists() and log.read_text().count("\n") > 5)
     os.kill(ranks_of(process)[3], signal.SIGKILL)
-    process.wait(300)
+    process.wait(PATIENCE)
     error = process.stderr.read()
     print(error)
     assert "rank 3 (host" in error, error

@@ -10,6 +10,7 @@ import pytest
 
 from text_kit import LABELS, nli_rows, reviews, write_csv, write_jsonl, write_model, write_nli, write_vocabulary
 from train_kit import checkpoints, metrics, sets
+from process_kit import PATIENCE
 
 pytestmark = pytest.mark.about("text", "tasks", "data")
 
@@ -244,7 +245,7 @@ def test_jobs_that_begin_at_once_share_a_cache(train, place, lockstep, start, mp
     (place / "config.yaml").write_text(CONFIG.format(file="reviews.csv", text="text", folder=place, workers=1))
     jobs = [start(lockstep, "train", place / "config.yaml",
                   *sets(train__max_steps=2, run__name=f"job{i}", task__cache=place / "cache"), cwd=place) for i in range(4)]
-    assert [job.wait(300) for job in jobs] == [0] * 4
+    assert [job.wait(PATIENCE) for job in jobs] == [0] * 4
     assert len(kept(place / "cache")) == 1
     assert [path.name for path in (place / "cache").iterdir()] == [kept(place / "cache")[0].name]
 

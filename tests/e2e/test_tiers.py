@@ -9,6 +9,7 @@ import pytest
 
 import dealing_kit
 from conftest import SOURCE, clean_environment, run_process
+from process_kit import PATIENCE
 
 sys.path.insert(0, str(SOURCE / "scripts/testing"))
 import changes  # noqa: E402
@@ -144,7 +145,7 @@ def test_an_interrupted_run_leaves_nothing(tmp_path):
                                env=clean_environment(), start_new_session=True)
     pid = int(process.stdout.readline())
     process.terminate()
-    assert process.wait(300) == 128 + 15
+    assert process.wait(PATIENCE) == 128 + 15
     end = time.monotonic() + 300
     while (SOURCE / f"/proc/{pid}").exists() and time.monotonic() < end:
         time.sleep(0.05)

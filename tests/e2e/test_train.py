@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from conftest import run_process
-from process_kit import on_terminal
+from process_kit import PATIENCE, on_terminal
 from train_kit import (MNIST, PIMA, checkpoints, metrics, newest, sets, status, write_config,
                        write_small_mnist)
 
@@ -301,7 +301,7 @@ def test_two_jobs_at_once_get_two_folders(lockstep, start, tmp_path):
     config = write_config(tmp_path, PIMA)
     jobs = [start(lockstep, "train", config, "--resume", "auto", *sets(train__epochs=10), cwd=tmp_path,
                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(3)]
-    assert [job.wait(300) for job in jobs] == [0, 0, 0]
+    assert [job.wait(PATIENCE) for job in jobs] == [0, 0, 0]
     assert {folder.name for folder in (tmp_path / "runs").iterdir()} == {"pima", "pima-2", "pima-3"}
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from train_kit import (MNIST, PIMA, assert_same_tensors, checkpoints, metrics, newest, sets, write_config,
                        write_small_mnist)
+from process_kit import PATIENCE
 
 pytestmark = pytest.mark.about("train", "parallel", "optim")
 
@@ -44,7 +45,7 @@ def train_in_python(python, source_dir):
     """train_in_python(variants, mnist root, folder) -> what Python's DDP at world 2 made of each variant."""
     from conftest import run_process
 
-    def train(variants, mnist, out, timeout=300):
+    def train(variants, mnist, out, timeout=PATIENCE):
         (out / "variants.json").write_text(json.dumps(variants))
         run_process([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2,
                      source_dir / "tests/e2e/peers/ddp_train.py", "--mnist", mnist,

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from conftest import SOURCE
-from process_kit import wait_for
+from process_kit import PATIENCE, wait_for
 from test_provoke import PAGE, VARIES
 from train_kit import PIMA, sets, write_config
 
@@ -70,14 +70,14 @@ def test_a_rank_that_goes_is_named_as_on_the_page(sent, which, two, tmp_path):
     first, second = two()
     wait_for(lambda: is_training(tmp_path), what="training")
     second.send_signal(sent)
-    said = first.communicate(timeout=300)[1]
+    said = first.communicate(timeout=PATIENCE)[1]
     pattern = list(messages("A missing rank"))[which]
     assert first.returncode == 1 and re.search(pattern, said), (pattern, said)
 
 
 def test_a_rank_that_never_comes_is_named_as_on_the_page(two):
     only, = two(*sets(launch__join_timeout="1s"), ranks=(0,))
-    said = only.communicate(timeout=300)[1]
+    said = only.communicate(timeout=PATIENCE)[1]
     pattern = list(messages("A missing rank"))[2]
     assert only.returncode == 1 and re.search(pattern, said), (pattern, said)
 

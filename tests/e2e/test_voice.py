@@ -10,7 +10,7 @@ import time
 
 import pytest
 from conftest import OPEN_MPI, members
-from process_kit import shared_library
+from process_kit import PATIENCE, shared_library
 from train_kit import DATA, PIMA, sets, write_config
 
 pytestmark = pytest.mark.about("launch", "cli")
@@ -54,7 +54,7 @@ def test_a_peers_death_is_said_once(start, mpiexec, mpi, lockstep, tmp_path):
         time.sleep(0.1)
     ranks = [pid for pid in members(process) if f"{mpi.rank}=2\0".encode() in open(f"/proc/{pid}/environ", "rb").read()]
     os.kill(ranks[-1], signal.SIGKILL)
-    assert process.wait(300) != 0
+    assert process.wait(PATIENCE) != 0
     said = (tmp_path / "err").read_text()
     errors = [line for line in said.splitlines() if "error: " in line]
     if mpi is OPEN_MPI:  # hydra may end all ranks before one of them has seen anything
@@ -83,7 +83,7 @@ def test_errors_are_said_where_the_ranks_cannot_agree_who_speaks(start, lockstep
     ranks = [start(lockstep, "train", "none.yaml", env={**step, "SLURM_PROCID": rank}, stderr=subprocess.PIPE, text=True)
              for rank in range(2)]
     for rank in ranks:
-        _, said = rank.communicate(timeout=300)
+        _, said = rank.communicate(timeout=PATIENCE)
         assert rank.returncode == 2 and "the config cannot be read" in said
 
 

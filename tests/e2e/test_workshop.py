@@ -10,7 +10,7 @@ import time
 import pytest
 
 from conftest import SOURCE, left_behind, run_process
-from process_kit import NOBODY, let_others_pass, on_terminal, shared_library, wait_for
+from process_kit import NOBODY, PATIENCE, let_others_pass, on_terminal, shared_library, wait_for
 
 pytestmark = pytest.mark.about("workshop", "lesson")
 
@@ -295,7 +295,7 @@ def test_two_checks_of_a_folder_wait_for_each_other_and_both_are_right(prepared,
     second = begin_check()
     assert any("another check of this folder runs" in line for line in iter(second.stdout.readline, ""))
     (tmp_path / "file").touch()
-    outputs = [process.communicate(timeout=300)[0] for process in (first, second)]
+    outputs = [process.communicate(timeout=PATIENCE)[0] for process in (first, second)]
     assert [process.returncode for process in (first, second)] == [0, 0]
     assert "another check" not in outputs[0] and all("  pass" in text for text in outputs)
     assert noted(course)["tries"] == 2
@@ -307,7 +307,7 @@ def test_interrupted_it_leaves_nothing_behind(prepared, course, doing, start, nu
                     text=True)
     assert any("2 ranks" in line for line in iter(process.stdout.readline, ""))
     process.send_signal(number)
-    assert process.wait(300) == -number
+    assert process.wait(PATIENCE) == -number
     assert process.stdout.read().strip().endswith("stopped")
     assert not left_behind(process)
 
@@ -439,7 +439,7 @@ def test_it_checks_again_at_every_save_and_ends_well_on_ctrl_c(prepared, course,
     (course / "exercises/new").rename(course / "exercises/groups.1.cpp")
     wait_for(lambda: text().count("save to check again") == 3, what="the third check")
     process.send_signal(signal.SIGINT)
-    assert process.wait(300) == 0
+    assert process.wait(PATIENCE) == 0
     parts = text().split("save to check again")
     assert "its own loss" in parts[0] and "does not compile" in parts[1] and "  pass" in parts[2]
 
@@ -458,7 +458,7 @@ def test_a_file_that_is_taken_away_ends_no_watch_of_the_others(prepared, course,
     wait_for(lambda: text().count("save to check again") == 2, what="the check of the file that is back")
     assert "watching groups.1" in text() and "watching start.1" in text()
     process.send_signal(signal.SIGINT)
-    assert process.wait(300) == 0
+    assert process.wait(PATIENCE) == 0
 
 
 # a class
