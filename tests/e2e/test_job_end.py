@@ -68,7 +68,8 @@ def test_a_pbs_jobs_time_is_its_sessions(script):
 def test_a_warning_that_comes_early_waits_for_its_time(left, limit, waits, script, tmp_path):
     (tmp_path / "squeue").write_text(f"#!/bin/sh\necho '{left} {limit}'\n")
     (tmp_path / "squeue").chmod(0o755)
-    done = script('sleep() { echo "$1" >slept; }; hear_signals; kill -s USR1 $$; echo "got $GOT"; wait; echo "got $GOT"', **IN_SLURM)
+    done = script('sleep() { echo "$1" >slept; until [ -e seen ]; do command sleep 0.1; done; }; '
+                  'hear_signals; kill -s USR1 $$; echo "got $GOT"; : >seen; wait; echo "got $GOT"', **IN_SLURM)
     got = [line for line in done.stdout.splitlines() if line.startswith("got ")]
     assert got == ["got " if waits else "got USR1", "got USR1"] and ("with time left" in done.stdout) == bool(waits), done.output
     assert not waits or (tmp_path / "slept").read_text() == waits + "\n"
