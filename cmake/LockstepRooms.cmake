@@ -3,10 +3,10 @@
 #   its tensors precompiled; GROUP: and process groups. A room inherits it from the rooms below.
 #   Several sources are compiled at once (Unity.cmake): names in anonymous namespaces are unique in their room.
 #   PUBLIC: its headers that are installed; what they declare lives in lockstep, the rest of a room in lockstep::NAME.
-# lockstep_room_tests(NAME [PARTS n] [RANKS n...])
+# lockstep_room_tests(NAME [PARTS n] [RANKS n...] [RANKS_LINK room])
 #   tests/NAME/*.cpp linked to that room and the rooms below it, and nothing else: an arrow that points
 #   the wrong way does not link. With PARTS they run as so many processes, for rooms whose tests take long.
-#   With RANKS, tests/NAME/ranks/*.cpp run under mpirun at each world size.
+#   With RANKS, tests/NAME/ranks/*.cpp run under mpirun at each world size; RANKS_LINK: the room that opens their groups.
 
 add_library(lockstep_flags INTERFACE)
 target_compile_options(lockstep_flags INTERFACE -fPIC -Wall -Wextra -Werror)
@@ -123,7 +123,10 @@ endfunction()
 
 function(lockstep_room_tests name)
   string(REPLACE "/" "_" target ${name})
-  cmake_parse_arguments(TESTS "" "PARTS" "RANKS" ${ARGN})
+  cmake_parse_arguments(TESTS "" "PARTS;RANKS_LINK" "RANKS" ${ARGN})
+  if(NOT TESTS_RANKS_LINK)
+    set(TESTS_RANKS_LINK ${name})
+  endif()
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${name}/*.cpp)
   file(GLOB rank_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${name}/ranks/*.cpp)
   if(sources)
@@ -138,7 +141,7 @@ function(lockstep_room_tests name)
     endif()
   endif()
   if(rank_sources AND TARGET MPI::MPI_C)  # they need its mpirun
-    lockstep_test_binary(test_${target}_ranks ${name} "${rank_sources};${PROJECT_SOURCE_DIR}/tests/ranks_main.cpp")
+    lockstep_test_binary(test_${target}_ranks ${TESTS_RANKS_LINK} "${rank_sources};${PROJECT_SOURCE_DIR}/tests/ranks_main.cpp")
     get_property(plugins GLOBAL PROPERTY lockstep_plugins)
     if(plugins)
       add_dependencies(test_${target}_ranks ${plugins})

@@ -1,6 +1,6 @@
 #include <thread>
 
-#include "world.h"
+#include "comm/ranks/world.h"
 
 namespace lockstep {
 namespace {

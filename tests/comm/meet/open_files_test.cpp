@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include "comm/job_of.h"
+#include "comm/meet/job_of.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {

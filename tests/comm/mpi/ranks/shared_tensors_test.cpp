@@ -3,7 +3,7 @@
 
 #include <fstream>
 
-#include "world.h"
+#include "comm/ranks/world.h"
 
 namespace lockstep {
 namespace {

@@ -1,7 +1,7 @@
 // Through MPI's profiling interface: the program itself knows nothing of pretended nodes.
 #include <mpi.h>
 
-#include "world.h"
+#include "comm/ranks/world.h"
 
 namespace lockstep::test {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "comm/job_of.h"
+#include "comm/meet/job_of.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
