@@ -104,7 +104,7 @@ def stories(request, pbs, site, lockstep, reference, tmp_path_factory):
 
 # What a job script has at hand, without PBS.
 IN_A_JOB = f"""
-export LOCKSTEP_HOME={SOURCE} PBS_JOBID=1.x
+export LOCKSTEP_HOME="{SOURCE}" PBS_JOBID=1.x
 . "$LOCKSTEP_HOME/job_scripts/lockstep.sh"
 PBS_RECORD=$RECORD
 """

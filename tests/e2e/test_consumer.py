@@ -1,6 +1,7 @@
 """Programs of others around the library: held as a source tree, found by pkg-config, beside another libtorch, and those that
 ddp() does not take."""
 
+import shlex
 import shutil
 
 import pytest
@@ -32,8 +33,8 @@ def project(tmp_path):
 
 
 @pytest.mark.parametrize("how", [
-    "add_subdirectory({source} lockstep)",
-    "include(FetchContent)\nFetchContent_Declare(lockstep SOURCE_DIR {source} BINARY_DIR lockstep)\n"
+    'add_subdirectory("{source}" lockstep)',
+    'include(FetchContent)\nFetchContent_Declare(lockstep SOURCE_DIR "{source}" BINARY_DIR lockstep)\n'
     "FetchContent_MakeAvailable(lockstep)"], ids=["add_subdirectory", "FetchContent"])
 def test_a_project_may_hold_it(how, project, build_dir, mpirun, run):
     """Its program is compiled as CMake says; it is linked to the library that is built already."""
@@ -54,13 +55,15 @@ def test_a_project_may_hold_it(how, project, build_dir, mpirun, run):
 
 
 def test_pkg_config_knows_it(installed, build_dir, mpirun, run, tmp_path):
+    if " " in str(SOURCE):
+        pytest.skip("pkg-config quotes no folder with a space after -isystem and -Wl,-rpath")
     (tmp_path / "main.cpp").write_text(MAIN)
     files = list(installed.rglob("lockstep.pc"))
     assert len(files) == 1
     moved = tmp_path / "moved"
     shutil.copytree(installed, moved, symlinks=True)
     env = {"PKG_CONFIG_PATH": str(moved / files[0].parent.relative_to(installed))}
-    flags = run("pkg-config", "--cflags", "--libs", "lockstep", env=env, check=True).stdout.split()
+    flags = shlex.split(run("pkg-config", "--cflags", "--libs", "lockstep", env=env, check=True).stdout)
     compiler = cache_value(build_dir, "CMAKE_CXX_COMPILER")
     run(compiler, *cache_value(build_dir, "CMAKE_CXX_FLAGS").split(), tmp_path / "main.cpp", "-o", tmp_path / "own", *flags,
         check=True, timeout=900)
@@ -69,7 +72,7 @@ def test_pkg_config_knows_it(installed, build_dir, mpirun, run, tmp_path):
 
 TORCH = """set(TORCH_INSTALL_PREFIX ${CMAKE_CURRENT_LIST_DIR})
 add_library(torch_cpu SHARED IMPORTED)
-set_target_properties(torch_cpu PROPERTIES IMPORTED_CONFIGURATIONS RELEASE IMPORTED_LOCATION_RELEASE %s)
+set_target_properties(torch_cpu PROPERTIES IMPORTED_CONFIGURATIONS RELEASE IMPORTED_LOCATION_RELEASE "%s")
 """
 
 
@@ -86,7 +89,7 @@ def test_two_libtorchs_are_refused_by_their_paths(first, second, project, instal
         assert result.returncode == status, result.output
         if status:
             words = " ".join(result.stderr.split())
-            assert "two libtorchs in one project" in words and f"{ours}/lib" in words and str(library) in words, words
+            assert "two libtorchs in one project" in words and f"{ours}/lib" in words and " ".join(str(library).split()) in words, words
 
 
 REFUSED = {

@@ -193,7 +193,7 @@ def test_bench_under_a_launcher_is_one_bench(lockstep, mpirun, mnist_root, tmp_p
 def test_a_job_starts_the_bench_once(lockstep, mpirun, run, mnist_root, tmp_path):
     words = ["--config", write_config(tmp_path, MNIST), *sets(data__root=mnist_root, data__batch_size=32)]
     (tmp_path / "nodes").write_text("localhost\n" * 2)
-    script = f". {SOURCE}/job_scripts/lockstep.sh; lockstep_bench \"$@\""
+    script = f'. "{SOURCE}/job_scripts/lockstep.sh"; lockstep_bench "$@"'
     result = run("bash", "-c", script, "job", "dp-vs-ddp", *words, "--steps", 2, "--repeats", 1, cwd=tmp_path, check=True,
                  env={"PBS_JOBID": "1.x", "PBS_NODEFILE": str(tmp_path / "nodes"), "LOCKSTEP_HOME": str(SOURCE),
                       "LOCKSTEP_PROGRAM": str(lockstep)})

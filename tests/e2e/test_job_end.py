@@ -6,7 +6,7 @@ from conftest import SOURCE
 pytestmark = pytest.mark.about("job_scripts")
 
 LIBRARY = f"""
-export LOCKSTEP_HOME={SOURCE}
+export LOCKSTEP_HOME="{SOURCE}"
 . "$LOCKSTEP_HOME/job_scripts/lockstep.sh"
 """
 IN_SLURM = {"SLURM_JOB_ID": "7"}

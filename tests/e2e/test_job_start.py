@@ -35,7 +35,7 @@ TABLE = LINE + "\n" + "a row\n" * 40
 
 # choose_start's words, and the ranks: in PBS, on one node
 RUN = f"""
-export LOCKSTEP_HOME={SOURCE} PBS_JOBID=7.x
+export LOCKSTEP_HOME="{SOURCE}" PBS_JOBID=7.x
 . "$LOCKSTEP_HOME/job_scripts/lockstep.sh"
 hear_signals
 START=("$PWD/launcher") BETWEEN_LOOKS=0.05

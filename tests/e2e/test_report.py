@@ -130,7 +130,7 @@ def test_under_a_launcher_there_is_one_report(mnist, lockstep, mpirun, tmp_path)
 
 
 FINISH = """
-LOCKSTEP_HOME={source}; . {source}/job_scripts/lockstep.sh; check_report
+LOCKSTEP_HOME="{source}"; . "$LOCKSTEP_HOME/job_scripts/lockstep.sh"; check_report
 make_report "$1" "$2"; exit "$2"
 """
 

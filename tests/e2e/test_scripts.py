@@ -56,7 +56,7 @@ def test_what_it_prints_for_qsub_brings_the_settings_to_the_job(sets, ready, run
     fake(tmp_path, "qsub", rf"""case $4 in *[\\\'\"]*) exit 9 ;; esac  # they do not survive -v
 IFS=, read -r -a variables <<<"$4"
 for variable in "${{variables[@]}}"; do export "$variable"; done
-LOCKSTEP_HOME={SOURCE}; . {SOURCE}/job_scripts/lockstep.sh
+LOCKSTEP_HOME="{SOURCE}"; . "$LOCKSTEP_HOME/job_scripts/lockstep.sh"
 read_arguments; printf '%s\n' "$CONFIG" "${{ARGUMENTS[@]}}"
 """)
     path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
@@ -147,18 +147,18 @@ def test_without_root_each_missing_thing_comes_with_its_lines(run, bare_machine)
 
 def test_the_number_of_compile_jobs_follows_memory(run, tmp_path):
     fake(tmp_path, "nproc", "echo 64\n")
-    script = f"source {SOURCE}/scripts/common.sh; memory_left() {{ echo $MIB; }}; compile_jobs"
+    script = f"source '{SOURCE}/scripts/common.sh'; memory_left() {{ echo $MIB; }}; compile_jobs"
     path = f"{tmp_path}:{os.environ['PATH']}"
     jobs = [int(run("bash", "-c", script, env={"MIB": mib, "PATH": path, "CMAKE_BUILD_PARALLEL_LEVEL": None},
                     check=True).stdout) for mib in (500, 3100, 16_000, 1_000_000)]
     assert jobs == [1, 2, 10, 64]
-    memory = int(run("bash", "-c", f"source {SOURCE}/scripts/common.sh; memory_left", check=True).stdout)
+    memory = int(run("bash", "-c", f"source '{SOURCE}/scripts/common.sh'; memory_left", check=True).stdout)
     assert 0 < memory < 100_000_000
 
 
 def test_threads_are_no_limit_of_compilers(run):
     """A batch job sets OMP_NUM_THREADS, and nproc heeds it."""
-    script = f"source {SOURCE}/scripts/common.sh; memory_left() {{ echo 1000000; }}; compile_jobs"
+    script = f"source '{SOURCE}/scripts/common.sh'; memory_left() {{ echo 1000000; }}; compile_jobs"
     jobs = run("bash", "-c", script, env={"OMP_NUM_THREADS": 1, "CMAKE_BUILD_PARALLEL_LEVEL": None}, check=True).stdout
     assert int(jobs) == len(os.sched_getaffinity(0))
 
@@ -174,6 +174,16 @@ def test_a_prefix_takes_the_big_files(run, tmp_path):
     assert (repository / ".deps").resolve() == tmp_path / "big/deps"
     assert (repository / "build").resolve() == tmp_path / "big/build"
     assert (tmp_path / "big/deps/python/bin/python3").exists()
+
+
+def test_a_tree_that_cannot_be_written_is_said(run, tmp_path):
+    shutil.copytree(SOURCE / "scripts", tmp_path / "tree/scripts")
+    read_only = 'mount --bind tree tree && mount -o remount,ro,bind tree && exec tree/scripts/run'
+    result = run("unshare", "--user", "--map-root-user", "--mount", "bash", "-c", read_only, cwd=tmp_path)
+    if "unshare failed" in result.stderr:
+        pytest.skip("no user namespaces, in which a folder can be made read-only")
+    assert result.returncode == 2, result.output
+    assert f"error: {tmp_path}/tree cannot be written" in result.stderr
 
 
 @pytest.mark.full  # downloads and installs half a gigabyte

@@ -142,7 +142,7 @@ def test_a_job_that_is_over_at_the_first_look_names_its_log(lockstep, run, work)
 
 @pytest.mark.parametrize("wait", ["while :; do sleep 0.1; done", "x=$(sleep 9 | cat)", "sleep 9"])
 def test_a_job_cancelled_before_its_ranks_run_records_no_end_of_its_own(wait, start, tmp_path):
-    script = f". {SOURCE}/job_scripts/record.sh; job_id() {{ echo 7; }}; record_begin; record file $'a\nend 7 0'; {wait}"
+    script = f". '{SOURCE}/job_scripts/record.sh'; job_id() {{ echo 7; }}; record_begin; record file $'a\nend 7 0'; {wait}"
     job = start("bash", "-c", script, cwd=tmp_path, env={"LOCKSTEP_RECORD": str(tmp_path / "record")})
     wait_for(lambda: (tmp_path / "record").exists() and "file" in (tmp_path / "record").read_text(), what="the record")
     os.killpg(job.pid, signal.SIGTERM)
