@@ -80,7 +80,7 @@ TEST(CommHook, PowerSgdKeepsRanksTogetherOverManyBuckets) {
   torch::optim::SGD sgd(model->parameters(), torch::optim::SGDOptions(0.2));
   const at::Tensor goal = at::randn({16, 8}, at::detail::createCPUGenerator(3));
   double first = 0, last = 0;
-  for (int step = 0; step < 40; ++step) {
+  for (int step = 0; step < 100; ++step) {
     const auto input = batch(16, 16, step);
     const auto loss = (model->forward(input) - input.matmul(goal)).square().mean();
     (step == 0 ? first : last) = loss.item<double>();

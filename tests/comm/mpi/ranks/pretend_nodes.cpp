@@ -1,7 +1,7 @@
 // Through MPI's profiling interface: the program itself knows nothing of pretended nodes.
 #include <mpi.h>
 
-#include "comm/ranks/world.h"
+#include "comm/mpi/ranks/nodes.h"
 
 namespace lockstep::test {
 

@@ -3,7 +3,7 @@
 
 #include <fstream>
 
-#include "comm/ranks/world.h"
+#include "comm/mpi/ranks/nodes.h"
 
 namespace lockstep {
 namespace {
