@@ -1,8 +1,6 @@
 #include "lockstep/cluster/watch.h"
 
 #include <algorithm>
-#include <functional>
-#include <iterator>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -114,15 +112,14 @@ std::optional<std::string> Asking::ask(std::vector<Watch>& watches) {
   const bool soon = std::ranges::any_of(watches, &Watch::waits_for_word);
   if (Clock::now() - asked_ < (soon ? kSoon : kEvery)) return std::nullopt;
   std::vector<Watch*> open;
-  for (size_t i = 0; i < watches.size(); ++i) {
-    auto& watch = watches[(next_ + i) % watches.size()];
-    if (!watch.over() && !watch.standing().job.empty()) open.push_back(&watch);
+  for (const bool waits : {true, false}) {  // those that wait for a word first: PBS is asked of few at a time
+    for (size_t i = 0; i < watches.size(); ++i) {
+      auto& watch = watches[(next_ + i) % watches.size()];
+      if (!watch.over() && !watch.standing().job.empty() && watch.waits_for_word() == waits)
+        open.push_back(&watch);
+    }
   }
   if (open.empty()) return std::nullopt;
-  std::vector<Watch*> wanted;  // those that wait for a word first: PBS is asked of few at a time
-  std::ranges::copy_if(open, std::back_inserter(wanted), &Watch::waits_for_word);
-  std::ranges::copy_if(open, std::back_inserter(wanted), std::not_fn(&Watch::waits_for_word));
-  open = std::move(wanted);
   std::vector<std::string> jobs;
   for (const auto* watch : open) jobs.push_back(watch->standing().job);
   const auto look = look_at(scheduler_, jobs);
