@@ -14,7 +14,7 @@ import time
 
 import pytest
 from conftest import OPEN_MPI, run_process
-from process_kit import PATIENCE, wait_for
+from process_kit import PATIENCE, PENDING, has_signal, status_of, wait_for
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
 import lab as lab_module  # noqa: E402
@@ -111,13 +111,6 @@ def processes_of(lab, word, name):
     return found
 
 
-def status_of(pid):
-    """{field: value} of a process; of one that has ended, of a dead one."""
-    with contextlib.suppress(OSError):
-        return dict(re.findall(r"^(\w+):\s*(\w+)", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M))
-    return {"State": "X"}
-
-
 def is_stopped(rank):
     return status_of(rank)["State"] in "TZX"
 
@@ -125,10 +118,8 @@ def is_stopped(rank):
 def has_heard(rank):
     """Does a signal to stop wait for that stopped process, or does it go on, or has it ended? mpirun lets it go on to tell it."""
     status = status_of(rank)
-    if status["State"] != "T":
-        return True
-    wait = int(status["ShdPnd"], 16) | int(status["SigPnd"], 16)
-    return any(wait >> (number - 1) & 1 for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGKILL))
+    stops = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGKILL)
+    return status["State"] != "T" or any(has_signal(status, number, *PENDING) for number in stops)
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import pathlib
 import typing
 
 import pytest
+from conftest import JOB_LIBRARY
 from cluster_kit import Lab, SOURCE, folder_of_submission, play_at_once, start_lab
 from process_kit import PATIENCE, wait_for
 
@@ -104,7 +105,7 @@ def stories(request, pbs, site, lockstep, reference, tmp_path_factory):
 
 # What a job script has at hand, without PBS.
 IN_A_JOB = f"""
-export LOCKSTEP_HOME="{SOURCE}" PBS_JOBID=1.x
-. "$LOCKSTEP_HOME/job_scripts/lockstep.sh"
+export PBS_JOBID=1.x
+{JOB_LIBRARY}
 PBS_RECORD=$RECORD
 """

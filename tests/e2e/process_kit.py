@@ -1,9 +1,11 @@
 """What tests of processes share: waiting for them, showing them a terminal, putting a library of C before theirs."""
 
+import contextlib
 import fcntl
 import os
 import pathlib
 import pty
+import re
 import select
 import shutil
 import struct
@@ -14,6 +16,21 @@ import time
 import pytest
 
 PATIENCE = 300  # the end of a wait for what comes in a second, so that no test says how busy the machine is
+
+
+PENDING = ("SigPnd", "ShdPnd")
+
+
+def status_of(pid):
+    """{field: value} of a process; of one that has ended, of a dead one."""
+    with contextlib.suppress(OSError):
+        return dict(re.findall(r"^(\w+):\s*(\w+)", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M))
+    return {"State": "X"}
+
+
+def has_signal(status, number, *masks):
+    """Is this signal in one of these masks of status_of(): PENDING, or SigCgt of those that are caught?"""
+    return any(int(status[mask], 16) >> (number - 1) & 1 for mask in masks)
 
 
 def wait_for(condition, within=PATIENCE, what="it"):

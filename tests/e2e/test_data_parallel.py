@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from conftest import SOURCE
+from conftest import JOB_LIBRARY
 from train_kit import MNIST, PIMA, checkpoints, metrics, newest, sets, write_config, write_small_mnist
 
 pytestmark = pytest.mark.about("parallel", "train")
@@ -193,10 +193,9 @@ def test_bench_under_a_launcher_is_one_bench(lockstep, mpirun, mnist_root, tmp_p
 def test_a_job_starts_the_bench_once(lockstep, mpirun, run, mnist_root, tmp_path):
     words = ["--config", write_config(tmp_path, MNIST), *sets(data__root=mnist_root, data__batch_size=32)]
     (tmp_path / "nodes").write_text("localhost\n" * 2)
-    script = f'. "{SOURCE}/job_scripts/lockstep.sh"; lockstep_bench "$@"'
-    result = run("bash", "-c", script, "job", "dp-vs-ddp", *words, "--steps", 2, "--repeats", 1, cwd=tmp_path, check=True,
-                 env={"PBS_JOBID": "1.x", "PBS_NODEFILE": str(tmp_path / "nodes"), "LOCKSTEP_HOME": str(SOURCE),
-                      "LOCKSTEP_PROGRAM": str(lockstep)})
+    result = run("bash", "-c", JOB_LIBRARY + 'lockstep_bench "$@"', "job", "dp-vs-ddp", *words, "--steps", 2, "--repeats", 1,
+                 cwd=tmp_path, check=True,
+                 env={"PBS_JOBID": "1.x", "PBS_NODEFILE": str(tmp_path / "nodes"), "LOCKSTEP_PROGRAM": str(lockstep)})
     assert "job 1.x, 2 ranks" in result.stdout and result.stdout.count("The losses of") == 1, result.output
 
 

@@ -1,14 +1,10 @@
 """What a job's script makes of its end, with programs in the scheduler's place: who goes on, and what is said of it."""
 
 import pytest
-from conftest import SOURCE
+from conftest import JOB_LIBRARY
 
 pytestmark = pytest.mark.about("job_scripts")
 
-LIBRARY = f"""
-export LOCKSTEP_HOME="{SOURCE}"
-. "$LOCKSTEP_HOME/job_scripts/lockstep.sh"
-"""
 IN_SLURM = {"SLURM_JOB_ID": "7"}
 IN_PBS = {"PBS_JOBID": "7.x"}
 
@@ -27,7 +23,7 @@ def script(run, tmp_path):
     (tmp_path / "scontrol").chmod(0o755)
 
     def start(words, **variables):
-        return run("bash", "-c", f'PATH=$PWD:$PATH{LIBRARY}{words}', cwd=tmp_path,
+        return run("bash", "-c", f'PATH=$PWD:$PATH; {JOB_LIBRARY}{words}', cwd=tmp_path,
                    env={"STATE": "RUNNING", "RESTARTS": "0", "LATER": "0", "REFUSES": "1", **variables})
     return start
 

@@ -4,13 +4,12 @@ import os
 
 import pytest
 
-from conftest import SOURCE
+from conftest import JOB_LIBRARY
 
 pytestmark = pytest.mark.about("job_scripts")
 
 ASK = f"""
-LOCKSTEP_HOME="{SOURCE}"
-. "$LOCKSTEP_HOME/job_scripts/lockstep.sh"
+{JOB_LIBRARY}
 CPU_FOLDER=$TREE
 scontrol() {{ echo "   CPUAlloc=2 CPUEfctv=$CPUS CPUTot=$CPUS CPULoad=0.07"; }}
 srun() {{ :; }}
@@ -120,8 +119,7 @@ def test_gpus_that_lie_unevenly_are_refused(layout):
 
 
 START = f"""
-LOCKSTEP_HOME="{SOURCE}"
-. "$LOCKSTEP_HOME/job_scripts/lockstep.sh"
+{JOB_LIBRARY}
 DEVICE_FOLDER=$DEVICES
 qstat() {{ :; }}
 scontrol() {{ :; }}
@@ -207,7 +205,7 @@ def test_amd_gpus_are_said_and_not_counted(devices, env, seen, site, tmp_path):
 
 
 def test_on_one_node_open_mpi_stays_off_the_network(run):
-    ask = f'LOCKSTEP_HOME="{SOURCE}"; . "$LOCKSTEP_HOME/job_scripts/lockstep.sh"; NODES=$N; keep_mpi_off_the_network; echo "$OMPI_MCA_btl"'
+    ask = JOB_LIBRARY + 'NODES=$N; keep_mpi_off_the_network; echo "$OMPI_MCA_btl"'
     told = [run("bash", "-c", ask, env={"N": nodes, "OMPI_MCA_btl": own}, check=True).stdout.strip()
             for nodes, own in ((1, None), (1, "self,sm"), (2, None))]
     assert told == ["^tcp,ofi,openib,uct", "self,sm", ""]
@@ -265,8 +263,7 @@ def test_hardware_threads_that_pbs_counts_are_not_cores(counted, ranks, pbs_layo
 def test_a_signal_before_the_ranks_start_is_not_lost(run):
     """It came while the script was looking at files: prepare has set the traps, and nobody was there to tell."""
     early = f"""
-LOCKSTEP_HOME="{SOURCE}"
-. "$LOCKSTEP_HOME/job_scripts/lockstep.sh"
+{JOB_LIBRARY}
 find_program() {{ :; }}
 prepare
 kill -s TERM $$

@@ -1,7 +1,7 @@
 """How a job's ranks are started and waited for, with programs in the launcher's place: its words, and its end."""
 
 import pytest
-from conftest import OPEN_MPI, SOURCE
+from conftest import JOB_LIBRARY, OPEN_MPI
 
 pytestmark = pytest.mark.about("job_scripts")
 
@@ -35,8 +35,8 @@ TABLE = LINE + "\n" + "a row\n" * 40
 
 # choose_start's words, and the ranks: in PBS, on one node
 RUN = f"""
-export LOCKSTEP_HOME="{SOURCE}" PBS_JOBID=7.x
-. "$LOCKSTEP_HOME/job_scripts/lockstep.sh"
+export PBS_JOBID=7.x
+{JOB_LIBRARY}
 hear_signals
 START=("$PWD/launcher") BETWEEN_LOOKS=0.05
 """

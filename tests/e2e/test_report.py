@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from conftest import SOURCE, run_process
+from conftest import JOB_LIBRARY, SOURCE, run_process
 from train_kit import ANY_CPU, PIMA, status, write_config, write_small_mnist
 
 pytestmark = pytest.mark.about("report", "plot")
@@ -129,8 +129,8 @@ def test_under_a_launcher_there_is_one_report(mnist, lockstep, mpirun, tmp_path)
     assert result.stdout.split() == ["page.html"], result.output
 
 
-FINISH = """
-LOCKSTEP_HOME="{source}"; . "$LOCKSTEP_HOME/job_scripts/lockstep.sh"; check_report
+FINISH = JOB_LIBRARY + """
+check_report
 make_report "$1" "$2"; exit "$2"
 """
 
@@ -139,7 +139,7 @@ make_report "$1" "$2"; exit "$2"
 def end_job(lockstep, mnist, run, tmp_path):
     """end_job(REPORT, status, PATH) as a job script ends: its exit status, and what it said."""
     def end(report, code=0, path="/usr/bin:/bin", folder=mnist):
-        return run("bash", "-c", FINISH.format(source=SOURCE), "job", folder, code,
+        return run("bash", "-c", FINISH, "job", folder, code,
                    env={"LOCKSTEP_REPORT": report, "LOCKSTEP_PROGRAM": str(lockstep), "PATH": path}, cwd=tmp_path)
     return end
 

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from conftest import LOOPBACK, OPEN_MPI, SOURCE, end_session, listens_on, members, start_process
+from conftest import JOB_LIBRARY, LOOPBACK, OPEN_MPI, SOURCE, end_session, listens_on, members, start_process
 from process_kit import wait_for
 
 pytestmark = pytest.mark.about("scripts", "cmake")
@@ -56,7 +56,7 @@ def test_what_it_prints_for_qsub_brings_the_settings_to_the_job(sets, ready, run
     fake(tmp_path, "qsub", rf"""case $4 in *[\\\'\"]*) exit 9 ;; esac  # they do not survive -v
 IFS=, read -r -a variables <<<"$4"
 for variable in "${{variables[@]}}"; do export "$variable"; done
-LOCKSTEP_HOME="{SOURCE}"; . "$LOCKSTEP_HOME/job_scripts/lockstep.sh"
+{JOB_LIBRARY}
 read_arguments; printf '%s\n' "$CONFIG" "${{ARGUMENTS[@]}}"
 """)
     path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from conftest import PATIENT, free_port
-from process_kit import PATIENCE, wait_for
+from process_kit import PATIENCE, has_signal, status_of, wait_for
 from train_kit import PIMA, checkpoints, metrics, newest, sets, status, write_config
 
 pytestmark = pytest.mark.about("train", "comm/watch", "launch")
@@ -69,8 +69,7 @@ def test_a_signal_to_one_rank_stops_all_with_75(which, job, lockstep, run, tmp_p
 
 def catches(pid, which):
     """Has this process a handler for the signal?"""
-    mask = next(line for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt"))
-    return int(mask.split()[1], 16) >> (which - 1) & 1
+    return has_signal(status_of(pid), which, "SigCgt")
 
 
 def test_a_warning_before_the_first_step_is_not_lost(lockstep, start, tmp_path):

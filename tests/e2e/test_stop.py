@@ -10,7 +10,7 @@ import time
 import pytest
 
 from conftest import run_process
-from process_kit import PATIENCE, shared_library, wait_for
+from process_kit import PATIENCE, PENDING, has_signal, shared_library, status_of, wait_for
 from test_signals import catches, ranks_of
 from train_kit import PIMA, assert_same_run, checkpoints, metrics, newest, sets, status, write_config
 
@@ -64,9 +64,7 @@ def in_a_batch(process):
 
 def is_heard(process, number):
     """No thread of it still has this signal to take."""
-    lines = pathlib.Path(f"/proc/{process.pid}/status").read_text().splitlines()
-    pending = [int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd", "ShdPnd"))]
-    return not any(mask >> (number - 1) & 1 for mask in pending)
+    return not has_signal(status_of(process.pid), number, *PENDING)
 
 
 def steps_of(run):
