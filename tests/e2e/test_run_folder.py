@@ -33,6 +33,11 @@ def contents(folder):
     return {file.relative_to(folder): hashlib.sha256(file.read_bytes()).hexdigest() for file in folder.rglob("*") if file.is_file()}
 
 
+def contents_but_events_of(job, folder):
+    """A job that was stopped in the middle of a line may end it, in files that nobody else has."""
+    return {name: digest for name, digest in contents(folder).items() if not name.name.endswith(f".{job.pid}")}
+
+
 def trained(folder):
     """Has the run written lines and a checkpoint?"""
     return lambda: lines_of(folder) > 10 and checkpoints(folder)
@@ -88,11 +93,11 @@ def test_without_flock_a_living_job_is_left_alone_and_a_stopped_one_leaves(no_fl
     second = train("--resume", folder, *sets(train__max_seconds=status(folder)["seconds"] + 2, train__epochs=1000000),
                    env=no_flock | {"HOST_NAME": "elsewhere"})
     assert second.wait(PATIENCE) == 0, second.stderr.read()
-    before = contents(folder)
+    before = contents_but_events_of(first, folder)
     first.send_signal(signal.SIGCONT)
     assert first.wait(PATIENCE) == 1
     assert "another job has taken the run over" in first.stderr.read()
-    assert contents(folder) == before
+    assert contents_but_events_of(first, folder) == before
 
 
 def test_a_removed_folder_is_noticed_and_what_can_be_is_saved_beside_it(train, lockstep, run, tmp_path):

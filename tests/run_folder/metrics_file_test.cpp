@@ -101,6 +101,18 @@ TEST(MetricsFile, MovesWithAllThatWasWritten) {
   EXPECT_EQ(base::read_text(scratch.path() / "moved"), lines(1, 3));
 }
 
+// Where there are no locks, a job may be stopped between its look at the folder and its line.
+TEST(MetricsFile, WhoeverHeldItBeforeWritesIntoNothingOfTheNext) {
+  test::TempFolder scratch;
+  const auto path = scratch.path() / "metrics.jsonl";
+  MetricsFile stopped(path);
+  stopped.add({{"step", int64_t{1}}});
+  MetricsFile next(path, stopped.offset());
+  next.add({{"step", int64_t{2}}});
+  stopped.add({{"step", int64_t{3000}}});
+  EXPECT_EQ(base::read_text(path), "{\"step\":1}\n{\"step\":2}\n");
+}
+
 TEST(MetricsFile, AnOffsetPastTheEndIsTheEnd) {
   test::TempFolder scratch;
   MetricsFile file(scratch.path() / "metrics.jsonl", 1000);

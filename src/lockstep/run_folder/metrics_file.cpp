@@ -52,11 +52,9 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t offset)
   if (::fstat(file_.number(), &facts) != 0)
     throw Error(std::string("cannot write: ") + std::strerror(errno), path_, "see to the file system");
   offset_ = std::min<int64_t>(offset, facts.st_size);
-  if (facts.st_size == offset_) return;
-  keep_what_follows(facts.st_size);
-  if (::ftruncate(file_.number(), offset_) != 0)
-    throw Error(std::string("cannot cut: ") + std::strerror(errno), path_,
-                "set run.dir to a file system where files can become shorter, or start a new run");
+  if (facts.st_size > offset_) keep_what_follows(facts.st_size);
+  // where there are no locks, a job that was stopped in the middle of a line may still hold the file
+  if (facts.st_size > 0) move_to(path);
 }
 
 // What an attempt before kept, and no checkpoint came after, stays in front.

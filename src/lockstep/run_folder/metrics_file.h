@@ -21,8 +21,8 @@ std::string to_json(const MetricLine& line);
 
 class MetricsFile {
  public:
-  /// Goes on after `offset` bytes. What an earlier attempt wrote past its checkpoint is cut off, and kept
-  /// beside it (".cut") until forget_cut().
+  /// Goes on after `offset` bytes, in a new file of that name. What an earlier attempt wrote past its
+  /// checkpoint is cut off, and kept beside it (".cut") until forget_cut().
   explicit MetricsFile(const std::filesystem::path& path, int64_t offset = 0);
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;

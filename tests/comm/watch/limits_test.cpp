@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
@@ -53,25 +54,42 @@ class NeverCompleted : public c10d::Work {
   }
 };
 
-using Rolls = std::array<std::shared_ptr<RollCall>, 2>;
+// A process that does nothing until it is killed.
+class Idler {
+ public:
+  Idler() : pid_(::fork()) {
+    while (pid_ == 0) ::pause();
+  }
+  ~Idler() {
+    die();
+    ::waitpid(pid_, nullptr, 0);
+  }
+  void die() const {
+    ::kill(pid_, SIGKILL);
+    siginfo_t end;
+    ::waitid(P_PID, static_cast<id_t>(pid_), &end, WEXITED | WNOWAIT);  // and stays a zombie
+  }
+  pid_t pid() const { return pid_; }
 
-// Those of ranks 0 and 1 of this node, whose rank 2 is a process that has ended.
-Rolls rolls_with_a_dead_mate() {
+ private:
+  pid_t pid_;
+};
+
+using Rolls = std::array<std::shared_ptr<RollCall>, 3>;
+
+// Those of the ranks of this node, of which `last` is the process of rank 2.
+Rolls rolls_with(pid_t last) {
   std::vector<Peer> peers(3);
   for (int rank = 0; rank < 3; ++rank) {
     peers[rank].rank = rank;
-    peers[rank].pid = ::getpid();
+    peers[rank].pid = rank == 2 ? last : ::getpid();
   }
-  peers[2].pid = ::fork();
-  if (peers[2].pid == 0) ::_exit(0);
-  siginfo_t end;
-  ::waitid(P_PID, peers[2].pid, &end, WEXITED | WNOWAIT);  // and stays a zombie
   const auto store = c10::make_intrusive<c10d::HashStore>();
-  store->add("roll/page/0/open", 1);  // it had come
   Rolls rolls;
-  std::thread mate([&] { rolls[1] = std::make_shared<RollCall>(store, peers, 1); });
-  rolls[0] = std::make_shared<RollCall>(store, peers, 0);
-  mate.join();
+  std::vector<std::thread> coming;
+  for (int rank = 0; rank < 3; ++rank)
+    coming.emplace_back([&, rank] { rolls[rank] = std::make_shared<RollCall>(store, peers, rank); });
+  for (auto& rank : coming) rank.join();
   return rolls;
 }
 
@@ -85,7 +103,8 @@ struct Collectives {
   }
   ~Collectives() { roll->at_death({}); }
 
-  Rolls rolls = rolls_with_a_dead_mate();
+  Idler last_rank;
+  Rolls rolls = rolls_with(last_rank.pid());
   std::shared_ptr<RollCall> roll = rolls[0], mate = rolls[1];
   std::shared_ptr<Limits> limits = std::make_shared<Limits>(Connections{}, roll);
   c10::intrusive_ptr<NeverOver> inner = c10::make_intrusive<NeverOver>();
@@ -146,12 +165,48 @@ TEST(Limits, AnErrorIsOneThoughTheWorkIsNeverCompleted) {
 TEST(Limits, ADeathThatAMateKnowsOfEndsWhatIsUnderWay) {
   Collectives group(10min);
   const auto begin = Clock::now();
-  group.mate->judge({"all-reduce", 1, 10min}, "", false);
+  group.mate->tell_end("it met an error");
   const auto future = group.work->getFuture();
   future->wait();
   EXPECT_TRUE(future->hasError());
   EXPECT_THROW(group.work->wait(::kNoTimeout), Error);
   EXPECT_LT(Clock::now() - begin, 2min);
+}
+
+std::string error_of(WatchedWork& work) {
+  try {
+    work.wait(::kNoTimeout);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+// Seen where the peer of a send was killed: gloo closed the connection, and never ended the send.
+TEST(Limits, ADeathThatGlooNeverMeetsIsNamedLongBeforeTheTimeout) {
+  Collectives group(10min);
+  const auto begin = Clock::now();
+  group.last_rank.die();
+  const auto error = error_of(*group.work);
+  EXPECT_NE(error.find("failed: rank 2"), std::string::npos) << error;
+  EXPECT_NE(error.find("has died"), std::string::npos) << error;
+  EXPECT_LT(Clock::now() - begin, 2min);
+}
+
+TEST(Limits, ARankThatLeftBeforeACollectiveIsNotWaitedFor) {
+  Collectives group(10min);
+  group.rolls[2]->leave();
+  const auto error = error_of(*group.work);
+  EXPECT_NE(error.find("rank 2"), std::string::npos) << error;
+  EXPECT_NE(error.find("left the group after collective 0"), std::string::npos) << error;
+}
+
+TEST(Limits, ARankThatHasDoneItsPartMayLeave) {
+  Collectives group(10min);
+  group.rolls[2]->begin(c10d::OpType::ALLREDUCE);
+  group.rolls[2]->leave();
+  group.last_rank.die();
+  EXPECT_FALSE(group.watch->is_hopeless());
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kLook = 50ms;
+constexpr int kLooksPerRollCall = 5;  // at processes, in which time gloo has mostly met the death itself
 constexpr auto kDrainPoll = 2ms;
 constexpr auto kGrace = 1000ms;  // for gloo to end what was cut
 
@@ -64,12 +65,16 @@ std::vector<std::shared_ptr<Watch>> Limits::pending() {
   return pending_;
 }
 
-// A mate may know that the group is dead, and gloo here not hear of it.
+// A mate may know that the group is dead, and gloo here not hear of it; nor may it ever end a send to a mate
+// that was killed.
 void Limits::look(std::chrono::nanoseconds now) {
   const auto all = pending();
   hopeless_looks_ = !all.empty() && roll_->knows_death() ? hopeless_looks_ + 1 : 0;
+  const bool calls_roll = ++looks_ % kLooksPerRollCall == 0;
   for (const auto& watch : all) {
     watch->note_time(now);
+    const bool asks = watch->is_late() || (calls_roll && watch->waited() > kLooksPerRollCall * kLook);
+    if (asks && watch->is_hopeless()) return watch->judge_lost();
     if (watch->is_late()) return watch->judge_late();
   }
   if (hopeless_looks_ * kLook > kGrace) all.front()->judge_lost();

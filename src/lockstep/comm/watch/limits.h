@@ -45,7 +45,7 @@ class Limits {
 
   Connections lines_;
   std::shared_ptr<const RollCall> roll_;
-  int hopeless_looks_ = 0;
+  int looks_ = 0, hopeless_looks_ = 0;
   std::atomic<std::chrono::nanoseconds> now_{};
   std::mutex mutex_;
   std::condition_variable changed_;

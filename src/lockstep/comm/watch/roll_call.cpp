@@ -236,6 +236,16 @@ bool RollCall::is_lost(int rank, uint64_t number) const {
   return look_at(*page_, peer, pid_counts(peer), number, false).ended;
 }
 
+bool RollCall::is_hopeless(const Collective& collective) const {
+  if (!page_) return false;
+  return std::any_of(peers_.begin(), peers_.end(), [&](const Peer& peer) {
+    if (peer.rank == rank_ || !page_->present(peer.rank)) return false;
+    if (collective.peer >= 0 && peer.rank != collective.peer) return false;
+    if (page_->left(peer.rank)) return page_->begun(peer.rank) < collective.number;
+    return pid_counts(peer) && process_state(peer.pid) == ProcessState::gone;
+  });
+}
+
 bool RollCall::pid_counts(const Peer& peer) const {
   return peer.pid_space == peers_[static_cast<size_t>(rank_)].pid_space;
 }

@@ -72,6 +72,9 @@ class RollCall {
   /// Whether a rank of this node has ended and can never come to collective `number` (0: to anything): cheap
   /// enough to ask ten times a second while waiting for it.
   bool is_lost(int rank, uint64_t number) const;
+  /// Whether a rank of this node whose part in `collective` is not done has died, or left before it: gloo may
+  /// wait for it all the same. Reads /proc once for each rank.
+  bool is_hopeless(const Collective& collective) const;
 
   /// From now on a host that stops answering is noticed.
   void watch(Lines lines, OnSilence on_silence);

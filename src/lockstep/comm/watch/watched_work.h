@@ -3,6 +3,7 @@
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -33,11 +34,14 @@ class Watch {
   void when_given_up(std::function<void(const std::exception_ptr&)> tell);
 
   bool is_message() const { return collective_.is_message(); }
+  /// Whether it waits for a rank that is gone; looks at processes.
+  bool is_hopeless() const { return roll_->is_hopeless(collective_); }
   std::chrono::milliseconds limit() const { return collective_.timeout; }
 
   /// The clock of its Limits, which says when it is late.
   void set_end(std::chrono::nanoseconds end) { end_ = end; }
   void note_time(std::chrono::nanoseconds now) { left_ = end_ - now; }
+  std::chrono::nanoseconds waited() const { return std::min(limit(), kNever) - left_.load(); }
   bool is_late() const { return left_.load() <= std::chrono::nanoseconds(0); }
   void be_over() { over_ = true; }
   bool is_over() const { return over_; }
