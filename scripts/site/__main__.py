@@ -2,7 +2,7 @@
 
     python3 scripts/site [--out DIR]    into DIR (default build/site); 1 where a page has anything to warn of
 
-What it needs is in .deps/site: scripts/bootstrap --tests brings it.
+What it needs is in .deps/site; where it is not, scripts/bootstrap --site brings it.
 """
 
 import argparse
@@ -14,8 +14,6 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PACKAGES = ROOT / ".deps/site"
-OWN = ROOT / ".deps/python/bin/python3"
-PYTHON = OWN if OWN.exists() else sys.executable  # the one that the packages were chosen for
 
 
 def build(out):
@@ -24,16 +22,32 @@ def build(out):
     words = ["-b", "html", "-W", "--keep-going", "-n", "-T", "-q", "-c", HERE,
              "-d", out.with_name(out.name + ".cache"), ROOT, out]
     paths = os.pathsep.join(map(str, (PACKAGES, HERE)))
-    return subprocess.run([PYTHON, "-B", "-m", "sphinx", *words], env={**os.environ, "PYTHONPATH": paths}).returncode
+    return subprocess.run([python(), "-B", "-m", "sphinx", *words], env={**os.environ, "PYTHONPATH": paths}).returncode
+
+
+def is_ready():
+    """Whether the packages are there, after bringing them where they were not."""
+    if (PACKAGES / "sphinx").is_dir():
+        return True
+    brought = subprocess.run([ROOT / "scripts/bootstrap", "--site"]).returncode == 0
+    if brought and (PACKAGES / "sphinx").is_dir():
+        return True
+    print("error: the packages that make the site could not be brought\n"
+          "  without a network: scripts/bootstrap --site --wheelhouse DIR", file=sys.stderr)
+    return False
+
+
+def python():
+    """The one that the packages were chosen for."""
+    own = ROOT / ".deps/python/bin/python3"
+    return own if own.exists() else sys.executable
 
 
 def main():
     options = argparse.ArgumentParser(prog="scripts/site", description=__doc__.partition("\n")[0])
     options.add_argument("--out", type=pathlib.Path, default=ROOT / "build/site", help="the folder to write")
     out = options.parse_args().out.resolve()
-    if not (PACKAGES / "sphinx").is_dir():
-        print("error: the packages that make the site are not there\n  scripts/bootstrap --tests --no-build brings them",
-              file=sys.stderr)
+    if not is_ready():
         return 1
     status = build(out)
     if status == 0:

@@ -187,7 +187,34 @@ def test_a_link_to_a_folder_leads_to_its_page_or_its_files(tree):
     assert listed == ["run.sh.html"] and (tree / "site/files/src/bare/run.sh.html").exists()
 
 
-def test_it_says_what_is_missing(tree):
+def test_it_brings_what_is_missing(tree):
+    packages = (tree / ".deps").resolve()
     (tree / ".deps").unlink()
+    bootstrap = tree / "scripts/bootstrap"
+    bootstrap.unlink(missing_ok=True)
+    bootstrap.write_text(f'#!/bin/sh\n[ "$*" = --site ] && ln -s "{packages}" "{tree}/.deps"\n')
+    bootstrap.chmod(0o755)
+    build(tree, tree / "site")
+    assert (tree / "site/index.html").exists()
+
+
+def test_it_says_what_could_not_be_brought(tree):
+    (tree / ".deps").unlink()
+    bootstrap = tree / "scripts/bootstrap"
+    bootstrap.unlink(missing_ok=True)
+    bootstrap.write_text("#!/bin/sh\nexit 1\n")
+    bootstrap.chmod(0o755)
     built = build(tree, tree / "site", check=False)
-    assert built.returncode == 1 and "scripts/bootstrap --tests" in built.stderr
+    assert built.returncode == 1 and "scripts/bootstrap --site --wheelhouse DIR" in built.stderr
+
+
+def test_bootstrap_brings_the_sites_packages_alone(tmp_path):
+    """Without a network, and from a folder that has none of them: it says so, and nothing else was looked for."""
+    for path in ("bootstrap", "common.sh", "packages.tsv"):
+        (tmp_path / "scripts").mkdir(exist_ok=True)
+        shutil.copy(SOURCE / "scripts" / path, tmp_path / "scripts" / path)
+    shutil.copytree(SOURCE / "scripts/requirements", tmp_path / "scripts/requirements")
+    (tmp_path / "empty").mkdir()
+    result = run_process([tmp_path / "scripts/bootstrap", "--site", "--wheelhouse", tmp_path / "empty"])
+    assert result.returncode != 0 and "scripts/requirements/site.txt" in result.stderr
+    assert not (tmp_path / ".deps/site/lockstep").exists() and not (tmp_path / "build/release").exists()
