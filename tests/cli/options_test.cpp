@@ -67,6 +67,31 @@ TEST_F(CliOptions, AnUnknownOneNamesTheNearest) {
   EXPECT_EQ(refused("a --qwerty"), "unknown option '--qwerty' / lockstep train / see: lockstep train --help");
 }
 
+TEST_F(CliOptions, AKeyOfTheConfigIsToldFromAnOption) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"a --epochs 3", "did you mean --set train.epochs=3? "},
+      {"a --epochs=3", "did you mean --set train.epochs=3? "},
+      {"a --train.epochs 3", "did you mean --set train.epochs=3? "},
+      {"a --learning-rate 1e-3", "did you mean --set optim.lr=1e-3? "},
+      {"a --batch_size", "did you mean --set data.batch_size=VALUE? "},
+      {"a --shuffle --dry-run", "did you mean --set data.shuffle=true? "},
+      {"a --epcohs 3", "did you mean --set train.epochs=3? "},
+      {"a --dry_run", "did you mean --dry-run? "},
+      {"a train.epochs=3", "did you mean --set train.epochs=3? "},
+      {"train.epochs=3 a", "did you mean --set train.epochs=3? "},
+      {"a epochs=3", "did you mean --set train.epochs=3? "},
+      {"a --set train.epochs 3", "did you mean --set train.epochs=3? "}};
+  for (const auto& [line, meant] : rows) EXPECT_TRUE(has(refused(line), meant)) << line;
+  EXPECT_TRUE(
+      has(refused("a train.epochs=3"), "'train.epochs=3' is a setting, and there is no --set before it"));
+  EXPECT_EQ(refused("a b=c --set train.epochs=3"), "");  // a file may be called so
+  Options other("inspect", "looks", {});
+  EXPECT_EQ(test::refusal<UsageError>([&] {
+              other.parse({"--epochs", "3"});
+            }),
+            "unknown option '--epochs' / lockstep inspect / see: lockstep inspect --help");
+}
+
 TEST_F(CliOptions, WrongUseSaysWhatIsWrong) {
   const std::pair<const char*, std::string> rows[] = {
       {"", "CONFIG.yaml is missing"},

@@ -67,6 +67,16 @@ const Mistake kMistakes[] = {
     {"train: {[a]: 3}", "c.yaml:1:9", "a key must be a word", ""},
     {"<<: {epochs: 3}", "c.yaml:1:1", "merge keys", "write the keys out"},
     {"train: {<<: {epochs: 3}}", "c.yaml:1:9", "unknown key train.<<", ""},
+    {"learning_rate: 0.1", "c.yaml:1:1", "unknown section learning_rate", "did you mean optim.lr?"},
+    {"optim: {learning-rate: 0.1}", "c.yaml:1:9", "unknown key optim.learning-rate",
+     "did you mean optim.lr?"},
+    {"train: {batch: 8}", "c.yaml:1:9", "unknown key train.batch", "did you mean data.batch_size?"},
+    {"data: {batch: 8}", "c.yaml:1:8", "unknown key data.batch", "did you mean data.batch_size?"},
+    {"num_epochs: 8", "c.yaml:1:1", "unknown section num_epochs", "did you mean train.epochs?"},
+    {"epcohs: 8", "c.yaml:1:1", "unknown section epcohs", "did you mean train.epochs?"},
+    {"optimizer: adam", "c.yaml:1:1", "unknown section optimizer", "did you mean optim.name?"},
+    {"optimizer: {lr: 1}", "c.yaml:1:1", "unknown section optimizer", "did you mean optim? sections:"},
+    {"trainer: {max_epochs: 8}", "c.yaml:1:1", "unknown section trainer", "did you mean train?"},
 };
 
 TEST(Mistakes, AreSaidWithPlaceAndRemedy) {
@@ -80,11 +90,43 @@ TEST(Mistakes, AreSaidWithPlaceAndRemedy) {
   }
 }
 
+TEST(Mistakes, AreAllSaidAtOnce) {
+  const auto error = error_of("train:\n  epoch: 3\n  mode: dpd\ntrian: {}\noptim: {lr: -1, name: adma}\n",
+                              {"run.nmae=x", "data.workers=two"});
+  const std::string text = describe(error);
+  EXPECT_TRUE(has(text,
+                  "7 mistakes in the config\n  1. unknown key train.epoch\n     where: c.yaml:2:3\n"
+                  "     to do: did you mean train.epochs?"))
+      << text;
+  const std::string in_order[] = {"2. train.mode must be",   "3. unknown section trian",
+                                  "4. optim.lr must be",     "5. unknown key run.nmae",
+                                  "6. data.workers must be", "7. optim.name must be"};
+  for (const auto& part : in_order) EXPECT_TRUE(has(text, "\n  " + part)) << part << text;
+  EXPECT_EQ(error.exit_status(), kBadInput);
+}
+
+TEST(Mistakes, OfWhatDependsOnEachOtherAreSaidAtOnceToo) {
+  const std::string text =
+      describe(error_of("train: {early_stop: 2, eval_every: 0, accumulate: 2}\nddp: {static_graph: true}\n"));
+  EXPECT_TRUE(has(text, "2 mistakes")) << text;
+  EXPECT_TRUE(has(text, "exclude each other") && has(text, "never acts")) << text;
+}
+
+TEST(Mistakes, ThatFollowFromAnotherAreNotSaid) {
+  const auto error = error_of("train: {accumulate: 2, epoch: 1}\nddp: {static_graph: true}\n");
+  EXPECT_STREQ(error.what(), "unknown key train.epoch");
+}
+
 TEST(Mistakes, DoNotFloodTheTerminal) {
   const InputError error = error_of("train: {epochs: \"" + std::string(100'000, 'x') + "\"}");
   EXPECT_LT(std::string(error.what()).size(), 300u);
   const InputError unknown = error_of(std::string(100'000, 'x') + ": {}");
   EXPECT_LT(std::string(unknown.what()).size() + unknown.hint().size(), 400u);
+  std::string many;
+  for (int i = 0; i < 1000; ++i) many += "wrong" + std::to_string(i) + ": {}\n";
+  const std::string all = describe(error_of(many));
+  EXPECT_LT(all.size(), 8000u);
+  EXPECT_TRUE(has(all, "1000 mistakes") && has(all, "and 980 more"));
 }
 
 }  // namespace

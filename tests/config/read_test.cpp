@@ -55,6 +55,30 @@ TEST_F(Read, RefusesWhatIsNoFile) {
   refused(folder_ / "loop");
 }
 
+TEST_F(Read, NamesTheFileThatIsNear) {
+  fs::create_directories(folder_ / "home/configs");
+  temp_.write("home/configs/mnist.yaml", "");
+  temp_.write("home/configs/pima.yaml", "");
+  const auto before = fs::current_path();
+  fs::current_path(folder_);
+  ::setenv("LOCKSTEP_HOME", (folder_ / "home").c_str(), 1);
+  const auto hint_for = [](const std::string& path) {
+    try {
+      config::read_config_text(path);
+    } catch (const InputError& error) {
+      EXPECT_STREQ(error.what(), "the config cannot be read: No such file or directory");
+      return error.hint();
+    }
+    return std::string("none");
+  };
+  for (const char* path :
+       {"configs/mnits.yaml", "config/mnist.yaml", "configs/mnist.yml", "mnist.yaml", "mnist", "mnsit.yaml"})
+    EXPECT_TRUE(has(hint_for(path), "did you mean configs/mnist.yaml? ")) << path << ": " << hint_for(path);
+  EXPECT_EQ(hint_for("configs/unlike.yaml"), "check the path and its permissions");
+  ::unsetenv("LOCKSTEP_HOME");
+  fs::current_path(before);
+}
+
 TEST_F(Read, RefusesAGigabyte) {
   const std::string path = write("large.yaml", "");
   fs::resize_file(path, 1'000'000'000);  // sparse

@@ -8,6 +8,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/failure.h"
+#include "lockstep/cli/meant_setting.h"
 #include "lockstep/launch/identify.h"
 
 namespace po = boost::program_options;
@@ -76,11 +77,37 @@ struct Options::Parts {
 
   std::string see() const { return format("see: lockstep {} --help", command); }
 
-  [[noreturn]] void unknown(const std::string& option) const {
+  // a slip in an option, a key of the config, then whatever is near of either
+  std::string meant_by(const std::string& option, const std::vector<std::string>& args) const {
     const std::string bare = option.substr(std::min(option.find_first_not_of('-'), option.size()));
     const auto near = base::nearest(bare, names);
-    throw UsageError(format("unknown option '{}'", base::printable(option)), "lockstep " + command,
-                     (near ? format("did you mean --{}? ", *near) : "") + see());
+    if (near && base::edit_distance(bare, *near) <= 1) return "--" + *near;
+    const bool sets = takes("set");
+    if (auto named = sets ? setting_of_option(option, args, Near::named) : ""; !named.empty()) return named;
+    if (near) return "--" + *near;
+    return sets ? setting_of_option(option, args, Near::spelt) : "";
+  }
+
+  [[noreturn]] void refuse_meaning(const std::string& what, const std::string& meant) const {
+    throw UsageError(what, "lockstep " + command,
+                     (meant.empty() ? "" : format("did you mean {}? ", meant)) + see());
+  }
+
+  [[noreturn]] void unknown(const std::string& option, const std::vector<std::string>& args) const {
+    refuse_meaning(format("unknown option '{}'", base::printable(option)), meant_by(option, args));
+  }
+
+  // before a word is taken for a file, and the next one for one too many
+  void refuse_bare_settings(const std::vector<std::string>& words,
+                            const std::vector<std::string>& args) const {
+    if (!takes("set")) return;
+    if (const auto meant = setting_in_two_words(args); !meant.empty())
+      refuse_meaning("--set takes KEY=VALUE in one word", meant);
+    for (const auto& word : words) {
+      if (const auto meant = setting_of_word(word); !meant.empty())
+        refuse_meaning(format("'{}' is a setting, and there is no --set before it", base::printable(word)),
+                       meant);
+    }
   }
 
   po::variables_map read(const std::vector<std::string>& args) const {
@@ -93,7 +120,7 @@ struct Options::Parts {
     try {
       po::store(po::command_line_parser(args).options(all).positional(words).style(kStyle).run(), map);
     } catch (const po::unknown_option& error) {
-      unknown(error.get_option_name());
+      unknown(error.get_option_name(), args);
     } catch (const po::error& error) {
       throw UsageError(error.what(), "lockstep " + command, see());
     }
@@ -175,9 +202,10 @@ bool Options::parse(const std::vector<std::string>& args) {
   if (given("launcher")) check_launcher(parts_->values["launcher"].as<std::string>(), "--launcher");
   if (parts_->takes("launcher") && given("set"))
     check_launcher_in(parts_->values["set"].as<std::vector<std::string>>());
-  const bool words = parts_->values.count(kWords) > 0;
-  parts_->take_words(words ? parts_->values[kWords].as<std::vector<std::string>>()
-                           : std::vector<std::string>{});
+  const auto words = parts_->values.count(kWords) > 0 ? parts_->values[kWords].as<std::vector<std::string>>()
+                                                      : std::vector<std::string>{};
+  parts_->refuse_bare_settings(words, args);
+  parts_->take_words(words);
   return true;
 }
 

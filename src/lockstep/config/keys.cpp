@@ -5,6 +5,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/tables.h"
 #include "lockstep/base/text.h"
+#include "lockstep/config/other_names.h"
 
 namespace lockstep::config {
 namespace {
@@ -342,18 +343,18 @@ std::string same_name_elsewhere(const std::string& name) {
   return found == keys().end() ? "" : found->path;
 }
 
-// a letter wrong in the right section, then the right name in the wrong section, then anything near
-std::string nearest_path(const std::string& path) {
-  const size_t dot = path.find('.');
-  const std::string section = dot == std::string::npos ? "" : path.substr(0, dot);
-  const std::string name = dot == std::string::npos ? path : path.substr(dot + 1);
-  const auto here = base::nearest(name, names_in(section));
-  if (here && base::edit_distance(name, *here) <= 1) return section + "." + *here;
-  if (std::string elsewhere = same_name_elsewhere(name); !elsewhere.empty()) return elsewhere;
-  if (here) return section + "." + *here;
-  std::vector<std::string> all = sections();
-  for (const Key& key : keys()) all.push_back(key.path);
-  return base::nearest(path, all).value_or("");
+// by its path, its name in whatever section, or another tool's name for it
+std::string meant_path(const std::string& path, const std::string& name) {
+  if (find_key(path)) return path;
+  const auto elsewhere = same_name_elsewhere(name);
+  return elsewhere.empty() ? key_by_other_name(name) : elsewhere;
+}
+
+std::string near_name_elsewhere(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Key& key : keys()) names.push_back(key.name());
+  const auto near = base::nearest(name, names);
+  return near ? same_name_elsewhere(*near) : "";
 }
 
 }  // namespace
@@ -393,6 +394,26 @@ std::string expected(const Key& key) {
   Settings settings;
   const std::string text = std::visit(Expectation{key.rules}, key.field(settings));
   return key.rules.word.empty() ? text : format("{}, or {}", text, key.rules.word);
+}
+
+std::string meant_key(const std::string& word) {
+  const size_t dot = word.find('.');
+  return meant_path(word, dot == std::string::npos ? word : word.substr(dot + 1));
+}
+
+// a letter wrong in the right section, then the right name in the wrong section, then anything near
+std::string nearest_path(const std::string& path) {
+  const size_t dot = path.find('.');
+  const std::string section = dot == std::string::npos ? "" : path.substr(0, dot);
+  const std::string name = dot == std::string::npos ? path : path.substr(dot + 1);
+  const auto here = base::nearest(name, names_in(section));
+  if (here && base::edit_distance(name, *here) <= 1) return section + "." + *here;
+  if (std::string meant = meant_path(path, name); !meant.empty()) return meant;
+  if (here) return section + "." + *here;
+  std::vector<std::string> all = sections();
+  for (const Key& key : keys()) all.push_back(key.path);
+  const auto near = base::nearest(path, all);
+  return near ? *near : near_name_elsewhere(name);
 }
 
 std::string did_you_mean(const std::string& path) {

@@ -6,6 +6,8 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "lockstep/config/chosen.h"
+#include "lockstep/config/mistakes.h"
+#include "lockstep/config/other_names.h"
 #include "lockstep/config/rules.h"
 #include "lockstep/config/value.h"
 #include "lockstep/config/yaml.h"
@@ -15,8 +17,8 @@ namespace {
 
 class Loader {
  public:
-  Loader(Loaded& loaded, const std::map<std::string, std::string>& environment)
-      : loaded_(loaded), environment_(environment) {
+  Loader(Loaded& loaded, const std::map<std::string, std::string>& environment, Mistakes& mistakes)
+      : loaded_(loaded), environment_(environment), mistakes_(mistakes) {
     for (const Key& key : keys()) loaded_.origins[key.path] = {};
   }
 
@@ -26,7 +28,8 @@ class Loader {
       throw InputError(format("a config is a map of sections, not {}", describe(root)), root.place.text(),
                        "begin with a section, as in  train: {epochs: 5}");
     }
-    for (const auto& [name, section] : root.entries) read_section(*name, *section);
+    for (const auto& entry : root.entries)
+      mistakes_.gather([&] { read_section(*entry.first, *entry.second); });
   }
 
   void read_set(const std::string& argument) {
@@ -83,8 +86,7 @@ class Loader {
                        format("write it nested: {}: {{{}: ...}}", key->section(), key->name()));
     }
     if (std::find(sections.begin(), sections.end(), path) == sections.end()) {
-      throw InputError(format("unknown section {}", base::printable(path)), name.place.text(),
-                       did_you_mean(path) + "sections: " + base::join(sections, ", "));
+      refuse_section(path, name.place, section);
     }
     once(path, name.place);
     if (section.kind == Node::Kind::null) return;
@@ -92,7 +94,18 @@ class Loader {
       throw InputError(format("section {} must be a map of keys, not {}", path, describe(section)),
                        section.place.text(), format("write {}: {{key: value}}", path));
     }
-    for (const auto& [key, value] : section.entries) read_key(path + "." + name_of(*key), *key, *value);
+    for (const auto& entry : section.entries) {
+      mistakes_.gather([&] { read_key(path + "." + name_of(*entry.first), *entry.first, *entry.second); });
+    }
+  }
+
+  // optimizer: {...} is a section of another name, optimizer: adam a key
+  [[noreturn]] static void refuse_section(const std::string& path, const TextPlace& place,
+                                          const Node& section) {
+    const auto meant = section.kind == Node::Kind::map ? section_by_other_name(path) : "";
+    throw InputError(format("unknown section {}", base::printable(path)), place.text(),
+                     (meant.empty() ? did_you_mean(path) : format("did you mean {}? ", meant)) +
+                         "sections: " + base::join(config::sections(), ", "));
   }
 
   void read_key(const std::string& path, const Node& name, const Node& value) {
@@ -128,28 +141,32 @@ class Loader {
 
   Loaded& loaded_;
   const std::map<std::string, std::string>& environment_;
+  Mistakes& mistakes_;
   std::map<std::string, TextPlace> places_;
 };
 
 // A library may bring rows that other keys name, so all are loaded before the first name is judged.
-void find_rows(const Loaded& loaded, Libraries libraries) {
+void find_rows(const Loaded& loaded, Libraries libraries, Mistakes& mistakes) {
   bool unloaded = false;
   for (const Key* key : selectors()) {
     const auto name = chosen_name(loaded.settings, key->path);
     if (!base::names_library(name)) continue;
-    if (libraries == Libraries::load) base::load_row(key->rules.table, name);
+    if (libraries == Libraries::load) mistakes.gather([&] { base::load_row(key->rules.table, name); });
     unloaded = libraries == Libraries::leave;
   }
   if (unloaded) return;
   for (const auto& [path, node] : loaded.named) {
     const auto name = chosen_name(loaded.settings, path);
-    if (!name.empty() && !base::find_row(find_key(path)->rules.table, name))
-      refuse_row(*find_key(path), node);
+    if (name.empty() || base::names_library(name) || base::find_row(find_key(path)->rules.table, name))
+      continue;
+    mistakes.gather([key = find_key(path), wrong = &node] { refuse_row(*key, *wrong); });
   }
 }
 
-void judge(Loaded& loaded, Libraries libraries) {
-  find_rows(loaded, libraries);
+// What was misread or names no row would only be said again, of what depends on it.
+void judge(Loaded& loaded, Libraries libraries, Mistakes mistakes) {
+  find_rows(loaded, libraries, mistakes);
+  mistakes.refuse();
   resolve(loaded);
   check_together(loaded);
   warn_unused(loaded);
@@ -162,16 +179,17 @@ Loaded load_settings(const std::string& text, const std::string& file_name,
                      const std::map<std::string, std::string>& environment, Libraries libraries) {
   Loaded loaded;
   loaded.text = text;
-  Loader loader(loaded, environment);
+  Mistakes mistakes;
+  Loader loader(loaded, environment, mistakes);
   loader.read_file(*parse_yaml(text, file_name));
-  for (const std::string& argument : sets) loader.read_set(argument);
-  judge(loaded, libraries);
+  for (const std::string& argument : sets) mistakes.gather([&] { loader.read_set(argument); });
+  judge(loaded, libraries, std::move(mistakes));
   return loaded;
 }
 
 void load_libraries(Loaded& loaded) {
   const auto said = std::exchange(loaded.warnings, {});
-  judge(loaded, Libraries::load);
+  judge(loaded, Libraries::load, {});
   std::erase_if(loaded.warnings, [&](const auto& warning) {
     return std::find(said.begin(), said.end(), warning) != said.end();
   });

@@ -1,5 +1,12 @@
 // A config's text, from the working directory or LOCKSTEP_HOME.
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/nearest_file.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/config/load.h"
 
@@ -7,11 +14,32 @@ namespace lockstep::config {
 namespace {
 
 constexpr size_t kMaxBytes = 1'000'000;
+constexpr const char* kConfigs = "configs";  // where those lie that ship
+
+// "mnist" and "mnist.yaml" are configs/mnist.yaml
+std::string meant_config(const std::string& path) {
+  const auto near = base::did_you_mean_file(path);
+  if (!near.empty() || path.empty() || std::filesystem::path(path).has_parent_path()) return near;
+  const auto shipped = (std::filesystem::path(kConfigs) / path).string();
+  std::error_code none;
+  if (std::filesystem::is_regular_file(base::find_path(shipped), none))
+    return format("did you mean {}? ", shipped);
+  return base::did_you_mean_file(shipped);
+}
+
+void check_there(const std::string& path) {
+  std::error_code failed;
+  if (std::filesystem::status(path, failed).type() != std::filesystem::file_type::not_found) return;
+  if (const auto near = meant_config(path); !near.empty())
+    throw InputError(format("the config cannot be read: {}", std::strerror(ENOENT)), path,
+                     near + "or check the path and its permissions");
+}
 
 }  // namespace
 
 ConfigText read_config_text(const std::string& path) {
   const std::string found = base::find_path(path);
+  check_there(found);
   return {found, base::read_small_file(found, kMaxBytes, "the config")};
 }
 

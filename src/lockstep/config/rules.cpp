@@ -6,6 +6,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "lockstep/config/chosen.h"
+#include "lockstep/config/mistakes.h"
 #include "lockstep/config/value.h"
 
 namespace lockstep::config {
@@ -217,11 +218,13 @@ void resolve(Loaded& loaded) {
 }
 
 void check_together(const Loaded& loaded) {
+  Mistakes mistakes;
   for (const auto& check :
        {check_name, check_accumulate, check_nesterov, check_needs, check_cycled_momentum, check_early_stop,
         check_normalize, check_regression, check_allreduce, check_graph, check_delimiter, check_options}) {
-    check(loaded);
+    mistakes.gather([&] { check(loaded); });
   }
+  mistakes.refuse();
 }
 
 // One line for all keys of one cause. Where most keys are set, as in a run's resolved config, a default is no

@@ -9,6 +9,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/nearest_file.h"
 #include "lockstep/base/whole_file.h"
 #include "lockstep/run_folder/lock.h"
 
@@ -104,7 +105,8 @@ void say_died(RunStatus& status) {
 void check_there(const std::filesystem::path& folder) {
   std::error_code failed;
   if (!std::filesystem::is_directory(folder, failed)) {
-    throw InputError("no such run folder", folder.string(), "pass a folder like runs/mnist");
+    throw InputError("no such run folder", folder.string(),
+                     base::did_you_mean_file(folder.string()) + "pass a folder like runs/mnist");
   }
   if (std::filesystem::symlink_status(folder / "status.json", failed).type() ==
       std::filesystem::file_type::not_found) {

@@ -5,6 +5,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/nearest_file.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/checkpoint/pt.h"
 #include "lockstep/checkpoint/store.h"
@@ -70,8 +71,9 @@ std::string find_saved(const std::string& wanted) {
   auto path = base::find_path(wanted);
   std::error_code failed;
   if (fs::exists(path, failed)) return path;
-  throw InputError(failed ? "cannot look there: " + failed.message() : "there is no such file or folder",
-                   wanted, "name a run's folder (runs/NAME), or a .pt or safetensors file");
+  throw InputError(
+      failed ? "cannot look there: " + failed.message() : "there is no such file or folder", wanted,
+      base::did_you_mean_file(wanted) + "name a run's folder (runs/NAME), or a .pt or safetensors file");
 }
 
 Saved read_saved(const Team& team, const std::string& wanted) {
