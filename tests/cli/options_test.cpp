@@ -106,6 +106,27 @@ TEST_F(CliOptions, WrongUseSaysWhatIsWrong) {
     EXPECT_EQ(refused(line), what + " / lockstep train / see: lockstep train --help");
 }
 
+TEST_F(CliOptions, SayHowMuchIsLogged) {
+  const std::pair<const char*, const char*> rows[] = {{"a", "info\nwarning: warning\n"},
+                                                      {"a -q", "warning: warning\n"},
+                                                      {"a --quiet", "warning: warning\n"},
+                                                      {"a -v", "debug: debug\ninfo\nwarning: warning\n"},
+                                                      {"a --log error", ""}};
+  for (const auto& [line, wanted] : rows) {
+    ::testing::internal::CaptureStderr();
+    Options options("train", "trains");
+    std::string config;
+    options.positional("CONFIG.yaml", config, "the config");
+    log::set_level(log::Level::info);
+    options.parse(test::words_of(line));
+    log::debug("debug"), log::info("info"), log::warning("warning");
+    log::set_level(log::Level::info);
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(), wanted) << line;
+  }
+  EXPECT_TRUE(has(refused("a -q -v"), "give one of them"));
+  EXPECT_TRUE(has(refused("a -q --log info"), "give one of them"));
+}
+
 TEST_F(CliOptions, AnUnknownLauncherIsRefusedBeforeAnybodyJoins) {
   const std::string what = "unknown launcher 'sloorm' / ", hint = " / choose one of auto, torchrun, ";
   EXPECT_TRUE(has(refused("a --launcher sloorm"), what + "--launcher" + hint));

@@ -169,10 +169,33 @@ def test_commands_and_options_are_guessed(run, lockstep):
     assert "did you mean --set?" in run(lockstep, "config", "--sett", "a=b").stderr
     shortened = run(lockstep, "config", "--sch")
     assert shortened.returncode == 2, "a shortened option must not be taken"
-    for args in ([], ["--nope"], ["config", "a", "b"], ["config", "--set"], ["--log", "loud", "config"], ["--log"]):
+    for args in (["--nope"], ["help", "confg"], ["config", "a", "b"], ["config", "--set"], ["--log", "loud", "config"], ["--log"]):
         result = run(lockstep, *args)
         assert result.returncode == 2, args
         assert result.stderr.startswith("error: "), args
+
+
+def test_help_is_had_without_a_dash(run, lockstep):
+    pages = [run(lockstep, *words, check=True).stdout for words in ([], ["help"], ["--help"])]
+    assert pages[0] == pages[1] == pages[2] and "commands:" in pages[0]
+    assert run(lockstep, "help", "train", check=True).stdout == run(lockstep, "train", "--help", check=True).stdout
+    assert run(lockstep, "help", "bench", "step", check=True).stdout.startswith("lockstep bench step: ")
+
+
+def test_a_setting_without_its_set_is_told_what_to_write(run, lockstep, tmp_path):
+    for words in (["configs/mnist.yaml", "--epochs", "3"], ["configs/mnist.yaml", "train.epochs=3"]):
+        result = run(lockstep, "train", *words, cwd=tmp_path)
+        assert result.returncode == 2 and "did you mean --set train.epochs=3?" in result.stderr, result.stderr
+    assert "did you mean configs/mnist.yaml?" in run(lockstep, "config", "configs/mnits.yaml", cwd=tmp_path).stderr
+
+
+def test_every_mistake_is_said_once(mpirun, lockstep, tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text("train: {epoch: 3, mode: dpd}\noptim: {learning_rate: 0.1}\n")
+    result = mpirun(3, lockstep, "train", path, quiet=True, cwd=tmp_path)
+    assert result.returncode == 2 and result.stderr.count("error: 3 mistakes in the config") == 1, result.stderr
+    for words in (f"1. unknown key train.epoch\n     where: {path}:1:9\n", "2. train.mode must be", "did you mean optim.lr?"):
+        assert result.stderr.count(words) == 1, result.stderr
 
 
 def test_warnings_obey_log(run, lockstep):
@@ -180,6 +203,8 @@ def test_warnings_obey_log(run, lockstep):
     assert "warning: optim.momentum is set and not used" in run(lockstep, *unused, check=True).stderr
     assert run(lockstep, "--log", "error", *unused, check=True).stderr == ""
     assert run(lockstep, *unused, "--log", "silent", check=True).stderr == ""
+    assert "warning" in run(lockstep, *unused, "-q", check=True).stderr
+    assert run(lockstep, "-q", "--log", "error", *unused, check=True).stderr == ""
 
 
 def test_a_full_disk_is_an_error_and_a_reader_that_leaves_is_none(lockstep):

@@ -16,6 +16,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/cli/commands.h"
 #include "lockstep/cli/failure.h"
+#include "lockstep/cli/options.h"
 #include "lockstep/cli/version.h"
 
 namespace lockstep::cli {
@@ -31,13 +32,14 @@ void keep_memory() {
 std::string help() {
   std::string text =
       "lockstep trains with PyTorch's DistributedDataParallel from C++, on one machine or a cluster.\n\n"
-      "usage: lockstep [--log LEVEL] COMMAND [arguments]\n\ncommands:\n";
+      "usage: lockstep COMMAND [arguments]\n\ncommands:\n";
   for (const Subcommand& command : commands()) text += format("  {:<10} {}\n", command.name, command.summary);
   return text +
          "\noptions:\n"
-         "  -h, --help     this page; lockstep COMMAND --help for a command\n"
+         "  -h, --help     this page; lockstep help COMMAND for a command\n"
          "  --version      lockstep, libtorch, MPI, NCCL, CUDA, compiler, commit\n"
          "  --log LEVEL    debug, info, warning, error or silent (default info)\n"
+         "  -q, -v         quieter (--log warning), more (--log debug)\n"
          "\nexamples:\n"
          "  lockstep config configs/mnist.yaml --set train.epochs=3\n"
          "  lockstep train configs/mnist.yaml\n"
@@ -47,7 +49,7 @@ std::string help() {
 }
 
 const Subcommand& find(const std::string& name) {
-  std::vector<std::string> names = {"--help", "--version", "--log"};
+  std::vector<std::string> names = {"--help", "--version", "--log", "--quiet", "--verbose", "help"};
   for (const Subcommand& command : commands()) {
     if (command.name == name) return command;
     names.push_back(command.name);
@@ -58,14 +60,30 @@ const Subcommand& find(const std::string& name) {
                    (near ? format("did you mean {}? ", *near) : "") + "see: lockstep --help");
 }
 
-// --log LEVEL or --log=LEVEL before the command
-void take_log(std::vector<std::string>& args) {
-  const bool apart = !args.empty() && args[0] == "--log";
-  if (!apart && (args.empty() || !args[0].starts_with("--log="))) return;
+// --log LEVEL, --log=LEVEL, -q or -v before the command: how many words of it
+size_t take_level(const std::vector<std::string>& args) {
+  if (args.empty()) return 0;
+  if (args[0] == "-q" || args[0] == "--quiet") return log::set_level(kQuiet), 1;
+  if (args[0] == "-v" || args[0] == "--verbose") return log::set_level(kVerbose), 1;
+  const bool apart = args[0] == "--log";
+  if (!apart && !args[0].starts_with("--log=")) return 0;
   const size_t used = apart ? 2 : 1;
   if (args.size() < used) throw UsageError("--log needs a level", "lockstep", "see: lockstep --help");
   log::set_level(log::parse_level(apart ? args[1] : args[0].substr(6)));
-  args.erase(args.begin(), args.begin() + static_cast<std::ptrdiff_t>(used));
+  return used;
+}
+
+void take_log(std::vector<std::string>& args) {
+  while (const auto used = take_level(args))
+    args.erase(args.begin(), args.begin() + static_cast<std::ptrdiff_t>(used));
+}
+
+// `lockstep help train` is `lockstep train --help`
+void turn_help(std::vector<std::string>& args) {
+  if (args.size() < 2 || args[0] != "help" || args[1].starts_with("-")) return;
+  args.erase(args.begin());
+  find(args[0]);
+  args.emplace_back("--help");
 }
 
 // what was printed may still wait in a buffer for a full disk; a reader that has left (| head) is no failure
@@ -103,8 +121,9 @@ void require_working_directory() {
 int run(std::vector<std::string> args, bool& alike) {
   alike = true;
   take_log(args);
-  if (args.empty()) throw UsageError("a command is missing", "lockstep", "see: lockstep --help");
-  if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") return print_flushed(help());
+  turn_help(args);
+  if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help")
+    return print_flushed(help());
   if (args[0] == "--version") return print_flushed(version_text());
   const Subcommand& command = find(args[0]);
   require_working_directory();

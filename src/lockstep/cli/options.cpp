@@ -51,7 +51,7 @@ struct Options::Parts {
   std::string summary;
   std::vector<std::string> examples;
   std::vector<Positional> positionals;
-  std::vector<std::string> names = {"help", "log"};
+  std::vector<std::string> names = {"help", "log", "quiet", "verbose"};
   std::string lines;
   std::string notes;
   std::string heading;  // of the last note
@@ -113,7 +113,8 @@ struct Options::Parts {
   po::variables_map read(const std::vector<std::string>& args) const {
     po::options_description all;
     all.add(options).add_options()("help,h", po::bool_switch())("log", po::value<std::string>())(
-        kWords, po::value<std::vector<std::string>>());
+        "quiet,q", po::bool_switch())("verbose,v", po::bool_switch())(kWords,
+                                                                      po::value<std::vector<std::string>>());
     po::positional_options_description words;
     words.add(kWords, -1);
     po::variables_map map;
@@ -125,6 +126,16 @@ struct Options::Parts {
       throw UsageError(error.what(), "lockstep " + command, see());
     }
     return map;
+  }
+
+  void set_level() const {
+    const bool quiet = values["quiet"].as<bool>(), verbose = values["verbose"].as<bool>();
+    const bool named = values.count("log") > 0;
+    if (quiet + verbose + named > 1)
+      throw UsageError("--log, -q and -v say the same thing", "lockstep " + command, "give one of them");
+    if (named) log::set_level(log::parse_level(values["log"].as<std::string>()));
+    if (quiet) log::set_level(kQuiet);
+    if (verbose) log::set_level(kVerbose);
   }
 
   void take_words(const std::vector<std::string>& words) const {
@@ -197,7 +208,7 @@ bool Options::parse(const std::vector<std::string>& args) {
     std::fputs(help().c_str(), stdout);
     return false;
   }
-  if (parts_->values.count("log")) log::set_level(log::parse_level(parts_->values["log"].as<std::string>()));
+  parts_->set_level();
   po::notify(parts_->values);
   if (given("launcher")) check_launcher(parts_->values["launcher"].as<std::string>(), "--launcher");
   if (parts_->takes("launcher") && given("set"))
@@ -224,6 +235,8 @@ std::string Options::help() const {
   std::string text = format("lockstep {}: {}\n\n{} [options]\n\n{}{}", parts_->command, parts_->summary,
                             usage, words, parts_->lines);
   text += Parts::line("--log LEVEL", "debug, info, warning, error or silent (default info)");
+  text += Parts::line("-q, --quiet", "warnings and errors alone: --log warning");
+  text += Parts::line("-v, --verbose", "more than usual: --log debug");
   text += Parts::line("-h, --help", "this page");
   text += parts_->notes;
   if (!parts_->examples.empty()) text += "\nexamples:\n";

@@ -13,12 +13,16 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/log.h"
+
 namespace lockstep::cli {
+
+inline constexpr auto kQuiet = log::Level::warning, kVerbose = log::Level::debug;  ///< of -q and -v
 
 /// What to do where the file of --out cannot be written.
 inline constexpr const char* kElsewhere = "choose another place with --out";
 
-/// The arguments of one subcommand. Every one also takes --help and --log LEVEL.
+/// The arguments of one subcommand. Every one also takes --help, --log LEVEL, -q and -v.
 class Options {
  public:
   Options(std::string command, std::string summary, std::vector<std::string> examples = {});
