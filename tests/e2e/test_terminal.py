@@ -15,7 +15,8 @@ SETS = sets(train__epochs=4, train__log_every=5, train__eval_every=60, checkpoin
 
 
 def screen_of(text):
-    """The rows that a terminal shows after this text: CR, LF and 'clear to the end of the row' are obeyed."""
+    """The rows that a terminal shows after this text: CR, LF and 'clear to the end of the row' are obeyed, colours left out."""
+    text = re.sub(r"\x1b\[\d*m", "", text)
     rows, column = [""], 0
     for token in re.findall(r"\x1b\[K|\r|\n|[^\x1b\r\n]+|\x1b", text):
         if token == "\r":
@@ -84,3 +85,16 @@ def test_no_progress_where_mpirun_marks_lines(terminal, words, mpi):
     if mpi is not OPEN_MPI:
         pytest.skip("an option of Open MPI's")
     assert "samples/s  " not in terminal("$MPIRUN --tag-output $TRAIN", words)
+
+
+def test_lines_have_colour_and_break_between_words_on_a_terminal(start, lockstep, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    words = [lockstep, "train", config, *SETS, *sets(optim__name="adam", optim__momentum=0.5)]
+    text = on_terminal(start, *words, cwd=tmp_path)
+    assert "\x1b[33mwarning:\x1b[0m optim.momentum is set" in text and "\x1b[1mEpoch 0 | Average Loss" in text
+    rows = screen_of(text)
+    assert all(len(row) <= 80 for row in rows), rows
+    whole = " ".join(row.strip() for row in rows)
+    assert re.search(r"Time a rank: data .* waiting for communication .* other [\d.]+ s \(\d+ %\)", whole), whole
+    for refused in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert "\x1b[1m" not in on_terminal(start, *words, cwd=tmp_path, env=refused)

@@ -17,6 +17,11 @@ TEST(ProgressLine, FitsTheTerminal) {
                           .seconds_left = 185};
   EXPECT_EQ(progress_line(progress, 200),
             "[########............] Epoch 2/5  step 100/235  loss 0.3178  7321 samples/s  3m05s left");
+  EXPECT_EQ(progress_line(progress, 80),
+            "[#####.......] Epoch 2/5  step 100/235  loss 0.3178  7321 samples/s  3m05s left");
+  EXPECT_EQ(progress_line(progress, 70), "Epoch 2/5  step 100/235  loss 0.3178  7321 samples/s  3m05s left");
+  EXPECT_EQ(progress_line(progress, 60), "[###.....] Epoch 2/5  step 100/235  loss 0.3178  3m05s left");
+  EXPECT_EQ(progress_line(progress, 30), "Epoch 2/5  step 100/235");
   for (const int width : {0, 12, 40, 80}) {
     EXPECT_LE(progress_line(progress, width).size(), static_cast<size_t>(std::max(width - 1, 10)));
   }

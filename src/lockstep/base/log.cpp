@@ -5,20 +5,32 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/ink.h"
+#include "lockstep/base/log_look.h"
 #include "lockstep/base/readable.h"
+#include "lockstep/base/wrap.h"
 
 namespace lockstep::log {
 namespace {
 
 constexpr std::array<const char*, 5> kNames = {"debug", "info", "warning", "error", "silent"};
+constexpr std::array<base::Ink, 5> kInks = {base::Ink::faint, base::Ink::plain, base::Ink::bad,
+                                            base::Ink::wrong, base::Ink::plain};
 
 std::atomic<int> own_rank{0};
 std::atomic<int> world_size{1};
 std::atomic<Level> rank_zero_level{Level::info};
 std::atomic<Level> other_level{Level::error};
 std::atomic<const char*> line_begin{""};
+
+// for good, as a line may be written while statics are destroyed
+Look& look() {
+  static auto* now = new Look;
+  return *now;
+}
 
 // one write call a line, so that the lines of several ranks do not mix
 void write_line(const std::string& line) {
@@ -33,10 +45,14 @@ void write_line(const std::string& line) {
 
 void say(Level level, const std::string& text) {
   if (level < (own_rank == 0 ? rank_zero_level : other_level).load()) return;
-  std::string line = line_begin.load();
-  if (world_size > 1 && own_rank != 0) line += "[rank " + std::to_string(own_rank) + "] ";
-  if (level != Level::info) line += std::string(kNames[static_cast<size_t>(level)]) + ": ";
-  write_line(line + base::readable(text) + "\n");
+  std::string rank, kind;
+  if (world_size > 1 && own_rank != 0) rank = "[rank " + std::to_string(own_rank) + "] ";
+  if (level != Level::info) kind = std::string(kNames[static_cast<size_t>(level)]) + ":";
+  auto line = rank + kind + (kind.empty() ? "" : " ") + base::readable(text);
+  if (look().width) line = base::wrapped(line, look().width());
+  if (look().colour && !kind.empty())
+    line.replace(rank.size(), kind.size(), base::in_ink(kind, kInks[static_cast<size_t>(level)]));
+  write_line(line_begin.load() + line + "\n");
 }
 
 }  // namespace
@@ -49,6 +65,10 @@ void set_rank(int rank, int world) {
 void set_level(Level level, Level others) {
   rank_zero_level = level;
   other_level = others;
+}
+
+void set_look(Look now) {
+  look() = std::move(now);
 }
 
 void begin_with(const char* clear_row) {

@@ -18,6 +18,7 @@
 #include "lockstep/cli/failure.h"
 #include "lockstep/cli/options.h"
 #include "lockstep/cli/version.h"
+#include "lockstep/launch/terminal.h"
 
 namespace lockstep::cli {
 namespace {
@@ -120,6 +121,7 @@ void require_working_directory() {
 
 int run(std::vector<std::string> args, bool& alike) {
   alike = true;
+  launch::fit_log_to_terminal();
   take_log(args);
   turn_help(args);
   if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help")

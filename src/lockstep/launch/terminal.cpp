@@ -9,10 +9,12 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/log_look.h"
 #include "lockstep/launch/variables.h"
 
 namespace lockstep::launch {
@@ -40,9 +42,7 @@ std::string read_proc(pid_t process, const std::string& name) {
 }
 
 bool is_launcher(pid_t process) {
-  const std::string name = read_proc(process, "comm");
-  return std::any_of(kLauncherPrograms.begin(), kLauncherPrograms.end(),
-                     [&](const std::string& launcher) { return name.starts_with(launcher); });
+  return !launcher_named(process).empty();
 }
 
 pid_t parent_of(pid_t process) {
@@ -105,6 +105,13 @@ std::optional<Terminal> terminal_of(pid_t launcher, int descriptor) {
 
 }  // namespace
 
+std::string launcher_named(pid_t process) {
+  const std::string name = read_proc(process, "comm");
+  const bool known = std::any_of(kLauncherPrograms.begin(), kLauncherPrograms.end(),
+                                 [&](const std::string& launcher) { return name.starts_with(launcher); });
+  return known ? name.substr(0, name.find('\n')) : "";
+}
+
 int Terminal::width() const {
   winsize size{};
   return ::ioctl(file_.number(), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kDefaultWidth;
@@ -116,6 +123,20 @@ std::optional<Terminal> terminal_behind(int descriptor) {
   const pid_t parent = ::getppid();
   if (!is_launcher(parent)) return own(descriptor);
   return passed_on(descriptor, parent) ? terminal_of(parent, descriptor) : std::nullopt;
+}
+
+bool has_colour(int descriptor) {
+  const char* refused = std::getenv("NO_COLOR");
+  const char* kind = std::getenv("TERM");
+  return !(refused && *refused) && kind && *kind && terminal_behind(descriptor).has_value();
+}
+
+void fit_log_to_terminal() {
+  auto terminal = terminal_behind(STDERR_FILENO);
+  if (!terminal) return;
+  const auto held = std::make_shared<Terminal>(std::move(*terminal));
+  log::set_look(
+      {.colour = has_colour(STDERR_FILENO), .width = [held] { return static_cast<size_t>(held->width()); }});
 }
 
 bool rewrites_output(const std::vector<std::string>& command_line) {

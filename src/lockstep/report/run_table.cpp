@@ -6,10 +6,13 @@
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/wrap.h"
 #include "lockstep/report/run_list.h"
 
 namespace lockstep::report {
 namespace {
+
+using base::letters;
 
 constexpr size_t kGap = 2;
 constexpr size_t kLongest = 40;   // a cell, where the width is free
@@ -23,11 +26,6 @@ struct Column {
   bool stays = false;    // however narrow the terminal
 };
 using Columns = std::vector<Column>;
-
-size_t letters(const std::string& text) {
-  return static_cast<size_t>(std::ranges::count_if(
-      text, [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }));
-}
 
 std::string clipped(const std::string& text, size_t width) {
   if (letters(text) <= width) return text;

@@ -5,17 +5,20 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <vector>
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/output.h"
 #include "lockstep/base/readable.h"
+#include "lockstep/base/text.h"
+#include "lockstep/base/wrap.h"
 
 namespace lockstep::run_folder {
 namespace {
 
 constexpr auto kRedraw = std::chrono::milliseconds(100);
-constexpr int kBarWidth = 20;
+constexpr size_t kLongestBar = 20, kShortestBar = 8, kAroundBar = 3;  // "[", "] "
 
 constexpr const char* kClearRow = "\r\033[K";
 
@@ -25,9 +28,18 @@ void draw(const std::string& text) {
   }
 }
 
-std::string bar(int64_t done, int64_t all) {
-  const auto filled = all > 0 ? static_cast<size_t>(kBarWidth * std::min(done, all) / all) : 0;
-  return "[" + std::string(filled, '#') + std::string(kBarWidth - filled, '.') + "] ";
+// with a blank behind it; nothing where there is no room for one that shows anything
+std::string bar(int64_t done, int64_t all, size_t room) {
+  if (room < kShortestBar + kAroundBar) return "";
+  const auto width = std::min(room - kAroundBar, kLongestBar);
+  const auto filled =
+      all > 0 ? width * static_cast<size_t>(std::min(done, all)) / static_cast<size_t>(all) : 0;
+  return "[" + std::string(filled, '#') + std::string(width - filled, '.') + "] ";
+}
+
+// the columns that a text may take: the last one would wrap
+size_t room_in(int width) {
+  return static_cast<size_t>(std::max(width - 1, 10));
 }
 
 }  // namespace
@@ -40,19 +52,27 @@ std::string short_time(double seconds) {
 }
 
 std::string progress_line(const Progress& progress, int width) {
-  std::string text = format("Epoch {}/{}  step {}/{}  loss {:.4f}  {:.0f} samples/s  {} left",
-                            progress.epoch + 1, progress.epochs, progress.step, progress.steps, progress.loss,
-                            progress.samples_per_second, short_time(progress.seconds_left));
-  const auto room = static_cast<size_t>(std::max(width - 1, 10));  // the last column would wrap
-  const auto drawn = bar(progress.step, progress.steps);
-  if (text.size() + drawn.size() <= room) text.insert(0, drawn);
-  return text.substr(0, room);
+  std::vector<std::string> parts = {format("Epoch {}/{}", progress.epoch + 1, progress.epochs),
+                                    format("step {}/{}", progress.step, progress.steps),
+                                    format("loss {:.4f}", progress.loss),
+                                    format("{:.0f} samples/s", progress.samples_per_second),
+                                    format("{} left", short_time(progress.seconds_left))};
+  const auto room = room_in(width);
+  auto text = base::join(parts, "  ");
+  for (const size_t least : {3, 3, 2, 1}) {  // of what is left of them
+    if (text.size() <= room) break;
+    parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(least));
+    text = base::join(parts, "  ");
+  }
+  if (text.size() > room) return text.substr(0, room);
+  return bar(progress.step, progress.steps, room - text.size()) + text;
 }
 
 Console::Console(bool speaks) : speaks_(speaks) {
   if (!speaks) return;
   terminal_ = launch::terminal_behind(STDERR_FILENO);
   lines_show_ = terminal_ && launch::terminal_behind(STDOUT_FILENO);
+  colour_ = lines_show_ && launch::has_colour(STDOUT_FILENO);
 }
 
 Console::~Console() {
@@ -60,11 +80,14 @@ Console::~Console() {
   if (drawn_) log::begin_with("");
 }
 
-void Console::line(const std::string& text) {
+void Console::line(const std::string& text, base::Ink ink) {
   if (!speaks_) return;
   clear();
   const bool was_whole = !lost_;
-  lost_ = !output::print((drawn_ && lines_show_ ? kClearRow : "") + base::readable(text) + "\n");
+  auto shown = base::readable(text);
+  if (lines_show_) shown = base::wrapped(shown, static_cast<size_t>(terminal_->width()));
+  if (colour_) shown = base::in_ink(shown, ink);
+  lost_ = !output::print((drawn_ && lines_show_ ? kClearRow : "") + shown + "\n");
   if (lost_ && was_whole)
     log::warning("the standard output cannot be written: the run goes on, its log lines are lost");
 }
@@ -79,8 +102,7 @@ void Console::progress(const Progress& progress) {
 
 void Console::progress(const std::string& text) {
   if (!wants_progress()) return;
-  const auto room = static_cast<size_t>(std::max(terminal_->width() - 1, 10));
-  redraw(base::readable(text).substr(0, room));
+  redraw(base::readable(text).substr(0, room_in(terminal_->width())));
 }
 
 void Console::redraw(const std::string& text) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/base/ink.h"
 #include "lockstep/launch/terminal.h"
 
 namespace lockstep::run_folder {
@@ -19,7 +20,7 @@ struct Progress {
   double seconds_left = 0;
 };
 
-/// One line, no longer than `width` columns.
+/// One line, no longer than `width` columns: where room is short the bar is, then parts are left out whole.
 std::string progress_line(const Progress& progress, int width);
 
 /// A time span as people say it: 45s, 3m05s, 2h07m.
@@ -34,8 +35,8 @@ class Console {
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
-  /// A line of the log.
-  void line(const std::string& text);
+  /// A line of the log; on a terminal no wider than that, and in this ink where it has colours.
+  void line(const std::string& text, base::Ink ink = base::Ink::plain);
   /// Redraws the progress line, at most ten times a second.
   void progress(const Progress& progress);
   /// The same of a text of one's own, cut to the terminal's width.
@@ -49,6 +50,7 @@ class Console {
   bool speaks_;
   std::optional<launch::Terminal> terminal_;  // behind stderr
   bool lines_show_ = false;                   // on a terminal too
+  bool colour_ = false;                       // there
   // Under mpirun stdout and stderr are two pipes, and nobody knows which arrives first: once a progress line
   // was drawn, every line clears the row that it begins in.
   bool shown_ = false, drawn_ = false;

@@ -104,7 +104,7 @@ void RunLog::begin_evaluation() {
 }
 
 void RunLog::epoch(const TrainingState& state, double train_loss, const Measured& measured) {
-  console_.line(format("Epoch {} | Average Loss: {:.4f}", state.epoch, train_loss));
+  console_.line(format("Epoch {} | Average Loss: {:.4f}", state.epoch, train_loss), base::Ink::strong);
   run_folder::EpochRecord record{
       state.step, state.epoch,     train_loss,     seconds_since(epoch_begin_.moment),
       0,          measured.values, measured.curves};

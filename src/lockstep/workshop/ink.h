@@ -3,9 +3,11 @@
 
 #include <string>
 
+#include "lockstep/base/ink.h"
+
 namespace lockstep::workshop {
 
-enum class Ink { plain, good, bad, strong, faint };
+using base::Ink;
 
 /// The text, safe to show, in this ink where standard output is a terminal that has it.
 std::string inked(const std::string& text, Ink ink);

@@ -1,0 +1,36 @@
+#include "lockstep/base/wrap.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/base/log.h"
+#include "lockstep/base/log_look.h"
+
+namespace lockstep {
+namespace {
+
+TEST(Wrap, BreaksBetweenWordsAlone) {
+  EXPECT_EQ(base::wrapped("one two three four five", 20), "one two three four\n  five");
+  EXPECT_EQ(base::wrapped("  to do: look at the log of rank 3", 20),
+            "  to do: look at the\n    log of rank 3");
+  EXPECT_EQ(base::wrapped("a /very/long/path/that/no/line/holds b", 20),
+            "a\n  /very/long/path/that/no/line/holds\n  b");
+  EXPECT_EQ(base::wrapped("short\n\nlines\n", 20), "short\n\nlines\n");
+  EXPECT_EQ(base::wrapped("ä ö ü ä ö ü ä ö ü ä", 20), "ä ö ü ä ö ü ä ö ü ä");  // letters, not bytes
+  EXPECT_EQ(base::wrapped("one two three four five", 0), "one two three four five");
+}
+
+TEST(Wrap, LogsFitTheTerminalAndMarksHaveColour) {
+  const auto said = [](const log::Look& look) {
+    ::testing::internal::CaptureStderr();
+    log::set_look(look);
+    log::warning("one two three four");
+    log::set_look({});
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(said({}), "warning: one two three four\n");
+  EXPECT_EQ(said({.colour = false, .width = [] { return size_t{20}; }}), "warning: one two\n  three four\n");
+  EXPECT_EQ(said({.colour = true}), "\x1b[33mwarning:\x1b[0m one two three four\n");
+}
+
+}  // namespace
+}  // namespace lockstep
