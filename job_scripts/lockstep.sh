@@ -217,7 +217,7 @@ leave_chain_if_over() {
   esac
 }
 
-# lockstep_eval [RUN_FOLDER] [arguments...]: the metrics of a run's newest checkpoint, on every rank that was given.
+# lockstep_eval [RUN_FOLDER] [arguments...]: the metrics of a run's best checkpoint, on every rank that was given.
 lockstep_eval() {
   local run=${1:-}
   [ $# -gt 0 ] && shift

@@ -61,9 +61,11 @@ TEST(CliCommands, AWrongCallIsRefusedWithWhatToDo) {
        "--chain and --sweep exclude each other / lockstep submit / "
        "the tasks of a sweep go on by themselves where they stop early"},
       {"eval x.yaml",
-       "eval needs a checkpoint / --checkpoint / pass --checkpoint runs/NAME/checkpoints/step-N.pt"},
+       "eval needs a checkpoint / --checkpoint / "
+       "lockstep eval runs/NAME, or pass --checkpoint runs/NAME/checkpoints/step-N.pt"},
       {"predict x.yaml --input y.csv",
-       "predict needs a checkpoint and an input / --checkpoint, --input / see lockstep predict --help"}};
+       "predict needs a checkpoint and an input / --checkpoint, --input / "
+       "lockstep predict runs/NAME --input FILE; see lockstep predict --help"}};
   for (const auto& [line, refused] : rows)
     EXPECT_EQ(test::refusal([&, line = line] { call(line); }), refused) << line;
 }

@@ -38,6 +38,36 @@ TEST_F(CliFolders, StatusLeavesWithWhatBecameOfTheRun) {
   }
 }
 
+TEST_F(CliFolders, StatusForProgramsLeavesWithTheSame) {
+  const auto folder = run("a", "stopped early");
+  const auto text = printed([&] { EXPECT_EQ(call("status --json " + folder), 75); });
+  const auto told = json::parse(text);
+  EXPECT_EQ(told["state"], "stopped early");
+  EXPECT_EQ(told["exit_status"], 75);
+  EXPECT_EQ(told["reason"], "why");
+}
+
+TEST_F(CliFolders, RunsShowTheColumnsThatAreAskedFor) {
+  run("a", "done"), run("b", "failed", 7);
+  EXPECT_EQ(printed([&] { call("runs " + runs_ + " --columns step,run.name"); }),
+            "run  step  run.name\na      20  a\nb       7  b\n");
+  EXPECT_TRUE(has(refusal([&] { call("runs " + runs_ + " --columns stpe"); }),
+                  "the runs have no 'stpe' / --columns / did you mean step? "));
+  EXPECT_TRUE(
+      has(refusal([&] { call("runs " + runs_ + " --columns learning_rate"); }), "did you mean optim.lr? "));
+}
+
+TEST_F(CliFolders, ARunsFolderThatIsMisspeltNamesTheNearest) {
+  run("mnist", "done");
+  EXPECT_TRUE(
+      has(refusal([&] { call("status " + runs_ + "/minst"); }), "did you mean " + runs_ + "/mnist? "));
+}
+
+TEST_F(CliFolders, OfARunsFolderTheConfigIsShown) {
+  const auto folder = run("a", "done");
+  EXPECT_EQ(printed([&] { call("config --changed " + folder); }).substr(0, 14), "run:\n  name: a");
+}
+
 TEST_F(CliFolders, ARunThatIsNotOnIsNotAsked) {
   const auto done = run("done", "done"), dead = run("dead", "running");
   const auto rest = [](const std::string& f) {

@@ -55,6 +55,12 @@ TEST_F(Read, RefusesWhatIsNoFile) {
   refused(folder_ / "loop");
 }
 
+TEST_F(Read, GivesOfARunsFolderItsConfig) {
+  fs::create_directories(folder_ / "runs/mnist");
+  const auto path = write("runs/mnist/config.yaml", "train: {epochs: 3}\n");
+  EXPECT_EQ(config::read_config_text(folder_ / "runs/mnist").name, path);
+}
+
 TEST_F(Read, NamesTheFileThatIsNear) {
   fs::create_directories(folder_ / "home/configs");
   temp_.write("home/configs/mnist.yaml", "");

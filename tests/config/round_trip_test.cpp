@@ -36,6 +36,17 @@ TEST(RoundTrip, HoldsForDefaultsAndForAConfig) {
   expect_same_again(settings_of(kConfig));
 }
 
+TEST(RoundTrip, OfWhatIsChangedHoldsAlone) {
+  const auto loaded = config::load_settings(
+      "optim: {name: adamw, lr: 0.01, momentum: 0.9, weight_decay: default}\nrun: {name: mine}\n", "c.yaml",
+      {"train.epochs=7", "data.workers=3"});
+  const auto text = config::changed_yaml(loaded);
+  EXPECT_TRUE(has(text, "  name: mine") && has(text, "# c.yaml:") && has(text, "  epochs: 7")) << text;
+  EXPECT_TRUE(has(text, "# --set")) << text;
+  EXPECT_EQ(config::load_settings(text, "changed.yaml").settings, loaded.settings);
+  EXPECT_EQ(config::changed_yaml(config::load_settings(config::to_yaml(Settings{}), "all.yaml")), "");
+}
+
 TEST(RoundTrip, HoldsForTextsThatYamlCouldMisread) {
   for (const std::string text :
        {"",     "no",         "yes",  "~",    "null",      "true",        "1e3",         "0x1",     "a: b",

@@ -9,7 +9,7 @@ import stat
 
 import pytest
 
-from train_kit import assert_same_tensors, metrics, newest, sets, write_config
+from train_kit import assert_same_tensors, checkpoints, metrics, newest, sets, write_config
 
 pytestmark = pytest.mark.about("train", "tasks", "models")
 
@@ -136,9 +136,9 @@ train: {{epochs: 2}}
     assert (last["mse"], last["mae"], last["eval_loss"]) == (pytest.approx(mse), pytest.approx(mae), pytest.approx(mse))
 
     (tmp_path / "t.csv").unlink()  # eval reads no training set
-    text = mpirun(3, lockstep, "eval", config, "--checkpoint", folder, cwd=tmp_path, check=True).stdout
+    text = mpirun(3, lockstep, "eval", config, "--checkpoint", checkpoints(folder)[-1], cwd=tmp_path, check=True).stdout
     assert float(re.search(r"mae +(\S+)", text)[1]) == pytest.approx(mae, abs=6e-5)
-    words = ["predict", config, "--checkpoint", folder, "--input", held]
+    words = ["predict", config, "--checkpoint", checkpoints(folder)[-1], "--input", held]
     rows = list(csv.reader(io.StringIO(run(lockstep, *words, cwd=tmp_path, check=True).stdout)))
     assert rows[0] == ["sample", "value"]
     assert torch.tensor([float(row[1]) for row in rows[1:]]).allclose(outputs.flatten(), atol=1e-6)

@@ -254,7 +254,7 @@ def test_eval_weighs_the_loss_as_python_does(lockstep, mpirun, tmp_path):
         by_samples = functional.cross_entropy(logits, labels[kept], weight=weights, reduction="sum") / len(kept)
         assert abs(wanted - by_samples.item()) > 1e-4 * wanted  # or this test could not tell
         assert metrics(folder)[-1]["eval_loss"] == pytest.approx(wanted, rel=2e-6)
-    text = mpirun(3, lockstep, "eval", config, *words, "--checkpoint", folder, check=True).stdout
+    text = mpirun(3, lockstep, "eval", config, *words, "--checkpoint", checkpoints(folder)[-1], check=True).stdout
     assert float(re.search(r"loss +(\S+)", text)[1]) == pytest.approx(wanted, abs=6e-5)
 
 

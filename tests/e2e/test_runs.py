@@ -129,7 +129,7 @@ def test_an_empty_folder_says_so(lockstep, run, tmp_path):
 
 
 @pytest.mark.parametrize("words, what", [(["nowhere"], "no such folder"), (["--sort", "eval_los"], "did you mean eval_loss"),
-                                         (["--sort", "zebra"], "cannot be sorted by 'zebra'")])
+                                         (["--sort", "zebra"], "the runs have no 'zebra'")])
 def test_wrong_words(words, what, place, lockstep, run):
     result = run(lockstep, "runs", *words, cwd=place)
     assert result.returncode == 2 and what in result.stderr

@@ -187,8 +187,18 @@ def test_eval_is_exact_at_any_world(pima_run, lockstep, mpirun, run):
 
 
 def test_eval_takes_a_run_folder(pima_run, lockstep, mpirun, run, tmp_path):
-    """As the job scripts do: the run's own config and its newest whole checkpoint."""
+    """As the job scripts do: the run's own config and its best checkpoint, or its newest whole one."""
     folder = shutil.copytree(pima_run[0], tmp_path / "copy")
+    best = folder / "checkpoints/best.pt"
+    told = run(lockstep, "eval", folder, check=True)
+    assert told.stdout.startswith(f"{best} on 154 samples\n")
+    lowest = min(line["eval_loss"] for line in metrics(folder) if "eval_loss" in line)
+    answer = json.loads(run(lockstep, "eval", folder, "--json", check=True).stdout)
+    assert (answer["schema"], answer["checkpoint"], answer["samples"]) == (1, str(best), 154)
+    assert answer["metrics"]["loss"] == pytest.approx(lowest, rel=1e-6)
+    best.write_bytes(best.read_bytes()[:-1000])
+    assert "best.pt is passed over" in run(lockstep, "eval", folder, check=True).stderr
+    best.unlink()
     last, before = checkpoints(folder)[-1], checkpoints(folder)[-2]
     words = ["eval", folder / "config.yaml", "--checkpoint"]
     wanted = {file: run(lockstep, *words, file, check=True).stdout for file in (last, before)}

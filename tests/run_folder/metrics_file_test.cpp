@@ -15,7 +15,7 @@ namespace {
 
 TEST(MetricsFile, FloatsReadBackTheSameBits) {
   for (const double value : {0.1, 1.0 / 3, static_cast<double>(0.3178f), 5e-324, 1.7976931348623157e308}) {
-    const auto json = nlohmann::json::parse(to_json({{"loss", value}}));
+    const auto json = nlohmann::json::parse(to_json(MetricLine{{"loss", value}}));
     const double back = json["loss"];
     EXPECT_EQ(std::memcmp(&back, &value, sizeof value), 0) << value;
   }
@@ -44,7 +44,7 @@ TEST(MetricsFile, GoesOnWhereTheCheckpointWas) {
 
 std::string lines(int64_t from, int64_t to) {
   std::string text;
-  for (int64_t i = from; i <= to; ++i) text += to_json({{"step", i}}) + "\n";
+  for (int64_t i = from; i <= to; ++i) text += to_json(MetricLine{{"step", i}}) + "\n";
   return text;
 }
 

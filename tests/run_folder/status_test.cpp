@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <nlohmann/json.hpp>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/whole_file.h"
 #include "lockstep/run_folder/lock.h"
@@ -34,6 +36,19 @@ TEST_F(StatusTest, NamesTheNewestCheckpointThereIs) {
   for (const char* name : {"step-00000009.pt", "step-00000010.pt"})
     base::replace_file(path("mnist") / "checkpoints" / name, "");
   EXPECT_NE(judge(path("mnist")).text.find("checkpoints/step-00000010.pt"), std::string::npos);
+}
+
+TEST_F(StatusTest, ForProgramsIsOneObject) {
+  make();
+  leave(RunState::running, "a \"reason\" with \xff bytes");
+  std::filesystem::create_directory(path("mnist") / "checkpoints");
+  const auto newest = path("mnist") / "checkpoints" / "step-00000010.pt";
+  base::replace_file(newest, "");
+  const auto json = nlohmann::json::parse(to_json(judge(path("mnist"))));
+  EXPECT_EQ(json["state"], "failed");  // nobody holds it
+  EXPECT_EQ(json["exit_status"], kFailed);
+  EXPECT_EQ(json["checkpoint"], newest.string());
+  EXPECT_TRUE(json["loss"].is_null() && json["step"].is_number_integer());
 }
 
 TEST_F(StatusTest, TellsADeadRunFromARunningOne) {

@@ -24,14 +24,18 @@ int print_text(const std::string& text) {
 int run_config(const std::vector<std::string>& args) {
   std::string path;
   std::vector<std::string> sets;
+  bool changed = false;
   bool schema = false;
   bool reference_page = false;
   Options options("config", "every key of a config, its value and where it came from",
                   {"lockstep config configs/mnist.yaml --set train.epochs=3",
+                   "lockstep config runs/mnist --changed           # what a run was told",
                    "lockstep config                                # every key's default",
                    "lockstep config --schema > lockstep.schema.json"});
-  options.positional("CONFIG.yaml", path, "the config file; without one, the defaults", false);
+  options.positional("CONFIG.yaml", path, "the config file, or a run's folder; without one, the defaults",
+                     false);
   options.add("set", sets, "KEY=VALUE", "overrule a key, as in train.epochs=3; may be given again");
+  options.flag("changed", changed, "only the keys that have another value than their default");
   options.flag("schema", schema,
                "print a JSON Schema (draft 2020-12) for editors, with the libraries that the config names");
   options.flag("reference", reference_page, "print the reference of all keys in Markdown");
@@ -47,6 +51,7 @@ int run_config(const std::vector<std::string>& args) {
   if (schema) return print_text(config::json_schema());
   if (reference_page) return print_text(config::reference());
   for (const std::string& warning : loaded.warnings) log::warning(warning);
+  if (changed) return print_text(config::changed_yaml(loaded));
   return print_text(config::to_yaml(loaded.settings, loaded.origins));
 }
 

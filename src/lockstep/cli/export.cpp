@@ -5,7 +5,7 @@
 #include "lockstep/base/whole_folder.h"
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/cli/options.h"
-#include "lockstep/cli/version.h"
+#include "lockstep/cli/saved_options.h"
 #include "lockstep/models/bert_folder.h"
 #include "lockstep/train/saved.h"
 #include "lockstep/train/setup.h"
@@ -54,24 +54,22 @@ int write_folder(const train::Command& command, const std::string& checkpoint, c
 }  // namespace
 
 int run_export(const std::vector<std::string>& args) {
-  train::Command command;
-  std::string checkpoint, output;
-  Options options("export", "a checkpoint as a folder that Hugging Face's transformers loads",
-                  {"lockstep export runs/bert/config.yaml --checkpoint runs/bert --output my-model"});
-  options.positional("CONFIG.yaml", command.config, "the config file");
-  options.add("checkpoint", checkpoint, "PATH",
-              "a run's folder, a .pt file of lockstep's or Python's, or safetensors");
+  SavedOptions saved;
+  std::string output;
+  Options options(
+      "export", "a checkpoint as a folder that Hugging Face's transformers loads",
+      {"lockstep export runs/bert --output my-model",
+       "lockstep export configs/bert.yaml --checkpoint runs/bert/checkpoints/best.pt --output my-model"});
+  saved.add_to(options);
   options.add("output", output, "FOLDER", "the folder to write: config.json, model.safetensors, vocab.txt");
-  options.add("set", command.sets, "KEY=VALUE", "overrule a key; may be given again");
-  options.add("launcher", command.launcher, "NAME", "overrule the detection; none = alone");
   if (!options.parse(args)) return kDone;
+  const auto checkpoint = saved.checkpoint();
   if (checkpoint.empty() || output.empty()) {
     throw InputError("export needs a checkpoint and a folder to write", "--checkpoint, --output",
-                     "see lockstep export --help");
+                     "lockstep export runs/NAME --output FOLDER; see lockstep export --help");
   }
-  command.program = version_line();
-  command.whole_model = true;
-  command.told = {{"the command", "export"}, {"--checkpoint", checkpoint}, {"--output", output}};
+  auto command = saved.command("export");
+  command.told.emplace_back("--output", output);
   return write_folder(command, checkpoint, output);
 }
 

@@ -18,7 +18,7 @@
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/cli/options.h"
 #include "lockstep/cli/predictions.h"
-#include "lockstep/cli/version.h"
+#include "lockstep/cli/saved_options.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/launch/terminal.h"
 #include "lockstep/train/autocast.h"
@@ -177,32 +177,28 @@ int predict(const train::Command& command, const PredictOptions& options) {
 }  // namespace
 
 int run_predict(const std::vector<std::string>& args) {
-  train::Command command;
+  SavedOptions saved;
   PredictOptions wanted;
   Options options(
       "predict", "classes and probabilities of new samples",
-      {"lockstep predict configs/mnist.yaml --checkpoint PATH --input seven.png",
+      {"lockstep predict runs/mnist --input seven.png",
        "lockstep predict configs/pima.yaml --checkpoint PATH --input patients.csv --output out.json",
-       "echo 'I liked it' | lockstep predict configs/text.yaml --checkpoint PATH --input -"});
-  options.positional("CONFIG.yaml", command.config, "the config file");
-  options.add("checkpoint", wanted.checkpoint, "PATH",
-              "a run's folder, a .pt file of lockstep's or Python's, or safetensors");
+       "echo 'I liked it' | lockstep predict runs/text --input -"});
+  saved.add_to(options);
   options.add(
       "input", wanted.input, "FILE",
       "IDX, IDX.gz, PNG, JPEG, a folder of images, CSV, TSV, JSONL or a text a line, as the task reads them; "
       "- = standard input");
   options.add("output", wanted.output, "FILE", "where to write; standard output unless given");
   options.add("format", wanted.format, "csv|json", "how to write; by the output's name, else csv");
-  options.add("set", command.sets, "KEY=VALUE", "overrule a key; may be given again");
-  options.add("launcher", command.launcher, "NAME", "overrule the detection; none = alone");
   if (!options.parse(args)) return kDone;
+  wanted.checkpoint = saved.checkpoint();
   if (wanted.checkpoint.empty() || wanted.input.empty()) {
     throw InputError("predict needs a checkpoint and an input", "--checkpoint, --input",
-                     "see lockstep predict --help");
+                     "lockstep predict runs/NAME --input FILE; see lockstep predict --help");
   }
-  command.program = version_line();
-  command.whole_model = true;
-  command.told = {{"the command", "predict"}, {"--checkpoint", wanted.checkpoint}, {"--input", wanted.input}};
+  auto command = saved.command("predict");
+  command.told.emplace_back("--input", wanted.input);
   return predict(command, wanted);
 }
 

@@ -49,8 +49,8 @@ Loaded load_settings(const std::string& text, const std::string& file_name,
 /// depends on their rows. `warnings` then holds those that are new.
 void load_libraries(Loaded& loaded);
 
-/// The config file's text, looked for under the working directory, then under LOCKSTEP_HOME. Anything but a
-/// regular file of at most 1 MB is an InputError.
+/// The config file's text, looked for under the working directory, then under LOCKSTEP_HOME; of a run's
+/// folder its config.yaml. Anything but a regular file of at most 1 MB is an InputError.
 ConfigText read_config_text(const std::string& path);
 
 }  // namespace lockstep::config

@@ -18,13 +18,20 @@ constexpr const char* kConfigs = "configs";  // where those lie that ship
 
 // "mnist" and "mnist.yaml" are configs/mnist.yaml
 std::string meant_config(const std::string& path) {
-  const auto near = base::did_you_mean_file(path);
+  auto near = base::did_you_mean_file(path);
   if (!near.empty() || path.empty() || std::filesystem::path(path).has_parent_path()) return near;
   const auto shipped = (std::filesystem::path(kConfigs) / path).string();
   std::error_code none;
   if (std::filesystem::is_regular_file(base::find_path(shipped), none))
     return format("did you mean {}? ", shipped);
   return base::did_you_mean_file(shipped);
+}
+
+// of a run's folder, what it ran
+std::string config_in(const std::string& path) {
+  std::error_code none;
+  const auto inside = std::filesystem::path(path) / "config.yaml";
+  return !path.empty() && std::filesystem::exists(inside, none) ? inside.string() : path;
 }
 
 void check_there(const std::string& path) {
@@ -38,7 +45,7 @@ void check_there(const std::string& path) {
 }  // namespace
 
 ConfigText read_config_text(const std::string& path) {
-  const std::string found = base::find_path(path);
+  const std::string found = config_in(base::find_path(path));
   check_there(found);
   return {found, base::read_small_file(found, kMaxBytes, "the config")};
 }

@@ -12,4 +12,7 @@ namespace lockstep::config {
 /// in a comment that says where the value came from.
 std::string to_yaml(const Settings& settings, const std::map<std::string, Origin>& origins = {});
 
+/// The keys alone that were given another value than their default, with where it came from: a config again.
+std::string changed_yaml(const Loaded& loaded);
+
 }  // namespace lockstep::config

@@ -153,16 +153,8 @@ bool has_setting(const RunList& list, const std::string& key) {
   });
 }
 
-[[noreturn]] void refuse_order(const RunList& list, const std::string& key) {
-  std::vector<std::string> words;
-  for (const auto& order : kOrders) words.emplace_back(order.key);
-  std::ranges::copy(metrics_of(list), std::back_inserter(words));
-  const auto known = base::join(words, ", ");
-  std::ranges::copy(list.differs, std::back_inserter(words));
-  const auto near = base::nearest(key, words);
-  throw InputError(
-      format("the runs cannot be sorted by '{}'", base::printable(key)), "--sort",
-      (near ? format("did you mean {}? ", *near) : "") + format("{} or a config key is wanted", known));
+bool is_order(const std::string& key) {
+  return std::ranges::any_of(kOrders, [&](const auto& order) { return key == order.key; });
 }
 
 Ranking ranking_by(const RunList& list, const std::string& key) {
@@ -173,9 +165,7 @@ Ranking ranking_by(const RunList& list, const std::string& key) {
     const double sign = holds(kMoreIsBetter, key) ? -1 : 1;
     return [key, sign](const RunData& run) { return rank_of(sign * course_of(run, key).best); };
   }
-  if (has_setting(list, key) || config::find_key(key))
-    return [key](const RunData& run) { return rank_of(setting(run, key)); };
-  refuse_order(list, key);
+  return [key](const RunData& run) { return rank_of(setting(run, key)); };
 }
 
 }  // namespace
@@ -199,6 +189,7 @@ RunList list_runs(const fs::path& folder) {
 
 void sort_runs(RunList& list, const std::string& key) {
   if (list.runs.empty()) return;
+  check_word(list, key, "--sort");
   const auto rank = ranking_by(list, key);
   std::vector<std::pair<decltype(rank(list.runs[0])), size_t>> order;
   for (size_t i = 0; i < list.runs.size(); ++i) order.emplace_back(rank(list.runs[i]), i);
@@ -209,6 +200,21 @@ void sort_runs(RunList& list, const std::string& key) {
   std::vector<RunData> sorted;
   for (const auto& row : order) sorted.push_back(std::move(list.runs[row.second]));
   list.runs = std::move(sorted);
+}
+
+void check_word(const RunList& list, const std::string& key, const std::string& option) {
+  const auto metrics = metrics_of(list);
+  if (is_order(key) || holds(metrics, key) || has_setting(list, key) || config::find_key(key)) return;
+  std::vector<std::string> words;
+  for (const auto& order : kOrders) words.emplace_back(order.key);
+  std::ranges::copy(metrics, std::back_inserter(words));
+  const auto known = base::join(words, ", ");
+  std::ranges::copy(list.differs, std::back_inserter(words));
+  auto near = base::nearest(key, words);
+  if (const auto meant = config::nearest_path(key); !near && config::find_key(meant)) near = meant;
+  throw InputError(
+      format("the runs have no '{}'", base::printable(key)), option,
+      (near ? format("did you mean {}? ", *near) : "") + format("{} or a config key is wanted", known));
 }
 
 std::string setting(const RunData& run, const std::string& key) {

@@ -27,6 +27,9 @@ RunList list_runs(const std::vector<std::filesystem::path>& folders);
 /// another word.
 void sort_runs(RunList& list, const std::string& key);
 
+/// InputError where `key`, of that option, is no word that sort_runs() takes.
+void check_word(const RunList& list, const std::string& key, const std::string& option);
+
 /// What the run has for that config key; empty where it has none.
 std::string setting(const RunData& run, const std::string& key);
 
@@ -40,7 +43,9 @@ Course course_of(const RunData& run, const std::string& metric);
 std::vector<std::string> metrics_of(const RunList& list);
 
 /// A table no wider than `width` columns; 0 = as wide as it comes. What finds no room is named below it.
-std::string run_table(const RunList& list, int width);
+/// Where `columns` names some, the run's name and these alone: words that sort_runs() takes; InputError for
+/// another.
+std::string run_table(const RunList& list, int width, const std::vector<std::string>& columns = {});
 /// The same for programs, with everything in it.
 nlohmann::ordered_json run_json(const RunList& list);
 

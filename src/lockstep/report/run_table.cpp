@@ -83,26 +83,57 @@ std::string setting_text(const RunData& run, const std::string& key) {
   return value.empty() ? "–" : base::printable(value);
 }
 
-Columns columns_of(const RunList& list) {
+void add_metric(Columns& columns, const RunList& list, const std::string& metric) {
+  add(columns, list, {.head = metric, .right = true},
+      [&](const auto& run) { return number_text(course_of(run, metric).last); });
+  add(columns, list, {.head = "best", .right = true},
+      [&](const auto& run) { return number_text(course_of(run, metric).best); });
+}
+
+struct Fact {
+  const char* word;  // as sort_runs() takes it
+  Column column;
+  std::string (*text)(const RunData&);
+};
+const Fact kFacts[] = {
+    {"name",
+     {.head = "run", .clipped = true, .stays = true},
+     [](const RunData& run) { return base::printable(run.name); }},
+    {"state",
+     {.head = "state", .clipped = true, .stays = true},
+     [](const RunData& run) { return std::string(run_folder::name_of(run.status->state)); }},
+    {"epoch",
+     {.head = "epoch", .right = true},
+     [](const RunData& run) { return format("{}/{}", run.status->epoch, run.status->epochs); }},
+    {"step",
+     {.head = "step", .right = true},
+     [](const RunData& run) { return format("{}", run.status->step); }},
+    {"when", {.head = "when"}, [](const RunData& run) { return time_text(run.status->updated); }}};
+
+void add_column(Columns& columns, const RunList& list, const std::string& word) {
+  const auto* fact = std::ranges::find(kFacts, word, &Fact::word);
+  if (fact != std::end(kFacts)) return add(columns, list, fact->column, fact->text);
+  if (has(list, word)) return add_metric(columns, list, word);
+  add(columns, list, {.head = word, .clipped = true},
+      [&](const auto& run) { return setting_text(run, word); });
+}
+
+// what says which run did best, and in what they differ
+std::vector<std::string> usual_columns(const RunList& list) {
+  std::vector<std::string> words = {"state", "epoch", "step"};
+  std::ranges::copy(shown_metrics(list), std::back_inserter(words));
+  std::ranges::copy(list.differs, std::back_inserter(words));
+  words.emplace_back("when");
+  return words;
+}
+
+Columns columns_of(const RunList& list, const std::vector<std::string>& asked) {
   Columns columns;
-  add(columns, list, {.head = "run", .clipped = true, .stays = true},
-      [](const auto& run) { return base::printable(run.name); });
-  add(columns, list, {.head = "state", .clipped = true, .stays = true},
-      [](const auto& run) { return std::string(run_folder::name_of(run.status->state)); });
-  add(columns, list, {.head = "epoch", .right = true},
-      [](const auto& run) { return format("{}/{}", run.status->epoch, run.status->epochs); });
-  add(columns, list, {.head = "step", .right = true},
-      [](const auto& run) { return format("{}", run.status->step); });
-  for (const auto& metric : shown_metrics(list)) {
-    add(columns, list, {.head = metric, .right = true},
-        [&](const auto& run) { return number_text(course_of(run, metric).last); });
-    add(columns, list, {.head = "best", .right = true},
-        [&](const auto& run) { return number_text(course_of(run, metric).best); });
+  add_column(columns, list, "name");
+  for (const auto& word : asked.empty() ? usual_columns(list) : asked) {
+    check_word(list, word, "--columns");
+    if (word != "name") add_column(columns, list, word);
   }
-  for (const auto& key : list.differs)
-    add(columns, list, {.head = key, .clipped = true},
-        [&](const auto& run) { return setting_text(run, key); });
-  add(columns, list, {.head = "when"}, [](const auto& run) { return time_text(run.status->updated); });
   return columns;
 }
 
@@ -178,9 +209,9 @@ nlohmann::ordered_json run_json(const RunList& list, const RunData& run) {
 
 }  // namespace
 
-std::string run_table(const RunList& list, int width) {
+std::string run_table(const RunList& list, int width, const std::vector<std::string>& asked) {
   if (list.runs.empty()) return "";
-  auto columns = columns_of(list);
+  auto columns = columns_of(list, asked);
   std::vector<size_t> widths;
   for (const auto& column : columns) widths.push_back(std::min(width_of(column), kLongest));
   const auto left_out =

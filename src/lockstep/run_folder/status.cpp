@@ -43,6 +43,31 @@ nlohmann::ordered_json number_or_null(const std::optional<double>& value) {
   return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
 }
 
+nlohmann::ordered_json json_of(const RunStatus& status) {
+  return {{"state", name_of(status.state)},
+          {"reason", status.reason},
+          {"step", status.step},
+          {"epoch", status.epoch},
+          {"epochs", status.epochs},
+          {"checkpoint", status.checkpoint},
+          {"unsaved", status.unsaved},
+          {"loss", number_or_null(status.loss)},
+          {"accuracy", number_or_null(status.accuracy)},
+          {"reward", number_or_null(status.reward)},
+          {"seconds", status.seconds},
+          {"attempt", status.attempt},
+          {"world", status.world},
+          {"host", status.host},
+          {"job_id", status.job_id},
+          {"pid", status.pid},
+          {"updated", status.updated}};
+}
+
+// a reason may quote a file's bytes: whatever is not UTF-8 is replaced, never thrown at
+std::string text_of(const nlohmann::ordered_json& json) {
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
 // status.json as somebody may have left it, each value looked at before it is taken.
 class Fields {
  public:
@@ -124,25 +149,7 @@ const char* name_of(RunState state) {
 void write_status(const std::filesystem::path& folder, RunStatus status, const std::function<void()>& ready) {
   using namespace std::chrono;
   status.updated = duration<double>(system_clock::now().time_since_epoch()).count();
-  const nlohmann::ordered_json json = {{"state", name_of(status.state)},
-                                       {"reason", status.reason},
-                                       {"step", status.step},
-                                       {"epoch", status.epoch},
-                                       {"epochs", status.epochs},
-                                       {"checkpoint", status.checkpoint},
-                                       {"unsaved", status.unsaved},
-                                       {"loss", number_or_null(status.loss)},
-                                       {"accuracy", number_or_null(status.accuracy)},
-                                       {"reward", number_or_null(status.reward)},
-                                       {"seconds", status.seconds},
-                                       {"attempt", status.attempt},
-                                       {"world", status.world},
-                                       {"host", status.host},
-                                       {"job_id", status.job_id},
-                                       {"pid", status.pid},
-                                       {"updated", status.updated}};
-  // a reason may quote a file's bytes: whatever is not UTF-8 is replaced, never thrown at
-  const auto text = json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  const auto text = text_of(json_of(status));
   base::write_whole((folder / "status.json").string(),
                     [&](const base::ByteSink& sink) { sink(text.data(), text.size()); }, ready);
 }
@@ -187,9 +194,16 @@ Verdict judge(const std::filesystem::path& folder) {
   if (status.accuracy) text += format("\naccuracy {:.2f} %", 100 * *status.accuracy);
   if (status.reward) text += format("\nreward {:.2f}", *status.reward);
   // a killed run may have come to one more than it could say
-  const auto newest = base::newest_by_name((folder / "checkpoints").string());
-  if (!newest.empty()) text += "\ncheckpoint " + newest;
+  verdict.checkpoint = base::newest_by_name((folder / "checkpoints").string());
+  if (!verdict.checkpoint.empty()) text += "\ncheckpoint " + verdict.checkpoint;
   return verdict;
+}
+
+std::string to_json(const Verdict& verdict) {
+  auto json = json_of(verdict.status);
+  json["checkpoint"] = verdict.checkpoint;
+  json["exit_status"] = verdict.exit_status;
+  return text_of(json);
 }
 
 }  // namespace lockstep::run_folder

@@ -51,8 +51,13 @@ constexpr int kRunning = 3;
 struct Verdict {
   std::string text;
   int exit_status;
-  RunStatus status;  // of one that has died: failed, and why
+  RunStatus status;             // of one that has died: failed, and why
+  std::string checkpoint = {};  // the newest one's path; empty = none
 };
 Verdict judge(const std::filesystem::path& folder);
+
+/// The same for programs: status.json's keys, judged, with "exit_status" and the checkpoint's path.
+/// docs/run-folder.md
+std::string to_json(const Verdict& verdict);
 
 }  // namespace lockstep::run_folder

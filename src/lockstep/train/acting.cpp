@@ -253,7 +253,7 @@ std::unique_ptr<Acting> make_acting(const Setup& setup) {
   return std::make_unique<Acting>(setup, std::move(actor));
 }
 
-std::string report_of_play(const Setup& setup, const Actor& actor, Net& net) {
+Play play_episodes(const Setup& setup, const Actor& actor, Net& net) {
   const EvaluationMode mode(net);
   const auto policy = policy_of(net, setup);
   const ShardSampler groups(kPlayed / kTogether, setup.team->rank(), setup.team->world());
@@ -269,11 +269,15 @@ std::string report_of_play(const Setup& setup, const Actor& actor, Net& net) {
   setup.team->sum(rewards);  // of all ranks but one each is 0
   const double mean = std::accumulate(rewards.begin(), rewards.end(), 0.0) / kPlayed;
   const auto [least, largest] = std::ranges::minmax(rewards);
-  auto text = format("reward      {:.4f}\nleast       {:g}\nlargest     {:g}", mean, least, largest);
-  const auto goal = actor.goal();
-  if (goal.reward != 0)
-    text +=
-        format("\nsolved      {} (a mean of {:g} or more)", mean >= goal.reward ? "yes" : "no", goal.reward);
+  const auto goal = actor.goal().reward;
+  return {mean, least, largest, goal == 0 ? std::nullopt : std::optional<double>(goal)};
+}
+
+std::string report_of(const Play& play) {
+  auto text =
+      format("reward      {:.4f}\nleast       {:g}\nlargest     {:g}", play.reward, play.least, play.largest);
+  if (play.goal)
+    text += format("\nsolved      {} (a mean of {:g} or more)", play.solved() ? "yes" : "no", *play.goal);
   return text;
 }
 

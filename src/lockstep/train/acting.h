@@ -67,9 +67,17 @@ class Acting {
 /// The task's actor, where it has one. InputError for settings that are for a data set. Collective.
 std::unique_ptr<Acting> make_acting(const Setup& setup);
 
-/// For `eval`: the mean, least and largest reward of 100 episodes, the same at any number of ranks, in lines
-/// for people. Collective.
-std::string report_of_play(const Setup& setup, const Actor& actor, Net& net);
+/// The rewards of whole episodes.
+struct Play {
+  double reward, least, largest;  // the mean, and its bounds
+  std::optional<double> goal;     // of the mean, where the task has one
+  bool solved() const { return goal && reward >= *goal; }
+};
+/// For `eval`: 100 episodes, the same at any number of ranks. Collective.
+Play play_episodes(const Setup& setup, const Actor& actor, Net& net);
+
+/// A table for people.
+std::string report_of(const Play& play);
 
 /// The task's actor on this rank; nullptr where its samples are a data set's.
 std::unique_ptr<Actor> actor_of(const Setup& setup);

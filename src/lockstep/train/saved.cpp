@@ -34,6 +34,19 @@ Saved read_file(const std::string& path) {
   return {path, std::move(file.tree)};
 }
 
+// What a person wants of a run that kept its best; one that is damaged is passed over, as the newest would
+// be.
+std::optional<Saved> best_in(const CheckpointStore& store) {
+  std::error_code none;
+  if (!fs::exists(store.best_path(), none)) return std::nullopt;
+  try {
+    return read_file(store.best_path());
+  } catch (const InputError& error) {
+    log::warning(format("{} is passed over: {}", store.best_path(), error.what()));
+    return std::nullopt;
+  }
+}
+
 std::optional<Saved> newest_in(const CheckpointStore& store) {
   auto found = store.latest();
   if (!found) return std::nullopt;
@@ -80,7 +93,9 @@ Saved read_saved(const Team& team, const std::string& wanted) {
   return from_first(team, [&] {
     const auto path = find_saved(wanted);
     if (!fs::is_directory(path)) return read_file(path);
-    if (auto found = newest_in(checkpoints_of(path))) return *found;
+    const auto store = checkpoints_of(path);
+    if (auto found = best_in(store)) return *found;
+    if (auto found = newest_in(store)) return *found;
     throw InputError("there is no whole checkpoint in this folder", path,
                      "name a run's folder (runs/NAME), or a .pt or safetensors file");
   });

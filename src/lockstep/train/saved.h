@@ -22,7 +22,8 @@ struct Saved {
 /// Where `wanted` lies; an InputError where there is no such file or folder. For rank 0.
 std::string find_saved(const std::string& wanted);
 
-/// `wanted`: a checkpoint, or a run's folder. The same on every rank, errors too. Collective.
+/// `wanted`: a checkpoint, or a run's folder, which means its best one, else its newest. The same on every
+/// rank, errors too. Collective.
 Saved read_saved(const Team& team, const std::string& wanted);
 
 /// The newest whole checkpoint of a run's folder, if it has come to one. Collective, as above.
