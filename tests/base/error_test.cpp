@@ -32,6 +32,12 @@ TEST(Error, SaysWhereMemoryEndedAndWhatToDo) {
   EXPECT_EQ(where_of(std::runtime_error("x")), "passed on");
 }
 
+TEST(Error, WithoutAPathHasNoPlace) {
+  const std::filesystem::filesystem_error error("x",
+                                                std::make_error_code(std::errc::no_such_file_or_directory));
+  EXPECT_EQ(describe(error), "No such file or directory\n  to do: check the path and its permissions");
+}
+
 TEST(Error, APathThatCannotBeIsWrongInput) {
   try {
     (void)std::filesystem::exists(std::string(300, 'x'));

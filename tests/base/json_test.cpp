@@ -30,5 +30,17 @@ TEST(ParseJson, SiblingsAreNotDeep) {
   EXPECT_TRUE(parse_json(list + "]").is_array());
 }
 
+TEST(WhatIsWrong, IsSaidWithoutTheExceptionsName) {
+  const auto said = [](const std::string& text) {
+    try {
+      return nlohmann::json::parse(text).dump();
+    } catch (const nlohmann::json::exception& error) {
+      return what_is_wrong(error);
+    }
+  };
+  EXPECT_EQ(said("[1e999]"), "number overflow parsing '1e999'");
+  EXPECT_TRUE(said("{").starts_with("parse error at line 1, column 2: "));
+}
+
 }  // namespace
 }  // namespace lockstep::base

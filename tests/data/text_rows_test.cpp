@@ -101,6 +101,8 @@ TEST_F(TextRowsTest, NamesTheLineThatIsWrong) {
   refused("a.csv", "text,label\nx,y\n", "there is no column 'lable'", "", {"text", "lable"});
   refused("a.csv", "text,text\nx,y\n", "two columns are called 'text'", "", {"text"});
   refused("a.jsonl", "{\"text\": \"x\"}\n{\"text\": \"x\",}\n", "the line is not JSON", ":2");
+  refused("a.jsonl", "{\"text\": \"x\"}\n{\"text\": 1e999}\n",
+          "the line is not JSON: number overflow parsing '1e999'", ":2");
   refused("a.jsonl", "{\"text\": \"x\"}\n[1]\n", "the line is no JSON object", ":2");
   refused("a.jsonl", "{\"text\": \"x\"}\n{\"txt\": \"x\"}\n", "the object has no 'text'", ":2");
   refused("a.jsonl", "{\"text\": \"x\"}\n{\"text\": null}\n", "'text' is null", ":2");

@@ -118,6 +118,18 @@ TEST(Threads, BeyondTheShareAreAWarningOfTheRanksThatHaveThem) {
   EXPECT_TRUE(finding.says.starts_with("rank 1: OMP_NUM_THREADS=8 is more than")) << finding.says;
 }
 
+TEST(Threads, ThatAreNoNumberAreSaidByTheirName) {
+  Picture picture = cluster({2});
+  picture.ranks[1].variables["OMP_NUM_THREADS"] = "many";
+  const auto findings = judge({"threads", judge_threads}, picture);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].verdict, Verdict::failure);
+  EXPECT_EQ(
+      findings[0].says,
+      "OMP_NUM_THREADS=many is not a number from 0 to 2147483647 (environment variable OMP_NUM_THREADS)");
+  EXPECT_TRUE(findings[0].remedy.starts_with("correct or unset OMP_NUM_THREADS")) << findings[0].remedy;
+}
+
 TEST(Locality, OfAGpuBesideOtherCoresIsAWarningAndTheNodeIsDrawn) {
   Picture picture = cluster({2});
   for (auto& facts : picture.ranks) {

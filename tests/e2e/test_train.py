@@ -186,6 +186,13 @@ def test_eval_is_exact_at_any_world(pima_run, lockstep, mpirun, run):
     assert float(re.search(r"accuracy +(\S+)", alone)[1]) == pytest.approx(accuracy, abs=6e-5)
 
 
+def test_the_state_is_a_finished_runs_last_word(pima_run):
+    """Who waits for it may end the processes that would still write."""
+    report, state = (pima_run[0].joinpath(name).stat().st_mtime_ns for name in ("report.json", "status.json"))
+    assert report <= state
+    assert not [path for path in pima_run[0].rglob(".*.partial")]
+
+
 def test_eval_takes_a_run_folder(pima_run, lockstep, mpirun, run, tmp_path):
     """As the job scripts do: the run's own config and its best checkpoint, or its newest whole one."""
     folder = shutil.copytree(pima_run[0], tmp_path / "copy")

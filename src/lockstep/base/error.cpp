@@ -35,8 +35,8 @@ std::string describe(const std::exception& error) {
     if (!known->where().empty()) text += "\n  where: " + known->where();
     if (!known->hint().empty()) text += "\n  to do: " + known->hint();
   } else if (const auto* files = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
-    text = files->code().message() +
-           "\n  where: " + base::printable(files->path1().string(), base::kLongestPath) +
+    const auto path = base::printable(files->path1().string(), base::kLongestPath);
+    text = files->code().message() + (path.empty() ? "" : "\n  where: " + path) +
            "\n  to do: check the path and its permissions";
   } else if (base::is_out_of_memory(error)) {
     text = "there is not enough memory (" + text + ")\n  to do: " + base::kMoreMemory;

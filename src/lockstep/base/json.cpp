@@ -20,4 +20,11 @@ bool is_shallow_json(std::string_view text) {
   return true;
 }
 
+// "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
+std::string what_is_wrong(const nlohmann::json::exception& error) {
+  const std::string text = error.what();
+  const auto name = text.find("] ");
+  return text.starts_with('[') && name != text.npos ? text.substr(name + 2) : text;
+}
+
 }  // namespace lockstep::base

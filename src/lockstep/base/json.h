@@ -3,6 +3,7 @@
 // what copies, compares, prints and removes values calls itself for each level.
 
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
 
 namespace lockstep::base {
@@ -19,5 +20,8 @@ Json parse_json(std::string_view text) {
   return is_shallow_json(text) ? Json::parse(text.begin(), text.end(), nullptr, false)
                                : Json(Json::value_t::discarded);
 }
+
+/// What a parser says is wrong, without the name and the number of its exception.
+std::string what_is_wrong(const nlohmann::json::exception& error);
 
 }  // namespace lockstep::base

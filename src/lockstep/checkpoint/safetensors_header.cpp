@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 
 namespace lockstep::checkpoint {
 
@@ -112,7 +113,7 @@ class Parser : public nlohmann::json_sax<Json> {
   }
 
   bool parse_error(size_t, const std::string&, const Json::exception& error) override {
-    input_.fail(format("the header is no JSON: {}", error.what()));
+    input_.fail(format("the header is no JSON: {}", base::what_is_wrong(error)));
   }
 
  private:

@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/line_reader.h"
 #include "lockstep/data/text_rows.h"
@@ -65,7 +66,7 @@ class Fields : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool parse_error(size_t, const std::string&, const nlohmann::json::exception& why) override {
-    error = why.what();
+    error = base::what_is_wrong(why);
     return false;
   }
 
@@ -124,11 +125,8 @@ class JsonRows : public TextRows {
     if (found_.error.empty())
       throw InputError("the line is no JSON object", where(),
                        R"(write {"text": "...", "label": "..."}, say)");
-    const auto said = found_.error.find("parse error");
-    throw InputError(
-        "the line is not JSON: " +
-            base::printable(said == std::string::npos ? found_.error : found_.error.substr(said), 160),
-        where(), "give JSON Lines, an object a line, in UTF-8; a .csv or .tsv is read by its name");
+    throw InputError("the line is not JSON: " + base::printable(found_.error, 160), where(),
+                     "give JSON Lines, an object a line, in UTF-8; a .csv or .tsv is read by its name");
   }
 
   std::string_view field(size_t i) const {

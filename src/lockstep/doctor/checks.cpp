@@ -1,5 +1,9 @@
 #include "lockstep/doctor/checks.h"
 
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/doctor/judging.h"
+
 namespace lockstep::doctor {
 namespace {
 
@@ -22,9 +26,10 @@ Findings judge(const Check& check, const Picture& picture) {
   Findings findings;
   try {
     findings = check.judge(picture);
+  } catch (const Error& error) {  // what a rank was given is wrong: OMP_NUM_THREADS=many
+    findings = {failure_of(error)};
   } catch (const std::exception& error) {
-    findings = {
-        fail(std::string("the check itself failed: ") + error.what(), "please report this as a defect")};
+    findings = {fail(format("the doctor has no answer: {}", error.what()), "please report this as a defect")};
   }
   for (Finding& finding : findings) finding.check = check.name;
   return findings;

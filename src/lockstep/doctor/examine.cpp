@@ -17,6 +17,7 @@
 #include "lockstep/doctor/active.h"
 #include "lockstep/doctor/collect.h"
 #include "lockstep/doctor/end_signals.h"
+#include "lockstep/doctor/judging.h"
 #include "lockstep/doctor/probes.h"
 #include "lockstep/doctor/telling.h"
 #include "lockstep/doctor/watchdog.h"
@@ -55,13 +56,6 @@ milliseconds patience_in(const launch::Environment& environment) {
   } catch (const Error&) {
     return kJoinPatience;  // whoever joins will say that it is no number
   }
-}
-
-Finding failure_of(const std::exception& error) {
-  const auto* known = dynamic_cast<const Error*>(&error);
-  const std::string what = error.what();
-  const std::string where = known && !known->where().empty() ? " (" + known->where() + ")" : "";
-  return fail(what.substr(0, what.find('\n')) + where, known ? known->hint() : "");
 }
 
 struct Remedy {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/doctor/bitmap.h"
 #include "lockstep/launch/grouped.h"
@@ -19,6 +20,13 @@ Bitmap bitmap_of(const std::string& list) {
 }
 
 }  // namespace
+
+Finding failure_of(const std::exception& error) {
+  const auto* known = dynamic_cast<const Error*>(&error);
+  const std::string what = error.what();
+  const std::string where = known && !known->where().empty() ? " (" + known->where() + ")" : "";
+  return fail(what.substr(0, what.find('\n')) + where, known ? known->hint() : "");
+}
 
 Findings of_ranks(const Picture& picture, const std::function<std::optional<Finding>(const Facts&)>& look,
                   const std::function<Finding()>& otherwise) {

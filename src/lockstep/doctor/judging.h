@@ -2,6 +2,7 @@
 // What checks share: findings that several ranks give are told once, nodes are looked at once, sizes are
 // readable.
 
+#include <exception>
 #include <functional>
 #include <optional>
 #include <string>
@@ -11,6 +12,9 @@
 #include "lockstep/doctor/finding.h"
 
 namespace lockstep::doctor {
+
+/// What a person is told where a look ended with an error.
+Finding failure_of(const std::exception& error);
 
 /// Each distinct finding once, with the ranks that gave it; `otherwise` where none did.
 Findings of_ranks(const Picture& picture, const std::function<std::optional<Finding>(const Facts&)>& look,

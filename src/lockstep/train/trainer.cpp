@@ -211,8 +211,12 @@ double Trainer::mean_train_loss() {
 }
 
 void Trainer::tell(run_folder::RunState now, const std::string& reason) {
-  log_.tell(state_, now, reason);
+  // Whoever waits for the end of a run may end its processes once it is said; of one that fails, others may
+  // be ended already.
+  const bool last = now != run_folder::RunState::failed;
+  if (!last) log_.tell(state_, now, reason);
   facts_.tell(now, reason, state_.step, log_.clock().seconds());
+  if (last) log_.tell(state_, now, reason);
   if (now == run_folder::RunState::failed) trace_.save_own(reason);
   if (now == run_folder::RunState::running || !requests_) return;
   for (const auto request : run_folder::kRequests) requests_->answer(request);
