@@ -153,7 +153,10 @@ TEST_F(RunFolderTest, AutoNamesTheKeysThatDiffer) {
   (void)open();
   const auto folder = open("auto", with(kConfig, "lr: 0.01", "lr: 0.1"));
   EXPECT_EQ(folder.path, path("mnist-2"));
-  EXPECT_NE(folder.notes.at(0).find("optim.lr (was 0.01, is 0.1)"), std::string::npos) << folder.notes[0];
+  EXPECT_EQ(folder.notes.at(0),
+            path("mnist").string() +
+                " has another config: optim.lr (was 0.01, is 0.1); to go on there all the same: --resume " +
+                path("mnist").string());
 }
 
 TEST_F(RunFolderTest, AKeyThatAnOlderLockstepDidNotKnowHadItsDefault) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -30,6 +31,41 @@ int status_of(void (*work)()) {
   int status = 0;
   ::waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+// What a rank tells of a SIGTERM that its parent, a process of this name, sends.
+std::string told_of_parents(const char* name) {
+  int said[2] = {};
+  EXPECT_EQ(::pipe(said), 0);
+  const pid_t parent = ::fork();
+  if (parent == 0) {
+    ::prctl(PR_SET_NAME, name);
+    const pid_t rank = ::fork();
+    if (rank == 0) {
+      const launch::StopSignals signals;
+      (void)!::write(said[1], ".", 1);
+      while (launch::StopSignals::received() == 0) ::usleep(1000);
+      const auto told = launch::StopSignals::told();
+      (void)!::write(said[1], told.data(), told.size());
+      ::_exit(0);
+    }
+    char ready = 0;
+    (void)!::read(said[0], &ready, 1);
+    ::kill(rank, SIGTERM);
+    ::waitpid(rank, nullptr, 0);
+    ::_exit(0);
+  }
+  ::waitpid(parent, nullptr, 0);
+  ::close(said[1]);
+  char text[100] = {};
+  (void)!::read(said[0], text, sizeof text - 1);
+  ::close(said[0]);
+  return text;
+}
+
+TEST(StopSignals, NameTheMpirunThatSentOne) {
+  EXPECT_EQ(told_of_parents("mpirun"), "SIGTERM from mpirun, as by Ctrl-C");
+  EXPECT_EQ(told_of_parents("bash"), "SIGTERM");
 }
 
 TEST(StopSignals, TheSecondLeavesAtOnce) {

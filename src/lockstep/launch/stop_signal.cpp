@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "lockstep/base/error.h"
+#include "lockstep/launch/terminal.h"
 
 namespace lockstep::launch {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 constexpr int64_t kSameRequestNs = 500'000'000;
 
 std::atomic<int> first_signal{0};
+std::atomic<pid_t> first_sender{0};
 std::atomic<int64_t> urgent_time{0};  // of the first SIGTERM or SIGINT
 std::atomic<int64_t> term_time{0};
 int lifetimes = 0;
@@ -32,9 +34,10 @@ void note_time(std::atomic<int64_t>& first, int64_t now) {
   first.compare_exchange_strong(never, now);
 }
 
-void on_signal(int signal) {
+void on_signal(int signal, siginfo_t* facts, void*) {
   int none = 0;
-  first_signal.compare_exchange_strong(none, signal);
+  if (first_signal.compare_exchange_strong(none, signal))
+    first_sender = facts->si_code <= 0 ? facts->si_pid : 0;
   if (signal != SIGTERM && signal != SIGINT) return;
   const int64_t now = now_ns();
   if (signal == SIGTERM) note_time(term_time, now);
@@ -48,11 +51,11 @@ StopSignals::StopSignals() : StopSignals({SIGTERM, SIGINT, SIGUSR1, SIGUSR2}, on
 
 EarlySignals::EarlySignals() : StopSignals({SIGUSR1, SIGUSR2}, on_signal) {}
 
-StopSignals::StopSignals(std::initializer_list<int> signals, void (*handler)(int)) {
-  if (lifetimes++ == 0) first_signal = 0, urgent_time = 0, term_time = 0;
+StopSignals::StopSignals(std::initializer_list<int> signals, void (*handler)(int, siginfo_t*, void*)) {
+  if (lifetimes++ == 0) first_signal = 0, first_sender = 0, urgent_time = 0, term_time = 0;
   struct sigaction action {};
-  action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;
+  action.sa_sigaction = handler;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
   for (const int signal : signals) {
     auto& [number, former] = former_.emplace_back(signal, action);
     ::sigaction(number, &action, &former);
@@ -66,6 +69,14 @@ StopSignals::~StopSignals() {
 
 int StopSignals::received() {
   return first_signal;
+}
+
+std::string StopSignals::told() {
+  if (first_signal == 0) return "";
+  auto name = signal_name(first_signal);
+  const auto launcher = first_sender == ::getppid() ? launcher_named(first_sender) : "";
+  if (launcher.empty()) return name;
+  return name + " from " + launcher + (first_signal == SIGTERM ? ", as by Ctrl-C" : "");
 }
 
 std::optional<std::chrono::duration<double>> StopSignals::since_term() {

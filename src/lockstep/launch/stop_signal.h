@@ -24,11 +24,14 @@ class StopSignals {
 
   /// The signal that came first, or 0.
   static int received();
+  /// Its name; where it came from the mpirun that started this process, that too: Ctrl-C there reaches a rank
+  /// as SIGTERM. Nothing where none came.
+  static std::string told();
   /// How long ago the first SIGTERM came; nothing where none has.
   static std::optional<std::chrono::duration<double>> since_term();
 
  protected:
-  StopSignals(std::initializer_list<int> signals, void (*handler)(int));
+  StopSignals(std::initializer_list<int> signals, void (*handler)(int, siginfo_t*, void*));
 
  private:
   std::vector<std::pair<int, struct sigaction>> former_;

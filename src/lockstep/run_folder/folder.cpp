@@ -137,7 +137,10 @@ Candidate try_going_on(const fs::path& path, const Settings& settings) {
   if (!lock) return {{}, path.string() + " is in use by another job"};
   if (is_finished(path, settings.train)) return {};
   const auto different = config::differences(then, settings);
-  if (!different.empty()) return {{}, path.string() + " has another config: " + base::join(different, ", ")};
+  if (!different.empty())
+    return {{},
+            format("{} has another config: {}; to go on there all the same: --resume {}", path.string(),
+                   base::join(different, ", "), path.string())};
   return {go_on(path, std::move(*lock), {}), ""};
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/launch/stop_signal.h"
 #include "lockstep/train/not_finite.h"
@@ -21,7 +22,9 @@ bool is_last_step(const TrainSettings& train, const TrainingState& state) {
 Ending ending_of(const Agreed& verdicts) {
   switch (verdicts.stop) {
     case Stop::signal:
-      return {RunState::stopped_early, launch::signal_name(verdicts.signal)};
+      return {RunState::stopped_early, verdicts.signal == launch::StopSignals::received()
+                                           ? launch::StopSignals::told()
+                                           : launch::signal_name(verdicts.signal)};
     case Stop::request:
       return {RunState::stopped_on_request, "lockstep stop"};
     case Stop::deadline:
@@ -29,6 +32,11 @@ Ending ending_of(const Agreed& verdicts) {
     default:
       return {RunState::done, "max_seconds"};
   }
+}
+
+void say_stopping(const Ending& ending) {
+  if (ending.stopped())
+    log::info(format("{}: stopping with a checkpoint; --resume auto goes on from there", ending.reason));
 }
 
 }  // namespace
@@ -102,7 +110,10 @@ void Watch::obey(const Agreed& verdicts, const TrainingState& state, const LossT
 void Watch::stop_for(const Agreed& verdicts) {
   if (verdicts.stop == Stop::no) return;
   if (grace_) grace_->agreed();
-  if (verdicts.stop != Stop::not_finite) ending_ = ending_of(verdicts);
+  if (verdicts.stop == Stop::not_finite) return;
+  // at once: a launcher that is interrupted may end the ranks while they write
+  if (!ending_) say_stopping(ending_of(verdicts));
+  ending_ = ending_of(verdicts);
 }
 
 Agreement Watch::count_rounds() const {
