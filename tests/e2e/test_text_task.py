@@ -329,6 +329,18 @@ def test_lengths_are_for_texts(run, lockstep, source_dir, tmp_path):
     assert "data.bucket" in result.stderr and "all of one length" in result.stderr
 
 
+def test_texts_that_the_vocabulary_does_not_know_are_said(train, place, lockstep, run):
+    rows = reviews(40)
+    write_csv(place / "own.csv", rows)
+    write_csv(place / "foreign.csv", [{**row, "text": row["text"] + " слово" * 4} for row in rows])
+    assert "[UNK]" not in train("own.csv", train__epochs=1).output
+    said = train("foreign.csv", train__epochs=1).stderr
+    assert re.search(r"warning: foreign\.csv: \d\d % of the tokens are \[UNK\].*\n  to do: take a vocabulary", said), said
+    (place / "new.txt").write_text("слово слово\n")
+    asked = run(lockstep, "predict", place / "runs/text", "--input", "new.txt", cwd=place, check=True)
+    assert "[UNK]" in asked.stderr and "UNK" not in asked.stdout
+
+
 def test_mnli_names_what_is_missing_or_unknown(place, run, lockstep):
     write_nli(place / "mnli")
     config = place / "config.yaml"

@@ -126,8 +126,9 @@ TextColumns columns_for(const TextRecipe& recipe, const TextFile& first, const T
   return columns;
 }
 
-// texts: digest, pad, whether the first file is the training set, label, columns, then four a file: its path,
-// its kept file, what is known of it, its part's name; then the notes. tensors: four a file that is not kept.
+// texts: digest, [PAD] and [UNK], whether the first file is the training set, label, columns, then four a
+// file: its path, its kept file, what is known of it, its part's name; then the notes. tensors: four a file
+// that is not kept.
 SharedSet read_all(const Settings& settings, TextTask::Recipe recipe_of, TextTask::Look look,
                    const TextColumns& known) {
   const auto recipe = recipe_of(settings, look);
@@ -146,7 +147,8 @@ SharedSet read_all(const Settings& settings, TextTask::Recipe recipe_of, TextTas
     notes.push_back(read.note);
     all.tensors.insert(all.tensors.end(), read.made.tensors.begin(), read.made.tensors.end());
   }
-  all.text = base::pack_texts({vocabulary.digest, std::to_string(vocabulary.tokenizer.pad_id()),
+  all.text = base::pack_texts({vocabulary.digest,
+                               packed_numbers({vocabulary.tokenizer.pad_id(), vocabulary.tokenizer.unk_id()}),
                                with_train ? "train" : "", columns.label, base::pack_texts(columns.texts),
                                base::pack_texts(texts), base::pack_texts(notes)});
   return all;
@@ -165,7 +167,8 @@ TextSets read_texts(const Settings& settings, const NodeShare& node, TextTask::R
   const auto all = base::unpack_texts(shared.text);
   TextSets sets{.columns = recipe(settings, TextTask::Look::no).columns,
                 .vocabulary = all.at(0),
-                .pad = std::stoll(all.at(1)),
+                .pad = numbers_in(all.at(1)).at(0),
+                .unk = numbers_in(all.at(1)).at(1),
                 .notes = base::unpack_texts(all.at(6))};
   const bool with_train = !all.at(2).empty();
   sets.columns.label = all.at(3);

@@ -24,7 +24,7 @@ struct TextSets {
   Parts parts = {};                     // of the evaluation set; empty where it has no file of its own
   TextColumns columns = {};             // none is empty
   std::string vocabulary = {};          // its digest
-  int64_t pad = 0;
+  int64_t pad = 0, unk = 0;             // the numbers of [PAD] and [UNK]
   std::vector<std::string> notes = {};
 };
 

@@ -8,6 +8,8 @@
 #include <numeric>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/pack.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
@@ -61,6 +63,18 @@ std::string told(const Tokenised& file, const std::string& path, const TextColum
   if (file.cut) text += format(", {} of {} or more (task.max_length)", file.cut, most);
   if (file.left_out) text += format("; {} with the label {} left out", file.left_out, columns.left_out);
   return text;
+}
+
+// Of texts in another language, or a vocabulary for another: a model learns nothing of [UNK].
+void warn_of_unknown(const Tokens& tokens, const std::string& path, int64_t unk) {
+  constexpr double kMany = 0.05;
+  const auto all = static_cast<double>(std::max<int64_t>(tokens.ids.numel(), 1));
+  const auto share = static_cast<double>(tokens.ids.eq(unk).sum().item<int64_t>()) / all;
+  if (share < kMany) return;
+  log::warning(
+      format("{}: {:.0f} % of the tokens are [UNK], which the vocabulary does not know\n"
+             "  to do: take a vocabulary of the texts' language and letters (task.vocabulary)",
+             path, 100 * share));
 }
 
 at::Tensor targets_at(const at::Tensor& targets, const std::vector<int64_t>& rows) {
@@ -141,6 +155,8 @@ TaskData TextTask::data(const Settings& settings, const NodeShare& node) {
   data.input_shape = {3, settings.task.max_length};
   for (size_t i = 0; i < sets.files.size(); ++i)
     data.notes.push_back(told(sets.files[i], sets.paths[i], columns, settings.task.max_length));
+  for (size_t i = 0; i < sets.files.size(); ++i)
+    warn_of_unknown(sets.files[i].tokens, sets.paths[i], sets.unk);
   data.class_names = recipe_(settings, Look::no).class_names;
   if (regression_) {
     data.class_names = {columns.label};
@@ -236,6 +252,7 @@ std::shared_ptr<const Dataset> TextTask::inputs(const Settings& settings, const 
   const int64_t threads = std::max<int64_t>(at::get_num_threads(), 1);
   auto made = tokenise(file, layout, columns, vocabulary.tokenizer,
                        {.max_length = settings.task.max_length, .threads = threads});
+  warn_of_unknown(made.tokens, file, vocabulary.tokenizer.unk_id());
   return std::make_shared<TokenSet>(std::vector<Tokens>{made.tokens}, vocabulary.tokenizer.pad_id());
 }
 

@@ -153,13 +153,19 @@ at::Tensor copy_of(const std::vector<Value>& values, at::ScalarType type) {
   return tensor;
 }
 
+}  // namespace
+
 std::string packed_numbers(const std::vector<int64_t>& numbers) {
   std::vector<std::string> texts;
   for (const auto number : numbers) texts.push_back(std::to_string(number));
   return base::pack_texts(texts);
 }
 
-}  // namespace
+std::vector<int64_t> numbers_in(const std::string& packed) {
+  std::vector<int64_t> list;
+  for (const auto& number : base::unpack_texts(packed)) list.push_back(std::stoll(number));
+  return list;
+}
 
 void complete(TextColumns& columns, const std::vector<std::string>& in_file, bool labelled,
               const std::string& path) {
@@ -249,15 +255,10 @@ bool is_sound(const SharedSet& set) try {
 
 Tokenised unpacked(const SharedSet& set) {
   const auto texts = base::unpack_texts(set.text);
-  const auto numbers = [&texts](size_t i) {
-    std::vector<int64_t> list;
-    for (const auto& number : base::unpack_texts(texts.at(i))) list.push_back(std::stoll(number));
-    return list;
-  };
-  const auto counts = numbers(2);
+  const auto counts = numbers_in(texts.at(2));
   return {.tokens = {set.tensors.at(0), set.tensors.at(1), set.tensors.at(2), set.tensors.at(3)},
           .names = base::unpack_texts(texts.at(0)),
-          .first_seen = numbers(1),
+          .first_seen = numbers_in(texts.at(1)),
           .left_out = counts.at(0),
           .cut = counts.at(1)};
 }

@@ -46,6 +46,10 @@ Tokenised tokenise(const std::string& path, const data::TextLayout& layout, cons
 /// A line a file: the set as share_on_node and a kept file carry it.
 SharedSet packed(const Tokenised& made);
 Tokenised unpacked(const SharedSet& set);
+
+/// A list of numbers as one text, and back.
+std::string packed_numbers(const std::vector<int64_t>& numbers);
+std::vector<int64_t> numbers_in(const std::string& packed);
 /// Would unpacked() give tokens whose places and numbers are those of one another? A file may hold anything.
 bool is_sound(const SharedSet& set);
 

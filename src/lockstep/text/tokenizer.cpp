@@ -198,4 +198,8 @@ int32_t Tokenizer::pad_id() const {
   return parts_->pad;
 }
 
+int32_t Tokenizer::unk_id() const {
+  return parts_->unk;
+}
+
 }  // namespace lockstep

@@ -41,6 +41,8 @@ class Tokenizer {
   std::optional<int32_t> id(std::string_view token) const;
   /// The number of [PAD].
   int32_t pad_id() const;
+  /// The number of [UNK], which stands for what the vocabulary has no tokens for.
+  int32_t unk_id() const;
 
  private:
   struct Parts;
