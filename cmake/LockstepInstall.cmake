@@ -31,6 +31,15 @@ write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/lockstepConfigVersi
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/lockstepConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/lockstepConfigVersion.cmake
   cmake/FindLibtorch.cmake cmake/LibtorchCuda.cmake DESTINATION ${package_dir})
 
+# The same of the build tree: a project takes it by CMAKE_PREFIX_PATH=LOCKSTEP/build/release.
+export(EXPORT lockstepTargets NAMESPACE lockstep:: FILE ${CMAKE_CURRENT_BINARY_DIR}/lockstepTargets.cmake)
+if(TARGET lockstep_cuda)
+  export(EXPORT lockstepCudaTargets NAMESPACE lockstep:: FILE ${CMAKE_CURRENT_BINARY_DIR}/lockstepCudaTargets.cmake)
+endif()
+foreach(file FindLibtorch.cmake LibtorchCuda.cmake)  # beside lockstepConfig.cmake, which looks for them there
+  configure_file(cmake/${file} ${CMAKE_CURRENT_BINARY_DIR}/${file} COPYONLY)
+endforeach()
+
 # For builds without CMake.
 file(RELATIVE_PATH pc_to_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 configure_file(cmake/lockstep.pc.in ${CMAKE_CURRENT_BINARY_DIR}/lockstep.pc @ONLY)

@@ -53,6 +53,12 @@ def test_a_project_may_hold_it(how, project, build_dir, mpirun, run):
         str(folder), "")
 
 
+def test_a_built_tree_is_a_package(project, build_dir, lockstep, mpirun, tmp_path):
+    """What scripts/run leaves is enough to build a program of one's own, or a row of a table."""
+    build_against(build_dir, build_dir, project("find_package(lockstep REQUIRED)"), tmp_path / "build")
+    assert "world 2" in mpirun(2, tmp_path / "build/own", check=True).stdout
+
+
 def test_pkg_config_knows_it(installed, build_dir, mpirun, run, tmp_path):
     if " " in str(SOURCE):
         pytest.skip("pkg-config quotes no folder with a space after -isystem and -Wl,-rpath")
