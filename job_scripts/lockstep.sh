@@ -83,6 +83,7 @@ go_on() {
   say "stopped early; restart $((done_so_far + 1)) of at most $most"
   if in_slurm; then
     record_again
+    trap : TERM USR1 USR2  # Slurm's answer, if it comes before the command's end
     { requeue_slurm || starts_again_in_slurm; } && exit 0  # Slurm ends this script when it requeues the job
     record_begin
   else

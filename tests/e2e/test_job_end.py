@@ -10,7 +10,7 @@ IN_PBS = {"PBS_JOBID": "7.x"}
 
 # what scontrol says, and whether it takes a requeue
 SCONTROL = """#!/bin/bash
-[ "$1" = show ] || { touch requeued; exit "$REFUSES"; }
+[ "$1" = show ] || { touch requeued; [ -z "${ENDS:-}" ] || kill -s TERM "$ENDS"; exit "$REFUSES"; }
 [ -e requeued ] && RESTARTS=$((RESTARTS + LATER))
 printf 'JobId=7 JobName=x\\n   JobState=%s Reason=None\\n   Requeue=1 Restarts=%s BatchFlag=1 PreemptTime=None\\n' "$STATE" "$RESTARTS"
 """
@@ -38,6 +38,12 @@ def test_a_job_that_slurm_starts_again_is_not_to_be_submitted(job, said, requeue
     done = script("GOT=TERM; go_on", **IN_SLURM, **job)
     assert done.stdout.splitlines()[-1].endswith(said) and (tmp_path / "requeued").exists() == requeued, done.output
     assert ("submit again" in done.stdout) == ("submit again" in said)
+
+
+def test_the_sigterm_of_a_jobs_own_requeue_is_no_news(script):
+    """Slurm may send it before its command is back."""
+    done = script("hear_signals; export ENDS=$$; GOT=USR1; go_on", **IN_SLURM, REFUSES="0")
+    assert done.returncode == 0 and "restart 1 of at most" in done.stdout and "SIGTERM" not in done.output, done.output
 
 
 @pytest.mark.parametrize("rerunable, said", [("True", "after a qrerun PBS starts it again by itself"), ("False", "submit again to go on")])
