@@ -9,10 +9,12 @@ lockstep::CommHook make_clamped(lockstep::ProcessGroup group, const lockstep::Ro
   const auto limit = lockstep::option(options, "limit", 1.0);
   if (!(limit > 0)) throw lockstep::InputError("the limit must be above 0", "ddp.options.limit", "1 say");
   // With a hook DDP no longer divides by the number of ranks.
-  return [group, limit](lockstep::GradBucket& bucket) {
+  const auto call = [group, limit](lockstep::GradBucket& bucket) {
     const auto sum = lockstep::hooks::all_reduce(group, bucket.buffer().div_(group->getSize()));
     return lockstep::hooks::then(sum, [limit](at::Tensor mean) { return mean.clamp_(-limit, limit); });
   };
+  return {call,
+          lockstep::HookMemory{}};  // it keeps nothing from step to step: a checkpoint needs nothing of it
 }
 
 }  // namespace

@@ -97,16 +97,18 @@ def test_a_stop_inside_an_epoch_is_exact(unbroken, stopped_inside_an_epoch, lock
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("stop", [1, 4])
-def test_resume_beyond_two_ranks_is_exact(stop, small_mnist, lockstep, mpiexec, mpirun, once, tmp_path):
+@pytest.mark.parametrize("stop, hook", [(1, "none"), (4, "none"), (4, "powersgd")])
+def test_resume_beyond_two_ranks_is_exact(stop, hook, small_mnist, lockstep, mpiexec, mpirun, once, tmp_path):
     """gloo's order of summation depends on a gradient's place in its bucket, and DDP finds its buckets in the first
-    step: the checkpoint has to bring them."""
-    words = sets(data__batch_size=16, data__root=small_mnist)
+    step: the checkpoint has to bring them. What PowerSGD keeps from step to step, too."""
+    words = sets(data__batch_size=16, data__root=small_mnist, ddp__comm_hook=hook)
+    if hook == "powersgd":
+        words += sets(ddp__options__start_powerSGD_iter=2)
 
     def unbroken_at_three(folder):
         run_process([mpiexec, "-n", 3, lockstep, "train", write_config(folder, MNIST), *words, *sets(train__max_steps=8)],
                     cwd=folder, check=True)
-    whole = once("unbroken_at_three", unbroken_at_three) / "runs/mnist"
+    whole = once(f"unbroken_at_three_{hook}", unbroken_at_three) / "runs/mnist"
     config = write_config(tmp_path, MNIST)
     for steps in (stop, 8):
         mpirun(3, lockstep, "train", config, *words, *sets(train__max_steps=steps), "--resume", "auto", cwd=tmp_path,

@@ -6,10 +6,14 @@
 #include <ATen/core/ivalue.h>
 #include <torch/version.h>
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/table.h"
@@ -45,9 +49,41 @@ class GradBucket {
   c10d::GradBucket& bucket_;
 };
 
+/// What a hook keeps from one step to the next on this rank: tensors by name.
+using HookState = std::map<std::string, at::Tensor>;
+
+/// How that gets into a checkpoint and back. A hook that keeps nothing leaves both empty.
+struct HookMemory {
+  std::function<HookState()> state = {};            ///< as it is now
+  std::function<void(const HookState&)> load = {};  ///< takes back what `state` gave, on the same rank
+};
+
 /// Called for each full bucket; its future holds the tensor that becomes the gradients. DDP no longer divides
-/// by the world size: that is the hook's work, as in Python.
-using CommHook = std::function<GradFuture(GradBucket&)>;
+/// by the world size: that is the hook's work, as in Python. Any function that takes a GradBucket& is one.
+class CommHook {
+ public:
+  /// What it does to a bucket.
+  using Call = std::function<GradFuture(GradBucket&)>;
+  CommHook() = default;
+  template <class F>
+  requires(!std::same_as<std::remove_cvref_t<F>, CommHook> &&
+           std::is_invocable_r_v<GradFuture, F&, GradBucket&>) CommHook(F call)
+      : call_(std::move(call)) {}  // NOLINT(google-explicit-constructor)
+  /// With what it keeps, so that a resumed run has the same bits.
+  CommHook(Call call, HookMemory memory)
+      : call_(std::move(call)), memory_(std::make_shared<const HookMemory>(std::move(memory))) {}
+  /// Around another hook, whose memory it keeps.
+  CommHook(Call call, const CommHook& inner) : call_(std::move(call)), memory_(inner.memory_) {}
+
+  GradFuture operator()(GradBucket& bucket) const { return call_(bucket); }
+  explicit operator bool() const { return static_cast<bool>(call_); }
+  /// Null where the hook does not say what it keeps: a checkpoint goes without.
+  const HookMemory* memory() const { return memory_.get(); }
+
+ private:
+  Call call_;
+  std::shared_ptr<const HookMemory> memory_;
+};
 
 /// The built-in hooks, and the pieces that one of your own is made of.
 namespace hooks {
@@ -97,4 +133,4 @@ using CommHookRow = RowOf<CommHook(ProcessGroup, const RowOptions&)>;
 
 /// Adds a hook, in the file that defines it: LOCKSTEP_COMM_HOOK(clamped, .help = "...", .make = make_clamped)
 #define LOCKSTEP_COMM_HOOK(NAME, ...) \
-  LOCKSTEP_ROW(comm_hook, "comm hook", NAME, lockstep::CommHookRow, sizeof(lockstep::GradBucket), __VA_ARGS__)
+  LOCKSTEP_ROW(comm_hook, "comm hook", NAME, lockstep::CommHookRow, sizeof(lockstep::CommHook), __VA_ARGS__)

@@ -117,6 +117,13 @@ void DdpCore::register_comm_hook(CommHook hook, const std::string& name) {
   state_->install_hook();
 }
 
+const CommHook& DdpCore::comm_hook() const {
+  return state_->hook;
+}
+const std::string& DdpCore::comm_hook_name() const {
+  return state_->hook_name;
+}
+
 void DdpCore::stop_timing() {
   state_->stop_timing();
 }

@@ -43,6 +43,9 @@ class DdpCore {
   void set_syncs(bool syncs);
   /// How buckets travel.
   void register_comm_hook(CommHook hook, const std::string& name);
+  /// The hook, empty without one, and its name.
+  const CommHook& comm_hook() const;
+  const std::string& comm_hook_name() const;
   /// Training over uneven numbers of batches.
   void join(const std::function<void()>& training, const JoinOptions& options);
   /// No more times for logging_data(): to measure a step is to wait for the GPU, and one that is captured

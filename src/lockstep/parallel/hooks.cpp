@@ -32,21 +32,25 @@ at::Tensor first_tensor(const c10::IValue& value) {
   return value.isTensor() ? value.toTensor() : value.toTensorVector().at(0);
 }
 
+const HookMemory kKeepsNothing;
+
 // Divided first, so that float16 sums stay in range.
 CommHook compress(ProcessGroup group, at::ScalarType type) {
-  return [group = std::move(group), type](GradBucket& bucket) {
+  const auto call = [group = std::move(group), type](GradBucket& bucket) {
     const at::Tensor buffer = bucket.buffer();
     const at::Tensor small = buffer.to(type).div_(group->getSize());
     return then(all_reduce(group, small), [buffer](at::Tensor sum) { return buffer.copy_(sum); });
   };
+  return {call, kKeepsNothing};
 }
 
-CommHook compress_wrapper(CommHook hook, at::ScalarType type) {
-  return [hook = std::move(hook), type](GradBucket& bucket) {
+CommHook compress_wrapper(const CommHook& hook, at::ScalarType type) {
+  const auto call = [hook, type](GradBucket& bucket) {
     const at::Tensor buffer = bucket.buffer();
     bucket.set_buffer(buffer.to(type));
     return then(hook(bucket), [buffer](at::Tensor reduced) { return buffer.copy_(reduced); });
   };
+  return {call, hook};
 }
 
 }  // namespace
@@ -74,9 +78,10 @@ GradFuture then(const GradFuture& future, std::function<at::Tensor(at::Tensor)> 
 }
 
 CommHook allreduce(ProcessGroup group) {
-  return [group = std::move(group)](GradBucket& bucket) {
+  const auto call = [group = std::move(group)](GradBucket& bucket) {
     return all_reduce(group, bucket.buffer().div_(group->getSize()));
   };
+  return {call, kKeepsNothing};
 }
 
 CommHook fp16_compress(ProcessGroup group) {
@@ -86,10 +91,10 @@ CommHook bf16_compress(ProcessGroup group) {
   return compress(std::move(group), at::kBFloat16);
 }
 CommHook fp16_compress_wrapper(CommHook hook) {
-  return compress_wrapper(std::move(hook), at::kHalf);
+  return compress_wrapper(hook, at::kHalf);
 }
 CommHook bf16_compress_wrapper(CommHook hook) {
-  return compress_wrapper(std::move(hook), at::kBFloat16);
+  return compress_wrapper(hook, at::kBFloat16);
 }
 
 CommHook by_name(const std::string& name, ProcessGroup group, const RowOptions& options) {

@@ -18,14 +18,17 @@ class SeedSequence {
  public:
   explicit SeedSequence(uint32_t seed) : engine_(seed) {}
   uint64_t next() {
+    ++drawn_;
     uint32_t value = 0;
     do value = engine_() & 0x3FFFFFFF;
     while (value > 999'999'999);
     return value;
   }
+  int64_t drawn() const { return drawn_; }
 
  private:
   std::mt19937 engine_;
+  int64_t drawn_ = 0;
 };
 
 void gram_schmidt(const at::Tensor& matrices, double epsilon) {
@@ -74,10 +77,56 @@ class PowerSgd {
     return allreduce(group_)(bucket);
   }
 
+  HookState state() const {
+    HookState state{{"iteration", at::scalar_tensor(iteration_, at::kLong)},
+                    {"drawn", at::scalar_tensor(seeds_.drawn(), at::kLong)}};
+    for (const auto& [bucket, memory] : memory_) {
+      if (memory.error.defined()) state[format("error.{}", bucket)] = memory.error;
+      if (memory.q.defined()) state[format("q.{}", bucket)] = memory.q;
+    }
+    state.insert(loaded_.begin(), loaded_.end());  // what stands already is newer
+    return state;
+  }
+
+  void load(const HookState& state) {
+    const auto number = [&state](const char* name) {
+      constexpr int64_t kMost = 1'000'000'000;
+      const auto found = state.find(name);
+      const auto value =
+          found != state.end() && found->second.numel() == 1 ? found->second.item<int64_t>() : -1;
+      if (value >= 0 && value <= kMost) return value;
+      throw InputError(format("PowerSGD's memory has no \"{}\" that could be right", name), "comm_hook",
+                       "take another checkpoint");
+    };
+    iteration_ = number("iteration");
+    seeds_ = SeedSequence(options_.random_seed);
+    for (const auto drawn = number("drawn"); seeds_.drawn() < drawn;) seeds_.next();
+    memory_.clear();
+    loaded_ = state;  // taken bucket by bucket, as those come
+  }
+
  private:
   struct Memory {
     at::Tensor error, p, q;
   };
+
+  // A tensor of the checkpoint's; undefined where there is none of that size.
+  at::Tensor take_loaded(const char* name, int64_t bucket, int64_t size, const at::TensorOptions& like) {
+    const auto found = loaded_.extract(format("{}.{}", name, bucket));
+    if (found.empty() || found.mapped().numel() != size) return {};
+    return found.mapped().to(like, /*non_blocking=*/false, /*copy=*/true);
+  }
+
+  Memory& memory_of(const GradBucket& bucket, const Parts& parts) {
+    const auto [found, is_new] = memory_.try_emplace(bucket.index());
+    if (is_new && !loaded_.empty()) {
+      const auto like = bucket.buffer().options();
+      found->second.error = take_loaded("error", bucket.index(), bucket.buffer().numel(), like);
+      found->second.q = take_loaded("q", bucket.index(), total(parts, 2), like);
+      if (found->second.q.defined()) found->second.p = at::empty({total(parts, 1)}, like);
+    }
+    return found->second;
+  }
 
   // Waits in place: chained in callbacks, as in Python, two buckets could start their collectives in an order
   // that differs from rank to rank.
@@ -136,10 +185,13 @@ class PowerSgd {
     return result;
   }
 
-  int64_t total(const Tensors& batches, int64_t dim) const {
+  // How many elements those factors have together.
+  int64_t total(const Parts& parts, int64_t dim) const {
     int64_t size = 0;
-    for (const auto& batch : batches)
-      size += batch.size(0) * batch.size(dim) * rank_of(batch.size(1), batch.size(2));
+    for (const auto& matrices : parts.shapes) {
+      const auto n = matrices[0].size(0), m = matrices[0].size(1);
+      size += static_cast<int64_t>(matrices.size()) * (dim == 1 ? n : m) * rank_of(n, m);
+    }
     return size;
   }
 
@@ -193,19 +245,19 @@ class PowerSgd {
   at::Tensor compress(const GradBucket& bucket) {
     at::NoGradGuard no_grad;
     const at::Tensor input = bucket.buffer();
-    Memory& memory = memory_[bucket.index()];
+    const Parts parts = part(bucket.gradients());
+    Memory& memory = memory_of(bucket, parts);
     at::Tensor exact;
     if (options_.use_error_feedback) {
       if (memory.error.defined()) input.add_(memory.error);
       exact = input.clone();
     }
-    const Parts parts = part(bucket.gradients());
     const Tensors batches = batched(parts);
     if (options_.warm_start && memory.q.defined()) {
       for (const auto& q : views(batches, memory.q, 2)) orthogonalize(q, options_.orthogonalization_epsilon);
     } else {
-      memory.p = at::empty({total(batches, 1)}, input.options());
-      memory.q = at::empty({total(batches, 2)}, input.options());
+      memory.p = at::empty({total(parts, 1)}, input.options());
+      memory.q = at::empty({total(parts, 2)}, input.options());
       randomize(views(batches, memory.q, 2));
     }
     reduce_uncompressed(parts.uncompressed, input.options());
@@ -221,13 +273,16 @@ class PowerSgd {
   SeedSequence seeds_;
   int64_t iteration_ = 0;
   std::map<int64_t, Memory> memory_;  // by bucket
+  HookState loaded_;                  // that no bucket has taken yet
 };
 
 }  // namespace
 
 CommHook powersgd(ProcessGroup group, PowerSgdOptions options) {
   auto state = std::make_shared<PowerSgd>(std::move(group), options);
-  return [state](GradBucket& bucket) { return (*state)(bucket); };
+  return {[state](GradBucket& bucket) { return (*state)(bucket); },
+          HookMemory{.state = [state] { return state->state(); },
+                     .load = [state](const HookState& loaded) { state->load(loaded); }}};
 }
 
 namespace {

@@ -69,6 +69,7 @@ class DdpModel : public TrainedModel {
   void restore_buckets(const std::vector<std::vector<std::string>>& names) override {
     if (exchanges_) ddp_->core().restore_buckets(names);
   }
+  DdpCore* ddp_core() override { return ddp_ ? &ddp_->core() : nullptr; }
   bool exchanges() const override { return exchanges_; }
   void stop_timing() { ddp_->core().stop_timing(); }
 

@@ -15,6 +15,10 @@
 #include "lockstep/train/phase_clock.h"
 #include "lockstep/train/tracer.h"
 
+namespace lockstep {
+class DdpCore;
+}
+
 namespace lockstep::train {
 
 /// What the training step brings to a batch.
@@ -52,6 +56,8 @@ class TrainedModel {
   /// resumed run must begin with it. None where gradients do not travel. Collective.
   virtual std::vector<std::vector<std::string>> buckets() { return {}; }
   virtual void restore_buckets(const std::vector<std::vector<std::string>>&) {}
+  /// What averages its gradients over the ranks; null where nothing does.
+  virtual DdpCore* ddp_core() { return nullptr; }
   /// A line for the end of the log, empty where there is nothing to say. Collective.
   virtual std::string summary() const { return {}; }
   /// Does a backward wait for other ranks?

@@ -61,6 +61,7 @@ class PipelineModel : public TrainedModel {
                     [this](const auto& own) { return gather_norms(line_->team(), stages_, own); });
   }
   void share_overflow(at::Tensor& found) const override;
+  DdpCore* ddp_core() override { return ddp_.core(); }
   std::string summary() const override { return bubble_.words(); }
   bool exchanges() const override { return ddp_.exchanges(); }
 

@@ -7,49 +7,10 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/checkpoint/pt.h"
+#include "lockstep/train/share_tree.h"
 
 namespace lockstep::train {
 namespace {
-
-constexpr int kTag = 9;  // of its messages
-
-std::string snapshot_bytes(const Tree& tree) {
-  std::string bytes;
-  write_pt([&](const void* data, size_t size) { bytes.append(static_cast<const char*>(data), size); },
-           snapshot(tree));
-  return bytes;
-}
-
-void exchange(const Team& line, int other, at::Tensor tensor, bool sends) {
-  std::vector<at::Tensor> tensors{tensor};
-  (sends ? line.group()->send(tensors, other, kTag) : line.group()->recv(tensors, other, kTag))->wait();
-}
-
-void send_bytes(const Team& line, std::string bytes) {
-  exchange(line, 0, torch::tensor({static_cast<int64_t>(bytes.size())}), true);
-  exchange(line, 0, torch::from_blob(bytes.data(), {static_cast<int64_t>(bytes.size())}, torch::kUInt8),
-           true);
-}
-
-Tree receive_tree(const Team& line, int stage) {
-  const auto size = torch::empty({1}, torch::kInt64);
-  exchange(line, stage, size, false);
-  const auto bytes = torch::empty({size.item<int64_t>()}, torch::kUInt8);
-  exchange(line, stage, bytes, false);
-  return read_pt({bytes.const_data_ptr<uint8_t>(), bytes.nbytes()}, format("stage {}'s state", stage));
-}
-
-// Every stage's, in order, on stage 0.
-std::vector<Tree> gather(const Team& line, const Tree& own) {
-  if (!line.first()) {
-    send_bytes(line, snapshot_bytes(own));
-    return {};
-  }
-  std::vector<Tree> all{own};
-  for (int stage = 1; stage < line.world(); ++stage) all.push_back(receive_tree(line, stage));
-  return all;
-}
 
 // The whole model's numbers of a stage's parameters, in the stage's order.
 std::vector<int64_t> parameters_of_stage(int stage, const Stages& stages) {
@@ -84,7 +45,7 @@ void refuse_other(const Tree& whole, size_t parameters) {
 }  // namespace
 
 Tree gather_state_dict(const Team& line, const Stages& stages, const Tree& own) {
-  const auto all = gather(line, own);
+  const auto all = gather_trees(line, own);
   auto whole = make_dict();
   if (all.empty()) return whole;
   size_t place = 0;
@@ -96,7 +57,7 @@ Tree gather_state_dict(const Team& line, const Stages& stages, const Tree& own) 
 }
 
 Tree gather_optimizer(const Team& line, const Stages& stages, const Tree& own) {
-  const auto all = gather(line, own);
+  const auto all = gather_trees(line, own);
   if (all.empty()) return make_dict();
   std::map<int64_t, Tree> states;
   for (int stage = 0; stage < line.world(); ++stage) {

@@ -7,6 +7,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/pt.h"
 #include "lockstep/checkpoint/state_dict.h"
+#include "lockstep/train/hook_memory.h"
 #include "lockstep/train/resumable.h"
 #include "lockstep/train/share_tree.h"
 
@@ -23,6 +24,7 @@ Tree gather_state(const Team& team, const CheckpointParts& parts) {
   train::put_generators(team, state);
   if (parts.model.core() && team.world() > 1)
     put(state, "buckets", train::tree_of(parts.model.core()->settle_buckets()));
+  train::put_hook_memory(team, parts.model.core(), state);
   if (parts.schedule) put(state, "schedule", parts.schedule->state_dict());
   if (parts.scaler) put(state, "scaler", parts.scaler->state_dict());
   if (parts.sampler) {
@@ -112,6 +114,7 @@ void restore(const Team& team, const Found& found, const CheckpointParts& parts)
     const auto buckets = train::buckets_of(*list);
     if (!buckets.empty()) parts.model.core()->restore_buckets(buckets);
   }
+  train::restore_hook_memory(team, parts.model.core(), found.state());
   if (find(found.state(), "rng")) train::restore_generators(team, found.state());
 }
 

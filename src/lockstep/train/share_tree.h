@@ -1,7 +1,8 @@
 #pragma once
-// A checkpoint that rank 0 has read, on every rank: the file is opened once, wherever it lies.
+// Trees between ranks: a checkpoint that rank 0 has read, on every rank, and what each rank has, on rank 0.
 
 #include <functional>
+#include <vector>
 
 #include "lockstep/checkpoint/tree.h"
 #include "lockstep/parallel/team.h"
@@ -10,5 +11,8 @@ namespace lockstep::train {
 
 /// What rank 0's `read` returns, on every rank; its error, too. Collective.
 Tree share_tree(const Team& team, const std::function<Tree()>& read);
+
+/// Every rank's, in rank order, on rank 0; nothing elsewhere. Collective.
+std::vector<Tree> gather_trees(const Team& team, const Tree& own);
 
 }  // namespace lockstep::train

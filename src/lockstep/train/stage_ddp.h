@@ -23,6 +23,7 @@ class StageDdp {
            const std::shared_ptr<Tracer>& tracer);
 
   bool exchanges() const { return core_ != nullptr; }
+  DdpCore* core() const { return core_.get(); }
   std::shared_ptr<void> no_sync() const;
   /// Before a batch's first forward.
   void begin_batch() const;

@@ -33,6 +33,7 @@ class TensorModel : public TrainedModel {
   void restore_buckets(const std::vector<std::vector<std::string>>& names) override {
     model_->restore_buckets(names);
   }
+  DdpCore* ddp_core() override { return model_->ddp_core(); }
   bool exchanges() const override { return model_->exchanges(); }
 
   Tree state_dict() const override;

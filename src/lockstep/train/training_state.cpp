@@ -7,6 +7,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/state_dict.h"
+#include "lockstep/train/hook_memory.h"
 #include "lockstep/train/learner.h"
 #include "lockstep/train/resumable.h"
 #include "lockstep/train/saved.h"
@@ -37,6 +38,7 @@ Tree extras(const Mesh& mesh, const TrainingState& state, const Learner& learner
   put(dict, "schedule", learner.schedule->state_dict());
   if (learner.scaler) put(dict, "scaler", learner.scaler->state_dict());
   put(dict, "buckets", tree_of(learner.model->buckets()));
+  put_hook_memory(mesh.all(), learner.model->ddp_core(), dict);
   return dict;
 }
 
@@ -97,6 +99,7 @@ TrainingState from_own(const Mesh& mesh, const Tree& tree, const Tree& extras, L
     const auto buckets = buckets_of(*list);
     if (!buckets.empty()) learner.model->restore_buckets(buckets);
   }
+  mesh.all().together([&] { restore_hook_memory(mesh.all(), learner.model->ddp_core(), extras); });
   compare_samples(extras, learner.memory);
   const auto world = as_int(get(extras, "world"), "world");
   if (world != mesh.data().world()) {

@@ -24,13 +24,17 @@ struct DropoutNet : torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) { return drop(fc(x)); }
 };
 
+using MakeHook = std::function<CommHook(const ProcessGroup&)>;
+
 // A training of its own, from the same first values.
 struct Training {
-  explicit Training(const Session& session)
+  explicit Training(const Session& session, const MakeHook& hook = {}, const char* hook_name = "hook")
       : model((torch::manual_seed(session.rank()), ddp(DropoutNet(), session))),
         optimizer(model->parameters(), {.lr = 0.1, .momentum = 0.9}),
         sampler(48, session),
-        set(at::arange(48 * 4, at::kFloat).reshape({48, 4}) / 100, at::Tensor()) {}
+        set(at::arange(48 * 4, at::kFloat).reshape({48, 4}) / 100, at::Tensor()) {
+    if (hook) model->register_comm_hook(hook(session.group()), hook_name);
+  }
 
   CheckpointParts parts(int64_t samples = 0) {
     return {.model = model,
@@ -55,6 +59,64 @@ struct Training {
   DistributedSampler sampler;
   TableSet set;
 };
+
+// A hook with an error memory of its own, which the next step's gradients feel.
+CommHook remembering(const ProcessGroup& group) {
+  const auto memory = std::make_shared<at::Tensor>();
+  const auto call = [group, memory](GradBucket& bucket) {
+    if (memory->defined()) bucket.buffer().add_(*memory, 0.5);
+    *memory = bucket.buffer().clone();
+    return hooks::all_reduce(group, bucket.buffer());
+  };
+  return {call, HookMemory{.state =
+                               [memory] {
+                                 return HookState{{"last", *memory}};
+                               },
+                           .load = [memory](const HookState& state) { *memory = state.at("last").clone(); }}};
+}
+
+CommHook without_a_word(const ProcessGroup& group) {
+  return [group](GradBucket& bucket) { return hooks::all_reduce(group, bucket.buffer()); };
+}
+
+std::string said_by_load(const std::string& path, const Session& session, Training& training) {
+  testing::internal::CaptureStderr();
+  load(path, session, training.parts());
+  return testing::internal::GetCapturedStderr();
+}
+
+void check_hook_goes_on(const std::string& path, const Session& session, const MakeHook& hook) {
+  Training uncut(session, hook);
+  uncut.sampler.set_epoch(3);
+  uncut.run();
+  Training cut(session, hook);
+  cut.sampler.set_epoch(3);
+  cut.run(4);
+  save(path, session, cut.parts(/*samples=*/16));
+  Training again(session, hook);
+  load(path, session, again.parts());
+  save(path, session, again.parts());  // at once: what no step has taken yet is in it, too
+  Training last(session, hook);
+  load(path, session, last.parts());
+  last.run();
+  for (size_t i = 0; i < 2; ++i)
+    EXPECT_TRUE(at::equal(last.model->parameters()[i], uncut.model->parameters()[i]));
+}
+
+void check_hooks(const std::string& path, const Session& session) {
+  check_hook_goes_on(path, session, remembering);
+  const auto only_rank_0_speaks = session.rank() == 0;
+  Training another(session, remembering, "another");
+  const auto other = said_by_load(path, session, another);
+  EXPECT_EQ(other.find("the checkpoint has that of hook") != std::string::npos, only_rank_0_speaks) << other;
+  Training unsaid(session, without_a_word);
+  const auto silent = said_by_load(path, session, unsaid);
+  EXPECT_EQ(silent.find("does not say what it keeps") != std::string::npos, only_rank_0_speaks) << silent;
+  check_hook_goes_on(path, session, [](const ProcessGroup& group) {
+    return hooks::fp16_compress_wrapper(hooks::powersgd(
+        group, {.matrix_approximation_rank = 1, .start_powerSGD_iter = 2, .min_compression_rate = 1}));
+  });
+}
 
 std::string message_of(const std::function<void()>& work) {
   try {
@@ -135,6 +197,8 @@ TEST(Save, TakesUpInsideAnEpochToTheSameBits) {
             std::string::npos);
   EXPECT_NE(message_of([&] { load(folder + "/none.pt", session, whole.parts()); }).find("none.pt"),
             std::string::npos);
+
+  check_hooks(folder + "/hook.pt", session);
 
   session.team().barrier();
   if (session.rank() == 0) std::filesystem::remove_all(folder);
