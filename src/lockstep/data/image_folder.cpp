@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 constexpr std::array kEndings = {".png", ".jpg", ".jpeg"};
 constexpr std::array kEvalFolders = {"val", "eval", "test"};
 constexpr int kDeepest = 20;
+constexpr int64_t kMostFolders = 100'000;  // of a class
 constexpr const char* kLayout = "data.root is to hold train/CLASS/*.jpg and val/CLASS/*.jpg, or CLASS/*.jpg";
 
 std::string shown(const std::string& path) {
@@ -71,27 +72,40 @@ struct File {
   auto operator<=>(const File&) const = default;
 };
 
-void walk(const std::string& root, const std::string& below, int depth, FoundImages& found,
-          std::vector<File>& files) {
-  const auto folder = below.empty() ? root : root + "/" + below;
-  if (depth > kDeepest)
-    throw InputError(format("folders lie more than {} deep in each other", kDeepest), shown(folder),
-                     "is it a link that leads back? take it away");
-  for (const auto& entry : entries_of(folder)) {
-    const std::string name = entry.path().filename();
-    if (is_folder(entry)) {
-      walk(root, below.empty() ? name : below + "/" + name, depth + 1, found, files);
-    } else if (is_image(name)) {
-      files.push_back({below, name});
-    } else {
-      ++found.left_out[is_hidden(name) || lower_ending(name).empty() ? name : lower_ending(name)];
+// Follows links, as torchvision does; a few of them can make more folders than a disk has.
+class Walk {
+ public:
+  Walk(FoundImages& found, std::vector<File>& files) : found_(found), files_(files) {}
+
+  void into(const std::string& below, int depth = 0) {
+    const auto folder = below.empty() ? found_.root : found_.root + "/" + below;
+    if (depth > kDeepest) refuse(format("folders lie more than {} deep in each other", kDeepest), folder);
+    if (++folders_ > kMostFolders) refuse(format("a class has more than {} folders", kMostFolders), folder);
+    for (const auto& entry : entries_of(folder)) {
+      const std::string name = entry.path().filename();
+      if (is_folder(entry)) {
+        into(below.empty() ? name : below + "/" + name, depth + 1);
+      } else if (is_image(name)) {
+        files_.push_back({below, name});
+      } else {
+        ++found_.left_out[is_hidden(name) || lower_ending(name).empty() ? name : lower_ending(name)];
+      }
     }
   }
-}
+
+ private:
+  [[noreturn]] static void refuse(const std::string& what, const std::string& folder) {
+    throw InputError(what, shown(folder), "is it a link that leads back? take it away");
+  }
+
+  FoundImages& found_;
+  std::vector<File>& files_;
+  int64_t folders_ = 0;
+};
 
 void add_class(const std::string& below, int64_t label, FoundImages& found) {
   std::vector<File> files;
-  walk(found.root, below, 0, found, files);
+  Walk(found, files).into(below);
   std::sort(files.begin(), files.end());
   for (const auto& [folder, name] : files) {
     found.files.push_back(folder.empty() ? name : folder + "/" + name);

@@ -18,6 +18,13 @@ uint8_t byte_of(int32_t sum) {
   return static_cast<uint8_t>(std::clamp(sum >> kPrecision, 0, 255));
 }
 
+// What is rounded first counts. Since Pillow 13 that is the height where it loses twice as many rows as the
+// width loses columns.
+bool goes_down_first(const Box& part, int64_t height, int64_t width) {
+  const int64_t rows_less = part.height - height, columns_less = part.width - width;
+  return columns_less != 0 && rows_less > 0 && rows_less > 2 * columns_less;
+}
+
 }  // namespace
 
 // Resample.c's precompute_coeffs and normalize_coeffs_8bpc, with every number rounded where they round it.
@@ -44,11 +51,11 @@ void Resampler::Weights::set(int64_t given, int64_t wanted, int64_t begin, int64
   }
 }
 
-void Resampler::across(Rows from, int64_t rows, Pixels& into) const {
-  for (int64_t y = 0; y < rows; ++y) {
+void Resampler::across(Rows from, int64_t skipped, Pixels& into) const {
+  for (int64_t y = 0; y < into.height; ++y) {
     uint8_t* out = into.row(y);
     for (int64_t x = 0; x < into.width; ++x, out += 3) {
-      const uint8_t* in = from[y] + int64_t{3} * columns_.first[x];
+      const uint8_t* in = from[y] + int64_t{3} * (columns_.first[x] - skipped);
       const int32_t* share = columns_.share.data() + x * columns_.most;
       int32_t red = 1 << (kPrecision - 1), green = red, blue = red;
       for (int32_t k = 0; k < columns_.count[x]; ++k, in += 3) {
@@ -75,8 +82,21 @@ void Resampler::down(Rows from, int64_t skipped, Pixels& into) {
   }
 }
 
+const Pixels& Resampler::down_then_across(const Pixels& image, const Scaling& scaling) {
+  const auto& [part, height, width, window] = scaling;
+  rows_.set(part.height, height, window.top, window.height);
+  columns_.set(part.width, width, window.left, window.width);
+  const int64_t top = rows_.first.front(), left = columns_.first.front();
+  low_.resize(window.height, columns_.first.back() + columns_.count.back() - left);
+  down({image.row(part.top + top) + (part.left + left) * 3, image.width * 3}, top, low_);
+  scaled_.resize(window.height, window.width);
+  across({low_.row(0), low_.width * 3}, left, scaled_);
+  return scaled_;
+}
+
 const Pixels& Resampler::scale(const Pixels& image, const Scaling& scaling) {
   const auto& [part, height, width, window] = scaling;
+  if (goes_down_first(part, height, width)) return down_then_across(image, scaling);
   const bool narrows = part.width != width, shortens = part.height != height;
   int64_t top = window.top, rows = window.height;  // of the part, that are asked for
   if (shortens) {
@@ -89,7 +109,7 @@ const Pixels& Resampler::scale(const Pixels& image, const Scaling& scaling) {
   if (narrows) {
     columns_.set(part.width, width, window.left, window.width);
     narrow_.resize(rows, window.width);
-    across(from, rows, narrow_);
+    across(from, 0, narrow_);
     if (!shortens) return narrow_;
     from = {narrow_.row(0), narrow_.width * 3};
   } else {

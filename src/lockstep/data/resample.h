@@ -1,5 +1,5 @@
 #pragma once
-// Images scaled as Pillow scales them, bit for bit: bilinear and antialiased, in fixed point.
+// Images scaled as Pillow 13 scales them, bit for bit: bilinear and antialiased, in fixed point.
 
 #include <cstdint>
 #include <vector>
@@ -43,12 +43,14 @@ class Resampler {
     const uint8_t* operator[](int64_t y) const { return start + y * stride; }
   };
 
-  void across(Rows from, int64_t rows, Pixels& into) const;
+  // `from` begins `skipped` columns, or rows, into the part.
+  void across(Rows from, int64_t skipped, Pixels& into) const;
   void down(Rows from, int64_t skipped, Pixels& into);
+  const Pixels& down_then_across(const Pixels& image, const Scaling& scaling);
 
   Weights columns_, rows_;
   std::vector<int32_t> sums_;
-  Pixels narrow_, scaled_;
+  Pixels narrow_, low_, scaled_;
 };
 
 }  // namespace lockstep::data
