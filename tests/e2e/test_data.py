@@ -32,6 +32,14 @@ class RangeHandler(http.server.SimpleHTTPRequestHandler):
         except OSError:
             self.send_error(404)
             return
+        if self.server.endless:
+            self.send_response(200)
+            self.end_headers()
+            try:
+                while True:
+                    self.wfile.write(bytes(1 << 16))
+            except OSError:
+                return
         begin = 0
         if self.server.ranges and (wanted := re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range") or "")):
             begin = int(wanted[1])
@@ -59,7 +67,7 @@ def serve():
     def begin(folder, ranges=True):
         handler = functools.partial(RangeHandler, directory=str(folder))
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        server.asked, server.breaks_at, server.ranges = [], 0, ranges
+        server.asked, server.breaks_at, server.ranges, server.endless = [], 0, ranges, False
         server.url = f"http://127.0.0.1:{server.server_port}"
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         servers.append(server)
@@ -172,6 +180,19 @@ def test_fetch_takes_the_next_mirror(data, serve, source_dir, tmp_path, free_por
     assert everything_wrong.returncode == 1
     assert "another digest" in everything_wrong.stderr and "does not have the file" in everything_wrong.stderr
     assert not any((tmp_path / "none").iterdir())
+
+
+def test_fetch_takes_no_more_than_the_file_has(data, serve, source_dir, tmp_path):
+    endless = serve(source_dir / "data/pima")
+    endless.endless = True
+    result = data("fetch", "pima", "--root", tmp_path, "--mirror", endless.url)
+    assert result.returncode == 1 and "its file is longer than the known one" in result.stderr, result.output
+    assert not any(tmp_path.iterdir())
+
+
+def test_fetch_without_curl_says_what_to_do(data, tmp_path):
+    result = data("fetch", "pima", "--root", tmp_path, "--mirror", "http://127.0.0.1:1", PATH=str(tmp_path))
+    assert result.returncode == 1 and "copy the files by hand" in result.stderr, result.output
 
 
 def test_fetch_says_so_on_a_node_without_internet(data, tmp_path, free_port):

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -20,6 +21,10 @@ namespace lockstep::data {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr int kNoResume = 33;
+constexpr int kNotThere = 127;  // the shell's
+constexpr int kTooLong = -2;
+constexpr int64_t kSecondsToAnswer = 600, kSlowestBytesPerSecond = 10'000;
 // What curl's exit codes say, in words (man curl, EXIT CODES).
 const std::map<int, const char*> kReasons{{5, "the proxy has no address"},
                                           {6, "its name has no address"},
@@ -29,25 +34,34 @@ const std::map<int, const char*> kReasons{{5, "the proxy has no address"},
                                           {23, "writing failed: is the disk full?"},
                                           {28, "it took too long"},
                                           {35, "no secure connection"},
+                                          {kTooLong, "its file is longer than the known one"},
                                           {56, "it broke off"},
                                           {60, "its certificate is not trusted"}};
 constexpr const char* kOtherRoot = "make room, or pass --root with a folder that can be written";
-constexpr int kNoResume = 33;
 constexpr int kUnreachable[] = {5, 6, 7, 28};
 
-int run_curl(const std::string& url, const std::string& part, bool progress) {
-  const base::Program curl{.argv = {"curl", "-q", "--fail", "--location", "--proto", "=http,https",
-                                    "--continue-at", "-", "--connect-timeout", "20", "--speed-limit", "1",
-                                    "--speed-time", "60", "--output", part,
-                                    progress ? "--progress-bar" : "--silent", url}};
+// A mirror may send on and on, or a byte a minute. The shell's limit is in blocks of 512 or 1,024 bytes.
+int run_curl(const std::string& url, const std::string& part, int64_t bytes, bool progress) {
+  const auto most_blocks = std::to_string(bytes / 512 + 1);
+  const auto most_seconds = std::to_string(kSecondsToAnswer + bytes / kSlowestBytesPerSecond);
+  const std::string words =
+      "--fail --location --proto =http,https --continue-at - --connect-timeout 20 "
+      "--speed-limit 1 --speed-time 60 " +
+      std::string(progress ? "--progress-bar" : "--silent");
+  const base::Program curl{
+      .argv = {"sh", "-c",
+               "ulimit -f \"$1\" && exec curl -q " + words + " --max-time \"$2\" --output \"$3\" -- \"$4\"",
+               "sh", most_blocks, most_seconds, part, url}};
   pid_t child;
   if (const int failed = base::start_program(curl, child)) {
-    throw Error(format("cannot run curl: {}", strerror(failed)), "",
-                "install curl, or copy the files by hand");
+    throw Error(format("cannot run a shell: {}", strerror(failed)), "", "copy the files by hand");
   }
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ) return kTooLong;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kNotThere)
+    throw Error("there is no curl", "", "install curl, or copy the files by hand");
   if (WIFSIGNALED(status))
     throw Error(format("curl was ended by signal {}", WTERMSIG(status)), url,
                 "run the same command again: it goes on where it broke off");
@@ -64,11 +78,12 @@ Answer try_mirror(const std::string& url, const std::string& part, const KnownFi
   std::error_code none;
   // Nothing to gain from a part that is already too long, or as long as the file and wrong.
   if (fs::file_size(part, none) >= static_cast<size_t>(file.bytes) && !none) fs::remove(part, none);
-  int code = run_curl(url, part, progress);
+  int code = run_curl(url, part, file.bytes, progress);
   if (code == kNoResume) {  // the server cannot go on in the middle
     fs::remove(part, none);
-    code = run_curl(url, part, progress);
+    code = run_curl(url, part, file.bytes, progress);
   }
+  if (code == kTooLong) fs::remove(part, none);
   if (code != 0) {
     const auto reason = kReasons.find(code);
     return {code, reason == kReasons.end() ? format("curl's exit status {}", code) : reason->second};
