@@ -75,6 +75,43 @@ def test_pkg_config_knows_it(installed, build_dir, mpirun, run, tmp_path):
     assert "world 2" in mpirun(2, tmp_path / "own", check=True).stdout
 
 
+OTHER_FMT = """#pragma once
+// Another fmt, of a version that there is none of: nothing of it goes with lockstep's.
+#define FMT_VERSION 40000
+namespace fmt { inline namespace v4 {
+struct string_view { const char* text; };
+template <class... Args> struct format_string { format_string() = delete; };
+inline const char* format(const char* text) { return text; }
+} }
+"""
+
+
+def test_a_program_may_have_another_fmt(installed, build_dir, mpirun, tmp_path):
+    (tmp_path / "other/fmt").mkdir(parents=True)
+    for name in ("base.h", "core.h", "format.h"):
+        (tmp_path / "other/fmt" / name).write_text(OTHER_FMT)
+    (tmp_path / "main.cpp").write_text("#include <fmt/format.h>\n" + MAIN.replace('"world {}"', '"{} {}", fmt::format("world")'))
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.24)\nproject(own LANGUAGES CXX)\nfind_package(lockstep REQUIRED)\n"
+        "add_executable(own main.cpp)\ntarget_include_directories(own BEFORE PRIVATE other)\n"
+        "target_link_libraries(own PRIVATE lockstep::lockstep)\n")
+    build_against(installed, build_dir, tmp_path, tmp_path / "build")
+    assert "world 2" in mpirun(2, tmp_path / "build/own", check=True).stdout
+
+
+@pytest.mark.parametrize("call, words", [
+    ('"{} {}", 1', "format_has_fewer_arguments_than_fields"), ('"{}", 1, 2', "format_has_more_arguments_than_fields"),
+    ('"{", 1', "format_has_a_brace_without_its_partner"), ('"{:.2f}", 1', "format_has_a_field_for_another_type"),
+    ('"{}", std::vector<int>()', "format() knows numbers, texts, booleans and pointers to void")])
+def test_a_format_that_does_not_fit_is_the_compilers_error(call, words, build_dir, run):
+    program = f"#include <vector>\n#include <lockstep/base/format.h>\nauto text = lockstep::format({call});\n"
+    compiler = [cache_value(build_dir, "CMAKE_CXX_COMPILER"), "-std=c++20", "-fsyntax-only", "-x", "c++", "-I", SOURCE / "src", "-"]
+    result = run(*compiler, input=program)
+    assert result.returncode != 0 and words in result.stderr, result.stderr
+    right = program.replace(call, '"{:.2f}", 1.0')
+    assert run(*compiler, input=right).returncode == 0
+
+
 TORCH = """set(TORCH_INSTALL_PREFIX ${CMAKE_CURRENT_LIST_DIR})
 add_library(torch_cpu SHARED IMPORTED)
 set_target_properties(torch_cpu PROPERTIES IMPORTED_CONFIGURATIONS RELEASE IMPORTED_LOCATION_RELEASE "%s")

@@ -1,13 +1,46 @@
-// The one file with fmt's implementation in it.
+// The one file with fmt in it.
 #define FMT_HEADER_ONLY
-#include <fmt/format.h>
-
 #include "lockstep/base/format.h"
+
+#include <fmt/args.h>
+#include <fmt/format.h>
 
 namespace lockstep {
 
-std::string vformat(fmt::string_view text, fmt::format_args args) {
-  return fmt::vformat(text, args);
+__attribute__((visibility("default"))) std::string vformat(std::string_view text,
+                                                           std::initializer_list<FormatArgument> arguments) {
+  using Kind = base::FormatKind;
+  fmt::dynamic_format_arg_store<fmt::format_context> store;
+  store.reserve(arguments.size(), 0);
+  for (const auto& argument : arguments) {
+    switch (argument.kind_) {
+      case Kind::boolean:
+        store.push_back(argument.integer_ != 0);
+        break;
+      case Kind::character:
+        store.push_back(static_cast<char>(argument.integer_));
+        break;
+      case Kind::integer:
+        store.push_back(argument.integer_);
+        break;
+      case Kind::natural:
+        store.push_back(argument.natural_);
+        break;
+      case Kind::single:
+        store.push_back(static_cast<float>(argument.number_));
+        break;
+      case Kind::number:
+        store.push_back(argument.number_);
+        break;
+      case Kind::text:
+        store.push_back(fmt::string_view(argument.text_.data, argument.text_.size));
+        break;
+      case Kind::pointer:
+        store.push_back(argument.pointer_);
+        break;
+    }
+  }
+  return fmt::vformat(fmt::string_view(text.data(), text.size()), store);
 }
 
 }  // namespace lockstep

@@ -1,24 +1,64 @@
 #pragma once
-// format() for the whole house: fmt's syntax, checked while compiling, with fmt's machinery compiled once, in
-// format.cpp. Header-only fmt costs each file 3 s.
+// format() for the whole house: fmt's syntax, checked while compiling, with fmt itself in format.cpp alone.
 
-#if __has_include(<fmt/base.h>)
-#include <fmt/base.h>
-#else
-#include <fmt/core.h>
-#endif
-
+#include <initializer_list>
 #include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "lockstep/base/format_text.h"
 
 namespace lockstep {
 
-/// What format() calls: the same without the check while compiling.
-std::string vformat(fmt::string_view text, fmt::format_args args);
+/// An argument of format(): a number, a text, a boolean or a pointer to void.
+class FormatArgument {
+ public:
+  template <class T>
+  FormatArgument(const T& value) : kind_(base::format_kind<T>()) {  // NOLINT(google-explicit-constructor)
+    using Kind = base::FormatKind;
+    constexpr auto kind = base::format_kind<T>();
+    if constexpr (kind == Kind::text) {
+      const std::string_view text = value;
+      text_ = {text.data(), text.size()};
+    } else if constexpr (kind == Kind::single || kind == Kind::number) {
+      number_ = static_cast<double>(value);
+    } else if constexpr (kind == Kind::pointer) {
+      pointer_ = value;
+    } else if constexpr (kind == Kind::natural) {
+      natural_ = value;
+    } else {
+      integer_ = value;
+    }
+  }
 
-/// format("{} of {}", 1, 2); numbers, texts, booleans and pointers.
+ private:
+  friend std::string vformat(std::string_view text, std::initializer_list<FormatArgument> arguments);
+  struct Text {
+    const char* data;
+    std::size_t size;
+  };
+
+  base::FormatKind kind_;
+  union {
+    long long integer_;
+    unsigned long long natural_;
+    double number_;
+    Text text_;
+    const void* pointer_;
+  };
+};
+
+/// What format() calls: the same without the check while compiling.
+std::string vformat(std::string_view text, std::initializer_list<FormatArgument> arguments);
+
+/// A text for these arguments.
 template <class... Args>
-std::string format(fmt::format_string<Args...> text, Args&&... args) {
-  return lockstep::vformat(text, fmt::make_format_args(args...));
+using FormatText = base::FormatText<std::type_identity_t<Args>...>;
+
+/// format("{} of {}", 1, 2), in fmt's syntax.
+template <class... Args>
+std::string format(FormatText<Args...> text, const Args&... args) {
+  return vformat(text.text(), {FormatArgument(args)...});
 }
 
 }  // namespace lockstep

@@ -53,8 +53,8 @@ class Session {
 
   /// A line on rank 0's standard output: session.print("Epoch {}", epoch).
   template <class... Args>
-  void print(fmt::format_string<Args...> text, Args&&... args) const {
-    if (rank() == 0) print_line(format(text, std::forward<Args>(args)...));
+  void print(FormatText<Args...> text, const Args&... args) const {
+    if (rank() == 0) print_line(vformat(text.text(), {FormatArgument(args)...}));
   }
   /// The mean over everything that every rank has added; collective.
   double all_reduce(const Mean& mean) const;
