@@ -1,0 +1,49 @@
+"""Readers of other people's files meet files that no program wrote: they read or refuse, and do nothing else."""
+
+import pytest
+
+from conftest import SOURCE
+
+pytestmark = pytest.mark.about("base", "checkpoint", "cluster", "config", "data", "models", "report", "text")
+
+PARSERS = ["pt", "safetensors", "inspect", "csv", "idx", "rows", "jsonl", "png", "jpeg", "vocabulary", "tokenizer", "bert-config",
+           "tokens", "config", "past-config", "site", "scheduler", "record", "metrics", "status"]
+
+
+def fuzzed(run, build_dir, tmp_path, *words):
+    result = run(SOURCE / "scripts/fuzz", *words, "--build", build_dir, env={"TMPDIR": str(tmp_path)}, timeout=900)
+    assert result.returncode == 0, result.output
+    return result.stdout
+
+
+def test_each_parser_is_there(run, build_dir, tmp_path):
+    assert fuzzed(run, build_dir, tmp_path, "list").split() == PARSERS
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+def test_a_parser_reads_or_refuses(parser, run, build_dir, tmp_path):
+    assert f"{parser}: 400 inputs" in fuzzed(run, build_dir, tmp_path, parser, "--inputs", "400", "--seed", "1")
+    assert not list(tmp_path.glob("lockstep-fuzz-*"))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("parser", PARSERS)
+def test_a_parser_reads_or_refuses_for_a_minute(parser, run, build_dir, tmp_path):
+    fuzzed(run, build_dir, tmp_path, parser, "60")
+
+
+@pytest.mark.parametrize("words, said", [(["nothing", "1"], "there is no parser nothing"), (["pt"], "SECONDS is to be a number"),
+                                         (["pt", "soon"], "SECONDS is to be a number"), ([], "usage:")])
+def test_wrong_words_are_said(words, said, run, build_dir):
+    result = run(SOURCE / "scripts/fuzz", *words, "--build", build_dir)
+    assert result.returncode == 2 and said in result.stderr, result.output
+
+
+def test_an_input_that_fails_is_kept(run, build_dir, tmp_path):
+    """By the seed of another parser, so that nothing is read."""
+    program = build_dir / "bin/lockstep_fuzz"
+    (tmp_path / "seeds/png").mkdir(parents=True)
+    (tmp_path / "seeds/png/one").write_bytes(b"no png")
+    (tmp_path / "out").mkdir()
+    assert run(program, "png", "1x", tmp_path / "seeds", tmp_path / "out", "1").returncode == 3
+    assert (tmp_path / "out/input.png").read_bytes() == b"no png"

@@ -1,0 +1,166 @@
+#include "fuzz/parsers.h"
+
+#include <ATen/ATen.h>
+
+#include <fstream>
+#include <span>
+
+#include "lockstep/checkpoint/inspect.h"
+#include "lockstep/checkpoint/pt.h"
+#include "lockstep/checkpoint/safetensors.h"
+#include "lockstep/cluster/detect.h"
+#include "lockstep/cluster/look.h"
+#include "lockstep/cluster/record.h"
+#include "lockstep/cluster/site.h"
+#include "lockstep/config/load.h"
+#include "lockstep/config/past_config.h"
+#include "lockstep/data/csv.h"
+#include "lockstep/data/idx.h"
+#include "lockstep/data/jpeg.h"
+#include "lockstep/data/kept_set.h"
+#include "lockstep/data/png.h"
+#include "lockstep/data/text_rows.h"
+#include "lockstep/models/bert_config.h"
+#include "lockstep/report/run_data.h"
+#include "lockstep/text/folder.h"
+#include "lockstep/text/tokenizer.h"
+#include "lockstep/text/vocabulary.h"
+
+namespace lockstep::fuzz {
+namespace {
+
+using Path = std::filesystem::path;
+using Bytes = std::span<const uint8_t>;
+
+class PlainArena : public Arena {
+ public:
+  at::Tensor empty(at::IntArrayRef shape, at::ScalarType type) override { return at::empty(shape, type); }
+};
+
+Bytes bytes_of(const std::string& text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+void read_csv_file(const Path& folder, const std::string&) {
+  for (const bool header : {true, false}) {
+    PlainArena arena;
+    try {
+      read_csv((folder / "input.csv").string(), {.header = header, .label = header ? "label" : ""}, arena);
+    } catch (const Error&) {  // and without a header it may be right
+    }
+  }
+}
+
+void read_idx(const Path& folder, const std::string&) {
+  PlainArena arena;
+  try {
+    read_idx_labels((folder / "input.idx").string(), arena, 10);
+  } catch (const Error&) {  // it may be images
+  }
+  read_idx_images((folder / "input.idx").string(), arena);
+}
+
+void read_rows(const Path& folder, const char* name) {
+  const auto path = (folder / name).string();
+  const auto rows = data::open_rows(path, data::layout_of(path, ','));
+  rows->choose(rows->columns());
+  std::vector<std::string_view> fields;
+  while (rows->next(fields)) continue;
+}
+
+data::Origin source_in(const Path& folder) {
+  return data::Origin((folder / "source.txt").string());
+}
+
+// What is kept is kept for one file at one time.
+void keep_tokens(const Path& folder) {
+  std::ofstream(folder / "source.txt") << "text\n";
+  const SharedSet set{{at::arange(300, at::kInt), at::arange(3, at::kLong), at::empty({0}, at::kInt)},
+                      "known"};
+  data::keep_set((folder / "input.tokens").string(), "key", source_in(folder), set);
+}
+
+void read_tokens(const Path& folder, const std::string&) {
+  const auto set = data::find_kept((folder / "input.tokens").string(), "key", source_in(folder));
+  if (!set) return;
+  for (const auto& tensor : set->tensors) (void)tensor.sum();
+}
+
+void read_tokenizer(const Path& folder, const std::string&) {
+  std::ofstream(folder / "vocab.txt") << "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n##b\n";
+  (void)text::read_folder(folder.string());
+}
+
+Parser file(std::string name, std::string file, void (*read)(const std::string& path)) {
+  auto whole = [file, read](const Path& folder, const std::string&) { read((folder / file).string()); };
+  return {std::move(name), std::move(file), std::move(whole)};
+}
+
+Parser text(std::string name, void (*read)(const std::string& text)) {
+  return {std::move(name), "input", [read](const Path&, const std::string& input) { read(input); }};
+}
+
+}  // namespace
+
+const std::vector<Parser>& parsers() {
+  static const std::vector<Parser> all = {
+      file("pt", "input.pt", [](const std::string& path) { open_checkpoint_file(path); }),
+      file("safetensors", "input.safetensors", [](const std::string& path) { read_safetensors(path); }),
+      file("inspect", "input.pt",
+           [](const std::string& path) {
+             checkpoint::inspect_file(path, [](Bytes) { return std::string(); });
+           }),
+      {"csv", "input.csv", read_csv_file},
+      {"idx", "input.idx", read_idx},
+      {"rows", "input.tsv", [](const Path& folder, const std::string&) { read_rows(folder, "input.tsv"); }},
+      {"jsonl", "input.jsonl",
+       [](const Path& folder, const std::string&) { read_rows(folder, "input.jsonl"); }},
+      {"png", "input.png",
+       [](const Path& folder, const std::string& input) {
+         data::read_png((folder / "input.png").string(), 3, 1 << 20);
+         data::Pixels pixels;
+         data::read_png(bytes_of(input), pixels);
+       }},
+      text("jpeg",
+           [](const std::string& input) {
+             data::Pixels pixels;
+             data::check_jpeg_header(bytes_of(input));
+             data::read_jpeg(bytes_of(input), pixels);
+           }),
+      file("vocabulary", "vocab.txt", [](const std::string& path) { text::read_vocabulary(path); }),
+      {"tokenizer", "tokenizer.json", read_tokenizer},
+      {"bert-config", "config.json",
+       [](const Path& folder, const std::string&) {
+         read_bert_labels(folder.string());
+         read_bert_config(folder.string());
+       }},
+      {"tokens", "input.tokens", read_tokens, keep_tokens},
+      text("config", [](const std::string& input) { config::load_settings(input, "input.yaml"); }),
+      text("past-config", [](const std::string& input) { config::read_past_config(input, "input.yaml"); }),
+      text("site", [](const std::string& input) { cluster::parse_site(input, "input.yaml"); }),
+      text("scheduler",
+           [](const std::string& input) {
+             cluster::read_squeue(input, {"12"});
+             cluster::read_sacct(input);
+             cluster::read_qstat(input);
+             cluster::read_sinfo(input);
+             cluster::read_pbs(input, input, input);
+           }),
+      text("record", [](const std::string& input) { cluster::read_record(input); }),
+      {"metrics", "metrics.jsonl",
+       [](const Path& folder, const std::string&) {
+         std::ofstream(folder / "config.yaml") << "run: {name: a}\n";
+         report::read_run(folder);
+       }},
+      {"status", "status.json",
+       [](const Path& folder, const std::string& input) {
+         std::ofstream(folder / "config.yaml") << "run: {name: a}\n";
+         std::ofstream(folder / "report.json") << input;
+         std::ofstream(folder / "trace.json") << input;
+         report::read_run(folder);
+       }},
+  };
+  return all;
+}
+
+}  // namespace lockstep::fuzz
