@@ -83,8 +83,11 @@ void report_bad_loss(const Team& team, const std::optional<BadLoss>& bad, const 
     worst = json;
     rank = of;
   }
+  constexpr size_t kMost = 5;
+  const auto& indices = worst["indices"];
   std::vector<std::string> samples;
-  for (const auto& index : worst["indices"]) samples.push_back(index.dump());
+  for (size_t i = 0; i < std::min(indices.size(), kMost); ++i) samples.push_back(indices[i].dump());
+  if (indices.size() > kMost) samples.push_back(format("... ({} in the batch)", indices.size()));
   throw Error(
       format("the loss is {} at step {}", worst["loss"].get<std::string>(), worst["step"].get<int64_t>()),
       format("epoch {}, rank {}, samples {}", state.epoch, rank, base::join(samples, ", ")),
