@@ -69,6 +69,31 @@ TEST(PastConfig, OfAnOlderLockstepHasTodaysDefaults) {
   EXPECT_EQ(differences(past, now), Texts{});
 }
 
+Settings table(const std::string& label, const std::string& normalize_label = "auto") {
+  Settings settings;
+  settings.task.name = "csv";
+  settings.task.label = label;
+  settings.task.normalize_label = normalize_label;
+  return settings;
+}
+
+TEST(PastConfig, WhatARunHasSettledIsTakenOver) {
+  auto open = table("");
+  take_over({table("kind", "standard")}, open);
+  EXPECT_EQ(open, table("kind", "standard"));
+  auto before = table("");
+  take_over({table("")}, before);
+  EXPECT_EQ(before, table("-1", "none")) << "the last column, and the numbers themselves, as 0.1 did";
+  EXPECT_EQ(differences({table("")}, before), Texts{});
+  auto asked = table("other", "standard");
+  take_over({table("kind", "none")}, asked);
+  EXPECT_EQ(asked, table("other", "standard"));
+  auto another = table("");
+  take_over({Settings()}, another);
+  EXPECT_EQ(another, table("")) << "of another task";
+  EXPECT_EQ(differences({table("")}, table("kind", "none")), Texts{"task.label (was \"-1\", is kind)"});
+}
+
 TEST(PastConfig, OfANewerLockstepSaysWhatIsNotKnown) {
   const auto past = read_past_config(
       "optim: {name: lion, warp: [1, 2]}\nlaunch: {carrier: pigeon, backend: smoke}\nmoon: {phase: full}\n",

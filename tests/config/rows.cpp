@@ -36,14 +36,14 @@ ROW("task", idx, .reads = {"images", "labels", "classes", "normalize", "mean", "
     .defaults = {{"model.name", "mlp"}})
 ROW("task", csv,
     .reads = {"kind", "file", "eval_file", "delimiter", "label", "features", "header", "eval_fraction",
-              "classes", "normalize", "mean", "std"},
+              "classes", "normalize", "mean", "std", "normalize_label"},
     .defaults = {{"model.name", "mlp"}})
 ROW("task", folder, .reads = {"size", "augment", "damaged", "eval_fraction", "normalize", "mean", "std"},
     .needs = {{"size", "set task.size to rows and columns: [224, 224]"}},
     .defaults = {{"model.name", "resnet18"}})
 ROW("task", text,
     .reads = {"kind", "file", "eval_file", "delimiter", "text", "label", "header", "eval_fraction", "classes",
-              "vocabulary", "max_length", "cache"},
+              "normalize_label", "vocabulary", "max_length", "cache"},
     .defaults = {{"model.name", "bert"}})
 ROW("task", mnli, .reads = {"vocabulary", "max_length", "cache"}, .defaults = {{"model.name", "bert"}})
 ROW("task", cartpole, .reads = {"options.method", "options.environments", "options.steps", "options.passes"},

@@ -6,6 +6,7 @@
 
 #include "data/support.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
 #include "peer.h"
 
 namespace lockstep {
@@ -137,14 +138,42 @@ TEST_F(Csv, MeasuredNumbersAreNoClasses) {
   refused(measured(0.25, 200), "looks like measured numbers", "");
   refused(measured(1, 200), "looks like measured numbers", "");
   EXPECT_EQ(read(measured(0.25, 20)).class_names.size(), 20u) << "few enough to be classes";
-  std::string twice = measured(1, 200);
-  for (int i = 0; i < 200; ++i) twice += "2," + std::to_string(100 + i) + "\n";
-  EXPECT_EQ(read(twice).class_names.size(), 200u) << "whole numbers that come again";
+  std::string often = measured(1, 200);
+  for (int i = 0; i < 3 * 200; ++i) often += "2," + std::to_string(100 + i % 200) + "\n";
+  refused(often, "200 different ones in 800 rows", "");
+  for (int i = 0; i < 200; ++i) often += "2," + std::to_string(100 + i) + "\n";
+  EXPECT_EQ(read(often).class_names.size(), 200u) << "whole numbers that come again";
   const auto table = read(measured(0.25, 200), {.numbers = true});
   EXPECT_EQ(table.labels.sizes(), (std::vector<int64_t>{200, 1}));
   EXPECT_EQ(floats(table.labels)[3], 100.75f);
   EXPECT_EQ(table.class_names, (std::vector<std::string>{"price"}));
   refused("a,price\n1,2.5\n1,cheap\n", "column price: 'cheap' is not a number", ":3", {.numbers = true});
+}
+
+TEST_F(Csv, TakesTheColumnThatIsCalledLabel) {
+  const auto label_of = [this](const std::string& header, const CsvOptions& options = {}) {
+    const auto table = read(header + "\n1,2,3\n4,5,6\n", options);
+    EXPECT_EQ(table.columns.size(), options.features.empty() ? 2u : options.features.size());
+    return format("{} {}", table.label, table.label_column);
+  };
+  EXPECT_EQ(label_of("label,a,b"), "label 0");
+  EXPECT_EQ(label_of("a,TARGET,b"), "TARGET 1");
+  EXPECT_EQ(label_of("a,Class,b"), "Class 1");
+  EXPECT_EQ(label_of("a,labels,b"), "b 2") << "an exact name";
+  EXPECT_EQ(label_of("a,label,class"), "class 2") << "and the last column";
+  EXPECT_EQ(label_of("label,a,b", {.label = "a"}), "a 1");
+  EXPECT_EQ(label_of("label,a,b", {.label = "-1"}), "b 2");
+  EXPECT_EQ(label_of("class,a,b", {.features = {"class"}}), "b 2") << "a feature is no label";
+  EXPECT_EQ(label_of("7,8,9", {.header = false}), "2 2");
+  EXPECT_EQ(label_of("x,y,", {}), "2 2") << "a name that says nothing";
+  refused("class,label,a\n1,2,3\n", "column 'class' or 'label'", "");
+}
+
+TEST_F(Csv, AboutAClassARowIsNoClass) {
+  std::string text = "mood,sentence\n";
+  for (int i = 0; i < 82; ++i) text += "1,sentence " + std::to_string(i) + "\n";
+  refused(text, "the label column sentence has about one class a row: 82 different ones in 82 rows", "");
+  EXPECT_EQ(read("a,c\n1,x\n1,y\n1,z\n").class_names.size(), 3u) << "few enough to be classes";
 }
 
 TEST_F(Csv, AFirstLineThatPromisesTooMuchTakesNoMemory) {

@@ -41,6 +41,7 @@ void expect_same_evaluation(const Settings& settings, const std::vector<std::str
   known.input_shape = data.input_shape;
   known.class_names = data.class_names;
   known.regression = data.regression;
+  known.label_scale = data.label_scale;
   auto again = make_task(settings);
   again->recall(*task->memory());
   for (const auto& file : trained_on) std::filesystem::remove(file);
@@ -252,6 +253,58 @@ TEST_F(OwnTable, PredictsANumberWhereItIsToldTo) {
   EXPECT_EQ(output.size(1), 1);
   EXPECT_TRUE(at::equal(task->loss(output, batch.target, {}), at::mse_loss(output, batch.target)));
   EXPECT_EQ(task->metrics(data)->values()[1].first, "mse");
+}
+
+TEST_F(OwnTable, SaysWhichColumnIsTheLabel) {
+  settings.task.file = folder.write("t.csv", "class,a,b\n0,1,10\n1,2,11\n0,3,12\n1,4,13\n");
+  const auto data = make_task(settings)->data(settings, {});
+  EXPECT_EQ(data.label, "class");
+  EXPECT_EQ(data.notes[0], "label: class (column 0)");
+  EXPECT_EQ(data.input_shape, (std::vector<int64_t>{2}));
+  settings.task.label = "-1";
+  settings.task.kind = "regression";
+  EXPECT_EQ(make_task(settings)->data(settings, {}).label, "b");
+}
+
+struct LargeNumbers : OwnTable {
+  LargeNumbers() {
+    settings.task.file = folder.write("t.csv", "a,price\n1,100000\n2,300000\n3,500000\n4,700000\n");
+    settings.task.eval_file = folder.write("e.csv", "a,price\n1,400000\n2,900000\n");
+    settings.task.kind = "regression";
+  }
+};
+
+TEST_F(LargeNumbers, AreLearnedByTheTrainingRowsMeanAndDeviation) {
+  const auto task = make_task(settings);
+  const auto data = task->data(settings, {});
+  ASSERT_TRUE(data.label_scale);
+  EXPECT_DOUBLE_EQ(data.label_scale->mean, 400'000);
+  EXPECT_DOUBLE_EQ(data.label_scale->std, std::sqrt(5e10));
+  const auto target = all_of(*data.train).target;
+  EXPECT_NEAR(target.mean().item<float>(), 0, 1e-6);
+  EXPECT_NEAR(target.std(false).item<float>(), 1, 1e-6);
+  EXPECT_EQ(all_of(*data.eval).target[0].item<float>(), 0);
+  EXPECT_TRUE(holds(data.notes[1], "100000 to 700000, mean 400000")) << data.notes[1];
+  const auto metrics = task->metrics(data);
+  metrics->add(at::zeros({1, 1}), at::ones({1, 1}), {0}, {1, 1});
+  EXPECT_FLOAT_EQ(metrics->values()[1].second, 5e10) << "mse in the label's own unit";
+  EXPECT_FLOAT_EQ(metrics->values()[2].second, std::sqrt(5e10));
+}
+
+TEST_F(LargeNumbers, AreAlikeOrAsTheyAreWhereThatIsAsked) {
+  const auto target = [this] { return all_of(*make_task(settings)->data(settings, {}).train).target; };
+  settings.task.normalize = "none";
+  EXPECT_EQ(target()[1].item<float>(), 300'000);
+  settings.task.normalize = "standard";
+  settings.task.normalize_label = "none";
+  EXPECT_EQ(target()[1].item<float>(), 300'000);
+  settings.task.normalize_label = "auto";
+  settings.task.file = folder.write("t.csv", "a,price\n1,7\n2,7\n");
+  EXPECT_TRUE(at::equal(target(), at::zeros({2, 1}))) << "a constant label does not divide by zero";
+}
+
+TEST_F(LargeNumbers, AreEvaluatedAsTheyWereLearned) {
+  expect_same_evaluation(settings, {settings.task.file});
 }
 
 TEST_F(OwnTable, EvaluatesFromItsMemoryWithoutTheTrainingSet) {

@@ -1,4 +1,7 @@
 // lockstep export: a checkpoint's model as a folder of Hugging Face's.
+#include <torch/types.h>
+#include <torch/utils.h>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/output.h"
 #include "lockstep/base/paths.h"
@@ -31,6 +34,14 @@ BertFolder folder_of(const train::Setup& setup) {
           .tokenizer = vocabulary.empty() ? pretrained : vocabulary};
 }
 
+// transformers knows no scale of a label: the last layer takes it in.
+void answer_in_own_unit(Net& net, const LabelScale& scale) {
+  const torch::NoGradGuard no_grad;
+  auto parameters = net.named_parameters();
+  parameters["classifier.weight"].mul_(scale.std);
+  parameters["classifier.bias"].mul_(scale.std).add_(scale.mean);
+}
+
 int write_folder(const train::Command& command, const std::string& checkpoint, const std::string& output) {
   auto setup = train::join_job(command);
   const auto& team = *setup.team;
@@ -46,6 +57,7 @@ int write_folder(const train::Command& command, const std::string& checkpoint, c
   const auto net = train::seeded_model(setup);
   const auto& bert = require_bert(*net);
   load_module_state_dict(*net, find_state_dict(tree, path), path);
+  if (const auto& scale = setup.data.label_scale) answer_in_own_unit(*net, *scale);
   on_first([&] { write_bert_folder(bert, folder_of(setup), output); });
   if (team.first()) output::line(path + " is in " + output);
   return kDone;

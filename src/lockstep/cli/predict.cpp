@@ -47,11 +47,17 @@ void check_width(const at::Tensor& output, const TaskData& data) {
       "model.name, task.name", "take the config that the checkpoint was trained with");
 }
 
+at::Tensor in_own_unit(const at::Tensor& output, const std::optional<LabelScale>& scale) {
+  if (!scale) return output;
+  return (output.to(torch::kFloat64) * scale->std + scale->mean).to(torch::kFloat32);
+}
+
 void append(std::vector<Prediction>& all, const at::Tensor& output, const std::vector<int64_t>& indices,
             const TaskData& data, const Dataset& inputs) {
   check_width(output, data);
   const auto plain = output.to(torch::kCPU, torch::kFloat32);
-  const auto numbers = (data.regression ? plain : torch::softmax(plain, 1)).contiguous();
+  const auto numbers =
+      (data.regression ? in_own_unit(plain, data.label_scale) : torch::softmax(plain, 1)).contiguous();
   const auto labels = numbers.argmax(1);
   const int64_t width = numbers.size(1);
   for (int64_t i = 0; i < numbers.size(0); ++i) {

@@ -75,7 +75,10 @@ const std::vector<Key> kKeys = {
      "a file of samples to evaluate on; empty = a part of `file`",
      {.path = true, .use = kTask}},
     {KEY(task.delimiter), "what stands between two columns", {.use = kTask}},
-    {KEY(task.label), "the label's column, by name or index; empty = the last", {.use = kTask}},
+    {KEY(task.label),
+     "the label's column, by name or index, -1 = the last; empty = one called label, target or class, or the "
+     "last",
+     {.use = kTask, .once = {"", "-1"}}},
     {KEY(task.text), "the column of the text, or the two of a pair, by name or index", {.use = kTask}},
     {KEY(task.vocabulary),
      "the folder with the tokenizer's vocab.txt; empty = model.path",
@@ -108,6 +111,10 @@ const std::vector<Key> kKeys = {
     {KEY(task.std),
      "with normalize: mean_std, a number a channel or feature",
      {.min = 0, .above_min = true, .use = kTask}},
+    {KEY(task.normalize_label),
+     "of a regression: standard = learned with mean 0 and deviation 1; auto = standard, or none as normalize "
+     "is",
+     {.choices = {"auto", "standard", "none"}, .use = kTask, .once = {"auto", "none"}}},
     {KEY(task.class_weights),
      "balanced = rare classes weigh more in the loss",
      {.choices = {"none", "balanced"}}},

@@ -34,6 +34,12 @@ enum class About {
   place,     // where it is started
 };
 
+/// Of a text that a run settles once where the config leaves it open, and writes into its config.yaml.
+struct Once {
+  std::string open = {};    // the value that leaves it open
+  std::string before = {};  // what a run did whose config.yaml leaves it open; empty = there is no such text
+};
+
 struct Rules {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
@@ -46,6 +52,7 @@ struct Rules {
   Use use = {};
   About about = About::training;
   bool own_path = false;  // each rank's own: nodes may keep their files at different places
+  Once once = {};
 };
 
 struct Key {

@@ -5,6 +5,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
+#include "lockstep/config/chosen.h"
 #include "lockstep/config/rules.h"
 #include "lockstep/config/value.h"
 #include "lockstep/config/yaml.h"
@@ -99,6 +100,23 @@ bool is_about_the_place(const std::string& path) {
   return known;
 }
 
+std::string& text_of(const Key& key, Settings& settings) {
+  return *std::get<std::string*>(key.field(settings));
+}
+
+bool is_left_open(const Key& key, Settings& settings) {
+  return !key.rules.once.before.empty() && is_read(key.path, settings) &&
+         text_of(key, settings) == key.rules.once.open;
+}
+
+// What a run did that left it open.
+Settings as_before(Settings settings) {
+  for (const Key& key : keys()) {
+    if (is_left_open(key, settings)) text_of(key, settings) = key.rules.once.before;
+  }
+  return settings;
+}
+
 std::string difference(const std::string& path, const std::string& was, const std::string& is) {
   return format("{} (was {}, is {})", path, was, is);
 }
@@ -109,11 +127,20 @@ PastConfig read_past_config(const std::string& text, const std::string& file_nam
   return PastReader(*parse_yaml(text, file_name)).take();
 }
 
-std::vector<std::string> differences(const PastConfig& then, const Settings& now) {
-  std::map<std::string, std::string> found;  // in the order of their names
+void take_over(const PastConfig& then, Settings& now) {
+  if (then.settings.task.name != now.task.name) return;
+  auto settled = as_before(then.settings);
   for (const Key& key : keys()) {
-    if (makes_another_run(key, then.settings, now))
-      found[key.path] = difference(key.path, value_text(key, then.settings), value_text(key, now));
+    if (is_left_open(key, now)) text_of(key, now) = text_of(key, settled);
+  }
+}
+
+std::vector<std::string> differences(const PastConfig& then, const Settings& asked) {
+  std::map<std::string, std::string> found;  // in the order of their names
+  const auto before = as_before(then.settings), now = as_before(asked);
+  for (const Key& key : keys()) {
+    if (makes_another_run(key, before, now))
+      found[key.path] = difference(key.path, value_text(key, before), value_text(key, now));
   }
   for (const auto& [path, was] : then.foreign) {
     const Key* key = find_key(path);

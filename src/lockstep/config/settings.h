@@ -162,7 +162,7 @@ struct TaskSettings {
   std::string kind = "classification";           // classification | regression; csv
   std::vector<std::string> images, labels;       // idx: train and eval files
   std::string file, eval_file, delimiter = ",";  // csv, text
-  std::string label;                             // csv, text: column name or index; empty = the last
+  std::string label;                             // csv, text: name or index, -1 = the last
   std::vector<std::string> text;                 // text: the columns of one text, or of two
   std::string vocabulary;                        // text: a folder with vocab.txt; empty = model.path
   std::string cache;                             // text: where tokens are kept; empty = beside the file
@@ -176,6 +176,7 @@ struct TaskSettings {
   int64_t classes = 0;                 // 0 = counted from the labels
   std::string normalize = "standard";  // standard | none | mean_std
   std::vector<double> mean, std;
+  std::string normalize_label = "auto";        // csv, text: auto | standard | none; of a regression
   std::string class_weights = "none";          // none | balanced
   std::map<std::string, std::string> options;  // for a task of the user's own: whatever it reads
 

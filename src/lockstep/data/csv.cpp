@@ -27,7 +27,7 @@ struct Columns {
   std::vector<size_t> features;
   std::vector<std::string> names;  // of the features
   std::optional<size_t> label;
-  std::string label_name;
+  std::string label_name, label_key = {};
 };
 
 /// A name that two columns have says nothing, and predict goes by names.
@@ -54,8 +54,7 @@ Columns choose_columns(const std::vector<std::string>& header, const CsvOptions&
                        const std::string& where) {
   Columns columns{.count = header.size(), .features = {}, .names = {}, .label = {}, .label_name = {}};
   if (options.labelled) {
-    columns.label =
-        options.label.empty() ? header.size() - 1 : find_column(options.label, header, options.header, where);
+    columns.label = data::find_label(options.label, header, options.header, options.features, where);
   }
   for (const auto& name : options.features) {
     columns.features.push_back(find_column(name, header, options.header, where));
@@ -75,7 +74,9 @@ Columns choose_columns(const std::vector<std::string>& header, const CsvOptions&
   check_names(header, options.header, columns, where);
   const auto name_of = [&](size_t i) { return options.header ? header[i] : format("{}", i); };
   for (size_t i : columns.features) columns.names.push_back(name_of(i));
-  if (columns.label) columns.label_name = name_of(*columns.label);
+  if (!columns.label) return columns;
+  columns.label_name = name_of(*columns.label);
+  columns.label_key = data::column_key(header, options.header, *columns.label);
   return columns;
 }
 
@@ -138,6 +139,8 @@ CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& are
   check_room(path, extent, options, columns);
   CsvTable table;
   table.columns = columns.names;
+  table.label = columns.label_key;
+  if (columns.label) table.label_column = static_cast<int64_t>(*columns.label);
   table.features = arena.empty({rows, static_cast<int64_t>(columns.features.size())}, at::kFloat);
   const bool classes = columns.label && !options.numbers;
   if (classes) table.labels = arena.empty({rows}, at::kLong);

@@ -17,7 +17,7 @@ struct CsvOptions {
   bool header = true;
   bool labelled = true;
   bool numbers = false;                    // the labels are numbers, not classes
-  std::string label = {};                  // column by name or index; empty = the last
+  std::string label = {};                  // column by name or index, -1 = the last; empty = find_label()'s
   std::vector<std::string> features = {};  // columns by name or index; empty = every other
   int64_t classes = 0;  // labels are 0 to classes - 1; 0 = whatever distinct labels there are
   std::vector<std::string> class_names =
@@ -30,10 +30,12 @@ struct CsvTable {
   at::Tensor labels;                     // int64 [rows], or float [rows, 1]; undefined where not labelled
   std::vector<std::string> columns;      // the features' names, or their indices
   std::vector<std::string> class_names;  // in the order of their numbers; of numbers the column's name
+  std::string label = {};                // what CsvOptions calls the column that the labels are from
+  int64_t label_column = -1;             // its index; -1 where not labelled
 };
 
 /// Throws InputError for rows of unequal length, text or no finite number where a number belongs, two columns
-/// of one name, classes that look like measured numbers, no rows at all.
+/// of one name, classes that look like measured numbers or are about as many as rows, no rows at all.
 CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& arena);
 
 /// The fields of the file's first line; throws where there is none.

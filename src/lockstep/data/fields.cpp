@@ -10,6 +10,15 @@
 #include "lockstep/base/text.h"
 
 namespace lockstep::data {
+namespace {
+
+bool is_called_label(std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return name == "label" || name == "target" || name == "class";
+}
+
+}  // namespace
 
 std::string_view trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t");
@@ -58,6 +67,32 @@ size_t find_column(const std::string& wanted, const std::vector<std::string>& he
                    near ? format("did you mean {}?", *near)
                         : format("there are {} columns, 0 to {}{}", header.size(), header.size() - 1,
                                  named ? ": " + base::printable(base::join(header, ", "), 200) : ""));
+}
+
+size_t find_label(const std::string& wanted, const std::vector<std::string>& header, bool named,
+                  const std::vector<std::string>& taken, const std::string& where) {
+  const size_t last = header.size() - 1;
+  const bool is_name = named && std::find(header.begin(), header.end(), wanted) != header.end();
+  if (wanted == "-1" && !is_name) return last;
+  if (!wanted.empty()) return find_column(wanted, header, named, where);
+  std::vector<size_t> others;
+  for (const auto& name : taken) others.push_back(find_column(name, header, named, where));
+  std::vector<size_t> found;
+  for (size_t i = 0; named && i < header.size(); ++i) {
+    if (is_called_label(header[i]) && std::find(others.begin(), others.end(), i) == others.end())
+      found.push_back(i);
+  }
+  if (found.empty() || found.back() == last) return last;
+  if (found.size() == 1) return found[0];
+  throw InputError(format("the label may be column '{}' or '{}'", base::printable(header[found[0]]),
+                          base::printable(header[found[1]])),
+                   where, "set task.label to the one that is to be learned");
+}
+
+std::string column_key(const std::vector<std::string>& header, bool named, size_t column) {
+  const auto& name = header[column];
+  const bool own = named && !name.empty() && std::count(header.begin(), header.end(), name) == 1;
+  return own && !base::invalid_utf8(name) ? name : format("{}", column);
 }
 
 }  // namespace lockstep::data

@@ -27,4 +27,13 @@ float number_at(std::string_view field, const std::string& column, bool first_ro
 size_t find_column(const std::string& wanted, const std::vector<std::string>& header, bool named,
                    const std::string& where);
 
+/// The label's column: by name or index, -1 = the last. Where nothing is `wanted`, the one called label,
+/// target or class in any case, `taken` (by name or index) aside, else the last. InputError where two are
+/// called so and neither is the last.
+size_t find_label(const std::string& wanted, const std::vector<std::string>& header, bool named,
+                  const std::vector<std::string>& taken, const std::string& where);
+
+/// What find_column() finds that column by: its name where it has one of its own, else its index.
+std::string column_key(const std::vector<std::string>& header, bool named, size_t column);
+
 }  // namespace lockstep::data

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <optional>
 
@@ -13,6 +14,25 @@ namespace lockstep::data {
 namespace {
 
 constexpr size_t kMostClasses = 10'000;
+
+enum class Kind { names, whole_numbers, fractions };
+
+Kind kind_of(const std::vector<std::string>& names) {
+  auto kind = Kind::whole_numbers;
+  for (const auto& name : names) {
+    const auto value = as_number(name);
+    if (!value) return Kind::names;
+    if (*value != std::floor(*value)) kind = Kind::fractions;
+  }
+  return kind;
+}
+
+// So few may be classes whatever they look like.
+const std::map<Kind, int64_t> kSurelyClasses = {
+    {Kind::names, 4}, {Kind::whole_numbers, 20}, {Kind::fractions, 20}};
+// Rows that a class has, on average, where there are more.
+const std::map<Kind, int64_t> kFewestRows = {
+    {Kind::names, 2}, {Kind::whole_numbers, 5}, {Kind::fractions, std::numeric_limits<int32_t>::max()}};
 
 }  // namespace
 
@@ -39,22 +59,20 @@ int64_t Labels::number(std::string_view text, const Where& where) {
 }
 
 void Labels::check_classes(int64_t rows, const std::string& column, const std::string& path) const {
-  constexpr size_t kSurelyClasses = 20;
-  if (!open_ || names_.size() <= kSurelyClasses) return;
-  bool fraction = false;
-  for (const auto& name : names_) {
-    const auto value = as_number(name);
-    if (!value) return;
-    fraction = fraction || *value != std::floor(*value);
+  const auto classes = static_cast<int64_t>(names_.size());
+  const auto kind = open_ ? kind_of(names_) : Kind::names;
+  if (!open_ || classes <= kSurelyClasses.at(kind) || rows >= kFewestRows.at(kind) * classes) return;
+  const auto found = format("{} different ones in {} rows", classes, rows);
+  if (kind == Kind::names) {
+    throw InputError(
+        format("the label column {} has about one class a row: {}", base::printable(column), found), path,
+        "set task.label to the column that says a row's class");
   }
-  if (!fraction && 2 * static_cast<int64_t>(names_.size()) <= rows) return;
-  throw InputError(
-      format("the label column {} looks like measured numbers, not classes: {} different ones in "
-             "{} rows",
-             base::printable(column), names_.size(), rows),
-      path,
-      "set task.kind: regression to predict the number; if they are classes, give them names "
-      "that are no numbers");
+  throw InputError(format("the label column {} looks like measured numbers, not classes: {}",
+                          base::printable(column), found),
+                   path,
+                   "set task.kind: regression to predict the number; if they are classes, give them names "
+                   "that are no numbers");
 }
 
 std::vector<std::string> Labels::sorted(std::vector<int64_t>& place) const {

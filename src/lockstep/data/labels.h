@@ -20,7 +20,7 @@ class Labels {
   int64_t number(std::string_view text, const Where& where);
   /// So far, in the order of their numbers.
   const std::vector<std::string>& names() const { return names_; }
-  /// Measured numbers would each become a class of their own.
+  /// InputError for measured numbers and for texts: each would become a class of its own.
   void check_classes(int64_t rows, const std::string& column, const std::string& path) const;
   /// The classes in order (as numbers where all are numbers), and what each number so far becomes.
   std::vector<std::string> sorted(std::vector<int64_t>& place) const;

@@ -78,9 +78,18 @@ RunFolder new_folder(const Settings& settings, const fs::path& but = {}) {
   }
 }
 
+std::string config_text_in(const fs::path& folder) {
+  return base::read_small_file((folder / kConfigFile).string(), kMostBytes, "the run's config");
+}
+
 config::PastConfig config_in(const fs::path& folder) {
-  const auto file = (folder / kConfigFile).string();
-  return config::read_past_config(base::read_small_file(file, kMostBytes, "the run's config"), file);
+  return config::read_past_config(config_text_in(folder), (folder / kConfigFile).string());
+}
+
+// With what the run of `then` settled in place of what was left open.
+std::vector<std::string> differences_as_begun(const config::PastConfig& then, Settings asked) {
+  config::take_over(then, asked);
+  return config::differences(then, asked);
 }
 
 // A finished run goes on only if it is now asked to be longer than it became.
@@ -125,7 +134,7 @@ struct Candidate {
   std::string note;  // empty = not worth a word
 };
 
-Candidate try_going_on(const fs::path& path, const Settings& settings) {
+Candidate try_going_on(const fs::path& path, const Settings& settings, const Settings& settled) {
   config::PastConfig then;
   try {
     then = config_in(path);
@@ -136,7 +145,9 @@ Candidate try_going_on(const fs::path& path, const Settings& settings) {
   auto lock = RunLock::take(path);
   if (!lock) return {{}, path.string() + " is in use by another job"};
   if (is_finished(path, settings.train)) return {};
-  const auto different = config::differences(then, settings);
+  auto different = differences_as_begun(then, settings);
+  // another than config_to_go_on_with() found, which somebody has taken since
+  if (different.empty()) different = config::differences(then, settled);
   if (!different.empty())
     return {{},
             format("{} has another config: {}; to go on there all the same: --resume {}", path.string(),
@@ -144,18 +155,18 @@ Candidate try_going_on(const fs::path& path, const Settings& settings) {
   return {go_on(path, std::move(*lock), {}), ""};
 }
 
-RunFolder newest_unfinished(const Settings& settings) {
+RunFolder newest_unfinished(const Settings& settings, const Settings& settled) {
   std::vector<std::string> notes;
   for (const int number : existing(settings.run)) {
     const auto path = folder_of(settings.run, number);
     if (!is_there(path / kConfigFile)) continue;
-    auto [folder, note] = try_going_on(path, settings);
+    auto [folder, note] = try_going_on(path, settings, settled);
     if (!note.empty()) notes.push_back(note);
     if (!folder) continue;
     folder->notes.insert(folder->notes.begin(), notes.begin(), notes.end());
     return std::move(*folder);
   }
-  auto folder = new_folder(settings);
+  auto folder = new_folder(settled);
   folder.notes = std::move(notes);
   folder.notes.push_back("nothing to go on with: a new run");
   return folder;
@@ -174,7 +185,7 @@ RunFolder named_folder(const fs::path& path, const Settings& settings) {
     throw InputError("the run is in use by another job", path.string(), "wait for it, or start a new run");
   }
   std::vector<std::string> notes;
-  const auto different = config::differences(then, settings);
+  const auto different = differences_as_begun(then, settings);
   if (!different.empty()) notes.push_back("the config has changed: " + base::join(different, ", "));
   return go_on(path, std::move(*lock), std::move(notes));
 }
@@ -204,10 +215,27 @@ void check_run_dir(const RunSettings& run) {
   check_writable(there);
 }
 
-RunFolder open_run_folder(const Settings& settings, const std::string& resume) {
-  if (resume == "auto") return newest_unfinished(settings);
-  if (!resume.empty() && fs::is_directory(resume)) return named_folder(resume, settings);
-  return new_folder(settings);
+std::string config_to_go_on_with(const Settings& asked, const std::string& resume) {
+  if (resume.empty()) return {};
+  if (resume != "auto") return config_text_in(resume);
+  for (const int number : existing(asked.run)) {
+    const auto path = folder_of(asked.run, number);
+    try {
+      const auto then = config_in(path);
+      if (then.settings.run.name == asked.run.name && !is_finished(path, asked.train) &&
+          differences_as_begun(then, asked).empty())
+        return config_text_in(path);
+    } catch (const InputError&) {
+      continue;  // open_run_folder() says why it is passed over
+    }
+  }
+  return {};
+}
+
+RunFolder open_run_folder(const Settings& asked, const std::string& resume, const Settings& settled) {
+  if (resume == "auto") return newest_unfinished(asked, settled);
+  if (!resume.empty() && fs::is_directory(resume)) return named_folder(resume, asked);
+  return new_folder(settled);
 }
 
 }  // namespace lockstep::run_folder

@@ -25,9 +25,17 @@ void check_run_folder(const std::filesystem::path& path);
 /// An InputError where no run's folder can be made. Leaves no trace.
 void check_run_dir(const RunSettings& run);
 
+/// Before the data are read: the config.yaml of the run that open_run_folder() will go on with; empty where
+/// that is none. Touches nothing.
+std::string config_to_go_on_with(const Settings& asked, const std::string& resume);
+
 /// `resume`: empty = the first free of NAME, NAME-2, ...; "auto" = the newest run of that name that is
-/// unfinished, not in use and of the same config, else a new one; a folder = that one.
-RunFolder open_run_folder(const Settings& settings, const std::string& resume);
+/// unfinished, not in use and of the same config, else a new one; a folder = that one. Runs are compared with
+/// what was `asked` for; a new one gets it as it was `settled`.
+RunFolder open_run_folder(const Settings& asked, const std::string& resume, const Settings& settled);
+inline RunFolder open_run_folder(const Settings& settings, const std::string& resume) {
+  return open_run_folder(settings, resume, settings);
+}
 
 /// The first write to it, once it is known that the run can go on there: what this attempt runs. What killed
 /// writers left is swept.

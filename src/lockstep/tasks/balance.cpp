@@ -2,7 +2,10 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
+
 #include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::tasks {
 
@@ -28,10 +31,30 @@ std::string balance_text(const std::string& set, const at::Tensor& counts,
   return names.size() > kMost ? text + ", ..." : text;
 }
 
+std::string label_text(const std::string& name, int64_t column) {
+  return format("label: {} (column {})", base::printable(name), column);
+}
+
 std::string range_text(const std::string& set, const at::Tensor& numbers) {
   if (numbers.numel() == 0) return format("{}: 0 samples", set);
   return format("{}: {} samples, {:g} to {:g}, mean {:g}", set, numbers.numel(), numbers.min().item<float>(),
                 numbers.max().item<float>(), numbers.mean(at::kDouble).item<double>());
+}
+
+LabelScale scale_of(const at::Tensor& numbers) {
+  if (numbers.numel() == 0) return {};
+  const auto wide = numbers.to(at::kDouble);
+  const auto mean = wide.mean();
+  const double variance = (wide - mean).square().mean().item<double>();
+  return {mean.item<double>(), variance > 0 ? std::sqrt(variance) : 1};
+}
+
+at::Tensor scaled(const at::Tensor& numbers, const LabelScale& scale) {
+  return ((numbers.to(at::kDouble) - scale.mean) / scale.std).to(at::kFloat);
+}
+
+bool wants_scale(const TaskSettings& task) {
+  return task.normalize_label == "standard" || (task.normalize_label == "auto" && task.normalize != "none");
 }
 
 }  // namespace lockstep::tasks

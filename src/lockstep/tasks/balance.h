@@ -1,10 +1,14 @@
 #pragma once
-// How many samples each class has, in words and as weights for the loss; of numbers, how far they reach.
+// How many samples each class has, in words and as weights for the loss; of numbers, how far they reach and
+// how they are standardised.
 
 #include <ATen/core/Tensor.h>
 
 #include <string>
 #include <vector>
+
+#include "lockstep/config/settings.h"
+#include "lockstep/tasks/metrics.h"
 
 namespace lockstep::tasks {
 
@@ -19,7 +23,17 @@ at::Tensor balanced_weights(const at::Tensor& counts);
 std::string balance_text(const std::string& set, const at::Tensor& counts,
                          const std::vector<std::string>& names);
 
+/// "label: kind (column 4)", as task.label counts columns.
+std::string label_text(const std::string& name, int64_t column);
+
 /// "train: 80 samples, 0.5 to 12, mean 4.2": where a number is predicted.
 std::string range_text(const std::string& set, const at::Tensor& numbers);
+
+/// The mean and deviation of floats, in double; a deviation of 1 where all are alike.
+LabelScale scale_of(const at::Tensor& numbers);
+/// float, of the same shape: what is learned in place of the numbers.
+at::Tensor scaled(const at::Tensor& numbers, const LabelScale& scale);
+/// Does task.normalize_label ask for it?
+bool wants_scale(const TaskSettings& task);
 
 }  // namespace lockstep::tasks

@@ -33,7 +33,7 @@ TableRecipe csv(const Settings& settings, bool) {
 LOCKSTEP_TASK(
     csv, .help = "your table: classes, or with `kind: regression` a number",
     .reads = {"kind", "file", "eval_file", "delimiter", "label", "features", "header", "eval_fraction",
-              "classes", "normalize", "mean", "std"},
+              "classes", "normalize", "mean", "std", "normalize_label"},
     .defaults = {{"model.name", "mlp"}}, .make = [] { return std::make_unique<TableTask>(csv); })
 
 }  // namespace lockstep::tasks

@@ -124,7 +124,8 @@ std::string ClassMetrics::report() const {
   return text + "\n";
 }
 
-NumberMetrics::NumberMetrics() : sums_(at::zeros({5}, at::kDouble)) {}
+NumberMetrics::NumberMetrics(const LabelScale& scale)
+    : sums_(at::zeros({5}, at::kDouble)), unit_(scale.std) {}
 
 void NumberMetrics::add(const at::Tensor& output, const at::Tensor& target, at::ArrayRef<int64_t>,
                         const LossSum& loss) {
@@ -142,7 +143,9 @@ void NumberMetrics::add(const at::Tensor& output, const at::Tensor& target, at::
 std::vector<std::pair<std::string, double>> NumberMetrics::values() const {
   const double* sum = sums_.const_data_ptr<double>();
   const auto mean = [](double whole, double count) { return count > 0 ? whole / count : 0; };
-  return {{"loss", mean(sum[3], sum[4])}, {"mse", mean(sum[1], sum[0])}, {"mae", mean(sum[2], sum[0])}};
+  return {{"loss", mean(sum[3], sum[4])},
+          {"mse", unit_ * unit_ * mean(sum[1], sum[0])},
+          {"mae", unit_ * mean(sum[2], sum[0])}};
 }
 
 std::string NumberMetrics::report() const {

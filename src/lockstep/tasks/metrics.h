@@ -58,10 +58,17 @@ class ClassMetrics : public Metrics {
   at::Tensor labels_;  // two classes: int8, by sample number: 1 + label, 0 where this rank has not seen it
 };
 
-/// loss, mse and mae: the mean squared and the mean absolute error of one number a sample.
+/// How the numbers that are predicted were standardised: a model learns (number - mean) / std.
+struct LabelScale {
+  double mean = 0;
+  double std = 1;
+};
+
+/// loss, mse and mae: the mean squared and the mean absolute error of one number a sample,
+/// in the unit of the label where the model learns it by a scale; the loss is the model's own.
 class NumberMetrics : public Metrics {
  public:
-  NumberMetrics();
+  explicit NumberMetrics(const LabelScale& scale = {});
   void add(const at::Tensor& output, const at::Tensor& target, at::ArrayRef<int64_t> indices,
            const LossSum& loss) override;
   std::vector<at::Tensor> sums() override { return {sums_}; }
@@ -70,6 +77,7 @@ class NumberMetrics : public Metrics {
 
  private:
   at::Tensor sums_;  // double: samples, squares, absolutes, loss, loss's weight
+  double unit_;      // what an error of 1 is in the label's
 };
 
 }  // namespace lockstep

@@ -14,7 +14,7 @@ const std::vector<std::string> kColumns{"pregnancies", "glucose", "pressure", "s
 TableRecipe pima(const Settings& settings, bool look) {
   TableRecipe recipe{.file = {},
                      .eval_file = {},
-                     .csv = {.header = false, .classes = 2},
+                     .csv = {.header = false, .label = "-1", .classes = 2},
                      .detect_header = true,
                      .names = kColumns};
   // The file codes a missing measurement as 0; nobody alive has a blood pressure of 0.

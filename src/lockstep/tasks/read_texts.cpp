@@ -12,6 +12,7 @@
 #include "lockstep/base/paths.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/data/kept_set.h"
+#include "lockstep/tasks/balance.h"
 
 namespace lockstep::tasks {
 namespace {
@@ -116,13 +117,17 @@ class Reader {
   const TextColumns& columns_;
 };
 
-TextColumns columns_for(const TextRecipe& recipe, const TextFile& first, const TextColumns& known) {
+// A note says which column is the label, where the recipe leaves it to the config.
+TextColumns columns_for(const TextRecipe& recipe, const TextFile& first, const TextColumns& known,
+                        std::vector<std::string>& notes) {
   auto columns = recipe.columns;
   if (!known.texts.empty()) {
     columns.texts = known.texts;
     columns.label = known.label;
   }
-  complete(columns, data::open_rows(first.path, first.layout)->columns(), /*labelled=*/true, first.path);
+  const auto rows = data::open_rows(first.path, first.layout);
+  const auto place = complete(columns, rows->columns(), rows->named(), first.path);
+  if (recipe.class_names.empty()) notes.push_back(label_text(columns.label, place));
   return columns;
 }
 
@@ -137,10 +142,10 @@ SharedSet read_all(const Settings& settings, TextTask::Recipe recipe_of, TextTas
   if (with_train) files.push_back(recipe.train);
   files.insert(files.end(), recipe.eval.begin(), recipe.eval.end());
   const auto vocabulary = open_vocabulary(settings);
-  const auto columns = columns_for(recipe, files[0], known);
+  std::vector<std::string> texts, notes;
+  const auto columns = columns_for(recipe, files[0], known, notes);
   const Reader reader(settings, vocabulary, columns);
   SharedSet all;
-  std::vector<std::string> texts, notes;
   for (const auto& file : files) {
     auto read = reader.read(file);
     texts.insert(texts.end(), {file.path, read.kept, read.made.text, file.name});

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/pack.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/stage.h"
@@ -116,8 +117,20 @@ std::string missing_text(const TableRecipe& recipe, const CsvTable& table, const
                              base::join(parts, ", ");
 }
 
-// tensors: train x and y, evaluation x and y, fill, mean, std. text: note, columns, classes, each behind a
-// count.
+std::vector<std::string> notes_on(const TableRecipe& recipe, const CsvTable& table, const CsvTable& train,
+                                  const CsvTable& eval) {
+  std::vector<std::string> notes;
+  if (recipe.names.empty()) notes.push_back(label_text(table.label, table.label_column));
+  for (const auto& [set, labels] : {std::pair{"train", train.labels}, std::pair{"eval", eval.labels}}) {
+    const auto classes = static_cast<int64_t>(table.class_names.size());
+    notes.push_back(recipe.csv.numbers ? range_text(set, labels)
+                                       : balance_text(set, class_counts(labels, classes), table.class_names));
+  }
+  return notes;
+}
+
+// tensors: train x and y, evaluation x and y, fill, mean, std, and the label's scale where it has one. texts:
+// the label's column, the columns, the classes, notes.
 SharedSet load_tables(const TableRecipe& recipe, const Settings& settings, Arena& arena) {
   Scratch scratch;
   const auto& stage = settings.data.stage;
@@ -152,22 +165,20 @@ SharedSet load_tables(const TableRecipe& recipe, const Settings& settings, Arena
   if (train.labels.numel() == 0)
     throw InputError("no row is left to train on", recipe.file, "lower task.eval_fraction");
   const auto treatment = treatment_for(recipe, train.features);
-  const auto note = missing_text(recipe, table, treatment);
+  auto notes = notes_on(recipe, table, train, eval);
+  if (const auto text = missing_text(recipe, table, treatment); !text.empty()) notes.push_back(text);
   apply(treatment, train.features);
   apply(treatment, eval.features);
-  return {{train.features, train.labels, eval.features, eval.labels, treatment.fill, treatment.mean,
-           treatment.std},
-          note + "\n" + base::join(table.columns, "\n") + "\n\n" + base::join(table.class_names, "\n")};
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  for (size_t at = 0;;) {
-    const size_t end = text.find('\n', at);
-    lines.push_back(text.substr(at, end - at));
-    if (end == std::string::npos) return lines;
-    at = end + 1;
-  }
+  SharedSet set{{train.features, train.labels, eval.features, eval.labels, treatment.fill, treatment.mean,
+                 treatment.std},
+                base::pack_texts({table.label, base::pack_texts(table.columns),
+                                  base::pack_texts(table.class_names), base::pack_texts(notes)})};
+  if (!recipe.csv.numbers || !wants_scale(settings.task)) return set;
+  const auto scale = scale_of(train.labels);
+  train.labels.copy_(scaled(train.labels, scale));
+  eval.labels.copy_(scaled(eval.labels, scale));
+  set.tensors.push_back(at::tensor({scale.mean, scale.std}, at::kDouble));
+  return set;
 }
 
 }  // namespace
@@ -176,25 +187,23 @@ TaskData TableTask::data(const Settings& settings, const NodeShare& node) {
   const auto set = share_on_node(
       node, [&](Arena& arena) { return load_tables(recipe_(settings, true), settings, arena); });
   treatment_ = {set.tensors[4], set.tensors[5], set.tensors[6]};
-  auto lines = lines_of(set.text);
+  const auto texts = base::unpack_texts(set.text);
+  columns_ = base::unpack_texts(texts.at(1));
   TaskData data;
-  const auto columns = static_cast<size_t>(set.tensors[0].size(1));
-  columns_.assign(lines.begin() + 1, lines.begin() + 1 + columns);
-  data.class_names.assign(lines.begin() + 2 + columns, lines.end());
+  data.label = texts.at(0);
+  data.class_names = base::unpack_texts(texts.at(2));
+  data.notes = base::unpack_texts(texts.at(3));
   data.train = std::make_shared<TableSet>(set.tensors[0], set.tensors[1]);
   data.eval = std::make_shared<TableSet>(set.tensors[2], set.tensors[3]);
   data.input_shape = {set.tensors[0].size(1)};
   regression_ = data.regression = set.tensors[1].is_floating_point();
-  if (regression_) {
-    data.notes = {range_text("train", set.tensors[1]), range_text("eval", set.tensors[3])};
-    if (!lines[0].empty()) data.notes.push_back(lines[0]);
-    return data;
+  if (set.tensors.size() > 7) {
+    const double* scale = set.tensors[7].const_data_ptr<double>();
+    data.label_scale = {scale[0], scale[1]};
   }
+  if (regression_) return data;
   const auto classes = static_cast<int64_t>(data.class_names.size());
   const auto counts = class_counts(set.tensors[1], classes);
-  data.notes = {balance_text("train", counts, data.class_names),
-                balance_text("eval", class_counts(set.tensors[3], classes), data.class_names)};
-  if (!lines[0].empty()) data.notes.push_back(lines[0]);
   if (settings.task.class_weights == "balanced") {
     data.class_weights = balanced_weights(counts);
     std::vector<std::string> weights;
@@ -227,6 +236,7 @@ std::shared_ptr<const Dataset> TableTask::evaluation(const Settings& settings, c
       table.labels = picked(table.labels, split.eval, arena);
     }
     apply(treatment_, table.features);
+    if (known.label_scale) table.labels.copy_(scaled(table.labels, *known.label_scale));
     return SharedSet{{table.features, table.labels}, {}};
   });
   return std::make_shared<TableSet>(set.tensors[0], set.tensors[1]);
@@ -238,7 +248,7 @@ at::Tensor TableTask::loss(const at::Tensor& output, const at::Tensor& target,
 }
 
 std::unique_ptr<Metrics> TableTask::metrics(const TaskData& data) const {
-  if (data.regression) return std::make_unique<NumberMetrics>();
+  if (data.regression) return std::make_unique<NumberMetrics>(data.label_scale.value_or(LabelScale{}));
   return Task::metrics(data);
 }
 

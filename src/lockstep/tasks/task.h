@@ -30,8 +30,12 @@ struct TaskData {
   std::vector<int64_t> input_shape;      // of one sample
   std::vector<std::string> class_names;  // as many as there are classes
   bool regression = false;               // one number is predicted, and class_names holds its name
-  at::Tensor class_weights;              // undefined unless the task weighs its classes
-  std::vector<std::string> notes;        // lines for the log: class balance, treated values, ...
+  /// Of a regression whose sets hold the label by it: answers and metrics are in the label's own unit.
+  std::optional<LabelScale> label_scale = {};
+  std::string label = {};                  // the column that the labels are from, as task.label names it
+  at::Tensor class_weights;                // undefined unless the task weighs its classes
+  std::vector<std::string> notes;          // lines for the log: class balance, treated values, ...
+  std::vector<std::string> warnings = {};  // the same, where something looks wrong
   std::string identity;  // of the samples, the same on all ranks or an error; empty = not asked
 };
 

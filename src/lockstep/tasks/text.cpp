@@ -36,7 +36,7 @@ LOCKSTEP_TASK(
         "your texts, one or two a sample, in a CSV, TSV or JSONL file: classes, or with "
         "`kind: regression` a number",
     .reads = {"kind", "file", "eval_file", "delimiter", "text", "label", "header", "eval_fraction", "classes",
-              "vocabulary", "max_length", "cache"},
+              "normalize_label", "vocabulary", "max_length", "cache"},
     .defaults = {{"model.name", "bert"}}, .make = [] { return std::make_unique<TextTask>(text); })
 
 }  // namespace lockstep::tasks

@@ -138,6 +138,17 @@ void add_balance(TaskData& data, const at::Tensor& train, const at::Tensor& eval
   if (weighted) data.class_weights = balanced_weights(counts);
 }
 
+// New tensors: what was mapped of a kept file is everybody's.
+void scale_targets(TextSets& sets, const LabelScale& scale) {
+  for (auto& file : sets.files) file.tokens.targets = scaled(file.tokens.targets, scale);
+}
+
+void scale_labels(TaskData& data, TextSets& sets, const at::Tensor& train, const TaskSettings& task) {
+  if (!data.regression || !wants_scale(task)) return;
+  data.label_scale = scale_of(train);
+  scale_targets(sets, *data.label_scale);
+}
+
 }  // namespace
 
 TaskData TextTask::data(const Settings& settings, const NodeShare& node) {
@@ -150,6 +161,7 @@ TaskData TextTask::data(const Settings& settings, const NodeShare& node) {
   parts_ = sets.parts;
   TaskData data;
   data.regression = regression_;
+  data.label = columns.label;
   data.identity = identity_of_texts(sets);
   data.notes = sets.notes;
   data.input_shape = {3, settings.task.max_length};
@@ -181,6 +193,7 @@ TaskData TextTask::data(const Settings& settings, const NodeShare& node) {
       throw InputError("no row is left to train on", sets.paths[0], "lower task.eval_fraction");
     add_balance(data, targets_at(train.targets, split.train), targets_at(train.targets, split.eval),
                 settings.task.class_weights == "balanced");
+    scale_labels(data, sets, targets_at(train.targets, split.train), settings.task);
     data.train = std::make_shared<TokenSet>(train, split.train, sets.pad);
     data.eval = std::make_shared<TokenSet>(train, split.eval, sets.pad);
     return data;
@@ -188,6 +201,7 @@ TaskData TextTask::data(const Settings& settings, const NodeShare& node) {
   std::vector<at::Tensor> targets;
   for (size_t i = 1; i < sets.files.size(); ++i) targets.push_back(sets.files[i].tokens.targets);
   add_balance(data, train.targets, at::cat(targets), settings.task.class_weights == "balanced");
+  scale_labels(data, sets, train.targets, settings.task);
   data.train = std::make_shared<TokenSet>(std::vector<Tokens>{train}, sets.pad);
   data.eval = joined_files(sets, 1);
   return data;
@@ -203,6 +217,7 @@ std::shared_ptr<const Dataset> TextTask::evaluation(const Settings& settings, co
   parts_ = sets.parts;
   for (size_t i = 0; !regression_ && i < sets.files.size(); ++i)
     number_classes(sets.files[i], sets.paths[i], known.class_names);
+  if (known.label_scale) scale_targets(sets, *known.label_scale);
   if (!parts_.empty()) return joined_files(sets, 0);
   const auto& tokens = sets.files[0].tokens;
   const auto split =
@@ -225,7 +240,7 @@ at::Tensor TextTask::loss(const at::Tensor& output, const at::Tensor& target,
 }
 
 std::unique_ptr<Metrics> TextTask::metrics(const TaskData& data) const {
-  if (data.regression) return std::make_unique<NumberMetrics>();
+  if (data.regression) return std::make_unique<NumberMetrics>(data.label_scale.value_or(LabelScale{}));
   if (parts_.size() < 2) return Task::metrics(data);
   return std::make_unique<PartMetrics>(parts_, data.class_names, data.class_weights);
 }

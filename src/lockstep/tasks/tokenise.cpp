@@ -167,16 +167,19 @@ std::vector<int64_t> numbers_in(const std::string& packed) {
   return list;
 }
 
-void complete(TextColumns& columns, const std::vector<std::string>& in_file, bool labelled,
-              const std::string& path) {
-  if (labelled && columns.label.empty()) columns.label = in_file.back();
-  if (std::count(columns.texts.begin(), columns.texts.end(), columns.label) > 0)
-    throw InputError(format("the column {} is the text and the label", base::printable(columns.label)), path,
-                     "set task.text and task.label to columns of their own");
-  if (!columns.texts.empty()) return;
-  for (const auto& name : in_file)
-    if (name != columns.label) columns.texts.push_back(name);
-  if (columns.texts.size() == 1 || columns.texts.size() == 2) return;
+size_t complete(TextColumns& columns, const std::vector<std::string>& in_file, bool named,
+                const std::string& path) {
+  const auto label = data::find_label(columns.label, in_file, named, columns.texts, path);
+  columns.label = data::column_key(in_file, named, label);
+  for (const auto& text : columns.texts) {
+    if (data::find_column(text, in_file, named, path) == label)
+      throw InputError(format("the column {} is the text and the label", base::printable(columns.label)),
+                       path, "set task.text and task.label to columns of their own");
+  }
+  if (!columns.texts.empty()) return label;
+  for (size_t i = 0; i < in_file.size(); ++i)
+    if (i != label) columns.texts.push_back(in_file[i]);
+  if (columns.texts.size() == 1 || columns.texts.size() == 2) return label;
   throw InputError(columns.texts.empty() ? "there is no column but the label"
                                          : format("there are {} columns beside the label: which is the text?",
                                                   columns.texts.size()),

@@ -34,10 +34,10 @@ struct TokeniseOptions {
   int64_t threads = 1;
 };
 
-/// The columns that are empty are filled in: the label is the last one, the texts are the others. InputError
-/// where those are more than two.
-void complete(TextColumns& columns, const std::vector<std::string>& in_file, bool labelled,
-              const std::string& path);
+/// The columns that are empty are filled in: the label is data::find_label()'s, the texts are the others.
+/// InputError where those are more than two. Gives the label's place.
+size_t complete(TextColumns& columns, const std::vector<std::string>& in_file, bool named,
+                const std::string& path);
 
 /// InputError, at file:line, for what is no text, no UTF-8, no label; for no rows at all.
 Tokenised tokenise(const std::string& path, const data::TextLayout& layout, const TextColumns& columns,

@@ -8,6 +8,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/whole_file.h"
 #include "lockstep/comm/algorithms/algorithm.h"
+#include "lockstep/config/past_config.h"
 #include "lockstep/launch/deadline.h"
 #include "lockstep/launch/leave.h"
 #include "lockstep/launch/stop_signal.h"
@@ -17,6 +18,7 @@
 #include "lockstep/train/dense_model.h"
 #include "lockstep/train/provoke.h"
 #include "lockstep/train/saved.h"
+#include "lockstep/train/task_memory.h"
 #include "lockstep/train/trainer.h"
 
 namespace lockstep::train {
@@ -96,10 +98,18 @@ std::shared_ptr<run_folder::HeldFolder> hold(run_folder::RunFolder folder, const
   return std::make_shared<run_folder::HeldFolder>(std::move(folder), successor);
 }
 
-RunPlace open_place(const Setup& setup, const std::string& resume) {
+// What a run settles when it begins it keeps, whatever it would settle today.
+void go_on_as_begun(Setup& setup, const Resume& from) {
+  if (from.file) return take_over_from(setup.settings, from.file->tree);
+  const auto text =
+      setup.team->from_first([&] { return run_folder::config_to_go_on_with(setup.settings, from.folder); });
+  if (!text.empty()) config::take_over(config::read_past_config(text, "config.yaml"), setup.settings);
+}
+
+RunPlace open_place(const Setup& setup, const Settings& asked, const std::string& resume) {
   RunPlace place;
   const auto text = setup.team->from_first([&] {
-    auto folder = run_folder::open_run_folder(setup.settings, resume);
+    auto folder = run_folder::open_run_folder(asked, resume, setup.settings);
     for (const auto& note : folder.notes) log::info(note);
     const auto path = folder.path;
     const bool goes_on = folder.goes_on;
@@ -230,6 +240,8 @@ int train(const Command& command, const std::string& asked) {
   const launch::StopSignals signals;  // what comes while we load is obeyed before the first step
   auto from = find_resume(*setup.team, Provocation::resume(setup.settings, asked));
   check_place(setup, from);
+  const auto open = setup.settings;
+  go_on_as_begun(setup, from);
   load_data(setup);
   auto learner = make_learner(setup);
   if (!learner.acting) refuse_idle_early_stop(setup);
@@ -242,7 +254,7 @@ int train(const Command& command, const std::string& asked) {
     start.deadline = launch::end_to_leave_before(
         launch::job_deadline(setup.team->job(), launch::current_environment()),
         setup.settings.checkpoint.before_deadline, std::chrono::system_clock::now());
-  auto place = open_place(setup, from.folder);
+  auto place = open_place(setup, open, from.folder);
   start.attempt.number = place.attempt;
   start.attempt.folder = place.held;
   if (place.goes_on) go_on(start, learner, setup, place);

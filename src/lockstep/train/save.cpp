@@ -1,6 +1,7 @@
 #include "lockstep/train/save.h"
 
 #include <filesystem>
+#include <map>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -9,6 +10,7 @@
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/train/hook_memory.h"
 #include "lockstep/train/resumable.h"
+#include "lockstep/train/saved.h"
 #include "lockstep/train/share_tree.h"
 
 namespace lockstep {
@@ -17,6 +19,7 @@ namespace {
 constexpr int64_t kFormat = 1;
 constexpr const char* kOwn = "session";        // a program's key
 constexpr const char* kTrainers = "lockstep";  // `lockstep train`'s
+const std::map<std::string, int64_t> kHighest = {{kOwn, kFormat}, {kTrainers, train::kCheckpointFormat}};
 
 // Every rank takes part: what the ranks hold between them, gathered.
 Tree gather_state(const Team& team, const CheckpointParts& parts) {
@@ -59,9 +62,9 @@ void write(const std::string& path, const CheckpointParts& parts, const Tree& op
 }
 
 void check_format(const Tree& tree, const std::string& path) {
-  for (const auto* key : {kOwn, kTrainers}) {
+  for (const auto& [key, highest] : kHighest) {
     const auto part = find(tree, key);
-    if (!part || as_int(get(*part, "format"), "format") <= kFormat) continue;
+    if (!part || as_int(get(*part, "format"), "format") <= highest) continue;
     throw InputError(format("the checkpoint is of a format that this lockstep does not know ({})",
                             as_int(get(*part, "format"), "format")),
                      path, "use the lockstep that wrote it, or a newer one");

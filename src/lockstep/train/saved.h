@@ -11,8 +11,11 @@
 
 namespace lockstep::train {
 
-/// What this lockstep writes as "lockstep.format"; a file with a higher number is refused.
-constexpr int64_t kCheckpointFormat = 1;
+/// The highest "lockstep.format" that is read: a file with a higher number is refused.
+constexpr int64_t kCheckpointFormat = 2;
+/// Of a file that every lockstep reads. 2 is a regression whose label is learned by a scale, which 0.1 would
+/// take for the label itself.
+constexpr int64_t kFirstFormat = 1;
 
 struct Saved {
   std::string path;  // the file's

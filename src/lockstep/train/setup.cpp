@@ -122,6 +122,14 @@ void check_identity(const Setup& setup) {
                    "let the data set be the same, file for file, on all nodes");
 }
 
+// What the config left open is what the data made of it: so it stands in the run's config from now on.
+void settle(Settings& settings, const TaskData& data) {
+  auto& task = settings.task;
+  if (config::is_read("task.label", settings) && task.label.empty()) task.label = data.label;
+  if (config::is_read("task.normalize_label", settings) && data.regression && task.normalize_label == "auto")
+    task.normalize_label = data.label_scale ? "standard" : "none";
+}
+
 }  // namespace
 
 Setup join_job(const Command& command) {
@@ -153,7 +161,10 @@ void load_data(Setup& setup) {
                                        [&] { return setup.task->data(setup.settings, share); });
   });
   check_identity(setup);
+  settle(setup.settings, setup.data);
+  setup.config = config::to_yaml(setup.settings);
   for (const auto& note : setup.data.notes) log::info(note);
+  for (const auto& warning : setup.data.warnings) log::warning(warning);
 }
 
 void hold_on_device(Setup& setup) {

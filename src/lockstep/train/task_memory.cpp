@@ -2,7 +2,10 @@
 
 #include <torch/types.h>
 
+#include <cmath>
+
 #include "lockstep/base/error.h"
+#include "lockstep/config/past_config.h"
 
 namespace lockstep::train {
 namespace {
@@ -35,6 +38,18 @@ std::vector<at::Tensor> tensors_of(const Tree& memory, const std::string& key) {
   return tensors;
 }
 
+LabelScale scale_in(const Tree& tree) {
+  const LabelScale scale{as_double(get(tree, "mean"), "lockstep.task.label_scale.mean"),
+                         as_double(get(tree, "std"), "lockstep.task.label_scale.std")};
+  if (std::isfinite(scale.mean) && std::isfinite(scale.std) && scale.std > 0) return scale;
+  throw InputError("the label's mean and deviation in the checkpoint are none", "lockstep.task.label_scale",
+                   "take another checkpoint");
+}
+
+Tree tree_of(const std::optional<LabelScale>& scale) {
+  return scale ? make_dict({{"mean", scale->mean}, {"std", scale->std}}) : Tree();
+}
+
 // Checkpoints from before these were kept have neither.
 void recall_classes(Setup& setup, const Tree& memory) {
   const auto regression = find(memory, "regression");
@@ -45,11 +60,23 @@ void recall_classes(Setup& setup, const Tree& memory) {
     throw InputError("the checkpoint was trained with another task.kind", "task.kind: " + task.kind,
                      setup.data.regression ? "set task.kind: regression" : "set task.kind: classification");
   }
+  if (const auto scale = find(memory, "label_scale"); scale && !scale->isNone())
+    setup.data.label_scale = scale_in(*scale);
   if (task.class_weights != "none" && weights && !weights->isNone())
     setup.data.class_weights = as_tensor(*weights, "lockstep.task.class_weights");
 }
 
 }  // namespace
+
+// Of a file that knows no config, Python's say, a label is the number itself.
+void take_over_from(Settings& settings, const Tree& checkpoint) {
+  const auto extras = find(checkpoint, "lockstep");
+  if (const auto config = extras ? find(*extras, "config") : std::nullopt) {
+    const auto text = as_string(*config, "lockstep.config");
+    config::take_over(config::read_past_config(text, "lockstep.config"), settings);
+  }
+  if (settings.task.normalize_label == "auto") settings.task.normalize_label = "none";
+}
 
 Tree remembered(const Setup& setup) {
   const auto memory = setup.task->memory();
@@ -60,12 +87,14 @@ Tree remembered(const Setup& setup) {
                     {"class_names", list_of(setup.data.class_names)},
                     {"identity", setup.data.identity},
                     {"regression", setup.data.regression},
+                    {"label_scale", tree_of(setup.data.label_scale)},
                     {"class_weights", weights.defined() ? Tree(weights) : Tree()},
                     {"tensors", list_of(memory->tensors)},
                     {"texts", list_of(memory->texts)}});
 }
 
 bool recall(Setup& setup, const Tree& checkpoint) {
+  take_over_from(setup.settings, checkpoint);
   const auto extras = find(checkpoint, "lockstep");
   const auto memory = extras ? find(*extras, "task") : std::nullopt;
   if (!memory || memory->isNone()) return false;

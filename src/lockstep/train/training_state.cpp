@@ -20,8 +20,13 @@ Tree gather_losses(const Team& team, const TrainingState& state) {
   return torch::stack(team.all_gather(mine));
 }
 
+int64_t format_of(const Tree& memory) {
+  const auto scale = memory.isNone() ? std::nullopt : find(memory, "label_scale");
+  return scale && !scale->isNone() ? kCheckpointFormat : kFirstFormat;
+}
+
 Tree extras(const Mesh& mesh, const TrainingState& state, const Learner& learner, const std::string& config) {
-  const auto dict = make_dict({{"format", kCheckpointFormat},
+  const auto dict = make_dict({{"format", format_of(learner.memory)},
                                {"world", int64_t{mesh.data().world()}},
                                {"consumed", state.consumed},
                                {"step_in_epoch", state.step_in_epoch},

@@ -1,0 +1,136 @@
+"""A table as people have them, with the keys that they know on their first day: which column is the label, labels that are large
+numbers, cells without a value."""
+
+import csv
+import io
+import random
+import re
+
+import pytest
+
+from train_kit import metrics, sets, status
+
+pytestmark = pytest.mark.about("data", "tasks", "train")
+
+CONFIG = """
+run: {name: own}
+task: {name: csv, file: t.csv}
+data: {batch_size: 8, workers: 0}
+model: {name: mlp, hidden: [8]}
+train: {epochs: 2, eval_every: 1}
+"""
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "own.yaml").write_text(CONFIG)
+    return tmp_path
+
+
+@pytest.fixture
+def train(place, lockstep, run):
+    """train("--resume", "auto", task__kind="regression") -> Result, in the folder."""
+    return lambda *words, **settings: run(lockstep, "train", "own.yaml", *words, *sets(**settings), cwd=place)
+
+
+def write_table(path, header, rows):
+    path.write_text("".join(",".join(map(str, row)) + "\n" for row in (header, *rows)))
+    return path
+
+
+def settled(folder, key):
+    return re.search(rf"^  {key}: (.*)$", (folder / "config.yaml").read_text(), re.M)[1]
+
+
+def flowers(count=80):
+    draw = random.Random(1)
+    for i in range(count):
+        yield (("rose", "tulip")[i % 2], *(f"{draw.gauss(i % 2, 0.2):.3f}" for _ in range(3)))
+
+
+def test_the_column_called_label_is_the_label_and_stays_it(train, place, lockstep, run, mpirun):
+    write_table(place / "t.csv", ("Label", "a", "b", "c"), flowers())
+    result = train(train__max_steps=4)
+    assert result.returncode == 0 and "label: Label (column 0)" in result.stderr, result.output
+    assert "train: 64 samples: rose 32" in result.stderr
+    assert settled(place / "runs/own", "label") == "Label"
+    # a new run would take the last column now; this one knows its own
+    write_table(place / "t.csv", ("Label", "a", "b", "class"), flowers())
+    result = train("--resume", "auto")
+    assert result.returncode == 0 and "going on after step 4" in result.stderr, result.output
+    assert "label: Label (column 0)" in result.stderr and "label: class" not in result.stderr
+    told = run(lockstep, "eval", "own.yaml", "--checkpoint", "runs/own", cwd=place, check=True).stdout
+    assert "on 16 samples" in told and "rose" in told
+    assert mpirun(3, lockstep, "eval", "own.yaml", "--checkpoint", "runs/own", cwd=place, check=True).stdout == told
+
+
+def test_a_run_of_a_lockstep_that_took_the_last_column_keeps_it(train, place):
+    write_table(place / "t.csv", ("target", "a", "b", "kind"), [row[1:] + row[:1] for row in flowers()])
+    assert "label: kind (column 3)" in train(train__max_steps=4, task__label=-1).stderr
+    config = place / "runs/own/config.yaml"
+    lines = [line for line in config.read_text().splitlines() if "normalize_label:" not in line]
+    config.write_text("\n".join(lines).replace('label: "-1"', 'label: ""') + "\n")
+    result = train("--resume", "auto")
+    assert result.returncode == 0 and "going on after step 4" in result.stderr, result.output
+    assert "label: kind (column 3)" in result.stderr and status(place / "runs/own")["attempt"] == 2
+
+
+@pytest.mark.parametrize("header, words", [
+    (("mood", "sentence"), "the label column sentence has about one class a row: 82 different ones in 82 rows"),
+    (("class", "label", "sentence"), "the label may be column 'class' or 'label'"),
+])
+def test_what_cannot_be_the_label_is_said(train, place, header, words):
+    rows = [[i % 3] * (len(header) - 1) + [f"sentence {i}"] for i in range(82)]
+    write_table(place / "t.csv", header, rows)
+    result = train()
+    assert result.returncode == 2 and words in result.stderr and "set task.label" in result.stderr, result.output
+
+
+def prices(count=300):
+    """A number around 300,000 that follows from two others, and whole, as prices are."""
+    draw = random.Random(2)
+    for _ in range(count):
+        rooms, age = draw.randint(1, 9), draw.uniform(0, 50)
+        yield rooms, f"{age:.2f}", round(200_000 + 40_000 * rooms - 2_000 * age + draw.gauss(0, 1000))
+
+
+def last_epoch(folder):
+    return [row for row in metrics(folder) if row["event"] == "epoch"][-1]
+
+
+def test_whole_numbers_of_many_values_are_no_classes(train, place):
+    write_table(place / "t.csv", ("rooms", "age", "price"), prices())
+    result = train()
+    assert result.returncode == 2 and "task.kind: regression" in result.stderr, result.output
+
+
+def test_a_regression_on_large_numbers_learns_at_the_defaults(train, place, lockstep, run, mpirun):
+    write_table(place / "t.csv", ("rooms", "age", "price"), prices())
+    result = train(task__kind="regression", train__epochs=20)
+    assert result.returncode == 0, result.output
+    last, folder = last_epoch(place / "runs/own"), place / "runs/own"
+    assert last["mae"] < 20_000 and last["eval_loss"] < 0.1, last  # the prices' deviation is 107,000
+    assert last["mse"] == pytest.approx(last["eval_loss"] * 107_000**2, rel=0.2)
+    assert settled(folder, "normalize_label") == "standard"
+    # eval, at any number of ranks, and predict answer in the label's unit
+    words = ["own.yaml", *sets(task__kind="regression"), "--checkpoint", folder]
+    told = run(lockstep, "eval", *words, cwd=place, check=True).stdout
+    assert float(re.search(r"mae +(\S+)", told)[1]) == pytest.approx(last["mae"], rel=1e-6)
+    shared = mpirun(3, lockstep, "eval", *words, cwd=place, check=True).stdout  # batches of other sizes, so other last bits
+    assert float(re.search(r"mae +(\S+)", shared)[1]) == pytest.approx(last["mae"], rel=1e-5)
+    answers = list(csv.DictReader(io.StringIO(run(lockstep, "predict", *words, "--input", "t.csv", cwd=place, check=True).stdout)))
+    errors = [abs(float(answer["value"]) - row[2]) for answer, row in zip(answers, prices())]
+    assert sum(errors) / len(errors) < 20_000
+
+
+def test_a_regression_that_was_begun_with_the_numbers_themselves_goes_on_so(train, place):
+    write_table(place / "t.csv", ("rooms", "age", "price"), [(*row[:2], row[2] / 100_000) for row in prices()])
+    settings = {"task__kind": "regression", "task__eval_fraction": 0.5}
+    assert train(train__max_steps=10, task__normalize_label="none", **settings).returncode == 0
+    config = place / "runs/own/config.yaml"
+    config.write_text("\n".join(line for line in config.read_text().splitlines() if "normalize_label:" not in line) + "\n")
+    result = train("--resume", "auto", **settings)
+    assert result.returncode == 0 and "going on after step 10" in result.stderr, result.output
+    last = last_epoch(place / "runs/own")
+    assert last["mse"] == pytest.approx(last["eval_loss"], rel=1e-6)
+    assert settled(place / "runs/own", "normalize_label") == "none"
