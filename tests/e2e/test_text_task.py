@@ -36,11 +36,11 @@ def place(tmp_path):
 
 @pytest.fixture
 def train(place, lockstep, run):
-    """train(FILE, SETTING=..., text="text", ranks=1) -> Result, in the folder."""
-    def go(file, text="text", config=CONFIG, check=True, **settings):
+    """train(FILE, WORDS..., SETTING=..., text="text") -> Result, in the folder."""
+    def go(file, *words, text="text", config=CONFIG, check=True, **settings):
         path = place / "config.yaml"
         path.write_text(config.format(file=file, text=text, folder=place, workers=1))
-        return run(lockstep, "train", path, *sets(**settings), cwd=place, check=check)
+        return run(lockstep, "train", path, *words, *sets(**settings), cwd=place, check=check)
     return go
 
 
@@ -98,6 +98,20 @@ def test_a_csv_of_ones_own_is_learnt_and_told(train, place, lockstep, run, mpiru
     assert_predicted(run(lockstep, *ask, "-", cwd=place, check=True, input=typed).stdout, wanted, ["bad", "good"])
     document = json.loads(run(lockstep, *ask, "-", "--format", "json", cwd=place, check=True, input="a nice day").stdout)
     assert document["predictions"][0]["class"] == "good"
+
+
+def test_the_label_may_come_first(train, place):
+    write_csv(place / "moods.csv", [{"label": row["label"], "sentence": row["text"]} for row in reviews(100)])
+    said = train("moods.csv", task__text="[]", train__max_steps=2).output
+    assert "label: label (column 0)" in said and "train: 80 samples: bad 40 (50.0 %)" in said
+    # a run that was begun when the last column was taken
+    write_csv(place / "moods.csv", [{"target": row["text"], "mood": row["label"]} for row in reviews(100)])
+    old = dict(task__text="[]", run__name="old")
+    assert "label: mood (column 1)" in train("moods.csv", task__label=-1, train__max_steps=2, **old).output
+    config = place / "runs/old/config.yaml"
+    config.write_text(config.read_text().replace('label: "-1"', 'label: ""'))
+    said = train("moods.csv", "--resume", "auto", **old).output
+    assert "going on after step 2" in said and "label: mood (column 1)" in said
 
 
 def test_every_kind_of_file_gives_the_same_run(train, place):
@@ -184,13 +198,36 @@ train: {{epochs: 1, log_every: 1}}
     assert losses["jsonl"] and losses["jsonl"] == losses[form]
 
 
-def test_numbers_are_come_near_to(train, place):
-    rows = [{"text": row["text"], "stars": 4.5 if row["label"] == "good" else 1} for row in reviews(200)]
+def test_numbers_are_come_near_to(train, place, lockstep, run):
+    rows = [{"text": row["text"], "stars": 45_000 if row["label"] == "good" else 10_000} for row in reviews(200)]
     write_csv(place / "stars.csv", rows)
     write_model(place / "model.pt", place / "words", 1)
     train("stars.csv", task__kind="regression")
     last = [row for row in metrics(place / "runs/text") if row.get("event") == "epoch"][-1]
-    assert last["mae"] < 1
+    assert last["mae"] < 10_000 and last["eval_loss"] < 1
+    words = [place / "config.yaml", *sets(task__kind="regression"), "--checkpoint", place / "runs/text"]
+    assert float(re.search(r"mae +(\S+)", run(lockstep, "eval", *words, cwd=place, check=True).stdout)[1]) == \
+        pytest.approx(last["mae"], rel=1e-6)
+    answers = run(lockstep, "predict", *words, "--input", "-", cwd=place, check=True, input="a kind song\nan awful song\n").stdout
+    good, bad = (float(line.split(",")[1]) for line in answers.splitlines()[1:])
+    assert good > 30_000 > 25_000 > bad
+
+
+def test_an_exported_regression_answers_in_the_labels_unit(train, place, lockstep, run):
+    load_file = pytest.importorskip("safetensors.torch").load_file
+    write_csv(place / "stars.csv", [{"text": row["text"], "stars": 1000 * (i % 5)} for i, row in enumerate(reviews(40))])
+    words = len((place / "words/vocab.txt").read_text().splitlines())
+    small = CONFIG.replace("model: {{name: torchscript, path: {folder}/model.pt}}",
+                           "model: {{name: bert, options: {{vocab_size: %d, hidden_size: 8, num_hidden_layers: 1, "
+                           "num_attention_heads: 2, intermediate_size: 8, max_position_embeddings: 24}}}}" % words)
+    train("stars.csv", config=small, task__kind="regression", train__max_steps=2)
+    run(lockstep, "export", place / "config.yaml", *sets(task__kind="regression"), "--checkpoint", place / "runs/text",
+        "--output", "out", cwd=place, check=True)
+    saved = torch.load(checkpoints(place / "runs/text")[-1], weights_only=True)
+    scale, learned, exported = saved["lockstep"]["task"]["label_scale"], saved["model"], load_file(place / "out/model.safetensors")
+    assert scale["std"] > 1000 and saved["lockstep"]["format"] == 2
+    assert exported["classifier.weight"].allclose(learned["classifier.weight"] * scale["std"])
+    assert exported["classifier.bias"].allclose(learned["classifier.bias"] * scale["std"] + scale["mean"])
 
 
 # What is kept from run to run.
