@@ -36,7 +36,7 @@ ROW("task", idx, .reads = {"images", "labels", "classes", "normalize", "mean", "
     .defaults = {{"model.name", "mlp"}})
 ROW("task", csv,
     .reads = {"kind", "file", "eval_file", "delimiter", "label", "features", "header", "eval_fraction",
-              "classes", "normalize", "mean", "std", "normalize_label"},
+              "classes", "normalize", "mean", "std", "normalize_label", "ignore", "missing"},
     .defaults = {{"model.name", "mlp"}})
 ROW("task", folder, .reads = {"size", "augment", "damaged", "eval_fraction", "normalize", "mean", "std"},
     .needs = {{"size", "set task.size to rows and columns: [224, 224]"}},

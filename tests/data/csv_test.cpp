@@ -2,7 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
 #include <ctime>
+#include <functional>
 
 #include "data/support.h"
 #include "lockstep/base/error.h"
@@ -174,6 +176,75 @@ TEST_F(Csv, AboutAClassARowIsNoClass) {
   for (int i = 0; i < 82; ++i) text += "1,sentence " + std::to_string(i) + "\n";
   refused(text, "the label column sentence has about one class a row: 82 different ones in 82 rows", "");
   EXPECT_EQ(read("a,c\n1,x\n1,y\n1,z\n").class_names.size(), 3u) << "few enough to be classes";
+}
+
+const std::string kGaps =
+    "id,age,sex,cabin,fare,y\n1,20,m,A1,7,0\n2,NA,f,,8,1\n3,,m,,9,0\n4,40,f,inf,10,1\n5,50,m,n/a,11,\n";
+
+InputError error_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const InputError& error) {
+    return error;
+  }
+  ADD_FAILURE() << "taken";
+  return InputError("none");
+}
+
+TEST_F(Csv, OneErrorNamesEveryColumnThatHoldsNoNumbers) {
+  const auto error = error_of([&] { read(kGaps); });
+  EXPECT_EQ(
+      std::string(error.what()),
+      "cells that hold no number, in 4 columns: age 2 missing; sex 5 of text (f, m); cabin 3 missing, 1 not "
+      "finite, 1 of text (A1); the label y 1 missing");
+  EXPECT_EQ(error.where(), folder / "t.csv:2");
+  for (const auto* part : {"task.ignore: [cabin]", "sex (f, m)", "one-hot", "task.missing: drop",
+                           "task.features", "missing labels"})
+    EXPECT_NE(error.hint().find(part), std::string::npos) << part << ": " << error.hint();
+}
+
+TEST_F(Csv, AHintSpeaksOfWhatIsLeft) {
+  const auto some = error_of([&] { read(kGaps, {.ignore = {"cabin", "sex"}, .missing = Missing::mean}); });
+  EXPECT_EQ(std::string(some.what()), "cells that hold no number, in 1 column: the label y 1 missing");
+  EXPECT_EQ(some.hint(), "task.missing: mean cannot fill in a label: take drop, or fill it in");
+  const auto text = error_of([&] { read(kGaps, {.ignore = {"cabin"}, .missing = Missing::drop}); });
+  EXPECT_EQ(text.hint().find("cabin"), std::string::npos);
+  EXPECT_EQ(text.hint().find("task.missing"), std::string::npos) << text.hint();
+  const auto inputs = error_of([&] { read("a,b\n1,\n,2\n", {.labelled = false}); });
+  EXPECT_NE(inputs.hint().find("predict answers every row"), std::string::npos);
+}
+
+TEST_F(Csv, RowsWithoutAValueAreLeftOutOrMarked) {
+  const CsvOptions drop{.ignore = {"cabin", "2"}, .missing = Missing::drop};
+  const auto table = read(kGaps, drop);
+  EXPECT_EQ(floats(table.features.contiguous()), (std::vector<float>{1, 20, 7, 4, 40, 10}));
+  EXPECT_EQ(longs(table.labels), (std::vector<int64_t>{0, 1}));
+  EXPECT_EQ(table.dropped, 3);
+  EXPECT_EQ(table.missing, (std::vector<std::pair<std::string, int64_t>>{{"age", 2}, {"y", 1}}));
+  const auto marked = read("a,y\n1,0\n?,1\n", {.missing = Missing::mean});
+  EXPECT_TRUE(std::isnan(marked.features[1][0].item<float>()));
+  const auto numbers = read("a,y\n1,2\n3,none\n", {.numbers = true, .missing = Missing::drop});
+  EXPECT_EQ(numbers.labels.size(0), 1);
+  EXPECT_EQ(read("a,y\n1,NA\n2,b\n").class_names.size(), 2u) << "a class may be called so";
+  EXPECT_EQ(read("a,y\n1,NA\n2,b\n", {.missing = Missing::drop}).class_names.size(), 1u);
+  refused("a,y\n,0\n,1\n", "none is left", "", {.missing = Missing::drop});
+}
+
+TEST_F(Csv, IgnoresWhatItIsToldTo) {
+  const auto table = read("id,a,class\n7,1,0\n8,2,1\n", {.ignore = {"id"}});
+  EXPECT_EQ(table.columns, (std::vector<std::string>{"a"}));
+  EXPECT_EQ(read("class,a,y\n7,1,0\n8,2,1\n", {.ignore = {"class"}}).label, "y");
+  refused("a,b\n1,0\n", "no column 'd'", "", {.ignore = {"d"}});
+  refused("a,b\n1,0\n", "the label and in task.ignore", "", {.label = "b", .ignore = {"b"}});
+  refused("a,b,c\n1,0,1\n", "in task.features and in task.ignore", "", {.features = {"a"}, .ignore = {"a"}});
+  refused("a,b\n1,0\n", "no column but the label", "", {.ignore = {"a"}});
+}
+
+TEST_F(Csv, KnowsAColumnOfIds) {
+  std::string text = "number,measured,count,y\n";
+  for (int i = 0; i < 30; ++i) text += format("{},{}.5,{},{}\n", 900 - 7 * i, i, i / 2, i % 2);
+  EXPECT_EQ(read(text).ids, (std::vector<std::string>{"number"}));
+  EXPECT_TRUE(read(text, {.features = {"number"}}).ids.empty()) << "it was chosen";
 }
 
 TEST_F(Csv, AFirstLineThatPromisesTooMuchTakesNoMemory) {

@@ -134,3 +134,44 @@ def test_a_regression_that_was_begun_with_the_numbers_themselves_goes_on_so(trai
     last = last_epoch(place / "runs/own")
     assert last["mse"] == pytest.approx(last["eval_loss"], rel=1e-6)
     assert settled(place / "runs/own", "normalize_label") == "none"
+
+
+def passengers(count=60):
+    draw = random.Random(3)
+    for i in range(1, count + 1):
+        age = "" if i % 7 == 0 else f"{draw.gauss(30 + 20 * (i % 2), 3):.1f}"
+        yield i, ("male", "female")[i % 2], age, "NA" if i % 20 == 0 else i % 5, f"Name {i}", i % 2
+
+
+PASSENGERS = ("id", "sex", "age", "deck", "name", "survived")
+
+
+def test_one_error_names_all_that_is_no_number_and_what_to_do(train, place, mpirun, lockstep):
+    write_table(place / "t.csv", PASSENGERS, passengers())
+    result = mpirun(3, lockstep, "train", "own.yaml", cwd=place, quiet=True)
+    assert result.returncode == 2 and result.stderr.count("error:") == 1, result.output
+    for part in ("in 4 columns", "sex 60 of text (female, male)", "age 8 missing", "deck 3 missing", "name 60 of text",
+                 "task.ignore: [name]", "task.name: text", "task.missing: drop", "one-hot", "t.csv:2"):
+        assert part in result.stderr, (part, result.stderr)
+    again = train(task__ignore="[name, sex]").stderr
+    assert "age 8 missing" in again and "name" not in again.split("to do:")[1]
+    assert not (place / "runs").exists()
+
+
+@pytest.mark.parametrize("rule, said", [("drop", "11 of 60 rows are left out, cells without a value: age 8, deck 3"),
+                                        ("mean", "cells without a value: age 8, deck 3, filled in")])
+def test_cells_without_a_value_are_left_out_or_filled_in(rule, said, train, place, lockstep, run, mpirun):
+    write_table(place / "t.csv", PASSENGERS, passengers())
+    settings = {"task__ignore": "[name, sex]", "task__missing": rule}
+    result = train(**settings)
+    assert result.returncode == 0 and said in result.stderr, result.output
+    assert "warning: another whole number in every row, as an id has: id" in result.stderr
+    assert "as an id has" not in train(**{**settings, "task__ignore": "[name, sex, id]"}).stderr
+    words = ["own.yaml", *sets(**settings), "--checkpoint", "runs/own"]
+    told = run(lockstep, "eval", *words, cwd=place, check=True)
+    assert said in told.stderr
+    assert mpirun(3, lockstep, "eval", *words, cwd=place, check=True).stdout == told.stdout
+    write_table(place / "new.csv", ("id", "age", "deck"), [(1, "", 2), (2, 30, "?")])
+    result = run(lockstep, "predict", *words, "--input", "new.csv", cwd=place)
+    assert (result.returncode == 0) == (rule == "mean"), result.output
+    assert rule == "mean" or "predict answers every row" in result.stderr

@@ -307,6 +307,47 @@ TEST_F(LargeNumbers, AreEvaluatedAsTheyWereLearned) {
   expect_same_evaluation(settings, {settings.task.file});
 }
 
+struct Gaps : OwnTable {
+  Gaps() {
+    settings.task.file = folder.write("t.csv", "a,b,kind\n1,NA,cat\n3,30,dog\n,20,cat\n2,10,cat\n");
+    settings.task.missing = "mean";
+    settings.task.normalize = "none";
+  }
+};
+
+TEST_F(Gaps, AreFilledInWithTheTrainingRowsMean) {
+  settings.task.eval_file = folder.write("e.csv", "a,b,kind\n?,,dog\n9,40,cat\n");
+  auto task = make_task(settings);
+  const auto data = task->data(settings, {});
+  EXPECT_EQ(all_of(*data.train).input[0][1].item<float>(), 20);
+  EXPECT_EQ(all_of(*data.train).input[2][0].item<float>(), 2);
+  EXPECT_TRUE(at::equal(all_of(*data.eval).input[0], at::tensor({2.F, 20.F})));
+  EXPECT_TRUE(holds(data.notes[3], "t.csv: cells without a value: a 1, b 1, filled in")) << data.notes[3];
+  EXPECT_TRUE(holds(data.notes[4], "e.csv: cells without a value: a 1, b 1, filled in")) << data.notes[4];
+  auto again = make_task(settings);
+  again->recall(*task->memory());
+  settings.task.missing = "refuse";  // the checkpoint knows
+  const auto inputs = again->inputs(settings, data, folder.write("new.csv", "b,a\nNA,7\n"));
+  EXPECT_TRUE(at::equal(all_of(*inputs).input[0], at::tensor({7.F, 20.F})));
+  settings.task.missing = "mean";
+  expect_same_evaluation(settings, {});
+}
+
+TEST_F(Gaps, OfAWholeColumnHaveNoMean) {
+  settings.task.file = folder.write("t.csv", "a,b,kind\n1,NA,cat\n3,,dog\n");
+  EXPECT_TRUE(holds(refusal(settings), "no training row has a value in b"));
+}
+
+TEST_F(Gaps, AreLeftOutAndCounted) {
+  settings.task.missing = "drop";
+  settings.task.eval_file = folder.write("e.csv", "a,b,kind\n1,,dog\n9,40,cat\n");
+  const auto data = make_task(settings)->data(settings, {});
+  EXPECT_EQ(data.train->size(), 2);
+  EXPECT_EQ(data.eval->size(), 1);
+  EXPECT_TRUE(holds(data.notes[3], "t.csv: 2 of 4 rows are left out, cells without a value: a 1, b 1"));
+  EXPECT_TRUE(holds(data.notes[4], "e.csv: 1 of 2 rows are left out, cells without a value: b 1"));
+}
+
 TEST_F(OwnTable, EvaluatesFromItsMemoryWithoutTheTrainingSet) {
   settings.task.eval_fraction = 0.4;
   expect_same_evaluation(settings, {});  // a part of the one file, which is read

@@ -97,6 +97,11 @@ const std::vector<Key> kKeys = {
      "an image that cannot be read: refuse = ends the run, skip = is left out with a warning",
      {.choices = {"refuse", "skip"}, .use = kTask}},
     {KEY(task.features), "the feature columns, by name or index; empty = all others", {.use = kTask}},
+    {KEY(task.ignore), "columns that are no features, by name or index", {.use = kTask}},
+    {KEY(task.missing),
+     "cells without a value: refuse = an error, drop = their rows are left out, mean = that of the training "
+     "rows",
+     {.choices = {"refuse", "drop", "mean"}, .use = kTask}},
     {KEY(task.header), "the first line names the columns", {.use = kTask}},
     {KEY(task.eval_fraction),
      "the share of samples that is kept for evaluation when there is no file of its own",

@@ -171,6 +171,8 @@ struct TaskSettings {
   std::vector<std::string> augment;              // folder: crop, flip
   std::string damaged = "refuse";                // folder: refuse | skip
   std::vector<std::string> features;             // csv: empty = every other column
+  std::vector<std::string> ignore;               // csv: columns that are no features
+  std::string missing = "refuse";                // csv: refuse | drop | mean
   bool header = true;
   double eval_fraction = 0.2;
   int64_t classes = 0;                 // 0 = counted from the labels

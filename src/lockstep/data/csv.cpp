@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -10,6 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/cells.h"
 #include "lockstep/data/fields.h"
 #include "lockstep/data/labels.h"
 #include "lockstep/data/line_reader.h"
@@ -17,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-using data::find_column, data::number_at, data::trimmed;
+using data::find_column, data::trimmed;
 
 constexpr const char* kAgain = "fetch or copy the file again";
 
@@ -54,7 +56,16 @@ Columns choose_columns(const std::vector<std::string>& header, const CsvOptions&
                        const std::string& where) {
   Columns columns{.count = header.size(), .features = {}, .names = {}, .label = {}, .label_name = {}};
   if (options.labelled) {
-    columns.label = data::find_label(options.label, header, options.header, options.features, where);
+    auto taken = options.features;
+    taken.insert(taken.end(), options.ignore.begin(), options.ignore.end());
+    columns.label = data::find_label(options.label, header, options.header, taken, where);
+  }
+  std::unordered_set<size_t> ignored;
+  for (const auto& name : options.ignore) {
+    ignored.insert(find_column(name, header, options.header, where));
+    if (!columns.label || !ignored.contains(*columns.label)) continue;
+    throw InputError(format("column '{}' is the label and in task.ignore", base::printable(name)), where,
+                     "take it out of task.ignore, or set task.label to another column");
   }
   for (const auto& name : options.features) {
     columns.features.push_back(find_column(name, header, options.header, where));
@@ -62,14 +73,19 @@ Columns choose_columns(const std::vector<std::string>& header, const CsvOptions&
       throw InputError(format("column '{}' is the label and a feature", base::printable(name)), where,
                        "take it out of task.features, or set task.label to another column");
     }
+    if (ignored.contains(columns.features.back())) {
+      throw InputError(format("column '{}' is in task.features and in task.ignore", base::printable(name)),
+                       where, "take it out of one of them");
+    }
   }
   if (options.features.empty()) {
     for (size_t i = 0; i < header.size(); ++i) {
-      if (i != columns.label) columns.features.push_back(i);
+      if (i != columns.label && !ignored.contains(i)) columns.features.push_back(i);
     }
   }
   if (columns.features.empty()) {
-    throw InputError("there is no column but the label", where, "is task.delimiter the file's?");
+    throw InputError("there is no column but the label", where,
+                     ignored.empty() ? "is task.delimiter the file's?" : "take one out of task.ignore");
   }
   check_names(header, options.header, columns, where);
   const auto name_of = [&](size_t i) { return options.header ? header[i] : format("{}", i); };
@@ -119,6 +135,37 @@ void check_room(const std::string& path, const Extent& extent, const CsvOptions&
   while (lines.next(line)) read_row(line, options, columns, lines, row);
 }
 
+void keep_rows(CsvTable& table, int64_t kept, const std::string& path) {
+  table.dropped = table.features.size(0) - kept;
+  if (kept == 0)
+    throw InputError("every row has a cell without a value: none is left", path,
+                     "leave columns out (task.ignore), or set task.missing: mean");
+  table.features = table.features.narrow(0, 0, kept);
+  if (table.labels.defined()) table.labels = table.labels.narrow(0, 0, kept);
+}
+
+/// Whole numbers, and none twice. Most columns show within their first rows that they are no such thing.
+bool is_id(const at::Tensor& column) {
+  constexpr int64_t kSample = 1000;
+  for (const int64_t rows : {std::min(kSample, column.numel()), column.numel()}) {
+    const auto values = std::get<0>(column.narrow(0, 0, rows).contiguous().sort());
+    const float* value = values.const_data_ptr<float>();
+    for (int64_t i = 0; i < rows; ++i) {
+      if (!(value[i] == std::floor(value[i])) || (i > 0 && value[i] == value[i - 1])) return false;
+    }
+  }
+  return true;
+}
+
+std::vector<std::string> ids_in(const CsvTable& table) {
+  constexpr int64_t kFewestRows = 20;
+  std::vector<std::string> ids;
+  if (table.features.size(0) < kFewestRows) return ids;
+  for (size_t i = 0; i < table.columns.size(); ++i)
+    if (is_id(table.features.select(1, static_cast<int64_t>(i)))) ids.push_back(table.columns[i]);
+  return ids;
+}
+
 }  // namespace
 
 std::vector<std::string> first_csv_line(const std::string& path, char delimiter) {
@@ -149,30 +196,50 @@ CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& are
   int64_t* label = classes ? table.labels.mutable_data_ptr<int64_t>() : nullptr;
   float* number = columns.label && !classes ? table.labels.mutable_data_ptr<float>() : nullptr;
 
+  data::Cells cells(columns.names, columns.label ? std::optional(columns.label_name) : std::nullopt, options);
   data::Labels labels(options.classes, options.class_names);
   data::LineReader lines(path);
   const data::Where where = [&lines] { return lines.where(); };
   std::string_view line;
   if (options.header) lines.next(line);
   LineFields row;
+  int64_t kept = 0;
   for (int64_t i = 0; i < rows; ++i) {
     if (!lines.next(line))
       throw InputError("the file became shorter while it was read", path,
                        "start again once nothing writes to it");
     read_row(line, options, columns, lines, row);
     const bool first = i == 0 && !options.header;
+    bool whole = true;
+    float* const begin = out;
     for (size_t c = 0; c < columns.features.size(); ++c) {
-      *out++ = number_at(row.fields[columns.features[c]], columns.names[c], first, where);
+      *out = cells.number(c, row.fields[columns.features[c]], first, where);
+      whole = !std::isnan(*out++) && whole;
     }
-    if (label) label[i] = labels.number(row.fields[*columns.label], where);
-    if (number) number[i] = number_at(row.fields[*columns.label], columns.label_name, first, where);
+    bool known = true;
+    if (number) {
+      number[kept] = cells.number(cells.label(), row.fields[*columns.label], first, where);
+      known = !std::isnan(number[kept]);
+    } else if (label) {
+      known = cells.has_class(row.fields[*columns.label], where);
+    }
+    if (options.missing == Missing::drop && !(whole && known)) {
+      out = begin;
+      continue;
+    }
+    if (label && known) label[kept] = labels.number(row.fields[*columns.label], where);
+    ++kept;
   }
+  cells.check(path);
+  table.missing = cells.missing();
+  keep_rows(table, kept, path);
+  if (options.features.empty()) table.ids = ids_in(table);
   if (number) table.class_names = {columns.label_name};
   if (!label) return table;
-  labels.check_classes(rows, columns.label_name, path);
+  labels.check_classes(kept, columns.label_name, path);
   std::vector<int64_t> place;
   table.class_names = labels.sorted(place);
-  std::transform(label, label + rows, label, [&](int64_t number) { return place[number]; });
+  std::transform(label, label + kept, label, [&](int64_t number) { return place[number]; });
   return table;
 }
 

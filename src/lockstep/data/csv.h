@@ -5,11 +5,19 @@
 #include <ATen/core/Tensor.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/data/node_share.h"
 
 namespace lockstep {
+
+/// What becomes of a row with a cell that has no value.
+enum class Missing {
+  refuse,  ///< an error
+  drop,    ///< it is left out
+  mean,    ///< the cell is NaN, and the caller puts something in its place; a label has to be there
+};
 
 /// What a file looks like.
 struct CsvOptions {
@@ -19,6 +27,8 @@ struct CsvOptions {
   bool numbers = false;                    // the labels are numbers, not classes
   std::string label = {};                  // column by name or index, -1 = the last; empty = find_label()'s
   std::vector<std::string> features = {};  // columns by name or index; empty = every other
+  std::vector<std::string> ignore = {};    // columns that are no features, by name or index
+  Missing missing = Missing::refuse;
   int64_t classes = 0;  // labels are 0 to classes - 1; 0 = whatever distinct labels there are
   std::vector<std::string> class_names =
       {};  // the labels that may come, where they are known (an evaluation set)
@@ -32,10 +42,15 @@ struct CsvTable {
   std::vector<std::string> class_names;  // in the order of their numbers; of numbers the column's name
   std::string label = {};                // what CsvOptions calls the column that the labels are from
   int64_t label_column = -1;             // its index; -1 where not labelled
+  int64_t dropped = 0;                   // rows that were left out
+  std::vector<std::pair<std::string, int64_t>> missing = {};  // columns with cells without a value: how many
+  std::vector<std::string> ids =
+      {};  // features with another whole number in every row, where none were chosen
 };
 
-/// Throws InputError for rows of unequal length, text or no finite number where a number belongs, two columns
-/// of one name, classes that look like measured numbers or are about as many as rows, no rows at all.
+/// Throws InputError for rows of unequal length, text or no finite number where a number belongs (one error
+/// for all columns), two columns of one name, classes that look like measured numbers or are about as many as
+/// rows, no rows at all.
 CsvTable read_csv(const std::string& path, const CsvOptions& options, Arena& arena);
 
 /// The fields of the file's first line; throws where there is none.

@@ -10,6 +10,10 @@ std::string table_path(const std::string& root, const std::string& file) {
   return base::find_path(root.empty() || file.empty() || file.starts_with('/') ? file : root + "/" + file);
 }
 
+Missing missing_of(const std::string& name) {
+  return name == "drop" ? Missing::drop : name == "mean" ? Missing::mean : Missing::refuse;
+}
+
 TableRecipe csv(const Settings& settings, bool) {
   const auto& task = settings.task;
   if (task.file.empty())
@@ -21,6 +25,8 @@ TableRecipe csv(const Settings& settings, bool) {
                   .numbers = task.kind == "regression",
                   .label = task.label,
                   .features = task.features,
+                  .ignore = task.ignore,
+                  .missing = missing_of(task.missing),
                   .classes = task.classes},
           .eval_fraction = task.eval_fraction,
           .normalize = task.normalize,
@@ -32,8 +38,8 @@ TableRecipe csv(const Settings& settings, bool) {
 
 LOCKSTEP_TASK(
     csv, .help = "your table: classes, or with `kind: regression` a number",
-    .reads = {"kind", "file", "eval_file", "delimiter", "label", "features", "header", "eval_fraction",
-              "classes", "normalize", "mean", "std", "normalize_label"},
+    .reads = {"kind", "file", "eval_file", "delimiter", "label", "features", "ignore", "missing", "header",
+              "eval_fraction", "classes", "normalize", "mean", "std", "normalize_label"},
     .defaults = {{"model.name", "mlp"}}, .make = [] { return std::make_unique<TableTask>(csv); })
 
 }  // namespace lockstep::tasks

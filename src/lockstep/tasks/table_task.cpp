@@ -7,9 +7,11 @@
 #include <limits>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/pack.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/cells.h"
 #include "lockstep/data/stage.h"
 #include "lockstep/data/table_set.h"
 #include "lockstep/tasks/balance.h"
@@ -49,15 +51,28 @@ void for_each_value(at::Tensor& table, const Each& each) {
   }
 }
 
+/// What stands for a cell's value.
+class Whole {
+ public:
+  explicit Whole(const Treatment& treatment)
+      : fill_(treatment.fill.const_data_ptr<double>()),
+        missing_(treatment.missing.defined() ? treatment.missing.const_data_ptr<double>() : nullptr) {}
+  double operator()(float value, int64_t column) const {
+    if (value == 0 && !std::isnan(fill_[column])) return fill_[column];
+    return std::isnan(value) && missing_ ? missing_[column] : value;
+  }
+
+ private:
+  const double* fill_;
+  const double* missing_;
+};
+
 // Two passes in double, a column at a time without a copy of the table.
 void standardise(const at::Tensor& train, Treatment& treatment) {
   auto table = train;
   const double rows = static_cast<double>(train.size(0));
   std::vector<double> mean(train.size(1)), variance(train.size(1));
-  const double* fill = treatment.fill.const_data_ptr<double>();
-  const auto value_of = [fill](float value, int64_t c) {
-    return value == 0 && !std::isnan(fill[c]) ? fill[c] : value;
-  };
+  const Whole value_of(treatment);
   for_each_value(table, [&](float& value, int64_t c) { mean[c] += value_of(value, c); });
   for (auto& m : mean) m /= rows;
   for_each_value(table,
@@ -67,11 +82,31 @@ void standardise(const at::Tensor& train, Treatment& treatment) {
   treatment.std = at::tensor(variance, at::kDouble);
 }
 
-Treatment treatment_for(const TableRecipe& recipe, const at::Tensor& train) {
+// Of the cells that have a value.
+at::Tensor means_for_missing(const TableRecipe& recipe, const CsvTable& train) {
+  auto table = train.features;
+  std::vector<double> sum(table.size(1)), count(table.size(1));
+  for_each_value(table, [&](float value, int64_t c) {
+    if (!std::isnan(value)) sum[c] += value, count[c] += 1;
+  });
+  std::vector<std::string> empty;
+  for (size_t c = 0; c < sum.size(); ++c) {
+    if (count[c] == 0) empty.push_back(train.columns[c]);
+    sum[c] /= count[c];
+  }
+  if (empty.empty()) return at::tensor(sum, at::kDouble);
+  const auto names = base::printable(base::join(empty, ", "), 300);
+  throw InputError(format("no training row has a value in {}: there is no mean to fill in", names),
+                   recipe.file, format("leave out what is empty: task.ignore: [{}]", names));
+}
+
+Treatment treatment_for(const TableRecipe& recipe, const CsvTable& table) {
+  const auto& train = table.features;
   const int64_t columns = train.size(1);
   Treatment treatment;
   treatment.fill = at::full({columns}, std::numeric_limits<double>::quiet_NaN(), at::kDouble);
   for (int64_t c : recipe.zero_is_missing) treatment.fill[c] = median_without_zeros(train.select(1, c));
+  if (recipe.csv.missing == Missing::mean) treatment.missing = means_for_missing(recipe, table);
   treatment.mean = at::zeros({columns}, at::kDouble);
   treatment.std = at::ones({columns}, at::kDouble);
   if (recipe.normalize == "standard") standardise(train, treatment);
@@ -88,12 +123,11 @@ Treatment treatment_for(const TableRecipe& recipe, const at::Tensor& train) {
 }
 
 void apply(const Treatment& treatment, at::Tensor table) {
-  const double* fill = treatment.fill.const_data_ptr<double>();
+  const Whole whole(treatment);
   const double* mean = treatment.mean.const_data_ptr<double>();
   const double* std = treatment.std.const_data_ptr<double>();
   for_each_value(table, [&](float& value, int64_t c) {
-    const double whole = value == 0 && !std::isnan(fill[c]) ? fill[c] : value;
-    value = static_cast<float>((whole - mean[c]) / std[c]);
+    value = static_cast<float>((whole(value, c) - mean[c]) / std[c]);
   });
 }
 
@@ -117,6 +151,34 @@ std::string missing_text(const TableRecipe& recipe, const CsvTable& table, const
                              base::join(parts, ", ");
 }
 
+// What became of cells without a value; empty where there were none.
+std::string gaps_text(const std::string& file, const CsvTable& table) {
+  if (table.missing.empty()) return "";
+  std::vector<std::string> counts;
+  for (const auto& [name, count] : table.missing)
+    counts.push_back(format("{} {}", base::printable(name), count));
+  const auto cells = "cells without a value: " + base::join(counts, ", ");
+  const auto rows = table.features.size(0);
+  if (table.dropped > 0)
+    return format("{}: {} of {} rows are left out, {}", file, table.dropped, table.dropped + rows, cells);
+  return format("{}: {}, filled in with the training rows' mean", file, cells);
+}
+
+// Where a number may be what a person did not mean.
+std::string doubts_text(const CsvTable& table) {
+  if (table.ids.empty()) return "";
+  const auto names = base::printable(base::join(table.ids, ", "), 300);
+  return format("another whole number in every row, as an id has: {} (task.ignore: [{}] leaves it out)",
+                names, names);
+}
+
+std::string missing_class_text(const CsvTable& table, Missing rule) {
+  for (const auto& name : table.class_names)
+    if (rule != Missing::drop && data::is_missing_class(name, Missing::drop))
+      return format("the label has a class {}: if that means a missing one, set task.missing: drop", name);
+  return "";
+}
+
 std::vector<std::string> notes_on(const TableRecipe& recipe, const CsvTable& table, const CsvTable& train,
                                   const CsvTable& eval) {
   std::vector<std::string> notes;
@@ -129,8 +191,8 @@ std::vector<std::string> notes_on(const TableRecipe& recipe, const CsvTable& tab
   return notes;
 }
 
-// tensors: train x and y, evaluation x and y, fill, mean, std, and the label's scale where it has one. texts:
-// the label's column, the columns, the classes, notes.
+// tensors: train x and y, evaluation x and y, fill, mean, std; then what stands for missing cells, and the
+// label's scale, where there are such. texts: the label's column, the columns, the classes, notes, warnings.
 SharedSet load_tables(const TableRecipe& recipe, const Settings& settings, Arena& arena) {
   Scratch scratch;
   const auto& stage = settings.data.stage;
@@ -146,10 +208,12 @@ SharedSet load_tables(const TableRecipe& recipe, const Settings& settings, Arena
     throw InputError("every row has the same label: there is nothing to learn", recipe.file,
                      "is task.label the label's column? give rows of two classes or more");
   CsvTable train = table, eval;
+  std::string own_gaps;
   if (own_eval) {
     auto options = options_for(recipe, recipe.eval_file);
     options.class_names = table.class_names;
     eval = read_csv(data::stage_file(recipe.eval_file, stage), options, arena);
+    own_gaps = gaps_text(recipe.eval_file, eval);
     if (eval.columns != train.columns) {
       throw InputError("the evaluation file has other columns than the training file", recipe.eval_file,
                        "give both the same columns in the same order, or leave task.eval_file empty");
@@ -164,15 +228,21 @@ SharedSet load_tables(const TableRecipe& recipe, const Settings& settings, Arena
   }
   if (train.labels.numel() == 0)
     throw InputError("no row is left to train on", recipe.file, "lower task.eval_fraction");
-  const auto treatment = treatment_for(recipe, train.features);
+  const auto treatment = treatment_for(recipe, train);
   auto notes = notes_on(recipe, table, train, eval);
-  if (const auto text = missing_text(recipe, table, treatment); !text.empty()) notes.push_back(text);
+  notes.insert(notes.end(),
+               {gaps_text(recipe.file, table), own_gaps, missing_text(recipe, table, treatment)});
+  std::erase(notes, "");
+  std::vector<std::string> warnings = {doubts_text(table), missing_class_text(table, recipe.csv.missing)};
+  std::erase(warnings, "");
   apply(treatment, train.features);
   apply(treatment, eval.features);
-  SharedSet set{{train.features, train.labels, eval.features, eval.labels, treatment.fill, treatment.mean,
-                 treatment.std},
-                base::pack_texts({table.label, base::pack_texts(table.columns),
-                                  base::pack_texts(table.class_names), base::pack_texts(notes)})};
+  SharedSet set{
+      {train.features, train.labels, eval.features, eval.labels, treatment.fill, treatment.mean,
+       treatment.std},
+      base::pack_texts({table.label, base::pack_texts(table.columns), base::pack_texts(table.class_names),
+                        base::pack_texts(notes), base::pack_texts(warnings)})};
+  if (treatment.missing.defined()) set.tensors.push_back(treatment.missing);
   if (!recipe.csv.numbers || !wants_scale(settings.task)) return set;
   const auto scale = scale_of(train.labels);
   train.labels.copy_(scaled(train.labels, scale));
@@ -193,12 +263,15 @@ TaskData TableTask::data(const Settings& settings, const NodeShare& node) {
   data.label = texts.at(0);
   data.class_names = base::unpack_texts(texts.at(2));
   data.notes = base::unpack_texts(texts.at(3));
+  data.warnings = base::unpack_texts(texts.at(4));
   data.train = std::make_shared<TableSet>(set.tensors[0], set.tensors[1]);
   data.eval = std::make_shared<TableSet>(set.tensors[2], set.tensors[3]);
   data.input_shape = {set.tensors[0].size(1)};
   regression_ = data.regression = set.tensors[1].is_floating_point();
-  if (set.tensors.size() > 7) {
-    const double* scale = set.tensors[7].const_data_ptr<double>();
+  size_t next = 7;
+  if (recipe_(settings, false).csv.missing == Missing::mean) treatment_.missing = set.tensors.at(next++);
+  if (set.tensors.size() > next) {
+    const double* scale = set.tensors[next].const_data_ptr<double>();
     data.label_scale = {scale[0], scale[1]};
   }
   if (regression_) return data;
@@ -225,10 +298,13 @@ std::shared_ptr<const Dataset> TableTask::evaluation(const Settings& settings, c
     const auto& file = own ? recipe.eval_file : recipe.file;
     auto options = options_for(recipe, file);
     options.features = columns_;
+    options.ignore = {};
+    if (treatment_.missing.defined() && options.missing == Missing::refuse) options.missing = Missing::mean;
     if (!known.regression) options.class_names = known.class_names;
     Scratch scratch;
     auto table = read_csv(data::stage_file(file, settings.data.stage), options,
                           own ? arena : static_cast<Arena&>(scratch));
+    const auto gaps = gaps_text(file, table);
     if (!own) {
       const auto split =
           stratified(table.labels, table.class_names.size(), recipe.eval_fraction, settings.run.seed);
@@ -237,8 +313,9 @@ std::shared_ptr<const Dataset> TableTask::evaluation(const Settings& settings, c
     }
     apply(treatment_, table.features);
     if (known.label_scale) table.labels.copy_(scaled(table.labels, *known.label_scale));
-    return SharedSet{{table.features, table.labels}, {}};
+    return SharedSet{{table.features, table.labels}, gaps};
   });
+  if (!set.text.empty()) log::info(set.text);
   return std::make_shared<TableSet>(set.tensors[0], set.tensors[1]);
 }
 
@@ -259,7 +336,9 @@ std::shared_ptr<Net> TableTask::model(const Settings& settings, const TaskData& 
 
 std::optional<TaskMemory> TableTask::memory() const {
   // copies: these lie in the node's shared memory
-  return TaskMemory{{treatment_.fill.clone(), treatment_.mean.clone(), treatment_.std.clone()}, columns_};
+  TaskMemory memory{{treatment_.fill.clone(), treatment_.mean.clone(), treatment_.std.clone()}, columns_};
+  if (treatment_.missing.defined()) memory.tensors.push_back(treatment_.missing.clone());
+  return memory;
 }
 
 void TableTask::recall(const TaskMemory& memory) {
@@ -267,11 +346,13 @@ void TableTask::recall(const TaskMemory& memory) {
   const auto fits = [columns](const at::Tensor& t) {
     return t.sizes() == at::IntArrayRef{columns} && t.scalar_type() == at::kDouble;
   };
-  if (memory.tensors.size() != 3 || !std::all_of(memory.tensors.begin(), memory.tensors.end(), fits)) {
+  const auto count = memory.tensors.size();
+  if ((count != 3 && count != 4) || !std::all_of(memory.tensors.begin(), memory.tensors.end(), fits)) {
     throw InputError("the checkpoint's normalisation is not one of a table", "lockstep.task",
                      "set task.name to the task that the checkpoint was trained with");
   }
   treatment_ = {memory.tensors[0], memory.tensors[1], memory.tensors[2]};
+  if (count == 4) treatment_.missing = memory.tensors[3];
   columns_ = memory.texts;
 }
 
@@ -283,6 +364,8 @@ std::shared_ptr<const Dataset> TableTask::inputs(const Settings& settings, const
   // The label may be left out. Columns go by name; without names, a file of just the features has them in
   // order.
   options.labelled = false;
+  options.ignore = {};
+  options.missing = treatment_.missing.defined() ? Missing::mean : Missing::refuse;  // each row has an answer
   const bool bare = !options.header && first.size() == columns_.size();
   options.features = bare ? std::vector<std::string>() : columns_;
   Scratch scratch;

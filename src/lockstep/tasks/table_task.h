@@ -23,11 +23,13 @@ struct TableRecipe {
   std::string model = "mlp";  // the task's own
 };
 
-/// What is done to each column: (value, or `fill` where a zero means missing; - mean) / std. All double
-/// [columns].
+/// What is done to each column: (value, or `fill` where a zero means missing, or `missing` where there is
+/// none;
+/// - mean) / std. All double [columns].
 struct Treatment {
   at::Tensor fill;  // NaN where zeros are values
   at::Tensor mean, std;
+  at::Tensor missing = {};  // undefined where such cells are refused
 };
 
 class TableTask : public Task {
