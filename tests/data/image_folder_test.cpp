@@ -149,17 +149,13 @@ TEST(ImageFolder, RefusesWhatIsNoFolderOfClasses) {
   EXPECT_THROW(found_in(folder.path()), InputError);
   fs::remove(folder / "circle/again");
   // 20 folders, and with two links to the next in each a million ways through them
-  for (int i = 0; i < 20; ++i) {
-    fs::create_directories(folder / "fan" / std::to_string(i));
+  const fs::path fan = folder / "circle/fan";
+  for (int i = 0; i < 20; ++i) fs::create_directories(fan / std::to_string(i));
+  for (int i = 1; i < 20; ++i)
     for (const char* link : {"a", "b"})
-      if (i > 0)
-        fs::create_directory_symlink(folder / "fan" / std::to_string(i),
-                                     folder / "fan" / std::to_string(i - 1) / link);
-  }
-  fs::create_directory_symlink(folder / "fan/0", folder / "circle/fan");
+      fs::create_directory_symlink(fan / std::to_string(i), fan / std::to_string(i - 1) / link);
   EXPECT_THROW(found_in(folder.path()), InputError);
-  fs::remove_all(folder / "fan");
-  fs::remove(folder / "circle/fan");
+  fs::remove_all(fan);
   fs::create_directories(folder / "bad\xff");
   EXPECT_THROW(data::class_folders(folder.path()), InputError);
 }

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from train_kit import metrics, sets, status
+from train_kit import checkpoints, metrics, sets, status
 
 pytestmark = pytest.mark.about("data", "tasks", "train")
 
@@ -113,7 +113,7 @@ def test_a_regression_on_large_numbers_learns_at_the_defaults(train, place, lock
     assert last["mse"] == pytest.approx(last["eval_loss"] * 107_000**2, rel=0.2)
     assert settled(folder, "normalize_label") == "standard"
     # eval, at any number of ranks, and predict answer in the label's unit
-    words = ["own.yaml", *sets(task__kind="regression"), "--checkpoint", folder]
+    words = ["own.yaml", *sets(task__kind="regression"), "--checkpoint", checkpoints(folder)[-1]]
     told = run(lockstep, "eval", *words, cwd=place, check=True).stdout
     assert float(re.search(r"mae +(\S+)", told)[1]) == pytest.approx(last["mae"], rel=1e-6)
     shared = mpirun(3, lockstep, "eval", *words, cwd=place, check=True).stdout  # batches of other sizes, so other last bits

@@ -60,15 +60,18 @@ struct HookMemory {
 
 /// Called for each full bucket; its future holds the tensor that becomes the gradients. DDP no longer divides
 /// by the world size: that is the hook's work, as in Python. Any function that takes a GradBucket& is one.
-class CommHook {
+class CommHook {  // NOLINTBEGIN(google-explicit-constructor)
  public:
   /// What it does to a bucket.
   using Call = std::function<GradFuture(GradBucket&)>;
+  /// No hook.
   CommHook() = default;
+  /// What says nothing of what it keeps.
   template <class F>
   requires(!std::same_as<std::remove_cvref_t<F>, CommHook> &&
            std::is_invocable_r_v<GradFuture, F&, GradBucket&>) CommHook(F call)
-      : call_(std::move(call)) {}  // NOLINT(google-explicit-constructor)
+      : call_(std::move(call)) {}
+  // NOLINTEND(google-explicit-constructor)
   /// With what it keeps, so that a resumed run has the same bits.
   CommHook(Call call, HookMemory memory)
       : call_(std::move(call)), memory_(std::make_shared<const HookMemory>(std::move(memory))) {}

@@ -43,8 +43,9 @@ class DdpCore {
   void set_syncs(bool syncs);
   /// How buckets travel.
   void register_comm_hook(CommHook hook, const std::string& name);
-  /// The hook, empty without one, and its name.
+  /// The hook that was registered; empty without one.
   const CommHook& comm_hook() const;
+  /// Its name.
   const std::string& comm_hook_name() const;
   /// Training over uneven numbers of batches.
   void join(const std::function<void()>& training, const JoinOptions& options);
