@@ -117,6 +117,36 @@ def test_resume_beyond_two_ranks_is_exact(stop, hook, small_mnist, lockstep, mpi
     assert_same_run(whole, tmp_path / "runs/mnist")
 
 
+POWERSGD = sets(ddp__comm_hook="powersgd", ddp__options__start_powerSGD_iter=2, model__name="mlp", model__hidden="[700,700]",
+                data__batch_size=16)
+
+
+def test_powersgd_goes_on_alone_over_several_buckets(lockstep, run, tmp_path):
+    """What it keeps is kept by buckets, which one rank has, too."""
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    for folder, stops in ((whole, [8]), (cut, [4, 8])):
+        folder.mkdir()
+        config = write_config(folder, PIMA)
+        for stop in stops:
+            run(lockstep, "train", config, *POWERSGD, *sets(train__max_steps=stop), "--resume", "auto", cwd=folder,
+                env={"MASTER_ADDR": "127.0.0.1"}, check=True)
+    assert_same_run(whole / "runs/pima", cut / "runs/pima")
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("ranks, before, after, said", [
+    (2, {"ddp__bucket_cap_mb": 0.005}, {"ddp__bucket_cap_mb": 0.02}, "what it kept is of other buckets of gradients than now"),
+    (4, {"parallel__pipeline": 2}, {"parallel__pipeline": 1}, "the ranks share the model in another way than before"),
+    (2, {}, {"ddp__options__matrix_approximation_rank": 2}, "what it kept is of other buckets of gradients than now")])
+def test_powersgd_that_finds_other_buckets_begins_afresh_and_says_so(ranks, before, after, said, lockstep, mpirun, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    words = [*POWERSGD, *sets(model__hidden="[64,64]", run__dir=tmp_path / "runs")]
+    mpirun(ranks, lockstep, "train", config, *words, *sets(**before, train__max_steps=4), cwd=tmp_path, check=True)
+    again = mpirun(ranks, lockstep, "train", config, *words, *sets(**after, train__max_steps=8), "--resume", tmp_path / "runs/pima",
+                   cwd=tmp_path, check=True)
+    assert said in again.stderr, again.output
+
+
 def test_damaged_checkpoints_are_passed_over(unbroken, stopped_inside_an_epoch, lockstep, mpirun, tmp_path):
     config, folder = stopped_inside_an_epoch
     last, before = checkpoints(folder)[-1], checkpoints(folder)[-2]

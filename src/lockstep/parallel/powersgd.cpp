@@ -3,9 +3,11 @@
 
 #include <map>
 #include <random>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
 #include "lockstep/parallel/comm_hook.h"
 
 namespace lockstep::hooks {
@@ -92,8 +94,9 @@ class PowerSgd {
     const auto number = [&state](const char* name) {
       constexpr int64_t kMost = 1'000'000'000;
       const auto found = state.find(name);
-      const auto value =
-          found != state.end() && found->second.numel() == 1 ? found->second.item<int64_t>() : -1;
+      const bool is_one =
+          found != state.end() && found->second.numel() == 1 && found->second.scalar_type() == at::kLong;
+      const auto value = is_one ? found->second.item<int64_t>() : -1;
       if (value >= 0 && value <= kMost) return value;
       throw InputError(format("PowerSGD's memory has no \"{}\" that could be right", name), "comm_hook",
                        "take another checkpoint");
@@ -110,22 +113,33 @@ class PowerSgd {
     at::Tensor error, p, q;
   };
 
-  // A tensor of the checkpoint's; undefined where there is none of that size.
-  at::Tensor take_loaded(const char* name, int64_t bucket, int64_t size, const at::TensorOptions& like) {
+  // A tensor of the checkpoint's; undefined where there is none.
+  at::Tensor take_loaded(const char* name, int64_t bucket, const at::TensorOptions& like) {
     const auto found = loaded_.extract(format("{}.{}", name, bucket));
-    if (found.empty() || found.mapped().numel() != size) return {};
-    return found.mapped().to(like, /*non_blocking=*/false, /*copy=*/true);
+    if (found.empty()) return {};
+    return found.mapped().flatten().to(like, /*non_blocking=*/false, /*copy=*/true);
   }
 
   Memory& memory_of(const GradBucket& bucket, const Parts& parts) {
     const auto [found, is_new] = memory_.try_emplace(bucket.index());
     if (is_new && !loaded_.empty()) {
       const auto like = bucket.buffer().options();
-      found->second.error = take_loaded("error", bucket.index(), bucket.buffer().numel(), like);
-      found->second.q = take_loaded("q", bucket.index(), total(parts, 2), like);
+      found->second.error = take_loaded("error", bucket.index(), like);
+      found->second.q = take_loaded("q", bucket.index(), like);
       if (found->second.q.defined()) found->second.p = at::empty({total(parts, 1)}, like);
     }
     return found->second;
+  }
+
+  // Buckets may be others than those that were saved: another ddp.bucket_cap_mb.
+  void forget_what_does_not_fit(Memory& memory, const at::Tensor& input, const Parts& parts) {
+    const bool fits = (!memory.error.defined() || memory.error.numel() == input.numel()) &&
+                      (!memory.q.defined() || memory.q.numel() == total(parts, 2));
+    if (fits) return;
+    memory = {};
+    if (!std::exchange(warned_, true) && group_->getRank() == 0)
+      log::warning(
+          "PowerSGD: what it kept is of other buckets of gradients than now: its errors and Q begin afresh");
   }
 
   // Waits in place: chained in callbacks, as in Python, two buckets could start their collectives in an order
@@ -247,6 +261,7 @@ class PowerSgd {
     const at::Tensor input = bucket.buffer();
     const Parts parts = part(bucket.gradients());
     Memory& memory = memory_of(bucket, parts);
+    forget_what_does_not_fit(memory, input, parts);
     at::Tensor exact;
     if (options_.use_error_feedback) {
       if (memory.error.defined()) input.add_(memory.error);
@@ -274,6 +289,7 @@ class PowerSgd {
   int64_t iteration_ = 0;
   std::map<int64_t, Memory> memory_;  // by bucket
   HookState loaded_;                  // that no bucket has taken yet
+  bool warned_ = false;
 };
 
 }  // namespace

@@ -22,15 +22,22 @@ std::string name_of(const DdpCore* core) {
   return core ? std::filesystem::path(core->comm_hook_name()).stem().string() : "";
 }
 
-Tree own_part(const DdpCore* core) {
-  const auto part = make_dict();
+bool keeps_something(const Team& team, const DdpCore* core) {
+  const auto* memory = memory_of(core);
+  std::vector<double> keeping{memory && memory->state ? 1.0 : 0.0};
+  team.max(keeping);
+  return keeping[0] != 0;
+}
+
+Tree own_part(const DdpCore* core, const std::string& layout) {
+  const auto part = make_dict({{"layout", layout}, {"name", name_of(core)}});
   const auto* memory = memory_of(core);
   if (!memory || !memory->state) return part;
   const auto tensors = make_dict();
-  for (const auto& [name, tensor] : memory->state()) put(tensors, name, tensor);
-  put(part, "name", name_of(core));
+  for (const auto& [name, tensor] : memory->state())
+    if (tensor.defined()) put(tensors, name, tensor);
   put(part, "state", tensors);
-  return part;
+  return snapshot(part);
 }
 
 HookState state_of(const Tree& tensors) {
@@ -40,51 +47,63 @@ HookState state_of(const Tree& tensors) {
   return state;
 }
 
-// "" where the part of this rank's hook is there.
-std::string what_is_missing(const Team& team, const DdpCore* core, const Tree& dict) {
+// This rank's part where it is there; else why not.
+struct Part {
+  HookState state;
+  std::string missing;
+};
+
+Part part_of(const Team& team, const DdpCore* core, const std::string& layout, const Tree& dict) {
   const auto parts = find(dict, kEntry);
-  if (!parts) return "the checkpoint has nothing of it";
+  if (!parts) return {{}, "the checkpoint has nothing of it"};
   const auto all = elements(*parts);
   if (all.size() != static_cast<size_t>(team.world()))
-    return format("the checkpoint has it of {} ranks, and there are {}", all.size(), team.world());
-  const auto name = find(all[static_cast<size_t>(team.rank())], "name");
-  if (!name) return "the checkpoint has nothing of it for this rank";
-  const auto was = as_string(*name, kEntry);
-  return was == name_of(core) ? "" : "the checkpoint has that of " + was;
+    return {{}, format("the checkpoint has it of {} ranks, and there are {}", all.size(), team.world())};
+  const auto& own = all[static_cast<size_t>(team.rank())];
+  if (as_string(get(own, "layout"), kEntry) != layout)
+    return {{}, "the ranks share the model in another way than before"};
+  const auto was = as_string(get(own, "name"), kEntry);
+  if (was != name_of(core)) return {{}, "the checkpoint has that of " + (was.empty() ? "no hook" : was)};
+  const auto state = find(own, "state");
+  return {state ? state_of(*state) : HookState{}, ""};
+}
+
+void say(const Team& team, const std::string& what) {
+  if (team.first()) log::warning(what);
 }
 
 }  // namespace
 
-void put_hook_memory(const Team& team, const DdpCore* core, const Tree& dict) {
-  const auto* memory = memory_of(core);
-  std::vector<double> keeping{memory && memory->state ? 1.0 : 0.0};
-  team.sum(keeping);
-  if (keeping[0] == 0) return;
-  const auto all = gather_trees(team, own_part(core));
+void put_hook_memory(const Team& team, const DdpCore* core, const std::string& layout, const Tree& dict) {
+  if (!keeps_something(team, core)) return;
+  Tree own;
+  team.together([&] { own = own_part(core, layout); });
+  const auto all = gather_trees(team, own);
   if (team.first()) put(dict, kEntry, make_list(all));
 }
 
-void restore_hook_memory(const Team& team, const DdpCore* core, const Tree& dict) {
-  if (!core || !core->comm_hook()) return;
+void restore_hook_memory(const Team& team, const DdpCore* core, const std::string& layout, const Tree& dict) {
+  const auto name = team.from_first([&] { return name_of(core); });
   const auto* memory = memory_of(core);
-  if (!memory) {
-    log::warning(
-        format("the comm hook {} does not say what it keeps from step to step: if there is anything, "
-               "it begins afresh (HookMemory in lockstep/parallel/comm_hook.h)",
-               name_of(core)));
-    return;
-  }
-  if (!memory->load) return;
-  const auto missing = what_is_missing(team, core, dict);
-  if (missing.empty()) {
-    const auto part = elements(get(dict, kEntry))[static_cast<size_t>(team.rank())];
-    memory->load(state_of(get(part, "state")));
-  } else {
-    log::warning(
-        format("what the comm hook {} kept from step to step begins afresh: {}; the bits will not be "
-               "those of a run that went through",
-               name_of(core), missing));
-  }
+  if (core && core->comm_hook() && !memory)
+    say(team,
+        format("the comm hook {} does not say what it keeps from step to step: if there is anything, it "
+               "begins afresh (HookMemory in lockstep/parallel/comm_hook.h)",
+               name));
+  if (!keeps_something(team, core)) return;
+  Part part;
+  team.together([&] { part = part_of(team, core, layout, dict); });
+  std::vector<std::string> missing;
+  for (auto& one : team.all_gather(part.missing))
+    if (!one.empty()) missing.push_back(std::move(one));
+  if (!missing.empty())
+    return say(team,
+               format("what the comm hook {} kept from step to step begins afresh: {}; the bits will not "
+                      "be those of a run that went through",
+                      name, missing.front()));
+  team.together([&] {
+    if (memory && memory->load && !part.state.empty()) memory->load(part.state);
+  });
 }
 
 }  // namespace lockstep::train

@@ -64,16 +64,19 @@ class DdpModel : public TrainedModel {
   std::vector<at::Tensor> parameters() const override { return net_->parameters(); }
   std::shared_ptr<void> no_sync() override { return ddp_ ? std::make_shared<NoSync>(ddp_->core()) : nullptr; }
   std::vector<std::vector<std::string>> buckets() override {
-    return exchanges_ ? ddp_->core().settle_buckets() : std::vector<std::vector<std::string>>{};
+    return has_buckets() ? ddp_->core().settle_buckets() : std::vector<std::vector<std::string>>{};
   }
   void restore_buckets(const std::vector<std::vector<std::string>>& names) override {
-    if (exchanges_) ddp_->core().restore_buckets(names);
+    if (has_buckets()) ddp_->core().restore_buckets(names);
   }
   DdpCore* ddp_core() override { return ddp_ ? &ddp_->core() : nullptr; }
   bool exchanges() const override { return exchanges_; }
   void stop_timing() { ddp_->core().stop_timing(); }
 
  private:
+  // that the sums of several ranks depend on, or what a hook keeps
+  bool has_buckets() const { return exchanges_ || (ddp_ && ddp_->core().comm_hook()); }
+
   // A group of one has nobody to exchange with: two steps through DDP say whether every parameter takes part,
   // as they would with more ranks, and then the plain model gives the same bits for less.
   bool proven() {

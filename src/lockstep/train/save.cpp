@@ -21,13 +21,18 @@ constexpr const char* kOwn = "session";        // a program's key
 constexpr const char* kTrainers = "lockstep";  // `lockstep train`'s
 const std::map<std::string, int64_t> kHighest = {{kOwn, kFormat}, {kTrainers, train::kCheckpointFormat}};
 
+// Sums of several ranks depend on them, and what a hook keeps.
+bool has_buckets(const Team& team, const CheckpointParts& parts) {
+  const auto* core = parts.model.core();
+  return core && (team.world() > 1 || core->comm_hook());
+}
+
 // Every rank takes part: what the ranks hold between them, gathered.
 Tree gather_state(const Team& team, const CheckpointParts& parts) {
   const auto state = make_dict({{"format", kFormat}, {"world", int64_t{team.world()}}});
   train::put_generators(team, state);
-  if (parts.model.core() && team.world() > 1)
-    put(state, "buckets", train::tree_of(parts.model.core()->settle_buckets()));
-  train::put_hook_memory(team, parts.model.core(), state);
+  if (has_buckets(team, parts)) put(state, "buckets", train::tree_of(parts.model.core()->settle_buckets()));
+  train::put_hook_memory(team, parts.model.core(), "", state);
   if (parts.schedule) put(state, "schedule", parts.schedule->state_dict());
   if (parts.scaler) put(state, "scaler", parts.scaler->state_dict());
   if (parts.sampler) {
@@ -113,11 +118,10 @@ void restore(const Team& team, const Found& found, const CheckpointParts& parts)
   if (parts.schedule) parts.schedule->load_state_dict(found.part(found.state(), "schedule"));
   if (parts.scaler) parts.scaler->load_state_dict(found.part(found.state(), "scaler"));
   if (parts.sampler) restore_place(*parts.sampler, found);
-  if (const auto list = find(found.state(), "buckets"); list && parts.model.core() && team.world() > 1) {
+  if (const auto list = find(found.state(), "buckets"); list && has_buckets(team, parts)) {
     const auto buckets = train::buckets_of(*list);
     if (!buckets.empty()) parts.model.core()->restore_buckets(buckets);
   }
-  train::restore_hook_memory(team, parts.model.core(), found.state());
   if (find(found.state(), "rng")) train::restore_generators(team, found.state());
 }
 
@@ -137,6 +141,7 @@ Tree load(const std::string& path, const Session& session, const CheckpointParts
   const auto& team = session.team();
   const Found found(train::share_tree(team, [&] { return read(path); }), path);
   team.together([&] { restore(team, found, parts); });
+  train::restore_hook_memory(team, parts.model.core(), "", found.state());
   return find(found.state(), "more").value_or(Tree());
 }
 

@@ -15,6 +15,10 @@
 namespace lockstep::train {
 namespace {
 
+std::string layout_of(const Mesh& mesh) {
+  return format("tensor {}, pipeline {}", mesh.shape().tensor, mesh.shape().pipeline);
+}
+
 Tree gather_losses(const Team& team, const TrainingState& state) {
   const auto mine = torch::tensor({state.loss_sum, static_cast<double>(state.loss_count)}, torch::kFloat64);
   return torch::stack(team.all_gather(mine));
@@ -43,7 +47,7 @@ Tree extras(const Mesh& mesh, const TrainingState& state, const Learner& learner
   put(dict, "schedule", learner.schedule->state_dict());
   if (learner.scaler) put(dict, "scaler", learner.scaler->state_dict());
   put(dict, "buckets", tree_of(learner.model->buckets()));
-  put_hook_memory(mesh.all(), learner.model->ddp_core(), dict);
+  put_hook_memory(mesh.all(), learner.model->ddp_core(), layout_of(mesh), dict);
   return dict;
 }
 
@@ -104,7 +108,7 @@ TrainingState from_own(const Mesh& mesh, const Tree& tree, const Tree& extras, L
     const auto buckets = buckets_of(*list);
     if (!buckets.empty()) learner.model->restore_buckets(buckets);
   }
-  mesh.all().together([&] { restore_hook_memory(mesh.all(), learner.model->ddp_core(), extras); });
+  restore_hook_memory(mesh.all(), learner.model->ddp_core(), layout_of(mesh), extras);
   compare_samples(extras, learner.memory);
   const auto world = as_int(get(extras, "world"), "world");
   if (world != mesh.data().world()) {
