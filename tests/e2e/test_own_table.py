@@ -146,6 +146,19 @@ def passengers(count=60):
 PASSENGERS = ("id", "sex", "age", "deck", "name", "survived")
 
 
+def test_a_label_of_another_name_in_front_is_asked_for(train, place):
+    write_table(place / "t.csv", ("species", "a", "b", "c"), flowers())
+    result = train()
+    assert result.returncode == 2 and "the label is taken to be c, the last column, and task.label names another" in result.stderr, result.output
+
+
+def test_an_evaluation_file_needs_no_ignored_column(train, place):
+    write_table(place / "t.csv", ("id", "a", "b", "label"), [(i, i % 7, i % 5, "xy"[i % 2]) for i in range(40)])
+    write_table(place / "e.csv", ("a", "b", "label"), [(i % 7, i % 5, "xy"[i % 2]) for i in range(10)])
+    result = train(task__ignore="[id]", task__eval_file="e.csv")
+    assert result.returncode == 0, result.output
+
+
 def test_one_error_names_all_that_is_no_number_and_what_to_do(train, place, mpirun, lockstep):
     write_table(place / "t.csv", PASSENGERS, passengers())
     result = mpirun(3, lockstep, "train", "own.yaml", cwd=place, quiet=True)
@@ -171,6 +184,9 @@ def test_cells_without_a_value_are_left_out_or_filled_in(rule, said, train, plac
     told = run(lockstep, "eval", *words, cwd=place, check=True)
     assert said in told.stderr
     assert mpirun(3, lockstep, "eval", *words, cwd=place, check=True).stdout == told.stdout
+    if rule == "drop":
+        refused = run(lockstep, "eval", "own.yaml", *sets(**{**settings, "task__missing": "mean"}), "--checkpoint", "runs/own", cwd=place)
+        assert refused.returncode == 2 and "there are no means to fill in" in refused.stderr, refused.output
     write_table(place / "new.csv", ("id", "age", "deck"), [(1, "", 2), (2, 30, "?")])
     result = run(lockstep, "predict", *words, "--input", "new.csv", cwd=place)
     assert (result.returncode == 0) == (rule == "mean"), result.output

@@ -47,6 +47,7 @@ bool is_missing_class(std::string_view text, Missing rule) {
 Cells::Cells(const std::vector<std::string>& features, const std::optional<std::string>& label,
              const CsvOptions& options)
     : has_label_(label),
+      guesses_label_(label && options.label.empty() && !is_called_label(*label)),
       numbers_(options.numbers),
       header_(options.header),
       labelled_(options.labelled),
@@ -142,6 +143,9 @@ std::string Cells::hint(const std::vector<size_t>& wrong) const {
     }
   }
   if (!labelled_) return "predict answers every row: fill these cells in, or take the rows out";
+  if (guesses_label_ && !(out.empty() && few.empty()))
+    parts.push_back(format("the label is taken to be {}, the last column, and task.label names another",
+                           base::printable(columns_[label()].name, kLongestName)));
   if (!out.empty())
     parts.push_back(format(
         "task.ignore: [{}] leaves columns out, task.features names those to take, and task.name: text learns "

@@ -57,7 +57,7 @@ class Cells {
   std::string hint(const std::vector<size_t>& wrong) const;
 
   std::vector<Column> columns_;
-  const bool has_label_, numbers_, header_, labelled_;
+  const bool has_label_, guesses_label_, numbers_, header_, labelled_;
   const Missing rule_;
   std::optional<First> first_;
   int64_t noted_ = 0, in_first_row_ = 0;

@@ -10,15 +10,12 @@
 #include "lockstep/base/text.h"
 
 namespace lockstep::data {
-namespace {
 
 bool is_called_label(std::string name) {
   std::transform(name.begin(), name.end(), name.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
   return name == "label" || name == "target" || name == "class";
 }
-
-}  // namespace
 
 std::string_view trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t");

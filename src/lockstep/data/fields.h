@@ -27,6 +27,9 @@ float number_at(std::string_view field, const std::string& column, bool first_ro
 size_t find_column(const std::string& wanted, const std::vector<std::string>& header, bool named,
                    const std::string& where);
 
+/// Is this label, target or class, in any case?
+bool is_called_label(std::string name);
+
 /// The label's column: by name or index, -1 = the last. Where nothing is `wanted`, the one called label,
 /// target or class in any case, `taken` (by name or index) aside, else the last. InputError where two are
 /// called so and neither is the last.

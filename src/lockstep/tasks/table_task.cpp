@@ -212,6 +212,8 @@ SharedSet load_tables(const TableRecipe& recipe, const Settings& settings, Arena
   if (own_eval) {
     auto options = options_for(recipe, recipe.eval_file);
     options.class_names = table.class_names;
+    if (!options.ignore.empty()) options.features = table.columns;  // it need not have those to ignore
+    options.ignore = {};
     eval = read_csv(data::stage_file(recipe.eval_file, stage), options, arena);
     own_gaps = gaps_text(recipe.eval_file, eval);
     if (eval.columns != train.columns) {
@@ -300,6 +302,9 @@ std::shared_ptr<const Dataset> TableTask::evaluation(const Settings& settings, c
     options.features = columns_;
     options.ignore = {};
     if (treatment_.missing.defined() && options.missing == Missing::refuse) options.missing = Missing::mean;
+    if (!treatment_.missing.defined() && options.missing == Missing::mean)
+      throw InputError("the run filled in no cells, so there are no means to fill in", "task.missing",
+                       "set it to drop, which leaves rows with such cells out, or train with mean");
     if (!known.regression) options.class_names = known.class_names;
     Scratch scratch;
     auto table = read_csv(data::stage_file(file, settings.data.stage), options,
