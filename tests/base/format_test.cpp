@@ -25,6 +25,8 @@ TEST(Format, TextsOfEveryKind) {
   const char* pointer = "a pointer";
   EXPECT_EQ(format("{}, {}, {}, {}, {:.3}", text, view.substr(2), pointer, "an array", text),
             "a string, string, a pointer, an array, a s");
+  const char* none = nullptr;
+  EXPECT_EQ(format("{}", none), "(null)");
   EXPECT_EQ(format("{}", std::string(3, '\0')).size(), 3U);
   EXPECT_EQ(format("{{{}}} {{}}", 1), "{1} {}");
   EXPECT_EQ(format("{1} {0} {1}", "a", "b"), "b a b");

@@ -15,28 +15,28 @@ __attribute__((visibility("default"))) std::string vformat(std::string_view text
   for (const auto& argument : arguments) {
     switch (argument.kind_) {
       case Kind::boolean:
-        store.push_back(argument.integer_ != 0);
+        store.push_back(argument.value_.integer != 0);
         break;
       case Kind::character:
-        store.push_back(static_cast<char>(argument.integer_));
+        store.push_back(static_cast<char>(argument.value_.integer));
         break;
       case Kind::integer:
-        store.push_back(argument.integer_);
+        store.push_back(argument.value_.integer);
         break;
       case Kind::natural:
-        store.push_back(argument.natural_);
+        store.push_back(argument.value_.natural);
         break;
       case Kind::single:
-        store.push_back(static_cast<float>(argument.number_));
+        store.push_back(static_cast<float>(argument.value_.number));
         break;
       case Kind::number:
-        store.push_back(argument.number_);
+        store.push_back(argument.value_.number);
         break;
       case Kind::text:
-        store.push_back(fmt::string_view(argument.text_.data, argument.text_.size));
+        store.push_back(fmt::string_view(argument.value_.text.data, argument.value_.text.size));
         break;
       case Kind::pointer:
-        store.push_back(argument.pointer_);
+        store.push_back(argument.value_.pointer);
         break;
     }
   }

@@ -18,34 +18,38 @@ class FormatArgument {
     using Kind = base::FormatKind;
     constexpr auto kind = base::format_kind<T>();
     if constexpr (kind == Kind::text) {
-      const std::string_view text = value;
-      text_ = {text.data(), text.size()};
+      const auto text = text_of(value);
+      value_.text = {text.data(), text.size()};
     } else if constexpr (kind == Kind::single || kind == Kind::number) {
-      number_ = static_cast<double>(value);
+      value_.number = static_cast<double>(value);
     } else if constexpr (kind == Kind::pointer) {
-      pointer_ = value;
+      value_.pointer = value;
     } else if constexpr (kind == Kind::natural) {
-      natural_ = value;
+      value_.natural = value;
     } else {
-      integer_ = value;
+      value_.integer = value;
     }
   }
 
  private:
   friend std::string vformat(std::string_view text, std::initializer_list<FormatArgument> arguments);
+  static std::string_view text_of(std::string_view text) { return text; }
+  static std::string_view text_of(const char* text) { return text ? text : "(null)"; }
+
   struct Text {
     const char* data;
     std::size_t size;
   };
+  union Value {
+    long long integer;
+    unsigned long long natural;
+    double number;
+    Text text;
+    const void* pointer;
+  };
 
   base::FormatKind kind_;
-  union {
-    long long integer_;
-    unsigned long long natural_;
-    double number_;
-    Text text_;
-    const void* pointer_;
-  };
+  Value value_ = {};
 };
 
 /// What format() calls: the same without the check while compiling.
