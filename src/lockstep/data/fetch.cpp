@@ -48,10 +48,10 @@ int run_curl(const std::string& url, const std::string& part, int64_t bytes, boo
       "--fail --location --proto =http,https --continue-at - --connect-timeout 20 "
       "--speed-limit 1 --speed-time 60 " +
       std::string(progress ? "--progress-bar" : "--silent");
-  const base::Program curl{
-      .argv = {"sh", "-c",
-               "ulimit -f \"$1\" && exec curl -q " + words + " --max-time \"$2\" --output \"$3\" -- \"$4\"",
-               "sh", most_blocks, most_seconds, part, url}};
+  const base::Program curl{.argv = {"sh", "-c",
+                                    "ulimit -c 0 && ulimit -f \"$1\" && exec curl -q " + words +
+                                        " --max-time \"$2\" --output \"$3\" -- \"$4\"",
+                                    "sh", most_blocks, most_seconds, part, url}};
   pid_t child;
   if (const int failed = base::start_program(curl, child)) {
     throw Error(format("cannot run a shell: {}", strerror(failed)), "", "copy the files by hand");
