@@ -74,7 +74,8 @@ void Limits::look(std::chrono::nanoseconds now) {
   for (const auto& watch : all) {
     watch->note_time(now);
     const bool asks = watch->is_late() || (calls_roll && watch->waited() > kLooksPerRollCall * kLook);
-    if (asks && watch->is_hopeless()) return watch->judge_lost();
+    // whoever found out why the group is dead, and has gone since, has said so before
+    if (asks && watch->is_hopeless() && !roll_->knows_death()) return watch->judge_lost();
     if (watch->is_late()) return watch->judge_late();
   }
   if (hopeless_looks_ * kLook > kGrace) all.front()->judge_lost();
