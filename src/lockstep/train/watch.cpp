@@ -111,9 +111,10 @@ void Watch::stop_for(const Agreed& verdicts) {
   if (verdicts.stop == Stop::no) return;
   if (grace_) grace_->agreed();
   if (verdicts.stop == Stop::not_finite) return;
+  const auto ending = ending_of(verdicts);
   // at once: a launcher that is interrupted may end the ranks while they write
-  if (!ending_) say_stopping(ending_of(verdicts));
-  ending_ = ending_of(verdicts);
+  if (!ending_) say_stopping(ending);
+  ending_ = ending;
 }
 
 Agreement Watch::count_rounds() const {
