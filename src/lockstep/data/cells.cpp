@@ -19,10 +19,7 @@ constexpr std::array<std::string_view, 4> kNoNumber = {"nan", "null", "none", "?
 
 template <size_t N>
 bool holds(const std::array<std::string_view, N>& words, std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  return std::find(words.begin(), words.end(), lower) != words.end();
+  return std::find(words.begin(), words.end(), lower_case(text)) != words.end();
 }
 
 bool is_nan(std::string_view text) {

@@ -11,10 +11,16 @@
 
 namespace lockstep::data {
 
-bool is_called_label(std::string name) {
-  std::transform(name.begin(), name.end(), name.begin(),
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  return name == "label" || name == "target" || name == "class";
+  return lower;
+}
+
+bool is_called_label(std::string_view name) {
+  const auto lower = lower_case(name);
+  return lower == "label" || lower == "target" || lower == "class";
 }
 
 std::string_view trimmed(std::string_view text) {

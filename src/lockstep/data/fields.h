@@ -27,8 +27,11 @@ float number_at(std::string_view field, const std::string& column, bool first_ro
 size_t find_column(const std::string& wanted, const std::vector<std::string>& header, bool named,
                    const std::string& where);
 
+/// With ASCII's capitals made small, whatever the locale.
+std::string lower_case(std::string_view text);
+
 /// Is this label, target or class, in any case?
-bool is_called_label(std::string name);
+bool is_called_label(std::string_view name);
 
 /// The label's column: by name or index, -1 = the last. Where nothing is `wanted`, the one called label,
 /// target or class in any case, `taken` (by name or index) aside, else the last. InputError where two are

@@ -7,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/fields.h"
 
 namespace lockstep::data {
 namespace {
@@ -54,11 +55,7 @@ bool holds_folders(const std::string& folder) {
 }
 
 std::string lower_ending(const std::string& name) {
-  std::string ending = fs::path(name).extension();
-  for (char& c : ending) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return ending;
+  return lower_case(fs::path(name).extension().string());
 }
 
 // macOS leaves ._photo.jpg beside photo.jpg on disks of others; it is a note, not an image.

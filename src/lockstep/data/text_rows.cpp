@@ -21,9 +21,8 @@ const std::map<std::string, TextLayout> kByName{
     {".jsonl", kJson}, {".ndjson", kJson}, {".json", kJson},
 };
 
-std::string ending_of(std::string path) {
-  std::transform(path.begin(), path.end(), path.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+std::string ending_of(const std::string& name) {
+  auto path = lower_case(name);
   if (path.ends_with(".gz")) path.resize(path.size() - 3);
   const auto point = path.find_last_of("./");
   return point == std::string::npos ? "" : path.substr(point);
