@@ -256,8 +256,11 @@ def private_tmp():
     sh("mount", "-t", "tmpfs", "tmpfs", "/var/tmp")
     for path, handle in handles.items():
         path.mkdir()
-        subprocess.run(["mount", "--no-canonicalize", "--bind", f"/proc/self/fd/{handle}", path], check=True,
-                       pass_fds=[handle])
+        bound = subprocess.run(["mount", "--no-canonicalize", "--bind", f"/proc/self/fd/{handle}", path],
+                               pass_fds=[handle], capture_output=True, text=True)
+        if bound.returncode and os.fstat(handle).st_nlink:  # without a link it was removed since it was opened
+            sys.exit(f"{path}: {bound.stderr}")
+        os.close(handle)
 
 
 def node_main(folder, node, scheduler):

@@ -111,7 +111,7 @@ void stand_somewhere(int, char**, char**) {
   no_working_directory = errno;
   if (::chdir("/") != 0) return;
 }
-[[gnu::section(".preinit_array"), gnu::used]] void (*const before_all)(int, char**, char**) = stand_somewhere;
+[[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeAll)(int, char**, char**) = stand_somewhere;
 
 void require_working_directory() {
   if (no_working_directory == 0) return;
