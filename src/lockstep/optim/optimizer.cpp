@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/local_gradients.h"
 
 namespace lockstep {
 
@@ -54,8 +55,20 @@ void Optimizer::keep_rates_on_device() {
   }
 }
 
+void Optimizer::refuse_local_gradients() const {
+  if (!base::has_local_gradients()) return;
+  std::vector<std::string> names;
+  for (const auto& param : params_) {
+    if (!param.grad().defined()) continue;
+    auto name = base::local_gradient(param.unsafeGetTensorImpl(), param.grad().unsafeGetTensorImpl());
+    if (!name.empty()) names.push_back(std::move(name));
+  }
+  if (!names.empty()) base::refuse_local_gradients(names, "cannot step", "Optimizer");
+}
+
 void Optimizer::step() {
   const torch::NoGradGuard no_grad;
+  refuse_local_gradients();
   for (size_t group = 0; group < groups_.size(); ++group) {
     std::vector<Slot> slots;
     slots.reserve(groups_[group].end - groups_[group].begin);
@@ -75,6 +88,7 @@ void Optimizer::zero_grad(bool set_to_none) {
       grad.reset();
     } else {
       grad.zero_();
+      if (base::has_local_gradients()) base::unmark_local_gradient(param.unsafeGetTensorImpl());
     }
   }
 }
@@ -98,8 +112,8 @@ Tree Optimizer::group_dicts() const {
 }
 
 Tree Optimizer::group_dict(size_t group) const {
-  const auto& [begin, end, lr, extras] = groups_[group];
-  auto dict = make_dict({{"lr", lr}});
+  const auto& [begin, end, own_lr, extras] = groups_[group];
+  auto dict = make_dict({{"lr", lr(group)}});
   for (const auto& [key, value] : options_of(group)) put(dict, key, value);
   for (const auto& [key, value] : extras) put(dict, key, value);
   auto indices = make_list();

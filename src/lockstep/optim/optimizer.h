@@ -42,9 +42,9 @@ class Optimizer {
   /// How many parameter groups there are; they are counted from 0.
   size_t group_count() const { return groups_.size(); }
   /// A group's present rate.
-  double lr(size_t group = 0) const { return groups_.at(group).lr; }
+  virtual double lr(size_t group = 0) const { return groups_.at(group).lr; }
   /// Sets a group's rate.
-  void set_lr(double lr, size_t group);
+  virtual void set_lr(double lr, size_t group);
   /// Of every group.
   void set_lr(double lr);
   /// SGD's momentum, Adam's first beta: what OneCycleLR cycles.
@@ -99,6 +99,8 @@ class Optimizer {
     size_t index;  // of the parameter, over all groups
     at::Tensor param, grad;
   };
+  /// Error where a gradient is this rank's alone though ddp() averages it: for a step() of one's own.
+  void refuse_local_gradients() const;
   /// Slots of one group.
   virtual void update(const std::vector<Slot>& slots, size_t group) = 0;
   virtual Tree state_of(size_t index) const = 0;  // None where there is none yet

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/local_gradients.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/debug_level.h"
@@ -55,6 +56,8 @@ DdpCore::DdpCore(std::shared_ptr<torch::nn::Module> module, ProcessGroup group, 
   state.list_buffers();
   if (state.options.init_sync) state.broadcast_module(0);
   state.make_reducer();
+  if (state.group->getSize() > 1)
+    state.watch = std::make_unique<parallel::GradientWatch>(state.parameters, state.options.static_graph);
 }
 
 DdpCore::~DdpCore() = default;
@@ -66,6 +69,7 @@ void DdpCore::before_forward() {
     throw Error("no_sync() in the first iteration of a static graph", "DistributedDataParallel",
                 "let the first iteration synchronise, or leave static_graph out where gradients accumulate");
   if (with_gradients && state.sync_gradients) {
+    if (state.watch) state.watch->begin_exchange();
     state.logger->set_runtime_stats_and_log();
     state.reducer->prepare_for_forward();
   }
@@ -86,6 +90,7 @@ bool DdpCore::watches_outputs() const {
 void DdpCore::after_forward(const std::vector<at::Tensor*>& outputs) {
   auto& state = *state_;
   state.sync_buffers = at::GradMode::is_enabled() && state.sync_gradients;
+  if (state.watch && at::GradMode::is_enabled()) state.watch->expect(state.sync_gradients);
   if (state.sync_buffers) {
     std::vector<at::Tensor> searched;
     if (state.watches_unused())
@@ -103,6 +108,7 @@ bool DdpCore::syncs() const {
 
 void DdpCore::set_syncs(bool syncs) {
   state_->sync_gradients = syncs;
+  if (state_->watch) state_->watch->permit_local(!syncs);
 }
 
 void DdpCore::register_comm_hook(CommHook hook, const std::string& name) {
@@ -144,6 +150,7 @@ void DdpCore::zero_grad(bool set_to_none) {
       gradient.reset();
     } else if (gradient.defined()) {
       gradient.zero_();
+      base::unmark_local_gradient(parameter.unsafeGetTensorImpl());
     }
   }
 }

@@ -11,6 +11,7 @@
 #include "lockstep/comm/connect.h"
 #include "lockstep/parallel/ddp_core.h"
 #include "lockstep/parallel/ddp_sink.h"
+#include "lockstep/parallel/gradient_watch.h"
 #include "lockstep/parallel/module_tensors.h"
 #include "lockstep/parallel/reducer.h"
 
@@ -27,6 +28,7 @@ struct DdpCore::State {
   std::shared_ptr<c10d::Logger> logger;
   std::shared_ptr<parallel::DelayedAllReduce> delayed;  // static graph's first iteration
   std::optional<JoinOptions> joining;                   // inside join()
+  std::unique_ptr<parallel::GradientWatch> watch;       // none in a group of one
   CommHook hook;
   std::string hook_name;
   bool is_timed = true;  // logging_data() has times of some steps

@@ -4,6 +4,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/comm/connect.h"
+#include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/ddp.h"
 #include "parallel/ranks_group.h"
 
@@ -169,6 +170,83 @@ TEST(DdpErrors, ResetAfterAnExceptionInAStaticGraph) {
 }
 TEST(DdpErrors, ResetAfterAnExceptionWithViews) {
   fails_and_recovers({.gradient_as_bucket_view = true});
+}
+
+// What the step after a forward around the wrapper, or after a second backward, says.
+TEST(DdpErrors, AForwardAroundTheWrapperIsToldBeforeTheParametersDiffer) {
+  if (world() == 1) GTEST_SKIP() << "one rank differs from nobody";
+  const auto model = ddp(std::make_shared<TwoLayers>(5), group());
+  Sgd sgd(model->parameters(), {.lr = 0.1});
+  model->module()->forward(batch(2, 4)).sum().backward();
+  const auto message = message_of([&] { sgd.step(); });
+  EXPECT_SAYS(message, "cannot step 'a.weight' and 3 more with gradients of this rank alone");
+  EXPECT_SAYS(message, "call the model that ddp() gave, not its module()");
+  model->zero_grad();
+  model->forward(batch(2, 4)).sum().backward();
+  sgd.step();
+  EXPECT_TRUE(same_everywhere(model->module()->a->weight));
+}
+
+TEST(DdpErrors, ASecondBackwardIsToldToo) {
+  if (world() == 1) GTEST_SKIP() << "one rank differs from nobody";
+  for (const bool static_graph : {false, true}) {
+    const auto model = ddp(std::make_shared<TwoLayers>(5), group(), {.static_graph = static_graph});
+    Sgd sgd(model->parameters(), {.lr = 0.1});
+    model->forward(batch(2, 4)).sum().backward();  // a static graph learns from it
+    sgd.step();
+    sgd.zero_grad();
+    const auto loss = model->forward(batch(2, 4)).sum();
+    loss.backward({}, /*retain_graph=*/true);
+    loss.backward();
+    EXPECT_SAYS(message_of([&] { sgd.step(); }), "'a.weight' and 3 more with gradients of this rank alone");
+  }
+}
+
+TEST(DdpErrors, TwoForwardsAndTwoBackwardsAreToldToo) {
+  if (world() == 1) GTEST_SKIP() << "one rank differs from nobody";
+  const auto model = ddp(std::make_shared<TwoLayers>(5), group());
+  Sgd sgd(model->parameters(), {.lr = 0.1});
+  const auto first = model->forward(batch(2, 4)).sum(), second = model->forward(batch(2, 4, 1)).sum();
+  first.backward();
+  second.backward();
+  EXPECT_SAYS(message_of([&] { sgd.step(); }), "gradients of this rank alone");
+}
+
+// libtorch's optimisers do not ask; SGD writes where no version is counted.
+TEST(DdpErrors, AnotherOptimisersStepAroundTheWrapperIsToldByTheNextForward) {
+  if (world() == 1) GTEST_SKIP() << "one rank differs from nobody";
+  const auto model = ddp(std::make_shared<TwoLayers>(5), group());
+  torch::optim::SGD sgd(model->parameters(), 0.1);
+  model->module()->forward(batch(2, 4)).sum().backward();
+  sgd.step();
+  sgd.zero_grad();
+  EXPECT_SAYS(message_of([&] { model->forward(batch(2, 4)); }),
+              "an optimiser has moved 'a.weight' and 3 more with gradients of this rank alone");
+}
+
+// A generator learns through a critic whose gradients nobody wants; local gradients that the last backward
+// takes along.
+TEST(DdpErrors, LocalGradientsThatMoveNothingAreNoMistake) {
+  const auto model = ddp(std::make_shared<TwoLayers>(5), group());
+  Sgd sgd(model->parameters(), {.lr = 0.1});
+  for (const bool set_to_none : {true, false}) {
+    model->module()->forward(batch(2, 4)).sum().backward();
+    sgd.zero_grad(set_to_none);
+    sgd.step();
+    model->module()->forward(batch(2, 4)).sum().backward();
+    model->zero_grad(set_to_none);
+    sgd.step();
+  }
+  model->zero_grad();
+  model->module()->forward(batch(2, 4)).sum().backward();
+  model->forward(batch(2, 4, 1)).sum().backward();  // exchanges both
+  sgd.step();
+  EXPECT_TRUE(same_everywhere(model->module()->a->weight));
+  {
+    const auto local = model->no_sync();
+    model->module()->forward(batch(2, 4)).sum().backward();
+  }
+  sgd.step();  // as it was asked for
 }
 
 TEST(DdpErrors, JoinCanEndEveryRankAtOnce) {
