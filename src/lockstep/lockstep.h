@@ -16,6 +16,7 @@
 #include "lockstep/optim/grad_scaler.h"
 #include "lockstep/optim/schedule.h"
 #include "lockstep/optim/sgd.h"
+#include "lockstep/optim/torch_optimizer.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/ddp.h"
 #include "lockstep/parallel/mean.h"

@@ -1,5 +1,6 @@
 """Optimisers, clipping, the gradient scaler and schedules against Python's own, to the bit."""
 
+import copy
 import io
 import math
 
@@ -170,6 +171,74 @@ def test_state_goes_from_lockstep_to_python_and_trains_on(cpp):
         second.load_state_dict(answered[name]["state"])
         train(second, resumed, grads[half:])
         assert_same_bits(resumed, whole, name)
+
+
+LIBTORCHS = {"torch.SGD": {"momentum": 0.9, "nesterov": True}, "torch.Adam": {"amsgrad": True},
+             "torch.AdamW": {"betas": (0.8, 0.95)}, "torch.RMSprop": {"momentum": 0.5, "centered": True},
+             "torch.Adagrad": {"lr_decay": 0.01}}
+
+
+def libtorchs_twin(name, params):
+    return getattr(torch.optim, name.removeprefix("torch."))(params, lr=1e-3, **LIBTORCHS[name])
+
+
+def assert_close(ours, theirs, what):
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b.detach(), rtol=1e-4, atol=1e-6, msg=lambda text: f"{what}: {text}")
+
+
+def test_state_of_libtorchs_optimisers_goes_on_there_and_in_python(cpp):
+    params, grads = starts()
+    half = STEPS // 2
+    cases = {name: {"optim": {"name": name, "lr": 1e-3}, "params": params, "grads": grads} for name in LIBTORCHS}
+    whole = cpp(cases)
+    begun = cpp({name: {**case, "grads": grads[:half]} for name, case in cases.items()})
+    gone_on = cpp({name: {**case, "params": begun[name]["params"], "grads": grads[half:], "state": begun[name]["state"]}
+                   for name, case in cases.items()})
+    for name in LIBTORCHS:
+        assert_same_bits(gone_on[name]["params"], whole[name]["params"], name)
+        twin = leaves(begun[name]["params"])
+        second = libtorchs_twin(name, twin)
+        second.load_state_dict(begun[name]["state"])
+        train(second, twin, grads[half:])
+        assert_close(whole[name]["params"], twin, name)
+
+
+def test_state_goes_from_python_into_libtorchs_optimisers(cpp):
+    params, grads = starts()
+    half = STEPS // 2
+    asked, expected = {}, {}
+    for name in LIBTORCHS:
+        twin = leaves(params)
+        optimizer = libtorchs_twin(name, twin)
+        train(optimizer, twin, grads[:half])
+        asked[name] = {"optim": {"name": name, "lr": 0.5}, "params": [param.detach().clone() for param in twin],
+                       "grads": grads[half:], "state": copy.deepcopy(optimizer.state_dict())}
+        train(optimizer, twin, grads[half:])
+        expected[name] = twin
+    answered = cpp(asked)
+    for name, twin in expected.items():
+        assert_close(answered[name]["params"], twin, name)
+
+
+def test_schedules_move_libtorchs_optimisers(cpp):
+    schedule = {"name": "one_cycle", "max_lr": 0.3}
+    asked = {name: {"optim": {"name": f"torch.{cls}", "lr": 0.1}, "schedule": schedule, "steps": STEPS, "metrics": [],
+                    "break_at": STEPS // 2} for name, cls in (("adam", "Adam"), ("sgd", "SGD"))}
+    answered = cpp(asked)
+    for name in asked:
+        twin = CLASSES[name]([torch.zeros(1)], lr=0.1, **({"momentum": 0.9} if name == "sgd" else {}))
+        theirs = torch.optim.lr_scheduler.OneCycleLR(twin, max_lr=0.3, total_steps=STEPS)
+        rates, momenta = [], []
+        for _ in range(STEPS):
+            group = twin.param_groups[0]
+            rates.append(group["lr"])
+            momenta.append(group["momentum"] if name == "sgd" else group["betas"][0])
+            twin.step()
+            if len(rates) < STEPS:
+                theirs.step()
+        assert answered[name]["rates"][:STEPS] == rates
+        assert answered[name]["momenta"] == momenta
 
 
 def test_state_goes_from_python_to_lockstep_and_trains_on(cpp):

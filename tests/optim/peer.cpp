@@ -2,6 +2,11 @@
 // as one.
 
 #include <gtest/gtest.h>
+#include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/rmsprop.h>
+#include <torch/optim/sgd.h>
 #include <torch/types.h>
 
 #include <cstdlib>
@@ -14,6 +19,7 @@
 #include "lockstep/optim/schedule.h"
 #include "lockstep/optim/schedules.h"
 #include "lockstep/optim/sgd.h"
+#include "lockstep/optim/torch_optimizer.h"
 
 namespace lockstep {
 namespace {
@@ -100,11 +106,38 @@ Tree tensors(const std::vector<at::Tensor>& params) {
   return list;
 }
 
+std::unique_ptr<torch::optim::Optimizer> torch_optimizer(const std::string& name, double lr,
+                                                         const std::vector<at::Tensor>& params) {
+  namespace optim = torch::optim;
+  if (name == "torch.SGD")
+    return std::make_unique<optim::SGD>(params, optim::SGDOptions(lr).momentum(0.9).nesterov(true));
+  if (name == "torch.Adam")
+    return std::make_unique<optim::Adam>(params, optim::AdamOptions(lr).amsgrad(true));
+  if (name == "torch.AdamW")
+    return std::make_unique<optim::AdamW>(params, optim::AdamWOptions(lr).betas({0.8, 0.95}));
+  if (name == "torch.RMSprop")
+    return std::make_unique<optim::RMSprop>(params, optim::RMSpropOptions(lr).momentum(0.5).centered(true));
+  return std::make_unique<optim::Adagrad>(params, optim::AdagradOptions(lr).lr_decay(0.01));
+}
+
+/// An optimiser of libtorch's behind lockstep's, which owns it here.
+class OwnTorchOptimizer : std::unique_ptr<torch::optim::Optimizer>, public TorchOptimizer {
+ public:
+  explicit OwnTorchOptimizer(std::unique_ptr<torch::optim::Optimizer> made)
+      : std::unique_ptr<torch::optim::Optimizer>(std::move(made)), TorchOptimizer(**this) {}
+};
+
+std::unique_ptr<Optimizer> optimizer_of(const OptimSettings& settings,
+                                        const std::vector<at::Tensor>& params) {
+  if (!settings.name.starts_with("torch.")) return make_optimizer(settings, params);
+  return std::make_unique<OwnTorchOptimizer>(torch_optimizer(settings.name, settings.lr, params));
+}
+
 /// {"optim", "params", "grads": [per step [per parameter]], "clip", "scaler", "state"} -> parameters and
 /// state.
 Tree run_optimizer(const Tree& given) {
   auto params = leaves(get(given, "params"));
-  const auto optimizer = make_optimizer(optim_settings(get(given, "optim")), params);
+  const auto optimizer = optimizer_of(optim_settings(get(given, "optim")), params);
   GradScaler scaler(at::kCPU, {.init_scale = 1024, .growth_interval = 3});
   const auto scaled = whole(given, "scaler", 0) != 0;
   if (whole(given, "fused", 0) != 0) optimizer->fuse();
@@ -136,7 +169,7 @@ Tree run_schedule(const Tree& given) {
   const auto optim = optim_settings(get(given, "optim"));
   const auto settings = schedule_settings(get(given, "schedule"));
   const auto steps = whole(given, "steps", 0), epochs = whole(given, "epochs", steps);
-  auto optimizer = make_optimizer(optim, params);
+  auto optimizer = optimizer_of(optim, params);
   auto schedule = make_schedule(settings, *optimizer, steps, epochs);
   const auto metrics = elements(get(given, "metrics"));
   auto rates = make_list(), momenta = make_list();
@@ -146,7 +179,7 @@ Tree run_schedule(const Tree& given) {
     if (i == whole(given, "break_at", -1)) {
       const auto optimizer_state = optimizer->state_dict(), schedule_state = schedule->state_dict();
       schedule.reset();
-      optimizer = make_optimizer(optim, params);
+      optimizer = optimizer_of(optim, params);
       schedule = make_schedule(settings, *optimizer, steps, epochs);
       optimizer->load_state_dict(optimizer_state);
       schedule->load_state_dict(schedule_state);
