@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/loader.h"
 #include "peer.h"
 
 namespace lockstep::data {
@@ -44,6 +45,27 @@ TEST_F(KeptSet, ComesBackAsItWas) {
       EXPECT_EQ(reinterpret_cast<uintptr_t>(set.tensors[i].const_data_ptr()) % 64, 0U);
     }
   }
+}
+
+TEST_F(KeptSet, ThatIsCutWhileItIsReadIsAnErrorOfTheNextBatch) {
+  keep_set(kept, "key", Origin(source), {{at::arange(100'000, at::kFloat).view({-1, 10})}, ""});
+  struct Rows : Dataset {
+    at::Tensor all;
+    explicit Rows(at::Tensor tensor) : all(std::move(tensor)) {}
+    int64_t size() const override { return all.size(0); }
+    Batch get(at::ArrayRef<int64_t> rows, bool) const override {
+      Batch batch;
+      batch.input = all.index_select(0, at::tensor(rows, at::kLong));
+      return batch;
+    }
+  };
+  const auto rows = std::make_shared<Rows>(map_kept(kept, Origin(source)).tensors[0]);
+  const ShardSampler sampler(rows->size(), 0, 1);
+  Loader loader(rows, sampler, {.batch_size = 100});
+  auto batch = loader.begin();
+  fs::resize_file(kept, 5000);
+  EXPECT_THROW(while (batch != loader.end())++ batch, Error);
+  EXPECT_FALSE(found());
 }
 
 TEST_F(KeptSet, IsOfOneKeyAndOneContent) {

@@ -3,8 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+
+#include "lockstep/base/file_map.h"
 
 namespace lockstep::checkpoint {
 
@@ -18,19 +21,23 @@ struct NamedBytes {
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path);
-  ~MappedFile();
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
 
   const std::string& path() const { return path_; }
-  std::span<const uint8_t> bytes() const { return {data_, size_}; }
+  std::span<const uint8_t> bytes() const {
+    return {reinterpret_cast<const uint8_t*>(map_->data()), map_->size()};
+  }
+  /// What was read from it, unless the file became shorter meanwhile: then an Error.
+  template <class Value>
+  Value whole(Value value) const {
+    map_->refuse_cut();
+    return value;
+  }
   /// Good as long as this is.
   NamedBytes named() const { return {bytes(), path_}; }
 
  private:
   std::string path_;
-  const uint8_t* data_ = nullptr;
-  size_t size_ = 0;
+  std::optional<base::FileMap> map_;
 };
 
 }  // namespace lockstep::checkpoint

@@ -164,7 +164,7 @@ Tree read_named(const checkpoint::NamedBytes& file, const ReadOptions& options) 
 
 Tree read_pt(const std::string& path, const ReadOptions& options) {
   const checkpoint::MappedFile file(path);
-  return read_named(file.named(), options);
+  return file.whole(read_named(file.named(), options));
 }
 
 Tree read_pt(std::span<const uint8_t> bytes, const std::string& name, const ReadOptions& options) {
@@ -173,7 +173,8 @@ Tree read_pt(std::span<const uint8_t> bytes, const std::string& name, const Read
 
 CheckpointFile open_checkpoint_file(const std::string& path) {
   const checkpoint::MappedFile file(path);
-  if (!is_safetensors(path)) return {read_named(file.named(), {}), "pt", checksum_of_pt(file.bytes())};
+  if (!is_safetensors(path))
+    return file.whole(CheckpointFile{read_named(file.named(), {}), "pt", checksum_of_pt(file.bytes())});
   const bool sealed = checkpoint::check_safetensors_seal(file.bytes()) != checkpoint::Seal::missing;
   return {base::with_memory_for(path, [&] { return read_safetensors(path); }), "safetensors",
           sealed ? Checksum::whole_file : Checksum::none};

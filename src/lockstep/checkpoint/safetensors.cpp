@@ -97,7 +97,7 @@ bool is_safetensors(const std::string& path) {
 
 Tree read_safetensors(const std::string& path) {
   const checkpoint::MappedFile file(path);
-  return Reader(file).read();
+  return file.whole(Reader(file).read());
 }
 
 void write_safetensors(const std::string& path, const Tree& tensors,

@@ -8,9 +8,11 @@
 #include <functional>
 #include <limits>
 #include <new>
+#include <optional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/file_map.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/whole_file.h"
 #include "lockstep/checkpoint/zip.h"
@@ -26,18 +28,14 @@ class Mapped {
  public:
   explicit Mapped(const std::string& path) : file_(path, "the archive", kAgain), bytes_(file_.size()) {
     if (bytes_ == 0) throw InputError("the archive is empty", path, kAgain);
-    data_ = ::mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file_.number(), 0);
-    if (data_ == MAP_FAILED) throw Error("cannot map the archive", path, "look at the limit of ulimit -v");
+    map_.emplace(file_.number(), 0, bytes_, PROT_READ, MAP_PRIVATE, path);
   }
-  ~Mapped() { ::munmap(data_, bytes_); }
-  Mapped(const Mapped&) = delete;
-  Mapped& operator=(const Mapped&) = delete;
-  std::span<const uint8_t> bytes() const { return {static_cast<const uint8_t*>(data_), bytes_}; }
+  std::span<const uint8_t> bytes() const { return {reinterpret_cast<const uint8_t*>(map_->data()), bytes_}; }
 
  private:
   base::RegularFile file_;
   size_t bytes_;
-  void* data_;
+  std::optional<base::FileMap> map_;
 };
 
 ZipRecord find_member(const Mapped& archive, const std::string& path, const std::string& member) {

@@ -17,7 +17,7 @@
 #include "lockstep/base/pack.h"
 #include "lockstep/base/sha256.h"
 #include "lockstep/base/whole_file.h"
-#include "lockstep/data/mapping.h"
+#include "lockstep/data/mapped_tensor.h"
 #include "lockstep/data/packed.h"
 
 namespace lockstep::data {
@@ -61,19 +61,20 @@ std::string kept_table(const std::string& key, const std::string& state, const S
 
 /// A file of ours in memory; nothing of it is looked at before its sums are right.
 struct Kept {
-  std::shared_ptr<Mapping> mapping;
+  std::shared_ptr<base::FileMap> mapping;
   Head head{};
   std::string key, state;
   SharedSet set;
 };
 
-std::shared_ptr<Mapping> mapped(const std::string& path, const Origin& origin, Head& head) {
+std::shared_ptr<base::FileMap> mapped(const std::string& path, const Origin& origin, Head& head) {
   const base::Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
   struct stat facts {};
   if (!file || ::fstat(file.number(), &facts) != 0 || !S_ISREG(facts.st_mode) || !origin.is_trusted(facts) ||
       facts.st_size < static_cast<off_t>(sizeof head))
     return nullptr;
-  auto mapping = std::make_shared<Mapping>(file.number(), 0, static_cast<size_t>(facts.st_size), PROT_READ);
+  auto mapping = std::make_shared<base::FileMap>(file.number(), 0, static_cast<size_t>(facts.st_size),
+                                                 PROT_READ, MAP_SHARED, path);
   std::memcpy(&head, mapping->data(), sizeof head);
   const bool ours = std::memcmp(head.magic, kMagic, sizeof kMagic) == 0 && head.version == kVersion &&
                     head.file_bytes == facts.st_size && head.table_bytes >= 0 &&
@@ -127,7 +128,7 @@ std::optional<Kept> read_kept(const std::string& path, const Origin& origin, boo
   if (check_tensors &&
       sum_of(kept.mapping->data() + before, kept.head.file_bytes - before) != kept.head.tensors_sum)
     return std::nullopt;
-  if (!read_table(kept)) return std::nullopt;
+  if (!read_table(kept) || kept.mapping->was_cut()) return std::nullopt;
   return kept;
 }
 

@@ -19,7 +19,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/pack.h"
 #include "lockstep/base/text.h"
-#include "lockstep/data/mapping.h"
+#include "lockstep/data/mapped_tensor.h"
 #include "lockstep/data/packed.h"
 
 namespace lockstep {
@@ -29,7 +29,9 @@ constexpr int64_t kPage = 4096;
 constexpr int64_t kLoaded = 0, kNotLoaded = 1;  // what a table begins with
 constexpr int kNameTries = 16;                  // a sweep of another job may come between
 
-using data::Mapping, data::view_of;
+using base::FileMap, data::view_of;
+
+constexpr const char* kSharedName = "shared memory of this node";
 using Load = std::function<SharedSet(Arena&)>;
 
 /// A folder ran out of room while a set was being laid into it: the next folder may hold it.
@@ -56,8 +58,8 @@ class SharedArena : public Arena {
   at::Tensor empty(at::IntArrayRef shape, at::ScalarType type) override {
     const auto bytes = static_cast<int64_t>(c10::multiply_integers(shape) * c10::elementSize(type));
     const int64_t offset = grow(bytes);
-    auto mapping = std::make_shared<Mapping>(file_.number(), offset, std::max<int64_t>(bytes, 1),
-                                             PROT_READ | PROT_WRITE);
+    auto mapping = std::make_shared<FileMap>(file_.number(), offset, std::max<int64_t>(bytes, 1),
+                                             PROT_READ | PROT_WRITE, MAP_SHARED, kSharedName);
     parts_.push_back({offset, mapping});
     return view_of(mapping, mapping->data(), shape, type);
   }
@@ -93,7 +95,7 @@ class SharedArena : public Arena {
  private:
   struct Part {
     int64_t offset;
-    std::shared_ptr<Mapping> mapping;
+    std::shared_ptr<FileMap> mapping;
   };
 
   // Room that is really there: a sparse file on a full tmpfs would end in SIGBUS.
@@ -248,7 +250,7 @@ SharedSet load_alone(const NodeShare& node, const Load& load) {
   return result_of(std::move(loaded));
 }
 
-SharedSet read_mapped(const std::shared_ptr<Mapping>& mapping, int64_t bytes) {
+SharedSet read_mapped(const std::shared_ptr<FileMap>& mapping, int64_t bytes) {
   const char* end = mapping->data() + bytes - 8;
   const int64_t length = data::Unpacker(end, 8).number();
   data::Unpacker table(end - length, length);
@@ -281,7 +283,9 @@ SharedSet map_filled(const std::vector<base::Descriptor>& files) {
   for (const auto& file : files) {
     struct stat facts {};
     if (::fstat(file.number(), &facts) != 0 || facts.st_size == 0) continue;
-    return read_mapped(std::make_shared<Mapping>(file.number(), 0, facts.st_size, PROT_READ), facts.st_size);
+    return read_mapped(
+        std::make_shared<FileMap>(file.number(), 0, facts.st_size, PROT_READ, MAP_SHARED, kSharedName),
+        facts.st_size);
   }
   throw Error("the first rank of this node could not share the data set", "", "its own error says why");
 }
