@@ -86,6 +86,28 @@ run "$2" gloo 10000 10000 2
         assert f"done {rank}" in out
 
 
+TWO_RANKS = """
+there env RANK=1 WORLD_SIZE=2 $2 "$1" gloo 20000 $3 2 & jobs=($!)
+env RANK=0 WORLD_SIZE=2 "$1" gloo 20000 $3 2 & jobs+=($!)
+"""
+
+
+def test_ranks_on_two_nodes_know_each_other_by_a_file_of_their_users(start, peer, free_port, tmp_path):
+    status, out, err = on_two_nodes(start, TWO_RANKS, peer, "", 60_000, MASTER_PORT=free_port(), HOME=tmp_path,
+                                    LOCKSTEP_SECRET=None, XDG_CONFIG_HOME=None)
+    assert status == 0 and "done 0" in out and "done 1" in out, err
+    assert (tmp_path / ".config/lockstep/secret").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_rank_elsewhere_without_the_secret_does_not_join(start, peer, free_port):
+    status, out, err = on_two_nodes(start, TWO_RANKS, peer, "LOCKSTEP_SECRET=what_a_stranger_guesses", 3000,
+                                    MASTER_PORT=free_port())
+    assert status != 0 and "done" not in out, out
+    assert "something that does not know this job's secret answers at 10.99.0.1" in err, err
+    assert "set LOCKSTEP_SECRET to the same 16 letters or more on every rank" in err, err
+    assert "rank 1 did not come" in err and "who said to be rank 1 (host node1" in err, err
+
+
 def test_exports_by_hand_on_one_node_listen_on_the_loopback_alone(start, peer, free_port):
     """MASTER_ADDR names the host as others reach it: rank 0 listens there until it knows that nobody needs to."""
     env = dict(WORLD_SIZE=2, MASTER_ADDR=socket.gethostname(), MASTER_PORT=free_port())

@@ -8,6 +8,8 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/pack.h"
 #include "lockstep/base/text.h"
+#include "lockstep/comm/meet/peer_user.h"
+#include "lockstep/comm/meet/secret.h"
 #include "lockstep/comm/meet/wire.h"
 
 namespace lockstep::comm {
@@ -88,6 +90,33 @@ struct Attempt {
                    base::printable(last.spot.host)));
 }
 
+// What answers is nobody of this job: it is told at once where a person named the place, else looked for
+// anew.
+struct Stranger {
+  std::string what, hint;
+};
+
+// Rank 0's answer to a hello. Who is not known by the kernel to be this user's has to prove that he belongs,
+// and so has this rank.
+std::optional<Message> prove(const Spot& spot, const StarOptions& options, const Hello& hello, Wire& line,
+                             std::optional<Message> answer, Deadline deadline) {
+  const auto user = options.asks_kernel ? user_at_other_end(line.number()) : std::nullopt;
+  if (user && *user != ::geteuid()) throw Stranger{"another user's process", "choose another MASTER_PORT"};
+  const auto challenge = unpack_challenge(answer->body);
+  if (!challenge) {
+    if (user || answer->kind == Message::error) return answer;
+    throw Stranger{"something that asks for no proof", "choose another MASTER_PORT, the same on every rank"};
+  }
+  const auto secret = spot.word.empty() ? job_secret() : spot.word;
+  if (!is_same_seal(challenge->proof, rank_zeros_proof(secret, hello, challenge->nonce)))
+    throw Stranger{
+        "something that does not know this job's secret",
+        "where it is rank 0, set LOCKSTEP_SECRET to the same 16 letters or more on every rank; else choose "
+        "another MASTER_PORT"};
+  line.send({.body = callers_proof(secret, hello, challenge->nonce)}, deadline);
+  return line.receive(kLargestText, deadline);
+}
+
 // A line on which rank 0 has answered, or nothing: then `attempt` says why.
 std::optional<Wire> try_once(const Spot& spot, const StarOptions& options, Deadline deadline,
                              Attempt& attempt) {
@@ -97,9 +126,11 @@ std::optional<Wire> try_once(const Spot& spot, const StarOptions& options, Deadl
     Wire line = call(spot.host, spot.port, deadline);
     attempt.answered = true;
     attempt.why = "it takes the call and says nothing";
-    const Hello hello{options.rank, options.world, spot.word, options.host, std::to_string(::getpid())};
+    const Hello hello{options.rank, options.world, mark_of(spot.word),
+                      fresh_word(), options.host,  std::to_string(::getpid())};
     line.send({.body = pack(hello)}, deadline);
-    const auto message = line.receive(kLargestText, deadline);
+    auto message = line.receive(kLargestText, deadline);
+    if (message) message = prove(spot, options, hello, line, std::move(message), deadline);
     if (!message) return std::nullopt;
     if (message->kind == Message::error) base::throw_packed_error(message->body);
     return line;
@@ -107,6 +138,12 @@ std::optional<Wire> try_once(const Spot& spot, const StarOptions& options, Deadl
     attempt.why = unanswered.why;
   } catch (const Wire::Gone&) {
     attempt.why = "it takes the call and hangs up";
+  } catch (const Stranger& stranger) {
+    if (spot.word.empty())
+      throw InputError(
+          format("{} answers at {} port {}", stranger.what, base::printable(spot.host), spot.port),
+          place_of(options), stranger.hint);
+    attempt.why = "it is " + stranger.what;
   } catch (const Wire::Foreign& foreign) {
     if (spot.word.empty()) refuse_foreign(spot, foreign.said, options);
     attempt.why = "it is another service";

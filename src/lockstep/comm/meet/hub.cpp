@@ -3,6 +3,7 @@
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -14,13 +15,17 @@
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/pack.h"
+#include "lockstep/comm/meet/peer_user.h"
 #include "lockstep/comm/meet/peers.h"
+#include "lockstep/comm/meet/secret.h"
 #include "lockstep/comm/meet/wire.h"
 
 namespace lockstep::comm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMostUnproven = 256;  // that are listened to at a time
 
 std::string own_side(int socket) {
   sockaddr_storage address{};
@@ -35,6 +40,13 @@ std::string own_side(int socket) {
 }
 
 class Hub : public launch::Circle {
+  struct Caller {
+    Wire line;
+    bool is_proven = false;  // by the kernel: this user's, on this machine
+    std::string nonce = {};
+    std::optional<Hello> hello = {};  // once he is asked for a proof
+  };
+
  public:
   Hub(const Listener& listener, std::string word, StarOptions options)
       : listener_(listener.socket), word_(std::move(word)), options_(std::move(options)) {
@@ -77,36 +89,70 @@ class Hub : public launch::Circle {
 
   void wait_for_somebody() {
     std::vector<pollfd> sockets = {{listener_.number(), POLLIN, 0}};
-    for (const auto& line : knocking_) sockets.push_back({line.number(), POLLIN, 0});
+    for (const auto& caller : knocking_) sockets.push_back({caller.line.number(), POLLIN, 0});
     ::poll(sockets.data(), sockets.size(), milliseconds_until(deadline_));
     if (sockets[0].revents) let_in();
-    for (auto line = knocking_.begin(); line != knocking_.end();) {
-      line = hear(*line) ? knocking_.erase(line) : std::next(line);
+    for (auto caller = knocking_.begin(); caller != knocking_.end();) {
+      caller = hear(*caller) ? knocking_.erase(caller) : std::next(caller);
     }
   }
 
+  // Another user's process of this machine is hung up on; so is the one that has waited longest where many
+  // prove nothing.
   void let_in() {
     base::Descriptor socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (socket) return void(knocking_.emplace_back(std::move(socket)));
-    if (errno == EMFILE || errno == ENFILE) std::this_thread::sleep_for(kRetry);
+    if (!socket) {
+      if (errno == EMFILE || errno == ENFILE) std::this_thread::sleep_for(kRetry);
+      return;
+    }
+    const auto user = options_.asks_kernel ? user_at_other_end(socket.number()) : std::nullopt;
+    if (user && *user != ::geteuid()) return;
+    knocking_.push_back({.line = Wire(std::move(socket)), .is_proven = user.has_value()});
+    const auto unproven = [](const Caller& caller) { return !caller.is_proven; };
+    if (std::ranges::count_if(knocking_, unproven) > static_cast<ptrdiff_t>(kMostUnproven))
+      knocking_.erase(std::ranges::find_if(knocking_, unproven));
   }
 
-  // True once this line has said what it wants, or has gone: it is at its seat then, or dropped.
-  bool hear(Wire& line) {
+  // True once this caller has said what he wants, or has gone: he is at his seat then, or dropped.
+  bool hear(Caller& caller) {
     try {
       // who waits too long for an answer hangs up and calls again
-      if (!line.read_some(kLargestHello)) return true;
-      const auto message = line.take(kLargestHello);
-      if (!message) return false;
-      if (const auto hello = unpack_hello(message->body)) seat(*hello, line);
-      return true;
+      if (!caller.line.read_some(kLargestHello)) return true;
+      const auto message = caller.line.take(kLargestHello);
+      return message && answer(caller, message->body);
     } catch (const Wire::Foreign&) {
       return true;
     }
   }
 
+  bool answer(Caller& caller, const std::string& said) {
+    if (caller.hello) {
+      const auto proof = callers_proof(secret(), *caller.hello, caller.nonce);
+      if (is_same_seal(said, proof)) seat(*caller.hello, caller.line);
+      return true;
+    }
+    auto hello = unpack_hello(said);
+    if (!hello || hello->mark != mark_of(word_)) return true;
+    if (caller.is_proven) {
+      seat(*hello, caller.line);
+      return true;
+    }
+    caller.nonce = fresh_word();
+    caller.line.send(
+        {.body = pack(Challenge{caller.nonce, rank_zeros_proof(secret(), *hello, caller.nonce)})},
+        Clock::now());
+    doubted_ = name_of(*hello);
+    caller.hello = std::move(hello);
+    return false;
+  }
+
+  const std::string& secret() {
+    if (secret_.empty()) secret_ = word_.empty() ? job_secret() : word_;
+    return secret_;
+  }
+
   void seat(const Hello& hello, Wire& line) {
-    if (hello.word != word_) return;
+    doubted_.clear();
     if (hello.world != options_.world) return refuse_world(hello, line);
     if (hello.rank < 1 || hello.rank >= options_.world) return;
     if (const auto taken = names_.find(hello.rank); taken != names_.end()) return turn_away(hello, line);
@@ -143,11 +189,13 @@ class Hub : public launch::Circle {
       if (!seats_.contains(rank)) first.push_back(rank);
     }
     const auto count = static_cast<size_t>(options_.world) - 1 - seats_.size();
-    return Error(format("{} did not come to join the group within {}", rank_list(first, count),
-                        seconds(options_.timeout)),
-                 place_of(options_) + (turned_away_.empty() ? "" : "; " + turned_away_),
-                 "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only "
-                 "slow");
+    return Error(
+        format("{} did not come to join the group within {}", rank_list(first, count),
+               seconds(options_.timeout)),
+        place_of(options_) + (turned_away_.empty() ? "" : "; " + turned_away_) +
+            (doubted_.empty() ? "" : "; who said to be " + doubted_ + " did not know this job's secret"),
+        "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only "
+        "slow");
   }
 
   Error silent(const std::map<int, Wire*>& awaited) const {
@@ -194,12 +242,14 @@ class Hub : public launch::Circle {
   std::string word_;
   StarOptions options_;
   Deadline deadline_;
-  std::list<Wire> knocking_;
+  std::list<Caller> knocking_;
   std::map<int, Wire> seats_;
   std::map<int, std::string> names_;
   std::string address_;
   std::string refusal_;
   std::string turned_away_;
+  std::string doubted_;
+  std::string secret_;
 };
 
 }  // namespace

@@ -11,7 +11,6 @@
 #include <ctime>
 #include <filesystem>
 #include <memory>
-#include <random>
 #include <sstream>
 
 #include "lockstep/base/descriptor.h"
@@ -132,11 +131,6 @@ std::optional<Spot> read_meeting_file(const std::string& path) {
   std::string end;
   if (words >> spot.host >> spot.port >> spot.word >> end && end == ".") return spot;
   return std::nullopt;  // not there yet, or no file of ours
-}
-
-std::string fresh_word() {
-  std::random_device device;
-  return format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
 }
 
 }  // namespace lockstep::comm

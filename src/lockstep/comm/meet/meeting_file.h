@@ -24,7 +24,4 @@ class MeetingFile {
 /// The others': nothing where rank 0 has not written yet. Throws InputError as above.
 std::optional<Spot> read_meeting_file(const std::string& path);
 
-/// A word that nobody guesses.
-std::string fresh_word();
-
 }  // namespace lockstep::comm

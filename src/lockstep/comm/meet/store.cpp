@@ -21,6 +21,8 @@
 #include "lockstep/comm/meet/meeting_file.h"
 #include "lockstep/comm/meet/quiet.h"
 #include "lockstep/comm/meet/rendezvous.h"
+#include "lockstep/comm/meet/sealed_store.h"
+#include "lockstep/comm/meet/secret.h"
 #include "lockstep/comm/meet/shared_store.h"
 #include "lockstep/comm/meet/store_circle.h"
 #include "lockstep/comm/meet/wire.h"
@@ -137,18 +139,18 @@ std::string own_address() {
   return choose_interface(network_facts(wanted ? wanted : ""), true).address;
 }
 
-// On the address that `address` names on rank 0, and a port that the kernel chose.
+// On the address that `address` names on rank 0, and a port that the kernel chose; sealed with a word that
+// goes the same way as these.
 StorePtr open_tcp(const Opening& opening, const std::function<std::string()>& address) {
   StorePtr store;
-  const std::string place = from_rank_zero(*opening.runtime, [&] {
+  const auto told = base::unpack_texts(from_rank_zero(*opening.runtime, [&] {
     const std::string own = address();
     const Listener listener = listen_on(own);
     store = host_tcp(opening, own, listener);
-    return format("{} {}", listener.port, own);
-  });
-  if (store) return store;
-  return connect_tcp(opening, place.substr(place.find(' ') + 1),
-                     static_cast<std::uint16_t>(std::stoi(place)));
+    return base::pack_texts({own, std::to_string(listener.port), fresh_word()});
+  }));
+  if (!store) store = connect_tcp(opening, told.at(0), static_cast<std::uint16_t>(std::stoi(told.at(1))));
+  return c10::make_intrusive<SealedStore>(told.at(2), store);
 }
 
 // The address at which the ranks have met is one that all reach.
