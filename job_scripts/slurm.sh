@@ -22,12 +22,26 @@ slurm_list() {  # 4(x2),1 becomes 4 4 1, a line each
 
 cpus_of_this_node() { scontrol show node "${SLURMD_NODENAME:-}" 2>/dev/null | sed -n 's/.*CPUTot=\([0-9]*\).*/\1/p'; }
 
+is_heterogeneous() { [ "${SLURM_HET_SIZE:-1}" -gt 1 ]; }
+
+# The variable $1, or $2; of a heterogeneous job those of all its components, with commas.
+of_all_components() {
+  local component name list=
+  is_heterogeneous || { echo "${!1:-$2}"; return; }
+  for ((component = 0; component < SLURM_HET_SIZE; ++component)); do
+    name=$1_HET_GROUP_$component
+    list+=,${!name:-$2}
+  done
+  echo "${list#,}"
+}
+
 # CPUs are what Slurm counts, cores or hardware threads; THREADS of them are a core.
 slurm_allocation() {
-  local cpus laid
-  mapfile -t cpus < <(slurm_list "${SLURM_JOB_CPUS_PER_NODE:-${SLURM_CPUS_ON_NODE:-1}}")
-  mapfile -t laid < <(slurm_list "${SLURM_TASKS_PER_NODE:-1}")
-  NODES=${SLURM_JOB_NUM_NODES:-1}
+  local cpus laid nodes
+  mapfile -t cpus < <(slurm_list "$(of_all_components SLURM_JOB_CPUS_PER_NODE "${SLURM_CPUS_ON_NODE:-1}")")
+  mapfile -t laid < <(slurm_list "$(of_all_components SLURM_TASKS_PER_NODE 1)")
+  mapfile -t nodes < <(slurm_list "$(of_all_components SLURM_JOB_NUM_NODES 1)")
+  NODES=$(sum "${nodes[@]}")
   THREADS=$(threads_per_core "$(cpus_of_this_node)")
   CPUS_OF_A_NODE=$(least "${cpus[@]}")
   cores=$(at_least_1 $((CPUS_OF_A_NODE / THREADS)))
@@ -37,12 +51,21 @@ slurm_allocation() {
   tasks=${SLURM_NTASKS:-}
   [ "$tasks" = "$(sum "${laid[@]}")" ] || tasks=
   [ -z "$tasks" ] || [ "$(printf '%s\n' "${laid[@]}" | sort -u | wc -l)" != 1 ] || tasks_per_node=${laid[0]}
+  ! is_heterogeneous || tasks_of_components
   cores_per_task=$(cores_of_a_task)
   check_gpus
 }
 
+# One srun starts the tasks of all components as Slurm laid them out; one number for each node it cannot be told.
+tasks_of_components() {
+  [ -z "${LOCKSTEP_RANKS_PER_NODE:-}" ] ||
+    die "LOCKSTEP_RANKS_PER_NODE does not go with a heterogeneous job: say --ntasks-per-node of each component"
+  tasks=$(sum "${laid[@]}") tasks_per_node='' SLURM_GPUS_PER_TASK=${SLURM_GPUS_PER_TASK:-laid}
+}
+
 cores_of_a_task() {  # asked for, else the least share of the cores; nothing where neither is known
   local share=${SLURM_CPUS_PER_TASK:-} i
+  ! is_heterogeneous || share=  # the first component's
   if [ -z "$share" ] && [ -n "$tasks" ]; then
     share=$(least "$(for i in "${!laid[@]}"; do echo $((cpus[i] / laid[i])); done)")
   fi
@@ -64,6 +87,7 @@ start_with_srun() {
   fi
   # srun does not inherit sbatch's --cpus-per-task; -K1 ends the step when one rank fails
   START=(srun --kill-on-bad-exit=1 --cpus-per-task="$width")
+  ! is_heterogeneous || START+=(--het-group="0-$((SLURM_HET_SIZE - 1))")
   [ -n "$RANKS_PER_NODE" ] && START+=(--ntasks="$RANKS" --ntasks-per-node="$RANKS_PER_NODE")
   [ -n "$RANKS_PER_NODE" ] && [ "$RANKS_PER_NODE" -gt "$CPUS_OF_A_NODE" ] && START+=(--overcommit)
   [ -n "${LOCKSTEP_SRUN_MPI:-}" ] && START+=(--mpi="$LOCKSTEP_SRUN_MPI")

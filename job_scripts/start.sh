@@ -26,6 +26,8 @@ choose_start() {
     else die "no srun, mpirun or mpiexec on PATH; load an MPI module"; fi
   fi
   command -v "$kind" >/dev/null || die "LOCKSTEP_START=$kind: no such command on PATH"
+  ! in_slurm || ! is_heterogeneous || [ "$kind" = srun ] ||
+    die "LOCKSTEP_START=$kind: it starts ranks in the first component of a heterogeneous job alone; srun reaches all"
   case $kind in
     srun) start_with_srun ;;
     mpirun | mpiexec)

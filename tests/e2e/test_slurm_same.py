@@ -59,6 +59,22 @@ def test_the_scripts_of_one_and_of_two_nodes(script, nodes, lab, sbatch, work, l
     assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(2 * nodes, "gloo")
 
 
+def test_a_heterogeneous_job_trains_on_all_its_components(lab, sbatch, work, lockstep, reference):  # noqa: F811
+    job = sbatch("--nodes=1", "--ntasks=1", "--mincpus=1", ":", "--nodes=1", "--ntasks=2", DDP, "quick.yaml")
+    finished(lab, work, job)
+    assert "3 ranks on 2 node(s), 1 core(s) a rank" in log_of(work, job)
+    assert digests(lockstep, last_checkpoint(runs(work)[0]), run_process) == reference(3, "gloo")
+
+
+def test_mpirun_and_a_number_a_node_do_not_go_with_a_heterogeneous_job(lab, sbatch, work):  # noqa: F811
+    refusals = {"LOCKSTEP_START": ("mpirun", "it starts ranks in the first component"),
+                "LOCKSTEP_RANKS_PER_NODE": ("2", "say --ntasks-per-node of each component")}
+    for name, (value, words) in refusals.items():
+        job = sbatch("--nodes=1", ":", "--nodes=1", DDP, "quick.yaml", env={name: value})
+        assert lab.wait(job)["ExitCode"].startswith("2:"), log_of(work, job)
+        assert words in log_of(work, job), log_of(work, job)
+
+
 def test_ranks_that_share_layers_over_two_nodes(lab, sbatch, work, lockstep, reference):  # noqa: F811
     grid = ("--set", "model.name=mlp", "--set", "parallel.tensor=2")
     finished(lab, work, sbatch("--nodes=2", "--ntasks-per-node=2", DDP, "quick.yaml", *grid))
