@@ -3,9 +3,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "environments.h"
 #include "lockstep/base/capture.h"
+#include "lockstep/launch/job_end.h"
 #include "temp_folder.h"
 
 namespace lockstep {
@@ -116,6 +118,23 @@ TEST_F(Commands, ScontrolIsTheSecondToAsk) {
   write("squeue", "exit 1");
   write("scontrol", "echo JobId=42 EndTime=2026-01-01T11:00:00");
   EXPECT_EQ(launch::job_deadline(kSlurmJob, {}), local_time(2026, 1, 1, 11, 0));
+}
+
+// A scheduler that is busy, or restarts, when the run begins.
+TEST_F(Commands, ASchedulerThatGivesNoAnswerIsAskedAgain) {
+  write("squeue", "exit 1");
+  write("scontrol", "exit 1");
+  const launch::JobEnd end(kSlurmJob, {}, 10s, 10ms);
+  EXPECT_FALSE(end.known());
+  write("squeue", "echo 2099-01-01T10:30:00");
+  while (!end.known()) std::this_thread::sleep_for(5ms);
+  EXPECT_EQ(end.known(), local_time(2099, 1, 1, 10, 30));
+}
+
+TEST_F(Commands, NobodyIsAskedAgainWhereThereIsNoScheduler) {
+  const launch::JobEnd alone({.scheduler = "", .job_id = ""}, {}, 10s, 1h);
+  const launch::JobEnd leaves_at_once(kSlurmJob, {}, 10s, 1h);
+  EXPECT_FALSE(alone.known());
 }
 
 TEST_F(Commands, QstatKnowsAPbsJob) {

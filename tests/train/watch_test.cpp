@@ -27,7 +27,8 @@ class WatchTest : public ::testing::Test {
 
   // After one step with this loss, and whatever happened while it was taken.
   std::optional<Ending> after_a_step(const std::function<void()>& meanwhile = {}, double loss = 1) {
-    Watch watch(run_.settings, run_.team, deadline_, &requests_, log_);
+    Watch watch(
+        run_.settings, run_.team, [this] { return deadline_; }, &requests_, log_);
     watch.begin(state_);
     if (watch.ending()) return watch.ending();
     if (meanwhile) meanwhile();
@@ -51,7 +52,7 @@ class WatchTest : public ::testing::Test {
   TrainingState state_;
   LossTrace losses_;
   RunLog log_{run_.settings, run_.mesh, state_, 100, run_.attempt};
-  Watch::Deadline deadline_;
+  std::optional<SystemClock::time_point> deadline_;
 };
 
 TEST_F(WatchTest, LetsARunGoOn) {

@@ -136,10 +136,13 @@ std::optional<Time> end_to_leave_before(std::optional<Time> end, std::chrono::mi
   return now + left / 2 + margin;
 }
 
+bool has_scheduler(const Job& job) {
+  return job.scheduler == "slurm" || job.scheduler == "pbs" || job.scheduler == "torque";
+}
+
 std::optional<Time> job_deadline(const Job& job, const Environment& environment) {
-  if (job.scheduler == "slurm") return ask_slurm(job, environment);
-  if (job.scheduler == "pbs" || job.scheduler == "torque") return ask_pbs(job);
-  return std::nullopt;
+  if (!has_scheduler(job)) return std::nullopt;
+  return job.scheduler == "slurm" ? ask_slurm(job, environment) : ask_pbs(job);
 }
 
 }  // namespace lockstep::launch

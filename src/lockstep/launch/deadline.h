@@ -12,8 +12,11 @@ namespace lockstep::launch {
 using Time = std::chrono::system_clock::time_point;
 
 /// The job's end, from the environment or else from the scheduler's own command (squeue, scontrol, qstat),
-/// which gets a few seconds to answer; nullopt where nobody tells. For rank 0 alone: ask once, then share it.
+/// which gets a few seconds to answer; nullopt where nobody tells. For rank 0 alone.
 std::optional<Time> job_deadline(const Job& job, const Environment& environment);
+
+/// Is there a scheduler that could tell?
+bool has_scheduler(const Job& job);
 
 /// For who leaves `margin` before the end: a job that has no more than that left would leave before its first
 /// step, and a chain of such jobs would make none. It is warned of, and gets an end so much later that it

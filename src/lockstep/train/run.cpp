@@ -9,7 +9,7 @@
 #include "lockstep/base/whole_file.h"
 #include "lockstep/comm/algorithms/algorithm.h"
 #include "lockstep/config/past_config.h"
-#include "lockstep/launch/deadline.h"
+#include "lockstep/launch/job_end.h"
 #include "lockstep/launch/leave.h"
 #include "lockstep/launch/stop_signal.h"
 #include "lockstep/run_folder/console.h"
@@ -250,10 +250,11 @@ int train(const Command& command, const std::string& asked) {
   const bool own_kernels = has_own_kernels(setup.settings, *learner.model);
   Start start;
   if (const auto saved = std::exchange(from.file, {})) start_from(start, learner, setup, *saved);
-  if (setup.team->first())
-    start.deadline = launch::end_to_leave_before(
-        launch::job_deadline(setup.team->job(), launch::current_environment()),
-        setup.settings.checkpoint.before_deadline, std::chrono::system_clock::now());
+  if (setup.team->first()) {
+    const auto end = std::make_shared<launch::JobEnd>(setup.team->job(), launch::current_environment(),
+                                                      setup.settings.checkpoint.before_deadline);
+    start.deadline = [end] { return end->known(); };
+  }
   auto place = open_place(setup, open, from.folder);
   start.attempt.number = place.attempt;
   start.attempt.folder = place.held;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -45,7 +46,7 @@ Watch::Watch(const Settings& settings, const Team& team, Deadline deadline, run_
              RunLog& log)
     : settings_(settings),
       team_(team),
-      deadline_(deadline),
+      deadline_(std::move(deadline)),
       requests_(requests),
       log_(log),
       agreement_(team) {}
@@ -84,8 +85,8 @@ bool Watch::is_due(const TrainingState& state) const {
 Word Watch::own_word(bool save) {
   Word word;
   word.signal = launch::StopSignals::received();
-  word.deadline =
-      deadline_ && std::chrono::system_clock::now() >= *deadline_ - settings_.checkpoint.before_deadline;
+  const auto end = deadline_ ? deadline_() : std::nullopt;
+  word.deadline = end && std::chrono::system_clock::now() >= *end - settings_.checkpoint.before_deadline;
   word.stop_asked = requests_ && requests_->asked(run_folder::Request::stop);
   word.save_asked = save;
   return word;

@@ -3,6 +3,7 @@
 // agree on it, after the same step.
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,10 +34,10 @@ struct Ending {
 
 class Watch {
  public:
-  using Deadline = std::optional<std::chrono::system_clock::time_point>;
+  using Deadline = std::function<std::optional<std::chrono::system_clock::time_point>()>;
 
-  /// `deadline`: when the job must have left. Both it and `requests` are rank 0's. What is named here
-  /// outlives this.
+  /// `deadline`: when the job must have left, as far as it is known by now. Both it and `requests` are rank
+  /// 0's. What is named here outlives this.
   Watch(const Settings& settings, const Team& team, Deadline deadline, run_folder::Requests* requests,
         RunLog& log);
 
