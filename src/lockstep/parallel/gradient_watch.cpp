@@ -45,24 +45,30 @@ GradientWatch::GradientWatch(const std::vector<ReducedParameter>& parameters, bo
 
 GradientWatch::~GradientWatch() {
   for (const auto& unhook : unhook_) unhook();
-  for (const auto& watched : watched_)
-    if (watched.sum.defined()) base::unmark_local_gradient(watched.parameter.tensor.unsafeGetTensorImpl());
+  for (auto& watched : watched_)
+    if (watched.sum.defined()) forget(watched);
 }
 
 void GradientWatch::begin_exchange() {
   std::vector<std::string> moved;
   for (auto& watched : watched_) {
     if (!watched.sum.defined()) continue;
-    const auto before = std::exchange(watched.sum, {});
-    base::unmark_local_gradient(watched.parameter.tensor.unsafeGetTensorImpl());
-    if (has_moved(watched.parameter.tensor, before)) moved.push_back(watched.parameter.name);
+    if (has_moved(watched.parameter.tensor, watched.sum)) moved.push_back(watched.parameter.name);
+    forget(watched);
   }
   if (!moved.empty())
     base::refuse_local_gradients(moved, "an optimiser has moved", "DistributedDataParallel");
 }
 
+void GradientWatch::forget(Watched& watched) {
+  watched.sum.reset();
+  base::unmark_local_gradient(watched.parameter.tensor.unsafeGetTensorImpl());
+}
+
 void GradientWatch::expect(bool exchanged) {
   if (exchanged) ++exchanges_;
+  for (auto& watched : watched_)
+    if (exchanged && watched.sum.defined()) forget(watched);
   learns_ = static_graph_ && exchanges_ <= 1;
   expects_ = true;
   for (auto& watched : watched_) watched.arrived = 0;

@@ -20,10 +20,10 @@ class GradientWatch {
   GradientWatch(const GradientWatch&) = delete;
   GradientWatch& operator=(const GradientWatch&) = delete;
 
-  /// Before a forward whose backward is exchanged. Error where a parameter moved by a gradient that was not;
-  /// what is local and has moved nothing travels with the next gradients.
+  /// Before a forward whose backward is exchanged. Error where a parameter moved by a gradient that was not.
   void begin_exchange();
-  /// After a forward of ours: one backward is expected, exchanged or local.
+  /// After a forward of ours: one backward is expected, exchanged or local. An exchange takes along what is
+  /// local and has moved nothing.
   void expect(bool exchanged);
   /// While no_sync() is held whatever arrives is meant to be local.
   void permit_local(bool permitted) { permits_local_ = permitted; }
@@ -35,6 +35,7 @@ class GradientWatch {
     int64_t usual = 1;    // arrivals a backward
     at::Tensor sum = {};  // of the parameter's values when its gradient became local
   };
+  static void forget(Watched& watched);
   void arrive(Watched& watched);
   void mark(Watched& watched) const;
 

@@ -37,12 +37,16 @@ std::shared_ptr<void> StageDdp::no_sync() const {
   return core_ ? std::make_shared<NoSync>(*core_) : nullptr;
 }
 
-void StageDdp::begin_batch() const {
-  if (core_) core_->before_forward();
+void StageDdp::begin_batch() {
+  if (!core_) return;
+  core_->before_forward();
+  local_ = no_sync();
 }
 
-void StageDdp::begin_last_backward(at::Tensor& root) const {
-  if (core_) core_->after_forward({&root});
+void StageDdp::begin_last_backward(at::Tensor& root) {
+  if (!core_) return;
+  local_.reset();
+  core_->after_forward({&root});
 }
 
 StageDdp::Buckets StageDdp::all_buckets(const Team& line) const {

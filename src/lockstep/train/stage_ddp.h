@@ -26,10 +26,10 @@ class StageDdp {
   DdpCore* core() const { return core_.get(); }
   std::shared_ptr<void> no_sync() const;
   /// Before a batch's first forward.
-  void begin_batch() const;
+  void begin_batch();
   /// Before the backward of its last micro-batch, whose root may be replaced: gradients travel while it runs,
   /// and those of the other micro-batches have added up here before.
-  void begin_last_backward(at::Tensor& root) const;
+  void begin_last_backward(at::Tensor& root);
 
   /// Those of all stages: whichever way the model is cut when a run goes on, each stage finds its own among
   /// them. Collective over the copies and along the line.
@@ -39,6 +39,7 @@ class StageDdp {
  private:
   std::shared_ptr<StageNet> net_;
   std::unique_ptr<DdpCore> core_;
+  std::shared_ptr<void> local_;  // a batch's backwards but the last
 };
 
 }  // namespace lockstep::train

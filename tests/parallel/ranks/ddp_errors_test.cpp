@@ -242,6 +242,14 @@ TEST(DdpErrors, LocalGradientsThatMoveNothingAreNoMistake) {
   model->forward(batch(2, 4, 1)).sum().backward();  // exchanges both
   sgd.step();
   EXPECT_TRUE(same_everywhere(model->module()->a->weight));
+  model->zero_grad();
+  model->core().before_forward();
+  auto first = model->module()->forward(batch(2, 4)), second = model->module()->forward(batch(2, 4, 1));
+  first.sum().backward();
+  model->core().after_forward({&second});  // the backward that comes is the one that is exchanged
+  second.sum().backward();
+  sgd.step();
+  EXPECT_TRUE(same_everywhere(model->module()->a->weight));
   {
     const auto local = model->no_sync();
     model->module()->forward(batch(2, 4)).sum().backward();
