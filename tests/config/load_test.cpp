@@ -88,6 +88,8 @@ TEST(Set, OverrulesTheFileAndTheLastWins) {
   EXPECT_EQ(settings_of("", {"optim.betas=[0.5, 0.75]"}).optim.betas[1], 0.75);
   EXPECT_EQ(settings_of("", {"task.images=[a, b]"}).task.images.size(), 2u);
   EXPECT_EQ(settings_of("", {"task.delimiter=;"}).task.delimiter, ";");
+  for (const char* tab : {R"(task.delimiter=\t)", "task.delimiter=\t"})
+    EXPECT_EQ(settings_of("", {tab}).task.delimiter, "\t") << tab;
   EXPECT_EQ(settings_of("", {"run.name=a: b # c=d"}).run.name, "a: b # c=d");
   EXPECT_EQ(settings_of("", {"data.stage="}).data.stage, "");
   EXPECT_EQ(settings_of("", {"run.dir=${USER_DIR}"}).run.dir, "/scratch/me");

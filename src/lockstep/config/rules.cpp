@@ -206,6 +206,8 @@ void check_delimiter(const Loaded& loaded) {
 }  // namespace
 
 void resolve(Loaded& loaded) {
+  auto& delimiter = loaded.settings.task.delimiter;
+  if (delimiter == R"(\t)") delimiter = "\t";  // a shell hands it on as two letters
   for (const Key& key : keys()) {
     if (key.rules.word.empty() || is_set(loaded, key.path)) continue;
     const auto* meant = chosen_default(loaded.settings, key.path);
