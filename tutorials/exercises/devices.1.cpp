@@ -22,7 +22,7 @@ at::Tensor gather(const std::vector<Output>& finished) {
 
 int main() {
   return lockstep::run([] {
-    const std::vector<std::pair<int64_t, int64_t>> cases = {{8, 2}, {7, 3}, {5, 4}, {3, 4}, {1, 1}};
+    const std::vector<std::pair<int64_t, int64_t>> cases = {{8, 2}, {7, 3}, {8, 4}, {5, 4}, {3, 4}, {1, 1}};
     for (const auto& [samples, devices] : cases) {
       const auto sizes = part_sizes(samples, devices);
       lockstep::show("sizes", sizes);
@@ -33,7 +33,7 @@ int main() {
         if (size < 0 || begin + size > samples) break;                     // more than there is
         const auto part = torch::arange(samples).slice(0, begin, begin + size);  // sample 0, 1, 2, ...
         const Output output = {finished.size(), 7 * part % 10};
-        finished.insert(finished.begin() + std::ssize(finished) / 2, output);  // with three: 1, 2, 0
+        finished.insert(finished.begin() + std::ssize(finished) / 2, output);  // with four: 1, 3, 2, 0
         begin += size;
       }
       if (!finished.empty()) lockstep::show("outputs", gather(finished));

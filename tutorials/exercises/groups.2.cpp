@@ -9,6 +9,7 @@ int slowest_rank(const lockstep::Session& session, double seconds) {
 }
 
 // Nothing to do from here on. Each of these is a call that all ranks make, and none gets ahead without the others.
+// SECONDS: of rank 0, of rank 1, ...
 int main(int argc, char** argv) {
   return lockstep::run([&] {
     lockstep::Session session;
@@ -31,7 +32,8 @@ int main(int argc, char** argv) {
     team.barrier();  // nothing is exchanged: all are here
 
     constexpr std::array<double, 4> kSeconds = {4, 4.25, 3, 4.25};
-    const auto first = argc > 1 ? std::stoul(argv[1]) : 0;
-    lockstep::show("slowest", slowest_rank(session, kSeconds[(first + static_cast<size_t>(rank)) % 4]));
+    const bool given = argc > 1 + rank;
+    const double seconds = given ? std::stod(argv[1 + rank]) : kSeconds[static_cast<size_t>(rank) % 4];
+    lockstep::show("slowest", slowest_rank(session, seconds));
   });
 }

@@ -10,7 +10,8 @@
 // In: each parameter's number of elements, in the model's order.
 // Out: the parameters' numbers, bucket by bucket.
 //
-// Elements {3, 300, 300, 9} with a first cap of 20 bytes and a cap of 1000 make {{3, 2}, {1, 0}}.
+// Elements {3, 300, 300, 9} with a first cap of 40 bytes and a cap of 1210 make {{3, 2}, {1, 0}}: 36 bytes have not
+// reached 40, and 36 + 1200 have; 1200 have not reached 1210, and 1200 + 12 have.
 
 using Bucket = std::vector<int64_t>;
 
@@ -72,5 +73,6 @@ int main(int argc, char** argv) {
 
     show("bucket", pack(elements, 1 << 20, 25 << 20));  // DDP's own caps: 1 MiB, then 25
     show("DDP's bucket", ddp_buckets(session, widths));
+    show("small bucket", pack({3, 300, 300, 9}, 40, 1210));  // as above
   });
 }

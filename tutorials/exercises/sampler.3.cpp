@@ -6,6 +6,7 @@
 class Answers {
  public:
   explicit Answers(std::string right) : right_(std::move(right)) {}
+  Answers(const Answers&) = delete;  // who looks at a copy is not seen
   int64_t size() const { return std::ssize(right_); }
   double look(int64_t answer) {
     looked_at_.push_back(answer);

@@ -79,7 +79,103 @@ void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
   }
   std::vector<float> theirs(numbers.size());
   for (int rank = 1; rank < messenger.world(); ++rank) messenger.receive(rank, writable(theirs));
-  //@ wrong two: rank 2's are not in it
+  //@ wrong mean: that is a mean
+  if (messenger.rank() != 0) {
+    messenger.send(0, read_only(numbers));
+    return messenger.receive(0, writable(numbers));
+  }
+  std::vector<float> theirs(numbers.size());
+  for (int rank = 1; rank < messenger.world(); ++rank) {
+    messenger.receive(rank, writable(theirs));
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] += theirs[i];
+  }
+  for (float& number : numbers) number /= messenger.world();
+  for (int rank = 1; rank < messenger.world(); ++rank) messenger.send(rank, read_only(numbers));
+  //@ wrong itself: sends itself nothing
+  if (messenger.rank() != 0) {
+    messenger.send(0, read_only(numbers));
+    return messenger.receive(0, writable(numbers));
+  }
+  std::vector<float> theirs(numbers.size());
+  for (int rank = 0; rank < messenger.world(); ++rank) {
+    messenger.receive(rank, writable(theirs));
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] += theirs[i];
+  }
+  for (int rank = 0; rank < messenger.world(); ++rank) messenger.send(rank, read_only(numbers));
+  //@ wrong no_room: into an empty vector
+  if (messenger.rank() != 0) {
+    messenger.send(0, read_only(numbers));
+    return messenger.receive(0, writable(numbers));
+  }
+  std::vector<float> theirs;
+  for (int rank = 1; rank < messenger.world(); ++rank) {
+    messenger.receive(rank, writable(theirs));
+    for (size_t i = 0; i < theirs.size(); ++i) numbers[i] += theirs[i];
+  }
+  for (int rank = 1; rank < messenger.world(); ++rank) messenger.send(rank, read_only(numbers));
+  //@ wrong crash: a vector has no such place
+  if (messenger.rank() != 0) {
+    messenger.send(0, read_only(numbers));
+    return messenger.receive(0, writable(numbers));
+  }
+  std::vector<float> theirs;
+  for (int rank = 1; rank < messenger.world(); ++rank) {
+    messenger.receive(rank, writable(numbers));
+    for (size_t i = 0; i < numbers.size(); ++i) numbers.at(i) += theirs.at(i);
+  }
+  for (int rank = 1; rank < messenger.world(); ++rank) messenger.send(rank, read_only(numbers));
+  //@ wrong last_lost: where does the loop over them end
+  if (messenger.rank() != 0) {
+    messenger.send(0, read_only(numbers));
+    return messenger.receive(0, writable(numbers));
+  }
+  std::vector<float> theirs(numbers.size());
+  for (int rank = 1; rank < messenger.world(); ++rank) {
+    messenger.receive(rank, writable(theirs));
+    for (size_t i = 0; i + 1 < numbers.size(); ++i) numbers[i] += theirs[i];
+  }
+  for (int rank = 1; rank < messenger.world(); ++rank) messenger.send(rank, read_only(numbers));
+  //@ wrong theirs_back: are not the sums
+  if (messenger.rank() != 0) {
+    messenger.send(0, read_only(numbers));
+    return messenger.receive(0, writable(numbers));
+  }
+  std::vector<float> theirs(numbers.size());
+  for (int rank = 1; rank < messenger.world(); ++rank) {
+    messenger.receive(rank, writable(theirs));
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] += theirs[i];
+  }
+  for (int rank = 1; rank < messenger.world(); ++rank) messenger.send(rank, read_only(theirs));
+  //@ wrong into_another: received into numbers
+  std::vector<float> theirs(numbers.size());
+  if (messenger.rank() != 0) {
+    messenger.send(0, read_only(numbers));
+    return messenger.receive(0, writable(theirs));
+  }
+  for (int rank = 1; rank < messenger.world(); ++rank) {
+    messenger.receive(rank, writable(theirs));
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] += theirs[i];
+  }
+  for (int rank = 1; rank < messenger.world(); ++rank) messenger.send(rank, read_only(numbers));
+  //@ wrong added_back: what comes back is whole
+  std::vector<float> theirs(numbers.size());
+  if (messenger.rank() != 0) {
+    messenger.send(0, read_only(numbers));
+    messenger.receive(0, writable(theirs));
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] += theirs[i];
+    return;
+  }
+  for (int rank = 1; rank < messenger.world(); ++rank) {
+    messenger.receive(rank, writable(theirs));
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] += theirs[i];
+  }
+  for (int rank = 1; rank < messenger.world(); ++rank) messenger.send(rank, read_only(numbers));
+  //@ wrong nobody: the rank that is to receive ended without
+  if (messenger.rank() != 0) {
+    messenger.send(0, read_only(numbers));
+    return messenger.receive(0, writable(numbers));
+  }
+  //@ wrong two: messenger.world() says
   if (messenger.world() == 1) return;
   std::vector<float> theirs(numbers.size());
   if (messenger.rank() == 0) {

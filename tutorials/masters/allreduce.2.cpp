@@ -28,6 +28,10 @@ void pass(lockstep::Messenger& messenger, std::span<const float> mine, std::span
   (void)right, (void)left, (void)mine, (void)place;
   //@ solution
   messenger.exchange({right, std::as_bytes(mine)}, {left, std::as_writable_bytes(place)});
+  //@ wrong backward: from whom does it come
+  messenger.exchange({left, std::as_bytes(mine)}, {right, std::as_writable_bytes(place)});
+  //@ wrong nowhere: while all send
+  messenger.send(right, std::as_bytes(mine));
   //@ wrong send: rank 0 waits until rank 1 receives its message
   messenger.send(right, std::as_bytes(mine));
   messenger.receive(left, std::as_writable_bytes(place));
@@ -48,6 +52,38 @@ void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
     const auto sum = chunk(rank - step - 1);
     pass(messenger, chunk(rank - step), std::span(theirs).first(sum.size()));
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
+  }
+  //@ wrong no_add: what came was not added
+  for (int step = 0; step < world - 1; ++step) pass(messenger, chunk(rank - step), chunk(rank - step - 1));
+  //@ wrong no_room: have one size
+  for (int step = 0; step < world - 1; ++step) {
+    const auto sum = chunk(rank - step - 1);
+    pass(messenger, chunk(rank - step), theirs);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
+  }
+  //@ wrong same_chunk: no rank has the whole
+  for (int step = 0; step < world - 1; ++step) {
+    const auto sum = chunk(rank - 1);
+    pass(messenger, chunk(rank), std::span(theirs).first(sum.size()));
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
+  }
+  //@ wrong other_way: have one size
+  for (int step = 0; step < world - 1; ++step) {
+    const auto sum = chunk(rank + step + 1);
+    pass(messenger, chunk(rank + step), std::span(theirs).first(sum.size()));
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
+  }
+  //@ wrong short: the first half is too short
+  for (int step = 0; step < world - 2; ++step) {
+    const auto sum = chunk(rank - step - 1);
+    pass(messenger, chunk(rank - step), std::span(theirs).first(sum.size()));
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
+  }
+  //@ wrong into_own: the chunk that it is of
+  for (int step = 0; step < world - 1; ++step) {
+    const auto sum = chunk(rank - step - 1);
+    pass(messenger, chunk(rank - step), std::span(theirs).first(sum.size()));
+    for (size_t i = 0; i < sum.size(); ++i) numbers[i] += theirs[i];
   }
   //@ wrong world: a step too many
   for (int step = 0; step < world; ++step) {
@@ -70,6 +106,16 @@ void all_reduce(lockstep::Messenger& messenger, std::vector<float>& numbers) {
   // TODO: as many steps; which chunk does a rank have whole when it begins?
   //@ solution
   for (int step = 0; step < world - 1; ++step) pass(messenger, chunk(rank + 1 - step), chunk(rank - step));
+  //@ wrong added_again: takes the place of what is there
+  for (int step = 0; step < world - 1; ++step) {
+    const auto sum = chunk(rank - step);
+    pass(messenger, chunk(rank + 1 - step), std::span(theirs).first(sum.size()));
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
+  }
+  //@ wrong half_way: it has not come to all
+  for (int step = 0; step < world - 2; ++step) pass(messenger, chunk(rank + 1 - step), chunk(rank - step));
+  //@ wrong one_more: a step too many
+  for (int step = 0; step < world; ++step) pass(messenger, chunk(rank + 1 - step), chunk(rank - step));
   //@ wrong half: the second half
   (void)rank;
   //@ wrong whole

@@ -78,6 +78,12 @@ List order_of(const std::vector<Text>& texts, size_t window, uint64_t epoch, con
   auto list = shuffled(texts.size(), kSeed + epoch);
   //@ wrong rank: the ranks go through different lists
   auto list = shuffled(texts.size(), kSeed + epoch + session.rank());
+  //@ wrong chance: when the program is run again
+  const auto drawn = session.team().broadcast(std::to_string(std::random_device()()));
+  auto list = shuffled(texts.size(), kSeed + epoch + std::stoull(drawn));
+  //@ wrong two_lists: epoch 2 has the list of epoch 1 again
+  (void)session;
+  auto list = shuffled(texts.size(), kSeed + std::min<uint64_t>(epoch, 1));
   //@ wrong epoch: has the list of epoch 0 again
   (void)session, (void)epoch;
   auto list = shuffled(texts.size(), kSeed);
@@ -93,6 +99,12 @@ List order_of(const std::vector<Text>& texts, size_t window, uint64_t epoch, con
   //@ wrong whole: from the shortest to the longest
   (void)window;
   std::sort(list.begin(), list.end(), shorter);
+  //@ wrong first_window: the windows before are
+  std::sort(list.data(), list.data() + std::min(window, list.size()), shorter);
+  //@ wrong longest_first: the longest comes first
+  for (size_t begin = 0; begin < list.size(); begin += window)
+    std::sort(list.data() + begin, list.data() + std::min(begin + window, list.size()),
+              [&](int64_t a, int64_t b) { return shorter(b, a); });
   //@ wrong last: the last window is shorter
   for (size_t begin = 0; begin + window <= list.size(); begin += window)
     std::sort(list.data() + begin, list.data() + begin + window, shorter);

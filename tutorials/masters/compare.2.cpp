@@ -48,6 +48,20 @@ double usual_step(std::vector<double> milliseconds) {
   std::sort(milliseconds.begin(), milliseconds.end());
   const size_t half = milliseconds.size() / 2;
   return milliseconds.size() % 2 ? milliseconds[half] : (milliseconds[half - 1] + milliseconds[half]) / 2;
+  //@ wrong fastest: the two that fall away are the fastest
+  std::sort(milliseconds.begin(), milliseconds.end());
+  milliseconds.erase(milliseconds.begin(), milliseconds.begin() + kWarmUp);
+  const size_t half = milliseconds.size() / 2;
+  return milliseconds.size() % 2 ? milliseconds[half] : (milliseconds[half - 1] + milliseconds[half]) / 2;
+  //@ wrong upper: one of the two in the middle
+  milliseconds.erase(milliseconds.begin(), milliseconds.begin() + kWarmUp);
+  std::sort(milliseconds.begin(), milliseconds.end());
+  return milliseconds[milliseconds.size() / 2];
+  //@ wrong first_alone: without the first 1
+  milliseconds.erase(milliseconds.begin(), milliseconds.begin() + 1);
+  std::sort(milliseconds.begin(), milliseconds.end());
+  const size_t half = milliseconds.size() / 2;
+  return milliseconds.size() % 2 ? milliseconds[half] : (milliseconds[half - 1] + milliseconds[half]) / 2;
   //@ wrong mean: that is the mean
   double sum = 0;
   for (size_t i = kWarmUp; i < milliseconds.size(); ++i) sum += milliseconds[i];
@@ -74,6 +88,17 @@ double ddp_is_faster(const Measured& dp, const Measured& ddp) {
   return speed(ddp) / speed(dp);
   //@ wrong steps: compares steps
   return usual_step(dp.milliseconds) / usual_step(ddp.milliseconds);
+  //@ wrong of_means: compares means
+  const auto speed = [](const Measured& way) {
+    const auto warm = std::vector<double>(way.milliseconds.begin() + kWarmUp, way.milliseconds.end());
+    return double(way.samples_a_step) / std::accumulate(warm.begin(), warm.end(), 0.0) * double(warm.size());
+  };
+  return speed(ddp) / speed(dp);
+  //@ wrong difference: that is a difference
+  const auto speed = [](const Measured& way) { return double(way.samples_a_step) / usual_step(way.milliseconds); };
+  return speed(ddp) - speed(dp);
+  //@ wrong steps_inverted: compares steps, and the other way round
+  return usual_step(ddp.milliseconds) / usual_step(dp.milliseconds);
   //@ wrong inverted: the other way round
   const auto speed = [](const Measured& way) { return double(way.samples_a_step) / usual_step(way.milliseconds); };
   return speed(dp) / speed(ddp);

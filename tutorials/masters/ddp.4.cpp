@@ -6,12 +6,18 @@
 //@ unsolved   exchanges
 #include <lockstep/workshop.h>
 
-// A batch of 3 does not fit into memory, so it comes in small batches of 1. The step shall be the one of the whole
-// batch, and the ranks shall exchange their gradients once in it, not three times.
+// A batch of 3 does not fit into memory, so it comes in small batches of 1: forward, backward, and then the next. The
+// step shall be the one of the whole batch, and the ranks shall exchange their gradients once in it, not three times.
 
 struct Line : torch::nn::Module {
   torch::Tensor slope = register_parameter("slope", torch::ones(1));
-  torch::Tensor forward(double x) { return slope * x; }
+  int64_t kept = 0, most = 0;  // outputs whose backward is still to come: memory
+  torch::Tensor forward(double x) {
+    const auto output = slope * x;
+    most = std::max(most, ++kept);
+    output.register_hook([this](const torch::Tensor&) { --kept; });
+    return output;
+  }
 };
 using Model = lockstep::DistributedDataParallel<Line>;
 
@@ -41,6 +47,45 @@ void one_step(Model& model, lockstep::Sgd& optimizer, const std::vector<double>&
   }
   loss_of(model, batch.back()).backward();
   optimizer.step();
+  //@ wrong three: as if it were three
+  const auto count = 3.0;
+  {
+    const auto local = model.no_sync();
+    for (size_t i = 0; i + 1 < batch.size(); ++i) (loss_of(model, batch[i]) / count).backward();
+  }
+  (loss_of(model, batch.back()) / count).backward();
+  optimizer.step();
+  //@ wrong at_once: in memory at once
+  auto loss = torch::zeros(1);
+  for (const double x : batch) loss = loss + loss_of(model, x) / static_cast<double>(batch.size());
+  loss.sum().backward();
+  optimizer.step();
+  //@ wrong first_exchanges: the ranks' slopes differ
+  const auto count = static_cast<double>(batch.size());
+  (loss_of(model, batch.front()) / count).backward();
+  const auto local = model.no_sync();
+  for (size_t i = 1; i < batch.size(); ++i) (loss_of(model, batch[i]) / count).backward();
+  optimizer.step();
+  //@ wrong standing: has not moved
+  const auto count = static_cast<double>(batch.size());
+  {
+    const auto local = model.no_sync();
+    for (size_t i = 0; i + 1 < batch.size(); ++i) (loss_of(model, batch[i]) / count).backward();
+  }
+  (loss_of(model, batch.back()) / count).backward();
+  //@ wrong last_alone: of the last small batch alone
+  {
+    const auto local = model.no_sync();
+    for (size_t i = 0; i + 1 < batch.size(); ++i) {
+      (loss_of(model, batch[i]) / static_cast<double>(batch.size())).backward();
+      optimizer.zero_grad();
+    }
+  }
+  (loss_of(model, batch.back()) / static_cast<double>(batch.size())).backward();
+  optimizer.step();
+  //@ wrong last_whole: of the last small batch alone
+  (loss_of(model, batch.back())).backward();
+  optimizer.step();
   //@ wrong chatty: 6 exchanges
   for (const double x : batch) (loss_of(model, x) / static_cast<double>(batch.size())).backward();
   optimizer.step();
@@ -48,7 +93,7 @@ void one_step(Model& model, lockstep::Sgd& optimizer, const std::vector<double>&
   const auto local = model.no_sync();
   for (const double x : batch) (loss_of(model, x) / static_cast<double>(batch.size())).backward();
   optimizer.step();
-  //@ wrong steps: a step after each small batch
+  //@ wrong steps: the optimiser steps once
   {
     const auto local = model.no_sync();
     for (size_t i = 0; i + 1 < batch.size(); ++i) {
@@ -61,8 +106,11 @@ void one_step(Model& model, lockstep::Sgd& optimizer, const std::vector<double>&
   //@ end
 }
 
-int main() {
-  return lockstep::run([] {
+// SMALL_BATCHES
+int main(int count, char** words) {
+  return lockstep::run([&] {
+    constexpr std::array<double, 5> kOffsets = {0, 1, 3, 2, 5};
+    const size_t size = count > 1 ? std::stoul(words[1]) : 3;
     lockstep::Session session;
     auto model = lockstep::ddp(Line(), session);
     int exchanges = 0;  // the hook is what DDP calls to average a bucket: here it counts, too
@@ -71,10 +119,12 @@ int main() {
 
     lockstep::Sgd optimizer(model->parameters(), {.lr = 0.01});
     for (int step = 0; step < 2; ++step) {
-      const double first = session.rank() + step;
-      one_step(*model, optimizer, {first, first + 1, first + 3});
+      std::vector<double> batch;
+      for (size_t i = 0; i < size; ++i) batch.push_back(session.rank() + step + kOffsets.at(i));
+      one_step(*model, optimizer, batch);
     }
     lockstep::show("exchanges", exchanges);
+    lockstep::show("kept at once", model->module()->most);
     lockstep::show("slope", model->module()->slope);
   });
 }

@@ -24,6 +24,13 @@ std::vector<int64_t> part_sizes(int64_t samples, int64_t devices) {
   std::vector<int64_t> sizes(static_cast<size_t>(devices), samples / devices);
   sizes.back() += samples % devices;
   return sizes;
+  //@ wrong for_ever: samples / devices is 0
+  const int64_t each = samples / devices;
+  std::vector<int64_t> sizes;
+  for (int64_t taken = 0; taken < samples; taken += each) sizes.push_back(std::min(each, samples - taken));
+  return sizes;
+  //@ wrong one_each: samples that never see a device
+  return std::vector<int64_t>(static_cast<size_t>(std::min(samples, devices)), std::max<int64_t>(1, samples / devices));
   //@ wrong fair: as equal as can be
   std::vector<int64_t> sizes(static_cast<size_t>(devices), samples / devices);
   for (int64_t left = 0; left < samples % devices; ++left) ++sizes[static_cast<size_t>(left)];
@@ -60,6 +67,17 @@ at::Tensor gather(const std::vector<Output>& finished) {
   std::vector<at::Tensor> values;
   for (const auto& output : finished) values.insert(values.begin(), output.values);
   return torch::cat(values);
+  //@ wrong rotated: other than the devices' order
+  std::vector<at::Tensor> values;
+  for (const auto& output : finished) values.push_back(output.values);
+  std::rotate(values.begin(), values.end() - 1, values.end());
+  return torch::cat(values);
+  //@ wrong by_first: other than the devices' order
+  std::vector<at::Tensor> values;
+  for (const auto& output : finished) values.push_back(output.values);
+  std::sort(values.begin(), values.end(),
+            [](const auto& a, const auto& b) { return a[0].template item<int64_t>() < b[0].template item<int64_t>(); });
+  return torch::cat(values);
   //@ wrong sorted: in order of size
   std::vector<at::Tensor> values;
   for (const auto& output : finished) values.push_back(output.values);
@@ -69,7 +87,7 @@ at::Tensor gather(const std::vector<Output>& finished) {
 
 int main() {
   return lockstep::run([] {
-    const std::vector<std::pair<int64_t, int64_t>> cases = {{8, 2}, {7, 3}, {5, 4}, {3, 4}, {1, 1}};
+    const std::vector<std::pair<int64_t, int64_t>> cases = {{8, 2}, {7, 3}, {8, 4}, {5, 4}, {3, 4}, {1, 1}};
     for (const auto& [samples, devices] : cases) {
       const auto sizes = part_sizes(samples, devices);
       lockstep::show("sizes", sizes);
@@ -80,7 +98,7 @@ int main() {
         if (size < 0 || begin + size > samples) break;                     // more than there is
         const auto part = torch::arange(samples).slice(0, begin, begin + size);  // sample 0, 1, 2, ...
         const Output output = {finished.size(), 7 * part % 10};
-        finished.insert(finished.begin() + std::ssize(finished) / 2, output);  // with three: 1, 2, 0
+        finished.insert(finished.begin() + std::ssize(finished) / 2, output);  // with four: 1, 3, 2, 0
         begin += size;
       }
       if (!finished.empty()) lockstep::show("outputs", gather(finished));

@@ -25,6 +25,14 @@ double mean_over_ranks(const lockstep::Session& session, double loss) {
   std::vector<double> numbers = {loss};
   session.team().sum(numbers);
   return numbers[0] / 2;
+  //@ wrong formula: the mean of the losses 1 to 3
+  return (session.world() + 1) / 2.0;
+  //@ wrong first: the loss of rank 0
+  return std::stod(session.team().broadcast(std::to_string(loss)));
+  //@ wrong greatest: the greatest loss
+  std::vector<double> numbers = {loss};
+  session.team().max(numbers);
+  return numbers[0];
   //@ wrong lonely: left the group
   std::vector<double> numbers = {loss};
   if (session.rank() == 0) session.team().sum(numbers);
@@ -32,10 +40,12 @@ double mean_over_ranks(const lockstep::Session& session, double loss) {
   //@ end
 }
 
-int main() {
-  return lockstep::run([] {
+// LOSSES: of rank 0, of rank 1, ...; without them 1, 2, ...
+int main(int count, char** words) {
+  return lockstep::run([&] {
     lockstep::Session session;
-    const double loss = 1.0 + session.rank();  // rank 0: 1, rank 1: 2, ...
+    const int place = 1 + session.rank();
+    const double loss = place < count ? std::stod(words[place]) : place;
     lockstep::show("mean", mean_over_ranks(session, loss));
   });
 }

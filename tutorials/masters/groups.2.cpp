@@ -26,6 +26,28 @@ int slowest_rank(const lockstep::Session& session, double seconds) {
     if (all.at(rank).item<int64_t>() > all.at(slowest).item<int64_t>()) slowest = rank;
   }
   return static_cast<int>(slowest);
+  //@ wrong float32: as floats both are alike
+  const auto all = session.team().all_gather(at::full({1}, seconds));
+  size_t slowest = 0;
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all.at(rank).item<float>() > all.at(slowest).item<float>()) slowest = rank;
+  }
+  return static_cast<int>(slowest);
+  //@ wrong still: took longer than one before it
+  const auto all = session.team().all_gather(at::full({1}, seconds, at::kDouble));
+  const auto longest = all.at(0).item<double>();
+  size_t slowest = 0;
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all.at(rank).item<double>() > longest) slowest = rank;
+  }
+  return static_cast<int>(slowest);
+  //@ wrong neighbour: took longer than one before it
+  const auto all = session.team().all_gather(at::full({1}, seconds, at::kDouble));
+  size_t slowest = 0;
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all.at(rank).item<double>() > all.at(rank - 1).item<double>()) slowest = rank;
+  }
+  return static_cast<int>(slowest);
   //@ wrong seconds: not whose it is
   std::vector<double> longest = {seconds};
   session.team().max(longest);
@@ -49,6 +71,7 @@ int slowest_rank(const lockstep::Session& session, double seconds) {
 }
 
 // Nothing to do from here on. Each of these is a call that all ranks make, and none gets ahead without the others.
+// SECONDS: of rank 0, of rank 1, ...
 int main(int argc, char** argv) {
   return lockstep::run([&] {
     lockstep::Session session;
@@ -71,7 +94,8 @@ int main(int argc, char** argv) {
     team.barrier();  // nothing is exchanged: all are here
 
     constexpr std::array<double, 4> kSeconds = {4, 4.25, 3, 4.25};
-    const auto first = argc > 1 ? std::stoul(argv[1]) : 0;
-    lockstep::show("slowest", slowest_rank(session, kSeconds[(first + static_cast<size_t>(rank)) % 4]));
+    const bool given = argc > 1 + rank;
+    const double seconds = given ? std::stod(argv[1 + rank]) : kSeconds[static_cast<size_t>(rank) % 4];
+    lockstep::show("slowest", slowest_rank(session, seconds));
   });
 }

@@ -68,6 +68,16 @@ Who who_am_i(const Environment& said) {
   } else if (said.contains("SLURM_NTASKS")) {
     who = {number(said, "SLURM_PROCID"), number(said, "SLURM_NTASKS"), first_node(said)};
   }
+  //@ wrong without_srun: SLURM_STEP_NUM_TASKS is not set
+  else if (said.contains("OMPI_COMM_WORLD_RANK")) {
+    who = {number(said, "OMPI_COMM_WORLD_RANK"), number(said, "OMPI_COMM_WORLD_SIZE"), first_node(said)};
+  } else if (said.contains("SLURM_PROCID")) {
+    who = {number(said, "SLURM_PROCID"), number(said, "SLURM_STEP_NUM_TASKS"), first_node(said)};
+  }
+  //@ wrong no_srun: started by srun -n4 in a job of 8 tasks, a process takes itself for rank 0 of 1
+  else if (said.contains("OMPI_COMM_WORLD_RANK")) {
+    who = {number(said, "OMPI_COMM_WORLD_RANK"), number(said, "OMPI_COMM_WORLD_SIZE"), first_node(said)};
+  }
   //@ wrong slurm_first: of mpirun's own helper
   else if (said.contains("SLURM_STEP_NUM_TASKS")) {
     who = {number(said, "SLURM_PROCID"), number(said, "SLURM_STEP_NUM_TASKS"), first_node(said)};

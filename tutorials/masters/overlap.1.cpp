@@ -15,7 +15,8 @@
 // In: each parameter's number of elements, in the model's order.
 // Out: the parameters' numbers, bucket by bucket.
 //
-// Elements {3, 300, 300, 9} with a first cap of 20 bytes and a cap of 1000 make {{3, 2}, {1, 0}}.
+// Elements {3, 300, 300, 9} with a first cap of 40 bytes and a cap of 1210 make {{3, 2}, {1, 0}}: 36 bytes have not
+// reached 40, and 36 + 1200 have; 1200 have not reached 1210, and 1200 + 12 have.
 
 using Bucket = std::vector<int64_t>;
 
@@ -115,6 +116,46 @@ std::vector<Bucket> pack(const std::vector<int64_t>& elements, int64_t first_cap
   }
   if (buckets.back().empty()) buckets.pop_back();
   return buckets;
+  //@ wrong own_caps: whatever they are
+  std::vector<Bucket> buckets(1);
+  int64_t bytes = 0;
+  (void)first_cap, (void)cap;
+  for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
+    buckets.back().push_back(i);
+    bytes += 4 * elements[i];
+    if (bytes >= (buckets.size() == 1 ? 1 << 20 : 25 << 20)) {
+      buckets.emplace_back();
+      bytes = 0;
+    }
+  }
+  if (buckets.back().empty()) buckets.pop_back();
+  return buckets;
+  //@ wrong first_only: the others have the first bucket's cap
+  (void)cap;
+  std::vector<Bucket> buckets(1);
+  int64_t bytes = 0;
+  for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
+    buckets.back().push_back(i);
+    bytes += 4 * elements[i];
+    if (bytes >= first_cap) {
+      buckets.emplace_back();
+      bytes = 0;
+    }
+  }
+  if (buckets.back().empty()) buckets.pop_back();
+  return buckets;
+  //@ wrong empty: there is an empty bucket
+  std::vector<Bucket> buckets(1);
+  int64_t bytes = 0;
+  for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {
+    buckets.back().push_back(i);
+    bytes += 4 * elements[i];
+    if (bytes >= (buckets.size() == 1 ? first_cap : cap)) {
+      buckets.emplace_back();
+      bytes = 0;
+    }
+  }
+  return buckets;
   //@ wrong carried: carries over what the last one had too much
   std::vector<Bucket> buckets(1);
   int64_t bytes = 0;
@@ -195,5 +236,6 @@ int main(int argc, char** argv) {
 
     show("bucket", pack(elements, 1 << 20, 25 << 20));  // DDP's own caps: 1 MiB, then 25
     show("DDP's bucket", ddp_buckets(session, widths));
+    show("small bucket", pack({3, 300, 300, 9}, 40, 1210));  // as above
   });
 }

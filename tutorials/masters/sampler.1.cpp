@@ -37,6 +37,19 @@ std::vector<int64_t> share_of(int64_t rank, int64_t world, int64_t size) {
   //@ wrong blocks: ranks take turns
   const int64_t count = (size + world - 1) / world;
   for (int64_t turn = 0; turn < count; ++turn) mine.push_back((rank * count + turn) % size);
+  //@ wrong nothing: no rank takes any sample
+  (void)rank, (void)world, (void)size;
+  //@ wrong step: where does it go on
+  const int64_t count = (size + world - 1) / world;
+  for (int64_t turn = 0; turn < count; ++turn) mine.push_back((rank + turn * (world + 1)) % size);
+  //@ wrong one_more: it should be taken once
+  for (int64_t turn = 0; turn < size / world + 1; ++turn) mine.push_back((rank + turn * world) % size);
+  //@ wrong own_first: it should be taken once
+  const int64_t count = (size + world - 1) / world;
+  for (int64_t turn = 0; turn < count; ++turn) {
+    const int64_t place = rank + turn * world;
+    mine.push_back(place < size ? place : rank % size);
+  }
   //@ wrong held: sample 9 is taken 3 times
   const int64_t count = (size + world - 1) / world;
   for (int64_t turn = 0; turn < count; ++turn) mine.push_back(std::min(rank + turn * world, size - 1));

@@ -12,6 +12,7 @@
 class Answers {
  public:
   explicit Answers(std::string right) : right_(std::move(right)) {}
+  Answers(const Answers&) = delete;  // who looks at a copy is not seen
   int64_t size() const { return std::ssize(right_); }
   double look(int64_t answer) {
     looked_at_.push_back(answer);
@@ -31,6 +32,10 @@ double share_of_right(Answers& answers, const lockstep::Session& session) {
   const lockstep::DistributedSampler mine(size, session, {.shuffle = false});
   //@ solution
   const lockstep::ShardSampler mine(size, session.rank(), session.world());
+  //@ right rounded_up
+  const int64_t each = (size + session.world() - 1) / session.world(), first = session.rank() * each;
+  struct { std::vector<int64_t> list; const std::vector<int64_t>& indices() const { return list; } } mine;
+  for (int64_t answer = first; answer < std::min(first + each, size); ++answer) mine.list.push_back(answer);
   //@ wrong all: looks at all
   const lockstep::ShardSampler mine(size, 0, 1);
   //@ wrong first: the work is not shared
@@ -52,6 +57,10 @@ double share_of_right(Answers& answers, const lockstep::Session& session) {
   std::vector<double> shares = {right.value()};
   session.team().sum(shares);
   return shares[0] / session.world();
+  //@ wrong ten: as if there were 10 answers
+  std::vector<double> count = {right.value() * double(std::ssize(mine.indices()))};
+  session.team().sum(count);
+  return count[0] / 10;
   //@ wrong show: whatever it is
   return 0.7;
   //@ wrong own: its own answers

@@ -31,6 +31,29 @@ Place place_of(int rank, int world, int ranks_per_node) {
   const int node = rank < ranks_per_node ? 0 : 1;
   const int left = world - node * ranks_per_node;
   return {node, rank % ranks_per_node, std::min(ranks_per_node, left)};
+  //@ wrong node_one: counts from 1
+  const int node = rank / ranks_per_node;
+  const int left = world - node * ranks_per_node;
+  return {node + 1, rank % ranks_per_node, std::min(ranks_per_node, left)};
+  //@ wrong swapped: that is its place on the node
+  const int node = rank / ranks_per_node;
+  const int left = world - node * ranks_per_node;
+  return {rank % ranks_per_node, node, std::min(ranks_per_node, left)};
+  //@ wrong late: node by node
+  const int node = rank / (ranks_per_node + 1);
+  return {node, rank % ranks_per_node, std::min(ranks_per_node, world - node * ranks_per_node)};
+  //@ wrong own_number: that is its number in the job
+  const int node = rank / ranks_per_node;
+  const int left = world - node * ranks_per_node;
+  return {node, rank, std::min(ranks_per_node, left)};
+  //@ wrong place_is_node: that is its node
+  const int node = rank / ranks_per_node;
+  const int left = world - node * ranks_per_node;
+  return {node, node, std::min(ranks_per_node, left)};
+  //@ wrong job: all ranks of the job
+  return {rank / ranks_per_node, rank % ranks_per_node, world};
+  //@ wrong from_it_on: the ranks from it on
+  return {rank / ranks_per_node, rank % ranks_per_node, std::min(ranks_per_node, world - rank)};
   //@ wrong dealt: dealt out like cards
   const int nodes = (world + ranks_per_node - 1) / ranks_per_node;
   const int node = rank % nodes;

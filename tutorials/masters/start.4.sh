@@ -18,9 +18,13 @@ export NCCL_DEBUG=WARN                 # NCCL says its errors
 #@ wrong threads: takes the cores of all
 export OMP_NUM_THREADS=$(nproc --all)
 export NCCL_DEBUG=WARN
-#@ wrong empty: set to nothing
+#@ right a_number
+export OMP_NUM_THREADS=1
+#@ wrong empty: is no number of threads
 export OMP_NUM_THREADS=
 export NCCL_DEBUG=WARN
+#@ wrong letters: is no number of threads
+export OMP_NUM_THREADS=auto
 #@ wrong files: may open too few files
 export NCCL_DEBUG=WARN
 ulimit -n 512
@@ -36,6 +40,12 @@ export NCCL_DEBUG="WARN
 exec "$@"
 #@ solution
 exec "$@"
+#@ right a_number
+exec "$@"
+#@ wrong above: does not become it
+"$@"
+#@ wrong first_word: without its words
+exec "$1"
 #@ wrong own: does not run the program behind it
 lockstep doctor
 #@ wrong words: words fall apart

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <regex>
 #include <string_view>
 
 #include "lockstep/base/format.h"
@@ -74,6 +75,11 @@ struct Outcome {
       if (!is_whole(rank, i)) return false;
     return true;
   }
+  bool is_mean() const {
+    return size > 0 && world > 1 && std::all_of(ranks.begin(), ranks.end(), [&](const Row& row) {
+             return near(row[0] * world, sum(0));
+           });
+  }
   size_t ranks_with(size_t i) const {
     size_t whole = 0;
     for (size_t rank = 0; rank < ranks.size(); ++rank) whole += is_whole(rank, i) ? 1 : 0;
@@ -101,6 +107,10 @@ Difference first_difference(const Outcome& outcome) {
     }
   }
   return {};
+}
+
+bool is_twice_in(const Difference& difference) {
+  return std::any_of(difference.counts.begin(), difference.counts.end(), [](int count) { return count > 1; });
 }
 
 void require_numbers(const Outcome& outcome) {
@@ -131,16 +141,32 @@ constexpr std::array<Deadlock, 2> kAwaitedOfNobody = {
      {"that nobody receives",
       "each send() needs a receive() of it: the rank that is to receive ended without"}}};
 
-// what is to be thought of messages that never meet; empty where the error is none of these
-std::string think_of_deadlock(const std::string& what) {
+constexpr std::array<Deadlock, 2> kOtherErrors = {
+    {{"range_check", "a vector has no such place: how many numbers has the one that is received into?"},
+     {" bytes, and rank ",
+      "what is sent and the place that it comes into have one size: from whom does it come, and what is "
+      "it?"}}};
+
+bool waits_for_itself(const std::string& what) {
+  static const std::regex form(R"(rank (\d+) waits (for a message from|until) rank \1\b)");
+  return std::regex_search(what, form);
+}
+
+// what is to be thought of messages that never meet, or do not fit; empty where the error is none of these
+std::string think_of_error(const std::string& what) {
   const auto holds = [&](std::string_view words) { return what.find(words) != std::string::npos; };
+  for (const auto& row : kOtherErrors)
+    if (holds(row.headline)) return row.think;
+  if (waits_for_itself(what))
+    return "a rank has its own numbers already: it sends itself nothing, and waits for nothing of its own";
   for (const auto& row : kAwaitedOfNobody)
     if (holds(row.headline)) return row.think;
   if (!holds("wait for each other")) return "";
   if (!holds("waits until rank"))
     return "a message has to be sent before it comes: while all receive, nobody sends";
   if (!holds("waits for a message"))
-    return "a message waits for its receiver: while all send, nobody receives";
+    return "a message waits for its receiver: while all send, nobody receives; and a receive() into an empty "
+           "vector takes no message";
   return "a send() and its receive() belong together: follow who waits for whom, round to where it began";
 }
 
@@ -153,7 +179,7 @@ Run run_world(Attempt& attempt, const std::vector<std::string>& args, const std:
     constexpr std::string_view kOpening = "rank 0 left with an error:\n";
     const std::string what = not_yet.what();
     if (!what.starts_with(kOpening)) throw;
-    throw NotYet(format("{}:\n{}", named, what.substr(kOpening.size())), think_of_deadlock(what));
+    throw NotYet(format("{}:\n{}", named, what.substr(kOpening.size())), think_of_error(what));
   }
 }
 
@@ -180,14 +206,24 @@ Outcome outcome_of(const RankRun& run, size_t batch, int world) {
 
 std::string think_of_rank_0(const Outcome& outcome, const Difference& difference) {
   const int only = only_rank_in(difference.counts);
+  if (outcome.is_mean()) return "that is a mean, and the sum is wanted";
+  if (difference.rank == 0 && outcome.is_whole(0, 0))
+    return "the first numbers are right: where does the loop over them end?";
+  if (is_twice_in(difference) && difference.rank > 0)
+    return "what comes back is whole: it takes the place of what is there, and is not added";
+  if (is_twice_in(difference)) return "each rank's numbers are added once";
   if (outcome.is_whole(0) && only == static_cast<int>(difference.rank))
-    return "rank 0 has the sums, but the sums have not come back to all: that is the other half";
+    return "rank 0 has the sums, but the sums have not come back to all: that is the other half; they are "
+           "received "
+           "into numbers";
+  if (outcome.is_whole(0) && only >= 0) return "what rank 0 sends back are not the sums: what does it send?";
   if (outcome.is_whole(0) && only < 0)
     return "what rank 0 sent here left before all had come: first all of them, then the way back";
   if (only > 0 && difference.rank == 0)
     return "what is received takes the place of what was there, and nothing is added: receive into another "
            "vector, and add";
-  return only == 0 ? "the others' numbers have not come to rank 0" : "";
+  return only == 0 ? "the others' numbers have not come to rank 0"
+                   : "messenger.world() says how many ranks there are: rank 0 adds the numbers of each, once";
 }
 
 LOCKSTEP_JUDGE("allreduce.1", attempt) {
@@ -215,17 +251,19 @@ bool is_untouched(const Outcome& outcome) {
 }
 
 std::string think_of_ring(const Outcome& outcome, const Difference& difference) {
-  const bool twice =
-      std::any_of(difference.counts.begin(), difference.counts.end(), [](int count) { return count > 1; });
-  if (twice)
-    return "a chunk that comes back to where it began is added once too often: how many steps has a lap?";
+  if (outcome.is_mean()) return "that is a mean, and the sum is wanted";
+  if (is_twice_in(difference))
+    return "something is added more than once: in the first half, what comes is added to the chunk that it "
+           "is of, and "
+           "a lap has P - 1 steps; in the second half it takes the place of what is there";
   if (is_whole_on_one_rank_each(outcome))
     return "each number is whole on one rank alone: that is the first half; the second half carries it to "
            "all";
   if (is_untouched(outcome)) return "do the chunks go round, and is what comes added?";
   if (outcome.ranks_with(difference.i) == 0)
     return "no rank has the whole of it: the first half is too short, or a chunk has gone round before it "
-           "was whole";
+           "was "
+           "whole, or what came was not added";
   return "some ranks have the whole of it: it has not come to all";
 }
 

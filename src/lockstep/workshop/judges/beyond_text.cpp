@@ -10,6 +10,8 @@ namespace {
 
 using Row = std::vector<double>;
 
+constexpr int kListedEpochs = 3;
+
 struct Texts {
   int world;
   std::vector<int> lengths;
@@ -188,11 +190,16 @@ void look_at_windows(const Texts& texts, const List& list) {
     const int end = std::min(begin + texts.window, size);
     const auto lengths = lengths_in(texts, list, begin, end);
     if (is_in_order(lengths)) continue;
-    throw NotYet(
-        format("{}, the texts at the places {} to {} are not in order of length: {}{}", list.where, begin,
-               end - 1, shown(lengths),
-               begin > 0 || texts.window > size ? ": the last window is shorter, and a window as well" : ""),
-        "a shuffled list, cut into windows, each in order of length");
+    const auto what = format("{}, the texts at the places {} to {} are not in order of length: {}",
+                             list.where, begin, end - 1, shown(lengths));
+    if (end - begin < texts.window)
+      throw NotYet(what + ": the last window is shorter, and a window as well",
+                   "it ends at std::min(begin + window, list.size())");
+    if (std::is_sorted(lengths.rbegin(), lengths.rend()))
+      throw NotYet(what + ": the longest comes first",
+                   "the shortest first: `shorter` says which of two that is");
+    throw NotYet(what + (begin > 0 ? ": the windows before are" : ""),
+                 "a shuffled list, cut into windows, each in order of length");
   }
 }
 
@@ -203,32 +210,52 @@ std::set<std::set<int>> windows_of(const Texts& texts, const List& list) {
   return windows;
 }
 
+void look_at_two_epochs(const Texts& texts, const std::vector<List>& lists, size_t epoch, size_t before) {
+  if (lists[epoch].texts == lists[before].texts)
+    throw NotYet(format("epoch {} has the list of epoch {} again", epoch, before),
+                 "what is the list drawn from?");
+  const auto known = windows_of(texts, lists[before]);
+  for (const auto& window : windows_of(texts, lists[epoch])) {
+    if (known.count(window) == 0) continue;
+    throw NotYet(format("the texts {} are together in a window again: in epoch {} as in epoch {}",
+                        shown(Row(window.begin(), window.end())), epoch, before),
+                 "shuffle first, and cut into windows then: other texts meet in each epoch");
+  }
+}
+
 void look_at_epochs(const Texts& texts, const std::vector<List>& lists) {
   if (texts.window >= texts.size()) return;
-  const auto first = windows_of(texts, lists[0]);
   for (size_t epoch = 1; epoch < lists.size(); ++epoch) {
-    if (lists[epoch].texts == lists[0].texts)
-      throw NotYet(format("epoch {} has the list of epoch 0 again", epoch), "what is the list drawn from?");
-    for (const auto& window : windows_of(texts, lists[epoch])) {
-      if (first.count(window) == 0) continue;
-      throw NotYet(format("the texts {} are together in a window again: in epoch {} as in epoch 0",
-                          shown(Row(window.begin(), window.end())), epoch),
-                   "shuffle first, and cut into windows then: other texts meet in each epoch");
-    }
+    for (size_t before = 0; before < epoch; ++before) look_at_two_epochs(texts, lists, epoch, before);
+  }
+}
+
+// a run that goes on in the middle of an epoch draws its list again
+void look_at_another_run(const Run& run, const Run& again) {
+  for (int epoch = 0; epoch < kListedEpochs; ++epoch) {
+    const auto name = format("epoch {}", epoch);
+    const auto &first = run.ranks[0].numbers(name), &second = again.ranks[0].numbers(name);
+    if (first != second)
+      throw NotYet(format("epoch {} has the list {}, and {} when the program is run again", epoch,
+                          shown(first), shown(second)),
+                   "a run that goes on needs this list again: draw it from the seed and the epoch alone");
   }
 }
 
 LOCKSTEP_JUDGE("beyond.1", attempt) {
+  std::vector<Run> runs;
   for (const auto& texts : sets_of_texts()) {
-    const auto run = attempt.run({.world = texts.world, .args = texts.args()});
+    const auto& run = runs.emplace_back(attempt.run({.world = texts.world, .args = texts.args()}));
     for (const auto& rank : run.ranks) judge_batches(texts, rank);
     std::vector<List> lists;
-    for (int epoch = 0; epoch < 3; ++epoch) {
+    for (int epoch = 0; epoch < kListedEpochs; ++epoch) {
       lists.push_back(list_of_epoch(texts, run, epoch));
       look_at_windows(texts, lists.back());
     }
     look_at_epochs(texts, lists);
   }
+  const auto& texts = sets_of_texts().front();
+  look_at_another_run(runs.front(), attempt.run({.world = texts.world, .args = texts.args()}));
 }
 
 }  // namespace

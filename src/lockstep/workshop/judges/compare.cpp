@@ -44,8 +44,11 @@ std::vector<double> losses_of_training(Attempt& attempt, const std::string& conf
 }
 
 void judge_losses(const std::vector<double>& two, const std::vector<double>& one) {
+  if (two.size() != one.size())
+    throw NotYet(format("two ranks took {} steps, and the one process {}", two.size(), one.size()),
+                 "what is not marked is right already: leave it as it was");
   for (size_t step = 0; step < one.size(); ++step) {
-    const double is = step < two.size() ? two[step] : 0;
+    const double is = two[step];
     if (near(is, one[step], 1e-5)) continue;
     const auto what = format("step {} has a loss of {:.5f} on two ranks, and of {:.5f} in one process",
                              step + 1, is, one[step]);
@@ -57,12 +60,19 @@ void judge_losses(const std::vector<double>& two, const std::vector<double>& one
   }
 }
 
+void judge_batch(const Settings& settings) {
+  const auto batch = settings.data.batch_size, often = settings.train.accumulate, all = 2 * batch * often;
+  if (all == kBatch) return;
+  const auto each =
+      often == 1 ? format("{} samples each", batch) : format("{} times {} samples each", often, batch);
+  throw NotYet(
+      format("two ranks with {} take {} samples a step, and the one process took {}", each, all, kBatch),
+      often == 1 ? "data.batch_size is a rank's"
+                 : "data.batch_size is a rank's, and train.accumulate takes so many of them for a step");
+}
+
 LOCKSTEP_JUDGE("compare.1", attempt) {
-  const auto settings = settings_of(attempt);
-  if (const auto batch = settings.data.batch_size; 2 * batch != kBatch)
-    throw NotYet(format("two ranks with {} samples each take {} samples a step, and the one process took {}",
-                        batch, 2 * batch, kBatch),
-                 "data.batch_size is a rank's");
+  judge_batch(settings_of(attempt));
   const auto two = losses_of_training(attempt, attempt.path(), "two", 2);
   const auto config = attempt.folder() + "/one.yaml";
   base::replace_file(config, kOneProcess);
@@ -91,6 +101,11 @@ double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t half = values.size() / 2;
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+std::vector<double> sorted(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values;
 }
 
 std::vector<double> warm(const std::vector<double>& values) {
@@ -135,6 +150,18 @@ void judge_usual(const char* name, double is, const std::vector<double>& times) 
   if (near(is, mean(warm(times))))
     throw NotYet(what + ": that is the mean",
                  "one slow step of five moves it; which number does it not move?");
+  if (near(is, median(warm(sorted(times)))))
+    throw NotYet(what + ": sorted first, the two that fall away are the fastest",
+                 "the steps that warm up come first in time");
+  for (const size_t half : {warm(times).size() / 2, (warm(times).size() - 1) / 2}) {
+    if (near(is, sorted(warm(times))[half]))
+      throw NotYet(what + ": that is one of the two in the middle",
+                   "their mean is the median of an even number");
+  }
+  for (const size_t skipped : {1, 3}) {
+    if (near(is, median({times.begin() + static_cast<std::ptrdiff_t>(skipped), times.end()})))
+      throw NotYet(format("{}: that is without the first {}", what, skipped), "kWarmUp says how many");
+  }
   if (near(is, mean(times))) throw NotYet(what + ": that is the mean, with the steps that warm up");
   if (near(is, times[2 + warm(times).size() / 2]))
     throw NotYet(what + ": that is the time in the middle as it happened to come",
@@ -150,6 +177,14 @@ void judge_faster(double is, const Race& race) {
   if (near(is, dp / ddp)) throw NotYet(what + ": the other way round", "2 is to mean: DDP is twice as fast");
   if (near(is, ddp / dp * race.dp_samples / race.ddp_samples))
     throw NotYet(what + ": that compares steps", "a step of DDP had more samples in it here");
+  if (near(is, dp / ddp * race.ddp_samples / race.dp_samples))
+    throw NotYet(what + ": that compares steps, and the other way round", "compare samples a second");
+  if (near(is, race.ddp_samples / mean(warm(race.ddp)) / (race.dp_samples / mean(warm(race.dp)))) ||
+      near(is, race.ddp_samples / mean(race.ddp) / (race.dp_samples / mean(race.dp))))
+    throw NotYet(what + ": that compares means", "usual_step() is a step's time here, too");
+  if (near(is, race.ddp_samples / race.ddp.front() / (race.dp_samples / race.dp.front())))
+    throw NotYet(what + ": that compares the first steps", "usual_step() is a step's time here, too");
+  if (near(is, ddp - dp)) throw NotYet(what + ": that is a difference", "how many times as fast?");
   throw NotYet(what);
 }
 

@@ -215,31 +215,36 @@ LOCKSTEP_JUDGE("ddp.3", attempt) {
 
 // ---- ddp.4: 2 steps of 3 samples a rank
 
-constexpr int kLargeSteps = 2, kSmallBatches = 3;
+constexpr int kLargeSteps = 2;
+
+struct Small {
+  int world, batches;
+  std::string of() const { return format("with {} ranks and {} small batches", world, batches); }
+};
 
 double sample_gradient(int rank, int step, int i, double slope) {
-  constexpr double kOffsets[kSmallBatches] = {0, 1, 3};
+  constexpr double kOffsets[] = {0, 1, 3, 2, 5};
   const double x = rank + step + kOffsets[i];
   return 2 * (slope * x - 2) * x;
 }
 
-// the slope after both steps where each sample's gradient counts `share`
-double slope_with(int world, double share) {
+// the slope after both steps where each sample's gradient counts `share`, from sample `first` of a rank on
+double slope_with(const Small& small, double share, int first = 0) {
   double slope = 1;
   for (int step = 0; step < kLargeSteps; ++step) {
     double gradient = 0;
-    for (int rank = 0; rank < world; ++rank) {
-      for (int i = 0; i < kSmallBatches; ++i)
-        gradient += share * sample_gradient(rank, step, i, slope) / world;
+    for (int rank = 0; rank < small.world; ++rank) {
+      for (int i = first; i < small.batches; ++i)
+        gradient += share * sample_gradient(rank, step, i, slope) / small.world;
     }
     slope -= 0.01 * gradient;
   }
   return slope;
 }
 
-void judge_exchanges(const Run& run) {
+void judge_exchanges(const Run& run, const Small& small) {
   for (const auto& rank : run.ranks) {
-    const auto where = format("with {} ranks, in {} steps", run.ranks.size(), kLargeSteps);
+    const auto where = format("{}, in {} steps", small.of(), kLargeSteps);
     const double exchanges = rank.number("exchanges");
     if (exchanges == 0)
       throw NotYet(where + " nothing was exchanged: each rank trains a model of its own",
@@ -251,23 +256,54 @@ void judge_exchanges(const Run& run) {
   }
 }
 
+void judge_kept(const Run& run, const Small& small) {
+  for (const auto& rank : run.ranks) {
+    const double kept = rank.number("kept at once");
+    if (kept > 1)
+      throw NotYet(format("{}, the outputs of {} were in memory at once, and there is room for 1", small.of(),
+                          shown(kept)),
+                   "a small batch's backward comes before the next one's forward");
+  }
+}
+
+// the same on every rank
+void judge_slope(double is, const Small& small) {
+  const double share = 1.0 / small.batches, wanted = slope_with(small, share);
+  if (agree(is, wanted)) return;
+  const auto what =
+      format("{}, the slope ends at {}, and it should be {}", small.of(), shown(is), shown(wanted));
+  if (is == 1)
+    throw NotYet(what + ": it has not moved", "who moves the weights, once the gradients are there?");
+  if (agree(is, slope_with(small, 1)))
+    throw NotYet(what + ": the losses are not divided", "so many losses make one mean");
+  if (agree(is, slope_with(small, 1.0 / 3)))
+    throw NotYet(what + ": the losses are divided as if it were three small batches", "batch.size() says");
+  if (agree(is, slope_with(small, share / small.world)))
+    throw NotYet(what + ": the losses are divided by the ranks, too", "DDP makes the mean over the ranks");
+  for (const double of_one : {1.0, share}) {
+    if (agree(is, slope_with(small, of_one, small.batches - 1)))
+      throw NotYet(what + ": that is of the last small batch alone",
+                   "gradients add up until zero_grad(): what becomes of the first ones?");
+  }
+  throw NotYet(what + ": is there a step after each small batch?",
+               "the optimiser steps once, when all gradients are in");
+}
+
 LOCKSTEP_JUDGE("ddp.4", attempt) {
-  for (const int world : {2, 3}) {
-    const auto run = attempt.run({.world = world});
-    judge_exchanges(run);
-    const double wanted = slope_with(world, 1.0 / kSmallBatches);
+  for (const Small small : {Small{2, 3}, Small{3, 4}}) {
+    const auto run = attempt.run({.world = small.world, .args = {std::to_string(small.batches)}});
+    judge_exchanges(run, small);
+    judge_kept(run, small);
+    const double first = run.ranks[0].number("slope");
     for (const auto& rank : run.ranks) {
-      const double is = rank.number("slope");
-      if (agree(is, wanted)) continue;
-      const auto what = format("with {} ranks, the slope on rank {} ends at {}, and it should be {}", world,
-                               rank.rank(), shown(is), shown(wanted));
-      if (agree(is, slope_with(world, 1)))
-        throw NotYet(what + ": the losses are not divided", "three losses make one mean");
-      if (!agree(is, run.ranks[0].number("slope")) || rank.rank() == 0)
-        throw NotYet(what + ": is there a step after each small batch?",
-                     "the optimiser steps once, when all three gradients are in");
-      throw NotYet(what);
+      if (!agree(rank.number("slope"), first))
+        throw NotYet(
+            format("{}, the ranks' slopes differ: rank 0's ends at {}, and rank {}'s at {}", small.of(),
+                   shown(first), rank.rank(), shown(rank.number("slope"))),
+            "what comes after a step's exchange stays on its rank: the last small batch exchanges the sum of "
+            "all, and the optimiser steps once, after it");
     }
+    judge_slope(first, small);
   }
 }
 

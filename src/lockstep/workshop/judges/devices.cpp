@@ -32,7 +32,7 @@ std::vector<int> parts_of(const Case& one) {
 
 // --- devices.1
 
-constexpr std::array<Case, 5> kCuts = {{{8, 2}, {7, 3}, {5, 4}, {3, 4}, {1, 1}}};
+constexpr std::array<Case, 6> kCuts = {{{8, 2}, {7, 3}, {8, 4}, {5, 4}, {3, 4}, {1, 1}}};
 
 void look_at_sizes(const Case& one, const Row& sizes) {
   const auto parts = parts_of(one);
@@ -66,17 +66,21 @@ Row samples_outputs(int begin, int samples) {
   return outputs;
 }
 
-// the parts' outputs in the order in which main() has the devices done, turned round
-Row turned_round(const Case& one) {
+// the parts' outputs in the order in which main() has the devices done
+std::vector<Row> as_done(const Case& one) {
   std::vector<Row> done;
   int begin = 0;
   for (const int samples : parts_of(one)) {
     done.insert(done.begin() + std::ssize(done) / 2, samples_outputs(begin, samples));
     begin += samples;
   }
+  return done;
+}
+
+template <class Iterator>
+Row joined(Iterator part, Iterator end) {
   Row outputs;
-  for (auto part = done.rbegin(); part != done.rend(); ++part)
-    outputs.insert(outputs.end(), part->begin(), part->end());
+  for (; part != end; ++part) outputs.insert(outputs.end(), part->begin(), part->end());
   return outputs;
 }
 
@@ -89,17 +93,33 @@ void look_at_outputs(const Case& one, const Row& outputs) {
     throw NotYet(what + ": some are missing", "gather puts the outputs of all devices together");
   constexpr const char* kPlace =
       "each would be compared with another sample's target; output.device says where it belongs";
-  if (outputs == turned_round(one))
+  const auto done = as_done(one);
+  if (outputs == joined(done.begin(), done.end()))
+    throw NotYet(what + ": they stand in the order in which the devices were done", kPlace);
+  if (outputs == joined(done.rbegin(), done.rend()))
     throw NotYet(what + ": that is the order in which the devices were done, turned round", kPlace);
   if (std::is_sorted(outputs.begin(), outputs.end()))
     throw NotYet(what + ": they stand in order of size", kPlace);
   if (std::is_permutation(outputs.begin(), outputs.end(), wanted.begin(), wanted.end()))
-    throw NotYet(what + ": they stand in the order in which the devices were done", kPlace);
+    throw NotYet(what + ": they stand in an order other than the devices' order", kPlace);
   throw NotYet(what);
 }
 
+// parts of none, one after the other, go on for ever
+Run run_to_its_end(Attempt& attempt) {
+  try {
+    return attempt.run({.world = 1});
+  } catch (const NotYet& not_yet) {
+    const std::string what = not_yet.what();
+    const bool is_endless = what.find("asked for more memory") != std::string::npos ||
+                            what.find("still computed") != std::string::npos;
+    if (!is_endless) throw;
+    throw NotYet(what, "does a loop come to its end? With more devices than samples, samples / devices is 0");
+  }
+}
+
 LOCKSTEP_JUDGE("devices.1", attempt) {
-  const auto run = attempt.run({.world = 1});
+  const auto run = run_to_its_end(attempt);
   const auto& rank = run.ranks.front();
   const auto sizes = rank.rows("sizes"), outputs = rank.rows("outputs");
   for (size_t i = 0; i < std::min(kCuts.size(), sizes.size()); ++i) look_at_sizes(kCuts[i], sizes[i]);

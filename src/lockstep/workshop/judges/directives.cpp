@@ -49,10 +49,15 @@ std::vector<std::vector<std::string>> directives(const std::string& script, cons
   return found;
 }
 
+// sbatch has two names for it
+std::string whole_name(const std::string& name) {
+  return name == "tasks-per-node" ? "ntasks-per-node" : name;
+}
+
 // "--nodes=2", "nodes=2" -> nodes, 2
 void put(Asked& asked, const std::string& text) {
   const auto sign = text.find('=');
-  asked[text.substr(0, sign)] = sign == std::string::npos ? "" : text.substr(sign + 1);
+  asked[whole_name(text.substr(0, sign))] = sign == std::string::npos ? "" : text.substr(sign + 1);
 }
 
 // -l select=...,walltime=... in one word or two
@@ -67,7 +72,7 @@ void put_pbs(Asked& asked, const std::vector<std::string>& words) {
 
 std::string long_name(char letter) {
   static const std::map<char, std::string> names = {
-      {'N', "nodes"}, {'n', "ntasks"}, {'c', "cpus-per-task"}, {'t', "time"}};
+      {'N', "nodes"}, {'n', "ntasks"}, {'c', "cpus-per-task"}, {'t', "time"}, {'a', "array"}};
   const auto found = names.find(letter);
   return found == names.end() ? std::string(1, letter) : found->second;
 }

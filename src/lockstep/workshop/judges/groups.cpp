@@ -1,8 +1,7 @@
 // Chapter 3: process groups.
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <utility>
+#include <numeric>
 
 #include "lockstep/base/format.h"
 #include "lockstep/workshop/endings.h"
@@ -12,39 +11,59 @@
 namespace lockstep::workshop {
 namespace {
 
+using Row = std::vector<double>;
+
+std::vector<std::string> as_words(const Row& numbers) {
+  std::vector<std::string> words;
+  for (const double number : numbers) words.push_back(format("{}", number));
+  return words;
+}
+
+bool each_has_its_own(const Run& run, const Row& losses) {
+  return std::all_of(run.ranks.begin(), run.ranks.end(), [&](const RankRun& rank) {
+    return near(rank.number("mean"), losses[static_cast<size_t>(rank.rank())]);
+  });
+}
+
+void judge_mean(const Run& run, const RankRun& rank, const Row& losses) {
+  const auto world = static_cast<double>(losses.size());
+  const double sum = std::accumulate(losses.begin(), losses.end(), 0.0), wanted = sum / world;
+  const double mean = rank.number("mean");
+  if (near(mean, wanted)) return;
+  const auto what = format("with losses of {} on {} ranks, rank {} has {} for the mean, and it is {}",
+                           shown(losses), losses.size(), rank.rank(), shown(mean), shown(wanted));
+  if (near(mean, sum)) throw NotYet(what + ": that is the sum of all losses", "what makes a mean of a sum?");
+  if (each_has_its_own(run, losses))
+    throw NotYet(what + ": that is its own loss", "the other ranks' losses have not come in");
+  if (near(mean, losses[0]))
+    throw NotYet(what + ": that is the loss of rank 0", "the other ranks' losses have not come in");
+  if (near(mean, sum / 2)) throw NotYet(what + ": as if there were 2 ranks", "who knows how many there are?");
+  if (near(mean, (world + 1) / 2))
+    throw NotYet(what + format(": that is the mean of the losses 1 to {}", losses.size()),
+                 "a loss may be anything: bring the ranks' own together");
+  if (near(mean, *std::max_element(losses.begin(), losses.end())))
+    throw NotYet(what + ": that is the greatest loss",
+                 "max() is one collective; which one is a mean made of?");
+  throw NotYet(what);
+}
+
 LOCKSTEP_JUDGE("groups.1", attempt) {
-  for (const int world : {2, 3}) {
-    const auto run = attempt.run({.world = world});
-    const double sum = world * (world + 1) / 2.0, wanted = sum / world;
-    for (const auto& rank : run.ranks) {
-      const double mean = rank.number("mean");
-      if (near(mean, wanted)) continue;
-      const auto what = format("with {} ranks, rank {} has {} for the mean, and it is {}", world, rank.rank(),
-                               shown(mean), shown(wanted));
-      if (near(mean, sum))
-        throw NotYet(what + ": that is the sum of all losses", "what makes a mean of a sum?");
-      if (near(mean, 1.0 + rank.rank()))
-        throw NotYet(what + ": that is its own loss", "the other ranks' losses have not come in");
-      if (near(mean, sum / 2))
-        throw NotYet(what + ": as if there were 2 ranks", "who knows how many there are?");
-      throw NotYet(what);
-    }
+  for (const auto& losses : {Row{1, 2}, {0.5, 4.25, 1}}) {
+    const auto run = attempt.run({.world = static_cast<int>(losses.size()), .args = as_words(losses)});
+    for (const auto& rank : run.ranks) judge_mean(run, rank, losses);
   }
 }
 
-// groups.2: the seconds that its main() knows, and which of these ranks takes longest
-constexpr std::array<double, 4> kSeconds = {4, 4.25, 3, 4.25};
+// --- groups.2: each rank's seconds
 
-double seconds_of(int rank, int first) {
-  return kSeconds.at(static_cast<size_t>((first + rank) % 4));
+const std::vector<Row>& seconds_of_ranks() {
+  static const std::vector<Row> made = {
+      {42, 42.5}, {30, 50, 20, 40}, {42.5, 30, 42.5}, {70.2, 30, 70.2000000001}};
+  return made;
 }
 
-int slowest_of(int world, int first) {
-  int slowest = 0;
-  for (int rank = 1; rank < world; ++rank) {
-    if (seconds_of(rank, first) > seconds_of(slowest, first)) slowest = rank;
-  }
-  return slowest;
+size_t slowest_of(const Row& seconds) {
+  return static_cast<size_t>(std::max_element(seconds.begin(), seconds.end()) - seconds.begin());
 }
 
 bool each_names_itself(const std::vector<double>& said) {
@@ -54,34 +73,42 @@ bool each_names_itself(const std::vector<double>& said) {
   return true;
 }
 
+// why this rank may have been named, which is another than the slowest
+std::string guess_of_named(size_t named, const Row& seconds) {
+  const double its = seconds[named], longest = seconds[slowest_of(seconds)];
+  if (its == longest) return ": both took as long, and the lower rank is wanted";
+  if (static_cast<float>(its) == static_cast<float>(longest))
+    return format(": as floats both are alike, and the seconds are doubles ({:.12g} and {:.12g})", its,
+                  longest);
+  if (std::floor(its) == std::floor(longest)) return ": as if the seconds were cut to whole numbers";
+  if (its > seconds[0] || (named > 0 && its > seconds[named - 1]))
+    return ": it took longer than one before it, and another longer than all";
+  return "";
+}
+
 // why a rank may have said this
-std::string guess(double answer, const std::vector<double>& said, size_t wanted, int first) {
-  const int world = static_cast<int>(said.size());
-  const double longest = seconds_of(static_cast<int>(wanted), first);
-  if (answer == std::floor(longest)) return ": these are its seconds, and not whose it is";
-  if (answer >= 0 && answer < world && seconds_of(static_cast<int>(answer), first) == longest)
-    return ": both took as long, and the lower rank is wanted";
+std::string guess(double answer, const Row& said, const Row& seconds) {
+  const auto wanted = slowest_of(seconds);
+  if (answer == std::floor(seconds[wanted])) return ": these are its seconds, and not whose it is";
   if (each_names_itself(said)) return ": each rank names itself";
   if (said[wanted] == static_cast<double>(wanted))
     return ": only the slowest knows, and all are to say the same";
   if (said[0] == static_cast<double>(wanted)) return ": only rank 0 knows, and all are to say the same";
-  if (answer >= 0 && answer < world &&
-      std::floor(seconds_of(static_cast<int>(answer), first)) == std::floor(longest))
-    return ": as if the seconds were cut to whole numbers";
-  return "";
+  const bool is_rank = answer >= 0 && answer < static_cast<double>(said.size());
+  return is_rank ? guess_of_named(static_cast<size_t>(answer), seconds) : "";
 }
 
 LOCKSTEP_JUDGE("groups.2", attempt) {
-  for (const auto& [world, first] : {std::pair{2, 0}, {3, 1}}) {
-    const auto run = attempt.run({.world = world, .args = {std::to_string(first)}});
-    const auto wanted = slowest_of(world, first);
-    std::vector<double> said;
+  for (const auto& seconds : seconds_of_ranks()) {
+    const auto run = attempt.run({.world = static_cast<int>(seconds.size()), .args = as_words(seconds)});
+    const auto wanted = slowest_of(seconds);
+    Row said;
     for (const auto& rank : run.ranks) said.push_back(rank.number("slowest"));
     for (size_t rank = 0; rank < said.size(); ++rank) {
-      if (said[rank] == wanted) continue;
-      throw NotYet(format("with {} ranks, rank {} says {} for the slowest, and it is rank {}", world, rank,
-                          shown(said[rank]), wanted) +
-                   guess(said[rank], said, static_cast<size_t>(wanted), first));
+      if (said[rank] == static_cast<double>(wanted)) continue;
+      throw NotYet(format("with {} ranks, rank {} says {} for the slowest, and it is rank {}", said.size(),
+                          rank, shown(said[rank]), wanted) +
+                   guess(said[rank], said, seconds));
     }
   }
 }
@@ -146,7 +173,7 @@ struct Told {
   const char* by;
   std::vector<std::string> settings;
   int rank, world;
-  const char* meet;
+  const char* meet;  // nothing: it does not matter
 };
 
 const std::vector<Told>& tellings() {
@@ -169,8 +196,14 @@ const std::vector<Told>& tellings() {
        4,
        "n5"},
       {"nobody", {}, 0, 1, "127.0.0.1"},
+      {"a job script of Slurm itself, without srun",
+       {"SLURM_PROCID=0", "SLURM_NTASKS=8", "SLURM_JOB_NODELIST=n[3-4]"},
+       0,
+       1,
+       ""},
       {"a launcher gone wrong", {"RANK=-1", "WORLD_SIZE=2", "MASTER_ADDR=n1"}, -1, 0, ""},
       {"another one", {"RANK=4", "WORLD_SIZE=4", "MASTER_ADDR=n1"}, -1, 0, ""},
+      {"an mpirun gone wrong", {"OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=3"}, -1, 0, ""},
       {"one who tells no world size", {"RANK=1", "MASTER_ADDR=n1"}, -1, 0, ""},
       {"one who counts in letters", {"RANK=abc", "WORLD_SIZE=2", "MASTER_ADDR=n1"}, -1, 0, ""},
       {"one who tells no address", {"RANK=1", "WORLD_SIZE=2"}, -1, 0, ""},
@@ -187,7 +220,7 @@ std::string guess(const Told& told, double rank, double world) {
   if (rank == 0 && world == 1 && told.world > 1 && !is_told(told, "SLURM_STEP_NUM_TASKS=1"))
     return ": it thinks that it is alone";
   if (is_told(told, format("SLURM_NTASKS={}", shown(world))) && world != told.world)
-    return ": SLURM_NTASKS is what the job asked for, and srun started fewer";
+    return ": SLURM_NTASKS is what the job asked for, and not how many were started";
   if (is_told(told, "SLURM_PROCID=0") && rank == 0)
     return ": SLURM_PROCID is the number of mpirun's own helper here";
   return "";
@@ -206,7 +239,8 @@ void require_refused(const RankRun& process, const Told& told) {
   throw NotYet(
       format("told {} and {}, it takes itself for rank {} of {}: {}", told.settings[0], told.settings[1],
              shown(rank), shown(world),
-             rank == world ? "ranks count from 0, and the last one is rank 3" : "nobody would ever meet it"),
+             rank == world ? format("ranks count from 0, and the last one is rank {}", shown(world - 1))
+                           : "nobody would ever meet it"),
       "such a process has to stop with an error at once; else the others wait for a minute");
 }
 
@@ -223,7 +257,7 @@ void require_known(const RankRun& process, const Told& told) {
                         shown(world), told.rank, told.world) +
                  guess(told, rank, world));
   const auto& meet = process.text("meet");
-  if (meet == told.meet) return;
+  if (meet == told.meet || !*told.meet) return;
   throw NotYet(by + format("it goes to meet the others on {}, and they meet on {}", meet, told.meet) +
                (meet == "127.0.0.1" ? ": each node would wait for itself" : ""));
 }

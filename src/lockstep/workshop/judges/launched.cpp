@@ -1,9 +1,11 @@
 #include "lockstep/workshop/judges/launched.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 
 #include "lockstep/base/format.h"
 #include "lockstep/workshop/judge.h"
@@ -18,15 +20,32 @@ struct Option {
   std::optional<std::string> Launch::*value;
 };
 
-// a longer name before the one that it begins with
-constexpr Option kOptions[] = {
+constexpr Option kOfSrun[] = {
     {"--ntasks-per-node", &Launch::ranks_per_node},
+    {"--tasks-per-node", &Launch::ranks_per_node},
     {"--ntasks", &Launch::ranks},
     {"--nodes", &Launch::nodes},
-    {"-np", &Launch::ranks},
     {"-n", &Launch::ranks},
     {"-N", &Launch::nodes},
 };
+
+// of Open MPI's and MPICH's; where -N is of no use it is a node's ranks
+constexpr Option kOfMpirun[] = {
+    {"--npernode", &Launch::ranks_per_node},
+    {"-npernode", &Launch::ranks_per_node},
+    {"-ppn", &Launch::ranks_per_node},
+    {"-N", &Launch::ranks_per_node},
+    {"--np", &Launch::ranks},
+    {"-np", &Launch::ranks},
+    {"-n", &Launch::ranks},
+};
+
+constexpr std::string_view kLaunchers[] = {"srun", "mpirun", "mpiexec"};
+
+bool is_launcher(const std::string& word) {
+  return std::find(std::begin(kLaunchers), std::end(kLaunchers), fs::path(word).filename().string()) !=
+         std::end(kLaunchers);
+}
 
 std::vector<std::string> words_of(const std::string& call) {
   std::istringstream stream(call);
@@ -35,11 +54,21 @@ std::vector<std::string> words_of(const std::string& call) {
   return words;
 }
 
-const Option* option_of(const std::string& word) {
-  for (const auto& option : kOptions) {
-    if (word.starts_with(option.name)) return &option;
-  }
-  return nullptr;
+// "--nodes" or "--nodes=2"; "-n", "-n4" or "-n=4"
+bool is_named(const std::string& word, const std::string& name) {
+  if (!word.starts_with(name)) return false;
+  const auto rest = word.substr(name.size());
+  return rest.empty() || rest.front() == '=' || (name.size() == 2 && std::isdigit(rest.front()) != 0);
+}
+
+const Option* option_of(const std::string& launcher, const std::string& word) {
+  const auto find = [&](const auto& options) -> const Option* {
+    for (const auto& option : options) {
+      if (is_named(word, option.name)) return &option;
+    }
+    return nullptr;
+  };
+  return launcher == "srun" ? find(kOfSrun) : find(kOfMpirun);
 }
 
 // "-n4", "-n 4", "--ntasks=4": what stands in the word behind the name, or else in the next one
@@ -52,7 +81,7 @@ std::string option_value(const std::string& word, const Option& option, const st
 void require_count(const std::optional<std::string>& asked, int wanted, const char* what) {
   if (!asked || whole_number(asked->substr(0, asked->find('-'))) == wanted) return;
   throw NotYet(format("the launcher is told {} for the {}, and the job has {}", *asked, what, wanted),
-               "without options of its own, srun starts as many ranks as the job asked for");
+               "without options of its own, a launcher starts as many ranks as the job asked for");
 }
 
 }  // namespace
@@ -84,13 +113,18 @@ Launch launch_of(const std::string& call) {
   launch.program.assign(program, words.end());
   for (auto word = words.begin(); word != program; ++word) {
     const bool is_last = word + 1 == words.end();
-    if (const auto* option = option_of(*word))
+    if (word != words.begin() && is_launcher(*word)) launch.inner = *word;
+    if (const auto* option = option_of(words.front(), *word))
       launch.*(option->value) = option_value(*word, *option, is_last ? "" : *(word + 1));
   }
   return launch;
 }
 
 void require_all_ranks(const Launch& launch, int ranks, int nodes) {
+  if (!launch.inner.empty())
+    throw NotYet(
+        format("each of {} ranks would start {}, which starts ranks of its own", ranks, launch.inner),
+        "one launcher is enough");
   require_count(launch.ranks, ranks, "number of ranks");
   require_count(launch.nodes, nodes, "number of nodes");
   require_count(launch.ranks_per_node, ranks / nodes, "ranks of each node");

@@ -16,6 +16,7 @@ void forget_calls(const std::string& folder);
 /// What a launcher's own options ask for, before the program; nothing where they leave it to the job.
 struct Launch {
   std::optional<std::string> ranks, nodes, ranks_per_node;
+  std::string inner;                 // a launcher that is started by the first one
   std::vector<std::string> program;  // lockstep train ...: its words
 };
 

@@ -14,10 +14,18 @@ namespace {
 using Row = std::vector<double>;
 using Rows = std::vector<Row>;
 
-constexpr double kFirstCap = 1 << 20, kCap = 25 << 20;
+struct Caps {
+  double first = 1 << 20, others = 25 << 20;
+};
+
+constexpr Caps kDdpsCaps;
 
 double from_nothing(double, double) {
   return 0;
+}
+
+Caps as_they_are(const Caps& caps) {
+  return caps;
 }
 
 // How somebody may deal gradients out.
@@ -26,13 +34,17 @@ struct Packing {
   const char* think;
   bool reverse = true, before = false, when_reached = true;
   double (*next_bytes)(double bytes, double cap) = from_nothing;  // what a new bucket begins to count with
-  double element = 4, first_cap = kFirstCap;
+  double element = 4;
+  Caps (*caps)(const Caps& caps) = as_they_are;  // those that are taken for the caps
 };
 
 constexpr Packing kRightPacking = {.what = "", .think = ""};
 
 // in the order in which they are looked for
-constexpr std::array<Packing, 7> kWrongPackings = {{
+constexpr std::array<Packing, 9> kWrongPackings = {{
+    {.what = "these are DDP's own caps, whatever they are here",
+     .think = "first_cap and cap are the function's to be told",
+     .caps = [](const Caps&) { return kDdpsCaps; }},
     {.what = "the gradients go in the model's order",
      .think = "backward begins with the loss: which layer's gradients does it have first?",
      .reverse = false},
@@ -41,7 +53,16 @@ constexpr std::array<Packing, 7> kWrongPackings = {{
      .element = 1},
     {.what = "the first bucket has the others' cap",
      .think = "what does the smaller first one bring?",
-     .first_cap = kCap},
+     .caps =
+         [](const Caps& caps) {
+           return Caps{caps.others, caps.others};
+         }},
+    {.what = "the others have the first bucket's cap",
+     .think = "which cap has the second bucket?",
+     .caps =
+         [](const Caps& caps) {
+           return Caps{caps.first, caps.first};
+         }},
     {.what = "a bucket is closed before it has reached its cap",
      .think =
          "DDP looks after it has put a gradient in, not before: a bucket may well be larger than its cap",
@@ -66,7 +87,8 @@ Row elements_of(const std::vector<int>& widths) {
   return elements;
 }
 
-Rows packed(const Row& elements, const Packing& way) {
+Rows packed(const Row& elements, const Caps& told, const Packing& way) {
+  const auto caps = way.caps(told);
   Rows buckets(1);
   double bytes = 0;
   const auto close = [&](double cap) {
@@ -76,7 +98,7 @@ Rows packed(const Row& elements, const Packing& way) {
   for (size_t turn = 0; turn < elements.size(); ++turn) {
     const auto i = way.reverse ? elements.size() - 1 - turn : turn;
     const double more = way.element * elements[i];
-    const double cap = buckets.size() == 1 ? way.first_cap : kCap;
+    const double cap = buckets.size() == 1 ? caps.first : caps.others;
     if (way.before && bytes > 0 && bytes + more > cap) close(cap);
     buckets.back().push_back(static_cast<double>(i));
     bytes += more;
@@ -108,41 +130,60 @@ void require_in_one_bucket(const Rows& buckets, size_t count) {
                    "what becomes of a bucket that is not full when backward ends?");
     if (times[i] > 1) throw NotYet(format("parameter {} is in {} buckets", i, times[i]));
   }
+  if (std::any_of(buckets.begin(), buckets.end(), [](const Row& bucket) { return bucket.empty(); }))
+    throw NotYet(format("there is an empty bucket: {}", in_braces(buckets)),
+                 "the next gradient opens a new one: what if there is no next?");
 }
 
-[[noreturn]] void explain(const Rows& buckets, const Row& elements) {
+[[noreturn]] void explain(const std::string& whose, const Rows& buckets, const Row& elements,
+                          const Caps& caps) {
   Row alone(elements.size(), 1), lengths;
   for (const auto& bucket : buckets) lengths.push_back(static_cast<double>(bucket.size()));
-  const auto what = format("the buckets are {}, and DDP makes {}", in_braces(buckets),
-                           in_braces(packed(elements, kRightPacking)));
+  const auto what = format("{} are {}, and DDP makes {}", whose, in_braces(buckets),
+                           in_braces(packed(elements, caps, kRightPacking)));
   if (lengths == alone)
     throw NotYet(what + ": each gradient travels alone", "many small messages, a latency each");
   for (const auto& way : kWrongPackings) {
-    if (buckets == packed(elements, way)) throw NotYet(what + ": " + way.what, way.think);
+    if (buckets == packed(elements, caps, way)) throw NotYet(what + ": " + way.what, way.think);
   }
   throw NotYet(what);
 }
 
 void judge_packing(const RankRun& rank, const std::vector<int>& widths) {
   const auto elements = elements_of(widths);
-  const auto wanted = packed(elements, kRightPacking);
+  const auto wanted = packed(elements, kDdpsCaps, kRightPacking);
   const auto buckets = rank.rows("bucket");
   require_in_one_bucket(buckets, elements.size());
-  if (buckets != wanted) explain(buckets, elements);
+  if (buckets != wanted) explain("the buckets", buckets, elements, kDdpsCaps);
   if (rank.rows("DDP's bucket") != wanted)
     throw NotYet("DDP itself made other buckets", "is the code below pack() as it was?");
+}
+
+// what stands in the exercise
+void judge_small_packing(const RankRun& rank) {
+  const Row elements = {3, 300, 300, 9};
+  const Caps caps = {.first = 40, .others = 1210};
+  const auto buckets = rank.rows("small bucket");
+  require_in_one_bucket(buckets, elements.size());
+  if (buckets != packed(elements, caps, kRightPacking))
+    explain(format("with a first cap of {} bytes and a cap of {}, the buckets of elements {{{}}}", caps.first,
+                   caps.others, shown(elements)),
+            buckets, elements, caps);
 }
 
 // a net of some MiB whose first bucket has just its cap, and one that fills a bucket of 25
 LOCKSTEP_JUDGE("overlap.1", attempt) {
   const std::vector<std::vector<int>> nets = {{16, 1024, 1024, 512, 255, 1024},
                                               {8, 2000, 2048, 2048, 2048, 900, 4}};
+  std::vector<RankRun> last;
   for (const auto& widths : nets) {
     std::vector<std::string> args;
     for (const int width : widths) args.push_back(std::to_string(width));
     const auto run = attempt.run({.world = 2, .args = args});
     for (const auto& rank : run.ranks) judge_packing(rank, widths);
+    last = run.ranks;
   }
+  for (const auto& rank : last) judge_small_packing(rank);
 }
 
 // What a trace says of one step of rank 0; rank r is 2 r ms later, and its backward 6 r.

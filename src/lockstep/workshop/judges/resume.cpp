@@ -8,6 +8,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "lockstep/workshop/judge.h"
+#include "lockstep/workshop/judges/directives.h"
 #include "lockstep/workshop/judges/launched.h"
 #include "lockstep/workshop/judges/own_failure.h"
 
@@ -261,6 +262,18 @@ void judge_signal(const std::string& signal) {
         "how long may a step and a checkpoint take, and how much of the ten minutes do you give away?");
 }
 
+// more time is not what is asked for
+void judge_time(const std::vector<std::string>& words) {
+  constexpr long kMost = 600;
+  const auto long_name = last_value(words, "--time"),
+             time = long_name.empty() ? last_value(words, "-t") : long_name;
+  const auto seconds = slurm_seconds(time);
+  if (!seconds || *seconds > kMost)
+    throw NotYet(time.empty() ? "it says nothing of time any more: --time is missing"
+                              : format("--time={} is not the 10 minutes that a job has", time),
+                 "the training is to go on in the next ten minutes, and not to be given more");
+}
+
 void judge_directives(const std::vector<std::string>& words) {
   if (has(words, "--requeue") && !may_be_requeued(words))
     throw NotYet("--no-requeue stands behind --requeue: the last one counts");
@@ -272,13 +285,15 @@ void judge_directives(const std::vector<std::string>& words) {
     throw NotYet("the second start opens the same log, and the log of the first ten minutes is lost",
                  "--open-mode has two values");
   judge_signal(last_value(words, "--signal"));
+  judge_time(words);
 }
 
 constexpr const char* kJob = "4711";
 
 // programs that only note how they were called, before the real ones on the PATH
 void make_stand_ins(const std::string& folder) {
-  make_stand_in(folder, "srun", "[ \"$STATE\" = 0 ] || exit 143\n");
+  make_stand_in(folder, "srun",
+                "case \" $* \" in *\" status \"*) exit \"$STATE\" ;; esac\n[ \"$STATE\" = 0 ] || exit 143\n");
   make_stand_in(folder, "scontrol");
   make_stand_in(folder, "lockstep", "[ \"$1\" = status ] && exit \"$STATE\"\nexit 0\n");
 }
@@ -315,6 +330,9 @@ void judge_requeue(const State& state, const std::vector<std::string>& calls) {
   if (!wanted && !requeues.empty())
     throw NotYet(format("a run {} (`lockstep status` leaves with {}) was requeued", state.run, state.status),
                  "which of the four wants to go on?");
+  if (wanted && !(requeues.front() + " ").starts_with("scontrol requeue "))
+    throw NotYet(format("`{}` does not put the job back into the queue to run", requeues.front()),
+                 "scontrol requeue");
   if (wanted && requeues.front() != std::string("scontrol requeue ") + kJob)
     throw NotYet(
         format("Slurm has to be told which job: `{}` was called, in job {}", requeues.front(), kJob));
@@ -328,8 +346,13 @@ void judge_training(const std::vector<std::string>& calls) {
   if (trainings.size() != 1)
     throw NotYet(format("the training was started {} times with srun, and once is right", trainings.size()));
   require_all_ranks(launch_of(trainings.front()), 2, 1);
-  if (trainings.front().find("--resume auto") == std::string::npos &&
-      trainings.front().find("--resume=auto") == std::string::npos)
+  const bool resumes = trainings.front().find(" --resume") != std::string::npos;
+  const bool as_it_finds = trainings.front().find("--resume auto") != std::string::npos ||
+                           trainings.front().find("--resume=auto") != std::string::npos;
+  if (resumes && !as_it_finds)
+    throw NotYet("the first time there is nothing to go on with, and the training ends with an error",
+                 "which value of --resume goes on with what is there, or begins?");
+  if (!resumes)
     throw NotYet("the second time the training begins again, in a new folder",
                  "which option of `lockstep train` "
                  "goes on with what is there?");
@@ -346,21 +369,44 @@ std::string trained_run(const std::vector<std::string>& words) {
 }
 
 // `lockstep status runs/NAME/`: the last word, as a folder on the way may have a space
-std::string asked_run(const std::string& call) {
+std::filesystem::path asked_run(const std::string& call) {
   std::string folder;
   for (const auto& word : launch_of(call).program) {
     if (!word.starts_with("-")) folder = word;
   }
-  return (std::filesystem::path(folder) / "").parent_path().filename().string();
+  return (std::filesystem::path(folder) / "").parent_path();
+}
+
+bool asks_for_the_state(const std::string& call) {
+  const auto program = launch_of(call).program;
+  return program.size() > 1 && program[1] == "status";
+}
+
+// the state from before the training says nothing of it
+void judge_order(const std::vector<std::string>& calls) {
+  const auto training = std::find_if(calls.begin(), calls.end(), [](const std::string& call) {
+    return call.starts_with("srun ") && has(launch_of(call).program, "train");
+  });
+  const auto is_before = [&](auto is) { return std::find_if(calls.begin(), training, is) != training; };
+  if (is_before([](const std::string& call) { return call.starts_with("scontrol requeue"); }))
+    throw NotYet("the job is requeued before it has trained",
+                 "what has become of the run is known at the end");
+  if (is_before(asks_for_the_state) && std::none_of(training, calls.end(), asks_for_the_state))
+    throw NotYet("the state is asked for before the training, and not after it",
+                 "what has become of the run is known at the end");
 }
 
 void judge_name(const std::vector<std::string>& calls) {
   const auto trained = trained_run(launch_of(calls_of("srun", calls).front()).program);
   for (const auto& call : calls_of("lockstep status", calls)) {
-    if (const auto asked = asked_run(call); asked != trained)
+    const auto run = asked_run(call), folder = run.parent_path();
+    if (const auto asked = run.filename().string(); asked != trained)
       throw NotYet(format("the run that is trained is `{}`, and the state that is asked for is that of `{}`",
                           trained, asked),
                    "--set run.name=NAME makes runs/NAME");
+    if (folder.empty())
+      throw NotYet(format("there is no folder `{}`: the run lies in runs/{}", trained, trained),
+                   "the folder is asked for as it is seen from here");
   }
 }
 
@@ -376,6 +422,7 @@ void try_script(Attempt& attempt, const State& state) {
   if (ending.why != Why::left) throw NotYet("the script does not come to an end");
   const auto calls = noted_calls(programs);
   judge_training(calls_of("srun", calls));
+  judge_order(calls);
   judge_name(calls);
   judge_requeue(state, calls_of("scontrol", calls));
 }

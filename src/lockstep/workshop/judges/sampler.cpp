@@ -47,8 +47,10 @@ void require_counts(const std::map<int, std::vector<int>>& found, int world, con
     return places / size + (static_cast<size_t>(sample) < places % size ? 1 : 0);
   };
   for (const auto& [sample, ranks] : found) {
-    if (ranks.empty())
-      throw NotYet(format("{}, nobody takes sample {}", where, sample), "who takes the last ones?");
+    if (!ranks.empty()) continue;
+    const bool is_last = static_cast<size_t>(sample) >= size / ranks_there * ranks_there;
+    throw NotYet(format("{}, nobody takes sample {}", where, sample),
+                 is_last ? "who takes the last ones?" : "rank r begins at place r: where does it go on?");
   }
   for (const bool often : {true, false}) {
     for (const auto& [sample, ranks] : found) {
@@ -70,6 +72,10 @@ void judge_shares(const Run& run, int size) {
   const auto where = format("with {} ranks and {} samples", world, size);
   const auto found = takers(run, name, size);
   const auto& first = run.ranks.front().numbers(name);
+  const bool any_taken =
+      std::any_of(found.begin(), found.end(), [](const auto& taken) { return !taken.second.empty(); });
+  if (!any_taken && size >= world)
+    throw NotYet(where + ", no rank takes any sample", "share_of() is to be filled: mine.push_back(...)");
   for (const auto& rank : run.ranks) {
     const auto count = rank.numbers(name).size();
     if (count != first.size())
@@ -187,7 +193,7 @@ struct Given {
 };
 
 // what stands in the exercise, and others
-const Given kTen{"0110111011"}, kOthers{"0100111010"};
+const Given kTen{"0110111011"}, kOthers{"01001110110"};
 
 // what the ranks' own shares would be: blocks as even as can be
 Row blocks(const Given& given, int world) {
@@ -200,11 +206,12 @@ Row blocks(const Given& given, int world) {
   return shares;
 }
 
+// however they are cut: rounded up, the last block may be a small one
 void require_shared_work(const Run& run, const Given& given, const std::string& where) {
+  const int world = static_cast<int>(run.ranks.size()), most = (given.size() + world - 1) / world;
   for (const auto& rank : run.ranks) {
     const auto looks = static_cast<int>(rank.numbers("looked at").size());
-    const int world = static_cast<int>(run.ranks.size()), least = given.size() / world;
-    if (looks < least)
+    if (looks > most)
       throw NotYet(format("{}, rank {} looks at {} of {} answers: the work is not shared", where, rank.rank(),
                           looks, given.size()),
                    "the others wait for the one that has most to do");
@@ -246,6 +253,9 @@ void judge_share(const RankRun& rank, const Given& given, int world) {
                  "a rank with 3 answers counts there as much as one with 4");
   if (near(is, own[static_cast<size_t>(rank.rank())]))
     throw NotYet(what + ": that is the share of its own answers", "the other ranks' counts have not come in");
+  if (near(is, wanted * given.size() / kTen.size()))
+    throw NotYet(what + format(": as if there were {} answers, and there are {}", kTen.size(), given.size()),
+                 "how many were looked at, over all ranks?");
   if (near(is, kTen.right(0, kTen.size())))
     throw NotYet(
         what + format(": that is right for {}, and these answers are {}", kTen.answers, given.answers),

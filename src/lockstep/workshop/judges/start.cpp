@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/words.h"
 #include "lockstep/workshop/judge.h"
 #include "lockstep/workshop/judges/directives.h"
 #include "lockstep/workshop/judges/launched.h"
@@ -29,45 +31,97 @@ struct Layout {
   }
 };
 
-void judge_node(const RankRun& rank, const Layout& layout) {
-  const double said = rank.number("node");
-  const int node = layout.node(rank.rank());
-  if (said == node) return;
-  const auto what = layout.of(rank) + format("says node {}, and it is on node {}", shown(said), node);
-  if (said == 0)
-    throw NotYet(what + ": as if there were one node", "how many nodes are full before it comes?");
-  if (said == rank.rank() % layout.nodes() && rank.rank() < layout.per_node)
-    throw NotYet(what + ": as if ranks were dealt out like cards", "a node is filled before the next one");
-  if (said == 1)
-    throw NotYet(what + ": as if there were two nodes", "how many nodes are full before it comes?");
-  throw NotYet(what);
+// a number of a rank, as it is or as it is often taken for
+using Number = int (*)(const Layout& layout, int rank);
+
+struct Mistake {
+  Number number;
+  const char* what;
+  const char* think = "";
+};
+
+struct Question {
+  const char* name;  // what it is shown as
+  const char* words;
+  Number number;
+  std::vector<Mistake> mistakes;
+};
+
+int node_of(const Layout& layout, int rank) {
+  return layout.node(rank);
+}
+int place_of(const Layout& layout, int rank) {
+  return rank % layout.per_node;
+}
+int number_in_job(const Layout&, int rank) {
+  return rank;
 }
 
-void judge_local_rank(const RankRun& rank, const Layout& layout) {
-  const double said = rank.number("local rank");
-  const int local = rank.rank() % layout.per_node;
-  if (said == local) return;
-  throw NotYet(layout.of(rank) + format("says place {}, and it is {}", shown(said), local) +
-               (said == local + 1 ? ": that counts from 1" : ""));
+const std::vector<Question>& questions() {
+  constexpr const char* kHowManyFull = "how many nodes are full before it comes?";
+  static const std::vector<Question> table = {
+      {"node",
+       "node",
+       node_of,
+       {{[](const Layout&, int) { return 0; }, "as if there were one node", kHowManyFull},
+        {[](const Layout& layout, int rank) { return rank < layout.per_node ? 0 : 1; },
+         "as if there were two nodes", kHowManyFull},
+        {[](const Layout& layout, int rank) { return rank % layout.nodes(); },
+         "as if ranks were dealt out like cards", "a node is filled before the next one"},
+        {[](const Layout& layout, int rank) { return layout.node(rank) + 1; }, "that counts from 1"},
+        {place_of, "that is its place on the node",
+         "/ says how many nodes are full, and % what is left over"},
+        {number_in_job, "that is its number in the job", kHowManyFull}}},
+      {"local rank",
+       "place",
+       place_of,
+       {{[](const Layout& layout, int rank) { return place_of(layout, rank) + 1; }, "that counts from 1"},
+        {number_in_job, "that is its number in the job", "how many ranks are on the nodes before?"},
+        {[](const Layout& layout, int rank) { return rank / layout.nodes(); },
+         "as if ranks were dealt out like cards", "a node is filled before the next one"},
+        {node_of, "that is its node", "/ says how many nodes are full, and % what is left over"}}},
+      {"ranks on its node",
+       "a node of so many ranks:",
+       [](const Layout& layout, int rank) { return layout.ranks_on(layout.node(rank)); },
+       {{[](const Layout& layout, int) { return layout.per_node; }, "the last node is not full"},
+        {[](const Layout& layout, int) { return layout.world; }, "these are all ranks of the job"},
+        {[](const Layout& layout, int rank) {
+           const bool is_last = layout.node(rank) == layout.nodes() - 1;
+           return is_last ? layout.world % layout.per_node : layout.per_node;
+         },
+         "nothing is left over where all nodes are full"},
+        {[](const Layout& layout, int rank) { return std::min(layout.per_node, layout.world - rank); },
+         "these are the ranks from it on", "its node has those before it, too"}}},
+  };
+  return table;
 }
 
-void judge_ranks_on_node(const RankRun& rank, const Layout& layout) {
-  const double said = rank.number("ranks on its node");
-  const int there = layout.ranks_on(layout.node(rank.rank()));
-  if (said == there) return;
-  throw NotYet(layout.of(rank) +
-               format("says that its node has {} ranks, and it has {}", shown(said), there) +
-               (said == layout.per_node ? ": the last node is not full"
-                : said == 0             ? ": nothing is left over where all nodes are full"
-                                        : ""));
+// the rows of all ranks are compared: one number alone fits several mistakes
+void judge_question(const Run& run, const Layout& layout, const Question& question) {
+  std::vector<double> said;
+  for (const auto& rank : run.ranks) said.push_back(rank.number(question.name));
+  const auto is_like = [&](Number number) {
+    for (const auto& rank : run.ranks) {
+      if (said[static_cast<size_t>(rank.rank())] != number(layout, rank.rank())) return false;
+    }
+    return true;
+  };
+  for (const auto& rank : run.ranks) {
+    const double is = said[static_cast<size_t>(rank.rank())];
+    const int wanted = question.number(layout, rank.rank());
+    if (is == wanted) continue;
+    const auto what = layout.of(rank) + format("says {} {}, and it is {}", question.words, shown(is), wanted);
+    for (const auto& mistake : question.mistakes) {
+      if (is_like(mistake.number)) throw NotYet(format("{}: {}", what, mistake.what), mistake.think);
+    }
+    throw NotYet(what, "write down all ranks of this job, node by node");
+  }
 }
 
 LOCKSTEP_JUDGE("start.1", attempt) {
   for (const Layout layout : {Layout{5, 2}, Layout{4, 2}, Layout{4, 3}}) {
     const auto run = attempt.run({.world = layout.world, .args = {std::to_string(layout.per_node)}});
-    for (const auto judge : {judge_node, judge_local_rank, judge_ranks_on_node}) {
-      for (const auto& rank : run.ranks) judge(rank, layout);
-    }
+    for (const auto& question : questions()) judge_question(run, layout, question);
   }
 }
 
@@ -115,18 +169,52 @@ void require_two_ranks_each(const Chunks& kind) {
                  "others wait for the rest");
 }
 
+// qsub refuses what is of the old way beside a select
+void require_no_old_way(const Asked& asked) {
+  for (const auto* name : {"nodes", "ncpus", "mpiprocs", "ppn"}) {
+    if (const auto value = value_of(asked, name))
+      throw NotYet(format("{}={} stands beside select, and qsub refuses both together", name, *value),
+                   "what a chunk has is said in select, behind a colon");
+  }
+}
+
+// place=scatter:excl
+void require_scattered(const Asked& asked) {
+  const auto place = value_of(asked, "place");
+  const auto words = base::split(place.value_or(""), ':');
+  const bool is_scattered = std::any_of(words.begin(), words.end(), [](const std::string& word) {
+    return word == "scatter" || word == "vscatter";
+  });
+  if (!is_scattered)
+    throw NotYet("its 2 chunks may both lie on one node", "what says that each gets a node of its own?");
+}
+
+void require_trained_once(const std::vector<std::string>& calls, const std::string& folder,
+                          const std::string& printed) {
+  if (calls.empty())
+    throw NotYet("the script trains nothing: it never comes to lockstep_train\n" + printed,
+                 "its commands below the directives stay as they were");
+  if (calls.size() > 1)
+    throw NotYet(format("lockstep_train is called {} times, and once it starts all ranks", calls.size()));
+  if (calls.front().find(".yaml") == std::string::npos)
+    throw NotYet("lockstep_train is not told what is to be trained",
+                 "lockstep_train configs/pima.yaml stays as it was");
+  if (!std::filesystem::exists(folder + "/trained-here"))
+    throw NotYet("the training begins in another folder than the one where the job was submitted",
+                 "a job begins in the home folder: cd \"$PBS_O_WORKDIR\" stays as it was");
+}
+
 // with a lockstep.sh that only notes what is trained
 void act_on_pbs(Attempt& attempt) {
   const auto home = attempt.folder() + "/home", programs = attempt.folder() + "/programs";
-  make_stand_in(programs, "noted_train");
-  std::filesystem::create_directories(home + "/job_scripts");
+  const auto submitted = attempt.folder() + "/submitted";
+  make_stand_in(programs, "noted_train", ": >trained-here\n");
+  for (const auto& folder : {home + "/job_scripts", submitted}) std::filesystem::create_directories(folder);
   std::ofstream(home + "/job_scripts/lockstep.sh") << "lockstep_train() { noted_train \"$@\"; }\n";
   const auto acted =
       attempt.start({"bash", attempt.path()}, {"PATH=" + programs + ":/usr/local/bin:/usr/bin:/bin",
-                                               "LOCKSTEP_HOME=" + home, "PBS_O_WORKDIR=" + attempt.folder()});
-  if (noted_calls(programs).empty())
-    throw NotYet("the script trains nothing: it never comes to lockstep_train\n" + acted.printed,
-                 "its commands below the directives stay as they were");
+                                               "LOCKSTEP_HOME=" + home, "PBS_O_WORKDIR=" + submitted});
+  require_trained_once(noted_calls(programs), submitted, acted.printed);
 }
 
 LOCKSTEP_JUDGE("start.2", attempt) {
@@ -138,9 +226,8 @@ LOCKSTEP_JUDGE("start.2", attempt) {
   const auto kinds = chunks_of(*select);
   require_two_chunks(kinds);
   for (const auto& kind : kinds) require_two_ranks_each(kind);
-  const auto place = value_of(asked, "place");
-  if (!place || place->find("scatter") == std::string::npos)
-    throw NotYet("its 2 chunks may both lie on one node", "what says that each gets a node of its own?");
+  require_no_old_way(asked);
+  require_scattered(asked);
   const auto time = value_of(asked, "walltime");
   require_ten_minutes(time, time ? pbs_seconds(*time) : std::nullopt, "walltime");
   require_bash(attempt);
@@ -169,7 +256,7 @@ bool is_work(const std::vector<std::string>& program) {
 }
 
 void require_ranks(const std::vector<std::string>& calls, const std::string& printed) {
-  bool is_started = false;
+  int started = 0;
   for (const auto& call : calls) {
     const auto launch = launch_of(call);
     if (!is_work(launch.program)) continue;
@@ -177,9 +264,12 @@ void require_ranks(const std::vector<std::string>& calls, const std::string& pri
       throw NotYet("the script runs lockstep once, and the job has 4 ranks",
                    "the script is one process, on the first node; what starts the others?");
     require_all_ranks(launch, 4, 2);
-    is_started = true;
+    ++started;
   }
-  if (!is_started)
+  if (started > 1)
+    throw NotYet(format("lockstep is started {} times as 4 ranks, and once is wanted", started),
+                 "one srun starts a program once for every task");
+  if (started == 0)
     throw NotYet("the script never starts lockstep; it did this:\n" + base::join(calls, "\n") + printed);
 }
 
@@ -201,6 +291,9 @@ LOCKSTEP_JUDGE("start.3", attempt) {
   if (nodes != "2" && nodes != "2-2")
     throw NotYet(format("it asks for {} node{}, and 2 are wanted", *nodes, nodes == "1" ? "" : "s"));
   require_tasks(asked);
+  if (const auto array = value_of(asked, "array"))
+    throw NotYet(format("--array={} makes jobs of their own, and one job of 4 ranks is wanted", *array),
+                 "ranks of different jobs never meet");
   const auto time = value_of(asked, "time");
   require_ten_minutes(time, time ? slurm_seconds(*time) : std::nullopt, "--time");
   require_bash(attempt);
@@ -213,6 +306,9 @@ void require_passed_on(Attempt& attempt) {
   if (said.printed.find("<two><words>") != std::string::npos)
     throw NotYet("the program's words fall apart: 'two words' came as two",
                  "what do the quotes of \"$@\" do?");
+  if (said.printed.find("printf: ") != std::string::npos)
+    throw NotYet("the program behind the script is run, and without its words",
+                 "\"$1\" is the program alone; what is all of it?");
   if (said.printed.find("<two words><>") == std::string::npos)
     throw NotYet("the script does not run the program behind it",
                  "its last line stays as it was: exec \"$@\"");
@@ -222,6 +318,13 @@ void require_passed_on(Attempt& attempt) {
     throw NotYet(
         format("the program's end is lost: it left with {}, and the script with {}", kStatus, left.status),
         "to a scheduler a run that failed would be well: exec lets the program's own end be seen");
+  const auto became =
+      attempt.start({"bash", "-c", "echo $$; exec bash \"$0\" bash -c 'echo $$'", attempt.path()}, {});
+  std::istringstream words(became.printed);
+  const std::vector<std::string> numbers{std::istream_iterator<std::string>(words), {}};
+  if (numbers.size() < 2 || numbers.front() != numbers.back())
+    throw NotYet("the script waits above the program, and does not become it",
+                 "a signal of the scheduler's would end this shell, and not reach the rank: exec \"$@\"");
 }
 
 nlohmann::json report_in(const std::string& printed) {
@@ -265,10 +368,10 @@ struct Fault {
 constexpr Fault kFaults[] = {
     {"limits", "may open", "a rank may open too few files to reach the others",
      "a limit that is taken down stays down; what if the script leaves it alone?"},
+    {"variables", "OMP_NUM_THREADS", "OMP_NUM_THREADS is no number of threads",
+     "take the line out, or say a number; set to nothing is not the same as not set"},
     {"threads", "OMP_NUM_THREADS", "each rank takes the cores of all",
      "what is a rank's share, and who finds it out where the variable is not set?"},
-    {"variables", "OMP_NUM_THREADS", "OMP_NUM_THREADS is set to nothing, which is not the same as not set",
-     "take the line out, or say a number"},
     {"variables", "TORCH_DISTRIBUTED_DEBUG", "each collective is compared before it runs",
      "of use while one looks for a hang; and in every run after it?"},
 };
