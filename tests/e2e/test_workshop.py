@@ -46,6 +46,10 @@ WORKS = {
     "leaves children": "if (std::system(\"setsid sleep 300 & setsid -f sleep 301\") != 0) return;",
     "never ends": "if (session.rank() == 1) for (volatile int i = 0;; i = i + 1) {}\n    session.team().sum(numbers);",
     "kills its checker": "::kill(::getppid(), SIGKILL); ::pause();",
+    "stops its checker": "::kill(::getppid(), SIGSTOP); ::pause();",
+    "leaves a daemon and kills its checker": "if (std::system(\"setsid sleep 300 & setsid -f sleep 301\") == 0) "
+                                             "::kill(::getppid(), SIGKILL); ::pause();",
+    "closes its folder": "if (session.rank() == 0) (void)!std::system(\"mkdir -p a/b; touch a/b/c; chmod 000 a/b a .. .\");",
     "leaves a child and waits": "if (std::system(\"setsid sleep 300 &\") == 0) for (;;) ::pause();",
     "waits for a file": "while (::access(std::getenv(\"TEST_FILE\"), F_OK) != 0) ::usleep(10000);",
     "prints": "std::cout << \"I am \" << session.rank() << std::endl;",
@@ -284,6 +288,37 @@ def test_a_program_that_kills_its_checker_is_told_of_it(check, doing):
     result = check("groups.1", env=doing("kills its checker"))
     assert result.returncode == 1 and "the check was killed (signal 9)" in result.stderr
     assert not result.left_behind
+
+
+def test_a_program_that_stops_its_checker_is_told_of_it_and_holds_nobody_up(check, doing):
+    result = check("groups.1", env=doing("stops its checker", LOCKSTEP_CHECKS=1))
+    assert result.returncode == 1 and "the check was stopped (signal 19, SIGSTOP)" in result.stderr
+    assert not result.left_behind
+    assert "waiting" not in check("groups.1", check=True, env=doing("nothing")).stdout
+
+
+def test_what_a_killed_check_left_is_ended_by_its_guard(check, doing):
+    result = check("groups.1", env=doing("leaves a daemon and kills its checker"))
+    assert result.returncode == 1 and "the check was killed (signal 9)" in result.stderr
+    assert not result.left_behind
+
+
+def test_a_check_that_is_stopped_holds_up_no_other_folder_and_is_named_in_its_own(prepared, course, doing, start,
+                                                                                    tmp_path):
+    """As by Ctrl-Z: the guard and the check below it."""
+    waits = doing("waits for a file", TEST_FILE=tmp_path / "file", LOCKSTEP_CHECKS=1)
+    first = start(prepared, "check", "groups.1", cwd=course, stdout=subprocess.PIPE, text=True, env=waits)
+    assert any("2 ranks" in line for line in iter(first.stdout.readline, ""))
+    os.killpg(first.pid, signal.SIGSTOP)
+    other = tmp_path / "other"
+    run_process([prepared, "workshop", "init", other], check=True)
+    result = run_process([prepared, "check", "groups.1"], cwd=other, env=doing("nothing", LOCKSTEP_CHECKS=1), check=True)
+    assert "waiting" not in result.stdout
+    result = run_process([prepared, "check", "groups.1"], cwd=course, env=doing("nothing"))
+    assert result.returncode == 2 and "a check of this folder is stopped (process " in result.stderr
+    (tmp_path / "file").touch()
+    os.killpg(first.pid, signal.SIGCONT)
+    assert "  pass" in first.communicate(timeout=PATIENCE)[0]
 
 
 def test_two_checks_of_a_folder_wait_for_each_other_and_both_are_right(prepared, course, doing, start, tmp_path):
@@ -564,6 +599,12 @@ LIGHT = """#include <cstdio>
 #include <unistd.h>
 int main() { dprintf(3, "{\\"name\\":\\"mean\\",\\"numbers\\":[%g]}\\n", (1 + std::atof(std::getenv("WORLD_SIZE"))) / 2); }
 """
+
+
+def test_a_folder_that_a_program_closed_is_opened_for_the_next_check(as_nobody, doing):
+    as_nobody("check", "groups.1", env=doing("closes its folder"))
+    assert (as_nobody.course / "build/run").stat().st_mode & 0o777 == 0
+    as_nobody("check", "groups.1", env=doing("nothing"), check=True)
 
 
 # with the whole header the compiler needs half a minute of a core

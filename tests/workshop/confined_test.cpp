@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -65,6 +66,45 @@ TEST(Confined, EndsDaemonsOfDaemonsThatIgnoreEverySignalTheyCan) {
           "sleep 100' & until [ -s pid ]; do sleep 0.01; done");
   EXPECT_TRUE(ending.is_well());
   EXPECT_TRUE(is_gone(pid_in(folder / "pid")));
+}
+
+TEST(Confined, RemovesFromSharedMemoryWhatAProgramPutThere) {
+  const TempFolder folder;
+  const auto name = "/dev/shm/lockstep-test-" + std::to_string(::getpid());
+  const auto theirs = name + "-theirs", below = name + "-folder", ours = name + "-ours";
+  std::ofstream(ours) << "ours";
+  run(folder, "exec 9>" + theirs + "; mkdir " + below + "; exec 8>" + below + "/file; sleep 0.5");
+  EXPECT_FALSE(std::filesystem::exists(theirs));
+  EXPECT_FALSE(std::filesystem::exists(below));
+  EXPECT_TRUE(std::filesystem::exists(ours));
+  std::filesystem::remove(ours);
+}
+
+TEST(Confined, StopsThoseWhoHaveTooMuchMemoryTogether) {
+  const TempFolder folder;
+  const std::string take = "exec python3 -c 'import time\nheld = b\"x\" * (80 << 20)\ntime.sleep(100)'";
+  const auto endings = run_confined({shell(folder, take), shell(folder, take)},
+                                    {.time = 20s, .memory = size_t{1} << 30, .together = size_t{120} << 20});
+  EXPECT_EQ(endings[0].why, Why::too_much_memory);
+  EXPECT_EQ(endings[1].why, Why::too_much_memory);
+}
+
+TEST(Confined, CountsTheMemoryOfWhatAProgramStarts) {
+  const TempFolder folder;
+  const auto ending = run(folder,
+                          "for _ in 1 2 3; do setsid python3 -c 'import time\nheld = b\"x\" * (80 << 20)\n"
+                          "time.sleep(100)' & done; wait",
+                          {.time = 20s, .together = size_t{200} << 20});
+  EXPECT_EQ(ending.why, Why::too_much_memory);
+}
+
+TEST(Confined, CountsWhatLiesInSharedMemory) {
+  const TempFolder folder;
+  const auto file = "/dev/shm/lockstep-test-" + std::to_string(::getpid()) + "-large";
+  const auto ending = run(folder, "exec 9>" + file + "; head -c 60000000 /dev/zero >&9; sleep 100",
+                          {.time = 20s, .together = size_t{50} << 20});
+  EXPECT_EQ(ending.why, Why::too_much_memory);
+  EXPECT_FALSE(std::filesystem::exists(file));
 }
 
 TEST(Confined, LeavesAloneWhatWasThereBefore) {

@@ -8,6 +8,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/workshop/course.h"
+#include "lockstep/workshop/emptied.h"
 #include "lockstep/workshop/ink.h"
 #include "lockstep/workshop/overview.h"
 #include "lockstep/workshop/printed.h"
@@ -52,6 +53,7 @@ void note_try(Folder& folder, const Master& exercise, bool passed) {
 
 Verdict try_in(Folder& folder, const Master& exercise) {
   require_there(folder, exercise);
+  for (const auto& closed : {folder.build(), folder.build() + "/run"}) open_folder(closed);
   fs::create_directories(folder.build());
   const auto held = take_folder(folder.build() + "/.lock", say_step);
   auto verdict = try_file(exercise, folder.file_of(exercise), folder.build());

@@ -24,9 +24,12 @@ using Words = std::vector<std::string>;
 
 // in this order and by this name: the compiler looks for it where it would look for the header
 constexpr const char* kProduct = "lockstep/workshop.h.gch";
-const Limits kPrecompiling{
-    .time = std::chrono::minutes(5), .memory = size_t{8} << 30, .file = size_t{4} << 30};
-const Limits kCompiling{.time = std::chrono::minutes(3), .memory = size_t{8} << 30};
+const Limits kPrecompiling{.time = std::chrono::minutes(5),
+                           .memory = size_t{8} << 30,
+                           .together = size_t{8} << 30,
+                           .file = size_t{4} << 30};
+const Limits kCompiling{
+    .time = std::chrono::minutes(3), .memory = size_t{8} << 30, .together = size_t{8} << 30};
 
 std::string compiler() {
   const char* chosen = std::getenv("CXX");

@@ -15,6 +15,7 @@ struct Limits {
   std::chrono::milliseconds time{60'000};
   std::chrono::milliseconds grace{12'000};  // that is left to the others once one has failed
   size_t memory = size_t{4} << 30;          // bytes a process may ask for
+  size_t together = size_t{4} << 30;        // bytes that all of them may have, with what lies in /dev/shm
   size_t output = size_t{4} << 20;          // bytes it may print
   size_t file = size_t{256} << 20;          // bytes of a file it may write
 };
@@ -25,7 +26,7 @@ struct Command {
   std::string folder;  // where it works
 };
 
-enum class Why { left, signal, too_long, too_much_output, not_started };
+enum class Why { left, signal, too_long, too_much_output, too_much_memory, not_started };
 
 /// How a program ended, and what it said.
 struct Ending {
@@ -40,7 +41,8 @@ struct Ending {
 };
 
 /// Runs them at the same time, each in a session of its own, and returns when all have ended, and what they
-/// left behind. Throws Interrupted where this process is told to end.
+/// left behind is gone: processes, and files in /dev/shm. Throws Interrupted where this process is told to
+/// end.
 std::vector<Ending> run_confined(const std::vector<Command>& commands, const Limits& limits);
 
 }  // namespace lockstep::workshop

@@ -122,6 +122,12 @@ class Inquest {
           format("{} asked for more memory than {:g} GB", list(ranks),
                  static_cast<double>(limits_.memory) / kGiga),
           "is a size counted in bytes or in elements? Does something grow with every turn of a loop?");
+    const auto together = those([](const Ending& e) { return e.why == Why::too_much_memory; });
+    if (!together.empty())
+      throw NotYet(
+          format("{} had more memory than {:g} GB together, with what lies in /dev/shm, and {}",
+                 list(together), static_cast<double>(limits_.together) / kGiga, were_stopped(together)),
+          "each rank's copy counts: does something grow with every turn of a loop?");
     const auto writers = those([](const Ending& e) { return e.why == Why::signal && e.status == SIGXFSZ; });
     if (!writers.empty())
       throw NotYet(format("{} wrote a file of more than {:g} MB, and {}", list(writers),

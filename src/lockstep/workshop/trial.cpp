@@ -14,6 +14,7 @@
 #include "lockstep/base/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/workshop/compile.h"
+#include "lockstep/workshop/emptied.h"
 #include "lockstep/workshop/endings.h"
 
 namespace lockstep::workshop {
@@ -100,8 +101,7 @@ Trial::Trial(std::string source, std::string program, std::string folder,
       text_(base::read_small_file(source_, kMostSource, "your file of this exercise")),
       say_(std::move(say)),
       built_(is_built) {
-  fs::remove_all(folder_);
-  fs::create_directories(folder_);
+  make_empty(folder_);
 }
 
 Run Trial::run(const RunOptions& options) {

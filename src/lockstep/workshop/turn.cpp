@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <fstream>
 #include <optional>
+#include <sstream>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -16,6 +18,7 @@
 #include "lockstep/launch/identify.h"
 #include "lockstep/launch/variables.h"
 #include "lockstep/workshop/interruption.h"
+#include "lockstep/workshop/processes.h"
 
 namespace lockstep::workshop {
 namespace {
@@ -58,6 +61,30 @@ std::optional<Descriptor> try_lock(const std::string& path) {
   return file;
 }
 
+// Who holds the lock, by the kernel's list: "1: FLOCK  ADVISORY  WRITE 4711 08:01:393219 0 EOF". Nothing
+// where that is not told, or the holder lives on another machine.
+std::optional<pid_t> holder_of(const std::string& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0) return std::nullopt;
+  const auto file = ":" + std::to_string(facts.st_ino);
+  std::ifstream list("/proc/locks");
+  for (std::string line; std::getline(list, line);) {
+    std::istringstream words(line);
+    std::string number, kind, advisory, write, place;
+    pid_t pid = 0;
+    if (words >> number >> kind >> advisory >> write >> pid >> place && kind == "FLOCK" &&
+        place.ends_with(file))
+      return pid;
+  }
+  return std::nullopt;
+}
+
+// by Ctrl-Z, say: that may last for days
+std::optional<pid_t> stopped_holder_of(const std::string& path) {
+  const auto holder = holder_of(path);
+  return holder && is_stopped(*holder) ? holder : std::nullopt;
+}
+
 template <class Try>
 Descriptor wait_for(Try attempt, const SayWaiting& say, const std::string& words) {
   bool has_said = false;
@@ -85,7 +112,10 @@ Descriptor take_turn(const SayWaiting& say) {
   const int most = checks_at_once();
   const auto any = [&]() -> std::optional<Descriptor> {
     for (int place = 0; place < most; ++place) {
-      if (auto held = try_lock(format("/tmp/lockstep-check-{}.lock", place))) return held;
+      const auto lock = format("/tmp/lockstep-check-{}.lock", place);
+      if (auto held = try_lock(lock)) return held;
+      if (!stopped_holder_of(lock)) continue;
+      if (auto held = try_lock(format("/tmp/lockstep-check-{}.spare.lock", place))) return held;
     }
     return std::nullopt;
   };
@@ -98,7 +128,14 @@ Descriptor take_folder(const std::string& lock, const SayWaiting& say) {
   if (::access(lock.c_str(), F_OK) == 0 && ::access(lock.c_str(), R_OK) != 0)
     throw InputError("this folder is checked by another user too, who keeps it closed", lock,
                      "remove this file, or make a folder of your own: lockstep workshop init DIR");
-  return wait_for([&] { return try_lock(lock); }, say, "waiting: another check of this folder runs");
+  const auto attempt = [&] {
+    auto held = try_lock(lock);
+    if (const auto holder = held ? std::nullopt : stopped_holder_of(lock))
+      throw InputError(format("a check of this folder is stopped (process {})", *holder), lock,
+                       format("let it go on (fg), or end it: kill -9 {}", *holder));
+    return held;
+  };
+  return wait_for(attempt, say, "waiting: another check of this folder runs");
 }
 
 }  // namespace lockstep::workshop

@@ -15,10 +15,12 @@ using SayWaiting = std::function<void(const std::string&)>;
 /// How many checks this machine makes at once: LOCKSTEP_CHECKS, else two cores and 4 GB for each.
 int checks_at_once();
 
-/// Held for one check. Who has waited for ten minutes goes on all the same.
+/// Held for one check. Who has waited for ten minutes goes on all the same, and a check that is stopped
+/// (Ctrl-Z) holds up nobody.
 base::Descriptor take_turn(const SayWaiting& say);
 
-/// Held for as long as a folder's check lasts; `lock` is a file of it.
+/// Held for as long as a folder's check lasts; `lock` is a file of it. InputError where that check is
+/// stopped.
 base::Descriptor take_folder(const std::string& lock, const SayWaiting& say);
 
 }  // namespace lockstep::workshop
