@@ -7,6 +7,8 @@ import subprocess
 
 import pytest
 
+from process_kit import shared_library
+
 pytestmark = pytest.mark.about("config", "cli", "base")
 
 CONFIG = """\
@@ -233,6 +235,28 @@ def test_an_option_that_no_row_knows_is_an_error_with_the_nearest_name(run, lock
         assert odd.returncode == 2 and f"did you mean {near}?" in odd.stderr, odd.output
     known = run(lockstep, "config", "--set", "model.name=mlp", "--set", "model.options.heads=2", check=True)
     assert "warning: model.options is set and not used: model.name is mlp" in known.stderr
+
+
+SAYS_THAT_IT_RUNS = """
+#include <stdio.h>
+__attribute__((constructor)) static void run(void) { fprintf(stderr, "the library runs\\n"); }
+"""
+
+
+@pytest.mark.parametrize("words", [(), ("--schema",), ("--changed",)])
+def test_no_library_of_another_user_is_run_to_read_a_config(run, lockstep, tmp_path, words):
+    library = shared_library(tmp_path, "theirs.so", SAYS_THAT_IT_RUNS)
+    (tmp_path / "c.yaml").write_text(f"task: {{name: mnist}}\noptim: {{name: {library}}}\n")
+    own = run(lockstep, "config", tmp_path / "c.yaml", *words)
+    assert "the library runs" in own.stderr
+    try:
+        os.chown(library, 65534, 65534)
+    except PermissionError:
+        pytest.skip("only root gives files away")
+    for name in (library, f"{library}:row"):
+        theirs = run(lockstep, "config", tmp_path / "c.yaml", "--set", f"optim.name={name}", *words)
+        assert theirs.returncode == 2 and "the library runs" not in theirs.stderr
+        assert "belongs to another user (uid 65534)" in theirs.stderr and str(library) in theirs.stderr
 
 
 def test_the_schema_agrees_with_the_program(run, lockstep, tmp_path):

@@ -7,12 +7,11 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
-#include <filesystem>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/paths.h"
+#include "lockstep/base/library_name.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::base {
@@ -52,22 +51,6 @@ void add(const std::string& kind, const std::string& name, const std::string& li
   }
   row = {kind, name, library, {}, {}};
   fill(&row);
-}
-
-struct Named {
-  std::string path;
-  std::string row;  // empty = the library's only one
-};
-
-Named split_name(const std::string& name) {
-  const size_t at = name.rfind(".so:");
-  if (at == std::string::npos) return {name, ""};
-  return {name.substr(0, at + 3), name.substr(at + 4)};
-}
-
-// With a slash, or dlopen would search the system's library folders instead.
-std::string absolute(const std::string& path) {
-  return std::filesystem::absolute(find_path(path)).lexically_normal();
 }
 
 std::string macro_of(const std::string& kind) {
@@ -188,14 +171,14 @@ const TableRow* find_row(const std::string& kind, const std::string& name) {
     const auto found = tables().rows.find({kind, name});
     return found == tables().rows.end() ? nullptr : &found->second;
   }
-  const auto [path, row] = split_name(name);
-  const auto loaded = tables().libraries.find(absolute(path));
+  const auto [path, row] = library_name(name);
+  const auto loaded = tables().libraries.find(path);
   return loaded == tables().libraries.end() ? nullptr : pick(rows_in(loaded->second, kind), row);
 }
 
 const TableRow& load_row(const std::string& kind, const std::string& name) {
-  const auto [path, wanted] = split_name(name);
-  const auto library = load(absolute(path), kind);
+  const auto [path, wanted] = library_name(name);
+  const auto library = load(path, kind);
   const auto rows = rows_in(library, kind);
   if (const auto* row = pick(rows, wanted)) return *row;
   if (rows.empty()) {

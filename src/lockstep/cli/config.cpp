@@ -2,7 +2,9 @@
 #include <cstdio>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/library_name.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/tables.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/options.h"
 #include "lockstep/config/chosen.h"
@@ -17,6 +19,25 @@ namespace {
 int print_text(const std::string& text) {
   std::fputs(text.c_str(), stdout);
   return kDone;
+}
+
+// Reading a config of somebody else's runs nothing of theirs.
+void require_own_libraries(const Settings& settings) {
+  for (const auto* key : config::selectors()) {
+    const auto name = config::chosen_name(settings, key->path);
+    if (base::names_library(name))
+      base::require_own_library(base::library_name(name).path, "`lockstep config`");
+  }
+}
+
+config::Loaded load(const std::string& path, const std::vector<std::string>& sets) {
+  const config::ConfigText config =
+      path.empty() ? config::ConfigText{"defaults", ""} : config::read_config_text(path);
+  const auto load = [&](config::Libraries libraries) {
+    return config::load_settings(config.text, config.name, sets, launch::current_environment(), libraries);
+  };
+  require_own_libraries(load(config::Libraries::leave).settings);
+  return load(config::Libraries::load);
 }
 
 }  // namespace
@@ -44,10 +65,7 @@ int run_config(const std::vector<std::string>& args) {
                  base::join(config::row_names(*key), ", "));
   }
   if (!options.parse(args)) return kDone;
-  const config::ConfigText config =
-      path.empty() ? config::ConfigText{"defaults", ""} : config::read_config_text(path);
-  const config::Loaded loaded = config::load_settings(config.text, config.name, sets,
-                                                      launch::current_environment(), config::Libraries::load);
+  const config::Loaded loaded = load(path, sets);
   if (schema) return print_text(config::json_schema());
   if (reference_page) return print_text(config::reference());
   for (const std::string& warning : loaded.warnings) log::warning(warning);
