@@ -24,6 +24,9 @@ int main() {
     //@ solution
     lockstep::Session session;
     lockstep::DistributedSampler sampler(12, session, {.shuffle = false});
+    //@ wrong same: all take the points of rank 0
+    lockstep::Session session;
+    lockstep::DistributedSampler sampler(12, {.rank = 0, .world = session.world(), .shuffle = false});
     //@ wrong everything: all 12 points
     lockstep::Session session;
     lockstep::DistributedSampler sampler(12, {.rank = 0, .world = 1, .shuffle = false});

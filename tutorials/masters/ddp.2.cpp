@@ -22,6 +22,11 @@ void average_gradients(const std::vector<torch::Tensor>& parameters, const locks
   std::vector<torch::Tensor> gradients;
   for (const auto& parameter : parameters) gradients.push_back(parameter.grad());
   session.team().sum(gradients);
+  //@ wrong two: as if there were 2 ranks
+  std::vector<torch::Tensor> gradients;
+  for (const auto& parameter : parameters) gradients.push_back(parameter.grad());
+  session.team().sum(gradients);
+  for (auto& gradient : gradients) gradient.div_(2);
   //@ wrong weights: that of its own sample
   std::vector<torch::Tensor> values(parameters);
   torch::NoGradGuard no_grad;
