@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
+#include <sys/shm.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -73,11 +74,24 @@ TEST(Confined, RemovesFromSharedMemoryWhatAProgramPutThere) {
   const auto name = "/dev/shm/lockstep-test-" + std::to_string(::getpid());
   const auto theirs = name + "-theirs", below = name + "-folder", ours = name + "-ours";
   std::ofstream(ours) << "ours";
-  run(folder, "exec 9>" + theirs + "; mkdir " + below + "; exec 8>" + below + "/file; sleep 0.5");
+  run(folder, "exec 9>" + theirs + "; mkdir " + below + "; exec 8>" + below + "/file; sleep 1");
   EXPECT_FALSE(std::filesystem::exists(theirs));
   EXPECT_FALSE(std::filesystem::exists(below));
   EXPECT_TRUE(std::filesystem::exists(ours));
   std::filesystem::remove(ours);
+}
+
+TEST(Confined, RemovesSegmentsOfSystemVToo) {
+  const TempFolder folder;
+  run(folder,
+      "exec python3 -c 'import ctypes, time\n"
+      "print(ctypes.CDLL(None).shmget(0, 1 << 20, 0o1600), file=open(\"segment\", \"w\"), flush=True)\n"
+      "time.sleep(1)'");
+  std::ifstream file(folder / "segment");
+  int segment = -1;
+  ASSERT_TRUE(file >> segment);
+  shmid_ds facts{};
+  EXPECT_NE(::shmctl(segment, IPC_STAT, &facts), 0);
 }
 
 TEST(Confined, StopsThoseWhoHaveTooMuchMemoryTogether) {

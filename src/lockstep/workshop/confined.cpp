@@ -24,8 +24,9 @@ bool any_failed(const Children& children) {
   return std::any_of(children.begin(), children.end(), [](const auto& child) { return child->has_failed(); });
 }
 
-void wait_a_little(const Children& children) {
+void wait_a_little(const Children& children, const Footprint& footprint) {
   std::vector<pollfd> waited;
+  footprint.add_to(waited);
   for (const auto& child : children) child->add_to(waited);
   ::poll(waited.data(), waited.size(), static_cast<int>(kGlance.count()));
 }
@@ -41,7 +42,7 @@ std::vector<Ending> run_confined(const std::vector<Command>& commands, const Lim
   auto deadline = Clock::now() + limits.time;
   bool hurried = false;
   while (any_runs(children)) {
-    wait_a_little(children);
+    wait_a_little(children, footprint);
     Interruption::check();
     for (const auto& child : children) child->look();
     if (footprint.look() > limits.together) {

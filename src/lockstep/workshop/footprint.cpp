@@ -1,10 +1,13 @@
 #include "lockstep/workshop/footprint.h"
 
 #include <dirent.h>
+#include <sys/inotify.h>
+#include <sys/shm.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -86,11 +89,40 @@ size_t bytes_below(const fs::path& path) {
   return bytes;
 }
 
+// "key shmid perms size cpid ...": the kernel's list of System V's segments, with who made them
+void remove_segments_of(const std::set<pid_t>& makers) {
+  std::ifstream list("/proc/sysvipc/shm");
+  for (std::string line; std::getline(list, line);) {
+    std::istringstream words(line);
+    long key = 0, segment = 0, permissions = 0, size = 0, maker = 0;
+    if (!(words >> key >> segment >> permissions >> size >> maker)) continue;
+    if (makers.count(static_cast<pid_t>(maker)) > 0) ::shmctl(static_cast<int>(segment), IPC_RMID, nullptr);
+  }
+}
+
 }  // namespace
 
-Footprint::Footprint(std::set<pid_t> others) : others_(std::move(others)), before_(own_shared_files()) {}
+// none where the kernel has no more watches: then it is looked for as often as before
+Footprint::Footprint(std::set<pid_t> others)
+    : others_(std::move(others)),
+      news_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)),
+      before_(own_shared_files()) {
+  if (news_ && ::inotify_add_watch(news_.number(), kShared, IN_CREATE | IN_MOVED_TO) < 0) news_.close();
+}
+
+void Footprint::add_to(std::vector<pollfd>& waited) const {
+  if (news_) waited.push_back({news_.number(), POLLIN, 0});
+}
+
+bool Footprint::hears_of_a_file() const {
+  std::array<char, 4096> events;
+  bool any = false;
+  while (news_ && ::read(news_.number(), events.data(), events.size()) > 0) any = true;
+  return any;
+}
 
 Footprint::~Footprint() {
+  remove_segments_of(seen_);
   const auto there = own_shared_files();
   for (const auto& [name, file] : noted_) {
     const auto found = there.find(name);
@@ -101,9 +133,10 @@ Footprint::~Footprint() {
 
 size_t Footprint::look() {
   const auto now = std::chrono::steady_clock::now();
-  if (now - looked_ < kBetweenLooks) return bytes_;
+  if (!hears_of_a_file() && now - looked_ < kBetweenLooks) return bytes_;
   looked_ = now;
   const auto processes = descendants_of(::getpid(), others_);
+  seen_.insert(processes.begin(), processes.end());
   note_files(processes);
   size_t own = 0, shared = 0;
   for (const auto process : processes) {
