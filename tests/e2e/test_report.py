@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from browser_kit import chromium, measured  # noqa: F401
 from conftest import JOB_LIBRARY, SOURCE, run_process
 from train_kit import ANY_CPU, PIMA, status, write_config, write_small_mnist
 
@@ -46,6 +47,18 @@ def test_every_part_is_there(mnist):
     assert headings == ["What became of it", "Curves", "Evaluation", "Phases", "Time line", "Stops and restarts", "Config"]
     for words in ("done", ">Loss<", ">Accuracy<", ">Learning rate<", ">Speed<", "rank 0, forward:", "all-reduce: "):
         assert words in html, words
+
+
+@pytest.mark.parametrize("width", [360, 400, 800, 1400])
+def test_pictures_are_whole_and_their_text_is_read(width, mnist, chromium, tmp_path):  # noqa: F811
+    seen = measured(chromium, mnist / "report.html", width, tmp_path)
+    assert seen["width"] == width and seen["page"] <= width
+    assert set(seen["cut"]) <= {"scroll"}, "a table may scroll, and shows it"
+    assert len(seen["pictures"]) == 6 and seen["texts"]
+    assert all(9.5 <= size <= 18 and 0 <= left and right <= width for size, left, right in seen["texts"]), seen["texts"]
+    # the time line and the phases stand alone in their rows
+    page = max(right for _, right in seen["pictures"]) - min(left for left, _ in seen["pictures"])
+    assert width < 1100 or sum(right - left > 0.9 * page for left, right in seen["pictures"]) == 2
 
 
 def test_the_worst_samples_are_the_worst(mnist, lockstep, run):

@@ -8,6 +8,7 @@ import urllib.parse
 
 import pytest
 
+from browser_kit import chromium  # noqa: F401
 from conftest import SOURCE, run_process
 
 pytestmark = pytest.mark.about("scripts", "docs")
@@ -107,20 +108,6 @@ def test_every_page_has_light_and_dark(pages, site):
         any(a.get("href", "").partition("?")[0].endswith("styles/furo.css") for _, a in tags.found) and
         any("theme-toggle" in (a.get("class") or "").split() for _, a in tags.found))]
     assert not without
-
-
-@pytest.fixture
-def chromium(tmp_path):
-    """chromium(page, FLAG...) -> its output, with no network at all."""
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if not program:
-        pytest.skip("there is no chromium to look at the site with")
-
-    def look(page, *flags):
-        return run_process([program, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/browser",
-                            "--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=4000", "--hide-scrollbars",
-                            *flags, page], check=True).stdout
-    return look
 
 
 def test_the_search_works_from_a_file(site, chromium):

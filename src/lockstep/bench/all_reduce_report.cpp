@@ -5,6 +5,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/bench/report.h"
 #include "lockstep/bench/units.h"
+#include "lockstep/plot/pictures.h"
 
 namespace lockstep::bench {
 namespace {
@@ -82,14 +83,15 @@ void tell(const AllReduceFound& found) {
   text += aligned(table) + caution + "\n" + wins + "\n" + should_win + "\n\n" + plot::text(times) + "\n" +
           plot::text(bandwidths);
   std::fputs(text.c_str(), stdout);
-  write_out(found.asked.out, "lockstep bench allreduce",
-            {{"Time", paragraph(setting(found)) + plot::svg(times)},
-             {"Bus bandwidth", plot::svg(bandwidths)},
-             {"Who wins where", paragraph(wins) + paragraph(should_win)},
-             {"Measured and modelled", plot::svg(time_chart(sizes, with_models(own, found)))},
-             {"The numbers", plot::table(table) + (caution.empty() ? "" : paragraph(caution))},
-             {"What each costs", plot::table(formulas(found))}},
-            plot::svg(is_slowed(found) ? time_chart(sizes, own) : times));
+  write_out(
+      found.asked.out, "lockstep bench allreduce",
+      {{"Time", paragraph(setting(found)) + plot::pictures({plot::drawn(times)})},
+       {"Bus bandwidth", plot::pictures({plot::drawn(bandwidths)})},
+       {"Who wins where", paragraph(wins) + paragraph(should_win)},
+       {"Measured and modelled", plot::pictures({plot::drawn(time_chart(sizes, with_models(own, found)))})},
+       {"The numbers", plot::table(table) + (caution.empty() ? "" : paragraph(caution))},
+       {"What each costs", plot::table(formulas(found))}},
+      plot::svg(is_slowed(found) ? time_chart(sizes, own) : times));
 }
 
 }  // namespace lockstep::bench

@@ -5,8 +5,8 @@
 #include "lockstep/base/format.h"
 #include "lockstep/bench/report.h"
 #include "lockstep/bench/units.h"
-#include "lockstep/plot/chart.h"
 #include "lockstep/plot/page.h"
+#include "lockstep/plot/pictures.h"
 
 namespace lockstep::bench {
 namespace {
@@ -100,11 +100,12 @@ std::string as_text(const Results& results) {
 }
 
 void write_page(const std::string& path, const Results& results, const std::string& facts) {
-  const auto bars = plot::svg(speed_bars(results));
+  const auto bars = speed_bars(results);
   write_out(path, "DataParallel against DistributedDataParallel",
-            {{"A step", "<p>" + plot::escaped(facts) + "</p>" + plot::table(speed_rows(results)) + bars},
-             {"Memory of each device", plot::table(wide_rows(results)) + plot::svg(memory_bars(results))}},
-            bars);
+            {{"Pictures", plot::pictures({plot::drawn(bars), plot::drawn(memory_bars(results))})},
+             {"A step", "<p>" + plot::escaped(facts) + "</p>" + plot::table(speed_rows(results))},
+             {"Memory of each device", plot::table(wide_rows(results))}},
+            plot::svg(bars));
 }
 
 }  // namespace lockstep::bench

@@ -6,7 +6,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/bench/report.h"
 #include "lockstep/bench/units.h"
-#include "lockstep/plot/chart.h"
+#include "lockstep/plot/pictures.h"
 
 namespace lockstep::bench {
 namespace {
@@ -92,9 +92,10 @@ void tell(const OverlapFound& found) {
   for (const auto& network : found.networks) {
     const auto table = table_of(network.timings);
     text += "\n" + network_text(network) + "\n" + aligned(table) + "\n" + plot::text(network_bars(network));
-    sections.push_back({network_text(network), plot::svg(network_bars(network)) + plot::table(table)});
+    sections.push_back(
+        {network_text(network), plot::pictures({plot::drawn(network_bars(network))}) + plot::table(table)});
   }
-  sections.push_back({"The size of the buckets", plot::svg(sweep)});
+  sections.push_back({"The size of the buckets", plot::pictures({plot::drawn(sweep)})});
   text += "\n" + plot::text(sweep);
   std::fputs(text.c_str(), stdout);
   write_out(found.asked.out, "lockstep bench overlap", sections,

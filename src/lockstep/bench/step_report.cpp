@@ -7,7 +7,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/bench/report.h"
 #include "lockstep/bench/units.h"
-#include "lockstep/plot/chart.h"
+#include "lockstep/plot/pictures.h"
 
 namespace lockstep::bench {
 namespace {
@@ -188,17 +188,18 @@ std::string text_of(const StepFound& found) {
 
 void tell(const StepFound& found) {
   output::print(found.asked.json ? json_of(found) : text_of(found));
-  const auto bars = plot::svg(phase_bars(found.ranks));
+  const auto bars = phase_bars(found.ranks);
   std::string notes;
   for (const auto& note : notes_of(found)) notes += "<p>" + plot::escaped(note) + "</p>";
   const auto said = headline(found) + steps_line(found);
-  write_out(found.asked.out, "lockstep bench step",
-            {{"What was trained", "<p>" + plot::escaped(said) + "</p>"},
-             {"Where the time goes", bars + plot::table(phase_table(found.ranks)) + "<p>" +
-                                         plot::escaped(slowest_line(found)) + "</p>"},
-             {"How far from the peak",
-              plot::table(speed_table(found)) + "<p>" + plot::escaped(peak_text(found)) + "</p>" + notes}},
-            bars);
+  write_out(
+      found.asked.out, "lockstep bench step",
+      {{"What was trained", "<p>" + plot::escaped(said) + "</p>"},
+       {"Where the time goes", plot::pictures({plot::drawn(bars)}) + plot::table(phase_table(found.ranks)) +
+                                   "<p>" + plot::escaped(slowest_line(found)) + "</p>"},
+       {"How far from the peak",
+        plot::table(speed_table(found)) + "<p>" + plot::escaped(peak_text(found)) + "</p>" + notes}},
+      plot::svg(bars));
 }
 
 }  // namespace lockstep::bench

@@ -12,11 +12,12 @@
 namespace lockstep::plot {
 namespace {
 
-constexpr double kNamesHeight = 30;
+constexpr double kNamesHeight = 16, kNameRow = 15;
+constexpr size_t kMostBroken = 16, kMostRows = 3;  // names that are broken into rows
 constexpr size_t kMostBars = 128;
 
 // More bars than fit: some from everywhere, and the title says so.
-Bars fitting(const Bars& bars) {
+Bars not_too_many(const Bars& bars) {
   const size_t count = bars.names.size();
   if (count <= kMostBars) return bars;
   Bars few = {format("{} ({} of {})", bars.title, kMostBars, count), bars.y_label, {}, bars.parts, {}};
@@ -30,7 +31,7 @@ Bars fitting(const Bars& bars) {
 
 struct BarFrame {
   Axis y;
-  double top, slot;
+  double width, top, slot;
 
   double down(double value) const { return top + (1 - y.place(value)) * kPlotHeight; }
 };
@@ -38,7 +39,7 @@ struct BarFrame {
 std::string bar_of(const Bars& bars, size_t bar, const BarFrame& frame, const std::string& unit_label) {
   std::string svg;
   double below = 0;
-  const double wide = std::min(frame.slot * 0.72, 56.0);
+  const double wide = std::min(frame.slot * 0.72, frame.width / 10);
   const double x = kPlotLeft + frame.slot * (static_cast<double>(bar) + 0.5) - wide / 2;
   for (size_t part = 0; part < bars.parts.size(); ++part) {
     const double value = value_at(bars, bar, part);
@@ -53,40 +54,70 @@ std::string bar_of(const Bars& bars, size_t bar, const BarFrame& frame, const st
   return svg;
 }
 
-std::string names_below(const Bars& bars, const BarFrame& frame) {
-  size_t longest = 1;
-  for (const auto& name : bars.names) longest = std::max(longest, std::min<size_t>(letters_of(name), 16));
-  const auto every = static_cast<size_t>(std::ceil((static_cast<double>(longest) * 6.8 + 8) / frame.slot));
+// A name in rows no wider than its bar's place, broken between words.
+std::vector<std::string> broken(const std::string& name, double room) {
+  std::vector<std::string> rows(1);
+  for (size_t begin = 0, end = 0; begin < name.size(); begin = end + 1) {
+    end = std::min(name.find(' ', begin), name.size());
+    const auto word = name.substr(begin, end - begin);
+    const auto longer = rows.back().empty() ? word : rows.back() + " " + word;
+    if (rows.back().empty() || width_of(longer) <= room || rows.size() == kMostRows) {
+      rows.back() = longer;
+    } else {
+      rows.push_back(word);
+    }
+  }
+  for (auto& row : rows) row = fitting(row, room);
+  return rows;
+}
+
+// Few bars have all their names, of many only so many as have room.
+std::string names_below(const Bars& bars, const BarFrame& frame, size_t& most_rows) {
+  constexpr double kBetween = 8, kWidest = 130;
+  double widest = 1;
+  for (const auto& name : bars.names) widest = std::max(widest, std::min(width_of(name), kWidest));
+  const bool all = bars.names.size() <= kMostBroken;
+  const auto every = all ? 1 : static_cast<size_t>(std::ceil((widest + kBetween) / frame.slot));
   std::string svg;
   for (size_t i = 0; i < bars.names.size(); i += every) {
-    svg += words(kPlotLeft + frame.slot * (static_cast<double>(i) + 0.5), frame.top + kPlotHeight + 18,
-                 "middle", shortened(bars.names[i], 16));
+    const double x = kPlotLeft + frame.slot * (static_cast<double>(i) + 0.5);
+    const auto rows = all ? broken(bars.names[i], frame.slot - kBetween / 2)
+                          : std::vector<std::string>{fitting(bars.names[i], kWidest)};
+    for (size_t row = 0; row < rows.size(); ++row)
+      svg +=
+          words(x, frame.top + kPlotHeight + 18 + kNameRow * static_cast<double>(row), "middle", rows[row]);
+    most_rows = std::max(most_rows, rows.size());
   }
   return svg;
 }
 
 }  // namespace
 
-std::string svg(const Bars& given) {
-  const auto bars = fitting(given);
+std::string svg(const Bars& given, double width) {
+  const auto bars = not_too_many(given);
   std::vector<LegendEntry> entries;
   for (const auto& part : bars.parts) entries.push_back({part});
   double bottom = 0;
-  auto inside = heading(bars.title, entries, bars.parts.size() > 1, bottom);
+  auto inside = heading(bars.title, entries, bars.parts.size() > 1, width, bottom);
   std::vector<double> heights;
   for (size_t i = 0; i < bars.names.size(); ++i) heights.push_back(height_of(bars, i));
   const double slot =
-      (kWidth - kPlotLeft - kPlotRight) / static_cast<double>(std::max<size_t>(1, bars.names.size()));
-  const BarFrame frame = {Axis(heights, false, unit_of(bars.y_label), true), bottom + 24, slot};
+      (width - kPlotLeft - kPlotRight) / static_cast<double>(std::max<size_t>(1, bars.names.size()));
+  const BarFrame frame = {Axis(heights, false, unit_of(bars.y_label), true), width, bottom + kAbovePlot,
+                          slot};
   for (const double tick : frame.y.ticks()) {
     inside += format("<path class=\"g\" d=\"M{} {}H{}\"/>", at(kPlotLeft), at(frame.down(tick)),
-                     at(kWidth - kPlotRight)) +
+                     at(width - kPlotRight)) +
               words(kPlotLeft - 6, frame.down(tick) + 4, "end", frame.y.label(tick));
   }
-  inside += words(kPlotLeft - 54, frame.top - 10, "start", shortened(without_unit(bars.y_label), 60));
+  inside += words(kLabelLeft, frame.top - kLabelAbove, "start",
+                  fitting(without_unit(bars.y_label), width - 2 * kLabelLeft));
   for (size_t i = 0; i < bars.names.size(); ++i) inside += bar_of(bars, i, frame, bars.y_label);
-  if (bars.names.empty()) inside += words(kWidth / 2, frame.top + kPlotHeight / 2, "middle", "no data yet");
-  return picture(bars.title, frame.top + kPlotHeight + kNamesHeight, inside + names_below(bars, frame));
+  if (bars.names.empty()) inside += words(width / 2, frame.top + kPlotHeight / 2, "middle", "no data yet");
+  size_t rows = 1;
+  inside += names_below(bars, frame, rows);
+  return picture(bars.title, width,
+                 frame.top + kPlotHeight + kNamesHeight + kNameRow * static_cast<double>(rows), inside);
 }
 
 }  // namespace lockstep::plot

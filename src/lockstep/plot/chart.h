@@ -31,10 +31,13 @@ struct Bars {
   std::vector<std::vector<double>> values;  ///< [bar][part]
 };
 
+/// How wide a picture is where nothing else is said; text in it is 12 high.
+inline constexpr double kWidth = 560;
+
 /// An <svg> element, with no script and nothing from elsewhere; it takes its colours from the page, and
 /// brings its own where it is a file by itself.
-std::string svg(const Chart& chart);
-std::string svg(const Bars& bars);
+std::string svg(const Chart& chart, double width = kWidth);
+std::string svg(const Bars& bars, double width = kWidth);
 
 /// For a terminal: at most `width` columns wide, with no colour.
 std::string text(const Chart& chart, int width = 78);

@@ -11,7 +11,7 @@
 namespace lockstep::plot {
 namespace {
 
-constexpr double kBelowPlot = 44;
+constexpr double kBelowPlot = 44, kBetweenLabels = 6;
 constexpr size_t kDots = 40;  // a line of more points needs no dot at each
 
 struct Point {
@@ -20,9 +20,10 @@ struct Point {
 
 struct Frame {
   Axis x, y;
-  double top;
+  double width, top;
 
-  double across(double value) const { return kPlotLeft + x.place(value) * (kWidth - kPlotLeft - kPlotRight); }
+  double right() const { return width - kPlotRight; }
+  double across(double value) const { return kPlotLeft + x.place(value) * (right() - kPlotLeft); }
   double down(double value) const { return top + (1 - y.place(value)) * kPlotHeight; }
 };
 
@@ -36,8 +37,8 @@ std::vector<Point> placed(const Series& series, const Frame& frame) {
 }
 
 // More points than the eye can tell apart: of each half unit the first, the highest, the lowest and the last.
-std::vector<Point> thinned(const std::vector<Point>& points) {
-  if (points.size() <= 2 * static_cast<size_t>(kWidth)) return points;
+std::vector<Point> thinned(const std::vector<Point>& points, double width) {
+  if (points.size() <= 2 * static_cast<size_t>(width)) return points;
   std::vector<Point> kept;
   for (size_t begin = 0, end = 0; begin < points.size(); begin = end) {
     while (end < points.size() && std::floor(2 * points[end].x) == std::floor(2 * points[begin].x)) ++end;
@@ -53,7 +54,7 @@ std::vector<Point> thinned(const std::vector<Point>& points) {
 }
 
 std::string line(const Series& series, size_t n, const Frame& frame) {
-  const auto points = thinned(placed(series, frame));
+  const auto points = thinned(placed(series, frame), frame.width);
   if (points.empty()) return "";
   std::string path, dots;
   for (const auto& [x, y] : points) path += format("{}{} {}", path.empty() ? "M" : "L", at(x), at(y));
@@ -70,34 +71,42 @@ std::string grid(const Chart& chart, const Frame& frame) {
   std::string svg;
   for (const double tick : frame.y.ticks()) {
     const double y = frame.down(tick);
-    svg += format("<path class=\"g\" d=\"M{} {}H{}\"/>", at(kPlotLeft), at(y), at(kWidth - kPlotRight)) +
+    svg += format("<path class=\"g\" d=\"M{} {}H{}\"/>", at(kPlotLeft), at(y), at(frame.right())) +
            words(kPlotLeft - 6, y + 4, "end", frame.y.label(tick));
   }
+  double free_from = 0;
   for (const double tick : frame.x.ticks()) {
     const double x = frame.across(tick);
-    svg += format("<path class=\"g\" d=\"M{} {}v5\"/>", at(x), at(frame.top + kPlotHeight)) +
-           words(x, frame.top + kPlotHeight + 18, "middle", frame.x.label(tick));
+    svg += format("<path class=\"g\" d=\"M{} {}v5\"/>", at(x), at(frame.top + kPlotHeight));
+    const auto label = frame.x.label(tick);
+    const double half = width_of(label) / 2;
+    if (x - half < free_from) continue;
+    svg += words(std::min(x, frame.width - half), frame.top + kPlotHeight + 18, "middle", label);
+    free_from = x + half + kBetweenLabels;
   }
-  return svg + words(kPlotLeft - 54, frame.top - 10, "start", shortened(without_unit(chart.y_label), 60)) +
-         words(kWidth - kPlotRight, frame.top + kPlotHeight + 37, "end",
-               shortened(without_unit(chart.x_label), 70));
+  const double room = frame.width - 2 * kLabelLeft;
+  return svg +
+         words(kLabelLeft, frame.top - kLabelAbove, "start", fitting(without_unit(chart.y_label), room)) +
+         words(frame.right(), frame.top + kPlotHeight + 37, "end",
+               fitting(without_unit(chart.x_label), room));
 }
 
 }  // namespace
 
-std::string svg(const Chart& chart) {
+std::string svg(const Chart& chart, double width) {
   std::vector<LegendEntry> entries;
   for (const auto& series : chart.series) entries.push_back({series.name, series.dashed, series.look});
   double bottom = 0;
-  auto inside = heading(chart.title, entries, false, bottom);
+  auto inside = heading(chart.title, entries, false, width, bottom);
   const Frame frame = {Axis(all_values(chart, &Series::x), chart.log_x, unit_of(chart.x_label)),
-                       Axis(all_values(chart, &Series::y), chart.log_y, unit_of(chart.y_label)), bottom + 24};
+                       Axis(all_values(chart, &Series::y), chart.log_y, unit_of(chart.y_label)), width,
+                       bottom + kAbovePlot};
   inside += grid(chart, frame);
   std::string lines;
   for (size_t i = 0; i < chart.series.size(); ++i)
     lines += line(chart.series[i], look_of(chart.series[i].look, i), frame);
-  if (lines.empty()) lines = words(kWidth / 2, frame.top + kPlotHeight / 2, "middle", "no data yet");
-  return picture(chart.title, frame.top + kPlotHeight + kBelowPlot, inside + lines);
+  if (lines.empty()) lines = words(width / 2, frame.top + kPlotHeight / 2, "middle", "no data yet");
+  return picture(chart.title, width, frame.top + kPlotHeight + kBelowPlot, inside + lines);
 }
 
 }  // namespace lockstep::plot

@@ -1,7 +1,9 @@
 #include "lockstep/plot/look.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <string_view>
 
 #include "lockstep/base/format.h"
 #include "lockstep/plot/page.h"
@@ -34,7 +36,21 @@ std::string style() {
          ".ls .o{stroke-dasharray:.1 5;stroke-width:3}</style>";
 }
 
-constexpr double kLetter = 6.6, kRow = 18, kSwatch = 22;
+constexpr double kRow = 18, kSwatch = 22, kBetween = 14;
+
+// Of 12 high sans-serif, wide rather than narrow: which one a reader has is not known.
+struct Letters {
+  std::string_view letters;
+  double wide;
+};
+constexpr Letters kLetters[] = {{"ijlI.,:;'|! ", 4.2}, {"frt()[]{}-/\\\"", 5.2}, {"mwMW@%", 11.2}};
+
+double wide(char letter) {
+  for (const auto& [letters, wide] : kLetters) {
+    if (letters.find(letter) != std::string_view::npos) return wide;
+  }
+  return 7.4;
+}
 
 std::string swatch(double x, double y, size_t n, bool dashed, bool box) {
   if (box)
@@ -89,30 +105,43 @@ std::string words(double x, double y, const std::string& anchor, const std::stri
                 kind.empty() ? kind : " class=\"" + kind + "\"", escaped(text));
 }
 
+double width_of(const std::string& text) {
+  double sum = 0;
+  for (const char byte : text) sum += (static_cast<unsigned char>(byte) & 0xc0) == 0x80 ? 0 : wide(byte);
+  return sum;
+}
+
+std::string fitting(const std::string& text, double width) {
+  auto letters = letters_of(text);
+  while (letters > 1 && width_of(shortened(text, letters)) > width) --letters;
+  return shortened(text, letters);
+}
+
 std::string heading(const std::string& title, const std::vector<LegendEntry>& entries, bool boxes,
-                    double& bottom) {
-  constexpr double kLeft = 8;
-  std::string svg = title.empty() ? "" : words(kLeft, 20, "start", shortened(title, 70), "t");
+                    double width, double& bottom) {
+  constexpr double kLeft = 8, kTitle = 1.25;  // larger than the rest, and bold
+  std::string svg =
+      title.empty() ? "" : words(kLeft, 20, "start", fitting(title, (width - 2 * kLeft) / kTitle), "t");
   bottom = title.empty() ? 6 : 28;
   if (entries.size() < 2 && !boxes) return svg;
   double x = kLeft, y = bottom + 12;
   for (size_t i = 0; i < entries.size(); ++i) {
-    const auto name = shortened(entries[i].name, 44);
-    const double wide = kSwatch + kLetter * static_cast<double>(letters_of(name)) + 12;
-    if (x > kLeft && x + wide > kWidth) x = kLeft, y += kRow;
+    const auto name = fitting(entries[i].name, std::min(320.0, width - 2 * kLeft - kSwatch));
+    const double wide = kSwatch + width_of(name);
+    if (x > kLeft && x + wide > width) x = kLeft, y += kRow;
     const auto look = look_of(entries[i].look, i);
     svg += swatch(x, y, look, entries[i].dashed, boxes) + words(x + kSwatch, y, "start", name);
-    x += wide;
+    x += wide + kBetween;
   }
   bottom = y + 8;
   return svg;
 }
 
-std::string picture(const std::string& title, double height, const std::string& inside) {
+std::string picture(const std::string& title, double width, double height, const std::string& inside) {
   return format(
              "<svg class=\"ls\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" role=\"img\" "
              "aria-label=\"{}\">",
-             at(kWidth), at(height), escaped(title)) +
+             at(width), at(height), escaped(title)) +
          style() + inside + "</svg>\n";
 }
 

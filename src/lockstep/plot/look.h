@@ -15,12 +15,13 @@ std::string dark_colours();
 /// The colour of the nth series or part.
 std::string colour(size_t n);
 
-inline constexpr double kWidth = 560;
 /// Between the axes: how high, and what stays free left and right of it.
 inline constexpr double kPlotHeight = 220, kPlotLeft = 62, kPlotRight = 18;
+/// What the y axis counts stands above its marks: how far left, how far above the plot, and what both take.
+inline constexpr double kLabelLeft = 8, kLabelAbove = 15, kAbovePlot = 30;
 
-/// The <svg> element around what is drawn, `height` units high and kWidth wide.
-std::string picture(const std::string& title, double height, const std::string& inside);
+/// The <svg> element around what is drawn.
+std::string picture(const std::string& title, double width, double height, const std::string& inside);
 
 /// A text; `anchor` is start, middle or end. The text is made safe.
 std::string words(double x, double y, const std::string& anchor, const std::string& text,
@@ -42,7 +43,12 @@ inline size_t look_of(int look, size_t place) {
 
 /// The title, and under it the legend where there is more than one entry; `bottom` is where they end.
 std::string heading(const std::string& title, const std::vector<LegendEntry>& entries, bool boxes,
-                    double& bottom);
+                    double width, double& bottom);
+
+/// About how wide a text is.
+double width_of(const std::string& text);
+/// The text, shortened where it is wider than that.
+std::string fitting(const std::string& text, double width);
 
 /// A coordinate in few letters.
 std::string at(double value);

@@ -3,6 +3,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/readable.h"
 #include "lockstep/plot/look.h"
+#include "lockstep/plot/pictures.h"
 
 namespace lockstep::plot {
 namespace {
@@ -23,17 +24,17 @@ a{color:var(--ls0)}
 nav{display:flex;flex-wrap:wrap;gap:.2rem 1.1rem;font-size:.92rem}
 nav a{text-decoration:none}
 .soft{color:var(--soft)}
-.grid{display:grid;gap:1rem;grid-template-columns:repeat(auto-fill,minmax(min(100%,500px),1fr));align-items:start}
-.grid>*,.card{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:.6rem;min-width:0}
-.grid>*,.card,section{overflow-x:auto}
-svg.ls{display:block;width:100%;height:auto;min-width:475px;max-width:760px}
-.scroll{overflow-x:auto;max-width:100%}
+.scroll{overflow-x:auto;width:fit-content;max-width:100%;--edge:2.2rem 100% no-repeat local;--shade:.9rem calc(100% - 2px) no-repeat scroll;background:
+linear-gradient(to right,var(--paper) 40%,transparent) left/var(--edge),
+linear-gradient(to left,var(--paper) 40%,transparent) right/var(--edge),
+linear-gradient(to right,var(--soft),transparent) left/var(--shade),
+linear-gradient(to left,var(--soft),transparent) right/var(--shade)}
 table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}
 th,td{text-align:left;padding:.28rem .8rem .28rem 0;border-bottom:1px solid var(--line);vertical-align:top}
 th{color:var(--soft);font-weight:600;white-space:nowrap}
 td.n{text-align:right;white-space:nowrap}
 td{max-width:34rem;overflow-wrap:break-word;white-space:pre-line}
-pre{overflow-x:auto;background:var(--card);border:1px solid var(--line);border-radius:10px;padding:.8rem;font-size:.82rem;line-height:1.45}
+pre{white-space:pre-wrap;overflow-wrap:anywhere;background:var(--card);border:1px solid var(--line);border-radius:10px;padding:.8rem;font-size:.82rem;line-height:1.45}
 details summary{cursor:pointer;color:var(--ls0);margin:.4rem 0}
 table.m td,table.m th{padding:.22rem .5rem;border:1px solid var(--line)}
 .shots{display:grid;gap:.8rem;grid-template-columns:repeat(auto-fill,minmax(130px,1fr))}
@@ -41,7 +42,7 @@ figure{margin:0;padding:.5rem;background:var(--card);border:1px solid var(--line
 figure img{width:100%;image-rendering:pixelated;border-radius:4px;display:block}
 figcaption{font-size:.82rem;margin-top:.3rem;overflow-wrap:anywhere}
 ul{padding-left:1.2rem}
-@media print{.scroll,.grid>*,.card,section{overflow:visible}}
+@media print{.scroll{overflow:visible}}
 )";
 
 struct Safe {
@@ -70,7 +71,7 @@ std::string styled_head(const std::string& title) {
          "\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
          "<meta name=\"color-scheme\" content=\"light dark\">\n<title>" +
          escaped(title) + "</title>\n<style>\n:root{" + light_colours() +
-         "}\n@media(prefers-color-scheme:dark){:root{" + dark_colours() + "}}" + kStyle +
+         "}\n@media(prefers-color-scheme:dark){:root{" + dark_colours() + "}}" + kStyle + kPicturesStyle +
          "</style>\n</head>\n";
 }
 

@@ -4,6 +4,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/plot/chart.h"
 #include "lockstep/plot/page.h"
+#include "lockstep/plot/pictures.h"
 #include "lockstep/report/parts.h"
 
 namespace lockstep::report {
@@ -69,19 +70,14 @@ std::string run_heading(const Runs& runs, const RunData& run) {
   return runs.size() == 1 ? "" : "<h3>" + plot::escaped(run.name) + "</h3>\n";
 }
 
-std::string grid(const std::vector<std::string>& cards) {
-  std::string html;
-  for (const auto& card : cards) html += "<div>" + card + "</div>\n";
-  return html.empty() ? html : "<div class=\"grid\">\n" + html + "</div>\n";
-}
-
 std::string curves(const Runs& runs) {
-  std::vector<std::string> cards;
+  std::vector<plot::Draw> cards;
   for (const auto& picture : pictures()) {
-    const auto chart = chart_of(runs, picture);
-    if (!chart.series.empty()) cards.push_back(plot::svg(chart));
+    auto chart = chart_of(runs, picture);
+    if (!chart.series.empty()) cards.push_back(plot::drawn(std::move(chart)));
   }
-  return cards.empty() ? "<p class=\"soft\">No step was logged.</p>" : grid(cards) + without_steps(runs);
+  return cards.empty() ? "<p class=\"soft\">No step was logged.</p>"
+                       : plot::pictures(cards) + without_steps(runs);
 }
 
 }  // namespace lockstep::report

@@ -30,7 +30,5 @@ std::string troubles(const Runs& runs);
 
 /// A heading where there are several runs.
 std::string run_heading(const Runs& runs, const RunData& run);
-/// Pictures side by side where there is room.
-std::string grid(const std::vector<std::string>& cards);
 
 }  // namespace lockstep::report

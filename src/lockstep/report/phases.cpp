@@ -1,6 +1,6 @@
 // Where each rank's time went, as stacked bars.
 #include "lockstep/base/format.h"
-#include "lockstep/plot/chart.h"
+#include "lockstep/plot/pictures.h"
 #include "lockstep/report/parts.h"
 
 namespace lockstep::report {
@@ -32,12 +32,12 @@ plot::Bars bars_of(const RunData& run) {
 }  // namespace
 
 std::string phases(const Runs& runs) {
-  std::vector<std::string> cards;
+  std::vector<plot::Draw> cards;
   for (const auto& run : runs) {
-    const auto bars = bars_of(run);
-    if (!bars.names.empty()) cards.push_back(plot::svg(bars));
+    auto bars = bars_of(run);
+    if (!bars.names.empty()) cards.push_back(plot::drawn(std::move(bars)));
   }
-  return grid(cards);
+  return plot::pictures(cards);
 }
 
 }  // namespace lockstep::report

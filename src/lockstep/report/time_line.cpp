@@ -8,6 +8,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/plot/look.h"
 #include "lockstep/plot/page.h"
+#include "lockstep/plot/pictures.h"
 #include "lockstep/plot/ticks.h"
 #include "lockstep/report/parts.h"
 
@@ -79,59 +80,72 @@ std::map<std::pair<int, int>, double> rows_of(const std::vector<Bar>& bars, doub
   return rows;
 }
 
-std::string drawn(const Bar& bar, double y, const plot::Axis& axis) {
-  const auto across = [&](double value) {
-    return kLeft + axis.place(value) * (plot::kWidth - kLeft - kRight);
-  };
+struct Strip {
+  plot::Axis axis;
+  double width;
+
+  double across(double seconds) const { return kLeft + axis.place(seconds) * (width - kLeft - kRight); }
+};
+
+std::string drawn(const Bar& bar, double y, const Strip& strip) {
+  const double begin = strip.across(bar.begin / 1e6), end = strip.across(bar.end / 1e6);
   return format(
       "<rect x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\"><title>{}</title></rect>",
-      across(bar.begin / 1e6), plot::at(y), std::max(across(bar.end / 1e6) - across(bar.begin / 1e6), 0.15),
-      plot::at(kRow), plot::colour(bar.colour),
+      begin, plot::at(y), std::max(end - begin, 0.15), plot::at(kRow), plot::colour(bar.colour),
       plot::escaped(format("rank {}, step {:.0f}, {}: {}", bar.rank, bar.step, bar.name,
                            plot::short_number((bar.end - bar.begin) / 1e6, plot::Unit::seconds))));
 }
 
-std::string marks(const plot::Axis& axis, double top, double bottom) {
+std::string marks(const Strip& strip, double top, double bottom) {
   std::string svg;
-  for (const double tick : axis.ticks()) {
-    const double x = kLeft + axis.place(tick) * (plot::kWidth - kLeft - kRight);
+  for (const double tick : strip.axis.ticks()) {
+    const double x = strip.across(tick);
     svg +=
         format("<path class=\"g\" d=\"M{} {}V{}\"/>", plot::at(x), plot::at(top - 3), plot::at(bottom + 4)) +
-        plot::words(x, bottom + 18, "middle", axis.label(tick));
+        plot::words(x, bottom + 18, "middle", strip.axis.label(tick));
   }
   return svg;
 }
 
-std::string picture_of(const RunData& run) {
-  auto bars = bars_in(run.trace);
-  keep_last_steps(bars);
-  if (bars.empty()) return "";
+// What is drawn, in the order of the colours.
+std::vector<plot::LegendEntry> legend_of(const std::vector<Bar>& bars) {
   std::vector<plot::LegendEntry> entries;
-  for (const auto* name : kNames) entries.push_back({name});
-  const auto title = run.name + ": the trace's last steps";
+  for (size_t i = 0; i < kNames.size(); ++i) {
+    const bool there = std::ranges::any_of(bars, [&](const Bar& bar) { return bar.colour == i; });
+    if (there) entries.push_back({kNames[i], false, static_cast<int>(i)});
+  }
+  return entries;
+}
+
+std::string picture_of(const std::string& title, const std::vector<Bar>& bars, double width) {
   double top = 0, last = 0;
-  auto inside = plot::heading(title, entries, true, top);
+  auto inside = plot::heading(title, legend_of(bars), true, width, top);
   double bottom = top += 10;
   const auto rows = rows_of(bars, bottom);
   for (const auto& bar : bars) last = std::max(last, bar.end / 1e6);
-  const plot::Axis axis({0, last}, false, plot::Unit::seconds, true);
-  inside += marks(axis, top, bottom);
-  for (const auto& bar : bars) inside += drawn(bar, rows.at({bar.rank, bar.track}), axis);
+  const Strip strip = {plot::Axis({0, last}, false, plot::Unit::seconds, true), width};
+  inside += marks(strip, top, bottom);
+  for (const auto& bar : bars) inside += drawn(bar, rows.at({bar.rank, bar.track}), strip);
   for (const auto& [key, y] : rows) {
     if (key.second == 0) inside += plot::words(kLeft - 6, y + 12, "end", format("rank {}", key.first));
   }
-  return plot::picture(title, bottom + 28, inside);
+  return plot::picture(title, width, bottom + 28, inside);
 }
 
 }  // namespace
 
 std::string time_line(const Runs& runs) {
-  std::vector<std::string> cards;
+  std::vector<plot::Draw> cards;
   for (const auto& run : runs) {
-    if (auto picture = picture_of(run); !picture.empty()) cards.push_back(std::move(picture));
+    auto bars = bars_in(run.trace);
+    keep_last_steps(bars);
+    if (bars.empty()) continue;
+    cards.emplace_back([title = run.name + ": the trace's last steps", bars](double width) {
+      return picture_of(title, bars, width);
+    });
   }
   if (cards.empty()) return "";
-  return grid(cards) +
+  return plot::pictures(cards) +
          "<p class=\"soft\">Under a rank's own work, its buckets of gradients on their way. The whole trace "
          "opens in "
          "ui.perfetto.dev or chrome://tracing: trace.json in the run's folder.</p>";
