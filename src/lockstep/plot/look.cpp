@@ -11,11 +11,11 @@
 namespace lockstep::plot {
 namespace {
 
-// After Okabe and Ito (2008), darker for white paper and lighter for black.
-constexpr std::array<const char*, 8> kLight = {"#0072b2", "#d55e00", "#00916a", "#b8558f",
-                                               "#b07d00", "#3a9bd9", "#6e6e6e", "#7a4a1e"};
-constexpr std::array<const char*, 8> kDark = {"#4fb0f0", "#ff8b45", "#35cf9f", "#ee9ac8",
-                                              "#e8b730", "#a5dbff", "#a8a8a8", "#d0a070"};
+// From the hues of Okabe and Ito (2008), moved until each two are far apart for every kind of eye (tests/plot/look_test.cpp).
+constexpr std::array<const char*, 8> kLight = {"#0d56a1", "#b34c0f", "#249f83", "#723364",
+                                               "#ba8600", "#7d65d8", "#6b6b6b", "#832f00"};
+constexpr std::array<const char*, 8> kDark = {"#42b5ff", "#d6660b", "#0ce7ba", "#e180c3",
+                                              "#eab924", "#8b77fc", "#808080", "#c3a175"};
 
 std::string colours(const std::array<const char*, 8>& row, const char* others) {
   std::string css = others;
