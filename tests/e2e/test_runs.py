@@ -50,7 +50,7 @@ def test_what_a_program_gets_is_what_the_runs_wrote(place, lockstep, run):
         assert one["metrics"]["accuracy"]["best"] == max(e["accuracy"] for e in epochs)
         assert one["state"] == json.loads((folder / "status.json").read_text())["state"]
         verdict = run(lockstep, "status", folder).stdout
-        assert verdict.startswith(one["state"]) and f"step {one['step']}, epoch {one['epoch']} of {one['epochs']}" in verdict
+        assert verdict.startswith(one["state"]) and f"step {one['step']}, {one['epoch']} of {one['epochs']} epochs" in verdict
 
 
 @pytest.mark.parametrize("key, names", [("optim.lr", ["pima", "other", "pima-2"]), ("run.seed", ["pima", "pima-2", "other"]),

@@ -108,7 +108,7 @@ void JobScreen::show_progress(const Standing& standing) {
   looked_ = Clock::now();
   try {
     const auto status = run_folder::read_status(standing.folder);
-    const auto text = format("job {}: {}, epoch {} of {}, step {}", standing.job,
+    const auto text = format("job {}: {}, {} of {} epochs, step {}", standing.job,
                              standing.folder.filename().string(), status.epoch, status.epochs, status.step);
     console_.progress(text);
     if (status.epoch == epoch_ || std::ranges::any_of(logs_, &cluster::LogTail::has_spoken)) return;

@@ -188,14 +188,17 @@ Verdict judge(const std::filesystem::path& folder) {
   auto& text = verdict.text;
   if (status.state == RunState::running) text += format(" on {} (process {})", status.host, status.pid);
   if (!status.reason.empty()) text += ": " + status.reason;
-  text += format("\nstep {}, epoch {} of {}, {:.1f} s, attempt {}", status.step, status.epoch, status.epochs,
+  text += format("\nstep {}, {} of {} epochs, {:.1f} s, attempt {}", status.step, status.epoch, status.epochs,
                  status.seconds, status.attempt);
+  verdict.outcome = text;
   if (status.loss) text += format("\nloss {:.4f}", *status.loss);
   if (status.accuracy) text += format("\naccuracy {:.2f} %", 100 * *status.accuracy);
   if (status.reward) text += format("\nreward {:.2f}", *status.reward);
   // a killed run may have come to one more than it could say
   verdict.checkpoint = base::newest_by_name((folder / "checkpoints").string());
-  if (!verdict.checkpoint.empty()) text += "\ncheckpoint " + verdict.checkpoint;
+  const auto newest = verdict.checkpoint.empty() ? "" : "\ncheckpoint " + verdict.checkpoint;
+  text += newest;
+  verdict.outcome += newest;
   return verdict;
 }
 

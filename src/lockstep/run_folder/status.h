@@ -53,6 +53,7 @@ struct Verdict {
   int exit_status;
   RunStatus status;             // of one that has died: failed, and why
   std::string checkpoint = {};  // the newest one's path; empty = none
+  std::string outcome = {};     // the text without loss, accuracy and reward
 };
 Verdict judge(const std::filesystem::path& folder);
 
