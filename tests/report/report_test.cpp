@@ -163,8 +163,65 @@ TEST_F(Report, SeveralRunsShareTheirCurvesAndShowWhatDiffers) {
   EXPECT_TRUE(has(html, "right, evaluation"));
   EXPECT_TRUE(has(html, "<td>optim.lr</td><td class=\"n\">0.1</td><td class=\"n\">0.2</td>"))
       << html.substr(html.find("<h2>Config"));
-  EXPECT_TRUE(has(html, "<td>optim.warp</td><td>–</td>"));
+  EXPECT_TRUE(has(html, "<td>optim.warp</td><td class=\"n\">–</td>"));
   EXPECT_EQ(count(html, "<td>task.name</td>"), 0U);
+}
+
+TEST_F(Report, RunsOfDifferentTasksShareNoAxis) {
+  const auto left = run("left"), right = run("right"), third = run("third");
+  write(right, "config.yaml", "task:\n  name: pi<ma>\n");
+  for (const auto& folder : {left, right, third})
+    write(folder, "metrics.jsonl", R"({"event":"epoch","epoch":0,"step":10,"train_loss":1,"accuracy":0.9})");
+  const auto html = report({left, right, third});
+  const auto mnist = html.find("<h3>Task mnist</h3>"), pima = html.find("<h3>Task pi&lt;ma&gt;</h3>");
+  ASSERT_TRUE(mnist < pima && pima != std::string::npos) << html;
+  const auto of_mnist = html.substr(mnist, pima - mnist), of_pima = html.substr(pima);
+  EXPECT_TRUE(has(of_mnist, ">left, training<") && has(of_mnist, ">third, training<"));
+  EXPECT_FALSE(has(of_mnist, ">right, training<"));
+  EXPECT_FALSE(has(of_pima, ">left, training<"));
+  EXPECT_FALSE(has(report({left, third}), "<h3>Task"));
+}
+
+TEST_F(Report, ARunThatActsHasCurvesOfItsEpochsAndNoEmptyColumn) {
+  const auto folder = run("acts");
+  write(folder, "status.json", kStatus);
+  write(
+      folder, "metrics.jsonl",
+      R"({"event":"epoch","epoch":0,"step":10,"train_loss":1,"reward":20,"recent_reward":21.5,"samples_per_second":9})");
+  const auto html = report({folder});
+  for (const auto* title : {">Loss<", ">Reward<", ">Speed<"}) EXPECT_TRUE(has(html, title)) << title;
+  EXPECT_TRUE(has(html, "<td>reward</td><td>21.50</td>")) << html.substr(html.find("<main>"), 900);
+  EXPECT_FALSE(has(html, "accuracy</t"));
+  const auto two = report({folder, run("other")});
+  EXPECT_EQ(count(two, "class=\"c d\""), 2U * 2U) << "of two curves one is dashed, for a phone and a desk";
+}
+
+TEST_F(Report, TheSummarySaysANumberOnce) {
+  const auto folder = run("once");
+  write(folder, "status.json",
+        R"({"state":"done","reason":"epochs","step":20,"epoch":2,"epochs":2,"loss":0.125,"accuracy":0.75})");
+  write(folder, "metrics.jsonl",
+        R"({"event":"epoch","epoch":1,"step":20,"train_loss":0.125,"eval_loss":0.5,"accuracy":0.75})");
+  const auto html = report({folder});
+  const auto summary =
+      html.substr(html.find("<h2>What became"), html.find("<h2>Curves") - html.find("<h2>What became"));
+  EXPECT_EQ(count(summary, "0.125"), 1U) << summary;
+  EXPECT_EQ(count(summary, "75"), 1U) << summary;
+  EXPECT_TRUE(has(summary, "2 of 2 epochs")) << summary;
+}
+
+TEST_F(Report, WhatWasToldRightIsNotAmongTheWrong) {
+  const auto folder = run("mixed");
+  write(folder, "report.json",
+        R"({"evaluation":{"step":1,"worst":[{"sample":11,"loss":2,"truth":0,"told":1},
+            {"sample":22,"loss":1,"truth":1,"told":1}]}})");
+  auto html = report({folder});
+  const auto wrong = html.find("most wrong about"), right = html.find("Right, but barely");
+  EXPECT_LT(wrong, html.find("sample 11")) << html;
+  EXPECT_LT(html.find("sample 11"), right);
+  EXPECT_LT(right, html.find("sample 22"));
+  write(folder, "report.json", R"({"evaluation":{"step":1,"worst":[{"sample":22,"truth":1,"told":1}]}})");
+  EXPECT_FALSE(has(report({folder}), "most wrong about"));
 }
 
 TEST_F(Report, AHundredThousandLinesAreASmallPage) {

@@ -32,7 +32,7 @@ linear-gradient(to left,var(--soft),transparent) right/var(--shade)}
 table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}
 th,td{text-align:left;padding:.28rem .8rem .28rem 0;border-bottom:1px solid var(--line);vertical-align:top}
 th{color:var(--soft);font-weight:600;white-space:nowrap}
-td.n{text-align:right;white-space:nowrap}
+th.n,td.n{text-align:right;white-space:nowrap}
 td{max-width:34rem;overflow-wrap:break-word;white-space:pre-line}
 pre{white-space:pre-wrap;overflow-wrap:anywhere;background:var(--card);border:1px solid var(--line);border-radius:10px;padding:.8rem;font-size:.82rem;line-height:1.45}
 details summary{cursor:pointer;color:var(--ls0);margin:.4rem 0}
@@ -64,6 +64,17 @@ bool is_number(const std::string& cell) {
          cell.find_first_not_of("0123456789.,+-eE%kMG ") == std::string::npos;
 }
 
+// All that stands in the column, below its head; some numbers among words stay with them.
+bool is_of_numbers(const std::vector<std::vector<std::string>>& rows, size_t column) {
+  bool any = false;
+  for (size_t i = 1; i < rows.size(); ++i) {
+    if (column >= rows[i].size() || rows[i][column].empty() || rows[i][column] == "–") continue;
+    if (!is_number(rows[i][column])) return false;
+    any = true;
+  }
+  return any;
+}
+
 std::string styled_head(const std::string& title) {
   return "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
          "<meta http-equiv=\"Content-Security-Policy\" content=\"" +
@@ -93,10 +104,11 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
   if (rows.empty()) return "";
   std::string html = "<div class=\"scroll\"><table>\n";
   for (size_t i = 0; i < rows.size(); ++i) {
+    const std::string tag = i == 0 ? "th" : "td";
     html += "<tr>";
-    for (const auto& cell : rows[i]) {
-      html += i == 0 ? "<th>" : is_number(cell) ? "<td class=\"n\">" : "<td>";
-      html += escaped(cell) + (i == 0 ? "</th>" : "</td>");
+    for (size_t column = 0; column < rows[i].size(); ++column) {
+      html += "<" + tag + (is_of_numbers(rows, column) ? " class=\"n\">" : ">") + escaped(rows[i][column]) +
+              "</" + tag + ">";
     }
     html += "</tr>\n";
   }

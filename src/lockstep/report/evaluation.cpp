@@ -69,14 +69,23 @@ std::string shot(const Json& evaluation, const Json& sample) {
                 number(sample, "sample"), loss_of(sample));
 }
 
-std::string worst(const Json& evaluation) {
+bool is_right(const Json& sample) {
+  return number(sample, "told") == number(sample, "truth");
+}
+
+std::string shots(const Json& evaluation, bool right, const char* heading) {
   std::string html;
   size_t shown = 0;
   for (const auto& sample : list(evaluation, "worst")) {
-    if (shown++ < kMostSamples) html += shot(evaluation, sample);
+    if (is_right(sample) == right && shown++ < kMostSamples) html += shot(evaluation, sample);
   }
-  return html.empty() ? html
-                      : "<h3>What it was most wrong about</h3>\n<div class=\"shots\">" + html + "</div>\n";
+  return html.empty() ? html : format("<h3>{}</h3>\n<div class=\"shots\">", heading) + html + "</div>\n";
+}
+
+// A sample may cost much and be right nevertheless.
+std::string worst(const Json& evaluation) {
+  return shots(evaluation, false, "What it was most wrong about") +
+         shots(evaluation, true, "Right, but barely");
 }
 
 std::string values(const Json& evaluation) {

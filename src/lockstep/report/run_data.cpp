@@ -109,9 +109,10 @@ RunData read_numbers(const fs::path& folder) {
   try {
     auto judged = run_folder::judge(folder);
     run.verdict = std::move(judged.text);
+    run.outcome = std::move(judged.outcome);
     run.status = std::move(judged.status);
   } catch (const std::exception& error) {
-    run.verdict = "unknown";
+    run.verdict = run.outcome = "unknown";
     run.troubles.push_back(describe(error));
   }
   read_config(run);

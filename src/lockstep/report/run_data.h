@@ -21,9 +21,10 @@ struct Curve {
 };
 
 struct RunData {
-  std::string name;    ///< of the folder
-  std::string folder;  ///< as it was given
-  std::string verdict;
+  std::string name;                                           ///< of the folder
+  std::string folder;                                         ///< as it was given
+  std::string verdict;                                        ///< as `lockstep status` says it
+  std::string outcome;                                        ///< the same without loss, accuracy and reward
   std::optional<run_folder::RunStatus> status;                ///< nothing where it could not be read
   std::string config;                                         ///< its text
   std::vector<std::pair<std::string, std::string>> settings;  ///< "optim.lr" and its value, in order

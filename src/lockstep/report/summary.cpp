@@ -1,5 +1,6 @@
 // What became of each run, in a line or two.
 #include <algorithm>
+#include <array>
 
 #include "lockstep/base/format.h"
 #include "lockstep/plot/page.h"
@@ -9,25 +10,44 @@
 namespace lockstep::report {
 namespace {
 
-std::string last_of(const std::map<std::string, Curve>& curves, const char* key) {
-  const auto found = curves.find(key);
-  return found == curves.end() || found->second.y.empty() ? "" : format("{:.4f}", found->second.y.back());
+using Rows = std::vector<std::vector<std::string>>;
+
+struct Shown {
+  const char *head, *metric;
+  int digits;
+};
+constexpr std::array<Shown, 4> kShown = {{{"training loss", "train_loss", 4},
+                                          {"evaluation loss", "eval_loss", 4},
+                                          {"accuracy", "accuracy", 4},
+                                          {"reward", "recent_reward", 2}}};
+
+std::string last_of(const RunData& run, const Shown& column) {
+  const auto found = run.epochs.find(column.metric);
+  if (found == run.epochs.end() || found->second.y.empty()) return "";
+  return format("{:.{}f}", found->second.y.back(), column.digits);
+}
+
+// Facts as rows, which a phone has room for.
+Rows turned(const Rows& rows) {
+  Rows turned(rows.at(0).size());
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) turned[i].push_back(row[i]);
+  }
+  return turned;
 }
 
 }  // namespace
 
+// A number that no run has gets no column.
 std::string summary(const Runs& runs) {
-  const bool act = std::ranges::any_of(
-      runs, [](const RunData& run) { return last_of(run.epochs, "recent_reward") != ""; });
-  std::vector<std::vector<std::string>> rows = {
-      {"run", "task", "what became of it", "training loss", "evaluation loss", "accuracy"}};
-  if (act) rows[0].push_back("reward");
-  for (const auto& run : runs) {
-    rows.push_back({run.name, setting(run, "task.name"), run.verdict, last_of(run.epochs, "train_loss"),
-                    last_of(run.epochs, "eval_loss"), last_of(run.epochs, "accuracy")});
-    if (act) rows.back().push_back(last_of(run.epochs, "recent_reward"));
+  Rows rows = {{"run", "task", "what became of it"}};
+  for (const auto& run : runs) rows.push_back({run.name, setting(run, "task.name"), run.outcome});
+  for (const auto& column : kShown) {
+    if (std::ranges::all_of(runs, [&](const RunData& run) { return last_of(run, column).empty(); })) continue;
+    rows[0].emplace_back(column.head);
+    for (size_t i = 0; i < runs.size(); ++i) rows[i + 1].push_back(last_of(runs[i], column));
   }
-  return plot::table(rows);
+  return plot::table(runs.size() == 1 ? turned(rows) : rows);
 }
 
 std::string troubles(const Runs& runs) {
