@@ -91,7 +91,7 @@ def draw(text):
     labels, arrows = read(text)
     layout = Layout(labels, arrows)
     wide, high = layout.size()
-    lines = [f'<svg class="arrows" viewBox="0 0 {wide:.0f} {high:.0f}" style="max-width:{wide:.0f}px" role="img">',
+    lines = [f'<div class="strip"><svg class="arrows" viewBox="0 0 {wide:.0f} {high:.0f}" style="width:{wide:.0f}px" role="img">',
              '<defs><marker id="head" viewBox="0 0 6 6" refX="1" refY="3" markerWidth="6" markerHeight="6" orient="auto">'
              '<path d="M0,0 L6,3 L0,6 z"/></marker></defs>']
     lines += [f'<path class="arrow" marker-end="url(#head)" d="{layout.curve(way)}"/>' for way in layout.ways]
@@ -99,7 +99,7 @@ def draw(text):
         x, y, width = layout.x[mark], layout.y(mark), layout.width(mark)
         lines += [f'<rect x="{x - width / 2:.0f}" y="{y - HIGH / 2:.0f}" width="{width}" height="{HIGH}" rx="6"/>',
                   f'<text x="{x:.0f}" y="{y + 5:.0f}">{label}</text>']
-    return "\n".join(lines + ["</svg>"])
+    return "\n".join(lines + ["</svg></div>"])
 
 
 class Arrows(SphinxTransform):

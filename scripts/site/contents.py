@@ -1,19 +1,24 @@
-"""Which pages there are, and in which order: the course first, then the docs as README.md lists them, then the project."""
+"""Which pages there are, and in which order: the course first, then the docs by what they are about, then the project."""
 
 import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PATTERNS = ["*.md", "docs/**.md", "tutorials/**.md", "examples/**.md", "data/*.md"]
-PROJECT = ["CHANGELOG", "docs/versions", "docs/architecture", "docs/decisions/README", "SECURITY", "CONTRIBUTING", "data/README"]
+COURSE = "The course"
+DOCS = {  # caption -> its pages of docs/, in order; what no caption names stands under the last
+    "To begin": ["install", "bundle", "config", "cli", "first-run-on-gpus", "troubleshooting"],
+    "Training": ["training", "optimisers", "run-folder", "checkpoints", "report"],
+    "Data, tasks and models": ["tasks", "data", "images", "text", "acting", "bert", "bring", "extending", "api"],
+    "Ranks and their sums": ["ddp", "launchers", "process-groups", "all-reduce", "overlap"],
+    "Other ways to be parallel": ["parallel", "data-parallel", "model-parallel", "pipeline", "tensor-parallel", "sharded-optimizer"],
+    "Speed": ["step", "trace", "benchmark", "kernels", "gpu-step"],
+    "Clusters": ["cluster", "sites", "scale", "doctor"],
+    "The project": ["dependencies", "versions", "architecture", "decisions/README"],
+}
+PROJECT = ["CHANGELOG", "SECURITY", "CONTRIBUTING", "data/README"]  # stand there as well
 FOLDERS = ["docs/decisions/", "tutorials/exercises/"]  # their pages stand under the folder's README.md, where there is one
 INDEX = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=README.html">lockstep\n'
-
-
-def linked():
-    """The docs that README.md lists, in its order."""
-    listed = (ROOT / "README.md").read_text().rpartition("\n## More")[2]
-    return re.findall(r"\]\(([^)#\s:]+)\.md\)", listed)
 
 
 def under(folder, pages):
@@ -27,11 +32,12 @@ def sections(pages):
     left = sorted(pages - {"README"} - {page for folder in FOLDERS for page in under(folder, pages)})
     course = [page for page in left if page.startswith("tutorials/")]
     course.sort(key=lambda page: (page != "tutorials/README", not re.match(r"tutorials/\d", page), page))
-    project = [page for page in PROJECT if page in left]
-    docs = [page for page in left if page not in course + project]
-    order = {page: place for place, page in enumerate(linked())}
-    docs.sort(key=lambda page: order.get(page, len(order)))
-    return [("The course", course), ("The docs", docs), ("The project", project)]
+    named = {caption: [f"docs/{page}" for page in inside] for caption, inside in DOCS.items()}
+    last = next(reversed(named))
+    named[last] += PROJECT
+    known = {page for inside in named.values() for page in inside}
+    named[last] += [page for page in left if page not in known and page not in course]
+    return [(COURSE, course), *((caption, [page for page in inside if page in left]) for caption, inside in named.items())]
 
 
 def toctree(pages, caption=""):

@@ -8,7 +8,7 @@ import urllib.parse
 
 import pytest
 
-from browser_kit import chromium  # noqa: F401
+from browser_kit import chromium, measured  # noqa: F401
 from conftest import SOURCE, run_process
 
 pytestmark = pytest.mark.about("scripts", "docs")
@@ -125,6 +125,34 @@ def test_a_page_is_as_light_as_the_readers_system(scheme, light, site, chromium,
              "--window-size=1200,900")
     middle = sorted(image.open(shot).convert("L").tobytes())[1200 * 900 // 2]
     assert (middle > 230) if light else (middle < 40)
+
+
+@pytest.mark.parametrize("page, wide", [("tutorials/02-data-parallel", 700), ("docs/architecture", 800)], ids=["file", "arrows"])
+def test_a_picture_can_be_read_on_a_phone(page, wide, site, chromium, tmp_path):  # noqa: F811
+    seen = measured(chromium, site / f"{page}.html", 400, tmp_path)
+    assert seen["width"] == 400 and seen["page"] <= 400, "the page itself does not scroll sideways"
+    # drawn in text of 13 for its own width
+    assert max(right - left for left, right in seen["pictures"]) >= 0.79 * wide
+    desk = measured(chromium, site / f"{page}.html", 1400, tmp_path)
+    assert all(right - left <= 1000 for left, right in desk["pictures"])
+
+
+def contents_of(page):
+    """[(caption, [page])] of the contents beside a page."""
+    tree = page.read_text().partition('class="sidebar-tree"')[2].partition("</div>")[0]
+    parts = re.split(r'class="caption"[^>]*><span class="caption-text">(.*?)</span>', tree)
+    return [(caption, re.findall(r'class="toctree-l1[^"]*"><a class="[^"]*" href="([^"#]+)"', inside))
+            for caption, inside in zip(parts[1::2], parts[2::2])]
+
+
+def test_the_contents_are_in_parts_and_name_each_page(site):
+    parts = contents_of(site / "README.html")
+    assert [caption for caption, _ in parts][0] == "The course" and len(parts) > 6
+    assert all(0 < len(pages) <= 10 for _, pages in parts[1:]), parts
+    named = {page for _, pages in parts[:-1] for page in pages}
+    project = {f"docs/{name}.html" for name in ("dependencies", "versions", "architecture")}
+    docs = {f"docs/{page.stem}.html" for page in (SOURCE / "docs").glob("*.md")}
+    assert docs - named == project, "scripts/site/contents.py has a part for each page"
 
 
 # --- on a small tree ----------------------------------------------------------------------------------------------
