@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 #include "lockstep/bench/overlap_report.h"
 #include "lockstep/bench/units.h"
@@ -42,6 +44,28 @@ TEST(Curves, CrossWhereAnotherBecomesTheFastest) {
   EXPECT_EQ(crossovers(sizes, {{"a", {1, 9, 1, 9}}, {"b", {2, 2, 2, 2}}}),
             "a up to 4 B, then b up to 1 KiB, then a up to 4 KiB, then b");
   EXPECT_EQ(crossovers(sizes, {}), "");
+}
+
+TEST(Curves, ManyAreShownAsTheFastestFewAndOneByOne) {
+  const std::vector<int64_t> sizes = {4, 1024};
+  std::vector<Curve> curves;
+  for (int i = 0; i < 7; ++i) curves.push_back({"way" + std::to_string(i), {1.0 + i, 9.0 - i}, false, i});
+  const auto few = fastest_few(curves);
+  ASSERT_EQ(few.size(), kFewCurves);
+  EXPECT_EQ(few.front().name, "way2");
+  EXPECT_EQ(fastest_few({curves[0], curves[1]}).size(), 2U);
+  EXPECT_EQ(ratio_table(sizes, curves)[2], (std::vector<std::string>{"way1", "2.0", "2.7"}));
+  curves.push_back({"way3 (model)", {1e-3, 1e-3}, true, 3});
+  const auto charts = charts_one_by_one(sizes, curves);
+  ASSERT_EQ(charts.size(), 7U);
+  EXPECT_EQ(charts[3].title, "way3");
+  size_t clear = 0;
+  for (const auto& series : charts[3].series) clear += !series.faint;
+  EXPECT_EQ(clear, 2U) << "its own, and its model's";
+  for (const auto& chart : charts)
+    EXPECT_EQ(std::ranges::count(chart.series, "the others", &plot::Series::name), 1) << chart.title;
+  EXPECT_EQ(charts[2].series.size(), 7U) << "no other's model";
+  EXPECT_EQ(charts[2].also, charts[3].also);
 }
 
 TEST(Curves, TheBusBandwidthOfAPerfectRingIsThatOfALine) {

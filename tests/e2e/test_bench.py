@@ -36,7 +36,14 @@ def test_every_way_is_measured_beside_its_model(bench, tmp_path):
     assert "nccl" in result.stdout, "measured, or a line that says why not"
     many = os.cpu_count() or 1
     assert many >= 3 or "more ranks than cores" in result.stdout, result.stdout
-    assert page.read_text().count("<svg") == 3 and "2 (P-1) alpha" in page.read_text()
+    html = page.read_text()
+    assert "2 (P-1) alpha" in html and all(f'class="t">{way}</text>' in html for way in WAYS), "a picture of each"
+    # no picture, on the page or in the terminal, has more lines than eyes tell apart
+    pictures = [svg for svg in html.split("<svg")[1:]]
+    assert all(len(re.findall(r'<path class="c(?: d| o)?" stroke="[^"]*" d="M[\d.]+ [\d.]+L', svg)) <= 5 for svg in pictures)
+    legend = result.stdout.partition("All-reduce: time over size")[2].partition("microseconds")[0]
+    assert legend.startswith(", the 5 fastest at 256 KiB") and len(legend.strip().splitlines()) == 6, legend
+    assert "times the fastest" in result.stdout and "times the fastest" in html
 
 
 def test_a_slow_network_takes_the_time_of_the_formula(bench):

@@ -59,6 +59,18 @@ TEST(ChartSvg, TwelveSeriesLookApartAndAModelLikeItsSeries) {
   EXPECT_EQ(count(text(chart), "  ^ a"), 2U);
 }
 
+TEST(ChartSvg, FaintLinesAreBehindAndNamedOnce) {
+  Chart chart{.title = "t", .x_label = "", .y_label = "", .series = {{"own", {1, 2}, {1, 2}}}};
+  for (const auto* name : {"the others", "", ""})
+    chart.series.push_back({name, {1, 2}, {2, 1}, false, -1, true});
+  const auto plain = svg(chart);
+  EXPECT_EQ(count(plain, "class=\"c f\""), 4U) << "three lines, and one in the legend";
+  EXPECT_EQ(count(plain, "<circle"), 2U);
+  EXPECT_LT(plain.rfind("class=\"c f\""), plain.rfind("class=\"c\" stroke"));
+  chart.also = {1000};
+  EXPECT_NE(svg(chart).find(">1k<"), std::string::npos);
+}
+
 TEST(ChartSvg, AUnitStandsAtTheMarksAlone) {
   const auto picture = svg(speeds());
   EXPECT_NE(picture.find(">time<"), std::string::npos) << picture;

@@ -70,6 +70,12 @@ TEST(Pictures, TextHasRoomAtEveryWidth) {
   }
 }
 
+TEST(Pictures, ALongTitleGoesOnInASecondRow) {
+  const auto phone =
+      svg(Chart{"All-reduce: bus bandwidth over size, the 5 fastest at 8 MiB", "", "", {}}, 340);
+  EXPECT_NE(phone.find("at 8 MiB</text>"), std::string::npos) << phone;
+}
+
 TEST(Pictures, FewBarsKeepTheirNamesOnAPhone) {
   const auto phone =
       svg(Bars{"A step", "ms", {"dp", "dp, loss inside", "ddp"}, {"ms"}, {{3}, {2}, {1}}}, 340);

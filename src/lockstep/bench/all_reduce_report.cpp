@@ -66,29 +66,44 @@ std::string paragraph(const std::string& text) {
   return "<p>" + plot::escaped(text) + "</p>";
 }
 
+// Lines that stand for more say so.
+plot::Chart titled(plot::Chart chart, const std::vector<Curve>& few, const std::vector<Curve>& all,
+                   const std::vector<int64_t>& sizes) {
+  if (few.size() < all.size())
+    chart.title +=
+        format(", the {} fastest at {}", few.size(), bytes_text(static_cast<double>(sizes.back())));
+  return chart;
+}
+
+std::vector<plot::Draw> one_by_one(const std::vector<int64_t>& sizes, const std::vector<Curve>& curves) {
+  std::vector<plot::Draw> cards;
+  for (auto& chart : charts_one_by_one(sizes, curves)) cards.push_back(plot::drawn(std::move(chart)));
+  return cards;
+}
+
 }  // namespace
 
 void tell(const AllReduceFound& found) {
   const auto& sizes = found.asked.sizes;
-  const auto all = measured_curves(found, false), own = measured_curves(found, true);
+  const auto all = measured_curves(found, false), own = measured_curves(found, true), few = fastest_few(all);
   const auto table = table_of(sizes, with_models(all, found));
   const auto caution = found.caution.empty() ? "" : found.caution + "\n";
-  const auto times = time_chart(sizes, all);
-  const auto bandwidths = bandwidth_chart(sizes, all, found.ranks.world);
+  const auto times = titled(time_chart(sizes, few), few, all, sizes);
+  const auto bandwidths = titled(bandwidth_chart(sizes, few, found.ranks.world), few, all, sizes);
   const auto wins = "fastest algorithm, measured: " + crossovers(sizes, own);
   const auto should_win = "fastest algorithm, by the model: " + crossovers(sizes, modelled(found, ""));
   auto text = setting(found) + "\n";
   for (const auto& note : found.notes) text += note + "\n";
   text += format("every sum was checked; medians of {}, the slowest rank's time\n\n", found.asked.rounds);
-  text += aligned(table) + caution + "\n" + wins + "\n" + should_win + "\n\n" + plot::text(times) + "\n" +
-          plot::text(bandwidths);
+  text += aligned(table) + caution + "\n" + aligned(ratio_table(sizes, all)) + "\n" + wins + "\n" +
+          should_win + "\n\n" + plot::text(times) + "\n" + plot::text(bandwidths);
   std::fputs(text.c_str(), stdout);
   write_out(
       found.asked.out, "lockstep bench allreduce",
-      {{"Time", paragraph(setting(found)) + plot::pictures({plot::drawn(times)})},
-       {"Bus bandwidth", plot::pictures({plot::drawn(bandwidths)})},
-       {"Who wins where", paragraph(wins) + paragraph(should_win)},
-       {"Measured and modelled", plot::pictures({plot::drawn(time_chart(sizes, with_models(own, found)))})},
+      {{"Time and bus bandwidth",
+        paragraph(setting(found)) + plot::pictures({plot::drawn(times), plot::drawn(bandwidths)})},
+       {"Who wins where", paragraph(wins) + paragraph(should_win) + plot::table(ratio_table(sizes, all))},
+       {"Way by way", plot::pictures(one_by_one(sizes, with_models(all, found)))},
        {"The numbers", plot::table(table) + (caution.empty() ? "" : paragraph(caution))},
        {"What each costs", plot::table(formulas(found))}},
       plot::svg(is_slowed(found) ? time_chart(sizes, own) : times));

@@ -1,16 +1,18 @@
 #include "lockstep/bench/curves.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/base/format.h"
 #include "lockstep/bench/units.h"
+#include "lockstep/plot/all_values.h"
 
 namespace lockstep::bench {
 namespace {
 
-const std::string& fastest(const std::vector<Curve>& curves, size_t size) {
+const Curve& fastest(const std::vector<Curve>& curves, size_t size) {
   const auto faster = [size](const Curve& a, const Curve& b) { return a.seconds[size] < b.seconds[size]; };
-  return std::min_element(curves.begin(), curves.end(), faster)->name;
+  return *std::min_element(curves.begin(), curves.end(), faster);
 }
 
 std::string microseconds(double seconds) {
@@ -42,9 +44,9 @@ plot::Chart chart_of(const std::vector<int64_t>& sizes, const std::vector<Curve>
 std::string crossovers(const std::vector<int64_t>& sizes, const std::vector<Curve>& curves) {
   std::string text;
   for (size_t i = 0; i < sizes.size() && !curves.empty(); ++i) {
-    const auto& name = fastest(curves, i);
+    const auto& name = fastest(curves, i).name;
     const bool last = i + 1 == sizes.size();
-    if (!last && fastest(curves, i + 1) == name) continue;
+    if (!last && fastest(curves, i + 1).name == name) continue;
     text += (text.empty() ? "" : ", then ") + name;
     if (!last) text += " up to " + bytes_text(static_cast<double>(sizes[i]));
   }
@@ -57,6 +59,19 @@ Table table_of(const std::vector<int64_t>& sizes, const std::vector<Curve>& curv
   for (const auto& curve : curves) {
     table.push_back({curve.name});
     for (const auto seconds : curve.seconds) table.back().push_back(microseconds(seconds));
+  }
+  return table;
+}
+
+Table ratio_table(const std::vector<int64_t>& sizes, const std::vector<Curve>& curves) {
+  Table table = {{"times the fastest"}};
+  for (const auto size : sizes) table[0].push_back(bytes_text(static_cast<double>(size)));
+  for (const auto& curve : curves) {
+    table.push_back({curve.name});
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const double ratio = curve.seconds[i] / fastest(curves, i).seconds[i];
+      table.back().push_back(format("{:.{}f}", ratio, ratio < 10 ? 1 : 0));
+    }
   }
   return table;
 }
@@ -74,11 +89,48 @@ std::string aligned(const Table& table) {
   return text;
 }
 
+std::vector<Curve> fastest_few(const std::vector<Curve>& curves) {
+  if (curves.size() <= kFewCurves) return curves;
+  std::vector<double> times;
+  for (const auto& curve : curves) times.push_back(curve.seconds.back());
+  std::ranges::sort(times);
+  std::vector<Curve> few;
+  for (const auto& curve : curves) {
+    if (few.size() < kFewCurves && curve.seconds.back() <= times[kFewCurves - 1]) few.push_back(curve);
+  }
+  return few;
+}
+
 plot::Chart time_chart(const std::vector<int64_t>& sizes, const std::vector<Curve>& curves) {
   auto chart = chart_of(sizes, curves, [](double, double seconds) { return seconds * 1e6; });
   chart.title = "All-reduce: time over size";
   chart.y_label = "microseconds";
   return chart;
+}
+
+std::vector<plot::Chart> charts_one_by_one(const std::vector<int64_t>& sizes,
+                                           const std::vector<Curve>& curves) {
+  const auto whole = time_chart(sizes, curves);
+  std::vector<plot::Chart> charts;
+  for (const auto& curve : curves) {
+    if (curve.is_model) continue;
+    auto chart = whole;
+    chart.title = curve.name;
+    chart.also = plot::all_values(whole, &plot::Series::y);
+    chart.series.clear();
+    const char* others = "the others";
+    for (size_t i = 0; i < curves.size(); ++i) {
+      const bool own = curves[i].look == curve.look, model = curves[i].is_model;
+      if (!own && model) continue;
+      auto series = whole.series[i];
+      series.name = own ? model ? "by the model" : "measured" : std::exchange(others, "");
+      series.look = model ? 1 : 0;
+      series.faint = !own;
+      chart.series.push_back(std::move(series));
+    }
+    charts.push_back(std::move(chart));
+  }
+  return charts;
 }
 
 plot::Chart bandwidth_chart(const std::vector<int64_t>& sizes, const std::vector<Curve>& curves, int world) {

@@ -21,13 +21,22 @@ struct RunTimes {
 
 RunTimes run_times_of(std::vector<double> numbers) {
   std::sort(numbers.begin(), numbers.end());
-  return {numbers.front(), numbers[numbers.size() / 2], numbers.back()};
+  const size_t half = numbers.size() / 2;
+  const double median = (numbers[half] + numbers[(numbers.size() - 1) / 2]) / 2;
+  return {numbers.front(), median, numbers.back()};
 }
 
 std::string mib_of(const std::vector<double>& bytes) {
   std::string text;
   for (const double number : bytes) text += (text.empty() ? "" : " | ") + format("{:.1f}", number / kMiB);
   return text;
+}
+
+// A number alone would leave open which of the two is better.
+std::string against(double times_as_long) {
+  if (format("{:.2f}", times_as_long) == "1.00") return "-";
+  return times_as_long > 1 ? format("{:.2f}x slower", times_as_long)
+                           : format("{:.2f}x faster", 1 / times_as_long);
 }
 
 using Rows = std::vector<std::vector<std::string>>;
@@ -40,13 +49,13 @@ Rows speed_rows(const Results& results) {
     const auto& found = results.last.at(way);
     const auto [min, median, max] = run_times_of(results.milliseconds.at(way));
     rows.push_back({way, format("{:.2f}", min), format("{:.2f}", median), format("{:.2f}", max),
-                    format("{:.0f}", 1e3 * static_cast<double>(found.batch) / median),
-                    format("{:.2f}x", median / base), mib_of(found.peaks)});
+                    format("{:.0f}", 1e3 * static_cast<double>(found.batch) / median), against(median / base),
+                    mib_of(found.peaks)});
   }
   rows.push_back({"the notebook's dp, 2 GPUs", "", format("{:.2f} s in all", kNotebookDp), "", "",
-                  format("{:.2f}x", kNotebookDp / kNotebookDdp), "not told"});
-  rows.push_back({"the notebook's ddp, 2 GPUs", "", format("{:.2f} s in all", kNotebookDdp), "", "", "1.00x",
-                  "not told"});
+                  against(kNotebookDp / kNotebookDdp), "not told"});
+  rows.push_back(
+      {"the notebook's ddp, 2 GPUs", "", format("{:.2f} s in all", kNotebookDdp), "", "", "-", "not told"});
   return rows;
 }
 

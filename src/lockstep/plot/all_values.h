@@ -16,4 +16,10 @@ inline std::vector<double> all_values(const Chart& chart, std::vector<double> Se
   return values;
 }
 
+inline std::vector<double> y_values(const Chart& chart) {
+  auto values = all_values(chart, &Series::y);
+  values.insert(values.end(), chart.also.begin(), chart.also.end());
+  return values;
+}
+
 }  // namespace lockstep::plot

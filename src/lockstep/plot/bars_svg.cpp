@@ -54,23 +54,6 @@ std::string bar_of(const Bars& bars, size_t bar, const BarFrame& frame, const st
   return svg;
 }
 
-// A name in rows no wider than its bar's place, broken between words.
-std::vector<std::string> broken(const std::string& name, double room) {
-  std::vector<std::string> rows(1);
-  for (size_t begin = 0, end = 0; begin < name.size(); begin = end + 1) {
-    end = std::min(name.find(' ', begin), name.size());
-    const auto word = name.substr(begin, end - begin);
-    const auto longer = rows.back().empty() ? word : rows.back() + " " + word;
-    if (rows.back().empty() || width_of(longer) <= room || rows.size() == kMostRows) {
-      rows.back() = longer;
-    } else {
-      rows.push_back(word);
-    }
-  }
-  for (auto& row : rows) row = fitting(row, room);
-  return rows;
-}
-
 // Few bars have all their names, of many only so many as have room.
 std::string names_below(const Bars& bars, const BarFrame& frame, size_t& most_rows) {
   constexpr double kBetween = 8, kWidest = 130;
@@ -81,7 +64,7 @@ std::string names_below(const Bars& bars, const BarFrame& frame, size_t& most_ro
   std::string svg;
   for (size_t i = 0; i < bars.names.size(); i += every) {
     const double x = kPlotLeft + frame.slot * (static_cast<double>(i) + 0.5);
-    const auto rows = all ? broken(bars.names[i], frame.slot - kBetween / 2)
+    const auto rows = all ? broken(bars.names[i], frame.slot - kBetween / 2, kMostRows)
                           : std::vector<std::string>{fitting(bars.names[i], kWidest)};
     for (size_t row = 0; row < rows.size(); ++row)
       svg +=

@@ -12,6 +12,7 @@ struct Series {
   std::vector<double> x, y;
   bool dashed = false;  ///< a model beside what was measured
   int look = -1;        ///< which colour and mark: the same number, the same ones; -1 = its place in the row
+  bool faint = false;   ///< behind the others and grey; with no name it is not in the legend
 };
 
 /// Lines over a common x.
@@ -20,6 +21,7 @@ struct Chart {
   std::string x_label, y_label;
   std::vector<Series> series;
   bool log_x = false, log_y = false;
+  std::vector<double> also = {};  ///< what the y axis has room for besides
 };
 
 /// Bars side by side, each a stack of parts: phases a rank, memory a device.

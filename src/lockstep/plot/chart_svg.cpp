@@ -58,13 +58,12 @@ std::string line(const Series& series, size_t n, const Frame& frame) {
   if (points.empty()) return "";
   std::string path, dots;
   for (const auto& [x, y] : points) path += format("{}{} {}", path.empty() ? "M" : "L", at(x), at(y));
-  if (points.size() <= kDots && (!series.dashed || points.size() == 1)) {
+  if (!series.faint && points.size() <= kDots && (!series.dashed || points.size() == 1)) {
+    const auto filled = series.dashed ? "none\" stroke=\"" + colour(n) : colour(n);  // a model's is a ring
     for (const auto& [x, y] : points)
-      dots += format("<circle cx=\"{}\" cy=\"{}\" r=\"2.6\" fill=\"{}\"/>", at(x), at(y), colour(n));
+      dots += format("<circle cx=\"{}\" cy=\"{}\" r=\"2.6\" fill=\"{}\"/>", at(x), at(y), filled);
   }
-  return format("<path class=\"{}\" stroke=\"{}\" d=\"{}\"/>", line_class(n, series.dashed), colour(n),
-                path) +
-         dots;
+  return format("<path {} d=\"{}\"/>", line_look({n, series.dashed, series.faint}), path) + dots;
 }
 
 std::string grid(const Chart& chart, const Frame& frame) {
@@ -95,16 +94,25 @@ std::string grid(const Chart& chart, const Frame& frame) {
 
 std::string svg(const Chart& chart, double width) {
   std::vector<LegendEntry> entries;
-  for (const auto& series : chart.series) entries.push_back({series.name, series.dashed, series.look});
+  for (size_t i = 0; i < chart.series.size(); ++i) {
+    const auto& series = chart.series[i];
+    const auto look = static_cast<int>(look_of(series.look, i));
+    if (!series.faint || !series.name.empty())
+      entries.push_back({series.name, series.dashed, look, series.faint});
+  }
   double bottom = 0;
   auto inside = heading(chart.title, entries, false, width, bottom);
   const Frame frame = {Axis(all_values(chart, &Series::x), chart.log_x, unit_of(chart.x_label)),
-                       Axis(all_values(chart, &Series::y), chart.log_y, unit_of(chart.y_label)), width,
+                       Axis(y_values(chart), chart.log_y, unit_of(chart.y_label)), width,
                        bottom + kAbovePlot};
   inside += grid(chart, frame);
   std::string lines;
-  for (size_t i = 0; i < chart.series.size(); ++i)
-    lines += line(chart.series[i], look_of(chart.series[i].look, i), frame);
+  for (const bool faint : {true, false}) {
+    for (size_t i = 0; i < chart.series.size(); ++i) {
+      const auto& series = chart.series[i];
+      if (series.faint == faint) lines += line(series, look_of(series.look, i), frame);
+    }
+  }
   if (lines.empty()) lines = words(width / 2, frame.top + kPlotHeight / 2, "middle", "no data yet");
   return picture(chart.title, width, frame.top + kPlotHeight + kBelowPlot, inside + lines);
 }

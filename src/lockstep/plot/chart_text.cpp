@@ -97,7 +97,7 @@ std::string below(const Canvas& canvas) {
 std::string text(const Chart& chart, int width) {
   width = std::max(width, kLeastChartWidth);
   Canvas canvas = {Axis(all_values(chart, &Series::x), chart.log_x, unit_of(chart.x_label)),
-                   Axis(all_values(chart, &Series::y), chart.log_y, unit_of(chart.y_label)),
+                   Axis(y_values(chart), chart.log_y, unit_of(chart.y_label)),
                    width - kMargin,
                    {}};
   canvas.rows.assign(kRows, std::string(static_cast<size_t>(canvas.columns), ' '));

@@ -11,7 +11,8 @@
 namespace lockstep::plot {
 namespace {
 
-// From the hues of Okabe and Ito (2008), moved until each two are far apart for every kind of eye (tests/plot/look_test.cpp).
+// From the hues of Okabe and Ito (2008), moved until each two are far apart for every kind of eye
+// (tests/plot/look_test.cpp).
 constexpr std::array<const char*, 8> kLight = {"#0d56a1", "#b34c0f", "#249f83", "#723364",
                                                "#ba8600", "#7d65d8", "#6b6b6b", "#832f00"};
 constexpr std::array<const char*, 8> kDark = {"#42b5ff", "#d6660b", "#0ce7ba", "#e180c3",
@@ -33,7 +34,8 @@ std::string style() {
          ".ls .g{stroke:var(--line,#8884);stroke-width:1}"
          ".ls .c{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}"
          ".ls .d{stroke-dasharray:6 5;stroke-width:1.6}"
-         ".ls .o{stroke-dasharray:.1 5;stroke-width:3}</style>";
+         ".ls .o{stroke-dasharray:.1 5;stroke-width:3}"
+         ".ls .f{stroke:var(--soft,currentColor);stroke-width:1;opacity:.4}</style>";
 }
 
 constexpr double kRow = 18, kSwatch = 22, kBetween = 14;
@@ -52,12 +54,11 @@ double wide(char letter) {
   return 7.4;
 }
 
-std::string swatch(double x, double y, size_t n, bool dashed, bool box) {
+std::string swatch(double x, double y, const LineLook& look, bool box) {
   if (box)
     return format("<rect x=\"{}\" y=\"{}\" width=\"12\" height=\"10\" rx=\"2\" fill=\"{}\"/>", at(x),
-                  at(y - 9), colour(n));
-  return format("<path class=\"{}\" stroke=\"{}\" d=\"M{} {}h16\"/>", line_class(n, dashed), colour(n), at(x),
-                at(y - 4));
+                  at(y - 9), colour(look.n));
+  return format("<path {} d=\"M{} {}h16\"/>", line_look(look), at(x), at(y - 4));
 }
 
 }  // namespace
@@ -74,8 +75,13 @@ std::string colour(size_t n) {
   return format("var(--ls{})", n % kLight.size());
 }
 
-std::string line_class(size_t n, bool dashed) {
-  return dashed ? "c d" : n / kLight.size() % 2 == 1 ? "c o" : "c";
+std::string line_look(const LineLook& look) {
+  if (look.faint) return "class=\"c f\"";
+  return format("class=\"{}\" stroke=\"{}\"",
+                look.dashed                       ? "c d"
+                : look.n / kLight.size() % 2 == 1 ? "c o"
+                                                  : "c",
+                colour(look.n));
 }
 
 std::string at(double value) {
@@ -117,12 +123,30 @@ std::string fitting(const std::string& text, double width) {
   return shortened(text, letters);
 }
 
+std::vector<std::string> broken(const std::string& text, double width, size_t most_rows) {
+  std::vector<std::string> rows(1);
+  for (size_t begin = 0, end = 0; begin < text.size(); begin = end + 1) {
+    end = std::min(text.find(' ', begin), text.size());
+    const auto word = text.substr(begin, end - begin);
+    const auto longer = rows.back().empty() ? word : rows.back() + " " + word;
+    if (rows.back().empty() || width_of(longer) <= width || rows.size() == most_rows) {
+      rows.back() = longer;
+    } else {
+      rows.push_back(word);
+    }
+  }
+  for (auto& row : rows) row = fitting(row, width);
+  return rows;
+}
+
 std::string heading(const std::string& title, const std::vector<LegendEntry>& entries, bool boxes,
                     double width, double& bottom) {
   constexpr double kLeft = 8, kTitle = 1.25;  // larger than the rest, and bold
-  std::string svg =
-      title.empty() ? "" : words(kLeft, 20, "start", fitting(title, (width - 2 * kLeft) / kTitle), "t");
-  bottom = title.empty() ? 6 : 28;
+  std::string svg;
+  const auto rows = broken(title, (width - 2 * kLeft) / kTitle, 2);
+  for (size_t i = 0; i < rows.size() && !title.empty(); ++i)
+    svg += words(kLeft, 20 + kRow * static_cast<double>(i), "start", rows[i], "t");
+  bottom = title.empty() ? 6 : 10 + kRow * static_cast<double>(rows.size());
   if (entries.size() < 2 && !boxes) return svg;
   double x = kLeft, y = bottom + 12;
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -130,7 +154,8 @@ std::string heading(const std::string& title, const std::vector<LegendEntry>& en
     const double wide = kSwatch + width_of(name);
     if (x > kLeft && x + wide > width) x = kLeft, y += kRow;
     const auto look = look_of(entries[i].look, i);
-    svg += swatch(x, y, look, entries[i].dashed, boxes) + words(x + kSwatch, y, "start", name);
+    svg += swatch(x, y, {look, entries[i].dashed, entries[i].faint}, boxes) +
+           words(x + kSwatch, y, "start", name);
     x += wide + kBetween;
   }
   bottom = y + 8;

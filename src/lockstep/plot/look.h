@@ -27,13 +27,19 @@ std::string picture(const std::string& title, double width, double height, const
 std::string words(double x, double y, const std::string& anchor, const std::string& text,
                   const std::string& kind = "");
 
-/// The class of the nth series' line: past the colours the lines are dotted.
-std::string line_class(size_t n, bool dashed);
+/// How a line is drawn.
+struct LineLook {
+  size_t n;  // past the colours the lines are dotted
+  bool dashed, faint = false;
+};
+/// Its class and its colour, as attributes.
+std::string line_look(const LineLook& look);
 
 struct LegendEntry {
   std::string name;
   bool dashed = false;
   int look = -1;  // -1 = its place in the row
+  bool faint = false;
 };
 
 /// The colour and mark of what stands at `place`.
@@ -49,6 +55,8 @@ std::string heading(const std::string& title, const std::vector<LegendEntry>& en
 double width_of(const std::string& text);
 /// The text, shortened where it is wider than that.
 std::string fitting(const std::string& text, double width);
+/// In rows no wider than that, broken between words; what so many rows have no room for is shortened.
+std::vector<std::string> broken(const std::string& text, double width, size_t most_rows);
 
 /// A coordinate in few letters.
 std::string at(double value);

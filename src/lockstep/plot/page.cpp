@@ -19,7 +19,7 @@ header{padding-top:1.6rem}
 h1{font-size:clamp(1.4rem,4vw,2.1rem);line-height:1.2;margin:0 0 .6rem;overflow-wrap:anywhere}
 h2{font-size:1.2rem;margin:2.2rem 0 .8rem;padding-bottom:.3rem;border-bottom:1px solid var(--line)}
 h3{font-size:1rem;margin:1.2rem 0 .4rem;overflow-wrap:anywhere}
-p{margin:.4rem 0;overflow-wrap:anywhere}
+p{margin:.4rem 0;overflow-wrap:anywhere;white-space:pre-line}
 a{color:var(--ls0)}
 nav{display:flex;flex-wrap:wrap;gap:.2rem 1.1rem;font-size:.92rem}
 nav a{text-decoration:none}
