@@ -23,7 +23,7 @@ TEST(Table, HasAHeadAndSafeCells) {
 }
 
 TEST(Table, AColumnOfNumbersStandsRightWithItsHead) {
-  const auto html = table({{"run", "loss", "value"}, {"a", "0.25", "0.5"}, {"b", "", "x"}});
+  const auto html = table({{"run", "loss", "value"}, {"a", "0.25", "0.5"}, {"b", "", "x"}, {"c", "-", ""}});
   EXPECT_NE(html.find("<th>run</th><th class=\"n\">loss</th><th>value</th>"), std::string::npos) << html;
   EXPECT_NE(html.find("<td>a</td><td class=\"n\">0.25</td><td>0.5</td>"), std::string::npos) << html;
 }

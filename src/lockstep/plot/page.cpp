@@ -68,7 +68,9 @@ bool is_number(const std::string& cell) {
 bool is_of_numbers(const std::vector<std::vector<std::string>>& rows, size_t column) {
   bool any = false;
   for (size_t i = 1; i < rows.size(); ++i) {
-    if (column >= rows[i].size() || rows[i][column].empty() || rows[i][column] == "–") continue;
+    if (column >= rows[i].size() || rows[i][column].empty() || rows[i][column] == "–" ||
+        rows[i][column] == "-")
+      continue;
     if (!is_number(rows[i][column])) return false;
     any = true;
   }
