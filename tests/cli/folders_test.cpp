@@ -51,6 +51,8 @@ TEST_F(CliFolders, RunsShowTheColumnsThatAreAskedFor) {
   run("a", "done"), run("b", "failed", 7);
   EXPECT_EQ(printed([&] { call("runs " + runs_ + " --columns step,run.name"); }),
             "run  step  run.name\na      20  a\nb       7  b\n");
+  EXPECT_EQ(printed([&] { call("runs " + runs_ + " --columns step,name,step"); }),
+            "run  step\na      20\nb       7\n");
   EXPECT_TRUE(has(refusal([&] { call("runs " + runs_ + " --columns stpe"); }),
                   "the runs have no 'stpe' / --columns / did you mean step? "));
   EXPECT_TRUE(

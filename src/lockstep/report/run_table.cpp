@@ -3,6 +3,7 @@
 #include <cmath>
 #include <ctime>
 #include <limits>
+#include <set>
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
@@ -130,9 +131,10 @@ std::vector<std::string> usual_columns(const RunList& list) {
 Columns columns_of(const RunList& list, const std::vector<std::string>& asked) {
   Columns columns;
   add_column(columns, list, "name");
+  std::set<std::string> seen = {"name"};
   for (const auto& word : asked.empty() ? usual_columns(list) : asked) {
     check_word(list, word, "--columns");
-    if (word != "name") add_column(columns, list, word);
+    if (seen.insert(word).second) add_column(columns, list, word);
   }
   return columns;
 }
