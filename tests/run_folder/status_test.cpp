@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
@@ -61,6 +62,13 @@ TEST_F(StatusTest, TellsADeadRunFromARunningOne) {
   const auto dead = judge(path("mnist"));
   EXPECT_EQ(dead.text.rfind("failed", 0), 0u) << dead.text;
   EXPECT_EQ(dead.exit_status, kFailed);
+}
+
+TEST_F(StatusTest, SaysNoProcessThatTheFileDoesNot) {
+  { const auto running = make(); }
+  std::ofstream(path("mnist") / "status.json") << R"({"state":"running"})";
+  EXPECT_TRUE(judge(path("mnist")).text.starts_with("failed: its process ended without a word\n"))
+      << judge(path("mnist")).text;
 }
 
 TEST_F(StatusTest, HasTheExitStatusOfTheContract) {

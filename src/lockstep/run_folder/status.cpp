@@ -120,9 +120,17 @@ class Fields {
   nlohmann::json json_;
 };
 
+// As far as it says so: a file of another's making may not.
+std::string process_of(const RunStatus& status) {
+  return status.pid > 0 ? format(" {}", status.pid) : "";
+}
+std::string place_of(const RunStatus& status) {
+  return status.host.empty() ? "" : " on " + status.host;
+}
+
 void say_died(RunStatus& status) {
   status.state = RunState::failed;
-  status.reason = format("its process {} on {} ended without a word{}", status.pid, status.host,
+  status.reason = format("its process{}{} ended without a word{}", process_of(status), place_of(status),
                          status.reason.empty() ? "" : ": " + status.reason);
 }
 
@@ -186,7 +194,10 @@ Verdict judge(const std::filesystem::path& folder) {
   }
   Verdict verdict{row_of(status.state).name, row_of(status.state).exit_status, status};
   auto& text = verdict.text;
-  if (status.state == RunState::running) text += format(" on {} (process {})", status.host, status.pid);
+  if (status.state == RunState::running) {
+    text += place_of(status);
+    if (const auto process = process_of(status); !process.empty()) text += format(" (process{})", process);
+  }
   if (!status.reason.empty()) text += ": " + status.reason;
   text += format("\nstep {}, {} of {} epochs, {:.1f} s, attempt {}", status.step, status.epoch, status.epochs,
                  status.seconds, status.attempt);
