@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from process_kit import shared_library
+from train_kit import ANY_CPU, PIMA, write_config
 
 pytestmark = pytest.mark.about("config", "cli", "base")
 
@@ -207,6 +208,16 @@ def test_warnings_obey_log(run, lockstep):
     assert run(lockstep, *unused, "--log", "silent", check=True).stderr == ""
     assert "warning" in run(lockstep, *unused, "-q", check=True).stderr
     assert run(lockstep, "-q", "--log", "error", *unused, check=True).stderr == ""
+
+
+@pytest.mark.parametrize("words", [("-q", "train"), ("train", "--quiet")], ids=" ".join)
+def test_a_quiet_training_says_nothing(words, run, lockstep, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    result = run(lockstep, *words, config, "--set", "train.epochs=1", cwd=tmp_path, env=ANY_CPU, check=True)
+    assert result.output == "", result.output
+    assert len((tmp_path / "runs/pima/metrics.jsonl").read_text().splitlines()) > 2
+    assert "Epoch 0 |" in run(lockstep, "--log", "warning", "train", config, "--set", "train.epochs=1", cwd=tmp_path,
+                              env=ANY_CPU, check=True).stdout
 
 
 def test_a_full_disk_is_an_error_and_a_reader_that_leaves_is_none(lockstep):

@@ -40,7 +40,7 @@ std::string help() {
          "  -h, --help     this page; lockstep help COMMAND for a command\n"
          "  --version      lockstep, libtorch, MPI, NCCL, CUDA, compiler, commit\n"
          "  --log LEVEL    debug, info, warning, error or silent (default info)\n"
-         "  -q, -v         quieter (--log warning), more (--log debug)\n"
+         "  -q, -v         warnings and errors alone; more (--log debug)\n"
          "\nexamples:\n"
          "  lockstep config configs/mnist.yaml --set train.epochs=3\n"
          "  lockstep train configs/mnist.yaml\n"
@@ -64,7 +64,7 @@ const Subcommand& find(const std::string& name) {
 // --log LEVEL, --log=LEVEL, -q or -v before the command: how many words of it
 size_t take_level(const std::vector<std::string>& args) {
   if (args.empty()) return 0;
-  if (args[0] == "-q" || args[0] == "--quiet") return log::set_level(kQuiet), 1;
+  if (args[0] == "-q" || args[0] == "--quiet") return be_quiet(), 1;
   if (args[0] == "-v" || args[0] == "--verbose") return log::set_level(kVerbose), 1;
   const bool apart = args[0] == "--log";
   if (!apart && !args[0].starts_with("--log=")) return 0;

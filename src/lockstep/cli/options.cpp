@@ -10,6 +10,7 @@
 #include "lockstep/cli/failure.h"
 #include "lockstep/cli/meant_setting.h"
 #include "lockstep/launch/identify.h"
+#include "lockstep/run_folder/console.h"
 
 namespace po = boost::program_options;
 
@@ -134,7 +135,7 @@ struct Options::Parts {
     if (quiet + verbose + named > 1)
       throw UsageError("--log, -q and -v say the same thing", "lockstep " + command, "give one of them");
     if (named) log::set_level(log::parse_level(values["log"].as<std::string>()));
-    if (quiet) log::set_level(kQuiet);
+    if (quiet) be_quiet();
     if (verbose) log::set_level(kVerbose);
   }
 
@@ -156,6 +157,11 @@ struct Options::Parts {
 };
 
 Options::Options(std::string command, std::string summary, std::vector<std::string> examples)
+void be_quiet() {
+  log::set_level(log::Level::warning);
+  run_folder::silence_trainings();
+}
+
     : parts_(std::make_unique<Parts>()) {
   parts_->command = std::move(command);
   parts_->summary = std::move(summary);
@@ -235,7 +241,7 @@ std::string Options::help() const {
   std::string text = format("lockstep {}: {}\n\n{} [options]\n\n{}{}", parts_->command, parts_->summary,
                             usage, words, parts_->lines);
   text += Parts::line("--log LEVEL", "debug, info, warning, error or silent (default info)");
-  text += Parts::line("-q, --quiet", "warnings and errors alone: --log warning");
+  text += Parts::line("-q, --quiet", "warnings and errors alone, and no lines of a training");
   text += Parts::line("-v, --verbose", "more than usual: --log debug");
   text += Parts::line("-h, --help", "this page");
   text += parts_->notes;

@@ -17,7 +17,9 @@
 
 namespace lockstep::cli {
 
-inline constexpr auto kQuiet = log::Level::warning, kVerbose = log::Level::debug;  ///< of -q and -v
+/// What -q asks for: warnings and errors alone, and none of a training's lines.
+void be_quiet();
+inline constexpr auto kVerbose = log::Level::debug;  ///< of -v
 
 /// What to do where the file of --out cannot be written.
 inline constexpr const char* kElsewhere = "choose another place with --out";

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <vector>
@@ -21,6 +22,8 @@ constexpr auto kRedraw = std::chrono::milliseconds(100);
 constexpr size_t kLongestBar = 20, kShortestBar = 8, kAroundBar = 3;  // "[", "] "
 
 constexpr const char* kClearRow = "\r\033[K";
+
+std::atomic<bool> silent_trainings{false};
 
 // where nobody reads any more, training goes on
 void draw(const std::string& text) {
@@ -66,6 +69,14 @@ std::string progress_line(const Progress& progress, int width) {
   }
   if (text.size() > room) return text.substr(0, room);
   return bar(progress.step, progress.steps, room - text.size()) + text;
+}
+
+void silence_trainings() {
+  silent_trainings = true;
+}
+
+bool trainings_are_silent() {
+  return silent_trainings;
 }
 
 Console::Console(bool speaks) : speaks_(speaks) {

@@ -26,6 +26,10 @@ std::string progress_line(const Progress& progress, int width);
 /// A time span as people say it: 45s, 3m05s, 2h07m.
 std::string short_time(double seconds);
 
+/// What -q asks for: a training that begins from now on has no lines.
+void silence_trainings();
+bool trainings_are_silent();
+
 class Console {
  public:
   /// Silent on every rank but 0. The progress line shows only where stderr ends on a terminal, through mpirun

@@ -49,7 +49,7 @@ RunLog::RunLog(const Settings& settings, const Mesh& mesh, const TrainingState& 
       total_steps_(total_steps),
       first_step_(state.step),
       seconds_before_(state.seconds),
-      console_(team_.first()),
+      console_(team_.first() && !run_folder::trainings_are_silent()),
       recorder_(open_recorder(settings, team_, state, attempt)) {}
 
 double RunLog::seconds() const {
