@@ -220,6 +220,20 @@ def test_a_quiet_training_says_nothing(words, run, lockstep, tmp_path):
                               env=ANY_CPU, check=True).stdout
 
 
+@pytest.mark.parametrize("words, meant", [
+    (["c.yaml"], "did you mean lockstep train c.yaml? "), (["runs/a"], "did you mean lockstep status runs/a? "),
+    (["statsu"], "did you mean status? "), (["nothing.at.all"], "to do: see: lockstep --help")])
+def test_what_is_no_command_is_told_what_it_was_meant_for(words, meant, run, lockstep, tmp_path):
+    (tmp_path / "runs/a").mkdir(parents=True)
+    (tmp_path / "runs/a/config.yaml").write_text("")
+    result = run(lockstep, *words, cwd=tmp_path)
+    assert result.returncode == 2 and meant in result.stderr, result.stderr
+
+
+def test_help_has_help(run, lockstep):
+    assert run(lockstep, "help", "help", check=True).stdout == run(lockstep, "--help", check=True).stdout
+
+
 def test_a_full_disk_is_an_error_and_a_reader_that_leaves_is_none(lockstep):
     with open("/dev/full", "w") as full:
         result = subprocess.run([lockstep, "config"], stdout=full, stderr=subprocess.PIPE, text=True)

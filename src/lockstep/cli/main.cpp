@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -49,16 +50,29 @@ std::string help() {
          "LOCKSTEP_TRACE=1 adds a stack trace to an error.\n";
 }
 
+// what takes a config, or a run's folder, that stands in a command's place
+std::string command_for(const std::string& name) {
+  std::error_code failed;
+  if (name.ends_with(".yaml") || name.ends_with(".yml")) return "train";
+  return std::filesystem::exists(std::filesystem::path(name) / "config.yaml", failed) ? "status" : "";
+}
+
+std::string meant(const std::string& name, const std::vector<std::string>& names) {
+  if (const auto command = command_for(name); !command.empty())
+    return format("did you mean lockstep {} {}? ", command, base::printable(name));
+  const auto near = base::nearest(name, names);
+  return near ? format("did you mean {}? ", *near) : "";
+}
+
 const Subcommand& find(const std::string& name) {
   std::vector<std::string> names = {"--help", "--version", "--log", "--quiet", "--verbose", "help"};
   for (const Subcommand& command : commands()) {
     if (command.name == name) return command;
     names.push_back(command.name);
   }
-  const auto near = base::nearest(name, names);
   const char* kind = name.starts_with("-") ? "option" : "command";
   throw UsageError(format("unknown {} '{}'", kind, base::printable(name)), "lockstep",
-                   (near ? format("did you mean {}? ", *near) : "") + "see: lockstep --help");
+                   meant(name, names) + "see: lockstep --help");
 }
 
 // --log LEVEL, --log=LEVEL, -q or -v before the command: how many words of it
@@ -81,7 +95,7 @@ void take_log(std::vector<std::string>& args) {
 
 // `lockstep help train` is `lockstep train --help`
 void turn_help(std::vector<std::string>& args) {
-  if (args.size() < 2 || args[0] != "help" || args[1].starts_with("-")) return;
+  if (args.size() < 2 || args[0] != "help" || args[1] == "help" || args[1].starts_with("-")) return;
   args.erase(args.begin());
   find(args[0]);
   args.emplace_back("--help");
