@@ -19,8 +19,10 @@ std::string without_dashes(const std::string& option) {
 std::string key_for(const std::string& name, Near near) {
   auto word = name;
   std::replace(word.begin(), word.end(), '-', '_');
-  const auto path = near == Near::named ? config::meant_key(word) : config::nearest_path(word);
-  return config::find_key(path) ? path : "";
+  auto path = near == Near::named ? config::meant_key(word) : config::nearest_path(word);
+  if (config::find_key(path)) return path;
+  const auto row = (path.empty() ? word : path) + ".name";  // a section: which model, which optimiser
+  return config::find_key(row) ? row : "";
 }
 
 bool is_flag(const std::string& path) {
@@ -34,8 +36,15 @@ std::string written(const std::string& path, const std::string& value) {
   return plain ? format("--set {}={}", path, text) : format("--set '{}={}'", path, text);
 }
 
+// "--fp16" is a value of train.precision
+bool is_value(const std::string& name, const std::string& path) {
+  const auto& choices = config::find_key(path)->rules.choices;
+  return std::find(choices.begin(), choices.end(), name) != choices.end();
+}
+
 // "--epochs=3", or "--epochs" and what follows it
 std::string value_in(const std::vector<std::string>& args, const std::string& name, const std::string& path) {
+  if (is_value(name, path)) return name;
   for (size_t i = 0; i < args.size(); ++i) {
     const auto equals = args[i].find('=');
     if (!args[i].starts_with('-') || without_dashes(args[i].substr(0, equals)) != name) continue;
