@@ -65,6 +65,13 @@ TEST_F(CliFolders, ARunsFolderThatIsMisspeltNamesTheNearest) {
       has(refusal([&] { call("status " + runs_ + "/minst"); }), "did you mean " + runs_ + "/mnist? "));
 }
 
+TEST_F(CliFolders, AFolderWithoutAConfigIsSaidToBeOne) {
+  for (const auto* command : {"config ", "eval ", "train "})
+    EXPECT_EQ(refusal([&] { call(command + scratch_.path().string()); }),
+              "this folder holds no config.yaml / " + scratch_.path().string() +
+                  " / pass a config file, or the folder of a run, like runs/mnist");
+}
+
 TEST_F(CliFolders, OfARunsFolderTheConfigIsShown) {
   const auto folder = run("a", "done");
   EXPECT_EQ(printed([&] { call("config --changed " + folder); }).substr(0, 14), "run:\n  name: a");

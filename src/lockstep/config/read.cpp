@@ -36,6 +36,9 @@ std::string config_in(const std::string& path) {
 
 void check_there(const std::string& path) {
   std::error_code failed;
+  if (std::filesystem::is_directory(path, failed))
+    throw InputError("this folder holds no config.yaml", path,
+                     "pass a config file, or the folder of a run, like runs/mnist");
   if (std::filesystem::status(path, failed).type() != std::filesystem::file_type::not_found) return;
   if (const auto near = meant_config(path); !near.empty())
     throw InputError(format("the config cannot be read: {}", std::strerror(ENOENT)), path,
