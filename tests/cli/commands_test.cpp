@@ -65,7 +65,12 @@ TEST(CliCommands, AWrongCallIsRefusedWithWhatToDo) {
        "lockstep eval runs/NAME, or pass --checkpoint runs/NAME/checkpoints/step-N.pt"},
       {"predict x.yaml --input y.csv",
        "predict needs a checkpoint and an input / --checkpoint, --input / "
-       "lockstep predict runs/NAME --input FILE; see lockstep predict --help"}};
+       "lockstep predict runs/NAME --input FILE; see lockstep predict --help"},
+      {"predict runs/a y.csv",
+       "one word too many: 'y.csv' / lockstep predict / did you mean --input y.csv? see: lockstep predict "
+       "--help"},
+      {"predict runs/a y.csv --input z.csv",
+       "one word too many: 'y.csv' / lockstep predict / see: lockstep predict --help"}};
   for (const auto& [line, refused] : rows)
     EXPECT_EQ(test::refusal([&, line = line] { call(line); }), refused) << line;
 }

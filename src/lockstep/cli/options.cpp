@@ -52,6 +52,7 @@ struct Options::Parts {
   std::string summary;
   std::vector<std::string> examples;
   std::vector<Positional> positionals;
+  std::string more;  // the option that a word more is meant for
   std::vector<std::string> names = {"help", "log", "quiet", "verbose"};
   std::string lines;
   std::string notes;
@@ -149,19 +150,19 @@ struct Options::Parts {
         throw UsageError(format("{} is missing", positionals[i].name), "lockstep " + command, see());
       }
     }
-    if (words.size() > positionals.size()) {
-      throw UsageError(format("one word too many: '{}'", base::printable(words[positionals.size()])),
-                       "lockstep " + command, see());
-    }
+    if (words.size() <= positionals.size()) return;
+    const auto word = base::printable(words[positionals.size()]);
+    const bool open = !more.empty() && values[more].empty();
+    refuse_meaning(format("one word too many: '{}'", word), open ? format("--{} {}", more, word) : "");
   }
 };
 
-Options::Options(std::string command, std::string summary, std::vector<std::string> examples)
 void be_quiet() {
   log::set_level(log::Level::warning);
   run_folder::silence_trainings();
 }
 
+Options::Options(std::string command, std::string summary, std::vector<std::string> examples)
     : parts_(std::make_unique<Parts>()) {
   parts_->command = std::move(command);
   parts_->summary = std::move(summary);
@@ -197,6 +198,10 @@ void Options::add(const std::string& name, int64_t& value, const std::string& pl
 void Options::add(const std::string& name, double& value, const std::string& placeholder,
                   const std::string& help) {
   parts_->add(name, po::value(&value), placeholder, help);
+}
+
+void Options::word_more(const std::string& name) {
+  parts_->more = name;
 }
 
 void Options::flag(const std::string& name, bool& value, const std::string& help) {

@@ -45,6 +45,8 @@ class Options {
            const std::string& help);
   void add(const std::string& name, int64_t& value, const std::string& placeholder, const std::string& help);
   void add(const std::string& name, double& value, const std::string& placeholder, const std::string& help);
+  /// What a word more than there are positionals was meant for: --name of add().
+  void word_more(const std::string& name);
   void flag(const std::string& name, bool& value, const std::string& help);
   /// A line of --help below the options, under a heading of its own.
   void note(const std::string& heading, const std::string& left, const std::string& help);
