@@ -36,10 +36,9 @@ TEST_F(FileMaps, GiveZerosBehindTheEndOfAFileThatBecameShorter) {
   EXPECT_EQ(count(whole, 'x'), 4 * page);
   EXPECT_NO_THROW(refuse_cut_files());
   std::filesystem::resize_file(path, page + 10);
-  EXPECT_FALSE(whole.was_cut());  // nobody has looked there
   EXPECT_EQ(count(whole, 'x'), page + 10);
   EXPECT_TRUE(whole.was_cut());
-  EXPECT_FALSE(other.was_cut());
+  EXPECT_TRUE(other.was_cut());  // nobody has looked there, but it is gone
   for (const auto& refuse : std::initializer_list<std::function<void()>>{[&] { whole.refuse_cut(); },
                                                                          [] { refuse_cut_files(); }}) {
     try {
@@ -50,6 +49,20 @@ TEST_F(FileMaps, GiveZerosBehindTheEndOfAFileThatBecameShorter) {
       EXPECT_NE(describe(error).find("became shorter"), std::string::npos) << describe(error);
     }
   }
+}
+
+// The rest of a page are zeros, and no signal says so.
+TEST_F(FileMaps, NoticeACutWithinTheLastPage) {
+  const auto whole = map();
+  std::filesystem::resize_file(path, 4 * page - 100);
+  EXPECT_EQ(count(whole, 'x'), 4 * page - 100);
+  EXPECT_THROW(whole.refuse_cut(), Error);
+  EXPECT_THROW(refuse_cut_files(), Error);
+}
+
+TEST_F(FileMaps, LeaveASignalThatSomebodySendsToTheSystem) {
+  const auto whole = map();
+  EXPECT_EXIT(std::raise(SIGBUS), testing::KilledBySignal(SIGBUS), "");
 }
 
 TEST_F(FileMaps, AreForgottenWithTheirCuts) {

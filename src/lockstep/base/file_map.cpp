@@ -1,8 +1,11 @@
 #include "lockstep/base/file_map.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -21,7 +24,7 @@ struct MapSlot {
   std::atomic<uintptr_t> begin = 0, end = 0;  // 0: free
   std::atomic<int> protection = 0;
   std::atomic<bool> cut = false;
-  const std::string* name = nullptr;  // under the mutex
+  const FileMap* map = nullptr;  // under the mutex
 };
 
 namespace {
@@ -29,7 +32,7 @@ namespace {
 struct Maps {
   std::mutex mutex;
   std::array<MapSlot, 2048> slots;
-  std::atomic<int> cuts = 0;
+  size_t used = 0;  // of the slots, once
   struct sigaction before {};
   uintptr_t page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
 };
@@ -54,15 +57,18 @@ bool fill_with_zeros(uintptr_t address) {
   if (::mmap(place, slot->end.load() - begin, slot->protection.load(),
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
     return false;
-  if (!slot->cut.exchange(true)) ++maps().cuts;
+  slot->cut = true;
   return true;
 }
 
 void on_bus_error(int, siginfo_t* facts, void*) {
   const int error = errno;
-  if (!fill_with_zeros(reinterpret_cast<uintptr_t>(facts->si_addr)))
+  const bool was_sent = facts->si_code <= 0;  // by a process: it has no address
+  if (was_sent || !fill_with_zeros(reinterpret_cast<uintptr_t>(facts->si_addr))) {
     ::sigaction(SIGBUS, &maps().before,
-                nullptr);  // the access comes again, and meets whoever was there before
+                nullptr);  // an access comes again, and meets whoever was there before
+    if (was_sent) ::raise(SIGBUS);
+  }
   errno = error;
 }
 
@@ -76,16 +82,18 @@ void watch_bus_errors() {
   std::ignore = installed;
 }
 
-MapSlot* take_slot(const void* data, size_t bytes, int protection, const std::string& name) {
-  const auto begin = reinterpret_cast<uintptr_t>(data);
+MapSlot* take_slot(const FileMap& map, int protection) {
+  const auto begin = reinterpret_cast<uintptr_t>(map.data());
   const std::lock_guard lock(maps().mutex);
-  for (auto& slot : maps().slots) {
+  for (size_t i = 0; i < maps().slots.size(); ++i) {
+    auto& slot = maps().slots[i];
     if (slot.begin.load() != 0) continue;
     slot.cut = false;
     slot.protection = protection;
-    slot.name = &name;
+    slot.map = &map;
     slot.begin = begin;
-    slot.end = begin + bytes;
+    slot.end = begin + map.size();
+    maps().used = std::max(maps().used, i + 1);
     return &slot;
   }
   return nullptr;
@@ -95,25 +103,20 @@ void give_back(MapSlot& slot) {
   const std::lock_guard lock(maps().mutex);
   slot.end = 0;
   slot.begin = 0;
-  slot.name = nullptr;
-  if (slot.cut.exchange(false)) --maps().cuts;
-}
-
-[[noreturn]] void throw_cut(const std::string& name) {
-  throw Error("the file became shorter while it was read", name,
-              "leave a file alone while a run reads it; put it back, and start again");
+  slot.map = nullptr;
 }
 
 }  // namespace
 
 FileMap::FileMap(int file, int64_t offset, size_t bytes, int protection, int flags, std::string name)
-    : name_(std::move(name)), bytes_(bytes) {
+    : name_(std::move(name)), end_(offset + static_cast<int64_t>(bytes)), bytes_(bytes) {
   watch_bus_errors();
+  if ((protection & PROT_WRITE) == 0) file_ = Descriptor(::fcntl(file, F_DUPFD_CLOEXEC, 0));
   data_ = ::mmap(nullptr, bytes, protection, flags, file, offset);
   if (data_ == MAP_FAILED)
     throw Error(format("cannot map {} bytes: {}", bytes, std::strerror(errno)), name_,
                 "ask for more memory, and look at the limit of ulimit -v");
-  slot_ = take_slot(data_, bytes, protection, name_);
+  slot_ = take_slot(*this, protection);
 }
 
 FileMap::~FileMap() {
@@ -127,18 +130,21 @@ void FileMap::make_read_only() const {
 }
 
 bool FileMap::was_cut() const {
-  return slot_ && slot_->cut.load();
+  if (slot_ && slot_->cut.load()) return true;
+  struct stat facts {};
+  return file_ && ::fstat(file_.number(), &facts) == 0 && facts.st_size < end_;
 }
 
 void FileMap::refuse_cut() const {
-  if (was_cut()) throw_cut(name_);
+  if (!was_cut()) return;
+  throw Error("the file became shorter while it was read, or its disk could not be read", name_,
+              "leave a file alone while a run reads it; put it back, and start again");
 }
 
 void refuse_cut_files() {
-  if (maps().cuts.load(std::memory_order_relaxed) == 0) return;
   const std::lock_guard lock(maps().mutex);
-  for (const auto& slot : maps().slots)
-    if (slot.name && slot.cut.load()) throw_cut(*slot.name);
+  for (size_t i = 0; i < maps().used; ++i)
+    if (const auto* map = maps().slots[i].map) map->refuse_cut();
 }
 
 }  // namespace lockstep::base

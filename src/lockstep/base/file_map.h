@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "lockstep/base/descriptor.h"
+
 namespace lockstep::base {
 
 struct MapSlot;
@@ -23,19 +25,22 @@ class FileMap {
   size_t size() const { return bytes_; }
   bool holds(const void* place) const { return place >= data_ && place < data() + bytes_; }
   void make_read_only() const;
-  /// Has a read met the end of a file that became shorter?
+  /// Has a read met the end of a file that became shorter, or is it shorter now? A cut within a page is no
+  /// signal.
   bool was_cut() const;
   /// Error where it has.
   void refuse_cut() const;
 
  private:
   std::string name_;
+  Descriptor file_;  // of what is only read
+  int64_t end_;      // in the file
   void* data_;
   size_t bytes_;
   MapSlot* slot_;  // null where too many are mapped to watch this one, too
 };
 
-/// The same for all that are mapped now; one load where nothing happened.
+/// The same for all that are mapped now; a question to the system for each that is only read.
 void refuse_cut_files();
 
 }  // namespace lockstep::base
