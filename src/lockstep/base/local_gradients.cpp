@@ -4,7 +4,6 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 
 namespace lockstep::base {
@@ -18,6 +17,7 @@ struct LocalGradient {
 struct LocalGradients {
   std::mutex mutex;  // a model on several GPUs has a thread for each
   std::unordered_map<const void*, LocalGradient> of;
+  std::unordered_map<const void*, int> watches;
   std::atomic<size_t> count = 0;
 };
 
@@ -28,9 +28,25 @@ LocalGradients& local_gradients() {
 
 }  // namespace
 
+void watch_gradient(const void* parameter) {
+  auto& all = local_gradients();
+  const std::lock_guard lock(all.mutex);
+  if (++all.watches[parameter] > 1) all.of.erase(parameter);
+  all.count = all.of.size();
+}
+
+void unwatch_gradient(const void* parameter) {
+  auto& all = local_gradients();
+  const std::lock_guard lock(all.mutex);
+  if (--all.watches[parameter] == 0) all.watches.erase(parameter);
+  all.of.erase(parameter);
+  all.count = all.of.size();
+}
+
 void mark_local_gradient(const void* parameter, const void* gradient, const std::string& name) {
   auto& all = local_gradients();
   const std::lock_guard lock(all.mutex);
+  if (all.watches[parameter] > 1) return;
   all.of.insert_or_assign(parameter, LocalGradient{gradient, name});
   all.count = all.of.size();
 }
@@ -40,6 +56,12 @@ void unmark_local_gradient(const void* parameter) {
   const std::lock_guard lock(all.mutex);
   all.of.erase(parameter);
   all.count = all.of.size();
+}
+
+bool is_marked_local(const void* parameter) {
+  auto& all = local_gradients();
+  const std::lock_guard lock(all.mutex);
+  return all.of.contains(parameter);
 }
 
 bool has_local_gradients() {
@@ -53,16 +75,8 @@ std::string local_gradient(const void* parameter, const void* gradient) {
   return found != all.of.end() && found->second.gradient == gradient ? found->second.name : "";
 }
 
-void refuse_local_gradients(const std::vector<std::string>& names, const std::string& what,
-                            const std::string& where) {
-  const auto others = names.size() > 1 ? format(" and {} more", names.size() - 1) : "";
-  throw Error(
-      format("{} '{}'{} with gradients of this rank alone: a backward that was not exchanged made them", what,
-             names.front(), others),
-      where,
-      "call the model that ddp() gave, not its module(), once before each backward; where gradients are "
-      "meant "
-      "to stay local, hold model->no_sync()");
+std::string first_of(const std::vector<std::string>& names) {
+  return format("'{}'{}", names.front(), names.size() > 1 ? format(" and {} more", names.size() - 1) : "");
 }
 
 }  // namespace lockstep::base

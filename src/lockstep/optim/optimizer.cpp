@@ -63,7 +63,11 @@ void Optimizer::refuse_local_gradients() const {
     auto name = base::local_gradient(param.unsafeGetTensorImpl(), param.grad().unsafeGetTensorImpl());
     if (!name.empty()) names.push_back(std::move(name));
   }
-  if (!names.empty()) base::refuse_local_gradients(names, "cannot step", "Optimizer");
+  if (names.empty()) return;
+  throw Error(
+      format("cannot step {} with gradients of this rank alone: a backward that was not exchanged made them",
+             base::first_of(names)),
+      "Optimizer", base::kExchangeGradients);
 }
 
 void Optimizer::step() {
@@ -83,12 +87,12 @@ void Optimizer::zero_grad(bool set_to_none) {
   for (auto& param : params_) {
     auto& grad = param.mutable_grad();
     if (!grad.defined()) continue;
+    if (base::has_local_gradients()) base::unmark_local_gradient(param.unsafeGetTensorImpl());
     // reset, not detach: gradients may be views into DDP's buckets.
     if (set_to_none) {
       grad.reset();
     } else {
       grad.zero_();
-      if (base::has_local_gradients()) base::unmark_local_gradient(param.unsafeGetTensorImpl());
     }
   }
 }

@@ -7,7 +7,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/local_gradients.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/debug_level.h"
@@ -69,7 +68,7 @@ void DdpCore::before_forward() {
     throw Error("no_sync() in the first iteration of a static graph", "DistributedDataParallel",
                 "let the first iteration synchronise, or leave static_graph out where gradients accumulate");
   if (with_gradients && state.sync_gradients) {
-    if (state.watch) state.watch->begin_exchange();
+    if (state.watch) state.watch->look_for_moves();
     state.logger->set_runtime_stats_and_log();
     state.reducer->prepare_for_forward();
   }
@@ -143,6 +142,7 @@ void DdpCore::check_finalized() const {
 }
 
 void DdpCore::zero_grad(bool set_to_none) {
+  if (state_->watch) state_->watch->look_for_moves();
   at::NoGradGuard no_grad;
   for (const auto& [name, parameter] : parallel::unique_parameters(*state_->module)) {
     at::Tensor& gradient = parameter.mutable_grad();
@@ -150,7 +150,6 @@ void DdpCore::zero_grad(bool set_to_none) {
       gradient.reset();
     } else if (gradient.defined()) {
       gradient.zero_();
-      base::unmark_local_gradient(parameter.unsafeGetTensorImpl());
     }
   }
 }

@@ -8,7 +8,9 @@
 #include <memory>
 #include <utility>
 
+#include "lockstep/base/format.h"
 #include "lockstep/base/local_gradients.h"
+#include "lockstep/base/log.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -34,6 +36,7 @@ GradientWatch::GradientWatch(const std::vector<ReducedParameter>& parameters, bo
   for (const auto& parameter : parameters) {
     auto& watched = watched_.emplace_back(Watched{.parameter = parameter});
     auto accumulator = torch::autograd::impl::grad_accumulator(parameter.tensor);
+    base::watch_gradient(parameter.tensor.unsafeGetTensorImpl());
     const auto key = accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
         [this, &watched](const variable_list& outputs, const variable_list&) {
           arrive(watched);
@@ -45,19 +48,23 @@ GradientWatch::GradientWatch(const std::vector<ReducedParameter>& parameters, bo
 
 GradientWatch::~GradientWatch() {
   for (const auto& unhook : unhook_) unhook();
-  for (auto& watched : watched_)
-    if (watched.sum.defined()) forget(watched);
+  for (const auto& watched : watched_) base::unwatch_gradient(watched.parameter.tensor.unsafeGetTensorImpl());
 }
 
-void GradientWatch::begin_exchange() {
+void GradientWatch::look_for_moves() {
   std::vector<std::string> moved;
   for (auto& watched : watched_) {
     if (!watched.sum.defined()) continue;
-    if (has_moved(watched.parameter.tensor, watched.sum)) moved.push_back(watched.parameter.name);
+    // a gradient that was zeroed by a zero_grad() of ours has moved nothing
+    if (base::is_marked_local(watched.parameter.tensor.unsafeGetTensorImpl()) &&
+        has_moved(watched.parameter.tensor, watched.sum))
+      moved.push_back(watched.parameter.name);
     forget(watched);
   }
-  if (!moved.empty())
-    base::refuse_local_gradients(moved, "an optimiser has moved", "DistributedDataParallel");
+  if (moved.empty() || std::exchange(has_warned_, true)) return;
+  log::warning(format(
+      "{} changed after a backward that was not exchanged: the ranks' parameters may differ from now on; {}",
+      base::first_of(moved), base::kExchangeGradients));
 }
 
 void GradientWatch::forget(Watched& watched) {

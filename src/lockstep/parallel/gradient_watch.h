@@ -20,8 +20,10 @@ class GradientWatch {
   GradientWatch(const GradientWatch&) = delete;
   GradientWatch& operator=(const GradientWatch&) = delete;
 
-  /// Before a forward whose backward is exchanged. Error where a parameter moved by a gradient that was not.
-  void begin_exchange();
+  /// Before a forward whose backward is exchanged, and where gradients are zeroed. A warning where a
+  /// parameter changed with a gradient that was not, as another optimiser than ours does not ask; it is no
+  /// error, since whatever else may have changed it.
+  void look_for_moves();
   /// After a forward of ours: one backward is expected, exchanged or local. An exchange takes along what is
   /// local and has moved nothing.
   void expect(bool exchanged);
@@ -46,6 +48,7 @@ class GradientWatch {
   bool permits_local_ = false;
   bool learns_ = false;  // in the first exchanged step of a static graph
   int64_t exchanges_ = 0;
+  bool has_warned_ = false;
 };
 
 }  // namespace lockstep::parallel

@@ -212,16 +212,38 @@ TEST(DdpErrors, TwoForwardsAndTwoBackwardsAreToldToo) {
   EXPECT_SAYS(message_of([&] { sgd.step(); }), "gradients of this rank alone");
 }
 
+std::string warnings_of(const std::function<void()>& action) {
+  ::testing::internal::CaptureStderr();
+  action();
+  return ::testing::internal::GetCapturedStderr();
+}
+
 // libtorch's optimisers do not ask; SGD writes where no version is counted.
-TEST(DdpErrors, AnotherOptimisersStepAroundTheWrapperIsToldByTheNextForward) {
+TEST(DdpErrors, AnotherOptimisersStepAroundTheWrapperIsToldAfterIt) {
   if (world() == 1) GTEST_SKIP() << "one rank differs from nobody";
-  const auto model = ddp(std::make_shared<TwoLayers>(5), group());
-  torch::optim::SGD sgd(model->parameters(), 0.1);
-  model->module()->forward(batch(2, 4)).sum().backward();
-  sgd.step();
-  sgd.zero_grad();
-  EXPECT_SAYS(message_of([&] { model->forward(batch(2, 4)); }),
-              "an optimiser has moved 'a.weight' and 3 more with gradients of this rank alone");
+  for (const bool by_wrapper : {false, true}) {
+    const auto model = ddp(std::make_shared<TwoLayers>(5), group());
+    torch::optim::SGD sgd(model->parameters(), 0.1);
+    model->module()->forward(batch(2, 4)).sum().backward();
+    sgd.step();
+    const auto told = warnings_of([&] {
+      by_wrapper ? model->zero_grad() : sgd.zero_grad();
+      model->forward(batch(2, 4));
+    });
+    EXPECT_SAYS(told, "'a.weight' and 3 more changed after a backward that was not exchanged");
+  }
+}
+
+// Two wrappers of one module, or of one trunk: what one exchanges the other has not expected.
+TEST(DdpErrors, AParameterOfTwoWrappersIsNoMistake) {
+  const auto net = std::make_shared<TwoLayers>(5);
+  const auto first = ddp(net, group()), second = ddp(net, group());
+  Sgd sgd(first->parameters(), {.lr = 0.1});
+  for (const auto& model : {first, second}) {
+    sgd.zero_grad();
+    model->forward(batch(2, 4)).sum().backward();
+    sgd.step();
+  }
 }
 
 // A generator learns through a critic whose gradients nobody wants; local gradients that the last backward
@@ -242,6 +264,15 @@ TEST(DdpErrors, LocalGradientsThatMoveNothingAreNoMistake) {
   model->forward(batch(2, 4, 1)).sum().backward();  // exchanges both
   sgd.step();
   EXPECT_TRUE(same_everywhere(model->module()->a->weight));
+  EXPECT_EQ(warnings_of([&] {
+              model->zero_grad();
+              model->module()->forward(batch(2, 4)).sum().backward();
+              model->zero_grad();
+              const torch::NoGradGuard no_grad;
+              for (auto& parameter : model->parameters()) parameter.clamp_(-0.01, 0.01);
+              model->forward(batch(2, 4));
+            }),
+            "");
   model->zero_grad();
   model->core().before_forward();
   auto first = model->module()->forward(batch(2, 4)), second = model->module()->forward(batch(2, 4, 1));
