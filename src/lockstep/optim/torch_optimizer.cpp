@@ -34,7 +34,9 @@ struct TorchKind {
   TorchFields (*options)(torch::optim::OptimizerOptions&);
   TorchFields (*state)(torch::optim::OptimizerParamState&);
   std::unique_ptr<torch::optim::OptimizerParamState> (*make_state)();
-  int moments;  // tensors of a parameter's size in its state, at most
+  int moments;                      // tensors of a parameter's size in its state, at most
+  std::vector<const char*> needed;  // in a state
+  bool has_state_at_once = false;   // made with the optimiser, which cannot do without
 };
 
 template <class Options>
@@ -100,7 +102,8 @@ TorchFields adagrad_state(torch::optim::OptimizerParamState& state) {
 template <class Options, class State>
 TorchKind kind(const char* name, std::optional<bool> decoupled,
                TorchFields (*options)(torch::optim::OptimizerOptions&),
-               TorchFields (*state)(torch::optim::OptimizerParamState&), int moments) {
+               TorchFields (*state)(torch::optim::OptimizerParamState&), int moments,
+               std::vector<const char*> needed, bool at_once = false) {
   return {.name = name,
           .decoupled_weight_decay = decoupled,
           .is =
@@ -112,19 +115,23 @@ TorchKind kind(const char* name, std::optional<bool> decoupled,
           .make_state = []() -> std::unique_ptr<torch::optim::OptimizerParamState> {
             return std::make_unique<State>();
           },
-          .moments = moments};
+          .moments = moments,
+          .needed = std::move(needed),
+          .has_state_at_once = at_once};
 }
 
 const std::vector<TorchKind>& kinds() {
   using namespace torch::optim;
   static const std::vector<TorchKind> all = {
-      kind<SGDOptions, SGDParamState>("SGD", std::nullopt, sgd_options, sgd_state, 1),
+      kind<SGDOptions, SGDParamState>("SGD", std::nullopt, sgd_options, sgd_state, 1, {"momentum_buffer"}),
       kind<AdamOptions, AdamParamState>("Adam", false, adam_options<AdamOptions>, adam_state<AdamParamState>,
-                                        3),
+                                        3, {"exp_avg", "exp_avg_sq"}),
       kind<AdamWOptions, AdamWParamState>("AdamW", true, adam_options<AdamWOptions>,
-                                          adam_state<AdamWParamState>, 3),
-      kind<RMSpropOptions, RMSpropParamState>("RMSprop", std::nullopt, rmsprop_options, rmsprop_state, 3),
-      kind<AdagradOptions, AdagradParamState>("Adagrad", std::nullopt, adagrad_options, adagrad_state, 1),
+                                          adam_state<AdamWParamState>, 3, {"exp_avg", "exp_avg_sq"}),
+      kind<RMSpropOptions, RMSpropParamState>("RMSprop", std::nullopt, rmsprop_options, rmsprop_state, 3,
+                                              {"square_avg"}),
+      kind<AdagradOptions, AdagradParamState>("Adagrad", std::nullopt, adagrad_options, adagrad_state, 1,
+                                              {"sum"}, true),
   };
   return all;
 }
@@ -177,6 +184,9 @@ TorchOptimizer::TorchOptimizer(torch::optim::Optimizer& optimizer)
 }
 
 void TorchOptimizer::step() {
+  if (optimizer_.param_groups().size() != group_count())
+    throw Error("the optimiser got a parameter group after it was wrapped", "TorchOptimizer",
+                "add all groups first, and make the TorchOptimizer then");
   refuse_local_gradients();
   optimizer_.step();
 }
@@ -211,6 +221,9 @@ void TorchOptimizer::set_momentum(double momentum, size_t group) {
     std::get<0>(*betas) = momentum;
   } else if (auto* own = find_field<double>(fields, "momentum")) {
     *own = momentum;
+  } else {
+    throw InputError("this optimiser has no momentum to cycle", "TorchOptimizer",
+                     "set schedule.cycle_momentum: false");
   }
 }
 
@@ -234,20 +247,30 @@ Tree TorchOptimizer::state_of(size_t index) const {
 
 void TorchOptimizer::set_state_of(size_t index, const Tree& state) {
   void* const key = parameters()[index].unsafeGetTensorImpl();
-  optimizer_.state().erase(key);
-  if (state.isNone()) return;
   const auto& kind = kind_of(optimizer_.param_groups().at(group_of(index)).options());
-  auto made = kind.make_state();
-  bool any = false;
-  for (const auto& [name, value] : kind.state(*made)) {
-    const auto saved = find(state, name);
-    if (!saved || saved->isNone()) continue;
-    any = true;
-    if (auto* const* tensor = std::get_if<at::Tensor*>(&value)) **tensor = fit(index, *saved, name);
-    if (auto* const* step = std::get_if<int64_t*>(&value))
-      **step = static_cast<int64_t>(as_double(*saved, name));
+  const auto has = [&](const char* name) {
+    const auto value = state.isNone() ? std::nullopt : find(state, name);
+    return value && !value->isNone();
+  };
+  if (std::ranges::none_of(kind.needed, has)) {  // no step was taken with it
+    if (!kind.has_state_at_once) optimizer_.state().erase(key);
+    return;
   }
-  if (any) optimizer_.state()[key] = std::move(made);
+  auto made = kind.make_state();
+  for (const auto& [name, value] : kind.state(*made)) {
+    if (!has(name)) {
+      if (std::ranges::find(kind.needed, std::string(name)) != kind.needed.end())
+        throw InputError(
+            format("the checkpoint's optimiser state of parameter {} has no \"{}\"", index, name),
+            "optimizer.state", kFreshOptimizer);
+      continue;
+    }
+    const auto saved = get(state, name);
+    if (auto* const* tensor = std::get_if<at::Tensor*>(&value)) **tensor = fit(index, saved, name);
+    if (auto* const* step = std::get_if<int64_t*>(&value))
+      **step = static_cast<int64_t>(as_double(saved, name));
+  }
+  optimizer_.state()[key] = std::move(made);
 }
 
 std::vector<std::pair<Tree, Tree>> TorchOptimizer::options_of(size_t group) const {
