@@ -104,10 +104,14 @@ std::optional<Message> prove(const Spot& spot, const StarOptions& options, const
   if (user && *user != ::geteuid()) throw Stranger{"another user's process", "choose another MASTER_PORT"};
   const auto challenge = unpack_challenge(answer->body);
   if (!challenge) {
-    if (user || answer->kind == Message::error) return answer;
-    throw Stranger{"something that asks for no proof", "choose another MASTER_PORT, the same on every rank"};
+    // who has gone since is not known to the kernel any more; an error is all that he can have left
+    const bool has_gone = options.asks_kernel && !user && stays_on_this_machine(line.number());
+    if (user || (has_gone && answer->kind == Message::error)) return answer;
+    if (has_gone) throw Wire::Gone{};
+    throw Stranger{"something that gives no proof", "choose another MASTER_PORT, the same on every rank"};
   }
-  const auto secret = spot.word.empty() ? job_secret() : spot.word;
+  std::string secret = spot.word;
+  if (secret.empty()) secret = job_secret();
   if (!is_same_seal(challenge->proof, rank_zeros_proof(secret, hello, challenge->nonce)))
     throw Stranger{
         "something that does not know this job's secret",

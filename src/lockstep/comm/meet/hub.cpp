@@ -137,11 +137,20 @@ class Hub : public launch::Circle {
       seat(*hello, caller.line);
       return true;
     }
+    return challenge(caller, *std::move(hello));
+  }
+
+  // What is wrong with this rank's own secret is said where somebody has not come, and ends nothing before.
+  bool challenge(Caller& caller, Hello hello) {
+    doubted_ = format("who said to be {} did not know this job's secret", name_of(hello));
     caller.nonce = fresh_word();
-    caller.line.send(
-        {.body = pack(Challenge{caller.nonce, rank_zeros_proof(secret(), *hello, caller.nonce)})},
-        Clock::now());
-    doubted_ = name_of(*hello);
+    try {
+      const Challenge challenge{caller.nonce, rank_zeros_proof(secret(), hello, caller.nonce)};
+      caller.line.send({.body = pack(challenge)}, Clock::now());
+    } catch (const InputError& error) {
+      doubted_ = format("{} has to prove that it belongs to the job: {}", name_of(hello), describe(error));
+      return true;
+    }
     caller.hello = std::move(hello);
     return false;
   }
@@ -189,13 +198,12 @@ class Hub : public launch::Circle {
       if (!seats_.contains(rank)) first.push_back(rank);
     }
     const auto count = static_cast<size_t>(options_.world) - 1 - seats_.size();
-    return Error(
-        format("{} did not come to join the group within {}", rank_list(first, count),
-               seconds(options_.timeout)),
-        place_of(options_) + (turned_away_.empty() ? "" : "; " + turned_away_) +
-            (doubted_.empty() ? "" : "; who said to be " + doubted_ + " did not know this job's secret"),
-        "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only "
-        "slow");
+    return Error(format("{} did not come to join the group within {}", rank_list(first, count),
+                        seconds(options_.timeout)),
+                 place_of(options_) + (turned_away_.empty() ? "" : "; " + turned_away_) +
+                     (doubted_.empty() ? "" : "; " + doubted_),
+                 "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only "
+                 "slow");
   }
 
   Error silent(const std::map<int, Wire*>& awaited) const {

@@ -15,6 +15,8 @@
 namespace lockstep::comm {
 namespace {
 
+constexpr unsigned char kListens = 10;  // the kernel's TCP_LISTEN
+
 // Both ends of a connection, as the kernel's tables of sockets name them.
 struct Ends {
   sockaddr_storage own{}, other{};
@@ -82,6 +84,11 @@ Question question_about(const Ends& ends) {
 
 }  // namespace
 
+bool stays_on_this_machine(int socket) {
+  const auto ends = ends_of(socket);
+  return ends && are_on_this_machine(*ends);
+}
+
 std::optional<uid_t> user_at_other_end(int socket) {
   const auto ends = ends_of(socket);
   if (!ends || !are_on_this_machine(*ends)) return std::nullopt;
@@ -100,6 +107,8 @@ std::optional<uid_t> user_at_other_end(int socket) {
   if (head.nlmsg_type != SOCK_DIAG_BY_FAMILY) return std::nullopt;
   inet_diag_msg found{};
   std::memcpy(&found, answer.data() + NLMSG_HDRLEN, sizeof found);
+  // a socket that no process holds, or one that only listens, says nothing of who is there
+  if (found.idiag_inode == 0 || found.idiag_state == kListens) return std::nullopt;
   return found.idiag_uid;
 }
 

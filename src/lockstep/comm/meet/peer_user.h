@@ -8,8 +8,11 @@
 
 namespace lockstep::comm {
 
-/// The user id there; nothing where the other end is on another machine, has gone, or the kernel does not
-/// say. Of a connection that the other end has not accepted yet it is 0.
+/// The user id there; nothing where the other end is on another machine, has gone, has not accepted yet, or
+/// where the kernel does not say.
 std::optional<uid_t> user_at_other_end(int socket);
+
+/// Are both ends on this machine?
+bool stays_on_this_machine(int socket);
 
 }  // namespace lockstep::comm

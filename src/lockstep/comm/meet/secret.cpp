@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <optional>
 #include <random>
 
 #include "lockstep/base/descriptor.h"
@@ -17,6 +16,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/pack.h"
 #include "lockstep/base/sha256.h"
+#include "lockstep/base/words.h"
 
 namespace lockstep::comm {
 namespace {
@@ -40,19 +40,22 @@ fs::path folder_of_secret() {
                    path.string(), kSetIt);
 }
 
-// Nothing where there is no file yet.
-std::optional<std::string> read_secret(const fs::path& path) {
+// Empty where there is no file yet.
+std::string read_secret(const fs::path& path) {
   const base::Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  if (!file && errno == ENOENT) return std::nullopt;
+  if (!file && errno == ENOENT) return {};
   if (!file) refuse_secret(path, std::strerror(errno));
   struct stat facts {};
   if (::fstat(file.number(), &facts) != 0 || !S_ISREG(facts.st_mode)) refuse_secret(path, "it is no file");
   if (facts.st_uid != ::geteuid()) refuse_secret(path, "it belongs to another user");
   if ((facts.st_mode & 077) != 0) refuse_secret(path, "others may use it (chmod 600 ends that)");
-  std::array<char, kLongest> text{};
+  std::string text(kLongest + 1, '\0');
   const auto size = ::read(file.number(), text.data(), text.size());
-  if (size < static_cast<ssize_t>(kShortest)) refuse_secret(path, "it is too short; delete it");
-  return std::string(text.data(), static_cast<size_t>(size));
+  if (size < 0) refuse_secret(path, std::strerror(errno));
+  if (static_cast<size_t>(size) < kShortest) refuse_secret(path, "it is too short; delete it");
+  if (static_cast<size_t>(size) > kLongest) refuse_secret(path, "it is too long; delete it");
+  text.resize(static_cast<size_t>(size));
+  return base::trimmed(text);
 }
 
 // Whole under its name or not there: two ranks may make it at once, and the first is everybody's.
@@ -96,10 +99,12 @@ std::string job_secret() {
     return given;
   }
   const auto path = folder_of_secret() / "secret";
-  if (auto secret = read_secret(path)) return *secret;
+  auto secret = read_secret(path);
+  if (!secret.empty()) return secret;
   make_secret(path);
-  if (auto secret = read_secret(path)) return *secret;
-  refuse_secret(path, "it goes whenever it is made");
+  secret = read_secret(path);
+  if (secret.empty()) refuse_secret(path, "it goes whenever it is made");
+  return secret;
 }
 
 // The construction of RFC 2104, with the key's digest in hex as the key.
