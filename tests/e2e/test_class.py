@@ -24,7 +24,7 @@ def learners_folder(lockstep, folder, answer):
     run_process([lockstep, "workshop", "init", folder], check=True)
     file = folder / "exercises/groups.1.cpp"
     text = file.read_text()
-    begin, end = text.index("  // TODO"), text.index("}\n\nint main")
+    begin, end = text.index("  // TODO"), text.index("}\n\n// LOSSES")
     file.write_text(f"{text[:begin]}  {answer}\n{text[end:]}")
     return folder
 
