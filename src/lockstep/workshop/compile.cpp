@@ -197,6 +197,9 @@ void compile(const std::string& source, const std::string& program, const std::s
                      "check on the login node; or load the compiler's module, or name one with CXX");
   if (ending.why == Why::too_long)
     throw Error("the compiler took too long", source, "the machine may be busy: try again");
+  if (ending.why == Why::too_much_memory)
+    throw Error(format("the compiler took more memory than {} GB", kCompiling.together >> 30), source,
+                "is a table or a template in it that grows without end?");
   if (found_no_room(ending))
     throw Error("there is no room for the program", fs::path(program).parent_path(),
                 "is the disk full, or your quota (quota -s)? What lies in build/ may be removed");
