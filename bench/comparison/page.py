@@ -6,18 +6,22 @@ import math
 import show
 
 STYLE = """
-:root{--paper:#fff;--ink:#1b1f24;--soft:#57606a;--line:#dde1e6;--card:#f6f8fa;--peer:#6e6e6e;--ours:#0072b2;--bad:#b3261e}
+:root{--paper:#fff;--ink:#1b1f24;--soft:#57606a;--line:#dde1e6;--card:#f6f8fa;--peer:#6b6b6b;--ours:#0d56a1;--bad:#b3261e}
 @media(prefers-color-scheme:dark){:root{--paper:#14171c;--ink:#e8eaed;--soft:#a3adb8;--line:#343b45;--card:#1c2027;
---peer:#a8a8a8;--ours:#4fb0f0;--bad:#ff8b80}}
+--peer:#808080;--ours:#42b5ff;--bad:#ff8b80}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
 main{max-width:1320px;margin:0 auto;padding:1.2rem clamp(.8rem,3vw,2.5rem)}
 h1{font-size:1.8rem}h2{font-size:1.2rem;margin-top:2rem;border-bottom:1px solid var(--line)}
-.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}
+.scroll{overflow-x:auto;--ground:var(--paper);--edge:2.2rem 100% no-repeat local;--shade:.9rem 100% no-repeat scroll;background:
+linear-gradient(to right,var(--ground) 40%,transparent) left/var(--edge),
+linear-gradient(to left,var(--ground) 40%,transparent) right/var(--edge),
+linear-gradient(to right,var(--soft),transparent) left/var(--shade),
+linear-gradient(to left,var(--soft),transparent) right/var(--shade),var(--ground)}
+.scroll:has(svg){--ground:var(--card);border-radius:10px;max-width:980px;margin:1rem 0}table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}
 th,td{text-align:left;padding:.28rem .8rem .28rem 0;border-bottom:1px solid var(--line);vertical-align:top}
 th{color:var(--soft)}.wrong{color:var(--bad);font-weight:600}
-svg{display:block;width:100%;min-width:560px;max-width:980px;height:auto;background:var(--card);
-border-radius:10px;margin:1rem 0}
+svg{display:block;width:100%;min-width:800px;height:auto}
 svg text{font:12px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;fill:var(--soft)}svg .name{fill:var(--ink)}
 svg .grid{stroke:var(--line)}svg .peer{fill:var(--peer);stroke:var(--peer)}svg .ours{fill:var(--ours);stroke:var(--ours)}
 svg circle.busy{fill:var(--card)}svg .want{stroke:var(--ink);stroke-width:2}svg .more{stroke-dasharray:3 3}

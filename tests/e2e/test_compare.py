@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from browser_kit import chromium, measured  # noqa: F401
 from conftest import SOURCE, left_behind, run_process
 from process_kit import ends_of, wait_for
 
@@ -93,6 +94,23 @@ def test_a_peer_that_breaks_is_a_failure(compare, other_peers, tmp_path):
     result = few_steps(compare, tmp_path / "out", "--peers", other_peers("import record", "raise SystemExit('no luck')"))
     assert result.returncode == 1 and "no luck" in record(tmp_path / "out")["failed"]["pima_stock"], result.output
     assert "pima_stock failed" in result.stdout
+
+
+WRITE = """
+import sys, page
+found = {"min": 1000, "median": 2000, "max": 3000}
+pictures = page.strips("images a second", [("lockstep, mpi, 2 ranks", "ours", found), ("PyTorch DDP", "peer", found)])
+tables = page.table([["target", "what", "wanted", "found", "verdict"], ["P3", "Pima MLP, mpi backend", "15", "16", "ok"]])
+print(page.page("beside", [("Speed", pictures), ("Targets", tables)]))
+"""
+
+
+def test_the_page_is_read_on_a_phone(chromium, tmp_path):  # noqa: F811
+    page = tmp_path / "page.html"
+    page.write_text(run_process([sys.executable, "-B", "-c", WRITE], cwd=SOURCE / "bench/comparison", check=True).stdout)
+    seen = measured(chromium, page, 400, tmp_path)
+    assert seen["page"] <= 400 and set(seen["cut"]) <= {"scroll"}
+    assert min(size for size, _, _ in seen["texts"]) >= 10, seen["texts"]
 
 
 def test_past_runs_stand_beside_each_other(compare, done, tmp_path):
