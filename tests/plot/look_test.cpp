@@ -109,6 +109,26 @@ TEST_P(Look, EveryColourStandsOutFromItsCard) {
   for (const auto& text : colours_of(GetParam(), "(?:ink|soft|ls0)")) EXPECT_GE(contrast(text, card[0]), 4.5);
 }
 
+// As in a report's confusion matrix.
+TEST_P(Look, ANumberIsReadOnNearlyHalfOfEachColour) {
+  const auto& css = GetParam();
+  const auto ink = colours_of(css, "ink"), paper = colours_of(css, "paper");
+  const auto bytes = [](const Colour& c) {
+    Colour shown{};
+    for (size_t i = 0; i < 3; ++i)
+      shown[i] = c[i] <= 0.0031308 ? 12.92 * c[i] : 1.055 * std::pow(c[i], 1 / 2.4) - 0.055;
+    return shown;
+  };
+  for (const auto& colour : colours_of(css, "ls[12]")) {
+    Colour mixed{};
+    for (size_t i = 0; i < 3; ++i) {
+      const double part = 0.45 * bytes(colour)[i] + 0.55 * bytes(paper.at(0))[i];
+      mixed[i] = part <= 0.04045 ? part / 12.92 : std::pow((part + 0.055) / 1.055, 2.4);
+    }
+    EXPECT_GE(contrast(ink.at(0), mixed), 4.5);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Themes, Look, ::testing::Values(light_colours(), dark_colours()));
 
 }  // namespace

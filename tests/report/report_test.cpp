@@ -224,6 +224,14 @@ TEST_F(Report, WhatWasToldRightIsNotAmongTheWrong) {
   EXPECT_FALSE(has(report({folder}), "most wrong about"));
 }
 
+TEST_F(Report, NoCellIsTooDarkForItsNumber) {
+  const auto folder = run("cells");
+  write(folder, "report.json", R"({"evaluation":{"step":1,"classes":["a","b"],"confusion":[[9,0],[1,8]]}})");
+  const auto html = report({folder});
+  EXPECT_TRUE(has(html, "var(--ls2) 45%,transparent")) << "all of a row";
+  EXPECT_FALSE(has(html, "67%,transparent"));
+}
+
 TEST_F(Report, AHundredThousandLinesAreASmallPage) {
   const auto folder = run("long");
   write(folder, "status.json", kStatus);

@@ -64,7 +64,7 @@ std::string swatch(double x, double y, const LineLook& look, bool box) {
 }  // namespace
 
 std::string light_colours() {
-  return colours(kLight, "--paper:#fff;--ink:#1b1f24;--soft:#57606a;--line:#dde1e6;--card:#f6f8fa;");
+  return colours(kLight, "--paper:#ffffff;--ink:#1b1f24;--soft:#57606a;--line:#dde1e6;--card:#f6f8fa;");
 }
 
 std::string dark_colours() {

@@ -12,6 +12,7 @@ namespace lockstep::report {
 namespace {
 
 constexpr size_t kMostClasses = 64, kMostSamples = 48;
+constexpr double kLeastInk = 10, kMostInk = 45;  // percent; with more the number in it could not be read
 
 std::string class_name(const Json& evaluation, double index) {
   const auto& names = list(evaluation, "classes");
@@ -31,7 +32,7 @@ std::string cell(double count, double of_row, bool right) {
   if (count <= 0) return "<td class=\"n soft\">·</td>";
   return format(
       "<td class=\"n\" style=\"background:color-mix(in srgb,var(--ls{}) {:.0f}%,transparent)\">{:.0f}</td>",
-      right ? 2 : 1, 12 + 55 * std::sqrt(share), count);
+      right ? 2 : 1, kLeastInk + (kMostInk - kLeastInk) * std::sqrt(share), count);
 }
 
 std::string confusion(const Json& evaluation) {
