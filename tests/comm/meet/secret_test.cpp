@@ -60,8 +60,21 @@ FindSpot place_at(std::uint16_t port, const std::string& word = "") {
 
 std::future<std::string> hub(const Listener& listener, const StarOptions& options,
                              const std::string& word = "") {
-  return std::async(std::launch::async,
-                    [=] { return refusal([&] { hold_star(listener, word, options)->broadcast("all"); }); });
+  return std::async(std::launch::async, [=] {
+    return refusal([&] {
+      const auto circle = hold_star(listener, word, options);
+      circle->broadcast("all");
+      circle->gather("");  // stays until all have heard it
+    });
+  });
+}
+
+/// What rank 0 says to all.
+std::string heard(const FindSpot& find, const StarOptions& options) {
+  const auto circle = enter_star(find, options);
+  const auto text = circle->broadcast("");
+  circle->gather("");
+  return text;
 }
 
 Wire called(const Listener& listener) {
@@ -96,7 +109,7 @@ TEST(Star, AnotherUsersProcessIsNobodyOfTheJob) {
       stranger.send({.body = pack(hello)}, Clock::now() + 60s);
     EXPECT_THROW(stranger.receive(kLargestText, Clock::now() + 60s), Wire::Gone);
   }
-  EXPECT_EQ(enter_star(place_at(listener.port), member(1, 2))->broadcast(""), "all");
+  EXPECT_EQ(heard(place_at(listener.port), member(1, 2)), "all");
   EXPECT_EQ(first.get(), "");
 }
 
@@ -131,7 +144,7 @@ TEST(Star, AStrangerWhoHasGoneIsNotRoot) {
     stranger.send({.body = std::string(6000, 'x')}, Clock::now() + 60s);
   }
   auto first = hub(listener, member(0, 2));
-  EXPECT_EQ(enter_star(place_at(listener.port), member(1, 2))->broadcast(""), "all");
+  EXPECT_EQ(heard(place_at(listener.port), member(1, 2)), "all");
   EXPECT_EQ(first.get(), "");
 }
 
@@ -154,8 +167,7 @@ TEST(Star, TenThousandStrangersChangeNothing) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root makes another user's sockets";
   const Listener listener = listen_on("127.0.0.1");
   auto first = hub(listener, member(0, 3));
-  auto second = std::async(std::launch::async,
-                           [&] { return enter_star(place_at(listener.port), member(1, 3))->broadcast(""); });
+  auto second = std::async(std::launch::async, [&] { return heard(place_at(listener.port), member(1, 3)); });
   {
     const AsAnotherUser other;
     for (int i = 0; i < 10'000; ++i) {
@@ -163,7 +175,7 @@ TEST(Star, TenThousandStrangersChangeNothing) {
       stranger.send({.body = pack(Hello{2, 3, "", "nonce", "a", "1"})}, Clock::now());
     }
   }
-  EXPECT_EQ(enter_star(place_at(listener.port), member(2, 3))->broadcast(""), "all");
+  EXPECT_EQ(heard(place_at(listener.port), member(2, 3)), "all");
   EXPECT_EQ(second.get(), "all");
   EXPECT_EQ(first.get(), "");
 }
@@ -180,7 +192,7 @@ TEST(Star, WhomTheKernelDoesNotKnowHasToKnowTheSecret) {
     ASSERT_TRUE(challenge.has_value());
     stranger.send({.body = callers_proof("another secret", hello, challenge->nonce)}, Clock::now() + 60s);
     EXPECT_THROW(stranger.receive(kLargestText, Clock::now() + 60s), Wire::Gone);
-    EXPECT_EQ(enter_star(place_at(listener.port, word), member(1, 2, false))->broadcast(""), "all");
+    EXPECT_EQ(heard(place_at(listener.port, word), member(1, 2, false)), "all");
     EXPECT_EQ(first.get(), "");
   }
 }

@@ -96,6 +96,18 @@ struct Stranger {
   std::string what, hint;
 };
 
+// Who has gone since he answered is not known to the kernel any more: nothing of his is believed but why he
+// went.
+Message last_error(Wire& line, const Message& answer, const StarOptions& options, Deadline deadline) {
+  try {
+    for (std::optional<Message> message = answer; message; message = line.receive(kLargestText, deadline))
+      if (message->kind == Message::error) return *message;
+  } catch (const Wire::Gone&) {
+    throw left("rank 0", options);
+  }
+  throw left("rank 0", options);
+}
+
 // Rank 0's answer to a hello. Who is not known by the kernel to be this user's has to prove that he belongs,
 // and so has this rank.
 std::optional<Message> prove(const Spot& spot, const StarOptions& options, const Hello& hello, Wire& line,
@@ -104,10 +116,9 @@ std::optional<Message> prove(const Spot& spot, const StarOptions& options, const
   if (user && *user != ::geteuid()) throw Stranger{"another user's process", "choose another MASTER_PORT"};
   const auto challenge = unpack_challenge(answer->body);
   if (!challenge) {
-    // who has gone since is not known to the kernel any more; an error is all that he can have left
-    const bool has_gone = options.asks_kernel && !user && stays_on_this_machine(line.number());
-    if (user || (has_gone && answer->kind == Message::error)) return answer;
-    if (has_gone) throw Wire::Gone{};
+    if (user) return answer;
+    if (options.asks_kernel && stays_on_this_machine(line.number()))
+      return last_error(line, *answer, options, deadline);
     throw Stranger{"something that gives no proof", "choose another MASTER_PORT, the same on every rank"};
   }
   std::string secret = spot.word;
