@@ -45,7 +45,7 @@ TEST_F(Read, GivesTheTextAndItsName) {
 
 TEST_F(Read, RefusesWhatIsNoFile) {
   EXPECT_TRUE(has(refused(folder_ / "none.yaml"), "No such file"));
-  EXPECT_TRUE(has(refused(folder_), "is a folder"));
+  EXPECT_TRUE(has(refused(folder_), "this folder holds no config.yaml"));
   EXPECT_TRUE(has(refused("/dev/zero"), "is a device"));
   EXPECT_TRUE(has(refused(""), "cannot be read"));
   EXPECT_TRUE(has(refused(std::string(5000, 'a')), "too long"));

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.about("workshop", "job_scripts", "tutorials")
 
 PBS, SLURM = "start.2", "start.3"
 FILES = {PBS: "start.2.pbs", SLURM: "start.3.slurm"}
-COMMANDS = {PBS: '. "$LOCKSTEP_HOME/job_scripts/lockstep.sh"\nlockstep_train configs/pima.yaml', SLURM: "srun lockstep whoami"}
+COMMANDS = {PBS: 'cd "$PBS_O_WORKDIR"\n. "$LOCKSTEP_HOME/job_scripts/lockstep.sh"\nlockstep_train configs/pima.yaml', SLURM: "srun lockstep whoami"}
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_the_solution_is_a_job_of_four_ranks(exercise, scheduler, submit, log, s
 
 
 @pytest.mark.parametrize("lines", ["unset OMP_NUM_THREADS TORCH_DISTRIBUTED_DEBUG\nexec \"$@\"",
-                                   "export OMP_NUM_THREADS=1 TORCH_DISTRIBUTED_DEBUG=INFO\necho begins >&2\n\"$@\""])
+                                   "export OMP_NUM_THREADS=1 TORCH_DISTRIBUTED_DEBUG=INFO\necho begins >&2\nexec \"$@\""])
 def test_an_environment_is_mended_in_another_way_and_in_a_sick_shell(lines, course, tmp_path):
     (tmp_path / "exercises/start.4.sh").write_text(f"#!/bin/bash\n{lines}\n")
     done = course("check", "start.4", OMP_NUM_THREADS="64", TORCH_DISTRIBUTED_DEBUG="DETAIL", GLOO_SOCKET_IFNAME="nowhere9")

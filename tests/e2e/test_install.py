@@ -42,7 +42,7 @@ def test_it_may_be_moved(build_dir, run, tmp_path):
 # What a user may include. A new public header is a promise: it is listed here and in src/CMakeLists.txt.
 PUBLIC_HEADERS = """
     lockstep.h workshop.h
-    base/error.h base/format.h base/table.h
+    base/error.h base/format.h base/format_text.h base/table.h
     checkpoint/checksum.h checkpoint/pt.h checkpoint/rng.h checkpoint/safetensors.h checkpoint/state_dict.h
     checkpoint/store.h checkpoint/tree.h
     comm/algorithms/algorithm.h comm/algorithms/delayed.h comm/algorithms/local_ranks.h comm/algorithms/messenger.h
@@ -57,6 +57,7 @@ PUBLIC_HEADERS = """
     models/chain.h models/dense.h models/layers.h models/mlp.h models/model.h models/net.h models/pima_net.h
     models/resnet.h models/simple_cnn.h models/torchscript.h models/two_stage.h
     optim/adam.h optim/clip.h optim/grad_scaler.h optim/optimizer.h optim/schedule.h optim/schedules.h optim/sgd.h
+    optim/torch_optimizer.h
     parallel/comm_hook.h parallel/data_parallel.h parallel/data_parallel_core.h parallel/ddp.h parallel/ddp_core.h
     parallel/ddp_options.h parallel/mean.h parallel/mesh.h parallel/one_f_one_b.h parallel/session.h
     parallel/sync_batch_norm.h parallel/team.h parallel/tensor_collectives.h parallel/tensor_layers.h

@@ -230,6 +230,7 @@ TEST(DdpErrors, AnotherOptimisersStepAroundTheWrapperIsToldAfterIt) {
       by_wrapper ? model->zero_grad() : sgd.zero_grad();
       model->forward(batch(2, 4));
     });
+    if (rank() > 0) continue;  // rank 0 warns for all
     EXPECT_SAYS(told, "'a.weight' and 3 more changed after a backward that was not exchanged");
   }
 }
