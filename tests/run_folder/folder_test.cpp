@@ -13,6 +13,7 @@
 #include "lockstep/config/load.h"
 #include "lockstep/config/past_config.h"
 #include "lockstep/config/write.h"
+#include "lockstep/run_folder/metrics_file.h"
 #include "lockstep/run_folder/status.h"
 #include "temp_folder.h"
 
@@ -223,6 +224,20 @@ TEST_F(RunFolderTest, WhatIsNoFileIsRefusedBeforeTheRunGoesOn) {
       std::filesystem::remove_all(made);
     }
   }
+}
+
+// In a folder of somebody else's it would lead to any file of this user's.
+TEST_F(RunFolderTest, ALinkInPlaceOfAFileThatIsWrittenIsNotFollowed) {
+  const auto mine = scratch_.write("mine", "a file of my own");
+  const auto made = open().path;
+  const auto lock = made / "lock", lines = made / "metrics.jsonl";
+  for (const auto& name : {lock, lines}) {
+    std::filesystem::remove(name);
+    std::filesystem::create_symlink(mine, name);
+  }
+  EXPECT_THROW((void)open(made.string()), InputError);
+  EXPECT_THROW(MetricsFile(lines, 0), InputError);
+  EXPECT_EQ(base::read_text(mine), "a file of my own");
 }
 
 TEST_F(RunFolderTest, FewerEpochsAreAnotherRun) {

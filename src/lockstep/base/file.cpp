@@ -91,12 +91,14 @@ Descriptor open_to_write(const std::string& path, const std::string& what, int f
   struct stat facts {};
   const char* const hint = "move it away, or set run.dir to another folder";
   if (::stat(path.c_str(), &facts) == 0) refuse_unless_regular(facts, path, what, hint);
-  Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | flags, 0644));
+  constexpr int kOurs = O_RDWR | O_CREAT | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
+  Descriptor file(::open(path.c_str(), kOurs | O_NOFOLLOW | flags, 0644));
   const int reason = errno;
   if (file && ::fstat(file.number(), &facts) == 0) {
     refuse_unless_regular(facts, path, what, hint);
     return file;
   }
+  if (reason == ELOOP) throw InputError(format("{} is a link, not a file", what), shown(path), hint);
   const auto text = format("{} cannot be written: {}", what, std::strerror(reason));
   if (is_of_the_place(reason))
     throw InputError(text, shown(path), "set run.dir to a folder that you may write to");

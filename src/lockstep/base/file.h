@@ -32,7 +32,8 @@ class RegularFile {
 };
 
 /// A file of ours open for reading and writing, made where there is none; `flags` are open's. A folder, a
-/// pipe, a device or what may not be written is an InputError, a want of room an Error.
+/// pipe, a device, a link (it may lead to a file of the user's that is none of a run) or what may not be
+/// written is an InputError, a want of room an Error.
 Descriptor open_to_write(const std::string& path, const std::string& what, int flags = 0);
 
 /// The text of a regular file of at most `limit` bytes; a larger one is an InputError too.

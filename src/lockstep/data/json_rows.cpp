@@ -73,8 +73,7 @@ class Fields : public nlohmann::json_sax<nlohmann::json> {
  private:
   // A line of brackets alone may be as long as a line.
   bool deeper() {
-    constexpr int kDeepest = 500;
-    if (++depth_ <= kDeepest) return true;
+    if (++depth_ <= base::kDeepestJson) return true;
     error = "brackets in brackets in brackets";
     return false;
   }

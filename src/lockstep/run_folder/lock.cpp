@@ -16,6 +16,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/small_file.h"
 #include "lockstep/run_folder/status.h"
 
@@ -85,7 +86,7 @@ std::optional<LockRecord> record_in(int fd) {
   std::string text(2 * kRecordBytes, '\0');
   const auto got = ::pread(fd, text.data(), text.size(), 0);
   try {
-    const auto json = nlohmann::json::parse(text.substr(0, static_cast<size_t>(std::max<ssize_t>(got, 0))));
+    const auto json = base::parse_json(text.substr(0, static_cast<size_t>(std::max<ssize_t>(got, 0))));
     return LockRecord{json.at("epoch"), json.at("host"),    json.at("place"),
                       json.at("pid"),   json.at("started"), json.at("since")};
   } catch (const nlohmann::json::exception&) {
