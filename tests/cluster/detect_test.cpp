@@ -28,6 +28,7 @@ TEST(Detect, ReadsPartitions) {
   EXPECT_EQ(gpu.max_nodes, 4);
   EXPECT_EQ(gpu.max_time, std::chrono::hours(48));
   EXPECT_EQ(found.site.queues[1].gpus_per_node, 0);
+  EXPECT_EQ(found.site.queues[1].max_nodes, 9);  // "infinite" is what is there
   EXPECT_EQ(found.site.queues[1].max_time, std::chrono::minutes(30));
   EXPECT_TRUE(has(found, "gpu: its nodes are not alike"));
   EXPECT_TRUE(has(found, "none that lockstep can use"));
@@ -52,6 +53,16 @@ TEST(Detect, ReadsQueuesThatTakeJobs) {
   EXPECT_EQ(found.site.queues[0].max_nodes, 8);
   EXPECT_EQ(found.site.queues[0].gpus_per_node, 4);
   EXPECT_TRUE(has(found, "nodes differ"));
+}
+
+TEST(Detect, WithoutALimitAQueueHasTheNodesThatAreThere) {
+  const auto slurm =
+      read_sinfo("all*|4|128|2|32|(null)|infinite|1-infinite\nall*|3|64|2|16|(null)|infinite|1-infinite\n");
+  EXPECT_EQ(slurm.site.queues.at(0).max_nodes, 7);
+  const auto pbs =
+      read_pbs("Queue: workq\n    enabled = True\n", "",
+               "n1\n     resources_available.ncpus = 48\n\nn2\n     resources_available.ncpus = 48\n");
+  EXPECT_EQ(pbs.site.queues.at(0).max_nodes, 2);
 }
 
 TEST(Detect, DoesWithoutWhatDoesNotAnswer) {

@@ -14,7 +14,12 @@
 namespace lockstep::cli {
 namespace {
 
-int list_sites(const std::string&) {
+/// What the command line names besides the action.
+struct Named {
+  std::string site, scheduler;
+};
+
+int list_sites(const Named&) {
   for (const auto& site : cluster::known_sites()) {
     const auto what =
         site.trouble.empty() ? site.about : format("cannot be read: {} ({})", site.trouble, site.where);
@@ -26,7 +31,8 @@ int list_sites(const std::string&) {
   return kDone;
 }
 
-int show_site(const std::string& name) {
+int show_site(const Named& named) {
+  const auto& name = named.site;
   if (name.empty()) throw InputError("which site?", "lockstep site show", "lockstep site list names them");
   const auto site = cluster::load_site(name);
   if (!site.hides.empty())
@@ -37,13 +43,13 @@ int show_site(const std::string& name) {
   return kDone;
 }
 
-int detect(const std::string&) {
-  output::print(cluster::detect_site());
+int detect(const Named& named) {
+  output::print(cluster::detect_site(named.scheduler));
   output::check();
   return kDone;
 }
 
-int keys(const std::string&) {
+int keys(const Named&) {
   output::print(cluster::site_reference());
   output::check();
   return kDone;
@@ -51,7 +57,7 @@ int keys(const std::string&) {
 
 struct SiteAction {
   const char* name;
-  int (*run)(const std::string&);
+  int (*run)(const Named&);
 };
 constexpr SiteAction kSiteActions[] = {
     {"list", list_sites}, {"show", show_site}, {"detect", detect}, {"keys", keys}};
@@ -59,15 +65,17 @@ constexpr SiteAction kSiteActions[] = {
 }  // namespace
 
 int run_site(const std::vector<std::string>& args) {
-  std::string action, name;
+  std::string action;
+  Named named;
   Options options(
       "site", "what is known of clusters, and a proposal for this one",
       {"lockstep site list", "lockstep site show gadi", "lockstep site detect > sites/mine.yaml"});
   options.positional("list|show|detect|keys", action, "what to do");
-  options.positional("NAME", name, "for show: a site by name, or the path of its file", false);
+  options.positional("NAME", named.site, "for show: a site by name, or the path of its file", false);
+  options.add("scheduler", named.scheduler, "slurm|pbs", "for detect: whom to ask where both are");
   if (!options.parse(args)) return kDone;
   for (const auto& row : kSiteActions) {
-    if (action == row.name) return row.run(name);
+    if (action == row.name) return row.run(named);
   }
   throw InputError(format("site cannot '{}'", base::printable(action)), "lockstep site",
                    "lockstep site list, show, detect or keys");

@@ -1,6 +1,8 @@
 #include "lockstep/cluster/detect.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
 #include <sstream>
 
@@ -55,6 +57,13 @@ std::optional<Found> detect_pbs(std::vector<std::string>& silent) {
                   asked_as_text({"pbsnodes", "-a"}, silent));
 }
 
+struct Detected {
+  const char* name;
+  const char* command;
+  std::optional<Found> (*detect)(std::vector<std::string>&);
+};
+constexpr Detected kDetected[] = {{"slurm", "sinfo", detect_slurm}, {"pbs", "qstat", detect_pbs}};
+
 void note_software(Found& found, std::vector<std::string>& silent) {
   for (const char* launcher : {"mpirun", "mpiexec"}) {
     const auto version = asked_as_text({launcher, "--version"}, silent);
@@ -69,14 +78,27 @@ void note_software(Found& found, std::vector<std::string>& silent) {
 
 }  // namespace
 
-std::string detect_site() {
+std::string detect_site(const std::string& scheduler) {
+  const auto row = std::ranges::find(kDetected, scheduler, &Detected::name);
+  if (!scheduler.empty() && row == std::end(kDetected))
+    throw InputError(format("there is no scheduler '{}' to ask", base::printable(scheduler)),
+                     "lockstep site detect", "use --scheduler slurm or --scheduler pbs");
   std::vector<std::string> silent;
-  auto found = detect_slurm(silent);
-  if (!found) found = detect_pbs(silent);
+  std::optional<Found> found;
+  for (const auto& one : kDetected) {
+    if (!scheduler.empty() && scheduler != one.name) continue;
+    if (!found) {
+      found = one.detect(silent);
+    } else if (!find_command(one.command).empty()) {
+      found->notes.push_back(
+          format("{} is here, too: lockstep site detect --scheduler {}", one.command, one.name));
+    }
+  }
   if (!found)
-    throw Error("no scheduler answers here",
-                silent.empty() ? "neither sinfo nor qstat is on the PATH" : base::join(silent, "; "),
-                "run it on a login node of the cluster, or begin with  lockstep site show slurm");
+    throw Error(
+        scheduler.empty() ? "no scheduler answers here" : format("{} does not answer here", scheduler),
+        silent.empty() ? "neither sinfo nor qstat is on the PATH" : base::join(silent, "; "),
+        "run it on a login node of the cluster, or begin with  lockstep site show slurm");
   note_software(*found, silent);
   found->notes.insert(found->notes.end(), silent.begin(), silent.end());
   return as_yaml(*found);

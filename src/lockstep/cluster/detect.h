@@ -25,7 +25,8 @@ Found read_pbs(const std::string& queues, const std::string& server, const std::
 /// A site file's text: parse_site() reads it back to the same.
 std::string as_yaml(const Found& found);
 
-/// Asks the machine that this runs on: each command for 10 s at most. Error where no scheduler answers.
-std::string detect_site();
+/// Asks the machine that this runs on: each command for 10 s at most. `scheduler` is "slurm" or "pbs", or
+/// empty for whichever answers first. Error where none does.
+std::string detect_site(const std::string& scheduler);
 
 }  // namespace lockstep::cluster

@@ -110,8 +110,9 @@ Found read_pbs(const std::string& queues, const std::string& server, const std::
   }
   const auto servers = blocks_of(server);
   const auto wanted = servers.empty() ? "" : field(servers[0], "default_queue");
-  for (const auto& queue : found.site.queues) {
+  for (auto& queue : found.site.queues) {
     if (queue.name == wanted) found.site.queue = wanted;
+    if (queue.max_nodes == 0) queue.max_nodes = std::ssize(node_blocks);  // no limit but what is there
   }
   return found;
 }

@@ -41,6 +41,10 @@ std::vector<Line> lines_of(const std::string& text) {
   return lines;
 }
 
+std::string partition_of(const Line& line) {
+  return line.partition.ends_with('*') ? line.partition.substr(0, line.partition.size() - 1) : line.partition;
+}
+
 // "3-00:00:00", "30:00", "infinite"
 std::chrono::milliseconds time_limit_of(const std::string& text) {
   const size_t dash = text.find('-');
@@ -88,9 +92,16 @@ Queue queue_of_partition(const std::string& name, const Line& line, std::vector<
   return queue;
 }
 
+// "1-infinite" is as many as the partition has
+void limit_to_what_is_there(Queue& queue, const std::vector<Line>& lines) {
+  if (queue.max_nodes > 0) return;
+  for (const auto& line : lines)
+    if (partition_of(line) == queue.name) queue.max_nodes += line.nodes;
+}
+
 void add_partition(Found& found, const Line& line, std::vector<int64_t>& nodes) {
   const bool is_default = line.partition.ends_with('*');
-  const auto name = line.partition.substr(0, line.partition.size() - (is_default ? 1 : 0));
+  const auto name = partition_of(line);
   if (!is_directive_word(name)) {
     found.notes.push_back(format("a partition was left out, whose name is no word: {}", name));
     return;
@@ -118,10 +129,12 @@ Found read_sinfo(const std::string& text) {
   found.site.scheduler = "slurm";
   std::vector<int64_t> nodes;
   int64_t threads = 0;
-  for (const auto& line : lines_of(text)) {
+  const auto lines = lines_of(text);
+  for (const auto& line : lines) {
     add_partition(found, line, nodes);
     if (line.cores > 0) threads = std::max(threads, line.cpus / line.cores);
   }
+  for (auto& queue : found.site.queues) limit_to_what_is_there(queue, lines);
   if (threads > 1) found.site.threads_per_core = threads;
   return found;
 }
