@@ -110,6 +110,18 @@ def test_a_stopped_run_resumes_exactly(train, lockstep, mpirun, slow, straight, 
     assert_same_run(tmp_path / "runs/slow", straight(2, FOUR))
 
 
+@pytest.mark.mpi
+def test_ctrl_c_under_mpirun_says_how_to_go_on(train, tmp_path):
+    folder = tmp_path / "runs/slow"
+    process = train(2, FOUR, {"SLOW_STEP": "0.1"})
+    wait_for(lambda: steps_of(folder) > 3)
+    process.send_signal(signal.SIGINT)
+    process.wait(PATIENCE)
+    said = process.stderr.read()
+    assert said.count("stopping with a checkpoint; --resume auto goes on from there") == 1, said
+    assert status(folder)["state"] == "stopped early" and "mpirun" in status(folder)["reason"], status(folder)
+
+
 def test_a_stop_in_the_last_evaluation_of_max_steps(train, lockstep, run, slow, tmp_path):
     """No step is trained beyond the limit when the run goes on."""
     words = FOUR + sets(train__max_steps=20)

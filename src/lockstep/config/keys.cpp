@@ -162,7 +162,7 @@ const std::vector<Key> kKeys = {
     {KEY(ddp.find_unused_parameters), "parameters may get no gradient in some steps (slower)", {.use = kDdp}},
     {KEY(ddp.static_graph), "the same parameters get gradients in every step", {.use = kDdp}},
     {KEY(ddp.bucket_cap_mb),
-     "MiB of gradients in one all-reduce, 0 = a parameter each; default = Python's unset: 1 first, then 25",
+     "MiB of gradients in one all-reduce; 0 = a parameter each (Python has no 0); default = 1 first, then 25",
      {.min = 0, .word = "default", .use = kDdp}},
     {KEY(ddp.gradient_as_bucket_view), "gradients live in the buckets: one copy less", {.use = kDdp}},
     {KEY(ddp.broadcast_buffers),

@@ -163,6 +163,17 @@ TEST(Star, AStrangersCallDoesNotEndARankZeroWithoutASecret) {
   EXPECT_TRUE(says(error, "has to prove that it belongs to the job")) << error;
 }
 
+TEST(Star, AnotherVersionsCallIsCalledOne) {
+  const Listener listener = listen_on("127.0.0.1");
+  auto options = member(0, 2);
+  options.timeout = 1s;
+  auto first = hub(listener, options);
+  const Wire older = called(listener);
+  ASSERT_EQ(::send(older.number(), "lockstep1T\0\0\0\0", 14, 0), 14);
+  const auto error = first.get();
+  EXPECT_TRUE(says(error, "somebody called with another version of lockstep")) << error;
+}
+
 TEST(Star, TenThousandStrangersChangeNothing) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root makes another user's sockets";
   const Listener listener = listen_on("127.0.0.1");

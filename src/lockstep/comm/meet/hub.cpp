@@ -25,7 +25,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMostUnproven = 256;  // that are listened to at a time
+constexpr ptrdiff_t kFewUnproven = 256;  // that are listened to at a time, or two a rank
 
 std::string own_side(int socket) {
   sockaddr_storage address{};
@@ -109,7 +109,8 @@ class Hub : public launch::Circle {
     if (user && *user != ::geteuid()) return;
     knocking_.push_back({.line = Wire(std::move(socket)), .is_proven = user.has_value()});
     const auto unproven = [](const Caller& caller) { return !caller.is_proven; };
-    if (std::ranges::count_if(knocking_, unproven) > static_cast<ptrdiff_t>(kMostUnproven))
+    const auto most = std::max(kFewUnproven, static_cast<ptrdiff_t>(options_.world) * 2);
+    if (std::ranges::count_if(knocking_, unproven) > most)
       knocking_.erase(std::ranges::find_if(knocking_, unproven));
   }
 
@@ -120,7 +121,9 @@ class Hub : public launch::Circle {
       if (!caller.line.read_some(kLargestHello)) return true;
       const auto message = caller.line.take(kLargestHello);
       return message && answer(caller, message->body);
-    } catch (const Wire::Foreign&) {
+    } catch (const Wire::Foreign& foreign) {
+      if (foreign.said.starts_with(kAnyVersion))
+        doubted_ = "somebody called with another version of lockstep";
       return true;
     }
   }

@@ -21,7 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // "lockstep", the version of what is said here, the kind; then the length, little-endian; then the body
-constexpr std::string_view kMagic = "lockstep1";
+constexpr std::string_view kMagic = "lockstep2";
 constexpr size_t kHead = kMagic.size() + 1 + sizeof(uint32_t);
 
 std::string head_of(const Message& message) {

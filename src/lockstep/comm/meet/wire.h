@@ -12,6 +12,9 @@ namespace lockstep::comm {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
+/// What every version of lockstep says first.
+constexpr const char* kAnyVersion = "lockstep";
+
 struct Message {
   enum Kind : char { text = 'T', error = 'E' } kind = text;
   std::string body = {};

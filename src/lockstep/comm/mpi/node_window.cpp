@@ -1,8 +1,12 @@
 #include "lockstep/comm/mpi/node_window.h"
 
+#include <sys/statvfs.h>
+
+#include <cstdint>
 #include <memory>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
 #include "lockstep/comm/mpi/bell.h"
 #include "lockstep/launch/mpi.h"
 
@@ -22,6 +26,11 @@ void free_window(void* what) {
   mpi::calls().win_free(window.get());
 }
 
+int64_t free_shared_memory() {
+  struct statvfs facts {};
+  return ::statvfs("/dev/shm", &facts) == 0 ? static_cast<int64_t>(facts.f_bavail * facts.f_frsize) : 0;
+}
+
 // Each rank's segment comes from its own memory node and is touched first by its owner.
 mpi::Window allocate(mpi::Comm node, size_t bytes) {
   mpi::Info info = mpi::Info::null;
@@ -33,8 +42,11 @@ mpi::Window allocate(mpi::Comm node, size_t bytes) {
       mpi::calls().win_allocate_shared(static_cast<mpi::Size>(bytes), 1, info, node, &base, &window);
   mpi::calls().info_free(&info);
   if (code != mpi::kSuccess)
-    throw Error(launch::mpi_failure(code, "MPI_Win_allocate_shared"), "backend mpi",
-                "look at the space in /dev/shm");
+    throw Error(
+        format(
+            "a rank needs {} KiB of shared memory, and this node gives none: /dev/shm has {} KiB left ({})",
+            bytes >> 10, free_shared_memory() >> 10, launch::mpi_failure(code, "MPI_Win_allocate_shared")),
+        "backend mpi", "make /dev/shm larger (a container: --shm-size), or set launch.backend: gloo");
   launch::check_mpi(mpi::calls().win_set_errhandler(window, mpi::Handler::errors_return),
                     "MPI_Win_set_errhandler");
   launch::check_mpi(mpi::calls().win_lock_all(mpi::kNoCheck, window), "MPI_Win_lock_all");
