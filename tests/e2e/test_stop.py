@@ -119,7 +119,7 @@ def test_ctrl_c_under_mpirun_says_how_to_go_on(train, tmp_path):
     process.wait(PATIENCE)
     said = process.stderr.read()
     assert said.count("stopping with a checkpoint; --resume auto goes on from there") == 1, said
-    assert status(folder)["state"] == "stopped early" and "mpirun" in status(folder)["reason"], status(folder)
+    assert status(folder)["state"] == "stopped early" and "SIGTERM from mpi" in status(folder)["reason"], status(folder)
 
 
 def test_a_stop_in_the_last_evaluation_of_max_steps(train, lockstep, run, slow, tmp_path):
