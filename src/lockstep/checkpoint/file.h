@@ -8,6 +8,7 @@
 #include <string>
 
 #include "lockstep/base/file_map.h"
+#include "lockstep/checkpoint/cursor.h"
 
 namespace lockstep::checkpoint {
 
@@ -17,10 +18,18 @@ struct NamedBytes {
   std::string name;
 };
 
-/// A file's bytes, read-only. InputError where it is missing, a folder or unreadable.
+/// What errors call a file, and what they advise.
+struct FileWords {
+  const char* what = "the checkpoint";
+  const char* empty = "the file is empty";
+  const char* another = "name a .pt or .safetensors file, or a run's folder";
+  const char* again = kCopyAgain;
+};
+
+/// A file's bytes, read-only. InputError where it is missing, a folder, empty or unreadable.
 class MappedFile {
  public:
-  explicit MappedFile(const std::string& path);
+  explicit MappedFile(const std::string& path, const FileWords& words = {});
 
   const std::string& path() const { return path_; }
   std::span<const uint8_t> bytes() const {

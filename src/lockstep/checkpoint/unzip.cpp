@@ -1,6 +1,5 @@
 #include "lockstep/checkpoint/unzip.h"
 
-#include <sys/mman.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -8,13 +7,12 @@
 #include <functional>
 #include <limits>
 #include <new>
-#include <optional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file.h"
-#include "lockstep/base/file_map.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/whole_file.h"
+#include "lockstep/checkpoint/file.h"
 #include "lockstep/checkpoint/zip.h"
 
 namespace lockstep::checkpoint {
@@ -23,27 +21,14 @@ namespace {
 constexpr size_t kPart = size_t{1} << 20;
 constexpr const char* kAgain = "fetch or copy the archive again";
 
-/// The archive in memory, read as it is asked for.
-class Mapped {
- public:
-  explicit Mapped(const std::string& path) : file_(path, "the archive", kAgain), bytes_(file_.size()) {
-    if (bytes_ == 0) throw InputError("the archive is empty", path, kAgain);
-    map_.emplace(file_.number(), 0, bytes_, PROT_READ, MAP_PRIVATE, path);
-  }
-  std::span<const uint8_t> bytes() const { return {reinterpret_cast<const uint8_t*>(map_->data()), bytes_}; }
+constexpr FileWords kArchive = {"the archive", "the archive is empty", kAgain, kAgain};
 
- private:
-  base::RegularFile file_;
-  size_t bytes_;
-  std::optional<base::FileMap> map_;
-};
-
-ZipRecord find_member(const Mapped& archive, const std::string& path, const std::string& member) {
-  const auto all = read_zip(archive.bytes(), path);
+ZipRecord find_member(const MappedFile& archive, const std::string& member) {
+  const auto all = read_zip(archive.bytes(), archive.path());
   const auto found = std::find_if(all.records.begin(), all.records.end(),
                                   [&](const ZipRecord& record) { return record.name == member; });
   if (found != all.records.end()) return *found;
-  throw InputError(format("the archive holds no {}", member), path, kAgain);
+  throw InputError(format("the archive holds no {}", member), archive.path(), kAgain);
 }
 
 class Inflation {
@@ -96,8 +81,8 @@ void write(const ZipRecord& record, const std::string& archive, const base::Byte
 }  // namespace
 
 bool is_unpacked(const std::string& archive, const std::string& member, const std::string& path) {
-  const Mapped mapped(archive);
-  const auto record = find_member(mapped, archive, member);
+  const MappedFile mapped(archive, kArchive);
+  const auto record = find_member(mapped, member);
   std::error_code none;
   if (!std::filesystem::is_regular_file(path, none)) return false;
   base::RegularFile file(path, "the unpacked file");
@@ -108,8 +93,8 @@ bool is_unpacked(const std::string& archive, const std::string& member, const st
 }
 
 void unpack(const std::string& archive, const std::string& member, const std::string& path) {
-  const Mapped mapped(archive);
-  const auto record = find_member(mapped, archive, member);
+  const MappedFile mapped(archive, kArchive);
+  const auto record = find_member(mapped, member);
   base::remove_dead_partials(path);
   base::write_whole(path, [&](const base::ByteSink& sink) { write(record, archive, sink); });
 }
