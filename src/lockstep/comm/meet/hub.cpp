@@ -49,7 +49,10 @@ class Hub : public launch::Circle {
 
  public:
   Hub(const Listener& listener, std::string word, StarOptions options)
-      : listener_(listener.socket), word_(std::move(word)), options_(std::move(options)) {
+      : listener_(listener.socket),
+        word_(std::move(word)),
+        mark_(mark_of(word_)),
+        options_(std::move(options)) {
     deadline_ = Clock::now() + options_.timeout;
     while (!all_have_come() && Clock::now() < deadline_) wait_for_somebody();
     listener_.close();
@@ -135,7 +138,7 @@ class Hub : public launch::Circle {
       return true;
     }
     auto hello = unpack_hello(said);
-    if (!hello || hello->mark != mark_of(word_)) return true;
+    if (!hello || hello->mark != mark_) return true;
     if (caller.is_proven) {
       seat(*hello, caller.line);
       return true;
@@ -250,7 +253,7 @@ class Hub : public launch::Circle {
   }
 
   base::Descriptor listener_;
-  std::string word_;
+  std::string word_, mark_;
   StarOptions options_;
   Deadline deadline_;
   std::list<Caller> knocking_;
