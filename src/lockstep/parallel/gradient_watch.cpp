@@ -74,11 +74,12 @@ void GradientWatch::forget(Watched& watched) {
 
 void GradientWatch::expect(bool exchanged) {
   if (exchanged) ++exchanges_;
-  for (auto& watched : watched_)
-    if (exchanged && watched.sum.defined()) forget(watched);
   learns_ = static_graph_ && exchanges_ <= 1;
   expects_ = true;
-  for (auto& watched : watched_) watched.arrived = 0;
+  for (auto& watched : watched_) {
+    watched.arrived = 0;
+    if (exchanged && watched.sum.defined()) forget(watched);
+  }
 }
 
 void GradientWatch::arrive(Watched& watched) {
