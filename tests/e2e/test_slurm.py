@@ -110,8 +110,9 @@ def test_a_first_days_mistake_is_said_once(arguments, line, lab, sbatch, work): 
     (work / "typo.yaml").write_text((work / "quick.yaml").read_text().replace("lr: 0.01", "lrr: 0.01"))
     job = sbatch(DDP, *arguments)
     assert lab.wait(job)["ExitCode"] == "2:0"
-    assert [said.startswith(line) for said in log_of(work, job).splitlines() if "error: " in said and "srun" not in said] == [
-        True], log_of(work, job)
+    # srun and slurmstepd have errors of their own about a step that ends, and whether they come in time is theirs
+    ours = [said for said in log_of(work, job).splitlines() if said.startswith("error: ")]
+    assert len(ours) == 1 and ours[0].startswith(line), log_of(work, job)
     assert not list(work.glob(".lockstep-*"))
 
 
