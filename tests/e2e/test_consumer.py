@@ -6,6 +6,7 @@ import shutil
 import pytest
 from conftest import SOURCE, cache_value
 from examples_kit import build_against
+from examples_kit import precompiled  # noqa: F401  (fixture)
 
 pytestmark = pytest.mark.about("cmake", "packaging", "parallel")
 
@@ -32,9 +33,10 @@ def project(tmp_path):
 
 
 @pytest.mark.parametrize("how", [
-    'add_subdirectory("{source}" lockstep)',
-    'include(FetchContent)\nFetchContent_Declare(lockstep SOURCE_DIR "{source}" BINARY_DIR lockstep)\n'
-    "FetchContent_MakeAvailable(lockstep)"], ids=["add_subdirectory", "FetchContent"])
+    # CMake's FetchContent ends in the same add_subdirectory
+    pytest.param('add_subdirectory("{source}" lockstep)', id="add_subdirectory", marks=pytest.mark.full),
+    pytest.param('include(FetchContent)\nFetchContent_Declare(lockstep SOURCE_DIR "{source}" BINARY_DIR lockstep)\n'
+                 "FetchContent_MakeAvailable(lockstep)", id="FetchContent")])
 def test_a_project_may_hold_it(how, project, build_dir, mpirun, run):
     """Its program is compiled as CMake says; it is linked to the library that is built already."""
     folder = project(how.format(source=SOURCE))
@@ -147,7 +149,7 @@ REFUSED = {
 }
 
 
-def test_what_ddp_does_not_take_is_said_in_one_error(installed, build_dir, tmp_path):
+def test_what_ddp_does_not_take_is_said_in_one_error(installed, build_dir, precompiled, tmp_path):  # noqa: F811
     """All in one run of the compiler, which tells of each by its line."""
     head = ("#include <lockstep/parallel/data_parallel.h>\n#include <torch/torch.h>\n#include <torch/script.h>\n"
             "struct Net : torch::nn::Module { torch::Tensor forward(const torch::Tensor& x) { return x; } };\n"
@@ -159,7 +161,7 @@ def test_what_ddp_does_not_take_is_said_in_one_error(installed, build_dir, tmp_p
         "cmake_minimum_required(VERSION 3.24)\nproject(own LANGUAGES CXX)\nfind_package(lockstep REQUIRED)\n"
         "add_library(own OBJECT main.cpp)\ntarget_link_libraries(own PRIVATE lockstep::lockstep)\n"
         "target_compile_options(own PRIVATE -fsyntax-only)\n")
-    built = build_against(installed, build_dir, tmp_path, tmp_path / "build", flags="", check=False)
+    built = build_against(installed, build_dir, tmp_path, tmp_path / "build", precompiled, flags="", check=False)
     assert built.returncode != 0
     errors = [line for line in built.output.splitlines() if "error:" in line]
     for words in REFUSED.values():

@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from examples_kit import examples  # noqa: F401  (fixture)
+from examples_kit import build_examples
+from examples_kit import examples, precompiled  # noqa: F401  (fixtures)
 
 pytestmark = pytest.mark.about("examples")
 
@@ -14,6 +15,11 @@ pytestmark = pytest.mark.about("examples")
 def example(examples):  # noqa: F811
     """example(name): its program."""
     return lambda name: examples / name / "build" / name
+
+
+@pytest.mark.full  # a minute of both cores
+def test_each_builds_with_nothing_in_front_of_it(installed, build_dir, tmp_path):
+    build_examples(installed, build_dir, tmp_path)
 
 
 def losses(output):

@@ -21,17 +21,15 @@ NAME = "distributed_data_parallel"
 
 
 @pytest.fixture(scope="module")
-def course(lockstep, build_dir, tmp_path_factory):
+def course(prepared, tmp_path_factory):
     """A learner's folder: the exercise solved, it and its twin built, and copies of the job scripts."""
-    if not list((build_dir / "workshop").glob("*/lockstep/workshop.h.gch")):
-        run_process([lockstep, "workshop", "prepare"], check=True)
     folder = tmp_path_factory.mktemp("my course") / "course"
     env = {"LOCKSTEP_HOME": str(SOURCE)}
-    run_process([lockstep, "workshop", "init", folder], env=env, check=True)
-    solution = run_process([lockstep, "check", NAME, "--solution"], cwd=folder, env=env, check=True).stdout
+    run_process([prepared, "workshop", "init", folder], env=env, check=True)
+    solution = run_process([prepared, "check", NAME, "--solution"], cwd=folder, env=env, check=True).stdout
     (folder / f"exercises/{NAME}.cpp").write_text(solution.rstrip() + "\n")
     for source in (f"exercises/{NAME}.cpp", "programs/single_process.cpp"):
-        run_process([lockstep, "workshop", "build", source], cwd=folder, env=env, check=True)
+        run_process([prepared, "workshop", "build", source], cwd=folder, env=env, check=True)
     (folder / "job_scripts").mkdir()
     for kind in ("pbs", "slurm"):
         shutil.copy(SOURCE / f"job_scripts/{NAME}.{kind}", folder / "job_scripts")

@@ -29,14 +29,15 @@ def one_step(mpirun, lockstep, folder, world):
     return result.output.splitlines(), runs[0]
 
 
-def test_64_ranks_make_one_table(mpirun, lockstep):
-    result = mpirun(64, lockstep, "whoami", "--json", timeout=PATIENCE, check=True)
+@pytest.mark.parametrize("world", [24, pytest.param(64, marks=pytest.mark.full)])
+def test_many_ranks_make_one_table(mpirun, lockstep, world):
+    result = mpirun(world, lockstep, "whoami", "--json", timeout=PATIENCE, check=True)
     report = json.loads(result.stdout)
-    assert report["world"] == 64 and report["complete"] is True
+    assert report["world"] == world and report["complete"] is True
     for number, rank in enumerate(report["ranks"]):
-        assert (rank["rank"], rank["local_rank"], rank["local_world"]) == (number, number, 64)
+        assert (rank["rank"], rank["local_rank"], rank["local_world"]) == (number, number, world)
         assert (rank["node_rank"], rank["nodes"], rank["launcher"]) == (0, 1, "openmpi")
-    assert len({rank["pid"] for rank in report["ranks"]}) == 64
+    assert len({rank["pid"] for rank in report["ranks"]}) == world
 
 
 def test_64_ranks_leave_one_run_and_the_log_of_three(mpirun, lockstep, tmp_path):

@@ -7,6 +7,7 @@ import pytest
 from conftest import SOURCE
 from docs_kit import BLOCKS, blocks
 from examples_kit import build_against
+from examples_kit import precompiled  # noqa: F401  (fixture)
 
 pytestmark = pytest.mark.about("docs", "examples")
 
@@ -42,12 +43,12 @@ def source(found):
     return "\n".join(["#include <given.h>", *dict.fromkeys(includes), *texts])
 
 
-def test_the_cpp_of_the_docs_compiles_against_an_install(installed, build_dir, tmp_path):
+def test_the_cpp_of_the_docs_compiles_against_an_install(installed, build_dir, precompiled, tmp_path):  # noqa: F811
     found = blocks("cpp")
     assert len(found) > 8
     (tmp_path / "fragments.cpp").write_text(source(found))
     built = build_against(installed, build_dir, SOURCE / "tests/snippets", tmp_path / "build", f"-DSNIPPETS={tmp_path}",
-                          flags="", check=False)
+                          precompiled, flags="", check=False)
     errors = "\n".join(line for line in built.output.splitlines() if re.search(r"error:|required from", line))
     assert built.returncode == 0, errors or built.output
 
