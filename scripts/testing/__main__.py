@@ -79,9 +79,9 @@ def room_tests(run, names):
         run.run(f"room tests of {' '.join(chosen)}", rooms.run, BUILD, REPORTS / "release-ctest.xml", chosen)
 
 
-def program_tests(run, name, *words):
+def program_tests(run, name, *words, **how):
     if run.run("build the program", build, BUILD, PROGRAM, PEERS):
-        run.run(name, program.run, re.sub(r"\W+", "-", name), *words)
+        run.run(name, program.run, re.sub(r"\W+", "-", name), *words, **how)
 
 
 def one_case(run, case):
@@ -116,8 +116,10 @@ def named(run, what):
         one_case(run, case)
     if about:
         program_tests(run, f"program tests about {' '.join(about)}", *(f"--about={part}" for part in about))
-    if ids:
-        program_tests(run, "program tests", *ids)
+    if files := [word for word in ids if "::" not in word]:
+        program_tests(run, "program tests", *files)
+    if tests := [word for word in ids if "::" in word]:
+        program_tests(run, "named tests", *tests, marks="(full or not full)")  # who names one wants it
 
 
 def quick(run):
