@@ -1,5 +1,6 @@
 // Programs in which rank 1 goes another way than the others: tests/e2e/test_careless.py. By the library
 // alone.
+#include <lockstep/base/error.h>
 #include <lockstep/parallel/ddp.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
@@ -22,6 +23,7 @@ void train(const lockstep::Session& session, const std::string& careless) {
   for (int i = 0; i < 4; ++i) {
     if (other && careless == "leaves" && i == 2) break;
     if (other && careless == "skips" && i == 2) continue;
+    if (other && careless == "throws") throw lockstep::InputError("rank 1 met a bad row", "row 7", "fix it");
     step(*model, other && careless == "bypasses" && i == 2);
   }
   lockstep::Mean mean;

@@ -9,12 +9,6 @@ from conftest import SOURCE, cache_value, run_process
 
 NAMES = sorted(path.parent.name for path in (SOURCE / "examples").glob("*/CMakeLists.txt"))
 
-# no example: an exception on one rank only, inside lockstep::run
-THROWS = ("#include <lockstep/parallel/session.h>\n#include <lockstep/base/error.h>\n"
-          "int main() {\n  return lockstep::run([] {\n    lockstep::Session session;\n"
-          '    if (session.rank() == 1) throw lockstep::InputError("rank 1 met a bad row", "row 7", "mend it");\n'
-          "    session.team().barrier();\n  });\n}\n")
-
 
 def build_against(prefix, build_dir, source, folder, *words, flags="-Wall -Wextra -Werror", check=True):
     """Configures a project for an install and builds it in `folder` -> the build's Result. Where ccache is installed, what was
@@ -45,13 +39,10 @@ def precompiled(installed, build_dir, once):
 
 
 def build_examples(installed, build_dir, folder, *words):
-    """A copy of each example, what is built of it in its build/, and the program throws/build/throws."""
+    """A copy of each example, and what is built of it in its build/."""
     for name in NAMES:
         shutil.copytree(installed / "share/lockstep/examples" / name, folder / name)
-    (folder / "throws").mkdir()
-    (folder / "throws/main.cpp").write_text(THROWS)
-    (folder / "throws/CMakeLists.txt").write_text((SOURCE / "examples/ddp/CMakeLists.txt").read_text().replace("ddp", "throws"))
-    parts = "".join(f"add_subdirectory({name} ${{CMAKE_SOURCE_DIR}}/{name}/build)\n" for name in [*NAMES, "throws"])
+    parts = "".join(f"add_subdirectory({name} ${{CMAKE_SOURCE_DIR}}/{name}/build)\n" for name in NAMES)
     (folder / "CMakeLists.txt").write_text(f"cmake_minimum_required(VERSION 3.24)\nproject(all LANGUAGES CXX)\n{parts}")
     build_against(installed, build_dir, folder, folder / "build", *words)
 

@@ -34,13 +34,12 @@ def make_bundle(*words):
 
 
 @pytest.fixture(scope="session")
-def bundle(build_dir, tmp_path_factory):
+def bundle(build_dir, once):
     """The tree of a bundle of this build."""
-    folder = tmp_path_factory.mktemp("bundle") / "made"
-    make_bundle("--build", build_dir, "--folder", folder)
-    assert [file.name for file in folder.parent.iterdir()] == ["made"]
-    yield folder
-    shutil.rmtree(folder)  # 0.4 GB
+    def make(folder):
+        make_bundle("--build", build_dir, "--folder", folder / "made")
+        assert [file.name for file in folder.iterdir()] == ["made"]
+    return once("bundle", make) / "made"
 
 
 def plugins_of(folder):

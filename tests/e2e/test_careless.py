@@ -26,3 +26,9 @@ def test_it_is_said_in_words_on_every_rank(way, careless, mpirun):
                           for error in errors), result.output
     assert "to do: " in result.output and "has died" not in result.output, result.output
     assert not result.left_behind
+
+
+def test_one_ranks_exception_takes_all_along(careless, mpirun):
+    result = mpirun(2, careless, "throws")
+    assert result.returncode != 0
+    assert result.output.count("rank 1 met a bad row") == 1, result.output

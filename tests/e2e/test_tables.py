@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from conftest import run_process
-from examples_kit import examples  # noqa: F401  (fixture)
+from examples_kit import examples, precompiled  # noqa: F401  (fixtures)
 from train_kit import assert_same_tensors, newest, sets
 
 pytestmark = pytest.mark.about("parallel", "tasks", "optim")
