@@ -154,6 +154,13 @@ def test_an_error_of_all_ranks_is_said_once(mpirun, lockstep):
     assert result.stderr.count("unknown device 'tpu'") == 1
 
 
+def test_an_error_of_all_ranks_is_said_where_rank_0_starts_late(mpirun, mpi, lockstep):
+    """A busy machine does that: the launcher ends all when the first rank has left."""
+    late = f'[ "${mpi.rank}" = 0 ] && sleep 2; exec "$0" "$@"'
+    result = mpirun(3, "sh", "-c", late, lockstep, "whoami", "--launcher", "nonsense")
+    assert result.returncode == 2 and result.stderr.count("unknown launcher 'nonsense'") == 1, result.output
+
+
 def test_more_ranks_than_gpus_is_an_error_after_the_table(mpirun, lockstep):
     result = mpirun(2, lockstep, "whoami", "--device", "cuda", env={"CUDA_VISIBLE_DEVICES": ""})
     assert result.returncode == 2

@@ -15,6 +15,10 @@
 namespace lockstep::cli {
 namespace {
 
+// A launcher ends all when the first one leaves, and so would end rank 0 before it has spoken: on a busy
+// machine it may start seconds after the others. Once it has left, the launcher ends this wait.
+constexpr std::chrono::seconds kHearRankZero{5};
+
 std::string trace_lines() {
   return tracing() ? "\n" + last_trace() : "";
 }
@@ -42,8 +46,7 @@ int guarded(const std::function<int(bool& alike)>& body) {
   if (launch::rank_by_environment(launch::current_environment()).rank == 0) {
     log::error(text);
   } else {
-    std::this_thread::sleep_for(
-        std::chrono::milliseconds(500));  // a launcher may end all when the first one leaves
+    std::this_thread::sleep_for(kHearRankZero);
   }
   return status;
 }
