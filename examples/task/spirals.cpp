@@ -8,7 +8,7 @@ namespace {
 class Spirals : public lockstep::Task {
  public:
   // Small enough for each rank to make. A large set is made once a node: share_on_node() in docs/tasks.md.
-  lockstep::TaskData data(const lockstep::Settings& settings, const lockstep::NodeShare&) override {
+  lockstep::TaskData data(const lockstep::TaskConfig& settings, const lockstep::NodeShare&) override {
     const auto turns = lockstep::option(settings.task.options, "turns", 1.0);
     lockstep::TaskData data;
     data.train = points(600, turns, 0);

@@ -49,7 +49,6 @@ PUBLIC_HEADERS = """
     comm/algorithms/algorithm.h comm/algorithms/delayed.h comm/algorithms/local_ranks.h comm/algorithms/messenger.h
     comm/algorithms/numbers.h
     comm/group.h
-    config/settings.h
     data/csv.h data/dataset.h data/idx.h data/image_set.h data/loader.h data/node_share.h data/sampler.h
     data/table_set.h data/token_set.h data/torch_data.h
     kernels/conv_pool_relu.h kernels/linear_relu.h kernels/pool_relu.h launch/job.h launch/options.h
@@ -59,6 +58,7 @@ PUBLIC_HEADERS = """
     models/resnet.h models/simple_cnn.h models/torchscript.h models/two_stage.h
     optim/adam.h optim/clip.h optim/grad_scaler.h optim/optimizer.h optim/schedule.h optim/schedules.h optim/sgd.h
     optim/torch_optimizer.h
+    options/data_settings.h options/model_settings.h options/optim_settings.h options/schedule_settings.h options/task_config.h
     parallel/comm_hook.h parallel/data_parallel.h parallel/data_parallel_core.h parallel/ddp.h parallel/ddp_core.h
     parallel/ddp_options.h parallel/mean.h parallel/mesh.h parallel/one_f_one_b.h parallel/session.h
     parallel/sync_batch_norm.h parallel/team.h parallel/tensor_collectives.h parallel/tensor_layers.h
@@ -117,6 +117,22 @@ def test_headers_compile_in_either_order(installed, build_dir, tmp_path):
 @pytest.mark.full  # a minute of both cores
 def test_each_header_compiles_alone(installed, build_dir, tmp_path):
     compile_headers(installed, build_dir, tmp_path, {f"header_{n}.cpp": [header] for n, header in enumerate(PUBLIC_HEADERS)})
+
+
+LIBRARY = ("base", "mpi", "launch", "comm", "kernels", "parallel", "data", "text", "checkpoint", "models", "optim", "zero", "tasks")
+
+
+def test_a_new_key_of_the_trainer_compiles_no_room_of_the_library(build_dir, installed, run):
+    """By what the compiler wrote down of each object's headers; nor does a user include what holds the keys."""
+    readers, target = set(), ""
+    for line in run("ninja", "-C", build_dir, "-t", "deps", check=True).stdout.splitlines():
+        if not line.startswith(" "):
+            target = line
+        elif "lockstep/config/" in line and (room := re.match(r"src/CMakeFiles/lockstep_(\w+)\.dir/", target)):
+            readers.add(room[1])
+    assert {"config", "train", "cluster"} <= readers
+    assert not [room for room in readers for part in LIBRARY if room == part or room.startswith(f"{part}_")]
+    assert not (installed / "include/lockstep/config").exists()
 
 
 def test_the_share_folder_is_whole(installed):

@@ -10,10 +10,10 @@ namespace {
 
 class RingsTask : public lockstep::Task {
  public:
-  lockstep::TaskData data(const lockstep::Settings& settings, const lockstep::NodeShare&) override {
+  lockstep::TaskData data(const lockstep::TaskConfig& settings, const lockstep::NodeShare&) override {
     lockstep::TaskData data;
-    data.train = rings(600, settings.run.seed);
-    data.eval = rings(200, settings.run.seed + 1);
+    data.train = rings(600, settings.seed);
+    data.eval = rings(200, settings.seed + 1);
     data.input_shape = {2};
     data.class_names = {"inner", "outer"};
     return data;

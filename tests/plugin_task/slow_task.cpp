@@ -32,11 +32,11 @@ class SlowSet : public lockstep::TableSet {
 
 class SlowTask : public lockstep::Task {
  public:
-  lockstep::TaskData data(const lockstep::Settings& settings, const lockstep::NodeShare&) override {
+  lockstep::TaskData data(const lockstep::TaskConfig& settings, const lockstep::NodeShare&) override {
     sleep_for("SLOW_LOAD");
     lockstep::TaskData data;
-    data.train = points(240, settings.run.seed, "SLOW_STEP");
-    data.eval = points(81, settings.run.seed + 1, "SLOW_EVAL");  // odd: ranks have shares of two sizes
+    data.train = points(240, settings.seed, "SLOW_STEP");
+    data.eval = points(81, settings.seed + 1, "SLOW_EVAL");  // odd: ranks have shares of two sizes
     data.input_shape = {2};
     data.class_names = {"left", "right"};
     return data;

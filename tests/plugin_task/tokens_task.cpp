@@ -24,7 +24,7 @@ class Tokens : public lockstep::Dataset {
 
 class TokensTask : public lockstep::Task {
  public:
-  lockstep::TaskData data(const lockstep::Settings& settings, const lockstep::NodeShare&) override {
+  lockstep::TaskData data(const lockstep::TaskConfig& settings, const lockstep::NodeShare&) override {
     const auto file = lockstep::read_safetensors(settings.task.options.at("file"));
     const auto input = lockstep::get(file, "input").toTensor();
     lockstep::TaskData data;

@@ -13,13 +13,23 @@
 namespace lockstep {
 namespace {
 
+// The sections of a config that a task may read.
+struct Sections {
+  TaskSettings task;
+  DataSettings data;
+  ModelSettings model;
+  int64_t seed = 0;
+
+  operator TaskConfig() const { return {task, data, model, seed, true}; }
+};
+
 Batch all_of(const Dataset& set) {
   std::vector<int64_t> indices(set.size());
   std::iota(indices.begin(), indices.end(), 0);
   return set.get(indices);
 }
 
-std::string refusal(const Settings& settings) {
+std::string refusal(const Sections& settings) {
   try {
     make_task(settings)->data(settings, {});
   } catch (const InputError& error) {
@@ -34,7 +44,7 @@ bool holds(const std::string& text, const std::string& words) {
 }
 
 // What eval does with a checkpoint's memory: the same set, without the file that was trained on.
-void expect_same_evaluation(const Settings& settings, const std::vector<std::string>& trained_on) {
+void expect_same_evaluation(const Sections& settings, const std::vector<std::string>& trained_on) {
   auto task = make_task(settings);
   const auto data = task->data(settings, {});
   TaskData known;
@@ -53,7 +63,7 @@ void expect_same_evaluation(const Settings& settings, const std::vector<std::str
 }
 
 TEST(Mnist, IsTheWorkshopsSet) {
-  Settings settings;
+  Sections settings;
   settings.data.root = "data/mnist";
   auto task = make_task(settings);
   const auto data = task->data(settings, {});
@@ -71,7 +81,7 @@ TEST(Mnist, IsTheWorkshopsSet) {
 
 TEST(Pima, SplitsByClassAndTreatsByTheTrainingRowsAlone) {
   LOCKSTEP_PYTHON_OR_SKIP(python, "numpy");
-  Settings settings;
+  Sections settings;
   settings.task.name = "pima";
   settings.data.root = "data/pima";
   settings.task.class_weights = "balanced";
@@ -115,11 +125,11 @@ TEST(Pima, SplitsByClassAndTreatsByTheTrainingRowsAlone) {
 }
 
 TEST(Pima, SplitsBySeed) {
-  Settings settings;
+  Sections settings;
   settings.task.name = "pima";
   settings.data.root = "data/pima";
   const auto eval = [&](int64_t seed) {
-    settings.run.seed = seed;
+    settings.seed = seed;
     return all_of(*make_task(settings)->data(settings, {}).eval).input;
   };
   EXPECT_TRUE(at::equal(eval(1), eval(1)));
@@ -134,7 +144,7 @@ struct OwnTable : testing::Test {
     settings.task.eval_fraction = 0;
   }
   test::TempFolder folder;
-  Settings settings;
+  Sections settings;
 };
 
 TEST_F(OwnTable, StandardisesAndKeepsAConstantColumnFinite) {
@@ -191,7 +201,7 @@ std::string idx(const std::vector<int>& sizes, const std::string& bytes) {
 
 TEST(OwnImages, AreNormalizedByTheTrainingImages) {
   test::TempFolder folder;
-  Settings settings;
+  Sections settings;
   settings.task.name = "idx";
   settings.data.root = folder.path();
   folder.write("ti", idx({2, 1, 2}, std::string("\0\x01\x02\x03", 4)));
@@ -220,7 +230,7 @@ TEST(OwnImages, AreNormalizedByTheTrainingImages) {
 
 TEST(OwnImages, AreEvaluatedFromTheMemoryWithoutTheTrainingImages) {
   test::TempFolder folder;
-  Settings settings;
+  Sections settings;
   settings.task.name = "idx";
   const auto ti = folder.write("ti", idx({2, 1, 2}, std::string("\0\x01\x02\x03", 4)));
   const auto tl = folder.write("tl", idx({2}, std::string("\0\x02", 2)));
@@ -230,7 +240,7 @@ TEST(OwnImages, AreEvaluatedFromTheMemoryWithoutTheTrainingImages) {
 }
 
 TEST(Tasks, SayWhatIsThere) {
-  Settings settings;
+  Sections settings;
   settings.task.name = "minst";
   EXPECT_THROW(make_task(settings), InputError);
   EXPECT_THROW(make_model({.name = "simple_cmm", .path = {}, .hidden = {}}, "mlp", {8}, 2), InputError);

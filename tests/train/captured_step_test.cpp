@@ -53,7 +53,7 @@ struct Small : Net {
 
 class Images : public Task {
  public:
-  TaskData data(const Settings&, const NodeShare&) override {
+  TaskData data(const TaskConfig&, const NodeShare&) override {
     const auto bytes = torch::arange(kSamples * 20).mul(7919).remainder(251).to(torch::kByte);
     const auto labels = torch::arange(kSamples).remainder(3).to(torch::kByte);
     TaskData all;
@@ -82,7 +82,7 @@ struct Rehearsal {
     setup.team = &team;
     setup.mesh = std::make_unique<Mesh>(team);
     setup.task = std::make_unique<Images>();
-    setup.data = setup.task->data(settings, {});
+    setup.data = setup.task->data(settings.for_task(), {});
     torch::manual_seed(3);
     learner.rounds = plan_rounds(settings, kSamples, 1);
     learner.model = make_trained_model(std::make_shared<Small>(), *setup.mesh, settings, {});

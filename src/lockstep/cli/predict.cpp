@@ -142,7 +142,7 @@ class InputFile {
   /// The task's samples of it. An error names standard input by its name.
   std::shared_ptr<const Dataset> read(const train::Setup& setup) const {
     try {
-      return setup.task->inputs(setup.settings, setup.data, path_);
+      return setup.task->inputs(setup.settings.for_task(), setup.data, path_);
     } catch (const InputError& error) {
       const bool ours = folder_ && error.where().starts_with(folder_->path());
       throw InputError(error.what(), ours ? error.where().substr(folder_->path().size() + 1) : error.where(),
@@ -173,7 +173,7 @@ int predict(const train::Command& command, const PredictOptions& options) {
     if (options.output.empty()) {
       print_answers(text);
     } else {
-      base::write_output(options.output, text, "name another file with --output, or make room");
+      base::write_output(options.output, text, "name another file with --output, or free disk space");
     }
     return std::string();
   });

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "lockstep/base/table.h"
-#include "lockstep/config/settings.h"
 #include "lockstep/models/layers.h"
 #include "lockstep/models/net.h"
+#include "lockstep/options/model_settings.h"
 
 namespace lockstep {
 

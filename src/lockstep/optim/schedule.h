@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "lockstep/checkpoint/tree.h"
-#include "lockstep/config/settings.h"
 #include "lockstep/optim/optimizer.h"
+#include "lockstep/options/schedule_settings.h"
 
 namespace lockstep {
 

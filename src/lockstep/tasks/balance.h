@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/config/settings.h"
+#include "lockstep/options/task_config.h"
 #include "lockstep/tasks/metrics.h"
 
 namespace lockstep::tasks {

@@ -10,7 +10,7 @@ namespace {
 
 class CartPoleTask : public Task {
  public:
-  TaskData data(const Settings& settings, const NodeShare&) override {
+  TaskData data(const TaskConfig& settings, const NodeShare&) override {
     method_ = policy_method(settings.task.options);
     TaskData data;
     data.input_shape = {CartPole::kNumbers};
@@ -20,11 +20,11 @@ class CartPoleTask : public Task {
     return data;
   }
 
-  std::unique_ptr<Actor> actor(const Settings& settings, const ActingRank& rank) const override {
-    return std::make_unique<CartPoleActor>(method_, settings.run.seed, rank);
+  std::unique_ptr<Actor> actor(const TaskConfig& settings, const ActingRank& rank) const override {
+    return std::make_unique<CartPoleActor>(method_, settings.seed, rank);
   }
 
-  std::shared_ptr<Net> model(const Settings& settings, const TaskData& data) override {
+  std::shared_ptr<Net> model(const TaskConfig& settings, const TaskData& data) override {
     const auto outputs = static_cast<int64_t>(data.class_names.size()) + 1;
     return make_model(settings.model, "mlp", data.input_shape, outputs);
   }
@@ -34,7 +34,8 @@ class CartPoleTask : public Task {
     return policy_loss(method_, output, target, options.reduction);
   }
 
-  std::shared_ptr<const Dataset> inputs(const Settings&, const TaskData&, const std::string&) const override {
+  std::shared_ptr<const Dataset> inputs(const TaskConfig&, const TaskData&,
+                                        const std::string&) const override {
     throw InputError("cartpole acts: it has no samples to tell the classes of", "task.name",
                      "`lockstep eval` plays 100 episodes with a checkpoint");
   }

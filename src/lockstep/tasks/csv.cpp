@@ -14,7 +14,7 @@ Missing missing_of(const std::string& name) {
   return name == "drop" ? Missing::drop : name == "mean" ? Missing::mean : Missing::refuse;
 }
 
-TableRecipe csv(const Settings& settings, bool) {
+TableRecipe csv(const TaskConfig& settings, bool) {
   const auto& task = settings.task;
   if (task.file.empty())
     throw InputError("the csv task needs a file", "task.file", "task: {name: csv, file: my.csv}");

@@ -39,7 +39,7 @@ std::string identity_of_images(const SharedSet& set, const std::vector<std::stri
 }
 
 // tensors: names, ends and labels of the training and of the evaluation set, then the table
-SharedSet load(const Settings& settings) {
+SharedSet load(const TaskConfig& settings) {
   const auto sets = folder_sets(settings);
   SharedSet set;
   add_list(sets.train, set);
@@ -58,7 +58,7 @@ std::vector<std::string> printable(std::vector<std::string> names) {
 
 class FolderTask : public Task {
  public:
-  TaskData data(const Settings& settings, const NodeShare& node) override {
+  TaskData data(const TaskConfig& settings, const NodeShare& node) override {
     const auto set = share_on_node(node, [&](Arena&) { return load(settings); });
     const auto texts = base::unpack_texts(set.text);
     look_ = folder_look(settings);
@@ -80,12 +80,12 @@ class FolderTask : public Task {
     return data;
   }
 
-  std::shared_ptr<Net> model(const Settings& settings, const TaskData& data) override {
+  std::shared_ptr<Net> model(const TaskConfig& settings, const TaskData& data) override {
     return make_model(settings.model, kModel, data.input_shape,
                       static_cast<int64_t>(data.class_names.size()));
   }
 
-  std::shared_ptr<const Dataset> evaluation(const Settings& settings, const TaskData& known,
+  std::shared_ptr<const Dataset> evaluation(const TaskConfig& settings, const TaskData& known,
                                             const NodeShare& node) override {
     const auto set = share_on_node(node, [&](Arena&) {
       const auto sets = folder_eval_set(settings, known.class_names);
@@ -100,7 +100,7 @@ class FolderTask : public Task {
     return std::make_shared<data::ImageFolderSet>(list_at(set, 0, set.text), known_look(known));
   }
 
-  std::shared_ptr<const Dataset> inputs(const Settings&, const TaskData& data,
+  std::shared_ptr<const Dataset> inputs(const TaskConfig&, const TaskData& data,
                                         const std::string& path) const override {
     const auto file = base::find_path(path);
     const bool folder = std::filesystem::is_directory(file);
@@ -125,14 +125,14 @@ class FolderTask : public Task {
   KnownLoss known_loss() const override { return KnownLoss::cross_entropy; }
 
  private:
-  data::ImageLook augmented(const Settings& settings) const {
+  data::ImageLook augmented(const TaskConfig& settings) const {
     const auto asks = [&](const char* what) {
       const auto& all = settings.task.augment;
       return std::find(all.begin(), all.end(), what) != all.end();
     };
     auto look = look_;
     look.augment = {.crop = asks("crop"), .flip = asks("flip")};
-    look.seed = static_cast<uint64_t>(settings.run.seed);
+    look.seed = static_cast<uint64_t>(settings.seed);
     return look;
   }
 

@@ -24,7 +24,7 @@ namespace {
 
 constexpr size_t kNamed = 5;  // damaged files that a message names
 
-data::ImageLayout layout_of(const Settings& settings) {
+data::ImageLayout layout_of(const TaskConfig& settings) {
   if (settings.data.root.empty())
     throw InputError("the folder task needs a folder", "data.root",
                      "set data.root to the folder that holds train/CLASS/*.jpg or CLASS/*.jpg");
@@ -44,7 +44,7 @@ std::string named(const std::vector<data::Damage>& damaged) {
   return base::join(names, ", ");
 }
 
-void check_images(const Settings& settings, data::FoundImages& images) {
+void check_images(const TaskConfig& settings, data::FoundImages& images) {
   const bool skip = settings.task.damaged == "skip";
   const auto start = std::chrono::steady_clock::now();
   const auto damaged = data::damaged_images(images, skip ? data::Check::pixels : data::Check::ends);
@@ -57,13 +57,13 @@ void check_images(const Settings& settings, data::FoundImages& images) {
   const auto count = format("{} of {} images cannot be read", damaged.size(), all);
   if (!skip)
     throw InputError(count, named(damaged),
-                     "mend them or take them out of the folder; task.damaged: skip leaves them out");
+                     "fix them or take them out of the folder; task.damaged: skip leaves them out");
   log::warning(format("{}, and are left out: {}", count, named(damaged)));
   data::leave_out(damaged, images);
 }
 
 // Found and checked.
-data::FoundImages images_of(const Settings& settings, const std::string& root,
+data::FoundImages images_of(const TaskConfig& settings, const std::string& root,
                             const std::vector<std::string>& classes, std::vector<std::string>& notes) {
   auto images = data::find_images(root, data::class_folders(root), classes);
   const auto left_out = data::left_out_text(images);
@@ -91,10 +91,10 @@ data::FoundImages images_at(const data::FoundImages& from, const std::vector<int
   return some;
 }
 
-void part(const Settings& settings, FolderSets& sets) {
+void part(const TaskConfig& settings, FolderSets& sets) {
   const auto all = std::move(sets.train);
   const auto split =
-      stratified(by_class(all, sets.classes.size()), settings.task.eval_fraction, settings.run.seed);
+      stratified(by_class(all, sets.classes.size()), settings.task.eval_fraction, settings.seed);
   sets.train = images_at(all, split.train);
   sets.eval = images_at(all, split.eval);
   sets.notes.push_back(
@@ -113,8 +113,8 @@ void check_classes(const FolderSets& sets, const std::string& root) {
   }
 }
 
-void check_some_to_evaluate(const Settings& settings, const FolderSets& sets) {
-  if (!sets.eval.files.empty() || settings.train.eval_every == 0) return;
+void check_some_to_evaluate(const TaskConfig& settings, const FolderSets& sets) {
+  if (!sets.eval.files.empty() || !settings.evaluates) return;
   throw InputError("no image is left to evaluate on", "task.eval_fraction",
                    "raise task.eval_fraction, or make a folder val beside train");
 }
@@ -171,7 +171,7 @@ at::Tensor table_of_counts(const Counts& counts) {
 
 }  // namespace
 
-FolderSets folder_sets(const Settings& settings) {
+FolderSets folder_sets(const TaskConfig& settings) {
   const auto layout = layout_of(settings);
   FolderSets sets;
   sets.classes = data::class_folders(layout.train);
@@ -190,7 +190,7 @@ FolderSets folder_sets(const Settings& settings) {
   return sets;
 }
 
-FolderSets folder_eval_set(const Settings& settings, const std::vector<std::string>& classes) {
+FolderSets folder_eval_set(const TaskConfig& settings, const std::vector<std::string>& classes) {
   const auto layout = layout_of(settings);
   if (layout.eval.empty()) return folder_sets(settings);
   FolderSets sets{.classes = classes, .train = {}, .eval = {}, .notes = {}};
@@ -198,7 +198,7 @@ FolderSets folder_eval_set(const Settings& settings, const std::vector<std::stri
   return sets;
 }
 
-at::Tensor folder_table(const Settings& settings, const data::FoundImages& train) {
+at::Tensor folder_table(const TaskConfig& settings, const data::FoundImages& train) {
   const auto& task = settings.task;
   if (task.normalize == "standard") return table_of_counts(counts_of(train, folder_look(settings)));
   if (task.normalize == "none") return normalize_table({0, 0, 0}, {1, 1, 1});
@@ -208,7 +208,7 @@ at::Tensor folder_table(const Settings& settings, const data::FoundImages& train
   return normalize_table(task.mean, task.std);
 }
 
-data::ImageLook folder_look(const Settings& settings) {
+data::ImageLook folder_look(const TaskConfig& settings) {
   const auto& size = settings.task.size;
   if (size.size() != 2)
     throw InputError(format("task.size has {} numbers", size.size()), "task.size",

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/config/settings.h"
 #include "lockstep/data/image_folder.h"
 #include "lockstep/data/image_folder_set.h"
+#include "lockstep/options/task_config.h"
 
 namespace lockstep::tasks {
 
@@ -20,15 +20,15 @@ struct FolderSets {
 };
 
 /// InputError for what cannot be trained on, a damaged image among it where task.damaged says so.
-FolderSets folder_sets(const Settings& settings);
+FolderSets folder_sets(const TaskConfig& settings);
 
 /// The evaluation set alone where it has a folder of its own; else both.
-FolderSets folder_eval_set(const Settings& settings, const std::vector<std::string>& classes);
+FolderSets folder_eval_set(const TaskConfig& settings, const std::vector<std::string>& classes);
 
 /// What each byte becomes by task.normalize, [3, 256]. `standard` looks at up to 1,000 of the images.
-at::Tensor folder_table(const Settings& settings, const data::FoundImages& train);
+at::Tensor folder_table(const TaskConfig& settings, const data::FoundImages& train);
 
 /// Rows and columns, by task.size.
-data::ImageLook folder_look(const Settings& settings);
+data::ImageLook folder_look(const TaskConfig& settings);
 
 }  // namespace lockstep::tasks

@@ -10,7 +10,7 @@ std::string idx_path(const std::string& root, const std::string& file) {
   return base::find_path(root.empty() || file.starts_with('/') ? file : root + "/" + file);
 }
 
-ImageRecipe idx(const Settings& settings, ImageTask::Look look) {
+ImageRecipe idx(const TaskConfig& settings, ImageTask::Look look) {
   const auto& task = settings.task;
   ImageRecipe recipe{.files = {},
                      .classes = task.classes,

@@ -78,7 +78,7 @@ std::vector<std::string> numbered(int64_t classes) {
 
 }  // namespace
 
-TaskData ImageTask::data(const Settings& settings, const NodeShare& node) {
+TaskData ImageTask::data(const TaskConfig& settings, const NodeShare& node) {
   const auto set = share_on_node(node, [&](Arena& arena) {
     return load_files(recipe_(settings, Look::all), settings.data.stage, arena);
   });
@@ -100,7 +100,7 @@ TaskData ImageTask::data(const Settings& settings, const NodeShare& node) {
   return data;
 }
 
-std::shared_ptr<const Dataset> ImageTask::evaluation(const Settings& settings, const TaskData& known,
+std::shared_ptr<const Dataset> ImageTask::evaluation(const TaskConfig& settings, const TaskData& known,
                                                      const NodeShare& node) {
   const auto set = share_on_node(node, [&](Arena& arena) {
     const auto files = recipe_(settings, Look::evaluation).files;
@@ -113,7 +113,7 @@ std::shared_ptr<const Dataset> ImageTask::evaluation(const Settings& settings, c
   return std::make_shared<ImageSet>(set.tensors[0], set.tensors[1], table_);
 }
 
-std::shared_ptr<Net> ImageTask::model(const Settings& settings, const TaskData& data) {
+std::shared_ptr<Net> ImageTask::model(const TaskConfig& settings, const TaskData& data) {
   return make_model(settings.model, recipe_(settings, Look::no).model, data.input_shape,
                     static_cast<int64_t>(data.class_names.size()));
 }
@@ -127,7 +127,7 @@ void ImageTask::recall(const TaskMemory& memory) {
   table_ = memory.tensors[0];
 }
 
-std::shared_ptr<const Dataset> ImageTask::inputs(const Settings&, const TaskData& data,
+std::shared_ptr<const Dataset> ImageTask::inputs(const TaskConfig&, const TaskData& data,
                                                  const std::string& path) const {
   const auto file = base::find_path(path);
   const auto images = NodeShare{};  // predict reads its own input

@@ -24,14 +24,14 @@ class ImageTask : public Task {
  public:
   /// Which files the recipe looks for: on the node's first rank alone.
   enum class Look { no, evaluation, all };
-  using Recipe = ImageRecipe (*)(const Settings& settings, Look look);
+  using Recipe = ImageRecipe (*)(const TaskConfig& settings, Look look);
   explicit ImageTask(Recipe recipe) : recipe_(recipe) {}
-  TaskData data(const Settings& settings, const NodeShare& node) override;
-  std::shared_ptr<Net> model(const Settings& settings, const TaskData& data) override;
-  std::shared_ptr<const Dataset> evaluation(const Settings& settings, const TaskData& known,
+  TaskData data(const TaskConfig& settings, const NodeShare& node) override;
+  std::shared_ptr<Net> model(const TaskConfig& settings, const TaskData& data) override;
+  std::shared_ptr<const Dataset> evaluation(const TaskConfig& settings, const TaskData& known,
                                             const NodeShare& node) override;
   /// An IDX file of images, or a PNG.
-  std::shared_ptr<const Dataset> inputs(const Settings& settings, const TaskData& data,
+  std::shared_ptr<const Dataset> inputs(const TaskConfig& settings, const TaskData& data,
                                         const std::string& path) const override;
   std::optional<TaskMemory> memory() const override { return TaskMemory{{table_}, {}}; }
   void recall(const TaskMemory& memory) override;

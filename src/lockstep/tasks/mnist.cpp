@@ -6,7 +6,7 @@
 namespace lockstep::tasks {
 namespace {
 
-ImageRecipe mnist(const Settings& settings, ImageTask::Look look) {
+ImageRecipe mnist(const TaskConfig& settings, ImageTask::Look look) {
   ImageRecipe recipe{.files = {},
                      .classes = 10,
                      .normalize = "mean_std",

@@ -19,7 +19,7 @@ TextFile find(const std::string& root, const std::string& set, const std::string
 }
 
 // The classes' order is that of nyu-mll/multi_nli among Hugging Face's data sets.
-TextRecipe mnli(const Settings& settings, TextTask::Look look) {
+TextRecipe mnli(const TaskConfig& settings, TextTask::Look look) {
   TextRecipe recipe{.columns = {.texts = {"sentence1", "sentence2"}, .label = "gold_label", .left_out = "-"},
                     .class_names = {"entailment", "neutral", "contradiction"}};
   if (look == TextTask::Look::no) return recipe;

@@ -11,7 +11,7 @@ namespace {
 const std::vector<std::string> kColumns{"pregnancies", "glucose", "pressure", "skin",
                                         "insulin",     "bmi",     "pedigree", "age"};
 
-TableRecipe pima(const Settings& settings, bool look) {
+TableRecipe pima(const TaskConfig& settings, bool look) {
   TableRecipe recipe{.file = {},
                      .eval_file = {},
                      .csv = {.header = false, .label = "-1", .classes = 2},

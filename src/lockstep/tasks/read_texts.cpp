@@ -34,7 +34,7 @@ std::string digest_of_vocabulary(const fs::path& folder) {
   return digest_of(base::pack_texts(texts));
 }
 
-std::string folder_of(const Settings& settings) {
+std::string folder_of(const TaskConfig& settings) {
   const auto& task = settings.task.vocabulary;
   const auto folder = base::find_path(task.empty() ? settings.model.path : task);
   if (!folder.empty()) return folder;
@@ -58,7 +58,7 @@ std::string key_of(const TextFile& file, const TextColumns& columns, const std::
   return digest_of(base::pack_texts(texts));
 }
 
-fs::path cache_folder(const Settings& settings, const std::string& file) {
+fs::path cache_folder(const TaskConfig& settings, const std::string& file) {
   if (!settings.task.cache.empty()) return settings.task.cache;
   if (!settings.data.stage.empty()) return settings.data.stage;
   const auto folder = fs::path(file).parent_path();
@@ -68,7 +68,7 @@ fs::path cache_folder(const Settings& settings, const std::string& file) {
 /// On the node's first rank: one file's tokens, in a kept file where there can be one.
 class Reader {
  public:
-  Reader(const Settings& settings, const Vocabulary& vocabulary, const TextColumns& columns)
+  Reader(const TaskConfig& settings, const Vocabulary& vocabulary, const TextColumns& columns)
       : settings_(settings), vocabulary_(vocabulary), columns_(columns) {}
 
   struct Read {
@@ -112,7 +112,7 @@ class Reader {
     }
   }
 
-  const Settings& settings_;
+  const TaskConfig& settings_;
   const Vocabulary& vocabulary_;
   const TextColumns& columns_;
 };
@@ -134,7 +134,7 @@ TextColumns columns_for(const TextRecipe& recipe, const TextFile& first, const T
 // texts: digest, [PAD] and [UNK], whether the first file is the training set, label, columns, then four a
 // file: its path, its kept file, what is known of it, its part's name; then the notes. tensors: four a file
 // that is not kept.
-SharedSet read_all(const Settings& settings, TextTask::Recipe recipe_of, TextTask::Look look,
+SharedSet read_all(const TaskConfig& settings, TextTask::Recipe recipe_of, TextTask::Look look,
                    const TextColumns& known) {
   const auto recipe = recipe_of(settings, look);
   std::vector<TextFile> files;
@@ -161,12 +161,12 @@ SharedSet read_all(const Settings& settings, TextTask::Recipe recipe_of, TextTas
 
 }  // namespace
 
-Vocabulary open_vocabulary(const Settings& settings) {
+Vocabulary open_vocabulary(const TaskConfig& settings) {
   const auto folder = folder_of(settings);
   return {folder, digest_of_vocabulary(folder), Tokenizer(folder)};
 }
 
-TextSets read_texts(const Settings& settings, const NodeShare& node, TextTask::Recipe recipe,
+TextSets read_texts(const TaskConfig& settings, const NodeShare& node, TextTask::Recipe recipe,
                     TextTask::Look look, const TextColumns& known) {
   const auto shared = share_on_node(node, [&](Arena&) { return read_all(settings, recipe, look, known); });
   const auto all = base::unpack_texts(shared.text);

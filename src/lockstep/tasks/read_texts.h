@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/config/settings.h"
 #include "lockstep/data/node_share.h"
+#include "lockstep/options/task_config.h"
 #include "lockstep/tasks/text_task.h"
 
 namespace lockstep::tasks {
@@ -16,7 +16,7 @@ struct Vocabulary {
   std::string digest;  // of the files that say how
   Tokenizer tokenizer;
 };
-Vocabulary open_vocabulary(const Settings& settings);
+Vocabulary open_vocabulary(const TaskConfig& settings);
 
 struct TextSets {
   std::vector<Tokenised> files = {};    // the training file first where it is looked for
@@ -29,7 +29,7 @@ struct TextSets {
 };
 
 /// Called on every rank; the node's first one reads. `known`: columns that a checkpoint remembers.
-TextSets read_texts(const Settings& settings, const NodeShare& node, TextTask::Recipe recipe,
+TextSets read_texts(const TaskConfig& settings, const NodeShare& node, TextTask::Recipe recipe,
                     TextTask::Look look, const TextColumns& known);
 
 }  // namespace lockstep::tasks

@@ -151,7 +151,7 @@ std::string missing_text(const TableRecipe& recipe, const CsvTable& table, const
                              base::join(parts, ", ");
 }
 
-// What became of cells without a value; empty where there were none.
+// What was done with cells without a value; empty where there were none.
 std::string gaps_text(const std::string& file, const CsvTable& table) {
   if (table.missing.empty()) return "";
   std::vector<std::string> counts;
@@ -193,7 +193,7 @@ std::vector<std::string> notes_on(const TableRecipe& recipe, const CsvTable& tab
 
 // tensors: train x and y, evaluation x and y, fill, mean, std; then what stands for missing cells, and the
 // label's scale, where there are such. texts: the label's column, the columns, the classes, notes, warnings.
-SharedSet load_tables(const TableRecipe& recipe, const Settings& settings, Arena& arena) {
+SharedSet load_tables(const TableRecipe& recipe, const TaskConfig& settings, Arena& arena) {
   Scratch scratch;
   const auto& stage = settings.data.stage;
   const bool own_eval = !recipe.eval_file.empty();
@@ -222,7 +222,7 @@ SharedSet load_tables(const TableRecipe& recipe, const Settings& settings, Arena
     }
   } else {
     const auto split =
-        stratified(table.labels, table.class_names.size(), recipe.eval_fraction, settings.run.seed);
+        stratified(table.labels, table.class_names.size(), recipe.eval_fraction, settings.seed);
     train.features = picked(table.features, split.train, arena);
     train.labels = picked(table.labels, split.train, arena);
     eval.features = picked(table.features, split.eval, arena);
@@ -255,7 +255,7 @@ SharedSet load_tables(const TableRecipe& recipe, const Settings& settings, Arena
 
 }  // namespace
 
-TaskData TableTask::data(const Settings& settings, const NodeShare& node) {
+TaskData TableTask::data(const TaskConfig& settings, const NodeShare& node) {
   const auto set = share_on_node(
       node, [&](Arena& arena) { return load_tables(recipe_(settings, true), settings, arena); });
   treatment_ = {set.tensors[4], set.tensors[5], set.tensors[6]};
@@ -291,7 +291,7 @@ TaskData TableTask::data(const Settings& settings, const NodeShare& node) {
 }
 
 // Without a file of its own the set is drawn from the whole table, as data() draws it.
-std::shared_ptr<const Dataset> TableTask::evaluation(const Settings& settings, const TaskData& known,
+std::shared_ptr<const Dataset> TableTask::evaluation(const TaskConfig& settings, const TaskData& known,
                                                      const NodeShare& node) {
   regression_ = known.regression;
   const auto set = share_on_node(node, [&](Arena& arena) {
@@ -312,7 +312,7 @@ std::shared_ptr<const Dataset> TableTask::evaluation(const Settings& settings, c
     const auto gaps = gaps_text(file, table);
     if (!own) {
       const auto split =
-          stratified(table.labels, table.class_names.size(), recipe.eval_fraction, settings.run.seed);
+          stratified(table.labels, table.class_names.size(), recipe.eval_fraction, settings.seed);
       table.features = picked(table.features, split.eval, arena);
       table.labels = picked(table.labels, split.eval, arena);
     }
@@ -334,7 +334,7 @@ std::unique_ptr<Metrics> TableTask::metrics(const TaskData& data) const {
   return Task::metrics(data);
 }
 
-std::shared_ptr<Net> TableTask::model(const Settings& settings, const TaskData& data) {
+std::shared_ptr<Net> TableTask::model(const TaskConfig& settings, const TaskData& data) {
   return make_model(settings.model, recipe_(settings, false).model, data.input_shape,
                     static_cast<int64_t>(data.class_names.size()));
 }
@@ -361,7 +361,7 @@ void TableTask::recall(const TaskMemory& memory) {
   columns_ = memory.texts;
 }
 
-std::shared_ptr<const Dataset> TableTask::inputs(const Settings& settings, const TaskData&,
+std::shared_ptr<const Dataset> TableTask::inputs(const TaskConfig& settings, const TaskData&,
                                                  const std::string& path) const {
   const auto file = base::find_path(path);
   auto options = options_for(recipe_(settings, false), file);

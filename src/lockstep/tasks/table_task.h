@@ -35,20 +35,20 @@ struct Treatment {
 class TableTask : public Task {
  public:
   /// `look` is set where the files may be looked for: on the node's first rank.
-  using Recipe = TableRecipe (*)(const Settings& settings, bool look);
+  using Recipe = TableRecipe (*)(const TaskConfig& settings, bool look);
   explicit TableTask(Recipe recipe) : recipe_(recipe) {}
   /// The rows kept for evaluation are drawn class by class (stratified), seeded by run.seed; each set keeps
   /// the file's order. Fills and normalisation are computed on the training rows alone.
-  TaskData data(const Settings& settings, const NodeShare& node) override;
-  std::shared_ptr<const Dataset> evaluation(const Settings& settings, const TaskData& known,
+  TaskData data(const TaskConfig& settings, const NodeShare& node) override;
+  std::shared_ptr<const Dataset> evaluation(const TaskConfig& settings, const TaskData& known,
                                             const NodeShare& node) override;
   /// Of numbers the mean squared error.
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target,
                   const LossOptions& options) const override;
   std::unique_ptr<Metrics> metrics(const TaskData& data) const override;
-  std::shared_ptr<Net> model(const Settings& settings, const TaskData& data) override;
+  std::shared_ptr<Net> model(const TaskConfig& settings, const TaskData& data) override;
   /// A CSV of the features, with or without the label's column.
-  std::shared_ptr<const Dataset> inputs(const Settings& settings, const TaskData& data,
+  std::shared_ptr<const Dataset> inputs(const TaskConfig& settings, const TaskData& data,
                                         const std::string& path) const override;
   std::optional<TaskMemory> memory() const override;
   void recall(const TaskMemory& memory) override;

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-std::shared_ptr<Net> Task::model(const Settings& settings, const TaskData& data) {
+std::shared_ptr<Net> Task::model(const TaskConfig& settings, const TaskData& data) {
   return make_model(settings.model, "mlp", data.input_shape, static_cast<int64_t>(data.class_names.size()));
 }
 
@@ -20,13 +20,13 @@ std::unique_ptr<Metrics> Task::metrics(const TaskData& data) const {
   return std::make_unique<ClassMetrics>(data.class_names, data.eval->size());
 }
 
-std::shared_ptr<const Dataset> Task::inputs(const Settings& settings, const TaskData&,
+std::shared_ptr<const Dataset> Task::inputs(const TaskConfig& settings, const TaskData&,
                                             const std::string&) const {
   throw InputError(format("the task '{}' does not say how to read new inputs", settings.task.name),
                    "task.name", "override Task::inputs");
 }
 
-std::unique_ptr<Task> make_task(const Settings& settings) {
+std::unique_ptr<Task> make_task(const TaskConfig& settings) {
   const auto& row = base::require<TaskRow>("task", settings.task.name, "task.name");
   return base::made(row.make(), "task", settings.task.name, "task.name");
 }

@@ -13,10 +13,10 @@
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/table.h"
-#include "lockstep/config/settings.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/node_share.h"
 #include "lockstep/models/model.h"
+#include "lockstep/options/task_config.h"
 #include "lockstep/tasks/actor.h"
 #include "lockstep/tasks/metrics.h"
 
@@ -63,20 +63,20 @@ class Task {
  public:
   virtual ~Task() = default;
   /// The sets, read once a node.
-  virtual TaskData data(const Settings& settings, const NodeShare& node) = 0;
+  virtual TaskData data(const TaskConfig& settings, const NodeShare& node) = 0;
   /// The model with its initial parameters, drawn from torch's generator as the caller seeded it.
-  virtual std::shared_ptr<Net> model(const Settings& settings, const TaskData& data);
+  virtual std::shared_ptr<Net> model(const TaskConfig& settings, const TaskData& data);
   /// Cross-entropy unless overridden.
   virtual at::Tensor loss(const at::Tensor& output, const at::Tensor& target,
                           const LossOptions& options) const;
   /// ClassMetrics unless overridden.
   virtual std::unique_ptr<Metrics> metrics(const TaskData& data) const;
   /// New samples from a file, treated as data()'s were, for `predict`; targets are undefined.
-  virtual std::shared_ptr<const Dataset> inputs(const Settings& settings, const TaskData& data,
+  virtual std::shared_ptr<const Dataset> inputs(const TaskConfig& settings, const TaskData& data,
                                                 const std::string& path) const;
   /// data()'s evaluation set alone, after recall() of `known`: `eval` then reads no training set. nullptr
   /// unless overridden: it calls data().
-  virtual std::shared_ptr<const Dataset> evaluation(const Settings&, const TaskData& /*known*/,
+  virtual std::shared_ptr<const Dataset> evaluation(const TaskConfig&, const TaskData& /*known*/,
                                                     const NodeShare&) {
     return nullptr;
   }
@@ -88,11 +88,11 @@ class Task {
   /// time.
   virtual KnownLoss known_loss() const { return KnownLoss::none; }
   /// After data(), for a task whose samples come from acting, not from a data set: this rank's actor.
-  virtual std::unique_ptr<Actor> actor(const Settings&, const ActingRank&) const { return nullptr; }
+  virtual std::unique_ptr<Actor> actor(const TaskConfig&, const ActingRank&) const { return nullptr; }
 };
 
 /// The task that settings.task.name says: a built-in name, or the path of a shared library.
-std::unique_ptr<Task> make_task(const Settings& settings);
+std::unique_ptr<Task> make_task(const TaskConfig& settings);
 
 /// A row of the table of tasks.
 using TaskRow = RowOf<std::unique_ptr<Task>()>;
@@ -101,8 +101,8 @@ using TaskRow = RowOf<std::unique_ptr<Task>()>;
 
 /// Adds a task, in the file that defines it: LOCKSTEP_TASK(rings, .help = "...", .make = make_rings), or in
 /// short LOCKSTEP_TASK(RingsTask) for a class that is default-constructible and may read every key of `task`.
-#define LOCKSTEP_TASK(NAME, ...)                                                  \
-  LOCKSTEP_ROW(task, "task", NAME, lockstep::TaskRow, sizeof(lockstep::Settings), \
+#define LOCKSTEP_TASK(NAME, ...)                                                      \
+  LOCKSTEP_ROW(task, "task", NAME, lockstep::TaskRow, sizeof(lockstep::TaskSettings), \
                LOCKSTEP_TASK_FIELDS##__VA_OPT__(_GIVEN)(NAME __VA_OPT__(, ) __VA_ARGS__))
 #define LOCKSTEP_TASK_FIELDS_GIVEN(NAME, ...) __VA_ARGS__
 #define LOCKSTEP_TASK_FIELDS(TYPE) \

@@ -6,7 +6,7 @@
 namespace lockstep::tasks {
 namespace {
 
-TextFile file_at(const Settings& settings, const std::string& name) {
+TextFile file_at(const TaskConfig& settings, const std::string& name) {
   const auto& root = settings.data.root;
   TextFile file{.path = base::find_path(root.empty() || name.starts_with('/') ? name : root + "/" + name)};
   file.layout = data::layout_of(name, settings.task.delimiter.empty() ? ',' : settings.task.delimiter[0]);
@@ -14,7 +14,7 @@ TextFile file_at(const Settings& settings, const std::string& name) {
   return file;
 }
 
-TextRecipe text(const Settings& settings, TextTask::Look) {
+TextRecipe text(const TaskConfig& settings, TextTask::Look) {
   const auto& task = settings.task;
   if (task.file.empty())
     throw InputError("the text task needs a file", "task.file", "task: {name: text, file: my.csv}");

@@ -88,7 +88,7 @@ std::shared_ptr<TokenSet> joined_files(const TextSets& sets, size_t first) {
 }
 
 // A folder that knows the task's classes by other numbers would call each by another's name.
-void check_class_order(const Settings& settings, const std::vector<std::string>& classes) {
+void check_class_order(const TaskConfig& settings, const std::vector<std::string>& classes) {
   if (settings.model.name != "bert" || settings.model.path.empty() || classes.size() < 2) return;
   if (option(settings.model.options, "new_classifier", false)) return;
   const auto folder = base::find_path(settings.model.path);
@@ -151,7 +151,7 @@ void scale_labels(TaskData& data, TextSets& sets, const at::Tensor& train, const
 
 }  // namespace
 
-TaskData TextTask::data(const Settings& settings, const NodeShare& node) {
+TaskData TextTask::data(const TaskConfig& settings, const NodeShare& node) {
   auto sets = read_texts(settings, node, recipe_, Look::all, {});
   const auto& columns = sets.columns;
   regression_ = columns.numbers;
@@ -188,7 +188,7 @@ TaskData TextTask::data(const Settings& settings, const NodeShare& node) {
   const auto& train = sets.files[0].tokens;
   if (parts_.empty()) {
     const auto split =
-        stratified(train.targets, data.class_names.size(), settings.task.eval_fraction, settings.run.seed);
+        stratified(train.targets, data.class_names.size(), settings.task.eval_fraction, settings.seed);
     if (split.train.empty())
       throw InputError("no row is left to train on", sets.paths[0], "lower task.eval_fraction");
     add_balance(data, targets_at(train.targets, split.train), targets_at(train.targets, split.eval),
@@ -208,7 +208,7 @@ TaskData TextTask::data(const Settings& settings, const NodeShare& node) {
 }
 
 // Without a file of its own the set is drawn from the whole file, as data() draws it.
-std::shared_ptr<const Dataset> TextTask::evaluation(const Settings& settings, const TaskData& known,
+std::shared_ptr<const Dataset> TextTask::evaluation(const TaskConfig& settings, const TaskData& known,
                                                     const NodeShare& node) {
   regression_ = known.regression;
   TextColumns columns{.texts = {columns_.begin() + 1, columns_.end()}, .label = columns_.at(0)};
@@ -221,11 +221,11 @@ std::shared_ptr<const Dataset> TextTask::evaluation(const Settings& settings, co
   if (!parts_.empty()) return joined_files(sets, 0);
   const auto& tokens = sets.files[0].tokens;
   const auto split =
-      stratified(tokens.targets, known.class_names.size(), settings.task.eval_fraction, settings.run.seed);
+      stratified(tokens.targets, known.class_names.size(), settings.task.eval_fraction, settings.seed);
   return std::make_shared<TokenSet>(tokens, split.eval, sets.pad);
 }
 
-std::shared_ptr<Net> TextTask::model(const Settings& settings, const TaskData& data) {
+std::shared_ptr<Net> TextTask::model(const TaskConfig& settings, const TaskData& data) {
   auto net =
       make_model(settings.model, "bert", data.input_shape, static_cast<int64_t>(data.class_names.size()));
   if (!data.regression) check_class_order(settings, data.class_names);
@@ -252,7 +252,7 @@ void TextTask::check_vocabulary(const std::string& digest, const std::string& fo
                    "set task.vocabulary to the folder that it was trained with");
 }
 
-std::shared_ptr<const Dataset> TextTask::inputs(const Settings& settings, const TaskData&,
+std::shared_ptr<const Dataset> TextTask::inputs(const TaskConfig& settings, const TaskData&,
                                                 const std::string& path) const {
   const auto file = base::find_path(path);
   const auto vocabulary = open_vocabulary(settings);

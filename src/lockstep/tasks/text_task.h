@@ -27,14 +27,14 @@ class TextTask : public Task {
  public:
   /// Which files the recipe looks for: on the node's first rank alone.
   enum class Look { no, evaluation, all };
-  using Recipe = TextRecipe (*)(const Settings& settings, Look look);
+  using Recipe = TextRecipe (*)(const TaskConfig& settings, Look look);
   explicit TextTask(Recipe recipe) : recipe_(recipe) {}
   /// Each file becomes tokens once a node, which are kept for the next run where a folder takes them. The
   /// samples kept for evaluation are drawn class by class, seeded by run.seed, as a table's are.
-  TaskData data(const Settings& settings, const NodeShare& node) override;
-  std::shared_ptr<const Dataset> evaluation(const Settings& settings, const TaskData& known,
+  TaskData data(const TaskConfig& settings, const NodeShare& node) override;
+  std::shared_ptr<const Dataset> evaluation(const TaskConfig& settings, const TaskData& known,
                                             const NodeShare& node) override;
-  std::shared_ptr<Net> model(const Settings& settings, const TaskData& data) override;
+  std::shared_ptr<Net> model(const TaskConfig& settings, const TaskData& data) override;
   /// Of numbers the mean squared error.
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target,
                   const LossOptions& options) const override;
@@ -42,7 +42,7 @@ class TextTask : public Task {
   std::unique_ptr<Metrics> metrics(const TaskData& data) const override;
   /// A CSV, TSV or JSON Lines file with the texts' columns; any other is a sample a line, the two texts of a
   /// pair with a tab between them.
-  std::shared_ptr<const Dataset> inputs(const Settings& settings, const TaskData& data,
+  std::shared_ptr<const Dataset> inputs(const TaskConfig& settings, const TaskData& data,
                                         const std::string& path) const override;
   std::optional<TaskMemory> memory() const override;
   void recall(const TaskMemory& memory) override;

@@ -240,7 +240,7 @@ std::unique_ptr<Actor> actor_of(const Setup& setup) {
   std::unique_ptr<Actor> actor;
   setup.team->together([&] {
     actor = setup.task->actor(
-        setup.settings,
+        setup.settings.for_task(),
         {.rank = team.rank(), .world = team.world(), .sum = [&team](auto& values) { team.sum(values); }});
   });
   return actor;

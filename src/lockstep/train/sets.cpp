@@ -1,5 +1,6 @@
 #include "lockstep/train/sets.h"
 
+#include "lockstep/config/settings.h"
 #include "lockstep/tasks/task.h"
 #include "lockstep/train/node_share.h"
 
@@ -10,7 +11,8 @@ Sets load(const char* task, const std::string& path, const NodeShare& share) {
   Settings settings;
   settings.task.name = task;
   settings.data.root = path;
-  auto data = make_task(settings)->data(settings, share);
+  const auto config = settings.for_task();
+  auto data = make_task(config)->data(config, share);
   return {Samples(data.train), Samples(data.eval), data.class_names};
 }
 

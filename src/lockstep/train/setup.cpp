@@ -52,7 +52,7 @@ std::unique_ptr<launch::Runtime> make_runtime(const Command& command) {
 void obey_launcher(launch::Runtime& runtime, const Settings& settings, const Command& command) {
   const auto& wanted = settings.launch.launcher;
   if (wanted == "auto" || wanted == runtime.job().launcher || launcher_of(command) != "auto") return;
-  runtime.overrule(wanted);
+  runtime.set_launcher(wanted);
 }
 
 // What is at a library's path on one node may be an older build than on another.
@@ -150,7 +150,7 @@ Setup join_job(const Command& command) {
   if (command.whole_model || setup.settings.train.mode != "ddp") setup.settings.parallel = {};
   check_mode(setup.settings, setup.team->job().world, setup.team->device());
   setup.mesh = mesh_for(*setup.session, setup.settings.parallel);
-  setup.team->together([&] { setup.task = make_task(setup.settings); });
+  setup.team->together([&] { setup.task = make_task(setup.settings.for_task()); });
   return setup;
 }
 
@@ -158,7 +158,7 @@ void load_data(Setup& setup) {
   const auto share = node_share(*setup.team);
   setup.team->together([&] {
     setup.data = base::with_memory_for("the data set of task " + setup.settings.task.name,
-                                       [&] { return setup.task->data(setup.settings, share); });
+                                       [&] { return setup.task->data(setup.settings.for_task(), share); });
   });
   check_identity(setup);
   settle(setup.settings, setup.data);
@@ -190,7 +190,7 @@ bool load_evaluation(Setup& setup) {
   const auto share = node_share(*setup.team);
   setup.team->together([&] {
     setup.data.eval = base::with_memory_for("the evaluation set of task " + setup.settings.task.name, [&] {
-      return setup.task->evaluation(setup.settings, setup.data, share);
+      return setup.task->evaluation(setup.settings.for_task(), setup.data, share);
     });
   });
   if (!setup.data.eval) return false;
@@ -206,7 +206,7 @@ Setup set_up(const Command& command) {
 }
 
 std::shared_ptr<Net> task_model(const Setup& setup) {
-  auto net = setup.task->model(setup.settings, setup.data);
+  auto net = setup.task->model(setup.settings.for_task(), setup.data);
   if (setup.settings.train.kernels == "fast") net->use_own_kernels();
   return net;
 }

@@ -71,7 +71,7 @@ void try_model(const Setup& setup) {
   std::iota(indices.begin(), indices.end(), 0);
   const auto batch = few.eval->get(indices);
 
-  const auto net = setup.task->model(settings, setup.data);
+  const auto net = setup.task->model(settings.for_task(), setup.data);
   net->to(device);
   net->eval();
   const Autocast scope(device.type(), autocast_type(settings.train.precision));

@@ -1,0 +1,22 @@
+#pragma once
+// What a model is made from.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// The section `model` of a config.
+struct ModelSettings {
+  std::string name = {};                            // a row of the table of models; empty = the task's own
+  std::string path = {};                            // torchscript
+  std::vector<int64_t> hidden = {};                 // mlp widths; empty = the task's own
+  std::vector<int64_t> devices = {};                // of one rank, a stage each
+  std::map<std::string, std::string> options = {};  // for a model of the user's own
+
+  bool operator==(const ModelSettings&) const = default;
+};
+
+}  // namespace lockstep
