@@ -180,7 +180,7 @@ lockstep_train() {
   : >"$LOCKSTEP_RUN_FILE"  # what it says afterwards is of this attempt
   run_ranks "$LOCKSTEP_PROGRAM" train "$CONFIG" --resume "$RESUME" "${ARGUMENTS[@]}"
   status=$?
-  # launchers mangle exit statuses: the run's folder knows what became of it
+  # launchers mangle exit statuses: the run's folder knows how it ended
   if [ -s "$LOCKSTEP_RUN_FILE" ]; then
     last_run_status
     status=$?

@@ -3,7 +3,7 @@
 # mangle their statuses, and many keep no accounts.
 #   begin JOB         the script runs
 #   file JOB PATH     where the run's folder will be named
-#   again JOB         asked the scheduler to start it anew, and so it will
+#   again JOB         asked the scheduler to start it again, and so it will
 #   next JOB OTHER    OTHER was submitted in its place
 #   end JOB STATUS FOLDER
 
@@ -43,7 +43,7 @@ record_end() {
   record end "$status $RECORDED_FOLDER"
 }
 
-# The job is to be started anew: its script's end is not the job's.
+# The job is to be started again: its script's end is not the job's.
 record_again() {
   record again
   RECORD_BEGUN=

@@ -1,4 +1,4 @@
-"""The report of a kit's run: JSON and Markdown, both written anew whenever a part begins or ends."""
+"""The report of a kit's run: JSON and Markdown, both written again whenever a part begins or ends."""
 
 import json
 import os

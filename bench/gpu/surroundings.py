@@ -72,7 +72,7 @@ def ask_torch():
     if "No module named 'torch'" in asked.stderr:
         raise Refused(f"{sys.executable} has no PyTorch", "name a Python that has: PYTHON=/where/it/is/python3")
     if asked.returncode != 0 or not told:
-        raise Refused(f"PyTorch does not start in {sys.executable}: {last_words(asked.stderr)}", "mend it, or name another Python")
+        raise Refused(f"PyTorch does not start in {sys.executable}: {last_words(asked.stderr)}", "fix it, or name another Python")
     return json.loads(told[-1].removeprefix("told:"))
 
 

@@ -1,4 +1,4 @@
-// bench_step MODEL STEPS: milliseconds a step of DDP against the plain module, step by step in turn.
+// bench_step MODEL STEPS: milliseconds per step of DDP against the plain module, step by step in turn.
 //
 // Alone (world 1) it shows what DDP itself costs; under mpirun -n 2 run.py compares it with Python's.
 // Verified: at world 1 both end with the same bits, and at any world all ranks do.

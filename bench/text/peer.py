@@ -31,7 +31,7 @@ def batches(samples, vocabulary, cache, size):
 
     table = datasets.load_dataset("json", data_files=samples, split="train", cache_dir=cache)
     table = table.select_columns(["sentence1", "sentence2", "gold_label"])
-    # a fingerprint of ours: the package's own knows no tokenizer, and would make all tokens anew
+    # a fingerprint of ours: the package's own knows no tokenizer, and would make all tokens again
     table = table.map(encode, batched=True, remove_columns=table.column_names, new_fingerprint="tokens")
     return torch.utils.data.DataLoader(table, batch_size=size, collate_fn=pad)
 

@@ -33,7 +33,7 @@ TEST(Units, AreWrittenForPeople) {
   EXPECT_EQ(bytes_text(4), "4 B");
   EXPECT_EQ(bytes_text(1.5 * 1024), "1.5 KiB");
   EXPECT_EQ(seconds_text(0.0123), "12.3 ms");
-  EXPECT_EQ(delay_text(200e-6, 125e6), "200 us a message, 1 Gbit/s a line");
+  EXPECT_EQ(delay_text(200e-6, 125e6), "200 us a message, 1 Gbit/s per link");
 }
 
 TEST(Curves, CrossWhereAnotherBecomesTheFastest) {
@@ -74,10 +74,10 @@ TEST(Curves, TheBusBandwidthOfAPerfectRingIsThatOfALine) {
 }
 
 TEST(Overlap, IsWhatOfTheExchangeDoesNotShow) {
-  const auto table = table_of({{"compute alone", 0.100, 0, 0},
+  const auto table = table_of({{"compute only", 0.100, 0, 0},
                                {"after backward", 0.140, 0.040, 0.042},
                                {"DDP's buckets", 0.110, 0.050, 0.010}});
-  EXPECT_EQ(table[1], (std::vector<std::string>{"compute alone", "100.0", "0.0", "0.0", "0.0", "-"}));
+  EXPECT_EQ(table[1], (std::vector<std::string>{"compute only", "100.0", "0.0", "0.0", "0.0", "-"}));
   EXPECT_EQ(table[2], (std::vector<std::string>{"after backward", "140.0", "40.0", "42.0", "0.0", "0"}));
   EXPECT_EQ(table[3], (std::vector<std::string>{"DDP's buckets", "110.0", "50.0", "10.0", "40.0", "80"}));
 }

@@ -85,14 +85,14 @@ TEST(Speed, IsOfAllRanksTogether) {
 
 TEST(StepTable, HasPartsThatAddUpAndNamesWhoHasTheMost) {
   const auto table = phase_table({rank_of(0.002), rank_of(0.004)});
-  EXPECT_EQ(table.front(), (std::vector<std::string>{"milliseconds a step", "mean", "%", "min", "median",
+  EXPECT_EQ(table.front(), (std::vector<std::string>{"milliseconds per step", "mean", "%", "min", "median",
                                                      "max", "most on"}));
   EXPECT_EQ(table.back(),
             (std::vector<std::string>{"step", "63.0", "100", "42.0", "63.0", "84.0", "rank 1"}));
   double sum = 0;
   for (size_t row = 1; row <= train::kPhases; ++row) sum += std::stod(table[row][1]);
   EXPECT_NEAR(sum, 63, 1e-9);
-  EXPECT_EQ(phase_table({rank_of(0.00001)}).front()[0], "microseconds a step");
+  EXPECT_EQ(phase_table({rank_of(0.00001)}).front()[0], "microseconds per step");
   EXPECT_EQ(phase_table({rank_of(0.00001)}).front().size(), 3u) << "one rank has no spread";
 }
 

@@ -45,8 +45,8 @@ TEST(CliCommands, AWrongCallIsRefusedWithWhatToDo) {
   const std::pair<const char*, const char*> rows[] = {
       {"bench", "the bench is missing / lockstep bench / see: lockstep bench --help"},
       {"bench overlpa", "unknown bench 'overlpa' / lockstep bench / did you mean overlap?"},
-      {"check groups.1 --hint --reset", "these do not go together / lockstep check / one option at a time"},
-      {"check --solution", "of which exercise? / lockstep check / lockstep check EXERCISE --hint"},
+      {"check groups.1 --hint --reset", "options conflict / lockstep check / one option at a time"},
+      {"check --solution", "missing EXERCISE / lockstep check / lockstep check EXERCISE --hint"},
       {"workshop init", "where to? / lockstep workshop / lockstep workshop init DIR"},
       {"data list --root x", "--root needs a SET /  / lockstep data list mnist --root DIR"},
       {"data list mnits", "there is no known data set 'mnits' /  / did you mean mnist?"},
@@ -67,10 +67,10 @@ TEST(CliCommands, AWrongCallIsRefusedWithWhatToDo) {
        "predict needs a checkpoint and an input / --checkpoint, --input / "
        "lockstep predict runs/NAME --input FILE; see lockstep predict --help"},
       {"predict runs/a y.csv",
-       "one word too many: 'y.csv' / lockstep predict / did you mean --input y.csv? see: lockstep predict "
+       "unexpected argument: 'y.csv' / lockstep predict / did you mean --input y.csv? see: lockstep predict "
        "--help"},
       {"predict runs/a y.csv --input z.csv",
-       "one word too many: 'y.csv' / lockstep predict / see: lockstep predict --help"}};
+       "unexpected argument: 'y.csv' / lockstep predict / see: lockstep predict --help"}};
   for (const auto& [line, refused] : rows)
     EXPECT_EQ(test::refusal([&, line = line] { call(line); }), refused) << line;
 }

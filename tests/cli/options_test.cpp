@@ -15,7 +15,7 @@ class CliOptions : public ::testing::Test {
     options_.positional("CONFIG.yaml", config_, "the config");
     options_.positional("MORE", more_, "more", false);
     options_.add("resume", resume_, "auto|PATH", "go on");
-    options_.add("set", sets_, "KEY=VALUE", "overrule");
+    options_.add("set", sets_, "KEY=VALUE", "override");
     options_.add("steps", steps_, "A-LONG-PLACEHOLDER", "how many");
     options_.add("share", share_, "X", "how much");
     options_.add("launcher", launcher_, "NAME", "who started us");
@@ -100,7 +100,7 @@ TEST_F(CliOptions, AKeyOfTheConfigIsToldFromAnOption) {
 TEST_F(CliOptions, WrongUseSaysWhatIsWrong) {
   const std::pair<const char*, std::string> rows[] = {
       {"", "CONFIG.yaml is missing"},
-      {"a b \x1b[31m", "one word too many: '\\x1b[31m'"},  // no terminal obeys it
+      {"a b \x1b[31m", "unexpected argument: '\\x1b[31m'"},  // no terminal obeys it
       {"a --steps", "the required argument for option '--steps' is missing"},
       {"a --steps two", "the argument ('two') for option '--steps' is invalid"},
       {"a --steps 1e3", "the argument ('1e3') for option '--steps' is invalid"},

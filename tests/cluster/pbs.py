@@ -157,7 +157,7 @@ def qsub(arguments):
     job["name"] = script.name if script else "STDIN"
     for words in directives(text, from_line.get("prefix", "#PBS")):
         read_options(words, job)
-    read_options(arguments, job)  # the command line overrules the directives
+    read_options(arguments, job)  # the command line overrides the directives
     check(job)
     complete(job)
     job["submitter"] = {k: os.environ[k] for k in ("HOME", "PATH", "SHELL", "LANG", "USER", "LOGNAME") if k in os.environ}

@@ -2,7 +2,7 @@
 
 As OpenPBS 23.06 does: a login shell leads a job's session and starts the script; a signal goes to the whole session.
 A qsig that ends the shell ends the job, whose other processes are killed 1.5 s later. qdel, qrerun and the walltime
-send SIGTERM, then wait kill_delay for whatever is left, the shell or not, then send SIGKILL. qrerun starts the job anew.
+send SIGTERM, then wait kill_delay for whatever is left, the shell or not, then send SIGKILL. qrerun starts the job again.
 """
 import array
 import json
@@ -106,7 +106,7 @@ def job_environment(folder, job, node):
         environment["PBS_ARRAY_INDEX"] = str(job["array_index"])
         environment["PBS_ARRAY_ID"] = re.sub(r"\[.*\]", "[]", job["id"])
     environment.update(job["variables"])
-    # /etc/profile sets PATH anew; the home's profile, as a site's modules would, puts back what the test asked for
+    # /etc/profile sets PATH again; the home's profile, as a site's modules would, puts back what the test asked for
     environment["LAB_PATH"] = environment["PATH"]
     return environment
 

@@ -62,10 +62,10 @@ TEST(Record, FollowsAJobThroughItsRestarts) {
       read_record("begin 7\nfile 7 /a b/.run\nend 7");  // its last line is still being written
   EXPECT_TRUE(running.began && !running.status && running.run_file == "/a b/.run");
   EXPECT_TRUE(read_record("begin 7\nagain 7\n").again);
-  const auto anew = read_record("begin 7\nagain 7\nbegin 7\nend 7 75 /a b/runs/x\n");
-  EXPECT_EQ(anew.restarts, 1);
-  EXPECT_EQ(anew.status, 75);
-  EXPECT_EQ(anew.folder, "/a b/runs/x");
+  const auto again = read_record("begin 7\nagain 7\nbegin 7\nend 7 75 /a b/runs/x\n");
+  EXPECT_EQ(again.restarts, 1);
+  EXPECT_EQ(again.status, 75);
+  EXPECT_EQ(again.folder, "/a b/runs/x");
 }
 
 TEST(Record, TakesTheJobThatTookAnothersPlace) {

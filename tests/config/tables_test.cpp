@@ -47,9 +47,9 @@ TEST(Tables, KnowAnOptionThatNoneOfThemReads) {
   EXPECT_EQ(place.hint(), "did you mean model.hidden? model mlp reads hidden");
   EXPECT_EQ(error_of("model: {name: simple_cnn, options: {depth: 3}}").hint(), "model simple_cnn reads none");
   EXPECT_THROW(settings_of("", {"task.name=pima", "task.options.eval_fracton=0.5"}), InputError);
-  const auto overruled =
+  const auto overridden =
       config::load_settings("schedule: {name: ./s.so, options: {unit: 3}}", "c.yaml", {"schedule.name=none"});
-  EXPECT_EQ(overruled.warnings.size(), 1U) << "the file's options are of the schedule that it names";
+  EXPECT_EQ(overridden.warnings.size(), 1U) << "the file's options are of the schedule that it names";
   // a library's task sees them all
   EXPECT_EQ(settings_of("task: {name: ./t.so}\nmodel: {name: mlp, options: {a: 1}}").model.options.size(),
             1U);

@@ -80,7 +80,7 @@ TEST_F(Csv, RefusesBadTablesAtTheirLine) {
   refused("a,b,c\n1,2,0\n\n1,2,3,0\n", "4 fields", ":4");
   refused("a,b\n1,0\nthree,0\n", "column a: 'three' is not a number", ":3");
   refused("a,b\n1,0\n1x,0\n", "is not a number", ":3");
-  refused("a,b\n,0\n", "nothing where a number belongs", ":2");
+  refused("a,b\n,0\n", "missing value", ":2");
   refused("a,b\nnan,0\n", "not a finite number", ":2");
   refused("a,b\n-inf,0\n", "not a finite number", ":2");
   refused("a,b\n1e39,0\n", "not a finite number", ":2");

@@ -45,7 +45,7 @@ struct Idx : testing::Test {
   at::Tensor labels(const std::string& content, int64_t classes = 10) {
     return read_idx_labels(folder.write("labels", content), heap, classes);
   }
-  // The error says what is wrong and names the file, and is the user's to mend.
+  // The error says what is wrong and names the file, and is the user's to fix.
   void refused(const std::string& content, const std::string& words, bool as_labels = false) {
     try {
       as_labels ? labels(content) : images(content);

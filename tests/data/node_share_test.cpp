@@ -178,7 +178,7 @@ TEST(NodeShare, AnErrorOnALoneRankHoldsNobodyUp) {
     const bool lone = node.local_world == 1;
     try {
       const auto set = share_on_node(node, [&](Arena& arena) -> SharedSet {
-        if (lone) throw InputError("bad row", "t.csv:3", "mend it");
+        if (lone) throw InputError("bad row", "t.csv:3", "fix it");
         return example(arena);
       });
       return !lone && is_example(set);
@@ -191,10 +191,9 @@ TEST(NodeShare, AnErrorOnALoneRankHoldsNobodyUp) {
 TEST(NodeShare, GivesTheFirstRanksErrorToAll) {
   EXPECT_TRUE(all_ranks(3, [](const NodeShare& node) {
     try {
-      share_on_node(node, [](Arena&) -> SharedSet { throw InputError("bad row", "t.csv:3", "mend it"); });
+      share_on_node(node, [](Arena&) -> SharedSet { throw InputError("bad row", "t.csv:3", "fix it"); });
     } catch (const InputError& error) {
-      return std::string(error.what()) == "bad row" && error.where() == "t.csv:3" &&
-             error.hint() == "mend it";
+      return std::string(error.what()) == "bad row" && error.where() == "t.csv:3" && error.hint() == "fix it";
     }
     return false;
   }));

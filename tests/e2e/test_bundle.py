@@ -88,7 +88,7 @@ def test_it_trains_where_only_the_c_library_is(bundle, tmp_path):
         pytest.skip("this user may make no mount namespace")
     done = run_process([*space, script, "in", *FEW_STEPS, "--set", "run.dir=/tmp/runs"], env={"TMPDIR": "/tmp"})
     assert done.returncode == 0, done.output
-    assert "ended by max_steps" in done.output
+    assert "stopped: max_steps" in done.output
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def test_a_full_disk_ends_the_run_cleanly_and_it_goes_on_with_room(disk, config,
     folder = disk / "runs/pima"
     assert result.returncode == 1, result.output  # the last checkpoint could not be written
     assert NO_SPACE in result.stderr and "a checkpoint could not be written" in result.stderr, result.stderr
-    assert "make room" in result.stderr and "terminate" not in result.stderr
+    assert "free disk space" in result.stderr and "terminate" not in result.stderr
     assert "Epoch 2 | Average Loss" in result.stdout  # trained to the end all the same
     assert not result.left_behind
     assert_whole(folder)

@@ -269,7 +269,7 @@ def short(lockstep, config, tmp_path, *more):
             f"run.dir={tmp_path}/runs", *more]
 
 
-def test_the_configs_launcher_overrules_the_environment(run, lockstep, source_dir, tmp_path):
+def test_the_configs_launcher_overrides_the_environment(run, lockstep, source_dir, tmp_path):
     config = config_with(tmp_path, source_dir, "none")
     # as an sbatch script without srun, and with exports whose other rank never comes
     for env in (dict(SLURM_JOB_ID=1, SLURM_NTASKS=4, SLURM_PROCID=0), dict(RANK=0, WORLD_SIZE=2)):
@@ -281,7 +281,7 @@ def test_the_configs_launcher_overrules_the_environment(run, lockstep, source_di
 
 
 @pytest.mark.mpi
-def test_the_configs_launcher_overrules_mpirun(mpirun, lockstep, source_dir, tmp_path):
+def test_the_configs_launcher_overrides_mpirun(mpirun, lockstep, source_dir, tmp_path):
     result = mpirun(2, *short(lockstep, config_with(tmp_path, source_dir, "none"), tmp_path))
     assert result.returncode == 0, result.output
     assert len(list((tmp_path / "runs").iterdir())) == 2, "two runs of one rank each"

@@ -137,7 +137,7 @@ def test_optimizers_equal_pythons_to_the_bit(cpp, python):
 
 
 def test_fused_optimizers_equal_pythons_to_the_bit(cpp):
-    """The way of a captured step: Python's fused=True, its rate a tensor, begun anew and gone on with."""
+    """The way of a captured step: Python's fused=True, its rate a tensor, begun again and gone on with."""
     params, grads = starts()
     grads = [[torch.full(shape, 0.5) if grad is None else grad for shape, grad in zip(SHAPES, step)] for step in grads]
     half = STEPS // 2

@@ -89,7 +89,7 @@ def test_nccl_wants_a_gpu_and_says_what_the_container_lacks(provoke):
 
 
 def test_a_provoked_run_neither_goes_on_nor_is_gone_on_with(provoke, lockstep, run, tmp_path):
-    for _ in range(2):  # --resume auto begins anew
+    for _ in range(2):  # --resume auto begins again
         assert provoke("local-loss", words=("--resume", "auto")).returncode == 0
     assert sorted(folder.name for folder in (tmp_path / "runs").iterdir()) == ["pima-local_loss", "pima-local_loss-2"]
     refused = provoke("local-loss", words=("--resume", "runs/pima-local_loss"))

@@ -1,4 +1,4 @@
-"""lockstep report: one page of a run that says what became of it and needs nothing else; and job scripts that leave it."""
+"""lockstep report: one page of a run that says how it ended and needs nothing else; and job scripts that leave it."""
 
 import email
 import json
@@ -44,7 +44,7 @@ def test_the_page_needs_nothing_else(mnist):
 def test_every_part_is_there(mnist):
     html = (mnist / "report.html").read_text()
     headings = re.findall(r"<h2>([^<]*)</h2>", html)
-    assert headings == ["What became of it", "Curves", "Evaluation", "Phases", "Time line", "Stops and restarts", "Config"]
+    assert headings == ["Result", "Curves", "Evaluation", "Phases", "Time line", "Stops and restarts", "Config"]
     for words in ("done", ">Loss<", ">Accuracy<", ">Learning rate<", ">Speed<", "rank 0, forward:", "all-reduce: "):
         assert words in html, words
 

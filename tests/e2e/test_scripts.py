@@ -102,7 +102,7 @@ def test_ranks_of_a_run_listen_on_the_loopback_alone(ready, mpi, tmp_path, btl, 
 @pytest.mark.full  # half a minute of training
 def test_without_a_word_it_trains_mnist(ready, run, tmp_path):
     result = run(SOURCE / "scripts/run", cwd=tmp_path, timeout=900, check=True)
-    assert "mnist on 2 ranks" in result.stderr and "everything is in runs/mnist" in result.stderr, result.stderr
+    assert "mnist on 2 ranks" in result.stderr and "results saved to runs/mnist" in result.stderr, result.stderr
     told = json.loads((tmp_path / "runs/mnist/status.json").read_text())
     assert told["state"] == "done" and told["accuracy"] > 0.95
 

@@ -95,6 +95,6 @@ def test_lines_have_colour_and_break_between_words_on_a_terminal(start, lockstep
     rows = screen_of(text)
     assert all(len(row) <= 80 for row in rows), rows
     whole = " ".join(row.strip() for row in rows)
-    assert re.search(r"Time a rank: data .* waiting for communication .* other [\d.]+ s \(\d+ %\)", whole), whole
+    assert re.search(r"Time per rank: data .* waiting for communication .* other [\d.]+ s \(\d+ %\)", whole), whole
     for refused in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
         assert "\x1b[1m" not in on_terminal(start, *words, cwd=tmp_path, env=refused)

@@ -39,7 +39,7 @@ def test_log_lines(pima_run):
     assert [line.split(" | ")[0] for line in lines if "Average Loss" in line] == [f"Epoch {i}" for i in range(4)]
     assert all(re.fullmatch(r"Epoch \d \| Average Loss: \d+\.\d{4}", line) for line in lines if "Average" in line)
     assert any(re.fullmatch(r"Total DDP Training Time: \d+\.\d\ds", line) for line in lines)
-    assert any(re.match(r"Time a rank: data .*forward .*backward .*waiting for communication .*optimiser", line)
+    assert any(re.match(r"Time per rank: data .*forward .*backward .*waiting for communication .*optimiser", line)
                for line in lines)
     assert any(re.match(r"Slowest rank: [01] on \S+", line) for line in lines)
     assert "\r" not in result.output  # no terminal, no redrawing
@@ -204,7 +204,7 @@ def test_eval_takes_a_run_folder(pima_run, lockstep, mpirun, run, tmp_path):
     assert (answer["schema"], answer["checkpoint"], answer["samples"]) == (1, str(best), 154)
     assert answer["metrics"]["loss"] == pytest.approx(lowest, rel=1e-6)
     best.write_bytes(best.read_bytes()[:-1000])
-    assert "best.pt is passed over" in run(lockstep, "eval", folder, check=True).stderr
+    assert "best.pt is skipped" in run(lockstep, "eval", folder, check=True).stderr
     best.unlink()
     last, before = checkpoints(folder)[-1], checkpoints(folder)[-2]
     words = ["eval", folder / "config.yaml", "--checkpoint"]

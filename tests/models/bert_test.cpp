@@ -132,7 +132,7 @@ TEST_F(BertFolderTest, DrawsTheClassifierThatABaseModelLacksAndSaysSo) {
   net->forward(text());
   net->forward(text());
   const auto said = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(said, HasSubstr("has no classifier: drawn"));
+  EXPECT_THAT(said, HasSubstr("has no classifier: randomly initialised"));
   EXPECT_EQ(said.find("classifier"), said.rfind("classifier"));
 }
 

@@ -107,7 +107,7 @@ TEST(SchedulePicture, ShowsTheSchedulesThatRun) {
   std::ifstream file(path);
   std::stringstream found;
   found << file.rdbuf();
-  EXPECT_EQ(found.str(), wanted) << "draw it anew: LOCKSTEP_DRAW=1 and this test";
+  EXPECT_EQ(found.str(), wanted) << "draw it again: LOCKSTEP_DRAW=1 and this test";
 }
 
 }  // namespace

@@ -146,7 +146,7 @@ TEST_F(Report, ThreeAttemptsAreRowsAndAKilledOneIsNamed) {
   const auto html = report({folder});
   EXPECT_TRUE(has(html, "stopped early: SIGUSR1"));
   EXPECT_TRUE(has(html, "ended without a word"));
-  EXPECT_TRUE(has(html, "done: epochs"));
+  EXPECT_TRUE(has(html, "finished all epochs"));
   EXPECT_TRUE(has(html, "a, b"));
 }
 
@@ -204,7 +204,7 @@ TEST_F(Report, TheSummarySaysANumberOnce) {
         R"({"event":"epoch","epoch":1,"step":20,"train_loss":0.125,"eval_loss":0.5,"accuracy":0.75})");
   const auto html = report({folder});
   const auto summary =
-      html.substr(html.find("<h2>What became"), html.find("<h2>Curves") - html.find("<h2>What became"));
+      html.substr(html.find("<h2>Result"), html.find("<h2>Curves") - html.find("<h2>Result"));
   EXPECT_EQ(count(summary, "0.125"), 1U) << summary;
   EXPECT_EQ(count(summary, "75"), 1U) << summary;
   EXPECT_TRUE(has(summary, "2 of 2 epochs")) << summary;

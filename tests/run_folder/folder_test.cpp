@@ -190,7 +190,7 @@ TEST_F(RunFolderTest, AConfigThatCannotBeReadIsPassedOverAloud) {
     base::replace_file(path("mnist") / "config.yaml", text);
     const auto folder = open("auto");
     EXPECT_FALSE(folder.goes_on);
-    EXPECT_NE(folder.notes.at(0).find("is passed over"), std::string::npos) << folder.notes[0];
+    EXPECT_NE(folder.notes.at(0).find("is skipped"), std::string::npos) << folder.notes[0];
     EXPECT_THROW(open(path("mnist").string()), InputError);
     std::filesystem::remove_all(path("mnist"));
     std::filesystem::remove_all(folder.path);

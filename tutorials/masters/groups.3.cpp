@@ -1,4 +1,4 @@
-//@ title      A program that hangs: find out why, and mend it
+//@ title      A program that hangs: find out why, and fix it
 //@ hint       Which ranks call evaluate()? Look into it: what does it call?
 //@ hint       A collective under `if (rank == 0)` is called by one rank. The others are at the next one already.
 //@ hint       Let every rank call evaluate(), and only rank 0 show what came out.

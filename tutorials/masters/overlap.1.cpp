@@ -106,7 +106,7 @@ std::vector<Bucket> pack(const std::vector<int64_t>& elements, int64_t first_cap
     bytes += 4 * elements[i];
   }
   return buckets;
-  //@ wrong total: starts to count anew
+  //@ wrong total: starts to count again
   std::vector<Bucket> buckets(1);
   int64_t bytes = 0;
   for (int64_t i = std::ssize(elements) - 1; i >= 0; --i) {

@@ -1,4 +1,4 @@
-//@ title      How much of the exchange shows?
+//@ title      How much communication is exposed?
 //@ hint       Only what comes after the end of backward shows: cut each span there.
 //@ hint       Two buckets may be on their way at once. A moment counts once: where did the last one end?
 //@ hint       Keep `until`, up to where you have counted. A span adds what lies behind max(begin, until).

@@ -33,7 +33,7 @@ void refuse_unless_regular(const struct stat& facts, const std::string& path, co
   throw InputError(format("{} is {}, not a file", what, kind_of(facts.st_mode)), shown(path), hint);
 }
 
-// What a person can mend by naming another place.
+// What a person can fix by naming another place.
 bool is_of_the_place(int reason) {
   static constexpr std::array kReasons = {EACCES, EPERM, EROFS, ENOENT, ENOTDIR, ELOOP, EISDIR, ENXIO};
   return std::find(kReasons.begin(), kReasons.end(), reason) != kReasons.end();
@@ -102,7 +102,7 @@ Descriptor open_to_write(const std::string& path, const std::string& what, int f
   const auto text = format("{} cannot be written: {}", what, std::strerror(reason));
   if (is_of_the_place(reason))
     throw InputError(text, shown(path), "set run.dir to a folder that you may write to");
-  throw Error(text, shown(path), "make room, or set run.dir to a folder that can be written");
+  throw Error(text, shown(path), "free disk space, or set run.dir to a folder that can be written");
 }
 
 std::string read_small_file(const std::string& path, size_t limit, const std::string& what) {

@@ -12,7 +12,7 @@ TemporaryFolder::TemporaryFolder() {
   path_ = std::filesystem::temp_directory_path(failed) / "lockstep-XXXXXX";
   if (failed || !::mkdtemp(path_.data()))
     throw Error("no temporary folder can be made", path_,
-                "make room there, or set TMPDIR to a folder of yours");
+                "free disk space there, or set TMPDIR to a folder of yours");
 }
 
 TemporaryFolder::~TemporaryFolder() {

@@ -21,7 +21,7 @@ constexpr const char* kPartialSuffix = ".partial";
 
 [[noreturn]] void cannot_write(const std::string& path) {
   throw Error(format("cannot write: {}", std::strerror(errno)), path,
-              "make room, or set run.dir to a folder that can be written");
+              "free disk space, or set run.dir to a folder that can be written");
 }
 
 void write_all(const Descriptor& file, const void* data, size_t size, const std::string& path) {

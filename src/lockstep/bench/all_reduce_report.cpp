@@ -50,7 +50,7 @@ std::string setting(const AllReduceFound& found) {
       ranks.world, ranks.nodes, ranks.nodes == 1 ? "" : "s", asked.backend, seconds_text(net.alpha),
       net.beta * 1e9, net.gamma * 1e9);
   if (is_slowed(found))
-    text += "; slowed down on purpose (gloo, MPI and NCCL are not): " +
+    text += "; simulated slow network (gloo, MPI and NCCL are not): " +
             delay_text(asked.latency, asked.bandwidth);
   return text;
 }

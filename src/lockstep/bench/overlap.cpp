@@ -17,7 +17,7 @@ namespace lockstep::bench {
 namespace {
 
 constexpr double kTiny = 1e-6;   // in MiB: less than any parameter has
-constexpr int kWarmUpTurns = 2;  // in the second step DDP arranges its buckets anew
+constexpr int kWarmUpTurns = 2;  // in the second step DDP arranges its buckets again
 
 // What the bench cannot do without stands first: a --set of the user's own comes later, and holds.
 train::Command with_messages(train::Command command, const OverlapBench& asked) {
@@ -82,8 +82,8 @@ double megabytes_of(const train::Setup& setup) {
   return bytes / kMiB;
 }
 
-std::vector<Manner> manners(double megabytes) {
-  std::vector<Manner> all = {{"compute alone", Exchange::none},
+std::vector<Method> methods(double megabytes) {
+  std::vector<Method> all = {{"compute only", Exchange::none},
                              {"after backward", Exchange::after_backward},
                              {"DDP's buckets", Exchange::in_buckets},
                              {"per parameter", Exchange::in_buckets, kTiny}};
@@ -94,15 +94,15 @@ std::vector<Manner> manners(double megabytes) {
 }
 
 // All do the same sums; with more than two ranks a ring adds in an order that depends on the bucket.
-void check_losses(const Manner& manner, double loss, double wanted, int world) {
+void check_losses(const Method& method, double loss, double wanted, int world) {
   const double most = world == 2 ? 0 : 1e-3 * std::abs(wanted);
-  if (manner.exchange == Exchange::none || std::abs(loss - wanted) <= most) return;
+  if (method.exchange == Exchange::none || std::abs(loss - wanted) <= most) return;
   throw Error(
-      format("'{}' trained to the loss {}, and '{}' to {}", manner.name, loss, "after backward", wanted),
+      format("'{}' trained to the loss {}, and '{}' to {}", method.name, loss, "after backward", wanted),
       "bench overlap", "a bug of lockstep: please report it");
 }
 
-// All manners' steps on one batch, as the job saw them. A step lasts as long as the slowest rank's; the
+// All methods' steps on one batch, as the job saw them. A step lasts as long as the slowest rank's; the
 // exchange as on the rank that came last and waited least: what others wait beyond that, they wait for its
 // computing.
 std::vector<Timing> turn(const train::Setup& setup, std::vector<Trainee>& trainees, const Batch& batch) {
@@ -118,28 +118,28 @@ std::vector<Timing> turn(const train::Setup& setup, std::vector<Trainee>& traine
   setup.team->sum(losses);
   std::vector<Timing> timings;
   for (size_t i = 0; i < trainees.size(); ++i) {
-    check_losses(trainees[i].manner(), losses[i], losses[1], setup.team->world());
-    timings.push_back({trainees[i].manner().name, values[3 * i], -values[3 * i + 1], -values[3 * i + 2]});
+    check_losses(trainees[i].method(), losses[i], losses[1], setup.team->world());
+    timings.push_back({trainees[i].method().name, values[3 * i], -values[3 * i + 1], -values[3 * i + 2]});
   }
   return timings;
 }
 
-double median_of(const std::vector<std::vector<Timing>>& turns, size_t manner, double Timing::*what) {
+double median_of(const std::vector<std::vector<Timing>>& turns, size_t method, double Timing::*what) {
   std::vector<double> values;
-  for (size_t i = kWarmUpTurns; i < turns.size(); ++i) values.push_back(turns[i][manner].*what);
+  for (size_t i = kWarmUpTurns; i < turns.size(); ++i) values.push_back(turns[i][method].*what);
   return median(std::move(values));
 }
 
 // They take turns, so that what a machine does beside this meets all alike.
-std::vector<Timing> timed(const train::Setup& setup, const std::vector<Manner>& manners,
+std::vector<Timing> timed(const train::Setup& setup, const std::vector<Method>& methods,
                           const std::vector<Batch>& batches) {
   std::vector<Trainee> trainees;
-  for (const auto& manner : manners) trainees.emplace_back(setup, manner);
+  for (const auto& method : methods) trainees.emplace_back(setup, method);
   std::vector<std::vector<Timing>> turns;
   for (const auto& batch : batches) turns.push_back(turn(setup, trainees, batch));
   std::vector<Timing> timings;
-  for (size_t i = 0; i < manners.size(); ++i)
-    timings.push_back({manners[i].name, median_of(turns, i, &Timing::seconds),
+  for (size_t i = 0; i < methods.size(); ++i)
+    timings.push_back({methods[i].name, median_of(turns, i, &Timing::seconds),
                        median_of(turns, i, &Timing::busy), median_of(turns, i, &Timing::shows)});
   return timings;
 }
@@ -167,7 +167,7 @@ int overlap(const OverlapBench& asked) {
                      .algorithm = setup.settings.launch.allreduce,
                      .task = setup.settings.task.name,
                      .megabytes = megabytes_of(setup)};
-  const auto compared = manners(found.megabytes);
+  const auto compared = methods(found.megabytes);
   for (const auto& delay : {Delay{}, Delay{asked.latency, asked.bandwidth}}) {
     setup.team->barrier();
     all_reduce.set_delay(delay);

@@ -23,7 +23,7 @@ double hidden(const Timing& timing) {
 
 std::string network_text(const OverlapFound::Under& network) {
   return network.latency > 0 || network.bandwidth > 0
-             ? "slowed down on purpose: " + delay_text(network.latency, network.bandwidth)
+             ? "simulated slow network: " + delay_text(network.latency, network.bandwidth)
              : std::string("the network as it is");
 }
 
@@ -45,7 +45,7 @@ plot::Chart sweep_of(const OverlapFound& found) {
   plot::Chart chart;
   chart.title = "A step over the size of its buckets";
   chart.x_label = "bucket_cap_mb";
-  chart.y_label = "milliseconds a step";
+  chart.y_label = "milliseconds per step";
   for (const auto& network : found.networks) {
     plot::Series series;
     series.name = network_text(network);
@@ -66,8 +66,8 @@ std::string what_was_trained(const OverlapFound& found) {
 }
 
 std::string same_losses(const OverlapFound& found) {
-  return found.world == 2 ? "every manner had the same losses, bit for bit"
-                          : "every manner had the same losses but for the order of the sums";
+  return found.world == 2 ? "every method had the same losses, bit for bit"
+                          : "every method had the same losses but for the order of the sums";
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 namespace lockstep::bench {
 
-/// A manner's step: how long it took, how long of that the exchange was at work, and how long there was
+/// A method's step: how long it took, how long of that the exchange was at work, and how long there was
 /// nothing else to do.
 struct Timing {
   std::string name;
@@ -30,7 +30,7 @@ struct OverlapFound {
   std::vector<Under> networks = {};
 };
 
-/// A row for each manner: the step, what of the exchange shows in it, and what is hidden behind computing.
+/// A row for each method: the step, the exposed communication, and what is hidden behind computing.
 Table table_of(const std::vector<Timing>& timings);
 
 /// On standard output, and into the file that was asked for.

@@ -165,7 +165,7 @@ std::string wrapped(std::string text) {
 Table phase_table(const std::vector<RankSteps>& ranks) {
   const bool several = ranks.size() > 1;
   const auto scale = scale_of(ranks);
-  Table table = {{format("{} a step", scale.name), "mean", "%"}};
+  Table table = {{format("{} per step", scale.name), "mean", "%"}};
   if (several) table[0].insert(table[0].end(), {"min", "median", "max", "most on"});
   const auto whole = spread_over(ranks, &RankSteps::step);
   for (size_t i = 0; i < train::kPhases; ++i) {

@@ -90,7 +90,7 @@ RankSteps unpacked(const std::string& text) {
   std::istringstream words(texts.at(0));
   words >> steps.threads;
   for (double* number : numbers_of(steps)) words >> *number;
-  if (!words) throw Error("a rank told something else than its times", "bench step");
+  if (!words) throw Error("a rank sent malformed timings", "bench step");
   return steps;
 }
 

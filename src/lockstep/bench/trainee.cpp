@@ -10,10 +10,10 @@
 namespace lockstep::bench {
 namespace {
 
-DdpOptions options_of(const train::Setup& setup, const Manner& manner) {
+DdpOptions options_of(const train::Setup& setup, const Method& method) {
   DdpOptions options;
   options.find_unused_parameters = setup.settings.ddp.find_unused_parameters;
-  options.bucket_cap_mb = manner.bucket_cap_mb;
+  options.bucket_cap_mb = method.bucket_cap_mb;
   return options;
 }
 
@@ -26,10 +26,10 @@ comm::AlgorithmBackend& all_reduce_of(const ProcessGroup& group) {
                    "launch.allreduce", "set it to an algorithm: ring, say");
 }
 
-Trainee::Trainee(const train::Setup& setup, Manner manner)
+Trainee::Trainee(const train::Setup& setup, Method method)
     : setup_(setup),
-      manner_(std::move(manner)),
-      model_(ddp(train::seeded_model(setup), setup.team->group(), options_of(setup, manner_))),
+      method_(std::move(method)),
+      model_(ddp(train::seeded_model(setup), setup.team->group(), options_of(setup, method_))),
       optimizer_(make_optimizer(setup.settings.optim, model_->parameters())),
       last_gradient_(std::make_shared<Clock::time_point>()) {
   watch_last_gradient();
@@ -75,14 +75,14 @@ Step Trainee::step(const Batch& batch) {
   const auto begin = Clock::now();
   optimizer_->zero_grad();
   Step step;
-  if (manner_.exchange == Exchange::in_buckets) {
+  if (method_.exchange == Exchange::in_buckets) {
     step.loss = learn(batch);
   } else {
     const auto alone = model_->no_sync();
     step.loss = learn(batch);
   }
-  if (manner_.exchange == Exchange::after_backward) exchange_all();
-  if (manner_.exchange != Exchange::none) step.shows = since(*last_gradient_);
+  if (method_.exchange == Exchange::after_backward) exchange_all();
+  if (method_.exchange != Exchange::none) step.shows = since(*last_gradient_);
   optimizer_->step();
   step.seconds = since(begin);
   step.busy = all_reduce.busy() - busy;

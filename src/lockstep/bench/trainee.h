@@ -18,7 +18,7 @@ namespace lockstep::bench {
 enum class Exchange { none, after_backward, in_buckets };
 
 /// What is compared.
-struct Manner {
+struct Method {
   std::string name;
   Exchange exchange;
   std::optional<double> bucket_cap_mb = {};  // in_buckets: DDP's
@@ -35,8 +35,8 @@ struct Step {
 class Trainee {
  public:
   /// From the config's seed. Collective.
-  Trainee(const train::Setup& setup, Manner manner);
-  const Manner& manner() const { return manner_; }
+  Trainee(const train::Setup& setup, Method method);
+  const Method& method() const { return method_; }
   /// Forward, backward, exchange, update; a barrier comes first. Collective.
   Step step(const Batch& batch);
 
@@ -46,7 +46,7 @@ class Trainee {
   void watch_last_gradient();
 
   const train::Setup& setup_;
-  Manner manner_;
+  Method method_;
   std::shared_ptr<DistributedDataParallel<Net>> model_;
   std::unique_ptr<Optimizer> optimizer_;
   std::shared_ptr<std::chrono::steady_clock::time_point> last_gradient_;

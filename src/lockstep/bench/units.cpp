@@ -90,7 +90,7 @@ std::string seconds_text(double seconds) {
 std::string delay_text(double latency, double bandwidth) {
   return format(
       "{} a message, {}", seconds_text(latency),
-      bandwidth > 0 ? format("{:g} Gbit/s a line", bandwidth * 8 / 1e9) : "bytes as fast as they go");
+      bandwidth > 0 ? format("{:g} Gbit/s per link", bandwidth * 8 / 1e9) : "bytes as fast as they go");
 }
 
 }  // namespace lockstep::bench

@@ -26,7 +26,7 @@ std::string work_text(double operations);
 std::string percent_text(double share);
 /// "12.3 us"
 std::string seconds_text(double seconds);
-/// "200 us a message, 1 Gbit/s a line"
+/// "200 us a message, 1 Gbit/s per link"
 std::string delay_text(double latency, double bandwidth);
 
 }  // namespace lockstep::bench

@@ -69,7 +69,7 @@ double convolve_back(const Inputs& inputs) {
   return (wanted.get(0) + wanted.get(1)) * convolution(places, inputs[2].toTensor(), transposed);
 }
 
-// Queries against keys, and their weights against values; backward makes the weights anew.
+// Queries against keys, and their weights against values; backward makes the weights again.
 template <size_t query, int products>
 double attend(const Inputs& inputs) {
   return products * 2 * numel(inputs[query]) * static_cast<double>(inputs[query + 1].toTensor().size(-2));

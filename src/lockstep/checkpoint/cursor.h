@@ -42,7 +42,7 @@ class Cursor {
     return {reinterpret_cast<const char*>(taken.data()), taken.size()};
   }
 
-  /// Up to the next newline, which is passed over.
+  /// Up to the next newline, which is skipped.
   std::string_view line() {
     const auto rest = bytes_.subspan(position_);
     const auto* end = static_cast<const uint8_t*>(std::memchr(rest.data(), '\n', rest.size()));

@@ -31,7 +31,7 @@ constexpr size_t kHeaderLength = 8;
 }  // namespace
 
 uint32_t crc32_of(std::span<const uint8_t> bytes, uint32_t so_far) {
-  if (bytes.empty()) return so_far;  // zlib takes a null pointer for "begin anew"
+  if (bytes.empty()) return so_far;  // zlib takes a null pointer for "begin again"
   return static_cast<uint32_t>(::crc32_z(so_far, bytes.data(), bytes.size()));
 }
 

@@ -51,7 +51,7 @@ struct Candidate {
 };
 
 void warn_passed_over(const fs::path& path, const std::exception& error) {
-  log::warning(format("{} is passed over: {}", path.string(), error.what()));
+  log::warning(format("{} is skipped: {}", path.string(), error.what()));
 }
 
 /// The newest whole file of several, and what stands in its way.
@@ -122,7 +122,7 @@ std::string CheckpointStore::save(const Tree& tree, Name name) const {
   fs::create_directories(folder_, failure);
   if (failure)
     throw Error("cannot make the folder for checkpoints: " + failure.message(), folder_,
-                "make room, or set run.dir to a folder that can be written");
+                "free disk space, or set run.dir to a folder that can be written");
   const auto path = name == Name::best ? best_path() : path_of(step);
   base::write_whole(
       path, [&](const base::ByteSink& sink) { write_pt(sink, tree); }, check_);
@@ -145,7 +145,7 @@ void CheckpointStore::name_best(const std::string& path) const {
   if (!failure) fs::rename(temporary, best_path(), failure);
   if (failure)
     throw Error("the best checkpoint cannot be named: " + failure.message(), best_path(),
-                "make room, or set checkpoint.best to false");
+                "free disk space, or set checkpoint.best to false");
 }
 
 /// Deletes by age in steps. A file that claims a later step than the one just written stays: it is no older.

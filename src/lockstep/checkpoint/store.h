@@ -41,7 +41,7 @@ class CheckpointStore {
   /// Writes tree (its "iter_no" is the step), then deletes the oldest beyond `keep`. Returns the path.
   std::string save(const Tree& tree, Name name = Name::step) const;
 
-  /// The whole checkpoint with the highest step; damaged ones are passed over with a warning that says why.
+  /// The whole checkpoint with the highest step; damaged ones are skipped with a warning that says why.
   /// Nothing only where there is none: an InputError where none of them is whole, or where the system cannot
   /// read the folder or a file that is newer by its name.
   std::optional<FoundCheckpoint> latest() const;

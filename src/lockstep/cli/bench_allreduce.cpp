@@ -25,7 +25,7 @@ int run_bench_allreduce(const std::vector<std::string>& args) {
               "a rank's line carries so much, as in 1Gbit (default 0: no limit)");
   options.add("rounds", asked.rounds, "N", "how often each is timed; the median counts (default 7)");
   options.add("out", asked.out, "FILE", "a page with plots and tables (.html), or the plot alone (.svg)");
-  options.add("launcher", asked.launcher, "NAME", "overrule the detection; none = alone (default auto)");
+  options.add("launcher", asked.launcher, "NAME", "override the detection; none = alone (default auto)");
   if (!options.parse(args)) return kDone;
   try {
     asked.sizes = bench::parse_sizes(sizes);

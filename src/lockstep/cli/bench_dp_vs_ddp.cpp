@@ -40,7 +40,7 @@ int run_bench_dp_vs_ddp(const std::vector<std::string>& given) {
   Options options("bench dp-vs-ddp", "DataParallel, the same with the loss inside, and DDP on the same work",
                   {"lockstep bench dp-vs-ddp", "lockstep bench dp-vs-ddp --devices 4 --out dp.html"});
   options.add("config", wanted.config, "CONFIG.yaml", "what is trained (default configs/mnist.yaml)");
-  options.add("set", wanted.sets, "KEY=VALUE", "overrule a key of it; may be given again");
+  options.add("set", wanted.sets, "KEY=VALUE", "override a key of it; may be given again");
   options.add("devices", wanted.devices, "N", "devices, and ranks of DDP (default 2)");
   options.add("steps", wanted.steps, "N", "timed steps of a run (default 20)");
   options.add("repeats", wanted.repeats, "N", "runs of each way, in turn (default 3)");

@@ -18,7 +18,7 @@ int run_bench_overlap(const std::vector<std::string>& args) {
                    "srun lockstep bench overlap --set data.batch_size=32 --out overlap.html"});
   options.positional("CONFIG.yaml", asked.command.config, "what is trained; configs/mnist.yaml by default",
                      false);
-  options.add("set", asked.command.sets, "KEY=VALUE", "overrule a key, as in launch.allreduce=tree");
+  options.add("set", asked.command.sets, "KEY=VALUE", "override a key, as in launch.allreduce=tree");
   options.add("latency", latency, "TIME",
               "of the slow network: each message takes so much longer (default 200us)");
   options.add("bandwidth", bandwidth, "RATE",
@@ -26,7 +26,7 @@ int run_bench_overlap(const std::vector<std::string>& args) {
   options.add("steps", asked.steps, "N", "steps that are timed of each way; the median counts (default 8)");
   options.add("out", asked.out, "FILE", "a page with plots and tables (.html), or a plot alone (.svg)");
   options.add("launcher", asked.command.launcher, "NAME",
-              "overrule the detection; none = alone (default auto)");
+              "override the detection; none = alone (default auto)");
   if (!options.parse(args)) return kDone;
   try {
     asked.latency = bench::parse_latency(latency);

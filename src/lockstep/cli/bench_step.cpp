@@ -15,12 +15,12 @@ int run_bench_step(const std::vector<std::string>& args) {
                    "mpirun -n 2 lockstep bench step configs/mnist.yaml --set train.precision=bf16",
                    "srun lockstep bench step configs/pima.yaml --steps 1000 --json"});
   options.positional("CONFIG.yaml", asked.command.config, "what is trained");
-  options.add("set", asked.command.sets, "KEY=VALUE", "overrule a key of it; may be given again");
+  options.add("set", asked.command.sets, "KEY=VALUE", "override a key of it; may be given again");
   options.add("steps", steps, "N", "steps that are timed (default: as many as take 5 seconds, 3 at least)");
   options.flag("json", asked.json, "for programs: times in seconds, the ranks one by one");
   options.add("out", asked.out, "FILE", "a page with the bars and tables (.html), or the bars alone (.svg)");
   options.add("launcher", asked.command.launcher, "NAME",
-              "overrule the detection; none = alone (default auto)");
+              "override the detection; none = alone (default auto)");
   if (!options.parse(args)) return kDone;
   if (options.given("steps")) asked.steps = steps;
   try {

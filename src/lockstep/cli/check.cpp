@@ -43,9 +43,9 @@ bool parse(const std::vector<std::string>& args, CheckArguments& asked) {
 
 void require_sense(const CheckArguments& asked) {
   const int wanted = asked.hint + asked.solution + asked.reset + asked.watch + asked.all;
-  if (wanted > 1) throw UsageError("these do not go together", "lockstep check", "one option at a time");
+  if (wanted > 1) throw UsageError("options conflict", "lockstep check", "one option at a time");
   if (asked.name.empty() && (asked.hint || asked.solution || asked.reset))
-    throw UsageError("of which exercise?", "lockstep check", "lockstep check EXERCISE --hint");
+    throw UsageError("missing EXERCISE", "lockstep check", "lockstep check EXERCISE --hint");
   if (!asked.name.empty() && asked.all)
     throw UsageError("--all is of all exercises", "lockstep check", "lockstep check --all");
 }

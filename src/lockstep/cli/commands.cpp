@@ -12,7 +12,7 @@
   X(eval, "the metrics of a checkpoint, exact at any number of ranks")            \
   X(predict, "classes and probabilities of new samples")                          \
   X(export, "a checkpoint as a folder that Hugging Face's transformers loads")    \
-  X(status, "what became of a run: running, stopped early, done, failed")         \
+  X(status, "the state of a run: running, stopped early, done, failed")           \
   X(stop, "stops a run with a checkpoint, for good")                              \
   X(checkpoint, "has a run write a checkpoint now, and go on")                    \
   X(runs, "all runs of a folder side by side: states, metrics, settings")         \

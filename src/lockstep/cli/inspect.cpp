@@ -46,8 +46,8 @@ struct ChecksumWords {
   const char* sentence;
 };
 constexpr ChecksumWords kChecksums[] = {
-    {Checksum::whole_file, "file", "the file is whole"},
-    {Checksum::each_record, "records", "the file is whole"},
+    {Checksum::whole_file, "file", "file is intact"},
+    {Checksum::each_record, "records", "file is intact"},
     {Checksum::none, "none", "the file has no checksum: a flipped bit would not be seen"},
 };
 

@@ -50,7 +50,7 @@ void JobOptions::add_to(Options& options) {
   options.add("account", account_, "NAME", "account or project that is charged");
   options.add("storage", storage_, "NAMES", "file systems that the job needs, where a site asks (PBS)");
   options.add("name", name_, "NAME", "the job's name (lockstep)");
-  options.add("set", sets_, "KEY=VALUE", "overrule a key of the config; may be given again");
+  options.add("set", sets_, "KEY=VALUE", "override a key of the config; may be given again");
 }
 
 cluster::Site JobOptions::site(const std::string& scheduler) const {

@@ -153,7 +153,7 @@ struct Options::Parts {
     if (words.size() <= positionals.size()) return;
     const auto word = base::printable(words[positionals.size()]);
     const bool open = !more.empty() && values[more].empty();
-    refuse_meaning(format("one word too many: '{}'", word), open ? format("--{} {}", more, word) : "");
+    refuse_meaning(format("unexpected argument: '{}'", word), open ? format("--{} {}", more, word) : "");
   }
 };
 

@@ -27,7 +27,7 @@ int run_report(const std::vector<std::string>& args) {
   if (out.empty()) {
     base::write_own_output(usual, html, kElsewhere);
   } else {
-    base::write_output(out, html, "make room, or choose another --out");
+    base::write_output(out, html, "free disk space, or choose another --out");
   }
   output::line(out.empty() ? usual : out);
   return kDone;

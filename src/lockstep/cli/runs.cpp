@@ -1,4 +1,4 @@
-// lockstep runs [DIR]: what became of every run there, and in what they differ.
+// lockstep runs [DIR]: the state of every run there, and in what they differ.
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
@@ -28,7 +28,7 @@ std::vector<std::string> words_between_commas(const std::string& text) {
 
 void print_runs_table(const report::RunList& list, const std::string& folder, const std::string& columns) {
   for (const auto& [passed_over, reason] : list.passed_over)
-    log::warning(format("passed over: {}: {}", passed_over, reason));
+    log::warning(format("skipped: {}: {}", passed_over, reason));
   for (const auto& run : list.runs) {
     for (const auto& trouble : run.troubles) log::warning(format("{}: {}", run.folder, trouble));
   }

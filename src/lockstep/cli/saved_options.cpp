@@ -24,8 +24,8 @@ void SavedOptions::add_to(Options& options) {
       "checkpoint", checkpoint_, "PATH",
       "a run's folder (its best checkpoint, else its newest), a .pt file of lockstep's or Python's, or "
       "safetensors");
-  options.add("set", command_.sets, "KEY=VALUE", "overrule a key; may be given again");
-  options.add("launcher", command_.launcher, "NAME", "overrule the detection; none = alone");
+  options.add("set", command_.sets, "KEY=VALUE", "override a key; may be given again");
+  options.add("launcher", command_.launcher, "NAME", "override the detection; none = alone");
 }
 
 std::string SavedOptions::checkpoint() const {

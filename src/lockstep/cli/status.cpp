@@ -1,4 +1,4 @@
-// lockstep status: what became of a run, in words and as an exit status.
+// lockstep status: the state of a run, in words and as an exit status.
 #include "lockstep/run_folder/status.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/output.h"
@@ -10,7 +10,7 @@ int run_status(const std::vector<std::string>& args) {
   std::string folder;
   bool json = false;
   Options options("status",
-                  "what became of a run: 0 done, 1 failed, 3 still running, 4 stopped on request, 75 stopped "
+                  "the state of a run: 0 done, 1 failed, 3 still running, 4 stopped on request, 75 stopped "
                   "early (run me again)",
                   {"lockstep status runs/mnist", "lockstep status runs/mnist --json"});
   options.positional("RUN_FOLDER", folder, "the run's folder");

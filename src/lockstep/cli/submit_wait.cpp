@@ -88,7 +88,7 @@ void print_sweep(const std::vector<cluster::Watch>& watches) {
     if (!watch.standing().folder.empty()) folders.push_back(watch.standing().folder);
   }
   const auto list = report::list_runs(folders);
-  for (const auto& [folder, why] : list.passed_over) log::warning(format("passed over: {}: {}", folder, why));
+  for (const auto& [folder, why] : list.passed_over) log::warning(format("skipped: {}: {}", folder, why));
   const auto terminal = launch::terminal_behind(1);
   output::print("\n" + report::run_table(list, terminal ? terminal->width() : 0));
 }

@@ -18,7 +18,7 @@ int run_train(const std::vector<std::string>& args) {
                   {"lockstep train configs/mnist.yaml", "mpirun -n 2 lockstep train configs/mnist.yaml",
                    "lockstep train configs/pima.yaml --set train.epochs=3 --resume auto"});
   options.positional("CONFIG.yaml", command.config, "the config file");
-  options.add("set", command.sets, "KEY=VALUE", "overrule a key, as in train.epochs=3; may be given again");
+  options.add("set", command.sets, "KEY=VALUE", "override a key, as in train.epochs=3; may be given again");
   options.add(
       "resume", resume, "auto|PATH",
       "auto: go on with the newest unfinished run of this config, or start one; a run's folder: go on there; "
@@ -30,10 +30,10 @@ int run_train(const std::vector<std::string>& args) {
       "100 steps where the config says none)");
   options.add(
       "provoke", trouble, "TROUBLE",
-      "make a trouble on purpose, to see what it looks like: skipped-collective, different-shape, "
+      "inject a fault, to see what it looks like: skipped-collective, different-shape, "
       "different-order, "
       "unused-parameter, unsynced-batchnorm, local-loss, nccl-in-container (docs/troubleshooting.md)");
-  options.add("launcher", command.launcher, "NAME", "overrule the detection; none = alone");
+  options.add("launcher", command.launcher, "NAME", "override the detection; none = alone");
   if (!options.parse(args)) return kDone;
   std::replace(trouble.begin(), trouble.end(), '-', '_');
   if (!trouble.empty()) command.sets.push_back("train.provoke=" + trouble);

@@ -79,7 +79,8 @@ int build(const Words& words, const Wishes&) {
 }
 
 int progress(const Words& folders, const Wishes& wishes) {
-  if (folders.empty()) throw UsageError("of whom?", "lockstep workshop", "lockstep workshop progress DIR...");
+  if (folders.empty())
+    throw UsageError("missing DIR", "lockstep workshop", "lockstep workshop progress DIR...");
   wishes.as_json ? workshop::print_class_json(folders) : workshop::print_class(folders);
   return kDone;
 }

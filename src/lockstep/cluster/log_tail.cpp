@@ -15,7 +15,7 @@ constexpr size_t kLongestLine = 1 << 16;
 
 bool LogTail::read_some() try {
   const base::RegularFile file(path_.string(), "the job's log");
-  if (file.size() < offset_) {  // begun anew by a site that does not append
+  if (file.size() < offset_) {  // begun again by a site that does not append
     offset_ = 0;
     piece_.clear();
   }

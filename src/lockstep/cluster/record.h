@@ -13,7 +13,7 @@ struct Recorded {
   std::string job;                 ///< as its script calls it; empty = it has not begun
   bool replaced = false;           ///< another one was submitted in its place: that is `job`
   bool began = false;              ///< it runs, or has run
-  bool again = false;              ///< it has asked to be started anew, and has not been yet
+  bool again = false;              ///< it has asked to be started again, and has not been yet
   int restarts = 0;                ///< how often it was, or another took its place
   std::filesystem::path run_file;  ///< what will name the run's folder, while the script runs
   std::filesystem::path folder;    ///< of the run, once the script has ended

@@ -36,7 +36,7 @@ struct Standing {
 struct Patience {
   /// From the job's end by the scheduler's word: the record comes over a network's file system.
   std::chrono::milliseconds record{std::chrono::seconds(10)};
-  /// Where the scheduler does not know it: a controller may be slow, or have been started anew.
+  /// Where the scheduler does not know it: a controller may be slow, or have been started again.
   std::chrono::milliseconds unknown{std::chrono::seconds(120)};
   /// From the end by the record, of a scheduler that answers nothing.
   std::chrono::milliseconds silent{std::chrono::seconds(60)};

@@ -24,7 +24,7 @@ void Mistakes::refuse() const {
   std::string text = format("{} mistakes in the config", found_.size());
   for (size_t i = 0; i < std::min(found_.size(), kMostShown); ++i) text += numbered(i + 1, found_[i]);
   if (found_.size() > kMostShown) text += format("\n  and {} more", found_.size() - kMostShown);
-  throw InputError(text, found_[0].where(), "mend them all; lockstep config CONFIG.yaml looks again");
+  throw InputError(text, found_[0].where(), "fix them all; lockstep config CONFIG.yaml looks again");
 }
 
 }  // namespace lockstep::config

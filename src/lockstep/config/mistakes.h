@@ -1,5 +1,5 @@
 #pragma once
-// The mistakes of one config: gathered, so that a person mends them in one go.
+// The mistakes of one config: gathered, so that a person fixes them in one go.
 
 #include <string>
 #include <vector>

@@ -7,7 +7,7 @@
 
 namespace lockstep::data {
 
-/// What is drawn anew for an image each epoch.
+/// What is drawn again for an image each epoch.
 struct Augment {
   bool crop = false, flip = false;
 };

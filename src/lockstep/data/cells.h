@@ -30,7 +30,7 @@ class Cells {
   bool has_class(std::string_view field, const Where& where);
   size_t label() const { return columns_.size() - 1; }
 
-  /// InputError for all that the table's rule does not mend.
+  /// InputError for all that the table's rule does not fix.
   void check(const std::string& path) const;
   /// Columns with missing cells, and how many.
   std::vector<std::pair<std::string, int64_t>> missing() const;

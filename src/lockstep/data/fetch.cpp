@@ -37,7 +37,7 @@ const std::map<int, const char*> kReasons{{5, "the proxy has no address"},
                                           {kTooLong, "its file is longer than the known one"},
                                           {56, "it broke off"},
                                           {60, "its certificate is not trusted"}};
-constexpr const char* kOtherRoot = "make room, or pass --root with a folder that can be written";
+constexpr const char* kOtherRoot = "free disk space, or pass --root with a folder that can be written";
 constexpr int kUnreachable[] = {5, 6, 7, 28};
 
 // A mirror may send on and on, or a byte a minute. The shell's limit is in blocks of 512 or 1,024 bytes.

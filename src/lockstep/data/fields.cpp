@@ -43,8 +43,7 @@ float number_at(std::string_view field, const std::string& column, bool first_ro
   const auto text = trimmed(field);
   const auto value = as_number(text);
   const char* hint = "every feature must be a finite number: fill or drop what is missing";
-  if (text.empty())
-    throw InputError(format("column {}: nothing where a number belongs", column), where(), hint);
+  if (text.empty()) throw InputError(format("column {}: missing value", column), where(), hint);
   if (!value) {
     throw InputError(format("column {}: '{}' is not a number", column, base::printable(text, 40)), where(),
                      first_row ? "if this line names the columns, set task.header: true" : hint);

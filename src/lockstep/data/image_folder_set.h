@@ -1,5 +1,5 @@
 #pragma once
-// Images read from their files as a batch is made: scaled, normalised, and for training drawn anew each
+// Images read from their files as a batch is made: scaled, normalised, and for training drawn again each
 // epoch.
 
 #include <ATen/core/Tensor.h>

@@ -42,7 +42,7 @@ int64_t aligned(int64_t at) {
 }
 
 uint32_t sum_of(const char* data, int64_t size, uint32_t sum = 0) {
-  if (size == 0) return sum;  // zlib begins anew where there is no data
+  if (size == 0) return sum;  // zlib begins again where there is no data
   return static_cast<uint32_t>(
       ::crc32_z(sum, reinterpret_cast<const Bytef*>(data), static_cast<size_t>(size)));
 }

@@ -120,9 +120,8 @@ class TableRows : public TextRows {
       throw InputError(format("{} field{} where the first line has {}", row_.size(),
                               row_.size() == 1 ? "" : "s", columns_.size()),
                        where(),
-                       layout_.quotes
-                           ? "mend this row: a field that holds the delimiter stands in quotes"
-                           : "mend this row: a tab stands between two fields, and in none of them");
+                       layout_.quotes ? "fix this row: a field that holds the delimiter stands in quotes"
+                                      : "fix this row: a tab stands between two fields, and in none of them");
     fields.clear();
     for (const size_t i : chosen_) fields.push_back(row_.field(i));
     return true;

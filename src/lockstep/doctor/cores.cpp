@@ -88,7 +88,7 @@ std::string cores_text(const Picture& picture) {
   std::string text = format("{} of {} cores", cores.cores, cores.machine_cores);
   if (cores.quota > 0) text += format(", {:.2g} cores' time by {}", cores.quota, cores.quota_file);
   return picture.ranks.size() == 1 ? "this rank may use " + text
-                                   : "no two ranks crowd one CPU; rank 0 may use " + text;
+                                   : "no two ranks share a CPU; rank 0 may use " + text;
 }
 
 // by hardware threads, as the run counts its share

@@ -61,7 +61,7 @@ void add_room(Findings& findings, const std::string& what, const Views& views) {
   for (const auto& view : views) {
     if (view.free < 0 || view.free >= kLittleRoom || !view.unwritable.empty()) continue;
     findings.push_back(warn(format("{}: {} are free there on {}", what, bytes(view.free), view.host),
-                            "make room, or set run.dir to a larger file system"));
+                            "free disk space, or set run.dir to a larger file system"));
     return;  // of a shared one all nodes tell the same
   }
 }

@@ -96,8 +96,8 @@ std::vector<std::string> fabric_here(const std::string& root) {
 Findings judge_nccl(const Nccl& nccl, int nodes) {
   const auto what = format(
       "NCCL {} ({}), network {}, channels {}", nccl.version.empty() ? "of unknown version" : nccl.version,
-      nccl.path.empty() ? "path not known" : nccl.path, nccl.network.empty() ? "not told" : nccl.network,
-      nccl.transport.empty() ? "not told" : nccl.transport);
+      nccl.path.empty() ? "path not known" : nccl.path, nccl.network.empty() ? "not reported" : nccl.network,
+      nccl.transport.empty() ? "not reported" : nccl.transport);
   const bool sockets =
       nccl.network.starts_with("Socket") || nccl.transport.find("NET/Socket") != std::string::npos;
   if (nodes < 2 || !sockets || nccl.fabric.empty()) return {fine(what)};

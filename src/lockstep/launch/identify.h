@@ -43,7 +43,7 @@ enum class Phantoms { refuse, allow };
 /// The names that --launcher takes: auto, the launchers in the order of belief, torque, mpi, none.
 std::vector<std::string> launcher_choices();
 
-/// The launcher that the environment speaks of, by the order of belief; `choice` overrules ("auto" does not).
+/// The launcher that the environment speaks of, by the order of belief; `choice` overrides ("auto" does not).
 std::string detect_launcher(const Environment& environment, const std::string& choice = "auto");
 
 /// Whether MPI_Init may be called under this environment.

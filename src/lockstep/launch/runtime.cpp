@@ -72,7 +72,7 @@ void Runtime::be_patient(std::chrono::milliseconds timeout) {
   if (mpi_) mpi_->be_patient(timeout);
 }
 
-void Runtime::overrule(const std::string& launcher) {
+void Runtime::set_launcher(const std::string& launcher) {
   circle_.reset();
   identify_as(launcher);
 }

@@ -18,9 +18,9 @@ class MpiSession;
 /// How a process finds out who it is.
 struct RuntimeOptions {
   Phantoms phantoms = Phantoms::refuse;
-  /// For every rank to arrive in MPI_Init; LOCKSTEP_JOIN_TIMEOUT (seconds) overrules. Zero = for ever.
+  /// For every rank to arrive in MPI_Init; LOCKSTEP_JOIN_TIMEOUT (seconds) overrides. Zero = for ever.
   std::chrono::milliseconds join_timeout{60'000};
-  /// For every rank to come to the end of MPI; LOCKSTEP_LEAVE_TIMEOUT (seconds) overrules.
+  /// For every rank to come to the end of MPI; LOCKSTEP_LEAVE_TIMEOUT (seconds) overrides.
   std::chrono::milliseconds leave_timeout{600'000};
   /// Nobody else in this process calls MPI, so on one node it may leave out what only others would use.
   bool alone_in_mpi = false;
@@ -53,7 +53,7 @@ class Runtime {
   /// Over MPI the exchanges below wait for a rank at least so long: a config may say so when MPI is up.
   void be_patient(std::chrono::milliseconds timeout);
   /// Collective where there is MPI: as if this launcher had been chosen from the start.
-  void overrule(const std::string& launcher);
+  void set_launcher(const std::string& launcher);
 
   /// Rank 0's text on every rank. Before the ranks have met each keeps its own.
   std::string broadcast(const std::string& text) const;

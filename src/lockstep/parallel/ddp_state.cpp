@@ -65,7 +65,7 @@ void DdpCore::State::broadcast_buffers(int from) {
 }
 
 void DdpCore::State::forget_step() {
-  // what a static graph learned from half a first iteration cannot be taken back: begin anew
+  // what a static graph learned from half a first iteration cannot be taken back: begin again
   if (options.static_graph) return make_reducer();
   reducer->reset_state();
 }

@@ -8,6 +8,7 @@
 #include "lockstep/plot/page.h"
 #include "lockstep/plot/ticks.h"
 #include "lockstep/report/parts.h"
+#include "lockstep/run_folder/status.h"
 
 namespace lockstep::report {
 namespace {
@@ -49,8 +50,7 @@ std::string hosts_of(const Json& attempt) {
 std::string end_of(const Json& attempt, bool newest, const RunData& run) {
   auto state = text(attempt, "state");
   if (state == "running" && (!newest || !run.verdict.starts_with("running"))) state = "ended without a word";
-  const auto reason = text(attempt, "reason");
-  return reason.empty() ? state : state + ": " + reason;
+  return run_folder::state_in_words(state, text(attempt, "reason"));
 }
 
 std::string job_of(const Json& attempt) {

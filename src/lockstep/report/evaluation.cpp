@@ -41,7 +41,7 @@ std::string confusion(const Json& evaluation) {
   if (classes == 0) return "";
   if (classes > kMostClasses)
     return format("<p class=\"soft\">{} classes: too many for a table.</p>", classes);
-  std::string html = "<div class=\"scroll\"><table class=\"m\"><tr><th>true \\ told</th>";
+  std::string html = "<div class=\"scroll\"><table class=\"m\"><tr><th>actual \\ predicted</th>";
   for (size_t i = 0; i < classes; ++i)
     html += "<th>" + plot::escaped(class_name(evaluation, static_cast<double>(i))) + "</th>";
   html += "<th>right</th></tr>\n";

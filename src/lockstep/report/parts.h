@@ -11,7 +11,7 @@ namespace lockstep::report {
 
 using Runs = std::vector<RunData>;
 
-/// What became of each run, on top.
+/// The result of each run, on top.
 std::string summary(const Runs& runs);
 /// Loss, accuracy, learning rate, samples a second.
 std::string curves(const Runs& runs);

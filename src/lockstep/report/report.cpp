@@ -14,7 +14,7 @@ struct Part {
   const char* heading;
   std::string (*make)(const Runs&);
 };
-constexpr std::array<Part, 8> kParts = {{{"What became of it", summary},
+constexpr std::array<Part, 8> kParts = {{{"Result", summary},
                                          {"Curves", curves},
                                          {"Evaluation", evaluation},
                                          {"Phases", phases},

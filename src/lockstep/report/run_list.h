@@ -1,5 +1,5 @@
 #pragma once
-// The runs below a folder, side by side: what became of each, its metrics, and the config keys in which they
+// The runs below a folder, side by side: the result of each, its metrics, and the config keys in which they
 // differ.
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// What became of each run, in a line or two.
+// The result of each run, in a line or two.
 #include <algorithm>
 #include <array>
 
@@ -40,7 +40,7 @@ Rows turned(const Rows& rows) {
 
 // A number that no run has gets no column.
 std::string summary(const Runs& runs) {
-  Rows rows = {{"run", "task", "what became of it"}};
+  Rows rows = {{"run", "task", "result"}};
   for (const auto& run : runs) rows.push_back({run.name, setting(run, "task.name"), run.outcome});
   for (const auto& column : kShown) {
     if (std::ranges::all_of(runs, [&](const RunData& run) { return last_of(run, column).empty(); })) continue;

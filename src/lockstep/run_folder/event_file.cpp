@@ -100,7 +100,7 @@ void EventFile::write_event(int64_t step, std::string_view payload) {
   const bool cut = n <= 0 || ::ftruncate(file_.number(), end - n) == 0;
   throw Error(std::string("cannot write TensorBoard's event file: ") + std::strerror(reason) +
                   (cut ? "" : ", half a record stays in it"),
-              path_, "make room: the curves go on once there is some");
+              path_, "free disk space: the curves go on once there is some");
 }
 
 }  // namespace lockstep::run_folder

@@ -107,7 +107,7 @@ bool is_finished(const fs::path& folder, const TrainSettings& now) {
 
 RunFolder go_on(const fs::path& path, RunLock lock, std::vector<std::string> notes) {
   check_files(path);
-  notes.push_back("going on with " + path.string());
+  notes.push_back("resuming " + path.string());
   return {path, std::move(lock), true, std::move(notes)};
 }
 
@@ -139,7 +139,7 @@ Candidate try_going_on(const fs::path& path, const Settings& settings, const Set
   try {
     then = config_in(path);
   } catch (const InputError& error) {
-    return {{}, path.string() + " is passed over: " + error.what() + " (" + error.where() + ")"};
+    return {{}, path.string() + " is skipped: " + error.what() + " (" + error.where() + ")"};
   }
   if (then.settings.run.name != settings.run.name) return {};
   auto lock = RunLock::take(path);
@@ -168,7 +168,7 @@ RunFolder newest_unfinished(const Settings& settings, const Settings& settled) {
   }
   auto folder = new_folder(settled);
   folder.notes = std::move(notes);
-  folder.notes.push_back("nothing to go on with: a new run");
+  folder.notes.push_back("no run to resume: a new run");
   return folder;
 }
 
@@ -226,7 +226,7 @@ std::string config_to_go_on_with(const Settings& asked, const std::string& resum
           differences_as_begun(then, asked).empty())
         return config_text_in(path);
     } catch (const InputError&) {
-      continue;  // open_run_folder() says why it is passed over
+      continue;  // open_run_folder() says why it is skipped
     }
   }
   return {};

@@ -165,7 +165,7 @@ Flock try_lock(int fd, int kind) {
 
 void refuse_folder(const std::string& what, const fs::path& folder, int reason) {
   const auto text = what + ": " + std::strerror(reason);
-  if (reason == ENOSPC || reason == EDQUOT) throw Error(text, folder.string(), "make room");
+  if (reason == ENOSPC || reason == EDQUOT) throw Error(text, folder.string(), "free disk space");
   throw InputError(text, folder.string(), "set run.dir to a folder that you may write to");
 }
 

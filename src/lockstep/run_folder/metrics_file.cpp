@@ -89,7 +89,7 @@ void MetricsFile::add(const MetricLine& line) {
     // what a full disk took of a line is cut off: every line that stays is whole
     const bool cut = ::ftruncate(file_.number(), offset_) == 0;
     throw Error(std::string("cannot write: ") + std::strerror(reason) + (cut ? "" : ", the line stays half"),
-                path_, "make room: lines are written again once there is some");
+                path_, "free disk space: lines are written again once there is some");
   }
   offset_ += n;
 }

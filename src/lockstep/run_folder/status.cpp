@@ -109,7 +109,7 @@ class Fields {
 
   [[noreturn]] void refuse(const std::string& why) const {
     throw InputError("status.json is not what a run writes: " + why, path_,
-                     "go on with `lockstep train --resume FOLDER`, which writes it anew");
+                     "go on with `lockstep train --resume FOLDER`, which writes it again");
   }
   const nlohmann::json* find(const char* key) const {
     const auto found = json_.find(key);
@@ -154,6 +154,11 @@ const char* name_of(RunState state) {
   return row_of(state).name;
 }
 
+std::string state_in_words(const std::string& state, const std::string& reason) {
+  if (state == name_of(RunState::done) && reason == "epochs") return "finished all epochs";
+  return reason.empty() ? state : state + ": " + reason;
+}
+
 void write_status(const std::filesystem::path& folder, RunStatus status, const std::function<void()>& ready) {
   using namespace std::chrono;
   status.updated = duration<double>(system_clock::now().time_since_epoch()).count();
@@ -192,13 +197,16 @@ Verdict judge(const std::filesystem::path& folder) {
     status = read_status(folder);  // it may have ended in between
     if (status.state == RunState::running) say_died(status);
   }
-  Verdict verdict{row_of(status.state).name, row_of(status.state).exit_status, status};
+  const std::string name = name_of(status.state);
+  Verdict verdict{name, row_of(status.state).exit_status, status};
   auto& text = verdict.text;
   if (status.state == RunState::running) {
-    text += place_of(status);
-    if (const auto process = process_of(status); !process.empty()) text += format(" (process{})", process);
+    const auto process = process_of(status);
+    text = name + place_of(status) + (process.empty() ? "" : format(" (process{})", process));
+    if (!status.reason.empty()) text += ": " + status.reason;
+  } else {
+    text = state_in_words(name, status.reason);
   }
-  if (!status.reason.empty()) text += ": " + status.reason;
   text += format("\nstep {}, {} of {} epochs, {:.1f} s, attempt {}", status.step, status.epoch, status.epochs,
                  status.seconds, status.attempt);
   verdict.outcome = text;

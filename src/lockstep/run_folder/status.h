@@ -1,5 +1,5 @@
 #pragma once
-// status.json: what became of a run, for people, job scripts and the next attempt.
+// status.json: the state of a run, for people, job scripts and the next attempt.
 
 #include <cstdint>
 #include <filesystem>
@@ -36,6 +36,9 @@ struct RunStatus {
 
 /// "running", "stopped early", "done", "failed", "stopped on request".
 const char* name_of(RunState state);
+
+/// "stopped early: SIGTERM": a state's name and why, in words for people.
+std::string state_in_words(const std::string& state, const std::string& reason);
 
 /// Whole or not at all; `ready` as write_whole's.
 void write_status(const std::filesystem::path& folder, RunStatus status,

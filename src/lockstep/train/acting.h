@@ -41,7 +41,7 @@ class Acting {
 
   /// For a checkpoint; inside an epoch it holds the round's samples, too. Collective.
   Tree state_dict(const TrainingState& state) const;
-  /// Puts it back. Where that cannot be, the ranks being others, their environments start anew, and what
+  /// Puts it back. Where that cannot be, the ranks being others, their environments start again, and what
   /// is left of the epoch learns from a round of theirs; `state` learns of it, and the log.
   void restore(const std::optional<Tree>& dict, TrainingState& state);
 

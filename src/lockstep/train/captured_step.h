@@ -18,7 +18,7 @@ namespace lockstep::train {
 /// was captured.
 class CapturedStep {
  public:
-  /// So many plain steps: DDP measures its first ten, and lays its buckets out anew in the second.
+  /// So many plain steps: DDP measures its first ten, and lays its buckets out again in the second.
   static constexpr int kPlainSteps = 11;
 
   /// A whole step on a batch that lies on the device; its loss.

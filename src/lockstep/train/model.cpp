@@ -149,7 +149,7 @@ void check_mode(const Settings& settings, int world, at::Device device) {
                      "turn one of the two off");
   }
   if (settings.parallel.tensor > 1 && settings.parallel.pipeline > 1) {
-    throw InputError("parallel.tensor and parallel.pipeline above 1 do not go together yet", "parallel",
+    throw InputError("parallel.tensor and parallel.pipeline above 1 cannot be combined yet", "parallel",
                      "share the layers, or the stages; parallel.data takes the other ranks");
   }
   if (!settings.optim.no_decay.empty() && settings.parallel.tensor * settings.parallel.pipeline > 1) {

@@ -22,7 +22,7 @@ class Provocation {
 
   /// Before the ranks meet: a run of its own name, and the settings under which the trouble shows.
   static void prepare(config::Loaded& loaded);
-  /// What is left of --resume: a provoked run begins anew.
+  /// What is left of --resume: a provoked run begins again.
   static std::string resume(const Settings& settings, const std::string& asked);
 
   /// InputError where the run's folder is a provoked run's.

@@ -44,7 +44,7 @@ int64_t next_attempt(const fs::path& folder) {
 
 constexpr const char* kAnotherFile = "set LOCKSTEP_RUN_FILE to another file";
 
-// A job script asks `lockstep status` what became of the run, and for that it has to know which run it was.
+// A job script asks `lockstep status` how the run ended, and for that it has to know which run it was.
 std::string job_scripts_file() {
   const char* file = std::getenv("LOCKSTEP_RUN_FILE");
   return file ? file : "";
@@ -122,7 +122,7 @@ RunPlace open_place(const Setup& setup, const Settings& asked, const std::string
   return place;
 }
 
-// From the newest whole checkpoint of the folder; an earlier attempt that came to none starts anew.
+// From the newest whole checkpoint of the folder; an earlier attempt that came to none starts again.
 void go_on(Start& start, Learner& learner, const Setup& setup, const RunPlace& place) {
   const auto saved = newest_saved(*setup.team, place.path);
   if (!saved) {
@@ -166,7 +166,7 @@ void say_all_reduce(const Setup& setup) {
                   : format("in another order than gloo's, so with {} ranks the last bits differ", world)));
   if (launch.latency_us == 0 && launch.bandwidth_gbit == 0) return;
   log::info(format("a slow network made on purpose: {} us a message{}", launch.latency_us,
-                   launch.bandwidth_gbit == 0 ? "" : format(", {} Gbit/s a line", launch.bandwidth_gbit)));
+                   launch.bandwidth_gbit == 0 ? "" : format(", {} Gbit/s per link", launch.bandwidth_gbit)));
 }
 
 // It may compute with libtorch's all the same, and has said so then.
@@ -227,9 +227,9 @@ void say_ending(const Ending& ending, const RunPlace& place) {
     log::info(std::string(run_folder::name_of(ending.state)) + " (" + ending.reason +
               "), the checkpoint is complete: go on with --resume auto");
   } else if (ending.reason != "epochs") {
-    log::info("ended by " + ending.reason);
+    log::info("stopped: " + ending.reason);
   }
-  log::info("everything is in " + place.path);
+  log::info("results saved to " + place.path);
 }
 
 }  // namespace

@@ -145,7 +145,7 @@ void RunLog::summarize(const TrainingState& state) {
       format("Total {}Training Time: {:.2f}s", settings_.train.mode == "ddp" ? "DDP " : "", seconds));
   console_.line(
       format("{} steps, {:.0f} samples/s", state.step - first_step_, rate(samples_ * shares_, seconds)));
-  console_.line("Time a rank: " + phase_table(mean));
+  console_.line("Time per rank: " + phase_table(mean));
   if (team_.world() == 1 || !team_.first()) return;  // the others need not read all ranks' words
   const auto slowest = std::max_element(
       owns.begin(), owns.end(), [](const auto& a, const auto& b) { return std::stod(a) < std::stod(b); });

@@ -62,7 +62,7 @@ void write(const std::string& path, const CheckpointParts& parts, const Tree& op
   } catch (const InputError&) {
     throw;
   } catch (const Error& error) {
-    throw Error(error.what(), path, "make room, or save into a folder that can be written");
+    throw Error(error.what(), path, "free disk space, or save into a folder that can be written");
   }
 }
 

@@ -78,7 +78,7 @@ void save(const std::string& path, const Session& session, const CheckpointParts
 /// Puts everything back and returns what save() was given as `more` (None where nothing was). Reads a
 /// checkpoint of `lockstep train`, too. InputError, the same on every rank, for a file that is missing,
 /// damaged or another model's; then the program should end, for a part of the state may be back already.
-/// At another world size the sampler deals the epoch's rest out anew, and the bits differ. Collective.
+/// At another world size the sampler deals the epoch's rest out again, and the bits differ. Collective.
 Tree load(const std::string& path, const Session& session, const CheckpointParts& parts);
 
 /// The same where there is such a file; false where there is none, as rank 0 sees it. Collective.

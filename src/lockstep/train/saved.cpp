@@ -34,7 +34,7 @@ Saved read_file(const std::string& path) {
   return {path, std::move(file.tree)};
 }
 
-// What a person wants of a run that kept its best; one that is damaged is passed over, as the newest would
+// What a person wants of a run that kept its best; one that is damaged is skipped, as the newest would
 // be.
 std::optional<Saved> best_in(const CheckpointStore& store) {
   std::error_code none;
@@ -42,7 +42,7 @@ std::optional<Saved> best_in(const CheckpointStore& store) {
   try {
     return read_file(store.best_path());
   } catch (const InputError& error) {
-    log::warning(format("{} is passed over: {}", store.best_path(), error.what()));
+    log::warning(format("{} is skipped: {}", store.best_path(), error.what()));
     return std::nullopt;
   }
 }

@@ -54,7 +54,7 @@ Tree extras(const Mesh& mesh, const TrainingState& state, const Learner& learner
 void restore_losses(const Team& team, const Tree& extras, TrainingState& state) {
   const auto losses = as_tensor(get(extras, "losses"), "lockstep.losses").to(torch::kFloat64).contiguous();
   if (losses.dim() != 2 || losses.size(1) != 2) {
-    throw InputError("\"losses\" in the checkpoint is no pair of numbers for each rank", "lockstep.losses",
+    throw InputError("\"losses\" in the checkpoint is not a pair of numbers for each rank", "lockstep.losses",
                      "take an earlier checkpoint");
   }
   const bool same_world = losses.size(0) == team.world();

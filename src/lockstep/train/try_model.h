@@ -6,7 +6,7 @@
 namespace lockstep::train {
 
 /// Shows a model of the task's, made for this alone, a few samples: the model that is trained stays
-/// untouched, and the caller seeds the generator anew. InputError where the model does not take them, or the
+/// untouched, and the caller seeds the generator again. InputError where the model does not take them, or the
 /// loss or the metrics do not take what it gives.
 void try_model(const Setup& setup);
 

@@ -206,7 +206,7 @@ void compile(const std::string& source, const std::string& program, const std::s
   if (was_killed(ending))
     throw Error("the compiler was killed", source, "has this machine memory left? Try again in a moment");
   throw NotYet("it does not compile:\n" + compiler_words(ending.printed, source),
-               "the first error is the one to mend; the others often follow from it");
+               "the first error is the one to fix; the others often follow from it");
 }
 
 }  // namespace lockstep::workshop

@@ -23,7 +23,7 @@ constexpr size_t kMostProgressBytes = 1 << 20;
 [[noreturn]] void refuse_progress(const std::string& path) {
   throw InputError(
       "how far you have come is not readable", path,
-      "remove this file, then lockstep workshop init . and lockstep check EXERCISE make it anew");
+      "remove this file, then lockstep workshop init . and lockstep check EXERCISE make it again");
 }
 
 std::map<std::string, Progress> read_progress(const std::string& path) {

@@ -95,7 +95,7 @@ std::vector<Folder> readable_ones(const std::vector<std::string>& paths) {
     try {
       folders.push_back(Folder::at(path));
     } catch (const std::exception& error) {
-      log::warning("passed over: " + describe(error));
+      log::warning("skipped: " + describe(error));
     }
   }
   return folders;

@@ -16,7 +16,7 @@ void print_overview(const Folder& folder);
 std::string next_words(const Folder& folder, const std::string& behind);
 
 /// Prints a line for each learner's folder: how many exercises are solved, begun, seen, and the last try.
-/// What is no such folder, or cannot be read, is named and passed over.
+/// What is no such folder, or cannot be read, is named and skipped.
 void print_class(const std::vector<std::string>& folders);
 /// The same, with every exercise, for other programs.
 void print_class_json(const std::vector<std::string>& folders);

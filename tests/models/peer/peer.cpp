@@ -1,6 +1,6 @@
 // The C++ half of test_bert.py.
 //   bert_peer logits FOLDER CLASSES IN OUT       what a folder's model says of the "input" in IN
-//   bert_peer draw SEED CLASSES OUT [KEY=VALUE]  the parameters of a model drawn anew
+//   bert_peer draw SEED CLASSES OUT [KEY=VALUE]  the parameters of a model drawn again
 #include <torch/types.h>
 #include <torch/utils.h>
 

@@ -91,7 +91,7 @@ struct Attempt {
 }
 
 // What answers is nobody of this job: it is told at once where a person named the place, else looked for
-// anew.
+// again.
 struct Stranger {
   std::string what, hint;
 };

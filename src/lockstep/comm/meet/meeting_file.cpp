@@ -34,7 +34,7 @@ constexpr int kTries = 16;
   refuse_meeting(path, std::strerror(reason));
 }
 
-// Opened anew each time: over NFS that is what shows a new file.
+// Opened again each time: over NFS that is what shows a new file.
 base::Descriptor open_folder(const fs::path& folder) {
   base::Descriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!opened) {

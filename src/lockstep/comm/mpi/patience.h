@@ -35,7 +35,7 @@ class Patience {
     sleep(kLongestSleep);
     look_up(rank);
   }
-  /// Before each wait: spin anew.
+  /// Before each wait: spin again.
   void restart() {
     turns_ = 0;
     sleepy_ = false;

@@ -67,7 +67,7 @@ constexpr std::array<Packing, 9> kWrongPackings = {{
      .think =
          "DDP looks after it has put a gradient in, not before: a bucket may well be larger than its cap",
      .before = true},
-    {.what = "a new bucket counts on from the one before, and none starts to count anew",
+    {.what = "a new bucket counts on from the one before, and none starts to count again",
      .think = "what has to happen to the bytes when a bucket is closed?",
      .next_bytes = [](double bytes, double) { return bytes; }},
     {.what = "a new bucket carries over what the last one had too much",

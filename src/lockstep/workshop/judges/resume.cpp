@@ -57,7 +57,7 @@ constexpr std::array<Part, 4> kState = {{
     {"momentum", "the optimiser's momentum", "what does SGD remember from one step to the next?"},
     {"rate", "the learning rate", "the schedule has counted epochs, and sets the rate by them"},
     {"random", "the random numbers (as a checksum)",
-     "Dropout draws from them. Who sets them anew after they were loaded?"},
+     "Dropout draws from them. Who sets them again after they were loaded?"},
 }};
 
 void require_state(const RankRun& stopped, const RankRun& resumed) {
@@ -350,7 +350,7 @@ void judge_training(const std::vector<std::string>& calls) {
   const bool as_it_finds = trainings.front().find("--resume auto") != std::string::npos ||
                            trainings.front().find("--resume=auto") != std::string::npos;
   if (resumes && !as_it_finds)
-    throw NotYet("the first time there is nothing to go on with, and the training ends with an error",
+    throw NotYet("the first time there is no run to resume, and the training ends with an error",
                  "which value of --resume goes on with what is there, or begins?");
   if (!resumes)
     throw NotYet("the second time the training begins again, in a new folder",
