@@ -52,7 +52,7 @@ pbs_outputs() {
   done
 }
 
-# What the job was submitted with, and ours; not what PBS says again to each job.
+# What the job was submitted with, and ours; not what PBS sets afresh for each job.
 names_to_pass() {
   local name
   { field_of_pbs_job Variable_List | tr ',' '\n' | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/\1/p'

@@ -26,6 +26,7 @@ def pytest(name, *words, build=BUILD, env=None):
                "--junitxml", REPORTS / f"{name}-pytest.xml", *words]
     good = subprocess.run([str(word) for word in command], cwd=ROOT, env=env).returncode in (0, NOTHING_CHOSEN)
     if good:
+        subprocess.run(["chmod", "-R", "u+w", folder], stderr=subprocess.DEVNULL)  # some of it is read-only on purpose
         shutil.rmtree(folder, ignore_errors=True)
     else:
         print(f"what the tests left is in {folder}")

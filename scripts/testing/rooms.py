@@ -12,8 +12,9 @@ SOURCES = ROOT / "src/lockstep"
 
 
 def rooms():
-    """The folders of src/lockstep that hold sources: comm, comm/mpi."""
-    return sorted({str(path.parent.relative_to(SOURCES)) for path in SOURCES.rglob("*.cpp")})
+    """The folders of src/lockstep that hold sources, or headers alone: comm, comm/mpi, options."""
+    found = {str(path.parent.relative_to(SOURCES)) for ending in ("cpp", "h") for path in SOURCES.rglob(f"*.{ending}")}
+    return sorted(room for room in found if room != "." and "gloo_headers" not in room)
 
 
 def room_of(path):

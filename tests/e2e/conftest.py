@@ -279,7 +279,8 @@ def once(tmp_path_factory, request):
         with open(shared / f"{name}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (shared / f"{name}.made").exists():
-                (shared / name).mkdir(exist_ok=True)  # another worker's may have ended in a skip
+                shutil.rmtree(shared / name, ignore_errors=True)  # what another worker's failure has left
+                (shared / name).mkdir()
                 make(shared / name)
                 (shared / f"{name}.made").touch()
         return shared / name

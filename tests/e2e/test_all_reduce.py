@@ -29,7 +29,7 @@ def test_a_ring_trains_to_the_bits_of_gloo(lockstep, mpirun, tmp_path, world):
 def test_a_run_says_where_its_bits_are_not_those_of_gloo(lockstep, mpirun, tmp_path):
     result, _ = trained(lockstep, mpirun, tmp_path, 3, launch__allreduce="tree", launch__latency_us=50)
     assert "in another order than gloo's, so with 3 ranks the last bits differ" in result.output
-    assert "a slow network made on purpose: 50 us a message" in result.output
+    assert "simulated slow network: 50 us a message" in result.output
 
 
 @pytest.mark.parametrize("algorithm", ["ring", "two_level"])

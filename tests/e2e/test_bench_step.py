@@ -66,7 +66,7 @@ def test_one_rank_tells_its_phases_its_arithmetic_and_the_peak(bench, config):
     assert found["arithmetic"]["both"]["flop"] == PIMA_FORWARD + PIMA_BACKWARD
 
 
-HEAD = "a step mean % min median max most on"  # milliseconds or microseconds
+HEAD = "per step mean % min median max most on"  # milliseconds or microseconds
 
 
 @pytest.mark.mpi
@@ -77,7 +77,7 @@ def test_two_ranks_stand_in_one_table_and_one_bar(bench, lockstep, start, mpiexe
     piped = bench(2, *words, "--out", page, check=True)
     text = piped.stdout
     assert "mnist, simple_cnn: 2 ranks on 1 node, 1 thread each, cpu\nddp, fp32, nchw, kernels exact, gloo\n" in text
-    head, = [line for line in text.splitlines() if " a step " in line and "most on" in line]
+    head, = [line for line in text.splitlines() if " per step " in line and "most on" in line]
     assert head.split()[1:] == HEAD.split()
     for phase in [*PHASES, "step"]:
         assert any(line.startswith(phase + "  ") and " rank " in line for line in text.splitlines()), phase

@@ -110,7 +110,7 @@ def compile_headers(prefix, build_dir, folder, files):
 
 
 def test_headers_compile_in_either_order(installed, build_dir, tmp_path):
-    """What one of them lacks another may bring, but hardly in both orders."""
+    """What one of them lacks a neighbour may bring; in both orders few have one. --full compiles each alone."""
     compile_headers(installed, build_dir, tmp_path, {"forwards.cpp": PUBLIC_HEADERS, "backwards.cpp": PUBLIC_HEADERS[::-1]})
 
 

@@ -4,6 +4,7 @@ import os
 import time
 
 import pytest
+from process_kit import shared_library
 from train_kit import MNIST, PIMA, metrics, status, write_config, write_small_mnist
 
 pytestmark = pytest.mark.about("cli", "base")
@@ -108,3 +109,17 @@ def test_a_reader_that_leaves_early_is_no_failure(run, lockstep, tmp_path):
     config = write_config(tmp_path, PIMA)
     script = f'set -o pipefail; "$0" train {config} --set run.dir={tmp_path}/runs | head -n 1'
     assert "warning" not in run("bash", "-c", script, lockstep, check=True).stderr
+
+
+def test_what_a_plug_in_leaves_for_the_exit_is_done(run, lockstep, build_dir, tmp_path):
+    """The program leaves without libtorch's destructors, and with those of libraries that it loaded later."""
+    config = write_config(tmp_path, f"run: {{name: a}}\ntask: {{name: {next(build_dir.glob('**/slow_task.so'))}}}\n")
+    run(lockstep, "train", config, "--set", "train.max_steps=1", cwd=tmp_path, env={"AT_EXIT": tmp_path / "left"}, check=True)
+    assert (tmp_path / "left").exists()
+
+
+def test_a_preloaded_tools_destructor_runs(run, lockstep, tmp_path):
+    source = '#include <stdio.h>\n#include <stdlib.h>\n__attribute__((destructor)) void left(void) { fclose(fopen(getenv("LEFT"), "w")); }\n'
+    tool = shared_library(tmp_path, "tool.so", source)
+    run(lockstep, "--version", env={"LD_PRELOAD": tool, "LEFT": tmp_path / "left"}, check=True)
+    assert (tmp_path / "left").exists()

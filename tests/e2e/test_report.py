@@ -45,7 +45,7 @@ def test_every_part_is_there(mnist):
     html = (mnist / "report.html").read_text()
     headings = re.findall(r"<h2>([^<]*)</h2>", html)
     assert headings == ["Result", "Curves", "Evaluation", "Phases", "Time line", "Stops and restarts", "Config"]
-    for words in ("done", ">Loss<", ">Accuracy<", ">Learning rate<", ">Speed<", "rank 0, forward:", "all-reduce: "):
+    for words in ("finished all epochs", ">Loss<", ">Accuracy<", ">Learning rate<", ">Speed<", "rank 0, forward:", "all-reduce: "):
         assert words in html, words
 
 

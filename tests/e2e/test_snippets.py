@@ -54,6 +54,16 @@ def test_the_cpp_of_the_docs_compiles_against_an_install(installed, build_dir, p
     assert built.returncode == 0, errors or built.output
 
 
+@pytest.mark.full  # half a minute of a core
+def test_each_page_includes_what_its_cpp_needs(installed, build_dir, tmp_path):
+    for number, page in enumerate(sorted({block.page for block in blocks("cpp")})):
+        text = source([block for block in blocks("cpp") if block.page == page])
+        (tmp_path / f"page_{number}.cpp").write_text(text)
+    built = build_against(installed, build_dir, SOURCE / "tests/snippets", tmp_path / "build", f"-DSNIPPETS={tmp_path}",
+                          flags="", check=False)
+    assert built.returncode == 0, built.output
+
+
 def test_few_blocks_are_left_unchecked():
     left = [f"{block}: {block.said['not checked']}" for block in BLOCKS if "not checked" in block.said]
     assert len(left) <= MOST_LEFT_OUT, left

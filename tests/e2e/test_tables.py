@@ -11,7 +11,7 @@ from conftest import run_process
 from examples_kit import examples, precompiled  # noqa: F401  (fixtures)
 from train_kit import assert_same_tensors, newest, sets
 
-pytestmark = pytest.mark.about("parallel", "tasks", "optim")
+pytestmark = pytest.mark.about("options", "parallel", "tasks", "optim")
 
 torch = pytest.importorskip("torch")
 

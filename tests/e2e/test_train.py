@@ -81,7 +81,7 @@ def test_run_folder(pima_run, lockstep, run):
     text = (folder / "config.yaml").read_text()
     assert "auto" not in re.findall(r"backend: *(\w+)", text) and "gloo" in text
     told = run(lockstep, "status", folder)
-    assert told.returncode == 0 and told.stdout.startswith("done")
+    assert told.returncode == 0 and told.stdout.startswith("finished all epochs")
     assert len(checkpoints(folder)) == 3  # checkpoint.keep
     steps = status(folder)["step"]
     assert checkpoints(folder)[-1].name == f"step-{steps:08}.pt"

@@ -27,7 +27,7 @@ class Reader {
   explicit Reader(const checkpoint::MappedFile& file) : input_(file.bytes(), file.path()) {
     if (checkpoint::check_safetensors_seal(file.bytes()) != checkpoint::Seal::broken) return;
     input_.fail("the file is damaged: it does not match its checksum",
-                "copy the file again; if another program wrote it again, let it leave out the metadata key "
+                "copy the file again; if another program rewrote it, let it leave out the metadata key "
                 "lockstep_crc32");
   }
 

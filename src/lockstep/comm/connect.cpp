@@ -145,8 +145,9 @@ void ignore_sigpipe() {
   if (now.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
 }
 
-// A node that answers nothing for this long is lost; LOCKSTEP_SILENCE (seconds) overrides. Not its ranks are
-// asked but its kernel, which answers however long a step takes. A collective's own timeout ends it anyway.
+// A node that answers nothing for this long is lost; LOCKSTEP_SILENCE (seconds) overrides it. Not its ranks
+// are asked but its kernel, which answers however long a step takes. A collective's own timeout ends it
+// anyway.
 std::chrono::milliseconds longest_silence_for(std::chrono::milliseconds timeout) {
   constexpr std::chrono::milliseconds kSilence{60'000};
   const auto seconds = launch::count_of(launch::current_environment(), "LOCKSTEP_SILENCE");
@@ -189,7 +190,7 @@ std::shared_ptr<const RollCall> roll_of(const ProcessGroup& group) {
   return nullptr;
 }
 
-// Those of the part, numbered again.
+// Those of the part, renumbered.
 std::vector<Peer> members_of(const std::vector<Peer>& everyone, const launch::Runtime& runtime, int part) {
   const auto parts = runtime.all_gather(std::to_string(part));
   std::vector<Peer> members;

@@ -295,7 +295,7 @@ const std::vector<Key> kKeys = {
      "the last steps that the run's trace.json keeps, of all ranks; 0 = no trace",
      {.min = 0, .max = 1e6, .about = About::place}},
     {KEY(train.provoke),
-     "a trouble made on purpose, to see what it looks like",
+     "a fault to inject, to see what it looks like",
      {.choices = {"none", "skipped_collective", "different_shape", "different_order", "unused_parameter",
                   "unsynced_batchnorm", "local_loss", "nccl_in_container"}}},
 

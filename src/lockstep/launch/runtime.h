@@ -18,9 +18,9 @@ class MpiSession;
 /// How a process finds out who it is.
 struct RuntimeOptions {
   Phantoms phantoms = Phantoms::refuse;
-  /// For every rank to arrive in MPI_Init; LOCKSTEP_JOIN_TIMEOUT (seconds) overrides. Zero = for ever.
+  /// For every rank to arrive in MPI_Init; LOCKSTEP_JOIN_TIMEOUT (seconds) overrides it. Zero = for ever.
   std::chrono::milliseconds join_timeout{60'000};
-  /// For every rank to come to the end of MPI; LOCKSTEP_LEAVE_TIMEOUT (seconds) overrides.
+  /// For every rank to come to the end of MPI; LOCKSTEP_LEAVE_TIMEOUT (seconds) overrides it.
   std::chrono::milliseconds leave_timeout{600'000};
   /// Nobody else in this process calls MPI, so on one node it may leave out what only others would use.
   bool alone_in_mpi = false;

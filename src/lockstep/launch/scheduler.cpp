@@ -155,7 +155,7 @@ Phantom find_leftover(const Environment& environment, const Launcher& launcher) 
     if (own_world == world && is_set(environment, row.rank))
       return {format("{} says which of {} ranks this is, but {} says otherwise: several would be one rank",
                      quote(environment, launcher.rank), world, quote(environment, row.rank)),
-              hint + "; --launcher torchrun overrides"};
+              hint + "; --launcher torchrun overrides this"};
   }
   return {};
 }

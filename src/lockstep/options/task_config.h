@@ -1,6 +1,7 @@
 #pragma once
 // What a task is made from. It names no key of the trainer's, so that a new one breaks no task's library.
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -49,5 +50,9 @@ struct TaskConfig {
   int64_t seed;    // run.seed
   bool evaluates;  // there are evaluations while it trains
 };
+
+/// What a task's library was compiled with: other bytes, and it would read the wrong ones.
+constexpr size_t kTaskSettingsBytes =
+    sizeof(TaskSettings) + sizeof(DataSettings) + sizeof(ModelSettings) + sizeof(TaskConfig);
 
 }  // namespace lockstep

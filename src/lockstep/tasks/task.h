@@ -101,8 +101,8 @@ using TaskRow = RowOf<std::unique_ptr<Task>()>;
 
 /// Adds a task, in the file that defines it: LOCKSTEP_TASK(rings, .help = "...", .make = make_rings), or in
 /// short LOCKSTEP_TASK(RingsTask) for a class that is default-constructible and may read every key of `task`.
-#define LOCKSTEP_TASK(NAME, ...)                                                      \
-  LOCKSTEP_ROW(task, "task", NAME, lockstep::TaskRow, sizeof(lockstep::TaskSettings), \
+#define LOCKSTEP_TASK(NAME, ...)                                                    \
+  LOCKSTEP_ROW(task, "task", NAME, lockstep::TaskRow, lockstep::kTaskSettingsBytes, \
                LOCKSTEP_TASK_FIELDS##__VA_OPT__(_GIVEN)(NAME __VA_OPT__(, ) __VA_ARGS__))
 #define LOCKSTEP_TASK_FIELDS_GIVEN(NAME, ...) __VA_ARGS__
 #define LOCKSTEP_TASK_FIELDS(TYPE) \

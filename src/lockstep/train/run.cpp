@@ -165,7 +165,7 @@ void say_all_reduce(const Setup& setup) {
              same ? "the same bits as gloo's"
                   : format("in another order than gloo's, so with {} ranks the last bits differ", world)));
   if (launch.latency_us == 0 && launch.bandwidth_gbit == 0) return;
-  log::info(format("a slow network made on purpose: {} us a message{}", launch.latency_us,
+  log::info(format("simulated slow network: {} us a message{}", launch.latency_us,
                    launch.bandwidth_gbit == 0 ? "" : format(", {} Gbit/s per link", launch.bandwidth_gbit)));
 }
 

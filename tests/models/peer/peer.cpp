@@ -1,6 +1,6 @@
 // The C++ half of test_bert.py.
 //   bert_peer logits FOLDER CLASSES IN OUT       what a folder's model says of the "input" in IN
-//   bert_peer draw SEED CLASSES OUT [KEY=VALUE]  the parameters of a model drawn again
+//   bert_peer draw SEED CLASSES OUT [KEY=VALUE]  the parameters of a model newly drawn
 #include <torch/types.h>
 #include <torch/utils.h>
 

@@ -7,7 +7,7 @@
 namespace lockstep::algorithms {
 namespace {
 
-// Some of the ranks, numbered again.
+// Some of the ranks, renumbered.
 class Some : public Messenger {
  public:
   Some(Messenger& all, const std::vector<int>& members) : all_(all), members_(members) {}
