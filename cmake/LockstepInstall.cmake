@@ -9,10 +9,10 @@ set(soversion ${PROJECT_VERSION_MAJOR})
 if(PROJECT_VERSION VERSION_LESS 1)
   set(soversion ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 endif()
-set_target_properties(lockstep PROPERTIES SOVERSION ${soversion} VERSION ${PROJECT_VERSION})
+set_target_properties(lockstep lockstep_course PROPERTIES SOVERSION ${soversion} VERSION ${PROJECT_VERSION})
 
 install(TARGETS lockstep_program RUNTIME)
-install(TARGETS lockstep EXPORT lockstepTargets LIBRARY NAMELINK_COMPONENT Development)
+install(TARGETS lockstep lockstep_course EXPORT lockstepTargets LIBRARY NAMELINK_COMPONENT Development)
 install(EXPORT lockstepTargets NAMESPACE lockstep:: DESTINATION ${package_dir})
 if(TARGET lockstep_cuda)  # a file of its own: a CPU-only libtorch must still be able to load the rest
   set_target_properties(lockstep_cuda PROPERTIES EXPORT_NAME cuda)

@@ -5,7 +5,7 @@
 
 #include <cstdio>
 
-#include "lockstep/launch/runtime.h"
+#include "lockstep/launch/process/runtime.h"
 
 namespace lockstep::test {
 

@@ -10,8 +10,8 @@
 #include <cstdlib>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/sha256.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/sha256.h"
 #include "lockstep/data/image_folder.h"
 #include "lockstep/data/image_folder_set.h"
 #include "lockstep/data/image_set.h"

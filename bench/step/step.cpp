@@ -10,7 +10,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
-#include "lockstep/launch/runtime.h"
+#include "lockstep/launch/process/runtime.h"
 #include "lockstep/models/pima_net.h"
 #include "lockstep/models/simple_cnn.h"
 #include "lockstep/parallel/ddp.h"

@@ -10,7 +10,7 @@
 #include <cstdlib>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/sha256.h"
+#include "lockstep/base/files/sha256.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/tasks/task.h"
 

@@ -8,9 +8,9 @@
 #include <ctime>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file.h"
+#include "lockstep/base/files/file.h"
+#include "lockstep/base/files/sha256.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/sha256.h"
 #include "lockstep/base/words.h"
 #include "lockstep/text/tokenizer.h"
 

@@ -9,15 +9,16 @@ import re
 import sys
 
 import chapters
+import conflicts
 import exercises
 import headers
-import rooms
+import modules
 
-DOCS = rooms.ROOT / "docs"
+DOCS = modules.ROOT / "docs"
 API_HEAD = """# The API, name by name
 
 Written by `python3 scripts/docs` from the `///` comments of the public headers; a test holds it to them. Everything
-stands in the namespace `lockstep`; headers are included as `<lockstep/ROOM/NAME.h>`, and `<lockstep/lockstep.h>` brings
+stands in the namespace `lockstep`; headers are included as `<lockstep/MODULE/NAME.h>`, and `<lockstep/lockstep.h>` brings
 those marked with ●. A name that is not here is the house's own and may change at any time ([versions](versions.md)).
 How the pieces go together: [ddp.md](ddp.md), [optimisers.md](optimisers.md), [checkpoints.md](checkpoints.md),
 [tasks.md](tasks.md).
@@ -35,14 +36,14 @@ def entry(name, depth):
 
 
 def api():
-    in_one = set(re.findall(r'#include "lockstep/([^"]+)"', (rooms.SOURCES / "lockstep.h").read_text()))
+    in_one = set(re.findall(r'#include "lockstep/([^"]+)"', (modules.LIBRARY / "lockstep.h").read_text()))
     lines = [API_HEAD.rstrip()]
-    for room in rooms.declared().values():
-        if room.public:
-            lines += ["", f"## {room.name}"]
-        for header in room.public:
-            path = f"{room.name}/{header}.h"
-            text = (rooms.SOURCES / path).read_text()
+    for module in modules.declared().values():
+        if module.public:
+            lines += ["", f"## {module.name}"]
+        for header in module.public:
+            path = f"{module.name}/{header}.h"
+            text = (modules.LIBRARY / path).read_text()
             lines += ["", f"### {'● ' if path in in_one else ''}`lockstep/{path}`", "", headers.promise(text), ""]
             for name in headers.read(text):
                 lines += entry(name, 0)
@@ -57,34 +58,38 @@ def unsaid():
             if wanted and not name.comment:
                 yield f"src/lockstep/{path}:{name.line}: {name.text}: a `///` line is missing"
             yield from look(path, name, name.members)
-    for room in rooms.declared().values():
-        for header in room.public:
-            path = f"{room.name}/{header}.h"
-            yield from look(path, None, headers.read((rooms.SOURCES / path).read_text()))
+    for module in modules.declared().values():
+        for header in module.public:
+            path = f"{module.name}/{header}.h"
+            yield from look(path, None, headers.read((modules.LIBRARY / path).read_text()))
 
 
 def picture():
-    """The arrows, as they are declared."""
+    """The modules of each layer, and the arrows as they are declared."""
     mark = lambda name: name.replace("/", "_")
-    declared = rooms.declared()
+    declared = modules.declared()
+    others = sorted(set(modules.folders()) - set(declared))
     lines = ["```mermaid", "flowchart BT"]
-    lines += [f"  {mark(name)}[{name}]" for name in declared]
-    lines += [f"  {mark(name)} --> {mark(used)}" for name, room in declared.items() for used in room.uses]
-    for folder in sorted(set(rooms.folders()) - set(declared)):
-        lines += [f"  {folder} --> {mark(name)}" for name in rooms.included_by(folder)]
+    for layer in modules.LAYERS:
+        lines += [f"  subgraph src/{layer}"]
+        lines += [f"    {mark(name)}[{name}]" for name in [*declared, *others] if modules.layer_of(name) == layer]
+        lines += ["  end"]
+    lines += [f"  {mark(name)} --> {mark(used)}" for name, module in declared.items() for used in module.uses]
+    for folder in others:
+        lines += [f"  {mark(folder)} --> {mark(name)}" for name in modules.included_by(folder)]
     return "\n".join(lines + ["```"])
 
 
 def table(folder):
     lines = ["| file | what it promises |", "|---|---|"]
     lines += [f"| `{stem}`{'' if '.h' in suffixes else ' (.cpp)'} | {says.replace('|', chr(92) + '|')} |"
-              for stem, suffixes, says in rooms.files(folder)]
+              for stem, suffixes, says in modules.files(folder)]
     return "\n".join(lines)
 
 
 def filled(page):
     """A page with its generated blocks as they should be."""
-    made = {"picture": picture, "chapters": lambda: chapters.table(page)}
+    made = {"picture": picture, "chapters": lambda: chapters.table(page), "conflicts": conflicts.table}
 
     def block(match):
         text = made[match[1]]() if match[1] in made else table(match[1].removeprefix("files "))
@@ -93,18 +98,18 @@ def filled(page):
 
 
 def silent():
-    """Files and rooms of which the docs would say nothing."""
+    """Files and modules of which the docs would say nothing."""
     architecture = (DOCS / "architecture.md").read_text()
-    for folder in rooms.folders():
+    for folder in modules.folders():
         if f"<!-- generated: files {folder} -->" not in architecture:
             yield f"docs/architecture.md: no block `<!-- generated: files {folder} -->`"
-        for stem, suffixes, says in rooms.files(folder):
+        for stem, suffixes, says in modules.files(folder):
             if not says:
-                yield f"src/lockstep/{folder}/{stem}{suffixes[-1]}: no comment opens it and says what it promises"
+                yield f"{modules.folder_of(folder).relative_to(modules.ROOT)}/{stem}{suffixes[-1]}: no comment opens it and says what it promises"
 
 
 def main():
-    with_blocks = [DOCS / "architecture.md", rooms.ROOT / "README.md", chapters.FOLDER / "README.md"]
+    with_blocks = [DOCS / "architecture.md", DOCS / "config.md", modules.ROOT / "README.md", chapters.FOLDER / "README.md"]
     pages = {DOCS / "api.md": api(), **{page: filled(page) for page in with_blocks if page.exists()},
              **exercises.forms()}
     findings = [*unsaid(), *silent(), *chapters.unsaid()]
@@ -112,7 +117,7 @@ def main():
         if "--check" not in sys.argv:
             path.write_text(text)
         elif not path.exists() or path.read_text() != text:
-            findings.append(f"{path.relative_to(rooms.ROOT)}: not what the sources say: python3 scripts/docs")
+            findings.append(f"{path.relative_to(modules.ROOT)}: not what the sources say: python3 scripts/docs")
     print("\n".join(findings), end="\n" if findings else "")
     sys.exit(bool(findings))
 

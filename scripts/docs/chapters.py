@@ -2,7 +2,7 @@
 
 import re
 
-from rooms import ROOT
+from modules import ROOT
 
 FOLDER = ROOT / "tutorials"
 

@@ -1,13 +1,13 @@
 """The exercises as learners find them, for who reads the chapters in the repository or on the site: made from their masters."""
 
-from rooms import ROOT
+from modules import ROOT
 
 COURSE = ROOT / "tutorials"
 MARKS = ("//@ ", "#@ ")
 
 
 def learners_form(master):
-    """A master's text without its marks, and with the todo of each hole (src/lockstep/workshop/master.h)."""
+    """A master's text without its marks, and with the todo of each hole (src/course/workshop/master.h)."""
     lines, kind = [], "todo"
     for line in master.splitlines(keepends=True):
         if line.strip().startswith(MARKS):

@@ -10,14 +10,14 @@ import changes
 import full
 import program
 import reports
-import rooms
+import modules
 import steps
 import stress
 from place import BUILD, PYTHON, REPORTS, ROOT, shell
 from steps import Steps, build, say, succeeds
 
 E2E = "tests/e2e/"
-QUICK_SECONDS = 100  # for program tests in --quick: with a build and the room tests it stays below three minutes
+QUICK_SECONDS = 100  # for program tests in --quick: with a build and the unit tests it stays below three minutes
 PROGRAM = "lockstep_ready"
 PEERS = "lockstep_peers"
 
@@ -62,7 +62,7 @@ def all_of_it(run, everything):
     if not run.run("build", build, BUILD):
         return
     look_at_the_text(run, *(["--all"] if everything else []))
-    run.run("room tests", rooms.run, BUILD, REPORTS / "release-ctest.xml")
+    run.run("unit tests", modules.run, BUILD, REPORTS / "release-ctest.xml")
     run.run("program tests", program.run, "release")
     if everything:
         full.run(run)
@@ -71,12 +71,12 @@ def all_of_it(run, everything):
 # --- some of it -----------------------------------------------------------------------------------------------------
 
 
-def room_tests(run, names):
+def unit_tests(run, names):
     """Builds and runs these of ctest."""
-    listed = rooms.known()
-    chosen = sorted({test for name in names for test in rooms.names_of(name, listed)})
-    if chosen and run.run("build the room tests", build, BUILD, *rooms.targets_of(chosen, listed)):
-        run.run(f"room tests of {' '.join(chosen)}", rooms.run, BUILD, REPORTS / "release-ctest.xml", chosen)
+    listed = modules.known()
+    chosen = sorted({test for name in names for test in modules.names_of(name, listed)})
+    if chosen and run.run("build the unit tests", build, BUILD, *modules.targets_of(chosen, listed)):
+        run.run(f"unit tests of {' '.join(chosen)}", modules.run, BUILD, REPORTS / "release-ctest.xml", chosen)
 
 
 def program_tests(run, name, *words, **how):
@@ -85,20 +85,20 @@ def program_tests(run, name, *words, **how):
 
 
 def one_case(run, case):
-    listed = rooms.known()
-    if not run.run("build the room tests", build, BUILD, *rooms.targets_of([name for name, _ in listed], listed)):
+    listed = modules.known()
+    if not run.run("build the unit tests", build, BUILD, *modules.targets_of([name for name, _ in listed], listed)):
         return
-    found = rooms.commands_for(case, listed)
+    found = modules.commands_for(case, listed)
     if not found:
-        bad_input(f"no test is called {case}", "a room, tests/e2e/test_NAME.py[::TEST], or Suite.Name of GoogleTest")
+        bad_input(f"no test is called {case}", "a module, tests/e2e/test_NAME.py[::TEST], or Suite.Name of GoogleTest")
     for name, command in found:
         run.run(f"{case} in {name}", succeeds, *command, cwd=ROOT)
 
 
 def parts():
-    """What may stand after scripts/test: rooms, and the folders that program tests are about."""
+    """What may stand after scripts/test: modules, and the folders that program tests are about."""
     marks = re.findall(r"pytest\.mark\.about\(([^)]*)\)", "".join(path.read_text() for path in (ROOT / E2E).glob("test_*.py")))
-    return sorted(set(rooms.rooms()) | {word for mark in marks for word in re.findall(r'"([\w/]+)"', mark)})
+    return sorted(set(modules.modules()) | {word for mark in marks for word in re.findall(r'"([\w/]+)"', mark)})
 
 
 def named(run, what):
@@ -107,11 +107,11 @@ def named(run, what):
     about = [word.rstrip("/") for word in what if word not in ids + cases]
     for word in about:
         if word not in parts():
-            bad_input(f"nothing is called {word}", f"a room or a part: {' '.join(parts())}")
+            bad_input(f"nothing is called {word}", f"a module or a part: {' '.join(parts())}")
     for word in ids:
         if not (ROOT / word.partition("::")[0]).exists():
             bad_input(f"there is no {word.partition('::')[0]}", "ls tests/e2e")
-    room_tests(run, about)
+    unit_tests(run, about)
     for case in cases:
         one_case(run, case)
     if about:
@@ -128,7 +128,7 @@ def quick(run):
     say(f"{len(names)} files changed: {' '.join(sorted(about)) or 'nothing that tests are about'}")
     run.run_where("clang-format", "clang-format", formatting)
     run.run_where("shellcheck", "shellcheck", scripts_are_sound)
-    room_tests(run, sorted((about | changes.compiled_with(names)) & set(rooms.rooms())))
+    unit_tests(run, sorted((about | changes.compiled_with(names)) & set(modules.modules())))
     chosen = [f"--about={part}" for part in sorted(about)] + [f"--file={name}" for name in tests]
     program_tests(run, "a call of each command, and what the change touches", f"--budget={QUICK_SECONDS}",
                   "--about=every command", *chosen)

@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 
-import rooms
+import modules
 from place import BUILD, ROOT
 
 E2E = "tests/e2e/"
@@ -24,7 +24,7 @@ def changed():
 
 
 def compiled_with(names):
-    """The rooms whose objects read one of these files, by the dependencies that the compiler wrote down."""
+    """The modules whose objects read one of these files, by the dependencies that the compiler wrote down."""
     wanted = {str(ROOT / name) for name in names if name.endswith((".h", ".inc"))}
     if not wanted:
         return set()
@@ -36,18 +36,19 @@ def compiled_with(names):
             target = match and match[1]
         elif target and os.path.normpath(BUILD / line.strip()) in wanted:
             found.add(target)
-    return {room for room in rooms.rooms() if room.replace("/", "_") in found}
+    return {module for module in modules.modules() if module.replace("/", "_") in found}
 
 
 def parts_of(names):
-    """What the marks of program tests call these files' places: rooms, and the other top-level folders."""
-    return {rooms.room_of(name) or name.partition("/")[0] for name in names if not name.startswith(E2E)}
+    """What the marks of program tests call these files' places: modules, and the other top-level folders."""
+    places = {modules.module_of(name) or name.partition("/")[0] for name in names if not name.startswith(E2E)}
+    return places | {modules.covering()[place] for place in places if place in modules.covering()}
 
 
 def test_files_of(names):
     """The program tests that changed, and those that import a module of tests that did."""
     files = {name for name in names if re.fullmatch(rf"{E2E}test_\w+\.py", name)}
-    modules = [match[1] for name in names if (match := re.fullmatch(rf"{E2E}(\w+_kit|hostile)\.py", name))]
-    for module in modules:
-        files |= set(git("grep", "-l", "-E", f"^(from|import) {module}\\b", "--", f"{E2E}test_*.py"))
+    kits = [match[1] for name in names if (match := re.fullmatch(rf"{E2E}(\w+_kit|hostile)\.py", name))]
+    for kit in kits:
+        files |= set(git("grep", "-l", "-E", f"^(from|import) {kit}\\b", "--", f"{E2E}test_*.py"))
     return sorted(name for name in files if (ROOT / name).exists())

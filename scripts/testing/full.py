@@ -5,14 +5,14 @@ import shutil
 import sys
 
 import program
-import rooms
+import modules
 from place import REPORTS, ROOT
 from steps import build, succeeds
 
-# The rooms that stand on libtorch: what knows nothing of it does under another version what it did.
+# The modules that stand on libtorch: what knows nothing of it does under another version what it did.
 ON_LIBTORCH = ("checkpoint", "comm", "comm/mpi", "comm/watch", "data", "examples", "kernels", "models", "optim", "parallel", "tasks",
-               "text", "train", "zero", "packaging", "every command")
-# The rooms that read what others wrote, or share memory; room tests and fuzzers go through the others' parsers.
+               "text", "loop", "zero", "packaging", "every command")
+# The modules that read what others wrote, or share memory; unit tests and fuzzers go through the others' parsers.
 WORTH_SANITIZING = ("base", "checkpoint", "comm", "comm/meet", "comm/mpi", "comm/watch", "config", "data", "every command", "kernels",
                     "launch", "models", "optim", "parallel", "report", "run_folder", "tasks", "text", "zero")
 NOT_SANITIZED = ("scale", "consumer")  # 20 sanitized ranks want 6 GB, and a stranger's project has no sanitizer
@@ -21,8 +21,8 @@ SANITIZED = {"ASAN_OPTIONS": "detect_leaks=0:detect_odr_violation=0", "UBSAN_OPT
 OLD_LIBTORCH = ROOT / ".deps/libtorch-2.7.1/torch"
 
 
-def about(rooms, left_out=()):
-    return [*(f"--about={room}" for room in rooms), *(f"--ignore={ROOT}/tests/e2e/test_{name}.py" for name in left_out)]
+def about(modules, left_out=()):
+    return [*(f"--about={module}" for module in modules), *(f"--ignore={ROOT}/tests/e2e/test_{name}.py" for name in left_out)]
 
 
 def other_build(preset, name, *options):
@@ -34,7 +34,7 @@ def other_build(preset, name, *options):
 def try_build(run, name, preset, options, chosen, env):
     if run.run(f"build {name}", other_build, preset, name, *options):
         folder, env = ROOT / "build" / name, {**os.environ, **env}
-        run.run(f"room tests of {name}", rooms.run, folder, REPORTS / f"{name}-ctest.xml", env=env)
+        run.run(f"unit tests of {name}", modules.run, folder, REPORTS / f"{name}-ctest.xml", env=env)
         run.run(f"program tests of {name}", program.run, name, *chosen, build=folder, env=env)
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-import rooms
+import modules
 from place import BUILD, PYTHON, ROOT, cores
 from steps import say
 
@@ -29,7 +29,7 @@ def commands_for(test):
     """What runs that test, or []."""
     if test.startswith("tests/e2e/"):
         return [[PYTHON, "-m", "pytest", "-q", "--build-dir", BUILD, "-p", "no:cacheprovider", "-m", "full or not full", test]]
-    return [command for _, command in rooms.commands_for(test, rooms.known())]
+    return [command for _, command in modules.commands_for(test, modules.known())]
 
 
 def run_once(command):

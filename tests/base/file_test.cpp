@@ -1,4 +1,4 @@
-#include "lockstep/base/file.h"
+#include "lockstep/base/files/file.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/whole_file.h"
+#include "lockstep/base/files/whole_file.h"
 #include "peer.h"
 
 namespace lockstep {

@@ -1,4 +1,4 @@
-#include "lockstep/base/pack.h"
+#include "lockstep/base/files/pack.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "lockstep/base/tables.h"
+#include "lockstep/base/plugins/tables.h"
 
 #include <gtest/gtest.h>
 

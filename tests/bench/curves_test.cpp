@@ -1,12 +1,12 @@
-#include "lockstep/bench/curves.h"
+#include "tools/bench/curves.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "lockstep/base/error.h"
-#include "lockstep/bench/overlap_report.h"
-#include "lockstep/bench/units.h"
+#include "tools/bench/overlap_report.h"
+#include "tools/bench/units.h"
 
 namespace lockstep::bench {
 namespace {

@@ -1,5 +1,5 @@
 // What a race between DataParallel and DDP is told as.
-#include "lockstep/bench/dp_vs_ddp_report.h"
+#include "tools/bench/dp_vs_ddp_report.h"
 
 #include <gtest/gtest.h>
 

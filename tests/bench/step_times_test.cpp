@@ -1,13 +1,13 @@
-#include "lockstep/bench/step_times.h"
+#include "tools/bench/step_times.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
-#include "lockstep/bench/peak.h"
-#include "lockstep/bench/peak_loops.h"
-#include "lockstep/bench/step_report.h"
+#include "tools/bench/peak.h"
+#include "tools/bench/peak_loops.h"
+#include "tools/bench/step_report.h"
 
 namespace lockstep::bench {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/bench/ways.h"
+#include "tools/bench/ways.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

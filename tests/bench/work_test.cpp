@@ -1,4 +1,4 @@
-#include "lockstep/bench/work.h"
+#include "tools/bench/work.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -7,7 +7,7 @@
 
 #include "lockstep/models/pima_net.h"
 #include "lockstep/models/simple_cnn.h"
-#include "lockstep/train/autocast.h"
+#include "trainer/modes/autocast.h"
 
 namespace lockstep::bench {
 namespace {

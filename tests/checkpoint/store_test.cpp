@@ -1,5 +1,5 @@
 #include "lockstep/checkpoint/store.h"
-#include "lockstep/base/checkpoint_files.h"
+#include "lockstep/base/files/checkpoint_files.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/whole_file.h"
+#include "lockstep/base/files/whole_file.h"
 #include "lockstep/checkpoint/pt.h"
 #include "temp.h"
 

@@ -1,10 +1,10 @@
 // Every command as `lockstep NAME` calls it: its help, and what it refuses before it begins.
-#include "lockstep/cli/commands.h"
+#include "trainer/cli/commands.h"
 
 #include <set>
 
-#include "lockstep/cli/failure.h"
 #include "support.h"
+#include "trainer/cli/failure.h"
 
 namespace lockstep::cli {
 namespace {

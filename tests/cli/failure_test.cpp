@@ -1,11 +1,11 @@
 // How an error becomes text and an exit status; each that touches the whole process in one of its own.
-#include "lockstep/cli/failure.h"
+#include "trainer/cli/failure.h"
 
 #include <cstdlib>
 #include <thread>
 
-#include "lockstep/cli/interrupts.h"
 #include "support.h"
+#include "trainer/cli/interrupts.h"
 
 namespace lockstep::cli {
 namespace {

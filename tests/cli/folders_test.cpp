@@ -1,9 +1,9 @@
 // Commands on files and folders that the test made.
 #include <nlohmann/json.hpp>
 
-#include "lockstep/run_folder/lock.h"
 #include "support.h"
 #include "temp_folder.h"
+#include "trainer/run_folder/lock.h"
 
 namespace lockstep::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/cli/job_options.h"
+#include "trainer/cli/job_options.h"
 
 #include "support.h"
 #include "temp_folder.h"

@@ -1,7 +1,7 @@
-#include "lockstep/cli/options.h"
+#include "trainer/cli/options.h"
 
-#include "lockstep/cli/failure.h"
 #include "support.h"
+#include "trainer/cli/failure.h"
 
 namespace lockstep::cli {
 namespace {

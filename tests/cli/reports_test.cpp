@@ -1,9 +1,9 @@
 // What predict and whoami write, of made-up answers and made-up jobs.
 #include <nlohmann/json.hpp>
 
-#include "lockstep/cli/predictions.h"
-#include "lockstep/cli/whoami_report.h"
 #include "support.h"
+#include "trainer/cli/predictions.h"
+#include "trainer/cli/whoami_report.h"
 
 namespace lockstep::cli {
 namespace {

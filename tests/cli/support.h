@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/cli/commands.h"
+#include "trainer/cli/commands.h"
 
 namespace lockstep::test {
 

@@ -1,5 +1,5 @@
 // A site file from what schedulers say of themselves, also of uneven and foreign nodes.
-#include "lockstep/cluster/detect.h"
+#include "tools/cluster/detect.h"
 
 #include <gtest/gtest.h>
 

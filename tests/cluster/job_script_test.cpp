@@ -1,13 +1,13 @@
 // What a job script asks for, and what a site cannot give.
-#include "lockstep/cluster/job_script.h"
+#include "tools/cluster/job_script.h"
 
 #include <gtest/gtest.h>
 
 #include <cctype>
 
 #include "lockstep/base/error.h"
-#include "lockstep/cluster/quote.h"
-#include "lockstep/cluster/resources.h"
+#include "tools/cluster/quote.h"
+#include "tools/cluster/resources.h"
 
 namespace lockstep::cluster {
 namespace {

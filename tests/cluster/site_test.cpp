@@ -1,10 +1,10 @@
 // Site files: read by their table of keys, and a wrong one is an error with its place.
-#include "lockstep/cluster/site.h"
+#include "tools/cluster/site.h"
 
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/cluster/site_keys.h"
+#include "tools/cluster/site_keys.h"
 
 namespace lockstep::cluster {
 namespace {

@@ -16,14 +16,14 @@
 #include "lockstep/base/capture.h"
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
-#include "lockstep/cluster/hand_in.h"
-#include "lockstep/cluster/log_tail.h"
-#include "lockstep/cluster/look.h"
-#include "lockstep/cluster/record.h"
-#include "lockstep/cluster/scheduler.h"
-#include "lockstep/cluster/sweep.h"
-#include "lockstep/cluster/watch.h"
 #include "temp_folder.h"
+#include "tools/cluster/hand_in.h"
+#include "tools/cluster/log_tail.h"
+#include "tools/cluster/look.h"
+#include "tools/cluster/record.h"
+#include "tools/cluster/scheduler.h"
+#include "tools/cluster/sweep.h"
+#include "tools/cluster/watch.h"
 
 namespace lockstep::cluster {
 namespace {

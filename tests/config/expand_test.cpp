@@ -1,4 +1,4 @@
-#include "lockstep/config/expand.h"
+#include "trainer/config/expand.h"
 
 #include "config/support.h"
 

@@ -1,12 +1,12 @@
-#include "lockstep/config/load.h"
+#include "trainer/config/load.h"
 
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "config/support.h"
-#include "lockstep/config/keys.h"
-#include "lockstep/config/write.h"
+#include "trainer/config/keys.h"
+#include "trainer/config/write.h"
 
 namespace lockstep::test {
 namespace {
@@ -122,7 +122,10 @@ TEST(Resolve, GivesWeightDecayAsPythonDoes) {
 
 TEST(Together, RefusesKeysThatExcludeEachOther) {
   const InputError error = error_of("train: {accumulate: 2}\nddp: {static_graph: true}");
-  EXPECT_STREQ(error.what(), "train.accumulate above 1 and ddp.static_graph exclude each other");
+  EXPECT_STREQ(error.what(),
+               "train.accumulate above 1 and ddp.static_graph exclude each other: the first step of a static "
+               "graph has "
+               "to be synchronised");
   EXPECT_EQ(error.where(), "c.yaml:1:9");
   EXPECT_FALSE(error.hint().empty());
   for (const char* text :

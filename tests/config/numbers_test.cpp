@@ -1,4 +1,4 @@
-#include "lockstep/config/numbers.h"
+#include "trainer/config/numbers.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
-#include "lockstep/config/other_names.h"
+#include "trainer/config/other_names.h"
 
 #include "config/support.h"
-#include "lockstep/config/keys.h"
+#include "trainer/config/keys.h"
 
 namespace lockstep::test {
 namespace {

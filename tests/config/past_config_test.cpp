@@ -1,11 +1,11 @@
 // What a run left in its config.yaml, and what makes another run of it.
-#include "lockstep/config/past_config.h"
+#include "trainer/config/past_config.h"
 
 #include <set>
 
 #include "config/support.h"
-#include "lockstep/config/keys.h"
-#include "lockstep/config/write.h"
+#include "trainer/config/keys.h"
+#include "trainer/config/write.h"
 
 namespace lockstep::config {
 namespace {

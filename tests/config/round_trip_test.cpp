@@ -2,9 +2,9 @@
 #include <random>
 
 #include "config/support.h"
-#include "lockstep/config/keys.h"
-#include "lockstep/config/schema.h"
-#include "lockstep/config/write.h"
+#include "trainer/config/keys.h"
+#include "trainer/config/schema.h"
+#include "trainer/config/write.h"
 
 namespace lockstep::test {
 namespace {

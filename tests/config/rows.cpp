@@ -1,7 +1,7 @@
 // The rows that this room's tests choose: the real ones stand in rooms that config does not know.
 #include <gtest/gtest.h>
 
-#include "lockstep/base/tables.h"
+#include "lockstep/base/plugins/tables.h"
 
 namespace lockstep::test {
 namespace {

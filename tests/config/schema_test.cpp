@@ -1,9 +1,9 @@
-#include "lockstep/config/schema.h"
+#include "trainer/config/schema.h"
 
 #include <nlohmann/json.hpp>
 
 #include "config/support.h"
-#include "lockstep/config/keys.h"
+#include "trainer/config/keys.h"
 
 namespace lockstep::test {
 namespace {

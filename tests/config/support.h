@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/config/load.h"
+#include "trainer/config/load.h"
 
 namespace lockstep::test {
 

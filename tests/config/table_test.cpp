@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "lockstep/config/keys.h"
+#include "trainer/config/keys.h"
 
 namespace lockstep::config {
 namespace {

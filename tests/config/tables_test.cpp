@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "config/support.h"
-#include "lockstep/config/chosen.h"
-#include "lockstep/config/schema.h"
+#include "trainer/config/chosen.h"
+#include "trainer/config/schema.h"
 
 namespace lockstep::test {
 namespace {

@@ -1,5 +1,5 @@
 // Texts that are no config, or mean harm: an error each, soon, and never a crash.
-#include "lockstep/config/yaml.h"
+#include "trainer/config/yaml.h"
 
 #include <chrono>
 

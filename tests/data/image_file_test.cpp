@@ -1,5 +1,5 @@
 // Pixels as Pillow has them, and files that are none.
-#include "lockstep/data/image_file.h"
+#include "lockstep/data/pixels/image_file.h"
 
 #include <sys/stat.h>
 

@@ -1,4 +1,4 @@
-#include "lockstep/data/png.h"
+#include "lockstep/data/pixels/png.h"
 
 #include <ATen/ATen.h>
 

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/sha256.h"
+#include "lockstep/base/files/sha256.h"
 #include "lockstep/data/find_files.h"
 #include "lockstep/data/stage.h"
 #include "peer.h"

@@ -1,4 +1,4 @@
-#include "lockstep/data/text_rows.h"
+#include "lockstep/data/rows/text_rows.h"
 
 #include <zlib.h>
 

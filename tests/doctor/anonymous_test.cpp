@@ -1,4 +1,4 @@
-#include "lockstep/doctor/anonymous.h"
+#include "tools/doctor/anonymous.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
-#include "lockstep/doctor/checks.h"
+#include "tools/doctor/node/checks.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "lockstep/doctor/active.h"
-#include "lockstep/launch/doctor_hint.h"
+#include "lockstep/launch/process/doctor_hint.h"
 #include "pictures.h"
+#include "tools/doctor/job/active.h"
 
 namespace lockstep::doctor {
 using namespace pictures;

@@ -1,4 +1,4 @@
-#include "lockstep/doctor/folders.h"
+#include "tools/doctor/job/folders.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

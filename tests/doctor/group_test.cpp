@@ -13,11 +13,11 @@
 #include <set>
 #include <thread>
 
-#include "lockstep/doctor/clocks.h"
-#include "lockstep/doctor/nccl.h"
-#include "lockstep/doctor/pairs.h"
-#include "lockstep/doctor/sums.h"
 #include "temp_folder.h"
+#include "tools/doctor/job/clocks.h"
+#include "tools/doctor/job/nccl.h"
+#include "tools/doctor/job/pairs.h"
+#include "tools/doctor/job/sums.h"
 
 namespace lockstep::doctor {
 namespace {

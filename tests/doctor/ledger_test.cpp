@@ -1,9 +1,9 @@
-#include "lockstep/doctor/ledger.h"
+#include "tools/doctor/ledger.h"
 
 #include <gtest/gtest.h>
 
-#include "lockstep/doctor/checks.h"
-#include "lockstep/doctor/print.h"
+#include "tools/doctor/node/checks.h"
+#include "tools/doctor/print.h"
 
 namespace lockstep::doctor {
 

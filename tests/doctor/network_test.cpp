@@ -1,8 +1,8 @@
-#include "lockstep/doctor/network.h"
+#include "tools/doctor/job/network.h"
 
 #include <gtest/gtest.h>
 
-#include "lockstep/doctor/reach.h"
+#include "tools/doctor/job/reach.h"
 
 namespace lockstep::doctor {
 namespace {

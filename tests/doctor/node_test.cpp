@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
-#include "lockstep/doctor/deadline.h"
-#include "lockstep/doctor/libtorch.h"
 #include "pictures.h"
+#include "tools/doctor/job/deadline.h"
+#include "tools/doctor/node/libtorch.h"
 
 namespace lockstep::doctor {
 using namespace pictures;

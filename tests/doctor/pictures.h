@@ -1,7 +1,7 @@
 #pragma once
 // Made-up clusters for the doctor's pure checks.
 
-#include "lockstep/doctor/checks.h"
+#include "tools/doctor/node/checks.h"
 
 namespace lockstep::doctor::pictures {
 

@@ -42,7 +42,7 @@ def pytest_addoption(parser):
     parser.addoption("--build-dir", default=os.environ.get("LOCKSTEP_BUILD", str(SOURCE / "build/release")),
                      help="the build folder under test (default build/release, or $LOCKSTEP_BUILD)")
     parser.addoption("--about", action="append", default=[], metavar="PART",
-                     help="only tests marked with this room or folder, or those of --file")
+                     help="only tests marked with this module or folder, or those of --file")
     parser.addoption("--file", action="append", default=[], metavar="FILE", help="and all tests of this file")
     parser.addoption("--budget", type=float, metavar="SECONDS",
                      help="only as many tests, cheapest first, as have taken this long on each worker")

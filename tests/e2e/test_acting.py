@@ -8,7 +8,7 @@ import pytest
 from train_kit import assert_same_run, assert_same_tensors, checkpoints, metrics, newest, sets, status, write_config
 from process_kit import PATIENCE
 
-pytestmark = pytest.mark.about("tasks", "train")
+pytestmark = pytest.mark.about("tasks", "loop")
 
 torch = pytest.importorskip("torch")
 

@@ -9,7 +9,7 @@ import pytest
 from conftest import SOURCE, cache_value, run_process
 from train_kit import ANY_CPU, checkpoints, digest_of_run, newest, status
 
-pytestmark = pytest.mark.about("checkpoint", "train")
+pytestmark = pytest.mark.about("checkpoint", "loop")
 
 BEFORE = SOURCE / "tests/fixtures/before-0.2"
 EXPECTED = json.loads((BEFORE / "expected.json").read_text())

@@ -7,7 +7,7 @@ import pytest
 from conftest import JOB_LIBRARY
 from train_kit import MNIST, PIMA, checkpoints, metrics, newest, sets, write_config, write_small_mnist
 
-pytestmark = pytest.mark.about("parallel", "train")
+pytestmark = pytest.mark.about("parallel", "loop")
 
 torch = pytest.importorskip("torch")
 

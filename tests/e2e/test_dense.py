@@ -10,7 +10,7 @@ from conftest import PATIENT, members
 from process_kit import PATIENCE, wait_for
 from train_kit import DATA, assert_same_tensors, metrics, newest, sets, write_config
 
-pytestmark = pytest.mark.about("kernels", "train")
+pytestmark = pytest.mark.about("kernels", "loop")
 
 torch = pytest.importorskip("torch")
 

@@ -11,7 +11,7 @@ import pytest
 
 from train_kit import assert_same_tensors, checkpoints, metrics, newest, sets, write_config
 
-pytestmark = pytest.mark.about("train", "tasks", "models")
+pytestmark = pytest.mark.about("loop", "tasks", "models")
 
 torch = pytest.importorskip("torch", reason="needs Python's torch to compare with")
 

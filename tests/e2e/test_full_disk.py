@@ -10,7 +10,7 @@ import pytest
 from train_kit import PIMA, assert_same_tensors, checkpoints, metrics, newest, sets, status, write_config
 from process_kit import PATIENCE
 
-pytestmark = pytest.mark.about("run_folder", "train", "checkpoint")
+pytestmark = pytest.mark.about("run_folder", "loop", "checkpoint")
 
 torch = pytest.importorskip("torch", reason="needs Python's torch to load the checkpoints")
 

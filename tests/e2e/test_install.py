@@ -119,19 +119,33 @@ def test_each_header_compiles_alone(installed, build_dir, tmp_path):
     compile_headers(installed, build_dir, tmp_path, {f"header_{n}.cpp": [header] for n, header in enumerate(PUBLIC_HEADERS)})
 
 
-LIBRARY = ("base", "mpi", "launch", "comm", "kernels", "parallel", "data", "text", "checkpoint", "models", "optim", "zero", "tasks")
+LIBRARY = [str(path.relative_to(SOURCE / "src/lockstep")).replace("/", "_")
+           for path in (SOURCE / "src/lockstep").rglob("*") if list(path.glob("*.cpp"))]
 
 
-def test_a_new_key_of_the_trainer_compiles_no_room_of_the_library(build_dir, installed, run):
+def test_the_library_exports_the_names_of_lockstep_alone(installed, run):
+    for library in (installed / "lib/liblockstep.so", installed / "lib/liblockstep_course.so"):
+        names = [line.split()[-1] for line in run("nm", "-D", "--defined-only", library, check=True).stdout.splitlines()]
+        assert names and not [name for name in names if not re.match(r"_Z[A-Za-z0-9_]*?8lockstep|lockstep_", name)], library
+
+
+def test_the_library_knows_nothing_of_configs_and_commands(installed, run):
+    needed = run("readelf", "-d", installed / "lib/liblockstep.so", check=True).stdout
+    assert "libtorch_cpu.so" in needed and not re.search(r"yaml|boost|libmpi", needed)
+    names = run("nm", "-DC", "--defined-only", installed / "lib/liblockstep.so", check=True).stdout
+    assert "lockstep::Session::" in names
+    assert not re.search(r"lockstep::(config|run_folder|cli|report|cluster|bench|doctor|workshop|plot)::", names)
+
+
+def test_a_new_key_of_the_trainer_compiles_no_module_of_the_library(build_dir, installed, run):
     """By what the compiler wrote down of each object's headers; nor does a user include what holds the keys."""
     readers, target = set(), ""
     for line in run("ninja", "-C", build_dir, "-t", "deps", check=True).stdout.splitlines():
         if not line.startswith(" "):
             target = line
-        elif "lockstep/config/" in line and (room := re.match(r"src/CMakeFiles/lockstep_(\w+)\.dir/", target)):
-            readers.add(room[1])
-    assert {"config", "train", "cluster"} <= readers
-    assert not [room for room in readers for part in LIBRARY if room == part or room.startswith(f"{part}_")]
+        elif "trainer/config/" in line and (module := re.match(r"src/CMakeFiles/lockstep_(\w+)\.dir/", target)):
+            readers.add(module[1])
+    assert {"config", "setup", "cluster"} <= readers and not readers & set(LIBRARY)
     assert not (installed / "include/lockstep/config").exists()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from train_kit import checkpoints, metrics, sets, status
 
-pytestmark = pytest.mark.about("data", "tasks", "train")
+pytestmark = pytest.mark.about("data", "tasks", "loop")
 
 CONFIG = """
 run: {name: own}

@@ -12,7 +12,7 @@ from process_kit import PATIENCE, wait_for
 from train_kit import (MNIST, PIMA, assert_same_run, assert_same_tensors, checkpoints, metrics, newest, sets, status,
                        without_clocks, write_config, write_small_mnist)
 
-pytestmark = pytest.mark.about("parallel", "train")
+pytestmark = pytest.mark.about("parallel", "loop")
 
 torch = pytest.importorskip("torch")
 

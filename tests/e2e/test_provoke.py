@@ -7,7 +7,7 @@ import pytest
 from conftest import SOURCE
 from train_kit import PIMA, sets, status, write_config
 
-pytestmark = pytest.mark.about("train", "cli")
+pytestmark = pytest.mark.about("loop", "cli")
 
 PAGE = SOURCE / "docs/troubleshooting.md"
 

@@ -13,7 +13,7 @@ from process_kit import PATIENCE
 from train_kit import (MNIST, PIMA, assert_same_run, assert_same_tensors, checkpoints, metrics, newest, sets, status,
                        write_config, write_small_mnist)
 
-pytestmark = pytest.mark.about("train", "checkpoint")
+pytestmark = pytest.mark.about("loop", "checkpoint")
 
 torch = pytest.importorskip("torch")
 

@@ -12,7 +12,7 @@ from conftest import PATIENT, free_port
 from process_kit import PATIENCE, has_signal, status_of, wait_for
 from train_kit import PIMA, checkpoints, metrics, newest, sets, status, write_config
 
-pytestmark = pytest.mark.about("train", "comm/watch", "launch")
+pytestmark = pytest.mark.about("loop", "comm/watch", "launch")
 
 ENDLESS = sets(train__epochs=1000000)
 

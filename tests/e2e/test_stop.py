@@ -14,7 +14,7 @@ from process_kit import PATIENCE, PENDING, has_signal, shared_library, status_of
 from test_signals import catches, ranks_of
 from train_kit import PIMA, assert_same_run, checkpoints, metrics, newest, sets, status, write_config
 
-pytestmark = pytest.mark.about("train", "checkpoint")
+pytestmark = pytest.mark.about("loop", "checkpoint")
 
 # 3 steps an epoch at world 2, then 11 batches to evaluate on rank 0 and 10 on rank 1
 SLOW = """

@@ -10,7 +10,7 @@ from conftest import members
 from process_kit import PATIENCE
 from train_kit import PIMA, assert_same_run, sets, write_config
 
-pytestmark = pytest.mark.about("train", "comm/watch")
+pytestmark = pytest.mark.about("loop", "comm/watch")
 
 TIMEOUT, STOPPED = 4, 8
 

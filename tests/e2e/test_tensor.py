@@ -12,7 +12,7 @@ from process_kit import PATIENCE, wait_for
 from test_signals import ranks_of
 from train_kit import checkpoints, metrics, newest, sets, status, write_config, write_small_mnist
 
-pytestmark = pytest.mark.about("parallel", "train")
+pytestmark = pytest.mark.about("parallel", "loop")
 
 torch = pytest.importorskip("torch")
 

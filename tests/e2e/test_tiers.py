@@ -14,7 +14,7 @@ from process_kit import PATIENCE
 
 sys.path.insert(0, str(SOURCE / "scripts/testing"))
 import changes  # noqa: E402
-import rooms  # noqa: E402
+import modules  # noqa: E402
 import stress  # noqa: E402
 
 pytestmark = pytest.mark.about("scripts")
@@ -35,35 +35,43 @@ def test_a_file_says_what_it_is_about(path):
     """A name that is nothing's would never be chosen."""
     named = set(parts_of(path)) - {"every command"}
     assert parts_of(path)
-    assert not [part for part in named if part not in rooms.rooms() and not (SOURCE / part).is_dir()]
+    assert not [part for part in named if part not in modules.modules() and not (SOURCE / part).is_dir()]
 
 
-def test_every_room_has_tests_of_its_own_or_of_the_program():
+def test_every_module_has_tests_of_its_own_or_of_the_program():
     marked = {part for path in FILES for part in parts_of(path)}
-    tested = {room for room in rooms.rooms() if list((SOURCE / "tests" / room.partition("/")[0]).glob("*.cpp"))}
-    assert sorted(set(rooms.rooms()) - marked - tested) == []
+    tested = {module for module in modules.modules() if list((SOURCE / "tests" / module.partition("/")[0]).glob("*.cpp"))}
+    assert sorted(set(modules.modules()) - marked - tested - set(modules.covering())) == []
+    assert set(modules.covering()) < set(modules.modules()) and set(modules.covering().values()) <= tested
 
 
-def test_a_change_touches_its_room_or_its_folder():
-    names = ["src/lockstep/comm/mpi/bell.cpp", "tests/base/text_test.cpp", "docs/ddp.md", "tests/e2e/test_stop.py", "src/lockstep/cli/a.h"]
-    assert changes.parts_of(names) == {"comm/mpi", "base", "docs", "cli"}
+def test_no_module_has_more_than_24_sources():
+    folders = [layer / module for layer in modules.LAYERS for module in modules.modules()]
+    assert not [folder for folder in folders if len(list(folder.glob("*.cpp"))) > 24]
+
+
+def test_a_change_touches_its_module_or_its_folder():
+    names = ["src/lockstep/comm/mpi/bell.cpp", "tests/base/text_test.cpp", "docs/ddp.md", "tests/e2e/test_stop.py", "src/trainer/cli/a.h",
+             "src/trainer/step/step.cpp"]
+    assert changes.parts_of(names) == {"comm/mpi", "base", "docs", "cli", "step", "loop"}
     assert changes.test_files_of(names) == ["tests/e2e/test_stop.py"]
     assert "tests/e2e/test_slurm.py" in changes.test_files_of(["tests/e2e/slurm_kit.py"])
 
 
-def test_the_build_tells_which_rooms_read_a_header(build_dir):
+def test_the_build_tells_which_modules_read_a_header(build_dir):
     if build_dir != SOURCE / "build/release":
         pytest.skip("it looks into build/release")
-    assert {"optim", "zero", "train"} <= changes.compiled_with(["src/lockstep/optim/optimizer.h"])
+    assert {"optim", "zero", "step"} <= changes.compiled_with(["src/lockstep/optim/optimizer.h"])
     assert "plot" not in changes.compiled_with(["src/lockstep/optim/optimizer.h"])
     assert changes.compiled_with(["docs/ddp.md"]) == set()
 
 
-def test_the_tests_of_an_inner_room_without_any_are_those_of_the_outer():
+def test_the_tests_of_an_inner_module_without_any_are_those_of_the_outer():
     known = [("comm", []), ("comm_2_ranks", []), ("workshop", []), ("workshop_judges", []), ("commons", [])]
-    assert rooms.names_of("comm/meet", known) == ["comm", "comm_2_ranks"]
-    assert rooms.names_of("workshop/judges", known) == ["workshop_judges"]
-    assert rooms.names_of("plot", known) == []
+    assert modules.names_of("comm/meet", known) == ["comm", "comm_2_ranks"]
+    assert modules.names_of("workshop/judges", known) == ["workshop_judges"]
+    assert modules.names_of("plot", known) == []
+    assert modules.names_of("step", [("loop", []), ("loop_2_ranks", [])]) == ["loop", "loop_2_ranks"]
 
 
 # who takes what

@@ -7,7 +7,7 @@ import pytest
 from conftest import run_process
 from train_kit import ANY_CPU, PIMA, digest_of_run, status, write_config
 
-pytestmark = pytest.mark.about("train", "report")
+pytestmark = pytest.mark.about("loop", "report")
 
 PHASES = {"data", "forward", "backward", "waiting for communication", "optimiser", "other"}
 

@@ -13,7 +13,7 @@ from process_kit import PATIENCE, on_terminal
 from train_kit import (MNIST, PIMA, checkpoints, metrics, newest, sets, status, write_config,
                        write_small_mnist)
 
-pytestmark = pytest.mark.about("train", "cli", "config", "tasks", "run_folder")
+pytestmark = pytest.mark.about("loop", "cli", "config", "tasks", "run_folder")
 
 
 @pytest.fixture(scope="session")

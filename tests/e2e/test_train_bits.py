@@ -8,7 +8,7 @@ from train_kit import (MNIST, PIMA, assert_same_tensors, checkpoints, metrics, n
                        write_small_mnist)
 from process_kit import PATIENCE
 
-pytestmark = pytest.mark.about("train", "parallel", "optim")
+pytestmark = pytest.mark.about("loop", "parallel", "optim")
 
 torch = pytest.importorskip("torch")
 

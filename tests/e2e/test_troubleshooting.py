@@ -34,14 +34,14 @@ def table():
 
 
 def test_the_doctor_has_the_checks_that_the_page_names():
-    code = "".join((SOURCE / "src/lockstep/doctor" / name).read_text() for name in ("checks.cpp", "active.cpp", "examine.cpp"))
+    code = "".join((SOURCE / "src/tools/doctor" / name).read_text() for name in ("node/checks.cpp", "job/active.cpp", "examine.cpp"))
     prose = " ".join(re.findall(r"\*\*The doctor\*\*(?:.+\n)+|check `\w+`", PAGE.read_text()))
     named = {check for _, checks in table() for check in checks} | set(re.findall(r"`(\w+)`", prose))
     assert len(named) > 10 and not [check for check in named if f'"{check}"' not in code], named
 
 
 def test_an_error_that_names_a_check_has_it_on_the_page_too():
-    code = (SOURCE / "src/lockstep/launch/doctor_hint.cpp").read_text()
+    code = (SOURCE / "src/lockstep/launch/process/doctor_hint.cpp").read_text()
     hints = re.findall(r'\{"(.+)", "(\w+)"\},', code)
     rows = [(seen, checks, check) for seen, checks in table() for words, check in hints if words in seen]
     assert len(rows) > 4

@@ -2,7 +2,7 @@
 #include <fstream>
 
 #include "environments.h"
-#include "lockstep/launch/cpus.h"
+#include "lockstep/launch/process/cpus.h"
 #include "temp_folder.h"
 
 namespace lockstep {

@@ -1,4 +1,4 @@
-#include "lockstep/launch/cpus.h"
+#include "lockstep/launch/process/cpus.h"
 
 #include <sched.h>
 

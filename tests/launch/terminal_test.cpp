@@ -1,4 +1,4 @@
-#include "lockstep/launch/terminal.h"
+#include "lockstep/launch/process/terminal.h"
 
 #include <gtest/gtest.h>
 

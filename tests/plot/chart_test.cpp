@@ -1,5 +1,5 @@
 // Charts and bars: what a hostile or strange series becomes, and that pictures stand alone.
-#include "lockstep/plot/chart.h"
+#include "tools/plot/chart.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <limits>
 #include <sstream>
 
-#include "lockstep/plot/look.h"
+#include "tools/plot/look.h"
 
 namespace lockstep::plot {
 namespace {

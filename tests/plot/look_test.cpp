@@ -1,5 +1,5 @@
 // The colours: each two are far apart, on white and on black, for people who see fewer of them too.
-#include "lockstep/plot/look.h"
+#include "tools/plot/look.h"
 
 #include <gtest/gtest.h>
 

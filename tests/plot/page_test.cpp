@@ -1,9 +1,9 @@
 // A page is one file, and whatever a run is called cannot change it.
-#include "lockstep/plot/page.h"
+#include "tools/plot/page.h"
 
 #include <gtest/gtest.h>
 
-#include "lockstep/plot/chart.h"
+#include "tools/plot/chart.h"
 
 namespace lockstep::plot {
 namespace {

@@ -1,5 +1,5 @@
 // Pictures on a page: on a phone nothing is cut, on a desk no half of the page stays empty.
-#include "lockstep/plot/pictures.h"
+#include "tools/plot/pictures.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <map>
 #include <regex>
 
-#include "lockstep/plot/look.h"
-#include "lockstep/plot/page.h"
+#include "tools/plot/look.h"
+#include "tools/plot/page.h"
 
 namespace lockstep::plot {
 namespace {

@@ -1,5 +1,5 @@
 // Marks stand at round numbers.
-#include "lockstep/plot/ticks.h"
+#include "tools/plot/ticks.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
 // A report of whatever a folder holds: hostile, half-written, foreign, or nothing yet.
-#include "lockstep/report/report.h"
+#include "tools/report/report.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
 #include "lockstep/base/error.h"
-#include "lockstep/report/image.h"
 #include "temp_folder.h"
+#include "tools/report/image.h"
 
 namespace lockstep::report {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/run_folder/console.h"
+#include "trainer/run_folder/console.h"
 
 #include <gtest/gtest.h>
 

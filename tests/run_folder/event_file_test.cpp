@@ -1,12 +1,12 @@
-#include "lockstep/run_folder/event_file.h"
+#include "trainer/run_folder/event_file.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 
-#include "lockstep/base/file.h"
-#include "lockstep/run_folder/crc32c.h"
+#include "lockstep/base/files/file.h"
 #include "temp_folder.h"
+#include "trainer/run_folder/crc32c.h"
 
 namespace lockstep::run_folder {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/run_folder/folder.h"
+#include "trainer/run_folder/folder.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -8,14 +8,14 @@
 #include <set>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file.h"
-#include "lockstep/base/whole_file.h"
-#include "lockstep/config/load.h"
-#include "lockstep/config/past_config.h"
-#include "lockstep/config/write.h"
-#include "lockstep/run_folder/metrics_file.h"
-#include "lockstep/run_folder/status.h"
+#include "lockstep/base/files/file.h"
+#include "lockstep/base/files/whole_file.h"
 #include "temp_folder.h"
+#include "trainer/config/load.h"
+#include "trainer/config/past_config.h"
+#include "trainer/config/write.h"
+#include "trainer/run_folder/metrics_file.h"
+#include "trainer/run_folder/status.h"
 
 namespace lockstep::run_folder {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/run_folder/lock.h"
+#include "trainer/run_folder/lock.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -14,8 +14,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "lockstep/base/file.h"
-#include "lockstep/base/whole_file.h"
+#include "lockstep/base/files/file.h"
+#include "lockstep/base/files/whole_file.h"
 #include "temp_folder.h"
 
 namespace {

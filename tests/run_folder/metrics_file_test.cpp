@@ -1,4 +1,4 @@
-#include "lockstep/run_folder/metrics_file.h"
+#include "trainer/run_folder/metrics_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file.h"
+#include "lockstep/base/files/file.h"
 #include "temp_folder.h"
 
 namespace lockstep::run_folder {

@@ -1,5 +1,5 @@
 // What rank 0 writes while it trains: with a heart of its own, and nowhere that is not the run's.
-#include "lockstep/run_folder/recorder.h"
+#include "trainer/run_folder/recorder.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,11 +11,11 @@
 #include <fstream>
 #include <thread>
 
-#include "lockstep/base/file.h"
-#include "lockstep/config/write.h"
-#include "lockstep/run_folder/folder.h"
-#include "lockstep/run_folder/held_folder.h"
+#include "lockstep/base/files/file.h"
 #include "temp_folder.h"
+#include "trainer/config/write.h"
+#include "trainer/run_folder/folder.h"
+#include "trainer/run_folder/held_folder.h"
 
 namespace lockstep::run_folder {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/run_folder/status.h"
+#include "trainer/run_folder/status.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/whole_file.h"
-#include "lockstep/run_folder/lock.h"
+#include "lockstep/base/files/whole_file.h"
 #include "temp_folder.h"
+#include "trainer/run_folder/lock.h"
 
 namespace lockstep::run_folder {
 namespace {

@@ -1,5 +1,5 @@
 // What a learner is told of ranks that did not end well.
-#include "lockstep/workshop/endings.h"
+#include "course/workshop/endings.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What a judge sees of a program, whatever it wrote where its facts are awaited.
-#include "lockstep/workshop/judge.h"
+#include "course/workshop/judge.h"
 
 #include <gtest/gtest.h>
 

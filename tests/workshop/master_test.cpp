@@ -1,5 +1,5 @@
 // One file, and the files that are made of it.
-#include "lockstep/workshop/master.h"
+#include "course/workshop/master.h"
 
 #include <gtest/gtest.h>
 

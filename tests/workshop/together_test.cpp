@@ -1,5 +1,5 @@
 // Several programs as one source.
-#include "lockstep/workshop/together.h"
+#include "course/workshop/together.h"
 
 #include <gtest/gtest.h>
 

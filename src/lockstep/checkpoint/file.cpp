@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file.h"
+#include "lockstep/base/files/file.h"
 
 namespace lockstep::checkpoint {
 

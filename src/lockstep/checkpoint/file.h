@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "lockstep/base/file_map.h"
+#include "lockstep/base/files/file_map.h"
 #include "lockstep/checkpoint/cursor.h"
 
 namespace lockstep::checkpoint {

@@ -4,8 +4,8 @@
 
 #include <filesystem>
 
-#include "lockstep/base/checkpoint_files.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/checkpoint_files.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/memory.h"
 #include "lockstep/checkpoint/file.h"

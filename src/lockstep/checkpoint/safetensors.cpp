@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/whole_file.h"
 #include "lockstep/checkpoint/cursor.h"
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/checkpoint/rebuild.h"

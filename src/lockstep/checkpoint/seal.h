@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "lockstep/base/whole_file.h"
+#include "lockstep/base/files/whole_file.h"
 
 namespace lockstep::checkpoint {
 

@@ -9,12 +9,12 @@
 #include <cstring>
 #include <filesystem>
 
-#include "lockstep/base/checkpoint_files.h"
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/checkpoint_files.h"
+#include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
-#include "lockstep/base/whole_file.h"
 #include "lockstep/checkpoint/pt.h"
 
 namespace lockstep {

@@ -9,9 +9,9 @@
 #include <new>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file.h"
+#include "lockstep/base/files/file.h"
+#include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/whole_file.h"
 #include "lockstep/checkpoint/file.h"
 #include "lockstep/checkpoint/zip.h"
 

@@ -19,7 +19,7 @@
 #include "lockstep/comm/meet/store.h"
 #include "lockstep/comm/mpi/backend.h"
 #include "lockstep/comm/mpi/comms.h"
-#include "lockstep/launch/mpi.h"
+#include "lockstep/launch/process/mpi.h"
 #include "lockstep/launch/variables.h"
 
 namespace lockstep::comm {

@@ -6,7 +6,7 @@
 
 #include "lockstep/comm/group.h"
 #include "lockstep/launch/options.h"
-#include "lockstep/launch/runtime.h"
+#include "lockstep/launch/process/runtime.h"
 
 namespace lockstep::comm {
 

@@ -3,9 +3,9 @@
 #include <filesystem>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/sha256.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/paths.h"
-#include "lockstep/base/sha256.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::data {

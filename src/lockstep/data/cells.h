@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lockstep/data/csv.h"
-#include "lockstep/data/fields.h"
+#include "lockstep/data/rows/fields.h"
 
 namespace lockstep::data {
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <mutex>
 
-#include "lockstep/data/image_file.h"
 #include "lockstep/data/parallel_each.h"
+#include "lockstep/data/pixels/image_file.h"
 
 namespace lockstep::data {
 

@@ -12,9 +12,9 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/cells.h"
-#include "lockstep/data/fields.h"
-#include "lockstep/data/labels.h"
-#include "lockstep/data/line_reader.h"
+#include "lockstep/data/rows/fields.h"
+#include "lockstep/data/rows/labels.h"
+#include "lockstep/data/rows/line_reader.h"
 
 namespace lockstep {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/data/byte_source.h"
+#include "lockstep/data/rows/byte_source.h"
 
 namespace lockstep {
 namespace {

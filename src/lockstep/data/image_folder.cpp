@@ -7,7 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
-#include "lockstep/data/fields.h"
+#include "lockstep/data/rows/fields.h"
 
 namespace lockstep::data {
 namespace {

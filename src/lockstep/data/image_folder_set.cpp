@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "lockstep/data/image_file.h"
+#include "lockstep/data/pixels/image_file.h"
 
 namespace lockstep::data {
 namespace {

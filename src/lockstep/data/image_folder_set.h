@@ -8,9 +8,9 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/data/augment.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/image_list.h"
+#include "lockstep/data/pixels/augment.h"
 
 namespace lockstep::data {
 

@@ -13,10 +13,10 @@
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/pack.h"
+#include "lockstep/base/files/sha256.h"
+#include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/pack.h"
-#include "lockstep/base/sha256.h"
-#include "lockstep/base/whole_file.h"
 #include "lockstep/data/mapped_tensor.h"
 #include "lockstep/data/packed.h"
 

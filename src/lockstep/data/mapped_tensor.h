@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "lockstep/base/file_map.h"
+#include "lockstep/base/files/file_map.h"
 
 namespace lockstep::data {
 

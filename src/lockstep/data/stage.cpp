@@ -10,10 +10,10 @@
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/file.h"
+#include "lockstep/base/files/file.h"
+#include "lockstep/base/files/sha256.h"
+#include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/sha256.h"
-#include "lockstep/base/whole_file.h"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;

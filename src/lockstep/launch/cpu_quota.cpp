@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "lockstep/base/small_file.h"
+#include "lockstep/base/files/small_file.h"
 #include "lockstep/launch/control_groups.h"
 
 namespace lockstep::launch {

@@ -7,8 +7,8 @@
 #include <map>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/pack.h"
 
 namespace lockstep::launch {
 namespace {

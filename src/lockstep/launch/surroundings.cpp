@@ -4,7 +4,7 @@
 #include <array>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file.h"
+#include "lockstep/base/files/file.h"
 #include "lockstep/launch/identify.h"
 #include "lockstep/launch/variables.h"
 

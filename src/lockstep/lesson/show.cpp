@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/output.h"
 
 namespace lockstep {
 namespace {

@@ -4,11 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file.h"
+#include "lockstep/base/files/file.h"
+#include "lockstep/base/files/whole_file.h"
+#include "lockstep/base/files/whole_folder.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
-#include "lockstep/base/whole_file.h"
-#include "lockstep/base/whole_folder.h"
 #include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/models/bert_fields.h"

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file.h"
+#include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/pt.h"

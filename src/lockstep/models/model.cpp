@@ -3,7 +3,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/tables.h"
+#include "lockstep/base/plugins/tables.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep {

@@ -3,7 +3,7 @@
 #include <torch/script.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file.h"
+#include "lockstep/base/files/file.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/models/model.h"
 

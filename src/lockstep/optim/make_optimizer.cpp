@@ -1,7 +1,7 @@
 // The optimiser that a config names, from the table of optimisers.
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/tables.h"
+#include "lockstep/base/plugins/tables.h"
 #include "lockstep/optim/optimizer.h"
 
 namespace lockstep {

@@ -11,9 +11,9 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
-#include "lockstep/parallel/cpu_generator.h"
-#include "lockstep/parallel/joined_graph.h"
-#include "lockstep/parallel/replicas.h"
+#include "lockstep/parallel/replicas/cpu_generator.h"
+#include "lockstep/parallel/replicas/joined_graph.h"
+#include "lockstep/parallel/replicas/replicas.h"
 
 namespace lockstep {
 namespace {

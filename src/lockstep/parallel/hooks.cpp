@@ -1,7 +1,7 @@
 // The built-in comm hooks but PowerSGD.
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
-#include "lockstep/base/tables.h"
+#include "lockstep/base/plugins/tables.h"
 #include "lockstep/parallel/comm_hook.h"
 
 namespace lockstep {

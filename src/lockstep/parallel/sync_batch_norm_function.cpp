@@ -4,8 +4,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/parallel/custom_function.h"
-#include "lockstep/parallel/sync_batch_norm_kernels.h"
+#include "lockstep/parallel/functions/custom_function.h"
+#include "lockstep/parallel/functions/sync_batch_norm_kernels.h"
 
 namespace lockstep::parallel {
 namespace {

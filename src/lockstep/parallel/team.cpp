@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "lockstep/base/pack.h"
+#include "lockstep/base/files/pack.h"
 
 namespace lockstep {
 namespace {

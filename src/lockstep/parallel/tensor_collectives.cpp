@@ -4,7 +4,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/parallel/custom_function.h"
+#include "lockstep/parallel/functions/custom_function.h"
 
 namespace lockstep {
 namespace {

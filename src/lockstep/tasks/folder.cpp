@@ -5,9 +5,9 @@
 #include <filesystem>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/pack.h"
+#include "lockstep/base/files/pack.h"
+#include "lockstep/base/files/sha256.h"
 #include "lockstep/base/paths.h"
-#include "lockstep/base/sha256.h"
 #include "lockstep/base/text.h"
 #include "lockstep/tasks/balance.h"
 #include "lockstep/tasks/folder_sets.h"

@@ -14,9 +14,9 @@
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/check_images.h"
-#include "lockstep/data/image_file.h"
 #include "lockstep/data/image_set.h"
 #include "lockstep/data/parallel_each.h"
+#include "lockstep/data/pixels/image_file.h"
 #include "lockstep/tasks/stratified.h"
 
 namespace lockstep::tasks {

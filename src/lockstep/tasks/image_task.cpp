@@ -8,7 +8,7 @@
 #include "lockstep/base/paths.h"
 #include "lockstep/data/idx.h"
 #include "lockstep/data/image_set.h"
-#include "lockstep/data/png.h"
+#include "lockstep/data/pixels/png.h"
 #include "lockstep/data/stage.h"
 #include "lockstep/tasks/balance.h"
 

@@ -7,10 +7,10 @@
 #include <filesystem>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/pack.h"
+#include "lockstep/base/files/sha256.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/pack.h"
 #include "lockstep/base/paths.h"
-#include "lockstep/base/sha256.h"
 #include "lockstep/data/kept_set.h"
 #include "lockstep/tasks/balance.h"
 

@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/pack.h"
 #include "lockstep/base/log.h"
-#include "lockstep/base/pack.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/cells.h"

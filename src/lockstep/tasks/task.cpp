@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/tables.h"
+#include "lockstep/base/plugins/tables.h"
 
 namespace lockstep {
 

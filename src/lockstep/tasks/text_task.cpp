@@ -8,12 +8,12 @@
 #include <numeric>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
-#include "lockstep/base/pack.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/text.h"
-#include "lockstep/data/labels.h"
+#include "lockstep/data/rows/labels.h"
 #include "lockstep/models/bert.h"
 #include "lockstep/tasks/balance.h"
 #include "lockstep/tasks/read_texts.h"

@@ -10,10 +10,10 @@
 #include <system_error>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/pack.h"
 #include "lockstep/base/text.h"
-#include "lockstep/data/labels.h"
+#include "lockstep/data/rows/labels.h"
 
 namespace lockstep::tasks {
 namespace {

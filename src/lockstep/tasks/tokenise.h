@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lockstep/data/node_share.h"
-#include "lockstep/data/text_rows.h"
+#include "lockstep/data/rows/text_rows.h"
 #include "lockstep/data/token_set.h"
 #include "lockstep/text/tokenizer.h"
 

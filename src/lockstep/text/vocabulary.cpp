@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/file.h"
+#include "lockstep/base/files/file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
 #include "lockstep/text/unicode.h"

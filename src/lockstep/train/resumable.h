@@ -2,6 +2,7 @@
 // What has to come back for a resumed run's bits beside model, optimiser and schedule: each rank's random
 // numbers, and which parameters share a bucket.
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,12 @@
 #include "lockstep/parallel/team.h"
 
 namespace lockstep::train {
+
+/// The highest "lockstep.format" that is read: a file with a higher number is refused.
+constexpr int64_t kCheckpointFormat = 2;
+/// Of a file that every lockstep reads. 2 is a regression whose label is learned by a scale, which 0.1 would
+/// take for the label itself.
+constexpr int64_t kFirstFormat = 1;
 
 /// "rng" and, on a GPU, "device_rng": every rank's generator; one state where all draw the same. Collective.
 void put_generators(const Team& team, const Tree& dict);

@@ -10,7 +10,6 @@
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/train/hook_memory.h"
 #include "lockstep/train/resumable.h"
-#include "lockstep/train/saved.h"
 #include "lockstep/train/share_tree.h"
 
 namespace lockstep {

@@ -1,6 +1,5 @@
 #include "lockstep/train/sets.h"
 
-#include "lockstep/config/settings.h"
 #include "lockstep/tasks/task.h"
 #include "lockstep/train/node_share.h"
 
@@ -8,10 +7,12 @@ namespace lockstep::data {
 namespace {
 
 Sets load(const char* task, const std::string& path, const NodeShare& share) {
-  Settings settings;
-  settings.task.name = task;
-  settings.data.root = path;
-  const auto config = settings.for_task();
+  TaskSettings settings;
+  settings.name = task;
+  DataSettings where;
+  where.root = path;
+  const ModelSettings model;
+  const TaskConfig config = {settings, where, model, /*seed=*/0, /*evaluates=*/true};
   auto data = make_task(config)->data(config, share);
   return {Samples(data.train), Samples(data.eval), data.class_names};
 }

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/launch/mpi.h"
+#include "lockstep/launch/process/mpi.h"
 #include "ranks.h"
 
 namespace lockstep {

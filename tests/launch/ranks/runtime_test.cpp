@@ -1,4 +1,4 @@
-#include "lockstep/launch/mpi.h"
+#include "lockstep/launch/process/mpi.h"
 
 #include <chrono>
 #include <thread>

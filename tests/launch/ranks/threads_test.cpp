@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "lockstep/launch/cpus.h"
-#include "lockstep/launch/mpi.h"
+#include "lockstep/launch/process/cpus.h"
+#include "lockstep/launch/process/mpi.h"
 #include "ranks.h"
 
 namespace lockstep {

@@ -1,6 +1,6 @@
 // A line of stages that exchange tensors by stage_steps(), over gloo and over a backend with NCCL's rules:
 // what comes, in which form, and that all end.
-#include "lockstep/parallel/stage_line.h"
+#include "lockstep/parallel/stages/stage_line.h"
 
 #include <gmock/gmock.h>
 #include <torch/types.h>
@@ -14,7 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/cuda_load.h"
-#include "lockstep/parallel/stage_steps.h"
+#include "lockstep/parallel/stages/stage_steps.h"
 #include "ranks.h"
 
 namespace lockstep::parallel {

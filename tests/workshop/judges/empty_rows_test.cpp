@@ -2,8 +2,8 @@
 // over.
 #include <gtest/gtest.h>
 
+#include "course/workshop/judge.h"
 #include "lockstep/base/format.h"
-#include "lockstep/workshop/judge.h"
 
 namespace lockstep::workshop {
 namespace {

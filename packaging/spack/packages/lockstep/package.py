@@ -24,12 +24,12 @@ class Lockstep(CMakePackage, CudaPackage):
     version("main", branch="main")
 
     variant("mpi", default=True, description="The plug-in for this MPI; without it, one with the ABI of MPI 5 alone")
-    variant("tests", default=False, description="Build the tests of the rooms, which spack install --test=root runs")
+    variant("tests", default=False, description="Build the unit tests, which spack install --test=root runs")
 
     generator("ninja")
     depends_on("c", type="build")
     depends_on("cxx", type="build")
-    conflicts("+tests", when="~mpi", msg="the tests of the rooms run under an MPI")
+    conflicts("+tests", when="~mpi", msg="the unit tests run under an MPI")
     conflicts("%gcc@:10", msg="lockstep is C++20")
     depends_on("cmake@3.24:", type="build")
     depends_on("pkgconfig", type="build")

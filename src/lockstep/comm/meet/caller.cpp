@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/pack.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/meet/peer_user.h"
 #include "lockstep/comm/meet/secret.h"

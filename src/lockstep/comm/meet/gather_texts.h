@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/launch/runtime.h"
+#include "lockstep/launch/process/runtime.h"
 
 namespace lockstep::comm {
 

@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/pack.h"
 #include "lockstep/comm/meet/peer_user.h"
 #include "lockstep/comm/meet/peers.h"
 #include "lockstep/comm/meet/secret.h"

@@ -6,7 +6,7 @@
 
 #include "lockstep/comm/meet/listen.h"
 #include "lockstep/comm/meet/star.h"
-#include "lockstep/launch/circle.h"
+#include "lockstep/launch/process/circle.h"
 
 namespace lockstep::comm {
 

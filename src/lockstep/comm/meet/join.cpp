@@ -5,9 +5,9 @@
 #include <map>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
-#include "lockstep/base/pack.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/meet/mpi_join.h"
 #include "lockstep/comm/meet/open_files.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/launch/runtime.h"
+#include "lockstep/launch/process/runtime.h"
 
 namespace lockstep::comm {
 

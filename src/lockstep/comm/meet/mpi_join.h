@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "lockstep/launch/runtime.h"
+#include "lockstep/launch/process/runtime.h"
 
 namespace lockstep::comm {
 

@@ -13,9 +13,9 @@
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/pack.h"
+#include "lockstep/base/files/sha256.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/pack.h"
-#include "lockstep/base/sha256.h"
 #include "lockstep/base/words.h"
 
 namespace lockstep::comm {

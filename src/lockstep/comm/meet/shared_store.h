@@ -5,8 +5,8 @@
 
 #include <memory>
 
+#include "lockstep/base/files/shared_memory.h"
 #include "lockstep/base/libtorch.h"
-#include "lockstep/base/shared_memory.h"
 
 namespace lockstep::comm {
 

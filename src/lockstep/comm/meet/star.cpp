@@ -1,7 +1,7 @@
 #include "lockstep/comm/meet/star.h"
 
+#include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/pack.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/meet/secret.h"
 

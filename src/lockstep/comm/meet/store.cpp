@@ -10,10 +10,10 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/libtorch.h"
 #include "lockstep/base/log.h"
-#include "lockstep/base/pack.h"
 #include "lockstep/comm/meet/caller.h"
 #include "lockstep/comm/meet/hub.h"
 #include "lockstep/comm/meet/interface.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lockstep/comm/meet/peers.h"
-#include "lockstep/launch/runtime.h"
+#include "lockstep/launch/process/runtime.h"
 
 namespace lockstep::comm {
 

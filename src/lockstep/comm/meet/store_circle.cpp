@@ -1,8 +1,8 @@
 #include "lockstep/comm/meet/store_circle.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/pack.h"
 #include "lockstep/comm/meet/peers.h"
 #include "lockstep/comm/meet/star.h"
 

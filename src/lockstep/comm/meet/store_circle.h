@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "lockstep/comm/meet/store.h"
-#include "lockstep/launch/circle.h"
+#include "lockstep/launch/process/circle.h"
 
 namespace lockstep::comm {
 

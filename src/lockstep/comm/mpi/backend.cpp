@@ -10,7 +10,7 @@
 #include "lockstep/comm/watch/finished_work.h"
 #include "lockstep/comm/watch/message.h"
 #include "lockstep/comm/watch/op_names.h"
-#include "lockstep/launch/mpi.h"
+#include "lockstep/launch/process/mpi.h"
 
 namespace lockstep::comm {
 namespace {

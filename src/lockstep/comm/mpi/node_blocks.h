@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/base/shared_memory.h"
+#include "lockstep/base/files/shared_memory.h"
 #include "lockstep/comm/mpi/node_window.h"
 #include "lockstep/comm/mpi/patience.h"
 

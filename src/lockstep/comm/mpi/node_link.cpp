@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "lockstep/launch/mpi.h"
+#include "lockstep/launch/process/mpi.h"
 
 namespace lockstep::comm {
 

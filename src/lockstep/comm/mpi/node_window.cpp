@@ -8,7 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/comm/mpi/bell.h"
-#include "lockstep/launch/mpi.h"
+#include "lockstep/launch/process/mpi.h"
 
 namespace lockstep::comm {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "lockstep/comm/mpi/slot_copy.h"
-#include "lockstep/launch/mpi.h"
+#include "lockstep/launch/process/mpi.h"
 
 namespace lockstep::comm {
 namespace {

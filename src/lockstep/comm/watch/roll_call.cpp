@@ -12,7 +12,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/comm/watch/op_names.h"
 #include "lockstep/comm/watch/process_state.h"
-#include "lockstep/launch/uncaught.h"
+#include "lockstep/launch/process/uncaught.h"
 
 namespace lockstep::comm {
 namespace {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "lockstep/base/shared_memory.h"
+#include "lockstep/base/files/shared_memory.h"
 
 namespace lockstep::comm {
 

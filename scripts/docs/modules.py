@@ -1,0 +1,89 @@
+"""The modules as src/CMakeLists.txt declares them, and the files in each."""
+
+import dataclasses
+import pathlib
+import re
+
+import headers
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LAYERS = ("lockstep", "trainer", "tools", "course")
+LIBRARY = ROOT / "src/lockstep"
+
+
+@dataclasses.dataclass
+class Module:
+    name: str
+    uses: list
+    public: list  # headers, without .h
+
+
+def declared():
+    """{name: Module} as lockstep_module() declares them, lowest first."""
+    modules = {}
+    text = re.sub(r"#.*", "", (ROOT / "src/CMakeLists.txt").read_text())
+    for call in re.findall(r"lockstep_module\(([^)]*)\)", text):
+        lists, words = {"": []}, lists_of(call)
+        for key, word in words:
+            lists.setdefault(key, []).append(word)
+        name = lists[""][0]
+        modules[name] = Module(name, lists.get("USES", []), lists.get("PUBLIC", []))
+    return modules
+
+
+def lists_of(call):
+    key = ""
+    for word in call.split():
+        if word in ("USES", "LINKS", "PUBLIC"):
+            key = word
+        elif word not in ("TENSOR", "GROUP"):
+            yield key, word
+
+
+def reached(modules, name):
+    """The module and all below it."""
+    return {name}.union(*(reached(modules, used) for used in modules[name].uses))
+
+
+def folder_of(name):
+    """Where a module lies."""
+    return next(folder for layer in LAYERS if (folder := ROOT / "src" / layer / name).is_dir())
+
+
+def layer_of(name):
+    return folder_of(name).relative_to(ROOT / "src").parts[0]
+
+
+def included_by(name):
+    """The declared modules whose headers a folder that is no declared module (cli, cuda) includes, but for those that stand
+    below another of them."""
+    modules = declared()
+    text = "".join(file.read_text() for file in folder_of(name).iterdir() if file.suffix in (".h", ".cpp"))
+    named = set(re.findall(rf'#include "(?:{"|".join(LAYERS)})/([\w/]+)/\w+\.h"', text)) & set(modules)
+    below = set().union(*(reached(modules, name) - {name} for name in named))
+    return sorted(named - below)
+
+
+def folders():
+    """The folders that hold sources, as modules are named: comm, comm/mpi."""
+    return sorted({str(file.parent.relative_to(ROOT / "src" / layer))
+                   for layer in LAYERS for ending in ("cpp", "h") for file in (ROOT / "src" / layer).rglob(f"*.{ending}")
+                   if "gloo_headers" not in file.parts} - {"."})
+
+
+def says(name, stem):
+    """What a file promises: the comment that opens its header, or the source that has none."""
+    for suffix in (".h", ".cpp"):
+        file = folder_of(name) / (stem + suffix)
+        if file.exists() and (promise := headers.promise(file.read_text())):
+            return headers.first_sentence(promise)
+    return ""
+
+
+def files(name):
+    """[(stem, suffixes, what it promises)] of a folder."""
+    stems = {}
+    for file in sorted(folder_of(name).iterdir()):
+        if file.suffix in (".h", ".cpp"):
+            stems.setdefault(file.stem, []).append(file.suffix)
+    return [(stem, suffixes, says(name, stem)) for stem, suffixes in sorted(stems.items())]

@@ -1,0 +1,24 @@
+#pragma once
+// A learner's file becomes a program: with the compiler and the libtorch that lockstep was built with.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "course/workshop/confined.h"
+
+namespace lockstep::workshop {
+
+/// The command that makes `program` of `source`.
+std::vector<std::string> compile_command(const std::string& source, const std::string& program);
+
+/// The folder whose workshop.h is precompiled for this compiler, if there is one.
+std::optional<std::string> precompiled_folder();
+/// Precompiles it, once for all learners, beside the install or in LOCKSTEP_WORKSHOP. Returns the folder.
+std::string precompile();
+
+/// Makes `program` of `source`; what the compiler needs meanwhile lies in `scratch`. NotYet, in few lines,
+/// where the compiler objects.
+void compile(const std::string& source, const std::string& program, const std::string& scratch);
+
+}  // namespace lockstep::workshop

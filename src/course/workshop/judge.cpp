@@ -1,0 +1,116 @@
+#include "course/workshop/judge.h"
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::workshop {
+namespace {
+
+std::map<std::string, Judge>& judges() {
+  static std::map<std::string, Judge> table;
+  return table;
+}
+
+double number_of(const nlohmann::json& value) {
+  constexpr auto kInfinity = std::numeric_limits<double>::infinity();
+  if (value.is_number()) return value.get<double>();
+  if (value == "inf" || value == "-inf") return value == "inf" ? kInfinity : -kInfinity;
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+// a line that is cut off or forged is no fact
+void add_fact(const std::string& line, std::vector<Shown>& facts) {
+  const auto fact = base::parse_json(line);
+  if (!fact.is_object() || !fact.contains("name") || !fact["name"].is_string()) return;
+  Shown shown{fact["name"], {}, {}};
+  if (fact.contains("text") && fact["text"].is_string()) shown.text = fact["text"];
+  if (fact.contains("numbers") && fact["numbers"].is_array()) {
+    for (const auto& value : fact["numbers"]) shown.numbers.push_back(number_of(value));
+  }
+  facts.push_back(std::move(shown));
+}
+
+}  // namespace
+
+RankRun::RankRun(int rank, Ending ending) : rank_(rank), ending_(std::move(ending)) {
+  std::istringstream lines(ending_.facts);
+  for (std::string line; std::getline(lines, line);) add_fact(line, shown_);
+}
+
+bool RankRun::has(const std::string& name) const {
+  for (const auto& fact : shown_) {
+    if (fact.name == name) return true;
+  }
+  return false;
+}
+
+const Shown& RankRun::last(const std::string& name) const {
+  for (auto fact = shown_.rbegin(); fact != shown_.rend(); ++fact) {
+    if (fact->name == name) return *fact;
+  }
+  throw NotYet(
+      format("rank {} never showed `{}`", rank_, name),
+      format("the line show(\"{}\", ...) is part of the exercise: is it still there, and does rank {} "
+             "come to it?",
+             name, rank_));
+}
+
+double RankRun::number(const std::string& name) const {
+  const auto& row = numbers(name);
+  if (row.size() == 1) return row.front();
+  throw NotYet(format("rank {} showed {} numbers as `{}`, and one is wanted", rank_, row.size(), name));
+}
+
+const std::vector<double>& RankRun::numbers(const std::string& name) const {
+  return last(name).numbers;
+}
+
+const std::string& RankRun::text(const std::string& name) const {
+  return last(name).text;
+}
+
+std::vector<std::vector<double>> RankRun::rows(const std::string& name) const {
+  std::vector<std::vector<double>> found;
+  for (const auto& fact : shown_) {
+    if (fact.name == name) found.push_back(fact.numbers);
+  }
+  return found;
+}
+
+Judge find_judge(const std::string& exercise) {
+  const auto found = judges().find(exercise);
+  return found == judges().end() ? nullptr : found->second;
+}
+
+bool add_judge(const char* exercise, Judge judge) {
+  return judges().emplace(exercise, judge).second;
+}
+
+bool near(double is, double wanted, double tolerance) {
+  return std::abs(is - wanted) <= tolerance * std::max(1.0, std::abs(wanted));
+}
+
+std::string shown(double number) {
+  return format("{:.6g}", number);
+}
+
+std::string shown(const std::vector<double>& numbers) {
+  constexpr size_t kMost = 12;
+  std::vector<std::string> words;
+  for (const double number : numbers) words.push_back(shown(number));
+  if (words.size() > kMost) {
+    words[kMost - 2] = "...";
+    words[kMost - 1] = words.back();
+    words.resize(kMost);
+  }
+  return base::join(words, " ");
+}
+
+}  // namespace lockstep::workshop

@@ -1,0 +1,65 @@
+#include "lockstep/base/files/checkpoint_files.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+
+namespace lockstep::base {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kStem = "step-", kExtension = ".pt";
+
+/// Only a folder that is not there is an empty one.
+bool is_missing(const std::error_code& failure) {
+  return failure == std::errc::no_such_file_or_directory || failure == std::errc::not_a_directory;
+}
+
+}  // namespace
+
+std::string checkpoint_name(int64_t step) {
+  return format("{}{:08d}{}", kStem, step, kExtension);
+}
+
+std::optional<int64_t> step_in_name(const std::string& name) {
+  if (!name.starts_with(kStem) || !name.ends_with(kExtension)) return std::nullopt;
+  const auto digits =
+      std::string_view(name).substr(kStem.size(), name.size() - kStem.size() - kExtension.size());
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  if (error != std::errc() || end != digits.data() + digits.size() || step < 0) return std::nullopt;
+  return step;
+}
+
+std::vector<fs::path> checkpoints_in(const std::string& folder, std::error_code& failure) {
+  std::vector<fs::path> files;
+  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end;
+       entry.increment(failure)) {
+    if (step_in_name(entry->path().filename().string())) files.push_back(entry->path());
+  }
+  if (is_missing(failure)) failure.clear();
+  return files;
+}
+
+std::vector<fs::path> checkpoints_in(const std::string& folder) {
+  std::error_code failure;
+  auto files = checkpoints_in(folder, failure);
+  if (!failure) return files;
+  throw InputError("the checkpoints cannot be looked for: " + failure.message(), folder,
+                   "see to the file system, or start a new run (without --resume)");
+}
+
+std::string newest_by_name(const std::string& folder) {
+  const auto all = checkpoints_in(folder);
+  const auto newest = std::max_element(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return step_in_name(a.filename()) < step_in_name(b.filename());
+  });
+  return newest == all.end() ? "" : newest->string();
+}
+
+}  // namespace lockstep::base

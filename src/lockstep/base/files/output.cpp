@@ -1,0 +1,53 @@
+#include "lockstep/base/files/output.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/readable.h"
+
+namespace lockstep::output {
+namespace {
+
+std::atomic<int> first_error{0};
+
+// a pipe that somebody else has made non-blocking takes no more for now
+bool may_go_on(int error) {
+  if (error == EINTR) return true;
+  if (error != EAGAIN) return false;
+  pollfd room{STDOUT_FILENO, POLLOUT, 0};
+  ::poll(&room, 1, -1);
+  return true;
+}
+
+}  // namespace
+
+bool print(const std::string& text) {
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t wrote = ::write(STDOUT_FILENO, text.data() + done, text.size() - done);
+    if (wrote > 0) done += static_cast<size_t>(wrote);
+    if (wrote >= 0 || may_go_on(errno)) continue;
+    int none = 0;
+    if (errno != EPIPE) first_error.compare_exchange_strong(none, errno);
+    break;
+  }
+  return first_error == 0;
+}
+
+void line(const std::string& text) {
+  print(base::readable(text) + "\n");
+}
+
+void check() {
+  if (first_error == 0) return;
+  throw Error(format("the output cannot be written: {}", std::strerror(first_error)), "standard output",
+              "is the disk full?");
+}
+
+}  // namespace lockstep::output

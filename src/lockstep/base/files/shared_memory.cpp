@@ -1,0 +1,99 @@
+#include "lockstep/base/files/shared_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/files/claim.h"
+#include "lockstep/base/format.h"
+
+namespace lockstep::base {
+namespace {
+
+constexpr int kNameTries = 16;
+
+std::string fresh_name() {
+  std::random_device device;
+  return "/" + claimed_name(format("{}-{:08x}{:08x}", ::getpid(), device(), device()));
+}
+
+[[noreturn]] void fail(const std::string& what, int code) {
+  throw Error(format("cannot make shared memory: {}: {}", what, std::strerror(code)), "/dev/shm",
+              "look at its free space and rights with: df -h /dev/shm; ls -ld /dev/shm");
+}
+
+void* map(int file, size_t bytes) {
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  return data == MAP_FAILED ? nullptr : data;
+}
+
+}  // namespace
+
+SharedMemory SharedMemory::create(size_t bytes) {
+  sweep_unclaimed("/dev/shm");
+  for (int i = 0; i < kNameTries; ++i) {
+    const std::string name = fresh_name();
+    Descriptor file(::shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
+    if (!file && errno == EEXIST) continue;
+    if (!file) fail("shm_open", errno);
+    if (!claim(file)) continue;  // a sweep came between
+    // without posix_fallocate a full /dev/shm would be a SIGBUS at the first touch
+    const int full = ::posix_fallocate(file.number(), 0, static_cast<off_t>(bytes));
+    void* data = full == 0 ? map(file.number(), bytes) : nullptr;
+    if (data) return {name, data, bytes, std::move(file)};
+    ::shm_unlink(name.c_str());
+    fail(format("{} bytes", bytes), full != 0 ? full : ENOMEM);
+  }
+  fail("no free name", EEXIST);
+}
+
+std::optional<SharedMemory> SharedMemory::open(const std::string& name) {
+  const Descriptor file(::shm_open(name.c_str(), O_RDWR | O_CLOEXEC, 0));
+  if (!file) return std::nullopt;
+  struct stat facts {};
+  void* data =
+      ::fstat(file.number(), &facts) == 0 ? map(file.number(), static_cast<size_t>(facts.st_size)) : nullptr;
+  if (!data) return std::nullopt;
+  return SharedMemory(name, data, static_cast<size_t>(facts.st_size), Descriptor());
+}
+
+SharedMemory::SharedMemory(std::string name, void* data, size_t size, Descriptor claim)
+    : name_(std::move(name)), data_(data), size_(size), claim_(std::move(claim)) {}
+
+SharedMemory::SharedMemory(SharedMemory&& other) noexcept {
+  *this = std::move(other);
+}
+
+SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  name_ = std::move(other.name_);
+  data_ = std::exchange(other.data_, nullptr);
+  size_ = std::exchange(other.size_, 0);
+  claim_ = std::move(other.claim_);
+  return *this;
+}
+
+SharedMemory::~SharedMemory() {
+  release();
+}
+
+void SharedMemory::release() {
+  unlink();
+  if (data_) ::munmap(data_, size_);
+  data_ = nullptr;
+}
+
+void SharedMemory::unlink() {
+  if (claim_) ::shm_unlink(name_.c_str());
+  claim_.close();
+}
+
+}  // namespace lockstep::base

@@ -1,0 +1,211 @@
+#include "lockstep/base/files/whole_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+
+#include "lockstep/base/descriptor.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+
+namespace lockstep::base {
+namespace {
+
+constexpr const char* kPartialSuffix = ".partial";
+
+[[noreturn]] void cannot_write(const std::string& path) {
+  throw Error(format("cannot write: {}", std::strerror(errno)), path,
+              "free disk space, or set run.dir to a folder that can be written");
+}
+
+void write_all(const Descriptor& file, const void* data, size_t size, const std::string& path) {
+  const auto* bytes = static_cast<const char*>(data);
+  while (size > 0) {
+    const auto written = ::write(file.number(), bytes, size);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) cannot_write(path);
+    bytes += written;
+    size -= static_cast<size_t>(written);
+  }
+}
+
+// A sweeper sees by the lock that somebody still writes; a file system without locks has no sweeping.
+void hold(const Descriptor& file) {
+  ::flock(file.number(), LOCK_EX | LOCK_NB);
+}
+
+bool is_dead(const std::filesystem::path& partial) {
+  constexpr time_t kYoung = 60;  // between making and locking it, and where locks do not reach other hosts
+  struct stat facts {};
+  const Descriptor file(::open(partial.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  return file && ::fstat(file.number(), &facts) == 0 && S_ISREG(facts.st_mode) &&
+         ::time(nullptr) - facts.st_mtime > kYoung && ::flock(file.number(), LOCK_EX | LOCK_NB) == 0;
+}
+
+bool is_our_output(const struct stat& facts, int number) {
+  struct stat own {};
+  return ::fstat(number, &own) == 0 && own.st_dev == facts.st_dev && own.st_ino == facts.st_ino;
+}
+
+/// Waits for no reader: a pipe without one is an error.
+void write_through(const std::string& path, const std::string& text) {
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  if (!file) cannot_write(path);
+  ::fcntl(file.number(), F_SETFL, ::fcntl(file.number(), F_GETFL) & ~O_NONBLOCK);
+  write_all(file, text.data(), text.size(), path);
+}
+
+// Another user's link would lead this user's rights to a file of that one's choice.
+void check_link(const std::string& path) {
+  struct stat facts {};
+  if (::lstat(path.c_str(), &facts) != 0 || !S_ISLNK(facts.st_mode)) return;
+  if (facts.st_uid == ::geteuid() || facts.st_uid == 0) return;
+  throw InputError("a link of another user is in the file's place", path, "remove it, or name another file");
+}
+
+std::filesystem::path behind_links(std::filesystem::path path) {
+  constexpr int kMostLinks = 40;  // as Linux has it
+  std::error_code none;
+  for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(path, none); ++i) {
+    check_link(path.string());
+    path = path.parent_path() / std::filesystem::read_symlink(path, none);  // an absolute one replaces all
+  }
+  return path;
+}
+
+void write_by_kind(const std::string& path, const std::string& text) {
+  struct stat facts {};
+  const bool there = ::stat(path.c_str(), &facts) == 0;
+  for (const int number : {STDOUT_FILENO, STDERR_FILENO}) {
+    if (!there || !is_our_output(facts, number)) continue;
+    Descriptor own(::dup(number));
+    return write_all(own, text.data(), text.size(), path);
+  }
+  const auto target = behind_links(path).string();
+  if (there && !S_ISREG(facts.st_mode)) return write_through(path, text);
+  remove_dead_partials(target);
+  replace_file(target, text);
+  if (there) ::chmod(target.c_str(), facts.st_mode & 07777);
+}
+
+void write_and_sync(const std::string& path, const std::function<void(const ByteSink&)>& write) {
+  ::unlink(path.c_str());  // what a killed process of this number left, or somebody's link
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (!file) cannot_write(path);
+  hold(file);
+  write([&](const void* data, size_t size) { write_all(file, data, size, path); });
+  if (::fsync(file.number()) != 0 || !file.close()) cannot_write(path);
+}
+
+// Makes the rename last. A file system that can't sync folders is no reason to fail.
+void sync_folder(const std::filesystem::path& folder) {
+  const Descriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (file) ::fsync(file.number());
+}
+
+// Rights do not tell it all: a root's end at a read-only mount, at NFS, in /sys.
+bool takes_files(const std::string& path) {
+  std::string temporary;
+  const auto file = make_partial(path, temporary);
+  if (file) ::unlink(temporary.c_str());
+  return static_cast<bool>(file);
+}
+
+}  // namespace
+
+void write_output(const std::string& path, const std::string& text, const std::string& hint) {
+  try {
+    write_by_kind(path, text);
+  } catch (const InputError&) {
+    throw;
+  } catch (const Error& error) {
+    throw Error(error.what(), path, hint);
+  }
+}
+
+void write_own_output(const std::string& path, const std::string& text, const std::string& hint) {
+  if (!takes_files(path)) throw InputError(format("cannot write: {}", std::strerror(errno)), path, hint);
+  struct stat facts {};
+  const bool there = ::lstat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode);
+  remove_dead_partials(path);
+  replace_file(path, text);
+  if (there) ::chmod(path.c_str(), facts.st_mode & 07777);
+}
+
+void check_output(const std::string& path, const std::string& hint) {
+  struct stat facts {};
+  const bool there = ::stat(path.c_str(), &facts) == 0;
+  if (there && S_ISDIR(facts.st_mode)) throw InputError("a folder is in the file's place", path, hint);
+  if (there && (is_our_output(facts, STDOUT_FILENO) || is_our_output(facts, STDERR_FILENO))) return;
+  const auto target = std::filesystem::absolute(behind_links(path));
+  const auto folder = target.parent_path();
+  const bool replaced = !there || S_ISREG(facts.st_mode);
+  std::error_code none;
+  if (replaced && !std::filesystem::is_directory(folder, none))
+    throw InputError("there is no folder for the file", folder.string(), "make it, or " + hint);
+  if (replaced ? takes_files(target.string()) : ::access(path.c_str(), W_OK) == 0) return;
+  throw InputError(format("cannot write: {}", std::strerror(errno)), path, hint);
+}
+
+Descriptor make_partial(const std::string& path, std::string& temporary) {
+  const std::filesystem::path target(path);
+  temporary =
+      (target.parent_path() / format(".{}.XXXXXX{}", target.filename().string(), kPartialSuffix)).string();
+  Descriptor file(::mkostemps(temporary.data(), static_cast<int>(std::strlen(kPartialSuffix)), O_CLOEXEC));
+  if (file) hold(file);
+  return file;
+}
+
+void remove_dead_partials(const std::string& path) {
+  const std::filesystem::path target(path);
+  const auto folder = target.has_parent_path() ? target.parent_path() : std::filesystem::path(".");
+  const auto beginning = "." + target.filename().string() + ".";
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator entry(folder, ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
+    const auto name = entry->path().filename().string();
+    if (name.starts_with(beginning) && is_leftover(name) && is_dead(entry->path()))
+      ::unlink(entry->path().c_str());
+  }
+}
+
+bool is_leftover(const std::string& filename) {
+  return filename.starts_with('.') && filename.ends_with(kPartialSuffix);
+}
+
+void remove_leftovers(const std::string& folder) {
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator entry(folder, ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
+    if (is_leftover(entry->path().filename().string())) ::unlink(entry->path().c_str());
+  }
+}
+
+void write_whole(const std::string& path, const std::function<void(const ByteSink&)>& write,
+                 const std::function<void()>& ready) {
+  const std::filesystem::path target(path);
+  const auto folder = target.has_parent_path() ? target.parent_path() : std::filesystem::path(".");
+  const auto temporary =
+      (folder / format(".{}.{}{}", target.filename().string(), ::getpid(), kPartialSuffix)).string();
+  try {
+    write_and_sync(temporary, write);
+    if (ready) ready();
+    if (::rename(temporary.c_str(), path.c_str()) != 0) cannot_write(path);
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  sync_folder(folder);
+}
+
+void replace_file(const std::string& path, const std::string& text) {
+  write_whole(path, [&](const ByteSink& sink) { sink(text.data(), text.size()); });
+}
+
+}  // namespace lockstep::base

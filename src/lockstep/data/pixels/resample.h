@@ -1,0 +1,56 @@
+#pragma once
+// Images scaled as Pillow 13 scales them, bit for bit: bilinear and antialiased, in fixed point.
+
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/data/pixels/pixels.h"
+
+namespace lockstep::data {
+
+/// A rectangle of pixels.
+struct Box {
+  int64_t top = 0, left = 0, height = 0, width = 0;
+};
+
+/// Pillow's image.crop(part).resize((width, height), BILINEAR).crop(window), of which only the window is
+/// computed.
+struct Scaling {
+  Box part;
+  int64_t height = 0, width = 0;
+  Box window;
+};
+
+/// Keeps its memory from one image to the next; a thread has its own.
+class Resampler {
+ public:
+  /// The window's pixels, until the next call.
+  const Pixels& scale(const Pixels& image, const Scaling& scaling);
+
+ private:
+  /// Which of the given places lie under each wanted one, and how much each counts.
+  struct Weights {
+    std::vector<int32_t> first, count, share;  // `most` shares a place
+    int64_t most = 0;
+    std::vector<double> exact;
+    void set(int64_t given, int64_t wanted, int64_t begin, int64_t places);
+  };
+
+  /// Rows of pixels somewhere.
+  struct Rows {
+    const uint8_t* start;
+    int64_t stride;
+    const uint8_t* operator[](int64_t y) const { return start + y * stride; }
+  };
+
+  // `from` begins `skipped` columns, or rows, into the part.
+  void across(Rows from, int64_t skipped, Pixels& into) const;
+  void down(Rows from, int64_t skipped, Pixels& into);
+  const Pixels& down_then_across(const Pixels& image, const Scaling& scaling);
+
+  Weights columns_, rows_;
+  std::vector<int32_t> sums_;
+  Pixels narrow_, low_, scaled_;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,127 @@
+#include "lockstep/data/rows/line_reader.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr size_t kChunk = 1 << 20;
+constexpr size_t kLongestLine = 64 << 20;
+constexpr size_t kMostLineFields = 1 << 20;
+
+bool is_blank(std::string_view line) {
+  return line.find_first_not_of(" \t") == std::string_view::npos;
+}
+
+}  // namespace
+
+LineReader::LineReader(const std::string& path) : source_(path), buffer_(kChunk) {
+  refill();
+  constexpr std::string_view kBom = "\xEF\xBB\xBF";
+  if (std::string_view(buffer_.data(), end_).starts_with(kBom)) begin_ = kBom.size();
+}
+
+// Moves what is left to the front and reads on behind it; false where nothing more came.
+bool LineReader::refill() {
+  std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+  end_ -= begin_;
+  begin_ = 0;
+  if (end_ == buffer_.size()) {
+    if (buffer_.size() >= kLongestLine) {
+      throw InputError(format("a line of more than {} MiB: not a text file?", kLongestLine >> 20),
+                       format("{}:{}", source_.path(), number_ + 1),
+                       "give a CSV file whose lines end in LF or CRLF");
+    }
+    buffer_.resize(2 * buffer_.size());
+  }
+  const size_t got = source_.read(buffer_.data() + end_, buffer_.size() - end_);
+  end_ += got;
+  return got > 0;
+}
+
+bool LineReader::raw_line(std::string_view& line) {
+  size_t searched = 0;
+  for (;;) {
+    const char* from = buffer_.data() + begin_;
+    const void* found = std::memchr(from + searched, '\n', end_ - begin_ - searched);
+    if (found) {
+      line = {from, static_cast<size_t>(static_cast<const char*>(found) - from)};
+      begin_ += line.size() + 1;
+      return true;
+    }
+    searched = end_ - begin_;
+    if (refill()) continue;
+    line = {buffer_.data() + begin_, end_ - begin_};  // the last line may lack its end
+    begin_ = end_;
+    return !line.empty();
+  }
+}
+
+bool LineReader::next(std::string_view& line) {
+  while (next_of_all(line)) {
+    if (!is_blank(line)) return true;
+  }
+  return false;
+}
+
+bool LineReader::next_of_all(std::string_view& line) {
+  if (!raw_line(line)) return false;
+  ++number_;
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return true;
+}
+
+std::string LineReader::where() const {
+  return format("{}:{}", source_.path(), number_);
+}
+
+namespace {
+
+// The text of a quoted field that begins at line[at]; leaves `at` behind the closing quote.
+std::string_view quoted(std::string_view line, size_t& at, const LineReader& lines, std::string& unquoted) {
+  const size_t start = unquoted.size();
+  for (++at;; ++at) {
+    if (at >= line.size())
+      throw InputError("a quote does not end on its line", lines.where(),
+                       R"(close it there; a quote inside of quotes is written "")");
+    if (line[at] == '"' && (++at >= line.size() || line[at] != '"')) break;
+    unquoted += line[at];
+  }
+  return {unquoted.data() + start, unquoted.size() - start};
+}
+
+}  // namespace
+
+void split_fields(std::string_view line, char delimiter, const LineReader& lines,
+                  std::vector<std::string_view>& fields, std::string& unquoted) {
+  fields.clear();
+  unquoted.clear();
+  unquoted.reserve(line.size());  // never grows below: the fields point into it
+  for (size_t at = 0;; ++at) {
+    if (fields.size() == kMostLineFields) {
+      throw InputError(format("more than {} fields in a line", kMostLineFields), lines.where(),
+                       "is task.delimiter the file's?");
+    }
+    const size_t text = line.find_first_not_of(' ', at);
+    if (text != std::string_view::npos && line[text] == '"') {
+      at = text;
+      fields.push_back(quoted(line, at, lines, unquoted));
+      at = std::min(line.find_first_not_of(' ', at), line.size());
+      if (at < line.size() && line[at] != delimiter) {
+        throw InputError(format("something stands between a closing quote and the next '{}'", delimiter),
+                         lines.where(), "remove it, or put the whole field in quotes");
+      }
+    } else {
+      const size_t end = std::min(line.find(delimiter, at), line.size());
+      fields.push_back(line.substr(at, end - at));
+      at = end;
+    }
+    if (at >= line.size()) return;
+  }
+}
+
+}  // namespace lockstep::data

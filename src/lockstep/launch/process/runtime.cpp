@@ -1,0 +1,126 @@
+#include "lockstep/launch/process/runtime.h"
+
+#include <unistd.h>
+
+#include <exception>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/files/pack.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/launch/process/mpi.h"
+#include "lockstep/launch/process/mpi_plugins.h"
+#include "lockstep/launch/process/mpi_wish.h"
+#include "lockstep/launch/variables.h"
+
+namespace lockstep::launch {
+namespace {
+
+std::chrono::milliseconds seconds_in(const Environment& environment, const char* name,
+                                     std::chrono::milliseconds otherwise) {
+  const auto seconds = number_of(environment, name);
+  return seconds ? std::chrono::seconds(*seconds) : otherwise;
+}
+
+}  // namespace
+
+Runtime::Runtime(const std::string& launcher, const RuntimeOptions& options)
+    : options_(options), exceptions_at_birth_(std::uncaught_exceptions()) {
+  identify_as(launcher);
+}
+
+void Runtime::identify_as(const std::string& launcher) {
+  const Environment environment = current_environment();
+  check_environment(environment, launcher);
+  const bool wanted = wants_mpi(environment, launcher);
+  if (mpi_ && !wanted) leave_mpi();
+  if (!mpi_ && wanted) join_mpi(environment, launcher);
+  const auto facts = mpi_ ? std::optional(mpi_->facts()) : std::nullopt;
+  job_ = identify(environment, facts, launcher, current_surroundings(environment), options_.phantoms);
+  tell_mpi();
+  log::set_rank(job_.rank, job_.world);
+}
+
+// Who can do without MPI does where this machine has none.
+void Runtime::join_mpi(const Environment& environment, const std::string& launcher) {
+  try {
+    mpi::load(wish_for_mpi(environment, launcher, programs_above()));
+  } catch (const InputError& error) {
+    if (needs_mpi(environment, launcher) || is_set(environment, "LOCKSTEP_MPI")) throw;
+    without_mpi_ = error.what();
+    return;
+  }
+  const NamedPlugins plugins(options_.alone_in_mpi ? plugins_of_one_node(environment, mpi::loaded()->version)
+                                                   : std::vector<std::pair<std::string, std::string>>());
+  mpi_ = std::make_unique<MpiSession>(join_timeout());
+}
+
+void Runtime::tell_mpi() {
+  const auto* library = mpi::loaded();
+  if (!without_mpi_.empty()) job_.warnings.push_back("without MPI: " + without_mpi_);
+  if (!mpi_) return;
+  job_.mpi = library->version;
+  job_.because["mpi"] = format("{} in {}", library->version, library->file);
+  job_.because["mpi_choice"] = library->because;
+}
+
+std::chrono::milliseconds Runtime::join_timeout() const {
+  return seconds_in(current_environment(), "LOCKSTEP_JOIN_TIMEOUT", options_.join_timeout);
+}
+
+void Runtime::be_patient(std::chrono::milliseconds timeout) {
+  if (mpi_) mpi_->be_patient(timeout);
+}
+
+void Runtime::set_launcher(const std::string& launcher) {
+  circle_.reset();
+  identify_as(launcher);
+}
+
+void Runtime::leave_mpi() {
+  mpi_->finish(seconds_in(current_environment(), "LOCKSTEP_LEAVE_TIMEOUT", options_.leave_timeout));
+  mpi_.reset();
+}
+
+Runtime::~Runtime() {
+  if (!mpi_ || std::uncaught_exceptions() > exceptions_at_birth_) return;
+  try {
+    leave_mpi();
+  } catch (const std::exception& error) {
+    log::error(describe(error));
+    abort(kFailed);
+  }
+}
+
+const MpiSession& Runtime::mpi() const {
+  if (!mpi_) {
+    throw Error("MPI is not in use in this job", "launcher " + job_.launcher,
+                "start the ranks with mpirun or srun --mpi=pmix");
+  }
+  return *mpi_;
+}
+
+std::string Runtime::broadcast(const std::string& text) const {
+  return mpi_ ? mpi_->broadcast(text) : circle_ ? circle_->broadcast(text) : text;
+}
+
+std::vector<std::string> Runtime::all_gather(const std::string& text) const {
+  if (mpi_) return mpi_->all_gather(text);
+  const auto texts = gather(text);
+  return circle_ ? base::unpack_texts(circle_->broadcast(base::pack_texts(texts))) : texts;
+}
+
+std::vector<std::string> Runtime::gather(const std::string& text) const {
+  return mpi_ ? mpi_->gather(text) : circle_ ? circle_->gather(text) : std::vector<std::string>{text};
+}
+
+void Runtime::barrier() const {
+  mpi_ ? mpi_->barrier() : void(all_gather(""));
+}
+
+void Runtime::abort(int status) const {
+  if (mpi_) mpi::calls().abort(mpi::Comm::world, status);
+  _exit(status);
+}
+
+}  // namespace lockstep::launch

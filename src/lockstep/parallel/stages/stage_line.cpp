@@ -1,0 +1,225 @@
+#include "lockstep/parallel/stages/stage_line.h"
+
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+
+namespace lockstep::parallel {
+namespace {
+
+constexpr int64_t kMostDimensions = 14;
+constexpr int64_t kHeader = 3 + 2 * kMostDimensions;
+constexpr int kTag = 1;  // a neighbour's messages come in the order in which they were sent
+
+// The bytes as they lie: a message is contiguous, and channels_last has to arrive as channels_last.
+at::Tensor flat(const at::Tensor& tensor) {
+  return tensor.as_strided({tensor.numel()}, {1});
+}
+
+// one by one, a GPU's messages wait for each other in a ring (docs/decisions/0014)
+bool knows_groups(const Team& line) {
+  const auto backend = line.group()->getBackend(line.device().type());
+  if (backend->supportsCoalescing()) return true;
+  if (line.device().is_cpu()) return false;
+  throw InputError(format("the backend {} sends a pipeline's messages one by one, and on GPUs they hang so",
+                          backend->getBackendName()),
+                   "comm.backend", "use nccl, or train on CPUs");
+}
+
+/// Messages that begin together. Ended on every way out: one left open would hold the backend's end.
+class Group {
+ public:
+  Group(c10d::ProcessGroup& carrier, c10::DeviceType device) : carrier_(carrier), device_(device) {
+    carrier_.startCoalescing(device_);
+  }
+  ~Group() {
+    if (!is_open_) return;
+    try {
+      end();
+    } catch (const std::exception& error) {
+      log::debug(format("a group that failed: {}", error.what()));
+    }
+  }
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  c10::intrusive_ptr<c10d::Work> end() {
+    is_open_ = false;
+    return carrier_.endCoalescing(device_);
+  }
+
+ private:
+  c10d::ProcessGroup& carrier_;
+  c10::DeviceType device_;
+  bool is_open_ = true;
+};
+
+// what of an output is not as it was, and what would help
+std::pair<std::string, std::string> difference(const auto& before, const auto& now) {
+  const std::string cut = "cut elsewhere, or train without parallel.pipeline";
+  if (before.sizes != now.sizes)
+    return {format("its shape is {} after {}", c10::str(at::IntArrayRef(now.sizes)),
+                   c10::str(at::IntArrayRef(before.sizes))),
+            "a stage's output may depend on its input's shape alone: " + cut};
+  if (before.dtype != now.dtype)
+    return {format("its type is {} after {}", c10::toString(now.dtype), c10::toString(before.dtype)), cut};
+  if (before.strides != now.strides)
+    return {format("its strides are {} after {}", c10::str(at::IntArrayRef(now.strides)),
+                   c10::str(at::IntArrayRef(before.strides))),
+            "let the stage give it .contiguous(); or " + cut};
+  return {now.needs_gradient ? "it needs a gradient, and needed none before"
+                             : "it needs no gradient, and needed one before",
+          "freeze or unfreeze a stage before the first batch, and not between batches"};
+}
+
+}  // namespace
+
+StageLine::StageLine(Team line) : line_(std::move(line)), groups_(knows_groups(line_)) {}
+
+StageLine::Form StageLine::form_of(const at::Tensor& tensor) {
+  return {tensor.scalar_type(), tensor.requires_grad(), tensor.sizes().vec(), tensor.strides().vec()};
+}
+
+at::Tensor StageLine::packed(const Form& form) {
+  std::vector<int64_t> numbers{static_cast<int64_t>(form.dtype), form.needs_gradient ? 1 : 0,
+                               static_cast<int64_t>(form.sizes.size())};
+  for (const auto& list : {form.sizes, form.strides}) numbers.insert(numbers.end(), list.begin(), list.end());
+  numbers.resize(kHeader);
+  return torch::tensor(numbers);
+}
+
+StageLine::Form StageLine::unpacked(const at::Tensor& header) {
+  const auto* numbers = header.const_data_ptr<int64_t>();
+  const auto* sizes = numbers + 3;
+  const auto dimensions = numbers[2];
+  return {static_cast<at::ScalarType>(numbers[0]), numbers[1] != 0, Sizes(sizes, sizes + dimensions),
+          Sizes(sizes + dimensions, sizes + 2 * dimensions)};
+}
+
+at::Tensor StageLine::dense(const at::Tensor& tensor) {
+  if (tensor.dim() > kMostDimensions) {
+    throw InputError(format("a stage gives a tensor of {} dimensions", tensor.dim()), "parallel.pipeline",
+                     format("cut the model where at most {} are enough", kMostDimensions));
+  }
+  return tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous();
+}
+
+at::Tensor StageLine::empty(const Form& form) const {
+  return at::empty_strided(form.sizes, form.strides, at::dtype(form.dtype).device(line_.device()));
+}
+
+StageLine::Key StageLine::key(What what, const Sizes& batch) {
+  return {what, torch::GradMode::is_enabled(), batch};
+}
+
+StageLine::Parcel StageLine::output(const at::Tensor& tensor, const Sizes& batch) {
+  auto whole = dense(tensor.detach());
+  auto form = form_of(whole);
+  form.needs_gradient = tensor.requires_grad();
+  const auto [known, is_new] = sent_forms_.try_emplace(key(What::output, batch), form);
+  if (is_new) {
+    const Parcel header{true, stage() + 1, packed(form)};
+    sent_.push_back({post(header), {header.tensor}, false});
+  }
+  if (known->second != form) {
+    const auto [what, help] = difference(known->second, form);
+    throw Error("what a stage of the pipeline gives changed from batch to batch: " + what,
+                format("stage {}", stage()), help);
+  }
+  return {true, stage() + 1, whole};
+}
+
+StageLine::Parcel StageLine::input(const Sizes& batch) {
+  auto known = known_forms_.find(key(What::output, batch));
+  if (known == known_forms_.end()) {
+    const Parcel header{false, stage() - 1, torch::empty({kHeader}, torch::kInt64)};
+    post(header)->wait();
+    known = known_forms_.emplace(key(What::output, batch), unpacked(header.tensor)).first;
+  }
+  return {false, stage() - 1, empty(known->second).requires_grad_(known->second.needs_gradient)};
+}
+
+// Autograd lays the gradient of a dense leaf out like the leaf, so that nothing is copied here.
+StageLine::Parcel StageLine::gradient_of(const at::Tensor& input) const {
+  const auto& gradient = input.grad();
+  if (gradient.defined() && gradient.strides() == input.strides()) return {true, stage() - 1, gradient};
+  auto whole = torch::zeros_like(input.detach());
+  if (gradient.defined()) whole.copy_(gradient);
+  return {true, stage() - 1, whole};
+}
+
+StageLine::Parcel StageLine::gradient(const Sizes& batch) const {
+  return {false, stage() + 1, empty(sent_forms_.at(key(What::output, batch)))};
+}
+
+StageLine::WorkPtr StageLine::post(const Parcel& parcel) const {
+  std::vector<at::Tensor> tensors{flat(parcel.tensor.detach())};
+  const auto& group = line_.group();
+  return parcel.sends ? group->send(tensors, parcel.peer, kTag) : group->recv(tensors, parcel.peer, kTag);
+}
+
+// One piece of work for a group, one a message where the backend knows no groups.
+std::vector<StageLine::Posted> StageLine::post_all(const std::vector<Parcel>& parcels) const {
+  std::vector<Posted> posted;
+  std::optional<Group> group;
+  if (groups_) group.emplace(*line_.group(), line_.device().type());
+  for (const auto& parcel : parcels) posted.push_back({post(parcel), {parcel.tensor}, !parcel.sends});
+  if (!group) return posted;
+  Posted whole{group->end(), {}, false};
+  for (const auto& one : posted) {
+    whole.tensors.insert(whole.tensors.end(), one.tensors.begin(), one.tensors.end());
+    whole.receives |= one.receives;
+  }
+  return {whole};
+}
+
+void StageLine::exchange(const std::vector<Parcel>& parcels) {
+  if (parcels.empty()) return;
+  for (auto& posted : post_all(parcels)) {
+    if (posted.receives) {
+      posted.work->wait();
+    } else {
+      sent_.push_back(std::move(posted));
+    }
+  }
+  release(unanswered());
+}
+
+// An output and a gradient for each micro-batch that a stage keeps alive, and one more: whatever is older was
+// answered, so that waiting for it takes no time and frees its memory.
+size_t StageLine::unanswered() const {
+  return 2 * static_cast<size_t>(stages() - stage() + 1);
+}
+
+void StageLine::release(size_t kept) {
+  for (; sent_.size() > kept; sent_.pop_front()) sent_.front().work->wait();
+}
+
+at::Tensor StageLine::from_last(const at::Tensor& mine, const Sizes& batch) {
+  c10d::BroadcastOptions options;
+  options.rootRank = stages() - 1;
+  const auto share = [&](const at::Tensor& tensor) {
+    std::vector<at::Tensor> tensors{tensor};
+    line_.group()->broadcast(tensors, options)->wait();
+  };
+  const auto whole = is_last() ? dense(mine.detach()) : at::Tensor();
+  const auto place = key(What::result, batch);
+  auto known = known_forms_.find(place);
+  if (known == known_forms_.end()) {
+    const auto header = is_last() ? packed(form_of(whole)) : torch::empty({kHeader}, torch::kInt64);
+    share(header);
+    known = known_forms_.emplace(place, unpacked(header)).first;
+  }
+  auto result = is_last() ? whole : empty(known->second);
+  share(flat(result));
+  return result;
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,155 @@
+#include "tools/bench/all_reduce.h"
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
+#include "lockstep/comm/connect.h"
+#include "lockstep/launch/process/runtime.h"
+#include "lockstep/mpi/calls.h"
+#include "lockstep/parallel/joining.h"
+#include "lockstep/parallel/session.h"
+#include "tools/bench/all_reduce_report.h"
+#include "tools/bench/machine_use.h"
+#include "tools/bench/network.h"
+#include "tools/bench/report.h"
+#include "tools/bench/ways.h"
+
+namespace lockstep::bench {
+namespace {
+
+comm::Facts facts_of(const AllReduceBench& asked) {
+  std::string sizes;
+  for (const auto size : asked.sizes) sizes += format("{} ", size);
+  return {{"the program", asked.program},
+          {"the command", "bench allreduce"},
+          {"--algorithm", asked.algorithm},
+          {"--backend", asked.backend},
+          {"--sizes", sizes},
+          {"--rounds", std::to_string(asked.rounds)},
+          {"--latency", format("{}", asked.latency)},
+          {"--bandwidth", format("{}", asked.bandwidth)}};
+}
+
+std::vector<const Algorithm*> chosen(const std::string& name) {
+  if (name != "all") return {&find_all_reduce(name)};
+  std::vector<const Algorithm*> all;
+  for (const auto& algorithm : all_reduce_algorithms()) all.push_back(&algorithm);
+  return all;
+}
+
+void plain_mpi(at::Tensor& tensor) {
+  mpi::calls().allreduce(mpi::kInPlace, tensor.data_ptr(), static_cast<int>(tensor.numel()),
+                         mpi::Type::float32, mpi::Op::sum, mpi::Comm::world);
+}
+
+// The job that measures: its ranks, its groups.
+class Bench {
+ public:
+  explicit Bench(const AllReduceBench& asked) : asked_(asked) {
+    auto runtime = std::make_unique<launch::Runtime>(asked.launcher);
+    runtime_ = runtime.get();
+    const auto facts = [&asked](const launch::DeviceChoice&) { return facts_of(asked); };
+    session_ =
+        std::make_unique<Session>(std::move(runtime), parallel::Joining{.options = {}, .facts = facts});
+    if (session_->world() > 1) return;
+    throw InputError("one rank has nothing to exchange", "bench allreduce",
+                     "start more: mpirun -n 2 lockstep bench allreduce");
+  }
+
+  const Session& session() const { return *session_; }
+
+  /// gloo, NCCL and MPI as far as they are here; then the algorithms.
+  std::vector<Way> ways(std::vector<std::string>& notes) {
+    std::vector<Way> ways = {through("gloo", session_->group())};
+    const auto device = session_->device();
+    device.is_cuda() ? ways.push_back(through("nccl", session_->group(), device))
+                     : notes.push_back("nccl is not measured: no GPU here");
+    if (runtime_->has_mpi()) {
+      ways.push_back({.name = "MPI_Allreduce", .sum = plain_mpi});
+      mpi_ = comm::connect(*runtime_, {.backend = "mpi"});
+      ways.push_back(through("mpi", mpi_));
+      ways.push_back(in_shared_memory("mpi_shared", mpi_));
+    } else {
+      notes.push_back("MPI is not measured: the ranks were not started by it");
+    }
+    for (const auto* algorithm : chosen(asked_.algorithm)) {
+      ways.push_back(through(algorithm->name, carried_by(*algorithm)));
+      ways.back().algorithm = algorithm;
+    }
+    return ways;
+  }
+
+  /// A barrier. gloo lets one rank go a good deal before the other, which a sum of microseconds would be
+  /// billed for. The mpi backend's, which spins, does not; who came late to the first of two is in time for
+  /// the second.
+  void line_up() const {
+    if (!mpi_) return session_->team().barrier();
+    for (int i = 0; i < 2; ++i) mpi_->barrier()->wait();
+  }
+
+  /// Of the algorithms' messages.
+  Network network() { return measure_network(session_->team(), carried_by(*chosen(asked_.algorithm)[0])); }
+
+ private:
+  ProcessGroup carried_by(const Algorithm& algorithm) {
+    return comm::connect(*runtime_, {.backend = asked_.backend,
+                                     .allreduce = algorithm.name,
+                                     .latency_us = asked_.latency * 1e6,
+                                     .bandwidth_gbit = asked_.bandwidth * 8 / 1e9});
+  }
+
+  const AllReduceBench& asked_;
+  launch::Runtime* runtime_;  // the session's
+  std::unique_ptr<Session> session_;
+  ProcessGroup mpi_;  // where MPI is
+};
+
+// Collective.
+std::string caution_of(const Team& team) {
+  if (!has_more_ranks_than_cores(team)) return "";
+  return "more ranks than cores: they wait for one another's turns, which no model knows of";
+}
+
+AllReduceFound measure_ways(Bench& bench, const AllReduceBench& asked) {
+  const auto& team = bench.session().team();
+  AllReduceFound found{.asked = asked, .ranks = {team.world(), team.job().nodes}};
+  found.network = bench.network();
+  found.caution = caution_of(team);
+  const auto ways = bench.ways(found.notes);
+  for (const auto& way : ways) found.rows.push_back({way.name, way.algorithm, {}});
+  for (const auto size : asked.sizes) {
+    const auto times = measured(team, ways, size, static_cast<int>(asked.rounds), [&] { bench.line_up(); });
+    for (size_t way = 0; way < times.size(); ++way) found.rows[way].seconds.push_back(times[way]);
+  }
+  return found;
+}
+
+}  // namespace
+
+void check(const AllReduceBench& bench) {
+  chosen(bench.algorithm);
+  check_out(bench.out);
+  if (bench.rounds < 1 || bench.rounds > 1000)
+    throw InputError("--rounds is a number from 1 to 1000", "--rounds", "7 is usual");
+  if (bench.backend == "gloo" || bench.backend == "mpi") return;
+  throw InputError(
+      format("the algorithms are messages between CPUs, and {} carries none", base::printable(bench.backend)),
+      "--backend", "choose gloo or mpi");
+}
+
+int all_reduce(const AllReduceBench& asked) {
+  check(asked);
+  Bench bench(asked);
+  bench.session().team().from_first([&] {
+    check_place(asked.out);
+    return std::string();
+  });
+  const auto found = measure_ways(bench, asked);
+  bench.session().team().from_first([&] {
+    tell(found);
+    return std::string();
+  });
+  return kDone;
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,214 @@
+#include "tools/bench/step.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "tools/bench/clock.h"
+#include "tools/bench/report.h"
+#include "tools/bench/step_report.h"
+#include "tools/bench/training_steps.h"
+#include "tools/bench/units.h"
+#include "trainer/config/chosen.h"
+
+namespace lockstep::bench {
+namespace {
+
+constexpr int64_t kMostSteps = 100'000;
+constexpr int64_t kFewest = 3;  // however long they take: DDP arranges its buckets in the second
+constexpr double kSeconds = 5;  // of timed steps, where nobody says how many
+constexpr int64_t kWarmSteps = 10;
+constexpr double kWarmSeconds = 0.3, kWarmAtMost = 2;
+
+train::Command command_of(const StepBench& asked) {
+  auto command = asked.command;
+  command.told = {{"the command", "bench step"}, {"--steps", std::to_string(asked.steps.value_or(0))}};
+  return command;
+}
+
+// The slowest rank's, on every rank. Collective.
+double timed_step(TrainingSteps& steps, const Team& team) {
+  const auto begin = Clock::now();
+  steps.take();
+  steps.settle();
+  std::vector<double> seconds{since(begin)};
+  team.max(seconds);
+  return seconds[0];
+}
+
+struct WarmUp {
+  int64_t steps = 0;
+  double a_step = 0;  // seconds that one takes in the end
+};
+
+WarmUp warm_up(TrainingSteps& steps, const Team& team) {
+  std::vector<double> seconds;
+  double passed = 0;
+  const auto is_warm = [&] {
+    const auto count = static_cast<int64_t>(seconds.size());
+    return (count >= kWarmSteps && passed >= kWarmSeconds) || (count >= kFewest && passed >= kWarmAtMost);
+  };
+  while (!is_warm()) {
+    seconds.push_back(timed_step(steps, team));
+    passed += seconds.back();
+  }
+  const auto count = static_cast<int64_t>(seconds.size());
+  return {count, spread_of({seconds.begin() + static_cast<std::ptrdiff_t>(count / 2), seconds.end()}).mean};
+}
+
+struct Counted {
+  Work work;
+  int64_t samples = 0;
+};
+
+Counted counted_step(TrainingSteps& steps) {
+  steps.make_ready();  // a round's acting is no step's work
+  const WorkCount count;
+  const auto before = steps.samples();
+  steps.take();
+  return {count.so_far(), steps.samples() - before};
+}
+
+// Kernels of our own are nothing that libtorch is asked for: what it would do in their place is counted.
+Counted counted_with_libtorch(train::Setup& setup) {
+  auto& kernels = setup.settings.train.kernels;
+  const auto asked = std::exchange(kernels, "exact");
+  Counted counted;
+  {
+    TrainingSteps steps(setup);
+    counted = counted_step(steps);
+  }
+  kernels = asked;
+  return counted;
+}
+
+// What an update cannot do without: parameters, gradients and state are read, parameters and state written.
+void weigh_update(RankSteps& rank, const train::Setup& setup, const train::Learner& learner) {
+  if (setup.settings.optim.sharded && setup.mesh->data().world() > 1) return;  // and sends them around
+  double parameters = 0;
+  for (const auto& tensor : learner.model->parameters())
+    if (tensor.requires_grad()) parameters += static_cast<double>(tensor.nbytes());
+  const double state = train::state_bytes_of(*learner.optimizer);
+  rank.update_holds = 2 * parameters + state;
+  rank.update_bytes = 3 * parameters + 2 * state;
+}
+
+// A rank's steps, one after the other, with nothing between them.
+void time_steps(TrainingSteps& steps, const Team& team, int64_t count, RankSteps& rank) {
+  std::vector<double> seconds(static_cast<size_t>(count));
+  steps.settle();
+  team.barrier();
+  auto& clock = steps.clock();
+  const auto processors = processor_time();
+  clock.enter(train::Phase::other);
+  const auto before = clock.seconds();
+  for (auto& one : seconds) {
+    const auto begin = Clock::now();
+    steps.take();
+    one = since(begin);
+  }
+  steps.settle();
+  clock.enter(train::Phase::other);
+  rank.processors = processor_time() - processors;
+  for (size_t i = 0; i < train::kPhases; ++i)
+    rank.phases[i] = (clock.seconds()[i] - before[i]) / static_cast<double>(count);
+  const auto spread = spread_of(std::move(seconds));
+  rank.median = spread.median;
+  rank.least = spread.least;
+  rank.longest = spread.most;
+}
+
+// Before the steps and after them: what the machine did not have at one end is no peak. Collective.
+void find_peak(const Team& team, const Peak& before, const Peak& after, RankSteps& rank, StepFound& found) {
+  std::vector<double> sums{before.flops, after.flops, before.bytes, after.bytes};
+  team.sum(sums);
+  rank.peak.flops = sums[1] > sums[0] ? after.flops : before.flops;
+  rank.peak.bytes = sums[3] > sums[2] ? after.bytes : before.bytes;
+  found.missing = 1 - std::min(sums[0], sums[1]) / std::max(sums[0], sums[1]);
+}
+
+// Collective.
+bool has_diverged(const TrainingSteps& steps, const Team& team) {
+  std::vector<double> bad{steps.diverged() ? 1.0 : 0.0};
+  team.max(bad);
+  return bad[0] > 0;
+}
+
+StepFound::Training training_of(const train::Setup& setup) {
+  const auto& settings = setup.settings;
+  const auto& job = setup.team->job();
+  StepFound::Training training;
+  training.task = settings.task.name;
+  training.model = config::chosen_name(settings, "model.name");
+  training.device = setup.team->device().str();
+  training.backend = setup.team->group() ? setup.backend : "no group";
+  training.mode = settings.train.mode;
+  training.precision = settings.train.precision;
+  training.layout = settings.train.layout;
+  training.kernels = settings.train.kernels;
+  training.nodes = job.nodes;
+  return training;
+}
+
+// All but what is known of rank 0 alone. Collective.
+StepFound measure_steps(train::Setup& setup, const StepBench& asked) {
+  const auto& team = *setup.team;
+  StepFound found{.asked = asked, .training = training_of(setup)};
+  found.crowded = has_more_ranks_than_cores(team);
+  RankSteps rank;
+  rank.host = team.job().host;
+  rank.threads = setup.session->threads();
+  rank.cache = static_cast<double>(cache_bytes());
+  Counted counted;
+  const bool own_kernels = setup.settings.train.kernels != "exact";
+  if (own_kernels) counted = counted_with_libtorch(setup);
+  TrainingSteps steps(setup);
+  if (!own_kernels) counted = counted_step(steps);
+  weigh_update(rank, setup, steps.learner());
+  const bool on_cpu = team.device().is_cpu();
+  const auto before = on_cpu ? measure_peak(team) : Peak{};
+  const auto warm = warm_up(steps, team);
+  found.warm_up = warm.steps + (own_kernels ? 0 : 1);
+  const auto fitting = static_cast<int64_t>(std::min(kSeconds / warm.a_step, 1.0 * kMostSteps));
+  found.steps = asked.steps.value_or(std::max(fitting, kFewest));
+  log::info(format("timing {} steps, about {}", found.steps,
+                   seconds_text(warm.a_step * static_cast<double>(found.steps))));
+  const auto samples = steps.samples();
+  time_steps(steps, team, found.steps, rank);
+  found.diverged = has_diverged(steps, team);
+  const auto taken = static_cast<double>(steps.samples() - samples) / static_cast<double>(found.steps);
+  found.samples = taken * setup.mesh->data().world();
+  const double part = counted.samples > 0 ? taken / static_cast<double>(counted.samples) : 1;
+  rank.work = {counted.work.forward * part, counted.work.backward * part};
+  if (on_cpu) find_peak(team, before, measure_peak(team), rank, found);
+  for (const auto& text : team.all_gather(packed(rank))) found.ranks.push_back(unpacked(text));
+  return found;
+}
+
+}  // namespace
+
+void check(const StepBench& bench) {
+  check_out(bench.out);
+  if (!bench.steps || (*bench.steps >= 1 && *bench.steps <= kMostSteps)) return;
+  throw InputError("--steps is a number from 1 to 100000", "--steps",
+                   "50 is usual; left out, as many as take 5 seconds");
+}
+
+int step(const StepBench& asked) {
+  check(asked);
+  auto setup = train::set_up(command_of(asked));
+  setup.team->from_first([&] {
+    check_place(asked.out);
+    return std::string();
+  });
+  const auto found = measure_steps(setup, asked);
+  setup.team->from_first([&] {
+    tell(found);
+    return std::string();
+  });
+  return kDone;
+}
+
+}  // namespace lockstep::bench

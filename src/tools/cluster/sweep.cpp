@@ -1,0 +1,158 @@
+#include "tools/cluster/sweep.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::cluster {
+namespace {
+
+constexpr size_t kMostTasks = 1000;   // Slurm's MaxArraySize is 1001 where nobody has changed it
+constexpr size_t kLongestValue = 24;  // in a run's name
+constexpr size_t kLongestRunName = 180;
+constexpr const char* kExample = "as in --sweep optim.lr=0.1,0.01 or --sweep run.seed=0..4";
+
+[[noreturn]] void refuse_sweep(const std::string& text, const std::string& why) {
+  throw InputError(format("--sweep {}: {}", base::printable(text), why), "", kExample);
+}
+
+std::optional<int64_t> whole(std::string_view text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// 0..4
+std::optional<std::vector<std::string>> range_of(const std::string& text, const std::string& all) {
+  const auto dots = text.find("..");
+  if (dots == std::string::npos) return std::nullopt;
+  const auto first = whole(std::string_view(text).substr(0, dots)),
+             last = whole(std::string_view(text).substr(dots + 2));
+  if (!first || !last) return std::nullopt;
+  if (*first > *last) refuse_sweep(all, "the range has its ends the wrong way round");
+  // the numbers may lie anywhere in 64 bits
+  if (static_cast<uint64_t>(*last) - static_cast<uint64_t>(*first) >= kMostTasks)
+    refuse_sweep(all, format("more than {} values", kMostTasks));
+  std::vector<std::string> values;
+  for (int64_t i = 0; i <= *last - *first; ++i) values.push_back(std::to_string(*first + i));
+  return values;
+}
+
+// a quote inside a word is a letter: it's
+bool opens_quote(char c, const std::string& before) {
+  return (c == '"' || c == '\'') &&
+         (before.empty() || std::string_view("[{,: ").find(before.back()) != std::string::npos);
+}
+
+// at commas outside brackets and quotes
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> values(1);
+  int depth = 0;
+  char quote = 0;
+  for (const char c : text) {
+    if (quote) {
+      if (c == quote) quote = 0;
+    } else if (opens_quote(c, values.back())) {
+      quote = c;
+    } else if (c == '[' || c == '{') {
+      ++depth;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+    if (c == ',' && depth == 0 && !quote)
+      values.emplace_back();
+    else
+      values.back() += c;
+  }
+  return values;
+}
+
+// optim.lr is lr in a name, unless another swept key is lr, too
+std::string short_name(const std::vector<SweptKey>& swept, const std::string& key) {
+  const auto last = [](const std::string& path) { return path.substr(path.rfind('.') + 1); };
+  const auto same =
+      std::ranges::count_if(swept, [&](const auto& other) { return last(other.key) == last(key); });
+  return same > 1 ? key : last(key);
+}
+
+// [0.9, 0.99] is 0.9_0.99 in a name
+std::string safe(const std::string& value) {
+  std::string text;
+  for (const char c : value.substr(0, kLongestValue)) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool plain = byte < 0x80 && (std::isalnum(byte) || c == '.' || c == '-');
+    if (plain)
+      text += c;
+    else if (!text.empty() && text.back() != '_')
+      text += '_';
+  }
+  return text.substr(0, text.find_last_not_of('_') + 1);
+}
+
+void check_keys(const std::vector<SweptKey>& swept) {
+  std::set<std::string> seen;
+  size_t tasks = 1;
+  for (const auto& one : swept) {
+    if (!seen.insert(one.key).second) refuse_sweep(one.key, "this key is swept twice");
+    tasks *= one.values.size();
+    if (tasks > kMostTasks)
+      throw InputError(format("the sweep has more than {} tasks", kMostTasks), "",
+                       "sweep fewer values, or in several jobs");
+  }
+}
+
+// Names that came out alike get the task's number.
+void name_runs(std::vector<std::vector<std::string>>& tasks, const std::vector<std::string>& names) {
+  std::multiset<std::string> all(names.begin(), names.end());
+  for (size_t i = 0; i < tasks.size(); ++i)
+    tasks[i].push_back("run.name=" + (all.count(names[i]) > 1 ? format("{}-task{}", names[i], i) : names[i]));
+}
+
+}  // namespace
+
+SweptKey parse_swept(const std::string& text) {
+  const auto equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) refuse_sweep(text, "a key and its values are wanted");
+  SweptKey swept{text.substr(0, equals), {}};
+  const auto said = text.substr(equals + 1);
+  const auto range = range_of(said, text);
+  swept.values = range ? *range : split(said);
+  if (std::ranges::count(swept.values, "")) refuse_sweep(text, "a value is empty");
+  const auto different = std::set(swept.values.begin(), swept.values.end()).size();
+  if (different < swept.values.size()) refuse_sweep(text, "a value is there twice");
+  return swept;
+}
+
+std::vector<std::vector<std::string>> tasks_of(const std::vector<SweptKey>& swept, const std::string& name) {
+  check_keys(swept);
+  std::vector<std::vector<std::string>> tasks(1);
+  std::vector<std::string> names = {name.substr(0, kLongestRunName / 2)};
+  for (const auto& [key, values] : swept) {
+    std::vector<std::vector<std::string>> more;
+    std::vector<std::string> more_names;
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      for (const auto& value : values) {
+        more.push_back(tasks[i]);
+        more.back().push_back(format("{}={}", key, value));
+        more_names.push_back(format("{}-{}{}", names[i], short_name(swept, key), safe(value)));
+      }
+    }
+    tasks = std::move(more);
+    names = std::move(more_names);
+  }
+  const bool named = std::ranges::count(swept, "run.name", &SweptKey::key) > 0;
+  for (auto& run : names) run = run.substr(0, kLongestRunName);
+  if (!named) name_runs(tasks, names);
+  return tasks;
+}
+
+}  // namespace lockstep::cluster

@@ -1,0 +1,141 @@
+#include "tools/cluster/watch.h"
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+
+namespace lockstep::cluster {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kEvery = 5s;  // the scheduler is everybody's
+constexpr auto kSoon = 1s;   // where its word is all that is waited for
+constexpr auto kSilent = 60s;
+
+// By the run's own word; nothing where its folder cannot be read.
+std::optional<run_folder::Verdict> judged(const std::filesystem::path& folder) {
+  if (folder.empty()) return std::nullopt;
+  try {
+    return run_folder::judge(folder);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+bool is_there(const Seen& seen) {
+  return seen.state == Seen::queued || seen.state == Seen::running;
+}
+
+}  // namespace
+
+void Watch::hear(const Seen& seen) {
+  if (is_there(seen))
+    gone_since_.reset();
+  else if (!gone_since_ || seen_->state != seen.state)
+    gone_since_ = Clock::now();
+  seen_ = seen;
+  heard_ = Clock::now();
+}
+
+// A run that is on keeps a job alive that its scheduler has lost.
+bool Watch::is_given_up() {
+  if (!gone_since_) return false;
+  const bool unknown = seen_->state == Seen::unknown;
+  if (Clock::now() - *gone_since_ <= (unknown ? patience_.unknown : patience_.record)) return false;
+  const auto verdict = unknown ? judged(now_.folder) : std::nullopt;
+  return !verdict || verdict->exit_status != run_folder::kRunning;
+}
+
+const Standing& Watch::look() {
+  if (over()) return now_;
+  const auto recorded = read_record_file(record_);
+  const auto job = recorded.replaced ? recorded.job : job_;
+  const int begins = recorded.restarts + (recorded.began ? 1 : 0);
+  if (job != now_.job || begins != begins_) forget_what_was_heard();
+  now_.job = job;
+  begins_ = begins;
+  now_.restarts = recorded.restarts;
+  if (const auto folder = folder_of(recorded); !folder.empty()) now_.folder = folder;
+  if (has_ended(recorded) || is_given_up()) {
+    end(recorded);
+  } else if (recorded.status && !(seen_ && seen_->state == Seen::queued)) {
+    now_.phase = Standing::ending;
+  } else if (seen_ && seen_->state == Seen::unknown) {
+    now_.phase = Standing::missing;
+  } else if (recorded.began && !recorded.again && !(seen_ && seen_->state == Seen::queued)) {
+    now_.phase = Standing::running;
+  } else {
+    now_.phase = recorded.began ? Standing::again : Standing::queued;
+    now_.words = seen_ && seen_->state == Seen::queued ? seen_->words : "";
+  }
+  return now_;
+}
+
+void Watch::forget_what_was_heard() {
+  seen_.reset();
+  gone_since_.reset();
+}
+
+// Whatever it ended with, the scheduler may start the same job again (a requeue, a node's failure, qrerun,
+// pre-emption): only what it says when it is asked after that end tells.
+bool Watch::has_ended(const Recorded& recorded) {
+  if (!recorded.status) {
+    ended_since_.reset();
+    return false;
+  }
+  if (!ended_since_) {
+    ended_since_ = Clock::now();
+    last_ = judged(now_.folder);  // a chain's next link soon speaks there
+    forget_what_was_heard();
+  }
+  if (seen_ && !is_there(*seen_)) return true;
+  return Clock::now() - std::max(*ended_since_, heard_) > patience_.silent;
+}
+
+void Watch::end(const Recorded& recorded) {
+  now_.phase = Standing::over;
+  now_.lost = !recorded.status;
+  now_.words = now_.lost && seen_ ? seen_->words : "";
+  now_.status = recorded.status.value_or(kFailed);
+  const auto verdict = ended_since_ ? last_ : judged(now_.folder);
+  if (!verdict) return;
+  // a script that died before its run went on: the run's word is of the time before
+  if (verdict->exit_status == kStoppedEarly && recorded.status.value_or(kStoppedEarly) != kStoppedEarly)
+    return;
+  now_.status = verdict->exit_status;
+  now_.verdict = verdict->text;
+}
+
+std::optional<std::string> Asking::ask(std::vector<Watch>& watches) {
+  const bool soon = std::ranges::any_of(watches, &Watch::waits_for_word);
+  if (Clock::now() - asked_ < (soon ? kSoon : kEvery)) return std::nullopt;
+  std::vector<Watch*> open;
+  for (const bool waits : {true, false}) {  // those that wait for a word first: PBS is asked of few at a time
+    for (size_t i = 0; i < watches.size(); ++i) {
+      auto& watch = watches[(next_ + i) % watches.size()];
+      if (!watch.over() && !watch.standing().job.empty() && watch.waits_for_word() == waits)
+        open.push_back(&watch);
+    }
+  }
+  if (open.empty()) return std::nullopt;
+  std::vector<std::string> jobs;
+  for (const auto* watch : open) jobs.push_back(watch->standing().job);
+  const auto look = look_at(scheduler_, jobs);
+  const auto& seen = look.seen;
+  next_ += std::max<size_t>(1, seen.size());  // one that cannot be asked is not to keep the others waiting
+  asked_ = Clock::now();
+  for (size_t i = 0; i < open.size(); ++i) {
+    if (const auto found = seen.find(jobs[i]); found != seen.end()) open[i]->hear(found->second);
+  }
+  const bool was_silent = silent_;
+  if (!seen.empty()) answered_ = asked_;
+  silent_ = asked_ - answered_ > kSilent;
+  if (silent_ == was_silent) return std::nullopt;
+  if (!silent_) return "the scheduler answers again";
+  return format("the scheduler has not answered for {} s; still waiting ({})",
+                std::chrono::duration_cast<std::chrono::seconds>(asked_ - answered_).count(), look.trouble);
+}
+
+}  // namespace lockstep::cluster

@@ -1,0 +1,94 @@
+#pragma once
+// One submitted job, watched to its end through requeues: by what its scripts record, by its run's folder,
+// and by the scheduler where those are silent.
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "tools/cluster/look.h"
+#include "tools/cluster/record.h"
+#include "trainer/run_folder/status.h"
+
+namespace lockstep::cluster {
+
+struct Standing {
+  enum Phase {
+    queued,
+    running,
+    ending,  ///< its script has ended; whether the scheduler starts it again is still to be heard
+    again,
+    missing,  ///< the scheduler does not know it, and no word of its end has come
+    over
+  };
+  Phase phase = queued;
+  std::string job;    // the one that counts now
+  std::string words;  // of the scheduler, while it waits, and where it ended without one of its own
+  int restarts = 0;
+  std::filesystem::path folder;  // of its run, where there is one yet
+  int status = 0;                // once it is over: what the job ended with, by its run's own word
+  std::string verdict;           // and that word
+  bool lost = false;             // it ended without one
+};
+
+/// How long a job's own word is waited for.
+struct Patience {
+  /// From the job's end by the scheduler's word: the record comes over a network's file system.
+  std::chrono::milliseconds record{std::chrono::seconds(10)};
+  /// Where the scheduler does not know it: a controller may be slow, or have been started again.
+  std::chrono::milliseconds unknown{std::chrono::seconds(120)};
+  /// From the end by the record, of a scheduler that answers nothing.
+  std::chrono::milliseconds silent{std::chrono::seconds(60)};
+};
+
+class Watch {
+ public:
+  /// `job` as the scheduler named it, `record` as its script writes it.
+  Watch(std::string job, std::filesystem::path record, Patience patience = {})
+      : job_(std::move(job)), record_(std::move(record)), patience_(patience) {}
+
+  /// Where it stands now.
+  const Standing& look();
+  const Standing& standing() const { return now_; }
+  /// What the scheduler said of it.
+  void hear(const Seen& seen);
+  bool over() const { return now_.phase == Standing::over; }
+  /// Its script has ended, and the scheduler has said nothing since.
+  bool waits_for_word() const { return now_.phase == Standing::ending && !seen_; }
+
+ private:
+  void end(const Recorded& recorded);
+  void forget_what_was_heard();
+  bool has_ended(const Recorded& recorded);
+  bool is_given_up();
+
+  using Clock = std::chrono::steady_clock;
+  std::string job_;
+  std::filesystem::path record_;
+  Patience patience_;
+  std::optional<Seen> seen_;
+  Clock::time_point heard_{};
+  std::optional<Clock::time_point> gone_since_, ended_since_;
+  std::optional<run_folder::Verdict> last_;  // of the run when its script had ended
+  int begins_ = 0;
+  Standing now_;
+};
+
+/// Asks the scheduler now and then what the jobs do, and tells how long it has been silent.
+class Asking {
+ public:
+  explicit Asking(Scheduler scheduler) : scheduler_(std::move(scheduler)) {}
+
+  /// Where it is time, asks of those that are not over. What is to be said of it, where there is something.
+  std::optional<std::string> ask(std::vector<Watch>& watches);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Scheduler scheduler_;
+  size_t next_ = 0;  // of the watches, so that each has its turn
+  Clock::time_point asked_{}, answered_ = Clock::now();
+  bool silent_ = false;
+};
+
+}  // namespace lockstep::cluster

@@ -1,0 +1,87 @@
+// Stops and restarts, where they ran, and with what.
+#include <cmath>
+#include <ctime>
+#include <set>
+
+#include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
+#include "tools/plot/page.h"
+#include "tools/plot/ticks.h"
+#include "tools/report/parts.h"
+#include "trainer/run_folder/status.h"
+
+namespace lockstep::report {
+namespace {
+
+constexpr size_t kMostHosts = 8;
+
+std::string moment(double seconds) {
+  if (!(std::abs(seconds) < 1e11)) return "";
+  const auto whole = static_cast<std::time_t>(seconds);
+  std::tm parts{};
+  ::gmtime_r(&whole, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts)};
+}
+
+std::string lasted(const Json& attempt) {
+  const double seconds = number(attempt, "ended") - number(attempt, "began");
+  return std::isfinite(seconds) ? plot::short_number(std::round(seconds * 10) / 10, plot::Unit::seconds) : "";
+}
+
+std::string whole(const Json& attempt, const char* key) {
+  const double value = number(attempt, key);
+  return std::isfinite(value) ? format("{:.0f}", value) : "";
+}
+
+std::string hosts_of(const Json& attempt) {
+  std::set<std::string> hosts;
+  for (const auto& host : list(attempt, "hosts"))
+    hosts.insert(host.is_string() ? host.get<std::string>() : "?");
+  std::vector<std::string> few;
+  for (const auto& host : hosts) {
+    if (few.size() < kMostHosts) few.push_back(host);
+  }
+  const auto more = hosts.size() - few.size();
+  return base::join(few, ", ") + (more ? format(" and {} more", more) : "");
+}
+
+// A newer attempt, or a free lock, shows that one which still says "running" was killed.
+std::string end_of(const Json& attempt, bool newest, const RunData& run) {
+  auto state = text(attempt, "state");
+  if (state == "running" && (!newest || !run.verdict.starts_with("running"))) state = "ended without a word";
+  return run_folder::state_in_words(state, text(attempt, "reason"));
+}
+
+std::string job_of(const Json& attempt) {
+  const auto scheduler = text(attempt, "scheduler"), id = text(attempt, "job_id");
+  return id.empty() ? "" : scheduler + " " + id;
+}
+
+std::string table_of(const RunData& run) {
+  std::vector<std::vector<std::string>> rows = {{"attempt", "began (UTC)", "lasted", "steps", "how it ended",
+                                                 "ranks", "hosts", "job", "device", "backend", "program",
+                                                 "libtorch"}};
+  const auto& attempts = list(run.facts, "attempts");
+  for (size_t i = 0; i < attempts.size(); ++i) {
+    const auto& one = attempts[i];
+    rows.push_back({whole(one, "number"), moment(number(one, "began")), lasted(one),
+                    whole(one, "from_step") + " → " + whole(one, "step"),
+                    end_of(one, i + 1 == attempts.size(), run), whole(one, "world"), hosts_of(one),
+                    job_of(one), text(one, "device"), text(one, "backend"), text(one, "program"),
+                    text(one, "libtorch")});
+  }
+  return rows.size() == 1 ? "" : plot::table(rows);
+}
+
+}  // namespace
+
+std::string attempts(const Runs& runs) {
+  std::string html;
+  for (const auto& run : runs) {
+    if (const auto table = table_of(run); !table.empty()) html += run_heading(runs, run) + table;
+  }
+  return html;
+}
+
+}  // namespace lockstep::report

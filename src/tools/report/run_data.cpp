@@ -1,0 +1,153 @@
+#include "tools/report/run_data.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
+#include "trainer/config/yaml.h"
+
+namespace lockstep::report {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostBytes = 512 << 20;
+
+std::optional<std::string> read_if_there(RunData& run, const char* file) {
+  const auto path = fs::path(run.folder) / file;
+  std::error_code failed;
+  if (fs::symlink_status(path, failed).type() == fs::file_type::not_found) return std::nullopt;
+  try {
+    return base::read_small_file(path.string(), kMostBytes, file);
+  } catch (const std::exception& error) {
+    run.troubles.push_back(describe(error));
+    return std::nullopt;
+  }
+}
+
+Json read_json(RunData& run, const char* file) {
+  const auto text = read_if_there(run, file);
+  if (!text) return {};
+  auto json = base::parse_json(*text);
+  if (json.is_object()) return json;
+  run.troubles.push_back(format("{}: no whole JSON object", file));
+  return {};
+}
+
+void add_points(const Json& line, std::map<std::string, Curve>& curves) {
+  const double step = number(line, "step");
+  for (const auto& [key, value] : line.items()) {
+    if (key == "step" || key == "epoch" || key == "event" || !(value.is_number() || value.is_null()))
+      continue;
+    curves[key].x.push_back(step);
+    curves[key].y.push_back(number(line, key.c_str()));
+  }
+}
+
+void read_metrics(RunData& run) {
+  const auto text = read_if_there(run, "metrics.jsonl");
+  if (!text) return;
+  size_t bad = 0;
+  for (size_t begin = 0, end = 0; begin < text->size(); begin = end + 1) {
+    end = std::min(text->find('\n', begin), text->size());
+    const auto written = std::string_view(*text).substr(begin, end - begin);
+    const auto line = base::parse_json(written);
+    const auto event = report::text(line, "event");
+    if (event == "step" || event == "epoch") {
+      add_points(line, event == "step" ? run.steps : run.epochs);
+    } else if (!line.is_object() && !written.empty()) {
+      ++bad;
+    }
+  }
+  if (bad > 0)
+    run.troubles.push_back(format("metrics.jsonl: {} line{} could not be read", bad, bad == 1 ? "" : "s"));
+}
+
+std::string value_of(const config::Node& node) {
+  std::string all;
+  for (const auto& item : node.items) all += (all.empty() ? "" : ", ") + value_of(*item);
+  for (const auto& [key, value] : node.entries)
+    all += (all.empty() ? "" : ", ") + key->text + ": " + value_of(*value);
+  return node.kind == config::Node::Kind::scalar ? node.text : all;
+}
+
+void read_config(RunData& run) {
+  const auto text = read_if_there(run, "config.yaml");
+  if (!text) return;
+  run.config = *text;
+  try {
+    const auto whole = config::parse_yaml(*text, "config.yaml");
+    for (const auto& [section, keys] : whole->entries) {
+      for (const auto& [key, value] : keys->entries)
+        run.settings.emplace_back(section->text + "." + key->text, value_of(*value));
+    }
+  } catch (const std::exception& error) {
+    run.troubles.push_back(describe(error));
+  }
+}
+
+void check_is_run(const RunData& run) {
+  std::error_code failed;
+  for (const auto* file : {"config.yaml", "status.json", "metrics.jsonl"}) {
+    if (fs::exists(fs::path(run.folder) / file, failed)) return;
+  }
+  throw InputError("this is no run's folder", run.folder, "pass the folder of a run, like runs/mnist");
+}
+
+}  // namespace
+
+RunData read_numbers(const fs::path& folder) {
+  RunData run;
+  run.folder = folder.string();
+  run.name = fs::absolute(folder).lexically_normal().filename().string();
+  if (run.name.empty()) run.name = fs::absolute(folder).lexically_normal().parent_path().filename().string();
+  check_is_run(run);
+  try {
+    auto judged = run_folder::judge(folder);
+    run.verdict = std::move(judged.text);
+    run.outcome = std::move(judged.outcome);
+    run.status = std::move(judged.status);
+  } catch (const std::exception& error) {
+    run.verdict = run.outcome = "unknown";
+    run.troubles.push_back(describe(error));
+  }
+  read_config(run);
+  read_metrics(run);
+  return run;
+}
+
+RunData read_run(const fs::path& folder) {
+  auto run = read_numbers(folder);
+  run.facts = read_json(run, "report.json");
+  run.trace = read_json(run, "trace.json");
+  return run;
+}
+
+const Json& at(const Json& object, const char* key) {
+  static const Json none;
+  if (!object.is_object()) return none;
+  const auto found = object.find(key);
+  return found == object.end() ? none : *found;
+}
+
+double number(const Json& object, const char* key) {
+  const auto& value = at(object, key);
+  return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
+std::string text(const Json& object, const char* key) {
+  const auto& value = at(object, key);
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
+const Json& list(const Json& object, const char* key) {
+  static const Json empty = Json::array();
+  const auto& value = at(object, key);
+  return value.is_array() ? value : empty;
+}
+
+}  // namespace lockstep::report

@@ -1,0 +1,48 @@
+#pragma once
+// What a run's folder says, read as far as it can be read: no line, file or number of it is trusted.
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainer/run_folder/status.h"
+
+namespace lockstep::report {
+
+using Json = nlohmann::json;
+
+/// One curve: "loss", "eval_loss", "lr", ...
+struct Curve {
+  std::vector<double> x, y;
+};
+
+struct RunData {
+  std::string name;                                           ///< of the folder
+  std::string folder;                                         ///< as it was given
+  std::string verdict;                                        ///< as `lockstep status` says it
+  std::string outcome;                                        ///< the same without loss, accuracy and reward
+  std::optional<run_folder::RunStatus> status;                ///< nothing where it could not be read
+  std::string config;                                         ///< its text
+  std::vector<std::pair<std::string, std::string>> settings;  ///< "optim.lr" and its value, in order
+  std::map<std::string, Curve> steps, epochs;                 ///< by what they show, over the step
+  Json facts;                                                 ///< report.json
+  Json trace;                                                 ///< trace.json
+  std::vector<std::string> troubles;                          ///< what could not be read, for people
+};
+
+/// InputError where the folder is none of a run's.
+RunData read_run(const std::filesystem::path& folder);
+/// The same without facts and trace, which may be large.
+RunData read_numbers(const std::filesystem::path& folder);
+
+// Values that a foreign file may have of any type, or not at all.
+const Json& at(const Json& object, const char* key);
+double number(const Json& object, const char* key);
+std::string text(const Json& object, const char* key);
+const Json& list(const Json& object, const char* key);
+
+}  // namespace lockstep::report

@@ -1,0 +1,45 @@
+// lockstep doctor: what is wrong with this node, this job and its network, and what to do about it.
+#include <sstream>
+
+#include "lockstep/base/error.h"
+#include "tools/doctor/examine.h"
+#include "trainer/cli/options.h"
+#include "trainer/cli/version.h"
+
+namespace lockstep::cli {
+namespace {
+
+// "libtorch  2.11.0" a line
+std::map<std::string, std::string> versions() {
+  std::map<std::string, std::string> result;
+  std::istringstream lines(version_text());
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string name, value;
+    words >> name >> std::ws;
+    std::getline(words, value);
+    result[name] = value;
+  }
+  return result;
+}
+
+}  // namespace
+
+int run_doctor(const std::vector<std::string>& args) {
+  doctor::Settings settings;
+  Options options("doctor", "what is wrong here, and what to do: of this node, this job, its network",
+                  {"lockstep doctor", "mpirun -n 4 lockstep doctor", "srun lockstep doctor --json"});
+  options.flag("json", settings.json, "for programs: the schema is in docs/doctor.md");
+  options.add("report", settings.report, "FILE", "to send to others: without names, paths and addresses");
+  options.add("launcher", settings.launcher, "NAME", "what started the ranks (default auto; none = alone)");
+  options.positional("CONFIG.yaml", settings.config, "whose data and run folders are looked at", false);
+  options.add("data", settings.data, "FOLDER", "the data folder that all nodes read (default: the config's)");
+  options.add("runs", settings.runs, "FOLDER", "the folder for runs (default: the config's, else runs)");
+  options.add("device", settings.device, "NAME", "auto, cpu or cuda (default auto)");
+  if (!options.parse(args)) return kDone;
+  settings.versions = versions();
+  settings.environment = launch::current_environment();
+  return doctor::examine(settings);
+}
+
+}  // namespace lockstep::cli

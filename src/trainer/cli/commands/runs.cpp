@@ -1,0 +1,63 @@
+// lockstep runs [DIR]: the state of every run there, and in what they differ.
+#include "lockstep/base/error.h"
+#include "lockstep/base/files/output.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/launch/process/terminal.h"
+#include "lockstep/launch/process/voice.h"
+#include "tools/report/run_list.h"
+#include "trainer/cli/options.h"
+
+namespace lockstep::cli {
+namespace {
+
+void print_runs_json(const report::RunList& list) {
+  output::print(report::run_json(list).dump(2, ' ', false, report::Json::error_handler_t::replace) + "\n");
+}
+
+// "optim.lr,accuracy"
+std::vector<std::string> words_between_commas(const std::string& text) {
+  std::vector<std::string> words;
+  for (size_t at = 0; at < text.size();) {
+    const auto end = std::min(text.find(',', at), text.size());
+    if (end > at) words.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+void print_runs_table(const report::RunList& list, const std::string& folder, const std::string& columns) {
+  for (const auto& [passed_over, reason] : list.passed_over)
+    log::warning(format("skipped: {}: {}", passed_over, reason));
+  for (const auto& run : list.runs) {
+    for (const auto& trouble : run.troubles) log::warning(format("{}: {}", run.folder, trouble));
+  }
+  if (list.runs.empty()) return output::line("no runs in " + folder);
+  const auto terminal = launch::terminal_behind(1);
+  output::print(report::run_table(list, terminal ? terminal->width() : 0, words_between_commas(columns)));
+}
+
+}  // namespace
+
+int run_runs(const std::vector<std::string>& args) {
+  std::string folder = "runs", order = "name", columns;
+  bool json = false;
+  Options options("runs", "all runs of a folder side by side: states, metrics, and the settings that differ",
+                  {"lockstep runs", "lockstep runs runs --sort eval_loss",
+                   "lockstep runs --columns optim.lr,accuracy,when", "lockstep runs sweep --json"});
+  options.positional("DIR", folder, "the folder that holds the runs (default runs)", false);
+  options.add("sort", order, "KEY",
+              "name, state, epoch, step, when, a metric (the best first) or a config key");
+  options.add("columns", columns, "A,B,...",
+              "these alone beside the run's name; usually the metrics and the keys in which the runs differ");
+  options.flag("json", json, "everything, for programs");
+  if (!options.parse(args)) return kDone;
+  const auto self = launch::rank_by_environment(launch::current_environment());
+  if (self.world > 1 && self.rank > 0) return kDone;  // one table
+  auto list = report::list_runs(std::filesystem::path(folder));
+  report::sort_runs(list, order);
+  json ? print_runs_json(list) : print_runs_table(list, folder, columns);
+  return kDone;
+}
+
+}  // namespace lockstep::cli

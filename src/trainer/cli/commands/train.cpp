@@ -1,0 +1,45 @@
+// lockstep train: trains what a config says.
+#include "trainer/loop/run.h"
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "trainer/cli/options.h"
+#include "trainer/cli/version.h"
+
+namespace lockstep::cli {
+
+int run_train(const std::vector<std::string>& args) {
+  train::Command command;
+  std::string resume;
+  std::string trouble;
+  bool dry_run = false;
+  Options options("train", "trains what a config says; a run's folder holds all it leaves",
+                  {"lockstep train configs/mnist.yaml", "mpirun -n 2 lockstep train configs/mnist.yaml",
+                   "lockstep train configs/pima.yaml --set train.epochs=3 --resume auto"});
+  options.positional("CONFIG.yaml", command.config, "the config file");
+  options.add("set", command.sets, "KEY=VALUE", "override a key, as in train.epochs=3; may be given again");
+  options.add(
+      "resume", resume, "auto|PATH",
+      "auto: go on with the newest unfinished run of this config, or start one; a run's folder: go on there; "
+      "a checkpoint: start from it in a new folder");
+  options.flag("dry-run", dry_run, "load everything, try one step, print what would run");
+  options.flag(
+      "trace", command.trace,
+      "trace.json in the run's folder: what each rank did in the last steps, for Perfetto (train.trace; "
+      "100 steps where the config says none)");
+  options.add(
+      "provoke", trouble, "TROUBLE",
+      "inject a fault, to see what it looks like: skipped-collective, different-shape, "
+      "different-order, "
+      "unused-parameter, unsynced-batchnorm, local-loss, nccl-in-container (docs/troubleshooting.md)");
+  options.add("launcher", command.launcher, "NAME", "override the detection; none = alone");
+  if (!options.parse(args)) return kDone;
+  std::replace(trouble.begin(), trouble.end(), '-', '_');
+  if (!trouble.empty()) command.sets.push_back("train.provoke=" + trouble);
+  command.program = version_line();
+  command.told = {{"the command", "train"}, {"--resume", resume}, {"--trace", command.trace ? "yes" : "no"}};
+  return dry_run ? train::dry_run(command) : train::train(command, resume);
+}
+
+}  // namespace lockstep::cli

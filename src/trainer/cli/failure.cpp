@@ -1,0 +1,54 @@
+#include "trainer/cli/failure.h"
+
+#include <chrono>
+#include <exception>
+#include <thread>
+
+#include "lockstep/base/log.h"
+#include "lockstep/launch/identify.h"
+#include "lockstep/launch/process/doctor_hint.h"
+#include "lockstep/launch/process/leave.h"
+#include "lockstep/launch/process/uncaught.h"
+#include "lockstep/launch/process/voice.h"
+#include "trainer/cli/trace.h"
+
+namespace lockstep::cli {
+namespace {
+
+// A launcher ends all when the first one leaves, and so would end rank 0 before it has spoken: on a busy
+// machine it may start seconds after the others. Once it has left, the launcher ends this wait.
+constexpr std::chrono::seconds kHearRankZero{5};
+
+std::string trace_lines() {
+  return tracing() ? "\n" + last_trace() : "";
+}
+
+}  // namespace
+
+void never_abort() {
+  launch::never_abort(trace_lines);
+}
+
+int guarded(const std::function<int(bool& alike)>& body) {
+  // leave_failed() may end this process from inside, so nothing may be left to unwind when it is called
+  ExitStatus status = kFailed;
+  std::string text = "something was thrown that is no std::exception";
+  bool alike = false;
+  try {
+    return body(alike);
+  } catch (const std::exception& error) {
+    status = exit_status(error);
+    text = launch::with_doctor(describe(error)) + trace_lines();
+    alike = (alike && status == kBadInput) || dynamic_cast<const UsageError*>(&error) != nullptr;
+  } catch (...) {
+  }
+  if (!alike) return launch::leave_failed(status, text);
+  if (launch::rank_by_environment(launch::current_environment()).rank == 0) {
+    log::error(text);
+  } else {
+    std::this_thread::sleep_for(kHearRankZero);
+  }
+  return status;
+}
+
+}  // namespace lockstep::cli

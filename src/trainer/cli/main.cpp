@@ -1,0 +1,175 @@
+// The program: finds the command, runs it, and is the one place that prints an error.
+#include <malloc.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/files/output.h"
+#include "lockstep/base/files/standard_descriptors.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
+#include "lockstep/launch/process/terminal.h"
+#include "trainer/cli/commands.h"
+#include "trainer/cli/failure.h"
+#include "trainer/cli/options.h"
+#include "trainer/cli/version.h"
+
+namespace lockstep::cli {
+namespace {
+
+// glibc gives the big activations back to the kernel at every step otherwise: a third of a CNN's step
+void keep_memory() {
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, INT_MAX);
+  mallopt(M_TOP_PAD, 64 << 20);
+}
+
+std::string help() {
+  std::string text =
+      "lockstep trains with PyTorch's DistributedDataParallel from C++, on one machine or a cluster.\n\n"
+      "usage: lockstep COMMAND [arguments]\n\ncommands:\n";
+  for (const Subcommand& command : commands()) text += format("  {:<10} {}\n", command.name, command.summary);
+  return text +
+         "\noptions:\n"
+         "  -h, --help     this page; lockstep help COMMAND for a command\n"
+         "  --version      lockstep, libtorch, MPI, NCCL, CUDA, compiler, commit\n"
+         "  --log LEVEL    debug, info, warning, error or silent (default info)\n"
+         "  -q, -v         warnings and errors alone; more (--log debug)\n"
+         "\nexamples:\n"
+         "  lockstep config configs/mnist.yaml --set train.epochs=3\n"
+         "  lockstep train configs/mnist.yaml\n"
+         "  mpirun -n 2 lockstep train configs/mnist.yaml --set run.name=two_ranks\n"
+         "\nexit status: 0 done, 1 failed while running, 2 wrong input, 75 stopped early with a checkpoint\n"
+         "LOCKSTEP_TRACE=1 adds a stack trace to an error.\n";
+}
+
+// what takes a config, or a run's folder, that stands in a command's place
+std::string command_for(const std::string& name) {
+  std::error_code failed;
+  if (name.ends_with(".yaml") || name.ends_with(".yml")) return "train";
+  return std::filesystem::exists(std::filesystem::path(name) / "config.yaml", failed) ? "status" : "";
+}
+
+std::string meant(const std::string& name, const std::vector<std::string>& names) {
+  if (const auto command = command_for(name); !command.empty())
+    return format("did you mean lockstep {} {}? ", command, base::printable(name));
+  const auto near = base::nearest(name, names);
+  return near ? format("did you mean {}? ", *near) : "";
+}
+
+const Subcommand& find(const std::string& name) {
+  std::vector<std::string> names = {"--help", "--version", "--log", "--quiet", "--verbose", "help"};
+  for (const Subcommand& command : commands()) {
+    if (command.name == name) return command;
+    names.push_back(command.name);
+  }
+  const char* kind = name.starts_with("-") ? "option" : "command";
+  throw UsageError(format("unknown {} '{}'", kind, base::printable(name)), "lockstep",
+                   meant(name, names) + "see: lockstep --help");
+}
+
+// --log LEVEL, --log=LEVEL, -q or -v before the command: how many words of it
+size_t take_level(const std::vector<std::string>& args) {
+  if (args.empty()) return 0;
+  if (args[0] == "-q" || args[0] == "--quiet") return be_quiet(), 1;
+  if (args[0] == "-v" || args[0] == "--verbose") return log::set_level(kVerbose), 1;
+  const bool apart = args[0] == "--log";
+  if (!apart && !args[0].starts_with("--log=")) return 0;
+  const size_t used = apart ? 2 : 1;
+  if (args.size() < used) throw UsageError("--log needs a level", "lockstep", "see: lockstep --help");
+  log::set_level(log::parse_level(apart ? args[1] : args[0].substr(6)));
+  return used;
+}
+
+void take_log(std::vector<std::string>& args) {
+  while (const auto used = take_level(args))
+    args.erase(args.begin(), args.begin() + static_cast<std::ptrdiff_t>(used));
+}
+
+// `lockstep help train` is `lockstep train --help`
+void turn_help(std::vector<std::string>& args) {
+  if (args.size() < 2 || args[0] != "help" || args[1] == "help" || args[1].starts_with("-")) return;
+  args.erase(args.begin());
+  find(args[0]);
+  args.emplace_back("--help");
+}
+
+// what was printed may still wait in a buffer for a full disk; a reader that has left (| head) is no failure
+int flushed(int status) {
+  output::check();
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return status;
+  if (errno == EPIPE) return status;
+  throw Error(format("the output cannot be written: {}", std::strerror(errno)), "standard output",
+              "is the disk full?");
+}
+
+int print_flushed(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  return flushed(kDone);
+}
+
+int no_working_directory = 0;  // why there is none
+
+// libtorch's initialisers wake oneMKL before main, and it ends the process in words of its own where there is
+// no working directory. An executable's .preinit_array comes before any library's initialisers.
+void stand_somewhere(int, char**, char**) {
+  char path[PATH_MAX];
+  if (::getcwd(path, sizeof path)) return;
+  no_working_directory = errno;
+  if (::chdir("/") != 0) return;
+}
+[[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeAll)(int, char**, char**) = stand_somewhere;
+
+void require_working_directory() {
+  if (no_working_directory == 0) return;
+  throw InputError(format("the working directory cannot be used: {}", std::strerror(no_working_directory)),
+                   "the working directory", "it was removed or made unreadable: cd to another folder");
+}
+
+// libtorch's destructors take a quarter of a short command's time to free what the kernel frees anyway. What
+// plug-ins leave for the exit runs before this, as it was registered later; a preloaded profiler's would not.
+void leave_quickly() {
+  if (std::getenv("LD_PRELOAD")) return;
+  ::on_exit(
+      [](int status, void*) {
+        std::fflush(nullptr);
+        _exit(status);
+      },
+      nullptr);
+}
+
+int run(std::vector<std::string> args, bool& alike) {
+  alike = true;
+  launch::fit_log_to_terminal();
+  take_log(args);
+  turn_help(args);
+  if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help")
+    return print_flushed(help());
+  if (args[0] == "--version") return print_flushed(version_text());
+  const Subcommand& command = find(args[0]);
+  require_working_directory();
+  alike = !joins_job(command.name);
+  return flushed(command.run({args.begin() + 1, args.end()}));
+}
+
+}  // namespace
+}  // namespace lockstep::cli
+
+int main(int argc, char** argv) {
+  lockstep::base::open_standard_descriptors();
+  lockstep::cli::keep_memory();
+  lockstep::cli::never_abort();
+  std::signal(SIGPIPE, SIG_IGN);  // a peer that is gone must be an error, not our end
+  lockstep::cli::leave_quickly();
+  return lockstep::cli::guarded([&](bool& alike) {
+    return lockstep::cli::run({argv + 1, argv + argc}, alike);
+  });
+}

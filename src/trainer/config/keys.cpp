@@ -1,0 +1,436 @@
+#include "trainer/config/keys.h"
+
+#include <algorithm>
+
+#include "lockstep/base/format.h"
+#include "lockstep/base/plugins/tables.h"
+#include "lockstep/base/text.h"
+#include "trainer/config/other_names.h"
+
+namespace lockstep::config {
+namespace {
+
+// the key's path and its field in one, so that they cannot differ
+#define KEY(path) #path, [](Settings & settings) -> Field { return &settings.path; }
+
+const Use kTask{"task.name"};  // whether the chosen row reads the key, the row says
+const Use kModel{"model.name"};
+const Use kHook{"ddp.comm_hook"};
+const Use kOptimizer{"optim.name"};
+const Use kSchedule{"schedule.name"};
+const Use kDdp{"train.mode", {"ddp"}};
+const Use kDataParallel{"train.mode", {"data_parallel"}};
+
+const std::vector<std::string> kLaunchers = {"auto",  "torchrun", "openmpi", "pals",   "pmi", "flux",
+                                             "jsrun", "pmix",     "slurm",   "torque", "mpi", "none"};
+constexpr double kMaxCount = 2147483647;       // products of two counts fit in an int64
+constexpr double kMaxSeed = 9007199254740992;  // 2^53: seed + epoch never overflows
+
+const std::vector<Key> kKeys = {
+    {KEY(run.name), "the run's name and the name of its folder", {.path = true}},
+    {KEY(run.dir),
+     "the folder that holds the runs' folders",
+     {.path = true, .about = About::place, .own_path = true}},
+    {KEY(run.seed), "seed of the initial weights, the sample order and dropout", {.min = 0, .max = kMaxSeed}},
+
+    {KEY(launch.launcher),
+     "what started the ranks; auto asks the environment, none = alone",
+     {.choices = kLaunchers, .about = About::place}},
+    {KEY(launch.backend),
+     "what carries the collectives; auto = nccl on GPUs, gloo on CPUs; a process alone needs no MPI for mpi",
+     {.choices = {"auto", "nccl", "gloo", "mpi"}, .about = About::place}},
+    {KEY(launch.allreduce),
+     "what carries the gradients; auto = the backend's own, the others are algorithms over send and receive",
+     {.choices = {"auto", "reduce_broadcast", "all_to_all", "ring", "recursive_doubling", "halving_doubling",
+                  "tree", "two_level"},
+      .about = About::place}},
+    {KEY(launch.device),
+     "auto = a GPU where there is one",
+     {.choices = {"auto", "cpu", "cuda"}, .about = About::place}},
+    {KEY(launch.latency_us),
+     "a slow network made on purpose: microseconds that each message takes longer (not with allreduce: auto)",
+     {.min = 0, .max = 1e9, .about = About::place}},
+    {KEY(launch.bandwidth_gbit),
+     "a slow network made on purpose: Gbit/s of one rank's line; 0 = as fast as it goes",
+     {.min = 0, .max = 1e6, .about = About::place}},
+    {KEY(launch.join_timeout),
+     "how long to wait for every rank to arrive",
+     {.min = 0, .above_min = true, .about = About::place}},
+    {KEY(launch.timeout),
+     "how long one collective may take",
+     {.min = 0, .above_min = true, .about = About::place}},
+
+    {KEY(task.name), "what to train", {.table = "task", .path = true}},
+    {KEY(task.kind),
+     "what the label is: a class, or a number to come near to",
+     {.choices = {"classification", "regression"}, .use = kTask}},
+    {KEY(task.images),
+     "IDX files of images: the training set's, then the evaluation set's",
+     {.path = true, .use = kTask}},
+    {KEY(task.labels),
+     "IDX files of labels: the training set's, then the evaluation set's",
+     {.path = true, .use = kTask}},
+    {KEY(task.file), "the file of samples", {.path = true, .use = kTask}},
+    {KEY(task.eval_file),
+     "a file of samples to evaluate on; empty = a part of `file`",
+     {.path = true, .use = kTask}},
+    {KEY(task.delimiter), "what stands between two columns", {.use = kTask}},
+    {KEY(task.label),
+     "the label's column, by name or index, -1 = the last; empty = one called label, target or class, or the "
+     "last",
+     {.use = kTask, .once = {"", "-1"}}},
+    {KEY(task.text), "the column of the text, or the two of a pair, by name or index", {.use = kTask}},
+    {KEY(task.vocabulary),
+     "the folder with the tokenizer's vocab.txt; empty = model.path",
+     {.path = true, .use = kTask, .own_path = true}},
+    {KEY(task.cache),
+     "the folder that keeps tokens from run to run; empty = beside the file of samples",
+     {.path = true, .use = kTask, .about = About::place, .own_path = true}},
+    {KEY(task.max_length),
+     "tokens of a sample at most: longer ones are cut",
+     {.min = 3, .max = kMaxCount, .use = kTask}},
+    {KEY(task.size), "rows and columns that each image is scaled to", {.min = 1, .max = 65536, .use = kTask}},
+    {KEY(task.augment),
+     "what is done to an image of the training set, another way each epoch: crop, flip",
+     {.choices = {"crop", "flip"}, .use = kTask}},
+    {KEY(task.damaged),
+     "an image that cannot be read: refuse = ends the run, skip = is left out with a warning",
+     {.choices = {"refuse", "skip"}, .use = kTask}},
+    {KEY(task.features), "the feature columns, by name or index; empty = all others", {.use = kTask}},
+    {KEY(task.ignore), "columns that are no features, by name or index", {.use = kTask}},
+    {KEY(task.missing),
+     "cells without a value: refuse = an error, drop = their rows are left out, mean = that of the training "
+     "rows",
+     {.choices = {"refuse", "drop", "mean"}, .use = kTask}},
+    {KEY(task.header), "the first line names the columns", {.use = kTask}},
+    {KEY(task.eval_fraction),
+     "the share of samples that is kept for evaluation when there is no file of its own",
+     {.min = 0, .max = 1, .below_max = true, .use = kTask}},
+    {KEY(task.classes),
+     "how many classes; 0 = counted from the labels",
+     {.min = 0, .max = kMaxCount, .use = kTask}},
+    {KEY(task.normalize),
+     "standard = mean 0 and deviation 1 of the training set; mean_std = by `mean` and `std`",
+     {.choices = {"standard", "none", "mean_std"}, .use = kTask}},
+    {KEY(task.mean), "with normalize: mean_std, a number a channel or feature", {.use = kTask}},
+    {KEY(task.std),
+     "with normalize: mean_std, a number a channel or feature",
+     {.min = 0, .above_min = true, .use = kTask}},
+    {KEY(task.normalize_label),
+     "of a regression: standard = learned with mean 0 and deviation 1; auto = standard, or none as normalize "
+     "is",
+     {.choices = {"auto", "standard", "none"}, .use = kTask, .once = {"auto", "none"}}},
+    {KEY(task.class_weights),
+     "balanced = rare classes weigh more in the loss",
+     {.choices = {"none", "balanced"}}},
+    {KEY(task.options),
+     "keys of your own for a task of your own: texts, passed on as they are",
+     {.use = kTask}},
+
+    {KEY(data.root), "the data set's folder; empty = the task's own", {.path = true, .own_path = true}},
+    {KEY(data.batch_size), "samples in one rank's batch", {.min = 1, .max = kMaxCount}},
+    {KEY(data.shuffle), "a new order of samples each epoch"},
+    {KEY(data.drop_last),
+     "the sampler drops the samples that do not divide among the ranks, instead of repeating some"},
+    {KEY(data.drop_last_batch), "the loader drops a last batch that is not full"},
+    {KEY(data.workers),
+     "threads that prepare batches; 0 = the training thread does",
+     {.min = 0, .max = 1024}},
+    {KEY(data.pin_memory), "page-locked batches for faster copies to a GPU"},
+    {KEY(data.resident),
+     "the training set lies whole on each rank's device, and batches are made there: the same bits",
+     {.about = About::place}},
+    {KEY(data.bucket),
+     "so many samples at a time are put in the order of their lengths: less padding; 0 = as they come",
+     {.min = 0, .max = kMaxCount}},
+    {KEY(data.stage),
+     "a node-local folder to copy the data set to, once a node; empty = read it where it is",
+     {.path = true, .about = About::place, .own_path = true}},
+
+    {KEY(model.name), "the model; empty = the task's own", {.table = "model", .path = true}},
+    {KEY(model.path),
+     "the TorchScript file, or the folder of a pretrained model",
+     {.path = true, .use = kModel}},
+    {KEY(model.hidden),
+     "widths of the hidden layers of an mlp; empty = the task's own",
+     {.min = 1, .max = kMaxCount, .use = kModel}},
+    {KEY(model.devices),
+     "the devices of one rank that hold a stage each; on a CPU they are logical",
+     {.min = 0, .max = 1024, .use = kModel}},
+    {KEY(model.options), "keys of your own for a model of your own", {.use = kModel}},
+
+    {KEY(ddp.find_unused_parameters), "parameters may get no gradient in some steps (slower)", {.use = kDdp}},
+    {KEY(ddp.static_graph), "the same parameters get gradients in every step", {.use = kDdp}},
+    {KEY(ddp.bucket_cap_mb),
+     "MiB of gradients in one all-reduce; 0 = a parameter each (Python has no 0); default = 1 first, then 25",
+     {.min = 0, .word = "default", .use = kDdp}},
+    {KEY(ddp.gradient_as_bucket_view), "gradients live in the buckets: one copy less", {.use = kDdp}},
+    {KEY(ddp.broadcast_buffers),
+     "rank 0's buffers (running means, ...) go to all before each forward",
+     {.use = kDdp}},
+    {KEY(ddp.sync_batchnorm), "BatchNorm over the batches of all ranks", {.use = kDdp}},
+    {KEY(ddp.comm_hook),
+     "how gradients travel; fp16, bf16 and powersgd trade bits for speed",
+     {.table = "comm hook", .path = true, .use = kDdp}},
+    {KEY(ddp.options), "keys of your own for a hook of your own", {.use = kHook}},
+
+    {KEY(parallel.data),
+     "ranks that share the data; 0 = the world over tensor x pipeline",
+     {.min = 0, .max = 1e6, .use = kDdp, .about = About::place}},
+    {KEY(parallel.tensor),
+     "ranks that share each layer",
+     {.min = 1, .max = 1e6, .use = kDdp, .about = About::place}},
+    {KEY(parallel.pipeline),
+     "ranks that each hold a stage of the layers",
+     {.min = 1, .max = 1e6, .use = kDdp, .about = About::place}},
+    {KEY(parallel.micro_batches),
+     "parts of a batch that follow each other through a pipeline",
+     {.min = 1, .max = 1e6, .use = kDdp, .about = About::place}},
+    {KEY(parallel.sequence),
+     "norms between tensor-parallel layers share the tokens of a sequence",
+     {.use = kDdp, .about = About::place}},
+
+    {KEY(data_parallel.devices),
+     "devices of the one process; 0 = every GPU, or two logical ones on a CPU",
+     {.min = 0, .max = 1024, .use = kDataParallel}},
+    {KEY(data_parallel.loss_in_forward),
+     "each device computes its own loss, so that no outputs are gathered on the first",
+     {.use = kDataParallel}},
+
+    {KEY(optim.name), "the optimiser", {.table = "optimiser", .path = true}},
+    {KEY(optim.lr), "the learning rate, before the schedule", {.min = 0}},
+    {KEY(optim.momentum), "momentum", {.min = 0, .use = kOptimizer}},
+    {KEY(optim.weight_decay),
+     "weight decay; default = the optimiser's own, which is Python's",
+     {.min = 0, .word = "default", .use = kOptimizer}},
+    {KEY(optim.nesterov), "Nesterov momentum", {.use = kOptimizer}},
+    {KEY(optim.betas),
+     "decay rates of the two running means",
+     {.min = 0, .max = 1, .below_max = true, .use = kOptimizer}},
+    {KEY(optim.eps), "added to the denominator", {.min = 0, .use = kOptimizer}},
+    {KEY(optim.sharded),
+     "each rank keeps its share of the optimiser's state (ZeRO-1); the same bits",
+     {.use = kDdp, .about = About::place}},
+    {KEY(optim.no_decay),
+     "parts of parameters' names: what has one gets no weight decay (bias, LayerNorm)",
+     {.use = kOptimizer}},
+    {KEY(optim.options), "keys of your own for an optimiser of your own", {.use = kOptimizer}},
+
+    {KEY(schedule.name), "how the learning rate moves", {.table = "schedule", .path = true}},
+    {KEY(schedule.step_size), "epochs between two steps", {.min = 1, .use = kSchedule}},
+    {KEY(schedule.gamma), "the factor at a step", {.min = 0, .use = kSchedule}},
+    {KEY(schedule.T_max), "epochs down to eta_min; 0 = the run's epochs", {.min = 0, .use = kSchedule}},
+    {KEY(schedule.eta_min), "the lowest rate", {.min = 0, .use = kSchedule}},
+    {KEY(schedule.max_lr), "the highest rate", {.min = 0, .use = kSchedule}},
+    {KEY(schedule.total_steps),
+     "steps of the whole cycle; 0 = the run's steps",
+     {.min = 0, .use = kSchedule}},
+    {KEY(schedule.pct_start), "the share of the cycle that rises", {.min = 0, .max = 1, .use = kSchedule}},
+    {KEY(schedule.anneal_strategy), "the shape of the way", {.choices = {"cos", "linear"}, .use = kSchedule}},
+    {KEY(schedule.cycle_momentum), "momentum moves against the rate", {.use = kSchedule}},
+    {KEY(schedule.base_momentum), "the lowest momentum", {.min = 0, .max = 1, .use = kSchedule}},
+    {KEY(schedule.max_momentum), "the highest momentum", {.min = 0, .max = 1, .use = kSchedule}},
+    {KEY(schedule.div_factor), "max_lr over the first rate", {.min = 0, .above_min = true, .use = kSchedule}},
+    {KEY(schedule.final_div_factor),
+     "the first rate over the last",
+     {.min = 0, .above_min = true, .use = kSchedule}},
+    {KEY(schedule.three_phase), "a third phase after a symmetric fall", {.use = kSchedule}},
+    {KEY(schedule.start_factor),
+     "the first rate as a share of optim.lr",
+     {.min = 0, .max = 1, .above_min = true, .use = kSchedule}},
+    {KEY(schedule.end_factor),
+     "the last rate as a share of optim.lr",
+     {.min = 0, .max = 1, .use = kSchedule}},
+    {KEY(schedule.total_iters), "epochs from the first to the last rate", {.min = 1, .use = kSchedule}},
+    {KEY(schedule.warmup_steps), "steps up to the full rate", {.min = 0, .use = kSchedule}},
+    {KEY(schedule.mode),
+     "a better metric is a smaller (min) or a larger (max) one",
+     {.choices = {"min", "max"}, .use = kSchedule}},
+    {KEY(schedule.factor),
+     "the factor when nothing gets better",
+     {.min = 0, .max = 1, .below_max = true, .use = kSchedule}},
+    {KEY(schedule.patience), "epochs without a better metric that are borne", {.min = 0, .use = kSchedule}},
+    {KEY(schedule.threshold), "by how much better is better", {.min = 0, .use = kSchedule}},
+    {KEY(schedule.threshold_mode),
+     "threshold as a share of the best (rel) or as it is (abs)",
+     {.choices = {"rel", "abs"}, .use = kSchedule}},
+    {KEY(schedule.cooldown), "epochs of rest after a step", {.min = 0, .use = kSchedule}},
+    {KEY(schedule.min_lr), "the lowest rate", {.min = 0, .use = kSchedule}},
+    {KEY(schedule.eps), "a smaller change of the rate is not made", {.min = 0, .use = kSchedule}},
+    {KEY(schedule.options), "keys of your own for a schedule of your own", {.use = kSchedule}},
+
+    {KEY(train.mode),
+     "ddp = all ranks; single = one process, no group; data_parallel = one process, several devices",
+     {.choices = {"ddp", "single", "data_parallel"}}},
+    {KEY(train.epochs),
+     "how often the training set is passed",
+     {.min = 1, .max = kMaxCount, .about = About::length}},
+    {KEY(train.max_steps),
+     "stop after so many optimiser steps; 0 = no limit",
+     {.min = 0, .about = About::length}},
+    {KEY(train.max_seconds),
+     "stop with a checkpoint after so many seconds; 0 = no limit",
+     {.min = 0, .about = About::length}},
+    {KEY(train.precision),
+     "bf16 and fp16 equal Python's autocast, not fp32's bits",
+     {.choices = {"fp32", "bf16", "fp16"}}},
+    {KEY(train.layout),
+     "channels_last is faster for images, and equals Python's channels_last, not its nchw",
+     {.choices = {"nchw", "channels_last"}}},
+    {KEY(train.kernels),
+     "exact = libtorch's bits; fast = kernels of our own where the model has them, on CPUs: sums in another "
+     "order",
+     {.choices = {"exact", "fast"}}},
+    {KEY(train.graph),
+     "a step is one launch of a CUDA graph, with a fused optimiser; needs data.resident and a GPU"},
+    {KEY(train.accumulate), "batches in one optimiser step", {.min = 1, .max = 1e6}},
+    {KEY(train.clip_norm), "the largest norm of the gradients; 0 = unclipped", {.min = 0}},
+    {KEY(train.label_smoothing), "of the cross-entropy loss", {.min = 0, .max = 1}},
+    {KEY(train.log_every), "steps between two log lines; 0 = none", {.min = 0}},
+    {KEY(train.eval_every), "epochs between two evaluations; 0 = none", {.min = 0}},
+    {KEY(train.early_stop),
+     "epochs without a better evaluation loss before the run ends; 0 = never",
+     {.min = 0}},
+    {KEY(train.trace),
+     "the last steps that the run's trace.json keeps, of all ranks; 0 = no trace",
+     {.min = 0, .max = 1e6, .about = About::place}},
+    {KEY(train.provoke),
+     "a fault to inject, to see what it looks like",
+     {.choices = {"none", "skipped_collective", "different_shape", "different_order", "unused_parameter",
+                  "unsynced_batchnorm", "local_loss", "nccl_in_container"}}},
+
+    {KEY(checkpoint.every_epochs), "epochs between two checkpoints; 0 = only at the end", {.min = 0}},
+    {KEY(checkpoint.every_steps), "steps between two checkpoints; 0 = by epochs alone", {.min = 0}},
+    {KEY(checkpoint.every_minutes),
+     "minutes between two checkpoints; 0 = by epochs and steps alone",
+     {.min = 0}},
+    {KEY(checkpoint.keep), "how many checkpoints to keep, the newest; 0 = all", {.min = 0}},
+    {KEY(checkpoint.best), "also keep the one with the lowest evaluation loss, as checkpoints/best.pt"},
+    {KEY(checkpoint.before_deadline),
+     "how long before the job's time is up to stop with a checkpoint",
+     {.min = 0}},
+};
+
+#undef KEY
+
+std::string range_text(const Rules& rules) {
+  const bool low = rules.min > -std::numeric_limits<double>::infinity();
+  const bool high = rules.max < std::numeric_limits<double>::infinity();
+  std::string text = low ? format(" {} {}", rules.above_min ? "above" : "of at least", rules.min) : "";
+  if (high) text += format("{} {} {}", low ? " and" : "", rules.below_max ? "below" : "at most", rules.max);
+  return text;
+}
+
+struct Expectation {
+  const Rules& rules;
+
+  std::string operator()(bool*) const { return "true or false"; }
+  std::string operator()(int64_t*) const { return "a whole number" + range_text(rules); }
+  std::string operator()(double*) const { return "a number" + range_text(rules); }
+  std::string operator()(std::optional<double>*) const { return "a number" + range_text(rules); }
+  std::string operator()(std::string*) const {
+    return rules.choices.empty() ? "a text" : "one of " + base::join(rules.choices, ", ");
+  }
+  std::string operator()(std::chrono::milliseconds*) const { return "a duration such as 60s, 10m or 1h30m"; }
+  std::string operator()(std::array<double, 2>*) const { return "a list of two numbers" + range_text(rules); }
+  std::string operator()(std::vector<int64_t>*) const {
+    return "a list of whole numbers" + range_text(rules);
+  }
+  std::string operator()(std::vector<double>*) const { return "a list of numbers" + range_text(rules); }
+  std::string operator()(std::vector<std::string>*) const { return "a list of texts"; }
+  std::string operator()(std::map<std::string, std::string>*) const { return "a map of texts"; }
+};
+
+std::vector<std::string> names_in(const std::string& section) {
+  std::vector<std::string> names;
+  for (const Key& key : keys()) {
+    if (key.section() == section) names.push_back(key.name());
+  }
+  return names;
+}
+
+std::string same_name_elsewhere(const std::string& name) {
+  const auto same = [&](const Key& key) { return key.name() == name; };
+  const auto found = std::find_if(keys().begin(), keys().end(), same);
+  return found == keys().end() ? "" : found->path;
+}
+
+// by its path, its name in whatever section, or another tool's name for it
+std::string meant_path(const std::string& path, const std::string& name) {
+  if (find_key(path)) return path;
+  const auto elsewhere = same_name_elsewhere(name);
+  return elsewhere.empty() ? key_by_other_name(name) : elsewhere;
+}
+
+std::string near_name_elsewhere(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Key& key : keys()) names.push_back(key.name());
+  const auto near = base::nearest(name, names);
+  return near ? same_name_elsewhere(*near) : "";
+}
+
+}  // namespace
+
+const std::vector<Key>& keys() {
+  return kKeys;
+}
+
+const Key* find_key(const std::string& path) {
+  const auto found =
+      std::find_if(kKeys.begin(), kKeys.end(), [&](const Key& key) { return key.path == path; });
+  return found == kKeys.end() ? nullptr : &*found;
+}
+
+const std::vector<std::string>& sections() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> out;
+    for (const Key& key : kKeys) {
+      if (out.empty() || out.back() != key.section()) out.push_back(key.section());
+    }
+    return out;
+  }();
+  return names;
+}
+
+std::vector<std::string> row_names(const Key& key) {
+  Settings settings;
+  auto names = base::names_of(key.rules.table);
+  const auto first = std::find(names.begin(), names.end(), *std::get<std::string*>(key.field(settings)));
+  if (first != names.end()) std::rotate(names.begin(), first, first + 1);
+  return names;
+}
+
+std::string expected(const Key& key) {
+  if (!key.rules.table.empty())
+    return "the path of a library (.so), or one of " + base::join(row_names(key), ", ");
+  Settings settings;
+  const std::string text = std::visit(Expectation{key.rules}, key.field(settings));
+  return key.rules.word.empty() ? text : format("{}, or {}", text, key.rules.word);
+}
+
+std::string meant_key(const std::string& word) {
+  const size_t dot = word.find('.');
+  return meant_path(word, dot == std::string::npos ? word : word.substr(dot + 1));
+}
+
+// a letter wrong in the right section, then the right name in the wrong section, then anything near
+std::string nearest_path(const std::string& path) {
+  const size_t dot = path.find('.');
+  const std::string section = dot == std::string::npos ? "" : path.substr(0, dot);
+  const std::string name = dot == std::string::npos ? path : path.substr(dot + 1);
+  const auto here = base::nearest(name, names_in(section));
+  if (here && base::edit_distance(name, *here) <= 1) return section + "." + *here;
+  if (std::string meant = meant_path(path, name); !meant.empty()) return meant;
+  if (here) return section + "." + *here;
+  std::vector<std::string> all = sections();
+  for (const Key& key : keys()) all.push_back(key.path);
+  const auto near = base::nearest(path, all);
+  return near ? *near : near_name_elsewhere(name);
+}
+
+std::string did_you_mean(const std::string& path) {
+  const std::string near = nearest_path(path);
+  return near.empty() ? "" : format("did you mean {}? ", near);
+}
+
+}  // namespace lockstep::config

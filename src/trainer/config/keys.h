@@ -1,0 +1,89 @@
+#pragma once
+// The table of keys: one row each, from which reading, --set, the schema, the reference page and the resolved
+// config are all made. What stands in the open tables (base/tables.h) it asks them.
+
+#include <chrono>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "trainer/config/settings.h"
+
+namespace lockstep::config {
+
+/// The field of the settings that a key fills.
+using Field =
+    std::variant<bool*, int64_t*, double*, std::string*, std::chrono::milliseconds*, std::optional<double>*,
+                 std::array<double, 2>*, std::vector<int64_t>*, std::vector<double>*,
+                 std::vector<std::string>*, std::map<std::string, std::string>*>;
+
+/// A key that is read only under some values of another one.
+struct Use {
+  std::string selector;  // "optim.name"; empty = always used
+  std::vector<std::string> values =
+      {};  // of the selector; empty = those whose rows say that they read the key
+};
+
+/// What a key's value says of a run.
+enum class About {
+  training,  // with another value it is another run
+  length,    // how long it goes on: with a larger one, or 0 for no end, it is the same run
+  place,     // where it is started
+};
+
+/// Of a text that a run settles once where the config leaves it open, and writes into its config.yaml.
+struct Once {
+  std::string open = {};    // the value that leaves it open
+  std::string before = {};  // what a run did whose config.yaml leaves it open; empty = there is no such text
+};
+
+struct Rules {
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  bool above_min = false;                 // min itself is refused
+  bool below_max = false;                 // max itself is refused
+  std::vector<std::string> choices = {};  // of a text; empty = free
+  std::string table = {};                 // of a text that names a row of an open table: the kind of its rows
+  bool path = false;                      // ${NAME} is expanded
+  std::string word = {};                  // "default": taken in place of a number, resolved later
+  Use use = {};
+  About about = About::training;
+  bool own_path = false;  // each rank's own: nodes may keep their files at different places
+  Once once = {};
+};
+
+struct Key {
+  std::string path;  // "optim.lr"
+  Field (*field)(Settings&);
+  std::string help;
+  Rules rules = {};
+
+  std::string section() const { return path.substr(0, path.find('.')); }
+  std::string name() const { return path.substr(path.find('.') + 1); }
+};
+
+/// Every key, section by section.
+const std::vector<Key>& keys();
+const Key* find_key(const std::string& path);
+const std::vector<std::string>& sections();
+
+/// The rows that a text of an open table may name: the default first, then by name.
+std::vector<std::string> row_names(const Key& key);
+
+/// What a value must be, in words: "a whole number of at least 1".
+std::string expected(const Key& key);
+
+/// The key that a word names for sure: a path, the name of a key in whatever section, another tool's name for
+/// one ("learning_rate"). Empty where it names none.
+std::string meant_key(const std::string& word);
+
+/// The same, or the key or section that is near; empty where nothing is.
+std::string nearest_path(const std::string& path);
+
+/// "did you mean optim.lr?" for a key that does not exist; empty when nothing is near.
+std::string did_you_mean(const std::string& path);
+
+}  // namespace lockstep::config

@@ -1,0 +1,198 @@
+#include "trainer/config/load.h"
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
+#include "trainer/config/chosen.h"
+#include "trainer/config/mistakes.h"
+#include "trainer/config/other_names.h"
+#include "trainer/config/rules.h"
+#include "trainer/config/value.h"
+#include "trainer/config/yaml.h"
+
+namespace lockstep::config {
+namespace {
+
+class Loader {
+ public:
+  Loader(Loaded& loaded, const std::map<std::string, std::string>& environment, Mistakes& mistakes)
+      : loaded_(loaded), environment_(environment), mistakes_(mistakes) {
+    for (const Key& key : keys()) loaded_.origins[key.path] = {};
+  }
+
+  void read_file(const Node& root) {
+    if (root.kind == Node::Kind::null) return;
+    if (root.kind != Node::Kind::map) {
+      throw InputError(format("a config is a map of sections, not {}", describe(root)), root.place.text(),
+                       "begin with a section, as in  train: {epochs: 5}");
+    }
+    for (const auto& entry : root.entries)
+      mistakes_.gather([&] { read_section(*entry.first, *entry.second); });
+  }
+
+  void read_set(const std::string& argument) {
+    const size_t equals = argument.find('=');
+    const std::string path = argument.substr(0, equals);
+    const TextPlace place{"--set " + base::printable(path)};
+    if (equals == std::string::npos) {
+      throw InputError("--set takes KEY=VALUE", place.text(), "as in --set train.epochs=3");
+    }
+    const std::string text = argument.substr(equals + 1);
+    if (base::invalid_utf8(text))
+      throw InputError("the value is not UTF-8 text", place.text(), "write it in UTF-8");
+    if (const size_t dot = path.find('.', path.find('.') + 1); dot != std::string::npos) {
+      const Key* map = find_key(path.substr(0, dot));
+      if (map && expected(*map).starts_with("a map"))
+        return set_entry(*map, path.substr(dot + 1), text, place);
+    }
+    const auto& sections = config::sections();
+    if (std::find(sections.begin(), sections.end(), path) != sections.end())
+      throw InputError(format("{} is a section, and no key", path), place.text(),
+                       format("name a key in it: --set {}.KEY=VALUE; every key: lockstep config", path));
+    const Key& key = known(path, place);
+    store(key, *set_node(key, text, place), {Origin::set, "--set"});
+  }
+
+ private:
+  const Key& known(const std::string& path, const TextPlace& place) const {
+    if (const Key* key = find_key(path)) return *key;
+    throw InputError(format("unknown key {}", base::printable(path)), place.text(),
+                     did_you_mean(path) + "every key: docs/config.md, or lockstep config");
+  }
+
+  static const std::string& name_of(const Node& name) {
+    if (name.kind == Node::Kind::scalar) return name.text;
+    throw InputError(format("a key must be a word, not {}", describe(name)), name.place.text(),
+                     "write  key: value");
+  }
+
+  void once(const std::string& path, const TextPlace& place) {
+    const auto [first, added] = places_.emplace(path, place);
+    if (added) return;
+    throw InputError(format("{} stands twice", path), place.text(),
+                     format("keep one of them: the other is at {}", first->second.text()));
+  }
+
+  void read_section(const Node& name, const Node& section) {
+    const std::string path = name_of(name);
+    const auto& sections = config::sections();
+    if (path == "<<")
+      throw InputError("merge keys (<<) are not read", name.place.text(), "write the keys out");
+    if (const Key* key = find_key(path)) {
+      throw InputError(format("{} is a key in a section, and a dot does not make one", path),
+                       name.place.text(),
+                       format("write it nested: {}: {{{}: ...}}", key->section(), key->name()));
+    }
+    if (std::find(sections.begin(), sections.end(), path) == sections.end()) {
+      refuse_section(path, name.place, section);
+    }
+    once(path, name.place);
+    if (section.kind == Node::Kind::null) return;
+    if (section.kind != Node::Kind::map) {
+      throw InputError(format("section {} must be a map of keys, not {}", path, describe(section)),
+                       section.place.text(), format("write {}: {{key: value}}", path));
+    }
+    for (const auto& entry : section.entries) {
+      mistakes_.gather([&] { read_key(path + "." + name_of(*entry.first), *entry.first, *entry.second); });
+    }
+  }
+
+  // optimizer: {...} is a section of another name, optimizer: adam a key
+  [[noreturn]] static void refuse_section(const std::string& path, const TextPlace& place,
+                                          const Node& section) {
+    const auto meant = section.kind == Node::Kind::map ? section_by_other_name(path) : "";
+    throw InputError(format("unknown section {}", base::printable(path)), place.text(),
+                     (meant.empty() ? did_you_mean(path) : format("did you mean {}? ", meant)) +
+                         "sections: " + base::join(config::sections(), ", "));
+  }
+
+  void read_key(const std::string& path, const Node& name, const Node& value) {
+    const Key& key = known(path, name.place);
+    once(path, name.place);
+    store(key, value, {Origin::file, name.place.text()});
+  }
+
+  void store(const Key& key, const Node& value, const Origin& origin) {
+    const bool given = read_value(key, value, environment_, loaded_.settings);
+    if (!key.rules.table.empty()) loaded_.named.insert_or_assign(key.path, value);
+    loaded_.origins[key.path] = given ? origin : Origin{};
+  }
+
+  // lists and maps are written as in the file; everything else is taken as it is, so that no shell quoting
+  // adds up
+  static NodePtr set_node(const Key& key, const std::string& text, const TextPlace& place) {
+    const std::string wanted = expected(key);
+    if (wanted.starts_with("a list") || wanted.starts_with("a map")) return parse_yaml(text, place.file);
+    auto node = std::make_shared<Node>();
+    node->kind = Node::Kind::scalar;
+    node->place = place;
+    node->text = text;
+    return node;
+  }
+
+  void set_entry(const Key& key, const std::string& name, const std::string& text, const TextPlace& place) {
+    if (name.empty())
+      throw InputError(key.path + ". needs a name", place.text(), format("--set {}.NAME=VALUE", key.path));
+    (*std::get<std::map<std::string, std::string>*>(key.field(loaded_.settings)))[name] = text;
+    loaded_.origins[key.path] = {Origin::set, "--set"};
+  }
+
+  Loaded& loaded_;
+  const std::map<std::string, std::string>& environment_;
+  Mistakes& mistakes_;
+  std::map<std::string, TextPlace> places_;
+};
+
+// A library may bring rows that other keys name, so all are loaded before the first name is judged.
+void find_rows(const Loaded& loaded, Libraries libraries, Mistakes& mistakes) {
+  bool unloaded = false;
+  for (const Key* key : selectors()) {
+    const auto name = chosen_name(loaded.settings, key->path);
+    if (!base::names_library(name)) continue;
+    if (libraries == Libraries::load) mistakes.gather([&] { base::load_row(key->rules.table, name); });
+    unloaded = libraries == Libraries::leave;
+  }
+  if (unloaded) return;
+  for (const auto& [path, node] : loaded.named) {
+    const auto name = chosen_name(loaded.settings, path);
+    if (name.empty() || base::names_library(name) || base::find_row(find_key(path)->rules.table, name))
+      continue;
+    mistakes.gather([key = find_key(path), wrong = &node] { refuse_row(*key, *wrong); });
+  }
+}
+
+// What was misread or names no row would only be said again, of what depends on it.
+void judge(Loaded& loaded, Libraries libraries, Mistakes mistakes) {
+  find_rows(loaded, libraries, mistakes);
+  mistakes.refuse();
+  resolve(loaded);
+  check_together(loaded);
+  warn_unused(loaded);
+}
+
+}  // namespace
+
+Loaded load_settings(const std::string& text, const std::string& file_name,
+                     const std::vector<std::string>& sets,
+                     const std::map<std::string, std::string>& environment, Libraries libraries) {
+  Loaded loaded;
+  loaded.text = text;
+  Mistakes mistakes;
+  Loader loader(loaded, environment, mistakes);
+  loader.read_file(*parse_yaml(text, file_name));
+  for (const std::string& argument : sets) mistakes.gather([&] { loader.read_set(argument); });
+  judge(loaded, libraries, std::move(mistakes));
+  return loaded;
+}
+
+void load_libraries(Loaded& loaded) {
+  const auto said = std::exchange(loaded.warnings, {});
+  judge(loaded, Libraries::load, {});
+  std::erase_if(loaded.warnings, [&](const auto& warning) {
+    return std::find(said.begin(), said.end(), warning) != said.end();
+  });
+}
+
+}  // namespace lockstep::config

@@ -1,0 +1,56 @@
+#pragma once
+// A config's text to typed settings: every mistake is an InputError with file:line:column, the key and what
+// to do.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "trainer/config/settings.h"
+#include "trainer/config/yaml.h"
+
+namespace lockstep::config {
+
+/// Where a value came from.
+struct Origin {
+  enum Kind { by_default, file, set } kind = by_default;
+  std::string text = "default";  // "default", "configs/mnist.yaml:3:12" or "--set"
+};
+
+struct Loaded {
+  Settings settings;
+  std::map<std::string, Origin> origins;  // one for every key, by its full path
+  std::string text;                       // what was read
+  std::vector<std::string> warnings;      // keys that are set and not used, ...
+  std::map<std::string, Node> named;      // what was read for the keys that name rows of open tables
+};
+
+/// A file as it came: its name is for messages alone.
+struct ConfigText {
+  std::string name;
+  std::string text;
+};
+
+/// Shared libraries that a config names (optim.name: ./lion.so): they bring rows of the open tables.
+enum class Libraries {
+  leave,  ///< unloaded: what they bring is taken as it is written, and touches no file
+  load,
+};
+
+/// Reads the text, then each of `sets` ("optim.lr=0.1", later ones win), expands ${NAME} in paths from the
+/// environment, loads the libraries that it names where that is asked for, resolves `default` words and
+/// checks names against the tables and keys against each other.
+Loaded load_settings(const std::string& text, const std::string& file_name,
+                     const std::vector<std::string>& sets = {},
+                     const std::map<std::string, std::string>& environment = {},
+                     Libraries libraries = Libraries::leave);
+
+/// What load_settings() left undone where it was to leave libraries: loads them, and judges again what
+/// depends on their rows. `warnings` then holds those that are new.
+void load_libraries(Loaded& loaded);
+
+/// The config file's text, looked for under the working directory, then under LOCKSTEP_HOME; of a run's
+/// folder its config.yaml. Anything but a regular file of at most 1 MB is an InputError.
+ConfigText read_config_text(const std::string& path);
+
+}  // namespace lockstep::config

@@ -1,0 +1,155 @@
+#include "trainer/config/past_config.h"
+
+#include <type_traits>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
+#include "trainer/config/chosen.h"
+#include "trainer/config/rules.h"
+#include "trainer/config/value.h"
+#include "trainer/config/yaml.h"
+
+namespace lockstep::config {
+namespace {
+
+[[noreturn]] void refuse_past(const std::string& what, const TextPlace& place) {
+  throw InputError("this is not a run's config: " + what, place.text(), "start a new run (without --resume)");
+}
+
+// Short, whatever stands there: aliases of aliases can be as long as one likes.
+std::string shown(const Node& node) {
+  return node.kind == Node::Kind::scalar ? base::printable(node.text) : describe(node);
+}
+
+class PastReader {
+ public:
+  explicit PastReader(const Node& root) {
+    if (root.kind != Node::Kind::map) refuse_past("it is " + describe(root), root.place);
+    for (const auto& [name, section] : root.entries) read_section(*name, *section);
+    if (foreign_.size() > keys().size()) refuse_past("few of its keys are lockstep's", root.place);
+    for (const Key& key : keys()) loaded_.origins.try_emplace(key.path);
+    resolve(loaded_);
+  }
+
+  PastConfig take() { return {std::move(loaded_.settings), std::move(foreign_)}; }
+
+ private:
+  void read_section(const Node& name, const Node& section) {
+    if (section.kind == Node::Kind::null) return;
+    if (section.kind != Node::Kind::map) foreign_[shown(name)] = shown(section);
+    for (const auto& [key, value] : section.entries) read_key(shown(name) + "." + shown(*key), *value);
+  }
+
+  void read_key(const std::string& path, const Node& value) {
+    const Key* key = find_key(path);
+    if (!key || !can_read(*key, value)) foreign_[path] = shown(value);
+  }
+
+  bool can_read(const Key& key, const Node& value) {
+    Settings with = loaded_.settings;
+    try {
+      if (read_value(key, value, {}, with)) loaded_.origins[key.path] = {Origin::file, value.place.text()};
+    } catch (const InputError&) {
+      return false;
+    }
+    loaded_.settings = std::move(with);
+    return true;
+  }
+
+  Loaded loaded_;
+  std::map<std::string, std::string> foreign_;
+};
+
+// a key's field() hands out writable pointers; nothing is written here
+template <class Visitor>
+bool visit_both(const Key& key, const Settings& then, const Settings& now, const Visitor& visitor) {
+  const auto after = key.field(const_cast<Settings&>(now));
+  return std::visit([&](auto* before) { return visitor(*before, *std::get<decltype(before)>(after)); },
+                    key.field(const_cast<Settings&>(then)));
+}
+
+bool is_equal(const Key& key, const Settings& then, const Settings& now) {
+  return visit_both(key, then, now, [](const auto& before, const auto& after) { return before == after; });
+}
+
+bool is_longer(const Key& key, const Settings& then, const Settings& now) {
+  return visit_both(key, then, now, [](const auto& before, const auto& after) {
+    if constexpr (std::is_arithmetic_v<std::decay_t<decltype(before)>>) {
+      return before > 0 && (after == 0 || after > before);
+    } else {
+      return false;
+    }
+  });
+}
+
+bool makes_another_run(const Key& key, const Settings& then, const Settings& now) {
+  if (key.rules.about == About::place || is_equal(key, then, now)) return false;
+  return key.rules.about != About::length || !is_longer(key, then, now);
+}
+
+// Of a key that no row tells of, its section does.
+bool is_about_the_place(const std::string& path) {
+  if (const Key* key = find_key(path)) return key->rules.about == About::place;
+  bool known = false;
+  for (const Key& key : keys()) {
+    if (key.section() != path.substr(0, path.find('.'))) continue;
+    if (key.rules.about != About::place) return false;
+    known = true;
+  }
+  return known;
+}
+
+std::string& text_of(const Key& key, Settings& settings) {
+  return *std::get<std::string*>(key.field(settings));
+}
+
+bool is_left_open(const Key& key, Settings& settings) {
+  return !key.rules.once.before.empty() && is_read(key.path, settings) &&
+         text_of(key, settings) == key.rules.once.open;
+}
+
+// What a run did that left it open.
+Settings as_before(Settings settings) {
+  for (const Key& key : keys()) {
+    if (is_left_open(key, settings)) text_of(key, settings) = key.rules.once.before;
+  }
+  return settings;
+}
+
+std::string difference(const std::string& path, const std::string& was, const std::string& is) {
+  return format("{} (was {}, is {})", path, was, is);
+}
+
+}  // namespace
+
+PastConfig read_past_config(const std::string& text, const std::string& file_name) {
+  return PastReader(*parse_yaml(text, file_name)).take();
+}
+
+void take_over(const PastConfig& then, Settings& now) {
+  if (then.settings.task.name != now.task.name) return;
+  auto settled = as_before(then.settings);
+  for (const Key& key : keys()) {
+    if (is_left_open(key, now)) text_of(key, now) = text_of(key, settled);
+  }
+}
+
+std::vector<std::string> differences(const PastConfig& then, const Settings& asked) {
+  std::map<std::string, std::string> found;  // in the order of their names
+  const auto before = as_before(then.settings), now = as_before(asked);
+  for (const Key& key : keys()) {
+    if (makes_another_run(key, before, now))
+      found[key.path] = difference(key.path, value_text(key, before), value_text(key, now));
+  }
+  for (const auto& [path, was] : then.foreign) {
+    const Key* key = find_key(path);
+    if (!is_about_the_place(path))
+      found[path] = difference(path, was, key ? value_text(*key, now) : "not set");
+  }
+  std::vector<std::string> different;
+  for (auto& [path, text] : found) different.push_back(std::move(text));
+  return different;
+}
+
+}  // namespace lockstep::config

@@ -1,0 +1,281 @@
+#include "trainer/loop/run.h"
+
+#include <cstdlib>
+#include <sstream>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/files/whole_file.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/comm/algorithms/algorithm.h"
+#include "lockstep/launch/job_end.h"
+#include "lockstep/launch/process/leave.h"
+#include "lockstep/launch/process/stop_signal.h"
+#include "trainer/config/past_config.h"
+#include "trainer/loop/trainer.h"
+#include "trainer/loop/whole_state.h"
+#include "trainer/modes/dense_model.h"
+#include "trainer/provoke/provoke.h"
+#include "trainer/run_folder/console.h"
+#include "trainer/run_folder/folder.h"
+#include "trainer/run_folder/held_folder.h"
+#include "trainer/setup/saved.h"
+#include "trainer/setup/task_memory.h"
+
+namespace lockstep::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The folder as every rank knows it; held by rank 0.
+struct RunPlace {
+  std::shared_ptr<run_folder::HeldFolder> held;
+  std::string path;
+  bool goes_on = false;
+  int64_t attempt = 1;
+};
+
+int64_t next_attempt(const fs::path& folder) {
+  try {
+    return run_folder::read_status(folder).attempt + 1;
+  } catch (const std::exception&) {
+    return 2;
+  }
+}
+
+constexpr const char* kAnotherFile = "set LOCKSTEP_RUN_FILE to another file";
+
+// A job script asks `lockstep status` how the run ended, and for that it has to know which run it was.
+std::string job_scripts_file() {
+  const char* file = std::getenv("LOCKSTEP_RUN_FILE");
+  return file ? file : "";
+}
+
+void tell_job_script(const fs::path& folder) {
+  const auto file = job_scripts_file();
+  if (!file.empty()) base::write_output(file, fs::absolute(folder).string() + "\n", kAnotherFile);
+}
+
+// What --resume names, as rank 0 sees it, found before a long load: "" a new run, "auto", or a path.
+struct Resume {
+  std::string folder;         // "auto" too
+  std::optional<Saved> file;  // a checkpoint to start from
+};
+
+Resume find_resume(const Team& team, const std::string& asked) {
+  if (asked.empty() || asked == "auto") return {asked, {}};
+  const auto folder = team.from_first([&] {
+    auto path = find_saved(asked);
+    if (!fs::is_directory(path)) return std::string();
+    run_folder::check_run_folder(path);
+    Provocation::refuse_folder(path);
+    return path;
+  });
+  if (!folder.empty()) return {folder, {}};
+  return {"", read_saved(team, asked)};
+}
+
+// Before a long load; nothing is made yet.
+void check_place(const Setup& setup, const Resume& from) {
+  setup.team->from_first([&] {
+    if (from.folder.empty() || from.folder == "auto") run_folder::check_run_dir(setup.settings.run);
+    if (const auto file = job_scripts_file(); !file.empty()) base::check_output(file, kAnotherFile);
+    return std::string();
+  });
+}
+
+void refuse_idle_early_stop(const Setup& setup) {
+  if (setup.settings.train.early_stop == 0 || setup.data.eval->size() > 0) return;
+  throw InputError("train.early_stop never acts: no sample is left to evaluate on", "task.eval_fraction",
+                   "raise it, or set train.early_stop to 0");
+}
+
+std::shared_ptr<run_folder::HeldFolder> hold(run_folder::RunFolder folder, const Setup& setup) {
+  const auto successor = [settings = setup.settings](const fs::path& removed) {
+    auto folder = run_folder::open_successor(settings, removed);
+    tell_job_script(folder.path);
+    return folder;
+  };
+  return std::make_shared<run_folder::HeldFolder>(std::move(folder), successor);
+}
+
+// What a run settles when it begins it keeps, whatever it would settle today.
+void go_on_as_begun(Setup& setup, const Resume& from) {
+  if (from.file) return take_over_from(setup.settings, from.file->tree);
+  const auto text =
+      setup.team->from_first([&] { return run_folder::config_to_go_on_with(setup.settings, from.folder); });
+  if (!text.empty()) config::take_over(config::read_past_config(text, "config.yaml"), setup.settings);
+}
+
+RunPlace open_place(const Setup& setup, const Settings& asked, const std::string& resume) {
+  RunPlace place;
+  const auto text = setup.team->from_first([&] {
+    auto folder = run_folder::open_run_folder(asked, resume, setup.settings);
+    for (const auto& note : folder.notes) log::info(note);
+    const auto path = folder.path;
+    const bool goes_on = folder.goes_on;
+    place.held = hold(std::move(folder), setup);
+    return format("{:d} {} {}", goes_on, goes_on ? next_attempt(path) : 1, path.string());
+  });
+  std::istringstream words(text);
+  words >> place.goes_on >> place.attempt;
+  std::getline(words.ignore(), place.path, '\0');  // a path is any bytes
+  return place;
+}
+
+void provoke(Start& start, const Setup& setup) {
+  if (setup.settings.train.provoke == "none") return;
+  const auto provocation = std::make_shared<Provocation>(setup.settings, setup.mesh->data());
+  start.after_step = [provocation](int64_t step) { provocation->after_step(step); };
+  start.shown_loss = [provocation](double mean, const LossTrace& losses) {
+    return provocation->shown_loss(mean, losses);
+  };
+}
+
+// From the newest whole checkpoint of the folder; an earlier attempt that came to none starts again.
+void go_on(Start& start, Learner& learner, const Setup& setup, const RunPlace& place) {
+  const auto saved = newest_saved(*setup.team, place.path);
+  if (!saved) {
+    log::info("no checkpoint there yet: starting from the first step");
+    return;
+  }
+  start.state = from_checkpoint(*setup.mesh, saved->tree, saved->path, learner);
+  start.attempt.found = saved->path;
+  log::info("going on after step " + std::to_string(start.state.step) + ", from " + saved->path);
+}
+
+void start_from(Start& start, Learner& learner, const Setup& setup, const Saved& saved) {
+  start.state = from_checkpoint(*setup.mesh, saved.tree, saved.path, learner);
+  start.state.metrics_offset = 0;  // of another file
+  log::info("starting after step " + std::to_string(start.state.step) + " of " + saved.path +
+            ", in a new folder");
+}
+
+// Nothing in an old folder is touched before it is known that the run can go on there; a job script that has
+// not been told of it takes the attempt for refused.
+std::unique_ptr<Trainer> make_trainer(const Setup& setup, Learner learner, const Start& start,
+                                      const RunPlace& place) {
+  std::unique_ptr<Trainer> trainer;
+  setup.team->together([&] {
+    if (place.held && place.goes_on) run_folder::begin_in(place.held->path(), setup.settings);
+    trainer = std::make_unique<Trainer>(setup, std::move(learner), start);
+    if (place.held) tell_job_script(place.held->path());
+  });
+  return trainer;
+}
+
+// What a run's bits may be compared with.
+void say_all_reduce(const Setup& setup) {
+  const auto& launch = setup.settings.launch;
+  if (launch.allreduce == "auto" || !setup.team->group()) return;
+  const int world = std::max(setup.mesh->data().world(), setup.mesh->tensor().world());  // that sum
+  const bool same = find_all_reduce(launch.allreduce).has_bits_of_gloo(world);
+  log::info(
+      format("sums over the ranks by {} over {}: {}", launch.allreduce, setup.backend,
+             same ? "the same bits as gloo's"
+                  : format("in another order than gloo's, so with {} ranks the last bits differ", world)));
+  if (launch.latency_us == 0 && launch.bandwidth_gbit == 0) return;
+  log::info(format("simulated slow network: {} us a message{}", launch.latency_us,
+                   launch.bandwidth_gbit == 0 ? "" : format(", {} Gbit/s per link", launch.bandwidth_gbit)));
+}
+
+// It may compute with libtorch's all the same, and has said so then.
+bool has_own_kernels(const Settings& settings, const TrainedModel& model) {
+  return settings.train.kernels == "fast" && (computes_without_graph(model) || model.net().use_own_kernels());
+}
+
+void say_start(const Setup& setup, const Rounds& rounds, const RunPlace& place, bool own_kernels) {
+  const auto& job = setup.team->job();
+  log::info(format("{}: {} on {} rank{} ({}, {}, {} thread{} each), {} steps an epoch, in {}",
+                   setup.settings.run.name, setup.settings.task.name, setup.team->world(),
+                   setup.team->world() == 1 ? "" : "s", setup.team->device().str(),
+                   setup.team->group() ? setup.backend : "no group", setup.session->threads(),
+                   setup.session->threads() == 1 ? "" : "s", rounds.steps_per_epoch, place.path));
+  if (!setup.mesh->is_plain()) {
+    const auto& shape = setup.mesh->shape();
+    log::info(format("a grid of ranks: {} data x {} tensor x {} pipeline", shape.data, shape.tensor,
+                     shape.pipeline));
+  }
+  say_all_reduce(setup);
+  if (job.scheduler != "none") log::info(format("{} job {}", job.scheduler, job.job_id));
+  const auto& train = setup.settings.train;
+  if (own_kernels) {
+    log::info("kernels fast: sums are in another order than libtorch's, and the bits are not Python's");
+  } else if (train.precision != "fp32" || train.layout != "nchw") {
+    log::info(
+        format("precision {}, layout {}: bits equal Python's with the same two, not the plain program's",
+               train.precision, train.layout));
+  }
+}
+
+// Whatever was saved beside it: a run whose folder somebody removed is not done.
+void check_still_there(const Setup& setup, const RunPlace& place) {
+  setup.team->from_first([&] {
+    if (const auto removed = place.held->removed())
+      throw Error("the run's folder was removed while it trained", removed->string(),
+                  "what could be saved is in " + place.held->path().string());
+    return std::string();
+  });
+}
+
+// A failure reaches the folder before it reaches the screen.
+Ending run_and_tell(Trainer& trainer, const Setup& setup, const RunPlace& place) {
+  try {
+    const auto ending = trainer.run();
+    check_still_there(setup, place);
+    trainer.tell(ending.state, ending.reason);
+    return ending;
+  } catch (const std::exception& error) {
+    launch::claim_voice();
+    trainer.tell(run_folder::RunState::failed, describe(error));
+    throw;
+  }
+}
+
+void say_ending(const Ending& ending, const RunPlace& place) {
+  if (ending.stopped()) {
+    log::info(std::string(run_folder::name_of(ending.state)) + " (" + ending.reason +
+              "), the checkpoint is complete: go on with --resume auto");
+  } else if (ending.reason != "epochs") {
+    log::info("stopped: " + ending.reason);
+  }
+  log::info("results saved to " + place.path);
+}
+
+}  // namespace
+
+int train(const Command& command, const std::string& asked) {
+  const launch::EarlySignals early;
+  auto setup = join_job(command);
+  const launch::StopSignals signals;  // what comes while we load is obeyed before the first step
+  auto from = find_resume(*setup.team, Provocation::resume(setup.settings, asked));
+  check_place(setup, from);
+  const auto open = setup.settings;
+  go_on_as_begun(setup, from);
+  load_data(setup);
+  auto learner = make_learner(setup);
+  if (learner.source->is_shared()) refuse_idle_early_stop(setup);
+  hold_on_device(setup);
+  const auto rounds = learner.rounds;
+  const bool own_kernels = has_own_kernels(setup.settings, *learner.model);
+  Start start;
+  provoke(start, setup);
+  if (const auto saved = std::exchange(from.file, {})) start_from(start, learner, setup, *saved);
+  if (setup.team->first()) {
+    const auto end = std::make_shared<launch::JobEnd>(setup.team->job(), launch::current_environment(),
+                                                      setup.settings.checkpoint.before_deadline);
+    start.deadline = [end] { return end->known(); };
+  }
+  auto place = open_place(setup, open, from.folder);
+  start.attempt.number = place.attempt;
+  start.attempt.folder = place.held;
+  if (place.goes_on) go_on(start, learner, setup, place);
+  const auto trainer = make_trainer(setup, std::move(learner), start, place);
+  say_start(setup, rounds, place, own_kernels);
+  const auto ending = run_and_tell(*trainer, setup, place);
+  setup.team->barrier();  // whoever leaves early would take rank 0 along
+  say_ending(ending, place);
+  return ending.stopped() ? kStoppedEarly : kDone;
+}
+
+}  // namespace lockstep::train

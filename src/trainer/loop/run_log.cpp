@@ -1,0 +1,181 @@
+#include "trainer/loop/run_log.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "lockstep/base/format.h"
+#include "trainer/step/evaluate.h"
+
+namespace lockstep::train {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return Seconds(std::chrono::steady_clock::now() - begin).count();
+}
+
+double rate(int64_t samples, double seconds) {
+  return seconds > 0 ? static_cast<double>(samples) / seconds : 0;
+}
+
+std::unique_ptr<run_folder::Recorder> open_recorder(const Settings& settings, const Team& team,
+                                                    const TrainingState& state, const Attempt& attempt) {
+  if (!attempt.folder) return nullptr;
+  run_folder::RunStatus status;
+  status.step = state.step;
+  status.epoch = state.epoch;
+  status.epochs = settings.train.epochs;
+  status.attempt = attempt.number;
+  status.world = team.world();
+  status.host = team.job().host;
+  status.job_id = team.job().job_id;
+  status.pid = ::getpid();
+  status.seconds = state.seconds;
+  if (!attempt.found.empty())
+    status.checkpoint = "checkpoints/" + std::filesystem::path(attempt.found).filename().string();
+  return std::make_unique<run_folder::Recorder>(attempt.folder, status, state.metrics_offset);
+}
+
+}  // namespace
+
+RunLog::RunLog(const Settings& settings, const Mesh& mesh, const TrainingState& state, int64_t total_steps,
+               const Attempt& attempt)
+    : settings_(settings),
+      team_(mesh.all()),
+      shares_(mesh.data().world()),
+      total_steps_(total_steps),
+      first_step_(state.step),
+      seconds_before_(state.seconds),
+      console_(team_.first() && !run_folder::trainings_are_silent()),
+      recorder_(open_recorder(settings, team_, state, attempt)) {}
+
+double RunLog::seconds() const {
+  return seconds_before_ + seconds_since(begin_.moment);
+}
+
+// All ranks' samples a second.
+double RunLog::speed_since(const Mark& mark) const {
+  return rate((samples_ - mark.samples) * shares_, seconds_since(mark.moment));
+}
+
+void RunLog::begin_epoch() {
+  epoch_begin_ = now();
+}
+
+void RunLog::took_step(const TrainingState& state, int64_t samples) {
+  samples_ += samples;
+  note_place(state);
+}
+
+bool RunLog::is_due(const TrainingState& state) const {
+  const int64_t every = settings_.train.log_every;
+  return every > 0 && state.step_in_epoch % every == 0;
+}
+
+void RunLog::step(const TrainingState& state, double loss, double lr) {
+  console_.line(format("Epoch [{}/{}], Step [{}/{}], Loss: {:.4f}", state.epoch + 1, settings_.train.epochs,
+                       state.step_in_epoch, steps_of_epoch_, loss));
+  const double speed = speed_since(line_begin_);
+  line_begin_ = now();
+  if (!recorder_) return;
+  recorder_->add(run_folder::StepRecord{state.step, state.epoch, loss, lr, speed});
+  recorder_->note([&](run_folder::RunStatus& status) { status.loss = loss; });
+}
+
+void RunLog::progress(const TrainingState& state, double loss) {
+  if (!console_.wants_progress()) return;
+  const auto steps = static_cast<double>(std::max<int64_t>(1, state.step - first_step_));
+  const auto left = static_cast<double>(std::max<int64_t>(0, total_steps_ - state.step));
+  console_.progress({.epoch = state.epoch,
+                     .epochs = settings_.train.epochs,
+                     .step = state.step_in_epoch,
+                     .steps = steps_of_epoch_,
+                     .loss = loss,
+                     .samples_per_second = speed_since(begin_),
+                     .seconds_left = left * seconds_since(begin_.moment) / steps});
+}
+
+void RunLog::begin_evaluation() {
+  clock_.enter(Phase::other);
+  console_.clear();
+}
+
+void RunLog::epoch(const TrainingState& state, double train_loss, const Measured& measured) {
+  console_.line(format("Epoch {} | Average Loss: {:.4f}", state.epoch, train_loss), base::Ink::strong);
+  run_folder::EpochRecord record{
+      state.step, state.epoch,     train_loss,     seconds_since(epoch_begin_.moment),
+      0,          measured.values, measured.curves};
+  record.samples_per_second = rate((samples_ - epoch_begin_.samples) * shares_, record.seconds);
+  std::string line;
+  for (const auto& [name, value] : record.metrics) {
+    line += format("{}{} {:.{}f}", line.empty() ? format("Epoch {} | {}: ", state.epoch, measured.by) : ", ",
+                   name, value, measured.counts.contains(name) ? 0 : 4);
+  }
+  if (!line.empty()) console_.line(line);
+  if (!recorder_) return;
+  recorder_->add(record);
+  recorder_->update_soon([&](run_folder::RunStatus& status) {
+    status.step = state.step;
+    status.epoch = state.epoch + (state.epoch_trained ? 1 : 0);
+    status.loss = train_loss;
+    if (const auto accuracy = value_of(measured.values, "accuracy")) status.accuracy = accuracy;
+    if (const auto reward = value_of(measured.values, "recent_reward")) status.reward = reward;
+    status.seconds = seconds();
+  });
+}
+
+// Each rank's own work tells who is slow: waiting for the others does not count.
+void RunLog::summarize(const TrainingState& state) {
+  const double seconds = seconds_since(begin_.moment);
+  const auto& phases = clock_.seconds();
+  std::vector<double> sums(phases.begin(), phases.end());
+  double own = 0;
+  for (const auto phase : {Phase::data, Phase::forward, Phase::backward, Phase::optimiser}) {
+    own += phases[static_cast<size_t>(phase)];
+  }
+  const auto owns = team_.all_gather(format("{:.6f} {}", own, team_.job().host));
+  team_.sum(sums);
+  PhaseSeconds mean;
+  for (size_t i = 0; i < kPhases; ++i) mean[i] = sums[i] / team_.world();
+
+  console_.line(
+      format("Total {}Training Time: {:.2f}s", settings_.train.mode == "ddp" ? "DDP " : "", seconds));
+  console_.line(
+      format("{} steps, {:.0f} samples/s", state.step - first_step_, rate(samples_ * shares_, seconds)));
+  console_.line("Time per rank: " + phase_table(mean));
+  if (team_.world() == 1 || !team_.first()) return;  // the others need not read all ranks' words
+  const auto slowest = std::max_element(
+      owns.begin(), owns.end(), [](const auto& a, const auto& b) { return std::stod(a) < std::stod(b); });
+  const double total = mean[0] + mean[1] + mean[2] + mean[static_cast<size_t>(Phase::optimiser)];
+  console_.line(format("Slowest rank: {} on {}, {:.2f} s of own work (mean {:.2f} s)", slowest - owns.begin(),
+                       slowest->substr(slowest->find(' ') + 1), std::stod(*slowest), total));
+}
+
+void RunLog::note_place(const TrainingState& state) {
+  if (!recorder_) return;
+  recorder_->note([&](run_folder::RunStatus& status) {
+    status.step = state.step;
+    status.epoch = state.epoch;
+    status.seconds = seconds();
+  });
+}
+
+void RunLog::tell(const TrainingState& state, run_folder::RunState now, const std::string& reason) {
+  if (!recorder_) return;
+  recorder_->update([&](run_folder::RunStatus& status) {
+    status.state = now;
+    status.reason = reason;
+    status.step = state.step;
+    status.epoch = state.epoch;
+    status.seconds = seconds();
+  });
+}
+
+void RunLog::last_word(const std::string& reason) noexcept {
+  if (recorder_) recorder_->last_word(reason);
+}
+
+}  // namespace lockstep::train

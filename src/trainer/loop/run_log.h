@@ -1,0 +1,96 @@
+#pragma once
+// What a run says while it trains: log lines and the progress line on rank 0's console, the records in the
+// run's folder, the summary. It has the clocks and counters that these need.
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "lockstep/parallel/mesh.h"
+#include "trainer/config/settings.h"
+#include "trainer/observe/phase_clock.h"
+#include "trainer/run_folder/console.h"
+#include "trainer/run_folder/recorder.h"
+#include "trainer/step/measured.h"
+#include "trainer/step/training_state.h"
+
+namespace lockstep::train {
+
+/// Where an attempt stands in its run, and where it writes.
+struct Attempt {
+  int64_t number = 1;
+  std::shared_ptr<run_folder::HeldFolder> folder;  // rank 0's; without it nothing is written
+  std::string found = {};  // the checkpoint of that folder which it goes on from, if it does
+};
+
+class RunLog {
+ public:
+  /// From `state` on: the folder's metrics are cut to what the state knows of. The attempt's time begins.
+  RunLog(const Settings& settings, const Mesh& mesh, const TrainingState& state, int64_t total_steps,
+         const Attempt& attempt);
+
+  /// Seconds trained, all attempts together.
+  double seconds() const;
+  /// Where the time goes.
+  PhaseClock& clock() { return clock_; }
+
+  void begin_epoch();
+  /// Its steps are about to be taken: so many, with those that an earlier attempt took.
+  void begin_steps(int64_t of_epoch) { steps_of_epoch_ = of_epoch; }
+  /// A step on so many samples of this rank was taken.
+  void took_step(const TrainingState& state, int64_t samples);
+  /// Is a line due after this step (train.log_every)?
+  bool is_due(const TrainingState& state) const;
+  void step(const TrainingState& state, double loss, double lr);
+  /// Redraws the progress line, where there is one.
+  void progress(const TrainingState& state, double loss);
+  void begin_evaluation();
+  void epoch(const TrainingState& state, double train_loss, const Measured& measured);
+  /// Collective.
+  void summarize(const TrainingState& state);
+
+  /// One more line, if it is not empty.
+  void line(const std::string& text) {
+    if (!text.empty()) console_.line(text);
+  }
+
+  /// What status.json says from its next write on: for the heartbeat, which does not look into the trainer.
+  void note_place(const TrainingState& state);
+  /// What status.json says from now on.
+  void tell(const TrainingState& state, run_folder::RunState now, const std::string& reason);
+  /// A checkpoint is whole; from any thread.
+  void saved(const std::string& checkpoint) { recorder_->saved(checkpoint); }
+  /// One could not be written.
+  void not_saved(const std::string& reason) { recorder_->not_saved(reason); }
+  /// Does it lie where the run now writes?
+  bool holds(const std::string& checkpoint) { return recorder_->holds(checkpoint); }
+  int64_t metrics_offset() const { return recorder_ ? recorder_->metrics_offset() : 0; }
+  /// That the run has failed, from a thread in which nothing may be thrown.
+  void last_word(const std::string& reason) noexcept;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  /// Since when, and this rank's samples then.
+  struct Mark {
+    Clock::time_point moment = Clock::now();
+    int64_t samples = 0;
+  };
+  Mark now() const { return {Clock::now(), samples_}; }
+  double speed_since(const Mark& mark) const;
+
+  const Settings& settings_;
+  const Team& team_;
+  const int64_t shares_;                    // ranks that take samples of their own
+  const int64_t total_steps_, first_step_;  // of the run; before this attempt
+  const double seconds_before_;             // of earlier attempts
+  PhaseClock clock_;
+  run_folder::Console console_;
+  std::unique_ptr<run_folder::Recorder> recorder_;  // where there is a folder
+  int64_t samples_ = 0;                             // this rank's
+  int64_t steps_of_epoch_ = 0;
+  Mark begin_, epoch_begin_, line_begin_;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,221 @@
+#include "trainer/loop/trainer.h"
+
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include <chrono>
+
+#include "lockstep/base/log.h"
+#include "lockstep/checkpoint/rng.h"
+#include "trainer/observe/norm_drift.h"
+#include "trainer/step/evaluate.h"
+
+namespace lockstep::train {
+namespace {
+
+// From so many seconds on an evaluation is begun from a checkpoint: whatever ends it then costs no training.
+constexpr double kLongEvaluation = 5;
+
+std::optional<run_folder::Requests> hear_requests(const Attempt& attempt) {
+  if (!attempt.folder) return std::nullopt;
+  return run_folder::Requests(attempt.folder, attempt.number);
+}
+
+template <class Part>
+Part* if_there(std::optional<Part>& part) {
+  return part ? &*part : nullptr;
+}
+
+}  // namespace
+
+Trainer::Trainer(const Setup& setup, Learner learner, const Start& start)
+    : setup_(setup),
+      start_(start),
+      learner_(std::move(learner)),
+      state_(start.state),
+      feed_(learner_.source->feed(setup.settings)),
+      step_(setup, learner_),
+      requests_(hear_requests(start.attempt)),
+      log_(setup.settings, *setup.mesh, state_, learner_.rounds.total_steps, start.attempt),
+      trace_(*setup.team, learner_.tracer, start.attempt.folder),
+      facts_(setup, start.attempt),
+      checkpoints_({setup.settings, *setup.mesh, learner_, setup.config}, state_, start.attempt,
+                   if_there(requests_), log_),
+      watch_(setup.settings, *setup.team, start.deadline, if_there(requests_), log_) {
+  losses_.restart(state_.loss_sum, state_.loss_count);
+}
+
+Ending Trainer::run() {
+  watch_.begin(state_);
+  facts_.begin(state_.step);
+  trace_.begin();
+  look_at_goal();
+  log_.clock().trace(trace_.tracer());
+  if (watch_.ending() && !watch_.is_stopping() && state_.step_in_epoch > 0) train_epoch();
+  while (!watch_.ending() && state_.epoch < setup_.settings.train.epochs) train_epoch();
+  const auto ending = watch_.finish();
+  checkpoints_.save(state_, losses_);
+  checkpoints_.finish(state_, losses_);
+  log_.summarize(state_);
+  log_.line(learner_.model->summary());
+  log_.line(learner_.source->summary());
+  facts_.finish(log_.clock().seconds());
+  trace_.finish();
+  watch_.leave();
+  return ending;
+}
+
+void Trainer::train_epoch() {
+  log_.begin_epoch();
+  if (!state_.epoch_trained && !watch_.ending()) take_steps();
+  if (watch_.is_stopping()) return;
+  if (state_.epoch_trained) {
+    end_epoch();
+  } else {
+    end_inside_epoch();
+  }
+}
+
+void Trainer::take_steps() {
+  if (state_.consumed == 0) losses_.restart();
+  log_.clock().enter(Phase::data);
+  learner_.source->prepare(learner_.model->net(), state_);
+  auto epoch = feed_.epoch(state_);
+  step_.begin_epoch(epoch.order());
+  log_.begin_steps(epoch.steps());
+  for (auto& batches : epoch) {
+    step_.run(state_.step + 1, batches, losses_, log_.clock());
+    epoch.advance(state_);
+    if (start_.after_step) start_.after_step(state_.step);
+    log_.took_step(state_, batches.samples());
+    const double lr = learner_.optimizer->lr();
+    if (learner_.schedule->per_step()) learner_.schedule->step();
+    const bool show = log_.is_due(state_);
+    bool save = checkpoints_.is_due(state_);
+    if (show || save || watch_.is_due(state_)) {
+      const auto verdicts = watch_.ask(state_, losses_, checkpoints_.is_wanted(state_));
+      if (show) log_.step(state_, verdicts.loss, lr);
+      watch_.obey(verdicts, state_, losses_);
+      save = save || verdicts.save;
+    }
+    log_.progress(state_, losses_.last());
+    if (watch_.ending()) break;
+    if (save) checkpoints_.save(state_, losses_);
+  }
+}
+
+void Trainer::end_epoch() {
+  const bool scheduled = is_evaluation_scheduled(setup_.settings.train, state_.epoch);
+  const double train_loss = mean_train_loss();
+  compare_norms();
+  const auto measured = measure();
+  if (watch_.is_stopping()) return;
+  const auto eval_loss = value_of(measured.values, "loss");
+  if (!learner_.schedule->per_step()) learner_.schedule->step(eval_loss.value_or(train_loss));
+  log_.epoch(state_, shown(train_loss), measured);
+  const bool better = scheduled && watch_.is_best(learner_.source->cost(eval_loss), state_);
+  look_at_goal();
+  const bool last = is_last_epoch();
+  ++state_.epoch;
+  state_.consumed = state_.step_in_epoch = 0;
+  state_.epoch_trained = false;
+  checkpoints_.save_after_epoch(state_, losses_, better, last);
+}
+
+// What is due after this epoch.
+Measured Trainer::measure() {
+  if (auto measured = learner_.source->measured()) return *measured;
+  const auto& train = setup_.settings.train;
+  if (setup_.data.eval->size() == 0) return {};
+  const bool last = is_last_epoch();
+  if (train.eval_every == 0 || !(last || is_evaluation_scheduled(train, state_.epoch))) return {};
+  if (evaluation_is_long_ && (last || checkpoints_.is_due_after_epoch(state_)))
+    checkpoints_.save(state_, losses_);
+  return evaluate_now();
+}
+
+// Between two epochs: what is acted is learned from first.
+void Trainer::look_at_goal() {
+  if ((state_.consumed == 0 || state_.epoch_trained) && learner_.source->has_reached_goal())
+    watch_.reach_goal();
+}
+
+// Once a run: what they say after an epoch they say after each. Before an evaluation, which shares them.
+void Trainer::compare_norms() {
+  if (std::exchange(norms_compared_, true) || setup_.settings.ddp.sync_batchnorm) return;
+  const auto drift = norm_drift(setup_.mesh->data(), learner_.model->net());
+  if (!drift.empty()) log::warning(drift);
+}
+
+// The run ends by max_steps or max_seconds: the checkpoint is that of a run which goes on.
+void Trainer::end_inside_epoch() {
+  checkpoints_.save(state_, losses_);
+  const double train_loss = mean_train_loss();
+  compare_norms();
+  const auto measured = measure();
+  if (watch_.is_stopping()) return;
+  log_.epoch(state_, shown(train_loss), measured);
+}
+
+bool Trainer::is_last_epoch() const {
+  return watch_.ending() || state_.epoch + 1 == setup_.settings.train.epochs;
+}
+
+// One that is cut short is made again by the next attempt, and one that a longer run would not have leaves no
+// trace in the random numbers.
+Measured Trainer::evaluate_now() {
+  using Clock = std::chrono::steady_clock;
+  const auto& team = *setup_.team;
+  log_.begin_evaluation();
+  const Traced span(trace_.tracer(), SpanKind::evaluation);
+  const auto begin = Clock::now();
+  const auto generator = rng_state().clone();
+  auto agreement = watch_.count_rounds();
+  const auto is_cut_short = [&](int64_t batch) {
+    if (!agreement.due(batch)) return false;
+    const auto verdicts = watch_.hear(agreement, batch, checkpoints_.is_wanted(state_));
+    if (verdicts.save && !watch_.is_stopping()) checkpoint_from_before(generator);
+    return watch_.is_stopping();
+  };
+  WorstSamples worst;
+  auto metrics = evaluate(setup_.mesh->data(), learner_.model->net(), *setup_.task, setup_.data,
+                          setup_.settings, is_cut_short, &worst);
+  if (metrics) facts_.evaluated(*metrics, std::move(worst), state_.step, state_.epoch);
+  if (!metrics || !is_evaluation_scheduled(setup_.settings.train, state_.epoch)) set_rng_state(generator);
+  std::vector<double> seconds{std::chrono::duration<double>(Clock::now() - begin).count()};
+  team.max(seconds);
+  evaluation_is_long_ = seconds[0] >= kLongEvaluation;
+  return metrics ? Measured{.values = metrics->values()} : Measured{};
+}
+
+void Trainer::checkpoint_from_before(const at::Tensor& generator) {
+  const auto now = rng_state().clone();
+  set_rng_state(generator);
+  checkpoints_.save(state_, losses_);
+  set_rng_state(now);
+}
+
+double Trainer::shown(double train_loss) const {
+  return start_.shown_loss ? start_.shown_loss(train_loss, losses_) : train_loss;
+}
+
+double Trainer::mean_train_loss() {
+  losses_.settle();
+  std::vector<double> sums{losses_.sum(), static_cast<double>(losses_.count())};
+  setup_.mesh->data().sum(sums);
+  return sums[1] > 0 ? sums[0] / sums[1] : 0;
+}
+
+void Trainer::tell(run_folder::RunState now, const std::string& reason) {
+  // Whoever waits for the end of a run may end its processes once it is said; of one that fails, others may
+  // be ended already.
+  const bool last = now != run_folder::RunState::failed;
+  if (!last) log_.tell(state_, now, reason);
+  facts_.tell(now, reason, state_.step, log_.clock().seconds());
+  if (last) log_.tell(state_, now, reason);
+  if (now == run_folder::RunState::failed) trace_.save_own(reason);
+  if (now == run_folder::RunState::running || !requests_) return;
+  for (const auto request : run_folder::kRequests) requests_->answer(request);
+}
+
+}  // namespace lockstep::train

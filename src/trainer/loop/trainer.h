@@ -1,0 +1,76 @@
+#pragma once
+// Epochs, steps, evaluation, checkpoints and stops, in the order in which the plain Python program has them.
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "trainer/loop/checkpoints.h"
+#include "trainer/loop/run_facts.h"
+#include "trainer/loop/run_log.h"
+#include "trainer/loop/watch.h"
+#include "trainer/observe/loss_trace.h"
+#include "trainer/observe/trace_keeper.h"
+#include "trainer/run_folder/request.h"
+#include "trainer/setup/setup.h"
+#include "trainer/step/feed.h"
+#include "trainer/step/learner.h"
+#include "trainer/step/step.h"
+#include "trainer/step/training_state.h"
+
+namespace lockstep::train {
+
+/// What a run goes on from, where it writes, and when it must have left.
+struct Start {
+  TrainingState state = {};  // that the learner is in
+  Attempt attempt = {};
+  Watch::Deadline deadline = {};  // rank 0's
+  // What changes a training from outside (train.provoke); empty where nothing does.
+  std::function<void(int64_t step)> after_step = {};
+  std::function<double(double mean, const LossTrace& losses)> shown_loss = {};
+};
+
+class Trainer {
+ public:
+  /// Rank 0 opens the folder's files. Not collective, so that an error there can be shared.
+  Trainer(const Setup& setup, Learner learner, const Start& start);
+
+  /// Collective.
+  Ending run();
+
+  /// What the run's folder says of it from now on; rank 0's.
+  void tell(run_folder::RunState now, const std::string& reason);
+
+ private:
+  void train_epoch();
+  void take_steps();
+  void end_epoch();
+  void end_inside_epoch();
+  void compare_norms();
+  bool is_last_epoch() const;
+  Measured measure();
+  Measured evaluate_now();
+  void checkpoint_from_before(const at::Tensor& generator);
+  double mean_train_loss();
+  double shown(double train_loss) const;
+  void look_at_goal();
+
+  const Setup& setup_;
+  const Start start_;
+  Learner learner_;
+  TrainingState state_;
+  LossTrace losses_;
+  Feed feed_;
+  TrainingStep step_;
+  std::optional<run_folder::Requests> requests_;  // rank 0's
+  RunLog log_;
+  TraceKeeper trace_;
+  RunFacts facts_;
+  Checkpoints checkpoints_;
+  Watch watch_;
+  bool norms_compared_ = false;
+  bool evaluation_is_long_ = true;  // until one has shown how long it takes
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,154 @@
+#include "trainer/loop/watch.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/launch/process/stop_signal.h"
+#include "trainer/loop/not_finite.h"
+
+namespace lockstep::train {
+namespace {
+
+using run_folder::RunState;
+
+bool is_last_step(const TrainSettings& train, const TrainingState& state) {
+  return train.max_steps > 0 && state.step >= train.max_steps;
+}
+
+Ending ending_of(const Agreed& verdicts) {
+  switch (verdicts.stop) {
+    case Stop::signal:
+      return {RunState::stopped_early, verdicts.signal == launch::StopSignals::received()
+                                           ? launch::StopSignals::told()
+                                           : launch::signal_name(verdicts.signal)};
+    case Stop::request:
+      return {RunState::stopped_on_request, "lockstep stop"};
+    case Stop::deadline:
+      return {RunState::stopped_early, "the job's end is near"};
+    default:
+      return {RunState::done, "max_seconds"};
+  }
+}
+
+void say_stopping(const Ending& ending) {
+  if (ending.stopped())
+    log::info(format("{}: stopping with a checkpoint; --resume auto goes on from there", ending.reason));
+}
+
+}  // namespace
+
+Watch::Watch(const Settings& settings, const Team& team, Deadline deadline, run_folder::Requests* requests,
+             RunLog& log)
+    : settings_(settings),
+      team_(team),
+      deadline_(std::move(deadline)),
+      requests_(requests),
+      log_(log),
+      agreement_(team) {}
+
+// If an attempt before this one was stopped at its limit, inside an epoch, the evaluation is to come.
+void Watch::begin(const TrainingState& state) {
+  Agreement once(team_);
+  hear(once, state.step, false);
+  if (team_.world() > 1 && !ending_) limit_patience();
+  agreement_.begin(state.step);
+  if (ending_) return;
+  const auto& train = settings_.train;
+  if (is_last_step(train, state)) {
+    ending_ = Ending{RunState::done, "max_steps"};
+  } else if (train.max_seconds > 0 && state.seconds >= train.max_seconds) {
+    ending_ = Ending{RunState::done, "max_seconds"};
+  }
+}
+
+void Watch::limit_patience() {
+  const double seconds = launch::grace_seconds(team_.job(), launch::current_environment());
+  grace_ = std::make_unique<launch::Grace>(seconds, [this] {
+    const std::string reason =
+        "SIGTERM came, and the ranks came to no agreement in time: a step takes longer, or a rank is gone";
+    log::error(reason);
+    log_.last_word(reason);
+    ::_exit(kFailed);
+  });
+}
+
+bool Watch::is_due(const TrainingState& state) const {
+  return is_last_step(settings_.train, state) || state.epoch_trained || agreement_.due(state.step);
+}
+
+// What may come from outside, at a step's end or inside an evaluation.
+Word Watch::own_word(bool save) {
+  Word word;
+  word.signal = launch::StopSignals::received();
+  const auto end = deadline_ ? deadline_() : std::nullopt;
+  word.deadline = end && std::chrono::system_clock::now() >= *end - settings_.checkpoint.before_deadline;
+  word.stop_asked = requests_ && requests_->asked(run_folder::Request::stop);
+  word.save_asked = save;
+  return word;
+}
+
+Agreed Watch::ask(const TrainingState& state, LossTrace& losses, bool save) {
+  losses.settle();
+  auto mine = own_word(save);
+  const double most = settings_.train.max_seconds;
+  mine.time_up = team_.first() && most > 0 && log_.seconds() >= most;
+  mine.not_finite = losses.bad().has_value();
+  mine.loss = losses.last();
+  return agreement_.ask(state.step, mine);
+}
+
+void Watch::obey(const Agreed& verdicts, const TrainingState& state, const LossTrace& losses) {
+  stop_for(verdicts);
+  if (verdicts.stop == Stop::not_finite) report_bad_loss(team_, losses.bad(), state);
+  if (!ending_ && is_last_step(settings_.train, state)) ending_ = Ending{RunState::done, "max_steps"};
+}
+
+void Watch::stop_for(const Agreed& verdicts) {
+  if (verdicts.stop == Stop::no) return;
+  if (grace_) grace_->agreed();
+  if (verdicts.stop == Stop::not_finite) return;
+  const auto ending = ending_of(verdicts);
+  // at once: a launcher that is interrupted may end the ranks while they write
+  if (!ending_) say_stopping(ending);
+  ending_ = ending;
+}
+
+Agreement Watch::count_rounds() const {
+  Agreement agreement(team_);
+  agreement.begin(0);
+  return agreement;
+}
+
+Agreed Watch::hear(Agreement& agreement, int64_t round, bool save) {
+  const auto verdicts = agreement.ask(round, own_word(save));
+  stop_for(verdicts);
+  return verdicts;
+}
+
+bool Watch::is_best(const std::optional<double>& eval_loss, TrainingState& state) {
+  if (!eval_loss) return false;
+  const auto& train = settings_.train;
+  const bool better = *eval_loss < state.best_loss;
+  state.epochs_without_better = better ? 0 : state.epochs_without_better + train.eval_every;
+  state.best_loss = std::min(state.best_loss, *eval_loss);
+  if (train.early_stop > 0 && state.epochs_without_better >= train.early_stop && !ending_)
+    ending_ = Ending{RunState::done, "early stop"};
+  return better;
+}
+
+void Watch::reach_goal() {
+  if (!ending_) ending_ = Ending{RunState::done, "solved"};
+}
+
+const Ending& Watch::finish() {
+  if (!ending_) ending_ = Ending{RunState::done, "epochs"};
+  if (grace_) grace_->agreed();
+  return *ending_;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,93 @@
+#pragma once
+// When and how a run ends: signals, the job's end, requests, limits, a loss that is no number. All ranks
+// agree on it, after the same step.
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lockstep/launch/process/grace.h"
+#include "lockstep/parallel/team.h"
+#include "trainer/config/settings.h"
+#include "trainer/loop/run_log.h"
+#include "trainer/observe/agreement.h"
+#include "trainer/observe/loss_trace.h"
+#include "trainer/run_folder/request.h"
+#include "trainer/run_folder/status.h"
+#include "trainer/step/training_state.h"
+
+namespace lockstep::train {
+
+/// How a run ended.
+struct Ending {
+  run_folder::RunState state = run_folder::RunState::done;
+  std::string
+      reason;  // "epochs", "max_steps", "max_seconds", "early stop", "solved", or why it stopped early
+
+  /// There is more to train, and a checkpoint to go on from.
+  bool stopped() const {
+    return state == run_folder::RunState::stopped_early || state == run_folder::RunState::stopped_on_request;
+  }
+};
+
+class Watch {
+ public:
+  using Deadline = std::function<std::optional<std::chrono::system_clock::time_point>()>;
+
+  /// `deadline`: when the job must have left, as far as it is known by now. Both it and `requests` are rank
+  /// 0's. What is named here outlives this.
+  Watch(const Settings& settings, const Team& team, Deadline deadline, run_folder::Requests* requests,
+        RunLog& log);
+
+  /// From this state on. Hears what came while the run was set up, and whether an attempt before this one
+  /// came to the limit. From now on a SIGTERM that the ranks cannot agree on ends this rank. Collective.
+  void begin(const TrainingState& state);
+
+  /// Is it time to ask the others after this step? The same on every rank.
+  bool is_due(const TrainingState& state) const;
+  /// What the ranks know together after a step; `save`: this rank wants a checkpoint. Collective.
+  Agreed ask(const TrainingState& state, LossTrace& losses, bool save);
+  /// Ends the run where the verdicts or the step's number say so. Throws where a loss was no number, and is
+  /// collective then.
+  void obey(const Agreed& verdicts, const TrainingState& state, const LossTrace& losses);
+
+  /// For what has rounds of its own between two steps.
+  Agreement count_rounds() const;
+  /// Between two such rounds: ask() and obey() for whatever may come from outside. Collective.
+  Agreed hear(Agreement& agreement, int64_t round, bool save);
+
+  /// An evaluation in its turn gave this loss, if the task has one: is it the best so far? Too many that are
+  /// not end the run.
+  bool is_best(const std::optional<double>& eval_loss, TrainingState& state);
+
+  /// The task has what it wanted, and the run ends.
+  void reach_goal();
+
+  /// Every epoch is trained, or the run has ended before: nothing is left to agree on, and a write may take
+  /// its time.
+  const Ending& finish();
+  /// The last word is said: a SIGTERM is nobody's business any more.
+  void leave() { grace_.reset(); }
+
+  const std::optional<Ending>& ending() const { return ending_; }
+  /// Ends with more to train.
+  bool is_stopping() const { return ending_ && ending_->stopped(); }
+
+ private:
+  Word own_word(bool save);
+  void stop_for(const Agreed& verdicts);
+  void limit_patience();
+
+  const Settings& settings_;
+  const Team& team_;
+  const Deadline deadline_;
+  run_folder::Requests* requests_;
+  RunLog& log_;
+  Agreement agreement_;
+  std::optional<Ending> ending_;
+  std::unique_ptr<launch::Grace> grace_;
+};
+
+}  // namespace lockstep::train

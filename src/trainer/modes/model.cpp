@@ -1,0 +1,160 @@
+#include "trainer/modes/model.h"
+
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/checkpoint/state_dict.h"
+#include "lockstep/models/dense.h"
+#include "lockstep/optim/clip.h"
+#include "lockstep/parallel/ddp.h"
+#include "lockstep/parallel/sync_batch_norm.h"
+#include "trainer/modes/data_parallel_model.h"
+#include "trainer/modes/dense_model.h"
+#include "trainer/modes/pipeline_model.h"
+#include "trainer/modes/tensor_model.h"
+#include "trainer/observe/traced_hook.h"
+
+namespace lockstep::train {
+namespace {
+
+class SingleModel : public TrainedModel {
+ public:
+  using TrainedModel::TrainedModel;
+  at::Tensor forward(const at::Tensor& input) override { return net_->forward(input); }
+  std::vector<at::Tensor> parameters() const override { return net_->parameters(); }
+};
+
+// Layers in a row all get a gradient in every step: to look for those that do not, a walk through the graph
+// and a second sum, would change nothing but the order of parameters in a bucket. That counts in gloo's sums
+// of three ranks and more, and in hooks that take a bucket as a whole.
+bool looks_for_unused(Net& net, const Team& team, const DdpSettings& settings) {
+  if (!settings.find_unused_parameters || !is_all_dense(net) || settings.comm_hook != "none")
+    return settings.find_unused_parameters;
+  if (team.world() <= 2) return false;
+  return team.group()->getBackend(team.device().type())->getBackendName() != "mpi";
+}
+
+class DdpModel : public TrainedModel {
+ public:
+  DdpModel(std::shared_ptr<Net> net, const Team& team, const DdpSettings& settings,
+           const std::shared_ptr<Tracer>& tracer)
+      : TrainedModel(net),
+        ddp_(ddp(std::move(net), team.group(),
+                 {.find_unused_parameters = looks_for_unused(*net_, team, settings),
+                  .static_graph = settings.static_graph,
+                  .gradient_as_bucket_view = settings.gradient_as_bucket_view,
+                  .broadcast_buffers = settings.broadcast_buffers,
+                  .bucket_cap_mb = settings.bucket_cap_mb})),
+        exchanges_(team.world() > 1),
+        plain_after_proof_(!exchanges_ && settings.comm_hook == "none") {
+    auto hook = hooks::by_name(settings.comm_hook, team.group(), settings.options);
+    if (tracer && exchanges_) hook = traced(std::move(hook), team.group(), tracer);
+    if (hook) ddp_->register_comm_hook(std::move(hook), settings.comm_hook);
+  }
+  at::Tensor forward(const at::Tensor& input) override {
+    if (proven()) {
+      ddp_->core().check_finalized();  // of the second step
+      ddp_.reset();
+    }
+    return ddp_ ? ddp_->forward(input) : net_->forward(input);
+  }
+  std::vector<at::Tensor> parameters() const override { return net_->parameters(); }
+  std::shared_ptr<void> no_sync() override { return ddp_ ? std::make_shared<NoSync>(ddp_->core()) : nullptr; }
+  std::vector<std::vector<std::string>> buckets() override {
+    return has_buckets() ? ddp_->core().settle_buckets() : std::vector<std::vector<std::string>>{};
+  }
+  void restore_buckets(const std::vector<std::vector<std::string>>& names) override {
+    if (has_buckets()) ddp_->core().restore_buckets(names);
+  }
+  DdpCore* ddp_core() override { return ddp_ ? &ddp_->core() : nullptr; }
+  bool exchanges() const override { return exchanges_; }
+  void stop_timing() { ddp_->core().stop_timing(); }
+
+ private:
+  // that the sums of several ranks depend on, or what a hook keeps
+  bool has_buckets() const { return exchanges_ || (ddp_ && ddp_->core().comm_hook()); }
+
+  // A group of one has nobody to exchange with: two steps through DDP say whether every parameter takes part,
+  // as they would with more ranks, and then the plain model gives the same bits for less.
+  bool proven() {
+    if (!ddp_ || !plain_after_proof_ || !torch::GradMode::is_enabled() || !ddp_->core().syncs()) return false;
+    return ++forwards_ > 2;
+  }
+
+  std::shared_ptr<DistributedDataParallel<Net>> ddp_;
+  const bool exchanges_;
+  const bool plain_after_proof_;
+  int forwards_ = 0;
+};
+
+// Module.to(memory_format=...) in Python touches what has four dimensions and nothing else.
+void to_channels_last(Net& net) {
+  torch::NoGradGuard no_grad;
+  for (auto& tensor : net.parameters()) {
+    if (tensor.dim() == 4)
+      tensor.set_data(tensor.to(tensor.options(), false, false, at::MemoryFormat::ChannelsLast));
+  }
+}
+
+// Among the ranks that have the same parameters.
+std::unique_ptr<TrainedModel> over_samples(std::shared_ptr<Net> net, const Team& team,
+                                           const Settings& settings, const std::shared_ptr<Tracer>& tracer) {
+  if (!team.group()) return std::make_unique<SingleModel>(std::move(net));
+  if (settings.ddp.sync_batchnorm) convert_sync_batchnorm(*net, team.group());
+  auto model = std::make_unique<DdpModel>(std::move(net), team, settings.ddp, tracer);
+  if (settings.train.graph) model->stop_timing();
+  return model;
+}
+
+}  // namespace
+
+void TrainedModel::clip_gradients(double most) const {
+  clip_grad_norm_(parameters(), most);
+}
+
+Tree TrainedModel::state_dict() const {
+  return module_state_dict(*net_);
+}
+
+void TrainedModel::load_state_dict(const Tree& whole, const std::string& file) {
+  load_module_state_dict(*net_, whole, file);
+}
+
+void check_mode(const Settings& settings, int world, at::Device device) {
+  const auto& train = settings.train;
+  if (train.mode != "ddp" && world > 1) {
+    throw InputError(format("train.mode: {} trains on one process, and {} were started", train.mode, world),
+                     "train.mode", "use train.mode=ddp, or start one process");
+  }
+  if (train.precision == "fp16" && device.is_cpu()) {
+    throw InputError("train.precision: fp16 needs a GPU", "train.precision", "use bf16 on a CPU");
+  }
+  if (train.graph && device.is_cpu()) {
+    throw InputError("train.graph: a step is captured on a GPU, and this rank has none", "train.graph",
+                     "start on a GPU with launch.device: cuda, or set train.graph to false");
+  }
+  warn_of_few_samples(settings);
+}
+
+std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const Mesh& mesh,
+                                                 const Settings& settings, const ModelSupplies& supplies) {
+  if (settings.train.layout == "channels_last") to_channels_last(*net);
+  if (settings.train.kernels == "fast") {
+    if (auto model = make_dense_model(net, mesh, settings, supplies)) return model;
+    if (!net->use_own_kernels() && !dynamic_cast<Dense*>(net.get()))
+      log::info("train.kernels: fast: this model has no kernels of our own, and computes with libtorch's");
+  }
+  if (mesh.shape().pipeline > 1) return make_pipeline_model(std::move(net), mesh, settings, supplies.tracer);
+  net->to(mesh.all().device());
+  if (settings.train.mode == "data_parallel")
+    return make_data_parallel_model(std::move(net), mesh.all().device(), settings.data_parallel,
+                                    supplies.another);
+  auto model = over_samples(net, mesh.data(), settings, supplies.tracer);
+  if (mesh.tensor().world() == 1) return model;
+  return make_tensor_model(std::move(net), std::move(model), mesh);
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,107 @@
+#pragma once
+// The model as a training step sees it, whatever `train.mode` says: one process alone, or ranks that share
+// their gradients.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/checkpoint/tree.h"
+#include "lockstep/models/net.h"
+#include "lockstep/parallel/mesh.h"
+#include "lockstep/tasks/task.h"
+#include "trainer/config/settings.h"
+#include "trainer/observe/phase_clock.h"
+#include "trainer/observe/tracer.h"
+
+namespace lockstep {
+class DdpCore;
+}
+
+namespace lockstep::train {
+
+/// What the training step brings to a batch.
+struct Lesson {
+  std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target)> criterion;
+  std::function<void(const at::Tensor& loss)> backward;  // scaled and timed; not within autocast
+  std::function<std::shared_ptr<void>()> autocast;       // while it lives; around forward and criterion
+  // For a model that does a batch in pieces, or a piece of it:
+  std::function<void(const at::Tensor& output, const at::Tensor& gradient)> backward_from = {};
+  std::function<double(const at::Tensor& target)> weight = {};  // how much it counts in the criterion's mean
+  std::function<void(Phase)> enter = {};                        // what follows is of this phase
+};
+
+class TrainedModel {
+ public:
+  explicit TrainedModel(std::shared_ptr<Net> net) : net_(std::move(net)) {}
+  virtual ~TrainedModel() = default;
+
+  /// Forward, loss and backward of one batch; the gradients are there when it returns. The batch's loss.
+  virtual at::Tensor learn(const at::Tensor& input, const at::Tensor& target, const Lesson& lesson) {
+    const auto loss = [&] {
+      const auto scope = lesson.autocast();
+      const auto output = forward(input);
+      return lesson.criterion(output, target.to(output.device()));  // of the last stage
+    }();
+    lesson.backward(loss);
+    return loss;
+  }
+  virtual at::Tensor forward(const at::Tensor& input) = 0;
+  /// Every parameter once, in the order of Python's model.parameters().
+  virtual std::vector<at::Tensor> parameters() const = 0;
+  /// While the guard lives, gradients add up here and do not travel.
+  virtual std::shared_ptr<void> no_sync() { return nullptr; }
+  /// Which parameters share a bucket from the next step on: beyond two ranks gloo's sums depend on it, so a
+  /// resumed run must begin with it. None where gradients do not travel. Collective.
+  virtual std::vector<std::vector<std::string>> buckets() { return {}; }
+  virtual void restore_buckets(const std::vector<std::vector<std::string>>&) {}
+  /// What averages its gradients over the ranks; null where nothing does.
+  virtual DdpCore* ddp_core() { return nullptr; }
+  /// A line for the end of the log, empty where there is nothing to say. Collective.
+  virtual std::string summary() const { return {}; }
+  /// Does a backward wait for other ranks?
+  virtual bool exchanges() const { return false; }
+
+  // A checkpoint holds the whole model, wherever its parameters are while it trains. What makes a whole is
+  // collective, and of use on rank 0 alone; what takes one apart has it on every rank.
+
+  /// The whole model's state dict.
+  virtual Tree state_dict() const;
+  /// InputError, before anything is changed, where it is another model's; `file` is for the message.
+  virtual void load_state_dict(const Tree& whole, const std::string& file);
+  /// An optimiser's state dict over parameters(), as one over the whole model's, and back.
+  virtual Tree whole_optimizer(const Tree& own) const { return own; }
+  virtual Tree own_optimizer(const Tree& whole) const { return whole; }
+
+  // Ranks may hold other parameters than this one: what asks for all of them is asked here. Collective.
+
+  /// Scales the gradients so that the whole model's have a 2-norm of at most `most`. Collective.
+  virtual void clip_gradients(double most) const;
+  /// The largest over the ranks that hold other parts of the model, in place.
+  virtual void share_overflow(at::Tensor& /*found*/) const {}
+
+  /// The module itself, for checkpoints and evaluation.
+  Net& net() const { return *net_; }
+
+ protected:
+  std::shared_ptr<Net> net_;
+};
+
+/// What some ways of training need beside the model.
+struct ModelSupplies {
+  std::function<std::shared_ptr<Net>()> another = {};  // one like it
+  std::shared_ptr<Tracer> tracer = {};                 // sees each bucket
+  KnownLoss known_loss = KnownLoss::none;              // what the lessons' criterion is
+  at::Tensor class_weights = {};                       // in it
+};
+
+/// Puts the module on the ranks' device and into the layout, and wraps it as train.mode says. Collective.
+std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const Mesh& mesh,
+                                                 const Settings& settings,
+                                                 const ModelSupplies& supplies = {});
+
+/// Refuses what cannot be trained in this mode with that many ranks, before anything is loaded.
+void check_mode(const Settings& settings, int world, at::Device device);
+
+}  // namespace lockstep::train

@@ -1,0 +1,113 @@
+#include "trainer/observe/worst_samples.h"
+
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <sstream>
+
+#include "lockstep/base/format.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr int64_t kMostPixels =
+    96;  // along a side; a larger image is shown by every second pixel, or third, ...
+
+bool is_worse(const WorstSample& a, const WorstSample& b) {
+  return a.loss != b.loss ? a.loss > b.loss : a.number < b.number;
+}
+
+// Cross-entropy by hand: a row of ten costs less than one tensor operation.
+WorstSample judge(const float* row, int64_t classes, int64_t truth, int64_t number) {
+  const auto told = std::max_element(row, row + classes) - row;
+  double sum = 0;
+  for (int64_t i = 0; i < classes; ++i) sum += std::exp(static_cast<double>(row[i] - row[told]));
+  const double loss = std::log(sum) - static_cast<double>(row[truth] - row[told]);
+  WorstSample sample = {loss, number, truth, told, 1 / sum};
+  if (!std::isfinite(loss)) sample.loss = std::numeric_limits<double>::infinity(), sample.probability = 0;
+  return sample;
+}
+
+// Numbers as text, "inf" among them; a text stream would not read that back.
+std::string packed_samples(const std::vector<WorstSample>& samples) {
+  std::string text;
+  for (const auto& s : samples) {
+    text += format("{} {} {} {} {} {}", std::isinf(s.loss) ? -1.0 : s.loss, s.number, s.truth, s.told,
+                   s.probability, s.shape.size());
+    for (const auto size : s.shape) text += format(" {}", size);
+    for (const auto pixel : s.pixels) text += format(" {}", static_cast<int>(pixel));
+    text += "\n";
+  }
+  return text;
+}
+
+void unpack(const std::string& text, std::vector<WorstSample>& samples) {
+  std::istringstream words(text);
+  size_t dimensions = 0;
+  for (WorstSample s; words >> s.loss >> s.number >> s.truth >> s.told >> s.probability >> dimensions;
+       s = {}) {
+    if (s.loss < 0) s.loss = std::numeric_limits<double>::infinity();
+    s.shape.resize(dimensions);
+    int64_t count = dimensions ? 1 : 0;
+    for (auto& size : s.shape) words >> size, count *= size;
+    for (int pixel = 0; count-- > 0 && words >> pixel;) s.pixels.push_back(static_cast<uint8_t>(pixel));
+    samples.push_back(std::move(s));
+  }
+}
+
+std::vector<WorstSample> worst_of(const std::vector<std::string>& texts) {
+  std::vector<WorstSample> all;
+  for (const auto& text : texts) unpack(text, all);
+  std::ranges::sort(all, is_worse);
+  all.resize(std::min(all.size(), WorstSamples::kMost));
+  return all;
+}
+
+}  // namespace
+
+void WorstSamples::offer(const WorstSample& sample) {
+  if (kept_.size() == kMost && !is_worse(sample, kept_.back())) return;
+  kept_.insert(std::ranges::upper_bound(kept_, sample, is_worse), sample);
+  if (kept_.size() > kMost) kept_.pop_back();
+}
+
+void WorstSamples::add(const at::Tensor& output, const at::Tensor& target, at::ArrayRef<int64_t> indices) {
+  if (output.dim() != 2 || target.dim() != 1 || target.scalar_type() != torch::kInt64) return;
+  const auto rows = output.detach().to(torch::kFloat).contiguous();
+  const auto truths = target.contiguous();
+  const int64_t classes = rows.size(1);
+  for (int64_t i = 0; i < rows.size(0) && i < static_cast<int64_t>(indices.size()); ++i) {
+    const int64_t truth = truths.const_data_ptr<int64_t>()[i];
+    if (truth < 0 || truth >= classes) continue;
+    offer(judge(rows.const_data_ptr<float>() + i * classes, classes, truth, indices[static_cast<size_t>(i)]));
+  }
+}
+
+// First who has the worst, then what those look like: 10,000 ranks do not send each other their images.
+std::vector<WorstSample> WorstSamples::gather(const Team& team, const Dataset& set) const {
+  const auto worst = worst_of(team.all_gather(packed_samples(kept_)));
+  std::vector<WorstSample> mine;
+  team.together([&] {
+    for (const auto& sample : kept_) {
+      if (!std::ranges::count(worst, sample.number, &WorstSample::number)) continue;
+      mine.push_back(sample);
+      add_pixels(mine.back(), set.get({sample.number}).input);
+    }
+  });
+  return worst_of(team.all_gather(packed_samples(mine)));
+}
+
+void add_pixels(WorstSample& sample, const at::Tensor& input) {
+  if (input.dim() != 4 || (input.size(1) != 1 && input.size(1) != 3)) return;
+  const int64_t step = (std::max(input.size(2), input.size(3)) + kMostPixels - 1) / kMostPixels;
+  const auto image = input[0].to(torch::kFloat).slice(1, 0, {}, step).slice(2, 0, {}, step);
+  const auto low = image.min(), range = (image.max() - low).clamp_min(1e-12);
+  const auto bytes = ((image - low) / range * 255).round().clamp(0, 255).to(torch::kUInt8).contiguous();
+  sample.shape = bytes.sizes().vec();
+  sample.pixels.assign(bytes.const_data_ptr<uint8_t>(), bytes.const_data_ptr<uint8_t>() + bytes.numel());
+}
+
+}  // namespace lockstep::train

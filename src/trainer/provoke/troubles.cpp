@@ -1,0 +1,145 @@
+#include "trainer/provoke/troubles.h"
+
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/types.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/launch/device.h"
+#include "lockstep/launch/identify.h"
+#include "trainer/provoke/container.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr std::chrono::seconds kPatience{5};  // in place of launch.timeout's 10 minutes
+
+bool is_last(const Team& team) {
+  return team.rank() + 1 == team.world();
+}
+
+at::Tensor ones(const Team& team, int64_t rows) {
+  return at::ones({rows, 2}, at::TensorOptions().device(team.device()));
+}
+
+void all_reduce(const Team& team, int64_t rows) {
+  std::vector<at::Tensor> tensors{ones(team, rows)};
+  team.group()->allreduce(tensors)->wait();
+}
+
+void broadcast(const Team& team) {
+  std::vector<at::Tensor> tensors{ones(team, 10)};
+  team.group()->broadcast(tensors)->wait();
+}
+
+void be_quick(config::Loaded& loaded) {
+  if (loaded.origins.at("launch.timeout").kind == config::Origin::by_default)
+    loaded.settings.launch.timeout = kPatience;
+}
+
+// As a rank that evaluates alone, or whose data is used up: it comes again when the others have given up.
+void skip_a_collective(const Team& team, const Settings& settings) {
+  if (!is_last(team)) return all_reduce(team, 10);
+  std::this_thread::sleep_for(settings.launch.timeout + kPatience);
+}
+
+void differ_in_shape(const Team& team, const Settings&) {
+  all_reduce(team, is_last(team) ? 5 : 10);
+}
+
+void differ_in_order(const Team& team, const Settings&) {
+  if (is_last(team)) {
+    all_reduce(team, 10);
+    broadcast(team);
+  } else {
+    broadcast(team);
+    all_reduce(team, 10);
+  }
+}
+
+void look_for_nothing(config::Loaded& loaded) {
+  loaded.settings.ddp.find_unused_parameters = false;
+  loaded.settings.ddp.static_graph = false;
+}
+
+std::shared_ptr<Net> with_unused(std::shared_ptr<Net> net) {
+  net->register_parameter("unused_branch", torch::zeros({3}));
+  return net;
+}
+
+void synchronise_no_norm(config::Loaded& loaded) {
+  loaded.settings.ddp.sync_batchnorm = false;
+  loaded.settings.ddp.broadcast_buffers = false;
+}
+
+// A model of ours has no batch normalisation: one over all that comes in.
+struct NormedNet : Net {
+  explicit NormedNet(std::shared_ptr<Net> inner) : net(register_module("net", std::move(inner))) {}
+  torch::Tensor forward(const torch::Tensor& input) override {
+    return net->forward(norm(input.flatten(1).unsqueeze(1)).view_as(input));
+  }
+  torch::nn::BatchNorm1d norm{register_module("norm", torch::nn::BatchNorm1d(1))};
+  std::shared_ptr<Net> net;
+};
+
+std::shared_ptr<Net> with_norm(std::shared_ptr<Net> net) {
+  return std::make_shared<NormedNet>(std::move(net));
+}
+
+double own_loss(const Team& team, double mean, const LossTrace& losses) {
+  const auto all = team.all_gather(format("{:.4f}", losses.mean()));
+  std::string each;
+  for (size_t rank = 0; rank < all.size(); ++rank)
+    each += format("{}{} on rank {}", rank ? ", " : "", all[rank], rank);
+  log::warning(
+      format("the loss that this epoch shows is rank 0's own: {}; their mean is {:.4f}", each, mean));
+  return losses.mean();
+}
+
+void want_gpus(config::Loaded& loaded) {
+  const auto environment = launch::current_environment();
+  require_container_for_nccl(launch::count_gpus(environment), shared_memory_bytes());
+  // an interface that the container does not have: NCCL finds no way to the other ranks
+  ::setenv("NCCL_SOCKET_IFNAME", "=lockstep_none", 1);
+  loaded.settings.launch.backend = "nccl";
+}
+
+}  // namespace
+
+const std::vector<Trouble>& troubles() {
+  static const std::vector<Trouble> rows = {
+      {.name = "skipped_collective",
+       .what = "after step 3 the last rank leaves out an all-reduce that the others call, busy with "
+               "something else",
+       .prepare = be_quick,
+       .after_step = skip_a_collective},
+      {.name = "different_shape",
+       .what = "after step 3 the last rank all-reduces 5 rows, the others 10",
+       .prepare = be_quick,
+       .after_step = differ_in_shape},
+      {.name = "different_order",
+       .what =
+           "after step 3 the last rank calls all-reduce and broadcast, the others broadcast and all-reduce",
+       .prepare = be_quick,
+       .after_step = differ_in_order},
+      {.name = "unused_parameter",
+       .what = "the model has a parameter that no forward reaches, and find_unused_parameters is off",
+       .prepare = look_for_nothing,
+       .change = with_unused},
+      {.name = "unsynced_batchnorm",
+       .what = "the model has a batch normalisation that each rank does over its own samples",
+       .prepare = synchronise_no_norm,
+       .change = with_norm},
+      {.name = "local_loss", .what = "the loss that an epoch shows is rank 0's own", .shown_loss = own_loss},
+      {.name = "nccl_in_container",
+       .what = "NCCL is told of a network interface that is not there",
+       .ranks = 1,
+       .prepare = want_gpus}};
+  return rows;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,65 @@
+#pragma once
+// What a person sees of a run: plain lines on stdout, and on a terminal one progress line that redraws.
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "lockstep/base/ink.h"
+#include "lockstep/launch/process/terminal.h"
+
+namespace lockstep::run_folder {
+
+/// Where a run stands, for the progress line.
+struct Progress {
+  int64_t epoch = 0, epochs = 0;  // epoch counts from 0
+  int64_t step = 0, steps = 0;    // in this epoch
+  double loss = 0;
+  double samples_per_second = 0;
+  double seconds_left = 0;
+};
+
+/// One line, no longer than `width` columns: where room is short the bar is, then parts are left out whole.
+std::string progress_line(const Progress& progress, int width);
+
+/// A time span as people say it: 45s, 3m05s, 2h07m.
+std::string short_time(double seconds);
+
+/// What -q asks for: a training that begins from now on has no lines.
+void silence_trainings();
+bool trainings_are_silent();
+
+class Console {
+ public:
+  /// Silent on every rank but 0. The progress line shows only where stderr ends on a terminal, through mpirun
+  /// too.
+  explicit Console(bool speaks);
+  ~Console();
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+
+  /// A line of the log; on a terminal no wider than that, and in this ink where it has colours.
+  void line(const std::string& text, base::Ink ink = base::Ink::plain);
+  /// Redraws the progress line, at most ten times a second.
+  void progress(const Progress& progress);
+  /// The same of a text of one's own, cut to the terminal's width.
+  void progress(const std::string& text);
+  bool wants_progress() const;
+  void clear();
+
+ private:
+  void redraw(const std::string& text);
+
+  bool speaks_;
+  std::optional<launch::Terminal> terminal_;  // behind stderr
+  bool lines_show_ = false;                   // on a terminal too
+  bool colour_ = false;                       // there
+  // Under mpirun stdout and stderr are two pipes, and nobody knows which arrives first: once a progress line
+  // was drawn, every line clears the row that it begins in.
+  bool shown_ = false, drawn_ = false;
+  bool lost_ = false;
+  std::chrono::steady_clock::time_point last_{};
+};
+
+}  // namespace lockstep::run_folder

@@ -1,0 +1,241 @@
+#include "trainer/run_folder/folder.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
+#include "lockstep/base/files/whole_file.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/text.h"
+#include "trainer/config/past_config.h"
+#include "trainer/config/write.h"
+#include "trainer/run_folder/check_files.h"
+#include "trainer/run_folder/status.h"
+
+namespace lockstep::run_folder {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kConfigFile = "config.yaml";
+constexpr size_t kMostBytes = 4 << 20;  // a config of a megabyte, resolved
+
+fs::path folder_of(const RunSettings& run, int number) {
+  return fs::path(run.dir) / (number == 1 ? run.name : format("{}-{}", run.name, number));
+}
+
+[[noreturn]] void cannot_make(const fs::path& path, int reason) {
+  refuse_folder("the run folder cannot be made", path, reason);
+}
+
+// By doing it: a file system may be read-only, full or no place for files whatever the permissions say.
+void check_writable(const fs::path& folder) {
+  auto probe = (folder / ".lockstep-XXXXXX").string();
+  if (!::mkdtemp(probe.data())) cannot_make(folder, errno);
+  ::rmdir(probe.c_str());
+}
+
+void make_parents(const fs::path& path) {
+  std::error_code failed;
+  fs::create_directories(path.parent_path(), failed);
+  if (failed) cannot_make(path.parent_path(), failed.value());
+}
+
+// Nothing but what a start leaves that was killed before it came to anything.
+bool is_blank(const fs::path& path) {
+  std::error_code failed;
+  for (fs::directory_iterator entry(path, failed), end; !failed && entry != end; entry.increment(failed)) {
+    const auto name = entry->path().filename().string();
+    if (name != "lock" && !base::is_leftover(name)) return false;
+  }
+  return !failed;
+}
+
+// mkdir either makes the folder or says that somebody else has, and the lock says who of two has it.
+std::optional<RunFolder> try_new(const fs::path& path, const Settings& settings) {
+  if (::mkdir(path.c_str(), 0755) != 0) {
+    if (errno != EEXIST) cannot_make(path, errno);
+    if (!is_blank(path)) return std::nullopt;
+  }
+  auto lock = RunLock::take(path);
+  if (!lock || !is_blank(path)) return std::nullopt;
+  RunFolder folder{path, std::move(*lock)};
+  begin_in(path, settings);
+  return folder;
+}
+
+RunFolder new_folder(const Settings& settings, const fs::path& but = {}) {
+  make_parents(folder_of(settings.run, 1));
+  for (int number = 1;; ++number) {
+    const auto path = folder_of(settings.run, number);
+    if (path == but) continue;
+    if (auto folder = try_new(path, settings)) return std::move(*folder);
+  }
+}
+
+std::string config_text_in(const fs::path& folder) {
+  return base::read_small_file((folder / kConfigFile).string(), kMostBytes, "the run's config");
+}
+
+config::PastConfig config_in(const fs::path& folder) {
+  return config::read_past_config(config_text_in(folder), (folder / kConfigFile).string());
+}
+
+// With what the run of `then` settled in place of what was left open.
+std::vector<std::string> differences_as_begun(const config::PastConfig& then, Settings asked) {
+  config::take_over(then, asked);
+  return config::differences(then, asked);
+}
+
+// A finished run goes on only if it is now asked to be longer than it became.
+bool is_finished(const fs::path& folder, const TrainSettings& now) {
+  try {
+    const auto status = read_status(folder);
+    if (status.state != RunState::done) return false;
+    if (status.reason == "max_steps") return now.max_steps > 0 && status.step >= now.max_steps;
+    if (status.reason == "epochs") return status.epoch >= now.epochs;
+    return true;
+  } catch (const std::exception&) {
+    return false;  // killed before it could say anything
+  }
+}
+
+RunFolder go_on(const fs::path& path, RunLock lock, std::vector<std::string> notes) {
+  check_files(path);
+  notes.push_back("resuming " + path.string());
+  return {path, std::move(lock), true, std::move(notes)};
+}
+
+std::vector<int> existing(const RunSettings& run) {
+  std::vector<int> numbers;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(run.dir, ignored)) {
+    const auto name = entry.path().filename().string();
+    if (name == run.name) numbers.push_back(1);
+    if (name.rfind(run.name + "-", 0) != 0) continue;
+    const auto digits = name.substr(run.name.size() + 1);
+    if (digits.empty() || digits.size() > 9 || digits.find_first_not_of("0123456789") != std::string::npos)
+      continue;
+    const int number = std::stoi(digits);
+    if (number > 1 && std::to_string(number) == digits) numbers.push_back(number);
+  }
+  std::sort(numbers.rbegin(), numbers.rend());
+  return numbers;
+}
+
+// Why a folder of that name is not gone on with.
+struct Candidate {
+  std::optional<RunFolder> folder;
+  std::string note;  // empty = not worth a word
+};
+
+Candidate try_going_on(const fs::path& path, const Settings& settings, const Settings& settled) {
+  config::PastConfig then;
+  try {
+    then = config_in(path);
+  } catch (const InputError& error) {
+    return {{}, path.string() + " is skipped: " + error.what() + " (" + error.where() + ")"};
+  }
+  if (then.settings.run.name != settings.run.name) return {};
+  auto lock = RunLock::take(path);
+  if (!lock) return {{}, path.string() + " is in use by another job"};
+  if (is_finished(path, settings.train)) return {};
+  auto different = differences_as_begun(then, settings);
+  // another than config_to_go_on_with() found, which somebody has taken since
+  if (different.empty()) different = config::differences(then, settled);
+  if (!different.empty())
+    return {{},
+            format("{} has another config: {}; to go on there all the same: --resume {}", path.string(),
+                   base::join(different, ", "), path.string())};
+  return {go_on(path, std::move(*lock), {}), ""};
+}
+
+RunFolder newest_unfinished(const Settings& settings, const Settings& settled) {
+  std::vector<std::string> notes;
+  for (const int number : existing(settings.run)) {
+    const auto path = folder_of(settings.run, number);
+    if (!is_there(path / kConfigFile)) continue;
+    auto [folder, note] = try_going_on(path, settings, settled);
+    if (!note.empty()) notes.push_back(note);
+    if (!folder) continue;
+    folder->notes.insert(folder->notes.begin(), notes.begin(), notes.end());
+    return std::move(*folder);
+  }
+  auto folder = new_folder(settled);
+  folder.notes = std::move(notes);
+  folder.notes.push_back("no run to resume: a new run");
+  return folder;
+}
+
+config::PastConfig config_of_run(const fs::path& path) {
+  if (is_there(path / kConfigFile)) return config_in(path);
+  throw InputError("this is no run's folder: it holds no config.yaml", path.string(),
+                   "pass a folder like runs/mnist, a checkpoint, or auto");
+}
+
+RunFolder named_folder(const fs::path& path, const Settings& settings) {
+  const auto then = config_of_run(path);
+  auto lock = RunLock::take(path);
+  if (!lock) {
+    throw InputError("the run is in use by another job", path.string(), "wait for it, or start a new run");
+  }
+  std::vector<std::string> notes;
+  const auto different = differences_as_begun(then, settings);
+  if (!different.empty()) notes.push_back("the config has changed: " + base::join(different, ", "));
+  return go_on(path, std::move(*lock), std::move(notes));
+}
+
+}  // namespace
+
+void begin_in(const fs::path& folder, const Settings& settings) {
+  base::remove_leftovers(folder.string());
+  base::remove_leftovers((folder / "checkpoints").string());
+  base::replace_file((folder / kConfigFile).string(), config::to_yaml(settings));
+}
+
+RunFolder open_successor(const Settings& settings, const fs::path& removed) {
+  return new_folder(settings, removed);
+}
+
+void check_run_folder(const fs::path& path) {
+  config_of_run(path);
+  check_files(path);
+  check_writable(path);
+}
+
+void check_run_dir(const RunSettings& run) {
+  auto there = fs::absolute(folder_of(run, 1)).parent_path();
+  std::error_code failed;
+  while (there.has_relative_path() && !fs::exists(there, failed) && !failed) there = there.parent_path();
+  check_writable(there);
+}
+
+std::string config_to_go_on_with(const Settings& asked, const std::string& resume) {
+  if (resume.empty()) return {};
+  if (resume != "auto") return config_text_in(resume);
+  for (const int number : existing(asked.run)) {
+    const auto path = folder_of(asked.run, number);
+    try {
+      const auto then = config_in(path);
+      if (then.settings.run.name == asked.run.name && !is_finished(path, asked.train) &&
+          differences_as_begun(then, asked).empty())
+        return config_text_in(path);
+    } catch (const InputError&) {
+      continue;  // open_run_folder() says why it is skipped
+    }
+  }
+  return {};
+}
+
+RunFolder open_run_folder(const Settings& asked, const std::string& resume, const Settings& settled) {
+  if (resume == "auto") return newest_unfinished(asked, settled);
+  if (!resume.empty() && fs::is_directory(resume)) return named_folder(resume, asked);
+  return new_folder(settled);
+}
+
+}  // namespace lockstep::run_folder

@@ -1,0 +1,54 @@
+#pragma once
+// What people ask of a run that is on: a small file in its folder, which rank 0 looks for when the ranks
+// agree. Its text is the number of the attempt that is meant; an empty one means whichever is on.
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "trainer/run_folder/held_folder.h"
+
+namespace lockstep::run_folder {
+
+enum class Request { stop, checkpoint };
+constexpr std::array<Request, 2> kRequests = {Request::stop, Request::checkpoint};
+
+/// FOLDER/stop.request, FOLDER/checkpoint.request.
+std::filesystem::path request_file(const std::filesystem::path& folder, Request request);
+
+/// Asks that attempt of the run.
+void ask(const std::filesystem::path& folder, Request request, int64_t attempt);
+
+/// Rank 0's side, for one attempt.
+class Requests {
+ public:
+  /// What earlier attempts were asked is forgotten, and what asks whichever is on: it meant one of those.
+  Requests(std::filesystem::path folder, int64_t attempt);
+  /// Looks wherever the run writes now: in the successor of a folder that was removed.
+  Requests(std::shared_ptr<HeldFolder> folder, int64_t attempt);
+
+  /// Was it asked for? The folder is looked at once a second at most.
+  bool asked(Request request);
+  /// It is done, or will never be: the file goes, which is the answer.
+  void answer(Request request);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void look();
+  bool is_there(Request request) const;
+  std::optional<std::string> meant_for(Request request) const;
+  Requests(std::function<std::filesystem::path()> where, int64_t attempt);
+
+  std::function<std::filesystem::path()> where_;
+  int64_t attempt_;
+  std::array<bool, kRequests.size()> asked_{};
+  Clock::time_point looked_{};
+};
+
+}  // namespace lockstep::run_folder

@@ -1,0 +1,231 @@
+#include "trainer/run_folder/status.h"
+
+#include <array>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "lockstep/base/files/checkpoint_files.h"
+#include "lockstep/base/files/file.h"
+#include "lockstep/base/files/nearest_file.h"
+#include "lockstep/base/files/whole_file.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
+#include "trainer/run_folder/lock.h"
+
+namespace lockstep::run_folder {
+namespace {
+
+struct StateName {
+  RunState state;
+  const char* name;
+  int exit_status;
+};
+constexpr std::array<StateName, 5> kStates = {
+    {{RunState::running, "running", kRunning},
+     {RunState::stopped_early, "stopped early", kStoppedEarly},
+     {RunState::done, "done", kDone},
+     {RunState::failed, "failed", kFailed},
+     {RunState::stopped_on_request, "stopped on request", kStoppedOnRequest}}};
+
+const StateName& row_of(RunState state) {
+  return kStates[static_cast<size_t>(state)];
+}
+
+RunState state_named(const std::string& name, const std::filesystem::path& path) {
+  for (const auto& row : kStates) {
+    if (name == row.name) return row.state;
+  }
+  throw InputError("unknown state '" + name + "'", path.string(), "the file was written by a newer lockstep");
+}
+
+nlohmann::ordered_json number_or_null(const std::optional<double>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
+}
+
+nlohmann::ordered_json json_of(const RunStatus& status) {
+  return {{"state", name_of(status.state)},
+          {"reason", status.reason},
+          {"step", status.step},
+          {"epoch", status.epoch},
+          {"epochs", status.epochs},
+          {"checkpoint", status.checkpoint},
+          {"unsaved", status.unsaved},
+          {"loss", number_or_null(status.loss)},
+          {"accuracy", number_or_null(status.accuracy)},
+          {"reward", number_or_null(status.reward)},
+          {"seconds", status.seconds},
+          {"attempt", status.attempt},
+          {"world", status.world},
+          {"host", status.host},
+          {"job_id", status.job_id},
+          {"pid", status.pid},
+          {"updated", status.updated}};
+}
+
+// a reason may quote a file's bytes: whatever is not UTF-8 is replaced, never thrown at
+std::string text_of(const nlohmann::ordered_json& json) {
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+// status.json as somebody may have left it, each value looked at before it is taken.
+class Fields {
+ public:
+  Fields(const std::filesystem::path& path)
+      : path_(path.string()),
+        json_(base::parse_json(base::read_small_file(path_, kMostBytes, "the run's status"))) {
+    if (!json_.is_object()) refuse("it is no whole JSON object");
+  }
+
+  std::string text(const char* key, const char* otherwise) const {
+    const auto* value = find(key);
+    if (value && !value->is_string()) refuse(format("its \"{}\" is no text", key));
+    return value ? value->get<std::string>() : otherwise;
+  }
+  template <class Whole>
+  Whole whole(const char* key, Whole otherwise) const {
+    const auto* value = find(key);
+    if (!value) return otherwise;
+    if (!value->is_number_integer() || !std::in_range<Whole>(value->get<int64_t>()))
+      refuse(format("its \"{}\" is no whole number", key));
+    return value->get<Whole>();
+  }
+  double number(const char* key) const {
+    const auto* value = find(key);
+    if (value && !value->is_number()) refuse(format("its \"{}\" is no number", key));
+    return value ? value->get<double>() : 0;
+  }
+  std::optional<double> optional_number(const char* key) const {
+    const auto* value = find(key);
+    return value && value->is_number() ? std::optional(value->get<double>()) : std::nullopt;
+  }
+  RunState state() const {
+    if (!find("state")) refuse("it has no \"state\"");
+    return state_named(text("state", ""), path_);
+  }
+
+ private:
+  static constexpr size_t kMostBytes = 4 << 20;
+
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw InputError("status.json is not what a run writes: " + why, path_,
+                     "go on with `lockstep train --resume FOLDER`, which writes it again");
+  }
+  const nlohmann::json* find(const char* key) const {
+    const auto found = json_.find(key);
+    return found == json_.end() ? nullptr : &*found;
+  }
+
+  std::string path_;
+  nlohmann::json json_;
+};
+
+// As far as it says so: a file of another's making may not.
+std::string process_of(const RunStatus& status) {
+  return status.pid > 0 ? format(" {}", status.pid) : "";
+}
+std::string place_of(const RunStatus& status) {
+  return status.host.empty() ? "" : " on " + status.host;
+}
+
+void say_died(RunStatus& status) {
+  status.state = RunState::failed;
+  status.reason = format("its process{}{} ended without a word{}", process_of(status), place_of(status),
+                         status.reason.empty() ? "" : ": " + status.reason);
+}
+
+// Nothing may be asked of what cannot be looked at.
+void check_there(const std::filesystem::path& folder) {
+  std::error_code failed;
+  if (!std::filesystem::is_directory(folder, failed)) {
+    throw InputError("no such run folder", folder.string(),
+                     base::did_you_mean_file(folder.string()) + "pass a folder like runs/mnist");
+  }
+  if (std::filesystem::symlink_status(folder / "status.json", failed).type() ==
+      std::filesystem::file_type::not_found) {
+    throw InputError("this folder holds no status.json", folder.string(),
+                     "pass the folder of a run, like runs/mnist");
+  }
+}
+
+}  // namespace
+
+const char* name_of(RunState state) {
+  return row_of(state).name;
+}
+
+std::string state_in_words(const std::string& state, const std::string& reason) {
+  if (state == name_of(RunState::done) && reason == "epochs") return "finished all epochs";
+  return reason.empty() ? state : state + ": " + reason;
+}
+
+void write_status(const std::filesystem::path& folder, RunStatus status, const std::function<void()>& ready) {
+  using namespace std::chrono;
+  status.updated = duration<double>(system_clock::now().time_since_epoch()).count();
+  const auto text = text_of(json_of(status));
+  base::write_whole((folder / "status.json").string(),
+                    [&](const base::ByteSink& sink) { sink(text.data(), text.size()); }, ready);
+}
+
+RunStatus read_status(const std::filesystem::path& folder) {
+  check_there(folder);
+  const Fields fields(folder / "status.json");
+  RunStatus status;
+  status.state = fields.state();
+  status.reason = fields.text("reason", "");
+  status.step = fields.whole<int64_t>("step", 0);
+  status.epoch = fields.whole<int64_t>("epoch", 0);
+  status.epochs = fields.whole<int64_t>("epochs", 0);
+  status.checkpoint = fields.text("checkpoint", "");
+  status.unsaved = fields.text("unsaved", "");
+  status.loss = fields.optional_number("loss");
+  status.accuracy = fields.optional_number("accuracy");
+  status.reward = fields.optional_number("reward");
+  status.seconds = fields.number("seconds");
+  status.attempt = fields.whole<int64_t>("attempt", 1);
+  status.world = fields.whole<int>("world", 1);
+  status.host = fields.text("host", "");
+  status.job_id = fields.text("job_id", "");
+  status.pid = fields.whole<int>("pid", 0);
+  status.updated = fields.number("updated");
+  return status;
+}
+
+Verdict judge(const std::filesystem::path& folder) {
+  auto status = read_status(folder);
+  if (status.state == RunState::running && !in_use(folder)) {
+    status = read_status(folder);  // it may have ended in between
+    if (status.state == RunState::running) say_died(status);
+  }
+  const std::string name = name_of(status.state);
+  Verdict verdict{name, row_of(status.state).exit_status, status};
+  auto& text = verdict.text;
+  if (status.state == RunState::running) {
+    const auto process = process_of(status);
+    text = name + place_of(status) + (process.empty() ? "" : format(" (process{})", process));
+    if (!status.reason.empty()) text += ": " + status.reason;
+  } else {
+    text = state_in_words(name, status.reason);
+  }
+  text += format("\nstep {}, {} of {} epochs, {:.1f} s, attempt {}", status.step, status.epoch, status.epochs,
+                 status.seconds, status.attempt);
+  verdict.outcome = text;
+  if (status.loss) text += format("\nloss {:.4f}", *status.loss);
+  if (status.accuracy) text += format("\naccuracy {:.2f} %", 100 * *status.accuracy);
+  if (status.reward) text += format("\nreward {:.2f}", *status.reward);
+  // a killed run may have come to one more than it could say
+  verdict.checkpoint = base::newest_by_name((folder / "checkpoints").string());
+  const auto newest = verdict.checkpoint.empty() ? "" : "\ncheckpoint " + verdict.checkpoint;
+  text += newest;
+  verdict.outcome += newest;
+  return verdict;
+}
+
+std::string to_json(const Verdict& verdict) {
+  auto json = json_of(verdict.status);
+  json["checkpoint"] = verdict.checkpoint;
+  json["exit_status"] = verdict.exit_status;
+  return text_of(json);
+}
+
+}  // namespace lockstep::run_folder

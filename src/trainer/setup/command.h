@@ -1,0 +1,21 @@
+#pragma once
+// What a command that joins a job is given, without a torch header in sight.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::train {
+
+/// What stands on its command line.
+struct Command {
+  std::string config;
+  std::vector<std::string> sets;
+  std::string launcher = "auto";
+  bool trace = false;                                     // train.trace, where the config has none
+  std::string program;                                    // version and commit
+  std::vector<std::pair<std::string, std::string>> told;  // what else all ranks must have been told alike
+  bool whole_model = false;                               // each rank takes it, whatever `parallel` says
+};
+
+}  // namespace lockstep::train

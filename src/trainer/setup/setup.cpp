@@ -1,0 +1,229 @@
+#include "trainer/setup/setup.h"
+
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/files/sha256.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/memory.h"
+#include "lockstep/comm/connect.h"
+#include "lockstep/data/resident_set.h"
+#include "lockstep/launch/process/runtime.h"
+#include "lockstep/parallel/joining.h"
+#include "lockstep/train/node_share.h"
+#include "trainer/config/chosen.h"
+#include "trainer/config/rules.h"
+#include "trainer/config/write.h"
+#include "trainer/modes/model.h"
+#include "trainer/modes/shared_layers.h"
+#include "trainer/provoke/provoke.h"
+#include "trainer/setup/job_config.h"
+#include "trainer/setup/try_model.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr int64_t kTracedSteps = 100;  // of --trace
+
+// The launcher must be known before the config can be read over MPI, so it is looked for in --set first.
+std::string launcher_of(const Command& command) {
+  constexpr const char* kKey = "launch.launcher=";
+  std::string launcher = command.launcher;
+  if (!launcher.empty() && launcher != "auto") return launcher;
+  for (const auto& set : command.sets) {
+    if (set.rfind(kKey, 0) == 0) launcher = set.substr(std::char_traits<char>::length(kKey));
+  }
+  return launcher.empty() ? "auto" : launcher;
+}
+
+// As --launcher does, launch.launcher decides whether there is MPI at all. Where the environment speaks of
+// MPI, only rank 0 opens the file, and the others learn of the choice when MPI is up.
+std::unique_ptr<launch::Runtime> make_runtime(const Command& command) {
+  const auto asked = launcher_of(command);
+  const bool unknown = asked == "auto" && !launch::wants_mpi(launch::current_environment());
+  return std::make_unique<launch::Runtime>(unknown ? launcher_in(command.config, command.sets) : asked,
+                                           launch::RuntimeOptions{.alone_in_mpi = true});
+}
+
+void obey_launcher(launch::Runtime& runtime, const Settings& settings, const Command& command) {
+  const auto& wanted = settings.launch.launcher;
+  if (wanted == "auto" || wanted == runtime.job().launcher || launcher_of(command) != "auto") return;
+  runtime.set_launcher(wanted);
+}
+
+// What is at a library's path on one node may be an older build than on another.
+void add_libraries(comm::Facts& facts, const Settings& settings) {
+  for (const TableRow* row : config::chosen_rows(settings)) {
+    if (!row->library.empty())
+      facts.emplace_back("the library of " + row->kind + " " + row->name,
+                         base::sha256_of_file(row->library).substr(0, 16));
+  }
+}
+
+comm::Facts all_facts(const Settings& settings, const Command& command) {
+  comm::Facts facts = {{"the program", command.program}};
+  facts.insert(facts.end(), command.told.begin(), command.told.end());
+  const auto keys = facts_of(settings);
+  facts.insert(facts.end(), keys.begin(), keys.end());
+  add_libraries(facts, settings);
+  return facts;
+}
+
+// `auto` is decided once, and the folder's config says how.
+void resolve(LaunchOptions& options, const std::string& backend, const launch::DeviceChoice& device) {
+  options.device = device.is_cuda() ? "cuda" : "cpu";
+  if (options.backend == "auto") options.backend = backend;
+}
+
+void open_session(Setup& setup, std::unique_ptr<launch::Runtime> runtime, config::Loaded& loaded,
+                  const Command& command) {
+  const auto facts = [&, joined = runtime.get()](const launch::DeviceChoice& device) {
+    config::load_libraries(loaded);  // here what one rank cannot load is an error of all
+    setup.backend = comm::backend_for(*joined, loaded.settings.launch.backend, device.is_cuda());
+    resolve(loaded.settings.launch, setup.backend, device);
+    return all_facts(loaded.settings, command);
+  };
+  const auto& settings = loaded.settings;
+  const parallel::Joining joining{
+      .options = settings.launch, .grouped = settings.train.mode == "ddp", .facts = facts};
+  setup.session = std::make_unique<Session>(std::move(runtime), joining);
+}
+
+std::unique_ptr<Mesh> mesh_for(const Session& session, const ParallelSettings& parallel) {
+  const MeshShape shape = {.data = static_cast<int>(parallel.data),
+                           .tensor = static_cast<int>(parallel.tensor),
+                           .pipeline = static_cast<int>(parallel.pipeline)};
+  return std::make_unique<Mesh>(session, shape);
+}
+
+std::shared_ptr<const data::ResidentSet> moved_to(at::Device device, const WholeSet& set) {
+  try {
+    return std::make_shared<data::ResidentSet>(set, device);
+  } catch (const std::exception& error) {
+    if (!base::is_out_of_memory(error)) throw;
+    throw Error(format("the training set of {:.1f} MB does not fit into the memory of {}",
+                       static_cast<double>(set.samples.nbytes()) / (1 << 20), device.str()),
+                "data.resident", "set data.resident to false: batches are then made on the CPU");
+  }
+}
+
+// Each node reads for itself, and a sample's number is to mean the same everywhere.
+void check_identity(const Setup& setup) {
+  if (setup.data.identity.empty()) return;
+  const auto all = setup.team->all_gather(setup.data.identity);
+  const auto other = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one != all[0]; });
+  if (other == all.end()) return;
+  throw InputError(format("rank {} found other samples than rank 0", other - all.begin()),
+                   "data.root: " + setup.settings.data.root,
+                   "let the data set be the same, file for file, on all nodes");
+}
+
+// What the config left open is what the data made of it: so it stands in the run's config from now on.
+void settle(Settings& settings, const TaskData& data) {
+  auto& task = settings.task;
+  if (config::is_read("task.label", settings) && task.label.empty()) task.label = data.label;
+  if (config::is_read("task.normalize_label", settings) && data.regression && task.normalize_label == "auto")
+    task.normalize_label = data.label_scale ? "standard" : "none";
+}
+
+}  // namespace
+
+Setup join_job(const Command& command) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error of the write, like a full disk
+  Setup setup;
+  auto runtime = make_runtime(command);
+  auto loaded = load_for_job(*runtime, command.config, command.sets);
+  for (const auto& warning : loaded.warnings) log::warning(warning);
+  if (command.trace && loaded.settings.train.trace == 0) loaded.settings.train.trace = kTracedSteps;
+  if (!command.whole_model) Provocation::prepare(loaded);  // which is for training
+  config::check_conflicts(loaded);                         // --trace and a fault change settings
+  obey_launcher(*runtime, loaded.settings, command);
+  open_session(setup, std::move(runtime), loaded, command);
+  for (const auto& warning : loaded.warnings) log::warning(warning);  // of the libraries
+  setup.settings = std::move(loaded.settings);
+  setup.program = command.program;
+  setup.team = &setup.session->team();
+  setup.config = config::to_yaml(setup.settings);
+  if (command.whole_model || setup.settings.train.mode != "ddp") setup.settings.parallel = {};
+  check_mode(setup.settings, setup.team->job().world, setup.team->device());
+  setup.mesh = mesh_for(*setup.session, setup.settings.parallel);
+  setup.team->together([&] { setup.task = make_task(setup.settings.for_task()); });
+  return setup;
+}
+
+void load_data(Setup& setup) {
+  const auto share = node_share(*setup.team);
+  setup.team->together([&] {
+    setup.data = base::with_memory_for("the data set of task " + setup.settings.task.name,
+                                       [&] { return setup.task->data(setup.settings.for_task(), share); });
+  });
+  check_identity(setup);
+  settle(setup.settings, setup.data);
+  setup.config = config::to_yaml(setup.settings);
+  for (const auto& note : setup.data.notes) log::info(note);
+  for (const auto& warning : setup.data.warnings) log::warning(warning);
+}
+
+void hold_on_device(Setup& setup) {
+  if (!setup.settings.data.resident) return;
+  const auto device = setup.team->device();
+  std::shared_ptr<const data::ResidentSet> resident;
+  setup.team->together([&] {
+    const auto whole = setup.data.train->whole();
+    if (!whole)
+      throw InputError(format("data.resident: task {} makes its samples when they are asked for",
+                              setup.settings.task.name),
+                       "data.resident",
+                       "set data.resident to false, or let the task's set override Dataset::whole");
+    resident = moved_to(device, *whole);
+  });
+  setup.data.train = resident;
+  log::info(format("the training set is resident on {}: {:.1f} MB", device.str(),
+                   static_cast<double>(resident->bytes()) / (1 << 20)));
+}
+
+bool load_evaluation(Setup& setup) {
+  if (setup.settings.task.class_weights != "none" && !setup.data.class_weights.defined()) return false;
+  const auto share = node_share(*setup.team);
+  setup.team->together([&] {
+    setup.data.eval = base::with_memory_for("the evaluation set of task " + setup.settings.task.name, [&] {
+      return setup.task->evaluation(setup.settings.for_task(), setup.data, share);
+    });
+  });
+  if (!setup.data.eval) return false;
+  setup.data.identity = std::to_string(setup.data.eval->size());
+  check_identity(setup);
+  return true;
+}
+
+Setup set_up(const Command& command) {
+  auto setup = join_job(command);
+  load_data(setup);
+  return setup;
+}
+
+std::shared_ptr<Net> task_model(const Setup& setup) {
+  auto net = setup.task->model(setup.settings.for_task(), setup.data);
+  if (setup.settings.train.kernels == "fast") net->use_own_kernels();
+  return net;
+}
+
+std::shared_ptr<Net> seeded_model(const Setup& setup) {
+  const auto seed = static_cast<uint64_t>(setup.settings.run.seed);
+  const UseLayers layers(layers_for(*setup.mesh, setup.settings.parallel));
+  std::shared_ptr<Net> net;
+  setup.team->together([&] {
+    torch::manual_seed(seed);
+    try_model(setup);
+    torch::manual_seed(seed);
+    net = task_model(setup);
+  });
+  return Provocation::change(setup.settings, std::move(net));
+}
+
+}  // namespace lockstep::train

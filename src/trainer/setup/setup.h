@@ -1,0 +1,50 @@
+#pragma once
+// From a command line to everything that a run needs: the settings, the session, the task, the data.
+
+#include <memory>
+#include <string>
+
+#include "lockstep/parallel/mesh.h"
+#include "lockstep/parallel/session.h"
+#include "lockstep/tasks/task.h"
+#include "trainer/config/load.h"
+#include "trainer/setup/command.h"
+
+namespace lockstep::train {
+
+struct Setup {
+  std::unique_ptr<Session> session;
+  const Team* team = nullptr;  // the session's
+  std::unique_ptr<Mesh> mesh;  // its ranks as a grid
+  std::string backend;         // the session's group's
+  Settings settings;
+  std::string config;   // resolved, as YAML
+  std::string program;  // version and commit
+  std::unique_ptr<Task> task;
+  TaskData data;
+};
+
+/// Reads the config before libtorch is touched, opens a session as it says, and makes the task.
+Setup join_job(const Command& command);
+
+/// The task's sets, read once a node. Collective.
+void load_data(Setup& setup);
+
+/// With data.resident: the training set goes to the ranks' devices. After the model was made. Collective.
+void hold_on_device(Setup& setup);
+
+/// join_job and load_data.
+Setup set_up(const Command& command);
+
+/// The evaluation set alone, for a checkpoint whose memory was recalled. False where the task needs its data
+/// whole. Collective.
+bool load_evaluation(Setup& setup);
+
+/// The task's model, with kernels of our own where train.kernels asks for them.
+std::shared_ptr<Net> task_model(const Setup& setup);
+
+/// The same with its initial parameters, drawn as Python's torch.manual_seed(seed) leaves the
+/// generator. InputError, on all ranks, where it does not fit the task's samples and classes. Collective.
+std::shared_ptr<Net> seeded_model(const Setup& setup);
+
+}  // namespace lockstep::train

@@ -1,0 +1,50 @@
+#pragma once
+// Exact evaluation: each sample on exactly one rank, sums over ranks, the same answer at any world size.
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lockstep/models/net.h"
+#include "lockstep/parallel/team.h"
+#include "lockstep/tasks/task.h"
+#include "trainer/config/settings.h"
+#include "trainer/observe/worst_samples.h"
+
+namespace lockstep::train {
+
+/// While it lives the net does as in use: no dropout, no statistics. Then it trains again.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(Net& net) : net_(net) { net_.eval(); }
+  ~EvaluationMode() { net_.train(); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  Net& net_;
+};
+
+/// Asked on every rank after each of the evaluation's batches, from 1; true ends it there, on all ranks
+/// alike.
+using CutShort = std::function<bool(int64_t batch)>;
+
+/// The metrics over the whole set, on every rank; none where it was cut short. Collective. The net is left in
+/// training mode. `worst` is shown each sample of this rank.
+std::unique_ptr<Metrics> evaluate(const Team& team, Net& net, const Task& task, const TaskData& data,
+                                  const Settings& settings, const CutShort& cut_short = {},
+                                  WorstSamples* worst = nullptr);
+
+/// How much a target counts in a mean loss, which is over the weights, as in Python: the mean over a set is
+/// not the mean of its batches'.
+double weight_of(const at::Tensor& target, const at::Tensor& class_weights);
+
+/// Does train.eval_every ask for one after this epoch, counted from 0?
+bool is_evaluation_scheduled(const TrainSettings& train, int64_t epoch);
+
+/// A metric by its name, if it is there.
+std::optional<double> value_of(const std::vector<std::pair<std::string, double>>& values,
+                               const std::string& name);
+
+}  // namespace lockstep::train

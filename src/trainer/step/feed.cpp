@@ -1,0 +1,105 @@
+#include "trainer/step/feed.h"
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "trainer/step/rounds.h"
+
+namespace lockstep::train {
+namespace {
+
+DistributedSampler standing_at(DistributedSampler sampler, const TrainingState& state) {
+  sampler.resume({state.epoch, state.consumed});
+  return sampler;
+}
+
+// For a captured step, which gathers the samples itself.
+class NumbersAlone : public Dataset {
+ public:
+  explicit NumbersAlone(int64_t size) : size_(size) {}
+  int64_t size() const override { return size_; }
+  Batch get(at::ArrayRef<int64_t>, bool) const override { return {}; }
+
+ private:
+  int64_t size_;
+};
+
+SamplerOptions sampling_of(const Settings& settings, const Dataset& data, int rank, int world) {
+  SamplerOptions options = {.rank = rank,
+                            .world = world,
+                            .shuffle = settings.data.shuffle,
+                            .seed = settings.run.seed,
+                            .drop_last = settings.data.drop_last,
+                            .bucket = settings.data.bucket};
+  if (options.bucket == 0) return options;
+  options.lengths = std::make_shared<const std::vector<int64_t>>(data.lengths());
+  if (static_cast<int64_t>(options.lengths->size()) != data.size()) {
+    throw InputError(format("data.bucket: the samples of task {} are all of one length", settings.task.name),
+                     "data.bucket", "leave it out: it is for texts");
+  }
+  return options;
+}
+
+// What a batch is made of lies on the device, and the thread that wants it can say so fastest.
+LoaderOptions options_of(const Settings& settings, at::Device device) {
+  auto options = loader_options(settings, device);
+  options.drop_last = settings.data.drop_last_batch;
+  if (settings.data.resident) options.workers = 0, options.pin_memory = false;
+  return options;
+}
+
+}  // namespace
+
+void StepBatches::fetch() {
+  current_ = fetched_ < size_ ? &epoch_->fetch() : nullptr;
+  if (!current_) return;
+  ++fetched_;
+  samples_ += static_cast<int64_t>(current_->indices.size());
+}
+
+EpochFeed::EpochFeed(DistributedSampler sampler, std::shared_ptr<const Dataset> data, LoaderOptions options,
+                     int64_t accumulate, TrainingState& state)
+    : sampler_(standing_at(std::move(sampler), state)),
+      loader_(std::move(data), sampler_, options),
+      accumulate_(accumulate),
+      left_(loader_.batches()),
+      steps_(state.step_in_epoch + (left_ + accumulate - 1) / accumulate),
+      step_(*this, std::min(accumulate, left_)),
+      next_(loader_.begin()) {
+  state.epoch_trained = left_ == 0;
+}
+
+Batch& EpochFeed::fetch() {
+  if (!is_first_) ++next_;
+  is_first_ = false;
+  --left_;
+  samples_ += static_cast<int64_t>(next_->indices.size());
+  return *next_;
+}
+
+void EpochFeed::next_step() {
+  step_ = StepBatches(*this, std::min(accumulate_, left_));
+}
+
+void EpochFeed::advance(TrainingState& state) const {
+  ++state.step;
+  ++state.step_in_epoch;
+  state.consumed = sampler_.position_after(samples_).consumed;
+  state.epoch_trained = left_ == 0;
+}
+
+Feed::Feed(const Settings& settings, std::shared_ptr<const Dataset> data, int rank, int world,
+           at::Device device)
+    : data_(settings.train.graph ? std::make_shared<NumbersAlone>(data->size()) : std::move(data)),
+      sampler_(data_->size(), sampling_of(settings, *data_, rank, world)),
+      options_(options_of(settings, device)),
+      accumulate_(settings.train.accumulate) {}
+
+EpochFeed Feed::epoch(TrainingState& state) const {
+  if (state.consumed == 0) draw_base_seed();
+  const auto drawn = data_->in_epoch(state.epoch);
+  return EpochFeed(sampler_, drawn ? drawn : data_, options_, accumulate_, state);
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,50 @@
+#include "trainer/step/rounds.h"
+
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+
+namespace lockstep::train {
+
+Rounds plan_rounds(const Settings& settings, int64_t samples, int world) {
+  const auto& data = settings.data;
+  const auto& train = settings.train;
+  if (train.epochs < 1) {
+    throw InputError(format("train.epochs is {}: there is nothing to train", train.epochs), "train.epochs",
+                     "set train.epochs to 1 or more");
+  }
+  DistributedSampler sampler(samples, {.rank = 0, .world = world, .drop_last = data.drop_last});
+  Rounds rounds;
+  rounds.samples = sampler.num_samples();
+  if (data.batch_size > rounds.samples) {
+    throw InputError(
+        format("a batch of {} is larger than a rank's share: {} samples over {} ranks are {} each",
+               data.batch_size, samples, world, rounds.samples),
+        "data.batch_size", format("set data.batch_size to {} or less, or start fewer ranks", rounds.samples));
+  }
+  const auto up = [](int64_t all, int64_t part) { return (all + part - 1) / part; };
+  rounds.batches =
+      data.drop_last_batch ? rounds.samples / data.batch_size : up(rounds.samples, data.batch_size);
+  rounds.steps_per_epoch = up(rounds.batches, train.accumulate);
+  rounds.total_steps = rounds.steps_per_epoch * train.epochs;
+  if (train.max_steps > 0) rounds.total_steps = std::min(rounds.total_steps, train.max_steps);
+  rounds.step_samples = data.batch_size * train.accumulate * world;
+  return rounds;
+}
+
+LoaderOptions loader_options(const Settings& settings, at::Device device) {
+  return {.batch_size = settings.data.batch_size,
+          .workers = settings.data.workers,
+          .pin_memory = settings.data.pin_memory && device.is_cuda(),
+          .drop_last = false};
+}
+
+void draw_base_seed() {
+  torch::empty({}, torch::kInt64).random_();
+}
+
+}  // namespace lockstep::train

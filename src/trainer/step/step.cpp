@@ -1,0 +1,163 @@
+#include "trainer/step/step.h"
+
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include "trainer/modes/autocast.h"
+#include "trainer/step/evaluate.h"
+
+namespace lockstep::train {
+namespace {
+
+LossOptions loss_options(const Setup& setup) {
+  LossOptions options;
+  options.label_smoothing = setup.settings.train.label_smoothing;
+  if (setup.data.class_weights.defined())
+    options.class_weights = setup.data.class_weights.to(setup.team->device());
+  return options;
+}
+
+// A small model's step is short enough for the call that would find nothing to do.
+at::Tensor on_device(const at::Tensor& tensor, at::Device device) {
+  return tensor.device() == device ? tensor : tensor.to(device, /*non_blocking=*/true);
+}
+
+}  // namespace
+
+LossOptions TrainingStep::loss_on(at::Device device) const {
+  auto options = loss_;
+  if (options.class_weights.defined()) options.class_weights = options.class_weights.to(device);
+  return options;
+}
+
+void TrainingStep::begin_epoch(const SampleOrder& order) {
+  if (captured_) captured_->begin_epoch(order);
+}
+
+void TrainingStep::run(int64_t number, StepBatches& batches, LossTrace& losses, PhaseClock& clock) {
+  if (captured_) return run_captured(number, batches, losses, clock);
+  clock_ = &clock;
+  batches_ = batches.size();
+  optimizer_.zero_grad();
+  clock.enter(Phase::data);
+  clock.begin_step(number);
+  for (const auto& batch : batches) {
+    const auto local = batches.at_last() ? nullptr : model_.no_sync();  // the last one's backward exchanges
+    clock.enter(Phase::forward);
+    losses.add(number, learn(batch), batch.indices);
+    clock.enter(Phase::data);
+  }
+  clock.enter(Phase::optimiser);
+  update();
+  clock.enter(Phase::other);
+}
+
+// train.graph goes with one batch a step. What is captured has no phases.
+void TrainingStep::run_captured(int64_t number, StepBatches& batches, LossTrace& losses, PhaseClock& clock) {
+  clock.enter(Phase::data);
+  clock.begin_step(number);
+  for (const auto& batch : batches) {
+    clock.enter(Phase::forward);
+    captured_->run(number, batch.indices, losses);
+    clock.enter(Phase::data);
+  }
+  clock.enter(Phase::other);
+}
+
+std::unique_ptr<CapturedStep> TrainingStep::captured_step(const Setup& setup, const Learner& learner) {
+  if (!learner.graph) return nullptr;
+  const auto work = [this](const Batch& batch) {
+    PhaseClock unread;
+    clock_ = &unread;
+    optimizer_.zero_grad();
+    const auto loss = learn(batch);
+    update();
+    return loss;
+  };
+  return std::make_unique<CapturedStep>(
+      CapturedStep::Parts{.graph = *learner.graph,
+                          .data = dynamic_cast<const data::ResidentSet&>(*setup.data.train),
+                          .optimizer = optimizer_,
+                          .batch_size = settings_.data.batch_size,
+                          .most_batches = learner.rounds.batches},
+      work);
+}
+
+at::Tensor TrainingStep::learn(const Batch& batch) {
+  return model_.learn(placed(batch.input, device_, settings_.train.layout), on_device(batch.target, device_),
+                      lesson_);
+}
+
+Lesson TrainingStep::make_lesson() {
+  return {.criterion =
+              [this](const at::Tensor& output, const at::Tensor& wanted) {
+                return task_.loss(output, wanted, loss_on(output.device()));
+              },
+          .backward =
+              [this](const at::Tensor& loss) {
+                backward(batches_ > 1 ? loss / static_cast<double>(batches_) : loss);
+              },
+          .autocast =
+              [this] { return autocast_ ? std::make_shared<Autocast>(device_.type(), autocast_) : nullptr; },
+          .backward_from =
+              [this](const at::Tensor& output, const at::Tensor& gradient) {
+                timed_backward([&] { output.backward(gradient); });
+              },
+          .weight =
+              [this](const at::Tensor& wanted) {
+                return weight_of(wanted, loss_on(wanted.device()).class_weights);
+              },
+          .enter = [this](Phase phase) { clock_->enter(phase); }};
+}
+
+void TrainingStep::backward(const at::Tensor& loss) {
+  timed_backward([&] { (scaler_ ? scaler_->scale(loss) : loss).backward(); });
+}
+
+// What backward takes after this rank's last own gradient is waiting for the others.
+template <class Work>
+void TrainingStep::timed_backward(const Work& work) {
+  clock_->enter(Phase::backward);
+  *gradients_done_ = {};
+  work();
+  if (*gradients_done_ != PhaseClock::Clock::time_point{}) clock_->enter_at(Phase::waiting, *gradients_done_);
+}
+
+void TrainingStep::update() {
+  const double most = settings_.train.clip_norm;
+  if (scaler_ && most > 0) scaler_->unscale_(optimizer_);
+  if (most > 0) model_.clip_gradients(most);
+  if (!scaler_) return optimizer_.step();
+  scaler_->step(optimizer_);
+  scaler_->update();
+}
+
+TrainingStep::TrainingStep(const Setup& setup, Learner& learner)
+    : model_(*learner.model),
+      optimizer_(*learner.optimizer),
+      scaler_(learner.scaler.get()),
+      task_(*setup.task),
+      loss_(loss_options(setup)),
+      settings_(setup.settings),
+      device_(setup.team->device()),
+      autocast_(autocast_type(settings_.train.precision)),
+      parameters_(model_.parameters()),
+      gradients_done_(std::make_shared<PhaseClock::Clock::time_point>()),
+      lesson_(make_lesson()),
+      captured_(captured_step(setup, learner)) {
+  if (scaler_) scaler_->share_with([this](at::Tensor& found) { model_.share_overflow(found); });
+  // Backward reaches the first parameters last: one time stamp there tells computing from waiting.
+  for (size_t i = 0; i < std::min<size_t>(2, parameters_.size()); ++i) {
+    if (!model_.exchanges() || !parameters_[i].requires_grad()) continue;
+    parameters_[i].register_hook(
+        [done = gradients_done_](const at::Tensor&) { *done = PhaseClock::Clock::now(); });
+  }
+}
+
+at::Tensor placed(const at::Tensor& input, at::Device device, const std::string& layout) {
+  const auto there = on_device(input, device);
+  return layout == "channels_last" && there.dim() == 4 ? there.contiguous(at::MemoryFormat::ChannelsLast)
+                                                       : there;
+}
+
+}  // namespace lockstep::train

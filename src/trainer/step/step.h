@@ -1,0 +1,61 @@
+#pragma once
+// One training step, on one screen: what every program around it is for.
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainer/observe/loss_trace.h"
+#include "trainer/observe/phase_clock.h"
+#include "trainer/setup/setup.h"
+#include "trainer/step/captured_step.h"
+#include "trainer/step/feed.h"
+#include "trainer/step/learner.h"
+
+namespace lockstep::train {
+
+class TrainingStep {
+ public:
+  TrainingStep(const Setup& setup, Learner& learner);
+  TrainingStep(const TrainingStep&) = delete;
+  TrainingStep& operator=(const TrainingStep&) = delete;
+
+  /// Before an epoch's first step.
+  void begin_epoch(const SampleOrder& order);
+  /// One optimiser step over the batches, each loss divided by their number.
+  void run(int64_t number, StepBatches& batches, LossTrace& losses, PhaseClock& clock);
+
+ private:
+  std::unique_ptr<CapturedStep> captured_step(const Setup& setup, const Learner& learner);
+  void run_captured(int64_t number, StepBatches& batches, LossTrace& losses, PhaseClock& clock);
+  at::Tensor learn(const Batch& batch);
+  Lesson make_lesson();
+  LossOptions loss_on(at::Device device) const;
+  void update();
+  void backward(const at::Tensor& loss);
+  template <class Work>
+  void timed_backward(const Work& work);
+
+  TrainedModel& model_;
+  Optimizer& optimizer_;
+  GradScaler* scaler_;  // fp16 alone
+  const Task& task_;
+  LossOptions loss_;
+  const Settings& settings_;
+  at::Device device_;
+  std::optional<at::ScalarType> autocast_;
+  std::vector<at::Tensor> parameters_;
+  std::shared_ptr<PhaseClock::Clock::time_point> gradients_done_;  // when the last own gradient was there
+  const Lesson lesson_;
+  std::unique_ptr<CapturedStep> captured_;  // with train.graph alone
+  PhaseClock* clock_ = nullptr;             // of the step that runs
+  int64_t batches_ = 1;                     // in it
+};
+
+/// A batch's input where and how the model wants it.
+at::Tensor placed(const at::Tensor& input, at::Device device, const std::string& layout);
+
+}  // namespace lockstep::train

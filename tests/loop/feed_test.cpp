@@ -1,0 +1,179 @@
+// Where a feed stands in its epoch: the same batches whether a run goes through or comes back inside one.
+#include "trainer/step/feed.h"
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+namespace lockstep::train {
+namespace {
+
+using Indices = std::vector<int64_t>;
+using Step = std::vector<Indices>;  // its batches' samples
+
+class Numbers : public Dataset {
+ public:
+  explicit Numbers(int64_t size) : size_(size) {}
+  int64_t size() const override { return size_; }
+  Batch get(at::ArrayRef<int64_t> indices, bool) const override {
+    ++fetched;
+    return {torch::zeros({static_cast<int64_t>(indices.size()), 1}), {}};
+  }
+  mutable int fetched = 0;
+
+ private:
+  int64_t size_;
+};
+
+struct Share {
+  int rank = 0, world = 1;
+};
+
+Settings feed_settings(int64_t batch_size, int64_t accumulate) {
+  Settings settings;
+  settings.data.batch_size = batch_size;
+  settings.data.workers = 0;
+  settings.train.accumulate = accumulate;
+  return settings;
+}
+
+Feed feed_of(const Settings& settings, int64_t samples, Share share = {}) {
+  return Feed(settings, std::make_shared<Numbers>(samples), share.rank, share.world, at::kCPU);
+}
+
+// The next steps of the epoch, at most so many.
+std::vector<Step> take(const Feed& feed, TrainingState& state, size_t most = 1000) {
+  std::vector<Step> steps;
+  auto epoch = feed.epoch(state);
+  for (auto& batches : epoch) {
+    auto& step = steps.emplace_back();
+    for (const auto& batch : batches) {
+      step.push_back(batch.indices);
+      EXPECT_EQ(batches.at_last(), static_cast<int64_t>(step.size()) == batches.size());
+    }
+    epoch.advance(state);
+    if (steps.size() == most) break;
+  }
+  return steps;
+}
+
+TEST(Feed, GivesAnEpochInStepsOfWhichTheLastIsShort) {
+  auto settings = feed_settings(2, 2);
+  settings.data.shuffle = false;
+  TrainingState state;
+  EXPECT_EQ(take(feed_of(settings, 9), state),
+            (std::vector<Step>{{{0, 1}, {2, 3}}, {{4, 5}, {6, 7}}, {{8}}}));
+  EXPECT_EQ(state.step, 3);
+  EXPECT_EQ(state.step_in_epoch, 3);
+  EXPECT_EQ(state.consumed, 9);
+  EXPECT_TRUE(state.epoch_trained);
+}
+
+TEST(Feed, CountsAStepsOwnSamples) {
+  TrainingState state;
+  const auto feed = feed_of(feed_settings(2, 2), 9);
+  auto epoch = feed.epoch(state);
+  EXPECT_EQ(epoch.steps(), 3);
+  Indices samples;
+  for (auto& batches : epoch) {
+    for ([[maybe_unused]] const auto& batch : batches) {
+    }
+    epoch.advance(state);
+    samples.push_back(batches.samples());
+  }
+  EXPECT_EQ(samples, (Indices{4, 4, 1}));
+}
+
+TEST(Feed, GoesOnInsideAnEpochWithWhatWasLeft) {
+  const auto feed = feed_of(feed_settings(2, 2), 21);
+  TrainingState whole, parted;
+  whole.epoch = parted.epoch = 3;
+  const auto all = take(feed, whole);
+  auto parts = take(feed, parted, 2);
+  EXPECT_EQ(parted.step_in_epoch, 2);
+  EXPECT_FALSE(parted.epoch_trained);
+  const auto rest = take(feed, parted);
+  parts.insert(parts.end(), rest.begin(), rest.end());
+  EXPECT_EQ(parts, all);
+  EXPECT_EQ(parted.step, whole.step);
+  EXPECT_EQ(parted.consumed, whole.consumed);
+  EXPECT_TRUE(parted.epoch_trained);
+}
+
+TEST(Feed, CountsTheStepsOfAnAttemptBefore) {
+  const auto feed = feed_of(feed_settings(2, 2), 21);
+  TrainingState state;
+  take(feed, state, 2);
+  EXPECT_EQ(feed.epoch(state).steps(), 6);
+}
+
+TEST(Feed, StandsAtTheSamePlaceOnEveryRank) {
+  const auto settings = feed_settings(2, 1);
+  TrainingState first, second;
+  const auto a = take(feed_of(settings, 10, {0, 2}), first, 2);
+  const auto b = take(feed_of(settings, 10, {1, 2}), second, 2);
+  EXPECT_EQ(first.consumed, 8);
+  EXPECT_EQ(second.consumed, 8);
+  EXPECT_NE(a, b);
+}
+
+TEST(Feed, DropsTheLastBatchWhereItIsNotFull) {
+  auto settings = feed_settings(2, 2);
+  settings.data.shuffle = false;
+  settings.data.drop_last_batch = true;
+  TrainingState state;
+  EXPECT_EQ(take(feed_of(settings, 7), state), (std::vector<Step>{{{0, 1}, {2, 3}}, {{4, 5}}}));
+  EXPECT_TRUE(state.epoch_trained);
+}
+
+TEST(Feed, DropsWhatDoesNotGoIntoEqualShares) {
+  auto settings = feed_settings(2, 1);
+  settings.data.shuffle = false;
+  TrainingState padded, dropped;
+  EXPECT_EQ(take(feed_of(settings, 5, {1, 2}), padded), (std::vector<Step>{{{1, 3}}, {{0}}}));
+  settings.data.drop_last = true;
+  EXPECT_EQ(take(feed_of(settings, 5, {1, 2}), dropped), (std::vector<Step>{{{1, 3}}}));
+}
+
+TEST(Feed, SaysWhereNothingIsLeft) {
+  auto settings = feed_settings(4, 1);
+  settings.data.drop_last_batch = true;
+  TrainingState state;
+  state.consumed = 4;
+  state.step_in_epoch = 1;
+  EXPECT_TRUE(take(feed_of(settings, 6), state).empty());
+  EXPECT_TRUE(state.epoch_trained);
+  EXPECT_EQ(state.step, 0);
+}
+
+TEST(Feed, FetchesNothingAheadOfTheStep) {
+  const auto data = std::make_shared<Numbers>(8);
+  const Feed feed(feed_settings(2, 1), data, 0, 1, at::kCPU);
+  TrainingState state;
+  auto epoch = feed.epoch(state);
+  int steps = 0;
+  for (auto& batches : epoch) {
+    for ([[maybe_unused]] const auto& batch : batches) {
+    }
+    EXPECT_EQ(data->fetched, ++steps);
+  }
+}
+
+// Python's DataLoader draws at the start of a pass; a pass that goes on had drawn before.
+TEST(Feed, DrawsOneNumberAtAnEpochsStartAndNoneInside) {
+  const auto drawn_after = [](int64_t consumed) {
+    torch::manual_seed(1);
+    TrainingState state;
+    state.consumed = consumed;
+    const auto feed = feed_of(feed_settings(2, 1), 8);
+    feed.epoch(state);
+    return torch::rand({}, torch::kFloat64).item<double>();
+  };
+  torch::manual_seed(1);
+  const double undisturbed = torch::rand({}, torch::kFloat64).item<double>();
+  EXPECT_NE(drawn_after(0), undisturbed);
+  EXPECT_EQ(drawn_after(4), undisturbed);
+}
+
+}  // namespace
+}  // namespace lockstep::train

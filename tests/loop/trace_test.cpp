@@ -1,0 +1,116 @@
+// The ring of spans, and the file that becomes of them.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "trainer/observe/phase_clock.h"
+#include "trainer/observe/trace_file.h"
+
+namespace lockstep::train {
+namespace {
+
+std::string written(const std::vector<RankTrace>& ranks) {
+  std::string text;
+  write_trace(ranks, "a \"note\"",
+              [&](const void* data, size_t size) { text.append(static_cast<const char*>(data), size); });
+  return text;
+}
+
+std::vector<nlohmann::json> spans_in(const std::string& text) {
+  std::vector<nlohmann::json> spans;
+  const auto whole = nlohmann::json::parse(text);
+  for (const auto& event : whole.at("traceEvents")) {
+    if (event.at("ph") == "X") spans.push_back(event);
+  }
+  return spans;
+}
+
+TEST(Tracer, KeepsTheLastStepsOldestFirst) {
+  Tracer tracer(3, 100);
+  for (int64_t step = 1; step <= 10; ++step) {
+    tracer.begin_step(step);
+    tracer.add({step * 10, step * 10 + 1, step, 0, SpanKind::data, -1});
+    tracer.add({step * 10 + 1, step * 10 + 5, step, 0, SpanKind::forward, -1});
+  }
+  const auto spans = tracer.spans();
+  ASSERT_EQ(spans.size(), 6U);
+  EXPECT_EQ(spans.front().step, 8);
+  EXPECT_EQ(spans.back().begin, 101);
+}
+
+TEST(Tracer, NeverHoldsMoreThanItsRoom) {
+  Tracer tracer(1000, 4);
+  for (int64_t i = 0; i < 10; ++i) tracer.add({i, i + 1, 0, 0, SpanKind::data, -1});
+  const auto spans = tracer.spans();
+  ASSERT_EQ(spans.size(), 4U);
+  EXPECT_EQ(spans.front().begin, 6);
+  EXPECT_EQ(spans.back().begin, 9);
+}
+
+TEST(Tracer, SeesEachPhaseOfAClock) {
+  Tracer tracer(10, 100);
+  PhaseClock clock;
+  clock.enter(Phase::data);
+  clock.trace(&tracer);
+  clock.begin_step(1);
+  clock.enter(Phase::forward);
+  clock.enter(Phase::other);
+  const auto spans = tracer.spans();
+  ASSERT_EQ(spans.size(), 2U);
+  EXPECT_EQ(spans[0].kind, SpanKind::data);
+  EXPECT_EQ(spans[1].kind, SpanKind::forward);
+  EXPECT_EQ(spans[0].end, spans[1].begin);
+}
+
+TEST(Packed, ComesBackAndDropsTheOldestWhereItIsTooLong) {
+  std::vector<Span> spans;
+  for (int64_t i = 0; i < 100; ++i)
+    spans.push_back({1000 * i, 1000 * i + 7, i, 512, SpanKind::all_reduce, static_cast<int16_t>(i % 3)});
+  const auto whole = unpacked(packed(spans, 1 << 20));
+  ASSERT_EQ(whole.size(), 100U);
+  EXPECT_EQ(whole[99].end, spans[99].end);
+  EXPECT_EQ(whole[99].bytes, 512);
+  EXPECT_EQ(whole[98].bucket, 2);
+  const auto few = unpacked(packed(spans, 200));
+  ASSERT_GT(few.size(), 2U);
+  ASSERT_LT(few.size(), 15U);
+  EXPECT_EQ(few.back().begin, spans.back().begin);
+}
+
+TEST(WriteTrace, AlignsDriftingClocks) {
+  // rank 1's clock is 1 s ahead at the begin, 3 s at the end
+  const ClockReading first{1'000'000'000, 1e9, 10}, last{13'000'000'000, 3e9, 10};
+  const ClockReading none{};
+  const auto text =
+      written({{0, "a", {{0, 5'000'000'000, 1, 0, SpanKind::data, -1}}, none, none},
+               {1, "b", {{7'000'000'000, 13'000'000'000, 1, 0, SpanKind::data, -1}}, first, last}});
+  const auto spans = spans_in(text);
+  ASSERT_EQ(spans.size(), 2U);
+  EXPECT_EQ(spans[0].at("ts"), 0.0);
+  EXPECT_NEAR(spans[1].at("ts").get<double>(), 5e6, 1);
+  EXPECT_NEAR(spans[1].at("dur").get<double>(), 5e6, 1);
+  EXPECT_EQ(nlohmann::json::parse(text).at("otherData").at("clocks").at(1).at("ahead_us_end"), 3e6);
+}
+
+TEST(WriteTrace, BucketsThatOverlapStandOnLanesOfTheirOwn) {
+  const auto bucket = [](int64_t begin, int64_t end, int16_t number) {
+    return Span{begin, end, 1, 64, SpanKind::all_reduce, number};
+  };
+  const auto spans =
+      spans_in(written({{0, "a", {bucket(0, 10, 0), bucket(5, 15, 1), bucket(12, 20, 2)}, {}, {}}}));
+  ASSERT_EQ(spans.size(), 3U);
+  EXPECT_NE(spans[0].at("tid"), spans[1].at("tid"));
+  EXPECT_EQ(spans[0].at("tid"), spans[2].at("tid"));
+  EXPECT_EQ(spans[1].at("args").at("bytes"), 64);
+}
+
+TEST(WriteTrace, HostileHostsAndNoSpansAreJsonStill) {
+  const auto text = written({{0, "\"}\n\xff\x1b</script>", {}, {}, {}}});
+  const auto json = nlohmann::json::parse(text);
+  EXPECT_EQ(json.at("otherData").at("note"), "a \"note\"");
+  EXPECT_NE(json.at("traceEvents").at(0).at("args").at("name").get<std::string>().find("</script>"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::train
