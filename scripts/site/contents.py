@@ -7,7 +7,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PATTERNS = ["*.md", "docs/**.md", "tutorials/**.md", "examples/**.md", "data/*.md"]
 COURSE = "The course"
 DOCS = {  # caption -> its pages of docs/, in order; what no caption names stands under the last
-    "To begin": ["install", "bundle", "config", "cli", "first-run-on-gpus", "troubleshooting"],
+    "To begin": ["install", "bundle", "config", "cli", "first-run-on-gpus", "troubleshooting", "errors"],
     "Training": ["training", "optimisers", "run-folder", "checkpoints", "report"],
     "Data, tasks and models": ["tasks", "data", "images", "text", "acting", "bert", "bring", "extending", "api"],
     "Ranks and their sums": ["ddp", "launchers", "process-groups", "all-reduce", "overlap"],

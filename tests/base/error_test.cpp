@@ -15,6 +15,36 @@ TEST(Error, DescribesWhatWhereAndWhatToDo) {
   EXPECT_EQ(InputError("x").exit_status(), kBadInput);
 }
 
+TEST(Error, HasACodeThatProgramsRead) {
+  EXPECT_EQ(Error("x").code(), Code::failed);
+  EXPECT_EQ(InputError("x").code(), Code::bad_input);
+  EXPECT_EQ(Error("x").of(Code::rank_late, {3}).ranks(), std::vector<int>{3});
+  for (int number = 0; number <= static_cast<int>(Code::no_gradient); ++number) {
+    const auto code = static_cast<Code>(number);
+    EXPECT_EQ(code_of(name_of(code)), code) << name_of(code);
+  }
+  EXPECT_EQ(code_of("no such code"), Code::failed);
+}
+
+TEST(Error, OfACodeStaysAnInputError) {
+  try {
+    throw InputError("x", "y", "z").of(Code::gpu);
+  } catch (const InputError& error) {
+    EXPECT_EQ(error.exit_status(), kBadInput);
+    EXPECT_EQ(error.hint(), "z");
+  }
+}
+
+TEST(Error, OfAnyKindIsAFault) {
+  EXPECT_EQ(fault_of(std::bad_alloc()).code, Code::no_memory);
+  EXPECT_EQ(fault_of(std::runtime_error("x")).code, Code::failed);
+  EXPECT_EQ(fault_of(std::runtime_error("x")).what, "x");
+  const std::filesystem::filesystem_error missing("open", "/a/file",
+                                                  std::make_error_code(std::errc::no_such_file_or_directory));
+  EXPECT_EQ(fault_of(missing).code, Code::bad_input);
+  EXPECT_EQ(fault_of(Error("x", "y").of(Code::nccl)).where, "y");
+}
+
 TEST(Error, SaysWhereMemoryEndedAndWhatToDo) {
   EXPECT_NE(describe(std::bad_alloc()).find("to do: ask for more memory"), std::string::npos);
   const auto where_of = [](const auto& error) {

@@ -37,6 +37,27 @@ TEST(Pack, AnErrorKeepsItsKindAndItsWords) {
   EXPECT_THROW(base::throw_packed_error("1:a"), Error);
 }
 
+TEST(Pack, AnErrorKeepsItsCodeAndItsRanks) {
+  for (const bool input : {false, true}) {
+    const auto packed = input ? base::pack_error(InputError("what").of(Code::gpu, {0, 12}))
+                              : base::pack_error(Error("what").of(Code::rank_lost, {0, 12}));
+    try {
+      base::throw_packed_error(packed);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), input ? Code::gpu : Code::rank_lost);
+      EXPECT_EQ(error.ranks(), (std::vector<int>{0, 12}));
+      EXPECT_EQ(error.exit_status(), input ? kBadInput : kFailed);
+    }
+  }
+}
+
+TEST(Pack, NumbersComeBack) {
+  EXPECT_EQ(base::unpack_numbers(base::pack_numbers({})), std::vector<int>{});
+  EXPECT_EQ(base::unpack_numbers(base::pack_numbers({0, -1, 1000})), (std::vector<int>{0, -1, 1000}));
+  for (const char* damaged : {"1:a", "3:1 2", "2:12x"})
+    EXPECT_THROW(base::unpack_numbers(damaged), Error) << damaged;
+}
+
 TEST(Pack, AForeignErrorKeepsItsWordsAndItsExitStatus) {
   try {
     base::throw_packed_error(base::pack_error(std::out_of_range("too far")));

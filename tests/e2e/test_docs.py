@@ -173,6 +173,13 @@ def test_the_five_ways_pass_files_and_names_that_exist():
     assert not lost
 
 
+def test_the_page_of_errors_has_every_code():
+    source = (LOCKSTEP / "base/error.cpp").read_text()
+    codes = re.findall(r'"([\w-]+)"', source.partition("kNames[] = {")[2].partition("};")[0])
+    assert len(codes) > 10
+    assert sorted(re.findall(r"^\| `([\w-]+)` \|", (SOURCE / "docs/errors.md").read_text(), re.M)) == sorted(codes)
+
+
 def test_decisions_are_numbered_listed_and_say_why():
     folder = SOURCE / "docs/decisions"
     pages = sorted(folder.glob("[0-9]*.md"))

@@ -25,6 +25,13 @@ const std::string kLost =
     "  where: rank 0 on host n1; the backend said: [pair.cc:547] Connection closed by peer\n"
     "  to do: look in that rank's log\n";
 
+// one that met what another did, as LOCKSTEP_ERRORS says it
+Ending lost() {
+  auto ending = left(1, kLost);
+  ending.facts = R"({"code":"rank-lost","ranks":[1]})";
+  return ending;
+}
+
 std::string told(std::vector<Ending> endings) {
   Run run;
   for (auto& ending : endings) run.ranks.emplace_back(static_cast<int>(run.ranks.size()), std::move(ending));
@@ -41,7 +48,7 @@ TEST(Endings, NothingIsToldWhereAllEndWell) {
 }
 
 TEST(Endings, ARankThatWaitedSaysWhereAndForWhomInOneLine) {
-  const auto text = told({left(1, kLost), left(0)});
+  const auto text = told({lost(), left(0)});
   EXPECT_TRUE(
       text.starts_with("rank 0 waited in all-reduce (collective 2), and in vain: rank 1 left the group "
                        "after collective 1\n"))
@@ -73,17 +80,17 @@ TEST(Endings, ALineWithoutEndIsNoComplaint) {
 }
 
 TEST(Endings, TheRankThatFailedByItselfSpeaksAndNotTheOneThatLostIt) {
-  const auto text = told({left(1, kLost), left(1, "error: bad\n")});
+  const auto text = told({lost(), left(1, "error: bad\n")});
   EXPECT_TRUE(text.starts_with("rank 1 left with an error:\nerror: bad")) << text;
 }
 
 TEST(Endings, TheRankThatCrashedSpeaksFirst) {
-  const auto text = told({left(1, kLost), crashed(SIGFPE)});
+  const auto text = told({lost(), crashed(SIGFPE)});
   EXPECT_TRUE(text.starts_with("rank 1 crashed: it divided a whole number by zero")) << text;
 }
 
 TEST(Endings, ARankThatComputesForEverIsTheCauseOfOneThatTimedOut) {
-  EXPECT_TRUE(told({left(1, kLost), stopped(true)}).starts_with("rank 1 still computed after 40 s"));
+  EXPECT_TRUE(told({lost(), stopped(true)}).starts_with("rank 1 still computed after 40 s"));
 }
 
 TEST(Endings, RanksThatWaitForEachOtherAreNamedTogether) {
@@ -109,7 +116,7 @@ TEST(Endings, SeveralRanksWereStoppedAndOneWas) {
 }
 
 TEST(Endings, MemoryThatIsNotToBeHadIsCalledSo) {
-  const auto text = told({left(1, kLost), left(1, "error: there is not enough memory (std::bad_alloc)\n")});
+  const auto text = told({lost(), left(1, "error: there is not enough memory (std::bad_alloc)\n")});
   EXPECT_TRUE(text.starts_with("rank 1 asked for more memory than 4 GB")) << text;
   EXPECT_TRUE(told({crashed(SIGABRT, "terminate called after throwing 'std::bad_alloc'")})
                   .starts_with("rank 0 asked for more memory than 4 GB"));

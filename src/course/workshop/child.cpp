@@ -83,7 +83,8 @@ Child::Pipe::Pipe() {
 
 Child::Child(const Command& command, const Limits& limits) : limits_(limits), tasks_(most_tasks()) {
   auto words = command.argv;
-  std::vector<std::string> settings = {"LOCKSTEP_FACTS_FD=" + std::to_string(kFactsDescriptor)};
+  const auto descriptor = std::to_string(kFactsDescriptor);
+  std::vector<std::string> settings = {"LOCKSTEP_FACTS_FD=" + descriptor, "LOCKSTEP_ERRORS=" + descriptor};
   for (const auto& [name, value] : command.environment) settings.push_back(name + "=" + value);
   const auto argv = pointers(words), environment = pointers(settings);
   const auto parent = ::getpid();

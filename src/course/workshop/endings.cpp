@@ -66,16 +66,17 @@ std::string were_stopped(const std::vector<int>& ranks) {
 
 // it met what another rank did
 bool lost_another(const Ending& ending) {
-  return !plain_words(0, ending.printed).empty() ||
-         ending.printed.find("did not come to join the group") != std::string::npos ||
-         ending.printed.find("while the ranks were joining") != std::string::npos;
+  constexpr Code kOfOthers[] = {Code::not_joined, Code::rank_lost, Code::rank_late, Code::calls_differ};
+  return ending.error && std::ranges::find(kOfOthers, *ending.error) != std::end(kOfOthers);
 }
 
+// as lockstep says it, or who knows nothing of lockstep: C++ and libtorch
 bool wanted_memory(const Ending& ending) {
-  constexpr const char* kWords[] = {"std::bad_alloc", "there is not enough memory", "can't allocate memory"};
-  return !ending.is_well() && std::any_of(std::begin(kWords), std::end(kWords), [&](const char* words) {
-    return ending.printed.find(words) != std::string::npos;
-  });
+  constexpr const char* kWords[] = {"std::bad_alloc", "can't allocate memory"};
+  return !ending.is_well() && (ending.error == Code::no_memory ||
+                               std::any_of(std::begin(kWords), std::end(kWords), [&](const char* words) {
+                                 return ending.printed.find(words) != std::string::npos;
+                               }));
 }
 
 class Inquest {
@@ -118,7 +119,7 @@ class Inquest {
   void greedy() const {
     const auto ranks = those(wanted_memory);
     if (!ranks.empty())
-      throw NotYet(
+      throw Endless(
           format("{} asked for more memory than {:g} GB", list(ranks),
                  static_cast<double>(limits_.memory) / kGiga),
           "is a size counted in bytes or in elements? Does something grow with every turn of a loop?");
@@ -176,9 +177,9 @@ class Inquest {
   void endless() const {
     const auto ranks = those([](const Ending& e) { return e.why == Why::too_long && e.was_busy; });
     if (ranks.empty()) return;
-    throw NotYet(format("{} still computed after {:.0f} s, and {}", list(ranks),
-                        ending(ranks.front()).seconds, were_stopped(ranks)),
-                 "does every loop come to an end?");
+    throw Endless(format("{} still computed after {:.0f} s, and {}", list(ranks),
+                         ending(ranks.front()).seconds, were_stopped(ranks)),
+                  "does every loop come to an end?");
   }
 
   void waiting() const {

@@ -25,9 +25,14 @@ double number_of(const nlohmann::json& value) {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
+// the error that lockstep says it ended with
+std::optional<Code> code_in(const nlohmann::json& fact) {
+  if (!fact.is_object() || !fact.contains("code") || !fact["code"].is_string()) return std::nullopt;
+  return code_of(fact["code"]);
+}
+
 // a line that is cut off or forged is no fact
-void add_fact(const std::string& line, std::vector<Shown>& facts) {
-  const auto fact = base::parse_json(line);
+void add_fact(const nlohmann::json& fact, std::vector<Shown>& facts) {
   if (!fact.is_object() || !fact.contains("name") || !fact["name"].is_string()) return;
   Shown shown{fact["name"], {}, {}};
   if (fact.contains("text") && fact["text"].is_string()) shown.text = fact["text"];
@@ -41,7 +46,11 @@ void add_fact(const std::string& line, std::vector<Shown>& facts) {
 
 RankRun::RankRun(int rank, Ending ending) : rank_(rank), ending_(std::move(ending)) {
   std::istringstream lines(ending_.facts);
-  for (std::string line; std::getline(lines, line);) add_fact(line, shown_);
+  for (std::string line; std::getline(lines, line);) {
+    const auto fact = base::parse_json(line);
+    add_fact(fact, shown_);
+    if (const auto code = code_in(fact)) ending_.error = code;
+  }
 }
 
 bool RankRun::has(const std::string& name) const {

@@ -31,6 +31,11 @@ class NotYet : public std::runtime_error {
   std::string think_;
 };
 
+/// Of a program that does not come to an end: it computes for ever, or takes more and more memory.
+class Endless : public NotYet {
+  using NotYet::NotYet;
+};
+
 /// What a program showed under one name in one call of show().
 struct Shown {
   std::string name;

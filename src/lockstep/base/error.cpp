@@ -26,7 +26,30 @@ bool is_a_path_that_cannot_be(const std::error_code& code) {
                      [&](const std::errc kind) { return code == kind; });
 }
 
+constexpr const char* kNames[] = {"failed", "bad-input", "no-memory",     "not-joined",   "launcher",
+                                  "gpu",    "versions",  "shared-memory", "open-files",   "network",
+                                  "nccl",   "rank-lost", "rank-late",     "calls-differ", "no-gradient"};
+static_assert(std::size(kNames) == static_cast<size_t>(Code::no_gradient) + 1);
+
 }  // namespace
+
+const char* name_of(Code code) {
+  return kNames[static_cast<size_t>(code)];
+}
+
+Code code_of(const std::string& name) {
+  const auto found = std::find(std::begin(kNames), std::end(kNames), name);
+  return found == std::end(kNames) ? Code::failed : static_cast<Code>(found - std::begin(kNames));
+}
+
+Fault fault_of(const std::exception& error) {
+  if (const auto* known = dynamic_cast<const Error*>(&error)) return known->fault();
+  Fault fault;
+  if (exit_status(error) == kBadInput) fault.code = Code::bad_input;
+  if (base::is_out_of_memory(error)) fault.code = Code::no_memory;
+  fault.what = describe(error);
+  return fault;
+}
 
 std::string describe(const std::exception& error) {
   std::string text = error.what();

@@ -1,38 +1,94 @@
 #pragma once
-// One error policy: a typed exception that carries what, where and what to do. Only main turns it into text.
+// One error policy: a typed exception that carries what, where and what to do, and a code for programs. Only
+// main turns it into text.
 
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace lockstep {
 
 /// What the program leaves with.
 enum ExitStatus { kDone = 0, kFailed = 1, kBadInput = 2, kStoppedEarly = 75 };
 
+/// What went wrong, for a program that acts on it; docs/errors.md says what each means and what can be done.
+enum class Code {
+  failed,         ///< anything that has no code of its own
+  bad_input,      ///< arguments, a config, data, a file
+  no_memory,      ///< this process gets no more
+  not_joined,     ///< ranks did not come, or left, before there was a group
+  launcher,       ///< what the environment says of ranks does not fit together
+  gpu,            ///< no GPU, too few, or one for two ranks
+  versions,       ///< the ranks run different programs
+  shared_memory,  ///< /dev/shm
+  open_files,     ///< a process may open too few
+  network,        ///< the interface or the address to listen at
+  nccl,           ///< NCCL did not connect
+  rank_lost,      ///< a rank ended or died, or its host fell silent
+  rank_late,      ///< a rank did not come to a collective in time
+  calls_differ,   ///< the ranks are in different collectives
+  no_gradient,    ///< parameters had none in the last backward
+};
+
+/// "rank-lost", as it stands in JSON.
+const char* name_of(Code code);
+/// Code::failed for any other text.
+Code code_of(const std::string& name);
+
+/// An error as data.
+struct Fault {
+  Code code = Code::failed;
+  std::vector<int> ranks = {};  ///< at fault, as far as they are known
+  std::string what = {}, where = {}, hint = {};
+};
+
 /// Failed while running (exit status 1).
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& what, std::string where = {}, std::string hint = {})
-      : std::runtime_error(what), where_(std::move(where)), hint_(std::move(hint)) {}
+      : Error(Fault{.what = what, .where = std::move(where), .hint = std::move(hint)}) {}
+  explicit Error(Fault fault) : std::runtime_error(fault.what), fault_(std::move(fault)) {}
   /// Where it is: file:line:column and key, or a rank and its host; empty where there is nothing to point at.
-  const std::string& where() const { return where_; }
+  const std::string& where() const { return fault_.where; }
   /// What to do about it.
-  const std::string& hint() const { return hint_; }
+  const std::string& hint() const { return fault_.hint; }
+  /// Of what kind it is.
+  Code code() const { return fault_.code; }
+  /// The ranks at fault, as far as they are known.
+  const std::vector<int>& ranks() const { return fault_.ranks; }
+  /// All of it.
+  const Fault& fault() const { return fault_; }
+  /// Gives it a code, and the ranks at fault: `throw Error(what, where, hint).of(Code::rank_lost, {2})`.
+  Error& of(Code code, std::vector<int> ranks = {}) {
+    fault_.code = code;
+    fault_.ranks = std::move(ranks);
+    return *this;
+  }
   /// What the program leaves with where nothing catches it.
   virtual ExitStatus exit_status() const { return kFailed; }
 
  private:
-  std::string where_;
-  std::string hint_;
+  Fault fault_;
 };
 
 /// The input was wrong: arguments, config, data, checkpoint, environment (exit status 2).
 class InputError : public Error {
  public:
-  using Error::Error;
+  explicit InputError(const std::string& what, std::string where = {}, std::string hint = {})
+      : Error(Fault{
+            .code = Code::bad_input, .what = what, .where = std::move(where), .hint = std::move(hint)}) {}
+  explicit InputError(Fault fault) : Error(std::move(fault)) {}
+  /// As Error::of().
+  InputError& of(Code code, std::vector<int> ranks = {}) {
+    Error::of(code, std::move(ranks));
+    return *this;
+  }
   ExitStatus exit_status() const override { return kBadInput; }
 };
+
+/// Any exception as data: of one that is no Error, what describe() says of it.
+Fault fault_of(const std::exception& error);
 
 /// The three lines a person reads: what, where, what to do. Empty parts leave no line, and of libtorch's
 /// errors the stack that it puts behind the message is left out.

@@ -25,7 +25,7 @@ auto with_memory_for(const std::string& where, Work&& work) {
     throw;
   } catch (const std::exception& error) {
     if (!is_out_of_memory(error)) throw;
-    throw Error("there is not enough memory", where, kMoreMemory);
+    throw Error("there is not enough memory", where, kMoreMemory).of(Code::no_memory);
   }
 }
 

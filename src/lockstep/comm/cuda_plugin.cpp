@@ -26,11 +26,13 @@ void* open_plugin() {
   if (!std::filesystem::exists(path)) {
     const auto places = wanted ? wanted : base::join(base::places_beside(kFile), ", ");
     throw Error("a GPU was asked for, and the CUDA half of lockstep is not installed", "looked for " + places,
-                "build with LOCKSTEP_CUDA=ON, or set launch.device to cpu");
+                "build with LOCKSTEP_CUDA=ON, or set launch.device to cpu")
+        .of(Code::gpu);
   }
   if (void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
   throw Error(format("the CUDA half does not load: {}", ::dlerror()), path,
-              "is this node's driver there (nvidia-smi), and is the build one with LOCKSTEP_CUDA=ON?");
+              "is this node's driver there (nvidia-smi), and is the build one with LOCKSTEP_CUDA=ON?")
+      .of(Code::gpu);
 }
 
 // libtorch caches its CUDA hooks at the first question about CUDA (a seed, a backward, pinned memory). A

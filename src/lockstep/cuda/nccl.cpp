@@ -71,7 +71,8 @@ c10::intrusive_ptr<c10d::Backend> make_nccl(const comm::NcclRequest& request) {
     throw Error(
         format("NCCL did not connect: {}", error.what()),
         format("rank {}, GPU {}", request.rank, request.device),
-        "run again with NCCL_DEBUG=INFO to see what it tried; NCCL_SOCKET_IFNAME chooses its interface");
+        "run again with NCCL_DEBUG=INFO to see what it tried; NCCL_SOCKET_IFNAME chooses its interface")
+        .of(Code::nccl);
   }
 }
 

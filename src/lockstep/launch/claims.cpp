@@ -26,7 +26,8 @@ void refuse_half_a_pair(const Launcher& launcher, const Environment& environment
   throw InputError(format("{} is set but {} is not: half of what {} sets", quote(environment, there), missing,
                           launcher.name),
                    format("environment variable {}", there),
-                   format("unset {}, or {}; --launcher overrides this", there, launcher.remedy));
+                   format("unset {}, or {}; --launcher overrides this", there, launcher.remedy))
+      .of(Code::launcher);
 }
 
 std::optional<int> read(Claims& claims, const Environment& environment, const char* field,

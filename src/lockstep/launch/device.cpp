@@ -88,14 +88,16 @@ DeviceChoice choose_device(const Job& job, const std::string& wanted, const GpuC
   if (visible.count <= 0) {
     throw InputError(format("launch.device is cuda, but rank {} sees no GPU: {}", job.rank, seen(visible)),
                      where,
-                     "ask the scheduler for GPUs (--gpus-per-task=1, ngpus=), or set launch.device to cpu");
+                     "ask the scheduler for GPUs (--gpus-per-task=1, ngpus=), or set launch.device to cpu")
+        .of(Code::gpu, {job.rank});
   }
   if (visible.count == 1) return gpu(0, "the one " + seen(visible).substr(2));
   if (job.local_rank >= visible.count) {
     throw InputError(format("too few GPUs: rank {} is local rank {} of {} and sees {}", job.rank,
                             job.local_rank, job.local_world, seen(visible)),
                      where,
-                     format("start at most {} ranks a node, or set launch.device to cpu", visible.count));
+                     format("start at most {} ranks a node, or set launch.device to cpu", visible.count))
+        .of(Code::gpu, {job.rank});
   }
   return gpu(job.local_rank, format("local rank {} among {}", job.local_rank, seen(visible)));
 }

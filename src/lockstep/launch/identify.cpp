@@ -46,7 +46,8 @@ std::string why(const Claims& claims, const std::string& field) {
       lone ? format("start the ranks with the mpirun that belongs to {}", library)
            : format("unset what an outer allocation left behind ({}), or choose with --launcher ('mpi' "
                     "believes MPI alone)",
-                    launcher.world ? format("{}, {}", launcher.rank, launcher.world) : launcher.rank));
+                    launcher.world ? format("{}, {}", launcher.rank, launcher.world) : launcher.rank))
+      .of(Code::launcher);
 }
 
 void cross_check(const Claims& claims, const Launcher& launcher, const MpiFacts& mpi, Job& job) {
@@ -132,7 +133,8 @@ void place(Job& job, const Launcher* row, const Environment& environment, const 
   if (!claims.world) {
     throw InputError(format("{} is set, but no variable says how many ranks there are", why(claims, "rank")),
                      format("environment, launcher {}", row->name),
-                     "only MPI knows: do not run without it here");
+                     "only MPI knows: do not run without it here")
+        .of(Code::launcher);
   }
   complete(claims, *row, job.guesses);
   job.warnings.insert(job.warnings.end(), job.guesses.begin(), job.guesses.end());
@@ -143,7 +145,7 @@ void judge_phantom(Job& job, const Phantom& phantom, Phantoms phantoms) {
   if (phantom.what.empty()) return;
   if (phantoms == Phantoms::refuse) {
     const auto batch = job.job_id.empty() ? "" : format("{} job {} on ", job.scheduler, job.job_id);
-    throw InputError(phantom.what, batch + "host " + job.host, phantom.hint);
+    throw InputError(phantom.what, batch + "host " + job.host, phantom.hint).of(Code::launcher);
   }
   job.phantom = phantom.what;
   job.warnings.push_back(phantom.what + "; " + phantom.hint);

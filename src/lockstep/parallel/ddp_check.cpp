@@ -69,11 +69,13 @@ void verify_locally(const torch::nn::Module& module, const std::vector<ReducedPa
                listed(names_of(unused, parameters))),
         format("DistributedDataParallel, rank {}", rank),
         "if they are unused on purpose, set find_unused_parameters (or static_graph, where it is so in every "
-        "step); else check that every output of forward takes part in the loss");
+        "step); else check that every output of forward takes part in the loss")
+        .of(Code::no_gradient, {rank});
   if (message.find("Expected to have finished reduction in the prior iteration") != std::string::npos)
     throw Error("the last step was not finished: some parameters had no gradient, or backward did not run",
                 format("DistributedDataParallel, rank {}", rank),
-                "set find_unused_parameters if parameters may stay unused; after an exception call reset()");
+                "set find_unused_parameters if parameters may stay unused; after an exception call reset()")
+        .of(Code::no_gradient, {rank});
   throw;
 }
 

@@ -12,8 +12,8 @@
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/cuda_plugin.h"
 #include "lockstep/launch/process/cpus.h"
-#include "lockstep/launch/process/doctor_hint.h"
 #include "lockstep/launch/process/leave.h"
+#include "lockstep/launch/process/report.h"
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/launch/process/uncaught.h"
 #include "lockstep/launch/process/warnings.h"
@@ -189,7 +189,8 @@ int run(const std::function<void()>& body) {
     return kDone;
   } catch (const std::exception& error) {
     status = exit_status(error);
-    text = launch::with_doctor(describe(error));
+    text = launch::report_of(error);
+    launch::note_fault(error);
   } catch (...) {  // no other rank may be left waiting for this one
   }
   return launch::leave_failed(status, text);

@@ -49,7 +49,8 @@ std::string hosts_of(const Json& attempt) {
 // A newer attempt, or a free lock, shows that one which still says "running" was killed.
 std::string end_of(const Json& attempt, bool newest, const RunData& run) {
   auto state = text(attempt, "state");
-  if (state == "running" && (!newest || !run.verdict.starts_with("running"))) state = "ended without a word";
+  if (state == "running" && (!newest || !run.status || run.status->state != run_folder::RunState::running))
+    state = "ended without a word";
   return run_folder::state_in_words(state, text(attempt, "reason"));
 }
 

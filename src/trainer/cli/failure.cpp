@@ -6,8 +6,8 @@
 
 #include "lockstep/base/log.h"
 #include "lockstep/launch/identify.h"
-#include "lockstep/launch/process/doctor_hint.h"
 #include "lockstep/launch/process/leave.h"
+#include "lockstep/launch/process/report.h"
 #include "lockstep/launch/process/uncaught.h"
 #include "lockstep/launch/process/voice.h"
 #include "trainer/cli/trace.h"
@@ -38,7 +38,8 @@ int guarded(const std::function<int(bool& alike)>& body) {
     return body(alike);
   } catch (const std::exception& error) {
     status = exit_status(error);
-    text = launch::with_doctor(describe(error)) + trace_lines();
+    text = launch::report_of(error) + trace_lines();
+    launch::note_fault(error);
     alike = (alike && status == kBadInput) || dynamic_cast<const UsageError*>(&error) != nullptr;
   } catch (...) {
   }

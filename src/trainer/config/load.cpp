@@ -15,6 +15,25 @@
 namespace lockstep::config {
 namespace {
 
+// How a key's value is written.
+struct Shape {
+  Node::Kind operator()(const std::map<std::string, std::string>*) const { return Node::Kind::map; }
+  Node::Kind operator()(const std::array<double, 2>*) const { return Node::Kind::list; }
+  template <class Each>
+  Node::Kind operator()(const std::vector<Each>*) const {
+    return Node::Kind::list;
+  }
+  template <class Other>
+  Node::Kind operator()(const Other*) const {
+    return Node::Kind::scalar;
+  }
+};
+
+Node::Kind shape_of(const Key& key) {
+  Settings settings;
+  return std::visit(Shape{}, key.field(settings));
+}
+
 class Loader {
  public:
   Loader(Loaded& loaded, const std::map<std::string, std::string>& environment, Mistakes& mistakes)
@@ -44,8 +63,7 @@ class Loader {
       throw InputError("the value is not UTF-8 text", place.text(), "write it in UTF-8");
     if (const size_t dot = path.find('.', path.find('.') + 1); dot != std::string::npos) {
       const Key* map = find_key(path.substr(0, dot));
-      if (map && expected(*map).starts_with("a map"))
-        return set_entry(*map, path.substr(dot + 1), text, place);
+      if (map && shape_of(*map) == Node::Kind::map) return set_entry(*map, path.substr(dot + 1), text, place);
     }
     const auto& sections = config::sections();
     if (std::find(sections.begin(), sections.end(), path) != sections.end())
@@ -123,8 +141,7 @@ class Loader {
   // lists and maps are written as in the file; everything else is taken as it is, so that no shell quoting
   // adds up
   static NodePtr set_node(const Key& key, const std::string& text, const TextPlace& place) {
-    const std::string wanted = expected(key);
-    if (wanted.starts_with("a list") || wanted.starts_with("a map")) return parse_yaml(text, place.file);
+    if (shape_of(key) != Node::Kind::scalar) return parse_yaml(text, place.file);
     auto node = std::make_shared<Node>();
     node->kind = Node::Kind::scalar;
     node->place = place;

@@ -81,6 +81,34 @@ TEST(RollCall, AnEndThatNoCollectiveMeetsIsNamedByTheOthers) {
                     .find("pid " + std::to_string(::getpid()) + ") met an error: the ranks' calls differ"),
                 std::string::npos)
           << error.what();
+      EXPECT_EQ(error.code(), Code::rank_lost);
+      EXPECT_EQ(error.ranks(), std::vector<int>{1});
+    }
+  }
+}
+
+TEST(RollCall, WhoDidNotComeInTimeIsNamedByItsNumber) {
+  for (const int nodes : {1, 2}) {
+    const auto store = c10::make_intrusive<c10d::HashStore>();
+    const auto peers = peers_on({0, nodes - 1});
+    std::unique_ptr<RollCall> late;
+    std::thread other([&] { late = std::make_unique<RollCall>(store, peers, 1); });
+    RollCall waits(store, peers, 0);
+    other.join();
+    const auto number = waits.begin(OpType::ALLREDUCE);
+    for (int again = 0; again < 2; ++again) {  // a dead group says the same
+      try {
+        std::rethrow_exception(waits.judge({"all-reduce", number, std::chrono::seconds(1)}, "", true));
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), nodes == 1 ? Code::rank_late : Code::rank_lost) << error.what();
+        EXPECT_EQ(error.ranks(), std::vector<int>{1});
+      }
+    }
+    try {
+      waits.begin(OpType::BARRIER);
+      ADD_FAILURE() << "the group is dead";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.ranks(), std::vector<int>{1});
     }
   }
 }

@@ -109,12 +109,9 @@ void look_at_outputs(const Case& one, const Row& outputs) {
 Run run_to_its_end(Attempt& attempt) {
   try {
     return attempt.run({.world = 1});
-  } catch (const NotYet& not_yet) {
-    const std::string what = not_yet.what();
-    const bool is_endless = what.find("asked for more memory") != std::string::npos ||
-                            what.find("still computed") != std::string::npos;
-    if (!is_endless) throw;
-    throw NotYet(what, "does a loop come to its end? With more devices than samples, samples / devices is 0");
+  } catch (const Endless& endless) {
+    throw NotYet(endless.what(),
+                 "does a loop come to its end? With more devices than samples, samples / devices is 0");
   }
 }
 

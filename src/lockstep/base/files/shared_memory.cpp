@@ -26,7 +26,8 @@ std::string fresh_name() {
 
 [[noreturn]] void fail(const std::string& what, int code) {
   throw Error(format("cannot make shared memory: {}: {}", what, std::strerror(code)), "/dev/shm",
-              "look at its free space and rights with: df -h /dev/shm; ls -ld /dev/shm");
+              "look at its free space and rights with: df -h /dev/shm; ls -ld /dev/shm")
+      .of(Code::shared_memory);
 }
 
 void* map(int file, size_t bytes) {

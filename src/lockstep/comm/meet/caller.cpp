@@ -47,7 +47,8 @@ class Spoke : public launch::Circle {
     if (!message) {
       throw Error(
           format("no word from rank 0 for {} while the ranks were joining", seconds(options_.timeout)),
-          place_of(options_), "look at that process: it may be stopped, or busy with a slow disk");
+          place_of(options_), "look at that process: it may be stopped, or busy with a slow disk")
+          .of(Code::not_joined, {0});
     }
     if (message->kind == Message::error) base::throw_packed_error(message->body);
     return message->body;
@@ -61,7 +62,8 @@ class Spoke : public launch::Circle {
   const auto line = said.substr(0, said.find_first_of("\r\n"));
   throw InputError(format("something else than this job answers at {} port {}{}", base::printable(spot.host),
                           spot.port, line.empty() ? "" : ": '" + base::printable(line, kQuoted) + "'"),
-                   place_of(options), "choose another MASTER_PORT, the same on every rank");
+                   place_of(options), "choose another MASTER_PORT, the same on every rank")
+      .of(Code::not_joined);
 }
 
 // What the last try came to, for the error at the end of all tries.
@@ -77,7 +79,8 @@ struct Attempt {
     throw Error(format("something answers at {}, but not as rank 0 of this job within {}: {}", place,
                        seconds(options.timeout), last.why),
                 place_of(options),
-                "is that port another service's, or is rank 0 stopped? Choose another MASTER_PORT if so");
+                "is that port another service's, or is rank 0 stopped? Choose another MASTER_PORT if so")
+        .of(Code::not_joined, {0});
   }
   throw Error(
       last.spot.host.empty()
@@ -87,7 +90,8 @@ struct Attempt {
       last.spot.host.empty()
           ? "look in the log for an earlier error of rank 0; raise launch.join_timeout if it is only slow"
           : format("rank 0 did not come, or {} is not reached from this node",
-                   base::printable(last.spot.host)));
+                   base::printable(last.spot.host)))
+      .of(Code::not_joined, {0});
 }
 
 // What answers is nobody of this job: it is told at once where a person named the place, else looked for
@@ -157,7 +161,8 @@ std::optional<Wire> try_once(const Spot& spot, const StarOptions& options, Deadl
     if (spot.word.empty())
       throw InputError(
           format("{} answers at {} port {}", stranger.what, base::printable(spot.host), spot.port),
-          place_of(options), stranger.hint);
+          place_of(options), stranger.hint)
+          .of(Code::not_joined);
     attempt.why = "it is " + stranger.what;
   } catch (const Wire::Foreign& foreign) {
     if (spot.word.empty()) refuse_foreign(spot, foreign.said, options);
@@ -178,7 +183,8 @@ void wait_for_all(Wire& line, const StarOptions& options, Deadline deadline) {
   throw Error(
       format("not all {} ranks came to join the group within {}", options.world, seconds(options.timeout)),
       place_of(options),
-      "start all ranks at about the same time; rank 0's own error names those that did not come");
+      "start all ranks at about the same time; rank 0's own error names those that did not come")
+      .of(Code::not_joined);
 }
 
 }  // namespace

@@ -209,7 +209,8 @@ class Hub : public launch::Circle {
                  place_of(options_) + (turned_away_.empty() ? "" : "; " + turned_away_) +
                      (doubted_.empty() ? "" : "; " + doubted_),
                  "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only "
-                 "slow");
+                 "slow")
+        .of(Code::not_joined, first);
   }
 
   Error silent(const std::map<int, Wire*>& awaited) const {
@@ -217,7 +218,8 @@ class Hub : public launch::Circle {
     for (const auto& [rank, line] : awaited) ranks.push_back(rank);
     return Error(format("no word from {} for {} while the ranks were joining", rank_list(ranks),
                         seconds(options_.timeout)),
-                 place_of(options_), "look at that process: it may be stopped, or busy with a slow disk");
+                 place_of(options_), "look at that process: it may be stopped, or busy with a slow disk")
+        .of(Code::not_joined, ranks);
   }
 
   void take_what_came(std::map<int, Wire*>& awaited, std::vector<std::string>& texts) {

@@ -26,7 +26,8 @@ std::string reachable_names(const NetworkFacts& facts) {
 [[noreturn]] void refuse_interface(const NetworkFacts& facts, const std::string& what) {
   throw InputError(what, format("host {}", facts.host),
                    format("set {} to an interface that the other nodes reach; up here: {}", kVariable,
-                          reachable_names(facts)));
+                          reachable_names(facts)))
+      .of(Code::network);
 }
 
 bool is_loopback(const NetworkFacts& facts, const std::string& address) {

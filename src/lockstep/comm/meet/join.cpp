@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/pack.h"
@@ -21,6 +22,7 @@ namespace lockstep::comm {
 namespace {
 
 constexpr const char* kJobId = "job id";
+constexpr const char* kVersion = "lockstep's version";
 constexpr const char* kSame = "same";
 constexpr const char* kDiffers = "differs";
 constexpr size_t kNamedFacts = 3;
@@ -96,18 +98,24 @@ const std::string* first_refusal(const std::vector<std::string>& texts) {
   return found == texts.end() ? nullptr : &*found;
 }
 
-std::string difference_in(const std::vector<std::string>& packed) {
+std::string difference_in(const std::vector<std::string>& packed, Code& code) {
   std::vector<Facts> all;
   for (const auto& text : packed) all.push_back(unpack_facts(text.substr(1)));
+  std::set<std::string> versions;
+  for (const auto& facts : all)
+    for (const auto& [name, value] : facts)
+      if (name == kVersion) versions.insert(value);
+  code = versions.size() > 1 ? Code::versions : Code::bad_input;
   return difference(all);
 }
 
-InputError refusal_of(const Job& job, const std::string& differs) {
+InputError refusal_of(const Job& job, const std::string& differs, Code code) {
   return InputError(
-      "the ranks were told to do different things: " + differs,
-      format("{} ranks that met as one job, launcher {}", job.world, job.launcher),
-      "start every rank with the same command and config; where these are two jobs, give each a "
-      "MASTER_PORT of its own");
+             "the ranks were told to do different things: " + differs,
+             format("{} ranks that met as one job, launcher {}", job.world, job.launcher),
+             "start every rank with the same command and config; where these are two jobs, give each a "
+             "MASTER_PORT of its own")
+      .of(code);
 }
 
 std::string shared_gpu(const std::vector<std::string>& gpus) {
@@ -129,7 +137,7 @@ bool may_share_gpus() {
 }
 
 Facts facts_of_job(const Job& job) {
-  return {{kJobId, job.job_id}, {"lockstep's version", LOCKSTEP_VERSION}};
+  return {{kJobId, job.job_id}, {kVersion, LOCKSTEP_VERSION}};
 }
 
 // Without MPI each rank has only its own word for where it is.
@@ -178,8 +186,10 @@ void check_alike(const launch::Runtime& runtime, const std::function<Facts()>& t
   if (verdict == kSame) return;
   if (verdict != kDiffers) base::throw_packed_error(verdict.substr(1));
   const auto packed = runtime.gather(own);
-  const auto differs = runtime.broadcast(job.rank == 0 ? difference_in(packed) : "");
-  if (!differs.empty()) throw refusal_of(job, differs);
+  Code code = Code::bad_input;
+  const auto own_text = job.rank == 0 ? difference_in(packed, code) : "";
+  const auto told = base::unpack_texts(runtime.broadcast(base::pack_texts({own_text, name_of(code)})));
+  if (!told.at(0).empty()) throw refusal_of(job, told.at(0), code_of(told.at(1)));
 }
 
 void refuse_shared_gpus(const launch::Runtime& runtime, const std::string& uuid) {
@@ -189,7 +199,8 @@ void refuse_shared_gpus(const launch::Runtime& runtime, const std::string& uuid)
   if (shared.empty()) return;
   throw InputError(
       shared, format("{} ranks, launcher {}", job.world, job.launcher),
-      "ask the scheduler for a GPU a rank, start fewer ranks a node, or set launch.device to cpu");
+      "ask the scheduler for a GPU a rank, start fewer ranks a node, or set launch.device to cpu")
+      .of(Code::gpu);
 }
 
 void join_ranks(launch::Runtime& runtime, std::chrono::milliseconds timeout) {

@@ -62,12 +62,14 @@ std::vector<int> drop_missing(std::vector<mpi::Request>& hellos) {
   return missing;
 }
 
-[[noreturn]] void refuse_missing(const std::string& who, const Gathering& meeting) {
+[[noreturn]] void refuse_missing(const std::vector<int>& ranks, const Gathering& meeting) {
   const Job& job = meeting.job;
   throw Error(
-      format("{} did not come to join the group within {} s", who, meeting.timeout.count() / 1000.0),
+      format("{} did not come to join the group within {} s", rank_list(ranks),
+             meeting.timeout.count() / 1000.0),
       format("rank {} of {} on host {}", job.rank, job.world, job.host),
-      "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only slow");
+      "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only slow")
+      .of(Code::not_joined, ranks);
 }
 
 std::vector<mpi::Request> receive_hellos(const Gathering& meeting, std::vector<int>& room) {
@@ -103,7 +105,7 @@ void host_meeting(const Gathering& meeting) {
   const bool all = wait_all(hellos, meeting.timeout);
   const std::vector<int> missing = all ? std::vector<int>() : drop_missing(hellos);
   tell(meeting, missing);
-  if (!missing.empty()) refuse_missing(rank_list(missing), meeting);
+  if (!missing.empty()) refuse_missing(missing, meeting);
 }
 
 void attend_meeting(const Gathering& meeting) {
@@ -126,9 +128,9 @@ void attend_meeting(const Gathering& meeting) {
   if (come) launch::check_mpi(mpi::calls().get_count(&status, mpi::Type::int32, &count), "MPI_Get_count");
   drop(verdict);
   if (hello != mpi::Request::null) launch::check_mpi(mpi::calls().request_free(&hello), "MPI_Request_free");
-  if (!come) refuse_missing("rank 0", meeting);
+  if (!come) refuse_missing({0}, meeting);
   missing.resize(static_cast<size_t>(count));
-  if (!missing.empty()) refuse_missing(rank_list(missing), meeting);
+  if (!missing.empty()) refuse_missing(missing, meeting);
 }
 
 }  // namespace

@@ -35,7 +35,8 @@ void check_room_for_gloo(const Job& job) {
   throw InputError(format("gloo connects each rank with all {} others, and a process may open {} files here",
                           job.world - 1, room),
                    format("rank {} of {} on host {}", job.rank, job.world, job.host),
-                   "choose the backend mpi or nccl, or ask for a higher limit (ulimit -Hn)");
+                   "choose the backend mpi or nccl, or ask for a higher limit (ulimit -Hn)")
+      .of(Code::open_files);
 }
 
 }  // namespace lockstep::comm

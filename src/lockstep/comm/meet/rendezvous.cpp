@@ -84,7 +84,8 @@ Rendezvous over_file(const launch::Environment& environment, const Job& job) {
   if (job.job_id.empty()) {
     throw InputError(format("{} ranks have no way to meet: no MPI, no MASTER_ADDR, no job id", job.world),
                      "the environment",
-                     "start the ranks with mpirun, srun or torchrun, or set MASTER_ADDR and MASTER_PORT");
+                     "start the ranks with mpirun, srun or torchrun, or set MASTER_ADDR and MASTER_PORT")
+        .of(Code::not_joined);
   }
   Rendezvous plan;
   plan.how = Meeting::file;

@@ -17,7 +17,8 @@ std::string place_of(const StarOptions& options) {
 
 Error left(const std::string& who, const StarOptions& options) {
   return Error(who + " left while the ranks were joining", place_of(options),
-               "that rank's own error, earlier in the log, says why");
+               "that rank's own error, earlier in the log, says why")
+      .of(Code::not_joined);
 }
 
 std::string pack(const Hello& hello) {

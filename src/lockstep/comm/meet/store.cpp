@@ -107,7 +107,8 @@ void knock(const Opening& opening, const std::string& host, std::uint16_t port) 
         throw Error(format("nobody answered at {} port {} within {} s ({})", host, port,
                            opening.timeout.count() / 1000.0, unanswered.why),
                     place_of_job(opening.job),
-                    format("rank 0 did not come, or {} is not reached from this node", host));
+                    format("rank 0 did not come, or {} is not reached from this node", host))
+            .of(Code::not_joined, {0});
       }
     }
     std::this_thread::sleep_for(kKnock);
@@ -121,7 +122,8 @@ StorePtr connect_tcp(const Opening& opening, const std::string& host, std::uint1
   } catch (const std::exception&) {
     throw Error(format("something else than the job's store answers at {} port {}", host, port),
                 place_of_job(opening.job),
-                "choose another MASTER_PORT, the same on every rank; torchrun chooses one by itself");
+                "choose another MASTER_PORT, the same on every rank; torchrun chooses one by itself")
+        .of(Code::not_joined);
   }
 }
 
@@ -206,7 +208,8 @@ void reach(c10d::Store& store, const Job& job, const std::string& stage, const s
     throw Error(
         format("{} did not come to join the group within {} s", rank_list(missing), timeout.count() / 1000.0),
         format("rank {} of {} on host {}", job.rank, job.world, job.host),
-        "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only slow");
+        "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only slow")
+        .of(Code::not_joined, missing);
   }
 }
 

@@ -65,11 +65,12 @@ class StoreCircle : public launch::Circle {
     for (size_t rank = 0; rank < keys.size(); ++rank) {
       if (!store_->check({keys[rank]})) ranks.push_back(static_cast<int>(rank));
     }
-    return Error(
-        format("{} did not come to join the group within {} s", rank_list(ranks), timeout_.count() / 1000.0),
-        format("rank {} of {} on host {}", rank_, world_, host_),
-        "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only "
-        "slow");
+    return Error(format("{} did not come to join the group within {} s", rank_list(ranks),
+                        timeout_.count() / 1000.0),
+                 format("rank {} of {} on host {}", rank_, world_, host_),
+                 "look in the log for an earlier error of that rank; raise launch.join_timeout if it is only "
+                 "slow")
+        .of(Code::not_joined, ranks);
   }
 
   [[noreturn]] void fail(const Error& error) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <thread>
 
+#include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/watch/op_names.h"
@@ -15,6 +16,21 @@
 #include "lockstep/launch/process/uncaught.h"
 
 namespace lockstep::comm {
+// Who is at fault, in words and numbers; empty where nobody is seen to be.
+struct Found {
+  std::string words;
+  Code code = Code::rank_lost;
+  std::vector<int> ranks = {};
+
+  bool empty() const { return words.empty(); }
+  void add(const Found& more) {
+    if (more.empty()) return;
+    if (empty() || more.code == Code::rank_lost) code = more.code;
+    words += (empty() ? "" : "; ") + more.words;
+    ranks.insert(ranks.end(), more.ranks.begin(), more.ranks.end());
+  }
+};
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -89,6 +105,23 @@ bool agree_to_compare(c10d::Store& store, int rank) {
   return store.get_to_str(key) == "yes";
 }
 
+constexpr size_t kNamedRanks = 32;  // as numbers: a page is short
+
+// As a page and the store keep it. The words come last: a page may cut them.
+std::string packed(const Found& found) {
+  if (found.empty()) return "";
+  const auto named = std::min(found.ranks.size(), kNamedRanks);
+  const std::vector<int> first(found.ranks.begin(), found.ranks.begin() + static_cast<ptrdiff_t>(named));
+  return format("{}\n{}\n{}", name_of(found.code), base::pack_numbers(first), found.words);
+}
+
+Found unpacked(const std::string& text) {
+  const auto code = text.find('\n'), ranks = text.find('\n', code + 1);
+  if (ranks == std::string::npos) return {};
+  return {text.substr(ranks + 1), code_of(text.substr(0, code)),
+          base::unpack_numbers(text.substr(code + 1, ranks - code - 1))};
+}
+
 // What is wrong with a rank, or nothing. Without a timeout only an ended rank is at fault.
 struct Sighting {
   bool ended = false;
@@ -114,9 +147,15 @@ std::string report_key(int node) {
 }
 
 // The first verdict of the job stands.
-std::string settle_in(c10d::Store& store, const std::string& verdict) {
-  if (verdict.empty()) return store.check({kVerdictKey}) ? store.get_to_str(kVerdictKey) : verdict;
-  return store.compareSet(kVerdictKey, std::string(), verdict);
+Found settle_in(c10d::Store& store, const Found& verdict) {
+  if (!verdict.empty()) return unpacked(store.compareSet(kVerdictKey, std::string(), packed(verdict)));
+  return store.check({kVerdictKey}) ? unpacked(store.get_to_str(kVerdictKey)) : verdict;
+}
+
+std::vector<int> numbers_of(const std::vector<Peer>& peers) {
+  std::vector<int> ranks;
+  for (const auto& peer : peers) ranks.push_back(peer.rank);
+  return ranks;
 }
 
 // gloo says at which address a connection broke: the ranks there.
@@ -136,15 +175,16 @@ void append(std::string& text, const std::string& more) {
   if (!more.empty()) text += (text.empty() ? "" : "; ") + more;
 }
 
-std::string waiting_in_vain(const std::string& waits) {
-  return waits.empty() ? "" : "every rank came, and none has an answer: " + waits;
+Found waiting_in_vain(const std::string& waits) {
+  if (waits.empty()) return {};
+  return {"every rank came, and none has an answer: " + waits, Code::calls_differ};
 }
 
 // The words of the other nodes, as far as they come in time; silent nodes are named.
-std::string gather_reports(c10d::Store& store, const std::map<int, std::vector<Peer>>& others,
-                           const std::string& cause, bool timed_out, std::string& waits) {
+Found gather_reports(c10d::Store& store, const std::map<int, std::vector<Peer>>& others,
+                     const std::string& cause, bool timed_out, std::string& waits) {
   const auto deadline = Clock::now() + kOtherNodes;
-  std::string text;
+  Found found;
   std::vector<Peer> silent;
   for (const auto& [node, ranks] : others) {
     while (!store.check({report_key(node)}) && Clock::now() < deadline) std::this_thread::sleep_for(kPoll);
@@ -154,17 +194,20 @@ std::string gather_reports(c10d::Store& store, const std::map<int, std::vector<P
     }
     const std::string report = store.get_to_str(report_key(node));
     if (report == "-") continue;
-    const bool waiting = report.starts_with(kWaiting);
-    append(waiting ? waits : text, waiting ? report.substr(kWaiting.size()) : report);
+    if (report.starts_with(kWaiting))
+      append(waits, report.substr(kWaiting.size()));
+    else
+      found.add(unpacked(report));
   }
   if (!timed_out) silent = at_broken_end(silent, cause);  // the rest may not have noticed yet
-  if (text.empty() && !silent.empty()) text = "no word from " + names_of(silent);
-  return text;
+  if (found.empty() && !silent.empty())
+    return {"no word from " + names_of(silent), Code::rank_lost, numbers_of(silent)};
+  return found;
 }
 
 // A store whose host is dead may never answer: the question is asked by a thread that can be left behind.
-std::string bounded(std::function<std::string()> question, const std::string& otherwise) {
-  auto answer = std::make_shared<std::promise<std::string>>();
+Found bounded(std::function<Found()> question, const Found& otherwise) {
+  auto answer = std::make_shared<std::promise<Found>>();
   auto future = answer->get_future();
   std::thread([question = std::move(question), answer, otherwise] {
     try {
@@ -196,7 +239,8 @@ void RollCall::require_alive() {
   if (!dead_.load(std::memory_order_relaxed)) return;
   const std::lock_guard<std::mutex> guard(mutex_);
   throw Error("the process group is dead since: " + cause_of_death_, where(),
-              "end the job and start it again from its last checkpoint");
+              "end the job and start it again from its last checkpoint")
+      .of(code_of_death_, ranks_at_fault_);
 }
 
 uint64_t RollCall::begin(c10d::OpType type) {
@@ -219,15 +263,25 @@ void RollCall::leave() {
   if (page_) page_->leave(rank_);
 }
 
-std::string RollCall::own_error(const std::string& what) const {
-  return format("{} met an error: {}", name_of(peers_[static_cast<size_t>(rank_)]), what);
+Found RollCall::own_error(const std::string& what) const {
+  return {format("{} met an error: {}", name_of(peers_[static_cast<size_t>(rank_)]), what),
+          Code::rank_lost,
+          {rank_}};
+}
+
+Found RollCall::verdict_here() const {
+  return page_ ? unpacked(page_->verdict()) : Found{};
+}
+
+Found RollCall::settle_here(const Found& found) const {
+  return page_ && !found.empty() ? unpacked(page_->settle(packed(found))) : found;
 }
 
 void RollCall::tell_end(const std::string& what) {
-  const std::string words = own_error(what);
-  if (page_) page_->settle(words);
+  const auto found = own_error(what);
+  settle_here(found);
   if (mates_of(peers_, rank_).size() == peers_.size()) return;
-  bounded([store = store_, words] { return settle_in(*store, words); }, "");
+  bounded([store = store_, found] { return settle_in(*store, found); }, {});
 }
 
 bool RollCall::is_lost(int rank, uint64_t number) const {
@@ -267,6 +321,7 @@ void RollCall::lose(const std::vector<std::string>& addresses, Milliseconds sile
   const std::string who = lost.empty() ? "the host at " + addresses.front() : "the node of " + names_of(lost);
   silence_ =
       format("{} has not answered for {} s: it is gone, or the network to it", who, silence.count() / 1000.0);
+  silent_ranks_ = numbers_of(lost);
   heard_nothing_.store(true, std::memory_order_release);
 }
 
@@ -276,31 +331,33 @@ std::string RollCall::where() const {
 }
 
 // The first that is seen here stands: whoever leaves because of it has not died.
-std::string RollCall::look_for_dead() const {
-  if (!page_) return "";
-  if (!page_->verdict().empty()) return page_->verdict();
+Found RollCall::look_for_dead() const {
+  if (!page_) return {};
+  if (auto verdict = verdict_here(); !verdict.empty()) return verdict;
   std::vector<Peer> dead;
   for (const auto& peer : peers_) {
     if (!page_->present(peer.rank) || page_->left(peer.rank) || !pid_counts(peer)) continue;
     if (process_state(peer.pid) == ProcessState::gone) dead.push_back(peer);
   }
-  return dead.empty() ? "" : page_->settle(names_of(dead) + " has died (its process is gone)");
+  if (dead.empty()) return {};
+  return settle_here({names_of(dead) + " has died (its process is gone)", Code::rank_lost, numbers_of(dead)});
 }
 
-std::string RollCall::look_here(const Collective& collective, bool timed_out) const {
-  if (const auto dead = whole_ ? whole_->look_for_dead() : ""; !dead.empty()) return dead;
-  if (!page_) return "";
-  std::map<std::string, std::vector<Peer>> at_fault;  // the same words are said once
+Found RollCall::look_here(const Collective& collective, bool timed_out) const {
+  if (auto dead = whole_ ? whole_->look_for_dead() : Found{}; !dead.empty()) return dead;
+  if (!page_) return {};
+  std::map<std::pair<std::string, Code>, std::vector<Peer>> at_fault;  // the same words are said once
   for (const auto& peer : peers_) {
     if (peer.rank == rank_ || !page_->present(peer.rank)) continue;
     if (collective.peer >= 0 && peer.rank != collective.peer) continue;
     const Sighting sighting = look_at(*page_, peer, pid_counts(peer), collective.number, timed_out);
-    if (!sighting.text.empty()) at_fault[sighting.text].push_back(peer);
+    const Code code = sighting.ended ? Code::rank_lost : Code::rank_late;
+    if (!sighting.text.empty()) at_fault[{sighting.text, code}].push_back(peer);
   }
-  std::string text;
-  for (const auto& [words, ranks] : at_fault)
-    text += (text.empty() ? "" : "; ") + names_of(ranks) + " " + words;
-  return text;
+  Found found;
+  for (const auto& [kind, ranks] : at_fault)
+    found.add({names_of(ranks) + " " + kind.first, kind.second, numbers_of(ranks)});
+  return found;
 }
 
 std::string RollCall::waits_here() const {
@@ -316,8 +373,7 @@ std::string RollCall::waits_here() const {
   return text;
 }
 
-std::string RollCall::ask_elsewhere(const std::string& cause, bool timed_out,
-                                    const std::string& found_here) const {
+Found RollCall::ask_elsewhere(const std::string& cause, bool timed_out, const Found& found_here) const {
   std::map<int, std::vector<Peer>> others;
   const Peer& own = peers_[static_cast<size_t>(rank_)];
   for (const auto& peer : peers_) {
@@ -326,36 +382,35 @@ std::string RollCall::ask_elsewhere(const std::string& cause, bool timed_out,
   const std::string waits_here = timed_out && found_here.empty() ? this->waits_here() : "";
   if (others.empty()) return found_here.empty() ? waiting_in_vain(waits_here) : found_here;
   const auto question = [store = store_, others, cause, timed_out, found_here, waits_here, node = own.node] {
-    std::string settled = settle_in(*store, "");
-    if (!settled.empty()) return settled;
+    if (auto settled = settle_in(*store, {}); !settled.empty()) return settled;
     const std::string nothing = waits_here.empty() ? "-" : std::string(kWaiting) + waits_here;
-    store->set(report_key(node), found_here.empty() ? nothing : found_here);
+    store->set(report_key(node), found_here.empty() ? nothing : packed(found_here));
     if (!found_here.empty() && !timed_out) return settle_in(*store, found_here);
-    std::string all = found_here, waits = waits_here;
-    append(all, gather_reports(*store, others, cause, timed_out, waits));
+    auto all = found_here;
+    auto waits = waits_here;
+    all.add(gather_reports(*store, others, cause, timed_out, waits));
     return settle_in(*store, all.empty() ? waiting_in_vain(waits) : all);
   };
-  const std::string otherwise =
-      format("the job's store, which {} holds, does not answer", name_of(peers_[0]));
+  const Found otherwise = {
+      format("the job's store, which {} holds, does not answer", name_of(peers_[0])), Code::rank_lost, {0}};
   return bounded(question, found_here.empty() && own.rank != 0 ? otherwise : found_here);
 }
 
-std::string RollCall::verdict_on(const Collective& collective, const std::string& cause,
-                                 bool timed_out) const {
-  if (page_ && !page_->verdict().empty()) return page_->verdict();
-  if (heard_nothing()) return page_ ? page_->settle(silence_) : silence_;
-  std::string found = look_here(collective, timed_out);
+Found RollCall::verdict_on(const Collective& collective, const std::string& cause, bool timed_out) const {
+  if (auto verdict = verdict_here(); !verdict.empty()) return verdict;
+  if (heard_nothing()) return settle_here({silence_, Code::rank_lost, silent_ranks_});
+  auto found = look_here(collective, timed_out);
   const auto deadline = Clock::now() + kDeathNotice;
   while (found.empty() && !timed_out && page_ && Clock::now() < deadline) {
     std::this_thread::sleep_for(kPoll);
-    if (!page_->verdict().empty()) return page_->verdict();
+    if (auto verdict = verdict_here(); !verdict.empty()) return verdict;
     found = look_here(collective, timed_out);
   }
   // a message that is late says nothing of ranks that have no part in it
   if (!collective.is_message() || !timed_out) found = ask_elsewhere(cause, timed_out, found);
   // a mate that sees this rank leave is to say why it left
   if (found.empty() && !timed_out) found = own_error(cause);
-  return page_ && !found.empty() ? page_->settle(found) : found;
+  return settle_here(found);
 }
 
 std::exception_ptr RollCall::judge(const Collective& collective, const std::string& cause, bool timed_out) {
@@ -363,7 +418,10 @@ std::exception_ptr RollCall::judge(const Collective& collective, const std::stri
   const std::string how =
       timed_out ? format("timed out after {} s", collective.timeout.count() / 1000.0) : "failed";
   if (!dead_) {
-    std::string who = verdict_on(collective, cause, timed_out);
+    const auto found = verdict_on(collective, cause, timed_out);
+    std::string who = found.words;
+    code_of_death_ = found.empty() ? Code::rank_late : found.code;
+    ranks_at_fault_ = found.ranks;
     if (who.empty() && timed_out && collective.number != 0) who = "nobody is seen at fault";
     if (who.empty()) who = collective.is_message() ? collective.waits_for : cause;
     const std::string which = collective.number == 0 ? "" : format(" (collective {})", collective.number);
@@ -373,7 +431,8 @@ std::exception_ptr RollCall::judge(const Collective& collective, const std::stri
   }
   const bool told = cause.empty() || cause_of_death_.find(cause) != std::string::npos;
   const std::string place = where() + (told ? "" : "; the backend said: " + cause);
-  return std::make_exception_ptr(Error(cause_of_death_, place, heard_nothing() ? kLookAtNode : kLookAtRank));
+  return std::make_exception_ptr(Error(cause_of_death_, place, heard_nothing() ? kLookAtNode : kLookAtRank)
+                                     .of(code_of_death_, ranks_at_fault_));
 }
 
 void RollCall::end_at(uint64_t collective, const std::string& difference) {
@@ -381,10 +440,12 @@ void RollCall::end_at(uint64_t collective, const std::string& difference) {
   {
     const std::lock_guard<std::mutex> guard(mutex_);
     cause_of_death_ = what;
+    code_of_death_ = Code::calls_differ;
     dead_ = true;
   }
   throw Error(what, "the process group, compared because of TORCH_DISTRIBUTED_DEBUG=DETAIL",
-              "look for a branch of the program that not every rank takes, or takes in another order");
+              "look for a branch of the program that not every rank takes, or takes in another order")
+      .of(Code::calls_differ);
 }
 
 }  // namespace lockstep::comm

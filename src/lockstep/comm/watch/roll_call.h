@@ -39,6 +39,8 @@ enum class OnSilence {
   cut_and_say,  // the same, and the error will not be ours, so it is said here
 };
 
+struct Found;  // who is at fault
+
 class RollCall {
  public:
   /// A collective call over the ranks of the store: each node's ranks open their page. `whole`: that of the
@@ -88,15 +90,17 @@ class RollCall {
   int rank() const { return rank_; }
 
  private:
-  std::string verdict_on(const Collective& collective, const std::string& cause, bool timed_out) const;
-  std::string look_here(const Collective& collective, bool timed_out) const;
-  std::string look_for_dead() const;
+  Found verdict_on(const Collective& collective, const std::string& cause, bool timed_out) const;
+  Found verdict_here() const;
+  Found settle_here(const Found& found) const;
+  Found look_here(const Collective& collective, bool timed_out) const;
+  Found look_for_dead() const;
   std::string waits_here() const;
-  std::string ask_elsewhere(const std::string& cause, bool timed_out, const std::string& found_here) const;
+  Found ask_elsewhere(const std::string& cause, bool timed_out, const Found& found_here) const;
   bool pid_counts(const Peer& peer) const;
   void lose(const std::vector<std::string>& addresses, std::chrono::milliseconds silence);
   std::string where() const;
-  std::string own_error(const std::string& what) const;
+  Found own_error(const std::string& what) const;
 
   c10::intrusive_ptr<c10d::Store> store_;
   std::vector<Peer> peers_;
@@ -108,8 +112,11 @@ class RollCall {
   std::atomic<bool> dead_{false};
   std::mutex mutex_;
   std::string cause_of_death_;
+  Code code_of_death_ = Code::failed;
+  std::vector<int> ranks_at_fault_;  // of this group
   std::function<void()> at_death_;
   std::string silence_;  // written once, before heard_nothing_
+  std::vector<int> silent_ranks_;
   std::atomic<bool> heard_nothing_{false};
   std::unique_ptr<LineWatch> watch_;  // its thread uses the rest
   std::shared_ptr<void> last_words_;

@@ -47,10 +47,11 @@ mpi::Comm duplicate(mpi::Comm of) {
 }
 
 [[noreturn]] void give_up_joining(std::chrono::milliseconds waited) {
-  say_for_job(with_doctor(format(
-      "not every rank arrived in MPI_Init within {} s\n  where: process {}\n  to do: look for a rank that "
-      "failed to start, or set LOCKSTEP_JOIN_TIMEOUT to more seconds",
-      waited.count() / 1000.0, getpid())));
+  say_for_job(with_doctor(format("not every rank arrived in MPI_Init within {} s\n  where: process {}\n  to "
+                                 "do: look for a rank that "
+                                 "failed to start, or set LOCKSTEP_JOIN_TIMEOUT to more seconds",
+                                 waited.count() / 1000.0, getpid()),
+                          Code::not_joined));
   _exit(kFailed);  // MPI_Abort needs an MPI that is up; the launcher sees this and ends the rest
 }
 

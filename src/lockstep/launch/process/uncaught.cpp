@@ -11,6 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/launch/process/report.h"
 
 namespace lockstep::launch {
 namespace {
@@ -76,6 +77,7 @@ std::string in_words(const std::string& text) {
   try {
     std::rethrow_exception(thrown);
   } catch (const std::exception& error) {
+    note_fault(error);
     end_with(in_words(describe(error)) + (more_words ? more_words() : ""));
   } catch (...) {
     end_with("something was thrown that is no std::exception");

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <list>
-#include <regex>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -99,18 +98,6 @@ std::vector<int> silent_in(const Texts& texts) {
   return ranks;
 }
 
-// "ranks 2, 3 and 5 did not come": a circle's error is all that it tells
-std::vector<int> named_in(const std::string& why) {
-  static const std::regex list("ranks? ([0-9]+(, [0-9]+)*( and [0-9]+)?)"), number("[0-9]+");
-  std::vector<int> ranks;
-  std::smatch found;
-  if (!std::regex_search(why, found, list)) return ranks;
-  const std::string named = found[1];
-  for (std::sregex_iterator one(named.begin(), named.end(), number), end; one != end; ++one)
-    ranks.push_back(std::stoi(one->str()));
-  return ranks;
-}
-
 const std::string& of_rank(const std::vector<std::string>& replies, int rank) {
   return replies.size() == 1 ? replies.front() : replies.at(static_cast<size_t>(rank));
 }
@@ -171,7 +158,7 @@ Heard Talk::without_mpi(const std::string& text, const Reply& reply) {
     heard.reply = of_rank(base::unpack_texts(runtime_.broadcast(own)), rank());
   } catch (const std::exception& error) {
     heard.why = error.what();
-    heard.silent = named_in(heard.why);
+    heard.silent = fault_of(error).ranks;
   }
   return heard;
 }

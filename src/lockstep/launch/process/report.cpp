@@ -1,0 +1,72 @@
+#include "lockstep/launch/process/report.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+#include "lockstep/base/descriptor.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
+#include "lockstep/launch/process/doctor_hint.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr const char* kVariable = "LOCKSTEP_ERRORS";
+
+std::optional<int> number_in(const char* text) {
+  int number = 0;
+  const char* end = text + std::strlen(text);
+  const auto [at, failed] = std::from_chars(text, end, number);
+  return failed == std::errc() && at == end ? std::optional(number) : std::nullopt;
+}
+
+// A number that was meant for a parent of ours may be some file of this process by now.
+bool is_pipe(int descriptor) {
+  struct stat facts {};
+  return ::fstat(descriptor, &facts) == 0 && (S_ISFIFO(facts.st_mode) || S_ISSOCK(facts.st_mode));
+}
+
+void write_line(int descriptor, const std::string& line) {
+  for (size_t done = 0; done < line.size();) {
+    const auto count = ::write(descriptor, line.data() + done, line.size() - done);
+    if (count < 0 && errno != EINTR) return;
+    if (count > 0) done += static_cast<size_t>(count);
+  }
+}
+
+}  // namespace
+
+std::string fault_as_json(const std::exception& error) {
+  const auto fault = fault_of(error);
+  const nlohmann::ordered_json json = {{"code", name_of(fault.code)}, {"ranks", fault.ranks},
+                                       {"what", fault.what},          {"where", fault.where},
+                                       {"hint", fault.hint},          {"exit", exit_status(error)}};
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+std::string report_of(const std::exception& error) {
+  return with_doctor(describe(error), fault_of(error).code);
+}
+
+void note_fault(const std::exception& error) noexcept {
+  const char* place = std::getenv(kVariable);
+  if (!place || !*place) return;
+  try {
+    const auto line = fault_as_json(error) + "\n";
+    if (const auto number = number_in(place)) {
+      if (is_pipe(*number)) write_line(*number, line);
+      return;
+    }
+    const base::Descriptor file(::open(place, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
+    if (file.number() >= 0) write_line(file.number(), line);
+  } catch (const std::exception&) {  // the error itself is said all the same
+  }
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,68 @@
+#include "lockstep/launch/process/report.h"
+
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <new>
+#include <sstream>
+
+#include "lockstep/base/error.h"
+#include "temp_folder.h"
+
+namespace lockstep::launch {
+namespace {
+
+TEST(Report, SaysTheDoctorsCheckOfACode) {
+  EXPECT_EQ(report_of(InputError("too few GPUs", "rank 3", "start fewer").of(Code::gpu, {3})),
+            "too few GPUs\n  where: rank 3\n  to do: start fewer\n"
+            "  or ask: lockstep doctor, started the same way (its check: gpus)");
+}
+
+TEST(Report, IsOneLineOfJsonForAProgram) {
+  EXPECT_EQ(
+      fault_as_json(Error("it \"left\"", "rank 0", "look").of(Code::rank_lost, {1, 2})),
+      R"({"code":"rank-lost","ranks":[1,2],"what":"it \"left\"","where":"rank 0","hint":"look","exit":1})");
+  EXPECT_NE(fault_as_json(std::bad_alloc()).find(R"("code":"no-memory")"), std::string::npos);
+  EXPECT_NE(fault_as_json(InputError("x")).find(R"("code":"bad-input")"), std::string::npos);
+}
+
+TEST(Report, GoesToAPipeAndToNoOtherDescriptor) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ::setenv("LOCKSTEP_ERRORS", std::to_string(ends[1]).c_str(), 1);
+  note_fault(Error("one"));
+  char text[200] = {};
+  EXPECT_GT(::read(ends[0], text, sizeof text - 1), 0);
+  EXPECT_EQ(text, fault_as_json(Error("one")) + "\n");
+  const test::TempFolder folder;
+  const auto file = (folder.path() / "mine").string();
+  const int own = ::open(file.c_str(), O_RDWR | O_CREAT, 0600);
+  ::setenv("LOCKSTEP_ERRORS", std::to_string(own).c_str(), 1);
+  note_fault(Error("two"));
+  EXPECT_EQ(std::filesystem::file_size(file), 0u) << "a file of the program's own";
+  ::unsetenv("LOCKSTEP_ERRORS");
+  for (const int descriptor : {ends[0], ends[1], own}) ::close(descriptor);
+}
+
+TEST(Report, GoesToTheFileThatTheEnvironmentNames) {
+  const test::TempFolder folder;
+  const auto file = (folder.path() / "errors.jsonl").string();
+  ::setenv("LOCKSTEP_ERRORS", file.c_str(), 1);
+  note_fault(Error("one"));
+  note_fault(Error("two\nlines"));
+  ::setenv("LOCKSTEP_ERRORS", (folder.path() / "no/such/folder").c_str(), 1);
+  note_fault(Error("three"));  // said on the screen all the same
+  ::unsetenv("LOCKSTEP_ERRORS");
+  std::ifstream in(file);
+  std::stringstream text;
+  text << in.rdbuf();
+  EXPECT_EQ(text.str(), fault_as_json(Error("one")) + "\n" + fault_as_json(Error("two\nlines")) + "\n");
+}
+
+}  // namespace
+}  // namespace lockstep::launch
