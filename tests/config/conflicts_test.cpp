@@ -35,11 +35,13 @@ TEST(Conflicts, AreNotInTheDefaults) {
 
 TEST(Conflicts, AreSaidWithTheLineOfTheKeyThatIsSet) {
   const std::pair<const char*, const char*> kCases[] = {
-      {"ddp: {static_graph: true}\nparallel: {pipeline: 2}", "parallel.pipeline above 1 and ddp.static_graph"},
+      {"ddp: {static_graph: true}\nparallel: {pipeline: 2}",
+       "parallel.pipeline above 1 and ddp.static_graph"},
       {"parallel: {tensor: 2, pipeline: 2}", "parallel.tensor above 1 and parallel.pipeline above 1"},
       {"optim: {no_decay: [bias]}\nparallel: {tensor: 2}", "parallel.tensor above 1 and optim.no_decay"},
       {"train: {early_stop: 2, eval_every: 0}", "train.early_stop above 0 and train.eval_every 0"},
-      {"launch: {allreduce: ring, backend: nccl}", "launch.allreduce other than auto and launch.backend nccl"},
+      {"launch: {allreduce: ring, backend: nccl}",
+       "launch.allreduce other than auto and launch.backend nccl"},
       {"launch: {latency_us: 5}", "launch.latency_us above 0 and launch.allreduce auto"},
       {"train: {provoke: local_loss, mode: single}", "train.provoke and train.mode other than ddp"},
       {"train: {graph: true, trace: 5}\ndata: {resident: true}", "train.graph and train.trace above 0"},

@@ -23,7 +23,7 @@ const Choice kNoDecay = {"optim.no_decay", "", [](const S& s) { return !s.optim.
 const Choice kAccumulate = {"train.accumulate", "above 1", [](const S& s) { return s.train.accumulate > 1; }};
 const Choice kFp16 = {"train.precision", "fp16", [](const S& s) { return s.train.precision == "fp16"; }};
 const Choice kOnDevices = {"train.mode", "data_parallel",
-                              [](const S& s) { return s.train.mode == "data_parallel"; }};
+                           [](const S& s) { return s.train.mode == "data_parallel"; }};
 const Choice kTwoStage = {"model.name", "two_stage", [](const S& s) { return s.model.name == "two_stage"; }};
 const Choice kOwnAllReduce = {"launch.allreduce", "other than auto",
                               [](const S& s) { return s.launch.allreduce != "auto"; }};
@@ -44,11 +44,11 @@ const std::vector<Conflict>& conflicts() {
   static const std::vector<Conflict> all = {
       {kAccumulate, kStaticGraph, "the first step of a static graph has to be synchronised",
        "set ddp.static_graph to false, or train.accumulate to 1"},
-      {kStages, kStaticGraph, "several micro-batches are under way at once",
-       "set ddp.static_graph to false"},
+      {kStages, kStaticGraph, "several micro-batches are under way at once", "set ddp.static_graph to false"},
       {kSharedLayers, kStages, "not combined yet",
        "share the layers, or the stages; parallel.data takes the other ranks"},
-      {kSharedLayers, kNoDecay, "not combined yet", "leave out optim.no_decay, or let all ranks share the data"},
+      {kSharedLayers, kNoDecay, "not combined yet",
+       "leave out optim.no_decay, or let all ranks share the data"},
       {kStages, kNoDecay, "not combined yet", "leave out optim.no_decay, or let all ranks share the data"},
       {kOnDevices, kTwoStage, "each device holds a whole model, and two_stage is split",
        "set train.mode to ddp or single, or take another model"},
