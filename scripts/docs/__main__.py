@@ -19,7 +19,7 @@ API_HEAD = """# The API, name by name
 
 Written by `python3 scripts/docs` from the `///` comments of the public headers; a test holds it to them. Everything
 stands in the namespace `lockstep`; headers are included as `<lockstep/MODULE/NAME.h>`, and `<lockstep/lockstep.h>` brings
-those marked with ●. A name that is not here is the house's own and may change at any time ([versions](versions.md)).
+those marked with ●. A name that is not here is lockstep's own and may change at any time ([versions](versions.md)).
 How the pieces go together: [ddp.md](ddp.md), [optimisers.md](optimisers.md), [checkpoints.md](checkpoints.md),
 [tasks.md](tasks.md).
 """

@@ -1,6 +1,7 @@
 """What the working tree's changes touch: found from git, the build graph and the marks of the program tests."""
 
 import os
+import pathlib
 import re
 import subprocess
 
@@ -42,6 +43,7 @@ def compiled_with(names):
 def parts_of(names):
     """What the marks of program tests call these files' places: modules, and the other top-level folders."""
     places = {modules.module_of(name) or name.partition("/")[0] for name in names if not name.startswith(E2E)}
+    places |= {str(outer) for place in places for outer in pathlib.PurePath(place).parents if str(outer) != "."}
     return places | {modules.covering()[place] for place in places if place in modules.covering()}
 
 

@@ -42,6 +42,8 @@ TEST(Error, OfAnyKindIsAFault) {
   const std::filesystem::filesystem_error missing("open", "/a/file",
                                                   std::make_error_code(std::errc::no_such_file_or_directory));
   EXPECT_EQ(fault_of(missing).code, Code::bad_input);
+  EXPECT_EQ(fault_of(missing).where, "/a/file");
+  EXPECT_NE(fault_of(std::bad_alloc()).hint, "");
   EXPECT_EQ(fault_of(Error("x", "y").of(Code::nccl)).where, "y");
 }
 

@@ -14,7 +14,9 @@ def build_against(prefix, build_dir, source, folder, *words, flags="-Wall -Wextr
     """Configures a project for an install and builds it in `folder` -> the build's Result. Where ccache is installed, what was
     compiled before comes from there, in whatever temporary folder that was."""
     env = {"CCACHE_BASEDIR": str(prefix.parent.parent), "CCACHE_NOHASHDIR": "1",
-           "CCACHE_SLOPPINESS": "include_file_mtime,include_file_ctime,pch_defines,time_macros"}
+           "CCACHE_SLOPPINESS": "include_file_mtime,include_file_ctime,pch_defines,time_macros",
+           # a precompiled header holds its headers' sums: one of another comment alone is another one
+           "CCACHE_EXTRAFILES": ":".join(map(str, sorted((prefix / "include").rglob("*.h"))))}
     if shutil.which("ccache"):
         words += ("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache",)
     words += (f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_FLAGS={cache_value(build_dir, 'CMAKE_CXX_FLAGS')} {flags}")

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <new>
 
 #include "lockstep/base/memory.h"
@@ -45,25 +46,26 @@ Code code_of(const std::string& name) {
 Fault fault_of(const std::exception& error) {
   if (const auto* known = dynamic_cast<const Error*>(&error)) return known->fault();
   Fault fault;
+  fault.what = error.what();
+  fault.what = fault.what.substr(0, fault.what.find("\nException raised from "));
   if (exit_status(error) == kBadInput) fault.code = Code::bad_input;
-  if (base::is_out_of_memory(error)) fault.code = Code::no_memory;
-  fault.what = describe(error);
+  if (const auto* files = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
+    fault.what = files->code().message();
+    fault.where = base::printable(files->path1().string(), base::kLongestPath);
+    fault.hint = "check the path and its permissions";
+  } else if (base::is_out_of_memory(error)) {
+    fault.code = Code::no_memory;
+    fault.what = "there is not enough memory (" + fault.what + ")";
+    fault.hint = base::kMoreMemory;
+  }
   return fault;
 }
 
 std::string describe(const std::exception& error) {
-  std::string text = error.what();
-  text = text.substr(0, text.find("\nException raised from "));
-  if (const auto* known = dynamic_cast<const Error*>(&error)) {
-    if (!known->where().empty()) text += "\n  where: " + known->where();
-    if (!known->hint().empty()) text += "\n  to do: " + known->hint();
-  } else if (const auto* files = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
-    const auto path = base::printable(files->path1().string(), base::kLongestPath);
-    text = files->code().message() + (path.empty() ? "" : "\n  where: " + path) +
-           "\n  to do: check the path and its permissions";
-  } else if (base::is_out_of_memory(error)) {
-    text = "there is not enough memory (" + text + ")\n  to do: " + base::kMoreMemory;
-  }
+  const auto fault = fault_of(error);
+  auto text = fault.what.substr(0, fault.what.find("\nException raised from "));
+  if (!fault.where.empty()) text += "\n  where: " + fault.where;
+  if (!fault.hint.empty()) text += "\n  to do: " + fault.hint;
   return text;
 }
 

@@ -36,10 +36,10 @@ struct TableRow {
   std::string name;     ///< as a config names it
   std::string library;  ///< the shared library that brought it; empty = the program's own
   RowFacts facts;       ///< what it says of itself
-  std::any typed;       ///< the row as its room knows it, with what makes the thing
+  std::any typed;       ///< the row as its module knows it, with what makes the thing
 };
 
-/// A row of a table whose things `Make` makes: the macros of the rooms fill it.
+/// A row of a table whose things `Make` makes: the macros of the modules fill it.
 template <class Make>
 struct RowOf {
   std::string help = {};                             ///< one line
@@ -91,7 +91,7 @@ extern "C" void lockstep_add_row(const char* abi, const char* kind, const char* 
     return static_cast<const char*>(text);                                                 \
   }()
 
-/// One row: the rooms' own macros (LOCKSTEP_MODEL, LOCKSTEP_OPTIMIZER, ...) say all but the name and the
+/// One row: the modules' own macros (LOCKSTEP_MODEL, LOCKSTEP_OPTIMIZER, ...) say all but the name and the
 /// fields.
 #define LOCKSTEP_ROW(TAG, KIND, NAME, TYPE, SIZE, ...)             \
   static void lockstep_fill_##TAG##_##NAME(void* row) {            \

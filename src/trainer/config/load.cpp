@@ -1,6 +1,9 @@
 #include "trainer/config/load.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
+#include <variant>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"

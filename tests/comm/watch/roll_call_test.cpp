@@ -87,6 +87,36 @@ TEST(RollCall, AnEndThatNoCollectiveMeetsIsNamedByTheOthers) {
   }
 }
 
+TEST(RollCall, OfAPartOfTheJobNamesRanksOfTheJob) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  auto peers = peers_on({0, 0});
+  peers[0].in_job = 4;
+  peers[1].in_job = 6;
+  std::unique_ptr<RollCall> late;
+  std::thread other([&] { late = std::make_unique<RollCall>(store, peers, 1); });
+  RollCall waits(store, peers, 0);
+  other.join();
+  const auto number = waits.begin(OpType::ALLREDUCE);
+  try {
+    std::rethrow_exception(waits.judge({"all-reduce", number, std::chrono::seconds(1)}, "", true));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.ranks(), std::vector<int>{6});
+    EXPECT_NE(std::string(error.what()).find("rank 6 (host "), std::string::npos) << error.what();
+  }
+}
+
+TEST(RollCall, WhoseOwnPartFailedIsNoLostRank) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  RollCall alone(store, peers_on({0}), 0);
+  const auto number = alone.begin(OpType::ALLREDUCE);
+  try {
+    std::rethrow_exception(
+        alone.judge({"all-reduce", number, std::chrono::seconds(1)}, "sizes differ", false));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::failed) << error.what();
+  }
+}
+
 TEST(RollCall, WhoDidNotComeInTimeIsNamedByItsNumber) {
   for (const int nodes : {1, 2}) {
     const auto store = c10::make_intrusive<c10d::HashStore>();

@@ -1,5 +1,5 @@
 #pragma once
-// The open tables as the rooms ask them: rows by name, and shared libraries that bring more.
+// The open tables as the modules ask them: rows by name, and shared libraries that bring more.
 
 #include <string>
 #include <vector>
@@ -26,7 +26,7 @@ const TableRow& load_row(const std::string& kind, const std::string& name);
 /// find_row(), or load_row() for a library. InputError, at `key`, for a name that is in no table.
 const TableRow& require_row(const std::string& kind, const std::string& name, const std::string& key);
 
-/// require_row() as its room knows it.
+/// require_row() as its module knows it.
 template <class Typed>
 const Typed& require(const std::string& kind, const std::string& name, const std::string& key) {
   return std::any_cast<const Typed&>(require_row(kind, name, key).typed);

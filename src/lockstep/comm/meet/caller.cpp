@@ -40,9 +40,9 @@ class Spoke : public launch::Circle {
     try {
       message = line_.receive(kLargestText, deadline);
     } catch (const Wire::Foreign&) {
-      throw left("rank 0", options_);
+      throw left(0, options_);
     } catch (const Wire::Gone&) {
-      throw left("rank 0", options_);
+      throw left(0, options_);
     }
     if (!message) {
       throw Error(
@@ -107,9 +107,9 @@ Message last_error(Wire& line, const Message& answer, const StarOptions& options
     for (std::optional<Message> message = answer; message; message = line.receive(kLargestText, deadline))
       if (message->kind == Message::error) return *message;
   } catch (const Wire::Gone&) {
-    throw left("rank 0", options);
+    throw left(0, options);
   }
-  throw left("rank 0", options);
+  throw left(0, options);
 }
 
 // Rank 0's answer to a hello. Who is not known by the kernel to be this user's has to prove that he belongs,
@@ -178,7 +178,7 @@ void wait_for_all(Wire& line, const StarOptions& options, Deadline deadline) {
     if (message && message->kind == Message::error) base::throw_packed_error(message->body);
     if (message) return;
   } catch (const Wire::Gone&) {
-    throw left("rank 0", options);
+    throw left(0, options);
   }
   throw Error(
       format("not all {} ranks came to join the group within {}", options.world, seconds(options.timeout)),

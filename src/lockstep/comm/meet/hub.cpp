@@ -79,8 +79,7 @@ class Hub : public launch::Circle {
 
   std::string broadcast(const std::string& text) override {
     for (auto& [rank, line] : seats_) {
-      if (!line.send({.body = text}, Clock::now() + options_.timeout))
-        fail(left(format("rank {}", rank), options_));
+      if (!line.send({.body = text}, Clock::now() + options_.timeout)) fail(left(rank, options_));
     }
     return text;
   }
@@ -227,7 +226,7 @@ class Hub : public launch::Circle {
       const auto [rank, line] = *it;
       const bool open = line->read_some(kLargestText);
       auto message = taken_from(*line, rank);
-      if (!message && !open) fail(left(format("rank {}", rank), options_));
+      if (!message && !open) fail(left(rank, options_));
       if (message) texts[static_cast<size_t>(rank)] = std::move(message->body);
       it = message ? awaited.erase(it) : std::next(it);
     }
@@ -237,7 +236,7 @@ class Hub : public launch::Circle {
     try {
       return line.take(kLargestText);
     } catch (const Wire::Foreign&) {
-      fail(left(format("rank {}", rank), options_));
+      fail(left(rank, options_));
     }
   }
 

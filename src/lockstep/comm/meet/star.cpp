@@ -15,10 +15,10 @@ std::string place_of(const StarOptions& options) {
   return format("rank {} of {} on host {}", options.rank, options.world, options.host);
 }
 
-Error left(const std::string& who, const StarOptions& options) {
-  return Error(who + " left while the ranks were joining", place_of(options),
+Error left(int rank, const StarOptions& options) {
+  return Error(format("rank {} left while the ranks were joining", rank), place_of(options),
                "that rank's own error, earlier in the log, says why")
-      .of(Code::not_joined);
+      .of(Code::not_joined, {rank});
 }
 
 std::string pack(const Hello& hello) {

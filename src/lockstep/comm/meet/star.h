@@ -67,6 +67,6 @@ std::string place_of(const StarOptions& options);
 /// "60 s"
 std::string seconds(std::chrono::milliseconds time);
 /// That `who` hung up.
-Error left(const std::string& who, const StarOptions& options);
+Error left(int rank, const StarOptions& options);
 
 }  // namespace lockstep::comm

@@ -152,9 +152,14 @@ Found settle_in(c10d::Store& store, const Found& verdict) {
   return store.check({kVerdictKey}) ? unpacked(store.get_to_str(kVerdictKey)) : verdict;
 }
 
+// As the words name it: a rank of the job, in whatever part of it.
+int number_of(const Peer& peer) {
+  return peer.in_job < 0 ? peer.rank : peer.in_job;
+}
+
 std::vector<int> numbers_of(const std::vector<Peer>& peers) {
   std::vector<int> ranks;
-  for (const auto& peer : peers) ranks.push_back(peer.rank);
+  for (const auto& peer : peers) ranks.push_back(number_of(peer));
   return ranks;
 }
 
@@ -264,9 +269,8 @@ void RollCall::leave() {
 }
 
 Found RollCall::own_error(const std::string& what) const {
-  return {format("{} met an error: {}", name_of(peers_[static_cast<size_t>(rank_)]), what),
-          Code::rank_lost,
-          {rank_}};
+  const Peer& own = peers_[static_cast<size_t>(rank_)];
+  return {format("{} met an error: {}", name_of(own), what), Code::rank_lost, {number_of(own)}};
 }
 
 Found RollCall::verdict_here() const {
@@ -391,8 +395,9 @@ Found RollCall::ask_elsewhere(const std::string& cause, bool timed_out, const Fo
     all.add(gather_reports(*store, others, cause, timed_out, waits));
     return settle_in(*store, all.empty() ? waiting_in_vain(waits) : all);
   };
-  const Found otherwise = {
-      format("the job's store, which {} holds, does not answer", name_of(peers_[0])), Code::rank_lost, {0}};
+  const Found otherwise = {format("the job's store, which {} holds, does not answer", name_of(peers_[0])),
+                           Code::rank_lost,
+                           {number_of(peers_[0])}};
   return bounded(question, found_here.empty() && own.rank != 0 ? otherwise : found_here);
 }
 
@@ -420,7 +425,8 @@ std::exception_ptr RollCall::judge(const Collective& collective, const std::stri
   if (!dead_) {
     const auto found = verdict_on(collective, cause, timed_out);
     std::string who = found.words;
-    code_of_death_ = found.empty() ? Code::rank_late : found.code;
+    const bool is_own = found.ranks == std::vector{number_of(peers_[static_cast<size_t>(rank_)])};
+    code_of_death_ = found.empty() ? Code::rank_late : is_own ? Code::failed : found.code;
     ranks_at_fault_ = found.ranks;
     if (who.empty() && timed_out && collective.number != 0) who = "nobody is seen at fault";
     if (who.empty()) who = collective.is_message() ? collective.waits_for : cause;

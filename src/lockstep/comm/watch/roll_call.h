@@ -113,10 +113,10 @@ class RollCall {
   std::mutex mutex_;
   std::string cause_of_death_;
   Code code_of_death_ = Code::failed;
-  std::vector<int> ranks_at_fault_;  // of this group
+  std::vector<int> ranks_at_fault_;  // of the job
   std::function<void()> at_death_;
-  std::string silence_;  // written once, before heard_nothing_
-  std::vector<int> silent_ranks_;
+  std::string silence_;            // written once, before heard_nothing_
+  std::vector<int> silent_ranks_;  // of the job
   std::atomic<bool> heard_nothing_{false};
   std::unique_ptr<LineWatch> watch_;  // its thread uses the rest
   std::shared_ptr<void> last_words_;

@@ -1,6 +1,7 @@
 #include "lockstep/launch/process/doctor_hint.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace lockstep::launch {
 namespace {

@@ -13,8 +13,8 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/launch/process/alarm.h"
-#include "lockstep/launch/process/doctor_hint.h"
 #include "lockstep/launch/process/leave.h"
+#include "lockstep/launch/process/report.h"
 #include "lockstep/mpi/library.h"
 
 namespace lockstep::launch {
@@ -47,11 +47,13 @@ mpi::Comm duplicate(mpi::Comm of) {
 }
 
 [[noreturn]] void give_up_joining(std::chrono::milliseconds waited) {
-  say_for_job(with_doctor(format("not every rank arrived in MPI_Init within {} s\n  where: process {}\n  to "
-                                 "do: look for a rank that "
-                                 "failed to start, or set LOCKSTEP_JOIN_TIMEOUT to more seconds",
-                                 waited.count() / 1000.0, getpid()),
-                          Code::not_joined));
+  const auto error =
+      Error(format("not every rank arrived in MPI_Init within {} s", waited.count() / 1000.0),
+            format("process {}", getpid()),
+            "look for a rank that failed to start, or set LOCKSTEP_JOIN_TIMEOUT to more seconds")
+          .of(Code::not_joined);
+  say_for_job(report_of(error));
+  note_fault(error);
   _exit(kFailed);  // MPI_Abort needs an MPI that is up; the launcher sees this and ends the rest
 }
 

@@ -1,10 +1,13 @@
 #include "lockstep/launch/process/report.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -32,6 +35,13 @@ bool is_pipe(int descriptor) {
   return ::fstat(descriptor, &facts) == 0 && (S_ISFIFO(facts.st_mode) || S_ISSOCK(facts.st_mode));
 }
 
+// Who reads a pipe may have stopped to: this process has others to tell.
+bool takes_more(int descriptor) {
+  constexpr int kPatience = 1000;  // milliseconds
+  pollfd waited{descriptor, POLLOUT, 0};
+  return ::poll(&waited, 1, kPatience) == 1 && (waited.revents & POLLOUT) != 0;
+}
+
 void write_line(int descriptor, const std::string& line) {
   for (size_t done = 0; done < line.size();) {
     const auto count = ::write(descriptor, line.data() + done, line.size() - done);
@@ -57,10 +67,11 @@ std::string report_of(const std::exception& error) {
 void note_fault(const std::exception& error) noexcept {
   const char* place = std::getenv(kVariable);
   if (!place || !*place) return;
+  std::signal(SIGPIPE, SIG_IGN);  // this process ends, and its error is to be said
   try {
     const auto line = fault_as_json(error) + "\n";
     if (const auto number = number_in(place)) {
-      if (is_pipe(*number)) write_line(*number, line);
+      if (is_pipe(*number) && takes_more(*number)) write_line(*number, line);
       return;
     }
     const base::Descriptor file(::open(place, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));

@@ -61,12 +61,13 @@ std::string in_words(const std::string& text) {
          "rank takes";
 }
 
-[[noreturn]] void end_with(const std::string& text) {
+[[noreturn]] void end_with(const std::string& text, const std::exception* error = nullptr) {
   try {
     tell_listeners(text.substr(0, text.find('\n')));
   } catch (const std::exception&) {  // the others see this process end
   }
   log::error(text);
+  if (error) note_fault(*error);
   ::_exit(kFailed);
 }
 
@@ -77,8 +78,7 @@ std::string in_words(const std::string& text) {
   try {
     std::rethrow_exception(thrown);
   } catch (const std::exception& error) {
-    note_fault(error);
-    end_with(in_words(describe(error)) + (more_words ? more_words() : ""));
+    end_with(in_words(describe(error)) + (more_words ? more_words() : ""), &error);
   } catch (...) {
     end_with("something was thrown that is no std::exception");
   }

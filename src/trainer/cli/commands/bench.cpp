@@ -8,7 +8,7 @@
 #include "trainer/cli/failure.h"
 
 // To add a bench NAME: write `int run_bench_NAME(const std::vector<std::string>& args)` (namespace
-// lockstep::cli) in cli/bench_NAME.cpp, and add ONE line here: function, name, summary.
+// lockstep::cli) in cli/commands/bench_NAME.cpp, and add ONE line here: function, name, summary.
 #define LOCKSTEP_BENCHES(X)                                                                         \
   X(step, "step", "where a step's time goes, and how far it is from the machine's peak")            \
   X(allreduce, "allreduce", "every way to sum over the ranks: right, how fast, and its formula")    \
