@@ -126,7 +126,7 @@ def test_a_checkpoint_goes_on_at_any_mesh(train, lockstep, mpirun, run, tmp_path
      "33 outputs of a linear layer do not split evenly among 2 ranks"),
     (2, sets(parallel__tensor=2, model__name="simple_cnn"),
      "the model simple_cnn has no layers that split among ranks"),
-    (4, sets(parallel__tensor=2, parallel__pipeline=2), "parallel.tensor and parallel.pipeline above 1"),
+    (4, sets(parallel__tensor=2, parallel__pipeline=2), "parallel.tensor above 1 and parallel.pipeline above 1"),
 ], ids=["ranks", "width", "model", "pipeline"])
 def test_what_does_not_split_is_an_error_of_all_ranks(ranks, words, error, lockstep, mpirun, root, tmp_path):
     config = write_config(tmp_path, CONFIG.format(name="bad", root=root, model=MODELS["mlp"]))
