@@ -44,7 +44,8 @@ def parts_of(names):
     """What the marks of program tests call these files' places: modules, and the other top-level folders."""
     places = {modules.module_of(name) or name.partition("/")[0] for name in names if not name.startswith(E2E)}
     places |= {str(outer) for place in places for outer in pathlib.PurePath(place).parents if str(outer) != "."}
-    return places | {modules.covering()[place] for place in places if place in modules.covering()}
+    covering = modules.covering()
+    return places | {covering[place] for place in places if place in covering}
 
 
 def test_files_of(names):
