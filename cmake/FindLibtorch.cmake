@@ -2,16 +2,18 @@
 # CMake 3.25 and CUDA 13):
 #   libtorch::cpu     torch_cpu, c10
 #   libtorch::cuda    torch_cuda, c10_cuda with CUDA's runtime and NCCL, only where all of them are there
-# Looked for in LIBTORCH_ROOT, then the variables that modules set, .deps/python, CMAKE_PREFIX_PATH and the torch
-# that python3 would import. Each may be a libtorch folder, a wheel's torch folder or a prefix that holds one.
+# Looked for in LIBTORCH_ROOT and Torch_DIR (options), then the variables that modules set, .deps/python, CMAKE_PREFIX_PATH,
+# an active conda environment and the torch that python3 would import. Each may be a libtorch folder, a wheel's torch folder
+# or a prefix that holds one.
+# Every version from LIBTORCH_OLDEST on is taken. One that is newer than LIBTORCH_NEWEST, the last that the tests have run
+# with, has to pass libtorch_probe.cpp. A package that was built against one version sets LIBTORCH_WANTED to that one.
 # Sets Libtorch_FOUND, Libtorch_VERSION, Libtorch_ROOT_DIR, Libtorch_INCLUDE_DIR, Libtorch_CUDA_FOUND, Libtorch_CUDA_MISSING (a reason)
 # and Libtorch_BROUGHT (the libraries of others that torch_cpu needs and that came with it).
-if(NOT LIBTORCH_WANTED)
-  set(LIBTORCH_WANTED 2.11.0 2.7.1)
-endif()
+set(LIBTORCH_OLDEST 2.7)
+set(LIBTORCH_NEWEST 2.15)
 set(LIBTORCH_ROOT "" CACHE PATH "A libtorch folder, or the torch folder of a wheel (empty: search)")
 
-# The version in libtorch's own header, or nothing. 2.11 and 2.7 keep it in different files.
+# The version in libtorch's own header, or nothing. Since 2.9 it is kept in another file.
 function(libtorch_version folder result)
   set(${result} "" PARENT_SCOPE)
   foreach(header torch/headeronly/version.h torch/csrc/api/include/torch/version.h)
@@ -48,6 +50,9 @@ endfunction()
 
 function(libtorch_search result)
   set(places "")
+  if(Torch_DIR)  # where find_package(Torch) looks: share/cmake/Torch
+    list(APPEND places "${Torch_DIR}/../../..")
+  endif()
   foreach(variable LIBTORCH_ROOT LIBTORCH_HOME LIBTORCH TORCH_ROOT TORCH_HOME PYTORCH_ROOT EBROOTLIBTORCH EBROOTPYTORCH)
     if(DEFINED ENV{${variable}})
       list(APPEND places "$ENV{${variable}}")
@@ -57,6 +62,9 @@ function(libtorch_search result)
   if(DEFINED ENV{CMAKE_PREFIX_PATH})
     string(REPLACE ":" ";" prefixes "$ENV{CMAKE_PREFIX_PATH}")
     list(APPEND places ${prefixes})
+  endif()
+  if(DEFINED ENV{CONDA_PREFIX})
+    list(APPEND places "$ENV{CONDA_PREFIX}")
   endif()
   execute_process(
     COMMAND python3 -c "import importlib.util as u, os; print(os.path.dirname(u.find_spec('torch').origin))"
@@ -92,38 +100,76 @@ function(libtorch_brought result library)
   set(${result} "${files}" PARENT_SCOPE)
 endfunction()
 
+function(libtorch_library result folder name)
+  set(${result} "" PARENT_SCOPE)
+  foreach(place lib lib64 lib/${CMAKE_LIBRARY_ARCHITECTURE})
+    if(EXISTS "${folder}/${place}/lib${name}.so")
+      set(${result} "${folder}/${place}/lib${name}.so" PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+endfunction()
+
+# Why the libtorch in a folder cannot be used, or nothing.
+function(libtorch_refusal result folder version)
+  set(reason "")
+  set(config "${folder}/share/cmake/Torch/TorchConfig.cmake")
+  set(old_abi "")
+  if(EXISTS "${config}")
+    file(STRINGS "${config}" old_abi REGEX "_GLIBCXX_USE_CXX11_ABI=0")
+  endif()
+  libtorch_library(cpu "${folder}" torch_cpu)
+  libtorch_library(c10 "${folder}" c10)
+  if(NOT version)
+    set(reason "its headers do not say their version")
+  elseif(LIBTORCH_WANTED AND NOT version IN_LIST LIBTORCH_WANTED)
+    set(reason "this lockstep was built against ${LIBTORCH_WANTED}")
+  elseif(version VERSION_LESS LIBTORCH_OLDEST)
+    set(reason "older than ${LIBTORCH_OLDEST}")
+  elseif(NOT cpu OR NOT c10)
+    set(reason "headers without libtorch_cpu.so and libc10.so")
+  elseif(NOT EXISTS "${folder}/include/torch/csrc/distributed/c10d/ProcessGroupGloo.hpp")
+    set(reason "built without distributed training (USE_DISTRIBUTED, USE_GLOO)")
+  elseif(old_abi)
+    set(reason "built for the C++ ABI from before C++11: take the one with \"cxx11-abi\" in its name")
+  endif()
+  set(${result} "${reason}" PARENT_SCOPE)
+endfunction()
+
 if(LIBTORCH_ROOT)
   libtorch_folders(folders ${LIBTORCH_ROOT})
 else()
   libtorch_search(folders)
 endif()
+list(REMOVE_DUPLICATES folders)
 
 unset(Libtorch_VERSION)
 unset(Libtorch_ROOT_DIR)
 set(refused "")
 foreach(folder ${folders})
   libtorch_version("${folder}" version)
-  if(version IN_LIST LIBTORCH_WANTED)
+  libtorch_refusal(reason "${folder}" "${version}")
+  if(NOT reason)
     set(Libtorch_VERSION ${version})
     get_filename_component(Libtorch_ROOT_DIR "${folder}" REALPATH)
     break()
   endif()
-  string(APPEND refused "\n  ${version} in ${folder}")
+  string(APPEND refused "\n  ${version} in ${folder}: ${reason}")
 endforeach()
 
-list(JOIN LIBTORCH_WANTED " or " wanted)
+set(wanted "${LIBTORCH_OLDEST} or newer")
+if(LIBTORCH_WANTED)
+  list(JOIN LIBTORCH_WANTED " or " wanted)
+endif()
 if(refused AND NOT Libtorch_VERSION AND Libtorch_FIND_REQUIRED)
-  message(FATAL_ERROR "lockstep is written for libtorch ${wanted}, and this is what was found:${refused}\n"
-    "Install one of those (scripts/bootstrap does), or say where it is with -DLIBTORCH_ROOT=FOLDER.")
+  message(FATAL_ERROR "lockstep needs libtorch ${wanted}, and this is what was found:${refused}\n"
+    "Install another (scripts/bootstrap does), or say where it is with -DLIBTORCH_ROOT=FOLDER.")
 endif()
 
 if(Libtorch_ROOT_DIR)
   set(Libtorch_INCLUDE_DIR ${Libtorch_ROOT_DIR}/include)
   foreach(lib torch_cpu c10 torch_cuda c10_cuda)
-    set(Libtorch_${lib} "${Libtorch_ROOT_DIR}/lib/lib${lib}.so")
-    if(NOT EXISTS "${Libtorch_${lib}}")
-      set(Libtorch_${lib} Libtorch_${lib}-NOTFOUND)
-    endif()
+    libtorch_library(Libtorch_${lib} "${Libtorch_ROOT_DIR}" ${lib})
   endforeach()
 endif()
 
@@ -164,6 +210,10 @@ if(Libtorch_FOUND AND NOT TARGET libtorch::cpu)
     ${Libtorch_INCLUDE_DIR} ${Libtorch_INCLUDE_DIR}/torch/csrc/api/include)
   target_compile_definitions(libtorch::cpu INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
   target_link_libraries(libtorch::cpu INTERFACE libtorch::c10 Threads::Threads)
+  string(REGEX MATCH "^[0-9]+\\.[0-9]+" minor "${Libtorch_VERSION}")
+  if(NOT LIBTORCH_WANTED AND minor VERSION_GREATER LIBTORCH_NEWEST)
+    include(${CMAKE_CURRENT_LIST_DIR}/LibtorchProbe.cmake)
+  endif()
   include(${CMAKE_CURRENT_LIST_DIR}/LibtorchCuda.cmake)
 endif()
 if(Libtorch_FOUND)

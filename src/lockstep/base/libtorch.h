@@ -1,27 +1,73 @@
 #pragma once
-// What differs between the libtorch versions that lockstep knows. Nothing else in the sources asks for a
-// version.
+// What differs between the libtorch versions that lockstep is built against, from 2.7 on. The compiler finds
+// out; no source asks for a version number.
 
-#include <torch/version.h>
+#include <c10/util/intrusive_ptr.h>
 
-#define LOCKSTEP_TORCH (TORCH_VERSION_MAJOR * 100 + TORCH_VERSION_MINOR)
-#if LOCKSTEP_TORCH != 207 && LOCKSTEP_TORCH != 211
-#error "lockstep knows libtorch 2.7 and 2.11 only: add this version here"
-#endif
-
-// Backend::getBackendOptions, Backend::setTimeout and Store::clone are virtual since 2.8 or later. The
-// Reducer's constructor grew an argument or two in 2.9 and in 2.11.
-#if LOCKSTEP_TORCH >= 211
-#define LOCKSTEP_LATE_OVERRIDE override
-#define LOCKSTEP_REDUCER_TAIL(skip_unused, caps) , skip_unused, /*use_python_reducer=*/false, caps
-#else
-#define LOCKSTEP_LATE_OVERRIDE
-#define LOCKSTEP_REDUCER_TAIL(skip_unused, caps)
-#endif
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace lockstep::base {
-/// skip_all_reduce_unused_params and bucket_cap_mb_list
-constexpr bool kReducerTakesTail = LOCKSTEP_TORCH >= 211;
-/// Whether the TCPStore over libuv takes over a socket that listens already: 2.7's refuses.
-constexpr bool kUvStoreTakesSocket = LOCKSTEP_TORCH >= 211;
+
+/// Whether this Reducer can skip parameters that no rank used (libtorch 2.9), and whether each bucket can
+/// have a size of its own (2.11). Args are the arguments that every version takes.
+template <class Reducer, class... Args>
+constexpr bool kReducerSkipsUnused =
+    std::is_constructible_v<Reducer, Args..., bool, bool> ||
+    std::is_constructible_v<Reducer, Args..., bool, bool, std::vector<std::int64_t>>;
+template <class Reducer, class... Args>
+constexpr bool kReducerTakesSizes =
+    std::is_constructible_v<Reducer, Args..., bool, bool, std::vector<std::int64_t>>;
+
+/// Arguments that this Reducer does not take are left out; a Reducer that is made in another way does not
+/// compile.
+template <class Reducer, class... Args>
+std::shared_ptr<Reducer> construct_reducer(bool skip_unused, std::vector<std::int64_t> sizes,
+                                           Args&&... args) {
+  constexpr bool kInPython = false;
+  if constexpr (kReducerTakesSizes<Reducer, Args...>)
+    return std::make_shared<Reducer>(std::forward<Args>(args)..., skip_unused, kInPython, std::move(sizes));
+  else if constexpr (kReducerSkipsUnused<Reducer, Args...>)
+    return std::make_shared<Reducer>(std::forward<Args>(args)..., skip_unused, kInPython);
+  else
+    return std::make_shared<Reducer>(std::forward<Args>(args)...);
+}
+
+/// A node of the graph, held as this libtorch holds nodes: by a shared_ptr, or by a pointer that counts in
+/// the node (2.13).
+template <class Node, class... Args>
+auto make_node(Args&&... args) {
+  using Held = decltype(std::declval<Node&>().getptr());
+  if constexpr (std::is_same_v<Held, std::shared_ptr<typename Held::element_type>>)
+    return std::shared_ptr<Node>(new Node(std::forward<Args>(args)...), [](auto* node) { deleteNode(node); });
+  else
+    return c10::make_intrusive<Node>(std::forward<Args>(args)...);
+}
+
+// The names of five collectives until 2.13 are forwarded to others since, each to the other where a backend
+// has its own for one of them alone. So who calls the collective of a class itself, not of what derives from
+// it, has to ask which name is the class's own.
+template <class Class, class Owner, class Result, class... Args>
+constexpr bool is_own(Result (Owner::*)(Args...)) {
+  return std::is_same_v<Class, Owner>;
+}
+
+#define LOCKSTEP_RENAMED(name, was)                                   \
+  template <class Class, class... Args>                               \
+  auto own_##name(Class& object, Args&&... args) {                    \
+    if constexpr (requires { requires is_own<Class>(&Class::name); }) \
+      return object.Class::name(std::forward<Args>(args)...);         \
+    else                                                              \
+      return object.Class::was(std::forward<Args>(args)...);          \
+  }
+LOCKSTEP_RENAMED(all_gather_single, _allgather_base)
+LOCKSTEP_RENAMED(all_gather_single_coalesced, allgather_into_tensor_coalesced)
+LOCKSTEP_RENAMED(reduce_scatter_single, _reduce_scatter_base)
+LOCKSTEP_RENAMED(reduce_scatter_single_coalesced, reduce_scatter_tensor_coalesced)
+LOCKSTEP_RENAMED(all_to_all_single, alltoall_base)
+#undef LOCKSTEP_RENAMED
+
 }  // namespace lockstep::base

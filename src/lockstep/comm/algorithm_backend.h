@@ -10,7 +10,6 @@
 #include <mutex>
 #include <thread>
 
-#include "lockstep/base/libtorch.h"
 #include "lockstep/comm/algorithms/algorithm.h"
 #include "lockstep/comm/algorithms/carrier.h"
 #include "lockstep/comm/algorithms/delayed.h"
@@ -32,7 +31,7 @@ class AlgorithmBackend : public c10d::Backend, public RollCalled, public Carrier
   ~AlgorithmBackend() override;
   const std::shared_ptr<RollCall>& shared_roll() const override { return roll_; }
   const std::string getBackendName() const override { return algorithm_.name; }
-  void setTimeout(std::chrono::milliseconds timeout) LOCKSTEP_LATE_OVERRIDE { timeout_ = timeout; }
+  void setTimeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
   uint64_t getSequenceNumberForGroup() override { return base_->getSequenceNumberForGroup(); }
   void setSequenceNumberForGroup() override {}
 

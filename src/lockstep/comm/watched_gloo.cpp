@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/libtorch.h"
 #include "lockstep/comm/gloo_messenger.h"
 #include "lockstep/comm/watch/message.h"
 #include "lockstep/comm/watch/op_names.h"
@@ -177,10 +178,10 @@ WatchedGloo::WorkPtr WatchedGloo::allgather(TensorLists& outputs, Tensors& input
                [&] { return Gloo::allgather(outputs, inputs, patient(options)); });
 }
 
-WatchedGloo::WorkPtr WatchedGloo::_allgather_base(at::Tensor& output, at::Tensor& input,
-                                                  const c10d::AllgatherOptions& options) {
+WatchedGloo::WorkPtr WatchedGloo::all_gather_single(at::Tensor& output, at::Tensor& input,
+                                                    const c10d::AllgatherOptions& options) {
   return watch(OpType::_ALLGATHER_BASE, {input}, "", options.timeout,
-               [&] { return Gloo::_allgather_base(output, input, patient(options)); });
+               [&] { return base::own_all_gather_single<Gloo>(*this, output, input, patient(options)); });
 }
 
 WatchedGloo::WorkPtr WatchedGloo::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
@@ -189,10 +190,11 @@ WatchedGloo::WorkPtr WatchedGloo::allgather_coalesced(TensorLists& outputs, Tens
                [&] { return Gloo::allgather_coalesced(outputs, inputs, patient(options)); });
 }
 
-WatchedGloo::WorkPtr WatchedGloo::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                                                  const c10d::AllgatherOptions& options) {
-  return watch(OpType::ALLGATHER_COALESCED, inputs, "", options.timeout,
-               [&] { return Gloo::allgather_into_tensor_coalesced(outputs, inputs, patient(options)); });
+WatchedGloo::WorkPtr WatchedGloo::all_gather_single_coalesced(Tensors& outputs, Tensors& inputs,
+                                                              const c10d::AllgatherOptions& options) {
+  return watch(OpType::ALLGATHER_COALESCED, inputs, "", options.timeout, [&] {
+    return base::own_all_gather_single_coalesced<Gloo>(*this, outputs, inputs, patient(options));
+  });
 }
 
 WatchedGloo::WorkPtr WatchedGloo::gather(TensorLists& outputs, Tensors& inputs,
@@ -213,24 +215,26 @@ WatchedGloo::WorkPtr WatchedGloo::reduce_scatter(Tensors& outputs, TensorLists& 
                [&] { return Gloo::reduce_scatter(outputs, inputs, patient(options)); });
 }
 
-WatchedGloo::WorkPtr WatchedGloo::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                                                       const c10d::ReduceScatterOptions& options) {
+WatchedGloo::WorkPtr WatchedGloo::reduce_scatter_single(at::Tensor& output, at::Tensor& input,
+                                                        const c10d::ReduceScatterOptions& options) {
   return watch(OpType::_REDUCE_SCATTER_BASE, {output}, of_sum(options.reduceOp), options.timeout,
-               [&] { return Gloo::_reduce_scatter_base(output, input, patient(options)); });
+               [&] { return base::own_reduce_scatter_single<Gloo>(*this, output, input, patient(options)); });
 }
 
-WatchedGloo::WorkPtr WatchedGloo::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+WatchedGloo::WorkPtr WatchedGloo::reduce_scatter_single_coalesced(Tensors& outputs, Tensors& inputs,
                                                                   const c10d::ReduceScatterOptions& options) {
-  return watch(OpType::REDUCE_SCATTER, outputs, of_sum(options.reduceOp), options.timeout,
-               [&] { return Gloo::reduce_scatter_tensor_coalesced(outputs, inputs, patient(options)); });
+  return watch(OpType::REDUCE_SCATTER, outputs, of_sum(options.reduceOp), options.timeout, [&] {
+    return base::own_reduce_scatter_single_coalesced<Gloo>(*this, outputs, inputs, patient(options));
+  });
 }
 
-WatchedGloo::WorkPtr WatchedGloo::alltoall_base(at::Tensor& output, at::Tensor& input,
-                                                std::vector<int64_t>& output_counts,
-                                                std::vector<int64_t>& input_counts,
-                                                const c10d::AllToAllOptions& options) {
+WatchedGloo::WorkPtr WatchedGloo::all_to_all_single(at::Tensor& output, at::Tensor& input,
+                                                    std::vector<int64_t>& output_counts,
+                                                    std::vector<int64_t>& input_counts,
+                                                    const c10d::AllToAllOptions& options) {
   return watch(OpType::ALLTOALL_BASE, {}, "", options.timeout, [&] {
-    return Gloo::alltoall_base(output, input, output_counts, input_counts, patient(options));
+    return base::own_all_to_all_single<Gloo>(*this, output, input, output_counts, input_counts,
+                                             patient(options));
   });
 }
 

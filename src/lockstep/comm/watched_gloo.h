@@ -6,7 +6,6 @@
 
 #include <memory>
 
-#include "lockstep/base/libtorch.h"
 #include "lockstep/comm/algorithms/carrier.h"
 #include "lockstep/comm/watch/calls.h"
 #include "lockstep/comm/watch/limits.h"
@@ -30,7 +29,7 @@ class WatchedGloo : public c10d::ProcessGroupGloo, public RollCalled, public Car
   /// For every collective from now on; the lines are those that gloo has opened. A group that dies is cut off
   /// and left as it is: gloo's own end can wait for ever for a peer that is gone.
   void keep_time(std::chrono::milliseconds timeout, Connections lines);
-  void setTimeout(std::chrono::milliseconds timeout) LOCKSTEP_LATE_OVERRIDE { options_->timeout = timeout; }
+  void setTimeout(std::chrono::milliseconds timeout) { options_->timeout = timeout; }
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
@@ -38,26 +37,46 @@ class WatchedGloo : public c10d::ProcessGroupGloo, public RollCalled, public Car
   WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
   WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
-  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
-                          const c10d::AllgatherOptions& options) override;
+  WorkPtr all_gather_single(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options);
   WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs,
                               const c10d::AllgatherOptions& options) override;
-  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                          const c10d::AllgatherOptions& options) override;
+  WorkPtr all_gather_single_coalesced(Tensors& outputs, Tensors& inputs,
+                                      const c10d::AllgatherOptions& options);
   WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
   WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& options) override;
   WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs,
                          const c10d::ReduceScatterOptions& options) override;
-  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                               const c10d::ReduceScatterOptions& options) override;
-  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                          const c10d::ReduceScatterOptions& options) override;
-  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_counts,
-                        std::vector<int64_t>& input_counts, const c10d::AllToAllOptions& options) override;
+  WorkPtr reduce_scatter_single(at::Tensor& output, at::Tensor& input,
+                                const c10d::ReduceScatterOptions& options);
+  WorkPtr reduce_scatter_single_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options);
+  WorkPtr all_to_all_single(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_counts,
+                            std::vector<int64_t>& input_counts, const c10d::AllToAllOptions& options);
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
   WorkPtr send(Tensors& tensors, int to, int tag) override;
   WorkPtr recv(Tensors& tensors, int from, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
+
+  // Names until libtorch 2.13, and still the ones that older versions call.
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) {
+    return all_gather_single(output, input, options);
+  }
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) {
+    return all_gather_single_coalesced(outputs, inputs, options);
+  }
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& options) {
+    return reduce_scatter_single(output, input, options);
+  }
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) {
+    return reduce_scatter_single_coalesced(outputs, inputs, options);
+  }
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_counts,
+                        std::vector<int64_t>& input_counts, const c10d::AllToAllOptions& options) {
+    return all_to_all_single(output, input, output_counts, input_counts, options);
+  }
 
  private:
   void require_other(int rank, const char* what) const;

@@ -11,6 +11,8 @@
 #include <optional>
 #include <utility>
 
+#include "lockstep/base/libtorch.h"
+
 namespace lockstep::kernels {
 namespace {
 
@@ -55,7 +57,7 @@ class LinearBackward : public torch::autograd::Node {
     if (!gradient.defined()) return variable_list(kInputs);
     std::optional<at::AutoDispatchBelowADInplaceOrView> no_graph;
     if (!at::GradMode::is_enabled()) no_graph.emplace();
-    if (result_) gradient = at::threshold_backward(gradient, result_->unpack(shared_from_this()), 0);
+    if (result_) gradient = at::threshold_backward(gradient, result_->unpack(getptr()), 0);
     variable_list inputs(kInputs);
     // the engine sums it over the batch, as it does for a bias that addmm has spread
     if (task_should_compute_output(kBias)) inputs[kBias] = gradient;
@@ -82,8 +84,7 @@ class LinearBackward : public torch::autograd::Node {
 };
 
 at::Tensor in_one_node(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, bool relu) {
-  const auto node =
-      std::shared_ptr<LinearBackward>(new LinearBackward(x, weight), torch::autograd::deleteNode);
+  const auto node = base::make_node<LinearBackward>(x, weight);
   node->set_next_edges(torch::autograd::collect_next_edges(bias, weight, x));
   const auto result = [&] {
     const at::AutoDispatchBelowADInplaceOrView no_graph;

@@ -7,6 +7,8 @@
 
 #include <utility>
 
+#include "lockstep/base/libtorch.h"
+
 namespace lockstep::parallel {
 namespace {
 
@@ -42,7 +44,7 @@ void put_sink_behind(const std::vector<at::Tensor*>& outputs, std::shared_ptr<De
   for (const at::Tensor* output : outputs) inputs.push_back(*output);
   if (!torch::autograd::compute_requires_grad(inputs)) return;
 
-  const auto sink = std::make_shared<DdpSink>(std::move(delayed));
+  const auto sink = base::make_node<DdpSink>(std::move(delayed));
   sink->set_next_edges(torch::autograd::collect_next_edges(inputs));
   for (at::Tensor* output : outputs) {
     // a tensor without a history stays itself (pytorch#60733)

@@ -68,19 +68,30 @@ bool has_sync_batchnorm(const torch::nn::Module& module) {
   return false;
 }
 
+void refuse_what_is_not_there(bool skips, bool takes_sizes, const DdpOptions& options) {
+  const char* hint = "leave it out, or build against a newer libtorch";
+  if (options.skip_all_reduce_unused_params && !skips)
+    throw InputError("skip_all_reduce_unused_params needs libtorch 2.9", "DdpOptions", hint);
+  if (!options.bucket_cap_mb_list.empty() && !takes_sizes)
+    throw InputError("bucket_cap_mb_list needs libtorch 2.11", "DdpOptions", hint);
+}
+
+template <class... Args>
+std::shared_ptr<c10d::Reducer> construct_with(const DdpOptions& options, Args&&... args) {
+  refuse_what_is_not_there(base::kReducerSkipsUnused<c10d::Reducer, Args...>,
+                           base::kReducerTakesSizes<c10d::Reducer, Args...>, options);
+  return base::construct_reducer<c10d::Reducer>(
+      options.skip_all_reduce_unused_params, bytes(options.bucket_cap_mb_list), std::forward<Args>(args)...);
+}
+
 std::shared_ptr<c10d::Reducer> construct(const std::vector<ReducedParameter>& parameters, Buckets buckets,
                                          const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                          const DdpOptions& options) {
   const int64_t cap = bucket_bytes_cap(options);
   const int64_t first = has_default_cap(options) ? c10d::kDefaultFirstBucketBytes : cap;
-  const bool uses_tail = options.skip_all_reduce_unused_params || !options.bucket_cap_mb_list.empty();
-  if (uses_tail && !base::kReducerTakesTail)
-    throw InputError("skip_all_reduce_unused_params and bucket_cap_mb_list need libtorch 2.11", "DdpOptions",
-                     "leave them out, or build against libtorch 2.11");
-  return std::make_shared<c10d::Reducer>(
-      tensors_of(parameters), std::move(buckets), group, sparse_flags(parameters), cap,
-      options.find_unused_parameters, options.gradient_as_bucket_view, names_by_index(parameters),
-      first LOCKSTEP_REDUCER_TAIL(options.skip_all_reduce_unused_params, bytes(options.bucket_cap_mb_list)));
+  return construct_with(options, tensors_of(parameters), std::move(buckets), group, sparse_flags(parameters),
+                        cap, options.find_unused_parameters, options.gradient_as_bucket_view,
+                        names_by_index(parameters), first);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/libtorch.h"
 #include "lockstep/parallel/functions/custom_function.h"
 #include "lockstep/parallel/functions/sync_batch_norm_kernels.h"
 
@@ -49,7 +50,7 @@ Moments global_moments(const Moments& local, const ProcessGroup& group) {
   const auto options = local.mean.options();
   at::Tensor mine = at::cat({local.mean, local.var, at::full({1}, local.count, options)});
   at::Tensor all = at::empty({world * mine.numel()}, options);
-  group->_allgather_base(all, mine)->wait();
+  base::own_all_gather_single(*group, all, mine)->wait();
   all = all.view({world, -1});
   const at::Tensor means = all.narrow(1, 0, channels), vars = all.narrow(1, channels, channels);
   const at::Tensor counts = all.narrow(1, 2 * channels, 1);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "lockstep/base/libtorch.h"
 #include "lockstep/checkpoint/pt.h"
 #include "lockstep/zero/pieces.h"
 
@@ -57,7 +58,7 @@ void exchange_round(const Team& team, const std::vector<Stretches>& shares, int6
   const auto own = static_cast<size_t>(team.rank());
   at::Tensor mine = slots[own];
   for_each_part(shares[own], from, mine, [](const at::Tensor& part, at::Tensor place) { place.copy_(part); });
-  team.group()->_allgather_base(buffer, mine)->wait();
+  base::own_all_gather_single(*team.group(), buffer, mine)->wait();
   for (size_t rank = 0; rank < shares.size(); ++rank) {
     if (rank == own) continue;
     for_each_part(shares[rank], from, slots[rank],

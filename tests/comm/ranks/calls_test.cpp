@@ -1,6 +1,7 @@
 // TORCH_DISTRIBUTED_DEBUG=DETAIL: calls that differ between ranks are an error on all, and nobody hangs.
 #include <cstdlib>
 
+#include "lockstep/base/libtorch.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/debug_level.h"
 #include "world.h"
@@ -96,7 +97,7 @@ TEST_P(Calls, ThatDifferAreNamedWithTheirRanksOnAll) {
 TEST_P(Calls, ThatAreAlikeWorkAsEver) {
   auto group = open_in_detail(GetParam(), std::chrono::seconds(60));
   at::Tensor input = at::full({3}, own_rank() + 1.0f), output = at::empty({3 * world()});
-  group->_allgather_base(output, input)->wait();
+  base::own_all_gather_single(*group, output, input)->wait();
   EXPECT_EQ(output[3 * world() - 1].item<float>(), float(world()));
   std::vector<at::Tensor> many(200, at::ones({2, 3, 4}));  // more words than are sent
   group->allreduce_coalesced(many)->wait();

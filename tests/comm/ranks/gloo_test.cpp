@@ -5,6 +5,8 @@
 
 #include "world.h"
 
+#include "lockstep/base/libtorch.h"
+
 namespace lockstep {
 namespace {
 
@@ -45,7 +47,7 @@ TEST(Gloo, GathersScattersAndMeets) {
 
   at::Tensor whole = at::arange(2.0 * world());
   at::Tensor part = at::empty({2}, whole.options());
-  group->_reduce_scatter_base(part, whole)->wait();
+  base::own_reduce_scatter_single(*group, part, whole)->wait();
   EXPECT_EQ(part[0].item<float>(), 2.0f * float(own_rank()) * float(world()));
   group->barrier()->wait();
 }

@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/libtorch.h"
-
 namespace lockstep::comm {
 
 /// Keys begin with a prefix of this job. Sealed are the values that are set; what add() counts is a number
@@ -18,7 +16,7 @@ class SealedStore : public c10d::Store {
 
   using c10d::Store::compareSet;
   using c10d::Store::set;
-  c10::intrusive_ptr<c10d::Store> clone() LOCKSTEP_LATE_OVERRIDE;
+  c10::intrusive_ptr<c10d::Store> clone();
   void set(const std::string& key, const std::vector<uint8_t>& value) override;
   std::vector<uint8_t> compareSet(const std::string& key, const std::vector<uint8_t>& expected,
                                   const std::vector<uint8_t>& desired) override;

@@ -6,7 +6,6 @@
 #include <memory>
 
 #include "lockstep/base/files/shared_memory.h"
-#include "lockstep/base/libtorch.h"
 
 namespace lockstep::comm {
 
@@ -23,7 +22,7 @@ class SharedStore : public c10d::Store {
   explicit SharedStore(std::shared_ptr<base::SharedMemory> memory) : memory_(std::move(memory)) {}
 
   using c10d::Store::set;
-  c10::intrusive_ptr<c10d::Store> clone() LOCKSTEP_LATE_OVERRIDE;
+  c10::intrusive_ptr<c10d::Store> clone();
   void set(const std::string& key, const std::vector<uint8_t>& value) override;
   std::vector<uint8_t> compareSet(const std::string& key, const std::vector<uint8_t>& expected,
                                   const std::vector<uint8_t>& desired) override;

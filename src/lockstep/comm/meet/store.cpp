@@ -12,7 +12,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
-#include "lockstep/base/libtorch.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/meet/caller.h"
 #include "lockstep/comm/meet/hub.h"
@@ -128,12 +127,18 @@ StorePtr connect_tcp(const Opening& opening, const std::string& host, std::uint1
 }
 
 // c10d's own server would listen on every interface (pytorch#173909); it takes over a socket of ours instead.
+// Libtorch 2.7's server over libuv refuses that, and its older one does not.
 StorePtr host_tcp(const Opening& opening, const std::string& address, const Listener& listener) {
   auto options = tcp_options(opening, listener.port);
   options.isServer = true;
   options.masterListenFd = listener.socket;
-  options.useLibUV = base::kUvStoreTakesSocket;
-  return c10::make_intrusive<c10d::TCPStore>(address, options);
+  options.useLibUV = true;
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(address, options);
+  } catch (const std::exception&) {
+    options.useLibUV = false;
+    return c10::make_intrusive<c10d::TCPStore>(address, options);
+  }
 }
 
 std::string own_address() {

@@ -5,7 +5,6 @@
 
 #include <memory>
 
-#include "lockstep/base/libtorch.h"
 #include "lockstep/comm/algorithms/carrier.h"
 #include "lockstep/comm/mpi/transport.h"
 #include "lockstep/comm/watch/calls.h"
@@ -32,8 +31,8 @@ class MpiBackend : public c10d::Backend, public RollCalled, public Carrier {
   void share(const Tensors& tensors);
 
   const std::string getBackendName() const override { return "mpi"; }
-  c10::intrusive_ptr<Options> getBackendOptions() LOCKSTEP_LATE_OVERRIDE { return options_; }
-  void setTimeout(std::chrono::milliseconds timeout) LOCKSTEP_LATE_OVERRIDE { options_->timeout = timeout; }
+  c10::intrusive_ptr<Options> getBackendOptions() { return options_; }
+  void setTimeout(std::chrono::milliseconds timeout) { options_->timeout = timeout; }
   uint64_t getSequenceNumberForGroup() override { return number_; }
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;

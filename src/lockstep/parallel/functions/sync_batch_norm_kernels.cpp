@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/libtorch.h"
 #include "lockstep/parallel/functions/custom_function.h"
 
 namespace lockstep::parallel {
@@ -43,7 +44,7 @@ at::Tensor own_statistics(const at::Tensor& input, double eps) {
 // not begin at zero. Python takes the empty ones out, and waits for the device to do so.
 at::Tensor all_statistics(at::Tensor own, const ProcessGroup& group) {
   at::Tensor all = at::empty({group->getSize() * own.numel()}, own.options());
-  group->_allgather_base(all, own)->wait();
+  base::own_all_gather_single(*group, all, own)->wait();
   all = all.view({group->getSize(), own.numel()});
   const at::Tensor empty = all.select(1, -1).lt(1).to(at::kInt);
   return all.index_select(0, at::argsort(empty, /*stable=*/true, /*dim=*/0));

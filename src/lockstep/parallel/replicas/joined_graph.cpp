@@ -5,6 +5,7 @@
 #include <torch/utils.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/libtorch.h"
 #include "lockstep/parallel/replicas/joined_node.h"
 
 namespace lockstep::parallel {
@@ -88,7 +89,7 @@ Gathered gather(std::vector<DeviceShare> shares, const std::vector<at::Tensor>& 
   if (std::find(differentiable.begin(), differentiable.end(), true) == differentiable.end())
     return {std::move(outputs), {}};
   auto edges = edges_behind(sources, shares);
-  const auto node = std::make_shared<JoinedNode>(std::move(graphs), sources.size(), std::move(threads));
+  const auto node = base::make_node<JoinedNode>(std::move(graphs), sources.size(), std::move(threads));
   node->set_next_edges(std::move(edges));
   for (size_t k = 0; k < outputs.size(); ++k) {
     if (differentiable[k])

@@ -137,7 +137,7 @@ TEST_P(MpiOps, AllGatherLists) {
 TEST_P(MpiOps, AllGatherBase) {
   at::Tensor input = whole_numbers(12'345, at::kDouble);
   at::Tensor output = at::empty({world(), 12'345}, at::kDouble);
-  pair_.mpi->_allgather_base(output, input)->wait();
+  base::own_all_gather_single(*pair_.mpi, output, input)->wait();
   for (int rank = 0; rank < world(); ++rank)
     EXPECT_TRUE(at::equal(output[rank], whole_numbers(12'345, at::kDouble, rank)));
 }
@@ -148,7 +148,7 @@ TEST_P(MpiOps, ReduceScatterOfBothKinds) {
     const at::Tensor want = all_reduced(pair_.gloo, whole, ReduceOp::SUM).chunk(world())[size_t(own_rank())];
     at::Tensor base = at::empty({90'001}, type);
     at::Tensor input = whole;
-    pair_.mpi->_reduce_scatter_base(base, input)->wait();
+    lockstep::base::own_reduce_scatter_single(*pair_.mpi, base, input)->wait();
     EXPECT_TRUE(at::equal(base, want)) << type;
     std::vector<at::Tensor> output = {at::empty({90'001}, type)};
     std::vector<std::vector<at::Tensor>> lists = {whole.chunk(world())};

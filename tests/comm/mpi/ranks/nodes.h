@@ -5,6 +5,8 @@
 
 #include "comm/ranks/world.h"
 
+#include "lockstep/base/libtorch.h"
+
 namespace lockstep::test {
 
 /// A rank's own random numbers.
@@ -29,7 +31,7 @@ class PretendNodes {
 /// node.
 inline at::Tensor sum_in_order(const ProcessGroup& group, at::Tensor mine, int per_node) {
   at::Tensor all = at::empty({group->getSize() * mine.numel()}, mine.options());
-  group->_allgather_base(all, mine)->wait();
+  base::own_all_gather_single(*group, all, mine)->wait();
   const auto inputs = all.chunk(group->getSize());
   if (per_node == 0) per_node = group->getSize();
   at::Tensor sum;
