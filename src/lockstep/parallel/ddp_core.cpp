@@ -185,10 +185,9 @@ std::vector<std::vector<std::string>> DdpCore::bucket_names() const {
   for (const auto& parameter : state_->parameters)
     names[parameter.tensor.unsafeGetTensorImpl()] = parameter.name;
   std::vector<std::vector<std::string>> result;
-  for (const auto& bucket : state_->reducer->get_grad_buckets(/*return_zero_tensors=*/true)) {
+  for (const auto& bucket : state_->reducer->bucket_parameters()) {
     auto& in_bucket = result.emplace_back();
-    for (const auto& parameter : bucket.getParameters())
-      in_bucket.push_back(names[parameter.unsafeGetTensorImpl()]);
+    for (const auto& parameter : bucket) in_bucket.push_back(names[parameter.unsafeGetTensorImpl()]);
   }
   return result;
 }

@@ -24,7 +24,7 @@ struct DdpCore::State {
   std::vector<parallel::ReducedParameter> parameters;
   std::vector<at::Tensor> buffers;
   at::Device device = at::kCPU;
-  std::shared_ptr<c10d::Reducer> reducer;
+  std::shared_ptr<parallel::Reducer> reducer;
   std::shared_ptr<c10d::Logger> logger;
   std::shared_ptr<parallel::DelayedAllReduce> delayed;  // static graph's first iteration
   std::optional<JoinOptions> joining;                   // inside join()

@@ -77,16 +77,16 @@ void refuse_what_is_not_there(bool skips, bool takes_sizes, const DdpOptions& op
 }
 
 template <class... Args>
-std::shared_ptr<c10d::Reducer> construct_with(const DdpOptions& options, Args&&... args) {
-  refuse_what_is_not_there(base::kReducerSkipsUnused<c10d::Reducer, Args...>,
-                           base::kReducerTakesSizes<c10d::Reducer, Args...>, options);
-  return base::construct_reducer<c10d::Reducer>(
-      options.skip_all_reduce_unused_params, bytes(options.bucket_cap_mb_list), std::forward<Args>(args)...);
+std::shared_ptr<Reducer> construct_with(const DdpOptions& options, Args&&... args) {
+  refuse_what_is_not_there(base::kReducerSkipsUnused<Reducer, Args...>,
+                           base::kReducerTakesSizes<Reducer, Args...>, options);
+  return base::construct_reducer<Reducer>(options.skip_all_reduce_unused_params,
+                                          bytes(options.bucket_cap_mb_list), std::forward<Args>(args)...);
 }
 
-std::shared_ptr<c10d::Reducer> construct(const std::vector<ReducedParameter>& parameters, Buckets buckets,
-                                         const c10::intrusive_ptr<c10d::ProcessGroup>& group,
-                                         const DdpOptions& options) {
+std::shared_ptr<Reducer> construct(const std::vector<ReducedParameter>& parameters, Buckets buckets,
+                                   const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+                                   const DdpOptions& options) {
   const int64_t cap = bucket_bytes_cap(options);
   const int64_t first = has_default_cap(options) ? c10d::kDefaultFirstBucketBytes : cap;
   return construct_with(options, tensors_of(parameters), std::move(buckets), group, sparse_flags(parameters),
@@ -117,12 +117,22 @@ ReducerAndLogger make_reducer(const std::vector<ReducedParameter>& parameters,
   return made;
 }
 
-void share_buckets(const c10d::Reducer& reducer, const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+std::vector<at::Tensor> Reducer::buffers() const {
   std::vector<at::Tensor> buffers;
-  for (const auto& bucket : reducer.get_grad_buckets(/*return_zero_tensors=*/false)) {
-    const at::Tensor& buffer = bucket.getBuffer();
-    if (buffer.defined()) buffers.push_back(buffer);  // a sparse gradient has none
+  for (const auto& bucket : buckets_) {
+    if (bucket.gradients.defined()) buffers.push_back(bucket.gradients);
   }
+  return buffers;
+}
+
+std::vector<std::vector<at::Tensor>> Reducer::bucket_parameters() const {
+  std::vector<std::vector<at::Tensor>> parameters;
+  for (const auto& bucket : buckets_) parameters.push_back(bucket.variables);
+  return parameters;
+}
+
+void share_buckets(const Reducer& reducer, const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+  const auto buffers = reducer.buffers();
   if (!buffers.empty()) comm::share(group, buffers);
 }
 

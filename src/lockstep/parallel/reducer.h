@@ -13,9 +13,20 @@
 
 namespace lockstep::parallel {
 
+/// libtorch's, with a look at its buckets: get_grad_buckets() refuses where one has no buffer
+/// (libtorch 2.15), and that of a sparse gradient has none before its first backward pass.
+class Reducer : public c10d::Reducer {
+ public:
+  using c10d::Reducer::Reducer;
+  /// Of every bucket but those of sparse gradients.
+  std::vector<at::Tensor> buffers() const;
+  /// The parameters of each bucket, in the order of the sums.
+  std::vector<std::vector<at::Tensor>> bucket_parameters() const;
+};
+
 /// The two belong together: the Reducer asks its Logger without looking whether it is there.
 struct ReducerAndLogger {
-  std::shared_ptr<c10d::Reducer> reducer;
+  std::shared_ptr<Reducer> reducer;
   std::shared_ptr<c10d::Logger> logger;
 };
 
@@ -28,6 +39,6 @@ ReducerAndLogger make_reducer(const std::vector<ReducedParameter>& parameters,
                               const torch::nn::Module& module, Buckets buckets);
 
 /// Where the group sums without copies, the buckets move to where it can. Collective; for buckets just made.
-void share_buckets(const c10d::Reducer& reducer, const c10::intrusive_ptr<c10d::ProcessGroup>& group);
+void share_buckets(const Reducer& reducer, const c10::intrusive_ptr<c10d::ProcessGroup>& group);
 
 }  // namespace lockstep::parallel
