@@ -6,7 +6,7 @@
 # an active conda environment and the torch that python3 would import. Each may be a libtorch folder, a wheel's torch folder
 # or a prefix that holds one.
 # Every version from LIBTORCH_OLDEST on is taken. One that is newer than LIBTORCH_NEWEST, the last that the tests have run
-# with, has to pass libtorch_probe.cpp. A package that was built against one version sets LIBTORCH_WANTED to that one.
+# with, has to pass libtorch_probe.cpp. A package that was built against one sets LIBTORCH_WANTED to its minor version: 2.15.
 # Sets Libtorch_FOUND, Libtorch_VERSION, Libtorch_ROOT_DIR, Libtorch_INCLUDE_DIR, Libtorch_CUDA_FOUND, Libtorch_CUDA_MISSING (a reason)
 # and Libtorch_BROUGHT (the libraries of others that torch_cpu needs and that came with it).
 set(LIBTORCH_OLDEST 2.7)
@@ -118,11 +118,12 @@ function(libtorch_refusal result folder version)
   if(EXISTS "${config}")
     file(STRINGS "${config}" old_abi REGEX "_GLIBCXX_USE_CXX11_ABI=0")
   endif()
+  string(REGEX MATCH "^[0-9]+\\.[0-9]+" minor "${version}")
   libtorch_library(cpu "${folder}" torch_cpu)
   libtorch_library(c10 "${folder}" c10)
   if(NOT version)
     set(reason "its headers do not say their version")
-  elseif(LIBTORCH_WANTED AND NOT version IN_LIST LIBTORCH_WANTED)
+  elseif(LIBTORCH_WANTED AND NOT minor IN_LIST LIBTORCH_WANTED)
     set(reason "this lockstep was built against ${LIBTORCH_WANTED}")
   elseif(version VERSION_LESS LIBTORCH_OLDEST)
     set(reason "older than ${LIBTORCH_OLDEST}")
@@ -210,8 +211,8 @@ if(Libtorch_FOUND AND NOT TARGET libtorch::cpu)
     ${Libtorch_INCLUDE_DIR} ${Libtorch_INCLUDE_DIR}/torch/csrc/api/include)
   target_compile_definitions(libtorch::cpu INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
   target_link_libraries(libtorch::cpu INTERFACE libtorch::c10 Threads::Threads)
-  string(REGEX MATCH "^[0-9]+\\.[0-9]+" minor "${Libtorch_VERSION}")
-  if(NOT LIBTORCH_WANTED AND minor VERSION_GREATER LIBTORCH_NEWEST)
+  string(REGEX MATCH "^[0-9]+\\.[0-9]+" Libtorch_MINOR "${Libtorch_VERSION}")
+  if(NOT LIBTORCH_WANTED AND Libtorch_MINOR VERSION_GREATER LIBTORCH_NEWEST)
     include(${CMAKE_CURRENT_LIST_DIR}/LibtorchProbe.cmake)
   endif()
   include(${CMAKE_CURRENT_LIST_DIR}/LibtorchCuda.cmake)

@@ -4,9 +4,10 @@ set(probed "${Libtorch_ROOT_DIR} ${Libtorch_VERSION}")
 if(NOT LIBTORCH_PROBED STREQUAL probed)
   message(WARNING "libtorch ${Libtorch_VERSION} is newer than ${LIBTORCH_NEWEST}, the last that lockstep's tests have run with. "
     "Trying it: run scripts/test before you rely on it.")
+  set(sources ${CMAKE_CURRENT_LIST_DIR}/../src)
   set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
   try_compile(fits ${CMAKE_BINARY_DIR}/libtorch_probe ${CMAKE_CURRENT_LIST_DIR}/libtorch_probe.cpp
-    CMAKE_FLAGS "-DINCLUDE_DIRECTORIES=${PROJECT_SOURCE_DIR}/src;${Libtorch_INCLUDE_DIR};${Libtorch_INCLUDE_DIR}/torch/csrc/api/include"
+    CMAKE_FLAGS "-DINCLUDE_DIRECTORIES=${sources};${sources}/lockstep/comm/gloo_headers;${Libtorch_INCLUDE_DIR};${Libtorch_INCLUDE_DIR}/torch/csrc/api/include"
     COMPILE_DEFINITIONS -DUSE_DISTRIBUTED -DUSE_C10D_GLOO OUTPUT_VARIABLE told CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON)
   if(NOT fits)
     string(REPLACE ";" "," told "${told}")

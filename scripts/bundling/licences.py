@@ -21,6 +21,15 @@ def debian(package, to):
             shutil.copyfile(f"/usr/share/common-licenses/{name}", to / f"{name}.txt")
 
 
+def in_one(place):
+    """A file's bytes, or those of all files below a folder, each behind its name."""
+    if place.is_file():
+        yield place.read_bytes()
+        return
+    for text in sorted(path for path in place.rglob("*") if path.is_file()):
+        yield f"\n=== {text.relative_to(place)}\n\n".encode() + text.read_bytes()
+
+
 def wheel_of(file):
     """The .dist-info folder of the wheel that brought a file, by its RECORD."""
     packages = next(folder for folder in file.parents if list(folder.glob("torch-*.dist-info")))
@@ -46,8 +55,9 @@ def write(tree, root):
     for name, source in sorted(tree.libraries.items()):
         wheel = wheel_of(source)
         for text in sorted((wheel / "licenses").iterdir()):
-            shutil.copyfile(text, to / f"{wheel.name.partition('-')[0]}-{text.name.removesuffix('.txt')}.txt")
-            rows.append((name, f"{wheel.name.partition('-')[0]}-{text.name.removesuffix('.txt')}.txt"))
+            kept = f"{wheel.name.partition('-')[0]}-{text.name.removesuffix('.txt')}.txt"
+            (to / kept).write_bytes(b"".join(in_one(text)))
+            rows.append((name, kept))
     # libgomp is GCC's, whichever wheel brought it
     rows += [(name, "libstdc++-12-dev.txt") for name in sorted(tree.libraries) if name.startswith("libgomp")]
     (to / "README").write_text("".join(f"{name:32}{text}\n" for name, text in rows))

@@ -28,6 +28,7 @@ def arguments():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--stress", action="store_true")
+    parser.add_argument("--libtorch")
     return parser.parse_args()
 
 
@@ -158,13 +159,16 @@ def main():
     wanted = arguments()
     if wanted.stress:
         return stressed(wanted.what)
-    if (wanted.quick or wanted.full) and wanted.what:
-        bad_input(f"{' '.join(wanted.what)} beside {'--quick' if wanted.quick else '--full'}", "either tests, or a tier")
+    tiers = [f"--{name}" for name in ("quick", "full", "libtorch") if getattr(wanted, name)]
+    if len(tiers) + bool(wanted.what) > 1:
+        bad_input(" beside ".join([*tiers, *wanted.what]), "either tests, or one tier")
     shutil.rmtree(REPORTS, ignore_errors=True)
     REPORTS.mkdir(parents=True)
     run = Steps()
     if wanted.quick:
         quick(run)
+    elif wanted.libtorch:
+        full.try_libtorch(run, wanted.libtorch)
     elif wanted.what:
         named(run, wanted.what)
     else:

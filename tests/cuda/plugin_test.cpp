@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/cuda_plugin.h"
+#include "lockstep/cuda/nccl_headers.h"
 
 namespace lockstep::comm {
 namespace {
@@ -35,6 +36,20 @@ TEST_F(CudaHalf, IsOfThisProgramAndWhole) {
   EXPECT_EQ(table_->version, kCudaTableVersion);
   EXPECT_TRUE(table_->device_count && table_->device_name && table_->set_device && table_->synchronize &&
               table_->make_nccl && table_->make_step_graph);
+}
+
+TEST(NcclHeaders, OfAnotherMinorVersionOrSizeAreRefused) {
+  using cuda::NcclHeaders;
+  EXPECT_NO_THROW(cuda::require_same(NcclHeaders{23007, 160}, NcclHeaders{23002, 160}));
+  EXPECT_THROW(cuda::require_same(NcclHeaders{23007, 160}, NcclHeaders{23007, 152}), Error);
+  try {
+    cuda::require_same(NcclHeaders{22809, 152}, NcclHeaders{23007, 160});
+    FAIL() << "headers of NCCL 2.28 were taken";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "the CUDA half was compiled with the headers of NCCL 2.28, and libtorch with those of 2.30");
+    EXPECT_EQ(error.hint(), "build it with the headers of NCCL 2.30: -DNCCL_ROOT=FOLDER");
+  }
 }
 
 // Its names must not meet those of the program that loads it, which has most of them too.

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.about("checkpoint", "loop")
 BEFORE = SOURCE / "tests/fixtures/before-0.2"
 EXPECTED = json.loads((BEFORE / "expected.json").read_text())
 RUNS = EXPECTED["runs"]
+ALIKE = (EXPECTED["libtorch"], "2.15.0")  # libtorchs that round as the one that it was, in all that these runs compute
 
 
 @pytest.fixture
@@ -28,8 +29,8 @@ def place(tmp_path):
 def same_arithmetic(build_dir):
     """The digests were taken with one libtorch, on x86-64."""
     pytest.importorskip("torch")
-    if platform.machine() != "x86_64" or cache_value(build_dir, "LOCKSTEP_LIBTORCH_VERSION") != EXPECTED["libtorch"]:
-        pytest.skip(f"the digests are of libtorch {EXPECTED['libtorch']} on x86-64")
+    if platform.machine() != "x86_64" or cache_value(build_dir, "LOCKSTEP_LIBTORCH_VERSION") not in ALIKE:
+        pytest.skip(f"the digests are of libtorch {' and '.join(ALIKE)} on x86-64")
 
 
 PROBE = """

@@ -1,11 +1,12 @@
 """cmake --install: runs from any folder, read-only, moved; and a stranger's project builds against it."""
 
 import os
+import pathlib
 import re
 
 import pytest
 
-from conftest import SOURCE, run_process
+from conftest import SOURCE, cache_value, run_process
 from examples_kit import build_against
 
 pytestmark = pytest.mark.about("cmake", "packaging")
@@ -169,13 +170,113 @@ def test_a_strangers_project_builds_against_it_and_trains_as_pythons_does(instal
     assert warned.count(f"warning: rank 1: OMP_NUM_THREADS={threads} is more than this rank's share") == 1
 
 
-def test_another_libtorch_is_an_error_that_says_which_ones_are_wanted(tmp_path, run):
-    torch = tmp_path / "libtorch"
-    (torch / "include/torch/headeronly").mkdir(parents=True)
-    (torch / "include/torch/script.h").touch()
-    (torch / "include/torch/headeronly/version.h").write_text(
-        "".join(f"#define TORCH_VERSION_{part} {number}\n" for part, number in
-                (("MAJOR", 2), ("MINOR", 6), ("PATCH", 0))))
-    result = run("cmake", "-S", SOURCE, "-B", tmp_path / "build", "-G", "Ninja", f"-DLIBTORCH_ROOT={torch}")
-    assert result.returncode == 1
-    assert "2.11.0 or 2.7.1" in result.stderr and "2.6.0 in" in result.stderr
+def test_a_sites_library_path_puts_no_other_libtorch_in_the_place_of_its_own(installed, lockstep, tmp_path):
+    for name in ("libtorch_cpu.so", "libc10.so", "libgomp.so.1", "libcudart.so.13"):
+        (tmp_path / name).write_text("no library at all")
+    for program in (installed / "bin/lockstep", lockstep):
+        run_process([program, "whoami"], env={"LD_LIBRARY_PATH": tmp_path}, check=True)
+
+
+# --- which libtorch ---------------------------------------------------------------------------------------------------
+
+
+def looks_for_libtorch(folder, run, *words):
+    """What CMake says where lockstep's module looks for libtorch."""
+    (folder / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.24)\nproject(one CXX)\n"
+                                           f"list(APPEND CMAKE_MODULE_PATH {SOURCE}/cmake)\nfind_package(Libtorch REQUIRED)\n"
+                                           'message(STATUS "without CUDA: ${Libtorch_CUDA_MISSING}")\n')
+    result = run("cmake", "-S", folder, "-B", folder / "build", "-G", "Ninja", *words)
+    return result.returncode, " ".join(result.output.split())
+
+
+def a_libtorch(folder, minor=15):
+    """As much of one as CMake looks at."""
+    for place in ("include/torch/headeronly", "include/torch/csrc/distributed/c10d", "lib", "share/cmake/Torch"):
+        (folder / place).mkdir(parents=True)
+    (folder / "include/torch/script.h").touch()
+    (folder / "include/torch/headeronly/version.h").write_text(
+        "".join(f"#define TORCH_VERSION_{part} {number}\n" for part, number in (("MAJOR", 2), ("MINOR", minor), ("PATCH", 0))))
+    for name in ("lib/libtorch_cpu.so", "lib/libc10.so", "include/torch/csrc/distributed/c10d/ProcessGroupGloo.hpp",
+                 "share/cmake/Torch/TorchConfig.cmake"):
+        (folder / name).touch()
+    return folder
+
+
+@pytest.mark.parametrize("spoil,minor,why", [
+    (None, 6, "2.6.0 in {}: older than 2.7"),
+    ("lib/libc10.so", 15, "2.15.0 in {}: headers without libtorch_cpu.so and libc10.so"),
+    ("include/torch/headeronly/version.h", 15, "in {}: its headers do not say their version"),
+    ("include/torch/csrc/distributed/c10d/ProcessGroupGloo.hpp", 15, "2.15.0 in {}: built without distributed training"),
+    ("share/cmake/Torch/TorchConfig.cmake", 15, "2.15.0 in {}: built for the C++ ABI from before C++11")])
+def test_a_libtorch_that_cannot_be_used_is_refused_with_the_reason(spoil, minor, why, tmp_path, run):
+    torch = a_libtorch(tmp_path / "torch", minor)
+    if spoil and spoil.endswith("Config.cmake"):
+        (torch / spoil).write_text('set(TORCH_CXX_FLAGS "-D_GLIBCXX_USE_CXX11_ABI=0")\n')
+    elif spoil:
+        (torch / spoil).unlink()
+    status, said = looks_for_libtorch(tmp_path, run, f"-DLIBTORCH_ROOT={torch}")
+    assert status == 1 and "lockstep needs libtorch 2.7 or newer" in said and why.format(torch) in said
+
+
+@pytest.mark.parametrize("layout", ["the zip", "a wheel", "conda's", "Debian's"])
+@pytest.mark.parametrize("named", ["LIBTORCH_ROOT", "CMAKE_PREFIX_PATH", "Torch_DIR"])
+def test_a_libtorch_is_found_in_the_layout_of(layout, named, tmp_path, run):
+    inner = {"the zip": "libtorch", "a wheel": "lib/python3.12/site-packages/torch"}.get(layout, ".")
+    torch = a_libtorch(tmp_path / "place" / inner)
+    if layout == "Debian's":
+        (torch / "lib").rename(torch / "libs")
+        (torch / "lib").mkdir()
+        (torch / "libs").rename(torch / "lib" / "x86_64-linux-gnu")
+    place = torch / "share/cmake/Torch" if named == "Torch_DIR" else tmp_path / "place"
+    status, said = looks_for_libtorch(tmp_path, run, f"-D{named}={place}", "-DLIBTORCH_HINTS=")
+    library = torch.resolve() / "lib" / ("x86_64-linux-gnu" if layout == "Debian's" else "") / "libtorch_cpu.so"
+    assert status == 0 and f'Found Libtorch: {library} (found version "2.15.0")' in said
+
+
+def of_links(real, folder, *copied):
+    """The tree `real` as links, but for these files, which are copied."""
+    folders = {parent for name in copied for parent in pathlib.PurePath(name).parents}
+    for inner in sorted(folders):
+        (folder / inner).mkdir(parents=True, exist_ok=True)
+        for entry in (real / inner).iterdir():
+            name = entry.relative_to(real)
+            if name in map(pathlib.PurePath, copied):
+                (folder / name).write_text(entry.read_text())
+            elif name not in folders:
+                (folder / name).symlink_to(entry)
+    return folder
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_libtorch_from_the_future_is_tried(fits, build_dir, tmp_path, run):
+    real = pathlib.Path(cache_value(build_dir, "LIBTORCH_ROOT") or next((SOURCE / ".deps/python/lib").glob("*/site-packages/torch")))
+    version, reducer = "include/torch/headeronly/version.h", "include/torch/csrc/distributed/c10d/reducer.hpp"
+    if not (real / version).exists():
+        pytest.skip(f"{real} has its version elsewhere")
+    torch = of_links(real, tmp_path / "torch", version, reducer)
+    text = (torch / version).read_text()
+    (torch / version).write_text(re.sub(r"(VERSION_MINOR) \d+", r"\1 99", text))
+    if not fits:
+        text = (torch / reducer).read_text()
+        (torch / reducer).write_text(text.replace("bool use_python_reducer", "bool use_python_reducer, double speed"))
+    status, said = looks_for_libtorch(tmp_path, run, f"-DLIBTORCH_ROOT={torch}")
+    assert "libtorch 2.99" in said and "is newer than 2.15, the last that lockstep's tests have run with" in said
+    if fits:
+        assert status == 0
+    else:
+        assert status == 1 and f"in {torch} does not fit this lockstep" in said
+        assert "DDP's Reducer is made with arguments that lockstep does not know" in said
+
+
+def test_nccls_headers_have_to_be_those_that_libtorch_was_compiled_with(build_dir, tmp_path, run):
+    if not list((build_dir / "lib").glob("liblockstep_cuda.so")):
+        pytest.skip("this build has no CUDA half")
+    nccl = tmp_path / "nccl"
+    (nccl / "include").mkdir(parents=True)
+    (nccl / "include/nccl.h").write_text("#define NCCL_MAJOR 2\n#define NCCL_MINOR 5\n#define NCCL_PATCH 1\n")
+    (nccl / "lib").mkdir()
+    (nccl / "lib/libnccl.so.2").touch()
+    torch = next((SOURCE / ".deps/python/lib").glob("*/site-packages/torch"))
+    _, said = looks_for_libtorch(tmp_path, run, f"-DLIBTORCH_ROOT={torch}", f"-DNCCL_ROOT={nccl}")
+    assert re.search(rf"without CUDA: {nccl}/include/nccl.h is of NCCL 2.5, and this libtorch was compiled with 2\.\d+ \(set NCCL_ROOT\)",
+                     said), said

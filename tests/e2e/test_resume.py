@@ -170,6 +170,18 @@ def test_resume_at_another_world_size(stopped_inside_an_epoch, lockstep, mpirun,
     assert epochs == list(range(EPOCHS))
 
 
+def test_a_checkpoint_of_another_libtorch_goes_on_and_the_log_says_so(stopped_inside_an_epoch, lockstep, mpirun, tmp_path):
+    config, run = stopped_inside_an_epoch
+    path = checkpoints(run)[-1]
+    content = newest(run)
+    own, content["lockstep"]["libtorch"] = content["lockstep"]["libtorch"], "2.5.1"
+    torch.save(content, path)
+    result = mpirun(2, lockstep, "train", config, "--resume", run, *sets(train__max_steps=60), cwd=tmp_path, check=True)
+    said = f"the checkpoint was written with libtorch 2.5.1, and this is {own}: from here on the bits may differ"
+    assert result.output.count(said) == 1 and newest(run)["iter_no"] == 60
+    assert newest(run)["lockstep"]["libtorch"] == own
+
+
 def test_a_checkpoint_starts_a_new_folder(stopped_inside_an_epoch, lockstep, mpirun, tmp_path):
     config, folder = stopped_inside_an_epoch
     before = sorted((file, file.stat().st_mtime_ns) for file in folder.rglob("*"))

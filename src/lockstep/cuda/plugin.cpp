@@ -5,6 +5,7 @@
 
 #include "lockstep/comm/cuda_plugin.h"
 #include "lockstep/cuda/nccl.h"
+#include "lockstep/cuda/nccl_headers.h"
 #include "lockstep/cuda/step_graph.h"
 
 namespace lockstep::cuda {
@@ -36,5 +37,6 @@ const comm::CudaTable kTable = {
 }  // namespace lockstep::cuda
 
 extern "C" __attribute__((visibility("default"))) const lockstep::comm::CudaTable* lockstep_cuda_table() {
+  lockstep::cuda::require_same(lockstep::cuda::own_headers(), lockstep::cuda::libtorchs_headers());
   return &lockstep::cuda::kTable;
 }

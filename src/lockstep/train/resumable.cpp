@@ -2,9 +2,12 @@
 
 #include <torch/types.h>
 #include <torch/utils.h>
+#include <torch/version.h>
 
 #include <optional>
 
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
 #include "lockstep/checkpoint/rng.h"
 
 namespace lockstep::train {
@@ -50,6 +53,21 @@ void restore_generators(const Team& team, const Tree& dict) {
   if (team.device().is_cpu() || !find(dict, "device_rng")) return;
   if (const auto mine = own_state(dict, "device_rng", team.rank(), team.world()))
     set_rng_state(*mine, team.device());
+}
+
+void put_libtorch(const Tree& dict) {
+  put(dict, "libtorch", std::string(TORCH_VERSION));
+}
+
+void compare_libtorch(const Tree& dict) {
+  const auto written = find(dict, "libtorch");
+  if (!written || written->isNone()) return;
+  const auto version = as_string(*written, "libtorch");
+  if (version != TORCH_VERSION) {
+    log::info(format(
+        "the checkpoint was written with libtorch {}, and this is {}: from here on the bits may differ",
+        version, TORCH_VERSION));
+  }
 }
 
 Tree tree_of(const std::vector<std::vector<std::string>>& buckets) {

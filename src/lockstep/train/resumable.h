@@ -1,6 +1,6 @@
 #pragma once
 // What has to come back for a resumed run's bits beside model, optimiser and schedule: each rank's random
-// numbers, and which parameters share a bucket.
+// numbers, which parameters share a bucket, and which libtorch it was.
 
 #include <cstdint>
 #include <string>
@@ -21,6 +21,11 @@ constexpr int64_t kFirstFormat = 1;
 void put_generators(const Team& team, const Tree& dict);
 /// Those of this rank. At another world size they stay as they are, unless all ranks drew the same.
 void restore_generators(const Team& team, const Tree& dict);
+
+/// "libtorch": the version that writes, whose sums may round otherwise than another's.
+void put_libtorch(const Tree& dict);
+/// Says on rank 0 where another version wrote; nothing where the file does not tell.
+void compare_libtorch(const Tree& dict);
 
 Tree tree_of(const std::vector<std::vector<std::string>>& buckets);
 std::vector<std::vector<std::string>> buckets_of(const Tree& list);

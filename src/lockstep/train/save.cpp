@@ -29,6 +29,7 @@ bool has_buckets(const Team& team, const CheckpointParts& parts) {
 // Every rank takes part: what the ranks hold between them, gathered.
 Tree gather_state(const Team& team, const CheckpointParts& parts) {
   const auto state = make_dict({{"format", kFormat}, {"world", int64_t{team.world()}}});
+  train::put_libtorch(state);
   train::put_generators(team, state);
   if (has_buckets(team, parts)) put(state, "buckets", train::tree_of(parts.model.core()->settle_buckets()));
   train::put_hook_memory(team, parts.model.core(), "", state);
@@ -121,6 +122,7 @@ void restore(const Team& team, const Found& found, const CheckpointParts& parts)
     const auto buckets = train::buckets_of(*list);
     if (!buckets.empty()) parts.model.core()->restore_buckets(buckets);
   }
+  train::compare_libtorch(found.state());
   if (find(found.state(), "rng")) train::restore_generators(team, found.state());
 }
 

@@ -40,6 +40,7 @@ Tree extras(const Mesh& mesh, const TrainingState& state, const Learner& learner
                                {"losses", gather_losses(mesh.data(), state)},
                                {"config", config},
                                {"task", learner.memory}});
+  put_libtorch(dict);
   put_generators(mesh.all(), dict);
   if (const auto own = learner.source->state_dict(state); !own.isNone()) put(dict, "acting", own);
   put(dict, "schedule", learner.schedule->state_dict());
@@ -107,6 +108,7 @@ TrainingState from_own(const Mesh& mesh, const Tree& tree, const Tree& extras, L
     if (!buckets.empty()) learner.model->restore_buckets(buckets);
   }
   restore_hook_memory(mesh.all(), learner.model->ddp_core(), layout_of(mesh), extras);
+  compare_libtorch(extras);
   compare_samples(extras, learner.memory);
   const auto world = as_int(get(extras, "world"), "world");
   if (world != mesh.data().world()) {

@@ -46,7 +46,7 @@ class Lockstep(CMakePackage, CudaPackage):
     depends_on("googletest+gmock", when="+tests")
 
     # libtorch is the one inside py-torch; FindLibtorch.cmake has the versions.
-    depends_on("py-torch@2.11.0,2.7.1 +distributed+gloo")
+    depends_on("py-torch@2.7: +distributed+gloo")
     depends_on("py-torch~cuda", when="~cuda")
     with when("+cuda"):
         depends_on("py-torch+cuda+nccl")
