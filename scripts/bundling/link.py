@@ -37,10 +37,11 @@ def gcc_file(name):
 
 
 class Linker:
-    """Links targets of a build folder into a bundle's tree. `archives` are the small libraries that went into them."""
+    """Links targets of a build folder into a bundle's tree. `archives` are the small libraries that went into them. `beside`:
+    run paths to libraries that lie outside of it."""
 
-    def __init__(self, build, kept, scratch):
-        self.build, self.kept, self.scratch = build, kept, scratch
+    def __init__(self, build, kept, scratch, beside=()):
+        self.build, self.kept, self.scratch, self.beside = build, kept, scratch, beside
         self.base = baseline.prepare(kept)
         self.archives = set()
         self.compat = scratch / "old_glibc.o"
@@ -86,10 +87,21 @@ class Linker:
         out.parent.mkdir(parents=True, exist_ok=True)
         output("gcc", "-nostdlib", "-s", "-o", out, *kind, self.base / "crti.o", gcc_file("crtbeginS.o"),
                "-Wl,--allow-shlib-undefined,--exclude-libs,ALL,--build-id,--as-needed,--disable-new-dtags",
-               f"-Wl,-rpath,{'$ORIGIN' if is_library else '$ORIGIN/../lib'}",
-               *objects, self.compat, *shared, "-Wl,--start-group", *archives, "-Wl,--end-group",
-               # what gcc 8's libstdc++ has not comes from this compiler's archive, as in Red Hat's toolsets
-               self.base / "libstdc++.so.6", gcc_file("libstdc++.a"), "-lgcc", self.base / "libgcc_s.so.1",
-               *[self.base / name for name in baseline.SHARED if name.startswith(("libm.", "libp", "libd", "libr"))],
-               self.base / "libc.so.6", self.base / "libc_nonshared.a", self.base / "ld-linux-x86-64.so.2",
-               gcc_file("crtendS.o"), self.base / "crtn.o")
+               f"-Wl,-rpath,{':'.join(['$ORIGIN' if is_library else '$ORIGIN/../lib', *self.beside])}",
+               *objects, self.compat, *shared, "-Wl,--start-group", *archives, "-Wl,--end-group", *self.runtime())
+
+    def program(self, source, out, *words):
+        """A program of one C file that needs nothing but the C library."""
+        made = self.scratch / "program.o"
+        output("gcc", "-O2", "-fPIC", "-Wall", "-Werror", *words, "-c", source, "-o", made)
+        output("gcc", "-nostdlib", "-s", "-o", out, "-pie", self.base / "Scrt1.o", self.base / "crti.o", gcc_file("crtbeginS.o"),
+               "-Wl,--build-id,--as-needed", made, *self.runtime())
+
+    def runtime(self):
+        """The baseline's libraries, behind everything else."""
+        return [
+            # what gcc 8's libstdc++ has not comes from this compiler's archive, as in Red Hat's toolsets
+            self.base / "libstdc++.so.6", gcc_file("libstdc++.a"), "-lgcc", self.base / "libgcc_s.so.1",
+            *[self.base / name for name in baseline.SHARED if name.startswith(("libm.", "libp", "libd", "libr"))],
+            self.base / "libc.so.6", self.base / "libc_nonshared.a", self.base / "ld-linux-x86-64.so.2",
+            gcc_file("crtendS.o"), self.base / "crtn.o"]

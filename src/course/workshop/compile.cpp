@@ -62,8 +62,14 @@ Places places() {
                    "install lockstep with its library and headers (cmake --install)");
 }
 
+// what this was built against; in an environment that pip filled, torch's wheel beside lockstep's
+fs::path libtorch() {
+  const auto prefix = places().prefix;
+  return prefix.filename() == "lockstep_ddp" ? prefix.parent_path() / "torch" : fs::path(LOCKSTEP_LIBTORCH);
+}
+
 Words header_flags() {
-  const fs::path torch = LOCKSTEP_LIBTORCH;
+  const auto torch = libtorch();
   Words flags = {"-std=c++20", "-O0", "-DUSE_DISTRIBUTED", "-DUSE_C10D_GLOO"};
   for (const auto& folder : {places().headers, torch / "include", torch / "include/torch/csrc/api/include"}) {
     if (folder == "/usr/include") continue;  // named, it would come before what has to come before it
@@ -142,7 +148,7 @@ std::optional<std::string> precompiled_folder() {
 
 std::vector<std::string> compile_command(const std::string& source, const std::string& program) {
   const auto [headers, library, prefix] = places();
-  const std::string torch = fs::path(LOCKSTEP_LIBTORCH) / "lib";
+  const std::string torch = libtorch() / "lib";
   auto command = compiler_with_options();
   if (const auto folder = precompiled_folder()) command = command + Words{"-isystem", *folder};
   return command + header_flags() +

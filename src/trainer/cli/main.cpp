@@ -41,6 +41,7 @@ std::string help() {
          "\noptions:\n"
          "  -h, --help     this page; lockstep help COMMAND for a command\n"
          "  --version      lockstep, libtorch, MPI, NCCL, CUDA, compiler, commit\n"
+         "  --cmake-prefix the folder in which find_package(lockstep) finds this one\n"
          "  --log LEVEL    debug, info, warning, error or silent (default info)\n"
          "  -q, -v         warnings and errors alone; more (--log debug)\n"
          "\nexamples:\n"
@@ -66,7 +67,7 @@ std::string meant(const std::string& name, const std::vector<std::string>& names
 }
 
 const Subcommand& find(const std::string& name) {
-  std::vector<std::string> names = {"--help", "--version", "--log", "--quiet", "--verbose", "help"};
+  std::vector<std::string> names = {"--help", "--version", "--cmake-prefix", "--log", "--quiet", "--verbose", "help"};
   for (const Subcommand& command : commands()) {
     if (command.name == name) return command;
     names.push_back(command.name);
@@ -116,6 +117,11 @@ int print_flushed(const std::string& text) {
   return flushed(kDone);
 }
 
+// Of a build, an install or a wheel: the folder with bin/ and lib/cmake, or that of a build tree
+std::string prefix() {
+  return std::filesystem::canonical("/proc/self/exe").parent_path().parent_path();
+}
+
 int no_working_directory = 0;  // why there is none
 
 // libtorch's initialisers wake oneMKL before main, and it ends the process in words of its own where there is
@@ -154,6 +160,7 @@ int run(std::vector<std::string> args, bool& alike) {
   if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help")
     return print_flushed(help());
   if (args[0] == "--version") return print_flushed(version_text());
+  if (args[0] == "--cmake-prefix") return print_flushed(prefix() + "\n");
   const Subcommand& command = find(args[0]);
   require_working_directory();
   alike = !joins_job(command.name);

