@@ -50,6 +50,9 @@ endfunction()
 
 function(libtorch_search result)
   set(places "")
+  if(LIBTORCH_WANTED)  # what was built against one has to come to that one
+    set(places ${LIBTORCH_HINTS})
+  endif()
   if(Torch_DIR)  # where find_package(Torch) looks: share/cmake/Torch
     list(APPEND places "${Torch_DIR}/../../..")
   endif()
@@ -157,6 +160,10 @@ foreach(folder ${folders})
   endif()
   string(APPEND refused "\n  ${version} in ${folder}: ${reason}")
 endforeach()
+
+if(refused AND Libtorch_VERSION)  # all of them were named, or lie nearer
+  message(WARNING "Taken is ${Libtorch_ROOT_DIR}, and not:${refused}")
+endif()
 
 set(wanted "${LIBTORCH_OLDEST} or newer")
 if(LIBTORCH_WANTED)

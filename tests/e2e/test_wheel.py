@@ -65,8 +65,13 @@ def own_environment(environment, tmp_path):
     return shutil.copytree(environment, tmp_path / "its [own] env", symlinks=True)
 
 
+def python_of(environment):
+    """python3.11: the Python that made it."""
+    return next(path.name for path in environment.glob("lib/python3*") if (path / "site-packages/pip").exists())
+
+
 def site_of(environment):
-    return next(environment.glob("lib/python3*/site-packages"))
+    return environment / "lib" / python_of(environment) / "site-packages"
 
 
 def test_it_is_small_and_asks_for_no_newer_system_than_its_name_says(wheel, tmp_path):
@@ -149,6 +154,15 @@ def test_it_goes_without_a_trace(own_environment):
     assert not left and not (own_environment / "bin/lockstep").exists()
 
 
+def test_of_several_pythons_under_one_prefix_it_takes_the_one_whose_torch_fits(own_environment):
+    older = own_environment / "lib/python3.10/site-packages"
+    shutil.copytree(site_of(own_environment) / "lockstep_ddp/bin", older / "lockstep_ddp/bin")
+    (older / "torch").mkdir()
+    (older / "torch/version.py").write_text("__version__ = '2.6.0'\n")
+    where = run_process([own_environment / "bin/lockstep", "--cmake-prefix"], check=True).stdout
+    assert where == f"{own_environment}/lib/{python_of(own_environment)}/site-packages/lockstep_ddp\n"
+
+
 def no_torch(site):
     (site / "torch").unlink()
 
@@ -156,6 +170,8 @@ def no_torch(site):
 def torch_of_another_version(site):
     (site / "torch").unlink()
     (site / "torch").mkdir()
+    (site / "torch/lib").mkdir()
+    (site / "torch/lib/libtorch_cpu.so").touch()
     (site / "torch/version.py").write_text("from typing import Optional\n\n__version__ = '2.6.1+cu124'\n")
 
 
@@ -164,10 +180,10 @@ def half_installed(site):
 
 
 @pytest.mark.parametrize("spoil,said,remedy", [
-    (no_torch, r"loads the libraries of torch 2\.\d+, and there is no torch beside it", r"pip install 'torch==2\.\d+\.\*'"),
+    (no_torch, r"loads the libraries of torch 2\.\d+, and there is no torch beside it", r"pip install --ignore-installed 'torch==2\.\d+\.\*'"),
     (torch_of_another_version, r"was compiled against torch 2\.\d+, and beside it is torch 2\.6\.1\+cu124",
-     r"pip install 'torch==2\.\d+\.\*'"),
-    (half_installed, "half an installation", "pip install --force-reinstall --no-deps lockstep-ddp")])
+     r"pip install --ignore-installed 'torch==2\.\d+\.\*'"),
+    (half_installed, "half an installation", "install the wheel again: pip install --force-reinstall --no-deps lockstep_ddp-")])
 def test_what_is_wrong_with_an_environment_is_said_with_the_line_that_mends_it(spoil, said, remedy, own_environment):
     spoil(site_of(own_environment))
     result = run_process([own_environment / "bin/lockstep", "train", "configs/pima.yaml"])

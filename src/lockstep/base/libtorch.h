@@ -12,7 +12,7 @@
 
 namespace lockstep::base {
 
-/// Whether this Reducer can skip parameters that no rank used (libtorch 2.9), and whether each bucket can
+/// Whether this Reducer can skip parameters that no rank used (libtorch 2.8), and whether each bucket can
 /// have a size of its own (2.11). Args are the arguments that every version takes.
 template <class Reducer, class... Args>
 constexpr bool kReducerSkipsUnused =

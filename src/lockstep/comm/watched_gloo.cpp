@@ -238,6 +238,13 @@ WatchedGloo::WorkPtr WatchedGloo::all_to_all_single(at::Tensor& output, at::Tens
   });
 }
 
+// gloo has it since libtorch 2.12; before that it is refused as what no backend has
+WatchedGloo::WorkPtr WatchedGloo::alltoall(Tensors& outputs, Tensors& inputs,
+                                           const c10d::AllToAllOptions& options) {
+  return watch(OpType::ALLTOALL, {}, "", options.timeout,
+               [&] { return Gloo::alltoall(outputs, inputs, patient(options)); });
+}
+
 // gloo has no line from a rank to itself, and looks for one without asking.
 void WatchedGloo::require_other(int rank, const char* what) const {
   roll_->require_alive();

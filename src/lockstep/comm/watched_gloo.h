@@ -52,6 +52,7 @@ class WatchedGloo : public c10d::ProcessGroupGloo, public RollCalled, public Car
                                           const c10d::ReduceScatterOptions& options);
   WorkPtr all_to_all_single(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_counts,
                             std::vector<int64_t>& input_counts, const c10d::AllToAllOptions& options);
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
   WorkPtr send(Tensors& tensors, int to, int tag) override;
   WorkPtr recv(Tensors& tensors, int from, int tag) override;

@@ -21,7 +21,7 @@ struct DdpOptions {
   bool broadcast_buffers = true;
   /// Parameters are compared over the ranks and set to rank 0's at construction.
   bool init_sync = true;
-  /// Parameters unused on all ranks travel not at all (needs find_unused_parameters; libtorch 2.9 and later).
+  /// Parameters unused on all ranks travel not at all (needs find_unused_parameters; libtorch 2.8 and later).
   bool skip_all_reduce_unused_params = false;
   /// Size of a bucket. Unset: 1 MiB for the first, 25 MiB for the others.
   std::optional<double> bucket_cap_mb = std::nullopt;

@@ -71,7 +71,7 @@ bool has_sync_batchnorm(const torch::nn::Module& module) {
 void refuse_what_is_not_there(bool skips, bool takes_sizes, const DdpOptions& options) {
   const char* hint = "leave it out, or build against a newer libtorch";
   if (options.skip_all_reduce_unused_params && !skips)
-    throw InputError("skip_all_reduce_unused_params needs libtorch 2.9", "DdpOptions", hint);
+    throw InputError("skip_all_reduce_unused_params needs libtorch 2.8", "DdpOptions", hint);
   if (!options.bucket_cap_mb_list.empty() && !takes_sizes)
     throw InputError("bucket_cap_mb_list needs libtorch 2.11", "DdpOptions", hint);
 }

@@ -67,7 +67,8 @@ std::string meant(const std::string& name, const std::vector<std::string>& names
 }
 
 const Subcommand& find(const std::string& name) {
-  std::vector<std::string> names = {"--help", "--version", "--cmake-prefix", "--log", "--quiet", "--verbose", "help"};
+  std::vector<std::string> names = {"--help",    "--version", "--cmake-prefix", "--log", "--quiet",
+                                    "--verbose", "help"};
   for (const Subcommand& command : commands()) {
     if (command.name == name) return command;
     names.push_back(command.name);
@@ -117,9 +118,14 @@ int print_flushed(const std::string& text) {
   return flushed(kDone);
 }
 
-// Of a build, an install or a wheel: the folder with bin/ and lib/cmake, or that of a build tree
-std::string prefix() {
-  return std::filesystem::canonical("/proc/self/exe").parent_path().parent_path();
+// Of a build, an install or a wheel; a bundle has none.
+std::string cmake_prefix() {
+  namespace fs = std::filesystem;
+  const auto prefix = fs::canonical("/proc/self/exe").parent_path().parent_path();
+  for (const char* place : {"lib/cmake/lockstep", "lib64/cmake/lockstep", "."})
+    if (fs::exists(prefix / place / "lockstepConfig.cmake")) return prefix;
+  throw InputError("this lockstep came without headers and CMake's files", prefix.string(),
+                   "a build, an install or a wheel has them: docs/install.md");
 }
 
 int no_working_directory = 0;  // why there is none
@@ -160,7 +166,7 @@ int run(std::vector<std::string> args, bool& alike) {
   if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help")
     return print_flushed(help());
   if (args[0] == "--version") return print_flushed(version_text());
-  if (args[0] == "--cmake-prefix") return print_flushed(prefix() + "\n");
+  if (args[0] == "--cmake-prefix") return print_flushed(cmake_prefix() + "\n");
   const Subcommand& command = find(args[0]);
   require_working_directory();
   alike = !joins_job(command.name);

@@ -120,6 +120,19 @@ TEST_P(Calls, OneThatARankLeavesOutIsATimeoutThatNamesIt) {
   test::runtime().barrier();
 }
 
+TEST_P(Calls, AnAlltoallThatARankLeavesOutIsATimeoutThatNamesIt) {
+  if (world() == 1 || std::string(GetParam()) != "gloo") GTEST_SKIP() << "needs two ranks, and gloo";
+  auto group = open_in_detail(GetParam(), std::chrono::milliseconds(500));
+  const int absent = world() - 1;
+  if (own_rank() != absent) {
+    std::vector<at::Tensor> mine(size_t(world()), at::ones({4})), theirs(size_t(world()), at::empty({4}));
+    const std::string text = test::error_of([&] { group->alltoall(theirs, mine)->wait(); });
+    EXPECT_NE(text.find("rank " + std::to_string(absent) + " (host "), std::string::npos) << text;
+    EXPECT_NE(text.find("did not come"), std::string::npos) << text;
+  }
+  test::runtime().barrier();
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, Calls, ::testing::Values("gloo", "mpi"),
                          [](const auto& info) { return std::string(info.param); });
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <string_view>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -126,8 +127,13 @@ StorePtr connect_tcp(const Opening& opening, const std::string& host, std::uint1
   }
 }
 
+// libtorch 2.7's server over libuv, which leaves the socket as it was
+bool refuses_sockets(const std::exception& error) {
+  return std::string_view(error.what()).find("does not support initialization with an listen fd") !=
+         std::string_view::npos;
+}
+
 // c10d's own server would listen on every interface (pytorch#173909); it takes over a socket of ours instead.
-// Libtorch 2.7's server over libuv refuses that, and its older one does not.
 StorePtr host_tcp(const Opening& opening, const std::string& address, const Listener& listener) {
   auto options = tcp_options(opening, listener.port);
   options.isServer = true;
@@ -135,7 +141,8 @@ StorePtr host_tcp(const Opening& opening, const std::string& address, const List
   options.useLibUV = true;
   try {
     return c10::make_intrusive<c10d::TCPStore>(address, options);
-  } catch (const std::exception&) {
+  } catch (const std::exception& error) {
+    if (!refuses_sockets(error)) throw;
     options.useLibUV = false;
     return c10::make_intrusive<c10d::TCPStore>(address, options);
   }
