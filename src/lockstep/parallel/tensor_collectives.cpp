@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/libtorch.h"
 #include "lockstep/parallel/functions/custom_function.h"
 
 namespace lockstep {
@@ -40,13 +41,13 @@ at::Tensor whole_of(const at::Tensor& tensor, int64_t dim, const ProcessGroup& g
   return at::cat(all[0], dim);
 }
 
+// In one tensor: libtorch 2.7's gloo takes no list of them.
 at::Tensor part_of_sum_of(const at::Tensor& tensor, int64_t dim, const ProcessGroup& group) {
-  std::vector<std::vector<at::Tensor>> parts(1);
-  for (const auto& part : summable(tensor).chunk(group->getSize(), dim))
-    parts[0].push_back(part.contiguous());
-  std::vector<at::Tensor> mine{at::empty_like(parts[0][0])};
-  group->reduce_scatter(mine, parts)->wait();
-  return mine[0].to(tensor.scalar_type());
+  const auto chunks = summable(tensor).chunk(group->getSize(), dim);
+  auto parts = at::cat(chunks);
+  auto mine = at::empty(chunks[0].sizes(), parts.options());
+  base::own_reduce_scatter_single(*group, mine, parts)->wait();
+  return mine.to(tensor.scalar_type());
 }
 
 at::Tensor moved(Move move, const at::Tensor& tensor, int64_t dim, const ProcessGroup& group) {
