@@ -16,6 +16,10 @@ target_compile_options(lockstep_flags INTERFACE -fPIC -Wall -Wextra -Werror)
 if(LOCKSTEP_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(lockstep_flags INTERFACE -Wno-subobject-linkage)
 endif()
+# some functions override one of libtorch's in new versions alone
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  target_compile_options(lockstep_flags INTERFACE -Wno-inconsistent-missing-override)
+endif()
 # gcc 12 sees an overflow in the intrusive_ptr of 2.7 that is not there
 if(Libtorch_VERSION VERSION_LESS 2.8)
   target_compile_options(lockstep_flags INTERFACE -Wno-stringop-overflow)

@@ -31,6 +31,7 @@ class AlgorithmBackend : public c10d::Backend, public RollCalled, public Carrier
   ~AlgorithmBackend() override;
   const std::shared_ptr<RollCall>& shared_roll() const override { return roll_; }
   const std::string getBackendName() const override { return algorithm_.name; }
+  // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
   void setTimeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
   uint64_t getSequenceNumberForGroup() override { return base_->getSequenceNumberForGroup(); }
   void setSequenceNumberForGroup() override {}

@@ -29,6 +29,7 @@ class WatchedGloo : public c10d::ProcessGroupGloo, public RollCalled, public Car
   /// For every collective from now on; the lines are those that gloo has opened. A group that dies is cut off
   /// and left as it is: gloo's own end can wait for ever for a peer that is gone.
   void keep_time(std::chrono::milliseconds timeout, Connections lines);
+  // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
   void setTimeout(std::chrono::milliseconds timeout) { options_->timeout = timeout; }
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
@@ -37,19 +38,24 @@ class WatchedGloo : public c10d::ProcessGroupGloo, public RollCalled, public Car
   WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
   WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
+  // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
   WorkPtr all_gather_single(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options);
   WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs,
                               const c10d::AllgatherOptions& options) override;
+  // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
   WorkPtr all_gather_single_coalesced(Tensors& outputs, Tensors& inputs,
                                       const c10d::AllgatherOptions& options);
   WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
   WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& options) override;
   WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs,
                          const c10d::ReduceScatterOptions& options) override;
+  // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
   WorkPtr reduce_scatter_single(at::Tensor& output, at::Tensor& input,
                                 const c10d::ReduceScatterOptions& options);
+  // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
   WorkPtr reduce_scatter_single_coalesced(Tensors& outputs, Tensors& inputs,
                                           const c10d::ReduceScatterOptions& options);
+  // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
   WorkPtr all_to_all_single(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_counts,
                             std::vector<int64_t>& input_counts, const c10d::AllToAllOptions& options);
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
@@ -58,6 +64,7 @@ class WatchedGloo : public c10d::ProcessGroupGloo, public RollCalled, public Car
   WorkPtr recv(Tensors& tensors, int from, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
 
+  // NOLINTBEGIN(modernize-use-override)
   // Names until libtorch 2.13, and still the ones that older versions call.
   WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) {
     return all_gather_single(output, input, options);
@@ -78,6 +85,7 @@ class WatchedGloo : public c10d::ProcessGroupGloo, public RollCalled, public Car
                         std::vector<int64_t>& input_counts, const c10d::AllToAllOptions& options) {
     return all_to_all_single(output, input, output_counts, input_counts, options);
   }
+  // NOLINTEND(modernize-use-override)
 
  private:
   void require_other(int rank, const char* what) const;

@@ -16,6 +16,7 @@ class SealedStore : public c10d::Store {
 
   using c10d::Store::compareSet;
   using c10d::Store::set;
+  // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
   c10::intrusive_ptr<c10d::Store> clone();
   void set(const std::string& key, const std::vector<uint8_t>& value) override;
   std::vector<uint8_t> compareSet(const std::string& key, const std::vector<uint8_t>& expected,

@@ -22,6 +22,7 @@ class SharedStore : public c10d::Store {
   explicit SharedStore(std::shared_ptr<base::SharedMemory> memory) : memory_(std::move(memory)) {}
 
   using c10d::Store::set;
+  // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
   c10::intrusive_ptr<c10d::Store> clone();
   void set(const std::string& key, const std::vector<uint8_t>& value) override;
   std::vector<uint8_t> compareSet(const std::string& key, const std::vector<uint8_t>& expected,

@@ -31,7 +31,9 @@ class MpiBackend : public c10d::Backend, public RollCalled, public Carrier {
   void share(const Tensors& tensors);
 
   const std::string getBackendName() const override { return "mpi"; }
+  // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
   c10::intrusive_ptr<Options> getBackendOptions() { return options_; }
+  // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
   void setTimeout(std::chrono::milliseconds timeout) { options_->timeout = timeout; }
   uint64_t getSequenceNumberForGroup() override { return number_; }
 
