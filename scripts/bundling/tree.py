@@ -48,11 +48,11 @@ class Tree:
         self.libraries = {}  # what lies in lib/ and was not compiled here: its name -> where it came from
         self.archives = set()
 
-    def install(self):
-        """The share folder and the modulefiles."""
+    def install(self, parts=("share", "modules")):
+        """These folders of an install: the share folder and the modulefiles."""
         output("cmake", "--install", self.build, "--prefix", PREFIX,
                env=os.environ | {"DESTDIR": str(self.scratch / "installed"), "LOCKSTEP_ALONE": "1"})
-        for part in ("share", "modules"):
+        for part in parts:
             shutil.copytree(self.scratch / "installed" / PREFIX.relative_to("/") / part, self.root / part)
 
     def link(self):

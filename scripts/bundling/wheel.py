@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import os
 import pathlib
 import re
 import shutil
@@ -10,14 +9,13 @@ import zipfile
 
 from .link import Linker
 from .said import Wrong, output
-from .tree import PREFIX, Tree, cache, dynamic, version
+from .tree import Tree, cache, dynamic, version
 
 NAME = "lockstep_ddp"
 TAG = "py3-none-manylinux_2_28_x86_64"
 HOME = pathlib.Path(__file__).resolve().parents[2]
 LAUNCHER = HOME / "packaging/wheel/launch.c"
 MAIN = (HOME / "scripts/requirements/cpu.txt").read_text().partition("torch==")[2].split()[0]
-SKIPPED = ("modules", "lib/pkgconfig")  # which name a prefix
 
 METADATA = """Metadata-Version: 2.1
 Name: lockstep-ddp
@@ -53,11 +51,7 @@ class Wheel(Tree):
         return own if self.torch_is_main() else f"{own}+torch{minor(self.torch())}"
 
     def install(self):
-        output("cmake", "--install", self.build, "--prefix", PREFIX,
-               env=os.environ | {"DESTDIR": str(self.scratch / "installed"), "LOCKSTEP_ALONE": "1"})
-        installed = self.scratch / "installed" / PREFIX.relative_to("/")
-        for part in ("include", "share", "lib/cmake"):
-            shutil.copytree(installed / part, self.root / part)
+        super().install(("include", "share", "lib/cmake"))  # modulefiles and pkg-config's name a prefix
         self.relocate(self.root / "lib/cmake/lockstep")
 
     def relocate(self, package):
