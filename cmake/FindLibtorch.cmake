@@ -49,10 +49,7 @@ function(libtorch_folders result)
 endfunction()
 
 function(libtorch_search result)
-  set(places "")
-  if(LIBTORCH_WANTED)  # what was built against one has to come to that one
-    set(places ${LIBTORCH_HINTS})
-  endif()
+  set(places ${LIBTORCH_HINTS})  # of a package that was built against one, and has to come to that one
   if(Torch_DIR)  # where find_package(Torch) looks: share/cmake/Torch
     list(APPEND places "${Torch_DIR}/../../..")
   endif()
@@ -61,7 +58,7 @@ function(libtorch_search result)
       list(APPEND places "$ENV{${variable}}")
     endif()
   endforeach()
-  list(APPEND places ${LIBTORCH_HINTS} ${PROJECT_SOURCE_DIR}/.deps/python ${CMAKE_PREFIX_PATH})
+  list(APPEND places ${PROJECT_SOURCE_DIR}/.deps/python ${CMAKE_PREFIX_PATH})
   if(DEFINED ENV{CMAKE_PREFIX_PATH})
     string(REPLACE ":" ";" prefixes "$ENV{CMAKE_PREFIX_PATH}")
     list(APPEND places ${prefixes})
