@@ -6,6 +6,8 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include <iterator>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep::parallel {
@@ -14,21 +16,54 @@ namespace {
 using torch::autograd::edge_list;
 using torch::autograd::variable_list;
 
-variable_list backward(size_t index, const DeviceGraph& graph, const variable_list& gradients, bool keep) {
+// What a backward through one device's graph, or several, begins with and is to find.
+struct Request {
   edge_list roots, wanted;
-  variable_list own;
+  variable_list gradients;
+};
+
+void add(Request& request, size_t index, const DeviceGraph& graph, const variable_list& gradients) {
   for (size_t k = 0; k < graph.pieces.size(); ++k) {
     const auto& piece = graph.pieces[k];
     if (!piece.edge.is_valid() || !gradients[k].defined()) continue;
     auto gradient = sent(gradients[k].narrow(0, piece.begin, piece.length), index, graph.device);
-    roots.push_back(piece.edge);
-    own.push_back(piece.is_number ? gradient.reshape({}) : gradient);
+    request.roots.push_back(piece.edge);
+    request.gradients.push_back(piece.is_number ? gradient.reshape({}) : gradient);
   }
-  for (const auto& leaf : graph.leaves) wanted.push_back(torch::autograd::impl::gradient_edge(leaf.tensor));
-  for (const auto& input : graph.inputs) wanted.push_back(torch::autograd::impl::gradient_edge(input));
-  if (roots.empty() || wanted.empty()) return variable_list(wanted.size());
-  return torch::autograd::Engine::get_default_engine().execute(roots, own, keep, /*create_graph=*/false,
-                                                               /*accumulate_grad=*/false, wanted);
+  for (const auto& leaf : graph.leaves)
+    request.wanted.push_back(torch::autograd::impl::gradient_edge(leaf.tensor));
+  for (const auto& input : graph.inputs)
+    request.wanted.push_back(torch::autograd::impl::gradient_edge(input));
+}
+
+variable_list backward(const Request& request, bool keep) {
+  if (request.roots.empty() || request.wanted.empty()) return variable_list(request.wanted.size());
+  return torch::autograd::Engine::get_default_engine().execute(request.roots, request.gradients, keep,
+                                                               /*create_graph=*/false,
+                                                               /*accumulate_grad=*/false, request.wanted);
+}
+
+// One backward through all graphs. The engine has one thread for each GPU, and this is the first one's: a
+// backward on another thread that comes to this GPU would wait for this one for ever.
+std::vector<variable_list> backward_together(const std::vector<DeviceGraph>& graphs,
+                                             const variable_list& gradients, bool keep) {
+  Request all;
+  std::vector<size_t> ends;
+  for (size_t i = 0; i < graphs.size(); ++i) {
+    add(all, i, graphs[i], gradients);
+    ends.push_back(all.wanted.size());
+  }
+  auto found = backward(all, keep);
+  std::vector<variable_list> parts;
+  size_t begin = 0;
+  for (const size_t end : ends) {
+    const auto at = [&found](size_t place) {
+      return std::make_move_iterator(found.begin() + static_cast<std::ptrdiff_t>(place));
+    };
+    parts.emplace_back(at(begin), at(end));
+    begin = end;
+  }
+  return parts;
 }
 
 }  // namespace
@@ -41,8 +76,13 @@ JoinedNode::Gradients JoinedNode::apply(Gradients&& gradients) {
     throw InputError("a gradient of a gradient does not go through data_parallel", "data_parallel",
                      "take it of the bare module");
   const bool keep = torch::autograd::get_current_graph_task_keep_graph();
+  if (!graphs_.front().device.is_cpu()) return reduce(backward_together(graphs_, gradients, keep));
   std::vector<Gradients> found(graphs_.size());
-  threads_->run(graphs_.size(), [&](size_t i) { found[i] = backward(i, graphs_[i], gradients, keep); });
+  threads_->run(graphs_.size(), [&](size_t i) {
+    Request own;
+    add(own, i, graphs_[i], gradients);
+    found[i] = backward(own, keep);
+  });
   return reduce(found);
 }
 

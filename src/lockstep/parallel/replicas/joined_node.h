@@ -1,6 +1,7 @@
 #pragma once
 // The node that stands behind a gathered output: in a backward it deals the gradients out to the devices,
-// lets each compute on its own thread, and sums what they found.
+// lets each compute (a GPU on the engine's thread for it, a CPU's logical device on its own), and sums what
+// they found.
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/edge.h>
