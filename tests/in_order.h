@@ -1,11 +1,14 @@
 #pragma once
-// NCCL's rules for messages, on CPUs: tensors travel in groups alone, and a rank's group has ended on both
-// sides before anything else of it begins. The path that a GPU takes is tested over it.
+// NCCL's rules for messages, on CPUs: tensors travel in groups alone, a rank's group has ended on both sides
+// before anything else of it begins, and two ranks that are alone connect the same ways in the same group.
+// The path that a GPU takes is tested over it.
 
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include <array>
 #include <functional>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -29,7 +32,8 @@ class InOrder : public c10d::Backend {
   }
   WorkPtr endCoalescing() override {
     std::vector<WorkPtr> under_way;
-    for (const auto& start : std::exchange(messages_, {})) under_way.push_back(start());
+    connect();
+    for (const auto& message : std::exchange(messages_, {})) under_way.push_back(message.start());
     for (const auto& work : under_way) work->wait();
     is_open_ = false;
     ++groups_;
@@ -38,10 +42,11 @@ class InOrder : public c10d::Backend {
   int64_t groups() const { return groups_; }
 
   WorkPtr send(Tensors& tensors, int to, int tag) override {
-    return message(tensors, [this, tensors, to, tag]() mutable { return carrier_->send(tensors, to, tag); });
+    return message(tensors, true,
+                   [this, tensors, to, tag]() mutable { return carrier_->send(tensors, to, tag); });
   }
   WorkPtr recv(Tensors& tensors, int from, int tag) override {
-    return message(tensors,
+    return message(tensors, false,
                    [this, tensors, from, tag]() mutable { return carrier_->recv(tensors, from, tag); });
   }
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
@@ -61,17 +66,37 @@ class InOrder : public c10d::Backend {
   };
 
   // Whole numbers go from CPU to CPU beside NCCL: what says a tensor's form, and a checkpoint's bytes.
-  WorkPtr message(const Tensors& tensors, std::function<WorkPtr()> start) {
+  WorkPtr message(const Tensors& tensors, bool sends, std::function<WorkPtr()> start) {
     if (!is_open_) {
       EXPECT_TRUE(c10::isIntegralType(tensors.at(0).scalar_type(), false)) << "a tensor outside of a group";
       return start();
     }
-    messages_.push_back(std::move(start));
+    messages_.push_back({sends, std::move(start)});
     return {};
   }
 
+  // As ncclTransportP2pSetup does, which tells the peer of all new ways in one message.
+  void connect() {
+    int64_t ways = 0;
+    for (const auto& message : messages_) ways += !std::exchange(connected_[message.sends ? 1 : 0], true);
+    if (getSize() != 2 || ways == 0) return;
+    Tensors mine{at::full({1}, static_cast<double>(ways), at::kFloat)}, others{at::zeros({1}, at::kFloat)};
+    const auto sent = carrier_->send(mine, 1 - getRank(), kConnects);
+    carrier_->recv(others, 1 - getRank(), kConnects)->wait();
+    sent->wait();
+    if (const auto theirs = others[0].item<double>(); theirs != static_cast<double>(ways))
+      throw std::runtime_error("Message truncated: the two ranks' first groups go other ways");
+  }
+
   c10::intrusive_ptr<c10d::Backend> carrier_;
-  std::vector<std::function<WorkPtr()>> messages_;
+  struct Message {
+    bool sends;
+    std::function<WorkPtr()> start;
+  };
+  static constexpr int kConnects = 4711;  // a tag
+
+  std::vector<Message> messages_;
+  std::array<bool, 2> connected_{};
   bool is_open_ = false;
   int64_t groups_ = 0;
 };

@@ -78,10 +78,10 @@ TEST_P(StageLines, GroupWhatIsBetweenTwoTurns) {
   if (!GetParam() || stages_ == 1) return;
   const auto* backend = dynamic_cast<const test::InOrder*>(line_.team().group()->getBackend(c10::kCPU).get());
   ASSERT_NE(backend, nullptr);
-  play(line_, 5);
+  play(line_, 5);  // after the group that connects
   const auto steps = stage_steps(one_f_one_b(stages_, stage_, 5), stages_, stage_);
-  EXPECT_EQ(backend->groups(), std::count_if(steps.begin(), steps.end(),
-                                             [](const auto& step) { return !step.messages.empty(); }));
+  EXPECT_EQ(backend->groups() - 1, std::count_if(steps.begin(), steps.end(),
+                                                 [](const auto& step) { return !step.messages.empty(); }));
 }
 
 // Forward alone, as an evaluation does: through all stages, and the last one's on every stage.
@@ -129,13 +129,21 @@ TEST_P(StageLines, SendZerosBackWhereNothingWasLearntFromAnInput) {
   line_.flush();
 }
 
+// A first output's form goes ahead of it, and the next stage takes it.
+void take_form(StageLine& line) {
+  if (line.stage() == 1) (void)line.input({1});
+}
+
 TEST_P(StageLines, RefuseAnOutputThatChangesItsShape) {
+  take_form(line_);
   if (!line_.is_first() || stages_ == 1) return;
   (void)line_.output(torch::ones({2, 2}), {1});
   EXPECT_THROW((void)line_.output(torch::ones({2, 3}), {1}), Error);
+  line_.flush();
 }
 
 TEST_P(StageLines, SayWhatOfAnOutputChanged) {
+  take_form(line_);
   if (!line_.is_first() || stages_ == 1) return;
   (void)line_.output(torch::ones({2, 2}), {1});
   const auto said = [&](const at::Tensor& other) -> std::string {
@@ -151,6 +159,7 @@ TEST_P(StageLines, SayWhatOfAnOutputChanged) {
   EXPECT_THAT(said(torch::ones({2, 2}).t()), ::testing::HasSubstr("its strides are [1, 2] after [2, 1]"));
   EXPECT_THAT(said(torch::ones({2, 2}).requires_grad_()), ::testing::HasSubstr("it needs a gradient"));
   EXPECT_EQ(said(torch::ones({2, 2})), "nothing");
+  line_.flush();
 }
 
 struct OneByOne : test::InOrder {

@@ -81,7 +81,22 @@ std::pair<std::string, std::string> difference(const auto& before, const auto& n
 
 }  // namespace
 
-StageLine::StageLine(Team line) : line_(std::move(line)), groups_(knows_groups(line_)) {}
+StageLine::StageLine(Team line) : line_(std::move(line)), groups_(knows_groups(line_)) {
+  if (groups_) connect();
+}
+
+// NCCL connects two ranks at their first message, and two that are alone both ways at once: where one's first
+// group goes one way and the other's both ways (a single micro-batch), that is an error there.
+void StageLine::connect() {
+  std::vector<Parcel> parcels;
+  for (const int peer : {stage() - 1, stage() + 1}) {
+    if (peer < 0 || peer >= stages()) continue;
+    for (const bool sends : {true, false})
+      parcels.push_back({sends, peer, torch::zeros({1}, at::device(line_.device()))});
+  }
+  exchange(parcels);
+  flush();
+}
 
 StageLine::Form StageLine::form_of(const at::Tensor& tensor) {
   return {tensor.scalar_type(), tensor.requires_grad(), tensor.sizes().vec(), tensor.strides().vec()};

@@ -26,7 +26,7 @@ class StageLine {
     at::Tensor tensor;
   };
 
-  /// The ranks of one copy of the model, by stage.
+  /// The ranks of one copy of the model, by stage. Collective over them.
   explicit StageLine(Team line);
 
   int stage() const { return line_.rank(); }
@@ -77,6 +77,7 @@ class StageLine {
   static at::Tensor dense(const at::Tensor& tensor);
   at::Tensor empty(const Form& form) const;
   static Key key(What what, const Sizes& batch);
+  void connect();
   WorkPtr post(const Parcel& parcel) const;
   std::vector<Posted> post_all(const std::vector<Parcel>& parcels) const;
   size_t unanswered() const;
