@@ -354,13 +354,18 @@ def test_a_rank_that_is_stopped_anywhere_holds_nobody(mpirun, mpi, lockstep, tmp
 
 
 ONE_GPU = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 int cuInit(unsigned flags) { return 0; }
 int cuDeviceGetCount(int *count) { *count = 1; return 0; }
 int cuDeviceGet(int *device, int index) { *device = index; return 0; }
 int cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
   for (int i = 0; i < 16; ++i) uuid[i] = i + device;
+  if (getenv("PART_OF_A_GPU")) uuid[15] = getpid();
   return 0;
 }
+int cuDeviceGetPCIBusId(char *bus, int length, int device) { return snprintf(bus, length, "0000:17:%02d.0", device) < 0; }
 """
 
 
@@ -378,6 +383,19 @@ def test_ranks_that_share_a_gpu_are_refused_early(mpirun, by_hand, lockstep, sou
     assert table.returncode == 2 and "ranks 0 and 1 share one GPU" in table.stderr
     assert "cuda:0" in table.stdout, "the table comes first"
     mpirun(2, lockstep, "whoami", env={**env, "NCCL_MULTI_RANK_GPU_ENABLE": "1"}, check=True)
+    parts = mpirun(2, lockstep, "whoami", env={**env, "PART_OF_A_GPU": "1"})
+    assert parts.returncode == 2 and "ranks 0 and 1 have parts (MIG) of one GPU (0000:17:00.0 on host" in parts.stderr
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("key, value", [("launch.backend", "gloo"), ("launch.backend", "mpi"), ("launch.allreduce", "ring")])
+def test_what_sums_on_cpus_takes_them_where_there_are_gpus(mpirun, lockstep, source_dir, tmp_path, key, value):
+    shared_library(tmp_path, "libcuda.so.1", ONE_GPU)
+    env, args = {"LD_LIBRARY_PATH": tmp_path}, pima(source_dir, lockstep, f"run.dir={tmp_path}/runs", f"{key}={value}")
+    result = mpirun(2, *args, env=env, check=True)
+    assert result.stderr.count(f"{key} is {value}, which sums on CPUs: the visible GPU is not used") == 1, result.stderr
+    refused = mpirun(2, *args, "--set", "launch.device=cuda", env=env)
+    assert refused.returncode == 2 and f"{key} is {value}, which sums on CPUs, and launch.device is cuda" in refused.stderr
 
 
 def test_torchruns_own_store_carries_the_meeting(start, lockstep, source_dir, tmp_path):

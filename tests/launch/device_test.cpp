@@ -39,6 +39,18 @@ TEST(Device, IsTheCpuWithoutGpus) {
   EXPECT_EQ(launch::choose_device(kThird, "cpu", launch::GpuCount{4, "test"}).name, "cpu");
 }
 
+TEST(Device, IsTheCpuForWhatSumsThere) {
+  for (const LaunchOptions& options : {LaunchOptions{.backend = "gloo"}, LaunchOptions{.backend = "mpi"},
+                                       LaunchOptions{.allreduce = "ring"}}) {
+    auto asked = options;
+    EXPECT_EQ(launch::choose_device(kThird, asked, launch::Environment{}).name, "cpu");
+    asked.device = "cpu";
+    EXPECT_EQ(launch::choose_device(kThird, asked, launch::Environment{}).name, "cpu");
+    asked.device = "cuda";
+    EXPECT_THROW(launch::choose_device(kThird, asked, launch::Environment{}), InputError);
+  }
+}
+
 TEST(Device, TooFewGpusNamesTheRankAndWhatItSaw) {
   EXPECT_TRUE(holds(
       refused("auto", {2, "CUDA_VISIBLE_DEVICES=0,1"}),

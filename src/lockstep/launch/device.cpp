@@ -65,6 +65,12 @@ DeviceChoice gpu(int index, const std::string& because) {
   return {format("cuda:{}", index), index, because};
 }
 
+// What of the options needs the tensors on CPUs.
+std::string cpu_alone(const LaunchOptions& options) {
+  if (options.backend == "gloo" || options.backend == "mpi") return "launch.backend is " + options.backend;
+  return options.allreduce == "auto" ? "" : "launch.allreduce is " + options.allreduce;
+}
+
 }  // namespace
 
 GpuCount count_gpus(const Environment& environment) {
@@ -88,7 +94,7 @@ DeviceChoice choose_device(const Job& job, const std::string& wanted, const GpuC
   if (visible.count <= 0) {
     throw InputError(format("launch.device is cuda, but rank {} sees no GPU: {}", job.rank, seen(visible)),
                      where,
-                     "ask the scheduler for GPUs (--gpus-per-task=1, ngpus=), or set launch.device to cpu")
+                     "ask the scheduler for GPUs (--gpus-per-node, ngpus=), or set launch.device to cpu")
         .of(Code::gpu, {job.rank});
   }
   if (visible.count == 1) return gpu(0, "the one " + seen(visible).substr(2));
@@ -102,25 +108,46 @@ DeviceChoice choose_device(const Job& job, const std::string& wanted, const GpuC
   return gpu(job.local_rank, format("local rank {} among {}", job.local_rank, seen(visible)));
 }
 
-// the newer call tells the parts of a divided GPU (MIG) apart
-std::string gpu_uuid(int index) {
+GpuIdentity identify_gpu(int index) {
   using Get = int(int*, int);
   using Uuid = int(unsigned char*, int);
+  using Bus = int(char*, int, int);
   void* library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-  if (!library) return "";
+  if (!library) return {};
   const auto get = reinterpret_cast<Get*>(dlsym(library, "cuDeviceGet"));
+  // the newer call tells the parts of a divided GPU apart
   auto uuid = reinterpret_cast<Uuid*>(dlsym(library, "cuDeviceGetUuid_v2"));
   if (!uuid) uuid = reinterpret_cast<Uuid*>(dlsym(library, "cuDeviceGetUuid"));
-  std::array<unsigned char, 16> bytes{};
+  const auto bus = reinterpret_cast<Bus*>(dlsym(library, "cuDeviceGetPCIBusId"));
   int device = 0;
-  if (!get || !uuid || get(&device, index) != 0 || uuid(bytes.data(), device) != 0) return "";
-  std::string text = "GPU-";
-  for (const unsigned char byte : bytes) text += format("{:02x}", byte);
-  return text;
+  if (!get || get(&device, index) != 0) return {};
+  GpuIdentity identity;
+  if (std::array<unsigned char, 16> bytes{}; uuid && uuid(bytes.data(), device) == 0) {
+    identity.uuid = "GPU-";
+    for (const unsigned char byte : bytes) identity.uuid += format("{:02x}", byte);
+  }
+  if (std::array<char, 32> text{}; bus && bus(text.data(), text.size(), device) == 0)
+    identity.bus = text.data();
+  return identity;
 }
 
 DeviceChoice choose_device(const Job& job, const std::string& wanted, const Environment& environment) {
   return choose_device(job, wanted, wanted == "cpu" ? GpuCount{} : count_gpus(environment));
+}
+
+DeviceChoice choose_device(const Job& job, const LaunchOptions& options, const Environment& environment) {
+  const std::string reason = cpu_alone(options);
+  if (reason.empty() || (options.device != "auto" && options.device != "cuda"))
+    return choose_device(job, options.device, environment);
+  if (options.device == "cuda")
+    throw InputError(reason + ", which sums on CPUs, and launch.device is cuda", "launch.device",
+                     "leave launch.backend and launch.allreduce at auto, or set launch.device to cpu");
+  const GpuCount visible = count_gpus(environment);
+  DeviceChoice choice{"cpu", -1, reason + ", which sums on CPUs"};
+  if (visible.count > 0)
+    choice.warning = format("{}: the {} not used (launch.backend and launch.allreduce: auto would)",
+                            choice.because, visible.count == 1 ? "visible GPU is" : "visible GPUs are");
+  return choice;
 }
 
 }  // namespace lockstep::launch

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "lockstep/launch/identify.h"
+#include "lockstep/launch/options.h"
 
 namespace lockstep::launch {
 
@@ -16,6 +17,7 @@ struct DeviceChoice {
   std::string name = "cpu";  // "cpu" or "cuda:N"
   int index = -1;            // N
   std::string because;
+  std::string warning = {};
   bool is_cuda() const { return index >= 0; }
 };
 
@@ -27,11 +29,18 @@ GpuCount count_gpus(const Environment& environment);
 /// down. Throws InputError, naming the rank and what it saw, where there are too few.
 DeviceChoice choose_device(const Job& job, const std::string& wanted, const GpuCount& visible);
 
-/// The GPU's own name, wherever it is seen from: by it two ranks find out that they share one. Empty where
-/// the driver does not tell.
-std::string gpu_uuid(int index);
+/// By it two ranks find out that they share a GPU. The UUID is the same wherever it is seen from, and another
+/// for each part of a divided one (MIG); the place on the PCI bus is its node's, and the same for all parts.
+struct GpuIdentity {
+  std::string uuid, bus;  // empty where the driver does not tell
+};
+GpuIdentity identify_gpu(int index);
 
 /// Counts only where the answer matters.
 DeviceChoice choose_device(const Job& job, const std::string& wanted, const Environment& environment);
+
+/// The same of all keys: what sums on CPUs (the backends gloo and mpi, an algorithm of launch.allreduce)
+/// makes `auto` a CPU, with a warning where there are GPUs, and `cuda` an InputError.
+DeviceChoice choose_device(const Job& job, const LaunchOptions& options, const Environment& environment);
 
 }  // namespace lockstep::launch

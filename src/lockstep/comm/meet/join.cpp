@@ -118,15 +118,24 @@ InputError refusal_of(const Job& job, const std::string& differs, Code code) {
       .of(code);
 }
 
+// The parts of a divided GPU (MIG) have a UUID each, and one place on their node: that is what NCCL compares.
 std::string shared_gpu(const std::vector<std::string>& gpus) {
-  std::map<std::string, std::vector<int>> ranks_of;
-  for (size_t rank = 0; rank < gpus.size(); ++rank) {
-    if (!gpus[rank].empty()) ranks_of[gpus[rank]].push_back(static_cast<int>(rank));
+  std::map<std::string, std::vector<int>> by_uuid;
+  std::map<std::pair<std::string, std::string>, std::vector<int>> by_place;  // node and bus
+  const auto own = [&gpus](int rank) { return base::unpack_texts(gpus[static_cast<size_t>(rank)]); };
+  for (int rank = 0; rank < static_cast<int>(gpus.size()); ++rank) {
+    if (gpus[static_cast<size_t>(rank)].empty()) continue;
+    const auto texts = own(rank);  // UUID, bus, host, node
+    if (texts.at(0).empty()) continue;
+    by_uuid[format("{} on host {}", texts[0], texts.at(2))].push_back(rank);
+    if (!texts.at(1).empty()) by_place[{texts.at(3), texts[1]}].push_back(rank);
   }
-  for (const auto& [gpu, ranks] : ranks_of) {
-    const auto parts = base::unpack_texts(gpu);
+  for (const auto& [gpu, ranks] : by_uuid)
+    if (ranks.size() > 1) return format("{} share one GPU ({})", rank_list(ranks), gpu);
+  for (const auto& [place, ranks] : by_place) {
     if (ranks.size() > 1)
-      return format("{} share one GPU ({} on host {})", rank_list(ranks), parts.at(0), parts.at(1));
+      return format("{} have parts (MIG) of one GPU ({} on host {}), and NCCL takes one rank a GPU",
+                    rank_list(ranks), place.second, own(ranks[0]).at(2));
   }
   return "";
 }
@@ -192,9 +201,11 @@ void check_alike(const launch::Runtime& runtime, const std::function<Facts()>& t
   if (!told.at(0).empty()) throw refusal_of(job, told.at(0), code_of(told.at(1)));
 }
 
-void refuse_shared_gpus(const launch::Runtime& runtime, const std::string& uuid) {
+void refuse_shared_gpus(const launch::Runtime& runtime, const launch::GpuIdentity& own) {
   const Job& job = runtime.job();
-  const auto all = runtime.gather(uuid.empty() ? "" : base::pack_texts({uuid, job.host}));
+  const bool none = own.uuid.empty() && own.bus.empty();
+  const auto all = runtime.gather(
+      none ? "" : base::pack_texts({own.uuid, own.bus, job.host, std::to_string(job.node_rank)}));
   const auto shared = runtime.broadcast(job.rank == 0 && !may_share_gpus() ? shared_gpu(all) : "");
   if (shared.empty()) return;
   throw InputError(

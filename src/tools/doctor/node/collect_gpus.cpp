@@ -31,21 +31,20 @@ int attribute(int kind, int device) {
   return ask && ask(&value, kind, device) == 0 ? value : 0;
 }
 
-std::string bus_of(int device) {
-  const auto ask = find<int(char*, int, int)>("cuDeviceGetPCIBusId");
-  std::string bus = text_of(ask, device);
-  std::transform(bus.begin(), bus.end(), bus.begin(), [](unsigned char c) { return std::tolower(c); });
-  return bus;
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
 }
 
 Gpu gpu_of(int index) {
+  const auto identity = launch::identify_gpu(index);
   Gpu gpu;
-  gpu.uuid = launch::gpu_uuid(index);
+  gpu.uuid = identity.uuid;
+  gpu.bus = lower(identity.bus);
   int device = 0;
   const auto get = find<int(int*, int)>("cuDeviceGet");
   if (!get || get(&device, index) != 0) return gpu;
   gpu.name = text_of(find<int(char*, int, int)>("cuDeviceGetName"), device);
-  gpu.bus = bus_of(device);
   gpu.major = attribute(kMajor, device);
   gpu.minor = attribute(kMinor, device);
   const auto memory = find<int(size_t*, int)>("cuDeviceTotalMem_v2");

@@ -18,21 +18,30 @@ const Gpu* own_gpu(const Facts& facts) {
              : nullptr;
 }
 
+// The parts of a divided GPU (MIG) have a UUID each and one bus; NCCL takes one rank of them.
 Findings shared(const Picture& picture) {
-  std::map<std::string, std::vector<int>> ranks_of;
+  std::map<std::string, std::vector<int>> by_uuid, by_bus;
   for (const Facts& facts : picture.ranks) {
     const Gpu* gpu = own_gpu(facts);
-    if (gpu && !gpu->uuid.empty()) ranks_of[gpu->uuid].push_back(facts.job.rank);
+    if (!gpu) continue;
+    if (gpu->uuid.empty()) continue;
+    by_uuid[gpu->uuid].push_back(facts.job.rank);
+    if (!gpu->bus.empty())
+      by_bus[format("{} on node {}", gpu->bus, facts.job.node_rank)].push_back(facts.job.rank);
   }
-  Findings findings;
-  for (const auto& [uuid, ranks] : ranks_of) {
-    if (ranks.size() < 2) continue;
-    findings.push_back(
-        fail(format("{} take one GPU ({})", ranks_in(ranks), uuid),
-             "ask the scheduler for a GPU a rank (--gpus-per-task=1, ngpus=), start fewer ranks a "
-             "node, or train on CPUs: launch.device=cpu"));
-  }
-  return findings;
+  const auto findings_of = [](const auto& ranks_of, const char* takes) {
+    Findings findings;
+    for (const auto& [name, ranks] : ranks_of) {
+      if (ranks.size() < 2) continue;
+      findings.push_back(
+          fail(format("{} take {} ({})", ranks_in(ranks), takes, name),
+               "ask the scheduler for a GPU a rank (--gpus-per-node, ngpus=), start fewer ranks a "
+               "node, or train on CPUs: launch.device=cpu"));
+    }
+    return findings;
+  };
+  const auto same = findings_of(by_uuid, "one GPU");
+  return same.empty() ? findings_of(by_bus, "parts (MIG) of one GPU") : same;
 }
 
 Findings mixed(const Picture& picture) {

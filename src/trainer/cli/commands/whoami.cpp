@@ -161,8 +161,9 @@ int run_whoami(const std::vector<std::string>& args) {
   launch::Runtime runtime(launcher, {.leave_timeout = kLeave});
   const std::string apart = meet(runtime);
   const Process own = own_process(runtime, device, environment);
-  const std::string gpu =
-      own.device.starts_with(kCuda) ? launch::gpu_uuid(std::stoi(own.device.substr(kCuda.size()))) : "";
+  const auto gpu = own.device.starts_with(kCuda)
+                       ? launch::identify_gpu(std::stoi(own.device.substr(kCuda.size())))
+                       : launch::GpuIdentity{};
   const Heard heard = gather(runtime, own, apart, environment);
   if (heard.report) {
     const std::string text = json ? as_json(*heard.report) : as_text(*heard.report);
