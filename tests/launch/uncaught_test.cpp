@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "lockstep/base/error.h"
+
 namespace lockstep::launch {
 namespace {
 
@@ -20,11 +22,11 @@ void throw_in_a_thread(const std::string& what) {
 TEST(UncaughtDeathTest, ItIsSaidToTheOthersAndHereAndIsNoAbort) {
   const auto die = [] {
     never_abort();
-    const auto heard =
-        before_the_end([](const std::string& what) { std::fprintf(stderr, "told: %s\n", what.c_str()); });
+    const auto heard = before_the_end(
+        [](const std::string& what) { return std::fprintf(stderr, "told: %s\n", what.c_str()), nullptr; });
     {
-      const auto gone =
-          before_the_end([](const std::string&) { std::fprintf(stderr, "told who is gone\n"); });
+      const auto gone = before_the_end(
+          [](const std::string&) { return std::fprintf(stderr, "told who is gone\n"), nullptr; });
     }
     throw_in_a_thread("enforce fail: op.preamble.length <= op.nbytes. 8 vs 4. x");
   };
@@ -32,6 +34,19 @@ TEST(UncaughtDeathTest, ItIsSaidToTheOthersAndHereAndIsNoAbort) {
       "the ranks' calls differ: a message of 8 bytes came where one of 4 was expected\n";
   EXPECT_EXIT(die(), ExitedWithCode(1),
               "^told: " + words + "error: " + words + "  where: .*\n  to do: run with ");
+}
+
+TEST(UncaughtDeathTest, AListenersErrorIsSaidInItsPlace) {
+  const auto die = [] {
+    never_abort();
+    const auto knows = before_the_end([](const std::string& what) {
+      return std::make_exception_ptr(
+          Error("rank 1 has died", "where it was seen", "look there; not: " + what));
+    });
+    throw_in_a_thread("Process group watchdog thread terminated");
+  };
+  EXPECT_EXIT(die(), ExitedWithCode(1),
+              "^error: rank 1 has died\n  where: where it was seen\n  to do: look there; not: Process group");
 }
 
 TEST(UncaughtDeathTest, TheProgramsOwnHandlerStays) {

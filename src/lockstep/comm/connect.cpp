@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <limits>
 #include <map>
 
 #include "lockstep/base/error.h"
@@ -78,9 +79,19 @@ void add_nccl(Group& group, const Joining& joining) {
   if (joining.whole) {
     for (const auto& peer : joining.peers) members.push_back(static_cast<std::uint64_t>(peer.in_job));
   }
-  group.setBackend(c10::kCUDA, Group::BackendType::NCCL,
-                   cuda().make_nccl({store, job.rank, job.world, joining.device.index(),
-                                     joining.options.timeout, joining.name, std::move(members)}));
+  joining.roll->speak_for_nccl(joining.name, joining.options.timeout);
+  group.setBackend(
+      c10::kCUDA, Group::BackendType::NCCL,
+      cuda().make_nccl(
+          {.store = store,
+           .rank = job.rank,
+           .world = job.world,
+           .device = joining.device.index(),
+           .timeout = joining.options.timeout,
+           .name = joining.name,
+           .members = std::move(members),
+           .begin = [roll = joining.roll](c10d::OpType type) { roll->begin(type); },
+           .failed = [roll = joining.roll](const std::string& what) { return roll->judge_nccl(what); }}));
 }
 
 struct Kind {
@@ -181,8 +192,8 @@ mpi::Comm world_of(const launch::Runtime& runtime) {
   return runtime.has_mpi() ? runtime.mpi().world() : mpi::Comm::null;
 }
 
-// The one that counts a group's collectives on the CPU; NCCL's alone has none.
-std::shared_ptr<const RollCall> roll_of(const ProcessGroup& group) {
+// The one that counts a group's collectives; it hangs on the backend for the CPU.
+std::shared_ptr<RollCall> roll_of(const ProcessGroup& group) {
   for (const auto& device : group->getDeviceTypes()) {
     const auto* counted = dynamic_cast<const RollCalled*>(group->getBackend(device.type()).get());
     if (counted) return counted->shared_roll();
@@ -255,6 +266,18 @@ int rank_in_job(const ProcessGroup& group, int rank) {
   const auto roll = roll_of(group);
   const int in_job = roll ? roll->peers().at(static_cast<size_t>(rank)).in_job : -1;
   return in_job < 0 ? rank : in_job;
+}
+
+std::exception_ptr judge_stall(const ProcessGroup& group, const std::string& what,
+                               std::chrono::milliseconds limit) {
+  if (const auto roll = roll_of(group)) return roll->judge_stall(what, limit);
+  return std::make_exception_ptr(Error(format("{} timed out after {} s", what, limit.count() / 1000.0), "",
+                                       "look at the other ranks' logs"));
+}
+
+bool misses_rank(const ProcessGroup& group) {
+  const auto roll = roll_of(group);
+  return roll && roll->is_hopeless({.what = "", .number = std::numeric_limits<std::uint64_t>::max()});
 }
 
 bool is_dead(const ProcessGroup& group) {

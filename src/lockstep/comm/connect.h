@@ -27,6 +27,14 @@ ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::
 /// What the job calls the group's rank `rank`: people know ranks by the job's numbers.
 int rank_in_job(const ProcessGroup& group, int rank);
 
+/// For who has waited for `limit` in something that no backend times, `what`: the error that names the ranks
+/// at fault. The group is dead from then on.
+std::exception_ptr judge_stall(const ProcessGroup& group, const std::string& what,
+                               std::chrono::milliseconds limit);
+
+/// Whether a rank of this node has died or left the group: whatever waits for all ranks waits in vain.
+bool misses_rank(const ProcessGroup& group);
+
 /// Whether an error has ended this group (gloo and mpi; NCCL's watchdog ends the process instead).
 bool is_dead(const ProcessGroup& group);
 

@@ -6,6 +6,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +24,10 @@ struct NcclRequest {
   std::chrono::milliseconds timeout{0};
   std::string name = "0";                // of the group, in NCCL's reports
   std::vector<std::uint64_t> members{};  // of a part of the job: its ranks by the job's numbers; empty: all
+  // Called before each collective; and where one fails at once, for the error to throw in the place of
+  // NCCL's.
+  std::function<void(c10d::OpType)> begin = nullptr;
+  std::function<std::exception_ptr(const std::string& what)> failed = nullptr;
 };
 
 /// What the plug-in offers; it exports one of these under kCudaTableSymbol.
@@ -34,9 +40,15 @@ struct CudaTable {
   c10::intrusive_ptr<c10d::Backend> (*make_nccl)(const NcclRequest& request) = nullptr;
   /// From now on the calling thread works on a stream of its own, which alone can be captured.
   std::unique_ptr<StepGraph> (*make_step_graph)(int device) = nullptr;
+  /// Of tensors, the most at once since the start; and what the device has.
+  std::int64_t (*peak_bytes)(int device) = nullptr;
+  std::int64_t (*total_bytes)(int device) = nullptr;
+  /// Where this rank's record of its last collectives goes when one hangs; the first call counts, and a
+  /// person's own choice (TORCH_FR_DUMP_TEMP_FILE) before it.
+  void (*record_hangs_in)(const std::string& folder, int rank) = nullptr;
 };
 
-constexpr int kCudaTableVersion = 2;
+constexpr int kCudaTableVersion = 3;
 constexpr const char* kCudaTableSymbol = "lockstep_cuda_table";
 
 /// The plug-in, loaded now unless it already is (a library user links lockstep::cuda instead). To be called

@@ -5,6 +5,7 @@
 
 namespace lockstep::cuda {
 
+void record_hangs_in(const std::string& folder, int rank);
 c10::intrusive_ptr<c10d::Backend> make_nccl(const comm::NcclRequest& request);
 
 }  // namespace lockstep::cuda

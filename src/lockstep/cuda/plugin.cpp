@@ -1,4 +1,5 @@
 // The CUDA half's one door: the table that comm/cuda_plugin.h describes.
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
@@ -30,8 +31,30 @@ void synchronize(int device) {
   c10::cuda::device_synchronize();
 }
 
-const comm::CudaTable kTable = {
-    comm::kCudaTableVersion, device_count, device_name, set_device, synchronize, make_nccl, make_step_graph};
+std::int64_t peak_bytes(int device) {
+  namespace allocator = c10::cuda::CUDACachingAllocator;
+  return allocator::getDeviceStats(static_cast<c10::DeviceIndex>(device))
+      .allocated_bytes[0]
+      .peak;  // of all kinds
+}
+
+std::int64_t total_bytes(int device) {
+  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device));
+  std::size_t free = 0, total = 0;
+  C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  return static_cast<std::int64_t>(total);
+}
+
+const comm::CudaTable kTable = {.version = comm::kCudaTableVersion,
+                                .device_count = device_count,
+                                .device_name = device_name,
+                                .set_device = set_device,
+                                .synchronize = synchronize,
+                                .make_nccl = make_nccl,
+                                .make_step_graph = make_step_graph,
+                                .peak_bytes = peak_bytes,
+                                .total_bytes = total_bytes,
+                                .record_hangs_in = record_hangs_in};
 
 }  // namespace
 }  // namespace lockstep::cuda

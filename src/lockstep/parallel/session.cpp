@@ -77,16 +77,21 @@ parallel::Joining joining_of(const LaunchOptions& options) {
 // Before libtorch is asked anything. All ranks choose, and all are of one mind.
 launch::DeviceChoice choose_device(const launch::Runtime& runtime, const parallel::Joining& joining) {
   launch::DeviceChoice device;
+  auto options = joining.options;
+  if (!joining.grouped) options.backend = options.allreduce = "auto";  // nothing is summed
+  if (comm::backend_for(runtime, options.backend, /*on_gpu=*/true) == "nccl") options.backend = "auto";
   comm::check_alike(runtime, [&] {
-    device = launch::choose_device(runtime.job(), joining.options.device, launch::current_environment());
+    device = launch::choose_device(runtime.job(), options, launch::current_environment());
     return joining.facts(device);
   });
-  comm::refuse_shared_gpus(runtime, device.is_cuda() ? launch::gpu_uuid(device.index) : "");
+  comm::refuse_shared_gpus(runtime,
+                           device.is_cuda() ? launch::identify_gpu(device.index) : launch::GpuIdentity{});
   return device;
 }
 
-int take_threads(const launch::Runtime& runtime) {
-  const auto share = launch::share_threads(runtime, launch::current_environment());
+int take_threads(const launch::Runtime& runtime, const launch::DeviceChoice& device) {
+  auto share = launch::share_threads(runtime, launch::current_environment());
+  if (!device.warning.empty()) share.warnings.push_back(device.warning);
   launch::say_warnings(runtime, share.warnings);
   return share.threads;
 }
@@ -113,7 +118,7 @@ struct Session::State {
     comm::join_ranks(*runtime, joining.options.join_timeout);
     leave_warnings_to_rank_zero(runtime->job());
     const auto device = choose_device(*runtime, joining);
-    threads = take_threads(*runtime);
+    threads = take_threads(*runtime, device);
     prepare_torch(device, threads);
     team = std::make_unique<Team>(gather_team(*runtime, joining, c10::Device(device.name)));
   }
@@ -132,10 +137,13 @@ Session::Session(const LaunchOptions& options)
 Session::Session(std::unique_ptr<launch::Runtime> runtime, const parallel::Joining& joining)
     : state_(std::make_unique<State>(std::move(runtime), joining)) {}
 
-// By an exception: this rank has the cause, also where another is quicker to see that it is gone.
+// By an exception: this rank has the cause, also where another is quicker to see that it is gone. A group of
+// NCCL's stays as it is: to end it may take as long as a collective's timeout, and the cause is still unsaid.
 Session::~Session() {
   try {
-    if (std::uncaught_exceptions() > state_->exceptions_at_birth) launch::claim_voice();
+    if (std::uncaught_exceptions() <= state_->exceptions_at_birth) return;
+    launch::claim_voice();
+    if (device().is_cuda()) static_cast<void>(new ProcessGroup(group()));
   } catch (const std::exception&) {  // no memory, say: then whoever is quicker speaks
   }
 }

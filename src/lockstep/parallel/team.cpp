@@ -90,6 +90,12 @@ void Team::barrier() const {
   if (!alone()) group_->barrier()->wait();
 }
 
+void Team::time_what_is_under_way() const {
+  if (alone() || !device_.is_cuda()) return;
+  std::vector<at::Tensor> one{torch::zeros({1}, device_)};
+  group_->allreduce(one)->wait();  // the stream waits, not the host
+}
+
 std::string Team::from_first(const std::function<std::string()>& work) const {
   return base::unpack_outcome(broadcast(first() ? base::pack_outcome(work) : ""));
 }

@@ -46,6 +46,9 @@ class Team {
   std::string broadcast(const std::string& text) const;
   /// Returns when every rank has come.
   void barrier() const;
+  /// Collective: a sum on the GPU that this call does not wait for. NCCL's watchdog times it, and with it all
+  /// that lies before it, as a captured step does, which is not timed itself. Nothing on a CPU.
+  void time_what_is_under_way() const;
 
   /// What rank 0's work returns, on every rank. Its error is thrown on every rank, of the same kind and in
   /// the same words.

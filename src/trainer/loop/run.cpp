@@ -8,6 +8,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/algorithms/algorithm.h"
+#include "lockstep/comm/cuda_plugin.h"
 #include "lockstep/launch/job_end.h"
 #include "lockstep/launch/process/leave.h"
 #include "lockstep/launch/process/stop_signal.h"
@@ -269,6 +270,8 @@ int train(const Command& command, const std::string& asked) {
   auto place = open_place(setup, open, from.folder);
   start.attempt.number = place.attempt;
   start.attempt.folder = place.held;
+  if (setup.team->group() && setup.team->device().is_cuda())
+    comm::cuda().record_hangs_in(place.path, setup.team->rank());
   if (place.goes_on) go_on(start, learner, setup, place);
   const auto trainer = make_trainer(setup, std::move(learner), start, place);
   say_start(setup, rounds, place, own_kernels);

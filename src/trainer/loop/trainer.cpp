@@ -7,6 +7,7 @@
 
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/rng.h"
+#include "lockstep/comm/connect.h"
 #include "trainer/observe/norm_drift.h"
 #include "trainer/step/evaluate.h"
 
@@ -43,6 +44,18 @@ Trainer::Trainer(const Setup& setup, Learner learner, const Start& start)
                    if_there(requests_), log_),
       watch_(setup.settings, *setup.team, start.deadline, if_there(requests_), log_) {
   losses_.restart(state_.loss_sum, state_.loss_count);
+  if (learner_.graph && setup.team->world() > 1) watch_captured_steps();
+}
+
+// Nobody times a captured step. A dead peer ends the collective that is timed before each wait for losses,
+// but this rank may stand in the launch of a step and never come to that.
+void Trainer::watch_captured_steps() {
+  losses_.before_waiting([&team = *setup_.team] { team.time_what_is_under_way(); });
+  const auto limit = setup_.settings.launch.timeout;
+  const auto group = setup_.team->group();
+  stall_ = std::make_unique<launch::StallWatch>(
+      launch::StallWatch::Limits{limit, [group] { return comm::misses_rank(group); }},
+      [group, limit] { std::rethrow_exception(comm::judge_stall(group, "a captured step", limit)); });
 }
 
 Ending Trainer::run() {
@@ -84,6 +97,7 @@ void Trainer::take_steps() {
   step_.begin_epoch(epoch.order());
   log_.begin_steps(epoch.steps());
   for (auto& batches : epoch) {
+    if (stall_) stall_->sign();
     step_.run(state_.step + 1, batches, losses_, log_.clock());
     epoch.advance(state_);
     if (start_.after_step) start_.after_step(state_.step);
@@ -101,7 +115,11 @@ void Trainer::take_steps() {
     log_.progress(state_, losses_.last());
     if (watch_.ending()) break;
     if (save) checkpoints_.save(state_, losses_);
+    if (stall_ && save) stall_->sign();
   }
+  if (!stall_) return;
+  losses_.settle();
+  stall_->rest();
 }
 
 void Trainer::end_epoch() {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/launch/process/stall_watch.h"
 #include "trainer/loop/checkpoints.h"
 #include "trainer/loop/run_facts.h"
 #include "trainer/loop/run_log.h"
@@ -47,6 +48,7 @@ class Trainer {
   void take_steps();
   void end_epoch();
   void end_inside_epoch();
+  void watch_captured_steps();
   void compare_norms();
   bool is_last_epoch() const;
   Measured measure();
@@ -69,6 +71,7 @@ class Trainer {
   RunFacts facts_;
   Checkpoints checkpoints_;
   Watch watch_;
+  std::unique_ptr<launch::StallWatch> stall_;  // of captured steps at several ranks
   bool norms_compared_ = false;
   bool evaluation_is_long_ = true;  // until one has shown how long it takes
 };

@@ -46,6 +46,7 @@ std::vector<double> LossTrace::pending_losses() const {
 
 void LossTrace::settle() {
   if (pending_.empty()) return;
+  if (before_waiting_) before_waiting_();
   const auto values = pending_losses();
   for (size_t i = 0; i < pending_.size(); ++i) take(pending_[i].step, values[i], pending_[i].indices);
   pending_.clear();

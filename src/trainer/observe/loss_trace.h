@@ -5,7 +5,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace lockstep::train {
@@ -26,6 +28,8 @@ class LossTrace {
   void add(int64_t step, const at::Tensor& losses, int64_t place, const std::vector<int64_t>& indices);
   /// Waits for the losses that are still on their way.
   void settle();
+  /// Work to be done before each such wait.
+  void before_waiting(std::function<void()> work) { before_waiting_ = std::move(work); }
 
   double sum() const { return sum_; }
   int64_t count() const { return count_; }
@@ -48,6 +52,7 @@ class LossTrace {
   void take(int64_t step, double loss, const std::vector<int64_t>& indices);
 
   std::vector<Pending> pending_;
+  std::function<void()> before_waiting_;
   double sum_ = 0, step_sum_ = 0;
   int64_t count_ = 0, step_count_ = 0, step_ = -1;
   std::optional<BadLoss> bad_;

@@ -7,10 +7,14 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
+#include "lockstep/launch/process/uncaught.h"
+
 namespace lockstep::comm {
 namespace {
 
 using c10d::OpType;
+
+constexpr int kNobody = 2147483646;  // no process has this number
 
 std::vector<Peer> peers_on(const std::vector<int>& nodes) {
   std::vector<Peer> peers;
@@ -61,6 +65,58 @@ TEST_P(AllCame, EachIsNamedWithWhatItWaitsFor) {
     EXPECT_NE(text.find("in all-reduce (collective 1)"), std::string::npos) << text;
     EXPECT_NE(text.find("rank 2 (host "), std::string::npos) << text;
     EXPECT_EQ(text.find("connection"), std::string::npos) << "nobody knows: " << text;
+  }
+}
+
+TEST(RollCallDeathTest, NcclsWatchdogEndsAProcessInWordsOfOurs) {
+  const auto die = [] {
+    launch::never_abort();
+    RollCall roll(c10::make_intrusive<c10d::HashStore>(), peers_on({0}), 0);
+    RollCall part(c10::make_intrusive<c10d::HashStore>(), peers_on({0}), 0);
+    part.speak_for_nccl("tensor/0", std::chrono::seconds(8));
+    part.begin(OpType::BARRIER);
+    roll.speak_for_nccl("0", std::chrono::seconds(8));
+    roll.begin(OpType::ALLREDUCE);
+    std::thread([] {
+      throw std::runtime_error("[PG ID 1 PG GUID 0 Rank 0] Process group watchdog thread terminated");
+    }).join();
+  };
+  EXPECT_EXIT(die(), ::testing::ExitedWithCode(1), "^error: all-reduce \\(collective 1\\) failed: ");
+}
+
+TEST(RollCall, NamesWhoIsGoneWhereNcclFails) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  auto peers = peers_on({0, 0});
+  peers[1].pid = kNobody;
+  std::thread other([&] { static_cast<void>(new RollCall(store, peers, 1)); });
+  RollCall roll(store, peers, 0);
+  other.join();
+  roll.begin(OpType::ALLREDUCE);
+  try {
+    std::rethrow_exception(roll.judge_nccl("NCCL error: remote process exited"));
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what())
+                  .find("all-reduce (collective 1) failed: rank 1 (host n0, pid 2147483646) has died"),
+              std::string::npos)
+        << error.what();
+    EXPECT_EQ(error.code(), Code::rank_lost);
+  }
+}
+
+TEST(RollCall, WhatStandsStillNamesWhoDoesNotMove) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  auto peers = peers_on({0, 0});
+  std::thread other([&] { static_cast<void>(new RollCall(store, peers, 1)); });
+  RollCall roll(store, peers, 0);
+  other.join();
+  roll.begin(OpType::ALLREDUCE);
+  try {
+    std::rethrow_exception(roll.judge_stall("a captured step", std::chrono::seconds(8)));
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("a captured step (collective 1) timed out after 8 s: rank 1"),
+              std::string::npos)
+        << error.what();
+    EXPECT_NE(std::string(error.what()).find("did not come"), std::string::npos) << error.what();
   }
 }
 

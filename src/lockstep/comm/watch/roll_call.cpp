@@ -233,7 +233,7 @@ RollCall::RollCall(StorePtr store, std::vector<Peer> peers, int rank, std::share
       whole_(std::move(whole)),
       page_(share_page(*store_, peers_, rank)),
       compares_calls_(agree_to_compare(*store_, rank)),
-      last_words_(launch::before_the_end([this](const std::string& what) { tell_end(what); })) {}
+      last_words_(launch::before_the_end([this](const std::string& what) { return last_words(what); })) {}
 
 RollCall::~RollCall() {
   last_words_.reset();
@@ -286,6 +286,36 @@ void RollCall::tell_end(const std::string& what) {
   settle_here(found);
   if (mates_of(peers_, rank_).size() == peers_.size()) return;
   bounded([store = store_, found] { return settle_in(*store, found); }, {});
+}
+
+// The newest is named that this rank began: which of those under way does not end, libtorch counts in numbers
+// of its own.
+std::exception_ptr RollCall::judge_nccl(const std::string& what) {
+  const auto type = static_cast<c10d::OpType>(page_ ? page_->what(rank_) : 0);
+  const Collective newest{.what = page_ ? op_name(type) : "a collective over NCCL",
+                          .number = page_ ? page_->begun(rank_) : 0,
+                          .timeout = nccl_timeout_};
+  return judge(newest, what, what.find("timeout") != std::string::npos);
+}
+
+// Like a message: nothing is said of ranks of which nothing is known.
+std::exception_ptr RollCall::judge_stall(const std::string& what, Milliseconds limit) {
+  const Collective stalled{.what = what,
+                           .number = page_ ? page_->begun(rank_) : 0,
+                           .timeout = limit,
+                           .waits_for = "nobody of this node is seen at fault"};
+  return judge(stalled, "", true);
+}
+
+// Each group over NCCL has a watchdog, which names it: the others have nothing to say.
+std::exception_ptr RollCall::last_words(const std::string& what) {
+  if (nccl_timeout_.count() == 0 || what.find("watchdog thread terminated") == std::string::npos)
+    return tell_end(what), nullptr;
+  const auto names = [&what](const std::string& name) {
+    return what.find("PG GUID " + name + " ") != std::string::npos ||
+           what.find("PG GUID " + name + "(") != std::string::npos;
+  };
+  return names(nccl_name_) || what.find("PG GUID ") == std::string::npos ? judge_nccl(what) : nullptr;
 }
 
 bool RollCall::is_lost(int rank, uint64_t number) const {

@@ -71,6 +71,15 @@ class RollCall {
   [[noreturn]] void end_at(uint64_t collective, const std::string& difference);
   /// This rank ends by an error that is no collective's: the others say `what` in place of a death.
   void tell_end(const std::string& what);
+  /// NCCL's collectives are counted here, too: where libtorch's watchdog ends this process because one of the
+  /// group that libtorch calls `name` does not end, or fails, this rank names those at fault.
+  void speak_for_nccl(const std::string& name, std::chrono::milliseconds timeout) {
+    nccl_name_ = name, nccl_timeout_ = timeout;
+  }
+  /// judge() of the newest collective, by what libtorch says of NCCL.
+  std::exception_ptr judge_nccl(const std::string& what);
+  /// judge() of what stands still and is no collective of its own: of this node's ranks alone.
+  std::exception_ptr judge_stall(const std::string& what, std::chrono::milliseconds limit);
   /// Whether a rank of this node has ended and can never come to collective `number` (0: to anything): cheap
   /// enough to ask ten times a second while waiting for it.
   bool is_lost(int rank, uint64_t number) const;
@@ -100,6 +109,7 @@ class RollCall {
   bool pid_counts(const Peer& peer) const;
   void lose(const std::vector<std::string>& addresses, std::chrono::milliseconds silence);
   std::string where() const;
+  std::exception_ptr last_words(const std::string& what);
   Found own_error(const std::string& what) const;
 
   c10::intrusive_ptr<c10d::Store> store_;
@@ -109,6 +119,8 @@ class RollCall {
   std::unique_ptr<RollPage> page_;
   bool compares_calls_;
   std::atomic<uint64_t> own_count_{0};  // where there is no page
+  std::string nccl_name_;
+  std::chrono::milliseconds nccl_timeout_{0};  // 0: not over NCCL
   std::atomic<bool> dead_{false};
   std::mutex mutex_;
   std::string cause_of_death_;

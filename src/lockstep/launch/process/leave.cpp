@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <functional>
 #include <thread>
 
@@ -25,7 +27,8 @@ constexpr auto kTogether = 500ms;   // ranks that fail of one cause fail within 
 constexpr auto kFinalize = 5s;      // all agreed to leave: longer than this and a peer died meanwhile
 constexpr auto kHearRankZero = 1s;  // without MPI: rank 0 speaks first, and its launcher may end us by then
 constexpr auto kHearVoice = 4s;     // for who failed first on this host to speak
-constexpr auto kStay = 3s;          // on a busy machine ranks that fail of one cause come that far apart
+constexpr auto kExit = 3s;
+constexpr auto kStay = 3s;  // on a busy machine ranks that fail of one cause come that far apart
 
 RankOf rank_of_mpi() {
   RankOf self;
@@ -119,8 +122,19 @@ struct Claim {
   Voice voice{current_environment()};
 };
 
+std::atomic<std::thread::id> leaves = {};  // who called first
+
+// What libraries leave for the exit may wait for a GPU whose work does not end. What is registered last is
+// called first.
+void bound_exit() {
+  ::on_exit([](int status, void*) { static_cast<void>(new Alarm(kExit, [status] { ::_exit(status); })); },
+            nullptr);
+}
+
 const Claim& claim() {
   static const Claim first;
+  std::thread::id nobody;
+  leaves.compare_exchange_strong(nobody, std::this_thread::get_id());
   return first;
 }
 
@@ -130,8 +144,14 @@ void claim_voice() {
   claim();
 }
 
+bool another_thread_leaves() {
+  const auto who = leaves.load();
+  return who != std::thread::id() && who != std::this_thread::get_id();
+}
+
 int leave_failed(int status, const std::string& text) {
   const auto& [failed_at, voice] = claim();
+  bound_exit();
   std::signal(SIGTERM, SIG_DFL);  // whoever ends us now is right
   const Environment environment = current_environment();
   if (const RankOf self = rank_of_mpi(); self.world > 1) {

@@ -8,6 +8,8 @@ namespace lockstep::launch {
 /// This rank has failed, and ends soon: where several fail of one cause, whoever called this first, here or
 /// by leave_failed(), speaks. For errors that take a while to travel up, and close what others look at.
 void claim_voice();
+/// Whether another thread of this process has called it, and so is about to say why the process ends.
+bool another_thread_leaves();
 
 /// Says `text` once for the job and ends it. Where all ranks failed together it finalises MPI and returns the
 /// status to leave with; where others still work it takes them down (MPI_Abort) and does not return.

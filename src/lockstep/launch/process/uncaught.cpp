@@ -3,23 +3,27 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <new>
+#include <thread>
 #include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/launch/process/leave.h"
 #include "lockstep/launch/process/report.h"
 
 namespace lockstep::launch {
 namespace {
 
-using Tell = std::function<void(const std::string&)>;
+using Tell = std::function<std::exception_ptr(const std::string&)>;
 
 const std::terminate_handler kAtStart = std::get_terminate();
 std::string (*more_words)() = nullptr;
+constexpr std::chrono::seconds kLeaves{10};
 
 // Given back when memory ends, so that there is some to say so with.
 std::atomic<char*> reserve = nullptr;
@@ -39,10 +43,14 @@ Listeners& listeners() {
   return *kept;
 }
 
-void tell_listeners(const std::string& what) {
+std::exception_ptr tell_listeners(const std::string& what) {
   const std::lock_guard<std::mutex> guard(listeners().mutex);
-  for (const auto& listener : listeners().all)
-    if (const auto tell = listener.lock()) (*tell)(what);
+  std::exception_ptr better;
+  for (const auto& listener : listeners().all) {
+    const auto tell = listener.lock();
+    if (auto error = tell ? (*tell)(what) : nullptr; error && !better) better = std::move(error);
+  }
+  return better;
 }
 
 // gloo finds in a thread of its own that what came is no answer to what was asked, and throws there.
@@ -61,9 +69,21 @@ std::string in_words(const std::string& text) {
          "rank takes";
 }
 
+// Where another thread has met an error first, it is that one's to say.
+void let_another_speak() {
+  if (another_thread_leaves()) std::this_thread::sleep_for(kLeaves);
+}
+
 [[noreturn]] void end_with(const std::string& text, const std::exception* error = nullptr) {
+  let_another_speak();
   try {
-    tell_listeners(text.substr(0, text.find('\n')));
+    const auto better = tell_listeners(text.substr(0, text.find('\n')));
+    let_another_speak();  // to judge takes a moment
+    if (better) std::rethrow_exception(better);
+  } catch (const Error& better) {
+    log::error(describe(better) + (more_words ? more_words() : ""));
+    note_fault(better);
+    ::_exit(kFailed);
   } catch (const std::exception&) {  // the others see this process end
   }
   log::error(text);

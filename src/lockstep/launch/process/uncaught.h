@@ -1,6 +1,7 @@
 #pragma once
 // What no catch sees, such as an error in a thread of gloo's: said in words, and told to the other ranks.
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,7 +14,8 @@ namespace lockstep::launch {
 void never_abort(std::string (*more)() = nullptr);
 
 /// Calls `tell` with the first line of such an error before the process ends, for as long as what is returned
-/// lives.
-[[nodiscard]] std::shared_ptr<void> before_the_end(std::function<void(const std::string& what)> tell);
+/// lives. An error that it returns is said in the place of the other.
+[[nodiscard]] std::shared_ptr<void> before_the_end(
+    std::function<std::exception_ptr(const std::string& what)> tell);
 
 }  // namespace lockstep::launch
