@@ -47,6 +47,19 @@ TEST(Error, OfAnyKindIsAFault) {
   EXPECT_EQ(fault_of(Error("x", "y").of(Code::nccl)).where, "y");
 }
 
+TEST(Error, OfAGpusMemorySaysWhatHelpsThere) {
+  const std::runtime_error full(
+      "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.2 GiB of which 1 GiB "
+      "is "
+      "free. If reserved but unallocated memory is large try setting PYTORCH_ALLOC_CONF=expandable_segments");
+  EXPECT_EQ(fault_of(full).code, Code::no_memory);
+  EXPECT_EQ(
+      fault_of(full).what,
+      "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.2 GiB of which 1 GiB "
+      "is free.");
+  EXPECT_NE(fault_of(full).hint.find("data.batch_size"), std::string::npos);
+}
+
 TEST(Error, SaysWhereMemoryEndedAndWhatToDo) {
   EXPECT_NE(describe(std::bad_alloc()).find("to do: ask for more memory"), std::string::npos);
   const auto where_of = [](const auto& error) {

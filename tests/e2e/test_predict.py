@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import re
+import shutil
 import struct
 
 import pytest
@@ -218,6 +219,20 @@ def test_predict_takes_any_checkpoint(mnist_run, lockstep, run, tmp_path):
     for file in [checkpoints(folder)[-1], folder, *written_by_python(state, tmp_path)]:
         result = run(lockstep, "predict", config, "--checkpoint", file, "--input", tmp_path / "digits", check=True)
         assert_predicted(result.stdout, python_digits(state, images))
+
+
+def test_a_runs_folder_is_read_where_its_device_is_not(pima_run, lockstep, run, tmp_path):
+    """Trained on GPUs, read on a login node: the folder's config names what was there."""
+    folder, _ = pima_run
+    copy = tmp_path / "elsewhere"
+    shutil.copytree(folder, copy)
+    config = (copy / "config.yaml").read_text()
+    assert "device: cpu" in config and "backend: gloo" in config
+    (copy / "config.yaml").write_text(config.replace("device: cpu", "device: cuda").replace("backend: gloo", "backend: nccl"))
+    told, there = (run(lockstep, "eval", place, cwd=tmp_path, check=True).stdout.splitlines()[1:] for place in (folder, copy))
+    assert told == there and told
+    refused = run(lockstep, "eval", copy, "--set", "launch.device=cuda", cwd=tmp_path)
+    assert refused.returncode == 2 and "sees no GPU" in refused.stderr
 
 
 def test_eval_counts_as_python_does(mnist_run, lockstep, mpirun, tmp_path):

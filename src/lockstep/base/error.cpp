@@ -55,8 +55,11 @@ Fault fault_of(const std::exception& error) {
     fault.hint = "check the path and its permissions";
   } else if (base::is_out_of_memory(error)) {
     fault.code = Code::no_memory;
-    fault.what = "there is not enough memory (" + fault.what + ")";
-    fault.hint = base::kMoreMemory;
+    const bool on_gpu = fault.what.find("CUDA out of memory") != std::string::npos ||
+                        fault.what.find("CUDA error: out of memory") != std::string::npos;
+    fault.what = on_gpu ? fault.what.substr(0, fault.what.find(" If reserved but unallocated"))
+                        : "there is not enough memory (" + fault.what + ")";
+    fault.hint = on_gpu ? base::kMoreGpuMemory : base::kMoreMemory;
   }
   return fault;
 }

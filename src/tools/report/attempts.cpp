@@ -59,6 +59,14 @@ std::string job_of(const Json& attempt) {
   return id.empty() ? "" : scheduler + " " + id;
 }
 
+std::string device_of(const Json& attempt) {
+  const auto device = text(attempt, "device");
+  if (!attempt.contains("gpu_memory") || !attempt["gpu_memory"].is_object()) return device;
+  const double peak = number(attempt["gpu_memory"], "peak"), total = number(attempt["gpu_memory"], "total");
+  if (!std::isfinite(peak) || !std::isfinite(total)) return device;
+  return device + format(", at most {:.2f} of its {:.0f} GB held", peak / 1e9, total / 1e9);
+}
+
 std::string table_of(const RunData& run) {
   std::vector<std::vector<std::string>> rows = {{"attempt", "began (UTC)", "lasted", "steps", "how it ended",
                                                  "ranks", "hosts", "job", "device", "backend", "program",
@@ -69,7 +77,7 @@ std::string table_of(const RunData& run) {
     rows.push_back({whole(one, "number"), moment(number(one, "began")), lasted(one),
                     whole(one, "from_step") + " → " + whole(one, "step"),
                     end_of(one, i + 1 == attempts.size(), run), whole(one, "world"), hosts_of(one),
-                    job_of(one), text(one, "device"), text(one, "backend"), text(one, "program"),
+                    job_of(one), device_of(one), text(one, "backend"), text(one, "program"),
                     text(one, "libtorch")});
   }
   return rows.size() == 1 ? "" : plot::table(rows);

@@ -35,6 +35,7 @@ std::string SavedOptions::checkpoint() const {
 
 train::Command SavedOptions::command(const std::string& name) const {
   auto command = command_;
+  command.elsewhere = !names_config(command_.config);
   command.program = version_line();
   command.whole_model = true;
   command.told = {{"the command", name}, {"--checkpoint", checkpoint()}};

@@ -66,10 +66,13 @@ struct TrainSettings {
   int64_t epochs = 5;
   int64_t max_steps = 0;
   double max_seconds = 0;
-  std::string precision = "fp32";  // fp32 | bf16 | fp16
-  std::string layout = "nchw";     // nchw | channels_last
-  std::string kernels = "exact";   // exact | fast
-  bool graph = false;              // the step is captured, and replayed
+  std::string precision = "fp32";     // fp32 | bf16 | fp16
+  std::string layout = "nchw";        // nchw | channels_last
+  std::string kernels = "exact";      // exact | fast
+  bool graph = false;                 // the step is captured, and replayed
+  std::string tf32 = "convolutions";  // convolutions | all | none
+  bool cudnn_benchmark = false;
+  bool deterministic = false;
   int64_t accumulate = 1;
   double clip_norm = 0;
   double label_smoothing = 0;

@@ -8,6 +8,7 @@
 #include "lockstep/base/format.h"
 #include "trainer/config/chosen.h"
 #include "trainer/loop/run.h"
+#include "trainer/observe/gpu_memory.h"
 #include "trainer/run_folder/console.h"
 #include "trainer/step/step.h"
 
@@ -88,8 +89,11 @@ int dry_run(const Command& command) {
              static_cast<int64_t>(whole[0]), megabytes(whole[1]),
              setup.mesh->tensor().world() == 1 ? "" : ", rank 0's share"));
   say(format("optimiser   {}, schedule {}", s.optim.name, s.schedule.name));
-  say(format("memory      {:.1f} MB a rank for parameters, gradients and optimiser; peak so far {:.0f} MB",
-             megabytes(2 * size.bytes + state_bytes_of(*learner.optimizer)), peak_megabytes()));
+  const auto gpu = peak_gpu_memory(*setup.team);
+  say(format(
+      "memory      {:.1f} MB a rank for parameters, gradients and optimiser; peak so far {:.0f} MB{}",
+      megabytes(2 * size.bytes + state_bytes_of(*learner.optimizer)), peak_megabytes(),
+      gpu ? format(", and {:.0f} MB of a GPU's {:.0f}", megabytes(gpu->peak), megabytes(gpu->total)) : ""));
   say(format("ranks       {} ({}), {}, {} thread(s) each, mode {}", setup.team->world(),
              setup.team->job().launcher, setup.team->device().str(), setup.session->threads(), s.train.mode));
   say(format("steps       {} an epoch of {} samples together, {} in all", rounds.steps_per_epoch, grouped,

@@ -11,6 +11,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
+#include "trainer/observe/gpu_memory.h"
 
 namespace lockstep::train {
 namespace {
@@ -136,11 +137,14 @@ void RunFacts::add_worst() {
 
 void RunFacts::finish(const PhaseSeconds& phases) {
   const auto texts = setup_.team->all_gather(phases_of(phases).dump());
+  const auto memory = peak_gpu_memory(*setup_.team);
   add_worst();
   if (!writes()) return;
   Json ranks = Json::array();
   for (const auto& text : texts) ranks.push_back(Json::parse(text));
-  (*json_)["attempts"].back()["phases"] = {{"names", phase_names()}, {"ranks", ranks}};
+  auto& attempt = (*json_)["attempts"].back();
+  attempt["phases"] = {{"names", phase_names()}, {"ranks", ranks}};
+  if (memory) attempt["gpu_memory"] = {{"peak", memory->peak}, {"total", memory->total}};
 }
 
 void RunFacts::tell(run_folder::RunState state, const std::string& reason, int64_t step,

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "lockstep/base/format.h"
+#include "trainer/observe/gpu_memory.h"
 #include "trainer/step/evaluate.h"
 
 namespace lockstep::train {
@@ -146,6 +147,9 @@ void RunLog::summarize(const TrainingState& state) {
   console_.line(
       format("{} steps, {:.0f} samples/s", state.step - first_step_, rate(samples_ * shares_, seconds)));
   console_.line("Time per rank: " + phase_table(mean));
+  if (const auto memory = peak_gpu_memory(team_))
+    console_.line(
+        format("Peak GPU memory: {:.2f} GB a rank, of {:.1f} GB", memory->peak / 1e9, memory->total / 1e9));
   if (team_.world() == 1 || !team_.first()) return;  // the others need not read all ranks' words
   const auto slowest = std::max_element(
       owns.begin(), owns.end(), [](const auto& a, const auto& b) { return std::stod(a) < std::stod(b); });

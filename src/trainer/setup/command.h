@@ -15,7 +15,8 @@ struct Command {
   bool trace = false;                                     // train.trace, where the config has none
   std::string program;                                    // version and commit
   std::vector<std::pair<std::string, std::string>> told;  // what else all ranks must have been told alike
-  bool whole_model = false;                               // each rank takes it, whatever `parallel` says
+  bool elsewhere = false;    // the config is of a run, whose GPUs need not be here
+  bool whole_model = false;  // each rank takes it, whatever `parallel` says
 };
 
 }  // namespace lockstep::train

@@ -22,6 +22,7 @@
 #include "trainer/modes/model.h"
 #include "trainer/modes/shared_layers.h"
 #include "trainer/provoke/provoke.h"
+#include "trainer/setup/arithmetic.h"
 #include "trainer/setup/job_config.h"
 #include "trainer/setup/try_model.h"
 
@@ -54,6 +55,15 @@ void obey_launcher(launch::Runtime& runtime, const Settings& settings, const Com
   const auto& wanted = settings.launch.launcher;
   if (wanted == "auto" || wanted == runtime.job().launcher || launcher_of(command) != "auto") return;
   runtime.set_launcher(wanted);
+}
+
+// What a run was trained on need not be here; what is asked for now stays.
+void forget_gpus(LaunchOptions& options, const std::vector<std::string>& sets) {
+  const auto is_asked = [&sets](const char* key) {
+    return std::any_of(sets.begin(), sets.end(), [key](const auto& set) { return set.starts_with(key); });
+  };
+  if (options.device == "cuda" && !is_asked("launch.device=")) options.device = "auto";
+  if (options.backend == "nccl" && !is_asked("launch.backend=")) options.backend = "auto";
 }
 
 // What is at a library's path on one node may be an older build than on another.
@@ -143,6 +153,8 @@ Setup join_job(const Command& command) {
   if (!command.whole_model) Provocation::prepare(loaded);  // which is for training
   config::check_conflicts(loaded);                         // --trace and a fault change settings
   obey_launcher(*runtime, loaded.settings, command);
+  if (command.elsewhere) forget_gpus(loaded.settings.launch, command.sets);
+  choose_arithmetic(loaded.settings.train);
   open_session(setup, std::move(runtime), loaded, command);
   for (const auto& warning : loaded.warnings) log::warning(warning);  // of the libraries
   setup.settings = std::move(loaded.settings);
