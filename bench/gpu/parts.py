@@ -7,11 +7,13 @@ import sys
 import jobs
 import launch
 import measure
+import modes
 import place
 import show
 import step_time
 import targets
 import trained
+import trouble
 import verdict
 from running import NotHere, Wrong
 
@@ -38,7 +40,7 @@ def doctor(part, found):
 
 def tests(part, binary, names, least, world=1):
     """gtests that are to run, and not to be skipped."""
-    said = part.run([part.here.program.parent / binary, f"--gtest_filter={names}"], ranks=trained.ranks(world) if world > 1 else None,
+    said = part.run([part.here.program.parent / binary, f"--gtest_filter={names}"], ranks=trained.ranks(world, part.here) if world > 1 else None,
                     LOCKSTEP_TEST_GPU="1")
     passed = re.search(r"\[  PASSED  \] (\d+) test", said)
     if not passed or int(passed[1]) < least or "[  SKIPPED ]" in said:
@@ -52,7 +54,7 @@ def plugin(part, found):
 
 def nccl(part, found, world=1):
     peer = [part.here.program.parent / "comm_peer", part.here.backend, 60_000, 20_000, 100]
-    said = part.run(peer, ranks=trained.ranks(world))
+    said = part.run(peer, ranks=trained.ranks(world, part.here))
     if len(re.findall(r"^done \d", said, re.M)) != world:
         raise Wrong("not every rank came to the end of its sums")
     found["sums"] = f"101 of 1000 floats, {world} rank{'s' * (world > 1)}: right"
@@ -75,9 +77,10 @@ def two_ranks(part, found):
 
 
 def against_python(part, found, precision, layout="nchw"):
-    sets = ("data.batch_size=256", f"train.precision={precision}", f"train.layout={layout}")
+    """With the same bits each time on both sides: without, cuDNN's sums are in another order each time, in fp32 at least."""
+    sets = ("data.batch_size=256", f"train.precision={precision}", f"train.layout={layout}", "train.deterministic=true")
     words = trained.compared(part, trained.ours(part, f"ours-{precision}-{layout}", *sets),
-                             trained.theirs(part, f"python-{precision}-{layout}", precision, layout == "channels_last"),
+                             trained.theirs(part, f"python-{precision}-{layout}", precision, layout == "channels_last", deterministic=True),
                              trained.CLOSE[precision])
     found |= {f"{precision} {layout}, {what}": how for what, how in words.items()}
 
@@ -105,10 +108,11 @@ def fp16(part, found):
 
 
 def pinned(part, found):
-    how = ("data.batch_size=256", "data.workers=2")
+    """Without train.deterministic cuDNN's sums are in another order each time."""
+    how = ("data.batch_size=256", "data.workers=2", "train.deterministic=true")
     pin = trained.ours(part, "pinned", *how, "data.pin_memory=true", steps=100)
     plain = trained.ours(part, "pageable", *how, "data.pin_memory=false", steps=100)
-    found["losses"] = trained.loss_words(pin.losses, plain.losses, trained.CLOSE["fp32"])
+    found |= trained.compared(part, pin, plain, 0)
 
 
 def resume(part, found):
@@ -126,12 +130,19 @@ def resume(part, found):
                     f"Python's {'give them back' if generators['taken'] else 'do not give them back'}")
     if generators["states"] != trained.asked(part, whole.saved)["states"]:
         raise Wrong("the generators ended elsewhere than without a stop")
+    if part.here.device == "cuda":
+        how = dict(config=step_time.config().stem)
+        whole = trained.ours(part, "graph", "train.deterministic=true", steps=60, **how)
+        trained.ours(part, "graph-parts", "train.deterministic=true", steps=30, **how)
+        rest = trained.ours(part, "graph-parts", "train.deterministic=true", steps=60, words=("--resume", "auto"), **how)
+        found |= {f"the GPU's own step, {what}": how for what, how in trained.compared(part, rest, whole, 1e-2).items()}
     found["generators"] = f"of {' and '.join(wanted)}: as without a stop, and Python's take them"
 
 
 def sanitizer(part, found):
     sets = ("train.max_steps=3", "data.batch_size=16", "train.eval_every=0", "run.name=run", "launch.device=cuda", "data.workers=0")
-    said = part.run([part.here.sanitizer, "--tool", "memcheck", "--error-exitcode", 9, part.here.program, "train",
+    # libtorch asks for kernels that it may not have, which CUDA calls an error
+    said = part.run([part.here.sanitizer, "--tool", "memcheck", "--report-api-errors", "no", "--error-exitcode", 9, part.here.program, "train",
                      launch.ROOT / "configs/mnist.yaml", *(word for setting in sets for word in ("--set", setting))],
                     PYTORCH_NO_CUDA_MEMORY_CACHING="1")  # or one block of the cache would hide what lies beside a tensor
     summary = re.search(r"ERROR SUMMARY: (\d+) error", said)
@@ -158,7 +169,7 @@ def speed(part, found):
         raise Wrong("; ".join(f"{job}: {why}" for job, why in (results.failed | results.late).items()))
 
 
-GPU, TWO = ("a GPU",), ("a device", "two ranks")
+GPU = ("a GPU",)
 ROWS = [
     Row("doctor", "lockstep doctor on the GPU", 60, doctor),
     Row("plugin", "the CUDA half: loaded first, and refused where it comes too late", 60, plugin, GPU),
@@ -168,22 +179,19 @@ ROWS = [
     Row("fp16", "20 steps in fp16 with GradScaler against Python's", 60, fp16, GPU),
     Row("step", "60 steps of the GPU's own step against Python's DDP", 60, gpu_step),
     Row("speed", "P10: microseconds of a step, and of Python's eager and compiled", 200, speed),
-    Row("two", "NCCL, DDP, SyncBatchNorm and stages at two ranks", 90, two_ranks, TWO),
+    Row("two", "NCCL, DDP, SyncBatchNorm and stages at two ranks", 90, two_ranks),
+    Row("modes", "every way to train, on the GPU and on the CPU", 150, modes.one, GPU),
+    Row("modes2", "the same at two and four ranks", 240, modes.two, GPU),
+    Row("trouble", "a rank that is killed, stopped, or leaves out a collective", 200, trouble.ends),
     Row("pinned", "100 steps from page-locked memory, and from pageable", 60, pinned),
     Row("resume", "dropout from the device's generator, with and without a stop", 90, resume),
     Row("sanitizer", "compute-sanitizer memcheck over 3 steps", 120, sanitizer, ("a GPU", "a sanitizer")),
 ]
 
 
-def shared(here):
-    return here.nccl >= (2, 30)
-
-
 NEEDS = {
     "a GPU": lambda here: "" if here.device == "cuda" else "no GPU",
     "a device": lambda here: "no GPU" if here.device == "none" else "",
-    "two ranks": lambda here: "" if here.device != "cuda" or len(here.gpus) > 1 or shared(here) else
-    f"one GPU, and NCCL {'.'.join(map(str, here.nccl))} takes two ranks on one from 2.30 on",
     "a sanitizer": lambda here: "" if here.sanitizer else "compute-sanitizer is not installed",
 }
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import pathlib
 
 import contestants
@@ -20,10 +21,16 @@ class Trained:
     saved: pathlib.Path
 
 
-def ranks(world):
+def ranks(world, here):
+    """On one GPU NCCL before 2.30 takes two ranks only from two nodes: it is told of so many, and talks over sockets."""
     if world == 1:
         return launch.rank_environments(1)
-    return launch.rank_environments(world, LOCAL_WORLD_SIZE=str(world), NCCL_MULTI_RANK_GPU_ENABLE="1")
+    environments = launch.rank_environments(world, LOCAL_WORLD_SIZE=str(world), NCCL_MULTI_RANK_GPU_ENABLE="1")
+    if here.device != "cuda" or len(here.gpus) >= world:
+        return environments
+    apart = [{"NCCL_HOSTID": f"node{rank}", "NCCL_SOCKET_IFNAME": "lo"} if here.nccl < (2, 30) else {} for rank in range(world)]
+    return [own | {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]} | more
+            for own, more in zip(environments, apart)]
 
 
 def losses_of(files):
@@ -34,23 +41,24 @@ def losses_of(files):
     return {same[0]["step"]: sum(line["loss"] for line in same) / len(same) for same in zip(*every)}
 
 
-def ours(part, name, *sets, config="mnist", steps=STEPS, world=1, words=()):
+def ours(part, name, *sets, config="mnist", steps=STEPS, world=1, words=(), saves=True):
     steps = part.here.steps(steps)
+    config = launch.ROOT / f"configs/{config}.yaml" if isinstance(config, str) else config
     told = [f"train.max_steps={steps}", "train.log_every=1", "train.eval_every=0", "run.name=run", f"launch.device={part.here.kind}",
             *sets]
-    program = [part.here.program, "train", launch.ROOT / f"configs/{config}.yaml", *words]
-    part.run([*program, *(word for setting in told for word in ("--set", setting))], name, ranks(world))
+    program = [part.here.program, "train", config, *words]
+    part.run([*program, *(word for setting in told for word in ("--set", setting))], name, ranks(world, part.here))
     run = part.folder / name / "runs/run"
     saved = run / f"checkpoints/step-{steps:08}.pt"
-    if not saved.exists():
+    if saves and not saved.exists():
         raise Wrong(f"no checkpoint of step {steps} was left")
     return Trained(losses_of([run / "metrics.jsonl"]), saved)
 
 
-def theirs(part, name, precision="fp32", channels_last=False, batch=256, steps=STEPS, world=1):
-    more = ["--channels-last"] if channels_last else []
+def theirs(part, name, precision="fp32", channels_last=False, batch=256, steps=STEPS, world=1, deterministic=False):
+    more = ["--channels-last"] * channels_last + ["--deterministic"] * deterministic
     part.python(PEER, "--data", launch.ROOT / "data/mnist", "--out", part.folder / name, "--steps", part.here.steps(steps), "--every",
-                1, "--batch", batch, "--device", part.here.kind, "--precision", precision, *more, name=name, ranks=ranks(world))
+                1, "--batch", batch, "--device", part.here.kind, "--precision", precision, *more, name=name, ranks=ranks(world, part.here))
     return Trained(losses_of((part.folder / name).glob("steps.*.jsonl")), part.folder / name / "end.pt")
 
 

@@ -20,7 +20,8 @@ pytestmark = pytest.mark.about("scripts", "bench")
 
 SCRIPT = SOURCE / "scripts/gpu_kit"
 MOST = 60 << 20
-PARTS = ["doctor", "plugin", "nccl", "tests", "parity", "fp16", "step", "speed", "two", "pinned", "resume", "sanitizer"]
+PARTS = ["doctor", "plugin", "nccl", "tests", "parity", "fp16", "step", "speed", "two", "modes", "modes2", "trouble",
+         "pinned", "resume", "sanitizer"]
 
 
 @pytest.fixture(scope="session")

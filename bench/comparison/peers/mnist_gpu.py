@@ -1,4 +1,4 @@
-"""DDP with the images in the device's memory, ready to be trained on: [--precision P] [--channels-last] [--compile].
+"""DDP with the images in the device's memory, ready to be trained on: [--precision P] [--channels-last] [--deterministic] [--compile].
 
 Waits for the device only where it writes a line. Leaves steps.RANK.jsonl and, of rank 0, end.pt.
 """
@@ -30,6 +30,7 @@ def options_of():
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--precision", choices=TYPES, default="fp32")
     parser.add_argument("--channels-last", action="store_true")
+    parser.add_argument("--deterministic", action="store_true")
     parser.add_argument("--compile", action="store_true", help="torch.compile, mode reduce-overhead")
     return parser.parse_args()
 
@@ -62,6 +63,9 @@ def wrapped(options, device):
 def main():
     options = options_of()
     device = device_of(options)
+    if options.deterministic:
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+        torch.use_deterministic_algorithms(True)
     dist.init_process_group("gloo" if device.type == "cpu" else "nccl", device_id=None if device.type == "cpu" else device)
     images, labels = (part.to(device) for part in digits(options.data))
     sampler = DistributedSampler(images)
