@@ -87,18 +87,67 @@ def test_spacks_recipe_takes_the_sources_that_it_lies_in(monkeypatch):
     assert recipe(monkeypatch)[0].git == SOURCE.as_uri()
 
 
+# --- EasyBuild and conda: what they name, and what they tell CMake --------------------------------------------------------
+OTHER_NAMES = {"nlohmann-json": "nlohmann_json", "boost": "libboost-devel", "hwloc": "libhwloc"}  # conda's; EasyBuild's but for case
+
+
+def libraries():
+    """The libraries that bootstrap brings, by Spack's names."""
+    rows = [line.split("\t") for line in (SOURCE / "scripts/packages.tsv").read_text().splitlines() if line[0] != "#"]
+    return {re.match(r"[\w-]+", row[5]).group(0) for row in rows if row[1] in ("build", "extra") and row[2].startswith("header:")}
+
+
+def cmake_words(text):
+    return set(re.findall(r"-D(\w+)=", text))
+
+
+def known_to_cmake():
+    known = "".join(path.read_text() for path in [SOURCE / "CMakeLists.txt", *(SOURCE / "cmake").glob("*.cmake")])
+    parts = re.search(r"foreach\(part ([A-Z ]+)\)", known).group(1).split()
+    return set(re.findall(r"\w+", known)) | {f"LOCKSTEP_{part}" for part in parts} | {"CMAKE_CXX_FLAGS", "CMAKE_CXX_FLAGS_RELEASE"}
+
+
+@pytest.mark.parametrize("cuda", [False, True], ids=["cpu", "cuda"])
+def test_easybuilds_recipe_has_what_bootstrap_would_bring(cuda):
+    suffix = "-CUDA-12.9.1" if cuda else ""
+    file = SOURCE / f"packaging/easybuild/lockstep-0.1.0-foss-2025b{suffix}.eb"
+    told = {"SOURCE_TAR_GZ": "lockstep-0.1.0.tar.gz", "SYSTEM": "system"}
+    exec(compile(file.read_text(), file, "exec"), told)
+    names = {words[0].lower() for words in told["dependencies"]}
+    assert {OTHER_NAMES.get(name, name) if name == "nlohmann-json" else name for name in libraries()} <= names
+    assert ("nccl" in names, "cuda" in names) == (cuda, cuda)
+    assert f"-DLOCKSTEP_CUDA={'ON' if cuda else 'OFF'}" in told["configopts"]
+    assert cmake_words(told["configopts"]) <= known_to_cmake()
+    torch = next(words for words in told["dependencies"] if words[0] == "PyTorch")
+    found = (SOURCE / "cmake/FindLibtorch.cmake").read_text()
+    bounds = [re.search(rf"set\(LIBTORCH_{end} ([\d.]+)\)", found).group(1) for end in ("OLDEST", "NEWEST")]
+    numbers = [tuple(map(int, version.split(".")))[:2] for version in (bounds[0], torch[1], bounds[1])]
+    assert numbers == sorted(numbers)
+
+
+def test_condas_recipe_has_what_bootstrap_would_bring():
+    yaml = pytest.importorskip("yaml")
+    recipe = yaml.safe_load((SOURCE / "packaging/conda/recipe.yaml").read_text())
+    host = {words.split()[0] for words in recipe["requirements"]["host"]}
+    assert {OTHER_NAMES.get(name, name) for name in libraries()} | {"libtorch"} <= host
+    assert cmake_words(" ".join(recipe["build"]["script"])) <= known_to_cmake()
+    assert recipe["context"]["version"] in (SOURCE / "CMakeLists.txt").read_text()
+
+
 # --- Apptainer ---------------------------------------------------------------------------------------------------------
-def sections():
-    parts = re.split(r"^%(\w+)\n", DEFINITION.read_text(), flags=re.MULTILINE)
+def sections(definition=DEFINITION):
+    parts = re.split(r"^%(\w+)\n", definition.read_text(), flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2]))
 
 
-def test_apptainers_sections_are_sound_shell(run, tmp_path):
+@pytest.mark.parametrize("name", ["lockstep.def", "wheel.def"])
+def test_apptainers_sections_are_sound_shell(name, run, tmp_path):
     if not shutil.which("shellcheck"):
         pytest.skip("no shellcheck")
-    for name in ("post", "environment", "runscript", "test"):
-        (tmp_path / name).write_text("#!/bin/sh\n" + sections()[name].replace("{{ wheels }}", "$wheels"))
-        run("shellcheck", "--exclude=SC2154", tmp_path / name, check=True)  # wheels comes from outside
+    of_file = sections(DEFINITION.parent / name)
+    for part in ("post", "environment", "runscript", "test"):
+        (tmp_path / part).write_text("#!/bin/sh\n" + of_file[part].replace("{{ wheels }}", "$wheels"))
+        run("shellcheck", "--exclude=SC2154", tmp_path / part, check=True)  # wheels comes from outside
 
 
 def test_apptainer_copies_all_that_cmake_wants(build_dir, run, tmp_path):
