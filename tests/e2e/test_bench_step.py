@@ -149,8 +149,9 @@ model: {{name: mlp, hidden: [8]}}
 def test_a_bench_that_is_ended_leaves_nothing_and_says_who(start, mpiexec, mpi, lockstep, config, tmp_path, end):
     folder = tmp_path / "folder"
     folder.mkdir()
-    process = start(mpiexec, *mpi.quiet, "-n", "2", lockstep, "bench", "step", config, "--steps", "100000", cwd=folder,
-                    text=True, stderr=-1, stdout=-1)
+    quiet = () if end == signal.SIGKILL else mpi.quiet  # where mpirun is quicker to end rank 0, it says why
+    process = start(mpiexec, *quiet, "-n", "2", lockstep, "bench", "step", config, "--steps", "100000", cwd=folder, text=True, stderr=-1,
+                    stdout=-1)
     line_with(process, process.stderr, "timing 100000 steps")
     if end == signal.SIGINT:
         process.send_signal(end)
@@ -161,7 +162,7 @@ def test_a_bench_that_is_ended_leaves_nothing_and_says_who(start, mpiexec, mpi, 
     status, said = process.wait(PATIENCE), process.stderr.read()
     assert status != 0 or mpi is not OPEN_MPI, said  # hydra forgets it after Ctrl-C
     if end == signal.SIGKILL and mpi is OPEN_MPI:
-        assert "has died" in said and "rank 1" in said, said
+        assert "rank 1" in said and ("has died" in said or "exited on signal 9" in said), said
     printed = process.stdout.read()  # hydra has words of its own
     assert (printed == "" if mpi is OPEN_MPI else "median" not in printed) and not list(folder.iterdir())
 

@@ -60,7 +60,7 @@ std::string job_of(const Json& attempt) {
 }
 
 std::string device_of(const Json& attempt) {
-  const auto device = text(attempt, "device");
+  auto device = text(attempt, "device");
   if (!attempt.contains("gpu_memory") || !attempt["gpu_memory"].is_object()) return device;
   const double peak = number(attempt["gpu_memory"], "peak"), total = number(attempt["gpu_memory"], "total");
   if (!std::isfinite(peak) || !std::isfinite(total)) return device;
