@@ -88,13 +88,13 @@ class InOrder : public c10d::Backend {
       throw std::runtime_error("Message truncated: the two ranks' first groups go other ways");
   }
 
-  c10::intrusive_ptr<c10d::Backend> carrier_;
   struct Message {
     bool sends;
     std::function<WorkPtr()> start;
   };
   static constexpr int kConnects = 4711;  // a tag
 
+  c10::intrusive_ptr<c10d::Backend> carrier_;
   std::vector<Message> messages_;
   std::array<bool, 2> connected_{};
   bool is_open_ = false;

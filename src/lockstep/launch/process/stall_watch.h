@@ -16,8 +16,8 @@ class StallWatch {
  public:
   struct Limits {
     std::chrono::milliseconds longest;  // without a sign
-    std::function<bool()> is_hopeless =
-        nullptr;  // asked some ten times a second once a sign is a second late
+    /// Asked some ten times a second once a sign is a second late.
+    std::function<bool()> is_hopeless = nullptr;
   };
   /// `action` is called once, from a thread of its own.
   StallWatch(Limits limits, std::function<void()> action);
@@ -26,7 +26,7 @@ class StallWatch {
   StallWatch& operator=(const StallWatch&) = delete;
 
   /// A sign of progress, from which on it counts. Costs one addition.
-  void sign() { signs_.fetch_add(2, std::memory_order_relaxed); }
+  void sign() { signs_.fetch_add(1, std::memory_order_relaxed); }
   /// Nothing is under way: it counts no more.
   void rest() { signs_.store(0, std::memory_order_relaxed); }
 

@@ -23,8 +23,7 @@ Findings shared(const Picture& picture) {
   std::map<std::string, std::vector<int>> by_uuid, by_bus;
   for (const Facts& facts : picture.ranks) {
     const Gpu* gpu = own_gpu(facts);
-    if (!gpu) continue;
-    if (gpu->uuid.empty()) continue;
+    if (!gpu || gpu->uuid.empty()) continue;
     by_uuid[gpu->uuid].push_back(facts.job.rank);
     if (!gpu->bus.empty())
       by_bus[format("{} on node {}", gpu->bus, facts.job.node_rank)].push_back(facts.job.rank);
