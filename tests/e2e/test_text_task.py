@@ -57,6 +57,39 @@ def model_inputs(place, texts, length=24):
     return torch.tensor([[one.ids, one.type_ids, one.attention_mask] for one in made])
 
 
+@pytest.mark.about("exported")
+def test_an_exported_model_gets_the_rows_that_it_names(place, train):
+    """As a TorchScript model that picks them itself, to the same bits."""
+    words = len((place / "words/vocab.txt").read_text().splitlines())
+
+    class Named(torch.nn.Module):
+        def __init__(self, size: int):
+            super().__init__()
+            self.table, self.out = torch.nn.Embedding(size, 8), torch.nn.Linear(8, 2)
+
+        def forward(self, attention_mask, input_ids):
+            mask = attention_mask.unsqueeze(2).to(torch.float32)
+            return self.out((self.table(input_ids) * mask).sum(1) / mask.sum(1))
+
+    class Picking(Named):
+        def forward(self, x):
+            mask = x[:, 2].unsqueeze(2).to(torch.float32)
+            return self.out((self.table(x[:, 0]) * mask).sum(1) / mask.sum(1))
+
+    dynamic = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
+    rows = (torch.ones(3, 5, dtype=torch.int64), torch.ones(3, 5, dtype=torch.int64))
+    torch.manual_seed(0)
+    torch.export.save(torch.export.export(Named(words), rows, dynamic_shapes=(dynamic, dynamic)), place / "model.pt2")
+    torch.manual_seed(0)
+    torch.jit.script(Picking(words)).save(str(place / "model.pt"))
+    write_csv(place / "reviews.csv", reviews(40))
+    train("reviews.csv", train__max_steps=6, run__name="script")
+    train("reviews.csv", train__max_steps=6, run__name="exported", model__name="exported", model__path=place / "model.pt2")
+    script, exported = ({name: tensor for name, tensor in torch.load(checkpoints(place / f"runs/{name}")[-1])["model"].items()}
+                        for name in ("script", "exported"))
+    assert script.keys() == exported.keys() and all(torch.equal(script[name], exported[name]) for name in script)
+
+
 def probabilities(place, texts):
     """What Python gives for them, with the weights of the newest checkpoint."""
     model = torch.jit.load(str(place / "model.pt"))

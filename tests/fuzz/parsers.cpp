@@ -15,6 +15,7 @@
 #include "lockstep/data/pixels/png.h"
 #include "lockstep/data/rows/text_rows.h"
 #include "lockstep/models/bert_config.h"
+#include "lockstep/exported/program.h"
 #include "lockstep/text/folder.h"
 #include "lockstep/text/tokenizer.h"
 #include "lockstep/text/vocabulary.h"
@@ -127,6 +128,7 @@ const std::vector<Parser>& parsers() {
              data::check_jpeg_header(bytes_of(input));
              data::read_jpeg(bytes_of(input), pixels);
            }),
+      text("exported", [](const std::string& input) { exported::read_program(input, "model.pt2"); }),
       file("vocabulary", "vocab.txt", [](const std::string& path) { text::read_vocabulary(path); }),
       {"tokenizer", "tokenizer.json", read_tokenizer},
       {"bert-config", "config.json",

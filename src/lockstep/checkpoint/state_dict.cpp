@@ -62,8 +62,17 @@ std::string mismatch(const std::string& name, const at::Tensor& wanted, const at
 }  // namespace
 
 Tree module_state_dict(const torch::nn::Module& module) {
+  auto all = make_dict();
+  collect(module, "", all);
+  const auto* own = dynamic_cast<const OwnStateDict*>(&module);
+  if (!own) return all;
   auto state = make_dict();
-  collect(module, "", state);
+  const auto& unsaved = own->unsaved();
+  for (const auto& [name, tensor] : items(all)) {
+    if (std::find(unsaved.begin(), unsaved.end(), name.toStringRef()) == unsaved.end())
+      put(state, name, tensor);
+  }
+  for (const auto& [name, first] : own->tied()) put(state, name, *find(all, first));
   return state;
 }
 

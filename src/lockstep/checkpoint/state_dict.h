@@ -4,13 +4,25 @@
 #include <torch/nn/module.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/checkpoint/tree.h"
 
 namespace lockstep {
 
-/// {"conv1.weight": tensor, ...} in the order of Python's state_dict. Tensors are not copied.
+/// What a module's state_dict has besides its own names, and what of them it lacks.
+class OwnStateDict {
+ public:
+  virtual ~OwnStateDict() = default;
+  /// Second names of tensors that are registered once: {"head.weight", "embedding.weight"}.
+  virtual const std::vector<std::pair<std::string, std::string>>& tied() const = 0;
+  /// Buffers that no state_dict holds (Python's persistent=False).
+  virtual const std::vector<std::string>& unsaved() const = 0;
+};
+
+/// {"conv1.weight": tensor, ...} in the order of Python's state_dict; of an OwnStateDict as that says. Tensors
+/// are not copied.
 Tree module_state_dict(const torch::nn::Module& module);
 
 /// Finds the model's tensors in what a file held: a state_dict itself, or one under "model", "state_dict" or

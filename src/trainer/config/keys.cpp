@@ -149,7 +149,10 @@ const std::vector<Key> kKeys = {
 
     {KEY(model.name), "the model; empty = the task's own", {.table = "model", .path = true}},
     {KEY(model.path),
-     "the TorchScript file, or the folder of a pretrained model",
+     "the file that torch.export.save or torch.jit.save wrote, or the folder of a pretrained model",
+     {.path = true, .use = kModel}},
+    {KEY(model.eval_path),
+     "the exported model once more, exported after model.eval(); empty = dropout and norms are turned off",
      {.path = true, .use = kModel}},
     {KEY(model.hidden),
      "widths of the hidden layers of an mlp; empty = the task's own",

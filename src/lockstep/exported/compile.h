@@ -1,0 +1,27 @@
+#pragma once
+// From the JSON of a graph to one that runs.
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+
+#include "lockstep/exported/field.h"
+#include "lockstep/exported/graph.h"
+
+namespace lockstep::exported {
+
+/// What a graph and those inside it call.
+struct Calls {
+  std::map<std::string, int64_t> operators;  ///< "aten::linear", how often
+  std::set<std::string> draws;               ///< of those, the ones that draw numbers in eval mode, too
+};
+
+/// `counters`: the inputs that count a norm's batches. Refusal, which names the operator, for what cannot
+/// run.
+Graph compile(const Json& graph, const std::set<std::string>& counters, Calls& calls);
+
+/// The line of Python that a node of the file stands for, "model.py:12, in forward"; empty where it has none.
+std::string place_of(const Json& node);
+
+}  // namespace lockstep::exported

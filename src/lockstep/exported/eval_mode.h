@@ -1,0 +1,12 @@
+#pragma once
+// What eval mode changes in a graph that was exported in train mode: dropout and norms, as
+// torch.nn.Module.eval() changes them.
+
+#include "lockstep/exported/graph.h"
+
+namespace lockstep::exported {
+
+/// Fills in what is different of the node then. `counts_batches`: it adds to a norm's number of batches.
+void set_eval_mode(Node& node, bool counts_batches);
+
+}  // namespace lockstep::exported

@@ -1,0 +1,93 @@
+#include "lockstep/exported/program.h"
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
+
+namespace lockstep::exported {
+namespace {
+
+// The forms of the graph that are known: torch 2.9 writes 8.14, torch 2.15 writes 8.20.
+constexpr int64_t kMajor = 8, kLeastMinor = 14, kMostMinor = 20;
+
+void read_version(const Json& model, Program& program) {
+  const auto& version = model.at("schema_version");
+  const auto major = whole_number(version.at("major")), minor = whole_number(version.at("minor"));
+  program.schema = format("{}.{}", major, minor);
+  if (const auto torch = model.find("torch_version"); torch != model.end() && torch->is_string())
+    program.torch_version = shown(torch->get<std::string>());
+  if (major != kMajor || minor < kLeastMinor) {
+    throw Refusal(format("the graph is written in form {}, and forms {}.{} to {}.x can be read",
+                         program.schema, kMajor, kLeastMinor, kMajor),
+                  "export it again with a torch between 2.9 and the one this lockstep is built with");
+  }
+  program.is_newer = minor > kMostMinor;
+}
+
+std::set<std::string> counters_of(const Signature& signature) {
+  std::set<std::string> found;
+  for (const auto& input : signature.inputs) {
+    if (input.kind == Input::Kind::buffer && input.name.ends_with("num_batches_tracked"))
+      found.insert(input.argument);
+  }
+  return found;
+}
+
+void check_tensors(const Program& program) {
+  for (const auto& input : program.signature.inputs) {
+    const bool needs_tensor = input.kind == Input::Kind::parameter || input.kind == Input::Kind::buffer ||
+                              input.kind == Input::Kind::constant_tensor;
+    if (needs_tensor && !program.weights.contains(input.name) && !program.constants.contains(input.name))
+      throw Refusal(format("the file lacks the tensor {}", shown(input.name)));
+  }
+}
+
+void read_graph(const Json& model, Program& program) {
+  read_version(model, program);
+  program.signature = read_signature(model);
+  program.graph =
+      compile(model.at("graph_module").at("graph"), counters_of(program.signature), program.calls);
+  if (program.signature.inputs.size() != program.graph.inputs.size() ||
+      program.signature.outputs.size() != program.graph.outputs.size())
+    throw Refusal("its signature is of another graph");
+}
+
+/// The file and what to do about it, for whatever is wrong.
+template <class Work>
+void refusing(const std::string& path, Work work) {
+  constexpr const char* kOtherwise = "the exported model is not as torch.export writes it: ";
+  try {
+    work();
+  } catch (const Refusal& refusal) {
+    throw InputError(std::string("the exported model cannot be used: ") + refusal.what(), path, refusal.hint);
+  } catch (const nlohmann::json::exception& error) {
+    throw InputError(kOtherwise + base::what_is_wrong(error), path, kExportAgain);
+  } catch (const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    throw InputError(kOtherwise + text.substr(0, text.find('\n')), path, kExportAgain);
+  }
+}
+
+}  // namespace
+
+Program read_program(const std::string& path) {
+  const Archive archive(path);
+  Program program;
+  program.path = path;
+  refusing(path, [&] {
+    read_graph(archive.json("models/model.json"), program);
+    program.weights = read_weights(archive);
+    program.constants = read_constants(archive);
+    check_tensors(program);
+  });
+  return archive.whole(std::move(program));
+}
+
+Program read_program(std::string_view model_json, const std::string& path) {
+  Program program;
+  program.path = path;
+  refusing(path, [&] { read_graph(base::parse_json(model_json), program); });
+  return program;
+}
+
+}  // namespace lockstep::exported

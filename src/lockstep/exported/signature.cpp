@@ -1,0 +1,206 @@
+#include "lockstep/exported/signature.h"
+
+#include <limits>
+
+#include "lockstep/base/format.h"
+
+namespace lockstep::exported {
+namespace {
+
+// "Symbol('s31', positive=True, integer=True)", or "s31" as an old torch wrote it
+std::string symbol_in(const std::string& expression) {
+  constexpr std::string_view begin = "Symbol('";
+  if (!expression.starts_with(begin)) return shown(expression);
+  const auto end = expression.find('\'', begin.size());
+  return shown(expression.substr(begin.size(), end - begin.size()));
+}
+
+TensorMeta meta_of(const Json& json) {
+  TensorMeta meta;
+  meta.dtype = scalar_type_of(json.at("dtype"));
+  for (const auto& size : json.at("sizes")) {
+    const auto [kind, value] = only_field(size);
+    const bool fixed = kind == "as_int";
+    meta.sizes.push_back(fixed ? std::optional(whole_number(value)) : std::nullopt);
+    meta.symbols.push_back(fixed ? std::string() : symbol_in(text_at(value, "expr_str")));
+  }
+  return meta;
+}
+
+std::optional<TensorMeta> meta_of_value(const Json& graph, const std::string& name) {
+  const auto& values = graph.at("tensor_values");
+  const auto found = values.find(name);
+  return found == values.end() ? std::nullopt : std::optional(meta_of(*found));
+}
+
+Input user_input(const Json& argument, const Json& graph) {
+  const auto [kind, value] = only_field(argument);
+  if (kind == "as_tensor") {
+    const auto name = text_at(value, "name");
+    return {.kind = Input::Kind::user, .name = name, .argument = name, .meta = meta_of_value(graph, name)};
+  }
+  if (kind == "as_custom_obj") throw Refusal("an input is a TorchBind object");
+  // "as_sym_int" of a size that may change, else a number, a text or None that the graph was made for
+  if (!value.is_object() || !value.contains("as_name"))
+    return {
+        .kind = Input::Kind::constant, .name = {}, .value = kind == "as_none" ? "None" : shown(value.dump())};
+  const auto name = text_at(value, "as_name");
+  return {.kind = Input::Kind::user,
+          .name = name,
+          .argument = name,
+          .value = shown(kind.substr(kind.rfind('_') + 1))};
+}
+
+Input input_of(const Json& spec, const Json& graph) {
+  const auto [kind, value] = only_field(spec);
+  if (kind == "user_input") return user_input(value.at("arg"), graph);
+  if (kind == "constant_input") {
+    const auto constant = only_field(value.at("value"));
+    return {.kind = Input::Kind::constant,
+            .name = text_at(value, "name"),
+            .value = constant.name == "as_none" ? "None" : shown(constant.value.dump())};
+  }
+  const std::map<std::string, std::pair<Input::Kind, const char*>> tensors = {
+      {"parameter", {Input::Kind::parameter, "parameter_name"}},
+      {"buffer", {Input::Kind::buffer, "buffer_name"}},
+      {"tensor_constant", {Input::Kind::constant_tensor, "tensor_constant_name"}}};
+  const auto found = tensors.find(kind);
+  if (found == tensors.end()) {
+    throw Refusal(format("the model takes an input of the kind {}", shown(kind)),
+                  "only tensors, numbers and texts can be given to it");
+  }
+  Input input{.kind = found->second.first,
+              .name = text_at(value, found->second.second),
+              .argument = text_at(value.at("arg"), "name")};
+  if (kind == "buffer") input.saved = value.value("persistent", true);
+  return input;
+}
+
+Output output_of(const Json& spec, const Json& graph) {
+  const auto [kind, value] = only_field(spec);
+  if (kind == "user_output") {
+    const auto argument = only_field(value.at("arg"));
+    if (argument.name != "as_tensor")
+      return {.kind = Output::Kind::user, .name = shown(argument.name.substr(3))};
+    const auto name = text_at(argument.value, "name");
+    return {.kind = Output::Kind::user, .name = name, .meta = meta_of_value(graph, name)};
+  }
+  if (kind == "loss_output") {
+    const auto name = text_at(value.at("arg"), "name");
+    return {.kind = Output::Kind::user, .name = name, .meta = meta_of_value(graph, name)};
+  }
+  if (kind == "buffer_mutation")
+    return {.kind = Output::Kind::mutation, .name = text_at(value, "buffer_name")};
+  if (kind == "parameter_mutation")
+    return {.kind = Output::Kind::mutation, .name = text_at(value, "parameter_name")};
+  throw Refusal(format("the model gives an output of the kind {}", shown(kind)),
+                "export it with torch.export.export, for training, and without run_decompositions()");
+}
+
+int64_t bound(const Json& range, const char* key, int64_t otherwise) {
+  const auto found = range.find(key);
+  return found == range.end() || found->is_null() ? otherwise : whole_number(*found);
+}
+
+std::string word_of(const TensorMeta& meta) {
+  return c10::toString(meta.dtype);
+}
+
+class Checker {
+ public:
+  Checker(const Signature& signature, const std::string& path) : signature_(signature), path_(path) {}
+
+  void check(const Input& input, const c10::IValue& value) {
+    if (!input.meta) return;
+    if (!value.isTensor()) fail(input, format("is a {}", value.tagKind()), "give it a tensor");
+    const auto& tensor = value.toTensor();
+    if (tensor.scalar_type() != input.meta->dtype) {
+      fail(input,
+           format("is {}, and the model was exported for {}", c10::toString(tensor.scalar_type()),
+                  word_of(*input.meta)),
+           "export it with an input of this dtype");
+    }
+    if (tensor.dim() != static_cast<int64_t>(input.meta->sizes.size())) {
+      fail(input,
+           format("has {} dimensions, and the model was exported for {}", tensor.dim(),
+                  input.meta->sizes.size()),
+           "export it with an input of the task's shape");
+    }
+    for (int64_t i = 0; i < tensor.dim(); ++i) check_size(input, i, tensor.size(i));
+  }
+
+ private:
+  void check_size(const Input& input, int64_t dimension, int64_t size) {
+    const auto at = static_cast<size_t>(dimension);
+    if (const auto& fixed = input.meta->sizes[at]) {
+      if (*fixed != size)
+        fail_size(
+            input, dimension, size, format("for {} alone", *fixed),
+            format(
+                "export it with that size free: dynamic_shapes=({{{}: torch.export.Dim.AUTO}},); where it is "
+                "fixed all the same, Dim.DYNAMIC has Python say what fixes it",
+                dimension));
+      return;
+    }
+    const auto& symbol = input.meta->symbols[at];
+    const auto range = signature_.ranges.find(symbol);
+    if (range == signature_.ranges.end()) return;  // an expression: the graph finds out
+    const auto [seen, is_new] = seen_.emplace(symbol, size);
+    if (!is_new && seen->second != size) {
+      fail_size(input, dimension, size,
+                format("for the same size there as elsewhere, where it is {}", seen->second),
+                "export it with a name of its own for that size");
+    }
+    if (size < range->second.least || size > range->second.most) {
+      fail_size(input, dimension, size, format("for {} to {}", range->second.least, range->second.most),
+                "export it with another range for that size");
+    }
+  }
+
+  [[noreturn]] void fail_size(const Input& input, int64_t dimension, int64_t size,
+                              const std::string& exported, const std::string& hint) const {
+    fail(input,
+         format("has size {} in dimension {}, and the model was exported {}", size, dimension, exported),
+         hint);
+  }
+
+  [[noreturn]] void fail(const Input& input, const std::string& what, const std::string& hint) const {
+    throw InputError(format("the input {} {}", shown(input.name), what), path_, hint);
+  }
+
+  const Signature& signature_;
+  const std::string& path_;
+  std::map<std::string, int64_t> seen_;
+};
+
+}  // namespace
+
+Signature read_signature(const Json& model) {
+  const auto& module = model.at("graph_module");
+  const auto& graph = module.at("graph");
+  Signature signature;
+  for (const auto& spec : module.at("signature").at("input_specs"))
+    signature.inputs.push_back(input_of(spec, graph));
+  for (const auto& spec : module.at("signature").at("output_specs"))
+    signature.outputs.push_back(output_of(spec, graph));
+  for (const auto& [symbol, range] : model.at("range_constraints").items()) {
+    // a least of 2 says that torch.export looked at no size of 0 or 1, not that the model cannot take them
+    constexpr int64_t kSpecialised = 2;
+    const auto least = bound(range, "min_val", 0);
+    signature.ranges[shown(symbol)] = {least <= kSpecialised ? 0 : least,
+                                       bound(range, "max_val", std::numeric_limits<int64_t>::max())};
+  }
+  return signature;
+}
+
+void check_inputs(const Signature& signature, const std::vector<const c10::IValue*>& given,
+                  const std::string& path) {
+  Checker checker(signature, path);
+  size_t next = 0;
+  for (const auto& input : signature.inputs) {
+    if (input.kind == Input::Kind::constant) ++next;
+    if (input.kind == Input::Kind::user) checker.check(input, *given[next++]);
+  }
+}
+
+}  // namespace lockstep::exported

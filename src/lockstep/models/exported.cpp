@@ -1,0 +1,212 @@
+#include "lockstep/models/exported.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <array>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/paths.h"
+#include "lockstep/base/text.h"
+#include "lockstep/exported/bound.h"
+#include "lockstep/exported/rewrite.h"
+#include "lockstep/exported/run.h"
+#include "lockstep/models/exported_facts.h"
+#include "lockstep/models/model.h"
+
+namespace lockstep {
+
+using Values = std::vector<c10::IValue>;
+
+struct ExportedNet::State {
+  exported::Bound train;
+  std::optional<exported::Bound> eval = {};
+  exported::StateNames names = {};
+  ExportedFacts facts = {};
+  std::string draws = {};  // what draws random numbers in evaluation, too
+  at::Tensor parameter = {};
+  at::Device constants_are_on = at::kCPU;
+  bool is_noted = false;
+
+  exported::Bound& bound(bool training) { return training || !eval ? train : *eval; }
+  at::Device device();
+};
+
+// Parameters are moved by whoever moves the module; constants follow when it runs.
+at::Device ExportedNet::State::device() {
+  const auto device = parameter.device();
+  if (device == constants_are_on) return device;
+  exported::move_constants(train, device);
+  if (eval) exported::move_constants(*eval, device);
+  return constants_are_on = device;
+}
+
+namespace {
+
+// Text comes as one tensor, [n, 3, tokens].
+constexpr std::array<std::string_view, 3> kTextInputs = {"input_ids", "token_type_ids", "attention_mask"};
+
+void check_count(size_t given, const exported::Program& program) {
+  const auto& inputs = program.signature.inputs;
+  const auto wanted = static_cast<size_t>(std::count_if(inputs.begin(), inputs.end(), exported::is_given));
+  if (given == wanted) return;
+  throw InputError(
+      format("the exported model takes {} input{}, and got {}", wanted, wanted == 1 ? "" : "s", given),
+      program.path, "`lockstep model check` lists them");
+}
+
+Values with_tensors(Values given, const exported::Bound& bound) {
+  const auto& signature = bound.program.signature;
+  check_count(given.size(), bound.program);
+  std::vector<const c10::IValue*> pointers;
+  for (const auto& value : given) pointers.push_back(&value);
+  exported::check_inputs(signature, pointers, bound.program.path);
+  Values inputs;
+  inputs.reserve(signature.inputs.size());
+  auto next = given.begin();
+  for (size_t i = 0; i < signature.inputs.size(); ++i) {
+    if (exported::is_given(signature.inputs[i]))
+      inputs.push_back(std::move(*next++));
+    else
+      inputs.emplace_back(bound.tensors[i]);
+  }
+  return inputs;
+}
+
+// Of a functional graph: the new values of buffers, written back.
+void change(const exported::Bound& bound, const std::string& name, const at::Tensor& value) {
+  const auto& inputs = bound.program.signature.inputs;
+  const torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!exported::is_given(inputs[i]) && inputs[i].name == name) at::Tensor(bound.tensors[i]).copy_(value);
+  }
+}
+
+Values results_of(Values outputs, const exported::Bound& bound) {
+  Values results;
+  const auto& wanted = bound.program.signature.outputs;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i].kind == exported::Output::Kind::user)
+      results.push_back(std::move(outputs[i]));
+    else
+      change(bound, wanted[i].name, outputs[i].toTensor());
+  }
+  return results;
+}
+
+std::optional<int64_t> text_row(const std::string& name) {
+  const auto found = std::find(kTextInputs.begin(), kTextInputs.end(), name);
+  return found == kTextInputs.end() ? std::nullopt : std::optional(found - kTextInputs.begin());
+}
+
+// A task's one tensor as the inputs that the model takes.
+Values inputs_for(const at::Tensor& input, const exported::Program& program) {
+  std::vector<const exported::Input*> takes;
+  for (const auto& one : program.signature.inputs)
+    if (exported::is_given(one)) takes.push_back(&one);
+  const bool is_text = input.dim() == 3 && input.size(1) == static_cast<int64_t>(kTextInputs.size()) &&
+                       input.scalar_type() == at::kLong;
+  Values values;
+  for (size_t i = 0; i < takes.size(); ++i) {
+    const auto row = text_row(takes[i]->name);
+    const bool is_flat = takes[i]->meta && takes[i]->meta->sizes.size() == 2;
+    if (takes[i]->kind == exported::Input::Kind::constant)
+      values.emplace_back();
+    else if (is_text && is_flat && row)
+      values.emplace_back(input.select(1, *row));
+    else if (takes.size() == 1)
+      values.emplace_back(input);
+    else if (input.dim() > 1 && input.size(1) == static_cast<int64_t>(takes.size()))
+      values.emplace_back(input.select(1, static_cast<int64_t>(i)));
+    else
+      throw InputError(format("the exported model takes {} inputs, and the task gives one of {}",
+                              takes.size(), c10::str(input.sizes())),
+                       program.path,
+                       "let forward take the task's one tensor, or for text input_ids, token_type_ids and "
+                       "attention_mask");
+  }
+  return values;
+}
+
+}  // namespace
+
+ExportedNet::ExportedNet(const std::string& path, const std::string& eval_path) {
+  exported::StateNames names;
+  state_.reset(new State{.train = exported::bind(exported::read_program(path), *this, names)});
+  state_->names = std::move(names);
+  state_->draws = models::draws_of(state_->train.program);
+  state_->facts = models::facts_of(state_->train.program, !eval_path.empty());
+  const auto all = parameters();
+  if (all.empty())
+    throw InputError("the exported model has no parameters to train", path, "export a model that has some");
+  state_->parameter = all.front();
+  if (!eval_path.empty())
+    state_->eval = exported::bind_like(exported::read_program(eval_path), state_->train);
+}
+
+ExportedNet::~ExportedNet() = default;
+
+const ExportedFacts& ExportedNet::facts() const {
+  return state_->facts;
+}
+const std::vector<std::pair<std::string, std::string>>& ExportedNet::tied() const {
+  return state_->names.tied;
+}
+const std::vector<std::string>& ExportedNet::unsaved() const {
+  return state_->names.unsaved;
+}
+
+Values ExportedNet::run(Values inputs) {
+  const bool flips = !is_training() && !state_->eval;
+  if (flips && !state_->draws.empty()) {
+    throw InputError("the exported model draws random numbers by itself (" + state_->draws +
+                         "): whether it does so in evaluation is not in the file",
+                     state_->train.program.path,
+                     "export it once more after model.eval(), and set model.eval_path to that file");
+  }
+  const auto device = state_->device();
+  const auto& bound = state_->bound(is_training());
+  auto outputs = exported::run(bound.program.graph, with_tensors(std::move(inputs), bound),
+                               {.device = device, .eval = flips});
+  return results_of(std::move(outputs), bound);
+}
+
+torch::Tensor ExportedNet::forward(const torch::Tensor& input) {
+  if (is_training() && !std::exchange(state_->is_noted, true)) {
+    for (const auto& note : state_->facts.notes) log::info(state_->train.program.path + ": " + note);
+  }
+  const auto& program = state_->bound(is_training()).program;
+  Values tensors;
+  for (auto& value : run(inputs_for(input, program)))
+    if (value.isTensor()) tensors.push_back(std::move(value));
+  if (tensors.size() == 1) return tensors[0].toTensor();
+  throw InputError(format("the exported model gives {} tensors, and a task takes one", tensors.size()),
+                   program.path, "let its forward return one tensor, and export it again");
+}
+
+std::shared_ptr<ExportedNet> load_exported(const std::string& path, const std::string& eval_path) {
+  return std::make_shared<ExportedNet>(path, eval_path);
+}
+
+void save_exported(const torch::nn::Module& module, const std::string& original, const std::string& path) {
+  exported::rewrite_weights(original, module_state_dict(module), path);
+}
+
+namespace {
+
+std::shared_ptr<Net> make_exported(const WantedModel& wanted) {
+  const auto& eval_path = wanted.settings.eval_path;
+  return load_exported(base::find_path(wanted.settings.path),
+                       eval_path.empty() ? std::string() : base::find_path(eval_path));
+}
+
+}  // namespace
+
+LOCKSTEP_MODEL(exported, .help = "what Python's torch.export.save wrote, in `path`",
+               .reads = {"path", "eval_path"},
+               .needs = {{"path", "set model.path to the file that torch.export.save wrote"}},
+               .make = make_exported)
+
+}  // namespace lockstep

@@ -1,0 +1,117 @@
+// Files of torch.export.save, whole and damaged.
+#include "lockstep/exported/archive.h"
+
+#include <caffe2/serialize/inline_container.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+
+#include "lockstep/base/error.h"
+#include "lockstep/exported/program.h"
+#include "temp_folder.h"
+
+namespace lockstep::exported {
+namespace {
+
+using Records = std::map<std::string, std::string>;
+
+const Records kWhole = {{"archive_format", "pt2"}, {"archive_version", "0"}, {"models/model.json", "{}"}};
+
+struct ExportedArchive : testing::Test {
+  std::string written(const Records& records) {
+    const auto path = folder / "model.pt2";
+    caffe2::serialize::PyTorchStreamWriter writer(path);
+    for (const auto& [name, text] : records) writer.writeRecord(name, text.data(), text.size());
+    writer.writeEndOfFile();
+    return path;
+  }
+  Records with(Records records, const std::string& name, const std::string& text) {
+    records[name] = text;
+    return records;
+  }
+  void refused(const std::string& path, const std::string& words) {
+    try {
+      read_program(path);
+      ADD_FAILURE() << "taken: " << words;
+    } catch (const InputError& error) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+  }
+  test::TempFolder folder;
+};
+
+TEST_F(ExportedArchive, ReadsRecordsWithoutTheFolderBeforeThem) {
+  const Archive archive(written(with(kWhole, "data/weights/weight_0", "abc")));
+  EXPECT_TRUE(archive.has("data/weights/weight_0"));
+  EXPECT_EQ(archive.bytes("data/weights/weight_0").size(), 3U);
+  EXPECT_TRUE(archive.json("models/model.json").empty());
+  EXPECT_THROW(archive.bytes("data/weights/weight_1"), InputError);
+}
+
+TEST_F(ExportedArchive, TellsOtherFilesApart) {
+  refused(folder / "none.pt2", "No such file");
+  std::ofstream(folder / "text.pt2") << "import torch";
+  refused(folder / "text.pt2", "no file of torch.export.save");
+  refused(written({{"serialized_exported_program.json", "{}"}}), "a torch before 2.9");
+  refused(written({{"data.pkl", ""}, {"constants.pkl", ""}}), "a TorchScript module");
+  refused(written({{"data.pkl", ""}}), "a file of torch.save");
+  refused(written(with(kWhole, "archive_version", "1")), "the archive's archive_version is \"1\"");
+  refused(written({{"archive_format", "pt2"}, {"data/aotinductor/model/a.so", ""}}), "no model called");
+}
+
+TEST_F(ExportedArchive, SeesAFlippedBit) {
+  const auto path = written(with(kWhole, "models/model.json", R"({"a": "marked"})"));
+  std::string bytes;
+  {
+    std::ifstream file(path, std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  bytes[bytes.find("marked")] ^= 1;
+  std::ofstream(path, std::ios::binary) << bytes;
+  refused(path, "models/model.json is damaged in the archive");
+}
+
+TEST_F(ExportedArchive, EndsEarly) {
+  const auto path = written(kWhole);
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
+  refused(path, "the file is damaged");
+}
+
+// Weights that reach beyond their record, or are no plain tensors.
+TEST_F(ExportedArchive, ChecksWhereWeightsLie) {
+  std::ifstream file("tests/fuzz/seeds/exported/cond.json");
+  const std::string model{std::istreambuf_iterator<char>(file), {}};
+  const Json whole = {{"path_name", "weight_0"},
+                      {"is_param", true},
+                      {"use_pickle", false},
+                      {"tensor_meta",
+                       {{"dtype", 7},
+                        {"layout", 7},
+                        {"requires_grad", true},
+                        {"storage_offset", {{"as_int", 0}}},
+                        {"sizes", {{{"as_int", 2}}}},
+                        {"strides", {{{"as_int", 1}}}}}}};
+  const auto with_weight = [&](const char* place, const Json& value) {
+    auto entry = whole;
+    if (*place) entry[Json::json_pointer(place)] = value;
+    auto records = with(kWhole, "models/model.json", model);
+    records["data/weights/weight_0"] = std::string(8, '\0');
+    records["data/weights/model_weights_config.json"] = Json{{"config", {{"warm.bias", entry}}}}.dump();
+    return written(records);
+  };
+  refused(with_weight("", {}), "the file lacks the tensor warm.weight");
+  refused(with_weight("/tensor_meta/storage_offset/as_int", int64_t{1} << 40), "reaches beyond its 8 bytes");
+  refused(with_weight("/tensor_meta/storage_offset/as_int", -4), "reaches beyond its 8 bytes");
+  refused(with_weight("/tensor_meta/sizes/0/as_int", (int64_t{1} << 62) + 3), "reaches beyond its 8 bytes");
+  refused(with_weight("/tensor_meta/strides/0/as_int", int64_t{1} << 50), "reaches beyond its 8 bytes");
+  refused(with_weight("/tensor_meta/dtype", 11), "reaches beyond its 8 bytes");
+  refused(with_weight("/tensor_meta/dtype", 99), "dtype 99 is not known");
+  refused(with_weight("/tensor_meta/layout", 1), "is sparse");
+  refused(with_weight("/use_pickle", true), "is pickled");
+  refused(with_weight("/path_name", "../../etc/passwd"), "a record's name is a path");
+  refused(with_weight("/path_name", "weight_1"), "the archive holds no data/weights/weight_1");
+}
+
+}  // namespace
+}  // namespace lockstep::exported

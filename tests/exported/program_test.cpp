@@ -1,0 +1,217 @@
+// Graphs of torch.export, whole ones and ones that somebody spoilt: each read, or refused in words.
+#include "lockstep/exported/program.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::exported {
+namespace {
+
+constexpr const char* kSeeds = "tests/fuzz/seeds/exported/";
+
+Json seed(const std::string& name) {
+  std::ifstream file(kSeeds + name + ".json");
+  return Json::parse(file);
+}
+
+Json& nodes(Json& model) {
+  return model["graph_module"]["graph"]["nodes"];
+}
+
+Json& inputs(Json& model, size_t node = 0) {
+  return nodes(model)[node]["inputs"];
+}
+
+Json named(const char* name, Json argument) {
+  return {{"name", name}, {"arg", std::move(argument)}, {"kind", 1}};
+}
+
+Json as_tensor(const char* name) {
+  return {{"as_tensor", {{"name", name}}}};
+}
+
+// Why it is refused; empty = it is not.
+std::string refusal(const std::string& text) {
+  try {
+    read_program(text, "model.pt2");
+    return {};
+  } catch (const InputError& error) {
+    EXPECT_EQ(error.where(), "model.pt2");
+    EXPECT_FALSE(error.hint().empty());
+    return error.what();
+  }
+}
+
+Json nested(int depth) {
+  const Json leaf = {{"inputs", Json::array()}, {"outputs", Json::array()}, {"nodes", Json::array()}};
+  auto graph = leaf;
+  for (int i = 0; i < depth; ++i) {
+    auto outer = leaf;
+    outer["nodes"].push_back({{"target", "torch.ops.higher_order.wrap"},
+                              {"inputs", {named("", {{"as_graph", {{"name", "a"}, {"graph", graph}}}})}},
+                              {"outputs", Json::array()}});
+    graph = outer;
+  }
+  return graph;
+}
+
+struct Spoilt {
+  const char* name;
+  const char* words;
+  void (*spoil)(Json& model);
+};
+
+void PrintTo(const Spoilt& spoilt, std::ostream* out) {
+  *out << spoilt.name;
+}
+
+const Spoilt kSpoilt[] = {
+    {"Major", "the graph is written in form 9.20", [](Json& m) { m["schema_version"]["major"] = 9; }},
+    {"OldMinor", "the graph is written in form 8.13", [](Json& m) { m["schema_version"]["minor"] = 13; }},
+    {"CustomOperator", "is not libtorch's own",
+     [](Json& m) { nodes(m)[0]["target"] = "torch.ops.mine.op.default"; }},
+    {"PythonFunction", "a Python function that lockstep does not know",
+     [](Json& m) { nodes(m)[0]["target"] = "os.system"; }},
+    {"ReadsFiles", "is not one that an exported model may call",
+     [](Json& m) { nodes(m)[0]["target"] = "torch.ops.aten.from_file.default"; }},
+    {"SharesStorage", "is not one that an exported model may call",
+     [](Json& m) { nodes(m)[0]["target"] = "torch.ops.aten.set_.source_Tensor"; }},
+    {"PrivateOperator", "is not one that an exported model may call",
+     [](Json& m) { nodes(m)[0]["target"] = "torch.ops.aten._sparse_coo_tensor_unsafe.default"; }},
+    {"HigherOrder", "a higher-order operator that lockstep does not run",
+     [](Json& m) { nodes(m)[0]["target"] = "torch.ops.higher_order.while_loop"; }},
+    {"Overload", "has no operator torch.ops.aten.conv2d.nope",
+     [](Json& m) { nodes(m)[0]["target"] = "torch.ops.aten.conv2d.nope"; }},
+    {"UnknownArgument", "it takes no argument nope",
+     [](Json& m) {
+       inputs(m).push_back(named("nope", {{"as_int", 1}}));
+     }},
+    {"MissingArgument", "it lacks the argument input", [](Json& m) { inputs(m).erase(0); }},
+    {"TextForTensor", "its argument input is of the kind as_string, and it takes Tensor",
+     [](Json& m) {
+       inputs(m)[0]["arg"] = {{"as_string", "hello"}};
+     }},
+    {"NumbersForTensor", "its argument weight is of the kind as_ints",
+     [](Json& m) {
+       inputs(m)[1]["arg"] = {{"as_ints", {1, 2}}};
+     }},
+    {"TensorForNumbers", "its argument stride is of the kind as_tensor",
+     [](Json& m) { inputs(m).push_back(named("stride", as_tensor("input"))); }},
+    {"FractionForWhole", "its argument groups is of the kind as_float",
+     [](Json& m) {
+       inputs(m).push_back(named("groups", {{"as_float", 1.5}}));
+     }},
+    {"FractionAsWhole", "a whole number of the graph is something else",
+     [](Json& m) {
+       inputs(m).push_back(named("groups", {{"as_int", 1.5}}));
+     }},
+    {"TextForDevice", "device toaster is not known",
+     [](Json& m) {
+       inputs(m).push_back(named("groups", {{"as_device", {{"type", "toaster"}}}}));
+     }},
+    {"UnknownKind", "an argument of the kind as_dream cannot be read",
+     [](Json& m) {
+       inputs(m)[0]["arg"] = {{"as_dream", 1}};
+     }},
+    {"TwoKinds", "is of two kinds at once", [](Json& m) { inputs(m)[0]["arg"]["as_int"] = 1; }},
+    {"NoKind", "is empty", [](Json& m) { inputs(m)[0]["arg"] = Json::object(); }},
+    {"ValueOfNothing", "the graph uses nope before anything gives it",
+     [](Json& m) { inputs(m)[0]["arg"] = as_tensor("nope"); }},
+    {"UsedBefore", "before anything gives it",
+     [](Json& m) { std::reverse(nodes(m).begin(), nodes(m).end()); }},
+    {"GivenTwice", "the graph gives two values the name",
+     [](Json& m) { nodes(m)[1]["outputs"] = nodes(m)[0]["outputs"]; }},
+    {"TooManyResults", "it does not give what the graph takes from it",
+     [](Json& m) { nodes(m)[0]["outputs"].push_back(as_tensor("another")); }},
+    {"NodesAreNoList", "the graph has no list of nodes",
+     [](Json& m) {
+       nodes(m) = {{"a", 1}};
+     }},
+    {"NoGraph", "not as torch.export writes it", [](Json& m) { m["graph_module"] = nullptr; }},
+    {"NoSignature", "not as torch.export writes it", [](Json& m) { m["graph_module"].erase("signature"); }},
+    {"OtherSignature", "its signature is of another graph",
+     [](Json& m) { m["graph_module"]["signature"]["input_specs"].erase(0); }},
+    {"CustomObject", "takes an input of the kind custom_obj",
+     [](Json& m) {
+       m["graph_module"]["signature"]["input_specs"][0] = {{"custom_obj", {{"arg", {{"name", "a"}}}}}};
+     }},
+    {"Gradients", "gives an output of the kind gradient_to_parameter",
+     [](Json& m) {
+       m["graph_module"]["signature"]["output_specs"][0] = {
+           {"gradient_to_parameter", {{"arg", {{"name", "a"}}}}}};
+     }},
+    {"DeepGraphs", "nested too deeply", [](Json& m) { nodes(m) = nested(9)["nodes"]; }},
+};
+
+struct SpoiltGraph : testing::TestWithParam<Spoilt> {};
+
+TEST_P(SpoiltGraph, IsRefusedInWords) {
+  auto model = seed("cnn_bn_dropout");
+  GetParam().spoil(model);
+  const auto why = refusal(model.dump());
+  EXPECT_NE(why.find(GetParam().words), std::string::npos) << why;
+  EXPECT_EQ(why.find('\n'), std::string::npos) << why;
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, SpoiltGraph, testing::ValuesIn(kSpoilt),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(ExportedGraph, ThatIsNoJsonOrTooDeepIsRefused) {
+  EXPECT_NE(refusal("hello"), "");
+  EXPECT_NE(refusal(std::string(3'000'000, '[')), "");
+  EXPECT_NE(refusal("{}"), "");
+}
+
+TEST(ExportedGraph, SaysWhichNodeIsRefusedAndWhereInPythonItIs) {
+  auto model = seed("cnn_bn_dropout");
+  nodes(model)[0]["target"] = "torch.ops.mine.op.default";
+  EXPECT_NE(refusal(model.dump()).find("(the node torch.ops.mine.op.default, model.py:12)"),
+            std::string::npos);
+}
+
+TEST(ExportedGraph, NamesFromTheFileReachNoTerminal) {
+  auto model = seed("cnn_bn_dropout");
+  nodes(model)[0]["target"] = "torch.ops.mine.\x1b[31mop.default";
+  EXPECT_EQ(refusal(model.dump()).find('\x1b'), std::string::npos);
+}
+
+TEST(ExportedGraph, OfANewerMinorFormIsTried) {
+  auto model = seed("cond");
+  EXPECT_FALSE(read_program(model.dump(), "model.pt2").is_newer);
+  model["schema_version"]["minor"] = 99;
+  EXPECT_TRUE(read_program(model.dump(), "model.pt2").is_newer);
+}
+
+TEST(ExportedGraph, FreesEachValueAfterItsLastUse) {
+  const auto program = read_program(seed("cnn_bn_dropout").dump(), "model.pt2");
+  std::vector<int> freed(program.graph.slots.size());
+  for (const auto& node : program.graph.nodes)
+    for (const int slot : node.done) ++freed[static_cast<size_t>(slot)];
+  const auto kept = program.graph.outputs.at(0).slot;
+  for (size_t slot = 0; slot < freed.size(); ++slot)
+    EXPECT_EQ(freed[slot], static_cast<int>(slot) == kept ? 0 : 1) << slot;
+}
+
+TEST(ExportedGraph, KnowsWhatEvalModeChanges) {
+  const auto program = read_program(seed("cnn_bn_dropout").dump(), "model.pt2");
+  std::map<std::string, int> changed;
+  for (const auto& node : program.graph.nodes) {
+    if (node.op && (node.only_in_training || !node.eval_arguments.empty()))
+      ++changed[node.op->schema().name()];
+  }
+  const std::map<std::string, int> wanted = {
+      {"aten::add_", 2}, {"aten::batch_norm", 2}, {"aten::dropout", 1}, {"aten::feature_dropout", 1}};
+  EXPECT_EQ(changed, wanted);
+}
+
+TEST(ExportedGraph, TakesSizesOf0And1ThatTheFileRulesOut) {
+  const auto program = read_program(seed("cond").dump(), "model.pt2");
+  ASSERT_EQ(program.signature.ranges.size(), 1U);
+  EXPECT_EQ(program.signature.ranges.begin()->second.least, 0);
+}
+
+}  // namespace
+}  // namespace lockstep::exported

@@ -1,0 +1,988 @@
+"""Models as people write them, made small: what export.py exports, and Python and C++ train side by side.
+
+ZOO: name -> Model. LOSES: those that an export makes others. REFUSED: those that torch.export or lockstep does not take.
+"""
+
+import dataclasses
+import importlib.util
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.export import Dim
+from torch.utils import _pytree as pytree
+
+
+@dataclasses.dataclass
+class Model:
+    make: Callable        # -> the module; random weights are drawn
+    batch: Callable       # (n, generator) -> the arguments of forward
+    shapes: tuple = None  # torch.export's dynamic_shapes; without it the first size of each tensor may change
+    needs: str = ""       # a package beside torch
+    twin: str = ""        # why only a second export, made after eval(), evaluates as Python does
+    draws: bool = False   # lockstep says so itself
+    module: str = ""      # why ep.module(), and not the module that was exported, is what training is compared with
+
+    @property
+    def missing(self):
+        return bool(self.needs) and importlib.util.find_spec(self.needs) is None
+
+    def dynamic_shapes(self, arguments):
+        def of(leaf):
+            return {0: Dim.DYNAMIC} if isinstance(leaf, torch.Tensor) else None
+        return self.shapes or pytree.tree_map(of, arguments)
+
+
+def images(channels, side):
+    return lambda n, generator: (torch.randn(n, channels, side, side, generator=generator),)
+
+
+def vectors(*sizes):
+    return lambda n, generator: (torch.randn(n, *sizes, generator=generator),)
+
+
+def tokens(words, length):
+    return lambda n, generator: (torch.randint(words, (n, length), generator=generator),)
+
+
+# Plain nets, and what people do with parameters and buffers
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 5))
+
+
+def float64():
+    return nn.Sequential(nn.Linear(6, 16), nn.Softplus(), nn.LayerNorm(16), nn.Linear(16, 2)).double()
+
+
+def doubles(n, generator):
+    return (torch.randn(n, 6, generator=generator, dtype=torch.float64),)
+
+
+class MultiIo(nn.Module):
+    """A dict, a number and a None in, a dict with a tuple out."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = nn.Linear(8, 16), nn.Linear(6, 16)
+        self.classes, self.value = nn.Linear(16, 3), nn.Linear(16, 1)
+
+    def forward(self, sides, scale: float, mask=None):
+        hidden = F.silu(self.left(sides["left"]) + self.right(sides["right"]) * scale)
+        if mask is not None:
+            hidden = hidden * mask
+        return {"classes": self.classes(hidden), "values": (self.value(hidden), hidden.mean(1))}
+
+
+def sides(n, generator):
+    return {"left": torch.randn(n, 8, generator=generator), "right": torch.randn(n, 6, generator=generator)}, 0.5, None
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.hidden = nn.Embedding(40, 16), nn.Linear(16, 16)
+        self.head = nn.Linear(16, 40, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, words):
+        return self.head(torch.tanh(self.hidden(self.embedding(words))))
+
+
+class Frozen(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Sequential(nn.Linear(10, 16), nn.ReLU()), nn.Linear(16, 3)
+        self.body.requires_grad_(False)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+class Buffers(nn.Module):
+    """A counter and a moving mean that forward changes, a buffer that no state_dict holds, and constants."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 6)
+        self.register_buffer("seen", torch.zeros((), dtype=torch.long))
+        self.register_buffer("mean", torch.zeros(6))
+        self.register_buffer("scale", torch.full((6,), 2.0), persistent=False)
+        self.shift = torch.arange(1.0, 7.0)
+
+    def forward(self, x):
+        self.seen += x.shape[0]
+        with torch.no_grad():
+            self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
+        return self.layer(x - self.mean) * self.scale + self.shift + torch.tensor(0.25)
+
+
+class Shapes(nn.Module):
+    """Sizes are computed with, and reach factories, views, paddings and a divisor."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(12, 8)
+
+    def forward(self, x):
+        n, length = x.shape[:2]
+        y = self.layer(x).view(-1, 4, 2).sum(1) / n
+        y = y.repeat_interleave(2, 0).narrow(0, 0, n * length)
+        ramp = torch.arange(n * length, device=x.device).float().unsqueeze(1) / (2 * n + 1)
+        wide = torch.zeros(n * length, 2 + length % 3, dtype=x.dtype)
+        wide[:, :2] = y * ramp
+        grown = F.pad(wide, (0, 1)).sum(1).view(n, length) * torch.sym_sqrt(torch.sym_float(n))
+        return grown + torch.full((n, length), torch.sym_max(n, 3))
+
+
+class Nonzero(nn.Module):
+    """A size that depends on the data."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        y, chosen = self.layer(x), (x[:, 0] > 0).nonzero().squeeze(1)
+        return torch.cat([y[chosen].sum(0, keepdim=True), y.mean(0, keepdim=True)])
+
+
+class Cond(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.warm, self.cold = nn.Linear(6, 6), nn.Linear(6, 6)
+
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, lambda x: self.warm(x).relu(), lambda x: self.cold(x).sigmoid(), (x,))
+
+
+class Autocast(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.low, self.high = nn.Linear(16, 32), nn.Linear(32, 4)
+
+    def forward(self, x):
+        with torch.autocast("cpu", torch.bfloat16):
+            hidden = self.low(x).relu()
+        return self.high(hidden.float())
+
+
+class Checkpointed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Sequential(nn.Linear(8, 32), nn.Dropout(0.2), nn.Linear(32, 8)), nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.head(torch.utils.checkpoint.checkpoint(self.body, x, use_reentrant=False))
+
+
+def weight_norm():
+    return nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(8, 16)), nn.ReLU(), nn.Linear(16, 3))
+
+
+def spectral_norm():
+    return nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(8, 16)), nn.ReLU(), nn.Linear(16, 3))
+
+
+class TrainFlag(nn.Module):
+    """What is not dropout and no norm, and differs in training."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.dropout = nn.Linear(4, 4), nn.Dropout(0.5)
+        self.norm, self.still = nn.BatchNorm1d(4), nn.BatchNorm1d(4, track_running_stats=False)
+
+    def forward(self, x):
+        y = self.still(self.norm(self.dropout(self.layer(x))))
+        return y * 2 if self.training else y
+
+
+class OwnNoise(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 8)
+
+    def forward(self, x):
+        y = self.layer(x)
+        return y + torch.randn_like(y) * 0.1 if self.training else y
+
+
+class EinsumNorms(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Parameter(torch.randn(4, 8, 6) * 0.1), nn.Parameter(torch.randn(6, 3))
+        self.group, self.layer = nn.GroupNorm(2, 4), nn.LayerNorm([4, 6])
+
+    def forward(self, x):
+        return torch.einsum("bho,oc->bc", self.layer(self.group(torch.einsum("bi,hio->bho", x, self.inner))), self.outer)
+
+
+class ComplexFft(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.filter, self.head = nn.Parameter(torch.randn(9, 2)), nn.Linear(16, 2)
+
+    def forward(self, x):
+        return self.head(torch.fft.irfft(torch.fft.rfft(x) * torch.view_as_complex(self.filter), n=16))
+
+
+# Images
+
+
+class SimpleCnn(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(1, 8, 3, padding=1), nn.Conv2d(8, 16, 3, padding=1)
+        self.fc1, self.fc2 = nn.Linear(16 * 7 * 7, 32), nn.Linear(32, 10)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
+        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
+        return self.fc2(F.relu(self.fc1(x.view(x.size(0), -1))))
+
+
+def cnn_bn_dropout():
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.Dropout2d(0.2), nn.MaxPool2d(2),
+        nn.Conv2d(8, 16, 3), nn.BatchNorm2d(16), nn.GELU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.5),
+        nn.Linear(16, 10))
+
+
+def instance_rrelu():
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.InstanceNorm2d(8, affine=True, track_running_stats=True), nn.RReLU(), nn.AlphaDropout(0.1),
+        nn.Conv2d(8, 8, 3), nn.FeatureAlphaDropout(0.1), nn.Flatten(), nn.Linear(8 * 4 * 4, 3))
+
+
+def conv_norm(inputs, outputs, kernel=3, stride=1, groups=1, act=nn.ReLU):
+    conv = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False)
+    return nn.Sequential(conv, nn.BatchNorm2d(outputs), act())
+
+
+def pooled(width, classes):
+    return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes))
+
+
+class Residual(nn.Module):
+    """x + f(x), with a 1 x 1 convolution where f changes the shape, and what follows the sum."""
+
+    def __init__(self, body, inputs, outputs, stride=1, after=nn.ReLU):
+        super().__init__()
+        self.body, self.after = body, after()
+        same = inputs == outputs and stride == 1
+        self.short = nn.Identity() if same else conv_norm(inputs, outputs, 1, stride, act=nn.Identity)
+
+    def forward(self, x):
+        return self.after(self.short(x) + self.body(x))
+
+
+def basic_block(inputs, outputs, stride=1):
+    body = nn.Sequential(conv_norm(inputs, outputs, 3, stride), conv_norm(outputs, outputs, act=nn.Identity))
+    return Residual(body, inputs, outputs, stride)
+
+
+def resnet():
+    return nn.Sequential(conv_norm(3, 8), basic_block(8, 8), basic_block(8, 16, 2), basic_block(16, 24, 2), pooled(24, 10))
+
+
+def resnet18():
+    """torchvision's without its two widest stages."""
+    import torchvision
+    model = torchvision.models.resnet18(num_classes=10)
+    model.layer3, model.layer4, model.fc = nn.Identity(), nn.Identity(), nn.Linear(128, 10)
+    return model
+
+
+def mobilenet_v2():
+    import torchvision
+    return torchvision.models.mobilenet_v2(num_classes=10, width_mult=0.25)
+
+
+def vit():
+    import torchvision
+    return torchvision.models.VisionTransformer(32, 8, 2, 4, 32, 64, dropout=0.1, num_classes=5)
+
+
+def convnext_depth():
+    """torchvision's, which leaves blocks out at random."""
+    from torchvision.models.convnext import CNBlockConfig, ConvNeXt
+    return ConvNeXt([CNBlockConfig(16, 32, 1), CNBlockConfig(32, None, 2)], stochastic_depth_prob=0.3, num_classes=5)
+
+
+class SqueezeExcite(nn.Module):
+    def __init__(self, width, squeezed):
+        super().__init__()
+        self.reduce, self.expand = nn.Conv2d(width, squeezed, 1), nn.Conv2d(squeezed, width, 1)
+
+    def forward(self, x):
+        return x * self.expand(F.silu(self.reduce(x.mean((2, 3), keepdim=True)))).sigmoid()
+
+
+def mbconv(inputs, outputs, stride, expand=4, kernel=3):
+    wide = inputs * expand
+    body = nn.Sequential(conv_norm(inputs, wide, 1, act=nn.SiLU), conv_norm(wide, wide, kernel, stride, wide, nn.SiLU),
+                         SqueezeExcite(wide, inputs // 2), conv_norm(wide, outputs, 1, act=nn.Identity))
+    return Residual(body, inputs, outputs, after=nn.Identity) if stride == 1 and inputs == outputs else body
+
+
+def efficientnet():
+    return nn.Sequential(conv_norm(3, 8, stride=2, act=nn.SiLU), mbconv(8, 8, 1), mbconv(8, 16, 2, kernel=5), mbconv(16, 16, 1),
+                         nn.Dropout(0.2), pooled(16, 7))
+
+
+def regnet_block(inputs, outputs, stride, group=4):
+    body = nn.Sequential(conv_norm(inputs, outputs, 1), conv_norm(outputs, outputs, 3, stride, outputs // group),
+                         SqueezeExcite(outputs, inputs // 4), conv_norm(outputs, outputs, 1, act=nn.Identity))
+    return Residual(body, inputs, outputs, stride)
+
+
+def regnet():
+    return nn.Sequential(conv_norm(3, 8, stride=2), regnet_block(8, 16, 2), regnet_block(16, 16, 1), pooled(16, 6))
+
+
+class ConvNeXtBlock(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.depthwise, self.norm = nn.Conv2d(width, width, 7, padding=3, groups=width), nn.LayerNorm(width, eps=1e-6)
+        self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.scale = nn.Parameter(torch.full((width,), 0.1))
+
+    def forward(self, x):
+        y = self.norm(self.depthwise(x).permute(0, 2, 3, 1))
+        return x + (self.scale * self.narrow(F.gelu(self.wide(y)))).permute(0, 3, 1, 2)
+
+
+def convnext():
+    return nn.Sequential(nn.Conv2d(3, 12, 4, 4), ConvNeXtBlock(12), nn.Conv2d(12, 24, 2, 2), ConvNeXtBlock(24), pooled(24, 5))
+
+
+class DenseBlock(nn.Module):
+    def __init__(self, inputs, growth, layers):
+        super().__init__()
+        self.layers = nn.ModuleList(
+            nn.Sequential(nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, growth, 3, padding=1, bias=False), nn.Dropout(0.1))
+            for width in range(inputs, inputs + growth * layers, growth))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.cat([x, layer(x)], 1)
+        return x
+
+
+def densenet():
+    return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), DenseBlock(8, 4, 3), nn.BatchNorm2d(20), nn.ReLU(),
+                         nn.Conv2d(20, 10, 1), nn.AvgPool2d(2), DenseBlock(10, 4, 2), pooled(18, 6))
+
+
+class UNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.down1, self.down2, self.middle = conv_norm(1, 8), conv_norm(8, 16), conv_norm(16, 32)
+        self.grow = nn.ConvTranspose2d(32, 16, 2, 2)
+        self.up2, self.up1, self.out = conv_norm(32, 16), conv_norm(24, 8), nn.Conv2d(8, 2, 1)
+
+    def forward(self, x):
+        one = self.down1(x)
+        two = self.down2(F.max_pool2d(one, 2))
+        y = self.grow(self.middle(F.max_pool2d(two, 2)))
+        y = self.up2(torch.cat([y, two], 1))
+        y = F.interpolate(y, scale_factor=2, mode="bilinear", align_corners=False)
+        return self.out(self.up1(torch.cat([y, one], 1)))
+
+
+class MixerBlock(nn.Module):
+    def __init__(self, patches, width):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.patches = nn.Sequential(nn.Linear(patches, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, patches))
+        self.channels = nn.Sequential(nn.Linear(width, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, width))
+
+    def forward(self, x):
+        x = x + self.patches(self.norm1(x).transpose(1, 2)).transpose(1, 2)
+        return x + self.channels(self.norm2(x))
+
+
+class Mixer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.blocks = nn.Conv2d(3, 16, 4, 4), nn.Sequential(MixerBlock(16, 16), MixerBlock(16, 16))
+        self.norm, self.head = nn.LayerNorm(16), nn.Linear(16, 5)
+
+    def forward(self, x):
+        return self.head(self.norm(self.blocks(self.embed(x).flatten(2).transpose(1, 2))).mean(1))
+
+
+# Images out of numbers
+
+
+def autoencoder():
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3, 2, 1), nn.LeakyReLU(0.1), nn.Conv2d(8, 16, 3, 2, 1), nn.LeakyReLU(0.1), nn.Flatten(),
+        nn.Linear(16 * 4 * 4, 12), nn.Linear(12, 16 * 4 * 4), nn.Unflatten(1, (16, 4, 4)), nn.LeakyReLU(0.1),
+        nn.ConvTranspose2d(16, 8, 4, 2, 1), nn.LeakyReLU(0.1), nn.ConvTranspose2d(8, 1, 4, 2, 1), nn.Sigmoid())
+
+
+class Vae(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encode = nn.Sequential(nn.Linear(36, 24), nn.ELU())
+        self.mean, self.logvar = nn.Linear(24, 4), nn.Linear(24, 4)
+        self.decode = nn.Sequential(nn.Linear(4, 24), nn.ELU(), nn.Linear(24, 36), nn.Sigmoid())
+
+    def forward(self, x):
+        hidden = self.encode(x.flatten(1))
+        mean, logvar = self.mean(hidden), self.logvar(hidden)
+        drawn = mean + torch.randn_like(mean) * (0.5 * logvar).exp() if self.training else mean
+        return self.decode(drawn).view_as(x), mean, logvar
+
+
+def gan_generator():
+    def grow(inputs, outputs, *how):
+        return nn.ConvTranspose2d(inputs, outputs, 4, *how, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(True)
+    return nn.Sequential(nn.Unflatten(1, (12, 1, 1)), *grow(12, 16), *grow(16, 8, 2, 1), nn.ConvTranspose2d(8, 3, 4, 2, 1),
+                         nn.Tanh())
+
+
+class TimedBlock(nn.Module):
+    """A residual block of a diffusion model: the time's embedding is added between its convolutions."""
+
+    def __init__(self, inputs, outputs, timed):
+        super().__init__()
+        self.norm1, self.conv1 = nn.GroupNorm(4, inputs), nn.Conv2d(inputs, outputs, 3, padding=1)
+        self.norm2, self.conv2 = nn.GroupNorm(4, outputs), nn.Conv2d(outputs, outputs, 3, padding=1)
+        self.time, self.dropout = nn.Linear(timed, outputs), nn.Dropout(0.1)
+        self.short = nn.Conv2d(inputs, outputs, 1) if inputs != outputs else nn.Identity()
+
+    def forward(self, x, time):
+        y = self.conv1(F.silu(self.norm1(x))) + self.time(F.silu(time))[:, :, None, None]
+        return self.short(x) + self.conv2(self.dropout(F.silu(self.norm2(y))))
+
+
+class ImageAttention(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.norm, self.qkv, self.out = nn.GroupNorm(4, width), nn.Conv2d(width, 3 * width, 1), nn.Conv2d(width, width, 1)
+        self.heads = heads
+
+    def forward(self, x):
+        n, width, height, breadth = x.shape
+        query, key, value = self.qkv(self.norm(x)).view(n, 3, self.heads, -1, height * breadth).transpose(3, 4).unbind(1)
+        y = F.scaled_dot_product_attention(query, key, value)
+        return x + self.out(y.transpose(2, 3).reshape(n, width, height, breadth))
+
+
+class Diffusion(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.time = nn.Sequential(nn.Linear(16, 32), nn.SiLU(), nn.Linear(32, 32))
+        self.first, self.last = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 3, 3, padding=1)
+        self.down, self.shrink = TimedBlock(8, 8, 32), nn.Conv2d(8, 16, 3, 2, 1)
+        self.middle, self.attention = TimedBlock(16, 16, 32), ImageAttention(16, 2)
+        self.grow, self.up = nn.Conv2d(16, 8, 3, padding=1), TimedBlock(16, 8, 32)
+
+    def forward(self, x, step):
+        rates = torch.exp(torch.arange(8, device=x.device) * (-math.log(10000.0) / 8))
+        angles = step[:, None].float() * rates
+        time = self.time(torch.cat([angles.sin(), angles.cos()], 1))
+        kept = self.down(self.first(x), time)
+        y = self.attention(self.middle(self.shrink(kept), time))
+        y = self.grow(F.interpolate(y, scale_factor=2.0, mode="nearest"))
+        return self.last(self.up(torch.cat([y, kept], 1), time))
+
+
+def noisy(n, generator):
+    return torch.randn(n, 3, 8, 8, generator=generator), torch.randint(1000, (n,), generator=generator)
+
+
+# Sequences and speech
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.embedding = nn.Embedding(50, 16)
+        self.rnn = kind(16, 12, num_layers=2, batch_first=True, dropout=0.3, bidirectional=True)
+        self.head = nn.Linear(24, 4)
+
+    def forward(self, words):
+        return self.head(self.rnn(self.embedding(words))[0][:, -1])
+
+
+class CellLoop(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.head = nn.LSTMCell(6, 12), nn.Linear(12, 2)
+
+    def forward(self, x):
+        hidden = x.new_zeros(x.shape[0], 12)
+        memory = torch.zeros_like(hidden)
+        for step in range(x.shape[1]):
+            hidden, memory = self.cell(x[:, step], (hidden, memory))
+        return self.head(hidden)
+
+
+class Speech(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convs = nn.Sequential(
+            nn.Conv1d(10, 16, 3, 2, 1), nn.BatchNorm1d(16), nn.ReLU(),
+            nn.Conv1d(16, 16, 3, 1, 2, dilation=2), nn.BatchNorm1d(16), nn.Hardtanh(0, 20))
+        self.rnn, self.head = nn.GRU(16, 12, bidirectional=True), nn.Linear(24, 9)
+
+    def forward(self, x):
+        y, _ = self.rnn(self.convs(x).permute(2, 0, 1))
+        return self.head(y).log_softmax(-1)
+
+
+class CausalConv(nn.Module):
+    def __init__(self, inputs, outputs, dilation):
+        super().__init__()
+        self.conv, self.short = nn.Conv1d(inputs, outputs, 3, dilation=dilation), nn.Conv1d(inputs, outputs, 1)
+        self.dropout, self.past = nn.Dropout1d(0.1), 2 * dilation
+
+    def forward(self, x):
+        return F.relu(self.short(x) + self.dropout(F.relu(self.conv(F.pad(x, (self.past, 0))))))
+
+
+def tcn():
+    return nn.Sequential(CausalConv(4, 8, 1), CausalConv(8, 8, 2), CausalConv(8, 8, 4), nn.Conv1d(8, 3, 1))
+
+
+def feed_forward(width):
+    return nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.SiLU(), nn.Dropout(0.1),
+                         nn.Linear(2 * width, width))
+
+
+class ConformerConv(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.open = nn.LayerNorm(width), nn.Conv1d(width, 2 * width, 1)
+        self.depthwise, self.batch = nn.Conv1d(width, width, 5, padding=2, groups=width), nn.BatchNorm1d(width)
+        self.close = nn.Conv1d(width, width, 1)
+
+    def forward(self, x):
+        y = F.glu(self.open(self.norm(x).transpose(1, 2)), 1)
+        return self.close(F.silu(self.batch(self.depthwise(y)))).transpose(1, 2)
+
+
+class Conformer(nn.Module):
+    def __init__(self, width=16):
+        super().__init__()
+        self.shrink = nn.Conv2d(1, 4, 3, 2, 1)
+        self.inner = nn.Linear(4 * 6, width)
+        self.before, self.after = feed_forward(width), feed_forward(width)
+        self.attention = nn.MultiheadAttention(width, 2, dropout=0.1, batch_first=True)
+        self.conv, self.norm, self.head = ConformerConv(width), nn.LayerNorm(width), nn.Linear(width, 8)
+
+    def forward(self, x):
+        x = self.inner(self.shrink(x.unsqueeze(1)).transpose(1, 2).flatten(2))
+        x = x + 0.5 * self.before(x)
+        x = x + self.attention(x, x, x, need_weights=False)[0]
+        x = x + self.conv(x)
+        return self.head(self.norm(x + 0.5 * self.after(x)))
+
+
+# Attention
+
+
+class TransformerEncoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.position = nn.Embedding(60, 16), nn.Parameter(torch.randn(1, 10, 16) * 0.02)
+        layer = nn.TransformerEncoderLayer(16, 4, 32, dropout=0.1, batch_first=True, activation="gelu")
+        self.encoder, self.head = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(16, 3)
+
+    def forward(self, words):
+        return self.head(self.encoder(self.embedding(words) + self.position).mean(1))
+
+
+class PaddedEncoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 1)
+        self.head = nn.Linear(16, 2)
+
+    def forward(self, x, padded):
+        return self.head(self.encoder(x, src_key_padding_mask=padded).mean(1))
+
+
+def padded(n, generator):
+    mask = torch.zeros(n, 7, dtype=torch.bool)
+    mask[::2, 5:] = True
+    return torch.randn(n, 7, 16, generator=generator), mask
+
+
+class Seq2Seq(nn.Module):
+    """nn.Transformer from one language to another."""
+
+    def __init__(self):
+        super().__init__()
+        self.source, self.target = nn.Embedding(30, 16), nn.Embedding(40, 16)
+        self.position = nn.Parameter(torch.randn(1, 9, 16) * 0.02)
+        self.transformer = nn.Transformer(16, 2, 1, 1, 32, dropout=0.1, batch_first=True)
+        self.head = nn.Linear(16, 40)
+
+    def forward(self, source, target):
+        source = self.source(source) + self.position[:, :source.shape[1]]
+        target = self.target(target) + self.position[:, :target.shape[1]]
+        future = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
+        return self.head(self.transformer(source, target, tgt_mask=future, tgt_is_causal=True))
+
+
+def sentence_pairs(n, generator):
+    return torch.randint(30, (n, 9), generator=generator), torch.randint(40, (n, 7), generator=generator)
+
+
+class Mha(nn.Module):
+    """The attention's weights are an output."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention, self.head = nn.MultiheadAttention(16, 4, dropout=0.2, batch_first=True), nn.Linear(16, 2)
+
+    def forward(self, x):
+        y, weights = self.attention(x, x, x)
+        return self.head(y.mean(1)), weights
+
+
+class Sdpa(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.qkv, self.out = nn.LayerNorm(32), nn.Linear(32, 96), nn.Linear(32, 32)
+
+    def forward(self, x):
+        n, length, width = x.shape
+        query, key, value = self.qkv(self.norm(x)).view(n, length, 3, 4, 8).permute(2, 0, 3, 1, 4).unbind(0)
+        y = F.scaled_dot_product_attention(query, key, value, dropout_p=0.1 if self.training else 0.0, is_causal=True)
+        return x + self.out(y.transpose(1, 2).reshape(n, length, width))
+
+
+def texts_of_two_lengths(n, generator):
+    return (torch.randn(n, n + 4, 32, generator=generator),)
+
+
+class SharedHeads(nn.Module):
+    """A mask of its own, and two heads of keys for four of queries."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.keys = nn.Linear(32, 32), nn.Linear(32, 32)
+        self.register_buffer("rates", torch.arange(4).float(), persistent=False)
+
+    def forward(self, x):
+        n, length, _ = x.shape
+        angles = torch.outer(torch.arange(length, device=x.device).float(), self.rates)
+        query = self.query(x).view(n, length, 4, 8).transpose(1, 2) * torch.cat([angles.cos(), angles.sin()], -1)
+        key, value = self.keys(x).view(n, length, 2, 2, 8).permute(2, 0, 3, 1, 4)
+        mask = torch.ones(length, length, dtype=torch.bool).tril()
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, enable_gqa=True).transpose(1, 2).flatten(2)
+
+
+def turned(x, angles):
+    """Rotary positions: pairs of numbers, turned by their place's angle."""
+    one, two = x.chunk(2, -1)
+    return torch.cat([one * angles.cos() - two * angles.sin(), two * angles.cos() + one * angles.sin()], -1)
+
+
+class LlamaBlock(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.norm1, self.norm2 = nn.RMSNorm(width, eps=1e-6), nn.RMSNorm(width, eps=1e-6)
+        self.qkv, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
+        self.gate, self.up = nn.Linear(width, 2 * width, bias=False), nn.Linear(width, 2 * width, bias=False)
+        self.down, self.heads = nn.Linear(2 * width, width, bias=False), heads
+
+    def forward(self, x, angles):
+        parts = self.qkv(self.norm1(x)).chunk(3, -1)
+        query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
+        y = F.scaled_dot_product_attention(turned(query, angles), turned(key, angles), value, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).flatten(2))
+        y = self.norm2(x)
+        return x + self.down(F.silu(self.gate(y)) * self.up(y))
+
+
+class Llama(nn.Module):
+    def __init__(self, width=16, heads=2):
+        super().__init__()
+        self.embedding, self.blocks = nn.Embedding(50, width), nn.ModuleList(LlamaBlock(width, heads) for _ in range(2))
+        self.norm, self.head = nn.RMSNorm(width, eps=1e-6), nn.Linear(width, 50, bias=False)
+        half = width // heads // 2
+        self.register_buffer("rates", 10000.0 ** (-torch.arange(half) / half), persistent=False)
+
+    def forward(self, words):
+        angles = torch.outer(torch.arange(words.shape[1], device=words.device), self.rates)
+        x = self.embedding(words)
+        for block in self.blocks:
+            x = block(x, angles)
+        return self.head(self.norm(x))
+
+
+class Bert(nn.Module):
+    def __init__(self):
+        super().__init__()
+        from transformers import BertConfig, BertForSequenceClassification
+        self.model = BertForSequenceClassification(BertConfig(
+            vocab_size=99, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
+            max_position_embeddings=32, num_labels=3))
+
+    def forward(self, input_ids, attention_mask):
+        return self.model(input_ids=input_ids, attention_mask=attention_mask, return_dict=False)[0]
+
+
+def masked_words(n, generator):
+    mask = torch.ones(n, 11, dtype=torch.long)
+    mask[:n // 2, 8:] = 0
+    return torch.randint(99, (n, 11), generator=generator), mask
+
+
+class Gpt2(nn.Module):
+    def __init__(self):
+        super().__init__()
+        from transformers import GPT2Config, GPT2LMHeadModel
+        self.model = GPT2LMHeadModel(GPT2Config(vocab_size=99, n_positions=32, n_embd=32, n_layer=2, n_head=4))
+
+    def forward(self, input_ids):
+        return self.model(input_ids=input_ids, use_cache=False, return_dict=False)[0]
+
+
+# Tables, pairs and graphs
+
+
+class Embeddings(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bag, self.each = nn.EmbeddingBag(80, 16, mode="mean"), nn.Embedding(80, 16, padding_idx=0)
+        self.head = nn.Linear(32, 2)
+
+    def forward(self, words):
+        return self.head(torch.cat([self.bag(words), self.each(words).max(1).values], 1))
+
+
+class Dlrm(nn.Module):
+    """A recommender: numbers and categories, and the products of each two of their vectors."""
+
+    def __init__(self, width=8, sizes=(20, 30, 40)):
+        super().__init__()
+        self.tables = nn.ModuleList(nn.Embedding(size, width) for size in sizes)
+        self.bottom = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, width), nn.ReLU())
+        self.top = nn.Sequential(nn.Linear(width + 6, 16), nn.ReLU(), nn.Linear(16, 1))
+        rows, columns = torch.tril_indices(4, 4, -1)
+        self.register_buffer("rows", rows, persistent=False)
+        self.register_buffer("columns", columns, persistent=False)
+
+    def forward(self, numbers, categories):
+        dense = self.bottom(numbers)
+        vectors = torch.stack([dense, *(table(categories[:, i]) for i, table in enumerate(self.tables))], 1)
+        products = torch.bmm(vectors, vectors.transpose(1, 2))[:, self.rows, self.columns]
+        return self.top(torch.cat([dense, products], 1)).squeeze(1).sigmoid()
+
+
+def clicks(n, generator):
+    return torch.randn(n, 5, generator=generator), torch.randint(20, (n, 3), generator=generator)
+
+
+class TwoTower(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.users = nn.Sequential(nn.Embedding(30, 12), nn.Linear(12, 8))
+        self.items = nn.Sequential(nn.Linear(10, 16), nn.ReLU(), nn.Linear(16, 8))
+        self.heat = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, users, items):
+        return F.normalize(self.users(users), dim=-1) @ F.normalize(self.items(items), dim=-1).T * self.heat.exp()
+
+
+def visits(n, generator):
+    return torch.randint(30, (n,), generator=generator), torch.randn(n, 10, generator=generator)
+
+
+class Siamese(nn.Module):
+    """One encoder, called twice: its norm counts two batches a step."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Linear(9, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 8))
+        self.head = nn.Linear(8, 1)
+
+    def forward(self, one, other):
+        one, other = self.encoder(one), self.encoder(other)
+        return self.head((one - other).abs()), F.cosine_similarity(one, other)
+
+
+def twins(n, generator):
+    return torch.randn(n, 9, generator=generator), torch.randn(n, 9, generator=generator)
+
+
+class Experts(nn.Module):
+    """Two of four experts answer for each row."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate, self.experts = nn.Linear(8, 4), nn.ModuleList(nn.Linear(8, 6) for _ in range(4))
+
+    def forward(self, x):
+        best, chosen = self.gate(x).topk(2, -1)
+        shares = torch.zeros(x.shape[0], 4, device=x.device).scatter(1, chosen, best.softmax(-1))
+        return torch.stack([expert(x) for expert in self.experts], 1).mul(shares.unsqueeze(-1)).sum(1), chosen
+
+
+class GraphNet(nn.Module):
+    """Means over each node's neighbours: edges are pairs of nodes."""
+
+    def __init__(self):
+        super().__init__()
+        self.own, self.near, self.head = nn.Linear(5, 12), nn.Linear(5, 12), nn.Linear(12, 3)
+
+    def forward(self, nodes, edges):
+        start, end = edges[:, 0], edges[:, 1]
+        sums = torch.zeros_like(nodes).index_add(0, end, nodes[start])
+        count = torch.zeros_like(nodes[:, 0]).scatter_add(0, end, torch.ones_like(end, dtype=nodes.dtype)).clamp(min=1)
+        return self.head(F.elu(self.own(nodes) + self.near(sums / count[:, None])))
+
+
+def graphs(n, generator):
+    return torch.randn(n, 5, generator=generator), torch.randint(n, (2 * n + 1, 2), generator=generator)
+
+
+# What does not go all the way
+
+
+class Sign(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sign()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, = ctx.saved_tensors
+        return gradient * (x.abs() < 1)
+
+
+class CustomFunction(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(4, 8), nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.outer(Sign.apply(self.inner(x)))
+
+
+class CustomOp(nn.Module):
+    """An operator that only the Python which defines it has."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 8)
+        if not hasattr(torch.ops.zoo, "twice"):
+            twice = torch.library.custom_op("zoo::twice", lambda x: x * 2, mutates_args=(), schema="(Tensor x) -> Tensor")
+            twice.register_fake(torch.empty_like)
+            twice.register_autograd(lambda ctx, gradient: gradient * 2)
+
+    def forward(self, x):
+        return torch.ops.zoo.twice(self.layer(x))
+
+
+class DataIf(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.layer(x) if x.sum() > 0 else x
+
+
+def bn_cumulative():
+    return nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4, momentum=None))
+
+
+class PackedLstm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.head = nn.LSTM(6, 8, batch_first=True), nn.Linear(8, 2)
+
+    def forward(self, x, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return self.head(self.rnn(packed)[1][0][-1])
+
+
+def sequences(n, generator):
+    return torch.randn(n, 5, 6, generator=generator), torch.randint(1, 6, (n,), generator=generator)
+
+
+TWO_SIZES = ({0: Dim.DYNAMIC, 1: Dim.DYNAMIC},)
+
+ZOO = {
+    "mlp": Model(mlp, vectors(20)),
+    "float64": Model(float64, doubles),
+    "multi_io": Model(MultiIo, sides),
+    "tied": Model(Tied, tokens(40, 7)),
+    "frozen": Model(Frozen, vectors(10)),
+    "buffers": Model(Buffers, vectors(6)),
+    "shapes": Model(Shapes, vectors(5, 12)),
+    "nonzero": Model(Nonzero, vectors(4)),
+    "cond": Model(Cond, vectors(6)),
+    "autocast": Model(Autocast, vectors(16)),
+    "checkpointed": Model(Checkpointed, vectors(8)),
+    "weight_norm": Model(weight_norm, vectors(8)),
+    "spectral_norm": Model(spectral_norm, vectors(8), twin="it turns its vectors in training alone"),
+    "train_flag": Model(TrainFlag, vectors(4), twin="it asks self.training"),
+    "own_noise": Model(OwnNoise, vectors(4), twin="it asks self.training", draws=True),
+    "einsum_norms": Model(EinsumNorms, vectors(8)),
+    "complex_fft": Model(ComplexFft, vectors(16)),
+    "simple_cnn": Model(SimpleCnn, images(1, 28)),
+    "cnn_bn_dropout": Model(cnn_bn_dropout, images(3, 12)),
+    "instance_rrelu": Model(instance_rrelu, images(3, 8)),
+    "resnet": Model(resnet, images(3, 12)),
+    "resnet18": Model(resnet18, images(3, 32), needs="torchvision"),
+    "mobilenet_v2": Model(mobilenet_v2, images(3, 32), needs="torchvision"),
+    "vit": Model(vit, images(3, 32), needs="torchvision"),
+    "convnext_depth": Model(convnext_depth, images(3, 32), needs="torchvision", twin="it leaves out blocks at random",
+                            draws=True),
+    "efficientnet": Model(efficientnet, images(3, 16)),
+    "regnet": Model(regnet, images(3, 16)),
+    "convnext": Model(convnext, images(3, 16)),
+    "densenet": Model(densenet, images(3, 8)),
+    "unet": Model(UNet, images(1, 16)),
+    "mixer": Model(Mixer, images(3, 16)),
+    "autoencoder": Model(autoencoder, images(1, 16)),
+    "vae": Model(Vae, images(1, 6), twin="it draws in training alone", draws=True),
+    "gan_generator": Model(gan_generator, vectors(12)),
+    "diffusion": Model(Diffusion, noisy),
+    "lstm": Model(lambda: Recurrent(nn.LSTM), tokens(50, 4)),
+    "gru": Model(lambda: Recurrent(nn.GRU), tokens(50, 4)),
+    "cell_loop": Model(CellLoop, vectors(5, 6)),
+    "speech": Model(Speech, vectors(10, 12)),
+    "tcn": Model(tcn, vectors(4, 12)),
+    "conformer": Model(Conformer, vectors(10, 12)),
+    "transformer_encoder": Model(TransformerEncoder, tokens(60, 10)),
+    "padded_encoder": Model(PaddedEncoder, padded),
+    "seq2seq": Model(Seq2Seq, sentence_pairs),
+    "mha": Model(Mha, vectors(7, 16)),
+    "sdpa": Model(Sdpa, texts_of_two_lengths, shapes=TWO_SIZES),
+    "shared_heads": Model(SharedHeads, vectors(6, 32)),
+    "llama": Model(Llama, tokens(50, 8)),
+    "bert": Model(Bert, masked_words, needs="transformers"),
+    "gpt2": Model(Gpt2, tokens(99, 12), needs="transformers"),
+    "embeddings": Model(Embeddings, tokens(80, 6)),
+    "dlrm": Model(Dlrm, clicks),
+    "two_tower": Model(TwoTower, visits),
+    "siamese": Model(Siamese, twins),
+    "experts": Model(Experts, vectors(8)),
+    "graph_net": Model(GraphNet, graphs),
+}
+
+LOSES = {
+    "custom_function": Model(CustomFunction, vectors(4), module="export leaves out a Function's own backward"),
+}
+
+# name -> (the model, who refuses it, in which words)
+REFUSED = {
+    "custom_op": (Model(CustomOp, vectors(4)), "lockstep", "zoo.twice"),
+    "data_if": (Model(DataIf, vectors(4)), "export", "data-dependent"),
+    "bn_cumulative": (Model(bn_cumulative, vectors(4)), "export", "data-dependent"),
+    "packed_lstm": (Model(PackedLstm, sequences), "export", "FakeTensor"),
+}
