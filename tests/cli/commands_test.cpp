@@ -41,10 +41,41 @@ TEST(CliCommands, ThoseThatJoinAJobTakeALauncher) {
   EXPECT_FALSE(joins_job("no command"));
 }
 
+TEST(CliCommands, AScriptTakesEachInputAndWhatWasAskedFor) {
+  const auto plain = test::printed([] { call("model template"); });
+  EXPECT_TRUE(has(plain, "\n    torch.randn((4, 1, 28, 28)),\n)\n"));
+  EXPECT_TRUE(has(plain, "dynamic_shapes=batch), \"model.pt2\")\n"));
+  EXPECT_TRUE(!has(plain, "eval") && !has(plain, "sample"));
+  const auto more = test::printed(
+      [] { call("model template --input int64:128 --input bool --eval --sample --output a/net.pt2"); });
+  EXPECT_TRUE(has(more, "\n    torch.randint(2, (4, 128)),\n    torch.rand((4,)) < 0.5,\n)\n"));
+  for (const char* file : {"\"a/net.pt2\")", "\"a/net.eval.pt2\")", "\"a/net.sample.safetensors\")"})
+    EXPECT_TRUE(has(more, file));
+}
+
 TEST(CliCommands, AWrongCallIsRefusedWithWhatToDo) {
   const std::pair<const char*, const char*> rows[] = {
       {"bench", "the bench is missing / lockstep bench / see: lockstep bench --help"},
       {"bench overlpa", "unknown bench 'overlpa' / lockstep bench / did you mean overlap?"},
+      {"model", "the action is missing / lockstep model / see: lockstep model --help"},
+      {"model chekc", "unknown action 'chekc' / lockstep model / did you mean check?"},
+      {"model check", "MODEL.pt2 is missing / lockstep model check / see: lockstep model check --help"},
+      {"model template --input flaot32:3",
+       "unknown dtype 'flaot32' / --input flaot32:3 / did you mean float32?"},
+      {"model template --input float32:3x",
+       "'' is no size / --input float32:3x / "
+       "give the sizes of one sample, without the batch: --input float32:3x224x224"},
+      {"model template --input float32:3x0",
+       "'0' is no size / --input float32:3x0 / "
+       "give the sizes of one sample, without the batch: --input float32:3x224x224"},
+      {"model template --output a\"b",
+       "a file's name without quotes and backslashes is wanted / --output a\"b / "
+       "lockstep model template --output model.pt2"},
+      {"export x.yaml --checkpoint y",
+       "export needs a checkpoint, and either a folder or a file to write / --checkpoint, --output, --pt2 / "
+       "lockstep export runs/NAME --pt2 FILE.pt2, of BERT --output FOLDER; see lockstep export --help"},
+      {"export x.yaml --checkpoint y --pt2 z",
+       "the file's name does not end in .pt2 / --pt2 z / lockstep export runs/NAME --pt2 FILE.pt2"},
       {"check groups.1 --hint --reset", "options conflict / lockstep check / one option at a time"},
       {"check --solution", "missing EXERCISE / lockstep check / lockstep check EXERCISE --hint"},
       {"workshop init", "where to? / lockstep workshop / lockstep workshop init DIR"},

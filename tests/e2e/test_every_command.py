@@ -29,6 +29,7 @@ CALLS = {
     "submit": ("config.yaml --scheduler slurm --dry-run", 0, "#SBATCH"),
     "site": ("list", 0, "slurm"),
     "doctor": ("config.yaml --json", None, '"verdict"'),
+    "model": ("template", 0, "torch.export.save"),
     "bench": ("step config.yaml", 0, "backward"),
     "data": ("list", 0, "handwritten digits"),
 }

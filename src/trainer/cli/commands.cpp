@@ -11,7 +11,7 @@
   X(train, "trains what a config says, on one process or many")                   \
   X(eval, "the metrics of a checkpoint, exact at any number of ranks")            \
   X(predict, "classes and probabilities of new samples")                          \
-  X(export, "a checkpoint as a folder that Hugging Face's transformers loads")    \
+  X(export, "a checkpoint for Python: torch.export's .pt2, or a BERT's folder")   \
   X(status, "the state of a run: running, stopped early, done, failed")           \
   X(stop, "stops a run with a checkpoint, for good")                              \
   X(checkpoint, "has a run write a checkpoint now, and go on")                    \
@@ -26,6 +26,7 @@
   X(submit, "submits a training, and waits for it; chains, sweeps")               \
   X(site, "what is known of clusters, and a proposal for this one")               \
   X(doctor, "what is wrong with a node, a job, its network, and what to do")      \
+  X(model, "a model that Python exported: what it holds, how to export one")      \
   X(bench, "measured, verified, with a plot: what costs how much")                \
   X(data, "list, fetch and verify the known data sets")
 

@@ -1,12 +1,16 @@
-// lockstep export: a checkpoint's model as a folder of Hugging Face's.
+// lockstep export: a checkpoint's model as what Python reads: a .pt2 of torch.export's, a folder of Hugging
+// Face's.
 #include <torch/types.h>
 #include <torch/utils.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/files/whole_folder.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/checkpoint/state_dict.h"
+#include "lockstep/exported/rewrite.h"
 #include "lockstep/models/bert_folder.h"
 #include "trainer/cli/options.h"
 #include "trainer/cli/saved_options.h"
@@ -18,6 +22,19 @@ namespace lockstep::cli {
 namespace {
 
 constexpr const char* kOutput = "name a folder that is not there yet with --output";
+constexpr const char* kPt2 = "name another file with --pt2";
+constexpr std::string_view kPt2Ending = ".pt2";
+
+struct ExportOptions {
+  std::string folder, file;  // one of them
+};
+
+void on_first(const Team& team, const std::function<void()>& work) {
+  team.from_first([&] {
+    work();
+    return std::string();
+  });
+}
 
 const BertForSequenceClassification& require_bert(const Net& net) {
   if (const auto* bert = dynamic_cast<const BertForSequenceClassification*>(&net)) return *bert;
@@ -45,44 +62,99 @@ void answer_in_own_unit(Net& net, const LabelScale& scale) {
 int write_folder(const train::Command& command, const std::string& checkpoint, const std::string& output) {
   auto setup = train::join_job(command);
   const auto& team = *setup.team;
-  const auto on_first = [&](const auto& work) {
-    team.from_first([&] {
-      work();
-      return std::string();
-    });
-  };
-  on_first([&] { base::check_new_folder(output, kOutput); });
+  on_first(team, [&] { base::check_new_folder(output, kOutput); });
   const auto [path, tree] = train::read_saved(team, checkpoint);
   if (!train::recall(setup, tree)) train::load_data(setup);
   const auto net = train::seeded_model(setup);
   const auto& bert = require_bert(*net);
   load_module_state_dict(*net, find_state_dict(tree, path), path);
   if (const auto& scale = setup.data.label_scale) answer_in_own_unit(*net, *scale);
-  on_first([&] { write_bert_folder(bert, folder_of(setup), output); });
+  on_first(team, [&] { write_bert_folder(bert, folder_of(setup), output); });
   if (team.first()) output::line(path + " is in " + output);
   return kDone;
+}
+
+/// An exported model, and where its copy goes.
+struct Rewrite {
+  std::string original, copy;
+};
+
+std::vector<Rewrite> rewrites_of(const ModelSettings& model, const std::string& file) {
+  if (model.name != "exported") {
+    throw InputError("only the model exported has a .pt2 file", "model.name",
+                     "of another the checkpoint is what Python reads: torch.load(PATH, weights_only=True)");
+  }
+  std::vector<Rewrite> all = {{base::find_path(model.path), file}};
+  const auto stem = file.substr(0, file.size() - kPt2Ending.size());
+  if (!model.eval_path.empty()) all.push_back({base::find_path(model.eval_path), stem + ".eval.pt2"});
+  return all;
+}
+
+// No copy may take the place of any original.
+void check_rewrites(const std::vector<Rewrite>& all) {
+  for (const auto& written : all)
+    for (const auto& read : all) exported::check_rewrite(read.original, written.copy, kPt2);
+}
+
+// A graph is not changed, so what it answers stays as it was trained.
+void tell_scale(train::Setup& setup, const Tree& tree) {
+  if (!train::recall(setup, tree) || !setup.data.label_scale) return;
+  const auto& scale = *setup.data.label_scale;
+  log::info(format(
+      "the model gives its label with mean 0 and deviation 1; in the label's unit it is output * {} + {}",
+      scale.std, scale.mean));
+}
+
+int write_file(const train::Command& command, const std::string& checkpoint, const std::string& file) {
+  auto setup = train::join_job(command);
+  const auto& team = *setup.team;
+  const auto all = rewrites_of(setup.settings.model, file);
+  on_first(team, [&] { check_rewrites(all); });
+  const auto [path, tree] = train::read_saved(team, checkpoint);
+  const auto state_dict = find_state_dict(tree, path);
+  on_first(team, [&] {
+    for (const auto& [original, copy] : all) exported::rewrite_weights(original, state_dict, copy, path);
+  });
+  tell_scale(setup, tree);
+  for (const auto& [original, copy] : all)
+    if (team.first()) output::line(path + " is in " + copy);
+  return kDone;
+}
+
+void check_export(const std::string& checkpoint, const ExportOptions& asked) {
+  if (checkpoint.empty() || asked.folder.empty() == asked.file.empty()) {
+    throw InputError(
+        "export needs a checkpoint, and either a folder or a file to write", "--checkpoint, --output, --pt2",
+        "lockstep export runs/NAME --pt2 FILE.pt2, of BERT --output FOLDER; see lockstep export --help");
+  }
+  if (asked.file.empty() || asked.file.ends_with(kPt2Ending)) return;
+  throw InputError("the file's name does not end in .pt2", "--pt2 " + asked.file,
+                   "lockstep export runs/NAME --pt2 FILE.pt2");
 }
 
 }  // namespace
 
 int run_export(const std::vector<std::string>& args) {
   SavedOptions saved;
-  std::string output;
+  ExportOptions asked;
   Options options(
-      "export", "a checkpoint as a folder that Hugging Face's transformers loads",
-      {"lockstep export runs/bert --output my-model",
+      "export", "a checkpoint for Python: torch.export's .pt2, or a BERT's folder",
+      {"lockstep export runs/mine --pt2 trained.pt2", "lockstep export runs/bert --output my-model",
        "lockstep export configs/bert.yaml --checkpoint runs/bert/checkpoints/best.pt --output my-model"});
   saved.add_to(options);
-  options.add("output", output, "FOLDER", "the folder to write: config.json, model.safetensors, vocab.txt");
+  options.add("pt2", asked.file, "FILE",
+              "of the model exported: the file to write, model.path with the checkpoint's weights; with "
+              "model.eval_path also FILE.eval.pt2");
+  options.add("output", asked.folder, "FOLDER",
+              "of the model bert: the folder to write: config.json, model.safetensors, vocab.txt");
   if (!options.parse(args)) return kDone;
   const auto checkpoint = saved.checkpoint();
-  if (checkpoint.empty() || output.empty()) {
-    throw InputError("export needs a checkpoint and a folder to write", "--checkpoint, --output",
-                     "lockstep export runs/NAME --output FOLDER; see lockstep export --help");
-  }
+  check_export(checkpoint, asked);
   auto command = saved.command("export");
-  command.told.emplace_back("--output", output);
-  return write_folder(command, checkpoint, output);
+  command.told.emplace_back("--output", asked.folder);
+  command.told.emplace_back("--pt2", asked.file);
+  return asked.file.empty() ? write_folder(command, checkpoint, asked.folder)
+                            : write_file(command, checkpoint, asked.file);
 }
 
 }  // namespace lockstep::cli

@@ -13,6 +13,7 @@
 #include "lockstep/base/paths.h"
 #include "lockstep/base/readable.h"
 #include "lockstep/base/text.h"
+#include "trainer/cli/model/inspect.h"
 #include "trainer/cli/options.h"
 
 namespace lockstep::cli {
@@ -85,7 +86,8 @@ nlohmann::ordered_json json_of(const checkpoint::InspectedEntry& entry) {
 }
 
 /// Entry by entry: as one JSON value a long list would take many times the file's memory.
-void print_file_json(const std::string& path, const checkpoint::InspectedFile& file) {
+void print_file_json(const std::string& path, const checkpoint::InspectedFile& file,
+                     const nlohmann::ordered_json& model = {}) {
   const auto text_of =
       [](const nlohmann::ordered_json& json) {  // names come from the file and may be no UTF-8
         return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -93,10 +95,18 @@ void print_file_json(const std::string& path, const checkpoint::InspectedFile& f
   std::printf("{\n  \"file\": %s,\n  \"format\": \"%s\",\n  \"file_bytes\": %llu,\n  \"checksum\": \"%s\",\n",
               text_of(path).c_str(), file.format.c_str(), static_cast<unsigned long long>(file.file_bytes),
               words_of(file.checksum).word);
+  if (!model.is_null()) std::printf("  \"model\": %s,\n", text_of(model).c_str());
   const char* before = "  \"entries\": [\n";
   for (const auto& entry : file.entries)
     std::printf("%s    %s", std::exchange(before, ",\n"), text_of(json_of(entry)).c_str());
   std::puts(file.entries.empty() ? "  \"entries\": []\n}" : "\n  ]\n}");
+}
+
+void print_model(const std::string& path, bool json) {
+  const auto model = inspect_exported(path, digest);
+  if (json) return print_file_json(path, model.file, model.facts);
+  print_file_table(path, model.file);
+  std::fputs(base::readable(model.words).c_str(), stdout);
 }
 
 }  // namespace
@@ -109,10 +119,13 @@ int run_inspect(const std::vector<std::string>& args) {
                    "lockstep inspect model.safetensors --json"});
   options.positional(
       "CHECKPOINT", path,
-      "a .pt or safetensors file of lockstep's or Python's, or a run's folder: its newest one");
+      "a .pt or safetensors file of lockstep's or Python's, a .pt2 of torch.export's, or a run's folder: its "
+      "newest one");
   options.flag("json", json, "print JSON");
   if (!options.parse(args)) return kDone;
-  path = checkpoint::file_to_inspect(base::find_path(path));
+  path = base::find_path(path);
+  if (is_exported_file(path)) return print_model(path, json), kDone;
+  path = checkpoint::file_to_inspect(path);
   const auto file = checkpoint::inspect_file(path, digest);
   json ? print_file_json(path, file) : print_file_table(path, file);
   return kDone;

@@ -1,0 +1,103 @@
+// lockstep model check: what a file of torch.export.save holds, that it runs, and whether it computes as
+// Python.
+#include <torch/types.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/files/output.h"
+#include "lockstep/base/paths.h"
+#include "lockstep/base/readable.h"
+#include "trainer/cli/model/sample.h"
+#include "trainer/cli/model/trial.h"
+#include "trainer/cli/model/words.h"
+#include "trainer/cli/options.h"
+
+namespace lockstep::cli {
+namespace {
+
+struct ModelCheck {
+  std::string path, eval_path, sample;
+  bool json = false;
+};
+
+/// Says what it finds at once, or at the end, as one JSON object.
+class CheckReport {
+ public:
+  explicit CheckReport(bool json) : json_(json) {}
+
+  void facts(const ExportedNet& net, const std::string& path) {
+    if (json_) all_ = facts_json(net, path);
+    say(facts_words(net, path));
+  }
+  void pass(const char* mode, const Reached& reached) {
+    all_[mode] = {{"trained", reached.trained}, {"without_gradient", reached.without_gradient}};
+    say(pass_words(mode, reached));
+  }
+  void comparison(const Comparison& comparison, const std::string& sample) {
+    all_["against"] = comparison_json(comparison, sample);
+    say(comparison_words(comparison, sample));
+  }
+  void end() const {
+    if (json_) output::print(all_.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
+    output::check();
+  }
+
+ private:
+  void say(const std::string& lines) const {
+    if (!json_) output::print(base::readable(lines));
+  }
+
+  bool json_;
+  OrderedJson all_ = OrderedJson::object();
+};
+
+/// Of their own for each pass: a model may change them in place.
+std::vector<c10::IValue> copies_of(const std::vector<c10::IValue>& inputs) {
+  std::vector<c10::IValue> copies;
+  for (const auto& input : inputs)
+    copies.push_back(input.isTensor() ? c10::IValue(input.toTensor().clone()) : input);
+  return copies;
+}
+
+int check_model(const ModelCheck& asked) {
+  CheckReport report(asked.json);
+  const auto net = load_exported(asked.path, asked.eval_path);
+  report.facts(*net, asked.path);
+  const bool compares = !asked.sample.empty();
+  const auto sample =
+      compares ? read_model_sample(asked.sample, *net) : ModelSample{.inputs = made_up_inputs(net->facts())};
+  bool agrees = true;
+  net->train();
+  const auto outputs = try_model(*net, copies_of(sample.inputs));
+  report.pass("train", reached(*net));
+  if (compares) {
+    const auto comparison = compare_with_python(sample, *net, outputs);
+    agrees = comparison.agrees();
+    report.comparison(comparison, asked.sample);
+  }
+  net->eval();
+  try_model(*net, copies_of(sample.inputs));
+  report.pass("eval", reached(*net));
+  report.end();
+  return agrees ? kDone : kFailed;
+}
+
+}  // namespace
+
+int run_model_check(const std::vector<std::string>& args) {
+  ModelCheck asked;
+  Options options(
+      "model check", "what a .pt2 holds, that it runs, and whether it computes as Python",
+      {"lockstep model check model.pt2", "lockstep model check model.pt2 --eval model.eval.pt2 --json",
+       "lockstep model check model.pt2 --against model.sample.safetensors"});
+  options.positional("MODEL.pt2", asked.path, "what torch.export.save wrote");
+  options.add("eval", asked.eval_path, "FILE", "the same model, exported after model.eval()");
+  options.add(
+      "against", asked.sample, "FILE",
+      "what Python computed with it (lockstep model template --sample); a difference is exit status 1");
+  options.flag("json", asked.json, "one JSON object, for programs");
+  if (!options.parse(args)) return kDone;
+  for (auto* path : {&asked.path, &asked.eval_path, &asked.sample}) *path = base::find_path(*path);
+  return check_model(asked);
+}
+
+}  // namespace lockstep::cli
