@@ -2,6 +2,7 @@
 #include "lockstep/exported/program.h"
 
 #include <gtest/gtest.h>
+#include <torch/types.h>
 
 #include <fstream>
 
@@ -211,6 +212,39 @@ TEST(ExportedGraph, TakesSizesOf0And1ThatTheFileRulesOut) {
   const auto program = read_program(seed("cond").dump(), "model.pt2");
   ASSERT_EQ(program.signature.ranges.size(), 1U);
   EXPECT_EQ(program.signature.ranges.begin()->second.least, 0);
+}
+
+Signature two_inputs_of(const std::string& first, const std::string& second) {
+  const auto input = [](const char* name, const std::string& symbol) {
+    return Input{.kind = Input::Kind::user,
+                 .name = name,
+                 .argument = name,
+                 .meta = TensorMeta{.dtype = at::kFloat, .sizes = {std::nullopt}, .symbols = {symbol}}};
+  };
+  return {.inputs = {input("a", first), input("b", second)},
+          .outputs = {},
+          .given = {0, 1},
+          .ranges = {{"s0", {0, 8}}, {"s1", {0, 8}}}};
+}
+
+std::string why_not(const Signature& signature, int64_t first, int64_t second) {
+  try {
+    check_inputs(signature, {at::zeros({first}), at::zeros({second})}, "model.pt2");
+    return {};
+  } catch (const InputError& error) {
+    return error.what();
+  }
+}
+
+TEST(ExportedSignature, OneNameOfASizeIsOneSize) {
+  EXPECT_EQ(why_not(two_inputs_of("s0", "s0"), 3, 3), "");
+  EXPECT_EQ(why_not(two_inputs_of("s0", "s0"), 3, 4),
+            "the input b has size 4 in dimension 0, and the model was exported for the same size there as "
+            "elsewhere, where it is 3");
+  EXPECT_EQ(why_not(two_inputs_of("s0", "s1"), 3, 4), "");
+  EXPECT_EQ(why_not(two_inputs_of("s0", "2*s0"), 3, 6), "") << "an expression is the graph's own matter";
+  EXPECT_EQ(why_not(two_inputs_of("s0", "s1"), 3, 9),
+            "the input b has size 9 in dimension 0, and the model was exported for 0 to 8");
 }
 
 }  // namespace

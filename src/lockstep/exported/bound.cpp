@@ -45,10 +45,6 @@ void add(const Input& input, const at::Tensor& tensor, torch::nn::Module& root) 
 
 }  // namespace
 
-bool is_given(const Input& input) {
-  return input.kind == Input::Kind::user || input.kind == Input::Kind::constant;
-}
-
 Bound bind(Program program, torch::nn::Module& root, StateNames& names) {
   Bound bound{std::move(program), {}};
   std::map<const at::TensorImpl*, std::string> first;

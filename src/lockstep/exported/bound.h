@@ -17,9 +17,6 @@ struct Bound {
       tensors;  ///< for each of the graph's inputs; undefined where the user gives a value
 };
 
-/// Does the user give it, or a constant in its place?
-bool is_given(const Input& input);
-
 /// What a state_dict has besides the module's names, and what of them it lacks.
 struct StateNames {
   std::vector<std::pair<std::string, std::string>> tied;  ///< second name, first name

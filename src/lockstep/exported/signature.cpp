@@ -145,16 +145,22 @@ class Checker {
     const auto& symbol = input.meta->symbols[at];
     const auto range = signature_.ranges.find(symbol);
     if (range == signature_.ranges.end()) return;  // an expression: the graph finds out
-    const auto [seen, is_new] = seen_.emplace(symbol, size);
-    if (!is_new && seen->second != size) {
-      fail_size(input, dimension, size,
-                format("for the same size there as elsewhere, where it is {}", seen->second),
+    if (const auto seen = seen_before(symbol, size); seen != size) {
+      fail_size(input, dimension, size, format("for the same size there as elsewhere, where it is {}", seen),
                 "export it with a name of its own for that size");
     }
     if (size < range->second.least || size > range->second.most) {
       fail_size(input, dimension, size, format("for {} to {}", range->second.least, range->second.most),
                 "export it with another range for that size");
     }
+  }
+
+  /// The size that this symbol had at first. A model has few of them.
+  int64_t seen_before(const std::string& symbol, int64_t size) {
+    for (const auto& [name, seen] : seen_)
+      if (*name == symbol) return seen;
+    seen_.emplace_back(&symbol, size);
+    return size;
   }
 
   [[noreturn]] void fail_size(const Input& input, int64_t dimension, int64_t size,
@@ -170,10 +176,14 @@ class Checker {
 
   const Signature& signature_;
   const std::string& path_;
-  std::map<std::string, int64_t> seen_;
+  std::vector<std::pair<const std::string*, int64_t>> seen_;
 };
 
 }  // namespace
+
+bool is_given(const Input& input) {
+  return input.kind == Input::Kind::user || input.kind == Input::Kind::constant;
+}
 
 Signature read_signature(const Json& model) {
   const auto& module = model.at("graph_module");
@@ -181,6 +191,8 @@ Signature read_signature(const Json& model) {
   Signature signature;
   for (const auto& spec : module.at("signature").at("input_specs"))
     signature.inputs.push_back(input_of(spec, graph));
+  for (size_t i = 0; i < signature.inputs.size(); ++i)
+    if (is_given(signature.inputs[i])) signature.given.push_back(i);
   for (const auto& spec : module.at("signature").at("output_specs"))
     signature.outputs.push_back(output_of(spec, graph));
   for (const auto& [symbol, range] : model.at("range_constraints").items()) {
@@ -193,14 +205,10 @@ Signature read_signature(const Json& model) {
   return signature;
 }
 
-void check_inputs(const Signature& signature, const std::vector<const c10::IValue*>& given,
+void check_inputs(const Signature& signature, const std::vector<c10::IValue>& given,
                   const std::string& path) {
   Checker checker(signature, path);
-  size_t next = 0;
-  for (const auto& input : signature.inputs) {
-    if (input.kind == Input::Kind::constant) ++next;
-    if (input.kind == Input::Kind::user) checker.check(input, *given[next++]);
-  }
+  for (size_t i = 0; i < given.size(); ++i) checker.check(signature.inputs[signature.given[i]], given[i]);
 }
 
 }  // namespace lockstep::exported

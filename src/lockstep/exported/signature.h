@@ -31,6 +31,9 @@ struct Input {
   std::string value = {};               ///< of a constant, as text
 };
 
+/// Does the user give it, or a constant in its place?
+bool is_given(const Input& input);
+
 struct Output {
   enum class Kind { user, mutation };
   Kind kind;
@@ -45,6 +48,7 @@ struct Range {
 struct Signature {
   std::vector<Input> inputs;            ///< one for each of the graph's
   std::vector<Output> outputs;          ///< likewise
+  std::vector<size_t> given;            ///< the inputs of kind user or constant, by number
   std::map<std::string, Range> ranges;  ///< of symbols
 };
 
@@ -52,8 +56,7 @@ struct Signature {
 Signature read_signature(const Json& model);
 
 /// InputError that names the input where one is not as the model was exported. `given`: the user's, one for
-/// each of kind user or constant.
-void check_inputs(const Signature& signature, const std::vector<const c10::IValue*>& given,
-                  const std::string& path);
+/// each of signature.given.
+void check_inputs(const Signature& signature, const std::vector<c10::IValue>& given, const std::string& path);
 
 }  // namespace lockstep::exported

@@ -49,8 +49,7 @@ namespace {
 constexpr std::array<std::string_view, 3> kTextInputs = {"input_ids", "token_type_ids", "attention_mask"};
 
 void check_count(size_t given, const exported::Program& program) {
-  const auto& inputs = program.signature.inputs;
-  const auto wanted = static_cast<size_t>(std::count_if(inputs.begin(), inputs.end(), exported::is_given));
+  const auto wanted = program.signature.given.size();
   if (given == wanted) return;
   throw InputError(
       format("the exported model takes {} input{}, and got {}", wanted, wanted == 1 ? "" : "s", given),
@@ -60,18 +59,9 @@ void check_count(size_t given, const exported::Program& program) {
 Values with_tensors(Values given, const exported::Bound& bound) {
   const auto& signature = bound.program.signature;
   check_count(given.size(), bound.program);
-  std::vector<const c10::IValue*> pointers;
-  for (const auto& value : given) pointers.push_back(&value);
-  exported::check_inputs(signature, pointers, bound.program.path);
-  Values inputs;
-  inputs.reserve(signature.inputs.size());
-  auto next = given.begin();
-  for (size_t i = 0; i < signature.inputs.size(); ++i) {
-    if (exported::is_given(signature.inputs[i]))
-      inputs.push_back(std::move(*next++));
-    else
-      inputs.emplace_back(bound.tensors[i]);
-  }
+  exported::check_inputs(signature, given, bound.program.path);
+  Values inputs(bound.tensors.begin(), bound.tensors.end());
+  for (size_t i = 0; i < given.size(); ++i) inputs[signature.given[i]] = std::move(given[i]);
   return inputs;
 }
 
@@ -104,8 +94,7 @@ std::optional<int64_t> text_row(const std::string& name) {
 // A task's one tensor as the inputs that the model takes.
 Values inputs_for(const at::Tensor& input, const exported::Program& program) {
   std::vector<const exported::Input*> takes;
-  for (const auto& one : program.signature.inputs)
-    if (exported::is_given(one)) takes.push_back(&one);
+  for (const auto number : program.signature.given) takes.push_back(&program.signature.inputs[number]);
   const bool is_text = input.dim() == 3 && input.size(1) == static_cast<int64_t>(kTextInputs.size()) &&
                        input.scalar_type() == at::kLong;
   Values values;
