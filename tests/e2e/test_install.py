@@ -152,7 +152,8 @@ def test_a_new_key_of_the_trainer_compiles_no_module_of_the_library(build_dir, i
 
 def test_the_share_folder_is_whole(installed):
     share = installed / "share/lockstep"
-    for name in ("configs/mnist.yaml", "data/mnist/train-images-idx3-ubyte.gz", "data/pima", "job_scripts", "LICENSE"):
+    for name in ("configs/mnist.yaml", "data/mnist/train-images-idx3-ubyte.gz", "data/pima", "job_scripts", "tutorials/models/line.pt2",
+                 "LICENSE"):
         assert (share / name).exists(), name
 
 

@@ -117,7 +117,8 @@ def test_its_command_trains_with_the_bits_of_the_build(environment, lockstep, mp
 
 def test_it_brings_configs_job_scripts_and_the_course(environment, tmp_path):
     share = site_of(environment) / "lockstep_ddp/share/lockstep"
-    for name in ("configs/pima.yaml", "job_scripts/ddp.slurm", "job_scripts/ddp.pbs", "tutorials/01-first-job.md", "data/pima"):
+    for name in ("configs/pima.yaml", "job_scripts/ddp.slurm", "job_scripts/ddp.pbs", "tutorials/01-first-job.md",
+                 "tutorials/models/line.pt2", "data/pima"):
         assert (share / name).exists(), name
     run_process([environment / "bin/lockstep", "config", "configs/pima.yaml"], cwd=tmp_path, check=True)
 

@@ -165,11 +165,6 @@ const WrongInputs kWrong[] = {
        return Values{torch::zeros({3, 1, 4, 6}), torch::ones({3, 7}, torch::kLong)};
      }},
 };
-}
-}
-,
-}
-;
 
 struct ExportedInputs : testing::TestWithParam<WrongInputs> {};
 

@@ -47,6 +47,7 @@ const Case kCases[] = {
     {"allreduce.2", {"numbers", "sent"}, 12},
     {"beyond.1", {"texts", "shape", "batch", "epoch 0", "epoch 1", "epoch 2"}},
     {"beyond.2", {"seeds of run 0", "seeds of run 1", "seeds of run 2", "returns", "normalised"}},
+    {"beyond.3", {"slope", "in training", "evaluation"}, 4},
     {"ddp.2", {"weight", "gradient of weight", "gradient of bias"}},
     {"ddp.3", {"rare", "common"}},
     {"distributed_data_parallel", {"first patients", "head.bias", "average"}, 5},

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "course/workshop/judge.h"
+#include "course/workshop/judges/one_model.h"
 #include "lockstep/base/format.h"
 
 namespace lockstep::workshop {
@@ -22,29 +23,6 @@ Row mean_of(const std::vector<Row>& rows) {
   auto mean = sum_of(rows);
   for (double& number : mean) number /= static_cast<double>(rows.size());
   return mean;
-}
-
-bool agree(const Row& is, const Row& wanted) {
-  if (is.size() != wanted.size()) return false;
-  for (size_t i = 0; i < is.size(); ++i) {
-    if (!workshop::near(is[i], wanted[i], 1e-5)) return false;
-  }
-  return true;
-}
-
-bool agree(double is, double wanted) {
-  return workshop::near(is, wanted, 1e-5);
-}
-
-// DDP's promise: one model on all ranks
-void require_one_model(const Run& run, const std::string& name) {
-  const auto& first = run.ranks.front().numbers(name);
-  for (const auto& rank : run.ranks) {
-    if (agree(rank.numbers(name), first)) continue;
-    throw NotYet(format("with {} ranks, {} is {} on rank 0 and {} on rank {}: each trains a model of its own",
-                        run.ranks.size(), name, shown(first), shown(rank.numbers(name)), rank.rank()),
-                 "who averages the gradients? forward() must be called on what ddp() returned");
-  }
 }
 
 // ---- ddp.1: a line through 12 points, the whole batch in each of 4 steps

@@ -1,0 +1,87 @@
+//@ title      A model from Python
+//@ hint       Look into both files: lockstep model check models/line.pt2, and models/line.eval.pt2. What has one that the other has not?
+//@ hint       lockstep::load_exported(path, eval_path) takes the file of training first, then that of evaluation.
+//@ hint       It is a torch::nn::Module, so lockstep::ddp(net, session) wraps it, and what that returns is called like the model here.
+//@ hint       model->eval() takes the second file's graph, and model->train() the first one's again. Which one does the next step need?
+//@ unsolved   a model of its own
+#include <lockstep/workshop.h>
+
+#include <lockstep/models/exported.h>
+
+// Somebody has written a line in Python (models/line.py) and exported it twice: as it is in training, where 0.5 is added
+// to it, and as it is in evaluation, where it is not. Train it on all ranks together, and evaluate it after each epoch.
+
+// How far from y the model is.
+template <class Model>
+torch::Tensor loss_of(Model& model, const torch::Tensor& x, const torch::Tensor& y) {
+  const auto found = model.forward(x);
+  return (found - y.to(found.device())).square().mean();
+}
+
+// The loss of all points, from which nothing is learned, and whether the model believes that it is in training.
+template <class Model>
+void evaluate(Model& model, const torch::Tensor& x, const torch::Tensor& y) {
+  const torch::NoGradGuard no_grad;
+  lockstep::show("in training", model.is_training());
+  lockstep::show("evaluation", loss_of(model, x, y));
+}
+
+// TRAIN_FILE EVAL_FILE
+int main(int count, char** words) {
+  return lockstep::run([&] {
+    const std::string train_file = count > 1 ? words[1] : "models/line.pt2";
+    const std::string eval_file = count > 2 ? words[2] : "models/line.eval.pt2";
+    lockstep::Session session;
+    lockstep::DistributedSampler sampler(12, session, {.shuffle = false});
+    const auto mine = torch::tensor(sampler.indices());
+    const auto x = torch::arange(12) / 10., y = 3 * x + torch::sin(5 * x);
+
+    //@ todo
+    // TODO: there are two files
+    const auto net = lockstep::load_exported(train_file);
+    //@ solution
+    const auto net = lockstep::load_exported(train_file, eval_file);
+    //@ wrong no_twin: the file of evaluation was not loaded
+    const auto net = lockstep::load_exported(train_file);
+    //@ wrong swapped: the other way round
+    const auto net = lockstep::load_exported(eval_file, train_file);
+    //@ wrong eval_alone: is never added
+    const auto net = lockstep::load_exported(eval_file);
+    //@ end
+
+    //@ todo
+    // TODO: each rank has a model of its own
+    const auto model = net;
+    //@ solution
+    const auto model = lockstep::ddp(net, session);
+    //@ wrong unwrapped: a model of its own
+    const auto model = net;
+    //@ wrong inner: a model of its own
+    const auto model = lockstep::ddp(net, session)->module();
+    //@ end
+    lockstep::Sgd optimizer(model->parameters(), {.lr = 0.5});
+    for (int epoch = 0; epoch < 4; ++epoch) {
+      optimizer.zero_grad();
+      loss_of(*model, x.index_select(0, mine), y.index_select(0, mine)).backward();
+      optimizer.step();
+      //@ todo
+      // TODO: this is still the model in training
+      evaluate(*model, x, y);
+      //@ solution
+      model->eval();
+      evaluate(*model, x, y);
+      model->train();
+      //@ wrong never_eval: as in training
+      evaluate(*model, x, y);
+      //@ wrong stays_eval: it stays in evaluation
+      model->eval();
+      evaluate(*model, x, y);
+      //@ wrong turned: as in training
+      model->train();
+      evaluate(*model, x, y);
+      model->eval();
+      //@ end
+    }
+    lockstep::show("slope", model->parameters()[0]);
+  });
+}
