@@ -209,7 +209,7 @@ class Fitting {
   }
 
   bool fit_list(Argument& argument, const c10::ListType& type, std::optional<int32_t> length) const {
-    const auto element = type.getElementType();
+    const auto& element = type.getElementType();
     if (argument.kind == Kind::constant && argument.value.isList()) return fit_constants(argument, element);
     if (argument.kind != Kind::list)
       argument = list_of(element, std::vector<Argument>(static_cast<size_t>(length.value_or(1)), argument));

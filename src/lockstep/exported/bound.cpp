@@ -5,6 +5,7 @@
 #include <map>
 
 #include "lockstep/base/format.h"
+#include "lockstep/exported/refusing.h"
 
 namespace lockstep::exported {
 namespace {
@@ -43,10 +44,7 @@ void add(const Input& input, const at::Tensor& tensor, torch::nn::Module& root) 
     module.register_buffer(leaf, tensor);
 }
 
-}  // namespace
-
-Bound bind(Program program, torch::nn::Module& root, StateNames& names) {
-  Bound bound{std::move(program), {}};
+void register_all(Bound& bound, torch::nn::Module& root, StateNames& names) {
   std::map<const at::TensorImpl*, std::string> first;
   for (const auto& input : bound.program.signature.inputs) {
     if (is_given(input)) {
@@ -63,6 +61,13 @@ Bound bind(Program program, torch::nn::Module& root, StateNames& names) {
       names.tied.emplace_back(input.name, seen->second);
     if (is_new && !input.saved) names.unsaved.push_back(input.name);
   }
+}
+
+}  // namespace
+
+Bound bind(Program program, torch::nn::Module& root, StateNames& names) {
+  Bound bound{std::move(program), {}};
+  refusing(bound.program.path, [&] { register_all(bound, root, names); });
   // the tensors live in the module now
   bound.program.weights.clear();
   bound.program.constants.clear();

@@ -3,6 +3,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
+#include "lockstep/exported/refusing.h"
 
 namespace lockstep::exported {
 namespace {
@@ -50,22 +51,6 @@ void read_graph(const Json& model, Program& program) {
   if (program.signature.inputs.size() != program.graph.inputs.size() ||
       program.signature.outputs.size() != program.graph.outputs.size())
     throw Refusal("its signature is of another graph");
-}
-
-/// The file and what to do about it, for whatever is wrong.
-template <class Work>
-void refusing(const std::string& path, Work work) {
-  constexpr const char* kOtherwise = "the exported model is not as torch.export writes it: ";
-  try {
-    work();
-  } catch (const Refusal& refusal) {
-    throw InputError(std::string("the exported model cannot be used: ") + refusal.what(), path, refusal.hint);
-  } catch (const nlohmann::json::exception& error) {
-    throw InputError(kOtherwise + base::what_is_wrong(error), path, kExportAgain);
-  } catch (const c10::Error& error) {
-    const std::string text = error.what_without_backtrace();
-    throw InputError(kOtherwise + text.substr(0, text.find('\n')), path, kExportAgain);
-  }
 }
 
 }  // namespace

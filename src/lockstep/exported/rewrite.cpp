@@ -11,9 +11,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/whole_file.h"
-#include "lockstep/base/json.h"
 #include "lockstep/checkpoint/state_dict.h"
-#include "lockstep/exported/field.h"
+#include "lockstep/exported/refusing.h"
 #include "lockstep/exported/weights.h"
 
 namespace lockstep::exported {
@@ -43,16 +42,11 @@ Replaced replaced_records(const Archive& archive, const Weights& weights) {
 
 /// Each weight lies in a copy of its record: what no tensor shows stays as it was.
 Replaced filled_records(const Archive& archive, const Tree& state_dict, const std::string& given) {
-  try {
+  return refusing(archive.path(), [&] {
     const auto weights = read_weights(archive);
     fill(weights, state_dict, given);
     return replaced_records(archive, weights);
-  } catch (const Refusal& refusal) {
-    throw InputError(refusal.what(), archive.path(), refusal.hint);
-  } catch (const Json::exception& error) {
-    throw InputError("the exported model is not as torch.export writes it: " + base::what_is_wrong(error),
-                     archive.path(), kExportAgain);
-  }
+  });
 }
 
 void copy_records(const Archive& archive, const Replaced& replaced,
