@@ -5,6 +5,7 @@
 #include <torch/types.h>
 
 #include <fstream>
+#include <limits>
 
 #include "lockstep/base/error.h"
 
@@ -86,6 +87,30 @@ const Spoilt kSpoilt[] = {
      [](Json& m) { nodes(m)[0]["target"] = "torch.ops.higher_order.while_loop"; }},
     {"Overload", "has no operator torch.ops.aten.conv2d.nope",
      [](Json& m) { nodes(m)[0]["target"] = "torch.ops.aten.conv2d.nope"; }},
+    {"NativeOperator", "is not one that an exported model may call",
+     [](Json& m) { nodes(m)[0]["target"] = "torch.ops.aten.native_batch_norm.default"; }},
+    {"NumberForDtype", "its argument dtype is of the kind as_int",
+     [](Json& m) {
+       nodes(m)[0] = {{"target", "torch.ops.aten.zeros.default"},
+                      {"inputs", {named("size", {{"as_ints", {1}}}), named("dtype", {{"as_int", -5}})}},
+                      {"outputs", {as_tensor("conv2d")}}};
+     }},
+    {"SparseGradient", "its gradient would be sparse",
+     [](Json& m) {
+       nodes(m)[0] = {{"target", "torch.ops.aten.embedding.default"},
+                      {"inputs",
+                       {named("weight", as_tensor("p_0_weight")), named("indices", as_tensor("input")),
+                        named("sparse", {{"as_bool", true}})}},
+                      {"outputs", {as_tensor("conv2d")}}};
+     }},
+    {"HugeWhole", "a whole number of the graph is something else",
+     [](Json& m) {
+       inputs(m).push_back(named("groups", {{"as_int", std::numeric_limits<uint64_t>::max()}}));
+     }},
+    {"OutputOfNoKind", "",
+     [](Json& m) {
+       m["graph_module"]["signature"]["output_specs"][0] = {{"user_output", {{"arg", {{"a", 1}}}}}};
+     }},
     {"UnknownArgument", "it takes no argument nope",
      [](Json& m) {
        inputs(m).push_back(named("nope", {{"as_int", 1}}));

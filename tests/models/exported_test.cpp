@@ -114,14 +114,6 @@ TEST(ExportedNet, EvaluatesWithoutDropoutAndKeepsTheNormsStatistics) {
   EXPECT_FALSE(at::equal(once[0].toTensor(), net->run(batch(3, 7))[0].toTensor()));
 }
 
-TEST(ExportedNet, LeavesItsInputsAsTheyAre) {
-  const auto net = load_exported(kNewest);
-  const auto inputs = batch(3, 7);
-  const auto before = inputs[0].toTensor().clone();
-  net->run(inputs);
-  EXPECT_TRUE(at::equal(before, inputs[0].toTensor()));
-}
-
 TEST(ExportedNet, SavesAndLoadsItself) {
   const test::TempFolder folder;
   const auto net = load_exported(kNewest);

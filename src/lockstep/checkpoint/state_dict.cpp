@@ -16,6 +16,10 @@ namespace {
 constexpr std::string_view kPrefix = "module.";
 constexpr size_t kNamed = 5;  // mismatches an error names
 
+bool has(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 /// Python's order: a module's parameters, its buffers, then its children.
 void collect(const torch::nn::Module& module, const std::string& prefix, const Tree& into) {
   for (const auto& entry : module.named_parameters(/*recurse=*/false))
@@ -23,6 +27,20 @@ void collect(const torch::nn::Module& module, const std::string& prefix, const T
   for (const auto& entry : module.named_buffers(/*recurse=*/false))
     put(into, prefix + entry.key(), entry.value());
   for (const auto& child : module.named_children()) collect(*child.value(), prefix + child.key() + ".", into);
+}
+
+/// What OwnStateDicts among the modules say otherwise, under whole names.
+struct Otherwise {
+  std::vector<std::string> unsaved = {};
+  std::vector<std::pair<std::string, std::string>> tied = {};
+};
+
+void ask(const torch::nn::Module& module, const std::string& prefix, Otherwise& said) {
+  if (const auto* own = dynamic_cast<const OwnStateDict*>(&module)) {
+    for (const auto& name : own->unsaved()) said.unsaved.push_back(prefix + name);
+    for (const auto& [name, first] : own->tied()) said.tied.emplace_back(prefix + name, prefix + first);
+  }
+  for (const auto& child : module.named_children()) ask(*child.value(), prefix + child.key() + ".", said);
 }
 
 bool is_state_dict(const Tree& tree) {
@@ -64,15 +82,13 @@ std::string mismatch(const std::string& name, const at::Tensor& wanted, const at
 Tree module_state_dict(const torch::nn::Module& module) {
   auto all = make_dict();
   collect(module, "", all);
-  const auto* own = dynamic_cast<const OwnStateDict*>(&module);
-  if (!own) return all;
+  Otherwise said;
+  ask(module, "", said);
+  if (said.unsaved.empty() && said.tied.empty()) return all;
   auto state = make_dict();
-  const auto& unsaved = own->unsaved();
-  for (const auto& [name, tensor] : items(all)) {
-    if (std::find(unsaved.begin(), unsaved.end(), name.toStringRef()) == unsaved.end())
-      put(state, name, tensor);
-  }
-  for (const auto& [name, first] : own->tied()) put(state, name, *find(all, first));
+  for (const auto& [name, tensor] : items(all))
+    if (!has(said.unsaved, name.toStringRef())) put(state, name, tensor);
+  for (const auto& [name, first] : said.tied) put(state, name, *find(all, first));
   return state;
 }
 

@@ -9,7 +9,7 @@
 namespace lockstep::exported {
 namespace {
 
-constexpr size_t kMostText = size_t{256} << 20;
+constexpr size_t kMostText = size_t{64} << 20;
 constexpr const char* kCopy = "copy the file again, or export it again";
 
 constexpr checkpoint::FileWords kWords = {"the exported model", "the file is empty",
@@ -24,7 +24,10 @@ Archive::Archive(const std::string& path) : file_(path, kWords) {
     const auto& first = zip_.records.front().name;
     folder_ = first.substr(0, first.find('/') + 1);
   }
-  for (const auto& record : zip_.records) by_name_.emplace(short_name(record), &record);
+  for (const auto& record : zip_.records) {
+    if (!by_name_.emplace(short_name(record), &record).second)
+      refuse(format("the archive holds {} twice", base::printable(short_name(record))), kCopy);
+  }
   check_layout();
 }
 
@@ -36,7 +39,7 @@ void Archive::check_layout() const {
   for (const char* name : {"serialized_exported_program.json", "serialized_exported_program"}) {
     if (has(name))
       refuse("the file is of a torch before 2.9, which wrote another layout",
-             "export it again with torch 2.9 or newer");
+             std::string("with torch 2.9 or newer ") + kExportAgain);
   }
   if (has("constants.pkl")) {
     refuse("this is a TorchScript module",

@@ -1,10 +1,9 @@
 #include "lockstep/exported/argument.h"
 
-#include <ATen/ScalarOps.h>
-
 #include <functional>
 
 #include "lockstep/base/format.h"
+#include "lockstep/exported/arithmetic.h"
 
 namespace lockstep::exported {
 namespace {
@@ -136,16 +135,8 @@ const std::unordered_map<std::string, Reader>& readers() {
   return known;
 }
 
-// A number in a tensor's place, as Python's parser of arguments makes it: it does not decide a result's
-// dtype.
-at::Tensor wrapped_number(const IValue& value) {
-  auto tensor = c10::scalar_to_tensor(value.toScalar());
-  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
-  return tensor;
-}
-
 bool is_number(Holds holds) {
-  return holds == Holds::integer || holds == Holds::real || holds == Holds::truth || holds == Holds::other;
+  return holds != Holds::tensor;
 }
 
 // Fits an argument to a type, or says that it does not.
@@ -184,7 +175,7 @@ class Fitting {
   Holds holds(const Argument& argument) const { return names_.holds(argument.slot); }
 
   bool is(const Argument& argument, bool (IValue::*is_kind)() const, Holds wanted) const {
-    if (argument.kind == Kind::slot) return holds(argument) == wanted || holds(argument) == Holds::other;
+    if (argument.kind == Kind::slot) return holds(argument) == wanted;
     return argument.kind == Kind::constant && (argument.value.*is_kind)();
   }
 
@@ -255,6 +246,25 @@ class Fitting {
   const Names& names_;
 };
 
+// libtorch trusts the numbers of its enumerations, which the schema calls integers.
+bool is_of_kind(const Json& json, c10::TypePtr type) {
+  const auto& kind = only_field(json).name;
+  if (const auto optional = type->cast<c10::OptionalType>()) {
+    if (kind == "as_none") return true;
+    type = optional->getElementType();
+  }
+  switch (type->kind()) {
+    case TypeKind::ScalarTypeType:
+      return kind == "as_scalar_type";
+    case TypeKind::LayoutType:
+      return kind == "as_layout";
+    case TypeKind::MemoryFormatType:
+      return kind == "as_memory_format";
+    default:
+      return true;
+  }
+}
+
 }  // namespace
 
 int Names::add(const std::string& name, Holds holds) {
@@ -283,7 +293,8 @@ Argument read_argument(const Json& json, const Names& names) {
 
 Argument read_argument(const Json& json, const c10::Argument& wanted, const Names& names) {
   auto argument = read_argument(json, names);
-  if (Fitting(names).fit(argument, wanted.type(), wanted.N())) return argument;
+  if (is_of_kind(json, wanted.real_type()) && Fitting(names).fit(argument, wanted.type(), wanted.N()))
+    return argument;
   throw Refusal(format("its argument {} is of the kind {}, and it takes {}", wanted.name(),
                        shown(only_field(json).name), wanted.type()->str()));
 }

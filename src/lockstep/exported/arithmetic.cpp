@@ -1,5 +1,8 @@
 #include "lockstep/exported/arithmetic.h"
 
+#include <ATen/ScalarOps.h>
+
+#include <algorithm>
 #include <cmath>
 #include <unordered_map>
 
@@ -40,6 +43,13 @@ int64_t floor_divide(int64_t a, int64_t b) {
   return a % b != 0 && (a < 0) != (b < 0) ? quotient - 1 : quotient;
 }
 
+// As Python's float: of the divisor's sign, and exact.
+double real_remainder(double a, double b) {
+  if (b == 0) throw Error("the exported graph divides by zero");
+  const auto rest = std::fmod(a, b);
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
 int64_t power(int64_t base, int64_t exponent) {
   uint64_t result = 1;
   for (uint64_t square = bits(base); exponent > 0; exponent >>= 1, square *= square)
@@ -75,14 +85,19 @@ IValue multiply(Numbers v) {
       [](double a, double b) { return a * b; });
 }
 IValue divide_down(Numbers v) {
-  return compute(v, floor_divide, [](double a, double b) { return std::floor(a / b); });
+  return compute(v, floor_divide, [](double a, double b) {
+    const auto quotient = (a - real_remainder(a, b)) / b;
+    const auto floor = std::floor(quotient);
+    return quotient - floor > 0.5 ? floor + 1 : floor;
+  });
 }
 IValue remainder(Numbers v) {
   return compute(
       v, [](int64_t a, int64_t b) { return wrapped(bits(a) - bits(floor_divide(a, b)) * bits(b)); },
-      [](double a, double b) { return a - std::floor(a / b) * b; });
+      real_remainder);
 }
 IValue divide(Numbers v) {
+  if (real_of(v[1]) == 0) throw Error("the exported graph divides by zero");
   return real_of(v[0]) / real_of(v[1]);
 }
 IValue raise(Numbers v) {
@@ -112,6 +127,14 @@ IValue both(Numbers v) {
 IValue either(Numbers v) {
   return v[0].isBool() && v[1].isBool() ? IValue(v[0].toBool() || v[1].toBool())
                                         : IValue(integer_of(v[0]) | integer_of(v[1]));
+}
+// Beyond the width of an integer nothing of it is left.
+IValue shift_left(Numbers v) {
+  const auto by = integer_of(v[1]);
+  return by < 0 || by > 63 ? IValue(int64_t{0}) : IValue(wrapped(bits(integer_of(v[0])) << by));
+}
+IValue shift_right(Numbers v) {
+  return integer_of(v[0]) >> std::clamp<int64_t>(integer_of(v[1]), 0, 63);
 }
 IValue opposite(Numbers v) {
   return integer_of(v[0]) == 0;
@@ -144,47 +167,48 @@ IValue choose(Numbers v) {
 }
 
 const std::unordered_map<std::string, NamedArithmetic>& table() {
-  constexpr auto number = Holds::other;
   static const std::unordered_map<std::string, NamedArithmetic> rows = {
-      {"_operator.add", {add, 2, number}},
-      {"_operator.sub", {subtract, 2, number}},
-      {"_operator.mul", {multiply, 2, number}},
-      {"_operator.floordiv", {divide_down, 2, number}},
-      {"_operator.mod", {remainder, 2, number}},
-      {"_operator.truediv", {divide, 2, Holds::real}},
-      {"_operator.pow", {raise, 2, number}},
-      {"_operator.neg", {negate, 1, number}},
-      {"_operator.pos", {same, 1, number}},
-      {"_operator.eq",
-       {[](Numbers v) { return compared(v, [](auto a, auto b) { return a == b; }); }, 2, Holds::truth}},
-      {"_operator.ne",
-       {[](Numbers v) { return compared(v, [](auto a, auto b) { return a != b; }); }, 2, Holds::truth}},
-      {"_operator.lt",
-       {[](Numbers v) { return compared(v, [](auto a, auto b) { return a < b; }); }, 2, Holds::truth}},
-      {"_operator.le",
-       {[](Numbers v) { return compared(v, [](auto a, auto b) { return a <= b; }); }, 2, Holds::truth}},
-      {"_operator.gt",
-       {[](Numbers v) { return compared(v, [](auto a, auto b) { return a > b; }); }, 2, Holds::truth}},
-      {"_operator.ge",
-       {[](Numbers v) { return compared(v, [](auto a, auto b) { return a >= b; }); }, 2, Holds::truth}},
-      {"_operator.and_", {both, 2, number}},
-      {"_operator.or_", {either, 2, number}},
-      {"torch.sym_not", {opposite, 1, Holds::truth}},
-      {"torch.sym_int", {truncate, 1, Holds::integer}},
-      {"math.trunc", {truncate, 1, Holds::integer}},
-      {"math.ceil", {round_up, 1, Holds::integer}},
-      {"math.floor", {round_down, 1, Holds::integer}},
-      {"torch.sym_float", {to_real, 1, Holds::real}},
-      {"torch.sym_sqrt", {root, 1, Holds::real}},
-      {"torch._sym_sqrt", {root, 1, Holds::real}},
-      {"torch.sym_max", {most, 2, number}},
-      {"torch.sym_min", {least, 2, number}},
-      {"torch.sym_ite", {choose, 3, number}},
+      {"_operator.add", {add, 2}},
+      {"_operator.sub", {subtract, 2}},
+      {"_operator.mul", {multiply, 2}},
+      {"_operator.floordiv", {divide_down, 2}},
+      {"_operator.mod", {remainder, 2}},
+      {"_operator.truediv", {divide, 2}},
+      {"_operator.pow", {raise, 2}},
+      {"_operator.neg", {negate, 1}},
+      {"_operator.pos", {same, 1}},
+      {"_operator.eq", {[](Numbers v) { return compared(v, [](auto a, auto b) { return a == b; }); }, 2}},
+      {"_operator.ne", {[](Numbers v) { return compared(v, [](auto a, auto b) { return a != b; }); }, 2}},
+      {"_operator.lt", {[](Numbers v) { return compared(v, [](auto a, auto b) { return a < b; }); }, 2}},
+      {"_operator.le", {[](Numbers v) { return compared(v, [](auto a, auto b) { return a <= b; }); }, 2}},
+      {"_operator.gt", {[](Numbers v) { return compared(v, [](auto a, auto b) { return a > b; }); }, 2}},
+      {"_operator.ge", {[](Numbers v) { return compared(v, [](auto a, auto b) { return a >= b; }); }, 2}},
+      {"_operator.and_", {both, 2}},
+      {"_operator.or_", {either, 2}},
+      {"_operator.lshift", {shift_left, 2}},
+      {"_operator.rshift", {shift_right, 2}},
+      {"torch.sym_not", {opposite, 1}},
+      {"torch.sym_int", {truncate, 1}},
+      {"math.trunc", {truncate, 1}},
+      {"math.ceil", {round_up, 1}},
+      {"math.floor", {round_down, 1}},
+      {"torch.sym_float", {to_real, 1}},
+      {"torch.sym_sqrt", {root, 1}},
+      {"torch._sym_sqrt", {root, 1}},
+      {"torch.sym_max", {most, 2}},
+      {"torch.sym_min", {least, 2}},
+      {"torch.sym_ite", {choose, 3}},
   };
   return rows;
 }
 
 }  // namespace
+
+at::Tensor wrapped_number(const IValue& value) {
+  auto tensor = c10::scalar_to_tensor(value.toScalar());
+  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return tensor;
+}
 
 int64_t integer_of(const IValue& value) {
   if (value.isBool()) return value.toBool();

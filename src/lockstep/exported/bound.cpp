@@ -2,7 +2,9 @@
 
 #include <torch/types.h>
 
+#include <algorithm>
 #include <map>
+#include <unordered_map>
 
 #include "lockstep/base/format.h"
 #include "lockstep/exported/refusing.h"
@@ -10,21 +12,23 @@
 namespace lockstep::exported {
 namespace {
 
-// Python's tree of modules: the one that holds "layers.0.weight" is at layers.0. `leaf` becomes "weight".
-torch::nn::Module& module_for(torch::nn::Module& root, const std::string& name, std::string& leaf) {
-  auto* module = &root;
-  size_t begin = 0;
-  for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', begin)) {
-    const auto part = name.substr(begin, dot - begin);
-    const auto children = module->named_children();
-    const auto* child = children.find(part);
-    module =
-        child ? child->get() : module->register_module(part, std::make_shared<torch::nn::Module>(part)).get();
-    begin = dot + 1;
+/// Python's tree of modules: the one that holds "layers.0.weight" is at layers.0.
+class Modules {
+ public:
+  explicit Modules(torch::nn::Module& root) : modules_{{std::string(), &root}} {}
+
+  torch::nn::Module& at(const std::string& path) {
+    if (const auto found = modules_.find(path); found != modules_.end()) return *found->second;
+    const auto dot = path.rfind('.');
+    auto& parent = at(dot == std::string::npos ? std::string() : path.substr(0, dot));
+    const auto name = dot == std::string::npos ? path : path.substr(dot + 1);
+    auto* made = parent.register_module(name, std::make_shared<torch::nn::Module>(name)).get();
+    return *modules_.emplace(path, made).first->second;
   }
-  leaf = name.substr(begin);
-  return *module;
-}
+
+ private:
+  std::unordered_map<std::string, torch::nn::Module*> modules_;
+};
 
 const at::Tensor& tensor_of(const Program& program, const std::string& name) {
   const auto weight = program.weights.find(name);
@@ -35,9 +39,13 @@ bool is_module_tensor(const Input& input) {
   return input.kind == Input::Kind::parameter || input.kind == Input::Kind::buffer;
 }
 
-void add(const Input& input, const at::Tensor& tensor, torch::nn::Module& root) {
-  std::string leaf;
-  auto& module = module_for(root, input.name, leaf);
+void add(const Input& input, const at::Tensor& tensor, Modules& modules) {
+  constexpr auto kMostDots = 100;
+  if (std::count(input.name.begin(), input.name.end(), '.') > kMostDots)
+    throw Refusal("a module is nested too deeply: " + shown(input.name));
+  const auto dot = input.name.rfind('.');
+  auto& module = modules.at(dot == std::string::npos ? std::string() : input.name.substr(0, dot));
+  const auto leaf = input.name.substr(dot + 1);  // npos + 1 is 0
   if (input.kind == Input::Kind::parameter)
     module.register_parameter(leaf, tensor, tensor.requires_grad());
   else
@@ -45,6 +53,7 @@ void add(const Input& input, const at::Tensor& tensor, torch::nn::Module& root) 
 }
 
 void register_all(Bound& bound, torch::nn::Module& root, StateNames& names) {
+  Modules modules(root);
   std::map<const at::TensorImpl*, std::string> first;
   for (const auto& input : bound.program.signature.inputs) {
     if (is_given(input)) {
@@ -56,11 +65,16 @@ void register_all(Bound& bound, torch::nn::Module& root, StateNames& names) {
     const auto& tensor = bound.tensors.back();
     const auto [seen, is_new] = first.emplace(tensor.unsafeGetTensorImpl(), input.name);
     if (is_new)
-      add(input, tensor, root);
+      add(input, tensor, modules);
     else if (input.saved && seen->second != input.name)
       names.tied.emplace_back(input.name, seen->second);
     if (is_new && !input.saved) names.unsaved.push_back(input.name);
   }
+}
+
+[[noreturn]] void refuse_other(const std::string& what, const Program& program) {
+  throw InputError(format("the model for evaluation is another one: {}", what), program.path,
+                   "export both from one model: after train(), and after eval()");
 }
 
 }  // namespace
@@ -85,18 +99,15 @@ Bound bind_like(Program program, const Bound& train) {
     bound.tensors.emplace_back();
     if (is_given(input)) continue;
     const auto& own = tensor_of(bound.program, input.name);
-    const auto found = trained.find(input.name);
-    if (!is_module_tensor(input)) {
-      bound.tensors.back() = own;
-    } else if (found != trained.end() && found->second.sizes() == own.sizes() &&
-               found->second.scalar_type() == own.scalar_type()) {
-      bound.tensors.back() = found->second;
-    } else {
-      throw InputError(format("the model for evaluation has a tensor {} that the one for training has not",
-                              shown(input.name)),
-                       bound.program.path, "export both from one model: after train(), and after eval()");
-    }
+    bound.tensors.back() = own;
+    if (!is_module_tensor(input)) continue;
+    const auto found = trained.extract(input.name);
+    if (found.empty()) refuse_other("only it has " + shown(input.name), bound.program);
+    if (found.mapped().sizes() != own.sizes() || found.mapped().scalar_type() != own.scalar_type())
+      refuse_other(shown(input.name) + " has another shape or dtype", bound.program);
+    bound.tensors.back() = found.mapped();
   }
+  if (!trained.empty()) refuse_other("it lacks " + shown(trained.begin()->first), bound.program);
   bound.program.weights.clear();
   bound.program.constants.clear();
   return bound;

@@ -1,5 +1,7 @@
 #include "lockstep/exported/compile.h"
 
+#include <ATen/Context.h>
+
 #include <functional>
 
 #include "lockstep/base/format.h"
@@ -80,12 +82,7 @@ class Compiler {
       given.insert_or_assign(text_at(input, "name"), &input.at("arg"));
     for (const auto& wanted : schema.arguments()) {
       const auto found = given.extract(wanted.name());
-      if (!found.empty())
-        node.arguments.push_back(read_argument(*found.mapped(), wanted, names_));
-      else if (wanted.default_value())
-        node.arguments.push_back({.value = *wanted.default_value()});
-      else
-        throw Refusal("it lacks the argument " + wanted.name());
+      node.arguments.push_back(add_argument(wanted, found.empty() ? nullptr : found.mapped()));
     }
     if (!given.empty()) throw Refusal("it takes no argument " + shown(given.begin()->first));
     add_outputs(node, json.at("outputs"));
@@ -95,17 +92,36 @@ class Compiler {
     count(node, json);
   }
 
+  Argument add_argument(const c10::Argument& wanted, const Json* json) {
+    // torch.export writes false for whatever it met; what holds is where the graph runs
+    if (wanted.name() == "cudnn_enabled") return {.value = at::globalContext().userEnabledCuDNN()};
+    if (!json) {
+      if (wanted.default_value()) return {.value = *wanted.default_value()};
+      throw Refusal("it lacks the argument " + wanted.name());
+    }
+    auto argument = read_argument(*json, wanted, names_);
+    const bool is_true = argument.value.isBool() && argument.value.toBool();
+    if (wanted.name() == "sparse" && is_true)
+      throw Refusal("its gradient would be sparse", "make the layer with sparse=False");
+    if (wanted.alias_info() && wanted.alias_info()->isWrite() && argument.kind == Argument::Kind::slot)
+      calls_.changed.insert(only_field(*json).value.value("name", std::string()));
+    return argument;
+  }
+
   void count(Node& node, const Json& json) {
     const auto& name = node.op->schema().name();
     ++calls_.operators[name];
     if (always_draws(name)) calls_.draws.insert(name);
-    const bool counts = counts_batches(name, json);
+    const bool counts = counts_batches(node, json);
     if (counts) counters_.insert(text_at(only_field(json.at("outputs").at(0)).value, "name"));
-    set_eval_mode(node, counts);
+    const auto flags = set_eval_mode(node, counts);
+    calls_.on += flags.on;
+    calls_.off += flags.off;
   }
 
-  bool counts_batches(const std::string& name, const Json& json) const {
-    if (name != "aten::add_") return false;
+  bool counts_batches(const Node& node, const Json& json) const {
+    if (node.op->schema().name() != "aten::add_" || node.outputs.size() != 1 || node.outputs[0] < 0)
+      return false;
     const auto [kind, value] = only_field(json.at("inputs").at(0).at("arg"));
     return kind == "as_tensor" && counters_.contains(text_at(value, "name"));
   }
@@ -134,6 +150,7 @@ class Compiler {
                     "write that part of the model without it");
     }
     node.kind = found->second;
+    const auto operands = operands_of(json);
     constexpr int kKeyword = 2;  // torch.utils.checkpoint's own arguments
     for (const auto& input : json.at("inputs")) {
       const auto kind = input.find("kind");
@@ -141,7 +158,7 @@ class Compiler {
       const auto& argument = input.at("arg");
       const auto field = only_field(argument);
       if (field.name == "as_graph")
-        add_graph(node, field.value.at("graph"));
+        add_graph(node, field.value.at("graph"), operands);
       else
         node.arguments.push_back(read_argument(argument, names_));
     }
@@ -151,9 +168,33 @@ class Compiler {
       throw Refusal(format("it takes {} graphs", wanted));
   }
 
-  void add_graph(Node& node, const Json& json) {
+  /// What a nested graph gets, by name and in order: all tensors behind the graphs.
+  static std::vector<std::string> operands_of(const Json& json) {
+    std::vector<std::string> names;
+    bool is_behind = false;
+    for (const auto& input : json.at("inputs")) {
+      const auto field = only_field(input.at("arg"));
+      is_behind |= field.name == "as_graph";
+      if (!is_behind) continue;
+      if (field.name == "as_tensor") names.push_back(text_at(field.value, "name"));
+      if (field.name == "as_tensors")
+        for (const auto& tensor : field.value) names.push_back(text_at(tensor, "name"));
+    }
+    return names;
+  }
+
+  void add_graph(Node& node, const Json& json, const std::vector<std::string>& operands) {
     if (depth_ == kMostNested) throw Refusal("its graphs are nested too deeply");
-    node.graphs.push_back(std::make_unique<Graph>(Compiler({}, calls_, depth_ + 1).run(json)));
+    std::set<std::string> inner;  // the counters, as the inner graph calls them
+    size_t next = 0;
+    for (const auto& input : json.at("inputs")) {
+      const auto field = only_field(input);
+      if (field.name != "as_tensor") continue;
+      if (next < operands.size() && counters_.contains(operands[next]))
+        inner.insert(text_at(field.value, "name"));
+      ++next;
+    }
+    node.graphs.push_back(std::make_unique<Graph>(Compiler(std::move(inner), calls_, depth_ + 1).run(json)));
   }
 
   void add_outputs(Node& node, const Json& json) {

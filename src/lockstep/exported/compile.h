@@ -15,6 +15,8 @@ namespace lockstep::exported {
 struct Calls {
   std::map<std::string, int64_t> operators;  ///< "aten::linear", how often
   std::set<std::string> draws;               ///< of those, the ones that draw numbers in eval mode, too
+  std::set<std::string> changed;             ///< values that are changed in place, by name
+  int on = 0, off = 0;                       ///< training flags of dropout and norms
 };
 
 /// `counters`: the inputs that count a norm's batches. Refusal, which names the operator, for what cannot

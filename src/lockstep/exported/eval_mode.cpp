@@ -10,7 +10,7 @@ namespace {
 constexpr std::array<std::string_view, 3> kTrainingFlags = {"train", "training", "use_input_stats"};
 
 bool is_training_flag(const c10::Argument& argument, const Argument& given) {
-  return given.kind == Argument::Kind::constant && given.value.isBool() && given.value.toBool() &&
+  return given.kind == Argument::Kind::constant && given.value.isBool() &&
          std::find(kTrainingFlags.begin(), kTrainingFlags.end(), argument.name()) != kTrainingFlags.end();
 }
 
@@ -29,16 +29,22 @@ bool is_norm_without_statistics(const Node& node) {
 
 }  // namespace
 
-void set_eval_mode(Node& node, bool counts_batches) {
+Flags set_eval_mode(Node& node, bool counts_batches) {
+  Flags flags;
   node.only_in_training = counts_batches;
-  if (is_norm_without_statistics(node)) return;
+  if (is_norm_without_statistics(node)) return flags;
   const auto& wanted = node.op->schema().arguments();
   for (size_t i = 0; i < wanted.size(); ++i) {
-    if (is_training_flag(wanted[i], node.arguments[i]))
-      node.eval_arguments.emplace_back(i, false);
-    else if (is_dropout(wanted[i], node.arguments[i]))
+    const auto& given = node.arguments[i];
+    if (is_training_flag(wanted[i], given)) {
+      const bool is_on = given.value.toBool();
+      ++(is_on ? flags.on : flags.off);
+      if (is_on) node.eval_arguments.emplace_back(i, false);
+    } else if (is_dropout(wanted[i], given)) {
       node.eval_arguments.emplace_back(i, 0.0);
+    }
   }
+  return flags;
 }
 
 }  // namespace lockstep::exported

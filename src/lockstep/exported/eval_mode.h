@@ -6,7 +6,12 @@
 
 namespace lockstep::exported {
 
+/// How many training flags of a node are on, and off.
+struct Flags {
+  int on = 0, off = 0;
+};
+
 /// Fills in what is different of the node then. `counts_batches`: it adds to a norm's number of batches.
-void set_eval_mode(Node& node, bool counts_batches);
+Flags set_eval_mode(Node& node, bool counts_batches);
 
 }  // namespace lockstep::exported

@@ -70,7 +70,9 @@ std::string text_at(const Json& json, const char* key) {
 }
 
 int64_t whole_number(const Json& json) {
-  if (!json.is_number_integer()) throw Refusal("a whole number of the graph is something else");
+  constexpr auto most = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  if (!json.is_number_integer() || (json.is_number_unsigned() && json.get<uint64_t>() > most))
+    throw Refusal("a whole number of the graph is something else");
   return json.get<int64_t>();
 }
 

@@ -17,7 +17,7 @@ namespace lockstep::exported {
 struct Graph;
 
 /// What a slot holds while the graph runs.
-enum class Holds { tensor, integer, real, truth, other };
+enum class Holds { tensor, integer, real, truth };
 
 /// A number from a slot where an operator wants something else.
 enum class Cast { none, to_tensor, to_real };

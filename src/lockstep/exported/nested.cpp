@@ -143,8 +143,11 @@ Values run_nested(const Node& node, Values arguments, const Way& way) {
     case Node::Kind::autocast: {
       const auto operands = behind(values, 4);
       if (!values[0].isString()) throw Error("autocast in the exported graph names no device");
-      // the device that the graph was exported on is the one it is on
-      const AutocastRegion region(way.device.type(), is_true(values[2]), values[1], values[3]);
+      // the device that the graph was exported on is the one it is on; a region of another one concerns none
+      // here
+      const auto named = at::Device(values[0].toStringRef()).type();
+      const AutocastRegion region(named == way.home ? way.device.type() : named, is_true(values[2]),
+                                  values[1], values[3]);
       return run(*node.graphs[0], operands, way);
     }
     default:

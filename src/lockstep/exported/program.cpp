@@ -18,9 +18,10 @@ void read_version(const Json& model, Program& program) {
   if (const auto torch = model.find("torch_version"); torch != model.end() && torch->is_string())
     program.torch_version = shown(torch->get<std::string>());
   if (major != kMajor || minor < kLeastMinor) {
-    throw Refusal(format("the graph is written in form {}, and forms {}.{} to {}.x can be read",
-                         program.schema, kMajor, kLeastMinor, kMajor),
-                  "export it again with a torch between 2.9 and the one this lockstep is built with");
+    throw Refusal(
+        format("the graph is written in form {}, and forms {}.{} to {}.x can be read", program.schema, kMajor,
+               kLeastMinor, kMajor),
+        std::string("with a torch between 2.9 and the one this lockstep is built with ") + kExportAgain);
   }
   program.is_newer = minor > kMostMinor;
 }
@@ -43,9 +44,21 @@ void check_tensors(const Program& program) {
   }
 }
 
+// Where its first parameter was.
+at::DeviceType home_of(const Json& graph, const Signature& signature) {
+  for (const auto& input : signature.inputs) {
+    if (input.kind != Input::Kind::parameter) continue;
+    const auto& values = graph.at("tensor_values");
+    const auto found = values.find(input.argument);
+    return found == values.end() ? at::kCPU : device_of(found->at("device")).type();
+  }
+  return at::kCPU;
+}
+
 void read_graph(const Json& model, Program& program) {
   read_version(model, program);
   program.signature = read_signature(model);
+  program.home = home_of(model.at("graph_module").at("graph"), program.signature);
   program.graph =
       compile(model.at("graph_module").at("graph"), counters_of(program.signature), program.calls);
   if (program.signature.inputs.size() != program.graph.inputs.size() ||

@@ -1,11 +1,11 @@
 #include "lockstep/exported/run.h"
 
-#include <ATen/ScalarOps.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/stack.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/memory.h"
 #include "lockstep/exported/arithmetic.h"
 #include "lockstep/exported/nested.h"
 
@@ -21,12 +21,8 @@ IValue cast(const IValue& value, Cast cast) {
       return value;
     case Cast::to_real:
       return value.isDouble() ? value : IValue(static_cast<double>(integer_of(value)));
-    case Cast::to_tensor: {
-      if (value.isTensor()) return value;
-      auto tensor = c10::scalar_to_tensor(value.toScalar());
-      tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
-      return tensor;
-    }
+    case Cast::to_tensor:
+      return value.isTensor() ? value : IValue(wrapped_number(value));
   }
   return value;
 }
@@ -146,9 +142,8 @@ std::vector<IValue> run(const Graph& graph, std::vector<IValue> inputs, const Wa
       run_node(node, slots, way, stack);
     } catch (const Error&) {
       throw;
-    } catch (const c10::OutOfMemoryError&) {
-      throw;
     } catch (const std::exception& error) {
+      if (base::is_out_of_memory(error)) throw;
       rethrow(error, node);
     }
     for (const int slot : node.done) slots[static_cast<size_t>(slot)] = IValue();

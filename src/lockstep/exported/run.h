@@ -12,8 +12,9 @@ namespace lockstep::exported {
 
 /// How a graph runs.
 struct Way {
-  at::Device device;  ///< in place of the one it was exported on
-  bool eval = false;  ///< with what eval mode changes
+  at::Device device;    ///< in place of the one it was exported on
+  at::DeviceType home;  ///< the kind of that one
+  bool eval = false;    ///< with what eval mode changes
 };
 
 /// Outputs for inputs, one for each of the graph's.

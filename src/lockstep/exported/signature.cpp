@@ -7,12 +7,18 @@
 namespace lockstep::exported {
 namespace {
 
-// "Symbol('s31', positive=True, integer=True)", or "s31" as an old torch wrote it
-std::string symbol_in(const std::string& expression) {
-  constexpr std::string_view begin = "Symbol('";
-  if (!expression.starts_with(begin)) return shown(expression);
-  const auto end = expression.find('\'', begin.size());
-  return shown(expression.substr(begin.size(), end - begin.size()));
+// "Mul(Integer(2), Symbol('s31', positive=True))" as "Mul(2, s31)"; "s31" is how an old torch wrote it.
+std::string symbol_in(std::string text) {
+  for (const std::string_view begin : {"Symbol('", "Integer("}) {
+    for (auto at = text.find(begin); at != std::string::npos; at = text.find(begin, at + 1)) {
+      const auto from = at + begin.size();
+      const auto close = text.find(')', from);
+      const auto end = std::min(text.find('\'', from), close);
+      if (close == std::string::npos) break;
+      text.replace(at, close + 1 - at, text.substr(from, end - from));
+    }
+  }
+  return shown(text);
 }
 
 TensorMeta meta_of(const Json& json) {
@@ -33,33 +39,38 @@ std::optional<TensorMeta> meta_of_value(const Json& graph, const std::string& na
   return found == values.end() ? std::nullopt : std::optional(meta_of(*found));
 }
 
+c10::IValue constant_of(const std::string& kind, const Json& value) {
+  if (kind == "as_none") return {};
+  if (kind == "as_int") return whole_number(value);
+  if (kind == "as_float") return number_of(value);
+  if (kind == "as_bool") return value.get<bool>();
+  if (kind == "as_string") return value.get<std::string>();
+  throw Refusal("an input is a constant of the kind " + shown(kind), "let forward take tensors and numbers");
+}
+
+Input constant_input(const std::string& name, const Field& field) {
+  return {.kind = Input::Kind::constant,
+          .name = name,
+          .value = field.name == "as_none" ? "None" : shown(field.value.dump()),
+          .fixed = constant_of(field.name, field.value)};
+}
+
 Input user_input(const Json& argument, const Json& graph) {
-  const auto [kind, value] = only_field(argument);
+  const auto field = only_field(argument);
+  const auto& [kind, value] = field;
   if (kind == "as_tensor") {
     const auto name = text_at(value, "name");
     return {.kind = Input::Kind::user, .name = name, .argument = name, .meta = meta_of_value(graph, name)};
   }
-  if (kind == "as_custom_obj") throw Refusal("an input is a TorchBind object");
-  // "as_sym_int" of a size that may change, else a number, a text or None that the graph was made for
-  if (!value.is_object() || !value.contains("as_name"))
-    return {
-        .kind = Input::Kind::constant, .name = {}, .value = kind == "as_none" ? "None" : shown(value.dump())};
+  if (kind != "as_sym_int") return constant_input({}, field);
   const auto name = text_at(value, "as_name");
-  return {.kind = Input::Kind::user,
-          .name = name,
-          .argument = name,
-          .value = shown(kind.substr(kind.rfind('_') + 1))};
+  return {.kind = Input::Kind::user, .name = name, .argument = name, .value = "int"};
 }
 
 Input input_of(const Json& spec, const Json& graph) {
   const auto [kind, value] = only_field(spec);
   if (kind == "user_input") return user_input(value.at("arg"), graph);
-  if (kind == "constant_input") {
-    const auto constant = only_field(value.at("value"));
-    return {.kind = Input::Kind::constant,
-            .name = text_at(value, "name"),
-            .value = constant.name == "as_none" ? "None" : shown(constant.value.dump())};
-  }
+  if (kind == "constant_input") return constant_input(text_at(value, "name"), only_field(value.at("value")));
   const std::map<std::string, std::pair<Input::Kind, const char*>> tensors = {
       {"parameter", {Input::Kind::parameter, "parameter_name"}},
       {"buffer", {Input::Kind::buffer, "buffer_name"}},
@@ -76,12 +87,16 @@ Input input_of(const Json& spec, const Json& graph) {
   return input;
 }
 
+// "as_none" as "none"
+std::string word_of(const std::string& kind) {
+  return shown(kind.starts_with("as_") ? kind.substr(3) : kind);
+}
+
 Output output_of(const Json& spec, const Json& graph) {
   const auto [kind, value] = only_field(spec);
   if (kind == "user_output") {
     const auto argument = only_field(value.at("arg"));
-    if (argument.name != "as_tensor")
-      return {.kind = Output::Kind::user, .name = shown(argument.name.substr(3))};
+    if (argument.name != "as_tensor") return {.kind = Output::Kind::user, .name = word_of(argument.name)};
     const auto name = text_at(argument.value, "name");
     return {.kind = Output::Kind::user, .name = name, .meta = meta_of_value(graph, name)};
   }
@@ -111,7 +126,8 @@ class Checker {
   Checker(const Signature& signature, const std::string& path) : signature_(signature), path_(path) {}
 
   void check(const Input& input, const c10::IValue& value) {
-    if (!input.meta) return;
+    if (input.kind == Input::Kind::constant) return check_constant(input, value);
+    if (!input.meta) return check_number(input, value);
     if (!value.isTensor()) fail(input, format("is a {}", value.tagKind()), "give it a tensor");
     const auto& tensor = value.toTensor();
     if (tensor.scalar_type() != input.meta->dtype) {
@@ -130,6 +146,27 @@ class Checker {
   }
 
  private:
+  // None stands for whatever the file has
+  void check_constant(const Input& input, const c10::IValue& value) const {
+    if (value.isNone()) return;
+    const bool numbers = value.isScalar() && input.fixed.isScalar();
+    const bool same = numbers ? value.toScalar().toDouble() == input.fixed.toScalar().toDouble()
+                              : value.tagKind() == input.fixed.tagKind() && value == input.fixed;
+    if (!same) fail(input, "is fixed to " + input.value + " in the file", "give that, or None");
+  }
+
+  void check_number(const Input& input, const c10::IValue& value) {
+    if (!value.isInt()) fail(input, format("is a {}", value.tagKind()), "give it an int");
+    const auto range = signature_.ranges.find(input.name);
+    if (range == signature_.ranges.end()) return;
+    if (value.toInt() < range->second.least || value.toInt() > range->second.most) {
+      fail(input,
+           format("is {}, and the model was exported for {} to {}", value.toInt(), range->second.least,
+                  range->second.most),
+           "export it with another range for it");
+    }
+  }
+
   void check_size(const Input& input, int64_t dimension, int64_t size) {
     const auto at = static_cast<size_t>(dimension);
     if (const auto& fixed = input.meta->sizes[at]) {
@@ -171,7 +208,8 @@ class Checker {
   }
 
   [[noreturn]] void fail(const Input& input, const std::string& what, const std::string& hint) const {
-    throw InputError(format("the input {} {}", shown(input.name), what), path_, hint);
+    const auto name = input.name.empty() ? std::string("a constant") : "the input " + shown(input.name);
+    throw InputError(format("{} {}", name, what), path_, hint);
   }
 
   const Signature& signature_;

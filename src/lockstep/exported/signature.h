@@ -28,7 +28,8 @@ struct Input {
   bool saved = true;          ///< a buffer in the state_dict
   std::string argument = {};  ///< its name in the graph
   std::optional<TensorMeta> meta = {};  ///< of a user's tensor
-  std::string value = {};               ///< of a constant, as text
+  std::string value = {};               ///< of what is no tensor: "int" of a size, or a constant as text
+  c10::IValue fixed = {};               ///< a constant
 };
 
 /// Does the user give it, or a constant in its place?

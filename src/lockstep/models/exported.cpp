@@ -66,11 +66,13 @@ Values with_tensors(Values given, const exported::Bound& bound) {
 }
 
 // Of a functional graph: the new values of buffers, written back.
-void change(const exported::Bound& bound, const std::string& name, const at::Tensor& value) {
+void change(const exported::Bound& bound, const std::string& name, const c10::IValue& value) {
+  if (!value.isTensor()) throw Error("the exported model changes " + base::printable(name) + " to no tensor");
   const auto& inputs = bound.program.signature.inputs;
   const torch::NoGradGuard no_grad;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!exported::is_given(inputs[i]) && inputs[i].name == name) at::Tensor(bound.tensors[i]).copy_(value);
+    if (!exported::is_given(inputs[i]) && inputs[i].name == name)
+      at::Tensor(bound.tensors[i]).copy_(value.toTensor());
   }
 }
 
@@ -81,7 +83,7 @@ Values results_of(Values outputs, const exported::Bound& bound) {
     if (wanted[i].kind == exported::Output::Kind::user)
       results.push_back(std::move(outputs[i]));
     else
-      change(bound, wanted[i].name, outputs[i].toTensor());
+      change(bound, wanted[i].name, outputs[i]);
   }
   return results;
 }
@@ -91,30 +93,57 @@ std::optional<int64_t> text_row(const std::string& name) {
   return found == kTextInputs.end() ? std::nullopt : std::optional(found - kTextInputs.begin());
 }
 
-// A task's one tensor as the inputs that the model takes.
+bool is_text(const at::Tensor& input) {
+  return input.dim() == 3 && input.size(1) == static_cast<int64_t>(kTextInputs.size()) &&
+         input.scalar_type() == at::kLong;
+}
+
+bool names_text(const exported::Input& input) {
+  return text_row(input.name) && input.meta && input.meta->sizes.size() == 2;
+}
+
+[[noreturn]] void refuse_task(const std::string& what, const exported::Program& program) {
+  throw InputError(
+      what, program.path,
+      "let forward take the task's one tensor, or for text arguments that are all called input_ids, "
+      "token_type_ids or attention_mask");
+}
+
+// What the task's one tensor is to the tensors that the model takes.
+std::vector<at::Tensor> split_for(const at::Tensor& input, const std::vector<const exported::Input*>& takes,
+                                  const exported::Program& program) {
+  std::vector<at::Tensor> tensors;
+  const auto named =
+      std::count_if(takes.begin(), takes.end(), [](const auto* one) { return names_text(*one); });
+  if (is_text(input) && named > 0) {
+    if (named != std::ssize(takes))
+      refuse_task("only some of the exported model's inputs are rows of text", program);
+    for (const auto* one : takes) tensors.push_back(input.select(1, *text_row(one->name)));
+  } else if (takes.size() == 1) {
+    tensors.push_back(input);
+  } else if (input.dim() > 1 && input.size(1) == std::ssize(takes)) {
+    for (int64_t i = 0; i < std::ssize(takes); ++i) tensors.push_back(input.select(1, i));
+  } else {
+    refuse_task(format("the exported model takes {} inputs, and the task gives one of {}", takes.size(),
+                       c10::str(input.sizes())),
+                program);
+  }
+  return tensors;
+}
+
+// A task's one tensor as the inputs that the model takes; constants are as the file has them.
 Values inputs_for(const at::Tensor& input, const exported::Program& program) {
+  const auto& signature = program.signature;
   std::vector<const exported::Input*> takes;
-  for (const auto number : program.signature.given) takes.push_back(&program.signature.inputs[number]);
-  const bool is_text = input.dim() == 3 && input.size(1) == static_cast<int64_t>(kTextInputs.size()) &&
-                       input.scalar_type() == at::kLong;
+  for (const auto number : signature.given)
+    if (signature.inputs[number].kind == exported::Input::Kind::user)
+      takes.push_back(&signature.inputs[number]);
+  const auto tensors = split_for(input, takes, program);
   Values values;
-  for (size_t i = 0; i < takes.size(); ++i) {
-    const auto row = text_row(takes[i]->name);
-    const bool is_flat = takes[i]->meta && takes[i]->meta->sizes.size() == 2;
-    if (takes[i]->kind == exported::Input::Kind::constant)
-      values.emplace_back();
-    else if (is_text && is_flat && row)
-      values.emplace_back(input.select(1, *row));
-    else if (takes.size() == 1)
-      values.emplace_back(input);
-    else if (input.dim() > 1 && input.size(1) == static_cast<int64_t>(takes.size()))
-      values.emplace_back(input.select(1, static_cast<int64_t>(i)));
-    else
-      throw InputError(format("the exported model takes {} inputs, and the task gives one of {}",
-                              takes.size(), c10::str(input.sizes())),
-                       program.path,
-                       "let forward take the task's one tensor, or for text input_ids, token_type_ids and "
-                       "attention_mask");
+  auto next = tensors.begin();
+  for (const auto number : signature.given) {
+    const bool is_user = signature.inputs[number].kind == exported::Input::Kind::user;
+    values.push_back(is_user ? c10::IValue(*next++) : c10::IValue());
   }
   return values;
 }
@@ -158,7 +187,7 @@ Values ExportedNet::run(Values inputs) {
   const auto device = state_->device();
   const auto& bound = state_->bound(is_training());
   auto outputs = exported::run(bound.program.graph, with_tensors(std::move(inputs), bound),
-                               {.device = device, .eval = flips});
+                               {.device = device, .home = bound.program.home, .eval = flips});
   return results_of(std::move(outputs), bound);
 }
 

@@ -33,8 +33,8 @@ struct ExportedFacts {
   std::vector<std::string> notes = {};            ///< what may differ from Python, a sentence each
 };
 
-/// Parameters and buffers stand under Python's names, in Python's order; train() and eval() choose what
-/// dropout and norms do. Without an eval_path, eval() turns off the training flags of the one graph.
+/// Parameters and buffers stand under Python's names, parameters in Python's order; train() and eval() choose
+/// what dropout and norms do. Without an eval_path, eval() turns off the training flags of the one graph.
 class ExportedNet : public Net, public OwnStateDict {
  public:
   /// InputError for a file that is missing, damaged, not of torch.export.save, or calls what cannot be run.

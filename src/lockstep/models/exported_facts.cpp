@@ -34,6 +34,23 @@ std::string eval_note(const std::string& draws) {
   return "the model draws random numbers by itself (" + draws + "): evaluation needs model.eval_path";
 }
 
+std::vector<std::string> notes_of(const exported::Program& program) {
+  std::vector<std::string> notes;
+  if (program.calls.on == 0 && program.calls.off > 0) {
+    notes.push_back(
+        "dropout and norms are off in its graph, as after model.eval(): a model that trains is exported "
+        "after model.train()");
+  }
+  for (const auto& input : program.signature.inputs) {
+    if (input.kind != Input::Kind::buffer || input.saved || !program.calls.changed.contains(input.argument))
+      continue;
+    notes.push_back(
+        "forward changes the buffer " + base::printable(input.name) +
+        ", which no state_dict of Python's holds: a run that is resumed begins with the file's value");
+  }
+  return notes;
+}
+
 }  // namespace
 
 std::string draws_of(const exported::Program& program) {
@@ -58,6 +75,7 @@ ExportedFacts facts_of(const exported::Program& program, bool has_eval) {
     facts.notes.push_back(format("it was written by a newer torch ({}) than is known here, and is tried",
                                  program.torch_version));
   }
+  for (const auto& note : notes_of(program)) facts.notes.push_back(note);
   if (!has_eval) facts.notes.push_back(eval_note(draws_of(program)));
   return facts;
 }

@@ -43,10 +43,10 @@ constexpr const char* kSampleOf =
 import safetensors.torch
 
 leaves = torch.utils._pytree.tree_leaves
+sample = {f"input.{i}": value.clone() for i, value in enumerate(leaves(args))}
 torch.manual_seed(0)
 out = leaves(model.train()(*args))
 sum(o.float().square().mean() for o in out if torch.is_tensor(o) and o.is_floating_point()).backward()
-sample = {f"input.{i}": value for i, value in enumerate(leaves(args))}
 sample |= {f"output.{i}": value for i, value in enumerate(out)}
 sample |= {f"grad.{name}": parameter.grad for name, parameter in model.named_parameters()}
 sample = {name: t.detach().contiguous().clone() for name, t in sample.items() if torch.is_tensor(t)}

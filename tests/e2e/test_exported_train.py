@@ -1,0 +1,89 @@
+"""`lockstep train` with a model that Python exported: in every way of training, to the bits of the same as TorchScript."""
+
+import pytest
+
+from conftest import run_process
+from train_kit import PIMA, checkpoints, sets, write_config
+
+pytestmark = pytest.mark.about("exported", "loop", "step")
+
+torch = pytest.importorskip("torch", reason="needs Python's torch to export with")
+
+MAKE = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 2)).train()
+free = {0: torch.export.Dim.AUTO}
+torch.export.save(torch.export.export(model, (torch.randn(4, 8),), dynamic_shapes=(free,)), "model.pt2")
+torch.jit.script(model).save("model.pt")
+"""
+
+# settings, ranks
+WAYS = {
+    "plain": ({}, 1),
+    "sharded": ({"optim.name": "adamw", "optim.sharded": "true", "train.accumulate": 2, "train.clip_norm": 1}, 2),
+    "bf16": ({"train.precision": "bf16", "ddp.static_graph": "true", "ddp.find_unused_parameters": "false"}, 2),
+    "sync_batchnorm": ({"ddp.sync_batchnorm": "true", "ddp.gradient_as_bucket_view": "true"}, 3),
+    "data_parallel": ({"train.mode": "data_parallel", "data_parallel.devices": 2}, 1),
+}
+
+
+@pytest.fixture(scope="module")
+def place(python, tmp_path_factory):
+    home = tmp_path_factory.mktemp("exported")
+    write_config(home, PIMA)
+    assert run_process([python, "-W", "ignore", "-c", MAKE], cwd=home).returncode == 0
+    return home
+
+
+@pytest.fixture
+def trained(place, lockstep, mpirun):
+    """trained(NAME, KIND, ranks, KEY=VALUE...) -> the newest checkpoint's file."""
+    def go(name, kind, ranks, settings, *words):
+        path = {"exported": "model.pt2", "torchscript": "model.pt"}[kind]
+        given = [f"--set={key}={value}" for key, value in {"train.max_steps": 6, "run.name": name, "model.name": kind,
+                                                           "model.path": path, **settings}.items()]
+        mpirun(ranks, lockstep, "train", "config.yaml", *given, *words, cwd=place, check=True, quiet=True)
+        return checkpoints(place / f"runs/{name}")[-1]
+    return go
+
+
+def tensors(path):
+    return torch.load(path, weights_only=True)["model"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_of_training_ends_as_with_torchscript(way, trained):
+    settings, ranks = WAYS[way]
+    ours, theirs = (tensors(trained(f"{way}-{kind}", kind, ranks, settings)) for kind in ("exported", "torchscript"))
+    assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_a_resumed_run_ends_as_one_never_stopped(trained):
+    whole = tensors(trained("whole", "exported", 1, {"train.max_steps": 10}))
+    trained("stopped", "exported", 1, {"train.max_steps": 4})
+    resumed = tensors(trained("stopped", "exported", 1, {"train.max_steps": 10}, "--resume", "auto"))
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_evaluating_and_predicting_take_the_run_alone(place, trained, run, lockstep):
+    trained("evaluated", "exported", 1, {"train.epochs": 1, "train.max_steps": 0})
+    assert "accuracy" in run(lockstep, "eval", "runs/evaluated", cwd=place, check=True).stdout
+    (place / "new.csv").write_text("6,148,72,35,0,33.6,0.627,50\n")
+    predicted = run(lockstep, "predict", "runs/evaluated", "--input", "new.csv", cwd=place, check=True).stdout
+    assert len(predicted.strip().splitlines()) == 2
+
+
+def test_a_dry_run_counts_its_parameters(place, run, lockstep):
+    said = run(lockstep, "train", "config.yaml", *sets(model__name="exported", model__path="model.pt2"), "--dry-run",
+               cwd=place, check=True).stdout
+    assert "exported: 210 parameters" in said
+
+
+@pytest.mark.parametrize("key", ["parallel.pipeline", "parallel.tensor"])
+def test_what_needs_a_chain_of_layers_is_refused(key, place, lockstep, mpirun):
+    result = mpirun(2, lockstep, "train", "config.yaml", "--set", "model.name=exported", "--set", "model.path=model.pt2",
+                 "--set", f"{key}=2", cwd=place)
+    assert result.returncode == 2 and key in result.output, result.output
