@@ -66,8 +66,8 @@ struct Spoilt {
   void (*spoil)(Json& model);
 };
 
-void PrintTo(const Spoilt& spoilt, std::ostream* out) {
-  *out << spoilt.name;
+std::ostream& operator<<(std::ostream& out, const Spoilt& spoilt) {
+  return out << spoilt.name;
 }
 
 const Spoilt kSpoilt[] = {

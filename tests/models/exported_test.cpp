@@ -131,8 +131,8 @@ struct WrongInputs {
   Values (*inputs)();
 };
 
-void PrintTo(const WrongInputs& wrong, std::ostream* out) {
-  *out << wrong.name;
+std::ostream& operator<<(std::ostream& out, const WrongInputs& wrong) {
+  return out << wrong.name;
 }
 
 const WrongInputs kWrong[] = {

@@ -45,7 +45,6 @@ std::string help() {
          "  --log LEVEL    debug, info, warning, error or silent (default info)\n"
          "  -q, -v         warnings and errors alone; more (--log debug)\n"
          "\nexamples:\n"
-         "  lockstep config configs/mnist.yaml --set train.epochs=3\n"
          "  lockstep train configs/mnist.yaml\n"
          "  mpirun -n 2 lockstep train configs/mnist.yaml --set run.name=two_ranks\n"
          "\nexit status: 0 done, 1 failed while running, 2 wrong input, 75 stopped early with a checkpoint\n"
