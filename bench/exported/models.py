@@ -6,31 +6,12 @@ import warnings
 
 import torch
 import transformers
-from torch import nn
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/models"))
+from models_peer import PimaNet, SimpleCNN  # noqa: E402
 
 BERT = transformers.BertConfig(vocab_size=1000, hidden_size=128, num_hidden_layers=2, num_attention_heads=2,
                                intermediate_size=512, max_position_embeddings=64, num_labels=2)
-
-
-class SimpleCNN(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv1, self.conv2 = nn.Conv2d(1, 32, 3, padding=1), nn.Conv2d(32, 64, 3, padding=1)
-        self.fc1, self.fc2 = nn.Linear(64 * 7 * 7, 128), nn.Linear(128, 10)
-
-    def forward(self, x):
-        x = torch.max_pool2d(torch.relu(self.conv1(x)), 2)
-        x = torch.max_pool2d(torch.relu(self.conv2(x)), 2)
-        return self.fc2(torch.relu(self.fc1(x.view(-1, 64 * 7 * 7))))
-
-
-class PimaNet(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc1, self.fc2, self.head = nn.Linear(8, 64), nn.Linear(64, 32), nn.Linear(32, 2)
-
-    def forward(self, x):
-        return self.head(torch.relu(self.fc2(torch.relu(self.fc1(x)))))
 
 
 class Bert(transformers.BertForSequenceClassification):

@@ -1,6 +1,5 @@
 // Writing .pt: plain dictionaries and lists, dense tensors, and a seal over the whole file at its end.
 #include <ATen/core/jit_type.h>
-#include <caffe2/serialize/inline_container.h>
 #include <torch/csrc/jit/serialization/export.h>
 #include <torch/csrc/jit/serialization/pickler.h>
 #include <torch/types.h>
@@ -8,6 +7,7 @@
 #include <bit>
 
 #include "lockstep/base/error.h"
+#include "lockstep/checkpoint/archive_writer.h"
 #include "lockstep/checkpoint/pt.h"
 #include "lockstep/checkpoint/seal.h"
 
@@ -48,17 +48,6 @@ Tree plain(const Tree& tree) {
 
 void write_pt(const base::ByteSink& sink, const Tree& tree) {
   checkpoint::SealingSink sealed(sink);
-  std::exception_ptr failure;
-  // The archive writer must never see a failure: its destructor would write on, fail again and end the
-  // program.
-  const auto guarded = [&](const void* data, size_t size) {
-    try {
-      if (!failure) sealed.write(data, size);
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    return size;
-  };
   const auto copy = plain(tree);
   std::string pickle;
   torch::jit::Pickler pickler([&](const char* data, size_t size) { pickle.append(data, size); }, nullptr,
@@ -66,13 +55,11 @@ void write_pt(const base::ByteSink& sink, const Tree& tree) {
   pickler.protocol();
   pickler.pushIValue(copy);
   pickler.stop();
-  {
-    caffe2::serialize::PyTorchStreamWriter archive(guarded);
+  const auto into_seal = [&](const void* data, size_t size) { sealed.write(data, size); };
+  checkpoint::write_archive(into_seal, [&](caffe2::serialize::PyTorchStreamWriter& archive) {
     archive.writeRecord("byteorder", "little", 6);
     torch::jit::writeArchiveAndTensors("data", pickle.data(), pickle.size(), pickler.tensorData(), archive);
-    archive.writeEndOfFile();
-  }
-  if (failure) std::rethrow_exception(failure);
+  });
   sealed.finish();
 }
 

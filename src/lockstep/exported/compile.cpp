@@ -48,9 +48,7 @@ class Compiler {
   int add_input(const Json& json) {
     const auto [kind, value] = only_field(json);
     if (kind == "as_tensor") return names_.add(text_at(value, "name"), Holds::tensor);
-    if (kind == "as_sym_int") return names_.add(text_at(value, "as_name"), Holds::integer);
-    if (kind == "as_sym_float") return names_.add(text_at(value, "as_name"), Holds::real);
-    if (kind == "as_sym_bool") return names_.add(text_at(value, "as_name"), Holds::truth);
+    if (is_symbol(kind)) return names_.add(text_at(value, "as_name"), held_by(kind));
     if (kind == "as_custom_obj") throw Refusal("the graph takes a TorchBind object");
     return -1;
   }
@@ -206,7 +204,7 @@ class Compiler {
         node.gives_list = true;
         for (const auto& tensor : value)
           node.outputs.push_back(names_.add(text_at(tensor, "name"), Holds::tensor));
-      } else if (kind == "as_sym_int" || kind == "as_sym_float" || kind == "as_sym_bool") {
+      } else if (is_symbol(kind)) {
         node.outputs.push_back(names_.add(only_field(value).value.get<std::string>(), held_by(kind)));
       } else if (kind == "as_none" || kind == "as_int" || kind == "as_bool" || kind == "as_float") {
         node.outputs.push_back(-1);
@@ -215,6 +213,10 @@ class Compiler {
       }
     }
     if (node.gives_list && json.size() != 1) throw Refusal("it gives a list and something else");
+  }
+
+  static bool is_symbol(const std::string& kind) {
+    return kind == "as_sym_int" || kind == "as_sym_float" || kind == "as_sym_bool";
   }
 
   static Holds held_by(const std::string& kind) {

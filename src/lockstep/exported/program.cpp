@@ -37,9 +37,7 @@ std::set<std::string> counters_of(const Signature& signature) {
 
 void check_tensors(const Program& program) {
   for (const auto& input : program.signature.inputs) {
-    const bool needs_tensor = input.kind == Input::Kind::parameter || input.kind == Input::Kind::buffer ||
-                              input.kind == Input::Kind::constant_tensor;
-    if (needs_tensor && !program.weights.contains(input.name) && !program.constants.contains(input.name))
+    if (!is_given(input) && !program.weights.contains(input.name) && !program.constants.contains(input.name))
       throw Refusal(format("the file lacks the tensor {}", shown(input.name)));
   }
 }

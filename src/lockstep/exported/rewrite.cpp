@@ -3,14 +3,13 @@
 #include "lockstep/exported/rewrite.h"
 
 #include <ATen/core/Tensor.h>
-#include <caffe2/serialize/inline_container.h>
 
-#include <exception>
 #include <filesystem>
 #include <map>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/whole_file.h"
+#include "lockstep/checkpoint/archive_writer.h"
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/exported/refusing.h"
 #include "lockstep/exported/weights.h"
@@ -62,26 +61,6 @@ void copy_records(const Archive& archive, const Replaced& replaced,
   }
 }
 
-/// The writer makes the serialization_id anew.
-void write_archive(const Archive& archive, const Replaced& replaced, const base::ByteSink& sink) {
-  std::exception_ptr failure;
-  // It must never see one: its destructor would write on, fail again and end the program.
-  const auto guarded = [&](const void* data, size_t size) {
-    try {
-      if (!failure) sink(data, size);
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    return size;
-  };
-  {
-    caffe2::serialize::PyTorchStreamWriter writer(guarded);
-    copy_records(archive, replaced, writer);
-    writer.writeEndOfFile();
-  }
-  if (failure) std::rethrow_exception(failure);
-}
-
 }  // namespace
 
 void check_rewrite(const std::string& original, const std::string& path, const std::string& hint) {
@@ -100,7 +79,8 @@ void rewrite_weights(const std::string& original, const Tree& state_dict, const 
   const Archive archive(original);
   const auto replaced = filled_records(archive, state_dict, given.empty() ? original : given);
   base::write_whole(path, [&](const base::ByteSink& sink) {
-    write_archive(archive, replaced, sink);
+    // which makes the serialization_id anew
+    checkpoint::write_archive(sink, [&](auto& writer) { copy_records(archive, replaced, writer); });
     archive.whole(true);
   });
 }

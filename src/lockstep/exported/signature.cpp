@@ -92,18 +92,18 @@ std::string word_of(const std::string& kind) {
   return shown(kind.starts_with("as_") ? kind.substr(3) : kind);
 }
 
+Output tensor_output(const std::string& name, const Json& graph) {
+  return {.kind = Output::Kind::user, .name = name, .meta = meta_of_value(graph, name)};
+}
+
 Output output_of(const Json& spec, const Json& graph) {
   const auto [kind, value] = only_field(spec);
   if (kind == "user_output") {
     const auto argument = only_field(value.at("arg"));
     if (argument.name != "as_tensor") return {.kind = Output::Kind::user, .name = word_of(argument.name)};
-    const auto name = text_at(argument.value, "name");
-    return {.kind = Output::Kind::user, .name = name, .meta = meta_of_value(graph, name)};
+    return tensor_output(text_at(argument.value, "name"), graph);
   }
-  if (kind == "loss_output") {
-    const auto name = text_at(value.at("arg"), "name");
-    return {.kind = Output::Kind::user, .name = name, .meta = meta_of_value(graph, name)};
-  }
+  if (kind == "loss_output") return tensor_output(text_at(value.at("arg"), "name"), graph);
   if (kind == "buffer_mutation")
     return {.kind = Output::Kind::mutation, .name = text_at(value, "buffer_name")};
   if (kind == "parameter_mutation")
@@ -115,10 +115,6 @@ Output output_of(const Json& spec, const Json& graph) {
 int64_t bound(const Json& range, const char* key, int64_t otherwise) {
   const auto found = range.find(key);
   return found == range.end() || found->is_null() ? otherwise : whole_number(*found);
-}
-
-std::string word_of(const TensorMeta& meta) {
-  return c10::toString(meta.dtype);
 }
 
 class Checker {
@@ -133,7 +129,7 @@ class Checker {
     if (tensor.scalar_type() != input.meta->dtype) {
       fail(input,
            format("is {}, and the model was exported for {}", c10::toString(tensor.scalar_type()),
-                  word_of(*input.meta)),
+                  c10::toString(input.meta->dtype)),
            "export it with an input of this dtype");
     }
     if (tensor.dim() != static_cast<int64_t>(input.meta->sizes.size())) {

@@ -28,8 +28,7 @@ ExportedValue value_of(const std::string& name, const std::optional<exported::Te
 std::string eval_note(const std::string& draws) {
   if (draws.empty()) {
     return "without model.eval_path, evaluation turns off dropout and the norms' statistics of a batch in "
-           "the "
-           "graph of training; what the model chose by `if self.training` stays as it was exported";
+           "the graph of training; what the model chose by `if self.training` stays as it was exported";
   }
   return "the model draws random numbers by itself (" + draws + "): evaluation needs model.eval_path";
 }
@@ -60,9 +59,9 @@ std::string draws_of(const exported::Program& program) {
 
 ExportedFacts facts_of(const exported::Program& program, bool has_eval) {
   ExportedFacts facts{.torch_version = program.torch_version, .schema = program.schema};
-  for (const auto& input : program.signature.inputs) {
-    if (input.kind == Input::Kind::user || input.kind == Input::Kind::constant)
-      facts.inputs.push_back(value_of(input.name, input.meta, input.value));
+  for (const auto number : program.signature.given) {
+    const auto& input = program.signature.inputs[number];
+    facts.inputs.push_back(value_of(input.name, input.meta, input.value));
   }
   for (const auto& output : program.signature.outputs) {
     if (output.kind == Output::Kind::user)
