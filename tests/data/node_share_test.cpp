@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <numeric>
 #include <set>
@@ -68,7 +69,7 @@ std::vector<NodeShare> places(const std::vector<int>& layout, const Barrier& bar
 }
 
 /// Runs `body` as a process for each rank; true where every one of them says so. A rank that hangs fails the
-/// test.
+/// test; the death of one by a signal ends the others, as a launcher does.
 bool all_ranks_of(const std::vector<int>& layout, const std::function<bool(const NodeShare&)>& body) {
   const int ranks = std::accumulate(layout.begin(), layout.end(), 0);
   const Barrier barrier(ranks);
@@ -76,7 +77,7 @@ bool all_ranks_of(const std::vector<int>& layout, const std::function<bool(const
   for (const auto& node : places(layout, barrier)) {
     children.push_back(::fork());
     if (children.back() == 0) {
-      ::alarm(10);
+      ::alarm(60);
       bool good = false;
       try {
         good = body(node);
@@ -87,10 +88,13 @@ bool all_ranks_of(const std::vector<int>& layout, const std::function<bool(const
     }
   }
   bool good = true;
-  for (pid_t child : children) {
+  while (!children.empty()) {
     int status = 0;
-    ::waitpid(child, &status, 0);
+    const pid_t ended = ::waitpid(-1, &status, 0);
     good = good && status == 0;
+    children.erase(std::find(children.begin(), children.end(), ended));
+    if (!WIFSIGNALED(status)) continue;
+    for (pid_t child : children) ::kill(child, SIGKILL);
   }
   return good;
 }
@@ -214,7 +218,6 @@ TEST(NodeShare, LeavesNothingBehindWhenKilled) {
   // Killed while it loads, and killed while it trains: the data had no name at either moment.
   for (bool while_loading : {true, false}) {
     all_ranks(2, [while_loading](const NodeShare& node) {
-      ::alarm(1);  // the other rank waits for the dead one: the launcher would end it
       auto set = share_on_node(node, [&](Arena& arena) {
         auto loaded = example(arena);
         if (while_loading) ::raise(SIGKILL);
@@ -230,7 +233,6 @@ TEST(NodeShare, LeavesNothingBehindWhenKilled) {
 TEST(NodeShare, AKillAtAMeetingLeavesNoDataAndTheNextStartSweeps) {
   for (int fatal : {1, 2, 3}) {
     all_ranks(2, [fatal](const NodeShare& node) {
-      ::alarm(1);
       auto doomed = node;
       int met = 0;
       doomed.barrier = [&] {
