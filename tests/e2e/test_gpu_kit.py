@@ -11,6 +11,7 @@ import tarfile
 
 import pytest
 from conftest import SOURCE, cache_value, run_process
+from gpu_lab_kit import gpu_lab  # noqa: F401
 from process_kit import NOBODY, PATIENCE, ends_of, let_others_pass, wait_for
 
 sys.path.append(str(SOURCE / "scripts"))
@@ -125,6 +126,17 @@ def test_a_rehearsal_runs_on_the_cpu_what_can_be(there, tmp_path):
         assert parts[name]["found"]["parameters"] == "the same bits", "Python's own, and those of a run without a stop"
     assert "as without a stop" in parts["resume"]["found"]["generators"]
     assert done.left_behind == []
+
+
+@pytest.mark.full
+def test_it_is_rehearsed_on_pretended_gpus(gpu_lab, there, tmp_path):  # noqa: F811
+    """But for what has kernels compiled or measures seconds; the modes are tests/e2e/test_gpu_lab_modes.py's."""
+    done = there("--only", "doctor,plugin,nccl,tests,parity,fp16,step,two,pinned,resume", "--patience", 10, "--seconds", 3000, timeout=3000,
+                 **gpu_lab(gpus=4, strict=False).env())
+    report, found = report_in(tmp_path / "gpu_report")
+    assert done.returncode == 0, {name: (part["state"], part["why"]) for name, part in found.items()}
+    for name in ("parity", "fp16"):
+        assert set(found[name]["found"].values()) <= {"the same bits", "the same bits at 20 steps", "65536, as Python's"}, found[name]
 
 
 @pytest.mark.full  # torch.compile for the CPU takes minutes

@@ -1,0 +1,79 @@
+// The names and texts of CUDA's errors.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace {
+
+struct Error {
+  cudaError_t code;
+  const char* name;
+  const char* text;
+};
+
+#define ERROR(name, text) \
+  { name, #name, text }
+constexpr Error kErrors[] = {
+    ERROR(cudaSuccess, "no error"),
+    ERROR(cudaErrorInvalidValue, "invalid argument"),
+    ERROR(cudaErrorMemoryAllocation, "out of memory"),
+    ERROR(cudaErrorInitializationError, "initialization error"),
+    ERROR(cudaErrorCudartUnloading, "driver shutting down"),
+    ERROR(cudaErrorInvalidConfiguration, "invalid configuration argument"),
+    ERROR(cudaErrorInvalidMemcpyDirection, "invalid copy direction for memcpy"),
+    ERROR(cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version"),
+    ERROR(cudaErrorDevicesUnavailable, "CUDA-capable device(s) is/are busy or unavailable"),
+    ERROR(cudaErrorNoDevice, "no CUDA-capable device is detected"),
+    ERROR(cudaErrorInvalidDevice, "invalid device ordinal"),
+    ERROR(cudaErrorECCUncorrectable, "uncorrectable ECC error encountered"),
+    ERROR(cudaErrorInvalidResourceHandle, "invalid resource handle"),
+    ERROR(cudaErrorIllegalState, "the operation cannot be performed in the present state"),
+    ERROR(cudaErrorSymbolNotFound, "named symbol not found"),
+    ERROR(cudaErrorNotReady, "device not ready"),
+    ERROR(cudaErrorIllegalAddress, "an illegal memory access was encountered"),
+    ERROR(cudaErrorPeerAccessAlreadyEnabled, "peer access is already enabled"),
+    ERROR(cudaErrorPeerAccessUnsupported, "peer access is not supported between these two devices"),
+    ERROR(cudaErrorPeerAccessNotEnabled, "peer access has not been enabled"),
+    ERROR(cudaErrorAssert, "device-side assert triggered"),
+    ERROR(cudaErrorHostMemoryAlreadyRegistered,
+          "part or all of the requested memory range is already mapped"),
+    ERROR(cudaErrorHostMemoryNotRegistered, "pointer does not correspond to a registered memory region"),
+    ERROR(cudaErrorLaunchFailure, "unspecified launch failure"),
+    ERROR(cudaErrorNotSupported, "operation not supported (by the laboratory's imitation of CUDA)"),
+    ERROR(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"),
+    ERROR(cudaErrorStreamCaptureInvalidated, "operation failed due to a previous error during capture"),
+    ERROR(cudaErrorStreamCaptureMerge, "operation would result in a merge of separate capture sequences"),
+    ERROR(cudaErrorStreamCaptureUnmatched, "capture was not ended in the same stream as it began"),
+    ERROR(cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work"),
+    ERROR(cudaErrorStreamCaptureIsolation, "dependency created on uncaptured work in another stream"),
+    ERROR(cudaErrorStreamCaptureImplicit,
+          "operation would make the legacy stream depend on a capturing blocking stream"),
+    ERROR(cudaErrorCapturedEvent, "operation not permitted on an event last recorded in a capturing stream"),
+    ERROR(cudaErrorStreamCaptureWrongThread,
+          "attempt to terminate a thread-local capture sequence from another thread"),
+    ERROR(cudaErrorUnknown, "unknown error"),
+};
+#undef ERROR
+
+const Error* find(cudaError_t code) {
+  const auto found = std::find_if(std::begin(kErrors), std::end(kErrors),
+                                  [code](const Error& one) { return one.code == code; });
+  return found == std::end(kErrors) ? nullptr : found;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* cudaGetErrorName(cudaError_t error) {
+  const Error* known = find(error);
+  return known ? known->name : "unrecognized error code";
+}
+
+const char* cudaGetErrorString(cudaError_t error) {
+  const Error* known = find(error);
+  return known ? known->text : "unrecognized error code";
+}
+
+}  // extern "C"

@@ -1,0 +1,111 @@
+// Kernels are known by their names, and never run: to launch one is an error that says which.
+#include <cuda_runtime_api.h>
+#include <cxxabi.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "../lab.h"
+#include "context.h"
+
+using namespace pretended;
+
+namespace {
+
+struct Kernels {
+  std::mutex mutex;
+  std::unordered_map<const void*, const char*> names;  // of the host's function
+};
+
+Kernels& kernels() {
+  static auto& all = *new Kernels;
+  return all;
+}
+
+std::string name_of(const void* function) {
+  const std::lock_guard lock(kernels().mutex);
+  const auto found = kernels().names.find(function);
+  if (found == kernels().names.end()) return "a kernel";
+  int status = 0;
+  char* plain = abi::__cxa_demangle(found->second, nullptr, nullptr, &status);
+  std::string name = plain ? plain : found->second;
+  std::free(plain);
+  return name.substr(0, 300);
+}
+
+cudaError_t launch(const void* function) {
+  lab::count("kernel");
+  lab::say("kernel launched, and the laboratory has none: %s", name_of(function).c_str());
+  return give(cudaErrorNotSupported);
+}
+
+}  // namespace
+
+extern "C" {
+
+void** __cudaRegisterFatBinary(void*) {
+  static void* handle = nullptr;
+  return &handle;
+}
+void __cudaRegisterFatBinaryEnd(void**) {}
+void __cudaUnregisterFatBinary(void**) {}
+void __cudaRegisterFunction(void**, const char* host, char*, const char* name, int, uint3*, uint3*, dim3*,
+                            dim3*, int*) {
+  const std::lock_guard lock(kernels().mutex);
+  kernels().names[host] = name;
+}
+void __cudaRegisterVar(void**, char*, char*, const char*, int, size_t, int, int) {}
+char __cudaInitModule(void**) {
+  return 1;
+}
+unsigned __cudaPushCallConfiguration(dim3, dim3, size_t, CUstream_st*) {
+  return 0;
+}
+cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared, void* stream) {
+  *grid = *block = dim3{1, 1, 1};
+  *shared = 0;
+  *static_cast<void**>(stream) = nullptr;
+  return cudaSuccess;
+}
+cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
+  *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(function));
+  return cudaSuccess;
+}
+
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3, dim3, void**, size_t, cudaStream_t) {
+  return launch(kernel);
+}
+cudaError_t cudaLaunchKernel(const void* function, dim3, dim3, void**, size_t, cudaStream_t) {
+  return launch(function);
+}
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void* function, void**) {
+  return launch(function);
+}
+cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3, dim3, void**, size_t, cudaStream_t) {
+  return launch(function);
+}
+
+// What is asked before a launch, so that the launch says its name.
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* facts, const void*) {
+  std::memset(facts, 0, sizeof *facts);
+  facts->maxThreadsPerBlock = 1024;
+  facts->binaryVersion = facts->ptxVersion = 90;
+  return cudaSuccess;
+}
+cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) {
+  return cudaSuccess;
+}
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int, size_t) {
+  *blocks = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void*, int, size_t,
+                                                                   unsigned) {
+  *blocks = 1;
+  return cudaSuccess;
+}
+
+}  // extern "C"
