@@ -43,6 +43,21 @@ def ranks(start, peer, free_port):
     return begin
 
 
+def test_a_restart_does_not_see_what_the_attempt_before_left(start, peer, source_dir):
+    """torchrun's agent keeps its store from attempt to attempt. NCCL's group tells of an error in the store beneath
+    all prefixes, and each process that finds such a word ends itself."""
+    python = source_dir / ".deps/python/bin/python3"
+    if not python.exists():
+        pytest.skip("no Python with torch")
+    script = '[ "$TORCHELASTIC_RESTART_COUNT" = 2 ] || export LEAVES_WORD=1; exec "$0" gloo 60000 20000 2'
+    job = start(python, "-m", "torch.distributed.run", "--no-python", "--standalone", "--nproc-per-node=2",
+                "--max-restarts=2", "bash", "-c", script, peer, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                env={"GLOO_SOCKET_IFNAME": "lo"})
+    (status, out, err), = ends_of([job])
+    assert status == 0 and "as asked" in err, err
+    assert out.count("done") == 2 and "found" not in out, out
+
+
 def wait_ready(processes):
     """Reads until each has said "ready"; returns what each listens on."""
     listening = []

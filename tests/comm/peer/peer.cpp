@@ -2,9 +2,11 @@
 //   comm_peer BACKEND[:ALGORITHM] TIMEOUT_MS JOIN_MS STEPS [PAUSE_MS]
 // Prints "ready RANK PID" once the group works, "listening ADDRESS" for each socket it listens on, "done
 // RANK" at the end; an error goes to stderr with the seconds since the last good sum, and the exit status is
-// its own.
+// its own. LEAVES_WORD=1: tells of an error as NCCL's group would, "found RANK" where there is such a word
+// already, and fails.
 #include <ATen/ATen.h>
 #include <unistd.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -19,6 +21,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/cuda_load.h"
+#include "lockstep/comm/meet/store.h"
 #include "lockstep/comm/shared_tensors.h"
 
 namespace lockstep {
@@ -64,6 +67,17 @@ void sum_once(ProcessGroup& group, const at::Tensor& ones) {
   if (!ones.eq(group->getSize()).all().item<bool>()) throw Error("the sum is wrong");
 }
 
+// In the store that ProcessGroupNCCL takes for the job's: the one beneath all prefixes.
+void leave_word(const ProcessGroup& group, const comm::StorePtr& store, int rank) {
+  const auto below = c10::make_intrusive<c10d::PrefixStore>("cuda", store);
+  const auto jobs = below->getUnderlyingNonPrefixStore();
+  if (jobs->check({"exception_dump"})) std::printf("found %d\n", rank);
+  std::fflush(stdout);
+  group->barrier()->wait();
+  jobs->set("exception_dump", std::to_string(rank));
+  throw Error("as asked");
+}
+
 int run(char** args, Clock::time_point& last_good) {
   launch::Runtime runtime;
   LaunchOptions settings;
@@ -80,6 +94,8 @@ int run(char** args, Clock::time_point& last_good) {
   // as DDP has them: small things, and gradients where the ranks share memory if they can
   const at::Tensor few = at::ones({1000}, device), gradients = comm::shared_buffer(group, device, {100'000});
   sum_once(group, few);
+  if (std::getenv("LEAVES_WORD"))
+    leave_word(group, comm::open_store(runtime, settings.join_timeout), runtime.job().rank);
   const auto sockets = own_sockets();
   for (const char* table : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) print_listeners(table, sockets);
   std::printf("ready %d %d\n", runtime.job().rank, ::getpid());

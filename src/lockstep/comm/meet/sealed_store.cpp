@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lockstep/base/format.h"
+#include "lockstep/comm/meet/copy_of_store.h"
 #include "lockstep/comm/meet/secret.h"
 
 namespace lockstep::comm {
@@ -15,16 +16,6 @@ constexpr size_t kSealBytes = 64;
 
 std::string text_of(const std::vector<uint8_t>& value) {
   return {value.begin(), value.end()};
-}
-
-// A connection of its own, in versions whose stores have one.
-template <class StorePointer>
-StorePointer copy_of(const StorePointer& store) {
-  if constexpr (requires { store->clone(); }) {
-    return store->clone();
-  } else {
-    return store;
-  }
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/comm/meet/attempt_store.h"
 #include "lockstep/comm/meet/caller.h"
 #include "lockstep/comm/meet/hub.h"
 #include "lockstep/comm/meet/interface.h"
@@ -177,7 +177,7 @@ std::string address_for_all(const launch::Runtime& runtime) {
 // A store may outlive one call of connect(): each call of a rank gets the next number.
 StorePtr with_prefix(const StorePtr& store, const std::string& prefix, int rank) {
   const int64_t turn = store->add(format("{}/turn/{}", prefix, rank), 1);
-  return c10::make_intrusive<c10d::PrefixStore>(format("{}/{}", prefix, turn), store);
+  return c10::make_intrusive<AttemptStore>(format("{}/{}", prefix, turn), store);
 }
 
 StorePtr open_agents(const Opening& opening, const Rendezvous& plan) {
