@@ -4,29 +4,15 @@
 #include <unordered_map>
 
 #include "lockstep/base/error.h"
+#include "lockstep/checkpoint/map_tensors.h"
 #include "lockstep/checkpoint/tree.h"
 
 namespace lockstep {
 
 namespace {
 
+using checkpoint::map_tensors;
 using Uses = std::unordered_map<const c10::StorageImpl*, int>;
-
-/// Calls visit(tensor) for every tensor and returns the tree with what it gave back.
-template <class Visit>
-Tree map_tensors(const Tree& tree, const Visit& visit) {
-  if (tree.isTensor()) return visit(tree.toTensor());
-  if (tree.isGenericDict()) {
-    auto copy = make_dict();
-    for (const auto& [key, value] : items(tree)) put(copy, key, map_tensors(value, visit));
-    return copy;
-  }
-  if (!tree.isList() && !tree.isTuple()) return tree;
-  std::vector<Tree> copies;
-  for (const auto& value : elements(tree)) copies.push_back(map_tensors(value, visit));
-  if (tree.isTuple()) return c10::ivalue::Tuple::create(std::move(copies));
-  return make_list(copies);
-}
 
 void check(const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.layout() != at::kStrided || tensor.is_quantized()) {

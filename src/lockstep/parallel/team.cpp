@@ -22,6 +22,12 @@ std::string text_of(const at::Tensor& bytes) {
 
 }  // namespace
 
+at::Device Team::host_device() const {
+  const auto types = group_ ? group_->getDeviceTypes() : std::vector<at::Device>{at::kCPU};
+  const bool on_cpu = std::any_of(types.begin(), types.end(), [](const auto& one) { return one.is_cpu(); });
+  return on_cpu ? at::kCPU : device_;
+}
+
 void Team::reduce(std::vector<double>& values, bool max) const {
   if (alone()) return;
   auto host = torch::from_blob(values.data(), {static_cast<int64_t>(values.size())}, torch::kFloat64);

@@ -32,6 +32,9 @@ class Team {
   /// Where tensors are exchanged and computed with.
   at::Device device() const { return device_; }
 
+  /// Where what lies on the host is best exchanged: on the CPU, if the group has a backend for it.
+  at::Device host_device() const;
+
   /// In place, element by element, over the ranks.
   void sum(std::vector<double>& values) const;
   /// As sum(), the largest of each.

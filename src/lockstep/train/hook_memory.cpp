@@ -1,4 +1,5 @@
 #include "lockstep/train/hook_memory.h"
+#include "lockstep/parallel/trees/share_tree.h"
 
 #include <filesystem>
 
@@ -6,7 +7,6 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/parallel/ddp_core.h"
-#include "lockstep/train/share_tree.h"
 
 namespace lockstep::train {
 namespace {
@@ -78,7 +78,7 @@ void put_hook_memory(const Team& team, const DdpCore* core, const std::string& l
   if (!keeps_something(team, core)) return;
   Tree own;
   team.together([&] { own = own_part(core, layout); });
-  const auto all = gather_trees(team, own);
+  const auto all = parallel::gather_trees(team, own);
   if (team.first()) put(dict, kEntry, make_list(all));
 }
 

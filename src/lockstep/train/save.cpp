@@ -8,9 +8,9 @@
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/pt.h"
 #include "lockstep/checkpoint/state_dict.h"
+#include "lockstep/parallel/trees/share_tree.h"
 #include "lockstep/train/hook_memory.h"
 #include "lockstep/train/resumable.h"
-#include "lockstep/train/share_tree.h"
 
 namespace lockstep {
 namespace {
@@ -140,7 +140,7 @@ void save(const std::string& path, const Session& session, const CheckpointParts
 
 Tree load(const std::string& path, const Session& session, const CheckpointParts& parts) {
   const auto& team = session.team();
-  const Found found(train::share_tree(team, [&] { return read(path); }), path);
+  const Found found(parallel::share_tree(team, [&] { return read(path); }), path);
   team.together([&] { restore(team, found, parts); });
   train::restore_hook_memory(team, parts.model.core(), "", found.state());
   return find(found.state(), "more").value_or(Tree());

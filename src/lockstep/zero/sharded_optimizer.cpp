@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/parallel/trees/share_tree.h"
 #include "lockstep/zero/exchange.h"
 #include "lockstep/zero/pieces.h"
 
@@ -164,7 +165,7 @@ Tree ShardedOptimizer::whole_state(const std::vector<Tree>& held, size_t index) 
 }
 
 Tree ShardedOptimizer::state_dict() const {
-  const auto held = zero::gather_trees(share_->team, held_state());
+  const auto held = parallel::gather_trees(share_->team, held_state());
   auto state = make_dict();
   for (size_t i = 0; i < parameters().size(); ++i) {
     if (auto whole = whole_state(held, i); !whole.isNone()) put(state, static_cast<int64_t>(i), whole);

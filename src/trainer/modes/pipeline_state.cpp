@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/train/share_tree.h"
+#include "lockstep/parallel/trees/share_tree.h"
 
 namespace lockstep::train {
 namespace {
@@ -45,7 +45,7 @@ void refuse_other(const Tree& whole, size_t parameters) {
 }  // namespace
 
 Tree gather_state_dict(const Team& line, const Stages& stages, const Tree& own) {
-  const auto all = gather_trees(line, own);
+  const auto all = parallel::gather_trees(line, own);
   auto whole = make_dict();
   if (all.empty()) return whole;
   size_t place = 0;
@@ -57,7 +57,7 @@ Tree gather_state_dict(const Team& line, const Stages& stages, const Tree& own) 
 }
 
 Tree gather_optimizer(const Team& line, const Stages& stages, const Tree& own) {
-  const auto all = gather_trees(line, own);
+  const auto all = parallel::gather_trees(line, own);
   if (all.empty()) return make_dict();
   std::map<int64_t, Tree> states;
   for (int stage = 0; stage < line.world(); ++stage) {

@@ -9,8 +9,8 @@
 #include "lockstep/base/paths.h"
 #include "lockstep/checkpoint/pt.h"
 #include "lockstep/checkpoint/store.h"
+#include "lockstep/parallel/trees/share_tree.h"
 #include "lockstep/train/resumable.h"
-#include "lockstep/train/share_tree.h"
 #include "trainer/run_folder/status.h"
 
 namespace lockstep::train {
@@ -70,7 +70,7 @@ void check_never_saved(const fs::path& run_folder) {
 
 Saved from_first(const Team& team, const std::function<Saved()>& read) {
   Saved saved;
-  saved.tree = share_tree(team, [&] {
+  saved.tree = parallel::share_tree(team, [&] {
     saved = read();
     check_trainer_format(saved);
     return saved.tree;

@@ -9,7 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/tree.h"
-#include "lockstep/train/share_tree.h"
+#include "lockstep/parallel/trees/share_tree.h"
 #include "loop/ranks/team.h"
 #include "trainer/observe/agreement.h"
 
@@ -19,7 +19,7 @@ namespace {
 using test::team;
 
 TEST(ShareTree, EveryRankGetsWhatTheFirstHasRead) {
-  const auto tree = share_tree(team(), [] {
+  const auto tree = parallel::share_tree(team(), [] {
     EXPECT_TRUE(team().first());
     return make_dict({{"iter_no", int64_t{7}}, {"model", make_dict({{"w", torch::arange(5)}})}});
   });
