@@ -69,4 +69,14 @@ std::vector<at::Tensor> tensors_of(const std::vector<ReducedParameter>& paramete
   return tensors(parameters);
 }
 
+std::vector<at::Device> devices_of(const torch::nn::Module& module) {
+  std::vector<at::Device> devices;
+  auto tensors = module.parameters();
+  for (auto& buffer : module.buffers()) tensors.push_back(std::move(buffer));
+  for (const auto& tensor : tensors)
+    if (tensor.defined() && std::find(devices.begin(), devices.end(), tensor.device()) == devices.end())
+      devices.push_back(tensor.device());
+  return devices;
+}
+
 }  // namespace lockstep::parallel

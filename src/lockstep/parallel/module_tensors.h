@@ -31,4 +31,7 @@ std::vector<ReducedParameter> reduced_parameters(const torch::nn::Module& module
 std::vector<at::Tensor> tensors_of(const std::vector<NamedTensor>& named);
 std::vector<at::Tensor> tensors_of(const std::vector<ReducedParameter>& parameters);
 
+/// Where a module's parameters and buffers are, each device once.
+std::vector<at::Device> devices_of(const torch::nn::Module& module);
+
 }  // namespace lockstep::parallel

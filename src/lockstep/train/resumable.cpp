@@ -4,6 +4,7 @@
 #include <torch/utils.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "lockstep/base/format.h"
@@ -12,6 +13,9 @@
 
 namespace lockstep::train {
 namespace {
+
+constexpr const char* kDevice = "device_rng";
+constexpr const char* kFurther = "further_device_rng";
 
 bool same_everywhere(const Team& team, const at::Tensor& bytes) {
   // two checksums, each small enough to be exact as a double
@@ -34,25 +38,73 @@ Tree gather_states(const Team& team, const at::Tensor& state) {
   return list;
 }
 
-std::optional<at::Tensor> own_state(const Tree& dict, const std::string& key, int rank, int world) {
-  const auto states = elements(get(dict, key));
+std::optional<at::Tensor> own_state(const Team& team, const Tree& list, const std::string& key) {
+  const auto states = elements(list);
   if (states.size() == 1) return as_tensor(states[0], key);
-  if (states.size() != static_cast<size_t>(world)) return std::nullopt;
-  return as_tensor(states[static_cast<size_t>(rank)], key);
+  if (states.size() != static_cast<size_t>(team.world())) return std::nullopt;
+  return as_tensor(states[static_cast<size_t>(team.rank())], key);
+}
+
+void restore_generator(const Team& team, const Tree& list, const std::string& key, at::Device device) {
+  if (const auto mine = own_state(team, list, key)) set_rng_state(*mine, device);
+}
+
+// As many as the rank has that computes on the most GPUs; one with fewer says its last again.
+size_t most_gpus(const Team& team, size_t own) {
+  std::vector<double> most{static_cast<double>(own)};
+  team.max(most);
+  return static_cast<size_t>(most[0]);
+}
+
+// A list a GPU: device_rng, and each of the further ones.
+std::vector<Tree> device_states(const Tree& dict) {
+  std::vector<Tree> lists;
+  if (const auto first = find(dict, kDevice)) lists.push_back(*first);
+  if (const auto further = find(dict, kFurther))
+    for (const auto& list : elements(*further)) lists.push_back(list);
+  return lists;
+}
+
+void say_where_gpus_differ(const Team& team, size_t saved, size_t used) {
+  if (saved == used || saved == 0 || used == 0 || !team.first()) return;
+  log::warning(format("the checkpoint has the random numbers of {} GPU{} a rank, and {} {} used: {}", saved,
+                      saved == 1 ? "" : "s", used, used == 1 ? "is" : "are",
+                      saved < used ? "those of the others go on as they are seeded, and the bits will differ"
+                                   : "the others' are left out, and the bits will differ"));
 }
 
 }  // namespace
 
-void put_generators(const Team& team, const Tree& dict) {
-  put(dict, "rng", gather_states(team, rng_state()));
-  if (!team.device().is_cpu()) put(dict, "device_rng", gather_states(team, rng_state(team.device())));
+std::vector<at::Device> gpus_of(const Team& team, const std::vector<at::Device>& all) {
+  const auto own = team.device();
+  if (own.is_cpu()) return {};
+  std::vector<at::Device> gpus;
+  for (const auto& one : all)
+    if (one.type() == own.type() && one != own) gpus.push_back(one);
+  std::ranges::sort(gpus, {}, &at::Device::index);
+  gpus.erase(std::unique(gpus.begin(), gpus.end()), gpus.end());
+  gpus.insert(gpus.begin(), own);
+  return gpus;
 }
 
-void restore_generators(const Team& team, const Tree& dict) {
-  if (const auto mine = own_state(dict, "rng", team.rank(), team.world())) set_rng_state(*mine);
-  if (team.device().is_cpu() || !find(dict, "device_rng")) return;
-  if (const auto mine = own_state(dict, "device_rng", team.rank(), team.world()))
-    set_rng_state(*mine, team.device());
+void put_generators(const Team& team, const Tree& dict, const std::vector<at::Device>& gpus) {
+  put(dict, "rng", gather_states(team, rng_state()));
+  const auto further = make_list();
+  const size_t count = gpus.empty() ? 0 : most_gpus(team, gpus.size());
+  for (size_t i = 0; i < count; ++i) {
+    const auto states = gather_states(team, rng_state(gpus[std::min(i, gpus.size() - 1)]));
+    if (i == 0) put(dict, kDevice, states);
+    if (i > 0) append(further, states);
+  }
+  if (count > 1) put(dict, kFurther, further);
+}
+
+void restore_generators(const Team& team, const Tree& dict, const std::vector<at::Device>& gpus) {
+  restore_generator(team, get(dict, "rng"), "rng", at::kCPU);
+  const auto states = device_states(dict);
+  say_where_gpus_differ(team, states.size(), gpus.size());
+  for (size_t i = 0; i < std::min(states.size(), gpus.size()); ++i)
+    restore_generator(team, states[i], i == 0 ? kDevice : kFurther, gpus[i]);
 }
 
 void put_libtorch(const Tree& dict) {

@@ -17,10 +17,15 @@ constexpr int64_t kCheckpointFormat = 2;
 /// take for the label itself.
 constexpr int64_t kFirstFormat = 1;
 
-/// "rng" and, on a GPU, "device_rng": every rank's generator; one state where all draw the same. Collective.
-void put_generators(const Team& team, const Tree& dict);
-/// Those of this rank. At another world size they stay as they are, unless all ranks drew the same.
-void restore_generators(const Team& team, const Tree& dict);
+/// The GPUs that this rank computes on, its own device first, where a model lies on `all`; none on a CPU.
+std::vector<at::Device> gpus_of(const Team& team, const std::vector<at::Device>& all);
+
+/// Every rank's generators; one state where all draw the same. "rng" is the CPU's, "device_rng" that of the
+/// first of `gpus`, "further_device_rng" a list of the others'. Collective.
+void put_generators(const Team& team, const Tree& dict, const std::vector<at::Device>& gpus);
+/// Those of this rank. At another world size they stay as they are, unless all ranks drew the same; those of
+/// GPUs that the checkpoint does not have, too, and rank 0 says so.
+void restore_generators(const Team& team, const Tree& dict, const std::vector<at::Device>& gpus);
 
 /// "libtorch": the version that writes, whose sums may round otherwise than another's.
 void put_libtorch(const Tree& dict);

@@ -1,4 +1,6 @@
 #include "lockstep/train/save.h"
+#include "lockstep/parallel/module_tensors.h"
+#include "lockstep/parallel/trees/share_tree.h"
 
 #include <filesystem>
 #include <map>
@@ -8,7 +10,6 @@
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/pt.h"
 #include "lockstep/checkpoint/state_dict.h"
-#include "lockstep/parallel/trees/share_tree.h"
 #include "lockstep/train/hook_memory.h"
 #include "lockstep/train/resumable.h"
 
@@ -30,7 +31,7 @@ bool has_buckets(const Team& team, const CheckpointParts& parts) {
 Tree gather_state(const Team& team, const CheckpointParts& parts) {
   const auto state = make_dict({{"format", kFormat}, {"world", int64_t{team.world()}}});
   train::put_libtorch(state);
-  train::put_generators(team, state);
+  train::put_generators(team, state, train::gpus_of(team, parts.model.devices()));
   if (has_buckets(team, parts)) put(state, "buckets", train::tree_of(parts.model.core()->settle_buckets()));
   train::put_hook_memory(team, parts.model.core(), "", state);
   if (parts.schedule) put(state, "schedule", parts.schedule->state_dict());
@@ -123,10 +124,15 @@ void restore(const Team& team, const Found& found, const CheckpointParts& parts)
     if (!buckets.empty()) parts.model.core()->restore_buckets(buckets);
   }
   train::compare_libtorch(found.state());
-  if (find(found.state(), "rng")) train::restore_generators(team, found.state());
+  if (find(found.state(), "rng"))
+    train::restore_generators(team, found.state(), train::gpus_of(team, parts.model.devices()));
 }
 
 }  // namespace
+
+std::vector<c10::Device> SavedModule::devices() const {
+  return replicas_.empty() ? parallel::devices_of(*module_) : replicas_;
+}
 
 void save(const std::string& path, const Session& session, const CheckpointParts& parts) {
   const auto& team = session.team();

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/checkpoint/tree.h"
 #include "lockstep/data/sampler.h"
@@ -35,7 +36,8 @@ class SavedModule {  // NOLINTBEGIN(google-explicit-constructor)
       : module_(model->module().get()), core_(&model->core()) {}
   /// A model that data_parallel() wraps.
   template <class M>
-  SavedModule(const std::shared_ptr<DataParallel<M>>& model) : module_(model->module().get()) {}
+  SavedModule(const std::shared_ptr<DataParallel<M>>& model)
+      : module_(model->module().get()), replicas_(model->devices()) {}
   /// Any other module.
   SavedModule(torch::nn::Module& module) : module_(&module) {}
   /// The same by its pointer.
@@ -50,10 +52,13 @@ class SavedModule {  // NOLINTBEGIN(google-explicit-constructor)
   torch::nn::Module& module() const { return *module_; }
   /// Null without DDP.
   DdpCore* core() const { return core_; }
+  /// Where it computes.
+  std::vector<c10::Device> devices() const;
 
  private:
   torch::nn::Module* module_;
   DdpCore* core_ = nullptr;
+  std::vector<c10::Device> replicas_ = {};  // of data_parallel()
 };
 
 /// What a checkpoint takes from a program and gives back to it. What is left out is neither saved nor loaded;

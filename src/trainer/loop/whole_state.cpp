@@ -41,7 +41,7 @@ Tree extras(const Mesh& mesh, const TrainingState& state, const Learner& learner
                                {"config", config},
                                {"task", learner.memory}});
   put_libtorch(dict);
-  put_generators(mesh.all(), dict);
+  put_generators(mesh.all(), dict, gpus_of(mesh.all(), learner.model->devices()));
   if (const auto own = learner.source->state_dict(state); !own.isNone()) put(dict, "acting", own);
   put(dict, "schedule", learner.schedule->state_dict());
   if (learner.scaler) put(dict, "scaler", learner.scaler->state_dict());
@@ -102,7 +102,7 @@ TrainingState from_own(const Mesh& mesh, const Tree& tree, const Tree& extras, L
   restore_schedule(*learner.schedule, get(extras, "schedule"));
   if (const auto scaler = find(extras, "scaler"); scaler && learner.scaler)
     learner.scaler->load_state_dict(*scaler);
-  restore_generators(mesh.all(), extras);
+  restore_generators(mesh.all(), extras, gpus_of(mesh.all(), learner.model->devices()));
   if (const auto list = find(extras, "buckets")) {
     const auto buckets = buckets_of(*list);
     if (!buckets.empty()) learner.model->restore_buckets(buckets);

@@ -18,6 +18,7 @@ class DataParallelModel : public TrainedModel {
       : TrainedModel(std::move(net)), wrapped_(std::move(wrapped)) {}
   at::Tensor forward(const at::Tensor& input) override { return wrapped_->forward(input); }
   std::vector<at::Tensor> parameters() const override { return net_->parameters(); }
+  std::vector<at::Device> devices() const override { return wrapped_->devices(); }
 
  protected:
   std::unique_ptr<Wrapped> wrapped_;

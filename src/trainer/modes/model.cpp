@@ -10,6 +10,7 @@
 #include "lockstep/models/dense.h"
 #include "lockstep/optim/clip.h"
 #include "lockstep/parallel/ddp.h"
+#include "lockstep/parallel/module_tensors.h"
 #include "lockstep/parallel/sync_batch_norm.h"
 #include "trainer/modes/data_parallel_model.h"
 #include "trainer/modes/dense_model.h"
@@ -113,6 +114,10 @@ std::unique_ptr<TrainedModel> over_samples(std::shared_ptr<Net> net, const Team&
 
 void TrainedModel::clip_gradients(double most) const {
   clip_grad_norm_(parameters(), most);
+}
+
+std::vector<at::Device> TrainedModel::devices() const {
+  return parallel::devices_of(*net_);
 }
 
 Tree TrainedModel::state_dict() const {

@@ -58,6 +58,8 @@ class TrainedModel {
   virtual void restore_buckets(const std::vector<std::vector<std::string>>&) {}
   /// What averages its gradients over the ranks; null where nothing does.
   virtual DdpCore* ddp_core() { return nullptr; }
+  /// Where it computes on this rank.
+  virtual std::vector<at::Device> devices() const;
   /// A line for the end of the log, empty where there is nothing to say. Collective.
   virtual std::string summary() const { return {}; }
   /// Does a backward wait for other ranks?
