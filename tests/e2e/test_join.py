@@ -358,7 +358,7 @@ ONE_GPU = """
 #include <stdlib.h>
 #include <unistd.h>
 int cuInit(unsigned flags) { return 0; }
-int cuDeviceGetCount(int *count) { *count = 1; return 0; }
+int cuDeviceGetCount(int *count) { *count = getenv("GPUS") ? atoi(getenv("GPUS")) : 1; return 0; }
 int cuDeviceGet(int *device, int index) { *device = index; return 0; }
 int cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
   for (int i = 0; i < 16; ++i) uuid[i] = i + device;
@@ -385,6 +385,23 @@ def test_ranks_that_share_a_gpu_are_refused_early(mpirun, by_hand, lockstep, sou
     mpirun(2, lockstep, "whoami", env={**env, "NCCL_MULTI_RANK_GPU_ENABLE": "1"}, check=True)
     parts = mpirun(2, lockstep, "whoami", env={**env, "PART_OF_A_GPU": "1"})
     assert parts.returncode == 2 and "ranks 0 and 1 have parts (MIG) of one GPU (0000:17:00.0 on host" in parts.stderr
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("devices, gpus, what", [
+    ("[0, 1]", 3, ["rank 1 is local rank 1 of 2, needs cuda:2 and cuda:3 and sees 3 visible GPUs",
+                   "at most 1 rank a node (2 GPUs each)"]),
+    ("[]", 3, ["needs cuda:2 and cuda:3"]),  # two_stage has two, named or not
+    ("[0, 2]", 5, ["needs cuda:3 to cuda:5 and sees 5"]),
+    ("[0, 1]", 1, ["needs cuda:0 and cuda:1 and sees 1 visible GPU", "2 GPUs a rank"]),
+    ("[1, 0]", 2, ["ranks 0 and 1 share one GPU"]),
+])
+def test_several_gpus_of_a_rank_are_counted(mpirun, lockstep, source_dir, tmp_path, devices, gpus, what):
+    shared_library(tmp_path, "libcuda.so.1", ONE_GPU)
+    result = mpirun(2, lockstep, "train", source_dir / "configs/mnist_two_stage.yaml", "--set", f"run.dir={tmp_path}/runs",
+                    "--set", f"model.devices={devices}", env={"LD_LIBRARY_PATH": tmp_path, "GPUS": gpus})
+    assert result.returncode == 2, result.output
+    assert all(word in result.stderr for word in what), result.stderr
 
 
 @pytest.mark.mpi

@@ -10,9 +10,10 @@ namespace {
 const Job kThird{
     .rank = 6, .world = 8, .local_rank = 2, .local_world = 4, .node_rank = 1, .nodes = 2, .host = "n2"};
 
-std::string refused(const std::string& wanted, const launch::GpuCount& visible) {
+std::string refused(const std::string& wanted, const launch::GpuCount& visible,
+                    const launch::OwnGpus& own = {}) {
   try {
-    launch::choose_device(kThird, wanted, visible);
+    launch::choose_device(kThird, wanted, visible, own);
   } catch (const InputError& error) {
     return describe(error);
   }
@@ -30,6 +31,39 @@ TEST(Device, TheOnlyVisibleGpuIsOurs) {
   const auto choice = launch::choose_device(kThird, "cuda", launch::GpuCount{1, "CUDA_VISIBLE_DEVICES=2"});
   EXPECT_EQ(choice.name, "cuda:0");
   EXPECT_TRUE(holds(choice.because, {"one visible GPU", "CUDA_VISIBLE_DEVICES=2"}));
+}
+
+TEST(Device, SeveralGpusOfARankFollowItsLocalRank) {
+  const auto choose = [](int visible, const launch::OwnGpus& own) {
+    return launch::choose_device(kThird, "auto", launch::GpuCount{visible, "test"}, own);
+  };
+  EXPECT_EQ(choose(8, {0, 1}).name, "cuda:4");
+  EXPECT_EQ(choose(8, {0, 1}).all, (std::vector{4, 5}));
+  EXPECT_EQ(choose(6, {0, 1}).all, (std::vector{4, 5}));  // the last two
+  EXPECT_EQ(choose(8, {1, 0}).name, "cuda:5");            // the first of the list is the rank's device
+  EXPECT_EQ(choose(9, {0, 2}).all, (std::vector{6, 8}));  // three each, and one of them idle
+  EXPECT_EQ(choose(4, {0, 0}).all, (std::vector{2, 2}));
+  EXPECT_EQ(choose(4, {}).all, std::vector{2});
+  EXPECT_EQ(choose(0, {0, 1}).name, "cpu");
+  EXPECT_TRUE(choose(0, {0, 1}).all.empty());
+}
+
+TEST(Device, AsManyVisibleGpusAsARankHasAreOurs) {
+  const auto choice =
+      launch::choose_device(kThird, "cuda", launch::GpuCount{2, "CUDA_VISIBLE_DEVICES=4,5"}, {1, 0});
+  EXPECT_EQ(choice.all, (std::vector{1, 0}));
+  EXPECT_EQ(choice.name, "cuda:1");
+  EXPECT_TRUE(holds(choice.because, {"the 2 visible GPUs", "CUDA_VISIBLE_DEVICES=4,5"}));
+}
+
+TEST(Device, TooFewGpusForSeveralARankNamesThose) {
+  EXPECT_TRUE(holds(refused("auto", {5, "test"}, {0, 1}),
+                    {"rank 6 is local rank 2 of 4, needs cuda:4 and cuda:5 and sees 5 visible GPUs",
+                     "host n2", "at most 2 ranks a node (2 GPUs each)"}));
+  EXPECT_TRUE(holds(refused("auto", {7, "test"}, {0, 3}),
+                    {"needs cuda:8 to cuda:11 and sees 7", "at most 1 rank a node (4 GPUs each)"}));
+  EXPECT_TRUE(holds(refused("cuda", {1, "test"}, {0, 1}),
+                    {"needs cuda:4 and cuda:5 and sees 1 visible GPU", "for 2 GPUs a rank"}));
 }
 
 TEST(Device, IsTheCpuWithoutGpus) {

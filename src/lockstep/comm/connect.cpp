@@ -34,6 +34,7 @@ struct Joining {
   const launch::Runtime& runtime;
   const LaunchOptions& options;
   c10::Device device;
+  Spread spread;
   StorePtr store;
   Job job;                                          // with rank and world of the group
   std::vector<Peer> peers;                          // the group's
@@ -72,7 +73,7 @@ void add_mpi(Group& group, const Joining& joining) {
 void add_nccl(Group& group, const Joining& joining) {
   const Job& job = joining.job;
   add_gloo(group, joining);
-  group.setBoundDeviceId(joining.device);
+  if (joining.spread == Spread::one) group.setBoundDeviceId(joining.device);
   // both number their keys from 0: as in Python, each has a part of the store to itself
   const auto store = c10::make_intrusive<c10d::PrefixStore>("cuda", joining.store);
   std::vector<std::uint64_t> members;
@@ -227,7 +228,8 @@ std::string backend_for(const launch::Runtime& runtime, const std::string& asked
   return asked == "mpi" && alone ? backend_for(runtime, "auto", on_gpu) : asked;
 }
 
-ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device) {
+ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device,
+                     Spread spread) {
   const QuietJoin quiet;
   const Job& job = runtime.job();
   const Kind& kind = find_kind(runtime, options.backend, device);
@@ -241,12 +243,12 @@ ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10
   read_debug_level();
   const Connections at_first = connections();
   const StorePtr store = open_store(runtime, options.join_timeout);
-  return open_group(kind, {runtime, options, device, store, job, introduce(runtime), world_of(runtime)},
-                    at_first);
+  return open_group(
+      kind, {runtime, options, device, spread, store, job, introduce(runtime), world_of(runtime)}, at_first);
 }
 
 ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device,
-                   const ProcessGroup& whole, int part, const std::string& name) {
+                   const ProcessGroup& whole, int part, const std::string& name, Spread spread) {
   const QuietJoin quiet;
   const Kind& kind = find_kind(runtime, options.backend, device);
   const auto all = roll_of(whole);
@@ -258,7 +260,7 @@ ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::
   job.world = static_cast<int>(members.size());
   const auto own_name = format("{}/{}", name, part);
   const auto store = c10::make_intrusive<c10d::PrefixStore>(own_name, all->store());
-  return open_group(kind, {runtime, options, device, store, job, members, comm, all, own_name},
+  return open_group(kind, {runtime, options, device, spread, store, job, members, comm, all, own_name},
                     connections());
 }
 

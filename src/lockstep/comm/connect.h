@@ -14,15 +14,20 @@ namespace lockstep::comm {
 /// that nobody gave an MPI has auto's for mpi, so that what ranks have trained is evaluated by one.
 std::string backend_for(const launch::Runtime& runtime, const std::string& asked, bool on_gpu);
 
+/// Where the tensors of a rank may be that go through the group: on its device alone, or on other GPUs of
+/// its own, too. Then all ranks must begin with each of theirs in the same order.
+enum class Spread { one, several };
+
 /// Opens the group on every rank of the job, or throws naming the ranks that did not come. Where the ranks
 /// have not met yet (comm/join.h) they meet here, and the job's layout may change. options.device was the
 /// caller's to choose. After an error in a collective the group is dead: every later one throws at once.
-ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device = c10::kCPU);
+ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device = c10::kCPU,
+                     Spread spread = Spread::one);
 
 /// The ranks that name the same part, in rank order, as a group of their own with the same backend; none
 /// where a part has one rank. `name` tells splits apart: no two calls may share it. Collective over the job.
 ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device,
-                   const ProcessGroup& whole, int part, const std::string& name);
+                   const ProcessGroup& whole, int part, const std::string& name, Spread spread = Spread::one);
 
 /// What the job calls the group's rank `rank`: people know ranks by the job's numbers.
 int rank_in_job(const ProcessGroup& group, int rank);

@@ -32,6 +32,7 @@ class Nccl : public ProcessGroupNCCL {
 
   Nccl(const comm::NcclRequest& request, const c10::intrusive_ptr<Options>& options)
       : ProcessGroupNCCL(request.store, request.rank, request.world, options),
+        device_(request.device),
         begin_(request.begin),
         failed_(request.failed) {}
   ~Nccl() override {
@@ -64,8 +65,12 @@ class Nccl : public ProcessGroupNCCL {
     return counted(c10d::OpType::ALLGATHER,
                    [&] { return ProcessGroupNCCL::allgather(outputs, inputs, options); });
   }
+  // A group that is bound to no device would guess one by its rank, and open a communicator there that other
+  // ranks may not join.
   WorkPtr barrier(const c10d::BarrierOptions& options) override {
-    return counted(c10d::OpType::BARRIER, [&] { return ProcessGroupNCCL::barrier(options); });
+    auto there = options;
+    if (there.device_ids.empty()) there.device_ids = {device_};
+    return counted(c10d::OpType::BARRIER, [&] { return ProcessGroupNCCL::barrier(there); });
   }
 
  private:
@@ -80,6 +85,7 @@ class Nccl : public ProcessGroupNCCL {
     }
   }
 
+  int64_t device_;  // the rank's own, which has a communicator from the start
   std::function<void(c10d::OpType)> begin_;
   std::function<std::exception_ptr(const std::string&)> failed_;
 };

@@ -61,8 +61,32 @@ std::string seen(const GpuCount& visible) {
   return format("{} visible GPU{} ({})", visible.count, visible.count == 1 ? "" : "s", visible.because);
 }
 
-DeviceChoice gpu(int index, const std::string& because) {
-  return {format("cuda:{}", index), index, because};
+// How many GPUs a rank has, used or not.
+int count_of(const OwnGpus& own) {
+  return own.empty() ? 1 : static_cast<int>(*std::max_element(own.begin(), own.end())) + 1;
+}
+
+// A rank's GPUs from `begin` on.
+DeviceChoice gpus_from(int begin, const OwnGpus& own, const std::string& because) {
+  DeviceChoice choice{.because = because};
+  for (const auto gpu : own.empty() ? OwnGpus{0} : own) choice.all.push_back(begin + static_cast<int>(gpu));
+  choice.index = choice.all.front();
+  choice.name = format("cuda:{}", choice.index);
+  return choice;
+}
+
+// "cuda:2 and cuda:3", "cuda:4 to cuda:7"
+std::string span_of(int begin, int count) {
+  const char* between = count == 2 ? "and" : "to";
+  return count == 1 ? format("cuda:{}", begin)
+                    : format("cuda:{} {} cuda:{}", begin, between, begin + count - 1);
+}
+
+std::string hint_for_few(int count, int visible) {
+  if (visible < count)
+    return format("ask the scheduler for {} GPUs a rank, or set launch.device to cpu", count);
+  return format("start at most {} rank{} a node{}, or set launch.device to cpu", visible / count,
+                visible / count == 1 ? "" : "s", count == 1 ? "" : format(" ({} GPUs each)", count));
 }
 
 // What of the options needs the tensors on CPUs.
@@ -84,7 +108,8 @@ GpuCount count_gpus(const Environment& environment) {
   return result;
 }
 
-DeviceChoice choose_device(const Job& job, const std::string& wanted, const GpuCount& visible) {
+DeviceChoice choose_device(const Job& job, const std::string& wanted, const GpuCount& visible,
+                           const OwnGpus& own) {
   if (wanted == "cpu") return {"cpu", -1, "asked for"};
   if (wanted != "auto" && wanted != "cuda") {
     throw InputError(format("unknown device '{}'", wanted), "launch.device", "choose auto, cpu or cuda");
@@ -97,15 +122,17 @@ DeviceChoice choose_device(const Job& job, const std::string& wanted, const GpuC
                      "ask the scheduler for GPUs (--gpus-per-node, ngpus=), or set launch.device to cpu")
         .of(Code::gpu, {job.rank});
   }
-  if (visible.count == 1) return gpu(0, "the one " + seen(visible).substr(2));
-  if (job.local_rank >= visible.count) {
-    throw InputError(format("too few GPUs: rank {} is local rank {} of {} and sees {}", job.rank,
-                            job.local_rank, job.local_world, seen(visible)),
-                     where,
-                     format("start at most {} ranks a node, or set launch.device to cpu", visible.count))
+  const int count = count_of(own), begin = job.local_rank * count;
+  if (visible.count == count)
+    return gpus_from(0, own, "the " + (count == 1 ? "one " + seen(visible).substr(2) : seen(visible)));
+  if (begin + count > visible.count) {
+    throw InputError(
+        format("too few GPUs: rank {} is local rank {} of {}{} and sees {}", job.rank, job.local_rank,
+               job.local_world, count == 1 ? "" : format(", needs {}", span_of(begin, count)), seen(visible)),
+        where, hint_for_few(count, visible.count))
         .of(Code::gpu, {job.rank});
   }
-  return gpu(job.local_rank, format("local rank {} among {}", job.local_rank, seen(visible)));
+  return gpus_from(begin, own, format("local rank {} among {}", job.local_rank, seen(visible)));
 }
 
 GpuIdentity identify_gpu(int index) {
@@ -131,14 +158,16 @@ GpuIdentity identify_gpu(int index) {
   return identity;
 }
 
-DeviceChoice choose_device(const Job& job, const std::string& wanted, const Environment& environment) {
-  return choose_device(job, wanted, wanted == "cpu" ? GpuCount{} : count_gpus(environment));
+DeviceChoice choose_device(const Job& job, const std::string& wanted, const Environment& environment,
+                           const OwnGpus& own) {
+  return choose_device(job, wanted, wanted == "cpu" ? GpuCount{} : count_gpus(environment), own);
 }
 
-DeviceChoice choose_device(const Job& job, const LaunchOptions& options, const Environment& environment) {
+DeviceChoice choose_device(const Job& job, const LaunchOptions& options, const Environment& environment,
+                           const OwnGpus& own) {
   const std::string reason = cpu_alone(options);
   if (reason.empty() || (options.device != "auto" && options.device != "cuda"))
-    return choose_device(job, options.device, environment);
+    return choose_device(job, options.device, environment, own);
   if (options.device == "cuda")
     throw InputError(reason + ", which sums on CPUs, and launch.device is cuda", "launch.device",
                      "leave launch.backend and launch.allreduce at auto, or set launch.device to cpu");

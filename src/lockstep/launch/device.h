@@ -1,7 +1,9 @@
 #pragma once
 // Which device a rank computes on, decided before CUDA or libtorch is touched.
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "lockstep/launch/identify.h"
 #include "lockstep/launch/options.h"
@@ -18,6 +20,7 @@ struct DeviceChoice {
   int index = -1;            // N
   std::string because;
   std::string warning = {};
+  std::vector<int> all = {};  // every GPU that this rank computes on
   bool is_cuda() const { return index >= 0; }
 };
 
@@ -25,9 +28,14 @@ struct DeviceChoice {
 /// CUDA_VISIBLE_DEVICES and control groups; an empty CUDA_VISIBLE_DEVICES answers without it.
 GpuCount count_gpus(const Environment& environment);
 
-/// wanted: auto, cpu or cuda. One visible GPU is ours whatever our local rank: the scheduler narrowed it
-/// down. Throws InputError, naming the rank and what it saw, where there are too few.
-DeviceChoice choose_device(const Job& job, const std::string& wanted, const GpuCount& visible);
+/// Which of its own GPUs a rank computes on, counted from 0; the first is the rank's device. None: one GPU.
+using OwnGpus = std::vector<std::int64_t>;
+
+/// wanted: auto, cpu or cuda. A rank that has n GPUs (the largest number of `own`, and one) takes those from
+/// n times its local rank on. Where it sees n they are its own whatever its local rank: the scheduler
+/// narrowed them down. Throws InputError, naming the rank and what it saw, where there are too few.
+DeviceChoice choose_device(const Job& job, const std::string& wanted, const GpuCount& visible,
+                           const OwnGpus& own = {});
 
 /// By it two ranks find out that they share a GPU. The UUID is the same wherever it is seen from, and another
 /// for each part of a divided one (MIG); the place on the PCI bus is its node's, and the same for all parts.
@@ -37,10 +45,12 @@ struct GpuIdentity {
 GpuIdentity identify_gpu(int index);
 
 /// Counts only where the answer matters.
-DeviceChoice choose_device(const Job& job, const std::string& wanted, const Environment& environment);
+DeviceChoice choose_device(const Job& job, const std::string& wanted, const Environment& environment,
+                           const OwnGpus& own = {});
 
 /// The same of all keys: what sums on CPUs (the backends gloo and mpi, an algorithm of launch.allreduce)
 /// makes `auto` a CPU, with a warning where there are GPUs, and `cuda` an InputError.
-DeviceChoice choose_device(const Job& job, const LaunchOptions& options, const Environment& environment);
+DeviceChoice choose_device(const Job& job, const LaunchOptions& options, const Environment& environment,
+                           const OwnGpus& own = {});
 
 }  // namespace lockstep::launch

@@ -2,8 +2,6 @@
 
 #include <torch/cuda.h>
 
-#include <algorithm>
-
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/kernels/flattened.h"
@@ -34,13 +32,14 @@ torch::Device cpu_stage(int64_t wanted, torch::Device cpu) {
                    "take [0, 1], or GPUs");
 }
 
-torch::Device gpu_stage(int64_t wanted, int64_t each, torch::Device own) {
+// `first`: the number of the first stage's, which is `own`.
+torch::Device gpu_stage(int64_t wanted, int64_t first, torch::Device own) {
   const auto visible = static_cast<int64_t>(torch::cuda::device_count());
-  const int64_t index = own.index() * each + wanted;
-  if (index < visible) return {torch::kCUDA, static_cast<c10::DeviceIndex>(index)};
-  throw InputError(
-      format("GPU {} is not there: each rank takes {}, and this one sees {}", index, each, visible), kKey,
-      "start fewer ranks a node, and let each see all of the node's GPUs");
+  const int64_t index = own.index() + wanted - first;
+  if (index >= 0 && index < visible) return {torch::kCUDA, static_cast<c10::DeviceIndex>(index)};
+  throw InputError(format("GPU {} is not there: the first stage is on {}, and this process sees {}", index,
+                          own.str(), visible),
+                   kKey, "start fewer ranks a node, and let each see all of the node's GPUs");
 }
 
 }  // namespace
@@ -69,9 +68,8 @@ torch::Tensor TwoStage::forward(const torch::Tensor& input) {
 }
 
 void TwoStage::to(torch::Device device, bool non_blocking) {
-  const int64_t each = *std::max_element(devices_.begin(), devices_.end()) + 1;
   const auto place = [&](int64_t wanted) {
-    return device.is_cpu() ? cpu_stage(wanted, device) : gpu_stage(wanted, each, device);
+    return device.is_cpu() ? cpu_stage(wanted, device) : gpu_stage(wanted, devices_[0], device);
   };
   first_ = place(devices_[0]);
   second_ = place(devices_[1]);
@@ -88,7 +86,7 @@ std::shared_ptr<Net> make_two_stage(const WantedModel& wanted) {
   if (hidden.size() > 1)
     throw InputError("two_stage has one hidden layer", "model.hidden", "give one width, or none for 128");
   return std::make_shared<TwoStage>(wanted.input_shape, hidden.empty() ? kHidden : hidden.front(),
-                                    wanted.classes, devices.empty() ? std::vector<int64_t>{0, 1} : devices);
+                                    wanted.classes, devices.empty() ? TwoStage::own_devices() : devices);
 }
 
 }  // namespace

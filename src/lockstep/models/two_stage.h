@@ -17,11 +17,12 @@ class TwoStage : public Net {
   /// `devices`: where the convolutions and where the linear layers live, among a rank's own devices.
   TwoStage(const std::vector<int64_t>& input_shape, int64_t hidden, int64_t classes,
            std::vector<int64_t> devices);
+  /// What `devices` are where a config names none.
+  static std::vector<int64_t> own_devices() { return {0, 1}; }
   /// The input goes to the first stage's device, the output comes from the second's.
   torch::Tensor forward(const torch::Tensor& input) override;
-  /// Puts the stages onto the devices of the rank whose own device this is: on a CPU both stay there, for its
-  /// devices are logical; local rank r takes GPU r * n + devices[i], where n is a rank's number of GPUs.
-  /// InputError for a device that is not there.
+  /// Puts the first stage onto this GPU, and the second as far beside it as their numbers in `devices` say;
+  /// on a CPU both stay there, for its devices are logical. InputError for a device that is not there.
   void to(torch::Device device, bool non_blocking = false) override;
   bool use_own_kernels() override { return own_kernels_ = true; }
 

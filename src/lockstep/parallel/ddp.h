@@ -233,8 +233,8 @@ auto ddp(Module&& module, ProcessGroup group, DdpOptions options = {}) {
                                                       std::move(options));
 }
 
-/// The same over the session's ranks. The module moves to the session's device, and its inputs follow it
-/// there.
+/// The same over the session's ranks. The module moves to the session's device (one that lies on several
+/// GPUs overrides to()), and its inputs follow it there.
 template <class Module>
 auto ddp(Module&& module, const Session& session, DdpOptions options = {}) {
   auto shared = parallel::shared(std::forward<Module>(module));

@@ -11,7 +11,8 @@ namespace lockstep::parallel {
 
 struct Joining {
   LaunchOptions options;
-  bool grouped = true;  // false: no process group, each process is alone
+  bool grouped = true;        // false: no process group, each process is alone
+  launch::OwnGpus gpus = {};  // of each rank
   /// What all ranks must have been told alike. Called once the device is chosen and before libtorch is
   /// touched; an Error of it is thrown on all ranks.
   std::function<comm::Facts(const launch::DeviceChoice&)> facts;

@@ -67,11 +67,11 @@ std::unique_ptr<launch::Runtime> make_runtime(const LaunchOptions& options) {
       launch::RuntimeOptions{.join_timeout = options.join_timeout, .leave_timeout = options.timeout});
 }
 
-parallel::Joining joining_of(const LaunchOptions& options) {
+parallel::Joining joining_of(const LaunchOptions& options, std::vector<int64_t> gpus) {
   const auto facts = [backend = options.backend](const launch::DeviceChoice& device) {
     return comm::Facts{{"the device", device.is_cuda() ? "cuda" : "cpu"}, {"the backend", backend}};
   };
-  return {.options = options, .facts = facts};
+  return {.options = options, .gpus = std::move(gpus), .facts = facts};
 }
 
 // Before libtorch is asked anything. All ranks choose, and all are of one mind.
@@ -81,11 +81,12 @@ launch::DeviceChoice choose_device(const launch::Runtime& runtime, const paralle
   if (!joining.grouped) options.backend = options.allreduce = "auto";  // nothing is summed
   if (comm::backend_for(runtime, options.backend, /*on_gpu=*/true) == "nccl") options.backend = "auto";
   comm::check_alike(runtime, [&] {
-    device = launch::choose_device(runtime.job(), options, launch::current_environment());
+    device = launch::choose_device(runtime.job(), options, launch::current_environment(), joining.gpus);
     return joining.facts(device);
   });
-  comm::refuse_shared_gpus(runtime,
-                           device.is_cuda() ? launch::identify_gpu(device.index) : launch::GpuIdentity{});
+  std::vector<launch::GpuIdentity> gpus;
+  for (const int gpu : device.all) gpus.push_back(launch::identify_gpu(gpu));
+  comm::refuse_shared_gpus(runtime, gpus);
   return device;
 }
 
@@ -102,9 +103,14 @@ void prepare_torch(const launch::DeviceChoice& device, int threads) {
   at::set_num_threads(threads);
 }
 
+// A rank's tensors are on one GPU, or on several.
+comm::Spread spread_of(const launch::OwnGpus& gpus) {
+  return gpus.size() > 1 ? comm::Spread::several : comm::Spread::one;
+}
+
 Team gather_team(launch::Runtime& runtime, const parallel::Joining& joining, c10::Device device) {
   ProcessGroup group;
-  if (joining.grouped) group = comm::connect(runtime, joining.options, device);
+  if (joining.grouped) group = comm::connect(runtime, joining.options, device, spread_of(joining.gpus));
   return {runtime.job(), std::move(group), device};
 }
 
@@ -112,7 +118,7 @@ Team gather_team(launch::Runtime& runtime, const parallel::Joining& joining, c10
 
 struct Session::State {
   State(std::unique_ptr<launch::Runtime> joined, const parallel::Joining& joining)
-      : options(joining.options), runtime(std::move(joined)) {
+      : options(joining.options), spread(spread_of(joining.gpus)), runtime(std::move(joined)) {
     only_one.joined(runtime->job().world);
     launch::never_abort();
     comm::join_ranks(*runtime, joining.options.join_timeout);
@@ -126,13 +132,14 @@ struct Session::State {
   OnlyOne only_one;
   const int exceptions_at_birth = std::uncaught_exceptions();
   const LaunchOptions options;
+  const comm::Spread spread;
   std::unique_ptr<launch::Runtime> runtime;  // outlives the group: MPI does
   int threads = 1;
   std::unique_ptr<Team> team;
 };
 
-Session::Session(const LaunchOptions& options)
-    : Session(make_runtime(hurried(options)), joining_of(hurried(options))) {}
+Session::Session(const LaunchOptions& options, std::vector<int64_t> gpus)
+    : Session(make_runtime(hurried(options)), joining_of(hurried(options), std::move(gpus))) {}
 
 Session::Session(std::unique_ptr<launch::Runtime> runtime, const parallel::Joining& joining)
     : state_(std::make_unique<State>(std::move(runtime), joining)) {}
@@ -173,7 +180,8 @@ const Team& Session::team() const {
 Team Session::split(int part, const std::string& name) const {
   const auto& all = team();
   if (all.world() == 1) return all;
-  return {all.job(), comm::split(*state_->runtime, state_->options, all.device(), all.group(), part, name),
+  const auto& [options, spread, runtime] = std::tie(state_->options, state_->spread, *state_->runtime);
+  return {all.job(), comm::split(runtime, options, all.device(), all.group(), part, name, spread),
           all.device()};
 }
 

@@ -3,9 +3,11 @@
 
 #include <c10/core/Device.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "lockstep/base/format.h"
 #include "lockstep/launch/job.h"
@@ -26,7 +28,9 @@ struct Joining;
 /// of libtorch has to come before anything else asks for it.
 class Session {
  public:
-  explicit Session(const LaunchOptions& options = {});
+  /// `gpus`: which of its own GPUs each rank computes on, counted from 0, where a module lies on several:
+  /// {0, 1} gives local rank 1 the node's GPUs 2 and 3. The first is the rank's device. Nothing on CPUs.
+  explicit Session(const LaunchOptions& options = {}, std::vector<int64_t> gpus = {});
   /// For the program, which learns its options over a runtime that is there already.
   Session(std::unique_ptr<launch::Runtime> runtime, const parallel::Joining& joining);
   ~Session();

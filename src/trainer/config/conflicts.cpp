@@ -96,6 +96,7 @@ const std::vector<Conflict>& conflicts() {
        "set data.resident to true"},
       {kGraph, kOnDevices, kNotCaptured, "use ddp or single"},
       {kGraph, kFp16, kNotCaptured, "use bf16 or fp32"},
+      {kGraph, kTwoStage, "a step is captured on one device, and two_stage has two", "use another model"},
       {kGraph, kAccumulate, kNotCaptured, "set train.accumulate to 1"},
       {kGraph, kProvoke, kNotCaptured, "leave out train.provoke"},
       {kGraph, kSharedLayers, kNotCaptured, "set parallel.tensor to 1"},

@@ -14,6 +14,7 @@
 #include "lockstep/comm/connect.h"
 #include "lockstep/data/resident_set.h"
 #include "lockstep/launch/process/runtime.h"
+#include "lockstep/models/two_stage.h"
 #include "lockstep/parallel/joining.h"
 #include "lockstep/train/node_share.h"
 #include "trainer/config/chosen.h"
@@ -90,6 +91,12 @@ void resolve(LaunchOptions& options, const std::string& backend, const launch::D
   if (options.backend == "auto") options.backend = backend;
 }
 
+// Those of each rank, as the model's stages take them.
+launch::OwnGpus gpus_for(const ModelSettings& model) {
+  if (model.name == "two_stage" && model.devices.empty()) return TwoStage::own_devices();
+  return model.devices;
+}
+
 void open_session(Setup& setup, std::unique_ptr<launch::Runtime> runtime, config::Loaded& loaded,
                   const Command& command) {
   const auto facts = [&, joined = runtime.get()](const launch::DeviceChoice& device) {
@@ -99,8 +106,10 @@ void open_session(Setup& setup, std::unique_ptr<launch::Runtime> runtime, config
     return all_facts(loaded.settings, command);
   };
   const auto& settings = loaded.settings;
-  const parallel::Joining joining{
-      .options = settings.launch, .grouped = settings.train.mode == "ddp", .facts = facts};
+  const parallel::Joining joining{.options = settings.launch,
+                                  .grouped = settings.train.mode == "ddp",
+                                  .gpus = gpus_for(settings.model),
+                                  .facts = facts};
   setup.session = std::make_unique<Session>(std::move(runtime), joining);
 }
 

@@ -118,24 +118,35 @@ InputError refusal_of(const Job& job, const std::string& differs, Code code) {
       .of(code);
 }
 
+std::string pack_gpus(const Job& job, const std::vector<launch::GpuIdentity>& gpus) {
+  std::vector<std::string> texts;
+  for (const auto& [uuid, bus] : gpus)
+    if (!uuid.empty()) texts.insert(texts.end(), {uuid, bus, job.host, std::to_string(job.node_rank)});
+  return base::pack_texts(texts);
+}
+
+std::string ranks_text(const std::set<int>& ranks) {
+  return rank_list({ranks.begin(), ranks.end()});
+}
+
 // The parts of a divided GPU (MIG) have a UUID each, and one place on their node: that is what NCCL compares.
 std::string shared_gpu(const std::vector<std::string>& gpus) {
-  std::map<std::string, std::vector<int>> by_uuid;
-  std::map<std::pair<std::string, std::string>, std::vector<int>> by_place;  // node and bus
-  const auto own = [&gpus](int rank) { return base::unpack_texts(gpus[static_cast<size_t>(rank)]); };
-  for (int rank = 0; rank < static_cast<int>(gpus.size()); ++rank) {
-    if (gpus[static_cast<size_t>(rank)].empty()) continue;
-    const auto texts = own(rank);  // UUID, bus, host, node
-    if (texts.at(0).empty()) continue;
-    by_uuid[format("{} on host {}", texts[0], texts.at(2))].push_back(rank);
-    if (!texts.at(1).empty()) by_place[{texts.at(3), texts[1]}].push_back(rank);
+  std::map<std::string, std::set<int>> by_uuid;
+  std::map<std::pair<std::string, std::string>, std::set<int>> by_place;  // node, and bus on host
+  for (size_t rank = 0; rank < gpus.size(); ++rank) {
+    const auto texts = base::unpack_texts(gpus[rank]);  // as pack_gpus() has them
+    for (size_t i = 0; i + 3 < texts.size(); i += 4) {
+      const auto &uuid = texts[i], &bus = texts[i + 1], &host = texts[i + 2], &node = texts[i + 3];
+      by_uuid[format("{} on host {}", uuid, host)].insert(static_cast<int>(rank));
+      if (!bus.empty()) by_place[{node, format("{} on host {}", bus, host)}].insert(static_cast<int>(rank));
+    }
   }
   for (const auto& [gpu, ranks] : by_uuid)
-    if (ranks.size() > 1) return format("{} share one GPU ({})", rank_list(ranks), gpu);
+    if (ranks.size() > 1) return format("{} share one GPU ({})", ranks_text(ranks), gpu);
   for (const auto& [place, ranks] : by_place) {
     if (ranks.size() > 1)
-      return format("{} have parts (MIG) of one GPU ({} on host {}), and NCCL takes one rank a GPU",
-                    rank_list(ranks), place.second, own(ranks[0]).at(2));
+      return format("{} have parts (MIG) of one GPU ({}), and NCCL takes one rank a GPU", ranks_text(ranks),
+                    place.second);
   }
   return "";
 }
@@ -201,11 +212,9 @@ void check_alike(const launch::Runtime& runtime, const std::function<Facts()>& t
   if (!told.at(0).empty()) throw refusal_of(job, told.at(0), code_of(told.at(1)));
 }
 
-void refuse_shared_gpus(const launch::Runtime& runtime, const launch::GpuIdentity& own) {
+void refuse_shared_gpus(const launch::Runtime& runtime, const std::vector<launch::GpuIdentity>& own) {
   const Job& job = runtime.job();
-  const bool none = own.uuid.empty() && own.bus.empty();
-  const auto all = runtime.gather(
-      none ? "" : base::pack_texts({own.uuid, own.bus, job.host, std::to_string(job.node_rank)}));
+  const auto all = runtime.gather(pack_gpus(job, own));
   const auto shared = runtime.broadcast(job.rank == 0 && !may_share_gpus() ? shared_gpu(all) : "");
   if (shared.empty()) return;
   throw InputError(

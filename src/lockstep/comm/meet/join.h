@@ -27,7 +27,7 @@ void check_alike(const launch::Runtime& runtime, const std::function<Facts()>& t
 
 /// Collective: NCCL refuses two ranks on one GPU, but only later and in other words; rank 0's
 /// NCCL_MULTI_RANK_GPU_ENABLE=1 leaves it to NCCL. `own` is empty where this rank computes on no GPU.
-void refuse_shared_gpus(const launch::Runtime& runtime, const launch::GpuIdentity& own);
+void refuse_shared_gpus(const launch::Runtime& runtime, const std::vector<launch::GpuIdentity>& own);
 
 /// Which fact differs, and on which rank, as an error says it; empty where they are all the same.
 std::string difference(const std::vector<Facts>& facts);

@@ -171,7 +171,7 @@ int run_whoami(const std::vector<std::string>& args) {
     std::fflush(stdout);
   }
   refuse_missing_device(heard.deviceless);
-  if (apart.empty()) comm::refuse_shared_gpus(runtime, gpu);
+  if (apart.empty()) comm::refuse_shared_gpus(runtime, {gpu});
   if (heard.report) refuse_missing_ranks(*heard.report);
   return kDone;
 }
