@@ -9,6 +9,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/optim/hints.h"
 #include "lockstep/optim/layout.h"
+#include "lockstep/optim/per_device.h"
 
 namespace lockstep {
 
@@ -62,7 +63,7 @@ void Adam::update(const std::vector<Slot>& slots, size_t group) {
   if (fused_) return update_fused(slots, group);
   const auto on_gpu =
       std::all_of(slots.begin(), slots.end(), [](const Slot& slot) { return slot.param.is_cuda(); });
-  if (on_gpu) return update_together(slots, group);
+  if (on_gpu) return optim::per_device(slots, [&](const auto& there) { update_together(there, group); });
   for (const auto& slot : slots) update_one(slot, group);
 }
 

@@ -9,6 +9,7 @@
 #include "lockstep/kernels/sgd.h"
 #include "lockstep/optim/hints.h"
 #include "lockstep/optim/layout.h"
+#include "lockstep/optim/per_device.h"
 
 namespace lockstep {
 
@@ -57,7 +58,7 @@ void Sgd::update(const std::vector<Slot>& slots, size_t group) {
   // Python's default, too: one tensor at a time on the CPU, all of them in a few kernels on a GPU.
   const auto on_gpu =
       std::all_of(slots.begin(), slots.end(), [](const Slot& slot) { return slot.param.is_cuda(); });
-  if (on_gpu) return update_together(slots, group);
+  if (on_gpu) return optim::per_device(slots, [&](const auto& there) { update_together(there, group); });
   for (const auto& slot : slots) update_one(slot, group);
 }
 
