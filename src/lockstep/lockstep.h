@@ -27,6 +27,7 @@
 #include "lockstep/parallel/tensor_collectives.h"
 #include "lockstep/parallel/tensor_layers.h"
 #include "lockstep/parallel/tensor_tokens.h"
+#include "lockstep/recompute/checkpoint_activations.h"
 #include "lockstep/train/save.h"
 #include "lockstep/train/sets.h"
 #include "lockstep/zero/sharded_optimizer.h"

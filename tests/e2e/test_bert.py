@@ -96,6 +96,8 @@ TRAININGS = {
     "warmup": ({}, dict(warmup=6), dict(schedule__name="linear_warmup", schedule__warmup_steps=6)),
     "accumulate": ({}, dict(accumulate=2, steps=10), dict(train__accumulate=2)),
     "bf16": ({}, dict(precision="bf16"), dict(train__precision="bf16")),
+    "checkpointing": ({}, dict(checkpointing=True, precision="bf16"),
+                      dict(model__checkpointing=True, train__precision="bf16")),
 }
 
 
@@ -118,14 +120,15 @@ def test_steps_equal_transformers(name, train, tmp_path):
 
 
 @pytest.mark.mpi
-def test_three_ranks_equal_transformers_under_ddp(config_for, lockstep, mpirun, tmp_path):
+@pytest.mark.parametrize("checkpointing", [False, True], ids=["plain", "checkpointing"])
+def test_three_ranks_equal_transformers_under_ddp(checkpointing, config_for, lockstep, mpirun, tmp_path):
     """A vocabulary that makes the word embedding the longest gradient: its place in DDP's buckets is part of the sum."""
     folder, out = tmp_path / "folder", tmp_path / "theirs.safetensors"
     spread(make_model(vocab_size=1000, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)).save_pretrained(folder)
     config = config_for(folder)
-    mpirun(3, lockstep, "train", config, *sets(train__mode="ddp", train__epochs=5, train__max_steps=20), cwd=tmp_path,
-           check=True)
-    torch.multiprocessing.spawn(ddp_rank, (3, folder, tmp_path / "data.safetensors", out, 20), nprocs=3)
+    mpirun(3, lockstep, "train", config, *sets(train__mode="ddp", train__epochs=5, train__max_steps=20,
+                                                     model__checkpointing=checkpointing), cwd=tmp_path, check=True)
+    torch.multiprocessing.spawn(ddp_rank, (3, folder, tmp_path / "data.safetensors", out, 20, checkpointing), nprocs=3)
     ours, theirs = newest(tmp_path / "runs/bert")["model"], load_file(out)
     assert_same_tensors(dict(ours), {name: theirs[name] for name in ours})
 

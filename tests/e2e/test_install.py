@@ -64,6 +64,7 @@ PUBLIC_HEADERS = """
     parallel/ddp_options.h parallel/mean.h parallel/mesh.h parallel/one_f_one_b.h parallel/session.h
     parallel/sync_batch_norm.h parallel/team.h parallel/tensor_collectives.h parallel/tensor_layers.h
     parallel/tensor_tokens.h parallel/tensors.h
+    recompute/checkpoint_activations.h
     tasks/actor.h tasks/metrics.h tasks/task.h
     text/encoding.h text/tokenizer.h
     train/save.h train/sets.h

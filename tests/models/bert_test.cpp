@@ -8,6 +8,7 @@
 
 #include <functional>
 
+#include "live_bytes.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/pt.h"
 #include "lockstep/checkpoint/safetensors.h"
@@ -86,6 +87,50 @@ class BertFolderTest : public ::testing::Test {
 at::Tensor text(int64_t tokens = 5) {
   return at::stack({at::arange(tokens), at::zeros({tokens}, at::kLong), at::ones({tokens}, at::kLong)})
       .unsqueeze(0);
+}
+
+std::vector<at::Tensor> learn(bool checkpointing, const BertConfig& config, const at::Tensor& input,
+                              int64_t* most = nullptr) {
+  torch::manual_seed(1);
+  BertForSequenceClassification net(config, kClasses);
+  net.draw();
+  net.use_checkpointing(checkpointing);
+  const test::LiveBytes bytes;
+  auto tensors = std::vector{net.forward(input)};
+  tensors[0].square().sum().backward();
+  if (most) *most = bytes.most();
+  for (const auto& parameter : net.parameters()) tensors.push_back(parameter.grad());
+  return tensors;
+}
+
+TEST(BertForSequenceClassification, ComputesItsLayersAgainToTheSameBitsWithLessMemory) {
+  torch::set_num_threads(1);
+  auto config = kSmall;
+  config.num_hidden_layers = 8;
+  const auto input = text(10).expand({64, -1, -1}).clone();
+  for (const bool padded : {false, true}) {
+    if (padded) input.select(1, 2).narrow(1, 7, 3).zero_();
+    int64_t most = 0, most_without = 0;
+    const auto with = learn(true, config, input, &most), without = learn(false, config, input, &most_without);
+    ASSERT_EQ(with.size(), without.size());
+    for (size_t i = 0; i < with.size(); ++i) EXPECT_TRUE(at::equal(with[i], without[i])) << i;
+    EXPECT_LT(2 * most, most_without) << most << " and " << most_without;
+  }
+}
+
+TEST(BertForSequenceClassification, IsToldWhatABatchOnADeviceHolds) {
+  const auto net = small_bert();
+  const torch::NoGradGuard no_grad;
+  const auto whole = text();
+  auto padded = whole.clone();
+  padded.select(1, 2).narrow(1, 3, 2).zero_();
+  const auto masked = net->forward(padded), unmasked = net->forward(whole);
+  net->foresee(padded, whole);
+  EXPECT_TRUE(at::equal(net->forward(padded), unmasked)) << "not looked at again";
+  EXPECT_TRUE(at::equal(net->forward(padded), masked)) << "of one forward";
+  net->foresee(padded, whole);
+  EXPECT_TRUE(at::equal(net->forward(padded.clone()), masked)) << "of that tensor";
+  EXPECT_THROW(net->foresee(whole, whole + 100), InputError);
 }
 
 TEST_F(BertFolderTest, ComesBackAsItWas) {

@@ -15,8 +15,8 @@ inline constexpr const char* kMoreMemory =
 
 inline constexpr const char* kMoreGpuMemory =
     "less is needed by a smaller batch (data.batch_size; train.accumulate gives the optimiser as many "
-    "samples), by bf16 (train.precision) and by a sharded optimiser (optim.sharded); nvidia-smi shows who "
-    "else is there";
+    "samples), by computing activations again (model.checkpointing), by bf16 (train.precision) and by a "
+    "sharded optimiser (optim.sharded); nvidia-smi shows who else is there";
 
 /// Whether this is how the standard library or libtorch say that there is no memory left.
 bool is_out_of_memory(const std::exception& error);

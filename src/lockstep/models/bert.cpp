@@ -7,6 +7,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/models/undrawn_layers.h"
+#include "lockstep/recompute/checkpoint_activations.h"
 
 namespace lockstep {
 namespace {
@@ -105,7 +106,8 @@ at::Tensor BertModel::forward(const at::Tensor& tokens, const at::Tensor& types,
   at::Tensor mask;  // none where no token is missing: attention then takes its quickest way
   if (!present.all().item<bool>())
     mask = present.unsqueeze(1).unsqueeze(1).expand({-1, -1, tokens.size(1), -1});
-  for (const auto& layer : layers_) x = layer->forward(x, mask);
+  for (const auto& layer : layers_)
+    x = checkpointing_ ? checkpoint_activations(layer, x, mask) : layer->forward(x, mask);
   return at::tanh(pooler_.forward(x.select(1, 0)));
 }
 

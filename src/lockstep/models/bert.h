@@ -20,11 +20,14 @@ class BertModel : public torch::nn::Module {
   /// Numbers of tokens and of their types, [n, tokens], and where a token is; what the pooler gives,
   /// [n, hidden_size].
   at::Tensor forward(const at::Tensor& tokens, const at::Tensor& types, const at::Tensor& present);
+  /// From now on backward computes each encoder layer's activations again.
+  void use_checkpointing(bool on) { checkpointing_ = on; }
 
  private:
   at::Tensor embed(const at::Tensor& tokens, const at::Tensor& types);
 
   double dropout_;
+  bool checkpointing_ = false;
   Layer word_, position_, type_, norm_, pooler_;
   std::vector<std::shared_ptr<BertLayer>> layers_;
 };
@@ -41,6 +44,8 @@ class BertForSequenceClassification : public Net {
   void draw();
   /// Those of some modules ("classifier", "bert.pooler"), as its from_pretrained does for what a file lacks.
   void draw_anew(const std::vector<std::string>& modules);
+  /// From now on backward computes each encoder layer's activations again: the same bits, less memory.
+  void use_checkpointing(bool on) { bert_->use_checkpointing(on); }
   /// A line for the log, said by the model that learns: others are made to be tried alone.
   void say_when_learning(std::string note) { note_ = std::move(note); }
   /// What it was made of.

@@ -23,6 +23,7 @@ std::shared_ptr<Net> make_bert(const WantedModel& wanted) {
   const auto config = with_options(usual, settings.options);
   return base::with_memory_for("model.name: bert", [&] {
     auto net = std::make_shared<BertForSequenceClassification>(config, classes);
+    net->use_checkpointing(settings.checkpointing);
     if (folder.empty()) {
       net->draw();
     } else {
@@ -38,12 +39,13 @@ LOCKSTEP_MODEL(bert,
                .help =
                    "BERT with a classifier, for text; `path` is a Hugging Face folder, and where it is "
                    "empty the weights are random; its `options` are config.json's, and new_classifier",
-               .reads = {"path", "options.vocab_size", "options.hidden_size", "options.num_hidden_layers",
-                         "options.num_attention_heads", "options.intermediate_size",
-                         "options.max_position_embeddings", "options.type_vocab_size", "options.pad_token_id",
-                         "options.hidden_act", "options.hidden_dropout_prob",
-                         "options.attention_probs_dropout_prob", "options.classifier_dropout",
-                         "options.initializer_range", "options.layer_norm_eps", "options.new_classifier"},
+               .reads = {"path", "checkpointing", "options.vocab_size", "options.hidden_size",
+                         "options.num_hidden_layers", "options.num_attention_heads",
+                         "options.intermediate_size", "options.max_position_embeddings",
+                         "options.type_vocab_size", "options.pad_token_id", "options.hidden_act",
+                         "options.hidden_dropout_prob", "options.attention_probs_dropout_prob",
+                         "options.classifier_dropout", "options.initializer_range", "options.layer_norm_eps",
+                         "options.new_classifier"},
                .make = make_bert)
 
 }  // namespace lockstep

@@ -1,6 +1,8 @@
 // The model that a config names, from the table of models.
 #include "lockstep/models/model.h"
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/plugins/tables.h"
@@ -23,19 +25,37 @@ void check_fit(const std::string& name, const ModelRow& row, const WantedModel& 
                    "model.name", "take mlp or a torchscript model");
 }
 
-std::vector<std::string> names_of_splitting() {
+std::string names_of_those_that(bool (*can)(const ModelRow&)) {
   std::vector<std::string> names;
   for (const auto* row : base::rows_of("model")) {
-    if (std::any_cast<const ModelRow&>(row->typed).splits) names.push_back(row->name);
+    if (can(std::any_cast<const ModelRow&>(row->typed))) names.push_back(row->name);
   }
-  return names;
+  return base::join(names, " or ");
+}
+
+bool can_split(const ModelRow& row) {
+  return row.splits;
+}
+bool can_checkpoint(const ModelRow& row) {
+  const auto reads = [&](const char* key) {
+    return std::find(row.reads.begin(), row.reads.end(), key) != row.reads.end();
+  };
+  return reads("checkpointing") || reads("*");
 }
 
 void check_splits(const std::string& name, const ModelRow& row, const Layers& layers) {
-  if (row.splits || !layers.shared()) return;
+  if (can_split(row) || !layers.shared()) return;
   throw InputError(format("the model {} has no layers that split among ranks", name),
                    "model.name, parallel.tensor",
-                   format("take {}, or parallel.tensor 1", base::join(names_of_splitting(), " or ")));
+                   format("take {}, or parallel.tensor 1", names_of_those_that(can_split)));
+}
+
+void check_checkpointing(const std::string& name, const ModelRow& row, const ModelSettings& settings) {
+  if (can_checkpoint(row) || !settings.checkpointing) return;
+  throw InputError(format("the model {} cannot compute its activations again", name), "model.checkpointing",
+                   format("take {}, or leave it out; a model of your own calls "
+                          "lockstep::checkpoint_activations() and names `checkpointing` in its `reads`",
+                          names_of_those_that(can_checkpoint)));
 }
 
 }  // namespace
@@ -47,6 +67,7 @@ std::shared_ptr<Net> make_model(const ModelSettings& settings, const std::string
   const WantedModel wanted{settings, input_shape, classes, UseLayers::current()};
   check_fit(name, row, wanted);
   check_splits(name, row, *wanted.layers);
+  check_checkpointing(name, row, settings);
   return base::made(row.make(wanted), "model", name, "model.name");
 }
 

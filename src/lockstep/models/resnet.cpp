@@ -12,6 +12,7 @@
 #include "lockstep/checkpoint/pt.h"
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/models/model.h"
+#include "lockstep/recompute/checkpoint_activations.h"
 
 namespace lockstep {
 namespace {
@@ -82,6 +83,14 @@ torch::Tensor ResNet18::start(const torch::Tensor& x) {
   return torch::max_pool2d(bn1_->forward(x).relu_(), 3, 2, 1);
 }
 
+torch::Tensor ResNet18::through(const torch::nn::Sequential& layer, torch::Tensor x) const {
+  for (size_t i = 0; i < layer->size(); ++i) {
+    const auto block = layer->ptr<ResidualBlock>(i);
+    x = checkpointing_ ? checkpoint_activations(block, x) : block->forward(x);
+  }
+  return x;
+}
+
 torch::Tensor ResNet18::forward(const torch::Tensor& input) {
   auto x = input;
   for (const auto& part : chain()) x = part.forward(x);
@@ -95,7 +104,7 @@ std::vector<Part> ResNet18::chain() {
   };
   for (size_t i = 0; i < layers_.size(); ++i) {
     parts.push_back(
-        {format("layer{}", i + 1), [this, i](const torch::Tensor& x) { return layers_[i]->forward(x); }});
+        {format("layer{}", i + 1), [this, i](const torch::Tensor& x) { return through(layers_[i], x); }});
   }
   parts.push_back({"fc", [this](const torch::Tensor& x) {
                      return fc_->forward(torch::flatten(torch::adaptive_avg_pool2d(x, {1, 1}), 1));
@@ -131,6 +140,7 @@ void check_image_input(const std::vector<int64_t>& shape) {
 std::shared_ptr<Net> make_resnet18(const WantedModel& wanted) {
   check_image_input(wanted.input_shape);
   auto model = std::make_shared<ResNet18>(wanted.classes);
+  model->use_checkpointing(wanted.settings.checkpointing);
   if (wanted.settings.path.empty()) return model;
   const auto path = base::find_path(wanted.settings.path);
   if (!load_pretrained(*model, path)) {
@@ -149,6 +159,6 @@ LOCKSTEP_MODEL(resnet18,
                .help =
                    "torchvision's, for images in colour of any size; `path` is a file of its weights, and "
                    "where it is empty they are random",
-               .reads = {"path"}, .make = make_resnet18)
+               .reads = {"path", "checkpointing"}, .make = make_resnet18)
 
 }  // namespace lockstep

@@ -35,9 +35,14 @@ class ResNet18 : public Net, public Chain {
   /// [n, 3, h, w] to [n, classes].
   torch::Tensor forward(const torch::Tensor& input) override;
   std::vector<Part> chain() override;
+  /// From now on backward computes each block's activations again: the same bits, less memory.
+  void use_checkpointing(bool on) { checkpointing_ = on; }
 
  private:
   torch::Tensor start(const torch::Tensor& x);
+  torch::Tensor through(const torch::nn::Sequential& layer, torch::Tensor x) const;
+
+  bool checkpointing_ = false;
 
   torch::nn::Conv2d conv1_;
   torch::nn::BatchNorm2d bn1_;

@@ -15,6 +15,7 @@ struct ModelSettings {
   std::string eval_path = {};                       // exported: the same model after eval()
   std::vector<int64_t> hidden = {};                 // mlp widths; empty = the task's own
   std::vector<int64_t> devices = {};                // of one rank, a stage each
+  bool checkpointing = false;                       // activations are computed again in backward
   std::map<std::string, std::string> options = {};  // for a model of the user's own
 
   bool operator==(const ModelSettings&) const = default;

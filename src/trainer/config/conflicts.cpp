@@ -122,6 +122,10 @@ const std::vector<Conflict>& conflicts() {
         [](const S& s) { return s.launch.backend == "gloo" || s.launch.backend == "mpi"; }},
        "they need the CPU in each step",
        "leave launch.backend at auto: NCCL alone works without the CPU"},
+      {kGraph,
+       {"model.checkpointing", "", [](const S& s) { return s.model.checkpointing; }},
+       "what is captured cannot put random numbers back",
+       "set model.checkpointing to false"},
       {kGraph, kOwnAllReduce, "it needs the CPU in each step", "leave launch.allreduce at auto"},
   };
   return all;

@@ -160,6 +160,9 @@ const std::vector<Key> kKeys = {
     {KEY(model.devices),
      "the devices of one rank that hold a stage each; on a CPU they are logical",
      {.min = 0, .max = 1024, .use = kModel}},
+    {KEY(model.checkpointing),
+     "activations are computed again in backward: the same bits, with less memory and more time",
+     {.use = kModel, .about = About::place}},
     {KEY(model.options), "keys of your own for a model of your own", {.use = kModel}},
 
     {KEY(ddp.find_unused_parameters), "parameters may get no gradient in some steps (slower)", {.use = kDdp}},
