@@ -69,6 +69,70 @@ TEST(Feed, GivesAnEpochInStepsOfWhichTheLastIsShort) {
   EXPECT_TRUE(state.epoch_trained);
 }
 
+// Batches of the next step, too: what is looked at is what comes, and a place in the epoch does not move.
+TEST(Feed, LooksAheadWhereWorkersMakeTheBatches) {
+  auto settings = feed_settings(2, 2);
+  TrainingState plain, state;
+  const auto all = take(feed_of(settings, 9), plain);
+  settings.data.workers = 2;
+  std::vector<Step> seen;
+  std::vector<Indices> ahead;
+  const auto feed = feed_of(settings, 9);
+  auto epoch = feed.epoch(state);
+  for (auto& batches : epoch) {
+    auto& step = seen.emplace_back();
+    for (const auto& batch : batches) {
+      step.push_back(batch.indices);
+      const auto* next = batches.look_ahead();
+      EXPECT_EQ(next, batches.look_ahead());
+      if (next) ahead.push_back(next->indices);
+      EXPECT_EQ(step.back(), batch.indices);
+    }
+    epoch.advance(state);
+    EXPECT_EQ(state.consumed, std::min<int64_t>(9, 4 * state.step));
+  }
+  EXPECT_EQ(seen, all);
+  Indices order, later;
+  for (const auto& step : all)
+    for (const auto& batch : step) order.insert(order.end(), batch.begin(), batch.end());
+  for (const auto& batch : ahead) later.insert(later.end(), batch.begin(), batch.end());
+  EXPECT_EQ(later, Indices(order.begin() + 2, order.end()));
+}
+
+TEST(Feed, LooksAtNothingWhereNobodyMakesBatchesInTheBackground) {
+  TrainingState state;
+  const auto feed = feed_of(feed_settings(2, 1), 6);
+  auto epoch = feed.epoch(state);
+  for (auto& batches : epoch)
+    for ([[maybe_unused]] const auto& batch : batches) EXPECT_EQ(batches.look_ahead(), nullptr);
+}
+
+// An error belongs to the step whose batch it is.
+TEST(Feed, SaysAnErrorWhenItsBatchIsDue) {
+  struct Broken : Numbers {
+    using Numbers::Numbers;
+    Batch get(at::ArrayRef<int64_t> indices, bool) const override {
+      if (indices[0] >= 4) throw std::runtime_error("no such sample");
+      return {torch::zeros({1}), {}};
+    }
+  };
+  auto settings = feed_settings(2, 1);
+  settings.data.shuffle = false;
+  settings.data.workers = 1;
+  TrainingState state;
+  const Feed feed(settings, std::make_shared<Broken>(8), 0, 1, at::kCPU);
+  auto epoch = feed.epoch(state);
+  EXPECT_THROW(
+      {
+        for (auto& batches : epoch) {
+          for ([[maybe_unused]] const auto& batch : batches) batches.look_ahead();
+          epoch.advance(state);
+        }
+      },
+      std::runtime_error);
+  EXPECT_EQ(state.step, 2);
+}
+
 TEST(Feed, CountsAStepsOwnSamples) {
   TrainingState state;
   const auto feed = feed_of(feed_settings(2, 2), 9);

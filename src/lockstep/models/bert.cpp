@@ -101,10 +101,11 @@ at::Tensor BertModel::embed(const at::Tensor& tokens, const at::Tensor& types) {
   return at::dropout(norm_.forward(sum), dropout_, is_training());
 }
 
-at::Tensor BertModel::forward(const at::Tensor& tokens, const at::Tensor& types, const at::Tensor& present) {
+at::Tensor BertModel::forward(const at::Tensor& tokens, const at::Tensor& types, const at::Tensor& present,
+                              std::optional<bool> all_present) {
   auto x = embed(tokens, types);
   at::Tensor mask;  // none where no token is missing: attention then takes its quickest way
-  if (!present.all().item<bool>())
+  if (!(all_present ? *all_present : present.all().item<bool>()))
     mask = present.unsqueeze(1).unsqueeze(1).expand({-1, -1, tokens.size(1), -1});
   for (const auto& layer : layers_)
     x = checkpointing_ ? checkpoint_activations(layer, x, mask) : layer->forward(x, mask);
@@ -131,11 +132,23 @@ void BertForSequenceClassification::check(const at::Tensor& input) const {
   check_numbers(input.select(1, 1), config_.type_vocab_size, "token type", "type_vocab_size");
 }
 
+void BertForSequenceClassification::foresee(const at::Tensor& input, const at::Tensor& on_host) {
+  check(on_host);
+  foreseen_ = Foreseen{input, on_host.select(1, 2).to(at::kBool).all().item<bool>()};
+}
+
+// It was of that very tensor, and is used once.
+std::optional<bool> BertForSequenceClassification::foreseen_of(const at::Tensor& input) {
+  const auto foreseen = std::exchange(foreseen_, std::nullopt);
+  if (!foreseen || !foreseen->input.is_same(input)) return std::nullopt;
+  return foreseen->all_present;
+}
+
 at::Tensor BertForSequenceClassification::forward(const at::Tensor& input) {
   check(input);
   if (is_training() && !note_.empty()) log::info(std::exchange(note_, {}));
-  const auto pooled =
-      bert_->forward(input.select(1, 0), input.select(1, 1), input.select(1, 2).to(at::kBool));
+  const auto pooled = bert_->forward(input.select(1, 0), input.select(1, 1), input.select(1, 2).to(at::kBool),
+                                     foreseen_of(input));
   const double dropout = config_.classifier_dropout.value_or(config_.hidden_dropout_prob);
   return classifier_.forward(at::dropout(pooled, dropout, is_training()));
 }

@@ -3,6 +3,7 @@
 // bits.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,10 @@ class BertModel : public torch::nn::Module {
   explicit BertModel(const BertConfig& config);
   /// Numbers of tokens and of their types, [n, tokens], and where a token is; what the pooler gives,
   /// [n, hidden_size].
-  at::Tensor forward(const at::Tensor& tokens, const at::Tensor& types, const at::Tensor& present);
+  /// `all_present`: whether every token is there; a device that holds `present` is waited for where it is
+  /// not said.
+  at::Tensor forward(const at::Tensor& tokens, const at::Tensor& types, const at::Tensor& present,
+                     std::optional<bool> all_present = {});
   /// From now on backward computes each encoder layer's activations again.
   void use_checkpointing(bool on) { checkpointing_ = on; }
 
@@ -40,6 +44,8 @@ class BertForSequenceClassification : public Net {
   BertForSequenceClassification(const BertConfig& config, int64_t classes);
   /// InputError for what is no such text, or does not fit the config.
   at::Tensor forward(const at::Tensor& input) override;
+  /// InputError as forward's; and whether a token is missing.
+  void foresee(const at::Tensor& input, const at::Tensor& on_host) override;
   /// All parameters, as transformers draws them after torch.manual_seed.
   void draw();
   /// Those of some modules ("classifier", "bert.pooler"), as its from_pretrained does for what a file lacks.
@@ -52,12 +58,18 @@ class BertForSequenceClassification : public Net {
   const BertConfig& config() const { return config_; }
 
  private:
+  struct Foreseen {
+    at::Tensor input;
+    bool all_present;
+  };
   void check(const at::Tensor& input) const;
+  std::optional<bool> foreseen_of(const at::Tensor& input);
 
   BertConfig config_;
   std::shared_ptr<BertModel> bert_;
   Layer classifier_;
   std::string note_;
+  std::optional<Foreseen> foreseen_;  // of the next forward
 };
 
 }  // namespace lockstep

@@ -13,6 +13,11 @@ struct Net : torch::nn::Module {
   /// From now on computes on CPUs with kernels of our own: quicker, and sums in another order than
   /// libtorch's. False where the model has none.
   virtual bool use_own_kernels() { return false; }
+  /// What the next forward's input holds, which lies on a device: what a model decides by its numbers it
+  /// decides here, without a wait for the device.
+  virtual void foresee(const torch::Tensor& input, const torch::Tensor& on_host) {
+    static_cast<void>(input), static_cast<void>(on_host);
+  }
 };
 
 }  // namespace lockstep

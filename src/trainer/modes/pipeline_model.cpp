@@ -121,7 +121,7 @@ at::Tensor PipelineModel::learn(const at::Tensor& input, const at::Tensor& targe
   }
   lesson.enter(Phase::waiting);
   line_->flush();
-  loss = share_loss(loss.to(torch::kCPU));
+  loss = share_loss(loss);
   bubble_.end();
   return loss;
 }

@@ -28,7 +28,8 @@ Policy policy_of(Net& net, const Setup& setup) {
   return [&net, &settings = setup.settings, device = setup.team->device()](const at::Tensor& observations) {
     const torch::NoGradGuard no_grad;
     const Autocast scope(device.type(), autocast_type(settings.train.precision));
-    return net.forward(placed(observations, device, settings.train.layout)).to(torch::kCPU, torch::kFloat32);
+    return net.forward(placed(net, observations, device, settings.train.layout))
+        .to(torch::kCPU, torch::kFloat32);
   };
 }
 

@@ -41,7 +41,7 @@ std::unique_ptr<Metrics> evaluate(const Team& team, Net& net, const Task& task, 
   draw_base_seed();
   const EvaluationMode mode(net);
   const auto measure = [&](const Batch& batch) {
-    const auto input = placed(batch.input, team.device(), settings.train.layout);
+    const auto input = placed(net, batch.input, team.device(), settings.train.layout);
     const Autocast scope(team.device().type(), autocast_type(settings.train.precision));
     const auto output = net.forward(input);
     const auto target = batch.target.to(output.device());  // of the last stage

@@ -66,16 +66,42 @@ EpochFeed::EpochFeed(DistributedSampler sampler, std::shared_ptr<const Dataset> 
       left_(loader_.batches()),
       steps_(state.step_in_epoch + (left_ + accumulate - 1) / accumulate),
       step_(*this, std::min(accumulate, left_)),
-      next_(loader_.begin()) {
+      next_(loader_.begin()),
+      looks_ahead_(options.workers > 0) {
   state.epoch_trained = left_ == 0;
 }
 
-Batch& EpochFeed::fetch() {
+const Batch* StepBatches::look_ahead() {
+  return epoch_->look_ahead();
+}
+
+Batch EpochFeed::take() {
   if (!is_first_) ++next_;
   is_first_ = false;
+  return std::move(*next_);
+}
+
+// Where no worker makes them, a batch is made when the loop comes to it: it may draw random numbers.
+const Batch* EpochFeed::look_ahead() {
+  if (!looks_ahead_ || left_ == 0) return nullptr;
+  if (!ahead_) {
+    ahead_.emplace();
+    try {
+      ahead_->batch = take();
+    } catch (...) {
+      ahead_->error = std::current_exception();  // which is that of its turn
+    }
+  }
+  return ahead_->error ? nullptr : &ahead_->batch;
+}
+
+Batch& EpochFeed::fetch() {
+  auto ahead = std::exchange(ahead_, std::nullopt);
+  if (ahead && ahead->error) std::rethrow_exception(ahead->error);
+  current_ = ahead ? std::move(ahead->batch) : take();
   --left_;
-  samples_ += static_cast<int64_t>(next_->indices.size());
-  return *next_;
+  samples_ += static_cast<int64_t>(current_.indices.size());
+  return current_;
 }
 
 void EpochFeed::next_step() {

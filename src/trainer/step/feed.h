@@ -2,8 +2,10 @@
 // What a rank is fed: an epoch's batches step by step, from wherever in the epoch a run stands.
 
 #include <cstdint>
+#include <exception>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "lockstep/data/loader.h"
@@ -21,6 +23,9 @@ class StepBatches {
   StepBatches(EpochFeed& epoch, int64_t size) : epoch_(&epoch), size_(size) {}
 
   int64_t size() const { return size_; }
+  /// The epoch's next batch, of this step or the one after it, while the loop is still at the one before;
+  /// null where there is none, or nobody makes batches in the background.
+  const Batch* look_ahead();
   /// Of those fetched so far.
   int64_t samples() const { return samples_; }
   /// Does the loop stand at the last one?
@@ -77,7 +82,14 @@ class EpochFeed {
 
  private:
   friend class StepBatches;
+  // What the loader gave before its turn.
+  struct Ahead {
+    Batch batch = {};
+    std::exception_ptr error = {};
+  };
   Batch& fetch();
+  Batch take();
+  const Batch* look_ahead();
   void next_step();
 
   const DistributedSampler sampler_;
@@ -89,6 +101,9 @@ class EpochFeed {
   StepBatches step_;
   Loader::iterator next_;
   bool is_first_ = true;
+  const bool looks_ahead_;
+  std::optional<Ahead> ahead_;
+  Batch current_;
 };
 
 class Feed {

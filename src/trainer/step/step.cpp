@@ -9,17 +9,23 @@
 namespace lockstep::train {
 namespace {
 
+at::Tensor laid_out(const at::Tensor& input, const std::string& layout) {
+  return layout == "channels_last" && input.dim() == 4 ? input.contiguous(at::MemoryFormat::ChannelsLast)
+                                                       : input;
+}
+
+// The same, of which the model knows what it holds.
+at::Tensor foreseen(Net& net, const at::Tensor& on_host, const at::Tensor& there) {
+  if (on_host.is_cpu() && !there.is_cpu()) net.foresee(there, on_host);
+  return there;
+}
+
 LossOptions loss_options(const Setup& setup) {
   LossOptions options;
   options.label_smoothing = setup.settings.train.label_smoothing;
   if (setup.data.class_weights.defined())
     options.class_weights = setup.data.class_weights.to(setup.team->device());
   return options;
-}
-
-// A small model's step is short enough for the call that would find nothing to do.
-at::Tensor on_device(const at::Tensor& tensor, at::Device device) {
-  return tensor.device() == device ? tensor : tensor.to(device, /*non_blocking=*/true);
 }
 
 }  // namespace
@@ -46,6 +52,7 @@ void TrainingStep::run(int64_t number, StepBatches& batches, LossTrace& losses, 
     clock.enter(Phase::forward);
     losses.add(number, learn(batch), batch.indices);
     clock.enter(Phase::data);
+    if (copies_.overlap()) copies_.begin(batches.look_ahead());
   }
   clock.enter(Phase::optimiser);
   update();
@@ -84,7 +91,8 @@ std::unique_ptr<CapturedStep> TrainingStep::captured_step(const Setup& setup, co
 }
 
 at::Tensor TrainingStep::learn(const Batch& batch) {
-  return model_.learn(placed(batch.input, device_, settings_.train.layout), on_device(batch.target, device_),
+  const auto [input, target] = copies_.take(batch);
+  return model_.learn(foreseen(model_.net(), batch.input, laid_out(input, settings_.train.layout)), target,
                       lesson_);
 }
 
@@ -142,6 +150,7 @@ TrainingStep::TrainingStep(const Setup& setup, Learner& learner)
       device_(setup.team->device()),
       autocast_(autocast_type(settings_.train.precision)),
       parameters_(model_.parameters()),
+      copies_(device_),
       gradients_done_(std::make_shared<PhaseClock::Clock::time_point>()),
       lesson_(make_lesson()),
       captured_(captured_step(setup, learner)) {
@@ -154,10 +163,8 @@ TrainingStep::TrainingStep(const Setup& setup, Learner& learner)
   }
 }
 
-at::Tensor placed(const at::Tensor& input, at::Device device, const std::string& layout) {
-  const auto there = on_device(input, device);
-  return layout == "channels_last" && there.dim() == 4 ? there.contiguous(at::MemoryFormat::ChannelsLast)
-                                                       : there;
+at::Tensor placed(Net& net, const at::Tensor& input, at::Device device, const std::string& layout) {
+  return foreseen(net, input, laid_out(input.to(device, /*non_blocking=*/true), layout));
 }
 
 }  // namespace lockstep::train

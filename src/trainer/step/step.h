@@ -11,6 +11,7 @@
 #include "trainer/observe/loss_trace.h"
 #include "trainer/observe/phase_clock.h"
 #include "trainer/setup/setup.h"
+#include "trainer/step/batch_copies.h"
 #include "trainer/step/captured_step.h"
 #include "trainer/step/feed.h"
 #include "trainer/step/learner.h"
@@ -48,6 +49,7 @@ class TrainingStep {
   at::Device device_;
   std::optional<at::ScalarType> autocast_;
   std::vector<at::Tensor> parameters_;
+  BatchCopies copies_;
   std::shared_ptr<PhaseClock::Clock::time_point> gradients_done_;  // when the last own gradient was there
   const Lesson lesson_;
   std::unique_ptr<CapturedStep> captured_;  // with train.graph alone
@@ -55,7 +57,7 @@ class TrainingStep {
   int64_t batches_ = 1;                     // in it
 };
 
-/// A batch's input where and how the model wants it.
-at::Tensor placed(const at::Tensor& input, at::Device device, const std::string& layout);
+/// A batch's input where and how the model wants it, for its next forward.
+at::Tensor placed(Net& net, const at::Tensor& input, at::Device device, const std::string& layout);
 
 }  // namespace lockstep::train

@@ -82,7 +82,7 @@ std::vector<Prediction> predict_share(const train::Setup& setup, Net& net,
   Loader loader(inputs, sampler, train::loader_options(settings, device));
   std::vector<Prediction> all;
   for (auto& batch : loader) {
-    const auto input = train::placed(batch.input, device, settings.train.layout);
+    const auto input = train::placed(net, batch.input, device, settings.train.layout);
     const train::Autocast scope(device.type(), train::autocast_type(settings.train.precision));
     append(all, net.forward(input), batch.indices, setup.data, *inputs);
   }
