@@ -23,6 +23,8 @@ UNCAPTURED = {
     "ddp.comm_hook": ("bf16", "set ddp.comm_hook to none"),
     "ddp.sync_batchnorm": (True, "set ddp.sync_batchnorm to false"),
     "ddp.find_unused_parameters": (True, "ddp.static_graph"),
+    "model.checkpointing": (True, "set model.checkpointing to false"),
+    "train.nvtx": (True, "turn one of the two off"),
     "launch.backend": ("mpi", "NCCL"),
     "launch.allreduce": ("ring", "leave launch.allreduce at auto"),
 }
@@ -74,6 +76,12 @@ def test_a_graph_without_a_gpu_is_an_error(no_gpu, lockstep, mpirun, tmp_path):
         assert result.returncode == 2
         assert result.stderr.count("train.graph: a step is captured on a GPU") == 1
     assert not (tmp_path / "runs").exists()
+
+
+def test_ranges_without_a_gpu_are_an_error(no_gpu, lockstep, run, tmp_path):
+    result = run(lockstep, "train", write_config(tmp_path, MNIST), *sets(train__nvtx=True), cwd=tmp_path)
+    assert result.returncode == 2
+    assert "train.nvtx: ranges are shown beside a GPU's work, and this rank has none" in result.stderr
 
 
 def test_the_config_for_a_gpu_says_that_there_is_none(no_gpu, lockstep, run, source_dir, tmp_path):

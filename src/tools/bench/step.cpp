@@ -103,6 +103,7 @@ void time_steps(TrainingSteps& steps, const Team& team, int64_t count, RankSteps
   auto& clock = steps.clock();
   const auto processors = processor_time();
   clock.enter(train::Phase::other);
+  clock.settle(/*all=*/true);
   const auto before = clock.seconds();
   for (auto& one : seconds) {
     const auto begin = Clock::now();
@@ -111,6 +112,7 @@ void time_steps(TrainingSteps& steps, const Team& team, int64_t count, RankSteps
   }
   steps.settle();
   clock.enter(train::Phase::other);
+  clock.settle(/*all=*/true);
   rank.processors = processor_time() - processors;
   for (size_t i = 0; i < train::kPhases; ++i)
     rank.phases[i] = (clock.seconds()[i] - before[i]) / static_cast<double>(count);

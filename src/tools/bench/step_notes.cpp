@@ -30,10 +30,7 @@ std::vector<std::string> notes_of(const StepFound& found) {
   if (found.diverged)
     notes.emplace_back("a loss was no number: `lockstep train` with this config ends there");
   const auto& training = found.training;
-  if (!found.has_parts())
-    notes.emplace_back(
-        "times are the host's: it hands work to the GPU and goes on, and what the GPU takes shows where the "
-        "host waits for it; no peak of a GPU is probed");
+  if (!found.has_parts()) notes.emplace_back("phases are the GPU's own time; no peak of a GPU is probed");
   if (training.precision != "fp32")
     notes.push_back(format("the peak is of fp32: {} has instructions of its own", training.precision));
   if (training.kernels != "exact")

@@ -25,7 +25,7 @@ struct StepFound {
   double missing = 0;  // of all ranks' arithmetic peak, at the other end of the steps
   std::vector<RankSteps> ranks = {};
 
-  /// A GPU's own times are not known, so neither are those of its parts.
+  /// No peak of a GPU is probed, so parts of a step have nothing to be compared with.
   bool has_parts() const { return training.device == "cpu"; }
   /// Was there arithmetic that could be seen?
   bool is_counted() const { return arithmetic(ranks, Part::whole_step).a_step > 0; }

@@ -5,7 +5,9 @@ namespace lockstep::bench {
 TrainingSteps::TrainingSteps(const train::Setup& setup)
     : learner_(train::make_learner(setup)),
       step_(setup, learner_),
-      feed_(learner_.source->feed(setup.settings)) {}
+      feed_(learner_.source->feed(setup.settings)) {
+  clock_.time_on(setup.team->device());
+}
 
 void TrainingSteps::begin_epoch() {
   if (epoch_) {

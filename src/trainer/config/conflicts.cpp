@@ -126,6 +126,10 @@ const std::vector<Conflict>& conflicts() {
        {"model.checkpointing", "", [](const S& s) { return s.model.checkpointing; }},
        "what is captured cannot put random numbers back",
        "set model.checkpointing to false"},
+      {kGraph,
+       {"train.nvtx", "", [](const S& s) { return s.train.nvtx; }},
+       "a captured step is one launch, and has no phases",
+       "turn one of the two off"},
       {kGraph, kOwnAllReduce, "it needs the CPU in each step", "leave launch.allreduce at auto"},
   };
   return all;

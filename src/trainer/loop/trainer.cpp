@@ -64,11 +64,14 @@ Ending Trainer::run() {
   trace_.begin();
   look_at_goal();
   log_.clock().trace(trace_.tracer());
+  log_.clock().time_on(setup_.team->device());
+  if (setup_.settings.train.nvtx) log_.clock().show_ranges();
   if (watch_.ending() && !watch_.is_stopping() && state_.step_in_epoch > 0) train_epoch();
   while (!watch_.ending() && state_.epoch < setup_.settings.train.epochs) train_epoch();
   const auto ending = watch_.finish();
   checkpoints_.save(state_, losses_);
   checkpoints_.finish(state_, losses_);
+  log_.clock().settle(/*all=*/true);
   log_.summarize(state_);
   log_.line(learner_.model->summary());
   log_.line(learner_.source->summary());
@@ -108,6 +111,7 @@ void Trainer::take_steps() {
     bool save = checkpoints_.is_due(state_);
     if (show || save || watch_.is_due(state_)) {
       const auto verdicts = watch_.ask(state_, losses_, checkpoints_.is_wanted(state_));
+      log_.clock().settle();
       if (show) log_.step(state_, verdicts.loss, lr);
       watch_.obey(verdicts, state_, losses_);
       save = save || verdicts.save;

@@ -16,6 +16,7 @@
 #include "trainer/modes/dense_model.h"
 #include "trainer/modes/pipeline_model.h"
 #include "trainer/modes/tensor_model.h"
+#include "trainer/observe/ranges.h"
 #include "trainer/observe/traced_hook.h"
 
 namespace lockstep::train {
@@ -41,7 +42,7 @@ bool looks_for_unused(Net& net, const Team& team, const DdpSettings& settings) {
 class DdpModel : public TrainedModel {
  public:
   DdpModel(std::shared_ptr<Net> net, const Team& team, const DdpSettings& settings,
-           const std::shared_ptr<Tracer>& tracer)
+           const std::shared_ptr<Tracer>& tracer, bool ranges)
       : TrainedModel(net),
         ddp_(ddp(std::move(net), team.group(),
                  {.find_unused_parameters = looks_for_unused(*net_, team, settings),
@@ -53,6 +54,7 @@ class DdpModel : public TrainedModel {
         plain_after_proof_(!exchanges_ && settings.comm_hook == "none") {
     auto hook = hooks::by_name(settings.comm_hook, team.group(), settings.options);
     if (tracer && exchanges_) hook = traced(std::move(hook), team.group(), tracer);
+    if (ranges && exchanges_) hook = ranged(std::move(hook), team.group());
     if (hook) ddp_->register_comm_hook(std::move(hook), settings.comm_hook);
   }
   at::Tensor forward(const at::Tensor& input) override {
@@ -105,7 +107,7 @@ std::unique_ptr<TrainedModel> over_samples(std::shared_ptr<Net> net, const Team&
                                            const Settings& settings, const std::shared_ptr<Tracer>& tracer) {
   if (!team.group()) return std::make_unique<SingleModel>(std::move(net));
   if (settings.ddp.sync_batchnorm) convert_sync_batchnorm(*net, team.group());
-  auto model = std::make_unique<DdpModel>(std::move(net), team, settings.ddp, tracer);
+  auto model = std::make_unique<DdpModel>(std::move(net), team, settings.ddp, tracer, settings.train.nvtx);
   if (settings.train.graph) model->stop_timing();
   return model;
 }
@@ -140,6 +142,10 @@ void check_mode(const Settings& settings, int world, at::Device device) {
   if (train.graph && device.is_cpu()) {
     throw InputError("train.graph: a step is captured on a GPU, and this rank has none", "train.graph",
                      "start on a GPU with launch.device: cuda, or set train.graph to false");
+  }
+  if (train.nvtx && device.is_cpu()) {
+    throw InputError("train.nvtx: ranges are shown beside a GPU's work, and this rank has none", "train.nvtx",
+                     "start on a GPU, or set train.nvtx to false; train.trace shows where a CPU's time goes");
   }
   warn_of_few_samples(settings);
 }

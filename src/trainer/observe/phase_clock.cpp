@@ -12,6 +12,23 @@ const char* name_of(Phase phase) {
   return kNames[static_cast<size_t>(phase)];
 }
 
+void PhaseClock::time_on(at::Device device) {
+  if (device.is_cpu()) return;
+  device_ = std::make_unique<DeviceClock>(device, static_cast<int>(phase_),
+                                          [this](const DeviceClock::Span& span) { add(span); });
+}
+
+void PhaseClock::settle(bool all) {
+  if (!device_) return;
+  if (all) device_->finish();
+  device_->settle();
+}
+
+void PhaseClock::add(const DeviceClock::Span& span) {
+  seconds_[static_cast<size_t>(span.phase)] += std::chrono::duration<double>(span.end - span.begin).count();
+  if (tracer_) tracer_->add(static_cast<SpanKind>(span.phase), span.begin, span.end, span.step);
+}
+
 std::string phase_table(const PhaseSeconds& seconds) {
   const double total = std::accumulate(seconds.begin(), seconds.end(), 0.0);
   std::string text;

@@ -52,7 +52,11 @@ class Tracer {
 
   /// From any thread.
   void add(SpanKind kind, Clock::time_point begin, Clock::time_point end) noexcept {
-    add({stamp(begin), stamp(end), step(), 0, kind, -1});
+    add(kind, begin, end, step());
+  }
+  /// Of a step that has gone by.
+  void add(SpanKind kind, Clock::time_point begin, Clock::time_point end, int64_t step) noexcept {
+    add({stamp(begin), stamp(end), step, 0, kind, -1});
   }
   void add(const Span& span) noexcept;
 

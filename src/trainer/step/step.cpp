@@ -56,7 +56,7 @@ void TrainingStep::run(int64_t number, StepBatches& batches, LossTrace& losses, 
   }
   clock.enter(Phase::optimiser);
   update();
-  clock.enter(Phase::other);
+  clock.end_step();
 }
 
 // train.graph goes with one batch a step. What is captured has no phases.
@@ -68,7 +68,7 @@ void TrainingStep::run_captured(int64_t number, StepBatches& batches, LossTrace&
     captured_->run(number, batch.indices, losses);
     clock.enter(Phase::data);
   }
-  clock.enter(Phase::other);
+  clock.end_step();
 }
 
 std::unique_ptr<CapturedStep> TrainingStep::captured_step(const Setup& setup, const Learner& learner) {
@@ -126,9 +126,10 @@ void TrainingStep::backward(const at::Tensor& loss) {
 template <class Work>
 void TrainingStep::timed_backward(const Work& work) {
   clock_->enter(Phase::backward);
-  *gradients_done_ = {};
+  *gradients_done_ = {clock_};
   work();
-  if (*gradients_done_ != PhaseClock::Clock::time_point{}) clock_->enter_at(Phase::waiting, *gradients_done_);
+  const auto [clock, moment] = std::exchange(*gradients_done_, {});
+  if (moment) clock->enter_at(Phase::waiting, *moment);
 }
 
 void TrainingStep::update() {
@@ -151,15 +152,16 @@ TrainingStep::TrainingStep(const Setup& setup, Learner& learner)
       autocast_(autocast_type(settings_.train.precision)),
       parameters_(model_.parameters()),
       copies_(device_),
-      gradients_done_(std::make_shared<PhaseClock::Clock::time_point>()),
+      gradients_done_(std::make_shared<GradientsDone>()),
       lesson_(make_lesson()),
       captured_(captured_step(setup, learner)) {
   if (scaler_) scaler_->share_with([this](at::Tensor& found) { model_.share_overflow(found); });
   // Backward reaches the first parameters last: one time stamp there tells computing from waiting.
   for (size_t i = 0; i < std::min<size_t>(2, parameters_.size()); ++i) {
     if (!model_.exchanges() || !parameters_[i].requires_grad()) continue;
-    parameters_[i].register_hook(
-        [done = gradients_done_](const at::Tensor&) { *done = PhaseClock::Clock::now(); });
+    parameters_[i].register_hook([done = gradients_done_](const at::Tensor&) {
+      if (done->clock) done->moment = done->clock->now();
+    });
   }
 }
 

@@ -50,7 +50,12 @@ class TrainingStep {
   std::optional<at::ScalarType> autocast_;
   std::vector<at::Tensor> parameters_;
   BatchCopies copies_;
-  std::shared_ptr<PhaseClock::Clock::time_point> gradients_done_;  // when the last own gradient was there
+  // When the last own gradient was there, while a backward is timed.
+  struct GradientsDone {
+    PhaseClock* clock = nullptr;
+    std::optional<PhaseClock::Moment> moment = {};
+  };
+  std::shared_ptr<GradientsDone> gradients_done_;
   const Lesson lesson_;
   std::unique_ptr<CapturedStep> captured_;  // with train.graph alone
   PhaseClock* clock_ = nullptr;             // of the step that runs
