@@ -5,6 +5,7 @@
 #include <ATen/ops/empty_native.h>
 #include <ATen/ops/empty_strided_native.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
 
 #include <optional>
 
@@ -23,6 +24,7 @@ at::Tensor poisoned(at::Tensor made) {
   const auto& context = at::globalContext();
   if (context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory())
     return made;  // is filled
+  const c10::cuda::CUDAGuard guard(made.device());  // the default stream is the current device's
   const auto stream = current_stream(made.device().index());
   if (made.numel() == 0 || capturing(stream)) return made;
   C10_CUDA_CHECK(drain(stream));

@@ -252,7 +252,7 @@ TEST(DdpOnGpus, ParametersOnTwoOfOneRank) {
   ASSERT_GE(comm::cuda_device_count(), 2 * runtime().job().local_world);
   const auto first = static_cast<c10::DeviceIndex>(2 * runtime().job().local_rank);
   const at::Device one(at::kCUDA, first), two(at::kCUDA, static_cast<c10::DeviceIndex>(first + 1));
-  const auto nccl = comm::connect(runtime(), {.backend = "nccl"}, one);
+  const auto nccl = comm::connect(runtime(), {.backend = "nccl"}, one, comm::Spread::several);
   struct Split : nn::Module {
     nn::Linear a = register_module("a", nn::Linear(4, 4)), b = register_module("b", nn::Linear(4, 2));
     at::Tensor forward(const at::Tensor& x) { return b(a(x).to(b->weight.device())); }
