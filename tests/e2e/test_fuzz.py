@@ -6,8 +6,9 @@ from conftest import SOURCE
 
 pytestmark = pytest.mark.about("base", "checkpoint", "cluster", "config", "data", "exported", "models", "report", "text")
 
-PARSERS = ["pt", "safetensors", "inspect", "csv", "idx", "rows", "jsonl", "png", "jpeg", "exported", "vocabulary", "tokenizer",
-           "bert-config", "tokens", "config", "past-config", "site", "scheduler", "record", "metrics", "status"]
+PARSERS = ["pt", "safetensors", "inspect", "csv", "idx", "rows", "jsonl", "png", "jpeg", "exported", "exported-run",
+           "exported-calls", "vocabulary", "tokenizer", "bert-config", "tokens", "config", "past-config", "site", "scheduler",
+           "record", "metrics", "status"]
 
 
 def fuzzed(run, build_dir, tmp_path, *words):

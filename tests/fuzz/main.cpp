@@ -1,5 +1,5 @@
-// Reads files that no program wrote: seeds with a few bytes changed, one after the other, until time is up.
-// What is no Error of ours, a crash or a long wait leaves its input in the folder.
+// Reads files that no program wrote: seeds with a few bytes or parts changed, one after the other, until time
+// is up. What is no Error of ours, a crash or a long wait leaves its input in the folder.
 //
 //   lockstep_fuzz list
 //   lockstep_fuzz PARSER SECONDS SEEDS FOLDER SEED    SECONDS may be a number of inputs: 300x
@@ -12,7 +12,6 @@
 #include <iterator>
 #include <random>
 
-#include "fuzz/mutate.h"
 #include "fuzz/parsers.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -97,7 +96,7 @@ int run(const Parser& parser, const Budget& budget, const Path& seeds, const Pat
   for (; budget.is_left(done); ++done) {
     // the seeds themselves first
     const auto number = static_cast<size_t>(done);
-    const auto input = number < texts.size() ? texts[number] : mutated(texts, random);
+    const auto input = number < texts.size() ? texts[number] : parser.mutate(texts, random);
     write(folder / parser.file, input);
     try {
       read += reads(parser, folder, input);

@@ -74,6 +74,7 @@ class Compiler {
 
   void add_operator(Node& node, const Json& json) {
     node.op = find_operator(node.target);
+    node.check = find_check(c10::toString(node.op->operator_name()));
     const auto& schema = node.op->schema();
     std::map<std::string, const Json*> given;
     for (const auto& input : json.at("inputs"))

@@ -34,6 +34,13 @@ static_assert(std::ranges::is_sorted(kDraws));
       "write it with operators of torch alone: a custom operator needs the library that defines it");
 }
 
+// A result that is one of the arguments, too, is what libtorch's kernels do not all expect.
+c10::OperatorHandle checked(const c10::OperatorHandle& found, const std::string& target) {
+  if (std::ranges::none_of(found.schema().arguments(), &c10::Argument::is_out)) return found;
+  throw Refusal(format("the operator {} writes into a tensor that it is given", shown(target)),
+                "write that part of the model without out=");
+}
+
 }  // namespace
 
 c10::OperatorHandle find_operator(const std::string& target) {
@@ -49,7 +56,7 @@ c10::OperatorHandle find_operator(const std::string& target) {
                   "export without run_decompositions(), and write that part with other operators of torch");
   }
   const auto found = c10::Dispatcher::singleton().findSchema({"aten::" + name, overload});
-  if (found) return *found;
+  if (found) return checked(*found, target);
   throw Refusal(format("this libtorch ({}) has no operator {}", TORCH_VERSION, shown(target)),
                 "export the model with a torch of this version, or take a lockstep with a newer libtorch");
 }

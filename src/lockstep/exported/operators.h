@@ -8,7 +8,7 @@
 namespace lockstep::exported {
 
 /// By the name in the file, "torch.ops.aten.linear.default". Refusal for one that is not libtorch's, that
-/// this libtorch lacks, or that is not in the list (operators.inc).
+/// this libtorch lacks, that is not in the list (operators.inc), or that has an out=.
 c10::OperatorHandle find_operator(const std::string& target);
 
 /// Does it draw random numbers whatever mode the model is in?

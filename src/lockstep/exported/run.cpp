@@ -88,6 +88,7 @@ void call(const Node& node, Slots& slots, const Way& way, torch::jit::Stack& sta
   if (way.eval) {
     for (const auto& [number, value] : node.eval_arguments) stack[number] = value;
   }
+  if (node.check) node.check(stack);
   node.op->callBoxed(stack);
   if (!node.gives_list) return keep(node, stack, slots);
   auto results = stack.at(0).toListRef().vec();
