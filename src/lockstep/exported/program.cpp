@@ -8,6 +8,8 @@
 namespace lockstep::exported {
 namespace {
 
+constexpr const char* kModel = "models/model.json";
+
 // The forms of the graph that are known: torch 2.9 writes 8.14, torch 2.15 writes 8.20.
 constexpr int64_t kMajor = 8, kLeastMinor = 14, kMostMinor = 20;
 
@@ -19,7 +21,8 @@ void read_version(const Json& model, Program& program) {
     program.torch_version = shown(torch->get<std::string>());
   if (major != kMajor || minor < kLeastMinor) {
     throw Refusal(
-        format("the graph is written in form {}, and forms {}.{} to {}.x can be read", program.schema, kMajor,
+        format("the graph is written in form {}{}, and forms {}.{} to {}.x can be read", program.schema,
+               program.torch_version.empty() ? "" : " (torch " + program.torch_version + ")", kMajor,
                kLeastMinor, kMajor),
         std::string("with a torch between 2.9 and the one this lockstep is built with ") + kExportAgain);
   }
@@ -71,7 +74,8 @@ Program read_program(const std::string& path) {
   Program program;
   program.path = path;
   refusing(path, [&] {
-    read_graph(archive.json("models/model.json"), program);
+    read_graph(archive.json(kModel), program);
+    program.digest = archive.digest(kModel);
     program.weights = read_weights(archive);
     program.constants = read_constants(archive);
     check_tensors(program);
