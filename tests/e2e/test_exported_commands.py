@@ -131,6 +131,36 @@ def test_check_has_the_same_for_programs(made, check):
     assert said["train"] == {"trained": 3, "without_gradient": ["unused"]}
 
 
+def test_a_pass_that_fails_is_said_to_programs_too(made, check, tmp_path):
+    """A linear layer whose weight became an input's: the shapes do not fit, which only running it shows."""
+    broken = tmp_path / "broken.pt2"
+    with zipfile.ZipFile(made / "pima/model.pt2") as archive, zipfile.ZipFile(broken, "w") as copy:
+        for name in archive.namelist():
+            content = archive.read(name)
+            if name.endswith("models/model.json"):
+                model = json.loads(content)
+                linear = next(node for node in model["graph_module"]["graph"]["nodes"] if "linear" in node["target"])
+                linear["inputs"][1]["arg"] = linear["inputs"][0]["arg"]
+                content = json.dumps(model)
+            copy.writestr(name, content)
+    result = check(broken, "--json")
+    said = json.loads(result.stdout)
+    assert result.returncode == 2 and result.stderr.count("error:") == 1, result.output
+    assert (said["schema"], said["file"], said["parameters"]) == (1, str(broken), 6) and "train" not in said
+    error = said["error"]
+    assert (error["code"], error["exit"], error["where"]) == ("bad-input", 2, str(broken))
+    assert error["what"].startswith("train: ") and "aten.linear.default" in error["what"]
+    assert check(broken).returncode == 2
+
+
+def test_a_file_that_is_refused_is_said_to_programs_too(check, tmp_path):
+    (tmp_path / "no.pt2").write_text("no model")
+    result = check(tmp_path / "no.pt2", "--json")
+    said = json.loads(result.stdout)
+    assert result.returncode == 2 and said.keys() == {"schema", "file", "error"}, result.output
+    assert said["error"]["what"] == "this is no file of torch.export.save"
+
+
 def test_an_eval_twin_is_tried_and_one_of_another_model_refused(made, check):
     result = check(made / "image/model.pt2", "--eval", made / "image/model.eval.pt2")
     assert result.returncode == 0 and "note: " not in result.stdout, result.output

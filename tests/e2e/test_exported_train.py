@@ -1,5 +1,8 @@
 """`lockstep train` with a model that Python exported: in every way of training, to the bits of the same as TorchScript."""
 
+import shutil
+import zipfile
+
 import pytest
 
 from conftest import run_process
@@ -80,6 +83,31 @@ def test_a_dry_run_counts_its_parameters(place, run, lockstep):
     said = run(lockstep, "train", "config.yaml", *sets(model__name="exported", model__path="model.pt2"), "--dry-run",
                cwd=place, check=True).stdout
     assert "exported: 210 parameters" in said
+
+
+@pytest.mark.mpi
+def test_ranks_with_other_graphs_under_one_name_are_refused(place, lockstep, mpirun, tmp_path):
+    """The parameters are the same, and relu is tanh on rank 1: each rank has a working directory of its own."""
+    script = tmp_path / "rank.sh"
+    script.write_text('cd "$1/$OMPI_COMM_WORLD_RANK$PMI_RANK"; shift; exec "$@"\n')
+    for rank in range(2):
+        (tmp_path / str(rank)).mkdir()
+        shutil.copy(place / "model.pt2", tmp_path / str(rank))
+    write_config(tmp_path / "0", PIMA)
+    start = ("bash", script, tmp_path, lockstep, "train", "config.yaml",
+             *sets(model__name="exported", model__path="model.pt2", train__max_steps=2))
+    result = mpirun(2, *start, quiet=True)
+    assert result.returncode == 0, result.output
+    change_graph(place / "model.pt2", tmp_path / "1/model.pt2")
+    result = mpirun(2, *start, quiet=True)
+    assert result.returncode == 2, result.output
+    assert "rank 1 has the graph " in result.stderr and result.stderr.count("error:") == 1, result.output
+
+
+def change_graph(original, path):
+    with zipfile.ZipFile(original) as archive, zipfile.ZipFile(path, "w") as copy:
+        for name in archive.namelist():
+            copy.writestr(name, archive.read(name).replace(b"aten.relu.default", b"aten.tanh.default"))
 
 
 @pytest.mark.parametrize("key", ["parallel.pipeline", "parallel.tensor"])

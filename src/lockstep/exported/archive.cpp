@@ -1,6 +1,7 @@
 // https://docs.pytorch.org/docs/stable/export/pt2_archive.html: a zip of stored records in one folder.
 #include "lockstep/exported/archive.h"
 
+#include "lockstep/base/files/sha256.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
@@ -74,6 +75,14 @@ std::span<const uint8_t> Archive::bytes(const std::string& name) const {
   if (checkpoint::crc32_of(record.data) != record.crc32)
     refuse(format("{} is damaged in the archive", base::printable(name)), kCopy);
   return record.data;
+}
+
+std::string Archive::digest(const std::string& name) const {
+  constexpr size_t kDigits = 16;
+  const auto found = bytes(name);
+  base::Sha256 sum;
+  sum.add(found.data(), found.size());
+  return sum.hex().substr(0, kDigits);
 }
 
 std::string Archive::text(const std::string& name) const {

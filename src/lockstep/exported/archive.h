@@ -37,6 +37,8 @@ class Archive {
   bool has(const std::string& name) const { return by_name_.contains(name); }
   /// InputError where there is none, or its checksum is wrong.
   std::span<const uint8_t> bytes(const std::string& name) const;
+  /// A few hex digits that tell the record from others.
+  std::string digest(const std::string& name) const;
   /// InputError for what is no JSON, too, or too much of it.
   nlohmann::json json(const std::string& name) const;
 

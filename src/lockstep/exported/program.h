@@ -15,6 +15,7 @@ struct Program {
   std::string path;
   std::string torch_version, schema;  // who wrote it, and in which form: "8.20"
   bool is_newer = false;              // than the forms that are known
+  std::string digest;                 // of models/model.json
   at::DeviceType home = at::kCPU;     // what the model was exported on
   Graph graph;
   Signature signature;

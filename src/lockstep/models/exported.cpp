@@ -176,6 +176,11 @@ const std::vector<std::string>& ExportedNet::unsaved() const {
   return state_->names.unsaved;
 }
 
+std::string ExportedNet::graph_digest() const {
+  const auto& eval = state_->eval;
+  return state_->train.program.digest + (eval ? "/" + eval->program.digest : "");
+}
+
 Values ExportedNet::run(Values inputs) {
   const bool flips = !is_training() && !state_->eval;
   if (flips && !state_->draws.empty()) {

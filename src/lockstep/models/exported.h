@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/own_graph.h"
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/models/net.h"
 
@@ -35,7 +36,7 @@ struct ExportedFacts {
 
 /// Parameters and buffers stand under Python's names, parameters in Python's order; train() and eval() choose
 /// what dropout and norms do. Without an eval_path, eval() turns off the training flags of the one graph.
-class ExportedNet : public Net, public OwnStateDict {
+class ExportedNet : public Net, public OwnStateDict, public OwnGraph {
  public:
   /// InputError for a file that is missing, damaged, not of torch.export.save, or calls what cannot be run.
   explicit ExportedNet(const std::string& path, const std::string& eval_path = {});
@@ -56,6 +57,7 @@ class ExportedNet : public Net, public OwnStateDict {
 
   const std::vector<std::pair<std::string, std::string>>& tied() const override;
   const std::vector<std::string>& unsaved() const override;
+  std::string graph_digest() const override;
 
  private:
   struct State;

@@ -10,6 +10,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/own_graph.h"
+#include "lockstep/base/text.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/parallel/ddp_check.h"
 
@@ -45,7 +47,15 @@ std::string joined(const std::vector<double>& numbers) {
   return result;
 }
 
-std::vector<Fact> facts_of(const std::vector<parallel::ReducedParameter>& parameters,
+std::string graphs_of(const torch::nn::Module& module) {
+  std::vector<std::string> digests;
+  for (const auto& part : module.modules())
+    if (const auto* own = dynamic_cast<const OwnGraph*>(part.get())) digests.push_back(own->graph_digest());
+  return digests.empty() ? "none" : base::join(digests, " ");
+}
+
+std::vector<Fact> facts_of(const torch::nn::Module& module,
+                           const std::vector<parallel::ReducedParameter>& parameters,
                            const DdpOptions& options) {
   const auto cap = options.bucket_cap_mb;
   std::vector<Fact> facts = {
@@ -55,6 +65,7 @@ std::vector<Fact> facts_of(const std::vector<parallel::ReducedParameter>& parame
       {"option skip_all_reduce_unused_params", format("{}", options.skip_all_reduce_unused_params)},
       {"option bucket_cap_mb", cap ? format("{}", *cap) : "unset"},
       {"option bucket_cap_mb_list", joined(options.bucket_cap_mb_list)},
+      {"the graph", graphs_of(module)},
       {"number of parameters", format("{}", parameters.size())},
   };
   for (const auto& parameter : parameters) facts.push_back(fact_of(parameter));
@@ -159,7 +170,7 @@ std::string first_difference(std::vector<Fact> zero, std::vector<Fact> other, in
 void verify_alike(const ProcessGroup& group, const torch::nn::Module& module,
                   const std::vector<parallel::ReducedParameter>& parameters, const DdpOptions& options,
                   at::Device device) {
-  auto facts = facts_of(parameters, options);
+  auto facts = facts_of(module, parameters, options);
   const auto mine = fingerprint(facts);
   for (auto& fact : frozen_in(module, options)) facts.push_back(std::move(fact));
   const auto length = static_cast<int64_t>(write(facts).size());

@@ -3,6 +3,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/own_graph.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/optim/sgd.h"
 #include "lockstep/parallel/ddp.h"
@@ -83,6 +84,22 @@ TEST(DdpErrors, OtherOptionsAreNamed) {
   if (world() > 1) {
     EXPECT_SAYS(message, "option find_unused_parameters true");
   }
+}
+
+struct Graphed : TwoLayers, OwnGraph {
+  explicit Graphed(std::string digest) : TwoLayers(5), graph(std::move(digest)) {}
+  std::string graph_digest() const override { return graph; }
+  std::string graph;
+};
+
+TEST(DdpErrors, OtherGraphsAreNamed) {
+  const auto graph = rank() == world() - 1 && world() > 1 ? "1f" : "2e";
+  const auto message = message_of([&] { ddp(std::make_shared<Graphed>(graph), group()); });
+  if (world() == 1) {
+    EXPECT_EQ(message, "");
+    return;
+  }
+  EXPECT_SAYS(message, format("rank {} has the graph 1f, rank 0 has the graph 2e", world() - 1));
 }
 
 TEST(DdpErrors, NothingToTrain) {
