@@ -69,20 +69,34 @@ TEST(ExportedChecks, TakeEachLstmOfPython) {
 
 TEST(ExportedChecks, RefuseAnLstmWhoseShapesDoNotFit) {
   const std::vector<void (*)(Lstm&)> ways = {
-      [](Lstm& it) { it.input = at::zeros({kLength, kInput}); },
-      [](Lstm& it) { it.input = at::zeros({kLength, kBatch, kInput + 1}); },
+      [](Lstm& it) {
+        it.input = at::zeros({kLength, kInput});
+      },
+      [](Lstm& it) {
+        it.input = at::zeros({kLength, kBatch, kInput + 1});
+      },
       [](Lstm& it) { it.batch_first = true; },
       [](Lstm& it) { it.layers = 3; },
       [](Lstm& it) { it.layers = -1; },
       [](Lstm& it) { it.bidirectional = false; },
       [](Lstm& it) { it.has_biases = false; },
       [](Lstm& it) { it.state.pop_back(); },
-      [](Lstm& it) { it.state[0] = at::zeros({4, kBatch}); },
-      [](Lstm& it) { it.state[1] = at::zeros({4, kBatch + 1, kHidden}); },
-      [](Lstm& it) { it.state[1] = at::zeros({1}).expand({4, kBatch, int64_t{1} << 40}); },
+      [](Lstm& it) {
+        it.state[0] = at::zeros({4, kBatch});
+      },
+      [](Lstm& it) {
+        it.state[1] = at::zeros({4, kBatch + 1, kHidden});
+      },
+      [](Lstm& it) {
+        it.state[1] = at::zeros({1}).expand({4, kBatch, int64_t{1} << 40});
+      },
       [](Lstm& it) { it.weights.pop_back(); },
-      [](Lstm& it) { it.weights[0] = at::zeros({4 * kHidden, kInput - 1}); },
-      [](Lstm& it) { it.weights[1] = at::zeros({kHidden, kHidden}); },
+      [](Lstm& it) {
+        it.weights[0] = at::zeros({4 * kHidden, kInput - 1});
+      },
+      [](Lstm& it) {
+        it.weights[1] = at::zeros({kHidden, kHidden});
+      },
       [](Lstm& it) { it.weights[2] = at::zeros({1}); },
       [](Lstm& it) { it.weights[3] = at::Tensor(); },
   };

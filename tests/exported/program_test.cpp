@@ -114,22 +114,36 @@ const Spoilt kSpoilt[] = {
        m["graph_module"]["signature"]["output_specs"][0] = {{"user_output", {{"arg", {{"a", 1}}}}}};
      }},
     {"UnknownArgument", "it takes no argument nope",
-     [](Json& m) { inputs(m).push_back(named("nope", {{"as_int", 1}})); }},
+     [](Json& m) {
+       inputs(m).push_back(named("nope", {{"as_int", 1}}));
+     }},
     {"MissingArgument", "it lacks the argument input", [](Json& m) { inputs(m).erase(0); }},
     {"TextForTensor", "its argument input is of the kind as_string, and it takes Tensor",
-     [](Json& m) { inputs(m)[0]["arg"] = {{"as_string", "hello"}}; }},
+     [](Json& m) {
+       inputs(m)[0]["arg"] = {{"as_string", "hello"}};
+     }},
     {"NumbersForTensor", "its argument weight is of the kind as_ints",
-     [](Json& m) { inputs(m)[1]["arg"] = {{"as_ints", {1, 2}}}; }},
+     [](Json& m) {
+       inputs(m)[1]["arg"] = {{"as_ints", {1, 2}}};
+     }},
     {"TensorForNumbers", "its argument stride is of the kind as_tensor",
      [](Json& m) { inputs(m).push_back(named("stride", as_tensor("input"))); }},
     {"FractionForWhole", "its argument groups is of the kind as_float",
-     [](Json& m) { inputs(m).push_back(named("groups", {{"as_float", 1.5}})); }},
+     [](Json& m) {
+       inputs(m).push_back(named("groups", {{"as_float", 1.5}}));
+     }},
     {"FractionAsWhole", "a whole number of the graph is something else",
-     [](Json& m) { inputs(m).push_back(named("groups", {{"as_int", 1.5}})); }},
+     [](Json& m) {
+       inputs(m).push_back(named("groups", {{"as_int", 1.5}}));
+     }},
     {"TextForDevice", "device toaster is not known",
-     [](Json& m) { inputs(m).push_back(named("groups", {{"as_device", {{"type", "toaster"}}}})); }},
+     [](Json& m) {
+       inputs(m).push_back(named("groups", {{"as_device", {{"type", "toaster"}}}}));
+     }},
     {"UnknownKind", "an argument of the kind as_dream cannot be read",
-     [](Json& m) { inputs(m)[0]["arg"] = {{"as_dream", 1}}; }},
+     [](Json& m) {
+       inputs(m)[0]["arg"] = {{"as_dream", 1}};
+     }},
     {"TwoKinds", "is of two kinds at once", [](Json& m) { inputs(m)[0]["arg"]["as_int"] = 1; }},
     {"NoKind", "is empty", [](Json& m) { inputs(m)[0]["arg"] = Json::object(); }},
     {"ValueOfNothing", "the graph uses nope before anything gives it",
@@ -140,7 +154,10 @@ const Spoilt kSpoilt[] = {
      [](Json& m) { nodes(m)[1]["outputs"] = nodes(m)[0]["outputs"]; }},
     {"TooManyResults", "it does not give what the graph takes from it",
      [](Json& m) { nodes(m)[0]["outputs"].push_back(as_tensor("another")); }},
-    {"NodesAreNoList", "the graph has no list of nodes", [](Json& m) { nodes(m) = {{"a", 1}}; }},
+    {"NodesAreNoList", "the graph has no list of nodes",
+     [](Json& m) {
+       nodes(m) = {{"a", 1}};
+     }},
     {"NoGraph", "not as torch.export writes it", [](Json& m) { m["graph_module"] = nullptr; }},
     {"NoSignature", "not as torch.export writes it", [](Json& m) { m["graph_module"].erase("signature"); }},
     {"OtherSignature", "its signature is of another graph",

@@ -160,14 +160,26 @@ std::ostream& operator<<(std::ostream& out, const WrongInputs& wrong) {
 }
 
 const WrongInputs kWrong[] = {
-    {"TooFew", "takes 2 inputs, and got 1", [] { return Values{torch::zeros({3, 1, 4, 5})}; }},
-    {"NoTensor", "the input x is a Int", [] { return Values{1, torch::ones({3, 7}, torch::kLong)}; }},
+    {"TooFew", "takes 2 inputs, and got 1",
+     [] {
+       return Values{torch::zeros({3, 1, 4, 5})};
+     }},
+    {"NoTensor", "the input x is a Int",
+     [] {
+       return Values{1, torch::ones({3, 7}, torch::kLong)};
+     }},
     {"OtherDtype", "the input words is Float, and the model was exported for Long",
-     [] { return Values{torch::zeros({3, 1, 4, 5}), torch::ones({3, 7})}; }},
+     [] {
+       return Values{torch::zeros({3, 1, 4, 5}), torch::ones({3, 7})};
+     }},
     {"OtherDimensions", "the input x has 3 dimensions, and the model was exported for 4",
-     [] { return Values{torch::zeros({3, 4, 5}), torch::ones({3, 7}, torch::kLong)}; }},
+     [] {
+       return Values{torch::zeros({3, 4, 5}), torch::ones({3, 7}, torch::kLong)};
+     }},
     {"OtherSize", "the input x has size 6 in dimension 3, and the model was exported for 5 alone",
-     [] { return Values{torch::zeros({3, 1, 4, 6}), torch::ones({3, 7}, torch::kLong)}; }},
+     [] {
+       return Values{torch::zeros({3, 1, 4, 6}), torch::ones({3, 7}, torch::kLong)};
+     }},
 };
 
 struct ExportedInputs : testing::TestWithParam<WrongInputs> {};

@@ -23,7 +23,7 @@ using Perhaps = std::optional<Value>;
 at::Tensor poisoned(at::Tensor made) {
   const auto& context = at::globalContext();
   if (context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory())
-    return made;  // is filled
+    return made;                                    // is filled
   const c10::cuda::CUDAGuard guard(made.device());  // the default stream is the current device's
   const auto stream = current_stream(made.device().index());
   if (made.numel() == 0 || capturing(stream)) return made;

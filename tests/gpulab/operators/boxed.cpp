@@ -134,7 +134,8 @@ class Boxed {
 
   void run_again() const {
     if (place_.captured) {
-      C10_CUDA_CHECK(enqueue(place_.stream, [call = call_] { call->run_into_place(); }, name().c_str()));
+      C10_CUDA_CHECK(enqueue(
+          place_.stream, [call = call_] { call->run_into_place(); }, name().c_str()));
     } else if (place_.late) {
       const auto work = [call = call_] {
         pause();

@@ -29,7 +29,7 @@ constexpr auto kTogether = 500ms;   // ranks that fail of one cause fail within 
 constexpr auto kFinalize = 5s;      // all agreed to leave: longer than this and a peer died meanwhile
 constexpr auto kHearRankZero = 1s;  // without MPI: rank 0 speaks first, and its launcher may end us by then
 constexpr auto kHearVoice = 4s;     // for who failed first on this host to speak
-constexpr auto kStay = 3s;  // on a busy machine ranks that fail of one cause come that far apart
+constexpr auto kStay = 3s;          // on a busy machine ranks that fail of one cause come that far apart
 
 RankOf rank_of_mpi() {
   RankOf self;
@@ -125,8 +125,9 @@ struct Claim {
 
 std::atomic<std::thread::id> leaves = {};  // who called first
 
-// NCCL's watchdogs of a group that was given up run on, and read what libtorch's destructors free; what libraries
-// leave for the exit may wait for a GPU whose work does not end. What is registered last is called first.
+// NCCL's watchdogs of a group that was given up run on, and read what libtorch's destructors free; what
+// libraries leave for the exit may wait for a GPU whose work does not end. What is registered last is called
+// first.
 void leave_to_the_kernel() {
   if (!::dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD)) return;
   ::on_exit(
