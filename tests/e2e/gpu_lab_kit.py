@@ -72,8 +72,8 @@ class Lab:
             pytest.skip("no network namespaces here")
         return f"/proc/{self.holder[0].pid}/ns/net"
 
-    def start(self, world, *words, env=None, cwd=None, name="rank"):
-        """A process a rank, as torchrun would tell them, spread evenly over the nodes."""
+    def start(self, world, *words, env=None, each=None, cwd=None, name="rank"):
+        """A process a rank, as torchrun would tell them, spread evenly over the nodes; `each` is a rank's own environment."""
         share = world // self.nodes
         port = free_port()
         ranks = []
@@ -85,7 +85,8 @@ class Lab:
                 own |= ADDRESS
                 apart = ["nsenter", f"--net={self.network()}", "unshare", "--uts", "sh", "-c", ON_NODE, f"labnode{rank // share}"]
             log = self.folder / f"{name}{rank}.txt"
-            process = start_process([*apart, *words], env=self.env() | own | (env or {}), cwd=cwd or self.folder,
+            told = self.env() | own | (env or {}) | (each[rank] if each else {})
+            process = start_process([*apart, *words], env=told, cwd=cwd or self.folder,
                                     stdin=subprocess.DEVNULL, stdout=open(log, "wb"), stderr=subprocess.STDOUT)
             ranks.append(Rank(process, log))
         self.started += ranks

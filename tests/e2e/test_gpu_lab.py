@@ -1,12 +1,16 @@
 """The GPU path on pretended GPUs (tests/gpulab): that they notice what is wrong, what a rank sees of them, and every fault of one."""
 
 import re
+import shutil
 import sys
 
 import pytest
 from conftest import SOURCE
+from examples_kit import build_against
 from gpu_lab_kit import gpu_lab  # noqa: F401
 from train_kit import DATA, MNIST, metrics, newest, sets, assert_same_tensors, write_config
+
+torch = pytest.importorskip("torch", reason="reads checkpoints with it")
 
 pytestmark = pytest.mark.about("cuda", "comm", "launch")
 
@@ -17,10 +21,10 @@ SHORT = dict(train__max_steps=12, train__log_every=1, data__batch_size=64, data_
 @pytest.fixture
 def train(lockstep, tmp_path):
     """train(lab, world, env={}, words=(), SETTINGS) -> the run's folder, or with check=False (exit statuses, texts)."""
-    def start(lab, world=1, config=MNIST, env=None, words=(), check=True, **settings):
+    def start(lab, world=1, config=MNIST, env=None, each=None, words=(), check=True, **settings):
         told = SHORT | settings
         path = config if isinstance(config, type(tmp_path)) else write_config(tmp_path, config)
-        statuses, texts = lab.run(world, lockstep, "train", path, *words, *sets(**told), env=env, check=check)
+        statuses, texts = lab.run(world, lockstep, "train", path, *words, *sets(**told), env=env, each=each, check=check)
         return tmp_path / "runs" / told["run__name"] if check else (statuses, texts)
     return start
 
@@ -95,6 +99,24 @@ def test_the_program_counts_gpus_as_cuda_does(visible, gpu_lab, lockstep):  # no
     assert (statuses == [0]) == (count > 0), texts[0]
     if count > 1:
         assert f"{count} visible GPUs" in texts[0]
+
+
+@pytest.mark.parametrize("order", ["PCI_BUS_ID", "FASTEST_FIRST"])
+def test_ranks_may_see_one_gpu_each_in_either_order(order, gpu_lab, train):  # noqa: F811
+    lab = gpu_lab(gpus=2)
+    env = lab.env(fastest=1) | {"CUDA_DEVICE_ORDER": order}
+    apart = train(lab, 2, env=env, each=[{"CUDA_VISIBLE_DEVICES": rank} for rank in (1, 0)], run__name="apart", train__max_steps=4)
+    assert losses(apart) == losses(train(lab, 2, env=env, run__name="all", train__max_steps=4))
+
+
+def test_two_slices_of_a_gpu_are_refused_by_name(gpu_lab, train):  # noqa: F811
+    """NCCL takes them for one GPU: their UUIDs differ, and their bus does not."""
+    lab = gpu_lab(gpus=2)
+    slices = [{"CUDA_VISIBLE_DEVICES": f"MIG-3c0{number}5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a5a"} for number in (1, 2)]
+    statuses, texts = train(lab, 2, env=lab.env(mig=1), each=slices, check=False)
+    assert statuses == [2, 2] and "parts (MIG) of one GPU" in error_of(texts[0]), texts[0]
+    statuses, texts = train(lab, 1, env=lab.env(mig=1), each=slices[1:], check=False, train__max_steps=2)
+    assert statuses == [0], texts[0]
 
 
 def test_the_doctor_finds_nothing_wrong_with_them(gpu_lab, lockstep):  # noqa: F811
@@ -179,3 +201,71 @@ def test_a_run_goes_from_gpus_to_cpus_and_back(gpu_lab, train):  # noqa: F811
     for steps, device in ((4, "cuda"), (8, "cpu"), (12, "cuda")):
         parts = train(lab, 2, run__name="parts", words=["--resume", "auto"] if steps > 4 else [], train__max_steps=steps, launch__device=device)
     assert_same_tensors(newest(parts)["model"], whole["model"])
+
+
+def test_evaluation_and_prediction_on_a_gpu_are_the_cpus(gpu_lab, train, lockstep):  # noqa: F811
+    lab = gpu_lab()
+    folder = train(lab)
+    picture = DATA / "mnist" / "t10k-images-idx3-ubyte.gz"
+    for words in (["eval", folder], ["predict", folder, "--input", picture]):
+        gpu, cpu = (lab.run(1, lockstep, *words, *sets(launch__device=device))[1][0].splitlines()[-20:] for device in ("cuda", "cpu"))
+        assert [line for line in gpu if "cuda" not in line] == [line for line in cpu if "cpu" not in line]
+
+
+def test_every_gpus_generator_comes_back(gpu_lab, train):  # noqa: F811
+    """Of a rank's second GPU, too. The four are made to differ in the file, and nothing draws."""
+    lab = gpu_lab(gpus=4)
+    how = dict(config=SOURCE / "configs/mnist_two_stage.yaml", model__devices="[0,1]", data__root=DATA / "mnist")
+    folder = train(lab, 2, train__max_steps=2, **how)
+    file = sorted((folder / "checkpoints").glob("step-*.pt"))[-1]
+    saved = torch.load(file, weights_only=True)
+    state, = saved["lockstep"]["device_rng"]  # one, while all ranks' are alike
+    states = [state.clone() for _ in range(4)]
+    for number, one in enumerate(states):
+        one[0] = 10 + number
+    saved["lockstep"] |= {"device_rng": states[:2], "further_device_rng": [states[2:]]}
+    torch.save(saved, file)
+    again = newest(train(lab, 2, train__max_steps=4, words=["--resume", file], **how))["lockstep"]
+    assert all(map(torch.equal, again["device_rng"] + again["further_device_rng"][0], states))
+
+
+EXPORTS = """
+import sys, torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.last = torch.nn.Linear(784, 32), torch.nn.Linear(32, 10)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.inner(x.flatten(1))) * torch.linspace(0.5, 1.5, 32, device=x.device))
+
+torch.manual_seed(0)
+net = Net().to(sys.argv[1])
+program = torch.export.export(net, (torch.randn(4, 1, 28, 28, device=sys.argv[1]),), dynamic_shapes=({0: torch.export.Dim("batch")},))
+torch.export.save(program, sys.argv[2])
+"""
+
+
+@pytest.mark.full
+def test_a_model_exported_on_a_gpu_trains_on_any_device(gpu_lab, train, python):  # noqa: F811
+    """The device of whoever exported it is in its graph."""
+    lab = gpu_lab(gpus=2)
+    for device in ("cuda:1", "cpu"):
+        lab.run(1, python, "-c", EXPORTS, device, f"{device}.pt2")
+    ways = {(made, used): losses(train(lab, run__name=f"{made}-{used}", model__name="exported", model__path=lab.folder / f"{made}.pt2",
+                                       train__max_steps=4, launch__device=used))
+            for made in ("cuda:1", "cpu") for used in ("cuda", "cpu")}
+    assert len(set(map(tuple, ways.values()))) == 1, ways
+
+
+@pytest.mark.full
+def test_a_program_of_ones_own_runs_on_gpus(gpu_lab, installed, build_dir, tmp_path):  # noqa: F811
+    shutil.copytree(SOURCE / "examples/ddp", tmp_path / "own")
+    cmake = tmp_path / "own/CMakeLists.txt"
+    cmake.write_text(cmake.read_text().replace("lockstep::lockstep", "lockstep::lockstep lockstep::cuda"))
+    build_against(installed, build_dir, tmp_path / "own", tmp_path / "build")
+    lab = gpu_lab(gpus=2)
+    gpus = lab.run(2, tmp_path / "build/ddp", cwd=SOURCE)[1][0]
+    cpus = lab.run(2, tmp_path / "build/ddp", cwd=SOURCE, env=lab.env(gpus=0))[1][0]
+    assert "Accuracy" in gpus and [line for line in gpus.splitlines() if "|" in line] == [line for line in cpus.splitlines() if "|" in line]
