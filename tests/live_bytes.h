@@ -1,33 +1,64 @@
 #pragma once
-// How many bytes the tensors of this thread hold, and at most, as libtorch's allocator of the CPU counts
-// them.
+// How many bytes the tensors of the CPU hold, in all threads: libtorch's allocator, counted.
 
 #include <c10/core/Allocator.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
+#include <c10/core/CPUAllocator.h>
 
-#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
 namespace lockstep::test {
 
+/// Of what is allocated while it lives: one at a time. The allocator that was there is put back.
 class LiveBytes {
  public:
-  LiveBytes() : counter_(std::make_shared<Counter>()), guard_(c10::DebugInfoKind::PROFILER_STATE, counter_) {}
-  int64_t most() const { return counter_->most; }
-  int64_t now() const { return counter_->now; }
+  LiveBytes() : before_(c10::GetCPUAllocator()), held_before_(counter().held) {
+    counter().most = held_before_;
+    c10::SetCPUAllocator(&counter(), kPriority);
+  }
+  ~LiveBytes() { c10::SetCPUAllocator(before_, kPriority); }
+  LiveBytes(const LiveBytes&) = delete;
+  LiveBytes& operator=(const LiveBytes&) = delete;
+
+  int64_t most() const { return counter().most - held_before_; }
+  int64_t now() const { return counter().held - held_before_; }
 
  private:
-  struct Counter : c10::MemoryReportingInfoBase {
-    void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override {
-      now += bytes;
-      most = std::max(most, now);
-    }
-    bool memoryProfilingEnabled() const override { return true; }
-    int64_t now = 0, most = 0;
+  static constexpr uint8_t kPriority = 100;  // above libtorch's own
+
+  struct Block {
+    c10::DataPtr data;
+    int64_t size;
   };
-  std::shared_ptr<Counter> counter_;
-  c10::DebugInfoGuard guard_;
+  struct Counter : c10::Allocator {
+    c10::DataPtr allocate(size_t size) override {
+      std::unique_ptr<Block> block(new Block{below.allocate(size), static_cast<int64_t>(size)});
+      const int64_t now = held += block->size;
+      for (int64_t high = most; high < now && !most.compare_exchange_weak(high, now);) {
+      }
+      void* data = block->data.get();
+      return {data, block.release(), &give_back, at::kCPU};
+    }
+    void copy_data(void* to, const void* from, size_t size) const override {
+      default_copy_data(to, from, size);
+    }
+    c10::Allocator& below = *c10::GetDefaultCPUAllocator();
+    std::atomic<int64_t> held = 0, most = 0;
+  };
+
+  // As long as the process: tensors outlive the counting.
+  static Counter& counter() {
+    static auto& one = *new Counter;
+    return one;
+  }
+  static void give_back(void* context) {
+    const std::unique_ptr<Block> gone(static_cast<Block*>(context));
+    counter().held -= gone->size;
+  }
+
+  c10::Allocator* before_;
+  int64_t held_before_;
 };
 
 }  // namespace lockstep::test

@@ -134,7 +134,7 @@ TEST(StepNotes, SayWhatTheNumbersAreNot) {
   EXPECT_EQ(text_of(found).find("GFLOP a"), std::string::npos);
   found = plain;
   found.training.device = "cuda:0";
-  EXPECT_TRUE(says(found, "times are the host's"));
+  EXPECT_TRUE(says(found, "phases are the GPU's own time"));
   EXPECT_EQ(text_of(found).find("peak of 1 rank"), std::string::npos);
   found = plain;
   found.training.kernels = "fast";

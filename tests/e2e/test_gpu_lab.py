@@ -109,6 +109,12 @@ def test_ranks_may_see_one_gpu_each_in_either_order(order, gpu_lab, train):  # n
     assert losses(apart) == losses(train(lab, 2, env=env, run__name="all", train__max_steps=4))
 
 
+def test_devices_of_stages_are_nothing_to_a_model_without(gpu_lab, train):  # noqa: F811
+    lab = gpu_lab(gpus=2)
+    statuses, texts = train(lab, 2, model__devices="[0,1]", train__max_steps=2, check=False)
+    assert statuses == [0, 0] and "model.devices is set and not used" in texts[0], texts[0]
+
+
 def test_two_slices_of_a_gpu_are_refused_by_name(gpu_lab, train):  # noqa: F811
     """NCCL takes them for one GPU: their UUIDs differ, and their bus does not."""
     lab = gpu_lab(gpus=2)

@@ -5,6 +5,10 @@
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include <chrono>
+#include <future>
+#include <thread>
+
 namespace lockstep::train {
 namespace {
 
@@ -57,6 +61,15 @@ std::vector<Step> take(const Feed& feed, TrainingState& state, size_t most = 100
   return steps;
 }
 
+// What a worker has made, sooner or later.
+const Batch* made_ahead(StepBatches& batches, std::chrono::milliseconds patience = std::chrono::minutes(1)) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  const Batch* next = nullptr;
+  while (!(next = batches.look_ahead()) && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return next;
+}
+
 TEST(Feed, GivesAnEpochInStepsOfWhichTheLastIsShort) {
   auto settings = feed_settings(2, 2);
   settings.data.shuffle = false;
@@ -83,7 +96,7 @@ TEST(Feed, LooksAheadWhereWorkersMakeTheBatches) {
     auto& step = seen.emplace_back();
     for (const auto& batch : batches) {
       step.push_back(batch.indices);
-      const auto* next = batches.look_ahead();
+      const auto* next = batch.indices == all.back().back() ? nullptr : made_ahead(batches);
       EXPECT_EQ(next, batches.look_ahead());
       if (next) ahead.push_back(next->indices);
       EXPECT_EQ(step.back(), batch.indices);
@@ -107,6 +120,33 @@ TEST(Feed, LooksAtNothingWhereNobodyMakesBatchesInTheBackground) {
     for ([[maybe_unused]] const auto& batch : batches) EXPECT_EQ(batches.look_ahead(), nullptr);
 }
 
+TEST(Feed, LooksAheadWithoutAWait) {
+  struct Slow : Numbers {
+    using Numbers::Numbers;
+    Batch get(at::ArrayRef<int64_t> indices, bool pinned) const override {
+      if (indices[0] > 0) may_go.wait();
+      return Numbers::get(indices, pinned);
+    }
+    std::promise<void> go;
+    std::shared_future<void> may_go = go.get_future().share();
+  };
+  auto settings = feed_settings(2, 1);
+  settings.data.shuffle = false;
+  settings.data.workers = 1;
+  TrainingState state;
+  const auto data = std::make_shared<Slow>(4);
+  const Feed feed(settings, data, 0, 1, at::kCPU);
+  auto epoch = feed.epoch(state);
+  auto& batches = *epoch.begin();
+  for ([[maybe_unused]] const auto& batch : batches) {
+    EXPECT_EQ(batches.look_ahead(), nullptr);
+    data->go.set_value();
+    const auto* next = made_ahead(batches);
+    ASSERT_NE(next, nullptr);
+    EXPECT_EQ(next->indices, (Indices{2, 3}));
+  }
+}
+
 // An error belongs to the step whose batch it is.
 TEST(Feed, SaysAnErrorWhenItsBatchIsDue) {
   struct Broken : Numbers {
@@ -125,7 +165,8 @@ TEST(Feed, SaysAnErrorWhenItsBatchIsDue) {
   EXPECT_THROW(
       {
         for (auto& batches : epoch) {
-          for ([[maybe_unused]] const auto& batch : batches) batches.look_ahead();
+          for ([[maybe_unused]] const auto& batch : batches)
+            made_ahead(batches, std::chrono::milliseconds(50));
           epoch.advance(state);
         }
       },

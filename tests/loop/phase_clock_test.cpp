@@ -34,10 +34,22 @@ struct Written : torch::profiler::impl::ProfilerStubs {
   mutable std::string text;
 };
 
+// Stands there for as long as it lives.
+struct Standing {
+  explicit Standing(Written& written) { torch::profiler::impl::registerCUDAMethods(&written); }
+  ~Standing() { torch::profiler::impl::registerCUDAMethods(before_); }
+  Standing(const Standing&) = delete;
+  Standing& operator=(const Standing&) = delete;
+
+ private:
+  torch::profiler::impl::ProfilerStubs* before_ =
+      const_cast<torch::profiler::impl::ProfilerStubs*>(torch::profiler::impl::cudaStubs());
+};
+
 TEST(PhaseClock, ShowsStepsAndTheirPhasesAsRanges) {
-  static Written written;
-  torch::profiler::impl::registerCUDAMethods(&written);
+  Written written;
   {
+    const Standing standing(written);
     PhaseClock clock;
     clock.show_ranges();
     clock.enter(Phase::data);

@@ -41,6 +41,7 @@ WithStorages take_apart(const Tree& tree) {
   WithStorages framed;
   std::unordered_map<const c10::StorageImpl*, int64_t> numbers;
   framed.tree = map_tensors(tree, [&](const at::Tensor& tensor) -> Tree {
+    require_dense(tensor);
     const auto next = static_cast<int64_t>(framed.storages.size());
     const auto [found, is_new] = numbers.emplace(tensor.storage().unsafeGetStorageImpl(), next);
     if (is_new) framed.storages.push_back(storage_of(tensor.detach()));

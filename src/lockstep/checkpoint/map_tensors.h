@@ -3,9 +3,17 @@
 
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/checkpoint/tree.h"
 
 namespace lockstep::checkpoint {
+
+/// Error unless its numbers lie in a storage, as files and messages carry them.
+inline void require_dense(const at::Tensor& tensor) {
+  if (tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_quantized()) return;
+  throw Error("only dense tensors can be in a checkpoint", "the tree",
+              "make it dense first: to_dense() or dequantize()");
+}
 
 /// Calls visit(tensor) for every tensor and returns the tree with what it gave back.
 template <class Visit>

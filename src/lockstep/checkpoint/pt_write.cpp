@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/archive_writer.h"
+#include "lockstep/checkpoint/map_tensors.h"
 #include "lockstep/checkpoint/pt.h"
 #include "lockstep/checkpoint/seal.h"
 
@@ -22,10 +23,7 @@ static_assert(std::endian::native == std::endian::little, "the byteorder record 
 Tree plain(const Tree& tree) {
   if (tree.isTensor()) {
     const auto& tensor = tree.toTensor();
-    if (!tensor.defined() || tensor.layout() != at::kStrided || tensor.is_quantized()) {
-      throw Error("only dense tensors can be saved in a checkpoint", "write_pt",
-                  "make it dense first: to_dense() or dequantize()");
-    }
+    checkpoint::require_dense(tensor);
     return tensor.detach();
   }
   if (tree.isGenericDict()) {

@@ -14,13 +14,6 @@ namespace {
 using checkpoint::map_tensors;
 using Uses = std::unordered_map<const c10::StorageImpl*, int>;
 
-void check(const at::Tensor& tensor) {
-  if (!tensor.defined() || tensor.layout() != at::kStrided || tensor.is_quantized()) {
-    throw Error("only dense tensors can be saved in a checkpoint", "snapshot",
-                "make it dense first: to_dense() or dequantize()");
-  }
-}
-
 bool covers_its_storage(const at::Tensor& tensor) {
   return tensor.storage_offset() == 0 && tensor.nbytes() == tensor.storage().nbytes();
 }
@@ -36,7 +29,7 @@ at::Tensor flat(const at::Tensor& tensor) {
 Tree snapshot(const Tree& tree) {
   Uses uses;
   map_tensors(tree, [&](const at::Tensor& tensor) -> Tree {
-    check(tensor);
+    checkpoint::require_dense(tensor);
     ++uses[tensor.storage().unsafeGetStorageImpl()];
     return tensor;
   });

@@ -111,6 +111,12 @@ struct Loader::Pass {
     return &current;
   }
 
+  bool is_ahead() {
+    if (workers.empty() || next_given == batches) return false;
+    const std::lock_guard lock(mutex);
+    return slots[next_given % window()].ready;
+  }
+
   struct Slot {
     bool ready = false;
     Batch batch;
@@ -166,6 +172,10 @@ Loader::iterator Loader::begin() {
 
 SampleOrder Loader::order() const {
   return pass_ ? pass_->order : SampleOrder(std::vector<int64_t>());
+}
+
+bool Loader::is_ahead() const {
+  return pass_ && pass_->is_ahead();
 }
 
 Loader::iterator::iterator(Loader* loader) : loader_(loader) {

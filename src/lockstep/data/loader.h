@@ -59,6 +59,8 @@ class Loader {
   iterator begin();
   /// Which samples the pass under way has, first to last; none where there is none.
   SampleOrder order() const;
+  /// Has a worker made the next batch of the pass, so that nobody waits for it?
+  bool is_ahead() const;
   /// Past the last batch.
   iterator end() { return iterator(); }
 

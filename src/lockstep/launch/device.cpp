@@ -61,6 +61,12 @@ std::string seen(const GpuCount& visible) {
   return format("{} visible GPU{} ({})", visible.count, visible.count == 1 ? "" : "s", visible.because);
 }
 
+void require_numbers(const OwnGpus& own) {
+  if (std::ranges::all_of(own, [](auto gpu) { return gpu >= 0; })) return;
+  throw InputError(format("a rank's GPUs are numbered from 0, and one is {}", std::ranges::min(own)),
+                   "the GPUs of a rank", "name each by its place among those of the rank: {0, 1}");
+}
+
 // How many GPUs a rank has, used or not.
 int count_of(const OwnGpus& own) {
   return own.empty() ? 1 : static_cast<int>(*std::max_element(own.begin(), own.end())) + 1;
@@ -110,6 +116,7 @@ GpuCount count_gpus(const Environment& environment) {
 
 DeviceChoice choose_device(const Job& job, const std::string& wanted, const GpuCount& visible,
                            const OwnGpus& own) {
+  require_numbers(own);
   if (wanted == "cpu") return {"cpu", -1, "asked for"};
   if (wanted != "auto" && wanted != "cuda") {
     throw InputError(format("unknown device '{}'", wanted), "launch.device", "choose auto, cpu or cuda");

@@ -134,13 +134,14 @@ void BertForSequenceClassification::check(const at::Tensor& input) const {
 
 void BertForSequenceClassification::foresee(const at::Tensor& input, const at::Tensor& on_host) {
   check(on_host);
-  foreseen_ = Foreseen{input, on_host.select(1, 2).to(at::kBool).all().item<bool>()};
+  foreseen_ =
+      Foreseen{SeenInput(input.getIntrusivePtr()), on_host.select(1, 2).to(at::kBool).all().item<bool>()};
 }
 
 // It was of that very tensor, and is used once.
 std::optional<bool> BertForSequenceClassification::foreseen_of(const at::Tensor& input) {
   const auto foreseen = std::exchange(foreseen_, std::nullopt);
-  if (!foreseen || !foreseen->input.is_same(input)) return std::nullopt;
+  if (!foreseen || foreseen->input.lock().get() != input.unsafeGetTensorImpl()) return std::nullopt;
   return foreseen->all_present;
 }
 

@@ -58,8 +58,9 @@ class BertForSequenceClassification : public Net {
   const BertConfig& config() const { return config_; }
 
  private:
+  using SeenInput = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
   struct Foreseen {
-    at::Tensor input;
+    SeenInput input;
     bool all_present;
   };
   void check(const at::Tensor& input) const;

@@ -25,18 +25,23 @@ void GradScaler::unscale_(Optimizer& optimizer) {
     throw Error("unscale_() has already been called since the last update().", "GradScaler",
                 "call update() after each step()");
   const torch::NoGradGuard no_grad;
-  std::map<at::ScalarType, std::vector<at::Tensor>> grads;  // the kernel takes one dtype at a time
+  // the kernel takes those of one device and one dtype at a time
+  std::map<std::pair<int, at::ScalarType>, std::vector<at::Tensor>> grads;
   for (const auto& param : optimizer.parameters()) {
     if (!param.grad().defined()) continue;
     if (param.grad().scalar_type() == at::kHalf)
       throw Error("Attempting to unscale FP16 gradients.", "GradScaler",
                   "keep the parameters in float32 and let autocast compute in fp16");
-    grads[param.grad().scalar_type()].push_back(param.grad());
+    grads[{param.grad().device().index(), param.grad().scalar_type()}].push_back(param.grad());
   }
   // The reciprocal in double, as Python takes it.
   const auto inverse = scale_.to(at::kDouble).reciprocal().to(at::kFloat);
   found_inf_.zero_();
-  for (auto& [dtype, list] : grads) at::_amp_foreach_non_finite_check_and_unscale_(list, found_inf_, inverse);
+  for (auto& [kind, list] : grads) {
+    auto found = found_inf_.to(list.front().device());  // itself, on the first device
+    at::_amp_foreach_non_finite_check_and_unscale_(list, found, inverse.to(found.device()));
+    if (!found.is_same(found_inf_)) found_inf_.copy_(found);
+  }
   if (share_) share_(found_inf_);
   unscaled_ = true;
 }

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <set>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
@@ -105,7 +106,7 @@ void prepare_torch(const launch::DeviceChoice& device, int threads) {
 
 // A rank's tensors are on one GPU, or on several.
 comm::Spread spread_of(const launch::OwnGpus& gpus) {
-  return gpus.size() > 1 ? comm::Spread::several : comm::Spread::one;
+  return std::set(gpus.begin(), gpus.end()).size() > 1 ? comm::Spread::several : comm::Spread::one;
 }
 
 Team gather_team(launch::Runtime& runtime, const parallel::Joining& joining, c10::Device device) {

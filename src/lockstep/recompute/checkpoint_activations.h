@@ -28,8 +28,6 @@ struct Part {
   std::shared_ptr<torch::nn::Module> module = nullptr;  ///< whose buffers stay as the first time left them
 };
 
-class Region;
-
 /// While it lives, what autograd would keep in this thread is dropped instead. Where no gradient is asked
 /// for, or within another one, it changes nothing.
 class Dropping {
@@ -81,8 +79,9 @@ void compute(Function& function, const std::vector<at::Tensor>& inputs, std::ind
 /// anything that can be called and copied; it gives a tensor, or anything with tensors in it. What is no
 /// tensor is captured. It is called twice, and must do the same both times: a module's buffers (BatchNorm's
 /// statistics) are put back after the second time; what a function writes elsewhere is written twice.
-/// Error in backward where an input was changed in place meanwhile, or where the second time is unlike the
-/// first.
+/// Error in backward where an input was changed in place, by the function or after it, or where the second
+/// time is unlike the first; and where the function then runs a backward of its own that crosses to another
+/// GPU: one function at a time is computed again, and that GPU's thread may wait for its turn.
 template <class Function, std::same_as<at::Tensor>... Inputs>
 auto checkpoint_activations(const CheckpointOptions& options, Function function, const Inputs&... inputs) {
   const auto again = [function](const std::vector<at::Tensor>& kept) mutable {

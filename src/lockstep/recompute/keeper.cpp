@@ -2,7 +2,9 @@
 
 #include <torch/csrc/autograd/engine.h>
 
+#include <atomic>
 #include <mutex>
+#include <utility>
 
 namespace lockstep::recompute {
 namespace {
@@ -14,16 +16,45 @@ using Root = decltype(torch::autograd::NodeTask::fn_);  // held in one way or th
 
 thread_local Keeper* in_force = nullptr;
 
-// Autograd asks its engine for hooks. This one has them, and leaves all work to the engine that was there.
-class EngineWithHooks : public Engine {
+// Of the engine that was there, which goes on to do all work.
+template <class Base>
+class Wrapped : public Base {
+ protected:
+  explicit Wrapped(Base& worker) : worker_(worker) {}
+  Base& worker_;
+};
+
+// Hands on what libtorchs before 2.15 have not.
+template <class Base>
+class WithNodeHooks : public Wrapped<Base> {
+ protected:
+  using Wrapped<Base>::Wrapped;
+};
+template <class Base>
+requires requires(Base& engine) {
+  engine.get_node_creation_hooks();
+}
+class WithNodeHooks<Base> : public Wrapped<Base> {
  public:
-  explicit EngineWithHooks(Engine& worker) : worker_(worker) {}
+  decltype(std::declval<Base&>().get_node_creation_hooks()) get_node_creation_hooks() override {
+    return this->worker_.get_node_creation_hooks();
+  }
+
+ protected:
+  using Wrapped<Base>::Wrapped;
+};
+
+// Autograd asks its engine for hooks. This one has them.
+class EngineWithHooks : public WithNodeHooks<Engine> {
+ public:
+  explicit EngineWithHooks(Engine& worker) : WithNodeHooks(worker) {}
 
   std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
     return in_force ? in_force->hooks() : worker_.get_default_saved_variable_hooks();
   }
   variable_list execute(const edge_list& roots, const variable_list& inputs, bool keep_graph,
                         bool create_graph, bool accumulate_grad, const edge_list& outputs) override {
+    if (in_force) in_force->before_backward(roots);
     return worker_.execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
   }
   c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(
@@ -34,20 +65,23 @@ class EngineWithHooks : public Engine {
   std::unique_ptr<torch::autograd::AnomalyMetadata> make_anomaly_metadata() override {
     return worker_.make_anomaly_metadata();
   }
-
- private:
-  Engine& worker_;
 };
 
-Engine* with_hooks = nullptr;
+std::atomic<Engine*> with_hooks = nullptr;
 
+bool is_installed() {
+  return &Engine::get_default_engine() == with_hooks;
+}
+
+// Again where another has taken its place: libtorch_python, loaded later, brings an engine of its own. One
+// that was wrapped lives as long as the process, as libtorch's own.
 void install() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    with_hooks =
-        new EngineWithHooks(Engine::get_default_engine());  // as long as the process, as libtorch's own
-    torch::autograd::set_default_engine_stub([]() -> Engine& { return *with_hooks; });
-  });
+  static std::mutex mutex;
+  if (is_installed()) return;
+  const std::lock_guard lock(mutex);
+  if (is_installed()) return;
+  with_hooks = new EngineWithHooks(Engine::get_default_engine());
+  torch::autograd::set_default_engine_stub([]() -> Engine& { return *with_hooks; });
 }
 
 }  // namespace

@@ -2,9 +2,11 @@
 // Who decides what becomes of the tensors that autograd keeps for backward: libtorch's saved-tensor hooks,
 // which it offers to Python alone, for C++.
 
+#include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
 #include <memory>
+#include <vector>
 
 namespace lockstep::recompute {
 
@@ -13,6 +15,8 @@ class Keeper {
  public:
   virtual ~Keeper() = default;
   virtual std::unique_ptr<torch::autograd::SavedVariableHooks> hooks() = 0;
+  /// This thread is about to run a backward from there.
+  virtual void before_backward(const std::vector<torch::autograd::Edge>& /*roots*/) {}
 };
 
 /// In force in this thread while it lives.

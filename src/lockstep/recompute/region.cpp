@@ -3,8 +3,13 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
+#include <functional>
+#include <mutex>
+#include <utility>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/recompute/nested_backward.h"
 
 namespace lockstep::recompute {
 namespace {
@@ -13,8 +18,9 @@ using torch::autograd::SavedVariableHooks;
 
 constexpr const char* kWhere = "checkpoint_activations";
 
-// Backward runs in a thread for each device, and there is one CPU generator: one computes at a time. What it
-// computes may run a backward of its own.
+// Backward runs in a thread for each device. What is computed again draws from generators that all share, of
+// which the CPU's is one, and so must be alone from the first number to the last: a lock for each region
+// would not do. What it computes may run a backward of its own, in this thread alone.
 std::recursive_mutex& turn() {
   static std::recursive_mutex mutex;
   return mutex;
@@ -51,25 +57,6 @@ class Present : public SavedVariableHooks {
   at::Tensor tensor_;
 };
 
-// BatchNorm's statistics have moved the first time. variable_data(): autograd may have kept a buffer, and
-// need not hear of this.
-class KeptBuffers {
- public:
-  explicit KeptBuffers(const std::shared_ptr<torch::nn::Module>& module) {
-    if (!module) return;
-    for (const auto& buffer : module->buffers())
-      if (buffer.defined()) kept_.emplace_back(buffer, buffer.variable_data().clone());
-  }
-  ~KeptBuffers() {
-    for (const auto& [buffer, kept] : kept_) buffer.variable_data().copy_(kept);
-  }
-  KeptBuffers(const KeptBuffers&) = delete;
-  KeptBuffers& operator=(const KeptBuffers&) = delete;
-
- private:
-  std::vector<std::pair<at::Tensor, at::Tensor>> kept_;
-};
-
 // Of the inputs and the module: where it computes.
 std::vector<at::Tensor> tensors_of(const Part& part) {
   auto tensors = part.inputs;
@@ -96,6 +83,15 @@ class Region::Remaking : public Keeper {
       if (region_.made_.size() == region_.dropped_.size()) throw Enough();
     });
   }
+  // That GPU's thread may be waiting for this one's turn to end.
+  void before_backward(const std::vector<torch::autograd::Edge>& roots) override {
+    const auto other = other_gpu_of(roots);
+    if (!other) return;
+    throw Error(
+        format("computed again in backward, the function runs a backward of its own that crosses to {}",
+               other->str()),
+        kWhere, "keep it on one GPU, or call the function without checkpoint_activations()");
+  }
 
  private:
   Region& region_;
@@ -111,6 +107,11 @@ Region::Region(Part part, const CheckpointOptions& options)
       inputs_.push_back({input.detach(), input.requires_grad(), input._version()});
     }
   }
+}
+
+void Region::end_first_time() {
+  for (auto& input : inputs_)
+    input.changed_by_function = input.tensor.defined() && input.tensor._version() != input.version;
 }
 
 std::unique_ptr<SavedVariableHooks> Region::hooks() {
@@ -132,10 +133,18 @@ at::Tensor Region::take(size_t place) {
 void Region::compute_again() {
   made_.clear();
   const auto inputs = this->inputs();
-  const KeptBuffers buffers(part_.module);
-  const auto generators = generators_ ? std::make_unique<PutBack<GeneratorStates>>(*generators_) : nullptr;
-  const PutBack<AutocastState> autocast(autocast_);
-  const OwnCasts casts;
+  PutBack buffers_before(BufferStates::of(part_.module));
+  PutBack generators_before(generators_.now());
+  PutBack autocast_before(autocast_.now());
+  generators_.put_back();
+  autocast_.put_back();
+  compute_until_enough(inputs);
+  autocast_before.put_back();
+  generators_before.put_back();
+  buffers_before.put_back();
+}
+
+void Region::compute_until_enough(const std::vector<at::Tensor>& inputs) {
   const torch::AutoGradMode with_graph(true);
   Remaking remaking(*this);
   const KeeperScope scope(remaking);
@@ -151,10 +160,10 @@ std::vector<at::Tensor> Region::inputs() const {
     const auto& input = inputs_[i];
     if (input.tensor.defined() && input.tensor._version() != input.version)
       throw Error(
-          format("input {} was changed in place after the forward: what is computed again from it would "
-                 "not be what was dropped",
-                 i),
-          kWhere, "give a copy of it, or change a copy");
+          format("input {} was changed in place {}: what is computed again from it would not be what was "
+                 "dropped",
+                 i, input.changed_by_function ? "by the function" : "after the forward"),
+          kWhere, input.changed_by_function ? "let it change a copy" : "give a copy of it, or change a copy");
     inputs.push_back(input.tensor.defined() ? input.tensor.detach().requires_grad_(input.learns)
                                             : at::Tensor());
   }
@@ -183,12 +192,14 @@ void Region::check_like_before(size_t place) const {
 struct Dropping::InForce {
   std::shared_ptr<Region> region;
   KeeperScope scope;
+
+  explicit InForce(std::shared_ptr<Region> of) : region(std::move(of)), scope(*region) {}
+  ~InForce() { region->end_first_time(); }
 };
 
 Dropping::Dropping(Part part, const CheckpointOptions& options) {
   if (!torch::GradMode::is_enabled() || has_keeper()) return;
-  const auto region = std::make_shared<Region>(std::move(part), options);
-  in_force_.reset(new InForce{region, KeeperScope(*region)});
+  in_force_ = std::make_unique<InForce>(std::make_shared<Region>(std::move(part), options));
 }
 
 Dropping::~Dropping() = default;

@@ -3,8 +3,6 @@
 // them.
 
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <vector>
 
 #include "lockstep/recompute/checkpoint_activations.h"
@@ -17,6 +15,8 @@ class Region : public Keeper, public std::enable_shared_from_this<Region> {
  public:
   Region(Part part, const CheckpointOptions& options);
 
+  /// The function has returned for the first time.
+  void end_first_time();
   /// For the next tensor that is to be kept.
   std::unique_ptr<torch::autograd::SavedVariableHooks> hooks() override;
   /// The place of a tensor that is dropped.
@@ -30,6 +30,7 @@ class Region : public Keeper, public std::enable_shared_from_this<Region> {
     at::Tensor tensor;
     bool learns;
     int64_t version;
+    bool changed_by_function = false;
   };
   struct Dropped {
     std::vector<int64_t> sizes;
@@ -43,11 +44,12 @@ class Region : public Keeper, public std::enable_shared_from_this<Region> {
 
   std::vector<at::Tensor> inputs() const;
   void compute_again();
+  void compute_until_enough(const std::vector<at::Tensor>& inputs);
   void check_like_before(size_t place) const;
 
   const Part part_;  // without its inputs
   std::vector<Input> inputs_;
-  std::optional<GeneratorStates> generators_;
+  GeneratorStates generators_;  // none where random numbers are not to be kept
   const AutocastState autocast_;
   std::vector<Dropped> dropped_;
   std::vector<Made> made_;

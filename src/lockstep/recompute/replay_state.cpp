@@ -40,6 +40,19 @@ void GeneratorStates::put_back() const {
   }
 }
 
+// variable_data(): autograd may have kept a buffer, and need not hear of this.
+BufferStates BufferStates::of(const std::shared_ptr<torch::nn::Module>& module) {
+  BufferStates states;
+  if (!module) return states;
+  for (const auto& buffer : module->buffers())
+    if (buffer.defined()) states.kept_.emplace_back(buffer, buffer.variable_data().clone());
+  return states;
+}
+
+void BufferStates::put_back() const {
+  for (const auto& [buffer, kept] : kept_) buffer.variable_data().copy_(kept);
+}
+
 AutocastState::Device AutocastState::of(at::DeviceType type) {
   return {type, at::autocast::is_autocast_enabled(type), at::autocast::get_autocast_dtype(type)};
 }
@@ -49,7 +62,6 @@ AutocastState AutocastState::of(const std::vector<at::Tensor>& tensors) {
   state.devices_.push_back(of(at::kCPU));
   const auto on_gpu = [](const at::Tensor& tensor) { return tensor.defined() && tensor.is_cuda(); };
   if (std::any_of(tensors.begin(), tensors.end(), on_gpu)) state.devices_.push_back(of(at::kCUDA));
-  state.caches_ = at::autocast::is_autocast_cache_enabled();
   return state;
 }
 
@@ -66,14 +78,6 @@ void AutocastState::put_back() const {
     at::autocast::set_autocast_dtype(device.type, device.dtype);
   }
   at::autocast::set_autocast_cache_enabled(caches_);
-}
-
-OwnCasts::OwnCasts() {
-  at::autocast::increment_nesting();
-}
-
-OwnCasts::~OwnCasts() {
-  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
 }
 
 }  // namespace lockstep::recompute

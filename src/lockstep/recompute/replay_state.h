@@ -1,9 +1,12 @@
 #pragma once
-// What a computation depends on beside its inputs, as it was when it ran: random numbers and autocast.
+// What a computation depends on beside its inputs, as it was when it ran: random numbers, buffers and
+// autocast.
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
 
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -23,10 +26,23 @@ class GeneratorStates {
   std::vector<std::pair<at::Generator, at::Tensor>> states_;
 };
 
-/// Autocast of the CPU and of some devices.
+/// The values of some buffers, such as BatchNorm's statistics.
+class BufferStates {
+ public:
+  /// A module's; none without one.
+  static BufferStates of(const std::shared_ptr<torch::nn::Module>& module);
+  void put_back() const;
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> kept_;
+};
+
+/// Autocast of the CPU and of some devices. Put back, it keeps no casts of weights: those are the whole
+/// process's, and another thread may be within a forward.
 class AutocastState {
  public:
   static AutocastState of(const std::vector<at::Tensor>& tensors);
+  /// As it is now, whether it keeps casts included.
   AutocastState now() const;
   void put_back() const;
 
@@ -38,29 +54,31 @@ class AutocastState {
   };
   static Device of(at::DeviceType type);
   std::vector<Device> devices_;
-  bool caches_ = true;
+  bool caches_ = false;
 };
 
-/// As it was then, while it lives.
+/// Puts a state back when told, and at its end at the latest: there it drops errors, since the one that is
+/// on its way says more.
 template <class State>
 class PutBack {
  public:
-  explicit PutBack(const State& then) : now_(then.now()) { then.put_back(); }
-  ~PutBack() { now_.put_back(); }
+  explicit PutBack(State state) : state_(std::move(state)) {}
+  ~PutBack() {
+    try {
+      put_back();
+    } catch (...) {
+    }
+  }
   PutBack(const PutBack&) = delete;
   PutBack& operator=(const PutBack&) = delete;
 
- private:
-  State now_;
-};
+  void put_back() {
+    if (!std::exchange(done_, true)) state_.put_back();
+  }
 
-/// What autocast keeps of weights while it lives is forgotten with it, as at the end of a scope of autocast.
-class OwnCasts {
- public:
-  OwnCasts();
-  ~OwnCasts();
-  OwnCasts(const OwnCasts&) = delete;
-  OwnCasts& operator=(const OwnCasts&) = delete;
+ private:
+  const State state_;
+  bool done_ = false;
 };
 
 }  // namespace lockstep::recompute

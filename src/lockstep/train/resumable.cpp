@@ -69,8 +69,8 @@ void say_where_gpus_differ(const Team& team, size_t saved, size_t used) {
   if (saved == used || saved == 0 || used == 0 || !team.first()) return;
   log::warning(format("the checkpoint has the random numbers of {} GPU{} a rank, and {} {} used: {}", saved,
                       saved == 1 ? "" : "s", used, used == 1 ? "is" : "are",
-                      saved < used ? "those of the others go on as they are seeded, and the bits will differ"
-                                   : "the others' are left out, and the bits will differ"));
+                      saved < used ? "those of the others go on as they are seeded, and the bits may differ"
+                                   : "the others' are left out, and the bits may differ"));
 }
 
 }  // namespace
@@ -102,7 +102,7 @@ void put_generators(const Team& team, const Tree& dict, const std::vector<at::De
 void restore_generators(const Team& team, const Tree& dict, const std::vector<at::Device>& gpus) {
   restore_generator(team, get(dict, "rng"), "rng", at::kCPU);
   const auto states = device_states(dict);
-  say_where_gpus_differ(team, states.size(), gpus.size());
+  say_where_gpus_differ(team, states.size(), most_gpus(team, gpus.size()));
   for (size_t i = 0; i < std::min(states.size(), gpus.size()); ++i)
     restore_generator(team, states[i], i == 0 ? kDevice : kFurther, gpus[i]);
 }

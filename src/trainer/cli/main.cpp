@@ -16,6 +16,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/process/leave.h"
 #include "lockstep/launch/process/terminal.h"
 #include "trainer/cli/commands.h"
 #include "trainer/cli/failure.h"
@@ -148,13 +149,7 @@ void require_working_directory() {
 // libtorch's destructors take a quarter of a short command's time to free what the kernel frees anyway. What
 // plug-ins leave for the exit runs before this, as it was registered later; a preloaded profiler's would not.
 void leave_quickly() {
-  if (std::getenv("LD_PRELOAD")) return;
-  ::on_exit(
-      [](int status, void*) {
-        std::fflush(nullptr);
-        _exit(status);
-      },
-      nullptr);
+  if (!std::getenv("LD_PRELOAD")) launch::leave_to_the_kernel();
 }
 
 int run(std::vector<std::string> args, bool& alike) {

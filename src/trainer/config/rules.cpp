@@ -173,6 +173,11 @@ void check_conflicts(const Loaded& loaded) {
   mistakes.refuse();
 }
 
+// make_model() refuses it: nothing more is to be said.
+bool is_refused_later(const Key& key, const Settings& settings) {
+  return key.path == "model.checkpointing" && settings.model.checkpointing;
+}
+
 // One line for all keys of one cause. Where most keys are set, as in a run's resolved config, a default is no
 // choice.
 void warn_unused(Loaded& loaded) {
@@ -183,7 +188,7 @@ void warn_unused(Loaded& loaded) {
   std::map<std::string, std::vector<std::string>> unused;  // by what selects them
   for (const Key& key : keys()) {
     const bool chosen = !resolved || value_text(key, loaded.settings) != value_text(key, defaults);
-    if (!chosen || !is_set(loaded, key.path)) continue;
+    if (!chosen || !is_set(loaded, key.path) || is_refused_later(key, loaded.settings)) continue;
     auto& names = unused[key.rules.use.selector];
     if (!may_be_used(key, loaded.settings)) {
       names.push_back(key.path);

@@ -3,6 +3,11 @@
 #include <utility>
 
 namespace lockstep::train {
+namespace {
+
+constexpr size_t kMany = 256;  // some fifty steps: so many wait to be read before somebody asks
+
+}  // namespace
 
 DeviceClock::DeviceClock(c10::Device device, int phase, Read read) : device_(device), read_(std::move(read)) {
   entries_.push_back({phase, 0, now()});
@@ -24,6 +29,7 @@ DeviceClock::Moment DeviceClock::now() {
 
 void DeviceClock::enter(int phase, int64_t step, Moment moment) {
   entries_.push_back({phase, step, std::move(moment)});
+  if (entries_.size() > kMany) settle();
 }
 
 void DeviceClock::settle() {

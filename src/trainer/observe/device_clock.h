@@ -32,6 +32,8 @@ class DeviceClock {
   Moment now();
   /// What follows `moment` is of this phase.
   void enter(int phase, int64_t step, Moment moment);
+  /// The phase that it is in belongs to this step.
+  void begin_step(int64_t number) { entries_.back().step = number; }
   /// Reads what the device has come past.
   void settle();
   /// The same of all, and waits for it.

@@ -20,8 +20,19 @@ void PhaseClock::time_on(at::Device device) {
 
 void PhaseClock::settle(bool all) {
   if (!device_) return;
-  if (all) device_->finish();
-  device_->settle();
+  if (all) {
+    device_->finish();
+  } else {
+    device_->settle();
+  }
+}
+
+void PhaseClock::time_on_host() {
+  if (!device_) return;
+  enter(phase_);
+  settle(/*all=*/true);
+  device_.reset();
+  since_ = Clock::now();
 }
 
 void PhaseClock::add(const DeviceClock::Span& span) {

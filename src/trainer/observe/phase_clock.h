@@ -57,13 +57,16 @@ class PhaseClock {
   }
   /// From now on phases are what this device does in them, not what the host does. Nothing on a CPU.
   void time_on(at::Device device);
+  /// From now on phases are what the host does in them again.
+  void time_on_host();
   /// Reads what the device has done by now, without a wait; `all`: waits for it.
   void settle(bool all = false);
   /// From now on steps and their phases are ranges that Nsight shows.
   void show_ranges() { ranges_ = std::make_unique<Ranges>(); }
-  /// What follows belongs to this step.
+  /// What follows belongs to this step, and the phase that the clock is in.
   void begin_step(int64_t number) {
     step_ = number;
+    if (device_) device_->begin_step(number);
     if (tracer_) tracer_->begin_step(number);
     if (ranges_) ranges_->begin_step(number, name_of(phase_));
   }

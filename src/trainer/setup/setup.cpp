@@ -91,8 +91,10 @@ void resolve(LaunchOptions& options, const std::string& backend, const launch::D
   if (options.backend == "auto") options.backend = backend;
 }
 
-// Those of each rank, as the model's stages take them.
-launch::OwnGpus gpus_for(const ModelSettings& model) {
+// Those of each rank, as the model's stages take them; a model that reads no model.devices has one.
+launch::OwnGpus gpus_for(const Settings& settings) {
+  const auto& model = settings.model;
+  if (!config::may_be_used(*config::find_key("model.devices"), settings)) return {};
   if (model.name == "two_stage" && model.devices.empty()) return TwoStage::own_devices();
   return model.devices;
 }
@@ -108,7 +110,7 @@ void open_session(Setup& setup, std::unique_ptr<launch::Runtime> runtime, config
   const auto& settings = loaded.settings;
   const parallel::Joining joining{.options = settings.launch,
                                   .grouped = settings.train.mode == "ddp",
-                                  .gpus = gpus_for(settings.model),
+                                  .gpus = gpus_for(settings),
                                   .facts = facts};
   setup.session = std::make_unique<Session>(std::move(runtime), joining);
 }

@@ -66,8 +66,7 @@ EpochFeed::EpochFeed(DistributedSampler sampler, std::shared_ptr<const Dataset> 
       left_(loader_.batches()),
       steps_(state.step_in_epoch + (left_ + accumulate - 1) / accumulate),
       step_(*this, std::min(accumulate, left_)),
-      next_(loader_.begin()),
-      looks_ahead_(options.workers > 0) {
+      next_(loader_.begin()) {
   state.epoch_trained = left_ == 0;
 }
 
@@ -81,10 +80,11 @@ Batch EpochFeed::take() {
   return std::move(*next_);
 }
 
-// Where no worker makes them, a batch is made when the loop comes to it: it may draw random numbers.
+// A loop that waited here would keep a GPU from the rest of its step. Where no worker makes them, a batch is
+// made when the loop comes to it: it may draw random numbers.
 const Batch* EpochFeed::look_ahead() {
-  if (!looks_ahead_ || left_ == 0) return nullptr;
   if (!ahead_) {
+    if (is_first_ || !loader_.is_ahead()) return nullptr;
     ahead_.emplace();
     try {
       ahead_->batch = take();

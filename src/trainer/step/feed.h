@@ -24,7 +24,7 @@ class StepBatches {
 
   int64_t size() const { return size_; }
   /// The epoch's next batch, of this step or the one after it, while the loop is still at the one before;
-  /// null where there is none, or nobody makes batches in the background.
+  /// null where there is none, or none is made yet: it never waits.
   const Batch* look_ahead();
   /// Of those fetched so far.
   int64_t samples() const { return samples_; }
@@ -101,7 +101,6 @@ class EpochFeed {
   StepBatches step_;
   Loader::iterator next_;
   bool is_first_ = true;
-  const bool looks_ahead_;
   std::optional<Ahead> ahead_;
   Batch current_;
 };

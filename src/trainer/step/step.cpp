@@ -52,15 +52,18 @@ void TrainingStep::run(int64_t number, StepBatches& batches, LossTrace& losses, 
     clock.enter(Phase::forward);
     losses.add(number, learn(batch), batch.indices);
     clock.enter(Phase::data);
-    if (copies_.overlap()) copies_.begin(batches.look_ahead());
+    if (copies_.overlap() && !(number == last_step_ && batches.at_last()))
+      copies_.begin(batches.look_ahead());
   }
   clock.enter(Phase::optimiser);
   update();
   clock.end_step();
 }
 
-// train.graph goes with one batch a step. What is captured has no phases.
+// train.graph goes with one batch a step. What is captured has no phases, and the device's time would cost
+// events between the launches.
 void TrainingStep::run_captured(int64_t number, StepBatches& batches, LossTrace& losses, PhaseClock& clock) {
+  clock.time_on_host();
   clock.enter(Phase::data);
   clock.begin_step(number);
   for (const auto& batch : batches) {
@@ -149,6 +152,7 @@ TrainingStep::TrainingStep(const Setup& setup, Learner& learner)
       loss_(loss_options(setup)),
       settings_(setup.settings),
       device_(setup.team->device()),
+      last_step_(learner.rounds.total_steps),
       autocast_(autocast_type(settings_.train.precision)),
       parameters_(model_.parameters()),
       copies_(device_),
@@ -156,9 +160,11 @@ TrainingStep::TrainingStep(const Setup& setup, Learner& learner)
       lesson_(make_lesson()),
       captured_(captured_step(setup, learner)) {
   if (scaler_) scaler_->share_with([this](at::Tensor& found) { model_.share_overflow(found); });
-  // Backward reaches the first parameters last: one time stamp there tells computing from waiting.
+  // Backward reaches the first parameters last: one time stamp there tells computing from waiting. It goes
+  // through each device in a thread of its own, so those of one device alone.
   for (size_t i = 0; i < std::min<size_t>(2, parameters_.size()); ++i) {
-    if (!model_.exchanges() || !parameters_[i].requires_grad()) continue;
+    if (!model_.exchanges() || !parameters_[i].requires_grad() || parameters_[i].device() != device_)
+      continue;
     parameters_[i].register_hook([done = gradients_done_](const at::Tensor&) {
       if (done->clock) done->moment = done->clock->now();
     });
@@ -166,7 +172,7 @@ TrainingStep::TrainingStep(const Setup& setup, Learner& learner)
 }
 
 at::Tensor placed(Net& net, const at::Tensor& input, at::Device device, const std::string& layout) {
-  return foreseen(net, input, laid_out(input.to(device, /*non_blocking=*/true), layout));
+  return foreseen(net, input, laid_out(on_device(input, device), layout));
 }
 
 }  // namespace lockstep::train

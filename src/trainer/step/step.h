@@ -47,6 +47,7 @@ class TrainingStep {
   LossOptions loss_;
   const Settings& settings_;
   at::Device device_;
+  const int64_t last_step_;  // of the run: no batch follows
   std::optional<at::ScalarType> autocast_;
   std::vector<at::Tensor> parameters_;
   BatchCopies copies_;

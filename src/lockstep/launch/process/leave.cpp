@@ -29,7 +29,8 @@ constexpr auto kTogether = 500ms;   // ranks that fail of one cause fail within 
 constexpr auto kFinalize = 5s;      // all agreed to leave: longer than this and a peer died meanwhile
 constexpr auto kHearRankZero = 1s;  // without MPI: rank 0 speaks first, and its launcher may end us by then
 constexpr auto kHearVoice = 4s;     // for who failed first on this host to speak
-constexpr auto kStay = 3s;          // on a busy machine ranks that fail of one cause come that far apart
+constexpr auto kExit = 3s;
+constexpr auto kStay = 3s;  // on a busy machine ranks that fail of one cause come that far apart
 
 RankOf rank_of_mpi() {
   RankOf self;
@@ -125,17 +126,17 @@ struct Claim {
 
 std::atomic<std::thread::id> leaves = {};  // who called first
 
-// NCCL's watchdogs of a group that was given up run on, and read what libtorch's destructors free; what
-// libraries leave for the exit may wait for a GPU whose work does not end. What is registered last is called
-// first.
-void leave_to_the_kernel() {
-  if (!::dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD)) return;
-  ::on_exit(
-      [](int status, void*) {
-        std::fflush(nullptr);
-        ::_exit(status);
-      },
-      nullptr);
+// NCCL's watchdogs of a group that was given up run on, and read what libtorch's destructors free.
+bool may_have_watchdogs() {
+  return ::dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD) != nullptr;
+}
+
+// What libraries leave for the exit may wait for a GPU whose work does not end, or for a stream that nobody
+// reads. What is registered last is called first.
+void bound_exit() {
+  if (may_have_watchdogs()) leave_to_the_kernel();
+  ::on_exit([](int status, void*) { static_cast<void>(new Alarm(kExit, [status] { ::_exit(status); })); },
+            nullptr);
 }
 
 const Claim& claim() {
@@ -146,6 +147,15 @@ const Claim& claim() {
 }
 
 }  // namespace
+
+void leave_to_the_kernel() {
+  ::on_exit(
+      [](int status, void*) {
+        std::fflush(nullptr);
+        ::_exit(status);
+      },
+      nullptr);
+}
 
 void claim_voice() {
   claim();
@@ -158,7 +168,7 @@ bool another_thread_leaves() {
 
 int leave_failed(int status, const std::string& text) {
   const auto& [failed_at, voice] = claim();
-  leave_to_the_kernel();
+  bound_exit();
   std::signal(SIGTERM, SIG_DFL);  // whoever ends us now is right
   const Environment environment = current_environment();
   if (const RankOf self = rank_of_mpi(); self.world > 1) {

@@ -16,6 +16,10 @@ bool another_thread_leaves();
 /// Call it when the Runtime is gone: an exception that flew past it has left MPI up for this.
 int leave_failed(int status, const std::string& text);
 
+/// At its exit this process flushes what it has printed and is gone: nothing of the libraries is taken down.
+/// What they leave for the exit later than this call runs before.
+void leave_to_the_kernel();
+
 /// Says `text` unless another rank of this host has done so; for those who leave right after.
 void say_for_job(const std::string& text);
 

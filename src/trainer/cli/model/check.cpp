@@ -70,7 +70,7 @@ std::vector<c10::IValue> copies_of(const std::vector<c10::IValue>& inputs) {
   return copies;
 }
 
-/// What the pass gives. Where it fails, the file is to blame.
+/// What the pass gives. Where libtorch or the interpreter refuses it, the file is to blame.
 std::vector<c10::IValue> pass(const char* mode, ExportedNet& net, const std::vector<c10::IValue>& inputs,
                               const std::string& path) {
   try {
@@ -78,9 +78,10 @@ std::vector<c10::IValue> pass(const char* mode, ExportedNet& net, const std::vec
   } catch (const InputError&) {
     throw;
   } catch (const std::exception& error) {
-    if (base::is_out_of_memory(error)) throw;
+    const bool refuses = dynamic_cast<const c10::Error*>(&error) || dynamic_cast<const Error*>(&error);
+    if (!refuses || base::is_out_of_memory(error)) throw;
     const auto fault = fault_of(error);
-    throw InputError(format("{}: {}", mode, fault.what), path, fault.hint);
+    throw InputError(format("{}: {}", mode, fault.what), path, fault.hint).of(fault.code);
   }
 }
 

@@ -1,13 +1,13 @@
 // A checkpoint on every rank, and every rank's state on rank 0: the same bits, a piece at a time.
 #include "lockstep/parallel/trees/share_tree.h"
 
-#include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include <atomic>
+#include <functional>
 
+#include "live_bytes.h"
 #include "lockstep/base/error.h"
 #include "parallel/ranks_group.h"
 
@@ -21,45 +21,12 @@ const Team& team() {
   return instance;
 }
 
-// What tensors hold at once.
-class Counting : public c10::Allocator {
- public:
-  static Counting& instance() {
-    static Counting one;
-    return one;
-  }
-  c10::DataPtr allocate(size_t size) override {
-    auto* block = new Block{below_.allocate(size), static_cast<int64_t>(size)};
-    held_ += block->size;
-    most_ = std::max(most_.load(), held_.load());
-    return {block->data.get(), block,
-            [](void* context) {
-              const std::unique_ptr<Block> gone(static_cast<Block*>(context));
-              instance().held_ -= gone->size;
-            },
-            at::kCPU};
-  }
-  void copy_data(void* to, const void* from, size_t size) const override {
-    default_copy_data(to, from, size);
-  }
-
-  // Calls the work, and returns by how much more was held while it ran.
-  int64_t most_in(const std::function<void()>& work) {
-    c10::SetCPUAllocator(this, 100);
-    const int64_t before = held_;
-    most_ = before;
-    work();
-    return most_ - before;
-  }
-
- private:
-  struct Block {
-    c10::DataPtr data;
-    int64_t size;
-  };
-  c10::Allocator& below_ = *c10::GetDefaultCPUAllocator();
-  std::atomic<int64_t> held_ = 0, most_ = 0;
-};
+// By how much more tensors hold while the work runs.
+int64_t most_in(const std::function<void()>& work) {
+  const test::LiveBytes bytes;
+  work();
+  return bytes.most();
+}
 
 at::Tensor numbers(int64_t count, int seed) {
   return at::randn({count}, at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(seed)));
@@ -127,7 +94,7 @@ TEST(ShareTree, EveryRankHasTheFirstOnesBits) {
 TEST(ShareTree, HoldsOnePieceBesideTheTree) {
   const auto whole = tree_of(2);
   const int64_t slack = 64 << 10;  // the frame, and what is small
-  const auto most = Counting::instance().most_in([&] {
+  const auto most = most_in([&] {
     share_tree(
         team(), [&] { return whole; }, kPiece);
   });
@@ -153,7 +120,7 @@ TEST(GatherTrees, HoldsOnePieceBesideTheTrees) {
   const auto own = tree_of(3);
   const auto tree = bytes_of(own) - bytes_of(get(own, "a part of it"));
   const int64_t slack = 64 << 10;
-  const auto most = Counting::instance().most_in([&] { gather_trees(team(), own, kPiece); });
+  const auto most = most_in([&] { gather_trees(team(), own, kPiece); });
   const int64_t others = team().world() - 1;
   const int64_t held = team().first() ? others * tree : tree;  // a sender has a snapshot of its own
   EXPECT_LE(most, held + (others > 0 ? kPiece : 0) + slack);
