@@ -186,17 +186,19 @@ def test_a_device_that_fails_for_good_ends_both_ranks_by_name(error, said, gpu_l
 @pytest.mark.parametrize("fault", ["hang:30", "error:30", "async:30", "kill:30"])
 @pytest.mark.parametrize("graph", [False, True], ids=["eager", "graph"])
 def test_a_rank_whose_nccl_fails_is_named_by_the_other(fault, graph, gpu_lab, train):  # noqa: F811
+    """Where both hosts have launched what hangs nobody may be seen at fault, but both end."""
     lab = gpu_lab(gpus=2)
     how = dict(config=SOURCE / "configs/mnist_gpu.yaml", data__root=f"{DATA}/mnist", train__precision="fp32") if graph else {}
     statuses, texts = train(lab, 2, env=lab.env(nccl_fault=fault, fail_rank=1), check=False, **(ENDLESS | how))
     assert all(statuses), statuses
-    assert "rank 1" in error_of(texts[0]), texts[0][-1500:]
+    named = "rank 1" in error_of(texts[0])
+    assert named or (fault.startswith("hang") and "timed out after 4 s" in error_of(texts[0])), texts[0][-1500:]
 
 
 def test_an_abort_that_never_returns_does_not_keep_the_ranks(gpu_lab, train):  # noqa: F811
     lab = gpu_lab(gpus=2)
     statuses, texts = train(lab, 2, env=lab.env(nccl_fault="hang:30", fail_rank=1, nccl_abort="hang"), check=False, **ENDLESS)
-    assert all(statuses) and "rank 1" in error_of(texts[0]), texts[0][-1500:]
+    assert all(statuses) and "timed out after 4 s" in error_of(texts[0]), texts[0][-1500:]
 
 
 # ---- between devices and CPUs ------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import running
 import surroundings
 from modes import SMALL, Mode
 
-pytestmark = [pytest.mark.about("cuda", "loop", "parallel"), pytest.mark.usefixtures("python")]
+pytestmark = pytest.mark.about("cuda", "loop", "parallel")
 
 
 def exported(folder):
@@ -61,7 +61,7 @@ CLOSE = {
 
 
 @pytest.fixture
-def part(gpu_lab, lockstep, tmp_path, monkeypatch):  # noqa: F811
+def part(gpu_lab, lockstep, python, tmp_path, monkeypatch):  # noqa: F811
     """What a part of the kit has to run with, on four pretended GPUs."""
     for name, value in gpu_lab(gpus=4).env().items():
         monkeypatch.setenv(name, value)
