@@ -3,10 +3,10 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
+#include <malloc.h>
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 
 namespace lockstep::test {
 
@@ -27,19 +27,15 @@ class LiveBytes {
  private:
   static constexpr uint8_t kPriority = 100;  // above libtorch's own
 
-  struct Block {
-    c10::DataPtr data;
-    int64_t size;
-  };
   struct Counter : c10::Allocator {
     c10::DataPtr allocate(size_t size) override {
-      std::unique_ptr<Block> block(new Block{below.allocate(size), static_cast<int64_t>(size)});
-      const int64_t now = held += block->size;
+      void* data = below.raw_allocate(size);
+      const int64_t now = held += size_of(data);
       for (int64_t high = most; high < now && !most.compare_exchange_weak(high, now);) {
       }
-      void* data = block->data.get();
-      return {data, block.release(), &give_back, at::kCPU};
+      return {data, data, &give_back, at::kCPU};
     }
+    c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
     void copy_data(void* to, const void* from, size_t size) const override {
       default_copy_data(to, from, size);
     }
@@ -52,9 +48,10 @@ class LiveBytes {
     static auto& one = *new Counter;
     return one;
   }
-  static void give_back(void* context) {
-    const std::unique_ptr<Block> gone(static_cast<Block*>(context));
-    counter().held -= gone->size;
+  static int64_t size_of(void* data) { return static_cast<int64_t>(::malloc_usable_size(data)); }
+  static void give_back(void* data) {
+    counter().held -= size_of(data);
+    counter().below.raw_deallocate(data);
   }
 
   c10::Allocator* before_;

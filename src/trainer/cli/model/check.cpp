@@ -81,7 +81,7 @@ std::vector<c10::IValue> pass(const char* mode, ExportedNet& net, const std::vec
     const bool refuses = dynamic_cast<const c10::Error*>(&error) || dynamic_cast<const Error*>(&error);
     if (!refuses || base::is_out_of_memory(error)) throw;
     const auto fault = fault_of(error);
-    throw InputError(format("{}: {}", mode, fault.what), path, fault.hint).of(fault.code);
+    throw InputError(format("{}: {}", mode, fault.what), path, fault.hint);
   }
 }
 
