@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "lockstep/base/format.h"
-#include "lockstep/comm/mpi/reduction.h"
+#include "lockstep/comm/node/reduction.h"
 #include "lockstep/comm/watch/calls.h"
 #include "lockstep/comm/watch/op_names.h"
 
@@ -11,7 +11,6 @@ namespace lockstep::comm {
 namespace {
 
 using c10d::OpType;
-using Clock = std::chrono::steady_clock;
 
 Carrier& carrier_in(c10d::Backend& base) {
   auto* carrier = dynamic_cast<Carrier*>(&base);
@@ -43,61 +42,19 @@ std::vector<std::string> gather_over(c10d::Backend& base, const std::string& own
 
 }  // namespace
 
-class AlgorithmBackend::Sum : public c10d::Work {
- public:
-  Sum(int rank, OpType type, Collective collective, Tensors tensors, std::vector<Reduction> reductions)
-      : Work(rank, type),
-        collective(std::move(collective)),
-        tensors(std::move(tensors)),
-        reductions(std::move(reductions)),
-        future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
-
-  std::vector<at::Tensor> result() override { return tensors; }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
-  uint64_t getSequencenumber() const override { return collective.number; }
-  void end(const std::exception_ptr& error) {
-    finish(error);
-    error ? future_->setError(error) : future_->markCompleted(c10::IValue(tensors));
-  }
-
-  const Collective collective;
-  Tensors tensors;
-  const std::vector<Reduction> reductions;  // one for each tensor
-
- private:
-  c10::intrusive_ptr<c10::ivalue::Future> future_;
-};
-
 AlgorithmBackend::AlgorithmBackend(c10::intrusive_ptr<c10d::Backend> base, const Algorithm& algorithm,
                                    Delay delay, std::shared_ptr<RollCall> roll,
                                    std::chrono::milliseconds timeout)
-    : Backend(base->getRank(), base->getSize()),
-      base_(std::move(base)),
-      carrier_(carrier_in(*base_)),
+    : ForwardingBackend(base->getRank(), base->getSize(), base),
+      carrier_(carrier_in(*base)),
       algorithm_(algorithm),
       roll_(std::move(roll)),
       timeout_(timeout),
-      delay_(delay),
-      thread_([this] { serve(); }) {}
-
-// What has begun ends, or meets its limit: the others count on it.
-AlgorithmBackend::~AlgorithmBackend() {
-  {
-    const std::lock_guard<std::mutex> guard(mutex_);
-    end_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-}
+      delay_(delay) {}
 
 void AlgorithmBackend::set_delay(Delay delay) {
   const std::lock_guard<std::mutex> guard(mutex_);
   delay_ = delay;
-}
-
-double AlgorithmBackend::busy() const {
-  const std::lock_guard<std::mutex> guard(mutex_);
-  return busy_;
 }
 
 std::exception_ptr AlgorithmBackend::carry(const Collective& collective,
@@ -117,7 +74,7 @@ std::exception_ptr AlgorithmBackend::carry(const Collective& collective,
 void AlgorithmBackend::compare(const Collective& collective, OpType type, const Tensors& tensors,
                                const c10d::ReduceOp& op) {
   const auto found = difference(call_of(type, tensors, of_sum(op)),
-                                [this](const std::string& own) { return gather_over(*base_, own); });
+                                [this](const std::string& own) { return gather_over(*base(), own); });
   if (!found.empty()) roll_->end_at(collective.number, found);
 }
 
@@ -130,13 +87,11 @@ AlgorithmBackend::WorkPtr AlgorithmBackend::begin(OpType type, const Tensors& te
   const Collective collective{format("{} ({})", op_name(type), algorithm_.name), roll_->begin(type),
                               timeout == c10d::kUnsetTimeout ? timeout_.load() : timeout};
   if (roll_->compares_calls()) compare(collective, type, tensors, op);
-  auto sum = c10::make_intrusive<Sum>(getRank(), type, collective, tensors, std::move(reductions));
-  {
-    const std::lock_guard<std::mutex> guard(mutex_);
-    waiting_.push_back(sum);
-  }
-  changed_.notify_all();
-  return sum;
+  auto work = c10::make_intrusive<QueuedWork>(getRank(), type, collective.number, tensors);
+  queue_.add(work, [this, collective, tensors, reductions = std::move(reductions)] {
+    return roll_->is_dead() ? death() : run(collective, tensors, reductions);
+  });
+  return work;
 }
 
 AlgorithmBackend::WorkPtr AlgorithmBackend::allreduce(Tensors& tensors,
@@ -151,18 +106,19 @@ AlgorithmBackend::WorkPtr AlgorithmBackend::allreduce_coalesced(
   return begin(OpType::ALLREDUCE_COALESCED, tensors, options.reduceOp, options.timeout);
 }
 
-std::exception_ptr AlgorithmBackend::run(Sum& sum) {
+std::exception_ptr AlgorithmBackend::run(const Collective& collective, const Tensors& tensors,
+                                         const std::vector<Reduction>& reductions) {
   const at::NoGradGuard no_grad;  // it may be a parameter
-  return carry(sum.collective, [&](Messenger& messenger) {
-    for (size_t i = 0; i < sum.tensors.size(); ++i) {
-      const auto& reduction = sum.reductions[i];
-      const auto flat = sum.tensors[i].contiguous();
+  return carry(collective, [&](Messenger& messenger) {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const auto& reduction = reductions[i];
+      const auto flat = tensors[i].contiguous();
       const Numbers numbers{static_cast<std::byte*>(flat.data_ptr()),
                             static_cast<size_t>(flat.numel()),
                             {reduction.item_bytes, reduction.combine}};
       algorithm_.run(messenger, numbers);
       if (reduction.divide) reduction.divide(numbers.data, numbers.items, getSize());
-      if (!flat.is_same(sum.tensors[i])) sum.tensors[i].copy_(flat);
+      if (!flat.is_same(tensors[i])) tensors[i].copy_(flat);
     }
   });
 }
@@ -173,25 +129,6 @@ std::exception_ptr AlgorithmBackend::death() {
     return nullptr;
   } catch (const std::exception&) {
     return std::current_exception();
-  }
-}
-
-void AlgorithmBackend::serve() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [this] { return end_ || !waiting_.empty(); });
-    if (waiting_.empty()) return;
-    const auto sum = std::move(waiting_.front());
-    waiting_.pop_front();
-    lock.unlock();
-    const auto begin = Clock::now();
-    const auto error = roll_->is_dead() ? death() : run(*sum);
-    const std::chrono::duration<double> passed = Clock::now() - begin;
-    lock.lock();
-    busy_ += passed.count();
-    lock.unlock();
-    sum->end(error);
-    lock.lock();
   }
 }
 

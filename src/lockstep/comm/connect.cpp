@@ -20,6 +20,7 @@
 #include "lockstep/comm/meet/store.h"
 #include "lockstep/comm/mpi/backend.h"
 #include "lockstep/comm/mpi/comms.h"
+#include "lockstep/comm/shared_backend.h"
 #include "lockstep/launch/process/mpi.h"
 #include "lockstep/launch/variables.h"
 
@@ -64,9 +65,27 @@ void add_gloo(Group& group, const Joining& joining) {
              make_gloo(joining.store, joining.job, joining.options, joining.roll), joining);
 }
 
+bool is_on_one_node(const std::vector<Peer>& peers) {
+  return std::all_of(peers.begin(), peers.end(),
+                     [&](const Peer& peer) { return peer.node == peers[0].node; });
+}
+
+// An algorithm has messages of its own, and several nodes have gloo's sums over all of them.
+void add_shared(Group& group, const Joining& joining) {
+  const auto& options = joining.options;
+  if (has_algorithm(options) || !is_on_one_node(joining.peers)) return add_gloo(group, joining);
+  auto backend = make_shared_backend(make_gloo(joining.store, joining.job, options, joining.roll),
+                                     joining.roll, options.join_timeout, options.timeout);
+  const bool shares = backend->getBackendName() == "shared";
+  group.setBackend(c10::kCPU, shares ? Group::BackendType::CUSTOM : Group::BackendType::GLOO,
+                   std::move(backend));
+}
+
 void add_mpi(Group& group, const Joining& joining) {
   add_to_cpu(group, Group::BackendType::MPI,
-             c10::make_intrusive<MpiBackend>(joining.mpi, joining.roll, joining.options.timeout), joining);
+             c10::make_intrusive<MpiBackend>(joining.mpi, joining.roll, joining.options.join_timeout,
+                                             joining.options.timeout),
+             joining);
 }
 
 // As Python does where no backend is named: tensors on the CPU go through gloo.
@@ -118,10 +137,11 @@ void require_mpi(const launch::Runtime& runtime, c10::Device) {
 void require_gpu(const launch::Runtime&, c10::Device device) {
   if (device.is_cuda() && device.has_index()) return;
   throw InputError(format("the backend nccl needs a GPU, and the device is '{}'", device.str()),
-                   "launch.backend", "set launch.device to cuda, or choose gloo or mpi");
+                   "launch.backend", "set launch.device to cuda, or leave the backend at auto");
 }
 
 const std::map<std::string, Kind> kKinds = {
+    {"shared", {Group::BackendType::GLOO, OnSilence::cut, add_shared, require_gloo, true}},
     {"gloo", {Group::BackendType::GLOO, OnSilence::cut, add_gloo, require_gloo, true}},
     {"mpi", {Group::BackendType::MPI, OnSilence::tell, add_mpi, require_mpi, false}},
     {"nccl", {Group::BackendType::NCCL, OnSilence::cut_and_say, add_nccl, require_gpu, true}},
@@ -131,7 +151,7 @@ const Kind& find_kind(const launch::Runtime& runtime, const std::string& backend
   const auto found = kKinds.find(backend_for(runtime, backend, device.is_cuda()));
   if (found != kKinds.end()) return found->second;
   throw InputError(format("there is no backend '{}'", backend), "launch.backend",
-                   "choose auto, nccl, gloo or mpi");
+                   "choose auto, nccl, shared, gloo or mpi");
 }
 
 // Before anybody waits for anybody.
@@ -146,7 +166,8 @@ void check_algorithm(const Kind& kind, const LaunchOptions& options) {
   if (kind.type != Group::BackendType::NCCL) return;
   throw InputError(
       format("the all-reduce {} needs messages between CPUs, and the backend is nccl", algorithm.name),
-      "launch.allreduce", "set launch.backend to gloo or mpi, or launch.allreduce to auto");
+      "launch.allreduce",
+      "leave launch.backend at auto, or set it to gloo or mpi; or set launch.allreduce to auto");
 }
 
 // A write to a peer that is gone must be an error of that call, not the end of this process. Whoever has set
@@ -172,6 +193,13 @@ void meet(launch::Runtime& runtime, std::chrono::milliseconds timeout) {
   if (!runtime.has_met()) join_ranks(runtime, timeout);
 }
 
+// What gives the group its name, which is a custom one's where c10d has none for it.
+void set_default(Group& group, const Kind& kind, const LaunchOptions& options) {
+  const bool shares =
+      kind.type == Group::BackendType::GLOO && group.getBackend(c10::kCPU)->getBackendName() != "gloo";
+  group.setDefaultBackend(has_algorithm(options) || shares ? Group::BackendType::CUSTOM : kind.type);
+}
+
 // MPI's connections are MPI's business: for it the store's are watched, which lead to the same hosts.
 ProcessGroup open_group(const Kind& kind, Joining joining, const Connections& at_first) {
   const Job& job = joining.job;
@@ -184,7 +212,7 @@ ProcessGroup open_group(const Kind& kind, Joining joining, const Connections& at
     const auto longest_silence = longest_silence_for(joining.options.timeout);
     joining.roll->watch(Lines(since(before, connections()), longest_silence), kind.on_silence);
   }
-  group->setDefaultBackend(has_algorithm(joining.options) ? Group::BackendType::CUSTOM : kind.type);
+  set_default(*group, kind, joining.options);
   group->setGroupName(joining.name);
   return group;
 }
@@ -223,7 +251,8 @@ int place_among(const std::vector<Peer>& members, int rank) {
 }  // namespace
 
 std::string backend_for(const launch::Runtime& runtime, const std::string& asked, bool on_gpu) {
-  if (asked == "auto") return on_gpu ? "nccl" : "gloo";
+  if (asked == "auto" && !on_gpu) return runtime.job().nodes == 1 ? "shared" : "gloo";
+  if (asked == "auto") return "nccl";
   const bool alone = runtime.job().world == 1 && !runtime.has_mpi();
   return asked == "mpi" && alone ? backend_for(runtime, "auto", on_gpu) : asked;
 }

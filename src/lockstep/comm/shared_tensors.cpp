@@ -4,16 +4,16 @@
 
 #include <algorithm>
 
-#include "lockstep/comm/mpi/backend.h"
+#include "lockstep/comm/node/inline_backend.h"
 
 namespace lockstep::comm {
 namespace {
 
-MpiBackend* sharer_of(const ProcessGroup& group) {
+InlineBackend* sharer_of(const ProcessGroup& group) {
   if (!group || group->getSize() == 1) return nullptr;
   const auto devices = group->getDeviceTypes();
   if (std::find(devices.begin(), devices.end(), at::Device(at::kCPU)) == devices.end()) return nullptr;
-  return dynamic_cast<MpiBackend*>(group->getBackend(c10::kCPU).get());
+  return dynamic_cast<InlineBackend*>(group->getBackend(c10::kCPU).get());
 }
 
 bool can_move(const at::Tensor& tensor) {

@@ -97,11 +97,15 @@ std::string hint_for_few(int count, int visible) {
 
 // What of the options needs the tensors on CPUs.
 std::string cpu_alone(const LaunchOptions& options) {
-  if (options.backend == "gloo" || options.backend == "mpi") return "launch.backend is " + options.backend;
+  if (sums_on_cpus(options.backend)) return "launch.backend is " + options.backend;
   return options.allreduce == "auto" ? "" : "launch.allreduce is " + options.allreduce;
 }
 
 }  // namespace
+
+bool sums_on_cpus(const std::string& backend) {
+  return backend == "shared" || backend == "gloo" || backend == "mpi";
+}
 
 GpuCount count_gpus(const Environment& environment) {
   const std::string narrowed = is_set(environment, kVisible) ? quote(environment, kVisible) : "";

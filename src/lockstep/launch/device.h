@@ -48,7 +48,10 @@ GpuIdentity identify_gpu(int index);
 DeviceChoice choose_device(const Job& job, const std::string& wanted, const Environment& environment,
                            const OwnGpus& own = {});
 
-/// The same of all keys: what sums on CPUs (the backends gloo and mpi, an algorithm of launch.allreduce)
+/// Whether this backend takes tensors on CPUs alone.
+bool sums_on_cpus(const std::string& backend);
+
+/// The same of all keys: what sums on CPUs (such a backend, an algorithm of launch.allreduce)
 /// makes `auto` a CPU, with a warning where there are GPUs, and `cuda` an InputError.
 DeviceChoice choose_device(const Job& job, const LaunchOptions& options, const Environment& environment,
                            const OwnGpus& own = {});

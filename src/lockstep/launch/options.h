@@ -10,7 +10,7 @@ namespace lockstep {
 /// alike.
 struct LaunchOptions {
   std::string launcher = "auto";   // auto, or what `lockstep whoami` calls it; none = alone
-  std::string backend = "auto";    // auto | nccl | gloo | mpi
+  std::string backend = "auto";    // auto | nccl | shared | gloo | mpi
   std::string allreduce = "auto";  // auto = the backend's own, or an algorithm of comm/algorithms
   std::string device = "auto";     // auto | cpu | cuda
   double latency_us = 0;           // a slow network made on purpose: each message takes so much longer ...

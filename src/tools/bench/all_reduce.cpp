@@ -51,16 +51,24 @@ class Bench {
     const auto facts = [&asked](const launch::DeviceChoice&) { return facts_of(asked); };
     session_ =
         std::make_unique<Session>(std::move(runtime), parallel::Joining{.options = {}, .facts = facts});
-    if (session_->world() > 1) return;
-    throw InputError("one rank has nothing to exchange", "bench allreduce",
-                     "start more: mpirun -n 2 lockstep bench allreduce");
+    if (session_->world() == 1)
+      throw InputError("one rank has nothing to exchange", "bench allreduce",
+                       "start more: mpirun -n 2 lockstep bench allreduce");
+    auto shared = comm::connect(*runtime_, {.backend = "shared"});
+    if (shared->getBackend(c10::kCPU)->getBackendName() == "shared") shared_ = std::move(shared);
   }
 
   const Session& session() const { return *session_; }
 
-  /// gloo, NCCL and MPI as far as they are here; then the algorithms.
+  /// gloo, shared memory, NCCL and MPI as far as they are here; then the algorithms.
   std::vector<Way> ways(std::vector<std::string>& notes) {
-    std::vector<Way> ways = {through("gloo", session_->group())};
+    std::vector<Way> ways = {through("gloo", comm::connect(*runtime_, {.backend = "gloo"}))};
+    if (shared_) {
+      ways.push_back(through("shared", shared_));
+      ways.push_back(in_shared_memory("shared_in_place", shared_));
+    } else {
+      notes.push_back("shared is not measured: it is gloo where the ranks share no memory");
+    }
     const auto device = session_->device();
     device.is_cuda() ? ways.push_back(through("nccl", session_->group(), device))
                      : notes.push_back("nccl is not measured: no GPU here");
@@ -80,11 +88,12 @@ class Bench {
   }
 
   /// A barrier. gloo lets one rank go a good deal before the other, which a sum of microseconds would be
-  /// billed for. The mpi backend's, which spins, does not; who came late to the first of two is in time for
-  /// the second.
+  /// billed for. One in shared memory, which spins, does not; who came late to the first of two is in time
+  /// for the second.
   void line_up() const {
-    if (!mpi_) return session_->team().barrier();
-    for (int i = 0; i < 2; ++i) mpi_->barrier()->wait();
+    const auto& spins = shared_ ? shared_ : mpi_;
+    if (!spins) return session_->team().barrier();
+    for (int i = 0; i < 2; ++i) spins->barrier()->wait();
   }
 
   /// Of the algorithms' messages.
@@ -101,7 +110,8 @@ class Bench {
   const AllReduceBench& asked_;
   launch::Runtime* runtime_;  // the session's
   std::unique_ptr<Session> session_;
-  ProcessGroup mpi_;  // where MPI is
+  ProcessGroup shared_;  // where the ranks share memory
+  ProcessGroup mpi_;     // where MPI is
 };
 
 // Collective.

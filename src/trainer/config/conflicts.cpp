@@ -1,5 +1,6 @@
 #include "trainer/config/conflicts.h"
 
+#include "lockstep/launch/device.h"
 #include "trainer/config/chosen.h"
 
 namespace lockstep::config {
@@ -73,7 +74,7 @@ const std::vector<Conflict>& conflicts() {
       {kOwnAllReduce,
        {"launch.backend", "nccl", [](const S& s) { return s.launch.backend == "nccl"; }},
        "it needs messages between CPUs",
-       "set launch.backend to gloo or mpi, or launch.allreduce to auto"},
+       "leave launch.backend at auto, or set it to gloo or mpi; or set launch.allreduce to auto"},
       {{"launch.latency_us", "above 0", [](const S& s) { return s.launch.latency_us > 0; }},
        kNoAllReduce,
        kNoMessages,
@@ -118,8 +119,8 @@ const std::vector<Conflict>& conflicts() {
        "a captured step cannot look for them each time",
        "set it to false; ddp.static_graph finds them once"},
       {kGraph,
-       {"launch.backend", "gloo or mpi",
-        [](const S& s) { return s.launch.backend == "gloo" || s.launch.backend == "mpi"; }},
+       {"launch.backend", "shared, gloo or mpi",
+        [](const S& s) { return launch::sums_on_cpus(s.launch.backend); }},
        "they need the CPU in each step",
        "leave launch.backend at auto: NCCL alone works without the CPU"},
       {kGraph,

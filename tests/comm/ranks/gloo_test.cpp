@@ -21,7 +21,7 @@ TEST(Gloo, SumsOverTheRanks) {
 }
 
 TEST(Gloo, CallsItselfGloo) {
-  auto group = test::open("auto");
+  auto group = test::open("gloo");
   EXPECT_EQ(group->getBackendName(), "gloo");
   EXPECT_EQ(group->getBackend(c10::kCPU)->getBackendName(), "gloo");
   EXPECT_EQ(group->getRank(), own_rank());

@@ -83,7 +83,7 @@ TEST_P(Messages, WhatWasSentBeforeLeavingArrives) {
   test::runtime().barrier();
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Messages, ::testing::Values("gloo", "mpi"),
+INSTANTIATE_TEST_SUITE_P(Backends, Messages, ::testing::Values("shared", "gloo", "mpi"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(MessagesOverMpi, AShorterOneThanExpectedIsAnError) {
@@ -126,7 +126,7 @@ TEST(OwnCommunicator, AWaitForAnythingOnTheWorldIsLeftAlone) {
   mpi::Request request = mpi::Request::null;
   mpi::calls().irecv(&anything, 1, mpi::Type::int32, mpi::kAnySource, mpi::kAnyTag, mpi::Comm::world,
                      &request);
-  for (const char* backend : {"gloo", "mpi"}) test::open(backend)->barrier()->wait();
+  for (const char* backend : {"shared", "gloo", "mpi"}) test::open(backend)->barrier()->wait();
   mpi::calls().test(&request, &come, mpi::kIgnore);
   EXPECT_FALSE(come) << "a message of ours came on MPI_COMM_WORLD";
   if (come) return;

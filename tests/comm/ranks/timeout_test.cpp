@@ -67,7 +67,7 @@ TEST_P(Timeout, ARankThatLeftIsNamedAtOnce) {
   test::runtime().barrier();
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Timeout, ::testing::Values("gloo", "mpi"),
+INSTANTIATE_TEST_SUITE_P(Backends, Timeout, ::testing::Values("shared", "gloo", "mpi"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(Join, NamesTheRankThatDidNotCome) {

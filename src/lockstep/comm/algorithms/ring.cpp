@@ -2,22 +2,17 @@
 // and all have all of them. However many ranks there are, each sends the data not quite twice: the best there
 // is for many bytes (Patarasuk and Yuan 2009). Latencies add up with the ranks.
 #include "lockstep/comm/algorithms/algorithm.h"
+#include "lockstep/comm/algorithms/gloo_chunks.h"
 
 namespace lockstep::algorithms {
 namespace {
 
-// Cut where gloo's ring cuts, and added in its order, so that the sums have the same bits: a message has at
-// most 1 MiB there, each rank at least two, and each rank's chunk is made of as many.
+// Cut where gloo's ring cuts, and added in its order, so that the sums have the same bits.
 struct Chunks {
-  Chunks(const Numbers& numbers, int world) : numbers_(numbers), world_(world) {
-    constexpr std::size_t kMessage = 1 << 20;
-    const std::size_t ranks = static_cast<std::size_t>(world), size = numbers.operation.item_bytes;
-    const std::size_t bytes = numbers.items * size, most = std::max(size, kMessage / size * size);
-    const std::size_t messages = std::max((bytes + most - 1) / most, 2 * ranks);
-    const std::size_t each = (messages + ranks - 1) / ranks;
-    const std::size_t share = (bytes + each * ranks - 1) / (each * ranks);
-    items_ = each * ((share + size - 1) / size);
-  }
+  Chunks(const Numbers& numbers, int world)
+      : numbers_(numbers),
+        world_(world),
+        items_(gloo_chunk(numbers.items, numbers.operation.item_bytes, world)) {}
   // The last ones may be short, or empty.
   Numbers of(int index) const {
     const auto at = static_cast<std::size_t>((index + 2 * world_) % world_);

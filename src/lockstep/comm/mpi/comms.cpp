@@ -1,16 +1,11 @@
 #include "lockstep/comm/mpi/comms.h"
 
-#include <sched.h>
-
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
 #include <memory>
-#include <string>
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/format.h"
+#include "lockstep/comm/node/patience.h"
 #include "lockstep/launch/process/mpi.h"
 
 namespace lockstep::comm {
@@ -93,15 +88,6 @@ int cleanup_key() {
   return key;
 }
 
-// A container's share of the processor time, in whole cores; a large number where there is no limit.
-int quota_cores() {
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (!(file >> quota >> period) || quota == "max" || period <= 0) return CPU_SETSIZE;
-  return std::max(1, static_cast<int>(std::atof(quota.c_str()) / period));
-}
-
 }  // namespace
 
 // MPI calls the delete functions of MPI_COMM_SELF's attributes first thing in MPI_Finalize (MPI 3.1, 8.7.1).
@@ -145,15 +131,8 @@ void require_threads() {
               "start MPI with MPI_THREAD_SERIALIZED or higher, or choose the backend gloo");
 }
 
-bool is_crowded(mpi::Comm node) {
-  cpu_set_t own;
-  CPU_ZERO(&own);
-  ::sched_getaffinity(0, sizeof own, &own);
-  cpu_set_t all;
-  CPU_ZERO(&all);
-  launch::check_mpi(mpi::calls().allreduce(&own, &all, sizeof own, mpi::Type::byte, mpi::Op::bor, node),
-                    "MPI_Allreduce");
-  return std::min(CPU_COUNT(&all), quota_cores()) < size_of(node);
+void require_success(int code, const char* call) {
+  if (code != mpi::kSuccess) throw OutOfPatience{false, launch::mpi_failure(code, call)};
 }
 
 }  // namespace lockstep::comm

@@ -34,7 +34,7 @@ void free_at_finalize(void (*free)(void*), void* what);
 /// Throws where MPI would not allow a call from the autograd engine's thread.
 void require_threads();
 
-/// True where the ranks of this node outnumber the cores they may run on.
-bool is_crowded(mpi::Comm node);
+/// Throws OutOfPatience where `code` says that this call of MPI's has failed.
+void require_success(int code, const char* call);
 
 }  // namespace lockstep::comm

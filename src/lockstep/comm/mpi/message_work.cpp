@@ -1,6 +1,7 @@
 #include "lockstep/comm/mpi/message_work.h"
 
 #include "lockstep/base/format.h"
+#include "lockstep/comm/mpi/comms.h"
 
 namespace lockstep::comm {
 

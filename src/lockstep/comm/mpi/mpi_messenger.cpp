@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lockstep/comm/algorithms/carrier.h"
+#include "lockstep/comm/mpi/comms.h"
 
 namespace lockstep::comm {
 namespace {

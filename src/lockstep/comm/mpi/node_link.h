@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "lockstep/comm/mpi/comms.h"
-#include "lockstep/comm/mpi/patience.h"
-#include "lockstep/comm/mpi/reduction.h"
+#include "lockstep/comm/node/patience.h"
+#include "lockstep/comm/node/reduction.h"
 
 namespace lockstep::comm {
 

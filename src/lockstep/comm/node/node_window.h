@@ -1,14 +1,14 @@
 #pragma once
-// The shared memory of a node's ranks inside a collective: two slots and one flag a rank, in an MPI-3 window.
+// The shared memory of a node's ranks inside a collective: two slots and two counters a rank.
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <vector>
 
-#include "lockstep/comm/mpi/comms.h"
-#include "lockstep/comm/mpi/patience.h"
-#include "lockstep/mpi/calls.h"
+#include "lockstep/comm/node/node_memory.h"
+#include "lockstep/comm/node/patience.h"
 
 namespace lockstep::comm {
 
@@ -17,16 +17,23 @@ namespace lockstep::comm {
 /// one. Every rank posts the same number of times in a turn.
 class NodeWindow {
  public:
-  NodeWindow(const MpiComms& comms, size_t slot_bytes);
+  /// What a rank's piece of memory needs.
+  static size_t bytes_for(size_t slot_bytes);
+  NodeWindow(NodeMemory memory, NodeRanks node, size_t slot_bytes);
 
   size_t slot_bytes() const { return slot_bytes_; }
-  int rank() const { return rank_; }
+  int rank() const { return node_.own; }
   int size() const { return static_cast<int>(segments_.size()); }
+
+  /// Says that this rank has come to its next collective.
+  void arrive();
+  /// Whether all do so within some milliseconds.
+  bool all_arrived(bool crowded);
 
   /// Waits until nobody reads the slot that this turn writes.
   void begin(Patience& patience);
   std::byte* slot(int local_rank) const;
-  std::byte* own_slot() const { return slot(rank_); }
+  std::byte* own_slot() const { return slot(rank()); }
   /// What this rank wrote is there, and it reads nothing of the turn before any more.
   void post();
   /// Until that rank has posted as often as this one.
@@ -39,10 +46,11 @@ class NodeWindow {
  private:
   void wait_for(int local_rank, uint64_t posts, Patience& patience) const;
 
-  int rank_;
+  NodeMemory memory_;
+  NodeRanks node_;
   size_t slot_bytes_;
   std::vector<std::byte*> segments_;
-  std::vector<int> global_ranks_;
+  uint64_t arrivals_ = 0;
   uint64_t posts_ = 0;
   uint64_t turns_ = 0;
   uint64_t turn_before_ = 0;  // the number of the first post of the turn before

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "lockstep/base/awake.h"
+#include "lockstep/comm/node/spin.h"
 #include "lockstep/comm/watch/roll_call.h"
 
 namespace lockstep::comm {
@@ -16,9 +17,6 @@ struct OutOfPatience {
   bool timed_out = false;
   std::string cause = "";  // the backend's own words
 };
-
-/// Throws OutOfPatience where `code` says that this call of MPI's has failed.
-void require_success(int code, const char* call);
 
 class Patience {
  public:
@@ -31,20 +29,19 @@ class Patience {
   /// that others want is given up soon, and is back soon, which yielding does not bring about.
   template <class Sleep>
   void turn(int rank, const Sleep& sleep) {
-    if (spins_before_sleep()) return;
+    if (spin_.again()) return;
     sleep(kLongestSleep);
     look_up(rank);
   }
   /// Before each wait: spin again.
   void restart() {
     turns_ = 0;
-    sleepy_ = false;
+    spin_ = Spin(crowded_);
   }
 
  private:
   static constexpr std::chrono::milliseconds kLongestSleep{20};
 
-  bool spins_before_sleep();
   void look_up(int rank);
 
   const RollCall& roll_;
@@ -52,10 +49,9 @@ class Patience {
   std::chrono::milliseconds timeout_;
   base::AwakeTime awake_;
   std::chrono::steady_clock::time_point next_look_;
-  std::chrono::steady_clock::time_point spin_end_;
   bool crowded_;
   int turns_ = 0;
-  bool sleepy_ = false;  // has spun for long enough
+  Spin spin_;
 };
 
 }  // namespace lockstep::comm

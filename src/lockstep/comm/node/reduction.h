@@ -21,6 +21,8 @@ struct Reduction {
 };
 
 /// Throws c10::Error where c10d has no such operation for that type (an average of bools, bits of floats).
-Reduction find_reduction(c10::ScalarType type, c10d::ReduceOp::RedOpType op);
+/// `on_the_left`: a later source stands on the left, out[i] = … (s2[i] op (s1[i] op s0[i])), which shows in
+/// the least and greatest of equals (0 and -0) and of what is no number.
+Reduction find_reduction(c10::ScalarType type, c10d::ReduceOp::RedOpType op, bool on_the_left = false);
 
 }  // namespace lockstep::comm

@@ -1,9 +1,13 @@
-#include "lockstep/comm/mpi/slot_copy.h"
+#include "lockstep/comm/node/slot_copy.h"
 
 #include <algorithm>
 #include <cstring>
 
 namespace lockstep::comm {
+
+void copy_in_pieces(const std::byte* from, std::byte* to, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += kPiece) std::memcpy(to + at, from + at, std::min(kPiece, bytes - at));
+}
 
 void copy_into_slot(std::byte* slot, const std::byte* from, size_t bytes) {
   for (size_t at = 0; at < bytes; at += kPiece) {

@@ -1,4 +1,4 @@
-#include "lockstep/comm/mpi/block_tensors.h"
+#include "lockstep/comm/node/block_tensors.h"
 
 #include <cstring>
 

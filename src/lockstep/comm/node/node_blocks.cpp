@@ -1,4 +1,4 @@
-#include "lockstep/comm/mpi/node_blocks.h"
+#include "lockstep/comm/node/node_blocks.h"
 
 #include <sys/statvfs.h>
 

@@ -19,6 +19,8 @@ inline void fetch_to_write([[maybe_unused]] const std::byte* at, [[maybe_unused]
 }
 
 /// As memcpy.
+void copy_in_pieces(const std::byte* from, std::byte* to, size_t bytes);
+/// The same, where another core has the lines of `slot`.
 void copy_into_slot(std::byte* slot, const std::byte* from, size_t bytes);
 
 }  // namespace lockstep::comm

@@ -1,4 +1,4 @@
-#include "lockstep/comm/mpi/bell.h"
+#include "lockstep/comm/node/bell.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "lockstep/base/files/shared_memory.h"
-#include "lockstep/comm/mpi/node_window.h"
-#include "lockstep/comm/mpi/patience.h"
+#include "lockstep/comm/node/node_window.h"
+#include "lockstep/comm/node/patience.h"
 
 namespace lockstep::comm {
 

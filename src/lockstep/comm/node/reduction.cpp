@@ -1,4 +1,4 @@
-#include "lockstep/comm/mpi/reduction.h"
+#include "lockstep/comm/node/reduction.h"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Exception.h>
@@ -8,7 +8,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "lockstep/comm/mpi/slot_copy.h"
+#include "lockstep/comm/node/slot_copy.h"
 #include "lockstep/kernels/level.h"
 
 namespace lockstep::comm {
@@ -39,6 +39,14 @@ struct Max {
   template <class T>
   static T apply(T a, T b) {
     return a < b ? b : a;
+  }
+};
+// The same with the two changed about.
+template <class F>
+struct Swapped {
+  template <class T>
+  static T apply(T a, T b) {
+    return F::apply(b, a);
   }
 };
 struct And {
@@ -136,7 +144,7 @@ void divide(std::byte* data, size_t items, int world) {
 }
 
 template <class T>
-Reduction numbers(Op::RedOpType op) {
+Reduction numbers(Op::RedOpType op, bool on_the_left) {
   switch (op) {
     case Op::SUM:
       return by<T, Sum>();
@@ -145,9 +153,9 @@ Reduction numbers(Op::RedOpType op) {
     case Op::PRODUCT:
       return by<T, Product>();
     case Op::MIN:
-      return by<T, Min>();
+      return on_the_left ? by<T, Swapped<Min>>() : by<T, Min>();
     case Op::MAX:
-      return by<T, Max>();
+      return on_the_left ? by<T, Swapped<Max>>() : by<T, Max>();
     default:
       return {};
   }
@@ -163,7 +171,7 @@ Reduction integers(Op::RedOpType op) {
     case Op::BXOR:
       return by<T, Xor>();
     default:
-      return numbers<T>(op);
+      return numbers<T>(op, false);  // equals are the same
   }
 }
 
@@ -185,16 +193,16 @@ Reduction bools(Op::RedOpType op) {
   }
 }
 
-Reduction reduction_for(c10::ScalarType type, Op::RedOpType op) {
+Reduction reduction_for(c10::ScalarType type, Op::RedOpType op, bool on_the_left) {
   switch (type) {
     case c10::ScalarType::Float:
-      return numbers<float>(op);
+      return numbers<float>(op, on_the_left);
     case c10::ScalarType::Double:
-      return numbers<double>(op);
+      return numbers<double>(op, on_the_left);
     case c10::ScalarType::Half:
-      return numbers<c10::Half>(op);
+      return numbers<c10::Half>(op, on_the_left);
     case c10::ScalarType::BFloat16:
-      return numbers<c10::BFloat16>(op);
+      return numbers<c10::BFloat16>(op, on_the_left);
     case c10::ScalarType::Byte:
       return integers<uint8_t>(op);
     case c10::ScalarType::Char:
@@ -214,9 +222,9 @@ Reduction reduction_for(c10::ScalarType type, Op::RedOpType op) {
 
 }  // namespace
 
-Reduction find_reduction(c10::ScalarType type, Op::RedOpType op) {
-  const Reduction reduction = reduction_for(type, op);
-  TORCH_CHECK(reduction.combine, "the mpi backend cannot reduce ", c10::toString(type), " with operation ",
+Reduction find_reduction(c10::ScalarType type, Op::RedOpType op, bool on_the_left) {
+  const Reduction reduction = reduction_for(type, op, on_the_left);
+  TORCH_CHECK(reduction.combine, "cannot reduce ", c10::toString(type), " with operation ",
               static_cast<int>(op), " (0 sum, 1 average, 2 product, 3 min, 4 max, 5 to 7 bits of integers)");
   return reduction;
 }

@@ -1,0 +1,319 @@
+#include "lockstep/comm/node/inline_backend.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/comm/algorithms/gloo_chunks.h"
+#include "lockstep/comm/node/block_tensors.h"
+#include "lockstep/comm/watch/finished_work.h"
+#include "lockstep/comm/watch/message.h"
+#include "lockstep/comm/watch/op_names.h"
+
+namespace lockstep::comm {
+namespace {
+
+using c10d::OpType;
+using Tensors = std::vector<at::Tensor>;
+
+std::byte* data_of(const at::Tensor& tensor) {
+  return static_cast<std::byte*>(tensor.data_ptr());
+}
+
+// A tensor seen as contiguous memory; written back to where it came from if that was not contiguous.
+class Flat {
+ public:
+  explicit Flat(const at::Tensor& tensor) : tensor_(tensor), flat_(tensor.contiguous()) {}
+  std::byte* data() const { return data_of(flat_); }
+  size_t bytes() const { return flat_.nbytes(); }
+  size_t items() const { return static_cast<size_t>(flat_.numel()); }
+  void write_back() {
+    if (flat_.is_same(tensor_)) return;
+    const at::NoGradGuard no_grad;  // it may be a parameter
+    tensor_.copy_(flat_);
+  }
+
+ private:
+  at::Tensor tensor_;
+  at::Tensor flat_;
+};
+
+Tensors pieces_of(const at::Tensor& whole, int count) {
+  TORCH_CHECK(whole.is_contiguous() && whole.numel() % count == 0, "a tensor of ", whole.sizes(),
+              " is not a contiguous row of ", count, " equal pieces");
+  return whole.view({-1}).chunk(count);
+}
+
+std::vector<std::byte*> places_of(const Tensors& tensors) {
+  std::vector<std::byte*> places;
+  for (const auto& tensor : tensors) places.push_back(data_of(tensor));
+  return places;
+}
+
+}  // namespace
+
+InlineBackend::InlineBackend(const std::string& name, c10::intrusive_ptr<c10d::Backend> base,
+                             std::unique_ptr<Transport> transport, std::shared_ptr<RollCall> roll,
+                             std::chrono::milliseconds timeout, SumOrder order, Runs runs)
+    : ForwardingBackend(roll->rank(), static_cast<int>(roll->peers().size()), std::move(base)),
+      roll_(std::move(roll)),
+      options_(c10::make_intrusive<Options>(name, timeout)),
+      order_(order),
+      runs_(runs),
+      transport_(std::move(transport)) {}
+
+InlineBackend::~InlineBackend() {
+  roll_->leave();
+}
+
+void InlineBackend::require_dense_cpu(const at::Tensor& tensor) const {
+  TORCH_CHECK(tensor.device().is_cpu(), "the ", getBackendName(), " backend takes CPU tensors, not one on ",
+              tensor.device());
+  TORCH_CHECK(tensor.layout() == c10::kStrided, "the ", getBackendName(),
+              " backend takes dense tensors, not ", tensor.layout());
+}
+
+at::Tensor& InlineBackend::single(Tensors& tensors) const {
+  TORCH_CHECK(tensors.size() == 1, "the ", getBackendName(), " backend takes one tensor a rank, not ",
+              tensors.size());
+  require_dense_cpu(tensors[0]);
+  return tensors[0];
+}
+
+void InlineBackend::require_alike(const at::Tensor& tensor, const at::Tensor& like) const {
+  require_dense_cpu(tensor);
+  TORCH_CHECK(tensor.scalar_type() == like.scalar_type() && tensor.numel() == like.numel(),
+              "the tensors of a collective differ: ", tensor.scalar_type(), " of ", tensor.sizes(), " and ",
+              like.scalar_type(), " of ", like.sizes());
+}
+
+// Several tensors a rank, sparse ones and those of other devices are the base's business.
+bool InlineBackend::is_for_base(const Tensors& tensors) const {
+  if (!base()) return false;
+  return tensors.size() != 1 || tensors[0].layout() != c10::kStrided || !tensors[0].device().is_cpu();
+}
+
+std::string InlineBackend::difference_from(const Call& own, Patience& patience) {
+  return difference(own, [&](const std::string& bytes) {
+    std::vector<std::string> all(static_cast<size_t>(getSize()), std::string(bytes.size(), '\0'));
+    std::vector<std::byte*> places;
+    for (auto& text : all) places.push_back(reinterpret_cast<std::byte*>(text.data()));
+    transport_->all_gather(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size(), places, patience);
+    return all;
+  });
+}
+
+template <class Body>
+std::exception_ptr InlineBackend::carry_out(const Collective& collective, const Call& call,
+                                            const Body& body) {
+  std::string differs;
+  try {
+    roll_->require_alive();  // it may have died while this one waited for its turn
+    Patience patience(*roll_, collective.number, collective.timeout, transport_->crowded());
+    if (roll_->compares_calls()) differs = difference_from(call, patience);
+    if (!differs.empty()) roll_->end_at(collective.number, differs);
+    body(patience);
+    return nullptr;
+  } catch (const OutOfPatience& reason) {
+    return roll_->judge(collective, reason.cause, reason.timed_out);
+  } catch (const std::exception&) {
+    return std::current_exception();
+  }
+}
+
+bool InlineBackend::is_soon_done() {
+  transport_->arrive();
+  return queue_.idle() && transport_->all_arrived();
+}
+
+// A call that would wait for another rank goes on, as with any backend of c10d: that rank may wait for what
+// this one does next. What comes after it keeps its turn.
+template <class Body>
+InlineBackend::WorkPtr InlineBackend::run(OpType type, const Tensors& tensors, const std::string& how,
+                                          std::chrono::milliseconds timeout, Tensors results, Body body) {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  const auto limit = timeout == c10d::kUnsetTimeout ? options_->timeout : timeout;
+  number_ = roll_->begin(type);
+  const Collective collective{op_name(type), number_, limit};
+  const Call call = roll_->compares_calls() ? call_of(type, tensors, how) : Call{};
+  if (runs_ == Runs::in_the_call || is_soon_done()) {
+    const auto error = carry_out(collective, call, body);
+    return c10::make_intrusive<FinishedWork>(getRank(), type, number_, std::move(results), error);
+  }
+  auto work = c10::make_intrusive<QueuedWork>(getRank(), type, number_, std::move(results));
+  queue_.add(work,
+             [this, collective, call, body = std::move(body)] { return carry_out(collective, call, body); });
+  return work;
+}
+
+void InlineBackend::share(const Tensors& tensors) {
+  const auto work = run(OpType::ALLGATHER, tensors, " of places in shared memory", options_->timeout, {},
+                        [this, tensors](Patience& patience) {
+                          const auto block = transport_->take_block(block_bytes(tensors), patience);
+                          if (block) move_into(block, transport_->place(), tensors);
+                        });
+  work->wait();
+}
+
+InlineBackend::WorkPtr InlineBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+  if (is_for_base(tensors)) return ForwardingBackend::broadcast(tensors, options);
+  const at::Tensor& tensor = single(tensors);
+  require_rank(options.rootRank, getSize(), "the root of a broadcast");
+  return run(OpType::BROADCAST, tensors, of_root(options.rootRank), options.timeout, tensors,
+             [this, tensor, root = static_cast<int>(options.rootRank)](Patience& patience) {
+               Flat flat(tensor);
+               transport_->broadcast(flat.data(), flat.bytes(), root, patience);
+               flat.write_back();
+             });
+}
+
+// As gloo cuts the message of that operation.
+Fold InlineBackend::fold_for(OpType type, size_t items, size_t item_bytes) const {
+  const auto ranks = static_cast<size_t>(getSize());
+  if (order_ == SumOrder::by_rank) return Fold::by_rank(ranks);
+  const size_t chunk = type == OpType::REDUCE ? algorithms::gloo_reduce_chunk(items, item_bytes, getSize())
+                                              : algorithms::gloo_chunk(items, item_bytes, getSize());
+  return Fold::as_gloo(ranks, chunk * item_bytes);
+}
+
+void InlineBackend::reduce_all(at::Tensor tensor, const c10d::ReduceOp& op, OpType type, bool keep,
+                               Patience& patience) {
+  Flat flat(tensor);
+  const Reduction& reduction = find_reduction(tensor.scalar_type(), op, order_ == SumOrder::as_gloo);
+  const Fold fold = fold_for(type, flat.items(), reduction.item_bytes);
+  transport_->all_reduce(flat.data(), keep ? flat.data() : nullptr, flat.items(), reduction, fold, patience);
+  if (!keep) return;
+  if (reduction.divide) reduction.divide(flat.data(), flat.items(), getSize());
+  flat.write_back();
+}
+
+InlineBackend::WorkPtr InlineBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  if (is_for_base(tensors)) return ForwardingBackend::allreduce(tensors, options);
+  const at::Tensor& tensor = single(tensors);
+  find_reduction(tensor.scalar_type(), options.reduceOp);
+  return run(OpType::ALLREDUCE, tensors, of_sum(options.reduceOp), options.timeout, tensors,
+             [this, tensor, op = options.reduceOp](Patience& patience) {
+               reduce_all(tensor, op, OpType::ALLREDUCE, true, patience);
+             });
+}
+
+// As gloo does: one message of all of them, where they are of one type.
+void InlineBackend::reduce_coalesced(Tensors tensors, const c10d::ReduceOp& op, Patience& patience) {
+  const auto alike = [&](const at::Tensor& one) { return one.scalar_type() == tensors[0].scalar_type(); };
+  if (tensors.size() < 2 || order_ == SumOrder::by_rank ||
+      !std::all_of(tensors.begin(), tensors.end(), alike)) {
+    for (auto& tensor : tensors) reduce_all(tensor, op, OpType::ALLREDUCE_COALESCED, true, patience);
+    return;
+  }
+  const at::NoGradGuard no_grad;
+  Tensors flat;
+  for (const auto& tensor : tensors) flat.push_back(tensor.reshape({-1}));
+  const auto all = at::cat(flat);
+  reduce_all(all, op, OpType::ALLREDUCE_COALESCED, true, patience);
+  int64_t at = 0;
+  for (auto& tensor : tensors) {
+    tensor.copy_(all.narrow(0, at, tensor.numel()).view(tensor.sizes()));
+    at += tensor.numel();
+  }
+}
+
+InlineBackend::WorkPtr InlineBackend::allreduce_coalesced(Tensors& tensors,
+                                                          const c10d::AllreduceCoalescedOptions& options) {
+  for (auto& tensor : tensors) {
+    require_dense_cpu(tensor);
+    find_reduction(tensor.scalar_type(), options.reduceOp);
+  }
+  return run(OpType::ALLREDUCE_COALESCED, tensors, of_sum(options.reduceOp), options.timeout, tensors,
+             [this, tensors, op = options.reduceOp](Patience& patience) {
+               reduce_coalesced(tensors, op, patience);
+             });
+}
+
+InlineBackend::WorkPtr InlineBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+  if (is_for_base(tensors)) return ForwardingBackend::reduce(tensors, options);
+  const at::Tensor& tensor = single(tensors);
+  require_rank(options.rootRank, getSize(), "the root of a reduce");
+  find_reduction(tensor.scalar_type(), options.reduceOp);
+  const bool keep = getRank() == options.rootRank;
+  return run(OpType::REDUCE, tensors, of_sum(options.reduceOp) + of_root(options.rootRank), options.timeout,
+             tensors, [this, tensor, keep, op = options.reduceOp](Patience& patience) {
+               reduce_all(tensor, op, OpType::REDUCE, keep, patience);
+             });
+}
+
+InlineBackend::WorkPtr InlineBackend::allgather(TensorLists& outputs, Tensors& inputs,
+                                                const c10d::AllgatherOptions& options) {
+  if (is_for_base(inputs)) return ForwardingBackend::allgather(outputs, inputs, options);
+  const at::Tensor& input = single(inputs);
+  TORCH_CHECK(outputs.size() == 1 && outputs[0].size() == static_cast<size_t>(getSize()), "an all-gather of ",
+              getSize(), " ranks needs one list of ", getSize(), " tensors");
+  for (const auto& output : outputs[0]) require_alike(output, input);
+  return run(OpType::ALLGATHER, inputs, "", options.timeout, outputs[0],
+             [this, input, results = outputs[0]](Patience& patience) {
+               const Flat from(input);
+               std::vector<Flat> into;
+               std::vector<std::byte*> places;
+               for (const auto& output : results) places.push_back(into.emplace_back(output).data());
+               transport_->all_gather(from.data(), from.bytes(), places, patience);
+               for (auto& flat : into) flat.write_back();
+             });
+}
+
+InlineBackend::WorkPtr InlineBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                                      const c10d::AllgatherOptions& options) {
+  require_dense_cpu(input);
+  const Tensors pieces = pieces_of(output, getSize());
+  for (const auto& piece : pieces) require_alike(piece, input);
+  return run(OpType::_ALLGATHER_BASE, {input}, "", options.timeout, {output},
+             [this, input, pieces](Patience& patience) {
+               const Flat from(input);
+               transport_->all_gather(from.data(), from.bytes(), places_of(pieces), patience);
+             });
+}
+
+void InlineBackend::scatter_sum(at::Tensor output, const Tensors& inputs, const c10d::ReduceOp& op,
+                                Patience& patience) {
+  Flat flat(output);
+  const Reduction& reduction = find_reduction(output.scalar_type(), op, order_ == SumOrder::as_gloo);
+  const Fold fold = fold_for(OpType::REDUCE_SCATTER, flat.items() * inputs.size(), reduction.item_bytes);
+  Tensors kept;
+  std::vector<const std::byte*> places;
+  for (const auto& input : inputs) places.push_back(data_of(kept.emplace_back(input.contiguous())));
+  transport_->reduce_scatter(places, flat.data(), flat.items(), reduction, fold, patience);
+  if (reduction.divide) reduction.divide(flat.data(), flat.items(), getSize());
+  flat.write_back();
+}
+
+InlineBackend::WorkPtr InlineBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                                                     const c10d::ReduceScatterOptions& options) {
+  if (is_for_base(outputs)) return ForwardingBackend::reduce_scatter(outputs, inputs, options);
+  const at::Tensor& output = single(outputs);
+  TORCH_CHECK(inputs.size() == 1 && inputs[0].size() == static_cast<size_t>(getSize()),
+              "a reduce-scatter of ", getSize(), " ranks needs one list of ", getSize(), " tensors");
+  for (const auto& input : inputs[0]) require_alike(input, output);
+  find_reduction(output.scalar_type(), options.reduceOp);
+  return run(OpType::REDUCE_SCATTER, outputs, of_sum(options.reduceOp), options.timeout, outputs,
+             [this, output, given = inputs[0], op = options.reduceOp](Patience& patience) {
+               scatter_sum(output, given, op, patience);
+             });
+}
+
+InlineBackend::WorkPtr InlineBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                           const c10d::ReduceScatterOptions& options) {
+  require_dense_cpu(output);
+  const Tensors pieces = pieces_of(input, getSize());
+  for (const auto& piece : pieces) require_alike(piece, output);
+  find_reduction(output.scalar_type(), options.reduceOp);
+  return run(OpType::_REDUCE_SCATTER_BASE, {output}, of_sum(options.reduceOp), options.timeout, {output},
+             [this, output, pieces, op = options.reduceOp](Patience& patience) {
+               scatter_sum(output, pieces, op, patience);
+             });
+}
+
+InlineBackend::WorkPtr InlineBackend::barrier(const c10d::BarrierOptions& options) {
+  return run(OpType::BARRIER, {}, "", options.timeout, {},
+             [this](Patience& patience) { transport_->barrier(patience); });
+}
+
+}  // namespace lockstep::comm

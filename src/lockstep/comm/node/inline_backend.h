@@ -1,0 +1,95 @@
+#pragma once
+// c10d's collectives on CPU tensors over a transport of ours.
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "lockstep/comm/node/call_queue.h"
+#include "lockstep/comm/node/forwarding_backend.h"
+#include "lockstep/comm/node/transport.h"
+#include "lockstep/comm/watch/calls.h"
+#include "lockstep/comm/watch/roll_call.h"
+
+namespace lockstep::comm {
+
+/// Where a collective runs.
+enum class Runs {
+  in_the_call,            // always
+  in_the_call_or_behind,  // on a thread of its own, where another rank does not come within milliseconds
+};
+
+/// Whose order the sums have.
+enum class SumOrder { by_rank, as_gloo };
+
+/// Collectives run inside the call, on the caller's thread: for CPU tensors that beats handing them to
+/// another. Errors arrive as c10d defines them: in the work's wait() and in its future.
+class InlineBackend : public ForwardingBackend, public RollCalled {
+ public:
+  /// What the transport has not, `base` does; it may be null.
+  InlineBackend(const std::string& name, c10::intrusive_ptr<c10d::Backend> base,
+                std::unique_ptr<Transport> transport, std::shared_ptr<RollCall> roll,
+                std::chrono::milliseconds timeout, SumOrder order, Runs runs);
+  ~InlineBackend() override;
+  const std::shared_ptr<RollCall>& shared_roll() const override { return roll_; }
+  /// Collective: moves the tensors' storages to where the ranks of a node sum them without copies, if there
+  /// is room. Tensors alike on all ranks, dense and on the CPU.
+  void share(const Tensors& tensors);
+
+  const std::string getBackendName() const override { return options_->backend; }
+  // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
+  c10::intrusive_ptr<Options> getBackendOptions() { return options_; }
+  // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
+  void setTimeout(std::chrono::milliseconds timeout) { options_->timeout = timeout; }
+  uint64_t getSequenceNumberForGroup() override { return number_; }
+  void setSequenceNumberForGroup() override {}
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  WorkPtr allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
+                          const c10d::AllgatherOptions& options) override;
+  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                         const c10d::ReduceScatterOptions& options) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& options) override;
+  WorkPtr barrier(const c10d::BarrierOptions& options) override;
+
+ protected:
+  Transport& transport() const { return *transport_; }
+  std::chrono::milliseconds timeout() const { return options_->timeout; }
+  RollCall& roll_call() { return *roll_; }
+  /// The one tensor, dense and on the CPU, or c10::Error.
+  at::Tensor& single(Tensors& tensors) const;
+
+ private:
+  template <class Body>
+  WorkPtr run(c10d::OpType type, const Tensors& tensors, const std::string& how,
+              std::chrono::milliseconds timeout, Tensors results, Body body);
+  template <class Body>
+  std::exception_ptr carry_out(const Collective& collective, const Call& call, const Body& body);
+  std::string difference_from(const Call& own, Patience& patience);
+  Fold fold_for(c10d::OpType type, size_t items, size_t item_bytes) const;
+  void reduce_all(at::Tensor tensor, const c10d::ReduceOp& op, c10d::OpType type, bool keep,
+                  Patience& patience);
+  void reduce_coalesced(Tensors tensors, const c10d::ReduceOp& op, Patience& patience);
+  void scatter_sum(at::Tensor output, const Tensors& inputs, const c10d::ReduceOp& op, Patience& patience);
+  void require_dense_cpu(const at::Tensor& tensor) const;
+  void require_alike(const at::Tensor& tensor, const at::Tensor& like) const;
+  bool is_for_base(const Tensors& tensors) const;
+  bool is_soon_done();
+
+  std::shared_ptr<RollCall> roll_;
+  c10::intrusive_ptr<Options> options_;
+  SumOrder order_;
+  Runs runs_;
+  std::unique_ptr<Transport> transport_;
+  std::mutex mutex_;
+  uint64_t number_ = 0;
+  CallQueue queue_;  // ends before the rest does
+};
+
+}  // namespace lockstep::comm

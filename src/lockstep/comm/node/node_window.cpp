@@ -1,0 +1,90 @@
+#include "lockstep/comm/node/node_window.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/comm/node/bell.h"
+
+namespace lockstep::comm {
+namespace {
+
+// Before the slots, which begin on a page. A counter has 128 bytes to itself: processors fetch cache lines in
+// pairs.
+constexpr size_t kHeadBytes = 4096;
+constexpr size_t kLines = 128;
+constexpr auto kLongestArrival = std::chrono::milliseconds(5);
+
+// Memory that is zero holds counters that nobody has rung.
+Bell& posts_of(std::byte* segment) {
+  return *reinterpret_cast<Bell*>(segment);
+}
+Bell& arrivals_of(std::byte* segment) {
+  return *reinterpret_cast<Bell*>(segment + kLines);
+}
+
+// Until `deadline`; spins first.
+bool has_rung(Bell& bell, uint64_t count, std::chrono::steady_clock::time_point deadline, bool crowded) {
+  for (Spin spin(crowded); bell.rung() < count;) {
+    if (spin.again()) continue;
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return bell.rung() >= count;
+    bell.sleep_until_rung(count, left);
+  }
+  return true;
+}
+
+}  // namespace
+
+size_t NodeWindow::bytes_for(size_t slot_bytes) {
+  return kHeadBytes + 2 * slot_bytes + kMarkBytes;
+}
+
+NodeWindow::NodeWindow(NodeMemory memory, NodeRanks node, size_t slot_bytes)
+    : memory_(std::move(memory)), node_(std::move(node)), slot_bytes_(slot_bytes) {
+  for (const auto& piece : memory_.pieces) segments_.push_back(static_cast<std::byte*>(piece.data()));
+}
+
+void NodeWindow::arrive() {
+  arrivals_of(segments_[static_cast<size_t>(rank())]).ring(++arrivals_);
+}
+
+bool NodeWindow::all_arrived(bool crowded) {
+  const auto deadline = std::chrono::steady_clock::now() + kLongestArrival;
+  return std::all_of(segments_.begin(), segments_.end(), [&](std::byte* segment) {
+    return has_rung(arrivals_of(segment), arrivals_, deadline, crowded);
+  });
+}
+
+std::byte* NodeWindow::slot(int local_rank) const {
+  return segments_[static_cast<size_t>(local_rank)] + kHeadBytes + (turns_ & 1) * slot_bytes_;
+}
+
+// A slot was last used two turns ago. A rank that has posted in the turn before has read all of that.
+void NodeWindow::begin(Patience& patience) {
+  for (int rank = 0; rank < size(); ++rank) wait_for(rank, turn_before_, patience);
+  turn_before_ = posts_ + 1;
+  ++turns_;
+}
+
+void NodeWindow::post() {
+  posts_of(segments_[static_cast<size_t>(rank())]).ring(++posts_);
+}
+
+void NodeWindow::wait_all(Patience& patience) const {
+  for (int rank = 0; rank < size(); ++rank) wait_for(rank, posts_, patience);
+}
+
+void NodeWindow::wait_for(int local_rank, uint64_t posts, Patience& patience) const {
+  auto& flag = posts_of(segments_[static_cast<size_t>(local_rank)]);
+  if (flag.rung() >= posts) return;
+  patience.restart();
+  const auto sleep = [&](std::chrono::milliseconds longest) { flag.sleep_until_rung(posts, longest); };
+  try {
+    while (flag.rung() < posts) patience.turn(node_.ranks[static_cast<size_t>(local_rank)], sleep);
+  } catch (const OutOfPatience&) {
+    if (flag.rung() < posts) throw;  // it may have posted and then ended
+  }
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,222 @@
+// The backend shared: gloo's bits, whoever is late, and gloo itself for what is seldom.
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <filesystem>
+#include <limits>
+#include <thread>
+
+#include "lockstep/base/libtorch.h"
+#include "lockstep/comm/shared_tensors.h"
+#include "world.h"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+using c10d::ReduceOp;
+using test::own_rank;
+using test::world;
+
+// One element; fewer than ranks; around the size up to which all read all; odd; several sections and slots;
+// several of gloo's messages a rank.
+constexpr std::array<int64_t, 9> kSizes = {1, 3, 250, 4096, 4097, 20'011, 131'073, 432'538, 3'000'001};
+
+at::Tensor numbers(int64_t items, at::ScalarType type, int seed = 0) {
+  const auto generator =
+      at::detail::createCPUGenerator(1000U + static_cast<uint64_t>(own_rank() + 64 * seed));
+  if (at::isIntegralType(type, true)) return at::randint(0, 3, {items}, generator).to(type);
+  auto some = at::randn({items}, generator);
+  // zeros of both signs and no number at all, where several ranks have them
+  some.masked_fill_(at::rand({items}, generator) < 0.05, own_rank() % 2 == 0 ? 0.0 : -0.0);
+  some.masked_fill_(at::rand({items}, generator) < 0.01, std::numeric_limits<double>::quiet_NaN());
+  return some.to(type);
+}
+
+bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  return at::equal(a.contiguous().view(at::kByte), b.contiguous().view(at::kByte));
+}
+
+at::Tensor reduced(const ProcessGroup& group, const at::Tensor& tensor,
+                   ReduceOp::RedOpType op = ReduceOp::SUM) {
+  std::vector<at::Tensor> tensors = {tensor};
+  c10d::AllreduceOptions options;
+  options.reduceOp = op;
+  group->allreduce(tensors, options)->wait();
+  return tensors[0];
+}
+
+class SharedSums : public ::testing::Test {
+ protected:
+  ProcessGroup shared_ = test::open("shared"), gloo_ = test::open("gloo");
+};
+
+TEST_F(SharedSums, AreWhatAutoTakesOnOneNode) {
+  const auto group = test::open("auto");
+  EXPECT_EQ(group->getBackend(c10::kCPU)->getBackendName(), "shared");
+  EXPECT_EQ(group->getBackendName(), "custom") << "c10d takes whatever is called gloo for its own class";
+}
+
+TEST_F(SharedSums, HaveGloosBits) {
+  for (const auto type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
+    for (const auto items : kSizes) {
+      const auto own = numbers(items, type);
+      const auto want = reduced(gloo_, own.clone());
+      ASSERT_TRUE(same_bits(reduced(shared_, own.clone()), want)) << type << " of " << items;
+      const auto buffer = comm::shared_buffer(shared_, type, {items});
+      buffer.copy_(own);
+      ASSERT_TRUE(same_bits(reduced(shared_, buffer), want)) << type << " of " << items << ", in place";
+    }
+  }
+}
+
+TEST_F(SharedSums, HaveGloosBitsForEachOperationAndType) {
+  for (const auto type :
+       {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kByte, at::kChar, at::kInt, at::kLong}) {
+    for (const auto op : {ReduceOp::SUM, ReduceOp::PRODUCT, ReduceOp::MIN, ReduceOp::MAX}) {
+      for (const int64_t items : {5, 20'011}) {
+        const auto own = numbers(items, type);
+        ASSERT_TRUE(same_bits(reduced(shared_, own.clone(), op), reduced(gloo_, own.clone(), op)))
+            << type << " operation " << int(op) << " of " << items;
+      }
+    }
+  }
+}
+
+TEST_F(SharedSums, HaveGloosBitsInOneMessageOfMany) {
+  std::vector<at::Tensor> ours, theirs;
+  for (const int64_t items : {1, 700, 33, 50'000}) ours.push_back(numbers(items, at::kFloat, 3));
+  ours.push_back(numbers(600, at::kFloat, 4).view({20, 30}).t());
+  for (const auto& tensor : ours) theirs.push_back(tensor.clone());
+  shared_->allreduce_coalesced(ours)->wait();
+  gloo_->allreduce_coalesced(theirs)->wait();
+  for (size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(same_bits(ours[i], theirs[i])) << i;
+}
+
+TEST_F(SharedSums, HaveGloosBitsOnOneRank) {
+  for (const auto items : kSizes) {
+    c10d::ReduceOptions options;
+    options.rootRank = static_cast<int64_t>(items % world());
+    std::vector<at::Tensor> ours = {numbers(items, at::kFloat)}, theirs = {ours[0].clone()};
+    const auto before = ours[0].clone();
+    shared_->reduce(ours, options)->wait();
+    gloo_->reduce(theirs, options)->wait();
+    const bool root = own_rank() == options.rootRank;
+    ASSERT_TRUE(same_bits(ours[0], root ? theirs[0] : before)) << items;
+  }
+}
+
+TEST_F(SharedSums, HaveGloosBitsInParts) {
+  for (const int64_t items : {1, 129, 20'011}) {
+    auto whole = numbers(items * world(), at::kFloat), part = at::empty({items}), want = at::empty({items});
+    base::own_reduce_scatter_single(*shared_, part, whole)->wait();
+    base::own_reduce_scatter_single(*gloo_, want, whole)->wait();
+    ASSERT_TRUE(same_bits(part, want)) << items;
+  }
+}
+
+TEST_F(SharedSums, OfSparseTensorsAreGloos) {
+  const auto sparse = [] {
+    const auto at = at::tensor({int64_t(own_rank()), int64_t(world())}).view({1, 2});
+    return at::sparse_coo_tensor(at, at::ones({2}), {world() + 1});
+  };
+  std::vector<at::Tensor> ours = {sparse()}, theirs = {sparse()};
+  shared_->allreduce(ours)->wait();
+  gloo_->allreduce(theirs)->wait();
+  EXPECT_TRUE(at::equal(ours[0].to_dense(), theirs[0].to_dense()));
+  EXPECT_EQ(ours[0].to_dense()[world()].item<float>(), float(world()));
+}
+
+class Shared : public ::testing::Test {
+ protected:
+  ProcessGroup group_ = test::open("shared");
+};
+
+TEST_F(Shared, GathersScattersAndExchangesAsGlooDoes) {
+  const int own = own_rank(), last = world() - 1;
+  std::vector<at::Tensor> mine = {at::full({2}, float(own))};
+  std::vector<std::vector<at::Tensor>> all(1), rows;
+  for (int rank = 0; rank < world(); ++rank) all[0].push_back(at::empty({2}));
+  group_->allgather(all, mine)->wait();
+  for (int rank = 0; rank < world(); ++rank) EXPECT_EQ(all[0][size_t(rank)][1].item<float>(), float(rank));
+  c10d::ScatterOptions options;
+  options.rootRank = last;
+  if (own == last) {
+    rows.emplace_back();
+    for (int rank = 0; rank < world(); ++rank) rows[0].push_back(at::full({2}, float(10 * rank)));
+  }
+  group_->scatter(mine, rows, options)->wait();
+  EXPECT_EQ(mine[0][0].item<float>(), float(10 * own));
+  std::vector<int64_t> even;
+  auto out = at::arange(float(world())), in = at::empty({world()});
+  base::own_all_to_all_single(*group_, in, out, even, even)->wait();
+  EXPECT_EQ(in[last].item<float>(), float(own));
+}
+
+// c10d's collectives do not wait for other ranks in the call, and programs count on that.
+TEST_F(Shared, ASumGoesOnBehindTheCallWhereAnotherRankIsLate) {
+  if (world() == 1) GTEST_SKIP() << "needs two ranks";
+  std::vector<at::Tensor> sum = {at::full({50'000}, float(own_rank() + 1))}, word = {at::zeros({4})};
+  c10::intrusive_ptr<c10d::Work> later;
+  if (own_rank() == 0) {
+    later = group_->allreduce(sum);
+    for (int rank = 1; rank < world(); ++rank) group_->send(word, rank, 7)->wait();
+  } else {
+    group_->recv(word, 0, 7)->wait();
+    later = group_->allreduce(sum);
+  }
+  std::vector<at::Tensor> next = {at::ones({10})};
+  group_->allreduce(next)->wait();
+  EXPECT_TRUE(later->isCompleted()) << "what began first ends first";
+  later->wait();
+  EXPECT_EQ(sum[0][49'999].item<float>(), float(world() * (world() + 1) / 2));
+  EXPECT_EQ(next[0][9].item<float>(), float(world()));
+}
+
+TEST_F(Shared, ManyThatWaitKeepTheirOrder) {
+  constexpr int kCalls = 40;
+  std::vector<std::vector<at::Tensor>> sums(kCalls);
+  std::vector<c10::intrusive_ptr<c10d::Work>> works;
+  for (int call = 0; call < kCalls; ++call) {
+    if (call % 10 == own_rank()) std::this_thread::sleep_for(8ms);  // each is late once in a while
+    sums[size_t(call)] = {at::full({100 + 700 * (call % 3)}, float(call))};
+    works.push_back(group_->allreduce(sums[size_t(call)]));
+  }
+  for (const auto& work : works) work->wait();
+  for (int call = 0; call < kCalls; ++call)
+    EXPECT_EQ(sums[size_t(call)][0][99].item<float>(), float(call * world())) << call;
+}
+
+TEST_F(Shared, TheFutureOfALateSumHoldsTheTensors) {
+  std::vector<at::Tensor> tensors = {at::ones({3})};
+  if (own_rank() == world() - 1) std::this_thread::sleep_for(20ms);
+  auto future = group_->allreduce(tensors)->getFuture();
+  future->wait();
+  EXPECT_TRUE(at::equal(future->value().toTensorVector()[0], at::full({3}, float(world()))));
+}
+
+TEST_F(Shared, AGroupMayEndWhileASumWaits) {
+  std::vector<at::Tensor> tensors = {at::ones({5})};
+  if (own_rank() == world() - 1) std::this_thread::sleep_for(30ms);
+  const auto work = group_->allreduce(tensors);
+  group_ = {};
+  work->wait();
+  EXPECT_EQ(tensors[0][0].item<float>(), float(world()));
+}
+
+TEST_F(Shared, LeavesNoNamesBehind) {
+  const auto own = [] {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
+      if (entry.path().filename().string().find("lockstep-") == 0) names.push_back(entry.path());
+    return names;
+  };
+  test::runtime().barrier();
+  for (const auto& name : own())
+    EXPECT_EQ(name.find("-" + std::to_string(::getpid()) + "-"), std::string::npos) << name;
+  test::runtime().barrier();
+}
+
+}  // namespace
+}  // namespace lockstep
