@@ -9,7 +9,7 @@ from train_kit import DATA, write_config
 
 pytestmark = pytest.mark.about("bench", "plot")
 
-WAYS = ["gloo", "MPI_Allreduce", "mpi", "mpi_shared", "reduce_broadcast", "all_to_all", "ring", "recursive_doubling",
+WAYS = ["gloo", "shared", "shared_in_place", "MPI_Allreduce", "mpi", "mpi_shared", "reduce_broadcast", "all_to_all", "ring", "recursive_doubling",
         "halving_doubling", "tree", "two_level"]
 
 

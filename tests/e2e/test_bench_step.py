@@ -76,7 +76,7 @@ def test_two_ranks_stand_in_one_table_and_one_bar(bench, lockstep, start, mpiexe
     page, picture = tmp_path / "page.html", tmp_path / "bars.svg"
     piped = bench(2, *words, "--out", page, check=True)
     text = piped.stdout
-    assert "mnist, simple_cnn: 2 ranks on 1 node, 1 thread each, cpu\nddp, fp32, nchw, kernels exact, gloo\n" in text
+    assert "mnist, simple_cnn: 2 ranks on 1 node, 1 thread each, cpu\nddp, fp32, nchw, kernels exact, shared\n" in text
     head, = [line for line in text.splitlines() if " per step " in line and "most on" in line]
     assert head.split()[1:] == HEAD.split()
     for phase in [*PHASES, "step"]:

@@ -95,8 +95,9 @@ def waited(err):
     return float(re.search(r"after ([\d.]+) s", err).group(1))
 
 
-def test_a_killed_peer_is_named_at_once(ranks):
-    processes = ranks(3, timeout=600_000)
+@pytest.mark.parametrize("backend", ["shared", "gloo"])
+def test_a_killed_peer_is_named_at_once(ranks, backend):
+    processes = ranks(3, backend, timeout=600_000)
     wait_ready(processes)
     victim = processes[2]
     victim.kill()
@@ -108,8 +109,9 @@ def test_a_killed_peer_is_named_at_once(ranks):
         assert waited(err) < 300, "or it was the timeout of 10 minutes that ended it"
 
 
-def test_a_stopped_peer_is_named_after_the_timeout(ranks):
-    processes = ranks(3, timeout=1500)
+@pytest.mark.parametrize("backend", ["shared", "gloo"])
+def test_a_stopped_peer_is_named_after_the_timeout(ranks, backend):
+    processes = ranks(3, backend, timeout=1500)
     wait_ready(processes)
     processes[1].send_signal(signal.SIGSTOP)
     for status, _, err in ends_of([processes[0], processes[2]]):
@@ -120,6 +122,34 @@ def test_a_stopped_peer_is_named_after_the_timeout(ranks):
     processes[1].send_signal(signal.SIGCONT)
     (status, _, err), = ends_of([processes[1]])
     assert status == 1, f"a resumed peer ends with an error, not by a signal: {status} {err}"
+
+
+@pytest.fixture
+def ranks_in_mounts(start, peer, free_port):
+    """ranks_in_mounts(before) -> two ranks of one machine, each in mounts of its own that `before` has changed."""
+    def begin(before):
+        probe = subprocess.run(["unshare", "--mount", "true"], capture_output=True, text=True)
+        if probe.returncode != 0:
+            pytest.skip(f"no mount namespaces here: {probe.stderr.strip()}")
+        env = dict(WORLD_SIZE=2, LOCAL_WORLD_SIZE=2, GROUP_RANK=0, MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port())
+        return [start("unshare", "--mount", "bash", "-c", f'{before} && exec "$@"', "rank", peer, "shared", 60_000, 20_000, 20,
+                      env={**env, "RANK": rank, "LOCAL_RANK": rank}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                for rank in range(2)]
+    return begin
+
+
+@pytest.mark.parametrize("before, why", [
+    ("true", None),
+    ("mount -t tmpfs -o size=64k tmpfs /dev/shm", "No space left on device"),
+    ("mount -t tmpfs tmpfs /dev/shm", "does not see the shared memory of rank")], ids=["one", "full", "two"])
+def test_without_shared_memory_sums_go_over_gloo_and_that_is_said_once(ranks_in_mounts, before, why):
+    """A container's /dev/shm may have no room, or each rank may be in a container with one of its own."""
+    said = ""
+    for status, out, err in ends_of(ranks_in_mounts(before)):
+        assert status == 0 and "done" in out, err
+        said += err
+    assert said.count("the ranks share no memory, so sums go over sockets (gloo)") == (why is not None), said
+    assert why is None or why in said, said
 
 
 def test_a_rank_that_never_joins_is_named(ranks):
@@ -256,7 +286,7 @@ def test_a_lost_peer_on_another_node_is_named(start, peer, free_port, how, words
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("backend", ["gloo", "mpi"])
+@pytest.mark.parametrize("backend", ["shared", "gloo", "mpi"])
 @pytest.mark.parametrize("how, words", [(signal.SIGKILL, "has died"), (signal.SIGSTOP, "is stopped")])
 def test_under_mpirun_a_lost_peer_ends_the_job(start, mpi, mpiexec, peer, backend, how, words):
     # Open MPI ends the others two seconds after a death; a stopped peer is for us alone to notice
@@ -283,7 +313,7 @@ def suspend(pids, seconds):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("backend", ["gloo", "mpi"])
+@pytest.mark.parametrize("backend", ["shared", "gloo", "mpi"])
 def test_a_suspended_job_goes_on(start, mpiexec, peer, backend):
     """Stopped for far longer than the timeout, some ranks amid a collective: time that nobody lived does not count."""
     process = start(mpiexec, "-n", 3, peer, backend, 2500, 20_000, 150, 10, stdout=subprocess.PIPE,
@@ -311,7 +341,7 @@ def test_a_file_serves_where_there_is_neither_mpi_nor_an_address(start, peer, tm
 
 
 def many_jobs(start, mpiexec, peer, count):
-    jobs = [start(mpiexec, "-n", 2, peer, ("gloo", "mpi")[i % 2], 100_000, 100_000, 3, stdout=subprocess.PIPE,
+    jobs = [start(mpiexec, "-n", 2, peer, ("shared", "gloo", "mpi")[i % 3], 100_000, 100_000, 3, stdout=subprocess.PIPE,
                   stderr=subprocess.STDOUT, text=True) for i in range(count)]
     for job in jobs:
         out, _ = job.communicate(timeout=PATIENCE)
@@ -332,7 +362,8 @@ def test_fifty_jobs_at_once_do_not_collide(start, mpiexec, peer):
 @pytest.mark.mpi
 def test_nothing_is_left_in_shared_memory(mpirun, peer):
     before = set(os.listdir("/dev/shm"))
-    mpirun(2, peer, "gloo", 20_000, 20_000, 2, check=True)
+    for backend in ("shared", "gloo"):
+        mpirun(2, peer, backend, 20_000, 20_000, 2, check=True)
     left = {name for name in set(os.listdir("/dev/shm")) - before if name.startswith("lockstep-")}
     # other jobs of this machine may be in the middle of joining: only what stays is ours
     wait_for(lambda: not [name for name in left if os.path.exists(f"/dev/shm/{name}")], what=f"{left} to go")

@@ -28,7 +28,7 @@ def ranks_of(process, mpi):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("backend", ["gloo", "mpi"])
+@pytest.mark.parametrize("backend", ["shared", "gloo", "mpi"])
 def test_a_job_suspended_for_longer_than_its_timeout_goes_on_to_the_same_bits(start, mpiexec, mpi, mpirun, lockstep, tmp_path,
                                                                              backend):
     config = write_config(tmp_path, PIMA)

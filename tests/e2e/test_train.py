@@ -79,7 +79,7 @@ def test_run_folder(pima_run, lockstep, run):
     folder, _, _ = pima_run
     assert {"config.yaml", "metrics.jsonl", "status.json", "checkpoints"} <= {path.name for path in folder.iterdir()}
     text = (folder / "config.yaml").read_text()
-    assert "auto" not in re.findall(r"backend: *(\w+)", text) and "gloo" in text
+    assert re.findall(r"backend: *(\w+)", text) == ["shared"]
     told = run(lockstep, "status", folder)
     assert told.returncode == 0 and told.stdout.startswith("finished all epochs")
     assert len(checkpoints(folder)) == 3  # checkpoint.keep

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.about("docs", "base")
 def messages(section):
     """The messages in a section, in order, as patterns."""
     text = PAGE.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
-    for block in re.findall(r"```\n(error:.*?)```", text, re.S):
+    for block in re.findall(r"```\n((?:error|warning):.*?)```", text, re.S):
         pattern = re.escape(block.strip())
         for varies, instead in (*VARIES, (r"within\\ \d+\\ s", r"within\\ [\\d.]+\\ s"), (r"memory:\\ \d+", r"memory:\\ \\d+")):
             pattern = re.sub(varies, lambda _, to=instead: to.replace("\\\\", "\\"), pattern)
@@ -88,4 +88,4 @@ def test_a_small_dev_shm_is_said_as_on_the_page(run, mpiexec, lockstep, tmp_path
         pytest.skip("no mounts of its own here")
     result = run(*inside, mpiexec, "-n", 2, lockstep, "train", write_config(tmp_path, PIMA), cwd=tmp_path)
     pattern, = messages("A small /dev/shm")
-    assert result.returncode == 1 and re.search(pattern, result.stderr), (pattern, result.stderr)
+    assert result.returncode == 0 and re.search(pattern, result.stderr), (pattern, result.stderr)

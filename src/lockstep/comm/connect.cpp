@@ -147,10 +147,10 @@ const std::map<std::string, Kind> kKinds = {
     {"nccl", {Group::BackendType::NCCL, OnSilence::cut_and_say, add_nccl, require_gpu, true}},
 };
 
-const Kind& find_kind(const launch::Runtime& runtime, const std::string& backend, c10::Device device) {
-  const auto found = kKinds.find(backend_for(runtime, backend, device.is_cuda()));
+const Kind& find_kind(const launch::Runtime& runtime, const LaunchOptions& options, c10::Device device) {
+  const auto found = kKinds.find(backend_for(runtime, options, device.is_cuda()));
   if (found != kKinds.end()) return found->second;
-  throw InputError(format("there is no backend '{}'", backend), "launch.backend",
+  throw InputError(format("there is no backend '{}'", options.backend), "launch.backend",
                    "choose auto, nccl, shared, gloo or mpi");
 }
 
@@ -250,18 +250,19 @@ int place_among(const std::vector<Peer>& members, int rank) {
 
 }  // namespace
 
-std::string backend_for(const launch::Runtime& runtime, const std::string& asked, bool on_gpu) {
-  if (asked == "auto" && !on_gpu) return runtime.job().nodes == 1 ? "shared" : "gloo";
-  if (asked == "auto") return "nccl";
+std::string backend_for(const launch::Runtime& runtime, const LaunchOptions& options, bool on_gpu) {
+  const auto& asked = options.backend;
   const bool alone = runtime.job().world == 1 && !runtime.has_mpi();
-  return asked == "mpi" && alone ? backend_for(runtime, "auto", on_gpu) : asked;
+  if (asked != "auto" && !(asked == "mpi" && alone)) return asked;
+  if (on_gpu) return "nccl";
+  return runtime.job().nodes == 1 && !has_algorithm(options) ? "shared" : "gloo";
 }
 
 ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device,
                      Spread spread) {
   const QuietJoin quiet;
   const Job& job = runtime.job();
-  const Kind& kind = find_kind(runtime, options.backend, device);
+  const Kind& kind = find_kind(runtime, options, device);
   check_algorithm(kind, options);
   kind.require(runtime, device);
   longest_silence_for(options.timeout);  // a wrong variable is found before anybody waits
@@ -279,7 +280,7 @@ ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10
 ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device,
                    const ProcessGroup& whole, int part, const std::string& name, Spread spread) {
   const QuietJoin quiet;
-  const Kind& kind = find_kind(runtime, options.backend, device);
+  const Kind& kind = find_kind(runtime, options, device);
   const auto all = roll_of(whole);
   const auto members = members_of(all->peers(), runtime, part);
   const auto comm = runtime.has_mpi() ? split_ranks(runtime.mpi().world(), part) : mpi::Comm::null;

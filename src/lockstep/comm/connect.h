@@ -10,10 +10,10 @@
 
 namespace lockstep::comm {
 
-/// The backend that is opened where `asked` is asked for. `auto` is nccl on a GPU, else shared, or gloo over
-/// several nodes; a process alone that nobody gave an MPI has auto's for mpi, so that what ranks have trained
-/// is evaluated by one.
-std::string backend_for(const launch::Runtime& runtime, const std::string& asked, bool on_gpu);
+/// The backend that these options ask for. `auto` is nccl on a GPU, else shared, or gloo over several nodes
+/// and for an algorithm's messages; a process alone that nobody gave an MPI has auto's for mpi, so that what
+/// ranks have trained is evaluated by one.
+std::string backend_for(const launch::Runtime& runtime, const LaunchOptions& options, bool on_gpu);
 
 /// Where the tensors of a rank may be that go through the group: on its device alone, or on other GPUs of
 /// its own, too. Then all ranks must begin with each of theirs in the same order.

@@ -22,7 +22,8 @@ c10::intrusive_ptr<c10d::Backend> make_shared_backend(c10::intrusive_ptr<c10d::B
   if (roll->rank() == 0)
     log::warning(
         format("the ranks share no memory, so sums go over sockets (gloo), slower and to the same "
-               "bits: {}",
+               "bits: {}\n  to do: make /dev/shm larger (a container: --shm-size), and the same one "
+               "for all ranks of a node",
                why));
   return gloo;
 }

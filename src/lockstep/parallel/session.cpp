@@ -80,7 +80,7 @@ launch::DeviceChoice choose_device(const launch::Runtime& runtime, const paralle
   launch::DeviceChoice device;
   auto options = joining.options;
   if (!joining.grouped) options.backend = options.allreduce = "auto";  // nothing is summed
-  if (comm::backend_for(runtime, options.backend, /*on_gpu=*/true) == "nccl") options.backend = "auto";
+  if (comm::backend_for(runtime, options, /*on_gpu=*/true) == "nccl") options.backend = "auto";
   comm::check_alike(runtime, [&] {
     device = launch::choose_device(runtime.job(), options, launch::current_environment(), joining.gpus);
     return joining.facts(device);

@@ -103,7 +103,7 @@ void open_session(Setup& setup, std::unique_ptr<launch::Runtime> runtime, config
                   const Command& command) {
   const auto facts = [&, joined = runtime.get()](const launch::DeviceChoice& device) {
     config::load_libraries(loaded);  // here what one rank cannot load is an error of all
-    setup.backend = comm::backend_for(*joined, loaded.settings.launch.backend, device.is_cuda());
+    setup.backend = comm::backend_for(*joined, loaded.settings.launch, device.is_cuda());
     resolve(loaded.settings.launch, setup.backend, device);
     return all_facts(loaded.settings, command);
   };
@@ -113,6 +113,8 @@ void open_session(Setup& setup, std::unique_ptr<launch::Runtime> runtime, config
                                   .gpus = gpus_for(settings),
                                   .facts = facts};
   setup.session = std::make_unique<Session>(std::move(runtime), joining);
+  const auto& group = setup.session->group();
+  if (setup.backend == "shared" && group) setup.backend = group->getBackend(c10::kCPU)->getBackendName();
 }
 
 std::unique_ptr<Mesh> mesh_for(const Session& session, const ParallelSettings& parallel) {

@@ -61,16 +61,26 @@ std::string from_rank_zero(const launch::Runtime& runtime, const std::function<s
 
 StorePtr open_tcp(const Opening& opening, const std::function<std::string()>& address);
 
+// Nothing where /dev/shm is full or not there: sockets serve as well.
+std::shared_ptr<base::SharedMemory> make_memory(size_t bytes) {
+  try {
+    return std::make_shared<base::SharedMemory>(base::SharedMemory::create(bytes));
+  } catch (const Error& error) {
+    log::debug(format("the job's store is not in shared memory: {}", error.what()));
+    return nullptr;
+  }
+}
+
 StorePtr open_shared(const Opening& opening) {
   const Job& job = opening.job;
   std::shared_ptr<base::SharedMemory> memory;
   StorePtr store;
   const std::string name = from_rank_zero(*opening.runtime, [&] {
-    memory =
-        std::make_shared<base::SharedMemory>(base::SharedMemory::create(SharedStore::bytes_for(job.world)));
-    store = SharedStore::create(memory);
-    return memory->name();
+    memory = make_memory(SharedStore::bytes_for(job.world));
+    if (memory) store = SharedStore::create(memory);
+    return memory ? memory->name() : "";
   });
+  if (name.empty()) return open_tcp(opening, [] { return std::string("127.0.0.1"); });
   if (!memory) {
     if (auto found = base::SharedMemory::open(name))
       memory = std::make_shared<base::SharedMemory>(std::move(*found));

@@ -49,7 +49,7 @@ std::vector<std::string> make_piece(Memory& own, size_t bytes) {
   try {
     own = base::SharedMemory::create(bytes);
   } catch (const Error& error) {
-    return {error.what()};
+    return {format("{} ({})", error.what(), error.where())};
   }
   const std::string mark = fresh_mark();
   std::memcpy(mark_in(*own), mark.data(), mark.size());
