@@ -26,6 +26,7 @@ class Contestant:
     sets: tuple = ()           # lockstep's settings
     env: dict = dataclasses.field(default_factory=dict)
     world: int = 2
+    in_one: bool = False       # a Python program that is one process, whatever the world
     exact: bool = False        # without kernels of our own, whatever the config says
     load: bool = False         # a process on each core that only computes, beside it
     copies: int = 1            # jobs of it side by side, which know nothing of each other
@@ -51,6 +52,9 @@ CONTESTANTS = {
                     env=TUNED_MALLOC),
     "tuned_bf16": python("Python tuned, bf16 autocast", "cnn", "mnist_memory", "--channels-last", "--bf16",
                          env=TUNED_MALLOC),
+    "tuned_compiled": python("Python tuned, torch.compile over DDP", "cnn", "mnist_memory", "--channels-last", "--compile",
+                             env=TUNED_MALLOC),
+    "jax": python("JAX, jit and shard_map, two CPU devices", "cnn", "mnist_jax", in_one=True),
     "mnist": ours("mnist.yaml as it ships", "cnn", "mnist"),
     "exact": ours("mnist_fast.yaml, exact kernels", "cnn", FAST, *EXACT, exact=True),
     "fast": ours("mnist_fast.yaml, own kernels", "cnn", FAST, *EXACT, "train.kernels=fast"),
@@ -58,9 +62,12 @@ CONTESTANTS = {
     "bf16_fast": ours("mnist_fast.yaml, bf16, own kernels", "cnn", FAST, "train.precision=bf16", "train.kernels=fast"),
     "shipped_fast": ours("mnist_fast.yaml as it ships", "cnn", FAST),
     "pima_stock": python("Python, DataLoader", "mlp", "pima"),
-    "pima": ours("pima.yaml as it ships", "mlp", "pima"),
-    "pima_mpi": ours("pima.yaml, mpi backend", "mlp", "pima", MPI, faster=4),
-    "pima_fast": ours("pima.yaml, mpi backend, own kernels", "mlp", "pima", MPI, "train.kernels=fast", faster=16),
+    "pima_compiled": python("Python, torch.compile over DDP", "mlp", "pima", "--compile"),
+    "pima_jax": python("JAX, jit and shard_map, two CPU devices", "mlp", "pima_jax", in_one=True, faster=4),
+    "pima": ours("pima.yaml as it ships", "mlp", "pima", faster=8),
+    "pima_gloo": ours("pima.yaml, gloo", "mlp", "pima", "launch.backend=gloo"),
+    "pima_mpi": ours("pima.yaml, mpi backend", "mlp", "pima", MPI, faster=8),
+    "pima_fast": ours("pima.yaml, own kernels", "mlp", "pima", "train.kernels=fast", faster=16),
     "cnn_ddp": ours("mnist.yaml, one rank, DDP", "cnn", "mnist", **ALONE),
     "cnn_single": ours("mnist.yaml, one rank, no DDP", "cnn", "mnist", "train.mode=single", **ALONE),
     "cnn_beside": ours("two jobs of mnist.yaml side by side, one rank each", "cnn", "mnist", copies=2, **ALONE),
@@ -82,7 +89,12 @@ PROMISES = [
     ("bf16", "tuned_bf16", 0, None),
     ("mnist_mpi", "mnist", 0, None),
     ("cnn_beside", "cnn_ddp", 0, None),
+    ("tuned_compiled", "tuned", 1e-4, 40),
+    ("jax", "memory", 1e-4, 40),
     ("pima", "pima_stock", 0, None),
+    ("pima_gloo", "pima_stock", 0, None),
+    ("pima_compiled", "pima_stock", 1e-5, 40),
+    ("pima_jax", "pima_stock", 1e-5, 40),
     ("pima_mpi", "pima_stock", 0, None),
     ("pima_fast", "pima_stock", 1e-6, 40),
     ("cnn_ddp", "cnn_single", 0, None),
@@ -116,8 +128,9 @@ def command(who, place, pace, folder):
                  launch.environment(**who.env)) for number in range(who.copies)]
     data = place.digits() if who.task == "cnn" else launch.ROOT / "data/pima/pima-indians-diabetes.csv"
     arguments = [place.python, place.peers / f"{who.peer}.py", "--data", data, "--out", folder, "--steps",
-                 pace.steps[who.task], "--every", pace.every[who.task], *who.words]
-    return [(arguments, env) for env in launch.rank_environments(who.world, **who.env)]
+                 pace.steps[who.task] * who.faster, "--every", pace.every[who.task], *who.words]
+    environments = launch.rank_environments(1 if who.in_one else who.world, **who.env)
+    return [(arguments, {**env, **place.of_peer(who.peer)}) for env in environments]
 
 
 def records(who, folder):

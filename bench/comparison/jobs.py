@@ -40,7 +40,7 @@ def allreduce(place, pace, folder, limit):
         raise
     if "every sum was checked" not in ran.out:
         raise WrongSum(f"lockstep bench allreduce does not say that it checked its sums:\n{ran.out}")
-    times = dict(re.findall(r"^(gloo|MPI_Allreduce|mpi|mpi_shared) +([\d.]+)$", ran.out, re.MULTILINE))
+    times = dict(re.findall(r"^(gloo|shared|shared_in_place|MPI_Allreduce|mpi|mpi_shared) +([\d.]+)$", ran.out, re.MULTILINE))
     return {way: [float(microseconds) / 1e6] for way, microseconds in times.items()}, ran
 
 

@@ -8,11 +8,13 @@ import subprocess
 import sys
 
 import contestants
+import launch
 import machine
 import requirements
 from launch import ROOT
 
 PEERS = ROOT / "bench/comparison/peers"
+JAX = ROOT / ".deps/jax"
 
 
 class Refused(Exception):
@@ -30,6 +32,10 @@ class Place:
     root: pathlib.Path = ROOT
     own_kernels: bool = False
     cores: int = dataclasses.field(default_factory=machine.cores)
+
+    def of_peer(self, name):
+        """What this peer's environment has beside the others'."""
+        return {"PYTHONPATH": f"{launch.python_environment()['PYTHONPATH']}:{JAX}"} if "jax" in name else {}
 
     def digits(self):
         if not any(self.mnist.iterdir()):

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 
 import launch
 import machine
@@ -49,7 +50,24 @@ def strace(place):
     return "" if tried.returncode == 0 else f"strace may not trace here: {tried.stderr.strip()[:80]}"
 
 
-CHECKS = {"own kernels": own_kernels, "bf16": bf16, "two cores": two_cores, "crowd": crowd, "gpu": gpu, "strace": strace}
+def jax(place):
+    """Its wheels, beside the Python that the peers have."""
+    folder = place.root / ".deps/jax"
+    if not (folder / "jax").exists():
+        print("installing JAX: scripts/requirements/jax.txt", file=sys.stderr)
+        lock = place.root / "scripts/requirements/jax.txt"
+        done = subprocess.run([place.python, "-m", "pip", "install", "-q", "--no-deps", "--require-hashes", "-r", lock,
+                               "--target", folder], capture_output=True, text=True)
+        if done.returncode != 0:
+            return f"JAX could not be installed: {done.stderr.strip()[-80:]}"
+    return ""
+
+
+def compiler(place):
+    return "" if shutil.which("g++") else "torch.compile needs g++"
+
+
+CHECKS = {"jax": jax, "compiler": compiler, "own kernels": own_kernels, "bf16": bf16, "two cores": two_cores, "crowd": crowd, "gpu": gpu, "strace": strace}
 
 
 def missing(target, place):

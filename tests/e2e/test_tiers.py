@@ -53,7 +53,7 @@ def test_no_module_has_more_than_24_sources():
 def test_a_change_touches_its_module_or_its_folder():
     names = ["src/lockstep/comm/node/bell.cpp", "tests/base/text_test.cpp", "docs/ddp.md", "tests/e2e/test_stop.py", "src/trainer/cli/a.h",
              "src/trainer/step/step.cpp", "src/tools/doctor/node/gpus.cpp"]
-    assert changes.parts_of(names) == {"comm/mpi", "comm", "base", "docs", "cli", "step", "loop", "doctor/node", "doctor"}
+    assert changes.parts_of(names) == {"comm/node", "comm", "base", "docs", "cli", "step", "loop", "doctor/node", "doctor"}
     assert changes.test_files_of(names) == ["tests/e2e/test_stop.py"]
     assert "tests/e2e/test_slurm.py" in changes.test_files_of(["tests/e2e/slurm_kit.py"])
 

@@ -1,4 +1,4 @@
-"""The same with all images in memory, ready to be trained on, and no DataLoader: [--channels-last] [--bf16]."""
+"""The same with all images in memory, ready to be trained on, and no DataLoader: [--channels-last] [--bf16] [--compile]."""
 
 import record
 import torch
@@ -17,7 +17,7 @@ def in_memory(root):
 
 
 def main():
-    options = record.arguments("--channels-last", "--bf16")
+    options = record.arguments("--channels-last", "--bf16", "--compile")
     dist.init_process_group("gloo")
     images, labels = in_memory(options.data)
     sampler = DistributedSampler(images)
@@ -25,6 +25,8 @@ def main():
 
     torch.manual_seed(0)
     model = DistributedDataParallel(SimpleCNN().to(memory_format=layout))
+    if options.compile:
+        model.compile()
     criterion = nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 

@@ -1,4 +1,5 @@
-"""Diabetes from 8 measurements through a DataLoader, as configs/pima.yaml has it: DistributedDataParallel over gloo."""
+"""Diabetes from 8 measurements through a DataLoader, as configs/pima.yaml has it: DistributedDataParallel over gloo.
+[--compile]"""
 
 import record
 import torch
@@ -11,7 +12,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 
 def main():
-    options = record.arguments()
+    options = record.arguments("--compile")
     dist.init_process_group("gloo")
     train_set, _ = pima_sets(options.data)
     sampler = DistributedSampler(train_set, shuffle=False)
@@ -19,6 +20,8 @@ def main():
 
     torch.manual_seed(0)
     model = DistributedDataParallel(PimaNet(), find_unused_parameters=True)
+    if options.compile:
+        model.compile()
     counts = torch.bincount(train_set.tensors[1]).double()
     criterion = nn.CrossEntropyLoss(weight=(counts.sum() / (counts * len(counts))).float())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)

@@ -22,10 +22,12 @@ def arguments(*switches):
 class Record:
     """Counts steps; `done` when there were enough."""
 
-    def __init__(self, options):
+    def __init__(self, options, world=None):
+        """`world`: of a program without torch's process group; its own samples are then counted as they come."""
         self.options, self.step, self.samples = options, 0, 0
-        self.world = dist.get_world_size()
-        self.file = (options.out / f"steps.{dist.get_rank()}.jsonl").open("w")
+        self.world = world or dist.get_world_size()
+        rank = 0 if world else dist.get_rank()
+        self.file = (options.out / f"steps.{rank}.jsonl").open("w")
         self.begin = time.perf_counter()
 
     @property

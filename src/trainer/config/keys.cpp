@@ -37,7 +37,7 @@ const std::vector<Key> kKeys = {
      "what started the ranks; auto asks the environment, none = alone",
      {.choices = kLaunchers, .about = About::place}},
     {KEY(launch.backend),
-     "what carries the collectives; auto = nccl on GPUs, on CPUs shared, or gloo over several nodes; a process alone needs no MPI for mpi",
+     "auto: nccl on GPUs, shared on the CPUs of one node, gloo over several; mpi is auto for a process alone",
      {.choices = {"auto", "nccl", "shared", "gloo", "mpi"}, .about = About::place}},
     {KEY(launch.allreduce),
      "what carries the gradients; auto = the backend's own, the others are algorithms over send and receive",
