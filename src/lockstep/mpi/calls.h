@@ -8,7 +8,6 @@
 namespace lockstep::mpi {
 
 enum class Comm : std::uintptr_t { null = 0x100, world = 0x101, self = 0x102 };
-enum class Window : std::uintptr_t { null = 0x110 };
 enum class Message : std::uintptr_t { null = 0x128 };
 enum class Info : std::uintptr_t { null = 0x130 };
 enum class Handler : std::uintptr_t { null = 0x140, errors_are_fatal = 0x141, errors_return = 0x143 };
@@ -30,7 +29,6 @@ struct Status {
   int internal[5];
 };
 
-using Size = std::intptr_t;
 using CommCopy = int(Comm, int key, void* extra, void* value, void* copy, int* flag);
 using CommDelete = int(Comm, int key, void* value, void* extra);
 
@@ -38,8 +36,7 @@ constexpr int kSuccess = 0;
 constexpr int kAnySource = -1;
 constexpr int kAnyTag = -2;
 constexpr int kUndefined = -32766;
-constexpr int kShared = 221;    // the kind of comm_split_type
-constexpr int kNoCheck = 1024;  // the assertion of win_lock_all
+constexpr int kShared = 221;  // the kind of comm_split_type
 constexpr int kThreadSingle = 0;
 constexpr int kThreadFunneled = 1024;
 constexpr int kThreadSerialized = 2048;
@@ -64,7 +61,7 @@ struct PluginTable {
   int version;
   Calls calls;
 };
-constexpr int kPluginVersion = 1;
+constexpr int kPluginVersion = 2;
 constexpr const char* kPluginSymbol = "lockstep_mpi_table";
 
 }  // namespace lockstep::mpi

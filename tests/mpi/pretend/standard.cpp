@@ -35,9 +35,8 @@ __asm__(IS("MPI_Get_library_version", "pretend_version"));
 NOTHING("Abort,Allgather,Allgatherv,Allreduce,Barrier,Bcast,Cancel,Comm_create_keyval,Comm_dup,Comm_free");
 NOTHING("Comm_get_attr,Comm_get_errhandler,Comm_rank,Comm_set_attr,Comm_set_errhandler,Comm_size,Comm_split");
 NOTHING("Comm_split_type,Error_string,Finalize,Finalized,Gather,Gatherv,Get_count,Iallgather,Iallgatherv");
-NOTHING("Ialltoall,Ibarrier,Ibcast,Improbe,Info_create,Info_free,Info_set,Init_thread,Initialized,Irecv");
-NOTHING("Isend,Mrecv,Query_thread,Request_free,Test,Testall,Type_size,Wait,Win_allocate_shared,Win_free");
-NOTHING("Win_lock_all,Win_set_errhandler,Win_shared_query");
+NOTHING("Ialltoall,Ibarrier,Ibcast,Improbe,Init_thread,Initialized,Irecv");
+NOTHING("Isend,Mrecv,Query_thread,Request_free,Test,Testall,Type_size");
 #ifndef PRETEND_LACKS_ONE
-NOTHING("Win_unlock_all");
+NOTHING("Wait");
 #endif

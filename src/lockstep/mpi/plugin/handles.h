@@ -42,10 +42,6 @@ inline MPI_Comm theirs(Comm comm) {
   return same_bits<MPI_Comm>(comm);
 }
 
-inline MPI_Win theirs(Window window) {
-  return window == Window::null ? MPI_WIN_NULL : same_bits<MPI_Win>(window);
-}
-
 inline MPI_Message theirs(Message message) {
   return message == Message::null ? MPI_MESSAGE_NULL : same_bits<MPI_Message>(message);
 }

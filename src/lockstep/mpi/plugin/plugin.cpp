@@ -164,18 +164,6 @@ int improbe(int source, int tag, Comm comm, int* flag, Message* message, Status*
   return MPI_Improbe(source_of(source), tag_of(tag), theirs(comm), flag, Slot(message), StatusSlot(status));
 }
 
-int info_create(Info* info) {
-  return MPI_Info_create(Slot(info));
-}
-
-int info_free(Info* info) {
-  return MPI_Info_free(Slot(info));
-}
-
-int info_set(Info info, const char* key, const char* value) {
-  return MPI_Info_set(theirs(info), key, value);
-}
-
 int init_thread(int* argc, char*** argv, int wanted, int* provided) {
   int level = MPI_THREAD_SINGLE;
   const int code = MPI_Init_thread(argc, argv, level_of(wanted), &level);
@@ -225,33 +213,6 @@ int testall(int count, Request* requests, int* done, Status*) {
 
 int wait(Request* request, Status* status) {
   return MPI_Wait(Slot(request), StatusSlot(status));
-}
-
-int win_allocate_shared(Size bytes, int unit, Info info, Comm comm, void* base, Window* window) {
-  return MPI_Win_allocate_shared(bytes, unit, theirs(info), theirs(comm), base, Slot(window));
-}
-
-int win_free(Window* window) {
-  return MPI_Win_free(Slot(window));
-}
-
-int win_lock_all(int assertion, Window window) {
-  return MPI_Win_lock_all(assertion == kNoCheck ? MPI_MODE_NOCHECK : assertion, theirs(window));
-}
-
-int win_set_errhandler(Window window, Handler handler) {
-  return MPI_Win_set_errhandler(theirs(window), theirs(handler));
-}
-
-int win_shared_query(Window window, int rank, Size* bytes, int* unit, void* base) {
-  MPI_Aint size = 0;
-  const int code = MPI_Win_shared_query(theirs(window), rank, &size, unit, base);
-  *bytes = size;
-  return code;
-}
-
-int win_unlock_all(Window window) {
-  return MPI_Win_unlock_all(theirs(window));
 }
 
 }  // namespace
