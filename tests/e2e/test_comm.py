@@ -127,15 +127,24 @@ def test_a_stopped_peer_is_named_after_the_timeout(ranks, backend):
 @pytest.fixture
 def ranks_in_mounts(start, peer, free_port):
     """ranks_in_mounts(before) -> two ranks of one machine, each in mounts of its own that `before` has changed."""
-    def begin(before):
-        probe = subprocess.run(["unshare", "--mount", "true"], capture_output=True, text=True)
+    def begin(before, *spaces):
+        probe = subprocess.run(["unshare", "--mount", *spaces, "true"], capture_output=True, text=True)
         if probe.returncode != 0:
             pytest.skip(f"no mount namespaces here: {probe.stderr.strip()}")
         env = dict(WORLD_SIZE=2, LOCAL_WORLD_SIZE=2, GROUP_RANK=0, MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port())
-        return [start("unshare", "--mount", "bash", "-c", f'{before} && exec "$@"', "rank", peer, "shared", 60_000, 20_000, 20,
+        return [start("unshare", "--mount", *spaces, "bash", "-c", f'{before} && exec "$@"', "rank", peer, "shared", 60_000, 20_000, 20,
                       env={**env, "RANK": rank, "LOCAL_RANK": rank}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
                 for rank in range(2)]
     return begin
+
+
+def test_ranks_that_do_not_see_each_others_processes_sum_over_gloo(ranks_in_mounts):
+    """In memory a rank's death is found by its process number, which another PID namespace does not have."""
+    said = ""
+    for status, out, err in ends_of(ranks_in_mounts("mount -t proc proc /proc", "--pid", "--fork")):
+        assert status == 0 and "done" in out, err
+        said += err
+    assert said.count("rank 0 does not see the processes of rank 1") == 1, said
 
 
 @pytest.mark.parametrize("before, why", [

@@ -227,8 +227,8 @@ def test_a_runs_folder_is_read_where_its_device_is_not(pima_run, lockstep, run, 
     copy = tmp_path / "elsewhere"
     shutil.copytree(folder, copy)
     config = (copy / "config.yaml").read_text()
-    assert "device: cpu" in config and "backend: gloo" in config
-    (copy / "config.yaml").write_text(config.replace("device: cpu", "device: cuda").replace("backend: gloo", "backend: nccl"))
+    assert "device: cpu" in config and "backend: shared" in config
+    (copy / "config.yaml").write_text(config.replace("device: cpu", "device: cuda").replace("backend: shared", "backend: nccl"))
     told, there = (run(lockstep, "eval", place, cwd=tmp_path, check=True).stdout.splitlines()[1:] for place in (folder, copy))
     assert told == there and told
     refused = run(lockstep, "eval", copy, "--set", "launch.device=cuda", cwd=tmp_path)

@@ -63,11 +63,12 @@ def test_the_page_shows_what_is_said(trouble, provoke, tmp_path):
 
 @pytest.mark.parametrize("backend, trouble, words", [
     ("mpi", "skipped-collective", r"rank 1 \(host \S+, pid \d+\) did not come, it is at collective \d+"),
-    ("mpi", "different-shape", r"the ranks' calls differ in shape: rank 0: all-reduce \(sum\) of Float \[10, 2\]; rank 1"),
+    ("mpi", "different-shape", r"the ranks' calls differ: rank 0: all-reduce \(sum\) of 80 bytes of Float; rank 1"),
+    ("shared", "different-order", r"the ranks' calls differ: rank 0: broadcast with root 0 of 80 bytes of Float; rank 1: all-reduce"),
+    ("gloo", "different-shape", r"the ranks' calls differ: a message of 20 bytes came where one of 12 was expected"),
 ])
-def test_mpi_says_the_same_where_it_can(backend, trouble, words, provoke):
-    """Over MPI's shared memory a message of another length is not seen: DETAIL compares the calls."""
-    result = provoke(trouble, 2, sets(launch__backend=backend), env=DETAIL if "shape" in trouble else None)
+def test_each_backend_says_it(backend, trouble, words, provoke):
+    result = provoke(trouble, 2, sets(launch__backend=backend))
     assert result.returncode == 1 and re.search(words, result.stderr), result.output
     assert not result.left_behind
 

@@ -4,6 +4,7 @@
 
 #include <c10/util/intrusive_ptr.h>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
@@ -69,5 +70,11 @@ LOCKSTEP_RENAMED(reduce_scatter_single, _reduce_scatter_base)
 LOCKSTEP_RENAMED(reduce_scatter_single_coalesced, reduce_scatter_tensor_coalesced)
 LOCKSTEP_RENAMED(all_to_all_single, alltoall_base)
 #undef LOCKSTEP_RENAMED
+
+/// Of a backend that can be told it (libtorch 2.8).
+template <class Backend>
+void set_timeout(Backend& backend, std::chrono::milliseconds timeout) {
+  if constexpr (requires { backend.setTimeout(timeout); }) backend.setTimeout(timeout);
+}
 
 }  // namespace lockstep::base

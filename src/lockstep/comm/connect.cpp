@@ -262,11 +262,12 @@ ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10
                      Spread spread) {
   const QuietJoin quiet;
   const Job& job = runtime.job();
-  const Kind& kind = find_kind(runtime, options, device);
-  check_algorithm(kind, options);
-  kind.require(runtime, device);
+  const Kind& likely = find_kind(runtime, options, device);
+  check_algorithm(likely, options);
+  likely.require(runtime, device);
   longest_silence_for(options.timeout);  // a wrong variable is found before anybody waits
   meet(runtime, options.join_timeout);
+  const Kind& kind = find_kind(runtime, options, device);  // now that it is known who shares a node
   if (kind.over_gloo) check_gloo_interface(job);
   ignore_sigpipe();
   make_room_for_files(files_for(job));

@@ -41,7 +41,7 @@ std::exception_ptr judge_stall(const ProcessGroup& group, const std::string& wha
 /// Whether a rank of this node has died or left the group: whatever waits for all ranks waits in vain.
 bool misses_rank(const ProcessGroup& group);
 
-/// Whether an error has ended this group (gloo and mpi; NCCL's watchdog ends the process instead).
+/// Whether an error has ended this group (on CPUs; NCCL's watchdog ends the process instead).
 bool is_dead(const ProcessGroup& group);
 
 }  // namespace lockstep::comm

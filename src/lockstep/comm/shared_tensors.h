@@ -10,9 +10,9 @@
 namespace lockstep::comm {
 
 /// Moves what the tensors' storages hold, and with them all views, where the group's backend sums without
-/// copies: mpi, on a node with several ranks and room in /dev/shm. Elsewhere nothing changes but the time
-/// that a sum takes. Collective, with tensors alike on all ranks. An all-reduce takes the quick way when all
-/// ranks give the same part of such a tensor, to the same bits as any other.
+/// copies: shared and mpi, on a node with several ranks and room in /dev/shm. Elsewhere nothing changes but
+/// the time that a sum takes. Collective, with tensors alike on all ranks. An all-reduce takes the quick way
+/// when all ranks give the same part of such a tensor, to the same bits as any other.
 void share(const ProcessGroup& group, const std::vector<at::Tensor>& tensors);
 
 /// A tensor of zeros that is shared. Collective, with the same arguments on all ranks.

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <filesystem>
+#include <future>
 #include <limits>
 #include <thread>
 
@@ -116,6 +117,17 @@ TEST_F(SharedSums, HaveGloosBitsInParts) {
   }
 }
 
+TEST_F(SharedSums, HaveGloosBitsInListedParts) {
+  for (const int64_t items : {1, 129, 20'011}) {
+    std::vector<std::vector<at::Tensor>> given(1);
+    for (int rank = 0; rank < world(); ++rank) given[0].push_back(numbers(items, at::kFloat, rank));
+    std::vector<at::Tensor> ours = {at::empty({items})}, theirs = {at::empty({items})};
+    shared_->reduce_scatter(ours, given)->wait();
+    gloo_->reduce_scatter(theirs, given)->wait();
+    ASSERT_TRUE(same_bits(ours[0], theirs[0])) << items;
+  }
+}
+
 TEST_F(SharedSums, OfSparseTensorsAreGloos) {
   const auto sparse = [] {
     const auto at = at::tensor({int64_t(own_rank()), int64_t(world())}).view({1, 2});
@@ -203,6 +215,102 @@ TEST_F(Shared, AGroupMayEndWhileASumWaits) {
   group_ = {};
   work->wait();
   EXPECT_EQ(tensors[0][0].item<float>(), float(world()));
+}
+
+// Nobody's numbers are touched by ranks that mean different ones.
+TEST_F(Shared, CallsThatDifferAreAnErrorThatSaysWhatEachRankCalled) {
+  if (world() == 1) GTEST_SKIP() << "needs two ranks";
+  const int last = world() - 1;
+  const bool odd = own_rank() == last;
+  const auto all_reduce = [](ProcessGroup& group, int64_t items) {
+    std::vector<at::Tensor> tensors = {at::ones({items})};
+    group->allreduce(tensors)->wait();
+  };
+  const auto fails = [&](const auto& call, const std::string& usual, const std::string& other) {
+    auto group = test::open("shared");
+    all_reduce(group, 4);
+    const auto text = test::error_of([&] {
+      call(group);
+      all_reduce(group, 4);  // who waits for nobody in a call hears of it in the next
+    });
+    EXPECT_NE(text.find("the ranks' calls differ: rank "), std::string::npos) << text;
+    EXPECT_NE(text.find(": " + usual), std::string::npos) << text;
+    EXPECT_NE(text.find("rank " + std::to_string(last) + ": " + other), std::string::npos) << text << "\n" << other;
+    EXPECT_TRUE(comm::is_dead(group));
+    test::runtime().barrier();
+  };
+  fails([&](auto& group) { all_reduce(group, odd ? 5 : 10); }, "all-reduce (sum) of 40 bytes of Float",
+        "all-reduce (sum) of 20 bytes of Float");
+  fails([&](auto& group) { all_reduce(group, odd ? 500'000 : 10); }, "all-reduce (sum) of 40 bytes of Float",
+        "all-reduce (sum) of 2000000 bytes of Float");
+  fails(
+      [&](auto& group) {
+        std::vector<at::Tensor> tensors = {at::ones({10})};
+        odd ? group->broadcast(tensors)->wait() : group->allreduce(tensors)->wait();
+      },
+      "all-reduce (sum) of 40 bytes of Float", "broadcast with root 0 of 40 bytes of Float");
+  fails([&](auto& group) { odd ? group->barrier()->wait(), void() : all_reduce(group, 10); },
+        "all-reduce (sum) of 40 bytes of Float", "barrier");
+}
+
+TEST_F(Shared, WhoseMateHasGivenUpWaitsNoLonger) {
+  if (world() < 3) GTEST_SKIP() << "needs one that gives up, one that waits, and one that does not come";
+  const auto start = std::chrono::steady_clock::now();
+  if (own_rank() < world() - 1) {
+    std::vector<at::Tensor> tensors = {at::ones({10})};
+    c10d::AllreduceOptions options;
+    if (own_rank() == 0) options.timeout = 300ms;
+    const auto text = test::error_of([&] { group_->allreduce(tensors, options)->wait(); });
+    EXPECT_NE(text.find("did not come"), std::string::npos) << text;
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 50s) << "the group's own timeout is 60 s";
+  }
+  test::runtime().barrier();
+}
+
+TEST_F(Shared, ACallbackMayCallAndWait) {
+  std::vector<at::Tensor> first = {at::ones({3})}, second = {at::ones({4})};
+  if (own_rank() == world() - 1) std::this_thread::sleep_for(20ms);
+  std::promise<float> found;
+  group_->allreduce(first)->getFuture()->addCallback([&](c10::ivalue::Future&) {
+    group_->allreduce(second)->wait();
+    found.set_value(second[0][3].item<float>());
+  });
+  EXPECT_EQ(found.get_future().get(), float(world()));
+  group_->barrier()->wait();
+}
+
+TEST_F(Shared, ACallbackMayHoldTheGroupLast) {
+  std::vector<at::Tensor> tensors = {at::ones({3})};
+  if (own_rank() == world() - 1) std::this_thread::sleep_for(20ms);
+  std::promise<void> ended;
+  const auto work = group_->allreduce(tensors);
+  work->getFuture()->addCallback([&ended, group = std::move(group_)](c10::ivalue::Future&) mutable {
+    group = {};
+    ended.set_value();
+  });
+  ended.get_future().get();
+  EXPECT_EQ(tensors[0][0].item<float>(), float(world()));
+}
+
+TEST_F(Shared, ALateSumIsMadeAsItsCallerWouldHaveMadeIt) {
+  const c10::InferenceMode inference;
+  std::vector<at::Tensor> tensors = {at::ones({6, 5}).t()};
+  if (own_rank() == world() - 1) std::this_thread::sleep_for(20ms);
+  const auto work = group_->allreduce(tensors);
+  EXPECT_EQ(test::error_of([&] { work->wait(); }), "");
+  EXPECT_EQ(tensors[0][4][5].item<float>(), float(world()));
+}
+
+TEST_F(Shared, ABarrierWaitsForWhatWentOverGloo) {
+  std::vector<at::Tensor> mine = {at::zeros({2})};
+  std::vector<std::vector<at::Tensor>> rows;
+  c10d::ScatterOptions options;
+  if (own_rank() == 0) rows.emplace_back(size_t(world()), at::ones({2}));
+  if (own_rank() == 0) std::this_thread::sleep_for(20ms);
+  const auto work = group_->scatter(mine, rows, options);
+  group_->barrier()->wait();
+  EXPECT_TRUE(work->isCompleted());
+  EXPECT_EQ(mine[0][1].item<float>(), 1);
 }
 
 TEST_F(Shared, LeavesNoNamesBehind) {

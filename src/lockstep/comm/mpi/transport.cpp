@@ -145,15 +145,16 @@ void MpiTransport::all_gather(const std::byte* in, size_t bytes, const std::vect
 }
 
 void MpiTransport::reduce_scatter(const std::vector<const std::byte*>& ins, std::byte* out, size_t items,
-                                  const Reduction& reduction, const Fold& fold, Patience& patience) {
-  if (!link_.needed()) return node_->reduce_scatter(ins, out, items, reduction, fold, patience);
+                                  const Reduction& reduction, const Fold& fold, size_t at,
+                                  Patience& patience) {
+  if (!link_.needed()) return node_->reduce_scatter(ins, out, items, reduction, fold, at, patience);
   const size_t chunk = window_.slot_bytes() / reduction.item_bytes / ins.size();
   std::vector<std::byte> packed(chunk * ins.size() * reduction.item_bytes);
   int own = 0;
   launch::check_mpi(mpi::calls().comm_rank(comms_.all, &own), "MPI_Comm_rank");
-  for (size_t at = 0; at < items; at += chunk) {
-    const size_t bytes = std::min(chunk, items - at) * reduction.item_bytes;
-    const size_t offset = at * reduction.item_bytes;
+  for (size_t done = 0; done < items; done += chunk) {
+    const size_t bytes = std::min(chunk, items - done) * reduction.item_bytes;
+    const size_t offset = done * reduction.item_bytes;
     for (size_t rank = 0; rank < ins.size(); ++rank)
       std::memcpy(packed.data() + rank * bytes, ins[rank] + offset, bytes);
     all_reduce(packed.data(), packed.data(), bytes / reduction.item_bytes * ins.size(), reduction, fold,

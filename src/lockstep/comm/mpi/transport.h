@@ -26,8 +26,9 @@ class MpiTransport : public Transport {
   void all_gather(const std::byte* in, size_t bytes, const std::vector<std::byte*>& outs,
                   Patience& patience) override;
   void reduce_scatter(const std::vector<const std::byte*>& ins, std::byte* out, size_t items,
-                      const Reduction& reduction, const Fold& fold, Patience& patience) override;
+                      const Reduction& reduction, const Fold& fold, size_t at, Patience& patience) override;
   void barrier(Patience& patience) override;
+  void name_call(const CallWord& call) override { node_->name_call(call); }
   void arrive() override { node_->arrive(); }
   bool all_arrived() override { return node_->all_arrived(); }
   std::shared_ptr<NodeBlock> take_block(size_t bytes, Patience& patience) override {

@@ -1,9 +1,16 @@
 #include "lockstep/comm/node/call_queue.h"
 
+#include <ATen/ThreadLocalState.h>
 #include <ATen/core/ivalue.h>
 
 #include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
 #include <utility>
+
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 
@@ -18,53 +25,97 @@ void QueuedWork::end(const std::exception_ptr& error) {
   error ? future_->setError(error) : future_->markCompleted(c10::IValue(results_));
 }
 
-CallQueue::~CallQueue() {
-  {
-    const std::lock_guard<std::mutex> guard(mutex_);
-    end_ = true;
+struct CallQueue::State {
+  struct Entry {
+    c10::intrusive_ptr<QueuedWork> work;
+    Call call;
+    at::ThreadLocalState caller;
+  };
+
+  // `lock` is held before and after, not meanwhile.
+  void run_one(std::unique_lock<std::mutex>& lock) {
+    auto entry = std::move(waiting.front());
+    waiting.pop_front();
+    ++running;
+    lock.unlock();
+    const auto begin = std::chrono::steady_clock::now();
+    std::exception_ptr error;
+    {
+      const at::ThreadLocalStateGuard as_caller(entry.caller);
+      error = entry.call();
+      entry.call = nullptr;  // and what it holds, before somebody hears that all is over
+    }
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+    lock.lock();
+    busy += passed.count();
+    --running;
+    lock.unlock();
+    entry.work->end(error);
+    lock.lock();
   }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+
+  void serve() {
+    std::unique_lock<std::mutex> lock(mutex);
+    while (true) {
+      changed.wait(lock, [this] { return end || !waiting.empty(); });
+      if (waiting.empty()) return;
+      run_one(lock);
+    }
+  }
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Entry> waiting;
+  int running = 0;
+  bool end = false;
+  double busy = 0;
+  std::thread thread;
+};
+
+CallQueue::CallQueue() : state_(std::make_shared<State>()) {}
+
+CallQueue::~CallQueue() {
+  const bool here = runs_here();
+  std::deque<State::Entry> left;
+  {
+    const std::lock_guard<std::mutex> guard(state_->mutex);
+    state_->end = true;
+    if (here) left.swap(state_->waiting);
+  }
+  state_->changed.notify_all();
+  const auto gone = std::make_exception_ptr(Error("the process group has ended before this collective"));
+  for (const auto& entry : left) entry.work->end(gone);
+  if (here) {
+    state_->thread.detach();
+  } else if (state_->thread.joinable()) {
+    state_->thread.join();
+  }
 }
 
 void CallQueue::add(c10::intrusive_ptr<QueuedWork> work, Call call) {
-  const std::lock_guard<std::mutex> guard(mutex_);
-  waiting_.push_back({std::move(work), std::move(call)});
-  if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
-  changed_.notify_all();
+  const std::lock_guard<std::mutex> guard(state_->mutex);
+  if (!state_->thread.joinable()) state_->thread = std::thread([state = state_] { state->serve(); });
+  state_->waiting.push_back({std::move(work), std::move(call), at::ThreadLocalState()});
+  state_->changed.notify_all();
 }
 
 bool CallQueue::idle() const {
-  const std::lock_guard<std::mutex> guard(mutex_);
-  return waiting_.empty() && !runs_;
+  const std::lock_guard<std::mutex> guard(state_->mutex);
+  return state_->waiting.empty() && state_->running == 0;
+}
+
+bool CallQueue::runs_here() const {
+  return state_->thread.get_id() == std::this_thread::get_id();
+}
+
+void CallQueue::run_waiting() {
+  std::unique_lock<std::mutex> lock(state_->mutex);
+  while (!state_->waiting.empty()) state_->run_one(lock);
 }
 
 double CallQueue::busy() const {
-  const std::lock_guard<std::mutex> guard(mutex_);
-  return busy_;
-}
-
-void CallQueue::serve() {
-  using Clock = std::chrono::steady_clock;
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [this] { return end_ || !waiting_.empty(); });
-    if (waiting_.empty()) return;
-    auto [work, call] = std::move(waiting_.front());
-    waiting_.pop_front();
-    runs_ = true;
-    lock.unlock();
-    const auto begin = Clock::now();
-    const auto error = call();
-    const std::chrono::duration<double> passed = Clock::now() - begin;
-    lock.lock();
-    busy_ += passed.count();
-    runs_ = false;
-    lock.unlock();
-    call = nullptr;  // and what it holds, before somebody hears that all is over
-    work->end(error);
-    lock.lock();
-  }
+  const std::lock_guard<std::mutex> guard(state_->mutex);
+  return state_->busy;
 }
 
 }  // namespace lockstep::comm

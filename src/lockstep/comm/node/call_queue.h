@@ -3,11 +3,8 @@
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
-#include <condition_variable>
-#include <deque>
 #include <functional>
-#include <mutex>
-#include <thread>
+#include <memory>
 #include <vector>
 
 namespace lockstep::comm {
@@ -27,14 +24,15 @@ class QueuedWork : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-/// Its thread begins with the first call.
+/// Its thread begins with the first call, and has the thread-local state of whoever adds one meanwhile.
 class CallQueue {
  public:
   /// Null, or the error with which the work ends.
   using Call = std::function<std::exception_ptr()>;
 
-  CallQueue() = default;
-  /// What was added ends first, or meets its limit: the others count on it.
+  CallQueue();
+  /// What was added ends first, or meets its limit: the others count on it. A callback of such a work may
+  /// hold the last of what owns this queue: then what still waits ends with an error.
   ~CallQueue();
   CallQueue(const CallQueue&) = delete;
   CallQueue& operator=(const CallQueue&) = delete;
@@ -42,23 +40,16 @@ class CallQueue {
   void add(c10::intrusive_ptr<QueuedWork> work, Call call);
   /// Whether nothing waits or runs.
   bool idle() const;
+  /// Whether the caller is on this queue's thread: in a callback of a work that has ended.
+  bool runs_here() const;
+  /// There alone: what waits, now.
+  void run_waiting();
   /// How long calls have been at work here, in seconds.
   double busy() const;
 
  private:
-  struct Entry {
-    c10::intrusive_ptr<QueuedWork> work;
-    Call call;
-  };
-  void serve();
-
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Entry> waiting_;
-  bool runs_ = false;
-  bool end_ = false;
-  double busy_ = 0;
-  std::thread thread_;
+  struct State;
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace lockstep::comm

@@ -22,8 +22,6 @@ class Fold {
     if (chunk_ == 0) return rank + 1;
     return rank == 0 ? ranks_ - 1 : rank - 1;
   }
-  /// Whether later ranks' numbers stand on the left: least and greatest of equals depend on it.
-  bool adds_on_the_left() const { return chunk_ != 0; }
 
  private:
   Fold(size_t ranks, size_t chunk) : ranks_(ranks), chunk_(chunk) {}

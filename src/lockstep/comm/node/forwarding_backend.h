@@ -3,6 +3,7 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <atomic>
 #include <vector>
 
 namespace lockstep::comm {
@@ -45,11 +46,16 @@ class ForwardingBackend : public c10d::Backend {
   WorkPtr recv(Tensors& tensors, int from, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
 
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_for_all) override;
+
  protected:
   const c10::intrusive_ptr<c10d::Backend>& base() const { return base_; }
+  /// Whether a collective (no message) has gone to the base since this was asked last: the same on all ranks.
+  bool has_forwarded() { return forwarded_.exchange(false); }
 
  private:
   c10::intrusive_ptr<c10d::Backend> base_;
+  std::atomic<bool> forwarded_{false};
 };
 
 }  // namespace lockstep::comm

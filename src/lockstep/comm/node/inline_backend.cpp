@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
 #include "lockstep/comm/algorithms/gloo_chunks.h"
 #include "lockstep/comm/node/block_tensors.h"
 #include "lockstep/comm/watch/finished_work.h"
@@ -45,13 +47,55 @@ Tensors pieces_of(const at::Tensor& whole, int count) {
   return whole.view({-1}).chunk(count);
 }
 
+int number_of(const c10d::ReduceOp& op) {
+  return static_cast<int>(static_cast<c10d::ReduceOp::RedOpType>(op));
+}
+
 std::vector<std::byte*> places_of(const Tensors& tensors) {
   std::vector<std::byte*> places;
   for (const auto& tensor : tensors) places.push_back(data_of(tensor));
   return places;
 }
 
+template <class Throws>
+std::exception_ptr thrown_by(Throws&& throws) {
+  try {
+    throws();
+    return nullptr;
+  } catch (const std::exception&) {
+    return std::current_exception();
+  }
+}
+
 }  // namespace
+
+// What a call is, apart from its tensors.
+struct InlineBackend::Asked {
+  OpType type;
+  std::chrono::milliseconds timeout;
+  int reduction = -1;
+  int64_t root = -1;
+};
+
+struct InlineBackend::Beginning {
+  Collective collective;
+  Call call;  // where calls are compared
+  CallWord word;
+};
+
+CallWord InlineBackend::word_for(const Asked& asked, const Tensors& tensors) {
+  size_t bytes = 0;
+  for (const auto& tensor : tensors) bytes += tensor.nbytes();
+  return word_of(asked.type, asked.reduction, static_cast<int>(asked.root),
+                 tensors.empty() ? at::kByte : tensors[0].scalar_type(), bytes);
+}
+
+std::string InlineBackend::how_of(const Asked& asked) {
+  std::string how;
+  if (asked.reduction >= 0) how += of_sum(static_cast<c10d::ReduceOp::RedOpType>(asked.reduction));
+  if (asked.root >= 0) how += of_root(asked.root);
+  return how;
+}
 
 InlineBackend::InlineBackend(const std::string& name, c10::intrusive_ptr<c10d::Backend> base,
                              std::unique_ptr<Transport> transport, std::shared_ptr<RollCall> roll,
@@ -104,55 +148,73 @@ std::string InlineBackend::difference_from(const Call& own, Patience& patience) 
   });
 }
 
+// Both in the same words, whichever of the two finds it.
+std::string InlineBackend::difference_to(const UnlikeCalls& unlike, const CallWord& own) const {
+  const int mine = getRank();
+  const bool first = mine < unlike.rank;
+  const auto [low, high] = std::minmax(mine, unlike.rank);
+  return format("the ranks' calls differ: rank {}: {}; rank {}: {}", low,
+                in_words(first ? own : unlike.theirs), high, in_words(first ? unlike.theirs : own));
+}
+
 template <class Body>
-std::exception_ptr InlineBackend::carry_out(const Collective& collective, const Call& call,
-                                            const Body& body) {
-  std::string differs;
+std::exception_ptr InlineBackend::carry_out(const Beginning& beginning, const Body& body) {
+  const auto& [collective, call, word] = beginning;
   try {
     roll_->require_alive();  // it may have died while this one waited for its turn
     Patience patience(*roll_, collective.number, collective.timeout, transport_->crowded());
-    if (roll_->compares_calls()) differs = difference_from(call, patience);
-    if (!differs.empty()) roll_->end_at(collective.number, differs);
+    if (roll_->compares_calls()) {
+      transport_->name_call({});
+      const auto differs = difference_from(call, patience);
+      if (!differs.empty()) roll_->end_at(collective.number, differs);
+    }
+    transport_->name_call(word);
     body(patience);
     return nullptr;
   } catch (const OutOfPatience& reason) {
     return roll_->judge(collective, reason.cause, reason.timed_out);
-  } catch (const std::exception&) {
-    return std::current_exception();
+  } catch (const UnlikeCalls& unlike) {
+    return thrown_by(
+        [&] { roll_->end_at(collective.number, difference_to(unlike, word), "found in shared memory"); });
+  } catch (const Error&) {
+    return std::current_exception();  // the roll's own
+  } catch (const std::exception& error) {
+    return roll_->judge(collective, error.what(), false);  // others are in the middle of it
   }
 }
 
 bool InlineBackend::is_soon_done() {
   transport_->arrive();
-  return queue_.idle() && transport_->all_arrived();
+  if (queue_.runs_here())
+    queue_.run_waiting();  // a callback's own call: nobody else would end what is before it
+  return queue_.runs_here() || (queue_.idle() && transport_->all_arrived());
 }
 
 // A call that would wait for another rank goes on, as with any backend of c10d: that rank may wait for what
 // this one does next. What comes after it keeps its turn.
 template <class Body>
-InlineBackend::WorkPtr InlineBackend::run(OpType type, const Tensors& tensors, const std::string& how,
-                                          std::chrono::milliseconds timeout, Tensors results, Body body) {
-  const std::lock_guard<std::mutex> guard(mutex_);
-  const auto limit = timeout == c10d::kUnsetTimeout ? options_->timeout : timeout;
-  number_ = roll_->begin(type);
-  const Collective collective{op_name(type), number_, limit};
-  const Call call = roll_->compares_calls() ? call_of(type, tensors, how) : Call{};
+InlineBackend::WorkPtr InlineBackend::run(const Asked& asked, const Tensors& tensors, Tensors results,
+                                          Body body) {
+  const std::lock_guard<std::recursive_mutex> guard(mutex_);
+  const auto limit = asked.timeout == c10d::kUnsetTimeout ? options_->timeout : asked.timeout;
+  number_ = roll_->begin(asked.type);
+  Beginning beginning{{op_name(asked.type), number_, limit}, {}, word_for(asked, tensors)};
+  if (roll_->compares_calls()) beginning.call = call_of(asked.type, tensors, how_of(asked));
   if (runs_ == Runs::in_the_call || is_soon_done()) {
-    const auto error = carry_out(collective, call, body);
-    return c10::make_intrusive<FinishedWork>(getRank(), type, number_, std::move(results), error);
+    const auto error = carry_out(beginning, body);
+    return c10::make_intrusive<FinishedWork>(getRank(), asked.type, number_, std::move(results), error);
   }
-  auto work = c10::make_intrusive<QueuedWork>(getRank(), type, number_, std::move(results));
-  queue_.add(work,
-             [this, collective, call, body = std::move(body)] { return carry_out(collective, call, body); });
+  auto work = c10::make_intrusive<QueuedWork>(getRank(), asked.type, number_, std::move(results));
+  queue_.add(work, [this, beginning, body = std::move(body)] { return carry_out(beginning, body); });
   return work;
 }
 
 void InlineBackend::share(const Tensors& tensors) {
-  const auto work = run(OpType::ALLGATHER, tensors, " of places in shared memory", options_->timeout, {},
-                        [this, tensors](Patience& patience) {
-                          const auto block = transport_->take_block(block_bytes(tensors), patience);
-                          if (block) move_into(block, transport_->place(), tensors);
-                        });
+  // sizes may differ: then nothing is shared
+  const auto work = run({OpType::ALLGATHER, options_->timeout}, {}, {}, [this, tensors](Patience& patience) {
+    const auto block = transport_->take_block(block_bytes(tensors), patience);
+    if (block) move_into(block, transport_->place(), tensors);
+  });
   work->wait();
 }
 
@@ -160,7 +222,7 @@ InlineBackend::WorkPtr InlineBackend::broadcast(Tensors& tensors, const c10d::Br
   if (is_for_base(tensors)) return ForwardingBackend::broadcast(tensors, options);
   const at::Tensor& tensor = single(tensors);
   require_rank(options.rootRank, getSize(), "the root of a broadcast");
-  return run(OpType::BROADCAST, tensors, of_root(options.rootRank), options.timeout, tensors,
+  return run({OpType::BROADCAST, options.timeout, -1, options.rootRank}, tensors, tensors,
              [this, tensor, root = static_cast<int>(options.rootRank)](Patience& patience) {
                Flat flat(tensor);
                transport_->broadcast(flat.data(), flat.bytes(), root, patience);
@@ -192,7 +254,7 @@ InlineBackend::WorkPtr InlineBackend::allreduce(Tensors& tensors, const c10d::Al
   if (is_for_base(tensors)) return ForwardingBackend::allreduce(tensors, options);
   const at::Tensor& tensor = single(tensors);
   find_reduction(tensor.scalar_type(), options.reduceOp);
-  return run(OpType::ALLREDUCE, tensors, of_sum(options.reduceOp), options.timeout, tensors,
+  return run({OpType::ALLREDUCE, options.timeout, number_of(options.reduceOp)}, tensors, tensors,
              [this, tensor, op = options.reduceOp](Patience& patience) {
                reduce_all(tensor, op, OpType::ALLREDUCE, true, patience);
              });
@@ -224,7 +286,7 @@ InlineBackend::WorkPtr InlineBackend::allreduce_coalesced(Tensors& tensors,
     require_dense_cpu(tensor);
     find_reduction(tensor.scalar_type(), options.reduceOp);
   }
-  return run(OpType::ALLREDUCE_COALESCED, tensors, of_sum(options.reduceOp), options.timeout, tensors,
+  return run({OpType::ALLREDUCE_COALESCED, options.timeout, number_of(options.reduceOp)}, tensors, tensors,
              [this, tensors, op = options.reduceOp](Patience& patience) {
                reduce_coalesced(tensors, op, patience);
              });
@@ -236,7 +298,7 @@ InlineBackend::WorkPtr InlineBackend::reduce(Tensors& tensors, const c10d::Reduc
   require_rank(options.rootRank, getSize(), "the root of a reduce");
   find_reduction(tensor.scalar_type(), options.reduceOp);
   const bool keep = getRank() == options.rootRank;
-  return run(OpType::REDUCE, tensors, of_sum(options.reduceOp) + of_root(options.rootRank), options.timeout,
+  return run({OpType::REDUCE, options.timeout, number_of(options.reduceOp), options.rootRank}, tensors,
              tensors, [this, tensor, keep, op = options.reduceOp](Patience& patience) {
                reduce_all(tensor, op, OpType::REDUCE, keep, patience);
              });
@@ -249,7 +311,7 @@ InlineBackend::WorkPtr InlineBackend::allgather(TensorLists& outputs, Tensors& i
   TORCH_CHECK(outputs.size() == 1 && outputs[0].size() == static_cast<size_t>(getSize()), "an all-gather of ",
               getSize(), " ranks needs one list of ", getSize(), " tensors");
   for (const auto& output : outputs[0]) require_alike(output, input);
-  return run(OpType::ALLGATHER, inputs, "", options.timeout, outputs[0],
+  return run({OpType::ALLGATHER, options.timeout}, inputs, outputs[0],
              [this, input, results = outputs[0]](Patience& patience) {
                const Flat from(input);
                std::vector<Flat> into;
@@ -265,22 +327,25 @@ InlineBackend::WorkPtr InlineBackend::_allgather_base(at::Tensor& output, at::Te
   require_dense_cpu(input);
   const Tensors pieces = pieces_of(output, getSize());
   for (const auto& piece : pieces) require_alike(piece, input);
-  return run(OpType::_ALLGATHER_BASE, {input}, "", options.timeout, {output},
+  return run({OpType::_ALLGATHER_BASE, options.timeout}, {input}, {output},
              [this, input, pieces](Patience& patience) {
                const Flat from(input);
                transport_->all_gather(from.data(), from.bytes(), places_of(pieces), patience);
              });
 }
 
-void InlineBackend::scatter_sum(at::Tensor output, const Tensors& inputs, const c10d::ReduceOp& op,
-                                Patience& patience) {
+// gloo sums all of a list's parts as messages of their own, and those of one tensor as one message.
+void InlineBackend::scatter_sum(at::Tensor output, const Tensors& inputs, bool in_one,
+                                const c10d::ReduceOp& op, Patience& patience) {
   Flat flat(output);
   const Reduction& reduction = find_reduction(output.scalar_type(), op, order_ == SumOrder::as_gloo);
-  const Fold fold = fold_for(OpType::REDUCE_SCATTER, flat.items() * inputs.size(), reduction.item_bytes);
+  const size_t message = flat.items() * (in_one ? inputs.size() : 1);
+  const Fold fold = fold_for(OpType::REDUCE_SCATTER, message, reduction.item_bytes);
   Tensors kept;
   std::vector<const std::byte*> places;
   for (const auto& input : inputs) places.push_back(data_of(kept.emplace_back(input.contiguous())));
-  transport_->reduce_scatter(places, flat.data(), flat.items(), reduction, fold, patience);
+  transport_->reduce_scatter(places, flat.data(), flat.items(), reduction, fold,
+                             in_one ? static_cast<size_t>(getRank()) * flat.bytes() : 0, patience);
   if (reduction.divide) reduction.divide(flat.data(), flat.items(), getSize());
   flat.write_back();
 }
@@ -293,9 +358,9 @@ InlineBackend::WorkPtr InlineBackend::reduce_scatter(Tensors& outputs, TensorLis
               "a reduce-scatter of ", getSize(), " ranks needs one list of ", getSize(), " tensors");
   for (const auto& input : inputs[0]) require_alike(input, output);
   find_reduction(output.scalar_type(), options.reduceOp);
-  return run(OpType::REDUCE_SCATTER, outputs, of_sum(options.reduceOp), options.timeout, outputs,
+  return run({OpType::REDUCE_SCATTER, options.timeout, number_of(options.reduceOp)}, outputs, outputs,
              [this, output, given = inputs[0], op = options.reduceOp](Patience& patience) {
-               scatter_sum(output, given, op, patience);
+               scatter_sum(output, given, false, op, patience);
              });
 }
 
@@ -305,14 +370,16 @@ InlineBackend::WorkPtr InlineBackend::_reduce_scatter_base(at::Tensor& output, a
   const Tensors pieces = pieces_of(input, getSize());
   for (const auto& piece : pieces) require_alike(piece, output);
   find_reduction(output.scalar_type(), options.reduceOp);
-  return run(OpType::_REDUCE_SCATTER_BASE, {output}, of_sum(options.reduceOp), options.timeout, {output},
+  return run({OpType::_REDUCE_SCATTER_BASE, options.timeout, number_of(options.reduceOp)}, {output}, {output},
              [this, output, pieces, op = options.reduceOp](Patience& patience) {
-               scatter_sum(output, pieces, op, patience);
+               scatter_sum(output, pieces, true, op, patience);
              });
 }
 
 InlineBackend::WorkPtr InlineBackend::barrier(const c10d::BarrierOptions& options) {
-  return run(OpType::BARRIER, {}, "", options.timeout, {},
+  // gloo's waits for all that this rank has begun there, and so does one over it
+  if (base() && has_forwarded()) ForwardingBackend::barrier(options)->wait();
+  return run({OpType::BARRIER, options.timeout}, {}, {},
              [this](Patience& patience) { transport_->barrier(patience); });
 }
 

@@ -1,11 +1,13 @@
 #pragma once
 // c10d's collectives on CPU tensors over a transport of ours.
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 
+#include "lockstep/base/libtorch.h"
 #include "lockstep/comm/node/call_queue.h"
 #include "lockstep/comm/node/forwarding_backend.h"
 #include "lockstep/comm/node/transport.h"
@@ -41,7 +43,10 @@ class InlineBackend : public ForwardingBackend, public RollCalled {
   // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
   c10::intrusive_ptr<Options> getBackendOptions() { return options_; }
   // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
-  void setTimeout(std::chrono::milliseconds timeout) { options_->timeout = timeout; }
+  void setTimeout(std::chrono::milliseconds timeout) {
+    options_->timeout = timeout;
+    if (base()) base::set_timeout(*base(), timeout);
+  }
   uint64_t getSequenceNumberForGroup() override { return number_; }
   void setSequenceNumberForGroup() override {}
 
@@ -66,17 +71,22 @@ class InlineBackend : public ForwardingBackend, public RollCalled {
   at::Tensor& single(Tensors& tensors) const;
 
  private:
+  struct Asked;
+  struct Beginning;
+  static CallWord word_for(const Asked& asked, const Tensors& tensors);
+  static std::string how_of(const Asked& asked);
   template <class Body>
-  WorkPtr run(c10d::OpType type, const Tensors& tensors, const std::string& how,
-              std::chrono::milliseconds timeout, Tensors results, Body body);
+  WorkPtr run(const Asked& asked, const Tensors& tensors, Tensors results, Body body);
   template <class Body>
-  std::exception_ptr carry_out(const Collective& collective, const Call& call, const Body& body);
+  std::exception_ptr carry_out(const Beginning& beginning, const Body& body);
+  std::string difference_to(const UnlikeCalls& unlike, const CallWord& own) const;
   std::string difference_from(const Call& own, Patience& patience);
   Fold fold_for(c10d::OpType type, size_t items, size_t item_bytes) const;
   void reduce_all(at::Tensor tensor, const c10d::ReduceOp& op, c10d::OpType type, bool keep,
                   Patience& patience);
   void reduce_coalesced(Tensors tensors, const c10d::ReduceOp& op, Patience& patience);
-  void scatter_sum(at::Tensor output, const Tensors& inputs, const c10d::ReduceOp& op, Patience& patience);
+  void scatter_sum(at::Tensor output, const Tensors& inputs, bool in_one, const c10d::ReduceOp& op,
+                   Patience& patience);
   void require_dense_cpu(const at::Tensor& tensor) const;
   void require_alike(const at::Tensor& tensor, const at::Tensor& like) const;
   bool is_for_base(const Tensors& tensors) const;
@@ -87,8 +97,8 @@ class InlineBackend : public ForwardingBackend, public RollCalled {
   SumOrder order_;
   Runs runs_;
   std::unique_ptr<Transport> transport_;
-  std::mutex mutex_;
-  uint64_t number_ = 0;
+  std::recursive_mutex mutex_;  // a callback of what was waiting may call again
+  std::atomic<uint64_t> number_{0};
   CallQueue queue_;  // ends before the rest does
 };
 

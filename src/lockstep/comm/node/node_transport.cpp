@@ -194,12 +194,13 @@ void NodeTransport::all_gather(const std::byte* in, size_t bytes, const std::vec
 }
 
 void NodeTransport::reduce_scatter(const std::vector<const std::byte*>& ins, std::byte* out, size_t items,
-                                   const Reduction& reduction, const Fold& fold, Patience& patience) {
+                                   const Reduction& reduction, const Fold& fold, size_t at,
+                                   Patience& patience) {
   const size_t chunk = window_.slot_bytes() / reduction.item_bytes / ins.size();
   const auto own = static_cast<size_t>(place());
-  for (size_t at = 0; at < items; at += chunk) {
-    const size_t bytes = std::min(chunk, items - at) * reduction.item_bytes;
-    const size_t offset = at * reduction.item_bytes;
+  for (size_t done = 0; done < items; done += chunk) {
+    const size_t bytes = std::min(chunk, items - done) * reduction.item_bytes;
+    const size_t offset = done * reduction.item_bytes;
     window_.begin(patience);
     for (size_t rank = 0; rank < ins.size(); ++rank)
       copy_into_slot(window_.own_slot() + rank * bytes, ins[rank] + offset, bytes);
@@ -208,7 +209,7 @@ void NodeTransport::reduce_scatter(const std::vector<const std::byte*>& ins, std
     set_slots(outs_, own * bytes);
     sources_.assign(outs_.begin(), outs_.end());
     outs_.assign(1, out + offset);
-    sum(reduction, fold, {own * items * reduction.item_bytes + offset, bytes});
+    sum(reduction, fold, {at + offset, bytes});
   }
 }
 
@@ -235,7 +236,9 @@ std::unique_ptr<NodeTransport> open_node(RollCall& roll, const std::string& stag
     return std::make_unique<NodeTransport>(std::move(memory), node, slot_bytes, patience);
   } catch (const OutOfPatience& reason) {
     error = roll.judge(opening, reason.cause, reason.timed_out);
-  } catch (const std::exception& failed) {  // the store's, which waits for a rank
+  } catch (const c10::DistStoreError& late) {  // the store has waited for a rank
+    error = roll.judge(opening, late.what_without_backtrace(), true);
+  } catch (const std::exception& failed) {
     error = roll.judge(opening, failed.what(), false);
   }
   std::rethrow_exception(error);

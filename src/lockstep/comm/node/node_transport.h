@@ -22,8 +22,9 @@ class NodeTransport : public Transport {
   void all_gather(const std::byte* in, size_t bytes, const std::vector<std::byte*>& outs,
                   Patience& patience) override;
   void reduce_scatter(const std::vector<const std::byte*>& ins, std::byte* out, size_t items,
-                      const Reduction& reduction, const Fold& fold, Patience& patience) override;
+                      const Reduction& reduction, const Fold& fold, size_t at, Patience& patience) override;
   void barrier(Patience& patience) override;
+  void name_call(const CallWord& call) override { window_.name_call(call); }
   void arrive() override { window_.arrive(); }
   bool all_arrived() override { return window_.all_arrived(crowded_); }
   std::shared_ptr<NodeBlock> take_block(size_t bytes, Patience& patience) override {

@@ -12,11 +12,22 @@ namespace {
 // pairs.
 constexpr size_t kHeadBytes = 4096;
 constexpr size_t kLines = 128;
-constexpr auto kLongestArrival = std::chrono::milliseconds(5);
+// One that is always late costs the others less and less.
+constexpr std::chrono::microseconds kLongestArrival{5000}, kShortestArrival{150};
 
-// Memory that is zero holds counters that nobody has rung.
+// What a rank writes and all read, in one line: a counter of its posts, and what the calls of its last two
+// turns are. Memory that is zero holds counters that nobody has rung.
+struct Head {
+  Bell posts;
+  CallWord calls[2];
+};
+static_assert(sizeof(Head) <= kLines);
+
+Head& head_of(std::byte* segment) {
+  return *reinterpret_cast<Head*>(segment);
+}
 Bell& posts_of(std::byte* segment) {
-  return *reinterpret_cast<Bell*>(segment);
+  return head_of(segment).posts;
 }
 Bell& arrivals_of(std::byte* segment) {
   return *reinterpret_cast<Bell*>(segment + kLines);
@@ -41,7 +52,10 @@ size_t NodeWindow::bytes_for(size_t slot_bytes) {
 }
 
 NodeWindow::NodeWindow(NodeMemory memory, NodeRanks node, size_t slot_bytes)
-    : memory_(std::move(memory)), node_(std::move(node)), slot_bytes_(slot_bytes) {
+    : memory_(std::move(memory)),
+      node_(std::move(node)),
+      slot_bytes_(slot_bytes),
+      arrival_patience_(kLongestArrival) {
   for (const auto& piece : memory_.pieces) segments_.push_back(static_cast<std::byte*>(piece.data()));
 }
 
@@ -50,10 +64,12 @@ void NodeWindow::arrive() {
 }
 
 bool NodeWindow::all_arrived(bool crowded) {
-  const auto deadline = std::chrono::steady_clock::now() + kLongestArrival;
-  return std::all_of(segments_.begin(), segments_.end(), [&](std::byte* segment) {
+  const auto deadline = std::chrono::steady_clock::now() + arrival_patience_;
+  const bool all = std::all_of(segments_.begin(), segments_.end(), [&](std::byte* segment) {
     return has_rung(arrivals_of(segment), arrivals_, deadline, crowded);
   });
+  arrival_patience_ = all ? kLongestArrival : std::max(kShortestArrival, arrival_patience_ / 2);
+  return all;
 }
 
 std::byte* NodeWindow::slot(int local_rank) const {
@@ -65,6 +81,7 @@ void NodeWindow::begin(Patience& patience) {
   for (int rank = 0; rank < size(); ++rank) wait_for(rank, turn_before_, patience);
   turn_before_ = posts_ + 1;
   ++turns_;
+  head_of(segments_[static_cast<size_t>(rank())]).calls[turns_ & 1] = call_;
 }
 
 void NodeWindow::post() {
@@ -72,7 +89,15 @@ void NodeWindow::post() {
 }
 
 void NodeWindow::wait_all(Patience& patience) const {
-  for (int rank = 0; rank < size(); ++rank) wait_for(rank, posts_, patience);
+  for (int rank = 0; rank < size(); ++rank) wait(rank, patience);
+}
+
+// Whoever has posted in this turn has named its call before, and names no other in its place until this rank
+// has posted in the next one.
+void NodeWindow::wait(int local_rank, Patience& patience) const {
+  wait_for(local_rank, posts_, patience);
+  const auto& theirs = head_of(segments_[static_cast<size_t>(local_rank)]).calls[turns_ & 1];
+  if (theirs != call_) throw UnlikeCalls{node_.ranks[static_cast<size_t>(local_rank)], theirs};
 }
 
 void NodeWindow::wait_for(int local_rank, uint64_t posts, Patience& patience) const {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "lockstep/comm/node/call_word.h"
 #include "lockstep/comm/node/node_memory.h"
 #include "lockstep/comm/node/patience.h"
 
@@ -30,6 +31,9 @@ class NodeWindow {
   /// Whether all do so within some milliseconds.
   bool all_arrived(bool crowded);
 
+  /// What the turns from now on are part of. A rank that waits in a turn for one that is in another call
+  /// throws UnlikeCalls.
+  void name_call(const CallWord& call) { call_ = call; }
   /// Waits until nobody reads the slot that this turn writes.
   void begin(Patience& patience);
   std::byte* slot(int local_rank) const;
@@ -37,7 +41,7 @@ class NodeWindow {
   /// What this rank wrote is there, and it reads nothing of the turn before any more.
   void post();
   /// Until that rank has posted as often as this one.
-  void wait(int local_rank, Patience& patience) const { wait_for(local_rank, posts_, patience); }
+  void wait(int local_rank, Patience& patience) const;
   void wait_all(Patience& patience) const;
   /// A turn in which every rank shows a few bytes: all of them, by local rank.
   template <class Row>
@@ -50,7 +54,9 @@ class NodeWindow {
   NodeRanks node_;
   size_t slot_bytes_;
   std::vector<std::byte*> segments_;
+  CallWord call_;
   uint64_t arrivals_ = 0;
+  std::chrono::microseconds arrival_patience_;
   uint64_t posts_ = 0;
   uint64_t turns_ = 0;
   uint64_t turn_before_ = 0;  // the number of the first post of the turn before

@@ -32,7 +32,8 @@ void Patience::look_up(int rank) {
   if (awake_.passed_at(now) > timeout_) throw OutOfPatience{true};
   if (next_look_ == std::chrono::steady_clock::time_point::max()) next_look_ = now + kLookAtRank;
   if (now < next_look_) return;
-  if (roll_.heard_nothing()) throw OutOfPatience{false};
+  // others may know more, and have given up
+  if (roll_.heard_nothing() || roll_.is_dead() || roll_.knows_death()) throw OutOfPatience{false};
   next_look_ = now + kLookAtRank;
   if (rank >= 0 && roll_.is_lost(rank, collective_)) throw OutOfPatience{false};
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "lockstep/comm/node/call_word.h"
 #include "lockstep/comm/node/fold.h"
 #include "lockstep/comm/node/node_blocks.h"
 #include "lockstep/comm/node/patience.h"
@@ -24,12 +25,15 @@ class Transport {
   /// Rank r's bytes go to outs[r].
   virtual void all_gather(const std::byte* in, size_t bytes, const std::vector<std::byte*>& outs,
                           Patience& patience) = 0;
-  /// ins[r] is what this rank gives to rank r; out is what the ranks' gifts to this one come to. The message
-  /// that `fold` cuts holds the gifts side by side.
+  /// ins[r] is what this rank gives to rank r; out is what the ranks' gifts to this one come to, which begins
+  /// at byte `at` of the message that `fold` cuts.
   virtual void reduce_scatter(const std::vector<const std::byte*>& ins, std::byte* out, size_t items,
-                              const Reduction& reduction, const Fold& fold, Patience& patience) = 0;
+                              const Reduction& reduction, const Fold& fold, size_t at,
+                              Patience& patience) = 0;
   virtual void barrier(Patience& patience) = 0;
 
+  /// What the next collective is; ranks of a node that are in another throw UnlikeCalls.
+  virtual void name_call(const CallWord& call) = 0;
   /// Says to its node that this rank has come to its next collective.
   virtual void arrive() = 0;
   /// Whether all of the node do so within some milliseconds.

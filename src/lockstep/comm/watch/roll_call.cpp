@@ -471,15 +471,16 @@ std::exception_ptr RollCall::judge(const Collective& collective, const std::stri
                                      .of(code_of_death_, ranks_at_fault_));
 }
 
-void RollCall::end_at(uint64_t collective, const std::string& difference) {
-  const std::string what = format("collective {}: {}", collective, difference);
+void RollCall::end_at(uint64_t collective, const std::string& difference, const std::string& found) {
+  const std::string what =
+      settle_here({format("collective {}: {}", collective, difference), Code::calls_differ, {}}).words;
   {
     const std::lock_guard<std::mutex> guard(mutex_);
     cause_of_death_ = what;
     code_of_death_ = Code::calls_differ;
     dead_ = true;
   }
-  throw Error(what, "the process group, compared because of TORCH_DISTRIBUTED_DEBUG=DETAIL",
+  throw Error(what, "the process group, " + found,
               "look for a branch of the program that not every rank takes, or takes in another order")
       .of(Code::calls_differ);
 }
