@@ -46,9 +46,12 @@ NCCL_CALL ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t window, v
   return known(comm, "ncclWinGetUserPtr");
 }
 
-NCCL_CALL ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value) {
+// Since NCCL 2.30, whose header has an enumeration for `stat`: by its name alone, so that older headers do.
+NCCL_CALL ncclResult_t lab_mem_stats(ncclComm_t comm, int stat, uint64_t* value) __asm__("ncclCommMemStats");
+NCCL_CALL ncclResult_t lab_mem_stats(ncclComm_t comm, int stat, uint64_t* value) {
+  constexpr int kGpuMemSuspended = 1;
   const auto found = lab::nccl::find(comm);
   if (!found) return lab::nccl::refuse_handle("ncclCommMemStats");
-  *value = stat == ncclStatGpuMemSuspended && found->suspended ? 1 : 0;  // it takes no memory of a GPU
+  *value = stat == kGpuMemSuspended && found->suspended ? 1 : 0;  // it takes no memory of a GPU
   return ncclSuccess;
 }

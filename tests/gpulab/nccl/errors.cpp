@@ -63,8 +63,6 @@ NCCL_CALL const char* ncclGetErrorString(ncclResult_t error) {
       return "remote process exited or there was a network error";
     case ncclInProgress:
       return "NCCL operation in progress";
-    case ncclTimeout:
-      return "operation timed out";
     default:
       return "unknown result code";
   }

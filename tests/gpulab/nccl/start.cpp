@@ -14,7 +14,8 @@
 namespace lab::nccl {
 
 ncclResult_t read_config(const ncclConfig_t* config, bool otherwise, bool& blocking) {
-  if (config && config->magic != NCCL_API_MAGIC)
+  static const ncclConfig_t initialized = NCCL_CONFIG_INITIALIZER;
+  if (config && config->magic != initialized.magic)
     return refuse(ncclInvalidArgument, "ncclConfig_t argument not initialized via NCCL_CONFIG_INITIALIZER");
   blocking = config && config->blocking != NCCL_CONFIG_UNDEF_INT ? config->blocking != 0 : otherwise;
   if (const char* chosen = std::getenv("NCCL_COMM_BLOCKING")) blocking = std::string(chosen) != "0";
