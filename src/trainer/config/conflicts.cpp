@@ -119,7 +119,7 @@ const std::vector<Conflict>& conflicts() {
        "a captured step cannot look for them each time",
        "set it to false; ddp.static_graph finds them once"},
       {kGraph,
-       {"launch.backend", "gloo or another for CPUs",
+       {"launch.backend", "shared or gloo or mpi",
         [](const S& s) { return launch::sums_on_cpus(s.launch.backend); }},
        "they need the CPU in each step",
        "leave launch.backend at auto: NCCL alone works without the CPU"},

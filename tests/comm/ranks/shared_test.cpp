@@ -235,7 +235,8 @@ TEST_F(Shared, CallsThatDifferAreAnErrorThatSaysWhatEachRankCalled) {
     });
     EXPECT_NE(text.find("the ranks' calls differ: rank "), std::string::npos) << text;
     EXPECT_NE(text.find(": " + usual), std::string::npos) << text;
-    EXPECT_NE(text.find("rank " + std::to_string(last) + ": " + other), std::string::npos) << text << "\n" << other;
+    EXPECT_NE(text.find("rank " + std::to_string(last) + ": " + other), std::string::npos) << text << "\n"
+                                                                                           << other;
     EXPECT_TRUE(comm::is_dead(group));
     test::runtime().barrier();
   };
