@@ -182,7 +182,7 @@ TEST_F(Shared, ASumGoesOnBehindTheCallWhereAnotherRankIsLate) {
   group_->allreduce(next)->wait();
   EXPECT_TRUE(later->isCompleted()) << "what began first ends first";
   later->wait();
-  EXPECT_EQ(sum[0][49'999].item<float>(), float(world() * (world() + 1) / 2));
+  EXPECT_EQ(sum[0][49'999].item<float>(), float(world() * (world() + 1)) / 2);
   EXPECT_EQ(next[0][9].item<float>(), float(world()));
 }
 

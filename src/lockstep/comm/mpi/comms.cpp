@@ -65,8 +65,9 @@ void number_nodes(MpiComms& comms) {
   for (const int of : comms.node_of_rank) ++comms.node_sizes[static_cast<size_t>(of)];
   for (size_t rank = 0; rank < comms.node_of_rank.size(); ++rank)
     comms.node_order.push_back(static_cast<int>(rank));
-  std::stable_sort(comms.node_order.begin(), comms.node_order.end(), [&](int a, int b) {
-    return comms.node_of_rank[static_cast<size_t>(a)] < comms.node_of_rank[static_cast<size_t>(b)];
+  std::sort(comms.node_order.begin(), comms.node_order.end(), [&](int a, int b) {
+    const auto node_of = [&](int rank) { return comms.node_of_rank[static_cast<size_t>(rank)]; };
+    return std::pair(node_of(a), a) < std::pair(node_of(b), b);
   });
 }
 
