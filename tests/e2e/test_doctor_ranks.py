@@ -48,13 +48,14 @@ def test_the_others_speak_when_rank_zero_is_stopped(mpirun, lockstep, faults, tm
     assert "came meanwhile" not in result.stdout, "mpirun wakes it to end it, and the others have told"
 
 
-def test_ranks_without_mpi_try_gloo_alone(start, lockstep, tmp_path, free_port):
+def test_ranks_without_mpi_try_what_needs_none(start, lockstep, tmp_path, free_port):
     base = dict(WORLD_SIZE=2, MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port())
     ranks = [start(lockstep, "doctor", "--json", cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                    text=True, env={**base, "RANK": rank, "LOCAL_RANK": rank}) for rank in range(2)]
     first, second = ends_of(ranks, LIMIT)
     report = told(first)
     report.is_well("interfaces", "clocks", "folders")
+    report.one("shared", "ok", "2 ranks, sums right")
     report.one("gloo", "ok", "2 ranks, sums right")
     report.one("mpi", "ok", "not tried: the ranks were not started by it")
     assert second == (0, "", second[2])

@@ -14,8 +14,9 @@ constexpr size_t kNamedSilent = 8;
 constexpr ActiveCheck kActiveChecks[] = {
     {"deadline", 20s, run_deadline}, {"interfaces", 12s, run_interfaces},
     {"reach", 12s, run_reach},       {"clocks", 20s, run_clocks},
-    {"folders", 30s, run_folders},   {"gloo", 35s, run_gloo},
-    {"mpi", 35s, run_mpi},           {"nccl", 40s, run_nccl},
+    {"folders", 30s, run_folders},   {"shared", 35s, run_shared},
+    {"gloo", 35s, run_gloo},         {"mpi", 35s, run_mpi},
+    {"nccl", 40s, run_nccl},
 };
 
 std::string rank_text(const Bench& bench, int rank) {

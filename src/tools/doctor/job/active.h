@@ -52,6 +52,7 @@ Findings run_interfaces(const Bench& bench);
 Findings run_reach(const Bench& bench);
 Findings run_clocks(const Bench& bench);
 Findings run_folders(const Bench& bench);
+Findings run_shared(const Bench& bench);
 Findings run_gloo(const Bench& bench);
 Findings run_mpi(const Bench& bench);
 Findings run_nccl(const Bench& bench);

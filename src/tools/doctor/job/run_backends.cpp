@@ -130,6 +130,8 @@ class Trial {
   }
 
   void leave() { group_.reset(); }
+  /// What carries the group's sums.
+  std::string opened() const { return group_->getBackend(device_.type())->getBackendName(); }
   Findings& findings() { return findings_; }
   at::Device device() const { return device_; }
 
@@ -152,8 +154,7 @@ class Trial {
 };
 
 // Through all stages, as far as it gets.
-void go_through(Trial& trial) {
-  if (!trial.open_all()) return;
+void measure(Trial& trial) {
   if (!trial.stage([&] { return trial.sum(kSmall, kSmallRounds); })) return;
   const double small = trial.slowest();
   if (!trial.stage([&] { return trial.sum(kMiddle, kRounds); })) return;
@@ -166,6 +167,10 @@ void go_through(Trial& trial) {
   trial.tell_speed(small, large, bytes);
   // between GPUs no messages of ours go
   if (trial.device().is_cpu() && trial.stage([&] { return trial.time_lines(); })) trial.tell_lines();
+}
+
+void go_through(Trial& trial) {
+  if (trial.open_all()) measure(trial);
 }
 
 Findings conclude(const Bench& bench, Trial& trial) {
@@ -233,6 +238,27 @@ Findings gpus_missing(const Bench& bench, const launch::Grouped& missing, size_t
 }
 
 }  // namespace
+
+// What `auto` takes on one node.
+Findings run_shared(const Bench& bench) {
+  device_of(bench);
+  if (bench.talk.world() == 1) return alone(bench);
+  if (bench.runtime.job().nodes > 1) {
+    if (!bench.speaks()) return {};
+    return {fine("not tried: it is for ranks of one node")};
+  }
+  if (!bench.known.no_gloo.empty()) return not_tried(bench, bench.known.no_gloo);
+  Trial trial(bench, "shared", c10::kCPU);
+  if (trial.open_all()) {
+    if (trial.opened() == "shared") {
+      measure(trial);
+    } else {
+      trial.findings().push_back(warn("the ranks share no memory, so training on CPUs sums over gloo",
+                                      "see the check shm: a larger /dev/shm, and one for all ranks"));
+    }
+  }
+  return conclude(bench, trial);
+}
 
 Findings run_gloo(const Bench& bench) {
   device_of(bench);
