@@ -46,6 +46,18 @@ TEST(ExportedChecks, KnowTheFunctionsThatTakeShapesForGranted) {
   EXPECT_EQ(find_check("aten::linear"), nullptr);
 }
 
+TEST(ExportedChecks, RefuseAQuotientThatItsPlaceHasNoShapeFor) {
+  const auto takes = [](const at::Tensor& self, const at::Tensor& other, const at::Tensor& out) {
+    find_check("aten::div.out")({self, other, out});
+  };
+  const auto row = at::zeros({3});
+  EXPECT_NO_THROW(takes(row, at::zeros({1}), row));
+  EXPECT_NO_THROW(takes(row, at::zeros({2, 1}), at::zeros({2, 3})));
+  EXPECT_THROW(takes(row, at::zeros({2, 1}), row), Error);
+  EXPECT_THROW(takes(row, row, at::zeros({0})), Error);
+  EXPECT_THROW(takes(row, row, at::Tensor()), Error);
+}
+
 TEST(ExportedChecks, RefuseAWeightWhoseNormsAreOthers) {
   const auto v = at::zeros({4, 2, 3});
   const auto takes = [&](const at::Tensor& weight, const at::Tensor& norms, int64_t dim) {

@@ -1,5 +1,6 @@
 #include "lockstep/exported/checks.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
@@ -84,10 +85,17 @@ void check_weight_norm(const Values& values) {
     throw Error(format("a weight of {} with norms of {}", c10::str(v.sizes()), c10::str(g.sizes())));
 }
 
+// div(self, other, *, out): for a result of another shape `out` would be given other memory.
+void check_div_out(const Values& values) {
+  const auto fits = at::infer_size(values[0].toTensor().sizes(), values[1].toTensor().sizes());
+  expect("the tensor that div writes into", values[2].toTensor(), fits);
+}
+
 }  // namespace
 
 Check find_check(const std::string& name) {
   static const std::map<std::string, Check> known = {{"aten::_weight_norm", check_weight_norm},
+                                                     {"aten::div.out", check_div_out},
                                                      {"aten::lstm.input", check_lstm}};
   const auto found = known.find(name);
   return found == known.end() ? nullptr : found->second;
