@@ -28,8 +28,7 @@ const Limits kPrecompiling{.time = std::chrono::minutes(5),
                            .memory = size_t{8} << 30,
                            .together = size_t{8} << 30,
                            .file = size_t{4} << 30};
-const Limits kCompiling{
-    .time = std::chrono::minutes(3), .memory = size_t{8} << 30, .together = size_t{8} << 30};
+const Limits kCompiling{.memory = size_t{8} << 30, .together = size_t{8} << 30};
 
 std::string compiler() {
   const char* chosen = std::getenv("CXX");
@@ -192,10 +191,13 @@ std::string precompile() {
   return folder;
 }
 
-void compile(const std::string& source, const std::string& program, const std::string& scratch) {
+void compile(const std::string& source, const std::string& program, const std::string& scratch,
+             std::chrono::milliseconds longest) {
+  auto limits = kCompiling;
+  limits.time = longest;
   const auto partial = (fs::path(scratch) / "program").string();
   const auto command = compile_command(source, partial);
-  const auto ending = run_confined({{command, compiler_environment(scratch), scratch}}, kCompiling).front();
+  const auto ending = run_confined({{command, compiler_environment(scratch), scratch}}, limits).front();
   if (ending.is_well()) {
     fs::create_directories(fs::path(program).parent_path());
     return fs::rename(partial, program);

@@ -1,6 +1,7 @@
 #pragma once
 // A learner's file becomes a program: with the compiler and the libtorch that lockstep was built with.
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ std::string precompile();
 
 /// Makes `program` of `source`; what the compiler needs meanwhile lies in `scratch`. NotYet, in few lines,
 /// where the compiler objects.
-void compile(const std::string& source, const std::string& program, const std::string& scratch);
+void compile(const std::string& source, const std::string& program, const std::string& scratch,
+             std::chrono::milliseconds longest = std::chrono::minutes(3));
 
 }  // namespace lockstep::workshop

@@ -1,5 +1,6 @@
 #include "course/workshop/prove.h"
 
+#include <chrono>
 #include <filesystem>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kLeastWrongAnswers = 2;
+constexpr std::chrono::minutes kLongestCompile{12};  // of all answers, on a machine that has other work
 
 struct Answer {
   std::string name, text, words;  // no words: it passes
@@ -40,7 +42,7 @@ std::vector<std::string> programs_of(const std::vector<Answer>& answers, const f
   const auto all = folder / "together";
   base::replace_file(folder / "together.cpp", together(texts));
   try {
-    compile(folder / "together.cpp", all, folder);
+    compile(folder / "together.cpp", all, folder, kLongestCompile);
   } catch (const NotYet& objection) {
     output::line(format("-- built one by one: {}", objection.what()));
     return std::vector<std::string>(answers.size());
