@@ -11,7 +11,7 @@ from steps import build, succeeds
 
 # What another libtorch may change beside the unit tests: the bits, next to the Python of the same version, and files.
 OF_BITS = ("parity", "train_bits", "resume", "checkpoint", "bert", "before", "predict", "every_command", "exported")
-OF_GPUS = ("gpu_lab", "gpu_lab_modes", "gpu_lab_step")  # skipped by name where a build has no pretended GPUs
+OF_GPUS = ("gpu_lab", "gpu_lab_modes", "gpu_lab_step")  # skipped by name in a build without its CUDA half
 OTHERS = ("2.7.1", "2.11.0")  # the oldest, and the last main one; the newest is what everything else runs with
 # The modules that read what others wrote, or share memory; unit tests and fuzzers go through the others' parsers.
 WORTH_SANITIZING = ("base", "checkpoint", "comm", "comm/meet", "comm/mpi", "comm/node", "comm/watch", "config", "data", "every command",
@@ -42,7 +42,8 @@ def try_libtorch(run, version):
     """Against another libtorch; Python's side of the tests has that one too."""
     wheels = ROOT / f".deps/libtorch-{version}"  # not there for the main one, which is in .deps/python
     where, env = ([f"-DLIBTORCH_ROOT={wheels}/torch"], {"PYTHONPATH": str(wheels)}) if wheels.exists() else ([], {})
-    try_build(run, f"libtorch-{version}", "release", [*where, "-DLOCKSTEP_CUDA=AUTO"],
+    cuda = "OFF" if wheels.exists() and not (wheels / "nvidia/cu13").exists() else "AUTO"  # pretended GPUs are CUDA 13's
+    try_build(run, f"libtorch-{version}", "release", [*where, f"-DLOCKSTEP_CUDA={cuda}"],
               [f"tests/e2e/test_{name}.py" for name in (*OF_BITS, *OF_GPUS)], env)
 
 
