@@ -33,12 +33,13 @@ Bell& arrivals_of(std::byte* segment) {
   return *reinterpret_cast<Bell*>(segment + kLines);
 }
 
+using Clock = std::chrono::steady_clock;
+
 // Until `deadline`; spins first.
-bool has_rung(Bell& bell, uint64_t count, std::chrono::steady_clock::time_point deadline, bool crowded) {
-  for (Spin spin(crowded); bell.rung() < count;) {
+bool has_rung(Bell& bell, uint64_t count, Clock::time_point deadline, Spin spin) {
+  while (bell.rung() < count) {
     if (spin.again()) continue;
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     if (left.count() <= 0) return bell.rung() >= count;
     bell.sleep_until_rung(count, left);
   }
@@ -64,10 +65,13 @@ void NodeWindow::arrive() {
 }
 
 bool NodeWindow::all_arrived(bool crowded) {
-  const auto deadline = std::chrono::steady_clock::now() + arrival_patience_;
+  const auto arrived = [&](std::byte* segment) { return arrivals_of(segment).rung() >= arrivals_; };
+  if (std::all_of(segments_.begin(), segments_.end(), arrived)) return true;
+  const auto begin = Clock::now();
   const bool all = std::all_of(segments_.begin(), segments_.end(), [&](std::byte* segment) {
-    return has_rung(arrivals_of(segment), arrivals_, deadline, crowded);
+    return has_rung(arrivals_of(segment), arrivals_, begin + arrival_patience_, {crowded, spin_.longest()});
   });
+  spin_.waited(Clock::now() - begin);
   arrival_patience_ = all ? kLongestArrival : std::max(kShortestArrival, arrival_patience_ / 2);
   return all;
 }
@@ -88,28 +92,30 @@ void NodeWindow::post() {
   posts_of(segments_[static_cast<size_t>(rank())]).ring(++posts_);
 }
 
-void NodeWindow::wait_all(Patience& patience) const {
+void NodeWindow::wait_all(Patience& patience) {
   for (int rank = 0; rank < size(); ++rank) wait(rank, patience);
 }
 
 // Whoever has posted in this turn has named its call before, and names no other in its place until this rank
 // has posted in the next one.
-void NodeWindow::wait(int local_rank, Patience& patience) const {
+void NodeWindow::wait(int local_rank, Patience& patience) {
   wait_for(local_rank, posts_, patience);
   const auto& theirs = head_of(segments_[static_cast<size_t>(local_rank)]).calls[turns_ & 1];
   if (theirs != call_) throw UnlikeCalls{node_.ranks[static_cast<size_t>(local_rank)], theirs};
 }
 
-void NodeWindow::wait_for(int local_rank, uint64_t posts, Patience& patience) const {
+void NodeWindow::wait_for(int local_rank, uint64_t posts, Patience& patience) {
   auto& flag = posts_of(segments_[static_cast<size_t>(local_rank)]);
   if (flag.rung() >= posts) return;
-  patience.restart();
+  const auto begin = Clock::now();
+  patience.restart(spin_.longest());
   const auto sleep = [&](std::chrono::milliseconds longest) { flag.sleep_until_rung(posts, longest); };
   try {
     while (flag.rung() < posts) patience.turn(node_.ranks[static_cast<size_t>(local_rank)], sleep);
   } catch (const OutOfPatience&) {
     if (flag.rung() < posts) throw;  // it may have posted and then ended
   }
+  spin_.waited(Clock::now() - begin);
 }
 
 }  // namespace lockstep::comm

@@ -10,6 +10,7 @@
 #include "lockstep/comm/node/call_word.h"
 #include "lockstep/comm/node/node_memory.h"
 #include "lockstep/comm/node/patience.h"
+#include "lockstep/comm/node/spin.h"
 
 namespace lockstep::comm {
 
@@ -41,14 +42,14 @@ class NodeWindow {
   /// What this rank wrote is there, and it reads nothing of the turn before any more.
   void post();
   /// Until that rank has posted as often as this one.
-  void wait(int local_rank, Patience& patience) const;
-  void wait_all(Patience& patience) const;
+  void wait(int local_rank, Patience& patience);
+  void wait_all(Patience& patience);
   /// A turn in which every rank shows a few bytes: all of them, by local rank.
   template <class Row>
   std::vector<Row> exchange(const Row& own, Patience& patience);
 
  private:
-  void wait_for(int local_rank, uint64_t posts, Patience& patience) const;
+  void wait_for(int local_rank, uint64_t posts, Patience& patience);
 
   NodeMemory memory_;
   NodeRanks node_;
@@ -57,6 +58,7 @@ class NodeWindow {
   CallWord call_;
   uint64_t arrivals_ = 0;
   std::chrono::microseconds arrival_patience_;
+  SpinLength spin_;
   uint64_t posts_ = 0;
   uint64_t turns_ = 0;
   uint64_t turn_before_ = 0;  // the number of the first post of the turn before

@@ -19,7 +19,7 @@ Patience::Patience(const RollCall& roll, uint64_t collective, std::chrono::milli
       timeout_(timeout),
       next_look_(std::chrono::steady_clock::time_point::max()),
       crowded_(crowded),
-      spin_(crowded) {}
+      spin_(crowded, SpinLength().longest()) {}
 
 void Patience::turn(int rank) {
   if (++turns_ <= (crowded_ ? kCrowdedSpins : kSpins)) return pause_briefly();

@@ -33,10 +33,10 @@ class Patience {
     sleep(kLongestSleep);
     look_up(rank);
   }
-  /// Before each wait: spin again.
-  void restart() {
+  /// Before each wait: spin again, so long where the one awaited can wake this one.
+  void restart(std::chrono::nanoseconds longest_spin = SpinLength().longest()) {
     turns_ = 0;
-    spin_ = Spin(crowded_);
+    spin_ = Spin(crowded_, longest_spin);
   }
 
  private:
