@@ -269,7 +269,8 @@ def test_one_rank_left_behind_for_all_is_refused_and_told(mpirun, lockstep, free
     assert refused.returncode != 0
     assert "RANK=0 says which of 2 ranks this is, but " in refused.stderr
     assert "unset RANK and WORLD_SIZE" in refused.stderr
-    result = mpirun(2, lockstep, "doctor", env=left, quiet=True)
+    # the one that believes RANK waits for the other, which may need long to start and to say this
+    result = mpirun(2, lockstep, "doctor", env={**left, "LOCKSTEP_JOIN_TIMEOUT": 30}, quiet=True)
     assert "RANK=0 says which of 2 ranks this is, but " in result.stdout, result.output
     assert "unset RANK and WORLD_SIZE" in result.stdout
 
