@@ -75,7 +75,7 @@ void AlgorithmBackend::compare(const Collective& collective, OpType type, const 
                                const c10d::ReduceOp& op) {
   const auto found = difference(call_of(type, tensors, of_sum(op)),
                                 [this](const std::string& own) { return gather_over(*base(), own); });
-  if (!found.empty()) roll_->end_at(collective.number, found);
+  if (!found.empty()) std::rethrow_exception(roll_->end_at(collective.number, found));
 }
 
 AlgorithmBackend::WorkPtr AlgorithmBackend::begin(OpType type, const Tensors& tensors,

@@ -50,19 +50,24 @@ bool has_algorithm(const LaunchOptions& options) {
 }
 
 // c10d's Logger takes whatever is called "gloo" for a ProcessGroupGloo: an algorithm over it is a custom one.
-void add_to_cpu(Group& group, Group::BackendType type, BackendPtr backend, const Joining& joining) {
+Group::BackendType add_to_cpu(Group& group, Group::BackendType type, BackendPtr backend,
+                              const Joining& joining) {
   const auto& options = joining.options;
-  if (!has_algorithm(options)) return group.setBackend(c10::kCPU, type, std::move(backend));
+  if (!has_algorithm(options)) {
+    group.setBackend(c10::kCPU, type, std::move(backend));
+    return type;
+  }
   const Delay delay{options.latency_us * 1e-6, options.bandwidth_gbit * 1e9 / 8};
   group.setBackend(
       c10::kCPU, Group::BackendType::CUSTOM,
       c10::make_intrusive<AlgorithmBackend>(std::move(backend), find_all_reduce(options.allreduce), delay,
                                             joining.roll, options.timeout));
+  return Group::BackendType::CUSTOM;
 }
 
-void add_gloo(Group& group, const Joining& joining) {
-  add_to_cpu(group, Group::BackendType::GLOO,
-             make_gloo(joining.store, joining.job, joining.options, joining.roll), joining);
+Group::BackendType add_gloo(Group& group, const Joining& joining) {
+  return add_to_cpu(group, Group::BackendType::GLOO,
+                    make_gloo(joining.store, joining.job, joining.options, joining.roll), joining);
 }
 
 bool is_on_one_node(const std::vector<Peer>& peers) {
@@ -71,25 +76,26 @@ bool is_on_one_node(const std::vector<Peer>& peers) {
 }
 
 // An algorithm has messages of its own, and several nodes have gloo's sums over all of them.
-void add_shared(Group& group, const Joining& joining) {
+Group::BackendType add_shared(Group& group, const Joining& joining) {
   const auto& options = joining.options;
   if (has_algorithm(options) || !is_on_one_node(joining.peers)) return add_gloo(group, joining);
   auto backend = make_shared_backend(make_gloo(joining.store, joining.job, options, joining.roll),
                                      joining.roll, options.join_timeout, options.timeout);
-  const bool shares = backend->getBackendName() == "shared";
-  group.setBackend(c10::kCPU, shares ? Group::BackendType::CUSTOM : Group::BackendType::GLOO,
-                   std::move(backend));
+  const auto type =
+      backend->getBackendName() == "gloo" ? Group::BackendType::GLOO : Group::BackendType::CUSTOM;
+  group.setBackend(c10::kCPU, type, std::move(backend));
+  return type;
 }
 
-void add_mpi(Group& group, const Joining& joining) {
-  add_to_cpu(group, Group::BackendType::MPI,
-             c10::make_intrusive<MpiBackend>(joining.mpi, joining.roll, joining.options.join_timeout,
-                                             joining.options.timeout),
-             joining);
+Group::BackendType add_mpi(Group& group, const Joining& joining) {
+  return add_to_cpu(group, Group::BackendType::MPI,
+                    c10::make_intrusive<MpiBackend>(joining.mpi, joining.roll, joining.options.join_timeout,
+                                                    joining.options.timeout),
+                    joining);
 }
 
 // As Python does where no backend is named: tensors on the CPU go through gloo.
-void add_nccl(Group& group, const Joining& joining) {
+Group::BackendType add_nccl(Group& group, const Joining& joining) {
   const Job& job = joining.job;
   add_gloo(group, joining);
   if (joining.spread == Spread::one) group.setBoundDeviceId(joining.device);
@@ -112,12 +118,13 @@ void add_nccl(Group& group, const Joining& joining) {
            .members = std::move(members),
            .begin = [roll = joining.roll](c10d::OpType type) { roll->begin(type); },
            .failed = [roll = joining.roll](const std::string& what) { return roll->judge_nccl(what); }}));
+  return Group::BackendType::NCCL;
 }
 
 struct Kind {
   Group::BackendType type;
   OnSilence on_silence;
-  void (*add)(Group& group, const Joining& joining);
+  Group::BackendType (*add)(Group& group, const Joining& joining);      // what the group is called by
   void (*require)(const launch::Runtime& runtime, c10::Device device);  // before anybody waits for anybody
   bool over_gloo;                                                       // binds what other ranks must reach
 };
@@ -193,26 +200,19 @@ void meet(launch::Runtime& runtime, std::chrono::milliseconds timeout) {
   if (!runtime.has_met()) join_ranks(runtime, timeout);
 }
 
-// What gives the group its name, which is a custom one's where c10d has none for it.
-void set_default(Group& group, const Kind& kind, const LaunchOptions& options) {
-  const bool shares =
-      kind.type == Group::BackendType::GLOO && group.getBackend(c10::kCPU)->getBackendName() != "gloo";
-  group.setDefaultBackend(has_algorithm(options) || shares ? Group::BackendType::CUSTOM : kind.type);
-}
-
 // MPI's connections are MPI's business: for it the store's are watched, which lead to the same hosts.
 ProcessGroup open_group(const Kind& kind, Joining joining, const Connections& at_first) {
   const Job& job = joining.job;
   joining.roll = std::make_shared<RollCall>(joining.store, joining.peers, job.rank, joining.whole);
   auto group = c10::make_intrusive<Group>(joining.store, job.rank, job.world);
   const Connections before = kind.on_silence == OnSilence::tell ? at_first : connections();
-  kind.add(*group, joining);
+  const auto added = kind.add(*group, joining);
   wait_until_all_are_connected(*joining.store, job, joining.options.join_timeout);
   if (job.nodes > 1) {
     const auto longest_silence = longest_silence_for(joining.options.timeout);
     joining.roll->watch(Lines(since(before, connections()), longest_silence), kind.on_silence);
   }
-  set_default(*group, kind, joining.options);
+  group->setDefaultBackend(added);
   group->setGroupName(joining.name);
   return group;
 }

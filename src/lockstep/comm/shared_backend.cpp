@@ -5,7 +5,6 @@
 #include "lockstep/comm/node/node_transport.h"
 
 namespace lockstep::comm {
-
 namespace {
 
 // gloo sees a peer's death at its socket; in memory only its process number tells of it.

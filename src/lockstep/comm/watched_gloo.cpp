@@ -104,7 +104,7 @@ void WatchedGloo::compare(const Call& call, const Collective& collective, Watch&
   }
   if (found.empty()) return;
   watch.be_over();
-  roll_->end_at(collective.number, found);
+  std::rethrow_exception(roll_->end_at(collective.number, found));
 }
 
 template <class Start>

@@ -57,16 +57,6 @@ std::vector<std::byte*> places_of(const Tensors& tensors) {
   return places;
 }
 
-template <class Throws>
-std::exception_ptr thrown_by(Throws&& throws) {
-  try {
-    throws();
-    return nullptr;
-  } catch (const std::exception&) {
-    return std::current_exception();
-  }
-}
-
 }  // namespace
 
 // What a call is, apart from its tensors.
@@ -78,9 +68,14 @@ struct InlineBackend::Asked {
 };
 
 struct InlineBackend::Beginning {
-  Collective collective;
+  OpType type;
+  uint64_t number;
+  std::chrono::milliseconds limit;
   Call call;  // where calls are compared
   CallWord word;
+
+  /// As an error speaks of it.
+  Collective collective() const { return {op_name(type), number, limit}; }
 };
 
 CallWord InlineBackend::word_for(const Asked& asked, const Tensors& tensors) {
@@ -159,27 +154,25 @@ std::string InlineBackend::difference_to(const UnlikeCalls& unlike, const CallWo
 
 template <class Body>
 std::exception_ptr InlineBackend::carry_out(const Beginning& beginning, const Body& body) {
-  const auto& [collective, call, word] = beginning;
   try {
     roll_->require_alive();  // it may have died while this one waited for its turn
-    Patience patience(*roll_, collective.number, collective.timeout, transport_->crowded());
+    Patience patience(*roll_, beginning.number, beginning.limit, transport_->crowded());
     if (roll_->compares_calls()) {
       transport_->name_call({});
-      const auto differs = difference_from(call, patience);
-      if (!differs.empty()) roll_->end_at(collective.number, differs);
+      const auto differs = difference_from(beginning.call, patience);
+      if (!differs.empty()) return roll_->end_at(beginning.number, differs);
     }
-    transport_->name_call(word);
+    transport_->name_call(beginning.word);
     body(patience);
     return nullptr;
   } catch (const OutOfPatience& reason) {
-    return roll_->judge(collective, reason.cause, reason.timed_out);
+    return roll_->judge(beginning.collective(), reason.cause, reason.timed_out);
   } catch (const UnlikeCalls& unlike) {
-    return thrown_by(
-        [&] { roll_->end_at(collective.number, difference_to(unlike, word), "found in shared memory"); });
+    return roll_->end_at(beginning.number, difference_to(unlike, beginning.word), "found in shared memory");
   } catch (const Error&) {
     return std::current_exception();  // the roll's own
   } catch (const std::exception& error) {
-    return roll_->judge(collective, error.what(), false);  // others are in the middle of it
+    return roll_->judge(beginning.collective(), error.what(), false);  // others are in the middle of it
   }
 }
 
@@ -198,7 +191,7 @@ InlineBackend::WorkPtr InlineBackend::run(const Asked& asked, const Tensors& ten
   const std::lock_guard<std::recursive_mutex> guard(mutex_);
   const auto limit = asked.timeout == c10d::kUnsetTimeout ? options_->timeout : asked.timeout;
   number_ = roll_->begin(asked.type);
-  Beginning beginning{{op_name(asked.type), number_, limit}, {}, word_for(asked, tensors)};
+  Beginning beginning{asked.type, number_, limit, {}, word_for(asked, tensors)};
   if (roll_->compares_calls()) beginning.call = call_of(asked.type, tensors, how_of(asked));
   if (runs_ == Runs::in_the_call || is_soon_done()) {
     const auto error = carry_out(beginning, body);

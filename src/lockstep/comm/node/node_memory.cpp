@@ -1,7 +1,6 @@
 #include "lockstep/comm/node/node_memory.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <optional>
 #include <random>
@@ -9,7 +8,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
-#include "lockstep/comm/meet/peers.h"
 
 namespace lockstep::comm {
 namespace {

@@ -56,10 +56,9 @@ NodeTransport::NodeTransport(NodeMemory memory, NodeRanks node, size_t slot_byte
   shares_.resize(ranks);
 }
 
-void NodeTransport::set_slots(std::vector<std::byte*>& places, size_t offset) const {
-  places.resize(static_cast<size_t>(window_.size()));
-  for (int rank = 0; rank < window_.size(); ++rank)
-    places[static_cast<size_t>(rank)] = window_.slot(rank) + offset;
+void NodeTransport::write_to_slots(size_t offset) {
+  outs_.clear();
+  for (int rank = 0; rank < window_.size(); ++rank) outs_.push_back(window_.slot(rank) + offset);
 }
 
 // From sources_ to outs_, which lie where the part begins.
@@ -123,7 +122,7 @@ void NodeTransport::reduce_large(const std::byte* in, std::byte* out, Part part,
   copy_into_slot(slot + after, in + after, part.bytes - after);
   window_.post();
   window_.wait_all(patience);
-  set_slots(outs_, begin);
+  write_to_slots(begin);
   sources_.assign(outs_.begin(), outs_.end());
   sources_[own] = in + begin;
   if (out) outs_[own] = out + begin;
@@ -206,7 +205,7 @@ void NodeTransport::reduce_scatter(const std::vector<const std::byte*>& ins, std
       copy_into_slot(window_.own_slot() + rank * bytes, ins[rank] + offset, bytes);
     window_.post();
     window_.wait_all(patience);
-    set_slots(outs_, own * bytes);
+    write_to_slots(own * bytes);
     sources_.assign(outs_.begin(), outs_.end());
     outs_.assign(1, out + offset);
     sum(reduction, fold, {at + offset, bytes});

@@ -57,7 +57,7 @@ class NodeTransport : public Transport {
   void reduce_large(const std::byte* in, std::byte* out, Part part, const Reduction& reduction,
                     const Fold& fold, Patience& patience);
   void reduce_in_place(size_t bytes, const Reduction& reduction, const Fold& fold, Patience& patience);
-  void set_slots(std::vector<std::byte*>& places, size_t offset = 0) const;
+  void write_to_slots(size_t offset);
   void sum(const Reduction& reduction, const Fold& fold, Part part);
 
   NodeWindow window_;

@@ -7,7 +7,6 @@ namespace {
 
 // Before the first yield.
 constexpr int kSpins = 20'000;
-constexpr int kCrowdedSpins = 50;
 constexpr int kYieldsPerLook = 8;  // a yield on a crowded node may last 10 ms
 constexpr auto kLookAtRank = std::chrono::milliseconds(100);
 
@@ -22,7 +21,7 @@ Patience::Patience(const RollCall& roll, uint64_t collective, std::chrono::milli
       spin_(crowded, SpinLength().longest()) {}
 
 void Patience::turn(int rank) {
-  if (++turns_ <= (crowded_ ? kCrowdedSpins : kSpins)) return pause_briefly();
+  if (++turns_ <= (crowded_ ? Spin::kCrowdedTurns : kSpins)) return pause_briefly();
   ::sched_yield();
   if (turns_ % kYieldsPerLook == 0) look_up(rank);
 }

@@ -49,8 +49,9 @@ class Spin {
     return true;
   }
 
- private:
   static constexpr int kCrowdedTurns = 50;
+
+ private:
   static constexpr int kTurnsPerClock = 64;
 
   bool crowded_;

@@ -471,7 +471,8 @@ std::exception_ptr RollCall::judge(const Collective& collective, const std::stri
                                      .of(code_of_death_, ranks_at_fault_));
 }
 
-void RollCall::end_at(uint64_t collective, const std::string& difference, const std::string& found) {
+std::exception_ptr RollCall::end_at(uint64_t collective, const std::string& difference,
+                                    const std::string& found) {
   const std::string what =
       settle_here({format("collective {}: {}", collective, difference), Code::calls_differ, {}}).words;
   {
@@ -480,9 +481,10 @@ void RollCall::end_at(uint64_t collective, const std::string& difference, const 
     code_of_death_ = Code::calls_differ;
     dead_ = true;
   }
-  throw Error(what, "the process group, " + found,
-              "look for a branch of the program that not every rank takes, or takes in another order")
-      .of(Code::calls_differ);
+  return std::make_exception_ptr(
+      Error(what, "the process group, " + found,
+            "look for a branch of the program that not every rank takes, or takes in another order")
+          .of(Code::calls_differ));
 }
 
 }  // namespace lockstep::comm

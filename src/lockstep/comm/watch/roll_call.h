@@ -66,10 +66,10 @@ class RollCall {
   bool knows_death() const { return page_ && !page_->verdict().empty(); }
   /// Whether every call is compared over the ranks: TORCH_DISTRIBUTED_DEBUG=DETAIL on rank 0.
   bool compares_calls() const { return compares_calls_; }
-  /// The ranks have called different things: the group is dead, and the same is thrown on all of a node that
-  /// know it. `found` says how it was found out.
-  [[noreturn]] void end_at(uint64_t collective, const std::string& difference,
-                           const std::string& found = "compared because of TORCH_DISTRIBUTED_DEBUG=DETAIL");
+  /// The ranks have called different things: the group is dead, and the same is to be thrown on all of a node
+  /// that know it. `found` says how it was found out.
+  std::exception_ptr end_at(uint64_t collective, const std::string& difference,
+                            const std::string& found = "compared because of TORCH_DISTRIBUTED_DEBUG=DETAIL");
   /// This rank ends by an error that is no collective's: the others say `what` in place of a death.
   void tell_end(const std::string& what);
   /// NCCL's collectives are counted here, too: where libtorch's watchdog ends this process because one of the
