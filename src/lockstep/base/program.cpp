@@ -17,14 +17,15 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
-// the child starts with the usual handlers, and with nothing blocked
-void set_plain_signals(posix_spawnattr_t& attributes, bool apart) {
-  sigset_t none, all;
-  sigemptyset(&none);
+// the child starts with the usual handlers, and with nothing else blocked
+void set_plain_signals(posix_spawnattr_t& attributes, const Program& program) {
+  sigset_t blocked, all;
+  sigemptyset(&blocked);
+  for (const int signal : program.blocked) sigaddset(&blocked, signal);
   sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigmask(&attributes, &blocked);
   posix_spawnattr_setsigdefault(&attributes, &all);
-  const int group = apart ? POSIX_SPAWN_SETPGROUP : 0;
+  const int group = program.apart ? POSIX_SPAWN_SETPGROUP : 0;
   posix_spawnattr_setflags(&attributes,
                            static_cast<short>(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | group));
 }
@@ -68,7 +69,7 @@ int start_program(const Program& program, pid_t& child) {
   if (program.output) redirect(files, *program.output, program.errors);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  set_plain_signals(attributes, program.apart);
+  set_plain_signals(attributes, program);
   const int code = posix_spawnp(&child, words[0].c_str(), &files, &attributes, pointers(words).data(),
                                 pointers(environment).data());
   posix_spawn_file_actions_destroy(&files);

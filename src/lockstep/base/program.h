@@ -16,6 +16,7 @@ struct Program {
   std::optional<int> output = {};  // its standard output, with nothing to read and no errors shown; or ours
   std::optional<int> errors = {};  // with an output of its own: where its errors go
   std::vector<std::string> without = {};  // names that its environment lacks; "NAME_*" = all that begin so
+  std::vector<int> blocked = {};          // signals that wait until it asks for them
   bool apart = false;  // in a process group of its own: the terminal's Ctrl-C is not for it
 };
 

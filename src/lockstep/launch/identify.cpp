@@ -102,7 +102,7 @@ void take_host(Job& job, const Environment& environment, const Surroundings& sur
 
 void take_launcher(Job& job, const Environment& environment, const Launcher* row, const std::string& choice) {
   job.launcher = row ? row->name : detect_launcher(environment, choice);
-  if (choice != "auto") {
+  if (choice != "auto" && !(row && row->beyond_choice)) {
     job.because["launcher"] = "--launcher " + choice;
   } else {
     job.because["launcher"] = row ? std::string(row->announced ? row->announced : row->rank) + " is set"

@@ -20,7 +20,18 @@ constexpr mpi::Family kOverPmi[] = {mpich, standard, open_mpi};
 constexpr mpi::Family kOverPmix[] = {open_mpi, standard, mpich};
 
 // Open MPI's _NODE_RANK is not a node's rank but a rank on a node, so it is not here.
-constexpr std::array<Launcher, 9> kLaunchers = {{
+constexpr std::array<Launcher, 10> kLaunchers = {{
+    {.name = "as_world",
+     .rank = "LOCKSTEP_RANK",
+     .world = "LOCKSTEP_WORLD_SIZE",
+     .local_rank = "LOCKSTEP_LOCAL_RANK",
+     .local_world = "LOCKSTEP_LOCAL_WORLD_SIZE",
+     .node_rank = "LOCKSTEP_NODE_RANK",
+     .nodes = "LOCKSTEP_NODES",
+     .mpi = UsesMpi::never,
+     .beyond_choice = true,
+     .remedy = "unset LOCKSTEP_RANK and LOCKSTEP_WORLD_SIZE: lockstep train sets them for the ranks that it "
+               "carries"},
     {.name = "torchrun",
      .rank = "RANK",
      .world = "WORLD_SIZE",
@@ -106,8 +117,9 @@ bool speaks(const Launcher& row, const Environment& environment) {
 }
 
 const Launcher& chosen(const Environment& environment, const std::string& choice) {
-  const auto row = std::find_if(kLaunchers.begin(), kLaunchers.end(),
-                                [&](const Launcher& launcher) { return choice == launcher.name; });
+  const auto row = std::find_if(kLaunchers.begin(), kLaunchers.end(), [&](const Launcher& launcher) {
+    return choice == launcher.name && !launcher.beyond_choice;
+  });
   if (row == kLaunchers.end()) {
     throw InputError(format("unknown launcher '{}'", choice), "launch.launcher or --launcher",
                      format("choose one of {}", base::join(launcher_choices(), ", ")));
@@ -138,6 +150,9 @@ bool in_interactive_slurm_step(const Environment& environment) {
 }
 
 const Launcher* find_launcher(const Environment& environment, const std::string& choice) {
+  for (const auto& row : kLaunchers) {
+    if (row.beyond_choice && speaks(row, environment)) return &row;
+  }
   if (choice == "none" || choice == "mpi") return nullptr;
   if (choice != "auto") return &chosen(environment, choice);
   for (const auto& row : kLaunchers) {
@@ -148,7 +163,9 @@ const Launcher* find_launcher(const Environment& environment, const std::string&
 
 std::vector<std::string> launcher_choices() {
   std::vector<std::string> names = {"auto"};
-  for (const auto& row : launchers()) names.emplace_back(row.name);
+  for (const auto& row : launchers()) {
+    if (!row.beyond_choice) names.emplace_back(row.name);
+  }
   names.insert(names.end(), {"mpi", "none"});
   return names;
 }

@@ -27,6 +27,7 @@ struct Launcher {
   const char* announced =
       nullptr;  // the variable whose presence means "started by me"; nullptr = either of the pair
   bool only_by_choice = false;  // too easily mistaken to be believed unasked
+  bool beyond_choice = false;   // whatever was chosen was chosen for the process that started this one
   const char* remedy;           // how to start it right
 };
 

@@ -91,8 +91,9 @@ launch::DeviceChoice choose_device(const launch::Runtime& runtime, const paralle
   return device;
 }
 
-int take_threads(const launch::Runtime& runtime, const launch::DeviceChoice& device) {
+int take_threads(const launch::Runtime& runtime, const launch::DeviceChoice& device, int asked) {
   auto share = launch::share_threads(runtime, launch::current_environment());
+  if (asked > 0) share = {asked, "asked for", {}};
   if (!device.warning.empty()) share.warnings.push_back(device.warning);
   launch::say_warnings(runtime, share.warnings);
   return share.threads;
@@ -125,7 +126,7 @@ struct Session::State {
     comm::join_ranks(*runtime, joining.options.join_timeout);
     leave_warnings_to_rank_zero(runtime->job());
     const auto device = choose_device(*runtime, joining);
-    threads = take_threads(*runtime, device);
+    threads = take_threads(*runtime, device, joining.threads);
     prepare_torch(device, threads);
     team = std::make_unique<Team>(gather_team(*runtime, joining, c10::Device(device.name)));
   }

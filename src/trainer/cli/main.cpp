@@ -16,6 +16,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/process/carry.h"
 #include "lockstep/launch/process/leave.h"
 #include "lockstep/launch/process/terminal.h"
 #include "trainer/cli/commands.h"
@@ -171,6 +172,7 @@ int run(std::vector<std::string> args, bool& alike) {
 }  // namespace lockstep::cli
 
 int main(int argc, char** argv) {
+  lockstep::launch::end_with_carrier();
   lockstep::base::open_standard_descriptors();
   lockstep::cli::keep_memory();
   lockstep::cli::never_abort();

@@ -23,7 +23,8 @@ const Use kDataParallel{"train.mode", {"data_parallel"}};
 
 const std::vector<std::string> kLaunchers = {"auto",  "torchrun", "openmpi", "pals",   "pmi", "flux",
                                              "jsrun", "pmix",     "slurm",   "torque", "mpi", "none"};
-constexpr double kMaxCount = 2147483647;       // products of two counts fit in an int64
+constexpr double kMaxCount = 2147483647;  // products of two counts fit in an int64
+constexpr double kMaxRanks = 65536;
 constexpr double kMaxSeed = 9007199254740992;  // 2^53: seed + epoch never overflows
 
 const std::vector<Key> kKeys = {
@@ -268,6 +269,15 @@ const std::vector<Key> kKeys = {
     {KEY(train.mode),
      "ddp = all ranks; single = one process, no group; data_parallel = one process, several devices",
      {.choices = {"ddp", "single", "data_parallel"}}},
+    {KEY(train.as_world),
+     "train as so many ranks on any number of processes, to the same bits; 0 = a rank a process",
+     {.min = 0, .max = kMaxRanks}},
+    {KEY(train.threads),
+     "threads of a rank; 0 = its share of the cores, or 1 with train.as_world",
+     {.min = 0, .max = 4096}},
+    {KEY(train.exact),
+     "required = a run is not resumed where its bits would change: another world, processor, libtorch",
+     {.choices = {"off", "required"}, .about = About::place}},
     {KEY(train.epochs),
      "how often the training set is passed",
      {.min = 1, .max = kMaxCount, .about = About::length}},

@@ -62,7 +62,10 @@ struct DataParallelSettings {
 
 /// The section `train`.
 struct TrainSettings {
-  std::string mode = "ddp";  // ddp | single | data_parallel
+  std::string mode = "ddp";   // ddp | single | data_parallel
+  int64_t as_world = 0;       // the ranks, whatever the number of processes; 0 = one a process
+  int64_t threads = 0;        // of a rank; 0 = its share of the cores, or 1 with as_world
+  std::string exact = "off";  // off | required
   int64_t epochs = 5;
   int64_t max_steps = 0;
   double max_seconds = 0;

@@ -10,6 +10,7 @@
 #include "trainer/loop/run.h"
 #include "trainer/observe/gpu_memory.h"
 #include "trainer/run_folder/console.h"
+#include "trainer/setup/as_world.h"
 #include "trainer/step/step.h"
 
 namespace lockstep::train {
@@ -66,7 +67,9 @@ Feed feed_of_single_batches(const Setup& setup, const Learner& learner) {
 }  // namespace
 
 int dry_run(const Command& command) {
-  auto setup = set_up(command);
+  auto begun = begin_job(command);
+  if (carries_ranks(begun)) return carry_ranks(std::move(begun));
+  auto setup = set_up(command, std::move(begun));
   auto learner = make_learner(setup);
   hold_on_device(setup);
   const auto say = [first = setup.team->first()](const std::string& line) {

@@ -20,6 +20,7 @@
 #include "trainer/run_folder/console.h"
 #include "trainer/run_folder/folder.h"
 #include "trainer/run_folder/held_folder.h"
+#include "trainer/setup/as_world.h"
 #include "trainer/setup/saved.h"
 #include "trainer/setup/task_memory.h"
 
@@ -247,7 +248,9 @@ void say_ending(const Ending& ending, const RunPlace& place) {
 
 int train(const Command& command, const std::string& asked) {
   const launch::EarlySignals early;
-  auto setup = join_job(command);
+  auto begun = begin_job(command);
+  if (carries_ranks(begun)) return carry_ranks(std::move(begun));
+  auto setup = join_job(command, std::move(begun));
   const launch::StopSignals signals;  // what comes while we load is obeyed before the first step
   auto from = find_resume(*setup.team, Provocation::resume(setup.settings, asked));
   check_place(setup, from);

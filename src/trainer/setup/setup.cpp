@@ -24,6 +24,7 @@
 #include "trainer/modes/shared_layers.h"
 #include "trainer/provoke/provoke.h"
 #include "trainer/setup/arithmetic.h"
+#include "trainer/setup/as_world.h"
 #include "trainer/setup/job_config.h"
 #include "trainer/setup/try_model.h"
 
@@ -111,6 +112,7 @@ void open_session(Setup& setup, std::unique_ptr<launch::Runtime> runtime, config
   const parallel::Joining joining{.options = settings.launch,
                                   .grouped = settings.train.mode == "ddp",
                                   .gpus = gpus_for(settings),
+                                  .threads = threads_of_rank(settings.train),
                                   .facts = facts};
   setup.session = std::make_unique<Session>(std::move(runtime), joining);
   const auto& group = setup.session->group();
@@ -156,9 +158,8 @@ void settle(Settings& settings, const TaskData& data) {
 
 }  // namespace
 
-Setup join_job(const Command& command) {
+Begun begin_job(const Command& command) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error of the write, like a full disk
-  Setup setup;
   auto runtime = make_runtime(command);
   auto loaded = load_for_job(*runtime, command.config, command.sets);
   for (const auto& warning : loaded.warnings) log::warning(warning);
@@ -166,9 +167,15 @@ Setup join_job(const Command& command) {
   if (!command.whole_model) Provocation::prepare(loaded);  // which is for training
   config::check_conflicts(loaded);                         // --trace and a fault change settings
   obey_launcher(*runtime, loaded.settings, command);
+  return {std::move(runtime), std::move(loaded)};
+}
+
+Setup join_job(const Command& command, Begun begun) {
+  Setup setup;
+  auto& loaded = begun.loaded;
   if (command.elsewhere) forget_gpus(loaded.settings.launch, command.sets);
   choose_arithmetic(loaded.settings.train);
-  open_session(setup, std::move(runtime), loaded, command);
+  open_session(setup, std::move(begun.runtime), loaded, command);
   for (const auto& warning : loaded.warnings) log::warning(warning);  // of the libraries
   setup.settings = std::move(loaded.settings);
   setup.program = command.program;
@@ -179,6 +186,10 @@ Setup join_job(const Command& command) {
   setup.mesh = mesh_for(*setup.session, setup.settings.parallel);
   setup.team->together([&] { setup.task = make_task(setup.settings.for_task()); });
   return setup;
+}
+
+Setup join_job(const Command& command) {
+  return join_job(command, begin_job(command));
 }
 
 void load_data(Setup& setup) {
@@ -226,10 +237,14 @@ bool load_evaluation(Setup& setup) {
   return true;
 }
 
-Setup set_up(const Command& command) {
-  auto setup = join_job(command);
+Setup set_up(const Command& command, Begun begun) {
+  auto setup = join_job(command, std::move(begun));
   load_data(setup);
   return setup;
+}
+
+Setup set_up(const Command& command) {
+  return set_up(command, begin_job(command));
 }
 
 std::shared_ptr<Net> task_model(const Setup& setup) {

@@ -24,7 +24,17 @@ struct Setup {
   TaskData data;
 };
 
-/// Reads the config before libtorch is touched, opens a session as it says, and makes the task.
+/// The config is read, the ranks have not met.
+struct Begun {
+  std::unique_ptr<launch::Runtime> runtime;
+  config::Loaded loaded;
+};
+
+/// Reads the config before libtorch is touched.
+Begun begin_job(const Command& command);
+
+/// Opens a session as the config says, and makes the task.
+Setup join_job(const Command& command, Begun begun);
 Setup join_job(const Command& command);
 
 /// The task's sets, read once a node. Collective.
@@ -34,6 +44,7 @@ void load_data(Setup& setup);
 void hold_on_device(Setup& setup);
 
 /// join_job and load_data.
+Setup set_up(const Command& command, Begun begun);
 Setup set_up(const Command& command);
 
 /// The evaluation set alone, for a checkpoint whose memory was recalled. False where the task needs its data

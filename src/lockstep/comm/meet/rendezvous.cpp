@@ -80,6 +80,16 @@ std::string shared_folder(const launch::Environment& environment, const Job& job
   return value(environment, "SLURM_SUBMIT_DIR", value(environment, "PBS_O_WORKDIR", "."));
 }
 
+Rendezvous in_file(const launch::Environment& environment, const Job& job, const std::string& name,
+                   const std::string& because) {
+  Rendezvous plan;
+  plan.how = Meeting::file;
+  plan.one_node = surely_one_node(job);
+  plan.path = format("{}/lockstep-{}/{}", shared_folder(environment, job), ::geteuid(), file_name(name));
+  plan.because = because;
+  return plan;
+}
+
 Rendezvous over_file(const launch::Environment& environment, const Job& job) {
   if (job.job_id.empty()) {
     throw InputError(format("{} ranks have no way to meet: no MPI, no MASTER_ADDR, no job id", job.world),
@@ -87,14 +97,10 @@ Rendezvous over_file(const launch::Environment& environment, const Job& job) {
                      "start the ranks with mpirun, srun or torchrun, or set MASTER_ADDR and MASTER_PORT")
         .of(Code::not_joined);
   }
-  Rendezvous plan;
-  plan.how = Meeting::file;
-  plan.one_node = surely_one_node(job);
-  plan.path = format("{}/lockstep-{}/{}", shared_folder(environment, job), ::geteuid(),
-                     file_name(format("{}-{}-{}-{}", job.scheduler, value(environment, "SLURM_STEP_ID", "0"),
-                                      value(environment, "SLURM_RESTART_COUNT", "0"), job.job_id)));
-  plan.because = "no MPI and no MASTER_ADDR: a file named after the job step";
-  return plan;
+  return in_file(environment, job,
+                 format("{}-{}-{}-{}", job.scheduler, value(environment, "SLURM_STEP_ID", "0"),
+                        value(environment, "SLURM_RESTART_COUNT", "0"), job.job_id),
+                 "no MPI and no MASTER_ADDR: a file named after the job step");
 }
 
 Rendezvous alone() {
@@ -115,6 +121,8 @@ Rendezvous over_mpi(const Job& job) {
 Rendezvous plan_rendezvous(const launch::Environment& environment, const Job& job, bool has_mpi) {
   if (job.world == 1) return alone();
   if (has_mpi) return over_mpi(job);
+  if (const auto name = value(environment, "LOCKSTEP_MEETING"); !name.empty())
+    return in_file(environment, job, name, "LOCKSTEP_MEETING is set");
   const bool address = !value(environment, "MASTER_ADDR").empty();
   const bool port = !value(environment, "MASTER_PORT").empty();
   if (address && port) return over_tcp(environment, job);

@@ -25,7 +25,8 @@ constexpr double kElsewhere = 8.5;
 }  // namespace
 
 double grace_seconds(const Job& job, const Environment& environment) {
-  if (job.launcher == "openmpi") {
+  const bool carried_below_it = job.launcher == "as_world" && environment.contains("OMPI_COMM_WORLD_RANK");
+  if (job.launcher == "openmpi" || carried_below_it) {
     const auto told = environment.find(kOpenMpiTimeout);
     const double timeout = told == environment.end() ? kOpenMpiDefault : std::atof(told->second.c_str());
     return timeout + kOpenMpiSpare;

@@ -56,10 +56,14 @@ StopSignals::StopSignals(std::initializer_list<int> signals, void (*handler)(int
   struct sigaction action {};
   action.sa_sigaction = handler;
   action.sa_flags = SA_RESTART | SA_SIGINFO;
+  sigset_t heard;
+  sigemptyset(&heard);
   for (const int signal : signals) {
     auto& [number, former] = former_.emplace_back(signal, action);
     ::sigaction(number, &action, &former);
+    sigaddset(&heard, signal);
   }
+  ::pthread_sigmask(SIG_UNBLOCK, &heard, nullptr);  // a carried rank starts with some blocked
 }
 
 StopSignals::~StopSignals() {

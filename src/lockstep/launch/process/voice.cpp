@@ -24,8 +24,9 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 // Each is the same for all ranks that one launcher started, and another's elsewhere.
-constexpr std::array<const char*, 6> kJobs = {"PMIX_NAMESPACE", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID",
-                                              "PALS_APID",      "FLUX_JOB_ID",   "JSM_NAMESPACE_SIZE"};
+constexpr std::array<const char*, 7> kJobs = {"PMIX_NAMESPACE",  "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID",
+                                              "PALS_APID",       "FLUX_JOB_ID",   "JSM_NAMESPACE_SIZE",
+                                              "LOCKSTEP_MEETING"};
 // What tells such jobs apart further.
 constexpr std::array<const char*, 5> kMore = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "MASTER_PORT",
                                               "TORCHELASTIC_RESTART_COUNT"};

@@ -1,0 +1,227 @@
+#include "lockstep/launch/process/carry.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/files/file.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/program.h"
+#include "lockstep/launch/process/stop_signal.h"
+#include "lockstep/launch/variables.h"
+
+namespace lockstep::launch {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kLastWords = 10s;  // for the ranks beside one that failed
+constexpr const char* kCarrier = "LOCKSTEP_CARRIER";
+constexpr const char* kCarriedCount = "LOCKSTEP_CARRIED";
+constexpr int kPassedOn[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
+
+bool was_told(const Job& job, const char* field) {
+  return std::find(job.guessed.begin(), job.guessed.end(), field) == job.guessed.end();
+}
+
+// Kept from this process until it asks for them; what it starts has none blocked.
+class HeldSignals {
+ public:
+  HeldSignals() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGCHLD);
+    for (const int signal : kPassedOn) sigaddset(&set_, signal);
+    ::pthread_sigmask(SIG_BLOCK, &set_, &former_);
+  }
+  ~HeldSignals() { ::pthread_sigmask(SIG_SETMASK, &former_, nullptr); }
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+
+  /// The next one; 0 after `patience`.
+  int next(std::chrono::milliseconds patience, siginfo_t& facts) const {
+    const timespec time{patience.count() / 1000, patience.count() % 1000 * 1'000'000};
+    const int signal = ::sigtimedwait(&set_, &facts, &time);
+    return signal > 0 ? signal : 0;
+  }
+
+ private:
+  sigset_t set_{}, former_{};
+};
+
+// As this process was started, whatever became of the program's file since.
+std::vector<std::string> own_words() {
+  constexpr const char* kItself = "/proc/self/exe";
+  const auto text = base::read_text("/proc/self/cmdline");
+  std::vector<std::string> words;
+  for (size_t begin = 0; begin < text.size();) {
+    const auto end = std::min(text.find('\0', begin), text.size());
+    words.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  const auto path = std::filesystem::read_symlink(kItself);
+  if (!words.empty()) words[0] = std::filesystem::exists(path) ? path.string() : kItself;
+  return words;
+}
+
+// The ranks that are under way, by process.
+class Carried {
+ public:
+  ~Carried() { end_all(); }
+
+  void start(int rank, const base::Program& program) {
+    pid_t child = 0;
+    const int code = base::start_program(program, child);
+    if (code != 0)
+      throw Error(format("rank {} cannot be started: {}", rank, std::strerror(code)), "train.as_world",
+                  "is the limit of processes reached (ulimit -u)?");
+    ranks_[child] = rank;
+  }
+
+  bool empty() const { return ranks_.empty(); }
+
+  void pass_on(int signal) const {
+    for (const auto& [child, rank] : ranks_) ::kill(child, signal);
+  }
+
+  // Those that have ended.
+  void collect() {
+    int status = 0;
+    for (pid_t child = 0; (child = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+      const auto found = ranks_.find(child);
+      if (found == ranks_.end()) continue;
+      const int rank = found->second;
+      ranks_.erase(found);
+      note(rank, child, status);
+    }
+  }
+
+  /// Where one has failed: until when the rest may take to leave.
+  std::optional<Clock::time_point> end_by() const { return end_by_; }
+
+  void end_all() {
+    pass_on(SIGKILL);
+    for (const auto& [child, rank] : ranks_) ::waitpid(child, nullptr, 0);
+    ranks_.clear();
+  }
+
+  int status() const { return failed_.value_or(stopped_ ? kStoppedEarly : kDone); }
+
+ private:
+  void note(int rank, pid_t child, int status) {
+    if (WIFSIGNALED(status)) {
+      const int signal = WTERMSIG(status);
+      log::warning(format("rank {} (process {}) was ended by {}{}", rank, child, signal_name(signal),
+                          signal == SIGKILL ? ": by somebody, or for want of memory (dmesg tells)" : ""));
+      return fail(kFailed);
+    }
+    const int code = WEXITSTATUS(status);
+    if (code == kStoppedEarly)
+      stopped_ = true;
+    else if (code != kDone)
+      fail(code);
+  }
+
+  void fail(int status) {
+    if (failed_) return;
+    failed_ = status;
+    end_by_ = Clock::now() + kLastWords;
+  }
+
+  std::map<pid_t, int> ranks_;
+  std::optional<int> failed_;
+  bool stopped_ = false;
+  std::optional<Clock::time_point> end_by_;
+};
+
+// The terminal's own (Ctrl-C, Ctrl-Z) reach every process that it started.
+bool came_to_all(const siginfo_t& facts) {
+  return facts.si_code == SI_KERNEL;
+}
+
+void pass_on(const Carried& carried, int signal, const siginfo_t& facts) {
+  if (!came_to_all(facts)) carried.pass_on(signal);
+  if (signal == SIGTSTP) ::raise(SIGSTOP);
+}
+
+void wait_for_all(Carried& carried, const HeldSignals& signals) {
+  for (carried.collect(); !carried.empty(); carried.collect()) {
+    siginfo_t facts{};
+    const int signal = signals.next(200ms, facts);
+    if (signal != 0 && signal != SIGCHLD) pass_on(carried, signal, facts);
+    if (carried.end_by() && Clock::now() > *carried.end_by()) carried.end_all();
+  }
+}
+
+}  // namespace
+
+RankBlock block_of(int index, int processes, int ranks) {
+  const int even = ranks / processes, more = ranks % processes;
+  return {index * even + std::min(index, more), even + (index < more ? 1 : 0)};
+}
+
+std::string blocks_text(int processes, int ranks) {
+  std::string text;
+  for (int i = 0; i < processes; ++i)
+    text += format("{}{}", i == 0 ? "" : "+", block_of(i, processes, ranks).count);
+  return text;
+}
+
+std::vector<std::string> settings_of_carried(const Job& job, int rank, int world, const RankBlock& block,
+                                             const std::string& meeting) {
+  std::vector<std::string> settings = {
+      format("LOCKSTEP_RANK={}", rank), format("LOCKSTEP_WORLD_SIZE={}", world),
+      format("{}={}", kCarriedCount, block.count), format("{}={}", kCarrier, ::getpid())};
+  if (!meeting.empty()) settings.push_back("LOCKSTEP_MEETING=" + meeting);
+  if (!was_told(job, "nodes")) return settings;
+  // all of one node is known; of several the ranks find out which share one when they meet
+  if (job.nodes > 1) {
+    if (was_told(job, "node_rank")) settings.push_back(format("LOCKSTEP_NODE_RANK={}", job.node_rank));
+    return settings;
+  }
+  settings.push_back("LOCKSTEP_NODES=1");
+  settings.push_back(format("LOCKSTEP_LOCAL_RANK={}", rank));
+  settings.push_back(format("LOCKSTEP_LOCAL_WORLD_SIZE={}", world));
+  return settings;
+}
+
+int carry(const Job& job, int world, const std::string& meeting) {
+  const auto block = block_of(job.rank, job.world, world);
+  const int early = StopSignals::received();  // while we read what to do
+  const HeldSignals signals;
+  Carried carried;
+  for (int rank = block.first; rank < block.first + block.count; ++rank)
+    carried.start(rank, {.argv = own_words(),
+                         .settings = settings_of_carried(job, rank, world, block, meeting),
+                         .without = {"LOCKSTEP_RANK", "LOCKSTEP_WORLD_SIZE", "LOCKSTEP_NODE*",
+                                     "LOCKSTEP_LOCAL_*", kCarrier, kCarriedCount},
+                         .blocked = {SIGUSR1, SIGUSR2}});  // until it listens
+  if (early != 0) carried.pass_on(early);
+  wait_for_all(carried, signals);
+  return carried.status();
+}
+
+void end_with_carrier() {
+  const auto carrier = number_of(current_environment(), kCarrier);
+  if (!carrier) return;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != *carrier) ::_exit(kFailed);  // it was gone before
+}
+
+int carried_together() {
+  const auto environment = current_environment();
+  return is_set(environment, "LOCKSTEP_RANK") ? number_of(environment, kCarriedCount).value_or(1) : 0;
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,18 @@
+#pragma once
+// train.as_world: as many ranks as the config says, on as many processes as were started.
+
+#include "trainer/setup/setup.h"
+
+namespace lockstep::train {
+
+/// Whether this process is to carry ranks instead of being one: train.as_world is another number than that of
+/// the processes. InputError where what was begun cannot be kept to the bits on another number.
+bool carries_ranks(const Begun& begun);
+
+/// Starts the ranks of this process and returns the status to leave with. Collective.
+int carry_ranks(Begun begun);
+
+/// Of a rank; 0 = its share of the cores. With as_world it may not depend on what the processes were given.
+int threads_of_rank(const TrainSettings& train);
+
+}  // namespace lockstep::train
