@@ -7,8 +7,8 @@
 
 namespace lockstep::comm {
 
-/// One process rings. Whoever waits may look (a load) or sleep; the ringer makes a system call only when
-/// somebody sleeps.
+/// One process rings, or several together. Whoever waits may look (a load) or sleep; the ringer makes a
+/// system call only when somebody sleeps.
 class Bell {
  public:
   uint64_t rung() const { return rung_.load(std::memory_order_acquire); }
@@ -17,6 +17,12 @@ class Bell {
     // the store and the load must not change places: else one who is about to sleep would be overlooked
     rung_.store(count, std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_seq_cst) != 0) wake();
+  }
+  /// In place of ring(), of a bell that `ringers` processes ring as often as each other: the one that makes
+  /// their count even wakes who sleeps for that.
+  void ring_with(uint64_t ringers) {
+    const uint64_t count = rung_.fetch_add(1, std::memory_order_seq_cst) + 1;
+    if (count % ringers == 0 && sleepers_.load(std::memory_order_seq_cst) != 0) wake();
   }
   /// Returns when `count` has been rung, after `longest`, or for no reason.
   void sleep_until_rung(uint64_t count, std::chrono::milliseconds longest);

@@ -35,6 +35,7 @@ Section section_of(size_t bytes, int rank, int ranks) {
   return {begin, std::min(each, bytes - begin)};
 }
 
+// The same on all ranks: their quotas may differ.
 bool is_crowded(NodeWindow& window, Patience& patience) {
   cpu_set_t own;
   CPU_ZERO(&own);
@@ -44,13 +45,16 @@ bool is_crowded(NodeWindow& window, Patience& patience) {
   for (const auto& mask : window.exchange(own, patience)) CPU_OR(&all, &all, &mask);
   const auto quota = launch::cpu_quota();
   const double cores = quota ? std::max(1.0, std::floor(quota->cores)) : CPU_SETSIZE;
-  return std::min<double>(CPU_COUNT(&all), cores) < window.size();
+  const bool crowded = std::min<double>(CPU_COUNT(&all), cores) < window.size();
+  const auto all_say = window.exchange(static_cast<char>(crowded), patience);
+  return std::any_of(all_say.begin(), all_say.end(), [](char one) { return one != 0; });
 }
 
 }  // namespace
 
 NodeTransport::NodeTransport(NodeMemory memory, NodeRanks node, size_t slot_bytes, Patience& patience)
     : window_(std::move(memory), std::move(node), slot_bytes), crowded_(is_crowded(window_, patience)) {
+  if (crowded_) window_.expect_crowd();
   const auto ranks = static_cast<size_t>(window_.size());
   for (auto* places : {&sources_, &ordered_}) places->resize(ranks);
   shares_.resize(ranks);

@@ -26,7 +26,7 @@ class NodeTransport : public Transport {
   void barrier(Patience& patience) override;
   void name_call(const CallWord& call) override { window_.name_call(call); }
   void arrive() override { window_.arrive(); }
-  bool all_arrived() override { return window_.all_arrived(crowded_); }
+  bool all_arrived() override { return window_.all_arrived(); }
   std::shared_ptr<NodeBlock> take_block(size_t bytes, Patience& patience) override {
     return blocks_.take(bytes, patience);
   }

@@ -14,6 +14,8 @@ constexpr size_t kHeadBytes = 4096;
 constexpr size_t kLines = 128;
 // One that is always late costs the others less and less.
 constexpr std::chrono::microseconds kLongestArrival{5000}, kShortestArrival{150};
+// Then somebody may have died, which is found out by waiting for each.
+constexpr std::chrono::milliseconds kLongestCrowdSleep{20};
 
 // What a rank writes and all read, in one line: a counter of its posts, and what the calls of its last two
 // turns are. Memory that is zero holds counters that nobody has rung.
@@ -31,6 +33,14 @@ Bell& posts_of(std::byte* segment) {
 }
 Bell& arrivals_of(std::byte* segment) {
   return *reinterpret_cast<Bell*>(segment + kLines);
+}
+
+// Of all ranks together, in the first one's piece.
+Bell& crowd_posts_of(std::byte* first) {
+  return *reinterpret_cast<Bell*>(first + 2 * kLines);
+}
+Bell& crowd_arrivals_of(std::byte* first) {
+  return *reinterpret_cast<Bell*>(first + 3 * kLines);
 }
 
 using Clock = std::chrono::steady_clock;
@@ -62,14 +72,19 @@ NodeWindow::NodeWindow(NodeMemory memory, NodeRanks node, size_t slot_bytes)
 
 void NodeWindow::arrive() {
   arrivals_of(segments_[static_cast<size_t>(rank())]).ring(++arrivals_);
+  if (!crowd_) return;
+  ++crowd_arrivals_;
+  crowd_arrivals_of(segments_[0]).ring_with(segments_.size());
 }
 
-bool NodeWindow::all_arrived(bool crowded) {
+bool NodeWindow::all_arrived() {
   const auto arrived = [&](std::byte* segment) { return arrivals_of(segment).rung() >= arrivals_; };
   if (std::all_of(segments_.begin(), segments_.end(), arrived)) return true;
-  const auto begin = Clock::now();
+  const auto begin = Clock::now(), end = begin + arrival_patience_;
+  const Spin spin(crowd_, spin_.longest());
+  if (crowd_) has_rung(crowd_arrivals_of(segments_[0]), crowd_arrivals_ * segments_.size(), end, spin);
   const bool all = std::all_of(segments_.begin(), segments_.end(), [&](std::byte* segment) {
-    return has_rung(arrivals_of(segment), arrivals_, begin + arrival_patience_, {crowded, spin_.longest()});
+    return has_rung(arrivals_of(segment), arrivals_, end, spin);
   });
   spin_.waited(Clock::now() - begin);
   arrival_patience_ = all ? kLongestArrival : std::max(kShortestArrival, arrival_patience_ / 2);
@@ -90,9 +105,20 @@ void NodeWindow::begin(Patience& patience) {
 
 void NodeWindow::post() {
   posts_of(segments_[static_cast<size_t>(rank())]).ring(++posts_);
+  if (!crowd_) return;
+  ++crowd_posts_;
+  crowd_posts_of(segments_[0]).ring_with(segments_.size());
+}
+
+// As often as all have posted together this rank would have if they were even. One may be ahead, as the root
+// of a broadcast is, so this says nothing of the others yet.
+void NodeWindow::sleep_for_crowd() {
+  has_rung(crowd_posts_of(segments_[0]), crowd_posts_ * segments_.size(), Clock::now() + kLongestCrowdSleep,
+           {true, spin_.longest()});
 }
 
 void NodeWindow::wait_all(Patience& patience) {
+  if (crowd_) sleep_for_crowd();
   for (int rank = 0; rank < size(); ++rank) wait(rank, patience);
 }
 

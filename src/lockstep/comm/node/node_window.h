@@ -23,6 +23,10 @@ class NodeWindow {
   static size_t bytes_for(size_t slot_bytes);
   NodeWindow(NodeMemory memory, NodeRanks node, size_t slot_bytes);
 
+  /// Ranks outnumber the cores: who waits for all sleeps until the last has come, not for one after another.
+  /// On all ranks, after the same turns.
+  void expect_crowd() { crowd_ = true; }
+
   size_t slot_bytes() const { return slot_bytes_; }
   int rank() const { return node_.own; }
   int size() const { return static_cast<int>(segments_.size()); }
@@ -30,7 +34,7 @@ class NodeWindow {
   /// Says that this rank has come to its next collective.
   void arrive();
   /// Whether all do so within some milliseconds.
-  bool all_arrived(bool crowded);
+  bool all_arrived();
 
   /// What the turns from now on are part of. A rank that waits in a turn for one that is in another call
   /// throws UnlikeCalls.
@@ -50,12 +54,15 @@ class NodeWindow {
 
  private:
   void wait_for(int local_rank, uint64_t posts, Patience& patience);
+  void sleep_for_crowd();
 
   NodeMemory memory_;
   NodeRanks node_;
   size_t slot_bytes_;
   std::vector<std::byte*> segments_;
   CallWord call_;
+  bool crowd_ = false;
+  uint64_t crowd_posts_ = 0, crowd_arrivals_ = 0;  // of this rank, as the common bells count them
   uint64_t arrivals_ = 0;
   std::chrono::microseconds arrival_patience_;
   SpinLength spin_;
