@@ -17,12 +17,19 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
+// nohup's is for what this process starts, too
+bool hangs_up_unheard() {
+  struct sigaction now {};
+  return ::sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 // the child starts with the usual handlers, and with nothing else blocked
 void set_plain_signals(posix_spawnattr_t& attributes, const Program& program) {
   sigset_t blocked, all;
   sigemptyset(&blocked);
   for (const int signal : program.blocked) sigaddset(&blocked, signal);
   sigfillset(&all);
+  if (hangs_up_unheard()) sigdelset(&all, SIGHUP);
   posix_spawnattr_setsigmask(&attributes, &blocked);
   posix_spawnattr_setsigdefault(&attributes, &all);
   const int group = program.apart ? POSIX_SPAWN_SETPGROUP : 0;

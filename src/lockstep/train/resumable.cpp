@@ -107,21 +107,6 @@ void restore_generators(const Team& team, const Tree& dict, const std::vector<at
     restore_generator(team, states[i], i == 0 ? kDevice : kFurther, gpus[i]);
 }
 
-void put_libtorch(const Tree& dict) {
-  put(dict, "libtorch", std::string(TORCH_VERSION));
-}
-
-void compare_libtorch(const Tree& dict) {
-  const auto written = find(dict, "libtorch");
-  if (!written || written->isNone()) return;
-  const auto version = as_string(*written, "libtorch");
-  if (version != TORCH_VERSION) {
-    log::info(format(
-        "the checkpoint was written with libtorch {}, and this is {}: from here on the bits may differ",
-        version, TORCH_VERSION));
-  }
-}
-
 Tree tree_of(const std::vector<std::vector<std::string>>& buckets) {
   const auto list = make_list();
   for (const auto& bucket : buckets) {

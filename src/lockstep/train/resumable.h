@@ -27,11 +27,6 @@ void put_generators(const Team& team, const Tree& dict, const std::vector<at::De
 /// GPUs that the checkpoint does not have, too, and rank 0 says so.
 void restore_generators(const Team& team, const Tree& dict, const std::vector<at::Device>& gpus);
 
-/// "libtorch": the version that writes, whose sums may round otherwise than another's.
-void put_libtorch(const Tree& dict);
-/// Says on rank 0 where another version wrote; nothing where the file does not tell.
-void compare_libtorch(const Tree& dict);
-
 Tree tree_of(const std::vector<std::vector<std::string>>& buckets);
 std::vector<std::vector<std::string>> buckets_of(const Tree& list);
 

@@ -33,6 +33,7 @@ const Choice kNoAllReduce = {"launch.allreduce", "auto",
 const Choice kRegression = {"task.kind", "regression", [](const S& s) {
                               return s.task.kind == "regression" && is_read("task.kind", s);
                             }};
+const Choice kAsWorld = {"train.as_world", "above 0", [](const S& s) { return s.train.as_world > 0; }};
 const Choice kProvoke = {"train.provoke", "", [](const S& s) { return s.train.provoke != "none"; }};
 
 constexpr const char* kNotCaptured = "a captured step has no place for it";
@@ -83,6 +84,23 @@ const std::vector<Conflict>& conflicts() {
        kNoAllReduce,
        kNoMessages,
        "set launch.allreduce to an algorithm: ring, say"},
+      {kAsWorld,
+       {"train.mode", "other than ddp", [](const S& s) { return s.train.mode != "ddp"; }},
+       "the ranks are DDP's",
+       "set train.mode to ddp"},
+      {kAsWorld,
+       {"launch.backend", "nccl or mpi",
+        [](const S& s) { return s.launch.backend == "nccl" || s.launch.backend == "mpi"; }},
+       "a process carries several ranks, which NCCL and MPI do not know",
+       "leave launch.backend at auto: shared and gloo have the same bits"},
+      {kAsWorld,
+       {"launch.device", "cuda", [](const S& s) { return s.launch.device == "cuda"; }},
+       "the order of NCCL's sums depends on the number of GPUs",
+       "leave launch.device at auto: the ranks compute on CPUs"},
+      {kAsWorld,
+       {"launch.allreduce", "two_level", [](const S& s) { return s.launch.allreduce == "two_level"; }},
+       "its sums depend on how the ranks lie on the nodes",
+       "leave launch.allreduce at auto, or take ring"},
       {kProvoke,
        {"train.mode", "other than ddp", [](const S& s) { return s.train.mode != "ddp"; }},
        "a fault is injected into DDP",

@@ -6,6 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
+#include "lockstep/launch/process/carry.h"
 #include "trainer/config/chosen.h"
 #include "trainer/loop/run.h"
 #include "trainer/observe/gpu_memory.h"
@@ -97,6 +98,9 @@ int dry_run(const Command& command) {
       "memory      {:.1f} MB a rank for parameters, gradients and optimiser; peak so far {:.0f} MB{}",
       megabytes(2 * size.bytes + state_bytes_of(*learner.optimizer)), peak_megabytes(),
       gpu ? format(", and {:.0f} MB of a GPU's {:.0f}", megabytes(gpu->peak), megabytes(gpu->total)) : ""));
+  if (const int together = launch::carried_together(); together > 1)
+    say(format("            {} ranks in a process: {:.1f} MB", together,
+               together * megabytes(2 * size.bytes + state_bytes_of(*learner.optimizer))));
   say(format("ranks       {} ({}), {}, {} thread(s) each, mode {}", setup.team->world(),
              setup.team->job().launcher, setup.team->device().str(), setup.session->threads(), s.train.mode));
   say(format("steps       {} an epoch of {} samples together, {} in all", rounds.steps_per_epoch, grouped,

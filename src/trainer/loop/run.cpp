@@ -13,6 +13,7 @@
 #include "lockstep/launch/process/leave.h"
 #include "lockstep/launch/process/stop_signal.h"
 #include "trainer/config/past_config.h"
+#include "trainer/loop/same_bits.h"
 #include "trainer/loop/trainer.h"
 #include "trainer/loop/whole_state.h"
 #include "trainer/modes/dense_model.h"
@@ -141,12 +142,14 @@ void go_on(Start& start, Learner& learner, const Setup& setup, const RunPlace& p
     log::info("no checkpoint there yet: starting from the first step");
     return;
   }
+  compare_bits(setup, saved->tree, learner);
   start.state = from_checkpoint(*setup.mesh, saved->tree, saved->path, learner);
   start.attempt.found = saved->path;
   log::info("going on after step " + std::to_string(start.state.step) + ", from " + saved->path);
 }
 
 void start_from(Start& start, Learner& learner, const Setup& setup, const Saved& saved) {
+  compare_bits(setup, saved.tree, learner);
   start.state = from_checkpoint(*setup.mesh, saved.tree, saved.path, learner);
   start.state.metrics_offset = 0;  // of another file
   log::info("starting after step " + std::to_string(start.state.step) + " of " + saved.path +
@@ -252,6 +255,7 @@ int train(const Command& command, const std::string& asked) {
   if (carries_ranks(begun)) return carry_ranks(std::move(begun));
   auto setup = join_job(command, std::move(begun));
   const launch::StopSignals signals;  // what comes while we load is obeyed before the first step
+  compare_ranks(setup);
   auto from = find_resume(*setup.team, Provocation::resume(setup.settings, asked));
   check_place(setup, from);
   const auto open = setup.settings;

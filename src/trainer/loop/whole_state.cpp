@@ -8,6 +8,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/state_dict.h"
 #include "lockstep/train/hook_memory.h"
+#include "lockstep/train/machine.h"
 #include "lockstep/train/resumable.h"
 
 namespace lockstep::train {
@@ -40,7 +41,8 @@ Tree extras(const Mesh& mesh, const TrainingState& state, const Learner& learner
                                {"losses", gather_losses(mesh.data(), state)},
                                {"config", config},
                                {"task", learner.memory}});
-  put_libtorch(dict);
+  put_machine(dict);
+  put(dict, "threads", int64_t{at::get_num_threads()});
   put_generators(mesh.all(), dict, gpus_of(mesh.all(), learner.model->devices()));
   if (const auto own = learner.source->state_dict(state); !own.isNone()) put(dict, "acting", own);
   put(dict, "schedule", learner.schedule->state_dict());
@@ -108,15 +110,7 @@ TrainingState from_own(const Mesh& mesh, const Tree& tree, const Tree& extras, L
     if (!buckets.empty()) learner.model->restore_buckets(buckets);
   }
   restore_hook_memory(mesh.all(), learner.model->ddp_core(), layout_of(mesh), extras);
-  compare_libtorch(extras);
   compare_samples(extras, learner.memory);
-  const auto world = as_int(get(extras, "world"), "world");
-  if (world != mesh.data().world()) {
-    log::warning(
-        format("the run goes on at world size {}, it was {}: {}the bits will differ from a run at {}",
-               mesh.data().world(), world,
-               learner.source->is_shared() ? "the epoch's samples stay right, " : "", world));
-  }
   return state;
 }
 

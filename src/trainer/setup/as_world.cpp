@@ -6,6 +6,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/meet/secret.h"
+#include "lockstep/launch/device.h"
 #include "lockstep/launch/process/carry.h"
 #include "lockstep/launch/process/runtime.h"
 
@@ -25,6 +26,15 @@ void refuse_other_world(const Job& job, int world) {
 }
 
 }  // namespace
+
+void keep_to_cpus(Settings& settings) {
+  if (settings.train.as_world == 0 || settings.launch.device != "auto") return;
+  settings.launch.device = "cpu";
+  const auto gpus = launch::count_gpus(launch::current_environment());
+  if (gpus.count == 0) return;
+  log::warning(format("train.as_world: the ranks compute on CPUs, {} visible GPU{} not used", gpus.count,
+                      gpus.count == 1 ? " is" : "s are"));
+}
 
 bool carries_ranks(const Begun& begun) {
   const int world = static_cast<int>(begun.loaded.settings.train.as_world);

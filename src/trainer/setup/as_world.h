@@ -5,6 +5,9 @@
 
 namespace lockstep::train {
 
+/// With as_world the ranks compute on CPUs, and it is said where GPUs are left unused.
+void keep_to_cpus(Settings& settings);
+
 /// Whether this process is to carry ranks instead of being one: train.as_world is another number than that of
 /// the processes. InputError where what was begun cannot be kept to the bits on another number.
 bool carries_ranks(const Begun& begun);

@@ -162,10 +162,10 @@ Begun begin_job(const Command& command) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error of the write, like a full disk
   auto runtime = make_runtime(command);
   auto loaded = load_for_job(*runtime, command.config, command.sets);
-  for (const auto& warning : loaded.warnings) log::warning(warning);
   if (command.trace && loaded.settings.train.trace == 0) loaded.settings.train.trace = kTracedSteps;
   if (!command.whole_model) Provocation::prepare(loaded);  // which is for training
   config::check_conflicts(loaded);                         // --trace and a fault change settings
+  if (!command.whole_model) keep_to_cpus(loaded.settings);
   obey_launcher(*runtime, loaded.settings, command);
   return {std::move(runtime), std::move(loaded)};
 }
@@ -173,6 +173,7 @@ Begun begin_job(const Command& command) {
 Setup join_job(const Command& command, Begun begun) {
   Setup setup;
   auto& loaded = begun.loaded;
+  for (const auto& warning : loaded.warnings) log::warning(warning);
   if (command.elsewhere) forget_gpus(loaded.settings.launch, command.sets);
   choose_arithmetic(loaded.settings.train);
   open_session(setup, std::move(begun.runtime), loaded, command);

@@ -44,6 +44,14 @@ TEST(Rendezvous, TorchrunsAgentHoldsTheStoreForRankZeroToo) {
   }
 }
 
+TEST(Rendezvous, ANamedMeetingIsAFileWhateverElseIsSet) {
+  auto environment = kMaster;
+  environment["LOCKSTEP_MEETING"] = "as-world-7/../x";
+  const auto plan = plan_rendezvous(environment, job_of(1, 4), false);
+  EXPECT_EQ(plan.how, Meeting::file);
+  EXPECT_TRUE(plan.path.ends_with("/as-world-7_.._x")) << plan.path;
+}
+
 TEST(Rendezvous, ARestartHasKeysOfItsOwn) {
   EXPECT_NE(plan_rendezvous(torchrun("0"), job_of(0, 2), false).prefix,
             plan_rendezvous(torchrun("1"), job_of(0, 2), false).prefix);

@@ -150,8 +150,14 @@ bool came_to_all(const siginfo_t& facts) {
   return facts.si_code == SI_KERNEL;
 }
 
+// As nohup has it; what is blocked arrives all the same.
+bool is_ignored(int signal) {
+  struct sigaction now {};
+  return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 void pass_on(const Carried& carried, int signal, const siginfo_t& facts) {
-  if (!came_to_all(facts)) carried.pass_on(signal);
+  if (!came_to_all(facts) && !(signal == SIGHUP && is_ignored(signal))) carried.pass_on(signal);
   if (signal == SIGTSTP) ::raise(SIGSTOP);
 }
 
@@ -215,6 +221,7 @@ int carry(const Job& job, int world, const std::string& meeting) {
 void end_with_carrier() {
   const auto carrier = number_of(current_environment(), kCarrier);
   if (!carrier) return;
+  ::unsetenv(kCarrier);  // what this process starts is no rank of it
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != *carrier) ::_exit(kFailed);  // it was gone before
 }

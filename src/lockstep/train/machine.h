@@ -1,0 +1,21 @@
+#pragma once
+// What the bits of a sum depend on beside the program: a checkpoint says where it was written.
+
+#include <string>
+#include <vector>
+
+#include "lockstep/checkpoint/tree.h"
+
+namespace lockstep::train {
+
+/// The processor's name, and the instructions that libtorch uses of it: "AMD EPYC 9555, AVX512".
+std::string processor();
+
+/// "libtorch" and "processor": others round otherwise.
+void put_machine(const Tree& dict);
+
+/// What of it is another here: "written with libtorch 2.11.0, and this is 2.15.0". Nothing where the file
+/// does not tell.
+std::vector<std::string> unlike_machine(const Tree& dict);
+
+}  // namespace lockstep::train

@@ -1,0 +1,290 @@
+"""train.as_world: the bits of Python's DDP at N ranks on any number of processes."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+
+import pytest
+
+from conftest import left_behind, run_process
+from process_kit import PATIENCE, wait_for
+from text_kit import reviews, write_csv, write_vocabulary
+from train_kit import (MNIST, PIMA, assert_same_run, assert_same_tensors, checkpoints, newest, sets, status, write_config,
+                       write_small_mnist)
+
+pytestmark = pytest.mark.about("setup", "launch/process", "loop")
+
+torch = pytest.importorskip("torch")
+
+# what Python's peer trains, and the same of lockstep
+VARIANTS = {
+    "pima": (dict(task="pima", batch=16, epochs=2, optim="adam", lr=0.001), PIMA, sets(train__epochs=2, train__eval_every=0)),
+    "cnn": (dict(batch=16, max_steps=4, accumulate=2, clip=0.5), MNIST,
+            sets(train__max_steps=4, data__batch_size=16, train__accumulate=2, train__clip_norm=0.5)),
+}
+
+
+@pytest.fixture(scope="module")
+def mnist_root(tmp_path_factory):
+    return write_small_mnist(tmp_path_factory.mktemp("mnist"), train=1500, test=64)
+
+
+@pytest.fixture(scope="module")
+def peers(python, source_dir, mnist_root, tmp_path_factory):
+    """peers(world) -> what Python's DDP at that world made of each variant."""
+    made = {}
+
+    def train(world):
+        if world not in made:
+            out = tmp_path_factory.mktemp(f"python-{world}")
+            (out / "variants.json").write_text(json.dumps({name: row[0] for name, row in VARIANTS.items()}))
+            run_process([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", world,
+                         source_dir / "tests/e2e/peers/ddp_train.py", "--mnist", mnist_root,
+                         "--pima", source_dir / "data/pima/pima-indians-diabetes.csv",
+                         "--variants", out / "variants.json", "--out", out], timeout=2 * PATIENCE, check=True)
+            made[world] = {name: torch.load(out / f"{name}.pt", weights_only=True) for name in VARIANTS}
+        return made[world]
+    return train
+
+
+def write_images(root, **counts):
+    pytest.importorskip("PIL.Image")
+    from test_folder import write_images as write
+    return write(root, **counts)
+
+
+@pytest.fixture
+def train(lockstep, run, mpirun, tmp_path):
+    """train(processes, config text, words, name) -> the run's folder, trained by so many processes."""
+    def begin(processes, text, words, name="job", **how):
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        args = (lockstep, "train", write_config(folder, text), *words)
+        begin.said = run(*args, cwd=folder, check=True, **how) if processes == 1 else \
+            mpirun(processes, *args, cwd=folder, check=True, **how)
+        return next((folder / "runs").iterdir())
+    return begin
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("processes, world", [
+    (1, 3), (2, 3),
+    *(pytest.param(*pair, marks=pytest.mark.full) for pair in [(2, 5), (1, 8), (2, 8), (3, 8), (4, 8), (8, 8)])])
+def test_the_parameters_are_those_of_pythons_ddp_at_that_world(processes, world, peers, train, mnist_root):
+    for name, (_, text, words) in VARIANTS.items():
+        root = sets(data__root=mnist_root) if text is MNIST else []
+        mine = newest(train(processes, text, words + root + sets(train__as_world=world), name))
+        peer = peers(world)[name]
+        assert mine["iter_no"] == peer["step"] and mine["lockstep"]["world"] == world
+        assert_same_tensors(dict(mine["model"]), dict(peer["model"]))
+        assert_same_tensors(mine["optimizer"]["state"], peer["optimizer"]["state"])
+
+
+BATCHES = sets(data__batch_size=8)
+MODES = {
+    "sharded, clipped, one_cycle": (PIMA, BATCHES + sets(
+        train__epochs=1, optim__name="adamw", optim__sharded=True, train__clip_norm=0.5, schedule__name="one_cycle",
+        schedule__max_lr=0.05, train__accumulate=2)),
+    "a branch without gradients": (PIMA, BATCHES + sets(train__epochs=1, model__name="pima_net_branch",
+                                                        ddp__find_unused_parameters=True)),
+}
+CNN = sets(data__batch_size=16, train__max_steps=4)
+SLOW_MODES = {
+    "bf16": (MNIST, CNN + sets(train__precision="bf16")),
+    "fast kernels": (MNIST, CNN + sets(train__kernels="fast")),
+    "powersgd": (MNIST, CNN + sets(ddp__comm_hook="powersgd")),
+    "shared layers": (MNIST, CNN + sets(model__name="mlp", model__hidden="[32]", parallel__tensor=2)),
+    "stages": (MNIST, CNN + sets(parallel__pipeline=2)),
+}
+
+IMAGES = """
+run: {{name: images}}
+task: {{name: folder, size: [32, 32], augment: [crop, flip]}}
+data: {{root: {place}/images, batch_size: 2, workers: 1}}
+model: {{name: resnet18}}
+ddp: {{sync_batchnorm: {sync}}}
+optim: {{name: sgd, lr: 0.05}}
+train: {{epochs: 1, log_every: 1}}
+"""
+TEXTS = """
+run: {{name: texts, seed: 1}}
+task: {{name: text, file: {place}/reviews.csv, text: [text], vocabulary: {place}/words, max_length: 24}}
+data: {{batch_size: 4, workers: 1, bucket: 16}}
+model: {{name: bert, options: {{vocab_size: 200, hidden_size: 16, num_hidden_layers: 2, num_attention_heads: 2,
+         intermediate_size: 32, max_position_embeddings: 32}}}}
+optim: {{name: adamw, lr: 0.01}}
+train: {{epochs: 1, log_every: 1}}
+"""
+TASKS = {
+    "cartpole": "",
+    "augmented images, resnet18, BatchNorm": IMAGES.replace("{sync}", "false"),
+    "augmented images, resnet18, SyncBatchNorm": IMAGES.replace("{sync}", "true"),
+    "texts of like lengths, BERT with dropout": TEXTS,
+}
+
+
+def compare_with_plain(train, mpirun, lockstep, tmp_path, text, words, world=4, processes=(1, 3)):
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    mpirun(world, lockstep, "train", write_config(folder, text), *words, *sets(train__threads=1), cwd=folder, check=True)
+    plain = next((folder / "runs").iterdir())
+    for count in processes:
+        carried = train(count, text, words + sets(train__as_world=world, train__threads=1), f"on-{count}")
+        assert_same_run(plain, carried)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("name", [*MODES, *(pytest.param(name, marks=pytest.mark.full) for name in SLOW_MODES)])
+def test_every_mode_has_the_bits_of_a_rank_a_process(name, train, mpirun, lockstep, mnist_root, tmp_path):
+    text, words = {**MODES, **SLOW_MODES}[name]
+    root = sets(data__root=mnist_root) if text is MNIST else []
+    compare_with_plain(train, mpirun, lockstep, tmp_path, text, words + root)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Images in three colours by class, texts, and their vocabulary."""
+    folder = tmp_path_factory.mktemp("sets")
+    write_images(folder / "images", train=9, val=2)
+    write_vocabulary(folder / "words")
+    write_csv(folder / "reviews.csv", reviews(60))
+    return folder
+
+
+@pytest.mark.full
+@pytest.mark.mpi
+@pytest.mark.parametrize("name", TASKS)
+def test_every_task_has_the_bits_of_a_rank_a_process(name, train, mpirun, lockstep, source_dir, place, tmp_path):
+    text, words = TASKS[name].format(place=place), []
+    if name == "cartpole":
+        text, words = (source_dir / "configs/cartpole.yaml").read_text(), sets(train__max_steps=3)
+    compare_with_plain(train, mpirun, lockstep, tmp_path, text, words, world=3, processes=(1, 2))
+
+
+@pytest.mark.mpi
+def test_a_run_goes_on_with_fewer_and_with_more_processes(train, peers):
+    """Stopped at 4 processes, on at 1, then at 2: as one that was never stopped, and as Python's."""
+    _, text, words = VARIANTS["pima"]
+    more = words + sets(train__as_world=3)
+    whole = train(1, text, more, "whole")
+    train(4, text, more + sets(train__max_steps=5), "parts")  # the fourth carries none
+    train(1, text, more + sets(train__max_steps=9) + ["--resume", "runs/pima"], "parts")
+    parts = train(2, text, more + ["--resume", "auto"], "parts")
+    assert "bits" not in train.said.stderr and status(parts)["attempt"] == 3
+    assert_same_run(whole, parts)
+    assert_same_tensors(dict(newest(parts)["model"]), dict(peers(3)["pima"]["model"]))
+
+
+def carried(process):
+    """The pids of the ranks that a process carries, by rank."""
+    found = {}
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            words = dict(word.split(b"=", 1) for word in (folder / "environ").read_bytes().split(b"\0") if b"=" in word)
+            if (folder / "comm").read_text().strip() == "lockstep" and int(words[b"LOCKSTEP_CARRIER"]) == process.pid:
+                found[int(words[b"LOCKSTEP_RANK"])] = int(folder.name)
+        except (OSError, KeyError):
+            continue
+    return found
+
+
+@pytest.fixture
+def endless(lockstep, start, tmp_path):
+    """An endless run of three ranks on one process that has taken its first steps."""
+    config = write_config(tmp_path, PIMA)
+    process = start(lockstep, "train", config, *sets(train__as_world=3, train__epochs=1000000), cwd=tmp_path,
+                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    file = tmp_path / "runs/pima/metrics.jsonl"
+    wait_for(lambda: file.exists() and file.read_text().count("\n") > 10)
+    return process
+
+
+@pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_a_signal_to_the_process_stops_its_ranks_with_a_checkpoint(which, endless, tmp_path):
+    endless.send_signal(which)
+    assert endless.wait(PATIENCE) == 75
+    assert status(tmp_path / "runs/pima")["state"] == "stopped early" and checkpoints(tmp_path / "runs/pima")
+    assert not left_behind(endless)
+
+
+def test_a_signal_to_one_rank_stops_all_with_75(endless):
+    os.kill(carried(endless)[2], signal.SIGTERM)
+    assert endless.wait(PATIENCE) == 75
+
+
+def test_a_killed_rank_is_named_and_the_rest_leave(endless, tmp_path):
+    pid = carried(endless)[1]
+    os.kill(pid, signal.SIGKILL)
+    said = endless.communicate(timeout=PATIENCE)[1]
+    assert endless.returncode == 1 and status(tmp_path / "runs/pima")["state"] == "failed"
+    assert f"rank 1 (process {pid}) was ended by SIGKILL" in said and "lost rank 1" in said or "rank 1" in said
+    assert not left_behind(endless)
+
+
+def test_ranks_end_with_the_process_that_carries_them(endless):
+    endless.kill()
+    endless.wait(PATIENCE)
+    assert not left_behind(endless)
+
+
+def test_torchrun_carries_too(python, lockstep, run, train, tmp_path):
+    words = sets(train__epochs=1, train__as_world=3)
+    folder = tmp_path / "torchrun"
+    folder.mkdir()
+    run(python, "-m", "torch.distributed.run", "--no-python", "--standalone", "--nproc-per-node=2", lockstep, "train",
+        write_config(folder, PIMA), *words, cwd=folder, check=True, timeout=2 * PATIENCE)
+    assert_same_run(train(1, PIMA, words), folder / "runs/pima")
+
+
+def test_variables_set_by_hand_carry_too(lockstep, start, free_port, train, tmp_path):
+    words = sets(train__epochs=1, train__as_world=3)
+    folder = tmp_path / "by hand"
+    folder.mkdir()
+    config, port = write_config(folder, PIMA), free_port()
+    jobs = [start(lockstep, "train", config, *words, cwd=folder,
+                  env=dict(RANK=rank, WORLD_SIZE=2, MASTER_ADDR="127.0.0.1", MASTER_PORT=port)) for rank in (0, 1)]
+    assert [job.wait(PATIENCE) for job in jobs] == [0, 0]
+    assert_same_run(train(1, PIMA, words), folder / "runs/pima")
+
+
+def test_a_dry_run_says_what_a_process_holds(lockstep, run, tmp_path):
+    said = run(lockstep, "train", write_config(tmp_path, PIMA), *sets(train__as_world=3, model__name="mlp", model__hidden="[512]"),
+               "--dry-run", cwd=tmp_path, check=True)
+    one = float(re.search(r"memory +(\S+) MB a rank", said.output).group(1))
+    three = float(re.search(r"3 ranks in a process: (\S+) MB", said.output).group(1))
+    assert one > 0 and three == pytest.approx(3 * one, abs=0.2)
+    assert "train.as_world: 3 ranks on 1 process (3)" in said.output and not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("words, key", [
+    (dict(train__mode="single"), "train.mode"), (dict(launch__backend="mpi"), "launch.backend"),
+    (dict(launch__device="cuda"), "launch.device"), (dict(launch__allreduce="two_level"), "launch.allreduce"),
+    (dict(task__name="nonesuch"), "task.name")])
+def test_what_cannot_be_kept_is_refused_once_and_by_name(words, key, lockstep, run, tmp_path):
+    result = run(lockstep, "train", write_config(tmp_path, PIMA), *sets(train__as_world=3, **words), cwd=tmp_path)
+    assert result.returncode == 2 and result.stderr.count("error:") == 1 and key in result.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("what", ["world", "processor", "threads", "libtorch"])
+def test_exact_refuses_what_would_change_the_bits(what, lockstep, run, mpirun, tmp_path):
+    config, exact = write_config(tmp_path, PIMA), sets(train__exact="required", train__threads=1)
+    run(lockstep, "train", config, *sets(train__max_steps=3), *exact, cwd=tmp_path, check=True)
+    folder = tmp_path / "runs/pima"
+    before = newest(folder)
+    ranks, said = 1, {"world": "world size 2, it was 1", "threads": "with 1 thread a rank, and here with 2"}.get(what, "another")
+    if what == "world":
+        ranks = 2
+    elif what == "threads":
+        exact += sets(train__threads=2)
+    else:
+        said = before["lockstep"][what]
+        before["lockstep"][what] = "another"
+        torch.save(before, checkpoints(folder)[-1])
+    result = mpirun(ranks, lockstep, "train", config, *sets(train__max_steps=6), *exact, "--resume", folder, cwd=tmp_path)
+    assert result.returncode == 2 and said in result.stderr and "train.exact" in result.stderr
+    assert newest(folder)["iter_no"] == 3
