@@ -104,8 +104,9 @@ TEST(PastConfig, OfANewerLockstepSaysWhatIsNotKnown) {
 }
 
 TEST(PastConfig, TheTableSaysOfEachSectionsKeysWhatTheyAreAbout) {
-  const std::set<std::string> places = {"run.dir",       "data.resident", "data.stage", "model.checkpointing",
-                                        "optim.sharded", "task.cache",    "train.nvtx", "train.trace"};
+  const std::set<std::string> places = {
+      "run.dir",    "data.resident", "data.stage", "model.checkpointing", "optim.sharded",
+      "task.cache", "train.exact",   "train.nvtx", "train.trace"};
   for (const Key& key : keys()) {
     const bool where = key.section() == "launch" || key.section() == "parallel";
     EXPECT_EQ(key.rules.about == About::place, where || places.contains(key.path)) << key.path;

@@ -196,7 +196,7 @@ std::vector<std::string> settings_of_carried(const Job& job, int rank, int world
     if (was_told(job, "node_rank")) settings.push_back(format("LOCKSTEP_NODE_RANK={}", job.node_rank));
     return settings;
   }
-  settings.push_back("LOCKSTEP_NODES=1");
+  settings.insert(settings.end(), {"LOCKSTEP_NODES=1", "LOCKSTEP_NODE_RANK=0"});
   settings.push_back(format("LOCKSTEP_LOCAL_RANK={}", rank));
   settings.push_back(format("LOCKSTEP_LOCAL_WORLD_SIZE={}", world));
   return settings;
