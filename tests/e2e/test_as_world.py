@@ -224,10 +224,23 @@ def test_a_killed_rank_is_named_and_the_rest_leave(endless, tmp_path):
     assert not left_behind(endless)
 
 
-def test_ranks_end_with_the_process_that_carries_them(endless):
+def test_ranks_end_with_the_process_that_carries_them_and_the_run_knows_what_that_cost(endless, lockstep, run, tmp_path):
     endless.kill()
     endless.wait(PATIENCE)
     assert not left_behind(endless)
+    folder = tmp_path / "runs/pima"
+    reached = status(folder)["step"]
+    run(lockstep, "train", tmp_path / "config.yaml", *sets(train__as_world=3, train__epochs=1000000, train__max_steps=reached + 50),
+        "--resume", folder, cwd=tmp_path, check=True)
+    now, (first, second) = status(folder), json.loads((folder / "report.json").read_text())["attempts"]
+    again = reached - second["from_step"]
+    assert now["attempt"] == 2 and now["lost_steps"] == again >= 0 and now["lost_seconds"] > 0
+    assert first["step"] == reached and first["ended"] <= second["began"]
+    assert second["lost_steps"] == again and second["lost_seconds"] == pytest.approx(now["lost_seconds"], abs=5)
+    said = run(lockstep, "status", folder, check=True).stdout
+    assert f"between attempts, {again} step{'' if again == 1 else 's'} done again)" in said
+    run(lockstep, "report", folder, "--out", tmp_path / "report.html", check=True)
+    assert "lost before" in (tmp_path / "report.html").read_text()
 
 
 def test_torchrun_carries_too(python, lockstep, run, train, tmp_path):

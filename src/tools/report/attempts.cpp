@@ -1,7 +1,7 @@
 // Stops and restarts, where they ran, and with what.
 #include <cmath>
 #include <ctime>
-#include <set>
+#include <map>
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
@@ -34,13 +34,13 @@ std::string whole(const Json& attempt, const char* key) {
   return std::isfinite(value) ? format("{:.0f}", value) : "";
 }
 
+// "n1 (4), n2 (3)": with the ranks of each, where there are several.
 std::string hosts_of(const Json& attempt) {
-  std::set<std::string> hosts;
-  for (const auto& host : list(attempt, "hosts"))
-    hosts.insert(host.is_string() ? host.get<std::string>() : "?");
+  std::map<std::string, int> hosts;
+  for (const auto& host : list(attempt, "hosts")) ++hosts[host.is_string() ? host.get<std::string>() : "?"];
   std::vector<std::string> few;
-  for (const auto& host : hosts) {
-    if (few.size() < kMostHosts) few.push_back(host);
+  for (const auto& [host, ranks] : hosts) {
+    if (few.size() < kMostHosts) few.push_back(hosts.size() == 1 ? host : format("{} ({})", host, ranks));
   }
   const auto more = hosts.size() - few.size();
   return base::join(few, ", ") + (more ? format(" and {} more", more) : "");
@@ -52,6 +52,14 @@ std::string end_of(const Json& attempt, bool newest, const RunData& run) {
   if (state == "running" && (!newest || !run.status || run.status->state != run_folder::RunState::running))
     state = "ended without a word";
   return run_folder::state_in_words(state, text(attempt, "reason"));
+}
+
+// "9.3s, 20 steps again"
+std::string lost_before(const Json& attempt) {
+  const double seconds = number(attempt, "lost_seconds"), steps = number(attempt, "lost_steps");
+  if (whole(attempt, "number") == "1" || !std::isfinite(seconds) || !std::isfinite(steps)) return "";
+  const auto time = plot::short_number(std::round(seconds * 10) / 10, plot::Unit::seconds);
+  return steps > 0 ? format("{}, {:.0f} step{} again", time, steps, steps == 1 ? "" : "s") : time;
 }
 
 std::string job_of(const Json& attempt) {
@@ -68,13 +76,13 @@ std::string device_of(const Json& attempt) {
 }
 
 std::string table_of(const RunData& run) {
-  std::vector<std::vector<std::string>> rows = {{"attempt", "began (UTC)", "lasted", "steps", "how it ended",
-                                                 "ranks", "hosts", "job", "device", "backend", "program",
-                                                 "libtorch"}};
+  std::vector<std::vector<std::string>> rows = {{"attempt", "began (UTC)", "lost before", "lasted", "steps",
+                                                 "how it ended", "ranks", "hosts", "job", "device", "backend",
+                                                 "program", "libtorch"}};
   const auto& attempts = list(run.facts, "attempts");
   for (size_t i = 0; i < attempts.size(); ++i) {
     const auto& one = attempts[i];
-    rows.push_back({whole(one, "number"), moment(number(one, "began")), lasted(one),
+    rows.push_back({whole(one, "number"), moment(number(one, "began")), lost_before(one), lasted(one),
                     whole(one, "from_step") + " → " + whole(one, "step"),
                     end_of(one, i + 1 == attempts.size(), run), whole(one, "world"), hosts_of(one),
                     job_of(one), device_of(one), text(one, "backend"), text(one, "program"),

@@ -36,13 +36,14 @@ struct RunPlace {
   std::string path;
   bool goes_on = false;
   int64_t attempt = 1;
+  std::optional<run_folder::RunStatus> before = {};  // rank 0's, of the attempt before
 };
 
-int64_t next_attempt(const fs::path& folder) {
+std::optional<run_folder::RunStatus> status_before(const fs::path& folder) {
   try {
-    return run_folder::read_status(folder).attempt + 1;
+    return run_folder::read_status(folder);
   } catch (const std::exception&) {
-    return 2;
+    return std::nullopt;
   }
 }
 
@@ -117,8 +118,10 @@ RunPlace open_place(const Setup& setup, const Settings& asked, const std::string
     for (const auto& note : folder.notes) log::info(note);
     const auto path = folder.path;
     const bool goes_on = folder.goes_on;
+    if (goes_on) place.before = status_before(path);
+    const auto attempt = !goes_on ? 1 : place.before ? place.before->attempt + 1 : 2;
     place.held = hold(std::move(folder), setup);
-    return format("{:d} {} {}", goes_on, goes_on ? next_attempt(path) : 1, path.string());
+    return format("{:d} {} {}", goes_on, attempt, path.string());
   });
   std::istringstream words(text);
   words >> place.goes_on >> place.attempt;
@@ -276,6 +279,7 @@ int train(const Command& command, const std::string& asked) {
   }
   auto place = open_place(setup, open, from.folder);
   start.attempt.number = place.attempt;
+  start.attempt.before = place.before;
   start.attempt.folder = place.held;
   if (setup.team->group() && setup.team->device().is_cuda())
     comm::cuda().record_hangs_in(place.path, setup.team->rank());

@@ -12,6 +12,7 @@
 #include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
 #include "trainer/observe/gpu_memory.h"
+#include "trainer/run_folder/lock.h"
 
 namespace lockstep::train {
 namespace {
@@ -21,10 +22,6 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kFile = "report.json";
 constexpr size_t kMostReportBytes = 64 << 20, kMostAttempts = 1000;
 constexpr std::chrono::seconds kSeldom{30};  // between two writings that only an evaluation asks for
-
-double unix_now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 Json phases_of(const PhaseSeconds& seconds) {
   return Json(std::vector<double>(seconds.begin(), seconds.end()));
@@ -63,6 +60,14 @@ Json rows_of(const at::Tensor& confusion) {
   return rows;
 }
 
+// Whoever was killed could not say how far it came: the status says how far at least.
+void settle(Json& attempt, const run_folder::RunStatus& status) {
+  if (!attempt.is_object() || attempt.value("number", Json()) != status.attempt) return;
+  if (!attempt.value("ended", Json()).is_null()) return;
+  attempt["ended"] = status.updated;
+  attempt["step"] = status.step;
+}
+
 }  // namespace
 
 RunFacts::RunFacts(const Setup& setup, const Attempt& attempt)
@@ -94,11 +99,15 @@ void RunFacts::begin(int64_t step) {
   if (!writes()) return;
   auto& attempts = (*json_)["attempts"];
   if (attempts.is_array() && attempts.size() >= kMostAttempts) attempts.erase(0);
+  if (attempts.is_array() && !attempts.empty() && attempt_.before) settle(attempts.back(), *attempt_.before);
+  const auto lost = attempt_.before ? run_folder::lost_since(*attempt_.before, step) : run_folder::Lost();
   attempts.push_back({{"number", attempt_.number},
                       {"state", run_folder::name_of(run_folder::RunState::running)},
                       {"reason", ""},
-                      {"began", unix_now()},
+                      {"began", run_folder::unix_now()},
                       {"ended", nullptr},
+                      {"lost_seconds", lost.seconds},
+                      {"lost_steps", lost.steps},
                       {"from_step", step},
                       {"step", step},
                       {"world", setup_.team->world()},
@@ -154,7 +163,7 @@ void RunFacts::tell(run_folder::RunState state, const std::string& reason, int64
   attempt["state"] = run_folder::name_of(state);
   attempt["reason"] = reason;
   attempt["step"] = step;
-  if (state != run_folder::RunState::running) attempt["ended"] = unix_now();
+  if (state != run_folder::RunState::running) attempt["ended"] = run_folder::unix_now();
   if (!attempt.contains("phases")) {  // the others cannot be asked any more
     attempt["phases"] = {{"names", phase_names()}, {"ranks", Json::array({phases_of(own)})}};
   }

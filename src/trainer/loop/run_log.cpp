@@ -30,6 +30,10 @@ std::unique_ptr<run_folder::Recorder> open_recorder(const Settings& settings, co
   status.epoch = state.epoch;
   status.epochs = settings.train.epochs;
   status.attempt = attempt.number;
+  if (attempt.before) {
+    const auto lost = run_folder::lost_since(*attempt.before, state.step);
+    status.lost = {attempt.before->lost.seconds + lost.seconds, attempt.before->lost.steps + lost.steps};
+  }
   status.world = team.world();
   status.host = team.job().host;
   status.job_id = team.job().job_id;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "lockstep/parallel/mesh.h"
@@ -20,7 +21,8 @@ namespace lockstep::train {
 /// Where an attempt stands in its run, and where it writes.
 struct Attempt {
   int64_t number = 1;
-  std::shared_ptr<run_folder::HeldFolder> folder;  // rank 0's; without it nothing is written
+  std::optional<run_folder::RunStatus> before = {};  // how the one before ended
+  std::shared_ptr<run_folder::HeldFolder> folder;    // rank 0's; without it nothing is written
   std::string found = {};  // the checkpoint of that folder which it goes on from, if it does
 };
 

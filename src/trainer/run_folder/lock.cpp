@@ -39,11 +39,6 @@ fs::path lock_file(const fs::path& folder) {
   return folder / "lock";
 }
 
-double now() {
-  using namespace std::chrono;
-  return duration<double>(system_clock::now().time_since_epoch()).count();
-}
-
 // Field 22 of proc(5)'s stat; 0 where there is no such process any more, or only its exit status is left.
 int64_t start_of(int64_t pid) {
   const auto line = base::first_line("/proc/" + std::to_string(pid) + "/stat");
@@ -68,7 +63,7 @@ std::string place_here() {
 LockRecord record_of_us(int64_t epoch) {
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
-  return {epoch, host, place_here(), ::getpid(), start_of(::getpid()), now()};
+  return {epoch, host, place_here(), ::getpid(), start_of(::getpid()), unix_now()};
 }
 
 std::string line_of(const LockRecord& record) {
@@ -115,7 +110,7 @@ double last_heard(const fs::path& folder, const std::optional<LockRecord>& holde
 }
 
 bool is_fresh(double heard) {
-  return now() - heard < kFreshSeconds;
+  return unix_now() - heard < kFreshSeconds;
 }
 
 bool is_here(const LockRecord& holder) {
@@ -202,6 +197,10 @@ bool in_use(const fs::path& folder) {
   if (!file) return is_alive(folder, std::nullopt);
   const auto lock = try_lock(file.number(), LOCK_SH);
   return lock == Flock::others || (lock == Flock::unknown && is_alive(folder, record_in(file.number())));
+}
+
+double unix_now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace lockstep::run_folder

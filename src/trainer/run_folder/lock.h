@@ -12,6 +12,9 @@
 
 namespace lockstep::run_folder {
 
+/// Seconds since 1970, as a run's files tell the time.
+double unix_now();
+
 /// The lock file's words. Each who takes the folder raises the epoch, so that whoever had it before can tell.
 struct LockRecord {
   int64_t epoch = 0;

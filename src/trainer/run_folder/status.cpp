@@ -11,6 +11,7 @@
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
+#include "trainer/run_folder/console.h"
 #include "trainer/run_folder/lock.h"
 
 namespace lockstep::run_folder {
@@ -56,6 +57,8 @@ nlohmann::ordered_json json_of(const RunStatus& status) {
           {"reward", number_or_null(status.reward)},
           {"seconds", status.seconds},
           {"attempt", status.attempt},
+          {"lost_seconds", status.lost.seconds},
+          {"lost_steps", status.lost.steps},
           {"world", status.world},
           {"host", status.host},
           {"job_id", status.job_id},
@@ -160,8 +163,7 @@ std::string state_in_words(const std::string& state, const std::string& reason) 
 }
 
 void write_status(const std::filesystem::path& folder, RunStatus status, const std::function<void()>& ready) {
-  using namespace std::chrono;
-  status.updated = duration<double>(system_clock::now().time_since_epoch()).count();
+  status.updated = unix_now();
   const auto text = text_of(json_of(status));
   base::write_whole((folder / "status.json").string(),
                     [&](const base::ByteSink& sink) { sink(text.data(), text.size()); }, ready);
@@ -183,12 +185,19 @@ RunStatus read_status(const std::filesystem::path& folder) {
   status.reward = fields.optional_number("reward");
   status.seconds = fields.number("seconds");
   status.attempt = fields.whole<int64_t>("attempt", 1);
+  status.lost = {fields.number("lost_seconds"), fields.whole<int64_t>("lost_steps", 0)};
   status.world = fields.whole<int>("world", 1);
   status.host = fields.text("host", "");
   status.job_id = fields.text("job_id", "");
   status.pid = fields.whole<int>("pid", 0);
   status.updated = fields.number("updated");
   return status;
+}
+
+Lost lost_since(const RunStatus& before, int64_t step) {
+  const double now = unix_now();
+  return {before.updated > 0 ? std::max(0.0, now - before.updated) : 0,
+          std::max<int64_t>(0, before.step - step)};
 }
 
 Verdict judge(const std::filesystem::path& folder) {
@@ -209,6 +218,9 @@ Verdict judge(const std::filesystem::path& folder) {
   }
   text += format("\nstep {}, {} of {} epochs, {:.1f} s, attempt {}", status.step, status.epoch, status.epochs,
                  status.seconds, status.attempt);
+  if (status.attempt > 1)
+    text += format(" ({} between attempts, {} step{} done again)", short_time(status.lost.seconds),
+                   status.lost.steps, status.lost.steps == 1 ? "" : "s");
   verdict.outcome = text;
   if (status.loss) text += format("\nloss {:.4f}", *status.loss);
   if (status.accuracy) text += format("\naccuracy {:.2f} %", 100 * *status.accuracy);

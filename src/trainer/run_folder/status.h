@@ -17,6 +17,12 @@ enum class RunState { running, stopped_early, done, failed, stopped_on_request }
 /// What `lockstep status` leaves with where a run was stopped on request.
 constexpr int kStoppedOnRequest = 4;
 
+/// What stops and restarts have cost: the time between attempts, and the steps that were done again.
+struct Lost {
+  double seconds = 0;
+  int64_t steps = 0;
+};
+
 struct RunStatus {
   RunState state = RunState::running;
   std::string reason;      // why it stopped or failed: a signal, the deadline, the error
@@ -28,6 +34,7 @@ struct RunStatus {
   std::optional<double> loss, accuracy, reward;
   double seconds = 0;  // trained, all attempts together
   int64_t attempt = 1;
+  Lost lost;  // before this attempt, all together
   int world = 1;
   std::string host, job_id;
   int pid = 0;
@@ -39,6 +46,10 @@ const char* name_of(RunState state);
 
 /// "stopped early: SIGTERM": a state's name and why, in words for people.
 std::string state_in_words(const std::string& state, const std::string& reason);
+
+/// What an attempt that begins now at `step` has lost since the one before ended, of which this is the
+/// status.
+Lost lost_since(const RunStatus& before, int64_t step);
 
 /// Whole or not at all; `ready` as write_whole's.
 void write_status(const std::filesystem::path& folder, RunStatus status,
