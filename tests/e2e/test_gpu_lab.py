@@ -277,3 +277,27 @@ def test_a_program_of_ones_own_runs_on_gpus(gpu_lab, installed, build_dir, tmp_p
     gpus = lab.run(2, tmp_path / "build/ddp", cwd=SOURCE)[1][0]
     cpus = lab.run(2, tmp_path / "build/ddp", cwd=SOURCE, env=lab.env(gpus=0))[1][0]
     assert "Accuracy" in gpus and [line for line in gpus.splitlines() if "|" in line] == [line for line in cpus.splitlines() if "|" in line]
+
+
+# ---- ranks that share a GPU --------------------------------------------------------------------------------------
+
+def test_ranks_share_a_gpu_where_sums_go_through_the_cpu(gpu_lab, train):  # noqa: F811
+    """Two ranks on one GPU, over gloo's order: the CPUs' losses; NCCL refuses that, and auto is NCCL."""
+    lab = gpu_lab(gpus=1)
+    cpus = losses(train(lab, 2, run__name="cpus", launch__device="cpu"))
+    for backend in ("shared", "gloo"):
+        assert losses(train(lab, 2, run__name=backend, launch__backend=backend)) == pytest.approx(cpus, rel=1e-5)
+    statuses, texts = train(lab, 2, run__name="auto", check=False)
+    assert statuses == [2, 2] and "share one GPU" in "".join(texts)
+
+
+def test_as_world_has_the_same_bits_on_any_number_of_gpus(gpu_lab, train):  # noqa: F811
+    ended = []
+    for gpus, processes in ((1, 1), (2, 2), (3, 3), (2, 1)):
+        folder = train(gpu_lab(gpus=gpus), processes, run__name=f"run{gpus}{processes}", launch__device="auto", train__as_world=3,
+                       train__max_steps=4)
+        assert "device: cuda" in (folder / "config.yaml").read_text()
+        ended.append(newest(folder))
+    for other in ended[1:]:
+        for key in ("model", "optimizer"):
+            assert_same_tensors(ended[0][key], other[key])

@@ -67,7 +67,7 @@ TEST(Carry, OnSeveralNodesItFindsOutWhenTheRanksMeet) {
   const auto own = identify(environment_of(job, 4, 5, {}), std::nullopt, "auto", {.host = "n2"});
   EXPECT_EQ(own.node_rank, 1);
   EXPECT_TRUE(std::ranges::count(own.guessed, "local_rank") == 1);
-  const Job unsure{.rank = 1, .world = 2, .nodes = 1, .guessed = {"nodes"}};
+  const Job unsure{.rank = 1, .world = 2, .nodes = 1, .guessed = {"nodes", "local_world"}};
   const auto other = identify(environment_of(unsure, 4, 5, {}), std::nullopt, "auto", {.host = "n2"});
   EXPECT_TRUE(std::ranges::count(other.guessed, "nodes") == 1);
 }

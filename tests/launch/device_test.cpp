@@ -81,8 +81,30 @@ TEST(Device, IsTheCpuForWhatSumsThere) {
     asked.device = "cpu";
     EXPECT_EQ(launch::choose_device(kThird, asked, launch::Environment{}).name, "cpu");
     asked.device = "cuda";
-    EXPECT_THROW(launch::choose_device(kThird, asked, launch::Environment{}), InputError);
+    EXPECT_EQ(launch::is_staged(asked), options.backend == "gloo");
+    EXPECT_THROW(launch::choose_device(kThird, asked, launch::Environment{{"CUDA_VISIBLE_DEVICES", ""}}),
+                 InputError);
   }
+}
+
+TEST(Device, IsSharedInBlocksWhereSumsAreStaged) {
+  const auto place_of = [](int local_rank, int local_world, int gpus) {
+    const Job job{
+        .rank = local_rank, .world = local_world, .local_rank = local_rank, .local_world = local_world};
+    return launch::choose_staged(job, {gpus, "test"}, {}).index;
+  };
+  for (const int gpus : {1, 2, 3, 5}) {
+    int before = 0;
+    for (int rank = 0; rank < 5; ++rank) {
+      const int place = place_of(rank, 5, gpus);
+      EXPECT_TRUE(place == before || place == before + 1) << rank << " on " << gpus;
+      before = place;
+    }
+    EXPECT_EQ(before, gpus - 1);
+  }
+  EXPECT_EQ(place_of(1, 2, 4), 1);  // each has one of its own
+  EXPECT_THROW(place_of(0, 2, 0), InputError);
+  EXPECT_THROW(launch::choose_staged(kThird, {1, "test"}, {0, 1}), InputError);  // two a rank are not shared
 }
 
 TEST(Device, TooFewGpusNamesTheRankAndWhatItSaw) {

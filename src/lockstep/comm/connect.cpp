@@ -21,6 +21,7 @@
 #include "lockstep/comm/mpi/backend.h"
 #include "lockstep/comm/mpi/comms.h"
 #include "lockstep/comm/shared_backend.h"
+#include "lockstep/comm/staged_backend.h"
 #include "lockstep/launch/process/mpi.h"
 #include "lockstep/launch/variables.h"
 
@@ -87,6 +88,20 @@ Group::BackendType add_shared(Group& group, const Joining& joining) {
   return type;
 }
 
+// c10d keeps one backend of each type; this one has the name of a library that is never here.
+void stage_gpu(Group& group, const Joining& joining) {
+  if (!joining.device.is_cuda()) return;
+  group.setBackend(c10::kCUDA, Group::BackendType::UCC,
+                   c10::make_intrusive<StagedBackend>(group.getBackend(c10::kCPU)));
+}
+
+template <Group::BackendType (*add)(Group&, const Joining&)>
+Group::BackendType add_staged(Group& group, const Joining& joining) {
+  const auto type = add(group, joining);
+  stage_gpu(group, joining);
+  return type;
+}
+
 Group::BackendType add_mpi(Group& group, const Joining& joining) {
   return add_to_cpu(group, Group::BackendType::MPI,
                     c10::make_intrusive<MpiBackend>(joining.mpi, joining.roll, joining.options.join_timeout,
@@ -148,8 +163,8 @@ void require_gpu(const launch::Runtime&, c10::Device device) {
 }
 
 const std::map<std::string, Kind> kKinds = {
-    {"shared", {Group::BackendType::GLOO, OnSilence::cut, add_shared, require_gloo, true}},
-    {"gloo", {Group::BackendType::GLOO, OnSilence::cut, add_gloo, require_gloo, true}},
+    {"shared", {Group::BackendType::GLOO, OnSilence::cut, add_staged<add_shared>, require_gloo, true}},
+    {"gloo", {Group::BackendType::GLOO, OnSilence::cut, add_staged<add_gloo>, require_gloo, true}},
     {"mpi", {Group::BackendType::MPI, OnSilence::tell, add_mpi, require_mpi, false}},
     {"nccl", {Group::BackendType::NCCL, OnSilence::cut_and_say, add_nccl, require_gpu, true}},
 };

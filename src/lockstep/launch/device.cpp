@@ -107,6 +107,11 @@ bool sums_on_cpus(const std::string& backend) {
   return backend == "shared" || backend == "gloo" || backend == "mpi";
 }
 
+bool is_staged(const LaunchOptions& options) {
+  return options.device == "cuda" && options.allreduce == "auto" &&
+         (options.backend == "shared" || options.backend == "gloo");
+}
+
 GpuCount count_gpus(const Environment& environment) {
   const std::string narrowed = is_set(environment, kVisible) ? quote(environment, kVisible) : "";
   if (hides_all(environment)) return {0, narrowed};
@@ -146,6 +151,14 @@ DeviceChoice choose_device(const Job& job, const std::string& wanted, const GpuC
   return gpus_from(begin, own, format("local rank {} among {}", job.local_rank, seen(visible)));
 }
 
+DeviceChoice choose_staged(const Job& job, const GpuCount& visible, const OwnGpus& own) {
+  if (visible.count == 0 || count_of(own) > 1 || visible.count >= job.local_world)
+    return choose_device(job, "cuda", visible, own);
+  const auto place = std::int64_t{job.local_rank} * visible.count / job.local_world;
+  return gpus_from(static_cast<int>(place), own,
+                   format("local rank {} of {} shares {}", job.local_rank, job.local_world, seen(visible)));
+}
+
 GpuIdentity identify_gpu(int index) {
   using Get = int(int*, int);
   using Uuid = int(unsigned char*, int);
@@ -176,6 +189,7 @@ DeviceChoice choose_device(const Job& job, const std::string& wanted, const Envi
 
 DeviceChoice choose_device(const Job& job, const LaunchOptions& options, const Environment& environment,
                            const OwnGpus& own) {
+  if (is_staged(options)) return choose_staged(job, count_gpus(environment), own);
   const std::string reason = cpu_alone(options);
   if (reason.empty() || (options.device != "auto" && options.device != "cuda"))
     return choose_device(job, options.device, environment, own);

@@ -37,6 +37,9 @@ using OwnGpus = std::vector<std::int64_t>;
 DeviceChoice choose_device(const Job& job, const std::string& wanted, const GpuCount& visible,
                            const OwnGpus& own = {});
 
+/// Where ranks may share GPUs, and outnumber them, they do so in blocks: of 5 on 2 the first three have one.
+DeviceChoice choose_staged(const Job& job, const GpuCount& visible, const OwnGpus& own);
+
 /// By it two ranks find out that they share a GPU. The UUID is the same wherever it is seen from, and another
 /// for each part of a divided one (MIG); the place on the PCI bus is its node's, and the same for all parts.
 struct GpuIdentity {
@@ -48,11 +51,16 @@ GpuIdentity identify_gpu(int index);
 DeviceChoice choose_device(const Job& job, const std::string& wanted, const Environment& environment,
                            const OwnGpus& own = {});
 
-/// Whether this backend takes tensors on CPUs alone.
+/// Whether this backend sums on CPUs.
 bool sums_on_cpus(const std::string& backend);
 
-/// The same of all keys: what sums on CPUs (such a backend, an algorithm of launch.allreduce)
-/// makes `auto` a CPU, with a warning where there are GPUs, and `cuda` an InputError.
+/// Whether tensors on GPUs are summed through the CPUs' memory, where ranks may share a GPU: launch.device is
+/// cuda, and launch.backend shared or gloo.
+bool is_staged(const LaunchOptions& options);
+
+/// The same of all keys: what sums on CPUs (such a backend, an algorithm of launch.allreduce) makes `auto` a
+/// CPU, with a warning where there are GPUs. With `cuda` it is staged, where ranks share GPUs block by block
+/// if they outnumber them, or an InputError (mpi, an algorithm).
 DeviceChoice choose_device(const Job& job, const LaunchOptions& options, const Environment& environment,
                            const OwnGpus& own = {});
 

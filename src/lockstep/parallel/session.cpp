@@ -87,7 +87,7 @@ launch::DeviceChoice choose_device(const launch::Runtime& runtime, const paralle
   });
   std::vector<launch::GpuIdentity> gpus;
   for (const int gpu : device.all) gpus.push_back(launch::identify_gpu(gpu));
-  comm::refuse_shared_gpus(runtime, gpus);
+  if (!launch::is_staged(options)) comm::refuse_shared_gpus(runtime, gpus);
   return device;
 }
 

@@ -27,13 +27,12 @@ void refuse_other_world(const Job& job, int world) {
 
 }  // namespace
 
-void keep_to_cpus(Settings& settings) {
-  if (settings.train.as_world == 0 || settings.launch.device != "auto") return;
-  settings.launch.device = "cpu";
-  const auto gpus = launch::count_gpus(launch::current_environment());
-  if (gpus.count == 0) return;
-  log::warning(format("train.as_world: the ranks compute on CPUs, {} visible GPU{} not used", gpus.count,
-                      gpus.count == 1 ? " is" : "s are"));
+void choose_sums(Settings& settings) {
+  if (settings.train.as_world == 0) return;
+  auto& launch = settings.launch;
+  if (launch.backend == "auto") launch.backend = "shared";
+  if (launch.device == "auto")
+    launch.device = launch::count_gpus(launch::current_environment()).count > 0 ? "cuda" : "cpu";
 }
 
 bool carries_ranks(const Begun& begun) {

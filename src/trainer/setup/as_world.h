@@ -5,8 +5,9 @@
 
 namespace lockstep::train {
 
-/// With as_world the ranks compute on CPUs, and it is said where GPUs are left unused.
-void keep_to_cpus(Settings& settings);
+/// With as_world the sums are those of CPUs also where the ranks compute on GPUs, of which several may share
+/// one.
+void choose_sums(Settings& settings);
 
 /// Whether this process is to carry ranks instead of being one: train.as_world is another number than that of
 /// the processes. InputError where what was begun cannot be kept to the bits on another number.

@@ -165,7 +165,7 @@ Begun begin_job(const Command& command) {
   if (command.trace && loaded.settings.train.trace == 0) loaded.settings.train.trace = kTracedSteps;
   if (!command.whole_model) Provocation::prepare(loaded);  // which is for training
   config::check_conflicts(loaded);                         // --trace and a fault change settings
-  if (!command.whole_model) keep_to_cpus(loaded.settings);
+  if (!command.whole_model) choose_sums(loaded.settings);
   obey_launcher(*runtime, loaded.settings, command);
   return {std::move(runtime), std::move(loaded)};
 }

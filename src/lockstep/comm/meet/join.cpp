@@ -217,9 +217,10 @@ void refuse_shared_gpus(const launch::Runtime& runtime, const std::vector<launch
   const auto all = runtime.gather(pack_gpus(job, own));
   const auto shared = runtime.broadcast(job.rank == 0 && !may_share_gpus() ? shared_gpu(all) : "");
   if (shared.empty()) return;
-  throw InputError(
-      shared, format("{} ranks, launcher {}", job.world, job.launcher),
-      "ask the scheduler for a GPU a rank, start fewer ranks a node, or set launch.device to cpu")
+  throw InputError(shared, format("{} ranks, launcher {}", job.world, job.launcher),
+                   "ask the scheduler for a GPU a rank, start fewer ranks a node, set launch.device to cpu, "
+                   "or launch.device to cuda "
+                   "and launch.backend to shared (sums through the CPU)")
       .of(Code::gpu);
 }
 

@@ -36,6 +36,10 @@ bool was_told(const Job& job, const char* field) {
   return std::find(job.guessed.begin(), job.guessed.end(), field) == job.guessed.end();
 }
 
+bool is_one_node(const Job& job) {
+  return job.world == 1 || (job.nodes == 1 && (was_told(job, "nodes") || was_told(job, "local_world")));
+}
+
 // Kept from this process until it asks for them; what it starts has none blocked.
 class HeldSignals {
  public:
@@ -190,15 +194,14 @@ std::vector<std::string> settings_of_carried(const Job& job, int rank, int world
       format("LOCKSTEP_RANK={}", rank), format("LOCKSTEP_WORLD_SIZE={}", world),
       format("{}={}", kCarriedCount, block.count), format("{}={}", kCarrier, ::getpid())};
   if (!meeting.empty()) settings.push_back("LOCKSTEP_MEETING=" + meeting);
-  if (!was_told(job, "nodes")) return settings;
-  // all of one node is known; of several the ranks find out which share one when they meet
-  if (job.nodes > 1) {
-    if (was_told(job, "node_rank")) settings.push_back(format("LOCKSTEP_NODE_RANK={}", job.node_rank));
-    return settings;
+  if (is_one_node(job)) {
+    settings.insert(settings.end(), {"LOCKSTEP_NODES=1", "LOCKSTEP_NODE_RANK=0"});
+    settings.push_back(format("LOCKSTEP_LOCAL_RANK={}", rank));
+    settings.push_back(format("LOCKSTEP_LOCAL_WORLD_SIZE={}", world));
+  } else if (was_told(job, "nodes") && was_told(job, "node_rank")) {
+    settings.push_back(
+        format("LOCKSTEP_NODE_RANK={}", job.node_rank));  // the rest is found when the ranks meet
   }
-  settings.insert(settings.end(), {"LOCKSTEP_NODES=1", "LOCKSTEP_NODE_RANK=0"});
-  settings.push_back(format("LOCKSTEP_LOCAL_RANK={}", rank));
-  settings.push_back(format("LOCKSTEP_LOCAL_WORLD_SIZE={}", world));
   return settings;
 }
 
