@@ -88,6 +88,7 @@ bool may_be_used(const Key& key, const Settings& settings) {
 
 bool is_read(const std::string& path, const Settings& settings) {
   const Key& key = *find_key(path);
+  if (key.rules.use.selector.empty()) return true;
   const auto* row = chosen_row(settings, key.rules.use.selector);
   return row && lists(*row, key.name());
 }

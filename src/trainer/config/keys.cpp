@@ -291,8 +291,9 @@ const std::vector<Key> kKeys = {
      "bf16 and fp16 equal Python's autocast, not fp32's bits",
      {.choices = {"fp32", "bf16", "fp16"}}},
     {KEY(train.layout),
-     "channels_last is faster for images, and equals Python's channels_last, not its nchw",
-     {.choices = {"nchw", "channels_last"}}},
+     "channels_last often is faster for images, and equals Python's channels_last; auto: the quicker, "
+     "measured",
+     {.choices = {"nchw", "channels_last", "auto"}, .once = {"auto", "nchw"}}},
     {KEY(train.kernels),
      "exact = libtorch's bits; fast = kernels of our own where the model has them, on CPUs: sums in another "
      "order",

@@ -70,7 +70,7 @@ struct TrainSettings {
   int64_t max_steps = 0;
   double max_seconds = 0;
   std::string precision = "fp32";     // fp32 | bf16 | fp16
-  std::string layout = "nchw";        // nchw | channels_last
+  std::string layout = "nchw";        // nchw | channels_last | auto
   std::string kernels = "exact";      // exact | fast
   bool graph = false;                 // the step is captured, and replayed
   std::string tf32 = "convolutions";  // convolutions | all | none

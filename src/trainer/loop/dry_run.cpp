@@ -12,6 +12,7 @@
 #include "trainer/observe/gpu_memory.h"
 #include "trainer/run_folder/console.h"
 #include "trainer/setup/as_world.h"
+#include "trainer/setup/choose_layout.h"
 #include "trainer/step/step.h"
 
 namespace lockstep::train {
@@ -71,6 +72,7 @@ int dry_run(const Command& command) {
   auto begun = begin_job(command);
   if (carries_ranks(begun)) return carry_ranks(std::move(begun));
   auto setup = set_up(command, std::move(begun));
+  settle_layout(setup);
   auto learner = make_learner(setup);
   hold_on_device(setup);
   const auto say = [first = setup.team->first()](const std::string& line) {
@@ -93,6 +95,7 @@ int dry_run(const Command& command) {
              static_cast<int64_t>(whole[0]), megabytes(whole[1]),
              setup.mesh->tensor().world() == 1 ? "" : ", rank 0's share"));
   say(format("optimiser   {}, schedule {}", s.optim.name, s.schedule.name));
+  if (s.train.layout != "nchw") say("layout      " + s.train.layout);
   const auto gpu = peak_gpu_memory(*setup.team);
   say(format(
       "memory      {:.1f} MB a rank for parameters, gradients and optimiser; peak so far {:.0f} MB{}",

@@ -22,6 +22,7 @@
 #include "trainer/run_folder/folder.h"
 #include "trainer/run_folder/held_folder.h"
 #include "trainer/setup/as_world.h"
+#include "trainer/setup/choose_layout.h"
 #include "trainer/setup/saved.h"
 #include "trainer/setup/task_memory.h"
 
@@ -264,6 +265,7 @@ int train(const Command& command, const std::string& asked) {
   const auto open = setup.settings;
   go_on_as_begun(setup, from);
   load_data(setup);
+  settle_layout(setup);
   auto learner = make_learner(setup);
   if (learner.source->is_shared()) refuse_idle_early_stop(setup);
   hold_on_device(setup);

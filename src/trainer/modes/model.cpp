@@ -93,15 +93,6 @@ class DdpModel : public TrainedModel {
   int forwards_ = 0;
 };
 
-// Module.to(memory_format=...) in Python touches what has four dimensions and nothing else.
-void to_channels_last(Net& net) {
-  torch::NoGradGuard no_grad;
-  for (auto& tensor : net.parameters()) {
-    if (tensor.dim() == 4)
-      tensor.set_data(tensor.to(tensor.options(), false, false, at::MemoryFormat::ChannelsLast));
-  }
-}
-
 // Among the ranks that have the same parameters.
 std::unique_ptr<TrainedModel> over_samples(std::shared_ptr<Net> net, const Team& team,
                                            const Settings& settings, const std::shared_ptr<Tracer>& tracer) {
@@ -148,6 +139,14 @@ void check_mode(const Settings& settings, int world, at::Device device) {
                      "start on a GPU, or set train.nvtx to false; train.trace shows where a CPU's time goes");
   }
   warn_of_few_samples(settings);
+}
+
+void to_channels_last(Net& net) {
+  torch::NoGradGuard no_grad;
+  for (auto& tensor : net.parameters()) {
+    if (tensor.dim() == 4)
+      tensor.set_data(tensor.to(tensor.options(), false, false, at::MemoryFormat::ChannelsLast));
+  }
 }
 
 std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const Mesh& mesh,

@@ -98,6 +98,9 @@ struct ModelSupplies {
   at::Tensor class_weights = {};                       // in it
 };
 
+/// As Module.to(memory_format=...) in Python: what has four dimensions, and nothing else.
+void to_channels_last(Net& net);
+
 /// Puts the module on the ranks' device and into the layout, and wraps it as train.mode says. Collective.
 std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const Mesh& mesh,
                                                  const Settings& settings,
