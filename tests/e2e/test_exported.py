@@ -25,7 +25,7 @@ from zoo import LOSES, REFUSED, ZOO  # noqa: E402
 pytestmark = pytest.mark.about("exported", "models")
 
 TRAINED = {**ZOO, **LOSES}
-QUICK = ("mlp", "cnn_bn_dropout", "resnet", "lstm", "transformer_encoder", "tied", "buffers", "cond", "multi_io", "sdpa", "unet",
+QUICK = ("mlp", "joined", "cnn_bn_dropout", "resnet", "lstm", "transformer_encoder", "tied", "buffers", "cond", "multi_io", "sdpa", "unet",
          "frozen", "own_noise", "custom_function")
 EXPORTED = {"quick": (*QUICK, "custom_op")}
 EXPORTED["full"] = tuple(name for name in (*TRAINED, *REFUSED) if name not in EXPORTED["quick"])

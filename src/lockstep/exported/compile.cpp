@@ -8,6 +8,7 @@
 #include "lockstep/exported/argument.h"
 #include "lockstep/exported/arithmetic.h"
 #include "lockstep/exported/eval_mode.h"
+#include "lockstep/exported/fuse.h"
 #include "lockstep/exported/operators.h"
 
 namespace lockstep::exported {
@@ -40,6 +41,7 @@ class Compiler {
       throw Refusal(format("the graph has no list of nodes, or more than {}", kMostNodes));
     for (const auto& node : nodes) graph_.nodes.push_back(add_node(node));
     for (const auto& output : json.at("outputs")) graph_.outputs.push_back(read_argument(output, names_));
+    fuse(graph_);
     free_early();
     return std::move(graph_);
   }

@@ -251,6 +251,29 @@ def cnn_bn_dropout():
         nn.Linear(16, 10))
 
 
+class Joined(nn.Module):
+    """What is computed in one here (relu with a pool of two or a linear layer), beside what only looks like that."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.third = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+        self.in_place = nn.ReLU(inplace=True)
+        self.one, self.two, self.three = nn.Linear(4, 8), nn.Linear(8, 8), nn.Linear(8, 5, bias=False)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.first(x)), 2)
+        x = F.max_pool2d(self.in_place(self.second(x)), 2)
+        twice = F.relu(self.third(x))
+        x = F.max_pool2d(twice, 2) + F.avg_pool2d(twice, 2)
+        x = F.max_pool2d(F.relu(x), 2, stride=1)
+        flat = x.flatten(1)
+        both = flat.mul(1.0)
+        part = both.view(-1, 2, 2)
+        F.relu_(part)  # both changes with it
+        linear = self.two(F.relu(self.one(both)))
+        return self.three(F.relu_(linear + F.relu(linear)))
+
+
 def instance_rrelu():
     return nn.Sequential(
         nn.Conv2d(3, 8, 3), nn.InstanceNorm2d(8, affine=True, track_running_stats=True), nn.RReLU(), nn.AlphaDropout(0.1),
@@ -935,6 +958,7 @@ ZOO = {
     "complex_fft": Model(ComplexFft, vectors(16)),
     "simple_cnn": Model(SimpleCnn, images(1, 28)),
     "cnn_bn_dropout": Model(cnn_bn_dropout, images(3, 12)),
+    "joined": Model(Joined, images(1, 16)),
     "instance_rrelu": Model(instance_rrelu, images(3, 8)),
     "resnet": Model(resnet, images(3, 12)),
     "resnet18": Model(resnet18, images(3, 32), needs="torchvision"),

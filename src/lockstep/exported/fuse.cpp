@@ -1,0 +1,169 @@
+#include "lockstep/exported/fuse.h"
+
+#include <ATen/core/ivalue.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "lockstep/kernels/linear_relu.h"
+#include "lockstep/kernels/pool_relu.h"
+
+namespace lockstep::exported {
+namespace {
+
+using c10::IValue;
+using Values = std::vector<IValue>;
+
+IValue run_pool_relu(const Values& values) {
+  return pool_relu(values.at(0).toTensor());
+}
+IValue run_linear_relu(const Values& values) {
+  return linear_relu(values.at(0).toTensor(), values.at(1).toTensor(), values.at(2).toTensor());
+}
+IValue run_linear(const Values& values) {
+  return linear_alone(values.at(0).toTensor(), values.at(1).toTensor(), values.at(2).toTensor());
+}
+
+bool is_slot(const Argument& argument) {
+  return argument.kind == Argument::Kind::slot && argument.cast == Cast::none;
+}
+
+void count_reads(const Argument& argument, std::vector<int>& reads) {
+  if (argument.kind == Argument::Kind::slot) ++reads[static_cast<size_t>(argument.slot)];
+  for (const auto& item : argument.items) count_reads(item, reads);
+}
+
+std::vector<int> reads_of(const Graph& graph) {
+  std::vector<int> reads(graph.slots.size(), 0);
+  for (const auto& node : graph.nodes) {
+    for (const auto& argument : node.arguments) count_reads(argument, reads);
+  }
+  for (const auto& output : graph.outputs) count_reads(output, reads);
+  return reads;
+}
+
+// Numbers that stand in the file: [2, 2], or the one that means both.
+std::vector<int64_t> integers_in(const Argument& argument) {
+  std::vector<int64_t> numbers;
+  if (argument.kind == Argument::Kind::list) {
+    for (const auto& item : argument.items) {
+      if (item.kind != Argument::Kind::constant || !item.value.isInt()) return {-1};
+      numbers.push_back(item.value.toInt());
+    }
+  } else if (argument.value.isIntList()) {
+    numbers = argument.value.toIntVector();
+  } else if (argument.value.isInt()) {
+    numbers = {argument.value.toInt()};
+  } else {
+    numbers = {-1};
+  }
+  return numbers;
+}
+
+bool all_are(const std::vector<int64_t>& numbers, int64_t wanted) {
+  return std::all_of(numbers.begin(), numbers.end(), [wanted](auto number) { return number == wanted; });
+}
+
+bool calls(const Node& node, std::string_view name) {
+  return node.kind == Node::Kind::op && node.target.ends_with(name);
+}
+
+bool is_relu(const Node& node) {
+  return calls(node, "aten.relu.default") || calls(node, "aten.relu_.default");
+}
+
+// Its result is no part of another tensor: what is changed in place there is seen by no other name.
+bool makes_anew(const Node& node) {
+  return calls(node, "aten.linear.default") || calls(node, "aten.conv2d.default") ||
+         calls(node, "aten.batch_norm.default");
+}
+
+// 2 x 2, side by side, without an edge: max_pool2d(self, kernel, stride, padding, dilation, ceil_mode).
+bool is_pool_of_two(const Node& node) {
+  if (!calls(node, "aten.max_pool2d.default") || node.arguments.size() != 6) return false;
+  const auto kernel = integers_in(node.arguments[1]);
+  const auto& ceil = node.arguments[5].value;
+  return !kernel.empty() && all_are(kernel, 2) && all_are(integers_in(node.arguments[2]), 2) &&
+         all_are(integers_in(node.arguments[3]), 0) && all_are(integers_in(node.arguments[4]), 1) &&
+         ceil.isBool() && !ceil.toBool();
+}
+
+bool is_linear_with_bias(const Node& node) {
+  return calls(node, "aten.linear.default") && node.arguments.size() == 3 &&
+         std::all_of(node.arguments.begin(), node.arguments.end(), is_slot);
+}
+
+class Fusing {
+ public:
+  explicit Fusing(Graph& graph) : nodes_(graph.nodes), reads_(reads_of(graph)) {}
+
+  void run() {
+    std::vector<Node> kept;
+    for (auto& node : nodes_) {
+      before_ = kept.empty() ? nullptr : &kept.back();
+      const bool both = join(node);
+      if (both) kept.pop_back();
+      kept.push_back(std::move(node));
+    }
+    for (auto& node : kept) {
+      if (is_linear_with_bias(node)) become(node, run_linear, std::move(node.arguments));
+    }
+    nodes_ = std::move(kept);
+  }
+
+ private:
+  // With the node before it, which goes then.
+  bool join(Node& node) {
+    if (!before_) return false;
+    if (is_pool_of_two(node) && is_relu(*before_) && alone_reads(node, *before_) && may_change_late(*before_))
+      return become(node, run_pool_relu, std::move(before_->arguments));
+    if (is_relu(node) && is_linear_with_bias(*before_) && alone_reads(node, *before_))
+      return become(node, run_linear_relu, std::move(before_->arguments));
+    return false;
+  }
+
+  bool alone_reads(const Node& node, const Node& before) const {
+    const auto& first = node.arguments.at(0);
+    return before.outputs.size() == 1 && is_slot(first) && first.slot == before.outputs[0] &&
+           reads_[static_cast<size_t>(first.slot)] == 1;
+  }
+
+  // relu_ changes what it reads, which then has to be nobody else's.
+  bool may_change_late(const Node& relu) const {
+    if (calls(relu, "aten.relu.default")) return is_slot(relu.arguments.at(0));
+    const auto& input = relu.arguments.at(0);
+    if (!is_slot(input) || reads_[static_cast<size_t>(input.slot)] != 1) return false;
+    return made_anew_.size() > static_cast<size_t>(input.slot) && made_anew_[static_cast<size_t>(input.slot)];
+  }
+
+  static bool become(Node& node, Arithmetic run, std::vector<Argument> arguments) {
+    node.kind = Node::Kind::arithmetic;
+    node.arithmetic = run;
+    node.op.reset();
+    node.arguments = std::move(arguments);
+    node.arguments.resize(run == run_pool_relu ? 1 : 3);
+    return true;
+  }
+
+  std::vector<Node>& nodes_;
+  std::vector<int> reads_;
+  std::vector<bool> made_anew_ = anew();
+  Node* before_ = nullptr;
+
+  std::vector<bool> anew() const {
+    std::vector<bool> made(reads_.size(), false);
+    for (const auto& node : nodes_) {
+      for (const int slot : node.outputs)
+        if (slot >= 0) made[static_cast<size_t>(slot)] = makes_anew(node);
+    }
+    return made;
+  }
+};
+
+}  // namespace
+
+void fuse(Graph& graph) {
+  Fusing(graph).run();
+}
+
+}  // namespace lockstep::exported
