@@ -3,13 +3,15 @@
 import json
 import os
 import pathlib
+import pty
 import re
 import signal
 import subprocess
+import types
 
 import pytest
 
-from conftest import left_behind, run_process
+from conftest import clean_environment, left_behind, run_process
 from process_kit import PATIENCE, wait_for
 from text_kit import reviews, write_csv, write_vocabulary
 from train_kit import (MNIST, PIMA, assert_same_run, assert_same_tensors, checkpoints, newest, sets, status, write_config,
@@ -220,7 +222,7 @@ def test_a_killed_rank_is_named_and_the_rest_leave(endless, tmp_path):
     os.kill(pid, signal.SIGKILL)
     said = endless.communicate(timeout=PATIENCE)[1]
     assert endless.returncode == 1 and status(tmp_path / "runs/pima")["state"] == "failed"
-    assert f"rank 1 (process {pid}) was ended by SIGKILL" in said and "lost rank 1" in said or "rank 1" in said
+    assert re.search(rf"rank 1 \(process {pid} on \S+\) was ended by SIGKILL", said), said
     assert not left_behind(endless)
 
 
@@ -274,7 +276,7 @@ def test_a_dry_run_says_what_a_process_holds(lockstep, run, tmp_path):
 
 @pytest.mark.parametrize("words, key", [
     (dict(train__mode="single"), "train.mode"), (dict(launch__backend="mpi"), "launch.backend"),
-    (dict(launch__backend="nccl"), "launch.backend"), (dict(launch__allreduce="two_level"), "launch.allreduce"),
+    (dict(launch__backend="nccl"), "launch.backend"), (dict(launch__allreduce="tree"), "launch.allreduce"),
     (dict(train__layout="auto"), "train.layout"),
     (dict(task__name="nonesuch"), "task.name")])
 def test_what_cannot_be_kept_is_refused_once_and_by_name(words, key, lockstep, run, tmp_path):
@@ -284,21 +286,79 @@ def test_what_cannot_be_kept_is_refused_once_and_by_name(words, key, lockstep, r
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("what", ["world", "processor", "threads", "libtorch"])
-def test_exact_refuses_what_would_change_the_bits(what, lockstep, run, mpirun, tmp_path):
+@pytest.mark.parametrize("what", ["world", "config", "processor", "libtorch", "threads", "device", "sums"])
+def test_exact_refuses_what_would_change_the_bits(what, lockstep, mpirun, tmp_path):
     config, exact = write_config(tmp_path, PIMA), sets(train__exact="required", train__threads=1)
-    run(lockstep, "train", config, *sets(train__max_steps=3), *exact, cwd=tmp_path, check=True)
+    mpirun(2, lockstep, "train", config, *sets(train__max_steps=3), *exact, cwd=tmp_path, check=True)
     folder = tmp_path / "runs/pima"
-    before = newest(folder)
-    ranks, said = 1, {"world": "world size 2, it was 1", "threads": "with 1 thread a rank, and here with 2"}.get(what, "another")
+    content = newest(folder)
+    ranks, said = 2, content["lockstep"].get(what)
     if what == "world":
-        ranks = 2
-    elif what == "threads":
-        exact += sets(train__threads=2)
+        ranks, said = 1, "world size 1, it was 2"
+    elif what == "config":
+        exact, said = exact + sets(data__batch_size=8), "the config has changed: data.batch_size"
     else:
-        said = before["lockstep"][what]
-        before["lockstep"][what] = "another"
-        torch.save(before, checkpoints(folder)[-1])
+        content["lockstep"][what] = "another"
+        torch.save(content, checkpoints(folder)[-1])
     result = mpirun(ranks, lockstep, "train", config, *sets(train__max_steps=6), *exact, "--resume", folder, cwd=tmp_path)
-    assert result.returncode == 2 and said in result.stderr and "train.exact" in result.stderr
+    assert result.returncode == 2 and said in result.stderr and "train.exact" in result.stderr, result.stderr
     assert newest(folder)["iter_no"] == 3
+    if what not in ("world", "config"):  # a file that does not tell is none that may be trusted
+        del content["lockstep"][what]
+        torch.save(content, checkpoints(folder)[-1])
+        result = mpirun(ranks, lockstep, "train", config, *sets(train__max_steps=6), *exact, "--resume", folder, cwd=tmp_path)
+        assert result.returncode == 2 and "train.exact" in result.stderr, result.stderr
+    off = sets(train__exact="off", train__threads=1)
+    mpirun(2, lockstep, "train", config, *sets(train__max_steps=6), *off, "--resume", folder, cwd=tmp_path, check=True)
+
+
+def test_a_closed_terminal_ends_the_run(lockstep, tmp_path):
+    """Its end reaches the process that leads the session alone."""
+    config = write_config(tmp_path, PIMA)
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(tmp_path)
+        os.execve(lockstep, [str(lockstep), "train", str(config), *sets(train__as_world=2, train__epochs=1000000)], clean_environment())
+    file = tmp_path / "runs/pima/metrics.jsonl"
+    os.set_blocking(terminal, False)
+    wait_for(lambda: read_what_is_there(terminal) and file.exists() and file.read_text().count("\n") > 10)
+    ranks = carried(types.SimpleNamespace(pid=pid))
+    os.close(terminal)
+    assert os.waitpid(pid, 0)[1] != 0 and len(ranks) == 2
+    wait_for(lambda: not any(pathlib.Path(f"/proc/{rank}").exists() for rank in ranks.values()))
+
+
+def read_what_is_there(terminal):
+    try:
+        while os.read(terminal, 65536):
+            pass
+    except OSError:
+        pass
+    return True
+
+
+@pytest.mark.mpi
+def test_processes_that_are_told_different_worlds_say_so(lockstep, mpiexec, run, tmp_path):
+    config = write_config(tmp_path, PIMA)
+    words = [lockstep, "train", config]
+    result = run(mpiexec, "-n", 1, *words, *sets(train__as_world=3), ":", "-n", 1, *words, *sets(train__as_world=4), cwd=tmp_path)
+    assert result.returncode == 2 and "train.as_world is 3 for process 0 and 4 for process 1" in result.stderr
+
+
+@pytest.mark.mpi
+def test_only_rank_zero_needs_the_config_and_its_variables(lockstep, mpiexec, run, tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir(), there.mkdir()
+    write_config(here, PIMA.replace("name: pima}", f'name: "${{RUN_NAME}}", dir: {tmp_path}/runs}}', 1))
+    words = [lockstep, "train", "config.yaml", *sets(train__as_world=3, train__max_steps=3)]
+    run(mpiexec, "-n", 1, "-wdir", here, "env", "RUN_NAME=told", *words, ":", "-n", 1, "-wdir", there, *words, cwd=tmp_path, check=True)
+    assert newest(tmp_path / "runs/told")["lockstep"]["world"] == 3
+
+
+@pytest.mark.parametrize("left, words", [
+    (dict(LOCKSTEP_RANK=1, LOCKSTEP_WORLD_SIZE=2), "unset LOCKSTEP_RANK LOCKSTEP_WORLD_SIZE"),
+    (dict(LOCKSTEP_RANK=1), "LOCKSTEP_WORLD_SIZE is not"),
+    (dict(LOCKSTEP_CARRIER=1, LOCKSTEP_MEETING="x"), "")])
+def test_variables_that_somebody_left_behind(left, words, lockstep, run, tmp_path):
+    result = run(lockstep, "train", write_config(tmp_path, PIMA), *sets(train__max_steps=2), cwd=tmp_path, env=left)
+    assert result.returncode == (2 if words else 0) and words in result.stderr, result.stderr

@@ -21,12 +21,13 @@ constexpr const char* kTasksPerNode = "SLURM_STEP_TASKS_PER_NODE";
 void refuse_half_a_pair(const Launcher& launcher, const Environment& environment) {
   const bool rank = is_set(environment, launcher.rank), world = is_set(environment, launcher.world);
   if (rank && (world || launcher.world_from_mpi)) return;
+  const char* overriding = launcher.beyond_choice ? "" : "; --launcher overrides this";
   const char* there = rank ? launcher.rank : launcher.world;
   const char* missing = rank ? launcher.world : launcher.rank;
   throw InputError(format("{} is set but {} is not: half of what {} sets", quote(environment, there), missing,
                           launcher.name),
                    format("environment variable {}", there),
-                   format("unset {}, or {}; --launcher overrides this", there, launcher.remedy))
+                   format("unset {}, or {}{}", there, launcher.remedy, overriding))
       .of(Code::launcher);
 }
 
@@ -157,8 +158,18 @@ void complete_nodes(Claims& claims) {
 
 }  // namespace
 
+// Nothing else sets these: somebody exported them.
+void refuse_uncarried(const Launcher& launcher, const Environment& environment) {
+  if (!launcher.beyond_choice || is_set(environment, "LOCKSTEP_CARRIED")) return;
+  throw InputError(format("{} and {} are set, and no lockstep carries this process",
+                          quote(environment, launcher.rank), quote(environment, launcher.world)),
+                   "the environment", format("unset {} {}", launcher.rank, launcher.world))
+      .of(Code::launcher);
+}
+
 Claims read_claims(const Launcher& launcher, const Environment& environment) {
   refuse_half_a_pair(launcher, environment);
+  refuse_uncarried(launcher, environment);
   Claims claims;
   claims.rank = read(claims, environment, "rank", launcher.rank, false);
   claims.world = read(claims, environment, "world", launcher.world, true);

@@ -14,7 +14,9 @@ namespace {
 
 // x86's name; Arm's numbers, as it has no name.
 std::string model_of_processor() {
-  constexpr const char* kNames[] = {"model name", "CPU implementer", "CPU part"};
+  // a hypervisor's name may stand for several generations: their numbers do not
+  constexpr const char* kNames[] = {"model name", "cpu family",      "model\t",
+                                    "stepping",   "CPU implementer", "CPU part"};
   std::ifstream file("/proc/cpuinfo");
   std::vector<std::string> found;
   for (std::string line; std::getline(file, line) && !line.empty();) {
@@ -34,8 +36,7 @@ struct Fact {
 };
 
 std::vector<Fact> facts() {
-  return {{"libtorch", TORCH_VERSION, "written with libtorch"},
-          {"processor", processor(), "written on"}};
+  return {{"libtorch", TORCH_VERSION, "written with libtorch"}, {"processor", processor(), "written on"}};
 }
 
 }  // namespace
@@ -48,13 +49,18 @@ void put_machine(const Tree& dict) {
   for (const auto& fact : facts()) put(dict, fact.key, fact.here);
 }
 
-std::vector<std::string> unlike_machine(const Tree& dict) {
+std::vector<std::string> unlike_machine(const Tree& dict, Untold untold) {
   std::vector<std::string> unlike;
   for (const auto& fact : facts()) {
     const auto there = find(dict, fact.key);
-    if (!there || there->isNone()) continue;
+    if (!there || there->isNone()) {
+      if (untold == Untold::is_unlike)
+        unlike.push_back(format("{} something that it does not tell", fact.written));
+      continue;
+    }
     const auto written = as_string(*there, fact.key);
-    if (written != fact.here) unlike.push_back(format("{} {}, and this is {}", fact.written, written, fact.here));
+    if (written != fact.here)
+      unlike.push_back(format("{} {}, and this is {}", fact.written, written, fact.here));
   }
   return unlike;
 }

@@ -8,14 +8,17 @@
 
 namespace lockstep::train {
 
-/// The processor's name, and the instructions that libtorch uses of it: "AMD EPYC 9555, AVX512".
+/// The processor's name, and the instructions that libtorch uses of it: "AMD EPYC 9555 26 2 1, AVX512", with
+/// its numbers.
 std::string processor();
 
 /// "libtorch" and "processor": others round otherwise.
 void put_machine(const Tree& dict);
 
-/// What of it is another here: "written with libtorch 2.11.0, and this is 2.15.0". Nothing where the file
-/// does not tell.
-std::vector<std::string> unlike_machine(const Tree& dict);
+/// Of what a file does not tell: nothing is said, or that.
+enum class Untold { passes, is_unlike };
+
+/// What of it is another here: "written with libtorch 2.11.0, and this is 2.15.0".
+std::vector<std::string> unlike_machine(const Tree& dict, Untold untold = Untold::passes);
 
 }  // namespace lockstep::train

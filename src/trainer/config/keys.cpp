@@ -276,7 +276,7 @@ const std::vector<Key> kKeys = {
      "threads of a rank; 0 = its share of the cores, or 1 with train.as_world",
      {.min = 0, .max = 4096}},
     {KEY(train.exact),
-     "required = a run is not resumed where its bits would change: another world, processor, libtorch",
+     "required = a run is not resumed where its bits would change: another world, machine, libtorch, config",
      {.choices = {"off", "required"}, .about = About::place}},
     {KEY(train.epochs),
      "how often the training set is passed",

@@ -10,6 +10,7 @@
 #include "lockstep/train/hook_memory.h"
 #include "lockstep/train/machine.h"
 #include "lockstep/train/resumable.h"
+#include "trainer/loop/same_bits.h"
 
 namespace lockstep::train {
 namespace {
@@ -42,7 +43,7 @@ Tree extras(const Mesh& mesh, const TrainingState& state, const Learner& learner
                                {"config", config},
                                {"task", learner.memory}});
   put_machine(dict);
-  put(dict, "threads", int64_t{at::get_num_threads()});
+  put_run_facts(mesh.all(), dict);
   put_generators(mesh.all(), dict, gpus_of(mesh.all(), learner.model->devices()));
   if (const auto own = learner.source->state_dict(state); !own.isNone()) put(dict, "acting", own);
   put(dict, "schedule", learner.schedule->state_dict());

@@ -195,6 +195,7 @@ RunStatus read_status(const std::filesystem::path& folder) {
 }
 
 Lost lost_since(const RunStatus& before, int64_t step) {
+  if (before.state == RunState::done || before.state == RunState::stopped_on_request) return {};
   const double now = unix_now();
   return {before.updated > 0 ? std::max(0.0, now - before.updated) : 0,
           std::max<int64_t>(0, before.step - step)};

@@ -16,7 +16,8 @@ bool carries_ranks(const Begun& begun);
 /// Starts the ranks of this process and returns the status to leave with. Collective.
 int carry_ranks(Begun begun);
 
-/// Of a rank; 0 = its share of the cores. With as_world it may not depend on what the processes were given.
-int threads_of_rank(const TrainSettings& train);
+/// Of a rank; 0 = its share of the cores. With as_world it may not depend on what the processes were given,
+/// where the rank trains.
+int threads_of_rank(const TrainSettings& train, bool trained);
 
 }  // namespace lockstep::train

@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "lockstep/base/files/file.h"
 #include "lockstep/base/files/pack.h"
 #include "lockstep/base/text.h"
 #include "trainer/config/expand.h"
@@ -46,10 +47,12 @@ comm::Facts facts_of(const Settings& settings) {
   return facts;
 }
 
-config::Loaded load_for_job(const launch::Runtime& runtime, const std::string& path,
-                            const std::vector<std::string>& sets) {
+JobConfig load_for_job(const launch::Runtime& runtime, const std::string& path,
+                       const std::vector<std::string>& sets) {
   const launch::Environment own = launch::current_environment();
+  const auto handed = own.find(kHandedConfig);
   const auto parts = from_rank_zero(runtime, [&] {
+    if (handed != own.end()) return base::unpack_texts(base::read_text("/proc/self/fd/" + handed->second));
     const config::ConfigText read = config::read_config_text(path);
     std::vector<std::string> out = {read.name, read.text};
     const auto variables = variables_in(read.text + base::join(sets, "\n"), own);
@@ -63,7 +66,7 @@ config::Loaded load_for_job(const launch::Runtime& runtime, const std::string& p
   launch::Environment here = own;
   here.insert(shared.begin(), shared.end());
   loaded.settings.data.stage = config::load_settings(parts[1], parts[0], sets, here).settings.data.stage;
-  return loaded;
+  return {std::move(loaded), base::pack_texts(parts)};
 }
 
 }  // namespace lockstep::train

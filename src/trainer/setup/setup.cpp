@@ -48,7 +48,9 @@ std::string launcher_of(const Command& command) {
 // MPI, only rank 0 opens the file, and the others learn of the choice when MPI is up.
 std::unique_ptr<launch::Runtime> make_runtime(const Command& command) {
   const auto asked = launcher_of(command);
-  const bool unknown = asked == "auto" && !launch::wants_mpi(launch::current_environment());
+  const auto environment = launch::current_environment();
+  const bool unknown = asked == "auto" && !launch::wants_mpi(environment) &&
+                       launch::detect_launcher(environment) != "as_world";
   return std::make_unique<launch::Runtime>(unknown ? launcher_in(command.config, command.sets) : asked,
                                            launch::RuntimeOptions{.alone_in_mpi = true});
 }
@@ -112,7 +114,7 @@ void open_session(Setup& setup, std::unique_ptr<launch::Runtime> runtime, config
   const parallel::Joining joining{.options = settings.launch,
                                   .grouped = settings.train.mode == "ddp",
                                   .gpus = gpus_for(settings),
-                                  .threads = threads_of_rank(settings.train),
+                                  .threads = threads_of_rank(settings.train, command.whole_model),
                                   .facts = facts};
   setup.session = std::make_unique<Session>(std::move(runtime), joining);
   const auto& group = setup.session->group();
@@ -161,13 +163,13 @@ void settle(Settings& settings, const TaskData& data) {
 Begun begin_job(const Command& command) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error of the write, like a full disk
   auto runtime = make_runtime(command);
-  auto loaded = load_for_job(*runtime, command.config, command.sets);
+  auto [loaded, shared] = load_for_job(*runtime, command.config, command.sets);
   if (command.trace && loaded.settings.train.trace == 0) loaded.settings.train.trace = kTracedSteps;
   if (!command.whole_model) Provocation::prepare(loaded);  // which is for training
   config::check_conflicts(loaded);                         // --trace and a fault change settings
   if (!command.whole_model) choose_sums(loaded.settings);
   obey_launcher(*runtime, loaded.settings, command);
-  return {std::move(runtime), std::move(loaded)};
+  return {std::move(runtime), std::move(loaded), std::move(shared)};
 }
 
 Setup join_job(const Command& command, Begun begun) {

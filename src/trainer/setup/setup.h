@@ -28,6 +28,7 @@ struct Setup {
 struct Begun {
   std::unique_ptr<launch::Runtime> runtime;
   config::Loaded loaded;
+  std::string shared;  // what that was made of, for ranks that this process carries
 };
 
 /// Reads the config before libtorch is touched.

@@ -40,7 +40,7 @@ TEST_F(JobConfig, ComesFromRankZeroAlone) {
   const std::string file = write(
       "run: {dir: \"${LOCKSTEP_TEST_WHO}/${LOCKSTEP_TEST_ONLY_ZERO}\"}\n"
       "data: {stage: \"/tmp/${LOCKSTEP_TEST_WHO}\"}\n");
-  const config::Loaded loaded = load_for_job(runtime, file, {"run.name=x-${LOCKSTEP_TEST_WHO}"});
+  const config::Loaded loaded = load_for_job(runtime, file, {"run.name=x-${LOCKSTEP_TEST_WHO}"}).loaded;
   EXPECT_EQ(loaded.settings.run.dir, "rank0/zero");
   EXPECT_EQ(loaded.settings.run.name, "x-rank0");
   EXPECT_EQ(loaded.settings.data.stage, "/tmp/rank" + rank);

@@ -121,7 +121,7 @@ Rendezvous over_mpi(const Job& job) {
 Rendezvous plan_rendezvous(const launch::Environment& environment, const Job& job, bool has_mpi) {
   if (job.world == 1) return alone();
   if (has_mpi) return over_mpi(job);
-  if (const auto name = value(environment, "LOCKSTEP_MEETING"); !name.empty())
+  if (const auto name = value(environment, "LOCKSTEP_MEETING"); !name.empty() && job.launcher == "as_world")
     return in_file(environment, job, name, "LOCKSTEP_MEETING is set");
   const bool address = !value(environment, "MASTER_ADDR").empty();
   const bool port = !value(environment, "MASTER_PORT").empty();

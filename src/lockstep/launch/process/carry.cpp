@@ -8,10 +8,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
@@ -82,6 +86,7 @@ std::vector<std::string> own_words() {
 // The ranks that are under way, by process.
 class Carried {
  public:
+  explicit Carried(std::string host) : host_(std::move(host)) {}
   ~Carried() { end_all(); }
 
   void start(int rank, const base::Program& program) {
@@ -95,9 +100,12 @@ class Carried {
 
   bool empty() const { return ranks_.empty(); }
 
-  void pass_on(int signal) const {
+  void pass_on(int signal) {
+    expect(signal);
     for (const auto& [child, rank] : ranks_) ::kill(child, signal);
   }
+  /// Who ends by it now has obeyed.
+  void expect(int signal) { expected_.insert(signal); }
 
   // Those that have ended.
   void collect() {
@@ -115,7 +123,7 @@ class Carried {
   std::optional<Clock::time_point> end_by() const { return end_by_; }
 
   void end_all() {
-    pass_on(SIGKILL);
+    for (const auto& [child, rank] : ranks_) ::kill(child, SIGKILL);
     for (const auto& [child, rank] : ranks_) ::waitpid(child, nullptr, 0);
     ranks_.clear();
   }
@@ -126,8 +134,10 @@ class Carried {
   void note(int rank, pid_t child, int status) {
     if (WIFSIGNALED(status)) {
       const int signal = WTERMSIG(status);
-      log::warning(format("rank {} (process {}) was ended by {}{}", rank, child, signal_name(signal),
-                          signal == SIGKILL ? ": by somebody, or for want of memory (dmesg tells)" : ""));
+      if (expected_.contains(signal)) return fail(128 + signal);  // as a shell says it
+      log::error(format("rank {} (process {} on {}) was ended by {}{}", rank, child, host_,
+                        signal_name(signal),
+                        signal == SIGKILL ? ": by somebody, or for want of memory (dmesg tells)" : ""));
       return fail(kFailed);
     }
     const int code = WEXITSTATUS(status);
@@ -143,15 +153,17 @@ class Carried {
     end_by_ = Clock::now() + kLastWords;
   }
 
+  std::string host_;
   std::map<pid_t, int> ranks_;
+  std::set<int> expected_;
   std::optional<int> failed_;
   bool stopped_ = false;
   std::optional<Clock::time_point> end_by_;
 };
 
-// The terminal's own (Ctrl-C, Ctrl-Z) reach every process that it started.
-bool came_to_all(const siginfo_t& facts) {
-  return facts.si_code == SI_KERNEL;
+// The terminal's own Ctrl-C, Ctrl-\ and Ctrl-Z reach every process that it started; its end reaches one.
+bool came_to_all(int signal, const siginfo_t& facts) {
+  return facts.si_code == SI_KERNEL && (signal == SIGINT || signal == SIGQUIT || signal == SIGTSTP);
 }
 
 // As nohup has it; what is blocked arrives all the same.
@@ -160,17 +172,25 @@ bool is_ignored(int signal) {
   return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
-void pass_on(const Carried& carried, int signal, const siginfo_t& facts) {
-  if (!came_to_all(facts) && !(signal == SIGHUP && is_ignored(signal))) carried.pass_on(signal);
+void pass_on(Carried& carried, int signal, const siginfo_t& facts) {
+  if (signal == SIGHUP && is_ignored(signal)) return;
+  if (came_to_all(signal, facts))
+    carried.expect(signal);
+  else
+    carried.pass_on(signal);
   if (signal == SIGTSTP) ::raise(SIGSTOP);
 }
 
-void wait_for_all(Carried& carried, const HeldSignals& signals) {
+void wait_for_all(Carried& carried, const HeldSignals& signals, const std::string& host) {
   for (carried.collect(); !carried.empty(); carried.collect()) {
     siginfo_t facts{};
     const int signal = signals.next(200ms, facts);
     if (signal != 0 && signal != SIGCHLD) pass_on(carried, signal, facts);
-    if (carried.end_by() && Clock::now() > *carried.end_by()) carried.end_all();
+    if (carried.end_by() && Clock::now() > *carried.end_by()) {
+      log::error(format("ranks on {} did not leave within {} s of another's failure, and are ended", host,
+                        kLastWords.count()));
+      carried.end_all();
+    }
   }
 }
 
@@ -188,12 +208,10 @@ std::string blocks_text(int processes, int ranks) {
   return text;
 }
 
-std::vector<std::string> settings_of_carried(const Job& job, int rank, int world, const RankBlock& block,
-                                             const std::string& meeting) {
+std::vector<std::string> settings_of_carried(const Job& job, int rank, int world, const RankBlock& block) {
   std::vector<std::string> settings = {
       format("LOCKSTEP_RANK={}", rank), format("LOCKSTEP_WORLD_SIZE={}", world),
       format("{}={}", kCarriedCount, block.count), format("{}={}", kCarrier, ::getpid())};
-  if (!meeting.empty()) settings.push_back("LOCKSTEP_MEETING=" + meeting);
   if (is_one_node(job)) {
     settings.insert(settings.end(), {"LOCKSTEP_NODES=1", "LOCKSTEP_NODE_RANK=0"});
     settings.push_back(format("LOCKSTEP_LOCAL_RANK={}", rank));
@@ -205,28 +223,39 @@ std::vector<std::string> settings_of_carried(const Job& job, int rank, int world
   return settings;
 }
 
-int carry(const Job& job, int world, const std::string& meeting) {
+int carry(const Job& job, int world, const std::vector<std::string>& settings) {
   const auto block = block_of(job.rank, job.world, world);
-  const int early = StopSignals::received();  // while we read what to do
   const HeldSignals signals;
-  Carried carried;
-  for (int rank = block.first; rank < block.first + block.count; ++rank)
+  log::set_rank(0, 1);  // each carrier speaks of ranks of its own
+  Carried carried(job.host);
+  for (int rank = block.first; rank < block.first + block.count; ++rank) {
+    auto own = settings_of_carried(job, rank, world, block);
+    own.insert(own.end(), settings.begin(), settings.end());
     carried.start(rank, {.argv = own_words(),
-                         .settings = settings_of_carried(job, rank, world, block, meeting),
+                         .settings = std::move(own),
                          .without = {"LOCKSTEP_RANK", "LOCKSTEP_WORLD_SIZE", "LOCKSTEP_NODE*",
-                                     "LOCKSTEP_LOCAL_*", kCarrier, kCarriedCount},
+                                     "LOCKSTEP_LOCAL_*", "LOCKSTEP_MEETING", kCarrier, kCarriedCount},
                          .blocked = {SIGUSR1, SIGUSR2}});  // until it listens
-  if (early != 0) carried.pass_on(early);
-  wait_for_all(carried, signals);
+  }
+  if (const int early = StopSignals::received(); early != 0)
+    carried.pass_on(early);  // while we read what to do
+  wait_for_all(carried, signals, job.host);
   return carried.status();
 }
 
 void end_with_carrier() {
-  const auto carrier = number_of(current_environment(), kCarrier);
-  if (!carrier) return;
-  ::unsetenv(kCarrier);  // what this process starts is no rank of it
+  const char* told = std::getenv(kCarrier);
+  if (!told) return;
+  const std::string carrier = told;
+  ::unsetenv(kCarrier);                       // what this process starts is no rank of it
+  if (!std::getenv("LOCKSTEP_RANK")) return;  // somebody left the variable behind
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != *carrier) ::_exit(kFailed);  // it was gone before
+  if (std::to_string(::getppid()) == carrier) return;
+  std::fprintf(stderr,
+               "error: process %s, which carried this rank, is gone\n"
+               "  to do: where nothing carried it, unset LOCKSTEP_RANK, LOCKSTEP_WORLD_SIZE and %s\n",
+               carrier.c_str(), kCarrier);
+  ::_exit(kFailed);
 }
 
 int carried_together() {

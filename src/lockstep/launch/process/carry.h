@@ -23,14 +23,13 @@ RankBlock block_of(int index, int processes, int ranks);
 std::string blocks_text(int processes, int ranks);
 
 /// The environment of rank `rank` of `world`, which the process of `job` carries: "NAME=value" each.
-/// `meeting` names the file where the ranks meet; empty = they meet as the environment says.
-std::vector<std::string> settings_of_carried(const Job& job, int rank, int world, const RankBlock& block,
-                                             const std::string& meeting);
+std::vector<std::string> settings_of_carried(const Job& job, int rank, int world, const RankBlock& block);
 
-/// Starts this program once more for each rank of the block, with this process's own arguments, and waits for
-/// all. Where one fails the rest have a while to say why and leave, and are ended then. Returns the status to
-/// leave with: that of the first that failed, else 75 where one stopped early, else 0.
-int carry(const Job& job, int world, const std::string& meeting);
+/// Starts this program once more for each rank of the block, with this process's own arguments and these
+/// further settings, and waits for all. Where one fails the rest have a while to say why and leave, and are
+/// ended then. Returns the status to leave with: that of the first that failed, else 75 where one stopped
+/// early, else 0; 128 and its number where a signal that was passed on ended them.
+int carry(const Job& job, int world, const std::vector<std::string>& settings);
 
 /// In a rank that another process carries: it ends with that process. To be called early.
 void end_with_carrier();

@@ -30,7 +30,7 @@ bool knows_groups(const Team& line) {
   if (line.device().is_cpu()) return false;
   throw InputError(format("the backend {} sends a pipeline's messages one by one, and on GPUs they hang so",
                           backend->getBackendName()),
-                   "comm.backend", "use nccl, or train on CPUs");
+                   "launch.backend", "use nccl, or train on CPUs (launch.device: cpu)");
 }
 
 /// Messages that begin together. Ended on every way out: one left open would hold the backend's end.
