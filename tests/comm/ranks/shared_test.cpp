@@ -51,6 +51,13 @@ at::Tensor reduced(const ProcessGroup& group, const at::Tensor& tensor,
 class SharedSums : public ::testing::Test {
  protected:
   ProcessGroup shared_ = test::open("shared"), gloo_ = test::open("gloo");
+
+  // The gloo of libtorch 2.7 has no NaN but 0x7fff among halves, and keeps the old one where the sum is the
+  // number that the old one's bits spell: `rhs != *this` of its float16 asks so.
+  bool is_as_in_gloo(at::ScalarType type) const {
+    const auto none = at::full({1}, std::numeric_limits<double>::quiet_NaN(), at::kHalf);
+    return type != at::kHalf || same_bits(reduced(gloo_, none.clone()), none + none);
+  }
 };
 
 TEST_F(SharedSums, AreWhatAutoTakesOnOneNode) {
@@ -61,6 +68,7 @@ TEST_F(SharedSums, AreWhatAutoTakesOnOneNode) {
 
 TEST_F(SharedSums, HaveGloosBits) {
   for (const auto type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
+    if (!is_as_in_gloo(type)) continue;
     for (const auto items : kSizes) {
       const auto own = numbers(items, type);
       const auto want = reduced(gloo_, own.clone());
@@ -75,6 +83,7 @@ TEST_F(SharedSums, HaveGloosBits) {
 TEST_F(SharedSums, HaveGloosBitsForEachOperationAndType) {
   for (const auto type :
        {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kByte, at::kChar, at::kInt, at::kLong}) {
+    if (!is_as_in_gloo(type)) continue;
     for (const auto op : {ReduceOp::SUM, ReduceOp::PRODUCT, ReduceOp::MIN, ReduceOp::MAX}) {
       for (const int64_t items : {5, 20'011}) {
         const auto own = numbers(items, type);
@@ -123,7 +132,9 @@ TEST_F(SharedSums, HaveGloosBitsInListedParts) {
     for (int rank = 0; rank < world(); ++rank) given[0].push_back(numbers(items, at::kFloat, rank));
     std::vector<at::Tensor> ours = {at::empty({items})}, theirs = {at::empty({items})};
     shared_->reduce_scatter(ours, given)->wait();
-    gloo_->reduce_scatter(theirs, given)->wait();
+    const auto error = test::error_of([&] { gloo_->reduce_scatter(theirs, given)->wait(); });
+    if (error.find("does not support") != std::string::npos) GTEST_SKIP() << "this libtorch's gloo has none";
+    ASSERT_EQ(error, "");
     ASSERT_TRUE(same_bits(ours[0], theirs[0])) << items;
   }
 }
