@@ -254,10 +254,11 @@ class Run:
             more["bucket_cap_mb"] = float(case["cap"])
         if "cap_list" in case:
             more["bucket_cap_mb_list"] = [float(size) for size in case["cap_list"].split(",")]
+        if "skip_unused" in case:
+            more["skip_all_reduce_unused_params"] = on("skip_unused")
         self.ddp = DistributedDataParallel(
             self.net, find_unused_parameters=on("find_unused"), static_graph=on("static"),
-            gradient_as_bucket_view=on("view"), broadcast_buffers=on("buffers", "1"),
-            skip_all_reduce_unused_params=on("skip_unused"), **more)
+            gradient_as_bucket_view=on("view"), broadcast_buffers=on("buffers", "1"), **more)
         register_hook(self.ddp, case)
         self.optimizer = make_optimizer(case, self.ddp)
         self.losses = []
