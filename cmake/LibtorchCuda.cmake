@@ -2,6 +2,11 @@
 # beside torch, a toolkit or a module. Sets Libtorch_CUDA_FOUND, or Libtorch_CUDA_MISSING to what is not there.
 set(Libtorch_CUDA_FOUND FALSE)
 set(Libtorch_CUDA_MISSING "")
+libtorch_library(rocm "${Libtorch_ROOT_DIR}" torch_hip)
+if(rocm)
+  set(Libtorch_CUDA_MISSING "this libtorch is ROCm's, and lockstep computes on NVIDIA's GPUs and on CPUs")
+  return()
+endif()
 if(NOT Libtorch_torch_cuda OR NOT Libtorch_c10_cuda)
   set(Libtorch_CUDA_MISSING "this libtorch has no CUDA half")
   return()

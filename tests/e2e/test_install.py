@@ -235,6 +235,15 @@ def test_a_libtorch_is_found_in_the_layout_of(layout, named, tmp_path, run):
     assert status == 0 and f'Found Libtorch: {library} (found version "2.15.0")' in said
 
 
+# imitated by its layout: PyPI has no such wheel
+def test_a_libtorch_of_rocms_is_taken_for_cpus(tmp_path, run):
+    torch = a_libtorch(tmp_path / "torch")
+    for name in ("torch_hip", "c10_hip"):
+        (torch / f"lib/lib{name}.so").touch()
+    status, said = looks_for_libtorch(tmp_path, run, f"-DLIBTORCH_ROOT={torch}")
+    assert status == 0 and "without CUDA: this libtorch is ROCm's, and lockstep computes on NVIDIA's GPUs and on CPUs" in said
+
+
 def of_links(real, folder, *copied):
     """The tree `real` as links, but for these files, which are copied."""
     folders = {parent for name in copied for parent in pathlib.PurePath(name).parents}

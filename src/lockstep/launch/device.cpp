@@ -10,6 +10,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/launch/amd_gpus.h"
 #include "lockstep/launch/variables.h"
 
 namespace lockstep::launch {
@@ -59,6 +60,17 @@ GpuCount ask_driver(void* library) {
 
 std::string seen(const GpuCount& visible) {
   return format("{} visible GPU{} ({})", visible.count, visible.count == 1 ? "" : "s", visible.because);
+}
+
+// Who has these should know why training is slow.
+std::string not_used(int amd) {
+  return format("lockstep uses no AMD GPUs, of which this host has {}", amd);
+}
+
+GpuCount without_driver() {
+  GpuCount none{0, "no CUDA driver (libcuda.so.1) on this host", count_amd_gpus()};
+  if (none.amd > 0) none.because += "; " + not_used(none.amd);
+  return none;
 }
 
 void require_numbers(const OwnGpus& own) {
@@ -117,7 +129,7 @@ GpuCount count_gpus(const Environment& environment) {
   if (hides_all(environment)) return {0, narrowed};
   // never closed: libtorch opens the same driver later
   void* library = may_have_driver(environment) ? dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) : nullptr;
-  if (!library) return {0, "no CUDA driver (libcuda.so.1) on this host"};
+  if (!library) return without_driver();
   GpuCount result = ask_driver(library);
   if (!narrowed.empty()) result.because += ", " + narrowed;
   return result;
@@ -131,7 +143,8 @@ DeviceChoice choose_device(const Job& job, const std::string& wanted, const GpuC
     throw InputError(format("unknown device '{}'", wanted), "launch.device", "choose auto, cpu or cuda");
   }
   const std::string where = format("rank {} of {} on host {}", job.rank, job.world, job.host);
-  if (visible.count <= 0 && wanted == "auto") return {"cpu", -1, seen(visible)};
+  if (visible.count <= 0 && wanted == "auto")
+    return {"cpu", -1, seen(visible), visible.amd > 0 ? "the CPU computes: " + not_used(visible.amd) : ""};
   if (visible.count <= 0) {
     throw InputError(format("launch.device is cuda, but rank {} sees no GPU: {}", job.rank, seen(visible)),
                      where,

@@ -13,6 +13,7 @@ namespace lockstep::launch {
 struct GpuCount {
   int count = 0;
   std::string because;  // who counted
+  int amd = 0;          // AMD's, which are not among them
 };
 
 struct DeviceChoice {

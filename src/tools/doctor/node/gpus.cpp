@@ -77,7 +77,7 @@ Finding gpus_in_use(const Picture& picture) {
   const Facts& first = picture.ranks.front();
   const Gpu* gpu = own_gpu(first);
   if (first.wanted == "cpu") return fine("none asked for");
-  if (!gpu) return fine("none: " + first.gpus_because);
+  if (!gpu) return fine("none, the CPU computes: " + first.gpus_because);
   return fine(format("one a rank: {}", gpu->name), gpu_table(picture));
 }
 
