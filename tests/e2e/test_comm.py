@@ -9,7 +9,7 @@ import time
 
 import pytest
 from conftest import OPEN_MPI
-from process_kit import PATIENCE, ends_of, threads_of, wait_for
+from process_kit import PATIENCE, ends_of, shared_library, threads_of, wait_for
 from train_kit import PIMA, sets, status, write_config
 
 pytestmark = pytest.mark.about("comm", "comm/meet", "comm/node", "comm/watch")
@@ -261,6 +261,12 @@ def test_without_the_cuda_half_the_error_says_where_it_looked(ranks, tmp_path):
     (status, _, err), = ends_of(ranks(1, backend="nccl", env={"LOCKSTEP_CUDA_PLUGIN": str(missing)}))
     assert status == 1, err
     assert str(missing) in err and "launch.device" in err
+
+
+def test_a_cuda_half_from_another_build_is_refused(ranks, tmp_path):
+    half = shared_library(tmp_path, "half.so", "int version = 1; void* lockstep_cuda_table(void) { return &version; }\n")
+    (status, _, err), = ends_of(ranks(1, backend="nccl", env={"LOCKSTEP_CUDA_PLUGIN": str(half)}))
+    assert status != 0 and "the CUDA half is of another lockstep: its version is 1, and this one's" in err, err
 
 
 TWO_NODES = """

@@ -49,12 +49,13 @@ const CudaTable& load() {
   void* symbol = ::dlsym(RTLD_DEFAULT, kCudaTableSymbol);
   if (!symbol) symbol = ::dlsym(open_plugin(), kCudaTableSymbol);
   if (!symbol)
-    throw Error(format("{} has no {}: it is not of this lockstep", kFile, kCudaTableSymbol), kFile,
-                "install both from one build, and unset LOCKSTEP_CUDA_PLUGIN");
+    throw InputError(format("{} has no {}: it is not of this lockstep", kFile, kCudaTableSymbol), kFile,
+                     "install both from one build, and unset LOCKSTEP_CUDA_PLUGIN");
   const CudaTable* table = reinterpret_cast<TableFunction>(symbol)();
   if (table->version != kCudaTableVersion) {
-    throw Error(format("the CUDA half speaks version {}, this program {}", table->version, kCudaTableVersion),
-                kFile, "install both from one build");
+    throw InputError(format("the CUDA half is of another lockstep: its version is {}, and this one's {}",
+                            table->version, kCudaTableVersion),
+                     kFile, "install both from one build, and unset LOCKSTEP_CUDA_PLUGIN");
   }
   require_early();
   return *table;

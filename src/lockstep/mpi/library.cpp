@@ -191,8 +191,10 @@ const PluginTable& open_plugin(const Row& row) {
   using Table = const PluginTable* (*)();
   const auto table = reinterpret_cast<Table>(::dlsym(handle, kPluginSymbol));
   if (table && table()->version == kPluginVersion) return *table();
-  throw Error(format("lockstep's half for {} is of another lockstep", row.title), path,
-              "install all of lockstep from one build");
+  throw InputError(
+      format("lockstep's half for {} is of another lockstep: its version is {}, and this one's {}", row.title,
+             table ? format("{}", table()->version) : "not told", kPluginVersion),
+      path, "install all of lockstep from one build");
 }
 
 // "MPI_Comm_dup" of comm_dup
