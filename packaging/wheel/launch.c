@@ -1,10 +1,13 @@
 // `lockstep` on the PATH of an environment that pip filled. The program itself lies in site-packages, beside the torch wheel
-// whose libraries it loads; this finds it, compares torch's version with the one it was compiled against, and becomes it. Once
-// the loader has begun with another libtorch, its words are about symbols.
+// whose libraries it loads; this finds it, compares torch's version with the one it was compiled against, looks for what it
+// will load, and becomes it. Once the loader has begun, its words are about symbols, and its status is 127.
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <glob.h>
+#include <gnu/libc-version.h>
 #include <limits.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +15,12 @@
 
 #ifndef TORCH
 #error "TORCH is the minor version of libtorch: \"2.15\""
+#endif
+#ifndef LIBRARIES
+#error "LIBRARIES are what the program loads, as seen from site-packages: \"torch/lib/libc10.so\", ..."
+#endif
+#if defined(__x86_64__)
+asm(".symver glob, glob@GLIBC_2.2.5");  // the newer one is of glibc 2.27: this has to run where glibc is too old, and say so
 #endif
 #define BAD_INPUT 2
 #define PROGRAM "lockstep_ddp/bin/lockstep"
@@ -67,20 +76,60 @@ static int is_ours(const char* version) {
   return strncmp(version, TORCH, length) == 0 && version[length] == '.';
 }
 
-static int has_libraries(const char* site) {
-  char path[PATH_MAX * 2];
-  snprintf(path, sizeof path, "%s/torch/lib/libtorch_cpu.so", site);
-  return access(path, R_OK) == 0;
+// The first library that is not there; NULL where all are. NVIDIA's are asked for by torch wheels for CUDA alone.
+static const char* missing(const char* site, const char* version) {
+  static const char* const kLibraries[] = {LIBRARIES};
+  for (size_t i = 0; i < sizeof kLibraries / sizeof *kLibraries; ++i) {
+    char path[PATH_MAX * 2];
+    snprintf(path, sizeof path, "%s/%s", site, kLibraries[i]);
+    const int wanted = strncmp(kLibraries[i], "nvidia/", 7) != 0 || strstr(version, "+cu");
+    if (wanted && access(path, R_OK) != 0) return kLibraries[i];
+  }
+  return NULL;
+}
+
+static void require_whole(const char* site, const char* version) {
+  const char* library = missing(site, version);
+  if (!library) return;
+  const int ours = strncmp(library, "lockstep_ddp/", 13) == 0;
+  char what[512];
+  snprintf(what, sizeof what, "half an installation of %s: there is no %s", ours ? "lockstep" : "torch " TORCH, library);
+  fail(what, site, ours ? AGAIN : "pip install --force-reinstall 'torch==" TORCH ".*'");
+}
+
+// RHEL 8's, as the names of torch's wheels and of this one say. pip asks for it where it installs, and not where it is run.
+static void require_glibc(void) {
+  int major = 0, minor = 0;
+  char what[256];
+  sscanf(gnu_get_libc_version(), "%d.%d", &major, &minor);
+  if (major > 2 || (major == 2 && minor >= 28)) return;
+  snprintf(what, sizeof what, "torch " TORCH " and this lockstep need glibc 2.28, and this system has %s", gnu_get_libc_version());
+  fail(what, "the system's C library", "take a newer node, or a container: docs/install.md#apptainer");
+}
+
+// The one that the program will get: LD_LIBRARY_PATH may put another in front of the system's.
+static void require_libstdcxx(void) {
+  void* library = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_LOCAL);
+  if (!library)
+    fail("the C++ library cannot be loaded", dlerror(), "dnf install libstdc++, apt-get install libstdc++6, or unset LD_LIBRARY_PATH");
+  if (dlvsym(library, "_ZNKSt13random_device13_M_getentropyEv", "GLIBCXX_3.4.25")) return;
+  struct link_map* map = NULL;
+  dlinfo(library, RTLD_DI_LINKMAP, &map);
+  fail("this lockstep needs the libstdc++ of gcc 8 (GLIBCXX_3.4.25) or a newer one, and an older one is found first",
+       map ? map->l_name : "libstdc++.so.6", "unset LD_LIBRARY_PATH, or load the module of a newer gcc");
 }
 
 // Becomes the program where torch fits; else comes back with what is wrong.
 static void try_site(const char* site, char** argv, char* what, size_t room) {
   char version[64], program[PATH_MAX * 2];
-  if (!torch_version(site, version, sizeof version) || !has_libraries(site)) {
+  if (!torch_version(site, version, sizeof version)) {
     snprintf(what, room, "this lockstep loads the libraries of torch " TORCH ", and there is no torch beside it");
   } else if (!is_ours(version)) {
     snprintf(what, room, "this lockstep was compiled against torch " TORCH ", and beside it is torch %s", version);
   } else {
+    require_whole(site, version);
+    require_glibc();
+    require_libstdcxx();
     snprintf(program, sizeof program, "%s/" PROGRAM, site);
     execv(program, argv);
     fail(strerror(errno), program, AGAIN);

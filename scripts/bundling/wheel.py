@@ -77,7 +77,8 @@ class Wheel(Tree):
         linker.link("bin/lockstep", self.root / "bin/lockstep", made)
         for plugin in sorted([*self.build.glob("lib/liblockstep_mpi_*.so"), *self.build.glob("lib/liblockstep_cuda.so")]):
             linker.link(f"lib/{plugin.name}", self.root / "lib" / plugin.name, made)
-        linker.program(LAUNCHER, self.root / "launcher", f'-DTORCH="{minor(self.torch())}"')
+        linker.program(LAUNCHER, self.root / "launcher", f'-DTORCH="{minor(self.torch())}"',
+                       "-DLIBRARIES=" + ", ".join(f'"{name}"' for name in self.loaded()))
         self.archives = linker.archives
 
     def beside(self):
@@ -91,6 +92,15 @@ class Wheel(Tree):
             paths = ":".join([*dynamic(library, "RPATH"), *dynamic(library, "RUNPATH")]).split(":")
             folders |= {pathlib.Path(path) for path in paths if pathlib.Path(path).is_relative_to(site)}
         return [f"$ORIGIN/../../{folder.relative_to(site)}" for folder in sorted(folders, key=lambda folder: folder != torch)]
+
+
+    def loaded(self):
+        """What the program loads of the wheels in site-packages, as seen from there. A torch for CPUs alone has another libgomp."""
+        site = self.torch_folder().parents[1]
+        torchs = [self.torch_folder() / name for name in ("libtorch_cpu.so", "libc10.so")]
+        nvidias = [self.near(torchs[0], needed) for needed in dynamic(torchs[0], "NEEDED") if needed.startswith("libcu")]
+        own = next(path for path in (self.root / "lib").glob("liblockstep.so.*"))
+        return [f"{NAME}/{own.relative_to(self.root)}", *[str(path.relative_to(site)) for path in [*torchs, *nvidias]]]
 
 
 def digest_of(data):

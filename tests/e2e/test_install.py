@@ -8,17 +8,9 @@ import pytest
 
 from conftest import SOURCE, cache_value, run_process
 from examples_kit import build_against
+from process_kit import read_only
 
 pytestmark = pytest.mark.about("cmake", "packaging")
-
-
-def read_only(prefix):
-    """The words that run a command with `prefix` mounted read-only; root walks through file modes."""
-    words = ["unshare", "--mount", "sh", "-c",
-             'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"', prefix]
-    if run_process([*words, "true"]).returncode != 0:
-        pytest.skip("may not mount here")
-    return words
 
 
 def test_it_runs_from_any_folder(installed, run, tmp_path):

