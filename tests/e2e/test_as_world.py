@@ -277,10 +277,10 @@ def test_a_dry_run_says_what_a_process_holds(lockstep, run, tmp_path):
 @pytest.mark.parametrize("words, key", [
     (dict(train__mode="single"), "train.mode"), (dict(launch__backend="mpi"), "launch.backend"),
     (dict(launch__backend="nccl"), "launch.backend"), (dict(launch__allreduce="tree"), "launch.allreduce"),
-    (dict(train__layout="auto"), "train.layout"),
+    (dict(train__layout="auto"), "train.layout"), (dict(train__as_world=65536), "train.as_world"),
     (dict(task__name="nonesuch"), "task.name")])
 def test_what_cannot_be_kept_is_refused_once_and_by_name(words, key, lockstep, run, tmp_path):
-    result = run(lockstep, "train", write_config(tmp_path, PIMA), *sets(train__as_world=3, **words), cwd=tmp_path)
+    result = run(lockstep, "train", write_config(tmp_path, PIMA), *sets(**{"train__as_world": 3, **words}), cwd=tmp_path)
     assert result.returncode == 2 and result.stderr.count("error:") == 1 and key in result.stderr
     assert not (tmp_path / "runs").exists()
 

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <limits>
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
@@ -67,6 +69,24 @@ void warn_of_few_cores(int ranks) {
              ranks, own.cores, own.cores == 1 ? "" : "s", own.machine_cores));
 }
 
+// Of a rank before it has a model: libtorch's own.
+constexpr double kLeastMegabytes = 64;
+
+double available_megabytes() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string name, rest; file >> name && std::getline(file, rest);)
+    if (name == "MemAvailable:") return std::stod(rest) / 1024;
+  return std::numeric_limits<double>::infinity();
+}
+
+void require_memory(int ranks) {
+  const double least = kLeastMegabytes * ranks, free = available_megabytes();
+  if (least <= free) return;
+  throw InputError(
+      format("{} ranks of this process take {:.0f} MB at least, and {:.0f} MB are free", ranks, least, free),
+      "train.as_world", "start more processes on more nodes, or train as fewer ranks");
+}
+
 // Each would carry other ranks, and wait for those that nobody has.
 void compare_worlds(const launch::Runtime& runtime, int world) {
   if (!runtime.has_met()) return;
@@ -109,12 +129,13 @@ int carry_ranks(Begun begun) {
   const int world = static_cast<int>(begun.loaded.settings.train.as_world);
   const Job job = begun.runtime->job();
   const auto meeting = meeting_of(*begun.runtime);
+  const int own = launch::block_of(job.rank, job.world, world).count;
+  require_memory(own);
   const auto config = handed_down(begun.shared);
   begun.runtime.reset();  // MPI is for one process a rank
   log::info(format("train.as_world: {} ranks on {} process{} ({})", world, job.world,
                    job.world == 1 ? "" : "es", launch::blocks_text(job.world, world)));
-  warn_of_few_cores(launch::block_of(job.rank, job.world, world).count *
-                    threads_of_rank(begun.loaded.settings.train, false));
+  warn_of_few_cores(own * threads_of_rank(begun.loaded.settings.train, false));
   std::vector<std::string> settings = {format("{}={}", kHandedConfig, config.number())};
   if (!meeting.empty()) settings.push_back("LOCKSTEP_MEETING=" + meeting);
   const int status = launch::carry(job, world, settings);
