@@ -147,7 +147,7 @@ TEST_F(Report, ThreeAttemptsAreRowsAndAKilledOneIsNamed) {
   EXPECT_TRUE(has(html, "stopped early: SIGUSR1"));
   EXPECT_TRUE(has(html, "ended without a word"));
   EXPECT_TRUE(has(html, "finished all epochs"));
-  EXPECT_TRUE(has(html, "a, b"));
+  EXPECT_TRUE(has(html, "a (2), b (1)"));
 }
 
 TEST_F(Report, SeveralRunsShareTheirCurvesAndShowWhatDiffers) {
