@@ -160,7 +160,7 @@ void complete_nodes(Claims& claims) {
 
 // Nothing else sets these: somebody exported them.
 void refuse_uncarried(const Launcher& launcher, const Environment& environment) {
-  if (!launcher.beyond_choice || is_set(environment, "LOCKSTEP_CARRIED")) return;
+  if (!launcher.beyond_choice || is_set(environment, "LOCKSTEP_BLOCK")) return;
   throw InputError(format("{} and {} are set, and no lockstep carries this process",
                           quote(environment, launcher.rank), quote(environment, launcher.world)),
                    "the environment", format("unset {} {}", launcher.rank, launcher.world))

@@ -35,7 +35,7 @@ std::string other_world(const Setup& setup, const Tree& extras, const Learner& l
 // gloo's, or the name of what sums in another order.
 std::string order_of_sums(const Team& team) {
   if (!team.group()) return "none";
-  const auto name = team.group()->getBackend(team.device().type())->getBackendName();
+  auto name = team.group()->getBackend(team.device().type())->getBackendName();
   if (name == "shared" || (name == "mpi" && team.world() == 2)) return "gloo";
   for (const auto& algorithm : all_reduce_algorithms()) {
     if (algorithm.name == name && algorithm.has_bits_of_gloo(team.world())) return "gloo";

@@ -33,7 +33,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kLastWords = 10s;  // for the ranks beside one that failed
 constexpr const char* kCarrier = "LOCKSTEP_CARRIER";
-constexpr const char* kCarriedCount = "LOCKSTEP_CARRIED";
+constexpr const char* kCarriedCount = "LOCKSTEP_BLOCK";
 constexpr int kPassedOn[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
 
 bool was_told(const Job& job, const char* field) {
