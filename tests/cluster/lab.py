@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A real two-node Slurm cluster in namespaces of one machine.
+"""A real Slurm cluster of two nodes, or of up to nine, in namespaces of one machine.
 
 Everything of the lab lives in one PID namespace: when its first process ends, the kernel ends the rest, so
 nothing is left behind whatever happens. Each node is a PID, network, host-name and mount namespace inside it;
@@ -21,10 +21,10 @@ import sys
 import time
 from pathlib import Path
 
-NODES = ("n1", "n2")
 LOGIN = "login"
 NETWORK = "10.213.7"
-ADDRESS = {LOGIN: f"{NETWORK}.1", "n1": f"{NETWORK}.11", "n2": f"{NETWORK}.12"}
+MOST_NODES = 9
+ADDRESS = {LOGIN: f"{NETWORK}.1", **{f"n{i}": f"{NETWORK}.1{i}" for i in range(1, MOST_NODES + 1)}}
 NEW_NAMESPACES = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--uts", "--mount"]
 PROGRAMS = {"slurm": ("slurmctld", "slurmd", "srun", "sbatch", "munged", "ip", "unshare", "nsenter"),
             "pbs": ("ip", "unshare", "nsenter")}
@@ -53,7 +53,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 MpiDefault=pmix
 ReturnToService=2
-SlurmdTimeout=10
+SlurmdTimeout={slurmd_timeout}
 SlurmctldTimeout=30
 KillWait=30
 MinJobAge=600
@@ -63,12 +63,11 @@ SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1
 SchedulerType=sched/backfill
 JobRequeue=1
 SlurmdParameters=config_overrides
-NodeName=n1 NodeAddr={n1} CPUs=32 Sockets=1 CoresPerSocket=32 ThreadsPerCore=1 State=UNKNOWN
-NodeName=n2 NodeAddr={n2} CPUs=32 Sockets=1 CoresPerSocket=32 ThreadsPerCore=1 State=UNKNOWN
+{node_lines}
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
-PartitionName=main Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=20
-PartitionName=urgent Nodes=n1,n2 MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
+PartitionName=main Nodes={nodes} Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=20
+PartitionName=urgent Nodes={nodes} MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
 """
 
 
@@ -116,18 +115,22 @@ def first_child(pid, within=300):
 class Lab:
     """The lab seen from outside: start it, run commands on its login host, kill a node, stop it."""
 
-    def __init__(self, folder, scheduler="slurm"):
+    def __init__(self, folder, scheduler="slurm", nodes=2, slurmd_timeout=10):
+        """slurmd_timeout: seconds after which Slurm holds a silent node for dead; 300 by default on a real cluster."""
         self.folder = Path(folder).resolve()
         self.scheduler = scheduler
+        self.nodes = tuple(f"n{i}" for i in range(1, nodes + 1))
+        self.slurmd_timeout = slurmd_timeout
         self.process = None
 
     def start(self, within=300):
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o755)
+        (self.folder / "nodes").write_text("".join(f"{node}\n" for node in self.nodes))
         log = open(self.folder / "lab.log", "w")
         self.process = subprocess.Popen(
             NEW_NAMESPACES + [sys.executable, str(Path(__file__).resolve()), "--inside", str(self.folder),
-                              self.scheduler],
+                              self.scheduler, str(self.slurmd_timeout)],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, preexec_fn=die_with_parent)
         self.init = first_child(self.process.pid)
         until = time.time() + within
@@ -206,8 +209,16 @@ class Lab:
     def kill_node(self, node):
         os.kill(self.node_init(node), signal.SIGKILL)
 
+    def cut_node(self, node):
+        """Its cable is pulled: packets vanish, and nothing tells so."""
+        self.run("ip", "link", "set", f"to-{node}", "nomaster")
+
     def boot_node(self, node):
         (self.folder / f"{node}.boot").touch()
+
+
+def nodes_of(folder):
+    return (folder / "nodes").read_text().split()
 
 
 def descendants(pid):
@@ -278,6 +289,7 @@ def node_main(folder, node, scheduler):
     shutil.rmtree(folder / f"spool.{node}", ignore_errors=True)
     (folder / f"spool.{node}").mkdir()
     if scheduler == "pbs":
+        os.environ["PBS_LAB"] = str(folder)
         os.execv(sys.executable, [sys.executable, str(Path(__file__).with_name("pbs.py")), "mom", str(folder), node])
     subprocess.Popen([find("slurmd"), "-D", "-N", node, "-f", str(folder / "slurm.conf")],
                      env={**os.environ, "SLURM_CONF": str(folder / "slurm.conf")})
@@ -306,16 +318,17 @@ def boot(folder, node, scheduler):
     sh("ip", "link", "set", f"to-{node}", "master", "lan", "up")
 
 
-def inside(folder, scheduler):
+def inside(folder, scheduler, slurmd_timeout):
     """The first process of the lab: login host and controller; boots the nodes."""
     (folder / "hosts").write_text("127.0.0.1 localhost\n" +
                                   "".join(f"{address} {host}\n" for host, address in ADDRESS.items()))
     private_mounts(folder, LOGIN)
-    sh("ip", "link", "add", "lan", "type", "bridge")
+    # without an address of its own it takes a port's, and another one when that port goes: nobody would reach the login host
+    sh("ip", "link", "add", "lan", "address", "02:00:0a:d5:07:01", "type", "bridge")
     sh("ip", "address", "add", f"{ADDRESS[LOGIN]}/24", "dev", "lan")
     sh("ip", "link", "set", "lan", "up")
-    all_up = start_pbs(folder) if scheduler == "pbs" else start_slurm(folder)
-    for node in NODES:
+    all_up = start_pbs(folder) if scheduler == "pbs" else start_slurm(folder, slurmd_timeout)
+    for node in nodes_of(folder):
         boot(folder, node, scheduler)
     until = time.time() + 25
     while not all_up():
@@ -325,7 +338,7 @@ def inside(folder, scheduler):
     (folder / "ready").touch()
 
     def boot_the_asked():
-        for node in NODES:
+        for node in nodes_of(folder):
             if (folder / f"{node}.boot").exists():
                 (folder / f"{node}.boot").unlink()
                 boot(folder, node, scheduler)
@@ -333,9 +346,13 @@ def inside(folder, scheduler):
     reap_for_ever(boot_the_asked)
 
 
-def start_slurm(folder):
+def start_slurm(folder, slurmd_timeout):
+    nodes = nodes_of(folder)
+    lines = [f"NodeName={node} NodeAddr={ADDRESS[node]} CPUs=32 Sockets=1 CoresPerSocket=32 ThreadsPerCore=1 State=UNKNOWN"
+             for node in nodes]
     (folder / "slurm.conf").write_text(SLURM_CONF.format(
-        folder=folder, login=LOGIN, login_address=ADDRESS[LOGIN], n1=ADDRESS["n1"], n2=ADDRESS["n2"]))
+        folder=folder, login=LOGIN, login_address=ADDRESS[LOGIN], slurmd_timeout=slurmd_timeout, nodes=",".join(nodes),
+        node_lines="\n".join(lines)))
     (folder / "state").mkdir(exist_ok=True)
     (folder / "munge.key").write_bytes(os.urandom(128))
     (folder / "munge.key").chmod(0o600)
@@ -347,7 +364,7 @@ def start_slurm(folder):
     def all_up():
         idle = subprocess.run(["sinfo", "-h", "-N", "-t", "idle", "-o", "%N"], capture_output=True, text=True,
                               env=environment)
-        return set(idle.stdout.split()) == set(NODES)
+        return set(idle.stdout.split()) == set(nodes)
 
     return all_up
 
@@ -361,12 +378,12 @@ def start_pbs(folder):
     (folder / "home/.bash_profile").write_text(f'export PATH="{commands}:$LAB_PATH"\n')
     for name in ("qsub", "qstat", "qdel", "qsig", "qrerun", "pbs_tmrsh", "pbsnodes"):
         (commands / name).symlink_to(Path(__file__).resolve().with_name("pbs.py"))
-    return lambda: all((folder / f"mom.{node}").exists() for node in NODES)
+    return lambda: all((folder / f"mom.{node}").exists() for node in nodes_of(folder))
 
 
 def main():
     if sys.argv[1:2] == ["--inside"]:
-        inside(Path(sys.argv[2]), sys.argv[3])
+        inside(Path(sys.argv[2]), sys.argv[3], sys.argv[4])
     elif sys.argv[1:2] == ["--node"]:
         node_main(Path(sys.argv[2]), sys.argv[3], sys.argv[4])
     elif len(sys.argv) < 2 or sys.argv[1].startswith("-"):

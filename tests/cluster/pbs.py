@@ -8,16 +8,20 @@ qstat -f with its wrapped lines. pbs_mom.py is the other half. Jobs start at onc
 Called by the name of the command it stands for: qsub, qstat, qdel, qsig, qrerun, pbs_tmrsh, pbsnodes; and as
 `pbs.py mom FOLDER NODE`.
 """
+import contextlib
 import copy
 import os
 import re
 import shlex
+import socket
 import sys
 import time
 from pathlib import Path
 
 from pbs_mom import ask, end_job, mom, pbs_o, signal_job
-from pbs_record import FROM_ROUTE_ONLY, NODE_CPUS, NODES, QUEUES, SERVER, chunks, lab, load, next_id, output_path, save
+from pbs_record import FROM_ROUTE_ONLY, NODE_CPUS, QUEUES, SERVER, chunks, lab, load, next_id, nodes, output_path, save
+
+MOM_PORT = 15003
 
 # resources of a chunk, which may not stand beside select
 OF_A_CHUNK = {"ncpus", "mem", "vmem", "mpiprocs", "ompthreads", "ngpus", "nodes", "host", "arch", "vnode"}
@@ -188,7 +192,7 @@ def spool(folder, job, job_id, text):
     Path(job["spooled"]).write_text(text)
     os.chmod(job["spooled"], 0o700)
     save(folder, job)
-    ask(folder, NODES[0], {"start": job_id})
+    ask(folder, nodes()[0], {"start": job_id})
 
 
 # ---- the small commands -----------------------------------------------------------------------------------
@@ -205,7 +209,7 @@ def wrapped(line):
 
 
 def exec_host(job):
-    index = dict.fromkeys(NODES, -1)
+    index = dict.fromkeys(nodes(), -1)
     out = []
     for host, wanted in chunks(job):
         index[host] += 1
@@ -259,7 +263,7 @@ def queues_and_server(flags):
 def pbsnodes(arguments):
     if arguments != ["-a"]:
         sys.exit("pbsnodes: this one tells of all nodes alone")
-    for name in NODES:
+    for name in nodes():
         print(f"{name}\n     Mom = {name}\n     ntype = PBS\n     state = free\n     pcpus = {NODE_CPUS}\n"
               f"     resources_available.arch = linux\n     resources_available.host = {name}\n"
               f"     resources_available.mem = 16384000kb\n     resources_available.ncpus = {NODE_CPUS}\n"
@@ -304,10 +308,18 @@ def qrerun(arguments):
         end_job(lab(), job["id"], "rerun")
 
 
+def reach(host):
+    """The stand-in's MoMs talk past the network; a real one is reached by it, or waited for."""
+    if os.uname().nodename != "login":
+        with contextlib.suppress(ConnectionRefusedError), socket.socket() as probe:
+            probe.connect((host, MOM_PORT))
+
+
 def pbs_tmrsh(arguments):
     host, command = arguments[0], arguments[1:]
-    if host not in NODES or not (lab() / f"mom.{host}").exists():
+    if host not in nodes() or not (lab() / f"mom.{host}").exists():
         sys.exit(f"pbs_tmrsh: {host}: not a node of this job")
+    reach(host)
     answer = ask(lab(), host, {"task": command, "job": os.environ["PBS_JOBID"]}, fds=(0, 1, 2))
     sys.exit(min(255, answer["status"] % 256))
 

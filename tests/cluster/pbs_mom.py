@@ -5,6 +5,7 @@ A qsig that ends the shell ends the job, whose other processes are killed 1.5 s 
 send SIGTERM, then wait kill_delay for whatever is left, the shell or not, then send SIGKILL. qrerun starts the job again.
 """
 import array
+import contextlib
 import json
 import os
 import re
@@ -16,7 +17,7 @@ import threading
 import time
 from pathlib import Path
 
-from pbs_record import NODES, chunks, kill_delay, load, output_path, save
+from pbs_record import chunks, kill_delay, load, nodes, output_path, save
 
 BASE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ORPHANS_LIVE = 1.5
@@ -91,7 +92,7 @@ def task_environment(folder, job, node):
         "HOME": str(folder / "home"), "LOGNAME": user, "USER": user, "SHELL": "/bin/bash", "PATH": BASE_PATH,
         "NCPUS": first["ncpus"], "OMP_NUM_THREADS": "1" if "mpiprocs" in first else first["ncpus"], "ENVIRONMENT": "BATCH",
         "PBS_ENVIRONMENT": "PBS_BATCH", "PBS_JOBID": job["id"], "PBS_JOBNAME": job["name"], "PBS_QUEUE": job["queue"],
-        "PBS_NODENUM": str(NODES.index(node)), "PBS_MOMPORT": "15003", "PBS_JOBDIR": str(folder / "home"),
+        "PBS_NODENUM": str(nodes().index(node)), "PBS_MOMPORT": "15003", "PBS_JOBDIR": str(folder / "home"),
         "PBS_COOKIE": "0", "PBS_JOBCOOKIE": "0", "TMPDIR": f"/var/tmp/pbs.{job['id']}", **pbs_o(job)}
     os.makedirs(environment["TMPDIR"], exist_ok=True)
     return environment
@@ -168,7 +169,7 @@ def attempt(folder, node, job_id):
     wait_for_end(folder, job, node, leader)
     ended_by = load(folder, job_id)["end"]
     kill_everywhere(folder, job, signal.SIGKILL)
-    for there in NODES:
+    for there in nodes():
         sessions_file(folder, job, there).unlink(missing_ok=True)
     status = leader.wait()
     shutil.rmtree(environment["TMPDIR"], ignore_errors=True)
@@ -217,7 +218,8 @@ def signal_job(folder, job_id, name):
 
 def kill_everywhere(folder, job, number):
     for node in {host for host, _ in chunks(job)}:
-        ask(folder, node, {"kill": number, "job": job["id"]})
+        with contextlib.suppress(ConnectionError):  # a node without power
+            ask(folder, node, {"kill": number, "job": job["id"]})
 
 
 def kill_here(folder, job, node, number):

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 SERVER = "lab"
-NODES = ("n1", "n2")
 NODE_CPUS = 32
 DEFAULT_KILL_DELAY = 10
 # a user may not submit to an execution queue that a routing queue feeds
@@ -17,6 +16,10 @@ FROM_ROUTE_ONLY = {"batch"}
 
 def lab():
     return Path(os.environ["PBS_LAB"])
+
+
+def nodes():
+    return (lab() / "nodes").read_text().split()
 
 
 def kill_delay(folder):
@@ -64,14 +67,15 @@ def output_path(job, which="output"):
 def chunks(job):
     """select=2:ncpus=4:mpiprocs=2+1:... as (host, {resource: amount}) a chunk: packed while there is room on a host,
     on a host each with place=scatter."""
-    out, free, scatter = [], dict.fromkeys(NODES, NODE_CPUS), "scatter" in job["resources"].get("place", "")
+    hosts = nodes()
+    out, free, scatter = [], dict.fromkeys(hosts, NODE_CPUS), "scatter" in job["resources"].get("place", "")
     for part in job["resources"].get("select", "1:ncpus=1").split("+"):
         words = part.split(":")
         count = int(words[0]) if words[0].isdigit() else 1
         wanted = {"ncpus": "1", **dict(w.split("=") for w in words if "=" in w)}
         for _ in range(count):
             taken = [host for host, _ in out]
-            host = next((n for n in NODES if free[n] >= int(wanted["ncpus"]) and not (scatter and n in taken)), None)
+            host = next((n for n in hosts if free[n] >= int(wanted["ncpus"]) and not (scatter and n in taken)), None)
             if host is None:
                 return []
             free[host] -= int(wanted["ncpus"])

@@ -101,7 +101,7 @@ def play_at_once(request, new_desk):
 
 def processes_of(lab, word, name):
     """The pids, seen from outside, of the programs of that name with NAME=VALUE in their environment."""
-    nets = {pathlib.Path(f"/proc/{lab.node_init(node)}/ns/net").stat().st_ino for node in lab_module.NODES}
+    nets = {pathlib.Path(f"/proc/{lab.node_init(node)}/ns/net").stat().st_ino for node in lab.nodes}
     found = []
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended
@@ -166,11 +166,11 @@ def reference(lockstep, mpiexec, once):
     return train
 
 
-def start_lab(folder, scheduler):
+def start_lab(folder, scheduler, **how):
     reason = why_not(scheduler)
     if reason:
         pytest.skip(reason)
-    return Lab(folder, scheduler).start()
+    return Lab(folder, scheduler, **how).start()
 
 
 def runs(work):
