@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # Files that jobs leave in the folder of submission when they are killed: the next start there sweeps them.
 #   .lockstep-run-ID              one job's: where its run is
+#   .lockstep-{errorsN,nodes,silentN}-ID  one job's: what its ranks died of, on PBS the nodes that are left, those that are silent
 #   .lockstep-next-ID             one job's on PBS: which was submitted in its place
 #   .lockstep-chain-X, -then-X    several jobs': the ids are in X.jobs
 
@@ -46,7 +47,7 @@ all_jobs_are_gone() {  # of the file $1, which note_jobs wrote on this cluster
 
 sweep_leftovers() {
   local file id cluster=${SLURM_CLUSTER_NAME:+$SLURM_CLUSTER_NAME.}
-  for file in "$PWD"/.lockstep-{run,next}-"$cluster"*; do
+  for file in "$PWD"/.lockstep-{run,next,errors*,nodes,silent*}-"$cluster"*; do
     id=${file#"$PWD"/.lockstep-*-}
     [ -e "$file" ] && job_is_gone "${id#"$cluster"}" && rm -f "$file"
   done

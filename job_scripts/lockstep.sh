@@ -11,6 +11,8 @@
 #   LOCKSTEP_CPUS_PER_RANK    cores of a rank                  (what the job was given)
 #   LOCKSTEP_THREADS_PER_CORE hardware threads of a core       (counted on the node; 1 = a thread is a core)
 #   LOCKSTEP_MAX_RESTARTS     how often an early stop goes on  (10; 0 = never)
+#   LOCKSTEP_MAX_RELAUNCHES   how often lost ranks are started again within a job, with train.as_world (3; 0 = never)
+#   LOCKSTEP_NODE_TIMEOUT     seconds without an answer from a node's kernel after which it counts as lost (3)
 #   LOCKSTEP_ON_TERM         stop | resubmit, on PBS: what follows a SIGTERM before the walltime is over (stop: a qdel is one)
 #   LOCKSTEP_CHAIN            set by chain.sh and lockstep submit: an early stop ends this link, the next one goes on
 #   LOCKSTEP_REPORT           leave | mail:ADDRESS: report.html in the run's folder when it ends, and by mail (none)
@@ -25,7 +27,7 @@ in_pbs() { ! in_slurm && [ -n "${PBS_JOBID:-}" ]; }
 is_number() { [[ $1 =~ ^[0-9]+$ ]]; }
 job_id() { printf '%s' "${SLURM_JOB_ID:-${PBS_JOBID:-$$}}"; }
 
-for part in layout start signals memory leftovers record rerun carry slurm pbs pbs_resubmit report; do
+for part in layout start signals memory leftovers record rerun relaunch carry slurm pbs pbs_resubmit report; do
   # shellcheck source=/dev/null
   . "$LOCKSTEP_HOME/job_scripts/$part.sh" || die "job_scripts/$part.sh is not beside lockstep.sh"
 done
@@ -93,11 +95,12 @@ go_on() {
   exit 75
 }
 
-prepare() {
+prepare() {  # with a command to run before the start is chosen
   read_setup
   find_program
   read_allocation
   keep_mpi_off_the_network
+  "${@:-true}"
   choose_start
   hear_signals
   export LOCKSTEP_HOME
@@ -150,6 +153,26 @@ last_run_status() {
   return "$status"
 }
 
+# Once with these ranks; leaves with what became of the run.
+train_attempt() {
+  local status
+  : >"$LOCKSTEP_RUN_FILE"  # what it says afterwards is of this attempt
+  run_ranks "$LOCKSTEP_PROGRAM" train "$CONFIG" --resume "$RESUME" "${ARGUMENTS[@]}"
+  status=$?
+  # launchers mangle exit statuses: the run's folder knows how it ended
+  if [ -s "$LOCKSTEP_RUN_FILE" ]; then
+    RUN=$(cat "$LOCKSTEP_RUN_FILE")
+    end_lost_attempt_here
+    last_run_status
+    return
+  fi
+  case $status in
+    75) return 1 ;;
+    0) return 2 ;;  # no run came of it: what all ranks refuse before there is one is bad input
+    *) [ "$RELAUNCHES" -eq 0 ] || [ "$status" -eq 2 ] || return 1; return "$status" ;;
+  esac
+}
+
 # lockstep_train [CONFIG] [arguments...]: train with what the scheduler gave, resume, requeue when stopped early.
 lockstep_train() {
   local status
@@ -158,6 +181,7 @@ lockstep_train() {
   [[ ${LOCKSTEP_ON_TERM:-stop} =~ ^(stop|resubmit)$ ]] || die "LOCKSTEP_ON_TERM=$LOCKSTEP_ON_TERM: stop or resubmit is wanted"
   check_report
   is_number "${LOCKSTEP_MAX_RESTARTS:-10}" || die "LOCKSTEP_MAX_RESTARTS=$LOCKSTEP_MAX_RESTARTS: a number is wanted"
+  check_relaunch
   KEPT_RUN_FILE=${LOCKSTEP_RUN_FILE:-}
   case ${LOCKSTEP_CHAIN:-} in
     "") ;;
@@ -167,7 +191,7 @@ lockstep_train() {
   LOCKSTEP_RUN_FILE=${KEPT_RUN_FILE:-$(own_run_file)}
   export LOCKSTEP_RUN_FILE
   record file "$LOCKSTEP_RUN_FILE"
-  prepare
+  prepare hear_of_losses
   sweep_leftovers
   RESUME=auto
   if [ "$(scheduler_restarts)" -gt 0 ]; then
@@ -177,19 +201,15 @@ lockstep_train() {
   fi
   # a job that PBS was given afresh is not in it
   [ ! -e "$LOCKSTEP_RUN_FILE.jobs" ] || printf '%s\n' "$(job_id)" >>"$LOCKSTEP_RUN_FILE.jobs"
-  : >"$LOCKSTEP_RUN_FILE"  # what it says afterwards is of this attempt
-  run_ranks "$LOCKSTEP_PROGRAM" train "$CONFIG" --resume "$RESUME" "${ARGUMENTS[@]}"
+  train_attempt
   status=$?
-  # launchers mangle exit statuses: the run's folder knows how it ended
-  if [ -s "$LOCKSTEP_RUN_FILE" ]; then
-    last_run_status
+  while relaunch "$status"; do
+    RESUME=$RUN
+    train_attempt
     status=$?
-    [ "$status" -eq 3 ] || make_report "$(cat "$LOCKSTEP_RUN_FILE")" "$status"
-  elif [ "$status" -eq 75 ]; then
-    status=1
-  elif [ "$status" -eq 0 ]; then
-    status=2  # no run came of it: what all ranks refuse before there is one is bad input
-  fi
+  done
+  forget_losses
+  [ ! -s "$LOCKSTEP_RUN_FILE" ] || [ "$status" -eq 3 ] || make_report "$(cat "$LOCKSTEP_RUN_FILE")" "$status"
   if ! may_start_again && { [ -z "$KEPT_RUN_FILE" ] || { [ -n "${LOCKSTEP_CHAIN:-}" ] && [ "$status" -ne 75 ] && [[ $LOCKSTEP_CHAIN != /* ]]; }; }; then
     forget_run_file
   fi

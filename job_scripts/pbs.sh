@@ -73,3 +73,23 @@ walltime_is_over() {
 }
 
 cancelled_in_pbs() { [ "$GOT" = TERM ] && [ "${LOCKSTEP_ON_TERM:-stop}" = stop ] && ! walltime_is_over; }
+
+# ---- the nodes that are left, for relaunch.sh ----
+
+nodes_of_pbs() { awk 'NF && !seen[$1]++ { print $1 }' "$PBS_NODEFILE"; }
+
+ask_pbs_node() {  # NODE COMMAND...
+  local tmrsh
+  tmrsh=$(pbs_command pbs_tmrsh)
+  if [ -x "$tmrsh" ]; then  # else the kernel's answer has to do
+    timeout -s KILL "$STEP_TIMEOUT" "$tmrsh" "$@"
+  fi
+}
+
+keep_pbs_nodes() {
+  local file
+  [ ${#LOST[@]} -gt 0 ] || return 0
+  file=$(own_file nodes)
+  printf '%s\n' "${LEFT[@]}" | awk 'NR == FNR { left[$1] = 1; next } $1 in left' - "$PBS_NODEFILE" >"$file.new" && mv "$file.new" "$file"
+  export PBS_NODEFILE=$file
+}

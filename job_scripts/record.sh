@@ -4,6 +4,7 @@
 #   begin JOB         the script runs
 #   file JOB PATH     where the run's folder will be named
 #   again JOB         asked the scheduler to start it again, and so it will
+#   relaunch JOB N [without NODE...]    lost ranks were started again, for the Nth time, within the job
 #   next JOB OTHER    OTHER was submitted in its place
 #   end JOB STATUS FOLDER
 

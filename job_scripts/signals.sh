@@ -83,10 +83,12 @@ end_a_launcher_that_stays() {
   done
 }
 
-# What the launcher has said last, before what we say of it; one that it left behind may hold the pipe open.
+# What the launcher has said last, before what we say of it; one that it left behind may hold the pipe open, as who is on a
+# node that is lost does when the launcher was killed.
 wait_for_errors() {
-  local looks
-  for ((looks = 0; looks < 25; ++looks)); do
+  local looks most=25
+  [ "$1" -ne 137 ] || most=5
+  for ((looks = 0; looks < most; ++looks)); do
     kill -0 "$FILTER_PID" 2>/dev/null || return 0
     sleep 0.2
   done
@@ -99,8 +101,10 @@ run_ranks() {
   FILTER_PID=$!
   "${START[@]}" "$@" 2>&"$errors" {errors}>&- &
   LAUNCHER_PID=$!
+  export -n LOCKSTEP_ATTEMPT  # what this shell starts from now on is no part of it
   exec {errors}>&-
-  started_by_srun || exec {watch}> >(end_a_launcher_that_stays)
+  if [ "$AS_WORLD" -gt 0 ]; then exec {watch}> >(end_a_launcher_of_lost_ranks)
+  elif ! started_by_srun; then exec {watch}> >(end_a_launcher_that_stays); fi
   deliver  # what came before there was anybody to tell
   while :; do
     wait "$LAUNCHER_PID" 2>/dev/null  # bash would tell of the one that we kill
@@ -110,7 +114,7 @@ run_ranks() {
   done
   LAUNCHER_PID=
   [ -z "$watch" ] || exec {watch}>&-
-  wait_for_errors
+  wait_for_errors "$status"
   say_memory_kills
   return "$status"
 }

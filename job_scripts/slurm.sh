@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2034  # what is set here, the other parts read
+# shellcheck shell=bash disable=SC2034,SC2153  # what is set here, the other parts read
 # What is Slurm's own: what it gave the job, how srun starts the ranks, how the job goes on.
 
 slurm_gpus() {  # of this job on this node: what the node has is not what the job may use
@@ -91,6 +91,7 @@ start_with_srun() {
   [ -n "$RANKS_PER_NODE" ] && START+=(--ntasks="$RANKS" --ntasks-per-node="$RANKS_PER_NODE")
   [ -n "$RANKS_PER_NODE" ] && [ "$RANKS_PER_NODE" -gt "$CPUS_OF_A_NODE" ] && START+=(--overcommit)
   [ -n "${LOCKSTEP_SRUN_MPI:-}" ] && START+=(--mpi="$LOCKSTEP_SRUN_MPI")
+  [ "$RELAUNCHES" -eq 0 ] || start_again_with_srun
   return 0
 }
 
@@ -135,4 +136,59 @@ cancelled_in_slurm() {
   case $(slurm_field JobState "$job") in COMPLETING | CANCELLED) ;; *) return 1 ;; esac
   [ "$(slurm_field Reason "$job")" != TimeLimit ] || return 1
   case $(slurm_field PreemptTime "$job") in "" | None | Unknown) ;; *) return 1 ;; esac
+}
+
+# ---- the nodes that are left, for relaunch.sh ----
+
+nodes_of_slurm() { scontrol show hostnames "$SLURM_JOB_NODELIST"; }
+
+slurmd_port() { scontrol show config 2>/dev/null | sed -n 's/^SlurmdPort *= *\([0-9]*\).*/\1/p'; }
+
+# A step of one task; what was asked for the ranks is not for it.
+ask_slurm_node() {  # NODE COMMAND...
+  unset "${!SLURM_NTASKS@}" "${!SLURM_TASKS@}" "${!SLURM_CPUS_PER@}" "${!SLURM_GPUS@}" "${!SLURM_MEM@}" "${!SLURM_HINT@}"
+  timeout -s KILL "$STEP_TIMEOUT" srun --overlap --nodes=1 --ntasks=1 --cpus-per-task=1 --mpi=none --nodelist="$1" "${@:2}"
+}
+
+# What Slurm said of the job, said of the nodes LEFT alone. A job that has given up its lost nodes lives on when Slurm
+# notices that they are gone.
+keep_slurm_nodes() {
+  local all cpus laid i kept_cpus=() kept_laid=() gpus_of_a_node=${SLURM_GPUS_ON_NODE:-0}
+  end_slurm_steps
+  [ ${#LOST[@]} -gt 0 ] || return 0
+  mapfile -t all < <(nodes_of_slurm)
+  mapfile -t cpus < <(slurm_list "${SLURM_JOB_CPUS_PER_NODE:-1}")
+  mapfile -t laid < <(slurm_list "${SLURM_TASKS_PER_NODE:-1}")
+  for i in "${!all[@]}"; do
+    [[ " ${LEFT[*]} " == *" ${all[i]} "* ]] || continue
+    kept_cpus+=("${cpus[i]:-1}") kept_laid+=("${laid[i]:-1}")
+  done
+  export SLURM_JOB_NODELIST SLURM_NODELIST SLURM_JOB_NUM_NODES SLURM_NNODES SLURM_JOB_CPUS_PER_NODE SLURM_TASKS_PER_NODE
+  SLURM_JOB_NODELIST=$(IFS=,; echo "${LEFT[*]}") SLURM_NODELIST=$SLURM_JOB_NODELIST
+  SLURM_JOB_NUM_NODES=${#LEFT[@]} SLURM_NNODES=$SLURM_JOB_NUM_NODES
+  SLURM_JOB_CPUS_PER_NODE=$(IFS=,; echo "${kept_cpus[*]}") SLURM_TASKS_PER_NODE=$(IFS=,; echo "${kept_laid[*]}")
+  [ -z "${SLURM_NTASKS:-}" ] || SLURM_NTASKS=$(sum "${kept_laid[@]}") SLURM_NPROCS=$SLURM_NTASKS
+  [ -z "${SLURM_GPUS:-}" ] || SLURM_GPUS=$((SLURM_NNODES * gpus_of_a_node))
+  give_up_lost_nodes
+}
+
+give_up_lost_nodes() {
+  local folder answer
+  folder=$(mktemp -d) || return 0
+  # it leaves two files where it is called
+  answer=$(cd "$folder" && timeout -k 1 10 scontrol update JobId="$SLURM_JOB_ID" NodeList="$SLURM_JOB_NODELIST" 2>&1) ||
+    say "warning: Slurm would not take $(list_of "${LOST[@]}") from this job (${answer//$'\n'/ }): without sbatch --no-kill it ends the job when it notices"
+  rm -rf "$folder"
+}
+
+# Steps whose srun has left: one waits for its lost node, and holds what the next one needs.
+end_slurm_steps() {
+  local steps
+  mapfile -t steps < <(unset "${!SQUEUE_@}"; timeout -k 1 10 squeue --noheader --steps --jobs="$SLURM_JOB_ID" --format=%i 2>/dev/null | grep -E '[.][0-9]+$')
+  [ ${#steps[@]} -eq 0 ] || timeout -k 1 10 scancel "${steps[@]}" 2>/dev/null || true
+}
+
+start_again_with_srun() {
+  START+=(--overlap --nodes="$NODES" --nodelist="$SLURM_JOB_NODELIST")
+  [ -n "$RANKS_PER_NODE" ] || START+=(--ntasks="$RANKS")
 }

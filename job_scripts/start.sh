@@ -33,7 +33,8 @@ choose_start() {
     mpirun | mpiexec)
       case $(mpi_family "$kind") in
         openmpi) start_with_openmpi "$kind" ;;
-        pals) START=("$kind" -n "$RANKS" --ppn "$(ranks_on_a_node)" --depth "$CPUS_PER_RANK" --cpu-bind depth) ;;
+        pals) START=("$kind" -n "$RANKS" --ppn "$(ranks_on_a_node)" --depth "$CPUS_PER_RANK" --cpu-bind depth)
+          [ "$RELAUNCHES" -eq 0 ] || START+=(--hostfile "$PBS_NODEFILE") ;;
         *) start_with_hydra "$kind" ;;
       esac ;;
     *) die "LOCKSTEP_START=$kind: choose srun, mpirun or mpiexec" ;;
@@ -44,7 +45,7 @@ choose_start() {
 # With -q its own errors would be lost, too. PBS signals this filter as all others.
 without_banner() {
   trap '' TERM USR1 USR2
-  exec env -u POSIXLY_CORRECT sed -u '
+  exec env -u POSIXLY_CORRECT -u LOCKSTEP_ATTEMPT sed -u '
     /^[a-z]*run: Forwarding signal [0-9]* to job$/d
     /^\[[^]]*\] .*\(sent help message .*mpi-abort\|Set MCA parameter "[a-z]*_base_help_aggregate"\)/d
     /^-\{70,\}$/{
@@ -63,9 +64,13 @@ start_with_openmpi() {
   [ "$(id -u)" = 0 ] && START+=(--allow-run-as-root)
   if starts_by_prrte "$1"; then words_for_prrte; else words_for_orte; fi
   START+=(-n "$RANKS")
-  if ! in_slurm && ! openmpi_has tm; then
+  if in_slurm; then
+    [ "$RELAUNCHES" -eq 0 ] || export SLURM_OVERLAP=1  # for mpirun's own srun
+  elif ! openmpi_has tm; then
     START+=(--hostfile "$PBS_NODEFILE")
     [ "$NODES" -gt 1 ] && START+=("${AGENT[@]}" "$LOCKSTEP_HOME/job_scripts/pbs_agent.sh") && pass_environment
+  elif [ "$RELAUNCHES" -gt 0 ]; then
+    START+=(--hostfile "$PBS_NODEFILE")
   fi
   return 0
 }

@@ -125,6 +125,8 @@ def test_the_next_start_sweeps_what_killed_jobs_left(desk):
     kept = {f".lockstep-run-lab.{waiting}", ".lockstep-run-other.1", ".lockstep-chain-2", ".lockstep-chain-2.jobs"}
     for name in kept | {".lockstep-chain-1", ".lockstep-then-1"}:
         (folder / name).touch()
+    for kind in ("errors0", "silent0", "nodes"):
+        (folder / f".lockstep-{kind}-lab.{killed}").touch()
     for name in (".lockstep-chain-1", ".lockstep-then-1"):
         (folder / f"{name}.jobs").write_text(f"lab\n{killed}\n999999\n")
     (folder / ".lockstep-chain-2.jobs").write_text(f"lab\n{killed}\n{waiting}\n")

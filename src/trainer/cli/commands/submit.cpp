@@ -28,9 +28,10 @@ namespace fs = std::filesystem;
 constexpr int64_t kMostLinks = 100;
 
 // Settings of the job scripts that a job takes from where it is submitted; PBS passes no environment on.
-constexpr const char* kCarried[] = {"LOCKSTEP_SETUP",    "LOCKSTEP_PROGRAM",         "LOCKSTEP_START",
-                                    "LOCKSTEP_SRUN_MPI", "LOCKSTEP_MAX_RESTARTS",    "LOCKSTEP_ON_TERM",
-                                    "LOCKSTEP_REPORT",   "LOCKSTEP_THREADS_PER_CORE"};
+constexpr const char* kCarried[] = {
+    "LOCKSTEP_SETUP",          "LOCKSTEP_PROGRAM",     "LOCKSTEP_START",  "LOCKSTEP_SRUN_MPI",
+    "LOCKSTEP_MAX_RESTARTS",   "LOCKSTEP_ON_TERM",     "LOCKSTEP_REPORT", "LOCKSTEP_THREADS_PER_CORE",
+    "LOCKSTEP_MAX_RELAUNCHES", "LOCKSTEP_NODE_TIMEOUT"};
 
 struct SubmitArguments {
   std::string config, scheduler;

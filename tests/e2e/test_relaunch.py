@@ -1,0 +1,184 @@
+"""What a job's script makes of lost ranks, with programs in the scheduler's place: which faults it goes on after, and where."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+from cluster_kit import SOURCE
+from conftest import JOB_LIBRARY
+from process_kit import wait_for
+
+pytestmark = pytest.mark.about("job_scripts")
+
+ATTEMPT = SOURCE / "job_scripts/attempt.sh"
+
+PROGRAM = """#!/bin/bash
+case $1 in
+  config) printf 'train:\\n  as_world: %s  # a comment\\n' "$TEST_WORLD" ;;
+  train)
+    echo "$PWD/run" >"$LOCKSTEP_RUN_FILE"
+    n=$(($(cat tries 2>/dev/null) + 1)); echo $n >tries
+    echo "$LOCKSTEP_ATTEMPT: ${*:2}, silence ${LOCKSTEP_SILENCE:-of the program}"
+    sed -n "${n}{/./p}" faults >>"$LOCKSTEP_ERRORS"
+    step=$(sed -n "${n}p" steps)
+    echo "{\\"event\\":\\"step\\",\\"step\\":$step,\\"epoch\\":0}" >>run/metrics.jsonl
+    [ "$n" -gt "$(wc -l <faults)" ] || exit 1 ;;
+  status) [ "$(cat tries)" -gt "$(wc -l <faults)" ] || exit 1 ;;
+esac
+"""
+
+LOST = [{"code": "rank-lost", "ranks": [3], "what": "all-reduce failed"}]
+NAN = {"code": "failed", "ranks": [], "what": "the loss is not a number"}
+
+
+@pytest.fixture
+def job(run, tmp_path):
+    """job(faults of each attempt, steps=..., NAME=value...) -> what lockstep_train, in a job on one node, leaves with."""
+    folder = tmp_path / "work"
+    (folder / "run/checkpoints").mkdir(parents=True)
+    (folder / "run/checkpoints/step-00000470.pt").touch()
+    (folder / "bin").mkdir()
+    for name, text in (("lockstep", PROGRAM), ("mpirun", '#!/bin/bash\n[ "$1" = --version ] && { echo "Open MPI"; exit; }\n'
+                                                         'exec "$LOCKSTEP_PROGRAM" "${@: -4}"\n')):
+        (folder / "bin" / name).write_text(text)
+        (folder / "bin" / name).chmod(0o755)
+    (folder / "nodes").write_text(f"{os.uname().nodename}\n" * 4)
+
+    def start(*faults, steps=(), **variables):
+        lines = [[json.dumps(line, separators=(",", ":")) for line in lines] for lines in faults]
+        assert all(len(each) <= 1 for each in lines), "a line an attempt"
+        (folder / "faults").write_text("".join((each[0] if each else "") + "\n" for each in lines))
+        (folder / "steps").write_text("".join(f"{step}\n" for step in steps or range(1, 9)))
+        environment = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "PBS_JOBID": "7.x", "TEST_WORLD": "4",
+                       "LOCKSTEP_PROGRAM": str(folder / "bin/lockstep"), "LOCKSTEP_START": "mpirun",
+                       "PBS_NODEFILE": str(folder / "nodes"), **variables}
+        return run("bash", "-c", f"{JOB_LIBRARY}\nopenmpi_has() {{ true; }}\nlockstep_train quick.yaml", cwd=folder,
+                   env=environment)
+    start.folder = folder
+    return start
+
+
+def relaunches(done):
+    return [line for line in done.stdout.splitlines() if "(relaunch " in line or "relaunches are" in line]
+
+
+def test_a_lost_rank_is_started_again_in_the_runs_folder(job):
+    done = job(LOST)
+    assert done.returncode == 0, done.output
+    assert relaunches(done) == ["lockstep job: rank 3 was lost; going on with the same 1 node after step 470 (relaunch 1 of at most 3)"]
+    first, then = (line for line in done.stdout.splitlines() if line.startswith("7.x.0."))
+    assert first == "7.x.0.0: quick.yaml --resume auto, silence 5"
+    assert then == f"7.x.0.1: quick.yaml --resume {job.folder}/run, silence 5"
+    assert not list(job.folder.glob(".lockstep-*"))
+
+
+@pytest.mark.parametrize("faults, goes_on", [
+    (LOST, True), ([], True),  # a rank 0 that was killed says nothing
+    ([{**LOST[0], "code": "rank-late"}], True), ([{**LOST[0], "code": "not-joined"}], True), ([{**LOST[0], "code": "no-memory"}], True),
+    ([NAN], False), ([{**NAN, "code": "bad-input"}], False), ([{**NAN, "code": "gpu"}], False), ([{**NAN, "code": "calls-differ"}], False)])
+def test_only_what_may_pass_is_tried_again(faults, goes_on, job):
+    done = job(faults)
+    assert (done.returncode == 0) == goes_on == bool(relaunches(done)), done.output
+
+
+def test_relaunches_are_bounded(job):
+    done = job(*[LOST] * 5)
+    assert done.returncode == 1 and len(relaunches(done)) == 4, done.output
+    assert relaunches(done)[-1] == ("lockstep job: rank 3 was lost, and 3 relaunches are enough (LOCKSTEP_MAX_RELAUNCHES=3); "
+                                    "submit again to go on")
+
+
+@pytest.mark.parametrize("most", ["0", "1"])
+def test_their_number_is_the_users(most, job):
+    done = job(*[LOST] * 5, LOCKSTEP_MAX_RELAUNCHES=most)
+    assert done.returncode == 1 and len([line for line in relaunches(done) if "going on" in line]) == int(most), done.output
+
+
+def test_a_step_that_kills_twice_ends_the_run(job):
+    done = job(LOST, LOST, LOST, steps=(120, 120, 120))
+    assert done.returncode == 1, done.output
+    assert "rank 3 was lost twice after step 120, and no node: the same would come again" in done.stdout
+    assert len(relaunches(done)) == 1
+
+
+def test_without_as_world_it_fails_and_says_what_would_help(job):
+    done = job(LOST, TEST_WORLD="0")
+    assert done.returncode == 1 and not relaunches(done), done.output
+    assert "rank 3 was lost: with train.as_world the ranks would have been started again" in done.stdout
+    assert "silence of the program" in done.stdout
+    assert "train.as_world" not in job([NAN], [NAN], TEST_WORLD="0").stdout
+
+
+def test_what_the_user_has_set_stays(job):
+    errors = job.folder / "mine.jsonl"
+    errors.write_text(json.dumps(NAN, separators=(",", ":")) + "\n")  # of another run
+    done = job(LOST, LOCKSTEP_ERRORS=str(errors), LOCKSTEP_SILENCE="30")
+    assert done.returncode == 0 and "silence 30" in done.stdout, done.output
+    assert len(errors.read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize("name", ["LOCKSTEP_MAX_RELAUNCHES", "LOCKSTEP_NODE_TIMEOUT"])
+def test_a_setting_that_is_no_number_is_refused(name, job):
+    done = job(LOST, **{name: "three"})
+    assert done.returncode == 2 and f"{name}=three: a number is wanted" in done.stderr
+
+
+SHRINK = f"""
+{JOB_LIBRARY}
+scontrol() {{ case $2 in hostnames) printf 'n1\\nn2\\nn3\\n' ;; *) echo "$*" >>asked ;; esac; }}
+squeue() {{ printf '7.0\\n7.batch\\n'; }}
+scancel() {{ echo "cancelled $*" >>asked; }}
+timeout() {{ [ "$1" = -k ] && shift 2; shift; "$@"; }}
+CPU_FOLDER=$PWD RELAUNCHES=1 LEFT=(n1 n3) LOST=(n2)
+keep_slurm_nodes
+read_allocation
+START=() && start_with_srun
+echo "$NODES $RANKS $SLURM_TASKS_PER_NODE $SLURM_JOB_CPUS_PER_NODE ${{SLURM_NTASKS:-}}"
+echo "${{START[*]}}"
+"""
+
+
+@pytest.mark.parametrize("laid, asked, told, words", [
+    ("2(x3)", "6", "2 4 2,2 4,4 4", "--ntasks=4 --ntasks-per-node=2 --overlap --nodes=2 --nodelist=n1,n3"),
+    ("3,2,1", "6", "2 4 3,1 4,4 4", "--overlap --nodes=2 --nodelist=n1,n3 --ntasks=4"),
+    ("4(x3)", None, "2 8 4,4 4,4 ", "--ntasks=8 --ntasks-per-node=4 --overlap --nodes=2 --nodelist=n1,n3")])
+def test_slurms_nodes_that_are_left_keep_their_ranks(laid, asked, told, words, run, tmp_path):
+    done = run("bash", "-c", SHRINK, cwd=tmp_path, check=True,
+               env={"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[1-3]", "SLURM_JOB_NUM_NODES": "3", "SLURM_NTASKS": asked,
+                    "SLURM_JOB_CPUS_PER_NODE": "4(x3)", "SLURM_TASKS_PER_NODE": laid, "SLURM_CPUS_ON_NODE": "4"})
+    lines = done.stdout.splitlines()
+    assert lines[-2] == told and lines[-1].endswith(words), done.output
+    asked = (tmp_path / "asked").read_text().splitlines() if (tmp_path / "asked").exists() else []
+    assert "cancelled 7.0" in asked
+
+
+@pytest.mark.parametrize("lines, left, kept", [("n1 n1 n2 n2 n3 n3", "n1 n3", "n1 n1 n3 n3"), ("n1.site n10.site", "n10.site", "n10.site")])
+def test_pbs_nodes_that_are_left_keep_their_lines(lines, left, kept, run, tmp_path):
+    (tmp_path / "file").write_text(lines.replace(" ", "\n") + "\n")
+    done = run("bash", "-c", f'{JOB_LIBRARY}\nLEFT=({left}) LOST=(gone); keep_pbs_nodes; cat "$PBS_NODEFILE"', cwd=tmp_path,
+               env={"PBS_JOBID": "7.x", "PBS_NODEFILE": str(tmp_path / "file")}, check=True)
+    assert done.stdout.split() == kept.split()
+
+
+def test_a_refused_connection_is_an_answer(run, tmp_path):
+    script = JOB_LIBRARY + 'check_relaunch; kernel_answers localhost && echo alive; kernel_answers no.such.name.invalid && echo unknown'
+    assert run("bash", "-c", script, cwd=tmp_path, env={"PBS_JOBID": "7.x"}).stdout.split() == ["alive", "unknown"]
+
+
+def test_what_is_left_of_an_attempt_is_ended_and_nothing_else(run):
+    def sleeper(attempt):
+        process = subprocess.Popen(["sleep", "3600"], env={**os.environ, "LOCKSTEP_ATTEMPT": attempt})
+        wait_for(lambda: pathlib.Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n", what="it to start")
+        return process
+    mine, other = sleeper("7.t.0.1"), sleeper("7.t.0.11")
+    try:
+        assert run(ATTEMPT, "list", "7.t.0.1", "sleep", check=True).stdout.split() == [str(mine.pid)]
+        assert run(ATTEMPT, "list", "7.t.0.1", "other").stdout == ""
+        run(ATTEMPT, "end", "7.t.0.1", "", check=True)
+        assert mine.wait(30) == -9 and other.poll() is None
+    finally:
+        for process in (mine, other):
+            process.kill()
+            process.wait()

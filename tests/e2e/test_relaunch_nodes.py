@@ -1,0 +1,131 @@
+"""Runs that survive their nodes, on a real Slurm of three and on the stand-in for PBS: docs/elastic.md."""
+
+import pytest
+from cluster_kit import runs, start_lab, steps_logged, told
+from cluster_kit import reference, site, work  # noqa: F401  (fixtures)
+from pbs_kit import DDP as DDP_PBS, LASTING_SHELL, ended, log_of as pbs_log, submitted
+from process_kit import wait_for
+from relaunch_kit import break_run, logged_once, mend, ranks_on, same_bits, sets
+from slurm_kit import DDP, finished, log_of
+from slurm_kit import environment, sbatch  # noqa: F401  (fixtures)
+
+pytestmark = pytest.mark.about("job_scripts")
+
+STEPS = 200
+THREE = ("--nodes=3", "--ntasks-per-node=1")
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    """Slurm holds a silent node for dead after 300 s, as is its default: the scripts have to find it themselves."""
+    lab = start_lab(tmp_path_factory.mktemp("relaunch") / "lab", "slurm", nodes=3, slurmd_timeout=300)
+    yield lab
+    lab.stop()
+
+
+@pytest.fixture(scope="module")
+def pbs(tmp_path_factory):
+    lab = start_lab(tmp_path_factory.mktemp("relaunch-pbs") / "lab", "pbs", nodes=3)
+    yield lab
+    lab.stop()
+
+
+@pytest.mark.parametrize("how", ["node", "cut"])
+def test_the_rest_of_the_nodes_go_on(how, lab, sbatch, work, lockstep, reference):  # noqa: F811
+    job = sbatch(*THREE, DDP, "quick.yaml", *sets(STEPS))
+    broken = break_run(lab, work, job, how, "n3", 50)
+    try:
+        finished(lab, work, job)
+        log = log_of(work, job)
+        assert "node n3 does not answer; going on with 2 nodes after step " in log and "(relaunch 1 of at most 3)" in log, log
+        assert lab.job(job)["NumNodes"] == "2", "Slurm has been told that the job can do without it"
+        assert same_bits(lockstep, broken.run, reference, *sets(STEPS)) and logged_once(broken.run, STEPS)
+        if how == "cut":  # its half has ended by itself
+            wait_for(lambda: not ranks_on(lab, "n3", job), what="the ranks on n3 to end")
+    finally:
+        mend(lab, "n3", how)
+    assert [path.name for path in work.glob(".lockstep-*") if "errors0" not in path.name] == []
+
+
+@pytest.mark.parametrize("who, node", [("rank", "n2"), ("first rank", "n1"), ("carrier", "n2")])
+def test_a_rank_that_dies_alone_is_started_again_on_the_same_nodes(who, node, lab, sbatch, work, lockstep, reference, tmp_path):  # noqa: F811
+    record = tmp_path / "record"
+    job = sbatch(*THREE, DDP, "quick.yaml", *sets(STEPS), env={"LOCKSTEP_RECORD": str(record)})
+    broken = break_run(lab, work, job, who, node, 50)
+    finished(lab, work, job)
+    log = log_of(work, job)
+    assert "going on with the same 3 nodes after step " in log and lab.job(job)["NumNodes"] == "3", log
+    assert same_bits(lockstep, broken.run, reference, *sets(STEPS)) and logged_once(broken.run, STEPS)
+    assert f"relaunch {job} 1" in record.read_text().splitlines()
+    assert not list(work.glob(".lockstep-*"))
+
+
+def test_a_spare_node_takes_the_place_of_one_that_died(lab, sbatch, work, lockstep, reference):  # noqa: F811
+    """Four ranks on two nodes of three, by two processes a node: the fifth and the sixth carry none."""
+    job = sbatch("--nodes=3", "--ntasks-per-node=2", DDP, "quick.yaml", *sets(STEPS))
+    broken = break_run(lab, work, job, "node", "n2", 50)
+    try:
+        finished(lab, work, job)
+        log = log_of(work, job)
+        assert "node n2 does not answer; going on with 2 nodes" in log, log
+        assert same_bits(lockstep, broken.run, reference, *sets(STEPS))
+    finally:
+        mend(lab, "n2", "node")
+
+
+def test_without_as_world_the_job_fails_as_before_and_says_what_would_help(lab, sbatch, work):  # noqa: F811
+    job = sbatch(*THREE, DDP, "quick.yaml", *sets(STEPS, as_world=0))
+    break_run(lab, work, job, "rank", "n2", 30)
+    state = lab.wait(job)
+    assert (state["JobState"], state["ExitCode"]) == ("FAILED", "1:0")
+    log = log_of(work, job)
+    assert "with train.as_world the ranks would have been started again" in log and "relaunch 1" not in log, log
+
+
+def test_another_number_of_nodes_goes_on(lab, sbatch, work, lockstep, reference):  # noqa: F811
+    """An allocation that comes back smaller, and then larger."""
+    words = sets(STEPS)
+    for nodes, steps in (("3", 40), ("1-2", 80), ("2-3", STEPS)):
+        job = sbatch(f"--nodes={nodes}", "--ntasks-per-node=1", DDP, "quick.yaml", *words, env={"LOCKSTEP_MAX_RESTARTS": "0"})
+        if steps < STEPS:
+            wait_for(lambda: steps_logged(work) >= steps, what=f"step {steps}")
+            told(lab, f"SLURM_JOB_ID={job}", ["scancel", "-s", "USR1", job])
+            assert lab.wait(job)["ExitCode"] == "75:0", log_of(work, job)
+        else:
+            finished(lab, work, job)
+    (run,) = runs(work)
+    assert same_bits(lockstep, run, reference, *words) and logged_once(run, STEPS)
+
+
+@pytest.fixture
+def qsub(pbs, work, site, environment):  # noqa: F811
+    def submit(select, *more, **variables):
+        variables = {**environment, "CONFIG": "quick.yaml", "SET": " ".join(sets(STEPS)[1::2]), **variables}
+        return submitted(pbs, work, variables, "-k", "oed", *more, "-l", select, "-l", "place=scatter", script=DDP_PBS)
+    return submit
+
+
+@pytest.mark.parametrize("how, said", [("node", "node n3 does not answer; going on with 2 nodes after step "),
+                                       ("cut", "node n3 does not answer; going on with 2 nodes after step "),
+                                       ("rank", "going on with the same 3 nodes after step ")])
+def test_the_same_on_pbs(how, said, pbs, qsub, work, lockstep, reference):  # noqa: F811
+    job = qsub("select=3:ncpus=1:mpiprocs=1")
+    broken = break_run(pbs, work, job, how, "n3", 50)
+    try:
+        assert ended(pbs, job) == 0, pbs_log(work, job)
+        assert said in pbs_log(work, job), pbs_log(work, job)
+        assert same_bits(lockstep, broken.run, reference, *sets(STEPS)) and logged_once(broken.run, STEPS)
+    finally:
+        mend(pbs, "n3", how)
+
+
+def test_a_smaller_chunk_of_pbs_goes_on(pbs, qsub, work, lockstep, reference):  # noqa: F811
+    job = qsub("select=3:ncpus=1:mpiprocs=1", *LASTING_SHELL, LOCKSTEP_MAX_RESTARTS="0")
+    wait_for(lambda: steps_logged(work) >= 40, what="step 40")
+    told(pbs, f"PBS_JOBID={job}", ["qsig", "-s", "USR1", job])
+    assert ended(pbs, job) == 75, pbs_log(work, job)
+    assert ended(pbs, qsub("select=2:ncpus=1:mpiprocs=1")) == 0
+    (run,) = runs(work)
+    assert same_bits(lockstep, run, reference, *sets(STEPS)) and logged_once(run, STEPS)
+
+
