@@ -58,6 +58,7 @@ const Case kCases[] = {
     {"groups.2", {"slowest"}},
     {"overlap.1", {"bucket", "DDP's bucket"}, 3},
     {"resume.1", {"epoch", "order", "rate", "final"}, 4},
+    {"resume.4", {"carries", "sum"}, 2},
     {"sampler.1", {"of 12", "of 10", "of 2", "of 1"}},
     {"sampler.2", {"epoch 0", "epoch 1", "epoch 2"}},
 };

@@ -1,0 +1,186 @@
+//@ title      Eight ranks on any number of processes
+//@ hint       8 ranks on 3 processes are 3, 3 and 2: who takes what is left over?
+//@ hint       Each has ranks / processes, the first ranks % processes have one more: p begins at p * (ranks / processes) + min(p, ranks % processes).
+//@ hint       (a + b) + (c + d) and ((a + b) + c) + d are rounded in other places. With which of them can the next process go on?
+//@ hint       Receive the sum so far from process p - 1, add the numbers of your own ranks to it one after the other, send it to process p + 1.
+//@ hint       The last process has the whole. It goes back the way it came: receive it from process p + 1, send it to process p - 1.
+//@ unsolved   is carried by process 0 and by process 1
+#include <lockstep/workshop.h>
+
+// A run of 8 ranks that goes on with fewer processes: each of them carries some of the ranks. It has to end with the
+// bits that it has with a process for each rank. There the gradients are added one rank after the other: rank 0's and
+// rank 1's, to this sum rank 2's, to this rank 3's. Each addition rounds, so another order has other bits. (gloo's ring
+// cuts the numbers into pieces and begins each with another rank; piece by piece it is the same.)
+//
+// Here a process is a thread, and the messenger calls it a rank: messenger.rank() is the process's number,
+// messenger.world() how many processes there are.
+
+// The ranks that a process carries, of 0 ... ranks - 1. Each rank is carried by one process. They stand in a row: those
+// of process 0 are the first, those of process 1 come next. No process carries two more than another.
+std::vector<int64_t> carried_by(int64_t process, int64_t processes, int64_t ranks) {
+  std::vector<int64_t> mine;
+  //@ todo
+  // TODO: only the ranks of this process. For now it takes them all.
+  (void)process, (void)processes;
+  for (int64_t rank = 0; rank < ranks; ++rank) mine.push_back(rank);
+  //@ solution
+  const int64_t even = ranks / processes, more = ranks % processes;
+  const int64_t first = process * even + std::min(process, more), count = even + (process < more ? 1 : 0);
+  for (int64_t rank = first; rank < first + count; ++rank) mine.push_back(rank);
+  //@ right spread
+  for (int64_t rank = process * ranks / processes; rank < (process + 1) * ranks / processes; ++rank) mine.push_back(rank);
+  //@ wrong dropped: rank 6 is carried by no process
+  const int64_t even = ranks / processes;
+  for (int64_t rank = process * even; rank < (process + 1) * even; ++rank) mine.push_back(rank);
+  //@ wrong rest_to_last: process 2 carries 4 ranks, and process 0 carries 2
+  const int64_t even = ranks / processes, end = process + 1 == processes ? ranks : (process + 1) * even;
+  for (int64_t rank = process * even; rank < end; ++rank) mine.push_back(rank);
+  //@ wrong rounded_up: process 0 carries 2 ranks, and process 4 carries 0
+  const int64_t most = (ranks + processes - 1) / processes;
+  for (int64_t rank = process * most; rank < std::min(ranks, (process + 1) * most); ++rank) mine.push_back(rank);
+  //@ wrong turns: they do not stand in a row
+  for (int64_t rank = process; rank < ranks; rank += processes) mine.push_back(rank);
+  //@ wrong shifted: is carried by process 0 and by process 1
+  const int64_t even = ranks / processes, more = ranks % processes;
+  for (int64_t rank = process * even; rank < (process + 1) * even + (process < more ? 1 : 0); ++rank) mine.push_back(rank);
+  //@ wrong past_end: there is no such rank
+  for (int64_t rank = process * ranks / processes; rank < (process + 1) * ranks / processes; ++rank) mine.push_back(rank + 1);
+  //@ wrong nothing: rank 0 is carried by no process
+  (void)process, (void)processes, (void)ranks;
+  //@ end
+  return mine;
+}
+
+void add(std::vector<float>& sum, const std::vector<float>& numbers) {
+  for (size_t i = 0; i < sum.size(); ++i) sum[i] += numbers[i];
+}
+
+// The sum over all ranks, on each process, to the same bits with any number of processes. `own`: the numbers of each
+// rank that this process carries, in order; a process may carry none.
+std::vector<float> sum_over_ranks(lockstep::Messenger& messenger, const std::vector<std::vector<float>>& own, size_t size) {
+  const int process = messenger.rank(), processes = messenger.world();
+  std::vector<float> sum(size);  // zeros
+  //@ todo
+  // TODO: the ranks of the other processes, too, in the right order:
+  //   messenger.receive(from, std::as_writable_bytes(std::span(sum))) and messenger.send(to, std::as_bytes(std::span(sum)))
+  (void)process, (void)processes;
+  for (const auto& numbers : own) add(sum, numbers);
+  //@ solution
+  if (process > 0) messenger.receive(process - 1, std::as_writable_bytes(std::span(sum)));
+  for (const auto& numbers : own) add(sum, numbers);
+  if (process + 1 < processes) {
+    messenger.send(process + 1, std::as_bytes(std::span(sum)));
+    messenger.receive(process + 1, std::as_writable_bytes(std::span(sum)));  // the whole, on its way back
+  }
+  if (process > 0) messenger.send(process - 1, std::as_bytes(std::span(sum)));
+  //@ right sent_to_each
+  if (process > 0) messenger.receive(process - 1, std::as_writable_bytes(std::span(sum)));
+  for (const auto& numbers : own) add(sum, numbers);
+  if (process + 1 < processes) {
+    messenger.send(process + 1, std::as_bytes(std::span(sum)));
+    messenger.receive(processes - 1, std::as_writable_bytes(std::span(sum)));
+  } else {
+    for (int to = 0; to < process; ++to) messenger.send(to, std::as_bytes(std::span(sum)));
+  }
+  //@ wrong own: the ranks that it carries itself
+  (void)process, (void)processes;
+  for (const auto& numbers : own) add(sum, numbers);
+  //@ wrong sum_of_sums: these are the bits of a sum for each process, and of the sum of these
+  for (const auto& numbers : own) add(sum, numbers);
+  std::vector<float> other(size);
+  if (process > 0) {
+    messenger.receive(process - 1, std::as_writable_bytes(std::span(other)));
+    add(other, sum);
+    sum = other;
+  }
+  if (process + 1 < processes) {
+    messenger.send(process + 1, std::as_bytes(std::span(sum)));
+    messenger.receive(process + 1, std::as_writable_bytes(std::span(sum)));
+  }
+  if (process > 0) messenger.send(process - 1, std::as_bytes(std::span(sum)));
+  //@ wrong collected: these are the bits of a sum for each process, and of the sum of these
+  for (const auto& numbers : own) add(sum, numbers);
+  if (process > 0) {
+    messenger.send(0, std::as_bytes(std::span(sum)));
+    messenger.receive(0, std::as_writable_bytes(std::span(sum)));
+  } else {
+    std::vector<float> other(size);
+    for (int from = 1; from < processes; ++from) {
+      messenger.receive(from, std::as_writable_bytes(std::span(other)));
+      add(sum, other);
+    }
+    for (int to = 1; to < processes; ++to) messenger.send(to, std::as_bytes(std::span(sum)));
+  }
+  //@ wrong backward: these are the bits of a sum that begins with rank 7
+  if (process + 1 < processes) messenger.receive(process + 1, std::as_writable_bytes(std::span(sum)));
+  for (size_t i = own.size(); i > 0; --i) add(sum, own[i - 1]);
+  if (process > 0) {
+    messenger.send(process - 1, std::as_bytes(std::span(sum)));
+    messenger.receive(process - 1, std::as_writable_bytes(std::span(sum)));
+  }
+  if (process + 1 < processes) messenger.send(process + 1, std::as_bytes(std::span(sum)));
+  //@ wrong back_to_front: in which order
+  if (process > 0) messenger.receive(process - 1, std::as_writable_bytes(std::span(sum)));
+  for (size_t i = own.size(); i > 0; --i) add(sum, own[i - 1]);
+  if (process + 1 < processes) {
+    messenger.send(process + 1, std::as_bytes(std::span(sum)));
+    messenger.receive(process + 1, std::as_writable_bytes(std::span(sum)));
+  }
+  if (process > 0) messenger.send(process - 1, std::as_bytes(std::span(sum)));
+  //@ wrong in_doubles: these are the bits of a sum in doubles
+  std::vector<double> exact(size);
+  if (process > 0) messenger.receive(process - 1, std::as_writable_bytes(std::span(exact)));
+  for (const auto& numbers : own)
+    for (size_t i = 0; i < size; ++i) exact[i] += numbers[i];
+  if (process + 1 < processes) {
+    messenger.send(process + 1, std::as_bytes(std::span(exact)));
+    messenger.receive(process + 1, std::as_writable_bytes(std::span(exact)));
+  }
+  if (process > 0) messenger.send(process - 1, std::as_bytes(std::span(exact)));
+  for (size_t i = 0; i < size; ++i) sum[i] = static_cast<float>(exact[i]);
+  //@ wrong one_way: the whole has not come back
+  if (process > 0) messenger.receive(process - 1, std::as_writable_bytes(std::span(sum)));
+  for (const auto& numbers : own) add(sum, numbers);
+  if (process + 1 < processes) messenger.send(process + 1, std::as_bytes(std::span(sum)));
+  //@ wrong added_again: the ranks that it carries itself are in it twice
+  if (process > 0) messenger.receive(process - 1, std::as_writable_bytes(std::span(sum)));
+  for (const auto& numbers : own) add(sum, numbers);
+  if (process + 1 < processes) {
+    messenger.send(process + 1, std::as_bytes(std::span(sum)));
+    messenger.receive(process + 1, std::as_writable_bytes(std::span(sum)));
+    for (const auto& numbers : own) add(sum, numbers);
+  }
+  if (process > 0) messenger.send(process - 1, std::as_bytes(std::span(sum)));
+  //@ wrong all_receive: while all receive, nobody sends
+  messenger.receive((process + processes - 1) % processes, std::as_writable_bytes(std::span(sum)));
+  for (const auto& numbers : own) add(sum, numbers);
+  messenger.send((process + 1) % processes, std::as_bytes(std::span(sum)));
+  //@ wrong never_sent: that nobody sends
+  if (process > 0) messenger.receive(process - 1, std::as_writable_bytes(std::span(sum)));
+  for (const auto& numbers : own) add(sum, numbers);
+  //@ end
+  return sum;
+}
+
+// RANKS PROCESSES
+int main(int argc, char** argv) {
+  return lockstep::run([&] {
+    const int ranks = argc > 1 ? std::stoi(argv[1]) : 8, processes = argc > 2 ? std::stoi(argv[2]) : 3;
+    constexpr size_t kSize = 32;
+    const auto numbers_of = [&](int64_t rank) {  // 1, 1/2, 1/3, 1/4, ...; rank 1 begins with 1/2, rank 2 with 1/3
+      std::vector<float> numbers;
+      for (size_t i = 0; i < kSize; ++i) numbers.push_back(1 / static_cast<float>(1 + i + static_cast<size_t>(rank)));
+      return numbers;
+    };
+    std::vector<std::vector<float>> sums(static_cast<size_t>(processes));
+    lockstep::run_as_ranks(processes, [&](lockstep::Messenger& messenger) {  // a thread is a process
+      std::vector<std::vector<float>> own;
+      for (const auto rank : carried_by(messenger.rank(), processes, ranks)) own.push_back(numbers_of(rank));
+      sums[static_cast<size_t>(messenger.rank())] = sum_over_ranks(messenger, own, kSize);
+    });
+    for (int process = 0; process < processes; ++process) {
+      lockstep::show("carries", carried_by(process, processes, ranks));
+      lockstep::show("sum", std::vector<double>(sums[process].begin(), sums[process].end()));
+    }
+  });
+}
