@@ -40,7 +40,7 @@ __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"))) void with
 
 /// Runs work(Lanes), a lambda marked LOCKSTEP_INLINE, whose loops are compiled for that level.
 template <class Work>
-void run_at(Level level, const Work& work) {
+void run_at([[maybe_unused]] Level level, const Work& work) {
 #if defined(__x86_64__)
   if (level == Level::avx512) return with_avx512(work);
   if (level == Level::avx2) return with_avx2(work);

@@ -35,7 +35,7 @@ LOCKSTEP_INLINE inline void steps(Registers registers, const Sgd& sgd, float* pa
 
 }  // namespace
 
-bool pays_sgd(int64_t count) {
+bool pays_sgd([[maybe_unused]] int64_t count) {
 #if defined(__x86_64__)
   return count <= kOneThreads || at::get_num_threads() == 1;
 #else
