@@ -13,7 +13,7 @@ DOCS = {  # caption -> its pages of docs/, in order; what no caption names stand
     "Ranks and their sums": ["ddp", "launchers", "process-groups", "all-reduce", "overlap"],
     "Other ways to be parallel": ["parallel", "data-parallel", "model-parallel", "pipeline", "tensor-parallel", "sharded-optimizer"],
     "Speed": ["step", "trace", "benchmark", "kernels", "gpu-step"],
-    "Clusters": ["cluster", "sites", "scale", "doctor"],
+    "Clusters": ["cluster", "elastic", "sites", "scale", "doctor"],
     "The project": ["dependencies", "versions", "architecture", "decisions/README"],
 }
 PROJECT = ["CHANGELOG", "SECURITY", "CONTRIBUTING", "data/README"]  # stand there as well

@@ -21,9 +21,9 @@ case $1 in
     echo "$PWD/run" >"$LOCKSTEP_RUN_FILE"
     n=$(($(cat tries 2>/dev/null) + 1)); echo $n >tries
     echo "$LOCKSTEP_ATTEMPT: ${*:2}, silence ${LOCKSTEP_SILENCE:-of the program}"
-    sed -n "${n}{/./p}" faults >>"$LOCKSTEP_ERRORS"
     step=$(sed -n "${n}p" steps)
     echo "{\\"event\\":\\"step\\",\\"step\\":$step,\\"epoch\\":0}" >>run/metrics.jsonl
+    sed -n "${n}{/./p}" faults >>"$LOCKSTEP_ERRORS"  # last: whoever has said it may be ended
     [ "$n" -gt "$(wc -l <faults)" ] || exit 1 ;;
   status) [ "$(cat tries)" -gt "$(wc -l <faults)" ] || exit 1 ;;
 esac

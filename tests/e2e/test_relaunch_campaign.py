@@ -18,7 +18,7 @@ from relaunch_kit import EVERY, break_run, logged_once, mend, same_bits, sets
 from slurm_kit import DDP, finished, log_of
 from slurm_kit import environment  # noqa: F401  (a fixture)
 
-pytestmark = [pytest.mark.about("job_scripts"), pytest.mark.full, pytest.mark.alone]  # it measures time
+pytestmark = pytest.mark.about("job_scripts")
 
 STEPS = 200
 KILLS = int(os.environ.get("RELAUNCH_KILLS", "50"))
@@ -60,6 +60,8 @@ def table(rows):
 
 
 @pytest.mark.parametrize("scheduler, submit", [("slurm", slurm_job), ("pbs", pbs_job)])
+@pytest.mark.full
+@pytest.mark.alone  # it measures time
 def test_every_broken_run_ends_with_the_bits_of_an_unbroken_one(scheduler, submit, tmp_path, environment, lockstep,  # noqa: F811
                                                                 reference, capsys):  # noqa: F811
     chance, rows = random.Random(31), []
