@@ -133,7 +133,7 @@ class Fusing {
     if (calls(relu, "aten.relu.default")) return is_slot(relu.arguments.at(0));
     const auto& input = relu.arguments.at(0);
     if (!is_slot(input) || reads_[static_cast<size_t>(input.slot)] != 1) return false;
-    return made_anew_.size() > static_cast<size_t>(input.slot) && made_anew_[static_cast<size_t>(input.slot)];
+    return made_anew_[static_cast<size_t>(input.slot)];
   }
 
   static bool become(Node& node, Arithmetic run, std::vector<Argument> arguments) {
@@ -141,7 +141,6 @@ class Fusing {
     node.arithmetic = run;
     node.op.reset();
     node.arguments = std::move(arguments);
-    node.arguments.resize(run == run_pool_relu ? 1 : 3);
     return true;
   }
 

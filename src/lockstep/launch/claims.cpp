@@ -189,6 +189,14 @@ void complete(Claims& claims, const Launcher& launcher, std::vector<std::string>
   check_ranges(claims, launcher);
 }
 
+bool was_told(const Job& job, const char* field) {
+  return std::find(job.guessed.begin(), job.guessed.end(), field) == job.guessed.end();
+}
+
+bool surely_one_node(const Job& job) {
+  return job.nodes == 1 && (was_told(job, "nodes") || was_told(job, "local_world"));
+}
+
 void read_rank_file(Claims& claims, const Surroundings& surroundings) {
   if (!surroundings.rank_file) return;
   auto hosts = unique_hosts(parse_node_file(*surroundings.rank_file));

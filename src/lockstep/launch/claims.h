@@ -23,6 +23,10 @@ Claims read_claims(const Launcher& launcher, const Environment& environment);
 /// Fills what follows from the rest (one rank, one node, equal nodes); what had to be guessed is a warning.
 void complete(Claims& claims, const Launcher& launcher, std::vector<std::string>& warnings);
 
+/// Whether the launcher or MPI said it, and it is no guess that may differ between the ranks.
+bool was_told(const Job& job, const char* field);
+bool surely_one_node(const Job& job);
+
 /// jsrun's node number: the place of this host in LSB_DJOB_RANKFILE after its first line.
 void read_rank_file(Claims& claims, const Surroundings& surroundings);
 

@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/launch/claims.h"
 
 namespace lockstep::comm {
 namespace {
@@ -36,15 +37,6 @@ bool agent_holds_store(const launch::Environment& environment) {
   return text == "True" || text == "true" || text == "1";
 }
 
-bool was_told(const Job& job, const char* field) {
-  return std::find(job.guessed.begin(), job.guessed.end(), field) == job.guessed.end();
-}
-
-// A guess differs between the ranks: rank 0 would listen where the others do not knock.
-bool surely_one_node(const Job& job) {
-  return job.nodes == 1 && (was_told(job, "nodes") || was_told(job, "local_world"));
-}
-
 // What a person or a batch system puts into a name must not lead elsewhere.
 std::string file_name(std::string name) {
   for (char& c : name) {
@@ -67,7 +59,7 @@ Rendezvous over_tcp(const launch::Environment& environment, const Job& job) {
   plan.port = port_of(value(environment, "MASTER_PORT"));
   // where every rank was told that there is one node, nobody else needs to reach it, whatever MASTER_ADDR
   // says
-  plan.host = !agent && surely_one_node(job) ? "127.0.0.1" : value(environment, "MASTER_ADDR");
+  plan.host = !agent && launch::surely_one_node(job) ? "127.0.0.1" : value(environment, "MASTER_ADDR");
   plan.prefix = restart_prefix(environment);
   plan.because = agent ? "torchrun's agent holds the store" : "MASTER_ADDR and MASTER_PORT are set";
   return plan;
@@ -76,7 +68,7 @@ Rendezvous over_tcp(const launch::Environment& environment, const Job& job) {
 std::string shared_folder(const launch::Environment& environment, const Job& job) {
   std::string own = value(environment, "LOCKSTEP_RENDEZVOUS_DIR");
   if (!own.empty()) return own;
-  if (surely_one_node(job)) return value(environment, "TMPDIR", "/tmp");
+  if (launch::surely_one_node(job)) return value(environment, "TMPDIR", "/tmp");
   return value(environment, "SLURM_SUBMIT_DIR", value(environment, "PBS_O_WORKDIR", "."));
 }
 
@@ -84,7 +76,7 @@ Rendezvous in_file(const launch::Environment& environment, const Job& job, const
                    const std::string& because) {
   Rendezvous plan;
   plan.how = Meeting::file;
-  plan.one_node = surely_one_node(job);
+  plan.one_node = launch::surely_one_node(job);
   plan.path = format("{}/lockstep-{}/{}", shared_folder(environment, job), ::geteuid(), file_name(name));
   plan.because = because;
   return plan;

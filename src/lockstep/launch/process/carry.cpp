@@ -22,6 +22,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/program.h"
+#include "lockstep/launch/claims.h"
 #include "lockstep/launch/process/stop_signal.h"
 #include "lockstep/launch/variables.h"
 
@@ -35,14 +36,6 @@ constexpr auto kLastWords = 10s;  // for the ranks beside one that failed
 constexpr const char* kCarrier = "LOCKSTEP_CARRIER";
 constexpr const char* kCarriedCount = "LOCKSTEP_BLOCK";
 constexpr int kPassedOn[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
-
-bool was_told(const Job& job, const char* field) {
-  return std::find(job.guessed.begin(), job.guessed.end(), field) == job.guessed.end();
-}
-
-bool is_one_node(const Job& job) {
-  return job.world == 1 || (job.nodes == 1 && (was_told(job, "nodes") || was_told(job, "local_world")));
-}
 
 // Kept from this process until it asks for them; what it starts has none blocked.
 class HeldSignals {
@@ -212,7 +205,7 @@ std::vector<std::string> settings_of_carried(const Job& job, int rank, int world
   std::vector<std::string> settings = {
       format("LOCKSTEP_RANK={}", rank), format("LOCKSTEP_WORLD_SIZE={}", world),
       format("{}={}", kCarriedCount, block.count), format("{}={}", kCarrier, ::getpid())};
-  if (is_one_node(job)) {
+  if (job.world == 1 || surely_one_node(job)) {
     settings.insert(settings.end(), {"LOCKSTEP_NODES=1", "LOCKSTEP_NODE_RANK=0"});
     settings.push_back(format("LOCKSTEP_LOCAL_RANK={}", rank));
     settings.push_back(format("LOCKSTEP_LOCAL_WORLD_SIZE={}", world));
