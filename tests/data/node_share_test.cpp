@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <csignal>
 #include <numeric>
 #include <set>
@@ -40,12 +41,15 @@ std::string unique_name() {
   return "share-test/" + std::to_string(::getpid());
 }
 
+/// What this process's tests left; another process may be running other tests of this file beside it.
 std::set<std::string> leftovers() {
+  const auto own = "lockstep-share-test_" + std::to_string(::getpid());
   std::set<std::string> names;
   for (const char* folder : {"/dev/shm", "/tmp"}) {
     for (const auto& entry : fs::directory_iterator(folder)) {
       const auto name = entry.path().filename().string();
-      if (name.find("lockstep-share-test") == 0) names.insert(name);
+      const bool begins = name.compare(0, own.size(), own) == 0;
+      if (begins && !std::isdigit(static_cast<unsigned char>(name[own.size()]))) names.insert(name);
     }
   }
   return names;
