@@ -279,11 +279,12 @@ wait
 """
 
 
+@pytest.mark.parametrize("backend", ["shared", "gloo"])
 @pytest.mark.parametrize("how, words", [(signal.SIGKILL, "has died"), (signal.SIGSTOP, "is stopped")])
-def test_a_lost_peer_on_another_node_is_named(start, peer, free_port, how, words):
+def test_a_lost_peer_on_another_node_is_named(start, peer, free_port, how, words, backend):
     """Two nodes of two ranks: one network namespace, but pages and node numbers of their own."""
     env = dict(MASTER_ADDR="10.99.0.1", MASTER_PORT=free_port(), GLOO_SOCKET_IFNAME="lockstep0")
-    job = start("unshare", "--net", "bash", "-c", TWO_NODES, "ranks", peer, "gloo", 1500, 20_000, STEPS_FOR_EVER, 5,
+    job = start("unshare", "--net", "bash", "-c", TWO_NODES, "ranks", peer, backend, 1500, 20_000, STEPS_FOR_EVER, 5,
                 env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     pids = ready_pids(job, 4)
     if len(pids) < 4:

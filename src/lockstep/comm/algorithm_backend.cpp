@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "lockstep/base/format.h"
+#include "lockstep/comm/compare_over.h"
 #include "lockstep/comm/node/reduction.h"
 #include "lockstep/comm/watch/calls.h"
 #include "lockstep/comm/watch/op_names.h"
@@ -22,22 +23,6 @@ void require_dense_cpu(const std::vector<at::Tensor>& tensors, const std::string
   for (const auto& tensor : tensors)
     TORCH_CHECK(tensor.device().is_cpu() && tensor.layout() == c10::kStrided, "the all-reduce ", name,
                 " takes dense CPU tensors, not a ", tensor.layout(), " one on ", tensor.device());
-}
-
-at::Tensor byte_tensor(const std::string& text) {
-  return at::from_blob(const_cast<char*>(text.data()), {static_cast<int64_t>(text.size())}, at::kByte)
-      .clone();
-}
-
-std::vector<std::string> gather_over(c10d::Backend& base, const std::string& own) {
-  std::vector<at::Tensor> mine = {byte_tensor(own)};
-  std::vector<std::vector<at::Tensor>> all(1);
-  for (int rank = 0; rank < base.getSize(); ++rank) all[0].push_back(at::empty_like(mine[0]));
-  base.allgather(all, mine, {})->wait();
-  std::vector<std::string> texts;
-  for (const auto& bytes : all[0])
-    texts.emplace_back(reinterpret_cast<const char*>(bytes.data_ptr<uint8_t>()), own.size());
-  return texts;
 }
 
 }  // namespace
@@ -70,14 +55,6 @@ std::exception_ptr AlgorithmBackend::carry(const Collective& collective,
   });
 }
 
-// TORCH_DISTRIBUTED_DEBUG=DETAIL: over the base's all-gather, which every rank comes to.
-void AlgorithmBackend::compare(const Collective& collective, OpType type, const Tensors& tensors,
-                               const c10d::ReduceOp& op) {
-  const auto found = difference(call_of(type, tensors, of_sum(op)),
-                                [this](const std::string& own) { return gather_over(*base(), own); });
-  if (!found.empty()) std::rethrow_exception(roll_->end_at(collective.number, found));
-}
-
 AlgorithmBackend::WorkPtr AlgorithmBackend::begin(OpType type, const Tensors& tensors,
                                                   const c10d::ReduceOp& op,
                                                   std::chrono::milliseconds timeout) {
@@ -86,10 +63,10 @@ AlgorithmBackend::WorkPtr AlgorithmBackend::begin(OpType type, const Tensors& te
   for (const auto& tensor : tensors) reductions.push_back(find_reduction(tensor.scalar_type(), op));
   const Collective collective{format("{} ({})", op_name(type), algorithm_.name), roll_->begin(type),
                               timeout == c10d::kUnsetTimeout ? timeout_.load() : timeout};
-  if (roll_->compares_calls()) compare(collective, type, tensors, op);
+  compare_over(*base(), *roll_, collective, call_of(type, tensors, of_sum(op)));
   auto work = c10::make_intrusive<QueuedWork>(getRank(), type, collective.number, tensors);
   queue_.add(work, [this, collective, tensors, reductions = std::move(reductions)] {
-    return roll_->is_dead() ? death() : run(collective, tensors, reductions);
+    return roll_->is_dead() ? death_of(*roll_) : run(collective, tensors, reductions);
   });
   return work;
 }
@@ -121,15 +98,6 @@ std::exception_ptr AlgorithmBackend::run(const Collective& collective, const Ten
       if (!flat.is_same(tensors[i])) tensors[i].copy_(flat);
     }
   });
-}
-
-std::exception_ptr AlgorithmBackend::death() {
-  try {
-    roll_->require_alive();
-    return nullptr;
-  } catch (const std::exception&) {
-    return std::current_exception();
-  }
 }
 
 }  // namespace lockstep::comm

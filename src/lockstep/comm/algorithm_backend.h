@@ -43,9 +43,6 @@ class AlgorithmBackend : public ForwardingBackend, public RollCalled, public Car
  private:
   WorkPtr begin(c10d::OpType type, const Tensors& tensors, const c10d::ReduceOp& op,
                 std::chrono::milliseconds timeout);
-  void compare(const Collective& collective, c10d::OpType type, const Tensors& tensors,
-               const c10d::ReduceOp& op);
-  std::exception_ptr death();
   std::exception_ptr run(const Collective& collective, const Tensors& tensors,
                          const std::vector<Reduction>& reductions);
 

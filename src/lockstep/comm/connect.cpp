@@ -71,15 +71,10 @@ Group::BackendType add_gloo(Group& group, const Joining& joining) {
                     make_gloo(joining.store, joining.job, joining.options, joining.roll), joining);
 }
 
-bool is_on_one_node(const std::vector<Peer>& peers) {
-  return std::all_of(peers.begin(), peers.end(),
-                     [&](const Peer& peer) { return peer.node == peers[0].node; });
-}
-
-// An algorithm has messages of its own, and several nodes have gloo's sums over all of them.
+// An algorithm has messages of its own.
 Group::BackendType add_shared(Group& group, const Joining& joining) {
   const auto& options = joining.options;
-  if (has_algorithm(options) || !is_on_one_node(joining.peers)) return add_gloo(group, joining);
+  if (has_algorithm(options)) return add_gloo(group, joining);
   auto backend = make_shared_backend(make_gloo(joining.store, joining.job, options, joining.roll),
                                      joining.roll, options.join_timeout, options.timeout);
   const auto type =
@@ -270,7 +265,9 @@ std::string backend_for(const launch::Runtime& runtime, const LaunchOptions& opt
   const bool alone = runtime.job().world == 1 && !runtime.has_mpi();
   if (asked != "auto" && !(asked == "mpi" && alone)) return asked;
   if (on_gpu) return "nccl";
-  return runtime.job().nodes == 1 && !has_algorithm(options) ? "shared" : "gloo";
+  const auto& job = runtime.job();
+  const bool a_rank_each = job.nodes > 1 && job.nodes == job.world;  // no node has anything to share
+  return a_rank_each || has_algorithm(options) ? "gloo" : "shared";
 }
 
 ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device,

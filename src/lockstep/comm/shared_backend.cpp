@@ -1,11 +1,52 @@
 #include "lockstep/comm/shared_backend.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/node/node_transport.h"
+#include "lockstep/comm/nodes_backend.h"
 
 namespace lockstep::comm {
 namespace {
+
+using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+
+std::vector<Peer> peers_on(int node, const std::vector<Peer>& peers) {
+  std::vector<Peer> here;
+  for (const auto& peer : peers) {
+    if (peer.node == node) here.push_back(peer);
+  }
+  return here;
+}
+
+NodeRanks ranks_of(const std::vector<Peer>& peers, int own) {
+  NodeRanks ranks;
+  for (const auto& peer : peers) {
+    if (peer.rank == own) ranks.own = static_cast<int>(ranks.ranks.size());
+    ranks.ranks.push_back(peer.rank);
+  }
+  return ranks;
+}
+
+// Nothing where gloo's ring does not pass from node to node, or has nothing to save: a node has one rank
+// each.
+std::optional<NodeLayout> layout_of(const std::vector<Peer>& peers, int own) {
+  NodeLayout layout;
+  std::vector<int> nodes;
+  for (const auto& peer : peers) {
+    if (nodes.empty() || nodes.back() != peer.node) {
+      if (std::find(nodes.begin(), nodes.end(), peer.node) != nodes.end()) return std::nullopt;
+      nodes.push_back(peer.node);
+      layout.firsts.push_back(peer.rank);
+    }
+    if (peer.rank == own) layout.own = static_cast<int>(nodes.size()) - 1;
+  }
+  if (nodes.size() == peers.size()) return std::nullopt;
+  layout.firsts.push_back(static_cast<int>(peers.size()));
+  return layout;
+}
 
 // gloo sees a peer's death at its socket; in memory only its process number tells of it.
 std::string why_apart(const std::vector<Peer>& peers) {
@@ -20,29 +61,62 @@ std::string why_apart(const std::vector<Peer>& peers) {
   return "";
 }
 
+void tell_of_gloo(const RollCall& roll, const std::string& why) {
+  if (roll.rank() != 0) return;
+  log::warning(
+      format("the ranks share no memory, so sums go over sockets (gloo), slower and to the same "
+             "bits: {}\n  to do: make /dev/shm larger (a container: --shm-size), and the same one "
+             "for all ranks of a node",
+             why));
+}
+
+// The first reason why a node's ranks share no memory, the same on all ranks of the group.
+std::string agreed(RollCall& roll, const std::string& why, std::chrono::milliseconds timeout) {
+  const auto all = or_who_is_late(roll, timeout, [&] {
+    return exchange(*roll.store(), "nodes/why", ranks_of(roll.peers(), roll.rank()), why);
+  });
+  const auto found = std::find_if(all.begin(), all.end(), [](const auto& text) { return !text.empty(); });
+  return found == all.end() ? "" : *found;
+}
+
+BackendPtr over_nodes(BackendPtr gloo, NodeLayout layout, std::shared_ptr<RollCall> roll,
+                      std::chrono::milliseconds join_timeout, std::chrono::milliseconds timeout) {
+  const auto& peers = roll->peers();
+  const auto here = peers_on(peers[static_cast<size_t>(roll->rank())].node, peers);
+  std::string why = why_apart(here);
+  auto node = why.empty() ? open_node(*roll, format("node/{}", layout.own), ranks_of(here, roll->rank()),
+                                      NodesBackend::kMostBytes, join_timeout, why)
+                          : nullptr;
+  const auto first = agreed(*roll, why, join_timeout);
+  if (first.empty())
+    return c10::make_intrusive<NodesBackend>(std::move(gloo), std::move(node), std::move(layout),
+                                             std::move(roll), timeout);
+  tell_of_gloo(*roll, first);
+  return gloo;
+}
+
 }  // namespace
 
 c10::intrusive_ptr<c10d::Backend> make_shared_backend(c10::intrusive_ptr<c10d::Backend> gloo,
                                                       std::shared_ptr<RollCall> roll,
                                                       std::chrono::milliseconds join_timeout,
                                                       std::chrono::milliseconds timeout) {
-  NodeRanks node{.ranks = {}, .own = roll->rank()};
-  for (const auto& peer : roll->peers()) node.ranks.push_back(peer.rank);
-  std::string why = why_apart(roll->peers());
-  auto transport = why.empty()
-                       ? open_node(*roll, "node", node, slot_bytes_for(node.ranks.size()), join_timeout, why)
-                       : nullptr;
+  const auto& peers = roll->peers();
+  if (peers_on(peers[0].node, peers).size() != peers.size()) {
+    auto layout = layout_of(peers, roll->rank());
+    return layout ? over_nodes(std::move(gloo), std::move(*layout), std::move(roll), join_timeout, timeout)
+                  : gloo;
+  }
+  std::string why = why_apart(peers);
+  auto transport = why.empty() ? open_node(*roll, "node", ranks_of(peers, roll->rank()),
+                                           slot_bytes_for(peers.size()), join_timeout, why)
+                               : nullptr;
   if (transport) {
     return c10::make_intrusive<InlineBackend>("shared", std::move(gloo), std::move(transport),
                                               std::move(roll), timeout, SumOrder::as_gloo,
                                               Runs::in_the_call_or_behind);
   }
-  if (roll->rank() == 0)
-    log::warning(
-        format("the ranks share no memory, so sums go over sockets (gloo), slower and to the same "
-               "bits: {}\n  to do: make /dev/shm larger (a container: --shm-size), and the same one "
-               "for all ranks of a node",
-               why));
+  tell_of_gloo(*roll, why);
   return gloo;
 }
 

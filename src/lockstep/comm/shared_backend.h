@@ -5,9 +5,10 @@
 
 namespace lockstep::comm {
 
-/// Over gloo's lines goes what is seldom: messages between two ranks, gather, scatter, all-to-all and sparse
-/// sums. Collective over the group, whose ranks are all on one node. Without shared memory between them it is
-/// `gloo` alone, which a warning says.
+/// On one node all collectives but the seldom ones (messages between two ranks, gather, scatter, all-to-all
+/// and sparse sums, which go over gloo's lines); over several, sums (nodes_backend.h). Collective over the
+/// group. Without shared memory between a node's ranks it is `gloo` alone, which a warning says, and where it
+/// could save no message.
 c10::intrusive_ptr<c10d::Backend> make_shared_backend(c10::intrusive_ptr<c10d::Backend> gloo,
                                                       std::shared_ptr<RollCall> roll,
                                                       std::chrono::milliseconds join_timeout,

@@ -1,5 +1,7 @@
 #include "lockstep/comm/node/call_word.h"
 
+#include <algorithm>
+
 #include "lockstep/base/format.h"
 #include "lockstep/comm/watch/calls.h"
 #include "lockstep/comm/watch/op_names.h"
@@ -33,6 +35,13 @@ std::string in_words(const CallWord& word) {
   if (word.bytes == 0) return text;
   return text + format(" of {} bytes of {}", word.bytes,
                        c10::toString(static_cast<c10::ScalarType>(byte_of(word.what, 16))));
+}
+
+std::string difference_to(const UnlikeCalls& unlike, int rank, const CallWord& own) {
+  const bool first = rank < unlike.rank;
+  const auto [low, high] = std::minmax(rank, unlike.rank);
+  return format("the ranks' calls differ: rank {}: {}; rank {}: {}", low,
+                in_words(first ? own : unlike.theirs), high, in_words(first ? unlike.theirs : own));
 }
 
 }  // namespace lockstep::comm

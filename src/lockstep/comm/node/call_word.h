@@ -28,5 +28,7 @@ struct UnlikeCalls {
   int rank;  // the other, of the group
   CallWord theirs;
 };
+/// Both in the same words, whichever of the two finds it.
+std::string difference_to(const UnlikeCalls& unlike, int rank, const CallWord& own);
 
 }  // namespace lockstep::comm

@@ -143,15 +143,6 @@ std::string InlineBackend::difference_from(const Call& own, Patience& patience) 
   });
 }
 
-// Both in the same words, whichever of the two finds it.
-std::string InlineBackend::difference_to(const UnlikeCalls& unlike, const CallWord& own) const {
-  const int mine = getRank();
-  const bool first = mine < unlike.rank;
-  const auto [low, high] = std::minmax(mine, unlike.rank);
-  return format("the ranks' calls differ: rank {}: {}; rank {}: {}", low,
-                in_words(first ? own : unlike.theirs), high, in_words(first ? unlike.theirs : own));
-}
-
 template <class Body>
 std::exception_ptr InlineBackend::carry_out(const Beginning& beginning, const Body& body) {
   try {
@@ -168,7 +159,8 @@ std::exception_ptr InlineBackend::carry_out(const Beginning& beginning, const Bo
   } catch (const OutOfPatience& reason) {
     return roll_->judge(beginning.collective(), reason.cause, reason.timed_out);
   } catch (const UnlikeCalls& unlike) {
-    return roll_->end_at(beginning.number, difference_to(unlike, beginning.word), "found in shared memory");
+    return roll_->end_at(beginning.number, difference_to(unlike, getRank(), beginning.word),
+                         "found in shared memory");
   } catch (const Error&) {
     return std::current_exception();  // the roll's own
   } catch (const std::exception& error) {

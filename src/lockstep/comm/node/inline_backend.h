@@ -79,7 +79,6 @@ class InlineBackend : public ForwardingBackend, public RollCalled {
   WorkPtr run(const Asked& asked, const Tensors& tensors, Tensors results, Body body);
   template <class Body>
   std::exception_ptr carry_out(const Beginning& beginning, const Body& body);
-  std::string difference_to(const UnlikeCalls& unlike, const CallWord& own) const;
   std::string difference_from(const Call& own, Patience& patience);
   Fold fold_for(c10d::OpType type, size_t items, size_t item_bytes) const;
   void reduce_all(at::Tensor tensor, const c10d::ReduceOp& op, c10d::OpType type, bool keep,

@@ -14,23 +14,6 @@ namespace {
 
 using Memory = std::optional<base::SharedMemory>;
 
-// What each rank tells the others at this stage, by place. The first collects, so that the store is asked a
-// few times a rank, however many there are.
-std::vector<std::string> exchange(c10d::Store& store, const std::string& stage, const NodeRanks& node,
-                                  const std::string& own) {
-  const auto key = [&](int rank) { return format("{}/{}", stage, rank); };
-  const std::string all = stage + "/all";
-  if (node.own != 0) {
-    store.set(key(node.ranks[static_cast<size_t>(node.own)]), own);
-    return base::unpack_texts(store.get_to_str(all));
-  }
-  std::vector<std::string> texts = {own};
-  for (size_t place = 1; place < node.ranks.size(); ++place)
-    texts.push_back(store.get_to_str(key(node.ranks[place])));
-  store.set(all, base::pack_texts(texts));
-  return texts;
-}
-
 std::string fresh_mark() {
   std::random_device device;
   std::string mark;
@@ -62,6 +45,22 @@ std::vector<std::string> make_piece(Memory& own, size_t bytes) {
 }
 
 }  // namespace
+
+// The first collects, so that the store is asked a few times a rank, however many there are.
+std::vector<std::string> exchange(c10d::Store& store, const std::string& stage, const NodeRanks& node,
+                                  const std::string& own) {
+  const auto key = [&](int rank) { return format("{}/{}", stage, rank); };
+  const std::string all = stage + "/all";
+  if (node.own != 0) {
+    store.set(key(node.ranks[static_cast<size_t>(node.own)]), own);
+    return base::unpack_texts(store.get_to_str(all));
+  }
+  std::vector<std::string> texts = {own};
+  for (size_t place = 1; place < node.ranks.size(); ++place)
+    texts.push_back(store.get_to_str(key(node.ranks[place])));
+  store.set(all, base::pack_texts(texts));
+  return texts;
+}
 
 NodeMemory share_memory(c10d::Store& store, const std::string& stage, const NodeRanks& node, size_t bytes) {
   std::vector<Memory> pieces(node.ranks.size());

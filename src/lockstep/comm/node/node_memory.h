@@ -29,4 +29,8 @@ NodeMemory share_memory(c10d::Store& store, const std::string& stage, const Node
 
 constexpr size_t kMarkBytes = 32;
 
+/// Collective over these ranks: what each tells the others at this stage, by place.
+std::vector<std::string> exchange(c10d::Store& store, const std::string& stage, const NodeRanks& node,
+                                  const std::string& own);
+
 }  // namespace lockstep::comm

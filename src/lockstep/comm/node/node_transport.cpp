@@ -229,22 +229,13 @@ size_t slot_bytes_for(size_t ranks) {
 std::unique_ptr<NodeTransport> open_node(RollCall& roll, const std::string& stage, const NodeRanks& node,
                                          size_t slot_bytes, std::chrono::milliseconds timeout,
                                          std::string& why) {
-  const Collective opening{"sharing memory in a node", 0, timeout};
-  std::exception_ptr error;
-  try {
+  return or_who_is_late(roll, timeout, [&]() -> std::unique_ptr<NodeTransport> {
     auto memory = share_memory(*roll.store(), stage, node, NodeWindow::bytes_for(slot_bytes));
     why = memory.why;
     if (memory.pieces.empty()) return nullptr;
     Patience patience(roll, 0, timeout, true);
     return std::make_unique<NodeTransport>(std::move(memory), node, slot_bytes, patience);
-  } catch (const OutOfPatience& reason) {
-    error = roll.judge(opening, reason.cause, reason.timed_out);
-  } catch (const c10::DistStoreError& late) {  // the store has waited for a rank
-    error = roll.judge(opening, late.what_without_backtrace(), true);
-  } catch (const std::exception& failed) {
-    error = roll.judge(opening, failed.what(), false);
-  }
-  std::rethrow_exception(error);
+  });
 }
 
 }  // namespace lockstep::comm

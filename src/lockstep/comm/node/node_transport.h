@@ -72,6 +72,23 @@ class NodeTransport : public Transport {
 /// What a slot has for so many ranks that are alone among themselves.
 size_t slot_bytes_for(size_t ranks);
 
+/// What `open` gives, which waits for other ranks; or throws the error that names who did not come in time.
+template <class Open>
+auto or_who_is_late(RollCall& roll, std::chrono::milliseconds timeout, Open&& open) {
+  const Collective opening{"sharing memory in a node", 0, timeout};
+  std::exception_ptr error;
+  try {
+    return open();
+  } catch (const OutOfPatience& reason) {
+    error = roll.judge(opening, reason.cause, reason.timed_out);
+  } catch (const c10::DistStoreError& late) {  // the store has waited for a rank
+    error = roll.judge(opening, late.what_without_backtrace(), true);
+  } catch (const std::exception& failed) {
+    error = roll.judge(opening, failed.what(), false);
+  }
+  std::rethrow_exception(error);
+}
+
 /// Collective over the node's ranks: their transport, or nothing on all of them alike, and `why` says why
 /// there is no shared memory between them. Throws the error that names who did not come in time.
 std::unique_ptr<NodeTransport> open_node(RollCall& roll, const std::string& stage, const NodeRanks& node,

@@ -1,0 +1,74 @@
+#include "lockstep/comm/nodes_backend.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "lockstep/base/libtorch.h"
+#include "lockstep/comm/compare_over.h"
+#include "lockstep/comm/node/call_word.h"
+#include "lockstep/comm/watch/op_names.h"
+
+namespace lockstep::comm {
+
+using c10d::OpType;
+
+NodesBackend::NodesBackend(c10::intrusive_ptr<c10d::Backend> gloo, std::unique_ptr<NodeTransport> node,
+                           NodeLayout layout, std::shared_ptr<RollCall> roll,
+                           std::chrono::milliseconds timeout)
+    : ForwardingBackend(gloo->getRank(), gloo->getSize(), gloo),
+      carrier_(dynamic_cast<Carrier&>(*gloo)),
+      node_(std::move(node)),
+      ring_(node_->window(), std::move(layout)),
+      roll_(std::move(roll)),
+      timeout_(timeout) {}
+
+void NodesBackend::setTimeout(std::chrono::milliseconds timeout) {
+  timeout_ = timeout;
+  base::set_timeout(*base(), timeout);
+}
+
+NodesBackend::WorkPtr NodesBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  const bool ours = tensors.size() == 1 && tensors[0].device().is_cpu() &&
+                    tensors[0].layout() == c10::kStrided && tensors[0].nbytes() <= kMostBytes;
+  if (!ours) return ForwardingBackend::allreduce(tensors, options);
+  const auto type = tensors[0].scalar_type();
+  const Reduction reduction = find_reduction(type, options.reduceOp, true);
+  const auto limit = options.timeout == c10d::kUnsetTimeout ? timeout_.load() : options.timeout;
+  const Collective collective{op_name(OpType::ALLREDUCE), roll_->begin(OpType::ALLREDUCE), limit};
+  compare_over(*base(), *roll_, collective, call_of(OpType::ALLREDUCE, tensors, of_sum(options.reduceOp)));
+  const auto op = static_cast<c10d::ReduceOp::RedOpType>(options.reduceOp);
+  const auto word = word_of(OpType::ALLREDUCE, static_cast<int>(op), -1, type, tensors[0].nbytes());
+  auto work = c10::make_intrusive<QueuedWork>(getRank(), OpType::ALLREDUCE, collective.number, tensors);
+  queue_.add(work, [this, collective, word, tensor = tensors[0], reduction] {
+    return roll_->is_dead() ? death_of(*roll_) : sum(collective, word, tensor, reduction);
+  });
+  return work;
+}
+
+std::exception_ptr NodesBackend::sum(const Collective& collective, const CallWord& word, at::Tensor tensor,
+                                     const Reduction& reduction) {
+  const at::NoGradGuard no_grad;  // it may be a parameter
+  const auto flat = tensor.contiguous();
+  auto* data = static_cast<std::byte*>(flat.data_ptr());
+  const auto items = static_cast<size_t>(flat.numel());
+  std::exception_ptr in_memory;
+  const auto over_gloo = carrier_.carry(collective, [&](Messenger& messenger) {
+    try {
+      Patience patience(*roll_, collective.number, collective.timeout, node_->crowded());
+      node_->name_call(word);
+      ring_.all_reduce(messenger, data, items, reduction, patience);
+    } catch (const OutOfPatience& reason) {
+      in_memory = roll_->judge(collective, reason.cause, reason.timed_out);
+    } catch (const UnlikeCalls& unlike) {
+      in_memory =
+          roll_->end_at(collective.number, difference_to(unlike, getRank(), word), "found in shared memory");
+    }
+  });
+  if (in_memory || over_gloo) return in_memory ? in_memory : over_gloo;
+  if (reduction.divide) reduction.divide(data, items, getSize());
+  if (!flat.is_same(tensor)) tensor.copy_(flat);
+  return nullptr;
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,123 @@
+// Sums over several nodes, which are pretended here: gloo's bits, whichever ranks share a node.
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/gloo_group.h"
+#include "lockstep/comm/meet/join.h"
+#include "lockstep/comm/shared_backend.h"
+#include "world.h"
+
+namespace lockstep {
+namespace {
+
+using namespace std::chrono_literals;
+using c10d::ReduceOp;
+using test::own_rank;
+using test::world;
+using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+
+class OverNodes : public ::testing::Test {
+ protected:
+  // The nodes of the ranks, as a digit each.
+  static std::vector<comm::Peer> pretended(const std::string& nodes) {
+    auto peers = comm::introduce(test::runtime());
+    for (auto& peer : peers) peer.node = nodes[static_cast<size_t>(peer.rank)] - '0';
+    return peers;
+  }
+
+  static std::vector<std::string> layouts() {
+    if (world() == 2) return {"01"};
+    if (world() == 3) return {"001", "011", "010"};
+    if (world() == 4) return {"0011", "0001", "0111", "0012", "0122", "0112", "0101", "0123"};
+    const auto half = static_cast<size_t>(world()) / 2, rest = static_cast<size_t>(world()) - half;
+    return {std::string(half, '0') + std::string(rest, '1'),
+            "01" + std::string(half, '2') + std::string(rest - 2, '3')};
+  }
+
+  // A group of its own on the same store: gloo, and what stands over it.
+  struct Opened {
+    BackendPtr gloo, shared;
+  };
+
+  static Opened open(const std::string& nodes, std::chrono::milliseconds timeout = 60s) {
+    static int opened = 0;
+    const LaunchOptions options{.backend = "shared", .timeout = timeout};
+    const auto store = c10::make_intrusive<c10d::PrefixStore>("nodes-test/" + std::to_string(opened++),
+                                                              comm::open_store(test::runtime(), 20s));
+    const auto roll = std::make_shared<comm::RollCall>(store, pretended(nodes), own_rank());
+    auto gloo = comm::make_gloo(store, test::runtime().job(), options, roll);
+    return {gloo, comm::make_shared_backend(gloo, roll, 20s, timeout)};
+  }
+
+  static at::Tensor numbers(int64_t items, at::ScalarType type) {
+    const auto generator = at::detail::createCPUGenerator(1000U + static_cast<uint64_t>(own_rank()));
+    if (at::isIntegralType(type, true)) return at::randint(0, 3, {items}, generator).to(type);
+    auto some = at::randn({items}, generator);
+    some.masked_fill_(at::rand({items}, generator) < 0.05, own_rank() % 2 == 0 ? 0.0 : -0.0);
+    return some.to(type);
+  }
+
+  static at::Tensor reduced(c10d::Backend& backend, const at::Tensor& own,
+                            ReduceOp::RedOpType op = ReduceOp::SUM) {
+    std::vector<at::Tensor> tensors = {own.clone()};
+    c10d::AllreduceOptions options;
+    options.reduceOp = op;
+    backend.allreduce(tensors, options)->wait();
+    return tensors[0];
+  }
+
+  static bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+    return at::equal(a.contiguous().view(at::kByte), b.contiguous().view(at::kByte));
+  }
+};
+
+TEST_F(OverNodes, SumsHaveGloosBitsWhicheverRanksShareANode) {
+  for (const auto& nodes : layouts()) {
+    const auto group = open(nodes);
+    for (const int64_t items : {0, 1, 3, 250, 4097, 20'011, 65'536, 65'537}) {
+      const auto own = numbers(items, at::kFloat);
+      EXPECT_TRUE(same_bits(reduced(*group.shared, own), reduced(*group.gloo, own)))
+          << items << " items, nodes " << nodes;
+    }
+  }
+}
+
+TEST_F(OverNodes, EveryTypeAndOperationHasGloosBits) {
+  const auto group = open(layouts()[0]);
+  for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16, at::kInt, at::kLong, at::kByte}) {
+    for (const auto op : {ReduceOp::SUM, ReduceOp::PRODUCT, ReduceOp::MIN, ReduceOp::MAX}) {
+      const auto own = numbers(5003, type);
+      EXPECT_TRUE(same_bits(reduced(*group.shared, own, op), reduced(*group.gloo, own, op)))
+          << type << " operation " << static_cast<int>(op);
+    }
+  }
+}
+
+TEST_F(OverNodes, SumsAreBegunInOrderAndWaitedForInAny) {
+  const auto group = open(layouts()[0]);
+  std::vector<at::Tensor> first = {at::ones({300'000})}, second = {at::full({5}, own_rank() + 1.0)};
+  const auto slow = group.shared->allreduce(first, {}), quick = group.shared->allreduce(second, {});
+  quick->wait();
+  slow->wait();
+  EXPECT_EQ(first[0][299'999].item<float>(), world());
+  EXPECT_EQ(second[0][0].item<float>(), world() * (world() + 1) / 2);
+}
+
+TEST_F(OverNodes, NodesAreGloosWhereItsRingDoesNotPassFromOneToTheNext) {
+  const std::string apart(world() == 2 ? "01" : world() == 3 ? "010" : "0101");
+  EXPECT_EQ(open(apart).shared->getBackendName(), "gloo");
+  EXPECT_EQ(open(layouts()[0]).shared->getBackendName(), world() == 2 ? "gloo" : "shared");
+}
+
+TEST_F(OverNodes, ANodesRanksThatCallUnlikeThingsAreTold) {
+  if (world() == 2) GTEST_SKIP() << "a node of two ranks and another one are three";
+  const auto group = open(layouts()[0], 5s);
+  const auto said = test::error_of([&] { reduced(*group.shared, at::ones({own_rank() == 0 ? 3 : 4})); });
+  EXPECT_NE(said, "");
+  if (own_rank() < 2) {
+    EXPECT_NE(said.find("the ranks' calls differ"), std::string::npos) << said;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
