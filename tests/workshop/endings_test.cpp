@@ -106,6 +106,14 @@ TEST(Endings, RanksInDifferentCallsAreToldTheirCallsAndNotThatOneNeverCame) {
   EXPECT_EQ(different_calls(apart), words);
   EXPECT_TRUE(told({left(1, apart), left(1, apart)}).starts_with(words));
   EXPECT_EQ(different_calls(opening + "rank 0 in all-reduce; rank 1 in all-reduce\n"), "");
+  EXPECT_EQ(
+      different_calls("error: collective 1: the ranks' calls differ: rank 0: all-reduce (sum) of 16 bytes of "
+                      "Double; rank 1: barrier\n  on: rank 0 of 2, host vm\n"),
+      words);
+  EXPECT_EQ(
+      different_calls("error: collective 1: the ranks' calls differ: rank 0: all-reduce (sum) of 16 bytes of "
+                      "Double; rank 1: all-reduce (sum) of 24 bytes of Double\n"),
+      "");
   EXPECT_EQ(different_calls(kLost), "");
 }
 

@@ -8,6 +8,8 @@
 #include <regex>
 #include <set>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -201,6 +203,33 @@ std::string without_places(const std::string& text) {
   return std::regex_replace(text, place, "");
 }
 
+using Calls = std::vector<std::pair<std::string, std::string>>;  // "rank 0", "all-reduce"
+
+// Who is in which call, by the line behind the opening words.
+Calls calls_behind(const std::string& opening, const std::regex& place, const std::string& printed) {
+  const auto begin = printed.find(opening);
+  if (begin == std::string::npos) return {};
+  const auto from = begin + opening.size();
+  const auto line = without_places(printed.substr(from, printed.find('\n', from) - from));
+  Calls calls;
+  for (std::sregex_iterator found(line.begin(), line.end(), place), end; found != end; ++found)
+    calls.emplace_back((*found)[1], (*found)[2]);
+  return calls;
+}
+
+// Empty where all are in the same.
+std::string in_words(const Calls& calls) {
+  std::set<std::string> kinds;
+  std::vector<std::string> ranks;
+  for (const auto& [rank, call] : calls) {
+    kinds.insert(call);
+    ranks.push_back(rank + " in " + call);
+  }
+  if (kinds.size() < 2) return {};
+  const auto count = kinds.size() == 2 ? std::string("two") : std::to_string(kinds.size());
+  return format("the ranks are in {} different calls: {}", count, base::join(ranks, ", "));
+}
+
 }  // namespace
 
 std::string rank_log(const std::string& folder, int rank) {
@@ -223,20 +252,11 @@ std::string plain_words(int rank, const std::string& printed) {
 }
 
 std::string different_calls(const std::string& printed) {
-  static const std::regex place(R"((rank \d+) in ([a-z -]*[a-z]))");
-  const std::string opening = "every rank came, and none has an answer: ";
-  const auto begin = printed.find(opening);
-  if (begin == std::string::npos) return {};
-  const auto line = without_places(printed.substr(begin, printed.find('\n', begin) - begin));
-  std::vector<std::string> ranks;
-  std::set<std::string> calls;
-  for (std::sregex_iterator found(line.begin(), line.end(), place), end; found != end; ++found) {
-    ranks.push_back(found->str());
-    calls.insert((*found)[2].str());
-  }
-  if (calls.size() < 2) return {};
-  const auto count = calls.size() == 2 ? std::string("two") : std::to_string(calls.size());
-  return format("the ranks are in {} different calls: {}", count, base::join(ranks, ", "));
+  // from ranks that waited for each other, and from one that found it at once: "rank 0: barrier; rank 1: ..."
+  static const std::regex waiting(R"((rank \d+) in ([a-z -]*[a-z]))"),
+      found(R"((rank \d+): ([a-z -]*[a-z]))");
+  const auto calls = calls_behind("every rank came, and none has an answer: ", waiting, printed);
+  return in_words(calls.empty() ? calls_behind("the ranks' calls differ: ", found, printed) : calls);
 }
 
 void require_good_end(const Run& run, const Limits& limits, const std::string& folder) {

@@ -18,8 +18,8 @@ std::string rank_log(const std::string& folder, int rank);
 /// empty where the text is none of these.
 std::string plain_words(int rank, const std::string& printed);
 
-/// "the ranks are in two different calls: rank 0 in all-reduce, rank 1 in barrier", where lockstep said that
-/// all came and who is where; empty where it did not, or all are in the same.
+/// "the ranks are in two different calls: rank 0 in all-reduce, rank 1 in barrier", where lockstep said
+/// who is where, as all came or as their calls differ; empty where it did not, or all are in the same.
 std::string different_calls(const std::string& printed);
 
 }  // namespace lockstep::workshop

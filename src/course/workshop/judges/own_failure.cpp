@@ -9,7 +9,10 @@ namespace {
 
 bool failed_alone(const RankRun& rank) {
   const auto& ending = rank.ending();
-  return !ending.is_well() && ending.printed.find("(collective ") == std::string::npos;
+  const bool met_another =
+      ending.error == Code::calls_differ ||  // named at once, by a rank that did not wait
+      ending.printed.find("(collective ") != std::string::npos;
+  return !ending.is_well() && !met_another;
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 namespace lockstep::workshop {
 
-/// NotYet, in the general words, where a rank crashed, or failed and named no collective.
+/// NotYet, in the general words, where a rank crashed, or failed and met no other rank in a collective.
 void require_no_own_failure(const Run& run, const std::string& folder);
 
 }  // namespace lockstep::workshop
