@@ -43,32 +43,44 @@ NodesBackend::WorkPtr NodesBackend::allreduce(Tensors& tensors, const c10d::Allr
   queue_.add(work, [this, collective, word, tensor = tensors[0], reduction] {
     return roll_->is_dead() ? death_of(*roll_) : sum(collective, word, tensor, reduction);
   });
-  return work;
+  if (queue_.runs_here()) queue_.run_waiting();  // a callback's own call: nobody else would begin it
+  const std::lock_guard<std::mutex> guard(mutex_);
+  return last_ = work;
+}
+
+// As gloo's, after all that this rank has begun.
+NodesBackend::WorkPtr NodesBackend::barrier(const c10d::BarrierOptions& options) {
+  const auto last = [this] {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    return std::exchange(last_, nullptr);
+  }();
+  if (last) last->wait();
+  return ForwardingBackend::barrier(options);
 }
 
 std::exception_ptr NodesBackend::sum(const Collective& collective, const CallWord& word, at::Tensor tensor,
                                      const Reduction& reduction) {
-  const at::NoGradGuard no_grad;  // it may be a parameter
-  const auto flat = tensor.contiguous();
-  auto* data = static_cast<std::byte*>(flat.data_ptr());
-  const auto items = static_cast<size_t>(flat.numel());
   std::exception_ptr in_memory;
   const auto over_gloo = carrier_.carry(collective, [&](Messenger& messenger) {
+    const at::NoGradGuard no_grad;  // it may be a parameter
+    const auto flat = tensor.contiguous();
+    auto* data = static_cast<std::byte*>(flat.data_ptr());
+    const auto items = static_cast<size_t>(flat.numel());
     try {
       Patience patience(*roll_, collective.number, collective.timeout, node_->crowded());
       node_->name_call(word);
       ring_.all_reduce(messenger, data, items, reduction, patience);
     } catch (const OutOfPatience& reason) {
       in_memory = roll_->judge(collective, reason.cause, reason.timed_out);
+      return;
     } catch (const UnlikeCalls& unlike) {
-      in_memory =
-          roll_->end_at(collective.number, difference_to(unlike, getRank(), word), "found in shared memory");
+      in_memory = roll_->end_all_at(collective.number, difference_to(unlike, getRank(), word));
+      return;
     }
+    if (reduction.divide) reduction.divide(data, items, getSize());
+    if (!flat.is_same(tensor)) tensor.copy_(flat);
   });
-  if (in_memory || over_gloo) return in_memory ? in_memory : over_gloo;
-  if (reduction.divide) reduction.divide(data, items, getSize());
-  if (!flat.is_same(tensor)) tensor.copy_(flat);
-  return nullptr;
+  return in_memory ? in_memory : over_gloo;
 }
 
 }  // namespace lockstep::comm

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 
 #include "lockstep/comm/algorithms/carrier.h"
 #include "lockstep/comm/node/call_queue.h"
@@ -30,6 +31,7 @@ class NodesBackend : public ForwardingBackend, public RollCalled {
   void setSequenceNumberForGroup() override {}
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr barrier(const c10d::BarrierOptions& options) override;
 
  private:
   std::exception_ptr sum(const Collective& collective, const CallWord& word, at::Tensor tensor,
@@ -40,6 +42,8 @@ class NodesBackend : public ForwardingBackend, public RollCalled {
   NodesRing ring_;
   std::shared_ptr<RollCall> roll_;
   std::atomic<std::chrono::milliseconds> timeout_;
+  std::mutex mutex_;
+  WorkPtr last_;     // of those that were queued
   CallQueue queue_;  // ends before the rest does
 };
 

@@ -15,8 +15,7 @@ constexpr size_t kBytesPerHandler = size_t{64} << 10;
 
 }  // namespace
 
-// A piece of a message that fits into a slot: of each of gloo's chunks the items from `at`, at most `most`.
-// In the slot each chunk has room for `most`.
+// In gloo's chunks, of which the last may be short or empty.
 struct NodesRing::Message {
   size_t items;
   size_t item_bytes;

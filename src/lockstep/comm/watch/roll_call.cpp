@@ -487,4 +487,13 @@ std::exception_ptr RollCall::end_at(uint64_t collective, const std::string& diff
           .of(Code::calls_differ));
 }
 
+std::exception_ptr RollCall::end_all_at(uint64_t collective, const std::string& difference) {
+  auto error = end_at(collective, difference, "found in shared memory");
+  const std::lock_guard<std::mutex> guard(mutex_);
+  const Found found{cause_of_death_, Code::calls_differ, {}};
+  bounded([store = store_, found] { return settle_in(*store, found); }, {});
+  if (at_death_) at_death_();
+  return error;
+}
+
 }  // namespace lockstep::comm

@@ -70,6 +70,8 @@ class RollCall {
   /// that know it. `found` says how it was found out.
   std::exception_ptr end_at(uint64_t collective, const std::string& difference,
                             const std::string& found = "compared because of TORCH_DISTRIBUTED_DEBUG=DETAIL");
+  /// The same, where other nodes wait in their connections to this one: they find it in the store.
+  std::exception_ptr end_all_at(uint64_t collective, const std::string& difference);
   /// This rank ends by an error that is no collective's: the others say `what` in place of a death.
   void tell_end(const std::string& what);
   /// NCCL's collectives are counted here, too: where libtorch's watchdog ends this process because one of the
