@@ -1,10 +1,10 @@
 """The program tests: pytest over tests/e2e, dealt to several workers; those marked `alone` follow, one by one."""
 
 import importlib.util
-import shutil
+import os
 import subprocess
-import tempfile
 
+import scratch
 from place import BUILD, PYTHON, REPORTS, ROOT, workers
 
 E2E = "tests/e2e"
@@ -21,15 +21,16 @@ def dealt(number):
 def pytest(name, *words, build=BUILD, env=None):
     if not any(str(word).startswith(E2E) for word in words):
         words = (*words, E2E)  # its conftest.py knows the options
-    folder = tempfile.mkdtemp(prefix="lt-")  # short: sockets and what is printed have room for so long a path
+    folder, lock = scratch.take()
     command = [PYTHON, "-m", "pytest", "--build-dir", build, "--basetemp", folder,
                "--junitxml", REPORTS / f"{name}-pytest.xml", *words]
-    good = subprocess.run([str(word) for word in command], cwd=ROOT, env=env).returncode in (0, NOTHING_CHOSEN)
+    good = subprocess.run([str(word) for word in command], cwd=ROOT, env=env, pass_fds=[lock]).returncode in (0, NOTHING_CHOSEN)
     if good:
-        subprocess.run(["chmod", "-R", "u+w", folder], stderr=subprocess.DEVNULL)  # some of it is read-only on purpose
-        shutil.rmtree(folder, ignore_errors=True)
+        scratch.remove(folder)
     else:
-        print(f"what the tests left is in {folder}")
+        scratch.keep(folder)
+        print(f"what the failed tests left is in {folder} until scripts/test runs again")
+    os.close(lock)
     return good
 
 

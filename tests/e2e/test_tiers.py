@@ -1,9 +1,11 @@
 """scripts/test: what a tier runs, in which order, and what it says of a test that fails."""
 
 import contextlib
+import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -15,6 +17,7 @@ from process_kit import PATIENCE
 sys.path.insert(0, str(SOURCE / "scripts/testing"))
 import changes  # noqa: E402
 import modules  # noqa: E402
+import scratch  # noqa: E402
 import stress  # noqa: E402
 
 pytestmark = pytest.mark.about("scripts")
@@ -162,6 +165,36 @@ def test_an_interrupted_run_leaves_nothing(tmp_path):
     while (SOURCE / f"/proc/{pid}").exists() and time.monotonic() < end:
         time.sleep(0.05)
     assert not (SOURCE / f"/proc/{pid}").exists()
+
+
+def run_with_files(tmp_path):
+    """A run that has written something read-only, and its folder."""
+    script = ("import sys, time; sys.path.insert(0, sys.argv[1]); import scratch, steps\n"
+              "def work():\n"
+              "    folder, _ = scratch.take()\n"
+              "    (folder / 'inner').mkdir(parents=True)\n"
+              "    (folder / 'inner').chmod(0o500)\n"
+              "    print(folder, flush=True)\n"
+              "    time.sleep(1000)\n"
+              "steps.leave_nothing(work)\n")
+    process = subprocess.Popen([sys.executable, "-c", script, SOURCE / "scripts/testing"], stdout=subprocess.PIPE, text=True,
+                               env={**clean_environment(), "TMPDIR": str(tmp_path)}, start_new_session=True)
+    return process, pathlib.Path(process.stdout.readline().strip())
+
+
+def test_the_files_of_a_killed_run_go_with_the_next_one(tmp_path, monkeypatch):
+    """And an interrupted one removes its own; those of a living one, or of nobody's, stay."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    killed, left = run_with_files(tmp_path)
+    living, used = run_with_files(tmp_path)
+    (tmp_path / "lt-other").mkdir()
+    killed.kill()
+    killed.wait(PATIENCE)
+    scratch.remove_left()
+    assert not left.exists() and used.exists()
+    living.terminate()
+    assert living.wait(PATIENCE) == 128 + 15
+    assert [path.name for path in tmp_path.iterdir()] == ["lt-other"]
 
 
 # what compiling costs
