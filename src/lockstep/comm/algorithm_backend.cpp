@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include "lockstep/base/format.h"
-#include "lockstep/comm/compare_over.h"
 #include "lockstep/comm/node/reduction.h"
 #include "lockstep/comm/watch/calls.h"
 #include "lockstep/comm/watch/op_names.h"
@@ -63,10 +62,11 @@ AlgorithmBackend::WorkPtr AlgorithmBackend::begin(OpType type, const Tensors& te
   for (const auto& tensor : tensors) reductions.push_back(find_reduction(tensor.scalar_type(), op));
   const Collective collective{format("{} ({})", op_name(type), algorithm_.name), roll_->begin(type),
                               timeout == c10d::kUnsetTimeout ? timeout_.load() : timeout};
-  compare_over(*base(), *roll_, collective, call_of(type, tensors, of_sum(op)));
+  if (roll_->compares_calls()) compare(call_of(type, tensors, of_sum(op)), collective);
   auto work = c10::make_intrusive<QueuedWork>(getRank(), type, collective.number, tensors);
   queue_.add(work, [this, collective, tensors, reductions = std::move(reductions)] {
-    return roll_->is_dead() ? death_of(*roll_) : run(collective, tensors, reductions);
+    roll_->require_alive();  // it may have died while this one waited for its turn
+    return run(collective, tensors, reductions);
   });
   return work;
 }

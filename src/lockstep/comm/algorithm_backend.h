@@ -26,7 +26,7 @@ class AlgorithmBackend : public ForwardingBackend, public RollCalled, public Car
   const std::string getBackendName() const override { return algorithm_.name; }
   // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
   void setTimeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
-  uint64_t getSequenceNumberForGroup() override { return base()->getSequenceNumberForGroup(); }
+  uint64_t getSequenceNumberForGroup() override { return roll_->begun(); }
   void setSequenceNumberForGroup() override {}
 
   /// For the collectives that begin from now on.
@@ -36,6 +36,7 @@ class AlgorithmBackend : public ForwardingBackend, public RollCalled, public Car
   /// With the delay, on the caller's thread; not while an all-reduce is under way.
   std::exception_ptr carry(const Collective& collective,
                            const std::function<void(Messenger&)>& body) override;
+  void compare(const Call& own, const Collective& collective) override { carrier_.compare(own, collective); }
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;

@@ -2,16 +2,31 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "lockstep/base/libtorch.h"
-#include "lockstep/comm/compare_over.h"
 #include "lockstep/comm/node/call_word.h"
 #include "lockstep/comm/watch/op_names.h"
 
 namespace lockstep::comm {
 
 using c10d::OpType;
+
+namespace {
+
+// What gloo sums: the same for short tensors and long ones.
+bool is_gloos(at::ScalarType type, const c10d::ReduceOp& op) {
+  constexpr std::array types = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16,
+                                at::kChar,  at::kByte,   at::kInt,  at::kLong};
+  constexpr std::array ops = {c10d::ReduceOp::SUM, c10d::ReduceOp::PRODUCT, c10d::ReduceOp::MIN,
+                              c10d::ReduceOp::MAX};
+  return std::find(types.begin(), types.end(), type) != types.end() &&
+         std::find(ops.begin(), ops.end(), op) != ops.end();
+}
+
+}  // namespace
 
 NodesBackend::NodesBackend(c10::intrusive_ptr<c10d::Backend> gloo, std::unique_ptr<NodeTransport> node,
                            NodeLayout layout, std::shared_ptr<RollCall> roll,
@@ -30,18 +45,21 @@ void NodesBackend::setTimeout(std::chrono::milliseconds timeout) {
 
 NodesBackend::WorkPtr NodesBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   const bool ours = tensors.size() == 1 && tensors[0].device().is_cpu() &&
-                    tensors[0].layout() == c10::kStrided && tensors[0].nbytes() <= kMostBytes;
+                    tensors[0].layout() == c10::kStrided && tensors[0].nbytes() <= kMostBytes &&
+                    is_gloos(tensors[0].scalar_type(), options.reduceOp);
   if (!ours) return ForwardingBackend::allreduce(tensors, options);
   const auto type = tensors[0].scalar_type();
   const Reduction reduction = find_reduction(type, options.reduceOp, true);
   const auto limit = options.timeout == c10d::kUnsetTimeout ? timeout_.load() : options.timeout;
   const Collective collective{op_name(OpType::ALLREDUCE), roll_->begin(OpType::ALLREDUCE), limit};
-  compare_over(*base(), *roll_, collective, call_of(OpType::ALLREDUCE, tensors, of_sum(options.reduceOp)));
+  if (roll_->compares_calls())
+    carrier_.compare(call_of(OpType::ALLREDUCE, tensors, of_sum(options.reduceOp)), collective);
   const auto op = static_cast<c10d::ReduceOp::RedOpType>(options.reduceOp);
   const auto word = word_of(OpType::ALLREDUCE, static_cast<int>(op), -1, type, tensors[0].nbytes());
   auto work = c10::make_intrusive<QueuedWork>(getRank(), OpType::ALLREDUCE, collective.number, tensors);
   queue_.add(work, [this, collective, word, tensor = tensors[0], reduction] {
-    return roll_->is_dead() ? death_of(*roll_) : sum(collective, word, tensor, reduction);
+    roll_->require_alive();  // it may have died while this one waited for its turn
+    return sum(collective, word, tensor, reduction);
   });
   if (queue_.runs_here()) queue_.run_waiting();  // a callback's own call: nobody else would begin it
   const std::lock_guard<std::mutex> guard(mutex_);

@@ -27,7 +27,7 @@ class NodesBackend : public ForwardingBackend, public RollCalled {
   const std::string getBackendName() const override { return "shared"; }
   // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
   void setTimeout(std::chrono::milliseconds timeout);
-  uint64_t getSequenceNumberForGroup() override { return base()->getSequenceNumberForGroup(); }
+  uint64_t getSequenceNumberForGroup() override { return roll_->begun(); }
   void setSequenceNumberForGroup() override {}
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;

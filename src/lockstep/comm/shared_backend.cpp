@@ -79,19 +79,39 @@ std::string agreed(RollCall& roll, const std::string& why, std::chrono::millisec
   return found == all.end() ? "" : *found;
 }
 
+// The memory of `here`, this node's ranks; null, and why not, where they share none.
+std::unique_ptr<NodeTransport> open_memory(RollCall& roll, const std::string& name,
+                                           const std::vector<Peer>& here, size_t slot_bytes,
+                                           std::chrono::milliseconds join_timeout, std::string& why) {
+  why = why_apart(here);
+  if (!why.empty()) return nullptr;
+  return open_node(roll, name, ranks_of(here, roll.rank()), slot_bytes, join_timeout, why);
+}
+
 BackendPtr over_nodes(BackendPtr gloo, NodeLayout layout, std::shared_ptr<RollCall> roll,
                       std::chrono::milliseconds join_timeout, std::chrono::milliseconds timeout) {
   const auto& peers = roll->peers();
   const auto here = peers_on(peers[static_cast<size_t>(roll->rank())].node, peers);
-  std::string why = why_apart(here);
-  auto node = why.empty() ? open_node(*roll, format("node/{}", layout.own), ranks_of(here, roll->rank()),
-                                      NodesBackend::kMostBytes, join_timeout, why)
-                          : nullptr;
+  std::string why;
+  auto node =
+      open_memory(*roll, format("node/{}", layout.own), here, NodesBackend::kMostBytes, join_timeout, why);
   const auto first = agreed(*roll, why, join_timeout);
   if (first.empty())
     return c10::make_intrusive<NodesBackend>(std::move(gloo), std::move(node), std::move(layout),
                                              std::move(roll), timeout);
   tell_of_gloo(*roll, first);
+  return gloo;
+}
+
+BackendPtr on_a_node(BackendPtr gloo, std::shared_ptr<RollCall> roll, std::chrono::milliseconds join_timeout,
+                     std::chrono::milliseconds timeout) {
+  const auto& peers = roll->peers();
+  std::string why;
+  auto node = open_memory(*roll, "node", peers, slot_bytes_for(peers.size()), join_timeout, why);
+  if (node)
+    return c10::make_intrusive<InlineBackend>("shared", std::move(gloo), std::move(node), std::move(roll),
+                                              timeout, SumOrder::as_gloo, Runs::in_the_call_or_behind);
+  tell_of_gloo(*roll, why);
   return gloo;
 }
 
@@ -102,22 +122,11 @@ c10::intrusive_ptr<c10d::Backend> make_shared_backend(c10::intrusive_ptr<c10d::B
                                                       std::chrono::milliseconds join_timeout,
                                                       std::chrono::milliseconds timeout) {
   const auto& peers = roll->peers();
-  if (peers_on(peers[0].node, peers).size() != peers.size()) {
-    auto layout = layout_of(peers, roll->rank());
-    return layout ? over_nodes(std::move(gloo), std::move(*layout), std::move(roll), join_timeout, timeout)
-                  : gloo;
-  }
-  std::string why = why_apart(peers);
-  auto transport = why.empty() ? open_node(*roll, "node", ranks_of(peers, roll->rank()),
-                                           slot_bytes_for(peers.size()), join_timeout, why)
-                               : nullptr;
-  if (transport) {
-    return c10::make_intrusive<InlineBackend>("shared", std::move(gloo), std::move(transport),
-                                              std::move(roll), timeout, SumOrder::as_gloo,
-                                              Runs::in_the_call_or_behind);
-  }
-  tell_of_gloo(*roll, why);
-  return gloo;
+  if (peers_on(peers[0].node, peers).size() == peers.size())
+    return on_a_node(std::move(gloo), std::move(roll), join_timeout, timeout);
+  auto layout = layout_of(peers, roll->rank());
+  return layout ? over_nodes(std::move(gloo), std::move(*layout), std::move(roll), join_timeout, timeout)
+                : gloo;
 }
 
 }  // namespace lockstep::comm

@@ -83,28 +83,35 @@ void WatchedGloo::keep_time(std::chrono::milliseconds timeout, Connections lines
 }
 
 // The same small all-gather on every rank, whatever each then wants: so that what they want can be compared.
-void WatchedGloo::compare(const Call& call, const Collective& collective, Watch& watch) {
-  const auto gather = [&](const std::string& own) {
-    Tensors mine = {bytes_of(own)};
+void WatchedGloo::compare_in(Watch& watch, const Call& own, uint64_t number) {
+  const auto gather = [&](const std::string& bytes) {
+    Tensors mine = {bytes_of(bytes)};
     TensorLists all(1);
     for (int rank = 0; rank < getSize(); ++rank) all[0].push_back(at::empty_like(mine[0]));
     c10d::AllgatherOptions options;
     options.timeout = kNever;
     Gloo::allgather(all, mine, options)->wait();  // not the base form, which comes back to this class
     std::vector<std::string> texts;
-    for (const auto& bytes : all[0]) texts.push_back(text_in(bytes));
+    for (const auto& theirs : all[0]) texts.push_back(text_in(theirs));
     return texts;
   };
   std::string found;
   try {
-    found = difference(call, gather);
+    found = difference(own, gather);
   } catch (const std::exception&) {
     watch.be_over();
     std::rethrow_exception(watch.judge(std::current_exception()));
   }
   if (found.empty()) return;
   watch.be_over();
-  std::rethrow_exception(roll_->end_at(collective.number, found));
+  std::rethrow_exception(roll_->end_at(number, found));
+}
+
+void WatchedGloo::compare(const Call& own, const Collective& collective) {
+  auto watch = std::make_shared<Watch>(roll_, collective);
+  limits_->add(watch);
+  compare_in(*watch, own, collective.number);
+  watch->be_over();
 }
 
 template <class Start>
@@ -114,7 +121,7 @@ WatchedGloo::WorkPtr WatchedGloo::watch(OpType type, const Tensors& tensors, con
   const Collective collective{op_name(type), roll_->begin(type), limit.get()};
   auto watch = std::make_shared<Watch>(roll_, collective);
   limits_->add(watch);
-  if (roll_->compares_calls()) compare(call_of(type, tensors, how), collective, *watch);
+  if (roll_->compares_calls()) compare_in(*watch, call_of(type, tensors, how), collective.number);
   try {
     auto work = start();
     tell_end(work, watch);
@@ -138,7 +145,7 @@ std::exception_ptr WatchedGloo::carry(const Collective& collective,
   const std::shared_ptr<void> at_end(nullptr, [&](void*) { watch->be_over(); });
   try {
     limits_->add(watch);
-    GlooMessenger messenger(*this, *roll_);
+    GlooMessenger messenger(*this, *roll_, *watch);
     body(messenger);
     return nullptr;
   } catch (const std::exception&) {

@@ -26,6 +26,7 @@ class WatchedGloo : public c10d::ProcessGroupGloo, public RollCalled, public Car
   const std::shared_ptr<RollCall>& shared_roll() const override { return roll_; }
   std::exception_ptr carry(const Collective& collective,
                            const std::function<void(Messenger&)>& body) override;
+  void compare(const Call& own, const Collective& collective) override;
   /// For every collective from now on; the lines are those that gloo has opened. A group that dies is cut off
   /// and left as it is: gloo's own end can wait for ever for a peer that is gone.
   void keep_time(std::chrono::milliseconds timeout, Connections lines);
@@ -92,7 +93,7 @@ class WatchedGloo : public c10d::ProcessGroupGloo, public RollCalled, public Car
   void tell_end(const WorkPtr& work, const std::shared_ptr<Watch>& watch);
   template <class Start>
   WorkPtr watch_message(c10d::OpType type, int peer, Start&& start);
-  void compare(const Call& call, const Collective& collective, Watch& watch);
+  void compare_in(Watch& watch, const Call& own, uint64_t number);
   /// `tensors` and `how` say what every rank must call alike.
   template <class Start>
   WorkPtr watch(c10d::OpType type, const Tensors& tensors, const std::string& how,

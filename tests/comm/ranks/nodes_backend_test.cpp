@@ -1,10 +1,16 @@
 // Sums over several nodes, which are pretended here: gloo's bits, whichever ranks share a node.
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include <cstdlib>
+#include <thread>
+
 #include "lockstep/base/error.h"
+#include "lockstep/comm/debug_level.h"
 #include "lockstep/comm/gloo_group.h"
+#include "lockstep/comm/gloo_messenger.h"
 #include "lockstep/comm/meet/join.h"
 #include "lockstep/comm/shared_backend.h"
+#include "lockstep/comm/watched_gloo.h"
 #include "world.h"
 
 namespace lockstep {
@@ -43,12 +49,16 @@ class OverNodes : public ::testing::Test {
     BackendPtr gloo, shared;
   };
 
-  static Opened open(const std::string& nodes, std::chrono::milliseconds timeout = 60s) {
+  static Opened open(
+      const std::string& nodes, std::chrono::milliseconds timeout = 60s,
+      const std::function<void(std::vector<comm::Peer>&)>& change = [](auto&) {}) {
     static int opened = 0;
     const LaunchOptions options{.backend = "shared", .timeout = timeout};
     const auto store = c10::make_intrusive<c10d::PrefixStore>("nodes-test/" + std::to_string(opened++),
                                                               comm::open_store(test::runtime(), 20s));
-    const auto roll = std::make_shared<comm::RollCall>(store, pretended(nodes), own_rank());
+    auto peers = pretended(nodes);
+    change(peers);
+    const auto roll = std::make_shared<comm::RollCall>(store, std::move(peers), own_rank());
     auto gloo = comm::make_gloo(store, test::runtime().job(), options, roll);
     return {gloo, comm::make_shared_backend(gloo, roll, 20s, timeout)};
   }
@@ -88,7 +98,8 @@ TEST_F(OverNodes, SumsHaveGloosBitsWhicheverRanksShareANode) {
 
 TEST_F(OverNodes, EveryTypeAndOperationHasGloosBits) {
   const auto group = open(layouts()[0]);
-  for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16, at::kInt, at::kLong, at::kByte}) {
+  for (const auto type :
+       {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kInt, at::kLong, at::kByte, at::kChar}) {
     for (const auto op : {ReduceOp::SUM, ReduceOp::PRODUCT, ReduceOp::MIN, ReduceOp::MAX}) {
       const auto own = numbers(5003, type);
       EXPECT_TRUE(same_bits(reduced(*group.shared, own, op), reduced(*group.gloo, own, op)))
@@ -144,8 +155,90 @@ TEST_F(OverNodes, ATensorThatHoldsOnePlaceTwiceIsAnError) {
 
 TEST_F(OverNodes, NodesAreGloosWhereItsRingDoesNotPassFromOneToTheNext) {
   const std::string apart(world() == 2 ? "01" : world() == 3 ? "010" : "0101");
-  EXPECT_EQ(open(apart).shared->getBackendName(), "gloo");
-  EXPECT_EQ(open(layouts()[0]).shared->getBackendName(), world() == 2 ? "gloo" : "shared");
+  const auto dealt = open(apart), in_turn = open(layouts()[0]);
+  EXPECT_EQ(dealt.shared->getBackendName(), "gloo");
+  EXPECT_EQ(in_turn.shared->getBackendName(), world() == 2 ? "gloo" : "shared");
+  in_turn.gloo->barrier({})->wait();  // nobody leaves before all have come
+}
+
+TEST_F(OverNodes, ANodeWithoutSharedMemoryMakesAllTakeGloo) {
+  if (world() == 2) GTEST_SKIP() << "a node of two ranks and another one are three";
+  const auto group = open(layouts()[0], 60s, [](auto& peers) { peers[0].host = "a container"; });
+  EXPECT_EQ(group.shared->getBackendName(), "gloo");
+  EXPECT_TRUE(same_bits(reduced(*group.shared, at::ones({5})), at::full({5}, float(world()))));
+}
+
+TEST_F(OverNodes, WhatGlooDoesNotSumIsRefusedAtEveryLength) {
+  for (const int64_t items : {10, 200'000}) {
+    const auto group = open(layouts()[0]);
+    EXPECT_NE(test::error_of([&] { reduced(*group.shared, at::ones({items}, at::kShort)); }), "") << items;
+  }
+}
+
+TEST_F(OverNodes, MeansAreGloosAtEveryLength) {
+  const auto group = open(layouts()[0]);
+  for (const int64_t items : {10, 200'000}) {
+    const auto own = numbers(items, at::kFloat);
+    EXPECT_TRUE(
+        same_bits(reduced(*group.shared, own, ReduceOp::AVG), reduced(*group.gloo, own, ReduceOp::AVG)));
+  }
+}
+
+TEST_F(OverNodes, ColumnsOfAMatrixAreSummedAndWhatIsBetweenThemStays) {
+  const auto group = open(layouts()[0]);
+  auto matrix = at::ones({40, 4});
+  std::vector<at::Tensor> column = {matrix.select(1, 2)};
+  if (group.shared->getBackendName() != "shared") return;  // gloo reads past such a tensor
+  group.shared->allreduce(column, {})->wait();
+  EXPECT_TRUE(at::equal(column[0], at::full({40}, float(world()))));
+  EXPECT_EQ(matrix.sum().item<float>(), 40.0F * 3 + 40.0F * world());
+}
+
+TEST_F(OverNodes, EveryKindOfSumCountsOnce) {
+  const auto group = open(layouts()[0]);
+  reduced(*group.shared, at::ones({3}));
+  reduced(*group.shared, at::ones({200'000}));
+  group.shared->barrier({})->wait();
+  if (group.shared->getBackendName() == "shared") {
+    EXPECT_EQ(group.shared->getSequenceNumberForGroup(), 3U);
+  }
+}
+
+// Two of gloo's threads may wait for each other where a rank has died.
+TEST_F(OverNodes, AMessageThatIsGivenUpEndsWithTheGroupsError) {
+  const auto group = open(layouts()[0]);
+  group.gloo->barrier({})->wait();  // all lines are open
+  auto& gloo = dynamic_cast<comm::WatchedGloo&>(*group.gloo);
+  if (own_rank() == 0) {
+    gloo.shared_roll()->at_death({});  // as if gloo did not see that its lines are cut
+    const auto watch =
+        std::make_shared<comm::Watch>(gloo.shared_roll(), comm::Collective{"all-reduce", 2, 60s});
+    std::thread other([&] {
+      std::this_thread::sleep_for(50ms);
+      watch->give_up();
+    });
+    std::byte never{};
+    const auto said = test::error_of([&] {
+      comm::GlooMessenger(gloo, *gloo.shared_roll(), *watch).receive(1, {&never, 1});
+    });
+    EXPECT_NE(said.find("all-reduce (collective 2) failed"), std::string::npos) << said;
+    other.join();
+  }
+  test::runtime().all_gather("");  // who leaves earlier would be at fault
+}
+
+TEST_F(OverNodes, CallsThatDifferAreNamedInDetail) {
+  if (own_rank() == 0) ::setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL", 1);
+  comm::read_debug_level();
+  const auto group = open(layouts()[0], 30s);
+  ::unsetenv("TORCH_DISTRIBUTED_DEBUG");
+  comm::read_debug_level();
+  const auto last = own_rank() == world() - 1;
+  const auto said = test::error_of([&] {
+    last ? group.shared->barrier({})->wait(), void() : void(reduced(*group.shared, at::ones({3})));
+  });
+  EXPECT_NE(said.find("all-reduce (sum) of Float [3]"), std::string::npos) << said;
+  EXPECT_NE(said.find("barrier"), std::string::npos) << said;
 }
 
 TEST_F(OverNodes, ANodesRanksThatCallUnlikeThingsAreTold) {

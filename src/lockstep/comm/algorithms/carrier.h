@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "lockstep/comm/algorithms/messenger.h"
+#include "lockstep/comm/watch/calls.h"
 #include "lockstep/comm/watch/roll_call.h"
 
 namespace lockstep::comm {
@@ -18,6 +19,8 @@ class Carrier {
   /// Runs `body` on the caller's thread. Null, or the error to throw: then the group is dead. One at a time.
   virtual std::exception_ptr carry(const Collective& collective,
                                    const std::function<void(Messenger&)>& body) = 0;
+  /// Collective, and not counted as one: throws where another rank is about to make another call than `own`.
+  virtual void compare(const Call& own, const Collective& collective) = 0;
 };
 
 }  // namespace lockstep::comm

@@ -16,6 +16,7 @@ class MpiBackend : public InlineBackend, public Carrier {
              std::chrono::milliseconds timeout);
   std::exception_ptr carry(const Collective& collective,
                            const std::function<void(Messenger&)>& body) override;
+  void compare(const Call& own, const Collective& collective) override { compare_calls(own, collective); }
 
   WorkPtr send(Tensors& tensors, int to, int tag) override;
   WorkPtr recv(Tensors& tensors, int from, int tag) override;

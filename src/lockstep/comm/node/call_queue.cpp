@@ -42,7 +42,11 @@ struct CallQueue::State {
     std::exception_ptr error;
     {
       const at::ThreadLocalStateGuard as_caller(entry.caller);
-      error = entry.call();
+      try {
+        error = entry.call();
+      } catch (...) {
+        error = std::current_exception();
+      }
       entry.call = nullptr;  // and what it holds, before somebody hears that all is over
     }
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;

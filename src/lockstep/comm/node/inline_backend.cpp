@@ -133,14 +133,26 @@ bool InlineBackend::is_for_base(const Tensors& tensors) const {
   return tensors.size() != 1 || tensors[0].layout() != c10::kStrided || !tensors[0].device().is_cpu();
 }
 
-std::string InlineBackend::difference_from(const Call& own, Patience& patience) {
-  return difference(own, [&](const std::string& bytes) {
+void InlineBackend::compare_in(Patience& patience, const Call& own, uint64_t number) {
+  transport_->name_call({});
+  const auto differs = difference(own, [&](const std::string& bytes) {
     std::vector<std::string> all(static_cast<size_t>(getSize()), std::string(bytes.size(), '\0'));
     std::vector<std::byte*> places;
     for (auto& text : all) places.push_back(reinterpret_cast<std::byte*>(text.data()));
     transport_->all_gather(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size(), places, patience);
     return all;
   });
+  if (!differs.empty()) std::rethrow_exception(roll_->end_at(number, differs));
+}
+
+void InlineBackend::compare_calls(const Call& own, const Collective& collective) {
+  const std::lock_guard<std::recursive_mutex> guard(mutex_);
+  try {
+    Patience patience(*roll_, collective.number, collective.timeout, transport_->crowded());
+    compare_in(patience, own, collective.number);
+  } catch (const OutOfPatience& reason) {
+    std::rethrow_exception(roll_->judge(collective, reason.cause, reason.timed_out));
+  }
 }
 
 template <class Body>
@@ -148,11 +160,7 @@ std::exception_ptr InlineBackend::carry_out(const Beginning& beginning, const Bo
   try {
     roll_->require_alive();  // it may have died while this one waited for its turn
     Patience patience(*roll_, beginning.number, beginning.limit, transport_->crowded());
-    if (roll_->compares_calls()) {
-      transport_->name_call({});
-      const auto differs = difference_from(beginning.call, patience);
-      if (!differs.empty()) return roll_->end_at(beginning.number, differs);
-    }
+    if (roll_->compares_calls()) compare_in(patience, beginning.call, beginning.number);
     transport_->name_call(beginning.word);
     body(patience);
     return nullptr;

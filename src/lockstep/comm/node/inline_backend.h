@@ -67,6 +67,8 @@ class InlineBackend : public ForwardingBackend, public RollCalled {
   Transport& transport() const { return *transport_; }
   std::chrono::milliseconds timeout() const { return options_->timeout; }
   RollCall& roll_call() { return *roll_; }
+  /// As a Carrier does.
+  void compare_calls(const Call& own, const Collective& collective);
   /// The one tensor, dense and on the CPU, or c10::Error.
   at::Tensor& single(Tensors& tensors) const;
 
@@ -79,7 +81,7 @@ class InlineBackend : public ForwardingBackend, public RollCalled {
   WorkPtr run(const Asked& asked, const Tensors& tensors, Tensors results, Body body);
   template <class Body>
   std::exception_ptr carry_out(const Beginning& beginning, const Body& body);
-  std::string difference_from(const Call& own, Patience& patience);
+  void compare_in(Patience& patience, const Call& own, uint64_t number);
   Fold fold_for(c10d::OpType type, size_t items, size_t item_bytes) const;
   void reduce_all(at::Tensor tensor, const c10d::ReduceOp& op, c10d::OpType type, bool keep,
                   Patience& patience);

@@ -26,11 +26,12 @@ struct NodesRing::Message {
   size_t items_of(int index) const { return first_of(index + 1) - first_of(index); }
 };
 
-// Some bytes of a slot.
+// Some bytes of a slot, and where they stand in what travels.
 struct NodesRing::Span {
   int chunk;
   size_t begin;
   size_t bytes;
+  size_t travels;
 };
 
 // What one rank of a node does for all of it: its section of each chunk goes round the nodes.
@@ -67,12 +68,15 @@ class NodesRing::Pass {
   template <class Body>
   void for_each_span(int block, Body body) const {
     const auto own = static_cast<size_t>(window_.rank()), all = static_cast<size_t>(handlers_);
+    size_t travels = 0;
     for (int first = layout_.first(block); first < layout_.first(block + 1); ++first) {
       const int chunk = (first + 1) % layout_.world();
       const size_t items = message_.items_of(chunk);
       const size_t begin = items * own / all, end = items * (own + 1) / all;
-      body(Span{chunk, (message_.first_of(chunk) + begin) * message_.item_bytes,
-                (end - begin) * message_.item_bytes});
+      const Span span{chunk, (message_.first_of(chunk) + begin) * message_.item_bytes,
+                      (end - begin) * message_.item_bytes, travels};
+      body(span);
+      travels += span.bytes;
     }
   }
 
@@ -103,38 +107,32 @@ class NodesRing::Pass {
   // From the rank before the chunk down to the node's first.
   std::vector<std::byte> begin(int block) {
     std::vector<std::byte> sums(bytes_of(block));
-    std::byte* sum = sums.data();
     for_each_span(block, [&](const Span& span) {
-      add(sum, false, span, rank_before(span.chunk), layout_.first(block));
-      sum += span.bytes;
+      add(sums.data() + span.travels, false, span, rank_before(span.chunk), layout_.first(block));
     });
     return sums;
   }
 
   void add_node(std::vector<std::byte>& partial, int block) {
-    std::byte* sum = partial.data();
     for_each_span(block, [&](const Span& span) {
-      add(sum, true, span, layout_.first(layout_.own + 1) - 1, layout_.first(layout_.own));
-      sum += span.bytes;
+      add(partial.data() + span.travels, true, span, layout_.first(layout_.own + 1) - 1,
+          layout_.first(layout_.own));
     });
   }
 
   // Back where it began: the node's ranks behind the first one.
   void end(std::vector<std::byte>& partial) {
-    std::byte* sum = partial.data();
     for_each_span(layout_.own, [&](const Span& span) {
-      add(sum, true, span, layout_.first(layout_.own + 1) - 1, rank_before(span.chunk) + 1);
-      sum += span.bytes;
+      add(partial.data() + span.travels, true, span, layout_.first(layout_.own + 1) - 1,
+          rank_before(span.chunk) + 1);
     });
     keep(partial, layout_.own);
   }
 
   // For the ranks of the node, where nobody else reads: all that was there is in a partial sum.
   void keep(const std::vector<std::byte>& sums, int block) {
-    const std::byte* sum = sums.data();
     for_each_span(block, [&](const Span& span) {
-      std::memcpy(window_.slot(0) + span.begin, sum, span.bytes);
-      sum += span.bytes;
+      std::memcpy(window_.slot(0) + span.begin, sums.data() + span.travels, span.bytes);
     });
   }
 

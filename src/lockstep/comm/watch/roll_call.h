@@ -54,6 +54,8 @@ class RollCall {
   /// Throws when the group is dead.
   void require_alive();
   void take_back();
+  /// Collectives so far.
+  uint64_t begun() const { return page_ ? page_->begun(rank_) : own_count_.load(); }
   /// Takes part in no further collective.
   void leave();
 
