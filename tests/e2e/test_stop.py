@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from conftest import run_process
+from conftest import OPEN_MPI, run_process
 from process_kit import PATIENCE, PENDING, has_signal, shared_library, status_of, wait_for
 from test_signals import catches, ranks_of
 from train_kit import PIMA, assert_same_run, checkpoints, metrics, newest, sets, status, write_config
