@@ -74,7 +74,7 @@ def test_two_nodes_that_are_well(cluster):
     report.one("reach", "ok", "2 connections")
     report.one("folders", "ok", "the data folder", "the same files, 3 entries")
     report.one("folders", "ok", "the run's lock holds between them")
-    report.one("shared", "ok", "not tried: it is for ranks of one node")
+    report.one("shared", "ok", "4 ranks, sums right; 1 KiB in", "bus bandwidth")
     for backend in ("gloo", "mpi"):
         report.one(backend, "ok", "4 ranks, sums right; 1 KiB in", "bus bandwidth")
         assert not report.of(backend, "failure") and len(report.of(backend)) == 3

@@ -265,7 +265,9 @@ std::string backend_for(const launch::Runtime& runtime, const LaunchOptions& opt
   const bool alone = runtime.job().world == 1 && !runtime.has_mpi();
   if (asked != "auto" && !(asked == "mpi" && alone)) return asked;
   if (on_gpu) return "nccl";
-  return runtime.job().nodes == 1 && !has_algorithm(options) ? "shared" : "gloo";
+  const auto& job = runtime.job();
+  const bool a_rank_each = job.nodes > 1 && job.nodes == job.world;  // no node has anything to share
+  return a_rank_each || has_algorithm(options) ? "gloo" : "shared";
 }
 
 ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device,

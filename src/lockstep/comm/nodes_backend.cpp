@@ -16,6 +16,8 @@ using c10d::OpType;
 
 namespace {
 
+constexpr size_t kBytesForEachRank = size_t{16} << 10;  // from there on gloo may be as quick
+
 // What gloo sums: the same for short tensors and long ones.
 bool is_gloos(at::ScalarType type, const c10d::ReduceOp& op) {
   constexpr std::array types = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16,
@@ -43,11 +45,15 @@ void NodesBackend::setTimeout(std::chrono::milliseconds timeout) {
   base::set_timeout(*base(), timeout);
 }
 
+bool NodesBackend::is_ours(const Tensors& tensors, const c10d::ReduceOp& op) const {
+  if (tensors.size() != 1 || !tensors[0].device().is_cpu() || tensors[0].layout() != c10::kStrided)
+    return false;
+  const size_t most = std::min(kMostBytes, kBytesForEachRank * static_cast<size_t>(getSize()));
+  return tensors[0].nbytes() <= most && is_gloos(tensors[0].scalar_type(), op);
+}
+
 NodesBackend::WorkPtr NodesBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  const bool ours = tensors.size() == 1 && tensors[0].device().is_cpu() &&
-                    tensors[0].layout() == c10::kStrided && tensors[0].nbytes() <= kMostBytes &&
-                    is_gloos(tensors[0].scalar_type(), options.reduceOp);
-  if (!ours) return ForwardingBackend::allreduce(tensors, options);
+  if (!is_ours(tensors, options.reduceOp)) return ForwardingBackend::allreduce(tensors, options);
   const auto type = tensors[0].scalar_type();
   const Reduction reduction = find_reduction(type, options.reduceOp, true);
   const auto limit = options.timeout == c10d::kUnsetTimeout ? timeout_.load() : options.timeout;

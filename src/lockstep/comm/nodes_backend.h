@@ -15,10 +15,11 @@
 namespace lockstep::comm {
 
 /// All-reduces of one short, dense CPU tensor run in the order of their calls on a thread of their own; all
-/// else is gloo's. A long one is as many messages either way, and gloo goes on with its next part meanwhile.
+/// else is gloo's. Of a short one the messages cost the time, and gloo has more of them with each rank; of a
+/// long one the bytes, which gloo sends while it adds.
 class NodesBackend : public ForwardingBackend, public RollCalled {
  public:
-  /// Of a message that is not gloo's; `node` has slots for it.
+  /// Of a message that is not gloo's, whatever the world; `node` has slots for it.
   static constexpr size_t kMostBytes = size_t{256} << 10;
   /// `gloo` is a Carrier. `node` is that of the own node's ranks.
   NodesBackend(c10::intrusive_ptr<c10d::Backend> gloo, std::unique_ptr<NodeTransport> node, NodeLayout layout,
@@ -34,6 +35,7 @@ class NodesBackend : public ForwardingBackend, public RollCalled {
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
 
  private:
+  bool is_ours(const Tensors& tensors, const c10d::ReduceOp& op) const;
   std::exception_ptr sum(const Collective& collective, const CallWord& word, at::Tensor tensor,
                          const Reduction& reduction);
 

@@ -65,7 +65,7 @@ class Bench {
     std::vector<Way> ways = {through("gloo", comm::connect(*runtime_, {.backend = "gloo"}))};
     if (shared_) {
       ways.push_back(through("shared", shared_));
-      ways.push_back(in_shared_memory("shared_in_place", shared_));
+      if (on_one_node()) ways.push_back(in_shared_memory("shared_in_place", shared_));
     } else {
       notes.push_back("shared is not measured: it is gloo where the ranks share no memory");
     }
@@ -91,7 +91,7 @@ class Bench {
   /// billed for. One in shared memory, which spins, does not; who came late to the first of two is in time
   /// for the second.
   void line_up() const {
-    const auto& spins = shared_ ? shared_ : mpi_;
+    const auto& spins = shared_ && on_one_node() ? shared_ : mpi_;
     if (!spins) return session_->team().barrier();
     for (int i = 0; i < 2; ++i) spins->barrier()->wait();
   }
@@ -100,6 +100,8 @@ class Bench {
   Network network() { return measure_network(session_->team(), carried_by(*chosen(asked_.algorithm)[0])); }
 
  private:
+  bool on_one_node() const { return session_->team().job().nodes == 1; }
+
   ProcessGroup carried_by(const Algorithm& algorithm) {
     return comm::connect(*runtime_, {.backend = asked_.backend,
                                      .allreduce = algorithm.name,

@@ -38,7 +38,7 @@ const std::vector<Key> kKeys = {
      "what started the ranks; auto asks the environment, none = alone",
      {.choices = kLaunchers, .about = About::place}},
     {KEY(launch.backend),
-     "auto: nccl on GPUs, shared on the CPUs of one node, gloo over several; mpi is auto for a process alone",
+     "auto: nccl on GPUs, shared on CPUs, gloo where nodes have a rank each; mpi is auto for a process alone",
      {.choices = {"auto", "nccl", "shared", "gloo", "mpi"}, .about = About::place}},
     {KEY(launch.allreduce),
      "what carries the gradients; auto = the backend's own, the others are algorithms over send and receive",

@@ -239,19 +239,18 @@ Findings gpus_missing(const Bench& bench, const launch::Grouped& missing, size_t
 
 }  // namespace
 
-// What `auto` takes on one node.
+// What `auto` takes.
 Findings run_shared(const Bench& bench) {
   device_of(bench);
   if (bench.talk.world() == 1) return alone(bench);
-  if (bench.runtime.job().nodes > 1) {
-    if (!bench.speaks()) return {};
-    return {fine("not tried: it is for ranks of one node")};
-  }
   if (!bench.known.no_gloo.empty()) return not_tried(bench, bench.known.no_gloo);
   Trial trial(bench, "shared", c10::kCPU);
   if (trial.open_all()) {
     if (trial.opened() == "shared") {
       measure(trial);
+    } else if (bench.runtime.job().nodes > 1) {
+      trial.findings().push_back(
+          fine("it is gloo here: no node has ranks that follow one another and share memory"));
     } else {
       trial.findings().push_back(warn("the ranks share no memory, so training on CPUs sums over gloo",
                                       "see the check shm: a larger /dev/shm, and one for all ranks"));
