@@ -1,7 +1,6 @@
 """Who trains: lockstep with a config and settings, or a Python program. Each gives samples a second, losses and memory."""
 
 import dataclasses
-import gzip
 import json
 import os
 import statistics
@@ -19,7 +18,7 @@ TUNED_MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_"
 @dataclasses.dataclass
 class Contestant:
     title: str
-    task: str                  # cnn or mlp: how many steps, which data
+    task: str                  # of TASKS
     config: str = ""           # of lockstep; or
     peer: str = ""             # the name of a Python program
     words: tuple = ()          # the peer's own switches
@@ -40,6 +39,23 @@ def ours(title, task, config, *sets, **more):
 def python(title, task, peer, *words, **more):
     return Contestant(title, task, peer=peer, words=words, **more)
 
+
+@dataclasses.dataclass
+class Task:
+    """What is trained on what."""
+    made: str = ""   # of data_sets.py
+    file: str = ""   # that ships
+    sets: tuple = ()               # how lockstep is told of its data, which is {data}
+    epochs_of_one: bool = False    # a line of losses and speed is an epoch's
+
+
+TASKS = {
+    "cnn": Task("digits"),
+    "mlp": Task(file="data/pima/pima-indians-diabetes.csv", epochs_of_one=True),
+    "images": Task("images", sets=("data.root={data}", "task.size=[64,64]", "task.augment=[]")),
+    "texts": Task("texts", sets=("task.file={data}/train.csv", "task.eval_file={data}/eval.csv", "task.eval_fraction=0",
+                                 "task.max_length=64", "model.path={data}/model")),
+}
 
 FAST = "mnist_fast"
 EXACT = ("train.layout=channels_last", "train.precision=fp32")
@@ -68,6 +84,15 @@ CONTESTANTS = {
     "pima_gloo": ours("pima.yaml, gloo", "mlp", "pima", "launch.backend=gloo"),
     "pima_mpi": ours("pima.yaml, mpi backend", "mlp", "pima", MPI, faster=8),
     "pima_fast": ours("pima.yaml, own kernels", "mlp", "pima", "train.kernels=fast", faster=16),
+    "resnet_stock": python("Python, ImageFolder, DataLoader with 4 workers", "images", "images"),
+    "resnet_tuned": python("Python tuned: memory, channels_last, malloc", "images", "images", "--memory", "--channels-last",
+                           env=TUNED_MALLOC),
+    "resnet": ours("folder.yaml, resnet18 on 64x64 pixels", "images", "folder"),
+    "resnet_fast": ours("the same, channels_last", "images", "folder", "train.layout=channels_last"),
+    "text_stock": python("Python, transformers", "texts", "texts"),
+    "text_tuned": python("Python tuned: malloc", "texts", "texts", env=TUNED_MALLOC),
+    "text": ours("text.yaml, BERT-small, batches as Python's", "texts", "text", "data.bucket=0"),
+    "text_bucket": ours("text.yaml, BERT-small, as it ships", "texts", "text"),
     "cnn_ddp": ours("mnist.yaml, one rank, DDP", "cnn", "mnist", **ALONE),
     "cnn_single": ours("mnist.yaml, one rank, no DDP", "cnn", "mnist", "train.mode=single", **ALONE),
     "cnn_beside": ours("two jobs of mnist.yaml side by side, one rank each", "cnn", "mnist", copies=2, **ALONE),
@@ -97,26 +122,28 @@ PROMISES = [
     ("pima_jax", "pima_stock", 1e-5, 40),
     ("pima_mpi", "pima_stock", 0, None),
     ("pima_fast", "pima_stock", 1e-6, 40),
+    ("resnet", "resnet_stock", 0, None),
+    ("resnet_fast", "resnet_tuned", 0, None),
+    ("text", "text_stock", 0, None),
+    ("text_tuned", "text_stock", 0, None),
     ("cnn_ddp", "cnn_single", 0, None),
     ("mlp_ddp", "mlp_single", 0, None),
 ]
 
 
-def unpack_mnist(folder):
-    """The digits as torchvision wants to find them."""
-    raw = folder / "MNIST/raw"
-    raw.mkdir(parents=True)
-    for packed in (launch.ROOT / "data/mnist").glob("*-ubyte.gz"):
-        (raw / packed.stem).write_bytes(gzip.decompress(packed.read_bytes()))
+def data_of(who, place):
+    task = TASKS[who.task]
+    return place.data(task.made) if task.made else launch.ROOT / task.file
 
 
 def settings_of(who, place, pace):
-    steps = pace.steps[who.task] * who.faster
+    steps, task = pace.steps[who.task] * who.faster, TASKS[who.task]
     kernels = ["train.kernels=exact"] if who.exact and place.own_kernels else []
-    more = [f"train.max_steps={steps}", "train.eval_every=0", *who.sets, *kernels]
-    if who.task == "cnn":
-        return [*more, f"train.log_every={pace.every[who.task]}"]
-    return [*more, f"train.epochs={steps}", "checkpoint.every_epochs=0"]  # a window is an epoch
+    told = [setting.format(data=data_of(who, place)) for setting in task.sets]
+    more = [f"train.max_steps={steps}", "train.eval_every=0", *told, *who.sets, *kernels]
+    if task.epochs_of_one:
+        return [*more, f"train.epochs={steps}", "checkpoint.every_epochs=0"]
+    return [*more, f"train.log_every={pace.every[who.task]}"]
 
 
 def command(who, place, pace, folder):
@@ -126,8 +153,7 @@ def command(who, place, pace, folder):
         return [([place.mpirun, "--bind-to", "none", "-n", who.world, place.program, "train",
                   launch.ROOT / f"configs/{who.config}.yaml", *words, "--set", f"run.name=run{number}"],
                  launch.environment(**who.env)) for number in range(who.copies)]
-    data = place.digits() if who.task == "cnn" else launch.ROOT / "data/pima/pima-indians-diabetes.csv"
-    arguments = [place.python, place.peers / f"{who.peer}.py", "--data", data, "--out", folder, "--steps",
+    arguments = [place.python, place.peers / f"{who.peer}.py", "--data", data_of(who, place), "--out", folder, "--steps",
                  pace.steps[who.task] * who.faster, "--every", pace.every[who.task], *who.words]
     environments = launch.rank_environments(1 if who.in_one else who.world, **who.env)
     return [(arguments, {**env, **place.of_peer(who.peer)}) for env in environments]

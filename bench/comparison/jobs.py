@@ -52,7 +52,7 @@ def start(place, pace, folder, limit):
 
 
 def start_torchrun(place, pace, folder, limit):
-    program = [place.peers / "mnist_stock.py", "--data", place.digits(), "--out", folder, "--steps", 1, "--every", 1]
+    program = [place.peers / "mnist_stock.py", "--data", place.data("digits"), "--out", folder, "--steps", 1, "--every", 1]
     ran = launch.run([([place.python, "-m", "torch.distributed.run", "--nproc-per-node", 2, "--master-addr", "127.0.0.1",
                         "--master-port", launch.free_port(), *program], launch.python_environment())], folder, limit)
     return {"seconds": [ran.seconds]}, ran

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import contestants
+import data_sets
 import launch
 import machine
 import requirements
@@ -28,7 +29,7 @@ class Place:
     python: pathlib.Path
     mpirun: str
     peers: pathlib.Path
-    mnist: pathlib.Path  # an empty folder, for the digits as torchvision wants to find them
+    made: pathlib.Path  # an empty folder, for data sets that are made here
     root: pathlib.Path = ROOT
     own_kernels: bool = False
     cores: int = dataclasses.field(default_factory=machine.cores)
@@ -37,10 +38,13 @@ class Place:
         """What this peer's environment has beside the others'."""
         return {"PYTHONPATH": f"{launch.python_environment()['PYTHONPATH']}:{JAX}"} if "jax" in name else {}
 
-    def digits(self):
-        if not any(self.mnist.iterdir()):
-            contestants.unpack_mnist(self.mnist)
-        return self.mnist
+    def data(self, name):
+        """The folder of a data set of data_sets.py."""
+        folder = self.made / name
+        if not folder.exists():
+            folder.mkdir()
+            data_sets.MADE[name](folder, self.python)
+        return folder
 
 
 def has_peers(python):
@@ -73,11 +77,11 @@ def mpirun_of(cache):
     raise Refused("there is no mpirun", "scripts/bootstrap lists what to install")
 
 
-def find(build, peers, mnist):
+def find(build, peers, made):
     program, cache = build.resolve() / "bin/lockstep", build.resolve() / "CMakeCache.txt"
     if not program.exists() or not cache.exists():
         raise Refused(f"{program} is not built", "scripts/bootstrap builds it; --build DIR names another build folder")
-    here = Place(program, python_with_peers(), mpirun_of(cache), peers.resolve(), mnist)
+    here = Place(program, python_with_peers(), mpirun_of(cache), peers.resolve(), made)
     here.own_kernels = not requirements.own_kernels(here)
     return here
 

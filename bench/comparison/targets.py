@@ -18,6 +18,7 @@ class Target:
     speedup: bool = False  # of times: peer / ours
     share: int = 1         # ours / (share * peer): of so many ranks
     quick: bool = True     # --quick has it too
+    only: bool = False     # it takes long: where --only names it
     needs: tuple = ()      # what must hold here, names of requirements.py
     limit: str = ""        # a figure in the place of ours that nothing here can pass: below `firm` the target does not apply
 
@@ -74,6 +75,13 @@ TARGETS = [
     Target("P11", "Pima MLP as it ships", "pima_jax.speed", "pima.speed", 2, 4, quick=False, needs=JAX),
     Target("P11", "Pima MLP, gloo", "pima_stock.speed", "pima_gloo.speed", None, None, quick=False),
     Target("P11", "Pima MLP, without a graph", "pima_jax.speed", "pima_fast.speed", 15, None, quick=False, needs=KERNELS + JAX),
+    Target("P12", "resnet18 on a folder of images, as it ships", "resnet_stock.speed", "resnet.speed", 1.15, None, only=True),
+    Target("P12", "resnet18, the bits of channels_last", "resnet_tuned.speed", "resnet_fast.speed", 1.15, None, only=True),
+    Target("P12", "BERT-small on a file of texts, Python's batches", "text_stock.speed", "text.speed", 1.15, None, only=True),
+    Target("P12", "BERT-small on a file of texts, Python's batches", "text_tuned.speed", "text.speed", 1.15, None, only=True),
+    Target("P12", "BERT-small on a file of texts, as it ships", "text_tuned.speed", "text_bucket.speed", 1.5, None, only=True),
+    Target("P12", "resnet18: memory of a rank", "resnet_stock.mb", "resnet.mb", None, None, MEMORY, at_most=True, only=True),
+    Target("P12", "BERT-small: memory of a rank", "text_stock.mb", "text.mb", None, None, MEMORY, at_most=True, only=True),
     Target("fast", "mnist_fast.yaml as it ships", "mnist.speed", "shipped_fast.speed", 1, None),
     Target("fast", "mnist_fast.yaml, other work on each core", "mnist_load.speed", "fast_load.speed", 1, None, quick=False),
     Target("fast", "mnist_fast.yaml, more ranks than cores", "mnist_crowd.speed", "fast_crowd.speed", 1, None, quick=False,
