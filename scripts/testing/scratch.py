@@ -15,8 +15,12 @@ _in_use = set()
 
 def take():
     """A name for a new folder, and the descriptor of its lock, which pytest inherits."""
-    lock, path = tempfile.mkstemp(prefix=PREFIX, suffix=LOCK)
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    while True:
+        lock, path = tempfile.mkstemp(prefix=PREFIX, suffix=LOCK)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if os.path.exists(path):
+            break
+        os.close(lock)  # another run took it for one that was left
     folder = pathlib.Path(path.removesuffix(LOCK))
     _in_use.add(folder)
     return folder, lock
@@ -44,8 +48,8 @@ def remove_left():
             if os.fstat(lock).st_uid == os.geteuid():
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 remove(str(path).removesuffix(LOCK))
-        except BlockingIOError:
-            pass
+        except OSError:
+            pass  # it is in use
         finally:
             os.close(lock)
 

@@ -275,6 +275,7 @@ def limited(megabytes):
     return limit
 
 
+@pytest.mark.usefixtures("limits_addresses")
 def test_a_file_takes_memory_in_proportion_to_its_size(lockstep, tmp_path):
     """Three megabytes of empty lists are refused within some hundred; where memory ends, that is said, too."""
     bomb = pickle_file(tmp_path / "bomb.pt", b"\x80\x02](" + b"]" * 3_000_000 + b"e.")

@@ -168,6 +168,7 @@ def test_ranks_that_were_told_the_same_train(by_hand, lockstep, source_dir, tmp_
         assert status == 0, err
 
 
+@pytest.mark.usefixtures("limits_addresses")
 def test_a_huge_world_is_given_up_without_memory(run, lockstep, source_dir, free_port):
     env = dict(RANK=0, WORLD_SIZE=2147483647, MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port())
     args = pima(source_dir, lockstep, "launch.join_timeout=1s")

@@ -42,16 +42,20 @@ void AlgorithmBackend::set_delay(Delay delay) {
 }
 
 std::exception_ptr AlgorithmBackend::carry(const Collective& collective,
-                                           const std::function<void(Messenger&)>& body) {
+                                           const std::function<void(Messenger&)>& body,
+                                           const OnGivenUp& on_given_up) {
   const auto delay = [this] {
     const std::lock_guard<std::mutex> guard(mutex_);
     return delay_;
   }();
-  if (delay == Delay{}) return carrier_.carry(collective, body);
-  return carrier_.carry(collective, [&](Messenger& messenger) {
-    Delayed delayed(messenger, delay);
-    body(delayed);
-  });
+  if (delay == Delay{}) return carrier_.carry(collective, body, on_given_up);
+  return carrier_.carry(
+      collective,
+      [&](Messenger& messenger) {
+        Delayed delayed(messenger, delay);
+        body(delayed);
+      },
+      on_given_up);
 }
 
 AlgorithmBackend::WorkPtr AlgorithmBackend::begin(OpType type, const Tensors& tensors,
@@ -68,6 +72,7 @@ AlgorithmBackend::WorkPtr AlgorithmBackend::begin(OpType type, const Tensors& te
     roll_->require_alive();  // it may have died while this one waited for its turn
     return run(collective, tensors, reductions);
   });
+  if (queue_.runs_here()) queue_.run_waiting();  // a callback's own call: nobody else would begin it
   return work;
 }
 
@@ -86,18 +91,21 @@ AlgorithmBackend::WorkPtr AlgorithmBackend::allreduce_coalesced(
 std::exception_ptr AlgorithmBackend::run(const Collective& collective, const Tensors& tensors,
                                          const std::vector<Reduction>& reductions) {
   const at::NoGradGuard no_grad;  // it may be a parameter
-  return carry(collective, [&](Messenger& messenger) {
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      const auto& reduction = reductions[i];
-      const auto flat = tensors[i].contiguous();
-      const Numbers numbers{static_cast<std::byte*>(flat.data_ptr()),
-                            static_cast<size_t>(flat.numel()),
-                            {reduction.item_bytes, reduction.combine}};
-      algorithm_.run(messenger, numbers);
-      if (reduction.divide) reduction.divide(numbers.data, numbers.items, getSize());
-      if (!flat.is_same(tensors[i])) tensors[i].copy_(flat);
-    }
-  });
+  return carry(
+      collective,
+      [&](Messenger& messenger) {
+        for (size_t i = 0; i < tensors.size(); ++i) {
+          const auto& reduction = reductions[i];
+          const auto flat = tensors[i].contiguous();
+          const Numbers numbers{static_cast<std::byte*>(flat.data_ptr()),
+                                static_cast<size_t>(flat.numel()),
+                                {reduction.item_bytes, reduction.combine}};
+          algorithm_.run(messenger, numbers);
+          if (reduction.divide) reduction.divide(numbers.data, numbers.items, getSize());
+          if (!flat.is_same(tensors[i])) tensors[i].copy_(flat);
+        }
+      },
+      [this](const std::exception_ptr& error) { queue_.abandon(*this, error); });
 }
 
 }  // namespace lockstep::comm

@@ -34,8 +34,8 @@ class AlgorithmBackend : public ForwardingBackend, public RollCalled, public Car
   /// How long all-reduces have been at work here, in seconds.
   double busy() const { return queue_.busy(); }
   /// With the delay, on the caller's thread; not while an all-reduce is under way.
-  std::exception_ptr carry(const Collective& collective,
-                           const std::function<void(Messenger&)>& body) override;
+  std::exception_ptr carry(const Collective& collective, const std::function<void(Messenger&)>& body,
+                           const OnGivenUp& on_given_up) override;
   void compare(const Call& own, const Collective& collective) override { carrier_.compare(own, collective); }
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;

@@ -10,9 +10,9 @@
 
 namespace lockstep::comm {
 
-/// The backend that these options ask for. `auto` is nccl on a GPU, else shared, or gloo over several nodes
-/// and for an algorithm's messages; a process alone that nobody gave an MPI has auto's for mpi, so that what
-/// ranks have trained is evaluated by one.
+/// The backend that these options ask for. `auto` is nccl on a GPU, else shared, or gloo where each of
+/// several nodes has one rank and for an algorithm's messages; a process alone that nobody gave an MPI has
+/// auto's for mpi, so that what ranks have trained is evaluated by one.
 std::string backend_for(const launch::Runtime& runtime, const LaunchOptions& options, bool on_gpu);
 
 /// Where the tensors of a rank may be that go through the group: on its device alone, or on other GPUs of

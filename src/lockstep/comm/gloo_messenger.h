@@ -6,14 +6,12 @@
 
 #include "lockstep/comm/algorithms/messenger.h"
 #include "lockstep/comm/watch/roll_call.h"
-#include "lockstep/comm/watch/watched_work.h"
 
 namespace lockstep::comm {
 
 class GlooMessenger : public Messenger {
  public:
-  GlooMessenger(c10d::ProcessGroupGloo& gloo, const RollCall& roll, Watch& watch)
-      : gloo_(gloo), roll_(roll), watch_(watch) {}
+  GlooMessenger(c10d::ProcessGroupGloo& gloo, const RollCall& roll) : gloo_(gloo), roll_(roll) {}
   int rank() const override { return roll_.rank(); }
   int world() const override { return static_cast<int>(roll_.peers().size()); }
   int node_of(int rank) const override { return roll_.peers()[static_cast<size_t>(rank)].node; }
@@ -24,7 +22,6 @@ class GlooMessenger : public Messenger {
  private:
   c10d::ProcessGroupGloo& gloo_;
   const RollCall& roll_;
-  Watch& watch_;  // the collective's
 };
 
 }  // namespace lockstep::comm

@@ -68,42 +68,42 @@ NodesBackend::WorkPtr NodesBackend::allreduce(Tensors& tensors, const c10d::Allr
     return sum(collective, word, tensor, reduction);
   });
   if (queue_.runs_here()) queue_.run_waiting();  // a callback's own call: nobody else would begin it
-  const std::lock_guard<std::mutex> guard(mutex_);
-  return last_ = work;
+  return work;
 }
 
 // As gloo's, after all that this rank has begun.
 NodesBackend::WorkPtr NodesBackend::barrier(const c10d::BarrierOptions& options) {
-  const auto last = [this] {
-    const std::lock_guard<std::mutex> guard(mutex_);
-    return std::exchange(last_, nullptr);
-  }();
-  if (last) last->wait();
+  if (queue_.runs_here()) queue_.run_waiting();
+  if (const auto last = queue_.newest()) last->wait();
   return ForwardingBackend::barrier(options);
 }
 
 std::exception_ptr NodesBackend::sum(const Collective& collective, const CallWord& word, at::Tensor tensor,
                                      const Reduction& reduction) {
   std::exception_ptr in_memory;
-  const auto over_gloo = carrier_.carry(collective, [&](Messenger& messenger) {
-    const at::NoGradGuard no_grad;  // it may be a parameter
-    const auto flat = tensor.contiguous();
-    auto* data = static_cast<std::byte*>(flat.data_ptr());
-    const auto items = static_cast<size_t>(flat.numel());
-    try {
-      Patience patience(*roll_, collective.number, collective.timeout, node_->crowded());
-      node_->name_call(word);
-      ring_.all_reduce(messenger, data, items, reduction, patience);
-    } catch (const OutOfPatience& reason) {
-      in_memory = roll_->judge(collective, reason.cause, reason.timed_out);
-      return;
-    } catch (const UnlikeCalls& unlike) {
-      in_memory = roll_->end_all_at(collective.number, difference_to(unlike, getRank(), word));
-      return;
-    }
-    if (reduction.divide) reduction.divide(data, items, getSize());
-    if (!flat.is_same(tensor)) tensor.copy_(flat);
-  });
+  const auto over_gloo = carrier_.carry(
+      collective,
+      [&](Messenger& messenger) {
+        const at::NoGradGuard no_grad;  // it may be a parameter
+        // in the order of memory, as gloo; what has gaps gloo would take for dense
+        const auto flat = tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous();
+        auto* data = static_cast<std::byte*>(flat.data_ptr());
+        const auto items = static_cast<size_t>(flat.numel());
+        try {
+          Patience patience(*roll_, collective.number, collective.timeout, node_->crowded());
+          node_->name_call(word);
+          ring_.all_reduce(messenger, data, items, reduction, patience);
+        } catch (const OutOfPatience& reason) {
+          in_memory = roll_->judge(collective, reason.cause, reason.timed_out);
+          return;
+        } catch (const UnlikeCalls& unlike) {
+          in_memory = roll_->end_all_at(collective.number, difference_to(unlike, getRank(), word));
+          return;
+        }
+        if (reduction.divide) reduction.divide(data, items, getSize());
+        if (!flat.is_same(tensor)) tensor.copy_(flat);
+      },
+      [this](const std::exception_ptr& error) { queue_.abandon(*this, error); });
   return in_memory ? in_memory : over_gloo;
 }
 

@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 
 #include "lockstep/comm/algorithms/carrier.h"
 #include "lockstep/comm/node/call_queue.h"
@@ -44,8 +43,6 @@ class NodesBackend : public ForwardingBackend, public RollCalled {
   NodesRing ring_;
   std::shared_ptr<RollCall> roll_;
   std::atomic<std::chrono::milliseconds> timeout_;
-  std::mutex mutex_;
-  WorkPtr last_;     // of those that were queued
   CallQueue queue_;  // ends before the rest does
 };
 

@@ -57,6 +57,11 @@ bool has_future(const c10d::Work* work) {
   return dynamic_cast<const Gloo::AsyncWork*>(work) != nullptr;
 }
 
+// It is that of an all-reduce's own messages.
+void require_free(int tag) {
+  TORCH_CHECK(tag != kCollectiveTag, "the tag ", tag, " is one of lockstep's own: take another");
+}
+
 }  // namespace
 
 WatchedGloo::WatchedGloo(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world,
@@ -90,7 +95,9 @@ void WatchedGloo::compare_in(Watch& watch, const Call& own, uint64_t number) {
     for (int rank = 0; rank < getSize(); ++rank) all[0].push_back(at::empty_like(mine[0]));
     c10d::AllgatherOptions options;
     options.timeout = kNever;
-    Gloo::allgather(all, mine, options)->wait();  // not the base form, which comes back to this class
+    const auto work =
+        Gloo::allgather(all, mine, options);  // not the base form, which comes back to this class
+    wait_unless_given_up(*work, watch);
     std::vector<std::string> texts;
     for (const auto& theirs : all[0]) texts.push_back(text_in(theirs));
     return texts;
@@ -140,12 +147,14 @@ void WatchedGloo::tell_end(const WorkPtr& work, const std::shared_ptr<Watch>& wa
 }
 
 std::exception_ptr WatchedGloo::carry(const Collective& collective,
-                                      const std::function<void(Messenger&)>& body) {
+                                      const std::function<void(Messenger&)>& body,
+                                      const OnGivenUp& on_given_up) {
   auto watch = std::make_shared<Watch>(roll_, collective);
   const std::shared_ptr<void> at_end(nullptr, [&](void*) { watch->be_over(); });
   try {
     limits_->add(watch);
-    GlooMessenger messenger(*this, *roll_, *watch);
+    watch->when_given_up(on_given_up);
+    GlooMessenger messenger(*this, *roll_);
     body(messenger);
     return nullptr;
   } catch (const std::exception&) {
@@ -275,16 +284,19 @@ WatchedGloo::WorkPtr WatchedGloo::watch_message(OpType type, int peer, Start&& s
 
 WatchedGloo::WorkPtr WatchedGloo::send(Tensors& tensors, int to, int tag) {
   require_other(to, "the receiver of a message");
+  require_free(tag);
   return watch_message(OpType::SEND, to, [&] { return Gloo::send(tensors, to, tag); });
 }
 
 WatchedGloo::WorkPtr WatchedGloo::recv(Tensors& tensors, int from, int tag) {
   require_other(from, "the sender of a message");
+  require_free(tag);
   return watch_message(OpType::RECV, from, [&] { return Gloo::recv(tensors, from, tag); });
 }
 
 WatchedGloo::WorkPtr WatchedGloo::recvAnysource(Tensors& tensors, int tag) {
   roll_->require_alive();
+  require_free(tag);
   return watch_message(OpType::RECVANYSOURCE, -1, [&] { return Gloo::recvAnysource(tensors, tag); });
 }
 

@@ -24,8 +24,8 @@ class WatchedGloo : public c10d::ProcessGroupGloo, public RollCalled, public Car
               c10::intrusive_ptr<Options> options, std::shared_ptr<RollCall> roll);
   ~WatchedGloo() override;
   const std::shared_ptr<RollCall>& shared_roll() const override { return roll_; }
-  std::exception_ptr carry(const Collective& collective,
-                           const std::function<void(Messenger&)>& body) override;
+  std::exception_ptr carry(const Collective& collective, const std::function<void(Messenger&)>& body,
+                           const OnGivenUp& on_given_up) override;
   void compare(const Call& own, const Collective& collective) override;
   /// For every collective from now on; the lines are those that gloo has opened. A group that dies is cut off
   /// and left as it is: gloo's own end can wait for ever for a peer that is gone.

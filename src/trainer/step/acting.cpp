@@ -38,6 +38,7 @@ std::vector<double> rewards_of_all(const Team& team, const std::vector<Episode>&
   const std::string bytes(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(Episode));
   std::vector<std::pair<int64_t, double>> all;
   for (const auto& text : team.all_gather(bytes)) {
+    if (text.empty()) continue;
     std::vector<Episode> episodes(text.size() / sizeof(Episode));
     std::memcpy(episodes.data(), text.data(), text.size());
     for (const auto& one : episodes) all.emplace_back(one.step, one.reward);

@@ -2,6 +2,7 @@
 // A backend that carries messages which are parts of a collective: an error names who is at fault in all of
 // it.
 
+#include <exception>
 #include <functional>
 
 #include "lockstep/comm/algorithms/messenger.h"
@@ -13,12 +14,17 @@ namespace lockstep::comm {
 /// Messages of collectives have a tag of their own; it is one that every MPI has.
 constexpr int kCollectiveTag = 32767;
 
+/// Told of an error that ends what waits, from another thread.
+using OnGivenUp = std::function<void(const std::exception_ptr&)>;
+
 class Carrier {
  public:
   virtual ~Carrier() = default;
   /// Runs `body` on the caller's thread. Null, or the error to throw: then the group is dead. One at a time.
-  virtual std::exception_ptr carry(const Collective& collective,
-                                   const std::function<void(Messenger&)>& body) = 0;
+  /// `on_given_up` is called where the group is dead and the messages do not end all the same: `body`, and
+  /// this, may then never return.
+  virtual std::exception_ptr carry(const Collective& collective, const std::function<void(Messenger&)>& body,
+                                   const OnGivenUp& on_given_up = {}) = 0;
   /// Collective, and not counted as one: throws where another rank is about to make another call than `own`.
   virtual void compare(const Call& own, const Collective& collective) = 0;
 };

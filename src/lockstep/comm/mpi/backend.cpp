@@ -15,7 +15,8 @@ namespace {
 using c10d::OpType;
 
 int checked_tag(int tag) {
-  TORCH_CHECK(tag >= 0 && tag <= 32767, "the tag ", tag, " is not one that every MPI has (0 to 32767)");
+  TORCH_CHECK(tag >= 0 && tag < kCollectiveTag, "the tag ", tag,
+              " is not one that every MPI has for messages (0 to ", kCollectiveTag - 1, ")");
   return tag;
 }
 
@@ -33,7 +34,8 @@ MpiBackend::MpiBackend(mpi::Comm world, std::shared_ptr<RollCall> roll,
                     SumOrder::by_rank, Runs::in_the_call) {}
 
 std::exception_ptr MpiBackend::carry(const Collective& collective,
-                                     const std::function<void(Messenger&)>& body) {
+                                     const std::function<void(Messenger&)>& body,
+                                     const OnGivenUp& /*on_given_up*/) {
   try {
     Patience patience(roll_call(), collective.number, collective.timeout, true);
     MpiMessenger messenger(mpi().comms().all, *mpi().mpi(), roll_call(), patience);

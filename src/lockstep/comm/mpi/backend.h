@@ -14,8 +14,8 @@ class MpiBackend : public InlineBackend, public Carrier {
   /// Collective over `world`, whose ranks are the roll's.
   MpiBackend(mpi::Comm world, std::shared_ptr<RollCall> roll, std::chrono::milliseconds join_timeout,
              std::chrono::milliseconds timeout);
-  std::exception_ptr carry(const Collective& collective,
-                           const std::function<void(Messenger&)>& body) override;
+  std::exception_ptr carry(const Collective& collective, const std::function<void(Messenger&)>& body,
+                           const OnGivenUp& on_given_up) override;
   void compare(const Call& own, const Collective& collective) override { compare_calls(own, collective); }
 
   WorkPtr send(Tensors& tensors, int to, int tag) override;

@@ -21,6 +21,7 @@ QueuedWork::QueuedWork(int rank, c10d::OpType type, uint64_t number, std::vector
       future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
 
 void QueuedWork::end(const std::exception_ptr& error) {
+  if (ended_.test_and_set()) return;
   finish(error);
   error ? future_->setError(error) : future_->markCompleted(c10::IValue(results_));
 }
@@ -36,7 +37,7 @@ struct CallQueue::State {
   void run_one(std::unique_lock<std::mutex>& lock) {
     auto entry = std::move(waiting.front());
     waiting.pop_front();
-    ++running;
+    current = entry.work;
     lock.unlock();
     const auto begin = std::chrono::steady_clock::now();
     std::exception_ptr error;
@@ -52,7 +53,7 @@ struct CallQueue::State {
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
     lock.lock();
     busy += passed.count();
-    --running;
+    current = nullptr;
     lock.unlock();
     entry.work->end(error);
     lock.lock();
@@ -62,16 +63,19 @@ struct CallQueue::State {
     std::unique_lock<std::mutex> lock(mutex);
     while (true) {
       changed.wait(lock, [this] { return end || !waiting.empty(); });
-      if (waiting.empty()) return;
+      if (waiting.empty()) break;
       run_one(lock);
     }
+    left = true;
+    changed.notify_all();
   }
 
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<Entry> waiting;
-  int running = 0;
-  bool end = false;
+  c10::intrusive_ptr<QueuedWork> current;
+  std::exception_ptr abandoned;
+  bool end = false, left = false;  // to leave, and the thread has left
   double busy = 0;
   std::thread thread;
 };
@@ -89,23 +93,44 @@ CallQueue::~CallQueue() {
   state_->changed.notify_all();
   const auto gone = std::make_exception_ptr(Error("the process group has ended before this collective"));
   for (const auto& entry : left) entry.work->end(gone);
-  if (here) {
-    state_->thread.detach();
-  } else if (state_->thread.joinable()) {
-    state_->thread.join();
-  }
+  if (!state_->thread.joinable()) return;
+  std::unique_lock<std::mutex> lock(state_->mutex);
+  if (!here) state_->changed.wait(lock, [this] { return state_->left || state_->abandoned; });
+  const bool comes_back = state_->left;
+  lock.unlock();
+  comes_back ? state_->thread.join() : state_->thread.detach();
 }
 
 void CallQueue::add(c10::intrusive_ptr<QueuedWork> work, Call call) {
-  const std::lock_guard<std::mutex> guard(state_->mutex);
-  if (!state_->thread.joinable()) state_->thread = std::thread([state = state_] { state->serve(); });
-  state_->waiting.push_back({std::move(work), std::move(call), at::ThreadLocalState()});
-  state_->changed.notify_all();
+  {
+    const std::lock_guard<std::mutex> guard(state_->mutex);
+    if (!state_->abandoned) {
+      if (!state_->thread.joinable()) state_->thread = std::thread([state = state_] { state->serve(); });
+      state_->waiting.push_back({std::move(work), std::move(call), at::ThreadLocalState()});
+      return state_->changed.notify_all();
+    }
+  }
+  work->end(state_->abandoned);
 }
 
-bool CallQueue::idle() const {
+void CallQueue::abandon(c10::intrusive_ptr_target& owner, const std::exception_ptr& error) {
+  c10::raw::intrusive_ptr::incref(&owner);
+  std::deque<State::Entry> left;
+  c10::intrusive_ptr<QueuedWork> current;
+  {
+    const std::lock_guard<std::mutex> guard(state_->mutex);
+    state_->abandoned = error;
+    left.swap(state_->waiting);
+    current = state_->current;
+  }
+  state_->changed.notify_all();
+  if (current) current->end(error);
+  for (const auto& entry : left) entry.work->end(error);
+}
+
+c10::intrusive_ptr<QueuedWork> CallQueue::newest() const {
   const std::lock_guard<std::mutex> guard(state_->mutex);
-  return state_->waiting.empty() && state_->running == 0;
+  return state_->waiting.empty() ? state_->current : state_->waiting.back().work;
 }
 
 bool CallQueue::runs_here() const {

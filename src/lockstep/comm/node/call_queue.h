@@ -16,9 +16,11 @@ class QueuedWork : public c10d::Work {
   std::vector<at::Tensor> result() override { return results_; }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
   uint64_t getSequencenumber() const override { return number_; }
+  /// The first call counts.
   void end(const std::exception_ptr& error);
 
  private:
+  std::atomic_flag ended_ = ATOMIC_FLAG_INIT;
   uint64_t number_;
   std::vector<at::Tensor> results_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
@@ -38,8 +40,13 @@ class CallQueue {
   CallQueue& operator=(const CallQueue&) = delete;
 
   void add(c10::intrusive_ptr<QueuedWork> work, Call call);
+  /// The call at work may never return: it, what waits and what is added from now on end with that error, and
+  /// `owner`, which the call may use, is not freed.
+  void abandon(c10::intrusive_ptr_target& owner, const std::exception_ptr& error);
   /// Whether nothing waits or runs.
-  bool idle() const;
+  bool idle() const { return !newest(); }
+  /// The last of those that wait or run, or null.
+  c10::intrusive_ptr<QueuedWork> newest() const;
   /// Whether the caller is on this queue's thread: in a callback of a work that has ended.
   bool runs_here() const;
   /// There alone: what waits, now.

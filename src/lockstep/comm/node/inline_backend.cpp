@@ -152,6 +152,8 @@ void InlineBackend::compare_calls(const Call& own, const Collective& collective)
     compare_in(patience, own, collective.number);
   } catch (const OutOfPatience& reason) {
     std::rethrow_exception(roll_->judge(collective, reason.cause, reason.timed_out));
+  } catch (const UnlikeCalls&) {  // the other one is not comparing
+    std::rethrow_exception(roll_->judge(collective, "another rank is in another call", false));
   }
 }
 

@@ -73,6 +73,7 @@ class NodesRing::Pass {
       const int chunk = (first + 1) % layout_.world();
       const size_t items = message_.items_of(chunk);
       const size_t begin = items * own / all, end = items * (own + 1) / all;
+      if (begin == end) continue;
       const Span span{chunk, (message_.first_of(chunk) + begin) * message_.item_bytes,
                       (end - begin) * message_.item_bytes, travels};
       body(span);

@@ -463,12 +463,17 @@ std::exception_ptr RollCall::judge(const Collective& collective, const std::stri
     const std::string which = collective.number == 0 ? "" : format(" (collective {})", collective.number);
     cause_of_death_ = format("{}{} {}: {}", collective.what, which, how, who);
     dead_ = true;
-    if (at_death_) at_death_();
   }
+  die();  // also where it was end_at() that made the group dead: who still waits meets an error now
   const bool told = cause.empty() || cause_of_death_.find(cause) != std::string::npos;
   const std::string place = where() + (told ? "" : "; the backend said: " + cause);
   return std::make_exception_ptr(Error(cause_of_death_, place, heard_nothing() ? kLookAtNode : kLookAtRank)
                                      .of(code_of_death_, ranks_at_fault_));
+}
+
+// Under the lock.
+void RollCall::die() {
+  if (const auto call = std::exchange(at_death_, {})) call();
 }
 
 std::exception_ptr RollCall::end_at(uint64_t collective, const std::string& difference,
@@ -492,7 +497,7 @@ std::exception_ptr RollCall::end_all_at(uint64_t collective, const std::string& 
   const std::lock_guard<std::mutex> guard(mutex_);
   const Found found{cause_of_death_, Code::calls_differ, {}};
   bounded([store = store_, found] { return settle_in(*store, found); }, {});
-  if (at_death_) at_death_();
+  die();
   return error;
 }
 

@@ -104,6 +104,7 @@ class RollCall {
   int rank() const { return rank_; }
 
  private:
+  void die();
   Found verdict_on(const Collective& collective, const std::string& cause, bool timed_out) const;
   Found verdict_here() const;
   Found settle_here(const Found& found) const;

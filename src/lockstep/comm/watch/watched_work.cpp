@@ -80,6 +80,21 @@ void Watch::when_given_up(std::function<void(const std::exception_ptr&)> tell) {
   tell(judged_);
 }
 
+// gloo may never end it; then it is given up, which is looked for between two waits. Any other error is the
+// work's own, though it may never call itself completed: a reduce-scatter is an all-reduce of ours and a
+// copy.
+bool wait_unless_given_up(c10d::Work& work, Watch& watch) {
+  while (!work.isCompleted()) {
+    if (watch.is_given_up()) std::rethrow_exception(watch.verdict());
+    try {
+      return work.wait(kGivenUpLook);
+    } catch (const c10::Error& error) {
+      if (!is_end_of_wait(error)) throw;
+    }
+  }
+  return work.wait(kNever);
+}
+
 WatchedWork::WatchedWork(c10::intrusive_ptr<c10d::Work> work, std::shared_ptr<Watch> watch,
                          const std::shared_ptr<Limits>& limits, int rank, c10d::OpType type)
     : Work(rank, type), work_(std::move(work)), watch_(std::move(watch)), limits_(limits) {}
@@ -98,24 +113,10 @@ bool WatchedWork::wait_for_message() {
   return work_->wait(kNever);
 }
 
-// gloo may never end it; then it is given up, which is looked for between two waits. Any other error is the
-// work's own, though it may never call itself completed: a reduce-scatter is an all-reduce of ours and a
-// copy.
-bool WatchedWork::wait_for_collective() {
-  while (!work_->isCompleted()) {
-    if (watch_->is_given_up()) std::rethrow_exception(watch_->verdict());
-    try {
-      return work_->wait(kGivenUpLook);
-    } catch (const c10::Error& error) {
-      if (!is_end_of_wait(error)) throw;
-    }
-  }
-  return work_->wait(kNever);
-}
-
 bool WatchedWork::wait(std::chrono::milliseconds timeout) {
   try {
-    if (timeout == kNoTimeout) return watch_->is_message() ? wait_for_message() : wait_for_collective();
+    if (timeout == kNoTimeout)
+      return watch_->is_message() ? wait_for_message() : wait_unless_given_up(*work_, *watch_);
     return work_->wait(timeout);
   } catch (const std::exception&) {
     // the caller's own patience may end before the collective's: then the group lives on

@@ -60,6 +60,9 @@ class Watch {
   std::vector<std::function<void(const std::exception_ptr&)>> waiting_;  // for given_up_
 };
 
+/// Until gloo has ended it, or given_up.
+bool wait_unless_given_up(c10d::Work& work, Watch& watch);
+
 class WatchedWork : public c10d::Work {
  public:
   WatchedWork(c10::intrusive_ptr<c10d::Work> work, std::shared_ptr<Watch> watch,
@@ -80,7 +83,6 @@ class WatchedWork : public c10d::Work {
 
  private:
   bool wait_for_message();
-  bool wait_for_collective();
 
   c10::intrusive_ptr<c10d::Work> work_;
   std::shared_ptr<Watch> watch_;

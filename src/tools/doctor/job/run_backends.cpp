@@ -2,6 +2,7 @@
 // others their turn.
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/pack.h"
@@ -237,6 +238,16 @@ Findings gpus_missing(const Bench& bench, const launch::Grouped& missing, size_t
   return {fail(text, "ask the scheduler for a GPU for every rank, or set launch.device to cpu")};
 }
 
+// Whether some node has several ranks, and those of each are numbered one after the other.
+bool follow_one_another(const Bench& bench) {
+  std::vector<std::string> hosts(static_cast<size_t>(bench.talk.world()));
+  for (const Facts& facts : bench.picture.ranks)
+    hosts.at(static_cast<size_t>(facts.job.rank)) = facts.job.host;
+  const std::set<std::string> nodes(hosts.begin(), hosts.end());
+  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+  return hosts.size() == nodes.size() && nodes.size() < static_cast<size_t>(bench.talk.world());
+}
+
 }  // namespace
 
 // What `auto` takes.
@@ -248,9 +259,8 @@ Findings run_shared(const Bench& bench) {
   if (trial.open_all()) {
     if (trial.opened() == "shared") {
       measure(trial);
-    } else if (bench.runtime.job().nodes > 1) {
-      trial.findings().push_back(
-          fine("it is gloo here: no node has ranks that follow one another and share memory"));
+    } else if (!follow_one_another(bench)) {
+      trial.findings().push_back(fine("it is gloo here: no node has ranks that follow one another"));
     } else {
       trial.findings().push_back(warn("the ranks share no memory, so training on CPUs sums over gloo",
                                       "see the check shm: a larger /dev/shm, and one for all ranks"));
