@@ -43,7 +43,7 @@ std::vector<double> rewards_of_all(const Team& team, const std::vector<Episode>&
     std::memcpy(episodes.data(), text.data(), text.size());
     for (const auto& one : episodes) all.emplace_back(one.step, one.reward);
   }
-  std::ranges::stable_sort(all, {}, &std::pair<int64_t, double>::first);
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<double> rewards;
   for (const auto& [step, reward] : all) rewards.push_back(reward);
   return rewards;
