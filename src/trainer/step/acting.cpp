@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <numeric>
 #include <tuple>
 
@@ -36,14 +37,13 @@ Policy policy_of(Net& net, const Setup& setup) {
 // Every rank's, in the order in which they ended.
 std::vector<double> rewards_of_all(const Team& team, const std::vector<Episode>& own) {
   const std::string bytes(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(Episode));
-  std::vector<std::pair<int64_t, double>> all;
+  std::multimap<int64_t, double> all;  // by step; of one step, in the order of the ranks
   for (const auto& text : team.all_gather(bytes)) {
     if (text.empty()) continue;
     std::vector<Episode> episodes(text.size() / sizeof(Episode));
     std::memcpy(episodes.data(), text.data(), text.size());
-    for (const auto& one : episodes) all.emplace_back(one.step, one.reward);
+    for (const auto& one : episodes) all.emplace(one.step, one.reward);
   }
-  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<double> rewards;
   for (const auto& [step, reward] : all) rewards.push_back(reward);
   return rewards;
