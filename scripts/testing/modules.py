@@ -8,6 +8,7 @@ import subprocess
 
 from place import BUILD, ROOT, cores
 
+LIMIT = 900  # seconds of one binary, some twenty times what the longest takes: its ranks may wait for each other for ever
 LAYERS = [ROOT / "src" / layer for layer in ("lockstep", "trainer", "tools", "course")]
 
 
@@ -76,7 +77,7 @@ def skipped_cases(build):
 def run(build, report, names=None, env=None):
     """All unit tests of a build, or the named ones."""
     words = ["ctest", "--test-dir", build, "--output-on-failure", "--no-tests=error", "--output-junit", report,
-             "-j", 2 * cores()]  # many wait for most of their time
+             "--timeout", LIMIT, "-j", 2 * cores()]  # many wait for most of their time
     if names is not None:
         words += ["-R", f"^({'|'.join(map(re.escape, names))})$"]
     good = subprocess.run([str(word) for word in words], env=env).returncode == 0
