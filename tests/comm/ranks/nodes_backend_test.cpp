@@ -203,8 +203,10 @@ TEST_F(OverNodes, MeansAreGloosAtEveryLength) {
   const auto group = open(layouts()[0]);
   for (const int64_t items : {10, 200'000}) {
     const auto own = numbers(items, at::kFloat);
-    EXPECT_TRUE(
-        same_bits(reduced(*group.shared, own, ReduceOp::AVG), reduced(*group.gloo, own, ReduceOp::AVG)));
+    at::Tensor theirs;
+    const auto refused = test::error_of([&] { theirs = reduced(*group.gloo, own, ReduceOp::AVG); });
+    if (!refused.empty()) GTEST_SKIP() << "this libtorch's gloo has none";
+    EXPECT_TRUE(same_bits(reduced(*group.shared, own, ReduceOp::AVG), theirs));
   }
 }
 
