@@ -35,6 +35,13 @@ model.save_pretrained(sys.argv[1])
 """
 
 
+def in_python(python, *words):
+    try:
+        subprocess.run([python, "-c", *words], check=True, capture_output=True, text=True, timeout=120)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        raise launch.Failed(f"its data could not be made: {(error.stderr or str(error)).strip()[-500:]}") from error
+
+
 def digits(folder, python):
     """As torchvision wants to find them."""
     raw = folder / "MNIST/raw"
@@ -45,7 +52,7 @@ def digits(folder, python):
 
 def images(folder, python):
     """train and val, each with a folder of PNG files for a class."""
-    subprocess.run([python, "-c", PAINT, folder], check=True)
+    in_python(python, PAINT, folder)
 
 
 def write_reviews(path, count, seed):
@@ -66,8 +73,7 @@ def texts(folder, python):
     write_reviews(folder / "eval.csv", 32, 1)
     model, vocabulary = folder / "model", [*SPECIALS, *(f"w{number}" for number in range(WORDS))]
     model.mkdir()
-    subprocess.run([python, "-c", DRAW, model, json.dumps({**BERT_SMALL, "vocab_size": len(vocabulary)})], check=True,
-                   capture_output=True)
+    in_python(python, DRAW, model, json.dumps({**BERT_SMALL, "vocab_size": len(vocabulary)}))
     (model / "vocab.txt").write_text("".join(f"{word}\n" for word in vocabulary))
     (model / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
 

@@ -84,11 +84,13 @@ def strips(title, entries):
         strip(axis, 45 + ROW * i, name, kind, found) for i, (name, kind, found) in enumerate(entries)))
 
 
+TASKS = {"cnn": "MNIST CNN, images", "mlp": "Pima MLP, samples", "images": "resnet18, images", "texts": "BERT-small, texts"}
+
+
 def speeds(record, task):
     entries = [(who["title"], "ours" if who["ours"] else "peer", who["figures"])
                for who in record["contestants"] if who["task"] == task]
-    what = {"cnn": "MNIST CNN, images", "mlp": "Pima MLP, samples"}[task]
-    title = f"{what} a second, all ranks: median, least and greatest; Python grey, lockstep in colour"
+    title = f"{TASKS[task]} a second, all ranks: median, least and greatest; Python grey, lockstep in colour"
     return strips(title, entries) if entries else ""
 
 
@@ -128,7 +130,7 @@ def comparison(record):
     return page(f"lockstep beside its peers, {record['when']}", [
         ("Wrong", wrong and bullets(wrong, "wrong")),
         ("Targets", table([show.HEAD, *map(show.cells, record["rows"])]) + ratios(record)),
-        ("Speed", speeds(record, "cnn") + speeds(record, "mlp")),
+        ("Speed", "".join(speeds(record, task) for task in TASKS)),
         ("Too busy for a verdict", busy and bullets(busy)),
         ("Verified", record["right"] and bullets(record["right"])),
         ("Machine", table([("what", "found"), *record["facts"].items()]))])

@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import contestants
 import data_sets
@@ -42,8 +43,9 @@ class Place:
         """The folder of a data set of data_sets.py."""
         folder = self.made / name
         if not folder.exists():
-            folder.mkdir()
-            data_sets.MADE[name](folder, self.python)
+            begun = pathlib.Path(tempfile.mkdtemp(dir=self.made))
+            data_sets.MADE[name](begun, self.python)
+            begun.rename(folder)
         return folder
 
 

@@ -73,8 +73,11 @@ NodesBackend::WorkPtr NodesBackend::allreduce(Tensors& tensors, const c10d::Allr
 
 // As gloo's, after all that this rank has begun.
 NodesBackend::WorkPtr NodesBackend::barrier(const c10d::BarrierOptions& options) {
-  if (queue_.runs_here()) queue_.run_waiting();
-  if (const auto last = queue_.newest()) last->wait();
+  if (queue_.runs_here()) {
+    queue_.run_waiting();
+  } else if (const auto last = queue_.newest()) {
+    last->wait();
+  }
   return ForwardingBackend::barrier(options);
 }
 

@@ -153,7 +153,7 @@ std::exception_ptr WatchedGloo::carry(const Collective& collective,
   const std::shared_ptr<void> at_end(nullptr, [&](void*) { watch->be_over(); });
   try {
     limits_->add(watch);
-    watch->when_given_up(on_given_up);
+    if (on_given_up) watch->when_given_up(on_given_up);
     GlooMessenger messenger(*this, *roll_);
     body(messenger);
     return nullptr;

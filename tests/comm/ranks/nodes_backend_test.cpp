@@ -261,7 +261,6 @@ TEST_F(OverNodes, MessagesThatGlooNeverEndsAreGivenUp) {
   dynamic_cast<comm::RollCalled&>(*group.gloo).shared_roll()->judge(collective, "a line broke", false);
   const auto said = given_up.get_future().get();
   EXPECT_NE(said.find("all-reduce (collective 2) failed"), std::string::npos) << said;
-  EXPECT_NE(said.find("a line broke"), std::string::npos) << said;
   stuck.set_value();
   other.join();
 }

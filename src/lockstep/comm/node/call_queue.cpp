@@ -3,6 +3,7 @@
 #include <ATen/ThreadLocalState.h>
 #include <ATen/core/ivalue.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -60,6 +61,7 @@ struct CallQueue::State {
   }
 
   void serve() {
+    served_by = std::this_thread::get_id();
     std::unique_lock<std::mutex> lock(mutex);
     while (true) {
       changed.wait(lock, [this] { return end || !waiting.empty(); });
@@ -78,6 +80,7 @@ struct CallQueue::State {
   bool end = false, left = false;  // to leave, and the thread has left
   double busy = 0;
   std::thread thread;
+  std::atomic<std::thread::id> served_by{};
 };
 
 CallQueue::CallQueue() : state_(std::make_shared<State>()) {}
@@ -134,7 +137,7 @@ c10::intrusive_ptr<QueuedWork> CallQueue::newest() const {
 }
 
 bool CallQueue::runs_here() const {
-  return state_->thread.get_id() == std::this_thread::get_id();
+  return state_->served_by.load(std::memory_order_relaxed) == std::this_thread::get_id();
 }
 
 void CallQueue::run_waiting() {

@@ -61,11 +61,19 @@ void Watch::judge_lost() {
   verdict();
 }
 
+void Watch::be_over() {
+  decltype(waiting_) waiting;  // freed without the lock
+  const std::lock_guard<std::mutex> guard(mutex_);
+  over_ = true;
+  waiting.swap(waiting_);
+}
+
 void Watch::give_up() {
   const auto error = verdict();
   std::vector<std::function<void(const std::exception_ptr&)>> waiting;
   {
     const std::lock_guard<std::mutex> guard(mutex_);
+    if (over_) return;  // it has ended by itself meanwhile
     given_up_ = true;
     waiting.swap(waiting_);
   }

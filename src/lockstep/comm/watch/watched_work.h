@@ -43,7 +43,8 @@ class Watch {
   void note_time(std::chrono::nanoseconds now) { left_ = end_ - now; }
   std::chrono::nanoseconds waited() const { return std::min(limit(), kNever) - left_.load(); }
   bool is_late() const { return left_.load() <= std::chrono::nanoseconds(0); }
-  void be_over() { over_ = true; }
+  /// Nobody is told any more that it was given up.
+  void be_over();
   bool is_over() const { return over_; }
 
  private:

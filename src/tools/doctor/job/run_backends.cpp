@@ -240,12 +240,12 @@ Findings gpus_missing(const Bench& bench, const launch::Grouped& missing, size_t
 
 // Whether some node has several ranks, and those of each are numbered one after the other.
 bool follow_one_another(const Bench& bench) {
-  std::vector<std::string> hosts(static_cast<size_t>(bench.talk.world()));
+  std::vector<int> nodes(static_cast<size_t>(bench.talk.world()));
   for (const Facts& facts : bench.picture.ranks)
-    hosts.at(static_cast<size_t>(facts.job.rank)) = facts.job.host;
-  const std::set<std::string> nodes(hosts.begin(), hosts.end());
-  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
-  return hosts.size() == nodes.size() && nodes.size() < static_cast<size_t>(bench.talk.world());
+    nodes.at(static_cast<size_t>(facts.job.rank)) = facts.job.node_rank;
+  const std::set<int> all(nodes.begin(), nodes.end());
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+  return nodes.size() == all.size() && all.size() < static_cast<size_t>(bench.talk.world());
 }
 
 }  // namespace
