@@ -72,7 +72,6 @@ AlgorithmBackend::WorkPtr AlgorithmBackend::begin(OpType type, const Tensors& te
     roll_->require_alive();  // it may have died while this one waited for its turn
     return run(collective, tensors, reductions);
   });
-  if (queue_.runs_here()) queue_.run_waiting();  // a callback's own call: nobody else would begin it
   return work;
 }
 

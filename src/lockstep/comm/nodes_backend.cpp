@@ -67,7 +67,6 @@ NodesBackend::WorkPtr NodesBackend::allreduce(Tensors& tensors, const c10d::Allr
     roll_->require_alive();  // it may have died while this one waited for its turn
     return sum(collective, word, tensor, reduction);
   });
-  if (queue_.runs_here()) queue_.run_waiting();  // a callback's own call: nobody else would begin it
   return work;
 }
 

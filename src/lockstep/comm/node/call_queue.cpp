@@ -105,15 +105,18 @@ CallQueue::~CallQueue() {
 }
 
 void CallQueue::add(c10::intrusive_ptr<QueuedWork> work, Call call) {
+  std::exception_ptr gone;
   {
     const std::lock_guard<std::mutex> guard(state_->mutex);
-    if (!state_->abandoned) {
+    gone = state_->abandoned;
+    if (!gone) {
       if (!state_->thread.joinable()) state_->thread = std::thread([state = state_] { state->serve(); });
-      state_->waiting.push_back({std::move(work), std::move(call), at::ThreadLocalState()});
-      return state_->changed.notify_all();
+      state_->waiting.push_back({work, std::move(call), at::ThreadLocalState()});
     }
   }
-  work->end(state_->abandoned);
+  if (gone) return work->end(gone);
+  state_->changed.notify_all();
+  if (runs_here()) run_waiting();  // a callback's own call: nobody else would begin it
 }
 
 void CallQueue::abandon(c10::intrusive_ptr_target& owner, const std::exception_ptr& error) {

@@ -39,6 +39,7 @@ class CallQueue {
   CallQueue(const CallQueue&) = delete;
   CallQueue& operator=(const CallQueue&) = delete;
 
+  /// On the queue's own thread, in a callback, it runs what waits at once.
   void add(c10::intrusive_ptr<QueuedWork> work, Call call);
   /// The call at work may never return: it, what waits and what is added from now on end with that error, and
   /// `owner`, which the call may use, is not freed.
