@@ -33,18 +33,13 @@ def main():
     criterion = nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=0.0001)
 
-    steps, epoch = record.Record(options), 0
-    while not steps.done:
-        sampler.set_epoch(epoch)
-        for x, y in loader:
-            optimizer.zero_grad()
-            loss = criterion(model(x.to(memory_format=layout)), y)
-            loss.backward()
-            optimizer.step()
-            steps.add(loss.item(), len(y))
-            if steps.done:
-                break
-        epoch += 1
+    steps = record.Record(options)
+    for x, y in steps.batches(loader, sampler):
+        optimizer.zero_grad()
+        loss = criterion(model(x.to(memory_format=layout)), y)
+        loss.backward()
+        optimizer.step()
+        steps.add(loss.item(), len(y))
     dist.destroy_process_group()
 
 

@@ -23,18 +23,13 @@ def main():
     criterion = nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
-    steps, epoch = record.Record(options), 0
-    while not steps.done:
-        sampler.set_epoch(epoch)
-        for images, labels in loader:
-            optimizer.zero_grad()
-            loss = criterion(model(images), labels)
-            loss.backward()
-            optimizer.step()
-            steps.add(loss.item(), len(labels))
-            if steps.done:
-                break
-        epoch += 1
+    steps = record.Record(options)
+    for images, labels in steps.batches(loader, sampler):
+        optimizer.zero_grad()
+        loss = criterion(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        steps.add(loss.item(), len(labels))
     dist.destroy_process_group()
 
 

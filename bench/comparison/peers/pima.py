@@ -26,18 +26,13 @@ def main():
     criterion = nn.CrossEntropyLoss(weight=(counts.sum() / (counts * len(counts))).float())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
-    steps, epoch = record.Record(options), 0
-    while not steps.done:
-        sampler.set_epoch(epoch)
-        for x, y in loader:
-            optimizer.zero_grad()
-            loss = criterion(model(x), y)
-            loss.backward()
-            optimizer.step()
-            steps.add(loss.item(), len(y))
-            if steps.done:
-                break
-        epoch += 1
+    steps = record.Record(options)
+    for x, y in steps.batches(loader, sampler):
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        steps.add(loss.item(), len(y))
     dist.destroy_process_group()
 
 

@@ -34,6 +34,17 @@ class Record:
     def done(self):
         return self.step >= self.options.steps
 
+    def batches(self, loader, sampler):
+        """Of one epoch after another, until there were enough steps."""
+        epoch = 0
+        while not self.done:
+            sampler.set_epoch(epoch)
+            for batch in loader:
+                yield batch
+                if self.done:
+                    break
+            epoch += 1
+
     @property
     def is_quiet(self):
         """Whether the next step leaves no line: its loss may stay where it is."""

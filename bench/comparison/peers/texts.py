@@ -43,20 +43,15 @@ def main():
     model = DistributedDataParallel(model)
     torch.manual_seed(0)
 
-    steps, epoch = record.Record(options), 0
-    while not steps.done:
-        sampler.set_epoch(epoch)
-        for batch in loader:
-            optimizer.zero_grad()
-            loss = model(**batch).loss
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1)
-            optimizer.step()
-            schedule.step()
-            steps.add(loss.item(), len(batch["labels"]))
-            if steps.done:
-                break
-        epoch += 1
+    steps = record.Record(options)
+    for batch in steps.batches(loader, sampler):
+        optimizer.zero_grad()
+        loss = model(**batch).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1)
+        optimizer.step()
+        schedule.step()
+        steps.add(loss.item(), len(batch["labels"]))
     dist.destroy_process_group()
 
 
