@@ -150,7 +150,7 @@ def summary(run):
     tests, bad, left = reports.count("tests"), reports.count("failures", "errors"), reports.count("skipped", "disabled")
     print("== the slowest tests", *reports.slowest(40 if run.rows and len(reports.costs()) > 400 else 5), sep="\n")
     say("== summary")
-    print(*run.rows, sep="\n")
+    print(*run.rows, *(f"failed: {failure}" for failure in reports.failures()), sep="\n")
     print(f"checks: {run.passed} passed, {run.failed} failed, {run.skipped} skipped")
     print(f"{tests - bad - left} passed, {bad} failed, {left} skipped")
     return 1 if run.failed or bad else 0

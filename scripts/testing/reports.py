@@ -15,9 +15,22 @@ def count(*names):
     return sum(int(suite.get(name, 0)) for suite in suites() for name in names)
 
 
+def name_of(case):
+    return (case.get("classname", "") + "." + case.get("name", "")).lstrip(".")
+
+
+def failures():
+    """The tests that failed, each with the first line of its report."""
+    for suite in suites():
+        for case in suite.iter("testcase"):
+            for reason in [*case.findall("failure"), *case.findall("error")][:1]:
+                said = reason.get("message", "").strip().splitlines()
+                yield f"{name_of(case)}: {said[0][:200]}" if said else name_of(case)
+
+
 def costs():
     """{test: seconds} of this run. A test that shares a set-up with others bears it where it came first."""
-    return {(case.get("classname", "") + "." + case.get("name", "")).lstrip("."): float(case.get("time", 0))
+    return {name_of(case): float(case.get("time", 0))
             for suite in suites() for case in suite.iter("testcase")}
 
 

@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 
+#include <atomic>
 #include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "temp_folder.h"
 
@@ -52,6 +56,29 @@ TEST_F(Claims, WhatWasSweptBeforeItWasClaimedIsNoClaim) {
   const auto sweeper = make(base::claimed_name("next"));
   ::flock(sweeper.number(), LOCK_EX);
   EXPECT_FALSE(base::claim(make(base::claimed_name("next"))));
+}
+
+TEST_F(Claims, ASweepNeverTakesWhatIsClaimedMeanwhile) {
+  constexpr int kMakers = 4, kFiles = 5000;
+  std::atomic<int> at_work = kMakers, claimed = 0, swept = 0;
+  std::vector<std::thread> threads;
+  for (int maker = 0; maker < kMakers; ++maker)
+    threads.emplace_back([&, maker] {
+      for (int i = 0; i < kFiles; ++i) {
+        const auto name = base::claimed_name(std::to_string(maker) + "-" + std::to_string(i));
+        const auto file = make(name);
+        if (!base::claim(file)) continue;
+        ++claimed;
+        std::this_thread::yield();
+        if (!fs::exists(path(name))) ++swept;
+        ::unlink(path(name).c_str());
+      }
+      --at_work;
+    });
+  while (at_work > 0) base::sweep_unclaimed(folder_);
+  for (auto& thread : threads) thread.join();
+  EXPECT_GT(claimed, 0);
+  EXPECT_EQ(swept, 0);
 }
 
 }  // namespace

@@ -22,9 +22,10 @@ bool is_own_file(const Descriptor& file) {
          facts.st_uid == ::geteuid() && facts.st_nlink > 0;
 }
 
-bool held_by_nobody(const std::string& path) {
+void remove_if_unclaimed(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  return is_own_file(file) && ::flock(file.number(), LOCK_EX | LOCK_NB) == 0;
+  // locked until the name is gone: its maker may be about to claim it
+  if (is_own_file(file) && ::flock(file.number(), LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
 }
 
 }  // namespace
@@ -44,7 +45,7 @@ void sweep_unclaimed(const std::string& folder) {
   for (const auto& entry : fs::directory_iterator(folder, none)) {
     const auto name = entry.path().filename().string();
     if (!name.starts_with(kClaimPrefix) || !name.ends_with(kClaimSuffix)) continue;
-    if (held_by_nobody(entry.path())) ::unlink(entry.path().c_str());
+    remove_if_unclaimed(entry.path());
   }
 }
 
