@@ -2,9 +2,9 @@
 
 import contextlib
 import fcntl
-import pathlib
 import sys
-import tempfile
+
+import ended
 
 
 @contextlib.contextmanager
@@ -24,7 +24,7 @@ def once(folder, name, make):
     """FOLDER/NAME, which make(path) writes in a folder of its own where it is not there."""
     place = folder / name
     if not place.exists():
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as scratch:
-            make(pathlib.Path(scratch) / name)
-            (pathlib.Path(scratch) / name).rename(place)
+        with ended.scratch_folder(folder, ".part-") as scratch:
+            make(scratch / name)
+            (scratch / name).rename(place)
     return place

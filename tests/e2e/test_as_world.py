@@ -235,8 +235,8 @@ def test_ranks_end_with_the_process_that_carries_them_and_the_run_knows_what_tha
     run(lockstep, "train", tmp_path / "config.yaml", *sets(train__as_world=3, train__epochs=1000000, train__max_steps=reached + 50),
         "--resume", folder, cwd=tmp_path, check=True)
     now, (first, second) = status(folder), json.loads((folder / "report.json").read_text())["attempts"]
-    again = reached - second["from_step"]
-    assert now["attempt"] == 2 and now["lost_steps"] == again >= 0 and now["lost_seconds"] > 0
+    again = max(0, reached - second["from_step"])  # the checkpoint may be newer than the status
+    assert now["attempt"] == 2 and now["lost_steps"] == again and now["lost_seconds"] > 0
     assert first["step"] == reached and first["ended"] <= second["began"]
     assert second["lost_steps"] == again and second["lost_seconds"] == pytest.approx(now["lost_seconds"], abs=5)
     said = run(lockstep, "status", folder, check=True).stdout

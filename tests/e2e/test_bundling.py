@@ -10,10 +10,11 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from conftest import SOURCE, left_behind, run_process
-from process_kit import ends_of, line_with, shared_library, wait_for
+from process_kit import PATIENCE, ends_of, line_with, shared_library, wait_for
 
 sys.path.append(str(SOURCE / "scripts"))
 from bundling import archive, baseline, check, kept, said  # noqa: E402
@@ -88,6 +89,30 @@ def test_nothing_stays_of_a_bundle_that_was_ended(option, number, status, lockst
     assert (ended, out, err) == (status, "", "")
     left = ["new"] if option == "--out" else []  # the folder of archives, empty
     assert [path.name for path in tmp_path.glob("to/**/*")] == left and not left_behind(process)
+
+
+def test_a_signal_at_any_moment_leaves_no_folder(start, tmp_path):
+    script = """if True:
+        import pathlib, sys, ended
+        ended.by_signals()
+        print("begun", flush=True)
+        while True:
+            with ended.scratch_folder(sys.argv[1], "part-") as made:
+                (made / "file").touch()
+                try:
+                    with ended.new_folder(pathlib.Path(sys.argv[1]) / "new"):
+                        raise OSError
+                except OSError:
+                    pass
+    """
+    for number in range(25):
+        process = start(sys.executable, "-c", script, tmp_path, env={"PYTHONPATH": str(SOURCE / "scripts")}, stdout=subprocess.PIPE,
+                        text=True)
+        line_with(process, process.stdout, "begun")
+        time.sleep(number / 5000)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 143
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_two_at_once_do_not_make_the_same_thing(start, tmp_path):
