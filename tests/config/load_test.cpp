@@ -137,7 +137,7 @@ TEST(Together, RefusesKeysThatExcludeEachOther) {
         "task: {name: csv, delimiter: \"\"}"}) {
     EXPECT_THROW(settings_of(text), InputError) << text;
   }
-  EXPECT_EQ(settings_of("train: {mode: data_parallel}").train.mode, "data_parallel");
+  EXPECT_EQ(settings_of("train: {mode: data_parallel}").train.mode, TrainMode::data_parallel);
 }
 
 TEST(Unused, IsSaidWithItsName) {

@@ -95,6 +95,24 @@ TEST(Table, SelectsByKeysAndChoicesThatExist) {
   }
 }
 
+TEST(Table, SettlesByWordsThatTheKeyKnows) {
+  for (const Key& key : keys()) {
+    const auto& [open, before] = key.rules.once;
+    const auto& choices = key.rules.choices;
+    if (choices.empty() || before.empty()) continue;
+    EXPECT_TRUE(std::count(choices.begin(), choices.end(), open) == 1) << key.path;
+    EXPECT_TRUE(std::count(choices.begin(), choices.end(), before) == 1) << key.path;
+  }
+}
+
+TEST(Table, GivesTheTextOfAWordsType) {
+  Settings settings;
+  settings.train.layout = ImageLayout::automatic;
+  EXPECT_EQ(text_of(*find_key("train.layout"), settings), "auto");
+  EXPECT_EQ(text_of(*find_key("train.mode"), settings), "ddp");
+  EXPECT_EQ(text_of(*find_key("train.epochs"), settings), "");
+}
+
 TEST(Table, GuessesWhatWasMeant) {
   EXPECT_EQ(did_you_mean("optim.lrr"), "did you mean optim.lr? ");
   EXPECT_EQ(did_you_mean("optim.epochs"), "did you mean train.epochs? ");

@@ -20,7 +20,7 @@ TEST(Arithmetic, IsLeftAloneUnlessTheConfigSaysOtherwise) {
 TEST(Arithmetic, OfTf32IsAllOrNone) {
   for (const bool all : {true, false, true}) {
     TrainSettings train;
-    train.tf32 = all ? "all" : "none";
+    train.tf32 = all ? Tf32::all : Tf32::none;
     choose_arithmetic(train);
     EXPECT_EQ(at::globalContext().allowTF32CuDNN(), all);
     EXPECT_EQ(at::globalContext().allowTF32CuBLAS(), all);

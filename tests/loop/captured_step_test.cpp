@@ -178,7 +178,7 @@ TEST(CapturedStep, HasThemWithClippingSmoothingDecayAndChannelsLast) {
   auto settings = settings_of();
   settings.train.clip_norm = 0.5;
   settings.train.label_smoothing = 0.1;
-  settings.train.layout = "channels_last";
+  settings.train.layout = ImageLayout::channels_last;
   settings.optim.weight_decay = 1e-3;
   settings.optim.nesterov = true;
   expect_plain_bits(settings);
@@ -186,8 +186,8 @@ TEST(CapturedStep, HasThemWithClippingSmoothingDecayAndChannelsLast) {
 
 TEST(CapturedStep, HasThemInBf16) {
   auto settings = settings_of();
-  settings.train.precision = "bf16";
-  settings.train.layout = "channels_last";
+  settings.train.precision = Precision::bf16;
+  settings.train.layout = ImageLayout::channels_last;
   expect_plain_bits(settings);
 }
 

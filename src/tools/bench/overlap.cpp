@@ -56,7 +56,9 @@ void check_setting(const train::Setup& setup) {
   if (train::actor_of(setup))
     throw InputError(format("the bench reads batches of a data set, and task {} acts", settings.task.name),
                      "task.name", "take a config with a data set; lockstep bench step measures this one");
-  if (settings.train.mode == "ddp" && setup.mesh->is_plain() && settings.train.precision == "fp32") return;
+  if (settings.train.mode == TrainMode::ddp && setup.mesh->is_plain() &&
+      settings.train.precision == Precision::fp32)
+    return;
   throw InputError("the bench compares the ways of DDP alone, in fp32",
                    "train.mode, parallel, train.precision", "leave these keys at their defaults");
 }

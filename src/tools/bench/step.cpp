@@ -74,7 +74,7 @@ Counted counted_step(TrainingSteps& steps) {
 // Kernels of our own are nothing that libtorch is asked for: what it would do in their place is counted.
 Counted counted_with_libtorch(train::Setup& setup) {
   auto& kernels = setup.settings.train.kernels;
-  const auto asked = std::exchange(kernels, "exact");
+  const auto asked = std::exchange(kernels, KernelChoice::exact);
   Counted counted;
   {
     TrainingSteps steps(setup);
@@ -146,10 +146,10 @@ StepFound::Training training_of(const train::Setup& setup) {
   training.model = config::chosen_name(settings, "model.name");
   training.device = setup.team->device().str();
   training.backend = setup.team->group() ? setup.backend : "no group";
-  training.mode = settings.train.mode;
-  training.precision = settings.train.precision;
-  training.layout = settings.train.layout;
-  training.kernels = settings.train.kernels;
+  training.mode = word_of(settings.train.mode);
+  training.precision = word_of(settings.train.precision);
+  training.layout = word_of(settings.train.layout);
+  training.kernels = word_of(settings.train.kernels);
   training.nodes = job.nodes;
   return training;
 }
@@ -164,7 +164,7 @@ StepFound measure_steps(train::Setup& setup, const StepBench& asked) {
   rank.threads = setup.session->threads();
   rank.cache = static_cast<double>(cache_bytes());
   Counted counted;
-  const bool own_kernels = setup.settings.train.kernels != "exact";
+  const bool own_kernels = setup.settings.train.kernels != KernelChoice::exact;
   if (own_kernels) counted = counted_with_libtorch(setup);
   TrainingSteps steps(setup);
   if (!own_kernels) counted = counted_step(steps);

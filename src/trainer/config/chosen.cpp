@@ -16,8 +16,8 @@ Field field_of(const Key& key, const Settings& settings) {
   return key.field(writable);
 }
 
-const std::string& text_at(const Settings& settings, const std::string& selector) {
-  return *std::get<std::string*>(field_of(*find_key(selector), settings));
+std::string text_at(const Settings& settings, const std::string& selector) {
+  return text_of(*find_key(selector), settings);
 }
 
 const TableRow* row_at(const std::string& selector, const std::string& name) {
@@ -53,7 +53,7 @@ const std::string* chosen_default(const Settings& settings, const std::string& p
 }
 
 std::string chosen_name(const Settings& settings, const std::string& selector) {
-  const auto& text = text_at(settings, selector);
+  const auto text = text_at(settings, selector);
   if (!text.empty()) return text;
   const auto* meant = chosen_default(settings, selector);
   return meant ? *meant : "";

@@ -10,10 +10,10 @@ using S = Settings;
 
 // Other modes leave `parallel` out.
 bool shares_layers(const S& s) {
-  return s.train.mode == "ddp" && s.parallel.tensor > 1;
+  return s.train.mode == TrainMode::ddp && s.parallel.tensor > 1;
 }
 bool shares_stages(const S& s) {
-  return s.train.mode == "ddp" && s.parallel.pipeline > 1;
+  return s.train.mode == TrainMode::ddp && s.parallel.pipeline > 1;
 }
 
 const Choice kGraph = {"train.graph", "", [](const S& s) { return s.train.graph; }};
@@ -22,9 +22,10 @@ const Choice kStages = {"parallel.pipeline", "above 1", shares_stages};
 const Choice kStaticGraph = {"ddp.static_graph", "", [](const S& s) { return s.ddp.static_graph; }};
 const Choice kNoDecay = {"optim.no_decay", "", [](const S& s) { return !s.optim.no_decay.empty(); }};
 const Choice kAccumulate = {"train.accumulate", "above 1", [](const S& s) { return s.train.accumulate > 1; }};
-const Choice kFp16 = {"train.precision", "fp16", [](const S& s) { return s.train.precision == "fp16"; }};
+const Choice kFp16 = {"train.precision", "fp16",
+                      [](const S& s) { return s.train.precision == Precision::fp16; }};
 const Choice kOnDevices = {"train.mode", "data_parallel",
-                           [](const S& s) { return s.train.mode == "data_parallel"; }};
+                           [](const S& s) { return s.train.mode == TrainMode::data_parallel; }};
 const Choice kTwoStage = {"model.name", "two_stage", [](const S& s) { return s.model.name == "two_stage"; }};
 const Choice kOwnAllReduce = {"launch.allreduce", "other than auto",
                               [](const S& s) { return s.launch.allreduce != "auto"; }};
@@ -85,7 +86,7 @@ const std::vector<Conflict>& conflicts() {
        kNoMessages,
        "set launch.allreduce to an algorithm: ring, say"},
       {kAsWorld,
-       {"train.mode", "other than ddp", [](const S& s) { return s.train.mode != "ddp"; }},
+       {"train.mode", "other than ddp", [](const S& s) { return s.train.mode != TrainMode::ddp; }},
        "the ranks are DDP's",
        "set train.mode to ddp"},
       {kAsWorld,
@@ -94,7 +95,7 @@ const std::vector<Conflict>& conflicts() {
        "a process carries several ranks, which NCCL and MPI do not know",
        "leave launch.backend at auto: shared and gloo have the same bits"},
       {kAsWorld,
-       {"train.layout", "auto", [](const S& s) { return s.train.layout == "auto"; }},
+       {"train.layout", "auto", [](const S& s) { return s.train.layout == ImageLayout::automatic; }},
        "a measurement chooses it, and another one may choose otherwise",
        "set train.layout to nchw or channels_last"},
       {kAsWorld,
@@ -105,7 +106,7 @@ const std::vector<Conflict>& conflicts() {
       {kAsWorld, kGraph, "a captured step has NCCL's sums, whose order depends on the number of GPUs",
        "set train.graph to false"},
       {kProvoke,
-       {"train.mode", "other than ddp", [](const S& s) { return s.train.mode != "ddp"; }},
+       {"train.mode", "other than ddp", [](const S& s) { return s.train.mode != TrainMode::ddp; }},
        "a fault is injected into DDP",
        "set train.mode to ddp"},
       {kGraph,

@@ -268,7 +268,7 @@ const std::vector<Key> kKeys = {
 
     {KEY(train.mode),
      "ddp = all ranks; single = one process, no group; data_parallel = one process, several devices",
-     {.choices = {"ddp", "single", "data_parallel"}}},
+     {.choices = words_of<TrainMode>()}},
     {KEY(train.as_world),
      "train as so many ranks on any number of processes, to the same bits; 0 = a rank a process",
      {.min = 0, .max = kMaxRanks}},
@@ -277,7 +277,7 @@ const std::vector<Key> kKeys = {
      {.min = 0, .max = 4096}},
     {KEY(train.exact),
      "required = a run is not resumed where its bits would change: another world, machine, libtorch, config",
-     {.choices = {"off", "required"}, .about = About::place}},
+     {.choices = words_of<SameBits>(), .about = About::place}},
     {KEY(train.epochs),
      "how often the training set is passed",
      {.min = 1, .max = kMaxCount, .about = About::length}},
@@ -289,20 +289,20 @@ const std::vector<Key> kKeys = {
      {.min = 0, .about = About::length}},
     {KEY(train.precision),
      "bf16 and fp16 equal Python's autocast, not fp32's bits",
-     {.choices = {"fp32", "bf16", "fp16"}}},
+     {.choices = words_of<Precision>()}},
     {KEY(train.layout),
      "channels_last often is faster for images, and equals Python's channels_last; auto: the quicker, "
      "measured",
-     {.choices = {"nchw", "channels_last", "auto"}, .once = {"auto", "nchw"}}},
+     {.choices = words_of<ImageLayout>(), .once = {"auto", "nchw"}}},
     {KEY(train.kernels),
      "exact = libtorch's bits; fast = kernels of our own where the model has them, on CPUs: sums in another "
      "order",
-     {.choices = {"exact", "fast"}}},
+     {.choices = words_of<KernelChoice>()}},
     {KEY(train.graph),
      "a step is one launch of a CUDA graph, with a fused optimiser; needs data.resident and a GPU"},
     {KEY(train.tf32),
      "what a GPU computes in TF32 where the numbers are fp32; convolutions is Python's default",
-     {.choices = {"convolutions", "all", "none"}}},
+     {.choices = words_of<Tf32>()}},
     {KEY(train.cudnn_benchmark), "cuDNN tries its algorithms for each new shape and takes the quickest"},
     {KEY(train.deterministic), "the same bits from run to run on a GPU, or an error; as Python's algorithms"},
     {KEY(train.accumulate), "batches in one optimiser step", {.min = 1, .max = 1e6}},
@@ -355,6 +355,10 @@ struct Expectation {
   std::string operator()(std::optional<double>*) const { return "a number" + range_text(rules); }
   std::string operator()(std::string*) const {
     return rules.choices.empty() ? "a text" : "one of " + base::join(rules.choices, ", ");
+  }
+  template <OneOfWords Choice>
+  std::string operator()(Choice*) const {
+    return "one of " + base::join(rules.choices, ", ");
   }
   std::string operator()(std::chrono::milliseconds*) const { return "a duration such as 60s, 10m or 1h30m"; }
   std::string operator()(std::array<double, 2>*) const { return "a list of two numbers" + range_text(rules); }
@@ -417,10 +421,20 @@ const std::vector<std::string>& sections() {
   return names;
 }
 
+std::string text_of(const Key& key, const Settings& settings) {
+  const auto text = [](const auto* field) -> std::string {
+    using Value = std::decay_t<decltype(*field)>;
+    if constexpr (std::is_same_v<Value, std::string>) return *field;
+    if constexpr (OneOfWords<Value>) return word_of(*field);
+    return {};
+  };
+  // a key's field() hands out writable pointers; nothing is written here
+  return std::visit(text, key.field(const_cast<Settings&>(settings)));
+}
+
 std::vector<std::string> row_names(const Key& key) {
-  Settings settings;
   auto names = base::names_of(key.rules.table);
-  const auto first = std::find(names.begin(), names.end(), *std::get<std::string*>(key.field(settings)));
+  const auto first = std::find(names.begin(), names.end(), text_of(key, Settings{}));
   if (first != names.end()) std::rotate(names.begin(), first, first + 1);
   return names;
 }

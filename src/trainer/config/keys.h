@@ -18,7 +18,8 @@ namespace lockstep::config {
 using Field =
     std::variant<bool*, int64_t*, double*, std::string*, std::chrono::milliseconds*, std::optional<double>*,
                  std::array<double, 2>*, std::vector<int64_t>*, std::vector<double>*,
-                 std::vector<std::string>*, std::map<std::string, std::string>*>;
+                 std::vector<std::string>*, std::map<std::string, std::string>*, TrainMode*, SameBits*,
+                 Precision*, ImageLayout*, KernelChoice*, Tf32*>;
 
 /// A key that is read only under some values of another one.
 struct Use {
@@ -45,7 +46,7 @@ struct Rules {
   double max = std::numeric_limits<double>::infinity();
   bool above_min = false;                 // min itself is refused
   bool below_max = false;                 // max itself is refused
-  std::vector<std::string> choices = {};  // of a text; empty = free
+  std::vector<std::string> choices = {};  // of a text or a type of words; empty = free
   std::string table = {};                 // of a text that names a row of an open table: the kind of its rows
   bool path = false;                      // ${NAME} is expanded
   std::string word = {};                  // "default": taken in place of a number, resolved later
@@ -69,6 +70,9 @@ struct Key {
 const std::vector<Key>& keys();
 const Key* find_key(const std::string& path);
 const std::vector<std::string>& sections();
+
+/// The text that it holds, or the word of its type; empty of anything else.
+std::string text_of(const Key& key, const Settings& settings);
 
 /// The rows that a text of an open table may name: the default first, then by name.
 std::vector<std::string> row_names(const Key& key);

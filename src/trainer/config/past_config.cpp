@@ -100,11 +100,16 @@ bool is_about_the_place(const std::string& path) {
   return known;
 }
 
-std::string& text_of(const Key& key, Settings& settings) {
-  return *std::get<std::string*>(key.field(settings));
+void put_text(const Key& key, Settings& settings, const std::string& text) {
+  const auto put = [&](auto* field) {
+    using Value = std::decay_t<decltype(*field)>;
+    if constexpr (std::is_same_v<Value, std::string>) *field = text;
+    if constexpr (OneOfWords<Value>) *field = choice_of<Value>(text);
+  };
+  std::visit(put, key.field(settings));
 }
 
-bool is_left_open(const Key& key, Settings& settings) {
+bool is_left_open(const Key& key, const Settings& settings) {
   return !key.rules.once.before.empty() && is_read(key.path, settings) &&
          text_of(key, settings) == key.rules.once.open;
 }
@@ -112,7 +117,7 @@ bool is_left_open(const Key& key, Settings& settings) {
 // What a run did that left it open.
 Settings as_before(Settings settings) {
   for (const Key& key : keys()) {
-    if (is_left_open(key, settings)) text_of(key, settings) = key.rules.once.before;
+    if (is_left_open(key, settings)) put_text(key, settings, key.rules.once.before);
   }
   return settings;
 }
@@ -131,7 +136,7 @@ void take_over(const PastConfig& then, Settings& now) {
   if (then.settings.task.name != now.task.name) return;
   auto settled = as_before(then.settings);
   for (const Key& key : keys()) {
-    if (is_left_open(key, now)) text_of(key, now) = text_of(key, settled);
+    if (is_left_open(key, now)) put_text(key, now, text_of(key, settled));
   }
 }
 

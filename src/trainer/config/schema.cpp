@@ -42,6 +42,10 @@ struct Schema {
     if (!rules.choices.empty()) schema["enum"] = rules.choices;
     return schema;
   }
+  template <OneOfWords Choice>
+  Json operator()(const Choice* value) const {
+    return {{"type", "string"}, {"default", word_of(*value)}, {"enum", rules.choices}};
+  }
   Json operator()(const std::chrono::milliseconds* value) const {
     const Json text = {{"type", "string"}, {"pattern", "^([0-9.]+|([0-9.]+(d|h|m|s|ms))+)$"}};
     return {{"anyOf", {ranged({{"type", "number"}}, rules), text}}, {"default", duration_text(*value)}};

@@ -15,6 +15,7 @@
 #include "lockstep/options/optim_settings.h"
 #include "lockstep/options/schedule_settings.h"
 #include "lockstep/options/task_config.h"
+#include "trainer/config/choices.h"
 
 namespace lockstep {
 
@@ -62,18 +63,18 @@ struct DataParallelSettings {
 
 /// The section `train`.
 struct TrainSettings {
-  std::string mode = "ddp";   // ddp | single | data_parallel
-  int64_t as_world = 0;       // the ranks, whatever the number of processes; 0 = one a process
-  int64_t threads = 0;        // of a rank; 0 = its share of the cores, or 1 with as_world
-  std::string exact = "off";  // off | required
+  TrainMode mode = TrainMode::ddp;
+  int64_t as_world = 0;  // the ranks, whatever the number of processes; 0 = one a process
+  int64_t threads = 0;   // of a rank; 0 = its share of the cores, or 1 with as_world
+  SameBits exact = SameBits::off;
   int64_t epochs = 5;
   int64_t max_steps = 0;
   double max_seconds = 0;
-  std::string precision = "fp32";     // fp32 | bf16 | fp16
-  std::string layout = "nchw";        // nchw | channels_last | auto
-  std::string kernels = "exact";      // exact | fast
-  bool graph = false;                 // the step is captured, and replayed
-  std::string tf32 = "convolutions";  // convolutions | all | none
+  Precision precision = Precision::fp32;
+  ImageLayout layout = ImageLayout::nchw;
+  KernelChoice kernels = KernelChoice::exact;
+  bool graph = false;  // the step is captured, and replayed
+  Tf32 tf32 = Tf32::convolutions;
   bool cudnn_benchmark = false;
   bool deterministic = false;
   int64_t accumulate = 1;

@@ -28,6 +28,10 @@ class Reader {
   void operator()(double* out) const { *out = number(node_); }
   void operator()(std::optional<double>* out) const { *out = number(node_); }
   void operator()(std::string* out) const { *out = text(node_); }
+  template <OneOfWords Choice>
+  void operator()(Choice* out) const {
+    *out = choice_of<Choice>(text(node_));
+  }
 
   void operator()(std::chrono::milliseconds* out) const {
     const auto duration = parse_duration(scalar(node_, true));
@@ -160,6 +164,10 @@ struct Writer {
   std::string operator()(const std::chrono::milliseconds* value) const { return duration_text(*value); }
   std::string operator()(const std::string* value) const {
     return yaml_text(path ? unexpand(*value) : *value);
+  }
+  template <OneOfWords Choice>
+  std::string operator()(const Choice* value) const {
+    return yaml_text(word_of(*value));
   }
 
   template <class List>

@@ -95,7 +95,7 @@ int dry_run(const Command& command) {
              static_cast<int64_t>(whole[0]), megabytes(whole[1]),
              setup.mesh->tensor().world() == 1 ? "" : ", rank 0's share"));
   say(format("optimiser   {}, schedule {}", s.optim.name, s.schedule.name));
-  if (s.train.layout != "nchw") say("layout      " + s.train.layout);
+  if (s.train.layout != ImageLayout::nchw) say("layout      " + word_of(s.train.layout));
   const auto gpu = peak_gpu_memory(*setup.team);
   say(format(
       "memory      {:.1f} MB a rank for parameters, gradients and optimiser; peak so far {:.0f} MB{}",
@@ -105,7 +105,8 @@ int dry_run(const Command& command) {
     say(format("            {} ranks in a process: {:.1f} MB", together,
                together * megabytes(2 * size.bytes + state_bytes_of(*learner.optimizer))));
   say(format("ranks       {} ({}), {}, {} thread(s) each, mode {}", setup.team->world(),
-             setup.team->job().launcher, setup.team->device().str(), setup.session->threads(), s.train.mode));
+             setup.team->job().launcher, setup.team->device().str(), setup.session->threads(),
+             word_of(s.train.mode)));
   say(format("steps       {} an epoch of {} samples together, {} in all", rounds.steps_per_epoch, grouped,
              rounds.total_steps));
   say(format("time        {:.3g} ms a step, about {} of training", 1e3 * step_seconds,

@@ -190,7 +190,8 @@ void say_all_reduce(const Setup& setup) {
 
 // It may compute with libtorch's all the same, and has said so then.
 bool has_own_kernels(const Settings& settings, const TrainedModel& model) {
-  return settings.train.kernels == "fast" && (computes_without_graph(model) || model.net().use_own_kernels());
+  return settings.train.kernels == KernelChoice::fast &&
+         (computes_without_graph(model) || model.net().use_own_kernels());
 }
 
 void say_start(const Setup& setup, const Rounds& rounds, const RunPlace& place, bool own_kernels) {
@@ -210,10 +211,10 @@ void say_start(const Setup& setup, const Rounds& rounds, const RunPlace& place, 
   const auto& train = setup.settings.train;
   if (own_kernels) {
     log::info("kernels fast: sums are in another order than libtorch's, and the bits are not Python's");
-  } else if (train.precision != "fp32" || train.layout != "nchw") {
+  } else if (train.precision != Precision::fp32 || train.layout != ImageLayout::nchw) {
     log::info(
         format("precision {}, layout {}: bits equal Python's with the same two, not the plain program's",
-               train.precision, train.layout));
+               word_of(train.precision), word_of(train.layout)));
   }
 }
 

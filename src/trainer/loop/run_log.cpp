@@ -146,8 +146,8 @@ void RunLog::summarize(const TrainingState& state) {
   PhaseSeconds mean;
   for (size_t i = 0; i < kPhases; ++i) mean[i] = sums[i] / team_.world();
 
-  console_.line(
-      format("Total {}Training Time: {:.2f}s", settings_.train.mode == "ddp" ? "DDP " : "", seconds));
+  console_.line(format("Total {}Training Time: {:.2f}s", settings_.train.mode == TrainMode::ddp ? "DDP " : "",
+                       seconds));
   console_.line(
       format("{} steps, {:.0f} samples/s", state.step - first_step_, rate(samples_ * shares_, seconds)));
   console_.line("Time per rank: " + phase_table(mean));

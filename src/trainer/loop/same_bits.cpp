@@ -16,7 +16,7 @@ namespace lockstep::train {
 namespace {
 
 bool is_required(const Setup& setup) {
-  return setup.settings.train.exact == "required";
+  return setup.settings.train.exact == SameBits::required;
 }
 
 [[noreturn]] void refuse(const std::string& what, const std::string& hint) {

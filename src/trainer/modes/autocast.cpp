@@ -2,9 +2,9 @@
 
 namespace lockstep::train {
 
-std::optional<at::ScalarType> autocast_type(const std::string& precision) {
-  if (precision == "bf16") return at::kBFloat16;
-  if (precision == "fp16") return at::kHalf;
+std::optional<at::ScalarType> autocast_type(Precision precision) {
+  if (precision == Precision::bf16) return at::kBFloat16;
+  if (precision == Precision::fp16) return at::kHalf;
   return std::nullopt;
 }
 

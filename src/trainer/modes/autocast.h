@@ -4,12 +4,13 @@
 #include <ATen/autocast_mode.h>
 
 #include <optional>
-#include <string>
+
+#include "trainer/config/choices.h"
 
 namespace lockstep::train {
 
 /// The dtype that a precision computes in; nothing for fp32.
-std::optional<at::ScalarType> autocast_type(const std::string& precision);
+std::optional<at::ScalarType> autocast_type(Precision precision);
 
 class Autocast {
  public:

@@ -36,9 +36,9 @@ std::string obstacle(Net& net, const DenseLayers& layers, const Mesh& mesh, cons
   const auto& shape = mesh.shape();
   const std::vector<std::pair<bool, std::string>> obstacles = {
       {shape.tensor > 1 || shape.pipeline > 1, "ranks share the model's layers"},
-      {train.mode == "data_parallel", "train.mode is data_parallel"},
+      {train.mode == TrainMode::data_parallel, "train.mode is data_parallel"},
       {!mesh.all().device().is_cpu(), "the ranks compute on GPUs"},
-      {train.precision != "fp32", "train.precision is " + train.precision},
+      {train.precision != Precision::fp32, "train.precision is " + word_of(train.precision)},
       {train.accumulate > 1, "train.accumulate is above 1"},
       {train.provoke != "none", "a trouble is made on purpose"},
       {settings.ddp.comm_hook != "none", "ddp.comm_hook is " + settings.ddp.comm_hook},

@@ -123,11 +123,12 @@ void TrainedModel::load_state_dict(const Tree& whole, const std::string& file) {
 
 void check_mode(const Settings& settings, int world, at::Device device) {
   const auto& train = settings.train;
-  if (train.mode != "ddp" && world > 1) {
-    throw InputError(format("train.mode: {} trains on one process, and {} were started", train.mode, world),
-                     "train.mode", "use train.mode=ddp, or start one process");
+  if (train.mode != TrainMode::ddp && world > 1) {
+    throw InputError(
+        format("train.mode: {} trains on one process, and {} were started", word_of(train.mode), world),
+        "train.mode", "use train.mode=ddp, or start one process");
   }
-  if (train.precision == "fp16" && device.is_cpu()) {
+  if (train.precision == Precision::fp16 && device.is_cpu()) {
     throw InputError("train.precision: fp16 needs a GPU", "train.precision", "use bf16 on a CPU");
   }
   if (train.graph && device.is_cpu()) {
@@ -151,15 +152,15 @@ void to_channels_last(Net& net) {
 
 std::unique_ptr<TrainedModel> make_trained_model(std::shared_ptr<Net> net, const Mesh& mesh,
                                                  const Settings& settings, const ModelSupplies& supplies) {
-  if (settings.train.layout == "channels_last") to_channels_last(*net);
-  if (settings.train.kernels == "fast") {
+  if (settings.train.layout == ImageLayout::channels_last) to_channels_last(*net);
+  if (settings.train.kernels == KernelChoice::fast) {
     if (auto model = make_dense_model(net, mesh, settings, supplies)) return model;
     if (!net->use_own_kernels() && !dynamic_cast<Dense*>(net.get()))
       log::info("train.kernels: fast: this model has no kernels of our own, and computes with libtorch's");
   }
   if (mesh.shape().pipeline > 1) return make_pipeline_model(std::move(net), mesh, settings, supplies.tracer);
   net->to(mesh.all().device());
-  if (settings.train.mode == "data_parallel")
+  if (settings.train.mode == TrainMode::data_parallel)
     return make_data_parallel_model(std::move(net), mesh.all().device(), settings.data_parallel,
                                     supplies.another);
   auto model = over_samples(net, mesh.data(), settings, supplies.tracer);

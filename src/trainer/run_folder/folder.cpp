@@ -186,7 +186,7 @@ RunFolder named_folder(const fs::path& path, const Settings& settings) {
   }
   std::vector<std::string> notes;
   const auto different = differences_as_begun(then, settings);
-  if (!different.empty() && settings.train.exact == "required")
+  if (!different.empty() && settings.train.exact == SameBits::required)
     throw InputError("the config has changed: " + base::join(different, ", "), "train.exact: required",
                      "resume with the config of the run, or set train.exact to off");
   if (!different.empty()) notes.push_back("the config has changed: " + base::join(different, ", "));

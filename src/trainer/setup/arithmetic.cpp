@@ -20,9 +20,9 @@ void choose_arithmetic(const TrainSettings& train) {
   Silence silence;  // libtorch 2.9 and later have another name for these, and still obey them
   const c10::WarningUtils::WarningHandlerGuard guard(&silence);
   auto& context = at::globalContext();
-  if (train.tf32 != "convolutions") {
-    context.setAllowTF32CuDNN(train.tf32 == "all");
-    context.setAllowTF32CuBLAS(train.tf32 == "all");
+  if (train.tf32 != Tf32::convolutions) {
+    context.setAllowTF32CuDNN(train.tf32 == Tf32::all);
+    context.setAllowTF32CuBLAS(train.tf32 == Tf32::all);
   }
   if (train.cudnn_benchmark) context.setBenchmarkCuDNN(true);
   if (!train.deterministic) return;

@@ -15,8 +15,6 @@
 namespace lockstep::train {
 namespace {
 
-constexpr const char* kPlain = "nchw";
-constexpr const char* kLast = "channels_last";
 constexpr int kRounds = 3;  // after one that pays for libtorch's start
 using Clock = std::chrono::steady_clock;
 
@@ -81,24 +79,25 @@ std::vector<double> seconds_of_both(const Setup& setup) {
   return least;
 }
 
-std::string quicker(const Setup& setup) {
-  if (!is_worth_measuring(setup)) return kPlain;
+ImageLayout quicker(const Setup& setup) {
+  using enum ImageLayout;
+  if (!is_worth_measuring(setup)) return nchw;
   std::vector<double> both;
   setup.team->together([&] { both = seconds_of_both(setup); });
   setup.team->sum(both);
   const double ranks = setup.team->world();
   const bool last = both[1] < both[0];
   log::info(format("train.layout: auto is {}: {:.3g} ms for a batch, and {:.3g} ms in {}",
-                   last ? kLast : kPlain, 1e3 * std::min(both[0], both[1]) / ranks,
-                   1e3 * std::max(both[0], both[1]) / ranks, last ? kPlain : kLast));
-  return last ? kLast : kPlain;
+                   word_of(last ? channels_last : nchw), 1e3 * std::min(both[0], both[1]) / ranks,
+                   1e3 * std::max(both[0], both[1]) / ranks, word_of(last ? nchw : channels_last)));
+  return last ? channels_last : nchw;
 }
 
 }  // namespace
 
 void settle_layout(Setup& setup) {
   auto& layout = setup.settings.train.layout;
-  if (layout != "auto") return;
+  if (layout != ImageLayout::automatic) return;
   layout = quicker(setup);
   setup.config = config::to_yaml(setup.settings);
 }

@@ -112,7 +112,7 @@ void open_session(Setup& setup, std::unique_ptr<launch::Runtime> runtime, config
   };
   const auto& settings = loaded.settings;
   const parallel::Joining joining{.options = settings.launch,
-                                  .grouped = settings.train.mode == "ddp",
+                                  .grouped = settings.train.mode == TrainMode::ddp,
                                   .gpus = gpus_for(settings),
                                   .threads = threads_of_rank(settings.train, command.whole_model),
                                   .facts = facts};
@@ -184,7 +184,7 @@ Setup join_job(const Command& command, Begun begun) {
   setup.program = command.program;
   setup.team = &setup.session->team();
   setup.config = config::to_yaml(setup.settings);
-  if (command.whole_model || setup.settings.train.mode != "ddp") setup.settings.parallel = {};
+  if (command.whole_model || setup.settings.train.mode != TrainMode::ddp) setup.settings.parallel = {};
   check_mode(setup.settings, setup.team->job().world, setup.team->device());
   setup.mesh = mesh_for(*setup.session, setup.settings.parallel);
   setup.team->together([&] { setup.task = make_task(setup.settings.for_task()); });
@@ -252,7 +252,7 @@ Setup set_up(const Command& command) {
 
 std::shared_ptr<Net> task_model(const Setup& setup) {
   auto net = setup.task->model(setup.settings.for_task(), setup.data);
-  if (setup.settings.train.kernels == "fast") net->use_own_kernels();
+  if (setup.settings.train.kernels == KernelChoice::fast) net->use_own_kernels();
   return net;
 }
 

@@ -41,7 +41,7 @@ std::vector<NamedParameter> named_parameters(const TrainedModel& model) {
 std::unique_ptr<Optimizer> make_optimizer_of(const Settings& settings, const Team& team,
                                              const TrainedModel& model) {
   const auto groups = decay_groups(settings.optim, named_parameters(model));
-  if (!settings.optim.sharded || settings.train.mode != "ddp" || team.world() == 1)
+  if (!settings.optim.sharded || settings.train.mode != TrainMode::ddp || team.world() == 1)
     return make_optimizer(groups);
   auto optimizer = make_sharded_optimizer(groups, team);
   log::info(shared_memory_line(team, state_bytes_of(*optimizer)));
@@ -84,7 +84,8 @@ Learner make_learner(const Setup& setup) {
   if (learner.graph) require_fused(*learner.optimizer, settings.optim);
   learner.schedule =
       make_schedule(settings.schedule, *learner.optimizer, learner.rounds.total_steps, settings.train.epochs);
-  if (settings.train.precision == "fp16") learner.scaler = std::make_unique<GradScaler>(team.device());
+  if (settings.train.precision == Precision::fp16)
+    learner.scaler = std::make_unique<GradScaler>(team.device());
   learner.memory = remembered(setup);
   return learner;
 }

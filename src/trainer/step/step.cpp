@@ -9,9 +9,10 @@
 namespace lockstep::train {
 namespace {
 
-at::Tensor laid_out(const at::Tensor& input, const std::string& layout) {
-  return layout == "channels_last" && input.dim() == 4 ? input.contiguous(at::MemoryFormat::ChannelsLast)
-                                                       : input;
+at::Tensor laid_out(const at::Tensor& input, ImageLayout layout) {
+  return layout == ImageLayout::channels_last && input.dim() == 4
+             ? input.contiguous(at::MemoryFormat::ChannelsLast)
+             : input;
 }
 
 // The same, of which the model knows what it holds.
@@ -171,7 +172,7 @@ TrainingStep::TrainingStep(const Setup& setup, Learner& learner)
   }
 }
 
-at::Tensor placed(Net& net, const at::Tensor& input, at::Device device, const std::string& layout) {
+at::Tensor placed(Net& net, const at::Tensor& input, at::Device device, ImageLayout layout) {
   return foreseen(net, input, laid_out(on_device(input, device), layout));
 }
 

@@ -64,6 +64,6 @@ class TrainingStep {
 };
 
 /// A batch's input where and how the model wants it, for its next forward.
-at::Tensor placed(Net& net, const at::Tensor& input, at::Device device, const std::string& layout);
+at::Tensor placed(Net& net, const at::Tensor& input, at::Device device, ImageLayout layout);
 
 }  // namespace lockstep::train

@@ -1,0 +1,69 @@
+#pragma once
+// The settings of `train` that take one of a few words: a type each, and its words in the type's order.
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+enum class TrainMode { ddp, single, data_parallel };
+enum class SameBits { off, required };
+enum class Precision { fp32, bf16, fp16 };
+enum class ImageLayout { nchw, channels_last, automatic };
+enum class KernelChoice { exact, fast };
+enum class Tf32 { convolutions, all, none };
+
+template <class Choice>
+struct Words;
+template <>
+struct Words<TrainMode> {
+  static constexpr std::string_view all[] = {"ddp", "single", "data_parallel"};
+};
+template <>
+struct Words<SameBits> {
+  static constexpr std::string_view all[] = {"off", "required"};
+};
+template <>
+struct Words<Precision> {
+  static constexpr std::string_view all[] = {"fp32", "bf16", "fp16"};
+};
+template <>
+struct Words<ImageLayout> {
+  static constexpr std::string_view all[] = {"nchw", "channels_last", "auto"};
+};
+template <>
+struct Words<KernelChoice> {
+  static constexpr std::string_view all[] = {"exact", "fast"};
+};
+template <>
+struct Words<Tf32> {
+  static constexpr std::string_view all[] = {"convolutions", "all", "none"};
+};
+
+template <class Choice>
+concept OneOfWords = requires {
+  Words<Choice>::all;
+};
+
+/// As it stands in a config.
+template <OneOfWords Choice>
+std::string word_of(Choice choice) {
+  return std::string(Words<Choice>::all[static_cast<size_t>(choice)]);
+}
+
+/// All words, in the type's order.
+template <OneOfWords Choice>
+std::vector<std::string> words_of() {
+  return {std::begin(Words<Choice>::all), std::end(Words<Choice>::all)};
+}
+
+/// What the word stands for, which is one of them.
+template <OneOfWords Choice>
+Choice choice_of(std::string_view word) {
+  const auto found = std::find(std::begin(Words<Choice>::all), std::end(Words<Choice>::all), word);
+  return static_cast<Choice>(found - std::begin(Words<Choice>::all));
+}
+
+}  // namespace lockstep
