@@ -254,8 +254,10 @@ class Run:
             more["bucket_cap_mb"] = float(case["cap"])
         if "cap_list" in case:
             more["bucket_cap_mb_list"] = [float(size) for size in case["cap_list"].split(",")]
-        if "skip_unused" in case:
-            more["skip_all_reduce_unused_params"] = on("skip_unused")
+        for key, name in {"skip_unused": "skip_all_reduce_unused_params", "batched": "batched_grad_copy",
+                          "lazy": "lazy_bucket_allocation", "forward_sync": "forward_sync_buffers"}.items():
+            if key in case:
+                more[name] = on(key)
         self.ddp = DistributedDataParallel(
             self.net, find_unused_parameters=on("find_unused"), static_graph=on("static"),
             gradient_as_bucket_view=on("view"), broadcast_buffers=on("buffers", "1"), **more)

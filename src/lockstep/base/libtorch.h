@@ -13,26 +13,41 @@
 
 namespace lockstep::base {
 
-/// Whether this Reducer can skip parameters that no rank used (libtorch 2.8), and whether each bucket can
-/// have a size of its own (2.11). Args are the arguments that every version takes.
-template <class Reducer, class... Args>
-constexpr bool kReducerSkipsUnused =
-    std::is_constructible_v<Reducer, Args..., bool, bool> ||
-    std::is_constructible_v<Reducer, Args..., bool, bool, std::vector<std::int64_t>>;
-template <class Reducer, class... Args>
-constexpr bool kReducerTakesSizes =
-    std::is_constructible_v<Reducer, Args..., bool, bool, std::vector<std::int64_t>>;
+/// What a Reducer takes behind the arguments that every version takes.
+struct ReducerExtras {
+  bool skip_unused = false;              ///< since libtorch 2.8
+  std::vector<std::int64_t> sizes = {};  ///< of each bucket, since 2.11
+  bool batched_copy = false;             ///< since 2.12
+  bool lazy_buckets = false;             ///< since 2.15
+};
 
-/// Arguments that this Reducer does not take are left out; a Reducer that is made in another way does not
+/// How many of them this Reducer takes: the versions added one after the other. Args are what all take.
+template <class Reducer, class... Args>
+constexpr int reducer_extras() {
+  using Sizes = std::vector<std::int64_t>;
+  if (std::is_constructible_v<Reducer, Args..., bool, bool, Sizes, bool, bool>) return 4;
+  if (std::is_constructible_v<Reducer, Args..., bool, bool, Sizes, bool>) return 3;
+  if (std::is_constructible_v<Reducer, Args..., bool, bool, Sizes>) return 2;
+  return std::is_constructible_v<Reducer, Args..., bool, bool> ? 1 : 0;
+}
+
+/// Extras that this Reducer does not take are left out; a Reducer that is made in another way does not
 /// compile.
 template <class Reducer, class... Args>
-std::shared_ptr<Reducer> construct_reducer(bool skip_unused, std::vector<std::int64_t> sizes,
-                                           Args&&... args) {
+std::shared_ptr<Reducer> construct_reducer(ReducerExtras extras, Args&&... args) {
+  constexpr int kTaken = reducer_extras<Reducer, Args...>();
   constexpr bool kInPython = false;
-  if constexpr (kReducerTakesSizes<Reducer, Args...>)
-    return std::make_shared<Reducer>(std::forward<Args>(args)..., skip_unused, kInPython, std::move(sizes));
-  else if constexpr (kReducerSkipsUnused<Reducer, Args...>)
-    return std::make_shared<Reducer>(std::forward<Args>(args)..., skip_unused, kInPython);
+  if constexpr (kTaken == 4)
+    return std::make_shared<Reducer>(std::forward<Args>(args)..., extras.skip_unused, kInPython,
+                                     std::move(extras.sizes), extras.batched_copy, extras.lazy_buckets);
+  else if constexpr (kTaken == 3)
+    return std::make_shared<Reducer>(std::forward<Args>(args)..., extras.skip_unused, kInPython,
+                                     std::move(extras.sizes), extras.batched_copy);
+  else if constexpr (kTaken == 2)
+    return std::make_shared<Reducer>(std::forward<Args>(args)..., extras.skip_unused, kInPython,
+                                     std::move(extras.sizes));
+  else if constexpr (kTaken == 1)
+    return std::make_shared<Reducer>(std::forward<Args>(args)..., extras.skip_unused, kInPython);
   else
     return std::make_shared<Reducer>(std::forward<Args>(args)...);
 }

@@ -54,7 +54,7 @@ void DdpCore::State::broadcast_module(int from) {
   std::vector<at::Tensor> states;
   for (const auto& [name, parameter] : parallel::unique_parameters(*module, options.ignore))
     states.push_back(parameter.detach());
-  if (options.broadcast_buffers)
+  if (options.syncs_first_buffers())
     for (const auto& buffer : buffers) states.push_back(buffer.detach());
   if (!states.empty()) c10d::broadcast_coalesced(group, states, kBroadcastBytes, from);
 }

@@ -41,7 +41,7 @@ struct DdpCore::State {
   int rank_in_job() const { return comm::rank_in_job(group, rank()); }
   bool watches_unused() const { return options.find_unused_parameters && !options.static_graph; }
   bool in_first_static_iteration() const { return options.static_graph && !delayed->queued; }
-  bool will_sync_buffers() const { return sync_buffers && options.broadcast_buffers && !buffers.empty(); }
+  bool will_sync_buffers() const { return sync_buffers && options.syncs_buffers() && !buffers.empty(); }
 
   /// `buckets`: those of an earlier Reducer, or none.
   void make_reducer(parallel::Buckets buckets = {});

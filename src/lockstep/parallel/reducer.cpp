@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -68,20 +69,24 @@ bool has_sync_batchnorm(const torch::nn::Module& module) {
   return false;
 }
 
-void refuse_what_is_not_there(bool skips, bool takes_sizes, const DdpOptions& options) {
-  const char* hint = "leave it out, or build against a newer libtorch";
-  if (options.skip_all_reduce_unused_params && !skips)
-    throw InputError("skip_all_reduce_unused_params needs libtorch 2.8", "DdpOptions", hint);
-  if (!options.bucket_cap_mb_list.empty() && !takes_sizes)
-    throw InputError("bucket_cap_mb_list needs libtorch 2.11", "DdpOptions", hint);
+void refuse_what_is_not_there(int taken, const DdpOptions& options) {
+  const std::pair<bool, const char*> asked[] = {
+      {options.skip_all_reduce_unused_params, "skip_all_reduce_unused_params needs libtorch 2.8"},
+      {!options.bucket_cap_mb_list.empty(), "bucket_cap_mb_list needs libtorch 2.11"},
+      {options.batched_grad_copy, "batched_grad_copy needs libtorch 2.12"},
+      {options.lazy_bucket_allocation, "lazy_bucket_allocation needs libtorch 2.15"}};
+  for (const auto& [is_asked, what] : std::span(asked).subspan(static_cast<size_t>(taken)))
+    if (is_asked) throw InputError(what, "DdpOptions", "leave it out, or build against a newer libtorch");
 }
 
 template <class... Args>
 std::shared_ptr<Reducer> construct_with(const DdpOptions& options, Args&&... args) {
-  refuse_what_is_not_there(base::kReducerSkipsUnused<Reducer, Args...>,
-                           base::kReducerTakesSizes<Reducer, Args...>, options);
-  return base::construct_reducer<Reducer>(options.skip_all_reduce_unused_params,
-                                          bytes(options.bucket_cap_mb_list), std::forward<Args>(args)...);
+  refuse_what_is_not_there(base::reducer_extras<Reducer, Args...>(), options);
+  return base::construct_reducer<Reducer>({.skip_unused = options.skip_all_reduce_unused_params,
+                                           .sizes = bytes(options.bucket_cap_mb_list),
+                                           .batched_copy = options.batched_grad_copy,
+                                           .lazy_buckets = options.lazy_bucket_allocation},
+                                          std::forward<Args>(args)...);
 }
 
 std::shared_ptr<Reducer> construct(const std::vector<ReducedParameter>& parameters, Buckets buckets,
@@ -108,7 +113,7 @@ ReducerAndLogger make_reducer(const std::vector<ReducedParameter>& parameters,
                                           ? std::vector<int>{options.device->index()}
                                           : std::vector<int>{};
   made.logger->set_construction_data_and_log(
-      module.name(), device_ids, device_ids.empty() ? -1 : device_ids.front(), options.broadcast_buffers,
+      module.name(), device_ids, device_ids.empty() ? -1 : device_ids.front(), options.syncs_buffers(),
       has_sync_batchnorm(module), options.static_graph);
   if (options.static_graph) {
     made.reducer->set_static_graph();
