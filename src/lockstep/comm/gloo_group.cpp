@@ -1,6 +1,7 @@
 #include "lockstep/comm/gloo_group.h"
 
 #include <cstdlib>
+#include <iostream>
 #include <sstream>
 
 #include "lockstep/comm/meet/interface.h"
@@ -24,6 +25,19 @@ c10::intrusive_ptr<ProcessGroupGloo::Options> options_for(const Job& job, std::c
   return options;
 }
 
+// Some versions of gloo say on standard output whom they reached (libtorch 2.9 and 2.10), where a program's
+// results stand: it goes to standard error meanwhile.
+class OutputAside {
+ public:
+  OutputAside() = default;
+  ~OutputAside() { std::cout.rdbuf(was_); }
+  OutputAside(const OutputAside&) = delete;
+  OutputAside& operator=(const OutputAside&) = delete;
+
+ private:
+  std::streambuf* was_ = std::cout.rdbuf(std::cerr.rdbuf());
+};
+
 }  // namespace
 
 void check_gloo_interface(const Job& job) {
@@ -36,6 +50,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const StorePtr& store, const Job& jo
   // the options' timeout governs gloo's own rendezvous first, then the collectives
   auto options = options_for(job, settings.join_timeout);
   try {
+    const OutputAside aside;
     const Connections before = connections();
     auto backend = c10::make_intrusive<WatchedGloo>(store, job.rank, job.world, options, roll);
     backend->keep_time(settings.timeout, since(before, connections()));
