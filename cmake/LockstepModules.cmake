@@ -11,11 +11,12 @@
 #   With RANKS, tests/NAME/ranks/*.cpp run under mpirun at each world size; RANKS_LINK: what these link.
 
 add_library(lockstep_flags INTERFACE)
-target_compile_options(lockstep_flags INTERFACE -fPIC -Wall -Wextra)
+set(lockstep_warnings -Wall -Wextra)
 # errors with the compiler that the tests run with; what another one warns of ends nobody's build
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION MATCHES "^12[.]" AND NOT CMAKE_CROSSCOMPILING)
-  target_compile_options(lockstep_flags INTERFACE -Werror)
+  list(APPEND lockstep_warnings -Werror)
 endif()
+target_compile_options(lockstep_flags INTERFACE -fPIC ${lockstep_warnings})
 # a source that is compiled with others is no main file any more, and gcc takes it for a header
 if(LOCKSTEP_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(lockstep_flags INTERFACE -Wno-subobject-linkage)

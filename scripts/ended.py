@@ -39,7 +39,7 @@ def made_by(make):
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     try:
         yield folder
-    except BaseException:
+    except BaseException:  # also after leave() removed it: a child may have written into it until now
         shutil.rmtree(folder, ignore_errors=True)
         raise
     finally:

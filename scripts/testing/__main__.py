@@ -21,6 +21,7 @@ E2E = "tests/e2e/"
 QUICK_SECONDS = 100  # for program tests in --quick: with a build and the unit tests it stays below three minutes
 PROGRAM = "lockstep_ready"
 PEERS = "lockstep_peers"
+MOST_NAMED = 50  # failed tests, in the summary
 
 
 def arguments():
@@ -150,7 +151,9 @@ def summary(run):
     tests, bad, left = reports.count("tests"), reports.count("failures", "errors"), reports.count("skipped", "disabled")
     print("== the slowest tests", *reports.slowest(40 if run.rows and len(reports.costs()) > 400 else 5), sep="\n")
     say("== summary")
-    print(*run.rows, *(f"failed: {failure}" for failure in reports.failures()), sep="\n")
+    failed = [f"failed: {failure}" for failure in reports.failures()]
+    more = [f"and {len(failed) - MOST_NAMED} more"] if len(failed) > MOST_NAMED else []
+    print(*run.rows, *failed[:MOST_NAMED], *more, sep="\n")
     print(f"checks: {run.passed} passed, {run.failed} failed, {run.skipped} skipped")
     print(f"{tests - bad - left} passed, {bad} failed, {left} skipped")
     return 1 if run.failed or bad else 0

@@ -20,12 +20,12 @@ def name_of(case):
 
 
 def failures():
-    """The tests that failed, each with the first line of its report."""
+    """The tests that failed, each with the beginning of its report."""
     for suite in suites():
         for case in suite.iter("testcase"):
             for reason in [*case.findall("failure"), *case.findall("error")][:1]:
-                said = reason.get("message", "").strip().splitlines()
-                yield f"{name_of(case)}: {said[0][:200]}" if said else name_of(case)
+                said = "; ".join(reason.get("message", "").strip().splitlines()[:3])
+                yield f"{name_of(case)}: {said[:200]}" if said else name_of(case)
 
 
 def costs():

@@ -59,13 +59,13 @@ TEST_F(Claims, WhatWasSweptBeforeItWasClaimedIsNoClaim) {
 }
 
 TEST_F(Claims, ASweepNeverTakesWhatIsClaimedMeanwhile) {
-  constexpr int kMakers = 4, kFiles = 5000;
+  constexpr int kMakers = 4, kFiles = 5000;  // half of the makers take the same name again and again
   std::atomic<int> at_work = kMakers, claimed = 0, swept = 0;
   std::vector<std::thread> threads;
   for (int maker = 0; maker < kMakers; ++maker)
     threads.emplace_back([&, maker] {
       for (int i = 0; i < kFiles; ++i) {
-        const auto name = base::claimed_name(std::to_string(maker) + "-" + std::to_string(i));
+        const auto name = base::claimed_name(std::to_string(maker) + "-" + std::to_string(maker % 2 ? i : 0));
         const auto file = make(name);
         if (!base::claim(file)) continue;
         ++claimed;
@@ -75,6 +75,9 @@ TEST_F(Claims, ASweepNeverTakesWhatIsClaimedMeanwhile) {
       }
       --at_work;
     });
+  threads.emplace_back([&] {
+    while (at_work > 0) base::sweep_unclaimed(folder_);
+  });
   while (at_work > 0) base::sweep_unclaimed(folder_);
   for (auto& thread : threads) thread.join();
   EXPECT_GT(claimed, 0);

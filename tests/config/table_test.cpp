@@ -105,6 +105,19 @@ TEST(Table, SettlesByWordsThatTheKeyKnows) {
   }
 }
 
+TEST(Table, OffersAllWordsOfAType) {
+  Settings settings;
+  for (const Key& key : keys()) {
+    const auto look = [&](const auto* field) {
+      using Value = std::decay_t<decltype(*field)>;
+      if constexpr (OneOfWords<Value>) {
+        EXPECT_EQ(key.rules.choices, words_of<Value>()) << key.path;
+      }
+    };
+    std::visit(look, key.field(settings));
+  }
+}
+
 TEST(Table, GivesTheTextOfAWordsType) {
   Settings settings;
   settings.train.layout = ImageLayout::automatic;

@@ -19,7 +19,8 @@ pytestmark = pytest.mark.about("parallel")
 PARITY = SOURCE / "tests/parity"
 CASES = PARITY / "cases.txt"
 WORLDS = (1, 2, 3, 4)
-SINCE = {"skip_unused": (2, 8), "cap_list": (2, 11), "batched": (2, 12), "forward_sync": (2, 13), "lazy": (2, 15)}  # the libtorch that these came with
+SINCE = {"skip_unused": (2, 8), "cap_list": (2, 11), "batched_copy": (2, 12), "forward_sync": (2, 13),
+         "lazy": (2, 15)}  # the libtorch that these came with
 
 
 def keys_of_cases():

@@ -28,7 +28,7 @@ DdpOptions options_of(const Case& one) {
   options.gradient_as_bucket_view = one.flag("view");
   options.broadcast_buffers = one.flag("buffers", true);
   options.skip_all_reduce_unused_params = one.flag("skip_unused");
-  options.batched_grad_copy = one.flag("batched");
+  options.batched_grad_copy = one.flag("batched_copy");
   options.lazy_bucket_allocation = one.flag("lazy");
   if (one.has("forward_sync")) options.forward_sync_buffers = one.flag("forward_sync");
   if (one.has("cap")) options.bucket_cap_mb = one.number("cap", 25);

@@ -254,7 +254,7 @@ class Run:
             more["bucket_cap_mb"] = float(case["cap"])
         if "cap_list" in case:
             more["bucket_cap_mb_list"] = [float(size) for size in case["cap_list"].split(",")]
-        for key, name in {"skip_unused": "skip_all_reduce_unused_params", "batched": "batched_grad_copy",
+        for key, name in {"skip_unused": "skip_all_reduce_unused_params", "batched_copy": "batched_grad_copy",
                           "lazy": "lazy_bucket_allocation", "forward_sync": "forward_sync_buffers"}.items():
             if key in case:
                 more[name] = on(key)

@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <optional>
+#include <thread>
 #include <tuple>
 
 #include "lockstep/base/descriptor.h"
@@ -28,6 +30,7 @@ namespace {
 constexpr int64_t kPage = 4096;
 constexpr int64_t kLoaded = 0, kNotLoaded = 1;  // what a table begins with
 constexpr int kNameTries = 16;                  // a sweep of another job may come between
+constexpr std::chrono::milliseconds kSweepTime{1};
 
 using base::FileMap, data::view_of;
 
@@ -132,7 +135,8 @@ std::optional<Offer> make_offer(const std::string& path) {
     base::Descriptor file(::open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (file && base::claim(file)) return Offer{path, std::move(file)};
     if (!file && errno != EEXIST) return std::nullopt;
-    ::unlink(path.c_str());
+    base::remove_unclaimed(path);
+    std::this_thread::sleep_for(kSweepTime);
   }
   return std::nullopt;
 }

@@ -61,7 +61,7 @@ std::vector<Fact> facts_of(const torch::nn::Module& module,
   std::vector<Fact> facts = {
       {"option find_unused_parameters", format("{}", options.find_unused_parameters)},
       {"option static_graph", format("{}", options.static_graph)},
-      {"option broadcast_buffers", format("{}", options.broadcast_buffers)},
+      {"option broadcast_buffers", format("{}", options.syncs_first_buffers())},
       {"option forward_sync_buffers", format("{}", options.syncs_buffers())},
       {"option skip_all_reduce_unused_params", format("{}", options.skip_all_reduce_unused_params)},
       {"option bucket_cap_mb", cap ? format("{}", *cap) : "unset"},

@@ -53,7 +53,7 @@ DdpCore::DdpCore(std::shared_ptr<torch::nn::Module> module, ProcessGroup group, 
   if (state.options.static_graph && state.options.find_unused_parameters)
     log::warning("static_graph finds unused parameters by itself: find_unused_parameters is not needed");
   state.list_buffers();
-  if (state.options.init_sync) state.broadcast_module(0);
+  if (state.options.init_sync) state.broadcast_module(0, state.options.syncs_first_buffers());
   state.make_reducer();
   if (state.group->getSize() > 1)
     state.watch = std::make_unique<parallel::GradientWatch>(state.parameters, state.options.static_graph);

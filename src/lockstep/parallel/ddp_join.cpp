@@ -78,7 +78,7 @@ void DdpCore::State::shadow_until_all_joined() {
     shadow_step();
     ran_longest = false;
   }
-  broadcast_module(common_rank(ran_longest));
+  broadcast_module(common_rank(ran_longest), options.syncs_buffers());
 }
 
 void DdpCore::join(const std::function<void()>& training, const JoinOptions& options) {

@@ -17,10 +17,11 @@ struct DdpOptions {
   bool static_graph = false;
   /// Gradients are views into the buckets: no copy, less memory.
   bool gradient_as_bucket_view = false;
-  /// Buffers (BatchNorm's statistics) are rank 0's at construction and before each forward.
+  /// Buffers (BatchNorm's statistics) are rank 0's at construction (with init_sync), before each forward and
+  /// after join().
   bool broadcast_buffers = true;
-  /// The same before each forward alone: at construction they are rank 0's whatever it says. Unset, it is as
-  /// broadcast_buffers, which counts no more where it is set.
+  /// If set, it decides about each forward and join() in place of broadcast_buffers; at construction buffers
+  /// are then always rank 0's (with init_sync).
   std::optional<bool> forward_sync_buffers = std::nullopt;
   /// Parameters are compared over the ranks and set to rank 0's at construction.
   bool init_sync = true;
@@ -30,8 +31,8 @@ struct DdpOptions {
   std::optional<double> bucket_cap_mb = std::nullopt;
   /// A size for each bucket (libtorch 2.11 and later).
   std::vector<double> bucket_cap_mb_list = {};
-  /// A bucket's gradients are copied into it and out of it at once: fewer kernels on a GPU (libtorch 2.12 and
-  /// later).
+  /// A bucket's gradients are copied into it and out of it at once, and divided at once: fewer kernels on a
+  /// GPU (libtorch 2.12 and later).
   bool batched_grad_copy = false;
   /// A bucket is there from its first gradient to the end of backward: less memory, and no bucket lies in
   /// shared memory (libtorch 2.15 and later).
@@ -42,9 +43,9 @@ struct DdpOptions {
   /// they stay where they are.
   std::optional<c10::Device> device = std::nullopt;
 
-  /// Whether buffers are rank 0's before each forward.
+  /// Whether buffers are synchronised before each forward and after join().
   bool syncs_buffers() const { return forward_sync_buffers.value_or(broadcast_buffers); }
-  /// Whether they are at construction.
+  /// Whether the synchronisation at construction sends buffers.
   bool syncs_first_buffers() const { return forward_sync_buffers.has_value() || broadcast_buffers; }
 };
 

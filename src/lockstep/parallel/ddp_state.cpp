@@ -49,12 +49,12 @@ void DdpCore::State::list_buffers() {
   buffers = parallel::tensors_of(parallel::unique_buffers(*module, options.ignore));
 }
 
-void DdpCore::State::broadcast_module(int from) {
+void DdpCore::State::broadcast_module(int from, bool with_buffers) {
   at::NoGradGuard no_grad;
   std::vector<at::Tensor> states;
   for (const auto& [name, parameter] : parallel::unique_parameters(*module, options.ignore))
     states.push_back(parameter.detach());
-  if (options.syncs_first_buffers())
+  if (with_buffers)
     for (const auto& buffer : buffers) states.push_back(buffer.detach());
   if (!states.empty()) c10d::broadcast_coalesced(group, states, kBroadcastBytes, from);
 }

@@ -51,7 +51,7 @@ struct DdpCore::State {
   void stop_timing();
   void list_buffers();
   /// Parameters and, where asked for, buffers become those of one rank.
-  void broadcast_module(int from);
+  void broadcast_module(int from, bool with_buffers);
   void broadcast_buffers(int from);
 
   at::Tensor all_reduced(double value) const;

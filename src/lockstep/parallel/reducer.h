@@ -18,7 +18,7 @@ namespace lockstep::parallel {
 class Reducer : public c10d::Reducer {
  public:
   using c10d::Reducer::Reducer;
-  /// Of every bucket but those of sparse gradients.
+  /// Of the buckets that have one now: not of sparse gradients, nor of buckets that are allocated lazily.
   std::vector<at::Tensor> buffers() const;
   /// The parameters of each bucket, in the order of the sums.
   std::vector<std::vector<at::Tensor>> bucket_parameters() const;

@@ -2,6 +2,7 @@
 // The settings of `train` that take one of a few words: a type each, and its words in the type's order.
 
 #include <algorithm>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,10 +60,11 @@ std::vector<std::string> words_of() {
   return {std::begin(Words<Choice>::all), std::end(Words<Choice>::all)};
 }
 
-/// What the word stands for, which is one of them.
+/// What the word stands for. Throws where it is none of them: a config's words were looked at before.
 template <OneOfWords Choice>
 Choice choice_of(std::string_view word) {
   const auto found = std::find(std::begin(Words<Choice>::all), std::end(Words<Choice>::all), word);
+  if (found == std::end(Words<Choice>::all)) throw std::out_of_range("no such choice: " + std::string(word));
   return static_cast<Choice>(found - std::begin(Words<Choice>::all));
 }
 

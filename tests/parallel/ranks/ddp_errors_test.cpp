@@ -189,6 +189,32 @@ TEST(DdpErrors, ResetAfterAnExceptionWithViews) {
   fails_and_recovers({.gradient_as_bucket_view = true});
 }
 
+// Recovers, or says which libtorch has it.
+void recovers_where_it_is(const DdpOptions& options, const std::string& name) {
+  try {
+    ddp(nn::Linear(2, 2), group(), options);
+  } catch (const InputError& error) {
+    EXPECT_SAYS(std::string(error.what()), name + " needs libtorch 2.");
+    GTEST_SKIP() << error.what();
+  }
+  fails_and_recovers(options);
+}
+
+TEST(DdpErrors, ResetAfterAnExceptionWithBatchedCopies) {
+  recovers_where_it_is({.batched_grad_copy = true}, "batched_grad_copy");
+}
+TEST(DdpErrors, ResetAfterAnExceptionWithLazyBuckets) {
+  recovers_where_it_is({.lazy_bucket_allocation = true}, "lazy_bucket_allocation");
+}
+
+TEST(DdpErrors, BuffersThatAreSentByOneRankAlone) {
+  if (world() == 1) GTEST_SKIP() << "one rank differs from nobody";
+  DdpOptions options{.broadcast_buffers = false};
+  if (rank() == world() - 1) options.forward_sync_buffers = false;
+  const auto message = message_of([&] { ddp(nn::BatchNorm1d(2), group(), options); });
+  EXPECT_SAYS(message, "broadcast_buffers");
+}
+
 // What the step after a forward around the wrapper, or after a second backward, says.
 TEST(DdpErrors, AForwardAroundTheWrapperIsToldBeforeTheParametersDiffer) {
   if (world() == 1) GTEST_SKIP() << "one rank differs from nobody";

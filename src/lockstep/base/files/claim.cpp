@@ -22,12 +22,6 @@ bool is_own_file(const Descriptor& file) {
          facts.st_uid == ::geteuid() && facts.st_nlink > 0;
 }
 
-void remove_if_unclaimed(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  // locked until the name is gone: its maker may be about to claim it
-  if (is_own_file(file) && ::flock(file.number(), LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
-}
-
 }  // namespace
 
 std::string claimed_name(const std::string& name) {
@@ -40,12 +34,20 @@ bool claim(const Descriptor& file) {
   return is_own_file(file);
 }
 
+void remove_unclaimed(const std::string& path) {
+  const Descriptor file(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!is_own_file(file) || ::flock(file.number(), LOCK_EX | LOCK_NB) != 0) return;
+  // Locked until the name is gone, as its maker may be about to claim it. Without a link it was removed
+  // before the lock, and the name may be another file's by now.
+  if (is_own_file(file)) ::unlink(path.c_str());
+}
+
 void sweep_unclaimed(const std::string& folder) {
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(folder, none)) {
     const auto name = entry.path().filename().string();
     if (!name.starts_with(kClaimPrefix) || !name.ends_with(kClaimSuffix)) continue;
-    remove_if_unclaimed(entry.path());
+    remove_unclaimed(entry.path());
   }
 }
 

@@ -15,6 +15,10 @@ std::string claimed_name(const std::string& name);
 /// sweep was quicker: make another.
 bool claim(const Descriptor& file);
 
+/// Removes this user's file if nobody holds it. Names of that form are removed by who holds them, and by this
+/// alone.
+void remove_unclaimed(const std::string& path);
+
 /// Removes this user's files of that form in `folder` that nobody holds.
 void sweep_unclaimed(const std::string& folder);
 
