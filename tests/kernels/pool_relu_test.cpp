@@ -60,6 +60,9 @@ at::Tensor pooled_by_torch(const at::Tensor& x) {
 }
 
 TEST(PoolRelu, HasTheBitsOfTheTwoForwardAndBackwardAtEachLevel) {
+#if !defined(__x86_64__)
+  GTEST_SKIP() << "elsewhere libtorch's own operations are taken";
+#endif
   at::manual_seed(1);
   for (const auto& one : pool_cases())
     for (const auto level : levels()) {
