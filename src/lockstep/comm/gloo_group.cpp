@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <iostream>
+#include <mutex>
 #include <sstream>
 
 #include "lockstep/comm/meet/interface.h"
@@ -29,13 +30,21 @@ c10::intrusive_ptr<ProcessGroupGloo::Options> options_for(const Job& job, std::c
 // results stand: it goes to standard error meanwhile.
 class OutputAside {
  public:
-  OutputAside() = default;
-  ~OutputAside() { std::cout.rdbuf(was_); }
+  OutputAside() {
+    const std::lock_guard guard(mutex);
+    if (count++ == 0) own = std::cout.rdbuf(std::cerr.rdbuf());
+  }
+  ~OutputAside() {
+    const std::lock_guard guard(mutex);
+    if (--count == 0) std::cout.rdbuf(own);
+  }
   OutputAside(const OutputAside&) = delete;
   OutputAside& operator=(const OutputAside&) = delete;
 
  private:
-  std::streambuf* was_ = std::cout.rdbuf(std::cerr.rdbuf());
+  static inline std::mutex mutex;
+  static inline int count = 0;  // several groups may connect at once
+  static inline std::streambuf* own = nullptr;
 };
 
 }  // namespace
