@@ -17,9 +17,7 @@ namespace {
 
 using Reducer = c10d::Reducer;
 template <class... Args>
-constexpr bool kMadeFrom = lockstep::base::kReducerTakesSizes<Reducer, Args...> ||
-                           lockstep::base::kReducerSkipsUnused<Reducer, Args...> ||
-                           std::is_constructible_v<Reducer, Args...>;
+constexpr bool kMadeFrom = lockstep::base::reducer_extras<Reducer, Args...>() > 0 || std::is_constructible_v<Reducer, Args...>;
 
 static_assert(kMadeFrom<std::vector<at::Tensor>, std::vector<std::vector<size_t>>, c10::intrusive_ptr<c10d::ProcessGroup>,
                         std::vector<bool>, int64_t, bool, bool, std::unordered_map<size_t, std::string>, int64_t>,

@@ -341,14 +341,14 @@ int MPI_Finalize(void) {
 @pytest.mark.mpi
 def test_a_rank_that_is_stopped_anywhere_holds_nobody(mpirun, mpi, lockstep, tmp_path):
     shim = shared_library(tmp_path, "stop.so", STOP.replace("RANK_VARIABLE", mpi.rank))
-    env = {"LD_PRELOAD": shim, "LOCKSTEP_JOIN_TIMEOUT": 4, "LOCKSTEP_LEAVE_TIMEOUT": 2}
+    env = {"LD_PRELOAD": shim}
     passed = mpirun(2, lockstep, "whoami", env=env, check=True).stderr
     places = [line.removeprefix("reached ") for line in passed.splitlines() if line.startswith("reached ")]
     assert len(places) > 2 and places[-1].startswith("MPI_Finalize"), passed
-    for place, words in ((places[0], "not every rank came to an exchange"),
-                         (places[-2], "not every rank came to the end"),
-                         (places[-1], "MPI_Finalize did not end")):
-        result = mpirun(2, lockstep, "whoami", env={**env, "STOP_AT": place})
+    for place, words, limit in ((places[0], "not every rank came to an exchange", {"LOCKSTEP_JOIN_TIMEOUT": 4}),
+                                (places[-2], "not every rank came to the end", {"LOCKSTEP_LEAVE_TIMEOUT": 2}),
+                                (places[-1], "MPI_Finalize did not end", {"LOCKSTEP_LEAVE_TIMEOUT": 2})):
+        result = mpirun(2, lockstep, "whoami", env={**env, **limit, "STOP_AT": place})
         assert result.returncode != 0
         assert words in result.stderr, f"{place}: {result.output}"
         assert result.left_behind == []
