@@ -53,7 +53,7 @@ const std::string* chosen_default(const Settings& settings, const std::string& p
 }
 
 std::string chosen_name(const Settings& settings, const std::string& selector) {
-  const auto text = text_at(settings, selector);
+  auto text = text_at(settings, selector);
   if (!text.empty()) return text;
   const auto* meant = chosen_default(settings, selector);
   return meant ? *meant : "";

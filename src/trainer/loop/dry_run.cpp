@@ -7,6 +7,7 @@
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
 #include "lockstep/launch/process/carry.h"
+#include "lockstep/launch/process/runtime.h"
 #include "trainer/config/chosen.h"
 #include "trainer/loop/run.h"
 #include "trainer/observe/gpu_memory.h"
