@@ -10,12 +10,6 @@ bool contains(const std::vector<std::string>& all, const std::string& one) {
   return std::find(all.begin(), all.end(), one) != all.end();
 }
 
-// a key's field() hands out writable pointers; nothing is written here
-Field field_of(const Key& key, const Settings& settings) {
-  auto& writable = const_cast<Settings&>(settings);
-  return key.field(writable);
-}
-
 std::string text_at(const Settings& settings, const std::string& selector) {
   return text_of(*find_key(selector), settings);
 }

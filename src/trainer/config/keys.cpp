@@ -421,6 +421,10 @@ const std::vector<std::string>& sections() {
   return names;
 }
 
+Field field_of(const Key& key, const Settings& settings) {
+  return key.field(const_cast<Settings&>(settings));
+}
+
 std::string text_of(const Key& key, const Settings& settings) {
   const auto text = [](const auto* field) -> std::string {
     using Value = std::decay_t<decltype(*field)>;
@@ -428,8 +432,7 @@ std::string text_of(const Key& key, const Settings& settings) {
     if constexpr (OneOfWords<Value>) return word_of(*field);
     return {};
   };
-  // a key's field() hands out writable pointers; nothing is written here
-  return std::visit(text, key.field(const_cast<Settings&>(settings)));
+  return std::visit(text, field_of(key, settings));
 }
 
 std::vector<std::string> row_names(const Key& key) {

@@ -71,6 +71,9 @@ const std::vector<Key>& keys();
 const Key* find_key(const std::string& path);
 const std::vector<std::string>& sections();
 
+/// The field to look at: a key's field() hands out pointers to write through.
+Field field_of(const Key& key, const Settings& settings);
+
 /// The text that it holds, or the word of its type; empty of anything else.
 std::string text_of(const Key& key, const Settings& settings);
 

@@ -61,12 +61,11 @@ class PastReader {
   std::map<std::string, std::string> foreign_;
 };
 
-// a key's field() hands out writable pointers; nothing is written here
 template <class Visitor>
 bool visit_both(const Key& key, const Settings& then, const Settings& now, const Visitor& visitor) {
-  const auto after = key.field(const_cast<Settings&>(now));
+  const auto after = field_of(key, now);
   return std::visit([&](auto* before) { return visitor(*before, *std::get<decltype(before)>(after)); },
-                    key.field(const_cast<Settings&>(then)));
+                    field_of(key, then));
 }
 
 bool is_equal(const Key& key, const Settings& then, const Settings& now) {

@@ -203,8 +203,7 @@ void refuse_row(const Key& key, const Node& node) {
 }
 
 std::string value_text(const Key& key, const Settings& settings) {
-  // a key's field() hands out writable pointers; nothing is written here
-  return std::visit(Writer{key.rules.path}, key.field(const_cast<Settings&>(settings)));
+  return std::visit(Writer{key.rules.path}, field_of(key, settings));
 }
 
 std::string yaml_text(const std::string& text) {
