@@ -16,6 +16,8 @@ constexpr size_t kSlotBytes = size_t{512} << 10;
 // An all-gather over nodes lays one piece a rank into a slot. Small, so that no slot grows below 8,192 ranks:
 // each rank of a node has two of them in shared memory.
 constexpr size_t kLeastPiece = 64;
+// What a rank holds of an exchange between all pairs of ranks.
+constexpr size_t kExchangeBytes = size_t{4} << 20;
 
 std::unique_ptr<NodeTransport> open_own_node(const MpiComms& comms, RollCall& roll,
                                              std::chrono::milliseconds timeout) {
@@ -150,8 +152,7 @@ void MpiTransport::reduce_scatter(const std::vector<const std::byte*>& ins, std:
   if (!link_.needed()) return node_->reduce_scatter(ins, out, items, reduction, fold, at, patience);
   const size_t chunk = window_.slot_bytes() / reduction.item_bytes / ins.size();
   std::vector<std::byte> packed(chunk * ins.size() * reduction.item_bytes);
-  int own = 0;
-  launch::check_mpi(mpi::calls().comm_rank(comms_.all, &own), "MPI_Comm_rank");
+  const int own = own_rank();
   for (size_t done = 0; done < items; done += chunk) {
     const size_t bytes = std::min(chunk, items - done) * reduction.item_bytes;
     const size_t offset = done * reduction.item_bytes;
@@ -160,6 +161,29 @@ void MpiTransport::reduce_scatter(const std::vector<const std::byte*>& ins, std:
     all_reduce(packed.data(), packed.data(), bytes / reduction.item_bytes * ins.size(), reduction, fold,
                patience);
     std::memcpy(out + offset, packed.data() + static_cast<size_t>(own) * bytes, bytes);
+  }
+}
+
+// Over nodes everybody gets everything and takes what is for it: P times what would do, and no message of its
+// own for each pair.
+void MpiTransport::exchange(const std::vector<Given>& ins, const std::vector<Room>& outs, size_t most,
+                            Patience& patience) {
+  if (!link_.needed()) return node_->exchange(ins, outs, most, patience);
+  const size_t ranks = ins.size(), room = std::max(kLeastPiece, kExchangeBytes / ranks / ranks);
+  std::vector<std::byte> row(ranks * room), rows(ranks * row.size());
+  std::vector<std::byte*> places;
+  for (size_t rank = 0; rank < ranks; ++rank) places.push_back(rows.data() + rank * row.size());
+  const size_t own_at = static_cast<size_t>(own_rank()) * room;
+  for (size_t at = 0; at < most; at += room) {
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      const Given in = stretch_of(ins[rank], at, room);
+      std::copy(in.begin(), in.end(), row.begin() + static_cast<std::ptrdiff_t>(rank * room));
+    }
+    all_gather(row.data(), row.size(), places, patience);
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      const Room out = stretch_of(outs[rank], at, room);
+      std::copy_n(places[rank] + own_at, out.size(), out.begin());
+    }
   }
 }
 

@@ -27,6 +27,8 @@ class MpiTransport : public Transport {
                   Patience& patience) override;
   void reduce_scatter(const std::vector<const std::byte*>& ins, std::byte* out, size_t items,
                       const Reduction& reduction, const Fold& fold, size_t at, Patience& patience) override;
+  void exchange(const std::vector<Given>& ins, const std::vector<Room>& outs, size_t most,
+                Patience& patience) override;
   void barrier(Patience& patience) override;
   void name_call(const CallWord& call) override { node_->name_call(call); }
   void arrive() override { node_->arrive(); }
@@ -49,6 +51,7 @@ class MpiTransport : public Transport {
                       const Fold& fold, Patience& patience);
   void reduce_in_place(size_t bytes, const Reduction& reduction, const Fold& fold, Patience& patience);
   void share_from_leader(Patience& patience);
+  int own_rank() const { return comms_.local_ranks[static_cast<size_t>(comms_.local_rank)]; }
   bool is_leader() const { return comms_.local_rank == 0; }
 
   MpiComms comms_;

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/comm/algorithms/gloo_chunks.h"
 #include "lockstep/comm/node/block_tensors.h"
-#include "lockstep/comm/watch/finished_work.h"
+#include "lockstep/comm/node/flat.h"
+#include "lockstep/comm/node/inline_run.h"
 #include "lockstep/comm/watch/message.h"
 #include "lockstep/comm/watch/op_names.h"
 
@@ -19,64 +19,11 @@ namespace {
 using c10d::OpType;
 using Tensors = std::vector<at::Tensor>;
 
-std::byte* data_of(const at::Tensor& tensor) {
-  return static_cast<std::byte*>(tensor.data_ptr());
-}
-
-// A tensor seen as contiguous memory; written back to where it came from if that was not contiguous.
-class Flat {
- public:
-  explicit Flat(const at::Tensor& tensor) : tensor_(tensor), flat_(tensor.contiguous()) {}
-  std::byte* data() const { return data_of(flat_); }
-  size_t bytes() const { return flat_.nbytes(); }
-  size_t items() const { return static_cast<size_t>(flat_.numel()); }
-  void write_back() {
-    if (flat_.is_same(tensor_)) return;
-    const at::NoGradGuard no_grad;  // it may be a parameter
-    tensor_.copy_(flat_);
-  }
-
- private:
-  at::Tensor tensor_;
-  at::Tensor flat_;
-};
-
-Tensors pieces_of(const at::Tensor& whole, int count) {
-  TORCH_CHECK(whole.is_contiguous() && whole.numel() % count == 0, "a tensor of ", whole.sizes(),
-              " is not a contiguous row of ", count, " equal pieces");
-  return whole.view({-1}).chunk(count);
-}
-
 int number_of(const c10d::ReduceOp& op) {
   return static_cast<int>(static_cast<c10d::ReduceOp::RedOpType>(op));
 }
 
-std::vector<std::byte*> places_of(const Tensors& tensors) {
-  std::vector<std::byte*> places;
-  for (const auto& tensor : tensors) places.push_back(data_of(tensor));
-  return places;
-}
-
 }  // namespace
-
-// What a call is, apart from its tensors.
-struct InlineBackend::Asked {
-  OpType type;
-  std::chrono::milliseconds timeout;
-  int reduction = -1;
-  int64_t root = -1;
-};
-
-struct InlineBackend::Beginning {
-  OpType type;
-  uint64_t number;
-  std::chrono::milliseconds limit;
-  Call call;  // where calls are compared
-  CallWord word;
-
-  /// As an error speaks of it.
-  Collective collective() const { return {op_name(type), number, limit}; }
-};
 
 CallWord InlineBackend::word_for(const Asked& asked, const Tensors& tensors) {
   size_t bytes = 0;
@@ -157,51 +104,11 @@ void InlineBackend::compare_calls(const Call& own, const Collective& collective)
   }
 }
 
-template <class Body>
-std::exception_ptr InlineBackend::carry_out(const Beginning& beginning, const Body& body) {
-  try {
-    roll_->require_alive();  // it may have died while this one waited for its turn
-    Patience patience(*roll_, beginning.number, beginning.limit, transport_->crowded());
-    if (roll_->compares_calls()) compare_in(patience, beginning.call, beginning.number);
-    transport_->name_call(beginning.word);
-    body(patience);
-    return nullptr;
-  } catch (const OutOfPatience& reason) {
-    return roll_->judge(beginning.collective(), reason.cause, reason.timed_out);
-  } catch (const UnlikeCalls& unlike) {
-    return roll_->end_at(beginning.number, difference_to(unlike, getRank(), beginning.word),
-                         "found in shared memory");
-  } catch (const Error&) {
-    return std::current_exception();  // the roll's own
-  } catch (const std::exception& error) {
-    return roll_->judge(beginning.collective(), error.what(), false);  // others are in the middle of it
-  }
-}
-
 bool InlineBackend::is_soon_done() {
   transport_->arrive();
   if (queue_.runs_here())
     queue_.run_waiting();  // a callback's own call: nobody else would end what is before it
   return queue_.runs_here() || (queue_.idle() && transport_->all_arrived());
-}
-
-// A call that would wait for another rank goes on, as with any backend of c10d: that rank may wait for what
-// this one does next. What comes after it keeps its turn.
-template <class Body>
-InlineBackend::WorkPtr InlineBackend::run(const Asked& asked, const Tensors& tensors, Tensors results,
-                                          Body body) {
-  const std::lock_guard<std::recursive_mutex> guard(mutex_);
-  const auto limit = asked.timeout == c10d::kUnsetTimeout ? options_->timeout : asked.timeout;
-  number_ = roll_->begin(asked.type);
-  Beginning beginning{asked.type, number_, limit, {}, word_for(asked, tensors)};
-  if (roll_->compares_calls()) beginning.call = call_of(asked.type, tensors, how_of(asked));
-  if (runs_ == Runs::in_the_call || is_soon_done()) {
-    const auto error = carry_out(beginning, body);
-    return c10::make_intrusive<FinishedWork>(getRank(), asked.type, number_, std::move(results), error);
-  }
-  auto work = c10::make_intrusive<QueuedWork>(getRank(), asked.type, number_, std::move(results));
-  queue_.add(work, [this, beginning, body = std::move(body)] { return carry_out(beginning, body); });
-  return work;
 }
 
 void InlineBackend::share(const Tensors& tensors) {
@@ -299,36 +206,6 @@ InlineBackend::WorkPtr InlineBackend::reduce(Tensors& tensors, const c10d::Reduc
              });
 }
 
-InlineBackend::WorkPtr InlineBackend::allgather(TensorLists& outputs, Tensors& inputs,
-                                                const c10d::AllgatherOptions& options) {
-  if (is_for_base(inputs)) return ForwardingBackend::allgather(outputs, inputs, options);
-  const at::Tensor& input = single(inputs);
-  TORCH_CHECK(outputs.size() == 1 && outputs[0].size() == static_cast<size_t>(getSize()), "an all-gather of ",
-              getSize(), " ranks needs one list of ", getSize(), " tensors");
-  for (const auto& output : outputs[0]) require_alike(output, input);
-  return run({OpType::ALLGATHER, options.timeout}, inputs, outputs[0],
-             [this, input, results = outputs[0]](Patience& patience) {
-               const Flat from(input);
-               std::vector<Flat> into;
-               std::vector<std::byte*> places;
-               for (const auto& output : results) places.push_back(into.emplace_back(output).data());
-               transport_->all_gather(from.data(), from.bytes(), places, patience);
-               for (auto& flat : into) flat.write_back();
-             });
-}
-
-InlineBackend::WorkPtr InlineBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
-                                                      const c10d::AllgatherOptions& options) {
-  require_dense_cpu(input);
-  const Tensors pieces = pieces_of(output, getSize());
-  for (const auto& piece : pieces) require_alike(piece, input);
-  return run({OpType::_ALLGATHER_BASE, options.timeout}, {input}, {output},
-             [this, input, pieces](Patience& patience) {
-               const Flat from(input);
-               transport_->all_gather(from.data(), from.bytes(), places_of(pieces), patience);
-             });
-}
-
 // gloo sums all of a list's parts as messages of their own, and those of one tensor as one message.
 void InlineBackend::scatter_sum(at::Tensor output, const Tensors& inputs, bool in_one,
                                 const c10d::ReduceOp& op, Patience& patience) {
@@ -336,10 +213,9 @@ void InlineBackend::scatter_sum(at::Tensor output, const Tensors& inputs, bool i
   const Reduction& reduction = find_reduction(output.scalar_type(), op, order_ == SumOrder::as_gloo);
   const size_t message = flat.items() * (in_one ? inputs.size() : 1);
   const Fold fold = fold_for(OpType::REDUCE_SCATTER, message, reduction.item_bytes);
-  Tensors kept;
-  std::vector<const std::byte*> places;
-  for (const auto& input : inputs) places.push_back(data_of(kept.emplace_back(input.contiguous())));
-  transport_->reduce_scatter(places, flat.data(), flat.items(), reduction, fold,
+  const Flats given(inputs);
+  const auto places = given.places();
+  transport_->reduce_scatter({places.begin(), places.end()}, flat.data(), flat.items(), reduction, fold,
                              in_one ? static_cast<size_t>(getRank()) * flat.bytes() : 0, patience);
   if (reduction.divide) reduction.divide(flat.data(), flat.items(), getSize());
   flat.write_back();
@@ -368,6 +244,23 @@ InlineBackend::WorkPtr InlineBackend::_reduce_scatter_base(at::Tensor& output, a
   return run({OpType::_REDUCE_SCATTER_BASE, options.timeout, number_of(options.reduceOp)}, {output}, {output},
              [this, output, pieces, op = options.reduceOp](Patience& patience) {
                scatter_sum(output, pieces, true, op, patience);
+             });
+}
+
+InlineBackend::WorkPtr InlineBackend::reduce_scatter_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
+  require_pairs(outputs, inputs);
+  if (is_for_base({outputs[0]}))
+    return ForwardingBackend::reduce_scatter_tensor_coalesced(outputs, inputs, options);
+  TensorLists pieces;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    pieces.push_back(pieces_of(inputs[i], getSize()));
+    for (const auto& piece : pieces[i]) require_alike(piece, outputs[i]);
+    find_reduction(outputs[i].scalar_type(), options.reduceOp);
+  }
+  return run({OpType::REDUCE_SCATTER, options.timeout, number_of(options.reduceOp)}, outputs, outputs,
+             [this, sums = outputs, pieces, op = options.reduceOp](Patience& patience) {
+               for (size_t i = 0; i < sums.size(); ++i) scatter_sum(sums[i], pieces[i], true, op, patience);
              });
 }
 

@@ -61,6 +61,15 @@ class InlineBackend : public ForwardingBackend, public RollCalled {
                          const c10d::ReduceScatterOptions& options) override;
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                const c10d::ReduceScatterOptions& options) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override;
+  WorkPtr gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& options) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_counts,
+                        std::vector<int64_t>& input_counts, const c10d::AllToAllOptions& options) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
 
  protected:
@@ -88,6 +97,10 @@ class InlineBackend : public ForwardingBackend, public RollCalled {
   void reduce_coalesced(Tensors tensors, const c10d::ReduceOp& op, Patience& patience);
   void scatter_sum(at::Tensor output, const Tensors& inputs, bool in_one, const c10d::ReduceOp& op,
                    Patience& patience);
+  WorkPtr exchange(c10d::OpType type, std::chrono::milliseconds limit, Tensors results, Tensors outputs,
+                   const Tensors& inputs);
+  size_t agree_on_sizes(const std::vector<Given>& ins, const std::vector<Room>& outs, Patience& patience);
+  Tensors list_of_root(const TensorLists& lists, int root, const at::Tensor& like) const;
   void require_dense_cpu(const at::Tensor& tensor) const;
   void require_alike(const at::Tensor& tensor, const at::Tensor& like) const;
   bool is_for_base(const Tensors& tensors) const;

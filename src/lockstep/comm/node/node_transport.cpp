@@ -216,6 +216,28 @@ void NodeTransport::reduce_scatter(const std::vector<const std::byte*>& ins, std
   }
 }
 
+// A slot has room for a stretch of what its rank gives to each.
+void NodeTransport::exchange(const std::vector<Given>& ins, const std::vector<Room>& outs, size_t most,
+                             Patience& patience) {
+  const auto own = static_cast<size_t>(place());
+  const size_t room = window_.slot_bytes() / ins.size();
+  for (size_t at = 0; at < most; at += room) {
+    window_.begin(patience);
+    for (size_t rank = 0; rank < ins.size(); ++rank) {
+      const Given in = rank == own ? Given() : stretch_of(ins[rank], at, room);
+      copy_into_slot(window_.own_slot() + rank * room, in.data(), in.size());
+    }
+    window_.post();
+    for (size_t rank = 0; rank < outs.size(); ++rank) {
+      const Room out = rank == own ? Room() : stretch_of(outs[rank], at, room);
+      if (out.empty()) continue;
+      window_.wait(static_cast<int>(rank), patience);
+      copy_in_pieces(window_.slot(static_cast<int>(rank)) + own * room, out.data(), out.size());
+    }
+  }
+  if (!outs[own].empty()) std::memcpy(outs[own].data(), ins[own].data(), outs[own].size());
+}
+
 void NodeTransport::barrier(Patience& patience) {
   window_.begin(patience);
   window_.post();

@@ -21,6 +21,8 @@ struct OutOfPatience {
 class Patience {
  public:
   Patience(const RollCall& roll, uint64_t collective, std::chrono::milliseconds timeout, bool crowded);
+  /// What is waited in, as the roll counts it.
+  uint64_t collective() const { return collective_; }
 
   /// One turn of a waiting loop for `rank` (-1: nobody in particular). Throws OutOfPatience when this process
   /// has been awake for the timeout, or when that rank has ended.

@@ -1,8 +1,10 @@
 #pragma once
 // Collectives over bytes, as a backend's transport offers them.
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "lockstep/comm/node/call_word.h"
@@ -12,6 +14,10 @@
 #include "lockstep/comm/node/reduction.h"
 
 namespace lockstep::comm {
+
+/// What a rank has for another, and where what comes from another goes.
+using Given = std::span<const std::byte>;
+using Room = std::span<std::byte>;
 
 /// One collective at a time. After an exception it is out of step: make no further call.
 class Transport {
@@ -30,6 +36,10 @@ class Transport {
   virtual void reduce_scatter(const std::vector<const std::byte*>& ins, std::byte* out, size_t items,
                               const Reduction& reduction, const Fold& fold, size_t at,
                               Patience& patience) = 0;
+  /// ins[r] goes to rank r, and outs[r] comes from it, as long as what that one has for this one. `most`: the
+  /// bytes of the longest of all ranks', the same on all of them.
+  virtual void exchange(const std::vector<Given>& ins, const std::vector<Room>& outs, size_t most,
+                        Patience& patience) = 0;
   virtual void barrier(Patience& patience) = 0;
 
   /// What the next collective is; ranks of a node that are in another throw UnlikeCalls.
@@ -45,5 +55,12 @@ class Transport {
   /// Whether the ranks of this node outnumber the cores they may run on.
   virtual bool crowded() const = 0;
 };
+
+/// Of a rank's part, the bytes from `at` on that a message of `room` bytes has.
+template <class Part>
+Part stretch_of(Part part, size_t at, size_t room) {
+  const size_t begin = std::min(at, part.size());
+  return part.subspan(begin, std::min(room, part.size() - begin));
+}
 
 }  // namespace lockstep::comm

@@ -1,5 +1,6 @@
 // The mpi backend against gloo, operation by operation and type by type.
 #include "comm/mpi/ranks/nodes.h"
+#include "comm/ranks/exchanges.h"
 
 namespace lockstep {
 namespace {
@@ -199,6 +200,10 @@ TEST_P(MpiOps, ThousandsInARow) {
       ASSERT_EQ(news[0][0].item<double>(), options.rootRank);
     }
   }
+}
+
+TEST_P(MpiOps, GatherScatterAndExchange) {
+  test::expect_what_ranks_exchange(pair_.mpi);
 }
 
 INSTANTIATE_TEST_SUITE_P(Nodes, MpiOps, ::testing::Values(0, 1, 2), [](const auto& info) {

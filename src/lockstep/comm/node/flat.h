@@ -1,0 +1,65 @@
+#pragma once
+// Tensors as stretches of memory, which is what a transport carries.
+
+#include <ATen/ATen.h>
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace lockstep::comm {
+
+/// A tensor seen as contiguous memory; written back to where it came from if that was not contiguous.
+class Flat {
+ public:
+  explicit Flat(const at::Tensor& tensor) : tensor_(tensor), flat_(tensor.contiguous()) {}
+  std::byte* data() const { return static_cast<std::byte*>(flat_.data_ptr()); }
+  size_t bytes() const { return flat_.nbytes(); }
+  size_t items() const { return static_cast<size_t>(flat_.numel()); }
+  void write_back() {
+    if (flat_.is_same(tensor_)) return;
+    const at::NoGradGuard no_grad;  // it may be a parameter
+    tensor_.copy_(flat_);
+  }
+
+ private:
+  at::Tensor tensor_;
+  at::Tensor flat_;
+};
+
+/// Several, one for each rank.
+class Flats {
+ public:
+  explicit Flats(const std::vector<at::Tensor>& tensors) : flats_(tensors.begin(), tensors.end()) {}
+  std::vector<std::byte*> places() const {
+    std::vector<std::byte*> places;
+    for (const auto& flat : flats_) places.push_back(flat.data());
+    return places;
+  }
+  std::vector<std::span<std::byte>> spans() const {
+    std::vector<std::span<std::byte>> spans;
+    for (const auto& flat : flats_) spans.emplace_back(flat.data(), flat.bytes());
+    return spans;
+  }
+  void write_back() {
+    for (auto& flat : flats_) flat.write_back();
+  }
+
+ private:
+  std::vector<Flat> flats_;
+};
+
+/// A contiguous tensor in equal parts, one for each rank.
+inline std::vector<at::Tensor> pieces_of(const at::Tensor& whole, int count) {
+  TORCH_CHECK(whole.is_contiguous() && whole.numel() % count == 0, "a tensor of ", whole.sizes(),
+              " is not a contiguous row of ", count, " equal pieces");
+  return whole.view({-1}).chunk(count);
+}
+
+/// Of a collective of several tensors.
+inline void require_pairs(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) {
+  TORCH_CHECK(!inputs.empty() && outputs.size() == inputs.size(), "a collective of several tensors needs as ",
+              "many inputs as outputs, and one at least: not ", inputs.size(), " and ", outputs.size());
+}
+
+}  // namespace lockstep::comm
