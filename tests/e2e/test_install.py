@@ -47,8 +47,8 @@ PUBLIC_HEADERS = """
     kernels/conv_pool_relu.h kernels/linear_relu.h kernels/pool_relu.h launch/job.h launch/options.h
     lesson/show.h
     models/bert.h models/bert_blocks.h models/bert_config.h models/bert_folder.h models/bert_layer.h models/bert_weights.h
-    models/chain.h models/dense.h models/exported.h models/layers.h models/mlp.h models/model.h models/net.h models/pima_net.h
-    models/resnet.h models/simple_cnn.h models/torchscript.h models/two_stage.h
+    models/chain.h models/dense.h models/exported.h models/fused.h models/layers.h models/mlp.h models/model.h models/net.h
+    models/pima_net.h models/resnet.h models/simple_cnn.h models/torchscript.h models/two_stage.h
     optim/adam.h optim/clip.h optim/grad_scaler.h optim/optimizer.h optim/schedule.h optim/schedules.h optim/sgd.h
     optim/torch_optimizer.h
     options/data_settings.h options/model_settings.h options/optim_settings.h options/schedule_settings.h options/task_config.h
