@@ -5,6 +5,8 @@
 #include <torch/torch.h>
 
 #include <functional>
+#include <memory>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -16,18 +18,38 @@ namespace {
 using torch::nn::Sequential;
 using Forward = std::function<at::Tensor(Sequential&, const at::Tensor&)>;
 
-// The result, then the gradients of the input and of all parameters.
-std::vector<std::string> bits_of(Sequential& layers, const at::Tensor& input, const Forward& forward) {
+// The result, the gradients of the input and of all parameters, then what the layers keep (averages).
+std::vector<std::string> bits_of(Sequential& layers, const at::Tensor& input, const Forward& forward,
+                                 bool with_graph) {
+  std::vector<at::Tensor> before;
+  for (const auto& buffer : layers->buffers()) before.push_back(buffer.clone());
   auto x = input.detach().clone().requires_grad_();
-  layers->zero_grad();
   torch::manual_seed(11);  // dropout
   // an in-place layer must not change a leaf
   auto out = forward(layers, x.mul(1));
   std::vector<std::string> all = {test::bits(out)};
-  out.mul(out.detach() + 0.5).sum().backward();
-  all.push_back(test::bits(x.grad()));
-  for (const auto& parameter : layers->parameters()) all.push_back(test::bits(parameter.grad()));
+  std::vector<at::Tensor> wanted = {x};
+  for (const auto& parameter : layers->parameters())
+    if (parameter.requires_grad()) wanted.push_back(parameter);
+  const auto loss = out.to(at::kFloat).mul(out.detach() + 0.5).sum();
+  for (const auto& gradient : torch::autograd::grad({loss}, wanted, {}, true, with_graph, true))
+    all.push_back(gradient.defined() ? test::bits(gradient) : "");
+  const auto buffers = layers->buffers();
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    all.push_back(test::bits(buffers[i]));
+    buffers[i].copy_(before[i]);
+  }
   return all;
+}
+
+// Which of them differ: bytes are nothing to read.
+std::string difference(const std::vector<std::string>& ours, const std::vector<std::string>& theirs) {
+  if (ours.size() != theirs.size()) return "numbers of tensors";
+  std::string which;
+  for (size_t i = 0; i < ours.size(); ++i)
+    if (ours[i] != theirs[i])
+      which += (i == 0 ? "result" : i == 1 ? "input" : "tensor " + std::to_string(i - 2)) + " ";
+  return which;
 }
 
 int nodes_of(const at::Tensor& out) {
@@ -47,7 +69,11 @@ at::Tensor alone(Sequential& layers, const at::Tensor& x) {
 }
 
 void expect_same(Sequential layers, const at::Tensor& input, bool fewer_nodes = true) {
-  EXPECT_EQ(bits_of(layers, input, fused_forward), bits_of(layers, input, alone));
+  for (const bool with_graph : {false, true})
+    EXPECT_EQ(difference(bits_of(layers, input, fused_forward, with_graph),
+                         bits_of(layers, input, alone, with_graph)),
+              "")
+        << with_graph;
   const auto x = input.detach().clone().requires_grad_().mul(1);
   const int ours = nodes_of(fused_forward(layers, x.clone())), theirs = nodes_of(alone(layers, x.clone()));
   EXPECT_EQ(ours < theirs, fewer_nodes) << ours << " " << theirs;
@@ -65,6 +91,42 @@ Sequential cnn(bool in_place) {
 TEST(FusedForward, OfAConvolutionalNetHasItsBits) {
   torch::manual_seed(5);
   for (const bool in_place : {false, true}) expect_same(cnn(in_place), torch::randn({4, 3, 16, 16}));
+}
+
+TEST(FusedForward, HasTheBitsOfOtherLayoutsSizesAndTypes) {
+  torch::manual_seed(9);
+  namespace nn = torch::nn;
+  const auto images = torch::randn({4, 3, 16, 16});
+  expect_same(cnn(false), images.contiguous(at::MemoryFormat::ChannelsLast));
+  Sequential in_bf16 = cnn(true), odd(nn::Conv2d(3, 4, 3), nn::ReLU(), nn::MaxPool2d(2));
+  in_bf16->to(at::kBFloat16);
+  expect_same(in_bf16, images.to(at::kBFloat16));
+  expect_same(odd, torch::randn({2, 3, 9, 11}));
+  Sequential dense(nn::Linear(6, 5), nn::ReLU(), nn::Linear(5, 3));
+  for (const auto& shape : std::vector<std::vector<int64_t>>{{6}, {2, 4, 6}}) {
+    const auto input = torch::randn(shape);
+    EXPECT_EQ(difference(bits_of(dense, input, fused_forward, false), bits_of(dense, input, alone, false)),
+              "");
+  }
+  dense->parameters()[0].set_requires_grad(false);
+  expect_same(dense, torch::randn({3, 6}));
+  const at::NoGradGuard no_grad;
+  auto layers = cnn(true);
+  layers->eval();
+  EXPECT_TRUE(torch::equal(fused_forward(layers, images), layers->forward(images)));
+}
+
+TEST(FusedForward, OfALayerThatStandsTwiceAddsItsGradients) {
+  torch::manual_seed(10);
+  const torch::nn::Linear twice(5, 5);
+  const auto x = torch::randn({4, 5});
+  Sequential layers(twice, torch::nn::ReLU(), twice);
+  const auto gradients = [&](const Forward& forward) {
+    layers->zero_grad();
+    forward(layers, x).sum().backward();
+    return test::bits(twice->weight.grad()) + test::bits(twice->bias.grad());
+  };
+  EXPECT_EQ(gradients(fused_forward), gradients(alone));
 }
 
 TEST(FusedForward, OfDenseLayersHasTheirBits) {

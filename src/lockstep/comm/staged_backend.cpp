@@ -89,6 +89,13 @@ WorkPtr StagedBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
              [&](Tensors& made, Tensors& read) { return base_->_allgather_base(made[0], read[0], options); });
 }
 
+WorkPtr StagedBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                       const c10d::AllgatherOptions& options) {
+  return run(OpType::ALLGATHER_COALESCED, outputs, inputs, [&](Tensors& made, Tensors& read) {
+    return base_->allgather_into_tensor_coalesced(made, read, options);
+  });
+}
+
 WorkPtr StagedBackend::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
   return run(OpType::GATHER, in_one(outputs), inputs, [&](Tensors& made, Tensors& read) {
     auto lists = apart(made, outputs);
@@ -116,6 +123,18 @@ WorkPtr StagedBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& inpu
   return run(OpType::_REDUCE_SCATTER_BASE, {output}, {input}, [&](Tensors& made, Tensors& read) {
     return base_->_reduce_scatter_base(made[0], read[0], options);
   });
+}
+
+WorkPtr StagedBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                       const c10d::ReduceScatterOptions& options) {
+  return run(OpType::_REDUCE_SCATTER_BASE, outputs, inputs, [&](Tensors& made, Tensors& read) {
+    return base_->reduce_scatter_tensor_coalesced(made, read, options);
+  });
+}
+
+WorkPtr StagedBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+  return run(OpType::ALLTOALL, outputs, inputs,
+             [&](Tensors& made, Tensors& read) { return base_->alltoall(made, read, options); });
 }
 
 WorkPtr StagedBackend::alltoall_base(at::Tensor& output, at::Tensor& input,

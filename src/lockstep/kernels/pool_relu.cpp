@@ -24,7 +24,7 @@ bool is_known(const at::Tensor& x) {
   const bool in_order = x.is_contiguous() || x.is_contiguous(at::MemoryFormat::ChannelsLast);
   return kAtensBits && x.device().is_cpu() && x.layout() == at::kStrided && x.dim() == 4 && x.numel() > 0 &&
          in_order && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16) && x.size(2) > 1 &&
-         x.size(3) > 1;
+         x.size(3) > 1 && !x._fw_grad(0).defined();
 }
 
 struct PoolRelu : torch::autograd::Function<PoolRelu> {

@@ -186,11 +186,14 @@ at::Tensor spread_with_graph(const at::Tensor& gradient, const at::Tensor& winne
                              const PooledImages& images) {
   const auto& sizes = images.sizes;
   const auto all = at::arange(kNobody, winner.options());
-  const auto four = gradient.unsqueeze(-1) * winner.unsqueeze(-1).eq(all);
+  // added to zeros, as ATen does: -0 becomes 0
+  const auto four =
+      at::where(winner.unsqueeze(-1).eq(all), gradient.unsqueeze(-1) + 0, at::zeros({}, gradient.options()));
   const int64_t high = sizes[2] / 2, wide = sizes[3] / 2;
   const auto planes = four.view({sizes[0], sizes[1], high, wide, 2, 2}).transpose(3, 4);
-  return at::constant_pad_nd(planes.reshape({sizes[0], sizes[1], 2 * high, 2 * wide}),
-                             {0, sizes[3] % 2, 0, sizes[2] % 2});
+  const auto spread = at::constant_pad_nd(planes.reshape({sizes[0], sizes[1], 2 * high, 2 * wide}),
+                                          {0, sizes[3] % 2, 0, sizes[2] % 2});
+  return spread.contiguous(format_of(images));
 }
 
 }  // namespace lockstep::kernels

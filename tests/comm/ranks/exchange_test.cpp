@@ -1,4 +1,7 @@
 // gather, scatter and all-to-all in shared memory, and over gloo, whose answers they have to be.
+#include <chrono>
+#include <thread>
+
 #include "comm/ranks/exchanges.h"
 
 namespace lockstep {
@@ -25,29 +28,43 @@ class SharedExchanges : public ::testing::Test {
   int last_ = world() - 1;
 };
 
+// Columns of a wider tensor: what lies between them stays as it is.
 TEST_F(SharedExchanges, TakeTensorsThatLieWithGaps) {
-  std::vector<at::Tensor> own = {at::full({4, 6}, float(own_rank())).t()};
+  const auto column = [](const at::Tensor& wide) { return wide.select(1, 1); };
+  std::vector<at::Tensor> own = {column(at::zeros({24, 3}, at::kInt))}, wide;
+  own[0].copy_(test::gift(own_rank(), last_, 24));
   std::vector<std::vector<at::Tensor>> lists;
-  if (own_rank() == last_) {
-    lists.emplace_back();
-    for (int rank = 0; rank < world(); ++rank) lists[0].push_back(at::zeros({4, 6}).t());
-  }
-  c10d::GatherOptions options;
-  options.rootRank = last_;
-  group_->gather(lists, own, options)->wait();
+  if (own_rank() == last_) lists.emplace_back();
   for (int rank = 0; own_rank() == last_ && rank < world(); ++rank)
-    EXPECT_EQ(lists[0][size_t(rank)].mean().item<float>(), float(rank));
-  group_->barrier()->wait();
+    lists[0].push_back(column(wide.emplace_back(at::full({24, 3}, -1, at::kInt))));
+  c10d::GatherOptions gather;
+  gather.rootRank = last_;
+  group_->gather(lists, own, gather)->wait();
+  for (size_t rank = 0; rank < wide.size(); ++rank) {
+    EXPECT_TRUE(at::equal(lists[0][rank], test::gift(int(rank), last_, 24)));
+    EXPECT_TRUE(wide[rank].select(1, 0).eq(-1).all().item<bool>());
+  }
+  c10d::ScatterOptions scatter;
+  scatter.rootRank = last_;
+  own[0].fill_(-1);
+  group_->scatter(own, lists, scatter)->wait();
+  EXPECT_TRUE(at::equal(own[0], test::gift(own_rank(), last_, 24)));
 }
 
-TEST_F(SharedExchanges, HaveAFutureWithTheTensors) {
-  std::vector<at::Tensor> own = {at::full({2}, float(own_rank()))};
-  std::vector<std::vector<at::Tensor>> lists;
-  if (own_rank() == 0) lists.emplace_back(size_t(world()), at::Tensor());
-  for (int rank = 0; own_rank() == 0 && rank < world(); ++rank) lists[0][size_t(rank)] = at::zeros({2});
-  const auto work = group_->gather(lists, own);
-  work->wait();
-  EXPECT_EQ(work->getFuture()->value().toTensorVector().size(), own_rank() == 0 ? size_t(world()) : 0);
+TEST_F(SharedExchanges, HaveAFutureWithTheTensorsLateOrNot) {
+  for (const bool late : {false, true}) {
+    std::vector<at::Tensor> own = {at::full({2}, float(own_rank()))};
+    std::vector<std::vector<at::Tensor>> lists;
+    if (own_rank() == 0) lists.emplace_back();
+    for (int rank = 0; own_rank() == 0 && rank < world(); ++rank) lists[0].push_back(at::zeros({2}));
+    if (late && own_rank() == last_) std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    const auto future = group_->gather(lists, own)->getFuture();
+    future->wait();
+    const auto tensors = future->value().toTensorVector();
+    ASSERT_EQ(tensors.size(), own_rank() == 0 ? size_t(world()) : 0);
+    for (size_t rank = 0; rank < tensors.size(); ++rank)
+      EXPECT_EQ(tensors[rank][1].item<float>(), float(rank));
+  }
 }
 
 TEST_F(SharedExchanges, OfListsBringTensorsOfAnySize) {
@@ -61,20 +78,28 @@ TEST_F(SharedExchanges, OfListsBringTensorsOfAnySize) {
   for (int rank = 0; rank < world(); ++rank) EXPECT_TRUE(at::equal(in[size_t(rank)], want[size_t(rank)]));
 }
 
-TEST_F(SharedExchanges, MayGoOnBehindTheCall) {
-  std::vector<at::Tensor> own = {at::zeros({3})}, sum = {at::ones({1})};
-  std::vector<std::vector<at::Tensor>> lists;
-  if (own_rank() == last_) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
-    lists.emplace_back(size_t(world()), at::full({3}, 7.F));
+// The others come to their scatter once a message has told them that this rank's has returned. Nobody but the
+// work holds the tensors meanwhile.
+TEST_F(SharedExchanges, GoOnBehindTheCallWhereAnotherRankIsLate) {
+  if (world() == 1) GTEST_SKIP() << "needs two ranks";
+  std::vector<at::Tensor> word = {at::zeros({1})};
+  std::vector<at::Tensor> own = {at::zeros({3})};
+  const auto scatter = [&] {
+    std::vector<std::vector<at::Tensor>> lists;
+    if (own_rank() == last_) lists.emplace_back(size_t(world()), at::full({3}, 7.F));
+    c10d::ScatterOptions options;
+    options.rootRank = last_;
+    return group_->scatter(own, lists, options);
+  };
+  if (own_rank() == 0) {
+    const auto work = scatter();
+    for (int rank = 1; rank < world(); ++rank) group_->send(word, rank, 1)->wait();
+    work->wait();
+  } else {
+    group_->recv(word, 0, 1)->wait();
+    scatter()->wait();
   }
-  c10d::ScatterOptions options;
-  options.rootRank = last_;
-  const auto scattered = group_->scatter(own, lists, options);
-  group_->allreduce(sum)->wait();
-  scattered->wait();
   EXPECT_EQ(own[0][2].item<float>(), 7);
-  EXPECT_EQ(sum[0].item<float>(), float(world()));
 }
 
 // What one sends and another expects is compared before anybody writes.
@@ -85,10 +110,31 @@ TEST_F(SharedExchanges, OfUnlikeSizesAreAnErrorOfAllRanks) {
   at::Tensor from = at::ones({world()}), into = at::zeros({own_rank() == last_ ? world() + 1 : world()});
   const auto text =
       test::error_of([&] { base::own_all_to_all_single(*group_, into, from, in, out)->wait(); });
-  const std::string sizes = "rank 0 sends 4 bytes to rank " + std::to_string(last_) + ", which expects 8";
+  const std::string sizes =
+      "rank 0 sends 4 bytes of Float to rank " + std::to_string(last_) + ", which expects 8 of Float";
   EXPECT_NE(text.find(sizes), std::string::npos) << text;
   EXPECT_EQ(into.abs().sum().item<float>(), 0);
   EXPECT_TRUE(comm::is_dead(group_));
+}
+
+TEST_F(SharedExchanges, OfUnlikeTypesAreAnErrorOfAllRanks) {
+  if (world() == 1) GTEST_SKIP() << "needs two ranks";
+  std::vector<int64_t> even;
+  at::Tensor from = at::ones({world()}).to(own_rank() == last_ ? at::kInt : at::kFloat), into = from.clone();
+  const auto text =
+      test::error_of([&] { base::own_all_to_all_single(*group_, into, from, even, even)->wait(); });
+  EXPECT_NE(text.find(" of Float to rank "), std::string::npos) << text;
+  EXPECT_NE(text.find(" of Int"), std::string::npos) << text;
+}
+
+TEST_F(SharedExchanges, OfSeveralTensorsThatAreDividedInOtherWaysAreAnError) {
+  if (world() == 1) GTEST_SKIP() << "needs two ranks";
+  std::vector<at::Tensor> mine = {at::ones({3}), at::ones({40})}, all;
+  if (own_rank() == last_) std::swap(mine[0], mine[1]);
+  for (const auto& tensor : mine) all.push_back(at::zeros({world() * tensor.numel()}));
+  const auto text =
+      test::error_of([&] { base::own_all_gather_single_coalesced(*group_, all, mine)->wait(); });
+  EXPECT_NE(text.find("of tensors of other types or sizes"), std::string::npos) << text;
 }
 
 TEST_F(SharedExchanges, RefuseWhatTheyCannotCarry) {
@@ -110,21 +156,27 @@ TEST_F(SharedExchanges, RefuseWhatTheyCannotCarry) {
   group_->barrier()->wait();
 }
 
-TEST_F(SharedExchanges, OfSeveralTensorsAreOneCall) {
-  std::vector<at::Tensor> mine, all, parts, sums;
+TEST_F(SharedExchanges, OfSeveralTensorsAreGloosBitForBit) {
+  auto gloo = test::open("gloo");
+  at::manual_seed(own_rank());
+  std::vector<at::Tensor> mine, all, parts, sums, like;
   for (const int64_t items : {3, 40'000}) {
     mine.push_back(test::gift(own_rank(), 0, items));
     all.push_back(at::zeros({world() * items}, at::kInt));
-    parts.push_back(at::full({world() * items}, 1.F + float(own_rank())));
+    parts.push_back(at::randn({world() * items}));
     sums.push_back(at::zeros({items}));
+    like.push_back(at::zeros({items}));
   }
+  auto copies = parts;
+  for (auto& copy : copies) copy = copy.clone();
   base::own_all_gather_single_coalesced(*group_, all, mine)->wait();
   base::own_reduce_scatter_single_coalesced(*group_, sums, parts)->wait();
+  base::own_reduce_scatter_single_coalesced(*gloo, like, copies)->wait();
   for (size_t i = 0; i < mine.size(); ++i) {
     const auto pieces = all[i].chunk(world());
     for (int rank = 0; rank < world(); ++rank)
       EXPECT_TRUE(at::equal(pieces[size_t(rank)], test::gift(rank, 0, mine[i].numel())));
-    EXPECT_TRUE(sums[i].eq(float(world() * (world() + 1)) / 2).all().item<bool>());
+    EXPECT_TRUE(at::equal(sums[i], like[i]));
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/comm/mpi/mpi_messenger.h"
 #include "lockstep/comm/node/slot_copy.h"
 #include "lockstep/launch/process/mpi.h"
 
@@ -16,8 +17,6 @@ constexpr size_t kSlotBytes = size_t{512} << 10;
 // An all-gather over nodes lays one piece a rank into a slot. Small, so that no slot grows below 8,192 ranks:
 // each rank of a node has two of them in shared memory.
 constexpr size_t kLeastPiece = 64;
-// What a rank holds of an exchange between all pairs of ranks.
-constexpr size_t kExchangeBytes = size_t{4} << 20;
 
 std::unique_ptr<NodeTransport> open_own_node(const MpiComms& comms, RollCall& roll,
                                              std::chrono::milliseconds timeout) {
@@ -36,7 +35,8 @@ std::unique_ptr<NodeTransport> open_own_node(const MpiComms& comms, RollCall& ro
 }  // namespace
 
 MpiTransport::MpiTransport(mpi::Comm world, RollCall& roll, std::chrono::milliseconds join_timeout)
-    : comms_(MpiComms::make(world)),
+    : roll_(roll),
+      comms_(MpiComms::make(world)),
       node_(open_own_node(comms_, roll, join_timeout)),
       window_(node_->window()),
       link_(comms_, *mpi_) {}
@@ -164,27 +164,22 @@ void MpiTransport::reduce_scatter(const std::vector<const std::byte*>& ins, std:
   }
 }
 
-// Over nodes everybody gets everything and takes what is for it: P times what would do, and no message of its
-// own for each pair.
-void MpiTransport::exchange(const std::vector<Given>& ins, const std::vector<Room>& outs, size_t most,
-                            Patience& patience) {
-  if (!link_.needed()) return node_->exchange(ins, outs, most, patience);
-  const size_t ranks = ins.size(), room = std::max(kLeastPiece, kExchangeBytes / ranks / ranks);
-  std::vector<std::byte> row(ranks * room), rows(ranks * row.size());
+// Within a node its memory compares the calls.
+void MpiTransport::require_same_call(Patience& patience) {
+  std::vector<CallWord> calls(comms_.node_of_rank.size());
   std::vector<std::byte*> places;
-  for (size_t rank = 0; rank < ranks; ++rank) places.push_back(rows.data() + rank * row.size());
-  const size_t own_at = static_cast<size_t>(own_rank()) * room;
-  for (size_t at = 0; at < most; at += room) {
-    for (size_t rank = 0; rank < ranks; ++rank) {
-      const Given in = stretch_of(ins[rank], at, room);
-      std::copy(in.begin(), in.end(), row.begin() + static_cast<std::ptrdiff_t>(rank * room));
-    }
-    all_gather(row.data(), row.size(), places, patience);
-    for (size_t rank = 0; rank < ranks; ++rank) {
-      const Room out = stretch_of(outs[rank], at, room);
-      std::copy_n(places[rank] + own_at, out.size(), out.begin());
-    }
-  }
+  for (auto& call : calls) places.push_back(reinterpret_cast<std::byte*>(&call));
+  const CallWord own = call_;
+  all_gather(reinterpret_cast<const std::byte*>(&own), sizeof own, places, patience);
+  for (size_t rank = 0; rank < calls.size(); ++rank)
+    if (calls[rank] != own) throw UnlikeCalls{static_cast<int>(rank), calls[rank]};
+}
+
+void MpiTransport::exchange(std::span<const Outgoing> out, std::span<const Incoming> in, size_t most,
+                            Patience& patience) {
+  if (!link_.needed()) return node_->exchange(out, in, most, patience);
+  require_same_call(patience);
+  MpiMessenger(comms_.all, *mpi_, roll_, patience).exchange(out, in);
 }
 
 void MpiTransport::barrier(Patience& patience) {

@@ -27,10 +27,13 @@ class MpiTransport : public Transport {
                   Patience& patience) override;
   void reduce_scatter(const std::vector<const std::byte*>& ins, std::byte* out, size_t items,
                       const Reduction& reduction, const Fold& fold, size_t at, Patience& patience) override;
-  void exchange(const std::vector<Given>& ins, const std::vector<Room>& outs, size_t most,
+  void exchange(std::span<const Outgoing> out, std::span<const Incoming> in, size_t most,
                 Patience& patience) override;
   void barrier(Patience& patience) override;
-  void name_call(const CallWord& call) override { node_->name_call(call); }
+  void name_call(const CallWord& call) override {
+    call_ = call;
+    node_->name_call(call);
+  }
   void arrive() override { node_->arrive(); }
   bool all_arrived() override { return node_->all_arrived(); }
   std::shared_ptr<NodeBlock> take_block(size_t bytes, Patience& patience) override {
@@ -54,6 +57,10 @@ class MpiTransport : public Transport {
   int own_rank() const { return comms_.local_ranks[static_cast<size_t>(comms_.local_rank)]; }
   bool is_leader() const { return comms_.local_rank == 0; }
 
+  void require_same_call(Patience& patience);
+
+  const RollCall& roll_;
+  CallWord call_;
   MpiComms comms_;
   std::shared_ptr<std::mutex> mpi_ = std::make_shared<std::mutex>();
   std::unique_ptr<NodeTransport> node_;

@@ -23,8 +23,9 @@ int byte_of(uint64_t what, int place) {
 
 CallWord word_of(c10d::OpType type, int reduction, int root, c10::ScalarType scalar, size_t bytes) {
   const int op = reduction < 0 ? kNone : reduction;
-  return {at(static_cast<int>(type), 0) | at(op, 8) | at(static_cast<int>(scalar), 16) | at(root + 1, 32),
-          bytes};
+  return {
+      .what = at(static_cast<int>(type), 0) | at(op, 8) | at(static_cast<int>(scalar), 16) | at(root + 1, 32),
+      .bytes = bytes};
 }
 
 std::string in_words(const CallWord& word) {
@@ -40,6 +41,9 @@ std::string in_words(const CallWord& word) {
 std::string difference_to(const UnlikeCalls& unlike, int rank, const CallWord& own) {
   const bool first = rank < unlike.rank;
   const auto [low, high] = std::minmax(rank, unlike.rank);
+  if (own.what == unlike.theirs.what && own.bytes == unlike.theirs.bytes)
+    return format("the ranks' calls differ: rank {} and rank {}: {}, of tensors of other types or sizes", low,
+                  high, in_words(own));
   return format("the ranks' calls differ: rank {}: {}; rank {}: {}", low,
                 in_words(first ? own : unlike.theirs), high, in_words(first ? unlike.theirs : own));
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What a rank is about to do, in two words: ranks that share memory compare them before they touch each
+// What a rank is about to do, in three words: ranks that share memory compare them before they touch each
 // other's numbers.
 
 #include <c10/core/ScalarType.h>
@@ -14,6 +14,7 @@ namespace lockstep::comm {
 struct CallWord {
   uint64_t what = 0;  // operation, reduction, type and root
   uint64_t bytes = 0;
+  uint64_t parts = 0;  // of several tensors: a digest of their types and sizes
 
   bool operator==(const CallWord&) const = default;
 };

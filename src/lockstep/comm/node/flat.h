@@ -15,6 +15,7 @@ class Flat {
   explicit Flat(const at::Tensor& tensor) : tensor_(tensor), flat_(tensor.contiguous()) {}
   std::byte* data() const { return static_cast<std::byte*>(flat_.data_ptr()); }
   size_t bytes() const { return flat_.nbytes(); }
+  std::span<std::byte> span() const { return {data(), bytes()}; }
   size_t items() const { return static_cast<size_t>(flat_.numel()); }
   void write_back() {
     if (flat_.is_same(tensor_)) return;
@@ -38,7 +39,7 @@ class Flats {
   }
   std::vector<std::span<std::byte>> spans() const {
     std::vector<std::span<std::byte>> spans;
-    for (const auto& flat : flats_) spans.emplace_back(flat.data(), flat.bytes());
+    for (const auto& flat : flats_) spans.push_back(flat.span());
     return spans;
   }
   void write_back() {
@@ -56,7 +57,7 @@ inline std::vector<at::Tensor> pieces_of(const at::Tensor& whole, int count) {
   return whole.view({-1}).chunk(count);
 }
 
-/// Of a collective of several tensors.
+/// One output for each input, and at least one.
 inline void require_pairs(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) {
   TORCH_CHECK(!inputs.empty() && outputs.size() == inputs.size(), "a collective of several tensors needs as ",
               "many inputs as outputs, and one at least: not ", inputs.size(), " and ", outputs.size());

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <c10/util/hash.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -26,10 +28,15 @@ int number_of(const c10d::ReduceOp& op) {
 }  // namespace
 
 CallWord InlineBackend::word_for(const Asked& asked, const Tensors& tensors) {
-  size_t bytes = 0;
-  for (const auto& tensor : tensors) bytes += tensor.nbytes();
-  return word_of(asked.type, asked.reduction, static_cast<int>(asked.root),
-                 tensors.empty() ? at::kByte : tensors[0].scalar_type(), bytes);
+  size_t bytes = 0, parts = 0;
+  for (const auto& tensor : tensors) {
+    bytes += tensor.nbytes();
+    parts = c10::hash_combine(parts, c10::get_hash(static_cast<int>(tensor.scalar_type()), tensor.nbytes()));
+  }
+  auto word = word_of(asked.type, asked.reduction, static_cast<int>(asked.root),
+                      tensors.empty() ? at::kByte : tensors[0].scalar_type(), bytes);
+  if (tensors.size() > 1) word.parts = parts;
+  return word;
 }
 
 std::string InlineBackend::how_of(const Asked& asked) {
@@ -258,7 +265,7 @@ InlineBackend::WorkPtr InlineBackend::reduce_scatter_tensor_coalesced(
     for (const auto& piece : pieces[i]) require_alike(piece, outputs[i]);
     find_reduction(outputs[i].scalar_type(), options.reduceOp);
   }
-  return run({OpType::REDUCE_SCATTER, options.timeout, number_of(options.reduceOp)}, outputs, outputs,
+  return run({OpType::_REDUCE_SCATTER_BASE, options.timeout, number_of(options.reduceOp)}, outputs, outputs,
              [this, sums = outputs, pieces, op = options.reduceOp](Patience& patience) {
                for (size_t i = 0; i < sums.size(); ++i) scatter_sum(sums[i], pieces[i], true, op, patience);
              });

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 
 #include "lockstep/base/libtorch.h"
@@ -82,6 +83,7 @@ class InlineBackend : public ForwardingBackend, public RollCalled {
   at::Tensor& single(Tensors& tensors) const;
 
  private:
+  using Spans = std::vector<std::span<std::byte>>;
   struct Asked;
   struct Beginning;
   static CallWord word_for(const Asked& asked, const Tensors& tensors);
@@ -99,7 +101,7 @@ class InlineBackend : public ForwardingBackend, public RollCalled {
                    Patience& patience);
   WorkPtr exchange(c10d::OpType type, std::chrono::milliseconds limit, Tensors results, Tensors outputs,
                    const Tensors& inputs);
-  size_t agree_on_sizes(const std::vector<Given>& ins, const std::vector<Room>& outs, Patience& patience);
+  size_t agree_on_sizes(at::ScalarType type, const Spans& out, const Spans& in, Patience& patience);
   Tensors list_of_root(const TensorLists& lists, int root, const at::Tensor& like) const;
   void require_dense_cpu(const at::Tensor& tensor) const;
   void require_alike(const at::Tensor& tensor, const at::Tensor& like) const;

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <utility>
 
@@ -16,22 +17,35 @@ namespace {
 using c10d::OpType;
 using Tensors = std::vector<at::Tensor>;
 
-// The parts of a tensor that go to the ranks, or come from them: so many rows each, or as many for each.
+// rows[r] rows for rank r, or from it; equal parts where `rows` is empty.
 Tensors parts_of(const at::Tensor& whole, const std::vector<int64_t>& rows, int ranks) {
+  TORCH_CHECK(whole.dim() > 0 && (!rows.empty() || whole.size(0) % ranks == 0),
+              "the first dimension of a tensor of ", whole.sizes(), " is not ", ranks,
+              " equal parts, one a rank");
   if (rows.empty()) return pieces_of(whole, ranks);
-  TORCH_CHECK(whole.is_contiguous() && whole.dim() > 0 && rows.size() == static_cast<size_t>(ranks) &&
+  TORCH_CHECK(whole.is_contiguous() && rows.size() == static_cast<size_t>(ranks) &&
                   std::accumulate(rows.begin(), rows.end(), int64_t{0}) == whole.size(0),
               "a tensor of ", whole.sizes(), " is not contiguous, or not ", c10::IntArrayRef(rows),
               " rows, for ", ranks, " ranks");
   return whole.split_with_sizes(rows);
 }
 
-// Where a rank has something for one rank alone, or from it.
-template <class Span>
-std::vector<Span> only(int rank, Span span, int ranks) {
-  std::vector<Span> spans(static_cast<size_t>(ranks));
-  spans[static_cast<size_t>(rank)] = span;
-  return spans;
+// One for each rank but `own`; what a rank has for itself is copied there.
+std::vector<Outgoing> messages_to(const std::vector<std::span<std::byte>>& parts, int own) {
+  std::vector<Outgoing> messages;
+  for (size_t rank = 0; rank < parts.size(); ++rank)
+    if (static_cast<int>(rank) != own) messages.push_back({static_cast<int>(rank), parts[rank]});
+  return messages;
+}
+std::vector<Incoming> messages_from(const std::vector<std::span<std::byte>>& parts, int own) {
+  std::vector<Incoming> messages;
+  for (size_t rank = 0; rank < parts.size(); ++rank)
+    if (static_cast<int>(rank) != own) messages.push_back({static_cast<int>(rank), parts[rank]});
+  return messages;
+}
+
+void copy(std::span<const std::byte> from, std::span<std::byte> to) {
+  std::copy(from.begin(), from.end(), to.begin());
 }
 
 }  // namespace
@@ -107,10 +121,14 @@ InlineBackend::WorkPtr InlineBackend::gather(TensorLists& outputs, Tensors& inpu
              [this, input, results, root](Patience& patience) {
                const Flat from(input);
                Flats into(results);
-               auto outs = into.spans();
-               outs.resize(static_cast<size_t>(getSize()));
-               transport_->exchange(only<Given>(root, {from.data(), from.bytes()}, getSize()), outs,
-                                    from.bytes(), patience);
+               const auto places = into.spans();
+               const Outgoing own{root, from.span()};
+               if (getRank() == root) {
+                 transport_->exchange({}, messages_from(places, root), from.bytes(), patience);
+                 copy(from.span(), places[static_cast<size_t>(root)]);
+               } else {
+                 transport_->exchange({&own, 1}, {}, from.bytes(), patience);
+               }
                into.write_back();
              });
 }
@@ -125,55 +143,68 @@ InlineBackend::WorkPtr InlineBackend::scatter(Tensors& outputs, TensorLists& inp
              [this, output, given = list_of_root(inputs, root, output), root](Patience& patience) {
                Flat into(output);
                const Flats from(given);
-               const auto spans = from.spans();
-               std::vector<Given> ins(spans.begin(), spans.end());
-               ins.resize(static_cast<size_t>(getSize()));
-               transport_->exchange(ins, only<Room>(root, {into.data(), into.bytes()}, getSize()),
-                                    into.bytes(), patience);
+               const auto places = from.spans();
+               const Incoming own{root, into.span()};
+               if (getRank() == root) {
+                 transport_->exchange(messages_to(places, root), {}, into.bytes(), patience);
+                 copy(places[static_cast<size_t>(root)], into.span());
+               } else {
+                 transport_->exchange({}, {&own, 1}, into.bytes(), patience);
+               }
                into.write_back();
              });
 }
 
-// What each rank has for another, that one has to expect. Returns the longest piece of all.
-size_t InlineBackend::agree_on_sizes(const std::vector<Given>& ins, const std::vector<Room>& outs,
+// What each rank has for another, that one has to expect. Returns the bytes of the longest message.
+size_t InlineBackend::agree_on_sizes(at::ScalarType type, const Spans& out, const Spans& in,
                                      Patience& patience) {
-  const size_t ranks = ins.size();
-  std::vector<uint64_t> own;
-  for (const auto& in : ins) own.push_back(in.size());
-  for (const auto& out : outs) own.push_back(out.size());
+  const size_t ranks = out.size();
+  std::vector<uint64_t> own = {static_cast<uint64_t>(type)};  // then what it sends, then what it expects
+  for (const auto& part : out) own.push_back(part.size());
+  for (const auto& part : in) own.push_back(part.size());
   std::vector<std::vector<uint64_t>> rows(ranks, std::vector<uint64_t>(own.size()));
   std::vector<std::byte*> places;
   for (auto& row : rows) places.push_back(reinterpret_cast<std::byte*>(row.data()));
   transport_->all_gather(reinterpret_cast<const std::byte*>(own.data()), own.size() * sizeof(uint64_t),
                          places, patience);
+  const auto type_of = [&](size_t rank) { return c10::toString(static_cast<at::ScalarType>(rows[rank][0])); };
   size_t most = 0;
   for (size_t from = 0; from < ranks; ++from) {
     for (size_t to = 0; to < ranks; ++to) {
-      const size_t sent = rows[from][to], expected = rows[to][ranks + from];
-      if (sent != expected)
+      const size_t sent = rows[from][1 + to], expected = rows[to][1 + ranks + from];
+      if (sent != expected || rows[from][0] != rows[to][0])
         std::rethrow_exception(roll_->end_at(
             patience.collective(),
-            format("the ranks' calls differ: rank {} sends {} bytes to rank {}, which expects {}", from, sent,
-                   to, expected),
-            "found in shared memory"));
-      most = std::max(most, sent);
+            format("the ranks' calls differ: rank {} sends {} bytes of {} to rank {}, which expects {} of {}",
+                   from, sent, type_of(from), to, expected, type_of(to)),
+            "compared before anything is sent"));
+      if (from != to) most = std::max(most, sent);
     }
   }
   return most;
 }
 
+// outputs[r] from rank r, inputs[r] for it.
 InlineBackend::WorkPtr InlineBackend::exchange(OpType type, std::chrono::milliseconds limit, Tensors results,
                                                Tensors outputs, const Tensors& inputs) {
-  for (const auto& tensor : outputs) require_dense_cpu(tensor);
-  for (const auto& tensor : inputs) require_dense_cpu(tensor);
+  const auto element = inputs[0].scalar_type();
+  for (const auto* tensors : std::array<const Tensors*, 2>{&outputs, &inputs}) {
+    for (const auto& tensor : *tensors) {
+      require_dense_cpu(tensor);
+      TORCH_CHECK(tensor.scalar_type() == element, "the tensors of an all-to-all differ: ", element, " and ",
+                  tensor.scalar_type());
+    }
+  }
   return run({type, limit}, {}, std::move(results),
-             [this, outputs = std::move(outputs), inputs](Patience& patience) {
+             [this, outputs = std::move(outputs), inputs, element](Patience& patience) {
                const Flats from(inputs);
                Flats into(outputs);
-               const auto spans = from.spans();
-               const std::vector<Given> ins(spans.begin(), spans.end());
-               const auto outs = into.spans();
-               transport_->exchange(ins, outs, agree_on_sizes(ins, outs, patience), patience);
+               const auto out = from.spans(), in = into.spans();
+               const size_t most = agree_on_sizes(element, out, in, patience);
+               transport_->exchange(messages_to(out, getRank()), messages_from(in, getRank()), most,
+                                    patience);
+               const auto own = static_cast<size_t>(getRank());
+               copy(out[own], in[own]);
                into.write_back();
              });
 }

@@ -35,6 +35,12 @@ Section section_of(size_t bytes, int rank, int ranks) {
   return {begin, std::min(each, bytes - begin)};
 }
 
+template <class Bytes>
+Bytes stretch_of(Bytes all, size_t at, size_t longest) {
+  const size_t begin = std::min(at, all.size());
+  return all.subspan(begin, std::min(longest, all.size() - begin));
+}
+
 // The same on all ranks: their quotas may differ.
 bool is_crowded(NodeWindow& window, Patience& patience) {
   cpu_set_t own;
@@ -216,26 +222,25 @@ void NodeTransport::reduce_scatter(const std::vector<const std::byte*>& ins, std
   }
 }
 
-// A slot has room for a stretch of what its rank gives to each.
-void NodeTransport::exchange(const std::vector<Given>& ins, const std::vector<Room>& outs, size_t most,
+// A slot has a stretch of what its rank sends to each.
+void NodeTransport::exchange(std::span<const Outgoing> out, std::span<const Incoming> in, size_t most,
                              Patience& patience) {
-  const auto own = static_cast<size_t>(place());
-  const size_t room = window_.slot_bytes() / ins.size();
-  for (size_t at = 0; at < most; at += room) {
+  const size_t longest = window_.slot_bytes() / static_cast<size_t>(window_.size());
+  const auto at_rank = [&](int rank) { return static_cast<size_t>(rank) * longest; };
+  for (size_t at = 0; at < most; at += longest) {
     window_.begin(patience);
-    for (size_t rank = 0; rank < ins.size(); ++rank) {
-      const Given in = rank == own ? Given() : stretch_of(ins[rank], at, room);
-      copy_into_slot(window_.own_slot() + rank * room, in.data(), in.size());
+    for (const auto& [to, bytes] : out) {
+      const auto now = stretch_of(bytes, at, longest);
+      copy_into_slot(window_.own_slot() + at_rank(to), now.data(), now.size());
     }
     window_.post();
-    for (size_t rank = 0; rank < outs.size(); ++rank) {
-      const Room out = rank == own ? Room() : stretch_of(outs[rank], at, room);
-      if (out.empty()) continue;
-      window_.wait(static_cast<int>(rank), patience);
-      copy_in_pieces(window_.slot(static_cast<int>(rank)) + own * room, out.data(), out.size());
+    for (const auto& [from, bytes] : in) {
+      const auto now = stretch_of(bytes, at, longest);
+      if (now.empty()) continue;
+      window_.wait(from, patience);
+      copy_in_pieces(window_.slot(from) + at_rank(place()), now.data(), now.size());
     }
   }
-  if (!outs[own].empty()) std::memcpy(outs[own].data(), ins[own].data(), outs[own].size());
 }
 
 void NodeTransport::barrier(Patience& patience) {

@@ -23,7 +23,7 @@ class NodeTransport : public Transport {
                   Patience& patience) override;
   void reduce_scatter(const std::vector<const std::byte*>& ins, std::byte* out, size_t items,
                       const Reduction& reduction, const Fold& fold, size_t at, Patience& patience) override;
-  void exchange(const std::vector<Given>& ins, const std::vector<Room>& outs, size_t most,
+  void exchange(std::span<const Outgoing> out, std::span<const Incoming> in, size_t most,
                 Patience& patience) override;
   void barrier(Patience& patience) override;
   void name_call(const CallWord& call) override { window_.name_call(call); }

@@ -1,12 +1,12 @@
 #pragma once
 // Collectives over bytes, as a backend's transport offers them.
 
-#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "lockstep/comm/algorithms/messenger.h"
 #include "lockstep/comm/node/call_word.h"
 #include "lockstep/comm/node/fold.h"
 #include "lockstep/comm/node/node_blocks.h"
@@ -14,10 +14,6 @@
 #include "lockstep/comm/node/reduction.h"
 
 namespace lockstep::comm {
-
-/// What a rank has for another, and where what comes from another goes.
-using Given = std::span<const std::byte>;
-using Room = std::span<std::byte>;
 
 /// One collective at a time. After an exception it is out of step: make no further call.
 class Transport {
@@ -36,9 +32,9 @@ class Transport {
   virtual void reduce_scatter(const std::vector<const std::byte*>& ins, std::byte* out, size_t items,
                               const Reduction& reduction, const Fold& fold, size_t at,
                               Patience& patience) = 0;
-  /// ins[r] goes to rank r, and outs[r] comes from it, as long as what that one has for this one. `most`: the
-  /// bytes of the longest of all ranks', the same on all of them.
-  virtual void exchange(const std::vector<Given>& ins, const std::vector<Room>& outs, size_t most,
+  /// Messages between any ranks, all at once, as long as those who receive them expect. `most`: the bytes of
+  /// the longest that one rank has for another, the same on all of them.
+  virtual void exchange(std::span<const Outgoing> out, std::span<const Incoming> in, size_t most,
                         Patience& patience) = 0;
   virtual void barrier(Patience& patience) = 0;
 
@@ -55,12 +51,5 @@ class Transport {
   /// Whether the ranks of this node outnumber the cores they may run on.
   virtual bool crowded() const = 0;
 };
-
-/// Of a rank's part, the bytes from `at` on that a message of `room` bytes has.
-template <class Part>
-Part stretch_of(Part part, size_t at, size_t room) {
-  const size_t begin = std::min(at, part.size());
-  return part.subspan(begin, std::min(room, part.size() - begin));
-}
 
 }  // namespace lockstep::comm

@@ -19,6 +19,7 @@ std::string op_name(c10d::OpType type) {
       {OpType::SCATTER, "scatter"},
       {OpType::REDUCE_SCATTER, "reduce-scatter"},
       {OpType::_REDUCE_SCATTER_BASE, "reduce-scatter"},
+      {OpType::ALLTOALL, "all-to-all"},
       {OpType::ALLTOALL_BASE, "all-to-all"},
       {OpType::SEND, "send"},
       {OpType::RECV, "receive"},

@@ -206,6 +206,21 @@ TEST_P(MpiOps, GatherScatterAndExchange) {
   test::expect_what_ranks_exchange(pair_.mpi);
 }
 
+TEST_P(MpiOps, ExchangesThatDifferAreAnErrorOfAllRanks) {
+  if (world() == 1) GTEST_SKIP() << "needs two ranks";
+  auto gather = test::open("mpi");
+  std::vector<at::Tensor> own = {at::ones({own_rank() == world() - 1 ? 5 : 10})};
+  std::vector<std::vector<at::Tensor>> lists;
+  if (own_rank() == 0) lists.emplace_back();
+  for (int rank = 0; own_rank() == 0 && rank < world(); ++rank) lists[0].push_back(at::zeros({10}));
+  const auto text = test::error_of([&] {
+    gather->gather(lists, own)->wait();
+    gather->barrier()->wait();  // in memory, who waits for nobody in a call hears of it in the next
+  });
+  EXPECT_NE(text.find("the ranks' calls differ: rank "), std::string::npos) << text;
+  test::runtime().barrier();
+}
+
 INSTANTIATE_TEST_SUITE_P(Nodes, MpiOps, ::testing::Values(0, 1, 2), [](const auto& info) {
   return info.param == 0 ? std::string("OneNode") : std::to_string(info.param) + "ANode";
 });
