@@ -43,6 +43,7 @@ TEST(Checks, OfEveryWarningAndFailureSayWhatToDo) {
     facts.versions["lockstep"] = std::to_string(facts.job.rank);
     facts.device_error = "sees no GPU";
     facts.job.phantom = "alone";
+    facts.job.phantom_hint = "use srun";
     facts.failed["cores"] = "no";
   }
   for (const Check& check : checks()) {
@@ -67,7 +68,8 @@ TEST(Launcher, OfAPhantomIsAFailureWithItsOwnRemedy) {
   Picture picture = cluster({1});
   Job& job = picture.ranks[0].job;
   job.phantom = "alone, but 4 tasks";
-  job.warnings = {"alone, but 4 tasks; use srun", "odd"};
+  job.phantom_hint = "use srun";
+  job.warnings = {"odd"};
   const auto findings = judge_launcher(picture);
   EXPECT_EQ(said(findings), "failure: alone, but 4 tasks\nwarning: odd\n");
   EXPECT_EQ(findings[0].remedy, "use srun");

@@ -148,7 +148,7 @@ void judge_phantom(Job& job, const Phantom& phantom, Phantoms phantoms) {
     throw InputError(phantom.what, batch + "host " + job.host, phantom.hint).of(Code::launcher);
   }
   job.phantom = phantom.what;
-  job.warnings.push_back(phantom.what + "; " + phantom.hint);
+  job.phantom_hint = phantom.hint;
 }
 
 }  // namespace

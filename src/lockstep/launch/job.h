@@ -21,8 +21,9 @@ struct Job {
   std::string job_id = {};
   std::string mpi = {};  // the library that is in use, "Open MPI v4.1.4"; empty where none is
   std::map<std::string, std::string> because =
-      {};                    // field name -> the variables (or MPI call) that decided it
-  std::string phantom = {};  // why this is no rank of its own; only with Phantoms::allow
+      {};                         // field name -> the variables (or MPI call) that decided it
+  std::string phantom = {};       // why this is no rank of its own; only with Phantoms::allow
+  std::string phantom_hint = {};  // what to do about that
   std::vector<std::string> warnings = {};
   std::vector<std::string> guessed = {};  // fields that nobody told: known once the ranks have met
   std::vector<std::string> guesses = {};  // those of the warnings that the meeting takes back

@@ -6,8 +6,8 @@
 
 namespace lockstep {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Job, rank, world, local_rank, local_world, node_rank, nodes,
-                                                host, launcher, scheduler, job_id, because, phantom, warnings,
-                                                guessed)
+                                                host, launcher, scheduler, job_id, because, phantom,
+                                                phantom_hint, warnings, guessed)
 }
 
 namespace lockstep::doctor {

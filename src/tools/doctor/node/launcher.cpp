@@ -18,14 +18,6 @@ std::string because_of(const Job& job, const char* field) {
   return found == job.because.end() ? "not asked yet" : found->second;
 }
 
-// the phantom's remedy stands behind it in its warning
-std::string remedy_of(const Job& job) {
-  for (const auto& warning : job.warnings) {
-    if (warning.starts_with(job.phantom + "; ")) return warning.substr(job.phantom.size() + 2);
-  }
-  return "start the ranks with srun or mpirun";
-}
-
 Finding started_by(const Picture& picture) {
   launch::Grouped launchers;
   for (const Facts& facts : picture.ranks) {
@@ -84,15 +76,12 @@ Findings judge_launcher(const Picture& picture) {
       picture,
       [](const Facts& facts) -> std::optional<Finding> {
         if (facts.job.phantom.empty()) return std::nullopt;
-        return fail(facts.job.phantom, remedy_of(facts.job));
+        return fail(facts.job.phantom, facts.job.phantom_hint);
       },
       [&] { return started_by(picture); });
   launch::Grouped warnings;
   for (const Facts& facts : picture.ranks) {
-    for (const auto& warning : facts.job.warnings) {
-      const bool told = !facts.job.phantom.empty() && warning.starts_with(facts.job.phantom);
-      if (!told) launch::add(warnings, warning, facts.job.rank);
-    }
+    for (const auto& warning : facts.job.warnings) launch::add(warnings, warning, facts.job.rank);
   }
   for (const auto& [text, ranks] : warnings)
     findings.push_back(warn(launch::with_ranks(text, ranks, picture.ranks.size()),
