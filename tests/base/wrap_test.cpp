@@ -20,7 +20,7 @@ TEST(Wrap, BreaksBetweenWordsAlone) {
 }
 
 TEST(Wrap, LogsFitTheTerminalAndMarksHaveColour) {
-  const auto said = [](const log::Look& look) {
+  const auto said = [](const log::LogLook& look) {
     ::testing::internal::CaptureStderr();
     log::set_look(look);
     log::warning("one two three four");

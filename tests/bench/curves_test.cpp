@@ -48,7 +48,7 @@ TEST(Curves, CrossWhereAnotherBecomesTheFastest) {
 
 TEST(Curves, ManyAreShownAsTheFastestFewAndOneByOne) {
   const std::vector<int64_t> sizes = {4, 1024};
-  std::vector<Curve> curves;
+  std::vector<TimeCurve> curves;
   for (int i = 0; i < 7; ++i) curves.push_back({"way" + std::to_string(i), {1.0 + i, 9.0 - i}, false, i});
   const auto few = fastest_few(curves);
   ASSERT_EQ(few.size(), kFewCurves);

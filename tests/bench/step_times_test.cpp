@@ -63,7 +63,7 @@ TEST(RankSteps, TravelWhole) {
   EXPECT_THROW(unpacked("nonsense"), Error);
 }
 
-TEST(Spread, OfAnEvenNumberHasItsMedianInBetween) {
+TEST(RankSpread, OfAnEvenNumberHasItsMedianInBetween) {
   const auto spread = spread_of({4, 1, 9, 2});
   EXPECT_EQ(spread.mean, 4);
   EXPECT_EQ(spread.least, 1);
@@ -74,11 +74,11 @@ TEST(Spread, OfAnEvenNumberHasItsMedianInBetween) {
 
 TEST(Speed, IsOfAllRanksTogether) {
   const std::vector<RankSteps> ranks = {rank_of(0.1), rank_of(0.2)};
-  const auto forward = arithmetic(ranks, Part::forward);
+  const auto forward = arithmetic(ranks, StepPart::forward);
   EXPECT_DOUBLE_EQ(forward.a_step, 20e9);
   EXPECT_DOUBLE_EQ(forward.a_second, 10e9 / 0.2 + 10e9 / 0.4);
   EXPECT_DOUBLE_EQ(forward.of_peak, 75.0 / 200);
-  EXPECT_DOUBLE_EQ(arithmetic(ranks, Part::whole_step).a_second, 30e9 / 2.1 + 30e9 / 4.2);
+  EXPECT_DOUBLE_EQ(arithmetic(ranks, StepPart::whole_step).a_second, 30e9 / 2.1 + 30e9 / 4.2);
   EXPECT_DOUBLE_EQ(update(ranks).a_second, 4e6 / 0.5 + 4e6 / 1.0);
   EXPECT_DOUBLE_EQ(update(ranks).of_peak, (8e6 + 4e6) / 16e9);
 }
@@ -174,7 +174,7 @@ TEST(Peak, IsMeasuredOnAnyProcessor) {
 }
 
 TEST(Peak, EveryLevelDoesWhatItSays) {
-  for (const auto level : {kernels::Level::portable, kernels::level()}) {
+  for (const auto level : {kernels::SimdLevel::portable, kernels::level()}) {
     EXPECT_EQ(multiply_and_add(1000, level), 2.0 * 12 * lanes_of(level) * 1000);
     for (const int64_t count : {1, 3, 8, 37}) {
       std::vector<float> a(count + 1), b(count + 1, 1), c(count + 1, 2);

@@ -6,7 +6,7 @@
 namespace lockstep::cluster {
 namespace {
 
-bool has(const Found& found, const std::string& note) {
+bool has(const FoundSite& found, const std::string& note) {
   for (const auto& line : found.notes) {
     if (line.find(note) != std::string::npos) return true;
   }

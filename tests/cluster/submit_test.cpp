@@ -136,10 +136,10 @@ TEST(Scheduler, NamesTheClusterWhereThereAreSeveral) {
   EXPECT_EQ(how_to_cancel({"slurm"}, "7"), "scancel 7");
 }
 
-TEST(Watch, OfAJobThatNobodyKnowsIsPatient) {
+TEST(JobWatch, OfAJobThatNobodyKnowsIsPatient) {
   const test::TempFolder folder;
   const auto record = folder.path() / "r";
-  Watch watch("7", record, {.record = {}, .unknown = std::chrono::hours(1)});
+  JobWatch watch("7", record, {.record = {}, .unknown = std::chrono::hours(1)});
   watch.look();
   watch.hear({Seen::unknown, "unknown to squeue"});
   EXPECT_EQ(watch.look().phase, Standing::missing);
@@ -156,9 +156,9 @@ TEST(Watch, OfAJobThatNobodyKnowsIsPatient) {
   EXPECT_FALSE(watch.standing().lost);
 }
 
-TEST(Watch, OfAJobThatNobodyKnowsEndsSomeTime) {
+TEST(JobWatch, OfAJobThatNobodyKnowsEndsSomeTime) {
   const test::TempFolder folder;
-  Watch watch("7", folder.path() / "r", {.record = std::chrono::hours(1), .unknown = {}});
+  JobWatch watch("7", folder.path() / "r", {.record = std::chrono::hours(1), .unknown = {}});
   watch.look();
   watch.hear({Seen::unknown, "unknown to squeue"});
   std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -167,9 +167,9 @@ TEST(Watch, OfAJobThatNobodyKnowsEndsSomeTime) {
   EXPECT_EQ(watch.standing().words, "unknown to squeue");
 }
 
-TEST(Watch, GivesAJobThatIsKnownToBeOverTimeForItsRecordAlone) {
+TEST(JobWatch, GivesAJobThatIsKnownToBeOverTimeForItsRecordAlone) {
   const test::TempFolder folder;
-  Watch watch("7", folder.path() / "r", {.record = {}, .unknown = std::chrono::hours(1)});
+  JobWatch watch("7", folder.path() / "r", {.record = {}, .unknown = std::chrono::hours(1)});
   watch.look();
   watch.hear({Seen::unknown, "unknown to squeue"});
   watch.hear({Seen::gone, "CANCELLED by 0"});
@@ -184,7 +184,7 @@ class WatchOfAnEnd : public ::testing::TestWithParam<const char*> {};
 TEST_P(WatchOfAnEnd, WaitsForTheSchedulersWord) {
   const test::TempFolder folder;
   const auto record = folder.path() / "r";
-  Watch watch("7", record);
+  JobWatch watch("7", record);
   std::ofstream(record) << "begin 7\n";
   watch.look();
   watch.hear({Seen::gone, "said before the record's end"});
@@ -208,20 +208,20 @@ TEST_P(WatchOfAnEnd, WaitsForTheSchedulersWord) {
 
 INSTANTIATE_TEST_SUITE_P(, WatchOfAnEnd, ::testing::Values("75", "1", "143", "0"));
 
-TEST(Watch, OfAJobThatStoppedEarlyIsOverOnceItIsGone) {
+TEST(JobWatch, OfAJobThatStoppedEarlyIsOverOnceItIsGone) {
   const test::TempFolder folder;
   std::ofstream(folder.path() / "r") << "begin 7\nend 7 75\n";
-  Watch watch("7", folder.path() / "r");
+  JobWatch watch("7", folder.path() / "r");
   watch.look();
   watch.hear({Seen::gone, "gone"});
   EXPECT_EQ(watch.look().phase, Standing::over);
   EXPECT_EQ(watch.standing().status, 75);
 }
 
-TEST(Watch, BelievesTheRecordWhereTheSchedulerIsSilent) {
+TEST(JobWatch, BelievesTheRecordWhereTheSchedulerIsSilent) {
   const test::TempFolder folder;
   std::ofstream(folder.path() / "r") << "begin 7\nend 7 1\n";
-  Watch watch("7", folder.path() / "r", {.silent = {}});
+  JobWatch watch("7", folder.path() / "r", {.silent = {}});
   watch.look();
   std::this_thread::sleep_for(std::chrono::milliseconds(2));
   EXPECT_EQ(watch.look().phase, Standing::over);

@@ -35,8 +35,8 @@ std::string repeated(const std::string& part, size_t times) {
 
 TEST(Yaml, KeepsPlacesAndQuotes) {
   const NodePtr root = parse_yaml("a: {b: \"x\", c: [1, 2]}\n", "c.yaml");
-  ASSERT_EQ(root->kind, Node::Kind::map);
-  const Node& inner = *root->entries[0].second;
+  ASSERT_EQ(root->kind, YamlNode::Kind::map);
+  const YamlNode& inner = *root->entries[0].second;
   EXPECT_EQ(inner.entries[0].second->text, "x");
   EXPECT_TRUE(inner.entries[0].second->quoted);
   EXPECT_EQ(inner.entries[1].second->items.size(), 2u);

@@ -84,7 +84,7 @@ TEST(ImageFolder, IsTorchvisionsFolderByFolderAndBitByBit) {
   data::FoundImages found;
   try {
     found = found_in(folder.path());
-    ASSERT_TRUE(data::damaged_images(found, data::Check::pixels).empty());
+    ASSERT_TRUE(data::damaged_images(found, data::ImageCheck::pixels).empty());
   } catch (const InputError& error) {
     GTEST_SKIP() << error.what();
   }

@@ -25,8 +25,10 @@ struct KeptSet : testing::Test {
              at::tensor({1.5, 2.5}, at::kFloat).view({2, 1}), at::empty({0}, at::kInt)},
             "known"};
   }
-  bool found(const std::string& key = "key") { return find_kept(kept, key, Origin(source)).has_value(); }
-  void keep() { keep_set(kept, "key", Origin(source), some()); }
+  bool found(const std::string& key = "key") {
+    return find_kept(kept, key, OriginalFile(source)).has_value();
+  }
+  void keep() { keep_set(kept, "key", OriginalFile(source), some()); }
   std::string bytes() const {
     std::ifstream file(kept, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
@@ -37,7 +39,8 @@ TEST_F(KeptSet, ComesBackAsItWas) {
   EXPECT_FALSE(found());
   keep();
   const auto wanted = some();
-  for (const auto& set : {*find_kept(kept, "key", Origin(source)), map_kept(kept, Origin(source))}) {
+  for (const auto& set :
+       {*find_kept(kept, "key", OriginalFile(source)), map_kept(kept, OriginalFile(source))}) {
     EXPECT_EQ(set.text, wanted.text);
     ASSERT_EQ(set.tensors.size(), wanted.tensors.size());
     for (size_t i = 0; i < set.tensors.size(); ++i) {
@@ -48,7 +51,7 @@ TEST_F(KeptSet, ComesBackAsItWas) {
 }
 
 TEST_F(KeptSet, ThatIsCutWhileItIsReadIsAnErrorOfTheNextBatch) {
-  keep_set(kept, "key", Origin(source), {{at::arange(100'000, at::kFloat).view({-1, 10})}, ""});
+  keep_set(kept, "key", OriginalFile(source), {{at::arange(100'000, at::kFloat).view({-1, 10})}, ""});
   struct Rows : Dataset {
     at::Tensor all;
     explicit Rows(at::Tensor tensor) : all(std::move(tensor)) {}
@@ -59,7 +62,7 @@ TEST_F(KeptSet, ThatIsCutWhileItIsReadIsAnErrorOfTheNextBatch) {
       return batch;
     }
   };
-  const auto rows = std::make_shared<Rows>(map_kept(kept, Origin(source)).tensors[0]);
+  const auto rows = std::make_shared<Rows>(map_kept(kept, OriginalFile(source)).tensors[0]);
   const ShardSampler sampler(rows->size(), 0, 1);
   Loader loader(rows, sampler, {.batch_size = 100});
   auto batch = loader.begin();
@@ -116,7 +119,7 @@ TEST_F(KeptSet, NoTableLeadsOutOfTheFile) {
           0, reinterpret_cast<const Bytef*>(crafted.data() + kHead), static_cast<size_t>(table_bytes)));
       std::memcpy(crafted.data() + 40, &sum, sizeof sum);
       folder.write("a.tokens", crafted);
-      const auto set = find_kept(kept, "key", Origin(source));
+      const auto set = find_kept(kept, "key", OriginalFile(source));
       for (const auto& tensor : set ? set->tensors : std::vector<at::Tensor>{}) tensor.sum();
     }
   }
@@ -127,7 +130,7 @@ TEST_F(KeptSet, IsNotBelievedWhereOthersMayWriteIt) {
   for (const mode_t rights : {0664, 0646}) {
     fs::permissions(kept, fs::perms(rights));
     EXPECT_FALSE(found()) << std::oct << rights;
-    EXPECT_THROW(map_kept(kept, Origin(source)), Error);
+    EXPECT_THROW(map_kept(kept, OriginalFile(source)), Error);
   }
   fs::permissions(kept, fs::perms(0644));
   EXPECT_TRUE(found());
@@ -150,11 +153,11 @@ TEST_F(KeptSet, WaitsForNoPipeInItsPlace) {
 }
 
 TEST_F(KeptSet, SaysWhereItCannotBeWritten) {
-  EXPECT_THROW(keep_set(folder / "none/a.tokens", "key", Origin(source), some()), Error);
+  EXPECT_THROW(keep_set(folder / "none/a.tokens", "key", OriginalFile(source), some()), Error);
 }
 
 TEST_F(KeptSet, IsNotKeptForAFileThatChangedMeanwhile) {
-  const Origin origin(source);
+  const OriginalFile origin(source);
   folder.write("a.csv", "text,label\nmore,x\n");
   EXPECT_THROW(keep_set(kept, "key", origin, some()), Error);
   EXPECT_FALSE(fs::exists(kept));

@@ -17,7 +17,7 @@ TEST(Checks, AreContentWithAGoodClusterAndEachSpeaksOnce) {
       const auto findings = judge(check, picture);
       EXPECT_LE(findings.size(), 1u) << check.name;
       for (const Finding& finding : findings)
-        EXPECT_EQ(finding.verdict, Verdict::ok) << check.name << ": " << finding.says;
+        EXPECT_EQ(finding.verdict, FindingLevel::ok) << check.name << ": " << finding.says;
     }
   }
 }
@@ -31,7 +31,7 @@ TEST(Checks, AreCalledByTheNamesThatErrorsNameThemBy) {
 
 TEST(Checks, OfEveryWarningAndFailureSayWhatToDo) {
   Picture bad = cluster({3, 1});
-  for (Facts& facts : bad.ranks) {
+  for (RankFacts& facts : bad.ranks) {
     facts.cores.mask = "0";
     facts.memory.available = 1 << 20;
     facts.memory.shm_free = 0;
@@ -51,7 +51,7 @@ TEST(Checks, OfEveryWarningAndFailureSayWhatToDo) {
     const auto findings = judge(check, bad);
     ASSERT_FALSE(findings.empty()) << check.name;
     for (const Finding& finding : findings) {
-      EXPECT_NE(finding.verdict, Verdict::ok) << check.name << ": " << finding.says;
+      EXPECT_NE(finding.verdict, FindingLevel::ok) << check.name << ": " << finding.says;
       EXPECT_FALSE(finding.remedy.empty()) << check.name;
     }
   }
@@ -85,7 +85,7 @@ TEST(Cores, ThatTwoRanksShareAreNamed) {
   EXPECT_EQ(said(judge_cores(picture)),
             "warning: ranks 0 and 1 are bound to CPUs that overlap (0-1 and 1-2)\n");
   for (auto& facts : picture.ranks) facts.cores.mask = "0-3";
-  EXPECT_EQ(only(judge_cores(picture)).verdict, Verdict::ok) << "not bound, and enough for all";
+  EXPECT_EQ(only(judge_cores(picture)).verdict, FindingLevel::ok) << "not bound, and enough for all";
 }
 
 TEST(Cores, AreSharedByTheirHardwareThreads) {
@@ -97,7 +97,7 @@ TEST(Cores, AreSharedByTheirHardwareThreads) {
 
 TEST(Cores, OfTwoMachinesAreNotTheSame) {
   Picture picture = cluster({2, 2});
-  EXPECT_EQ(only(judge_cores(picture)).verdict, Verdict::ok);
+  EXPECT_EQ(only(judge_cores(picture)).verdict, FindingLevel::ok);
   for (auto& facts : picture.ranks) facts.cores.mask = "0";
   EXPECT_EQ(said(judge_cores(picture)),
             "warning: n0: ranks 0 and 1 have 1 CPU to share (0)\n"
@@ -109,14 +109,14 @@ TEST(Cores, ThatNobodyUsesAreToldOutsideAJob) {
   for (auto& facts : picture.ranks) facts.cores.machine_threads = 64;
   EXPECT_EQ(said(judge_cores(picture)), "warning: ranks 0 and 1 may use 2 of 64 CPUs\n");
   for (auto& facts : picture.ranks) facts.job.scheduler = "slurm";
-  EXPECT_EQ(only(judge_cores(picture)).verdict, Verdict::ok) << "the rest was not ours";
+  EXPECT_EQ(only(judge_cores(picture)).verdict, FindingLevel::ok) << "the rest was not ours";
 }
 
 TEST(Threads, BeyondTheShareAreAWarningOfTheRanksThatHaveThem) {
   Picture picture = cluster({2});
   picture.ranks[1].variables["OMP_NUM_THREADS"] = "8";
   const auto finding = only(judge_threads(picture));
-  EXPECT_EQ(finding.verdict, Verdict::warning);
+  EXPECT_EQ(finding.verdict, FindingLevel::warning);
   EXPECT_TRUE(finding.says.starts_with("rank 1: OMP_NUM_THREADS=8 is more than")) << finding.says;
 }
 
@@ -125,7 +125,7 @@ TEST(Threads, ThatAreNoNumberAreSaidByTheirName) {
   picture.ranks[1].variables["OMP_NUM_THREADS"] = "many";
   const auto findings = judge({"threads", judge_threads}, picture);
   ASSERT_EQ(findings.size(), 1u);
-  EXPECT_EQ(findings[0].verdict, Verdict::failure);
+  EXPECT_EQ(findings[0].verdict, FindingLevel::failure);
   EXPECT_EQ(
       findings[0].says,
       "OMP_NUM_THREADS=many is not a number from 0 to 2147483647 (environment variable OMP_NUM_THREADS)");

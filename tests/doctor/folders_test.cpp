@@ -21,7 +21,7 @@ FolderView node_view(int rank, const std::string& digest = "d") {
   return view;
 }
 
-Shared well(int rank) {
+FolderAccess well(int rank) {
   return {.rank = rank,
           .host = "n" + std::to_string(rank),
           .seen_after = 0.01,
@@ -86,14 +86,15 @@ TEST(FolderView, SurvivesTheJourney) {
 }
 
 TEST(Folders, WellOnAllNodes) {
-  EXPECT_EQ(judge_data_folder("/d", {node_view(0), node_view(1)}).at(0).verdict, Verdict::ok);
-  EXPECT_EQ(judge_run_folder("/r", {node_view(0), node_view(1)}).at(0).verdict, Verdict::ok);
-  EXPECT_EQ(judge_sharing(node_view(0), {node_view(0), node_view(1)}, {well(1)}).at(0).verdict, Verdict::ok);
+  EXPECT_EQ(judge_data_folder("/d", {node_view(0), node_view(1)}).at(0).verdict, FindingLevel::ok);
+  EXPECT_EQ(judge_run_folder("/r", {node_view(0), node_view(1)}).at(0).verdict, FindingLevel::ok);
+  EXPECT_EQ(judge_sharing(node_view(0), {node_view(0), node_view(1)}, {well(1)}).at(0).verdict,
+            FindingLevel::ok);
 }
 
 TEST(Folders, OtherFilesOnOneNode) {
   const auto findings = judge_data_folder("/d", {node_view(0), node_view(1, "other"), node_view(2)});
-  EXPECT_EQ(findings.at(0).verdict, Verdict::failure);
+  EXPECT_EQ(findings.at(0).verdict, FindingLevel::failure);
   EXPECT_NE(findings[0].says.find("other files on n1 than on n0"), std::string::npos) << findings[0].says;
 }
 
@@ -111,7 +112,7 @@ TEST(Folders, LittleRoomIsAWarning) {
   auto view = node_view(0);
   view.free = 3 << 20;
   const auto findings = judge_run_folder("/r", {view});
-  EXPECT_EQ(findings.at(0).verdict, Verdict::warning);
+  EXPECT_EQ(findings.at(0).verdict, FindingLevel::warning);
   EXPECT_NE(findings[0].says.find("3.0 MiB are free"), std::string::npos) << findings[0].says;
 }
 
@@ -129,7 +130,7 @@ TEST(Folders, WhatIsNotSeenIsNoSharedFileSystem) {
   auto unseen = well(1);
   unseen.seen_after = -1;
   const auto findings = judge_sharing(node_view(0), {node_view(0), other}, {unseen});
-  EXPECT_EQ(findings.at(0).verdict, Verdict::failure);
+  EXPECT_EQ(findings.at(0).verdict, FindingLevel::failure);
   EXPECT_NE(findings[0].says.find("what n0 writes there (nfs) is not seen on n1 (tmpfs)"), std::string::npos)
       << findings[0].says;
 }
@@ -141,12 +142,12 @@ TEST(Folders, SlowSightLooseLocksAndMissingOnes) {
   without.lock_error = "Function not implemented";
   back.arrived = false;
   const std::vector<FolderView> views = {node_view(0), node_view(1)};
-  EXPECT_EQ(judge_sharing(node_view(0), views, {slow}).at(0).verdict, Verdict::warning);
-  EXPECT_EQ(judge_sharing(node_view(0), views, {loose}).at(0).verdict, Verdict::failure);
+  EXPECT_EQ(judge_sharing(node_view(0), views, {slow}).at(0).verdict, FindingLevel::warning);
+  EXPECT_EQ(judge_sharing(node_view(0), views, {loose}).at(0).verdict, FindingLevel::failure);
   EXPECT_NE(judge_sharing(node_view(0), views, {loose}).at(0).says.find("n1 gets the run's lock while n0"),
             std::string::npos);
-  EXPECT_EQ(judge_sharing(node_view(0), views, {without}).at(0).verdict, Verdict::warning);
-  EXPECT_EQ(judge_sharing(node_view(0), views, {back}).at(0).verdict, Verdict::failure);
+  EXPECT_EQ(judge_sharing(node_view(0), views, {without}).at(0).verdict, FindingLevel::warning);
+  EXPECT_EQ(judge_sharing(node_view(0), views, {back}).at(0).verdict, FindingLevel::failure);
   const auto after = unpack_shared(pack(without));
   EXPECT_EQ(after.lock_error, without.lock_error);
   EXPECT_DOUBLE_EQ(after.seen_after, 0.01);

@@ -141,7 +141,7 @@ TEST(Pairs, EvenLinesAreFine) {
   const auto findings =
       judge_pairs({line(0, 1, 2e-5, 2e9), line(0, 2, 3e-5, 1e9), line(1, 2, 2e-5, 2e9)}, kHosts);
   ASSERT_EQ(findings.size(), 1U);
-  EXPECT_EQ(findings[0].verdict, Verdict::ok);
+  EXPECT_EQ(findings[0].verdict, FindingLevel::ok);
   EXPECT_NE(findings[0].says.find("rank 0 (n0) and rank 2 (n2): 30 us, 1.0 GB/s"), std::string::npos)
       << findings[0].says;
 }
@@ -149,7 +149,7 @@ TEST(Pairs, EvenLinesAreFine) {
 TEST(Pairs, OneSlowLineIsNamed) {
   const auto findings =
       judge_pairs({line(0, 1, 2e-5, 5e9), line(0, 2, 2e-5, 1e8), line(1, 2, 2e-5, 5e9)}, kHosts);
-  EXPECT_EQ(findings.at(0).verdict, Verdict::warning);
+  EXPECT_EQ(findings.at(0).verdict, FindingLevel::warning);
   EXPECT_NE(findings[0].says.find("between rank 0 (n0) and rank 2 (n2): 20 us, 100.0 MB/s"),
             std::string::npos)
       << findings[0].says;
@@ -159,14 +159,14 @@ TEST(Pairs, ARankWhoseLinesAreAllSlowIsNamed) {
   const auto findings = judge_pairs({line(0, 1, 2e-5, 5e9), line(0, 2, 2e-5, 5e9), line(1, 2, 2e-5, 5e9),
                                      line(0, 3, 2e-2, 5e9), line(1, 3, 2e-2, 5e9), line(2, 3, 2e-2, 5e9)},
                                     kHosts);
-  EXPECT_EQ(findings.at(0).verdict, Verdict::warning);
+  EXPECT_EQ(findings.at(0).verdict, FindingLevel::warning);
   EXPECT_NE(findings[0].says.find("all of rank 3 (n3)'s lines are slow"), std::string::npos)
       << findings[0].says;
 }
 
 TEST(Pairs, AnOldEthernetIsNamedWhereItIsTheOnlyLine) {
   const auto findings = judge_pairs({line(0, 1, 1e-4, 1.1e8)}, kHosts);
-  EXPECT_EQ(findings.at(0).verdict, Verdict::warning);
+  EXPECT_EQ(findings.at(0).verdict, FindingLevel::warning);
   EXPECT_NE(findings[0].remedy.find("1 Gbit/s"), std::string::npos);
 }
 
@@ -182,14 +182,14 @@ TEST(Clocks, AreComparedWithABound) {
 }
 
 TEST(Clocks, WhatIsNotCertainIsNotToldOf) {
-  EXPECT_EQ(judge_clocks({{1, "n1", 0.001, 0.001}}).at(0).verdict, Verdict::ok);
-  EXPECT_EQ(judge_clocks({{1, "n1", 2, 1.5}}).at(0).verdict, Verdict::ok) << "may be half a second";
+  EXPECT_EQ(judge_clocks({{1, "n1", 0.001, 0.001}}).at(0).verdict, FindingLevel::ok);
+  EXPECT_EQ(judge_clocks({{1, "n1", 2, 1.5}}).at(0).verdict, FindingLevel::ok) << "may be half a second";
   const auto off = judge_clocks({{1, "n1", 0.01, 0.01}, {2, "n2", -5, 0.1}});
-  EXPECT_EQ(off.at(0).verdict, Verdict::warning);
+  EXPECT_EQ(off.at(0).verdict, FindingLevel::warning);
   EXPECT_NE(off[0].says.find("rank 2 (host n2) is 5.0 s behind rank 0's, give or take 100.0 ms"),
             std::string::npos)
       << off[0].says;
-  EXPECT_EQ(judge_clocks({{1, "n1", 90, 0.1}}).at(0).verdict, Verdict::failure);
+  EXPECT_EQ(judge_clocks({{1, "n1", 90, 0.1}}).at(0).verdict, FindingLevel::failure);
 }
 
 constexpr const char* kLog = R"(n1:7:7 [0] NCCL INFO NET/Plugin: No plugin found (libnccl-net.so)
@@ -239,11 +239,11 @@ TEST(Nccl, ItsLogIsReadWhateverPeopleAskedForAndTheirsIsThereAgain) {
 TEST(Nccl, SocketsBesideAFabricAreAWarning) {
   Nccl nccl;
   read_log(kLog, nccl);
-  EXPECT_EQ(judge_nccl(nccl, 2).at(0).verdict, Verdict::ok) << "there is nothing better";
+  EXPECT_EQ(judge_nccl(nccl, 2).at(0).verdict, FindingLevel::ok) << "there is nothing better";
   nccl.fabric = {"mlx5_0"};
-  EXPECT_EQ(judge_nccl(nccl, 1).at(0).verdict, Verdict::ok) << "one node needs no network";
+  EXPECT_EQ(judge_nccl(nccl, 1).at(0).verdict, FindingLevel::ok) << "one node needs no network";
   const auto findings = judge_nccl(nccl, 2);
-  EXPECT_EQ(findings.at(0).verdict, Verdict::warning);
+  EXPECT_EQ(findings.at(0).verdict, FindingLevel::warning);
   EXPECT_NE(findings[0].says.find("mlx5_0"), std::string::npos);
 }
 

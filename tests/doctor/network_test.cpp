@@ -18,7 +18,7 @@ comm::NetworkFacts facts(const std::string& host, const std::string& address,
   return {host, {address}, std::move(interfaces), wanted};
 }
 
-Network node_network(int rank, const std::string& address, const std::string& nccl = "") {
+RankNetwork node_network(int rank, const std::string& address, const std::string& nccl = "") {
   return network_of(job_of(rank, 2),
                     facts("n" + std::to_string(rank), address, {{"eth0", address, false, 24}}), nccl);
 }
@@ -26,7 +26,7 @@ Network node_network(int rank, const std::string& address, const std::string& nc
 TEST(Network, TwoNodesInOneSubnetAreFine) {
   const auto findings = judge_networks({node_network(0, "10.0.0.5"), node_network(1, "10.0.0.6")}, 2);
   ASSERT_EQ(findings.size(), 1U);
-  EXPECT_EQ(findings[0].verdict, Verdict::ok);
+  EXPECT_EQ(findings[0].verdict, FindingLevel::ok);
   EXPECT_NE(findings[0].says.find("gloo takes eth0 on 2 nodes"), std::string::npos) << findings[0].says;
   EXPECT_NE(findings[0].drawing.find("n1: eth0 10.0.0.6/24 (gloo), lo 127.0.0.1/8"), std::string::npos)
       << findings[0].drawing;
@@ -46,7 +46,7 @@ TEST(Network, SurvivesTheJourney) {
 TEST(Network, AHostNameThatIsTheLoopbackIsAFailureOfItsRank) {
   const auto bad = network_of(job_of(1, 2), facts("n1", "127.0.1.1", {{"eth0", "10.0.0.6", false, 24}}), "");
   const auto findings = judge_networks({node_network(0, "10.0.0.5"), bad}, 2);
-  EXPECT_EQ(findings.at(0).verdict, Verdict::failure);
+  EXPECT_EQ(findings.at(0).verdict, FindingLevel::failure);
   EXPECT_NE(findings[0].says.find("rank 1: "), std::string::npos) << findings[0].says;
   EXPECT_NE(findings[0].says.find("127.0.1.1"), std::string::npos);
   EXPECT_NE(findings[0].remedy.find("eth0 (10.0.0.6)"), std::string::npos) << findings[0].remedy;
@@ -54,7 +54,7 @@ TEST(Network, AHostNameThatIsTheLoopbackIsAFailureOfItsRank) {
 
 TEST(Network, OtherSubnetsAreAWarning) {
   const auto findings = judge_networks({node_network(0, "10.0.0.5"), node_network(1, "10.0.1.6")}, 2);
-  EXPECT_EQ(findings.at(0).verdict, Verdict::warning);
+  EXPECT_EQ(findings.at(0).verdict, FindingLevel::warning);
   EXPECT_NE(findings[0].says.find("10.0.0.0/24 on n0 (eth0)"), std::string::npos) << findings[0].says;
   EXPECT_NE(findings[0].says.find("10.0.1.0/24 on n1 (eth0)"), std::string::npos) << findings[0].says;
 }
@@ -62,10 +62,10 @@ TEST(Network, OtherSubnetsAreAWarning) {
 TEST(Network, AFasterInterfaceThatAllHaveIsNamed) {
   auto first = node_network(0, "10.0.0.5"), second = node_network(1, "10.0.0.6");
   first.interfaces.push_back({"hsn0", "10.9.0.5", false, 16});
-  EXPECT_EQ(judge_networks({first, second}, 2).at(0).verdict, Verdict::ok) << "one node alone has it";
+  EXPECT_EQ(judge_networks({first, second}, 2).at(0).verdict, FindingLevel::ok) << "one node alone has it";
   second.interfaces.push_back({"hsn0", "10.9.0.6", false, 16});
   const auto findings = judge_networks({first, second}, 2);
-  EXPECT_EQ(findings.at(0).verdict, Verdict::warning);
+  EXPECT_EQ(findings.at(0).verdict, FindingLevel::warning);
   EXPECT_NE(findings[0].remedy.find("GLOO_SOCKET_IFNAME=hsn0"), std::string::npos);
 }
 
@@ -86,7 +86,7 @@ TEST(Network, NcclChoosesAsNcclDoes) {
   EXPECT_EQ(nccl_interface(network), "docker0");
   network.nccl_wanted = "ib9";
   const auto findings = judge_networks({network}, 1);
-  EXPECT_EQ(findings.at(0).verdict, Verdict::failure);
+  EXPECT_EQ(findings.at(0).verdict, FindingLevel::failure);
   EXPECT_NE(findings[0].says.find("NCCL_SOCKET_IFNAME is 'ib9'"), std::string::npos) << findings[0].says;
 }
 
@@ -111,10 +111,10 @@ TEST(Reach, FewNodesCallAllOthersAndManyTheirNeighbours) {
 
 TEST(Reach, NamesBothEndsAndTheReason) {
   const auto findings = judge_reach({{"n1", {"n0", "10.0.0.5", 4711}, "no answer in 3 s"}}, 2);
-  EXPECT_EQ(findings.at(0).verdict, Verdict::failure);
+  EXPECT_EQ(findings.at(0).verdict, FindingLevel::failure);
   EXPECT_NE(findings[0].says.find("n1 does not reach n0 at 10.0.0.5 port 4711: no answer"),
             std::string::npos);
-  EXPECT_EQ(judge_reach({}, 2).at(0).verdict, Verdict::ok);
+  EXPECT_EQ(judge_reach({}, 2).at(0).verdict, FindingLevel::ok);
 }
 
 }  // namespace

@@ -18,26 +18,26 @@ TEST(Memory, OfAControlGroupCountsAndIsSharedByTheNodesRanks) {
             "warning: 512 MiB for each of 2 ranks (8.0 GiB available of 8.0 GiB, 2.0 GiB of 3.0 GiB used "
             "(memory.max), swap none)\n");
   for (auto& facts : picture.ranks) facts.memory.used = 3LL << 30;
-  EXPECT_EQ(only(judge_memory(picture)).verdict, Verdict::failure);
+  EXPECT_EQ(only(judge_memory(picture)).verdict, FindingLevel::failure);
 }
 
 TEST(Shm, ThatIsSmallOrOfTwoContainersIsFound) {
   Picture picture = cluster({2});
   picture.ranks[1].memory.shm_device = 7;
-  EXPECT_EQ(only(judge_shm(picture)).verdict, Verdict::failure);
+  EXPECT_EQ(only(judge_shm(picture)).verdict, FindingLevel::failure);
   picture = cluster({1, 1});
   picture.ranks[1].memory.shm_device = 7;
-  EXPECT_EQ(only(judge_shm(picture)).verdict, Verdict::ok) << "two machines";
+  EXPECT_EQ(only(judge_shm(picture)).verdict, FindingLevel::ok) << "two machines";
   picture.ranks[1].memory.shm_free = 64 << 20;
-  EXPECT_EQ(only(judge_shm(picture)).verdict, Verdict::warning);
+  EXPECT_EQ(only(judge_shm(picture)).verdict, FindingLevel::warning);
 }
 
 TEST(Limits, OnLockedMemoryMatterWithInfiniBandAlone) {
   Picture picture = cluster({1});
   picture.ranks[0].limits.locked = {64 << 10, 64 << 10};
-  EXPECT_EQ(only(judge_limits(picture)).verdict, Verdict::ok);
+  EXPECT_EQ(only(judge_limits(picture)).verdict, FindingLevel::ok);
   picture.ranks[0].walls.infiniband = true;
-  EXPECT_EQ(only(judge_limits(picture)).verdict, Verdict::warning);
+  EXPECT_EQ(only(judge_limits(picture)).verdict, FindingLevel::warning);
 }
 
 TEST(Container, ThatHidesTheDriverIsFound) {
@@ -45,14 +45,14 @@ TEST(Container, ThatHidesTheDriverIsFound) {
   picture.ranks[0].walls = {.container = "Apptainer", .nvidia_kernel = true};
   EXPECT_NE(only(judge_container(picture)).remedy.find("--nv"), std::string::npos);
   picture.ranks[0].wanted = "cpu";
-  EXPECT_EQ(only(judge_container(picture)).verdict, Verdict::ok);
+  EXPECT_EQ(only(judge_container(picture)).verdict, FindingLevel::ok);
 }
 
 TEST(Host, WithoutAnAddressIsAFailureWhereThereAreSeveral) {
   Picture one = cluster({2}), two = cluster({1, 1});
   one.ranks[0].host_error = two.ranks[0].host_error = "Name or service not known";
-  EXPECT_EQ(judge_host(one)[0].verdict, Verdict::warning);
-  EXPECT_EQ(judge_host(two)[0].verdict, Verdict::failure);
+  EXPECT_EQ(judge_host(one)[0].verdict, FindingLevel::warning);
+  EXPECT_EQ(judge_host(two)[0].verdict, FindingLevel::failure);
 }
 
 TEST(Gpus, OfTwoKindsAreAWarningAndOnSomeRanksAloneAFailure) {
@@ -61,11 +61,11 @@ TEST(Gpus, OfTwoKindsAreAWarningAndOnSomeRanksAloneAFailure) {
     facts.gpus = {{.uuid = facts.job.host, .name = "H200"}};
     facts.gpu = 0;
   }
-  EXPECT_EQ(only(judge_gpus(picture)).verdict, Verdict::ok);
+  EXPECT_EQ(only(judge_gpus(picture)).verdict, FindingLevel::ok);
   picture.ranks[1].gpus[0].name = "A100";
   EXPECT_EQ(said(judge_gpus(picture)), "warning: the ranks' GPUs differ: A100 on rank 1, H200 on rank 0\n");
   picture.ranks[1].gpu = -1;
-  EXPECT_EQ(only(judge_gpus(picture)).verdict, Verdict::failure);
+  EXPECT_EQ(only(judge_gpus(picture)).verdict, FindingLevel::failure);
 }
 
 TEST(Gpus, ThatLibtorchWasNotBuiltForAreAFailure) {
@@ -76,13 +76,13 @@ TEST(Gpus, ThatLibtorchWasNotBuiltForAreAFailure) {
     picture.ranks[0].torch_archs = std::move(archs);
     return only(judge_libtorch(picture)).verdict;
   };
-  EXPECT_EQ(judged(9, 0, {"sm_80", "sm_90"}), Verdict::ok);
-  EXPECT_EQ(judged(8, 6, {"sm_80"}), Verdict::ok) << "of its generation";
-  EXPECT_EQ(judged(9, 0, {"sm_90a"}), Verdict::ok);
-  EXPECT_EQ(judged(12, 0, {"sm_90", "compute_90"}), Verdict::ok) << "compiled by the driver";
-  EXPECT_EQ(judged(12, 0, {"sm_90"}), Verdict::failure);
-  EXPECT_EQ(judged(7, 0, {"sm_75", "sm_80"}), Verdict::failure);
-  EXPECT_EQ(judged(9, 1, {"sm_90a"}), Verdict::failure);
+  EXPECT_EQ(judged(9, 0, {"sm_80", "sm_90"}), FindingLevel::ok);
+  EXPECT_EQ(judged(8, 6, {"sm_80"}), FindingLevel::ok) << "of its generation";
+  EXPECT_EQ(judged(9, 0, {"sm_90a"}), FindingLevel::ok);
+  EXPECT_EQ(judged(12, 0, {"sm_90", "compute_90"}), FindingLevel::ok) << "compiled by the driver";
+  EXPECT_EQ(judged(12, 0, {"sm_90"}), FindingLevel::failure);
+  EXPECT_EQ(judged(7, 0, {"sm_75", "sm_80"}), FindingLevel::failure);
+  EXPECT_EQ(judged(9, 1, {"sm_90a"}), FindingLevel::failure);
 }
 
 TEST(Libtorch, TellsItsArchitecturesInItsConfig) {
@@ -97,14 +97,15 @@ TEST(Libtorch, TellsItsArchitecturesInItsConfig) {
 TEST(Deadline, OfAJobThatEndsSoonOrThatNobodyKnowsIsAWarning) {
   const launch::Time now{};
   const Job job{.scheduler = "slurm", .job_id = "1"};
-  EXPECT_EQ(judge_deadline({}, {}, now).verdict, Verdict::ok);
-  EXPECT_EQ(judge_deadline(job, {}, now).verdict, Verdict::warning);
-  EXPECT_EQ(judge_deadline(job, now + std::chrono::hours(3), now).verdict, Verdict::ok);
+  EXPECT_EQ(judge_deadline({}, {}, now).verdict, FindingLevel::ok);
+  EXPECT_EQ(judge_deadline(job, {}, now).verdict, FindingLevel::warning);
+  EXPECT_EQ(judge_deadline(job, now + std::chrono::hours(3), now).verdict, FindingLevel::ok);
   const auto soon = judge_deadline(job, now + std::chrono::seconds(90), now);
-  EXPECT_TRUE(soon.verdict == Verdict::warning && soon.says.starts_with("the job ends in 90 s")) << soon.says;
+  EXPECT_TRUE(soon.verdict == FindingLevel::warning && soon.says.starts_with("the job ends in 90 s"))
+      << soon.says;
   for (const char* scheduler : {"lsf", "flux"}) {
     const auto unknown = judge_deadline({.scheduler = scheduler, .job_id = "1"}, {}, now);
-    EXPECT_TRUE(unknown.verdict == Verdict::warning && unknown.says.starts_with("doctor cannot know"))
+    EXPECT_TRUE(unknown.verdict == FindingLevel::warning && unknown.says.starts_with("doctor cannot know"))
         << unknown.says << ": that squeue or qstat is missing is not what is wrong";
   }
   const auto past = judge_deadline(job, now - std::chrono::seconds(90), now);

@@ -12,7 +12,7 @@ inline Picture cluster(std::vector<int> ranks_a_machine) {
   for (const int ranks : ranks_a_machine) world += ranks;
   for (size_t node = 0; node < ranks_a_machine.size(); ++node) {
     for (int local = 0; local < ranks_a_machine[node]; ++local) {
-      Facts facts;
+      RankFacts facts;
       facts.job = {.rank = static_cast<int>(picture.ranks.size()),
                    .world = world,
                    .local_rank = local,
@@ -42,7 +42,7 @@ inline Picture cluster(std::vector<int> ranks_a_machine) {
 /// The one finding that there is.
 inline Finding only(const Findings& findings) {
   return findings.size() == 1 ? findings.front()
-                              : Finding{Verdict::failure, std::to_string(findings.size()) + " findings"};
+                              : Finding{FindingLevel::failure, std::to_string(findings.size()) + " findings"};
 }
 
 /// "warning: 2 CPUs ..."

@@ -53,6 +53,54 @@ def test_no_module_has_more_than_24_sources():
     assert not [folder for folder in folders if len(list(folder.glob("*.cpp"))) > 24]
 
 
+# A class, an enum or an alias of a namespace: clang-format leaves it at a line's start, where no nested one stands. Forward
+# declarations, `struct Outer::Inner {` and `struct Table<Row> {` define no name of their own.
+TYPE = re.compile(r"^(?:(?:class|struct|union|enum(?: class)?) (?:\[\[\w+\]\] )?(\w+)(?: final)?\s*(?:\{|:(?!:))"
+                  r"|using (\w+) =(?!\s*(?:\w+::)+\2\b))", re.M)  # `using Text = base::Text<...>` is the same type
+
+
+def types_in(header):
+    """What a header's namespaces define."""
+    return {match[1] or match[2] for match in TYPE.finditer(header)}
+
+
+def test_the_types_of_a_header_are_those_of_its_namespaces():
+    header = """
+        class Ahead;
+        template <class T>
+        class Box
+            : public Base {
+          struct Inner {};
+          using Item = T;
+        };
+        struct [[nodiscard]] Plain final {};
+        enum class Kind : char { a };
+        enum Kind;
+        struct Box::Hidden : Base {};
+        template <>
+        struct Table<Kind> {};
+        using Names = std::vector<std::string>;
+        using Long =
+            std::vector<int>;
+        using Text = base::Text<int>;
+        using Words = base::Word;
+        using base::Word;
+        struct Plain make(struct Plain plain);
+    """.replace("\n        ", "\n")
+    assert types_in(header) == {"Box", "Plain", "Kind", "Names", "Long", "Words"}
+
+
+def test_a_type_name_stands_in_one_header():
+    """Whoever reads a name in one module does not have to ask which of two is meant."""
+    places = {}
+    for header in sorted((SOURCE / "src").rglob("*.h")):
+        for name in types_in(header.read_text()):
+            places.setdefault(name, []).append(str(header.relative_to(SOURCE / "src")))
+    assert len(places) > 700
+    twice = [f"{name}: {', '.join(headers)}" for name, headers in sorted(places.items()) if len(headers) > 1]
+    assert not twice, "\n".join(["types of one name in several headers; rename one:", *twice])
+
+
 def test_a_change_touches_its_module_or_its_folder():
     names = ["src/lockstep/comm/node/bell.cpp", "tests/base/text_test.cpp", "docs/ddp.md", "tests/e2e/test_stop.py", "src/trainer/cli/a.h",
              "src/trainer/step/step.cpp", "src/tools/doctor/node/gpus.cpp"]

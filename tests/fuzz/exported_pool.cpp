@@ -109,7 +109,7 @@ Alone alone(const Json& node) {
 }
 
 void run_call(const Json& node) {
-  exported::Calls calls;
+  exported::GraphCalls calls;
   auto [json, inputs] = alone(node);
   const auto graph = exported::compile(json, {}, calls);
   at::Tensor sum;

@@ -72,8 +72,8 @@ void read_rows(const Path& folder, const char* name) {
   while (rows->next(fields)) continue;
 }
 
-data::Origin source_in(const Path& folder) {
-  return data::Origin((folder / "source.txt").string());
+data::OriginalFile source_in(const Path& folder) {
+  return data::OriginalFile((folder / "source.txt").string());
 }
 
 // What is kept is kept for one file at one time.

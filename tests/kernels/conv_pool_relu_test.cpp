@@ -70,7 +70,7 @@ struct Results {
   at::Tensor output, winner, x, weight, bias;
 };
 
-Results run(const ConvShape& shape, const Layer& layer, const at::Tensor& gradient, Level level) {
+Results run(const ConvShape& shape, const Layer& layer, const at::Tensor& gradient, SimdLevel level) {
   const auto channels_last = MemoryFormat::ChannelsLast;
   const std::array<int64_t, 4> sizes = {shape.images, shape.out, shape.high(), shape.wide()};
   Results out = {at::empty(sizes, at::kFloat, channels_last), at::empty(sizes, at::kByte, channels_last),

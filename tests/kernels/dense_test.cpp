@@ -54,7 +54,7 @@ std::vector<at::Tensor> gradients_like(const std::vector<at::Tensor>& parameters
 }
 
 DenseChain chain_over(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients,
-                      Level level) {
+                      SimdLevel level) {
   std::vector<DenseLayer> layers;
   for (size_t i = 0; i < parameters.size(); i += 2) {
     const bool has_bias = parameters[i + 1].defined();

@@ -7,9 +7,9 @@
 
 namespace lockstep::kernels {
 
-inline std::vector<Level> levels() {
-  std::vector<Level> all;
-  for (const auto one : {Level::portable, Level::avx2, Level::avx512})
+inline std::vector<SimdLevel> levels() {
+  std::vector<SimdLevel> all;
+  for (const auto one : {SimdLevel::portable, SimdLevel::avx2, SimdLevel::avx512})
     if (one <= level()) all.push_back(one);
   return all;
 }

@@ -135,11 +135,11 @@ TEST(PoolRelu, LeavesWhatItDoesNotKnowToTorch) {
   EXPECT_THROW(pool_relu(x.narrow(2, 0, 1)), c10::Error);
 }
 
-TEST(Level, IsATensOwn) {
-  EXPECT_EQ(level_of("DEFAULT"), Level::portable);
-  EXPECT_EQ(level_of("AVX2"), Level::avx2);
-  EXPECT_EQ(level_of("AVX512"), Level::avx512);
-  EXPECT_EQ(level_of("SVE256"), Level::portable);
+TEST(SimdLevel, IsATensOwn) {
+  EXPECT_EQ(level_of("DEFAULT"), SimdLevel::portable);
+  EXPECT_EQ(level_of("AVX2"), SimdLevel::avx2);
+  EXPECT_EQ(level_of("AVX512"), SimdLevel::avx512);
+  EXPECT_EQ(level_of("SVE256"), SimdLevel::portable);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ struct Alone {
   Settings settings;
   Team team{{}, nullptr, at::kCPU};
   Mesh mesh{team};
-  train::Attempt attempt;
+  train::RunAttempt attempt;
 };
 
 /// For a learner that is given its batches by hand.

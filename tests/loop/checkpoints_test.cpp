@@ -109,8 +109,8 @@ TEST_F(CheckpointsTest, CountTheMinutesFromTheLastOne) {
 }
 
 TEST_F(CheckpointsTest, AnswerWhoAskedForOneWhenItIsWhole) {
-  run_folder::ask(run_.folder(), run_folder::Request::checkpoint, 1);
-  const auto file = run_folder::request_file(run_.folder(), run_folder::Request::checkpoint);
+  run_folder::ask(run_.folder(), run_folder::RunRequest::checkpoint, 1);
+  const auto file = run_folder::request_file(run_.folder(), run_folder::RunRequest::checkpoint);
   auto checkpoints = open();
   EXPECT_TRUE(checkpoints.is_wanted(at(3)));
   checkpoints.save(at(3), losses_);

@@ -26,8 +26,8 @@ class WatchTest : public ::testing::Test {
   void SetUp() override { const launch::StopSignals forgets_what_came_before; }
 
   // After one step with this loss, and whatever happened while it was taken.
-  std::optional<Ending> after_a_step(const std::function<void()>& meanwhile = {}, double loss = 1) {
-    Watch watch(
+  std::optional<RunEnding> after_a_step(const std::function<void()>& meanwhile = {}, double loss = 1) {
+    RunWatch watch(
         run_.settings, run_.team, [this] { return deadline_; }, &requests_, log_);
     watch.begin(state_);
     if (watch.ending()) return watch.ending();
@@ -43,7 +43,7 @@ class WatchTest : public ::testing::Test {
   }
   void ask_to_stop() {
     requests_ = run_folder::Requests(run_.folder(), 1);  // looks at once
-    run_folder::ask(run_.folder(), run_folder::Request::stop, 1);
+    run_folder::ask(run_.folder(), run_folder::RunRequest::stop, 1);
   }
 
   test::Alone run_;
@@ -60,7 +60,7 @@ TEST_F(WatchTest, LetsARunGoOn) {
 }
 
 TEST_F(WatchTest, EndsByEpochsWhereNothingElseWas) {
-  Watch watch(run_.settings, run_.team, {}, nullptr, log_);
+  RunWatch watch(run_.settings, run_.team, {}, nullptr, log_);
   watch.begin(state_);
   EXPECT_EQ(watch.finish().state, RunState::done);
   EXPECT_EQ(watch.finish().reason, "epochs");
@@ -84,7 +84,7 @@ TEST_F(WatchTest, ObeysWhatCameBeforeTheFirstStep) {
 
 TEST_F(WatchTest, HearsBetweenTwoStepsToo) {
   const launch::StopSignals signals;
-  Watch watch(run_.settings, run_.team, {}, &requests_, log_);
+  RunWatch watch(run_.settings, run_.team, {}, &requests_, log_);
   watch.begin(state_);
   auto agreement = watch.count_rounds();
   EXPECT_EQ(watch.hear(agreement, 1, true).save, true);
@@ -184,7 +184,7 @@ TEST_F(WatchTest, PutsABadLossBeforeAllElse) {
 
 TEST_F(WatchTest, AsksAtTheLastStepAndAtAnEpochsEnd) {
   train_.max_steps = 9;
-  Watch watch(run_.settings, run_.team, {}, &requests_, log_);
+  RunWatch watch(run_.settings, run_.team, {}, &requests_, log_);
   watch.begin(state_);
   state_.step = 1;
   EXPECT_TRUE(watch.is_due(state_));  // the first: nobody knows yet how long a step takes
@@ -200,7 +200,7 @@ TEST_F(WatchTest, AsksAtTheLastStepAndAtAnEpochsEnd) {
 TEST_F(WatchTest, CountsEpochsWithoutABetterLoss) {
   train_.eval_every = 2;
   train_.early_stop = 4;
-  Watch watch(run_.settings, run_.team, {}, &requests_, log_);
+  RunWatch watch(run_.settings, run_.team, {}, &requests_, log_);
   EXPECT_FALSE(watch.is_best(std::nullopt, state_));
   EXPECT_TRUE(watch.is_best(1.0, state_));
   EXPECT_FALSE(watch.is_best(1.0, state_));

@@ -14,7 +14,7 @@ namespace {
 using Plan = std::vector<StageStep>;  // of a stage
 using Plans = std::vector<Plan>;      // by stage
 using Pair = std::pair<int, int>;     // from, to
-using Posts = std::vector<const Message*>;
+using Posts = std::vector<const StageMessage*>;
 
 Plans plans_of(int stages, int64_t micro_batches) {
   Plans plans;
@@ -27,7 +27,7 @@ Plans plans_of(int stages, int64_t micro_batches) {
 Plans without_gradients(Plans plans, int frozen) {
   for (size_t stage = 0; stage < plans.size(); ++stage) {
     for (auto& step : plans[stage]) {
-      std::erase_if(step.messages, [&](const Message& message) {
+      std::erase_if(step.messages, [&](const StageMessage& message) {
         const int receiver = message.sends ? message.peer : static_cast<int>(stage);
         return !message.forward && receiver < frozen;
       });
@@ -120,9 +120,9 @@ TEST(StageSteps, SendWhatWasMadeAndReceiveWhatIsNeededAsOneGroup) {
   const auto first = stage_steps(one_f_one_b(2, 0, 2), 2, 0);
   ASSERT_EQ(first.size(), 5U);
   EXPECT_TRUE(first[0].messages.empty());
-  EXPECT_EQ(first[1].messages, (std::vector<Message>{{true, true, 0, 1}}));
-  EXPECT_EQ(first[2].messages, (std::vector<Message>{{true, true, 1, 1}, {false, false, 0, 1}}));
-  EXPECT_EQ(first[3].messages, (std::vector<Message>{{false, false, 1, 1}}));
+  EXPECT_EQ(first[1].messages, (std::vector<StageMessage>{{true, true, 0, 1}}));
+  EXPECT_EQ(first[2].messages, (std::vector<StageMessage>{{true, true, 1, 1}, {false, false, 0, 1}}));
+  EXPECT_EQ(first[3].messages, (std::vector<StageMessage>{{false, false, 1, 1}}));
   EXPECT_TRUE(first[4].messages.empty());
   EXPECT_EQ(first[3].turn, (Turn{false, 1}));
   EXPECT_FALSE(first[4].turn.has_value());

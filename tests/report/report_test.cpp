@@ -246,14 +246,14 @@ TEST(ImageUri, IsABitmapOfThePixels) {
   EXPECT_EQ(base64("Man"), "TWFu");
   EXPECT_EQ(base64("Ma"), "TWE=");
   EXPECT_EQ(base64(""), "");
-  const auto uri = image_uri(Json::parse(R"({"shape":[1,1,2],"pixels":"00ff"})"));
+  const auto uri = image_uri(nlohmann::json::parse(R"({"shape":[1,1,2],"pixels":"00ff"})"));
   EXPECT_EQ(uri,
             "data:image/bmp;base64," +
                 base64(std::string("BM\x3e\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x02\0\0\0\x01\0\0\0\x01\0\x18\0"
                                    "\0\0\0\0\x08\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\xff\xff\xff\0\0",
                                    62)));
-  EXPECT_EQ(image_uri(Json::parse(R"({"shape":[1,1,2],"pixels":"00"})")), "");
-  EXPECT_EQ(image_uri(Json::parse(R"({"shape":[2,1,1],"pixels":"0000"})")), "");
+  EXPECT_EQ(image_uri(nlohmann::json::parse(R"({"shape":[1,1,2],"pixels":"00"})")), "");
+  EXPECT_EQ(image_uri(nlohmann::json::parse(R"({"shape":[2,1,1],"pixels":"0000"})")), "");
 }
 
 TEST(TheModule, LinksNoLibtorch) {

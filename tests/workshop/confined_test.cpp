@@ -22,11 +22,11 @@ namespace {
 using test::TempFolder;
 using namespace std::chrono_literals;
 
-Command shell(const TempFolder& folder, const std::string& script) {
+ConfinedCommand shell(const TempFolder& folder, const std::string& script) {
   return {{"bash", "-c", script}, launch::current_environment(), folder.path()};
 }
 
-Ending run(const TempFolder& folder, const std::string& script, const Limits& limits = {.time = 20s}) {
+Ending run(const TempFolder& folder, const std::string& script, const ProgramLimits& limits = {.time = 20s}) {
   return run_confined({shell(folder, script)}, limits).front();
 }
 

@@ -8,9 +8,9 @@
 namespace lockstep::zero {
 namespace {
 
-int64_t load_of(const std::vector<Piece>& share) {
+int64_t load_of(const std::vector<ParameterPiece>& share) {
   return std::accumulate(share.begin(), share.end(), int64_t{0},
-                         [](int64_t sum, const Piece& piece) { return sum + piece.size(); });
+                         [](int64_t sum, const ParameterPiece& piece) { return sum + piece.size(); });
 }
 
 // Every element has one owner, and a parameter's pieces lie in the order of the ranks.
@@ -58,7 +58,7 @@ TEST(Shares, TakeFrozenAndEmptyParametersForNothing) {
   const std::vector<Extent> params = {{100000, false}, {640, true}, {0, true}, {640, true}, {100000, false}};
   const auto shares = cut_evenly(params, 2);
   expect_complete(shares, params);
-  EXPECT_EQ(shares[0], (std::vector<Piece>{{0, 0, 100000}, {1, 0, 640}}));
+  EXPECT_EQ(shares[0], (std::vector<ParameterPiece>{{0, 0, 100000}, {1, 0, 640}}));
   expect_complete(cut_evenly({{5, false}}, 3), {{5, false}});
 }
 

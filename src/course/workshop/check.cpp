@@ -4,13 +4,13 @@
 #include <ctime>
 #include <filesystem>
 
+#include "course/workshop/check_slot.h"
 #include "course/workshop/course.h"
 #include "course/workshop/emptied.h"
-#include "course/workshop/ink.h"
 #include "course/workshop/overview.h"
 #include "course/workshop/printed.h"
+#include "course/workshop/text_style.h"
 #include "course/workshop/trial.h"
-#include "course/workshop/turn.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
@@ -28,7 +28,7 @@ std::string now() {
 }
 
 void say_step(const std::string& what) {
-  say("  " + what, Ink::faint);
+  say("  " + what, TextStyle::faint);
 }
 
 void require_there(const Folder& folder, const Master& exercise) {
@@ -41,7 +41,7 @@ void require_there(const Folder& folder, const Master& exercise) {
 // a verdict is worth more than its record: on a full disk it is told all the same
 void note_try(Folder& folder, const Master& exercise, bool passed) {
   try {
-    folder.change(exercise.name(), [&](Progress& progress) {
+    folder.change(exercise.name(), [&](ExerciseProgress& progress) {
       ++progress.tries;
       progress.last = now();
       if (passed && progress.solved.empty()) progress.solved = progress.last;
@@ -62,11 +62,11 @@ Verdict try_in(Folder& folder, const Master& exercise) {
 }
 
 void tell(const Verdict& verdict) {
-  if (verdict.passed) return say("  pass", Ink::good);
+  if (verdict.passed) return say("  pass", TextStyle::good);
   say("");
-  say("Not yet: " + verdict.what, Ink::bad);
+  say("Not yet: " + verdict.what, TextStyle::bad);
   if (!verdict.think.empty()) say(verdict.think);
-  if (!verdict.printed.empty()) say("\n" + verdict.printed, Ink::faint);
+  if (!verdict.printed.empty()) say("\n" + verdict.printed, TextStyle::faint);
 }
 
 fs::path below_here(const fs::path& path) {
@@ -85,15 +85,15 @@ std::string first_line(const std::string& text) {
 }
 
 bool check_in_short(Folder& folder, const Master& exercise) {
-  say(format("{}: {}", exercise.name(), exercise.title()), Ink::strong);
+  say(format("{}: {}", exercise.name(), exercise.title()), TextStyle::strong);
   if (!fs::exists(folder.file_of(exercise))) {
     say(format("  your file is not there: lockstep check {} --reset puts it back", exercise.name()),
-        Ink::bad);
+        TextStyle::bad);
     return false;
   }
   const auto verdict = try_in(folder, exercise);
-  if (verdict.passed) say("  pass", Ink::good);
-  if (!verdict.passed) say("  not yet: " + first_line(verdict.what), Ink::bad);
+  if (verdict.passed) say("  pass", TextStyle::good);
+  if (!verdict.passed) say("  not yet: " + first_line(verdict.what), TextStyle::bad);
   return verdict.passed;
 }
 
@@ -105,7 +105,7 @@ Verdict try_file(const Master& exercise, const std::string& file, const std::str
   if (!judge)
     throw Error(format("the exercise {} has no judge", exercise.name()), "", "tell who keeps the course");
   const auto folder = fs::path(build);
-  const auto turn = take_turn(say_step);
+  const auto slot = take_check_slot(say_step);
   Trial trial(file, program.empty() ? folder / exercise.name() : fs::path(program),
               folder / "run" / exercise.name(), say_step, !program.empty());
   try {
@@ -120,7 +120,7 @@ Verdict try_file(const Master& exercise, const std::string& file, const std::str
 }
 
 Verdict check(Folder& folder, const Master& exercise) {
-  say(format("{}: {}", exercise.name(), exercise.title()), Ink::strong);
+  say(format("{}: {}", exercise.name(), exercise.title()), TextStyle::strong);
   auto verdict = try_in(folder, exercise);
   tell(verdict);
   say("\n" + (verdict.passed ? next_words(folder, exercise.name()) : way_on(folder, exercise)));
@@ -140,7 +140,7 @@ std::string next_hint(Folder& folder, const Master& exercise) {
   if (hints.empty()) return "there is no hint for this one";
   const auto most = static_cast<int>(hints.size());
   folder.change(exercise.name(),
-                [&](Progress& progress) { progress.hints = std::min(progress.hints + 1, most); });
+                [&](ExerciseProgress& progress) { progress.hints = std::min(progress.hints + 1, most); });
   const int shown = folder.progress_of(exercise.name()).hints;
   auto hint = format("hint {} of {}: {}", shown, most, hints[static_cast<size_t>(shown) - 1]);
   if (shown < most) return hint;
@@ -149,7 +149,7 @@ std::string next_hint(Folder& folder, const Master& exercise) {
 }
 
 std::string show_solution(Folder& folder, const Master& exercise) {
-  folder.change(exercise.name(), [](Progress& progress) {
+  folder.change(exercise.name(), [](ExerciseProgress& progress) {
     if (progress.solved.empty()) progress.saw_solution = true;  // who has solved it may compare
   });
   return exercise.solution();

@@ -81,7 +81,8 @@ Child::Pipe::Pipe() {
   in = Descriptor(ends[1]);
 }
 
-Child::Child(const Command& command, const Limits& limits) : limits_(limits), tasks_(most_tasks()) {
+Child::Child(const ConfinedCommand& command, const ProgramLimits& limits)
+    : limits_(limits), tasks_(most_tasks()) {
   auto words = command.argv;
   const auto descriptor = std::to_string(kFactsDescriptor);
   std::vector<std::string> settings = {"LOCKSTEP_FACTS_FD=" + descriptor, "LOCKSTEP_ERRORS=" + descriptor};

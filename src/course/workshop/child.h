@@ -13,7 +13,7 @@ namespace lockstep::workshop {
 
 class Child {
  public:
-  Child(const Command& command, const Limits& limits);
+  Child(const ConfinedCommand& command, const ProgramLimits& limits);
   ~Child();
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
@@ -49,7 +49,7 @@ class Child {
   void note_work();
   bool is_busy() const;
 
-  const Limits& limits_;
+  const ProgramLimits& limits_;
   const unsigned long tasks_;
   Pipe said_, facts_;
   pid_t pid_ = 0;

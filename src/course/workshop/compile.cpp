@@ -24,11 +24,11 @@ using Words = std::vector<std::string>;
 
 // in this order and by this name: the compiler looks for it where it would look for the header
 constexpr const char* kProduct = "lockstep/workshop.h.gch";
-const Limits kPrecompiling{.time = std::chrono::minutes(5),
-                           .memory = size_t{8} << 30,
-                           .together = size_t{8} << 30,
-                           .file = size_t{4} << 30};
-const Limits kCompiling{.memory = size_t{8} << 30, .together = size_t{8} << 30};
+const ProgramLimits kPrecompiling{.time = std::chrono::minutes(5),
+                                  .memory = size_t{8} << 30,
+                                  .together = size_t{8} << 30,
+                                  .file = size_t{4} << 30};
+const ProgramLimits kCompiling{.memory = size_t{8} << 30, .together = size_t{8} << 30};
 
 std::string compiler() {
   const char* chosen = std::getenv("CXX");

@@ -33,7 +33,7 @@ void wait_a_little(const Children& children, const Footprint& footprint) {
 
 }  // namespace
 
-std::vector<Ending> run_confined(const std::vector<Command>& commands, const Limits& limits) {
+std::vector<Ending> run_confined(const std::vector<ConfinedCommand>& commands, const ProgramLimits& limits) {
   const Interruption interruption;
   const Reaper reaper;
   Footprint footprint(reaper.others());

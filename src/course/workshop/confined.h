@@ -13,7 +13,7 @@
 
 namespace lockstep::workshop {
 
-struct Limits {
+struct ProgramLimits {
   std::chrono::milliseconds time{60'000};
   std::chrono::milliseconds grace{12'000};  // that is left to the others once one has failed
   size_t memory = size_t{4} << 30;          // bytes a process may ask for
@@ -22,7 +22,7 @@ struct Limits {
   size_t file = size_t{256} << 20;          // bytes of a file it may write
 };
 
-struct Command {
+struct ConfinedCommand {
   std::vector<std::string> argv;  // the first is a path, or looked for in PATH
   launch::Environment environment;
   std::string folder;  // where it works
@@ -46,6 +46,6 @@ struct Ending {
 /// Runs them at the same time, each in a session of its own, and returns when all have ended, and what they
 /// left behind is gone: processes, and files in /dev/shm. Throws Interrupted where this process is told to
 /// end.
-std::vector<Ending> run_confined(const std::vector<Command>& commands, const Limits& limits);
+std::vector<Ending> run_confined(const std::vector<ConfinedCommand>& commands, const ProgramLimits& limits);
 
 }  // namespace lockstep::workshop

@@ -81,13 +81,13 @@ bool wanted_memory(const Ending& ending) {
                                }));
 }
 
-class Inquest {
+class Diagnosis {
  public:
-  Inquest(const Run& run, const Limits& limits, const std::string& folder)
+  Diagnosis(const Run& run, const ProgramLimits& limits, const std::string& folder)
       : run_(run), limits_(limits), folder_(folder) {}
 
   // the causes first, then what follows from them
-  void hold() const {
+  void run() const {
     if (those([](const Ending& ending) { return ending.why == Why::not_started; }).size() > 0)
       throw Error("no more programs can be started", "this machine", "is it full? Try again in a moment");
     greedy();
@@ -193,7 +193,7 @@ class Inquest {
   }
 
   const Run& run_;
-  const Limits& limits_;
+  const ProgramLimits& limits_;
   const std::string& folder_;
 };
 
@@ -259,8 +259,8 @@ std::string different_calls(const std::string& printed) {
   return in_words(calls.empty() ? calls_behind("the ranks' calls differ: ", found, printed) : calls);
 }
 
-void require_good_end(const Run& run, const Limits& limits, const std::string& folder) {
-  Inquest(run, limits, folder).hold();
+void require_good_end(const Run& run, const ProgramLimits& limits, const std::string& folder) {
+  Diagnosis(run, limits, folder).run();
 }
 
 }  // namespace lockstep::workshop

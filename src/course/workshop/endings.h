@@ -9,7 +9,7 @@ namespace lockstep::workshop {
 
 /// NotYet where a rank did not end well: the one that is the cause, not those that lost it. What the ranks
 /// printed is in `folder`.
-void require_good_end(const Run& run, const Limits& limits, const std::string& folder);
+void require_good_end(const Run& run, const ProgramLimits& limits, const std::string& folder);
 
 /// FOLDER/rank-0.log
 std::string rank_log(const std::string& folder, int rank);

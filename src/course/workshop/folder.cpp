@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "course/workshop/check_slot.h"
 #include "course/workshop/course.h"
-#include "course/workshop/turn.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/files/whole_file.h"
@@ -26,11 +26,11 @@ constexpr size_t kMostProgressBytes = 1 << 20;
       "remove this file, then lockstep workshop init . and lockstep check EXERCISE make it again");
 }
 
-std::map<std::string, Progress> read_progress(const std::string& path) {
+std::map<std::string, ExerciseProgress> read_progress(const std::string& path) {
   const auto text = base::read_small_file(path, kMostProgressBytes, "how far you have come");
   const auto json = base::parse_json(text);
   if (!json.is_object()) refuse_progress(path);
-  std::map<std::string, Progress> progress;
+  std::map<std::string, ExerciseProgress> progress;
   try {
     for (const auto& [name, row] : json.items()) {
       progress[name] = {.tries = std::max(0, row.value("tries", 0)),
@@ -163,12 +163,12 @@ std::string Folder::build() const {
   return fs::path(path_) / "build";
 }
 
-Progress Folder::progress_of(const std::string& exercise) const {
+ExerciseProgress Folder::progress_of(const std::string& exercise) const {
   const auto found = progress_.find(exercise);
-  return found == progress_.end() ? Progress{} : found->second;
+  return found == progress_.end() ? ExerciseProgress{} : found->second;
 }
 
-void Folder::change(const std::string& exercise, const std::function<void(Progress&)>& change) {
+void Folder::change(const std::string& exercise, const std::function<void(ExerciseProgress&)>& change) {
   // not the check's lock, which is held for as long as a check lasts
   std::error_code none;
   fs::create_directories(build(), none);

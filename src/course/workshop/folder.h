@@ -12,7 +12,7 @@
 namespace lockstep::workshop {
 
 /// What is known of an exercise in a folder.
-struct Progress {
+struct ExerciseProgress {
   int tries = 0;
   int hints = 0;  // shown so far
   bool saw_solution = false;
@@ -37,10 +37,10 @@ class Folder {
   std::string build() const;
 
   /// By the exercises' names.
-  const std::map<std::string, Progress>& progress() const { return progress_; }
-  Progress progress_of(const std::string& exercise) const;
+  const std::map<std::string, ExerciseProgress>& progress() const { return progress_; }
+  ExerciseProgress progress_of(const std::string& exercise) const;
   /// Changes what is known of one, in the file as it is now: another check may have written it.
-  void change(const std::string& exercise, const std::function<void(Progress&)>& change);
+  void change(const std::string& exercise, const std::function<void(ExerciseProgress&)>& change);
   /// Puts the exercise back as it was found; the learner's is kept as NAME.cpp.old. Returns its path.
   std::string reset(const Master& exercise) const;
 
@@ -48,7 +48,7 @@ class Folder {
   explicit Folder(std::string path);
   void save() const;
   std::string path_;
-  std::map<std::string, Progress> progress_;
+  std::map<std::string, ExerciseProgress> progress_;
 };
 
 }  // namespace lockstep::workshop

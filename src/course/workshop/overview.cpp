@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "course/workshop/course.h"
-#include "course/workshop/ink.h"
+#include "course/workshop/text_style.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
@@ -23,13 +23,13 @@ constexpr size_t kMostOfAName = 4096, kMostOfADate = 16;
 
 struct Mark {
   const char* word;
-  Ink ink;
+  TextStyle style;
 };
 
 // "read": solved after a look at the solution
-Mark mark_of(const Progress& progress) {
-  if (!progress.solved.empty()) return {progress.saw_solution ? "read" : "done", Ink::good};
-  return progress.tries > 0 ? Mark{"begun", Ink::bad} : Mark{"", Ink::plain};
+Mark mark_of(const ExerciseProgress& progress) {
+  if (!progress.solved.empty()) return {progress.saw_solution ? "read" : "done", TextStyle::good};
+  return progress.tries > 0 ? Mark{"begun", TextStyle::bad} : Mark{"", TextStyle::plain};
 }
 
 using Place = std::vector<Master>::const_iterator;
@@ -61,8 +61,9 @@ size_t width_of(const std::vector<Master>& all, int chapter) {
 void print_exercise(const Folder& folder, const Master& exercise, size_t width, bool is_next) {
   const auto mark = mark_of(folder.progress_of(exercise.name()));
   const auto row = format("{:<{}} {}", exercise.name(), width, exercise.title());
-  output::print(inked(is_next ? "> " : "  ", Ink::strong) + inked(format("{:<6}", mark.word), mark.ink) +
-                inked(fitting(row, kColumns - 8), is_next ? Ink::strong : Ink::plain) + "\n");
+  output::print(styled(is_next ? "> " : "  ", TextStyle::strong) +
+                styled(format("{:<6}", mark.word), mark.style) +
+                styled(fitting(row, kColumns - 8), is_next ? TextStyle::strong : TextStyle::plain) + "\n");
 }
 
 std::string bar(size_t solved, size_t all) {
@@ -111,13 +112,13 @@ void print_overview(const Folder& folder) {
   for (auto row = all.begin(); row != all.end(); ++row) {
     const auto& own = chapter_of(*row);
     if (own.number != chapter)
-      say(format("{}{}. {}", chapter < 0 ? "" : "\n", own.number, own.title), Ink::strong);
+      say(format("{}{}. {}", chapter < 0 ? "" : "\n", own.number, own.title), TextStyle::strong);
     chapter = own.number;
     solved += is_solved(folder, *row) ? 1 : 0;
     print_exercise(folder, *row, width_of(all, chapter), row == next);
   }
   say(format("\n[{}] {} of {}", bar(solved, all.size()), solved, all.size()));
-  say(next == all.end() ? "all done" : format("next: lockstep check {}", next->name()), Ink::strong);
+  say(next == all.end() ? "all done" : format("next: lockstep check {}", next->name()), TextStyle::strong);
 }
 
 std::string next_words(const Folder& folder, const std::string& behind) {

@@ -133,13 +133,13 @@ void Trial::tell(const RunOptions& options) {
 Run Trial::run_ranks(const std::vector<std::string>& argv, const RunOptions& options,
                      std::vector<std::string>* printed) {
   tell(options);
-  std::vector<Command> commands;
+  std::vector<ConfinedCommand> commands;
   const Port port;
   auto words = options.before;
   words.insert(words.end(), argv.begin(), argv.end());
   for (int rank = 0; rank < options.world; ++rank)
     commands.push_back({words, with_temporaries(rank_environment(rank, port.number(), options)), folder_});
-  Limits limits{.time = options.time};
+  ProgramLimits limits{.time = options.time};
   if (options.may_fail) limits.grace = options.time;  // the others may go on without it
   auto endings = run_confined(commands, limits);
   Run run;

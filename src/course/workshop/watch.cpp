@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "course/workshop/course.h"
-#include "course/workshop/ink.h"
 #include "course/workshop/interruption.h"
+#include "course/workshop/text_style.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 
@@ -55,10 +55,10 @@ void check_and_go_on(Folder& folder, const Master& exercise) {
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& error) {
-    say("\n" + describe(error), Ink::bad);
+    say("\n" + describe(error), TextStyle::bad);
   }
   say(format("\nwatching {}{}: save to check again, Ctrl-C to end", exercise.name(), exercise.extension()),
-      Ink::faint);
+      TextStyle::faint);
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ void watch(Folder& folder, const std::optional<Master>& one) {
   std::map<std::string, Stamp> seen;
   for (const auto& exercise : watched) seen[exercise.name()] = stamp_of(folder.file_of(exercise));
   if (one) check_and_go_on(folder, *one);
-  if (!one) say("watching exercises/: save one to check it, Ctrl-C to end", Ink::faint);
+  if (!one) say("watching exercises/: save one to check it, Ctrl-C to end", TextStyle::faint);
   for (;; rest()) {
     for (const auto& exercise : watched) {
       auto& last = seen[exercise.name()];

@@ -8,17 +8,18 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/ink.h"
 #include "lockstep/base/log_look.h"
 #include "lockstep/base/readable.h"
+#include "lockstep/base/text_style.h"
 #include "lockstep/base/wrap.h"
 
 namespace lockstep::log {
 namespace {
 
 constexpr std::array<const char*, 5> kNames = {"debug", "info", "warning", "error", "silent"};
-constexpr std::array<base::Ink, 5> kInks = {base::Ink::faint, base::Ink::plain, base::Ink::bad,
-                                            base::Ink::wrong, base::Ink::plain};
+constexpr std::array<base::TextStyle, 5> kStyles = {base::TextStyle::faint, base::TextStyle::plain,
+                                                    base::TextStyle::bad, base::TextStyle::wrong,
+                                                    base::TextStyle::plain};
 
 std::atomic<int> own_rank{0};
 std::atomic<int> world_size{1};
@@ -27,8 +28,8 @@ std::atomic<Level> other_level{Level::error};
 std::atomic<const char*> line_begin{""};
 
 // for good, as a line may be written while statics are destroyed
-Look& look() {
-  static auto* now = new Look;
+LogLook& look() {
+  static auto* now = new LogLook;
   return *now;
 }
 
@@ -51,7 +52,7 @@ void say(Level level, const std::string& text) {
   auto line = rank + kind + (kind.empty() ? "" : " ") + base::readable(text);
   if (look().width) line = base::wrapped(line, look().width());
   if (look().colour && !kind.empty())
-    line.replace(rank.size(), kind.size(), base::in_ink(kind, kInks[static_cast<size_t>(level)]));
+    line.replace(rank.size(), kind.size(), base::with_style(kind, kStyles[static_cast<size_t>(level)]));
   write_line(line_begin.load() + line + "\n");
 }
 
@@ -67,7 +68,7 @@ void set_level(Level level, Level others) {
   other_level = others;
 }
 
-void set_look(Look now) {
+void set_look(LogLook now) {
   look() = std::move(now);
 }
 

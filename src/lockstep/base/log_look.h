@@ -6,12 +6,12 @@
 
 namespace lockstep::log {
 
-struct Look {
+struct LogLook {
   bool colour = false;
   std::function<size_t()> width = {};  // of the terminal now; none = lines stay as they are
 };
 
 /// Before the first thread that logs.
-void set_look(Look look);
+void set_look(LogLook look);
 
 }  // namespace lockstep::log

@@ -5,7 +5,7 @@
 
 namespace lockstep::checkpoint {
 
-enum class Op : uint8_t {
+enum class PickleOp : uint8_t {
   // the pickle itself
   proto = 0x80,
   frame = 0x95,

@@ -110,7 +110,7 @@ BackendPtr on_a_node(BackendPtr gloo, std::shared_ptr<RollCall> roll, std::chron
   auto node = open_memory(*roll, "node", peers, slot_bytes_for(peers.size()), join_timeout, why);
   if (node)
     return c10::make_intrusive<InlineBackend>("shared", std::move(gloo), std::move(node), std::move(roll),
-                                              timeout, SumOrder::as_gloo, Runs::in_the_call_or_behind);
+                                              timeout, SumOrder::as_gloo, Execution::in_the_call_or_behind);
   tell_of_gloo(*roll, why);
   return gloo;
 }

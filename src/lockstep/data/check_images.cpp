@@ -9,7 +9,7 @@
 
 namespace lockstep::data {
 
-std::vector<Damage> damaged_images(const FoundImages& images, Check check) {
+std::vector<Damage> damaged_images(const FoundImages& images, ImageCheck check) {
   constexpr int kLeastThreads = 8;  // first and last bytes: mostly waiting
   std::vector<Damage> damaged;
   std::mutex mutex;
@@ -17,7 +17,7 @@ std::vector<Damage> damaged_images(const FoundImages& images, Check check) {
     return [&, reader = std::make_shared<ImageReader>()](int64_t i) {
       const auto path = images.root + "/" + images.files[i];
       try {
-        if (check == Check::ends) {
+        if (check == ImageCheck::ends) {
           reader->check(path);
         } else {
           reader->read(path);
@@ -29,7 +29,7 @@ std::vector<Damage> damaged_images(const FoundImages& images, Check check) {
     };
   };
   parallel_each(static_cast<int64_t>(images.files.size()),
-                thread_count(check == Check::ends ? kLeastThreads : 1), make);
+                thread_count(check == ImageCheck::ends ? kLeastThreads : 1), make);
   std::sort(damaged.begin(), damaged.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
   return damaged;
 }

@@ -10,7 +10,7 @@
 namespace lockstep::data {
 
 /// How well one looks: at each file's first and last bytes, or at all its pixels.
-enum class Check { ends, pixels };
+enum class ImageCheck { ends, pixels };
 
 struct Damage {
   int64_t index;  // in the list
@@ -18,7 +18,7 @@ struct Damage {
 };
 
 /// In the list's order, by several threads. InputError where this lockstep lacks a library for some.
-std::vector<Damage> damaged_images(const FoundImages& images, Check check);
+std::vector<Damage> damaged_images(const FoundImages& images, ImageCheck check);
 
 /// Takes them out of the list.
 void leave_out(const std::vector<Damage>& damaged, FoundImages& images);

@@ -112,7 +112,7 @@ void add_class(const std::string& below, int64_t label, FoundImages& found) {
 
 }  // namespace
 
-ImageLayout image_layout(const std::string& root) {
+ImageFolders image_layout(const std::string& root) {
   std::error_code none;
   if (!fs::is_directory(root, none)) {
     throw InputError(fs::exists(root, none) ? "data.root is a file, not a folder" : "there is no such folder",

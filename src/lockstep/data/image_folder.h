@@ -10,12 +10,12 @@
 namespace lockstep::data {
 
 /// Where the images lie: FOLDER/train/CLASS and FOLDER/val/CLASS (or eval, or test), or FOLDER/CLASS alone.
-struct ImageLayout {
+struct ImageFolders {
   std::string train;
   std::string eval;  // empty = a part of train
 };
 /// InputError where there is no such folder.
-ImageLayout image_layout(const std::string& root);
+ImageFolders image_layout(const std::string& root);
 
 /// The names of the class folders, sorted. InputError where there are none, or one is not UTF-8.
 std::vector<std::string> class_folders(const std::string& root);

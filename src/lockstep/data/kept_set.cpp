@@ -67,7 +67,7 @@ struct Kept {
   SharedSet set;
 };
 
-std::shared_ptr<base::FileMap> mapped(const std::string& path, const Origin& origin, Head& head) {
+std::shared_ptr<base::FileMap> mapped(const std::string& path, const OriginalFile& origin, Head& head) {
   const base::Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
   struct stat facts {};
   if (!file || ::fstat(file.number(), &facts) != 0 || !S_ISREG(facts.st_mode) || !origin.is_trusted(facts) ||
@@ -118,7 +118,7 @@ bool read_table(Kept& kept) {
   return !table.failed();
 }
 
-std::optional<Kept> read_kept(const std::string& path, const Origin& origin, bool check_tensors) {
+std::optional<Kept> read_kept(const std::string& path, const OriginalFile& origin, bool check_tensors) {
   Kept kept;
   kept.mapping = mapped(path, origin, kept.head);
   if (!kept.mapping) return std::nullopt;
@@ -199,34 +199,34 @@ class Partial {
 
 }  // namespace
 
-Origin::Origin(const std::string& path) : path_(path) {
+OriginalFile::OriginalFile(const std::string& path) : path_(path) {
   const auto facts = looked_at(path);
   facts_ = written(facts);
   owner_ = facts.st_uid;
 }
 
-bool Origin::is_trusted(const struct stat& facts) const {
+bool OriginalFile::is_trusted(const struct stat& facts) const {
   const bool known = facts.st_uid == ::geteuid() || facts.st_uid == 0 || facts.st_uid == owner_;
   return known && (facts.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-const std::string& Origin::digest() const {
+const std::string& OriginalFile::digest() const {
   if (digest_.empty()) digest_ = base::sha256_of_file(path_);
   return digest_;
 }
 
-std::string Origin::state() const {
+std::string OriginalFile::state() const {
   const auto sum = digest();
   if (written(looked_at(path_)) != facts_) throw Error("the file was changed while it was read", path_, "");
   return base::pack_texts({is_settled(path_) ? facts_ : "", sum});
 }
 
-uint32_t Origin::rights() const {
+uint32_t OriginalFile::rights() const {
   struct stat facts {};
   return ::stat(path_.c_str(), &facts) == 0 ? (facts.st_mode & 0044) | 0600 : 0600;
 }
 
-bool Origin::is(const std::string& state) const {
+bool OriginalFile::is(const std::string& state) const {
   std::vector<std::string> texts;
   try {
     texts = base::unpack_texts(state);
@@ -236,13 +236,14 @@ bool Origin::is(const std::string& state) const {
   return texts.size() == 2 && (texts[0] == facts_ || texts[1] == digest());
 }
 
-std::optional<SharedSet> find_kept(const std::string& path, const std::string& key, const Origin& origin) {
+std::optional<SharedSet> find_kept(const std::string& path, const std::string& key,
+                                   const OriginalFile& origin) {
   auto kept = read_kept(path, origin, /*check_tensors=*/true);
   if (!kept || kept->key != key || !origin.is(kept->state)) return std::nullopt;
   return std::move(kept->set);
 }
 
-SharedSet map_kept(const std::string& path, const Origin& origin) {
+SharedSet map_kept(const std::string& path, const OriginalFile& origin) {
   auto kept = read_kept(path, origin, /*check_tensors=*/false);
   if (!kept)
     throw Error("the kept tokens have gone, or others may write them", path,
@@ -250,7 +251,8 @@ SharedSet map_kept(const std::string& path, const Origin& origin) {
   return std::move(kept->set);
 }
 
-void keep_set(const std::string& path, const std::string& key, const Origin& origin, const SharedSet& set) {
+void keep_set(const std::string& path, const std::string& key, const OriginalFile& origin,
+              const SharedSet& set) {
   const auto table = kept_table(key, origin.state(), set);
   const int64_t before = static_cast<int64_t>(sizeof(Head) + table.size());
   Head head{};

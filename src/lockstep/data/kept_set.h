@@ -14,9 +14,9 @@
 namespace lockstep::data {
 
 /// A file's content, told by its digest, or at once where nothing has touched the file since.
-class Origin {
+class OriginalFile {
  public:
-  explicit Origin(const std::string& path);
+  explicit OriginalFile(const std::string& path);
   const std::string& digest() const;
   /// Is it what state() described, in a file of this content? Reads the file only where it was touched.
   bool is(const std::string& state) const;
@@ -37,12 +37,14 @@ class Origin {
 
 /// The set that keep_set() wrote for `key` from this origin; nothing where there is none, or the file is
 /// damaged, not to be trusted, of another version or of something else.
-std::optional<SharedSet> find_kept(const std::string& path, const std::string& key, const Origin& origin);
+std::optional<SharedSet> find_kept(const std::string& path, const std::string& key,
+                                   const OriginalFile& origin);
 
 /// The same on another rank of the node, which trusts what find_kept() looked at.
-SharedSet map_kept(const std::string& path, const Origin& origin);
+SharedSet map_kept(const std::string& path, const OriginalFile& origin);
 
 /// Throws where it cannot be written. Two that write at once write one after the other, each a whole file.
-void keep_set(const std::string& path, const std::string& key, const Origin& origin, const SharedSet& set);
+void keep_set(const std::string& path, const std::string& key, const OriginalFile& origin,
+              const SharedSet& set);
 
 }  // namespace lockstep::data

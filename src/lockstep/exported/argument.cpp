@@ -47,11 +47,11 @@ IValue read_values(const Json& json, Each each) {
   return values;
 }
 
-Argument named(const Json& json, const Names& names) {
+Argument named(const Json& json, const SlotNames& names) {
   return slot(names.find(text_at(json, "name")));
 }
 
-Argument symbol(const Json& json, const Names& names) {
+Argument symbol(const Json& json, const SlotNames& names) {
   const auto [kind, value] = only_field(json);
   if (kind == "as_name") return slot(names.find(value.get<std::string>()));
   if (kind == "as_int") return constant(whole_number(value));
@@ -60,7 +60,7 @@ Argument symbol(const Json& json, const Names& names) {
   throw Refusal("a size of the graph is of the kind " + shown(kind));
 }
 
-Argument optional_tensor(const Json& json, const Names& names) {
+Argument optional_tensor(const Json& json, const SlotNames& names) {
   const auto [kind, value] = only_field(json);
   return kind == "as_none" ? constant(IValue()) : named(value, names);
 }
@@ -72,63 +72,67 @@ Argument device(const Json& json) {
   return argument;
 }
 
-using Reader = std::function<Argument(const Json&, const Names&)>;
+using Reader = std::function<Argument(const Json&, const SlotNames&)>;
 
 const std::unordered_map<std::string, Reader>& readers() {
   static const std::unordered_map<std::string, Reader> known = {
-      {"as_none", [](const Json&, const Names&) { return constant(IValue()); }},
+      {"as_none", [](const Json&, const SlotNames&) { return constant(IValue()); }},
       {"as_tensor", named},
       {"as_optional_tensor", optional_tensor},
       {"as_sym_int", symbol},
       {"as_sym_float", symbol},
       {"as_sym_bool", symbol},
-      {"as_int", [](const Json& json, const Names&) { return constant(whole_number(json)); }},
-      {"as_float", [](const Json& json, const Names&) { return constant(number_of(json)); }},
-      {"as_bool", [](const Json& json, const Names&) { return constant(json.get<bool>()); }},
-      {"as_string", [](const Json& json, const Names&) { return constant(json.get<std::string>()); }},
+      {"as_int", [](const Json& json, const SlotNames&) { return constant(whole_number(json)); }},
+      {"as_float", [](const Json& json, const SlotNames&) { return constant(number_of(json)); }},
+      {"as_bool", [](const Json& json, const SlotNames&) { return constant(json.get<bool>()); }},
+      {"as_string", [](const Json& json, const SlotNames&) { return constant(json.get<std::string>()); }},
       {"as_complex",
-       [](const Json& json, const Names&) {
+       [](const Json& json, const SlotNames&) {
          return constant(c10::complex<double>(number_of(json.at("real")), number_of(json.at("imag"))));
        }},
       {"as_scalar_type",
-       [](const Json& json, const Names&) { return constant(static_cast<int64_t>(scalar_type_of(json))); }},
+       [](const Json& json, const SlotNames&) {
+         return constant(static_cast<int64_t>(scalar_type_of(json)));
+       }},
       {"as_memory_format",
-       [](const Json& json, const Names&) { return constant(static_cast<int64_t>(memory_format_of(json))); }},
+       [](const Json& json, const SlotNames&) {
+         return constant(static_cast<int64_t>(memory_format_of(json)));
+       }},
       {"as_layout",
-       [](const Json& json, const Names&) { return constant(static_cast<int64_t>(layout_of(json))); }},
-      {"as_device", [](const Json& json, const Names&) { return device(json); }},
+       [](const Json& json, const SlotNames&) { return constant(static_cast<int64_t>(layout_of(json))); }},
+      {"as_device", [](const Json& json, const SlotNames&) { return device(json); }},
       {"as_ints",
-       [](const Json& json, const Names&) { return constant(read_values<int64_t>(json, whole_number)); }},
+       [](const Json& json, const SlotNames&) { return constant(read_values<int64_t>(json, whole_number)); }},
       {"as_floats",
-       [](const Json& json, const Names&) { return constant(read_values<double>(json, number_of)); }},
+       [](const Json& json, const SlotNames&) { return constant(read_values<double>(json, number_of)); }},
       {"as_bools",
-       [](const Json& json, const Names&) {
+       [](const Json& json, const SlotNames&) {
          return constant(read_values<bool>(json, [](const Json& item) { return item.get<bool>(); }));
        }},
       {"as_strings",
-       [](const Json& json, const Names&) {
+       [](const Json& json, const SlotNames&) {
          return constant(
              read_values<std::string>(json, [](const Json& item) { return item.get<std::string>(); }));
        }},
       {"as_tensors",
-       [](const Json& json, const Names& names) {
+       [](const Json& json, const SlotNames& names) {
          return read_list(json, c10::TensorType::get(), [&](const Json& item) { return named(item, names); });
        }},
       {"as_optional_tensors",
-       [](const Json& json, const Names& names) {
+       [](const Json& json, const SlotNames& names) {
          return read_list(json, c10::OptionalType::ofTensor(),
                           [&](const Json& item) { return optional_tensor(item, names); });
        }},
       {"as_sym_ints",
-       [](const Json& json, const Names& names) {
+       [](const Json& json, const SlotNames& names) {
          return read_list(json, c10::IntType::get(), [&](const Json& item) { return symbol(item, names); });
        }},
       {"as_sym_floats",
-       [](const Json& json, const Names& names) {
+       [](const Json& json, const SlotNames& names) {
          return read_list(json, c10::FloatType::get(), [&](const Json& item) { return symbol(item, names); });
        }},
       {"as_sym_bools",
-       [](const Json& json, const Names& names) {
+       [](const Json& json, const SlotNames& names) {
          return read_list(json, c10::BoolType::get(), [&](const Json& item) { return symbol(item, names); });
        }},
   };
@@ -142,7 +146,7 @@ bool is_number(Holds holds) {
 // Fits an argument to a type, or says that it does not.
 class Fitting {
  public:
-  explicit Fitting(const Names& names) : names_(names) {}
+  explicit Fitting(const SlotNames& names) : names_(names) {}
 
   bool fit(Argument& argument, c10::TypePtr type, std::optional<int32_t> length) const {
     if (const auto optional = type->cast<c10::OptionalType>()) {
@@ -243,7 +247,7 @@ class Fitting {
     }
   }
 
-  const Names& names_;
+  const SlotNames& names_;
 };
 
 // libtorch trusts the numbers of its enumerations, which the schema calls integers.
@@ -267,7 +271,7 @@ bool is_of_kind(const Json& json, c10::TypePtr type) {
 
 }  // namespace
 
-int Names::add(const std::string& name, Holds holds) {
+int SlotNames::add(const std::string& name, Holds holds) {
   const auto number = static_cast<int>(graph_.slots.size());
   if (!slots_.emplace(name, number).second)
     throw Refusal(format("the graph gives two values the name {}", shown(name)));
@@ -275,13 +279,13 @@ int Names::add(const std::string& name, Holds holds) {
   return number;
 }
 
-int Names::find(const std::string& name) const {
+int SlotNames::find(const std::string& name) const {
   const auto found = slots_.find(name);
   if (found != slots_.end()) return found->second;
   throw Refusal(format("the graph uses {} before anything gives it", shown(name)));
 }
 
-Argument read_argument(const Json& json, const Names& names) {
+Argument read_argument(const Json& json, const SlotNames& names) {
   const auto [kind, value] = only_field(json);
   const auto reader = readers().find(kind);
   if (reader == readers().end()) {
@@ -291,7 +295,7 @@ Argument read_argument(const Json& json, const Names& names) {
   return reader->second(value, names);
 }
 
-Argument read_argument(const Json& json, const c10::Argument& wanted, const Names& names) {
+Argument read_argument(const Json& json, const c10::Argument& wanted, const SlotNames& names) {
   auto argument = read_argument(json, names);
   if (is_of_kind(json, wanted.real_type()) && Fitting(names).fit(argument, wanted.type(), wanted.N()))
     return argument;

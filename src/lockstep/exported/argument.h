@@ -12,9 +12,9 @@
 namespace lockstep::exported {
 
 /// The values of a graph by name.
-class Names {
+class SlotNames {
  public:
-  explicit Names(Graph& graph) : graph_(graph) {}
+  explicit SlotNames(Graph& graph) : graph_(graph) {}
   /// A new slot. Refusal for a name that is taken.
   int add(const std::string& name, Holds holds);
   /// Refusal where nothing before has that name.
@@ -27,9 +27,9 @@ class Names {
 };
 
 /// As the file has it, of any kind.
-Argument read_argument(const Json& json, const Names& names);
+Argument read_argument(const Json& json, const SlotNames& names);
 /// As the operator wants it: a number in a tensor's place becomes what Python makes of it, one number a list
 /// of them. Refusal, which names the argument, for what it does not take.
-Argument read_argument(const Json& json, const c10::Argument& wanted, const Names& names);
+Argument read_argument(const Json& json, const c10::Argument& wanted, const SlotNames& names);
 
 }  // namespace lockstep::exported

@@ -30,7 +30,7 @@ class Modules {
   std::unordered_map<std::string, torch::nn::Module*> modules_;
 };
 
-const at::Tensor& tensor_of(const Program& program, const std::string& name) {
+const at::Tensor& tensor_of(const ExportedProgram& program, const std::string& name) {
   const auto weight = program.weights.find(name);
   return weight == program.weights.end() ? program.constants.at(name) : weight->second;
 }
@@ -72,14 +72,14 @@ void register_all(Bound& bound, torch::nn::Module& root, StateNames& names) {
   }
 }
 
-[[noreturn]] void refuse_other(const std::string& what, const Program& program) {
+[[noreturn]] void refuse_other(const std::string& what, const ExportedProgram& program) {
   throw InputError(format("the model for evaluation is another one: {}", what), program.path,
                    "export both from one model: after train(), and after eval()");
 }
 
 }  // namespace
 
-Bound bind(Program program, torch::nn::Module& root, StateNames& names) {
+Bound bind(ExportedProgram program, torch::nn::Module& root, StateNames& names) {
   Bound bound{std::move(program), {}};
   refusing(bound.program.path, [&] { register_all(bound, root, names); });
   // the tensors live in the module now
@@ -88,7 +88,7 @@ Bound bind(Program program, torch::nn::Module& root, StateNames& names) {
   return bound;
 }
 
-Bound bind_like(Program program, const Bound& train) {
+Bound bind_like(ExportedProgram program, const Bound& train) {
   std::map<std::string, at::Tensor> trained;
   for (size_t i = 0; i < train.tensors.size(); ++i) {
     const auto& input = train.program.signature.inputs[i];

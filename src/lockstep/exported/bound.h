@@ -12,7 +12,7 @@
 namespace lockstep::exported {
 
 struct Bound {
-  Program program;
+  ExportedProgram program;
   std::vector<at::Tensor>
       tensors;  ///< for each of the graph's inputs; undefined where the user gives a value
 };
@@ -24,11 +24,11 @@ struct StateNames {
 };
 
 /// Registers each parameter and buffer once, under the first of its names, in submodules as Python has them.
-Bound bind(Program program, torch::nn::Module& root, StateNames& names);
+Bound bind(ExportedProgram program, torch::nn::Module& root, StateNames& names);
 
 /// The same model's graph for evaluation, on the tensors that train; of its own it has constants alone.
 /// InputError where it is another model.
-Bound bind_like(Program program, const Bound& train);
+Bound bind_like(ExportedProgram program, const Bound& train);
 
 /// Constants go where the parameters went.
 void move_constants(Bound& bound, at::Device device);

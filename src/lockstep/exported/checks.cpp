@@ -93,10 +93,10 @@ void check_div_out(const Values& values) {
 
 }  // namespace
 
-Check find_check(const std::string& name) {
-  static const std::map<std::string, Check> known = {{"aten::_weight_norm", check_weight_norm},
-                                                     {"aten::div.out", check_div_out},
-                                                     {"aten::lstm.input", check_lstm}};
+ArgumentCheck find_check(const std::string& name) {
+  static const std::map<std::string, ArgumentCheck> known = {{"aten::_weight_norm", check_weight_norm},
+                                                             {"aten::div.out", check_div_out},
+                                                             {"aten::lstm.input", check_lstm}};
   const auto found = known.find(name);
   return found == known.end() ? nullptr : found->second;
 }

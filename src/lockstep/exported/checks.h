@@ -10,10 +10,10 @@
 namespace lockstep::exported {
 
 /// Throws Error for arguments with which the function would read or write elsewhere.
-using Check = void (*)(const std::vector<c10::IValue>& arguments);
+using ArgumentCheck = void (*)(const std::vector<c10::IValue>& arguments);
 
 /// By an operator's name with its overload, "aten::lstm.input"; nullptr for a function that checks for
 /// itself.
-Check find_check(const std::string& name);
+ArgumentCheck find_check(const std::string& name);
 
 }  // namespace lockstep::exported

@@ -31,7 +31,7 @@ const std::map<std::string, Node::Kind>& higher_order() {
 
 class Compiler {
  public:
-  Compiler(std::set<std::string> counters, Calls& calls, int depth)
+  Compiler(std::set<std::string> counters, GraphCalls& calls, int depth)
       : counters_(std::move(counters)), calls_(calls), depth_(depth) {}
 
   Graph run(const Json& json) {
@@ -249,15 +249,15 @@ class Compiler {
   }
 
   Graph graph_;
-  Names names_{graph_};
+  SlotNames names_{graph_};
   std::set<std::string> counters_;  // and what adding to them gives
-  Calls& calls_;
+  GraphCalls& calls_;
   int depth_;
 };
 
 }  // namespace
 
-Graph compile(const Json& graph, const std::set<std::string>& counters, Calls& calls) {
+Graph compile(const Json& graph, const std::set<std::string>& counters, GraphCalls& calls) {
   return Compiler(counters, calls, 0).run(graph);
 }
 

@@ -12,7 +12,7 @@
 namespace lockstep::exported {
 
 /// What a graph and those inside it call.
-struct Calls {
+struct GraphCalls {
   std::map<std::string, int64_t> operators;  ///< "aten::linear", how often
   std::set<std::string> draws;               ///< of those, the ones that draw numbers in eval mode, too
   std::set<std::string> changed;             ///< values that are changed in place, by name
@@ -21,7 +21,7 @@ struct Calls {
 
 /// `counters`: the inputs that count a norm's batches. Refusal, which names the operator, for what cannot
 /// run.
-Graph compile(const Json& graph, const std::set<std::string>& counters, Calls& calls);
+Graph compile(const Json& graph, const std::set<std::string>& counters, GraphCalls& calls);
 
 /// The line of Python that a node of the file stands for, "model.py:12, in forward"; empty where it has none.
 std::string place_of(const Json& node);

@@ -55,7 +55,7 @@ struct Node {
   std::string target;  // "aten.linear.default"
   std::string place;   // in Python's source, "model.py:12, in forward"; may be empty
   std::optional<c10::OperatorHandle> op = {};
-  Check check = nullptr;  // of op's arguments, before it is called
+  ArgumentCheck check = nullptr;  // of op's arguments, before it is called
   Arithmetic arithmetic = nullptr;
   std::vector<Argument> arguments = {};
   std::vector<std::unique_ptr<Graph>> graphs = {};

@@ -44,7 +44,7 @@ class AutocastRegion {
 
 // A branch of torch.cond with a graph of its own, as Python's operator has it: the whole of it is one node.
 struct Branch : torch::autograd::Function<Branch> {
-  static Tensors forward(torch::autograd::AutogradContext* context, const Graph* graph, const Way* way,
+  static Tensors forward(torch::autograd::AutogradContext* context, const Graph* graph, const GraphMode* way,
                          const Values* operands, at::TensorList tensors) {
     Values inside = *operands;
     Tensors kept;
@@ -113,7 +113,7 @@ Values without_lists(const Values& values) {
 
 }  // namespace
 
-Values run_branch(const Graph& branch, Values operands, const Way& way) {
+Values run_branch(const Graph& branch, Values operands, const GraphMode& way) {
   Tensors tensors;
   bool learns = false;
   for (const auto& value : operands) {
@@ -128,7 +128,7 @@ Values run_branch(const Graph& branch, Values operands, const Way& way) {
   return results;
 }
 
-Values run_nested(const Node& node, Values arguments, const Way& way) {
+Values run_nested(const Node& node, Values arguments, const GraphMode& way) {
   const auto values = without_lists(arguments);
   switch (node.kind) {
     case Node::Kind::branch: {

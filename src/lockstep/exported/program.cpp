@@ -13,7 +13,7 @@ constexpr const char* kModel = "models/model.json";
 // The forms of the graph that are known: torch 2.9 writes 8.14, torch 2.15 writes 8.20.
 constexpr int64_t kMajor = 8, kLeastMinor = 14, kMostMinor = 20;
 
-void read_version(const Json& model, Program& program) {
+void read_version(const Json& model, ExportedProgram& program) {
   const auto& version = model.at("schema_version");
   const auto major = whole_number(version.at("major")), minor = whole_number(version.at("minor"));
   program.schema = format("{}.{}", major, minor);
@@ -38,7 +38,7 @@ std::set<std::string> counters_of(const Signature& signature) {
   return found;
 }
 
-void check_tensors(const Program& program) {
+void check_tensors(const ExportedProgram& program) {
   for (const auto& input : program.signature.inputs) {
     if (!is_given(input) && !program.weights.contains(input.name) && !program.constants.contains(input.name))
       throw Refusal(format("the file lacks the tensor {}", shown(input.name)));
@@ -56,7 +56,7 @@ at::DeviceType home_of(const Json& graph, const Signature& signature) {
   return at::kCPU;
 }
 
-void read_graph(const Json& model, Program& program) {
+void read_graph(const Json& model, ExportedProgram& program) {
   read_version(model, program);
   program.signature = read_signature(model);
   program.home = home_of(model.at("graph_module").at("graph"), program.signature);
@@ -69,9 +69,9 @@ void read_graph(const Json& model, Program& program) {
 
 }  // namespace
 
-Program read_program(const std::string& path) {
+ExportedProgram read_program(const std::string& path) {
   const Archive archive(path);
-  Program program;
+  ExportedProgram program;
   program.path = path;
   refusing(path, [&] {
     read_graph(archive.json(kModel), program);
@@ -83,8 +83,8 @@ Program read_program(const std::string& path) {
   return archive.whole(std::move(program));
 }
 
-Program read_program(std::string_view model_json, const std::string& path) {
-  Program program;
+ExportedProgram read_program(std::string_view model_json, const std::string& path) {
+  ExportedProgram program;
   program.path = path;
   refusing(path, [&] { read_graph(base::parse_json(model_json), program); });
   return program;

@@ -11,7 +11,7 @@
 
 namespace lockstep::exported {
 
-struct Program {
+struct ExportedProgram {
   std::string path;
   std::string torch_version, schema;  // who wrote it, and in which form: "8.20"
   bool is_newer = false;              // than the forms that are known
@@ -19,13 +19,13 @@ struct Program {
   at::DeviceType home = at::kCPU;     // what the model was exported on
   Graph graph;
   Signature signature;
-  Calls calls;
+  GraphCalls calls;
   Weights weights, constants;
 };
 
 /// InputError for what is not whole, or cannot be run here.
-Program read_program(const std::string& path);
+ExportedProgram read_program(const std::string& path);
 /// From the text of models/model.json alone, without a tensor.
-Program read_program(std::string_view model_json, const std::string& path);
+ExportedProgram read_program(std::string_view model_json, const std::string& path);
 
 }  // namespace lockstep::exported

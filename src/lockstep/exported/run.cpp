@@ -27,9 +27,9 @@ IValue cast(const IValue& value, Cast cast) {
   return value;
 }
 
-IValue evaluate(const Argument& argument, const Slots& slots, const Way& way);
+IValue evaluate(const Argument& argument, const Slots& slots, const GraphMode& way);
 
-IValue evaluate_list(const Argument& argument, const Slots& slots, const Way& way) {
+IValue evaluate_list(const Argument& argument, const Slots& slots, const GraphMode& way) {
   switch (argument.element->kind()) {
     case c10::TypeKind::IntType: {
       std::vector<int64_t> values;
@@ -59,7 +59,7 @@ IValue evaluate_list(const Argument& argument, const Slots& slots, const Way& wa
   }
 }
 
-IValue evaluate(const Argument& argument, const Slots& slots, const Way& way) {
+IValue evaluate(const Argument& argument, const Slots& slots, const GraphMode& way) {
   switch (argument.kind) {
     case Argument::Kind::constant:
       return argument.value;
@@ -82,7 +82,7 @@ void keep(const Node& node, std::vector<IValue>& results, Slots& slots) {
   }
 }
 
-void call(const Node& node, Slots& slots, const Way& way, torch::jit::Stack& stack) {
+void call(const Node& node, Slots& slots, const GraphMode& way, torch::jit::Stack& stack) {
   stack.clear();
   for (const auto& argument : node.arguments) stack.push_back(evaluate(argument, slots, way));
   if (way.eval) {
@@ -97,12 +97,12 @@ void call(const Node& node, Slots& slots, const Way& way, torch::jit::Stack& sta
 
 // Under autocast a tensor has another dtype than when the model was exported; Python's own module has no such
 // check.
-bool is_skipped(const Node& node, const Way& way) {
+bool is_skipped(const Node& node, const GraphMode& way) {
   static const c10::OperatorName check("aten::_assert_tensor_metadata", "");
   return node.op->operator_name() == check && at::autocast::is_autocast_enabled(way.device.type());
 }
 
-void run_node(const Node& node, Slots& slots, const Way& way, torch::jit::Stack& stack) {
+void run_node(const Node& node, Slots& slots, const GraphMode& way, torch::jit::Stack& stack) {
   if (node.kind == Node::Kind::op) {
     if (way.eval && node.only_in_training)
       slots[static_cast<size_t>(node.outputs.at(0))] = evaluate(node.arguments.at(0), slots, way);
@@ -130,7 +130,7 @@ void run_node(const Node& node, Slots& slots, const Way& way, torch::jit::Stack&
 
 }  // namespace
 
-std::vector<IValue> run(const Graph& graph, std::vector<IValue> inputs, const Way& way) {
+std::vector<IValue> run(const Graph& graph, std::vector<IValue> inputs, const GraphMode& way) {
   if (inputs.size() != graph.inputs.size())
     throw Error(format("a graph of {} inputs got {}", graph.inputs.size(), inputs.size()));
   Slots slots(graph.slots.size());

@@ -11,13 +11,13 @@
 namespace lockstep::exported {
 
 /// How a graph runs.
-struct Way {
+struct GraphMode {
   at::Device device;    ///< in place of the one it was exported on
   at::DeviceType home;  ///< the kind of that one
   bool eval = false;    ///< with what eval mode changes
 };
 
 /// Outputs for inputs, one for each of the graph's.
-std::vector<c10::IValue> run(const Graph& graph, std::vector<c10::IValue> inputs, const Way& way);
+std::vector<c10::IValue> run(const Graph& graph, std::vector<c10::IValue> inputs, const GraphMode& way);
 
 }  // namespace lockstep::exported

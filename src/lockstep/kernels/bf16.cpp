@@ -45,7 +45,7 @@ LOCKSTEP_BF16 inline __m512i everywhere(const uint16_t* pair) {
 }  // namespace
 
 bool multiplies_bf16() {
-  static const bool here = level() == Level::avx512 && __builtin_cpu_supports("avx512bf16") &&
+  static const bool here = level() == SimdLevel::avx512 && __builtin_cpu_supports("avx512bf16") &&
                            __builtin_cpu_supports("avx512vbmi2");
   return here;
 }

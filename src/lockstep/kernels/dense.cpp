@@ -124,7 +124,7 @@ LOCKSTEP_INLINE inline void sum_rows(Lanes<lanes> registers, const float* from, 
 
 }  // namespace
 
-DenseChain::DenseChain(std::vector<DenseLayer> layers, Level level)
+DenseChain::DenseChain(std::vector<DenseLayer> layers, SimdLevel level)
     : layers_(std::move(layers)), level_(level), outputs_(layers_.size()) {
   for (const auto& layer : layers_) turned_.emplace_back(layer.inputs * layer.outputs);
 }

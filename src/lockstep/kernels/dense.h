@@ -20,7 +20,7 @@ struct DenseLayer {
 
 class DenseChain {
  public:
-  DenseChain(std::vector<DenseLayer> layers, Level level);
+  DenseChain(std::vector<DenseLayer> layers, SimdLevel level);
 
   /// Where its memory is now; inputs and outputs stay.
   DenseLayer& layer(size_t i) { return layers_[i]; }
@@ -34,7 +34,7 @@ class DenseChain {
 
  private:
   std::vector<DenseLayer> layers_;
-  Level level_;
+  SimdLevel level_;
   int64_t rows_ = 0;
   std::vector<std::vector<float>> turned_;   // weights transposed: [inputs, outputs]
   std::vector<std::vector<float>> outputs_;  // of each layer, behind its ReLU

@@ -80,7 +80,7 @@ LOCKSTEP_INLINE inline void add_gradient(Lanes<lanes>, Lanes<many>, const ConvSh
 }  // namespace
 
 void first_conv_forward(const ConvShape& shape, const float* x, const float* weight, const float* bias,
-                        float* output, uint8_t* winner, Level level) {
+                        float* output, uint8_t* winner, SimdLevel level) {
   const Scratch<float> taps(kTaps * shape.out);
   turn(weight, shape.out, taps.get());
   at::parallel_for(0, shape.images, 1, [&](int64_t begin, int64_t end) {
@@ -114,7 +114,7 @@ void first_conv_forward(const ConvShape& shape, const float* x, const float* wei
 }
 
 void first_conv_backward(const ConvShape& shape, const float* x, const float* gradient, const uint8_t* winner,
-                         float* weight, float* bias, Level level) {
+                         float* weight, float* bias, SimdLevel level) {
   constexpr int64_t kChannelsAtOnce = 32;
   const int64_t parts = (shape.out + kChannelsAtOnce - 1) / kChannelsAtOnce;
   at::parallel_for(0, parts, 1, [&](int64_t begin, int64_t end) {

@@ -11,10 +11,10 @@ constexpr int64_t kFirstStep = 16;
 
 /// weight [out][taps]; output and winner [images][windows][out].
 void first_conv_forward(const ConvShape& shape, const float* x, const float* weight, const float* bias,
-                        float* output, uint8_t* winner, Level level);
+                        float* output, uint8_t* winner, SimdLevel level);
 
 /// The weights' gradient [out][taps] and the bias's; the same at any number of threads.
 void first_conv_backward(const ConvShape& shape, const float* x, const float* gradient, const uint8_t* winner,
-                         float* weight, float* bias, Level level);
+                         float* weight, float* bias, SimdLevel level);
 
 }  // namespace lockstep::kernels

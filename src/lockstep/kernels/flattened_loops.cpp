@@ -4,12 +4,12 @@
 #include <c10/util/BFloat16.h>
 
 #include "lockstep/kernels/conv_shape.h"
-#include "lockstep/kernels/turn.h"
+#include "lockstep/kernels/transpose.h"
 
 namespace lockstep::kernels {
 
 void flatten_images(const float* x, int64_t images, int64_t places, int64_t channels, uint16_t* to,
-                    Level level) {
+                    SimdLevel level) {
   const int64_t size = places * channels;
   at::parallel_for(0, images, 1, [&](int64_t begin, int64_t end) {
     const Scratch<float> turned(size);

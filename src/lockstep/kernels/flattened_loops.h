@@ -9,6 +9,6 @@ namespace lockstep::kernels {
 
 /// [images][places][channels] to bf16 [images][channels][places]: to the nearest, of two the even one.
 void flatten_images(const float* x, int64_t images, int64_t places, int64_t channels, uint16_t* to,
-                    Level level);
+                    SimdLevel level);
 
 }  // namespace lockstep::kernels

@@ -4,13 +4,13 @@
 
 namespace lockstep::kernels {
 
-Level level_of(std::string_view capability) {
-  if (capability == "AVX512") return Level::avx512;
-  return capability == "AVX2" ? Level::avx2 : Level::portable;
+SimdLevel level_of(std::string_view capability) {
+  if (capability == "AVX512") return SimdLevel::avx512;
+  return capability == "AVX2" ? SimdLevel::avx2 : SimdLevel::portable;
 }
 
-Level level() {
-  static const Level here = level_of(at::get_cpu_capability());
+SimdLevel level() {
+  static const SimdLevel here = level_of(at::get_cpu_capability());
   return here;
 }
 

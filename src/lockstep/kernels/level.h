@@ -8,14 +8,14 @@
 namespace lockstep::kernels {
 
 /// gcc 12 compares vectors of AVX-512 one number at a time: what compares does so at AVX2, or in halves.
-enum class Level { portable, avx2, avx512 };
+enum class SimdLevel { portable, avx2, avx512 };
 
 /// What libtorch's own kernels use here, as far as there are such: the widest that this processor has, or
 /// ATEN_CPU_CAPABILITY's.
-Level level();
+SimdLevel level();
 
 /// What ATen calls it.
-Level level_of(std::string_view capability);
+SimdLevel level_of(std::string_view capability);
 
 /// Part of the loop that calls it, and so compiled for the same processor.
 #define LOCKSTEP_INLINE __attribute__((always_inline))
@@ -40,10 +40,10 @@ __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"))) void with
 
 /// Runs work(Lanes), a lambda marked LOCKSTEP_INLINE, whose loops are compiled for that level.
 template <class Work>
-void run_at([[maybe_unused]] Level level, const Work& work) {
+void run_at([[maybe_unused]] SimdLevel level, const Work& work) {
 #if defined(__x86_64__)
-  if (level == Level::avx512) return with_avx512(work);
-  if (level == Level::avx2) return with_avx2(work);
+  if (level == SimdLevel::avx512) return with_avx512(work);
+  if (level == SimdLevel::avx2) return with_avx2(work);
 #endif
   work(Lanes<4>());
 }

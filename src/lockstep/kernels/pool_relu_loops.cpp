@@ -112,10 +112,10 @@ constexpr int64_t kRowsAtOnce = 64;
 
 // All rows, by all threads, compiled for that level.
 template <class Work>
-void for_rows(const PooledImages& images, Level level, const Work& work) {
+void for_rows(const PooledImages& images, SimdLevel level, const Work& work) {
   const Rows rows(images);
   at::parallel_for(0, rows.count(), kRowsAtOnce, [&](int64_t begin, int64_t end) {
-    run_at(std::min(level, Level::avx2), [&](auto lanes) LOCKSTEP_INLINE {  // it compares
+    run_at(std::min(level, SimdLevel::avx2), [&](auto lanes) LOCKSTEP_INLINE {  // it compares
       for (int64_t row = begin; row < end; ++row) {
         rows.visit(row, [&](int64_t x, int64_t y, int64_t count, Window window) LOCKSTEP_INLINE {
           for_chunks(lanes, count,
@@ -127,7 +127,7 @@ void for_rows(const PooledImages& images, Level level, const Work& work) {
 }
 
 template <class T>
-void pool_all(const at::Tensor& x, const PooledImages& images, Level level, Pooled& pooled) {
+void pool_all(const at::Tensor& x, const PooledImages& images, SimdLevel level, Pooled& pooled) {
   const T* in = static_cast<const T*>(x.const_data_ptr());
   T* out = static_cast<T*>(pooled.output.mutable_data_ptr());
   uint8_t* winner = pooled.winner.mutable_data_ptr<uint8_t>();
@@ -138,8 +138,8 @@ void pool_all(const at::Tensor& x, const PooledImages& images, Level level, Pool
 }
 
 template <class T>
-void spread_all(const at::Tensor& gradient, const at::Tensor& winner, const PooledImages& images, Level level,
-                at::Tensor& out) {
+void spread_all(const at::Tensor& gradient, const at::Tensor& winner, const PooledImages& images,
+                SimdLevel level, at::Tensor& out) {
   const T* in = static_cast<const T*>(gradient.const_data_ptr());
   T* to = static_cast<T*>(out.mutable_data_ptr());
   const uint8_t* who = winner.const_data_ptr<uint8_t>();
@@ -158,7 +158,7 @@ PooledImages images_of(const at::Tensor& x) {
   return {{x.size(0), x.size(1), x.size(2), x.size(3)}, channels_last};
 }
 
-Pooled pool_relu_forward(const at::Tensor& x, const PooledImages& images, Level level) {
+Pooled pool_relu_forward(const at::Tensor& x, const PooledImages& images, SimdLevel level) {
   const std::array<int64_t, 4> halves = {x.size(0), x.size(1), x.size(2) / 2, x.size(3) / 2};
   Pooled pooled = {at::empty(halves, x.options(), format_of(images)),
                    at::empty(halves, x.options().dtype(at::kByte), format_of(images))};
@@ -170,7 +170,7 @@ Pooled pool_relu_forward(const at::Tensor& x, const PooledImages& images, Level 
 }
 
 at::Tensor pool_relu_backward(const at::Tensor& gradient, const at::Tensor& winner,
-                              const PooledImages& images, Level level) {
+                              const PooledImages& images, SimdLevel level) {
   const auto format = format_of(images);
   auto out = at::empty(images.sizes, gradient.options(), format);
   if (images.sizes[2] % 2 != 0 || images.sizes[3] % 2 != 0) out.zero_();  // what no window reaches

@@ -21,9 +21,9 @@ struct PooledImages {
 };
 
 PooledImages images_of(const at::Tensor& x);
-Pooled pool_relu_forward(const at::Tensor& x, const PooledImages& images, Level level);
+Pooled pool_relu_forward(const at::Tensor& x, const PooledImages& images, SimdLevel level);
 at::Tensor pool_relu_backward(const at::Tensor& gradient, const at::Tensor& winner,
-                              const PooledImages& images, Level level);
+                              const PooledImages& images, SimdLevel level);
 /// The same as tensor operations, which have gradients of their own.
 at::Tensor spread_with_graph(const at::Tensor& gradient, const at::Tensor& winner,
                              const PooledImages& images);

@@ -18,7 +18,7 @@ LOCKSTEP_INLINE inline float plus(Lanes<lanes>, float a, float b, float c) {
 
 // The buffer is what momentum leaves; a loop for each kind, so that none has a branch in it.
 template <bool decays, bool has_buffer, bool nesterov, class Registers>
-LOCKSTEP_INLINE inline void steps(Registers registers, const Sgd& sgd, float* parameters,
+LOCKSTEP_INLINE inline void steps(Registers registers, const SgdFactors& sgd, float* parameters,
                                   const float* gradients, float* buffer, int64_t count) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i) {
@@ -43,8 +43,8 @@ bool pays_sgd([[maybe_unused]] int64_t count) {
 #endif
 }
 
-void take_sgd_step(const Sgd& sgd, float* parameters, const float* gradients, float* buffer, int64_t count,
-                   Level level) {
+void take_sgd_step(const SgdFactors& sgd, float* parameters, const float* gradients, float* buffer,
+                   int64_t count, SimdLevel level) {
   const bool decays = sgd.weight_decay != 0;
   run_at(level, [&](auto registers) LOCKSTEP_INLINE {
     if (!buffer) {

@@ -8,7 +8,7 @@
 namespace lockstep::kernels {
 
 /// torch.optim.SGD's numbers, as its operations on floats round them.
-struct Sgd {
+struct SgdFactors {
   float lr = 0, momentum = 0, dampening_left = 1, weight_decay = 0;  // dampening_left: 1 - dampening
   bool nesterov = false;
 };
@@ -18,7 +18,7 @@ struct Sgd {
 bool pays_sgd(int64_t count);
 
 /// One step of `count` parameters, on this thread; `buffer` is momentum's, nullptr where there is none.
-void take_sgd_step(const Sgd& sgd, float* parameters, const float* gradients, float* buffer, int64_t count,
-                   Level level);
+void take_sgd_step(const SgdFactors& sgd, float* parameters, const float* gradients, float* buffer,
+                   int64_t count, SimdLevel level);
 
 }  // namespace lockstep::kernels

@@ -6,7 +6,7 @@
 
 #include "lockstep/kernels/sparse_lists.h"
 #include "lockstep/kernels/sparse_pairs.h"
-#include "lockstep/kernels/turn.h"
+#include "lockstep/kernels/transpose.h"
 #include "lockstep/kernels/window.h"
 
 namespace lockstep::kernels {
@@ -40,7 +40,7 @@ class Channel {
          end - begin, turned_.get() + begin * windows);
   }
 
-  void read(const PooledGradient& gradient, int64_t image, int64_t out, Level level) {
+  void read(const PooledGradient& gradient, int64_t image, int64_t out, SimdLevel level) {
     const int64_t windows = shape_.windows();
     count_ = list_windows(gradient.values + (image * shape_.out + out) * windows,
                           turned_.get() + out * windows, corners_.get(), steps_, windows, level, list_);
@@ -150,7 +150,7 @@ class Windows {
   explicit Windows(const ConvShape& shape)
       : shape_(shape), lists_(shape.windows() * kLists, shape.out), counts_(shape.windows() * kLists) {}
 
-  void read(const PooledGradient& gradient, int64_t image, int32_t step, Level level) {
+  void read(const PooledGradient& gradient, int64_t image, int32_t step, SimdLevel level) {
     const int64_t windows = shape_.windows(), channels = shape_.out;
     const float* values = gradient.values + image * channels * windows;
     const uint8_t* winner = gradient.winner + image * windows * channels;
@@ -207,7 +207,7 @@ void block_weights(const ConvShape& shape, const float* weight, int64_t lanes, f
 
 template <class Padded>
 void weight_gradient(const ConvShape& shape, const float* x, const PooledGradient& gradient, float* weight,
-                     float* bias, Level level) {
+                     float* bias, SimdLevel level) {
   constexpr int64_t kChannelsAtOnce = 8;
   const int64_t size = kTaps * shape.in;
   std::fill_n(weight, shape.out * size, 0.0f);
@@ -233,14 +233,14 @@ void weight_gradient(const ConvShape& shape, const float* x, const PooledGradien
 }  // namespace
 
 void sparse_weight_gradient(const ConvShape& shape, const float* x, const PooledGradient& gradient,
-                            float* weight, float* bias, Level level, Products products) {
+                            float* weight, float* bias, SimdLevel level, Products products) {
   const bool of_pairs = products == Products::bf16 && shape.in % kPairChannels == 0;
   const auto run = of_pairs ? weight_gradient<PaddedPairs> : weight_gradient<PaddedFloats>;
   run(shape, x, gradient, weight, bias, level);
 }
 
 void sparse_input_gradient(const ConvShape& shape, const PooledGradient& gradient, const float* weight,
-                           float* x, Level level, Products products) {
+                           float* x, SimdLevel level, Products products) {
   if (products == Products::bf16 && fits_pairs(shape))
     return sparse_input_gradient_of_pairs(shape, gradient, weight, x);
   const Scratch<float> weights(shape.out * kTaps * shape.in);

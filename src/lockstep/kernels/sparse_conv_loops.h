@@ -16,10 +16,11 @@ struct PooledGradient {
 
 /// The weights' gradient [out][taps][in] and the bias's; the same at any number of threads.
 void sparse_weight_gradient(const ConvShape& shape, const float* x, const PooledGradient& gradient,
-                            float* weight, float* bias, Level level, Products products = Products::floats);
+                            float* weight, float* bias, SimdLevel level,
+                            Products products = Products::floats);
 
 /// The input's gradient, from weight [out][taps][in].
 void sparse_input_gradient(const ConvShape& shape, const PooledGradient& gradient, const float* weight,
-                           float* x, Level level, Products products = Products::floats);
+                           float* x, SimdLevel level, Products products = Products::floats);
 
 }  // namespace lockstep::kernels

@@ -68,9 +68,9 @@ LOCKSTEP_AVX512 void list_channels_avx512(const float* values, int64_t stride, c
 }  // namespace
 
 int64_t list_windows(const float* values, const uint8_t* winner, const int32_t* corners, const int32_t* steps,
-                     int64_t count, [[maybe_unused]] Level level, Listed to) {
+                     int64_t count, [[maybe_unused]] SimdLevel level, Listed to) {
 #if defined(__x86_64__)
-  if (level == Level::avx512) return list_windows_avx512(values, winner, corners, steps, count, to);
+  if (level == SimdLevel::avx512) return list_windows_avx512(values, winner, corners, steps, count, to);
 #endif
   int64_t found = 0;
   for (int64_t i = 0; i < count; ++i) {
@@ -83,9 +83,10 @@ int64_t list_windows(const float* values, const uint8_t* winner, const int32_t* 
 }
 
 void list_channels(const float* values, int64_t stride, const uint8_t* winner, int64_t count, int32_t step,
-                   [[maybe_unused]] Level level, const Listed* to, int32_t* counts) {
+                   [[maybe_unused]] SimdLevel level, const Listed* to, int32_t* counts) {
 #if defined(__x86_64__)
-  if (level == Level::avx512) return list_channels_avx512(values, stride, winner, count, step, to, counts);
+  if (level == SimdLevel::avx512)
+    return list_channels_avx512(values, stride, winner, count, step, to, counts);
 #endif
   int32_t found[kNobody + 1] = {};
   for (int64_t i = 0; i < count; ++i) {

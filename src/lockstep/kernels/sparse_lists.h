@@ -29,11 +29,11 @@ class Lists {
 /// Of windows side by side those that have a gradient: at[i] = corners[i] + steps[winner[i]]. How many there
 /// are.
 int64_t list_windows(const float* values, const uint8_t* winner, const int32_t* corners, const int32_t* steps,
-                     int64_t count, Level level, Listed to);
+                     int64_t count, SimdLevel level, Listed to);
 
 /// Of a window's channels those that have a gradient, a list for each place that wins, at = channel * step. A
 /// channel's value is `stride` from the next one's; there are multiples of 16. Writes counts[4].
 void list_channels(const float* values, int64_t stride, const uint8_t* winner, int64_t count, int32_t step,
-                   Level level, const Listed* to, int32_t* counts);
+                   SimdLevel level, const Listed* to, int32_t* counts);
 
 }  // namespace lockstep::kernels

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "lockstep/kernels/bf16.h"
-#include "lockstep/kernels/turn.h"
+#include "lockstep/kernels/transpose.h"
 #include "lockstep/kernels/window.h"
 
 namespace lockstep::kernels {
@@ -36,7 +36,7 @@ class WindowPairs {
   }
 
   void take(const PooledGradient& gradient, int64_t image) {
-    run_at(Level::avx512, [&](auto lanes) LOCKSTEP_INLINE {
+    run_at(SimdLevel::avx512, [&](auto lanes) LOCKSTEP_INLINE {
       turn(lanes, gradient.values + image * size_, windows_, out_, windows_, turned_.get());
     });
     round_to_bf16(turned_.get(), size_, rounded_.get());

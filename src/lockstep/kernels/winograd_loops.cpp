@@ -190,7 +190,7 @@ constexpr bool kHas = std::is_same_v<Number, float> || Lanes::value == kPairBloc
 
 template <class Number>
 void forward(const ConvShape& shape, const float* x, const float* weight, const float* bias, float* output,
-             uint8_t* winner, Level level) {
+             uint8_t* winner, SimdLevel level) {
   const Scratch<Number> weights(kPlaces * shape.in * shape.out);
   run_at(level, [&](auto lanes)
                     LOCKSTEP_INLINE { transform_weights(shape, weight, kVectors * lanes, weights.get()); });
@@ -205,7 +205,7 @@ void forward(const ConvShape& shape, const float* x, const float* weight, const 
 }  // namespace
 
 void winograd_forward(const ConvShape& shape, const float* x, const float* weight, const float* bias,
-                      float* output, uint8_t* winner, Level level, Products products) {
+                      float* output, uint8_t* winner, SimdLevel level, Products products) {
   const auto run = products == Products::bf16 ? forward<uint16_t> : forward<float>;
   run(shape, x, weight, bias, output, winner, level);
 }

@@ -13,6 +13,6 @@ constexpr int64_t kInStep = 16, kOutStep = 32;
 
 /// weight [out][taps][in]; output and winner [images][windows][out].
 void winograd_forward(const ConvShape& shape, const float* x, const float* weight, const float* bias,
-                      float* output, uint8_t* winner, Level level, Products products = Products::floats);
+                      float* output, uint8_t* winner, SimdLevel level, Products products = Products::floats);
 
 }  // namespace lockstep::kernels

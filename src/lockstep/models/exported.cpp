@@ -48,7 +48,7 @@ namespace {
 // Text comes as one tensor, [n, 3, tokens].
 constexpr std::array<std::string_view, 3> kTextInputs = {"input_ids", "token_type_ids", "attention_mask"};
 
-void check_count(size_t given, const exported::Program& program) {
+void check_count(size_t given, const exported::ExportedProgram& program) {
   const auto wanted = program.signature.given.size();
   if (given == wanted) return;
   throw InputError(
@@ -102,7 +102,7 @@ bool names_text(const exported::Input& input) {
   return text_row(input.name) && input.meta && input.meta->sizes.size() == 2;
 }
 
-[[noreturn]] void refuse_task(const std::string& what, const exported::Program& program) {
+[[noreturn]] void refuse_task(const std::string& what, const exported::ExportedProgram& program) {
   throw InputError(
       what, program.path,
       "let forward take the task's one tensor, or for text arguments that are all called input_ids, "
@@ -111,7 +111,7 @@ bool names_text(const exported::Input& input) {
 
 // What the task's one tensor is to the tensors that the model takes.
 std::vector<at::Tensor> split_for(const at::Tensor& input, const std::vector<const exported::Input*>& takes,
-                                  const exported::Program& program) {
+                                  const exported::ExportedProgram& program) {
   std::vector<at::Tensor> tensors;
   const auto named =
       std::count_if(takes.begin(), takes.end(), [](const auto* one) { return names_text(*one); });
@@ -132,7 +132,7 @@ std::vector<at::Tensor> split_for(const at::Tensor& input, const std::vector<con
 }
 
 // A task's one tensor as the inputs that the model takes; constants are as the file has them.
-Values inputs_for(const at::Tensor& input, const exported::Program& program) {
+Values inputs_for(const at::Tensor& input, const exported::ExportedProgram& program) {
   const auto& signature = program.signature;
   std::vector<const exported::Input*> takes;
   for (const auto number : signature.given)

@@ -33,7 +33,7 @@ std::string eval_note(const std::string& draws) {
   return "the model draws random numbers by itself (" + draws + "): evaluation needs model.eval_path";
 }
 
-std::vector<std::string> notes_of(const exported::Program& program) {
+std::vector<std::string> notes_of(const exported::ExportedProgram& program) {
   std::vector<std::string> notes;
   if (program.calls.on == 0 && program.calls.off > 0) {
     notes.push_back(
@@ -52,12 +52,12 @@ std::vector<std::string> notes_of(const exported::Program& program) {
 
 }  // namespace
 
-std::string draws_of(const exported::Program& program) {
+std::string draws_of(const exported::ExportedProgram& program) {
   const auto& draws = program.calls.draws;
   return base::join({draws.begin(), draws.end()}, ", ");
 }
 
-ExportedFacts facts_of(const exported::Program& program, bool has_eval) {
+ExportedFacts facts_of(const exported::ExportedProgram& program, bool has_eval) {
   ExportedFacts facts{.torch_version = program.torch_version, .schema = program.schema};
   for (const auto number : program.signature.given) {
     const auto& input = program.signature.inputs[number];

@@ -7,9 +7,9 @@
 namespace lockstep::models {
 
 /// `has_eval`: there is a graph of its own for evaluation.
-ExportedFacts facts_of(const exported::Program& program, bool has_eval);
+ExportedFacts facts_of(const exported::ExportedProgram& program, bool has_eval);
 
 /// The operators that draw random numbers whatever mode the model is in, "randn_like, rand"; empty = none.
-std::string draws_of(const exported::Program& program);
+std::string draws_of(const exported::ExportedProgram& program);
 
 }  // namespace lockstep::models

@@ -69,11 +69,11 @@ bool Sgd::update_in_one_pass(const Slot& slot, size_t group) {
   if (has_momentum && !buffer.defined()) return false;
   for (const auto* tensor : {&slot.param, &slot.grad, has_momentum ? &buffer : &slot.grad})
     if (!is_row_of_floats(*tensor, slot.param)) return false;
-  const kernels::Sgd numbers = {.lr = static_cast<float>(lr(group)),
-                                .momentum = static_cast<float>(options.momentum),
-                                .dampening_left = static_cast<float>(1 - options.dampening),
-                                .weight_decay = static_cast<float>(options.weight_decay),
-                                .nesterov = options.nesterov};
+  const kernels::SgdFactors numbers = {.lr = static_cast<float>(lr(group)),
+                                       .momentum = static_cast<float>(options.momentum),
+                                       .dampening_left = static_cast<float>(1 - options.dampening),
+                                       .weight_decay = static_cast<float>(options.weight_decay),
+                                       .nesterov = options.nesterov};
   kernels::take_sgd_step(numbers, slot.param.mutable_data_ptr<float>(), slot.grad.const_data_ptr<float>(),
                          has_momentum ? buffer.mutable_data_ptr<float>() : nullptr, slot.param.numel(),
                          kernels::level());

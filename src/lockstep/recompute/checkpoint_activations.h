@@ -22,7 +22,7 @@ struct CheckpointOptions {
 namespace recompute {
 
 /// What is computed again.
-struct Part {
+struct RecomputedPart {
   std::function<void(const std::vector<at::Tensor>& inputs)> compute;
   std::vector<at::Tensor> inputs;
   std::shared_ptr<torch::nn::Module> module = nullptr;  ///< whose buffers stay as the first time left them
@@ -32,7 +32,7 @@ struct Part {
 /// for, or within another one, it changes nothing.
 class Dropping {
  public:
-  Dropping(Part part, const CheckpointOptions& options);
+  Dropping(RecomputedPart part, const CheckpointOptions& options);
   ~Dropping();
   Dropping(const Dropping&) = delete;
   Dropping& operator=(const Dropping&) = delete;

@@ -58,14 +58,14 @@ class Present : public SavedVariableHooks {
 };
 
 // Of the inputs and the module: where it computes.
-std::vector<at::Tensor> tensors_of(const Part& part) {
+std::vector<at::Tensor> tensors_of(const RecomputedPart& part) {
   auto tensors = part.inputs;
   if (!part.module) return tensors;
   for (auto& parameter : part.module->parameters()) tensors.push_back(std::move(parameter));
   return tensors;
 }
 
-Part without_inputs(Part part) {
+RecomputedPart without_inputs(RecomputedPart part) {
   part.inputs.clear();
   return part;
 }
@@ -97,7 +97,7 @@ class Region::Remaking : public Keeper {
   Region& region_;
 };
 
-Region::Region(Part part, const CheckpointOptions& options)
+Region::Region(RecomputedPart part, const CheckpointOptions& options)
     : part_(without_inputs(part)), autocast_(AutocastState::of(tensors_of(part))) {
   if (options.preserve_rng_state) generators_ = GeneratorStates::of(tensors_of(part));
   for (const auto& input : part.inputs) {
@@ -197,7 +197,7 @@ struct Dropping::InForce {
   ~InForce() { region->end_first_time(); }
 };
 
-Dropping::Dropping(Part part, const CheckpointOptions& options) {
+Dropping::Dropping(RecomputedPart part, const CheckpointOptions& options) {
   if (!torch::GradMode::is_enabled() || has_keeper()) return;
   in_force_ = std::make_unique<InForce>(std::make_shared<Region>(std::move(part), options));
 }

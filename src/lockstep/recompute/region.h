@@ -13,7 +13,7 @@ namespace lockstep::recompute {
 
 class Region : public Keeper, public std::enable_shared_from_this<Region> {
  public:
-  Region(Part part, const CheckpointOptions& options);
+  Region(RecomputedPart part, const CheckpointOptions& options);
 
   /// The function has returned for the first time.
   void end_first_time();
@@ -47,7 +47,7 @@ class Region : public Keeper, public std::enable_shared_from_this<Region> {
   void compute_until_enough(const std::vector<at::Tensor>& inputs);
   void check_like_before(size_t place) const;
 
-  const Part part_;  // without its inputs
+  const RecomputedPart part_;  // without its inputs
   std::vector<Input> inputs_;
   GeneratorStates generators_;  // none where random numbers are not to be kept
   const AutocastState autocast_;

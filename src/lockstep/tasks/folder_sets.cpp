@@ -24,7 +24,7 @@ namespace {
 
 constexpr size_t kNamed = 5;  // damaged files that a message names
 
-data::ImageLayout layout_of(const TaskConfig& settings) {
+data::ImageFolders layout_of(const TaskConfig& settings) {
   if (settings.data.root.empty())
     throw InputError("the folder task needs a folder", "data.root",
                      "set data.root to the folder that holds train/CLASS/*.jpg or CLASS/*.jpg");
@@ -47,7 +47,7 @@ std::string named(const std::vector<data::Damage>& damaged) {
 void check_images(const TaskConfig& settings, data::FoundImages& images) {
   const bool skip = settings.task.damaged == "skip";
   const auto start = std::chrono::steady_clock::now();
-  const auto damaged = data::damaged_images(images, skip ? data::Check::pixels : data::Check::ends);
+  const auto damaged = data::damaged_images(images, skip ? data::ImageCheck::pixels : data::ImageCheck::ends);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto all = images.files.size();
   log::info(format("{} of {} images in {} in {:.1f} s",

@@ -68,7 +68,7 @@ fs::path cache_folder(const TaskConfig& settings, const std::string& file) {
 /// On the node's first rank: one file's tokens, in a kept file where there can be one.
 class Reader {
  public:
-  Reader(const TaskConfig& settings, const Vocabulary& vocabulary, const TextColumns& columns)
+  Reader(const TaskConfig& settings, const TaskVocabulary& vocabulary, const TextColumns& columns)
       : settings_(settings), vocabulary_(vocabulary), columns_(columns) {}
 
   struct Read {
@@ -82,7 +82,7 @@ class Reader {
     const auto kept =
         (folder / format("{}.{}.tokens", fs::path(file.path).filename().string(), key.substr(0, 12)))
             .string();
-    const data::Origin origin(file.path);
+    const data::OriginalFile origin(file.path);
     if (const auto set = data::find_kept(kept, key, origin); set && is_sound(*set))
       return {kept, {}, format("{}: tokens read from {}", file.path, kept)};
     return make(file, key, kept, origin);
@@ -90,7 +90,7 @@ class Reader {
 
  private:
   Read make(const TextFile& file, const std::string& key, const std::string& kept,
-            const data::Origin& origin) const {
+            const data::OriginalFile& origin) const {
     const int64_t threads = std::max<int64_t>(at::get_num_threads(), settings_.data.workers);
     const auto begin = std::chrono::steady_clock::now();
     auto set = packed(tokenise(file.path, file.layout, columns_, vocabulary_.tokenizer,
@@ -113,7 +113,7 @@ class Reader {
   }
 
   const TaskConfig& settings_;
-  const Vocabulary& vocabulary_;
+  const TaskVocabulary& vocabulary_;
   const TextColumns& columns_;
 };
 
@@ -161,7 +161,7 @@ SharedSet read_all(const TaskConfig& settings, TextTask::Recipe recipe_of, TextT
 
 }  // namespace
 
-Vocabulary open_vocabulary(const TaskConfig& settings) {
+TaskVocabulary open_vocabulary(const TaskConfig& settings) {
   const auto folder = folder_of(settings);
   return {folder, digest_of_vocabulary(folder), Tokenizer(folder)};
 }
@@ -183,7 +183,7 @@ TextSets read_texts(const TaskConfig& settings, const NodeShare& node, TextTask:
   for (size_t i = 0; i + 3 < texts.size(); i += 4) {
     SharedSet set;
     if (!texts[i + 1].empty()) {
-      set = data::map_kept(texts[i + 1], data::Origin(texts[i]));
+      set = data::map_kept(texts[i + 1], data::OriginalFile(texts[i]));
     } else {
       set = {{shared.tensors.begin() + static_cast<ptrdiff_t>(tensor),
               shared.tensors.begin() + static_cast<ptrdiff_t>(tensor + 4)},

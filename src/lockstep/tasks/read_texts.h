@@ -11,12 +11,12 @@
 namespace lockstep::tasks {
 
 /// What makes the tokens: task.vocabulary's folder, or model.path's.
-struct Vocabulary {
+struct TaskVocabulary {
   std::string folder;
   std::string digest;  // of the files that say how
   Tokenizer tokenizer;
 };
-Vocabulary open_vocabulary(const TaskConfig& settings);
+TaskVocabulary open_vocabulary(const TaskConfig& settings);
 
 struct TextSets {
   std::vector<Tokenised> files = {};    // the training file first where it is looked for

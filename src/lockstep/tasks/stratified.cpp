@@ -8,9 +8,10 @@
 
 namespace lockstep::tasks {
 
-Split stratified(const std::vector<std::vector<int64_t>>& groups, double eval_fraction, int64_t seed) {
+StratifiedSplit stratified(const std::vector<std::vector<int64_t>>& groups, double eval_fraction,
+                           int64_t seed) {
   auto generator = at::detail::createCPUGenerator(static_cast<uint64_t>(seed));
-  Split split;
+  StratifiedSplit split;
   for (const auto& members : groups) {
     const auto count = static_cast<int64_t>(members.size());
     const auto order = at::randperm(count, generator);
@@ -24,7 +25,7 @@ Split stratified(const std::vector<std::vector<int64_t>>& groups, double eval_fr
   return split;
 }
 
-Split stratified(const at::Tensor& labels, size_t classes, double eval_fraction, int64_t seed) {
+StratifiedSplit stratified(const at::Tensor& labels, size_t classes, double eval_fraction, int64_t seed) {
   std::vector<std::vector<int64_t>> rows(classes);
   const auto* label = labels.is_floating_point() ? nullptr : labels.const_data_ptr<int64_t>();
   for (int64_t i = 0; i < labels.size(0); ++i) rows[label ? label[i] : 0].push_back(i);

@@ -8,14 +8,15 @@
 
 namespace lockstep::tasks {
 
-struct Split {
+struct StratifiedSplit {
   std::vector<int64_t> train, eval;  // sorted
 };
 
 /// Of each group's members the same share goes to evaluation, rounded to the nearest; which, the seed
 /// decides.
-Split stratified(const std::vector<std::vector<int64_t>>& groups, double eval_fraction, int64_t seed);
+StratifiedSplit stratified(const std::vector<std::vector<int64_t>>& groups, double eval_fraction,
+                           int64_t seed);
 /// The same by label: int64 below `classes`, or floats, which are all of one kind.
-Split stratified(const at::Tensor& labels, size_t classes, double eval_fraction, int64_t seed);
+StratifiedSplit stratified(const at::Tensor& labels, size_t classes, double eval_fraction, int64_t seed);
 
 }  // namespace lockstep::tasks

@@ -163,7 +163,7 @@ void take_added(const Source& token, Tokens& known, std::vector<std::string>& sp
 
 }  // namespace
 
-Folder read_folder(const std::string& path) {
+TokenizerFolder read_folder(const std::string& path) {
   const fs::path folder(path);
   if (!fs::is_directory(folder))
     throw InputError("there is no such folder", base::printable(path, 4096), kFolderHint);
@@ -177,7 +177,8 @@ Folder read_folder(const std::string& path) {
   for (const char* list : {"added_tokens_decoder", "additional_special_tokens", "extra_special_tokens"})
     for (const Source& token : config.items(list)) take_added(token, tokens, specials);
 
-  Folder read{.vocabulary = {tokens.take(), path}, .options = options_of(config, tokenizer.at("normalizer"))};
+  TokenizerFolder read{.vocabulary = {tokens.take(), path},
+                       .options = options_of(config, tokenizer.at("normalizer"))};
   read.more_specials = std::move(specials);
   const Source model = tokenizer.at("model");
   read.unk = config.text("unk_token").value_or(model.text("unk_token").value_or(read.unk));

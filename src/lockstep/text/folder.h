@@ -10,7 +10,7 @@
 
 namespace lockstep::text {
 
-struct Folder {
+struct TokenizerFolder {
   Vocabulary vocabulary;
   NormalizerOptions options;
   std::string unk = "[UNK]", cls = "[CLS]", sep = "[SEP]", pad = "[PAD]", mask = "[MASK]";
@@ -18,6 +18,6 @@ struct Folder {
 };
 
 /// InputError where there is no vocabulary, a file is no JSON, or the tokenizer is another than BERT's.
-Folder read_folder(const std::string& path);
+TokenizerFolder read_folder(const std::string& path);
 
 }  // namespace lockstep::text

@@ -70,7 +70,7 @@ void add_special(Encoding& encoding, int32_t id) {
 }  // namespace
 
 struct Tokenizer::Parts {
-  explicit Parts(text::Folder folder);
+  explicit Parts(text::TokenizerFolder folder);
 
   size_t add(std::string_view text, size_t limit, Encoding& into) const;
   void encode(const TextPair& text, const EncodeOptions& options, Encoding& into) const;
@@ -82,7 +82,7 @@ struct Tokenizer::Parts {
   int32_t unk, cls, sep, pad;
 };
 
-Tokenizer::Parts::Parts(text::Folder folder)
+Tokenizer::Parts::Parts(text::TokenizerFolder folder)
     : vocabulary(std::move(folder.vocabulary)),
       trie(vocabulary.tokens(), vocabulary.order()),
       rules(folder.options),

@@ -17,7 +17,7 @@ using parallel::Stretches;
 constexpr int64_t kAlign = 64;
 
 // A rank's updated memory, one stretch after the other.
-Stretches stretches_of(const std::vector<Piece>& share, const std::vector<at::Tensor>& params) {
+Stretches stretches_of(const std::vector<ParameterPiece>& share, const std::vector<at::Tensor>& params) {
   Stretches all;
   for (const auto& piece : share) {
     const auto& param = params[piece.param];

@@ -17,16 +17,16 @@ namespace lockstep::zero {
 at::Tensor flat(const at::Tensor& tensor);
 
 /// What an optimiser sees of a parameter: all of it in its own shape, or some of its elements in a row.
-at::Tensor piece_of(const at::Tensor& param, const Piece& piece);
+at::Tensor piece_of(const at::Tensor& param, const ParameterPiece& piece);
 
 /// The gradient of that piece. A copy where the gradient does not lie in memory as the parameter does.
-at::Tensor gradient_of(const at::Tensor& param, const Piece& piece);
+at::Tensor gradient_of(const at::Tensor& param, const ParameterPiece& piece);
 
 /// A piece's entry of a state: what is as large as the parameter is cut, the rest (Adam's step) is taken as
 /// it is.
-Tree cut_state(const at::Tensor& param, const Piece& piece, const Tree& whole);
+Tree cut_state(const at::Tensor& param, const ParameterPiece& piece, const Tree& whole);
 
 /// The whole from all pieces' entries; on the CPU.
-Tree join_states(const at::Tensor& param, const std::vector<std::pair<Piece, Tree>>& parts);
+Tree join_states(const at::Tensor& param, const std::vector<std::pair<ParameterPiece, Tree>>& parts);
 
 }  // namespace lockstep::zero

@@ -48,13 +48,13 @@ struct ShardedOptimizer::Share {
     for (size_t i = 0; i < pieces.size(); ++i) places[pieces[i].param] = i;
   }
   bool has(size_t param) const { return places.at(param) != kElsewhere; }
-  const zero::Piece& piece(size_t param) const { return pieces[places[param]]; }
+  const zero::ParameterPiece& piece(size_t param) const { return pieces[places[param]]; }
 
   Team team;
   zero::Shares of_all;
-  const std::vector<zero::Piece>& pieces;  // this rank's
-  std::vector<size_t> places;              // of each parameter among them
-  std::unique_ptr<Optimizer> own;          // over them
+  const std::vector<zero::ParameterPiece>& pieces;  // this rank's
+  std::vector<size_t> places;                       // of each parameter among them
+  std::unique_ptr<Optimizer> own;                   // over them
 };
 
 ShardedOptimizer::ShardedOptimizer(const Make& make, const std::vector<std::vector<at::Tensor>>& groups,
@@ -154,7 +154,7 @@ void ShardedOptimizer::set_options_of(size_t group, const Tree& options) {
 }
 
 Tree ShardedOptimizer::whole_state(const std::vector<Tree>& held, size_t index) const {
-  std::vector<std::pair<zero::Piece, Tree>> parts;
+  std::vector<std::pair<zero::ParameterPiece, Tree>> parts;
   for (size_t rank = 0; rank < held.size(); ++rank) {
     for (const auto& piece : share_->of_all[rank]) {
       if (piece.param != index) continue;

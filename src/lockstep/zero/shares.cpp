@@ -66,7 +66,8 @@ Shares deal_whole(const std::vector<Extent>& params, int world) {
     loads[rank] += weight_of(params[i]);
   }
   for (auto& share : shares)
-    std::sort(share.begin(), share.end(), [](const Piece& a, const Piece& b) { return a.param < b.param; });
+    std::sort(share.begin(), share.end(),
+              [](const ParameterPiece& a, const ParameterPiece& b) { return a.param < b.param; });
   return shares;
 }
 

@@ -8,12 +8,12 @@
 namespace lockstep::zero {
 
 /// Elements [begin, end) of a parameter, counted as they lie in memory.
-struct Piece {
+struct ParameterPiece {
   size_t param;
   int64_t begin, end;
 
   int64_t size() const { return end - begin; }
-  bool operator==(const Piece&) const = default;
+  bool operator==(const ParameterPiece&) const = default;
 };
 
 /// A parameter, as far as sharing it out goes.
@@ -23,7 +23,7 @@ struct Extent {
 };
 
 /// A rank's pieces in the order of the parameters, at most one of each.
-using Shares = std::vector<std::vector<Piece>>;
+using Shares = std::vector<std::vector<ParameterPiece>>;
 
 /// Even but for 64 elements, whatever the parameters' sizes. A cut within a parameter lies on a multiple of
 /// 64 elements, so that a kernel's vectors begin and end where they do over the whole.

@@ -10,8 +10,8 @@
 namespace lockstep::bench {
 namespace {
 
-std::vector<Curve> measured_curves(const AllReduceFound& found, bool algorithms_alone) {
-  std::vector<Curve> curves;
+std::vector<TimeCurve> measured_curves(const AllReduceFound& found, bool algorithms_alone) {
+  std::vector<TimeCurve> curves;
   for (size_t i = 0; i < found.rows.size(); ++i) {
     const auto& row = found.rows[i];
     if (row.algorithm || !algorithms_alone)
@@ -20,12 +20,12 @@ std::vector<Curve> measured_curves(const AllReduceFound& found, bool algorithms_
   return curves;
 }
 
-std::vector<Curve> modelled(const AllReduceFound& found, const std::string& suffix) {
-  std::vector<Curve> curves;
+std::vector<TimeCurve> modelled(const AllReduceFound& found, const std::string& suffix) {
+  std::vector<TimeCurve> curves;
   for (size_t i = 0; i < found.rows.size(); ++i) {
     const auto& row = found.rows[i];
     if (!row.algorithm) continue;
-    Curve curve{row.name + suffix, {}, true, static_cast<int>(i)};
+    TimeCurve curve{row.name + suffix, {}, true, static_cast<int>(i)};
     for (const auto size : found.asked.sizes)
       curve.seconds.push_back(row.algorithm->seconds(found.ranks, static_cast<double>(size), found.network));
     curves.push_back(std::move(curve));
@@ -33,7 +33,7 @@ std::vector<Curve> modelled(const AllReduceFound& found, const std::string& suff
   return curves;
 }
 
-std::vector<Curve> with_models(std::vector<Curve> curves, const AllReduceFound& found) {
+std::vector<TimeCurve> with_models(std::vector<TimeCurve> curves, const AllReduceFound& found) {
   for (auto& model : modelled(found, " (model)")) curves.push_back(std::move(model));
   return curves;
 }
@@ -67,7 +67,7 @@ std::string paragraph(const std::string& text) {
 }
 
 // Lines that stand for more say so.
-plot::Chart titled(plot::Chart chart, const std::vector<Curve>& few, const std::vector<Curve>& all,
+plot::Chart titled(plot::Chart chart, const std::vector<TimeCurve>& few, const std::vector<TimeCurve>& all,
                    const std::vector<int64_t>& sizes) {
   if (few.size() < all.size())
     chart.title +=
@@ -75,7 +75,7 @@ plot::Chart titled(plot::Chart chart, const std::vector<Curve>& few, const std::
   return chart;
 }
 
-std::vector<plot::Draw> one_by_one(const std::vector<int64_t>& sizes, const std::vector<Curve>& curves) {
+std::vector<plot::Draw> one_by_one(const std::vector<int64_t>& sizes, const std::vector<TimeCurve>& curves) {
   std::vector<plot::Draw> cards;
   for (auto& chart : charts_one_by_one(sizes, curves)) cards.push_back(plot::drawn(std::move(chart)));
   return cards;

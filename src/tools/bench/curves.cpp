@@ -10,8 +10,10 @@
 namespace lockstep::bench {
 namespace {
 
-const Curve& fastest(const std::vector<Curve>& curves, size_t size) {
-  const auto faster = [size](const Curve& a, const Curve& b) { return a.seconds[size] < b.seconds[size]; };
+const TimeCurve& fastest(const std::vector<TimeCurve>& curves, size_t size) {
+  const auto faster = [size](const TimeCurve& a, const TimeCurve& b) {
+    return a.seconds[size] < b.seconds[size];
+  };
   return *std::min_element(curves.begin(), curves.end(), faster);
 }
 
@@ -21,7 +23,7 @@ std::string microseconds(double seconds) {
 }
 
 template <class Value>
-plot::Chart chart_of(const std::vector<int64_t>& sizes, const std::vector<Curve>& curves, Value&& value) {
+plot::Chart chart_of(const std::vector<int64_t>& sizes, const std::vector<TimeCurve>& curves, Value&& value) {
   plot::Chart chart;
   chart.x_label = "bytes";
   chart.log_x = chart.log_y = true;
@@ -41,7 +43,7 @@ plot::Chart chart_of(const std::vector<int64_t>& sizes, const std::vector<Curve>
 
 }  // namespace
 
-std::string crossovers(const std::vector<int64_t>& sizes, const std::vector<Curve>& curves) {
+std::string crossovers(const std::vector<int64_t>& sizes, const std::vector<TimeCurve>& curves) {
   std::string text;
   for (size_t i = 0; i < sizes.size() && !curves.empty(); ++i) {
     const auto& name = fastest(curves, i).name;
@@ -53,7 +55,7 @@ std::string crossovers(const std::vector<int64_t>& sizes, const std::vector<Curv
   return text;
 }
 
-Table table_of(const std::vector<int64_t>& sizes, const std::vector<Curve>& curves) {
+Table table_of(const std::vector<int64_t>& sizes, const std::vector<TimeCurve>& curves) {
   Table table = {{"microseconds"}};
   for (const auto size : sizes) table[0].push_back(bytes_text(static_cast<double>(size)));
   for (const auto& curve : curves) {
@@ -63,7 +65,7 @@ Table table_of(const std::vector<int64_t>& sizes, const std::vector<Curve>& curv
   return table;
 }
 
-Table ratio_table(const std::vector<int64_t>& sizes, const std::vector<Curve>& curves) {
+Table ratio_table(const std::vector<int64_t>& sizes, const std::vector<TimeCurve>& curves) {
   Table table = {{"times the fastest"}};
   for (const auto size : sizes) table[0].push_back(bytes_text(static_cast<double>(size)));
   for (const auto& curve : curves) {
@@ -89,19 +91,19 @@ std::string aligned(const Table& table) {
   return text;
 }
 
-std::vector<Curve> fastest_few(const std::vector<Curve>& curves) {
+std::vector<TimeCurve> fastest_few(const std::vector<TimeCurve>& curves) {
   if (curves.size() <= kFewCurves) return curves;
   std::vector<double> times;
   for (const auto& curve : curves) times.push_back(curve.seconds.back());
   std::ranges::sort(times);
-  std::vector<Curve> few;
+  std::vector<TimeCurve> few;
   for (const auto& curve : curves) {
     if (few.size() < kFewCurves && curve.seconds.back() <= times[kFewCurves - 1]) few.push_back(curve);
   }
   return few;
 }
 
-plot::Chart time_chart(const std::vector<int64_t>& sizes, const std::vector<Curve>& curves) {
+plot::Chart time_chart(const std::vector<int64_t>& sizes, const std::vector<TimeCurve>& curves) {
   auto chart = chart_of(sizes, curves, [](double, double seconds) { return seconds * 1e6; });
   chart.title = "All-reduce: time over size";
   chart.y_label = "microseconds";
@@ -109,7 +111,7 @@ plot::Chart time_chart(const std::vector<int64_t>& sizes, const std::vector<Curv
 }
 
 std::vector<plot::Chart> charts_one_by_one(const std::vector<int64_t>& sizes,
-                                           const std::vector<Curve>& curves) {
+                                           const std::vector<TimeCurve>& curves) {
   const auto whole = time_chart(sizes, curves);
   std::vector<plot::Chart> charts;
   for (const auto& curve : curves) {
@@ -133,7 +135,8 @@ std::vector<plot::Chart> charts_one_by_one(const std::vector<int64_t>& sizes,
   return charts;
 }
 
-plot::Chart bandwidth_chart(const std::vector<int64_t>& sizes, const std::vector<Curve>& curves, int world) {
+plot::Chart bandwidth_chart(const std::vector<int64_t>& sizes, const std::vector<TimeCurve>& curves,
+                            int world) {
   const double least = 2.0 * (world - 1) / world;
   auto chart = chart_of(sizes, curves,
                         [least](double bytes, double seconds) { return least * bytes / seconds / 1e6; });

@@ -22,7 +22,7 @@ double mean_of(const std::vector<double>& numbers) {
   return std::accumulate(numbers.begin(), numbers.end(), 0.0) / static_cast<double>(numbers.size());
 }
 
-void verify(const std::string& way, const Found& found, const Found& other) {
+void verify(const std::string& way, const DpVsDdpFound& found, const DpVsDdpFound& other) {
   bool alike = found.losses.size() == other.losses.size() && found.batch == other.batch;
   for (size_t i = 0; alike && i < found.losses.size(); ++i) {
     const double scale = std::max(1.0, std::abs(other.losses[i]));

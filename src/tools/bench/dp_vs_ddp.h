@@ -22,7 +22,7 @@ struct DpVsDdp {
 void dp_vs_ddp(const DpVsDdp& wanted);
 
 /// What one way of a run found; in one process of it.
-struct Found {
+struct DpVsDdpFound {
   std::vector<double> losses;   // of the whole batch, a step
   std::vector<double> seconds;  // a step
   std::vector<double> peaks;    // bytes, a device
@@ -30,12 +30,12 @@ struct Found {
 };
 
 /// One process of a way, named as in the table: trains and measures.
-Found train_part(const std::string& way, const DpVsDdp& wanted);
+DpVsDdpFound train_part(const std::string& way, const DpVsDdp& wanted);
 /// The peak memory of each device where the outputs are wide, with and without the loss inside.
-Found wide_head(bool loss_inside, int64_t devices);
+DpVsDdpFound wide_head(bool loss_inside, int64_t devices);
 
 /// On their way from one process to another; an error travels, too.
 std::string outcome_of(const std::string& way, const DpVsDdp& wanted);
-Found read_outcome(const std::string& text);
+DpVsDdpFound read_outcome(const std::string& text);
 
 }  // namespace lockstep::bench

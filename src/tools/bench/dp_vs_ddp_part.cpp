@@ -67,7 +67,7 @@ at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target) {
 
 }  // namespace
 
-Found train_part(const std::string& way, const DpVsDdp& wanted) {
+DpVsDdpFound train_part(const std::string& way, const DpVsDdp& wanted) {
   auto command = command_of_way(way, wanted);
   if (way != "ddp") widen_batch(command, wanted.devices);
   auto setup = train::set_up(command);
@@ -85,7 +85,7 @@ Found train_part(const std::string& way, const DpVsDdp& wanted) {
   train::TrainingState state;
   train::PhaseClock clock;
   train::LossTrace losses;
-  Found found;
+  DpVsDdpFound found;
   found.batch = learner.rounds.step_samples;
   auto epoch = feed.epoch(state);
   auto begin = Clock::now();
@@ -111,11 +111,11 @@ Found train_part(const std::string& way, const DpVsDdp& wanted) {
   return found;
 }
 
-Found wide_head(bool loss_inside, int64_t devices) {
+DpVsDdpFound wide_head(bool loss_inside, int64_t devices) {
   const auto places = devices_like(visible_devices().front(), static_cast<int>(devices));
   parallel::DeviceMemory memory(places);
   torch::manual_seed(0);
-  Found found;
+  DpVsDdpFound found;
   found.batch = kSamples;
   const auto model = data_parallel(Head(), places);
   const auto input = torch::randn({kSamples, kInputs}).to(places.front());
@@ -147,9 +147,9 @@ std::string outcome_of(const std::string& way, const DpVsDdp& wanted) {
   });
 }
 
-Found read_outcome(const std::string& packed) {
+DpVsDdpFound read_outcome(const std::string& packed) {
   std::istringstream text(base::unpack_outcome(packed));
-  Found found;
+  DpVsDdpFound found;
   text >> found.batch;
   for (auto* list : {&found.losses, &found.seconds, &found.peaks}) {
     size_t size = 0;

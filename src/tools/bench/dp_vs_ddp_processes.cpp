@@ -64,7 +64,7 @@ std::vector<std::string> rank_settings(int64_t rank, int64_t world, const std::s
 
 }  // namespace
 
-Found run_way(const std::string& way, const DpVsDdp& wanted) {
+DpVsDdpFound run_way(const std::string& way, const DpVsDdp& wanted) {
   const int64_t world = way == "ddp" ? wanted.devices : 1;
   const auto words = words_of(way, wanted);
   const auto port = world > 1 ? free_port() : "";

@@ -9,6 +9,6 @@
 namespace lockstep::bench {
 
 /// Starts them, waits for all, and returns the first one's answer. Any one's error is thrown.
-Found run_way(const std::string& way, const DpVsDdp& wanted);
+DpVsDdpFound run_way(const std::string& way, const DpVsDdp& wanted);
 
 }  // namespace lockstep::bench

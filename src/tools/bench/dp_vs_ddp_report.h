@@ -14,7 +14,7 @@ inline const std::vector<std::string> kWide = {"wide", "wide, loss inside"};
 
 struct Results {
   std::map<std::string, std::vector<double>> milliseconds;  // a step, a run
-  std::map<std::string, Found> last;
+  std::map<std::string, DpVsDdpFound> last;
 };
 
 std::string as_text(const Results& results);

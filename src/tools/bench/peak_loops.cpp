@@ -27,12 +27,12 @@ LOCKSTEP_INLINE inline void add_up(int64_t rounds) {
 
 }  // namespace
 
-double multiply_and_add(int64_t rounds, kernels::Level level) {
+double multiply_and_add(int64_t rounds, kernels::SimdLevel level) {
   kernels::run_at(level, [&](auto lanes) LOCKSTEP_INLINE { add_up<decltype(lanes)::value>(rounds); });
   return 2.0 * kSums * lanes_of(level) * static_cast<double>(rounds);
 }
 
-void triad(float* a, const float* b, const float* c, int64_t count, kernels::Level level) {
+void triad(float* a, const float* b, const float* c, int64_t count, kernels::SimdLevel level) {
   kernels::run_at(level, [&](auto lanes) LOCKSTEP_INLINE {
     kernels::for_chunks(lanes, count, [&](auto chunk, int64_t i) LOCKSTEP_INLINE {
       constexpr int kWide = decltype(chunk)::value;
@@ -43,7 +43,7 @@ void triad(float* a, const float* b, const float* c, int64_t count, kernels::Lev
   });
 }
 
-int lanes_of(kernels::Level level) {
+int lanes_of(kernels::SimdLevel level) {
   int count = 0;
   kernels::run_at(level, [&](auto lanes) { count = decltype(lanes)::value; });
   return count;

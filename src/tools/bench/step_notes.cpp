@@ -16,7 +16,7 @@ void note_peaks(const StepFound& found, std::vector<std::string>& notes) {
   if (found.missing > kUnevenPeak)
     notes.push_back(format("the machine was uneven: {} of its peak was not there before or after the steps",
                            percent_text(found.missing)));
-  if (arithmetic(found.ranks, Part::both).of_peak > 1)
+  if (arithmetic(found.ranks, StepPart::both).of_peak > 1)
     notes.emplace_back("above 100 %: libtorch has wider vectors than the probe, or needs fewer operations");
 }
 

@@ -27,8 +27,8 @@ Scale scale_of(const std::vector<RankSteps>& ranks) {
   return ranks.front().step() < kShort ? Scale{"microseconds", 1e6} : Scale{"milliseconds", 1e3};
 }
 
-std::vector<std::string> row_of(const std::string& name, const Spread& spread, double whole, double factor,
-                                bool several) {
+std::vector<std::string> row_of(const std::string& name, const RankSpread& spread, double whole,
+                                double factor, bool several) {
   const auto number = [factor](double seconds) { return format("{:.1f}", seconds * factor); };
   std::vector<std::string> row = {name, number(spread.mean),
                                   format("{:.0f}", whole > 0 ? 100 * spread.mean / whole : 0)};
@@ -90,7 +90,7 @@ bool is_cached(const StepFound& found) {
 Table speed_table(const StepFound& found) {
   Table table = {{"arithmetic, memory", "a step", "a second", "of peak"}};
   for (const auto& [part, key, name] : kParts) {
-    if (!found.is_counted() || (part != Part::whole_step && !found.has_parts())) continue;
+    if (!found.is_counted() || (part != StepPart::whole_step && !found.has_parts())) continue;
     const auto speed = arithmetic(found.ranks, part);
     table.push_back(
         {name, work_text(speed.a_step), work_text(speed.a_second) + "/s", percent_text(speed.of_peak)});

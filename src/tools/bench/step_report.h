@@ -28,7 +28,7 @@ struct StepFound {
   /// No peak of a GPU is probed, so parts of a step have nothing to be compared with.
   bool has_parts() const { return training.device == "cpu"; }
   /// Was there arithmetic that could be seen?
-  bool is_counted() const { return arithmetic(ranks, Part::whole_step).a_step > 0; }
+  bool is_counted() const { return arithmetic(ranks, StepPart::whole_step).a_step > 0; }
 };
 
 /// A row for each phase and one for the step: the mean over the ranks and, where there are several, their

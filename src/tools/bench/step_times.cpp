@@ -41,15 +41,15 @@ struct Done {
   double amount, seconds;
 };
 
-Done done_of(const RankSteps& rank, Part part) {
+Done done_of(const RankSteps& rank, StepPart part) {
   switch (part) {
-    case Part::forward:
+    case StepPart::forward:
       return {rank.work.forward, of(rank, Phase::forward)};
-    case Part::backward:
+    case StepPart::backward:
       return {rank.work.backward, of(rank, Phase::backward)};
-    case Part::both:
+    case StepPart::both:
       return {rank.work.all(), of(rank, Phase::forward) + of(rank, Phase::backward)};
-    case Part::whole_step:
+    case StepPart::whole_step:
       return {rank.work.all(), rank.step()};
   }
   return {};
@@ -94,7 +94,7 @@ RankSteps unpacked(const std::string& text) {
   return steps;
 }
 
-Spread spread_of(std::vector<double> numbers) {
+RankSpread spread_of(std::vector<double> numbers) {
   const auto at_most = std::max_element(numbers.begin(), numbers.end()) - numbers.begin();
   const size_t count = numbers.size();
   std::sort(numbers.begin(), numbers.end());
@@ -105,14 +105,14 @@ Spread spread_of(std::vector<double> numbers) {
           .at_most = static_cast<size_t>(at_most)};
 }
 
-Spread spread_over(const std::vector<RankSteps>& ranks,
-                   const std::function<double(const RankSteps&)>& number) {
+RankSpread spread_over(const std::vector<RankSteps>& ranks,
+                       const std::function<double(const RankSteps&)>& number) {
   std::vector<double> numbers;
   for (const auto& rank : ranks) numbers.push_back(number(rank));
   return spread_of(std::move(numbers));
 }
 
-Speed arithmetic(const std::vector<RankSteps>& ranks, Part part) {
+Speed arithmetic(const std::vector<RankSteps>& ranks, StepPart part) {
   std::vector<Done> done;
   double peak = 0;
   for (const auto& rank : ranks) {

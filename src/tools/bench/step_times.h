@@ -36,16 +36,16 @@ struct RankSteps {
 std::string packed(const RankSteps& steps);
 RankSteps unpacked(const std::string& text);
 
-struct Spread {
+struct RankSpread {
   double mean = 0, least = 0, median = 0, most = 0;
   size_t at_most = 0;  // the rank that has it
 };
 /// Of one number or more, one a rank.
-Spread spread_of(std::vector<double> numbers);
+RankSpread spread_of(std::vector<double> numbers);
 
 /// Of what `number` says of each rank.
-Spread spread_over(const std::vector<RankSteps>& ranks,
-                   const std::function<double(const RankSteps&)>& number);
+RankSpread spread_over(const std::vector<RankSteps>& ranks,
+                       const std::function<double(const RankSteps&)>& number);
 
 /// How much there was to do in how long, over the ranks.
 struct Speed {
@@ -53,16 +53,16 @@ struct Speed {
   double a_second = 0;  // of all ranks together
   double of_peak = 0;   // of what they could, from 0 to 1; 0 where that is not known
 };
-enum class Part { forward, backward, both, whole_step };
+enum class StepPart { forward, backward, both, whole_step };
 struct PartName {
-  Part part;
+  StepPart part;
   const char *key, *name;
 };
-inline constexpr PartName kParts[] = {{Part::forward, "forward", "forward"},
-                                      {Part::backward, "backward", "backward"},
-                                      {Part::both, "both", "forward and backward"},
-                                      {Part::whole_step, "step", "the whole step"}};
-Speed arithmetic(const std::vector<RankSteps>& ranks, Part part);
+inline constexpr PartName kParts[] = {{StepPart::forward, "forward", "forward"},
+                                      {StepPart::backward, "backward", "backward"},
+                                      {StepPart::both, "both", "forward and backward"},
+                                      {StepPart::whole_step, "step", "the whole step"}};
+Speed arithmetic(const std::vector<RankSteps>& ranks, StepPart part);
 Speed update(const std::vector<RankSteps>& ranks);
 
 }  // namespace lockstep::bench

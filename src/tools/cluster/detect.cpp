@@ -37,7 +37,7 @@ std::string asked_as_text(const std::vector<std::string>& command, std::vector<s
   return ask_and_note(command, silent).value_or("");
 }
 
-std::optional<Found> detect_slurm(std::vector<std::string>& silent) {
+std::optional<FoundSite> detect_slurm(std::vector<std::string>& silent) {
   const auto text = ask_and_note({"sinfo", "-h", "-o", kSinfoFormat}, silent);
   if (!text) return std::nullopt;
   auto found = read_sinfo(*text);
@@ -49,7 +49,7 @@ std::optional<Found> detect_slurm(std::vector<std::string>& silent) {
   return found;
 }
 
-std::optional<Found> detect_pbs(std::vector<std::string>& silent) {
+std::optional<FoundSite> detect_pbs(std::vector<std::string>& silent) {
   const auto queues = ask_and_note({"qstat", "-Q", "-f"}, silent);
   if (!queues) return std::nullopt;
   if (find_command("pbsnodes").empty()) silent.emplace_back("there is no pbsnodes here");
@@ -60,11 +60,11 @@ std::optional<Found> detect_pbs(std::vector<std::string>& silent) {
 struct Detected {
   const char* name;
   const char* command;
-  std::optional<Found> (*detect)(std::vector<std::string>&);
+  std::optional<FoundSite> (*detect)(std::vector<std::string>&);
 };
 constexpr Detected kDetected[] = {{"slurm", "sinfo", detect_slurm}, {"pbs", "qstat", detect_pbs}};
 
-void note_software(Found& found, std::vector<std::string>& silent) {
+void note_software(FoundSite& found, std::vector<std::string>& silent) {
   for (const char* launcher : {"mpirun", "mpiexec"}) {
     const auto version = asked_as_text({launcher, "--version"}, silent);
     if (!version.empty())
@@ -84,7 +84,7 @@ std::string detect_site(const std::string& scheduler) {
     throw InputError(format("there is no scheduler '{}' to ask", base::printable(scheduler)),
                      "lockstep site detect", "use --scheduler slurm or --scheduler pbs");
   std::vector<std::string> silent;
-  std::optional<Found> found;
+  std::optional<FoundSite> found;
   for (const auto& one : kDetected) {
     if (!scheduler.empty() && scheduler != one.name) continue;
     if (!found) {

@@ -10,20 +10,20 @@
 namespace lockstep::cluster {
 
 /// What was learnt, and what a person has to know of it.
-struct Found {
+struct FoundSite {
   Site site;
   std::vector<std::string> notes;
 };
 
 /// From `sinfo -h -o kSinfoFormat`.
 extern const char* const kSinfoFormat;
-Found read_sinfo(const std::string& text);
+FoundSite read_sinfo(const std::string& text);
 
 /// From `qstat -Q -f`, `qstat -B -f` and `pbsnodes -a`; empty texts for what did not answer.
-Found read_pbs(const std::string& queues, const std::string& server, const std::string& nodes);
+FoundSite read_pbs(const std::string& queues, const std::string& server, const std::string& nodes);
 
 /// A site file's text: parse_site() reads it back to the same.
-std::string as_yaml(const Found& found);
+std::string as_yaml(const FoundSite& found);
 
 /// Asks the machine that this runs on: each command for 10 s at most. `scheduler` is "slurm" or "pbs", or
 /// empty for whichever answers first. Error where none does.

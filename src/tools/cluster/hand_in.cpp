@@ -45,7 +45,7 @@ std::string words_of(const base::Answer& answer) {
   return said.empty() ? "without a word" : base::join(said, "\n");
 }
 
-[[noreturn]] void refuse_submission(const Command& command, const base::Answer& answer,
+[[noreturn]] void refuse_submission(const SchedulerCommand& command, const base::Answer& answer,
                                     std::chrono::milliseconds patience) {
   const auto name = std::filesystem::path(command.words[0]).filename().string();
   if (answer.end == base::Answer::not_started)
@@ -63,16 +63,17 @@ std::string words_of(const base::Answer& answer) {
 
 }  // namespace
 
-Command submit_command(const Site& site, const std::string& path, const std::string& script,
-                       const std::string& cluster) {
-  Command command{{command_word(site.submit_command())}, unheard_by_submission(site.scheduler, script)};
+SchedulerCommand submit_command(const Site& site, const std::string& path, const std::string& script,
+                                const std::string& cluster) {
+  SchedulerCommand command{{command_word(site.submit_command())},
+                           unheard_by_submission(site.scheduler, script)};
   if (site.slurm()) command.words.emplace_back("--parsable");
   if (!cluster.empty()) command.words.push_back("--clusters=" + cluster);
   command.words.push_back(path.starts_with('-') ? "./" + path : path);
   return command;
 }
 
-std::string shown(const Command& command) {
+std::string shown(const SchedulerCommand& command) {
   std::vector<std::string> words;
   if (!command.without.empty()) words.emplace_back("env");
   for (const auto& name : command.without) words.insert(words.end(), {"-u", name});
@@ -80,7 +81,7 @@ std::string shown(const Command& command) {
   return quoted(words);
 }
 
-Submitted submit(const Command& command, std::chrono::milliseconds patience) {
+Submitted submit(const SchedulerCommand& command, std::chrono::milliseconds patience) {
   if (find_command(std::filesystem::path(command.words[0]).filename().string()).empty())
     throw InputError(format("there is no {} here", command.words[0]), "PATH",
                      "submit where the scheduler's commands are: on a login node; --dry-run shows the job");

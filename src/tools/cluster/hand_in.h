@@ -10,17 +10,17 @@
 
 namespace lockstep::cluster {
 
-struct Command {
+struct SchedulerCommand {
   std::vector<std::string> words;
   std::vector<std::string> without = {};  // variables of ours that it does not hear
 };
 
 /// What submits the script that lies, or will lie, at `path`; to that cluster where one is named.
-Command submit_command(const Site& site, const std::string& path, const std::string& script,
-                       const std::string& cluster = "");
+SchedulerCommand submit_command(const Site& site, const std::string& path, const std::string& script,
+                                const std::string& cluster = "");
 
 /// The same as a line for a shell.
-std::string shown(const Command& command);
+std::string shown(const SchedulerCommand& command);
 
 struct Submitted {
   std::string id;
@@ -33,6 +33,6 @@ constexpr std::chrono::milliseconds kSubmitPatience = std::chrono::minutes(2);
 
 /// Runs it, to its end whatever Ctrl-C does meanwhile. InputError where the command is not here, Error, in
 /// the command's own words, where it refuses, does not answer in time or names no id.
-Submitted submit(const Command& command, std::chrono::milliseconds patience = kSubmitPatience);
+Submitted submit(const SchedulerCommand& command, std::chrono::milliseconds patience = kSubmitPatience);
 
 }  // namespace lockstep::cluster

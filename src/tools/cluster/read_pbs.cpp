@@ -96,8 +96,8 @@ Queue queue_of_block(const Block& block, const NodeKind& node, bool nodes_known)
 
 }  // namespace
 
-Found read_pbs(const std::string& queues, const std::string& server, const std::string& nodes) {
-  Found found;
+FoundSite read_pbs(const std::string& queues, const std::string& server, const std::string& nodes) {
+  FoundSite found;
   found.site.scheduler = "pbs";
   const auto node_blocks = blocks_of(nodes);
   const auto node = common(node_blocks, found.notes);

@@ -99,7 +99,7 @@ void limit_to_what_is_there(Queue& queue, const std::vector<Line>& lines) {
     if (partition_of(line) == queue.name) queue.max_nodes += line.nodes;
 }
 
-void add_partition(Found& found, const Line& line, std::vector<int64_t>& nodes) {
+void add_partition(FoundSite& found, const Line& line, std::vector<int64_t>& nodes) {
   const bool is_default = line.partition.ends_with('*');
   const auto name = partition_of(line);
   if (!is_directive_word(name)) {
@@ -124,8 +124,8 @@ void add_partition(Found& found, const Line& line, std::vector<int64_t>& nodes) 
 
 }  // namespace
 
-Found read_sinfo(const std::string& text) {
-  Found found;
+FoundSite read_sinfo(const std::string& text) {
+  FoundSite found;
   found.site.scheduler = "slurm";
   std::vector<int64_t> nodes;
   int64_t threads = 0;

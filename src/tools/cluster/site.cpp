@@ -12,7 +12,7 @@
 namespace lockstep::cluster {
 namespace {
 
-using config::Node;
+using config::YamlNode;
 
 constexpr const char* kEveryKey = "every key: docs/sites.md";
 
@@ -21,14 +21,14 @@ struct Flags {
 };
 constexpr Flags kFlags[] = {{"pbs", "-q", "-A"}, {"slurm", "--partition", "--account"}};
 
-[[noreturn]] void refuse_value(const std::string& key, const std::string& wanted, const Node& node,
+[[noreturn]] void refuse_value(const std::string& key, const std::string& wanted, const YamlNode& node,
                                const char* help) {
   throw InputError(format("{} must be {}, not {}", key, wanted, describe(node)), node.place.text(),
                    format("it is {}", help));
 }
 
-const std::string& scalar_text(const Node& node, const std::string& key, const char* help) {
-  if (node.kind != Node::Kind::scalar) refuse_value(key, "a text", node, help);
+const std::string& scalar_text(const YamlNode& node, const std::string& key, const char* help) {
+  if (node.kind != YamlNode::Kind::scalar) refuse_value(key, "a text", node, help);
   return node.text;
 }
 
@@ -36,7 +36,7 @@ const std::string& scalar_text(const Node& node, const std::string& key, const c
 template <class Owner>
 class Value {
  public:
-  Value(const SiteKey<Owner>& key, std::string name, const Node& node, Owner& owner)
+  Value(const SiteKey<Owner>& key, std::string name, const YamlNode& node, Owner& owner)
       : key_(key), name_(std::move(name)), node_(node), owner_(owner) {}
 
   void operator()(std::string Owner::*field) const { owner_.*field = checked(node_); }
@@ -55,12 +55,12 @@ class Value {
   }
 
   void operator()(std::vector<std::string> Owner::*field) const {
-    if (node_.kind != Node::Kind::list) refuse_value(name_, "a list", node_, key_.help);
+    if (node_.kind != YamlNode::Kind::list) refuse_value(name_, "a list", node_, key_.help);
     for (const auto& item : node_.items) (owner_.*field).push_back(checked(*item));
   }
 
  private:
-  std::string checked(const Node& node) const {
+  std::string checked(const YamlNode& node) const {
     const auto& text = scalar_text(node, name_, key_.help);
     const auto choices = choices_of(key_.choices);
     if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end()) {
@@ -76,7 +76,7 @@ class Value {
 
   const SiteKey<Owner>& key_;
   std::string name_;
-  const Node& node_;
+  const YamlNode& node_;
   Owner& owner_;
 };
 
@@ -87,7 +87,7 @@ std::vector<std::string> names_of(const std::vector<SiteKey<Owner>>& keys) {
   return names;
 }
 
-void once(const Node& map, size_t index) {
+void once(const YamlNode& map, size_t index) {
   const auto& name = *map.entries[index].first;
   for (size_t i = 0; i < index; ++i) {
     const auto& other = *map.entries[i].first;
@@ -97,34 +97,34 @@ void once(const Node& map, size_t index) {
   }
 }
 
-[[noreturn]] void unknown_key(const Node& name, const std::vector<std::string>& names) {
+[[noreturn]] void unknown_key(const YamlNode& name, const std::vector<std::string>& names) {
   const auto near = base::nearest(name.text, names);
   throw InputError(format("unknown key {}", describe(name)), name.place.text(),
                    (near ? format("did you mean {}? ", *near) : "") + kEveryKey);
 }
 
 template <class Owner>
-void read_key(const std::vector<SiteKey<Owner>>& keys, const std::string& before, const Node& name,
-              const Node& value, Owner& owner, std::vector<std::string> names) {
+void read_key(const std::vector<SiteKey<Owner>>& keys, const std::string& before, const YamlNode& name,
+              const YamlNode& value, Owner& owner, std::vector<std::string> names) {
   const auto key =
       std::find_if(keys.begin(), keys.end(), [&](const auto& row) { return name.text == row.name; });
-  if (name.kind != Node::Kind::scalar || key == keys.end()) unknown_key(name, names);
+  if (name.kind != YamlNode::Kind::scalar || key == keys.end()) unknown_key(name, names);
   std::visit(Value<Owner>(*key, before + key->name, value, owner), key->field);
 }
 
-void require_map(const Node& node, const std::string& what) {
-  if (node.kind == Node::Kind::map) return;
+void require_map(const YamlNode& node, const std::string& what) {
+  if (node.kind == YamlNode::Kind::map) return;
   throw InputError(format("{} must be a map of keys, not {}", what, describe(node)), node.place.text(),
                    std::string("write key: value; ") + kEveryKey);
 }
 
-Queue read_queue(const Node& name, const Node& node) {
+Queue read_queue(const YamlNode& name, const YamlNode& node) {
   const auto wanted = not_of_kind(name.text, Text::word);
-  if (name.kind != Node::Kind::scalar || name.text.empty() || !wanted.empty())
+  if (name.kind != YamlNode::Kind::scalar || name.text.empty() || !wanted.empty())
     refuse_value("a queue's name", "one word", name, "what stands in the job's directives");
   Queue queue;
   queue.name = name.text;
-  if (node.kind == Node::Kind::null) return queue;
+  if (node.kind == YamlNode::Kind::null) return queue;
   require_map(node, "queues." + queue.name);
   for (size_t i = 0; i < node.entries.size(); ++i) {
     once(node, i);
@@ -134,7 +134,7 @@ Queue read_queue(const Node& name, const Node& node) {
   return queue;
 }
 
-void read_queues(const Node& node, Site& site) {
+void read_queues(const YamlNode& node, Site& site) {
   require_map(node, "queues");
   for (size_t i = 0; i < node.entries.size(); ++i) {
     once(node, i);
@@ -142,7 +142,7 @@ void read_queues(const Node& node, Site& site) {
   }
 }
 
-void read_site(const Node& root, Site& site) {
+void read_site(const YamlNode& root, Site& site) {
   auto names = names_of(site_keys());
   names.emplace_back("queues");
   for (size_t i = 0; i < root.entries.size(); ++i) {
@@ -175,7 +175,7 @@ void check_directives(const Site& site, const std::vector<std::string>& directiv
 }
 
 // what no key says alone
-void check_together(const Site& site, const Node& root) {
+void check_together(const Site& site, const YamlNode& root) {
   const auto place = root.place.text();
   if (site.scheduler.empty())
     throw InputError("a site file must say its scheduler", place,

@@ -15,7 +15,7 @@ constexpr auto kSoon = 1s;   // where its word is all that is waited for
 constexpr auto kSilent = 60s;
 
 // By the run's own word; nothing where its folder cannot be read.
-std::optional<run_folder::Verdict> judged(const std::filesystem::path& folder) {
+std::optional<run_folder::StatusReport> judged(const std::filesystem::path& folder) {
   if (folder.empty()) return std::nullopt;
   try {
     return run_folder::judge(folder);
@@ -30,7 +30,7 @@ bool is_there(const Seen& seen) {
 
 }  // namespace
 
-void Watch::hear(const Seen& seen) {
+void JobWatch::hear(const Seen& seen) {
   if (is_there(seen))
     gone_since_.reset();
   else if (!gone_since_ || seen_->state != seen.state)
@@ -40,7 +40,7 @@ void Watch::hear(const Seen& seen) {
 }
 
 // A run that is on keeps a job alive that its scheduler has lost.
-bool Watch::is_given_up() {
+bool JobWatch::is_given_up() {
   if (!gone_since_) return false;
   const bool unknown = seen_->state == Seen::unknown;
   if (Clock::now() - *gone_since_ <= (unknown ? patience_.unknown : patience_.record)) return false;
@@ -48,7 +48,7 @@ bool Watch::is_given_up() {
   return !verdict || verdict->exit_status != run_folder::kRunning;
 }
 
-const Standing& Watch::look() {
+const Standing& JobWatch::look() {
   if (over()) return now_;
   const auto recorded = read_record_file(record_);
   const auto job = recorded.replaced ? recorded.job : job_;
@@ -73,14 +73,14 @@ const Standing& Watch::look() {
   return now_;
 }
 
-void Watch::forget_what_was_heard() {
+void JobWatch::forget_what_was_heard() {
   seen_.reset();
   gone_since_.reset();
 }
 
 // Whatever it ended with, the scheduler may start the same job again (a requeue, a node's failure, qrerun,
 // pre-emption): only what it says when it is asked after that end tells.
-bool Watch::has_ended(const Recorded& recorded) {
+bool JobWatch::has_ended(const Recorded& recorded) {
   if (!recorded.status) {
     ended_since_.reset();
     return false;
@@ -94,7 +94,7 @@ bool Watch::has_ended(const Recorded& recorded) {
   return Clock::now() - std::max(*ended_since_, heard_) > patience_.silent;
 }
 
-void Watch::end(const Recorded& recorded) {
+void JobWatch::end(const Recorded& recorded) {
   now_.phase = Standing::over;
   now_.lost = !recorded.status;
   now_.words = now_.lost && seen_ ? seen_->words : "";
@@ -108,10 +108,10 @@ void Watch::end(const Recorded& recorded) {
   now_.verdict = verdict->text;
 }
 
-std::optional<std::string> Asking::ask(std::vector<Watch>& watches) {
-  const bool soon = std::ranges::any_of(watches, &Watch::waits_for_word);
+std::optional<std::string> SchedulerPoll::ask(std::vector<JobWatch>& watches) {
+  const bool soon = std::ranges::any_of(watches, &JobWatch::waits_for_word);
   if (Clock::now() - asked_ < (soon ? kSoon : kEvery)) return std::nullopt;
-  std::vector<Watch*> open;
+  std::vector<JobWatch*> open;
   for (const bool waits : {true, false}) {  // those that wait for a word first: PBS is asked of few at a time
     for (size_t i = 0; i < watches.size(); ++i) {
       auto& watch = watches[(next_ + i) % watches.size()];

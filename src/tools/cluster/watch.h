@@ -33,7 +33,7 @@ struct Standing {
 };
 
 /// How long a job's own word is waited for.
-struct Patience {
+struct JobPatience {
   /// From the job's end by the scheduler's word: the record comes over a network's file system.
   std::chrono::milliseconds record{std::chrono::seconds(10)};
   /// Where the scheduler does not know it: a controller may be slow, or have been started again.
@@ -42,10 +42,10 @@ struct Patience {
   std::chrono::milliseconds silent{std::chrono::seconds(60)};
 };
 
-class Watch {
+class JobWatch {
  public:
   /// `job` as the scheduler named it, `record` as its script writes it.
-  Watch(std::string job, std::filesystem::path record, Patience patience = {})
+  JobWatch(std::string job, std::filesystem::path record, JobPatience patience = {})
       : job_(std::move(job)), record_(std::move(record)), patience_(patience) {}
 
   /// Where it stands now.
@@ -66,22 +66,22 @@ class Watch {
   using Clock = std::chrono::steady_clock;
   std::string job_;
   std::filesystem::path record_;
-  Patience patience_;
+  JobPatience patience_;
   std::optional<Seen> seen_;
   Clock::time_point heard_{};
   std::optional<Clock::time_point> gone_since_, ended_since_;
-  std::optional<run_folder::Verdict> last_;  // of the run when its script had ended
+  std::optional<run_folder::StatusReport> last_;  // of the run when its script had ended
   int begins_ = 0;
   Standing now_;
 };
 
 /// Asks the scheduler now and then what the jobs do, and tells how long it has been silent.
-class Asking {
+class SchedulerPoll {
  public:
-  explicit Asking(Scheduler scheduler) : scheduler_(std::move(scheduler)) {}
+  explicit SchedulerPoll(Scheduler scheduler) : scheduler_(std::move(scheduler)) {}
 
   /// Where it is time, asks of those that are not over. What is to be said of it, where there is something.
-  std::optional<std::string> ask(std::vector<Watch>& watches);
+  std::optional<std::string> ask(std::vector<JobWatch>& watches);
 
  private:
   using Clock = std::chrono::steady_clock;

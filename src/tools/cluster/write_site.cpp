@@ -45,7 +45,7 @@ std::vector<std::string> key_lines(const std::vector<SiteKey<Owner>>& keys, cons
 
 }  // namespace
 
-std::string as_yaml(const Found& found) {
+std::string as_yaml(const FoundSite& found) {
   std::string text =
       "# Proposed by lockstep site detect. What this machine did not tell: whether a job needs an account,\n"
       "# modules or file systems of its own, and whether its cores follow from its GPUs (docs/sites.md).\n";

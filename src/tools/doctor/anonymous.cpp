@@ -193,7 +193,7 @@ class Scrubber {
 
 Secrets secrets_of(const Picture& picture, const std::map<std::string, std::string>& environment) {
   Secrets secrets;
-  for (const Facts& facts : picture.ranks) {
+  for (const RankFacts& facts : picture.ranks) {
     hide_host(secrets, facts.job.host);
     hide(secrets, "job", facts.job.job_id);
     hide(secrets, "path", facts.walls.no_folder);

@@ -8,11 +8,11 @@
 namespace lockstep::doctor {
 namespace {
 
-using config::Node;
+using config::YamlNode;
 
-void hide_all(std::vector<std::string>& names, const Node& node) {
+void hide_all(std::vector<std::string>& names, const YamlNode& node) {
   const bool number = node.text.find_first_not_of("0123456789.,eE+-") == std::string::npos;
-  if (node.kind == Node::Kind::scalar && !number && node.text.size() >= kShortestSecret)
+  if (node.kind == YamlNode::Kind::scalar && !number && node.text.size() >= kShortestSecret)
     names.push_back(node.text);
   for (const auto& item : node.items) hide_all(names, *item);
   for (const auto& [key, value] : node.entries) {
@@ -30,7 +30,7 @@ constexpr Owned kOwned[] = {{"model", "options"}, {"task", "options"},  {"optim"
                             {"run", "name"},      {"task", "file"},     {"task", "eval_file"},
                             {"task", "label"},    {"task", "features"}, {"task", "classes"}};
 
-void look_through(std::vector<std::string>& names, const Node& document) {
+void look_through(std::vector<std::string>& names, const YamlNode& document) {
   for (const auto& [section, content] : document.entries)
     for (const auto& [key, value] : content->entries)
       for (const Owned& row : kOwned)

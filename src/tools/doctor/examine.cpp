@@ -79,7 +79,7 @@ std::string remedy_of_hang(const std::string& stage, bool collected) {
 
 class Examination {
  public:
-  explicit Examination(const Settings& settings)
+  explicit Examination(const DoctorSettings& settings)
       : settings_(settings),
         patience_(patience_in(settings.environment)),
         telling_(settings),
@@ -104,7 +104,7 @@ class Examination {
     watchdog_.now("telling all of it");
     if (telling_.speaks()) telling_.conclude();
     const bool failed = everybodys(telling_.silent || telling_.report_failed() ||
-                                   telling_.ledger().verdict() == Verdict::failure);
+                                   telling_.ledger().verdict() == FindingLevel::failure);
     watchdog_.now("leaving MPI");
     runtime_.reset();
     return failed ? kFailed : kDone;
@@ -186,7 +186,7 @@ class Examination {
     Picture picture;
     for (const auto& text : texts) picture.ranks.push_back(unpack(text));
     std::sort(picture.ranks.begin(), picture.ranks.end(),
-              [](const Facts& a, const Facts& b) { return a.job.rank < b.job.rank; });
+              [](const RankFacts& a, const RankFacts& b) { return a.job.rank < b.job.rank; });
     telling_.know(std::move(picture));
     return "";
   }
@@ -329,9 +329,9 @@ class Examination {
     telling_.conclude();
   }
 
-  const Settings& settings_;
+  const DoctorSettings& settings_;
   const milliseconds patience_;
-  Facts own_;
+  RankFacts own_;
   std::unique_ptr<launch::Runtime> runtime_;
   std::optional<launch::Voice> voice_;  // of phantoms, to the end
   bool may_meet_ = true, met_with_failure_ = false;
@@ -344,7 +344,7 @@ class Examination {
 
 }  // namespace
 
-int examine(const Settings& settings) {
+int examine(const DoctorSettings& settings) {
   return Examination(settings).run();
 }
 

@@ -8,6 +8,6 @@ namespace lockstep::doctor {
 
 /// Collective where the ranks can meet. Prints on rank 0, or on every rank that could not be heard; returns
 /// the status to leave with. Does not return where something hung: then it has printed what it had.
-int examine(const Settings& settings);
+int examine(const DoctorSettings& settings);
 
 }  // namespace lockstep::doctor

@@ -4,7 +4,7 @@
 
 namespace lockstep::doctor {
 
-const char* name_of(Verdict verdict) {
+const char* name_of(FindingLevel verdict) {
   static constexpr const char* names[] = {"ok", "warning", "failure"};
   return names[static_cast<size_t>(verdict)];
 }
@@ -43,8 +43,8 @@ std::vector<std::string> Ledger::hidden() const {
   return hidden_;
 }
 
-Verdict Ledger::verdict() const {
-  Verdict worst = Verdict::ok;
+FindingLevel Ledger::verdict() const {
+  FindingLevel worst = FindingLevel::ok;
   for (const Finding& finding : all()) worst = std::max(worst, finding.verdict);
   return worst;
 }

@@ -23,7 +23,7 @@ class Ledger {
   void hide(const std::vector<std::string>& paths);
   std::vector<std::string> hidden() const;
   /// The worst of all.
-  Verdict verdict() const;
+  FindingLevel verdict() const;
 
  private:
   mutable std::mutex mutex_;

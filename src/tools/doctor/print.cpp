@@ -23,7 +23,7 @@ std::string lines_below(const std::string& text, const std::string& lead) {
   return result;
 }
 
-size_t count(const Findings& findings, Verdict verdict) {
+size_t count(const Findings& findings, FindingLevel verdict) {
   return static_cast<size_t>(std::count_if(
       findings.begin(), findings.end(), [&](const Finding& finding) { return finding.verdict == verdict; }));
 }
@@ -32,8 +32,8 @@ std::string counted(size_t number, const char* one, const char* many) {
   return number == 0 ? format("no {}", one) : format("{} {}", number, number == 1 ? one : many);
 }
 
-Verdict worst_of(const Findings& findings) {
-  Verdict worst = Verdict::ok;
+FindingLevel worst_of(const Findings& findings) {
+  FindingLevel worst = FindingLevel::ok;
   for (const Finding& finding : findings) worst = std::max(worst, finding.verdict);
   return worst;
 }
@@ -49,9 +49,9 @@ std::string as_text(const Finding& finding, const std::string& tag) {
 }
 
 std::string summary(const Findings& findings, double seconds) {
-  return format("{} ok, {}, {}, {:.1f} s\n", count(findings, Verdict::ok),
-                counted(count(findings, Verdict::warning), "warning", "warnings"),
-                counted(count(findings, Verdict::failure), "failure", "failures"), seconds);
+  return format("{} ok, {}, {}, {:.1f} s\n", count(findings, FindingLevel::ok),
+                counted(count(findings, FindingLevel::warning), "warning", "warnings"),
+                counted(count(findings, FindingLevel::failure), "failure", "failures"), seconds);
 }
 
 std::string as_json(const Findings& findings, const Picture& picture, double seconds) {
@@ -63,7 +63,7 @@ std::string as_json(const Findings& findings, const Picture& picture, double sec
                     {"remedy", finding.remedy},
                     {"drawing", finding.drawing}});
   }
-  for (const Facts& facts : picture.ranks) ranks.push_back(ordered_json::parse(pack(facts)));
+  for (const RankFacts& facts : picture.ranks) ranks.push_back(ordered_json::parse(pack(facts)));
   const ordered_json json = {{"schema", kSchema},
                              {"verdict", name_of(worst_of(findings))},
                              {"seconds", seconds},

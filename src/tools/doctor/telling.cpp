@@ -22,7 +22,7 @@ void say(const std::string& text) {
 
 }  // namespace
 
-Telling::Telling(const Settings& settings) : settings_(settings) {}
+Telling::Telling(const DoctorSettings& settings) : settings_(settings) {}
 
 void Telling::know(Picture picture) {
   world_ = picture.world();

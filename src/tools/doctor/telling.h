@@ -16,7 +16,7 @@ namespace lockstep::doctor {
 
 class Telling {
  public:
-  explicit Telling(const Settings& settings);
+  explicit Telling(const DoctorSettings& settings);
 
   /// This rank's, as far as it is known.
   std::atomic<int> rank = 0;
@@ -48,7 +48,7 @@ class Telling {
   std::string heading(const Job& job) const;
   std::string tag(int world) const;
 
-  const Settings& settings_;
+  const DoctorSettings& settings_;
   const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   mutable std::mutex mutex_;  // of the next two
   Picture picture_;

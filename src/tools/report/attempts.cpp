@@ -24,18 +24,18 @@ std::string moment(double seconds) {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts)};
 }
 
-std::string lasted(const Json& attempt) {
+std::string lasted(const nlohmann::json& attempt) {
   const double seconds = number(attempt, "ended") - number(attempt, "began");
   return std::isfinite(seconds) ? plot::short_number(std::round(seconds * 10) / 10, plot::Unit::seconds) : "";
 }
 
-std::string whole(const Json& attempt, const char* key) {
+std::string whole(const nlohmann::json& attempt, const char* key) {
   const double value = number(attempt, key);
   return std::isfinite(value) ? format("{:.0f}", value) : "";
 }
 
 // "n1 (4), n2 (3)": with the ranks of each, where there are several.
-std::string hosts_of(const Json& attempt) {
+std::string hosts_of(const nlohmann::json& attempt) {
   std::map<std::string, int> hosts;
   for (const auto& host : list(attempt, "hosts")) ++hosts[host.is_string() ? host.get<std::string>() : "?"];
   std::vector<std::string> few;
@@ -47,7 +47,7 @@ std::string hosts_of(const Json& attempt) {
 }
 
 // A newer attempt, or a free lock, shows that one which still says "running" was killed.
-std::string end_of(const Json& attempt, bool newest, const RunData& run) {
+std::string end_of(const nlohmann::json& attempt, bool newest, const RunData& run) {
   auto state = text(attempt, "state");
   if (state == "running" && (!newest || !run.status || run.status->state != run_folder::RunState::running))
     state = "ended without a word";
@@ -55,19 +55,19 @@ std::string end_of(const Json& attempt, bool newest, const RunData& run) {
 }
 
 // "9.3s, 20 steps again"
-std::string lost_before(const Json& attempt) {
+std::string lost_before(const nlohmann::json& attempt) {
   const double seconds = number(attempt, "lost_seconds"), steps = number(attempt, "lost_steps");
   if (whole(attempt, "number") == "1" || !std::isfinite(seconds) || !std::isfinite(steps)) return "";
   const auto time = plot::short_number(std::round(seconds * 10) / 10, plot::Unit::seconds);
   return steps > 0 ? format("{}, {:.0f} step{} again", time, steps, steps == 1 ? "" : "s") : time;
 }
 
-std::string job_of(const Json& attempt) {
+std::string job_of(const nlohmann::json& attempt) {
   const auto scheduler = text(attempt, "scheduler"), id = text(attempt, "job_id");
   return id.empty() ? "" : scheduler + " " + id;
 }
 
-std::string device_of(const Json& attempt) {
+std::string device_of(const nlohmann::json& attempt) {
   auto device = text(attempt, "device");
   if (!attempt.contains("gpu_memory") || !attempt["gpu_memory"].is_object()) return device;
   const double peak = number(attempt["gpu_memory"], "peak"), total = number(attempt["gpu_memory"], "total");

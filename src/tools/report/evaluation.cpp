@@ -14,14 +14,14 @@ namespace {
 constexpr size_t kMostClasses = 64, kMostSamples = 48;
 constexpr double kLeastInk = 10, kMostInk = 45;  // percent; with more the number in it could not be read
 
-std::string class_name(const Json& evaluation, double index) {
+std::string class_name(const nlohmann::json& evaluation, double index) {
   const auto& names = list(evaluation, "classes");
   if (!(index >= 0)) return "?";
   const auto i = static_cast<size_t>(std::min(index, 1e9));
   return i < names.size() && names[i].is_string() ? names[i].get<std::string>() : format("{}", i);
 }
 
-double count_of(const Json& row, size_t column) {
+double count_of(const nlohmann::json& row, size_t column) {
   return row.is_array() && column < row.size() && row[column].is_number() ? row[column].get<double>() : 0;
 }
 
@@ -35,7 +35,7 @@ std::string cell(double count, double of_row, bool right) {
       right ? 2 : 1, kLeastInk + (kMostInk - kLeastInk) * std::sqrt(share), count);
 }
 
-std::string confusion(const Json& evaluation) {
+std::string confusion(const nlohmann::json& evaluation) {
   const auto& rows = list(evaluation, "confusion");
   const size_t classes = rows.size();
   if (classes == 0) return "";
@@ -55,12 +55,12 @@ std::string confusion(const Json& evaluation) {
   return html + "</table></div>\n";
 }
 
-std::string loss_of(const Json& sample) {
+std::string loss_of(const nlohmann::json& sample) {
   const double loss = number(sample, "loss");
   return std::isfinite(loss) ? format("loss {:.2f}", loss) : "no number";
 }
 
-std::string shot(const Json& evaluation, const Json& sample) {
+std::string shot(const nlohmann::json& evaluation, const nlohmann::json& sample) {
   const auto image = image_uri(sample);
   const auto words = plot::escaped(class_name(evaluation, number(sample, "told"))) +
                      format(" ({:.0f} %)", 100 * number(sample, "probability")) + ", is " +
@@ -70,11 +70,11 @@ std::string shot(const Json& evaluation, const Json& sample) {
                 number(sample, "sample"), loss_of(sample));
 }
 
-bool is_right(const Json& sample) {
+bool is_right(const nlohmann::json& sample) {
   return number(sample, "told") == number(sample, "truth");
 }
 
-std::string shots(const Json& evaluation, bool right, const char* heading) {
+std::string shots(const nlohmann::json& evaluation, bool right, const char* heading) {
   std::string html;
   size_t shown = 0;
   for (const auto& sample : list(evaluation, "worst")) {
@@ -84,12 +84,12 @@ std::string shots(const Json& evaluation, bool right, const char* heading) {
 }
 
 // A sample may cost much and be right nevertheless.
-std::string worst(const Json& evaluation) {
+std::string worst(const nlohmann::json& evaluation) {
   return shots(evaluation, false, "What it was most wrong about") +
          shots(evaluation, true, "Right, but barely");
 }
 
-std::string values(const Json& evaluation) {
+std::string values(const nlohmann::json& evaluation) {
   std::string html;
   const auto& all = at(evaluation, "values");
   if (!all.is_object()) return html;

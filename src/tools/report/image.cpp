@@ -59,7 +59,7 @@ std::string base64(const std::string& bytes) {
   return text;
 }
 
-std::string image_uri(const Json& sample) {
+std::string image_uri(const nlohmann::json& sample) {
   const auto& shape = list(sample, "shape");
   if (shape.size() != 3) return "";
   int64_t size[3];

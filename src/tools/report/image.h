@@ -8,7 +8,7 @@
 namespace lockstep::report {
 
 /// "data:image/bmp;base64,...", or nothing where the sample has no sound pixels.
-std::string image_uri(const Json& sample);
+std::string image_uri(const nlohmann::json& sample);
 
 /// RFC 4648.
 std::string base64(const std::string& bytes);

@@ -29,7 +29,7 @@ std::optional<std::string> read_if_there(RunData& run, const char* file) {
   }
 }
 
-Json read_json(RunData& run, const char* file) {
+nlohmann::json read_json(RunData& run, const char* file) {
   const auto text = read_if_there(run, file);
   if (!text) return {};
   auto json = base::parse_json(*text);
@@ -38,7 +38,7 @@ Json read_json(RunData& run, const char* file) {
   return {};
 }
 
-void add_points(const Json& line, std::map<std::string, Curve>& curves) {
+void add_points(const nlohmann::json& line, std::map<std::string, Curve>& curves) {
   const double step = number(line, "step");
   for (const auto& [key, value] : line.items()) {
     if (key == "step" || key == "epoch" || key == "event" || !(value.is_number() || value.is_null()))
@@ -67,12 +67,12 @@ void read_metrics(RunData& run) {
     run.troubles.push_back(format("metrics.jsonl: {} line{} could not be read", bad, bad == 1 ? "" : "s"));
 }
 
-std::string value_of(const config::Node& node) {
+std::string value_of(const config::YamlNode& node) {
   std::string all;
   for (const auto& item : node.items) all += (all.empty() ? "" : ", ") + value_of(*item);
   for (const auto& [key, value] : node.entries)
     all += (all.empty() ? "" : ", ") + key->text + ": " + value_of(*value);
-  return node.kind == config::Node::Kind::scalar ? node.text : all;
+  return node.kind == config::YamlNode::Kind::scalar ? node.text : all;
 }
 
 void read_config(RunData& run) {
@@ -127,25 +127,25 @@ RunData read_run(const fs::path& folder) {
   return run;
 }
 
-const Json& at(const Json& object, const char* key) {
-  static const Json none;
+const nlohmann::json& at(const nlohmann::json& object, const char* key) {
+  static const nlohmann::json none;
   if (!object.is_object()) return none;
   const auto found = object.find(key);
   return found == object.end() ? none : *found;
 }
 
-double number(const Json& object, const char* key) {
+double number(const nlohmann::json& object, const char* key) {
   const auto& value = at(object, key);
   return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
 }
 
-std::string text(const Json& object, const char* key) {
+std::string text(const nlohmann::json& object, const char* key) {
   const auto& value = at(object, key);
   return value.is_string() ? value.get<std::string>() : "";
 }
 
-const Json& list(const Json& object, const char* key) {
-  static const Json empty = Json::array();
+const nlohmann::json& list(const nlohmann::json& object, const char* key) {
+  static const nlohmann::json empty = nlohmann::json::array();
   const auto& value = at(object, key);
   return value.is_array() ? value : empty;
 }

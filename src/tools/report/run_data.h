@@ -13,8 +13,6 @@
 
 namespace lockstep::report {
 
-using Json = nlohmann::json;
-
 /// One curve: "loss", "eval_loss", "lr", ...
 struct Curve {
   std::vector<double> x, y;
@@ -29,8 +27,8 @@ struct RunData {
   std::string config;                                         ///< its text
   std::vector<std::pair<std::string, std::string>> settings;  ///< "optim.lr" and its value, in order
   std::map<std::string, Curve> steps, epochs;                 ///< by what they show, over the step
-  Json facts;                                                 ///< report.json
-  Json trace;                                                 ///< trace.json
+  nlohmann::json facts;                                       ///< report.json
+  nlohmann::json trace;                                       ///< trace.json
   std::vector<std::string> troubles;                          ///< what could not be read, for people
 };
 
@@ -40,9 +38,9 @@ RunData read_run(const std::filesystem::path& folder);
 RunData read_numbers(const std::filesystem::path& folder);
 
 // Values that a foreign file may have of any type, or not at all.
-const Json& at(const Json& object, const char* key);
-double number(const Json& object, const char* key);
-std::string text(const Json& object, const char* key);
-const Json& list(const Json& object, const char* key);
+const nlohmann::json& at(const nlohmann::json& object, const char* key);
+double number(const nlohmann::json& object, const char* key);
+std::string text(const nlohmann::json& object, const char* key);
+const nlohmann::json& list(const nlohmann::json& object, const char* key);
 
 }  // namespace lockstep::report

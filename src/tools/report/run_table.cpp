@@ -188,8 +188,8 @@ std::string row(const Columns& columns, const std::vector<size_t>& widths, int64
   return text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
 }
 
-Json number_json(double value) {
-  return std::isnan(value) ? Json() : Json(value);
+nlohmann::json number_json(double value) {
+  return std::isnan(value) ? nlohmann::json() : nlohmann::json(value);
 }
 
 nlohmann::ordered_json run_json(const RunList& list, const RunData& run) {

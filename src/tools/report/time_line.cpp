@@ -30,7 +30,7 @@ constexpr std::array<const char*, 8> kNames = {
     "data",      "forward",    "backward",   "waiting for communication",
     "optimiser", "all-reduce", "evaluation", "checkpoint"};
 
-std::vector<Bar> bars_in(const Json& trace) {
+std::vector<Bar> bars_in(const nlohmann::json& trace) {
   std::vector<Bar> bars;
   for (const auto& event : list(trace, "traceEvents")) {
     if (text(event, "ph") != "X") continue;

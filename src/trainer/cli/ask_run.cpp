@@ -34,7 +34,7 @@ bool is_over(const run_folder::RunStatus& status) {
 
 class Waiting {
  public:
-  Waiting(fs::path folder, run_folder::Request request, run_folder::RunStatus before, double seconds)
+  Waiting(fs::path folder, run_folder::RunRequest request, run_folder::RunStatus before, double seconds)
       : folder_(std::move(folder)),
         request_(request),
         before_(std::move(before)),
@@ -50,7 +50,7 @@ class Waiting {
       if (is_over(status)) return status;
       if (status.attempt != before_.attempt) {
         ask_attempt(status);
-      } else if (gone && request_ == run_folder::Request::checkpoint && is_answer(status)) {
+      } else if (gone && request_ == run_folder::RunRequest::checkpoint && is_answer(status)) {
         return status;
       }
       refuse_dead();
@@ -90,7 +90,7 @@ class Waiting {
   }
 
   fs::path folder_;
-  run_folder::Request request_;
+  run_folder::RunRequest request_;
   run_folder::RunStatus before_;
   double seconds_;
   std::optional<Clock::time_point> gone_since_;
@@ -101,7 +101,7 @@ class Waiting {
   throw Error("the run failed: " + status.reason, folder.string(), "see: lockstep status " + folder.string());
 }
 
-void say_asked(const fs::path& folder, run_folder::Request request) {
+void say_asked(const fs::path& folder, run_folder::RunRequest request) {
   output::line("asked, not waited for: " + run_folder::request_file(folder, request).string());
 }
 

@@ -14,7 +14,7 @@ namespace lockstep::cli {
 
 struct Asking {
   std::string command, summary;
-  run_folder::Request request;
+  run_folder::RunRequest request;
 };
 
 struct Asked {

@@ -33,7 +33,7 @@ std::string sentence(const Standing& standing) {
   if (standing.phase == Standing::missing)
     return format("the scheduler does not know job {}; waiting for a word of it, for {} s at most",
                   standing.job,
-                  std::chrono::duration_cast<std::chrono::seconds>(cluster::Patience().unknown).count());
+                  std::chrono::duration_cast<std::chrono::seconds>(cluster::JobPatience().unknown).count());
   return format("job {} is queued{}", standing.job, words);
 }
 

@@ -33,8 +33,8 @@ void say(const std::optional<std::string>& text) {
 // Nothing where somebody has interrupted us.
 std::optional<Standing> wait_for_one(const Submission& submission, const SubmittedJob& job) {
   JobScreen screen(submission.scheduler.name, submission.name);
-  cluster::Asking asking(submission.scheduler);
-  std::vector<cluster::Watch> watches{cluster::Watch(job.id, job.record)};
+  cluster::SchedulerPoll asking(submission.scheduler);
+  std::vector<cluster::JobWatch> watches{cluster::JobWatch(job.id, job.record)};
   for (; !watches[0].over(); std::this_thread::sleep_for(kBetweenLooks)) {
     if (Interrupts::came()) return std::nullopt;
     const auto& standing = watches[0].look();
@@ -64,7 +64,7 @@ void say_ended(const Submission& submission, const SubmittedJob& job, const Stan
   console.line(format("task {} ({}): {}", job.id, base::printable(job.what), end_of(standing, log)));
 }
 
-std::string counts(const std::vector<cluster::Watch>& watches) {
+std::string counts(const std::vector<cluster::JobWatch>& watches) {
   const auto count = [&](Standing::Phase phase) {
     return std::ranges::count_if(watches, [&](const auto& one) { return one.standing().phase == phase; });
   };
@@ -77,12 +77,12 @@ std::string counts(const std::vector<cluster::Watch>& watches) {
                     : "");
 }
 
-bool any_missing(const std::vector<cluster::Watch>& watches) {
+bool any_missing(const std::vector<cluster::JobWatch>& watches) {
   return std::ranges::any_of(watches,
                              [](const auto& watch) { return watch.standing().phase == Standing::missing; });
 }
 
-void print_sweep(const std::vector<cluster::Watch>& watches) {
+void print_sweep(const std::vector<cluster::JobWatch>& watches) {
   std::vector<fs::path> folders;
   for (const auto& watch : watches) {
     if (!watch.standing().folder.empty()) folders.push_back(watch.standing().folder);
@@ -94,16 +94,16 @@ void print_sweep(const std::vector<cluster::Watch>& watches) {
 }
 
 // That of all where they agree.
-int status_of(const std::vector<cluster::Watch>& watches) {
+int status_of(const std::vector<cluster::JobWatch>& watches) {
   std::set<int> all;
   for (const auto& watch : watches) all.insert(watch.standing().status);
   return all.size() == 1 ? *all.begin() : kFailed;
 }
 
 int wait_for_sweep(const Submission& submission) {
-  std::vector<cluster::Watch> watches;
+  std::vector<cluster::JobWatch> watches;
   for (const auto& job : submission.jobs) watches.emplace_back(job.id, job.record);
-  cluster::Asking asking(submission.scheduler);
+  cluster::SchedulerPoll asking(submission.scheduler);
   run_folder::Console console(true);
   size_t over = 0;
   bool missing = false;

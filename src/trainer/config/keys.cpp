@@ -11,7 +11,7 @@ namespace lockstep::config {
 namespace {
 
 // the key's path and its field in one, so that they cannot differ
-#define KEY(path) #path, [](Settings & settings) -> Field { return &settings.path; }
+#define KEY(path) #path, [](Settings & settings) -> SettingsField { return &settings.path; }
 
 const Use kTask{"task.name"};  // whether the chosen row reads the key, the row says
 const Use kModel{"model.name"};
@@ -421,7 +421,7 @@ const std::vector<std::string>& sections() {
   return names;
 }
 
-Field field_of(const Key& key, const Settings& settings) {
+SettingsField field_of(const Key& key, const Settings& settings) {
   return key.field(const_cast<Settings&>(settings));
 }
 

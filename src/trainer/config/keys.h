@@ -15,7 +15,7 @@
 namespace lockstep::config {
 
 /// The field of the settings that a key fills.
-using Field =
+using SettingsField =
     std::variant<bool*, int64_t*, double*, std::string*, std::chrono::milliseconds*, std::optional<double>*,
                  std::array<double, 2>*, std::vector<int64_t>*, std::vector<double>*,
                  std::vector<std::string>*, std::map<std::string, std::string>*, TrainMode*, SameBits*,
@@ -58,7 +58,7 @@ struct Rules {
 
 struct Key {
   std::string path;  // "optim.lr"
-  Field (*field)(Settings&);
+  SettingsField (*field)(Settings&);
   std::string help;
   Rules rules = {};
 
@@ -72,7 +72,7 @@ const Key* find_key(const std::string& path);
 const std::vector<std::string>& sections();
 
 /// The field to look at: a key's field() hands out pointers to write through.
-Field field_of(const Key& key, const Settings& settings);
+SettingsField field_of(const Key& key, const Settings& settings);
 
 /// The text that it holds, or the word of its type; empty of anything else.
 std::string text_of(const Key& key, const Settings& settings);

@@ -20,19 +20,19 @@ namespace {
 
 // How a key's value is written.
 struct Shape {
-  Node::Kind operator()(const std::map<std::string, std::string>*) const { return Node::Kind::map; }
-  Node::Kind operator()(const std::array<double, 2>*) const { return Node::Kind::list; }
+  YamlNode::Kind operator()(const std::map<std::string, std::string>*) const { return YamlNode::Kind::map; }
+  YamlNode::Kind operator()(const std::array<double, 2>*) const { return YamlNode::Kind::list; }
   template <class Each>
-  Node::Kind operator()(const std::vector<Each>*) const {
-    return Node::Kind::list;
+  YamlNode::Kind operator()(const std::vector<Each>*) const {
+    return YamlNode::Kind::list;
   }
   template <class Other>
-  Node::Kind operator()(const Other*) const {
-    return Node::Kind::scalar;
+  YamlNode::Kind operator()(const Other*) const {
+    return YamlNode::Kind::scalar;
   }
 };
 
-Node::Kind shape_of(const Key& key) {
+YamlNode::Kind shape_of(const Key& key) {
   Settings settings;
   return std::visit(Shape{}, key.field(settings));
 }
@@ -44,9 +44,9 @@ class Loader {
     for (const Key& key : keys()) loaded_.origins[key.path] = {};
   }
 
-  void read_file(const Node& root) {
-    if (root.kind == Node::Kind::null) return;
-    if (root.kind != Node::Kind::map) {
+  void read_file(const YamlNode& root) {
+    if (root.kind == YamlNode::Kind::null) return;
+    if (root.kind != YamlNode::Kind::map) {
       throw InputError(format("a config is a map of sections, not {}", describe(root)), root.place.text(),
                        "begin with a section, as in  train: {epochs: 5}");
     }
@@ -66,7 +66,8 @@ class Loader {
       throw InputError("the value is not UTF-8 text", place.text(), "write it in UTF-8");
     if (const size_t dot = path.find('.', path.find('.') + 1); dot != std::string::npos) {
       const Key* map = find_key(path.substr(0, dot));
-      if (map && shape_of(*map) == Node::Kind::map) return set_entry(*map, path.substr(dot + 1), text, place);
+      if (map && shape_of(*map) == YamlNode::Kind::map)
+        return set_entry(*map, path.substr(dot + 1), text, place);
     }
     const auto& sections = config::sections();
     if (std::find(sections.begin(), sections.end(), path) != sections.end())
@@ -83,8 +84,8 @@ class Loader {
                      did_you_mean(path) + "every key: docs/config.md, or lockstep config");
   }
 
-  static const std::string& name_of(const Node& name) {
-    if (name.kind == Node::Kind::scalar) return name.text;
+  static const std::string& name_of(const YamlNode& name) {
+    if (name.kind == YamlNode::Kind::scalar) return name.text;
     throw InputError(format("a key must be a word, not {}", describe(name)), name.place.text(),
                      "write  key: value");
   }
@@ -96,7 +97,7 @@ class Loader {
                      format("keep one of them: the other is at {}", first->second.text()));
   }
 
-  void read_section(const Node& name, const Node& section) {
+  void read_section(const YamlNode& name, const YamlNode& section) {
     const std::string path = name_of(name);
     const auto& sections = config::sections();
     if (path == "<<")
@@ -110,8 +111,8 @@ class Loader {
       refuse_section(path, name.place, section);
     }
     once(path, name.place);
-    if (section.kind == Node::Kind::null) return;
-    if (section.kind != Node::Kind::map) {
+    if (section.kind == YamlNode::Kind::null) return;
+    if (section.kind != YamlNode::Kind::map) {
       throw InputError(format("section {} must be a map of keys, not {}", path, describe(section)),
                        section.place.text(), format("write {}: {{key: value}}", path));
     }
@@ -122,20 +123,20 @@ class Loader {
 
   // optimizer: {...} is a section of another name, optimizer: adam a key
   [[noreturn]] static void refuse_section(const std::string& path, const TextPlace& place,
-                                          const Node& section) {
-    const auto meant = section.kind == Node::Kind::map ? section_by_other_name(path) : "";
+                                          const YamlNode& section) {
+    const auto meant = section.kind == YamlNode::Kind::map ? section_by_other_name(path) : "";
     throw InputError(format("unknown section {}", base::printable(path)), place.text(),
                      (meant.empty() ? did_you_mean(path) : format("did you mean {}? ", meant)) +
                          "sections: " + base::join(config::sections(), ", "));
   }
 
-  void read_key(const std::string& path, const Node& name, const Node& value) {
+  void read_key(const std::string& path, const YamlNode& name, const YamlNode& value) {
     const Key& key = known(path, name.place);
     once(path, name.place);
     store(key, value, {Origin::file, name.place.text()});
   }
 
-  void store(const Key& key, const Node& value, const Origin& origin) {
+  void store(const Key& key, const YamlNode& value, const Origin& origin) {
     const bool given = read_value(key, value, environment_, loaded_.settings);
     if (!key.rules.table.empty()) loaded_.named.insert_or_assign(key.path, value);
     loaded_.origins[key.path] = given ? origin : Origin{};
@@ -144,9 +145,9 @@ class Loader {
   // lists and maps are written as in the file; everything else is taken as it is, so that no shell quoting
   // adds up
   static NodePtr set_node(const Key& key, const std::string& text, const TextPlace& place) {
-    if (shape_of(key) != Node::Kind::scalar) return parse_yaml(text, place.file);
-    auto node = std::make_shared<Node>();
-    node->kind = Node::Kind::scalar;
+    if (shape_of(key) != YamlNode::Kind::scalar) return parse_yaml(text, place.file);
+    auto node = std::make_shared<YamlNode>();
+    node->kind = YamlNode::Kind::scalar;
     node->place = place;
     node->text = text;
     return node;

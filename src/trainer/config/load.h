@@ -22,7 +22,7 @@ struct Loaded {
   std::map<std::string, Origin> origins;  // one for every key, by its full path
   std::string text;                       // what was read
   std::vector<std::string> warnings;      // keys that are set and not used, ...
-  std::map<std::string, Node> named;      // what was read for the keys that name rows of open tables
+  std::map<std::string, YamlNode> named;  // what was read for the keys that name rows of open tables
 };
 
 /// A file as it came: its name is for messages alone.

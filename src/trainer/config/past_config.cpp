@@ -18,14 +18,14 @@ namespace {
 }
 
 // Short, whatever stands there: aliases of aliases can be as long as one likes.
-std::string shown(const Node& node) {
-  return node.kind == Node::Kind::scalar ? base::printable(node.text) : describe(node);
+std::string shown(const YamlNode& node) {
+  return node.kind == YamlNode::Kind::scalar ? base::printable(node.text) : describe(node);
 }
 
 class PastReader {
  public:
-  explicit PastReader(const Node& root) {
-    if (root.kind != Node::Kind::map) refuse_past("it is " + describe(root), root.place);
+  explicit PastReader(const YamlNode& root) {
+    if (root.kind != YamlNode::Kind::map) refuse_past("it is " + describe(root), root.place);
     for (const auto& [name, section] : root.entries) read_section(*name, *section);
     if (foreign_.size() > keys().size()) refuse_past("few of its keys are lockstep's", root.place);
     for (const Key& key : keys()) loaded_.origins.try_emplace(key.path);
@@ -35,18 +35,18 @@ class PastReader {
   PastConfig take() { return {std::move(loaded_.settings), std::move(foreign_)}; }
 
  private:
-  void read_section(const Node& name, const Node& section) {
-    if (section.kind == Node::Kind::null) return;
-    if (section.kind != Node::Kind::map) foreign_[shown(name)] = shown(section);
+  void read_section(const YamlNode& name, const YamlNode& section) {
+    if (section.kind == YamlNode::Kind::null) return;
+    if (section.kind != YamlNode::Kind::map) foreign_[shown(name)] = shown(section);
     for (const auto& [key, value] : section.entries) read_key(shown(name) + "." + shown(*key), *value);
   }
 
-  void read_key(const std::string& path, const Node& value) {
+  void read_key(const std::string& path, const YamlNode& value) {
     const Key* key = find_key(path);
     if (!key || !can_read(*key, value)) foreign_[path] = shown(value);
   }
 
-  bool can_read(const Key& key, const Node& value) {
+  bool can_read(const Key& key, const YamlNode& value) {
     Settings with = loaded_.settings;
     try {
       if (read_value(key, value, {}, with)) loaded_.origins[key.path] = {Origin::file, value.place.text()};

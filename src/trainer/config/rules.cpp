@@ -150,8 +150,8 @@ void resolve(Loaded& loaded) {
     if (key.rules.word.empty() || is_set(loaded, key.path)) continue;
     const auto* meant = chosen_default(loaded.settings, key.path);
     if (!meant) continue;
-    Node node;
-    node.kind = Node::Kind::scalar;
+    YamlNode node;
+    node.kind = YamlNode::Kind::scalar;
     node.text = *meant;
     read_value(key, node, {}, loaded.settings);
   }

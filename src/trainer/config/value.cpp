@@ -14,7 +14,7 @@ namespace {
 
 class Reader {
  public:
-  Reader(const Key& key, const Environment& environment, const Node& node)
+  Reader(const Key& key, const std::map<std::string, std::string>& environment, const YamlNode& node)
       : key_(key), environment_(environment), node_(node) {}
 
   void operator()(bool* out) const {
@@ -55,8 +55,8 @@ class Reader {
   }
 
   void operator()(std::map<std::string, std::string>* out) const {
-    if (node_.kind == Node::Kind::null) return;
-    if (node_.kind != Node::Kind::map) refuse(node_, "");
+    if (node_.kind == YamlNode::Kind::null) return;
+    if (node_.kind != YamlNode::Kind::map) refuse(node_, "");
     for (const auto& [name, value] : node_.entries) {
       const bool added = out->emplace(scalar(*name, true), scalar(*value, true)).second;
       if (!added)
@@ -66,7 +66,7 @@ class Reader {
   }
 
  private:
-  [[noreturn]] void refuse(const Node& node, const std::string& hint) const {
+  [[noreturn]] void refuse(const YamlNode& node, const std::string& hint) const {
     throw InputError(format("{} must be {}, not {}", key_.path, expected(key_), describe(node)),
                      node.place.text(), hint.empty() ? meaning() : hint);
   }
@@ -76,37 +76,37 @@ class Reader {
                   key_.rules.word.empty() ? value_text(key_, Settings{}) : key_.rules.word);
   }
 
-  const std::string& scalar(const Node& node, bool fits) const {
-    if (node.kind == Node::Kind::null)
+  const std::string& scalar(const YamlNode& node, bool fits) const {
+    if (node.kind == YamlNode::Kind::null)
       refuse(node, "give it a value, or remove the line to have the default");
-    if (node.kind != Node::Kind::scalar) refuse(node, "");
+    if (node.kind != YamlNode::Kind::scalar) refuse(node, "");
     if (!fits) refuse(node, "write it without quotes");
     return node.text;
   }
 
-  void check_range(const Node& node, double value) const {
+  void check_range(const YamlNode& node, double value) const {
     const Rules& rules = key_.rules;
     const bool low = rules.above_min ? value <= rules.min : value < rules.min;
     const bool high = rules.below_max ? value >= rules.max : value > rules.max;
     if (low || high) refuse(node, "");
   }
 
-  int64_t whole(const Node& node) const {
+  int64_t whole(const YamlNode& node) const {
     const auto value = parse_int(scalar(node, !node.quoted));
     if (!value) refuse(node, number_hint(node.text));
     check_range(node, static_cast<double>(*value));
     return *value;
   }
 
-  double number(const Node& node) const {
+  double number(const YamlNode& node) const {
     const auto value = parse_number(scalar(node, !node.quoted));
     if (!value) refuse(node, number_hint(node.text));
     check_range(node, *value);
     return *value;
   }
 
-  std::string text(const Node& node) const {
-    if (node.kind == Node::Kind::null) refuse(node, "write \"\" for an empty text, or remove the line");
+  std::string text(const YamlNode& node) const {
+    if (node.kind == YamlNode::Kind::null) refuse(node, "write \"\" for an empty text, or remove the line");
     const std::string& text = scalar(node, true);
     const auto& choices = key_.rules.choices;
     if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end()) {
@@ -117,19 +117,19 @@ class Reader {
   }
 
   const std::vector<NodePtr>& list() const {
-    if (node_.kind != Node::Kind::list) refuse(node_, "write it in brackets: [a, b]");
+    if (node_.kind != YamlNode::Kind::list) refuse(node_, "write it in brackets: [a, b]");
     return node_.items;
   }
 
   template <class Value>
-  void fill(std::vector<Value>* out, Value (Reader::*one)(const Node&) const) const {
+  void fill(std::vector<Value>* out, Value (Reader::*one)(const YamlNode&) const) const {
     out->clear();
     for (const NodePtr& item : list()) out->push_back((this->*one)(*item));
   }
 
   const Key& key_;
-  const Environment& environment_;
-  const Node& node_;
+  const std::map<std::string, std::string>& environment_;
+  const YamlNode& node_;
 };
 
 // plain scalars that some YAML reader, of 1.1 or 1.2, takes for more than text
@@ -186,8 +186,10 @@ struct Writer {
 
 }  // namespace
 
-bool read_value(const Key& key, const Node& node, const Environment& environment, Settings& settings) {
-  const bool word = !key.rules.word.empty() && node.kind == Node::Kind::scalar && node.text == key.rules.word;
+bool read_value(const Key& key, const YamlNode& node, const std::map<std::string, std::string>& environment,
+                Settings& settings) {
+  const bool word =
+      !key.rules.word.empty() && node.kind == YamlNode::Kind::scalar && node.text == key.rules.word;
   Settings defaults;
   if (word) {
     std::visit([&](auto* out) { *out = *std::get<decltype(out)>(key.field(defaults)); }, key.field(settings));
@@ -197,8 +199,8 @@ bool read_value(const Key& key, const Node& node, const Environment& environment
   return !word;
 }
 
-void refuse_row(const Key& key, const Node& node) {
-  const Environment none;
+void refuse_row(const Key& key, const YamlNode& node) {
+  const std::map<std::string, std::string> none;
   Reader(key, none, node).refuse_row();
 }
 

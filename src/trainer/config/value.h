@@ -9,14 +9,13 @@
 
 namespace lockstep::config {
 
-using Environment = std::map<std::string, std::string>;
-
 /// Throws InputError when the node does not hold what the key expects. False when it held the key's word
 /// ("default"), which leaves the field as it is by default.
-bool read_value(const Key& key, const Node& node, const Environment& environment, Settings& settings);
+bool read_value(const Key& key, const YamlNode& node, const std::map<std::string, std::string>& environment,
+                Settings& settings);
 
 /// Says that the node names no row of the key's table.
-[[noreturn]] void refuse_row(const Key& key, const Node& node);
+[[noreturn]] void refuse_row(const Key& key, const YamlNode& node);
 
 /// The field as YAML that read_value() reads back to the same.
 std::string value_text(const Key& key, const Settings& settings);

@@ -65,7 +65,7 @@ void check_bytes(const std::string& text, const std::string& file) {
 class Builder : public YAML::EventHandler {
  public:
   explicit Builder(const std::string& file) : file_(file) {
-    auto nothing = std::make_shared<Node>();
+    auto nothing = std::make_shared<YamlNode>();
     nothing->place = {file, 1, 1};
     root = nothing;
   }
@@ -79,7 +79,7 @@ class Builder : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto known = anchors_.find(anchor);
     if (known == anchors_.end()) fail("an anchor that contains itself", place(mark), "write the value out");
-    auto copy = std::make_shared<Node>(*known->second);  // one level: its children stay shared
+    auto copy = std::make_shared<YamlNode>(*known->second);  // one level: its children stay shared
     copy->place = place(mark);
     put(copy, 0);
   }
@@ -88,7 +88,7 @@ class Builder : public YAML::EventHandler {
                 const std::string& value) override {
     refuse_tag(tag, mark);
     auto node = make(mark);
-    node->kind = Node::Kind::scalar;
+    node->kind = YamlNode::Kind::scalar;
     node->text = value;
     node->quoted = tag == "!";  // the parser's mark for a scalar that is not plain
     put(node, anchor);
@@ -96,27 +96,27 @@ class Builder : public YAML::EventHandler {
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
-    open(Node::Kind::list, mark, tag, anchor);
+    open(YamlNode::Kind::list, mark, tag, anchor);
   }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value) override {
-    open(Node::Kind::map, mark, tag, anchor);
+    open(YamlNode::Kind::map, mark, tag, anchor);
   }
   void OnSequenceEnd() override { close(); }
   void OnMapEnd() override { close(); }
 
  private:
   struct Open {
-    std::shared_ptr<Node> node;
+    std::shared_ptr<YamlNode> node;
     YAML::anchor_t anchor;
     NodePtr key;  // a map's key that waits for its value
   };
 
   TextPlace place(const YAML::Mark& mark) const { return {file_, mark.line + 1, mark.column + 1}; }
 
-  std::shared_ptr<Node> make(const YAML::Mark& mark) {
+  std::shared_ptr<YamlNode> make(const YAML::Mark& mark) {
     if (++count_ > kMaxNodes) fail("too many values for a config", place(mark), "put data into a data file");
-    auto node = std::make_shared<Node>();
+    auto node = std::make_shared<YamlNode>();
     node->place = place(mark);
     return node;
   }
@@ -127,7 +127,7 @@ class Builder : public YAML::EventHandler {
          "configs have no tags: write the value alone");
   }
 
-  void open(Node::Kind kind, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
+  void open(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
     refuse_tag(tag, mark);
     // thrown from inside the parser's recursion, so that a nesting bomb never gets deep
     if (open_.size() >= kMaxDepth)
@@ -147,7 +147,7 @@ class Builder : public YAML::EventHandler {
     if (anchor != 0) anchors_[anchor] = node;
     if (open_.empty()) {
       root = node;
-    } else if (Open& parent = open_.back(); parent.node->kind == Node::Kind::list) {
+    } else if (Open& parent = open_.back(); parent.node->kind == YamlNode::Kind::list) {
       parent.node->items.push_back(node);
     } else if (!parent.key) {
       parent.key = node;
@@ -191,15 +191,15 @@ NodePtr parse_yaml(const std::string& text, const std::string& file) {
   }
 }
 
-std::string describe(const Node& node) {
+std::string describe(const YamlNode& node) {
   switch (node.kind) {
-    case Node::Kind::null:
+    case YamlNode::Kind::null:
       return "nothing";
-    case Node::Kind::list:
+    case YamlNode::Kind::list:
       return format("a list of {}", node.items.size());
-    case Node::Kind::map:
+    case YamlNode::Kind::map:
       return "a map of keys";
-    case Node::Kind::scalar:
+    case YamlNode::Kind::scalar:
       break;
   }
   return node.quoted ? format("the text \"{}\"", base::printable(node.text)) : base::printable(node.text);

@@ -16,10 +16,10 @@ struct TextPlace {
   std::string text() const;
 };
 
-struct Node;
-using NodePtr = std::shared_ptr<const Node>;
+struct YamlNode;
+using NodePtr = std::shared_ptr<const YamlNode>;
 
-struct Node {
+struct YamlNode {
   enum class Kind { null, scalar, list, map } kind = Kind::null;
   TextPlace place;
   std::string text;  // a scalar's
@@ -32,6 +32,6 @@ struct Node {
 NodePtr parse_yaml(const std::string& text, const std::string& file);
 
 /// What a person would call the node: "a list of 3", "the text \"abc\"", ...
-std::string describe(const Node& node);
+std::string describe(const YamlNode& node);
 
 }  // namespace lockstep::config

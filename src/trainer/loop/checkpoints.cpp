@@ -21,7 +21,7 @@ bool is_multiple(int64_t number, int64_t every) {
 
 }  // namespace
 
-Checkpoints::Checkpoints(Subject subject, const TrainingState& state, const Attempt& attempt,
+Checkpoints::Checkpoints(Subject subject, const TrainingState& state, const RunAttempt& attempt,
                          run_folder::Requests* requests, RunLog& log)
     : subject_(std::move(subject)), log_(log), requests_(requests), found_(attempt.found) {
   if (!found_.empty()) saved_ = state;
@@ -47,11 +47,11 @@ bool Checkpoints::is_wanted(const TrainingState& state) {
   const double minutes = std::chrono::duration<double, std::ratio<60>>(Clock::now() - saved_at_).count();
   const double every = subject_.settings.checkpoint.every_minutes;
   return (every > 0 && minutes >= every) ||
-         (requests_->asked(run_folder::Request::checkpoint) && !answer_is_near_);
+         (requests_->asked(run_folder::RunRequest::checkpoint) && !answer_is_near_);
 }
 
 void Checkpoints::save(const TrainingState& state, const LossTrace& losses) {
-  if (requests_ && requests_->asked(run_folder::Request::checkpoint)) answer_is_near_ = true;
+  if (requests_ && requests_->asked(run_folder::RunRequest::checkpoint)) answer_is_near_ = true;
   if (saved_ && is_same_place(*saved_, state)) return;
   take(state, losses, std::exchange(best_is_new_, false) ? Name::both : Name::step);
   saved_ = state;
@@ -114,7 +114,7 @@ void Checkpoints::answer_when_written(const TrainingState& state) {
     warn(error);
   }
   log_.tell(state, run_folder::RunState::running, "");
-  requests_->answer(run_folder::Request::checkpoint);
+  requests_->answer(run_folder::RunRequest::checkpoint);
 }
 
 void Checkpoints::finish(const TrainingState& state, const LossTrace& losses) {

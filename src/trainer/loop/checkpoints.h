@@ -29,7 +29,7 @@ class Checkpoints {
  public:
   /// `state` is what the attempt goes on from: where it found that in its own folder, it need not be written
   /// again. `requests`, `log` and what the subject names outlive this.
-  Checkpoints(Subject subject, const TrainingState& state, const Attempt& attempt,
+  Checkpoints(Subject subject, const TrainingState& state, const RunAttempt& attempt,
               run_folder::Requests* requests, RunLog& log);
 
   /// Is one due after this step (every_steps)? The same on every rank.

@@ -229,7 +229,7 @@ void check_still_there(const Setup& setup, const RunPlace& place) {
 }
 
 // A failure reaches the folder before it reaches the screen.
-Ending run_and_tell(Trainer& trainer, const Setup& setup, const RunPlace& place) {
+RunEnding run_and_tell(Trainer& trainer, const Setup& setup, const RunPlace& place) {
   try {
     const auto ending = trainer.run();
     check_still_there(setup, place);
@@ -242,7 +242,7 @@ Ending run_and_tell(Trainer& trainer, const Setup& setup, const RunPlace& place)
   }
 }
 
-void say_ending(const Ending& ending, const RunPlace& place) {
+void say_ending(const RunEnding& ending, const RunPlace& place) {
   if (ending.stopped()) {
     log::info(std::string(run_folder::name_of(ending.state)) + " (" + ending.reason +
               "), the checkpoint is complete: go on with --resume auto");

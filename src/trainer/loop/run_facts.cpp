@@ -70,7 +70,7 @@ void settle(Json& attempt, const run_folder::RunStatus& status) {
 
 }  // namespace
 
-RunFacts::RunFacts(const Setup& setup, const Attempt& attempt)
+RunFacts::RunFacts(const Setup& setup, const RunAttempt& attempt)
     : setup_(setup), attempt_(attempt), json_(std::make_unique<Json>(Json::object())) {
   if (writes()) read_before();
 }

@@ -18,7 +18,7 @@ namespace lockstep::train {
 
 class RunFacts {
  public:
-  RunFacts(const Setup& setup, const Attempt& attempt);
+  RunFacts(const Setup& setup, const RunAttempt& attempt);
   ~RunFacts();
   RunFacts(const RunFacts&) = delete;
   RunFacts& operator=(const RunFacts&) = delete;
@@ -42,7 +42,7 @@ class RunFacts {
   bool writes() const { return attempt_.folder != nullptr; }
 
   const Setup& setup_;
-  const Attempt attempt_;
+  const RunAttempt attempt_;
   WorstSamples worst_;
   bool worst_is_new_ = false;
   std::unique_ptr<nlohmann::ordered_json> json_;  // rank 0's: the whole file

@@ -23,7 +23,7 @@ double rate(int64_t samples, double seconds) {
 }
 
 std::unique_ptr<run_folder::Recorder> open_recorder(const Settings& settings, const Team& team,
-                                                    const TrainingState& state, const Attempt& attempt) {
+                                                    const TrainingState& state, const RunAttempt& attempt) {
   if (!attempt.folder) return nullptr;
   run_folder::RunStatus status;
   status.step = state.step;
@@ -47,7 +47,7 @@ std::unique_ptr<run_folder::Recorder> open_recorder(const Settings& settings, co
 }  // namespace
 
 RunLog::RunLog(const Settings& settings, const Mesh& mesh, const TrainingState& state, int64_t total_steps,
-               const Attempt& attempt)
+               const RunAttempt& attempt)
     : settings_(settings),
       team_(mesh.all()),
       shares_(mesh.data().world()),
@@ -109,7 +109,7 @@ void RunLog::begin_evaluation() {
 }
 
 void RunLog::epoch(const TrainingState& state, double train_loss, const Measured& measured) {
-  console_.line(format("Epoch {} | Average Loss: {:.4f}", state.epoch, train_loss), base::Ink::strong);
+  console_.line(format("Epoch {} | Average Loss: {:.4f}", state.epoch, train_loss), base::TextStyle::strong);
   run_folder::EpochRecord record{
       state.step, state.epoch,     train_loss,     seconds_since(epoch_begin_.moment),
       0,          measured.values, measured.curves};

@@ -19,7 +19,7 @@
 namespace lockstep::train {
 
 /// Where an attempt stands in its run, and where it writes.
-struct Attempt {
+struct RunAttempt {
   int64_t number = 1;
   std::optional<run_folder::RunStatus> before = {};  // how the one before ended
   std::shared_ptr<run_folder::HeldFolder> folder;    // rank 0's; without it nothing is written
@@ -30,7 +30,7 @@ class RunLog {
  public:
   /// From `state` on: the folder's metrics are cut to what the state knows of. The attempt's time begins.
   RunLog(const Settings& settings, const Mesh& mesh, const TrainingState& state, int64_t total_steps,
-         const Attempt& attempt);
+         const RunAttempt& attempt);
 
   /// Seconds trained, all attempts together.
   double seconds() const;

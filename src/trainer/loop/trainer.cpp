@@ -17,7 +17,7 @@ namespace {
 // From so many seconds on an evaluation is begun from a checkpoint: whatever ends it then costs no training.
 constexpr double kLongEvaluation = 5;
 
-std::optional<run_folder::Requests> hear_requests(const Attempt& attempt) {
+std::optional<run_folder::Requests> hear_requests(const RunAttempt& attempt) {
   if (!attempt.folder) return std::nullopt;
   return run_folder::Requests(attempt.folder, attempt.number);
 }
@@ -58,7 +58,7 @@ void Trainer::watch_captured_steps() {
       [group, limit] { std::rethrow_exception(comm::judge_stall(group, "a captured step", limit)); });
 }
 
-Ending Trainer::run() {
+RunEnding Trainer::run() {
   watch_.begin(state_);
   facts_.begin(state_.step);
   trace_.begin();

@@ -25,8 +25,8 @@ namespace lockstep::train {
 /// What a run goes on from, where it writes, and when it must have left.
 struct Start {
   TrainingState state = {};  // that the learner is in
-  Attempt attempt = {};
-  Watch::Deadline deadline = {};  // rank 0's
+  RunAttempt attempt = {};
+  RunWatch::Deadline deadline = {};  // rank 0's
   // What changes a training from outside (train.provoke); empty where nothing does.
   std::function<void(int64_t step)> after_step = {};
   std::function<double(double mean, const LossTrace& losses)> shown_loss = {};
@@ -38,7 +38,7 @@ class Trainer {
   Trainer(const Setup& setup, Learner learner, const Start& start);
 
   /// Collective.
-  Ending run();
+  RunEnding run();
 
   /// What the run's folder says of it from now on; rank 0's.
   void tell(run_folder::RunState now, const std::string& reason);
@@ -70,7 +70,7 @@ class Trainer {
   TraceKeeper trace_;
   RunFacts facts_;
   Checkpoints checkpoints_;
-  Watch watch_;
+  RunWatch watch_;
   std::unique_ptr<launch::StallWatch> stall_;  // of captured steps at several ranks
   bool norms_compared_ = false;
   bool evaluation_is_long_ = true;  // until one has shown how long it takes

@@ -20,7 +20,7 @@ bool is_last_step(const TrainSettings& train, const TrainingState& state) {
   return train.max_steps > 0 && state.step >= train.max_steps;
 }
 
-Ending ending_of(const Agreed& verdicts) {
+RunEnding ending_of(const Agreed& verdicts) {
   switch (verdicts.stop) {
     case Stop::signal:
       return {RunState::stopped_early, verdicts.signal == launch::StopSignals::received()
@@ -35,15 +35,15 @@ Ending ending_of(const Agreed& verdicts) {
   }
 }
 
-void say_stopping(const Ending& ending) {
+void say_stopping(const RunEnding& ending) {
   if (ending.stopped())
     log::info(format("{}: stopping with a checkpoint; --resume auto goes on from there", ending.reason));
 }
 
 }  // namespace
 
-Watch::Watch(const Settings& settings, const Team& team, Deadline deadline, run_folder::Requests* requests,
-             RunLog& log)
+RunWatch::RunWatch(const Settings& settings, const Team& team, Deadline deadline,
+                   run_folder::Requests* requests, RunLog& log)
     : settings_(settings),
       team_(team),
       deadline_(std::move(deadline)),
@@ -52,7 +52,7 @@ Watch::Watch(const Settings& settings, const Team& team, Deadline deadline, run_
       agreement_(team) {}
 
 // If an attempt before this one was stopped at its limit, inside an epoch, the evaluation is to come.
-void Watch::begin(const TrainingState& state) {
+void RunWatch::begin(const TrainingState& state) {
   Agreement once(team_);
   hear(once, state.step, false);
   if (team_.world() > 1 && !ending_) limit_patience();
@@ -60,13 +60,13 @@ void Watch::begin(const TrainingState& state) {
   if (ending_) return;
   const auto& train = settings_.train;
   if (is_last_step(train, state)) {
-    ending_ = Ending{RunState::done, "max_steps"};
+    ending_ = RunEnding{RunState::done, "max_steps"};
   } else if (train.max_seconds > 0 && state.seconds >= train.max_seconds) {
-    ending_ = Ending{RunState::done, "max_seconds"};
+    ending_ = RunEnding{RunState::done, "max_seconds"};
   }
 }
 
-void Watch::limit_patience() {
+void RunWatch::limit_patience() {
   const double seconds = launch::grace_seconds(team_.job(), launch::current_environment());
   grace_ = std::make_unique<launch::Grace>(seconds, [this] {
     const std::string reason =
@@ -77,22 +77,22 @@ void Watch::limit_patience() {
   });
 }
 
-bool Watch::is_due(const TrainingState& state) const {
+bool RunWatch::is_due(const TrainingState& state) const {
   return is_last_step(settings_.train, state) || state.epoch_trained || agreement_.due(state.step);
 }
 
 // What may come from outside, at a step's end or inside an evaluation.
-Word Watch::own_word(bool save) {
-  Word word;
+RankReport RunWatch::own_word(bool save) {
+  RankReport word;
   word.signal = launch::StopSignals::received();
   const auto end = deadline_ ? deadline_() : std::nullopt;
   word.deadline = end && std::chrono::system_clock::now() >= *end - settings_.checkpoint.before_deadline;
-  word.stop_asked = requests_ && requests_->asked(run_folder::Request::stop);
+  word.stop_asked = requests_ && requests_->asked(run_folder::RunRequest::stop);
   word.save_asked = save;
   return word;
 }
 
-Agreed Watch::ask(const TrainingState& state, LossTrace& losses, bool save) {
+Agreed RunWatch::ask(const TrainingState& state, LossTrace& losses, bool save) {
   losses.settle();
   auto mine = own_word(save);
   const double most = settings_.train.max_seconds;
@@ -102,13 +102,13 @@ Agreed Watch::ask(const TrainingState& state, LossTrace& losses, bool save) {
   return agreement_.ask(state.step, mine);
 }
 
-void Watch::obey(const Agreed& verdicts, const TrainingState& state, const LossTrace& losses) {
+void RunWatch::obey(const Agreed& verdicts, const TrainingState& state, const LossTrace& losses) {
   stop_for(verdicts);
   if (verdicts.stop == Stop::not_finite) report_bad_loss(team_, losses.bad(), state);
-  if (!ending_ && is_last_step(settings_.train, state)) ending_ = Ending{RunState::done, "max_steps"};
+  if (!ending_ && is_last_step(settings_.train, state)) ending_ = RunEnding{RunState::done, "max_steps"};
 }
 
-void Watch::stop_for(const Agreed& verdicts) {
+void RunWatch::stop_for(const Agreed& verdicts) {
   if (verdicts.stop == Stop::no) return;
   if (grace_) grace_->agreed();
   if (verdicts.stop == Stop::not_finite) return;
@@ -118,35 +118,35 @@ void Watch::stop_for(const Agreed& verdicts) {
   ending_ = ending;
 }
 
-Agreement Watch::count_rounds() const {
+Agreement RunWatch::count_rounds() const {
   Agreement agreement(team_);
   agreement.begin(0);
   return agreement;
 }
 
-Agreed Watch::hear(Agreement& agreement, int64_t round, bool save) {
+Agreed RunWatch::hear(Agreement& agreement, int64_t round, bool save) {
   const auto verdicts = agreement.ask(round, own_word(save));
   stop_for(verdicts);
   return verdicts;
 }
 
-bool Watch::is_best(const std::optional<double>& eval_loss, TrainingState& state) {
+bool RunWatch::is_best(const std::optional<double>& eval_loss, TrainingState& state) {
   if (!eval_loss) return false;
   const auto& train = settings_.train;
   const bool better = *eval_loss < state.best_loss;
   state.epochs_without_better = better ? 0 : state.epochs_without_better + train.eval_every;
   state.best_loss = std::min(state.best_loss, *eval_loss);
   if (train.early_stop > 0 && state.epochs_without_better >= train.early_stop && !ending_)
-    ending_ = Ending{RunState::done, "early stop"};
+    ending_ = RunEnding{RunState::done, "early stop"};
   return better;
 }
 
-void Watch::reach_goal() {
-  if (!ending_) ending_ = Ending{RunState::done, "solved"};
+void RunWatch::reach_goal() {
+  if (!ending_) ending_ = RunEnding{RunState::done, "solved"};
 }
 
-const Ending& Watch::finish() {
-  if (!ending_) ending_ = Ending{RunState::done, "epochs"};
+const RunEnding& RunWatch::finish() {
+  if (!ending_) ending_ = RunEnding{RunState::done, "epochs"};
   if (grace_) grace_->agreed();
   return *ending_;
 }

@@ -21,7 +21,7 @@
 namespace lockstep::train {
 
 /// How a run ended.
-struct Ending {
+struct RunEnding {
   run_folder::RunState state = run_folder::RunState::done;
   std::string
       reason;  // "epochs", "max_steps", "max_seconds", "early stop", "solved", or why it stopped early
@@ -32,14 +32,14 @@ struct Ending {
   }
 };
 
-class Watch {
+class RunWatch {
  public:
   using Deadline = std::function<std::optional<std::chrono::system_clock::time_point>()>;
 
   /// `deadline`: when the job must have left, as far as it is known by now. Both it and `requests` are rank
   /// 0's. What is named here outlives this.
-  Watch(const Settings& settings, const Team& team, Deadline deadline, run_folder::Requests* requests,
-        RunLog& log);
+  RunWatch(const Settings& settings, const Team& team, Deadline deadline, run_folder::Requests* requests,
+           RunLog& log);
 
   /// From this state on. Hears what came while the run was set up, and whether an attempt before this one
   /// came to the limit. From now on a SIGTERM that the ranks cannot agree on ends this rank. Collective.
@@ -67,16 +67,16 @@ class Watch {
 
   /// Every epoch is trained, or the run has ended before: nothing is left to agree on, and a write may take
   /// its time.
-  const Ending& finish();
+  const RunEnding& finish();
   /// The last word is said: a SIGTERM is nobody's business any more.
   void leave() { grace_.reset(); }
 
-  const std::optional<Ending>& ending() const { return ending_; }
+  const std::optional<RunEnding>& ending() const { return ending_; }
   /// Ends with more to train.
   bool is_stopping() const { return ending_ && ending_->stopped(); }
 
  private:
-  Word own_word(bool save);
+  RankReport own_word(bool save);
   void stop_for(const Agreed& verdicts);
   void limit_patience();
 
@@ -86,7 +86,7 @@ class Watch {
   run_folder::Requests* requests_;
   RunLog& log_;
   Agreement agreement_;
-  std::optional<Ending> ending_;
+  std::optional<RunEnding> ending_;
   std::unique_ptr<launch::Grace> grace_;
 };
 

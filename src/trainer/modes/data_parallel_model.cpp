@@ -28,14 +28,14 @@ class DataParallelModel : public TrainedModel {
 class LossInForward : public DataParallelModel {
  public:
   using DataParallelModel::DataParallelModel;
-  at::Tensor learn(const at::Tensor& input, const at::Tensor& target, const Lesson& lesson) override {
+  at::Tensor learn(const at::Tensor& input, const at::Tensor& target, const StepContext& context) override {
     const auto loss = [&] {
-      const auto scope = lesson.autocast();
-      return wrapped_->loss(input, target, lesson.criterion, [&](const at::Tensor& wanted) {
-        return torch::full({}, lesson.weight(wanted), wanted.options().dtype(torch::kDouble));
+      const auto scope = context.autocast();
+      return wrapped_->loss(input, target, context.criterion, [&](const at::Tensor& wanted) {
+        return torch::full({}, context.weight(wanted), wanted.options().dtype(torch::kDouble));
       });
     }();
-    lesson.backward(loss);
+    context.backward(loss);
     return loss;
   }
 };

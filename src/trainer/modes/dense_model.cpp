@@ -93,7 +93,7 @@ class DenseModel : public TrainedModel {
     lay_out_gradients();
   }
 
-  at::Tensor learn(const at::Tensor& input, const at::Tensor& target, const Lesson& lesson) override {
+  at::Tensor learn(const at::Tensor& input, const at::Tensor& target, const StepContext& context) override {
     const auto x = input.dim() == 2 && input.is_contiguous() ? input : input.flatten(1).contiguous();
     refuse_others(x);
     for (size_t i = 0; i < layers_.size(); ++i) {
@@ -104,11 +104,11 @@ class DenseModel : public TrainedModel {
     const float* numbers = x.const_data_ptr<float>();
     const float* outputs = chain_.forward(numbers, x.size(0));
     *loss_.mutable_data_ptr<float>() = static_cast<float>(judge(outputs, x.size(0), target));
-    if (lesson.enter) lesson.enter(Phase::backward);
+    if (context.enter) context.enter(Phase::backward);
     chain_.backward(numbers);
     for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i].mutable_grad() = gradients_[i];
     if (backend_) {
-      if (lesson.enter) lesson.enter(Phase::waiting);
+      if (context.enter) context.enter(Phase::waiting);
       backend_->allreduce(travelling_)->wait();
     }
     return loss_;

@@ -22,7 +22,7 @@ class DdpCore;
 namespace lockstep::train {
 
 /// What the training step brings to a batch.
-struct Lesson {
+struct StepContext {
   std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target)> criterion;
   std::function<void(const at::Tensor& loss)> backward;  // scaled and timed; not within autocast
   std::function<std::shared_ptr<void>()> autocast;       // while it lives; around forward and criterion
@@ -38,13 +38,13 @@ class TrainedModel {
   virtual ~TrainedModel() = default;
 
   /// Forward, loss and backward of one batch; the gradients are there when it returns. The batch's loss.
-  virtual at::Tensor learn(const at::Tensor& input, const at::Tensor& target, const Lesson& lesson) {
+  virtual at::Tensor learn(const at::Tensor& input, const at::Tensor& target, const StepContext& context) {
     const auto loss = [&] {
-      const auto scope = lesson.autocast();
+      const auto scope = context.autocast();
       const auto output = forward(input);
-      return lesson.criterion(output, target.to(output.device()));  // of the last stage
+      return context.criterion(output, target.to(output.device()));  // of the last stage
     }();
-    lesson.backward(loss);
+    context.backward(loss);
     return loss;
   }
   virtual at::Tensor forward(const at::Tensor& input) = 0;

@@ -48,7 +48,7 @@ class PipelineModel : public TrainedModel {
         micro_batches_(settings.parallel.micro_batches),
         bubble_(mesh, std::min(settings.parallel.micro_batches, settings.data.batch_size)) {}
 
-  at::Tensor learn(const at::Tensor& input, const at::Tensor& target, const Lesson& lesson) override;
+  at::Tensor learn(const at::Tensor& input, const at::Tensor& target, const StepContext& context) override;
   at::Tensor forward(const at::Tensor& input) override { return net_->forward(input); }
   std::vector<at::Tensor> parameters() const override {
     return parallel::tensors_of(parallel::unique_parameters(*stage_));
@@ -78,12 +78,12 @@ class PipelineModel : public TrainedModel {
   }
 
  private:
-  std::optional<StageLine::Parcel> parcel(const parallel::Message& message, const StageLine::Sizes& batch,
-                                          Alive& alive);
-  void exchange(const std::vector<parallel::Message>& messages, const std::vector<MicroBatch>& batches,
+  std::optional<StageLine::Parcel> parcel(const parallel::StageMessage& message,
+                                          const StageLine::Sizes& batch, Alive& alive);
+  void exchange(const std::vector<parallel::StageMessage>& messages, const std::vector<MicroBatch>& batches,
                 std::vector<Alive>& alive);
-  void forward(Alive& alive, const MicroBatch& batch, const Lesson& lesson);
-  void backward(const Alive& alive, const MicroBatch& batch, const Lesson& lesson);
+  void forward(Alive& alive, const MicroBatch& batch, const StepContext& context);
+  void backward(const Alive& alive, const MicroBatch& batch, const StepContext& context);
   at::Tensor share_loss(const at::Tensor& mine) const;
 
   std::unique_ptr<StageLine> line_;
@@ -95,8 +95,9 @@ class PipelineModel : public TrainedModel {
   Bubble bubble_;
 };
 
-at::Tensor PipelineModel::learn(const at::Tensor& input, const at::Tensor& target, const Lesson& lesson) {
-  const auto batches = cut_batch(input, target, micro_batches_, lesson.weight);
+at::Tensor PipelineModel::learn(const at::Tensor& input, const at::Tensor& target,
+                                const StepContext& context) {
+  const auto batches = cut_batch(input, target, micro_batches_, context.weight);
   const auto count = static_cast<int64_t>(batches.size());
   const int stages = line_->stages(), stage = line_->stage();
   std::vector<Alive> alive(batches.size());
@@ -105,21 +106,21 @@ at::Tensor PipelineModel::learn(const at::Tensor& input, const at::Tensor& targe
   ddp_.begin_batch();
   for (const auto& [messages, turn] :
        parallel::stage_steps(one_f_one_b(stages, stage, count), stages, stage)) {
-    if (!messages.empty()) lesson.enter(Phase::waiting);
+    if (!messages.empty()) context.enter(Phase::waiting);
     exchange(messages, batches, alive);
     if (!turn) break;
     auto& own = alive[static_cast<size_t>(turn->micro_batch)];
     const auto& batch = batches[static_cast<size_t>(turn->micro_batch)];
     if (turn->forward) {
-      forward(own, batch, lesson);
+      forward(own, batch, context);
       if (line_->is_last()) loss += own.root.detach().to(at::kDouble) / batch.parts;
     } else {
       if (turn->micro_batch + 1 == count) ddp_.begin_last_backward(own.root);
-      backward(own, batch, lesson);
+      backward(own, batch, context);
       own = {.input = line_->is_first() ? at::Tensor() : own.input, .root = {}, .gradient = {}};
     }
   }
-  lesson.enter(Phase::waiting);
+  context.enter(Phase::waiting);
   line_->flush();
   loss = share_loss(loss);
   bubble_.end();
@@ -127,7 +128,7 @@ at::Tensor PipelineModel::learn(const at::Tensor& input, const at::Tensor& targe
 }
 
 // Where nothing before a place learns, no gradient goes there.
-std::optional<StageLine::Parcel> PipelineModel::parcel(const parallel::Message& message,
+std::optional<StageLine::Parcel> PipelineModel::parcel(const parallel::StageMessage& message,
                                                        const StageLine::Sizes& batch, Alive& alive) {
   if (message.forward) return message.sends ? line_->output(alive.root, batch) : line_->input(batch);
   const auto& learns = message.sends ? alive.input : alive.root;
@@ -135,7 +136,7 @@ std::optional<StageLine::Parcel> PipelineModel::parcel(const parallel::Message& 
   return message.sends ? line_->gradient_of(alive.input) : line_->gradient(batch);
 }
 
-void PipelineModel::exchange(const std::vector<parallel::Message>& messages,
+void PipelineModel::exchange(const std::vector<parallel::StageMessage>& messages,
                              const std::vector<MicroBatch>& batches, std::vector<Alive>& alive) {
   std::vector<StageLine::Parcel> parcels;
   for (const auto& message : messages) {
@@ -149,21 +150,21 @@ void PipelineModel::exchange(const std::vector<parallel::Message>& messages,
   line_->exchange(parcels);
 }
 
-void PipelineModel::forward(Alive& alive, const MicroBatch& batch, const Lesson& lesson) {
+void PipelineModel::forward(Alive& alive, const MicroBatch& batch, const StepContext& context) {
   if (line_->is_first()) alive.input = batch.input;
-  lesson.enter(Phase::forward);
+  context.enter(Phase::forward);
   bubble_.busy([&] {
-    const auto scope = lesson.autocast();
+    const auto scope = context.autocast();
     alive.root = stage_->own_forward(alive.input);
-    if (line_->is_last()) alive.root = lesson.criterion(alive.root, batch.target);
+    if (line_->is_last()) alive.root = context.criterion(alive.root, batch.target);
   });
 }
 
-void PipelineModel::backward(const Alive& alive, const MicroBatch& batch, const Lesson& lesson) {
+void PipelineModel::backward(const Alive& alive, const MicroBatch& batch, const StepContext& context) {
   if (line_->is_last()) {
-    bubble_.busy([&] { lesson.backward(alive.root / batch.parts); });
+    bubble_.busy([&] { context.backward(alive.root / batch.parts); });
   } else if (alive.root.requires_grad()) {
-    bubble_.busy([&] { lesson.backward_from(alive.root, alive.gradient); });
+    bubble_.busy([&] { context.backward_from(alive.root, alive.gradient); });
   }
 }
 

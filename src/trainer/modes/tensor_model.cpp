@@ -23,8 +23,8 @@ class TensorModel : public TrainedModel {
                      "make it of the layers that WantedModel brings, or set parallel.tensor to 1");
   }
 
-  at::Tensor learn(const at::Tensor& input, const at::Tensor& target, const Lesson& lesson) override {
-    return model_->learn(input, target, lesson);
+  at::Tensor learn(const at::Tensor& input, const at::Tensor& target, const StepContext& context) override {
+    return model_->learn(input, target, context);
   }
   at::Tensor forward(const at::Tensor& input) override { return model_->forward(input); }
   std::vector<at::Tensor> parameters() const override { return model_->parameters(); }

@@ -42,7 +42,7 @@ void Agreement::begin(int64_t step) {
   last_time_ = Clock::now();
 }
 
-Agreed Agreement::ask(int64_t step, const Word& word) {
+Agreed Agreement::ask(int64_t step, const RankReport& word) {
   const auto now = Clock::now();
   const auto steps = static_cast<double>(std::max<int64_t>(1, step - last_step_));
   std::vector<double> sums(kSlots);

@@ -13,7 +13,7 @@ namespace lockstep::train {
 enum class Stop { no, signal, request, deadline, max_seconds, not_finite };
 
 /// What one rank knows when it is asked.
-struct Word {
+struct RankReport {
   int signal = 0;           // the one it got
   bool deadline = false;    // the job is about to end
   bool stop_asked = false;  // lockstep stop
@@ -41,7 +41,7 @@ class Agreement {
   /// Is it time to ask after this step? The same answer on every rank.
   bool due(int64_t step) const { return step >= next_; }
   /// Collective.
-  Agreed ask(int64_t step, const Word& word);
+  Agreed ask(int64_t step, const RankReport& word);
 
  private:
   using Clock = std::chrono::steady_clock;

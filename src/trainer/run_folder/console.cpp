@@ -91,13 +91,13 @@ Console::~Console() {
   if (drawn_) log::begin_with("");
 }
 
-void Console::line(const std::string& text, base::Ink ink) {
+void Console::line(const std::string& text, base::TextStyle style) {
   if (!speaks_) return;
   clear();
   const bool was_whole = !lost_;
   auto shown = base::readable(text);
   if (lines_show_) shown = base::wrapped(shown, static_cast<size_t>(terminal_->width()));
-  if (colour_) shown = base::in_ink(shown, ink);
+  if (colour_) shown = base::with_style(shown, style);
   lost_ = !output::print((drawn_ && lines_show_ ? kClearRow : "") + shown + "\n");
   if (lost_ && was_whole)
     log::warning("the standard output cannot be written: the run goes on, its log lines are lost");

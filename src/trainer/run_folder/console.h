@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/base/ink.h"
+#include "lockstep/base/text_style.h"
 #include "lockstep/launch/process/terminal.h"
 
 namespace lockstep::run_folder {
@@ -39,8 +39,8 @@ class Console {
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
-  /// A line of the log; on a terminal no wider than that, and in this ink where it has colours.
-  void line(const std::string& text, base::Ink ink = base::Ink::plain);
+  /// A line of the log; on a terminal no wider than that, and in this style where it has colours.
+  void line(const std::string& text, base::TextStyle style = base::TextStyle::plain);
   /// Redraws the progress line, at most ten times a second.
   void progress(const Progress& progress);
   /// The same of a text of one's own, cut to the terminal's width.

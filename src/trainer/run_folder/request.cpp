@@ -37,11 +37,11 @@ std::optional<std::string> attempt_in(const fs::path& file) {
 
 }  // namespace
 
-fs::path request_file(const fs::path& folder, Request request) {
+fs::path request_file(const fs::path& folder, RunRequest request) {
   return folder / kNames[static_cast<size_t>(request)];
 }
 
-void ask(const fs::path& folder, Request request, int64_t attempt) {
+void ask(const fs::path& folder, RunRequest request, int64_t attempt) {
   const auto file = request_file(folder, request);
   std::error_code failed;
   if (fs::is_directory(fs::symlink_status(file, failed)))
@@ -62,12 +62,12 @@ Requests::Requests(fs::path folder, int64_t attempt)
 Requests::Requests(std::shared_ptr<HeldFolder> folder, int64_t attempt)
     : Requests([folder = std::move(folder)] { return folder->path(); }, attempt) {}
 
-bool Requests::asked(Request request) {
+bool Requests::asked(RunRequest request) {
   look();
   return asked_[static_cast<size_t>(request)];
 }
 
-void Requests::answer(Request request) {
+void Requests::answer(RunRequest request) {
   asked_[static_cast<size_t>(request)] = false;
   try {
     std::error_code none;
@@ -83,13 +83,13 @@ void Requests::look() {
   for (const auto request : kRequests) asked_[static_cast<size_t>(request)] = is_there(request);
 }
 
-bool Requests::is_there(Request request) const {
+bool Requests::is_there(RunRequest request) const {
   const auto meant = meant_for(request);
   return meant && (meant->empty() || *meant == std::to_string(attempt_));
 }
 
 // The attempt that a request names; nothing where there is none, or no folder of ours.
-std::optional<std::string> Requests::meant_for(Request request) const {
+std::optional<std::string> Requests::meant_for(RunRequest request) const {
   try {
     const auto file = request_file(where_(), request);
     return exists_now(file) ? attempt_in(file) : std::nullopt;

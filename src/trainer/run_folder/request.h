@@ -15,14 +15,14 @@
 
 namespace lockstep::run_folder {
 
-enum class Request { stop, checkpoint };
-constexpr std::array<Request, 2> kRequests = {Request::stop, Request::checkpoint};
+enum class RunRequest { stop, checkpoint };
+constexpr std::array<RunRequest, 2> kRequests = {RunRequest::stop, RunRequest::checkpoint};
 
 /// FOLDER/stop.request, FOLDER/checkpoint.request.
-std::filesystem::path request_file(const std::filesystem::path& folder, Request request);
+std::filesystem::path request_file(const std::filesystem::path& folder, RunRequest request);
 
 /// Asks that attempt of the run.
-void ask(const std::filesystem::path& folder, Request request, int64_t attempt);
+void ask(const std::filesystem::path& folder, RunRequest request, int64_t attempt);
 
 /// Rank 0's side, for one attempt.
 class Requests {
@@ -33,16 +33,16 @@ class Requests {
   Requests(std::shared_ptr<HeldFolder> folder, int64_t attempt);
 
   /// Was it asked for? The folder is looked at once a second at most.
-  bool asked(Request request);
+  bool asked(RunRequest request);
   /// It is done, or will never be: the file goes, which is the answer.
-  void answer(Request request);
+  void answer(RunRequest request);
 
  private:
   using Clock = std::chrono::steady_clock;
 
   void look();
-  bool is_there(Request request) const;
-  std::optional<std::string> meant_for(Request request) const;
+  bool is_there(RunRequest request) const;
+  std::optional<std::string> meant_for(RunRequest request) const;
   Requests(std::function<std::filesystem::path()> where, int64_t attempt);
 
   std::function<std::filesystem::path()> where_;

@@ -201,14 +201,14 @@ Lost lost_since(const RunStatus& before, int64_t step) {
           std::max<int64_t>(0, before.step - step)};
 }
 
-Verdict judge(const std::filesystem::path& folder) {
+StatusReport judge(const std::filesystem::path& folder) {
   auto status = read_status(folder);
   if (status.state == RunState::running && !in_use(folder)) {
     status = read_status(folder);  // it may have ended in between
     if (status.state == RunState::running) say_died(status);
   }
   const std::string name = name_of(status.state);
-  Verdict verdict{name, row_of(status.state).exit_status, status};
+  StatusReport verdict{name, row_of(status.state).exit_status, status};
   auto& text = verdict.text;
   if (status.state == RunState::running) {
     const auto process = process_of(status);
@@ -234,7 +234,7 @@ Verdict judge(const std::filesystem::path& folder) {
   return verdict;
 }
 
-std::string to_json(const Verdict& verdict) {
+std::string to_json(const StatusReport& verdict) {
   auto json = json_of(verdict.status);
   json["checkpoint"] = verdict.checkpoint;
   json["exit_status"] = verdict.exit_status;

@@ -62,17 +62,17 @@ RunStatus read_status(const std::filesystem::path& folder);
 constexpr int kRunning = 3;
 
 /// What `lockstep status` prints and leaves with. A run that says "running" and is not in use has died.
-struct Verdict {
+struct StatusReport {
   std::string text;
   int exit_status;
   RunStatus status;             // of one that has died: failed, and why
   std::string checkpoint = {};  // the newest one's path; empty = none
   std::string outcome = {};     // the text without loss, accuracy and reward
 };
-Verdict judge(const std::filesystem::path& folder);
+StatusReport judge(const std::filesystem::path& folder);
 
 /// The same for programs: status.json's keys, judged, with "exit_status" and the checkpoint's path.
 /// docs/run-folder.md
-std::string to_json(const Verdict& verdict);
+std::string to_json(const StatusReport& verdict);
 
 }  // namespace lockstep::run_folder

@@ -100,7 +100,7 @@ at::Tensor TrainingStep::learn(const Batch& batch) {
                       lesson_);
 }
 
-Lesson TrainingStep::make_lesson() {
+StepContext TrainingStep::make_lesson() {
   return {.criterion =
               [this](const at::Tensor& output, const at::Tensor& wanted) {
                 return task_.loss(output, wanted, loss_on(output.device()));

@@ -33,7 +33,7 @@ class TrainingStep {
   std::unique_ptr<CapturedStep> captured_step(const Setup& setup, const Learner& learner);
   void run_captured(int64_t number, StepBatches& batches, LossTrace& losses, PhaseClock& clock);
   at::Tensor learn(const Batch& batch);
-  Lesson make_lesson();
+  StepContext make_lesson();
   LossOptions loss_on(at::Device device) const;
   void update();
   void backward(const at::Tensor& loss);
@@ -57,7 +57,7 @@ class TrainingStep {
     std::optional<PhaseClock::Moment> moment = {};
   };
   std::shared_ptr<GradientsDone> gradients_done_;
-  const Lesson lesson_;
+  const StepContext lesson_;
   std::unique_ptr<CapturedStep> captured_;  // with train.graph alone
   PhaseClock* clock_ = nullptr;             // of the step that runs
   int64_t batches_ = 1;                     // in it

@@ -40,11 +40,11 @@ TEST_F(MeetingFileTest, TellsWhereRankZeroIsAndGoesWithIt) {
   EXPECT_FALSE(read_meeting_file(path_));
   {
     const MeetingFile file(path_, {"10.0.0.1", 4711, "word"});
-    const auto spot = read_meeting_file(path_);
-    ASSERT_TRUE(spot);
-    EXPECT_EQ(spot->host, "10.0.0.1");
-    EXPECT_EQ(spot->port, 4711);
-    EXPECT_EQ(spot->word, "word");
+    const auto place = read_meeting_file(path_);
+    ASSERT_TRUE(place);
+    EXPECT_EQ(place->host, "10.0.0.1");
+    EXPECT_EQ(place->port, 4711);
+    EXPECT_EQ(place->word, "word");
     EXPECT_EQ(mode_of(path_), 0600U);
     EXPECT_EQ(mode_of(path_.parent_path()), 0700U);
   }
@@ -58,12 +58,12 @@ TEST_F(MeetingFileTest, AStartThatFailedDoesNotSpoilTheNext) {
 }
 
 TEST_F(MeetingFileTest, AStartThatGivesUpLateLeavesTheNextOnesFile) {
-  auto first = std::make_unique<MeetingFile>(path_, Spot{"10.0.0.1", 1, "old"});
+  auto first = std::make_unique<MeetingFile>(path_, MeetingPlace{"10.0.0.1", 1, "old"});
   const MeetingFile next(path_, {"10.0.0.1", 2, "new"});
   first.reset();
-  const auto spot = read_meeting_file(path_);
-  ASSERT_TRUE(spot);
-  EXPECT_EQ(spot->word, "new");
+  const auto place = read_meeting_file(path_);
+  ASSERT_TRUE(place);
+  EXPECT_EQ(place->word, "new");
 }
 
 TEST_F(MeetingFileTest, HalfAFileIsNone) {

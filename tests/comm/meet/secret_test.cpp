@@ -10,8 +10,8 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "lockstep/base/error.h"
-#include "lockstep/comm/meet/caller.h"
-#include "lockstep/comm/meet/hub.h"
+#include "lockstep/comm/meet/exchange_client.h"
+#include "lockstep/comm/meet/exchange_server.h"
 #include "lockstep/comm/meet/peer_user.h"
 #include "lockstep/comm/meet/sealed_store.h"
 #include "lockstep/comm/meet/wire.h"
@@ -50,30 +50,30 @@ bool says(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-StarOptions member(int rank, int world, bool asks_kernel = true) {
+ExchangeOptions member(int rank, int world, bool asks_kernel = true) {
   return {.rank = rank, .world = world, .host = "a", .timeout = 60s, .asks_kernel = asks_kernel};
 }
 
-FindSpot place_at(std::uint16_t port, const std::string& word = "") {
-  return [=] { return Spot{"127.0.0.1", port, word}; };
+FindMeetingPlace place_at(std::uint16_t port, const std::string& word = "") {
+  return [=] { return MeetingPlace{"127.0.0.1", port, word}; };
 }
 
-std::future<std::string> hub(const Listener& listener, const StarOptions& options,
+std::future<std::string> hub(const Listener& listener, const ExchangeOptions& options,
                              const std::string& word = "") {
   return std::async(std::launch::async, [=] {
     return refusal([&] {
-      const auto circle = hold_star(listener, word, options);
-      circle->broadcast("all");
-      circle->gather("");  // stays until all have heard it
+      const auto exchange = serve_exchange(listener, word, options);
+      exchange->broadcast("all");
+      exchange->gather("");  // stays until all have heard it
     });
   });
 }
 
 /// What rank 0 says to all.
-std::string heard(const FindSpot& find, const StarOptions& options) {
-  const auto circle = enter_star(find, options);
-  const auto text = circle->broadcast("");
-  circle->gather("");
+std::string heard(const FindMeetingPlace& find, const ExchangeOptions& options) {
+  const auto exchange = join_exchange(find, options);
+  const auto text = exchange->broadcast("");
+  exchange->gather("");
   return text;
 }
 
@@ -127,7 +127,7 @@ TEST(Star, AnotherUsersRankZeroIsRefused) {
     line.send({.body = kSeated}, Clock::now() + 60s);
     line.receive(kLargestText, Clock::now() + 60s);
   });
-  const auto error = refusal([&] { enter_star(place_at(listener.port), member(1, 2)); });
+  const auto error = refusal([&] { join_exchange(place_at(listener.port), member(1, 2)); });
   EXPECT_TRUE(says(error, "2 another user's process answers at 127.0.0.1")) << error;
   EXPECT_THROW(theirs.get(), Wire::Gone);
 }
@@ -220,7 +220,7 @@ TEST(Star, RankZeroHasToKnowItToo) {
       line.send({.body = asks_for_proof ? pack(Challenge{"n", proof}) : kSeated}, Clock::now() + 60s);
       line.receive(kLargestText, Clock::now() + 60s);
     });
-    const auto error = refusal([&] { enter_star(place_at(listener.port), member(1, 2, false)); });
+    const auto error = refusal([&] { join_exchange(place_at(listener.port), member(1, 2, false)); });
     EXPECT_TRUE(says(error, asks_for_proof ? "2 something that does not know this job's secret answers"
                                            : "2 something that gives no proof answers"))
         << error;

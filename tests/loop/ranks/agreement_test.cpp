@@ -29,7 +29,7 @@ TEST(ShareTree, EveryRankGetsWhatTheFirstHasRead) {
 
 TEST(Agreement, AWordOnOneRankIsHeardByAll) {
   Agreement agreement(team());
-  Word word;
+  RankReport word;
   word.loss = team().rank();
   EXPECT_EQ(agreement.ask(1, word).stop, Stop::no);
   if (team().rank() == team().world() - 1) word.signal = 10;

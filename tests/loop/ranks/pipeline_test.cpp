@@ -66,7 +66,7 @@ struct TwoStages {
   }
 };
 
-Lesson lesson() {
+StepContext context() {
   return {.criterion = [](const at::Tensor& output,
                           const at::Tensor& target) { return torch::mse_loss(output, target); },
           .backward = [](const at::Tensor& loss) { loss.backward(); },
@@ -108,7 +108,7 @@ TEST(Pipeline, HasTheWholeModelsGradientsBuffersAndClippingToTheBit) {
   const auto whole = toy();
   const auto model = stages.model(toy());
   EXPECT_LT(model->parameters().size(), whole->parameters().size());
-  EXPECT_EQ(model->learn(batch.input, batch.target, lesson()).item<double>(), learn_whole(*whole, batch));
+  EXPECT_EQ(model->learn(batch.input, batch.target, context()).item<double>(), learn_whole(*whole, batch));
   expect_gradients(*model, *whole, 0);
 
   model->clip_gradients(0.1);
@@ -138,7 +138,7 @@ TEST(Pipeline, NormalisesEachMicroBatchByItself) {
   const ToyBatch batch;
   const auto whole = toy();
   const auto model = stages.model(toy(), 2);
-  const double loss = model->learn(batch.input, batch.target, lesson()).item<double>();
+  const double loss = model->learn(batch.input, batch.target, context()).item<double>();
   double sum = 0;
   for (int half = 0; half < 2; ++half) {
     const auto one = torch::mse_loss(whole->forward(batch.input.narrow(0, 4 * half, 4)),
@@ -159,7 +159,7 @@ TEST(Pipeline, AStageThatIsFrozenGetsNoGradientAndHoldsNobodyUp) {
     for (auto& parameter : net->norm->parameters()) parameter.requires_grad_(false);
   }
   const auto model = stages.model(cut, 4);
-  for (int step = 0; step < 2; ++step) model->learn(batch.input, batch.target, lesson());
+  for (int step = 0; step < 2; ++step) model->learn(batch.input, batch.target, context());
   for (int step = 0; step < 2; ++step) {
     for (int part = 0; part < 4; ++part)
       (torch::mse_loss(whole->forward(batch.input.narrow(0, 2 * part, 2)),
@@ -196,7 +196,7 @@ TEST(Pipeline, AnOptimisersStateIsTheWholeModels) {
   const auto model = stages.model(toy());
   Sgd ours(model->parameters(), {.lr = 0.1, .momentum = 0.9}),
       theirs(whole->parameters(), {.lr = 0.1, .momentum = 0.9});
-  model->learn(batch.input, batch.target, lesson());
+  model->learn(batch.input, batch.target, context());
   learn_whole(*whole, batch);
   ours.step();
   theirs.step();
@@ -226,7 +226,7 @@ TEST(Pipeline, LeavesAStepOutOnAllStagesWhereOneOverflows) {
   Sgd optimizer(model->parameters(), {.lr = 0.1});
   GradScaler scaler(at::kCPU, {.init_scale = 4});
   scaler.share_with([&](at::Tensor& found) { model->share_overflow(found); });
-  auto scaled = lesson();
+  auto scaled = context();
   scaled.backward = [&](const at::Tensor& loss) { scaler.scale(loss).backward(); };
   model->learn(batch.input, batch.target, scaled);
   EXPECT_TRUE(scaler.step(optimizer));
@@ -249,8 +249,8 @@ TEST(Pipeline, HasTheSameBitsByNcclsRules) {
   for (const int64_t micro_batches : {1, 2, 3, 4}) {
     const auto one = plain.model(toy(), micro_batches), other = grouped.model(toy(), micro_batches);
     for (int step = 0; step < 2; ++step) {
-      const auto loss = one->learn(batch.input, batch.target, lesson());
-      EXPECT_TRUE(torch::equal(other->learn(batch.input, batch.target, lesson()), loss));
+      const auto loss = one->learn(batch.input, batch.target, context());
+      EXPECT_TRUE(torch::equal(other->learn(batch.input, batch.target, context()), loss));
     }
     const auto wanted = one->net().named_parameters();
     for (const auto& item : other->net().named_parameters())

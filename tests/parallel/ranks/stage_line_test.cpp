@@ -41,7 +41,7 @@ void play(StageLine& line, int64_t micro_batches) {
   const StageLine::Sizes batch{2, 3};
   const auto here = at::TensorOptions().device(line.team().device());
   std::vector<at::Tensor> inputs(static_cast<size_t>(micro_batches)), outputs = inputs, gradients = inputs;
-  const auto parcel = [&](const Message& message) {
+  const auto parcel = [&](const StageMessage& message) {
     const auto number = static_cast<size_t>(message.micro_batch);
     if (message.sends)
       return message.forward ? line.output(outputs[number], batch) : line.gradient_of(inputs[number]);

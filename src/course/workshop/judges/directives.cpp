@@ -55,13 +55,13 @@ std::string whole_name(const std::string& name) {
 }
 
 // "--nodes=2", "nodes=2" -> nodes, 2
-void put(Asked& asked, const std::string& text) {
+void put(DirectiveOptions& asked, const std::string& text) {
   const auto sign = text.find('=');
   asked[whole_name(text.substr(0, sign))] = sign == std::string::npos ? "" : text.substr(sign + 1);
 }
 
 // -l select=...,walltime=... in one word or two
-void put_pbs(Asked& asked, const std::vector<std::string>& words) {
+void put_pbs(DirectiveOptions& asked, const std::vector<std::string>& words) {
   for (size_t at = 0; at < words.size(); ++at) {
     if (!words[at].starts_with("-l")) continue;
     const bool apart = words[at] == "-l" && at + 1 < words.size();
@@ -78,7 +78,7 @@ std::string long_name(char letter) {
 }
 
 // --nodes=2, --nodes 2, -N 2, -N2
-void put_slurm(Asked& asked, const std::vector<std::string>& words) {
+void put_slurm(DirectiveOptions& asked, const std::vector<std::string>& words) {
   for (size_t at = 0; at < words.size(); ++at) {
     const auto& word = words[at];
     if (!word.starts_with("-")) continue;
@@ -131,19 +131,19 @@ Chunks chunks_from(const std::string& kind) {
 
 }  // namespace
 
-Asked asked_of_pbs(const std::string& script) {
-  Asked asked;
+DirectiveOptions asked_of_pbs(const std::string& script) {
+  DirectiveOptions asked;
   for (const auto& words : directives(script, "#PBS")) put_pbs(asked, words);
   return asked;
 }
 
-Asked asked_of_slurm(const std::string& script) {
-  Asked asked;
+DirectiveOptions asked_of_slurm(const std::string& script) {
+  DirectiveOptions asked;
   for (const auto& words : directives(script, "#SBATCH")) put_slurm(asked, words);
   return asked;
 }
 
-std::optional<std::string> value_of(const Asked& asked, const std::string& name) {
+std::optional<std::string> value_of(const DirectiveOptions& asked, const std::string& name) {
   const auto found = asked.find(name);
   return found == asked.end() ? std::nullopt : std::optional(found->second);
 }

@@ -10,14 +10,14 @@ namespace lockstep::workshop {
 
 /// Options by name, the last of a name: "select" -> "2:ncpus=2" of #PBS -l, "nodes" -> "2" of #SBATCH. An
 /// option without a value is there and empty.
-using Asked = std::map<std::string, std::string>;
+using DirectiveOptions = std::map<std::string, std::string>;
 
 /// NotYet where a directive stands below the first command, or is a comment by a slip.
-Asked asked_of_pbs(const std::string& script);
-Asked asked_of_slurm(const std::string& script);
+DirectiveOptions asked_of_pbs(const std::string& script);
+DirectiveOptions asked_of_slurm(const std::string& script);
 
 /// What is asked for under this name, or nothing.
-std::optional<std::string> value_of(const Asked& asked, const std::string& name);
+std::optional<std::string> value_of(const DirectiveOptions& asked, const std::string& name);
 
 /// One kind of chunks of PBS's select=COUNT:ncpus=N:mpiprocs=N, with PBS's defaults.
 struct Chunks {

@@ -170,7 +170,7 @@ void require_two_ranks_each(const Chunks& kind) {
 }
 
 // qsub refuses what is of the old way beside a select
-void require_no_old_way(const Asked& asked) {
+void require_no_old_way(const DirectiveOptions& asked) {
   for (const auto* name : {"nodes", "ncpus", "mpiprocs", "ppn"}) {
     if (const auto value = value_of(asked, name))
       throw NotYet(format("{}={} stands beside select, and qsub refuses both together", name, *value),
@@ -179,7 +179,7 @@ void require_no_old_way(const Asked& asked) {
 }
 
 // place=scatter:excl
-void require_scattered(const Asked& asked) {
+void require_scattered(const DirectiveOptions& asked) {
   const auto place = value_of(asked, "place");
   const auto words = base::split(place.value_or(""), ':');
   const bool is_scattered = std::any_of(words.begin(), words.end(), [](const std::string& word) {
@@ -234,7 +234,7 @@ LOCKSTEP_JUDGE("start.2", attempt) {
   act_on_pbs(attempt);
 }
 
-void require_tasks(const Asked& asked) {
+void require_tasks(const DirectiveOptions& asked) {
   const auto tasks = value_of(asked, "ntasks"), each = value_of(asked, "ntasks-per-node");
   if (tasks && tasks != "4")
     throw NotYet(format("it asks for {} tasks, and 2 nodes with 2 each are 4", *tasks));

@@ -4,7 +4,7 @@
 
 namespace lockstep::comm {
 
-std::string ask_rank_zero(const launch::Runtime& runtime, const std::string& text, const Answer& answer,
+std::string ask_rank_zero(const launch::Runtime& runtime, const std::string& text, const AnswerMaker& answer,
                           std::chrono::milliseconds timeout) {
   // MPI's own gather would hold all ranks while one of them is stopped
   if (runtime.has_mpi()) join_over_mpi(runtime, timeout);

@@ -11,10 +11,10 @@
 namespace lockstep::comm {
 
 /// What rank 0 makes of all texts, which it gets in rank order.
-using Answer = std::function<std::string(const std::vector<std::string>& texts)>;
+using AnswerMaker = std::function<std::string(const std::vector<std::string>& texts)>;
 
 /// Rank 0's answer, on every rank, once the ranks have met. Throws Error where one does not come in time.
-std::string ask_rank_zero(const launch::Runtime& runtime, const std::string& text, const Answer& answer,
+std::string ask_rank_zero(const launch::Runtime& runtime, const std::string& text, const AnswerMaker& answer,
                           std::chrono::milliseconds timeout);
 
 }  // namespace lockstep::comm

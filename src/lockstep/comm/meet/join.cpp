@@ -232,7 +232,7 @@ void join_ranks(launch::Runtime& runtime, std::chrono::milliseconds timeout) {
     join_over_mpi(runtime, timeout);
   } else {
     make_room_for_files(files_for(job));
-    runtime.meet_in(open_circle(job, timeout));
+    runtime.meet_in(open_exchange(job, timeout));
     agree_on_layout(runtime);
   }
   check_alike(runtime, [&] { return facts_of_job(job); });

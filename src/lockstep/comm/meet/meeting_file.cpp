@@ -101,8 +101,8 @@ std::string read_in(const base::Descriptor& folder, const std::string& name) {
 // False where the next start of this job has written in its place.
 bool still_says(const std::string& path, const std::string& word) {
   try {
-    const auto spot = read_meeting_file(path);
-    return spot && spot->word == word;
+    const auto place = read_meeting_file(path);
+    return place && place->word == word;
   } catch (const InputError&) {
     return false;  // a folder that is ours no more
   }
@@ -110,8 +110,9 @@ bool still_says(const std::string& path, const std::string& word) {
 
 }  // namespace
 
-MeetingFile::MeetingFile(const std::string& path, const Spot& spot) : path_(path), word_(spot.word) {
-  const std::string text = format("{} {} {} .\n", spot.host, spot.port, spot.word);
+MeetingFile::MeetingFile(const std::string& path, const MeetingPlace& place)
+    : path_(path), word_(place.word) {
+  const std::string text = format("{} {} {} .\n", place.host, place.port, place.word);
   for (int i = 0; i < kTries; ++i) {
     if (write_in(path_, text)) return;
   }
@@ -123,13 +124,13 @@ MeetingFile::~MeetingFile() {
   ::rmdir(fs::path(path_).parent_path().c_str());  // stays while another job meets there
 }
 
-std::optional<Spot> read_meeting_file(const std::string& path) {
+std::optional<MeetingPlace> read_meeting_file(const std::string& path) {
   const base::Descriptor folder = open_folder(fs::path(path).parent_path());
   if (!folder) return std::nullopt;
   std::istringstream words(read_in(folder, fs::path(path).filename()));
-  Spot spot;
+  MeetingPlace place;
   std::string end;
-  if (words >> spot.host >> spot.port >> spot.word >> end && end == ".") return spot;
+  if (words >> place.host >> place.port >> place.word >> end && end == ".") return place;
   return std::nullopt;  // not there yet, or no file of ours
 }
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/comm/meet/star.h"
+#include "lockstep/comm/meet/socket_exchange.h"
 
 namespace lockstep::comm {
 
@@ -12,7 +12,7 @@ namespace lockstep::comm {
 /// InputError where the folder belongs to somebody else or others may write to it.
 class MeetingFile {
  public:
-  MeetingFile(const std::string& path, const Spot& spot);
+  MeetingFile(const std::string& path, const MeetingPlace& place);
   ~MeetingFile();
   MeetingFile(const MeetingFile&) = delete;
   MeetingFile& operator=(const MeetingFile&) = delete;
@@ -22,6 +22,6 @@ class MeetingFile {
 };
 
 /// The others': nothing where rank 0 has not written yet. Throws InputError as above.
-std::optional<Spot> read_meeting_file(const std::string& path);
+std::optional<MeetingPlace> read_meeting_file(const std::string& path);
 
 }  // namespace lockstep::comm

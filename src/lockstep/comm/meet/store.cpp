@@ -14,8 +14,8 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/meet/attempt_store.h"
-#include "lockstep/comm/meet/caller.h"
-#include "lockstep/comm/meet/hub.h"
+#include "lockstep/comm/meet/exchange_client.h"
+#include "lockstep/comm/meet/exchange_server.h"
 #include "lockstep/comm/meet/interface.h"
 #include "lockstep/comm/meet/listen.h"
 #include "lockstep/comm/meet/meeting_file.h"
@@ -24,7 +24,7 @@
 #include "lockstep/comm/meet/sealed_store.h"
 #include "lockstep/comm/meet/secret.h"
 #include "lockstep/comm/meet/shared_store.h"
-#include "lockstep/comm/meet/store_circle.h"
+#include "lockstep/comm/meet/store_exchange.h"
 #include "lockstep/comm/meet/wire.h"
 
 namespace lockstep::comm {
@@ -179,8 +179,8 @@ StorePtr open_tcp(const Opening& opening, const std::function<std::string()>& ad
 
 // The address at which the ranks have met is one that all reach.
 std::string address_for_all(const launch::Runtime& runtime) {
-  const launch::Circle* circle = runtime.circle();
-  const std::string met = circle ? circle->address() : "";
+  const launch::TextExchange* exchange = runtime.exchange();
+  const std::string met = exchange ? exchange->address() : "";
   return met.empty() ? own_address() : met;
 }
 
@@ -251,36 +251,38 @@ Listener listen_at(const std::string& host, std::uint16_t port) {
   return listen_on(host, port);
 }
 
-StarOptions star_options(const Job& job, Milliseconds timeout) {
+ExchangeOptions exchange_options(const Job& job, Milliseconds timeout) {
   return {.rank = job.rank, .world = job.world, .host = job.host, .timeout = timeout};
 }
 
-std::unique_ptr<launch::Circle> meet_over_tcp(const Rendezvous& plan, const Job& job, Milliseconds timeout) {
-  const auto options = star_options(job, timeout);
-  if (job.rank == 0) return hold_star(listen_at(plan.host, plan.port), "", options);
-  return enter_star([&] { return Spot{plan.host, plan.port}; }, options);
+std::unique_ptr<launch::TextExchange> meet_over_tcp(const Rendezvous& plan, const Job& job,
+                                                    Milliseconds timeout) {
+  const auto options = exchange_options(job, timeout);
+  if (job.rank == 0) return serve_exchange(listen_at(plan.host, plan.port), "", options);
+  return join_exchange([&] { return MeetingPlace{plan.host, plan.port}; }, options);
 }
 
-std::unique_ptr<launch::Circle> meet_over_file(const Rendezvous& plan, const Job& job, Milliseconds timeout) {
-  const auto options = star_options(job, timeout);
-  if (job.rank != 0) return enter_star([&] { return read_meeting_file(plan.path); }, options);
+std::unique_ptr<launch::TextExchange> meet_over_file(const Rendezvous& plan, const Job& job,
+                                                     Milliseconds timeout) {
+  const auto options = exchange_options(job, timeout);
+  if (job.rank != 0) return join_exchange([&] { return read_meeting_file(plan.path); }, options);
   const std::string address = plan.one_node ? "127.0.0.1" : own_address();
   const Listener listener = listen_on(address);
-  const Spot spot{address, listener.port, fresh_word()};
-  const MeetingFile file(plan.path, spot);
-  return hold_star(listener, spot.word, options);
+  const MeetingPlace place{address, listener.port, fresh_word()};
+  const MeetingFile file(plan.path, place);
+  return serve_exchange(listener, place.word, options);
 }
 
 }  // namespace
 
-std::unique_ptr<launch::Circle> open_circle(const Job& job, Milliseconds timeout) {
+std::unique_ptr<launch::TextExchange> open_exchange(const Job& job, Milliseconds timeout) {
   const Rendezvous plan = plan_rendezvous(launch::current_environment(), job, false);
   log::debug(format("rendezvous: {}", plan.because));
   if (plan.how == Meeting::file) return meet_over_file(plan, job, timeout);
   if (!plan.agent) return meet_over_tcp(plan, job, timeout);
   const QuietJoin quiet;
   const Opening opening{job, nullptr, timeout};
-  return circle_over(open_agents(opening, plan), job, timeout);
+  return exchange_over(open_agents(opening, plan), job, timeout);
 }
 
 StorePtr open_store(const launch::Runtime& runtime, Milliseconds join_timeout) {

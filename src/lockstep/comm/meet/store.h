@@ -14,7 +14,7 @@ namespace lockstep::comm {
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
 /// The ranks' first meeting, where there is no MPI. Collective; throws where a rank does not come.
-std::unique_ptr<launch::Circle> open_circle(const Job& job, std::chrono::milliseconds join_timeout);
+std::unique_ptr<launch::TextExchange> open_exchange(const Job& job, std::chrono::milliseconds join_timeout);
 
 /// A store that every rank of the job reaches, once they have met. Keys of different calls do not meet.
 StorePtr open_store(const launch::Runtime& runtime, std::chrono::milliseconds join_timeout);

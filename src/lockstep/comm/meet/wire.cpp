@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::string_view kMagic = "lockstep2";
 constexpr size_t kHead = kMagic.size() + 1 + sizeof(uint32_t);
 
-std::string head_of(const Message& message) {
+std::string head_of(const WireMessage& message) {
   std::string head(kMagic);
   head += message.kind;
   const auto size = static_cast<uint32_t>(message.body.size());
@@ -79,7 +79,7 @@ Wire::Wire(base::Descriptor socket) : socket_(std::move(socket)) {
   if (socket_) set_up(socket_.number());
 }
 
-bool Wire::send(const Message& message, Deadline deadline) {
+bool Wire::send(const WireMessage& message, Deadline deadline) {
   const std::string bytes = head_of(message) + message.body;
   for (size_t at = 0; at < bytes.size();) {
     const auto sent = ::send(socket_.number(), bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL);
@@ -104,20 +104,20 @@ bool Wire::read_some(size_t limit) {
   return true;
 }
 
-std::optional<Message> Wire::take(size_t limit) {
+std::optional<WireMessage> Wire::take(size_t limit) {
   const auto come = std::min(inbox_.size(), kMagic.size());
   if (inbox_.compare(0, come, kMagic.substr(0, come)) != 0) throw Foreign{inbox_};
   if (inbox_.size() < kHead) return std::nullopt;
   const size_t size = size_in(inbox_);
   const char kind = inbox_[kMagic.size()];
-  if (size > limit || (kind != Message::text && kind != Message::error)) throw Foreign{inbox_};
+  if (size > limit || (kind != WireMessage::text && kind != WireMessage::error)) throw Foreign{inbox_};
   if (inbox_.size() < kHead + size) return std::nullopt;
-  Message message{static_cast<Message::Kind>(kind), inbox_.substr(kHead, size)};
+  WireMessage message{static_cast<WireMessage::Kind>(kind), inbox_.substr(kHead, size)};
   inbox_.erase(0, kHead + size);
   return message;
 }
 
-std::optional<Message> Wire::receive(size_t limit, Deadline deadline) {
+std::optional<WireMessage> Wire::receive(size_t limit, Deadline deadline) {
   while (true) {
     if (auto message = take(limit)) return message;
     if (!wait_ready(socket_.number(), POLLIN, deadline)) return std::nullopt;

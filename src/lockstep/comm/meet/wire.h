@@ -15,7 +15,7 @@ using Deadline = std::chrono::steady_clock::time_point;
 /// What every version of lockstep says first.
 constexpr const char* kAnyVersion = "lockstep";
 
-struct Message {
+struct WireMessage {
   enum Kind : char { text = 'T', error = 'E' } kind = text;
   std::string body = {};
 };
@@ -26,14 +26,14 @@ class Wire {
 
   int number() const { return socket_.number(); }
   /// False where the other end has gone or does not read before the deadline.
-  bool send(const Message& message, Deadline deadline);
+  bool send(const WireMessage& message, Deadline deadline);
   /// Reads what has come without waiting, at most `limit` bytes of one message; false once the other end has
   /// gone.
   bool read_some(size_t limit);
   /// A whole message, if one has come. Throws Foreign where the other end does not speak as we do.
-  std::optional<Message> take(size_t limit);
+  std::optional<WireMessage> take(size_t limit);
   /// Waits for a whole message; nothing at the deadline. Throws Gone.
-  std::optional<Message> receive(size_t limit, Deadline deadline);
+  std::optional<WireMessage> receive(size_t limit, Deadline deadline);
 
   /// The first bytes that came: what a foreign service says.
   const std::string& inbox() const { return inbox_; }

@@ -31,7 +31,7 @@ int checked_bytes(const at::Tensor& tensor) {
 MpiBackend::MpiBackend(mpi::Comm world, std::shared_ptr<RollCall> roll,
                        std::chrono::milliseconds join_timeout, std::chrono::milliseconds timeout)
     : InlineBackend("mpi", {}, std::make_unique<MpiTransport>(world, *roll, join_timeout), roll, timeout,
-                    SumOrder::by_rank, Runs::in_the_call) {}
+                    SumOrder::by_rank, Execution::in_the_call) {}
 
 std::exception_ptr MpiBackend::carry(const Collective& collective,
                                      const std::function<void(Messenger&)>& body,

@@ -48,7 +48,7 @@ std::string InlineBackend::how_of(const Asked& asked) {
 
 InlineBackend::InlineBackend(const std::string& name, c10::intrusive_ptr<c10d::Backend> base,
                              std::unique_ptr<Transport> transport, std::shared_ptr<RollCall> roll,
-                             std::chrono::milliseconds timeout, SumOrder order, Runs runs)
+                             std::chrono::milliseconds timeout, SumOrder order, Execution runs)
     : ForwardingBackend(roll->rank(), static_cast<int>(roll->peers().size()), std::move(base)),
       roll_(std::move(roll)),
       options_(c10::make_intrusive<Options>(name, timeout)),

@@ -18,7 +18,7 @@
 namespace lockstep::comm {
 
 /// Where a collective runs.
-enum class Runs {
+enum class Execution {
   in_the_call,            // always
   in_the_call_or_behind,  // on a thread of its own, where another rank does not come within milliseconds
 };
@@ -33,7 +33,7 @@ class InlineBackend : public ForwardingBackend, public RollCalled {
   /// What the transport has not, `base` does; it may be null.
   InlineBackend(const std::string& name, c10::intrusive_ptr<c10d::Backend> base,
                 std::unique_ptr<Transport> transport, std::shared_ptr<RollCall> roll,
-                std::chrono::milliseconds timeout, SumOrder order, Runs runs);
+                std::chrono::milliseconds timeout, SumOrder order, Execution runs);
   ~InlineBackend() override;
   const std::shared_ptr<RollCall>& shared_roll() const override { return roll_; }
   /// Collective: moves the tensors' storages to where the ranks of a node sum them without copies, if there
@@ -111,7 +111,7 @@ class InlineBackend : public ForwardingBackend, public RollCalled {
   std::shared_ptr<RollCall> roll_;
   c10::intrusive_ptr<Options> options_;
   SumOrder order_;
-  Runs runs_;
+  Execution runs_;
   std::unique_ptr<Transport> transport_;
   std::recursive_mutex mutex_;  // a callback of what was waiting may call again
   std::atomic<uint64_t> number_{0};

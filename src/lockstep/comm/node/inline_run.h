@@ -60,7 +60,7 @@ InlineBackend::WorkPtr InlineBackend::run(const Asked& asked, const Tensors& ten
   number_ = roll_->begin(asked.type);
   Beginning beginning{asked.type, number_, limit, {}, word_for(asked, tensors)};
   if (roll_->compares_calls()) beginning.call = call_of(asked.type, tensors, how_of(asked));
-  if (runs_ == Runs::in_the_call || is_soon_done()) {
+  if (runs_ == Execution::in_the_call || is_soon_done()) {
     const auto error = carry_out(beginning, body);
     return c10::make_intrusive<FinishedWork>(getRank(), asked.type, number_, std::move(results), error);
   }

@@ -73,7 +73,7 @@ void Runtime::be_patient(std::chrono::milliseconds timeout) {
 }
 
 void Runtime::set_launcher(const std::string& launcher) {
-  circle_.reset();
+  exchange_.reset();
   identify_as(launcher);
 }
 
@@ -101,17 +101,17 @@ const MpiSession& Runtime::mpi() const {
 }
 
 std::string Runtime::broadcast(const std::string& text) const {
-  return mpi_ ? mpi_->broadcast(text) : circle_ ? circle_->broadcast(text) : text;
+  return mpi_ ? mpi_->broadcast(text) : exchange_ ? exchange_->broadcast(text) : text;
 }
 
 std::vector<std::string> Runtime::all_gather(const std::string& text) const {
   if (mpi_) return mpi_->all_gather(text);
   const auto texts = gather(text);
-  return circle_ ? base::unpack_texts(circle_->broadcast(base::pack_texts(texts))) : texts;
+  return exchange_ ? base::unpack_texts(exchange_->broadcast(base::pack_texts(texts))) : texts;
 }
 
 std::vector<std::string> Runtime::gather(const std::string& text) const {
-  return mpi_ ? mpi_->gather(text) : circle_ ? circle_->gather(text) : std::vector<std::string>{text};
+  return mpi_ ? mpi_->gather(text) : exchange_ ? exchange_->gather(text) : std::vector<std::string>{text};
 }
 
 void Runtime::barrier() const {

@@ -9,7 +9,7 @@
 
 #include "lockstep/launch/identify.h"
 #include "lockstep/launch/layout.h"
-#include "lockstep/launch/process/circle.h"
+#include "lockstep/launch/process/text_exchange.h"
 
 namespace lockstep::launch {
 
@@ -44,10 +44,10 @@ class Runtime {
   const MpiSession& mpi() const;
 
   /// True where the ranks can exchange texts: with MPI, alone, and once they have met.
-  bool has_met() const { return mpi_ || circle_ || job_.world == 1; }
-  /// Without MPI: the circle that carries the exchanges below from now on.
-  void meet_in(std::unique_ptr<Circle> circle) { circle_ = std::move(circle); }
-  const Circle* circle() const { return circle_.get(); }
+  bool has_met() const { return mpi_ || exchange_ || job_.world == 1; }
+  /// Without MPI: the exchange that carries the exchanges below from now on.
+  void meet_in(std::unique_ptr<TextExchange> exchange) { exchange_ = std::move(exchange); }
+  const TextExchange* exchange() const { return exchange_.get(); }
   /// What the launcher did not tell and the ranks found when they met.
   void settle(const Place& place) { lockstep::launch::settle(job_, place); }
   /// Over MPI the exchanges below wait for a rank at least so long: a config may say so when MPI is up.
@@ -74,7 +74,7 @@ class Runtime {
   RuntimeOptions options_;
   std::unique_ptr<MpiSession> mpi_;
   std::string without_mpi_;  // why, where the launcher has an MPI in mind
-  std::unique_ptr<Circle> circle_;
+  std::unique_ptr<TextExchange> exchange_;
   Job job_;
   int exceptions_at_birth_ = 0;
 };

@@ -16,7 +16,7 @@
 namespace lockstep::parallel {
 
 // Where a device's piece of a gathered tensor begins, how long it is, and where its own graph goes on.
-struct Piece {
+struct DevicePiece {
   int64_t begin = 0, length = 0;
   bool is_number = false;
   torch::autograd::Edge edge;
@@ -25,7 +25,7 @@ struct Piece {
 // A device's graph, from the pieces of the outputs back to its parameters and inputs.
 struct DeviceGraph {
   at::Device device = at::kCPU;
-  std::vector<Piece> pieces;
+  std::vector<DevicePiece> pieces;
   std::vector<Replicas::Leaf> leaves;
   std::vector<at::Tensor> inputs;
 };

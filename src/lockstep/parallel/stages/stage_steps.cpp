@@ -3,7 +3,7 @@
 namespace lockstep::parallel {
 namespace {
 
-void add(std::vector<Message>& messages, bool sends, const Turn& turn, int peer, int stages) {
+void add(std::vector<StageMessage>& messages, bool sends, const Turn& turn, int peer, int stages) {
   if (peer >= 0 && peer < stages) messages.push_back({sends, turn.forward, turn.micro_batch, peer});
 }
 

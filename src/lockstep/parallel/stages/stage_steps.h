@@ -9,18 +9,18 @@
 namespace lockstep::parallel {
 
 /// A micro-batch on its way to a neighbour or from one: an output forward, a gradient back.
-struct Message {
+struct StageMessage {
   bool sends;  // else it is received
   bool forward;
   int64_t micro_batch;
   int peer;  // the neighbour's stage
 
-  bool operator==(const Message&) const = default;
+  bool operator==(const StageMessage&) const = default;
 };
 
 /// The messages are one group, as NCCL has it: all are under way at once, and what comes next waits for all.
 struct StageStep {
-  std::vector<Message> messages;
+  std::vector<StageMessage> messages;
   std::optional<Turn> turn;  // after them; none at the end
 };
 

@@ -20,7 +20,7 @@ constexpr ActiveCheck kActiveChecks[] = {
 };
 
 std::string rank_text(const Bench& bench, int rank) {
-  for (const Facts& facts : bench.picture.ranks)
+  for (const RankFacts& facts : bench.picture.ranks)
     if (facts.job.rank == rank) return format("rank {} (host {}, pid {})", rank, facts.job.host, facts.pid);
   return format("rank {}", rank);
 }

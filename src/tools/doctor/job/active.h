@@ -23,8 +23,8 @@ struct Known {
 /// What an active check works with. The ranks have met; talk's rounds hold even where one is stopped then.
 struct Bench {
   launch::Runtime& runtime;
-  const Settings& settings;
-  const Facts& own;        // this rank's
+  const DoctorSettings& settings;
+  const RankFacts& own;    // this rank's
   const Picture& picture;  // everybody's on rank 0; empty elsewhere
   Talk& talk;
   Known& known;

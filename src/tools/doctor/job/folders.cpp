@@ -89,13 +89,13 @@ void add_other_places(Findings& findings, const std::string& what, const Views& 
                             "mount it there, or set run.dir to a folder that all nodes see"));
 }
 
-Finding no_lock(const Shared& shared) {
+Finding no_lock(const FolderAccess& shared) {
   return warn(format("the file system has no locks on {}: {}", shared.host, shared.lock_error),
               "runs go by signs of life there, which takes up to a minute: have it mounted with locks (NFS: "
               "without nolock; Lustre: with -o flock)");
 }
 
-Finding loose_lock(const Shared& shared, const FolderView& first) {
+Finding loose_lock(const FolderAccess& shared, const FolderView& first) {
   return fail(
       format("locks do not hold between nodes: {} gets the run's lock while {} holds it", shared.host,
              first.host),
@@ -109,13 +109,13 @@ std::string kind_on(const Views& views, int rank) {
   return "";
 }
 
-Finding not_shared(const Shared& shared, const FolderView& first, const Views& views) {
+Finding not_shared(const FolderAccess& shared, const FolderView& first, const Views& views) {
   return fail(format("{} is not the same on all nodes: what {} writes there ({}) is not seen on {} ({})",
                      first.there, first.host, first.kind, shared.host, kind_on(views, shared.rank)),
               "set run.dir to a folder of a file system that all nodes share");
 }
 
-Findings judge_one(const Shared& shared, const FolderView& first, const Views& views) {
+Findings judge_one(const FolderAccess& shared, const FolderView& first, const Views& views) {
   if (shared.seen_after < 0) return {not_shared(shared, first, views)};
   Findings findings;
   if (!shared.unwritten.empty())
@@ -153,13 +153,13 @@ Finding hanging_lock(const std::string& host, const std::string& folder) {
       "server, firewall), or set run.dir to another file system");
 }
 
-std::string pack(const Shared& shared) {
+std::string pack(const FolderAccess& shared) {
   return base::pack_texts({std::to_string(shared.rank), shared.host, format("{}", shared.seen_after),
                            shared.unwritten, shared.lock_held ? "1" : "0", shared.lock_error,
                            shared.lock_hangs ? "1" : "0"});
 }
 
-Shared unpack_shared(const std::string& text) {
+FolderAccess unpack_shared(const std::string& text) {
   const auto parts = base::unpack_texts(text);
   if (parts.size() != 7) throw Error("this is no word of a shared folder", "lockstep doctor");
   return {.rank = std::stoi(parts[0]),
@@ -197,7 +197,7 @@ Findings judge_run_folder(const std::string& path, const Views& views) {
   return {all_well(what, views, format("written on {} node{}", views.size(), views.size() == 1 ? "" : "s"))};
 }
 
-Findings judge_sharing(const FolderView& first, const Views& views, const std::vector<Shared>& shared) {
+Findings judge_sharing(const FolderView& first, const Views& views, const std::vector<FolderAccess>& shared) {
   Findings findings;
   for (const auto& one : shared)
     for (auto& finding : judge_one(one, first, views)) findings.push_back(std::move(finding));

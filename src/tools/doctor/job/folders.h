@@ -12,7 +12,7 @@
 namespace lockstep::doctor {
 
 /// How a node fared with what rank 0 has put into the run folder.
-struct Shared {
+struct FolderAccess {
   int rank = 0;
   std::string host;
   double seen_after = -1;   // seconds until it saw rank 0's file; -1 = never
@@ -22,8 +22,8 @@ struct Shared {
   std::string lock_error;   // flock's own word, where there are no locks
   bool lock_hangs = false;  // flock did not come back
 };
-std::string pack(const Shared& shared);
-Shared unpack_shared(const std::string& text);
+std::string pack(const FolderAccess& shared);
+FolderAccess unpack_shared(const std::string& text);
 
 /// `views`: one a node, rank 0's first.
 Findings judge_data_folder(const std::string& path, const std::vector<FolderView>& views);
@@ -32,6 +32,6 @@ Findings judge_run_folder(const std::string& path, const std::vector<FolderView>
 Finding hanging_lock(const std::string& host, const std::string& folder);
 /// Of the nodes beside rank 0's.
 Findings judge_sharing(const FolderView& first, const std::vector<FolderView>& views,
-                       const std::vector<Shared>& shared);
+                       const std::vector<FolderAccess>& shared);
 
 }  // namespace lockstep::doctor

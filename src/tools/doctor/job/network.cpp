@@ -18,7 +18,7 @@ namespace lockstep::doctor {
 namespace {
 
 using comm::NetworkAddress;
-using Networks = std::vector<Network>;
+using Networks = std::vector<RankNetwork>;
 
 constexpr size_t kDrawnNodes = 16;
 constexpr const char* kGloo = "GLOO_SOCKET_IFNAME";
@@ -42,7 +42,7 @@ bool is_ipv4(const std::string& address) {
 
 // One a node, in the nodes' order.
 Networks leaders(const Networks& networks) {
-  std::map<int, Network> by_node;
+  std::map<int, RankNetwork> by_node;
   for (const auto& network : networks) {
     const auto [found, is_new] = by_node.emplace(network.node, network);
     if (!is_new && network.leads) found->second = network;
@@ -52,13 +52,13 @@ Networks leaders(const Networks& networks) {
   return first;
 }
 
-std::string gloo_interface(const Network& network) {
+std::string gloo_interface(const RankNetwork& network) {
   const auto* taken = network.interface_of(network.gloo);
   return taken ? taken->interface : "";
 }
 
 // "n1: eth0 10.0.0.5/24 (gloo), lo 127.0.0.1/8"
-std::string line_of(const Network& network) {
+std::string line_of(const RankNetwork& network) {
   std::vector<std::string> parts;
   for (const auto& entry : network.interfaces) {
     const bool taken = entry.address == network.gloo;
@@ -141,7 +141,7 @@ void add_nccl(Findings& findings, const Networks& networks) {
                             format("unset {}, or set it to one of those below", kNccl)));
 }
 
-std::string names_of(const Networks& nodes, std::string (*name)(const Network&)) {
+std::string names_of(const Networks& nodes, std::string (*name)(const RankNetwork&)) {
   std::set<std::string> names;
   for (const auto& network : nodes) names.insert(name(network));
   names.erase("");
@@ -166,7 +166,7 @@ std::vector<std::string> split(const std::string& list) {
 }
 
 // "ib", "=eth0", "^docker,lo": prefixes, whole names, or neither.
-const NetworkAddress* first_fitting(const Network& network, std::string wish) {
+const NetworkAddress* first_fitting(const RankNetwork& network, std::string wish) {
   const bool none_of = wish.starts_with('^');
   if (none_of) wish.erase(0, 1);
   const bool whole = wish.starts_with('=');
@@ -200,24 +200,24 @@ std::vector<NetworkAddress> unpack_interfaces(const std::string& text) {
 
 }  // namespace
 
-const NetworkAddress* Network::interface_of(const std::string& address) const {
+const NetworkAddress* RankNetwork::interface_of(const std::string& address) const {
   const auto found = std::find_if(interfaces.begin(), interfaces.end(),
                                   [&](const NetworkAddress& entry) { return entry.address == address; });
   return found == interfaces.end() ? nullptr : &*found;
 }
 
-Network network_of(const Job& job, const comm::NetworkFacts& facts, const std::string& nccl_wanted) {
-  Network network{.rank = job.rank,
-                  .node = job.node_rank,
-                  .leads = job.local_rank == 0,
-                  .host = facts.host,
-                  .host_addresses = facts.host_addresses,
-                  .interfaces = facts.interfaces,
-                  .gloo_wanted = facts.wanted,
-                  .nccl_wanted = nccl_wanted,
-                  .gloo = {},
-                  .refused = {},
-                  .remedy = {}};
+RankNetwork network_of(const Job& job, const comm::NetworkFacts& facts, const std::string& nccl_wanted) {
+  RankNetwork network{.rank = job.rank,
+                      .node = job.node_rank,
+                      .leads = job.local_rank == 0,
+                      .host = facts.host,
+                      .host_addresses = facts.host_addresses,
+                      .interfaces = facts.interfaces,
+                      .gloo_wanted = facts.wanted,
+                      .nccl_wanted = nccl_wanted,
+                      .gloo = {},
+                      .refused = {},
+                      .remedy = {}};
   try {
     network.gloo = comm::choose_interface(facts, job.nodes > 1).address;
   } catch (const Error& error) {
@@ -227,18 +227,18 @@ Network network_of(const Job& job, const comm::NetworkFacts& facts, const std::s
   return network;
 }
 
-Network own_network(const Job& job) {
+RankNetwork own_network(const Job& job) {
   return network_of(job, comm::network_facts(variable(kGloo)), variable(kNccl));
 }
 
-std::string pack(const Network& network) {
+std::string pack(const RankNetwork& network) {
   return base::pack_texts({std::to_string(network.rank), std::to_string(network.node),
                            network.leads ? "1" : "0", network.host, base::pack_texts(network.host_addresses),
                            pack_interfaces(network.interfaces), network.gloo_wanted, network.nccl_wanted,
                            network.gloo, network.refused, network.remedy});
 }
 
-Network unpack_network(const std::string& text) {
+RankNetwork unpack_network(const std::string& text) {
   const auto parts = base::unpack_texts(text);
   if (parts.size() != 11) throw Error("these are no facts of a network", "lockstep doctor");
   return {.rank = std::stoi(parts[0]),
@@ -255,7 +255,7 @@ Network unpack_network(const std::string& text) {
 }
 
 // The order of NCCL's ncclFindInterfaces (src/misc/socket.cc).
-std::string nccl_interface(const Network& network) {
+std::string nccl_interface(const RankNetwork& network) {
   std::vector<std::string> wishes = {"ib", "^docker,lo,virbr", "docker", "lo", "virbr"};
   if (!network.nccl_wanted.empty()) wishes = {network.nccl_wanted};
   for (const auto& wish : wishes)

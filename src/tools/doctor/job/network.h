@@ -12,7 +12,7 @@
 namespace lockstep::doctor {
 
 /// What one rank sees of its node's network.
-struct Network {
+struct RankNetwork {
   int rank = 0;
   int node = 0;
   bool leads = true;  // the first rank of its node
@@ -27,21 +27,21 @@ struct Network {
   const comm::NetworkAddress* interface_of(const std::string& address) const;
 };
 
-Network own_network(const Job& job);
+RankNetwork own_network(const Job& job);
 /// The same of made up facts.
-Network network_of(const Job& job, const comm::NetworkFacts& facts, const std::string& nccl_wanted);
+RankNetwork network_of(const Job& job, const comm::NetworkFacts& facts, const std::string& nccl_wanted);
 
-std::string pack(const Network& network);
-Network unpack_network(const std::string& text);
+std::string pack(const RankNetwork& network);
+RankNetwork unpack_network(const std::string& text);
 
 /// The interface whose address NCCL would take for its sockets and its bootstrap, as NCCL 2 chooses; empty
 /// where there is none.
-std::string nccl_interface(const Network& network);
+std::string nccl_interface(const RankNetwork& network);
 
 /// "10.0.1.5/16" -> "10.0.0.0/16": the addresses that are reached without a router.
 std::string subnet_of(const comm::NetworkAddress& address);
 
 /// Of the ranks that were heard, in rank order.
-Findings judge_networks(const std::vector<Network>& networks, int nodes);
+Findings judge_networks(const std::vector<RankNetwork>& networks, int nodes);
 
 }  // namespace lockstep::doctor

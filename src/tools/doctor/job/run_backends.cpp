@@ -124,7 +124,7 @@ class Trial {
     for (const auto& text : texts_)
       for (const auto& time : unpack_pairs(text)) times.push_back(time);
     std::vector<std::string> hosts(static_cast<size_t>(bench_.talk.world()));
-    for (const Facts& facts : bench_.picture.ranks)
+    for (const RankFacts& facts : bench_.picture.ranks)
       hosts.at(static_cast<size_t>(facts.job.rank)) = facts.job.host;
     if (times.empty()) return;
     for (auto& finding : judge_pairs(times, hosts)) findings_.push_back(std::move(finding));
@@ -241,7 +241,7 @@ Findings gpus_missing(const Bench& bench, const launch::Grouped& missing, size_t
 // Whether some node has several ranks, and those of each are numbered one after the other.
 bool follow_one_another(const Bench& bench) {
   std::vector<int> nodes(static_cast<size_t>(bench.talk.world()));
-  for (const Facts& facts : bench.picture.ranks)
+  for (const RankFacts& facts : bench.picture.ranks)
     nodes.at(static_cast<size_t>(facts.job.rank)) = facts.job.node_rank;
   const std::set<int> all(nodes.begin(), nodes.end());
   nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());

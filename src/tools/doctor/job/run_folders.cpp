@@ -44,7 +44,7 @@ struct Places {
   std::string data, runs;
 };
 
-Places places_of(const Settings& asked) {
+Places places_of(const DoctorSettings& asked) {
   Places places{asked.data, asked.runs.empty() ? RunSettings().dir : asked.runs};
   if (!asked.config.empty()) {
     const auto read = config::read_config_text(asked.config);
@@ -143,15 +143,15 @@ std::string word_of(int rank, const std::string& folder) {
 }
 
 // What rank 0 puts into the run folder, gone with it.
-class Bait {
+class LockProbe {
  public:
-  explicit Bait(const std::string& there) : folder_(there, kProbeName, Probe::Kind::folder) {
+  explicit LockProbe(const std::string& there) : folder_(there, kProbeName, Probe::Kind::folder) {
     const auto failed = put(fs::path(path()) / kFirst, word_of(0, path()));
     if (!failed.empty()) throw Error(failed, there);
     lock_ = run_folder::RunLock::take(path());
   }
-  Bait(const Bait&) = delete;
-  Bait& operator=(const Bait&) = delete;
+  LockProbe(const LockProbe&) = delete;
+  LockProbe& operator=(const LockProbe&) = delete;
 
   const std::string& path() const { return folder_.path(); }
 
@@ -160,7 +160,7 @@ class Bait {
   std::optional<run_folder::RunLock> lock_;
 };
 
-void try_lock(const std::string& folder, Shared& shared) {
+void try_lock(const std::string& folder, FolderAccess& shared) {
   const base::Descriptor file(::open((fs::path(folder) / "lock").c_str(), O_RDWR | O_CLOEXEC));
   if (!file) return;
   const bool taken = ::flock(file.number(), LOCK_EX | LOCK_NB) == 0;
@@ -170,11 +170,11 @@ void try_lock(const std::string& folder, Shared& shared) {
   if (taken && shared.lock_held) shared.lock_error = "they hold on one node alone";
 }
 
-Shared share(const Job& job, const std::string& folder) {
-  Shared shared{.rank = job.rank, .host = job.host, .unwritten = {}, .lock_error = {}};
+FolderAccess share(const Job& job, const std::string& folder) {
+  FolderAccess shared{.rank = job.rank, .host = job.host, .unwritten = {}, .lock_error = {}};
   if (!appears(fs::path(folder) / kFirst, word_of(0, folder), shared.seen_after)) return shared;
   shared.unwritten = put(fs::path(folder) / std::to_string(job.rank), word_of(job.rank, folder));
-  const auto locks = within<Shared>(kAnswer, [folder, shared]() mutable {
+  const auto locks = within<FolderAccess>(kAnswer, [folder, shared]() mutable {
     try_lock(folder, shared);
     return shared;
   });
@@ -183,15 +183,15 @@ Shared share(const Job& job, const std::string& folder) {
   return shared;
 }
 
-// A node's first rank takes the bait; alone, rank 0 tries its own lock.
-std::string bite(const Bench& bench, const std::string& folder) {
+// A node's first rank tries the lock; alone, rank 0 tries its own lock.
+std::string try_probe(const Bench& bench, const std::string& folder) {
   const Job& job = bench.runtime.job();
   const bool asked = job.nodes == 1 ? job.rank == 0 : job.local_rank == 0 && job.rank != 0;
   return asked && !folder.empty() ? pack(share(job, folder)) : "";
 }
 
-std::vector<Shared> shared_in(const Heard& heard, const std::string& folder) {
-  std::vector<Shared> shared;
+std::vector<FolderAccess> shared_in(const Heard& heard, const std::string& folder) {
+  std::vector<FolderAccess> shared;
   for (const auto& text : heard.texts) {
     if (!text || text->empty()) continue;
     shared.push_back(unpack_shared(*text));
@@ -207,36 +207,36 @@ void add(Findings& findings, Findings more) {
   for (auto& finding : more) findings.push_back(std::move(finding));
 }
 
-struct Laid {
-  std::shared_ptr<Bait> bait;
+struct MadeProbe {
+  std::shared_ptr<LockProbe> probe;
   std::string failed = {};
 };
 
 // Nothing where the file system did not answer: the thread that asks is left behind.
-std::optional<Laid> lay(const std::string& there) {
-  return within<Laid>(kAnswer, [there]() -> Laid {
+std::optional<MadeProbe> make_probe(const std::string& there) {
+  return within<MadeProbe>(kAnswer, [there]() -> MadeProbe {
     try {
-      return {std::make_shared<Bait>(there)};
+      return {std::make_shared<LockProbe>(there)};
     } catch (const Error& error) {
       return {nullptr, error.what()};
     }
   });
 }
 
-Finding not_laid(const FolderView& first, const std::optional<Laid>& laid) {
-  if (!laid) return hanging_lock(first.host, first.there);
-  return fail(format("no folder can be made in {}: {}", first.there, laid->failed),
+Finding no_probe(const FolderView& first, const std::optional<MadeProbe>& made) {
+  if (!made) return hanging_lock(first.host, first.there);
+  return fail(format("no folder can be made in {}: {}", first.there, made->failed),
               "look at the quota of files there, or set run.dir elsewhere");
 }
 
 Findings try_sharing(const Bench& bench, const std::vector<FolderView>& views) {
-  std::optional<Laid> laid;
-  if (bench.talk.rank() == 0) laid = lay(views.front().there);
-  const auto folder = to_all(bench, laid && laid->bait ? laid->bait->path() : "");
-  const auto heard = bench.talk.round(bite(bench, folder), kFolderPatience + kSee);
+  std::optional<MadeProbe> made;
+  if (bench.talk.rank() == 0) made = make_probe(views.front().there);
+  const auto folder = to_all(bench, made && made->probe ? made->probe->path() : "");
+  const auto heard = bench.talk.round(try_probe(bench, folder), kFolderPatience + kSee);
   if (!bench.speaks()) return {};
   if (!heard.why.empty()) return {silence(bench, heard)};
-  if (folder.empty()) return {not_laid(views.front(), laid)};
+  if (folder.empty()) return {no_probe(views.front(), made)};
   return judge_sharing(views.front(), views, shared_in(heard, folder));
 }
 

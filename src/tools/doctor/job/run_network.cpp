@@ -122,7 +122,7 @@ void note(const std::string& packed, Known& known) {
 
 Findings run_interfaces(const Bench& bench) {
   const Job& job = bench.runtime.job();
-  std::vector<Network> networks;
+  std::vector<RankNetwork> networks;
   const auto heard = bench.talk.round(pack(own_network(job)), kNetworkPatience, [&](const Texts& texts) {
     std::string refused;
     for (const auto& text : texts) {

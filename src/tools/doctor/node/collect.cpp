@@ -59,7 +59,7 @@ unsigned long pid_space() {
 
 }  // namespace
 
-void collect_environment(Facts& facts, const Settings& settings) {
+void collect_environment(RankFacts& facts, const DoctorSettings& settings) {
   for (const auto& [name, value] : settings.environment) {
     if (concerns_a_run(name)) facts.variables[name] = value;
   }
@@ -68,8 +68,8 @@ void collect_environment(Facts& facts, const Settings& settings) {
   if (::uname(&system) == 0) facts.versions["kernel"] = system.release;
 }
 
-Facts collect(const Settings& settings, const std::function<Stage(const char* name)>& begin) {
-  Facts facts;
+RankFacts collect(const DoctorSettings& settings, const std::function<Stage(const char* name)>& begin) {
+  RankFacts facts;
   facts.job.host = launch::current_surroundings({}).host;
   facts.pid = ::getpid();
   facts.pid_space = pid_space();

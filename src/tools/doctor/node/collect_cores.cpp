@@ -47,7 +47,7 @@ std::string whole_cores(hwloc_topology_t topology, const std::string& units) {
 
 }  // namespace
 
-void collect_cores(Facts& facts, const Settings&) {
+void collect_cores(RankFacts& facts, const DoctorSettings&) {
   const launch::CpuMask mask = launch::own_cpus();
   Cores& cores = facts.cores;
   cores.mask = mask.units;

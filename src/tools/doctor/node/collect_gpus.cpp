@@ -55,7 +55,7 @@ Gpu gpu_of(int index) {
 
 }  // namespace
 
-void collect_gpus(Facts& facts, const Settings& settings) {
+void collect_gpus(RankFacts& facts, const DoctorSettings& settings) {
   facts.wanted = settings.device;
   if (settings.device == "cpu") return;
   const launch::GpuCount count = launch::count_gpus(settings.environment);
@@ -72,7 +72,7 @@ void collect_gpus(Facts& facts, const Settings& settings) {
   }
 }
 
-void choose_gpu(Facts& facts) {
+void choose_gpu(RankFacts& facts) {
   try {
     const launch::GpuCount count{static_cast<int>(facts.gpus.size()), facts.gpus_because};
     facts.gpu = launch::choose_device(facts.job, facts.wanted, count).index;

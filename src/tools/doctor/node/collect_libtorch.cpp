@@ -40,7 +40,7 @@ std::vector<std::string> architectures_in(const std::string& config) {
 }
 
 // the GPUs' half of libtorch is loaded only where there are GPUs
-void collect_libtorch(Facts& facts, const Settings&) {
+void collect_libtorch(RankFacts& facts, const DoctorSettings&) {
   facts.cpu_flags = processor_flags();
   const bool built_in = facts.versions["CUDA"] != "not built in";
   if (!facts.gpus.empty() && built_in) comm::cuda();  // before anything else of libtorch

@@ -69,7 +69,7 @@ void collect_shm(Memory& memory) {
 
 }  // namespace
 
-void collect_memory(Facts& facts, const Settings&) {
+void collect_memory(RankFacts& facts, const DoctorSettings&) {
   Memory& memory = facts.memory;
   memory.total = in_kib("MemTotal");
   memory.available = in_kib("MemAvailable");

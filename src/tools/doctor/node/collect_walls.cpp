@@ -62,7 +62,7 @@ std::vector<std::string> signals_in(const std::string& mask) {
 
 }  // namespace
 
-void collect_limits(Facts& facts, const Settings&) {
+void collect_limits(RankFacts& facts, const DoctorSettings&) {
   facts.limits = {.files = limit_of(RLIMIT_NOFILE),
                   .locked = limit_of(RLIMIT_MEMLOCK),
                   .core = limit_of(RLIMIT_CORE),
@@ -71,7 +71,7 @@ void collect_limits(Facts& facts, const Settings&) {
                   .memory = limit_of(RLIMIT_AS)};
 }
 
-void collect_walls(Facts& facts, const Settings& settings) {
+void collect_walls(RankFacts& facts, const DoctorSettings& settings) {
   Walls& walls = facts.walls;
   walls.container = container_in(settings.environment);
   walls.nvidia_devices = exists("/dev/nvidia0") || exists("/dev/nvidiactl");
@@ -84,7 +84,7 @@ void collect_walls(Facts& facts, const Settings& settings) {
   walls.infiniband = fs::directory_iterator("/sys/class/infiniband", none) != fs::directory_iterator();
 }
 
-void collect_host(Facts& facts, const Settings&) {
+void collect_host(RankFacts& facts, const DoctorSettings&) {
   const auto found = comm::look_up(facts.job.host, 0, kNameService);
   if (found.code != 0) facts.host_error = ::gai_strerror(found.code);
   for (const addrinfo* entry = found.addresses.get(); entry; entry = entry->ai_next) {

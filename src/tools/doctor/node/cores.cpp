@@ -14,17 +14,17 @@ constexpr const char* kBind =
     "let the launcher give each rank cores of its own: srun --cpu-bind=cores, mpirun --bind-to core --map-by "
     "slot:PE=N; see that no taskset stands before the program";
 
-const std::string& cores_of(const Facts& facts) {
+const std::string& cores_of(const RankFacts& facts) {
   return facts.cores.whole.empty() ? facts.cores.mask : facts.cores.whole;
 }
 
 // Ranks that share cores, each with all that it overlaps.
 std::vector<Machine> sharing(const Machine& machine) {
   std::vector<Machine> groups;
-  for (const Facts* facts : machine) {
+  for (const RankFacts* facts : machine) {
     Machine group = {facts};
     for (auto other = groups.begin(); other != groups.end();) {
-      const bool meets = std::any_of(other->begin(), other->end(), [&](const Facts* member) {
+      const bool meets = std::any_of(other->begin(), other->end(), [&](const RankFacts* member) {
         return overlap(cores_of(*member), cores_of(*facts));
       });
       if (!meets) {
@@ -41,7 +41,7 @@ std::vector<Machine> sharing(const Machine& machine) {
 
 std::vector<std::string> masks_of(const Machine& machine) {
   std::vector<std::string> masks;
-  for (const Facts* facts : machine) masks.push_back(facts->cores.mask);
+  for (const RankFacts* facts : machine) masks.push_back(facts->cores.mask);
   return masks;
 }
 
@@ -75,7 +75,7 @@ std::optional<Finding> crowded(const Machine& group) {
 
 // outside a batch job nobody else was given the rest
 std::optional<Finding> idle(const Machine& machine) {
-  const Facts& first = *machine.front();
+  const RankFacts& first = *machine.front();
   const int used = threads_in(masks_of(machine)), all = first.cores.machine_threads;
   if (first.job.scheduler != "none" || machine.size() < 2 || used * 2 > all) return std::nullopt;
   return warn(
@@ -92,13 +92,14 @@ std::string cores_text(const Picture& picture) {
 }
 
 // by hardware threads, as the run counts its share
-int sharers_of(const Facts& facts, const Picture& picture) {
-  return static_cast<int>(std::count_if(picture.ranks.begin(), picture.ranks.end(), [&](const Facts& other) {
-    return other.machine == facts.machine && overlap(other.cores.mask, facts.cores.mask);
-  }));
+int sharers_of(const RankFacts& facts, const Picture& picture) {
+  return static_cast<int>(
+      std::count_if(picture.ranks.begin(), picture.ranks.end(), [&](const RankFacts& other) {
+        return other.machine == facts.machine && overlap(other.cores.mask, facts.cores.mask);
+      }));
 }
 
-launch::ThreadShare share_of(const Facts& facts, const Picture& picture) {
+launch::ThreadShare share_of(const RankFacts& facts, const Picture& picture) {
   const Cores& cores = facts.cores;
   const auto quota =
       cores.quota > 0 ? std::optional(launch::CpuQuota{cores.quota, cores.quota_file}) : std::nullopt;
@@ -117,7 +118,7 @@ std::vector<size_t> near(const std::string& mask, const std::vector<std::string>
 std::string row(const std::string& numa, size_t index, const Machine& machine) {
   std::vector<int> ranks;
   std::vector<std::string> gpus;
-  for (const Facts* facts : machine) {
+  for (const RankFacts* facts : machine) {
     if (overlap(facts->cores.mask, numa)) ranks.push_back(facts->job.rank);
     for (size_t gpu = 0; gpu < facts->cores.gpu_near.size(); ++gpu) {
       if (!overlap(facts->cores.gpu_near[gpu], numa)) continue;
@@ -140,7 +141,7 @@ std::string drawing(const Picture& picture) {
   return text;
 }
 
-std::optional<Finding> far_from_gpu(const Facts& facts) {
+std::optional<Finding> far_from_gpu(const RankFacts& facts) {
   if (facts.gpu < 0 || static_cast<size_t>(facts.gpu) >= facts.cores.gpu_near.size()) return std::nullopt;
   const std::string& beside = facts.cores.gpu_near[static_cast<size_t>(facts.gpu)];
   if (beside.empty() || overlap(beside, facts.cores.mask)) return std::nullopt;
@@ -168,7 +169,7 @@ Findings judge_cores(const Picture& picture) {
 Findings judge_threads(const Picture& picture) {
   return of_ranks(
       picture,
-      [&](const Facts& facts) -> std::optional<Finding> {
+      [&](const RankFacts& facts) -> std::optional<Finding> {
         const auto share = share_of(facts, picture);
         if (share.warnings.empty()) return std::nullopt;
         return warn(share.warnings.front(),
@@ -182,7 +183,7 @@ Findings judge_threads(const Picture& picture) {
 
 Findings judge_locality(const Picture& picture) {
   return of_ranks(picture, far_from_gpu, [&] {
-    const Facts& first = picture.ranks.front();
+    const RankFacts& first = picture.ranks.front();
     const size_t spans = near(first.cores.mask, first.cores.numa).size();
     return fine(format("{} NUMA node{}; rank 0 runs on {}", first.cores.numa.size(),
                        first.cores.numa.size() == 1 ? "" : "s", spans),

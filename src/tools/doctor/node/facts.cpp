@@ -20,21 +20,21 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Memory, total, available, swap, 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Walls, container, nvidia_devices, nvidia_kernel, cuda_library,
                                                 infiniband, blocked_signals, no_folder)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Limit, soft, hard)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Limits, files, locked, core, stack, processes, memory)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Facts, job, pid, pid_space, machine, clock, versions,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ProcessLimits, files, locked, core, stack, processes, memory)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RankFacts, job, pid, pid_space, machine, clock, versions,
                                                 variables, wanted, device_error, driver, gpus, gpu,
                                                 gpus_because, cores, memory, limits, walls, host_error,
                                                 host_addresses, cpu_capability, cpu_flags, torch_archs,
                                                 failed)
 
-std::string pack(const Facts& facts) {
+std::string pack(const RankFacts& facts) {
   // the environment may hold bytes that are no UTF-8
   return nlohmann::json(facts).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-Facts unpack(const std::string& text) {
+RankFacts unpack(const std::string& text) {
   try {
-    return nlohmann::json::parse(text).get<Facts>();
+    return nlohmann::json::parse(text).get<RankFacts>();
   } catch (const nlohmann::json::exception&) {
     throw Error("a rank tells its facts in another way", "the doctor",
                 "start the same lockstep on every rank");

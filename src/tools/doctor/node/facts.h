@@ -55,11 +55,11 @@ struct Walls {
   std::string no_folder = {};                     // TMPDIR, where it is no folder on this rank's node
 };
 
-struct Limits {
+struct ProcessLimits {
   Limit files = {}, locked = {}, core = {}, stack = {}, processes = {}, memory = {};
 };
 
-struct Facts {
+struct RankFacts {
   Job job = {};
   long pid = 0;
   unsigned long pid_space = 0;  // its PID namespace: pids of two spaces do not compare
@@ -76,7 +76,7 @@ struct Facts {
   std::string gpus_because = {};                      // who counted them
   Cores cores = {};
   Memory memory = {};
-  Limits limits = {};
+  ProcessLimits limits = {};
   Walls walls = {};
   std::string host_error = {};  // why the host's name does not resolve
   std::vector<std::string> host_addresses = {};
@@ -87,13 +87,13 @@ struct Facts {
   std::map<std::string, std::string> failed = {};  // collector -> its error, where it could not do its work
 };
 
-std::string pack(const Facts& facts);
+std::string pack(const RankFacts& facts);
 /// Throws Error where that is not what pack() makes.
-Facts unpack(const std::string& text);
+RankFacts unpack(const std::string& text);
 
 /// All ranks that came, by rank, as the checks look at them.
 struct Picture {
-  std::vector<Facts> ranks = {};
+  std::vector<RankFacts> ranks = {};
   /// How many ranks there are meant to be.
   int world() const { return ranks.empty() ? 0 : ranks.front().job.world; }
   bool complete() const { return static_cast<size_t>(world()) == ranks.size(); }

@@ -6,10 +6,10 @@
 
 namespace lockstep::doctor {
 
-enum class Verdict { ok, warning, failure };
+enum class FindingLevel { ok, warning, failure };
 
 struct Finding {
-  Verdict verdict = Verdict::ok;
+  FindingLevel verdict = FindingLevel::ok;
   std::string says;          // one line
   std::string remedy = {};   // what to do; empty where all is well
   std::string drawing = {};  // lines that a person looks at below it: a table, a topology
@@ -19,15 +19,15 @@ struct Finding {
 using Findings = std::vector<Finding>;
 
 inline Finding fine(std::string says, std::string drawing = {}) {
-  return {Verdict::ok, std::move(says), {}, std::move(drawing)};
+  return {FindingLevel::ok, std::move(says), {}, std::move(drawing)};
 }
 inline Finding warn(std::string says, std::string remedy, std::string drawing = {}) {
-  return {Verdict::warning, std::move(says), std::move(remedy), std::move(drawing)};
+  return {FindingLevel::warning, std::move(says), std::move(remedy), std::move(drawing)};
 }
 inline Finding fail(std::string says, std::string remedy, std::string drawing = {}) {
-  return {Verdict::failure, std::move(says), std::move(remedy), std::move(drawing)};
+  return {FindingLevel::failure, std::move(says), std::move(remedy), std::move(drawing)};
 }
 
-const char* name_of(Verdict verdict);
+const char* name_of(FindingLevel verdict);
 
 }  // namespace lockstep::doctor

@@ -12,7 +12,7 @@
 namespace lockstep::doctor {
 namespace {
 
-const Gpu* own_gpu(const Facts& facts) {
+const Gpu* own_gpu(const RankFacts& facts) {
   return facts.gpu >= 0 && static_cast<size_t>(facts.gpu) < facts.gpus.size()
              ? &facts.gpus[static_cast<size_t>(facts.gpu)]
              : nullptr;
@@ -21,7 +21,7 @@ const Gpu* own_gpu(const Facts& facts) {
 // The parts of a divided GPU (MIG) have a UUID each and one bus; NCCL takes one rank of them.
 Findings shared(const Picture& picture) {
   std::map<std::string, std::vector<int>> by_uuid, by_bus;
-  for (const Facts& facts : picture.ranks) {
+  for (const RankFacts& facts : picture.ranks) {
     const Gpu* gpu = own_gpu(facts);
     if (!gpu || gpu->uuid.empty()) continue;
     by_uuid[gpu->uuid].push_back(facts.job.rank);
@@ -45,7 +45,7 @@ Findings shared(const Picture& picture) {
 
 Findings mixed(const Picture& picture) {
   std::map<std::string, std::vector<int>> kinds;
-  for (const Facts& facts : picture.ranks) {
+  for (const RankFacts& facts : picture.ranks) {
     const Gpu* gpu = own_gpu(facts);
     kinds[gpu ? gpu->name : "none"].push_back(facts.job.rank);
   }
@@ -64,7 +64,7 @@ Findings mixed(const Picture& picture) {
 
 std::string gpu_table(const Picture& picture) {
   std::string text;
-  for (const Facts& facts : picture.ranks) {
+  for (const RankFacts& facts : picture.ranks) {
     const Gpu* gpu = own_gpu(facts);
     if (!gpu) continue;
     text += format("rank {}  cuda:{}  {}  {}  {}  sm_{}{}  {}\n", facts.job.rank, facts.gpu, gpu->uuid,
@@ -74,7 +74,7 @@ std::string gpu_table(const Picture& picture) {
 }
 
 Finding gpus_in_use(const Picture& picture) {
-  const Facts& first = picture.ranks.front();
+  const RankFacts& first = picture.ranks.front();
   const Gpu* gpu = own_gpu(first);
   if (first.wanted == "cpu") return fine("none asked for");
   if (!gpu) return fine("none, the CPU computes: " + first.gpus_because);
@@ -92,7 +92,7 @@ bool runs_on(const std::string& architecture, const Gpu& gpu) {
   return number / 10 == gpu.major && number <= own;
 }
 
-std::optional<Finding> unknown_gpu(const Facts& facts) {
+std::optional<Finding> unknown_gpu(const RankFacts& facts) {
   const Gpu* gpu = own_gpu(facts);
   if (!gpu || gpu->major == 0 || facts.torch_archs.empty()) return std::nullopt;
   const bool known = std::any_of(facts.torch_archs.begin(), facts.torch_archs.end(),
@@ -103,7 +103,7 @@ std::optional<Finding> unknown_gpu(const Facts& facts) {
               "build with a libtorch for this GPU (docs/install.md)");
 }
 
-std::optional<Finding> unused_instructions(const Facts& facts) {
+std::optional<Finding> unused_instructions(const RankFacts& facts) {
   const auto has = [&](const char* flag) {
     return std::find(facts.cpu_flags.begin(), facts.cpu_flags.end(), flag) != facts.cpu_flags.end();
   };
@@ -123,7 +123,7 @@ std::optional<Finding> unused_instructions(const Facts& facts) {
 
 Findings uneven_instructions(const Picture& picture) {
   std::map<std::string, std::vector<int>> kinds;
-  for (const Facts& facts : picture.ranks) kinds[facts.cpu_capability].push_back(facts.job.rank);
+  for (const RankFacts& facts : picture.ranks) kinds[facts.cpu_capability].push_back(facts.job.rank);
   if (kinds.size() < 2) return {};
   std::vector<std::string> parts;
   for (const auto& [name, ranks] : kinds) parts.push_back(format("{} on {}", name, ranks_in(ranks)));
@@ -132,7 +132,7 @@ Findings uneven_instructions(const Picture& picture) {
       "speeds and last bits differ: ask for nodes of one kind, and set ATEN_CPU_CAPABILITY on all or none")};
 }
 
-std::string capability(const Facts& facts) {
+std::string capability(const RankFacts& facts) {
   std::string text = format("CPU capability {}", facts.cpu_capability);
   if (!facts.cpu_flags.empty()) text += format(" (the processor has {})", base::join(facts.cpu_flags, " "));
   if (!facts.torch_archs.empty()) text += ", GPUs " + base::join(facts.torch_archs, " ");
@@ -145,12 +145,13 @@ Findings judge_gpus(const Picture& picture) {
   Findings findings = shared(picture);
   const auto without = of_ranks(
       picture,
-      [](const Facts& facts) -> std::optional<Finding> {
+      [](const RankFacts& facts) -> std::optional<Finding> {
         if (facts.device_error.empty()) return std::nullopt;
         return fail(facts.device_error, "ask for as many GPUs a node as ranks, or set launch.device to cpu");
       },
       [&] { return gpus_in_use(picture); });
-  if (without.front().verdict != Verdict::ok) findings.insert(findings.end(), without.begin(), without.end());
+  if (without.front().verdict != FindingLevel::ok)
+    findings.insert(findings.end(), without.begin(), without.end());
   if (findings.empty()) findings = mixed(picture);
   return findings.empty() ? without : findings;
 }
@@ -159,12 +160,12 @@ Findings judge_libtorch(const Picture& picture) {
   Findings findings = uneven_instructions(picture);
   const auto more = of_ranks(
       picture,
-      [](const Facts& facts) {
+      [](const RankFacts& facts) {
         auto finding = unknown_gpu(facts);
         return finding ? finding : unused_instructions(facts);
       },
       [&] { return fine(capability(picture.ranks.front())); });
-  if (findings.empty() || more.front().verdict != Verdict::ok)
+  if (findings.empty() || more.front().verdict != FindingLevel::ok)
     findings.insert(findings.end(), more.begin(), more.end());
   return findings;
 }

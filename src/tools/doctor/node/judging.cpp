@@ -28,11 +28,11 @@ Finding failure_of(const std::exception& error) {
   return fail(what.substr(0, what.find('\n')) + where, known ? known->hint() : "");
 }
 
-Findings of_ranks(const Picture& picture, const std::function<std::optional<Finding>(const Facts&)>& look,
+Findings of_ranks(const Picture& picture, const std::function<std::optional<Finding>(const RankFacts&)>& look,
                   const std::function<Finding()>& otherwise) {
   Findings findings;
   std::vector<std::vector<int>> ranks;
-  for (const Facts& facts : picture.ranks) {
+  for (const RankFacts& facts : picture.ranks) {
     const auto finding = look(facts);
     if (!finding) continue;
     const auto same = std::find_if(findings.begin(), findings.end(), [&](const Finding& other) {
@@ -53,7 +53,7 @@ Findings of_ranks(const Picture& picture, const std::function<std::optional<Find
 
 std::vector<Machine> machines_of(const Picture& picture) {
   std::vector<Machine> machines;
-  for (const Facts& facts : picture.ranks) {
+  for (const RankFacts& facts : picture.ranks) {
     const auto found = std::find_if(machines.begin(), machines.end(), [&](const Machine& machine) {
       return machine.front()->machine == facts.machine;
     });
@@ -98,7 +98,7 @@ std::string ranks_in(const std::vector<int>& ranks) {
 
 std::string ranks_in(const Machine& machine) {
   std::vector<int> ranks;
-  for (const Facts* facts : machine) ranks.push_back(facts->job.rank);
+  for (const RankFacts* facts : machine) ranks.push_back(facts->job.rank);
   return ranks_in(ranks);
 }
 

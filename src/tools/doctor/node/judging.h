@@ -17,11 +17,11 @@ namespace lockstep::doctor {
 Finding failure_of(const std::exception& error);
 
 /// Each distinct finding once, with the ranks that gave it; `otherwise` where none did.
-Findings of_ranks(const Picture& picture, const std::function<std::optional<Finding>(const Facts&)>& look,
+Findings of_ranks(const Picture& picture, const std::function<std::optional<Finding>(const RankFacts&)>& look,
                   const std::function<Finding()>& otherwise);
 
 /// The ranks of each machine, in the order of their first.
-using Machine = std::vector<const Facts*>;
+using Machine = std::vector<const RankFacts*>;
 std::vector<Machine> machines_of(const Picture& picture);
 
 /// Each machine's findings, which name its host where there are several; `otherwise` where there are none.

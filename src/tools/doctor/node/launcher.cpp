@@ -20,7 +20,7 @@ std::string because_of(const Job& job, const char* field) {
 
 Finding started_by(const Picture& picture) {
   launch::Grouped launchers;
-  for (const Facts& facts : picture.ranks) {
+  for (const RankFacts& facts : picture.ranks) {
     const Job& job = facts.job;
     const std::string scheduler =
         job.scheduler == "none" ? "" : format(", {} job {}", job.scheduler, job.job_id);
@@ -33,7 +33,7 @@ Finding started_by(const Picture& picture) {
   return fine(base::join(texts, "; "));
 }
 
-std::string gpu_text(const Facts& facts) {
+std::string gpu_text(const RankFacts& facts) {
   return facts.gpu < 0 ? "-" : format("cuda:{}", facts.gpu);
 }
 
@@ -41,7 +41,7 @@ std::string rank_table(const Picture& picture) {
   std::string text = format("{:>5}  {:>7}  {:>5}  {:>8}  {:<7}  {:<12}  {}\n", "rank", "local", "node", "pid",
                             "gpu", "may use CPUs", "host");
   for (size_t i = 0; i < std::min(kMostRows, picture.ranks.size()); ++i) {
-    const Facts& facts = picture.ranks[i];
+    const RankFacts& facts = picture.ranks[i];
     const Job& job = facts.job;
     text += format("{:>5}  {:>7}  {:>5}  {:>8}  {:<7}  {:<12}  {}\n", job.rank,
                    format("{}/{}", job.local_rank, job.local_world), job.node_rank, facts.pid,
@@ -54,7 +54,7 @@ std::string rank_table(const Picture& picture) {
 
 std::vector<int> missing_of(const Picture& picture) {
   std::set<int> here;
-  for (const Facts& facts : picture.ranks) here.insert(facts.job.rank);
+  for (const RankFacts& facts : picture.ranks) here.insert(facts.job.rank);
   std::vector<int> missing;
   for (int rank = 0; rank < picture.world(); ++rank) {
     if (!here.contains(rank)) missing.push_back(rank);
@@ -74,13 +74,13 @@ std::string counts_by_host(const std::vector<Machine>& machines) {
 Findings judge_launcher(const Picture& picture) {
   Findings findings = of_ranks(
       picture,
-      [](const Facts& facts) -> std::optional<Finding> {
+      [](const RankFacts& facts) -> std::optional<Finding> {
         if (facts.job.phantom.empty()) return std::nullopt;
         return fail(facts.job.phantom, facts.job.phantom_hint);
       },
       [&] { return started_by(picture); });
   launch::Grouped warnings;
-  for (const Facts& facts : picture.ranks) {
+  for (const RankFacts& facts : picture.ranks) {
     for (const auto& warning : facts.job.warnings) launch::add(warnings, warning, facts.job.rank);
   }
   for (const auto& [text, ranks] : warnings)

@@ -30,7 +30,7 @@ std::string memory_text(const Memory& memory) {
 }
 
 Findings little_memory(const Machine& machine) {
-  const Facts& first = *machine.front();
+  const RankFacts& first = *machine.front();
   const long long room = room_in(first.memory), share = room / static_cast<long long>(machine.size());
   if (room < 0 || share >= kLittle) return {};
   const std::string says = format("{} for each of {} rank{} ({})", bytes(share), machine.size(),
@@ -42,7 +42,7 @@ Findings little_memory(const Machine& machine) {
 
 Findings bad_shm(const Machine& machine) {
   const Memory& memory = machine.front()->memory;
-  for (const Facts* facts : machine) {
+  for (const RankFacts* facts : machine) {
     if (!facts->memory.shm_error.empty())
       return {fail(format("{}, and {} of {} are free there", facts->memory.shm_error,
                           bytes(std::max(0LL, memory.shm_free)), bytes(std::max(0LL, memory.shm_total))),
@@ -61,7 +61,7 @@ bool below(long long value, long long bound) {
   return value >= 0 && value < bound;
 }
 
-std::optional<Finding> few_files(const Facts& facts) {
+std::optional<Finding> few_files(const RankFacts& facts) {
   const auto needed = static_cast<long long>(comm::files_for(facts.job));
   const long long hard = facts.limits.files.hard;
   if (below(hard, needed))
@@ -74,7 +74,7 @@ std::optional<Finding> few_files(const Facts& facts) {
 }
 
 struct Least {
-  Limit Limits::*limit;
+  Limit ProcessLimits::*limit;
   const char* what;
   const char* option;
   long long bound;
@@ -82,17 +82,18 @@ struct Least {
 };
 
 constexpr Least kLeast[] = {
-    {&Limits::stack, "a stack", "-s", 1 * kMiB, "libtorch and MPI need more"},
-    {&Limits::processes, "processes of a user", "-u", 256, "each rank has a dozen threads, which count"},
-    {&Limits::memory, "a process's address space", "-v", 64 * kGiB, "CUDA alone reserves more"},
+    {&ProcessLimits::stack, "a stack", "-s", 1 * kMiB, "libtorch and MPI need more"},
+    {&ProcessLimits::processes, "processes of a user", "-u", 256,
+     "each rank has a dozen threads, which count"},
+    {&ProcessLimits::memory, "a process's address space", "-v", 64 * kGiB, "CUDA alone reserves more"},
 };
 
-std::optional<Finding> low_limit(const Facts& facts) {
+std::optional<Finding> low_limit(const RankFacts& facts) {
   if (auto files = few_files(facts)) return files;
   for (const Least& row : kLeast) {
     const Limit& limit = facts.limits.*row.limit;
     if (!below(limit.soft, row.bound)) continue;
-    const bool counted = row.limit == &Limits::processes;
+    const bool counted = row.limit == &ProcessLimits::processes;
     return warn(format("{}: at most {}; {}", row.what,
                        counted ? std::to_string(limit.soft) : bytes(limit.soft), row.why),
                 format("ulimit {} unlimited before the program, or ask who runs the machine", row.option));
@@ -104,7 +105,7 @@ std::optional<Finding> low_limit(const Facts& facts) {
   return std::nullopt;
 }
 
-std::string limits_text(const Limits& limits) {
+std::string limits_text(const ProcessLimits& limits) {
   return format("files {} (hard {}), locked {}, stack {}, core {}", limits.files.soft, limits.files.hard,
                 bytes(limits.locked.soft), bytes(limits.stack.soft), bytes(limits.core.soft));
 }
@@ -129,7 +130,7 @@ Findings judge_limits(const Picture& picture) {
 Findings judge_container(const Picture& picture) {
   return of_ranks(
       picture,
-      [](const Facts& facts) -> std::optional<Finding> {
+      [](const RankFacts& facts) -> std::optional<Finding> {
         const Walls& walls = facts.walls;
         if (walls.cuda_library || !(walls.nvidia_devices || walls.nvidia_kernel) || facts.wanted == "cpu")
           return std::nullopt;
@@ -149,7 +150,7 @@ Findings judge_host(const Picture& picture) {
   const bool many = machines_of(picture).size() > 1;
   return of_ranks(
       picture,
-      [&](const Facts& facts) -> std::optional<Finding> {
+      [&](const RankFacts& facts) -> std::optional<Finding> {
         if (facts.host_error.empty()) return std::nullopt;
         const std::string says =
             format("the host's name {} does not resolve: {}", facts.job.host, facts.host_error);
@@ -159,7 +160,7 @@ Findings judge_host(const Picture& picture) {
         return many && !done_without ? fail(says, remedy) : warn(says, remedy);
       },
       [&] {
-        const Facts& first = picture.ranks.front();
+        const RankFacts& first = picture.ranks.front();
         return fine(format("{} is {}", first.job.host, base::join(first.host_addresses, ", ")));
       });
 }
@@ -167,7 +168,7 @@ Findings judge_host(const Picture& picture) {
 Findings judge_signals(const Picture& picture) {
   return of_ranks(
       picture,
-      [](const Facts& facts) -> std::optional<Finding> {
+      [](const RankFacts& facts) -> std::optional<Finding> {
         const auto& blocked = facts.walls.blocked_signals;
         if (blocked.empty()) return std::nullopt;
         return fail(format("{} {} blocked: a job's end would come without a checkpoint",

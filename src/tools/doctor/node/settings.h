@@ -11,7 +11,7 @@ namespace lockstep::doctor {
 
 constexpr const char* kReportHint = "give --report a file that can be written";
 
-struct Settings {
+struct DoctorSettings {
   std::string launcher = "auto";
   std::string device = "auto";
   std::string config = {};  // whose folders are looked at; empty = the defaults'

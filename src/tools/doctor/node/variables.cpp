@@ -56,7 +56,7 @@ constexpr Odd kOdd[] = {
     {"HWLOC_XMLFILE", is_there, "shows another machine's cores"},
 };
 
-std::optional<Finding> odd_in(const Facts& facts) {
+std::optional<Finding> odd_in(const RankFacts& facts) {
   std::vector<std::string> parts;
   for (const Odd& row : kOdd) {
     const auto found = facts.variables.find(row.name);
@@ -85,7 +85,7 @@ bool is_a_persons(const std::string& name) {
 
 std::string difference_of_variables(const Picture& picture) {
   std::vector<comm::Facts> all;
-  for (const Facts& facts : picture.ranks) {
+  for (const RankFacts& facts : picture.ranks) {
     comm::Facts own;
     for (const auto& [name, value] : facts.variables) {
       if (is_a_persons(name)) own.emplace_back(name, value);
@@ -101,7 +101,7 @@ Findings judge_variables(const Picture& picture) {
   Findings findings = of_ranks(picture, odd_in, [] { return fine("none that is known to slow a run"); });
   const auto difference = difference_of_variables(picture);
   if (difference.empty()) return findings;
-  if (findings.front().verdict == Verdict::ok) findings.clear();
+  if (findings.front().verdict == FindingLevel::ok) findings.clear();
   findings.push_back(warn(difference, "set them alike on every rank: srun --export=ALL, mpirun -x NAME"));
   return findings;
 }

@@ -14,7 +14,7 @@ constexpr const char* kLoose[] = {"kernel", "CUDA driver", "compiler"};
 
 std::string difference_in(const Picture& picture, std::span<const char* const> names) {
   std::vector<comm::Facts> all;
-  for (const Facts& facts : picture.ranks) {
+  for (const RankFacts& facts : picture.ranks) {
     comm::Facts own;
     for (const char* name : names) {
       const auto found = facts.versions.find(name);
@@ -25,7 +25,7 @@ std::string difference_in(const Picture& picture, std::span<const char* const> n
   return comm::difference(all);
 }
 
-std::string versions_text(const Facts& facts) {
+std::string versions_text(const RankFacts& facts) {
   std::vector<std::string> parts;
   for (const char* name : {"lockstep", "commit", "libtorch", "MPI", "CUDA", "NCCL", "CUDA driver"}) {
     const auto found = facts.versions.find(name);
@@ -49,7 +49,7 @@ Findings judge_versions(const Picture& picture) {
 
 Findings judge_facts(const Picture& picture) {
   Findings findings;
-  for (const Facts& facts : picture.ranks) {
+  for (const RankFacts& facts : picture.ranks) {
     for (const auto& [name, error] : facts.failed)
       findings.push_back(warn(format("rank {} could not look at its {}: {}", facts.job.rank, name, error),
                               "what is told of that may be wrong"));

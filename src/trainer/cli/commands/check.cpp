@@ -7,9 +7,9 @@
 
 #include "course/workshop/course.h"
 #include "course/workshop/guard.h"
-#include "course/workshop/ink.h"
 #include "course/workshop/interruption.h"
 #include "course/workshop/overview.h"
+#include "course/workshop/text_style.h"
 #include "course/workshop/watch.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
@@ -96,7 +96,7 @@ int run_check(const std::vector<std::string>& args) {
   try {
     return carry_out(asked);
   } catch (const workshop::Interrupted& word) {
-    workshop::say("\nstopped", workshop::Ink::faint);
+    workshop::say("\nstopped", workshop::TextStyle::faint);
     if (asked.watch && word.number() == SIGINT) return kDone;
     std::signal(word.number(), SIG_DFL);
     return std::raise(word.number());

@@ -18,7 +18,7 @@ int64_t step_of(const std::string& checkpoint) {
 int run_checkpoint(const std::vector<std::string>& args) {
   const auto asked = ask_run({.command = "checkpoint",
                               .summary = "asks a run for a checkpoint now; it goes on",
-                              .request = run_folder::Request::checkpoint},
+                              .request = run_folder::RunRequest::checkpoint},
                              args);
   if (!asked) return kDone;
   const auto& [folder, before, after] = *asked;

@@ -26,7 +26,7 @@ std::map<std::string, std::string> versions() {
 }  // namespace
 
 int run_doctor(const std::vector<std::string>& args) {
-  doctor::Settings settings;
+  doctor::DoctorSettings settings;
   Options options("doctor", "what is wrong here, and what to do: of this node, this job, its network",
                   {"lockstep doctor", "mpirun -n 4 lockstep doctor", "srun lockstep doctor --json"});
   options.flag("json", settings.json, "for programs: the schema is in docs/doctor.md");

@@ -12,7 +12,7 @@ namespace lockstep::cli {
 namespace {
 
 void print_runs_json(const report::RunList& list) {
-  output::print(report::run_json(list).dump(2, ' ', false, report::Json::error_handler_t::replace) + "\n");
+  output::print(report::run_json(list).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 // "optim.lr,accuracy"

@@ -26,7 +26,7 @@ int run_stop(const std::vector<std::string>& args) {
   const auto asked = ask_run(
       {.command = "stop",
        .summary = "asks a run to stop with a checkpoint, on any scheduler or none; nothing restarts it",
-       .request = run_folder::Request::stop},
+       .request = run_folder::RunRequest::stop},
       args);
   if (!asked) return kDone;
   wait_for_its_end(asked->folder);

@@ -152,7 +152,7 @@ int show_plan(const Plan& plan) {
   return kDone;
 }
 
-void say_unheard(const cluster::Command& command) {
+void say_unheard(const cluster::SchedulerCommand& command) {
   std::vector<std::string> names;
   for (const auto& name : command.without) {
     if (name.starts_with("SBATCH_") || name.starts_with("PBS_")) names.push_back(name);

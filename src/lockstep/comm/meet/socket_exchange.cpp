@@ -1,4 +1,4 @@
-#include "lockstep/comm/meet/star.h"
+#include "lockstep/comm/meet/socket_exchange.h"
 
 #include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
@@ -11,11 +11,11 @@ std::string seconds(std::chrono::milliseconds time) {
   return format("{} s", time.count() / 1000.0);
 }
 
-std::string place_of(const StarOptions& options) {
+std::string place_of(const ExchangeOptions& options) {
   return format("rank {} of {} on host {}", options.rank, options.world, options.host);
 }
 
-Error left(int rank, const StarOptions& options) {
+Error left(int rank, const ExchangeOptions& options) {
   return Error(format("rank {} left while the ranks were joining", rank), place_of(options),
                "that rank's own error, earlier in the log, says why")
       .of(Code::not_joined, {rank});

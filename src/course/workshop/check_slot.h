@@ -17,7 +17,7 @@ int checks_at_once();
 
 /// Held for one check. Who has waited for ten minutes goes on all the same, and a check that is stopped
 /// (Ctrl-Z) holds up nobody.
-base::Descriptor take_turn(const SayWaiting& say);
+base::Descriptor take_check_slot(const SayWaiting& say);
 
 /// Held for as long as a folder's check lasts; `lock` is a file of it. InputError where that check is
 /// stopped.

@@ -1,10 +1,10 @@
-#include "lockstep/comm/meet/store_circle.h"
+#include "lockstep/comm/meet/store_exchange.h"
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
 #include "lockstep/comm/meet/peers.h"
-#include "lockstep/comm/meet/star.h"
+#include "lockstep/comm/meet/socket_exchange.h"
 
 namespace lockstep::comm {
 namespace {
@@ -13,9 +13,9 @@ using Milliseconds = std::chrono::milliseconds;
 
 constexpr char kText = 'T', kError = 'E';
 
-class StoreCircle : public launch::Circle {
+class StoreExchange : public launch::TextExchange {
  public:
-  StoreCircle(StorePtr store, const Job& job, Milliseconds timeout)
+  StoreExchange(StorePtr store, const Job& job, Milliseconds timeout)
       : store_(std::move(store)), rank_(job.rank), world_(job.world), host_(job.host), timeout_(timeout) {}
 
   std::vector<std::string> gather(const std::string& text) override {
@@ -44,11 +44,11 @@ class StoreCircle : public launch::Circle {
  private:
   std::vector<std::string> keys_of(int turn) const {
     std::vector<std::string> keys;
-    for (int rank = 0; rank < world_; ++rank) keys.push_back(format("circle/{}/{}", turn, rank));
+    for (int rank = 0; rank < world_; ++rank) keys.push_back(format("exchange/{}/{}", turn, rank));
     return keys;
   }
 
-  static std::string answer_key(int turn) { return format("circle/answer/{}", turn); }
+  static std::string answer_key(int turn) { return format("exchange/answer/{}", turn); }
 
   bool wait_for(const std::vector<std::string>& keys, Milliseconds timeout) {
     try {
@@ -87,8 +87,8 @@ class StoreCircle : public launch::Circle {
 
 }  // namespace
 
-std::unique_ptr<launch::Circle> circle_over(StorePtr store, const Job& job, Milliseconds timeout) {
-  return std::make_unique<StoreCircle>(std::move(store), job, timeout);
+std::unique_ptr<launch::TextExchange> exchange_over(StorePtr store, const Job& job, Milliseconds timeout) {
+  return std::make_unique<StoreExchange>(std::move(store), job, timeout);
 }
 
 }  // namespace lockstep::comm

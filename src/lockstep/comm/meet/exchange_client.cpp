@@ -1,4 +1,4 @@
-#include "lockstep/comm/meet/caller.h"
+#include "lockstep/comm/meet/exchange_client.h"
 
 #include <unistd.h>
 
@@ -20,9 +20,9 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kSeat{5000};  // rank 0 answers at once
 constexpr size_t kQuoted = 40;
 
-class Spoke : public launch::Circle {
+class ExchangeClient : public launch::TextExchange {
  public:
-  Spoke(Wire line, StarOptions options) : line_(std::move(line)), options_(std::move(options)) {}
+  ExchangeClient(Wire line, ExchangeOptions options) : line_(std::move(line)), options_(std::move(options)) {}
 
   std::vector<std::string> gather(const std::string& text) override {
     // where rank 0 has failed it has said why before it hung up
@@ -36,7 +36,7 @@ class Spoke : public launch::Circle {
 
  private:
   std::string hear(Deadline deadline) {
-    std::optional<Message> message;
+    std::optional<WireMessage> message;
     try {
       message = line_.receive(kLargestText, deadline);
     } catch (const Wire::Foreign&) {
@@ -50,31 +50,32 @@ class Spoke : public launch::Circle {
           place_of(options_), "look at that process: it may be stopped, or busy with a slow disk")
           .of(Code::not_joined, {0});
     }
-    if (message->kind == Message::error) base::throw_packed_error(message->body);
+    if (message->kind == WireMessage::error) base::throw_packed_error(message->body);
     return message->body;
   }
 
   Wire line_;
-  StarOptions options_;
+  ExchangeOptions options_;
 };
 
-[[noreturn]] void refuse_foreign(const Spot& spot, const std::string& said, const StarOptions& options) {
+[[noreturn]] void refuse_foreign(const MeetingPlace& place, const std::string& said,
+                                 const ExchangeOptions& options) {
   const auto line = said.substr(0, said.find_first_of("\r\n"));
-  throw InputError(format("something else than this job answers at {} port {}{}", base::printable(spot.host),
-                          spot.port, line.empty() ? "" : ": '" + base::printable(line, kQuoted) + "'"),
+  throw InputError(format("something else than this job answers at {} port {}{}", base::printable(place.host),
+                          place.port, line.empty() ? "" : ": '" + base::printable(line, kQuoted) + "'"),
                    place_of(options), "choose another MASTER_PORT, the same on every rank")
       .of(Code::not_joined);
 }
 
 // What the last try came to, for the error at the end of all tries.
 struct Attempt {
-  Spot spot;
+  MeetingPlace place;
   std::string why = "rank 0 has not said where it is";
   bool answered = false;
 };
 
-[[noreturn]] void give_up(const Attempt& last, const StarOptions& options) {
-  const std::string place = format("{} port {}", base::printable(last.spot.host), last.spot.port);
+[[noreturn]] void give_up(const Attempt& last, const ExchangeOptions& options) {
+  const std::string place = format("{} port {}", base::printable(last.place.host), last.place.port);
   if (last.answered) {
     throw Error(format("something answers at {}, but not as rank 0 of this job within {}: {}", place,
                        seconds(options.timeout), last.why),
@@ -83,14 +84,14 @@ struct Attempt {
         .of(Code::not_joined, {0});
   }
   throw Error(
-      last.spot.host.empty()
+      last.place.host.empty()
           ? format("rank 0 did not come within {}: {}", seconds(options.timeout), last.why)
           : format("nobody answered at {} within {} ({})", place, seconds(options.timeout), last.why),
       place_of(options),
-      last.spot.host.empty()
+      last.place.host.empty()
           ? "look in the log for an earlier error of rank 0; raise launch.join_timeout if it is only slow"
           : format("rank 0 did not come, or {} is not reached from this node",
-                   base::printable(last.spot.host)))
+                   base::printable(last.place.host)))
       .of(Code::not_joined, {0});
 }
 
@@ -102,10 +103,11 @@ struct Stranger {
 
 // Who has gone since he answered is not known to the kernel any more: nothing of his is believed but why he
 // went.
-Message last_error(Wire& line, const Message& answer, const StarOptions& options, Deadline deadline) {
+WireMessage last_error(Wire& line, const WireMessage& answer, const ExchangeOptions& options,
+                       Deadline deadline) {
   try {
-    for (std::optional<Message> message = answer; message; message = line.receive(kLargestText, deadline))
-      if (message->kind == Message::error) return *message;
+    for (std::optional<WireMessage> message = answer; message; message = line.receive(kLargestText, deadline))
+      if (message->kind == WireMessage::error) return *message;
   } catch (const Wire::Gone&) {
     throw left(0, options);
   }
@@ -114,8 +116,9 @@ Message last_error(Wire& line, const Message& answer, const StarOptions& options
 
 // Rank 0's answer to a hello. Who is not known by the kernel to be this user's has to prove that he belongs,
 // and so has this rank.
-std::optional<Message> prove(const Spot& spot, const StarOptions& options, const Hello& hello, Wire& line,
-                             std::optional<Message> answer, Deadline deadline) {
+std::optional<WireMessage> prove(const MeetingPlace& place, const ExchangeOptions& options,
+                                 const Hello& hello, Wire& line, std::optional<WireMessage> answer,
+                                 Deadline deadline) {
   const auto user = options.asks_kernel ? user_at_other_end(line.number()) : std::nullopt;
   if (user && *user != ::geteuid()) throw Stranger{"another user's process", "choose another MASTER_PORT"};
   const auto challenge = unpack_challenge(answer->body);
@@ -125,7 +128,7 @@ std::optional<Message> prove(const Spot& spot, const StarOptions& options, const
       return last_error(line, *answer, options, deadline);
     throw Stranger{"something that gives no proof", "choose another MASTER_PORT, the same on every rank"};
   }
-  std::string secret = spot.word;
+  std::string secret = place.word;
   if (secret.empty()) secret = job_secret();
   if (!is_same_seal(challenge->proof, rank_zeros_proof(secret, hello, challenge->nonce)))
     throw Stranger{
@@ -137,45 +140,45 @@ std::optional<Message> prove(const Spot& spot, const StarOptions& options, const
 }
 
 // A line on which rank 0 has answered, or nothing: then `attempt` says why.
-std::optional<Wire> try_once(const Spot& spot, const StarOptions& options, Deadline deadline,
+std::optional<Wire> try_once(const MeetingPlace& place, const ExchangeOptions& options, Deadline deadline,
                              Attempt& attempt) {
-  attempt.spot = spot;
+  attempt.place = place;
   attempt.answered = false;
   try {
-    Wire line = call(spot.host, spot.port, deadline);
+    Wire line = call(place.host, place.port, deadline);
     attempt.answered = true;
     attempt.why = "it takes the call and says nothing";
-    const Hello hello{options.rank, options.world, mark_of(spot.word),
+    const Hello hello{options.rank, options.world, mark_of(place.word),
                       fresh_word(), options.host,  std::to_string(::getpid())};
     line.send({.body = pack(hello)}, deadline);
     auto message = line.receive(kLargestText, deadline);
-    if (message) message = prove(spot, options, hello, line, std::move(message), deadline);
+    if (message) message = prove(place, options, hello, line, std::move(message), deadline);
     if (!message) return std::nullopt;
-    if (message->kind == Message::error) base::throw_packed_error(message->body);
+    if (message->kind == WireMessage::error) base::throw_packed_error(message->body);
     return line;
   } catch (const Unanswered& unanswered) {
     attempt.why = unanswered.why;
   } catch (const Wire::Gone&) {
     attempt.why = "it takes the call and hangs up";
   } catch (const Stranger& stranger) {
-    if (spot.word.empty())
+    if (place.word.empty())
       throw InputError(
-          format("{} answers at {} port {}", stranger.what, base::printable(spot.host), spot.port),
+          format("{} answers at {} port {}", stranger.what, base::printable(place.host), place.port),
           place_of(options), stranger.hint)
           .of(Code::not_joined);
     attempt.why = "it is " + stranger.what;
   } catch (const Wire::Foreign& foreign) {
-    if (spot.word.empty()) refuse_foreign(spot, foreign.said, options);
+    if (place.word.empty()) refuse_foreign(place, foreign.said, options);
     attempt.why = "it is another service";
   }
   return std::nullopt;
 }
 
 // Rank 0 may have come last and wait for its own full time: this rank has its own to keep.
-void wait_for_all(Wire& line, const StarOptions& options, Deadline deadline) {
+void wait_for_all(Wire& line, const ExchangeOptions& options, Deadline deadline) {
   try {
     const auto message = line.receive(kLargestText, deadline);
-    if (message && message->kind == Message::error) base::throw_packed_error(message->body);
+    if (message && message->kind == WireMessage::error) base::throw_packed_error(message->body);
     if (message) return;
   } catch (const Wire::Gone&) {
     throw left(0, options);
@@ -189,17 +192,18 @@ void wait_for_all(Wire& line, const StarOptions& options, Deadline deadline) {
 
 }  // namespace
 
-std::unique_ptr<launch::Circle> enter_star(const FindSpot& find, const StarOptions& options) {
+std::unique_ptr<launch::TextExchange> join_exchange(const FindMeetingPlace& find,
+                                                    const ExchangeOptions& options) {
   const auto deadline = Clock::now() + options.timeout;
   Attempt attempt;
   while (Clock::now() < deadline) {
-    const auto spot = find();
+    const auto place = find();
     // what is left over of an earlier start may be a silent service by now
-    const auto until = spot && !spot->word.empty() ? std::min(deadline, Clock::now() + kSeat) : deadline;
-    auto line = spot ? try_once(*spot, options, until, attempt) : std::nullopt;
+    const auto until = place && !place->word.empty() ? std::min(deadline, Clock::now() + kSeat) : deadline;
+    auto line = place ? try_once(*place, options, until, attempt) : std::nullopt;
     if (line) {
       wait_for_all(*line, options, deadline + kRankZeroGrace);
-      return std::make_unique<Spoke>(std::move(*line), options);
+      return std::make_unique<ExchangeClient>(std::move(*line), options);
     }
     std::this_thread::sleep_for(kRetry);
   }

@@ -1,6 +1,6 @@
 #pragma once
-// A circle over sockets: every rank holds a line to rank 0. What its two ends share: hub.h is rank 0's,
-// caller.h the others'.
+// An exchange over sockets: every rank holds a line to rank 0. What its two ends share:
+// exchange_server.h is rank 0's, exchange_client.h the others'.
 
 #include <chrono>
 #include <cstdint>
@@ -12,13 +12,13 @@
 namespace lockstep::comm {
 
 /// Where rank 0 listens.
-struct Spot {
+struct MeetingPlace {
   std::string host;
   std::uint16_t port = 0;
   std::string word = {};  // known to this start of this job alone; empty where it could not be told in secret
 };
 
-struct StarOptions {
+struct ExchangeOptions {
   int rank = 0;
   int world = 1;
   std::string host = {};                      // this rank's, for messages
@@ -63,10 +63,10 @@ constexpr std::chrono::milliseconds kTell{1000};  // for those to come that shal
 constexpr std::chrono::milliseconds kRankZeroGrace{2000};  // rank 0 waits for the full time before it speaks
 
 /// "rank 2 of 4 on host a", where an error happened.
-std::string place_of(const StarOptions& options);
+std::string place_of(const ExchangeOptions& options);
 /// "60 s"
 std::string seconds(std::chrono::milliseconds time);
 /// That `who` hung up.
-Error left(int rank, const StarOptions& options);
+Error left(int rank, const ExchangeOptions& options);
 
 }  // namespace lockstep::comm

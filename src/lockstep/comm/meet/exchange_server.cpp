@@ -1,4 +1,4 @@
-#include "lockstep/comm/meet/hub.h"
+#include "lockstep/comm/meet/exchange_server.h"
 
 #include <netdb.h>
 #include <poll.h>
@@ -39,7 +39,7 @@ std::string own_side(int socket) {
   return text.data();
 }
 
-class Hub : public launch::Circle {
+class ExchangeServer : public launch::TextExchange {
   struct Caller {
     Wire line;
     bool is_proven = false;  // by the kernel: this user's, on this machine
@@ -48,7 +48,7 @@ class Hub : public launch::Circle {
   };
 
  public:
-  Hub(const Listener& listener, std::string word, StarOptions options)
+  ExchangeServer(const Listener& listener, std::string word, ExchangeOptions options)
       : listener_(listener.socket),
         word_(std::move(word)),
         mark_(mark_of(word_)),
@@ -182,7 +182,7 @@ class Hub : public launch::Circle {
                            place_of(options_),
                            "give each process a RANK of its own, and each job a MASTER_PORT of its own");
     turned_away_ = error.what();
-    line.send({Message::error, base::pack_error(error)}, Clock::now() + kTell);
+    line.send({WireMessage::error, base::pack_error(error)}, Clock::now() + kTell);
   }
 
   void refuse_world(const Hello& hello, Wire& line) {
@@ -193,7 +193,7 @@ class Hub : public launch::Circle {
         "set the same WORLD_SIZE on every rank; where these are two jobs, give each a MASTER_PORT of its "
         "own");
     refusal_ = base::pack_error(error);
-    line.send({Message::error, refusal_}, Clock::now() + kTell);
+    line.send({WireMessage::error, refusal_}, Clock::now() + kTell);
     deadline_ = std::min(deadline_, Clock::now() + kTell);
   }
 
@@ -232,7 +232,7 @@ class Hub : public launch::Circle {
     }
   }
 
-  std::optional<Message> taken_from(Wire& line, int rank) {
+  std::optional<WireMessage> taken_from(Wire& line, int rank) {
     try {
       return line.take(kLargestText);
     } catch (const Wire::Foreign&) {
@@ -249,13 +249,13 @@ class Hub : public launch::Circle {
   [[noreturn]] void fail(const Error& error) { fail_with(base::pack_error(error)); }
 
   [[noreturn]] void fail_with(const std::string& error) {
-    for (auto& [rank, line] : seats_) line.send({Message::error, error}, Clock::now() + kTell);
+    for (auto& [rank, line] : seats_) line.send({WireMessage::error, error}, Clock::now() + kTell);
     base::throw_packed_error(error);
   }
 
   base::Descriptor listener_;
   std::string word_, mark_;
-  StarOptions options_;
+  ExchangeOptions options_;
   Deadline deadline_;
   std::list<Caller> knocking_;
   std::map<int, Wire> seats_;
@@ -269,9 +269,9 @@ class Hub : public launch::Circle {
 
 }  // namespace
 
-std::unique_ptr<launch::Circle> hold_star(const Listener& listener, const std::string& word,
-                                          const StarOptions& options) {
-  return std::make_unique<Hub>(listener, word, options);
+std::unique_ptr<launch::TextExchange> serve_exchange(const Listener& listener, const std::string& word,
+                                                     const ExchangeOptions& options) {
+  return std::make_unique<ExchangeServer>(listener, word, options);
 }
 
 }  // namespace lockstep::comm

@@ -1,4 +1,4 @@
-#include "course/workshop/turn.h"
+#include "course/workshop/check_slot.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -108,7 +108,7 @@ int checks_at_once() {
   return static_cast<int>(std::max(1L, std::min(cores / kCoresOfACheck, memory / kBytesOfACheck)));
 }
 
-Descriptor take_turn(const SayWaiting& say) {
+Descriptor take_check_slot(const SayWaiting& say) {
   const int most = checks_at_once();
   const auto any = [&]() -> std::optional<Descriptor> {
     for (int place = 0; place < most; ++place) {

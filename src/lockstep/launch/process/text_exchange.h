@@ -7,12 +7,12 @@
 namespace lockstep::launch {
 
 /// Every call is collective and ends in bounded time. Where a rank is missing or has left, all ranks throw.
-class Circle {
+class TextExchange {
  public:
-  Circle() = default;
-  virtual ~Circle() = default;
-  Circle(const Circle&) = delete;
-  Circle& operator=(const Circle&) = delete;
+  TextExchange() = default;
+  virtual ~TextExchange() = default;
+  TextExchange(const TextExchange&) = delete;
+  TextExchange& operator=(const TextExchange&) = delete;
 
   /// In rank order on rank 0; empty elsewhere.
   virtual std::vector<std::string> gather(const std::string& text) = 0;

@@ -1,13 +1,13 @@
 #pragma once
-// A matrix turned over its diagonal.
+// A square matrix, transposed.
 
 #include "lockstep/kernels/vector.h"
 
 namespace lockstep::kernels {
 
-// Zipping the first half of the rows with the second, as often as halves can be cut, turns a square.
+// Zipping the first half of the rows with the second, as often as halves can be cut, transposes a square.
 template <class T, int side>
-LOCKSTEP_INLINE inline void turn_square(const T* from, int64_t row, T* to, int64_t to_row) {
+LOCKSTEP_INLINE inline void transpose_square(const T* from, int64_t row, T* to, int64_t to_row) {
   if constexpr (side == 1) {
     *to = *from;
   } else {
@@ -35,7 +35,7 @@ LOCKSTEP_INLINE inline void turn(Lanes<side> square, const T* from, int64_t row,
   }
   for_chunks(square, rows, [&](auto, int64_t y) LOCKSTEP_INLINE {
     for_chunks(square, columns, [&](auto, int64_t x) LOCKSTEP_INLINE {
-      turn_square<T, side>(from + y * row + x, row, to + x * rows + y, rows);
+      transpose_square<T, side>(from + y * row + x, row, to + x * rows + y, rows);
     });
   });
 }
