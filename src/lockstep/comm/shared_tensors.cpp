@@ -1,7 +1,5 @@
 #include "lockstep/comm/shared_tensors.h"
 
-#include <ATen/ops/zeros.h>
-
 #include <algorithm>
 
 #include "lockstep/comm/node/inline_backend.h"
@@ -25,12 +23,6 @@ bool can_move(const at::Tensor& tensor) {
 void share(const ProcessGroup& group, const std::vector<at::Tensor>& tensors) {
   auto* sharer = sharer_of(group);
   if (sharer && std::all_of(tensors.begin(), tensors.end(), can_move)) sharer->share(tensors);
-}
-
-at::Tensor shared_buffer(const ProcessGroup& group, const at::TensorOptions& options, at::IntArrayRef sizes) {
-  at::Tensor buffer = at::zeros(sizes, options);
-  share(group, {buffer});
-  return buffer;
 }
 
 }  // namespace lockstep::comm

@@ -15,7 +15,4 @@ namespace lockstep::comm {
 /// when all ranks give the same part of such a tensor, to the same bits as any other.
 void share(const ProcessGroup& group, const std::vector<at::Tensor>& tensors);
 
-/// A tensor of zeros that is shared. Collective, with the same arguments on all ranks.
-at::Tensor shared_buffer(const ProcessGroup& group, const at::TensorOptions& options, at::IntArrayRef sizes);
-
 }  // namespace lockstep::comm

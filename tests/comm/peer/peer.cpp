@@ -22,7 +22,7 @@
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/cuda_load.h"
 #include "lockstep/comm/meet/store.h"
-#include "lockstep/comm/shared_tensors.h"
+#include "comm/ranks/shared_buffer.h"
 
 namespace lockstep {
 namespace {
@@ -92,7 +92,7 @@ int run(char** args, Clock::time_point& last_good) {
   const c10::Device device = device_for(settings.backend, runtime.job());
   auto group = comm::connect(runtime, settings, device);
   // as DDP has them: small things, and gradients where the ranks share memory if they can
-  const at::Tensor few = at::ones({1000}, device), gradients = comm::shared_buffer(group, device, {100'000});
+  const at::Tensor few = at::ones({1000}, device), gradients = test::shared_buffer(group, device, {100'000});
   sum_once(group, few);
   if (std::getenv("LEAVES_WORD"))
     leave_word(group, comm::open_store(runtime, settings.join_timeout), runtime.job().rank);

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "lockstep/base/libtorch.h"
-#include "lockstep/comm/shared_tensors.h"
+#include "shared_buffer.h"
 #include "world.h"
 
 namespace lockstep {
@@ -73,7 +73,7 @@ TEST_F(SharedSums, HaveGloosBits) {
       const auto own = numbers(items, type);
       const auto want = reduced(gloo_, own.clone());
       ASSERT_TRUE(same_bits(reduced(shared_, own.clone()), want)) << type << " of " << items;
-      const auto buffer = comm::shared_buffer(shared_, type, {items});
+      const auto buffer = test::shared_buffer(shared_, type, {items});
       buffer.copy_(own);
       ASSERT_TRUE(same_bits(reduced(shared_, buffer), want)) << type << " of " << items << ", in place";
     }

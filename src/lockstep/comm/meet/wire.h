@@ -35,11 +35,8 @@ class Wire {
   /// Waits for a whole message; nothing at the deadline. Throws Gone.
   std::optional<WireMessage> receive(size_t limit, Deadline deadline);
 
-  /// The first bytes that came: what a foreign service says.
-  const std::string& inbox() const { return inbox_; }
-
   struct Foreign {
-    std::string said;
+    std::string said;  // the first bytes that came
   };
   struct Gone {};
 

@@ -8,7 +8,6 @@
 
 namespace lockstep::comm {
 
-/// `base` may be null: then only those that are overridden are there, as with any backend of c10d.
 class ForwardingBackend : public c10d::Backend {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;

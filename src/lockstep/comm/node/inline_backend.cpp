@@ -21,6 +21,22 @@ namespace {
 using c10d::OpType;
 using Tensors = std::vector<at::Tensor>;
 
+// Stands under a transport that has all there is: what it is asked for, c10d refuses by its name.
+class NoBackend : public c10d::Backend {
+ public:
+  NoBackend(int rank, int world, std::string name) : Backend(rank, world), name_(std::move(name)) {}
+  const std::string getBackendName() const override { return name_; }
+
+ private:
+  std::string name_;
+};
+
+c10::intrusive_ptr<c10d::Backend> or_none(c10::intrusive_ptr<c10d::Backend> base, const RollCall& roll,
+                                          const std::string& name) {
+  if (base) return base;
+  return c10::make_intrusive<NoBackend>(roll.rank(), static_cast<int>(roll.peers().size()), name);
+}
+
 int number_of(const c10d::ReduceOp& op) {
   return static_cast<int>(static_cast<c10d::ReduceOp::RedOpType>(op));
 }
@@ -46,10 +62,11 @@ std::string InlineBackend::how_of(const Asked& asked) {
   return how;
 }
 
-InlineBackend::InlineBackend(const std::string& name, c10::intrusive_ptr<c10d::Backend> base,
+InlineBackend::InlineBackend(const std::string& name, const c10::intrusive_ptr<c10d::Backend>& base,
                              std::unique_ptr<Transport> transport, std::shared_ptr<RollCall> roll,
                              std::chrono::milliseconds timeout, SumOrder order, Execution runs)
-    : ForwardingBackend(roll->rank(), static_cast<int>(roll->peers().size()), std::move(base)),
+    : ForwardingBackend(roll->rank(), static_cast<int>(roll->peers().size()), or_none(base, *roll, name)),
+      has_base_(base != nullptr),
       roll_(std::move(roll)),
       options_(c10::make_intrusive<Options>(name, timeout)),
       order_(order),
@@ -83,7 +100,7 @@ void InlineBackend::require_alike(const at::Tensor& tensor, const at::Tensor& li
 
 // Several tensors a rank, sparse ones and those of other devices are the base's business.
 bool InlineBackend::is_for_base(const Tensors& tensors) const {
-  if (!base()) return false;
+  if (!has_base_) return false;
   return tensors.size() != 1 || tensors[0].layout() != c10::kStrided || !tensors[0].device().is_cpu();
 }
 
@@ -273,7 +290,7 @@ InlineBackend::WorkPtr InlineBackend::reduce_scatter_tensor_coalesced(
 
 InlineBackend::WorkPtr InlineBackend::barrier(const c10d::BarrierOptions& options) {
   // gloo's waits for all that this rank has begun there, and so does one over it
-  if (base() && has_forwarded()) ForwardingBackend::barrier(options)->wait();
+  if (has_base_ && has_forwarded()) ForwardingBackend::barrier(options)->wait();
   return run({OpType::BARRIER, options.timeout}, {}, {},
              [this](Patience& patience) { transport_->barrier(patience); });
 }

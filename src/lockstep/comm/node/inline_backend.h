@@ -31,7 +31,7 @@ enum class SumOrder { by_rank, as_gloo };
 class InlineBackend : public ForwardingBackend, public RollCalled {
  public:
   /// What the transport has not, `base` does; it may be null.
-  InlineBackend(const std::string& name, c10::intrusive_ptr<c10d::Backend> base,
+  InlineBackend(const std::string& name, const c10::intrusive_ptr<c10d::Backend>& base,
                 std::unique_ptr<Transport> transport, std::shared_ptr<RollCall> roll,
                 std::chrono::milliseconds timeout, SumOrder order, Execution runs);
   ~InlineBackend() override;
@@ -46,7 +46,7 @@ class InlineBackend : public ForwardingBackend, public RollCalled {
   // NOLINTNEXTLINE(modernize-use-override): older libtorchs have none of that name
   void setTimeout(std::chrono::milliseconds timeout) {
     options_->timeout = timeout;
-    if (base()) base::set_timeout(*base(), timeout);
+    if (has_base_) base::set_timeout(*base(), timeout);
   }
   uint64_t getSequenceNumberForGroup() override { return number_; }
   void setSequenceNumberForGroup() override {}
@@ -108,6 +108,7 @@ class InlineBackend : public ForwardingBackend, public RollCalled {
   bool is_for_base(const Tensors& tensors) const;
   bool is_soon_done();
 
+  bool has_base_;
   std::shared_ptr<RollCall> roll_;
   c10::intrusive_ptr<Options> options_;
   SumOrder order_;

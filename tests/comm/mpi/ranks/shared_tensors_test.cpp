@@ -1,5 +1,5 @@
 // Tensors in shared memory: the bits of any other, whoever brings what, and memory that is used again.
-#include "lockstep/comm/shared_tensors.h"
+#include "comm/ranks/shared_buffer.h"
 
 #include <fstream>
 
@@ -53,7 +53,7 @@ class SharedTensors : public ::testing::TestWithParam<int> {
 
 TEST_P(SharedTensors, AreWhereEveryRankOfTheNodeMapsThem) {
   const size_t before = mapped();
-  const at::Tensor buffer = comm::shared_buffer(group_, at::kFloat, {20'000});
+  const at::Tensor buffer = test::shared_buffer(group_, at::kFloat, {20'000});
   EXPECT_TRUE(at::equal(buffer, at::zeros({20'000})));
   EXPECT_EQ(mapped() - before, mates() > 1 ? size_t(mates()) : 0);
 }
@@ -62,7 +62,7 @@ TEST_P(SharedTensors, HaveTheBitsOfRankOrder) {
   for (const auto type : kDdpTypes) {
     for (const int64_t items : kSizes) {
       const at::Tensor input = fractions(items, type);
-      const at::Tensor buffer = comm::shared_buffer(group_, type, {items});
+      const at::Tensor buffer = test::shared_buffer(group_, type, {items});
       for (int again = 0; again < 2; ++again) {
         buffer.copy_(input);
         ASSERT_TRUE(at::equal(reduced_in_place(group_, buffer), reduced_in_place(group_, input.clone())))
@@ -75,7 +75,7 @@ TEST_P(SharedTensors, HaveTheBitsOfRankOrder) {
 
 TEST_P(SharedTensors, EveryOperation) {
   const at::Tensor input = fractions(30'001, at::kFloat),
-                   buffer = comm::shared_buffer(group_, at::kFloat, {30'001});
+                   buffer = test::shared_buffer(group_, at::kFloat, {30'001});
   for (const auto op : {ReduceOp::MIN, ReduceOp::MAX, ReduceOp::PRODUCT, ReduceOp::AVG}) {
     buffer.copy_(input);
     EXPECT_TRUE(at::equal(reduced_in_place(group_, buffer, op), reduced_in_place(group_, input.clone(), op)))
@@ -84,7 +84,7 @@ TEST_P(SharedTensors, EveryOperation) {
 }
 
 TEST_P(SharedTensors, APartIsSummedAndTheRestStays) {
-  const at::Tensor buffer = comm::shared_buffer(group_, at::kFloat, {100'000});
+  const at::Tensor buffer = test::shared_buffer(group_, at::kFloat, {100'000});
   const at::Tensor input = fractions(100'000, at::kFloat);
   buffer.copy_(input);
   reduced_in_place(group_, buffer.slice(0, 777, 60'000));
@@ -97,7 +97,7 @@ TEST_P(SharedTensors, APartIsSummedAndTheRestStays) {
 TEST_P(SharedTensors, ARankMayBringMemoryOfItsOwn) {
   const at::Tensor input = fractions(150'000, at::kFloat);
   const at::Tensor want = reduced_in_place(group_, input.clone());
-  const at::Tensor buffer = comm::shared_buffer(group_, at::kFloat, {150'000});
+  const at::Tensor buffer = test::shared_buffer(group_, at::kFloat, {150'000});
   for (int other = 0; other < world(); ++other) {
     const at::Tensor brought = own_rank() == other ? at::empty({150'000}) : buffer;
     brought.copy_(input);
@@ -106,7 +106,7 @@ TEST_P(SharedTensors, ARankMayBringMemoryOfItsOwn) {
 }
 
 TEST_P(SharedTensors, ARankMayBringAnotherPlace) {
-  const at::Tensor buffer = comm::shared_buffer(group_, at::kFloat, {60'000});
+  const at::Tensor buffer = test::shared_buffer(group_, at::kFloat, {60'000});
   const at::Tensor part = buffer.slice(0, own_rank() * 1000, own_rank() * 1000 + 20'000);
   const at::Tensor input = fractions(20'000, at::kFloat);
   part.copy_(input);
@@ -122,12 +122,12 @@ TEST_P(SharedTensors, ViewsMoveAlong) {
 }
 
 TEST_P(SharedTensors, MemoryIsUsedAgain) {
-  const void* first = comm::shared_buffer(group_, at::kFloat, {50'000}).data_ptr();
+  const void* first = test::shared_buffer(group_, at::kFloat, {50'000}).data_ptr();
   const size_t before = mapped();
   at::Tensor buffer;
   for (int round = 0; round < 20; ++round) {
     buffer = at::Tensor();
-    buffer = comm::shared_buffer(group_, at::kFloat, {50'000 - round});
+    buffer = test::shared_buffer(group_, at::kFloat, {50'000 - round});
   }
   EXPECT_EQ(mapped(), before);
   if (mates() > 1) {
@@ -137,10 +137,10 @@ TEST_P(SharedTensors, MemoryIsUsedAgain) {
 
 // One that a single rank still holds is nobody's to have.
 TEST_P(SharedTensors, WhatARankHoldsIsNotUsedAgain) {
-  at::Tensor first = comm::shared_buffer(group_, at::kFloat, {50'000}).fill_(own_rank() + 1);
+  at::Tensor first = test::shared_buffer(group_, at::kFloat, {50'000}).fill_(own_rank() + 1);
   const bool holder = own_rank() == world() - 1;
   if (!holder) first = at::Tensor();
-  const at::Tensor second = comm::shared_buffer(group_, at::kFloat, {50'000}).fill_(1);
+  const at::Tensor second = test::shared_buffer(group_, at::kFloat, {50'000}).fill_(1);
   reduced_in_place(group_, second);
   EXPECT_EQ(second[49'999].item<float>(), float(world()));
   if (holder) {
@@ -149,7 +149,7 @@ TEST_P(SharedTensors, WhatARankHoldsIsNotUsedAgain) {
 }
 
 TEST_P(SharedTensors, OutliveTheirGroup) {
-  const at::Tensor buffer = comm::shared_buffer(group_, at::kFloat, {50'000}).fill_(3);
+  const at::Tensor buffer = test::shared_buffer(group_, at::kFloat, {50'000}).fill_(3);
   group_->barrier()->wait();
   group_ = {};
   EXPECT_EQ(buffer.sum().item<float>(), 150'000);
@@ -164,7 +164,7 @@ TEST_P(SharedTensors, DifferentSizesStayWhereTheyWere) {
 }
 
 TEST_P(SharedTensors, ThousandsAmongOtherCollectives) {
-  const at::Tensor buffer = comm::shared_buffer(group_, at::kFloat, {8'200});
+  const at::Tensor buffer = test::shared_buffer(group_, at::kFloat, {8'200});
   for (int i = 0; i < 1000; ++i) {
     buffer.fill_(float(own_rank() + i));
     reduced_in_place(group_, buffer);
@@ -182,10 +182,10 @@ INSTANTIATE_TEST_SUITE_P(Nodes, SharedTensors, ::testing::Values(0, 1, 2), [](co
 
 TEST(SharedTensorsOf, AGroupThatCannotShareStayPlain) {
   auto gloo = test::open("gloo");
-  const at::Tensor buffer = comm::shared_buffer(gloo, at::kFloat, {20'000});
+  const at::Tensor buffer = test::shared_buffer(gloo, at::kFloat, {20'000});
   reduced_in_place(gloo, buffer.fill_(1));
   EXPECT_EQ(buffer[0].item<float>(), float(world()));
-  EXPECT_EQ(comm::shared_buffer({}, at::kFloat, {3}).numel(), 3);
+  EXPECT_EQ(test::shared_buffer({}, at::kFloat, {3}).numel(), 3);
 }
 
 }  // namespace
