@@ -55,7 +55,7 @@ def test_no_module_has_more_than_24_sources():
 
 # A class, an enum or an alias of a namespace: clang-format leaves it at a line's start, where no nested one stands. Forward
 # declarations, `struct Outer::Inner {` and `struct Table<Row> {` define no name of their own.
-TYPE = re.compile(r"^(?:(?:class|struct|union|enum(?: class)?) (?:\[\[\w+\]\] )?(\w+)(?: final)?\s*(?:\{|:(?!:))"
+TYPE = re.compile(r"^(?:(?:class|struct|union|enum(?: class)?) (?:\[\[\w+\]\] )?(\w+)(?: final)?\s*(?:\{|:(?!:)[^;{]*\{)"
                   r"|using (\w+) =(?!\s*(?:\w+::)+\2\b))", re.M)  # `using Text = base::Text<...>` is the same type
 
 

@@ -55,7 +55,7 @@ at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target) {
   return torch::nn::functional::cross_entropy(output, target);
 }
 
-// The context: whoever gathers the outputs and computes the loss holds them all.
+// The point: whoever gathers the outputs and computes the loss holds them all.
 TEST(DeviceMemory, GatheredOutputsWeighOnTheFirstDevice) {
   const auto ratio = [](bool inside) {
     parallel::DeviceMemory memory(Devices(2, at::kCPU));

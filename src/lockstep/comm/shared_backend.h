@@ -5,10 +5,9 @@
 
 namespace lockstep::comm {
 
-/// On one node all collectives but the seldom ones (messages between two ranks, gather, scatter, all-to-all
-/// and sparse sums, which go over gloo's lines); over several, sums (nodes_backend.h). Collective over the
-/// group. Without shared memory between a node's ranks it is `gloo` alone, which a warning says, and where it
-/// could save no message.
+/// On one node all collectives but sums of sparse tensors, which go over gloo's lines as messages do; over
+/// several, sums (nodes_backend.h). Collective over the group. Without shared memory between a node's ranks
+/// it is `gloo` alone, which a warning says, and where it could save no message.
 c10::intrusive_ptr<c10d::Backend> make_shared_backend(c10::intrusive_ptr<c10d::Backend> gloo,
                                                       std::shared_ptr<RollCall> roll,
                                                       std::chrono::milliseconds join_timeout,

@@ -94,7 +94,7 @@ class TrainedModel {
 struct ModelSupplies {
   std::function<std::shared_ptr<Net>()> another = {};  // one like it
   std::shared_ptr<Tracer> tracer = {};                 // sees each bucket
-  KnownLoss known_loss = KnownLoss::none;              // what the lessons' criterion is
+  KnownLoss known_loss = KnownLoss::none;              // what the criterion of a StepContext is
   at::Tensor class_weights = {};                       // in it
 };
 

@@ -58,8 +58,8 @@ FindMeetingPlace place_at(std::uint16_t port, const std::string& word = "") {
   return [=] { return MeetingPlace{"127.0.0.1", port, word}; };
 }
 
-std::future<std::string> hub(const Listener& listener, const ExchangeOptions& options,
-                             const std::string& word = "") {
+std::future<std::string> rank_zero(const Listener& listener, const ExchangeOptions& options,
+                                   const std::string& word = "") {
   return std::async(std::launch::async, [=] {
     return refusal([&] {
       const auto exchange = serve_exchange(listener, word, options);
@@ -97,10 +97,10 @@ TEST(PeerUser, IsKnownOfThisMachinesConnections) {
   }
 }
 
-TEST(Star, AnotherUsersProcessIsNobodyOfTheJob) {
+TEST(SocketExchange, AnotherUsersProcessIsNobodyOfTheJob) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root makes another user's sockets";
   const Listener listener = listen_on("127.0.0.1");
-  auto first = hub(listener, member(0, 2));
+  auto first = rank_zero(listener, member(0, 2));
   {
     const AsAnotherUser other;
     Wire stranger = called(listener);
@@ -113,7 +113,7 @@ TEST(Star, AnotherUsersProcessIsNobodyOfTheJob) {
   EXPECT_EQ(first.get(), "");
 }
 
-TEST(Star, AnotherUsersRankZeroIsRefused) {
+TEST(SocketExchange, AnotherUsersRankZeroIsRefused) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root makes another user's sockets";
   auto listener = [] {
     const AsAnotherUser other;
@@ -133,7 +133,7 @@ TEST(Star, AnotherUsersRankZeroIsRefused) {
 }
 
 // The kernel gives the socket of a process that has gone to root.
-TEST(Star, AStrangerWhoHasGoneIsNotRoot) {
+TEST(SocketExchange, AStrangerWhoHasGoneIsNotRoot) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root makes another user's sockets";
   const Variable secret("LOCKSTEP_SECRET", "a secret of some length");
   const Listener listener = listen_on("127.0.0.1");
@@ -143,18 +143,18 @@ TEST(Star, AStrangerWhoHasGoneIsNotRoot) {
     stranger.send({.body = pack(Hello{1, 2, "", "nonce", "a", "1"})}, Clock::now() + 60s);
     stranger.send({.body = std::string(6000, 'x')}, Clock::now() + 60s);
   }
-  auto first = hub(listener, member(0, 2));
+  auto first = rank_zero(listener, member(0, 2));
   EXPECT_EQ(heard(place_at(listener.port), member(1, 2)), "all");
   EXPECT_EQ(first.get(), "");
 }
 
-TEST(Star, AStrangersCallDoesNotEndARankZeroWithoutASecret) {
+TEST(SocketExchange, AStrangersCallDoesNotEndARankZeroWithoutASecret) {
   const Variable home("HOME", "");
   ::unsetenv("XDG_CONFIG_HOME");
   const Listener listener = listen_on("127.0.0.1");
   auto options = member(0, 2, false);
   options.timeout = 1s;
-  auto first = hub(listener, options);
+  auto first = rank_zero(listener, options);
   Wire stranger = called(listener);
   stranger.send({.body = pack(Hello{1, 2, "", "nonce", "a", "1"})}, Clock::now() + 60s);
   EXPECT_THROW(stranger.receive(kLargestText, Clock::now() + 60s), Wire::Gone);
@@ -163,21 +163,21 @@ TEST(Star, AStrangersCallDoesNotEndARankZeroWithoutASecret) {
   EXPECT_TRUE(says(error, "has to prove that it belongs to the job")) << error;
 }
 
-TEST(Star, AnotherVersionsCallIsCalledOne) {
+TEST(SocketExchange, AnotherVersionsCallIsCalledOne) {
   const Listener listener = listen_on("127.0.0.1");
   auto options = member(0, 2);
   options.timeout = 1s;
-  auto first = hub(listener, options);
+  auto first = rank_zero(listener, options);
   const Wire older = called(listener);
   ASSERT_EQ(::send(older.number(), "lockstep1T\0\0\0\0", 14, 0), 14);
   const auto error = first.get();
   EXPECT_TRUE(says(error, "somebody called with another version of lockstep")) << error;
 }
 
-TEST(Star, TenThousandStrangersChangeNothing) {
+TEST(SocketExchange, TenThousandStrangersChangeNothing) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root makes another user's sockets";
   const Listener listener = listen_on("127.0.0.1");
-  auto first = hub(listener, member(0, 3));
+  auto first = rank_zero(listener, member(0, 3));
   auto second = std::async(std::launch::async, [&] { return heard(place_at(listener.port), member(1, 3)); });
   {
     const AsAnotherUser other;
@@ -191,11 +191,11 @@ TEST(Star, TenThousandStrangersChangeNothing) {
   EXPECT_EQ(first.get(), "");
 }
 
-TEST(Star, WhomTheKernelDoesNotKnowHasToKnowTheSecret) {
+TEST(SocketExchange, WhomTheKernelDoesNotKnowHasToKnowTheSecret) {
   const Variable secret("LOCKSTEP_SECRET", "a secret of some length");
   for (const std::string word : {"", "the word of a meeting file"}) {
     const Listener listener = listen_on("127.0.0.1");
-    auto first = hub(listener, member(0, 2, false), word);
+    auto first = rank_zero(listener, member(0, 2, false), word);
     Wire stranger = called(listener);
     const Hello hello{1, 2, mark_of(word), "nonce", "a", "1"};
     stranger.send({.body = pack(hello)}, Clock::now() + 60s);
@@ -208,7 +208,7 @@ TEST(Star, WhomTheKernelDoesNotKnowHasToKnowTheSecret) {
   }
 }
 
-TEST(Star, RankZeroHasToKnowItToo) {
+TEST(SocketExchange, RankZeroHasToKnowItToo) {
   const Variable secret("LOCKSTEP_SECRET", "a secret of some length");
   for (const bool asks_for_proof : {true, false}) {
     const Listener listener = listen_on("127.0.0.1");

@@ -58,7 +58,7 @@ struct Service {
   base::Descriptor socket{listener.socket};
 };
 
-TEST(Star, TextsGoToRankZeroAndBack) {
+TEST(SocketExchange, TextsGoToRankZeroAndBack) {
   constexpr int kWorld = 4;
   const Listener listener = listen_on("127.0.0.1");
   const std::string large(3'000'000, 'x');
@@ -81,7 +81,7 @@ TEST(Star, TextsGoToRankZeroAndBack) {
   for (auto& rank : ranks) EXPECT_EQ(outcome(rank), "");
 }
 
-TEST(Star, WhoDoesNotComeIsNamedToAllThatCame) {
+TEST(SocketExchange, WhoDoesNotComeIsNamedToAllThatCame) {
   const Listener listener = listen_on("127.0.0.1");
   auto first = ran([&] { serve_exchange(listener, "", options(0, 4, 1s)); });
   auto third = ran([&] { join_exchange(place_at(listener.port), options(2, 4, 1s)); });
@@ -90,7 +90,7 @@ TEST(Star, WhoDoesNotComeIsNamedToAllThatCame) {
   EXPECT_EQ(outcome(third), error);
 }
 
-TEST(Star, AnEarlyRankKeepsItsOwnTime) {
+TEST(SocketExchange, AnEarlyRankKeepsItsOwnTime) {
   const Listener listener = listen_on("127.0.0.1");
   auto first = ran([&] { serve_exchange(listener, "", options(0, 3, 8s)); });
   auto early = ran([&] { join_exchange(place_at(listener.port), options(1, 3, 700ms)); });
@@ -102,14 +102,14 @@ TEST(Star, AnEarlyRankKeepsItsOwnTime) {
   outcome(last);
 }
 
-TEST(Star, NobodyThereIsSaidInTime) {
+TEST(SocketExchange, NobodyThereIsSaidInTime) {
   const std::uint16_t closed = [] { return Service().listener.port; }();
   auto rank = ran([&] { join_exchange(place_at(closed), options(1, 2, 400ms)); });
   const std::string error = outcome(rank);
   EXPECT_TRUE(holds(error, {"nobody answered at 127.0.0.1", "within 0.4 s", "rank 0 did not come"})) << error;
 }
 
-TEST(Star, AForeignServiceIsCalledOneAtOnce) {
+TEST(SocketExchange, AForeignServiceIsCalledOneAtOnce) {
   Service service;
   std::thread greets([&] {
     const base::Descriptor guest(::accept(service.socket.number(), nullptr, nullptr));
@@ -128,14 +128,14 @@ TEST(Star, AForeignServiceIsCalledOneAtOnce) {
   EXPECT_LT(Clock::now() - began, 2min);
 }
 
-TEST(Star, ASilentServiceIsGivenUpInTime) {
+TEST(SocketExchange, ASilentServiceIsGivenUpInTime) {
   Service service;  // the kernel takes the call, nobody speaks
   auto rank = ran([&] { join_exchange(place_at(service.listener.port), options(1, 2, 400ms)); });
   const std::string error = outcome(rank);
   EXPECT_TRUE(holds(error, {"1 something answers at 127.0.0.1", "not as rank 0", "says nothing"})) << error;
 }
 
-TEST(Star, StrangersDoNotDisturb) {
+TEST(SocketExchange, StrangersDoNotDisturb) {
   const Listener listener = listen_on("127.0.0.1");
   auto first = ran([&] { serve_exchange(listener, "secret", options(0, 2))->gather(""); });
   Wire scanner = call("127.0.0.1", listener.port, Clock::now() + 60s);
@@ -148,7 +148,7 @@ TEST(Star, StrangersDoNotDisturb) {
   EXPECT_EQ(outcome(second), "");
 }
 
-TEST(Star, WorldsThatDifferAreNamedWithWhatToDo) {
+TEST(SocketExchange, WorldsThatDifferAreNamedWithWhatToDo) {
   const Listener listener = listen_on("127.0.0.1");
   auto first = ran([&] { serve_exchange(listener, "", options(0, 3)); });
   auto second = ran([&] { join_exchange(place_at(listener.port), options(1, 2)); });
@@ -159,7 +159,7 @@ TEST(Star, WorldsThatDifferAreNamedWithWhatToDo) {
   EXPECT_EQ(outcome(first), error);
 }
 
-TEST(Star, ARankMayComeOnlyOnce) {
+TEST(SocketExchange, ARankMayComeOnlyOnce) {
   const Listener listener = listen_on("127.0.0.1");
   auto first = ran([&] { serve_exchange(listener, "", options(0, 3, 1500ms)); });
   auto second = ran([&] { join_exchange(place_at(listener.port), options(1, 3)); });
@@ -170,7 +170,7 @@ TEST(Star, ARankMayComeOnlyOnce) {
   EXPECT_TRUE(holds(outcome(first), {"1 rank 2 did not come", "two processes say that they are rank 1"}));
 }
 
-TEST(Star, ARankMayHangUpAndCallAgain) {
+TEST(SocketExchange, ARankMayHangUpAndCallAgain) {
   const Listener listener = listen_on("127.0.0.1");
   auto impatient = ran([&] { join_exchange(place_at(listener.port), options(1, 2, 100ms)); });
   EXPECT_TRUE(holds(outcome(impatient), {"1 something answers"})) << "nobody has opened";
@@ -181,7 +181,7 @@ TEST(Star, ARankMayHangUpAndCallAgain) {
   EXPECT_EQ(outcome(first), "");
 }
 
-TEST(Star, ARankThatLeavesEndsItForAllAtOnce) {
+TEST(SocketExchange, ARankThatLeavesEndsItForAllAtOnce) {
   const Listener listener = listen_on("127.0.0.1");
   const auto began = Clock::now();
   auto first = ran([&] { serve_exchange(listener, "", options(0, 3, 10min))->gather(""); });
@@ -198,7 +198,7 @@ TEST(Star, ARankThatLeavesEndsItForAllAtOnce) {
   EXPECT_LT(Clock::now() - began, 2min);
 }
 
-TEST(Star, RankZerosLeavingIsNoticed) {
+TEST(SocketExchange, RankZerosLeavingIsNoticed) {
   const Listener listener = listen_on("127.0.0.1");
   auto first = ran([&] { serve_exchange(listener, "", options(0, 2)); });  // and goes
   auto second = ran([&] { join_exchange(place_at(listener.port), options(1, 2))->broadcast(""); });
@@ -207,7 +207,7 @@ TEST(Star, RankZerosLeavingIsNoticed) {
   EXPECT_EQ(outcome(first), "");
 }
 
-TEST(Star, ASilentRankIsNamedInTime) {
+TEST(SocketExchange, ASilentRankIsNamedInTime) {
   const Listener listener = listen_on("127.0.0.1");
   std::promise<void> done;
   auto first = ran([&] { serve_exchange(listener, "", options(0, 2, 1500ms))->gather(""); });
@@ -221,7 +221,7 @@ TEST(Star, ASilentRankIsNamedInTime) {
   outcome(second);
 }
 
-TEST(Star, AWorldOfTwoThousandMillionTakesNoMemory) {
+TEST(SocketExchange, AWorldOfTwoThousandMillionTakesNoMemory) {
   const Listener listener = listen_on("127.0.0.1");
   rusage before{}, after{};
   ::getrusage(RUSAGE_SELF, &before);
@@ -232,7 +232,7 @@ TEST(Star, AWorldOfTwoThousandMillionTakesNoMemory) {
   EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 50 << 10);
 }
 
-TEST(Star, ASpotLeftOverIsAskedForAgain) {
+TEST(SocketExchange, APlaceLeftOverIsAskedForAgain) {
   const std::uint16_t closed = [] { return Service().listener.port; }();
   Service foreign;
   std::thread greets([&] {

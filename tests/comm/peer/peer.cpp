@@ -18,11 +18,12 @@
 #include <sstream>
 #include <thread>
 
+#include "comm/ranks/shared_buffer.h"
+
 #include "lockstep/base/error.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/comm/cuda_load.h"
 #include "lockstep/comm/meet/store.h"
-#include "comm/ranks/shared_buffer.h"
 
 namespace lockstep {
 namespace {

@@ -86,10 +86,11 @@ TEST_F(SharedExchanges, GoOnBehindTheCallWhereAnotherRankIsLate) {
   std::vector<at::Tensor> own = {at::zeros({3})};
   const auto scatter = [&] {
     std::vector<std::vector<at::Tensor>> lists;
-    if (own_rank() == last_) lists.emplace_back(size_t(world()), at::full({3}, 7.F));
-    c10d::ScatterOptions options;
-    options.rootRank = last_;
-    return group_->scatter(own, lists, options);
+    if (own_rank() == 0) {
+      lists.emplace_back();
+      for (int rank = 0; rank < world(); ++rank) lists[0].push_back(at::full({3}, 7.F));
+    }
+    return group_->scatter(own, lists);
   };
   if (own_rank() == 0) {
     const auto work = scatter();

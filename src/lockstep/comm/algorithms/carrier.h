@@ -13,6 +13,8 @@ namespace lockstep::comm {
 
 /// Messages of collectives have a tag of their own; it is one that every MPI has.
 constexpr int kCollectiveTag = 32767;
+/// That of other collectives whose messages MPI carries: they may be on their way at the same time.
+constexpr int kExchangeTag = 32766;
 
 /// Told of an error that ends what waits, from another thread.
 using OnGivenUp = std::function<void(const std::exception_ptr&)>;

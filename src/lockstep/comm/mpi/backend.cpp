@@ -15,8 +15,8 @@ namespace {
 using c10d::OpType;
 
 int checked_tag(int tag) {
-  TORCH_CHECK(tag >= 0 && tag < kCollectiveTag, "the tag ", tag,
-              " is not one that every MPI has for messages (0 to ", kCollectiveTag - 1, ")");
+  TORCH_CHECK(tag >= 0 && tag < kExchangeTag, "the tag ", tag,
+              " is not one that every MPI has for messages (0 to ", kExchangeTag - 1, ")");
   return tag;
 }
 
@@ -38,7 +38,7 @@ std::exception_ptr MpiBackend::carry(const Collective& collective,
                                      const OnGivenUp& /*on_given_up*/) {
   try {
     Patience patience(roll_call(), collective.number, collective.timeout, true);
-    MpiMessenger messenger(mpi().comms().all, *mpi().mpi(), roll_call(), patience);
+    MpiMessenger messenger(mpi().comms().all, kCollectiveTag, *mpi().mpi(), roll_call(), patience);
     body(messenger);
     return nullptr;
   } catch (const OutOfPatience& reason) {

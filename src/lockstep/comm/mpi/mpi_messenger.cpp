@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "lockstep/comm/algorithms/carrier.h"
 #include "lockstep/comm/mpi/comms.h"
 
 namespace lockstep::comm {
@@ -71,14 +70,13 @@ void MpiMessenger::transfer(std::span<const Outgoing> out, std::span<const Incom
   Underway underway(mpi_);
   for (const auto& [from, bytes] : in) {
     underway.add(bytes, from, [&, from = from](std::byte* data, int count, mpi::Request* request) {
-      require_success(mpi::calls().irecv(data, count, mpi::Type::byte, from, kCollectiveTag, all_, request),
+      require_success(mpi::calls().irecv(data, count, mpi::Type::byte, from, tag_, all_, request),
                       "MPI_Irecv");
     });
   }
   for (const auto& [to, bytes] : out) {
     underway.add(bytes, to, [&, to = to](const std::byte* data, int count, mpi::Request* request) {
-      require_success(mpi::calls().isend(data, count, mpi::Type::byte, to, kCollectiveTag, all_, request),
-                      "MPI_Isend");
+      require_success(mpi::calls().isend(data, count, mpi::Type::byte, to, tag_, all_, request), "MPI_Isend");
     });
   }
   underway.wait(patience_);

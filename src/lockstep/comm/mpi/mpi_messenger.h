@@ -14,8 +14,8 @@ namespace lockstep::comm {
 /// Throws OutOfPatience.
 class MpiMessenger : public Messenger {
  public:
-  MpiMessenger(mpi::Comm all, std::mutex& mpi, const RollCall& roll, Patience& patience)
-      : all_(all), mpi_(mpi), roll_(roll), patience_(patience) {}
+  MpiMessenger(mpi::Comm all, int tag, std::mutex& mpi, const RollCall& roll, Patience& patience)
+      : all_(all), tag_(tag), mpi_(mpi), roll_(roll), patience_(patience) {}
   int rank() const override { return roll_.rank(); }
   int world() const override { return static_cast<int>(roll_.peers().size()); }
   int node_of(int rank) const override { return roll_.peers()[static_cast<size_t>(rank)].node; }
@@ -25,6 +25,7 @@ class MpiMessenger : public Messenger {
 
  private:
   mpi::Comm all_;
+  int tag_;
   std::mutex& mpi_;
   const RollCall& roll_;
   Patience& patience_;

@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/comm/algorithms/carrier.h"
 #include "lockstep/comm/mpi/mpi_messenger.h"
 #include "lockstep/comm/node/slot_copy.h"
 #include "lockstep/launch/process/mpi.h"
@@ -179,7 +180,7 @@ void MpiTransport::exchange(std::span<const Outgoing> out, std::span<const Incom
                             Patience& patience) {
   if (!link_.needed()) return node_->exchange(out, in, most, patience);
   require_same_call(patience);
-  MpiMessenger(comms_.all, *mpi_, roll_, patience).exchange(out, in);
+  MpiMessenger(comms_.all, kExchangeTag, *mpi_, roll_, patience).exchange(out, in);
 }
 
 void MpiTransport::barrier(Patience& patience) {

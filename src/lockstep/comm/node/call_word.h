@@ -1,6 +1,6 @@
 #pragma once
-// What a rank is about to do, in three words: ranks that share memory compare them before they touch each
-// other's numbers.
+// What a rank is about to do, in three words: ranks compare them before they touch each other's
+// numbers.
 
 #include <c10/core/ScalarType.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>

@@ -278,6 +278,7 @@ InlineBackend::WorkPtr InlineBackend::reduce_scatter_tensor_coalesced(
     return ForwardingBackend::reduce_scatter_tensor_coalesced(outputs, inputs, options);
   TensorLists pieces;
   for (size_t i = 0; i < inputs.size(); ++i) {
+    require_dense_cpu(outputs[i]);
     pieces.push_back(pieces_of(inputs[i], getSize()));
     for (const auto& piece : pieces[i]) require_alike(piece, outputs[i]);
     find_reduction(outputs[i].scalar_type(), options.reduceOp);

@@ -85,6 +85,7 @@ InlineBackend::WorkPtr InlineBackend::allgather_into_tensor_coalesced(Tensors& o
     return ForwardingBackend::allgather_into_tensor_coalesced(outputs, inputs, options);
   TensorLists pieces;
   for (size_t i = 0; i < inputs.size(); ++i) {
+    require_dense_cpu(inputs[i]);
     pieces.push_back(pieces_of(outputs[i], getSize()));
     for (const auto& piece : pieces[i]) require_alike(piece, inputs[i]);
   }
@@ -177,7 +178,7 @@ size_t InlineBackend::agree_on_sizes(at::ScalarType type, const Spans& out, cons
             patience.collective(),
             format("the ranks' calls differ: rank {} sends {} bytes of {} to rank {}, which expects {} of {}",
                    from, sent, type_of(from), to, expected, type_of(to)),
-            "compared before anything is sent"));
+            "compared before it ran"));
       if (from != to) most = std::max(most, sent);
     }
   }
@@ -227,7 +228,7 @@ InlineBackend::WorkPtr InlineBackend::alltoall(Tensors& outputs, Tensors& inputs
   TORCH_CHECK(inputs.size() == ranks && outputs.size() == ranks, "an all-to-all of ", ranks,
               " ranks needs a tensor for each and one from each");
   if (is_for_base({inputs[0]})) return ForwardingBackend::alltoall(outputs, inputs, options);
-  return exchange(OpType::ALLTOALL, options.timeout, outputs, outputs, inputs);
+  return exchange(OpType::ALLTOALL_BASE, options.timeout, outputs, outputs, inputs);
 }
 
 }  // namespace lockstep::comm

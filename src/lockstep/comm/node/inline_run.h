@@ -42,7 +42,7 @@ std::exception_ptr InlineBackend::carry_out(const Beginning& beginning, const Bo
     return roll_->judge(beginning.collective(), reason.cause, reason.timed_out);
   } catch (const UnlikeCalls& unlike) {
     return roll_->end_at(beginning.number, difference_to(unlike, getRank(), beginning.word),
-                         "found in shared memory");
+                         "compared before it ran");
   } catch (const Error&) {
     return std::current_exception();  // the roll's own
   } catch (const std::exception& error) {

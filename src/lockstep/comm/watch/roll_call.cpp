@@ -493,7 +493,7 @@ std::exception_ptr RollCall::end_at(uint64_t collective, const std::string& diff
 }
 
 std::exception_ptr RollCall::end_all_at(uint64_t collective, const std::string& difference) {
-  auto error = end_at(collective, difference, "found in shared memory");
+  auto error = end_at(collective, difference, "compared before it ran");
   const std::lock_guard<std::mutex> guard(mutex_);
   const Found found{cause_of_death_, Code::calls_differ, {}};
   bounded([store = store_, found] { return settle_in(*store, found); }, {});

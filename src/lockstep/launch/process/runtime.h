@@ -45,7 +45,7 @@ class Runtime {
 
   /// True where the ranks can exchange texts: with MPI, alone, and once they have met.
   bool has_met() const { return mpi_ || exchange_ || job_.world == 1; }
-  /// Without MPI: the exchange that carries the exchanges below from now on.
+  /// Without MPI: the text exchange that carries what is below from now on.
   void meet_in(std::unique_ptr<TextExchange> exchange) { exchange_ = std::move(exchange); }
   const TextExchange* exchange() const { return exchange_.get(); }
   /// What the launcher did not tell and the ranks found when they met.
