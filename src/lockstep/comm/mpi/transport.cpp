@@ -170,10 +170,9 @@ void MpiTransport::require_same_call(Patience& patience) {
   std::vector<CallWord> calls(comms_.node_of_rank.size());
   std::vector<std::byte*> places;
   for (auto& call : calls) places.push_back(reinterpret_cast<std::byte*>(&call));
-  const CallWord own = call_;
-  all_gather(reinterpret_cast<const std::byte*>(&own), sizeof own, places, patience);
+  all_gather(reinterpret_cast<const std::byte*>(&call_), sizeof call_, places, patience);
   for (size_t rank = 0; rank < calls.size(); ++rank)
-    if (calls[rank] != own) throw UnlikeCalls{static_cast<int>(rank), calls[rank]};
+    if (calls[rank] != call_) throw UnlikeCalls{static_cast<int>(rank), calls[rank]};
 }
 
 void MpiTransport::exchange(std::span<const Outgoing> out, std::span<const Incoming> in, size_t most,

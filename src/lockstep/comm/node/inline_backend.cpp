@@ -1,7 +1,6 @@
 #include "lockstep/comm/node/inline_backend.h"
 
 #include <ATen/ATen.h>
-
 #include <c10/util/hash.h>
 
 #include <algorithm>
@@ -44,14 +43,14 @@ int number_of(const c10d::ReduceOp& op) {
 }  // namespace
 
 CallWord InlineBackend::word_for(const Asked& asked, const Tensors& tensors) {
-  size_t bytes = 0, parts = 0;
-  for (const auto& tensor : tensors) {
-    bytes += tensor.nbytes();
-    parts = c10::hash_combine(parts, c10::get_hash(static_cast<int>(tensor.scalar_type()), tensor.nbytes()));
-  }
+  size_t bytes = 0;
+  for (const auto& tensor : tensors) bytes += tensor.nbytes();
   auto word = word_of(asked.type, asked.reduction, static_cast<int>(asked.root),
                       tensors.empty() ? at::kByte : tensors[0].scalar_type(), bytes);
-  if (tensors.size() > 1) word.parts = parts;
+  if (tensors.size() < 2) return word;
+  for (const auto& tensor : tensors)
+    word.parts =
+        c10::hash_combine(word.parts, c10::get_hash(static_cast<int>(tensor.scalar_type()), tensor.nbytes()));
   return word;
 }
 

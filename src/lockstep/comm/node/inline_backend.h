@@ -99,8 +99,7 @@ class InlineBackend : public ForwardingBackend, public RollCalled {
   void reduce_coalesced(Tensors tensors, const c10d::ReduceOp& op, Patience& patience);
   void scatter_sum(at::Tensor output, const Tensors& inputs, bool in_one, const c10d::ReduceOp& op,
                    Patience& patience);
-  WorkPtr exchange(c10d::OpType type, std::chrono::milliseconds limit, Tensors results, Tensors outputs,
-                   const Tensors& inputs);
+  WorkPtr exchange(std::chrono::milliseconds limit, Tensors results, Tensors outputs, const Tensors& inputs);
   size_t agree_on_sizes(at::ScalarType type, const Spans& out, const Spans& in, Patience& patience);
   Tensors list_of_root(const TensorLists& lists, int root, const at::Tensor& like) const;
   void require_dense_cpu(const at::Tensor& tensor) const;

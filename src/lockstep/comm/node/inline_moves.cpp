@@ -30,15 +30,10 @@ Tensors parts_of(const at::Tensor& whole, const std::vector<int64_t>& rows, int 
   return whole.split_with_sizes(rows);
 }
 
-// One for each rank but `own`; what a rank has for itself is copied there.
-std::vector<Outgoing> messages_to(const std::vector<std::span<std::byte>>& parts, int own) {
-  std::vector<Outgoing> messages;
-  for (size_t rank = 0; rank < parts.size(); ++rank)
-    if (static_cast<int>(rank) != own) messages.push_back({static_cast<int>(rank), parts[rank]});
-  return messages;
-}
-std::vector<Incoming> messages_from(const std::vector<std::span<std::byte>>& parts, int own) {
-  std::vector<Incoming> messages;
+// Outgoing or Incoming, for each rank but `own`; what a rank has for itself is copied there.
+template <class Message>
+std::vector<Message> messages_of(const std::vector<std::span<std::byte>>& parts, int own) {
+  std::vector<Message> messages;
   for (size_t rank = 0; rank < parts.size(); ++rank)
     if (static_cast<int>(rank) != own) messages.push_back({static_cast<int>(rank), parts[rank]});
   return messages;
@@ -125,7 +120,7 @@ InlineBackend::WorkPtr InlineBackend::gather(TensorLists& outputs, Tensors& inpu
                const auto places = into.spans();
                const Outgoing own{root, from.span()};
                if (getRank() == root) {
-                 transport_->exchange({}, messages_from(places, root), from.bytes(), patience);
+                 transport_->exchange({}, messages_of<Incoming>(places, root), from.bytes(), patience);
                  copy(from.span(), places[static_cast<size_t>(root)]);
                } else {
                  transport_->exchange({&own, 1}, {}, from.bytes(), patience);
@@ -147,7 +142,7 @@ InlineBackend::WorkPtr InlineBackend::scatter(Tensors& outputs, TensorLists& inp
                const auto places = from.spans();
                const Incoming own{root, into.span()};
                if (getRank() == root) {
-                 transport_->exchange(messages_to(places, root), {}, into.bytes(), patience);
+                 transport_->exchange(messages_of<Outgoing>(places, root), {}, into.bytes(), patience);
                  copy(places[static_cast<size_t>(root)], into.span());
                } else {
                  transport_->exchange({}, {&own, 1}, into.bytes(), patience);
@@ -186,7 +181,7 @@ size_t InlineBackend::agree_on_sizes(at::ScalarType type, const Spans& out, cons
 }
 
 // outputs[r] from rank r, inputs[r] for it.
-InlineBackend::WorkPtr InlineBackend::exchange(OpType type, std::chrono::milliseconds limit, Tensors results,
+InlineBackend::WorkPtr InlineBackend::exchange(std::chrono::milliseconds limit, Tensors results,
                                                Tensors outputs, const Tensors& inputs) {
   const auto element = inputs[0].scalar_type();
   for (const auto* tensors : std::array<const Tensors*, 2>{&outputs, &inputs}) {
@@ -196,14 +191,14 @@ InlineBackend::WorkPtr InlineBackend::exchange(OpType type, std::chrono::millise
                   tensor.scalar_type());
     }
   }
-  return run({type, limit}, {}, std::move(results),
+  return run({OpType::ALLTOALL_BASE, limit}, {}, std::move(results),
              [this, outputs = std::move(outputs), inputs, element](Patience& patience) {
                const Flats from(inputs);
                Flats into(outputs);
                const auto out = from.spans(), in = into.spans();
                const size_t most = agree_on_sizes(element, out, in, patience);
-               transport_->exchange(messages_to(out, getRank()), messages_from(in, getRank()), most,
-                                    patience);
+               transport_->exchange(messages_of<Outgoing>(out, getRank()),
+                                    messages_of<Incoming>(in, getRank()), most, patience);
                const auto own = static_cast<size_t>(getRank());
                copy(out[own], in[own]);
                into.write_back();
@@ -216,10 +211,8 @@ InlineBackend::WorkPtr InlineBackend::alltoall_base(at::Tensor& output, at::Tens
                                                     const c10d::AllToAllOptions& options) {
   if (is_for_base({input}))
     return ForwardingBackend::alltoall_base(output, input, output_counts, input_counts, options);
-  TORCH_CHECK(output.scalar_type() == input.scalar_type(),
-              "the tensors of an all-to-all differ: ", output.scalar_type(), " and ", input.scalar_type());
-  return exchange(OpType::ALLTOALL_BASE, options.timeout, {output},
-                  parts_of(output, output_counts, getSize()), parts_of(input, input_counts, getSize()));
+  return exchange(options.timeout, {output}, parts_of(output, output_counts, getSize()),
+                  parts_of(input, input_counts, getSize()));
 }
 
 InlineBackend::WorkPtr InlineBackend::alltoall(Tensors& outputs, Tensors& inputs,
@@ -228,7 +221,7 @@ InlineBackend::WorkPtr InlineBackend::alltoall(Tensors& outputs, Tensors& inputs
   TORCH_CHECK(inputs.size() == ranks && outputs.size() == ranks, "an all-to-all of ", ranks,
               " ranks needs a tensor for each and one from each");
   if (is_for_base({inputs[0]})) return ForwardingBackend::alltoall(outputs, inputs, options);
-  return exchange(OpType::ALLTOALL_BASE, options.timeout, outputs, outputs, inputs);
+  return exchange(options.timeout, outputs, outputs, inputs);
 }
 
 }  // namespace lockstep::comm
