@@ -91,6 +91,8 @@ start_with_srun() {
   [ -n "$RANKS_PER_NODE" ] && START+=(--ntasks="$RANKS" --ntasks-per-node="$RANKS_PER_NODE")
   [ -n "$RANKS_PER_NODE" ] && [ "$RANKS_PER_NODE" -gt "$CPUS_OF_A_NODE" ] && START+=(--overcommit)
   [ -n "${LOCKSTEP_SRUN_MPI:-}" ] && START+=(--mpi="$LOCKSTEP_SRUN_MPI")
+  # with the default of Slurm 22.05 no node waits for the others in MPI_Init, and a message that comes too early kills its reader
+  export SLURM_PMIX_FENCE=${SLURM_PMIX_FENCE:-ring}
   [ "$RELAUNCHES" -eq 0 ] || start_again_with_srun
   return 0
 }

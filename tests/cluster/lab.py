@@ -70,6 +70,9 @@ PartitionName=main Nodes={nodes} Default=YES MaxTime=INFINITE State=UP PriorityT
 PartitionName=urgent Nodes={nodes} MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
 """
 
+# With its default, mixed, srun --mpi=pmix of Slurm 22.05 does not wait for the other nodes at the end of MPI_Init.
+MPI_CONF = "PMIxCollFence=ring\n"
+
 
 def why_not(scheduler="slurm"):
     """The reason this machine cannot hold a lab, or None."""
@@ -353,6 +356,7 @@ def start_slurm(folder, slurmd_timeout):
     (folder / "slurm.conf").write_text(SLURM_CONF.format(
         folder=folder, login=LOGIN, login_address=ADDRESS[LOGIN], slurmd_timeout=slurmd_timeout, nodes=",".join(nodes),
         node_lines="\n".join(lines)))
+    (folder / "mpi.conf").write_text(MPI_CONF)
     (folder / "state").mkdir(exist_ok=True)
     (folder / "munge.key").write_bytes(os.urandom(128))
     (folder / "munge.key").chmod(0o600)

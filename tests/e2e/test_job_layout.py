@@ -15,6 +15,7 @@ scontrol() {{ echo "   CPUAlloc=2 CPUEfctv=$CPUS CPUTot=$CPUS CPULoad=0.07"; }}
 srun() {{ :; }}
 read_allocation
 choose_start
+sh -c 'echo "fence=$SLURM_PMIX_FENCE"'
 echo "$NODES $RANKS $CPUS_PER_RANK"
 echo "${{START[*]}}"
 """
@@ -76,6 +77,12 @@ def test_ranks_from_what_slurm_gave(environment, ranks, start, layout):
     lines = layout(**environment).stdout.splitlines()
     assert lines[-2] == ranks
     assert start in lines[-1]
+
+
+@pytest.mark.parametrize("users, ranks_have", [(None, "ring"), ("tree", "tree")])
+def test_every_node_waits_for_the_others_in_mpi_init(users, ranks_have, layout):
+    own = {"SLURM_PMIX_FENCE": users} if users else {}
+    assert f"fence={ranks_have}" in layout(**given(2, "2(x2)", "2(x2)"), **own).stdout.splitlines()
 
 
 @pytest.mark.parametrize("counted, setting, ranks, cpus", [
