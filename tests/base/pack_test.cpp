@@ -51,13 +51,6 @@ TEST(Pack, AnErrorKeepsItsCodeAndItsRanks) {
   }
 }
 
-TEST(Pack, NumbersComeBack) {
-  EXPECT_EQ(base::unpack_numbers(base::pack_numbers({})), std::vector<int>{});
-  EXPECT_EQ(base::unpack_numbers(base::pack_numbers({0, -1, 1000})), (std::vector<int>{0, -1, 1000}));
-  for (const char* damaged : {"1:a", "3:1 2", "2:12x"})
-    EXPECT_THROW(base::unpack_numbers(damaged), Error) << damaged;
-}
-
 TEST(Pack, AForeignErrorKeepsItsWordsAndItsExitStatus) {
   try {
     base::throw_packed_error(base::pack_error(std::out_of_range("too far")));

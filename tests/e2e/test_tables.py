@@ -88,9 +88,9 @@ def test_it_says_its_default_its_options_and_its_memory(built, program, run):
     assert "schedule.options.unti is set and not used: schedule.name is inverse_root" in odd.stderr
 
     def memory(*words):
-        text = run(program, "train", "lion.yaml", "--dry-run", *sets(model__name="mlp", model__hidden="[2000, 2000]"),
+        told = run(program, "train", "lion.yaml", "--dry-run", "--json", *sets(model__name="mlp", model__hidden="[2000, 2000]"),
                    *words, cwd=folder, check=True).stdout
-        return float(re.search(r"memory +(\d+\.\d) MB a rank", text)[1])
+        return json.loads(told)["rank_mb"]
 
     lion, adam = memory(), memory(*sets(optim__name="adam", schedule__name="none"))
     assert adam == pytest.approx(lion * 4 / 3, rel=0.01)  # parameters, gradients, and one state or two

@@ -165,7 +165,15 @@ def test_dry_run_writes_nothing(lockstep, mpirun, tmp_path):
     assert "optimiser   sgd, schedule none" in result.stdout
     assert re.search(r"steps +235 an epoch", result.stdout)
     assert re.search(r"time +[\d.]+ ms a step", result.stdout)
+    told = json.loads(mpirun(2, lockstep, "train", config, "--dry-run", "--json", cwd=tmp_path, check=True).stdout)
+    assert (told["parameters"], told["steps_per_epoch"], told["ranks"], told["optimizer"]) == (421642, 235, 2, "sgd")
+    assert told["rank_mb"] == pytest.approx(3 * told["model_mb"]) and told["step_seconds"] > 0
     assert not (tmp_path / "runs").exists()
+
+
+def test_json_is_of_a_dry_run(lockstep, run, tmp_path):
+    refused = run(lockstep, "train", write_config(tmp_path, PIMA), "--json", cwd=tmp_path)
+    assert refused.returncode == 2 and "--json is of a dry run" in refused.stderr and "--dry-run" in refused.stderr
 
 
 def test_progress_line_on_a_terminal(start, lockstep, tmp_path):

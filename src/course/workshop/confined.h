@@ -33,12 +33,12 @@ enum class Why { left, signal, too_long, too_much_output, too_much_memory, not_s
 /// How a program ended, and what it said.
 struct Ending {
   Why why = Why::left;
-  int status = 0;                  // left: what it left with; signal: which; not_started: the system's error
-  std::string printed = {};        // its standard output and errors
-  std::string facts = {};          // what it told us beside (lesson/show, LOCKSTEP_ERRORS)
-  std::optional<Code> error = {};  // of the error that lockstep says it ended with
-  bool was_busy = false;           // stopped: it computed to the end, and did not wait for something
-  double seconds = 0;              // how long it ran
+  int status = 0;                   // left: what it left with; signal: which; not_started: the system's error
+  std::string printed = {};         // its standard output and errors
+  std::string facts = {};           // what it told us beside (lesson/show, LOCKSTEP_ERRORS)
+  std::optional<Fault> error = {};  // that lockstep says it ended with
+  bool was_busy = false;            // stopped: it computed to the end, and did not wait for something
+  double seconds = 0;               // how long it ran
 
   bool is_well() const { return why == Why::left && status == 0; }
 };

@@ -4,11 +4,8 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <optional>
-#include <regex>
-#include <set>
-#include <sstream>
-#include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -69,13 +66,13 @@ std::string were_stopped(const std::vector<int>& ranks) {
 // it met what another rank did
 bool lost_another(const Ending& ending) {
   constexpr Code kOfOthers[] = {Code::not_joined, Code::rank_lost, Code::rank_late, Code::calls_differ};
-  return ending.error && std::ranges::find(kOfOthers, *ending.error) != std::end(kOfOthers);
+  return ending.error && std::ranges::find(kOfOthers, ending.error->code) != std::end(kOfOthers);
 }
 
 // as lockstep says it, or who knows nothing of lockstep: C++ and libtorch
 bool wanted_memory(const Ending& ending) {
   constexpr const char* kWords[] = {"std::bad_alloc", "can't allocate memory"};
-  return !ending.is_well() && (ending.error == Code::no_memory ||
+  return !ending.is_well() && ((ending.error && ending.error->code == Code::no_memory) ||
                                std::any_of(std::begin(kWords), std::end(kWords), [&](const char* words) {
                                  return ending.printed.find(words) != std::string::npos;
                                }));
@@ -163,8 +160,9 @@ class Diagnosis {
     const auto& printed = rank.ending().printed;
     const auto log = std::filesystem::path(rank_log(folder_, rank.rank()))
                          .lexically_proximate(std::filesystem::current_path());
-    const auto apart = different_calls(printed);
-    if (const auto words = apart.empty() ? plain_words(rank.rank(), printed) : apart; !words.empty())
+    const auto error = rank.ending().error.value_or(Fault{});
+    const auto apart = different_calls(error);
+    if (const auto words = apart.empty() ? plain_words(rank.rank(), error) : apart; !words.empty())
       throw NotYet(
           words,
           "every rank calls each collective, in the same order and with the same sizes: which way does each "
@@ -173,7 +171,7 @@ class Diagnosis {
     if (printed.empty())
       throw NotYet(format("rank {} left with status {}, and said nothing", rank.rank(), rank.ending().status),
                    "where does it leave?");
-    throw NotYet(format("rank {} left with an error:\n{}", rank.rank(), tail(printed)));
+    throw LeftWithError(rank, tail(printed));
   }
 
   void endless() const {
@@ -197,66 +195,44 @@ class Diagnosis {
   const std::string& folder_;
 };
 
-// "(host n1, pid 2488)" and "[/gloo/pair.cc:547]" are for who runs a job
-std::string without_places(const std::string& text) {
-  static const std::regex place(R"( \(host [^()]*, pid \d+\)| \[/[^\]]*\]| \[[\d.:a-f]+\]:\d+)");
-  return std::regex_replace(text, place, "");
-}
-
-using Calls = std::vector<std::pair<std::string, std::string>>;  // "rank 0", "all-reduce"
-
-// Who is in which call, by the line behind the opening words.
-Calls calls_behind(const std::string& opening, const std::regex& place, const std::string& printed) {
-  const auto begin = printed.find(opening);
-  if (begin == std::string::npos) return {};
-  const auto from = begin + opening.size();
-  const auto line = without_places(printed.substr(from, printed.find('\n', from) - from));
-  Calls calls;
-  for (std::sregex_iterator found(line.begin(), line.end(), place), end; found != end; ++found)
-    calls.emplace_back((*found)[1], (*found)[2]);
-  return calls;
-}
-
-// Empty where all are in the same.
-std::string in_words(const Calls& calls) {
-  std::set<std::string> kinds;
-  std::vector<std::string> ranks;
-  for (const auto& [rank, call] : calls) {
-    kinds.insert(call);
-    ranks.push_back(rank + " in " + call);
+// "rank 1 did not come, it is at collective 3; rank 2 has died (its process is gone)"
+std::string states(const Fault& error) {
+  std::vector<std::string> words;
+  for (const auto& seen : error.seen) {
+    if (!seen.state.empty()) words.push_back(format("rank {} {}", seen.rank, seen.state));
   }
-  if (kinds.size() < 2) return {};
-  const auto count = kinds.size() == 2 ? std::string("two") : std::to_string(kinds.size());
-  return format("the ranks are in {} different calls: {}", count, base::join(ranks, ", "));
+  return base::join(words, "; ");
 }
 
 }  // namespace
+
+LeftWithError::LeftWithError(const RankRun& rank, std::string said)
+    : NotYet(format("rank {} left with an error:\n{}", rank.rank(), said)),
+      rank_(rank),
+      said_(std::move(said)) {}
 
 std::string rank_log(const std::string& folder, int rank) {
   return folder + format("/rank-{}.log", rank);
 }
 
-std::string plain_words(int rank, const std::string& printed) {
-  constexpr size_t kLongestLine = 2000;
-  static const std::regex form(
-      R"(error: ([a-z -]+) \(collective (\d+)\) (failed|timed out after ([\d.]+ s)): (.*))");
-  std::smatch found;
-  std::istringstream lines(printed);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.size() > kLongestLine || !std::regex_search(line, found, form)) continue;
-    const auto time = found[4].matched ? found[4].str() + " " : "";
-    return format("rank {} waited {}in {} (collective {}), and in vain: {}", rank, time, found[1].str(),
-                  found[2].str(), without_places(found[5].str()));
-  }
-  return {};
+std::string plain_words(int rank, const Fault& error) {
+  const auto& met = error.met_in;
+  const auto others = states(error);
+  if (met.number == 0 || others.empty()) return "";
+  const auto time = met.waited > 0 ? format("{} s ", met.waited) : "";
+  return format("rank {} waited {}in {} (collective {}), and in vain: {}", rank, time, met.call, met.number,
+                others);
 }
 
-std::string different_calls(const std::string& printed) {
-  // from ranks that waited for each other, and from one that found it at once: "rank 0: barrier; rank 1: ..."
-  static const std::regex waiting(R"((rank \d+) in ([a-z -]*[a-z]))"),
-      found(R"((rank \d+): ([a-z -]*[a-z]))");
-  const auto calls = calls_behind("every rank came, and none has an answer: ", waiting, printed);
-  return in_words(calls.empty() ? calls_behind("the ranks' calls differ: ", found, printed) : calls);
+std::string different_calls(const Fault& error) {
+  if (error.code != Code::calls_differ) return "";
+  std::map<std::string, std::vector<int>> ranks;  // in each call
+  for (const auto& seen : error.seen) ranks[seen.call].push_back(seen.rank);
+  if (ranks.size() < 2) return "";
+  std::vector<std::string> words;
+  for (const auto& [call, those] : ranks) words.push_back(list(those) + " in " + call);
+  const auto count = ranks.size() == 2 ? std::string("two") : std::to_string(ranks.size());
+  return format("the ranks are in {} different calls: {}", count, base::join(words, ", "));
 }
 
 void require_good_end(const Run& run, const ProgramLimits& limits, const std::string& folder) {

@@ -7,6 +7,19 @@
 
 namespace lockstep::workshop {
 
+/// A rank ended with an error of its own.
+class LeftWithError : public NotYet {
+ public:
+  LeftWithError(const RankRun& rank, std::string said);
+  const RankRun& rank() const { return rank_; }
+  /// The last that it printed.
+  const std::string& said() const { return said_; }
+
+ private:
+  RankRun rank_;
+  std::string said_;
+};
+
 /// NotYet where a rank did not end well: the one that is the cause, not those that lost it. What the ranks
 /// printed is in `folder`.
 void require_good_end(const Run& run, const ProgramLimits& limits, const std::string& folder);
@@ -14,12 +27,12 @@ void require_good_end(const Run& run, const ProgramLimits& limits, const std::st
 /// FOLDER/rank-0.log
 std::string rank_log(const std::string& folder, int rank);
 
-/// What lockstep said of a collective that did not come to its end, as the rank that waited would tell it;
-/// empty where the text is none of these.
-std::string plain_words(int rank, const std::string& printed);
+/// An error in a collective, as the rank that waited there would tell it; empty where it is no such error, or
+/// nobody is known to be at fault.
+std::string plain_words(int rank, const Fault& error);
 
-/// "the ranks are in two different calls: rank 0 in all-reduce, rank 1 in barrier", where lockstep said
-/// who is where, as all came or as their calls differ; empty where it did not, or all are in the same.
-std::string different_calls(const std::string& printed);
+/// "the ranks are in two different calls: rank 0 in all-reduce, rank 1 in barrier"; empty where the error is
+/// another, or all are in the same.
+std::string different_calls(const Fault& error);
 
 }  // namespace lockstep::workshop

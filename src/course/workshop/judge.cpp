@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/fault_json.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
@@ -27,12 +28,6 @@ double number_of(const nlohmann::json& value) {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-// the error that lockstep says it ended with
-std::optional<Code> code_in(const nlohmann::json& fact) {
-  if (!fact.is_object() || !fact.contains("code") || !fact["code"].is_string()) return std::nullopt;
-  return code_of(fact["code"]);
-}
-
 // a line that is cut off or forged is no fact
 void add_fact(const nlohmann::json& fact, std::vector<Shown>& facts) {
   if (!fact.is_object() || !fact.contains("name") || !fact["name"].is_string()) return;
@@ -49,9 +44,8 @@ void add_fact(const nlohmann::json& fact, std::vector<Shown>& facts) {
 RankRun::RankRun(int rank, Ending ending) : rank_(rank), ending_(std::move(ending)) {
   std::istringstream lines(ending_.facts);
   for (std::string line; std::getline(lines, line);) {
-    const auto fact = base::parse_json(line);
-    add_fact(fact, shown_);
-    if (const auto code = code_in(fact)) ending_.error = code;
+    add_fact(base::parse_json(line), shown_);
+    if (auto fault = base::fault_in(line)) ending_.error = std::move(fault);
   }
 }
 

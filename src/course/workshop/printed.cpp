@@ -1,11 +1,11 @@
 #include "course/workshop/printed.h"
 
 #include <deque>
-#include <regex>
 #include <sstream>
 
 #include "course/workshop/cut_line.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/readable.h"
 
 namespace lockstep::workshop {
@@ -17,8 +17,7 @@ constexpr size_t kMostPrintedBytes = 120;  // of a line
 constexpr size_t kTailBytes = 1 << 16;     // of all that a rank printed
 
 bool begins_an_error(const std::string& line) {
-  static const std::regex form(R"(^(\[rank \d+\] )?error: |^terminate called )");
-  return std::regex_search(line.substr(0, kMostPrintedBytes), form);
+  return log::begins_error(line) || line.starts_with("terminate called ");  // libstdc++'s
 }
 
 std::deque<std::string> last_lines(const std::string& printed, const std::string& said) {

@@ -2,6 +2,7 @@
 // One error policy: a typed exception that carries what, where and what to do, and a code for programs. Only
 // main turns it into text.
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -36,11 +37,28 @@ const char* name_of(Code code);
 /// Code::failed for any other text.
 Code code_of(const std::string& name);
 
+/// A rank and the collective that it was in when another one failed.
+struct RankCall {
+  int rank = 0;            ///< of the job
+  std::string call = {};   ///< "all-reduce"; empty: not known
+  uint64_t number = 0;     ///< of its group's collectives, from 1; 0: not known
+  std::string state = {};  ///< of a rank at fault: "has died (its process is gone), at collective 3"
+};
+
+/// The collective in which this rank met an error.
+struct FailedCall {
+  std::string call = {};  ///< "all-reduce"; empty: the error was met outside of any
+  uint64_t number = 0;    ///< of the group's collectives, from 1; 0: a message, which is not counted
+  double waited = 0;      ///< seconds, where it timed out
+};
+
 /// An error as data.
 struct Fault {
   Code code = Code::failed;
   std::vector<int> ranks = {};  ///< at fault, as far as they are known
   std::string what = {}, where = {}, hint = {};
+  FailedCall met_in = {};
+  std::vector<RankCall> seen = {};  ///< where other ranks were then; the first few of many
 };
 
 /// Failed while running (exit status 1).

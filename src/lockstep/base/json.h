@@ -21,6 +21,12 @@ Json parse_json(std::string_view text) {
                                : Json(Json::value_t::discarded);
 }
 
+/// On one line; bytes that are no UTF-8 are replaced.
+template <class Json>
+std::string as_line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 /// What a parser says is wrong, without the name and the number of its exception.
 std::string what_is_wrong(const nlohmann::json::exception& error);
 

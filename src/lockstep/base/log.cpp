@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -95,6 +96,11 @@ void warning(const std::string& text) {
 }
 void error(const std::string& text) {
   say(Level::error, text);
+}
+
+bool begins_error(std::string_view line) {
+  if (line.starts_with("[rank ")) line.remove_prefix(std::min(line.size(), line.find("] ") + 2));
+  return line.starts_with(std::string(kNames[static_cast<size_t>(Level::error)]) + ": ");
 }
 
 }  // namespace lockstep::log

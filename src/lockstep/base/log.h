@@ -2,6 +2,7 @@
 // Lines to stderr with a level and a rank tag. The one piece of global state in the house.
 
 #include <string>
+#include <string_view>
 
 namespace lockstep::log {
 
@@ -18,5 +19,8 @@ void debug(const std::string& text);
 void info(const std::string& text);
 void warning(const std::string& text);
 void error(const std::string& text);
+
+/// Whether error() wrote this line, on any rank, as the first of one.
+bool begins_error(std::string_view line);
 
 }  // namespace lockstep::log

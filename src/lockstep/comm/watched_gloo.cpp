@@ -102,7 +102,7 @@ void WatchedGloo::compare_in(Watch& watch, const Call& own, uint64_t number) {
     for (const auto& theirs : all[0]) texts.push_back(text_in(theirs));
     return texts;
   };
-  std::string found;
+  Difference found;
   try {
     found = difference(own, gather);
   } catch (const std::exception&) {

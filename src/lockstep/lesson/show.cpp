@@ -12,6 +12,7 @@
 
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 
 namespace lockstep {
 namespace {
@@ -30,7 +31,7 @@ int listener() {
 }
 
 void tell(const nlohmann::json& fact) {
-  const auto line = fact.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const auto line = base::as_line(fact) + "\n";
   for (size_t done = 0; done < line.size();) {
     const auto count = ::write(listener(), line.data() + done, line.size() - done);
     if (count < 0 && errno != EINTR) return;

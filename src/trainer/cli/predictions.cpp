@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 
 namespace lockstep::cli {
 namespace {
@@ -39,7 +40,7 @@ std::string json_lines(const std::vector<Prediction>& all, bool regression) {
       json.update({{"class", one.name}, {"label", one.label}, {"probabilities", one.numbers}});
     }
     // a class is any text of a file's
-    text += json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    text += base::as_line(json) + "\n";
   }
   return text;
 }

@@ -2,10 +2,15 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/launch/process/carry.h"
 #include "lockstep/launch/process/runtime.h"
 #include "trainer/config/chosen.h"
@@ -67,18 +72,91 @@ Feed feed_of_single_batches(const Setup& setup, const Learner& learner) {
   return learner.source->feed(settings);
 }
 
+// What the training would be, and cost.
+struct Outlook {
+  const Setup& setup;
+  const Learner& learner;
+  Size whole;  // of the model, over its stages
+  double rank_megabytes = 0;
+  double step_seconds = 0;
+  std::optional<GpuMemory> gpu;
+
+  const Settings& settings() const { return setup.settings; }
+  std::string model() const {
+    const auto name = config::chosen_name(settings(), "model.name");
+    return name.empty() ? "the task's own" : name;
+  }
+  int64_t samples() const {
+    return settings().data.batch_size * settings().train.accumulate * setup.mesh->data().world();
+  }
+  double seconds() const { return step_seconds * static_cast<double>(learner.rounds.total_steps); }
+};
+
+std::vector<std::string> lines_of(const Outlook& outlook) {
+  const auto& s = outlook.settings();
+  const auto& [setup, learner, whole, rank_megabytes, step_seconds, gpu] = outlook;
+  std::vector<std::string> lines;
+  lines.push_back(format("task        {}: {}", s.task.name, learner.source->description()));
+  lines.push_back(format("model       {}: {} parameters, {:.1f} MB{}", outlook.model(), whole.parameters,
+                         megabytes(whole.bytes),
+                         setup.mesh->tensor().world() == 1 ? "" : ", rank 0's share"));
+  lines.push_back(format("optimiser   {}, schedule {}", s.optim.name, s.schedule.name));
+  if (s.train.layout != ImageLayout::nchw) lines.push_back("layout      " + word_of(s.train.layout));
+  lines.push_back(format(
+      "memory      {:.1f} MB a rank for parameters, gradients and optimiser; peak so far {:.0f} MB{}",
+      rank_megabytes, peak_megabytes(),
+      gpu ? format(", and {:.0f} MB of a GPU's {:.0f}", megabytes(gpu->peak), megabytes(gpu->total)) : ""));
+  if (const int together = launch::carried_together(); together > 1)
+    lines.push_back(
+        format("            {} ranks in a process: {:.1f} MB", together, together * rank_megabytes));
+  lines.push_back(format("ranks       {} ({}), {}, {} thread(s) each, mode {}", setup.team->world(),
+                         setup.team->job().launcher, setup.team->device().str(), setup.session->threads(),
+                         word_of(s.train.mode)));
+  lines.push_back(format("steps       {} an epoch of {} samples together, {} in all",
+                         learner.rounds.steps_per_epoch, outlook.samples(), learner.rounds.total_steps));
+  lines.push_back(format("time        {:.3g} ms a step, about {} of training", 1e3 * step_seconds,
+                         run_folder::short_time(outlook.seconds())));
+  lines.emplace_back("A dry run: nothing was written.");
+  return lines;
+}
+
+std::string json_of(const Outlook& outlook) {
+  const auto& s = outlook.settings();
+  const auto& [setup, learner, whole, rank_megabytes, step_seconds, gpu] = outlook;
+  nlohmann::ordered_json json = {
+      {"task", s.task.name},
+      {"model", outlook.model()},
+      {"parameters", whole.parameters},
+      {"model_mb", megabytes(whole.bytes)},
+      {"optimizer", s.optim.name},
+      {"schedule", s.schedule.name},
+      {"rank_mb", rank_megabytes},
+      {"peak_mb", peak_megabytes()},
+      {"ranks", setup.team->world()},
+      {"ranks_in_a_process", launch::carried_together()},
+      {"launcher", setup.team->job().launcher},
+      {"device", setup.team->device().str()},
+      {"threads", setup.session->threads()},
+      {"mode", word_of(s.train.mode)},
+      {"steps_per_epoch", learner.rounds.steps_per_epoch},
+      {"samples_per_step", outlook.samples()},
+      {"steps", learner.rounds.total_steps},
+      {"step_seconds", step_seconds},
+      {"seconds", outlook.seconds()},
+  };
+  if (gpu) json["gpu_peak_mb"] = megabytes(gpu->peak), json["gpu_mb"] = megabytes(gpu->total);
+  return base::as_line(json);
+}
+
 }  // namespace
 
-int dry_run(const Command& command) {
+int dry_run(const Command& command, bool as_json) {
   auto begun = begin_job(command);
   if (carries_ranks(begun)) return carry_ranks(std::move(begun));
   auto setup = set_up(command, std::move(begun));
   settle_layout(setup);
   auto learner = make_learner(setup);
   hold_on_device(setup);
-  const auto say = [first = setup.team->first()](const std::string& line) {
-    if (first) output::line(line);
-  };
   double step_seconds = 0;
   TrainingStep step(setup, learner);
   learner.source->prepare(learner.model->net(), TrainingState{});
@@ -87,32 +165,16 @@ int dry_run(const Command& command) {
   const auto size = size_of(*learner.model);
   std::vector<double> whole{static_cast<double>(size.parameters), size.bytes};
   setup.mesh->pipeline().sum(whole);  // over the stages
-  const auto& rounds = learner.rounds;
-  const auto& s = setup.settings;
-  const int64_t grouped = s.data.batch_size * s.train.accumulate * setup.mesh->data().world();
-  say(format("task        {}: {}", s.task.name, learner.source->description()));
-  const auto model = config::chosen_name(s, "model.name");
-  say(format("model       {}: {} parameters, {:.1f} MB{}", model.empty() ? "the task's own" : model,
-             static_cast<int64_t>(whole[0]), megabytes(whole[1]),
-             setup.mesh->tensor().world() == 1 ? "" : ", rank 0's share"));
-  say(format("optimiser   {}, schedule {}", s.optim.name, s.schedule.name));
-  if (s.train.layout != ImageLayout::nchw) say("layout      " + word_of(s.train.layout));
-  const auto gpu = peak_gpu_memory(*setup.team);
-  say(format(
-      "memory      {:.1f} MB a rank for parameters, gradients and optimiser; peak so far {:.0f} MB{}",
-      megabytes(2 * size.bytes + state_bytes_of(*learner.optimizer)), peak_megabytes(),
-      gpu ? format(", and {:.0f} MB of a GPU's {:.0f}", megabytes(gpu->peak), megabytes(gpu->total)) : ""));
-  if (const int together = launch::carried_together(); together > 1)
-    say(format("            {} ranks in a process: {:.1f} MB", together,
-               together * megabytes(2 * size.bytes + state_bytes_of(*learner.optimizer))));
-  say(format("ranks       {} ({}), {}, {} thread(s) each, mode {}", setup.team->world(),
-             setup.team->job().launcher, setup.team->device().str(), setup.session->threads(),
-             word_of(s.train.mode)));
-  say(format("steps       {} an epoch of {} samples together, {} in all", rounds.steps_per_epoch, grouped,
-             rounds.total_steps));
-  say(format("time        {:.3g} ms a step, about {} of training", 1e3 * step_seconds,
-             run_folder::short_time(step_seconds * static_cast<double>(rounds.total_steps))));
-  say("A dry run: nothing was written.");
+  const double rank_bytes = 2 * size.bytes + static_cast<double>(state_bytes_of(*learner.optimizer));
+  const Outlook outlook{.setup = setup,
+                        .learner = learner,
+                        .whole = {static_cast<int64_t>(whole[0]), whole[1]},
+                        .rank_megabytes = megabytes(rank_bytes),
+                        .step_seconds = step_seconds,
+                        .gpu = peak_gpu_memory(*setup.team)};
+  if (setup.team->first()) {
+    for (const auto& line : as_json ? std::vector{json_of(outlook)} : lines_of(outlook)) output::line(line);
+  }
   setup.team->barrier();
   return kDone;
 }

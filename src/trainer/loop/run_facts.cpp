@@ -173,7 +173,7 @@ void RunFacts::tell(run_folder::RunState state, const std::string& reason, int64
 void RunFacts::write() noexcept {
   try {
     const auto path = attempt_.folder->path();
-    const auto text = json_->dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    const auto text = base::as_line(*json_) + "\n";
     base::write_whole((path / kFile).string(),
                       [&](const base::ByteSink& sink) { sink(text.data(), text.size()); },
                       [&] { attempt_.folder->check(path); });

@@ -70,7 +70,7 @@ std::string line_of(const LockRecord& record) {
   const nlohmann::ordered_json json = {{"epoch", record.epoch},     {"host", record.host},
                                        {"place", record.place},     {"pid", record.pid},
                                        {"started", record.started}, {"since", record.since}};
-  auto text = json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  auto text = base::as_line(json);
   text.resize(std::max(text.size() + 1, kRecordBytes), ' ');
   text.back() = '\n';
   return text;

@@ -12,6 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/file.h"
 #include "lockstep/base/files/whole_file.h"
+#include "lockstep/base/json.h"
 
 namespace lockstep::run_folder {
 namespace {
@@ -43,7 +44,7 @@ std::string to_json(const MetricLine& line) {
   for (const auto& [name, value] : line) {
     std::visit([&, &key = name](const auto& v) { json[key] = v; }, value);
   }
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return base::as_line(json);
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t offset)

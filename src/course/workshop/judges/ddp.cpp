@@ -161,7 +161,7 @@ Run run_branches(Attempt& attempt, int world) {
   for (const auto& rank : run.ranks) {
     const auto& ending = rank.ending();
     well = well && ending.is_well();
-    if (ending.error != Code::no_gradient) continue;
+    if (!ending.error || ending.error->code != Code::no_gradient) continue;
     throw NotYet(
         format(
             "with {} ranks, DDP waits for the gradient of rare, which not every rank's loss meets; rank {} "

@@ -113,23 +113,16 @@ LOCKSTEP_JUDGE("groups.2", attempt) {
   }
 }
 
-// the line that begins with "error: ", of a rank that failed
-std::string error_of(const RankRun& rank) {
-  const auto& printed = rank.ending().printed;
-  const auto begin = printed.find("error: ");
-  if (begin == std::string::npos) return printed;
-  return printed.substr(begin + 7, printed.find('\n', begin) - begin - 7);
-}
-
 void require_no_hang(const Run& run) {
   for (const auto& rank : run.ranks) {
     if (rank.ending().is_well()) continue;
     const auto think =
         format("which line of the program does rank {} come to, and the others not?", rank.rank());
-    if (const auto apart = different_calls(rank.ending().printed); !apart.empty())
+    const auto error = rank.ending().error.value_or(Fault{.what = rank.ending().printed});
+    if (const auto apart = different_calls(error); !apart.empty())
       throw NotYet(format("with {} ranks, {}", run.ranks.size(), apart), think);
     throw NotYet(format("rank {} waited in a collective that another rank never called:\n  {}", rank.rank(),
-                        error_of(rank)),
+                        error.what),
                  think);
   }
 }

@@ -7,12 +7,13 @@
 namespace lockstep::workshop {
 namespace {
 
+// an error in a collective, or about one that was not to begin
+bool met_another(const Ending& ending) {
+  return ending.error && (ending.error->code == Code::calls_differ || !ending.error->met_in.call.empty());
+}
+
 bool failed_alone(const RankRun& rank) {
-  const auto& ending = rank.ending();
-  const bool met_another =
-      ending.error == Code::calls_differ ||  // named at once, by a rank that did not wait
-      ending.printed.find("(collective ") != std::string::npos;
-  return !ending.is_well() && !met_another;
+  return !rank.ending().is_well() && !met_another(rank.ending());
 }
 
 }  // namespace

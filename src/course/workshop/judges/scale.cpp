@@ -1,10 +1,10 @@
 // Chapter 9: scaling, a layer that is shared, and a grid of ranks.
 #include <algorithm>
 #include <cmath>
-#include <regex>
 
 #include "course/workshop/judges/answer.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 
 namespace lockstep::workshop {
 namespace {
@@ -313,22 +313,21 @@ void judge_grid(const Settings& settings) {
                  "data x tensor is the number of ranks");
 }
 
+// JSON is the last line: libraries may have said something before
 double megabytes_of(const std::string& dry_run) {
-  std::smatch found;
-  if (std::regex_search(dry_run, found, std::regex("memory +([0-9.]+) MB a rank")))
-    return std::stod(found[1]);
+  const auto begin = dry_run.rfind("\n{");
+  const auto json =
+      base::parse_json(std::string_view(dry_run).substr(begin == std::string::npos ? 0 : begin + 1));
+  if (json.is_object() && json.contains("rank_mb") && json["rank_mb"].is_number()) return json["rank_mb"];
   throw NotYet("the dry run does not say how much memory a rank needs:\n" + dry_run);
-}
-
-// from where it says what is wrong
-std::string error_in(const std::string& printed) {
-  const auto error = printed.find("error: ");
-  return error == std::string::npos ? printed : printed.substr(error);
 }
 
 void judge_dry_run(const RankRun& first) {
   const auto& ending = first.ending();
-  if (!ending.is_well()) throw NotYet("lockstep does not take this grid:\n" + error_in(ending.printed));
+  if (!ending.is_well()) {
+    const auto said = ending.error ? describe(Error(*ending.error)) : ending.printed;
+    throw NotYet("lockstep does not take this grid:\n" + said);
+  }
   const double megabytes = megabytes_of(ending.printed);
   if (megabytes > kRoom)
     throw NotYet(format("a rank needs {} MB, and has room for {}", shown(megabytes), shown(kRoom)),
@@ -340,7 +339,7 @@ LOCKSTEP_JUDGE("scale.4", attempt) {
   judge_grid(settings);
   judge_optimiser(settings.optim);
   const auto run =
-      attempt.lockstep({"train", attempt.path(), "--dry-run"}, {.world = kRanks, .may_fail = true});
+      attempt.lockstep({"train", attempt.path(), "--dry-run", "--json"}, {.world = kRanks, .may_fail = true});
   judge_dry_run(run.ranks[0]);
   const int64_t copies = kRanks / settings.parallel.tensor,
                 each = settings.data.batch_size * settings.train.accumulate, together = copies * each;

@@ -3,13 +3,14 @@
 #include <charconv>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/fault_json.h"
 #include "lockstep/base/format.h"
 
 namespace lockstep::base {
 namespace {
 
 constexpr const char* kBadInputWord = "input";
-constexpr size_t kErrorParts = 6;
+constexpr size_t kErrorParts = 2;
 constexpr char kResult = 'R', kFailure = 'E';
 
 [[noreturn]] void refuse_damaged() {
@@ -40,36 +41,17 @@ std::vector<std::string> unpack_texts(const std::string& packed) {
   return texts;
 }
 
-std::string pack_numbers(const std::vector<int>& numbers) {
-  std::vector<std::string> texts;
-  for (const int number : numbers) texts.push_back(std::to_string(number));
-  return pack_texts(texts);
-}
-
-std::vector<int> unpack_numbers(const std::string& packed) {
-  std::vector<int> numbers;
-  for (const auto& text : unpack_texts(packed)) {
-    int number = 0;
-    const auto end = text.data() + text.size();
-    if (std::from_chars(text.data(), end, number).ptr != end) refuse_damaged();
-    numbers.push_back(number);
-  }
-  return numbers;
-}
-
 std::string pack_error(const std::exception& error) {
-  const auto fault = fault_of(error);
   const char* kind = exit_status(error) == kBadInput ? kBadInputWord : "";
-  return pack_texts(
-      {kind, fault.what, fault.where, fault.hint, name_of(fault.code), pack_numbers(fault.ranks)});
+  return pack_texts({kind, as_line(to_json(fault_of(error)))});
 }
 
 void throw_packed_error(const std::string& packed) {
   const auto parts = unpack_texts(packed);
-  if (parts.size() != kErrorParts) refuse_damaged();
-  Fault fault = {code_of(parts[4]), unpack_numbers(parts[5]), parts[1], parts[2], parts[3]};
-  if (parts[0] == kBadInputWord) throw InputError(std::move(fault));
-  throw Error(std::move(fault));
+  auto fault = parts.size() == kErrorParts ? fault_in(parts[1]) : std::nullopt;
+  if (!fault) refuse_damaged();
+  if (parts[0] == kBadInputWord) throw InputError(std::move(*fault));
+  throw Error(std::move(*fault));
 }
 
 std::string pack_outcome(const std::function<std::string()>& work) {

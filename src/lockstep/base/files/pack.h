@@ -13,10 +13,6 @@ std::string pack_texts(const std::vector<std::string>& texts);
 /// Throws Error where `packed` is not what pack_texts() makes.
 std::vector<std::string> unpack_texts(const std::string& packed);
 
-/// Whole numbers as such a text, and back.
-std::string pack_numbers(const std::vector<int>& numbers);
-std::vector<int> unpack_numbers(const std::string& packed);
-
 /// An error on its way to the other ranks: its fault, and whether the input was wrong.
 std::string pack_error(const std::exception& error);
 /// Throws what pack_error() packed, of the same kind and in the same words.

@@ -7,6 +7,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -24,6 +25,10 @@ struct Doing {
   int other = 0;
   std::function<bool()> can_go_on = [] { return true; };
 };
+
+bool waits(const Doing& doing) {
+  return doing.what == Doing::receives || doing.what == Doing::sends;
+}
 
 std::string described(int rank, const Doing& doing) {
   switch (doing.what) {
@@ -55,7 +60,10 @@ class Post {
     wait(lock, to, {Doing::receives, message.from}, [&] { return !line.empty(); });
     if (line.front().bytes.size() != message.bytes.size())
       throw Error(format("rank {} sent {} bytes, and rank {} waits for {}", message.from,
-                         line.front().bytes.size(), to, message.bytes.size()));
+                         line.front().bytes.size(), to, message.bytes.size()),
+                  "",
+                  "what is sent and the place that it comes into have one size: from whom does it come, and "
+                  "what is it?");
     std::copy(line.front().bytes.begin(), line.front().bytes.end(), message.bytes.begin());
     *line.front().taken = true;
     line.pop_front();
@@ -71,7 +79,7 @@ class Post {
     const bool somebody_waits = std::any_of(
         doing_.begin(), doing_.end(), [](const Doing& doing) { return doing.what != Doing::has_ended; });
     if (!somebody_waits || !is_stuck() || error_) return;
-    error_ = std::make_exception_ptr(Error(who_waits()));
+    error_ = std::make_exception_ptr(stuck());
     changed_.notify_all();
   }
   void fail(std::exception_ptr error) {
@@ -97,15 +105,16 @@ class Post {
     own = {doing.what, doing.other, ready};
     const bool came = changed_.wait_for(lock, is_stuck() ? std::chrono::seconds(0) : kPatience,
                                         [&] { return error_ || ready(); });
-    const auto everybody = came ? std::string() : who_waits();
+    const auto nothing_came = came ? std::nullopt : std::optional(stuck());
     own = {};  // what it waited for may be gone soon
     if (error_) throw Error("another rank has failed");
-    if (!came) throw Error(everybody);
+    if (nothing_came) throw *nothing_came;
   }
   // all wait, and for nothing that is there: no need for patience
   bool is_stuck() const {
     return std::none_of(doing_.begin(), doing_.end(), [](const Doing& doing) { return doing.can_go_on(); });
   }
+  Error stuck() const { return Error(who_waits(), "", advice()); }
   std::string who_waits() const {
     std::vector<std::string> words;
     for (std::size_t rank = 0; rank < doing_.size(); ++rank)
@@ -117,6 +126,30 @@ class Post {
       return doing.what == what && doing_[static_cast<std::size_t>(doing.other)].what == Doing::has_ended &&
              !doing.can_go_on();
     });
+  }
+  bool waits_for_itself() const {
+    for (std::size_t rank = 0; rank < doing_.size(); ++rank)
+      if (waits(doing_[rank]) && doing_[rank].other == static_cast<int>(rank)) return true;
+    return false;
+  }
+  bool all_that_wait(Doing::What what) const {
+    return std::none_of(doing_.begin(), doing_.end(),
+                        [&](const Doing& doing) { return waits(doing) && doing.what != what; });
+  }
+  const char* advice() const {
+    if (waits_for_itself())
+      return "a rank has its own numbers already: it sends itself nothing, and waits for nothing of its own";
+    if (waits_for_one_who_has_ended(Doing::receives))
+      return "each receive() needs a send() to it: the rank that is waited for ended without";
+    if (waits_for_one_who_has_ended(Doing::sends))
+      return "each send() needs a receive() of it: the rank that is to receive ended without";
+    if (all_that_wait(Doing::receives))
+      return "a message has to be sent before it comes: while all receive, nobody sends";
+    if (all_that_wait(Doing::sends))
+      return "a message waits for its receiver: while all send, nobody receives; and a receive() into an "
+             "empty "
+             "vector takes no message";
+    return "a send() and its receive() belong together: follow who waits for whom, round to where it began";
   }
   std::string headline() const {
     if (waits_for_one_who_has_ended(Doing::receives)) return "a message is waited for that nobody sends";

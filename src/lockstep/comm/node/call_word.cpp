@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "lockstep/base/format.h"
-#include "lockstep/comm/watch/calls.h"
 #include "lockstep/comm/watch/op_names.h"
 
 namespace lockstep::comm {
@@ -19,6 +18,11 @@ int byte_of(uint64_t what, int place) {
   return static_cast<int>(what >> place & 0xff);
 }
 
+// "all-reduce"
+std::string operation(const CallWord& word) {
+  return op_name(static_cast<c10d::OpType>(byte_of(word.what, 0)));
+}
+
 }  // namespace
 
 CallWord word_of(c10d::OpType type, int reduction, int root, c10::ScalarType scalar, size_t bytes) {
@@ -29,7 +33,7 @@ CallWord word_of(c10d::OpType type, int reduction, int root, c10::ScalarType sca
 }
 
 std::string in_words(const CallWord& word) {
-  std::string text = op_name(static_cast<c10d::OpType>(byte_of(word.what, 0)));
+  std::string text = operation(word);
   const int op = byte_of(word.what, 8), root = static_cast<int>(word.what >> 32) - 1;
   if (op != kNone) text += of_sum(static_cast<c10d::ReduceOp::RedOpType>(op));
   if (root >= 0) text += of_root(root);
@@ -38,14 +42,20 @@ std::string in_words(const CallWord& word) {
                        c10::toString(static_cast<c10::ScalarType>(byte_of(word.what, 16))));
 }
 
-std::string difference_to(const UnlikeCalls& unlike, int rank, const CallWord& own) {
+Difference difference_to(const UnlikeCalls& unlike, int rank, const CallWord& own) {
   const bool first = rank < unlike.rank;
   const auto [low, high] = std::minmax(rank, unlike.rank);
+  const auto& of_low = first ? own : unlike.theirs;
+  const auto& of_high = first ? unlike.theirs : own;
+  std::vector<RankCall> calls = {{.rank = low, .call = operation(of_low)},
+                                 {.rank = high, .call = operation(of_high)}};
   if (own.what == unlike.theirs.what && own.bytes == unlike.theirs.bytes)
-    return format("the ranks' calls differ: rank {} and rank {}: {}, of tensors of other types or sizes", low,
-                  high, in_words(own));
-  return format("the ranks' calls differ: rank {}: {}; rank {}: {}", low,
-                in_words(first ? own : unlike.theirs), high, in_words(first ? unlike.theirs : own));
+    return {format("the ranks' calls differ: rank {} and rank {}: {}, of tensors of other types or sizes",
+                   low, high, in_words(own)),
+            std::move(calls)};
+  return {format("the ranks' calls differ: rank {}: {}; rank {}: {}", low, in_words(of_low), high,
+                 in_words(of_high)),
+          std::move(calls)};
 }
 
 }  // namespace lockstep::comm

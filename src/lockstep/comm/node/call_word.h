@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <string>
 
+#include "lockstep/comm/watch/calls.h"
+
 namespace lockstep::comm {
 
 struct CallWord {
@@ -30,6 +32,6 @@ struct UnlikeCalls {
   CallWord theirs;
 };
 /// Both in the same words, whichever of the two finds it.
-std::string difference_to(const UnlikeCalls& unlike, int rank, const CallWord& own);
+Difference difference_to(const UnlikeCalls& unlike, int rank, const CallWord& own);
 
 }  // namespace lockstep::comm

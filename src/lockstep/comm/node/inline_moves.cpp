@@ -171,8 +171,9 @@ size_t InlineBackend::agree_on_sizes(at::ScalarType type, const Spans& out, cons
       if (sent != expected || rows[from][0] != rows[to][0])
         std::rethrow_exception(roll_->end_at(
             patience.collective(),
-            format("the ranks' calls differ: rank {} sends {} bytes of {} to rank {}, which expects {} of {}",
-                   from, sent, type_of(from), to, expected, type_of(to)),
+            {format(
+                "the ranks' calls differ: rank {} sends {} bytes of {} to rank {}, which expects {} of {}",
+                from, sent, type_of(from), to, expected, type_of(to))},
             "compared before it ran"));
       if (from != to) most = std::max(most, sent);
     }

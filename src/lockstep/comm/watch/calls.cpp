@@ -52,14 +52,17 @@ std::string aspects(const std::vector<Parts>& all) {
   return text.empty() ? "their last tensors" : text;
 }
 
-std::string describe_all(const std::vector<Parts>& all) {
+Difference describe_all(const std::vector<Parts>& all) {
   std::map<std::string, std::vector<int>> ranks;
-  for (size_t rank = 0; rank < all.size(); ++rank)
+  std::vector<RankCall> calls;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
     ranks[in_words(all[rank])].push_back(static_cast<int>(rank));
+    calls.push_back({.rank = static_cast<int>(rank), .call = all[rank][0]});
+  }
   std::string text;
   for (const auto& [words, those] : ranks)
     text += format("{}{}: {}", text.empty() ? "" : "; ", rank_list(those), words);
-  return format("the ranks' calls differ in {}: {}", aspects(all), text);
+  return {format("the ranks' calls differ in {}: {}", aspects(all), text), std::move(calls)};
 }
 
 std::string list_of(const std::vector<at::Tensor>& tensors, std::string (*part)(const at::Tensor&)) {
@@ -93,10 +96,10 @@ std::string of_sum(const c10d::ReduceOp& op) {
   return format(" ({})", found == kNames.end() ? "another reduction" : found->second);
 }
 
-std::string difference(const Call& own, const GatherBytes& gather) {
+Difference difference(const Call& own, const GatherBytes& gather) {
   const Parts parts = {own.operation, own.types, own.shapes};
   const auto digests = gather(digest(parts));
-  if (std::set<std::string>(digests.begin(), digests.end()).size() == 1) return "";
+  if (std::set<std::string>(digests.begin(), digests.end()).size() == 1) return {};
   std::vector<Parts> all;
   for (const auto& bytes : gather(pack_parts(parts))) all.push_back(unpack_parts(bytes));
   return describe_all(all);

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/error.h"
+
 namespace lockstep::comm {
 
 /// A collective as its caller gave it, in words.
@@ -23,11 +25,19 @@ Call call_of(c10d::OpType type, const std::vector<at::Tensor>& tensors, const st
 std::string of_root(int64_t root);
 std::string of_sum(const c10d::ReduceOp& op);
 
+/// Ranks of a group that are about to run different collectives: said, and as data (numbers of the group).
+struct Difference {
+  std::string words = {};
+  std::vector<RankCall> calls = {};
+
+  bool empty() const { return words.empty(); }
+};
+
 /// Every rank's bytes, in rank order, for as many of one's own.
 using GatherBytes = std::function<std::vector<std::string>(const std::string& own)>;
 
-/// Collective. "" where all ranks are about to run the same; else what each runs and in what they differ, in
-/// the same words on every rank.
-std::string difference(const Call& own, const GatherBytes& gather);
+/// Collective. Empty where all ranks are about to run the same; else what each runs and in what they differ,
+/// in the same words on every rank.
+Difference difference(const Call& own, const GatherBytes& gather);
 
 }  // namespace lockstep::comm

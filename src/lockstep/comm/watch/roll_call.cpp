@@ -8,7 +8,7 @@
 #include <map>
 #include <thread>
 
-#include "lockstep/base/files/pack.h"
+#include "lockstep/base/fault_json.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/watch/op_names.h"
@@ -16,21 +16,6 @@
 #include "lockstep/launch/process/uncaught.h"
 
 namespace lockstep::comm {
-// Who is at fault, in words and numbers; empty where nobody is seen to be.
-struct Found {
-  std::string words;
-  Code code = Code::rank_lost;
-  std::vector<int> ranks = {};
-
-  bool empty() const { return words.empty(); }
-  void add(const Found& more) {
-    if (more.empty()) return;
-    if (empty() || more.code == Code::rank_lost) code = more.code;
-    words += (empty() ? "" : "; ") + more.words;
-    ranks.insert(ranks.end(), more.ranks.begin(), more.ranks.end());
-  }
-};
-
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -105,21 +90,58 @@ bool agree_to_compare(c10d::Store& store, int rank) {
   return store.get_to_str(key) == "yes";
 }
 
-constexpr size_t kNamedRanks = 32;  // as numbers: a page is short
-
-// As a page and the store keep it. The words come last: a page may cut them.
-std::string packed(const Found& found) {
-  if (found.empty()) return "";
-  const auto named = std::min(found.ranks.size(), kNamedRanks);
-  const std::vector<int> first(found.ranks.begin(), found.ranks.begin() + static_cast<ptrdiff_t>(named));
-  return format("{}\n{}\n{}", name_of(found.code), base::pack_numbers(first), found.words);
+double seconds_of(Milliseconds time) {
+  return static_cast<double>(time.count()) / 1000;
 }
 
-Found unpacked(const std::string& text) {
-  const auto code = text.find('\n'), ranks = text.find('\n', code + 1);
-  if (ranks == std::string::npos) return {};
-  return {text.substr(ranks + 1), code_of(text.substr(0, code)),
-          base::unpack_numbers(text.substr(code + 1, ranks - code - 1))};
+// "all-reduce (collective 9) timed out after 8 s"
+std::string in_words(const Collective& collective, bool timed_out) {
+  const auto number = collective.number == 0 ? "" : format(" (collective {})", collective.number);
+  const auto how = timed_out ? format("timed out after {} s", seconds_of(collective.timeout)) : "failed";
+  return format("{}{} {}", collective.what, number, how);
+}
+
+// What is said where nobody is seen at fault.
+std::string who_else(const Collective& collective, const std::string& cause, bool timed_out) {
+  if (timed_out && collective.number != 0) return "nobody is seen at fault";
+  return collective.is_message() ? collective.waits_for : cause;
+}
+
+// Who is at fault is a Fault, and one that says nothing where nobody is seen to be.
+bool is_any(const Fault& found) {
+  return !found.what.empty();
+}
+
+void add(Fault& found, const Fault& more) {
+  if (!is_any(more)) return;
+  if (!is_any(found) || more.code == Code::rank_lost) found.code = more.code;
+  found.what += (is_any(found) ? "; " : "") + more.what;
+  found.ranks.insert(found.ranks.end(), more.ranks.begin(), more.ranks.end());
+  found.seen.insert(found.seen.end(), more.seen.begin(), more.seen.end());
+}
+
+constexpr size_t kMostRanks = 32, kMostSeen = 8;  // as data: a page is short
+
+template <class Item>
+std::vector<Item> first_of(const std::vector<Item>& all, size_t most) {
+  return {all.begin(), all.begin() + static_cast<ptrdiff_t>(std::min(all.size(), most))};
+}
+
+// As a page and the store keep it. The words come last: a page may cut them.
+std::string packed(const Fault& found) {
+  if (!is_any(found)) return "";
+  const Fault data{.code = found.code,
+                   .ranks = first_of(found.ranks, kMostRanks),
+                   .seen = first_of(found.seen, kMostSeen)};
+  return base::as_line(base::to_json(data)) + "\n" + found.what;
+}
+
+Fault unpacked(const std::string& text) {
+  const auto end = text.find('\n');
+  auto found = end == std::string::npos ? std::nullopt : base::fault_in(text.substr(0, end));
+  if (!found) return {};
+  found->what = text.substr(end + 1);
+  return std::move(*found);
 }
 
 // What is wrong with a rank, or nothing. Without a timeout only an ended rank is at fault.
@@ -142,13 +164,16 @@ Sighting look_at(const RollPage& page, const Peer& peer, bool pid_counts, uint64
   return {};
 }
 
+const char* const kNothing = "-";
+constexpr Code kWaits = Code::failed;  // of a report that tells of nobody at fault, but of who waits for what
+
 std::string report_key(int node) {
   return format("roll/report/{}", node);
 }
 
 // The first verdict of the job stands.
-Found settle_in(c10d::Store& store, const Found& verdict) {
-  if (!verdict.empty()) return unpacked(store.compareSet(kVerdictKey, std::string(), packed(verdict)));
+Fault settle_in(c10d::Store& store, const Fault& verdict) {
+  if (is_any(verdict)) return unpacked(store.compareSet(kVerdictKey, std::string(), packed(verdict)));
   return store.check({kVerdictKey}) ? unpacked(store.get_to_str(kVerdictKey)) : verdict;
 }
 
@@ -157,10 +182,15 @@ int number_of(const Peer& peer) {
   return peer.in_job < 0 ? peer.rank : peer.in_job;
 }
 
-std::vector<int> numbers_of(const std::vector<Peer>& peers) {
-  std::vector<int> ranks;
-  for (const auto& peer : peers) ranks.push_back(number_of(peer));
-  return ranks;
+// All of them are at fault, in one way.
+Fault finding(const std::vector<Peer>& peers, Code code, const std::string& what, RankCall like) {
+  Fault found{.code = code, .what = what};
+  for (const auto& peer : peers) {
+    like.rank = number_of(peer);
+    found.ranks.push_back(like.rank);
+    found.seen.push_back(like);
+  }
+  return found;
 }
 
 // gloo says at which address a connection broke: the ranks there.
@@ -174,22 +204,18 @@ std::vector<Peer> at_broken_end(const std::vector<Peer>& peers, const std::strin
 }
 
 // Where nobody is seen at fault, what each rank waits for may still tell.
-constexpr std::string_view kWaiting = "waiting: ";
-
-void append(std::string& text, const std::string& more) {
-  if (!more.empty()) text += (text.empty() ? "" : "; ") + more;
-}
-
-Found waiting_in_vain(const std::string& waits) {
-  if (waits.empty()) return {};
-  return {"every rank came, and none has an answer: " + waits, Code::calls_differ};
+Fault waiting_in_vain(Fault waits) {
+  if (!is_any(waits)) return {};
+  waits.what = "every rank came, and none has an answer: " + waits.what;
+  waits.code = Code::calls_differ;
+  return waits;
 }
 
 // The words of the other nodes, as far as they come in time; silent nodes are named.
-Found gather_reports(c10d::Store& store, const std::map<int, std::vector<Peer>>& others,
-                     const std::string& cause, bool timed_out, std::string& waits) {
+Fault gather_reports(c10d::Store& store, const std::map<int, std::vector<Peer>>& others,
+                     const std::string& cause, bool timed_out, Fault& waits) {
   const auto deadline = Clock::now() + kOtherNodes;
-  Found found;
+  Fault found;
   std::vector<Peer> silent;
   for (const auto& [node, ranks] : others) {
     while (!store.check({report_key(node)}) && Clock::now() < deadline) std::this_thread::sleep_for(kPoll);
@@ -197,22 +223,18 @@ Found gather_reports(c10d::Store& store, const std::map<int, std::vector<Peer>>&
       silent.insert(silent.end(), ranks.begin(), ranks.end());
       continue;
     }
-    const std::string report = store.get_to_str(report_key(node));
-    if (report == "-") continue;
-    if (report.starts_with(kWaiting))
-      append(waits, report.substr(kWaiting.size()));
-    else
-      found.add(unpacked(report));
+    const auto report = unpacked(store.get_to_str(report_key(node)));  // kNothing is empty
+    add(report.code == kWaits ? waits : found, report);
   }
   if (!timed_out) silent = at_broken_end(silent, cause);  // the rest may not have noticed yet
-  if (found.empty() && !silent.empty())
-    return {"no word from " + names_of(silent), Code::rank_lost, numbers_of(silent)};
+  if (!is_any(found) && !silent.empty())
+    return finding(silent, Code::rank_lost, "no word from " + names_of(silent), {.state = "gives no word"});
   return found;
 }
 
 // A store whose host is dead may never answer: the question is asked by a thread that can be left behind.
-Found bounded(std::function<Found()> question, const Found& otherwise) {
-  auto answer = std::make_shared<std::promise<Found>>();
+Fault bounded(std::function<Fault()> question, const Fault& otherwise) {
+  auto answer = std::make_shared<std::promise<Fault>>();
   auto future = answer->get_future();
   std::thread([question = std::move(question), answer, otherwise] {
     try {
@@ -243,9 +265,11 @@ RollCall::~RollCall() {
 void RollCall::require_alive() {
   if (!dead_.load(std::memory_order_relaxed)) return;
   const std::lock_guard<std::mutex> guard(mutex_);
-  throw Error("the process group is dead since: " + cause_of_death_, where(),
-              "end the job and start it again from its last checkpoint")
-      .of(code_of_death_, ranks_at_fault_);
+  auto fault = death_;
+  fault.what = "the process group is dead since: " + fault.what;
+  fault.where = where();
+  fault.hint = "end the job and start it again from its last checkpoint";
+  throw Error(std::move(fault));
 }
 
 uint64_t RollCall::begin(c10d::OpType type) {
@@ -268,17 +292,18 @@ void RollCall::leave() {
   if (page_) page_->leave(rank_);
 }
 
-Found RollCall::own_error(const std::string& what) const {
+Fault RollCall::own_error(const std::string& what) const {
   const Peer& own = peers_[static_cast<size_t>(rank_)];
-  return {format("{} met an error: {}", name_of(own), what), Code::rank_lost, {number_of(own)}};
+  return finding({own}, Code::rank_lost, format("{} met an error: {}", name_of(own), what),
+                 {.number = begun(), .state = "met an error"});
 }
 
-Found RollCall::verdict_here() const {
-  return page_ ? unpacked(page_->verdict()) : Found{};
+Fault RollCall::verdict_here() const {
+  return page_ ? unpacked(page_->verdict()) : Fault{};
 }
 
-Found RollCall::settle_here(const Found& found) const {
-  return page_ && !found.empty() ? unpacked(page_->settle(packed(found))) : found;
+Fault RollCall::settle_here(const Fault& found) const {
+  return page_ && is_any(found) ? unpacked(page_->settle(packed(found))) : found;
 }
 
 void RollCall::tell_end(const std::string& what) {
@@ -342,7 +367,7 @@ void RollCall::watch(Lines lines, OnSilence on_silence) {
   if (lines.empty()) return;
   const auto report = [this, on_silence](const Lines& all, const std::vector<std::string>& silent) {
     lose(silent, all.silence());
-    if (on_silence == OnSilence::cut_and_say) log::error(silence_ + "\n  to do: " + kLookAtNode);
+    if (on_silence == OnSilence::cut_and_say) log::error(silence_.what + "\n  to do: " + kLookAtNode);
     if (on_silence != OnSilence::tell) all.cut(silent);
   };
   watch_ = std::make_unique<LineWatch>(std::move(lines), report);
@@ -353,9 +378,9 @@ void RollCall::lose(const std::vector<std::string>& addresses, Milliseconds sile
   for (const auto& peer : peers_)
     if (std::find(addresses.begin(), addresses.end(), peer.address) != addresses.end()) lost.push_back(peer);
   const std::string who = lost.empty() ? "the host at " + addresses.front() : "the node of " + names_of(lost);
-  silence_ =
-      format("{} has not answered for {} s: it is gone, or the network to it", who, silence.count() / 1000.0);
-  silent_ranks_ = numbers_of(lost);
+  const auto state =
+      format("has not answered for {} s: it is gone, or the network to it", seconds_of(silence));
+  silence_ = finding(lost, Code::rank_lost, who + " " + state, {.state = state});
   heard_nothing_.store(true, std::memory_order_release);
 }
 
@@ -365,20 +390,21 @@ std::string RollCall::where() const {
 }
 
 // The first that is seen here stands: whoever leaves because of it has not died.
-Found RollCall::look_for_dead() const {
+Fault RollCall::look_for_dead() const {
   if (!page_) return {};
-  if (auto verdict = verdict_here(); !verdict.empty()) return verdict;
+  if (auto verdict = verdict_here(); is_any(verdict)) return verdict;
   std::vector<Peer> dead;
   for (const auto& peer : peers_) {
     if (!page_->present(peer.rank) || page_->left(peer.rank) || !pid_counts(peer)) continue;
     if (process_state(peer.pid) == ProcessState::gone) dead.push_back(peer);
   }
   if (dead.empty()) return {};
-  return settle_here({names_of(dead) + " has died (its process is gone)", Code::rank_lost, numbers_of(dead)});
+  const std::string state = "has died (its process is gone)";
+  return settle_here(finding(dead, Code::rank_lost, names_of(dead) + " " + state, {.state = state}));
 }
 
-Found RollCall::look_here(const Collective& collective, bool timed_out) const {
-  if (auto dead = whole_ ? whole_->look_for_dead() : Found{}; !dead.empty()) return dead;
+Fault RollCall::look_here(const Collective& collective, bool timed_out) const {
+  if (auto dead = whole_ ? whole_->look_for_dead() : Fault{}; is_any(dead)) return dead;
   if (!page_) return {};
   std::map<std::pair<std::string, Code>, std::vector<Peer>> at_fault;  // the same words are said once
   for (const auto& peer : peers_) {
@@ -388,87 +414,93 @@ Found RollCall::look_here(const Collective& collective, bool timed_out) const {
     const Code code = sighting.ended ? Code::rank_lost : Code::rank_late;
     if (!sighting.text.empty()) at_fault[{sighting.text, code}].push_back(peer);
   }
-  Found found;
-  for (const auto& [kind, ranks] : at_fault)
-    found.add({names_of(ranks) + " " + kind.first, kind.second, numbers_of(ranks)});
+  Fault found;
+  for (const auto& [kind, ranks] : at_fault) {
+    const auto& [state, code] = kind;
+    const RankCall like{.number = page_->begun(ranks.front().rank), .state = state};  // the state names it
+    add(found, finding(ranks, code, names_of(ranks) + " " + state, like));
+  }
   return found;
 }
 
-std::string RollCall::waits_here() const {
-  if (!page_) return "";
-  std::map<std::string, std::vector<Peer>> waiting;
+Fault RollCall::waits_here() const {
+  Fault waits;
+  if (!page_) return waits;
+  std::map<std::pair<std::string, uint64_t>, std::vector<Peer>> waiting;
   for (const auto& peer : peers_) {
     if (!page_->present(peer.rank)) continue;
     const auto what = op_name(static_cast<c10d::OpType>(page_->what(peer.rank)));
-    waiting[format("in {} (collective {})", what, page_->begun(peer.rank))].push_back(peer);
+    waiting[{what, page_->begun(peer.rank)}].push_back(peer);
   }
-  std::string text;
-  for (const auto& [words, ranks] : waiting) append(text, names_of(ranks) + " " + words);
-  return text;
+  for (const auto& [call, ranks] : waiting) {
+    const auto& [what, number] = call;
+    add(waits, finding(ranks, kWaits, format("{} in {} (collective {})", names_of(ranks), what, number),
+                       {.call = what, .number = number}));
+  }
+  waits.ranks.clear();  // nobody's fault yet
+  return waits;
 }
 
-Found RollCall::ask_elsewhere(const std::string& cause, bool timed_out, const Found& found_here) const {
+Fault RollCall::ask_elsewhere(const std::string& cause, bool timed_out, const Fault& found_here) const {
   std::map<int, std::vector<Peer>> others;
   const Peer& own = peers_[static_cast<size_t>(rank_)];
   for (const auto& peer : peers_) {
     if (!same_node(peer, own)) others[peer.node].push_back(peer);
   }
-  const std::string waits_here = timed_out && found_here.empty() ? this->waits_here() : "";
-  if (others.empty()) return found_here.empty() ? waiting_in_vain(waits_here) : found_here;
+  const Fault waits_here = timed_out && !is_any(found_here) ? this->waits_here() : Fault{};
+  if (others.empty()) return is_any(found_here) ? found_here : waiting_in_vain(waits_here);
   const auto question = [store = store_, others, cause, timed_out, found_here, waits_here, node = own.node] {
-    if (auto settled = settle_in(*store, {}); !settled.empty()) return settled;
-    const std::string nothing = waits_here.empty() ? "-" : std::string(kWaiting) + waits_here;
-    store->set(report_key(node), found_here.empty() ? nothing : packed(found_here));
-    if (!found_here.empty() && !timed_out) return settle_in(*store, found_here);
+    if (auto settled = settle_in(*store, {}); is_any(settled)) return settled;
+    const auto& report = is_any(found_here) ? found_here : waits_here;
+    store->set(report_key(node), is_any(report) ? packed(report) : kNothing);
+    if (is_any(found_here) && !timed_out) return settle_in(*store, found_here);
     auto all = found_here;
     auto waits = waits_here;
-    all.add(gather_reports(*store, others, cause, timed_out, waits));
-    return settle_in(*store, all.empty() ? waiting_in_vain(waits) : all);
+    add(all, gather_reports(*store, others, cause, timed_out, waits));
+    return settle_in(*store, is_any(all) ? all : waiting_in_vain(waits));
   };
-  const Found otherwise = {format("the job's store, which {} holds, does not answer", name_of(peers_[0])),
-                           Code::rank_lost,
-                           {number_of(peers_[0])}};
-  return bounded(question, found_here.empty() && own.rank != 0 ? otherwise : found_here);
+  const Fault otherwise =
+      finding({peers_[0]}, Code::rank_lost,
+              format("the job's store, which {} holds, does not answer", name_of(peers_[0])),
+              {.state = "holds the job's store, which does not answer"});
+  return bounded(question, is_any(found_here) || own.rank == 0 ? found_here : otherwise);
 }
 
-Found RollCall::verdict_on(const Collective& collective, const std::string& cause, bool timed_out) const {
-  if (auto verdict = verdict_here(); !verdict.empty()) return verdict;
-  if (heard_nothing()) return settle_here({silence_, Code::rank_lost, silent_ranks_});
+Fault RollCall::verdict_on(const Collective& collective, const std::string& cause, bool timed_out) const {
+  if (auto verdict = verdict_here(); is_any(verdict)) return verdict;
+  if (heard_nothing()) return settle_here(silence_);
   auto found = look_here(collective, timed_out);
   const auto deadline = Clock::now() + kDeathNotice;
-  while (found.empty() && !timed_out && page_ && Clock::now() < deadline) {
+  while (!is_any(found) && !timed_out && page_ && Clock::now() < deadline) {
     std::this_thread::sleep_for(kPoll);
-    if (auto verdict = verdict_here(); !verdict.empty()) return verdict;
+    if (auto verdict = verdict_here(); is_any(verdict)) return verdict;
     found = look_here(collective, timed_out);
   }
   // a message that is late says nothing of ranks that have no part in it
   if (!collective.is_message() || !timed_out) found = ask_elsewhere(cause, timed_out, found);
   // a mate that sees this rank leave is to say why it left
-  if (found.empty() && !timed_out) found = own_error(cause);
+  if (!is_any(found) && !timed_out) found = own_error(cause);
   return settle_here(found);
 }
 
 std::exception_ptr RollCall::judge(const Collective& collective, const std::string& cause, bool timed_out) {
   const std::lock_guard<std::mutex> guard(mutex_);
-  const std::string how =
-      timed_out ? format("timed out after {} s", collective.timeout.count() / 1000.0) : "failed";
   if (!dead_) {
-    const auto found = verdict_on(collective, cause, timed_out);
-    std::string who = found.words;
-    const bool is_own = found.ranks == std::vector{number_of(peers_[static_cast<size_t>(rank_)])};
-    code_of_death_ = found.empty() ? Code::rank_late : is_own ? Code::failed : found.code;
-    ranks_at_fault_ = found.ranks;
-    if (who.empty() && timed_out && collective.number != 0) who = "nobody is seen at fault";
-    if (who.empty()) who = collective.is_message() ? collective.waits_for : cause;
-    const std::string which = collective.number == 0 ? "" : format(" (collective {})", collective.number);
-    cause_of_death_ = format("{}{} {}: {}", collective.what, which, how, who);
+    death_ = verdict_on(collective, cause, timed_out);
+    const bool is_own = death_.ranks == std::vector{number_of(peers_[static_cast<size_t>(rank_)])};
+    if (!is_any(death_)) death_.code = Code::rank_late;
+    if (is_own) death_.code = Code::failed;
+    death_.met_in = {collective.what, collective.number, timed_out ? seconds_of(collective.timeout) : 0};
+    const auto who = is_any(death_) ? death_.what : who_else(collective, cause, timed_out);
+    death_.what = in_words(collective, timed_out) + ": " + who;
     dead_ = true;
   }
   die();  // also where it was end_at() that made the group dead: who still waits meets an error now
-  const bool told = cause.empty() || cause_of_death_.find(cause) != std::string::npos;
-  const std::string place = where() + (told ? "" : "; the backend said: " + cause);
-  return std::make_exception_ptr(Error(cause_of_death_, place, heard_nothing() ? kLookAtNode : kLookAtRank)
-                                     .of(code_of_death_, ranks_at_fault_));
+  const bool told = cause.empty() || death_.what.find(cause) != std::string::npos;
+  auto fault = death_;
+  fault.where = where() + (told ? "" : "; the backend said: " + cause);
+  fault.hint = heard_nothing() ? kLookAtNode : kLookAtRank;
+  return std::make_exception_ptr(Error(std::move(fault)));
 }
 
 // Under the lock.
@@ -476,27 +508,29 @@ void RollCall::die() {
   if (const auto call = std::exchange(at_death_, {})) call();
 }
 
-std::exception_ptr RollCall::end_at(uint64_t collective, const std::string& difference,
-                                    const std::string& found) {
-  const std::string what =
-      settle_here({format("collective {}: {}", collective, difference), Code::calls_differ, {}}).words;
+std::exception_ptr RollCall::end_at(uint64_t collective, Difference difference, const std::string& found) {
+  for (auto& seen : difference.calls) {
+    seen.rank = number_of(peers_[static_cast<size_t>(seen.rank)]);
+    seen.number = collective;
+  }
+  auto fault = settle_here({.code = Code::calls_differ,
+                            .what = format("collective {}: {}", collective, difference.words),
+                            .seen = std::move(difference.calls)});
+  fault.code = Code::calls_differ;
   {
     const std::lock_guard<std::mutex> guard(mutex_);
-    cause_of_death_ = what;
-    code_of_death_ = Code::calls_differ;
+    death_ = fault;
     dead_ = true;
   }
-  return std::make_exception_ptr(
-      Error(what, "the process group, " + found,
-            "look for a branch of the program that not every rank takes, or takes in another order")
-          .of(Code::calls_differ));
+  fault.where = "the process group, " + found;
+  fault.hint = "look for a branch of the program that not every rank takes, or takes in another order";
+  return std::make_exception_ptr(Error(std::move(fault)));
 }
 
-std::exception_ptr RollCall::end_all_at(uint64_t collective, const std::string& difference) {
-  auto error = end_at(collective, difference, "compared before it ran");
+std::exception_ptr RollCall::end_all_at(uint64_t collective, Difference difference) {
+  auto error = end_at(collective, std::move(difference), "compared before it ran");
   const std::lock_guard<std::mutex> guard(mutex_);
-  const Found found{cause_of_death_, Code::calls_differ, {}};
-  bounded([store = store_, found] { return settle_in(*store, found); }, {});
+  bounded([store = store_, found = death_] { return settle_in(*store, found); }, {});
   die();
   return error;
 }

@@ -16,6 +16,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/meet/peers.h"
+#include "lockstep/comm/watch/calls.h"
 #include "lockstep/comm/watch/lines.h"
 #include "lockstep/comm/watch/roll_page.h"
 
@@ -38,8 +39,6 @@ enum class OnSilence {
   cut,          // who waits meets an error at its connection
   cut_and_say,  // the same, and the error will not be ours, so it is said here
 };
-
-struct Found;  // who is at fault
 
 class RollCall {
  public:
@@ -70,10 +69,10 @@ class RollCall {
   bool compares_calls() const { return compares_calls_; }
   /// The ranks have called different things: the group is dead, and the same is to be thrown on all of a node
   /// that know it. `found` says how it was found out.
-  std::exception_ptr end_at(uint64_t collective, const std::string& difference,
+  std::exception_ptr end_at(uint64_t collective, Difference difference,
                             const std::string& found = "compared because of TORCH_DISTRIBUTED_DEBUG=DETAIL");
   /// The same, where other nodes wait in their connections to this one: they find it in the store.
-  std::exception_ptr end_all_at(uint64_t collective, const std::string& difference);
+  std::exception_ptr end_all_at(uint64_t collective, Difference difference);
   /// This rank ends by an error that is no collective's: the others say `what` in place of a death.
   void tell_end(const std::string& what);
   /// NCCL's collectives are counted here, too: where libtorch's watchdog ends this process because one of the
@@ -105,18 +104,18 @@ class RollCall {
 
  private:
   void die();
-  Found verdict_on(const Collective& collective, const std::string& cause, bool timed_out) const;
-  Found verdict_here() const;
-  Found settle_here(const Found& found) const;
-  Found look_here(const Collective& collective, bool timed_out) const;
-  Found look_for_dead() const;
-  std::string waits_here() const;
-  Found ask_elsewhere(const std::string& cause, bool timed_out, const Found& found_here) const;
+  Fault verdict_on(const Collective& collective, const std::string& cause, bool timed_out) const;
+  Fault verdict_here() const;
+  Fault settle_here(const Fault& found) const;
+  Fault look_here(const Collective& collective, bool timed_out) const;
+  Fault look_for_dead() const;
+  Fault waits_here() const;
+  Fault ask_elsewhere(const std::string& cause, bool timed_out, const Fault& found_here) const;
   bool pid_counts(const Peer& peer) const;
   void lose(const std::vector<std::string>& addresses, std::chrono::milliseconds silence);
   std::string where() const;
   std::exception_ptr last_words(const std::string& what);
-  Found own_error(const std::string& what) const;
+  Fault own_error(const std::string& what) const;
 
   c10::intrusive_ptr<c10d::Store> store_;
   std::vector<Peer> peers_;
@@ -129,12 +128,9 @@ class RollCall {
   std::chrono::milliseconds nccl_timeout_{0};  // 0: not over NCCL
   std::atomic<bool> dead_{false};
   std::mutex mutex_;
-  std::string cause_of_death_;
-  Code code_of_death_ = Code::failed;
-  std::vector<int> ranks_at_fault_;  // of the job
+  Fault death_;  // once dead_
   std::function<void()> at_death_;
-  std::string silence_;            // written once, before heard_nothing_
-  std::vector<int> silent_ranks_;  // of the job
+  Fault silence_;  // written once, before heard_nothing_
   std::atomic<bool> heard_nothing_{false};
   std::unique_ptr<LineWatch> watch_;  // its thread uses the rest
   std::shared_ptr<void> last_words_;

@@ -14,7 +14,7 @@
 
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/json.h"
+#include "lockstep/base/fault_json.h"
 #include "lockstep/launch/process/doctor_hint.h"
 
 namespace lockstep::launch {
@@ -53,11 +53,9 @@ void write_line(int descriptor, const std::string& line) {
 }  // namespace
 
 std::string fault_as_json(const std::exception& error) {
-  const auto fault = fault_of(error);
-  const nlohmann::ordered_json json = {{"code", name_of(fault.code)}, {"ranks", fault.ranks},
-                                       {"what", fault.what},          {"where", fault.where},
-                                       {"hint", fault.hint},          {"exit", exit_status(error)}};
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  auto json = base::to_json(fault_of(error));
+  json["exit"] = exit_status(error);
+  return base::as_line(json);
 }
 
 std::string report_of(const std::exception& error) {

@@ -10,6 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/sha256.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/paths.h"
 #include "lockstep/base/readable.h"
 #include "lockstep/base/text.h"
@@ -90,7 +91,7 @@ void print_file_json(const std::string& path, const checkpoint::InspectedFile& f
                      const nlohmann::ordered_json& model = {}) {
   const auto text_of =
       [](const nlohmann::ordered_json& json) {  // names come from the file and may be no UTF-8
-        return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+        return base::as_line(json);
       };
   std::printf("{\n  \"file\": %s,\n  \"format\": \"%s\",\n  \"file_bytes\": %llu,\n  \"checksum\": \"%s\",\n",
               text_of(path).c_str(), file.format.c_str(), static_cast<unsigned long long>(file.file_bytes),

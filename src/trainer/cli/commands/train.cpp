@@ -13,7 +13,7 @@ int run_train(const std::vector<std::string>& args) {
   train::Command command;
   std::string resume;
   std::string trouble;
-  bool dry_run = false;
+  bool dry_run = false, as_json = false;
   Options options("train", "trains what a config says; a run's folder holds all it leaves",
                   {"lockstep train configs/mnist.yaml", "mpirun -n 2 lockstep train configs/mnist.yaml",
                    "lockstep train configs/pima.yaml --set train.epochs=3 --resume auto"});
@@ -24,6 +24,7 @@ int run_train(const std::vector<std::string>& args) {
       "auto: go on with the newest unfinished run of this config, or start one; a run's folder: go on there; "
       "a checkpoint: start from it in a new folder");
   options.flag("dry-run", dry_run, "load everything, try one step, print what would run");
+  options.flag("json", as_json, "of a dry run: one JSON object, for programs");
   options.flag(
       "trace", command.trace,
       "trace.json in the run's folder: what each rank did in the last steps, for Perfetto (train.trace; "
@@ -39,7 +40,10 @@ int run_train(const std::vector<std::string>& args) {
   if (!trouble.empty()) command.sets.push_back("train.provoke=" + trouble);
   command.program = version_line();
   command.told = {{"the command", "train"}, {"--resume", resume}, {"--trace", command.trace ? "yes" : "no"}};
-  return dry_run ? train::dry_run(command) : train::train(command, resume);
+  if (as_json && !dry_run)
+    throw InputError("--json is of a dry run", "the command line",
+                     "add --dry-run; of a run there is its folder: lockstep status --json RUN");
+  return dry_run ? train::dry_run(command, as_json) : train::train(command, resume);
 }
 
 }  // namespace lockstep::cli
