@@ -1,11 +1,9 @@
 // verify_alike: one small all-gather where all ranks agree, a second one with the whole text where they
 // don't.
-#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <cstring>
 #include <sstream>
 
 #include "lockstep/base/error.h"
@@ -14,6 +12,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/comm/connect.h"
 #include "lockstep/parallel/ddp_check.h"
+#include "lockstep/parallel/group_texts.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -91,15 +90,6 @@ int64_t fingerprint(const std::vector<Fact>& facts) {
   return static_cast<int64_t>(hash);
 }
 
-std::vector<at::Tensor> all_gather(const ProcessGroup& group, const at::Tensor& mine) {
-  std::vector<std::vector<at::Tensor>> gathered(1);
-  for (int rank = 0; rank < group->getSize(); ++rank) gathered[0].push_back(at::zeros_like(mine));
-  std::vector<at::Tensor> inputs{mine};
-  group->allgather(gathered, inputs)->wait();
-  for (auto& tensor : gathered[0]) tensor = tensor.cpu();
-  return gathered[0];
-}
-
 bool is_frozen(const Fact& fact) {
   return fact.value == kFrozen;
 }
@@ -118,20 +108,6 @@ std::vector<Fact> read(const std::string& written) {
     facts.push_back({line.substr(0, tab), line.substr(tab + 1)});
   }
   return facts;
-}
-
-std::vector<std::vector<Fact>> gather_facts(const ProcessGroup& group, const std::vector<Fact>& facts,
-                                            int64_t longest, const std::vector<int64_t>& lengths,
-                                            at::Device device) {
-  const std::string mine = write(facts);
-  at::Tensor bytes = at::zeros({longest}, at::kByte);
-  std::memcpy(bytes.data_ptr<uint8_t>(), mine.data(), mine.size());
-  std::vector<std::vector<Fact>> all;
-  const auto gathered = all_gather(group, bytes.to(device));
-  for (size_t rank = 0; rank < gathered.size(); ++rank)
-    all.push_back(read({reinterpret_cast<const char*>(gathered[rank].const_data_ptr<uint8_t>()),
-                        static_cast<size_t>(lengths[rank])}));
-  return all;
 }
 
 // "parameter fc.weight is frozen on rank 1 and trained on rank 0", of the first
@@ -174,20 +150,14 @@ void verify_alike(const ProcessGroup& group, const torch::nn::Module& module,
                   const std::vector<parallel::ReducedParameter>& parameters, const DdpOptions& options,
                   at::Device device) {
   auto facts = facts_of(module, parameters, options);
-  const auto mine = fingerprint(facts);
-  for (auto& fact : frozen_in(module, options)) facts.push_back(std::move(fact));
-  const auto length = static_cast<int64_t>(write(facts).size());
-  const auto gathered = all_gather(group, at::tensor({mine, length}, at::kLong).to(device));
-  std::vector<int64_t> lengths;
-  bool alike = true;
-  for (const auto& one : gathered) {
-    alike = alike && one[0].item<int64_t>() == gathered[0][0].item<int64_t>();
-    lengths.push_back(one[1].item<int64_t>());
-  }
-  if (alike) return;
+  const auto fingerprints = all_gather(group, at::tensor(fingerprint(facts), at::kLong), device);
+  if (std::ranges::all_of(fingerprints,
+                          [&](const at::Tensor& one) { return at::equal(one, fingerprints[0]); }))
+    return;
 
-  const auto longest = *std::max_element(lengths.begin(), lengths.end());
-  const auto all = gather_facts(group, facts, longest, lengths, device);
+  for (auto& fact : frozen_in(module, options)) facts.push_back(std::move(fact));
+  std::vector<std::vector<Fact>> all;
+  for (const auto& written : all_gather(group, write(facts), device)) all.push_back(read(written));
   for (size_t rank = 1; rank < all.size(); ++rank) {
     const auto difference = first_difference(all[0], all[rank], comm::rank_in_job(group, 0),
                                              comm::rank_in_job(group, static_cast<int>(rank)));

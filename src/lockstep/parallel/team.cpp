@@ -6,21 +6,9 @@
 #include <algorithm>
 
 #include "lockstep/base/files/pack.h"
+#include "lockstep/parallel/group_texts.h"
 
 namespace lockstep {
-namespace {
-
-at::Tensor bytes_of(const std::string& text) {
-  auto bytes = torch::empty({static_cast<int64_t>(text.size())}, torch::kUInt8);
-  std::copy(text.begin(), text.end(), static_cast<char*>(bytes.data_ptr()));  // an empty tensor has no data
-  return bytes;
-}
-
-std::string text_of(const at::Tensor& bytes) {
-  return std::string(static_cast<const char*>(bytes.data_ptr()), static_cast<size_t>(bytes.numel()));
-}
-
-}  // namespace
 
 at::Device Team::host_device() const {
   const auto types = group_ ? group_->getDeviceTypes() : std::vector<at::Device>{at::kCPU};
@@ -55,41 +43,15 @@ void Team::sum(std::vector<at::Tensor>& tensors) const {
 }
 
 std::vector<at::Tensor> Team::all_gather(const at::Tensor& tensor) const {
-  if (alone()) return {tensor};
-  std::vector<at::Tensor> mine{tensor.contiguous().to(device_)};
-  std::vector<std::vector<at::Tensor>> all(1);
-  for (int i = 0; i < world(); ++i) all[0].push_back(torch::empty_like(mine[0]));
-  group_->allgather(all, mine)->wait();
-  for (auto& one : all[0]) one = one.to(torch::kCPU);
-  return all[0];
+  return alone() ? std::vector{tensor} : parallel::all_gather(group_, tensor, device_);
 }
 
 std::vector<std::string> Team::all_gather(const std::string& text) const {
-  if (alone()) return {text};
-  std::vector<int64_t> sizes;
-  for (const auto& size : all_gather(torch::tensor(static_cast<int64_t>(text.size())))) {
-    sizes.push_back(size.item<int64_t>());
-  }
-  const int64_t longest = *std::max_element(sizes.begin(), sizes.end());
-  if (longest == 0) return std::vector<std::string>(sizes.size());
-  auto padded = torch::zeros({longest}, torch::kUInt8);
-  padded.narrow(0, 0, sizes[static_cast<size_t>(rank())]).copy_(bytes_of(text));
-  std::vector<std::string> texts;
-  for (const auto& bytes : all_gather(padded)) texts.push_back(text_of(bytes).substr(0, sizes[texts.size()]));
-  return texts;
+  return alone() ? std::vector{text} : parallel::all_gather(group_, text, device_);
 }
 
 std::string Team::broadcast(const std::string& text) const {
-  if (alone()) return text;
-  std::vector<at::Tensor> size{torch::tensor({static_cast<int64_t>(text.size())}).to(device_)};
-  group_->broadcast(size)->wait();
-  const auto length = size[0].item<int64_t>();
-  if (length == 0) return {};
-  std::vector<at::Tensor> bytes{first()
-                                    ? bytes_of(text).to(device_)
-                                    : torch::empty({length}, torch::dtype(torch::kUInt8).device(device_))};
-  group_->broadcast(bytes)->wait();
-  return text_of(bytes[0].to(torch::kCPU));
+  return alone() ? text : parallel::broadcast(group_, text, device_);
 }
 
 void Team::barrier() const {

@@ -194,8 +194,9 @@ void MpiSession::be_patient(std::chrono::milliseconds timeout) {
   patience_ = for_ever ? std::chrono::milliseconds(0) : std::max(patience_, timeout);
 }
 
-std::string MpiSession::broadcast(std::string text) const {
+std::string MpiSession::broadcast(const std::string& own) {
   wait_for_all(world_, patience_, kExchange);
+  std::string text = own;
   unsigned long long size = text.size();
   check_mpi(mpi::calls().bcast(&size, 1, mpi::Type::unsigned_long_long, 0, world_), "MPI_Bcast");
   text.resize(size);
@@ -206,12 +207,12 @@ std::string MpiSession::broadcast(std::string text) const {
   return text;
 }
 
-std::vector<std::string> MpiSession::all_gather(const std::string& text) const {
+std::vector<std::string> MpiSession::all_gather(const std::string& text) {
   wait_for_all(world_, patience_, kExchange);
   return gather_over(world_, text);
 }
 
-std::vector<std::string> MpiSession::gather(const std::string& text) const {
+std::vector<std::string> MpiSession::gather(const std::string& text) {
   wait_for_all(world_, patience_, kExchange);
   unsigned long long total = text.size();
   // summed on every rank, so that all refuse alike

@@ -25,13 +25,11 @@ mpi::Comm last_words_comm();
 
 /// MPI_Init to MPI_Finalize. Joins an MPI that the program has initialised itself and then leaves its end to
 /// it. MPI_COMM_WORLD stays the program's own: its error handler, its messages.
-class MpiSession {
+class MpiSession : public TextExchange {
  public:
   /// Leaves the process (status 1) where not every rank arrives in time; zero waits for ever.
   explicit MpiSession(std::chrono::milliseconds join_timeout);
-  ~MpiSession();
-  MpiSession(const MpiSession&) = delete;
-  MpiSession& operator=(const MpiSession&) = delete;
+  ~MpiSession() override;
 
   /// All ranks; a duplicate, so that nobody else's messages meet ours. Duplicate it again for another room.
   mpi::Comm world() const { return world_; }
@@ -42,10 +40,9 @@ class MpiSession {
   /// From now on the exchanges below wait for at least so long.
   void be_patient(std::chrono::milliseconds timeout);
   /// These wait for a rank that does not come no longer than for one to join, and throw then.
-  std::string broadcast(std::string text) const;
-  std::vector<std::string> all_gather(const std::string& text) const;
-  /// In rank order on rank 0; empty elsewhere.
-  std::vector<std::string> gather(const std::string& text) const;
+  std::vector<std::string> gather(const std::string& text) override;
+  std::string broadcast(const std::string& text) override;
+  std::vector<std::string> all_gather(const std::string& text) override;
   /// As all_gather, among the ranks of this node.
   std::vector<std::string> all_gather_on_node(const std::string& text) const;
   void barrier() const;

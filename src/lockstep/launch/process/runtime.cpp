@@ -5,7 +5,6 @@
 #include <exception>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/launch/process/mpi.h"
@@ -100,18 +99,20 @@ const MpiSession& Runtime::mpi() const {
   return *mpi_;
 }
 
+TextExchange* Runtime::exchange() const {
+  return mpi_ ? mpi_.get() : exchange_.get();
+}
+
 std::string Runtime::broadcast(const std::string& text) const {
-  return mpi_ ? mpi_->broadcast(text) : exchange_ ? exchange_->broadcast(text) : text;
+  return exchange() ? exchange()->broadcast(text) : text;
 }
 
 std::vector<std::string> Runtime::all_gather(const std::string& text) const {
-  if (mpi_) return mpi_->all_gather(text);
-  const auto texts = gather(text);
-  return exchange_ ? base::unpack_texts(exchange_->broadcast(base::pack_texts(texts))) : texts;
+  return exchange() ? exchange()->all_gather(text) : std::vector{text};
 }
 
 std::vector<std::string> Runtime::gather(const std::string& text) const {
-  return mpi_ ? mpi_->gather(text) : exchange_ ? exchange_->gather(text) : std::vector<std::string>{text};
+  return exchange() ? exchange()->gather(text) : std::vector{text};
 }
 
 void Runtime::barrier() const {

@@ -47,7 +47,8 @@ class Runtime {
   bool has_met() const { return mpi_ || exchange_ || job_.world == 1; }
   /// Without MPI: the text exchange that carries what is below from now on.
   void meet_in(std::unique_ptr<TextExchange> exchange) { exchange_ = std::move(exchange); }
-  const TextExchange* exchange() const { return exchange_.get(); }
+  /// What carries it; null before the ranks have met.
+  TextExchange* exchange() const;
   /// What the launcher did not tell and the ranks found when they met.
   void settle(const Place& place) { lockstep::launch::settle(job_, place); }
   /// Over MPI the exchanges below wait for a rank at least so long: a config may say so when MPI is up.
@@ -73,8 +74,8 @@ class Runtime {
 
   RuntimeOptions options_;
   std::unique_ptr<MpiSession> mpi_;
-  std::string without_mpi_;  // why, where the launcher has an MPI in mind
-  std::unique_ptr<TextExchange> exchange_;
+  std::string without_mpi_;                 // why, where the launcher has an MPI in mind
+  std::unique_ptr<TextExchange> exchange_;  // without MPI
   Job job_;
   int exceptions_at_birth_ = 0;
 };

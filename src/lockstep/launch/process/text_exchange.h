@@ -1,5 +1,5 @@
 #pragma once
-// What MPI does for small texts, where there is no MPI: everybody's to rank 0, rank 0's to everybody.
+// Small texts between the ranks of a job, before any group is opened: over MPI, sockets or a store.
 
 #include <string>
 #include <vector>
@@ -18,6 +18,8 @@ class TextExchange {
   virtual std::vector<std::string> gather(const std::string& text) = 0;
   /// Rank 0's text on every rank.
   virtual std::string broadcast(const std::string& text) = 0;
+  /// In rank order, on every rank.
+  virtual std::vector<std::string> all_gather(const std::string& text);
   /// On rank 0: its address as the other ranks reach it, or empty where that is not known.
   virtual std::string address() const { return ""; }
 };

@@ -1,0 +1,20 @@
+#pragma once
+// Small tensors and texts between the ranks of a group.
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/group.h"
+
+namespace lockstep::parallel {
+
+/// Every rank's tensor, of one shape on all, in rank order, on the CPU. It travels from `device`.
+std::vector<at::Tensor> all_gather(const ProcessGroup& group, const at::Tensor& tensor, at::Device device);
+/// Every rank's text, in rank order.
+std::vector<std::string> all_gather(const ProcessGroup& group, const std::string& text, at::Device device);
+/// Rank 0's text on every rank.
+std::string broadcast(const ProcessGroup& group, const std::string& text, at::Device device);
+
+}  // namespace lockstep::parallel
