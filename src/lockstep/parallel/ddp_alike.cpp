@@ -11,8 +11,8 @@
 #include "lockstep/base/own_graph.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/connect.h"
+#include "lockstep/comm/group_texts.h"
 #include "lockstep/parallel/ddp_check.h"
-#include "lockstep/parallel/group_texts.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -150,14 +150,14 @@ void verify_alike(const ProcessGroup& group, const torch::nn::Module& module,
                   const std::vector<parallel::ReducedParameter>& parameters, const DdpOptions& options,
                   at::Device device) {
   auto facts = facts_of(module, parameters, options);
-  const auto fingerprints = all_gather(group, at::tensor(fingerprint(facts), at::kLong), device);
+  const auto fingerprints = comm::all_gather(group, at::tensor(fingerprint(facts), at::kLong), device);
   if (std::ranges::all_of(fingerprints,
                           [&](const at::Tensor& one) { return at::equal(one, fingerprints[0]); }))
     return;
 
   for (auto& fact : frozen_in(module, options)) facts.push_back(std::move(fact));
   std::vector<std::vector<Fact>> all;
-  for (const auto& written : all_gather(group, write(facts), device)) all.push_back(read(written));
+  for (const auto& written : comm::all_gather(group, write(facts), device)) all.push_back(read(written));
   for (size_t rank = 1; rank < all.size(); ++rank) {
     const auto difference = first_difference(all[0], all[rank], comm::rank_in_job(group, 0),
                                              comm::rank_in_job(group, static_cast<int>(rank)));

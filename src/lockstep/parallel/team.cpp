@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "lockstep/base/files/pack.h"
-#include "lockstep/parallel/group_texts.h"
+#include "lockstep/comm/group_texts.h"
 
 namespace lockstep {
 
@@ -43,15 +43,15 @@ void Team::sum(std::vector<at::Tensor>& tensors) const {
 }
 
 std::vector<at::Tensor> Team::all_gather(const at::Tensor& tensor) const {
-  return alone() ? std::vector{tensor} : parallel::all_gather(group_, tensor, device_);
+  return alone() ? std::vector{tensor} : comm::all_gather(group_, tensor, device_);
 }
 
 std::vector<std::string> Team::all_gather(const std::string& text) const {
-  return alone() ? std::vector{text} : parallel::all_gather(group_, text, device_);
+  return alone() ? std::vector{text} : comm::all_gather(group_, text, device_);
 }
 
 std::string Team::broadcast(const std::string& text) const {
-  return alone() ? text : parallel::broadcast(group_, text, device_);
+  return alone() ? text : comm::broadcast(group_, text, device_);
 }
 
 void Team::barrier() const {

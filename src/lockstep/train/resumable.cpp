@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/checkpoint/pt.h"
 #include "lockstep/checkpoint/rng.h"
 
 namespace lockstep::train {
@@ -74,6 +77,25 @@ void say_where_gpus_differ(const Team& team, size_t saved, size_t used) {
 }
 
 }  // namespace
+
+void check_format(const Tree& tree, const std::string& path) {
+  for (const auto& [key, highest] :
+       {std::pair{kSessionKey, kSessionFormat}, std::pair{kTrainerKey, kCheckpointFormat}}) {
+    const auto part = find(tree, key);
+    const auto number = part ? as_int(get(*part, "format"), format("{}.format", key)) : 0;
+    if (number <= highest) continue;
+    throw InputError(format("the checkpoint is of format {}, this lockstep reads up to {}", number, highest),
+                     path, "use the lockstep that wrote it, or a newer one");
+  }
+}
+
+Tree read_checkpoint(const std::string& path) {
+  auto file = open_checkpoint_file(path);
+  if (file.checksum == Checksum::none)
+    log::info(format("{} has no checksum: a flipped bit would not be seen", path));
+  check_format(file.tree, path);
+  return std::move(file.tree);
+}
 
 std::vector<at::Device> gpus_of(const Team& team, const std::vector<at::Device>& all) {
   const auto own = team.device();

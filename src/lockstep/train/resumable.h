@@ -11,11 +11,21 @@
 
 namespace lockstep::train {
 
-/// The highest "lockstep.format" that is read: a file with a higher number is refused.
+/// A program's part of a checkpoint, and that of `lockstep train`.
+constexpr const char* kSessionKey = "session";
+constexpr const char* kTrainerKey = "lockstep";
+/// The highest "session.format" and "lockstep.format" that are read: a file with a higher number is refused.
+constexpr int64_t kSessionFormat = 1;
 constexpr int64_t kCheckpointFormat = 2;
 /// Of a file that every lockstep reads. 2 is a regression whose label is learned by a scale, which 0.1 would
 /// take for the label itself.
 constexpr int64_t kFirstFormat = 1;
+
+/// InputError for a file of a lockstep that is newer than this one. Python's, and one of safetensors, have no
+/// format.
+void check_format(const Tree& tree, const std::string& path);
+/// One that check_format() takes; the log says where it has no checksum.
+Tree read_checkpoint(const std::string& path);
 
 /// The GPUs that this rank computes on, its own device first, where a model lies on `all`; none on a CPU.
 std::vector<at::Device> gpus_of(const Team& team, const std::vector<at::Device>& all);

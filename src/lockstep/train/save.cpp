@@ -3,7 +3,6 @@
 #include "lockstep/parallel/trees/share_tree.h"
 
 #include <filesystem>
-#include <map>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
@@ -17,11 +16,6 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kFormat = 1;
-constexpr const char* kOwn = "session";        // a program's key
-constexpr const char* kTrainers = "lockstep";  // `lockstep train`'s
-const std::map<std::string, int64_t> kHighest = {{kOwn, kFormat}, {kTrainers, train::kCheckpointFormat}};
-
 // Sums of several ranks depend on them, and what a hook keeps.
 bool has_buckets(const Team& team, const CheckpointParts& parts) {
   const auto* core = parts.model.core();
@@ -30,7 +24,7 @@ bool has_buckets(const Team& team, const CheckpointParts& parts) {
 
 // Every rank takes part: what the ranks hold between them, gathered.
 Tree gather_state(const Team& team, const CheckpointParts& parts) {
-  const auto state = make_dict({{"format", kFormat}, {"world", int64_t{team.world()}}});
+  const auto state = make_dict({{"format", train::kSessionFormat}, {"world", int64_t{team.world()}}});
   train::put_machine(state);
   train::put_generators(team, state, train::gpus_of(team, parts.model.devices()));
   if (has_buckets(team, parts)) put(state, "buckets", train::tree_of(parts.model.core()->settle_buckets()));
@@ -58,7 +52,7 @@ void write(const std::string& path, const CheckpointParts& parts, const Tree& op
   require_folder(path);
   const auto tree = make_dict({{"model", module_state_dict(parts.model.module())}});
   if (!optimizer.isNone()) put(tree, "optimizer", optimizer);
-  put(tree, kOwn, state);
+  put(tree, train::kSessionKey, state);
   try {
     write_pt(path, snapshot(tree));
   } catch (const InputError&) {
@@ -68,29 +62,11 @@ void write(const std::string& path, const CheckpointParts& parts, const Tree& op
   }
 }
 
-void check_format(const Tree& tree, const std::string& path) {
-  for (const auto& [key, highest] : kHighest) {
-    const auto part = find(tree, key);
-    if (!part || as_int(get(*part, "format"), "format") <= highest) continue;
-    throw InputError(format("the checkpoint is of a format that this lockstep does not know ({})",
-                            as_int(get(*part, "format"), "format")),
-                     path, "use the lockstep that wrote it, or a newer one");
-  }
-}
-
-Tree read(const std::string& path) {
-  auto file = open_checkpoint_file(path);
-  if (file.checksum == Checksum::none)
-    log::info(format("{} has no checksum: a flipped bit would not be seen", path));
-  check_format(file.tree, path);
-  return file.tree;
-}
-
 // The file as this program takes it: Python's has no state of a session, the trainer keeps the epoch outside.
 class Found {
  public:
   Found(Tree tree, std::string path) : tree_(std::move(tree)), path_(std::move(path)) {
-    const auto own = find(tree_, kOwn), trainers = find(tree_, kTrainers);
+    const auto own = find(tree_, train::kSessionKey), trainers = find(tree_, train::kTrainerKey);
     state_ = own ? *own : trainers ? *trainers : make_dict();
     if (trainers && !own) put(state_, "epoch", get(tree_, "epoch"));
   }
@@ -148,7 +124,7 @@ void save(const std::string& path, const Session& session, const CheckpointParts
 
 Tree load(const std::string& path, const Session& session, const CheckpointParts& parts) {
   const auto& team = session.team();
-  const Found found(parallel::share_tree(team, [&] { return read(path); }), path);
+  const Found found(parallel::share_tree(team, [&] { return train::read_checkpoint(path); }), path);
   team.together([&] { restore(team, found, parts); });
   train::restore_hook_memory(team, parts.model.core(), "", found.state());
   return find(found.state(), "more").value_or(Tree());

@@ -1,4 +1,5 @@
 #include "trainer/loop/same_bits.h"
+#include "lockstep/train/resumable.h"
 
 #include <ATen/Parallel.h>
 
@@ -83,7 +84,7 @@ void put_run_facts(const Team& team, const Tree& dict) {
 void compare_bits(const Setup& setup, const Tree& checkpoint, const Learner& learner) {
   const bool required = is_required(setup);
   const auto untold = required ? Untold::is_unlike : Untold::passes;
-  const auto extras = find(checkpoint, "lockstep");
+  const auto extras = find(checkpoint, kTrainerKey);
   if (!extras && required)
     refuse("the checkpoint is not lockstep's own, and does not tell what its bits depend on",
            "start a new run");

@@ -141,11 +141,11 @@ Tree to_checkpoint(const Mesh& mesh, const TrainingState& state, const Learner& 
                     {"epoch", state.epoch},
                     {"model", model},
                     {"optimizer", optimizer},
-                    {"lockstep", more}});
+                    {kTrainerKey, more}});
 }
 
 TrainingState from_checkpoint(const Mesh& mesh, const Tree& tree, const std::string& file, Learner& learner) {
-  const auto extras = find(tree, "lockstep");
+  const auto extras = find(tree, kTrainerKey);
   learner.model->load_state_dict(find_state_dict(tree, file), file);
   if (const auto optimizer = find(tree, "optimizer")) {
     const auto own = learner.model->own_optimizer(*optimizer);

@@ -7,7 +7,6 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/paths.h"
-#include "lockstep/checkpoint/pt.h"
 #include "lockstep/checkpoint/store.h"
 #include "lockstep/parallel/trees/share_tree.h"
 #include "lockstep/train/resumable.h"
@@ -18,30 +17,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void check_trainer_format(const Saved& saved) {
-  const auto extras = find(saved.tree, "lockstep");
-  if (!extras) return;  // Python's, or safetensors
-  const auto number = as_int(get(*extras, "format"), "lockstep.format");
-  if (number <= kCheckpointFormat) return;
-  throw InputError(
-      format("the checkpoint is of format {}, this lockstep reads up to {}", number, kCheckpointFormat),
-      saved.path, "use the lockstep that wrote it, or a newer one");
-}
-
-Saved read_file(const std::string& path) {
-  auto file = open_checkpoint_file(path);
-  if (file.checksum == Checksum::none)
-    log::info(format("{} has no checksum: a flipped bit would not be seen", path));
-  return {path, std::move(file.tree)};
-}
-
 // What a person wants of a run that kept its best; one that is damaged is skipped, as the newest would
 // be.
 std::optional<Saved> best_in(const CheckpointStore& store) {
   std::error_code none;
   if (!fs::exists(store.best_path(), none)) return std::nullopt;
   try {
-    return read_file(store.best_path());
+    return Saved{store.best_path(), read_checkpoint(store.best_path())};
   } catch (const InputError& error) {
     log::warning(format("{} is skipped: {}", store.best_path(), error.what()));
     return std::nullopt;
@@ -51,6 +33,7 @@ std::optional<Saved> best_in(const CheckpointStore& store) {
 std::optional<Saved> newest_in(const CheckpointStore& store) {
   auto found = store.latest();
   if (!found) return std::nullopt;
+  check_format(found->tree, found->path);
   return Saved{found->path, found->tree};
 }
 
@@ -72,7 +55,6 @@ Saved from_first(const Team& team, const std::function<Saved()>& read) {
   Saved saved;
   saved.tree = parallel::share_tree(team, [&] {
     saved = read();
-    check_trainer_format(saved);
     return saved.tree;
   });
   saved.path = team.from_first([&] { return saved.path; });
@@ -93,7 +75,7 @@ std::string find_saved(const std::string& wanted) {
 Saved read_saved(const Team& team, const std::string& wanted) {
   return from_first(team, [&] {
     const auto path = find_saved(wanted);
-    if (!fs::is_directory(path)) return read_file(path);
+    if (!fs::is_directory(path)) return Saved{path, read_checkpoint(path)};
     const auto store = checkpoints_of(path);
     if (auto found = best_in(store)) return *found;
     if (auto found = newest_in(store)) return *found;

@@ -1,4 +1,5 @@
 #include "trainer/setup/task_memory.h"
+#include "lockstep/train/resumable.h"
 
 #include <torch/types.h>
 
@@ -70,7 +71,7 @@ void recall_classes(Setup& setup, const Tree& memory) {
 
 // Of a file that knows no config, Python's say, a label is the number itself.
 void take_over_from(Settings& settings, const Tree& checkpoint) {
-  const auto extras = find(checkpoint, "lockstep");
+  const auto extras = find(checkpoint, kTrainerKey);
   if (const auto config = extras ? find(*extras, "config") : std::nullopt) {
     const auto text = as_string(*config, "lockstep.config");
     config::take_over(config::read_past_config(text, "lockstep.config"), settings);
@@ -95,7 +96,7 @@ Tree remembered(const Setup& setup) {
 
 bool recall(Setup& setup, const Tree& checkpoint) {
   take_over_from(setup.settings, checkpoint);
-  const auto extras = find(checkpoint, "lockstep");
+  const auto extras = find(checkpoint, kTrainerKey);
   const auto memory = extras ? find(*extras, "task") : std::nullopt;
   if (!memory || memory->isNone()) return false;
   if (as_string(get(*memory, "name"), "lockstep.task.name") != setup.settings.task.name) return false;

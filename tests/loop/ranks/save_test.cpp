@@ -9,6 +9,8 @@
 #include <filesystem>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/format.h"
+#include "lockstep/checkpoint/pt.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/data/table_set.h"
 #include "lockstep/optim/sgd.h"
@@ -197,6 +199,18 @@ TEST(Save, TakesUpInsideAnEpochToTheSameBits) {
             std::string::npos);
   EXPECT_NE(message_of([&] { load(folder + "/none.pt", session, whole.parts()); }).find("none.pt"),
             std::string::npos);
+
+  // of a lockstep to come, a program's or the trainer's
+  for (const char* key : {"session", "lockstep"}) {
+    const auto newer = folder + format("/{}.pt", key);
+    session.team().from_first([&] {
+      write_pt(newer, snapshot(make_dict({{key, make_dict({{"format", int64_t{99}}})}})));
+      return std::string();
+    });
+    EXPECT_NE(
+        message_of([&] { load(newer, session, other.parts()); }).find("is of format 99, this lockstep reads"),
+        std::string::npos);
+  }
 
   check_hooks(folder + "/hook.pt", session);
 

@@ -1,10 +1,10 @@
-#include "lockstep/parallel/group_texts.h"
+#include "lockstep/comm/group_texts.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
 
-namespace lockstep::parallel {
+namespace lockstep::comm {
 namespace {
 
 at::Tensor bytes_of(const std::string& text) {
@@ -57,4 +57,4 @@ std::string broadcast(const ProcessGroup& group, const std::string& text, at::De
   return text_of(bytes[0].to(at::kCPU));
 }
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::comm

@@ -8,7 +8,7 @@
 
 #include "lockstep/comm/group.h"
 
-namespace lockstep::parallel {
+namespace lockstep::comm {
 
 /// Every rank's tensor, of one shape on all, in rank order, on the CPU. It travels from `device`.
 std::vector<at::Tensor> all_gather(const ProcessGroup& group, const at::Tensor& tensor, at::Device device);
@@ -17,4 +17,4 @@ std::vector<std::string> all_gather(const ProcessGroup& group, const std::string
 /// Rank 0's text on every rank.
 std::string broadcast(const ProcessGroup& group, const std::string& text, at::Device device);
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::comm
