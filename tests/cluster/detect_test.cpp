@@ -30,7 +30,7 @@ TEST(Detect, ReadsPartitions) {
   EXPECT_EQ(found.site.queues[1].gpus_per_node, 0);
   EXPECT_EQ(found.site.queues[1].max_nodes, 9);  // "infinite" is what is there
   EXPECT_EQ(found.site.queues[1].max_time, std::chrono::minutes(30));
-  EXPECT_TRUE(has(found, "gpu: its nodes are not alike"));
+  EXPECT_TRUE(has(found, "gpu: its nodes differ"));
   EXPECT_TRUE(has(found, "none that lockstep can use"));
   EXPECT_TRUE(has(found, "bad name"));
 }

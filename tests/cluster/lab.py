@@ -70,10 +70,6 @@ PartitionName=main Nodes={nodes} Default=YES MaxTime=INFINITE State=UP PriorityT
 PartitionName=urgent Nodes={nodes} MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
 """
 
-# With its default, mixed, srun --mpi=pmix of Slurm 22.05 does not wait for the other nodes at the end of MPI_Init.
-MPI_CONF = "PMIxCollFence=ring\n"
-
-
 def why_not(scheduler="slurm"):
     """The reason this machine cannot hold a lab, or None."""
     if os.geteuid() != 0:
@@ -157,7 +153,9 @@ class Lab:
         self.stop()
 
     def argv(self, command, cwd):
-        return ["nsenter", "--target", str(self.init), "--all", f"--wd={cwd}", *map(str, command)]
+        # what the job scripts set: with Slurm 22.05's default srun --mpi=pmix does not wait for the other nodes in MPI_Init
+        fence = ["env", "SLURM_PMIX_FENCE=ring"] if command[0] in ("srun", "salloc") else []
+        return ["nsenter", "--target", str(self.init), "--all", f"--wd={cwd}", *fence, *map(str, command)]
 
     def environment(self, extra=None):
         keep = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "OMPI_", "PMI", "PBS_"))}
@@ -356,7 +354,6 @@ def start_slurm(folder, slurmd_timeout):
     (folder / "slurm.conf").write_text(SLURM_CONF.format(
         folder=folder, login=LOGIN, login_address=ADDRESS[LOGIN], slurmd_timeout=slurmd_timeout, nodes=",".join(nodes),
         node_lines="\n".join(lines)))
-    (folder / "mpi.conf").write_text(MPI_CONF)
     (folder / "state").mkdir(exist_ok=True)
     (folder / "munge.key").write_bytes(os.urandom(128))
     (folder / "munge.key").chmod(0o600)

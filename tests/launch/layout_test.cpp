@@ -49,14 +49,14 @@ TEST(Layout, LocalRanksThatCannotBeAreSaidAndReplaced) {
   const auto places = launch::layout_of({on("a", 0), on("a", 0), on("b", 3)});
   EXPECT_EQ(places[1].local_rank, 1);
   EXPECT_TRUE(places[0].warning.empty());
-  EXPECT_TRUE(test::holds(places[1].warning, {"told local rank 0", "taken for 1"})) << places[1].warning;
-  EXPECT_TRUE(test::holds(places[2].warning, {"told local rank 3", "taken for 0"})) << places[2].warning;
+  EXPECT_TRUE(test::holds(places[1].warning, {"gave it local rank 0", "taken for 1"})) << places[1].warning;
+  EXPECT_TRUE(test::holds(places[2].warning, {"gave it local rank 3", "taken for 0"})) << places[2].warning;
 }
 
 TEST(Layout, ALocalWorldThatIsNotSoIsSaid) {
   const auto places = launch::layout_of({on("a", 0, 2), on("b", 0, 2)});
   EXPECT_EQ(places[0].local_world, 1);
-  EXPECT_TRUE(test::holds(places[0].warning, {"told of 2 ranks", "there are 1"})) << places[0].warning;
+  EXPECT_TRUE(test::holds(places[0].warning, {"says 2 ranks", "there are 1"})) << places[0].warning;
 }
 
 TEST(Layout, TravelsBetweenRanks) {

@@ -81,13 +81,24 @@ TEST(Endings, ACollectiveThatTimedOutSaysHowLongItWaited) {
             "collective 3; rank 0 is stopped");
 }
 
-TEST(Endings, AnErrorOutsideOfCollectivesOrOfNobodyIsShownAsItIs) {
+TEST(Endings, WhereInGlooAConnectionBrokeIsLeftOut) {
   auto error = lost_rank_1();
+  error.seen[0].state =
+      "met an error: [/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:44171";
+  EXPECT_EQ(plain_words(1, error),
+            "rank 1 waited in all-reduce (collective 2), and in vain: rank 1 met an error: Connection closed "
+            "by peer");
+}
+
+TEST(Endings, ACollectiveThatNobodyIsSeenToHaveSpoiledIsToldSo) {
+  auto error = lost_rank_1();
+  error.seen = {{.rank = 0, .call = "all-reduce", .number = 2},
+                {.rank = 1, .call = "all-reduce", .number = 2}};
+  const std::string waited = "rank 0 waited in all-reduce (collective 2), and in vain: ";
+  EXPECT_EQ(plain_words(0, error), waited + "every rank came, and none has an answer");
   error.seen.clear();
-  EXPECT_EQ(plain_words(0, error), "");
+  EXPECT_EQ(plain_words(0, error), waited + "nobody is seen at fault");
   EXPECT_EQ(plain_words(0, Fault{.what = "bad"}), "");
-  EXPECT_TRUE(
-      told({with(left(1, kLost), error), left(0)}).starts_with("rank 0 left with an error:\nerror: all"));
 }
 
 TEST(Endings, TheRankThatFailedByItselfSpeaksAndNotTheOneThatLostIt) {

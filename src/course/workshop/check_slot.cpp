@@ -26,7 +26,7 @@ namespace {
 using base::Descriptor;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::minutes kPatience{10};
+constexpr std::chrono::minutes kSlotWithin{10};
 constexpr std::chrono::milliseconds kBetweenTries{100};
 constexpr int kCoresOfACheck = 2;
 constexpr long kBytesOfACheck = 4L << 30;
@@ -88,7 +88,7 @@ std::optional<pid_t> stopped_holder_of(const std::string& path) {
 template <class Try>
 Descriptor wait_for(Try attempt, const SayWaiting& say, const std::string& words) {
   bool has_said = false;
-  for (const auto deadline = Clock::now() + kPatience; Clock::now() < deadline;) {
+  for (const auto deadline = Clock::now() + kSlotWithin; Clock::now() < deadline;) {
     if (auto held = attempt()) return std::move(*held);
     if (!has_said) say(words);
     has_said = true;

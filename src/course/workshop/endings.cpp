@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <regex>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -195,12 +196,21 @@ class Diagnosis {
   const std::string& folder_;
 };
 
+// Where in gloo a connection broke: "[/gloo/pair.cc:547] Connection closed by peer [127.0.0.1]:44171".
+std::string without_gloos_places(const std::string& text) {
+  static const std::regex place(R"(\[/[^\]]*\] | \[[\d.:a-f]+\]:\d+)");
+  return std::regex_replace(text, place, "");
+}
+
 // "rank 1 did not come, it is at collective 3; rank 2 has died (its process is gone)"
 std::string states(const Fault& error) {
   std::vector<std::string> words;
   for (const auto& seen : error.seen) {
-    if (!seen.state.empty()) words.push_back(format("rank {} {}", seen.rank, seen.state));
+    if (!seen.state.empty())
+      words.push_back(format("rank {} {}", seen.rank, without_gloos_places(seen.state)));
   }
+  if (words.empty())
+    return error.seen.empty() ? "nobody is seen at fault" : "every rank came, and none has an answer";
   return base::join(words, "; ");
 }
 
@@ -217,11 +227,10 @@ std::string rank_log(const std::string& folder, int rank) {
 
 std::string plain_words(int rank, const Fault& error) {
   const auto& met = error.met_in;
-  const auto others = states(error);
-  if (met.number == 0 || others.empty()) return "";
+  if (met.number == 0) return "";
   const auto time = met.waited > 0 ? format("{} s ", met.waited) : "";
   return format("rank {} waited {}in {} (collective {}), and in vain: {}", rank, time, met.call, met.number,
-                others);
+                states(error));
 }
 
 std::string different_calls(const Fault& error) {

@@ -27,8 +27,7 @@ void require_good_end(const Run& run, const ProgramLimits& limits, const std::st
 /// FOLDER/rank-0.log
 std::string rank_log(const std::string& folder, int rank);
 
-/// An error in a collective, as the rank that waited there would tell it; empty where it is no such error, or
-/// nobody is known to be at fault.
+/// An error in a collective, as the rank that waited there would tell it; empty where it is another.
 std::string plain_words(int rank, const Fault& error);
 
 /// "the ranks are in two different calls: rank 0 in all-reduce, rank 1 in barrier"; empty where the error is

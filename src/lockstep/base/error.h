@@ -41,14 +41,14 @@ Code code_of(const std::string& name);
 struct RankCall {
   int rank = 0;            ///< of the job
   std::string call = {};   ///< "all-reduce"; empty: not known
-  uint64_t number = 0;     ///< of its group's collectives, from 1; 0: not known
+  uint64_t number = 0;     ///< of its collectives, from 1; 0: not known
   std::string state = {};  ///< of a rank at fault: "has died (its process is gone), at collective 3"
 };
 
 /// The collective in which this rank met an error.
 struct FailedCall {
   std::string call = {};  ///< "all-reduce"; empty: the error was met outside of any
-  uint64_t number = 0;    ///< of the group's collectives, from 1; 0: a message, which is not counted
+  uint64_t number = 0;    ///< of the group's collectives, from 1; 0: not counted, as a message
   double waited = 0;      ///< seconds, where it timed out
 };
 
@@ -58,7 +58,7 @@ struct Fault {
   std::vector<int> ranks = {};  ///< at fault, as far as they are known
   std::string what = {}, where = {}, hint = {};
   FailedCall met_in = {};
-  std::vector<RankCall> seen = {};  ///< where other ranks were then; the first few of many
+  std::vector<RankCall> seen = {};  ///< where ranks were then; a few of many
 };
 
 /// Failed while running (exit status 1).

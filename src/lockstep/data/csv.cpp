@@ -121,7 +121,7 @@ void read_row(std::string_view line, const CsvOptions& options, const Columns& c
   data::split_fields(line, options.delimiter, lines, row.fields, row.unquoted);
   if (row.fields.size() == columns.count) return;
   throw InputError(format("{} fields where the first line has {}", row.fields.size(), columns.count),
-                   lines.where(), "fix this line: a field that holds the delimiter stands in quotes");
+                   lines.where(), "fix this line: put a field that holds the delimiter in quotes");
 }
 
 /// A field takes a byte at least. Where the first line promises more of them than the file can hold, a row is

@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr std::chrono::milliseconds kPatience{5000};
+constexpr std::chrono::milliseconds kAnswersWithin{5000};
 constexpr long kLatest = 253'402'300'799;  // the end of the year 9999
 
 std::optional<long> parse_number(const std::string& text) {
@@ -78,10 +78,10 @@ std::optional<Time> ask_slurm(const Job& job, const Environment& environment) {
   const std::string id = slurm_id(job, environment);
   if (!is_plain_id(id)) return std::nullopt;
   const std::vector<std::string> standard = {"SLURM_TIME_FORMAT=standard"};
-  if (const auto text = base::capture({"squeue", "-h", "-j", id, "-o", "%e"}, kPatience, standard)) {
+  if (const auto text = base::capture({"squeue", "-h", "-j", id, "-o", "%e"}, kAnswersWithin, standard)) {
     if (const auto end = parse_slurm_time(*text)) return end;
   }
-  const auto text = base::capture({"scontrol", "show", "job", id}, kPatience, standard);
+  const auto text = base::capture({"scontrol", "show", "job", id}, kAnswersWithin, standard);
   return text ? parse_scontrol(*text) : std::nullopt;
 }
 
@@ -89,7 +89,7 @@ std::optional<Time> ask_slurm(const Job& job, const Environment& environment) {
 std::optional<Time> ask_pbs(const Job& job) {
   if (!is_plain_id(job.job_id)) return std::nullopt;
   for (const char* program : {"qstat", "/opt/pbs/bin/qstat"}) {
-    const auto text = base::capture({program, "-f", job.job_id}, kPatience);
+    const auto text = base::capture({program, "-f", job.job_id}, kAnswersWithin);
     if (!text) continue;
     if (const auto end = parse_qstat(*text)) return end;
   }

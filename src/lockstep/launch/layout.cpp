@@ -83,11 +83,12 @@ bool told_well(const std::vector<Seat>& seats, const Node& node) {
 
 std::string warning_for(const Seat& seat, const Place& place) {
   if (seat.local_rank.value_or(place.local_rank) != place.local_rank) {
-    return format("it was told local rank {}, which does not fit the {} ranks of its node: taken for {}",
-                  *seat.local_rank, place.local_world, place.local_rank);
+    return format(
+        "the launcher gave it local rank {}, which does not fit the {} ranks of its node: taken for {}",
+        *seat.local_rank, place.local_world, place.local_rank);
   }
   if (seat.local_world.value_or(place.local_world) != place.local_world) {
-    return format("it was told of {} ranks on its node, and there are {}", *seat.local_world,
+    return format("the launcher says {} ranks on its node, and there are {}", *seat.local_world,
                   place.local_world);
   }
   return "";

@@ -193,7 +193,7 @@ const PluginTable& open_plugin(const Row& row) {
   if (table && table()->version == kPluginVersion) return *table();
   throw InputError(
       format("lockstep's half for {} is of another lockstep: its version is {}, and this one's {}", row.title,
-             table ? format("{}", table()->version) : "not told", kPluginVersion),
+             table ? format("{}", table()->version) : "not known", kPluginVersion),
       path, "install all of lockstep from one build");
 }
 

@@ -42,8 +42,8 @@ void require_one_batch(const std::vector<at::Tensor>& whole) {
   for (const auto& tensor : whole) {
     if (tensor.dim() == 0) continue;
     if (samples >= 0 && tensor.size(0) != samples)
-      throw InputError(format("the inputs have {} and {} samples: they cannot be dealt out alike", samples,
-                              tensor.size(0)),
+      throw InputError(format("the inputs have {} and {} samples: they cannot be split into the same parts",
+                              samples, tensor.size(0)),
                        "data_parallel", "give tensors whose first dimension is the batch");
     samples = tensor.size(0);
   }

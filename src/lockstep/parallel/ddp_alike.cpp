@@ -1,5 +1,4 @@
-// verify_alike: one small all-gather where all ranks agree, a second one with the whole text where they
-// don't.
+// verify_alike: one small all-gather where all ranks agree, and their whole texts where they don't.
 #include <ATen/ops/equal.h>
 #include <ATen/ops/tensor.h>
 

@@ -17,7 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 using Words = std::vector<std::string>;
 
-constexpr auto kLookPatience = 15s;
+constexpr auto kAnswersWithin = 15s;
 constexpr size_t kMostAsked = 8;  // of PBS at a time, a command a job
 constexpr const char* kFinal[] = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE",     "FAILED",
                                   "NODE_FAIL", "PREEMPTED", "TIMEOUT",   "OUT_OF_MEMORY"};
@@ -34,13 +34,13 @@ bool is_final(const std::string& state) {
 base::Answer ask(Words words, const Scheduler& scheduler) {
   if (!scheduler.cluster.empty()) words.push_back("--clusters=" + scheduler.cluster);
   words[0] = command_word(words[0]);
-  return base::ask({.argv = std::move(words), .without = unheard_by_queries()}, kLookPatience);
+  return base::ask({.argv = std::move(words), .without = unheard_by_queries()}, kAnswersWithin);
 }
 
 std::string trouble_of(const char* command, const base::Answer& answer) {
   if (answer.end == base::Answer::not_started) return format("{} cannot be started", command);
   if (answer.end == base::Answer::late)
-    return format("{} has not answered within {} s", command, std::chrono::seconds(kLookPatience).count());
+    return format("{} has not answered within {} s", command, std::chrono::seconds(kAnswersWithin).count());
   const auto said = base::trimmed(answer.errors);
   return format("{} left with {}: {}", command, answer.status,
                 said.empty() ? "without a word" : base::printable(said, 300));

@@ -115,7 +115,7 @@ void add_partition(FoundSite& found, const Line& line, std::vector<int64_t>& nod
     nodes.push_back(line.nodes);
     return;
   }
-  found.notes.push_back(format("{}: its nodes are not alike; below stand those that most of them are", name));
+  found.notes.push_back(format("{}: its nodes differ; what most of them have is listed below", name));
   auto& most = nodes[static_cast<size_t>(known - queues.begin())];
   if (line.nodes <= most) return;
   most = line.nodes;

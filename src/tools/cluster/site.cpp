@@ -121,7 +121,7 @@ void require_map(const YamlNode& node, const std::string& what) {
 Queue read_queue(const YamlNode& name, const YamlNode& node) {
   const auto wanted = not_of_kind(name.text, Text::word);
   if (name.kind != YamlNode::Kind::scalar || name.text.empty() || !wanted.empty())
-    refuse_value("a queue's name", "one word", name, "what stands in the job's directives");
+    refuse_value("a queue's name", "one word", name, "as in the job's directives");
   Queue queue;
   queue.name = name.text;
   if (node.kind == YamlNode::Kind::null) return queue;

@@ -138,6 +138,7 @@ std::string json_of(const Outlook& outlook) {
       {"device", setup.team->device().str()},
       {"threads", setup.session->threads()},
       {"mode", word_of(s.train.mode)},
+      {"layout", word_of(s.train.layout)},
       {"steps_per_epoch", learner.rounds.steps_per_epoch},
       {"samples_per_step", outlook.samples()},
       {"steps", learner.rounds.total_steps},

@@ -16,7 +16,7 @@
 namespace lockstep::train {
 namespace {
 
-constexpr std::chrono::seconds kPatience{5};  // in place of launch.timeout's 10 minutes
+constexpr std::chrono::seconds kProvokedTimeout{5};  // in place of launch.timeout's 10 minutes
 
 bool is_last(const Team& team) {
   return team.rank() + 1 == team.world();
@@ -38,13 +38,13 @@ void broadcast(const Team& team) {
 
 void be_quick(config::Loaded& loaded) {
   if (loaded.origins.at("launch.timeout").kind == config::Origin::by_default)
-    loaded.settings.launch.timeout = kPatience;
+    loaded.settings.launch.timeout = kProvokedTimeout;
 }
 
 // As a rank that evaluates alone, or whose data is used up: it comes again when the others have given up.
 void skip_a_collective(const Team& team, const Settings& settings) {
   if (!is_last(team)) return all_reduce(team, 10);
-  std::this_thread::sleep_for(settings.launch.timeout + kPatience);
+  std::this_thread::sleep_for(settings.launch.timeout + kProvokedTimeout);
 }
 
 void differ_in_shape(const Team& team, const Settings&) {

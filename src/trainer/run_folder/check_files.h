@@ -1,5 +1,5 @@
 #pragma once
-// A run's folder holds files and one folder: what stands in the place of one is found before anything trains.
+// A run's folder holds files and one folder: what is in the place of one is found before anything trains.
 
 #include <filesystem>
 

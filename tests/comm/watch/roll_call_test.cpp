@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <map>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
@@ -30,11 +31,11 @@ std::vector<Peer> peers_on(const std::vector<int>& nodes) {
 }
 
 // Rank r of a job whose ranks lie on these nodes begins operations[r] and waits in vain; what each then says.
-std::vector<std::string> words_after_a_timeout(const std::vector<int>& nodes,
-                                               const std::vector<OpType>& operations) {
+std::vector<Fault> said_after_a_timeout(const std::vector<int>& nodes,
+                                        const std::vector<OpType>& operations) {
   const auto peers = peers_on(nodes);
   const auto store = c10::make_intrusive<c10d::HashStore>();
-  std::vector<std::string> words(nodes.size());
+  std::vector<Fault> said(nodes.size());
   std::vector<std::thread> ranks;
   for (size_t rank = 0; rank < nodes.size(); ++rank) {
     ranks.emplace_back([&, rank] {
@@ -45,26 +46,52 @@ std::vector<std::string> words_after_a_timeout(const std::vector<int>& nodes,
       try {
         std::rethrow_exception(roll.judge({"all-reduce", number, std::chrono::seconds(1)}, "", true));
       } catch (const Error& error) {
-        words[rank] = error.what();
+        said[rank] = error.fault();
       }
       store->add("said", 1);
       while (store->add("said", 0) < static_cast<int64_t>(nodes.size())) std::this_thread::yield();
     });
   }
   for (auto& rank : ranks) rank.join();
-  return words;
+  return said;
+}
+
+std::map<int, std::string> calls_in(const Fault& fault) {
+  std::map<int, std::string> calls;
+  for (const auto& seen : fault.seen) calls[seen.rank] = seen.call;
+  return calls;
 }
 
 class AllCame : public ::testing::TestWithParam<std::vector<int>> {};
 
 TEST_P(AllCame, EachIsNamedWithWhatItWaitsFor) {
   const std::vector<OpType> operations = {OpType::BARRIER, OpType::BARRIER, OpType::ALLREDUCE};
-  for (const auto& text : words_after_a_timeout(GetParam(), operations)) {
+  for (const auto& fault : said_after_a_timeout(GetParam(), operations)) {
+    const auto& text = fault.what;
     EXPECT_NE(text.find("every rank came, and none has an answer"), std::string::npos) << text;
     EXPECT_NE(text.find("in barrier (collective 1)"), std::string::npos) << text;
     EXPECT_NE(text.find("in all-reduce (collective 1)"), std::string::npos) << text;
     EXPECT_NE(text.find("rank 2 (host "), std::string::npos) << text;
     EXPECT_EQ(text.find("connection"), std::string::npos) << "nobody knows: " << text;
+    EXPECT_EQ(fault.code, Code::calls_differ);
+    EXPECT_EQ(fault.ranks, std::vector<int>{});
+    EXPECT_EQ(fault.met_in.call, "all-reduce");
+    EXPECT_EQ(fault.met_in.number, 1u);
+    EXPECT_EQ(fault.met_in.waited, 1);
+    const auto calls = calls_in(fault);
+    const std::map<int, std::string> wanted = {{0, "barrier"}, {1, "barrier"}, {2, "all-reduce"}};
+    EXPECT_EQ(calls, wanted) << text;
+  }
+}
+
+TEST(RollCall, TheOneThatIsElsewhereIsAmongTheFewThatAreSeen) {
+  std::vector<OpType> operations(12, OpType::ALLREDUCE);
+  operations[10] = OpType::BARRIER;
+  for (const auto& fault : said_after_a_timeout(std::vector<int>(12, 0), operations)) {
+    const auto calls = calls_in(fault);
+    EXPECT_EQ(calls.size(), 8u);
+    EXPECT_EQ(calls.at(10), "barrier");
+    EXPECT_EQ(calls.at(0), "all-reduce");
   }
 }
 
@@ -158,6 +185,60 @@ TEST(RollCall, OfAPartOfTheJobNamesRanksOfTheJob) {
   } catch (const Error& error) {
     EXPECT_EQ(error.ranks(), std::vector<int>{6});
     EXPECT_NE(std::string(error.what()).find("rank 6 (host "), std::string::npos) << error.what();
+    ASSERT_EQ(error.fault().seen.size(), 1u);
+    EXPECT_EQ(error.fault().seen[0].rank, 6);
+    EXPECT_EQ(error.fault().seen[0].state, "did not come, it is at collective 0");
+  }
+}
+
+TEST(RollCall, CallsThatDifferNameRanksOfTheJobAndTheOwnCall) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  auto peers = peers_on({0, 0});
+  peers[0].in_job = 4;
+  peers[1].in_job = 6;
+  std::unique_ptr<RollCall> other_roll;
+  std::thread other([&] { other_roll = std::make_unique<RollCall>(store, peers, 1); });
+  RollCall roll(store, peers, 0);
+  other.join();
+  const auto number = roll.begin(OpType::ALLREDUCE);
+  const Difference difference = {"the ranks' calls differ: so and so",
+                                 {{.rank = 0, .call = "all-reduce"}, {.rank = 1, .call = "barrier"}}};
+  try {
+    std::rethrow_exception(roll.end_at(number, difference));
+  } catch (const Error& error) {
+    const auto& fault = error.fault();
+    EXPECT_EQ(fault.code, Code::calls_differ);
+    EXPECT_EQ(fault.met_in.call, "all-reduce");
+    EXPECT_EQ(fault.met_in.number, 1u);
+    const std::map<int, std::string> wanted = {{4, "all-reduce"}, {6, "barrier"}};
+    EXPECT_EQ(calls_in(fault), wanted);
+  }
+  try {
+    roll.require_alive();
+    ADD_FAILURE() << "the group is dead";
+  } catch (const Error& error) {
+    EXPECT_EQ(calls_in(error.fault()).size(), 2u);
+  }
+}
+
+TEST(RollCall, AVerdictWithLongNamesComesToTheOthersWhole) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const auto peers = peers_on({0, 0});
+  std::unique_ptr<RollCall> other_roll;
+  std::thread other([&] { other_roll = std::make_unique<RollCall>(store, peers, 1); });
+  RollCall roll(store, peers, 0);
+  other.join();
+  const auto number = roll.begin(OpType::ALLREDUCE);
+  Difference difference = {std::string(9000, 'w'), {}};
+  for (int i = 0; i < 40; ++i)
+    difference.calls.push_back({.rank = i % 2, .call = std::string(400, 'a' + i % 26)});
+  static_cast<void>(roll.end_at(number, difference));
+  try {
+    std::rethrow_exception(other_roll->judge({"all-reduce", 1, std::chrono::seconds(1)}, "", true));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::calls_differ) << error.what();
+    EXPECT_EQ(error.fault().seen.size(), 8u);
+    EXPECT_NE(std::string(error.what()).find("wwww"), std::string::npos);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "course/workshop/judge.h"
 #include "course/workshop/judges/own_failure.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/readable.h"
 
 namespace lockstep::workshop {
 namespace {
@@ -122,7 +123,7 @@ void require_no_hang(const Run& run) {
     if (const auto apart = different_calls(error); !apart.empty())
       throw NotYet(format("with {} ranks, {}", run.ranks.size(), apart), think);
     throw NotYet(format("rank {} waited in a collective that another rank never called:\n  {}", rank.rank(),
-                        error.what),
+                        base::readable(error.what)),
                  think);
   }
 }

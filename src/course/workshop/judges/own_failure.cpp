@@ -7,9 +7,9 @@
 namespace lockstep::workshop {
 namespace {
 
-// an error in a collective, or about one that was not to begin
+// an error in a collective, which another rank may have caused
 bool met_another(const Ending& ending) {
-  return ending.error && (ending.error->code == Code::calls_differ || !ending.error->met_in.call.empty());
+  return ending.error && !ending.error->met_in.call.empty();
 }
 
 bool failed_alone(const RankRun& rank) {

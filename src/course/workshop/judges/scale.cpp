@@ -1,6 +1,7 @@
 // Chapter 9: scaling, a layer that is shared, and a grid of ranks.
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 #include "course/workshop/judges/answer.h"
 #include "lockstep/base/format.h"
@@ -313,12 +314,13 @@ void judge_grid(const Settings& settings) {
                  "data x tensor is the number of ranks");
 }
 
-// JSON is the last line: libraries may have said something before
+// of the line that is JSON: libraries may have said something, too
 double megabytes_of(const std::string& dry_run) {
-  const auto begin = dry_run.rfind("\n{");
-  const auto json =
-      base::parse_json(std::string_view(dry_run).substr(begin == std::string::npos ? 0 : begin + 1));
-  if (json.is_object() && json.contains("rank_mb") && json["rank_mb"].is_number()) return json["rank_mb"];
+  std::istringstream lines(dry_run);
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = base::parse_json(line);
+    if (json.is_object() && json.contains("rank_mb") && json["rank_mb"].is_number()) return json["rank_mb"];
+  }
   throw NotYet("the dry run does not say how much memory a rank needs:\n" + dry_run);
 }
 

@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::seconds kStuckAfter{10};
 
 // What a rank is at, with whom.
 struct Doing {
@@ -103,7 +103,7 @@ class Post {
   void wait(std::unique_lock<std::mutex>& lock, int rank, Doing doing, Ready&& ready) {
     auto& own = doing_[static_cast<std::size_t>(rank)];
     own = {doing.what, doing.other, ready};
-    const bool came = changed_.wait_for(lock, is_stuck() ? std::chrono::seconds(0) : kPatience,
+    const bool came = changed_.wait_for(lock, is_stuck() ? std::chrono::seconds(0) : kStuckAfter,
                                         [&] { return error_ || ready(); });
     const auto nothing_came = came ? std::nullopt : std::optional(stuck());
     own = {};  // what it waited for may be gone soon

@@ -111,7 +111,7 @@ std::string difference_in(const std::vector<std::string>& packed, Code& code) {
 
 InputError refusal_of(const Job& job, const std::string& differs, Code code) {
   return InputError(
-             "the ranks were told to do different things: " + differs,
+             "the ranks were started with different commands or configs: " + differs,
              format("{} ranks that met as one job, launcher {}", job.world, job.launcher),
              "start every rank with the same command and config; where these are two jobs, give each a "
              "MASTER_PORT of its own")

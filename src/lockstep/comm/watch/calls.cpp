@@ -11,9 +11,10 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr size_t kPartBytes = 300;  // of each of a call's three parts, once they differ
-using Parts = std::array<std::string, 3>;
+constexpr size_t kPartBytes = 300;  // of each of a call's parts, once they differ
+using Parts = std::array<std::string, 4>;
 constexpr std::array<const char*, 3> kPartNames = {"operation", "type", "shape"};
+constexpr size_t kName = 3;  // the operation's, without how
 
 // FNV-1a: the same in every build and on every machine, which std::hash need not be
 std::string digest(const Parts& parts) {
@@ -57,7 +58,7 @@ Difference describe_all(const std::vector<Parts>& all) {
   std::vector<RankCall> calls;
   for (size_t rank = 0; rank < all.size(); ++rank) {
     ranks[in_words(all[rank])].push_back(static_cast<int>(rank));
-    calls.push_back({.rank = static_cast<int>(rank), .call = all[rank][0]});
+    calls.push_back({.rank = static_cast<int>(rank), .call = all[rank][kName]});
   }
   std::string text;
   for (const auto& [words, those] : ranks)
@@ -78,7 +79,7 @@ Call call_of(c10d::OpType type, const std::vector<at::Tensor>& tensors, const st
     return std::string(c10::toString(tensor.scalar_type()));
   };
   const auto shape_of = [](const at::Tensor& tensor) { return c10::str(tensor.sizes()); };
-  return {op_name(type) + how, list_of(tensors, type_of), list_of(tensors, shape_of)};
+  return {op_name(type), op_name(type) + how, list_of(tensors, type_of), list_of(tensors, shape_of)};
 }
 
 std::string of_root(int64_t root) {
@@ -97,7 +98,7 @@ std::string of_sum(const c10d::ReduceOp& op) {
 }
 
 Difference difference(const Call& own, const GatherBytes& gather) {
-  const Parts parts = {own.operation, own.types, own.shapes};
+  const Parts parts = {own.operation, own.types, own.shapes, own.name};
   const auto digests = gather(digest(parts));
   if (std::set<std::string>(digests.begin(), digests.end()).size() == 1) return {};
   std::vector<Parts> all;

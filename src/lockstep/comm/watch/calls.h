@@ -15,6 +15,7 @@ namespace lockstep::comm {
 
 /// A collective as its caller gave it, in words.
 struct Call {
+  std::string name;       // "reduce"
   std::string operation;  // "reduce (max) to rank 1"
   std::string types;      // "Float, Long"
   std::string shapes;     // "[10, 3], [4]"

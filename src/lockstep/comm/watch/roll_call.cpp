@@ -7,6 +7,7 @@
 #include <future>
 #include <map>
 #include <thread>
+#include <tuple>
 
 #include "lockstep/base/fault_json.h"
 #include "lockstep/base/format.h"
@@ -120,20 +121,37 @@ void add(Fault& found, const Fault& more) {
   found.seen.insert(found.seen.end(), more.seen.begin(), more.seen.end());
 }
 
-constexpr size_t kMostRanks = 32, kMostSeen = 8;  // as data: a page is short
+constexpr size_t kMostRanks = 32, kMostSeen = 8, kMostStateBytes = 150;  // as data: a page is short
 
-template <class Item>
-std::vector<Item> first_of(const std::vector<Item>& all, size_t most) {
-  return {all.begin(), all.begin() + static_cast<ptrdiff_t>(std::min(all.size(), most))};
+bool same_but_for_rank(const RankCall& a, const RankCall& b) {
+  return a.call == b.call && a.number == b.number && a.state == b.state;
+}
+
+// One rank of each kind first, or the one that is elsewhere might be left out.
+std::vector<RankCall> most_telling(const std::vector<RankCall>& all) {
+  std::vector<RankCall> kinds, rest;
+  for (const auto& seen : all) {
+    const auto is_same = [&](const RankCall& kind) { return same_but_for_rank(kind, seen); };
+    (std::ranges::none_of(kinds, is_same) ? kinds : rest).push_back(seen);
+  }
+  kinds.insert(kinds.end(), rest.begin(), rest.end());
+  kinds.resize(std::min(kinds.size(), kMostSeen));
+  std::ranges::stable_sort(kinds, {}, &RankCall::rank);
+  for (auto& seen : kinds) {
+    seen.call.resize(std::min(seen.call.size(), kMostStateBytes));
+    seen.state.resize(std::min(seen.state.size(), kMostStateBytes));
+  }
+  return kinds;
 }
 
 // As a page and the store keep it. The words come last: a page may cut them.
 std::string packed(const Fault& found) {
   if (!is_any(found)) return "";
-  const Fault data{.code = found.code,
-                   .ranks = first_of(found.ranks, kMostRanks),
-                   .seen = first_of(found.seen, kMostSeen)};
-  return base::as_line(base::to_json(data)) + "\n" + found.what;
+  Fault data{.code = found.code, .ranks = found.ranks, .seen = most_telling(found.seen)};
+  data.ranks.resize(std::min(data.ranks.size(), kMostRanks));
+  auto json = base::to_json(data);
+  for (const char* words : {"what", "where", "hint"}) json.erase(words);
+  return base::as_line(json) + "\n" + found.what;
 }
 
 Fault unpacked(const std::string& text) {
@@ -147,20 +165,21 @@ Fault unpacked(const std::string& text) {
 // What is wrong with a rank, or nothing. Without a timeout only an ended rank is at fault.
 struct Sighting {
   bool ended = false;
-  std::string text;
+  std::string text = {};
+  uint64_t begun = 0;  // as the text has it
 };
 
 Sighting look_at(const RollPage& page, const Peer& peer, bool pid_counts, uint64_t number, bool timed_out) {
   const uint64_t begun = page.begun(peer.rank);
   const ProcessState state = pid_counts ? process_state(peer.pid) : ProcessState::running;
   if (page.left(peer.rank) && (number == 0 || begun < number))
-    return {true, format("left the group after collective {}", begun)};
+    return {true, format("left the group after collective {}", begun), begun};
   if (state == ProcessState::gone)
-    return {true, format("has died (its process is gone), at collective {}", begun)};
+    return {true, format("has died (its process is gone), at collective {}", begun), begun};
   if (!timed_out) return {};
   if (state == ProcessState::stopped)
-    return {false, format("is stopped (SIGSTOP?), at collective {}", begun)};
-  if (begun < number) return {false, format("did not come, it is at collective {}", begun)};
+    return {false, format("is stopped (SIGSTOP?), at collective {}", begun), begun};
+  if (begun < number) return {false, format("did not come, it is at collective {}", begun), begun};
   return {};
 }
 
@@ -295,7 +314,7 @@ void RollCall::leave() {
 Fault RollCall::own_error(const std::string& what) const {
   const Peer& own = peers_[static_cast<size_t>(rank_)];
   return finding({own}, Code::rank_lost, format("{} met an error: {}", name_of(own), what),
-                 {.number = begun(), .state = "met an error"});
+                 {.number = begun(), .state = "met an error: " + what.substr(0, what.find('\n'))});
 }
 
 Fault RollCall::verdict_here() const {
@@ -406,19 +425,19 @@ Fault RollCall::look_for_dead() const {
 Fault RollCall::look_here(const Collective& collective, bool timed_out) const {
   if (auto dead = whole_ ? whole_->look_for_dead() : Fault{}; is_any(dead)) return dead;
   if (!page_) return {};
-  std::map<std::pair<std::string, Code>, std::vector<Peer>> at_fault;  // the same words are said once
+  std::map<std::tuple<std::string, Code, uint64_t>, std::vector<Peer>>
+      at_fault;  // the same words are said once
   for (const auto& peer : peers_) {
     if (peer.rank == rank_ || !page_->present(peer.rank)) continue;
     if (collective.peer >= 0 && peer.rank != collective.peer) continue;
     const Sighting sighting = look_at(*page_, peer, pid_counts(peer), collective.number, timed_out);
     const Code code = sighting.ended ? Code::rank_lost : Code::rank_late;
-    if (!sighting.text.empty()) at_fault[{sighting.text, code}].push_back(peer);
+    if (!sighting.text.empty()) at_fault[{sighting.text, code, sighting.begun}].push_back(peer);
   }
   Fault found;
   for (const auto& [kind, ranks] : at_fault) {
-    const auto& [state, code] = kind;
-    const RankCall like{.number = page_->begun(ranks.front().rank), .state = state};  // the state names it
-    add(found, finding(ranks, code, names_of(ranks) + " " + state, like));
+    const auto& [state, code, begun] = kind;
+    add(found, finding(ranks, code, names_of(ranks) + " " + state, {.number = begun, .state = state}));
   }
   return found;
 }
@@ -516,7 +535,9 @@ std::exception_ptr RollCall::end_at(uint64_t collective, Difference difference, 
   auto fault = settle_here({.code = Code::calls_differ,
                             .what = format("collective {}: {}", collective, difference.words),
                             .seen = std::move(difference.calls)});
-  fault.code = Code::calls_differ;
+  if (fault.code != Code::calls_differ) fault = {.code = Code::calls_differ, .what = fault.what};
+  fault.met_in = {.call = page_ ? op_name(static_cast<c10d::OpType>(page_->what(rank_))) : "a collective",
+                  .number = collective};
   {
     const std::lock_guard<std::mutex> guard(mutex_);
     death_ = fault;

@@ -12,7 +12,7 @@ namespace lockstep::comm {
 namespace {
 
 constexpr size_t kLine = 128;  // two cache lines: neighbours are fetched in pairs
-constexpr size_t kTextBytes = 2032;
+constexpr size_t kTextBytes = 4080;
 enum Written : uint32_t { kNothing, kWriting, kWritten };
 
 }  // namespace

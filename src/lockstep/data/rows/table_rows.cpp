@@ -120,7 +120,7 @@ class TableRows : public TextRows {
       throw InputError(format("{} field{} where the first line has {}", row_.size(),
                               row_.size() == 1 ? "" : "s", columns_.size()),
                        where(),
-                       layout_.quotes ? "fix this row: a field that holds the delimiter stands in quotes"
+                       layout_.quotes ? "fix this row: put a field that holds the delimiter in quotes"
                                       : "fix this row: a tab stands between two fields, and in none of them");
     fields.clear();
     for (const size_t i : chosen_) fields.push_back(row_.field(i));

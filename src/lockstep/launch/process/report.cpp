@@ -37,9 +37,9 @@ bool is_pipe(int descriptor) {
 
 // Who reads a pipe may have stopped to: this process has others to tell.
 bool takes_more(int descriptor) {
-  constexpr int kPatience = 1000;  // milliseconds
+  constexpr int kTakesWithin = 1000;  // milliseconds
   pollfd waited{descriptor, POLLOUT, 0};
-  return ::poll(&waited, 1, kPatience) == 1 && (waited.revents & POLLOUT) != 0;
+  return ::poll(&waited, 1, kTakesWithin) == 1 && (waited.revents & POLLOUT) != 0;
 }
 
 void write_line(int descriptor, const std::string& line) {

@@ -13,7 +13,8 @@ std::string report_of(const std::exception& error);
 /// Nothing is thrown.
 void note_fault(const std::exception& error) noexcept;
 
-/// {"code": "rank-lost", "ranks": [1], "what": ..., "where": ..., "hint": ..., "exit": 1}
+/// {"code": "rank-lost", "ranks": [1], "what": ..., "where": ..., "hint": ..., "exit": 1}, and of an error in
+/// a collective "met_in" and "seen"
 std::string fault_as_json(const std::exception& error);
 
 }  // namespace lockstep::launch

@@ -47,7 +47,7 @@ class Runtime {
   bool has_met() const { return mpi_ || exchange_ || job_.world == 1; }
   /// Without MPI: the text exchange that carries what is below from now on.
   void meet_in(std::unique_ptr<TextExchange> exchange) { exchange_ = std::move(exchange); }
-  /// What carries it; null before the ranks have met.
+  /// What carries it; null before the ranks have met, and where one is alone without MPI.
   TextExchange* exchange() const;
   /// What the launcher did not tell and the ranks found when they met.
   void settle(const Place& place) { lockstep::launch::settle(job_, place); }

@@ -44,15 +44,17 @@ void set_own_threads(int share) {
 
 // The kind of error stays: it decides the exit status.
 [[noreturn]] void rethrow_named(const std::exception_ptr& thrown, const std::string& device) {
-  const auto place = [&device](const Error& error) {
-    return error.where().empty() ? device : device + ", " + error.where();
+  const auto named = [&device](const Error& error) {
+    auto fault = error.fault();
+    fault.where = device + (fault.where.empty() ? "" : ", " + fault.where);
+    return fault;
   };
   try {
     std::rethrow_exception(thrown);
   } catch (const InputError& error) {
-    throw InputError(error.what(), place(error), error.hint());
+    throw InputError(named(error));
   } catch (const Error& error) {
-    throw Error(error.what(), place(error), error.hint());
+    throw Error(named(error));
   } catch (const c10::Error& error) {
     throw Error(error.what_without_backtrace(), device);
   } catch (const std::exception& error) {

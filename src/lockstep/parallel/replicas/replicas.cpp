@@ -27,7 +27,7 @@ void check_replica(const Named& originals, const Named& own) {
   if (originals.size() != own.size()) refuse("it has other parameters or buffers");
   for (size_t i = 0; i < own.size(); ++i) {
     const auto& name = originals[i].key();
-    if (own[i].key() != name) refuse("'" + own[i].key() + "' stands in the place of '" + name + "'");
+    if (own[i].key() != name) refuse("'" + own[i].key() + "' is in the place of '" + name + "'");
     if (own[i].value().sizes() != originals[i].value().sizes()) refuse("'" + name + "' has another shape");
   }
 }

@@ -46,7 +46,7 @@ Findings judge_clocks(const std::vector<Skew>& skews) {
         fine(format("the hosts' clocks agree within {}", time_text(std::abs(worst.ahead) + worst.error)))};
   const std::string remedy =
       "have that node's clock set: chronyc tracking, timedatectl or ntpq -p there tell why it is off";
-  return {much > kTooMuch ? fail(text + ": whether a run folder is in use is told by such times", remedy)
+  return {much > kTooMuch ? fail(text + ": such times decide whether a run folder is in use", remedy)
                           : warn(text, remedy)};
 }
 

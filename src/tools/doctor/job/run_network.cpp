@@ -13,7 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kNetworkPatience = 8s;
+constexpr auto kNetworkRound = 8s;
 constexpr auto kCall = 3s;
 constexpr const char* kNoDoor = "-";  // of a node that cannot be called, and calls
 
@@ -123,7 +123,7 @@ void note(const std::string& packed, Known& known) {
 Findings run_interfaces(const Bench& bench) {
   const Job& job = bench.runtime.job();
   std::vector<RankNetwork> networks;
-  const auto heard = bench.talk.round(pack(own_network(job)), kNetworkPatience, [&](const Texts& texts) {
+  const auto heard = bench.talk.round(pack(own_network(job)), kNetworkRound, [&](const Texts& texts) {
     std::string refused;
     for (const auto& text : texts) {
       if (!text) continue;
@@ -145,13 +145,13 @@ Findings run_reach(const Bench& bench) {
   const auto here = listen_here(job);
   const auto own = leads(job) && here.door.empty() ? kNoDoor : here.door;
   std::optional<Door> first;
-  const auto doors = bench.talk.round(own, kNetworkPatience, [&](const Texts& texts) {
+  const auto doors = bench.talk.round(own, kNetworkRound, [&](const Texts& texts) {
     first = unpack_door(texts.at(0));
     return calls_to_make(texts);
   });
   Calls calls;
   const auto heard =
-      bench.talk.round(leads(job) ? called(job, doors.reply) : "", kNetworkPatience, [&](const Texts& texts) {
+      bench.talk.round(leads(job) ? called(job, doors.reply) : "", kNetworkRound, [&](const Texts& texts) {
         calls = calls_in(texts);
         return hindrances(calls, first);
       });

@@ -102,7 +102,7 @@ Findings judge_variables(const Picture& picture) {
   const auto difference = difference_of_variables(picture);
   if (difference.empty()) return findings;
   if (findings.front().verdict == FindingLevel::ok) findings.clear();
-  findings.push_back(warn(difference, "set them alike on every rank: srun --export=ALL, mpirun -x NAME"));
+  findings.push_back(warn(difference, "set the same on every rank: srun --export=ALL, mpirun -x NAME"));
   return findings;
 }
 

@@ -52,7 +52,7 @@ Findings judge_facts(const Picture& picture) {
   for (const RankFacts& facts : picture.ranks) {
     for (const auto& [name, error] : facts.failed)
       findings.push_back(warn(format("rank {} could not look at its {}: {}", facts.job.rank, name, error),
-                              "what is told of that may be wrong"));
+                              "what is reported about it may be wrong"));
   }
   return findings;
 }

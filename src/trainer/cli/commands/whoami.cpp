@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::string_view kCuda = "cuda:";
 constexpr std::chrono::seconds kLeave{60};
-constexpr std::chrono::seconds kPatience{10};  // with ranks that are not reached over MPI
+constexpr std::chrono::seconds kMeetWithin{10};  // with ranks that are not reached over MPI
 
 // A missing device is part of the picture: the table comes first, the error after it.
 void take_device(Process& process, const std::string& wanted, const launch::Environment& environment) {
@@ -93,7 +93,7 @@ std::string first_line(const std::exception& error) {
 
 // Over MPI they have all come to MPI_Init already.
 std::chrono::milliseconds patience_of(const launch::Runtime& runtime) {
-  return runtime.has_mpi() ? runtime.join_timeout() : kPatience;
+  return runtime.has_mpi() ? runtime.join_timeout() : kMeetWithin;
 }
 
 // Why the others cannot be asked; empty where they can. Without MPI they are reached over the network, which
