@@ -136,7 +136,7 @@ std::vector<RankCall> most_telling(const std::vector<RankCall>& all) {
   }
   kinds.insert(kinds.end(), rest.begin(), rest.end());
   kinds.resize(std::min(kinds.size(), kMostSeen));
-  std::ranges::stable_sort(kinds, {}, &RankCall::rank);
+  std::ranges::sort(kinds, {}, &RankCall::rank);
   for (auto& seen : kinds) {
     seen.call.resize(std::min(seen.call.size(), kMostStateBytes));
     seen.state.resize(std::min(seen.state.size(), kMostStateBytes));
