@@ -1,125 +1,17 @@
 // lockstep export: a checkpoint's model as what Python reads: a .pt2 of torch.export's, a folder of Hugging
 // Face's.
-#include <torch/types.h>
-#include <torch/utils.h>
+#include "trainer/saved_model/export.h"
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/files/output.h"
-#include "lockstep/base/files/whole_folder.h"
-#include "lockstep/base/format.h"
-#include "lockstep/base/log.h"
-#include "lockstep/base/paths.h"
-#include "lockstep/checkpoint/state_dict.h"
-#include "lockstep/exported/rewrite.h"
-#include "lockstep/models/bert_folder.h"
 #include "trainer/cli/options.h"
 #include "trainer/cli/saved_options.h"
-#include "trainer/setup/saved.h"
-#include "trainer/setup/setup.h"
-#include "trainer/setup/task_memory.h"
 
 namespace lockstep::cli {
 namespace {
 
-constexpr const char* kOutput = "name a folder that is not there yet with --output";
-constexpr const char* kPt2 = "name another file with --pt2";
-constexpr std::string_view kPt2Ending = ".pt2";
-
 struct ExportOptions {
   std::string folder, file;  // one of them
 };
-
-void on_first(const Team& team, const std::function<void()>& work) {
-  team.from_first([&] {
-    work();
-    return std::string();
-  });
-}
-
-const BertForSequenceClassification& require_bert(const Net& net) {
-  if (const auto* bert = dynamic_cast<const BertForSequenceClassification*>(&net)) return *bert;
-  throw InputError("only the model bert has a folder that transformers loads", "model.name",
-                   "of another the checkpoint is what Python reads: torch.load(PATH, weights_only=True)");
-}
-
-BertFolder folder_of(const train::Setup& setup) {
-  const auto pretrained = base::find_path(setup.settings.model.path);
-  const auto vocabulary = base::find_path(setup.settings.task.vocabulary);
-  return {.labels = setup.data.class_names,
-          .regression = setup.data.regression,
-          .pretrained = pretrained,
-          .tokenizer = vocabulary.empty() ? pretrained : vocabulary};
-}
-
-// transformers knows no scale of a label: the last layer takes it in.
-void answer_in_own_unit(Net& net, const LabelScale& scale) {
-  const torch::NoGradGuard no_grad;
-  auto parameters = net.named_parameters();
-  parameters["classifier.weight"].mul_(scale.std);
-  parameters["classifier.bias"].mul_(scale.std).add_(scale.mean);
-}
-
-int write_folder(const train::Command& command, const std::string& checkpoint, const std::string& output) {
-  auto setup = train::join_job(command);
-  const auto& team = *setup.team;
-  on_first(team, [&] { base::check_new_folder(output, kOutput); });
-  const auto [path, tree] = train::read_saved(team, checkpoint);
-  if (!train::recall(setup, tree)) train::load_data(setup);
-  const auto net = train::seeded_model(setup);
-  const auto& bert = require_bert(*net);
-  load_module_state_dict(*net, find_state_dict(tree, path), path);
-  if (const auto& scale = setup.data.label_scale) answer_in_own_unit(*net, *scale);
-  on_first(team, [&] { write_bert_folder(bert, folder_of(setup), output); });
-  if (team.first()) output::line(path + " is in " + output);
-  return kDone;
-}
-
-/// An exported model, and where its copy goes.
-struct Rewrite {
-  std::string original, copy;
-};
-
-std::vector<Rewrite> rewrites_of(const ModelSettings& model, const std::string& file) {
-  if (model.name != "exported") {
-    throw InputError("only the model exported has a .pt2 file", "model.name",
-                     "of another the checkpoint is what Python reads: torch.load(PATH, weights_only=True)");
-  }
-  std::vector<Rewrite> all = {{base::find_path(model.path), file}};
-  const auto stem = file.substr(0, file.size() - kPt2Ending.size());
-  if (!model.eval_path.empty()) all.push_back({base::find_path(model.eval_path), stem + ".eval.pt2"});
-  return all;
-}
-
-// No copy may take the place of any original.
-void check_rewrites(const std::vector<Rewrite>& all) {
-  for (const auto& written : all)
-    for (const auto& read : all) exported::check_rewrite(read.original, written.copy, kPt2);
-}
-
-// A graph is not changed, so what it answers stays as it was trained.
-void tell_scale(train::Setup& setup, const Tree& tree) {
-  if (!train::recall(setup, tree) || !setup.data.label_scale) return;
-  const auto& scale = *setup.data.label_scale;
-  log::info(format(
-      "the model gives its label with mean 0 and deviation 1; in the label's unit it is output * {} + {}",
-      scale.std, scale.mean));
-}
-
-int write_file(const train::Command& command, const std::string& checkpoint, const std::string& file) {
-  auto setup = train::join_job(command);
-  const auto& team = *setup.team;
-  const auto all = rewrites_of(setup.settings.model, file);
-  on_first(team, [&] { check_rewrites(all); });
-  const auto [path, tree] = train::read_saved(team, checkpoint);
-  const auto state_dict = find_state_dict(tree, path);
-  on_first(team, [&] {
-    for (const auto& [original, copy] : all) exported::rewrite_weights(original, state_dict, copy, path);
-  });
-  tell_scale(setup, tree);
-  for (const auto& [original, copy] : all)
-    if (team.first()) output::line(path + " is in " + copy);
-  return kDone;
-}
 
 void check_export(const std::string& checkpoint, const ExportOptions& asked) {
   if (checkpoint.empty() || asked.folder.empty() == asked.file.empty()) {
@@ -127,7 +19,7 @@ void check_export(const std::string& checkpoint, const ExportOptions& asked) {
         "export needs a checkpoint, and either a folder or a file to write", "--checkpoint, --output, --pt2",
         "lockstep export runs/NAME --pt2 FILE.pt2, of BERT --output FOLDER; see lockstep export --help");
   }
-  if (asked.file.empty() || asked.file.ends_with(kPt2Ending)) return;
+  if (asked.file.empty() || asked.file.ends_with(train::kPt2Ending)) return;
   throw InputError("the file's name does not end in .pt2", "--pt2 " + asked.file,
                    "lockstep export runs/NAME --pt2 FILE.pt2");
 }
@@ -153,8 +45,8 @@ int run_export(const std::vector<std::string>& args) {
   auto command = saved.command("export");
   command.told.emplace_back("--output", asked.folder);
   command.told.emplace_back("--pt2", asked.file);
-  return asked.file.empty() ? write_folder(command, checkpoint, asked.folder)
-                            : write_file(command, checkpoint, asked.file);
+  return asked.file.empty() ? train::export_folder(command, checkpoint, asked.folder)
+                            : train::export_pt2(command, checkpoint, asked.file);
 }
 
 }  // namespace lockstep::cli

@@ -1,11 +1,11 @@
-#include "trainer/cli/predictions.h"
+#include "trainer/saved_model/predictions.h"
 
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
 
-namespace lockstep::cli {
+namespace lockstep::train {
 namespace {
 
 std::string quoted(const std::string& text) {
@@ -63,4 +63,4 @@ std::string json_document(const std::string& lines) {
   return nlohmann::ordered_json{{"predictions", all}}.dump(1);
 }
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::train

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::cli {
+namespace lockstep::train {
 
 struct Prediction {
   int64_t sample = 0, label = 0;
@@ -25,4 +25,4 @@ std::string csv_header(const std::vector<std::string>& class_names, bool named);
 /// One JSON value, {"predictions": [...]}, of all ranks' json_lines.
 std::string json_document(const std::string& lines);
 
-}  // namespace lockstep::cli
+}  // namespace lockstep::train

@@ -1,0 +1,122 @@
+#include "trainer/saved_model/export.h"
+
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include <functional>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/files/output.h"
+#include "lockstep/base/files/whole_folder.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/paths.h"
+#include "lockstep/checkpoint/state_dict.h"
+#include "lockstep/exported/rewrite.h"
+#include "lockstep/models/bert_folder.h"
+#include "trainer/setup/saved.h"
+#include "trainer/setup/setup.h"
+#include "trainer/setup/task_memory.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr const char* kOutput = "name a folder that is not there yet with --output";
+constexpr const char* kPt2 = "name another file with --pt2";
+
+void on_first(const Team& team, const std::function<void()>& work) {
+  team.from_first([&] {
+    work();
+    return std::string();
+  });
+}
+
+const BertForSequenceClassification& require_bert(const Net& net) {
+  if (const auto* bert = dynamic_cast<const BertForSequenceClassification*>(&net)) return *bert;
+  throw InputError("only the model bert has a folder that transformers loads", "model.name",
+                   "of another the checkpoint is what Python reads: torch.load(PATH, weights_only=True)");
+}
+
+BertFolder folder_of(const Setup& setup) {
+  const auto pretrained = base::find_path(setup.settings.model.path);
+  const auto vocabulary = base::find_path(setup.settings.task.vocabulary);
+  return {.labels = setup.data.class_names,
+          .regression = setup.data.regression,
+          .pretrained = pretrained,
+          .tokenizer = vocabulary.empty() ? pretrained : vocabulary};
+}
+
+// transformers knows no scale of a label: the last layer takes it in.
+void answer_in_own_unit(Net& net, const LabelScale& scale) {
+  const torch::NoGradGuard no_grad;
+  auto parameters = net.named_parameters();
+  parameters["classifier.weight"].mul_(scale.std);
+  parameters["classifier.bias"].mul_(scale.std).add_(scale.mean);
+}
+
+/// An exported model, and where its copy goes.
+struct Rewrite {
+  std::string original, copy;
+};
+
+std::vector<Rewrite> rewrites_of(const ModelSettings& model, const std::string& file) {
+  if (model.name != "exported") {
+    throw InputError("only the model exported has a .pt2 file", "model.name",
+                     "of another the checkpoint is what Python reads: torch.load(PATH, weights_only=True)");
+  }
+  std::vector<Rewrite> all = {{base::find_path(model.path), file}};
+  const auto stem = file.substr(0, file.size() - kPt2Ending.size());
+  if (!model.eval_path.empty()) all.push_back({base::find_path(model.eval_path), stem + ".eval.pt2"});
+  return all;
+}
+
+// No copy may take the place of any original.
+void check_rewrites(const std::vector<Rewrite>& all) {
+  for (const auto& written : all)
+    for (const auto& read : all) exported::check_rewrite(read.original, written.copy, kPt2);
+}
+
+// A graph is not changed, so what it answers stays as it was trained.
+void tell_scale(Setup& setup, const Tree& tree) {
+  if (!recall(setup, tree) || !setup.data.label_scale) return;
+  const auto& scale = *setup.data.label_scale;
+  log::info(format(
+      "the model gives its label with mean 0 and deviation 1; in the label's unit it is output * {} + {}",
+      scale.std, scale.mean));
+}
+
+}  // namespace
+
+int export_folder(const Command& command, const std::string& checkpoint, const std::string& output) {
+  auto setup = join_job(command);
+  const auto& team = *setup.team;
+  on_first(team, [&] { base::check_new_folder(output, kOutput); });
+  const auto [path, tree] = read_saved(team, checkpoint);
+  if (!recall(setup, tree)) load_data(setup);
+  const auto net = seeded_model(setup);
+  const auto& bert = require_bert(*net);
+  load_module_state_dict(*net, find_state_dict(tree, path), path);
+  if (const auto& scale = setup.data.label_scale) answer_in_own_unit(*net, *scale);
+  on_first(team, [&] { write_bert_folder(bert, folder_of(setup), output); });
+  if (team.first()) output::line(path + " is in " + output);
+  return kDone;
+}
+
+int export_pt2(const Command& command, const std::string& checkpoint, const std::string& file) {
+  auto setup = join_job(command);
+  const auto& team = *setup.team;
+  const auto all = rewrites_of(setup.settings.model, file);
+  on_first(team, [&] { check_rewrites(all); });
+  const auto [path, tree] = read_saved(team, checkpoint);
+  const auto state_dict = find_state_dict(tree, path);
+  on_first(team, [&] {
+    for (const auto& [original, copy] : all) exported::rewrite_weights(original, state_dict, copy, path);
+  });
+  tell_scale(setup, tree);
+  for (const auto& [original, copy] : all)
+    if (team.first()) output::line(path + " is in " + copy);
+  return kDone;
+}
+
+}  // namespace lockstep::train

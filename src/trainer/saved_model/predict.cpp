@@ -1,0 +1,132 @@
+#include "trainer/saved_model/predict.h"
+
+#include <torch/types.h>
+#include <torch/utils.h>
+#include <unistd.h>
+
+#include <optional>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/files/output.h"
+#include "lockstep/base/files/whole_file.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/readable.h"
+#include "lockstep/checkpoint/state_dict.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/launch/process/terminal.h"
+#include "trainer/modes/autocast.h"
+#include "trainer/saved_model/predict_input.h"
+#include "trainer/saved_model/predictions.h"
+#include "trainer/setup/saved.h"
+#include "trainer/setup/task_memory.h"
+#include "trainer/step/rounds.h"
+#include "trainer/step/step.h"
+
+namespace lockstep::train {
+namespace {
+
+// Where the data was read this was tried before; a checkpoint's memory brings no samples to try.
+void check_width(const at::Tensor& output, const TaskData& data) {
+  const auto wanted = static_cast<int64_t>(data.class_names.size());
+  if (output.dim() == 2 && output.size(1) == wanted) return;
+  throw InputError(
+      format("the model's output is of {} where the checkpoint's task has {}", c10::str(output.sizes()),
+             data.regression ? "one number a sample" : format("{} classes", wanted)),
+      "model.name, task.name", "take the config that the checkpoint was trained with");
+}
+
+at::Tensor in_own_unit(const at::Tensor& output, const std::optional<LabelScale>& scale) {
+  if (!scale) return output;
+  return (output.to(torch::kFloat64) * scale->std + scale->mean).to(torch::kFloat32);
+}
+
+void append(std::vector<Prediction>& all, const at::Tensor& output, const std::vector<int64_t>& indices,
+            const TaskData& data, const Dataset& inputs) {
+  check_width(output, data);
+  const auto plain = output.to(torch::kCPU, torch::kFloat32);
+  const auto numbers =
+      (data.regression ? in_own_unit(plain, data.label_scale) : torch::softmax(plain, 1)).contiguous();
+  const auto labels = numbers.argmax(1);
+  const int64_t width = numbers.size(1);
+  for (int64_t i = 0; i < numbers.size(0); ++i) {
+    const float* row = numbers.data_ptr<float>() + i * width;
+    const auto label = labels[i].item<int64_t>();
+    const auto sample = indices[static_cast<size_t>(i)];
+    all.push_back({sample,
+                   label,
+                   data.class_names[static_cast<size_t>(label)],
+                   inputs.name_of(sample),
+                   {row, row + width}});
+  }
+}
+
+std::vector<Prediction> predict_share(const Setup& setup, Net& net,
+                                      const std::shared_ptr<const Dataset>& inputs) {
+  const torch::NoGradGuard no_grad;
+  net.eval();
+  const auto& settings = setup.settings;
+  const auto device = setup.team->device();
+  const ShardSampler sampler(inputs->size(), setup.team->rank(), setup.team->world());
+  Loader loader(inputs, sampler, loader_options(settings, device));
+  std::vector<Prediction> all;
+  for (auto& batch : loader) {
+    const auto input = placed(net, batch.input, device, settings.train.layout);
+    const Autocast scope(device.type(), autocast_type(settings.train.precision));
+    append(all, net.forward(input), batch.indices, setup.data, *inputs);
+  }
+  return all;
+}
+
+bool wants_json(const PredictOptions& options) {
+  if (!options.format.empty()) {
+    if (options.format == "json" || options.format == "csv") return options.format == "json";
+    throw InputError("there is no output format '" + options.format + "'", "--format", "choose csv or json");
+  }
+  return options.output.size() > 5 && options.output.substr(options.output.size() - 5) == ".json";
+}
+
+// Byte for byte, as --output has them; a person's terminal is spared what a class's name may hold.
+void print_answers(const std::string& text) {
+  const auto line = text.substr(0, text.find_last_not_of('\n') + 1) + "\n";
+  output::print(launch::terminal_behind(STDOUT_FILENO) ? base::readable(line) : line);
+}
+
+// What all ranks answer, whole, on each.
+std::string text_of_all(const Setup& setup, const std::vector<Prediction>& own, bool named, bool json) {
+  const bool regression = setup.data.regression;
+  std::string lines;
+  for (const auto& part :
+       setup.team->all_gather(json ? json_lines(own, regression) : csv_lines(own, regression)))
+    lines += part;
+  if (json) return json_document(lines);
+  return csv_header(regression ? std::vector<std::string>{} : setup.data.class_names, named) + lines;
+}
+
+}  // namespace
+
+int predict(const Command& command, const PredictOptions& options) {
+  const bool json = wants_json(options);
+  auto setup = join_job(command);
+  const auto [path, tree] = read_saved(*setup.team, options.checkpoint);
+  if (!recall(setup, tree)) load_data(setup);
+  const auto net = seeded_model(setup);
+  load_module_state_dict(*net, find_state_dict(tree, path), path);
+  net->to(setup.team->device());
+  const PredictInput file(*setup.team, options.input);
+  std::shared_ptr<const Dataset> inputs;
+  setup.team->together([&] { inputs = file.read(setup); });
+  std::vector<Prediction> own;
+  setup.team->together([&] { own = predict_share(setup, *net, inputs); });
+  const auto text = text_of_all(setup, own, inputs->size() > 0 && !inputs->name_of(0).empty(), json);
+  setup.team->from_first([&] {
+    if (options.output.empty()) {
+      print_answers(text);
+    } else {
+      base::write_output(options.output, text, "name another file with --output, or free disk space");
+    }
+    return std::string();
+  });
+  return kDone;
+}
+
+}  // namespace lockstep::train
