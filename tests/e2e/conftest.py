@@ -5,8 +5,10 @@ or has that mark is ended with it: mpirun's ranks have process groups or session
 group alone would leave them behind.
 """
 
+import contextlib
 import dataclasses
 import fcntl
+import functools
 import itertools
 import os
 import pathlib
@@ -100,11 +102,23 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
 
 
+PORTS_OF_A_WORKER = 700
+
+
+@functools.cache
+def worker_ports():
+    """This worker's own, from a place of this run's, below those that the kernel gives to whoever asks for any."""
+    first = 20000 + PORTS_OF_A_WORKER * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 17)
+    begin = os.getpid() % PORTS_OF_A_WORKER
+    return itertools.cycle(first + (begin + i) % PORTS_OF_A_WORKER for i in range(PORTS_OF_A_WORKER))
+
+
 def free_port():
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody listens at, and that no other test of this run gets."""
+    for port in worker_ports():
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("", port))
+            return port
 
 
 def clean_environment(**more):

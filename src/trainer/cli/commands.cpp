@@ -6,7 +6,7 @@
 // To add a command NAME: write `int run_NAME(const std::vector<std::string>& args)` (namespace lockstep::cli)
 // in cli/commands/NAME.cpp, parse with cli/options.h, and add ONE line here, in the order that `lockstep
 // --help` shows. Return an ExitStatus. Throw for errors, also past a Runtime: main says them once for the job
-// (launch/leave.h).
+// (launch/process/leave.h).
 #define LOCKSTEP_COMMANDS(X)                                                      \
   X(train, "trains what a config says, on one process or many")                   \
   X(eval, "the metrics of a checkpoint, exact at any number of ranks")            \
