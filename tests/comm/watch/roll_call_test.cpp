@@ -201,6 +201,7 @@ TEST(RollCall, CallsThatDifferNameRanksOfTheJobAndTheOwnCall) {
   RollCall roll(store, peers, 0);
   other.join();
   const auto number = roll.begin(OpType::ALLREDUCE);
+  roll.begin(OpType::BROADCAST);  // under way beside it
   const Difference difference = {"the ranks' calls differ: so and so",
                                  {{.rank = 0, .call = "all-reduce"}, {.rank = 1, .call = "barrier"}}};
   try {

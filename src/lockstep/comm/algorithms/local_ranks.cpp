@@ -147,8 +147,7 @@ class Post {
       return "a message has to be sent before it comes: while all receive, nobody sends";
     if (all_that_wait(Doing::sends))
       return "a message waits for its receiver: while all send, nobody receives; and a receive() into an "
-             "empty "
-             "vector takes no message";
+             "empty vector takes no message";
     return "a send() and its receive() belong together: follow who waits for whom, round to where it began";
   }
   std::string headline() const {

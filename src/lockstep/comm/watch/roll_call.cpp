@@ -528,7 +528,9 @@ void RollCall::die() {
 }
 
 std::exception_ptr RollCall::end_at(uint64_t collective, Difference difference, const std::string& found) {
+  std::string own = page_ ? op_name(static_cast<c10d::OpType>(page_->what(rank_))) : "a collective";
   for (auto& seen : difference.calls) {
+    if (seen.rank == rank_) own = seen.call;  // the page has the one begun last, which may be another
     seen.rank = number_of(peers_[static_cast<size_t>(seen.rank)]);
     seen.number = collective;
   }
@@ -536,8 +538,7 @@ std::exception_ptr RollCall::end_at(uint64_t collective, Difference difference, 
                             .what = format("collective {}: {}", collective, difference.words),
                             .seen = std::move(difference.calls)});
   if (fault.code != Code::calls_differ) fault = {.code = Code::calls_differ, .what = fault.what};
-  fault.met_in = {.call = page_ ? op_name(static_cast<c10d::OpType>(page_->what(rank_))) : "a collective",
-                  .number = collective};
+  fault.met_in = {.call = own, .number = collective};
   {
     const std::lock_guard<std::mutex> guard(mutex_);
     death_ = fault;
