@@ -172,7 +172,7 @@ class Diagnosis {
     if (printed.empty())
       throw NotYet(format("rank {} left with status {}, and said nothing", rank.rank(), rank.ending().status),
                    "where does it leave?");
-    throw LeftWithError(rank, tail(printed));
+    throw LeftWithError(rank.rank(), tail(printed), error);
   }
 
   void endless() const {
@@ -216,10 +216,10 @@ std::string states(const Fault& error) {
 
 }  // namespace
 
-LeftWithError::LeftWithError(const RankRun& rank, std::string said)
-    : NotYet(format("rank {} left with an error:\n{}", rank.rank(), said)),
-      rank_(rank),
-      said_(std::move(said)) {}
+LeftWithError::LeftWithError(int rank, std::string said, Fault error)
+    : NotYet(format("rank {} left with an error:\n{}", rank, said)),
+      said_(std::move(said)),
+      error_(std::move(error)) {}
 
 std::string rank_log(const std::string& folder, int rank) {
   return folder + format("/rank-{}.log", rank);

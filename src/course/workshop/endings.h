@@ -10,14 +10,15 @@ namespace lockstep::workshop {
 /// A rank ended with an error of its own.
 class LeftWithError : public NotYet {
  public:
-  LeftWithError(const RankRun& rank, std::string said);
-  const RankRun& rank() const { return rank_; }
+  LeftWithError(int rank, std::string said, Fault error);
   /// The last that it printed.
   const std::string& said() const { return said_; }
+  /// As lockstep says it; without words where it does not.
+  const Fault& error() const { return error_; }
 
  private:
-  RankRun rank_;
   std::string said_;
+  Fault error_;
 };
 
 /// NotYet where a rank did not end well: the one that is the cause, not those that lost it. What the ranks

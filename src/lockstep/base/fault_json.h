@@ -1,7 +1,6 @@
 #pragma once
 // An error as JSON: as it travels between ranks, and to a program that started them.
 
-#include <exception>
 #include <optional>
 #include <string>
 

@@ -309,8 +309,7 @@ ProcessGroup split(launch::Runtime& runtime, const LaunchOptions& options, c10::
 
 int rank_in_job(const ProcessGroup& group, int rank) {
   const auto roll = roll_of(group);
-  const int in_job = roll ? roll->peers().at(static_cast<size_t>(rank)).in_job : -1;
-  return in_job < 0 ? rank : in_job;
+  return roll ? roll->peers().at(static_cast<size_t>(rank)).rank_in_job() : rank;
 }
 
 std::exception_ptr judge_stall(const ProcessGroup& group, const std::string& what,

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace lockstep::comm {
 namespace {
@@ -23,13 +24,18 @@ at::Tensor size_of(const std::string& text) {
 
 }  // namespace
 
-std::vector<at::Tensor> all_gather(const ProcessGroup& group, const at::Tensor& tensor, at::Device device) {
-  std::vector<at::Tensor> own{tensor.contiguous().to(device)};
+std::vector<at::Tensor> all_gather(const ProcessGroup& group, const at::Tensor& tensor) {
+  std::vector<at::Tensor> own{tensor.contiguous()};
   std::vector<std::vector<at::Tensor>> all(1);
   for (int rank = 0; rank < group->getSize(); ++rank) all[0].push_back(at::empty_like(own[0]));
   group->allgather(all, own)->wait();
-  for (auto& one : all[0]) one = one.to(at::kCPU);
-  return all[0];
+  return std::move(all[0]);
+}
+
+std::vector<at::Tensor> all_gather(const ProcessGroup& group, const at::Tensor& tensor, at::Device device) {
+  auto all = all_gather(group, tensor.to(device));
+  for (auto& one : all) one = one.to(at::kCPU);
+  return all;
 }
 
 std::vector<std::string> all_gather(const ProcessGroup& group, const std::string& text, at::Device device) {

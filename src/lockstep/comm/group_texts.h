@@ -10,7 +10,9 @@
 
 namespace lockstep::comm {
 
-/// Every rank's tensor, of one shape on all, in rank order, on the CPU. It travels from `device`.
+/// Every rank's tensor, of one shape on all, in rank order, where it lies.
+std::vector<at::Tensor> all_gather(const ProcessGroup& group, const at::Tensor& tensor);
+/// The same of tensors of the CPU, which travel from `device`.
 std::vector<at::Tensor> all_gather(const ProcessGroup& group, const at::Tensor& tensor, at::Device device);
 /// Every rank's text, in rank order.
 std::vector<std::string> all_gather(const ProcessGroup& group, const std::string& text, at::Device device);

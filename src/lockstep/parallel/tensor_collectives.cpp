@@ -5,6 +5,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/libtorch.h"
+#include "lockstep/comm/group_texts.h"
 #include "lockstep/parallel/functions/custom_function.h"
 
 namespace lockstep {
@@ -34,11 +35,7 @@ at::Tensor part_of(const at::Tensor& tensor, int64_t dim, const ProcessGroup& gr
 }
 
 at::Tensor whole_of(const at::Tensor& tensor, int64_t dim, const ProcessGroup& group) {
-  std::vector<at::Tensor> mine{tensor.contiguous()};
-  std::vector<std::vector<at::Tensor>> all(1);
-  for (int i = 0; i < group->getSize(); ++i) all[0].push_back(at::empty_like(mine[0]));
-  group->allgather(all, mine)->wait();
-  return at::cat(all[0], dim);
+  return at::cat(comm::all_gather(group, tensor), dim);
 }
 
 // In one tensor: libtorch 2.7's gloo takes no list of them.

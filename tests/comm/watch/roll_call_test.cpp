@@ -7,6 +7,7 @@
 #include <map>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <utility>
 
 #include "lockstep/launch/process/uncaught.h"
 
@@ -28,6 +29,24 @@ std::vector<Peer> peers_on(const std::vector<int>& nodes) {
     peers.push_back(peer);
   }
   return peers;
+}
+
+// Ranks 4 and 6 of a job, on one node.
+std::vector<Peer> part_of_a_job() {
+  auto peers = peers_on({0, 0});
+  peers[0].in_job = 4;
+  peers[1].in_job = 6;
+  return peers;
+}
+
+// A rank's roll call waits for the other's: both at once.
+std::pair<std::unique_ptr<RollCall>, std::unique_ptr<RollCall>> roll_calls_of_two(
+    const c10::intrusive_ptr<c10d::Store>& store, const std::vector<Peer>& peers) {
+  std::unique_ptr<RollCall> second;
+  std::thread other([&] { second = std::make_unique<RollCall>(store, peers, 1); });
+  auto first = std::make_unique<RollCall>(store, peers, 0);
+  other.join();
+  return {std::move(first), std::move(second)};
 }
 
 // Rank r of a job whose ranks lie on these nodes begins operations[r] and waits in vain; what each then says.
@@ -151,14 +170,11 @@ TEST(RollCall, AnEndThatNoCollectiveMeetsIsNamedByTheOthers) {
   for (const int nodes : {1, 2}) {
     const auto store = c10::make_intrusive<c10d::HashStore>();
     const auto peers = peers_on({0, nodes - 1});
-    std::unique_ptr<RollCall> ends;
-    std::thread other([&] { ends = std::make_unique<RollCall>(store, peers, 1); });
-    RollCall waits(store, peers, 0);
-    other.join();
+    const auto [waits, ends] = roll_calls_of_two(store, peers);
     ends->tell_end("the ranks' calls differ");
-    const auto number = waits.begin(OpType::ALLREDUCE);
+    const auto number = waits->begin(OpType::ALLREDUCE);
     try {
-      std::rethrow_exception(waits.judge({"all-reduce", number, std::chrono::seconds(1)}, "closed", false));
+      std::rethrow_exception(waits->judge({"all-reduce", number, std::chrono::seconds(1)}, "closed", false));
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what())
                     .find("pid " + std::to_string(::getpid()) + ") met an error: the ranks' calls differ"),
@@ -172,16 +188,11 @@ TEST(RollCall, AnEndThatNoCollectiveMeetsIsNamedByTheOthers) {
 
 TEST(RollCall, OfAPartOfTheJobNamesRanksOfTheJob) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
-  auto peers = peers_on({0, 0});
-  peers[0].in_job = 4;
-  peers[1].in_job = 6;
-  std::unique_ptr<RollCall> late;
-  std::thread other([&] { late = std::make_unique<RollCall>(store, peers, 1); });
-  RollCall waits(store, peers, 0);
-  other.join();
-  const auto number = waits.begin(OpType::ALLREDUCE);
+  const auto peers = part_of_a_job();
+  const auto [waits, late] = roll_calls_of_two(store, peers);
+  const auto number = waits->begin(OpType::ALLREDUCE);
   try {
-    std::rethrow_exception(waits.judge({"all-reduce", number, std::chrono::seconds(1)}, "", true));
+    std::rethrow_exception(waits->judge({"all-reduce", number, std::chrono::seconds(1)}, "", true));
   } catch (const Error& error) {
     EXPECT_EQ(error.ranks(), std::vector<int>{6});
     EXPECT_NE(std::string(error.what()).find("rank 6 (host "), std::string::npos) << error.what();
@@ -193,19 +204,14 @@ TEST(RollCall, OfAPartOfTheJobNamesRanksOfTheJob) {
 
 TEST(RollCall, CallsThatDifferNameRanksOfTheJobAndTheOwnCall) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
-  auto peers = peers_on({0, 0});
-  peers[0].in_job = 4;
-  peers[1].in_job = 6;
-  std::unique_ptr<RollCall> other_roll;
-  std::thread other([&] { other_roll = std::make_unique<RollCall>(store, peers, 1); });
-  RollCall roll(store, peers, 0);
-  other.join();
-  const auto number = roll.begin(OpType::ALLREDUCE);
-  roll.begin(OpType::BROADCAST);  // under way beside it
+  const auto peers = part_of_a_job();
+  const auto [roll, other_roll] = roll_calls_of_two(store, peers);
+  const auto number = roll->begin(OpType::ALLREDUCE);
+  roll->begin(OpType::BROADCAST);  // under way beside it
   const Difference difference = {"the ranks' calls differ: so and so",
                                  {{.rank = 0, .call = "all-reduce"}, {.rank = 1, .call = "barrier"}}};
   try {
-    std::rethrow_exception(roll.end_at(number, difference));
+    std::rethrow_exception(roll->end_at(number, difference));
   } catch (const Error& error) {
     const auto& fault = error.fault();
     EXPECT_EQ(fault.code, Code::calls_differ);
@@ -215,7 +221,7 @@ TEST(RollCall, CallsThatDifferNameRanksOfTheJobAndTheOwnCall) {
     EXPECT_EQ(calls_in(fault), wanted);
   }
   try {
-    roll.require_alive();
+    roll->require_alive();
     ADD_FAILURE() << "the group is dead";
   } catch (const Error& error) {
     EXPECT_EQ(calls_in(error.fault()).size(), 2u);
@@ -225,15 +231,12 @@ TEST(RollCall, CallsThatDifferNameRanksOfTheJobAndTheOwnCall) {
 TEST(RollCall, AVerdictWithLongNamesComesToTheOthersWhole) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   const auto peers = peers_on({0, 0});
-  std::unique_ptr<RollCall> other_roll;
-  std::thread other([&] { other_roll = std::make_unique<RollCall>(store, peers, 1); });
-  RollCall roll(store, peers, 0);
-  other.join();
-  const auto number = roll.begin(OpType::ALLREDUCE);
+  const auto [roll, other_roll] = roll_calls_of_two(store, peers);
+  const auto number = roll->begin(OpType::ALLREDUCE);
   Difference difference = {std::string(9000, 'w'), {}};
   for (int i = 0; i < 40; ++i)
     difference.calls.push_back({.rank = i % 2, .call = std::string(400, 'a' + i % 26)});
-  static_cast<void>(roll.end_at(number, difference));
+  static_cast<void>(roll->end_at(number, difference));
   try {
     std::rethrow_exception(other_roll->judge({"all-reduce", 1, std::chrono::seconds(1)}, "", true));
   } catch (const Error& error) {
@@ -259,21 +262,18 @@ TEST(RollCall, WhoDidNotComeInTimeIsNamedByItsNumber) {
   for (const int nodes : {1, 2}) {
     const auto store = c10::make_intrusive<c10d::HashStore>();
     const auto peers = peers_on({0, nodes - 1});
-    std::unique_ptr<RollCall> late;
-    std::thread other([&] { late = std::make_unique<RollCall>(store, peers, 1); });
-    RollCall waits(store, peers, 0);
-    other.join();
-    const auto number = waits.begin(OpType::ALLREDUCE);
+    const auto [waits, late] = roll_calls_of_two(store, peers);
+    const auto number = waits->begin(OpType::ALLREDUCE);
     for (int again = 0; again < 2; ++again) {  // a dead group says the same
       try {
-        std::rethrow_exception(waits.judge({"all-reduce", number, std::chrono::seconds(1)}, "", true));
+        std::rethrow_exception(waits->judge({"all-reduce", number, std::chrono::seconds(1)}, "", true));
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), nodes == 1 ? Code::rank_late : Code::rank_lost) << error.what();
         EXPECT_EQ(error.ranks(), std::vector<int>{1});
       }
     }
     try {
-      waits.begin(OpType::BARRIER);
+      waits->begin(OpType::BARRIER);
       ADD_FAILURE() << "the group is dead";
     } catch (const Error& error) {
       EXPECT_EQ(error.ranks(), std::vector<int>{1});

@@ -7,9 +7,8 @@ namespace lockstep::workshop {
 namespace {
 
 // libstdc++'s word for an index behind the end
-bool is_out_of_range(const RankRun& rank) {
-  const auto& error = rank.ending().error;
-  return error && error->what.find("range_check") != std::string::npos;
+bool is_out_of_range(const Fault& error) {
+  return error.what.find("range_check") != std::string::npos;
 }
 
 }  // namespace
@@ -20,7 +19,7 @@ Run run_threads_of(Attempt& attempt, const std::vector<std::string>& args, const
     return attempt.run({.world = 1, .label = label, .args = args});
   } catch (const LeftWithError& error) {
     const char* think =
-        is_out_of_range(error.rank())
+        is_out_of_range(error.error())
             ? "a vector has no such place: how many numbers has the one that is received into?"
             : "";
     throw NotYet(format("{}:\n{}", named, error.said()), think);

@@ -34,7 +34,7 @@ Peer own_peer(int rank, int node, const std::string& host, const std::string& ad
 }
 
 std::string name_of(const Peer& peer) {
-  return format("rank {} (host {}, pid {})", peer.in_job < 0 ? peer.rank : peer.in_job, peer.host, peer.pid);
+  return format("rank {} (host {}, pid {})", peer.rank_in_job(), peer.host, peer.pid);
 }
 
 std::string names_of(const std::vector<Peer>& peers) {

@@ -14,6 +14,8 @@ struct Peer {
   std::string host;
   std::string address;  // as other nodes reach it; empty where there are none
   int in_job = -1;      // its rank there, where the group is a part of the job
+
+  int rank_in_job() const { return in_job < 0 ? rank : in_job; }
 };
 
 /// This process as rank `rank` of a job.

@@ -9,9 +9,9 @@
 #include <thread>
 #include <tuple>
 
-#include "lockstep/base/fault_json.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/comm/watch/findings.h"
 #include "lockstep/comm/watch/op_names.h"
 #include "lockstep/comm/watch/process_state.h"
 #include "lockstep/launch/process/uncaught.h"
@@ -108,58 +108,9 @@ std::string who_else(const Collective& collective, const std::string& cause, boo
   return collective.is_message() ? collective.waits_for : cause;
 }
 
-// Who is at fault is a Fault, and one that says nothing where nobody is seen to be.
-bool is_any(const Fault& found) {
-  return !found.what.empty();
-}
-
-void add(Fault& found, const Fault& more) {
-  if (!is_any(more)) return;
-  if (!is_any(found) || more.code == Code::rank_lost) found.code = more.code;
-  found.what += (is_any(found) ? "; " : "") + more.what;
-  found.ranks.insert(found.ranks.end(), more.ranks.begin(), more.ranks.end());
-  found.seen.insert(found.seen.end(), more.seen.begin(), more.seen.end());
-}
-
-constexpr size_t kMostRanks = 32, kMostSeen = 8, kMostStateBytes = 150;  // as data: a page is short
-
-bool same_but_for_rank(const RankCall& a, const RankCall& b) {
-  return a.call == b.call && a.number == b.number && a.state == b.state;
-}
-
-// One rank of each kind first, or the one that is elsewhere might be left out.
-std::vector<RankCall> most_telling(const std::vector<RankCall>& all) {
-  std::vector<RankCall> kinds, rest;
-  for (const auto& seen : all) {
-    const auto is_same = [&](const RankCall& kind) { return same_but_for_rank(kind, seen); };
-    (std::ranges::none_of(kinds, is_same) ? kinds : rest).push_back(seen);
-  }
-  kinds.insert(kinds.end(), rest.begin(), rest.end());
-  kinds.resize(std::min(kinds.size(), kMostSeen));
-  std::ranges::sort(kinds, {}, &RankCall::rank);
-  for (auto& seen : kinds) {
-    seen.call.resize(std::min(seen.call.size(), kMostStateBytes));
-    seen.state.resize(std::min(seen.state.size(), kMostStateBytes));
-  }
-  return kinds;
-}
-
-// As a page and the store keep it. The words come last: a page may cut them.
-std::string packed(const Fault& found) {
-  if (!is_any(found)) return "";
-  Fault data{.code = found.code, .ranks = found.ranks, .seen = most_telling(found.seen)};
-  data.ranks.resize(std::min(data.ranks.size(), kMostRanks));
-  auto json = base::to_json(data);
-  for (const char* words : {"what", "where", "hint"}) json.erase(words);
-  return base::as_line(json) + "\n" + found.what;
-}
-
-Fault unpacked(const std::string& text) {
-  const auto end = text.find('\n');
-  auto found = end == std::string::npos ? std::nullopt : base::fault_in(text.substr(0, end));
-  if (!found) return {};
-  found->what = text.substr(end + 1);
-  return std::move(*found);
+// That a rank has begun last.
+std::string newest_call(const RollPage& page, int rank) {
+  return op_name(static_cast<c10d::OpType>(page.what(rank)));
 }
 
 // What is wrong with a rank, or nothing. Without a timeout only an ended rank is at fault.
@@ -183,7 +134,7 @@ Sighting look_at(const RollPage& page, const Peer& peer, bool pid_counts, uint64
   return {};
 }
 
-const char* const kNothing = "-";
+const char* const kNoReport = "-";
 constexpr Code kWaits = Code::failed;  // of a report that tells of nobody at fault, but of who waits for what
 
 std::string report_key(int node) {
@@ -194,22 +145,6 @@ std::string report_key(int node) {
 Fault settle_in(c10d::Store& store, const Fault& verdict) {
   if (is_any(verdict)) return unpacked(store.compareSet(kVerdictKey, std::string(), packed(verdict)));
   return store.check({kVerdictKey}) ? unpacked(store.get_to_str(kVerdictKey)) : verdict;
-}
-
-// As the words name it: a rank of the job, in whatever part of it.
-int number_of(const Peer& peer) {
-  return peer.in_job < 0 ? peer.rank : peer.in_job;
-}
-
-// All of them are at fault, in one way.
-Fault finding(const std::vector<Peer>& peers, Code code, const std::string& what, RankCall like) {
-  Fault found{.code = code, .what = what};
-  for (const auto& peer : peers) {
-    like.rank = number_of(peer);
-    found.ranks.push_back(like.rank);
-    found.seen.push_back(like);
-  }
-  return found;
 }
 
 // gloo says at which address a connection broke: the ranks there.
@@ -242,7 +177,7 @@ Fault gather_reports(c10d::Store& store, const std::map<int, std::vector<Peer>>&
       silent.insert(silent.end(), ranks.begin(), ranks.end());
       continue;
     }
-    const auto report = unpacked(store.get_to_str(report_key(node)));  // kNothing is empty
+    const auto report = unpacked(store.get_to_str(report_key(node)));  // kNoReport is empty
     add(report.code == kWaits ? waits : found, report);
   }
   if (!timed_out) silent = at_broken_end(silent, cause);  // the rest may not have noticed yet
@@ -335,8 +270,7 @@ void RollCall::tell_end(const std::string& what) {
 // The newest is named that this rank began: which of those under way does not end, libtorch counts in numbers
 // of its own.
 std::exception_ptr RollCall::judge_nccl(const std::string& what) {
-  const auto type = static_cast<c10d::OpType>(page_ ? page_->what(rank_) : 0);
-  const Collective newest{.what = page_ ? op_name(type) : "a collective over NCCL",
+  const Collective newest{.what = page_ ? newest_call(*page_, rank_) : "a collective over NCCL",
                           .number = page_ ? page_->begun(rank_) : 0,
                           .timeout = nccl_timeout_};
   return judge(newest, what, what.find("timeout") != std::string::npos);
@@ -405,7 +339,7 @@ void RollCall::lose(const std::vector<std::string>& addresses, Milliseconds sile
 
 std::string RollCall::where() const {
   const Peer& own = peers_[static_cast<size_t>(rank_)];
-  return format("rank {} on host {}", own.in_job < 0 ? rank_ : own.in_job, own.host);
+  return format("rank {} on host {}", own.rank_in_job(), own.host);
 }
 
 // The first that is seen here stands: whoever leaves because of it has not died.
@@ -448,8 +382,7 @@ Fault RollCall::waits_here() const {
   std::map<std::pair<std::string, uint64_t>, std::vector<Peer>> waiting;
   for (const auto& peer : peers_) {
     if (!page_->present(peer.rank)) continue;
-    const auto what = op_name(static_cast<c10d::OpType>(page_->what(peer.rank)));
-    waiting[{what, page_->begun(peer.rank)}].push_back(peer);
+    waiting[{newest_call(*page_, peer.rank), page_->begun(peer.rank)}].push_back(peer);
   }
   for (const auto& [call, ranks] : waiting) {
     const auto& [what, number] = call;
@@ -471,7 +404,7 @@ Fault RollCall::ask_elsewhere(const std::string& cause, bool timed_out, const Fa
   const auto question = [store = store_, others, cause, timed_out, found_here, waits_here, node = own.node] {
     if (auto settled = settle_in(*store, {}); is_any(settled)) return settled;
     const auto& report = is_any(found_here) ? found_here : waits_here;
-    store->set(report_key(node), is_any(report) ? packed(report) : kNothing);
+    store->set(report_key(node), is_any(report) ? packed(report) : kNoReport);
     if (is_any(found_here) && !timed_out) return settle_in(*store, found_here);
     auto all = found_here;
     auto waits = waits_here;
@@ -506,7 +439,7 @@ std::exception_ptr RollCall::judge(const Collective& collective, const std::stri
   const std::lock_guard<std::mutex> guard(mutex_);
   if (!dead_) {
     death_ = verdict_on(collective, cause, timed_out);
-    const bool is_own = death_.ranks == std::vector{number_of(peers_[static_cast<size_t>(rank_)])};
+    const bool is_own = death_.ranks == std::vector{peers_[static_cast<size_t>(rank_)].rank_in_job()};
     if (!is_any(death_)) death_.code = Code::rank_late;
     if (is_own) death_.code = Code::failed;
     death_.met_in = {collective.what, collective.number, timed_out ? seconds_of(collective.timeout) : 0};
@@ -528,10 +461,10 @@ void RollCall::die() {
 }
 
 std::exception_ptr RollCall::end_at(uint64_t collective, Difference difference, const std::string& found) {
-  std::string own = page_ ? op_name(static_cast<c10d::OpType>(page_->what(rank_))) : "a collective";
+  std::string own = page_ ? newest_call(*page_, rank_) : "a collective";
   for (auto& seen : difference.calls) {
     if (seen.rank == rank_) own = seen.call;  // the page has the one begun last, which may be another
-    seen.rank = number_of(peers_[static_cast<size_t>(seen.rank)]);
+    seen.rank = peers_[static_cast<size_t>(seen.rank)].rank_in_job();
     seen.number = collective;
   }
   auto fault = settle_here({.code = Code::calls_differ,
