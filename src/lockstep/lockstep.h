@@ -6,6 +6,7 @@
 //   auto model = lockstep::ddp(Net(), session);
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/data/sampler.h"

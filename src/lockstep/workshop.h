@@ -12,6 +12,7 @@
 #include <torch/utils.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
 #include "lockstep/comm/algorithms/algorithm.h"
 #include "lockstep/comm/algorithms/local_ranks.h"
 #include "lockstep/data/loader.h"

@@ -1,8 +1,9 @@
-#include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <type_traits>
 
 #include "lockstep/base/memory.h"
 
@@ -45,6 +46,24 @@ TEST(Error, OfAnyKindIsAFault) {
   EXPECT_EQ(fault_of(missing).where, "/a/file");
   EXPECT_NE(fault_of(std::bad_alloc()).hint, "");
   EXPECT_EQ(fault_of(Error("x", "y").of(Code::nccl)).where, "y");
+}
+
+TEST(Error, IsCopiedAndEachCopyKeepsItsCode) {
+  const Error lost("x");
+  auto late = lost;
+  late.of(Code::rank_late, {2});
+  EXPECT_EQ(lost.code(), Code::failed);
+  EXPECT_TRUE(lost.ranks().empty());
+  EXPECT_EQ(late.fault().ranks, std::vector<int>{2});
+  EXPECT_TRUE(std::is_nothrow_copy_constructible_v<Error> &&
+              std::is_nothrow_copy_constructible_v<InputError>);
+}
+
+TEST(Error, OfLibtorchLosesItsStack) {
+  const std::string what = "x\nException raised from f at a.cpp";
+  EXPECT_EQ(fault_of(Error(what)).what, "x");
+  EXPECT_EQ(fault_of(std::runtime_error(what)).what, "x");
+  EXPECT_EQ(describe(Error(what, "here")), "x\n  where: here");
 }
 
 TEST(Error, OfAGpusMemorySaysWhatHelpsThere) {

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
 
 namespace lockstep {
 namespace {

@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "support.h"
-#include "trainer/cli/interrupts.h"
 
 namespace lockstep::cli {
 namespace {
@@ -73,23 +72,6 @@ TEST(CliFailureDeathTest, ATraceNamesTheFunctionThatThrew) {
               "error: no such run folder\n(.|\n)*  #[0-9]+ .*run_folder::(judge|read_status)");
   ::unsetenv("LOCKSTEP_TRACE");
   ::testing::FLAGS_gtest_death_test_style = "fast";
-}
-
-TEST(CliInterrupts, AFirstOneIsOnlyNoted) {
-  const auto before = ::signal(SIGTERM, SIG_IGN);
-  {
-    const Interrupts interrupts;
-    EXPECT_FALSE(Interrupts::came());
-    ::testing::internal::CaptureStderr();
-    {
-      const Interrupts::Answered answered("not yet\n");
-      ::raise(SIGTERM);
-    }
-    ::raise(SIGHUP);  // of which there may be many
-    EXPECT_EQ(::testing::internal::GetCapturedStderr(), "not yet\n");
-    EXPECT_TRUE(Interrupts::came());
-  }
-  EXPECT_EQ(::signal(SIGTERM, before), SIG_IGN);  // put back
 }
 
 }  // namespace

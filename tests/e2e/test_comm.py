@@ -12,7 +12,7 @@ from conftest import OPEN_MPI
 from process_kit import PATIENCE, ends_of, shared_library, threads_of, wait_for
 from train_kit import PIMA, sets, status, write_config
 
-pytestmark = pytest.mark.about("comm", "comm/meet", "comm/node", "comm/watch")
+pytestmark = pytest.mark.about("comm", "comm/meet", "comm/memory", "comm/node", "comm/watch")
 
 STEPS_FOR_EVER = 1_000_000
 

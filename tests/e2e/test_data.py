@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-pytestmark = pytest.mark.about("data", "tasks")
+pytestmark = pytest.mark.about("data", "known_sets", "tasks")
 
 MNIST = ["train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz",
          "t10k-labels-idx1-ubyte.gz"]

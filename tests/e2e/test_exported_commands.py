@@ -9,7 +9,7 @@ import pytest
 from conftest import run_process
 from train_kit import PIMA, checkpoints, newest, sets, write_config
 
-pytestmark = pytest.mark.about("cli", "exported")
+pytestmark = pytest.mark.about("cli", "model_check", "exported")
 
 torch = pytest.importorskip("torch", reason="needs Python's torch to export with")
 safetensors = pytest.importorskip("safetensors.torch")

@@ -36,7 +36,7 @@ def test_it_may_be_moved(build_dir, run, tmp_path):
 # What a user may include. A new public header is a promise: it is listed here and in src/CMakeLists.txt.
 PUBLIC_HEADERS = """
     lockstep.h workshop.h
-    base/error.h base/format.h base/format_text.h base/own_graph.h base/table.h
+    base/error.h base/fault.h base/format.h base/format_text.h base/own_graph.h base/table.h
     checkpoint/checksum.h checkpoint/pt.h checkpoint/rng.h checkpoint/safetensors.h checkpoint/state_dict.h
     checkpoint/store.h checkpoint/tree.h
     comm/algorithms/algorithm.h comm/algorithms/delayed.h comm/algorithms/local_ranks.h comm/algorithms/messenger.h

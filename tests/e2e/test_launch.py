@@ -9,7 +9,7 @@ import pytest
 from conftest import OPEN_MPI, members
 from process_kit import PATIENCE, shared_library, wait_for
 
-pytestmark = pytest.mark.about("launch", "mpi")
+pytestmark = pytest.mark.about("launch", "whoami", "mpi")
 
 TORCHRUN = {"RANK": 2, "WORLD_SIZE": 4, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 2, "GROUP_RANK": 1}
 SBATCH = {"SLURM_JOB_ID": 42, "SLURM_NTASKS": 4, "SLURM_PROCID": 0, "SLURM_LOCALID": 0, "SLURM_NODEID": 0,

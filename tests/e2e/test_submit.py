@@ -9,7 +9,7 @@ from cluster_kit import SOURCE
 from process_kit import PATIENCE, line_with, on_terminal, wait_for
 from submit_kit import AS_RECORDED, PIPES, fake, work  # noqa: F401  (a fixture among them)
 
-pytestmark = pytest.mark.about("cluster", "cli")
+pytestmark = pytest.mark.about("cluster", "submit", "cli")
 
 
 @pytest.mark.parametrize("scheduler, command", [("slurm", "sbatch --parsable"), ("pbs", "qsub")])

@@ -10,7 +10,7 @@ from cluster_kit import work  # noqa: F401  (fixture)
 from process_kit import PATIENCE, line_with, shared_library, wait_for
 from submit_kit import AS_RECORDED, HEARD, PIPES, UNHEARD, fake
 
-pytestmark = pytest.mark.about("cluster")
+pytestmark = pytest.mark.about("cluster", "submit")
 
 
 def over(work):  # noqa: F811

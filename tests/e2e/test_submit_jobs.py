@@ -9,7 +9,7 @@ from cluster_kit import site  # noqa: F401  (fixture)
 from process_kit import PATIENCE, line_with, wait_for
 from submit_kit import submit, work  # noqa: F401  (fixtures)
 
-pytestmark = pytest.mark.about("cluster", "cli")
+pytestmark = pytest.mark.about("cluster", "submit", "cli")
 
 LONG = ("--set", "train.max_steps=400", "--set", "checkpoint.every_steps=5")
 SHORT = ("--set", "train.max_steps=4", "--set", "train.eval_every=1")

@@ -7,7 +7,7 @@ from process_kit import PATIENCE, line_with
 from slurm_kit import lab  # noqa: F401  (fixture)
 from submit_kit import UNHEARD, submit  # noqa: F401  (a fixture among them)
 
-pytestmark = pytest.mark.about("cluster")
+pytestmark = pytest.mark.about("cluster", "submit")
 
 
 def test_a_users_own_settings_change_nothing_on_slurm(submit, work):  # noqa: F811

@@ -10,7 +10,7 @@ from hostile import BYTES, NASTY, recording_home
 from slurm_kit import lab  # noqa: F401  (fixture)
 from submit_kit import fake
 
-pytestmark = pytest.mark.about("cluster")
+pytestmark = pytest.mark.about("cluster", "submit")
 
 TEXTS = NASTY + BYTES
 

@@ -53,6 +53,27 @@ def test_no_module_has_more_than_24_sources():
     assert not [folder for folder in folders if len(list(folder.glob("*.cpp"))) > 24]
 
 
+def longest_chain(folder):
+    """Files of one module that include each other, one behind the other: the most there are."""
+    files = [path for ending in ("h", "cpp") for path in folder.glob(f"*.{ending}")]
+    name = folder.relative_to(folder.parents[len(folder.relative_to(SOURCE / "src").parts) - 1])
+    below = {}
+    for path in files:
+        found = re.findall(rf'#include "{name}/(\w+)\.h"', path.read_text())
+        below.setdefault(path.stem, set()).update(set(found) - {path.stem})
+
+    def depth(stem, above=()):
+        return 1 + max((depth(next_one, (*above, stem)) for next_one in below.get(stem, ()) if next_one not in above), default=0)
+
+    return max((depth(stem) for stem in below), default=0)
+
+
+def test_no_module_includes_its_own_files_deeper_than_seven():
+    chains = {module: max(longest_chain(layer / module) for layer in modules.LAYERS) for module in modules.modules()}
+    assert {module: chain for module, chain in chains.items() if chain > 7} == {}
+    assert chains["config"] > 4  # the count counts
+
+
 # A class, an enum or an alias of a namespace: clang-format leaves it at a line's start, where no nested one stands. Forward
 # declarations, `struct Outer::Inner {` and `struct Table<Row> {` define no name of their own.
 TYPE = re.compile(r"^(?:(?:class|struct|union|enum(?: class)?) (?:\[\[\w+\]\] )?(\w+)(?: final)?\s*(?:\{|:(?!:)[^;{]*\{)"
@@ -102,9 +123,9 @@ def test_a_type_name_stands_in_one_header():
 
 
 def test_a_change_touches_its_module_or_its_folder():
-    names = ["src/lockstep/comm/node/bell.cpp", "tests/base/text_test.cpp", "docs/ddp.md", "tests/e2e/test_stop.py", "src/trainer/cli/a.h",
+    names = ["src/lockstep/comm/memory/bell.cpp", "tests/base/text_test.cpp", "docs/ddp.md", "tests/e2e/test_stop.py", "src/trainer/cli/a.h",
              "src/trainer/step/step.cpp", "src/tools/doctor/node/gpus.cpp"]
-    assert changes.parts_of(names) == {"comm/node", "comm", "base", "docs", "cli", "step", "loop", "doctor/node", "doctor"}
+    assert changes.parts_of(names) == {"comm/memory", "comm", "base", "docs", "cli", "step", "loop", "doctor/node", "doctor"}
     assert changes.test_files_of(names) == ["tests/e2e/test_stop.py"]
     assert "tests/e2e/test_slurm.py" in changes.test_files_of(["tests/e2e/slurm_kit.py"])
 

@@ -45,8 +45,8 @@ std::string told_of_parents(const char* name) {
       const launch::StopSignals signals;
       (void)!::write(said[1], ".", 1);
       while (launch::StopSignals::received() == 0) ::usleep(1000);
-      const auto told = launch::StopSignals::told();
-      (void)!::write(said[1], told.data(), told.size());
+      const auto origin = launch::StopSignals::origin();
+      (void)!::write(said[1], origin.data(), origin.size());
       ::_exit(0);
     }
     char ready = 0;

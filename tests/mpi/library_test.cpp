@@ -37,7 +37,7 @@ void load_and_tell(const Wish& wish) {
 
 TEST(MpiLibrary, OfAFamilyThatDidNotStartTheRanksIsRefused) {
   try {
-    as_told({.families = {Family::open_mpi}, .because = "OMPI_COMM_WORLD_RANK is set"}, "mpich");
+    with_choice({.families = {Family::open_mpi}, .because = "OMPI_COMM_WORLD_RANK is set"}, "mpich");
     FAIL();
   } catch (const InputError& error) {
     EXPECT_EQ(

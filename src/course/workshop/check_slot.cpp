@@ -13,8 +13,8 @@
 #include <sstream>
 #include <thread>
 
-#include "course/workshop/interruption.h"
-#include "course/workshop/processes.h"
+#include "course/workshop/process/interruption.h"
+#include "course/workshop/process/processes.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/launch/identify.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "course/workshop/confined.h"
+#include "course/workshop/process/confined.h"
 
 namespace lockstep::workshop {
 

@@ -45,7 +45,7 @@ std::string name_of(const std::string& word) {
   return kinds().count(file.extension()) > 0 ? file.stem() : file;
 }
 
-// where an exercise stands in the course: chapter, then the number behind the point
+// where an exercise is in the course: chapter, then the number behind the point
 auto place_of(const Master& exercise) {
   const auto& name = exercise.name();
   return std::tuple(find_chapter(exercise) - chapters().begin(), name == kOwnName, name.size(), name);

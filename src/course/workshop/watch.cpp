@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "course/workshop/course.h"
-#include "course/workshop/interruption.h"
+#include "course/workshop/process/interruption.h"
 #include "course/workshop/text_style.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"

@@ -4,7 +4,9 @@
 #include <filesystem>
 #include <iterator>
 #include <new>
+#include <utility>
 
+#include "lockstep/base/fault.h"
 #include "lockstep/base/memory.h"
 #include "lockstep/base/text.h"
 
@@ -43,11 +45,69 @@ Code code_of(const std::string& name) {
   return found == std::end(kNames) ? Code::failed : static_cast<Code>(found - std::begin(kNames));
 }
 
-Fault fault_of(const std::exception& error) {
-  if (const auto* known = dynamic_cast<const Error*>(&error)) return known->fault();
+Error::Error(const std::string& what, std::string where, std::string hint)
+    : Error(Fault{.what = what, .where = std::move(where), .hint = std::move(hint)}) {}
+
+Error::Error(Fault fault)
+    : std::runtime_error(fault.what), fault_(std::make_shared<const Fault>(std::move(fault))) {}
+
+Error::~Error() = default;
+
+const std::string& Error::where() const {
+  return fault_->where;
+}
+
+const std::string& Error::hint() const {
+  return fault_->hint;
+}
+
+Code Error::code() const {
+  return fault_->code;
+}
+
+const std::vector<int>& Error::ranks() const {
+  return fault_->ranks;
+}
+
+Error& Error::of(Code code, std::vector<int> ranks) {
+  auto changed = *fault_;
+  changed.code = code;
+  changed.ranks = std::move(ranks);
+  fault_ = std::make_shared<const Fault>(std::move(changed));
+  return *this;
+}
+
+ExitStatus Error::exit_status() const {
+  return kFailed;
+}
+
+InputError::InputError(const std::string& what, std::string where, std::string hint)
+    : Error(
+          Fault{.code = Code::bad_input, .what = what, .where = std::move(where), .hint = std::move(hint)}) {}
+
+InputError::InputError(Fault fault) : Error(std::move(fault)) {}
+
+InputError::~InputError() = default;
+
+InputError& InputError::of(Code code, std::vector<int> ranks) {
+  Error::of(code, std::move(ranks));
+  return *this;
+}
+
+ExitStatus InputError::exit_status() const {
+  return kBadInput;
+}
+
+namespace {
+
+// libtorch puts a stack behind what it says
+std::string without_stack(const std::string& what) {
+  return what.substr(0, what.find("\nException raised from "));
+}
+
+Fault fault_of_other(const std::exception& error) {
   Fault fault;
-  fault.what = error.what();
-  fault.what = fault.what.substr(0, fault.what.find("\nException raised from "));
+  fault.what = without_stack(error.what());
   if (exit_status(error) == kBadInput) fault.code = Code::bad_input;
   if (const auto* files = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
     fault.what = files->code().message();
@@ -64,9 +124,19 @@ Fault fault_of(const std::exception& error) {
   return fault;
 }
 
+}  // namespace
+
+Fault fault_of(const std::exception& error) {
+  const auto* known = dynamic_cast<const Error*>(&error);
+  if (!known) return fault_of_other(error);
+  auto fault = known->fault();
+  fault.what = without_stack(fault.what);
+  return fault;
+}
+
 std::string describe(const std::exception& error) {
   const auto fault = fault_of(error);
-  auto text = fault.what.substr(0, fault.what.find("\nException raised from "));
+  auto text = fault.what;
   if (!fault.where.empty()) text += "\n  where: " + fault.where;
   if (!fault.hint.empty()) text += "\n  to do: " + fault.hint;
   return text;

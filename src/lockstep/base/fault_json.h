@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
 #include "lockstep/base/json.h"
 
 namespace lockstep::base {

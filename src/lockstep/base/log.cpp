@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -13,6 +12,7 @@
 #include "lockstep/base/readable.h"
 #include "lockstep/base/text_style.h"
 #include "lockstep/base/wrap.h"
+#include "lockstep/base/write_all.h"
 
 namespace lockstep::log {
 namespace {
@@ -36,13 +36,7 @@ LogLook& look() {
 
 // one write call a line, so that the lines of several ranks do not mix
 void write_line(const std::string& line) {
-  size_t done = 0;
-  while (done < line.size()) {
-    const ssize_t n = ::write(STDERR_FILENO, line.data() + done, line.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return;
-    done += static_cast<size_t>(n);
-  }
+  base::write_all(STDERR_FILENO, line);
 }
 
 void say(Level level, const std::string& text) {

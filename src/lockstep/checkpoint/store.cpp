@@ -54,7 +54,7 @@ void warn_passed_over(const fs::path& path, const std::exception& error) {
   log::warning(format("{} is skipped: {}", path.string(), error.what()));
 }
 
-/// The newest whole file of several, and what stands in its way.
+/// The newest whole file of several, and what is in its way.
 class Search {
  public:
   void look_at(const fs::path& path) {

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "lockstep/base/format.h"
-#include "lockstep/comm/node/reduction.h"
+#include "lockstep/comm/memory/reduction.h"
 #include "lockstep/comm/watch/calls.h"
 #include "lockstep/comm/watch/op_names.h"
 

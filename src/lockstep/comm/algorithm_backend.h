@@ -8,9 +8,9 @@
 #include "lockstep/comm/algorithms/algorithm.h"
 #include "lockstep/comm/algorithms/carrier.h"
 #include "lockstep/comm/algorithms/delayed.h"
+#include "lockstep/comm/memory/reduction.h"
 #include "lockstep/comm/node/call_queue.h"
 #include "lockstep/comm/node/forwarding_backend.h"
-#include "lockstep/comm/node/reduction.h"
 #include "lockstep/comm/watch/roll_call.h"
 
 namespace lockstep::comm {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "lockstep/base/libtorch.h"
-#include "lockstep/comm/node/call_word.h"
+#include "lockstep/comm/memory/call_word.h"
 #include "lockstep/comm/watch/op_names.h"
 
 namespace lockstep::comm {

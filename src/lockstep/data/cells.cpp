@@ -13,7 +13,7 @@ namespace lockstep::data {
 namespace {
 
 constexpr size_t kLongestName = 40;
-constexpr size_t kMostTold = 40;  // columns
+constexpr size_t kMostLines = 40;  // columns
 constexpr std::array<std::string_view, 4> kNoValue = {"na", "n/a", "#n/a", "<na>"};
 constexpr std::array<std::string_view, 4> kNoNumber = {"nan", "null", "none", "?"};
 
@@ -80,19 +80,20 @@ bool Cells::has_class(std::string_view field, const Where& where) {
 void Cells::note(size_t column, std::string_view field, bool first_row, const Where& where) {
   ++noted_;
   in_first_row_ += first_row;
-  const bool mended = !is_wrong(column);
-  if (!first_ && !mended) first_ = {column, std::string(field), where(), first_row};
+  const bool allowed = !is_wrong(column);
+  if (!first_ && !allowed) first_ = {column, std::string(field), where(), first_row};
 }
 
-// A missing cell alone may be mended, and of a label only by leaving out its row.
+// A missing cell alone may be allowed, and of a label only by leaving out its row.
 bool Cells::is_wrong(size_t column) const {
   const auto& of = columns_[column];
   if (of.texts > 0 || of.endless > 0) return true;
-  const bool mends = rule_ == Missing::drop || (rule_ == Missing::mean && !(has_label_ && column == label()));
-  return of.missing > 0 && !mends;
+  const bool allows =
+      rule_ == Missing::drop || (rule_ == Missing::mean && !(has_label_ && column == label()));
+  return of.missing > 0 && !allows;
 }
 
-std::string Cells::Column::told() const {
+std::string Cells::Column::described() const {
   std::vector<std::string> parts;
   if (missing > 0) parts.push_back(format("{} missing", missing));
   if (endless > 0) parts.push_back(format("{} not finite", endless));
@@ -171,16 +172,16 @@ void Cells::check(const std::string& path) const {
   if (wrong.empty()) return;
   // names where the config promises none
   if (noted_ == 1 || (!header_ && noted_ == in_first_row_)) refuse_one();
-  std::vector<std::string> told;
+  std::vector<std::string> lines;
   for (const size_t i : wrong) {
-    if (told.size() == kMostTold) {
-      told.push_back(format("and {} more", wrong.size() - kMostTold));
+    if (lines.size() == kMostLines) {
+      lines.push_back(format("and {} more", wrong.size() - kMostLines));
       break;
     }
-    told.push_back((has_label_ && i == label() ? "the label " : "") + columns_[i].told());
+    lines.push_back((has_label_ && i == label() ? "the label " : "") + columns_[i].described());
   }
   throw InputError(format("cells that hold no number, in {} column{}: {}", wrong.size(),
-                          wrong.size() == 1 ? "" : "s", base::join(told, "; ")),
+                          wrong.size() == 1 ? "" : "s", base::join(lines, "; ")),
                    first_ ? first_->where : path, hint(wrong));
 }
 

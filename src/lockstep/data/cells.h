@@ -42,7 +42,7 @@ class Cells {
     std::set<std::string> some = {};  // of the texts
 
     bool is_few() const { return some.size() < kFew && texts > static_cast<int64_t>(some.size()); }
-    std::string told() const;
+    std::string described() const;
   };
   struct First {
     size_t column;

@@ -13,7 +13,7 @@ struct FetchOptions {
   bool progress = false;                  // curl's progress bar on stderr
 };
 
-/// Brings one file to folder/name. What an earlier try left in folder/name.part is gone on with; only a file
+/// Brings one file to folder/name. What an earlier try left in folder/name.part is continued; only a file
 /// whose digest is right ever gets the name. Throws Error saying what each mirror answered.
 void fetch_file(const KnownSet& set, const KnownFile& file, const std::string& folder,
                 const FetchOptions& options);

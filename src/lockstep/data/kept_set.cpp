@@ -17,6 +17,7 @@
 #include "lockstep/base/files/sha256.h"
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/write_all.h"
 #include "lockstep/data/mapped_tensor.h"
 #include "lockstep/data/packed.h"
 
@@ -176,13 +177,8 @@ class Partial {
   Partial& operator=(const Partial&) = delete;
 
   void write(const void* data, int64_t size) {
-    const char* bytes = static_cast<const char*>(data);
-    while (size > 0) {
-      const auto wrote = ::write(file_.number(), bytes, static_cast<size_t>(size));
-      if (wrote < 0 && errno == EINTR) continue;
-      if (wrote < 0) fail();
-      bytes += wrote, size -= wrote;
-    }
+    const std::string_view bytes(static_cast<const char*>(data), static_cast<size_t>(size));
+    if (!base::write_all(file_.number(), bytes)) fail();
   }
   void keep(mode_t rights) {
     const bool stored = ::fchmod(file_.number(), rights) == 0 && ::fsync(file_.number()) == 0;

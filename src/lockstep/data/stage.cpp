@@ -14,6 +14,7 @@
 #include "lockstep/base/files/sha256.h"
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/write_all.h"
 
 namespace lockstep::data {
 namespace fs = std::filesystem;
@@ -32,12 +33,7 @@ class Temporary {
     if (!kept_) ::unlink(path_.c_str());
   }
   void write(const char* data, size_t size) {
-    while (size > 0) {
-      const ssize_t wrote = ::write(file_.number(), data, size);
-      if (wrote < 0 && errno == EINTR) continue;
-      if (wrote < 0) fail("write");
-      data += wrote, size -= wrote;
-    }
+    if (!base::write_all(file_.number(), {data, size})) fail("write");
   }
   void keep() {
     if (::fsync(file_.number()) != 0 || ::rename(path_.c_str(), final_.c_str()) != 0) fail("finish");

@@ -133,7 +133,7 @@ class Fusing {
     if (calls(relu, "aten.relu.default")) return is_slot(relu.arguments.at(0));
     const auto& input = relu.arguments.at(0);
     if (!is_slot(input) || reads_[static_cast<size_t>(input.slot)] != 1) return false;
-    return made_anew_[static_cast<size_t>(input.slot)];
+    return is_fresh_[static_cast<size_t>(input.slot)];
   }
 
   static bool become(Node& node, Arithmetic run, std::vector<Argument> arguments) {
@@ -146,10 +146,10 @@ class Fusing {
 
   std::vector<Node>& nodes_;
   std::vector<int> reads_;
-  std::vector<bool> made_anew_ = anew();
+  std::vector<bool> is_fresh_ = find_fresh();
   Node* before_ = nullptr;
 
-  std::vector<bool> anew() const {
+  std::vector<bool> find_fresh() const {
     std::vector<bool> made(reads_.size(), false);
     for (const auto& node : nodes_) {
       for (const int slot : node.outputs)

@@ -26,7 +26,7 @@ unsigned long network_space() {
   return ::stat("/proc/self/ns/net", &space) == 0 ? static_cast<unsigned long>(space.st_ino) : 0;
 }
 
-std::optional<int> told(const Job& job, const char* field, int value) {
+std::optional<int> unless_guessed(const Job& job, const char* field, int value) {
   const bool guess = std::find(job.guessed.begin(), job.guessed.end(), field) != job.guessed.end();
   return guess ? std::nullopt : std::optional(value);
 }
@@ -50,7 +50,7 @@ std::vector<std::string> parts_of(const std::string& text, size_t count) {
 
 using Node = std::vector<size_t>;  // its ranks, in order
 
-std::vector<Node> nodes_as_told(const std::vector<Seat>& seats) {
+std::vector<Node> nodes_by_launcher(const std::vector<Seat>& seats) {
   std::map<int, Node> nodes;
   for (size_t rank = 0; rank < seats.size(); ++rank) nodes[*seats[rank].node_rank].push_back(rank);
   std::vector<Node> list;
@@ -70,7 +70,7 @@ std::vector<Node> nodes_by_machine(const std::vector<Seat>& seats) {
 }
 
 // local ranks as told, where they are 0, 1, 2, ... in any order
-bool told_well(const std::vector<Seat>& seats, const Node& node) {
+bool fits_together(const std::vector<Seat>& seats, const Node& node) {
   std::vector<bool> taken(node.size());
   for (const size_t rank : node) {
     const auto local = seats[rank].local_rank;
@@ -97,8 +97,10 @@ std::string warning_for(const Seat& seat, const Place& place) {
 }  // namespace
 
 Seat own_seat(const Job& job) {
-  return {format("{} {} {}", job.host, boot_id(), network_space()), told(job, "local_rank", job.local_rank),
-          told(job, "local_world", job.local_world), told(job, "node_rank", job.node_rank)};
+  return {format("{} {} {}", job.host, boot_id(), network_space()),
+          unless_guessed(job, "local_rank", job.local_rank),
+          unless_guessed(job, "local_world", job.local_world),
+          unless_guessed(job, "node_rank", job.node_rank)};
 }
 
 std::string pack_seat(const Seat& seat) {
@@ -112,13 +114,13 @@ Seat unpack_seat(const std::string& text) {
 }
 
 std::vector<Place> layout_of(const std::vector<Seat>& seats) {
-  const bool all_told =
+  const bool all_numbered =
       std::all_of(seats.begin(), seats.end(), [](const Seat& seat) { return seat.node_rank.has_value(); });
-  const auto nodes = all_told ? nodes_as_told(seats) : nodes_by_machine(seats);
+  const auto nodes = all_numbered ? nodes_by_launcher(seats) : nodes_by_machine(seats);
   std::vector<Place> places(seats.size());
   for (size_t number = 0; number < nodes.size(); ++number) {
     const Node& node = nodes[number];
-    const bool believed = told_well(seats, node);
+    const bool believed = fits_together(seats, node);
     for (size_t i = 0; i < node.size(); ++i) {
       Place& place = places[node[i]];
       place = {believed ? *seats[node[i]].local_rank : static_cast<int>(i), static_cast<int>(node.size()),

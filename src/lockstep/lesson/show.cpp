@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -13,6 +12,7 @@
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/write_all.h"
 
 namespace lockstep {
 namespace {
@@ -31,12 +31,7 @@ int listener() {
 }
 
 void tell(const nlohmann::json& fact) {
-  const auto line = base::as_line(fact) + "\n";
-  for (size_t done = 0; done < line.size();) {
-    const auto count = ::write(listener(), line.data() + done, line.size() - done);
-    if (count < 0 && errno != EINTR) return;
-    if (count > 0) done += static_cast<size_t>(count);
-  }
+  base::write_all(listener(), base::as_line(fact) + "\n");
 }
 
 // JSON has no word for these

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// What stands in the folder beside the weights.
+/// What is in the folder beside the weights.
 struct BertFolder {
   std::vector<std::string> labels;  ///< the classes' names; of a regression what its number is
   bool regression = false;

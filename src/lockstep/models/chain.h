@@ -11,7 +11,7 @@ namespace lockstep {
 
 /// A link of the chain.
 struct Part {
-  /// The child module whose parameters and buffers it holds, as it stands in their names: "fc1", "layers.0".
+  /// The child module whose parameters and buffers it holds, as it is in their names: "fc1", "layers.0".
   std::string name;
   /// What the part before it gave, or the batch, to what the next one takes.
   std::function<at::Tensor(const at::Tensor&)> forward;

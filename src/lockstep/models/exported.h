@@ -30,7 +30,7 @@ struct ExportedFacts {
   std::vector<ExportedValue> inputs = {}, outputs = {};
   std::map<std::string, std::pair<int64_t, int64_t>> sizes =
       {};                                         ///< least and most of each size that may change
-  std::map<std::string, int64_t> operators = {};  ///< by name, how often each stands in the graph
+  std::map<std::string, int64_t> operators = {};  ///< by name, how often each is in the graph
   std::vector<std::string> notes = {};            ///< what may differ from Python, a sentence each
 };
 

@@ -16,7 +16,7 @@ using Layer = torch::nn::AnyModule;
 /// Which side of a linear layer ranks may share out.
 enum class Split { none, outputs, inputs };
 
-/// Where a linear layer stands in its model.
+/// Where a linear layer is in its model.
 struct LinearPlace {
   Split split = Split::none;
   bool entered = false;  ///< of outputs: what comes in has been through enter()

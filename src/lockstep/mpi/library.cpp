@@ -146,7 +146,7 @@ std::string wanted(const Wish& wish) {
   return wish.file.empty() ? "the library of " + base::join(titles, " or ") : wish.file;
 }
 
-// The first reason that is more than "it is not there" is told.
+// `broken`: the first reason that is more than "it is not there".
 [[noreturn]] void refuse(const Wish& wish, const std::string& broken) {
   std::error_code none;
   if (fs::is_directory(wish.file, none))
@@ -267,23 +267,24 @@ std::vector<std::string> supported() {
   return names;
 }
 
-Wish as_told(Wish wish, const std::string& told) {
-  if (told.empty()) return wish;
+Wish with_choice(Wish wish, const std::string& choice) {
+  if (choice.empty()) return wish;
   for (const auto& row : rows()) {
-    if (told != row.name) continue;
+    if (choice != row.name) continue;
     const auto& known = wish.families;
     if (std::find(known.begin(), known.end(), row.family) == known.end())
-      throw InputError(format("{} is {}, and the ranks were not started by it", kSetting, told), wish.because,
+      throw InputError(format("{} is {}, and the ranks were not started by it", kSetting, choice),
+                       wish.because,
                        format("unset {}, or start the ranks with the mpirun of {}", kSetting, row.title));
     wish.families = {row.family};
-    wish.because = format("{} is {}", kSetting, told);
+    wish.because = format("{} is {}", kSetting, choice);
     return wish;
   }
-  if (told.find('/') == std::string::npos)
-    throw InputError(format("{} is '{}'", kSetting, told), "the environment",
+  if (choice.find('/') == std::string::npos)
+    throw InputError(format("{} is '{}'", kSetting, choice), "the environment",
                      format("one of {}, or the path of a library", base::join(supported(), ", ")));
-  wish.file = told;
-  wish.because = format("{} is {}", kSetting, told);
+  wish.file = choice;
+  wish.because = format("{} is {}", kSetting, choice);
   return wish;
 }
 

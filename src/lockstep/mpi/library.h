@@ -31,7 +31,7 @@ struct Library {
 };
 
 /// Keeps to LOCKSTEP_MPI, a family or a library's path, where it says something.
-Wish as_told(Wish wish, const std::string& told);
+Wish with_choice(Wish wish, const std::string& choice);
 
 /// Loads it; where an MPI is in the process already, that one. Once is enough: later wishes are not heard.
 /// Throws InputError where there is none.

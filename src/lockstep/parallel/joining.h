@@ -14,7 +14,7 @@ struct Joining {
   bool grouped = true;        // false: no process group, each process is alone
   launch::OwnGpus gpus = {};  // of each rank
   int threads = 0;            // of each rank; 0 = its share of the cores
-  /// What all ranks must have been told alike. Called once the device is chosen and before libtorch is
+  /// What has to be the same on all ranks. Called once the device is chosen and before libtorch is
   /// touched; an Error of it is thrown on all ranks.
   std::function<comm::Facts(const launch::DeviceChoice&)> facts;
 };

@@ -29,7 +29,7 @@ std::recursive_mutex& turn() {
 // Thrown out of the computation once all that was dropped is there: what follows nobody needs.
 struct Enough {};
 
-// Stands in autograd's graph for a tensor that was dropped.
+// Takes the place in autograd's graph of a tensor that was dropped.
 class Absent : public SavedVariableHooks {
  public:
   explicit Absent(std::shared_ptr<Region> region) : region_(std::move(region)) {}

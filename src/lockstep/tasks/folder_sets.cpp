@@ -119,7 +119,7 @@ void check_some_to_evaluate(const TaskConfig& settings, const FolderSets& sets) 
                    "raise task.eval_fraction, or make a folder val beside train");
 }
 
-// How often each value of a byte stands in each channel.
+// How often each value of a byte occurs in each channel.
 using Counts = std::array<std::array<int64_t, 256>, 3>;
 
 void count_bytes(const data::Pixels& image, Counts& counts) {

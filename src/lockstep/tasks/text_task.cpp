@@ -56,7 +56,8 @@ void number_classes(Tokenised& file, const std::string& path, const std::vector<
   file.tokens.targets = at::tensor(places, at::kLong).index_select(0, file.tokens.targets);
 }
 
-std::string told(const Tokenised& file, const std::string& path, const TextColumns& columns, int64_t most) {
+std::string token_note(const Tokenised& file, const std::string& path, const TextColumns& columns,
+                       int64_t most) {
   const auto samples = file.tokens.size();
   auto text = format("{}: {} samples, {:.1f} tokens each", path, samples,
                      static_cast<double>(file.tokens.ids.numel()) / static_cast<double>(samples));
@@ -166,7 +167,7 @@ TaskData TextTask::data(const TaskConfig& settings, const NodeShare& node) {
   data.notes = sets.notes;
   data.input_shape = {3, settings.task.max_length};
   for (size_t i = 0; i < sets.files.size(); ++i)
-    data.notes.push_back(told(sets.files[i], sets.paths[i], columns, settings.task.max_length));
+    data.notes.push_back(token_note(sets.files[i], sets.paths[i], columns, settings.task.max_length));
   for (size_t i = 0; i < sets.files.size(); ++i)
     warn_of_unknown(sets.files[i].tokens, sets.paths[i], sets.unk);
   data.class_names = recipe_(settings, Look::no).class_names;

@@ -11,7 +11,7 @@ namespace lockstep::text {
 
 constexpr size_t kLongestWord = 100;  // characters; a longer word is unknown, as in BERT's code
 constexpr size_t kLongestWordBytes = 4 * kLongestWord;
-constexpr std::string_view kContinues = "##";  // a token that goes on with a word begins with this
+constexpr std::string_view kContinues = "##";  // a token that continues a word begins with this
 
 struct Piece {
   int32_t id = -1;

@@ -49,12 +49,12 @@ void put_machine(const Tree& dict) {
   for (const auto& fact : facts()) put(dict, fact.key, fact.here);
 }
 
-std::vector<std::string> unlike_machine(const Tree& dict, Untold untold) {
+std::vector<std::string> unlike_machine(const Tree& dict, Unrecorded unrecorded) {
   std::vector<std::string> unlike;
   for (const auto& fact : facts()) {
     const auto there = find(dict, fact.key);
     if (!there || there->isNone()) {
-      if (untold == Untold::is_unlike)
+      if (unrecorded == Unrecorded::differs)
         unlike.push_back(format("{} something that it does not tell", fact.written));
       continue;
     }

@@ -16,9 +16,9 @@ std::string processor();
 void put_machine(const Tree& dict);
 
 /// Of what a file does not tell: nothing is said, or that.
-enum class Untold { passes, is_unlike };
+enum class Unrecorded { passes, differs };
 
 /// What of it is another here: "written with libtorch 2.11.0, and this is 2.15.0".
-std::vector<std::string> unlike_machine(const Tree& dict, Untold untold = Untold::passes);
+std::vector<std::string> unlike_machine(const Tree& dict, Unrecorded unrecorded = Unrecorded::passes);
 
 }  // namespace lockstep::train

@@ -1,5 +1,5 @@
 #pragma once
-// A training program's checkpoints: saved by all ranks together, and loaded so that training goes on with the
+// A training program's checkpoints: saved by all ranks together, and loaded so that training resumes with the
 // same bits.
 //
 //   lockstep::save("run.pt", session, {.model = model, .optimizer = &optimizer, .sampler = &sampler});

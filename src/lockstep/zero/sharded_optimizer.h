@@ -14,7 +14,7 @@
 namespace lockstep {
 
 /// An optimiser of which each rank keeps and updates a share, and then gets the others' updates. Its state in
-/// a checkpoint is the plain optimiser's, so a run goes on with or without sharing, and at another world
+/// a checkpoint is the plain optimiser's, so a run resumes with or without sharing, and at another world
 /// size. step(), state_dict() and load_state_dict() are collective; the gradients must be the same on all
 /// ranks, as DDP leaves them.
 class ShardedOptimizer : public Optimizer {

@@ -24,7 +24,7 @@ double seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
-std::string told(const std::string& host, const ProcessorTime& passed) {
+std::string described(const std::string& host, const ProcessorTime& passed) {
   if (passed.all < kLeastSeconds) return "";
   const double others = (passed.all - passed.idle - passed.stolen - passed.own) / passed.all;
   const double stolen = passed.stolen / passed.all;
@@ -67,7 +67,7 @@ std::vector<std::string> busy_nodes(const std::vector<RankTime>& ranks) {
   }
   std::vector<std::string> lines;
   for (const auto& [host, passed] : nodes) {
-    auto line = told(host, passed);
+    auto line = described(host, passed);
     if (!line.empty()) lines.push_back(std::move(line));
   }
   return lines;

@@ -4,7 +4,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/algorithms/carrier.h"
-#include "lockstep/comm/node/reduction.h"
+#include "lockstep/comm/memory/reduction.h"
 #include "tools/bench/clock.h"
 
 namespace lockstep::bench {

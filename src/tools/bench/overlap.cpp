@@ -23,10 +23,10 @@ constexpr int kWarmUpTurns = 2;  // in the second step DDP arranges its buckets 
 train::Command with_messages(train::Command command, const OverlapBench& asked) {
   command.sets.insert(command.sets.begin(), {"launch.device=cpu", "launch.backend=gloo",
                                              "launch.allreduce=ring", "data.workers=0"});
-  command.told = {{"the command", "bench overlap"},
-                  {"--latency", format("{}", asked.latency)},
-                  {"--bandwidth", format("{}", asked.bandwidth)},
-                  {"--steps", std::to_string(asked.steps)}};
+  command.must_match = {{"the command", "bench overlap"},
+                        {"--latency", format("{}", asked.latency)},
+                        {"--bandwidth", format("{}", asked.bandwidth)},
+                        {"--steps", std::to_string(asked.steps)}};
   return command;
 }
 

@@ -24,7 +24,7 @@ constexpr double kWarmSeconds = 0.3, kWarmAtMost = 2;
 
 train::Command command_of(const StepBench& asked) {
   auto command = asked.command;
-  command.told = {{"the command", "bench step"}, {"--steps", std::to_string(asked.steps.value_or(0))}};
+  command.must_match = {{"the command", "bench step"}, {"--steps", std::to_string(asked.steps.value_or(0))}};
   return command;
 }
 

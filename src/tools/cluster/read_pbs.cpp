@@ -25,7 +25,7 @@ struct NodeKind {
 };
 
 // Blocks of `    key = value` below a line that names them: "Queue: workq", "Server: pbs", or a node's name.
-// A line that begins with a tab goes on with the one before.
+// A line that begins with a tab continues the one before.
 std::vector<Block> blocks_of(const std::string& text) {
   std::vector<Block> blocks;
   std::string* last = nullptr;

@@ -171,11 +171,11 @@ class Scrubber {
 
   // A scheduler's values are names of a site's; counts, and what people set for libraries, matter.
   void scrub_variables(ordered_json& variables) {
-    static constexpr const char* told[] = {"OMP_",  "MKL_",   "KMP_",  "NCCL_",
-                                           "GLOO_", "TORCH_", "ATEN_", "UCX_"};
+    static constexpr const char* kLibraries[] = {"OMP_",  "MKL_",   "KMP_",  "NCCL_",
+                                                 "GLOO_", "TORCH_", "ATEN_", "UCX_"};
     for (auto& [name, value] : variables.items()) {
       const bool ours =
-          std::any_of(std::begin(told), std::end(told),
+          std::any_of(std::begin(kLibraries), std::end(kLibraries),
                       [&, &variable = name](const char* prefix) { return variable.starts_with(prefix); });
       const bool tells_who =
           has_any(name, {"ID", "USER", "PORT", "HOST", "ADDR", "KEY", "TOKEN", "SECRET", "PASS"});

@@ -113,9 +113,9 @@ class Examination {
  private:
   // What the environment says: for a rank that never learns more.
   void guess_job() {
-    const auto told = launch::rank_by_environment(settings_.environment);
-    own_.job.rank = told.rank;
-    own_.job.world = told.world;
+    const auto self = launch::rank_by_environment(settings_.environment);
+    own_.job.rank = self.rank;
+    own_.job.world = self.world;
     try {
       own_.job.launcher = launch::detect_launcher(settings_.environment, settings_.launcher);
     } catch (const Error&) {  // start() will tell

@@ -12,7 +12,7 @@ const char* name_of(FindingLevel verdict) {
 void Ledger::add(Finding finding) {
   const std::lock_guard lock(mutex_);
   if (closed_) return;
-  if (told_) told_(finding);
+  if (on_finding_) on_finding_(finding);
   findings_.push_back(std::move(finding));
 }
 

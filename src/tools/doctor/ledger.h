@@ -11,8 +11,8 @@ namespace lockstep::doctor {
 
 class Ledger {
  public:
-  /// `told` hears each finding as it comes.
-  explicit Ledger(std::function<void(const Finding&)> told = {}) : told_(std::move(told)) {}
+  /// `on_finding` gets each finding as it comes.
+  explicit Ledger(std::function<void(const Finding&)> on_finding = {}) : on_finding_(std::move(on_finding)) {}
 
   void add(Finding finding);
   void add(const char* check, Findings findings);
@@ -27,7 +27,7 @@ class Ledger {
 
  private:
   mutable std::mutex mutex_;
-  std::function<void(const Finding&)> told_;
+  std::function<void(const Finding&)> on_finding_;
   bool closed_ = false;
   Findings findings_;
   std::vector<std::string> hidden_;

@@ -64,7 +64,7 @@ bool is_number(const std::string& cell) {
          cell.find_first_not_of("0123456789.,+-eE%kMG ") == std::string::npos;
 }
 
-// All that stands in the column, below its head; some numbers among words stay with them.
+// All that is in the column, below its head; some numbers among words stay with them.
 bool is_of_numbers(const std::vector<std::vector<std::string>>& rows, size_t column) {
   bool any = false;
   for (size_t i = 1; i < rows.size(); ++i) {

@@ -99,7 +99,7 @@ double Axis::place(double value) const {
   return (scaled(value) - scaled(low_)) / (scaled(high_) - scaled(low_));
 }
 
-// A range of nothing becomes one that the value stands in the middle of.
+// A range of nothing becomes one with the value in the middle.
 void Axis::widen(bool from_zero) {
   if (from_zero && !log_) low_ = std::min(low_, 0.0), high_ = std::max(high_, 0.0);
   const double size = std::max(std::abs(low_), std::abs(high_));

@@ -1,5 +1,5 @@
 #pragma once
-// A sample's pixels as an image that stands in the page itself.
+// A sample's pixels as an image inside the page.
 
 #include <string>
 

@@ -53,7 +53,7 @@ std::string help() {
          "LOCKSTEP_TRACE=1 adds a stack trace to an error.\n";
 }
 
-// what takes a config, or a run's folder, that stands in a command's place
+// what takes a config, or a run's folder, in a command's place
 std::string command_for(const std::string& name) {
   std::error_code failed;
   if (name.ends_with(".yaml") || name.ends_with(".yml")) return "train";

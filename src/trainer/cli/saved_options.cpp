@@ -38,7 +38,7 @@ train::Command SavedOptions::command(const std::string& name) const {
   command.elsewhere = !names_config(command_.config);
   command.program = version_line();
   command.whole_model = true;
-  command.told = {{"the command", name}, {"--checkpoint", checkpoint()}};
+  command.must_match = {{"the command", name}, {"--checkpoint", checkpoint()}};
   return command;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// What eval, predict and export are told alike: a config and a checkpoint, or a run's folder for both.
+// What eval, predict and export have in common: a config and a checkpoint, or a run's folder for both.
 
 #include <string>
 
@@ -13,11 +13,11 @@ class SavedOptions {
   /// CONFIG.yaml, --checkpoint, --set and --launcher. They live as long as this does.
   void add_to(Options& options);
 
-  /// Where no --checkpoint is given, the run's folder that stands in the config's place; empty where that is
+  /// Where no --checkpoint is given, the run's folder in the config's place; empty where that is
   /// a file.
   std::string checkpoint() const;
 
-  /// With the words that all ranks must have been told alike.
+  /// With what has to be the same on all ranks.
   train::Command command(const std::string& name) const;
 
  private:

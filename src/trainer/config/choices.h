@@ -48,7 +48,7 @@ concept OneOfWords = requires {
   Words<Choice>::kAll;
 };
 
-/// As it stands in a config.
+/// As it is written in a config.
 template <OneOfWords Choice>
 std::string word_of(Choice choice) {
   return std::string(Words<Choice>::kAll[static_cast<size_t>(choice)]);

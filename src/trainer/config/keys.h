@@ -1,6 +1,6 @@
 #pragma once
 // The table of keys: one row each, from which reading, --set, the schema, the reference page and the resolved
-// config are all made. What stands in the open tables (base/plugins/tables.h) it asks them.
+// config are all made. What is in the open tables (base/plugins/tables.h) it asks them.
 
 #include <chrono>
 #include <limits>

@@ -6,24 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/settings.h"
-#include "trainer/config/yaml.h"
+#include "trainer/config/loaded.h"
 
 namespace lockstep::config {
-
-/// Where a value came from.
-struct Origin {
-  enum Kind { by_default, file, set } kind = by_default;
-  std::string text = "default";  // "default", "configs/mnist.yaml:3:12" or "--set"
-};
-
-struct Loaded {
-  Settings settings;
-  std::map<std::string, Origin> origins;  // one for every key, by its full path
-  std::string text;                       // what was read
-  std::vector<std::string> warnings;      // keys that are set and not used, ...
-  std::map<std::string, YamlNode> named;  // what was read for the keys that name rows of open tables
-};
 
 /// A file as it came: its name is for messages alone.
 struct ConfigText {

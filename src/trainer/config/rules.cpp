@@ -17,7 +17,7 @@ bool is_set(const Loaded& loaded, const std::string& path) {
   return loaded.origins.at(path).kind != Origin::by_default;
 }
 
-// a rule is broken by the key that stands in the file, if one of the two does
+// a rule is broken by the key that is in the file, if one of the two does
 [[noreturn]] void refuse(const Loaded& loaded, const std::string& what, const std::vector<std::string>& paths,
                          const std::string& hint) {
   const auto set =

@@ -1,7 +1,7 @@
 #pragma once
 // What no single key can say: words resolved, keys against each other, keys that nothing reads.
 
-#include "trainer/config/load.h"
+#include "trainer/config/loaded.h"
 
 namespace lockstep::config {
 

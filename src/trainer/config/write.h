@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "trainer/config/load.h"
+#include "trainer/config/loaded.h"
 
 namespace lockstep::config {
 

@@ -42,8 +42,8 @@ Json json_of(const WorstSample& sample) {
   for (const auto pixel : sample.pixels) hex += format("{:02x}", static_cast<unsigned>(pixel));
   return {{"sample", sample.number},
           {"loss", number_or_null(sample.loss)},
-          {"truth", sample.truth},
-          {"told", sample.told},
+          {"truth", sample.actual},
+          {"told", sample.predicted},
           {"probability", sample.probability},
           {"shape", sample.shape},
           {"pixels", hex}};

@@ -18,7 +18,7 @@
 
 namespace lockstep::train {
 
-/// Where an attempt stands in its run, and where it writes.
+/// Where an attempt is in its run, and where it writes.
 struct RunAttempt {
   int64_t number = 1;
   std::optional<run_folder::RunStatus> before = {};  // how the one before ended

@@ -62,12 +62,13 @@ std::vector<Fact> facts_of(const Team& team) {
           {"sums", order_of_sums(team), "summed in the order of"}};
 }
 
-std::vector<std::string> unlike_run(const Team& team, const Tree& extras, Untold untold) {
+std::vector<std::string> unlike_run(const Team& team, const Tree& extras, Unrecorded unrecorded) {
   std::vector<std::string> unlike;
   for (const auto& fact : facts_of(team)) {
     const auto there = find(extras, fact.key);
     if (!there || there->isNone()) {
-      if (untold == Untold::is_unlike) unlike.push_back(format("written without a word of its {}", fact.key));
+      if (unrecorded == Unrecorded::differs)
+        unlike.push_back(format("written without a word of its {}", fact.key));
     } else if (const auto was = as_string(*there, fact.key); was != fact.here) {
       unlike.push_back(format("{} {}, and here it is {}", fact.was, was, fact.here));
     }
@@ -83,7 +84,7 @@ void put_run_facts(const Team& team, const Tree& dict) {
 
 void compare_bits(const Setup& setup, const Tree& checkpoint, const Learner& learner) {
   const bool required = is_required(setup);
-  const auto untold = required ? Untold::is_unlike : Untold::passes;
+  const auto unrecorded = required ? Unrecorded::differs : Unrecorded::passes;
   const auto extras = find(checkpoint, kTrainerKey);
   if (!extras && required)
     refuse("the checkpoint is not lockstep's own, and does not tell what its bits depend on",
@@ -91,8 +92,8 @@ void compare_bits(const Setup& setup, const Tree& checkpoint, const Learner& lea
   if (!extras) return;
   const auto world = other_world(setup, *extras, learner);
   if (required && !world.empty()) refuse(world, "start as many ranks, or set train.as_world");
-  auto unlike = unlike_machine(*extras, untold);
-  const auto more = unlike_run(*setup.team, *extras, untold);
+  auto unlike = unlike_machine(*extras, unrecorded);
+  const auto more = unlike_run(*setup.team, *extras, unrecorded);
   if (world.empty()) unlike.insert(unlike.end(), more.begin(), more.end());
   if (required && !unlike.empty())
     refuse("the run cannot go on to the same bits: the checkpoint was " + base::join(unlike, "; "),

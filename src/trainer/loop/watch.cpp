@@ -24,7 +24,7 @@ RunEnding ending_of(const Agreed& verdicts) {
   switch (verdicts.stop) {
     case Stop::signal:
       return {RunState::stopped_early, verdicts.signal == launch::StopSignals::received()
-                                           ? launch::StopSignals::told()
+                                           ? launch::StopSignals::origin()
                                            : launch::signal_name(verdicts.signal)};
     case Stop::request:
       return {RunState::stopped_on_request, "lockstep stop"};

@@ -23,7 +23,7 @@ class LossTrace {
  public:
   /// One batch's loss. On the CPU it is looked at now, on a GPU when settle() is called.
   void add(int64_t step, const at::Tensor& loss, const std::vector<int64_t>& indices);
-  /// The same of a loss that stands in `losses` at `place` until settle() is called. Of one trace all stand
+  /// The same of a loss that is in `losses` at `place` until settle() is called. Of one trace all stand
   /// in the same, or none.
   void add(int64_t step, const at::Tensor& losses, int64_t place, const std::vector<int64_t>& indices);
   /// Waits for the losses that are still on their way.

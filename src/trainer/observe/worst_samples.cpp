@@ -21,12 +21,12 @@ bool is_worse(const WorstSample& a, const WorstSample& b) {
 }
 
 // Cross-entropy by hand: a row of ten costs less than one tensor operation.
-WorstSample judge(const float* row, int64_t classes, int64_t truth, int64_t number) {
-  const auto told = std::max_element(row, row + classes) - row;
+WorstSample judge(const float* row, int64_t classes, int64_t actual, int64_t number) {
+  const auto predicted = std::max_element(row, row + classes) - row;
   double sum = 0;
-  for (int64_t i = 0; i < classes; ++i) sum += std::exp(static_cast<double>(row[i] - row[told]));
-  const double loss = std::log(sum) - static_cast<double>(row[truth] - row[told]);
-  WorstSample sample = {loss, number, truth, told, 1 / sum};
+  for (int64_t i = 0; i < classes; ++i) sum += std::exp(static_cast<double>(row[i] - row[predicted]));
+  const double loss = std::log(sum) - static_cast<double>(row[actual] - row[predicted]);
+  WorstSample sample = {loss, number, actual, predicted, 1 / sum};
   if (!std::isfinite(loss)) sample.loss = std::numeric_limits<double>::infinity(), sample.probability = 0;
   return sample;
 }
@@ -35,7 +35,7 @@ WorstSample judge(const float* row, int64_t classes, int64_t truth, int64_t numb
 std::string packed_samples(const std::vector<WorstSample>& samples) {
   std::string text;
   for (const auto& s : samples) {
-    text += format("{} {} {} {} {} {}", std::isinf(s.loss) ? -1.0 : s.loss, s.number, s.truth, s.told,
+    text += format("{} {} {} {} {} {}", std::isinf(s.loss) ? -1.0 : s.loss, s.number, s.actual, s.predicted,
                    s.probability, s.shape.size());
     for (const auto size : s.shape) text += format(" {}", size);
     for (const auto pixel : s.pixels) text += format(" {}", static_cast<int>(pixel));
@@ -47,7 +47,7 @@ std::string packed_samples(const std::vector<WorstSample>& samples) {
 void unpack(const std::string& text, std::vector<WorstSample>& samples) {
   std::istringstream words(text);
   size_t dimensions = 0;
-  for (WorstSample s; words >> s.loss >> s.number >> s.truth >> s.told >> s.probability >> dimensions;
+  for (WorstSample s; words >> s.loss >> s.number >> s.actual >> s.predicted >> s.probability >> dimensions;
        s = {}) {
     if (s.loss < 0) s.loss = std::numeric_limits<double>::infinity();
     s.shape.resize(dimensions);
@@ -80,9 +80,10 @@ void WorstSamples::add(const at::Tensor& output, const at::Tensor& target, at::A
   const auto truths = target.contiguous();
   const int64_t classes = rows.size(1);
   for (int64_t i = 0; i < rows.size(0) && i < static_cast<int64_t>(indices.size()); ++i) {
-    const int64_t truth = truths.const_data_ptr<int64_t>()[i];
-    if (truth < 0 || truth >= classes) continue;
-    offer(judge(rows.const_data_ptr<float>() + i * classes, classes, truth, indices[static_cast<size_t>(i)]));
+    const int64_t actual = truths.const_data_ptr<int64_t>()[i];
+    if (actual < 0 || actual >= classes) continue;
+    offer(
+        judge(rows.const_data_ptr<float>() + i * classes, classes, actual, indices[static_cast<size_t>(i)]));
   }
 }
 

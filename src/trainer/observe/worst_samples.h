@@ -14,8 +14,8 @@ namespace lockstep::train {
 
 struct WorstSample {
   double loss = 0;  ///< the cross-entropy of this sample alone; infinite where it is no number
-  int64_t number = 0, truth = 0, told = 0;
-  double probability = 0;            ///< that the model gives to what it told
+  int64_t number = 0, actual = 0, predicted = 0;
+  double probability = 0;            ///< of `predicted`, as the model has it
   std::vector<int64_t> shape = {};   ///< of an image, channels first; empty where it is none
   std::vector<uint8_t> pixels = {};  ///< stretched from the image's darkest to its brightest
 };

@@ -128,7 +128,7 @@ std::vector<int> existing(const RunSettings& run) {
   return numbers;
 }
 
-// Why a folder of that name is not gone on with.
+// Why a folder of that name is not resumed.
 struct Candidate {
   std::optional<RunFolder> folder;
   std::string note;  // empty = not worth a word

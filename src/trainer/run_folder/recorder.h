@@ -30,7 +30,7 @@ struct EpochRecord {
 
 class Recorder {
  public:
-  /// Goes on with metrics.jsonl after `metrics_offset` bytes. A thread of its own renews status.json at each
+  /// Continues metrics.jsonl after `metrics_offset` bytes. A thread of its own renews status.json at each
   /// `beat`, so that a run in a long step or evaluation is known to live: a twelfth of what counts as dead.
   Recorder(std::shared_ptr<HeldFolder> folder, RunStatus status, int64_t metrics_offset,
            std::chrono::milliseconds beat = std::chrono::seconds(5));

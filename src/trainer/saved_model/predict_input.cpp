@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/paths.h"

@@ -14,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/write_all.h"
 #include "lockstep/comm/meet/rendezvous.h"
 #include "lockstep/comm/meet/secret.h"
 #include "lockstep/launch/device.h"
@@ -42,19 +43,10 @@ void remove_meeting(Job job, int world, const std::string& meeting) {
   std::filesystem::remove(comm::plan_rendezvous(environment, job, false).path, none);
 }
 
-bool write_all(int file, std::string_view text) {
-  while (!text.empty()) {
-    const auto written = ::write(file, text.data(), text.size());
-    if (written <= 0) return false;
-    text.remove_prefix(static_cast<size_t>(written));
-  }
-  return true;
-}
-
 // What the ranks are made of, for those who start from this process: over MPI they have no other way to it.
 base::Descriptor handed_down(const std::string& text) {
   base::Descriptor file(::memfd_create("lockstep-config", 0));
-  if (file && write_all(file.number(), text)) return file;
+  if (file && base::write_all(file.number(), text)) return file;
   throw Error(format("the config cannot be handed to the ranks: {}", std::strerror(errno)), "train.as_world",
               "is the memory used up?");
 }

@@ -12,9 +12,9 @@ struct Command {
   std::string config;
   std::vector<std::string> sets;
   std::string launcher = "auto";
-  bool trace = false;                                     // train.trace, where the config has none
-  std::string program;                                    // version and commit
-  std::vector<std::pair<std::string, std::string>> told;  // what else all ranks must have been told alike
+  bool trace = false;                                           // train.trace, where the config has none
+  std::string program;                                          // version and commit
+  std::vector<std::pair<std::string, std::string>> must_match;  // what else has to be the same on all ranks
   bool elsewhere = false;    // the config is of a run, whose GPUs need not be here
   bool whole_model = false;  // each rank takes it, whatever `parallel` says
 };

@@ -29,7 +29,7 @@ JobConfig load_for_job(const launch::Runtime& runtime, const std::string& path,
 /// launch.launcher, where each rank reads the file for itself: it decides whether there is MPI at all.
 std::string launcher_in(const std::string& path, const std::vector<std::string>& sets);
 
-/// What ranks of one run must have been told alike, key by key; not where each finds its files.
+/// What has to be the same on all ranks of a run, key by key; not where each finds its files.
 comm::Facts facts_of(const Settings& settings);
 
 }  // namespace lockstep::train

@@ -81,7 +81,7 @@ void add_libraries(comm::Facts& facts, const Settings& settings) {
 
 comm::Facts all_facts(const Settings& settings, const Command& command) {
   comm::Facts facts = {{"the program", command.program}};
-  facts.insert(facts.end(), command.told.begin(), command.told.end());
+  facts.insert(facts.end(), command.must_match.begin(), command.must_match.end());
   const auto keys = facts_of(settings);
   facts.insert(facts.end(), keys.begin(), keys.end());
   add_libraries(facts, settings);
@@ -150,7 +150,7 @@ void check_identity(const Setup& setup) {
                    "let the data set be the same, file for file, on all nodes");
 }
 
-// What the config left open is what the data made of it: so it stands in the run's config from now on.
+// What the config left open is what the data made of it: so it is in the run's config from now on.
 void settle(Settings& settings, const TaskData& data) {
   auto& task = settings.task;
   if (config::is_read("task.label", settings) && task.label.empty()) task.label = data.label;

@@ -112,7 +112,7 @@ class Feed {
   Feed(const Settings& settings, std::shared_ptr<const Dataset> data, const Team& team)
       : Feed(settings, std::move(data), team.rank(), team.world(), team.device()) {}
 
-  /// The rest of the epoch that the state stands in; where nothing is left of it, the state learns that. At
+  /// The rest of the epoch that the state is in; where nothing is left of it, the state learns that. At
   /// an epoch's start one number is drawn, as Python does.
   EpochFeed epoch(TrainingState& state) const;
 

@@ -27,7 +27,7 @@ class SampleSource {
   /// Do all ranks share one set of samples, which another number of ranks would share as well?
   virtual bool is_shared() const = 0;
 
-  /// Before the steps of the epoch that `state` stands in. Collective.
+  /// Before the steps of the epoch that `state` is in. Collective.
   virtual void prepare(Net&, const TrainingState&) {}
   /// What was measured while the samples were made; none where an evaluation measures.
   virtual std::optional<Measured> measured() const { return std::nullopt; }

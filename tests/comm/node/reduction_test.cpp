@@ -1,4 +1,4 @@
-#include "lockstep/comm/node/reduction.h"
+#include "lockstep/comm/memory/reduction.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

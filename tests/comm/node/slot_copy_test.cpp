@@ -1,4 +1,4 @@
-#include "lockstep/comm/node/slot_copy.h"
+#include "lockstep/comm/memory/slot_copy.h"
 
 #include <gtest/gtest.h>
 

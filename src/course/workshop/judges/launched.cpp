@@ -71,7 +71,7 @@ const Option* option_of(const std::string& launcher, const std::string& word) {
   return launcher == "srun" ? find(kOfSrun) : find(kOfMpirun);
 }
 
-// "-n4", "-n 4", "--ntasks=4": what stands in the word behind the name, or else in the next one
+// "-n4", "-n 4", "--ntasks=4": what follows the name in the same word, or else in the next one
 std::string option_value(const std::string& word, const Option& option, const std::string& next) {
   const auto rest = word.substr(std::string(option.name).size());
   if (rest.empty()) return next;

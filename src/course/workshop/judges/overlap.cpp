@@ -159,7 +159,7 @@ void judge_packing(const RankRun& rank, const std::vector<int>& widths) {
     throw NotYet("DDP itself made other buckets", "is the code below pack() as it was?");
 }
 
-// what stands in the exercise
+// what the exercise has
 void judge_small_packing(const RankRun& rank) {
   const Row elements = {3, 300, 300, 9};
   const Caps caps = {.first = 40, .others = 1210};

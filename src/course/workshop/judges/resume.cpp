@@ -136,7 +136,7 @@ struct Notice {
 
 constexpr int kSteps = 12;
 
-std::string told(const Notice& notice) {
+std::string notice_words(const Notice& notice) {
   if (!notice.comes()) return format("with {} ranks and no signal, ", notice.world);
   const auto whom = notice.who == Notice::kAll ? "every rank" : format("rank {}", notice.who);
   return format("with {} ranks and a signal to {} during step {}, ", notice.world, whom, notice.when);
@@ -161,7 +161,7 @@ void judge_end(const Notice& notice, const RankRun& rank) {
   const int wanted = notice.comes() ? notice.when : kSteps, steps = steps_of(rank);
   if (steps == wanted && rank.has("saved")) return;
   const auto what =
-      told(notice) + format("rank {} made {} steps, and {} are right", rank.rank(), steps, wanted);
+      notice_words(notice) + format("rank {} made {} steps, and {} are right", rank.rank(), steps, wanted);
   if (!notice.comes())
     throw NotYet(what + ": it stopped, and nobody had a signal",
                  "what does a rank give that knows of nothing?");
@@ -173,7 +173,7 @@ void judge_end(const Notice& notice, const RankRun& rank) {
 [[noreturn]] void explain_failure(const Notice& notice, const Run& run) {
   for (const auto& rank : run.ranks) {
     if (!rank.has("stopped")) continue;
-    const auto what = told(notice) + format("rank {} ", rank.rank());
+    const auto what = notice_words(notice) + format("rank {} ", rank.rank());
     throw NotYet(
         what +
             "stopped and left the others alone: they waited for it in their next all-reduce, until they "
@@ -181,7 +181,8 @@ void judge_end(const Notice& notice, const RankRun& rank) {
         "a rank that knows something has to tell the others before it acts, in a call that all of them "
         "make in every step");
   }
-  throw NotYet(told(notice) + "the ranks waited for each other", "does every rank make the same calls?");
+  throw NotYet(notice_words(notice) + "the ranks waited for each other",
+               "does every rank make the same calls?");
 }
 
 bool all_well(const Run& run) {

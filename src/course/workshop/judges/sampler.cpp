@@ -192,7 +192,7 @@ struct Given {
   int size() const { return static_cast<int>(answers.size()); }
 };
 
-// what stands in the exercise, and others
+// the exercise's, and others
 const Given kTen{"0110111011"}, kOthers{"01001110110"};
 
 // what the ranks' own shares would be: blocks as even as can be

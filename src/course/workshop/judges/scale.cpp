@@ -19,7 +19,7 @@ struct Timing {
   double alone, strong, weak;
   double batch, lr;  // the plan of one alone
 };
-// the first is what stands in the exercise
+// the first is the exercise's
 constexpr Timing kTimings[] = {{4, 80, 25, 90, 32, 0.01}, {3, 60, 24, 75, 48, 0.2}};
 
 std::string about(const Timing& timing) {

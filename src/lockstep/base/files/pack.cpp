@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
 #include "lockstep/base/fault_json.h"
 #include "lockstep/base/format.h"
 

@@ -13,6 +13,7 @@
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/write_all.h"
 
 namespace lockstep::base {
 namespace {
@@ -24,15 +25,8 @@ constexpr const char* kPartialSuffix = ".partial";
               "free disk space, or set run.dir to a folder that can be written");
 }
 
-void write_all(const Descriptor& file, const void* data, size_t size, const std::string& path) {
-  const auto* bytes = static_cast<const char*>(data);
-  while (size > 0) {
-    const auto written = ::write(file.number(), bytes, size);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) cannot_write(path);
-    bytes += written;
-    size -= static_cast<size_t>(written);
-  }
+void write_or_throw(const Descriptor& file, std::string_view bytes, const std::string& path) {
+  if (!write_all(file.number(), bytes)) cannot_write(path);
 }
 
 // A sweeper sees by the lock that somebody still writes; a file system without locks has no sweeping.
@@ -58,7 +52,7 @@ void write_through(const std::string& path, const std::string& text) {
   const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (!file) cannot_write(path);
   ::fcntl(file.number(), F_SETFL, ::fcntl(file.number(), F_GETFL) & ~O_NONBLOCK);
-  write_all(file, text.data(), text.size(), path);
+  write_or_throw(file, text, path);
 }
 
 // Another user's link would lead this user's rights to a file of that one's choice.
@@ -85,7 +79,7 @@ void write_by_kind(const std::string& path, const std::string& text) {
   for (const int number : {STDOUT_FILENO, STDERR_FILENO}) {
     if (!there || !is_our_output(facts, number)) continue;
     Descriptor own(::dup(number));
-    return write_all(own, text.data(), text.size(), path);
+    return write_or_throw(own, text, path);
   }
   const auto target = behind_links(path).string();
   if (there && !S_ISREG(facts.st_mode)) return write_through(path, text);
@@ -99,7 +93,9 @@ void write_and_sync(const std::string& path, const std::function<void(const Byte
   Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!file) cannot_write(path);
   hold(file);
-  write([&](const void* data, size_t size) { write_all(file, data, size, path); });
+  write([&](const void* data, size_t size) {
+    write_or_throw(file, {static_cast<const char*>(data), size}, path);
+  });
   if (::fsync(file.number()) != 0 || !file.close()) cannot_write(path);
 }
 

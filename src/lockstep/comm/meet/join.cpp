@@ -75,7 +75,7 @@ std::string one_difference(const std::string& name,
 constexpr char kFacts = 'F', kRefusal = 'E';
 
 // This rank's facts; or its error, for all.
-std::string told(const std::function<Facts()>& tell) {
+std::string packed_facts(const std::function<Facts()>& tell) {
   try {
     return kFacts + pack_facts(tell());
   } catch (const Error& error) {
@@ -199,7 +199,7 @@ std::string difference(const std::vector<Facts>& facts) {
 
 void check_alike(const launch::Runtime& runtime, const std::function<Facts()>& tell) {
   const Job& job = runtime.job();
-  const std::string own = told(tell);
+  const std::string own = packed_facts(tell);
   const auto digests = runtime.gather(digest_of(own));
   const std::string* refusal = first_refusal(digests);
   const auto verdict = runtime.broadcast(refusal ? *refusal : all_same(digests) ? kSame : kDiffers);
@@ -208,8 +208,8 @@ void check_alike(const launch::Runtime& runtime, const std::function<Facts()>& t
   const auto packed = runtime.gather(own);
   Code code = Code::bad_input;
   const auto own_text = job.rank == 0 ? difference_in(packed, code) : "";
-  const auto told = base::unpack_texts(runtime.broadcast(base::pack_texts({own_text, name_of(code)})));
-  if (!told.at(0).empty()) throw refusal_of(job, told.at(0), code_of(told.at(1)));
+  const auto refused = base::unpack_texts(runtime.broadcast(base::pack_texts({own_text, name_of(code)})));
+  if (!refused.at(0).empty()) throw refusal_of(job, refused.at(0), code_of(refused.at(1)));
 }
 
 void refuse_shared_gpus(const launch::Runtime& runtime, const std::vector<launch::GpuIdentity>& own) {

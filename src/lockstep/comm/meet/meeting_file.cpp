@@ -16,6 +16,7 @@
 #include "lockstep/base/descriptor.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
+#include "lockstep/base/write_all.h"
 
 namespace lockstep::comm {
 namespace {
@@ -78,7 +79,7 @@ bool write_in(const fs::path& path, const std::string& text) {
       ::openat(folder.number(), draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file && errno == ENOENT) return false;
   if (!file) refuse_for(path, errno);
-  const bool whole = ::write(file.number(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const bool whole = base::write_all(file.number(), text);
   const int reason = errno;
   const bool closed = file.close();
   if (whole && closed && ::renameat(folder.number(), draft.c_str(), folder.number(), name.c_str()) == 0)

@@ -17,6 +17,7 @@
 #include "lockstep/base/files/sha256.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/words.h"
+#include "lockstep/base/write_all.h"
 
 namespace lockstep::comm {
 namespace {
@@ -66,8 +67,7 @@ void make_secret(const fs::path& path) {
   base::Descriptor file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file) refuse_secret(path, std::strerror(errno));
   const auto word = fresh_word() + "\n";
-  const bool written =
-      ::write(file.number(), word.data(), word.size()) == static_cast<ssize_t>(word.size()) && file.close();
+  const bool written = base::write_all(file.number(), word) && file.close();
   const int failed = written && (::link(draft.c_str(), path.c_str()) == 0 || errno == EEXIST) ? 0 : errno;
   ::unlink(draft.c_str());
   if (failed) refuse_secret(path, std::strerror(failed));

@@ -167,14 +167,14 @@ std::string own_address() {
 // goes the same way as these.
 StorePtr open_tcp(const Opening& opening, const std::function<std::string()>& address) {
   StorePtr store;
-  const auto told = base::unpack_texts(from_rank_zero(*opening.runtime, [&] {
+  const auto place = base::unpack_texts(from_rank_zero(*opening.runtime, [&] {
     const std::string own = address();
     const Listener listener = listen_on(own);
     store = host_tcp(opening, own, listener);
     return base::pack_texts({own, std::to_string(listener.port), fresh_word()});
   }));
-  if (!store) store = connect_tcp(opening, told.at(0), static_cast<std::uint16_t>(std::stoi(told.at(1))));
-  return c10::make_intrusive<SealedStore>(told.at(2), store);
+  if (!store) store = connect_tcp(opening, place.at(0), static_cast<std::uint16_t>(std::stoi(place.at(1))));
+  return c10::make_intrusive<SealedStore>(place.at(2), store);
 }
 
 // The address at which the ranks have met is one that all reach.

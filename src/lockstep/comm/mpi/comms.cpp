@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/comm/node/patience.h"
+#include "lockstep/comm/memory/patience.h"
 #include "lockstep/launch/process/mpi.h"
 
 namespace lockstep::comm {

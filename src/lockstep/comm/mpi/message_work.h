@@ -6,7 +6,7 @@
 #include <memory>
 #include <mutex>
 
-#include "lockstep/comm/node/patience.h"
+#include "lockstep/comm/memory/patience.h"
 #include "lockstep/comm/watch/roll_call.h"
 #include "lockstep/mpi/calls.h"
 

@@ -5,9 +5,9 @@
 #include <mutex>
 #include <vector>
 
+#include "lockstep/comm/memory/patience.h"
+#include "lockstep/comm/memory/reduction.h"
 #include "lockstep/comm/mpi/comms.h"
-#include "lockstep/comm/node/patience.h"
-#include "lockstep/comm/node/reduction.h"
 
 namespace lockstep::comm {
 

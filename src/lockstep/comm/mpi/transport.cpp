@@ -6,8 +6,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
 #include "lockstep/comm/algorithms/carrier.h"
+#include "lockstep/comm/memory/slot_copy.h"
 #include "lockstep/comm/mpi/mpi_messenger.h"
-#include "lockstep/comm/node/slot_copy.h"
 #include "lockstep/launch/process/mpi.h"
 
 namespace lockstep::comm {

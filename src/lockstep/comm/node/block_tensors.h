@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/comm/node/node_blocks.h"
+#include "lockstep/comm/memory/node_blocks.h"
 
 namespace lockstep::comm {
 

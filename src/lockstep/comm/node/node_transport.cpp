@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-#include "lockstep/comm/node/slot_copy.h"
+#include "lockstep/comm/memory/slot_copy.h"
 #include "lockstep/launch/cpu_quota.h"
 
 namespace lockstep::comm {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/comm/node/node_window.h"
+#include "lockstep/comm/memory/node_window.h"
 #include "lockstep/comm/node/transport.h"
 
 namespace lockstep::comm {

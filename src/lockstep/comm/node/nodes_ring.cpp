@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "lockstep/comm/algorithms/gloo_chunks.h"
-#include "lockstep/comm/node/slot_copy.h"
+#include "lockstep/comm/memory/slot_copy.h"
 
 namespace lockstep::comm {
 namespace {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "lockstep/comm/algorithms/messenger.h"
-#include "lockstep/comm/node/node_window.h"
-#include "lockstep/comm/node/patience.h"
-#include "lockstep/comm/node/reduction.h"
+#include "lockstep/comm/memory/node_window.h"
+#include "lockstep/comm/memory/patience.h"
+#include "lockstep/comm/memory/reduction.h"
 
 namespace lockstep::comm {
 

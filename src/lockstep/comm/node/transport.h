@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "lockstep/comm/algorithms/messenger.h"
-#include "lockstep/comm/node/call_word.h"
+#include "lockstep/comm/memory/call_word.h"
+#include "lockstep/comm/memory/node_blocks.h"
+#include "lockstep/comm/memory/patience.h"
+#include "lockstep/comm/memory/reduction.h"
 #include "lockstep/comm/node/fold.h"
-#include "lockstep/comm/node/node_blocks.h"
-#include "lockstep/comm/node/patience.h"
-#include "lockstep/comm/node/reduction.h"
 
 namespace lockstep::comm {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
 
 namespace lockstep::comm {
 

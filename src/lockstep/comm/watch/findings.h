@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
 #include "lockstep/comm/meet/peers.h"
 
 namespace lockstep::comm {

@@ -14,7 +14,7 @@ ProcessState process_state(int pid) {
   std::ifstream file(format("/proc/{}/stat", pid));
   std::string line;
   if (!std::getline(file, line)) return ::kill(pid, 0) == 0 ? ProcessState::running : ProcessState::gone;
-  // the state is the field after the command, which stands in parentheses and may hold any character
+  // the state is the field after the command, which is in parentheses and may hold any character
   const size_t end = line.rfind(')');
   const char state = end == std::string::npos || end + 2 >= line.size() ? '?' : line[end + 2];
   if (state == 'Z' || state == 'X') return ProcessState::gone;

@@ -448,9 +448,9 @@ std::exception_ptr RollCall::judge(const Collective& collective, const std::stri
     dead_ = true;
   }
   die();  // also where it was end_at() that made the group dead: who still waits meets an error now
-  const bool told = cause.empty() || death_.what.find(cause) != std::string::npos;
+  const bool says_cause = cause.empty() || death_.what.find(cause) != std::string::npos;
   auto fault = death_;
-  fault.where = where() + (told ? "" : "; the backend said: " + cause);
+  fault.where = where() + (says_cause ? "" : "; the backend said: " + cause);
   fault.hint = heard_nothing() ? kLookAtNode : kLookAtRank;
   return std::make_exception_ptr(Error(std::move(fault)));
 }

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
 #include "lockstep/comm/meet/peers.h"
 #include "lockstep/comm/watch/calls.h"
 #include "lockstep/comm/watch/lines.h"

@@ -1,5 +1,5 @@
 #pragma once
-// What stands in one field of a row: a number, or a column's name.
+// What is in one field of a row: a number, or a column's name.
 
 #include <functional>
 #include <optional>

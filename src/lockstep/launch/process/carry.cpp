@@ -237,9 +237,9 @@ int carry(const Job& job, int world, const std::vector<std::string>& settings) {
 }
 
 void end_with_carrier() {
-  const char* told = std::getenv(kCarrier);
-  if (!told) return;
-  const std::string carrier = told;
+  const char* value = std::getenv(kCarrier);
+  if (!value) return;
+  const std::string carrier = value;
   ::unsetenv(kCarrier);                       // what this process starts is no rank of it
   if (!std::getenv("LOCKSTEP_RANK")) return;  // somebody left the variable behind
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);

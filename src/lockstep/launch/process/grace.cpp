@@ -13,8 +13,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Open MPI's SIGKILL comes 0.9 s after the timeout it is told (1 s unless told otherwise: 1.9 s measured, 9.5
-// s with 8); leaving half a second before that is time enough to say why.
+// Open MPI's SIGKILL comes 0.9 s after the timeout that is set (1 s where none is: 1.9 s measured, 9.5 s with
+// 8); leaving half a second before that is time enough to say why.
 constexpr const char* kOpenMpiTimeout = "OMPI_MCA_odls_base_sigkill_timeout";
 constexpr double kOpenMpiDefault = 1;
 constexpr double kOpenMpiSpare = 0.4;
@@ -27,8 +27,8 @@ constexpr double kElsewhere = 8.5;
 double grace_seconds(const Job& job, const Environment& environment) {
   const bool carried_below_it = job.launcher == "as_world" && environment.contains("OMPI_COMM_WORLD_RANK");
   if (job.launcher == "openmpi" || carried_below_it) {
-    const auto told = environment.find(kOpenMpiTimeout);
-    const double timeout = told == environment.end() ? kOpenMpiDefault : std::atof(told->second.c_str());
+    const auto found = environment.find(kOpenMpiTimeout);
+    const double timeout = found == environment.end() ? kOpenMpiDefault : std::atof(found->second.c_str());
     return timeout + kOpenMpiSpare;
   }
   const auto found = kByScheduler.find(job.scheduler);

@@ -87,7 +87,7 @@ mpi::Wish wish_for_mpi(const Environment& environment, const std::string& choice
   for (const char* root : kRoots) {
     if (is_set(environment, root)) add_libraries_of(text_of(environment, root), wish.folders);
   }
-  return mpi::as_told(wish, text_of(environment, "LOCKSTEP_MPI"));
+  return mpi::with_choice(wish, text_of(environment, "LOCKSTEP_MPI"));
 }
 
 }  // namespace lockstep::launch

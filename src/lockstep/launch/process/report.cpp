@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <charconv>
 #include <csignal>
 #include <cstdlib>
@@ -13,8 +12,9 @@
 #include <optional>
 
 #include "lockstep/base/descriptor.h"
-#include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
 #include "lockstep/base/fault_json.h"
+#include "lockstep/base/write_all.h"
 #include "lockstep/launch/process/doctor_hint.h"
 
 namespace lockstep::launch {
@@ -42,14 +42,6 @@ bool takes_more(int descriptor) {
   return ::poll(&waited, 1, kTakesWithin) == 1 && (waited.revents & POLLOUT) != 0;
 }
 
-void write_line(int descriptor, const std::string& line) {
-  for (size_t done = 0; done < line.size();) {
-    const auto count = ::write(descriptor, line.data() + done, line.size() - done);
-    if (count < 0 && errno != EINTR) return;
-    if (count > 0) done += static_cast<size_t>(count);
-  }
-}
-
 }  // namespace
 
 std::string fault_as_json(const std::exception& error) {
@@ -69,11 +61,11 @@ void note_fault(const std::exception& error) noexcept {
   try {
     const auto line = fault_as_json(error) + "\n";
     if (const auto number = number_in(place)) {
-      if (is_pipe(*number) && takes_more(*number)) write_line(*number, line);
+      if (is_pipe(*number) && takes_more(*number)) base::write_all(*number, line);
       return;
     }
     const base::Descriptor file(::open(place, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
-    if (file.number() >= 0) write_line(file.number(), line);
+    if (file.number() >= 0) base::write_all(file.number(), line);
   } catch (const std::exception&) {  // the error itself is said all the same
   }
 }

@@ -75,7 +75,7 @@ int StopSignals::received() {
   return first_signal;
 }
 
-std::string StopSignals::told() {
+std::string StopSignals::origin() {
   if (first_signal == 0) return "";
   auto name = signal_name(first_signal);
   const auto launcher = first_sender == ::getppid() ? launcher_named(first_sender) : "";

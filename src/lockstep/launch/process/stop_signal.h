@@ -26,7 +26,7 @@ class StopSignals {
   static int received();
   /// Its name; where it came from the mpirun that started this process, that too: Ctrl-C there reaches a rank
   /// as SIGTERM. Nothing where none came.
-  static std::string told();
+  static std::string origin();
   /// How long ago the first SIGTERM came; nothing where none has.
   static std::optional<std::chrono::duration<double>> since_term();
 

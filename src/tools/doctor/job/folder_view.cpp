@@ -18,6 +18,7 @@
 #include "lockstep/base/files/sha256.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/write_all.h"
 #include "tools/doctor/job/probes.h"
 #include "tools/doctor/job/within.h"
 
@@ -109,13 +110,7 @@ class Listing {
 };
 
 bool write_whole(int file) {
-  const std::string bytes(kProbeBytes, 'x');
-  for (size_t done = 0; done < bytes.size();) {
-    const auto wrote = ::write(file, bytes.data() + done, bytes.size() - done);
-    if (wrote <= 0) return false;
-    done += static_cast<size_t>(wrote);
-  }
-  return ::fsync(file) == 0 || errno == EINVAL;
+  return base::write_all(file, std::string(kProbeBytes, 'x')) && (::fsync(file) == 0 || errno == EINVAL);
 }
 
 // By doing it: a file system may be read-only, full or over a quota whatever the permissions say.

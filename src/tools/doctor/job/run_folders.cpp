@@ -18,6 +18,7 @@
 #include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/paths.h"
+#include "lockstep/base/write_all.h"
 #include "tools/doctor/job/active.h"
 #include "tools/doctor/job/folders.h"
 #include "tools/doctor/job/probes.h"
@@ -63,7 +64,7 @@ std::string to_all(const Bench& bench, const std::string& own) {
 }
 
 // Rank 0's, or its error, on every rank; nothing where it was not heard.
-std::string told_places(const Bench& bench) {
+std::string places_of_rank_zero(const Bench& bench) {
   std::string own;
   if (bench.talk.rank() == 0)
     own = base::pack_outcome([&] {
@@ -131,10 +132,7 @@ bool appears(const fs::path& file, const std::string& want, double& after) {
 // The system's reason where it fails.
 std::string put(const fs::path& file, const std::string& word) {
   base::Descriptor open(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
-  const auto size = static_cast<ssize_t>(word.size());
-  if (open && ::write(open.number(), word.data(), word.size()) == size && ::fsync(open.number()) == 0 &&
-      open.close())
-    return "";
+  if (open && base::write_all(open.number(), word) && ::fsync(open.number()) == 0 && open.close()) return "";
   return std::strerror(errno);
 }
 
@@ -258,9 +256,9 @@ Findings look_at_runs(const Bench& bench, const std::string& path) {
 }  // namespace
 
 Findings run_folders(const Bench& bench) {
-  const auto told = told_places(bench);
-  if (told.empty()) return {fail("rank 0 was not heard", "look at rank 0: is it stopped?")};
-  const auto places = base::unpack_texts(base::unpack_outcome(told));
+  const auto packed = places_of_rank_zero(bench);
+  if (packed.empty()) return {fail("rank 0 was not heard", "look at rank 0: is it stopped?")};
+  const auto places = base::unpack_texts(base::unpack_outcome(packed));
   hide_places(places, bench.known.paths);
   auto findings = look_at_data(bench, places.at(0));
   if (!bench.talk.is_broken()) add(findings, look_at_runs(bench, places.at(1)));

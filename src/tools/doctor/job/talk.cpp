@@ -4,7 +4,7 @@
 #include <list>
 #include <thread>
 
-#include "lockstep/base/error.h"
+#include "lockstep/base/fault.h"
 #include "lockstep/base/files/pack.h"
 #include "lockstep/base/format.h"
 #include "lockstep/comm/meet/peers.h"

@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "course/workshop/course.h"
-#include "course/workshop/guard.h"
-#include "course/workshop/interruption.h"
 #include "course/workshop/overview.h"
+#include "course/workshop/process/guard.h"
+#include "course/workshop/process/interruption.h"
 #include "course/workshop/text_style.h"
 #include "course/workshop/watch.h"
 #include "lockstep/base/error.h"

@@ -43,8 +43,8 @@ int run_export(const std::vector<std::string>& args) {
   const auto checkpoint = saved.checkpoint();
   check_export(checkpoint, asked);
   auto command = saved.command("export");
-  command.told.emplace_back("--output", asked.folder);
-  command.told.emplace_back("--pt2", asked.file);
+  command.must_match.emplace_back("--output", asked.folder);
+  command.must_match.emplace_back("--pt2", asked.file);
   return asked.file.empty() ? train::export_folder(command, checkpoint, asked.folder)
                             : train::export_pt2(command, checkpoint, asked.file);
 }

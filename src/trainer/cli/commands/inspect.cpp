@@ -14,7 +14,7 @@
 #include "lockstep/base/paths.h"
 #include "lockstep/base/readable.h"
 #include "lockstep/base/text.h"
-#include "trainer/cli/model/inspect.h"
+#include "tools/model_check/inspect.h"
 #include "trainer/cli/options.h"
 
 namespace lockstep::cli {
@@ -104,7 +104,7 @@ void print_file_json(const std::string& path, const checkpoint::InspectedFile& f
 }
 
 void print_model(const std::string& path, bool json) {
-  const auto model = inspect_exported(path, digest);
+  const auto model = model_check::inspect_exported(path, digest);
   if (json) return print_file_json(path, model.file, model.facts);
   print_file_table(path, model.file);
   std::fputs(base::readable(model.words).c_str(), stdout);
@@ -125,7 +125,7 @@ int run_inspect(const std::vector<std::string>& args) {
   options.flag("json", json, "print JSON");
   if (!options.parse(args)) return kDone;
   path = base::find_path(path);
-  if (is_exported_file(path)) return print_model(path, json), kDone;
+  if (model_check::is_exported_file(path)) return print_model(path, json), kDone;
   path = checkpoint::file_to_inspect(path);
   const auto file = checkpoint::inspect_file(path, digest);
   json ? print_file_json(path, file) : print_file_table(path, file);

@@ -30,7 +30,7 @@ int run_predict(const std::vector<std::string>& args) {
                      "lockstep predict runs/NAME --input FILE; see lockstep predict --help");
   }
   auto command = saved.command("predict");
-  command.told.emplace_back("--input", wanted.input);
+  command.must_match.emplace_back("--input", wanted.input);
   return train::predict(command, wanted);
 }
 

@@ -6,7 +6,6 @@
 #include "lockstep/base/files/whole_file.h"
 #include "tools/cluster/scheduler.h"
 #include "trainer/cli/job_options.h"
-#include "trainer/cli/options.h"
 
 namespace lockstep::cli {
 namespace {
@@ -23,22 +22,22 @@ void write_new(const std::string& path, const std::string& text) {
 }  // namespace
 
 int run_render(const std::vector<std::string>& args) {
-  std::string scheduler, config, out;
-  JobOptions job;
+  std::string scheduler, out;
+  submit::WantedJob job;
   Options options(
       "render", "the job script that trains a config, as a site wants it",
       {"lockstep render slurm configs/mnist.yaml --nodes 2 > job.slurm",
        "lockstep render pbs configs/mnist.yaml --site gadi --account a00 --gpus-per-node 4 --time 2h"});
   options.positional("pbs|slurm", scheduler, "the scheduler");
-  options.positional("CONFIG.yaml", config, "the config file");
-  job.add_to(options);
+  options.positional("CONFIG.yaml", job.config, "the config file");
+  add_job_options(options, job);
   options.add("out", out, "FILE", "write it there (never over a file)");
   if (!options.parse(args)) return kDone;
   cluster::check_scheduler(scheduler, "lockstep render",
                            "lockstep render pbs CONFIG, or lockstep render slurm CONFIG");
-  const auto site = job.site(scheduler);
-  const auto text = cluster::render(site, job.request(config, site));
-  JobOptions::say_which(site);
+  const auto site = submit::find_site(job, scheduler);
+  const auto text = cluster::render(site, submit::request(job, site));
+  submit::say_which(site);
   if (out.empty()) {
     output::print(text);
     output::check();

@@ -39,7 +39,8 @@ int run_train(const std::vector<std::string>& args) {
   std::replace(trouble.begin(), trouble.end(), '-', '_');
   if (!trouble.empty()) command.sets.push_back("train.provoke=" + trouble);
   command.program = version_line();
-  command.told = {{"the command", "train"}, {"--resume", resume}, {"--trace", command.trace ? "yes" : "no"}};
+  command.must_match = {
+      {"the command", "train"}, {"--resume", resume}, {"--trace", command.trace ? "yes" : "no"}};
   if (as_json && !dry_run)
     throw InputError("--json is of a dry run", "the command line",
                      "add --dry-run; of a run there is its folder: lockstep status --json RUN");

@@ -1,0 +1,232 @@
+#include "lockstep/comm/memory/reduction.h"
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Exception.h>
+#include <c10/util/Half.h>
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+#include "lockstep/comm/memory/slot_copy.h"
+#include "lockstep/kernels/level.h"
+
+namespace lockstep::comm {
+namespace {
+
+using Op = c10d::ReduceOp;
+
+// gloo's comparisons: the first of two equals stays, and NaN is never picked by a comparison it loses
+struct Sum {
+  template <class T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a + b);
+  }
+};
+struct Product {
+  template <class T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a * b);
+  }
+};
+struct Min {
+  template <class T>
+  static T apply(T a, T b) {
+    return b < a ? b : a;
+  }
+};
+struct Max {
+  template <class T>
+  static T apply(T a, T b) {
+    return a < b ? b : a;
+  }
+};
+// The same with the two changed about.
+template <class F>
+struct Swapped {
+  template <class T>
+  static T apply(T a, T b) {
+    return F::apply(b, a);
+  }
+};
+struct And {
+  template <class T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a & b);
+  }
+};
+struct Or {
+  template <class T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a | b);
+  }
+};
+struct Xor {
+  template <class T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a ^ b);
+  }
+};
+
+struct Places {
+  const std::byte* const* sources;
+  size_t count;
+  std::byte* const* outs;
+  size_t out_count;
+};
+
+// Two sources need no block. `outs` are apart from them or exactly one of them: no element waits for another.
+template <class T, class F, bool second_out>
+LOCKSTEP_INLINE inline void combine_two(const Places& places, size_t at, size_t items) {
+  const T* first = reinterpret_cast<const T*>(places.sources[0]) + at;
+  const T* second = reinterpret_cast<const T*>(places.sources[1]) + at;
+  T* result = reinterpret_cast<T*>(places.outs[0]) + at;
+  T* other = reinterpret_cast<T*>(places.outs[second_out ? 1 : 0]) + at;
+#pragma GCC ivdep
+  for (size_t i = 0; i < items; ++i) {
+    const T value = F::apply(first[i], second[i]);
+    result[i] = value;
+    if constexpr (second_out) other[i] = value;
+  }
+}
+
+// The running result stays in the first-level cache, or in registers, over all sources.
+template <class T, class F>
+LOCKSTEP_INLINE inline void combine_many(const Places& places, size_t at, size_t items) {
+  T block[kPiece / sizeof(T)];
+  const T* first = reinterpret_cast<const T*>(places.sources[0]) + at;
+  std::copy(first, first + items, block);
+  for (size_t s = 1; s < places.count; ++s) {
+    const T* next = reinterpret_cast<const T*>(places.sources[s]) + at;
+#pragma GCC ivdep
+    for (size_t i = 0; i < items; ++i) block[i] = F::apply(block[i], next[i]);
+  }
+  for (size_t o = 0; o < places.out_count; ++o)
+    std::copy(block, block + items, reinterpret_cast<T*>(places.outs[o]) + at);
+}
+
+// The same bits at each level: no element meets another.
+template <class T, class F>
+void combine_into(const std::byte* const* sources, size_t count, std::byte* const* outs, size_t out_count,
+                  size_t items) {
+  const Places places{sources, count, outs, out_count};
+  kernels::run_at(kernels::level(), [&](auto) LOCKSTEP_INLINE {
+    constexpr size_t kBlock = kPiece / sizeof(T);
+    for (size_t at = 0; at < items; at += kBlock) {
+      const size_t n = std::min(kBlock, items - at), next = at + n;
+      for (size_t o = 0; o < out_count; ++o)
+        fetch_to_write(outs[o] + next * sizeof(T), std::min(kBlock, items - next) * sizeof(T));
+      if (count == 2 && out_count == 1) {
+        combine_two<T, F, false>(places, at, n);
+      } else if (count == 2 && out_count == 2) {
+        combine_two<T, F, true>(places, at, n);
+      } else {
+        combine_many<T, F>(places, at, n);
+      }
+    }
+  });
+}
+
+template <class T, class F>
+void combine(const std::byte* const* sources, size_t count, std::byte* out, size_t items) {
+  combine_into<T, F>(sources, count, &out, 1, items);
+}
+
+template <class T, class F>
+Reduction by(void (*divide)(std::byte* data, size_t items, int world) = nullptr) {
+  return {sizeof(T), combine<T, F>, divide, combine_into<T, F>};
+}
+
+template <class T>
+void divide(std::byte* data, size_t items, int world) {
+  T* values = reinterpret_cast<T*>(data);
+  for (size_t i = 0; i < items; ++i) values[i] = static_cast<T>(values[i] / static_cast<T>(world));
+}
+
+template <class T>
+Reduction numbers(Op::RedOpType op, bool on_the_left) {
+  switch (op) {
+    case Op::SUM:
+      return by<T, Sum>();
+    case Op::AVG:
+      return by<T, Sum>(divide<T>);
+    case Op::PRODUCT:
+      return by<T, Product>();
+    case Op::MIN:
+      return on_the_left ? by<T, Swapped<Min>>() : by<T, Min>();
+    case Op::MAX:
+      return on_the_left ? by<T, Swapped<Max>>() : by<T, Max>();
+    default:
+      return {};
+  }
+}
+
+template <class T>
+Reduction integers(Op::RedOpType op) {
+  switch (op) {
+    case Op::BAND:
+      return by<T, And>();
+    case Op::BOR:
+      return by<T, Or>();
+    case Op::BXOR:
+      return by<T, Xor>();
+    default:
+      return numbers<T>(op, false);  // equals are the same
+  }
+}
+
+// A bool is a byte of 0 or 1, and stays one: a sum is "any", a product "all".
+Reduction bools(Op::RedOpType op) {
+  switch (op) {
+    case Op::SUM:
+    case Op::MAX:
+    case Op::BOR:
+      return by<uint8_t, Or>();
+    case Op::PRODUCT:
+    case Op::MIN:
+    case Op::BAND:
+      return by<uint8_t, And>();
+    case Op::BXOR:
+      return by<uint8_t, Xor>();
+    default:
+      return {};
+  }
+}
+
+Reduction reduction_for(c10::ScalarType type, Op::RedOpType op, bool on_the_left) {
+  switch (type) {
+    case c10::ScalarType::Float:
+      return numbers<float>(op, on_the_left);
+    case c10::ScalarType::Double:
+      return numbers<double>(op, on_the_left);
+    case c10::ScalarType::Half:
+      return numbers<c10::Half>(op, on_the_left);
+    case c10::ScalarType::BFloat16:
+      return numbers<c10::BFloat16>(op, on_the_left);
+    case c10::ScalarType::Byte:
+      return integers<uint8_t>(op);
+    case c10::ScalarType::Char:
+      return integers<int8_t>(op);
+    case c10::ScalarType::Short:
+      return integers<int16_t>(op);
+    case c10::ScalarType::Int:
+      return integers<int32_t>(op);
+    case c10::ScalarType::Long:
+      return integers<int64_t>(op);
+    case c10::ScalarType::Bool:
+      return bools(op);
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+Reduction find_reduction(c10::ScalarType type, Op::RedOpType op, bool on_the_left) {
+  const Reduction reduction = reduction_for(type, op, on_the_left);
+  TORCH_CHECK(reduction.combine, "cannot reduce ", c10::toString(type), " with operation ",
+              static_cast<int>(op), " (0 sum, 1 average, 2 product, 3 min, 4 max, 5 to 7 bits of integers)");
+  return reduction;
+}
+
+}  // namespace lockstep::comm

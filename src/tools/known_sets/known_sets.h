@@ -1,0 +1,24 @@
+#pragma once
+// The known data sets on this disk: what is here, brought, and compared with its digests. A line is printed
+// for each file.
+
+#include <string>
+#include <vector>
+
+#include "lockstep/data/catalog.h"
+#include "lockstep/data/fetch.h"
+
+namespace lockstep::known_sets {
+
+using Sets = std::vector<data::KnownSet>;
+
+/// `root`: the folder of the one set; empty = data/NAME of each.
+void list(const Sets& sets, const std::string& root);
+
+/// InputError where a file is missing or damaged. Of several sets those that were fetched.
+void verify(const Sets& sets, const std::string& root);
+
+/// Brings what is missing and unpacks it. Nothing is overwritten: InputError for another file of that name.
+void fetch(const Sets& sets, const std::string& root, const data::FetchOptions& options);
+
+}  // namespace lockstep::known_sets

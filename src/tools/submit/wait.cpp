@@ -1,0 +1,138 @@
+#include "tools/submit/wait.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "lockstep/base/files/output.h"
+#include "lockstep/base/format.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
+#include "lockstep/launch/process/terminal.h"
+#include "tools/cluster/scheduler.h"
+#include "tools/cluster/watch.h"
+#include "tools/report/run_list.h"
+#include "tools/submit/interrupts.h"
+#include "tools/submit/job_screen.h"
+#include "trainer/run_folder/console.h"
+
+namespace lockstep::submit {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using cluster::Standing;
+
+constexpr auto kBetweenLooks = 200ms;
+
+void say(const std::optional<std::string>& text) {
+  if (text) log::warning(*text);
+}
+
+// Nothing where somebody has interrupted us.
+std::optional<Standing> wait_for_one(const Submission& submission, const SubmittedJob& job) {
+  JobScreen screen(submission.scheduler.name, submission.name);
+  cluster::SchedulerPoll asking(submission.scheduler);
+  std::vector<cluster::JobWatch> watches{cluster::JobWatch(job.id, job.record)};
+  for (; !watches[0].over(); std::this_thread::sleep_for(kBetweenLooks)) {
+    if (Interrupts::came()) return std::nullopt;
+    const auto& standing = watches[0].look();
+    if (standing.phase != Standing::over) screen.show(standing);
+    say(asking.ask(watches));
+  }
+  screen.end(watches[0].standing());
+  return watches[0].standing();
+}
+
+// A link that stops early hands over to the next; one that finds nothing to do has no run of its own.
+int wait_for_chain(const Submission& submission) {
+  int status = kFailed;
+  for (size_t i = 0; i < submission.jobs.size(); ++i) {
+    if (submission.jobs.size() > 1) log::info(format("link {} of {}", i + 1, submission.jobs.size()));
+    const auto standing = wait_for_one(submission, submission.jobs[i]);
+    if (!standing) return leave_alone(submission);
+    if (i == 0 || !standing->folder.empty()) status = standing->status;
+    if (status != kStoppedEarly || standing->status != kStoppedEarly) return status;
+  }
+  return status;
+}
+
+void say_ended(const Submission& submission, const SubmittedJob& job, const Standing& standing,
+               run_folder::Console& console) {
+  const auto log = cluster::log_of(submission.scheduler.name, submission.name, standing.job);
+  console.line(format("task {} ({}): {}", job.id, base::printable(job.what), end_of(standing, log)));
+}
+
+std::string counts(const std::vector<cluster::JobWatch>& watches) {
+  const auto count = [&](Standing::Phase phase) {
+    return std::ranges::count_if(watches, [&](const auto& one) { return one.standing().phase == phase; });
+  };
+  const auto missing = count(Standing::missing);
+  return format("{} tasks: {} queued, {} running, {} over{}", watches.size(),
+                count(Standing::queued) + count(Standing::again),
+                count(Standing::running) + count(Standing::ending), count(Standing::over),
+                missing > 0
+                    ? format(", {} that the scheduler does not know (waiting for a word of them)", missing)
+                    : "");
+}
+
+bool any_missing(const std::vector<cluster::JobWatch>& watches) {
+  return std::ranges::any_of(watches,
+                             [](const auto& watch) { return watch.standing().phase == Standing::missing; });
+}
+
+void print_sweep(const std::vector<cluster::JobWatch>& watches) {
+  std::vector<fs::path> folders;
+  for (const auto& watch : watches) {
+    if (!watch.standing().folder.empty()) folders.push_back(watch.standing().folder);
+  }
+  const auto list = report::list_runs(folders);
+  for (const auto& [folder, why] : list.passed_over) log::warning(format("skipped: {}: {}", folder, why));
+  const auto terminal = launch::terminal_behind(1);
+  output::print("\n" + report::run_table(list, terminal ? terminal->width() : 0));
+}
+
+// That of all where they agree.
+int status_of(const std::vector<cluster::JobWatch>& watches) {
+  std::set<int> all;
+  for (const auto& watch : watches) all.insert(watch.standing().status);
+  return all.size() == 1 ? *all.begin() : kFailed;
+}
+
+int wait_for_sweep(const Submission& submission) {
+  std::vector<cluster::JobWatch> watches;
+  for (const auto& job : submission.jobs) watches.emplace_back(job.id, job.record);
+  cluster::SchedulerPoll asking(submission.scheduler);
+  run_folder::Console console(true);
+  size_t over = 0;
+  bool missing = false;
+  while (over < watches.size()) {
+    if (Interrupts::came()) return console.clear(), leave_alone(submission);
+    for (size_t i = 0; i < watches.size(); ++i) {
+      if (watches[i].over() || watches[i].look().phase != Standing::over) continue;
+      ++over;
+      say_ended(submission, submission.jobs[i], watches[i].standing(), console);
+    }
+    console.progress(counts(watches));
+    if (any_missing(watches) != missing && (missing = !missing)) log::info(counts(watches));
+    say(asking.ask(watches));
+    if (over < watches.size()) std::this_thread::sleep_for(kBetweenLooks);
+  }
+  console.clear();
+  print_sweep(watches);
+  return status_of(watches);
+}
+
+}  // namespace
+
+int leave_alone(const Submission& submission) {
+  log::info("no longer waiting: the job goes on by itself\n" + how_to_follow(submission));
+  return kInterrupted;
+}
+
+int wait_for(const Submission& submission) {
+  return submission.sweep ? wait_for_sweep(submission) : wait_for_chain(submission);
+}
+
+}  // namespace lockstep::submit

@@ -1,0 +1,61 @@
+#include "tools/submit/plan.h"
+
+#include <gtest/gtest.h>
+
+#include "refusal.h"
+#include "temp_folder.h"
+
+namespace lockstep::submit {
+namespace {
+
+class Planned : public ::testing::Test {
+ protected:
+  Plan plan(const std::vector<std::string>& sweeps, int64_t links, const std::string& site) const {
+    const WantedJob job{.config = config_, .site = site};
+    return make_plan(job, "", sweeps, links);
+  }
+  Plan plan(const std::vector<std::string>& sweeps = {}, int64_t links = 1) const {
+    return plan(sweeps, links, slurm_);
+  }
+  bool has(const std::string& text, const std::string& part) const {
+    return text.find(part) != std::string::npos;
+  }
+
+  test::TempFolder scratch_;
+  const std::string runs_ = scratch_ / "runs";
+  const std::string config_ = scratch_.write("c.yaml", "run: {name: mine, dir: '" + runs_ + "'}\n");
+  const std::string slurm_ = scratch_.write("slurm.yaml", "scheduler: slurm\n");
+  const std::string bare_ = scratch_.write("bare.yaml", "scheduler: slurm\narrays: no\n");
+};
+
+TEST_F(Planned, JobsKeepTheirFilesBesideTheRunsAndNothingIsWritten) {
+  const auto one = plan();
+  EXPECT_EQ(one.stem.parent_path(), runs_ + "/.jobs");
+  EXPECT_EQ(file_of(one, 1, ".sh"), one.stem.string() + ".sh");
+  EXPECT_TRUE(has(shown(one), "sbatch"));
+  EXPECT_FALSE(std::filesystem::exists(runs_));
+}
+
+TEST_F(Planned, LinksOfAChainWaitForTheOneBefore) {
+  const auto chain = plan({}, 3);
+  EXPECT_EQ(file_of(chain, 2, ".record"), chain.stem.string() + ".2.record");
+  EXPECT_FALSE(has(script_of(chain, 1, ""), "afterany"));
+  EXPECT_TRUE(has(script_of(chain, 2, "17"), "afterany:17"));
+  EXPECT_TRUE(has(script_of(chain, 2, "17"), "LOCKSTEP_LINK=2"));
+  const auto text = shown(chain);
+  EXPECT_TRUE(has(text, "afterany:JOB-OF-LINK-1") && has(text, "afterany:JOB-OF-LINK-2"));
+}
+
+TEST_F(Planned, SweepHasATaskForEachCombinationWhoseConfigIsRight) {
+  EXPECT_EQ(plan({"optim.lr=0.1,0.01", "run.seed=0..2"}, 1).request.sweep.size(), 6u);
+  EXPECT_TRUE(has(test::refusal([&] { plan({"optim.lr=0.1,fast"}, 1); }), "optim.lr"));
+}
+
+TEST_F(Planned, SweepIsRefusedWhereTheSiteTakesNoArrays) {
+  EXPECT_EQ(test::refusal([&] { plan({"run.seed=0..2"}, 1, bare_); }),
+            "bare takes no job arrays, so there is no --sweep / " + bare_ +
+                " / submit each run by itself, with --set");
+}
+
+}  // namespace
+}  // namespace lockstep::submit
