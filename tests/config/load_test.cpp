@@ -1,4 +1,5 @@
 #include "trainer/config/load.h"
+#include "trainer/config/config_text.h"
 
 #include <filesystem>
 #include <fstream>

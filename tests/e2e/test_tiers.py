@@ -125,7 +125,7 @@ def test_a_type_name_stands_in_one_header():
 def test_a_change_touches_its_module_or_its_folder():
     names = ["src/lockstep/comm/memory/bell.cpp", "tests/base/text_test.cpp", "docs/ddp.md", "tests/e2e/test_stop.py", "src/trainer/cli/a.h",
              "src/trainer/step/step.cpp", "src/tools/doctor/node/gpus.cpp"]
-    assert changes.parts_of(names) == {"comm/memory", "comm", "base", "docs", "cli", "step", "loop", "doctor/node", "doctor"}
+    assert changes.parts_of(names) == {"comm/memory", "comm/node", "comm", "base", "docs", "cli", "step", "loop", "doctor/node", "doctor"}
     assert changes.test_files_of(names) == ["tests/e2e/test_stop.py"]
     assert "tests/e2e/test_slurm.py" in changes.test_files_of(["tests/e2e/slurm_kit.py"])
 

@@ -11,6 +11,7 @@
 #include "tools/bench/dp_vs_ddp_processes.h"
 #include "tools/bench/dp_vs_ddp_report.h"
 #include "tools/bench/report.h"
+#include "trainer/config/config_text.h"
 #include "trainer/config/load.h"
 
 namespace lockstep::bench {

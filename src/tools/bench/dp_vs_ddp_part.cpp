@@ -15,6 +15,7 @@
 #include "lockstep/parallel/replicas/device_memory.h"
 #include "tools/bench/clock.h"
 #include "tools/bench/dp_vs_ddp.h"
+#include "trainer/config/config_text.h"
 #include "trainer/config/load.h"
 #include "trainer/step/step.h"
 

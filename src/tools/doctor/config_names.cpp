@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "trainer/config/load.h"
+#include "trainer/config/config_text.h"
 #include "trainer/config/yaml.h"
 
 namespace lockstep::doctor {

@@ -63,7 +63,7 @@ void unpack_set(const data::KnownSet& set, const std::string& root) {
 
 }  // namespace
 
-void list(const Sets& sets, const std::string& root) {
+void list(const std::vector<data::KnownSet>& sets, const std::string& root) {
   for (const auto& set : sets) {
     double bytes = 0;
     size_t there = 0;
@@ -78,7 +78,7 @@ void list(const Sets& sets, const std::string& root) {
   }
 }
 
-void verify(const Sets& sets, const std::string& root) {
+void verify(const std::vector<data::KnownSet>& sets, const std::string& root) {
   static constexpr const char* kWords[] = {"ok", "missing", "damaged"};
   int bad = 0;
   for (const auto& set : sets) {
@@ -97,7 +97,8 @@ void verify(const Sets& sets, const std::string& root) {
                    "lockstep data fetch brings them");
 }
 
-void fetch(const Sets& sets, const std::string& root, const data::FetchOptions& options) {
+void fetch(const std::vector<data::KnownSet>& sets, const std::string& root,
+           const data::FetchOptions& options) {
   for (const auto& set : sets) {
     for (const auto& file : set.files) {
       const auto path = path_of(set, file, root);

@@ -10,15 +10,14 @@
 
 namespace lockstep::known_sets {
 
-using Sets = std::vector<data::KnownSet>;
-
 /// `root`: the folder of the one set; empty = data/NAME of each.
-void list(const Sets& sets, const std::string& root);
+void list(const std::vector<data::KnownSet>& sets, const std::string& root);
 
 /// InputError where a file is missing or damaged. Of several sets those that were fetched.
-void verify(const Sets& sets, const std::string& root);
+void verify(const std::vector<data::KnownSet>& sets, const std::string& root);
 
 /// Brings what is missing and unpacks it. Nothing is overwritten: InputError for another file of that name.
-void fetch(const Sets& sets, const std::string& root, const data::FetchOptions& options);
+void fetch(const std::vector<data::KnownSet>& sets, const std::string& root,
+           const data::FetchOptions& options);
 
 }  // namespace lockstep::known_sets

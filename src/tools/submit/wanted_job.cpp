@@ -9,6 +9,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/identify.h"
+#include "trainer/config/config_text.h"
 #include "trainer/config/numbers.h"
 
 namespace lockstep::submit {

@@ -72,25 +72,25 @@ std::string meet(launch::Runtime& runtime) {
 }
 
 // Only rank 0 reads all the others' lines.
-Heard gather(const launch::Runtime& runtime, Process own, std::string apart,
-             const launch::Environment& environment) {
-  Heard heard;
+Answers gather(const launch::Runtime& runtime, Process own, std::string apart,
+               const launch::Environment& environment) {
+  Answers answers;
   const auto make_report = [&](const std::vector<std::string>& texts) {
-    heard.report = report_of(texts, runtime.job(), environment);
-    return deviceless(*heard.report);
+    answers.report = report_of(texts, runtime.job(), environment);
+    return deviceless(*answers.report);
   };
   if (apart.empty()) {
     try {
-      heard.deviceless = comm::ask_rank_zero(runtime, pack(own), make_report, patience_of(runtime));
-      return heard;
+      answers.deviceless = comm::ask_rank_zero(runtime, pack(own), make_report, patience_of(runtime));
+      return answers;
     } catch (const std::exception& error) {
       if (runtime.has_mpi()) throw;
       apart = first_line(error);
     }
   }
   own.job.warnings.push_back("the other ranks could not be asked, each prints its own lines: " + apart);
-  heard.deviceless = make_report({pack(own)});
-  return heard;
+  answers.deviceless = make_report({pack(own)});
+  return answers;
 }
 
 void refuse_missing_device(const std::string& packed) {
@@ -110,22 +110,22 @@ void refuse_missing_ranks(const Report& report) {
 
 }  // namespace
 
-Heard ask_all(launch::Runtime& runtime, const std::string& device) {
+Answers ask_all(launch::Runtime& runtime, const std::string& device) {
   const launch::Environment environment = launch::current_environment();
   const std::string apart = meet(runtime);
   const Process own = own_process(runtime, device, environment);
   launch::GpuIdentity gpu;
   if (own.device.starts_with(kCuda)) gpu = launch::identify_gpu(std::stoi(own.device.substr(kCuda.size())));
-  Heard heard = gather(runtime, own, apart, environment);
-  heard.met = apart.empty();
-  heard.gpu = gpu;
-  return heard;
+  Answers answers = gather(runtime, own, apart, environment);
+  answers.met = apart.empty();
+  answers.gpu = gpu;
+  return answers;
 }
 
-void refuse_missing(launch::Runtime& runtime, const Heard& heard) {
-  refuse_missing_device(heard.deviceless);
-  if (heard.met) comm::refuse_shared_gpus(runtime, {heard.gpu});
-  if (heard.report) refuse_missing_ranks(*heard.report);
+void refuse_missing(launch::Runtime& runtime, const Answers& answers) {
+  refuse_missing_device(answers.deviceless);
+  if (answers.met) comm::refuse_shared_gpus(runtime, {answers.gpu});
+  if (answers.report) refuse_missing_ranks(*answers.report);
 }
 
 }  // namespace lockstep::whoami

@@ -10,12 +10,6 @@
 
 namespace lockstep::config {
 
-/// A file as it came: its name is for messages alone.
-struct ConfigText {
-  std::string name;
-  std::string text;
-};
-
 /// Shared libraries that a config names (optim.name: ./lion.so): they bring rows of the open tables.
 enum class Libraries {
   leave,  ///< unloaded: what they bring is taken as it is written, and touches no file
@@ -33,9 +27,5 @@ Loaded load_settings(const std::string& text, const std::string& file_name,
 /// What load_settings() left undone where it was to leave libraries: loads them, and judges again what
 /// depends on their rows. `warnings` then holds those that are new.
 void load_libraries(Loaded& loaded);
-
-/// The config file's text, looked for under the working directory, then under LOCKSTEP_HOME; of a run's
-/// folder its config.yaml. Anything but a regular file of at most 1 MB is an InputError.
-ConfigText read_config_text(const std::string& path);
 
 }  // namespace lockstep::config

@@ -23,6 +23,7 @@
 #include "tools/doctor/job/folders.h"
 #include "tools/doctor/job/probes.h"
 #include "tools/doctor/job/within.h"
+#include "trainer/config/config_text.h"
 #include "trainer/config/load.h"
 #include "trainer/run_folder/lock.h"
 

@@ -9,6 +9,7 @@
 #include "lockstep/launch/identify.h"
 #include "trainer/cli/options.h"
 #include "trainer/config/chosen.h"
+#include "trainer/config/config_text.h"
 #include "trainer/config/load.h"
 #include "trainer/config/schema.h"
 #include "trainer/config/write.h"

@@ -12,7 +12,7 @@ namespace lockstep::cli {
 namespace {
 
 struct DataArguments {
-  known_sets::Sets sets;
+  std::vector<data::KnownSet> sets;
   std::string root;
   data::FetchOptions fetch;
 };

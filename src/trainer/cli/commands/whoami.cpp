@@ -18,9 +18,10 @@ int run_whoami(const std::vector<std::string>& args) {
   if (!options.parse(args)) return kDone;
 
   launch::Runtime runtime(launcher, {.leave_timeout = kLeave});
-  const auto heard = whoami::ask_all(runtime, device);
-  if (heard.report) output::print(json ? whoami::as_json(*heard.report) : whoami::as_text(*heard.report));
-  whoami::refuse_missing(runtime, heard);
+  const auto answers = whoami::ask_all(runtime, device);
+  if (answers.report)
+    output::print(json ? whoami::as_json(*answers.report) : whoami::as_text(*answers.report));
+  whoami::refuse_missing(runtime, answers);
   return kDone;
 }
 

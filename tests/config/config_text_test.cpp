@@ -1,4 +1,6 @@
 // Files that are no config: an error each, and nothing is waited for.
+#include "trainer/config/config_text.h"
+
 #include <sys/stat.h>
 #include <unistd.h>
 

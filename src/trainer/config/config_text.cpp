@@ -1,4 +1,5 @@
-// A config's text, from the working directory or LOCKSTEP_HOME.
+#include "trainer/config/config_text.h"
+
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -8,7 +9,6 @@
 #include "lockstep/base/files/nearest_file.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/paths.h"
-#include "trainer/config/load.h"
 
 namespace lockstep::config {
 namespace {
