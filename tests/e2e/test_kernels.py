@@ -19,14 +19,15 @@ def losses(run):
 def test_forty_steps_as_libtorchs(lockstep, mpirun, tmp_path):
     config = write_config(tmp_path, MNIST)
     steps = sets(train__max_steps=40, train__log_every=10)
-    for name in ("exact", "fast"):
-        mpirun(2, lockstep, "train", config, *FAST, *steps, *sets(run__name=name, train__kernels=name), cwd=tmp_path,
-               check=True)
-    exact, fast = (losses(tmp_path / "runs" / name) for name in ("exact", "fast"))
+    for name, kernels, layout in (("exact", "exact", "channels_last"), ("fast", "fast", "channels_last"), ("nchw", "exact", "nchw")):
+        mpirun(2, lockstep, "train", config, *FAST, *steps, *sets(run__name=name, train__kernels=kernels, train__layout=layout),
+               cwd=tmp_path, check=True)
+    exact, fast, nchw = (losses(tmp_path / "runs" / name) for name in ("exact", "fast", "nchw"))
     assert list(fast) == [10, 20, 30, 40]
-    # libtorch's own two layouts are up to 1e-5 apart in these steps; with the taps of a convolution added in another
-    # order it is 7e-4
-    assert fast == pytest.approx(exact, rel=0, abs=2e-5)
+    # With AVX-512 libtorch's own two layouts are up to 1e-5 apart in these steps, and with the taps of a convolution added in
+    # another order it is 7e-4. With AVX2 its layouts themselves add in another order, and the 40th step is 4e-4 apart.
+    for step, loss in fast.items():
+        assert loss == pytest.approx(exact[step], rel=0, abs=max(2e-5, 2 * abs(nchw[step] - exact[step]))), step
     final = [checkpoints(tmp_path / "runs" / name)[-1].read_bytes() for name in ("exact", "fast")]
     assert final[0] != final[1], "both are exact"
 
