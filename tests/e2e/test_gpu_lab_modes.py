@@ -45,9 +45,10 @@ MORE = {
     "two_stage on two GPUs each": Mode("mnist_two_stage", (*SMALL, "model.devices=[0,1]"), 2),
     "bf16, by two": Mode("mnist", (*SMALL, "train.precision=bf16"), 2, 5e-3),
 }
-MODES = {f"{name}, kit": mode for name, mode in modes.ONE.items()} | {f"{name}, kit of two": mode for name, mode in modes.TWO.items()} | MORE
+# The kit's data_parallel takes every GPU, and two devices on the CPU: a batch in four parts and in two has not always the same bits
+MODES = {f"{name}, kit": mode for name, mode in modes.ONE.items() if name != "data_parallel"} | {f"{name}, kit of two": mode for name, mode in modes.TWO.items()} | MORE
 # In the default tier, one of each kind; the rest in --full
-QUICK = {"mnist, kit", "data_parallel, kit", "two_stage on one GPU, kit", "graph, kit", "text, BERT, kit", "torchscript, kit",
+QUICK = {"mnist, kit", "data_parallel over 2", "two_stage on one GPU, kit", "graph, kit", "text, BERT, kit", "torchscript, kit",
          "find_unused, kit of two", "sync_batchnorm, kit of two", "pipeline, kit of two", "tensor, kit of two",
          "sharded, fp16, kit of two", "graph, kit of two", "cartpole, kit of two", "exported, by two", "three ranks",
          "two_stage on two GPUs each"}
