@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "refusal.h"
 #include "trainer/cli/commands.h"
 
 namespace lockstep::test {
@@ -39,20 +40,10 @@ inline std::string printed(const std::function<void()>& act) {
   return ::testing::internal::GetCapturedStdout();
 }
 
-/// "what / where / what to do" of the Kind that is thrown; "" where nothing is.
+/// As refusal_of(), and what was printed until then is not shown.
 template <class Kind = InputError>
 std::string refusal(const std::function<void()>& act) {
-  try {
-    printed(act);
-  } catch (const Kind& error) {
-    return std::string(error.what()) + " / " + error.where() + " / " + error.hint();
-  }
-  return "";
-}
-
-inline ::testing::AssertionResult has(const std::string& text, const std::string& part) {
-  if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << "no '" << part << "' in:\n" << text;
+  return refusal_of<Kind>([&] { printed(act); });
 }
 
 }  // namespace lockstep::test

@@ -8,6 +8,8 @@
 namespace lockstep::submit {
 namespace {
 
+using test::has;
+
 class Planned : public ::testing::Test {
  protected:
   Plan plan(const std::vector<std::string>& sweeps, int64_t links, const std::string& site) const {
@@ -16,9 +18,6 @@ class Planned : public ::testing::Test {
   }
   Plan plan(const std::vector<std::string>& sweeps = {}, int64_t links = 1) const {
     return plan(sweeps, links, slurm_);
-  }
-  bool has(const std::string& text, const std::string& part) const {
-    return text.find(part) != std::string::npos;
   }
 
   test::TempFolder scratch_;
@@ -48,11 +47,11 @@ TEST_F(Planned, LinksOfAChainWaitForTheOneBefore) {
 
 TEST_F(Planned, SweepHasATaskForEachCombinationWhoseConfigIsRight) {
   EXPECT_EQ(plan({"optim.lr=0.1,0.01", "run.seed=0..2"}, 1).request.sweep.size(), 6u);
-  EXPECT_TRUE(has(test::refusal([&] { plan({"optim.lr=0.1,fast"}, 1); }), "optim.lr"));
+  EXPECT_TRUE(has(test::refusal_of([&] { plan({"optim.lr=0.1,fast"}, 1); }), "optim.lr"));
 }
 
 TEST_F(Planned, SweepIsRefusedWhereTheSiteTakesNoArrays) {
-  EXPECT_EQ(test::refusal([&] { plan({"run.seed=0..2"}, 1, bare_); }),
+  EXPECT_EQ(test::refusal_of([&] { plan({"run.seed=0..2"}, 1, bare_); }),
             "bare takes no job arrays, so there is no --sweep / " + bare_ +
                 " / submit each run by itself, with --set");
 }

@@ -43,9 +43,9 @@ TEST_F(Wanted, JobGetsNoGpusWhereTheConfigWantsNone) {
 TEST_F(Wanted, JobThatIsWrongIsRefusedAtOnce) {
   auto asked = job();
   asked.time = "soon";
-  EXPECT_EQ(test::refusal([&] { request(asked, site_); }),
+  EXPECT_EQ(test::refusal_of([&] { request(asked, site_); }),
             "--time soon: no time /  / as in --time 30m, --time 2h or --time 1h30m");
-  EXPECT_NE(test::refusal([&] { request(job({"optim.lr=fast"}), site_); }).find("optim.lr"),
+  EXPECT_NE(test::refusal_of([&] { request(job({"optim.lr=fast"}), site_); }).find("optim.lr"),
             std::string::npos);
 }
 
@@ -53,7 +53,7 @@ TEST_F(Wanted, SiteAndSchedulerAgree) {
   auto asked = job();
   asked.site = site_file_;
   EXPECT_EQ(find_site(asked, "pbs").name, "mine");
-  EXPECT_EQ(test::refusal([&] { find_site(asked, "slurm"); }),
+  EXPECT_EQ(test::refusal_of([&] { find_site(asked, "slurm"); }),
             "mine is a site of pbs, not of slurm / " + site_file_ + " / say pbs in its place");
 }
 

@@ -6,15 +6,14 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "refusal.h"
+
 namespace lockstep::whoami {
 namespace {
 
 using nlohmann::json;
 
-::testing::AssertionResult has(const std::string& text, const std::string& part) {
-  if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << "no '" << part << "' in:\n" << text;
-}
+using test::has;
 
 Process process(int rank, int world) {
   Process made;

@@ -33,6 +33,11 @@ bool is_there(const data::KnownSet& set, const std::string& root) {
   });
 }
 
+[[noreturn]] void refuse_other_file(const std::string& path) {
+  throw InputError("there is another file of this name, or a damaged one", path,
+                   "move it away, then fetch again: nothing is overwritten");
+}
+
 int verify_packed(const data::KnownSet& set, const std::string& root) {
   int bad = 0;
   for (const auto& [member, path] : packed(set, root)) {
@@ -53,9 +58,7 @@ void unpack_set(const data::KnownSet& set, const std::string& root) {
     const auto archive = path_of(set, set.files[0], root);
     const bool good = checkpoint::is_unpacked(archive, member, path);
     std::error_code none;
-    if (!good && std::filesystem::exists(path, none))
-      throw InputError("there is another file of this name, or a damaged one", path,
-                       "move it away, then fetch again: nothing is overwritten");
+    if (!good && std::filesystem::exists(path, none)) refuse_other_file(path);
     if (!good) checkpoint::unpack(archive, member, path);
     output::line(format("{:<8} {}", good ? "ok" : "unpacked", path));
   }
@@ -103,10 +106,7 @@ void fetch(const std::vector<data::KnownSet>& sets, const std::string& root,
     for (const auto& file : set.files) {
       const auto path = path_of(set, file, root);
       const auto state = data::check_file(path, file);
-      if (state == data::FileState::damaged) {
-        throw InputError("there is another file of this name, or a damaged one", path,
-                         "move it away, then fetch again: nothing is overwritten");
-      }
+      if (state == data::FileState::damaged) refuse_other_file(path);
       std::error_code none;
       if (state == data::FileState::good)
         std::filesystem::remove(path + ".part", none);  // nothing is left to go on with

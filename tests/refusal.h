@@ -1,0 +1,29 @@
+#pragma once
+// What is refused, and with which words; and whether a text has them.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::test {
+
+/// "what / where / what to do" of the Kind that is thrown; "" where none is.
+template <class Kind = InputError>
+std::string refusal_of(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Kind& error) {
+    return std::string(error.what()) + " / " + error.where() + " / " + error.hint();
+  }
+  return "";
+}
+
+inline ::testing::AssertionResult has(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "no '" << part << "' in:\n" << text;
+}
+
+}  // namespace lockstep::test
