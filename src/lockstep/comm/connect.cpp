@@ -46,15 +46,11 @@ struct Joining {
   std::shared_ptr<RollCall> roll = nullptr;
 };
 
-bool has_algorithm(const LaunchOptions& options) {
-  return options.allreduce != "auto";
-}
-
 // c10d's Logger takes whatever is called "gloo" for a ProcessGroupGloo: an algorithm over it is a custom one.
 Group::BackendType add_to_cpu(Group& group, Group::BackendType type, BackendPtr backend,
                               const Joining& joining) {
   const auto& options = joining.options;
-  if (!has_algorithm(options)) {
+  if (!options.has_algorithm()) {
     group.setBackend(c10::kCPU, type, std::move(backend));
     return type;
   }
@@ -74,7 +70,7 @@ Group::BackendType add_gloo(Group& group, const Joining& joining) {
 // An algorithm has messages of its own.
 Group::BackendType add_shared(Group& group, const Joining& joining) {
   const auto& options = joining.options;
-  if (has_algorithm(options)) return add_gloo(group, joining);
+  if (options.has_algorithm()) return add_gloo(group, joining);
   auto backend = make_shared_backend(make_gloo(joining.store, joining.job, options, joining.roll),
                                      joining.roll, options.join_timeout, options.timeout);
   const auto type =
@@ -173,7 +169,7 @@ const Kind& find_kind(const launch::Runtime& runtime, const LaunchOptions& optio
 
 // Before anybody waits for anybody.
 void check_algorithm(const Kind& kind, const LaunchOptions& options) {
-  if (!has_algorithm(options)) {
+  if (!options.has_algorithm()) {
     if (options.latency_us == 0 && options.bandwidth_gbit == 0) return;
     throw InputError("a slow network is made of messages, and the backend's own all-reduce has none",
                      "launch.latency_us, launch.bandwidth_gbit",
@@ -267,7 +263,7 @@ std::string backend_for(const launch::Runtime& runtime, const LaunchOptions& opt
   if (on_gpu) return "nccl";
   const auto& job = runtime.job();
   const bool a_rank_each = job.nodes > 1 && job.nodes == job.world;  // no node has anything to share
-  return a_rank_each || has_algorithm(options) ? "gloo" : "shared";
+  return a_rank_each || options.has_algorithm() ? "gloo" : "shared";
 }
 
 ProcessGroup connect(launch::Runtime& runtime, const LaunchOptions& options, c10::Device device,

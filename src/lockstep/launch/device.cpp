@@ -110,7 +110,7 @@ std::string hint_for_few(int count, int visible) {
 // What of the options needs the tensors on CPUs.
 std::string cpu_alone(const LaunchOptions& options) {
   if (sums_on_cpus(options.backend)) return "launch.backend is " + options.backend;
-  return options.allreduce == "auto" ? "" : "launch.allreduce is " + options.allreduce;
+  return options.has_algorithm() ? "launch.allreduce is " + options.allreduce : "";
 }
 
 }  // namespace
@@ -120,7 +120,7 @@ bool sums_on_cpus(const std::string& backend) {
 }
 
 bool is_staged(const LaunchOptions& options) {
-  return options.device == "cuda" && options.allreduce == "auto" &&
+  return options.device == "cuda" && !options.has_algorithm() &&
          (options.backend == "shared" || options.backend == "gloo");
 }
 

@@ -18,6 +18,8 @@ struct LaunchOptions {
   std::chrono::milliseconds join_timeout{60'000};  // for every rank to arrive
   std::chrono::milliseconds timeout{600'000};      // for one collective
 
+  /// Sums are an algorithm's of comm/algorithms.
+  bool has_algorithm() const { return allreduce != "auto"; }
   bool operator==(const LaunchOptions&) const = default;
 };
 

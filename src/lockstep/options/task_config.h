@@ -39,6 +39,10 @@ struct TaskSettings {
   std::string class_weights = "none";          // none | balanced
   std::map<std::string, std::string> options;  // for a task of the user's own: whatever it reads
 
+  /// Its labels are numbers, not classes.
+  bool is_regression() const { return kind == "regression"; }
+  /// The loss counts a class the more, the fewer samples it has.
+  bool weighs_classes() const { return class_weights != "none"; }
   bool operator==(const TaskSettings&) const = default;
 };
 

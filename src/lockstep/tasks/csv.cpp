@@ -22,7 +22,7 @@ TableRecipe csv(const TaskConfig& settings, bool) {
           .eval_file = table_path(settings.data.root, task.eval_file),
           .csv = {.delimiter = task.delimiter.empty() ? ',' : task.delimiter[0],
                   .header = task.header,
-                  .numbers = task.kind == "regression",
+                  .numbers = task.is_regression(),
                   .label = task.label,
                   .features = task.features,
                   .ignore = task.ignore,

@@ -76,7 +76,7 @@ class FolderTask : public Task {
     data.notes = base::unpack_texts(texts[4]);
     data.notes.push_back(balance_text("train", counts, names));
     data.notes.push_back(balance_text("eval", class_counts(eval.labels, classes), names));
-    if (settings.task.class_weights == "balanced") data.class_weights = balanced_weights(counts);
+    if (settings.task.weighs_classes()) data.class_weights = balanced_weights(counts);
     return data;
   }
 

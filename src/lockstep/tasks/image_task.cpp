@@ -96,7 +96,7 @@ TaskData ImageTask::data(const TaskConfig& settings, const NodeShare& node) {
   const auto counts = class_counts(train_y, classes);
   data.notes = {balance_text("train", counts, data.class_names),
                 balance_text("eval", class_counts(eval_y, classes), data.class_names)};
-  if (settings.task.class_weights == "balanced") data.class_weights = balanced_weights(counts);
+  if (settings.task.weighs_classes()) data.class_weights = balanced_weights(counts);
   return data;
 }
 

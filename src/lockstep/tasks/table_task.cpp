@@ -279,7 +279,7 @@ TaskData TableTask::data(const TaskConfig& settings, const NodeShare& node) {
   if (regression_) return data;
   const auto classes = static_cast<int64_t>(data.class_names.size());
   const auto counts = class_counts(set.tensors[1], classes);
-  if (settings.task.class_weights == "balanced") {
+  if (settings.task.weighs_classes()) {
     data.class_weights = balanced_weights(counts);
     std::vector<std::string> weights;
     for (int64_t i = 0; i < classes; ++i) {

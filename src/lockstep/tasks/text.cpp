@@ -21,9 +21,8 @@ TextRecipe text(const TaskConfig& settings, TextTask::Look) {
   if (task.text.size() > 2)
     throw InputError(format("{} columns of texts cannot be read together", task.text.size()), "task.text",
                      "name one, or the two of a pair");
-  TextRecipe recipe{
-      .train = file_at(settings, task.file),
-      .columns = {.texts = task.text, .label = task.label, .numbers = task.kind == "regression"}};
+  TextRecipe recipe{.train = file_at(settings, task.file),
+                    .columns = {.texts = task.text, .label = task.label, .numbers = task.is_regression()}};
   if (!task.eval_file.empty()) recipe.eval = {file_at(settings, task.eval_file)};
   return recipe;
 }

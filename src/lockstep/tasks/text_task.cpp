@@ -193,7 +193,7 @@ TaskData TextTask::data(const TaskConfig& settings, const NodeShare& node) {
     if (split.train.empty())
       throw InputError("no row is left to train on", sets.paths[0], "lower task.eval_fraction");
     add_balance(data, targets_at(train.targets, split.train), targets_at(train.targets, split.eval),
-                settings.task.class_weights == "balanced");
+                settings.task.weighs_classes());
     scale_labels(data, sets, targets_at(train.targets, split.train), settings.task);
     data.train = std::make_shared<TokenSet>(train, split.train, sets.pad);
     data.eval = std::make_shared<TokenSet>(train, split.eval, sets.pad);
@@ -201,7 +201,7 @@ TaskData TextTask::data(const TaskConfig& settings, const NodeShare& node) {
   }
   std::vector<at::Tensor> targets;
   for (size_t i = 1; i < sets.files.size(); ++i) targets.push_back(sets.files[i].tokens.targets);
-  add_balance(data, train.targets, at::cat(targets), settings.task.class_weights == "balanced");
+  add_balance(data, train.targets, at::cat(targets), settings.task.weighs_classes());
   scale_labels(data, sets, train.targets, settings.task);
   data.train = std::make_shared<TokenSet>(std::vector<Tokens>{train}, sets.pad);
   data.eval = joined_files(sets, 1);

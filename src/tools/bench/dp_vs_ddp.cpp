@@ -41,10 +41,11 @@ void verify(const std::string& way, const DpVsDdpFound& found, const DpVsDdpFoun
 void check_config(const DpVsDdp& wanted) {
   const auto file = config::read_config_text(wanted.config);
   const auto loaded = config::load_settings(file.text, file.name, wanted.sets, launch::current_environment());
-  const auto& weights = loaded.settings.task.class_weights;
-  if (weights == "none") return;
-  throw InputError(format("with task.class_weights {} DDP's loss is another than one process's", weights),
-                   wanted.config, "compare without them: --set task.class_weights=none");
+  const auto& task = loaded.settings.task;
+  if (!task.weighs_classes()) return;
+  throw InputError(
+      format("with task.class_weights {} DDP's loss is another than one process's", task.class_weights),
+      wanted.config, "compare without them: --set task.class_weights=none");
 }
 
 Results measure_runs(const DpVsDdp& wanted) {

@@ -38,7 +38,7 @@ void check_unused(const Settings& settings) {
   };
   constexpr const char* kLeave = "leave it at its default: the bench does without";
   constexpr const char* kDelay = "leave it out: the bench slows messages down by --latency and --bandwidth";
-  const Row rows[] = {{settings.ddp.comm_hook != "none", "ddp.comm_hook", kLeave},
+  const Row rows[] = {{settings.ddp.has_hook(), "ddp.comm_hook", kLeave},
                       {settings.optim.sharded, "optim.sharded", kLeave},
                       {settings.train.accumulate > 1, "train.accumulate", kLeave},
                       {settings.launch.latency_us != 0, "launch.latency_us", kDelay},

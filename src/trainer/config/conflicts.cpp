@@ -28,14 +28,13 @@ const Choice kOnDevices = {"train.mode", "data_parallel",
                            [](const S& s) { return s.train.mode == TrainMode::data_parallel; }};
 const Choice kTwoStage = {"model.name", "two_stage", [](const S& s) { return s.model.name == "two_stage"; }};
 const Choice kOwnAllReduce = {"launch.allreduce", "other than auto",
-                              [](const S& s) { return s.launch.allreduce != "auto"; }};
+                              [](const S& s) { return s.launch.has_algorithm(); }};
 const Choice kNoAllReduce = {"launch.allreduce", "auto",
-                             [](const S& s) { return s.launch.allreduce == "auto"; }};
-const Choice kRegression = {"task.kind", "regression", [](const S& s) {
-                              return s.task.kind == "regression" && is_read("task.kind", s);
-                            }};
+                             [](const S& s) { return !s.launch.has_algorithm(); }};
+const Choice kRegression = {"task.kind", "regression",
+                            [](const S& s) { return s.task.is_regression() && is_read("task.kind", s); }};
 const Choice kAsWorld = {"train.as_world", "above 0", [](const S& s) { return s.train.as_world > 0; }};
-const Choice kProvoke = {"train.provoke", "", [](const S& s) { return s.train.provoke != "none"; }};
+const Choice kProvoke = {"train.provoke", "", [](const S& s) { return s.train.provokes(); }};
 
 constexpr const char* kNotCaptured = "a captured step has no place for it";
 constexpr const char* kNoMessages = "slow messages down, and auto has none";
@@ -66,7 +65,7 @@ const std::vector<Conflict>& conflicts() {
        kNoClasses,
        "leave out task.classes"},
       {kRegression,
-       {"task.class_weights", "other than none", [](const S& s) { return s.task.class_weights != "none"; }},
+       {"task.class_weights", "other than none", [](const S& s) { return s.task.weighs_classes(); }},
        kNoClasses,
        "leave out task.class_weights"},
       {kRegression,
@@ -100,7 +99,7 @@ const std::vector<Conflict>& conflicts() {
        "set train.layout to nchw or channels_last"},
       {kAsWorld,
        {"launch.allreduce", "other than auto and ring",
-        [](const S& s) { return s.launch.allreduce != "auto" && s.launch.allreduce != "ring"; }},
+        [](const S& s) { return s.launch.has_algorithm() && s.launch.allreduce != "ring"; }},
        "its sums are in another order than gloo's",
        "leave launch.allreduce at auto, or take ring"},
       {kAsWorld, kGraph, "a captured step has NCCL's sums, whose order depends on the number of GPUs",
@@ -129,7 +128,7 @@ const std::vector<Conflict>& conflicts() {
        kNotCaptured,
        "set optim.sharded to false"},
       {kGraph,
-       {"ddp.comm_hook", "other than none", [](const S& s) { return s.ddp.comm_hook != "none"; }},
+       {"ddp.comm_hook", "other than none", [](const S& s) { return s.ddp.has_hook(); }},
        kNotCaptured,
        "set ddp.comm_hook to none"},
       {kGraph,

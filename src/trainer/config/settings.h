@@ -39,6 +39,7 @@ struct DdpSettings {
   std::string comm_hook = "none";                   // a row of the table of comm hooks
   std::map<std::string, std::string> options = {};  // for a hook of the user's own
 
+  bool has_hook() const { return comm_hook != "none"; }
   bool operator==(const DdpSettings&) const = default;
 };
 
@@ -87,6 +88,7 @@ struct TrainSettings {
   bool nvtx = false;             // ranges for Nsight Systems
   std::string provoke = "none";  // a trouble made on purpose
 
+  bool provokes() const { return provoke != "none"; }
   bool operator==(const TrainSettings&) const = default;
 };
 

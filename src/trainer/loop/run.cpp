@@ -131,7 +131,7 @@ RunPlace open_place(const Setup& setup, const Settings& asked, const std::string
 }
 
 void provoke(Start& start, const Setup& setup) {
-  if (setup.settings.train.provoke == "none") return;
+  if (!setup.settings.train.provokes()) return;
   const auto provocation = std::make_shared<Provocation>(setup.settings, setup.mesh->data());
   start.after_step = [provocation](int64_t step) { provocation->after_step(step); };
   start.shown_loss = [provocation](double mean, const LossTrace& losses) {
@@ -176,7 +176,7 @@ std::unique_ptr<Trainer> make_trainer(const Setup& setup, Learner learner, const
 // What a run's bits may be compared with.
 void say_all_reduce(const Setup& setup) {
   const auto& launch = setup.settings.launch;
-  if (launch.allreduce == "auto" || !setup.team->group()) return;
+  if (!launch.has_algorithm() || !setup.team->group()) return;
   const int world = std::max(setup.mesh->data().world(), setup.mesh->tensor().world());  // that sum
   const bool same = find_all_reduce(launch.allreduce).has_bits_of_gloo(world);
   log::info(

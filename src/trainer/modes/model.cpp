@@ -33,7 +33,7 @@ class SingleModel : public TrainedModel {
 // and a second sum, would change nothing but the order of parameters in a bucket. That counts in gloo's sums
 // of three ranks and more, and in hooks that take a bucket as a whole.
 bool looks_for_unused(Net& net, const Team& team, const DdpSettings& settings) {
-  if (!settings.find_unused_parameters || !is_all_dense(net) || settings.comm_hook != "none")
+  if (!settings.find_unused_parameters || !is_all_dense(net) || settings.has_hook())
     return settings.find_unused_parameters;
   if (team.world() <= 2) return false;
   return team.group()->getBackend(team.device().type())->getBackendName() != "mpi";
@@ -51,7 +51,7 @@ class DdpModel : public TrainedModel {
                   .broadcast_buffers = settings.broadcast_buffers,
                   .bucket_cap_mb = settings.bucket_cap_mb})),
         exchanges_(team.world() > 1),
-        plain_after_proof_(!exchanges_ && settings.comm_hook == "none") {
+        plain_after_proof_(!exchanges_ && !settings.has_hook()) {
     auto hook = hooks::by_name(settings.comm_hook, team.group(), settings.options);
     if (tracer && exchanges_) hook = traced(std::move(hook), team.group(), tracer);
     if (ranges && exchanges_) hook = ranged(std::move(hook), team.group());

@@ -208,8 +208,8 @@ StatusReport judge(const std::filesystem::path& folder) {
     if (status.state == RunState::running) say_died(status);
   }
   const std::string name = name_of(status.state);
-  StatusReport verdict{name, row_of(status.state).exit_status, status};
-  auto& text = verdict.text;
+  StatusReport report{name, row_of(status.state).exit_status, status};
+  auto& text = report.text;
   if (status.state == RunState::running) {
     const auto process = process_of(status);
     text = name + place_of(status) + (process.empty() ? "" : format(" (process{})", process));
@@ -222,22 +222,22 @@ StatusReport judge(const std::filesystem::path& folder) {
   if (status.attempt > 1)
     text += format(" ({} between attempts, {} step{} done again)", short_time(status.lost.seconds),
                    status.lost.steps, status.lost.steps == 1 ? "" : "s");
-  verdict.outcome = text;
+  report.outcome = text;
   if (status.loss) text += format("\nloss {:.4f}", *status.loss);
   if (status.accuracy) text += format("\naccuracy {:.2f} %", 100 * *status.accuracy);
   if (status.reward) text += format("\nreward {:.2f}", *status.reward);
   // a killed run may have come to one more than it could say
-  verdict.checkpoint = base::newest_by_name((folder / "checkpoints").string());
-  const auto newest = verdict.checkpoint.empty() ? "" : "\ncheckpoint " + verdict.checkpoint;
+  report.checkpoint = base::newest_by_name((folder / "checkpoints").string());
+  const auto newest = report.checkpoint.empty() ? "" : "\ncheckpoint " + report.checkpoint;
   text += newest;
-  verdict.outcome += newest;
-  return verdict;
+  report.outcome += newest;
+  return report;
 }
 
-std::string to_json(const StatusReport& verdict) {
-  auto json = json_of(verdict.status);
-  json["checkpoint"] = verdict.checkpoint;
-  json["exit_status"] = verdict.exit_status;
+std::string to_json(const StatusReport& report) {
+  auto json = json_of(report.status);
+  json["checkpoint"] = report.checkpoint;
+  json["exit_status"] = report.exit_status;
   return text_of(json);
 }
 

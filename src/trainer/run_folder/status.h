@@ -73,6 +73,6 @@ StatusReport judge(const std::filesystem::path& folder);
 
 /// The same for programs: status.json's keys, judged, with "exit_status" and the checkpoint's path.
 /// docs/run-folder.md
-std::string to_json(const StatusReport& verdict);
+std::string to_json(const StatusReport& report);
 
 }  // namespace lockstep::run_folder

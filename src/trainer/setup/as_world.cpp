@@ -103,7 +103,7 @@ void choose_sums(Settings& settings) {
   auto& launch = settings.launch;
   if (launch.backend == "auto") launch.backend = "shared";
   if (launch.device != "auto") return;
-  const bool may_be_staged = launch.allreduce == "auto" && settings.parallel.pipeline == 1;
+  const bool may_be_staged = !launch.has_algorithm() && settings.parallel.pipeline == 1;
   const bool gpus = may_be_staged && launch::count_gpus(launch::current_environment()).count > 0;
   launch.device = gpus ? "cuda" : "cpu";
 }

@@ -227,7 +227,7 @@ void hold_on_device(Setup& setup) {
 }
 
 bool load_evaluation(Setup& setup) {
-  if (setup.settings.task.class_weights != "none" && !setup.data.class_weights.defined()) return false;
+  if (setup.settings.task.weighs_classes() && !setup.data.class_weights.defined()) return false;
   const auto share = node_share(*setup.team);
   setup.team->together([&] {
     setup.data.eval = base::with_memory_for("the evaluation set of task " + setup.settings.task.name, [&] {

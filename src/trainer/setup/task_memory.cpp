@@ -57,13 +57,13 @@ void recall_classes(Setup& setup, const Tree& memory) {
   const auto weights = find(memory, "class_weights");
   const auto& task = setup.settings.task;
   setup.data.regression = regression && as_bool(*regression, "lockstep.task.regression");
-  if ((task.name == "csv" || task.name == "text") && setup.data.regression != (task.kind == "regression")) {
+  if ((task.name == "csv" || task.name == "text") && setup.data.regression != task.is_regression()) {
     throw InputError("the checkpoint was trained with another task.kind", "task.kind: " + task.kind,
                      setup.data.regression ? "set task.kind: regression" : "set task.kind: classification");
   }
   if (const auto scale = find(memory, "label_scale"); scale && !scale->isNone())
     setup.data.label_scale = scale_in(*scale);
-  if (task.class_weights != "none" && weights && !weights->isNone())
+  if (task.weighs_classes() && weights && !weights->isNone())
     setup.data.class_weights = as_tensor(*weights, "lockstep.task.class_weights");
 }
 
