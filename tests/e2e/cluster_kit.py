@@ -14,7 +14,7 @@ import time
 
 import pytest
 from conftest import OPEN_MPI, run_process
-from process_kit import PATIENCE, PENDING, has_signal, status_of, wait_for
+from process_kit import PATIENCE, PENDING, has_signal, shared_library, status_of, wait_for
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
 import lab as lab_module  # noqa: E402
@@ -122,30 +122,62 @@ def has_heard(rank):
     return status["State"] != "T" or any(has_signal(status, number, *PENDING) for number in stops)
 
 
+def waiting_program(folder, lockstep, library):
+    """The program for the jobs of `folder`: rank 0 waits where wait_at() says."""
+    program = folder.parent / f"{folder.name} bin" / "lockstep"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n[ \"$1\" != train ] || export LD_PRELOAD='{library}' TEST_WAIT_AT='{folder / WAIT_AT}'\n"
+                       f"exec '{lockstep}' \"$@\"\n")
+    program.chmod(0o755)
+    return program
+
+
+WAIT_AT = ".wait-at"
+
+
+def wait_at(work, step):
+    """When rank 0 of a run of `work` has logged that step, it waits until go_on(work): so it is met there, however busy the
+    machine."""
+    (work / WAIT_AT).write_text(f"{step}\n")
+
+
+def go_on(work):
+    (work / WAIT_AT).unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="session")
+def wait_at_step(tmp_path_factory):
+    """What waiting_program preloads."""
+    return shared_library(tmp_path_factory.mktemp("wait"), "wait_at_step.so", SOURCE / "tests/e2e/peers/wait_at_step.c")
+
+
 @contextlib.contextmanager
-def held(lab, word):
-    """Stops the ranks with that word in their environment meanwhile: what comes to them then, they know before their next step."""
+def held(lab, word, work=None):
+    """Stops the ranks with that word in their environment meanwhile: what comes to them then, they know before their next step.
+    Afterwards they go on, where wait_at(work, step) said that they wait, too."""
     ranks = processes_of(lab, word, "lockstep")
     assert ranks, f"no rank has {word}: its run has ended"
     for rank in ranks:
         os.kill(rank, signal.SIGSTOP)
     wait_for(lambda: all(map(is_stopped, ranks)), what="the ranks to stop")
     yield ranks
+    if work:
+        go_on(work)
     for rank in ranks:
         with contextlib.suppress(ProcessLookupError):
             os.kill(rank, signal.SIGCONT)
 
 
-def told(lab, word, command):
+def told(lab, word, command, work=None):
     """A command about a job, whose ranks do no more steps before one of them has heard of it."""
-    with held(lab, word) as ranks:
+    with held(lab, word, work) as ranks:
         lab.run(*command)
         wait_for(lambda: any(map(has_heard, ranks)), what="a rank to hear of it")
 
 
-def held_until_it_stops(lab, word, log, limit, lead):
+def held_until_it_stops(lab, word, log, limit, lead, work=None):
     """Holds ranks until their job, of that limit, has to stop, that lead before it."""
-    with held(lab, word):
+    with held(lab, word, work):
         # of a job that began late there is less left than the lead
         late = re.search(r"the job ends in (\d+) s.* it stops with a checkpoint halfway", log)
         time.sleep(int(late[1]) / 2 + 1 if late else limit - lead + 1)

@@ -7,7 +7,7 @@ import typing
 
 import pytest
 from conftest import JOB_LIBRARY
-from cluster_kit import Lab, SOURCE, folder_of_submission, play_at_once, start_lab
+from cluster_kit import Lab, SOURCE, folder_of_submission, play_at_once, start_lab, waiting_program
 from process_kit import PATIENCE, wait_for
 
 SCRIPTS = SOURCE / "job_scripts"
@@ -96,10 +96,11 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def stories(request, pbs, site, lockstep, reference, tmp_path_factory):
+def stories(request, pbs, site, lockstep, wait_at_step, reference, tmp_path_factory):
     def new_desk(name):
-        return Desk(pbs, folder_of_submission(tmp_path_factory.mktemp(name[:30])),
-                    {"LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_HOME": str(SOURCE), **site}, lockstep, reference)
+        folder = folder_of_submission(tmp_path_factory.mktemp(name[:30]))
+        program = waiting_program(folder, lockstep, wait_at_step)
+        return Desk(pbs, folder, {"LOCKSTEP_PROGRAM": str(program), "LOCKSTEP_HOME": str(SOURCE), **site}, lockstep, reference)
     yield from play_at_once(request, new_desk)
 
 

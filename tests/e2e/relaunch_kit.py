@@ -8,7 +8,7 @@ import pathlib
 import signal
 import time
 
-from cluster_kit import digests, last_checkpoint, metrics, processes_of, runs
+from cluster_kit import digests, go_on, last_checkpoint, metrics, processes_of, runs
 from conftest import run_process
 from process_kit import wait_for
 
@@ -70,6 +70,7 @@ def break_run(lab, work, job, how, node, step):
         lab.kill_node(node)
     else:
         lab.cut_node(node)
+    go_on(work)
     run = runs(work)[0]
     at, attempt = time.monotonic(), json.loads((run / "status.json").read_text())["attempt"]
     return Broken(run, at, logged(), attempt)

@@ -5,7 +5,7 @@ import pathlib
 import typing
 
 import pytest
-from cluster_kit import Lab, SO_LONG, SOURCE, folder_of_submission, play_at_once, start_lab
+from cluster_kit import Lab, SO_LONG, SOURCE, folder_of_submission, play_at_once, start_lab, waiting_program
 from conftest import cache_value
 from process_kit import PATIENCE, shared_library
 
@@ -49,9 +49,11 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def stories(request, lab, environment, lockstep, reference, tmp_path_factory):
+def stories(request, lab, environment, lockstep, wait_at_step, reference, tmp_path_factory):
     def new_desk(name):
-        return Desk(lab, folder_of_submission(tmp_path_factory.mktemp(name[:30])), environment, lockstep, reference)
+        folder = folder_of_submission(tmp_path_factory.mktemp(name[:30]))
+        program = waiting_program(folder, lockstep, wait_at_step)
+        return Desk(lab, folder, {**environment, "LOCKSTEP_PROGRAM": str(program)}, lockstep, reference)
     yield from play_at_once(request, new_desk)
 
 

@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from cluster_kit import SOURCE, folder_of_submission
+from cluster_kit import SOURCE, folder_of_submission, waiting_program
 
 # of a user's own environment, what sbatch is told of it and what it is not
 HEARD = {"SBATCH_ACCOUNT": "a00", "SBATCH_PARTITION": "p", "SBATCH_QOS": "q", "SLURM_CONF": "/etc/slurm.conf",
@@ -45,11 +45,13 @@ def work(tmp_path):
 
 
 @pytest.fixture
-def submit(lab, work, lockstep, site):
-    """submit(WORDS..., env={}) -> a submit --wait that has begun in the lab, with its site where WORDS name none."""
+def submit(lab, work, lockstep, site, wait_at_step):
+    """submit(WORDS..., env={}) -> a submit --wait that has begun in the lab, with its site where WORDS name none. Its jobs have a
+    waiting_program."""
     lasting = f"directives: [-S {SOURCE}/job_scripts/pbs_shell.sh]" if lab.scheduler == "pbs" else ""  # outlives qsig
     (work / "lab.yaml").write_text(f"scheduler: {lab.scheduler}\n{lasting}\n")
-    settings = {"LOCKSTEP_HOME": str(SOURCE), "LOCKSTEP_PROGRAM": str(lockstep), "LOCKSTEP_THREADS_PER_CORE": "1", **site}
+    program = waiting_program(work, lockstep, wait_at_step)
+    settings = {"LOCKSTEP_HOME": str(SOURCE), "LOCKSTEP_PROGRAM": str(program), "LOCKSTEP_THREADS_PER_CORE": "1", **site}
 
     def begin(*words, env=None):
         where = [] if "--site" in words else ["--site", "./lab.yaml"]

@@ -5,8 +5,8 @@ import signal
 
 import pytest
 from cluster_kit import ENDLESS, SO_LONG, SOURCE, at_once, digests, held_until_it_stops, last_checkpoint, metrics
-from cluster_kit import runs, steps_logged, told
-from cluster_kit import reference, site, work  # noqa: F401  (fixtures)
+from cluster_kit import runs, steps_logged, told, wait_at
+from cluster_kit import reference, site, wait_at_step, work  # noqa: F401  (fixtures)
 from conftest import run_process
 from pbs_kit import DDP, IN_A_JOB, LASTING_SHELL, SCRIPTS, ended, fields, log_of, make_quick_program, next_job
 from pbs_kit import pbs, qsub, quick_program, stories  # noqa: F401  (fixtures)
@@ -32,7 +32,7 @@ def assert_saved_where_it_stopped(run):
 def tell(desk, job, *command):
     """A command of PBS about a job that is in its first steps, and does no more before it hears of it."""
     first_steps(desk)
-    told(desk.pbs, f"PBS_JOBID={job}", [*command, job])
+    told(desk.pbs, f"PBS_JOBID={job}", [*command, job], desk.work)
 
 
 @pytest.mark.mpi
@@ -40,9 +40,10 @@ def tell(desk, job, *command):
 def test_the_walltime_stops_it_early_and_a_fresh_qsub_goes_on(desk):
     """The first one's ranks are held until the time to stop has come, and do no more steps."""
     sets = "train.max_steps=120 checkpoint.before_deadline=105s"
+    wait_at(desk.work, 6)
     job = desk.qsub("-l", "walltime=00:02:00", CONFIG="quick.yaml", SET=sets, LOCKSTEP_MAX_RESTARTS="40")
     first_steps(desk)
-    held_until_it_stops(desk.pbs, f"PBS_JOBID={job}", log_of(desk.work, job), limit=120, lead=105)
+    held_until_it_stops(desk.pbs, f"PBS_JOBID={job}", log_of(desk.work, job), limit=120, lead=105, work=desk.work)
     assert ended(desk.pbs, job) == 75, log_of(desk.work, job)
     assert "restart 1 of at most 40" in log_of(desk.work, job) and "job killed: walltime" not in log_of(desk.work, job)
     while (status := ended(desk.pbs, job := next_job(desk.pbs, job))) == 75:  # a slow machine needs more of them
@@ -73,6 +74,7 @@ def test_a_job_that_fails_at_once_is_not_tried_again(desk):
 def test_a_task_of_an_array_goes_on_alone(desk):
     """Its fresh qsub is one job with the task's own settings, not the array again."""
     (desk.work / "settings").write_text("train.max_steps=120\ncheckpoint.every_steps=5\noptim.betas=[0.8, 0.9]")
+    wait_at(desk.work, 6)
     job = desk.qsub(*LASTING_SHELL, "-J", "2-3", script=str(SCRIPTS / "sweep.pbs"), CONFIG="quick.yaml", SET="@settings")
     number = int(job.split("[")[0])
     wait_for(lambda: (desk.work / "runs").is_dir() and len(runs(desk.work)) == 2, FIRST_STEPS, "both tasks")
@@ -85,7 +87,7 @@ def test_a_task_of_an_array_goes_on_alone(desk):
 
 @at_once
 def test_train_then_eval(desk):
-    environment = {"LOCKSTEP_PROGRAM": str(desk.lockstep), "LOCKSTEP_HOME": str(SOURCE), "CONFIG": "quick.yaml"}
+    environment = {**desk.settings, "CONFIG": "quick.yaml"}
     done = desk.pbs.run(str(SOURCE / "job_scripts/train_then_eval.sh"), DDP, cwd=desk.work, env=environment)
     then = done.stdout.split()[-1]
     assert ended(desk.pbs, then) == 0, log_of(desk.work, then)
@@ -94,8 +96,9 @@ def test_train_then_eval(desk):
 
 @at_once
 def test_chain_goes_on_where_a_link_stopped(desk):
-    environment = {"LOCKSTEP_PROGRAM": str(desk.lockstep), "LOCKSTEP_HOME": str(SOURCE), "CONFIG": "quick.yaml",
+    environment = {**desk.settings, "CONFIG": "quick.yaml",
                    "SET": "train.max_steps=120 checkpoint.every_steps=5 'optim.betas=[0.8, 0.9]'"}
+    wait_at(desk.work, 6)
     done = desk.pbs.run(str(SCRIPTS / "chain.sh"), "2", *LASTING_SHELL, "-l", "walltime=00:10:00", DDP, cwd=desk.work,
                         env=environment)
     first, second = (line.split()[-1] for line in done.stdout.splitlines())
@@ -135,6 +138,7 @@ def test_a_stop_on_request_ends_the_job_for_good(desk):
 
 @at_once
 def test_pre_emption_by_deletion_goes_on_where_it_is_opted_in(desk):
+    wait_at(desk.work, 6)
     job = desk.qsub(**long_enough(LOCKSTEP_ON_TERM="resubmit"))
     tell(desk, job, "qdel")
     ended(desk.pbs, job)
@@ -145,6 +149,7 @@ def test_pre_emption_by_deletion_goes_on_where_it_is_opted_in(desk):
 @pytest.mark.parametrize("on_term", ["stop", "resubmit"])
 @at_once
 def test_qrerun_goes_on_once_in_the_same_folder(desk, on_term):
+    wait_at(desk.work, 6)
     job = desk.qsub(**long_enough(LOCKSTEP_ON_TERM=on_term))
     tell(desk, job, "qrerun")
     assert ended(desk.pbs, job) == {"stop": 0, "resubmit": 75}[on_term], log_of(desk.work, job)

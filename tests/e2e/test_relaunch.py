@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import subprocess
+import time
 
 import pytest
 from cluster_kit import SOURCE
@@ -33,9 +34,14 @@ LOST = [{"code": "rank-lost", "ranks": [3], "what": "all-reduce failed"}]
 NAN = {"code": "failed", "ranks": [], "what": "the loss is not a number"}
 
 
+def new_id():
+    return f"{os.getpid()}{time.monotonic_ns()}.x"
+
+
 @pytest.fixture
 def job(run, tmp_path):
-    """job(faults of each attempt, steps=..., NAME=value...) -> what lockstep_train, in a job on one node, leaves with."""
+    """job(faults of each attempt, steps=..., NAME=value...) -> what lockstep_train, in a job on one node, leaves with. Its
+    attempts end by their name, wherever they are on this machine: each job has an id that no other test has."""
     folder = tmp_path / "work"
     (folder / "run/checkpoints").mkdir(parents=True)
     (folder / "run/checkpoints/step-00000470.pt").touch()
@@ -51,12 +57,12 @@ def job(run, tmp_path):
         assert all(len(each) <= 1 for each in lines), "a line an attempt"
         (folder / "faults").write_text("".join((each[0] if each else "") + "\n" for each in lines))
         (folder / "steps").write_text("".join(f"{step}\n" for step in steps or range(1, 9)))
-        environment = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "PBS_JOBID": "7.x", "TEST_WORLD": "4",
+        environment = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "PBS_JOBID": start.id, "TEST_WORLD": "4",
                        "LOCKSTEP_PROGRAM": str(folder / "bin/lockstep"), "LOCKSTEP_START": "mpirun",
                        "PBS_NODEFILE": str(folder / "nodes"), **variables}
         return run("bash", "-c", f"{JOB_LIBRARY}\nopenmpi_has() {{ true; }}\nlockstep_train quick.yaml", cwd=folder,
                    env=environment)
-    start.folder = folder
+    start.folder, start.id = folder, new_id()
     return start
 
 
@@ -68,9 +74,9 @@ def test_a_lost_rank_is_started_again_in_the_runs_folder(job):
     done = job(LOST)
     assert done.returncode == 0, done.output
     assert relaunches(done) == ["lockstep job: rank 3 was lost; going on with the same 1 node after step 470 (relaunch 1 of at most 3)"]
-    first, then = (line for line in done.stdout.splitlines() if line.startswith("7.x.0."))
-    assert first == "7.x.0.0: quick.yaml --resume auto, silence 5"
-    assert then == f"7.x.0.1: quick.yaml --resume {job.folder}/run, silence 5"
+    first, then = (line for line in done.stdout.splitlines() if line.startswith(f"{job.id}.0."))
+    assert first == f"{job.id}.0.0: quick.yaml --resume auto, silence 5"
+    assert then == f"{job.id}.0.1: quick.yaml --resume {job.folder}/run, silence 5"
     assert not list(job.folder.glob(".lockstep-*"))
 
 
@@ -172,11 +178,12 @@ def test_what_is_left_of_an_attempt_is_ended_and_nothing_else(run):
         process = subprocess.Popen(["sleep", "3600"], env={**os.environ, "LOCKSTEP_ATTEMPT": attempt})
         wait_for(lambda: pathlib.Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n", what="it to start")
         return process
-    mine, other = sleeper("7.t.0.1"), sleeper("7.t.0.11")
+    job = new_id()
+    mine, other = sleeper(f"{job}.0.1"), sleeper(f"{job}.0.11")
     try:
-        assert run(ATTEMPT, "list", "7.t.0.1", "sleep", check=True).stdout.split() == [str(mine.pid)]
-        assert run(ATTEMPT, "list", "7.t.0.1", "other").stdout == ""
-        run(ATTEMPT, "end", "7.t.0.1", "", check=True)
+        assert run(ATTEMPT, "list", f"{job}.0.1", "sleep", check=True).stdout.split() == [str(mine.pid)]
+        assert run(ATTEMPT, "list", f"{job}.0.1", "other").stdout == ""
+        run(ATTEMPT, "end", f"{job}.0.1", "", check=True)
         assert mine.wait(30) == -9 and other.poll() is None
     finally:
         for process in (mine, other):

@@ -5,8 +5,8 @@ import signal
 
 import pytest
 from cluster_kit import ENDLESS, SO_LONG, SOURCE, at_once, digests, held_until_it_stops, last_checkpoint
-from cluster_kit import metrics, processes_of, runs, steps_logged, told
-from cluster_kit import reference, site, work  # noqa: F401  (fixtures)
+from cluster_kit import metrics, processes_of, runs, steps_logged, told, wait_at
+from cluster_kit import reference, site, wait_at_step, work  # noqa: F401  (fixtures)
 from conftest import run_process
 from process_kit import wait_for
 from slurm_kit import DDP, LONG, log_of, finished
@@ -25,7 +25,7 @@ def first_steps(desk, steps=6):
 def tell(desk, job, *command, steps=6, word=None):
     """A command of Slurm about a job that is in its first steps, and does no more before it hears of it."""
     first_steps(desk, steps)
-    told(desk.lab, word or f"SLURM_JOB_ID={job}", [*command, job])
+    told(desk.lab, word or f"SLURM_JOB_ID={job}", [*command, job], desk.work)
 
 
 def ends_as_without_slurm(desk, job):
@@ -37,6 +37,7 @@ def ends_as_without_slurm(desk, job):
 @pytest.mark.mpi
 @at_once
 def test_usr1_requeues_and_resumes_exactly(desk):
+    wait_at(desk.work, 6)
     # submitted from within an array's task, which it must leave alone
     job = desk.sbatch(DDP, "quick.yaml", *LONG, env={"SLURM_ARRAY_JOB_ID": "77", "SLURM_ARRAY_TASK_ID": "5"})
     tell(desk, job, "scancel", "-s", "USR1")
@@ -48,9 +49,10 @@ def test_usr1_requeues_and_resumes_exactly(desk):
 @at_once
 def test_time_limit_requeues_before_it_strikes(desk):
     """The ranks are held until the time to stop has come, and do no more steps: a busy machine has the rest for the stop."""
+    wait_at(desk.work, 6)
     job = desk.sbatch("--time=2", DDP, "quick.yaml", *LONG, "--set", "checkpoint.before_deadline=105s")
     first_steps(desk)
-    held_until_it_stops(desk.lab, f"SLURM_JOB_ID={job}", log_of(desk.work, job), limit=120, lead=105)
+    held_until_it_stops(desk.lab, f"SLURM_JOB_ID={job}", log_of(desk.work, job), limit=120, lead=105, work=desk.work)
     wait_for(lambda: int(desk.lab.job(job)["Restarts"]) >= 1, within=FIRST_STEPS, what="the requeue")
     assert "SIGTERM" not in log_of(desk.work, job), log_of(desk.work, job)
     desk.lab.run("scontrol", "update", f"JobId={job}", "TimeLimit=30")
@@ -60,6 +62,7 @@ def test_time_limit_requeues_before_it_strikes(desk):
 
 @at_once
 def test_requeue_by_the_operator_resumes(desk):
+    wait_at(desk.work, 20)
     job = desk.sbatch(DDP, "quick.yaml", *LONG)
     tell(desk, job, "scontrol", "requeue", steps=20)
     ends_as_without_slurm(desk, job)
@@ -84,6 +87,7 @@ def test_a_cancelled_job_checkpoints_and_stays_cancelled(desk, start):
 @at_once
 def test_a_sigterm_for_the_script_alone_is_a_stop_that_goes_on(desk, start):
     """As `sbatch --signal=B:TERM@60` sends it: an srun that gets one kills its ranks."""
+    wait_at(desk.work, 6)
     job = desk.sbatch(DDP, "quick.yaml", *SO_LONG, "--set", "checkpoint.every_steps=1000", env={"LOCKSTEP_START": start})
     tell(desk, job, "scancel", "--batch", "-s", "TERM")
     finished(desk.lab, desk.work, job)
@@ -137,6 +141,7 @@ def test_the_next_start_sweeps_what_killed_jobs_left(desk):
 
 @at_once
 def test_a_task_of_an_array_goes_on_alone(desk):
+    wait_at(desk.work, 6)
     job = desk.sbatch("--array=2-3", str(SOURCE / "job_scripts/sweep.slurm"), "quick.yaml", *LONG)
     wait_for(lambda: (desk.work / "runs").is_dir() and len(runs(desk.work)) == 2, FIRST_STEPS, "both tasks")
     tell(desk, f"{job}_3", "scancel", "-s", "USR1", word=f"SLURM_ARRAY_JOB_ID={job}")
@@ -178,6 +183,7 @@ def submit_chain(desk, links, *words):
 
 @at_once
 def test_chain_goes_on_where_a_link_stopped(desk):
+    wait_at(desk.work, 6)
     first, second, third = submit_chain(desk, "3", *LONG)
     tell(desk, first, "scancel", "-s", "USR1")
     assert desk.lab.wait(first)["ExitCode"] == "75:0"

@@ -4,14 +4,14 @@ import json
 import re
 
 import pytest
-from cluster_kit import start_lab, told
-from cluster_kit import site  # noqa: F401  (fixture)
+from cluster_kit import start_lab, told, wait_at
+from cluster_kit import site, wait_at_step  # noqa: F401  (fixtures)
 from process_kit import PATIENCE, line_with, wait_for
 from submit_kit import submit, work  # noqa: F401  (fixtures)
 
 pytestmark = pytest.mark.about("cluster", "submit", "cli")
 
-LONG = ("--set", "train.max_steps=400", "--set", "checkpoint.every_steps=5")
+LONG = ("--set", "train.max_steps=120", "--set", "checkpoint.every_steps=5")
 SHORT = ("--set", "train.max_steps=4", "--set", "train.eval_every=1")
 
 
@@ -26,7 +26,7 @@ def stop_early(lab, job, work):
     """The run is told to stop with a checkpoint, by its scheduler."""
     wait_for(lambda: steps_of(work) >= 6, what="the first steps")
     command, name = ("scancel", "SLURM_JOB_ID") if lab.scheduler == "slurm" else ("qsig", "PBS_JOBID")
-    told(lab, f"{name}={job}", [command, "-s", "USR1", job])
+    told(lab, f"{name}={job}", [command, "-s", "USR1", job], work)
 
 
 def run_folders(work):
@@ -49,6 +49,7 @@ def ended(process, within=PATIENCE):
 
 
 def test_it_is_followed_through_a_requeue_to_its_end(lab, submit, work):  # noqa: F811
+    wait_at(work, 6)
     process = submit(*LONG)
     job = line_with(process, process.stdout)
     stop_early(lab, job, work)
@@ -68,6 +69,7 @@ def test_a_failure_is_the_runs_own(lab, submit, work):  # noqa: F811
 
 
 def test_a_chain_goes_on_in_its_second_link(lab, submit, work):  # noqa: F811
+    wait_at(work, 6)
     process = submit(*LONG, "--chain", 2)
     first, second = (line_with(process, process.stdout) for _ in range(2))
     stop_early(lab, first, work)

@@ -2,7 +2,7 @@
 
 import pytest
 from cluster_kit import runs
-from cluster_kit import site, work  # noqa: F401  (fixtures)
+from cluster_kit import site, wait_at_step, work  # noqa: F401  (fixtures)
 from process_kit import PATIENCE, line_with
 from slurm_kit import lab  # noqa: F401  (fixture)
 from submit_kit import UNHEARD, submit  # noqa: F401  (a fixture among them)
