@@ -88,6 +88,7 @@ inline const char* format(const char* text) { return text; }
 """
 
 
+@pytest.mark.full  # a minute, for a header that seldom changes
 def test_a_program_may_have_another_fmt(installed, build_dir, mpirun, tmp_path):
     (tmp_path / "other/fmt").mkdir(parents=True)
     for name in ("base.h", "core.h", "format.h"):

@@ -76,7 +76,7 @@ def test_class_weights_and_a_small_last_batch_are_weighed(trained):
     assert len(alone) > 10 and shared == pytest.approx(alone, rel=1e-5)
 
 
-@pytest.mark.parametrize("precision, inside", [("bf16", False), ("bf16", True)])
+@pytest.mark.parametrize("precision, inside", [pytest.param("bf16", False, marks=pytest.mark.full), ("bf16", True)])
 def test_autocast_reaches_every_device(precision, inside, trained):
     settings = dict(train__precision=precision, **STEPS)
     alone = losses(trained("alone", train__mode="single", **settings))

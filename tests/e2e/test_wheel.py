@@ -138,6 +138,7 @@ def test_a_strangers_project_finds_the_library_in_it(environment, build_dir, tmp
     assert run_process([tmp_path / "built/one"], check=True).stdout == "1\n"
 
 
+@pytest.mark.full  # a minute; the project above is built with it too
 def test_an_exercise_of_the_course_is_built_with_it(environment, tmp_path):
     run_process([environment / "bin/lockstep", "workshop", "init", tmp_path / "course"], check=True)
     checked = run_process([environment / "bin/lockstep", "check", "start.1"], cwd=tmp_path / "course", timeout=600)
