@@ -141,6 +141,10 @@ def wait_at(work, step):
     (work / WAIT_AT).write_text(f"{step}\n")
 
 
+def is_waiting(work):
+    return steps_logged(work) >= int((work / WAIT_AT).read_text())
+
+
 def go_on(work):
     (work / WAIT_AT).unlink(missing_ok=True)
 
@@ -175,11 +179,18 @@ def told(lab, word, command, work=None):
         wait_for(lambda: any(map(has_heard, ranks)), what="a rank to hear of it")
 
 
-def held_until_it_stops(lab, word, log, limit, lead, work=None):
-    """Holds ranks until their job, of that limit, has to stop, that lead before it."""
+def has_to_stop_now(lab, word, work, log, limit, lead):
+    """Holds the ranks of a job of that limit, whose rank 0 waits at a step (wait_at), until it has to stop, that lead before its
+    end. On a busy machine it may have had to before it came to that step."""
+    def is_over():
+        return log.exists() and "stopped early" in log.read_text()
+    wait_for(lambda: is_waiting(work) or is_over(), what="its step, or its end")
+    if is_over():
+        go_on(work)
+        return
     with held(lab, word, work):
         # of a job that began late there is less left than the lead
-        late = re.search(r"the job ends in (\d+) s.* it stops with a checkpoint halfway", log)
+        late = re.search(r"the job ends in (\d+) s.* it stops with a checkpoint halfway", log.read_text())
         time.sleep(int(late[1]) / 2 + 1 if late else limit - lead + 1)
 
 

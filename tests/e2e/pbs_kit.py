@@ -34,9 +34,13 @@ def ended(lab, job, within=PATIENCE):
     return int(fields(lab, job)["Exit_status"])
 
 
-def log_of(work, job):
+def log_file(work, job):
     number = job.split(".")[0].replace("[", ".").rstrip("]")
-    return (work / f"lockstep.o{number}").read_text()
+    return work / f"lockstep.o{number}"
+
+
+def log_of(work, job):
+    return log_file(work, job).read_text()
 
 
 def number_of(job):

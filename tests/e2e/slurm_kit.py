@@ -57,8 +57,12 @@ def stories(request, lab, environment, lockstep, wait_at_step, reference, tmp_pa
     yield from play_at_once(request, new_desk)
 
 
+def log_file(work, job, name="lockstep"):
+    return work / f"{name}-{job}.out"
+
+
 def log_of(work, job, name="lockstep"):
-    return (work / f"{name}-{job}.out").read_text()
+    return log_file(work, job, name).read_text()
 
 
 def finished(lab, work, job, within=PATIENCE):

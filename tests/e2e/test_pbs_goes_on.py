@@ -4,11 +4,12 @@ import json
 import signal
 
 import pytest
-from cluster_kit import ENDLESS, SO_LONG, SOURCE, at_once, digests, held_until_it_stops, last_checkpoint, metrics
+from cluster_kit import ENDLESS, SO_LONG, SOURCE, at_once, digests, has_to_stop_now, last_checkpoint, metrics
 from cluster_kit import runs, steps_logged, told, wait_at
 from cluster_kit import reference, site, wait_at_step, work  # noqa: F401  (fixtures)
 from conftest import run_process
-from pbs_kit import DDP, IN_A_JOB, LASTING_SHELL, SCRIPTS, ended, fields, log_of, make_quick_program, next_job
+from pbs_kit import DDP, IN_A_JOB, LASTING_SHELL, SCRIPTS, ended, fields, log_file, log_of
+from pbs_kit import make_quick_program, next_job
 from pbs_kit import pbs, qsub, quick_program, stories  # noqa: F401  (fixtures)
 from process_kit import wait_for
 
@@ -38,12 +39,11 @@ def tell(desk, job, *command):
 @pytest.mark.mpi
 @at_once
 def test_the_walltime_stops_it_early_and_a_fresh_qsub_goes_on(desk):
-    """The first one's ranks are held until the time to stop has come, and do no more steps."""
+    """The first one's ranks are held at a step until the time to stop has come."""
     sets = "train.max_steps=120 checkpoint.before_deadline=105s"
     wait_at(desk.work, 6)
     job = desk.qsub("-l", "walltime=00:02:00", CONFIG="quick.yaml", SET=sets, LOCKSTEP_MAX_RESTARTS="40")
-    first_steps(desk)
-    held_until_it_stops(desk.pbs, f"PBS_JOBID={job}", log_of(desk.work, job), limit=120, lead=105, work=desk.work)
+    has_to_stop_now(desk.pbs, f"PBS_JOBID={job}", desk.work, log_file(desk.work, job), limit=120, lead=105)
     assert ended(desk.pbs, job) == 75, log_of(desk.work, job)
     assert "restart 1 of at most 40" in log_of(desk.work, job) and "job killed: walltime" not in log_of(desk.work, job)
     while (status := ended(desk.pbs, job := next_job(desk.pbs, job))) == 75:  # a slow machine needs more of them

@@ -4,12 +4,12 @@ import os
 import signal
 
 import pytest
-from cluster_kit import ENDLESS, SO_LONG, SOURCE, at_once, digests, held_until_it_stops, last_checkpoint
+from cluster_kit import ENDLESS, SO_LONG, SOURCE, at_once, digests, has_to_stop_now, last_checkpoint
 from cluster_kit import metrics, processes_of, runs, steps_logged, told, wait_at
 from cluster_kit import reference, site, wait_at_step, work  # noqa: F401  (fixtures)
 from conftest import run_process
 from process_kit import wait_for
-from slurm_kit import DDP, LONG, log_of, finished
+from slurm_kit import DDP, LONG, finished, log_file, log_of
 from slurm_kit import environment, lab, sbatch, stories  # noqa: F401  (fixtures)
 
 pytestmark = pytest.mark.about("job_scripts")
@@ -48,11 +48,10 @@ def test_usr1_requeues_and_resumes_exactly(desk):
 
 @at_once
 def test_time_limit_requeues_before_it_strikes(desk):
-    """The ranks are held until the time to stop has come, and do no more steps: a busy machine has the rest for the stop."""
+    """The ranks are held at a step until the time to stop has come: a busy machine has the rest for the stop."""
     wait_at(desk.work, 6)
     job = desk.sbatch("--time=2", DDP, "quick.yaml", *LONG, "--set", "checkpoint.before_deadline=105s")
-    first_steps(desk)
-    held_until_it_stops(desk.lab, f"SLURM_JOB_ID={job}", log_of(desk.work, job), limit=120, lead=105, work=desk.work)
+    has_to_stop_now(desk.lab, f"SLURM_JOB_ID={job}", desk.work, log_file(desk.work, job), limit=120, lead=105)
     wait_for(lambda: int(desk.lab.job(job)["Restarts"]) >= 1, within=FIRST_STEPS, what="the requeue")
     assert "SIGTERM" not in log_of(desk.work, job), log_of(desk.work, job)
     desk.lab.run("scontrol", "update", f"JobId={job}", "TimeLimit=30")

@@ -11,6 +11,7 @@
 #include "lockstep/comm/cuda_plugin.h"
 #include "lockstep/launch/job_end.h"
 #include "lockstep/launch/process/leave.h"
+#include "lockstep/launch/process/runtime.h"
 #include "lockstep/launch/process/stop_signal.h"
 #include "trainer/config/past_config.h"
 #include "trainer/loop/same_bits.h"
