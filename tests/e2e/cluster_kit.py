@@ -123,11 +123,11 @@ def has_heard(rank):
 
 
 def waiting_program(folder, lockstep, library):
-    """The program for the jobs of `folder`: rank 0 waits where wait_at() says."""
+    """The program for the jobs of `folder`: rank 0 waits where wait_at() says; else it is the program alone."""
     program = folder.parent / f"{folder.name} bin" / "lockstep"
     program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\n[ \"$1\" != train ] || export LD_PRELOAD='{library}' TEST_WAIT_AT='{folder / WAIT_AT}'\n"
-                       f"exec '{lockstep}' \"$@\"\n")
+    program.write_text(f"#!/bin/sh\n[ \"$1\" != train ] || [ ! -e '{folder / WAIT_AT}' ] ||\n"
+                       f"  export LD_PRELOAD='{library}' TEST_WAIT_AT='{folder / WAIT_AT}'\nexec '{lockstep}' \"$@\"\n")
     program.chmod(0o755)
     return program
 
@@ -163,13 +163,15 @@ def held(lab, word, work=None):
     assert ranks, f"no rank has {word}: its run has ended"
     for rank in ranks:
         os.kill(rank, signal.SIGSTOP)
-    wait_for(lambda: all(map(is_stopped, ranks)), what="the ranks to stop")
-    yield ranks
-    if work:
-        go_on(work)
-    for rank in ranks:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(rank, signal.SIGCONT)
+    try:
+        wait_for(lambda: all(map(is_stopped, ranks)), what="the ranks to stop")
+        yield ranks
+    finally:
+        if work:
+            go_on(work)
+        for rank in ranks:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(rank, signal.SIGCONT)
 
 
 def told(lab, word, command, work=None):

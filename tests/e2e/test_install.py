@@ -103,7 +103,12 @@ def compile_headers(prefix, build_dir, folder, files):
     build_against(prefix, build_dir, folder, folder / "build", flags="")
 
 
-@pytest.mark.full  # a minute of both cores; most sources of the library have their own header in front
+def test_headers_compile_in_the_other_order(installed, build_dir, tmp_path):
+    """What one of them lacks a neighbour before it may bring: in this order few have one. --full compiles each alone."""
+    compile_headers(installed, build_dir, tmp_path, {"backwards.cpp": PUBLIC_HEADERS[::-1]})
+
+
+@pytest.mark.full  # a minute of both cores
 def test_each_header_compiles_alone(installed, build_dir, tmp_path):
     compile_headers(installed, build_dir, tmp_path, {f"header_{n}.cpp": [header] for n, header in enumerate(PUBLIC_HEADERS)})
 

@@ -1,7 +1,7 @@
 """Runs that survive their nodes, on a real Slurm of three and on the stand-in for PBS: docs/elastic.md."""
 
 import pytest
-from cluster_kit import SOURCE, runs, start_lab, steps_logged, told, wait_at, waiting_program
+from cluster_kit import SOURCE, go_on, runs, start_lab, steps_logged, told, wait_at, waiting_program
 from cluster_kit import reference, site, wait_at_step, work  # noqa: F401  (fixtures)
 from pbs_kit import DDP as DDP_PBS, LASTING_SHELL, ended, log_of as pbs_log, submitted
 from process_kit import wait_for
@@ -34,8 +34,9 @@ def pbs(tmp_path_factory):
 def environment(lockstep, site, work, wait_at_step):  # noqa: F811
     """Of jobs whose first run waits at the step at which it is broken."""
     wait_at(work, BREAK)
-    return {"LOCKSTEP_PROGRAM": str(waiting_program(work, lockstep, wait_at_step)), "LOCKSTEP_HOME": str(SOURCE),
-            "LOCKSTEP_THREADS_PER_CORE": "1", **site}
+    yield {"LOCKSTEP_PROGRAM": str(waiting_program(work, lockstep, wait_at_step)), "LOCKSTEP_HOME": str(SOURCE),
+           "LOCKSTEP_THREADS_PER_CORE": "1", **site}
+    go_on(work)
 
 
 @pytest.mark.parametrize("how", ["node", "cut"])
@@ -55,7 +56,9 @@ def test_the_rest_of_the_nodes_go_on(how, lab, sbatch, work, lockstep, reference
     assert [path.name for path in work.glob(".lockstep-*") if "errors0" not in path.name] == []
 
 
-@pytest.mark.parametrize("who, node", [("rank", "n2"), pytest.param("first rank", "n1", marks=pytest.mark.full), ("carrier", "n2")])
+@pytest.mark.parametrize("who, node", [
+    pytest.param("rank", "n2", marks=pytest.mark.full),  # as on PBS
+    ("first rank", "n1"), ("carrier", "n2")])
 def test_a_rank_that_dies_alone_is_started_again_on_the_same_nodes(who, node, lab, sbatch, work, lockstep, reference, tmp_path):  # noqa: F811
     record = tmp_path / "record"
     job = sbatch(*THREE, DDP, "quick.yaml", *sets(STEPS), env={"LOCKSTEP_RECORD": str(record)})

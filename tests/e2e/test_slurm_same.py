@@ -14,7 +14,7 @@ pytestmark = pytest.mark.about("job_scripts")
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("start, backend", [
-    ("srun", "mpi"), ("mpirun", "gloo"), pytest.param("mpirun", "mpi", marks=pytest.mark.full),
+    ("srun", "mpi"), ("mpirun", "gloo"), pytest.param("mpirun", "mpi", marks=pytest.mark.full),  # either is here with the other
     pytest.param("srun", "gloo", marks=pytest.mark.full)])  # as the scripts of one and of two nodes do below
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_same_parameters_as_without_slurm(nodes, start, backend, lab, sbatch, across, work, lockstep,  # noqa: F811

@@ -1,5 +1,5 @@
 /* LD_PRELOAD: a rank that has logged the step whose number is in the file TEST_WAIT_AT, or a later one, waits
- * until that file is gone. */
+ * until that file is gone, or for five minutes. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { kMost = 30000 };
 
 static int waits_at(long step) {
   const char* path = getenv("TEST_WAIT_AT");
@@ -24,7 +26,7 @@ static void look_at(const void* data, size_t size) {
   memcpy(line, data, size < sizeof line ? size : sizeof line - 1);
   if (sscanf(line, "{\"event\":\"step\",\"step\":%ld", &step) != 1) return;
   const int error = errno;
-  while (waits_at(step)) usleep(10000);
+  for (int looks = 0; looks < kMost && waits_at(step); ++looks) usleep(10000);
   errno = error;
 }
 
