@@ -156,7 +156,7 @@ def wait_at_step(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def held(lab, word, work=None):
+def held(lab, word, work):
     """Stops the ranks with that word in their environment meanwhile: what comes to them then, they know before their next step.
     Afterwards they go on, where wait_at(work, step) said that they wait, too."""
     ranks = processes_of(lab, word, "lockstep")
@@ -167,14 +167,13 @@ def held(lab, word, work=None):
         wait_for(lambda: all(map(is_stopped, ranks)), what="the ranks to stop")
         yield ranks
     finally:
-        if work:
-            go_on(work)
+        go_on(work)
         for rank in ranks:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(rank, signal.SIGCONT)
 
 
-def told(lab, word, command, work=None):
+def told(lab, word, command, work):
     """A command about a job, whose ranks do no more steps before one of them has heard of it."""
     with held(lab, word, work) as ranks:
         lab.run(*command)

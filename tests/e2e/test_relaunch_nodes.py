@@ -1,13 +1,13 @@
 """Runs that survive their nodes, on a real Slurm of three and on the stand-in for PBS: docs/elastic.md."""
 
 import pytest
-from cluster_kit import SOURCE, go_on, runs, start_lab, steps_logged, told, wait_at, waiting_program
+from cluster_kit import go_on, runs, start_lab, steps_logged, told, wait_at, waiting_program
 from cluster_kit import reference, site, wait_at_step, work  # noqa: F401  (fixtures)
 from pbs_kit import DDP as DDP_PBS, LASTING_SHELL, ended, log_of as pbs_log, submitted
 from process_kit import wait_for
 from relaunch_kit import break_run, logged_once, mend, ranks_on, same_bits, sets
 from slurm_kit import DDP, finished, log_of
-from slurm_kit import sbatch  # noqa: F401  (fixture)
+from slurm_kit import environment as usual_environment, sbatch  # noqa: F401  (fixtures)
 
 pytestmark = pytest.mark.about("job_scripts")
 
@@ -31,11 +31,10 @@ def pbs(tmp_path_factory):
 
 
 @pytest.fixture
-def environment(lockstep, site, work, wait_at_step):  # noqa: F811
+def environment(usual_environment, lockstep, work, wait_at_step):  # noqa: F811
     """Of jobs whose first run waits at the step at which it is broken."""
     wait_at(work, BREAK)
-    yield {"LOCKSTEP_PROGRAM": str(waiting_program(work, lockstep, wait_at_step)), "LOCKSTEP_HOME": str(SOURCE),
-           "LOCKSTEP_THREADS_PER_CORE": "1", **site}
+    yield {**usual_environment, "LOCKSTEP_PROGRAM": str(waiting_program(work, lockstep, wait_at_step))}
     go_on(work)
 
 
