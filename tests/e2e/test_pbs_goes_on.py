@@ -4,8 +4,8 @@ import json
 import signal
 
 import pytest
-from cluster_kit import ENDLESS, SO_LONG, SOURCE, at_once, digests, has_to_stop_now, last_checkpoint, metrics
-from cluster_kit import runs, steps_logged, told, wait_at
+from cluster_kit import ENDLESS, FIRST_STEPS, SO_LONG, SOURCE, at_once, digests, first_steps, has_to_stop_now, last_checkpoint, metrics
+from cluster_kit import runs, told, wait_at
 from cluster_kit import reference, site, wait_at_step, work  # noqa: F401  (fixtures)
 from conftest import run_process
 from pbs_kit import DDP, IN_A_JOB, LASTING_SHELL, SCRIPTS, ended, fields, log_file, log_of
@@ -14,13 +14,6 @@ from pbs_kit import pbs, qsub, quick_program, stories  # noqa: F401  (fixtures)
 from process_kit import wait_for
 
 pytestmark = pytest.mark.about("job_scripts")
-
-
-FIRST_STEPS = 120  # seconds for them to come: several jobs begin at the same time
-
-
-def first_steps(desk, steps=6):
-    wait_for(lambda: steps_logged(desk.work) >= steps, FIRST_STEPS, "the first steps")
 
 
 def assert_saved_where_it_stopped(run):
@@ -32,7 +25,7 @@ def assert_saved_where_it_stopped(run):
 
 def tell(desk, job, *command):
     """A command of PBS about a job that is in its first steps, and does no more before it hears of it."""
-    first_steps(desk)
+    first_steps(desk.work)
     told(desk.pbs, f"PBS_JOBID={job}", [*command, job], desk.work)
 
 
@@ -128,7 +121,7 @@ def test_qdel_leaves_a_checkpoint_and_no_other_job(desk):
 @at_once
 def test_a_stop_on_request_ends_the_job_for_good(desk):
     job = desk.qsub(**long_enough(ENDLESS))
-    first_steps(desk)
+    first_steps(desk.work)
     run_process([desk.lockstep, "stop", runs(desk.work)[0]], check=True)
     assert ended(desk.pbs, job) == 4
     assert "stopped on request: it stays stopped" in log_of(desk.work, job)
@@ -168,7 +161,7 @@ def test_qrerun_goes_on_once_in_the_same_folder(desk, on_term):
 @at_once
 def test_the_records_of_a_killed_job_are_swept(desk):
     job = desk.qsub(**long_enough(ENDLESS))
-    first_steps(desk, 2)
+    first_steps(desk.work, 2)
     desk.pbs.run("qsig", "-s", "KILL", job)
     ended(desk.pbs, job)
     for name in (".lockstep-chain-1", f".lockstep-next-{job}", ".lockstep-run-7.elsewhere"):

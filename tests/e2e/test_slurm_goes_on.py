@@ -4,8 +4,8 @@ import os
 import signal
 
 import pytest
-from cluster_kit import ENDLESS, SO_LONG, SOURCE, at_once, digests, has_to_stop_now, last_checkpoint
-from cluster_kit import metrics, processes_of, runs, steps_logged, told, wait_at
+from cluster_kit import ENDLESS, FIRST_STEPS, SO_LONG, SOURCE, at_once, digests, first_steps, has_to_stop_now, last_checkpoint
+from cluster_kit import metrics, processes_of, runs, told, wait_at
 from cluster_kit import reference, site, wait_at_step, work  # noqa: F401  (fixtures)
 from conftest import run_process
 from process_kit import wait_for
@@ -15,16 +15,9 @@ from slurm_kit import environment, lab, sbatch, stories  # noqa: F401  (fixtures
 pytestmark = pytest.mark.about("job_scripts")
 
 
-FIRST_STEPS = 120  # seconds for them to come: several jobs begin at the same time
-
-
-def first_steps(desk, steps=6):
-    wait_for(lambda: steps_logged(desk.work) >= steps, FIRST_STEPS, "the first steps")
-
-
 def tell(desk, job, *command, steps=6, word=None):
     """A command of Slurm about a job that is in its first steps, and does no more before it hears of it."""
-    first_steps(desk, steps)
+    first_steps(desk.work, steps)
     told(desk.lab, word or f"SLURM_JOB_ID={job}", [*command, job], desk.work)
 
 
@@ -119,7 +112,7 @@ def test_a_job_that_fails_at_once_is_not_tried_again(desk):
 def test_the_next_start_sweeps_what_killed_jobs_left(desk):
     lab_, folder = desk.lab, desk.work
     killed = desk.sbatch(DDP, "quick.yaml", "--set", f"train.max_steps={ENDLESS}")
-    first_steps(desk, 2)
+    first_steps(desk.work, 2)
     (script,) = processes_of(desk.lab, f"SLURM_JOB_ID={killed}", "slurm_script")
     os.kill(script, signal.SIGKILL)
     lab_.wait(killed)
