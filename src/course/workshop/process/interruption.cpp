@@ -25,10 +25,6 @@ Interruption::~Interruption() {
   for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
 }
 
-bool Interruption::has_come() {
-  return noted != 0;
-}
-
 void Interruption::check() {
   if (noted != 0) throw Interrupted(noted);
 }

@@ -29,7 +29,6 @@ class Interruption {
 
   /// Throws Interrupted where one has come.
   static void check();
-  static bool has_come();
 
  private:
   static constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
