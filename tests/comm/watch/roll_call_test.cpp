@@ -149,6 +149,31 @@ TEST(RollCall, NamesWhoIsGoneWhereNcclFails) {
   }
 }
 
+TEST(RollCall, NamesAllWhoAreGoneInOneSentence) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  auto peers = peers_on({0, 0, 0});
+  peers[1].pid = peers[2].pid = kNobody;
+  std::thread one([&] { static_cast<void>(new RollCall(store, peers, 1)); });
+  std::thread other([&] { static_cast<void>(new RollCall(store, peers, 2)); });
+  RollCall roll(store, peers, 0);
+  one.join();
+  other.join();
+  const auto number = roll.begin(OpType::ALLREDUCE);
+  try {
+    std::rethrow_exception(roll.judge({"all-reduce", number, std::chrono::seconds(1)}, "closed", false));
+  } catch (const Error& error) {
+    const std::string said = error.what();
+    EXPECT_NE(
+        said.find("rank 1 (host n0, pid 2147483646) and rank 2 (host n0, pid 2147483646) have died (their "
+                  "processes are gone), at collective 0"),
+        std::string::npos)
+        << said;
+    EXPECT_EQ(error.ranks(), (std::vector<int>{1, 2}));
+    ASSERT_EQ(error.fault().seen.size(), 2u);
+    EXPECT_EQ(error.fault().seen[1].state, "has died (its process is gone), at collective 0");
+  }
+}
+
 TEST(RollCall, WhatStandsStillNamesWhoDoesNotMove) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   auto peers = peers_on({0, 0});
@@ -228,7 +253,7 @@ TEST(RollCall, CallsThatDifferNameRanksOfTheJobAndTheOwnCall) {
   }
 }
 
-TEST(RollCall, AVerdictWithLongNamesComesToTheOthersWhole) {
+TEST(RollCall, AFindingWithLongNamesComesToTheOthersWhole) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   const auto peers = peers_on({0, 0});
   const auto [roll, other_roll] = roll_calls_of_two(store, peers);

@@ -29,19 +29,19 @@ TEST(RollPage, CountsWhatEachRankHasBegun) {
   EXPECT_TRUE(page.left(2));
 }
 
-TEST(RollPage, TheFirstVerdictStands) {
+TEST(RollPage, TheFirstFindingStands) {
   RollPage page = fresh_page(2);
-  EXPECT_EQ(page.verdict(), "");
-  EXPECT_EQ(page.settle("rank 1 died"), "rank 1 died");
-  EXPECT_EQ(page.settle("rank 0 died"), "rank 1 died");
-  EXPECT_EQ(page.verdict(), "rank 1 died");
+  EXPECT_EQ(page.agreed(), "");
+  EXPECT_EQ(page.agree_on("rank 1 died"), "rank 1 died");
+  EXPECT_EQ(page.agree_on("rank 0 died"), "rank 1 died");
+  EXPECT_EQ(page.agreed(), "rank 1 died");
 }
 
-TEST(RollPage, ALongVerdictIsCut) {
+TEST(RollPage, ALongFindingIsCut) {
   RollPage page = fresh_page(2);
-  page.settle(std::string(10'000, 'x'));
-  EXPECT_GT(page.verdict().size(), 1000u);
-  EXPECT_LT(page.verdict().size(), 10'000u);
+  page.agree_on(std::string(10'000, 'x'));
+  EXPECT_GT(page.agreed().size(), 1000u);
+  EXPECT_LT(page.agreed().size(), 10'000u);
 }
 
 TEST(RollPage, AnotherProcessReadsIt) {

@@ -16,10 +16,10 @@ namespace {
 using Milliseconds = std::chrono::milliseconds;
 
 constexpr int kHello = 1;
-constexpr int kVerdict = 2;
+constexpr int kAnswer = 2;
 constexpr auto kBetweenTests = std::chrono::microseconds(200);
 // rank 0 waits for the full timeout before it speaks, so the others wait a little longer for it
-constexpr auto kVerdictGrace = std::chrono::seconds(2);
+constexpr auto kAnswerGrace = std::chrono::seconds(2);
 
 // What both sides need. The communicator is the runtime's own: no message of a user's meets ours.
 struct Gathering {
@@ -84,18 +84,18 @@ std::vector<mpi::Request> receive_hellos(const Gathering& meeting, std::vector<i
   return hellos;
 }
 
-// Only those who came: a verdict nobody waits for would be taken for that of the next meeting.
+// Only those who came: an answer nobody waits for would be taken for that of the next meeting.
 void tell(const Gathering& meeting, const std::vector<int>& missing) {
   std::vector<mpi::Request> sends;
   const int count = static_cast<int>(missing.size());
   for (int rank = 1; rank < meeting.job.world; ++rank) {
     if (std::find(missing.begin(), missing.end(), rank) != missing.end()) continue;
     sends.push_back(mpi::Request::null);
-    launch::check_mpi(mpi::calls().isend(missing.data(), count, mpi::Type::int32, rank, kVerdict,
-                                         meeting.comm, &sends.back()),
+    launch::check_mpi(mpi::calls().isend(missing.data(), count, mpi::Type::int32, rank, kAnswer, meeting.comm,
+                                         &sends.back()),
                       "MPI_Isend");
   }
-  if (wait_all(sends, kVerdictGrace)) return;
+  if (wait_all(sends, kAnswerGrace)) return;
   for (auto& send : sends) drop(send);
 }
 
@@ -110,9 +110,9 @@ void host_meeting(const Gathering& meeting) {
 
 void attend_meeting(const Gathering& meeting) {
   std::vector<int> missing(static_cast<size_t>(meeting.job.world));
-  mpi::Request verdict = mpi::Request::null, hello = mpi::Request::null;
-  launch::check_mpi(mpi::calls().irecv(missing.data(), meeting.job.world, mpi::Type::int32, 0, kVerdict,
-                                       meeting.comm, &verdict),
+  mpi::Request answer = mpi::Request::null, hello = mpi::Request::null;
+  launch::check_mpi(mpi::calls().irecv(missing.data(), meeting.job.world, mpi::Type::int32, 0, kAnswer,
+                                       meeting.comm, &answer),
                     "MPI_Irecv");
   launch::check_mpi(
       mpi::calls().isend(&meeting.job.rank, 1, mpi::Type::int32, 0, kHello, meeting.comm, &hello),
@@ -120,13 +120,13 @@ void attend_meeting(const Gathering& meeting) {
   mpi::Status status;
   int come = 0;
   base::AwakeTime awake;
-  while (!come && awake.passed() < meeting.timeout + kVerdictGrace) {
-    launch::check_mpi(mpi::calls().test(&verdict, &come, &status), "MPI_Test");
+  while (!come && awake.passed() < meeting.timeout + kAnswerGrace) {
+    launch::check_mpi(mpi::calls().test(&answer, &come, &status), "MPI_Test");
     if (!come) std::this_thread::sleep_for(kBetweenTests);
   }
   int count = 0;
   if (come) launch::check_mpi(mpi::calls().get_count(&status, mpi::Type::int32, &count), "MPI_Get_count");
-  drop(verdict);
+  drop(answer);
   if (hello != mpi::Request::null) launch::check_mpi(mpi::calls().request_free(&hello), "MPI_Request_free");
   if (!come) refuse_missing({0}, meeting);
   missing.resize(static_cast<size_t>(count));

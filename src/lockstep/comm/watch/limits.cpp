@@ -75,7 +75,10 @@ void Limits::look(std::chrono::nanoseconds now) {
     watch->note_time(now);
     const bool asks = watch->is_late() || (calls_roll && watch->waited() > kLooksPerRollCall * kLook);
     // whoever found out why the group is dead, and has gone since, has said so before
-    if (asks && watch->is_hopeless() && !roll_->knows_death()) return watch->judge_lost();
+    if (asks && watch->is_hopeless() && !roll_->knows_death()) {
+      watch->judge_lost();
+      return;
+    }
     if (watch->is_late()) return watch->judge_late();
   }
   if (hopeless_looks_ * kLook > kGrace) all.front()->judge_lost();

@@ -7,13 +7,14 @@
 #include <future>
 #include <map>
 #include <thread>
-#include <tuple>
+#include <utility>
 
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/comm/watch/findings.h"
 #include "lockstep/comm/watch/op_names.h"
 #include "lockstep/comm/watch/process_state.h"
+#include "lockstep/comm/watch/rank_state.h"
 #include "lockstep/launch/process/uncaught.h"
 
 namespace lockstep::comm {
@@ -29,7 +30,7 @@ constexpr Milliseconds kDeathNotice{500};
 constexpr Milliseconds kOtherNodes{1200};
 constexpr Milliseconds kStoreAnswers{1800};
 constexpr Milliseconds kPoll{5};
-const char* const kVerdictKey = "roll/verdict";
+const char* const kAgreedKey = "roll/agreed";
 const char* const kLookAtRank =
     "look in that rank's log; start the job again from its last checkpoint; "
     "raise launch.timeout if a rank is only slow";
@@ -113,25 +114,15 @@ std::string newest_call(const RollPage& page, int rank) {
   return op_name(static_cast<c10d::OpType>(page.what(rank)));
 }
 
-// What is wrong with a rank, or nothing. Without a timeout only an ended rank is at fault.
-struct Sighting {
-  bool ended = false;
-  std::string text = {};
-  uint64_t begun = 0;  // as the text has it
-};
+RankState look_at(const RollPage& page, const Peer& peer, bool pid_counts, uint64_t begun, uint64_t number,
+                  bool timed_out) {
+  const auto process = pid_counts ? process_state(peer.pid) : ProcessState::running;
+  return rank_state(process, page.left(peer.rank), begun, number, timed_out);
+}
 
-Sighting look_at(const RollPage& page, const Peer& peer, bool pid_counts, uint64_t number, bool timed_out) {
-  const uint64_t begun = page.begun(peer.rank);
-  const ProcessState state = pid_counts ? process_state(peer.pid) : ProcessState::running;
-  if (page.left(peer.rank) && (number == 0 || begun < number))
-    return {true, format("left the group after collective {}", begun), begun};
-  if (state == ProcessState::gone)
-    return {true, format("has died (its process is gone), at collective {}", begun), begun};
-  if (!timed_out) return {};
-  if (state == ProcessState::stopped)
-    return {false, format("is stopped (SIGSTOP?), at collective {}", begun), begun};
-  if (begun < number) return {false, format("did not come, it is at collective {}", begun), begun};
-  return {};
+// "rank 1 (host n1, pid 24) has died (its process is gone)"
+std::string in_words(const std::vector<Peer>& ranks, const StateWords& words) {
+  return format("{} {}", names_of(ranks), ranks.size() == 1 ? words.of_one : words.of_several);
 }
 
 const char* const kNoReport = "-";
@@ -141,10 +132,10 @@ std::string report_key(int node) {
   return format("roll/report/{}", node);
 }
 
-// The first verdict of the job stands.
-Fault settle_in(c10d::Store& store, const Fault& verdict) {
-  if (is_any(verdict)) return unpacked(store.compareSet(kVerdictKey, std::string(), packed(verdict)));
-  return store.check({kVerdictKey}) ? unpacked(store.get_to_str(kVerdictKey)) : verdict;
+// The first finding of the job stands.
+Fault agree_in(c10d::Store& store, const Fault& found) {
+  if (is_any(found)) return unpacked(store.compareSet(kAgreedKey, std::string(), packed(found)));
+  return store.check({kAgreedKey}) ? unpacked(store.get_to_str(kAgreedKey)) : found;
 }
 
 // gloo says at which address a connection broke: the ranks there.
@@ -252,19 +243,19 @@ Fault RollCall::own_error(const std::string& what) const {
                  {.number = begun(), .state = "met an error: " + what.substr(0, what.find('\n'))});
 }
 
-Fault RollCall::verdict_here() const {
-  return page_ ? unpacked(page_->verdict()) : Fault{};
+Fault RollCall::agreed_here() const {
+  return page_ ? unpacked(page_->agreed()) : Fault{};
 }
 
-Fault RollCall::settle_here(const Fault& found) const {
-  return page_ && is_any(found) ? unpacked(page_->settle(packed(found))) : found;
+Fault RollCall::agree_here(const Fault& found) const {
+  return page_ && is_any(found) ? unpacked(page_->agree_on(packed(found))) : found;
 }
 
 void RollCall::tell_end(const std::string& what) {
   const auto found = own_error(what);
-  settle_here(found);
+  agree_here(found);
   if (mates_of(peers_, rank_).size() == peers_.size()) return;
-  bounded([store = store_, found] { return settle_in(*store, found); }, {});
+  bounded([store = store_, found] { return agree_in(*store, found); }, {});
 }
 
 // The newest is named that this rank began: which of those under way does not end, libtorch counts in numbers
@@ -299,7 +290,8 @@ std::exception_ptr RollCall::last_words(const std::string& what) {
 bool RollCall::is_lost(int rank, uint64_t number) const {
   if (!page_ || !page_->present(rank)) return false;
   const Peer& peer = peers_[static_cast<size_t>(rank)];
-  return look_at(*page_, peer, pid_counts(peer), number, false).ended;
+  const auto state = look_at(*page_, peer, pid_counts(peer), page_->begun(rank), number, false);
+  return state == RankState::left || state == RankState::died;
 }
 
 bool RollCall::is_hopeless(const Collective& collective) const {
@@ -345,33 +337,35 @@ std::string RollCall::where() const {
 // The first that is seen here stands: whoever leaves because of it has not died.
 Fault RollCall::look_for_dead() const {
   if (!page_) return {};
-  if (auto verdict = verdict_here(); is_any(verdict)) return verdict;
+  if (auto agreed = agreed_here(); is_any(agreed)) return agreed;
   std::vector<Peer> dead;
   for (const auto& peer : peers_) {
     if (!page_->present(peer.rank) || page_->left(peer.rank) || !pid_counts(peer)) continue;
     if (process_state(peer.pid) == ProcessState::gone) dead.push_back(peer);
   }
   if (dead.empty()) return {};
-  const std::string state = "has died (its process is gone)";
-  return settle_here(finding(dead, Code::rank_lost, names_of(dead) + " " + state, {.state = state}));
+  const auto& words = words_for(RankState::died);
+  return agree_here(finding(dead, words.code, in_words(dead, words), {.state = words.of_one}));
 }
 
 Fault RollCall::look_here(const Collective& collective, bool timed_out) const {
   if (auto dead = whole_ ? whole_->look_for_dead() : Fault{}; is_any(dead)) return dead;
   if (!page_) return {};
-  std::map<std::tuple<std::string, Code, uint64_t>, std::vector<Peer>>
-      at_fault;  // the same words are said once
+  std::map<std::pair<uint64_t, RankState>, std::vector<Peer>> at_fault;  // the same words are said once
   for (const auto& peer : peers_) {
     if (peer.rank == rank_ || !page_->present(peer.rank)) continue;
     if (collective.peer >= 0 && peer.rank != collective.peer) continue;
-    const Sighting sighting = look_at(*page_, peer, pid_counts(peer), collective.number, timed_out);
-    const Code code = sighting.ended ? Code::rank_lost : Code::rank_late;
-    if (!sighting.text.empty()) at_fault[{sighting.text, code, sighting.begun}].push_back(peer);
+    const auto begun = page_->begun(peer.rank);
+    const auto state = look_at(*page_, peer, pid_counts(peer), begun, collective.number, timed_out);
+    if (state != RankState::good) at_fault[{begun, state}].push_back(peer);
   }
   Fault found;
   for (const auto& [kind, ranks] : at_fault) {
-    const auto& [state, code, begun] = kind;
-    add(found, finding(ranks, code, names_of(ranks) + " " + state, {.number = begun, .state = state}));
+    const auto& [begun, state] = kind;
+    const auto& words = words_for(state);
+    const auto at = format("{} collective {}", words.at, begun);
+    add(found, finding(ranks, words.code, in_words(ranks, words) + at,
+                       {.number = begun, .state = words.of_one + at}));
   }
   return found;
 }
@@ -402,14 +396,14 @@ Fault RollCall::ask_elsewhere(const std::string& cause, bool timed_out, const Fa
   const Fault waits_here = timed_out && !is_any(found_here) ? this->waits_here() : Fault{};
   if (others.empty()) return is_any(found_here) ? found_here : waiting_in_vain(waits_here);
   const auto question = [store = store_, others, cause, timed_out, found_here, waits_here, node = own.node] {
-    if (auto settled = settle_in(*store, {}); is_any(settled)) return settled;
+    if (auto agreed = agree_in(*store, {}); is_any(agreed)) return agreed;
     const auto& report = is_any(found_here) ? found_here : waits_here;
     store->set(report_key(node), is_any(report) ? packed(report) : kNoReport);
-    if (is_any(found_here) && !timed_out) return settle_in(*store, found_here);
+    if (is_any(found_here) && !timed_out) return agree_in(*store, found_here);
     auto all = found_here;
     auto waits = waits_here;
     add(all, gather_reports(*store, others, cause, timed_out, waits));
-    return settle_in(*store, is_any(all) ? all : waiting_in_vain(waits));
+    return agree_in(*store, is_any(all) ? all : waiting_in_vain(waits));
   };
   const Fault otherwise =
       finding({peers_[0]}, Code::rank_lost,
@@ -418,27 +412,27 @@ Fault RollCall::ask_elsewhere(const std::string& cause, bool timed_out, const Fa
   return bounded(question, is_any(found_here) || own.rank == 0 ? found_here : otherwise);
 }
 
-Fault RollCall::verdict_on(const Collective& collective, const std::string& cause, bool timed_out) const {
-  if (auto verdict = verdict_here(); is_any(verdict)) return verdict;
-  if (heard_nothing()) return settle_here(silence_);
+Fault RollCall::find_fault(const Collective& collective, const std::string& cause, bool timed_out) const {
+  if (auto agreed = agreed_here(); is_any(agreed)) return agreed;
+  if (heard_nothing()) return agree_here(silence_);
   auto found = look_here(collective, timed_out);
   const auto deadline = Clock::now() + kDeathNotice;
   while (!is_any(found) && !timed_out && page_ && Clock::now() < deadline) {
     std::this_thread::sleep_for(kPoll);
-    if (auto verdict = verdict_here(); is_any(verdict)) return verdict;
+    if (auto agreed = agreed_here(); is_any(agreed)) return agreed;
     found = look_here(collective, timed_out);
   }
   // a message that is late says nothing of ranks that have no part in it
   if (!collective.is_message() || !timed_out) found = ask_elsewhere(cause, timed_out, found);
   // a mate that sees this rank leave is to say why it left
   if (!is_any(found) && !timed_out) found = own_error(cause);
-  return settle_here(found);
+  return agree_here(found);
 }
 
 std::exception_ptr RollCall::judge(const Collective& collective, const std::string& cause, bool timed_out) {
   const std::lock_guard<std::mutex> guard(mutex_);
   if (!dead_) {
-    death_ = verdict_on(collective, cause, timed_out);
+    death_ = find_fault(collective, cause, timed_out);
     const bool is_own = death_.ranks == std::vector{peers_[static_cast<size_t>(rank_)].rank_in_job()};
     if (!is_any(death_)) death_.code = Code::rank_late;
     if (is_own) death_.code = Code::failed;
@@ -467,9 +461,9 @@ std::exception_ptr RollCall::end_at(uint64_t collective, Difference difference, 
     seen.rank = peers_[static_cast<size_t>(seen.rank)].rank_in_job();
     seen.number = collective;
   }
-  auto fault = settle_here({.code = Code::calls_differ,
-                            .what = format("collective {}: {}", collective, difference.words),
-                            .seen = std::move(difference.calls)});
+  auto fault = agree_here({.code = Code::calls_differ,
+                           .what = format("collective {}: {}", collective, difference.words),
+                           .seen = std::move(difference.calls)});
   if (fault.code != Code::calls_differ) fault = {.code = Code::calls_differ, .what = fault.what};
   fault.met_in = {.call = own, .number = collective};
   {
@@ -485,7 +479,7 @@ std::exception_ptr RollCall::end_at(uint64_t collective, Difference difference, 
 std::exception_ptr RollCall::end_all_at(uint64_t collective, Difference difference) {
   auto error = end_at(collective, std::move(difference), "compared before it ran");
   const std::lock_guard<std::mutex> guard(mutex_);
-  bounded([store = store_, found = death_] { return settle_in(*store, found); }, {});
+  bounded([store = store_, found = death_] { return agree_in(*store, found); }, {});
   die();
   return error;
 }

@@ -64,7 +64,7 @@ class RollCall {
   /// Called once, when the group dies; in place of what was to be called before. Not from within itself.
   void at_death(std::function<void()> call);
   /// Whether a rank of this node has found out why the group is dead.
-  bool knows_death() const { return page_ && !page_->verdict().empty(); }
+  bool knows_death() const { return page_ && !page_->agreed().empty(); }
   /// Whether every call is compared over the ranks: TORCH_DISTRIBUTED_DEBUG=DETAIL on rank 0.
   bool compares_calls() const { return compares_calls_; }
   /// The ranks have called different things: the group is dead, and the same is to be thrown on all of a node
@@ -104,9 +104,9 @@ class RollCall {
 
  private:
   void die();
-  Fault verdict_on(const Collective& collective, const std::string& cause, bool timed_out) const;
-  Fault verdict_here() const;
-  Fault settle_here(const Fault& found) const;
+  Fault find_fault(const Collective& collective, const std::string& cause, bool timed_out) const;
+  Fault agreed_here() const;
+  Fault agree_here(const Fault& found) const;
   Fault look_here(const Collective& collective, bool timed_out) const;
   Fault look_for_dead() const;
   Fault waits_here() const;

@@ -74,20 +74,20 @@ bool RollPage::left(int rank) const {
   return slot(rank).left.load(std::memory_order_acquire) != 0;
 }
 
-std::string RollPage::settle(const std::string& verdict) {
+std::string RollPage::agree_on(const std::string& finding) {
   uint32_t nothing = kNothing;
   if (head().written.compare_exchange_strong(nothing, kWriting, std::memory_order_acq_rel)) {
-    const size_t bytes = std::min(verdict.size(), kTextBytes - 1);
-    std::memcpy(head().text.data(), verdict.data(), bytes);
+    const size_t bytes = std::min(finding.size(), kTextBytes - 1);
+    std::memcpy(head().text.data(), finding.data(), bytes);
     head().text[bytes] = '\0';
     head().written.store(kWritten, std::memory_order_release);
-    return verdict;
+    return finding;
   }
-  const std::string settled = this->verdict();
-  return settled.empty() ? verdict : settled;
+  const std::string first = this->agreed();
+  return first.empty() ? finding : first;
 }
 
-std::string RollPage::verdict() const {
+std::string RollPage::agreed() const {
   // its writer may be in the middle of it, or have been killed there
   for (int i = 0; i < 100 && head().written.load(std::memory_order_acquire) == kWriting; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

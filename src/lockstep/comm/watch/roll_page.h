@@ -30,9 +30,9 @@ class RollPage {
   void leave(int rank);
   bool left(int rank) const;
 
-  /// The first verdict of the node stands: later deaths are its consequences. Returns the one that stands.
-  std::string settle(const std::string& verdict);
-  std::string verdict() const;
+  /// The first finding of the node stands: later deaths are its consequences. Returns the one that stands.
+  std::string agree_on(const std::string& finding);
+  std::string agreed() const;
 
   void unlink() { memory_.unlink(); }
   const std::string& name() const { return memory_.name(); }

@@ -53,12 +53,8 @@ void Watch::judge_late() {
   judge_as("", true);
 }
 
-std::exception_ptr Watch::verdict() {
+std::exception_ptr Watch::judge_lost() {
   return judge_as("", false);
-}
-
-void Watch::judge_lost() {
-  verdict();
 }
 
 void Watch::be_over() {
@@ -69,7 +65,7 @@ void Watch::be_over() {
 }
 
 void Watch::give_up() {
-  const auto error = verdict();
+  const auto error = judge_lost();
   std::vector<std::function<void(const std::exception_ptr&)>> waiting;
   {
     const std::lock_guard<std::mutex> guard(mutex_);
@@ -93,7 +89,7 @@ void Watch::when_given_up(std::function<void(const std::exception_ptr&)> tell) {
 // copy.
 bool wait_unless_given_up(c10d::Work& work, Watch& watch) {
   while (!work.isCompleted()) {
-    if (watch.is_given_up()) std::rethrow_exception(watch.verdict());
+    if (watch.is_given_up()) std::rethrow_exception(watch.judge_lost());
     try {
       return work.wait(kGivenUpLook);
     } catch (const c10::Error& error) {
@@ -108,7 +104,7 @@ WatchedWork::WatchedWork(c10::intrusive_ptr<c10d::Work> work, std::shared_ptr<Wa
     : Work(rank, type), work_(std::move(work)), watch_(std::move(watch)), limits_(limits) {}
 
 std::exception_ptr WatchedWork::exception() const {
-  if (watch_->is_given_up()) return watch_->verdict();
+  if (watch_->is_given_up()) return watch_->judge_lost();
   const std::exception_ptr error = work_->exception();
   return error ? watch_->judge(error) : nullptr;
 }

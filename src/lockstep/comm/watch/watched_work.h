@@ -23,13 +23,11 @@ class Watch {
   std::exception_ptr judge(const std::exception_ptr& error);
   /// The same where it was we whose patience ended.
   void judge_late();
-  /// The same where others know that the group is dead.
-  void judge_lost();
+  /// The same where others know that the group is dead, and where it was given up; returns the group's error.
+  std::exception_ptr judge_lost();
   /// gloo will never say that it is over: whoever waits has the error now.
   void give_up();
   bool is_given_up() const { return given_up_; }
-  /// The group's, for what was given up.
-  std::exception_ptr verdict();
   /// Called by give_up(), or at once where that was before.
   void when_given_up(std::function<void(const std::exception_ptr&)> tell);
 

@@ -1,0 +1,40 @@
+#include "lockstep/comm/watch/rank_state.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::comm {
+namespace {
+
+constexpr bool kLeft = true, kTimedOut = true;
+
+TEST(RankState, OfWhoLeftBeforeTheAwaitedCollective) {
+  EXPECT_EQ(rank_state(ProcessState::gone, kLeft, 3, 4, false), RankState::left);
+  EXPECT_EQ(rank_state(ProcessState::running, kLeft, 3, 0, false), RankState::left);
+}
+
+TEST(RankState, OfWhoLeftAfterItIsThatOfItsProcess) {
+  EXPECT_EQ(rank_state(ProcessState::running, kLeft, 4, 4, kTimedOut), RankState::good);
+  EXPECT_EQ(rank_state(ProcessState::gone, kLeft, 4, 4, false), RankState::died);
+}
+
+TEST(RankState, WithoutATimeoutOnlyAnEndedRankIsAtFault) {
+  EXPECT_EQ(rank_state(ProcessState::stopped, !kLeft, 3, 4, !kTimedOut), RankState::good);
+  EXPECT_EQ(rank_state(ProcessState::running, !kLeft, 3, 4, !kTimedOut), RankState::good);
+  EXPECT_EQ(rank_state(ProcessState::gone, !kLeft, 3, 4, !kTimedOut), RankState::died);
+}
+
+TEST(RankState, AfterATimeoutWhoIsStoppedOrBehindIsAtFault) {
+  EXPECT_EQ(rank_state(ProcessState::stopped, !kLeft, 4, 4, kTimedOut), RankState::stopped);
+  EXPECT_EQ(rank_state(ProcessState::running, !kLeft, 3, 4, kTimedOut), RankState::late);
+  EXPECT_EQ(rank_state(ProcessState::running, !kLeft, 4, 4, kTimedOut), RankState::good);
+}
+
+TEST(RankState, AnEndedRankIsLostAndALateOneIsNot) {
+  for (const auto state : {RankState::left, RankState::died})
+    EXPECT_EQ(words_for(state).code, Code::rank_lost);
+  for (const auto state : {RankState::stopped, RankState::late})
+    EXPECT_EQ(words_for(state).code, Code::rank_late);
+}
+
+}  // namespace
+}  // namespace lockstep::comm
