@@ -76,7 +76,7 @@ def break_run(lab, work, job, how, node, step):
     return Broken(run, at, logged(), attempt)
 
 
-def mend(lab, node, how):
+def repair(lab, node, how):
     """The node as it was, and known to its scheduler."""
     if how == "cut":
         lab.run("ip", "link", "set", f"to-{node}", "master", "lan")

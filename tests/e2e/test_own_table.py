@@ -38,7 +38,7 @@ def write_table(path, header, rows):
     return path
 
 
-def settled(folder, key):
+def chosen(folder, key):
     return re.search(rf"^  {key}: (.*)$", (folder / "config.yaml").read_text(), re.M)[1]
 
 
@@ -53,7 +53,7 @@ def test_the_column_called_label_is_the_label_and_stays_it(train, place, lockste
     result = train(train__max_steps=4)
     assert result.returncode == 0 and "label: Label (column 0)" in result.stderr, result.output
     assert "train: 64 samples: rose 32" in result.stderr
-    assert settled(place / "runs/own", "label") == "Label"
+    assert chosen(place / "runs/own", "label") == "Label"
     # a new run would take the last column now; this one knows its own
     write_table(place / "t.csv", ("Label", "a", "b", "class"), flowers())
     result = train("--resume", "auto")
@@ -111,7 +111,7 @@ def test_a_regression_on_large_numbers_learns_at_the_defaults(train, place, lock
     last, folder = last_epoch(place / "runs/own"), place / "runs/own"
     assert last["mae"] < 20_000 and last["eval_loss"] < 0.1, last  # the prices' deviation is 107,000
     assert last["mse"] == pytest.approx(last["eval_loss"] * 107_000**2, rel=0.2)
-    assert settled(folder, "normalize_label") == "standard"
+    assert chosen(folder, "normalize_label") == "standard"
     # eval, at any number of ranks, and predict answer in the label's unit
     words = ["own.yaml", *sets(task__kind="regression"), "--checkpoint", checkpoints(folder)[-1]]
     told = run(lockstep, "eval", *words, cwd=place, check=True).stdout
@@ -133,7 +133,7 @@ def test_a_regression_that_was_begun_with_the_numbers_themselves_goes_on_so(trai
     assert result.returncode == 0 and "going on after step 10" in result.stderr, result.output
     last = last_epoch(place / "runs/own")
     assert last["mse"] == pytest.approx(last["eval_loss"], rel=1e-6)
-    assert settled(place / "runs/own", "normalize_label") == "none"
+    assert chosen(place / "runs/own", "normalize_label") == "none"
 
 
 def passengers(count=60):

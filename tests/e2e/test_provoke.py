@@ -1,4 +1,4 @@
-"""Troubles made on purpose: each says what docs/troubleshooting.md says, ends as the real one, and leaves nobody behind."""
+"""Injected faults: each says what docs/troubleshooting.md says, ends as the real one, and leaves nobody behind."""
 
 import re
 
@@ -18,9 +18,9 @@ VARIES = ((r"n1", r"\S+"), (r"pid\\ \d+", r"pid\\ \\d+"), (r"collective\\ \d+", 
           (r"\\ on\\ rank\\ \d", r"\\ on\\ rank\\ \\d"), (r"running_var", r"running_\\w+"))
 
 
-def shown(trouble):
-    """The message that the page shows for a trouble, as a pattern."""
-    section = PAGE.read_text().split(f"\n## {trouble}\n")[1].split("\n## ")[0]
+def shown(fault):
+    """The message that the page shows for a fault, as a pattern."""
+    section = PAGE.read_text().split(f"\n## {fault}\n")[1].split("\n## ")[0]
     message = next(block for block in re.findall(r"```\n(.*?)```", section, re.S) if block.startswith(("error:", "warning:")))
     pattern = re.escape(message.strip())
     for varies, instead in VARIES:
@@ -30,9 +30,9 @@ def shown(trouble):
 
 @pytest.fixture
 def provoke(mpirun, lockstep, tmp_path):
-    def start(trouble, ranks=2, words=(), **how):
+    def start(fault, ranks=2, words=(), **how):
         config = write_config(tmp_path, PIMA)
-        return mpirun(ranks, lockstep, "train", config, "--provoke", trouble,
+        return mpirun(ranks, lockstep, "train", config, "--provoke", fault,
                       *sets(train__epochs=2, launch__timeout="2s"), *words, cwd=tmp_path, quiet=True, **how)
     return start
 
@@ -49,36 +49,36 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("trouble", CASES)
-def test_the_page_shows_what_is_said(trouble, provoke, tmp_path):
-    ranks, exit_status, words, environment = CASES[trouble]
-    result = provoke(trouble, ranks, words, env=environment)
-    name = trouble.replace("-", "_")
+@pytest.mark.parametrize("fault", CASES)
+def test_the_page_shows_what_is_said(fault, provoke, tmp_path):
+    ranks, exit_status, words, environment = CASES[fault]
+    result = provoke(fault, ranks, words, env=environment)
+    name = fault.replace("-", "_")
     assert result.returncode == exit_status, result.output
-    assert f"train.provoke: {name} is made on purpose" in result.stderr
-    assert re.search(shown(trouble), result.stderr), (shown(trouble), result.stderr)
+    assert f"train.provoke: {name} is injected" in result.stderr
+    assert re.search(shown(fault), result.stderr), (shown(fault), result.stderr)
     assert not result.left_behind
     assert status(tmp_path / f"runs/pima-{name}")["state"] == ("failed" if exit_status else "done")
 
 
-@pytest.mark.parametrize("backend, trouble, words", [
+@pytest.mark.parametrize("backend, fault, words", [
     ("mpi", "skipped-collective", r"rank 1 \(host \S+, pid \d+\) did not come, it is at collective \d+"),
     ("mpi", "different-shape", r"the ranks' calls differ: rank 0: all-reduce \(sum\) of 80 bytes of Float; rank 1"),
     ("shared", "different-order", r"the ranks' calls differ: rank 0: broadcast with root 0 of 80 bytes of Float; rank 1: all-reduce"),
     ("gloo", "different-shape", r"the ranks' calls differ: a message of 20 bytes came where one of 12 was expected"),
 ])
-def test_each_backend_says_it(backend, trouble, words, provoke):
-    result = provoke(trouble, 2, sets(launch__backend=backend))
+def test_each_backend_says_it(backend, fault, words, provoke):
+    result = provoke(fault, 2, sets(launch__backend=backend))
     assert result.returncode == 1 and re.search(words, result.stderr), result.output
     assert not result.left_behind
 
 
-@pytest.mark.parametrize("trouble, ranks, words", [
-    ("no-such-trouble", 2, "train.provoke must be one of none, skipped_collective"),
+@pytest.mark.parametrize("fault, ranks, words", [
+    ("no-such-fault", 2, "train.provoke must be one of none, skipped_collective"),
     ("local-loss", 1, "local_loss takes 2 ranks or more that share the data, not 1"),
 ])
-def test_what_cannot_be_made_is_an_error_of_all(trouble, ranks, words, provoke):
-    result = provoke(trouble, ranks)
+def test_what_cannot_be_made_is_an_error_of_all(fault, ranks, words, provoke):
+    result = provoke(fault, ranks)
     assert result.returncode == 2 and result.stderr.count(words) == 1, result.output
 
 
@@ -94,9 +94,9 @@ def test_a_provoked_run_neither_goes_on_nor_is_gone_on_with(provoke, lockstep, r
         assert provoke("local-loss", words=("--resume", "auto")).returncode == 0
     assert sorted(folder.name for folder in (tmp_path / "runs").iterdir()) == ["pima-local_loss", "pima-local_loss-2"]
     refused = provoke("local-loss", words=("--resume", "runs/pima-local_loss"))
-    assert refused.returncode == 2 and "goes on from nothing" in refused.stderr
+    assert refused.returncode == 2 and "into a new run alone" in refused.stderr
     ordinary = run(lockstep, "train", tmp_path / "config.yaml", "--resume", "runs/pima-local_loss", cwd=tmp_path)
-    assert ordinary.returncode == 2 and "was made on purpose there" in ordinary.stderr, ordinary.output
+    assert ordinary.returncode == 2 and "was injected there" in ordinary.stderr, ordinary.output
 
 
 @pytest.mark.parametrize("eval_every", [0, 1])
@@ -111,9 +111,9 @@ def test_norms_that_drift_apart_are_told_of_whenever_is_evaluated(eval_every, lo
     assert result.output.count("batch normalisation is not synchronised: 1.running_") == 1, result.output
 
 
-@pytest.mark.parametrize("trouble", ["unsynced-batchnorm", "local-loss"])
-def test_a_provoked_runs_checkpoint_is_evaluated(trouble, provoke, lockstep, run, tmp_path):
-    provoke(trouble)
-    folder = tmp_path / "runs" / ("pima-" + trouble.replace("-", "_"))
+@pytest.mark.parametrize("fault", ["unsynced-batchnorm", "local-loss"])
+def test_a_provoked_runs_checkpoint_is_evaluated(fault, provoke, lockstep, run, tmp_path):
+    provoke(fault)
+    folder = tmp_path / "runs" / ("pima-" + fault.replace("-", "_"))
     shown = run(lockstep, "eval", folder / "config.yaml", "--checkpoint", folder, cwd=tmp_path, check=True).stdout
     assert "accuracy   0." in shown

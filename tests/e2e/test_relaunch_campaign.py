@@ -14,7 +14,7 @@ import pytest
 from cluster_kit import folder_of_submission, start_lab
 from cluster_kit import reference, site  # noqa: F401  (fixtures)
 from pbs_kit import DDP as DDP_PBS, ended, log_of as pbs_log, submitted
-from relaunch_kit import EVERY, break_run, logged_once, mend, same_bits, sets
+from relaunch_kit import EVERY, break_run, logged_once, repair, same_bits, sets
 from slurm_kit import DDP, finished, log_of
 from slurm_kit import environment  # noqa: F401  (a fixture)
 
@@ -83,7 +83,7 @@ def test_every_broken_run_ends_with_the_bits_of_an_unbroken_one(scheduler, submi
             if "RELAUNCH_TABLE" in os.environ:
                 with open(os.environ["RELAUNCH_TABLE"], "a") as file:
                     file.write(json.dumps(rows[-1]) + "\n")
-            mend(lab, node, how)
+            repair(lab, node, how)
     finally:
         lab.stop()
     with capsys.disabled():

@@ -5,7 +5,7 @@ from cluster_kit import go_on, runs, start_lab, steps_logged, told, wait_at, wai
 from cluster_kit import reference, site, wait_at_step, work  # noqa: F401  (fixtures)
 from pbs_kit import DDP as DDP_PBS, LASTING_SHELL, ended, log_of as pbs_log, submitted
 from process_kit import wait_for
-from relaunch_kit import break_run, logged_once, mend, ranks_on, same_bits, sets
+from relaunch_kit import break_run, logged_once, ranks_on, repair, same_bits, sets
 from slurm_kit import DDP, finished, log_of
 from slurm_kit import environment as usual_environment, sbatch  # noqa: F401  (fixtures)
 
@@ -51,7 +51,7 @@ def test_the_rest_of_the_nodes_go_on(how, lab, sbatch, work, lockstep, reference
         if how == "cut":  # its half has ended by itself
             wait_for(lambda: not ranks_on(lab, "n3", job), what="the ranks on n3 to end")
     finally:
-        mend(lab, "n3", how)
+        repair(lab, "n3", how)
     assert [path.name for path in work.glob(".lockstep-*") if "errors0" not in path.name] == []
 
 
@@ -80,7 +80,7 @@ def test_a_spare_node_takes_the_place_of_one_that_died(lab, sbatch, work, lockst
         assert "node n2 does not answer; going on with 2 nodes" in log, log
         assert same_bits(lockstep, broken.run, reference, *sets(STEPS))
     finally:
-        mend(lab, "n2", "node")
+        repair(lab, "n2", "node")
 
 
 def test_without_as_world_the_job_fails_as_before_and_says_what_would_help(lab, sbatch, work):  # noqa: F811
@@ -129,7 +129,7 @@ def test_the_same_on_pbs(how, said, pbs, qsub, work, lockstep, reference):  # no
         assert said in pbs_log(work, job), pbs_log(work, job)
         assert same_bits(lockstep, broken.run, reference, *sets(STEPS)) and logged_once(broken.run, STEPS)
     finally:
-        mend(pbs, "n3", how)
+        repair(pbs, "n3", how)
 
 
 def test_a_smaller_chunk_of_pbs_goes_on(pbs, qsub, work, lockstep, reference):  # noqa: F811

@@ -1,4 +1,4 @@
-"""What docs/troubleshooting.md shows of troubles that come from outside is what the program says."""
+"""What docs/troubleshooting.md shows of faults that come from outside is what the program says."""
 
 import re
 import shutil

@@ -74,7 +74,7 @@ TEST(Layout, TheMeetingTakesGuessesBack) {
   EXPECT_FALSE(launch::own_seat(job).local_world || launch::own_seat(job).node_rank);
   EXPECT_EQ(launch::own_seat(job).local_rank, 0);
   ASSERT_EQ(job.warnings.size(), 1U);
-  launch::settle(job, launch::layout_of({on("a", 0), on("b", 0)})[1]);
+  launch::set_place(job, launch::layout_of({on("a", 0), on("b", 0)})[1]);
   EXPECT_TRUE(job.warnings.empty());
   EXPECT_EQ(job.nodes, 2);
   EXPECT_EQ(job.node_rank, 1);

@@ -118,7 +118,7 @@ struct Rehearsal {
         epoch.advance(state);
         if (learner.schedule->per_step()) learner.schedule->step();
         if (state.step % look_every == 0) {
-          trace.settle();
+          trace.read_pending();
           losses.push_back(trace.last());
         }
         if (--steps == 0) break;
@@ -129,7 +129,7 @@ struct Rehearsal {
       state.consumed = state.step_in_epoch = 0;
       state.epoch_trained = false;
     }
-    trace.settle();
+    trace.read_pending();
   }
 
   Team team{{}, nullptr, at::kCPU};

@@ -11,11 +11,11 @@ TEST(LossTrace, DoesItsWorkBeforeEachWait) {
   int waits = 0;
   losses.before_waiting([&waits] { ++waits; });
   const auto values = at::arange(4, at::kFloat);
-  losses.settle();
+  losses.read_pending();
   EXPECT_EQ(waits, 0) << "nothing is on its way";
   losses.add(1, values, 0, {});
   losses.add(2, values, 1, {});
-  losses.settle();
+  losses.read_pending();
   EXPECT_EQ(waits, 1);
   EXPECT_EQ(losses.last(), 1);
 }

@@ -1,7 +1,7 @@
 #include <lockstep/workshop.h>
 
 // A net has a special weight for rare samples. In each step one rank has such a sample, the others have not,
-// and their loss never meets that weight. Mend the call of ddp(), so that both weights are trained.
+// and their loss never meets that weight. Fix the call of ddp(), so that both weights are trained.
 
 struct Net : torch::nn::Module {
   torch::Tensor common = register_parameter("common", torch::ones(1));

@@ -2,7 +2,7 @@
 
 // Twelve samples and three epochs. With `.shuffle = true` the list is shuffled before it is shared out; all
 // ranks draw the same shuffle, so that nobody takes what is another's. But look at the output: every epoch has
-// the order of the first one. Mend it.
+// the order of the first one. Fix it.
 
 int main() {
   return lockstep::run([] {

@@ -18,7 +18,7 @@ double evaluate(const lockstep::Session& session) {
 // After an epoch the log gets one line, from rank 0.
 void after_epoch(const lockstep::Session& session) {
   //@ todo
-  // TODO: this hangs. Mend it: one line, from rank 0, and the accuracy is that of all ranks' samples.
+  // TODO: this hangs. Fix it: one line, from rank 0, and the accuracy is that of all ranks' samples.
   if (session.rank() == 0) {
     const double accuracy = evaluate(session);
     lockstep::show("accuracy", accuracy);

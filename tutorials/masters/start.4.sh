@@ -1,4 +1,4 @@
-#@ title      Mend an environment with the doctor's help
+#@ title      Fix an environment with the doctor's help
 #@ hint       Run it as the comment says, and read the lines that do not begin with `ok`: each names a check, what it found, and what to do.
 #@ hint       Three lines do harm. What would the rank have if nobody had set anything? lockstep chooses the threads itself.
 #@ hint       Take out OMP_NUM_THREADS, ulimit and TORCH_DISTRIBUTED_DEBUG. What NCCL_DEBUG=WARN asks for harms nobody.

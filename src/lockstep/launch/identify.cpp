@@ -1,6 +1,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/launch/claims.h"
+#include "lockstep/launch/declared.h"
 #include "lockstep/launch/launchers.h"
 #include "lockstep/launch/scheduler.h"
 #include "lockstep/launch/variables.h"
@@ -8,40 +8,40 @@
 namespace lockstep::launch {
 namespace {
 
-// Each place in a job: the launcher's claim, MPI's fact, the field.
+// Each place in a job: the launcher's word, MPI's fact, the field.
 struct Field {
   const char* name;
-  std::optional<int> Claims::*claim;
+  std::optional<int> Declared::*word;
   int MpiFacts::*fact;
   int Job::*value;
   const char* source;
 };
 
 constexpr Field kFields[] = {
-    {"rank", &Claims::rank, &MpiFacts::rank, &Job::rank, "MPI_Comm_rank"},
-    {"world", &Claims::world, &MpiFacts::world, &Job::world, "MPI_Comm_size"},
-    {"local_rank", &Claims::local_rank, &MpiFacts::local_rank, &Job::local_rank,
+    {"rank", &Declared::rank, &MpiFacts::rank, &Job::rank, "MPI_Comm_rank"},
+    {"world", &Declared::world, &MpiFacts::world, &Job::world, "MPI_Comm_size"},
+    {"local_rank", &Declared::local_rank, &MpiFacts::local_rank, &Job::local_rank,
      "MPI_Comm_split_type(SHARED)"},
-    {"local_world", &Claims::local_world, &MpiFacts::local_world, &Job::local_world,
+    {"local_world", &Declared::local_world, &MpiFacts::local_world, &Job::local_world,
      "MPI_Comm_split_type(SHARED)"},
-    {"node_rank", &Claims::node_rank, &MpiFacts::node_rank, &Job::node_rank,
+    {"node_rank", &Declared::node_rank, &MpiFacts::node_rank, &Job::node_rank,
      "order of the nodes' first ranks in MPI"},
-    {"nodes", &Claims::nodes, &MpiFacts::nodes, &Job::nodes, "count of nodes in MPI"},
+    {"nodes", &Declared::nodes, &MpiFacts::nodes, &Job::nodes, "count of nodes in MPI"},
 };
 
-std::string why(const Claims& claims, const std::string& field) {
-  const auto found = claims.because.find(field);
-  return found == claims.because.end() ? field : found->second;
+std::string why(const Declared& declared, const std::string& field) {
+  const auto found = declared.because.find(field);
+  return found == declared.because.end() ? field : found->second;
 }
 
-[[noreturn]] void refuse_against_mpi(const Claims& claims, const Field& field, const Launcher& launcher,
+[[noreturn]] void refuse_against_mpi(const Declared& declared, const Field& field, const Launcher& launcher,
                                      const MpiFacts& mpi) {
-  const bool lone = mpi.world == 1 && claims.world.value_or(1) > 1;
+  const bool lone = mpi.world == 1 && declared.world.value_or(1) > 1;
   const std::string library = mpi.library.empty() ? "the MPI library" : mpi.library;
   throw InputError(
-      format("{} says {} is {} ({}), but MPI says {}{}", launcher.name, field.name, *(claims.*field.claim),
-             why(claims, field.name), mpi.*field.fact,
-             lone ? format(": {} processes would each be rank 0 of 1", *claims.world) : ""),
+      format("{} says {} is {} ({}), but MPI says {}{}", launcher.name, field.name, *(declared.*field.word),
+             why(declared, field.name), mpi.*field.fact,
+             lone ? format(": {} processes would each be rank 0 of 1", *declared.world) : ""),
       format("MPI_Init against the environment; the library is {}", library),
       lone ? format("start the ranks with the mpirun that belongs to {}", library)
            : format("unset what an outer allocation left behind ({}), or choose with --launcher ('mpi' "
@@ -50,15 +50,15 @@ std::string why(const Claims& claims, const std::string& field) {
       .of(Code::launcher);
 }
 
-void cross_check(const Claims& claims, const Launcher& launcher, const MpiFacts& mpi, Job& job) {
+void cross_check(const Declared& declared, const Launcher& launcher, const MpiFacts& mpi, Job& job) {
   for (const auto& field : kFields) {
-    const auto claim = claims.*field.claim;
-    if (!claim || *claim == mpi.*field.fact) continue;
+    const auto value = declared.*field.word;
+    if (!value || *value == mpi.*field.fact) continue;
     // nodes may be numbered in another order than the ranks, and two daemons of a test cluster share a host
     const bool node = field.fact == &MpiFacts::node_rank || field.fact == &MpiFacts::nodes;
-    if (!node) refuse_against_mpi(claims, field, launcher, mpi);
+    if (!node) refuse_against_mpi(declared, field, launcher, mpi);
     job.warnings.push_back(format("{} says {} is {} ({}); MPI says {}, which holds", launcher.name,
-                                  field.name, *claim, why(claims, field.name), mpi.*field.fact));
+                                  field.name, *value, why(declared, field.name), mpi.*field.fact));
   }
 }
 
@@ -69,12 +69,12 @@ void take_facts(Job& job, const MpiFacts& mpi) {
   }
 }
 
-void take_claims(Job& job, const Claims& claims) {
+void take_declared(Job& job, const Declared& declared) {
   for (const auto& field : kFields) {
-    job.*field.value = (claims.*field.claim).value();
-    job.because[field.name] = why(claims, field.name);
+    job.*field.value = (declared.*field.word).value();
+    job.because[field.name] = why(declared, field.name);
   }
-  job.guessed = claims.guessed;
+  job.guessed = declared.guessed;
 }
 
 void be_alone(Job& job, const std::string& reason) {
@@ -110,10 +110,10 @@ void take_launcher(Job& job, const Environment& environment, const Launcher* row
   }
 }
 
-Claims claims_of(const Launcher& row, const Environment& environment, const Surroundings& surroundings) {
-  Claims claims = read_claims(row, environment);
-  if (row.name == std::string("jsrun")) read_rank_file(claims, surroundings);
-  return claims;
+Declared declared_by(const Launcher& row, const Environment& environment, const Surroundings& surroundings) {
+  Declared declared = read_declared(row, environment);
+  if (row.name == std::string("jsrun")) read_rank_file(declared, surroundings);
+  return declared;
 }
 
 void place(Job& job, const Launcher* row, const Environment& environment, const std::optional<MpiFacts>& mpi,
@@ -125,20 +125,20 @@ void place(Job& job, const Launcher* row, const Environment& environment, const 
     }
     return be_alone(job, "alone: " + job.because["launcher"]);
   }
-  Claims claims = claims_of(*row, environment, surroundings);
+  Declared declared = declared_by(*row, environment, surroundings);
   if (mpi) {
-    cross_check(claims, *row, *mpi, job);
+    cross_check(declared, *row, *mpi, job);
     return take_facts(job, *mpi);
   }
-  if (!claims.world) {
-    throw InputError(format("{} is set, but no variable says how many ranks there are", why(claims, "rank")),
-                     format("environment, launcher {}", row->name),
-                     "only MPI knows: do not run without it here")
+  if (!declared.world) {
+    throw InputError(
+        format("{} is set, but no variable says how many ranks there are", why(declared, "rank")),
+        format("environment, launcher {}", row->name), "only MPI knows: do not run without it here")
         .of(Code::launcher);
   }
-  complete(claims, *row, job.guesses);
+  complete(declared, *row, job.guesses);
   job.warnings.insert(job.warnings.end(), job.guesses.begin(), job.guesses.end());
-  take_claims(job, claims);
+  take_declared(job, declared);
 }
 
 void judge_phantom(Job& job, const Phantom& phantom, Phantoms phantoms) {
@@ -154,7 +154,7 @@ void judge_phantom(Job& job, const Phantom& phantom, Phantoms phantoms) {
 }  // namespace
 
 void check_environment(const Environment& environment, const std::string& choice) {
-  if (const auto* row = find_launcher(environment, choice)) read_claims(*row, environment);
+  if (const auto* row = find_launcher(environment, choice)) read_declared(*row, environment);
 }
 
 Job identify(const Environment& environment, const std::optional<MpiFacts>& mpi, const std::string& choice,

@@ -141,7 +141,7 @@ Place unpack_place(const std::string& text) {
   return {std::stoi(parts[0]), std::stoi(parts[1]), std::stoi(parts[2]), std::stoi(parts[3]), parts[4]};
 }
 
-void settle(Job& job, const Place& place) {
+void set_place(Job& job, const Place& place) {
   for (const auto& field : job.guessed) job.because[field] = "found when the ranks met";
   const auto is_guess = [&](const std::string& warning) {
     return std::find(job.guesses.begin(), job.guesses.end(), warning) != job.guesses.end();

@@ -35,6 +35,6 @@ std::string pack_place(const Place& place);
 Place unpack_place(const std::string& text);
 
 /// What was a guess in `job` is now known.
-void settle(Job& job, const Place& place);
+void set_place(Job& job, const Place& place);
 
 }  // namespace lockstep::launch

@@ -13,7 +13,7 @@ struct LaunchOptions {
   std::string backend = "auto";    // auto | nccl | shared | gloo | mpi
   std::string allreduce = "auto";  // auto = the backend's own, or an algorithm of comm/algorithms
   std::string device = "auto";     // auto | cpu | cuda
-  double latency_us = 0;           // a slow network made on purpose: each message takes so much longer ...
+  double latency_us = 0;           // simulated slow network: each message takes so much longer ...
   double bandwidth_gbit = 0;       // ... and its bytes so long; 0 = as fast as they go
   std::chrono::milliseconds join_timeout{60'000};  // for every rank to arrive
   std::chrono::milliseconds timeout{600'000};      // for one collective

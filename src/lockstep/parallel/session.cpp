@@ -151,7 +151,7 @@ Session::Session(std::unique_ptr<launch::Runtime> runtime, const parallel::Joini
 Session::~Session() {
   try {
     if (std::uncaught_exceptions() <= state_->exceptions_at_birth) return;
-    launch::claim_voice();
+    launch::claim_error_report();
     if (device().is_cuda()) static_cast<void>(new ProcessGroup(group()));
   } catch (const std::exception&) {  // no memory, say: then whoever is quicker speaks
   }

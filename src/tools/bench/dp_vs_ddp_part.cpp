@@ -92,7 +92,7 @@ DpVsDdpFound train_part(const std::string& way, const DpVsDdp& wanted) {
   auto begin = Clock::now();
   for (auto& batches : epoch) {
     step.run(++state.step, batches, losses, clock);
-    losses.settle();
+    losses.read_pending();
     const auto now = Clock::now();
     found.losses.push_back(losses.last());
     if (state.step > kWarmUp) found.seconds.push_back(std::chrono::duration<double>(now - begin).count());

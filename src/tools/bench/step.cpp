@@ -32,7 +32,7 @@ train::Command command_of(const StepBench& asked) {
 double timed_step(TrainingSteps& steps, const Team& team) {
   const auto begin = Clock::now();
   steps.take();
-  steps.settle();
+  steps.read_pending();
   std::vector<double> seconds{since(begin)};
   team.max(seconds);
   return seconds[0];
@@ -98,21 +98,21 @@ void weigh_update(RankSteps& rank, const train::Setup& setup, const train::Learn
 // A rank's steps, one after the other, with nothing between them.
 void time_steps(TrainingSteps& steps, const Team& team, int64_t count, RankSteps& rank) {
   std::vector<double> seconds(static_cast<size_t>(count));
-  steps.settle();
+  steps.read_pending();
   team.barrier();
   auto& clock = steps.clock();
   const auto processors = processor_time();
   clock.enter(train::Phase::other);
-  clock.settle(/*all=*/true);
+  clock.read_pending(/*all=*/true);
   const auto before = clock.seconds();
   for (auto& one : seconds) {
     const auto begin = Clock::now();
     steps.take();
     one = since(begin);
   }
-  steps.settle();
+  steps.read_pending();
   clock.enter(train::Phase::other);
-  clock.settle(/*all=*/true);
+  clock.read_pending(/*all=*/true);
   rank.processors = processor_time() - processors;
   for (size_t i = 0; i < train::kPhases; ++i)
     rank.phases[i] = (clock.seconds()[i] - before[i]) / static_cast<double>(count);

@@ -11,7 +11,7 @@ TrainingSteps::TrainingSteps(const train::Setup& setup)
 
 void TrainingSteps::begin_epoch() {
   if (epoch_) {
-    settle();
+    read_pending();
     ++state_.epoch;
   }
   clock_.enter(train::Phase::data);

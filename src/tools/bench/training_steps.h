@@ -20,9 +20,9 @@ class TrainingSteps {
   /// The next one; behind an epoch's last comes another epoch. Collective.
   void take();
   /// Returns when a GPU has done what it was given.
-  void settle() { losses_.settle(); }
+  void read_pending() { losses_.read_pending(); }
 
-  /// A loss was no number, of those that are settled.
+  /// A loss was no number, of those that have been read.
   bool diverged() const { return losses_.bad().has_value(); }
 
   train::PhaseClock& clock() { return clock_; }

@@ -14,10 +14,10 @@
 #include "lockstep/base/format.h"
 #include "lockstep/comm/meet/gather_texts.h"
 #include "lockstep/comm/meet/join.h"
+#include "lockstep/launch/process/error_reporter.h"
 #include "lockstep/launch/process/mpi.h"
 #include "lockstep/launch/process/runtime.h"
 #include "lockstep/launch/process/stop_signal.h"
-#include "lockstep/launch/process/voice.h"
 #include "lockstep/launch/variables.h"
 #include "tools/doctor/end_signals.h"
 #include "tools/doctor/job/active.h"
@@ -146,8 +146,8 @@ class Examination {
     may_meet_ = may_meet_ && own_.job.world == 1;
     if (own_.job.world > 1)
       return void(telling_.rank = launch::rank_by_environment(settings_.environment).rank);
-    voice_.emplace(settings_.environment);
-    telling_.silent = !voice_->is_ours();
+    reporter_.emplace(settings_.environment);
+    telling_.silent = !reporter_->is_ours();
   }
 
   void take_job() {
@@ -222,8 +222,8 @@ class Examination {
   int leave_broken() {
     watchdog_.now("leaving a rank behind");
     if (telling_.rank != 0) std::this_thread::sleep_for(kHearRankZero);
-    const launch::Voice voice(settings_.environment);
-    if (telling_.rank == 0 || (alone_ && voice.is_ours())) {
+    const launch::ErrorReporter reporter(settings_.environment);
+    if (telling_.rank == 0 || (alone_ && reporter.is_ours())) {
       telling_.heard = telling_.rank == 0;
       if (alone_) telling_.everything();
       telling_.conclude();
@@ -242,8 +242,8 @@ class Examination {
     watchdog_.now("speaking alone");
     telling_.know({{own_}});
     if (telling_.rank > 0) std::this_thread::sleep_for(kHearRankZero);
-    const launch::Voice voice(settings_.environment);
-    if (voice.is_ours()) {
+    const launch::ErrorReporter reporter(settings_.environment);
+    if (reporter.is_ours()) {
       tell_facts();
       telling_.conclude();
     } else {
@@ -274,8 +274,8 @@ class Examination {
     last_words(
         kTell, [] { ::_exit(kFailed); },
         [&] {
-          const launch::Voice voice(settings_.environment);
-          if (!telling_.silent && (telling_.rank == 0 || voice.is_ours())) tell_hang(stage, limit);
+          const launch::ErrorReporter reporter(settings_.environment);
+          if (!telling_.silent && (telling_.rank == 0 || reporter.is_ours())) tell_hang(stage, limit);
         });
   }
 
@@ -333,7 +333,7 @@ class Examination {
   const milliseconds patience_;
   RankFacts own_;
   std::unique_ptr<launch::Runtime> runtime_;
-  std::optional<launch::Voice> voice_;  // of phantoms, to the end
+  std::optional<launch::ErrorReporter> reporter_;  // of phantoms, to the end
   bool may_meet_ = true, met_with_failure_ = false;
   std::atomic<bool> collected_ = false;
   bool broken_ = false, alone_ = false;  // a rank was not heard any more; that was rank 0

@@ -6,10 +6,10 @@
 
 #include "lockstep/base/log.h"
 #include "lockstep/launch/identify.h"
+#include "lockstep/launch/process/error_reporter.h"
 #include "lockstep/launch/process/leave.h"
 #include "lockstep/launch/process/report.h"
 #include "lockstep/launch/process/uncaught.h"
-#include "lockstep/launch/process/voice.h"
 #include "trainer/cli/trace.h"
 
 namespace lockstep::cli {

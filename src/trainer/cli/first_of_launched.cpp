@@ -6,7 +6,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/launch/launchers.h"
-#include "lockstep/launch/process/voice.h"
+#include "lockstep/launch/process/error_reporter.h"
 #include "lockstep/launch/variables.h"
 
 namespace lockstep::cli {

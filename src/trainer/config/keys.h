@@ -35,7 +35,7 @@ enum class About {
   place,     // where it is started
 };
 
-/// Of a text that a run settles once where the config leaves it open, and writes into its config.yaml.
+/// Of a text that a run chooses once where the config leaves it open, and writes into its config.yaml.
 struct Once {
   std::string open = {};    // the value that leaves it open
   std::string before = {};  // what a run did whose config.yaml leaves it open; empty = there is no such text

@@ -133,9 +133,9 @@ PastConfig read_past_config(const std::string& text, const std::string& file_nam
 
 void take_over(const PastConfig& then, Settings& now) {
   if (then.settings.task.name != now.task.name) return;
-  auto settled = as_before(then.settings);
+  auto resolved = as_before(then.settings);
   for (const Key& key : keys()) {
-    if (is_left_open(key, now)) put_text(key, now, text_of(key, settled));
+    if (is_left_open(key, now)) put_text(key, now, text_of(key, resolved));
   }
 }
 

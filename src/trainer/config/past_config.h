@@ -18,7 +18,7 @@ struct PastConfig {
 /// Throws InputError where the text is no config at all.
 PastConfig read_past_config(const std::string& text, const std::string& file_name);
 
-/// What `now` leaves open (keys.h, Once) becomes what the run of `then` settled, where both are of one task.
+/// What `now` leaves open (keys.h, Once) becomes what the run of `then` chose, where both are of one task.
 void take_over(const PastConfig& then, Settings& now);
 
 /// The keys that make `now` another run than `then`, as "optim.lr (was 0.01, is 0.1)". Where a run is started

@@ -86,7 +86,7 @@ struct TrainSettings {
   int64_t early_stop = 0;        // epochs without a better eval loss before the run ends; 0 = never
   int64_t trace = 0;             // the last steps that trace.json keeps; 0 = no trace
   bool nvtx = false;             // ranges for Nsight Systems
-  std::string provoke = "none";  // a trouble made on purpose
+  std::string provoke = "none";  // a fault to inject
 
   bool provokes() const { return provoke != "none"; }
   bool operator==(const TrainSettings&) const = default;

@@ -62,7 +62,7 @@ double try_step(const Feed& feed, TrainingStep& step, int64_t accumulate) {
   step.begin_epoch(epoch.order());
   const auto begin = Clock::now();
   step.run(1, *epoch.begin(), losses, clock);
-  losses.settle();
+  losses.read_pending();
   return std::chrono::duration<double>(Clock::now() - begin).count() * static_cast<double>(accumulate);
 }
 

@@ -105,7 +105,7 @@ std::shared_ptr<run_folder::HeldFolder> hold(run_folder::RunFolder folder, const
   return std::make_shared<run_folder::HeldFolder>(std::move(folder), successor);
 }
 
-// What a run settles when it begins it keeps, whatever it would settle today.
+// What a run chooses when it begins it keeps, whatever it would choose today.
 void go_on_as_begun(Setup& setup, const Resume& from) {
   if (from.file) return take_over_from(setup.settings, from.file->tree);
   const auto text =
@@ -237,7 +237,7 @@ RunEnding run_and_tell(Trainer& trainer, const Setup& setup, const RunPlace& pla
     trainer.tell(ending.state, ending.reason);
     return ending;
   } catch (const std::exception& error) {
-    launch::claim_voice();
+    launch::claim_error_report();
     trainer.tell(run_folder::RunState::failed, describe(error));
     throw;
   }

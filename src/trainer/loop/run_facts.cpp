@@ -61,7 +61,7 @@ Json rows_of(const at::Tensor& confusion) {
 }
 
 // Whoever was killed could not say how far it came: the status says how far at least.
-void settle(Json& attempt, const run_folder::RunStatus& status) {
+void complete(Json& attempt, const run_folder::RunStatus& status) {
   if (!attempt.is_object() || attempt.value("number", Json()) != status.attempt) return;
   if (!attempt.value("ended", Json()).is_null()) return;
   attempt["ended"] = status.updated;
@@ -99,7 +99,8 @@ void RunFacts::begin(int64_t step) {
   if (!writes()) return;
   auto& attempts = (*json_)["attempts"];
   if (attempts.is_array() && attempts.size() >= kMostAttempts) attempts.erase(0);
-  if (attempts.is_array() && !attempts.empty() && attempt_.before) settle(attempts.back(), *attempt_.before);
+  if (attempts.is_array() && !attempts.empty() && attempt_.before)
+    complete(attempts.back(), *attempt_.before);
   const auto lost = attempt_.before ? run_folder::lost_since(*attempt_.before, step) : run_folder::Lost();
   attempts.push_back({{"number", attempt_.number},
                       {"state", run_folder::name_of(run_folder::RunState::running)},

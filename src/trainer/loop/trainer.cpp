@@ -71,7 +71,7 @@ RunEnding Trainer::run() {
   const auto ending = watch_.finish();
   checkpoints_.save(state_, losses_);
   checkpoints_.finish(state_, losses_);
-  log_.clock().settle(/*all=*/true);
+  log_.clock().read_pending(/*all=*/true);
   log_.summarize(state_);
   log_.line(learner_.model->summary());
   log_.line(learner_.source->summary());
@@ -111,7 +111,7 @@ void Trainer::take_steps() {
     bool save = checkpoints_.is_due(state_);
     if (show || save || watch_.is_due(state_)) {
       const auto verdicts = watch_.ask(state_, losses_, checkpoints_.is_wanted(state_));
-      log_.clock().settle();
+      log_.clock().read_pending();
       if (show) log_.step(state_, verdicts.loss, lr);
       watch_.obey(verdicts, state_, losses_);
       save = save || verdicts.save;
@@ -122,7 +122,7 @@ void Trainer::take_steps() {
     if (stall_ && save) stall_->sign();
   }
   if (!stall_) return;
-  losses_.settle();
+  losses_.read_pending();
   stall_->rest();
 }
 
@@ -222,7 +222,7 @@ double Trainer::shown(double train_loss) const {
 }
 
 double Trainer::mean_train_loss() {
-  losses_.settle();
+  losses_.read_pending();
   std::vector<double> sums{losses_.sum(), static_cast<double>(losses_.count())};
   setup_.mesh->data().sum(sums);
   return sums[1] > 0 ? sums[0] / sums[1] : 0;

@@ -93,7 +93,7 @@ RankReport RunWatch::own_word(bool save) {
 }
 
 Agreed RunWatch::ask(const TrainingState& state, LossTrace& losses, bool save) {
-  losses.settle();
+  losses.read_pending();
   auto mine = own_word(save);
   const double most = settings_.train.max_seconds;
   mine.time_up = team_.first() && most > 0 && log_.seconds() >= most;

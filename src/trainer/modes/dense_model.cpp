@@ -40,7 +40,7 @@ std::string obstacle(Net& net, const DenseLayers& layers, const Mesh& mesh, cons
       {!mesh.all().device().is_cpu(), "the ranks compute on GPUs"},
       {train.precision != Precision::fp32, "train.precision is " + word_of(train.precision)},
       {train.accumulate > 1, "train.accumulate is above 1"},
-      {train.provokes(), "a trouble is made on purpose"},
+      {train.provokes(), "a fault is injected"},
       {settings.ddp.has_hook(), "ddp.comm_hook is " + settings.ddp.comm_hook},
       {settings.optim.sharded, "optim.sharded is set"},
       {supplies.tracer != nullptr, "the trace shows buckets"},

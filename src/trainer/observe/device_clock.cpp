@@ -29,10 +29,10 @@ DeviceClock::Moment DeviceClock::now() {
 
 void DeviceClock::enter(int phase, int64_t step, Moment moment) {
   entries_.push_back({phase, step, std::move(moment)});
-  if (entries_.size() > kMany) settle();
+  if (entries_.size() > kMany) read_pending();
 }
 
-void DeviceClock::settle() {
+void DeviceClock::read_pending() {
   while (entries_.size() > 1 && entries_[1].moment->query()) {
     const auto& [phase, step, begin] = entries_[0];
     const std::chrono::duration<double, std::milli> took(begin->elapsedTime(*entries_[1].moment));
@@ -46,7 +46,7 @@ void DeviceClock::settle() {
 
 void DeviceClock::finish() {
   entries_.back().moment->synchronize();
-  settle();
+  read_pending();
 }
 
 }  // namespace lockstep::train

@@ -35,7 +35,7 @@ class DeviceClock {
   /// The phase that it is in belongs to this step.
   void begin_step(int64_t number) { entries_.back().step = number; }
   /// Reads what the device has come past.
-  void settle();
+  void read_pending();
   /// The same of all, and waits for it.
   void finish();
 

@@ -24,7 +24,7 @@ void LossTrace::add(int64_t step, const at::Tensor& losses, int64_t place,
 
 void LossTrace::add(Pending one) {
   pending_.push_back(std::move(one));
-  if (pending_.size() >= kMostPending) settle();
+  if (pending_.size() >= kMostPending) read_pending();
 }
 
 // In one copy to the CPU.
@@ -44,7 +44,7 @@ std::vector<double> LossTrace::pending_losses() const {
   return values;
 }
 
-void LossTrace::settle() {
+void LossTrace::read_pending() {
   if (pending_.empty()) return;
   if (before_waiting_) before_waiting_();
   const auto values = pending_losses();
@@ -62,7 +62,7 @@ void LossTrace::take(int64_t step, double loss, const std::vector<int64_t>& indi
 }
 
 void LossTrace::restart(double sum, int64_t count) {
-  settle();
+  read_pending();
   sum_ = sum;
   count_ = count;
 }

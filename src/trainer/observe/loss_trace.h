@@ -21,13 +21,13 @@ struct BadLoss {
 
 class LossTrace {
  public:
-  /// One batch's loss. On the CPU it is looked at now, on a GPU when settle() is called.
+  /// One batch's loss. On the CPU it is looked at now, on a GPU when read_pending() is called.
   void add(int64_t step, const at::Tensor& loss, const std::vector<int64_t>& indices);
-  /// The same of a loss that is in `losses` at `place` until settle() is called. Of one trace all stand
+  /// The same of a loss that is in `losses` at `place` until read_pending() is called. Of one trace all stand
   /// in the same, or none.
   void add(int64_t step, const at::Tensor& losses, int64_t place, const std::vector<int64_t>& indices);
   /// Waits for the losses that are still on their way.
-  void settle();
+  void read_pending();
   /// Work to be done before each such wait.
   void before_waiting(std::function<void()> work) { before_waiting_ = std::move(work); }
 

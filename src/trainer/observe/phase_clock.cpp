@@ -18,19 +18,19 @@ void PhaseClock::time_on(at::Device device) {
                                           [this](const DeviceClock::Span& span) { add(span); });
 }
 
-void PhaseClock::settle(bool all) {
+void PhaseClock::read_pending(bool all) {
   if (!device_) return;
   if (all) {
     device_->finish();
   } else {
-    device_->settle();
+    device_->read_pending();
   }
 }
 
 void PhaseClock::time_on_host() {
   if (!device_) return;
   enter(phase_);
-  settle(/*all=*/true);
+  read_pending(/*all=*/true);
   device_.reset();
   since_ = Clock::now();
 }

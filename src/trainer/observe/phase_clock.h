@@ -60,7 +60,7 @@ class PhaseClock {
   /// From now on phases are what the host does in them again.
   void time_on_host();
   /// Reads what the device has done by now, without a wait; `all`: waits for it.
-  void settle(bool all = false);
+  void read_pending(bool all = false);
   /// From now on steps and their phases are ranges that Nsight shows.
   void show_ranges() { ranges_ = std::make_unique<Ranges>(); }
   /// What follows belongs to this step, and the phase that the clock is in.

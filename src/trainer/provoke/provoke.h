@@ -1,5 +1,5 @@
 #pragma once
-// Troubles made on purpose (train.provoke), each a real one: what a learner reads about, seen once.
+// Injected faults (train.provoke), each a real one: what a learner reads about, seen once.
 
 #include <cstdint>
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace lockstep::train {
 
-struct Trouble;  // a row of the table in troubles.h
+struct InjectedFault;  // a row of the table in injected_faults.h
 
 class Provocation {
  public:
@@ -20,7 +20,7 @@ class Provocation {
   /// made.
   Provocation(const Settings& settings, const Team& team);
 
-  /// Before the ranks meet: a run of its own name, and the settings under which the trouble shows.
+  /// Before the ranks meet: a run of its own name, and the settings under which the fault shows.
   static void prepare(config::Loaded& loaded);
   /// What is left of --resume: a provoked run begins again.
   static std::string resume(const Settings& settings, const std::string& asked);
@@ -28,7 +28,7 @@ class Provocation {
   /// InputError where the run's folder is a provoked run's.
   static void refuse_folder(const std::string& folder);
 
-  /// The model as the trouble wants it, which is what its checkpoints hold.
+  /// The model as the fault wants it, which is what its checkpoints hold.
   static std::shared_ptr<Net> change(const Settings& settings, std::shared_ptr<Net> net);
   void after_step(int64_t step) const;
   /// The epoch's loss as it is shown.
@@ -37,7 +37,7 @@ class Provocation {
  private:
   const Settings& settings_;
   const Team& team_;
-  const Trouble* trouble_;  // nullptr = none
+  const InjectedFault* injected_;  // nullptr = none
 };
 
 }  // namespace lockstep::train

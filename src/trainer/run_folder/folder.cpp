@@ -86,7 +86,7 @@ config::PastConfig config_in(const fs::path& folder) {
   return config::read_past_config(config_text_in(folder), (folder / kConfigFile).string());
 }
 
-// With what the run of `then` settled in place of what was left open.
+// With what the run of `then` chose in place of what was left open.
 std::vector<std::string> differences_as_begun(const config::PastConfig& then, Settings asked) {
   config::take_over(then, asked);
   return config::differences(then, asked);
@@ -134,7 +134,7 @@ struct Candidate {
   std::string note;  // empty = not worth a word
 };
 
-Candidate try_going_on(const fs::path& path, const Settings& settings, const Settings& settled) {
+Candidate try_going_on(const fs::path& path, const Settings& settings, const Settings& resolved) {
   config::PastConfig then;
   try {
     then = config_in(path);
@@ -147,7 +147,7 @@ Candidate try_going_on(const fs::path& path, const Settings& settings, const Set
   if (is_finished(path, settings.train)) return {};
   auto different = differences_as_begun(then, settings);
   // another than config_to_go_on_with() found, which somebody has taken since
-  if (different.empty()) different = config::differences(then, settled);
+  if (different.empty()) different = config::differences(then, resolved);
   if (!different.empty())
     return {{},
             format("{} has another config: {}; to go on there all the same: --resume {}", path.string(),
@@ -155,18 +155,18 @@ Candidate try_going_on(const fs::path& path, const Settings& settings, const Set
   return {go_on(path, std::move(*lock), {}), ""};
 }
 
-RunFolder newest_unfinished(const Settings& settings, const Settings& settled) {
+RunFolder newest_unfinished(const Settings& settings, const Settings& resolved) {
   std::vector<std::string> notes;
   for (const int number : existing(settings.run)) {
     const auto path = folder_of(settings.run, number);
     if (!is_there(path / kConfigFile)) continue;
-    auto [folder, note] = try_going_on(path, settings, settled);
+    auto [folder, note] = try_going_on(path, settings, resolved);
     if (!note.empty()) notes.push_back(note);
     if (!folder) continue;
     folder->notes.insert(folder->notes.begin(), notes.begin(), notes.end());
     return std::move(*folder);
   }
-  auto folder = new_folder(settled);
+  auto folder = new_folder(resolved);
   folder.notes = std::move(notes);
   folder.notes.push_back("no run to resume: a new run");
   return folder;
@@ -235,10 +235,10 @@ std::string config_to_go_on_with(const Settings& asked, const std::string& resum
   return {};
 }
 
-RunFolder open_run_folder(const Settings& asked, const std::string& resume, const Settings& settled) {
-  if (resume == "auto") return newest_unfinished(asked, settled);
+RunFolder open_run_folder(const Settings& asked, const std::string& resume, const Settings& resolved) {
+  if (resume == "auto") return newest_unfinished(asked, resolved);
   if (!resume.empty() && fs::is_directory(resume)) return named_folder(resume, asked);
-  return new_folder(settled);
+  return new_folder(resolved);
 }
 
 }  // namespace lockstep::run_folder

@@ -31,8 +31,8 @@ std::string config_to_go_on_with(const Settings& asked, const std::string& resum
 
 /// `resume`: empty = the first free of NAME, NAME-2, ...; "auto" = the newest run of that name that is
 /// unfinished, not in use and of the same config, else a new one; a folder = that one. Runs are compared with
-/// what was `asked` for; a new one gets it as it was `settled`.
-RunFolder open_run_folder(const Settings& asked, const std::string& resume, const Settings& settled);
+/// what was `asked` for; a new one gets it as it was `resolved`.
+RunFolder open_run_folder(const Settings& asked, const std::string& resume, const Settings& resolved);
 inline RunFolder open_run_folder(const Settings& settings, const std::string& resume) {
   return open_run_folder(settings, resume, settings);
 }

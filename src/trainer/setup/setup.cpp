@@ -151,7 +151,7 @@ void check_identity(const Setup& setup) {
 }
 
 // What the config left open is what the data made of it: so it is in the run's config from now on.
-void settle(Settings& settings, const TaskData& data) {
+void fill_open_keys(Settings& settings, const TaskData& data) {
   auto& task = settings.task;
   if (config::is_read("task.label", settings) && task.label.empty()) task.label = data.label;
   if (config::is_read("task.normalize_label", settings) && data.regression && task.normalize_label == "auto")
@@ -202,7 +202,7 @@ void load_data(Setup& setup) {
                                        [&] { return setup.task->data(setup.settings.for_task(), share); });
   });
   check_identity(setup);
-  settle(setup.settings, setup.data);
+  fill_open_keys(setup.settings, setup.data);
   setup.config = config::to_yaml(setup.settings);
   for (const auto& note : setup.data.notes) log::info(note);
   for (const auto& warning : setup.data.warnings) log::warning(warning);

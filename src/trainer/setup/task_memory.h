@@ -10,7 +10,7 @@ namespace lockstep::train {
 /// For "lockstep.task" of a checkpoint; None where the task remembers nothing.
 Tree remembered(const Setup& setup);
 
-/// What the config leaves open and a run settles (config/keys.h, Once) becomes what the checkpoint's run did.
+/// What the config leaves open and a run chooses (config/keys.h, Once) becomes what the checkpoint's run did.
 void take_over_from(Settings& settings, const Tree& checkpoint);
 
 /// Puts it back in place of the data. False where the checkpoint brings nothing, or another task's;

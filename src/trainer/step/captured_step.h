@@ -32,7 +32,7 @@ class CapturedStep {
   };
   CapturedStep(const Parts& parts, Work work);
 
-  /// The losses of the epoch before are settled.
+  /// The losses of the epoch before have been read.
   void begin_epoch(const SampleOrder& order);
   /// The epoch's next batch, which has these samples; step `number`.
   void run(int64_t number, const std::vector<int64_t>& indices, LossTrace& losses);

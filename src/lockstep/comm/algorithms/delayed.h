@@ -1,5 +1,5 @@
 #pragma once
-// A slow network made on purpose, so that a laptop sees what a cluster sees.
+// A simulated slow network, so that a laptop sees what a cluster sees.
 
 #include <chrono>
 

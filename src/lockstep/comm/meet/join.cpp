@@ -172,7 +172,7 @@ void agree_on_layout(launch::Runtime& runtime) {
     packed = base::pack_texts(places);
   }
   const auto places = base::unpack_texts(runtime.broadcast(packed));
-  runtime.settle(launch::unpack_place(places.at(static_cast<size_t>(runtime.job().rank))));
+  runtime.set_place(launch::unpack_place(places.at(static_cast<size_t>(runtime.job().rank))));
 }
 
 }  // namespace
@@ -202,9 +202,9 @@ void check_alike(const launch::Runtime& runtime, const std::function<Facts()>& t
   const std::string own = packed_facts(tell);
   const auto digests = runtime.gather(digest_of(own));
   const std::string* refusal = first_refusal(digests);
-  const auto verdict = runtime.broadcast(refusal ? *refusal : all_same(digests) ? kSame : kDiffers);
-  if (verdict == kSame) return;
-  if (verdict != kDiffers) base::throw_packed_error(verdict.substr(1));
+  const auto answer = runtime.broadcast(refusal ? *refusal : all_same(digests) ? kSame : kDiffers);
+  if (answer == kSame) return;
+  if (answer != kDiffers) base::throw_packed_error(answer.substr(1));
   const auto packed = runtime.gather(own);
   Code code = Code::bad_input;
   const auto own_text = job.rank == 0 ? difference_in(packed, code) : "";

@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/format.h"
-#include "lockstep/launch/claims.h"
+#include "lockstep/launch/declared.h"
 
 namespace lockstep::comm {
 namespace {

@@ -22,7 +22,7 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/program.h"
-#include "lockstep/launch/claims.h"
+#include "lockstep/launch/declared.h"
 #include "lockstep/launch/process/stop_signal.h"
 #include "lockstep/launch/variables.h"
 

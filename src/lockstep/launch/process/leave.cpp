@@ -16,8 +16,8 @@
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
 #include "lockstep/launch/process/alarm.h"
+#include "lockstep/launch/process/error_reporter.h"
 #include "lockstep/launch/process/mpi.h"
-#include "lockstep/launch/process/voice.h"
 
 namespace lockstep::launch {
 namespace {
@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kTogether = 500ms;   // ranks that fail of one cause fail within this time
 constexpr auto kFinalize = 5s;      // all agreed to leave: longer than this and a peer died meanwhile
 constexpr auto kHearRankZero = 1s;  // without MPI: rank 0 speaks first, and its launcher may end us by then
-constexpr auto kHearVoice = 4s;     // for who failed first on this host to speak
+constexpr auto kHearReport = 4s;    // for who failed first on this host to speak
 constexpr auto kExit = 3s;
 constexpr auto kStay = 3s;  // on a busy machine ranks that fail of one cause come that far apart
 
@@ -97,31 +97,32 @@ int leave_together(int status, const std::string& text, const RankOf& self, Cloc
 
 // Several may have failed while others work on. Who failed first on a host speaks for it; of several hosts
 // the lower ranks speak first, and the abort silences the rest.
-[[noreturn]] void leave_alone(int status, const std::string& text, const RankOf& self, const Voice& voice) {
-  if (voice.is_ours()) std::this_thread::sleep_for(100ms * std::min(self.rank, 20));
-  if (!voice.has_spoken(kHearVoice)) say(text, self, true);
+[[noreturn]] void leave_alone(int status, const std::string& text, const RankOf& self,
+                              const ErrorReporter& reporter) {
+  if (reporter.is_ours()) std::this_thread::sleep_for(100ms * std::min(self.rank, 20));
+  if (!reporter.has_reported(kHearReport)) say(text, self, true);
   mpi::calls().abort(mpi::Comm::world, status);
   _exit(status);
 }
 
-// Who has spoken stays a little, so that a slower rank finds the voice taken.
-void speak_once(const Voice& voice, const std::function<void()>& speak) {
-  if (voice.has_spoken(kHearVoice)) return;
+// Who has spoken stays a little, so that a slower rank finds that another has reported.
+void report_once(const ErrorReporter& reporter, const std::function<void()>& speak) {
+  if (reporter.has_reported(kHearReport)) return;
   speak();
-  if (voice.is_ours() && voice.is_shared()) std::this_thread::sleep_for(kStay);
+  if (reporter.is_ours() && reporter.is_shared()) std::this_thread::sleep_for(kStay);
 }
 
-void leave_unjoined(const std::string& text, const RankOf& self, const Voice& voice) {
+void leave_unjoined(const std::string& text, const RankOf& self, const ErrorReporter& reporter) {
   if (self.world == 1) return say(text, self, true);
   const bool may_be_heard_elsewhere = self.rank > 0 && !self.one_host;
-  if (voice.is_ours() && may_be_heard_elsewhere) std::this_thread::sleep_for(kHearRankZero);
-  speak_once(voice, [&] { say(text, self, true); });
+  if (reporter.is_ours() && may_be_heard_elsewhere) std::this_thread::sleep_for(kHearRankZero);
+  report_once(reporter, [&] { say(text, self, true); });
 }
 
 // Who fails first has the cause.
-struct Claim {
+struct FirstFailure {
   Clock::time_point at = Clock::now();
-  Voice voice{current_environment()};
+  ErrorReporter reporter{current_environment()};
 };
 
 std::atomic<std::thread::id> leaves = {};  // who called first
@@ -139,8 +140,8 @@ void bound_exit() {
             nullptr);
 }
 
-const Claim& claim() {
-  static const Claim first;
+const FirstFailure& first_failure() {
+  static const FirstFailure first;
   std::thread::id nobody;
   leaves.compare_exchange_strong(nobody, std::this_thread::get_id());
   return first;
@@ -157,8 +158,8 @@ void leave_to_the_kernel() {
       nullptr);
 }
 
-void claim_voice() {
-  claim();
+void claim_error_report() {
+  first_failure();
 }
 
 bool another_thread_leaves() {
@@ -167,22 +168,22 @@ bool another_thread_leaves() {
 }
 
 int leave_failed(int status, const std::string& text) {
-  const auto& [failed_at, voice] = claim();
+  const auto& [failed_at, reporter] = first_failure();
   bound_exit();
   std::signal(SIGTERM, SIG_DFL);  // whoever ends us now is right
   const Environment environment = current_environment();
   if (const RankOf self = rank_of_mpi(); self.world > 1) {
-    if (!all_failed()) leave_alone(status, text, self, voice);
+    if (!all_failed()) leave_alone(status, text, self, reporter);
     return leave_together(status, text, self, Clock::now() - failed_at);
   }
   // with MPI this is one of several that MPI calls "0 of 1", or truly alone
-  leave_unjoined(text, rank_by_environment(environment), voice);
+  leave_unjoined(text, rank_by_environment(environment), reporter);
   if (mpi_is_up()) mpi::calls().finalize();
   return status;
 }
 
 void say_for_job(const std::string& text) {
-  speak_once(Voice(current_environment()), [&] { log::error(text); });
+  report_once(ErrorReporter(current_environment()), [&] { log::error(text); });
 }
 
 }  // namespace lockstep::launch

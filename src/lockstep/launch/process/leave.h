@@ -1,5 +1,5 @@
 #pragma once
-// How a failed rank leaves: one voice for the job, no rank left waiting.
+// How a failed rank leaves: one reporter for the job, no rank left waiting.
 
 #include <string>
 
@@ -7,7 +7,7 @@ namespace lockstep::launch {
 
 /// This rank has failed, and ends soon: where several fail of one cause, whoever called this first, here or
 /// by leave_failed(), speaks. For errors that take a while to travel up, and close what others look at.
-void claim_voice();
+void claim_error_report();
 /// Whether another thread of this process has called it, and so is about to say why the process ends.
 bool another_thread_leaves();
 

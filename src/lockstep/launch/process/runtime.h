@@ -50,7 +50,7 @@ class Runtime {
   /// What carries it; null before the ranks have met, and where one is alone without MPI.
   TextExchange* exchange() const;
   /// What the launcher did not tell and the ranks found when they met.
-  void settle(const Place& place) { lockstep::launch::settle(job_, place); }
+  void set_place(const Place& place) { lockstep::launch::set_place(job_, place); }
   /// Over MPI the exchanges below wait for a rank at least so long: a config may say so when MPI is up.
   void be_patient(std::chrono::milliseconds timeout);
   /// Collective where there is MPI: as if this launcher had been chosen from the start.

@@ -1,7 +1,7 @@
 // lockstep bench dp-vs-ddp: one process with many devices against many processes.
 #include "lockstep/base/error.h"
 #include "lockstep/base/files/output.h"
-#include "lockstep/launch/process/voice.h"
+#include "lockstep/launch/process/error_reporter.h"
 #include "tools/bench/dp_vs_ddp.h"
 #include "trainer/cli/options.h"
 

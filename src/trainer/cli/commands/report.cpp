@@ -5,7 +5,7 @@
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/files/whole_file.h"
 #include "lockstep/base/format.h"
-#include "lockstep/launch/process/voice.h"
+#include "lockstep/launch/process/error_reporter.h"
 #include "trainer/cli/options.h"
 
 namespace lockstep::cli {

@@ -3,8 +3,8 @@
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
+#include "lockstep/launch/process/error_reporter.h"
 #include "lockstep/launch/process/terminal.h"
-#include "lockstep/launch/process/voice.h"
 #include "tools/report/run_list.h"
 #include "trainer/cli/options.h"
 

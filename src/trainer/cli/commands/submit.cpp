@@ -4,7 +4,7 @@
 #include "lockstep/base/files/output.h"
 #include "lockstep/base/format.h"
 #include "lockstep/base/log.h"
-#include "lockstep/launch/process/voice.h"
+#include "lockstep/launch/process/error_reporter.h"
 #include "tools/submit/interrupts.h"
 #include "tools/submit/submission.h"
 #include "tools/submit/wait.h"

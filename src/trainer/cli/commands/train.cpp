@@ -12,7 +12,7 @@ namespace lockstep::cli {
 int run_train(const std::vector<std::string>& args) {
   train::Command command;
   std::string resume;
-  std::string trouble;
+  std::string fault;
   bool dry_run = false, as_json = false;
   Options options("train", "trains what a config says; a run's folder holds all it leaves",
                   {"lockstep train configs/mnist.yaml", "mpirun -n 2 lockstep train configs/mnist.yaml",
@@ -30,14 +30,14 @@ int run_train(const std::vector<std::string>& args) {
       "trace.json in the run's folder: what each rank did in the last steps, for Perfetto (train.trace; "
       "100 steps where the config says none)");
   options.add(
-      "provoke", trouble, "TROUBLE",
+      "provoke", fault, "FAULT",
       "inject a fault, to see what it looks like: skipped-collective, different-shape, "
       "different-order, "
       "unused-parameter, unsynced-batchnorm, local-loss, nccl-in-container (docs/troubleshooting.md)");
   options.add("launcher", command.launcher, "NAME", "override the detection; none = alone");
   if (!options.parse(args)) return kDone;
-  std::replace(trouble.begin(), trouble.end(), '-', '_');
-  if (!trouble.empty()) command.sets.push_back("train.provoke=" + trouble);
+  std::replace(fault.begin(), fault.end(), '-', '_');
+  if (!fault.empty()) command.sets.push_back("train.provoke=" + fault);
   command.program = version_line();
   command.must_match = {
       {"the command", "train"}, {"--resume", resume}, {"--trace", command.trace ? "yes" : "no"}};

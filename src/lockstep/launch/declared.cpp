@@ -1,4 +1,4 @@
-#include "lockstep/launch/claims.h"
+#include "lockstep/launch/declared.h"
 
 #include <algorithm>
 #include <numeric>
@@ -31,10 +31,10 @@ void refuse_half_a_pair(const Launcher& launcher, const Environment& environment
       .of(Code::launcher);
 }
 
-std::optional<int> read(Claims& claims, const Environment& environment, const char* field,
+std::optional<int> read(Declared& declared, const Environment& environment, const char* field,
                         const char* variable, bool counts) {
   const auto value = counts ? count_of(environment, variable) : number_of(environment, variable);
-  if (value) claims.because[field] = quote(environment, variable);
+  if (value) declared.because[field] = quote(environment, variable);
   return value;
 }
 
@@ -59,12 +59,12 @@ void refuse_more(const Value& part, const Value& whole, const Launcher& launcher
   }
 }
 
-void check_ranges(const Claims& claims, const Launcher& launcher) {
-  const Value rank{launcher.rank, "rank", claims.rank}, world{launcher.world, "world", claims.world};
-  const Value local_rank{launcher.local_rank, "local rank", claims.local_rank};
-  const Value local_world{launcher.local_world, "local world", claims.local_world};
-  const Value node_rank{launcher.node_rank, "node rank", claims.node_rank};
-  const Value nodes{launcher.nodes, "nodes", claims.nodes};
+void check_ranges(const Declared& declared, const Launcher& launcher) {
+  const Value rank{launcher.rank, "rank", declared.rank}, world{launcher.world, "world", declared.world};
+  const Value local_rank{launcher.local_rank, "local rank", declared.local_rank};
+  const Value local_world{launcher.local_world, "local world", declared.local_world};
+  const Value node_rank{launcher.node_rank, "node rank", declared.node_rank};
+  const Value nodes{launcher.nodes, "nodes", declared.nodes};
   refuse_outside(rank, world, launcher);
   refuse_outside(local_rank, world, launcher);
   refuse_outside(local_rank, local_world, launcher);
@@ -76,43 +76,43 @@ void check_ranges(const Claims& claims, const Launcher& launcher) {
 }
 
 // SLURM_STEP_TASKS_PER_NODE has one entry a node; SLURM_NODEID says which one is ours.
-void read_slurm_tasks(Claims& claims, const Launcher& launcher, const Environment& environment) {
+void read_slurm_tasks(Declared& declared, const Launcher& launcher, const Environment& environment) {
   const std::string text = text_of(environment, kTasksPerNode);
   if (text.empty()) return;
   const auto tasks = parse_task_counts(text);
   const long total = std::accumulate(tasks.begin(), tasks.end(), 0L);
-  if (claims.nodes && tasks.size() != static_cast<size_t>(*claims.nodes)) {
+  if (declared.nodes && tasks.size() != static_cast<size_t>(*declared.nodes)) {
     impossible(format("{} speaks of {} nodes, but {}={}", quote(environment, kTasksPerNode), tasks.size(),
-                      launcher.nodes, *claims.nodes),
+                      launcher.nodes, *declared.nodes),
                launcher);
   }
-  if (total != *claims.world) {
+  if (total != *declared.world) {
     impossible(format("{} makes {} tasks, but {}={}", quote(environment, kTasksPerNode), total,
-                      launcher.world, *claims.world),
+                      launcher.world, *declared.world),
                launcher);
   }
-  claims.nodes = static_cast<int>(tasks.size());
-  refuse_outside({launcher.node_rank, "node rank", claims.node_rank}, {kTasksPerNode, "nodes", claims.nodes},
-                 launcher);
-  if (!claims.node_rank) return;
-  claims.local_world = tasks[static_cast<size_t>(*claims.node_rank)];
-  claims.because["local_world"] =
-      format("entry {} of {}", *claims.node_rank, quote(environment, kTasksPerNode));
+  declared.nodes = static_cast<int>(tasks.size());
+  refuse_outside({launcher.node_rank, "node rank", declared.node_rank},
+                 {kTasksPerNode, "nodes", declared.nodes}, launcher);
+  if (!declared.node_rank) return;
+  declared.local_world = tasks[static_cast<size_t>(*declared.node_rank)];
+  declared.because["local_world"] =
+      format("entry {} of {}", *declared.node_rank, quote(environment, kTasksPerNode));
 }
 
-void derive(Claims& claims, std::optional<int> Claims::*field, const char* name, int value,
+void derive(Declared& declared, std::optional<int> Declared::*field, const char* name, int value,
             const std::string& reason) {
-  if (claims.*field) return;
-  claims.*field = value;
-  claims.because[name] = reason;
-  claims.guessed.emplace_back(name);
+  if (declared.*field) return;
+  declared.*field = value;
+  declared.because[name] = reason;
+  declared.guessed.emplace_back(name);
 }
 
-void complete_one(Claims& claims) {
-  derive(claims, &Claims::local_rank, "local_rank", 0, "the only rank");
-  derive(claims, &Claims::local_world, "local_world", 1, "the only rank");
-  derive(claims, &Claims::node_rank, "node_rank", 0, "the only rank");
-  derive(claims, &Claims::nodes, "nodes", 1, "the only rank");
+void complete_one(Declared& declared) {
+  derive(declared, &Declared::local_rank, "local_rank", 0, "the only rank");
+  derive(declared, &Declared::local_world, "local_world", 1, "the only rank");
+  derive(declared, &Declared::node_rank, "node_rank", 0, "the only rank");
+  derive(declared, &Declared::nodes, "nodes", 1, "the only rank");
 }
 
 // LOCAL_RANK alone, as many scripts set it: on the first node it equals the rank, elsewhere the difference
@@ -123,37 +123,37 @@ int likely_local_world(int rank, int local_rank, int world) {
   return before > local_rank ? std::min(before, world) : local_rank + 1;
 }
 
-void complete_local(Claims& claims, const Launcher& launcher, std::vector<std::string>& warnings) {
-  const int world = *claims.world, rank = *claims.rank;
-  if (!claims.local_world && claims.nodes && world % *claims.nodes == 0) {
-    derive(claims, &Claims::local_world, "local_world", world / *claims.nodes, "world / nodes");
+void complete_local(Declared& declared, const Launcher& launcher, std::vector<std::string>& warnings) {
+  const int world = *declared.world, rank = *declared.rank;
+  if (!declared.local_world && declared.nodes && world % *declared.nodes == 0) {
+    derive(declared, &Declared::local_world, "local_world", world / *declared.nodes, "world / nodes");
   }
-  if (!claims.local_rank && !claims.local_world) {
+  if (!declared.local_rank && !declared.local_world) {
     warnings.push_back(
         format("{} set no local rank: all {} ranks are taken to be on this host", launcher.name, world));
-    derive(claims, &Claims::local_rank, "local_rank", rank, "guess: all ranks on one host");
-    derive(claims, &Claims::local_world, "local_world", world, "guess: all ranks on one host");
+    derive(declared, &Declared::local_rank, "local_rank", rank, "guess: all ranks on one host");
+    derive(declared, &Declared::local_world, "local_world", world, "guess: all ranks on one host");
   }
-  if (!claims.local_rank) {
+  if (!declared.local_rank) {
     warnings.push_back(
         format("{} set no local rank: ranks are taken to fill one host after another", launcher.name));
-    derive(claims, &Claims::local_rank, "local_rank", rank % *claims.local_world,
+    derive(declared, &Declared::local_rank, "local_rank", rank % *declared.local_world,
            "guess: rank % local world");
   }
-  if (!claims.local_world) {
-    const int guess = likely_local_world(rank, *claims.local_rank, world);
+  if (!declared.local_world) {
+    const int guess = likely_local_world(rank, *declared.local_rank, world);
     warnings.push_back(format("{} set no local world: taken to be {}", launcher.name, guess));
-    derive(claims, &Claims::local_world, "local_world", guess, "guess: from rank, local rank and world");
+    derive(declared, &Declared::local_world, "local_world", guess, "guess: from rank, local rank and world");
   }
 }
 
-void complete_nodes(Claims& claims) {
-  const int world = *claims.world, local_world = *claims.local_world;
+void complete_nodes(Declared& declared) {
+  const int world = *declared.world, local_world = *declared.local_world;
   const int nodes = (world - 1) / local_world + 1;  // nodes may be unequal, but there are as many as we know
-  derive(claims, &Claims::nodes, "nodes", std::max(nodes, claims.node_rank.value_or(0) + 1),
+  derive(declared, &Declared::nodes, "nodes", std::max(nodes, declared.node_rank.value_or(0) + 1),
          "world / local world");
-  const int node_rank = std::min(*claims.rank / local_world, *claims.nodes - 1);
-  derive(claims, &Claims::node_rank, "node_rank", node_rank, "rank / local world");
+  const int node_rank = std::min(*declared.rank / local_world, *declared.nodes - 1);
+  derive(declared, &Declared::node_rank, "node_rank", node_rank, "rank / local world");
 }
 
 }  // namespace
@@ -167,26 +167,26 @@ void refuse_uncarried(const Launcher& launcher, const Environment& environment) 
       .of(Code::launcher);
 }
 
-Claims read_claims(const Launcher& launcher, const Environment& environment) {
+Declared read_declared(const Launcher& launcher, const Environment& environment) {
   refuse_half_a_pair(launcher, environment);
   refuse_uncarried(launcher, environment);
-  Claims claims;
-  claims.rank = read(claims, environment, "rank", launcher.rank, false);
-  claims.world = read(claims, environment, "world", launcher.world, true);
-  claims.local_rank = read(claims, environment, "local_rank", launcher.local_rank, false);
-  claims.local_world = read(claims, environment, "local_world", launcher.local_world, true);
-  claims.node_rank = read(claims, environment, "node_rank", launcher.node_rank, false);
-  claims.nodes = read(claims, environment, "nodes", launcher.nodes, true);
-  if (launcher.name == std::string("slurm")) read_slurm_tasks(claims, launcher, environment);
-  check_ranges(claims, launcher);
-  return claims;
+  Declared declared;
+  declared.rank = read(declared, environment, "rank", launcher.rank, false);
+  declared.world = read(declared, environment, "world", launcher.world, true);
+  declared.local_rank = read(declared, environment, "local_rank", launcher.local_rank, false);
+  declared.local_world = read(declared, environment, "local_world", launcher.local_world, true);
+  declared.node_rank = read(declared, environment, "node_rank", launcher.node_rank, false);
+  declared.nodes = read(declared, environment, "nodes", launcher.nodes, true);
+  if (launcher.name == std::string("slurm")) read_slurm_tasks(declared, launcher, environment);
+  check_ranges(declared, launcher);
+  return declared;
 }
 
-void complete(Claims& claims, const Launcher& launcher, std::vector<std::string>& warnings) {
-  if (*claims.world == 1) complete_one(claims);
-  complete_local(claims, launcher, warnings);
-  complete_nodes(claims);
-  check_ranges(claims, launcher);
+void complete(Declared& declared, const Launcher& launcher, std::vector<std::string>& warnings) {
+  if (*declared.world == 1) complete_one(declared);
+  complete_local(declared, launcher, warnings);
+  complete_nodes(declared);
+  check_ranges(declared, launcher);
 }
 
 bool was_told(const Job& job, const char* field) {
@@ -197,16 +197,16 @@ bool surely_one_node(const Job& job) {
   return job.nodes == 1 && (was_told(job, "nodes") || was_told(job, "local_world"));
 }
 
-void read_rank_file(Claims& claims, const Surroundings& surroundings) {
+void read_rank_file(Declared& declared, const Surroundings& surroundings) {
   if (!surroundings.rank_file) return;
   auto hosts = unique_hosts(parse_node_file(*surroundings.rank_file));
   if (hosts.size() < 2) return;
   hosts.erase(hosts.begin());  // the launch node
   for (size_t i = 0; i < hosts.size(); ++i) {
     if (!same_host(hosts[i], surroundings.host)) continue;
-    claims.node_rank = static_cast<int>(i);
-    claims.nodes = static_cast<int>(hosts.size());
-    claims.because["node_rank"] = claims.because["nodes"] = "place of this host in LSB_DJOB_RANKFILE";
+    declared.node_rank = static_cast<int>(i);
+    declared.nodes = static_cast<int>(hosts.size());
+    declared.because["node_rank"] = declared.because["nodes"] = "place of this host in LSB_DJOB_RANKFILE";
   }
 }
 

@@ -1,4 +1,4 @@
-"""One voice: what goes wrong is said once for the job, in words that no terminal obeys."""
+"""One report: what goes wrong is said once for the job, in words that no terminal obeys."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-#include "trainer/provoke/troubles.h"
+#include "trainer/provoke/injected_faults.h"
 
 #include <gtest/gtest.h>
 
@@ -9,11 +9,11 @@
 namespace lockstep::train {
 namespace {
 
-TEST(Troubles, AreTheChoicesOfTheKey) {
+TEST(InjectedFaults, AreTheChoicesOfTheKey) {
   const auto* key = config::find_key("train.provoke");
   ASSERT_TRUE(key);
   std::vector<std::string> names{"none"};
-  for (const auto& trouble : troubles()) names.push_back(trouble.name);
+  for (const auto& fault : injected_faults()) names.push_back(fault.name);
   EXPECT_EQ(key->rules.choices, names);
 }
 

@@ -1,4 +1,4 @@
-#include "lockstep/launch/process/voice.h"
+#include "lockstep/launch/process/error_reporter.h"
 
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -98,16 +98,16 @@ RankOf rank_by_environment(const Environment& environment) {
   return found.value_or(RankOf{});
 }
 
-Voice::Voice(const Environment& environment) {
+ErrorReporter::ErrorReporter(const Environment& environment) {
   const std::string job = job_of(environment);
   if (job.empty()) return;
-  name_ = format("lockstep-voice-{}-{:x}", ::getuid(), std::hash<std::string>{}(job));
+  name_ = format("lockstep-reporter-{}-{:x}", ::getuid(), std::hash<std::string>{}(job));
   claim_ = datagram_socket();
   // where no name may be bound there is nobody to hear, and each speaks for itself
   ours_ = !claim_ || with_address(::bind, claim_, name_) == 0 || errno != EADDRINUSE;
 }
 
-bool Voice::has_spoken(std::chrono::milliseconds patience) const {
+bool ErrorReporter::has_reported(std::chrono::milliseconds patience) const {
   if (ours_) return false;
   const auto end = Clock::now() + patience;
   for (; Clock::now() < end; std::this_thread::sleep_for(10ms)) {

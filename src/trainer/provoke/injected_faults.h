@@ -1,5 +1,5 @@
 #pragma once
-// The troubles that can be made on purpose, a row each: what happens, under which settings, at which moment.
+// The faults that can be injected, a row each: what happens, under which settings, at which moment.
 
 #include <cstdint>
 #include <memory>
@@ -15,7 +15,7 @@ namespace lockstep::train {
 
 constexpr int64_t kMoment = 3;  // the optimiser step after which a collective goes wrong
 
-struct Trouble {
+struct InjectedFault {
   std::string name;
   std::string what;  // happens, for the warning at the start
   int ranks = 2;     // that it takes
@@ -26,6 +26,6 @@ struct Trouble {
 };
 
 /// In the order of the choices of train.provoke.
-const std::vector<Trouble>& troubles();
+const std::vector<InjectedFault>& injected_faults();
 
 }  // namespace lockstep::train

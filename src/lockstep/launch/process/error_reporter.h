@@ -1,5 +1,5 @@
 #pragma once
-// One voice for the job: who speaks of an error that several ranks meet, also where no rank could join.
+// Which rank of a job reports an error that several meet, also where no rank could join.
 
 #include <chrono>
 #include <string>
@@ -23,14 +23,14 @@ RankOf rank_by_environment(const Environment& environment);
 /// The right to speak for the ranks that one launcher started on this host and that are read in one place:
 /// the first to ask has it, until it is gone. Without a launcher's word, or with log files apart, each has
 /// its own.
-class Voice {
+class ErrorReporter {
  public:
-  explicit Voice(const Environment& environment);
+  explicit ErrorReporter(const Environment& environment);
   bool is_ours() const { return ours_; }
   /// Whether others may look for it.
   bool is_shared() const { return !name_.empty(); }
   /// Whether somebody else had it and has gone since; waits for that no longer than asked.
-  bool has_spoken(std::chrono::milliseconds patience) const;
+  bool has_reported(std::chrono::milliseconds patience) const;
 
  private:
   std::string name_;  // of a socket without a file, which ends with its process; empty = nobody to agree with

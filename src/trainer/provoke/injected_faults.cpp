@@ -1,4 +1,4 @@
-#include "trainer/provoke/troubles.h"
+#include "trainer/provoke/injected_faults.h"
 
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/types.h>
@@ -110,8 +110,8 @@ void want_gpus(config::Loaded& loaded) {
 
 }  // namespace
 
-const std::vector<Trouble>& troubles() {
-  static const std::vector<Trouble> rows = {
+const std::vector<InjectedFault>& injected_faults() {
+  static const std::vector<InjectedFault> rows = {
       {.name = "skipped_collective",
        .what = "after step 3 the last rank leaves out an all-reduce that the others call, busy with "
                "something else",
