@@ -4,8 +4,8 @@ import json
 import signal
 
 import pytest
-from cluster_kit import ENDLESS, FIRST_STEPS, SO_LONG, SOURCE, at_once, digests, first_steps, has_to_stop_now, last_checkpoint, metrics
-from cluster_kit import runs, told, wait_at
+from cluster_kit import ENDLESS, FIRST_STEPS, SO_LONG, SOURCE, at_once, digests, first_steps, has_to_stop_now, last_checkpoint
+from cluster_kit import metrics, runs, told, wait_at
 from cluster_kit import reference, site, wait_at_step, work  # noqa: F401  (fixtures)
 from conftest import run_process
 from pbs_kit import DDP, IN_A_JOB, LASTING_SHELL, SCRIPTS, ended, fields, log_file, log_of
