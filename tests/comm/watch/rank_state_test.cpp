@@ -29,6 +29,13 @@ TEST(RankState, AfterATimeoutWhoIsStoppedOrBehindIsAtFault) {
   EXPECT_EQ(rank_state(ProcessState::running, !kLeft, 4, 4, kTimedOut), RankState::good);
 }
 
+TEST(RankState, HasItsOwnWords) {
+  EXPECT_STREQ(words_for(RankState::left).of_one, "left the group");
+  EXPECT_STREQ(words_for(RankState::died).of_one, "has died (its process is gone)");
+  EXPECT_STREQ(words_for(RankState::stopped).of_one, "is stopped (SIGSTOP?)");
+  EXPECT_STREQ(words_for(RankState::late).of_one, "did not come, it is");
+}
+
 TEST(RankState, AnEndedRankIsLostAndALateOneIsNot) {
   for (const auto state : {RankState::left, RankState::died})
     EXPECT_EQ(words_for(state).code, Code::rank_lost);

@@ -1,6 +1,6 @@
 #include "lockstep/comm/watch/rank_state.h"
 
-#include <map>
+#include <cstddef>
 
 namespace lockstep::comm {
 
@@ -13,13 +13,13 @@ RankState rank_state(ProcessState process, bool left, uint64_t begun, uint64_t n
 }
 
 const StateWords& words_for(RankState state) {
-  static const std::map<RankState, StateWords> words = {
-      {RankState::left, {"left the group", "left the group", " after", Code::rank_lost}},
-      {RankState::died,
-       {"has died (its process is gone)", "have died (their processes are gone)", ", at", Code::rank_lost}},
-      {RankState::stopped, {"is stopped (SIGSTOP?)", "are stopped (SIGSTOP?)", ", at", Code::rank_late}},
-      {RankState::late, {"did not come, it is", "did not come, they are", " at", Code::rank_late}}};
-  return words.at(state);
+  static constexpr StateWords words[] = {
+      {"is well", "are well", ", at", Code::failed},
+      {"left the group", "left the group", " after", Code::rank_lost},
+      {"has died (its process is gone)", "have died (their processes are gone)", ", at", Code::rank_lost},
+      {"is stopped (SIGSTOP?)", "are stopped (SIGSTOP?)", ", at", Code::rank_late},
+      {"did not come, it is", "did not come, they are", " at", Code::rank_late}};
+  return words[static_cast<size_t>(state)];  // in the order of RankState
 }
 
 }  // namespace lockstep::comm
