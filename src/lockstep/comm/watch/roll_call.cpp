@@ -290,8 +290,7 @@ std::exception_ptr RollCall::last_words(const std::string& what) {
 bool RollCall::is_lost(int rank, uint64_t number) const {
   if (!page_ || !page_->present(rank)) return false;
   const Peer& peer = peers_[static_cast<size_t>(rank)];
-  const auto state = look_at(*page_, peer, pid_counts(peer), page_->begun(rank), number, false);
-  return state == RankState::left || state == RankState::died;
+  return look_at(*page_, peer, pid_counts(peer), page_->begun(rank), number, false) != RankState::good;
 }
 
 bool RollCall::is_hopeless(const Collective& collective) const {
