@@ -234,11 +234,8 @@ def steps_logged(work):
         return 0
 
 
-FIRST_STEPS = 120  # seconds for them to come: several jobs begin at the same time
-
-
 def first_steps(work, steps=6):
-    wait_for(lambda: steps_logged(work) >= steps, FIRST_STEPS, "the first steps")
+    wait_for(lambda: steps_logged(work) >= steps, what=f"step {steps}")
 
 
 def wait_until_done(work, within=PATIENCE):

@@ -4,7 +4,7 @@ import json
 import signal
 
 import pytest
-from cluster_kit import ENDLESS, FIRST_STEPS, SO_LONG, SOURCE, at_once, digests, first_steps, has_to_stop_now, last_checkpoint
+from cluster_kit import ENDLESS, SO_LONG, SOURCE, at_once, digests, first_steps, has_to_stop_now, last_checkpoint
 from cluster_kit import metrics, runs, told, wait_at
 from cluster_kit import reference, site, wait_at_step, work  # noqa: F401  (fixtures)
 from conftest import run_process
@@ -71,7 +71,7 @@ def test_a_task_of_an_array_goes_on_alone(desk):
     wait_at(desk.work, 6)
     job = desk.qsub(*LASTING_SHELL, "-J", "2-3", script=str(SCRIPTS / "sweep.pbs"), CONFIG="quick.yaml", SET="@settings")
     number = int(job.split("[")[0])
-    wait_for(lambda: (desk.work / "runs").is_dir() and len(runs(desk.work)) == 2, FIRST_STEPS, "both tasks")
+    wait_for(lambda: (desk.work / "runs").is_dir() and len(runs(desk.work)) == 2, what="both tasks")
     tell(desk, f"{number}[3].lab", "qsig", "-s", "USR1")
     assert [ended(desk.pbs, f"{number}[{task}].lab") for task in (2, 3)] == [0, 75]
     assert ended(desk.pbs, next_job(desk.pbs, job)) == 0

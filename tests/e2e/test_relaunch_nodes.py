@@ -1,7 +1,7 @@
 """Runs that survive their nodes, on a real Slurm of three and on the stand-in for PBS: docs/elastic.md."""
 
 import pytest
-from cluster_kit import go_on, runs, start_lab, steps_logged, told, wait_at, waiting_program
+from cluster_kit import first_steps, go_on, runs, start_lab, told, wait_at, waiting_program
 from cluster_kit import reference, site, wait_at_step, work  # noqa: F401  (fixtures)
 from pbs_kit import DDP as DDP_PBS, LASTING_SHELL, ended, log_of as pbs_log, submitted
 from process_kit import wait_for
@@ -100,7 +100,7 @@ def test_another_number_of_nodes_goes_on(lab, sbatch, work, lockstep, reference)
             wait_at(work, steps)
         job = sbatch(f"--nodes={nodes}", "--ntasks-per-node=1", DDP, "quick.yaml", *words, env={"LOCKSTEP_MAX_RESTARTS": "0"})
         if steps < STEPS:
-            wait_for(lambda: steps_logged(work) >= steps, what=f"step {steps}")
+            first_steps(work, steps)
             told(lab, f"SLURM_JOB_ID={job}", ["scancel", "-s", "USR1", job], work)
             assert lab.wait(job)["ExitCode"] == "75:0", log_of(work, job)
         else:
@@ -134,7 +134,7 @@ def test_the_same_on_pbs(how, said, pbs, qsub, work, lockstep, reference):  # no
 
 def test_a_smaller_chunk_of_pbs_goes_on(pbs, qsub, work, lockstep, reference):  # noqa: F811
     job = qsub("select=3:ncpus=1:mpiprocs=1", *LASTING_SHELL, LOCKSTEP_MAX_RESTARTS="0")
-    wait_for(lambda: steps_logged(work) >= BREAK, what=f"step {BREAK}")
+    first_steps(work, BREAK)
     told(pbs, f"PBS_JOBID={job}", ["qsig", "-s", "USR1", job], work)
     assert ended(pbs, job) == 75, pbs_log(work, job)
     assert ended(pbs, qsub("select=2:ncpus=1:mpiprocs=1")) == 0

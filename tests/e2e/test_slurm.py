@@ -3,10 +3,9 @@
 import shutil
 
 import pytest
-from cluster_kit import ENDLESS, SOURCE, metrics, runs, steps_logged
+from cluster_kit import ENDLESS, SOURCE, first_steps, metrics, runs
 from cluster_kit import site, work  # noqa: F401  (fixtures)
 from conftest import LOOPBACK, listens_on
-from process_kit import wait_for
 from slurm_kit import DDP, log_of, finished
 from slurm_kit import environment, lab, sbatch  # noqa: F401  (fixtures)
 
@@ -31,7 +30,7 @@ def test_directives_do_not_fight_the_command_line(start, asked, ranks, threads, 
 @pytest.mark.parametrize("start", ["srun", "mpirun"])
 def test_ranks_of_one_node_listen_on_the_loopback_alone(start, lab, sbatch, work):  # noqa: F811
     job = sbatch(DDP, "quick.yaml", "--set", f"train.max_steps={ENDLESS}", env={"LOCKSTEP_START": start})
-    wait_for(lambda: steps_logged(work) >= 2, what="the first steps")
+    first_steps(work, 2)
     addresses = [listens_on(pid) for pid in lab.processes("lockstep")]
     lab.run("scancel", job)
     lab.wait(job)

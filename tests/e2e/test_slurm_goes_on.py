@@ -4,7 +4,7 @@ import os
 import signal
 
 import pytest
-from cluster_kit import ENDLESS, FIRST_STEPS, SO_LONG, SOURCE, at_once, digests, first_steps, has_to_stop_now, last_checkpoint
+from cluster_kit import ENDLESS, SO_LONG, SOURCE, at_once, digests, first_steps, has_to_stop_now, last_checkpoint
 from cluster_kit import metrics, processes_of, runs, told, wait_at
 from cluster_kit import reference, site, wait_at_step, work  # noqa: F401  (fixtures)
 from conftest import run_process
@@ -45,7 +45,7 @@ def test_time_limit_requeues_before_it_strikes(desk):
     wait_at(desk.work, 6)
     job = desk.sbatch("--time=2", DDP, "quick.yaml", *LONG, "--set", "checkpoint.before_deadline=105s")
     has_to_stop_now(desk.lab, f"SLURM_JOB_ID={job}", desk.work, log_file(desk.work, job), limit=120, lead=105)
-    wait_for(lambda: int(desk.lab.job(job)["Restarts"]) >= 1, within=FIRST_STEPS, what="the requeue")
+    wait_for(lambda: int(desk.lab.job(job)["Restarts"]) >= 1, what="the requeue")
     assert "SIGTERM" not in log_of(desk.work, job), log_of(desk.work, job)
     desk.lab.run("scontrol", "update", f"JobId={job}", "TimeLimit=30")
     ends_as_without_slurm(desk, job)
@@ -136,7 +136,7 @@ def test_a_task_of_an_array_goes_on_alone(desk):
     wait_at(desk.work, 6)
     words = (*LONG, "--set", "launch.timeout=300s")  # one waits for the other
     job = desk.sbatch("--array=2-3", str(SOURCE / "job_scripts/sweep.slurm"), "quick.yaml", *words)
-    wait_for(lambda: (desk.work / "runs").is_dir() and len(runs(desk.work)) == 2, FIRST_STEPS, "both tasks")
+    wait_for(lambda: (desk.work / "runs").is_dir() and len(runs(desk.work)) == 2, what="both tasks")
     tell(desk, f"{job}_3", "scancel", "-s", "USR1", word=f"SLURM_ARRAY_JOB_ID={job}")
     restarts = [desk.lab.wait(f"{job}_{task}")["Restarts"] for task in (2, 3)]
     assert restarts == ["0", "1"]

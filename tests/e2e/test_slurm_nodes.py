@@ -1,7 +1,7 @@
 """Slurm jobs whose nodes are taken: by a more urgent job, and by a power cut."""
 
 import pytest
-from cluster_kit import SO_LONG, digests, last_checkpoint, runs, steps_logged
+from cluster_kit import SO_LONG, digests, first_steps, last_checkpoint, runs
 from cluster_kit import reference, site, work  # noqa: F401  (fixtures)
 from conftest import run_process
 from process_kit import wait_for
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.about("job_scripts")
 
 def test_preemption_lets_it_go_on(lab, sbatch, work, lockstep, reference):  # noqa: F811
     job = sbatch(DDP, "quick.yaml", *LONG)
-    wait_for(lambda: steps_logged(work) >= 6, what="the first steps")
+    first_steps(work)
     urgent = lab.submit("--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=true", cwd=work)
     assert lab.wait(urgent)["JobState"] == "COMPLETED"
     finished(lab, work, job)
@@ -23,7 +23,7 @@ def test_preemption_lets_it_go_on(lab, sbatch, work, lockstep, reference):  # no
 
 def test_dead_node_is_named_and_the_requeued_job_resumes(lab, sbatch, work, lockstep, reference):  # noqa: F811
     job = sbatch("--nodes=2", "--ntasks-per-node=2", DDP, "quick.yaml", *FOUR_LONG)
-    wait_for(lambda: steps_logged(work) >= 10, what="the first steps")
+    first_steps(work, 10)
     lab.kill_node("n2")
     try:
         wait_for(lambda: lab.job(job)["JobState"] != "RUNNING", what="the job to fail")
