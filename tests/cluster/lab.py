@@ -21,6 +21,7 @@ import sys
 import time
 from pathlib import Path
 
+PATIENCE = 540  # seconds, the end of a wait that a busy machine makes long
 LOGIN = "login"
 NETWORK = "10.213.7"
 MOST_NODES = 9
@@ -97,7 +98,7 @@ def die_with_parent():
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
-def first_child(pid, within=300):
+def first_child(pid, within=PATIENCE):
     """unshare --fork leaves its child as the namespace's first process; its pid as seen from here."""
     until = time.time() + within
     while time.time() < until:
@@ -122,7 +123,7 @@ class Lab:
         self.slurmd_timeout = slurmd_timeout
         self.process = None
 
-    def start(self, within=300):
+    def start(self, within=PATIENCE):
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o755)
         (self.folder / "nodes").write_text("".join(f"{node}\n" for node in self.nodes))
@@ -167,7 +168,7 @@ class Lab:
             keep["SLURM_CONF"] = str(self.folder / "slurm.conf")
         return keep
 
-    def run(self, *command, cwd="/", env=None, timeout=300, check=True):
+    def run(self, *command, cwd="/", env=None, timeout=PATIENCE, check=True):
         """Runs a command on the login host."""
         done = subprocess.run(self.argv(command, cwd), env=self.environment(env), stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=timeout)
@@ -186,7 +187,7 @@ class Lab:
     def submit(self, *arguments, cwd="/", env=None):
         return self.run("sbatch", "--parsable", *arguments, cwd=cwd, env=env).stdout.strip().split(";")[0]
 
-    def wait(self, job_id, states=("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"), within=300):
+    def wait(self, job_id, states=("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"), within=PATIENCE):
         until = time.time() + within
         while time.time() < until:
             job = self.job(job_id)

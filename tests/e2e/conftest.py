@@ -23,7 +23,7 @@ import time
 import pytest
 
 import dealing_kit
-from process_kit import PATIENCE
+from process_kit import LONG_PATIENCE, PATIENCE
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 # a bash script's first lines: the functions of the job scripts
@@ -311,7 +311,7 @@ def once(tmp_path_factory, request):
 @pytest.fixture(scope="session")
 def prepared(lockstep, once):
     """The program, with the header of the course's exercises precompiled."""
-    once("prepared", lambda _: run_process([lockstep, "workshop", "prepare"], check=True))
+    once("prepared", lambda _: run_process([lockstep, "workshop", "prepare"], check=True, timeout=LONG_PATIENCE))
     return lockstep
 
 

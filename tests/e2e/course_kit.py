@@ -10,7 +10,7 @@ import subprocess
 import time
 import uuid
 
-from process_kit import PATIENCE
+from process_kit import LONG_PATIENCE, PATIENCE
 
 ANY_LINES, ANY_TEXT = "...", "…"
 
@@ -166,7 +166,7 @@ class Shell:
 class Chapter:
     """Does what a page says, block after block; `shell_in(place)` -> a Shell, or None where there is no such place."""
 
-    def __init__(self, blocks, folder, shell_in, within=PATIENCE):
+    def __init__(self, blocks, folder, shell_in, within=LONG_PATIENCE):
         self.blocks, self.folder, self.shell_in, self.within = blocks, folder, shell_in, within
         self.faults, self.left_out = [], []
         self.stands = None  # in which folder: one terminal to the learner, a shell for each place to us

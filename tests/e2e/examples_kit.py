@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from conftest import SOURCE, cache_value, run_process
+from process_kit import LONG_PATIENCE
 
-BUILD_PATIENCE = 3600  # seconds: every public header alone takes half an hour on two busy cores
 NAMES = sorted(path.parent.name for path in (SOURCE / "examples").glob("*/CMakeLists.txt"))
 
 
@@ -22,7 +22,7 @@ def build_against(prefix, build_dir, source, folder, *words, flags="-Wall -Wextr
         words += ("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache",)
     words += (f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_FLAGS={cache_value(build_dir, 'CMAKE_CXX_FLAGS')} {flags}")
     run_process(["cmake", "-S", source, "-B", folder, "-G", "Ninja", *words], env=env, check=True)
-    return run_process(["cmake", "--build", folder], env=env, check=check, timeout=BUILD_PATIENCE)
+    return run_process(["cmake", "--build", folder], env=env, check=check, timeout=LONG_PATIENCE)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import types
 import pytest
 
 from conftest import clean_environment, left_behind, run_process
-from process_kit import PATIENCE, wait_for
+from process_kit import LONG_PATIENCE, PATIENCE, wait_for
 from text_kit import reviews, write_csv, write_vocabulary
 from train_kit import (MNIST, PIMA, assert_same_run, assert_same_tensors, checkpoints, newest, sets, status, write_config,
                        write_small_mnist)
@@ -46,7 +46,7 @@ def peers(python, source_dir, mnist_root, tmp_path_factory):
             run_process([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", world,
                          source_dir / "tests/e2e/peers/ddp_train.py", "--mnist", mnist_root,
                          "--pima", source_dir / "data/pima/pima-indians-diabetes.csv",
-                         "--variants", out / "variants.json", "--out", out], timeout=2 * PATIENCE, check=True)
+                         "--variants", out / "variants.json", "--out", out], timeout=LONG_PATIENCE, check=True)
             made[world] = {name: torch.load(out / f"{name}.pt", weights_only=True) for name in VARIANTS}
         return made[world]
     return train
@@ -250,7 +250,7 @@ def test_torchrun_carries_too(python, lockstep, run, train, tmp_path):
     folder = tmp_path / "torchrun"
     folder.mkdir()
     run(python, "-m", "torch.distributed.run", "--no-python", "--standalone", "--nproc-per-node=2", lockstep, "train",
-        write_config(folder, PIMA), *words, cwd=folder, check=True, timeout=2 * PATIENCE)
+        write_config(folder, PIMA), *words, cwd=folder, check=True, timeout=LONG_PATIENCE)
     assert_same_run(train(1, PIMA, words), folder / "runs/pima")
 
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 from cluster_kit import runs
 from conftest import SOURCE, run_process
-from process_kit import NOBODY, let_others_pass
+from process_kit import LONG_PATIENCE, NOBODY, let_others_pass
 from test_modules import VERSION, said_of
 from test_modules import modules  # noqa: F401  (a fixture)
 
@@ -27,7 +27,7 @@ def make_bundle(*words):
     system = platform.freedesktop_os_release()
     if (system.get("ID"), system.get("VERSION_ID")) != ("debian", "12"):
         pytest.skip(f"a bundle is made on Debian 12, and this is {system.get('PRETTY_NAME')}")
-    made = run_process([SCRIPT, *words], timeout=600)
+    made = run_process([SCRIPT, *words], timeout=LONG_PATIENCE)
     if "cannot fetch" in made.stderr or "/pip failed" in made.stderr:
         pytest.skip(f"what a bundle is linked against is not at hand: {made.stderr.splitlines()[0]}")
     assert made.returncode == 0, made.output
@@ -177,7 +177,7 @@ def debian(tmp_path):
 
     def make(name, package):
         made = run_process(["debootstrap", "--variant=minbase", f"--include={package}", name, root, "http://deb.debian.org/debian"],
-                           timeout=1800)
+                           timeout=LONG_PATIENCE)
         if made.returncode:
             pytest.skip(f"debootstrap cannot make {name}: {made.output[-300:]}")
         return root

@@ -3,7 +3,7 @@
 import pytest
 from cluster_kit import SOURCE, site, work  # noqa: F401  (fixtures)
 from conftest import run_process
-from process_kit import PATIENCE
+from process_kit import LONG_PATIENCE
 from pbs_kit import ended, pbs, qsub  # noqa: F401  (fixtures)
 from slurm_kit import lab, log_of  # noqa: F401  (fixtures)
 
@@ -29,12 +29,12 @@ def learners_folder(lockstep, folder, answer):
     return folder
 
 
-def check_a_class(size, lab, prepared, tmp_path, within=PATIENCE):  # noqa: F811
+def check_a_class(size, lab, prepared, tmp_path):  # noqa: F811
     folders = [learners_folder(prepared, tmp_path / f"learner {i}", ANSWERS[i % len(ANSWERS)][0]) for i in range(size)]
     settings = {"LOCKSTEP_PROGRAM": str(prepared), "LOCKSTEP_HOME": str(SOURCE)}
     jobs = [lab.submit(str(CHECK), "groups.1", cwd=folder, env=settings) for folder in folders]
     for i, (folder, job) in enumerate(zip(folders, jobs)):
-        state = lab.wait(job, within=within)["JobState"]
+        state = lab.wait(job, within=LONG_PATIENCE)["JobState"]
         words = ANSWERS[i % len(ANSWERS)][1]
         log = log_of(folder, job)
         assert words in log and state == ("COMPLETED" if words == "  pass" else "FAILED"), log
@@ -46,7 +46,7 @@ def test_a_few_learners_at_once_are_each_told_what_is_theirs(lab, prepared, tmp_
 
 @pytest.mark.full
 def test_a_class_of_thirty_at_once_is_told_what_is_each_learners(lab, prepared, tmp_path):  # noqa: F811
-    check_a_class(30, lab, prepared, tmp_path, within=900)
+    check_a_class(30, lab, prepared, tmp_path)
 
 
 def test_a_check_in_the_queue_of_pbs(pbs, qsub, prepared, tmp_path):  # noqa: F811

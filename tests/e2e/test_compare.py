@@ -10,23 +10,23 @@ import sys
 import pytest
 from browser_kit import chromium, measured  # noqa: F401
 from conftest import SOURCE, left_behind, run_process
-from process_kit import ends_of, wait_for
+from process_kit import LONG_PATIENCE, ends_of, wait_for
 
 pytestmark = pytest.mark.about("bench")
 
-PATIENCE = 240
+SECONDS = LONG_PATIENCE // 2  # a comparison begins nothing that would end later
 
 
 @pytest.fixture(scope="session")
 def compare(python, build_dir, lockstep):
     """compare(ARG...) -> Result; few steps, one round."""
     def run(*words):
-        return run_process([sys.executable, SOURCE / "bench/compare", "--build", build_dir, *words], timeout=PATIENCE)
+        return run_process([sys.executable, SOURCE / "bench/compare", "--build", build_dir, *words], timeout=LONG_PATIENCE)
     return run
 
 
 def few_steps(compare, out, *words):
-    return compare("--only", "P3,P10", "--steps", 4, "--rounds", 1, "--seconds", PATIENCE - 60, "--out", out, *words)
+    return compare("--only", "P3,P10", "--steps", 4, "--rounds", 1, "--seconds", SECONDS, "--out", out, *words)
 
 
 @pytest.fixture(scope="session")
@@ -58,7 +58,7 @@ def test_a_right_result_is_no_failure_however_slow(done):
 @pytest.mark.full
 @pytest.mark.alone  # a step is a second of both cores
 def test_models_that_have_no_kernels_of_ours_have_pythons_losses(compare, tmp_path):
-    result = compare("--only", "P12", "--steps", 12, "--rounds", 1, "--seconds", PATIENCE - 20, "--out", tmp_path)
+    result = compare("--only", "P12", "--steps", 12, "--rounds", 1, "--seconds", SECONDS, "--out", tmp_path)
     assert result.returncode == 0, result.output
     for ours, peer in (("resnet", "resnet_stock"), ("resnet_fast", "resnet_tuned"), ("text", "text_stock")):
         assert re.search(rf"right: {ours} and {peer}: \d+ losses, bit for bit", result.stdout), result.output

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 from conftest import SOURCE, cache_value
+from process_kit import LONG_PATIENCE
 from examples_kit import build_against
 from examples_kit import precompiled  # noqa: F401  (fixture)
 
@@ -44,7 +45,7 @@ def test_a_project_may_hold_it(how, project, build_dir, mpirun, run):
     words = [f"-D{name}={cache_value(build_dir, name)}" for name in ("CMAKE_BUILD_TYPE", "CMAKE_CXX_FLAGS", "LIBTORCH_ROOT")]
     run("cmake", "-S", folder, "-B", build, "-G", "Ninja", *words, check=True)
     assert not (build / "bin").exists() and not list(build.glob("unity")), "its folders are its own"
-    run("ninja", "-C", build, "CMakeFiles/own.dir/main.cpp.o", check=True, timeout=900)
+    run("ninja", "-C", build, "CMakeFiles/own.dir/main.cpp.o", check=True, timeout=LONG_PATIENCE)
     (build / "lockstep/lib").mkdir(exist_ok=True)
     for library in (build_dir / "lib").iterdir():
         (build / "lockstep/lib" / library.name).symlink_to(library)
@@ -73,7 +74,7 @@ def test_pkg_config_knows_it(installed, build_dir, mpirun, run, tmp_path):
     flags = run("pkg-config", "--cflags", "--libs", "lockstep", env=env, check=True).stdout.split()
     compiler = cache_value(build_dir, "CMAKE_CXX_COMPILER")
     run(compiler, *cache_value(build_dir, "CMAKE_CXX_FLAGS").split(), tmp_path / "main.cpp", "-o", tmp_path / "own", *flags,
-        check=True, timeout=900)
+        check=True, timeout=LONG_PATIENCE)
     assert "world 2" in mpirun(2, tmp_path / "own", check=True).stdout
 
 

@@ -6,6 +6,7 @@ import zipfile
 import pytest
 
 from conftest import SOURCE, run_process
+from process_kit import LONG_PATIENCE
 
 pytestmark = pytest.mark.about("workshop", "tutorials", "lesson")
 
@@ -19,7 +20,7 @@ ALL = [pytest.param(name, 99, id=f"{name}-all", marks=pytest.mark.full) for name
 
 @pytest.mark.parametrize("name, wrong", QUICK + ALL)
 def test_every_answer_is_told_what_its_master_says(name, wrong, prepared):
-    result = run_process([prepared, "workshop", "prove", name, "--wrong", wrong], timeout=900)
+    result = run_process([prepared, "workshop", "prove", name, "--wrong", wrong], timeout=LONG_PATIENCE)
     assert result.returncode == 0, result.stdout + result.stderr
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from conftest import SOURCE
+from process_kit import LONG_PATIENCE
 
 pytestmark = pytest.mark.about("base", "checkpoint", "cluster", "config", "data", "exported", "models", "report", "text")
 
@@ -12,7 +13,7 @@ PARSERS = ["pt", "safetensors", "inspect", "csv", "idx", "rows", "jsonl", "png",
 
 
 def fuzzed(run, build_dir, tmp_path, *words):
-    result = run(SOURCE / "scripts/fuzz", *words, "--build", build_dir, env={"TMPDIR": str(tmp_path)}, timeout=900)
+    result = run(SOURCE / "scripts/fuzz", *words, "--build", build_dir, env={"TMPDIR": str(tmp_path)}, timeout=LONG_PATIENCE)
     assert result.returncode == 0, result.output
     return result.stdout
 

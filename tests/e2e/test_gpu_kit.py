@@ -12,7 +12,7 @@ import tarfile
 import pytest
 from conftest import SOURCE, cache_value, run_process
 from gpu_lab_kit import gpu_lab  # noqa: F401
-from process_kit import NOBODY, PATIENCE, ends_of, let_others_pass, wait_for
+from process_kit import LONG_PATIENCE, NOBODY, ends_of, let_others_pass, wait_for
 
 sys.path.append(str(SOURCE / "scripts"))
 from bundling import check, tree  # noqa: E402
@@ -52,7 +52,7 @@ def kit(archive, once):
 @pytest.fixture
 def there(kit, python, tmp_path):
     """there(WORD...) of ./run with next to nothing in the environment -> Result; its report is in tmp_path/out."""
-    def run(*words, program=kit / "run", user=(), timeout=PATIENCE, **env):
+    def run(*words, program=kit / "run", user=(), timeout=LONG_PATIENCE, **env):
         told = {"PATH": "/usr/bin:/bin", "PYTHON": python, "OMP_NUM_THREADS": 1} | env
         return run_process(["env", "-i", *(f"{name}={value}" for name, value in told.items()), *user, program, *words],
                            cwd=tmp_path, timeout=timeout)
@@ -131,7 +131,7 @@ def test_a_rehearsal_runs_on_the_cpu_what_can_be(there, tmp_path):
 @pytest.mark.full
 def test_it_is_rehearsed_on_pretended_gpus(gpu_lab, there, tmp_path):  # noqa: F811
     """But for what has kernels compiled or measures seconds; the modes are tests/e2e/test_gpu_lab_modes.py's."""
-    done = there("--only", "doctor,plugin,nccl,tests,parity,fp16,step,two,pinned,resume", "--patience", 10, "--seconds", 3000, timeout=3000,
+    done = there("--only", "doctor,plugin,nccl,tests,parity,fp16,step,two,pinned,resume", "--patience", 10, "--seconds", 3000,
                  **gpu_lab(gpus=4, strict=False).env())
     report, found = report_in(tmp_path / "gpu_report")
     assert done.returncode == 0, {name: (part["state"], part["why"]) for name, part in found.items()}
@@ -141,7 +141,7 @@ def test_it_is_rehearsed_on_pretended_gpus(gpu_lab, there, tmp_path):  # noqa: F
 
 @pytest.mark.full  # torch.compile for the CPU takes minutes
 def test_a_rehearsal_of_the_speed(there, tmp_path):
-    done = there("--cpu", "--only", "speed", "--out", "out", timeout=3000)
+    done = there("--cpu", "--only", "speed", "--out", "out")
     found = report_in(tmp_path / "out")[1]["speed"]["found"]
     assert done.returncode == 0 and {"gpu", "gpu_eager", "gpu_compiled"} <= set(found), done.output
     assert "does not apply" in found["table"]

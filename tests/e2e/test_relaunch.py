@@ -9,7 +9,7 @@ import time
 import pytest
 from cluster_kit import SOURCE
 from conftest import JOB_LIBRARY
-from process_kit import wait_for
+from process_kit import PATIENCE, wait_for
 
 pytestmark = pytest.mark.about("job_scripts")
 
@@ -184,7 +184,7 @@ def test_what_is_left_of_an_attempt_is_ended_and_nothing_else(run):
         assert run(ATTEMPT, "list", f"{job}.0.1", "sleep", check=True).stdout.split() == [str(mine.pid)]
         assert run(ATTEMPT, "list", f"{job}.0.1", "other").stdout == ""
         run(ATTEMPT, "end", f"{job}.0.1", "", check=True)
-        assert mine.wait(30) == -9 and other.poll() is None
+        assert mine.wait(PATIENCE) == -9 and other.poll() is None
     finally:
         for process in (mine, other):
             process.kill()

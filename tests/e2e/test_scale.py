@@ -4,12 +4,11 @@ import json
 
 import pytest
 
+from process_kit import LONG_PATIENCE
 from train_kit import DATA, checkpoints, status
 
 pytestmark = pytest.mark.about("comm/meet", "launch")
 
-# whatever the machine: the ranks outnumber its cores, and each start takes its share of one
-PATIENCE = 240
 PIMA = f"""
 run: {{name: pima}}
 task: {{name: pima}}
@@ -23,7 +22,7 @@ def one_step(mpirun, lockstep, folder, world):
     """One step in a folder of its own -> (the lines that were printed, the run's folder)."""
     folder.mkdir()
     (folder / "config.yaml").write_text(PIMA)
-    result = mpirun(world, lockstep, "train", "config.yaml", cwd=folder, timeout=PATIENCE, check=True)
+    result = mpirun(world, lockstep, "train", "config.yaml", cwd=folder, timeout=LONG_PATIENCE, check=True)
     runs = list((folder / "runs").iterdir())
     assert len(runs) == 1, runs
     return result.output.splitlines(), runs[0]
@@ -34,7 +33,7 @@ WORLDS = [20, pytest.param(64, marks=pytest.mark.full)]
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_many_ranks_make_one_table(mpirun, lockstep, world):
-    result = mpirun(world, lockstep, "whoami", "--json", timeout=PATIENCE, check=True)
+    result = mpirun(world, lockstep, "whoami", "--json", timeout=LONG_PATIENCE, check=True)
     report = json.loads(result.stdout)
     assert report["world"] == world and report["complete"] is True
     for number, rank in enumerate(report["ranks"]):

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from conftest import JOB_LIBRARY, LOOPBACK, OPEN_MPI, SOURCE, end_session, listens_on, members, start_process
-from process_kit import wait_for
+from process_kit import LONG_PATIENCE, wait_for
 
 pytestmark = pytest.mark.about("scripts", "cmake")
 
@@ -34,7 +34,7 @@ def fake(folder, name, text):
 def test_the_second_bootstrap_takes_no_time(ready, run):
     def seconds():
         begin = time.monotonic()
-        run(SOURCE / "scripts/bootstrap", check=True, timeout=600)
+        run(SOURCE / "scripts/bootstrap", check=True, timeout=LONG_PATIENCE)
         return time.monotonic() - begin
     seconds()
     assert min(seconds() for _ in range(3)) < 3
@@ -43,7 +43,7 @@ def test_the_second_bootstrap_takes_no_time(ready, run):
 @pytest.mark.parametrize("client, hint", [("sbatch", "salloc --nodes=1 --ntasks=2"), ("qsub", "qsub -I -l select=1")])
 def test_a_login_node_builds_and_says_how_to_get_a_job(ready, run, tmp_path, client, hint):
     folder = fake(tmp_path, client, "echo must not be called >&2; exit 9\n")
-    result = run(SOURCE / "scripts/run", cwd=tmp_path, env={"PATH": f"{folder}:{os.environ['PATH']}"}, timeout=600,
+    result = run(SOURCE / "scripts/run", cwd=tmp_path, env={"PATH": f"{folder}:{os.environ['PATH']}"}, timeout=LONG_PATIENCE,
                  check=True)
     assert "login node" in result.stderr and hint in result.stderr and "--here" in result.stderr
     assert "must not be called" not in result.output
@@ -61,7 +61,7 @@ read_arguments; printf '%s\n' "$CONFIG" "${{ARGUMENTS[@]}}"
 """)
     path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     words = [word for text in sets for word in ("--set", text)]
-    said = run(SOURCE / "scripts/run", "configs/pima.yaml", *words, cwd=tmp_path, env=path, timeout=600, check=True).stderr
+    said = run(SOURCE / "scripts/run", "configs/pima.yaml", *words, cwd=tmp_path, env=path, timeout=LONG_PATIENCE, check=True).stderr
     lines = said.split("a batch job:")[1].split("an interactive job:")[0]
     told = run("bash", "-ec", lines, cwd=tmp_path, env=path, check=True).stdout.splitlines()
     assert told == ["configs/pima.yaml", *words]
@@ -70,7 +70,7 @@ read_arguments; printf '%s\n' "$CONFIG" "${{ARGUMENTS[@]}}"
 def test_here_trains_on_a_login_node_all_the_same(ready, run, tmp_path):
     folder = fake(tmp_path, "sbatch", "exit 9\n")
     result = run(SOURCE / "scripts/run", "--here", "configs/pima.yaml", "--set", "train.epochs=1", cwd=tmp_path,
-                 env={"PATH": f"{folder}:{os.environ['PATH']}"}, timeout=600, check=True)
+                 env={"PATH": f"{folder}:{os.environ['PATH']}"}, timeout=LONG_PATIENCE, check=True)
     assert "Epoch 0 | Average Loss: " in result.output
     assert (tmp_path / "runs").is_dir()
 
@@ -78,7 +78,7 @@ def test_here_trains_on_a_login_node_all_the_same(ready, run, tmp_path):
 def test_a_job_trains_although_the_client_is_there(ready, run, tmp_path):
     folder = fake(tmp_path, "qsub", "exit 9\n")
     result = run(SOURCE / "scripts/run", "configs/pima.yaml", "--set", "train.epochs=1", cwd=tmp_path,
-                 env={"PATH": f"{folder}:{os.environ['PATH']}", "PBS_JOBID": "7.server"}, timeout=600, check=True)
+                 env={"PATH": f"{folder}:{os.environ['PATH']}", "PBS_JOBID": "7.server"}, timeout=LONG_PATIENCE, check=True)
     assert "Epoch 0 | Average Loss: " in result.output
 
 
@@ -101,7 +101,7 @@ def test_ranks_of_a_run_listen_on_the_loopback_alone(ready, mpi, tmp_path, btl, 
 
 @pytest.mark.full  # half a minute of training
 def test_without_a_word_it_trains_mnist(ready, run, tmp_path):
-    result = run(SOURCE / "scripts/run", cwd=tmp_path, timeout=900, check=True)
+    result = run(SOURCE / "scripts/run", cwd=tmp_path, timeout=LONG_PATIENCE, check=True)
     assert "mnist on 2 ranks" in result.stderr and "results saved to runs/mnist" in result.stderr, result.stderr
     told = json.loads((tmp_path / "runs/mnist/status.json").read_text())
     assert told["state"] == "done" and told["accuracy"] > 0.95
@@ -191,7 +191,7 @@ def test_a_wheelhouse_installs_without_a_network(run, python, tmp_path):
     repository, wheels = tmp_path / "repository", tmp_path / "wheels"
     shutil.copytree(SOURCE / "scripts", repository / "scripts")
     run(python, "-m", "pip", "download", "--no-deps", "--require-hashes", "-r", repository / "scripts/requirements/cpu.txt",
-        "-d", wheels, timeout=600, check=True)
+        "-d", wheels, timeout=LONG_PATIENCE, check=True)
     nowhere = {name: "http://127.0.0.1:9/" for name in ("http_proxy", "https_proxy", "PIP_INDEX_URL")}
     run(repository / "scripts/bootstrap", "--wheelhouse", wheels, "--no-build", env=nowhere, check=True)
     assert list((repository / ".deps/python").glob("lib/python3*/site-packages/torch/lib/libtorch_cpu.so"))

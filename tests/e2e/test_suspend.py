@@ -35,7 +35,7 @@ def test_a_job_suspended_for_longer_than_its_timeout_goes_on_to_the_same_bits(st
     words = sets(train__epochs=60, launch__timeout=f"{TIMEOUT}s", launch__backend=backend)
     process = start(mpiexec, *mpi.quiet, "-n", "2", lockstep, "train", config, *words, cwd=tmp_path,
                     stdout=open(tmp_path / "log", "w"), stderr=open(tmp_path / "err", "w"))
-    wait_for(lambda: lines_of(tmp_path / "runs/pima") > 5, 60)
+    wait_for(lambda: lines_of(tmp_path / "runs/pima") > 5)
     pids = ranks_of(process, mpi)
     assert len(pids) >= 2
     for pid in pids:

@@ -7,7 +7,7 @@ import pytest
 
 from train_kit import (MNIST, PIMA, assert_same_tensors, checkpoints, metrics, newest, sets, write_config,
                        write_small_mnist)
-from process_kit import PATIENCE
+from process_kit import LONG_PATIENCE
 
 pytestmark = pytest.mark.about("loop", "parallel", "optim")
 
@@ -46,12 +46,12 @@ def train_in_python(python, source_dir):
     """train_in_python(variants, mnist root, folder) -> what Python's DDP at world 2 made of each variant."""
     from conftest import run_process
 
-    def train(variants, mnist, out, timeout=PATIENCE):
+    def train(variants, mnist, out):
         (out / "variants.json").write_text(json.dumps(variants))
         run_process([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2,
                      source_dir / "tests/e2e/peers/ddp_train.py", "--mnist", mnist,
                      "--pima", source_dir / "data/pima/pima-indians-diabetes.csv",
-                     "--variants", out / "variants.json", "--out", out], timeout=timeout, check=True)
+                     "--variants", out / "variants.json", "--out", out], timeout=LONG_PATIENCE, check=True)
         return {name: torch.load(out / f"{name}.pt", weights_only=True) for name in variants}
     return train
 
@@ -96,8 +96,8 @@ def test_two_stages_equal_pythons_unsplit_model(name, peers, mnist_root, lockste
 def test_five_epochs_reach_what_python_reaches(train_in_python, lockstep, mpirun, source_dir, tmp_path):
     """The workshop's own run, all 60,000 digits: the same parameters, and so the same digits right."""
     whole = write_small_mnist(tmp_path / "whole", train=60000, test=10000)
-    peer = train_in_python({"five": dict(epochs=5, evaluate=True)}, whole, tmp_path, timeout=1500)["five"]
-    mpirun(2, lockstep, "train", source_dir / "configs/mnist.yaml", cwd=tmp_path, timeout=1500, check=True)
+    peer = train_in_python({"five": dict(epochs=5, evaluate=True)}, whole, tmp_path)["five"]
+    mpirun(2, lockstep, "train", source_dir / "configs/mnist.yaml", cwd=tmp_path, timeout=LONG_PATIENCE, check=True)
     assert_same_tensors(dict(newest(tmp_path / "runs/mnist")["model"]), dict(peer["model"]))
     assert metrics(tmp_path / "runs/mnist")[-1]["accuracy"] == peer["correct"] / peer["evaluated"]
     assert 0.984 <= peer["correct"] / peer["evaluated"] <= 0.987

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from conftest import SOURCE, left_behind, run_process
-from process_kit import NOBODY, PATIENCE, let_others_pass, on_terminal, shared_library, wait_for
+from process_kit import LONG_PATIENCE, NOBODY, PATIENCE, let_others_pass, on_terminal, shared_library, wait_for
 
 pytestmark = pytest.mark.about("workshop", "lesson")
 
@@ -539,7 +539,7 @@ def prepared_install(build_dir, once):
     """An install of its own, its header precompiled, and then all of it read-only."""
     def make(prefix):
         run_process(["cmake", "--install", build_dir, "--prefix", prefix], check=True)
-        run_process([prefix / "bin/lockstep", "workshop", "prepare"], check=True)
+        run_process([prefix / "bin/lockstep", "workshop", "prepare"], check=True, timeout=LONG_PATIENCE)
         run_process(["chmod", "-R", "a-w,a+rX", prefix], check=True)
     return once("read-only", make) / "bin/lockstep"
 
