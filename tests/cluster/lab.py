@@ -145,7 +145,7 @@ class Lab:
     def stop(self):
         if self.process and self.process.poll() is None:
             os.kill(self.init, signal.SIGKILL)  # the kernel ends every process of the PID namespace
-            self.process.wait(20)
+            self.process.wait(PATIENCE)
         self.process = None
 
     __enter__ = start
@@ -280,7 +280,7 @@ def node_main(folder, node, scheduler):
     """The first process of a node: names it, waits for its cable, starts slurmd, and reaps."""
     private_mounts(folder, node)
     private_tmp()
-    until = time.time() + 10
+    until = time.time() + PATIENCE
     while subprocess.run(["ip", "link", "show", "eth0"], capture_output=True).returncode:
         if time.time() > until:
             sys.exit(f"{node}: no network came")
@@ -332,7 +332,7 @@ def inside(folder, scheduler, slurmd_timeout):
     all_up = start_pbs(folder) if scheduler == "pbs" else start_slurm(folder, slurmd_timeout)
     for node in nodes_of(folder):
         boot(folder, node, scheduler)
-    until = time.time() + 25
+    until = time.time() + PATIENCE
     while not all_up():
         if time.time() > until:
             sys.exit("the nodes did not come up")

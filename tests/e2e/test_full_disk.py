@@ -8,7 +8,7 @@ import time
 import pytest
 
 from train_kit import PIMA, assert_same_tensors, checkpoints, metrics, newest, sets, status, write_config
-from process_kit import PATIENCE
+from process_kit import PATIENCE, wait_for
 
 pytestmark = pytest.mark.about("run_folder", "loop", "checkpoint")
 
@@ -89,13 +89,10 @@ def test_a_run_outlives_a_full_disk(disk, config, lockstep, start, tmp_path):
     with open(errors, "w") as stderr:
         job = start(lockstep, "train", config, *words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=stderr)
         folder = disk / "runs/pima"
-        end = time.monotonic() + 300
-        while not (folder.exists() and checkpoints(folder)) and time.monotonic() < end:
-            time.sleep(0.02)
+        wait_for(lambda: folder.exists() and checkpoints(folder), what="a checkpoint")
         fill(disk)
-        while errors.read_text().count("checkpoint could not be written") < 1 and time.monotonic() < end:
-            assert job.poll() is None, errors.read_text()
-            time.sleep(0.02)
+        wait_for(lambda: job.poll() is not None or "checkpoint could not be written" in errors.read_text(), what="the full disk")
+        assert job.poll() is None, errors.read_text()
         time.sleep(0.3)  # for a few more checkpoints that find no room
         (disk / "filler").unlink()
         assert job.wait(PATIENCE) == 0, errors.read_text()

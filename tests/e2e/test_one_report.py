@@ -6,11 +6,10 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 
 import pytest
 from conftest import OPEN_MPI, members
-from process_kit import PATIENCE, shared_library
+from process_kit import PATIENCE, shared_library, wait_for
 from train_kit import DATA, PIMA, sets, write_config
 
 pytestmark = pytest.mark.about("launch", "cli")
@@ -49,9 +48,7 @@ def test_a_peers_death_is_said_once(start, mpiexec, mpi, lockstep, tmp_path):
     log = tmp_path / "log"
     process = start(mpiexec, *mpi.quiet, "-n", "4", lockstep, "train", config, *sets(train__epochs=100000), cwd=tmp_path,
                     stdout=open(log, "w"), stderr=open(tmp_path / "err", "w"))
-    end = time.monotonic() + 300
-    while "Epoch 1 |" not in log.read_text() and time.monotonic() < end:
-        time.sleep(0.1)
+    wait_for(lambda: "Epoch 1 |" in log.read_text(), what="two epochs")
     ranks = [pid for pid in members(process) if f"{mpi.rank}=2\0".encode() in open(f"/proc/{pid}/environ", "rb").read()]
     os.kill(ranks[-1], signal.SIGKILL)
     assert process.wait(PATIENCE) != 0

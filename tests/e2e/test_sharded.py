@@ -4,12 +4,11 @@ import json
 import os
 import re
 import signal
-import time
 
 import pytest
 
 from conftest import PATIENT, left_behind, members, run_process
-from process_kit import PATIENCE
+from process_kit import PATIENCE, wait_for
 from train_kit import MNIST, PIMA, assert_same_tensors, newest, sets, write_config, write_small_mnist
 
 pytestmark = pytest.mark.about("zero")
@@ -101,9 +100,7 @@ def test_a_rank_killed_in_the_exchange_is_an_error_of_all(start, mpiexec, lockst
     config = write_config(tmp_path, PIMA)
     process = start(mpiexec, "-q", "-n", 3, lockstep, "train", config, *sets(train__epochs=100000, train__eval_every=0), *SHARDED,
                     cwd=tmp_path, env=PATIENT, stdout=open(tmp_path / "out", "w"), stderr=open(tmp_path / "err", "w"))
-    end = time.monotonic() + 300
-    while "Epoch 0 |" not in (tmp_path / "out").read_text() and time.monotonic() < end:
-        time.sleep(0.05)
+    wait_for(lambda: "Epoch 0 |" in (tmp_path / "out").read_text(), what="an epoch")
     ranks = [pid for pid in members(process) if b"OMPI_COMM_WORLD_RANK=1\0" in open(f"/proc/{pid}/environ", "rb").read()]
     os.kill(ranks[-1], signal.SIGKILL)
     assert process.wait(PATIENCE) != 0

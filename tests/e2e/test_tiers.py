@@ -6,13 +6,12 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 
 import pytest
 
 import dealing_kit
 from conftest import SOURCE, clean_environment, run_process
-from process_kit import PATIENCE
+from process_kit import PATIENCE, wait_for
 
 sys.path.insert(0, str(SOURCE / "scripts/testing"))
 import changes  # noqa: E402
@@ -230,10 +229,7 @@ def test_an_interrupted_run_leaves_nothing(tmp_path):
     pid = int(process.stdout.readline())
     process.terminate()
     assert process.wait(PATIENCE) == 128 + 15
-    end = time.monotonic() + 300
-    while (SOURCE / f"/proc/{pid}").exists() and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not (SOURCE / f"/proc/{pid}").exists()
+    wait_for(lambda: not pathlib.Path(f"/proc/{pid}").exists(), what="its child to end")
 
 
 def run_with_files(tmp_path):
