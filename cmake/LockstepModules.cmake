@@ -154,7 +154,7 @@ endfunction()
 
 function(lockstep_add_test name binary environment)
   add_test(NAME ${name} COMMAND ${binary} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 300 ENVIRONMENT "${environment}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT 1200 ENVIRONMENT "${environment}")
 endfunction()
 
 function(lockstep_module_tests name)
@@ -189,7 +189,7 @@ function(lockstep_module_tests name)
       add_test(NAME ${target}_${ranks}_ranks
                COMMAND ${MPIEXEC_EXECUTABLE} ${LOCKSTEP_MPIEXEC_FLAGS} -n ${ranks} $<TARGET_FILE:test_${target}_ranks>
                WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-      set_tests_properties(${target}_${ranks}_ranks PROPERTIES TIMEOUT 300
+      set_tests_properties(${target}_${ranks}_ranks PROPERTIES TIMEOUT 1200
         ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMP_NUM_THREADS=1")
     endforeach()
   endif()

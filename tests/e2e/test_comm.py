@@ -29,7 +29,7 @@ def peer(build_dir):
 def ranks(start, peer, free_port):
     """ranks(world, backend, timeout_ms, ...) -> the processes of a job as torchrun starts them, without mpirun,
     which would end the survivors before they can say what they saw."""
-    def begin(world, backend="gloo", timeout=60_000, join=20_000, steps=STEPS_FOR_EVER, pause=5, only=None, env=None,
+    def begin(world, backend="gloo", timeout=60_000, join=120_000, steps=STEPS_FOR_EVER, pause=5, only=None, env=None,
               nodes=1):
         port = free_port()
         started = []
@@ -111,14 +111,14 @@ def test_a_killed_peer_is_named_at_once(ranks, backend):
 
 @pytest.mark.parametrize("backend", ["shared", "gloo"])
 def test_a_stopped_peer_is_named_after_the_timeout(ranks, backend):
-    processes = ranks(3, backend, timeout=1500)
+    processes = ranks(3, backend, timeout=4000)
     wait_ready(processes)
     processes[1].send_signal(signal.SIGSTOP)
     for status, _, err in ends_of([processes[0], processes[2]]):
         assert status == 1, err
-        assert "timed out after 1.5 s" in err
+        assert "timed out after 4 s" in err
         assert "rank 1 (" in err and "is stopped" in err
-        assert 1.5 <= waited(err)
+        assert 4 <= waited(err)
     processes[1].send_signal(signal.SIGCONT)
     (status, _, err), = ends_of([processes[1]])
     assert status == 1, f"a resumed peer ends with an error, not by a signal: {status} {err}"
@@ -162,10 +162,10 @@ def test_without_shared_memory_sums_go_over_gloo_and_that_is_said_once(ranks_in_
 
 
 def test_a_rank_that_never_joins_is_named(ranks):
-    processes = ranks(3, join=4000, only=[0, 1])  # in which these two meet on a busy machine too
+    processes = ranks(3, join=20_000, only=[0, 1])  # in which these two meet on a busy machine too
     for status, _, err in ends_of(processes):
         assert status == 1, err
-        assert "rank 2 did not come to join the group within 4 s" in err
+        assert "rank 2 did not come to join the group within 20 s" in err
 
 
 def test_a_missing_rank_zero_is_named(ranks):
@@ -284,8 +284,9 @@ wait
 def test_a_lost_peer_on_another_node_is_named(start, peer, free_port, how, words, backend):
     """Two nodes of two ranks: one network namespace, but pages and node numbers of their own."""
     env = dict(MASTER_ADDR="10.99.0.1", MASTER_PORT=free_port(), GLOO_SOCKET_IFNAME="lockstep0")
-    job = start("unshare", "--net", "bash", "-c", TWO_NODES, "ranks", peer, backend, 1500, 20_000, STEPS_FOR_EVER, 5,
-                env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    timeout = 4000 if how == signal.SIGSTOP else 600_000
+    job = start("unshare", "--net", "bash", "-c", TWO_NODES, "ranks", peer, backend, timeout, 20_000, STEPS_FOR_EVER, 5, env=env,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     pids = ready_pids(job, 4)
     if len(pids) < 4:
         never_came_up(job)
@@ -306,7 +307,7 @@ def test_a_lost_peer_on_another_node_is_named(start, peer, free_port, how, words
 @pytest.mark.parametrize("how, words", [(signal.SIGKILL, "has died"), (signal.SIGSTOP, "is stopped")])
 def test_under_mpirun_a_lost_peer_ends_the_job(start, mpi, mpiexec, peer, backend, how, words):
     # Open MPI ends the others two seconds after a death; a stopped peer is for us alone to notice
-    timeout = 1500 if how == signal.SIGSTOP else 600_000
+    timeout = 4000 if how == signal.SIGSTOP else 600_000
     process = start(mpiexec, "-n", 3, peer, backend, timeout, 20_000, STEPS_FOR_EVER, 2, stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE, text=True)
     pids = ready_pids(process, 3)
@@ -332,13 +333,13 @@ def suspend(pids, seconds):
 @pytest.mark.parametrize("backend", ["shared", "gloo", "mpi"])
 def test_a_suspended_job_goes_on(start, mpiexec, peer, backend):
     """Stopped for far longer than the timeout, some ranks amid a collective: time that nobody lived does not count."""
-    process = start(mpiexec, "-n", 3, peer, backend, 2500, 20_000, 150, 10, stdout=subprocess.PIPE,
+    process = start(mpiexec, "-n", 3, peer, backend, 5000, 20_000, 150, 10, stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE, text=True)
     pids = ready_pids(process, 3)
     assert len(pids) == 3, process.stderr.read()
     os.kill(pids[1], signal.SIGSTOP)  # the others wait for this one when they are stopped in turn
     time.sleep(0.3)
-    suspend(list(pids.values()), seconds=4)
+    suspend(list(pids.values()), seconds=8)
     _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
 

@@ -11,7 +11,7 @@ import time
 import pytest
 from conftest import OPEN_MPI, run_process
 from doctor_kit import LIMIT, Told, faults, told  # noqa: F401  (a fixture among them)
-from process_kit import PATIENCE, ends_of
+from process_kit import PATIENCE, ends_of, wait_for
 
 pytestmark = pytest.mark.about("doctor")
 
@@ -118,15 +118,6 @@ def test_a_config_that_is_wrong_is_a_failure_of_one_check(run, lockstep, tmp_pat
 # ---- a sudden end ------------------------------------------------------------------------------------------
 
 
-def until(there, seconds=30):
-    """What `there` gives once it gives something."""
-    for _ in range(seconds * 50):
-        if found := there():
-            return found
-        time.sleep(0.02)
-    raise AssertionError("it never came")
-
-
 def is_listened_at(port):
     with socket.socket() as line:
         return line.connect_ex(("127.0.0.1", port)) == 0
@@ -140,7 +131,7 @@ def held(start, lockstep, faults, folder, *words, **env):  # noqa: F811
     """A doctor that hangs in its look at the run folder, with its probe there."""
     process = start(lockstep, "doctor", "--runs", folder, *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                     text=True, env={"LD_PRELOAD": faults, "FAULT_HANG": "write", **env})
-    until(lambda: probes_in(folder))
+    wait_for(lambda: probes_in(folder), what="its probe")
     return process
 
 
@@ -162,7 +153,7 @@ def test_sigterm_before_the_ranks_have_met_is_told_too(start, lockstep, free_por
     port = free_port()
     process = start(lockstep, "doctor", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                     env=dict(RANK=0, WORLD_SIZE=2, LOCAL_RANK=0, MASTER_ADDR="127.0.0.1", MASTER_PORT=port))
-    until(lambda: is_listened_at(port))
+    wait_for(lambda: is_listened_at(port), what="its port")
     process.terminate()
     out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGTERM, (out, err)

@@ -67,7 +67,7 @@ def test_a_job_that_fails_at_once_is_not_tried_again(desk):
 def test_a_task_of_an_array_goes_on_alone(desk):
     """Its fresh qsub is one job with the task's own settings, not the array again."""
     (desk.work / "settings").write_text("train.max_steps=120\ncheckpoint.every_steps=5\noptim.betas=[0.8, 0.9]\n"
-                                        "launch.timeout=300s")  # one waits for the other
+                                        "launch.timeout=600s")  # one waits for the other
     wait_at(desk.work, 6)
     job = desk.qsub(*LASTING_SHELL, "-J", "2-3", script=str(SCRIPTS / "sweep.pbs"), CONFIG="quick.yaml", SET="@settings")
     number = int(job.split("[")[0])

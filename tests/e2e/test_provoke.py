@@ -30,10 +30,10 @@ def shown(fault):
 
 @pytest.fixture
 def provoke(mpirun, lockstep, tmp_path):
-    def start(fault, ranks=2, words=(), **how):
+    def start(fault, ranks=2, words=(), timeout="60s", **how):
         config = write_config(tmp_path, PIMA)
         return mpirun(ranks, lockstep, "train", config, "--provoke", fault,
-                      *sets(train__epochs=2, launch__timeout="2s"), *words, cwd=tmp_path, quiet=True, **how)
+                      *sets(train__epochs=2, launch__timeout=timeout), *words, cwd=tmp_path, quiet=True, **how)
     return start
 
 
@@ -52,7 +52,7 @@ CASES = {
 @pytest.mark.parametrize("fault", CASES)
 def test_the_page_shows_what_is_said(fault, provoke, tmp_path):
     ranks, exit_status, words, environment = CASES[fault]
-    result = provoke(fault, ranks, words, env=environment)
+    result = provoke(fault, ranks, words, env=environment, timeout="5s" if exit_status else "60s")
     name = fault.replace("-", "_")
     assert result.returncode == exit_status, result.output
     assert f"train.provoke: {name} is injected" in result.stderr

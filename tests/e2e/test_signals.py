@@ -120,7 +120,7 @@ def test_the_deadline(lockstep, run, tmp_path):
 
 def test_a_job_shorter_than_the_margin_before_its_end_trains_all_the_same(lockstep, run, tmp_path):
     config = write_config(tmp_path, PIMA)
-    end = int(time.time()) + 16
+    end = int(time.time()) + 40
     result = run(lockstep, "train", config, *ENDLESS, "--launcher", "none", cwd=tmp_path,
                  env={"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": str(end)})
     assert result.returncode == 75 and status(tmp_path / "runs/pima")["updated"] < end, result.output

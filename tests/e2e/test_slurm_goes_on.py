@@ -134,7 +134,7 @@ def test_the_next_start_sweeps_what_killed_jobs_left(desk):
 @at_once
 def test_a_task_of_an_array_goes_on_alone(desk):
     wait_at(desk.work, 6)
-    words = (*LONG, "--set", "launch.timeout=300s")  # one waits for the other
+    words = (*LONG, "--set", "launch.timeout=600s")  # one waits for the other
     job = desk.sbatch("--array=2-3", str(SOURCE / "job_scripts/sweep.slurm"), "quick.yaml", *words)
     wait_for(lambda: (desk.work / "runs").is_dir() and len(runs(desk.work)) == 2, what="both tasks")
     tell(desk, f"{job}_3", "scancel", "-s", "USR1", word=f"SLURM_ARRAY_JOB_ID={job}")

@@ -35,7 +35,7 @@ def test_same_parameters_as_without_slurm(nodes, start, backend, lab, sbatch, ac
 @pytest.mark.parametrize("hosts", [("n1", "n1", "n2"), ("n1", "n2", "n2", "n2")], ids=["2+1", "1+3"])
 def test_nodes_need_not_be_filled_alike(hosts, lab, work, environment, across, lockstep, reference):  # noqa: F811
     (work / "hosts").write_text("\n".join(hosts) + "\n")
-    words = ("--set", "launch.timeout=15s")
+    words = ("--set", "launch.timeout=300s")
     lab.run("srun", f"-n{len(hosts)}", "-m", "arbitrary", lockstep, "train", "quick.yaml", *words, cwd=work,
             env={**environment, **across(2), "SLURM_HOSTFILE": str(work / "hosts"), "OMP_NUM_THREADS": "1"})
     assert json.loads((runs(work)[0] / "status.json").read_text())["world"] == len(hosts)

@@ -78,11 +78,11 @@ def events(run, kind):
 @pytest.mark.mpi
 @pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT, "deadline", "request"])
 def test_a_stop_inside_an_evaluation_loses_nothing(which, train, lockstep, run, mpirun, slow, straight, tmp_path):
-    """An evaluation of 11 batches of 0.5 s: the stop is heard inside it, and the evaluation is made again."""
+    """An evaluation of 11 slow batches: the stop is heard inside it, and the evaluation is made again."""
     folder = tmp_path / "runs/slow"
-    env, words, world = {"SLOW_EVAL": "0.5"}, list(FOUR), 2
+    env, words, world = {"SLOW_EVAL": "5" if which == "deadline" else "0.5"}, list(FOUR), 2
     if which == "deadline":  # told by a scheduler that mpirun must not see
-        env.update(SLURM_JOB_ID="7", SLURM_JOB_END_TIME=str(int(time.time()) + 66))
+        env.update(SLURM_JOB_ID="7", SLURM_JOB_END_TIME=str(int(time.time()) + 100))
         words, world = words + sets(checkpoint__before_deadline="60s") + ["--launcher", "none"], 1
     steps = 60 // world
     process = train(world, words, env)
@@ -180,7 +180,7 @@ SLOW_SYNC = r"""
 int fsync(int fd) {
   char link[64], path[4096] = "";
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  if (readlink(link, path, sizeof path - 1) > 0 && strstr(path, "step-")) sleep(3);
+  if (readlink(link, path, sizeof path - 1) > 0 && strstr(path, "step-")) sleep(8);
   return syscall(SYS_fsync, fd);
 }
 """

@@ -13,7 +13,7 @@ import pytest
 
 from conftest import SOURCE, cache_value, run_process
 from examples_kit import build_against
-from process_kit import read_only, shared_library
+from process_kit import LONG_PATIENCE, read_only, shared_library
 
 sys.path.append(str(SOURCE / "scripts"))
 from bundling import check  # noqa: E402
@@ -31,7 +31,7 @@ def wheel(build_dir, once):
         pytest.skip(f"a wheel is made on Debian 12, and this is {system.get('PRETTY_NAME')}")
 
     def make(folder):
-        made = run_process([SOURCE / "scripts/wheel", "--build", build_dir, "--out", folder], timeout=600)
+        made = run_process([SOURCE / "scripts/wheel", "--build", build_dir, "--out", folder], timeout=LONG_PATIENCE)
         if "cannot fetch" in made.stderr:
             pytest.skip(f"what a wheel is linked against is not at hand: {made.stderr.splitlines()[0]}")
         assert made.returncode == 0, made.output
@@ -141,7 +141,7 @@ def test_a_strangers_project_finds_the_library_in_it(environment, build_dir, tmp
 @pytest.mark.full  # a minute; the project above is built with it too
 def test_an_exercise_of_the_course_is_built_with_it(environment, tmp_path):
     run_process([environment / "bin/lockstep", "workshop", "init", tmp_path / "course"], check=True)
-    checked = run_process([environment / "bin/lockstep", "check", "start.1"], cwd=tmp_path / "course", timeout=600)
+    checked = run_process([environment / "bin/lockstep", "check", "start.1"], cwd=tmp_path / "course", timeout=LONG_PATIENCE)
     assert "Not yet: with 5 ranks" in checked.stdout, checked.output  # built, run, and judged
 
 

@@ -172,7 +172,7 @@ TEST(SocketExchange, ARankMayComeOnlyOnce) {
 
 TEST(SocketExchange, ARankMayHangUpAndCallAgain) {
   const Listener listener = listen_on("127.0.0.1");
-  auto impatient = ran([&] { join_exchange(place_at(listener.port), options(1, 2, 100ms)); });
+  auto impatient = ran([&] { join_exchange(place_at(listener.port), options(1, 2, 1s)); });
   EXPECT_TRUE(holds(outcome(impatient), {"1 something answers"})) << "nobody has opened";
   auto again = ran([&] { join_exchange(place_at(listener.port), options(1, 2))->gather(""); });
   std::this_thread::sleep_for(200ms);  // both calls wait when rank 0 looks

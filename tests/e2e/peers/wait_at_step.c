@@ -1,5 +1,5 @@
 /* LD_PRELOAD: a rank that has logged the step whose number is in the file TEST_WAIT_AT, or a later one, waits
- * until that file is gone, or for five minutes. */
+ * until that file is gone, or for ten minutes. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { kMost = 30000 };
+enum { kMost = 60000 };
 
 static int waits_at(long step) {
   const char* path = getenv("TEST_WAIT_AT");
