@@ -32,7 +32,7 @@ def test_a_rank_killed_amid_sums_is_named(start, mpiexec, peer):  # noqa: F811
 
 def test_a_rank_stopped_amid_sums_goes_on(start, mpiexec, peer):  # noqa: F811
     """The sums are checked by the peer."""
-    process = start(mpiexec, "-n", 3, peer, "mpi", 20_000, 20_000, 2000, 1, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    process = start(mpiexec, "-n", 3, peer, "mpi", 20_000, 20_000, 2000, 0, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                     text=True)
     pids = ready_pids(process, 3)
     assert len(pids) == 3, process.stderr.read()

@@ -63,7 +63,7 @@ def test_progress_moves_on_the_terminal_of_mpirun(terminal, words):
     "$MPIRUN $TRAIN 2>&1 | cat > err",
     "$MPIRUN sh -c 'exec $TRAIN 2> err.$$'; cat err.* > err",  # a rank's own file
     "$MPIRUN sh -c '$TRAIN 2>&1 | cat >> err'",                # and pipe, where mpirun's output is a terminal
-    "$MPIRUN bash -c 'exec $TRAIN 2> >(cat >> err)'; until grep -qs 'pima on 2 ranks' err; do sleep 0.1; done",
+    "$MPIRUN bash -c 'exec $TRAIN 2> >(cat >> err)'; until grep -qs 'pima on 2 ranks' err; do sleep 0.1; done; sleep 0.2",
 ])
 def test_no_progress_in_a_file_or_pipe_of_the_users(terminal, words, tmp_path, script):
     shown = terminal(script, words)
