@@ -139,7 +139,7 @@ endfunction()
 
 function(lockstep_test_binary binary modules sources)
   add_executable(${binary} ${sources})
-  lockstep_unity(${binary} ${PROJECT_SOURCE_DIR}/tests 5)
+  lockstep_unity(${binary} ${PROJECT_SOURCE_DIR}/tests 12)
   target_link_libraries(${binary} PRIVATE lockstep_flags GTest::gtest ${ARGN})
   target_include_directories(${binary} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   lockstep_link_modules(${binary} ${modules})

@@ -15,7 +15,7 @@ using Gloo = c10d::ProcessGroupGloo;
 
 namespace {
 
-at::Tensor bytes_of(const std::string& text) {
+at::Tensor to_bytes(const std::string& text) {
   at::Tensor bytes = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
   std::copy(text.begin(), text.end(), bytes.data_ptr<uint8_t>());
   return bytes;
@@ -90,7 +90,7 @@ void WatchedGloo::keep_time(std::chrono::milliseconds timeout, Connections lines
 // The same small all-gather on every rank, whatever each then wants: so that what they want can be compared.
 void WatchedGloo::compare_in(Watch& watch, const Call& own, uint64_t number) {
   const auto gather = [&](const std::string& bytes) {
-    Tensors mine = {bytes_of(bytes)};
+    Tensors mine = {to_bytes(bytes)};
     TensorLists all(1);
     for (int rank = 0; rank < getSize(); ++rank) all[0].push_back(at::empty_like(mine[0]));
     c10d::AllgatherOptions options;

@@ -80,7 +80,7 @@ void require_numbers(const OwnGpus& own) {
 }
 
 // How many GPUs a rank has, used or not.
-int count_of(const OwnGpus& own) {
+int gpu_count(const OwnGpus& own) {
   return own.empty() ? 1 : static_cast<int>(*std::max_element(own.begin(), own.end())) + 1;
 }
 
@@ -151,7 +151,7 @@ DeviceChoice choose_device(const Job& job, const std::string& wanted, const GpuC
                      "ask the scheduler for GPUs (--gpus-per-node, ngpus=), or set launch.device to cpu")
         .of(Code::gpu, {job.rank});
   }
-  const int count = count_of(own), begin = job.local_rank * count;
+  const int count = gpu_count(own), begin = job.local_rank * count;
   if (visible.count == count)
     return gpus_from(0, own, "the " + (count == 1 ? "one " + seen(visible).substr(2) : seen(visible)));
   if (begin + count > visible.count) {
@@ -165,7 +165,7 @@ DeviceChoice choose_device(const Job& job, const std::string& wanted, const GpuC
 }
 
 DeviceChoice choose_staged(const Job& job, const GpuCount& visible, const OwnGpus& own) {
-  if (visible.count == 0 || count_of(own) > 1 || visible.count >= job.local_world)
+  if (visible.count == 0 || gpu_count(own) > 1 || visible.count >= job.local_world)
     return choose_device(job, "cuda", visible, own);
   const auto place = std::int64_t{job.local_rank} * visible.count / job.local_world;
   return gpus_from(static_cast<int>(place), own,

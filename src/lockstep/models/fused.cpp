@@ -49,10 +49,10 @@ bool is_pool_of_two(const AnyModule& any) {
          all_are(options.dilation(), 1) && !options.ceil_mode();
 }
 
-using Place = torch::nn::SequentialImpl::Iterator;
+using LayerIterator = torch::nn::SequentialImpl::Iterator;
 
 // One that changes its input in place may come late where nobody else has that input.
-bool may_come_late(const Place& relu, const Place& begin) {
+bool may_come_late(const LayerIterator& relu, const LayerIterator& begin) {
   return !as<torch::nn::ReLUImpl>(*relu)->options.inplace() || (relu != begin && makes_anew(*(relu - 1)));
 }
 

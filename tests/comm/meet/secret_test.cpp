@@ -54,7 +54,7 @@ ExchangeOptions member(int rank, int world, bool asks_kernel = true) {
   return {.rank = rank, .world = world, .host = "a", .timeout = 60s, .asks_kernel = asks_kernel};
 }
 
-FindMeetingPlace place_at(std::uint16_t port, const std::string& word = "") {
+FindMeetingPlace secret_place_at(std::uint16_t port, const std::string& word = "") {
   return [=] { return MeetingPlace{"127.0.0.1", port, word}; };
 }
 
@@ -109,7 +109,7 @@ TEST(SocketExchange, AnotherUsersProcessIsNobodyOfTheJob) {
       stranger.send({.body = pack(hello)}, Clock::now() + 60s);
     EXPECT_THROW(stranger.receive(kLargestText, Clock::now() + 60s), Wire::Gone);
   }
-  EXPECT_EQ(heard(place_at(listener.port), member(1, 2)), "all");
+  EXPECT_EQ(heard(secret_place_at(listener.port), member(1, 2)), "all");
   EXPECT_EQ(first.get(), "");
 }
 
@@ -127,7 +127,7 @@ TEST(SocketExchange, AnotherUsersRankZeroIsRefused) {
     line.send({.body = kSeated}, Clock::now() + 60s);
     line.receive(kLargestText, Clock::now() + 60s);
   });
-  const auto error = refusal([&] { join_exchange(place_at(listener.port), member(1, 2)); });
+  const auto error = refusal([&] { join_exchange(secret_place_at(listener.port), member(1, 2)); });
   EXPECT_TRUE(says(error, "2 another user's process answers at 127.0.0.1")) << error;
   EXPECT_THROW(theirs.get(), Wire::Gone);
 }
@@ -144,7 +144,7 @@ TEST(SocketExchange, AStrangerWhoHasGoneIsNotRoot) {
     stranger.send({.body = std::string(6000, 'x')}, Clock::now() + 60s);
   }
   auto first = rank_zero(listener, member(0, 2));
-  EXPECT_EQ(heard(place_at(listener.port), member(1, 2)), "all");
+  EXPECT_EQ(heard(secret_place_at(listener.port), member(1, 2)), "all");
   EXPECT_EQ(first.get(), "");
 }
 
@@ -178,7 +178,8 @@ TEST(SocketExchange, TenThousandStrangersChangeNothing) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root makes another user's sockets";
   const Listener listener = listen_on("127.0.0.1");
   auto first = rank_zero(listener, member(0, 3));
-  auto second = std::async(std::launch::async, [&] { return heard(place_at(listener.port), member(1, 3)); });
+  auto second =
+      std::async(std::launch::async, [&] { return heard(secret_place_at(listener.port), member(1, 3)); });
   {
     const AsAnotherUser other;
     for (int i = 0; i < 10'000; ++i) {
@@ -186,7 +187,7 @@ TEST(SocketExchange, TenThousandStrangersChangeNothing) {
       stranger.send({.body = pack(Hello{2, 3, "", "nonce", "a", "1"})}, Clock::now());
     }
   }
-  EXPECT_EQ(heard(place_at(listener.port), member(2, 3)), "all");
+  EXPECT_EQ(heard(secret_place_at(listener.port), member(2, 3)), "all");
   EXPECT_EQ(second.get(), "all");
   EXPECT_EQ(first.get(), "");
 }
@@ -203,7 +204,7 @@ TEST(SocketExchange, WhomTheKernelDoesNotKnowHasToKnowTheSecret) {
     ASSERT_TRUE(challenge.has_value());
     stranger.send({.body = callers_proof("another secret", hello, challenge->nonce)}, Clock::now() + 60s);
     EXPECT_THROW(stranger.receive(kLargestText, Clock::now() + 60s), Wire::Gone);
-    EXPECT_EQ(heard(place_at(listener.port, word), member(1, 2, false)), "all");
+    EXPECT_EQ(heard(secret_place_at(listener.port, word), member(1, 2, false)), "all");
     EXPECT_EQ(first.get(), "");
   }
 }
@@ -220,7 +221,7 @@ TEST(SocketExchange, RankZeroHasToKnowItToo) {
       line.send({.body = asks_for_proof ? pack(Challenge{"n", proof}) : kSeated}, Clock::now() + 60s);
       line.receive(kLargestText, Clock::now() + 60s);
     });
-    const auto error = refusal([&] { join_exchange(place_at(listener.port), member(1, 2, false)); });
+    const auto error = refusal([&] { join_exchange(secret_place_at(listener.port), member(1, 2, false)); });
     EXPECT_TRUE(says(error, asks_for_proof ? "2 something that does not know this job's secret answers"
                                            : "2 something that gives no proof answers"))
         << error;
