@@ -18,7 +18,7 @@ from place import BUILD, PYTHON, REPORTS, ROOT, shell
 from steps import Steps, build, say, succeeds
 
 E2E = "tests/e2e/"
-QUICK_SECONDS = 100  # for program tests in --quick: with a build and the unit tests it stays below three minutes
+QUICK_SECONDS = 60  # for program tests in --quick: with a build and the unit tests it stays below two minutes
 PROGRAM = "lockstep_ready"
 PEERS = "lockstep_peers"
 MOST_NAMED = 50  # failed tests, in the summary
@@ -55,9 +55,14 @@ def scripts_are_sound():
     return succeeds("shellcheck", "-x", *scripts, cwd=ROOT)
 
 
-def look_at_the_text(run, *tidy):
+def look_quickly(run):
+    run.run("size budget", succeeds, PYTHON, ROOT / "scripts/budget")
     run.run_where("clang-format", "clang-format", formatting)
     run.run_where("shellcheck", "shellcheck", scripts_are_sound)
+
+
+def look_at_the_text(run, *tidy):
+    look_quickly(run)
     run.run("clang-tidy", succeeds, PYTHON, ROOT / "scripts/tidy", BUILD, *tidy)
 
 
@@ -129,8 +134,7 @@ def quick(run):
     names = changes.changed()
     about, tests = changes.parts_of(names), changes.test_files_of(names)
     say(f"{len(names)} files changed: {' '.join(sorted(about)) or 'nothing that tests are about'}")
-    run.run_where("clang-format", "clang-format", formatting)
-    run.run_where("shellcheck", "shellcheck", scripts_are_sound)
+    look_quickly(run)
     unit_tests(run, sorted((about | changes.compiled_with(names)) & set(modules.modules())))
     chosen = [f"--about={part}" for part in sorted(about)] + [f"--file={name}" for name in tests]
     program_tests(run, "a call of each command, and what the change touches", f"--budget={QUICK_SECONDS}",
