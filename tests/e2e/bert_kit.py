@@ -109,7 +109,7 @@ def train_in_python(model, input, target, *, seed=5, batch=4, steps=20, warmup=N
     return losses[:steps], optimizer
 
 
-def ddp_rank(rank, world, folder, data, out, steps, checkpointing=False):
+def ddp_rank(rank, world, folder, data, out, steps):
     """One rank of the loop that people write for DDP; rank 0 leaves its parameters in `out`."""
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     torch.set_num_threads(1)
@@ -118,8 +118,6 @@ def ddp_rank(rank, world, folder, data, out, steps, checkpointing=False):
     rows = torch.utils.data.DistributedSampler(range(len(data["input"])), world, rank, shuffle=False)
     torch.manual_seed(5)
     model = transformers.BertForSequenceClassification.from_pretrained(folder).train()
-    if checkpointing:
-        model.gradient_checkpointing_enable({"use_reentrant": False})
     optimizer = torch.optim.AdamW(groups_of(model, decay=0.01), lr=1e-3)
     wrapped = torch.nn.parallel.DistributedDataParallel(model)
     while steps:

@@ -166,8 +166,8 @@ class Shell:
 class Chapter:
     """Does what a page says, block after block; `shell_in(place)` -> a Shell, or None where there is no such place."""
 
-    def __init__(self, blocks, folder, shell_in, within=LONG_PATIENCE):
-        self.blocks, self.folder, self.shell_in, self.within = blocks, folder, shell_in, within
+    def __init__(self, blocks, folder, shell_in):
+        self.blocks, self.folder, self.shell_in = blocks, folder, shell_in
         self.faults, self.left_out = [], []
         self.stands = None  # in which folder: one terminal to the learner, a shell for each place to us
 
@@ -194,21 +194,21 @@ class Chapter:
             self.left_out.append(f"{block} needs {block.said['needs']}")
             return True
         if self.stands:
-            shell.run(f"cd {shlex.quote(self.stands)}", self.within)
+            shell.run(f"cd {shlex.quote(self.stands)}", LONG_PATIENCE)
         commands = commands_of(block)
         for place, command in enumerate(commands):
             where = f"{block.page}:{command.line}: $ {command.text}"
             try:
-                status, out, err = shell.run(command.text, self.within)
+                status, out, err = shell.run(command.text, LONG_PATIENCE)
             except (TimeoutError, EOFError) as trouble:
-                self.faults.append(f"{where}\n  {str(trouble) or f'still running after {self.within} s'}")
+                self.faults.append(f"{where}\n  {str(trouble) or f'still running after {LONG_PATIENCE} s'}")
                 return False
             fault = wrong(command.shown, out, err, "any order" in block.said)
             if not fault and status != 0 and not may_fail(commands, place):
                 fault = f"it ends with {status}, and no `$ echo $?` below says that it should"
             if fault:
                 self.faults.append(f"{where}\n  {fault}\n--- stdout\n{out.rstrip()}\n--- stderr\n{err.rstrip()}")
-        self.stands = shell.run("pwd", self.within)[1].strip()
+        self.stands = shell.run("pwd", LONG_PATIENCE)[1].strip()
         return True
 
 
@@ -234,20 +234,3 @@ def stands_in(text, whole):
         margin = min((len(line) - len(line.lstrip()) for line in part if line.strip()), default=0)
         return [line[margin:].rstrip() for line in part]
     return any(flush(there[at:at + len(lines)]) == flush(lines) for at in range(len(there) - len(lines) + 1))
-
-
-BOXES = ("Overview", "Explanation", "Try it", "Exercise", "Key points")
-
-
-def out_of_form(text):
-    """What of a chapter is not as chapters are: its title, its boxes and their order."""
-    if not re.match(r"# \d+\. \S", text):
-        yield "it does not begin with `# N. TITLE`"
-    quotes = re.findall(r"^(?:>.*\n?)+", text, re.M)
-    openings = [(re.match(r"> \*\*([A-Z][a-z ]+)", quote), quote.splitlines()[0]) for quote in quotes]
-    words = [opening[1].strip() if opening else line for opening, line in openings]
-    yield from (f"nobody knows the box: {word}" for word in words if word not in BOXES)
-    if words[:1] != ["Overview"] or words.count("Overview") != 1:
-        yield "its first box, and no other, is the Overview"
-    if words[-1:] != ["Key points"] or words.count("Key points") != 1:
-        yield "its last box, and no other, has the Key points"

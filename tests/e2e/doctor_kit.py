@@ -12,35 +12,15 @@ LIMIT = 300  # seconds, whatever is broken; what a test breaks would take an hou
 FAULTS = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <errno.h>
 #include <ifaddrs.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
 static int probe_file = -1;
-
-static int is_run_lock(int fd) {
-  char link[64], path[4096] = "";
-  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  if (readlink(link, path, sizeof path - 1) < 5) return 0;
-  return strlen(path) > 5 && strcmp(path + strlen(path) - 5, "/lock") == 0;
-}
-
-int flock(int fd, int how) {
-  const char *fault = getenv("FAULT_FLOCK");
-  if (fault && is_run_lock(fd)) {
-    if (strcmp(fault, "local") == 0) return 0;
-    if (strcmp(fault, "hang") == 0) sleep(3600);
-    errno = ENOLCK;
-    return -1;
-  }
-  return ((int (*)(int, int))dlsym(RTLD_NEXT, "flock"))(fd, how);
-}
 
 int clock_gettime(clockid_t clock, struct timespec *now) {
   static int (*real)(clockid_t, struct timespec *);

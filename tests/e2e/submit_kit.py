@@ -13,12 +13,6 @@ UNHEARD = {"SBATCH_OUTPUT": "x", "SBATCH_ERROR": "x", "SBATCH_JOB_NAME": "x", "S
            "SLURM_RESTART_COUNT": "9", "SLURM_ARRAY_TASK_ID": "3", "SLURM_JOB_ID": "5", "SLURM_MEM_PER_CPU": "1",
            "LOCKSTEP_RESTART": "9", "SQUEUE_STATES": "PENDING"}
 
-# squeue, for sh: a job runs until the record has its end
-AS_RECORDED = """for job in 7 8 41; do
-  case $(cat runs/.jobs/*.record 2>&-) in *"end $job "*) echo "$job|COMPLETED|None" ;; *) echo "$job|${STATE:-RUNNING|None}" ;; esac
-done
-"""
-
 PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
 
 

@@ -47,9 +47,9 @@ def wrong_roots(python):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("config", ["as it was asked for", "as it was resolved"])
-@pytest.mark.parametrize("resume", ["auto", "by path"])
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name, resume, config", [
+    ("sgd", "auto", "as it was asked for"), ("adam", "by path", "as it was asked for"),
+    ("adamw", "auto", "as it was resolved"), ("done", "by path", "as it was resolved")])
 def test_it_ends_as_it_would_have(name, resume, config, same_arithmetic, lockstep, mpirun, place, request):
     if name.startswith("adam") and (wrong := request.getfixturevalue("wrong_roots")):
         pytest.skip(f"MKL rounds {wrong} of 100,000 square roots otherwise on this processor, and Adam takes them")
@@ -64,9 +64,9 @@ def test_it_ends_as_it_would_have(name, resume, config, same_arithmetic, lockste
     assert status(place / folder)["state"] == "done" and status(place / folder)["attempt"] == 2
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_a_key_that_differs_is_named(name, lockstep, run, place):
+def test_a_key_that_differs_is_named(lockstep, run, place):
     """Judged by the config.yaml of that day."""
+    name = "sgd"
     result = run(lockstep, "train", f"configs/{name}.yaml", "--resume", "auto", "--set", "optim.lr=0.125", "--set",
                  "train.epochs=60", "--set", "launch.timeout=9m", cwd=place, check=True)
     was = value_in(place / "runs" / name, "lr")
@@ -80,7 +80,7 @@ def value_in(folder, key):
     return next(line.split(": ")[1] for line in section.splitlines() if line.strip().startswith(key + ":"))
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", ["sgd", "done"])
 def test_it_is_judged_and_looked_into(name, lockstep, run, place):
     case = RUNS[name]
     judged = run(lockstep, "status", f"runs/{name}", cwd=place)
@@ -93,7 +93,7 @@ def test_it_is_judged_and_looked_into(name, lockstep, run, place):
     assert all(parameter in looked for parameter in newest(place / "runs" / name)["model"]), looked
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", ["sgd", "adamw"])
 def test_it_answers_as_it_did(name, same_arithmetic, lockstep, run, place):
     case = RUNS[name]
     newest_file = checkpoints(place / "runs" / name)[-1].relative_to(place)

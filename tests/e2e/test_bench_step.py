@@ -6,8 +6,8 @@ import signal
 
 import pytest
 from conftest import OPEN_MPI, members
-from process_kit import PATIENCE, line_with, on_terminal
-from train_kit import DATA, PIMA, sets, write_config, write_small_mnist
+from process_kit import PATIENCE, line_with
+from train_kit import PIMA, sets, write_config, write_small_mnist
 
 pytestmark = pytest.mark.about("bench")
 
@@ -70,12 +70,10 @@ HEAD = "per step mean % min median max most on"  # milliseconds or microseconds
 
 
 @pytest.mark.mpi
-def test_two_ranks_stand_in_one_table_and_one_bar(bench, lockstep, start, mpiexec, mpi, tmp_path):
+def test_two_ranks_stand_in_one_table_and_one_bar(bench, tmp_path):
     root = write_small_mnist(tmp_path / "mnist", train=2048, test=64)
-    words = ["configs/mnist.yaml", *sets(data__root=root), "--steps", 4]
-    page, picture = tmp_path / "page.html", tmp_path / "bars.svg"
-    piped = bench(2, *words, "--out", page, check=True)
-    text = piped.stdout
+    page = tmp_path / "page.html"
+    text = bench(2, "configs/mnist.yaml", *sets(data__root=root), "--steps", 4, "--out", page, check=True).stdout
     assert "mnist, simple_cnn: 2 ranks on 1 node, 1 thread each, cpu\nddp, fp32, nchw, kernels exact, shared\n" in text
     head, = [line for line in text.splitlines() if " per step " in line and "most on" in line]
     assert head.split()[1:] == HEAD.split()
@@ -86,21 +84,15 @@ def test_two_ranks_stand_in_one_table_and_one_bar(bench, lockstep, start, mpiexe
     assert "the whole step" in text and "peak of 2 ranks at once: " in text and "-bit vectors" in text
     assert max(map(len, text.splitlines())) <= 80 and text.isascii() and "\x1b" not in text
     assert page.read_text().count('class="card') == 1 and "waiting for communication" in page.read_text()
-    shown = on_terminal(start, mpiexec, *mpi.quiet, "-n", "2", lockstep, "--log", "error", "bench", "step", *words,
-                        "--out", picture, env={"TORCH_CPP_LOG_LEVEL": "ERROR"}, cwd=tmp_path)
-    assert "mean of 2 ranks " in shown and "\x1b" not in shown
-    assert picture.read_text().startswith("<svg")
 
 
 @pytest.mark.parametrize("world, args, forward, backward", [
-    (1, ["train.mode=single"], 1, 1),
-    (1, ["train.mode=data_parallel", "data_parallel.devices=2"], 1, 1),
-    (1, ["train.precision=bf16", "train.layout=channels_last"], 1, 1),
-    (1, ["train.kernels=fast"], 1, 1),
-    (1, ["train.accumulate=2"], 2, 2),
-    (2, ["parallel.tensor=2", "model.name=mlp"], None, None),
-    (2, ["parallel.pipeline=2"], 1, 1),
     (2, ["launch.backend=mpi", "optim.sharded=true"], 2, 2),
+    *(pytest.param(*row, marks=pytest.mark.full) for row in (
+        (1, ["train.mode=data_parallel", "data_parallel.devices=2"], 1, 1),
+        (1, ["train.precision=bf16", "train.layout=channels_last", "train.accumulate=2"], 2, 2),
+        (2, ["parallel.tensor=2", "model.name=mlp"], None, None),
+        (2, ["parallel.pipeline=2"], 1, 1))),
 ], ids=lambda value: value[0] if isinstance(value, list) else None)
 @pytest.mark.mpi
 def test_every_way_to_train_is_measured_and_counted(bench, tmp_path, world, args, forward, backward):
@@ -112,56 +104,27 @@ def test_every_way_to_train_is_measured_and_counted(bench, tmp_path, world, args
         assert sum(rank["flop_forward"] for rank in found["ranks"]) == forward * MNIST_FORWARD
         assert sum(rank["flop_backward"] for rank in found["ranks"]) == backward * MNIST_BACKWARD
     notes = " ".join(found["notes"])
-    assert ("what libtorch would do" in notes) == ("train.kernels=fast" in args)
     assert ("bf16 has instructions of its own" in notes) == ("train.precision=bf16" in args)
     assert ("it is sharded" in notes) == ("optim.sharded=true" in args)
 
 
-def test_acting_is_no_part_of_a_steps_arithmetic(bench):
-    found = measured(bench(1, "configs/cartpole.yaml", "--steps", 3, "--json"))
-    assert found["ranks"][0]["flop_forward"] == 2 * 256 * (4 * 64 + 64 * 64 + 64 * 3)
-
-
+@pytest.mark.full
 def test_a_training_that_diverges_is_measured_and_said(bench, config):
     found = measured(bench(1, config, *sets(optim__lr=1e30), "--steps", 3, "--json"))
     assert any("a loss was no number" in note for note in found["notes"])
 
 
 @pytest.mark.mpi
-def test_a_rank_with_slow_data_is_named(bench, build_dir, lockstep, mpirun, mpi, tmp_path):
-    task = next(build_dir.glob("**/slow_task.so"))
-    config = write_config(tmp_path, f"""
-task: {{name: {task}}}
-data: {{batch_size: 8, workers: 0}}
-model: {{name: mlp, hidden: [8]}}
-""")
-    script = f'[ "${mpi.rank}" = 1 ] && export SLOW_STEP=0.02; exec {lockstep} bench step {config} --steps 5 "$@"'
-    result = mpirun(2, "sh", "-c", script, cwd=tmp_path, check=True)
-    assert "most work of its own: rank 1 on " in result.stdout, result.output
-    assert "rank 1, most work |" in result.stdout and "rank 0, least" in result.stdout
-    data, = [line.split() for line in result.stdout.splitlines() if line.startswith("data ")]
-    least, _, most, _, rank = data[3:]
-    assert float(most) >= 20 > float(least) and rank == "1", result.stdout
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT], ids=["killed", "Ctrl-C"])
-def test_a_bench_that_is_ended_leaves_nothing_and_says_who(start, mpiexec, mpi, lockstep, config, tmp_path, end):
+def test_a_bench_that_is_killed_leaves_nothing_and_says_who(start, mpiexec, mpi, lockstep, config, tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
-    quiet = () if end == signal.SIGKILL else mpi.quiet  # where mpirun is quicker to end rank 0, it says why
-    process = start(mpiexec, *quiet, "-n", "2", lockstep, "bench", "step", config, "--steps", "100000", cwd=folder, text=True, stderr=-1,
-                    stdout=-1)
+    process = start(mpiexec, "-n", "2", lockstep, "bench", "step", config, "--steps", "100000", cwd=folder, text=True, stderr=-1, stdout=-1)
     line_with(process, process.stderr, "timing 100000 steps")
-    if end == signal.SIGINT:
-        process.send_signal(end)
-    else:
-        ranks = [pid for pid in members(process)
-                 if f"{mpi.rank}=1\0".encode() in open(f"/proc/{pid}/environ", "rb").read()]
-        os.kill(ranks[-1], end)
+    ranks = [pid for pid in members(process) if f"{mpi.rank}=1\0".encode() in open(f"/proc/{pid}/environ", "rb").read()]
+    os.kill(ranks[-1], signal.SIGKILL)
     status, said = process.wait(PATIENCE), process.stderr.read()
-    assert status != 0 or mpi is not OPEN_MPI, said  # hydra forgets it after Ctrl-C
-    if end == signal.SIGKILL and mpi is OPEN_MPI:
+    assert status != 0, said
+    if mpi is OPEN_MPI:
         assert "rank 1" in said and ("has died" in said or "exited on signal 9" in said), said
     printed = process.stdout.read()  # hydra has words of its own
     assert (printed == "" if mpi is OPEN_MPI else "median" not in printed) and not list(folder.iterdir())
@@ -169,26 +132,10 @@ def test_a_bench_that_is_ended_leaves_nothing_and_says_who(start, mpiexec, mpi, 
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("args, words", [
-    ([], "CONFIG.yaml"),
     (["configs/pima.yaml", "--steps", "0"], "--steps is a number from 1 to 100000"),
-    (["configs/pima.yaml", "--steps", "-3"], "--steps is a number from 1 to 100000"),
-    (["configs/pima.yaml", "--steps", "many"], "--steps"),
-    (["configs/pimma.yaml"], "configs/pimma.yaml"),
-    (["configs/pima.yaml", "--set", "train.epoch=3"], "unknown key train.epoch"),
-    (["configs/pima.yaml", "--set", "data.root=/nowhere"], "/nowhere"),
     (["configs/pima.yaml", "--set", "data.batch_size=400"], "a batch of 400 is larger"),
-    (["configs/pima.yaml", "--set", "train.mode=single"], "trains on one process"),
-    (["configs/pima.yaml", "--out", "/nowhere/page.html"], "there is no folder"),
-    (["configs/pima.yaml", "--out", "page.txt"], "neither a page nor a picture"),
 ])
 def test_bad_input_is_said_once_for_all(mpirun, lockstep, source_dir, args, words):
     result = mpirun(2, lockstep, "bench", "step", *args, cwd=source_dir, quiet=True)
     assert result.returncode == 2, result.output
     assert result.stderr.count(words) == 1 and result.stderr.count("to do:") == 1, result.output
-
-
-def test_an_empty_training_set_is_an_error_of_the_input(run, lockstep, tmp_path):
-    (tmp_path / "rows.csv").write_text("a,b,label\n")
-    config = write_config(tmp_path, f"task: {{name: csv, file: rows.csv}}\ndata: {{root: {tmp_path}}}\n")
-    result = run(lockstep, "bench", "step", config, cwd=tmp_path)
-    assert result.returncode == 2 and "rows.csv" in result.stderr, result.output

@@ -11,13 +11,12 @@ import pytest
 from cluster_kit import runs
 from conftest import SOURCE, run_process
 from process_kit import LONG_PATIENCE, NOBODY, let_others_pass
-from test_modules import VERSION, said_of
-from test_modules import modules  # noqa: F401  (a fixture)
+from test_modules import VERSION
 
 sys.path.append(str(SOURCE / "scripts"))
 from bundling import check  # noqa: E402
 
-pytestmark = pytest.mark.about("packaging", "scripts")
+pytestmark = [pytest.mark.about("packaging", "scripts"), pytest.mark.full]
 
 SCRIPT = SOURCE / "scripts/bundle"
 FEW_STEPS = ("train", "configs/mnist.yaml", "--set", "train.max_steps=2", "--set", "run.name=a")
@@ -46,24 +45,20 @@ def plugins_of(folder):
     return {file.name for file in folder.glob("lib/liblockstep_mpi_*.so")}
 
 
-def test_it_holds_no_mpi_and_nothing_of_the_c_library(bundle, build_dir):
+def test_it_holds_no_mpi_nothing_of_the_c_library_and_the_terms_of_all_else(bundle, build_dir):
     names = {file.name for file in (bundle / "lib").iterdir() if not file.is_symlink()}
     assert {name for name in names if name.startswith("liblockstep_")} == plugins_of(build_dir)
     assert not [name for name in names if re.match(r"lib(mpi|c|m|stdc\+\+|gcc_s|hwloc|pthread)\.", name)]
     own = re.compile(r"liblockstep|libtorch_cpu|libc10|.*-lockstep\.so")
     assert not [name for name in names if not own.match(name)], "a site's library may have the same name"
     assert {folder.name for folder in bundle.iterdir()} == {"bin", "lib", "licences", "modules", "share"}
-
-
-def test_nothing_asks_for_more_than_libtorch_does(bundle):
+    # nothing asks for more than libtorch does
     newest = check.newest(bundle)
     assert newest["GLIBC"] == (2, 28) and newest["GLIBCXX"] <= (3, 4, 25)
     own = max(number for file in (bundle / "bin/lockstep", *bundle.glob("lib/liblockstep*.so*"))
               for kind, number in check.versions(file) if kind == "GLIBC")
     assert own < (2, 28)
-
-
-def test_every_library_has_its_terms_beside_it(bundle):
+    # every library has its terms beside it
     rows = [line.split() for line in (bundle / "licences/README").read_text().splitlines()]
     named = {name for name, _ in rows}
     assert all((bundle / "licences" / text).stat().st_size > 500 for _, text in rows)
@@ -124,15 +119,13 @@ one, other = (torch.load(path, weights_only=True)["model"] for path in sys.argv[
 assert one and one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)"""
 
 
-def test_it_ends_with_the_bits_of_its_build(moved, lockstep, python, tmp_path):
+def test_it_ends_with_the_bits_of_its_build_and_keeps_its_own_libraries(moved, lockstep, python, tmp_path):
     for name, program in (("build", lockstep), ("bundle", moved / "bin/lockstep")):
         run_process([program, *FEW_STEPS, "--set", "optim.name=adam", "--set", f"run.dir={tmp_path / name}"],
                     cwd=tmp_path, check=True)
     saved = [next((tmp_path / name).glob("a/checkpoints/*.pt")) for name in ("build", "bundle")]
     run_process([python, "-c", SAME, *saved], check=True)
-
-
-def test_a_sites_library_path_puts_no_other_library_in_their_place(moved, tmp_path):
+    # nor does a site's library path put another library in their place
     for name in ("libtorch_cpu.so", "libc10.so", "liblockstep.so.0.1", "libhwloc.so.15", "libgomp.so.1", "libcudart.so.13"):
         (tmp_path / name).write_text("no library at all")
     done = run_process([moved / "bin/lockstep", "whoami"], env={"LD_LIBRARY_PATH": tmp_path})
@@ -143,13 +136,6 @@ def test_the_machines_mpi_is_found(moved, mpirun, mpi, tmp_path):
     done = mpirun(2, moved / "bin/lockstep", *FEW_STEPS, "--set", "launch.backend=mpi", cwd=tmp_path, check=True)
     assert "on 2 ranks (cpu, mpi" in done.output
     assert f"launcher {mpi.launcher}" in mpirun(2, moved / "bin/lockstep", "whoami", check=True).output
-
-
-def test_module_use_of_an_unpacked_bundle(modules, moved):  # noqa: F811
-    done = modules.bash('module load lockstep && command -v lockstep && echo "$LOCKSTEP_HOME" && lockstep --version',
-                        [moved / "modules"])
-    assert done.stdout.splitlines()[:2] == said_of(moved)[:2]
-    assert "libtorch  2." in done.stdout
 
 
 # a Debian, its MPI, its mpirun for more ranks than cores, and the launcher that whoami then names
@@ -185,7 +171,6 @@ def debian(tmp_path):
     shutil.rmtree(root, ignore_errors=True)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("name, package, mpirun, launcher", DISTRIBUTIONS)
 def test_unpacked_on_another_distribution_with_its_own_mpi(name, package, mpirun, launcher, debian, packed):
     root, folder = debian(name, package), f"lockstep-{VERSION}-linux-x86_64"

@@ -16,7 +16,7 @@ def careless(installed, build_dir, tmp_path_factory):
     return folder / "careless"
 
 
-@pytest.mark.parametrize("way", ["leaves", "skips", "bypasses"])
+@pytest.mark.parametrize("way", ["leaves", "bypasses", pytest.param("skips", marks=pytest.mark.full)])
 def test_it_is_said_in_words_on_every_rank(way, careless, mpirun):
     result = mpirun(2, careless, way, env={"LOCKSTEP_TIMEOUT": 5}, quiet=True)
     assert result.returncode == 1, result.output

@@ -84,28 +84,22 @@ def assert_all_inspected(tensors, entries, prefix=""):
         assert "torch." + entry["dtype"] == str(tensor.dtype), name
 
 
-@pytest.mark.parametrize("mmap", [False, True])
-def test_python_reads_what_lockstep_writes(echo, mmap):
+def test_python_reads_what_lockstep_writes(echo):
     tensors = many_tensors()
     tied = torch.randn(50, 50)
     values = {"int": -(1 << 40), "real": 0.1, "yes": True, "none": None, "text": "Grüße", "list": [1, 2.5, "x"],
               7: {"nested": (0.9, 0.999)}, "inf": float("inf"), "empty": {}}
     path = echo({"tensors": tensors, "values": values, "tied": {"a": tied, "b": tied, "view": tied.view(-1)}})
-    back = torch.load(path, weights_only=True, mmap=mmap)
-    assert list(back["tensors"]) == list(tensors)
-    assert all(same(back["tensors"][name], tensor) for name, tensor in tensors.items())
+    for mmap in (True, False):
+        back = torch.load(path, weights_only=True, mmap=mmap)
+        assert list(back["tensors"]) == list(tensors)
+        assert all(same(back["tensors"][name], tensor) for name, tensor in tensors.items())
     assert back["values"] == values
     assert type(back["values"]["yes"]) is bool and type(back["values"][7]["nested"]) is tuple
     assert back["tied"]["a"].data_ptr() == back["tied"]["view"].data_ptr()
     assert path.stat().st_size < 2 * tied.nbytes + 20_000
-
-
-def test_the_archive_is_a_plain_zip(echo):
-    path = echo({"t": torch.ones(3)})
     with zipfile.ZipFile(path) as archive:
-        assert archive.testzip() is None
-        assert archive.comment.startswith(b"lockstep crc32 ")
-        assert any(name.endswith("/byteorder") for name in archive.namelist())
+        assert archive.testzip() is None and archive.comment.startswith(b"lockstep crc32 ")
 
 
 def test_random_state_is_interchangeable(echo):
@@ -131,8 +125,7 @@ def test_safetensors_both_ways(echo, inspect, tmp_path):
     assert all(same(read[name], tensor) for name, tensor in tensors.items())
 
 
-@pytest.mark.parametrize("how", [{"pickle_protocol": 2}, {"pickle_protocol": 3}, {"pickle_protocol": 4},
-                                 {"pickle_protocol": 5}, {"_use_new_zipfile_serialization": False}], ids=str)
+@pytest.mark.parametrize("how", [{}, {"pickle_protocol": 5}, {"_use_new_zipfile_serialization": False}], ids=str)
 def test_reads_what_python_saves(inspect, tmp_path, how):
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
     optimizer = torch.optim.Adam(model.parameters())
@@ -180,9 +173,9 @@ def test_cuda_locations_are_ignored(inspect, tmp_path):
     assert inspect(gpu)["w"]["digest"] == digest(torch.ones(3))
 
 
-def rewrite(source, target, changes, compression=zipfile.ZIP_STORED):
+def rewrite(source, target, changes):
     """Copies an archive, with changes[name's end](bytes)."""
-    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", compression) as new:
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
         for name in old.namelist():
             data = old.read(name)
             for end, change in changes.items():
@@ -199,7 +192,7 @@ class Harmful:
         return os.system, (f"touch {self.path}",)
 
 
-@pytest.mark.parametrize("how", [{}, {"pickle_protocol": 5}, {"_use_new_zipfile_serialization": False}], ids=str)
+@pytest.mark.parametrize("how", [{}, {"_use_new_zipfile_serialization": False}], ids=str)
 def test_a_malicious_pickle_is_refused_by_name(refusal, tmp_path, how):
     path, proof = tmp_path / "evil.pt", tmp_path / "executed"
     torch.save({"model": {"w": torch.ones(2)}, "extra": Harmful(proof)}, path, **how)
@@ -208,37 +201,19 @@ def test_a_malicious_pickle_is_refused_by_name(refusal, tmp_path, how):
     assert not proof.exists()
 
 
-class Net(torch.nn.Module):
-    pass
-
-
-def test_a_whole_model_is_refused_with_a_hint(refusal, tmp_path):
-    path = tmp_path / "model.pt"
-    torch.save(Net(), path)
-    text = refusal(path)
-    assert "Net" in text and "state_dict" in text
-
-
 def test_refuses_other_files_with_a_reason(refusal, tmp_path):
     good = tmp_path / "good.pt"
     torch.save({"w": torch.arange(1000.0)}, good)
 
-    def made(name, changes=None, compression=zipfile.ZIP_STORED):
-        rewrite(good, tmp_path / name, changes or {}, compression)
+    def made(name, changes):
+        rewrite(good, tmp_path / name, changes)
         return tmp_path / name
 
-    assert "no such file" in refusal(tmp_path / "missing.pt").lower()
-    assert "not a file" in refusal(tmp_path)
     assert "99" in refusal(made("newer.pt", {"version": lambda _: b"99\n"}))
     assert "big-endian" in refusal(made("big.pt", {"byteorder": lambda _: b"big"}))
-    assert "compressed" in refusal(made("packed.pt", compression=zipfile.ZIP_DEFLATED))
     script = tmp_path / "script.pt"
     torch.jit.script(torch.nn.Linear(2, 2)).save(str(script))
     assert "TorchScript" in refusal(script)
-    other = tmp_path / "other.zip"
-    with zipfile.ZipFile(other, "w") as archive:
-        archive.writestr("readme.txt", "hello")
-    assert "no checkpoint" in refusal(other)
     (tmp_path / "text.pt").write_text("hello, world\n")
     assert "neither" in refusal(tmp_path / "text.pt")
 
@@ -248,18 +223,9 @@ def test_damage_is_seen_whoever_wrote_the_file(echo, refusal, tmp_path):
     for source in (tmp_path / "python.pt", echo({"w": torch.arange(1000.0)})):
         whole = source.read_bytes()
         at = whole.find(torch.arange(1000.0).numpy().tobytes()) + 1234
-        for bad in (whole[:-1], whole[:len(whole) // 2], whole[:10],
-                    whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1:]):
+        for bad in (whole[:-1], whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1:]):
             (tmp_path / "bad.pt").write_bytes(bad)
             assert "damaged" in refusal(tmp_path / "bad.pt")
-
-
-def test_inspect_prints_a_table(lockstep, run, tmp_path):
-    path = tmp_path / "a.pt"
-    torch.save({"model": {"w": torch.ones(2, 3)}, "epoch": 4}, path)
-    result = run(lockstep, "inspect", path, check=True)
-    assert f"model.w  float32   [2, 3]  {digest(torch.ones(2, 3))}" in result.stdout
-    assert "1 tensors, 24 bytes" in result.stdout
 
 
 def pickle_file(path, pickled):
@@ -298,15 +264,11 @@ def test_a_file_without_a_checksum_is_not_called_whole(echo, lockstep, run, tmp_
     sealed = ours.with_name(ours.name + ".safetensors")
     assert torch.equal(safetensors.load_file(sealed)["w"], tensors["w"])
 
-    def inspected(path):
-        table = run(lockstep, "inspect", path, check=True).stdout
-        return table.splitlines()[-1], json.loads(run(lockstep, "inspect", path, "--json", check=True).stdout)["checksum"]
-
-    for name in ("old.pt", "foreign.safetensors"):
-        words, checksum = inspected(tmp_path / name)
-        assert "no checksum" in words and "whole" not in words and checksum == "none"
-    for path, checksum in ((tmp_path / "new.pt", "records"), (ours, "file"), (sealed, "file")):
-        assert inspected(path)[1] == checksum and "file is intact" in inspected(path)[0]
+    last_line = run(lockstep, "inspect", tmp_path / "old.pt", check=True).stdout.splitlines()[-1]
+    assert "no checksum" in last_line and "whole" not in last_line
+    for path, checksum in ((tmp_path / "foreign.safetensors", "none"), (tmp_path / "new.pt", "records"), (ours, "file"),
+                           (sealed, "file")):
+        assert json.loads(run(lockstep, "inspect", path, "--json", check=True).stdout)["checksum"] == checksum, path
     flipped = bytearray(sealed.read_bytes())
     flipped[-7] ^= 1
     (tmp_path / "flipped.safetensors").write_bytes(flipped)

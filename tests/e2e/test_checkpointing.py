@@ -27,13 +27,10 @@ def train(lockstep, mpiexec, lacks, tmp_path):  # noqa: F811
 
 # Of the model's own arithmetic, and of what stands around it. BatchNorm's statistics are in the checkpoints.
 @pytest.mark.parametrize("world, more", [
-    (1, {}),
     (3, dict(train__accumulate=2, ddp__find_unused_parameters=True)),
-    (1, dict(train__precision="bf16")),
-    (2, dict(ddp__sync_batchnorm=True, ddp__static_graph=True)),
-    (2, dict(parallel__pipeline=2, parallel__micro_batches=2, data__batch_size=4)),
-    (1, dict(train__mode="data_parallel", data_parallel__devices=2, data__batch_size=4)),
-], ids=["alone", "accumulate", "bf16", "sync_batchnorm", "pipeline", "data_parallel"])
+    pytest.param(2, dict(ddp__sync_batchnorm=True, ddp__static_graph=True, train__precision="bf16"), marks=pytest.mark.full),
+    pytest.param(2, dict(parallel__pipeline=2, parallel__micro_batches=2, data__batch_size=4), marks=pytest.mark.full),
+], ids=["accumulate", "sync_batchnorm", "pipeline"])
 def test_a_run_with_it_has_the_bits_of_one_without(world, more, train):
     assert_same_run(train("plain", world, **more), train("again", world, model__checkpointing=True, **more))
 

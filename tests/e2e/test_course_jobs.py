@@ -26,52 +26,37 @@ def write(folder, exercise, directives, commands=None):
     (folder / "exercises" / FILES[exercise]).write_text("\n".join(lines))
 
 
-@pytest.mark.parametrize("exercise, directives", [
-    (PBS, ["#PBS -l select=2:ncpus=2:mpiprocs=2,place=scatter,walltime=600"]),
-    (PBS, ["#PBS -N mine -lselect=2:mpiprocs=2:ncpus=2 -l place=scatter:excl", "#PBS -l walltime=10:00"]),
-    (PBS, ["#PBS -l select=1:ncpus=2:mpiprocs=2+1:ncpus=2:mpiprocs=2", "#PBS -l place=scatter", "", "#PBS -l walltime=0:10:00"]),
-    (SLURM, ["#SBATCH -N 2 --ntasks-per-node 2", "#SBATCH -t 10"]),
-    (SLURM, ["#SBATCH -N2 --ntasks-per-node=2 -n 4 -c1", "#SBATCH --time=0-00:10"]),
-    (SLURM, ["#SBATCH --nodes=2-2  # two", "#SBATCH --ntasks-per-node=2", "#SBATCH -t10:00"]),
-])
-def test_another_way_to_say_it_is_as_good(exercise, directives, course, tmp_path):
-    write(tmp_path, exercise, directives)
-    done = course("check", exercise)
-    assert done.returncode == 0 and "pass" in done.stdout, done.stdout
-
-
 GOOD = {PBS: ["#PBS -l select=2:ncpus=2:mpiprocs=2", "#PBS -l place=scatter", "#PBS -l walltime=00:10:00"],
         SLURM: ["#SBATCH --nodes=2", "#SBATCH --ntasks-per-node=2", "#SBATCH --time=00:10:00"]}
 
 
-@pytest.mark.parametrize("exercise, directives, says", [
-    (PBS, [], "-l select=... is missing"),
-    (PBS, [GOOD[PBS][0], "echo hello", *GOOD[PBS][1:]], "line 4 is not read"),
-    (PBS, [*GOOD[PBS][:2], "# PBS -l walltime=00:10:00"], "line 4 is a comment"),
-    (PBS, [*GOOD[PBS][:2], "#PBS -l walltime=soon"], "walltime=soon is no time"),
-    (PBS, ["#PBS -l select=two:ncpus=2"], "'two' is no number"),
-    (PBS, ["#PBS -l select=99999999999:ncpus=2"], "is no number"),
-    (PBS, ["#PBS -l select=2:ncpus=4:mpiprocs=2", *GOOD[PBS][1:]], "each chunk has 4 cores"),
-    (PBS, ["#PBS -l"], "-l select=... is missing"),
-    (SLURM, [], "--nodes is missing"),
-    (SLURM, ["##SBATCH --nodes=2"], "line 2 is a comment"),
-    (SLURM, [*GOOD[SLURM][:2], "#SBATCH --time=00:10"], "10 seconds"),
-    (SLURM, [*GOOD[SLURM][:2], "#SBATCH --time"], "is no time"),
-    (SLURM, [*GOOD[SLURM], "#SBATCH --ntasks=2"], "2 tasks"),
-    (SLURM, [*GOOD[SLURM], "#SBATCH -c 8"], "8 cores"),
-])
-def test_what_the_scheduler_would_not_do_is_said(exercise, directives, says, course, tmp_path):
-    write(tmp_path, exercise, directives)
-    done = course("check", exercise)
-    assert done.returncode == 1 and says in done.stdout, done.stdout
+def test_another_way_to_say_it_is_as_good(course, tmp_path):
+    for exercise, directives in (
+            (PBS, ["#PBS -N mine -lselect=2:mpiprocs=2:ncpus=2 -l place=scatter:excl", "#PBS -l walltime=10:00"]),
+            (PBS, ["#PBS -l select=1:ncpus=2:mpiprocs=2+1:ncpus=2:mpiprocs=2,place=scatter", "", "#PBS -l walltime=600"]),
+            (SLURM, ["#SBATCH -N2 --ntasks-per-node=2 -n 4 -c1", "#SBATCH --time=0-00:10"]),
+            (SLURM, ["#SBATCH --nodes=2-2  # two", "#SBATCH --ntasks-per-node 2", "#SBATCH -t 10"])):
+        write(tmp_path, exercise, directives)
+        done = course("check", exercise)
+        assert done.returncode == 0 and "pass" in done.stdout, done.stdout
 
 
-@pytest.mark.parametrize("commands, says", [
-    ("lockstep whoami", "runs lockstep once"), ("srun hostname", "never starts lockstep"), ("if", "bash cannot read")])
-def test_what_the_script_does_is_looked_at(commands, says, course, tmp_path):
-    write(tmp_path, SLURM, GOOD[SLURM], commands)
-    done = course("check", SLURM)
-    assert done.returncode == 1 and says in done.stdout, done.stdout
+def test_what_the_scheduler_would_not_do_is_said(course, tmp_path):
+    for exercise, directives, says in (
+            (PBS, [GOOD[PBS][0], "echo hello", *GOOD[PBS][1:]], "line 4 is not read"),
+            (PBS, [*GOOD[PBS][:2], "# PBS -l walltime=00:10:00"], "line 4 is a comment"),
+            (PBS, ["#PBS -l select=99999999999:ncpus=2"], "is no number"),
+            (PBS, ["#PBS -l select=2:ncpus=4:mpiprocs=2", *GOOD[PBS][1:]], "each chunk has 4 cores"),
+            (SLURM, [], "--nodes is missing"),
+            (SLURM, [*GOOD[SLURM][:2], "#SBATCH --time=00:10"], "10 seconds"),
+            (SLURM, [*GOOD[SLURM], "#SBATCH --ntasks=2"], "2 tasks")):
+        write(tmp_path, exercise, directives)
+        done = course("check", exercise)
+        assert done.returncode == 1 and says in done.stdout, done.stdout
+    for commands, says in (("lockstep whoami", "runs lockstep once"), ("if", "bash cannot read")):
+        write(tmp_path, SLURM, GOOD[SLURM], commands)
+        done = course("check", SLURM)
+        assert done.returncode == 1 and says in done.stdout, done.stdout
 
 
 def submit_to_pbs(lab, script, **how):
@@ -83,6 +68,7 @@ def submit_to_slurm(lab, script, **how):
     assert lab.wait(lab.submit(script, **how))["JobState"] == "COMPLETED"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("exercise, scheduler, submit, log, says", [
     (PBS, "pbs", submit_to_pbs, "start2.o1", "4 ranks on 2 node(s)"),
     (SLURM, "slurm", submit_to_slurm, "start3-1.out", "4 ranks on 2 nodes")])
@@ -99,18 +85,15 @@ def test_the_solution_is_a_job_of_four_ranks(exercise, scheduler, submit, log, s
     assert says in (tmp_path / log).read_text()
 
 
-@pytest.mark.parametrize("lines", ["unset OMP_NUM_THREADS TORCH_DISTRIBUTED_DEBUG\nexec \"$@\"",
-                                   "export OMP_NUM_THREADS=1 TORCH_DISTRIBUTED_DEBUG=INFO\necho begins >&2\nexec \"$@\""])
-def test_an_environment_is_mended_in_another_way_and_in_a_sick_shell(lines, course, tmp_path):
-    (tmp_path / "exercises/start.4.sh").write_text(f"#!/bin/bash\n{lines}\n")
+def test_an_environment_is_mended_in_another_way_and_in_a_sick_shell(course, tmp_path):
+    (tmp_path / "exercises/start.4.sh").write_text("#!/bin/bash\nunset OMP_NUM_THREADS TORCH_DISTRIBUTED_DEBUG\nexec \"$@\"\n")
     done = course("check", "start.4", OMP_NUM_THREADS="64", TORCH_DISTRIBUTED_DEBUG="DETAIL", GLOO_SOCKET_IFNAME="nowhere9")
     assert done.returncode == 0 and "pass" in done.stdout, done.stdout
 
 
-@pytest.mark.parametrize("lines, says", [("exit 3", "does not run the program"), ("sleep 1 & exec true", "does not run the program"),
-                                         ("[ \"$2\" != doctor ] || exit 5\nexec \"$@\"", "did not come to its report"),
-                                         ("[ \"${RANK:-0}\" = 0 ] || exit 0\nexec \"$@\"", "one of the 2 ranks did not come")])
-def test_a_script_that_keeps_the_doctor_out_is_told_so(lines, says, course, tmp_path):
-    (tmp_path / "exercises/start.4.sh").write_text(f"#!/bin/bash\n{lines}\n")
-    done = course("check", "start.4", LOCKSTEP_JOIN_TIMEOUT="2")
-    assert done.returncode == 1 and says in done.stdout, done.stdout
+def test_a_script_that_keeps_the_doctor_out_is_told_so(course, tmp_path):
+    for lines, says in (("exit 3", "does not run the program"),
+                        ("[ \"${RANK:-0}\" = 0 ] || exit 0\nexec \"$@\"", "one of the 2 ranks did not come")):
+        (tmp_path / "exercises/start.4.sh").write_text(f"#!/bin/bash\n{lines}\n")
+        done = course("check", "start.4", LOCKSTEP_JOIN_TIMEOUT="2")
+        assert done.returncode == 1 and says in done.stdout, done.stdout

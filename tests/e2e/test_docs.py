@@ -6,14 +6,13 @@ import sys
 from xml.etree import ElementTree
 
 import pytest
-
 from conftest import SOURCE
 from docs_kit import PAGES, prose
 
 pytestmark = pytest.mark.about("docs", "scripts")
 
 LOCKSTEP = SOURCE / "src/lockstep"
-TOP = {path.name for path in SOURCE.iterdir()} - {".", "build", "runs"}
+TOP = {path.name for path in SOURCE.iterdir()} - {".deps", "build", "runs"}  # what is made here
 NAMES = [str(page.relative_to(SOURCE)) for page in PAGES]
 
 
@@ -30,93 +29,17 @@ def test_what_is_generated_is_as_the_sources_say():
     assert check.returncode == 0, check.stdout + check.stderr
 
 
-HEADER = """#pragma once
-// What it promises; at length. More.
-
-namespace lockstep {
-
-/// A class.
-template <class T>
-class Box : public Base {
- public:
-  explicit Box(T value = {}) : value_{value}, other_(1) {}
-  /// Said here,
-  /// and here.
-  int size() const { return "}"[0]; }
-  int unsaid() const;
-  void step() override;
-
- protected:
-  /// For those who derive.
-  virtual void update(const std::vector<int>& all = {1, 2}) = 0;
-
- private:
-  /// Nobody's.
-  T value_;
-};
-
-/// One of two.
-int pair(int a);
-int pair(double a);
-
-namespace machinery {
-int hidden();
-}  // namespace machinery
-
-/// A namespace for users.
-namespace open {
-struct Options {
-  int count = 60'000;  // how many
-  int other;           ///< how many
-                       ///< others
-};
-}  // namespace open
-
-}  // namespace lockstep
-
-/// For a library's end.
-#define LOCKSTEP_END(TYPE) \\
-  int end() { return 1; }
-#define LOCKSTEP_MACHINERY(TYPE) 1
-"""
-
-
-def test_a_headers_public_names_are_read():
-    sys.path.insert(0, str(SOURCE / "scripts/docs"))
-    import headers
-    box, pair, other, opened, macro = headers.read(HEADER)
-    assert (box.text, box.comment) == ("template <class T> class Box : public Base", "A class.")
-    size, unsaid, update = [member for member in box.members if not headers.quiet(box, member)]
-    assert (size.text, size.comment) == ("int size() const", "Said here, and here.")
-    assert (unsaid.name, unsaid.comment) == ("unsaid", "")
-    assert update.comment == "For those who derive."
-    assert (pair.name, other.name, other.comment) == ("pair", "pair", "As the one before.")
-    options, = opened.members
-    assert options.members[0].text == "int count = 60'000" and options.members[0].comment == "how many"
-    assert options.members[1].comment == "how many others"
-    assert macro.text == "LOCKSTEP_END(TYPE)" and macro.comment == "For a library's end."
-    assert headers.promise(HEADER) == "What it promises; at length. More."
-
-
-def test_a_chapter_says_what_it_is():
-    sys.path.insert(0, str(SOURCE / "scripts/docs"))
-    import chapters
-    text = "# 3. Groups\n\n> **Overview.** 25 minutes; after [2](02.md).\n>\n> - What a group\n>   is.\n> - More\n\n> - No more\n"
-    assert chapters.read(text) == (("3", "Groups"), "25", "What a group is")
-    assert chapters.read("# Groups\n\n> **Explanation.** 25 minutes\n>\n> - A point\n") == (("", ""), "", "")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_links_lead_somewhere(name):
-    page, lost = SOURCE / name, []
-    text = re.sub(r"`[^`\n]*`", "", prose(page))
-    for target in re.findall(r"\]\(([^)\s]+)\)|href=\"([^\"]+)\"", text):
-        path, _, fragment = "".join(target).partition("#")
-        if re.match(r"\w+:", path):
-            continue
-        there = (page.parent / path).resolve() if path else page
-        if not there.exists() or (fragment and there.suffix == ".md" and fragment not in anchors(there)):
-            lost.append("".join(target))
+def test_links_lead_somewhere():
+    lost = []
+    for page in PAGES:
+        text = re.sub(r"`[^`\n]*`", "", prose(page))
+        for target in map("".join, re.findall(r"\]\(([^)\s]+)\)|href=\"([^\"]+)\"", text)):
+            path, _, fragment = target.partition("#")
+            if re.match(r"\w+:", path):
+                continue
+            there = (page.parent / path).resolve() if path else page
+            if not there.exists() or (fragment and there.suffix == ".md" and fragment not in anchors(there)):
+                lost.append(f"{page.name}: {target}")
     assert not lost
 
 
@@ -131,18 +54,19 @@ def test_pictures_are_read_on_white_and_on_black():
         assert not re.search(r"<script|(href|src)=[\"'](?!#)|url\((?!#)", text), f"{picture} takes something from elsewhere"
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("CHANGELOG.md", "docs/api.md")])
-def test_files_that_are_named_exist(name):
+def is_lost(word):
+    """Is this a path of ours, and of no file?"""
+    inside = word.removeprefix("lockstep/")  # as an include names it
+    places = [SOURCE / word] * (word.split("/")[0] in TOP) + \
+        [LOCKSTEP / inside] * (LOCKSTEP / inside.split("/")[0]).exists() + \
+        [SOURCE / "src" / word] * (SOURCE / "src" / word.split("/")[0]).exists()
+    return places and "NAME" not in word and not any(place.exists() for place in places)
+
+
+def test_files_that_are_named_exist():
     """Words in backticks that begin with a folder of the repository, a layer of src, or name a header of a module."""
-    lost = []
-    for word in re.findall(r"`((?!\./)[\w.]+/[\w./-]*)`", prose(SOURCE / name)):
-        inside = word.removeprefix("lockstep/")  # as an include names it
-        places = [SOURCE / word] * (word.split("/")[0] in TOP) + \
-            [LOCKSTEP / inside] * (LOCKSTEP / inside.split("/")[0]).exists() + \
-            [SOURCE / "src" / word] * (SOURCE / "src" / word.split("/")[0]).exists()
-        if not places or "NAME" in word:
-            continue  # not a path of ours
-        lost += [] if any(place.exists() for place in places) else [word]
+    lost = [f"{name}: {word}" for name in NAMES if name not in ("CHANGELOG.md", "docs/api.md")
+            for word in re.findall(r"`((?!\./)[\w.]+/[\w./-]*)`", prose(SOURCE / name)) if is_lost(word)]
     assert not lost
 
 
@@ -180,19 +104,29 @@ def test_the_page_of_errors_has_every_code():
     assert sorted(re.findall(r"^\| `([\w-]+)` \|", (SOURCE / "docs/errors.md").read_text(), re.M)) == sorted(codes)
 
 
-def test_decisions_are_numbered_listed_and_say_why():
-    folder = SOURCE / "docs/decisions"
-    pages = sorted(folder.glob("[0-9]*.md"))
-    listed = re.findall(r"\]\((\d{4}-[\w-]+\.md)\)", (folder / "README.md").read_text())
-    assert listed == [page.name for page in pages]
-    for number, page in enumerate(pages, 1):
-        assert page.name.startswith(f"{number:04}-")
-        for heading in ("**What.**", "**Why.**", "**What else was weighed.**"):
-            assert heading in page.read_text(), f"{page.name}: {heading}"
-
-
 def test_the_changelog_ends_with_versions_that_were():
     """The newest release in CHANGELOG.md is the project's version, with what is unreleased above it."""
     headings = re.findall(r"^## (\S+)", (SOURCE / "CHANGELOG.md").read_text(), re.M)
     version = re.search(r"project\(lockstep VERSION (\S+)", (SOURCE / "CMakeLists.txt").read_text())[1]
     assert headings[0] == "Unreleased" and headings[1] == version
+
+
+TROUBLES = SOURCE / "docs/troubleshooting.md"
+
+
+def troubles():
+    """The rows of the page's first table: the words that are seen, and the doctor's checks."""
+    text = TROUBLES.read_text().split("| you see |")[1].split("\n\n")[0]
+    for cells in (line.strip("| ").split(" | ") for line in text.splitlines()[2:]):
+        assert len(cells) in (3, 4), cells
+        yield cells[0], re.findall(r"`(\w+)`", "".join(cells[3:]))
+
+
+def test_the_doctor_has_the_checks_that_the_page_and_the_errors_name():
+    code = "".join((SOURCE / "src/tools/doctor" / name).read_text() for name in ("node/checks.cpp", "job/active.cpp", "examine.cpp"))
+    prose = " ".join(re.findall(r"\*\*The doctor\*\*(?:.+\n)+|check `\w+`", TROUBLES.read_text()))
+    named = {check for _, checks in troubles() for check in checks} | set(re.findall(r"`(\w+)`", prose))
+    assert len(named) > 10 and not [check for check in named if f'"{check}"' not in code], named
+    code = (SOURCE / "src/lockstep/launch/process/doctor_hint.cpp").read_text()
+    checks = re.findall(r'\{Code::\w+, "(\w+)"\}', code)
+    assert len(checks) > 5 and not [check for check in checks if f"| `{check}` |" not in (SOURCE / "docs/doctor.md").read_text()]

@@ -39,11 +39,6 @@ class Cluster:
         """An empty file system of the node's own over that place."""
         return self.done(node, ["mount", "-t", "tmpfs", *options, "tmpfs", place], ["umount", "-l", place])
 
-    def network(self, node, name, address):
-        """An interface that leads nowhere."""
-        script = f"ip link add {name} type bridge && ip address add {address} dev {name} && ip link set {name} up"
-        return self.done(node, ["sh", "-c", script], ["ip", "link", "delete", name])
-
     def doctor(self, *words, second_node="", **env):
         """Two ranks a node; `second_node`: exports on n2 alone."""
         script = f'[ "$(hostname)" = n2 ] && export {second_node or "NOTHING=1"}; exec "$@"'
@@ -99,6 +94,7 @@ def test_an_interface_that_is_not_there_and_a_clock_that_is_off(cluster):
     report.one("folders", "failure", "is not the same on all nodes", "is not seen on n2 (tmpfs)")
 
 
+@pytest.mark.full
 def test_a_host_name_that_is_the_loopback_and_data_that_is_not_there(cluster):
     hosts = cluster.folder / "hosts of n2"
     hosts.write_text("127.0.0.1 localhost\n127.0.1.1 n2\n10.213.7.11 n1\n10.213.7.1 login\n")
@@ -114,29 +110,3 @@ def test_a_host_name_that_is_the_loopback_and_data_that_is_not_there(cluster):
     report.one("folders", "failure", "holds other files on n2 than on n1")
     report.one("folders", "failure", "the run folder", "on n2: Read-only file system")
     gone.one("folders", "failure", "part 1 on n2: No such file or directory")
-
-
-def test_an_interface_that_leads_nowhere_and_locks_of_one_node(cluster):
-    with cluster.network("n1", "iso0", "10.98.0.11/24"), cluster.network("n2", "iso0", "10.99.0.12/24"):
-        report = cluster.doctor(GLOO_SOCKET_IFNAME="iso0",
-                                second_node=f"LD_PRELOAD='{cluster.faults}' FAULT_FLOCK=local")
-    report.one("interfaces", "warning", "different subnets: 10.98.0.0/24 on n1 (iso0), 10.99.0.0/24 on n2 (iso0)")
-    report.one("reach", "failure", "n1 does not reach n2 at 10.99.0.12", "n2 does not reach n1 at 10.98.0.11")
-    report.one("gloo", "failure", "not tried: the nodes do not reach each other")
-    report.one("mpi", "failure", "not tried: the ranks meet at rank 0's address, which n2 does not reach")
-    report.one("folders", "failure", "locks do not hold between nodes: n2 gets the run's lock while n1 holds it")
-
-
-def test_a_slow_line_beside_a_fast_one_and_no_locks(cluster):
-    slow = ["tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "80mbit", "burst", "64kb", "latency", "2s"]
-    with cluster.done("n2", slow, ["tc", "qdisc", "del", "dev", "eth0", "root"]), \
-            cluster.network("n1", "hsn0", "10.97.0.11/24"), cluster.network("n2", "hsn0", "10.97.0.12/24"):
-        report = cluster.doctor(second_node=f"LD_PRELOAD='{cluster.faults}' FAULT_FLOCK=none")
-    fabric = report.one("interfaces", "warning", "gloo takes eth0, and every node has the faster hsn0")
-    assert "GLOO_SOCKET_IFNAME=hsn0" in fabric["remedy"]
-    for backend in ("gloo", "mpi"):
-        report.one(backend, "ok", "sums right")
-        line = report.one(backend, "warning", "slow between nodes, at worst between rank 0 (n1) and rank 2 (n2)")
-        speed, unit = line["says"].rpartition(", ")[2].split()
-        assert unit == "MB/s" and float(speed) < 25, "one way at 10 MB/s"
-    report.one("folders", "warning", "the file system has no locks on n2: No locks available")

@@ -81,6 +81,7 @@ def test_a_full_disk_ends_the_run_cleanly_and_it_goes_on_with_room(disk, config,
     assert_same_tensors(newest(folder)["model"], newest(tmp_path / "elsewhere/pima")["model"])
 
 
+@pytest.mark.full
 def test_a_run_outlives_a_full_disk(disk, config, lockstep, start, tmp_path):
     """Room comes back while it trains: later checkpoints, lines and curves are whole."""
     words = sets(train__epochs=400, train__eval_every=0, checkpoint__keep=3, checkpoint__every_steps=20,

@@ -18,13 +18,10 @@ def fuzzed(run, build_dir, tmp_path, *words):
     return result.stdout
 
 
-def test_each_parser_is_there(run, build_dir, tmp_path):
+def test_parsers_of_each_kind_read_or_refuse(run, build_dir, tmp_path):
     assert fuzzed(run, build_dir, tmp_path, "list").split() == PARSERS
-
-
-@pytest.mark.parametrize("parser", PARSERS)
-def test_a_parser_reads_or_refuses(parser, run, build_dir, tmp_path):
-    assert f"{parser}: 400 inputs" in fuzzed(run, build_dir, tmp_path, parser, "--inputs", "400", "--seed", "1")
+    for parser in ("pt", "csv", "exported", "tokenizer", "config", "metrics"):  # --full has all of them
+        assert f"{parser}: 50 inputs" in fuzzed(run, build_dir, tmp_path, parser, "--inputs", "50", "--seed", "1")
     assert not list(tmp_path.glob("lockstep-fuzz-*"))
 
 
@@ -32,13 +29,6 @@ def test_a_parser_reads_or_refuses(parser, run, build_dir, tmp_path):
 @pytest.mark.parametrize("parser", PARSERS)
 def test_a_parser_reads_or_refuses_for_a_minute(parser, run, build_dir, tmp_path):
     fuzzed(run, build_dir, tmp_path, parser, "60")
-
-
-@pytest.mark.parametrize("words, said", [(["nothing", "1"], "there is no parser nothing"), (["pt"], "SECONDS is to be a number"),
-                                         (["pt", "soon"], "SECONDS is to be a number"), ([], "usage:")])
-def test_wrong_words_are_said(words, said, run, build_dir):
-    result = run(SOURCE / "scripts/fuzz", *words, "--build", build_dir)
-    assert result.returncode == 2 and said in result.stderr, result.output
 
 
 def test_an_input_that_fails_is_kept(run, build_dir, tmp_path):

@@ -48,16 +48,17 @@ def train(lockstep, tmp_path):
     return start
 
 
-@pytest.mark.parametrize("world", [1, 2])
+@pytest.mark.full
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_bert_computes_again_on_a_gpu_to_the_same_bits(world, precision, gpu_lab, bert, train):  # noqa: F811
-    lab = gpu_lab(gpus=world)
-    plain, again = (newest(train(lab, bert, f"run-{on}", world, model__checkpointing=on, train__precision=precision))
+def test_bert_computes_again_on_a_gpu_to_the_same_bits(precision, gpu_lab, bert, train):  # noqa: F811
+    lab = gpu_lab(gpus=2)
+    plain, again = (newest(train(lab, bert, f"run-{on}", 2, model__checkpointing=on, train__precision=precision))
                     for on in (False, True))
     assert_same_tensors(plain["model"], again["model"])
     assert_same_tensors(plain["optimizer"]["state"], again["optimizer"]["state"])
 
 
+@pytest.mark.full
 def test_batches_travel_beside_the_step_and_are_waited_for(gpu_lab, train, tmp_path):  # noqa: F811
     """With workers the next one is sent ahead; the laboratory shows what is read before it is there."""
     lab = gpu_lab()
@@ -83,6 +84,7 @@ def test_phases_of_a_gpu_add_up_to_the_training(gpu_lab, train, tmp_path):  # no
         assert min(rank) >= 0 and sum(rank) < passed, seconds
 
 
+@pytest.mark.full
 def test_a_trace_shows_the_gpus_phases(gpu_lab, train, tmp_path):  # noqa: F811
     lab = gpu_lab(gpus=2)
     folder = train(lab, write_config(tmp_path, MNIST), "run", 2, env=lab.env(delay_ms=2), launch__device="cuda",

@@ -28,16 +28,17 @@ def script(run, tmp_path):
     return start
 
 
-@pytest.mark.parametrize("job, said, requeued", [
-    ({"STATE": "COMPLETING", "RESTARTS": "1"}, "Slurm starts this job again by itself", False),
-    ({"STATE": "COMPLETING"}, "it stays stopped; submit again to go on", False),
-    ({"RESTARTS": "3", "SLURM_RESTART_COUNT": "3", "REFUSES": "0"}, "restart 4 of at most 10", True),
-    ({"LATER": "1"}, "restart 1 of at most 10", True),  # its requeue came before ours
-    ({}, "or submit again to go on", True)])
-def test_a_job_that_slurm_starts_again_is_not_to_be_submitted(job, said, requeued, script, tmp_path):
-    done = script("GOT=TERM; go_on", **IN_SLURM, **job)
-    assert done.stdout.splitlines()[-1].endswith(said) and (tmp_path / "requeued").exists() == requeued, done.output
-    assert ("submit again" in done.stdout) == ("submit again" in said)
+def test_a_job_that_slurm_starts_again_is_not_to_be_submitted(script, tmp_path):
+    for job, said, requeued in (
+            ({"STATE": "COMPLETING", "RESTARTS": "1"}, "Slurm starts this job again by itself", False),
+            ({"STATE": "COMPLETING"}, "it stays stopped; submit again to go on", False),
+            ({"RESTARTS": "3", "SLURM_RESTART_COUNT": "3", "REFUSES": "0"}, "restart 4 of at most 10", True),
+            ({"LATER": "1"}, "restart 1 of at most 10", True),  # its requeue came before ours
+            ({}, "or submit again to go on", True)):
+        (tmp_path / "requeued").unlink(missing_ok=True)
+        done = script("GOT=TERM; go_on", **IN_SLURM, **job)
+        assert done.stdout.splitlines()[-1].endswith(said) and (tmp_path / "requeued").exists() == requeued, (job, done.output)
+        assert ("submit again" in done.stdout) == ("submit again" in said), job
 
 
 def test_the_sigterm_of_a_jobs_own_requeue_is_no_news(script):
@@ -46,10 +47,10 @@ def test_the_sigterm_of_a_jobs_own_requeue_is_no_news(script):
     assert done.returncode == 0 and "restart 1 of at most" in done.stdout and "SIGTERM" not in done.output, done.output
 
 
-@pytest.mark.parametrize("rerunable, said", [("True", "after a qrerun PBS starts it again by itself"), ("False", "submit again to go on")])
-def test_a_sigterm_of_pbs_may_mean_a_rerun(rerunable, said, script):
-    record = f"PBS_RECORD='    Rerunable = {rerunable}\n    Resource_List.walltime = 01:00:00'\n"
-    assert script(record + "GOT=TERM TERM_AT=100; go_on", **IN_PBS).stdout.endswith(said + "\n")
+def test_a_sigterm_of_pbs_may_mean_a_rerun(script):
+    for rerunable, said in (("True", "after a qrerun PBS starts it again by itself"), ("False", "submit again to go on")):
+        record = f"PBS_RECORD='    Rerunable = {rerunable}\n    Resource_List.walltime = 01:00:00'\n"
+        assert script(record + "GOT=TERM TERM_AT=100; go_on", **IN_PBS).stdout.endswith(said + "\n")
 
 
 def test_the_time_of_a_sigterm_is_kept(script):
@@ -65,8 +66,7 @@ def test_a_pbs_jobs_time_is_its_sessions(script):
 
 
 @pytest.mark.parametrize("left, limit, waits", [
-    ("0:50", "1:00", "38"), ("0:12", "1:00", None), ("2:30", "3:00", "114"), ("3:10", "3:20", None), ("25:00", "30:00", None),
-    ("1-00:00:00", "2-00:00:00", None), ("UNLIMITED", "UNLIMITED", None), ("", "", None)])
+    ("0:50", "1:00", "38"), ("0:12", "1:00", None), ("2:30", "3:00", "114"), ("1-00:00:00", "2-00:00:00", None), ("", "", None)])
 def test_a_warning_that_comes_early_waits_for_its_time(left, limit, waits, script, tmp_path):
     (tmp_path / "squeue").write_text(f"#!/bin/sh\necho '{left} {limit}'\n")
     (tmp_path / "squeue").chmod(0o755)
@@ -84,9 +84,9 @@ CGROUPS = {"v2": ("0::{0}/step_batch/user", "", {"memory.events": "low 0\noom 2\
                                                                 "memory.max_usage_in_bytes": "2147418112\n"})}
 
 
-@pytest.mark.parametrize("version", CGROUPS)
-@pytest.mark.parametrize("job, path", [(IN_SLURM, "/system.slice/slurmstepd.scope/job_7"), (IN_PBS, "/pbs_jobs.service/jobid/7.x")])
-@pytest.mark.parametrize("killed", [True, False])
+@pytest.mark.parametrize("version, job, path, killed", [
+    ("v2", IN_SLURM, "/system.slice/slurmstepd.scope/job_7", True), ("v1", IN_PBS, "/pbs_jobs.service/jobid/7.x", True),
+    ("v2", IN_SLURM, "/system.slice/slurmstepd.scope/job_7", False)])
 def test_a_rank_that_the_memory_limit_killed_is_said(killed, version, job, path, script, tmp_path):
     own, top, files = CGROUPS[version]
     (tmp_path / "own").write_text(own.format(path) + "\n")

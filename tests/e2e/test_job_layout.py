@@ -27,7 +27,7 @@ def machine(tmp_path):
     def build(cores, threads):
         for cpu in range(cores * threads):
             folder = tmp_path / f"{cores}x{threads}/cpu{cpu}/topology"
-            folder.mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=True)
             siblings = [str(cpu % cores + cores * thread) for thread in range(threads)]
             (folder / "thread_siblings_list").write_text(",".join(siblings) + "\n")
         return tmp_path / f"{cores}x{threads}"
@@ -52,8 +52,6 @@ def given(nodes=1, cpus="2", tasks="2", asked=None, **more):
 
 
 LAYOUTS = {
-    "nothing asked": (given(), "1 2 1", "--cpus-per-task=1 --ntasks=2 --ntasks-per-node=2"),
-    "tasks": (given(cpus="8", tasks="8", asked=8), "1 8 1", "--cpus-per-task=1 --ntasks=8 --ntasks-per-node=8"),
     "tasks and cores": (given(cpus="12", tasks="3", asked=3, CPUS_PER_TASK=4), "1 3 4",
                         "--cpus-per-task=4 --ntasks=3 --ntasks-per-node=3"),
     "whole nodes": (given(2, "32(x2)", "32(x2)"), "2 64 1", "--ntasks=64 --ntasks-per-node=32"),
@@ -64,59 +62,37 @@ LAYOUTS = {
     "uneven nodes": (given(2, "32,8", "32,8"), "2 16 1", "--ntasks=16 --ntasks-per-node=8"),
     "GPUs": (given(2, "32(x2)", "32(x2)", GPUS_ON_NODE=4, CPUS_PER_GPU=8), "2 8 8",
              "--cpus-per-task=8 --ntasks=8 --ntasks-per-node=4"),
-    "GPUs of tasks": (given(cpus="3", tasks="3", asked=3, GPUS_ON_NODE=3, GPUS_PER_TASK=1), "1 3 1", "--ntasks=3"),
     "one task for four GPUs": (given(cpus="32", tasks="1", asked=1, CPUS_PER_TASK=32, GPUS_ON_NODE=4), "1 4 8",
                                "--cpus-per-task=8 --ntasks=4 --ntasks-per-node=4"),
     "an outer job's tasks": (given(tasks="2", asked=7), "1 2 1", "--ntasks=2"),
     "more ranks than cores, as told": (given() | {"LOCKSTEP_RANKS_PER_NODE": 4}, "1 4 1", "--ntasks=4 --ntasks-per-node=4 --overcommit"),
+    "Slurm counts hardware threads": (given(cpus="16", tasks="16") | {"threads": 2, "cpus": 128}, "1 8 1", "--cpus-per-task=2 "),
+    "Slurm counts cores": (given(cpus="16", tasks="16") | {"threads": 2, "cpus": 64}, "1 16 1", "--cpus-per-task=1 "),
+    "a rank on each thread, as told": (given(cpus="16", tasks="16") | {"threads": 2, "LOCKSTEP_THREADS_PER_CORE": "1"}, "1 16 1",
+                                       "--cpus-per-task=1 "),
+    "threads asked for as cpus": (given(cpus="16", tasks="2", asked=2, CPUS_PER_TASK=8) | {"threads": 2}, "1 2 4", "--cpus-per-task=8 "),
+    "a kernel that lists no siblings": (given(cpus="4", tasks="4") | {"cores": 0, "cpus": 4}, "1 4 1", ""),
 }
 
 
-@pytest.mark.parametrize("environment, ranks, start", LAYOUTS.values(), ids=LAYOUTS.keys())
-def test_ranks_from_what_slurm_gave(environment, ranks, start, layout):
-    lines = layout(**environment).stdout.splitlines()
-    assert lines[-2] == ranks
-    assert start in lines[-1]
+def test_ranks_from_what_slurm_gave(layout):
+    wrong = {}
+    for name, (environment, ranks, start) in LAYOUTS.items():
+        lines = layout(**environment).stdout.splitlines()
+        if lines[-2] != ranks or start not in lines[-1]:
+            wrong[name] = lines
+    assert not wrong
 
 
-@pytest.mark.parametrize("users, ranks_have", [(None, "ring"), ("tree", "tree")])
-def test_every_node_waits_for_the_others_in_mpi_init(users, ranks_have, layout):
-    own = {"SLURM_PMIX_FENCE": users} if users else {}
-    assert f"fence={ranks_have}" in layout(**given(2, "2(x2)", "2(x2)"), **own).stdout.splitlines()
+def test_every_node_waits_for_the_others_in_mpi_init(layout):
+    for own, ranks_have in (({}, "ring"), ({"SLURM_PMIX_FENCE": "tree"}, "tree")):
+        assert f"fence={ranks_have}" in layout(**given(2, "2(x2)", "2(x2)"), **own).stdout.splitlines()
 
 
-@pytest.mark.parametrize("counted, setting, ranks, cpus", [
-    (128, None, "1 8 1", 2),   # Slurm counts hardware threads
-    (64, None, "1 16 1", 1),   # Slurm counts cores
-    (128, "1", "1 16 1", 1),   # the user wants a rank on each thread
-])
-def test_hardware_threads_are_not_cores(counted, setting, ranks, cpus, layout):
-    told = {"LOCKSTEP_THREADS_PER_CORE": setting} if setting else {}
-    lines = layout(threads=2, cpus=counted, **given(cpus="16", tasks="16"), **told).stdout.splitlines()
-    assert lines[-2] == ranks
-    assert f"--cpus-per-task={cpus} " in lines[-1]
-
-
-def test_threads_that_were_asked_for_as_cpus_make_one_core(layout):
-    lines = layout(threads=2, **given(cpus="16", tasks="2", asked=2, CPUS_PER_TASK=8)).stdout.splitlines()
-    assert lines[-2] == "1 2 4"
-    assert "--cpus-per-task=8 " in lines[-1]
-
-
-def test_a_kernel_that_lists_no_siblings_counts_as_cores(layout):
-    assert layout(cores=0, cpus=4, **given(cpus="4", tasks="4")).stdout.splitlines()[-2] == "1 4 1"
-
-
-@pytest.mark.parametrize("environment, words", [
-    (given(2, "32(x2)", "32(x2)") | {"LOCKSTEP_RANKS_PER_NODE": 2, "LOCKSTEP_CPUS_PER_RANK": 1},
-     "4 of the job's 64 cores are used, by 4 ranks of 1"),
-    (given(2, "2(x2)", "2(x2)", GPUS_ON_NODE=4), "4 ranks share 2 core(s) of a node"),
-    (given(2, "32,8", "32,8"), "16 of the job's 40 cores are used")])
-def test_a_layout_that_wastes_cores_is_said(environment, words, layout):
-    assert words in layout(**environment).stdout
-
-
-def test_a_layout_that_uses_them_says_nothing(layout):
+def test_a_layout_that_wastes_cores_is_said_and_no_other(layout):
+    wasted = given(2, "32(x2)", "32(x2)") | {"LOCKSTEP_RANKS_PER_NODE": 2, "LOCKSTEP_CPUS_PER_RANK": 1}
+    assert "4 of the job's 64 cores are used, by 4 ranks of 1" in layout(**wasted).stdout
+    assert "4 ranks share 2 core(s) of a node" in layout(**given(2, "2(x2)", "2(x2)", GPUS_ON_NODE=4)).stdout
     assert "warning" not in layout(**given(2, "32(x2)", "32(x2)")).output
 
 
@@ -147,7 +123,7 @@ def site(run, tmp_path):
     """site(NAME=program text..., env={}) -> how the ranks would be started where those programs are."""
     def ask(env=None, check=True, **programs):
         tools = tmp_path / "tools"
-        tools.mkdir()
+        tools.mkdir(exist_ok=True)
         for name, text in programs.items():
             (tools / name).write_text("#!/bin/bash\n" + text + "\n")
             (tools / name).chmod(0o755)
@@ -168,12 +144,12 @@ def test_pals_gives_a_rank_its_cores(site):
     assert "-n 4 --ppn 2 --depth 4 --cpu-bind depth" in start
 
 
-@pytest.mark.parametrize("known", ["error-nonzero-status", "abort-nonzero-status"])
-def test_open_mpi_5_gets_its_own_words(known, site):
-    start = words(site(mpirun=OPEN_MPI_5.replace("KNOWN", known),
-                       env={"LOCKSTEP_START": "mpirun", "LOCKSTEP_RUN_FILE": "run"}))
-    assert f"{known}=0" in start and "plm_ssh_agent" in start
-    assert not {"-q", "--mca", "--oversubscribe"} & set(start), "words that its mpirun refuses or does not know"
+def test_open_mpi_5_gets_its_own_words(site):
+    for known in ("error-nonzero-status", "abort-nonzero-status"):
+        start = words(site(mpirun=OPEN_MPI_5.replace("KNOWN", known),
+                           env={"LOCKSTEP_START": "mpirun", "LOCKSTEP_RUN_FILE": "run"}))
+        assert f"{known}=0" in start and "plm_ssh_agent" in start
+        assert not {"-q", "--mca", "--oversubscribe"} & set(start), "words that its mpirun refuses or does not know"
 
 
 def test_open_mpi_5_shares_cores_without_binding(site):
@@ -192,23 +168,20 @@ def test_a_setup_file_is_sourced_before_anything_is_looked_for(site, tmp_path):
     (tmp_path / "modules.sh").write_text("set -eu\nset -- lost\nexport LOCKSTEP_PROGRAM=/bin/echo LOCKSTEP_START=mpiexec\n")
     result = site(mpiexec="echo PALS 1.2.5", env={"LOCKSTEP_SETUP": "modules.sh", "LOCKSTEP_PROGRAM": None})
     assert "program /bin/echo" in result.stdout and words(result)[0] == "mpiexec"
+    refused = site(env={"LOCKSTEP_SETUP": "nowhere.sh"}, check=False)
+    assert refused.returncode == 2 and "LOCKSTEP_SETUP=nowhere.sh: no such file" in refused.stderr
 
 
-def test_a_setup_file_that_is_not_there_is_an_error(site):
-    refused = site(env={"LOCKSTEP_SETUP": "modules.sh"}, check=False)
-    assert refused.returncode == 2 and "LOCKSTEP_SETUP=modules.sh: no such file" in refused.stderr
-
-
-@pytest.mark.parametrize("devices, env, seen", [
-    (["kfd"], {"CUDA_VISIBLE_DEVICES": "0,1,2,3"}, True), ([], {"ROCR_VISIBLE_DEVICES": "0,1"}, True),
-    (["nvidiactl", "kfd"], {"CUDA_VISIBLE_DEVICES": "0,1"}, False), (["kfd"], {}, False)])
-def test_amd_gpus_are_said_and_not_counted(devices, env, seen, site, tmp_path):
+def test_amd_gpus_are_said_and_not_counted(site, tmp_path):
     (tmp_path / "dev").mkdir()
-    for device in devices:
-        (tmp_path / "dev" / device).touch()
-    result = site(mpiexec="echo PALS 1.2.5", env={"LOCKSTEP_START": "mpiexec", **env})
-    assert ("GPUs are AMD's, which lockstep cannot use: it trains on the CPU" in result.stdout) == seen
-    assert "4 ranks on 2 node(s)" in result.stdout, "two tasks a node were asked for, and no NVIDIA GPU more"
+    for device, env, seen in ((None, {"ROCR_VISIBLE_DEVICES": "0,1"}, True), ("kfd", {}, False),
+                              (None, {"CUDA_VISIBLE_DEVICES": "0,1,2,3"}, True),
+                              ("nvidiactl", {"CUDA_VISIBLE_DEVICES": "0,1"}, False)):
+        if device:
+            (tmp_path / "dev" / device).touch()
+        result = site(mpiexec="echo PALS 1.2.5", env={"LOCKSTEP_START": "mpiexec", **env})
+        assert ("GPUs are AMD's, which lockstep cannot use: it trains on the CPU" in result.stdout) == seen, (device, env)
+        assert "4 ranks on 2 node(s)" in result.stdout, "two tasks a node were asked for, and no NVIDIA GPU more"
 
 
 def test_on_one_node_open_mpi_stays_off_the_network(run):
@@ -241,7 +214,6 @@ def pbs_layout(run, machine, tmp_path):
 
 PBS_LAYOUTS = {
     "ranks on a node": ("1:ncpus=8:mpiprocs=2", "a a", "a/0*8", "(a:ncpus=8)", "1 2 4"),
-    "one rank, as asked": ("1:ncpus=8:mpiprocs=1", "a", "a/0*8", "(a:ncpus=8)", "1 1 8"),
     "nothing said of ranks": ("1:ncpus=8", "a", "a/0*8", "(a:ncpus=8)", "1 8 1"),
     "chunks on one host": ("2:ncpus=2", "a a", "a/0*2+a/1*2", "(a:ncpus=2)+(a:ncpus=2)", "1 2 2"),
     "chunks on two hosts": ("2:ncpus=2", "a b", "a/0*2+b/0*2", "(a:ncpus=2)+(b:ncpus=2)", "2 4 1"),
@@ -256,15 +228,12 @@ PBS_LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("select, hosts, exec_host, exec_vnode, ranks", PBS_LAYOUTS.values(), ids=PBS_LAYOUTS.keys())
-def test_ranks_from_what_pbs_gave(select, hosts, exec_host, exec_vnode, ranks, pbs_layout):
-    assert pbs_layout(select, hosts, exec_host, exec_vnode) == ranks
-
-
-@pytest.mark.parametrize("counted, ranks", [(128, "1 2 4"), (64, "1 2 8")])
-def test_hardware_threads_that_pbs_counts_are_not_cores(counted, ranks, pbs_layout):
+def test_ranks_from_what_pbs_gave(pbs_layout):
+    found = {name: pbs_layout(*job) for name, (*job, _) in PBS_LAYOUTS.items()}
+    assert found == {name: ranks for name, (*_, ranks) in PBS_LAYOUTS.items()}
     job = ("1:ncpus=16:mpiprocs=2", "a a", "a/0*16", "(a:ncpus=16)")
-    assert pbs_layout(*job, threads=2, CPUS=counted) == ranks
+    assert pbs_layout(*job, threads=2, CPUS=128) == "1 2 4", "PBS counts hardware threads"
+    assert pbs_layout(*job, threads=2, CPUS=64) == "1 2 8", "PBS counts cores"
 
 
 def test_a_signal_before_the_ranks_start_is_not_lost(run):

@@ -55,12 +55,12 @@ def ranks(run, tmp_path):
     return start
 
 
-@pytest.mark.parametrize("said, shown", [
-    (NO_CPUS, NO_CPUS), (TABLE, TABLE), (LINE + "\n", LINE + "\n"), *((banner, "") for banner in (EXIT_CODE, STATUS, ABORT, MORE, SIGNAL))])
-def test_a_launchers_own_errors_are_shown_without_its_banner(said, shown, ranks, tmp_path):
-    (tmp_path / "said").write_text(said)
-    done = ranks("echo 'error: of a rank' >&2; cat said >&2; echo 'the last' >&2; exit 3")
-    assert (done.stdout, done.stderr) == ("left with 3\n", f"error: of a rank\n{shown}the last\n")
+def test_a_launchers_own_errors_are_shown_without_its_banner(ranks, tmp_path):
+    for said, shown in ((NO_CPUS, NO_CPUS), (TABLE, TABLE), (LINE + "\n", LINE + "\n"),
+                        *((banner, "") for banner in (EXIT_CODE, STATUS, ABORT, MORE, SIGNAL))):
+        (tmp_path / "said").write_text(said)
+        done = ranks("echo 'error: of a rank' >&2; cat said >&2; echo 'the last' >&2; exit 3")
+        assert (done.stdout, done.stderr) == ("left with 3\n", f"error: of a rank\n{shown}the last\n")
 
 
 def test_open_mpi_says_why_it_starts_nobody(run, mpi, mpi_on_path, tmp_path):
@@ -73,7 +73,7 @@ def test_open_mpi_says_why_it_starts_nobody(run, mpi, mpi_on_path, tmp_path):
     assert done.returncode and LINE in done.stderr, done.output
 
 
-@pytest.mark.parametrize("status", [0, 1, 4, 75])
+@pytest.mark.parametrize("status", [0, 75])
 def test_a_launcher_that_outlives_its_run_is_ended(status, ranks, tmp_path):
     (tmp_path / "rank").write_text(f"#!/bin/bash\n[ $1 = status ] && {{ [ -e left ] && exit {status}; exit 3; }}\necho 'the rank leaves'; touch left\n")
     (tmp_path / "rank").chmod(0o755)
@@ -84,10 +84,9 @@ def test_a_launcher_that_outlives_its_run_is_ended(status, ranks, tmp_path):
     assert said == f"lockstep job: the run is over, and no rank is here: {tmp_path}/launcher, which has not left, is ended"
 
 
-@pytest.mark.parametrize("status", [2, 3])
-def test_a_launcher_whose_run_goes_on_is_left_alone(status, ranks, tmp_path):
+def test_a_launcher_whose_run_goes_on_is_left_alone(ranks, tmp_path):
     """Its ranks may all be on other nodes."""
-    (tmp_path / "rank").write_text(f"#!/bin/bash\necho asked >>{tmp_path}/asked\nexit {status}\n")
+    (tmp_path / "rank").write_text(f"#!/bin/bash\necho asked >>{tmp_path}/asked\nexit 3\n")
     (tmp_path / "rank").chmod(0o755)
     (tmp_path / "file").write_text(f"{tmp_path}\n")
     done = ranks("until [ \"$(wc -l 2>/dev/null <asked)\" = 5 ]; do sleep 0.05; done", LOCKSTEP_RUN_FILE=str(tmp_path / "file"))

@@ -42,7 +42,7 @@ def test_a_resumed_run_has_the_bits_of_one_that_never_ended(lockstep, mpirun, tm
     assert_same_tensors(newest(tmp_path / "runs/whole")["model"], newest(tmp_path / "runs/parts")["model"])
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=pytest.mark.full)])
 def test_eval_and_predict_take_them(precision, lockstep, run, tmp_path):
     config = write_config(tmp_path, MNIST)
     mnist = write_small_mnist(tmp_path / "mnist")  # bf16 of a processor without it takes minutes for all of MNIST

@@ -64,20 +64,8 @@ def test_the_column_called_label_is_the_label_and_stays_it(train, place, lockste
     assert mpirun(3, lockstep, "eval", "own.yaml", "--checkpoint", "runs/own", cwd=place, check=True).stdout == told
 
 
-def test_a_run_of_a_lockstep_that_took_the_last_column_keeps_it(train, place):
-    write_table(place / "t.csv", ("target", "a", "b", "kind"), [row[1:] + row[:1] for row in flowers()])
-    assert "label: kind (column 3)" in train(train__max_steps=4, task__label=-1).stderr
-    config = place / "runs/own/config.yaml"
-    lines = [line for line in config.read_text().splitlines() if "normalize_label:" not in line]
-    config.write_text("\n".join(lines).replace('label: "-1"', 'label: ""') + "\n")
-    result = train("--resume", "auto")
-    assert result.returncode == 0 and "going on after step 4" in result.stderr, result.output
-    assert "label: kind (column 3)" in result.stderr and status(place / "runs/own")["attempt"] == 2
-
-
 @pytest.mark.parametrize("header, words", [
     (("mood", "sentence"), "the label column sentence has about one class a row: 82 different ones in 82 rows"),
-    (("class", "label", "sentence"), "the label may be column 'class' or 'label'"),
 ])
 def test_what_cannot_be_the_label_is_said(train, place, header, words):
     rows = [[i % 3] * (len(header) - 1) + [f"sentence {i}"] for i in range(82)]
@@ -96,12 +84,6 @@ def prices(count=300):
 
 def last_epoch(folder):
     return [row for row in metrics(folder) if row["event"] == "epoch"][-1]
-
-
-def test_whole_numbers_of_many_values_are_no_classes(train, place):
-    write_table(place / "t.csv", ("rooms", "age", "price"), prices())
-    result = train()
-    assert result.returncode == 2 and "task.kind: regression" in result.stderr, result.output
 
 
 def test_a_regression_on_large_numbers_learns_at_the_defaults(train, place, lockstep, run, mpirun):
@@ -123,19 +105,6 @@ def test_a_regression_on_large_numbers_learns_at_the_defaults(train, place, lock
     assert sum(errors) / len(errors) < 20_000
 
 
-def test_a_regression_that_was_begun_with_the_numbers_themselves_goes_on_so(train, place):
-    write_table(place / "t.csv", ("rooms", "age", "price"), [(*row[:2], row[2] / 100_000) for row in prices()])
-    settings = {"task__kind": "regression", "task__eval_fraction": 0.5}
-    assert train(train__max_steps=10, task__normalize_label="none", **settings).returncode == 0
-    config = place / "runs/own/config.yaml"
-    config.write_text("\n".join(line for line in config.read_text().splitlines() if "normalize_label:" not in line) + "\n")
-    result = train("--resume", "auto", **settings)
-    assert result.returncode == 0 and "going on after step 10" in result.stderr, result.output
-    last = last_epoch(place / "runs/own")
-    assert last["mse"] == pytest.approx(last["eval_loss"], rel=1e-6)
-    assert chosen(place / "runs/own", "normalize_label") == "none"
-
-
 def passengers(count=60):
     draw = random.Random(3)
     for i in range(1, count + 1):
@@ -144,19 +113,6 @@ def passengers(count=60):
 
 
 PASSENGERS = ("id", "sex", "age", "deck", "name", "survived")
-
-
-def test_a_label_of_another_name_in_front_is_asked_for(train, place):
-    write_table(place / "t.csv", ("species", "a", "b", "c"), flowers())
-    result = train()
-    assert result.returncode == 2 and "the label is taken to be c, the last column, and task.label names another" in result.stderr, result.output
-
-
-def test_an_evaluation_file_needs_no_ignored_column(train, place):
-    write_table(place / "t.csv", ("id", "a", "b", "label"), [(i, i % 7, i % 5, "xy"[i % 2]) for i in range(40)])
-    write_table(place / "e.csv", ("a", "b", "label"), [(i % 7, i % 5, "xy"[i % 2]) for i in range(10)])
-    result = train(task__ignore="[id]", task__eval_file="e.csv")
-    assert result.returncode == 0, result.output
 
 
 def test_one_error_names_all_that_is_no_number_and_what_to_do(train, place, mpirun, lockstep):
@@ -191,3 +147,29 @@ def test_cells_without_a_value_are_left_out_or_filled_in(rule, said, train, plac
     result = run(lockstep, "predict", *words, "--input", "new.csv", cwd=place)
     assert (result.returncode == 0) == (rule == "mean"), result.output
     assert rule == "mean" or "predict answers every row" in result.stderr
+
+
+@pytest.mark.full
+def test_a_run_of_a_lockstep_that_took_the_last_column_keeps_it(train, place):
+    write_table(place / "t.csv", ("target", "a", "b", "kind"), [row[1:] + row[:1] for row in flowers()])
+    assert "label: kind (column 3)" in train(train__max_steps=4, task__label=-1).stderr
+    config = place / "runs/own/config.yaml"
+    lines = [line for line in config.read_text().splitlines() if "normalize_label:" not in line]
+    config.write_text("\n".join(lines).replace('label: "-1"', 'label: ""') + "\n")
+    result = train("--resume", "auto")
+    assert result.returncode == 0 and "going on after step 4" in result.stderr, result.output
+    assert "label: kind (column 3)" in result.stderr and status(place / "runs/own")["attempt"] == 2
+
+
+@pytest.mark.full
+def test_a_regression_that_was_begun_with_the_numbers_themselves_goes_on_so(train, place):
+    write_table(place / "t.csv", ("rooms", "age", "price"), [(*row[:2], row[2] / 100_000) for row in prices()])
+    settings = {"task__kind": "regression", "task__eval_fraction": 0.5}
+    assert train(train__max_steps=10, task__normalize_label="none", **settings).returncode == 0
+    config = place / "runs/own/config.yaml"
+    config.write_text("\n".join(line for line in config.read_text().splitlines() if "normalize_label:" not in line) + "\n")
+    result = train("--resume", "auto", **settings)
+    assert result.returncode == 0 and "going on after step 10" in result.stderr, result.output
+    last = last_epoch(place / "runs/own")
+    assert last["mse"] == pytest.approx(last["eval_loss"], rel=1e-6)
+    assert chosen(place / "runs/own", "normalize_label") == "none"

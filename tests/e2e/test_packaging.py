@@ -1,11 +1,8 @@
-"""packaging/: as much of the Spack recipe and of the Apptainer definition as can be tried without either."""
+"""packaging/: as much of the recipes and of the Apptainer definition as can be tried without Spack, EasyBuild, conda and Apptainer."""
 
-import contextlib
 import pathlib
 import re
 import shutil
-import sys
-import types
 
 import pytest
 from conftest import SOURCE
@@ -16,78 +13,7 @@ RECIPE = SOURCE / "packaging/spack/packages/lockstep/package.py"
 DEFINITION = SOURCE / "packaging/apptainer/lockstep.def"
 
 
-# --- Spack: the recipe runs against a stand-in that writes down what it is told ------------------------------------------
-class Spec:
-    """A spec that satisfies what it was made of; each package of it lies in /spack/NAME."""
-
-    def __init__(self, *words):
-        self.words = words
-
-    def satisfies(self, word):
-        return word in self.words
-
-    def __getitem__(self, name):
-        return types.SimpleNamespace(prefix=f"/spack/{name}", mpicc="/spack/mpi/bin/mpicc")
-
-
-def recipe(monkeypatch):
-    """The class of the recipe, and its directives: name -> [arguments]."""
-    told = {name: [] for name in ("version", "variant", "depends_on", "conflicts", "license", "generator")}
-    directives = {name: lambda *args, _name=name, **how: told[_name].append((*args, how)) for name in told}
-    names = {"spack": {}, "spack.package": {**directives, "join_path": pathlib.Path, "which": shutil.which,
-                                                   "when": contextlib.nullcontext},
-             "spack_repo.builtin.build_systems.cmake": {
-                 "CMakePackage": type("CMakePackage", (), {"define": lambda _, name, value: f"-D{name}={value}"}),
-                 "generator": directives["generator"]},
-             "spack_repo.builtin.build_systems.cuda": {
-                 "CudaPackage": type("CudaPackage", (), {"cuda_arch_values": ("80", "90")})}}
-    for name, content in names.items():
-        module = types.ModuleType(name)
-        module.__dict__.update(content)
-        monkeypatch.setitem(sys.modules, name, module)
-    for name in ("spack_repo", "spack_repo.builtin", "spack_repo.builtin.build_systems"):
-        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
-    content = {"__file__": str(RECIPE), "__name__": "recipe"}
-    exec(compile(RECIPE.read_text(), RECIPE, "exec"), content)
-    return content["Lockstep"], told
-
-
-def test_spacks_recipe_has_what_bootstrap_would_bring(monkeypatch):
-    _, told = recipe(monkeypatch)
-    has = {re.match(r"[\w-]+", words[0]).group(0) for words in told["depends_on"]}
-    has |= {"gcc", "git", "ninja", "pkgconf", "openmpi", "python"}  # a compiler, a generator, virtual ones; a checkout
-    has |= {"ccache"}  # of no use where each build begins in an empty place
-    has |= {"zlib"} if "zlib-api" in has else set()
-    rows = [line.split("\t") for line in (SOURCE / "scripts/packages.tsv").read_text().splitlines() if line[0] != "#"]
-    wanted = {re.match(r"[\w-]+", row[5]).group(0) for row in rows if row[1] in ("build", "extra")}
-    assert wanted - has == set()
-    torch = next(words[0] for words in told["depends_on"] if words[0].startswith("py-torch@"))
-    oldest = re.search(r"set\(LIBTORCH_OLDEST ([\d.]+)\)", (SOURCE / "cmake/FindLibtorch.cmake").read_text()).group(1)
-    assert torch.split()[0].partition("@")[2] == oldest + ":"
-
-
-@pytest.mark.parametrize("words", [(), ("+cuda", "+tests", "+mpi")])
-def test_spacks_recipe_gives_cmake_words_that_it_knows(words, monkeypatch):
-    package, _ = recipe(monkeypatch)
-    package.spec = Spec(*words)
-    known = "".join(path.read_text() for path in [SOURCE / "CMakeLists.txt", *(SOURCE / "cmake").glob("*.cmake")])
-    given = dict(word[2:].split("=", 1) for word in package().cmake_args())
-    assert given["LIBTORCH_ROOT"] == "/spack/py-torch"
-    for part in ("CUDA", "TESTS"):
-        assert given[f"LOCKSTEP_{part}"] == ("ON" if words else "OFF")
-    assert ("NCCL_ROOT" in given) == bool(words)
-    assert ("MPI_C_COMPILER" in given, "CMAKE_DISABLE_FIND_PACKAGE_MPI" in given) == (bool(words), not words)
-    assert given["CMAKE_CXX_FLAGS_RELEASE"] in (SOURCE / "CMakePresets.json").read_text()
-    parts = re.search(r"foreach\(part ([A-Z ]+)\)", known).group(1).split()
-    of_cmakes_own = {"MPI_C_COMPILER", "CMAKE_DISABLE_FIND_PACKAGE_MPI", "CMAKE_CXX_FLAGS", "CMAKE_CXX_FLAGS_RELEASE"}
-    assert set(given) - of_cmakes_own - {f"LOCKSTEP_{part}" for part in parts} <= set(re.findall(r"\w+", known))
-
-
-def test_spacks_recipe_takes_the_sources_that_it_lies_in(monkeypatch):
-    assert recipe(monkeypatch)[0].git == SOURCE.as_uri()
-
-
-# --- EasyBuild and conda: what they name, and what they tell CMake --------------------------------------------------------
+# what the recipes call the libraries that bootstrap brings by Spack's names, and what they tell CMake
 OTHER_NAMES = {"nlohmann-json": "nlohmann_json", "boost": "libboost-devel", "hwloc": "libhwloc"}  # conda's; EasyBuild's but for case
 
 
@@ -105,6 +31,15 @@ def known_to_cmake():
     known = "".join(path.read_text() for path in [SOURCE / "CMakeLists.txt", *(SOURCE / "cmake").glob("*.cmake")])
     parts = re.search(r"foreach\(part ([A-Z ]+)\)", known).group(1).split()
     return set(re.findall(r"\w+", known)) | {f"LOCKSTEP_{part}" for part in parts} | {"CMAKE_CXX_FLAGS", "CMAKE_CXX_FLAGS_RELEASE"}
+
+
+def test_spacks_recipe_has_what_bootstrap_would_bring():
+    text = RECIPE.read_text()
+    has = set(re.findall(r'depends_on\("([\w-]+)', text)) | {"zlib"}  # which Spack calls zlib-api
+    assert libraries() - has == set()
+    assert set(re.findall(r'self\.define\("(\w+)"', text)) - {"MPI_C_COMPILER", "CMAKE_DISABLE_FIND_PACKAGE_MPI"} <= known_to_cmake()
+    found = (SOURCE / "cmake/FindLibtorch.cmake").read_text()
+    assert f'"py-torch@{re.search(r"set.LIBTORCH_OLDEST ([0-9.]+)", found).group(1)}: ' in text
 
 
 @pytest.mark.parametrize("cuda", [False, True], ids=["cpu", "cuda"])
@@ -140,16 +75,18 @@ def sections(definition=DEFINITION):
     return dict(zip(parts[1::2], parts[2::2]))
 
 
-@pytest.mark.parametrize("name", ["lockstep.def", "wheel.def"])
-def test_apptainers_sections_are_sound_shell(name, run, tmp_path):
+@pytest.mark.full
+def test_apptainers_sections_are_sound_shell(run, tmp_path):
     if not shutil.which("shellcheck"):
         pytest.skip("no shellcheck")
-    of_file = sections(DEFINITION.parent / name)
-    for part in ("post", "environment", "runscript", "test"):
-        (tmp_path / part).write_text("#!/bin/sh\n" + of_file[part].replace("{{ wheels }}", "$wheels"))
-        run("shellcheck", "--exclude=SC2154", tmp_path / part, check=True)  # wheels comes from outside
+    for name in ("lockstep.def", "wheel.def"):
+        of_file = sections(DEFINITION.parent / name)
+        for part in ("post", "environment", "runscript", "test"):
+            (tmp_path / part).write_text("#!/bin/sh\n" + of_file[part].replace("{{ wheels }}", "$wheels"))
+            run("shellcheck", "--exclude=SC2154", tmp_path / part, check=True)  # wheels comes from outside
 
 
+@pytest.mark.full
 def test_apptainer_copies_all_that_cmake_wants(build_dir, run, tmp_path):
     source = tmp_path / "source"
     source.mkdir()
@@ -169,6 +106,7 @@ def test_apptainer_copies_all_that_cmake_wants(build_dir, run, tmp_path):
         assert pathlib.Path(path).exists(), path
 
 
+@pytest.mark.full
 def test_apptainers_image_would_run_train_and_test_itself(installed, run, tmp_path):
     """What its scripts do, with an ordinary install in the place of /opt/lockstep."""
     script = tmp_path / "script"

@@ -1,7 +1,8 @@
 """DDP against Python's, bit for bit: the same cases under both, on the same wheel, every float compared.
 
 tests/parity/cases.txt lists the cases; parity_peer (C++) and peer.py (Python) each run a whole world's list in
-one go and write losses, parameters and buffers of every rank. At world 4 Python is started by torchrun.
+one go and write losses, parameters and buffers of every rank. At world 4 Python is started by torchrun. Only cases that
+were selected are run.
 """
 
 import functools
@@ -19,6 +20,18 @@ pytestmark = pytest.mark.about("parallel")
 PARITY = SOURCE / "tests/parity"
 CASES = PARITY / "cases.txt"
 WORLDS = (1, 2, 3, 4)
+# One case for each feature. The others combine features, and run with --full, as do worlds 1 and 4.
+QUICK = {
+    2: """mlp_sgd mlp_adam mlp_adamw cnn_sgd batchnorm batchnorm_local batchnorm_first dropout tied frozen sparse sequence
+          cnn_one_bucket cnn_two_buckets cnn_many_buckets cnn_cap_list cnn_batched cnn_lazy bucket_view branch
+          branch_accumulate outputs skip_unused static accumulate last_batch join join_bn join_remaining
+          hook_builtin hook_fp16 hook_bf16 hook_user powersgd powersgd_rank4_qr
+          powersgd_batched""".split(),
+    3: "mlp_sgd cnn_many_buckets branch join hook_bf16 powersgd".split(),
+}
+SHOWN = ("cnn_one_bucket", "cnn_two_buckets", "cnn_many_buckets", "mlp_adam", "mlp_adamw")  # by the tests below the cases
+BACKENDS = {"gloo": ["mlp_sgd", "batchnorm", "branch", "sparse", "hook_fp16"],
+            "mpi": ["mlp_sgd", "batchnorm", "branch", "join", "hook_fp16"]}
 SINCE = {"skip_unused": (2, 8), "cap_list": (2, 11), "batched_copy": (2, 12), "forward_sync": (2, 13),
          "lazy": (2, 15)}  # the libtorch that these came with
 
@@ -42,12 +55,12 @@ def cases(world, backend="gloo"):
             if str(world) in case["worlds"].split(",") and case.get("backends", backend) == backend]
 
 
-def run_python(python, world, out, case_file=CASES, **env):
+def run_python(python, world, out, case_file):
     """One Python process a rank, meeting in a file."""
     out.mkdir(parents=True)
     logs = [(out / f"log.{rank}").open("w+") for rank in range(world)]
     ranks = [start_process([python, PARITY / "peer.py", case_file, out, out / "store"],
-                           env={"RANK": rank, "WORLD_SIZE": world, **env}, stdout=log, stderr=log)
+                           env={"RANK": rank, "WORLD_SIZE": world}, stdout=log, stderr=log)
              for rank, log in enumerate(logs)]
     try:
         failed = [rank for rank, process in enumerate(ranks) if process.wait(timeout=PATIENCE) != 0]
@@ -63,7 +76,7 @@ def run_torchrun(python, world, out, case_file):
                 env={"GLOO_SOCKET_IFNAME": "lo"}, check=True)
 
 
-def run_cpp(build_dir, mpiexec, world, out, backend="shared", case_file=CASES):
+def run_cpp(build_dir, mpiexec, world, out, backend, case_file):
     peer = build_dir / "bin/parity_peer"
     if not peer.exists():
         pytest.fail(f"{peer} is not built")
@@ -71,25 +84,28 @@ def run_cpp(build_dir, mpiexec, world, out, backend="shared", case_file=CASES):
 
 
 @pytest.fixture(scope="module")
-def runs(build_dir, python, mpiexec, tmp_path_factory):
+def runs(request, build_dir, python, mpiexec, tmp_path_factory):
     """runs(world, kind) -> the folder with that side's results, run once and shared by the tests."""
     home = tmp_path_factory.mktemp("parity")
+    asked = {2: set(SHOWN)}  # by world
+    for item in request.session.items:
+        if item.path == request.path and hasattr(item, "callspec"):
+            asked.setdefault(item.callspec.params.get("world", 2), set()).add(item.callspec.params["name"])
 
-    def lines_for(backend):
-        """The case file without the cases that this backend cannot run."""
-        names, chosen, newer = cases(2, backend), home / f"cases.{backend}", too_new(build_dir)
-        chosen.write_text("\n".join(line for line in CASES.read_text().splitlines() if line.split()[:1]
-                                    and line.split()[0] not in newer
-                                    and (backend != "mpi" or line.split()[0] in names)))
+    def lines_for(world, backend):
+        """The case file with only the cases that were asked for and that this backend can run."""
+        names = set(BACKENDS.get(backend, asked[world])) & set(cases(world, backend)) - too_new(build_dir)
+        chosen = home / f"cases.{backend}.{world}"
+        chosen.write_text("\n".join(line for line in CASES.read_text().splitlines() if names & set(line.split()[:1])))
         return chosen
 
     @functools.cache
     def folder(world, kind):
         out = home / f"{kind}.{world}"
         if kind == "python":
-            (run_torchrun if world == 4 else run_python)(python, world, out, case_file=lines_for("gloo"))
+            (run_torchrun if world == 4 else run_python)(python, world, out, case_file=lines_for(world, "shared"))
         else:
-            run_cpp(build_dir, mpiexec, world, out, backend=kind, case_file=lines_for(kind))
+            run_cpp(build_dir, mpiexec, world, out, backend=kind, case_file=lines_for(world, kind))
         return out
     yield folder
     shutil.rmtree(home, ignore_errors=True)
@@ -109,7 +125,9 @@ def difference(ours: pathlib.Path, theirs: pathlib.Path):
     return f"{(a != b).sum()} of {a.size} numbers differ, by {numpy.nanmax(numpy.abs(a - b))} at most"
 
 
-@pytest.mark.parametrize("world,name", [(world, name) for world in WORLDS for name in cases(world)])
+@pytest.mark.parametrize("world,name", [
+    pytest.param(world, name, marks=() if name in QUICK.get(world, ()) else pytest.mark.full)
+    for world in WORLDS for name in cases(world)])
 def test_equals_python(runs, world, name, build_dir):
     if name in too_new(build_dir):
         pytest.skip("this libtorch does not have what the case asks for")
@@ -122,7 +140,7 @@ def test_equals_python(runs, world, name, build_dir):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("backend, name", [(backend, name) for backend in ("gloo", "mpi") for name in cases(2, backend)])
+@pytest.mark.parametrize("backend, name", [(backend, name) for backend, names in BACKENDS.items() for name in names])
 def test_each_backend_has_the_same_bits_at_world_2(runs, backend, name, build_dir):
     """Two numbers have one sum whatever the order."""
     if name in too_new(build_dir):
@@ -133,21 +151,16 @@ def test_each_backend_has_the_same_bits_at_world_2(runs, backend, name, build_di
 
 def test_buckets_are_one_two_and_many(runs):
     counts = {name: len((runs(2, "shared") / f"{name}.0.txt").read_text().split())
-              for name in ("cnn_one_bucket", "cnn_two_buckets", "cnn_many_buckets")}
+              for name in SHOWN[:3]}
     assert counts["cnn_one_bucket"] == 1
     assert counts["cnn_two_buckets"] == 2
     assert counts["cnn_many_buckets"] > 4
 
 
-def test_comparison_can_fail(build_dir, python, mpiexec, tmp_path):
-    """Another seed on one side has to show in every file, and so does one flipped bit."""
-    few = tmp_path / "cases.txt"
-    few.write_text("mlp model=mlp steps=2 worlds=2\n")
-    run_python(python, 2, tmp_path / "python", case_file=few, SEED_SHIFT=1)
-    run_cpp(build_dir, mpiexec, 2, tmp_path / "cpp", case_file=few)
-    for rank in range(2):
-        ours = tmp_path / f"cpp/mlp.{rank}.bin"
-        assert "numbers differ" in difference(ours, tmp_path / f"python/mlp.{rank}.bin")
+def test_comparison_can_fail(runs, tmp_path):
+    """Another case's results differ, and one flipped bit shows."""
+    ours = runs(2, "shared") / "mlp_adam.0.bin"
+    assert "numbers differ" in difference(ours, runs(2, "shared") / "mlp_adamw.0.bin")
     flipped = bytearray(ours.read_bytes())
     flipped[-4] ^= 1
     (tmp_path / "flipped.bin").write_bytes(flipped)

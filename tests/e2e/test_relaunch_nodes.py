@@ -1,9 +1,9 @@
 """Runs that survive their nodes, on a real Slurm of three and on the stand-in for PBS: docs/elastic.md."""
 
 import pytest
-from cluster_kit import first_steps, go_on, runs, start_lab, told, wait_at, waiting_program
+from cluster_kit import go_on, start_lab, wait_at, waiting_program
 from cluster_kit import reference, site, wait_at_step, work  # noqa: F401  (fixtures)
-from pbs_kit import DDP as DDP_PBS, LASTING_SHELL, ended, log_of as pbs_log, submitted
+from pbs_kit import DDP as DDP_PBS, ended, log_of as pbs_log, submitted
 from process_kit import wait_for
 from relaunch_kit import break_run, logged_once, ranks_on, repair, same_bits, sets
 from slurm_kit import DDP, finished, log_of
@@ -38,7 +38,7 @@ def environment(usual_environment, lockstep, work, wait_at_step):  # noqa: F811
     go_on(work)
 
 
-@pytest.mark.parametrize("how", ["node", "cut"])
+@pytest.mark.parametrize("how", ["node", pytest.param("cut", marks=pytest.mark.full)])
 def test_the_rest_of_the_nodes_go_on(how, lab, sbatch, work, lockstep, reference):  # noqa: F811
     job = sbatch(*THREE, DDP, "quick.yaml", *sets(STEPS))
     broken = break_run(lab, work, job, how, "n3", BREAK)
@@ -56,8 +56,7 @@ def test_the_rest_of_the_nodes_go_on(how, lab, sbatch, work, lockstep, reference
 
 
 @pytest.mark.parametrize("who, node", [
-    pytest.param("rank", "n2", marks=pytest.mark.full),  # as on PBS
-    ("first rank", "n1"), ("carrier", "n2")])
+    ("first rank", "n1"), pytest.param("carrier", "n2", marks=pytest.mark.full)])
 def test_a_rank_that_dies_alone_is_started_again_on_the_same_nodes(who, node, lab, sbatch, work, lockstep, reference, tmp_path):  # noqa: F811
     record = tmp_path / "record"
     job = sbatch(*THREE, DDP, "quick.yaml", *sets(STEPS), env={"LOCKSTEP_RECORD": str(record)})
@@ -70,6 +69,7 @@ def test_a_rank_that_dies_alone_is_started_again_on_the_same_nodes(who, node, la
     assert not list(work.glob(".lockstep-*"))
 
 
+@pytest.mark.full
 def test_a_spare_node_takes_the_place_of_one_that_died(lab, sbatch, work, lockstep, reference):  # noqa: F811
     """Four ranks on two nodes of three, by two processes a node: the fifth and the sixth carry none."""
     job = sbatch("--nodes=3", "--ntasks-per-node=2", DDP, "quick.yaml", *sets(STEPS))
@@ -83,32 +83,6 @@ def test_a_spare_node_takes_the_place_of_one_that_died(lab, sbatch, work, lockst
         repair(lab, "n2", "node")
 
 
-def test_without_as_world_the_job_fails_as_before_and_says_what_would_help(lab, sbatch, work):  # noqa: F811
-    job = sbatch(*THREE, DDP, "quick.yaml", *sets(STEPS, as_world=0))
-    break_run(lab, work, job, "rank", "n2", BREAK)
-    state = lab.wait(job)
-    assert (state["JobState"], state["ExitCode"]) == ("FAILED", "1:0")
-    log = log_of(work, job)
-    assert "with train.as_world the ranks would have been started again" in log and "relaunch 1" not in log, log
-
-
-def test_another_number_of_nodes_goes_on(lab, sbatch, work, lockstep, reference):  # noqa: F811
-    """An allocation that comes back smaller, and then larger."""
-    words = sets(STEPS)
-    for nodes, steps in (("3", 40), ("1-2", 80), ("2-3", STEPS)):
-        if steps < STEPS:
-            wait_at(work, steps)
-        job = sbatch(f"--nodes={nodes}", "--ntasks-per-node=1", DDP, "quick.yaml", *words, env={"LOCKSTEP_MAX_RESTARTS": "0"})
-        if steps < STEPS:
-            first_steps(work, steps)
-            told(lab, f"SLURM_JOB_ID={job}", ["scancel", "-s", "USR1", job], work)
-            assert lab.wait(job)["ExitCode"] == "75:0", log_of(work, job)
-        else:
-            finished(lab, work, job)
-    (run,) = runs(work)
-    assert same_bits(lockstep, run, reference, *words) and logged_once(run, STEPS)
-
-
 @pytest.fixture
 def qsub(pbs, work, site, environment):  # noqa: F811
     def submit(select, *more, **variables):
@@ -117,8 +91,7 @@ def qsub(pbs, work, site, environment):  # noqa: F811
     return submit
 
 
-@pytest.mark.parametrize("how, said", [("node", "node n3 does not answer; going on with 2 nodes after step "),
-                                       pytest.param("cut", "node n3 does not answer; going on with 2 nodes after step ",
+@pytest.mark.parametrize("how, said", [pytest.param("node", "node n3 does not answer; going on with 2 nodes after step ",
                                                     marks=pytest.mark.full),  # as on Slurm
                                        ("rank", "going on with the same 3 nodes after step ")])
 def test_the_same_on_pbs(how, said, pbs, qsub, work, lockstep, reference):  # noqa: F811
@@ -130,15 +103,3 @@ def test_the_same_on_pbs(how, said, pbs, qsub, work, lockstep, reference):  # no
         assert same_bits(lockstep, broken.run, reference, *sets(STEPS)) and logged_once(broken.run, STEPS)
     finally:
         repair(pbs, "n3", how)
-
-
-def test_a_smaller_chunk_of_pbs_goes_on(pbs, qsub, work, lockstep, reference):  # noqa: F811
-    job = qsub("select=3:ncpus=1:mpiprocs=1", *LASTING_SHELL, LOCKSTEP_MAX_RESTARTS="0")
-    first_steps(work, BREAK)
-    told(pbs, f"PBS_JOBID={job}", ["qsig", "-s", "USR1", job], work)
-    assert ended(pbs, job) == 75, pbs_log(work, job)
-    assert ended(pbs, qsub("select=2:ncpus=1:mpiprocs=1")) == 0
-    (run,) = runs(work)
-    assert same_bits(lockstep, run, reference, *sets(STEPS)) and logged_once(run, STEPS)
-
-

@@ -8,7 +8,7 @@ import pytest
 
 from browser_kit import chromium, measured  # noqa: F401
 from conftest import JOB_LIBRARY, SOURCE, run_process
-from train_kit import ANY_CPU, PIMA, status, write_config, write_small_mnist
+from train_kit import ANY_CPU, PIMA, write_config, write_small_mnist
 
 pytestmark = pytest.mark.about("report", "plot")
 
@@ -33,23 +33,24 @@ def mnist(lockstep, mpiexec, tmp_path_factory):
     return place / "runs/mnist"
 
 
-def test_the_page_needs_nothing_else(mnist):
+def test_the_page_has_every_part_and_needs_nothing_else(mnist):
     html = (mnist / "report.html").read_text()
     assert "default-src &#39;none&#39;" in html or "default-src 'none'" in html
     assert not re.search(r"<script|<link|<iframe|@import|url\(", html)
     assert all(uri.startswith("data:image/bmp;base64,") for uri in re.findall(r'src="([^"]*)"', html))
     assert set(re.findall(r"https?://[^\"' <]*", html)) == {"http://www.w3.org/2000/svg"}
-
-
-def test_every_part_is_there(mnist):
-    html = (mnist / "report.html").read_text()
     headings = re.findall(r"<h2>([^<]*)</h2>", html)
     assert headings == ["Result", "Curves", "Evaluation", "Phases", "Time line", "Stops and restarts", "Config"]
     for words in ("finished all epochs", ">Loss<", ">Accuracy<", ">Learning rate<", ">Speed<", "rank 0, forward:", "all-reduce: "):
         assert words in html, words
+    attempt, = json.loads((mnist / "report.json").read_text())["attempts"]
+    assert (attempt["number"], attempt["state"], attempt["world"], attempt["step"]) == (1, "done", 2, 4)
+    assert len(attempt["hosts"]) == 2 and attempt["program"] and attempt["libtorch"] and attempt["began"] <= attempt["ended"]
+    names, ranks = attempt["phases"]["names"], attempt["phases"]["ranks"]
+    assert names[:3] == ["data", "forward", "backward"] and len(ranks) == 2 and all(rank[1] > 0 for rank in ranks)
 
 
-@pytest.mark.parametrize("width", [360, 400, 800, 1400])
+@pytest.mark.parametrize("width", [360, pytest.param(800, marks=pytest.mark.full), 1400])
 def test_pictures_are_whole_and_their_text_is_read(width, mnist, chromium, tmp_path):  # noqa: F811
     seen = measured(chromium, mnist / "report.html", width, tmp_path)
     assert seen["width"] == width and seen["page"] <= width
@@ -63,7 +64,6 @@ def test_pictures_are_whole_and_their_text_is_read(width, mnist, chromium, tmp_p
 
 def test_the_worst_samples_are_the_worst(mnist, lockstep, run):
     """As Python finds them in the checkpoint: the same samples, the same losses, the same pixels."""
-    torch = pytest.importorskip("torch")
     np = pytest.importorskip("numpy")
     facts = json.loads((mnist / "report.json").read_text())
     worst = facts["evaluation"]["worst"]
@@ -81,15 +81,6 @@ def test_the_worst_samples_are_the_worst(mnist, lockstep, run):
         assert sample["shape"] == [1, 28, 28] and sample["truth"] == labels[sample["sample"]]
         assert np.abs(np.frombuffer(bytes.fromhex(sample["pixels"]), np.uint8).reshape(28, 28) - stretched).max() <= 1
         assert 0 < sample["probability"] <= 1 and sample["loss"] > 0
-    assert torch is not None
-
-
-def test_attempts_hosts_and_versions_are_kept(mnist):
-    attempt, = json.loads((mnist / "report.json").read_text())["attempts"]
-    assert (attempt["number"], attempt["state"], attempt["world"], attempt["step"]) == (1, "done", 2, 4)
-    assert len(attempt["hosts"]) == 2 and attempt["program"] and attempt["libtorch"] and attempt["began"] <= attempt["ended"]
-    names, ranks = attempt["phases"]["names"], attempt["phases"]["ranks"]
-    assert names[:3] == ["data", "forward", "backward"] and len(ranks) == 2 and all(rank[1] > 0 for rank in ranks)
 
 
 def test_a_run_that_goes_on_keeps_its_earlier_attempts(lockstep, run, tmp_path):
@@ -108,33 +99,11 @@ def test_a_run_that_goes_on_keeps_its_earlier_attempts(lockstep, run, tmp_path):
     assert [one["number"] for one in json.loads((folder / "report.json").read_text())["attempts"]] == [4]
 
 
-def test_a_failed_run_is_told(lockstep, run, tmp_path):
-    config = write_config(tmp_path, PIMA)
-    run(lockstep, "train", config, "--set", "optim.name=sgd", "--set", "optim.lr=1e38", "--set", "train.epochs=30",
-        cwd=tmp_path, env=ANY_CPU)
-    assert status(tmp_path / "runs/pima")["state"] == "failed"
-    result = run(lockstep, "report", "runs/pima", "--out", "page.html", cwd=tmp_path, check=True)
-    assert result.stdout.strip() == "page.html"
-    assert ">failed: " in (tmp_path / "page.html").read_text()
-
-
 def test_runs_that_lockstep_0_1_left_are_read(lockstep, run, tmp_path):
     folders = sorted((SOURCE / "tests/fixtures/before-0.2/runs").iterdir())
     run(lockstep, "report", *folders, "--out", tmp_path / "all.html", check=True)
     html = (tmp_path / "all.html").read_text()
     assert all(folder.name in html for folder in folders) and ">Loss<" in html
-
-
-def test_what_is_no_run_is_refused(lockstep, run, tmp_path):
-    result = run(lockstep, "report", tmp_path)
-    assert result.returncode == 2 and "no run's folder" in result.stderr
-    assert run(lockstep, "report").returncode == 2
-
-
-@pytest.mark.parametrize("out, what", [("nowhere/page.html", "there is no folder"), (".", "a folder is in")])
-def test_a_place_where_no_page_can_be_is_refused(out, what, mnist, lockstep, run, tmp_path):
-    result = run(lockstep, "report", mnist, "--out", out, cwd=tmp_path)
-    assert result.returncode == 2 and what in result.stderr, result.output
 
 
 def test_under_a_launcher_there_is_one_report(mnist, lockstep, mpirun, tmp_path):
@@ -163,13 +132,10 @@ def fake_sendmail(folder, text='printf "%s\\n" "$@" >"${0%/*}/words"; cat >"${0%
     return f"{folder}:/usr/bin:/bin"
 
 
-def test_a_job_leaves_the_page(end_job, mnist):
+def test_a_job_leaves_the_page_or_mails_it(end_job, mnist, tmp_path):
     (mnist / "report.html").unlink(missing_ok=True)
     assert end_job("leave", code=1).returncode == 1
     assert "</html>" in (mnist / "report.html").read_text()
-
-
-def test_a_job_mails_the_page(end_job, mnist, tmp_path):
     result = end_job("mail:me@example.org", path=fake_sendmail(tmp_path))
     assert result.returncode == 0 and "mailed to me@example.org" in result.stdout
     assert (tmp_path / "words").read_text().split() == ["-i", "--", "me@example.org"]
@@ -179,15 +145,14 @@ def test_a_job_mails_the_page(end_job, mnist, tmp_path):
     assert page.get_payload(decode=True) == (mnist / "report.html").read_bytes()
 
 
-@pytest.mark.parametrize("code", [0, 1, 4])
-def test_no_trouble_with_the_report_changes_the_jobs_status(code, end_job, tmp_path):
+def test_no_trouble_with_the_report_changes_the_jobs_status(end_job, tmp_path):
     broken = fake_sendmail(tmp_path, "exit 75")
-    assert end_job("mail:me@example.org", code=code, path=broken).returncode == code
-    result = end_job("leave", code=code, folder=tmp_path / "gone")
-    assert result.returncode == code and "no report" in result.stdout
+    assert end_job("mail:me@example.org", code=4, path=broken).returncode == 4
+    result = end_job("leave", code=4, folder=tmp_path / "gone")
+    assert result.returncode == 4 and "no report" in result.stdout
 
 
-@pytest.mark.parametrize("word", ["yes", "mail:", "mail:-oQ/tmp x", "mail:a@b\nBcc: c@d"])
-def test_a_word_that_means_nothing_is_refused_at_once(word, end_job):
-    result = end_job(word)
-    assert result.returncode == 2 and "leave or mail:ADDRESS is wanted" in result.stderr
+def test_a_word_that_means_nothing_is_refused_at_once(end_job):
+    for word in ("yes", "mail:", "mail:-oQ/tmp x", "mail:a@b\nBcc: c@d"):
+        result = end_job(word)
+        assert result.returncode == 2 and "leave or mail:ADDRESS is wanted" in result.stderr, word

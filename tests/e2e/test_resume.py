@@ -10,7 +10,7 @@ import pytest
 
 from conftest import members, run_process
 from process_kit import PATIENCE
-from train_kit import (MNIST, PIMA, assert_same_run, assert_same_tensors, checkpoints, metrics, newest, sets, status,
+from train_kit import (MNIST, PIMA, assert_same_run, assert_same_tensors, checkpoints, newest, sets, status,
                        write_config, write_small_mnist)
 
 pytestmark = pytest.mark.about("loop", "checkpoint")
@@ -80,9 +80,9 @@ def test_killed_at_random_moments(unbroken, lockstep, mpiexec, start, tmp_path):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("seed", range(14))
+@pytest.mark.parametrize("seed", range(4))
 def test_killed_at_many_random_moments(seed, unbroken, lockstep, mpiexec, start, tmp_path):
-    """56 kills; odd seeds write a checkpoint at each step, so that most kills come during a write."""
+    """16 kills; odd seeds write a checkpoint at each step, so that most kills come during a write."""
     words = LONG + (sets(checkpoint__every_steps=1) if seed % 2 else [])
     kill_and_resume(lockstep, mpiexec, start, tmp_path, words, kills=4, seed=seed)
     assert_same_run(unbroken, tmp_path / "runs/pima")
@@ -97,7 +97,7 @@ def test_a_stop_inside_an_epoch_is_exact(unbroken, stopped_inside_an_epoch, lock
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("stop, hook", [(1, "none"), (4, "none"), (4, "powersgd")])
+@pytest.mark.parametrize("stop, hook", [(1, "none"), pytest.param(4, "powersgd", marks=pytest.mark.full)])
 def test_resume_beyond_two_ranks_is_exact(stop, hook, small_mnist, lockstep, mpiexec, mpirun, once, tmp_path):
     """gloo's order of summation depends on a gradient's place in its bucket, and DDP finds its buckets in the first
     step: the checkpoint has to bring them. What PowerSGD keeps from step to step, too."""
@@ -121,23 +121,11 @@ POWERSGD = sets(ddp__comm_hook="powersgd", ddp__options__start_powerSGD_iter=2, 
                 data__batch_size=16)
 
 
-def test_powersgd_goes_on_alone_over_several_buckets(lockstep, run, tmp_path):
-    """What it keeps is kept by buckets, which one rank has, too."""
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    for folder, stops in ((whole, [8]), (cut, [4, 8])):
-        folder.mkdir()
-        config = write_config(folder, PIMA)
-        for stop in stops:
-            run(lockstep, "train", config, *POWERSGD, *sets(train__max_steps=stop), "--resume", "auto", cwd=folder,
-                env={"MASTER_ADDR": "127.0.0.1"}, check=True)
-    assert_same_run(whole / "runs/pima", cut / "runs/pima")
-
-
 @pytest.mark.mpi
 @pytest.mark.parametrize("ranks, before, after, said", [
     (2, {"ddp__bucket_cap_mb": 0.005}, {"ddp__bucket_cap_mb": 0.02}, "what it kept is of other buckets of gradients than now"),
-    (4, {"parallel__pipeline": 2}, {"parallel__pipeline": 1}, "the ranks share the model in another way than before"),
-    (2, {}, {"ddp__options__matrix_approximation_rank": 2}, "what it kept is of other buckets of gradients than now")])
+    pytest.param(4, {"parallel__pipeline": 2}, {"parallel__pipeline": 1}, "the ranks share the model in another way than before",
+                 marks=pytest.mark.full)])
 def test_powersgd_that_finds_other_buckets_begins_afresh_and_says_so(ranks, before, after, said, lockstep, mpirun, tmp_path):
     config = write_config(tmp_path, PIMA)
     words = [*POWERSGD, *sets(model__hidden="[64,64]", run__dir=tmp_path / "runs")]
@@ -157,17 +145,6 @@ def test_damaged_checkpoints_are_passed_over(unbroken, stopped_inside_an_epoch, 
     result = mpirun(2, lockstep, "train", config, *LONG, "--resume", "auto", cwd=tmp_path, check=True)
     assert last.name in result.stderr and before.name in result.stderr, result.stderr
     assert_same_run(unbroken, folder)
-
-
-@pytest.mark.mpi
-def test_resume_at_another_world_size(stopped_inside_an_epoch, lockstep, mpirun, tmp_path):
-    config, folder = stopped_inside_an_epoch
-    result = mpirun(3, lockstep, "train", config, *LONG, "--resume", "auto", cwd=tmp_path, check=True)
-    assert "bits will differ" in result.stderr
-    told = status(folder)
-    assert told["state"] == "done" and told["epoch"] == EPOCHS and told["world"] == 3
-    epochs = [line["epoch"] for line in metrics(folder) if line["event"] == "epoch"]
-    assert epochs == list(range(EPOCHS))
 
 
 def test_a_checkpoint_of_another_libtorch_goes_on_and_the_log_says_so(stopped_inside_an_epoch, lockstep, mpirun, tmp_path):
@@ -195,11 +172,7 @@ def test_what_is_not_there_is_refused_before_a_long_load(lockstep, mpirun, tmp_p
     """The data are not there either, and are not what is complained about."""
     config = write_config(tmp_path, PIMA)
     missing = sets(data__root=tmp_path / "no-data")
-    (tmp_path / "loop").symlink_to("loop")
-    (tmp_path / "empty").mkdir()
     for words, said in ((["train", config, "--resume", "nowhere"], "there is no such file or folder"),
-                        (["train", config, "--resume", "loop"], "cannot look there"),
-                        (["train", config, "--resume", "empty"], "this is no run's folder"),
                         (["train", config, "--resume", config], "config.yaml"),
                         (["eval", config, "--checkpoint", "nowhere"], "there is no such file or folder")):
         result = mpirun(2, lockstep, *words, *missing, cwd=tmp_path, quiet=True)
@@ -235,18 +208,17 @@ def test_pythons_checkpoint_goes_on(lockstep, run, tmp_path):
     assert_same_tensors(there["model"], unbroken_here["model"])
 
 
-def test_more_epochs(unbroken, lockstep, mpirun, tmp_path):
+@pytest.mark.full
+def test_a_finished_run_goes_on_with_more_epochs(unbroken, lockstep, mpirun, tmp_path):
     config = write_config(tmp_path, PIMA)
     words = sets(checkpoint__every_steps=7)
     mpirun(2, lockstep, "train", config, *words, *sets(train__epochs=2), "--resume", "auto", cwd=tmp_path, check=True)
     mpirun(2, lockstep, "train", config, *words, *sets(train__epochs=EPOCHS), "--resume", "auto", cwd=tmp_path,
            check=True)
     assert_same_run(unbroken, tmp_path / "runs/pima")
-    result = mpirun(2, lockstep, "train", config, *words, *sets(train__epochs=EPOCHS + 1, train__max_steps=3, optim__lr=0.5),
-                    "--resume", "auto", cwd=tmp_path, check=True)
-    assert "optim.lr" in result.stderr and (tmp_path / "runs/pima-2").exists()
 
 
+@pytest.mark.full
 def test_dropout_draws_the_same_numbers(lockstep, mpirun, tmp_path):
     """A model with dropout, from Python: its random numbers go on where they were."""
     from torch import nn

@@ -1,14 +1,9 @@
 """The optimiser's state shared over the ranks (optim.sharded): the same bits, files and resumes as without."""
 
-import json
-import os
 import re
-import signal
 
 import pytest
 
-from conftest import PATIENT, left_behind, members, run_process
-from process_kit import PATIENCE, wait_for
 from train_kit import MNIST, PIMA, assert_same_tensors, newest, sets, write_config, write_small_mnist
 
 pytestmark = pytest.mark.about("zero")
@@ -42,7 +37,6 @@ CASES = {
     "nesterov over mpi, a branch without gradients": (2, PIMA, sets(
         optim__name="sgd", optim__momentum=0.9, optim__nesterov=True, train__epochs=1, model__name="pima_net_branch",
         ddp__find_unused_parameters=True, launch__backend="mpi")),
-    "more ranks than 64 elements each": (4, PIMA, sets(train__epochs=1, model__name="mlp", model__hidden="[4]")),
 }
 
 
@@ -81,31 +75,6 @@ def test_a_run_goes_on_with_and_without_and_at_another_world(train, tmp_path):
     left = train(3, PIMA, "left", *sets(train__epochs=5), "--resume", file)
     right = train(3, PIMA, "right", *sets(train__epochs=5), "--resume", file, *SHARDED)
     assert_same_state(left, right)
-
-
-def test_it_equals_pythons_zero_redundancy_optimizer(python, source_dir, train, tmp_path):
-    variants = {"zero": dict(task="pima", batch=16, epochs=1, optim="adam", lr=0.001, zero=True)}
-    (tmp_path / "variants.json").write_text(json.dumps(variants))
-    run_process([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2,
-                 source_dir / "tests/e2e/peers/ddp_train.py", "--mnist", write_small_mnist(tmp_path / "mnist", 64, 64),
-                 "--pima", source_dir / "data/pima/pima-indians-diabetes.csv",
-                 "--variants", tmp_path / "variants.json", "--out", tmp_path], check=True)
-    peer = torch.load(tmp_path / "zero.pt", weights_only=True)
-    mine = train(2, PIMA, "mine", *sets(train__epochs=1), *SHARDED)
-    assert_same_tensors(dict(mine["model"]), dict(peer["model"]))
-    assert_same_tensors(mine["optimizer"]["state"], peer["optimizer"]["state"])
-
-
-def test_a_rank_killed_in_the_exchange_is_an_error_of_all(start, mpiexec, lockstep, tmp_path):
-    config = write_config(tmp_path, PIMA)
-    process = start(mpiexec, "-q", "-n", 3, lockstep, "train", config, *sets(train__epochs=100000, train__eval_every=0), *SHARDED,
-                    cwd=tmp_path, env=PATIENT, stdout=open(tmp_path / "out", "w"), stderr=open(tmp_path / "err", "w"))
-    wait_for(lambda: "Epoch 0 |" in (tmp_path / "out").read_text(), what="an epoch")
-    ranks = [pid for pid in members(process) if b"OMPI_COMM_WORLD_RANK=1\0" in open(f"/proc/{pid}/environ", "rb").read()]
-    os.kill(ranks[-1], signal.SIGKILL)
-    assert process.wait(PATIENCE) != 0
-    assert f"rank 1 (host {os.uname().nodename}, pid {ranks[-1]}) has died" in (tmp_path / "err").read_text()
-    assert not left_behind(process)
 
 
 def test_a_dry_run_says_it_too(mpirun, lockstep, source_dir, tmp_path):

@@ -13,10 +13,8 @@ pytestmark = pytest.mark.about("job_scripts")
 
 
 @pytest.mark.parametrize("start, asked, ranks, threads", [
-    ("srun", [], 2, 1), ("srun", ["-n8"], 8, 1), ("srun", ["-n40"], 40, 1), ("srun", ["-N2", "--exclusive"], 64, 1),
-    ("srun", ["-N2", "--exclusive", "-c8"], 8, 8), ("srun", ["-N2", "-n3", "--exclusive"], 3, 16),
-    ("mpirun", ["-N2", "-n3"], 3, 1), ("mpirun", ["-N2", "-n5", "--exclusive"], 5, 10),
-    ("mpirun", ["-N2", "--ntasks-per-node=2"], 4, 1)])
+    ("srun", [], 2, 1), ("srun", ["-N2", "--exclusive", "-c8"], 8, 8), ("srun", ["-N2", "-n3", "--exclusive"], 3, 16),
+    ("mpirun", ["-N2", "-n5", "--exclusive"], 5, 10)])
 def test_directives_do_not_fight_the_command_line(start, asked, ranks, threads, lab, sbatch, work):  # noqa: F811
     """A program that only says who it is, so that many ranks cost nothing."""
     (work / "who").write_text('#!/bin/sh\necho "I am ${OMPI_COMM_WORLD_RANK:-$SLURM_PROCID}, $OMP_NUM_THREADS threads"\n')
@@ -27,21 +25,13 @@ def test_directives_do_not_fight_the_command_line(start, asked, ranks, threads, 
     assert said == sorted(f"I am {rank}, {threads} threads" for rank in range(ranks)), log_of(work, job)
 
 
-@pytest.mark.parametrize("start", ["srun", "mpirun"])
-def test_ranks_of_one_node_listen_on_the_loopback_alone(start, lab, sbatch, work):  # noqa: F811
-    job = sbatch(DDP, "quick.yaml", "--set", f"train.max_steps={ENDLESS}", env={"LOCKSTEP_START": start})
+def test_ranks_of_one_node_listen_on_the_loopback_alone(lab, sbatch, work):  # noqa: F811
+    job = sbatch(DDP, "quick.yaml", "--set", f"train.max_steps={ENDLESS}")
     first_steps(work, 2)
     addresses = [listens_on(pid) for pid in lab.processes("lockstep")]
     lab.run("scancel", job)
     lab.wait(job)
     assert addresses == [{LOOPBACK}] * 2
-
-
-def test_salloc_shell(lab, work, environment, lockstep):  # noqa: F811
-    shell = lab.run("salloc", "-N2", "--ntasks-per-node=2", "srun", str(lockstep), "whoami", cwd=work, env=environment)
-    rows = [line.split() for line in shell.stdout.splitlines()]
-    ranks = [(row[0], row[-1]) for row in rows if row and row[0].isdigit() and row[-1] in ("n1", "n2")]
-    assert ranks == [("0", "n1"), ("1", "n1"), ("2", "n2"), ("3", "n2")], shell.stdout
 
 
 @pytest.mark.mpi
@@ -55,21 +45,7 @@ def test_phantom_script_without_srun_is_refused(lab, sbatch, work, lockstep):  #
     assert not (work / "runs").exists()
 
 
-def test_array_makes_a_run_of_each_task(lab, sbatch, work):  # noqa: F811
-    job = sbatch(str(SOURCE / "job_scripts/sweep.slurm"), "quick.yaml")
-    for task in range(4):
-        lab.wait(f"{job}_{task}")
-    assert {r.name for r in runs(work)} == {f"sweep-lr{rate}" for rate in ("0.1", "0.03", "0.01", "0.003")}
-
-
-def test_an_array_beyond_the_list_is_an_error(lab, sbatch, work):  # noqa: F811
-    job = sbatch("--array=4", str(SOURCE / "job_scripts/sweep.slurm"), "quick.yaml")
-    assert lab.wait(f"{job}_4")["ExitCode"] == "2:0"
-    assert "there are 4 rates, so --array=0-3" in log_of(work, job)
-    assert not (work / "runs").exists()
-
-
-@pytest.mark.parametrize("name", ["a b", "$(touch owned)", "x;touch owned", "it's", "-n"])
+@pytest.mark.parametrize("name", ["-n it's $(touch owned);touch owned"])
 def test_hostile_job_names(name, lab, sbatch, work):  # noqa: F811
     job = sbatch(f"--job-name={name}", "--output=hostile-%j.out", DDP, "quick.yaml", "--set", "train.max_steps=2")
     finished_state = lab.wait(job)
@@ -102,23 +78,14 @@ def test_a_copy_of_the_script_without_its_home_says_what_to_set(lab, work):  # n
         assert str(work) in line and "LOCKSTEP_HOME=FOLDER" in line
 
 
-@pytest.mark.parametrize("arguments, line", [
-    (["typo.yaml"], "error: unknown key optim.lrr"), (["quick.yaml", "--set", "data.root=nowhere"], "error: the data folder"),
-    (["quik.yaml"], "error: the config cannot be read")])
-def test_a_first_days_mistake_is_said_once(arguments, line, lab, sbatch, work):  # noqa: F811
-    (work / "typo.yaml").write_text((work / "quick.yaml").read_text().replace("lr: 0.01", "lrr: 0.01"))
-    job = sbatch(DDP, *arguments)
-    assert lab.wait(job)["ExitCode"] == "2:0"
+def test_a_first_days_mistake_is_said_once(lab, sbatch, work):  # noqa: F811
+    job = sbatch(DDP, "quick.yaml", "--set", "data.root=nowhere")
+    state = lab.wait(job)
+    assert (state["ExitCode"], state["Restarts"]) == ("2:0", "0")
     # srun and slurmstepd have errors of their own about a step that ends, and whether they come in time is theirs
     ours = [said for said in log_of(work, job).splitlines() if said.startswith("error: ")]
-    assert len(ours) == 1 and ours[0].startswith(line), log_of(work, job)
+    assert len(ours) == 1 and ours[0].startswith("error: the data folder"), log_of(work, job)
     assert not list(work.glob(".lockstep-*"))
-
-
-def test_an_evaluation_of_no_run_is_bad_input(lab, sbatch, work):  # noqa: F811
-    job = sbatch(str(SOURCE / "job_scripts/eval.slurm"), "runs/nothing")
-    assert lab.wait(job)["ExitCode"] == "2:0"
-    assert "runs/nothing: no run's folder" in log_of(work, job)
 
 
 def test_a_bench_measures_on_what_the_job_was_given(lab, sbatch, work):  # noqa: F811

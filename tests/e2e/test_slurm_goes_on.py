@@ -6,11 +6,11 @@ import signal
 import pytest
 from cluster_kit import ENDLESS, SO_LONG, SOURCE, at_once, digests, first_steps, has_to_stop_now, last_checkpoint
 from cluster_kit import metrics, processes_of, runs, told, wait_at
-from cluster_kit import reference, site, wait_at_step, work  # noqa: F401  (fixtures)
+from cluster_kit import reference, site, wait_at_step  # noqa: F401  (fixtures)
 from conftest import run_process
 from process_kit import wait_for
 from slurm_kit import DDP, LONG, finished, log_file, log_of
-from slurm_kit import environment, lab, sbatch, stories  # noqa: F401  (fixtures)
+from slurm_kit import environment, lab, stories  # noqa: F401  (fixtures)
 
 pytestmark = pytest.mark.about("job_scripts")
 
@@ -63,7 +63,7 @@ def test_requeue_by_the_operator_resumes(desk):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("start", ["srun", "mpirun"])
+@pytest.mark.parametrize("start", ["srun", pytest.param("mpirun", marks=pytest.mark.full)])
 @at_once
 def test_a_cancelled_job_checkpoints_and_stays_cancelled(desk, start):
     job = desk.sbatch(DDP, "quick.yaml", "--set", f"train.max_steps={ENDLESS}", env={"LOCKSTEP_START": start})
@@ -75,12 +75,11 @@ def test_a_cancelled_job_checkpoints_and_stays_cancelled(desk, start):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("start", ["srun", "mpirun"])
 @at_once
-def test_a_sigterm_for_the_script_alone_is_a_stop_that_goes_on(desk, start):
+def test_a_sigterm_for_the_script_alone_is_a_stop_that_goes_on(desk):
     """As `sbatch --signal=B:TERM@60` sends it: an srun that gets one kills its ranks."""
     wait_at(desk.work, 6)
-    job = desk.sbatch(DDP, "quick.yaml", *SO_LONG, "--set", "checkpoint.every_steps=1000", env={"LOCKSTEP_START": start})
+    job = desk.sbatch(DDP, "quick.yaml", *SO_LONG, "--set", "checkpoint.every_steps=1000", env={"LOCKSTEP_START": "srun"})
     tell(desk, job, "scancel", "--batch", "-s", "TERM")
     finished(desk.lab, desk.work, job)
     log = log_of(desk.work, job)
@@ -99,15 +98,7 @@ def test_an_early_stop_is_bounded(desk):
     assert (state["JobState"], state["ExitCode"], state["Restarts"]) == ("FAILED", "75:0", "0")
 
 
-@pytest.mark.mpi
-@at_once
-def test_a_job_that_fails_at_once_is_not_tried_again(desk):
-    job = desk.sbatch(DDP, "no-such.yaml")
-    state = desk.lab.wait(job)
-    assert (state["JobState"], state["Restarts"]) == ("FAILED", "0")
-    assert "no-such.yaml" in log_of(desk.work, job)
-
-
+@pytest.mark.full
 @at_once
 def test_the_next_start_sweeps_what_killed_jobs_left(desk):
     lab_, folder = desk.lab, desk.work
@@ -156,18 +147,6 @@ def test_train_then_eval(desk):
     assert not list(desk.work.glob(".lockstep-*"))
 
 
-def test_no_training_without_its_evaluation(lab, work, environment):  # noqa: F811
-    (work / "bin").mkdir()
-    (work / "bin/sbatch").write_text('#!/bin/sh\ncase "$*" in *eval.slurm*) exit 1 ;; esac\nexec /usr/bin/sbatch "$@"\n')
-    (work / "bin/sbatch").chmod(0o755)
-    path = f"{work}/bin:{os.environ['PATH']}"
-    done = lab.run(str(SOURCE / "job_scripts/train_then_eval.sh"), "--job-name=alone", DDP, "quick.yaml", cwd=work,
-                   env={**environment, "PATH": path}, check=False)
-    assert done.returncode == 1 and "so neither is" in done.stderr
-    assert lab.run("squeue", "-h", "--name=alone").stdout == ""
-    assert not (work / "runs").exists()
-
-
 def submit_chain(desk, links, *words):
     done = desk.lab.run(str(SOURCE / "job_scripts/chain.sh"), links, "--time=10", DDP, "quick.yaml", *words, cwd=desk.work,
                         env=desk.environment)
@@ -183,13 +162,3 @@ def test_chain_goes_on_where_a_link_stopped(desk):
     ends_as_without_slurm(desk, second)
     assert desk.lab.wait(third)["JobState"] == "CANCELLED"
     assert not list(desk.work.glob(".lockstep-*"))
-
-
-@at_once
-def test_a_cancelled_link_ends_its_chain(desk):
-    first, second = submit_chain(desk, "2", "--set", f"train.max_steps={ENDLESS}")
-    tell(desk, first, "scancel")
-    assert desk.lab.wait(first)["JobState"] == "CANCELLED"
-    assert desk.lab.wait(second)["ExitCode"] == "1:0"
-    assert "the chain is over" in log_of(desk.work, second)
-    assert len(runs(desk.work)) == 1

@@ -42,7 +42,7 @@ def traced(lockstep, mpiexec, once):
     return once("traced", make) / "runs"
 
 
-def test_every_phase_of_every_rank_is_there_and_nests(traced):
+def test_every_phase_of_every_rank_is_there_and_nests_and_buckets_overlap(traced):
     trace, spans = spans_of(traced / "traced")
     assert_nested(spans)
     for rank in (0, 1):
@@ -51,10 +51,6 @@ def test_every_phase_of_every_rank_is_there_and_nests(traced):
         assert {span["args"]["step"] for span in spans if span["pid"] == rank} >= set(range(21, 81))
     hosts = [event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "process_name"]
     assert [host.split(" on ")[0] for host in hosts] == ["rank 0", "rank 1"]
-
-
-def test_a_bucket_overlaps_on_both_ranks(traced):
-    trace, spans = spans_of(traced / "traced")
     error = max(max(clock["error_us_begin"], clock["error_us_end"]) for clock in trace["otherData"]["clocks"])
     buckets = {(span["pid"], span["args"]["step"], span["args"]["bucket"]): span
                for span in spans if span["name"] == "all-reduce"}
@@ -82,27 +78,3 @@ def test_a_failed_run_leaves_what_rank_0_did(lockstep, mpirun, tmp_path):
     trace, spans = spans_of(run)
     assert "this rank alone" in trace["otherData"]["note"]
     assert {span["pid"] for span in spans} == {0} and {"forward", "all-reduce"} <= {span["name"] for span in spans}
-
-
-def test_what_stands_in_the_place_of_the_trace_costs_no_run(lockstep, run, tmp_path):
-    config = write_config(tmp_path, PIMA)
-    run(lockstep, "train", config, cwd=tmp_path, env=ANY_CPU, check=True)
-    (tmp_path / "runs/pima/trace.json/there").mkdir(parents=True)
-    result = run(lockstep, "train", config, "--trace", "--resume", "runs/pima", "--set", "train.epochs=5", cwd=tmp_path,
-                 env=ANY_CPU, check=True)
-    assert "the trace could not be written" in result.output
-    assert status(tmp_path / "runs/pima")["state"] == "done"
-
-
-def test_a_pipelines_buckets_are_there_and_as_many_steps_as_it_says(lockstep, mpiexec, tmp_path):
-    """Sixteen micro-batches are many spans a step."""
-    config = write_config(tmp_path, PIMA)
-    run_process([mpiexec, "-n", 4, lockstep, "train", config, "--set", "parallel.pipeline=2", "--set",
-                 "parallel.micro_batches=16", "--set", "train.trace=12", "--set", "run.name=line"],
-                cwd=tmp_path, env=ANY_CPU, check=True)
-    trace, spans = spans_of(tmp_path / "runs/line")
-    assert trace["otherData"]["note"] == "the last 12 steps of all ranks"
-    last = max(span["args"]["step"] for span in spans)
-    for rank in range(4):
-        exchanged = {span["args"]["step"] for span in spans if span["pid"] == rank and span["name"] == "all-reduce"}
-        assert exchanged >= set(range(last - 11, last + 1)), rank

@@ -1,8 +1,7 @@
 """peer.py CASES OUT [STORE]: runs every case of this world size under Python's DDP with gloo.
 
 Twin of peer.cpp, reading the same cases. RANK and WORLD_SIZE come from the environment; STORE is a file for
-the rendezvous, without it torchrun's MASTER_ADDR and MASTER_PORT are used. SEED_SHIFT makes it a different
-run, to show that the comparison can fail.
+the rendezvous, without it torchrun's MASTER_ADDR and MASTER_PORT are used.
 """
 
 import datetime
@@ -246,7 +245,7 @@ def make_optimizer(case, ddp):
 class Run:
     def __init__(self, case):
         self.case, self.rank = case, dist.get_rank()
-        torch.manual_seed(10 + self.rank + int(os.environ.get("SEED_SHIFT", 0)))
+        torch.manual_seed(10 + self.rank)
         self.net = NETS[case.get("model", "mlp")]()
         on = lambda key, otherwise="0": case.get(key, otherwise) == "1"
         more = {}
