@@ -221,7 +221,8 @@ what_is_lost() { if [ ${#LOST[@]} -gt 0 ]; then nodes_that_are_lost; else ranks_
 is_enough() {
   local what step at=$LOST_AT
   what=$(what_is_lost) step=$(last_step) LOST_AT=''
-  [ ${#LOST[@]} -gt 0 ] || LOST_AT=step-${step:-0}
+  # an attempt whose ranks never began (srun could not create the step) has done no step
+  [ ${#LOST[@]} -gt 0 ] || [ ! -s "$LOCKSTEP_RUN_FILE" ] || LOST_AT=step-${step:-0}
   if [ "$RELAUNCHES" -ge "$MAX_RELAUNCHES" ]; then
     say "$what, and $RELAUNCHES relaunches are enough (LOCKSTEP_MAX_RELAUNCHES=$MAX_RELAUNCHES); submit again to go on"
   elif [ -n "$LOST_AT" ] && [ "$LOST_AT" = "$at" ]; then

@@ -157,6 +157,9 @@ ask_slurm_node() {  # NODE COMMAND...
 keep_slurm_nodes() {
   local all cpus laid i kept_cpus=() kept_laid=() gpus_of_a_node=${SLURM_GPUS_ON_NODE:-0}
   end_slurm_steps
+  # the step of a lost node may hold its memory a while longer, and --overlap shares none; also for mpirun's own srun
+  unset SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU
+  export SLURM_MEM_PER_NODE=0
   [ ${#LOST[@]} -gt 0 ] || return 0
   mapfile -t all < <(nodes_of_slurm)
   mapfile -t cpus < <(slurm_list "${SLURM_JOB_CPUS_PER_NODE:-1}")

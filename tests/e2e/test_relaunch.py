@@ -19,8 +19,8 @@ PROGRAM = """#!/bin/bash
 case $1 in
   config) printf 'train:\\n  as_world: %s  # a comment\\n' "$TEST_WORLD" ;;
   train)
-    echo "$PWD/run" >"$LOCKSTEP_RUN_FILE"
     n=$(($(cat tries 2>/dev/null) + 1)); echo $n >tries
+    [ "$n" = "$TEST_NO_RUN" ] || echo "$PWD/run" >"$LOCKSTEP_RUN_FILE"
     echo "$LOCKSTEP_ATTEMPT: ${*:2}, silence ${LOCKSTEP_SILENCE:-of the program}"
     step=$(sed -n "${n}p" steps)
     echo "{\\"event\\":\\"step\\",\\"step\\":$step,\\"epoch\\":0}" >>run/metrics.jsonl
@@ -107,6 +107,11 @@ def test_a_step_that_kills_twice_ends_the_run(job):
     assert done.returncode == 1, done.output
     assert "rank 3 was lost twice after step 120, and no node: the same would come again" in done.stdout
     assert len(relaunches(done)) == 1
+
+
+def test_an_attempt_that_came_to_no_run_does_not_count_for_its_step(job):
+    done = job(LOST, [], steps=(120, 120), TEST_NO_RUN="2")
+    assert done.returncode == 0 and len(relaunches(done)) == 2, done.output
 
 
 def test_without_as_world_it_fails_and_says_what_would_help(job):
