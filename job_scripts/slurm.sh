@@ -38,6 +38,7 @@ of_all_components() {
 # CPUs are what Slurm counts, cores or hardware threads; THREADS of them are a core.
 slurm_allocation() {
   local cpus laid nodes
+  export SLURM_EXPORT_ENV=ALL  # sbatch --export is for this script: its ranks need what it sets
   mapfile -t cpus < <(slurm_list "$(of_all_components SLURM_JOB_CPUS_PER_NODE "${SLURM_CPUS_ON_NODE:-1}")")
   mapfile -t laid < <(slurm_list "$(of_all_components SLURM_TASKS_PER_NODE 1)")
   mapfile -t nodes < <(slurm_list "$(of_all_components SLURM_JOB_NUM_NODES 1)")

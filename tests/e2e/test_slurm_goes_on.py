@@ -31,8 +31,9 @@ def ends_as_without_slurm(desk, job):
 @at_once
 def test_usr1_requeues_and_resumes_exactly(desk):
     wait_at(desk.work, 6)
-    # submitted from within an array's task, which it must leave alone
-    job = desk.sbatch(DDP, "quick.yaml", *LONG, env={"SLURM_ARRAY_JOB_ID": "77", "SLURM_ARRAY_TASK_ID": "5"})
+    # submitted from within an array's task, which it must leave alone, and with part of the environment
+    job = desk.sbatch(DDP, "quick.yaml", *LONG, env={"SLURM_ARRAY_JOB_ID": "77", "SLURM_ARRAY_TASK_ID": "5",
+                                                     "SBATCH_EXPORT": ",".join([*desk.environment, "PATH"])})
     tell(desk, job, "scancel", "-s", "USR1")
     ends_as_without_slurm(desk, job)
     assert desk.lab.job(job)["Restarts"] == "1", log_of(desk.work, job)
