@@ -104,7 +104,8 @@ is_early_warning() {
   local left limit
   [ -z "${WARNED:-}" ] || return 1  # in a trap, a plain return gives what was before it
   WARNED=yes
-  read -r left limit < <(unset "${!SQUEUE_@}"; squeue --noheader --jobs="$SLURM_JOB_ID" --format='%L %l' 2>/dev/null)
+  read -r left limit < <(unset "${!SQUEUE_@}"; squeue --noheader --jobs="$SLURM_JOB_ID" --format='%A %L %l' 2>/dev/null |
+    awk -v id="$SLURM_JOB_ID" '$1 == id { print $2, $3 }')
   [[ $left$limit =~ ^[0-9:]+$ ]] || return 1
   left=$(seconds_of "$left") limit=$(seconds_of "$limit")
   EARLY_BY=$((left - limit / 5))
@@ -123,7 +124,8 @@ slurm_field() {  # NAME in the text of scontrol show job; its first line holds t
   sed -n "1d;s/^\(.* \)\?$1=\([^ ]*\).*/\2/p" <<<"$2" | head -n 1
 }
 
-slurm_job() { scontrol show job "$SLURM_JOB_ID" 2>/dev/null; }
+# Of this job alone: an array's last task and the first of a heterogeneous job's components have the number of them all.
+slurm_job() { scontrol show job "$SLURM_JOB_ID" 2>/dev/null | awk -v RS= -v first="JobId=$SLURM_JOB_ID" '$1 == first'; }
 
 # A requeue that is not ours, a node's failure and pre-emption count at once.
 starts_again_in_slurm() {

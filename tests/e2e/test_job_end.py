@@ -8,11 +8,12 @@ pytestmark = pytest.mark.about("job_scripts")
 IN_SLURM = {"SLURM_JOB_ID": "7"}
 IN_PBS = {"PBS_JOBID": "7.x"}
 
-# what scontrol says, and whether it takes a requeue
+# what scontrol says of the job, the last task of an array, and whether it takes a requeue
 SCONTROL = """#!/bin/bash
 [ "$1" = show ] || { touch requeued; [ -z "${ENDS:-}" ] || kill -s TERM "$ENDS"; exit "$REFUSES"; }
 [ -e requeued ] && RESTARTS=$((RESTARTS + LATER))
-printf 'JobId=7 JobName=x\\n   JobState=%s Reason=None\\n   Requeue=1 Restarts=%s BatchFlag=1 PreemptTime=None\\n' "$STATE" "$RESTARTS"
+printf 'JobId=6 ArrayJobId=7 JobName=x\\n   JobState=COMPLETING Reason=None\\n   Restarts=9 PreemptTime=Unknown\\n\\n'
+printf 'JobId=7 ArrayJobId=7 JobName=x\\n   JobState=%s Reason=None\\n   Requeue=1 Restarts=%s BatchFlag=1 PreemptTime=None\\n' "$STATE" "$RESTARTS"
 """
 
 
@@ -68,7 +69,7 @@ def test_a_pbs_jobs_time_is_its_sessions(script):
     ("0:50", "1:00", "38"), ("0:12", "1:00", None), ("2:30", "3:00", "114"), ("3:10", "3:20", None), ("25:00", "30:00", None),
     ("1-00:00:00", "2-00:00:00", None), ("UNLIMITED", "UNLIMITED", None), ("", "", None)])
 def test_a_warning_that_comes_early_waits_for_its_time(left, limit, waits, script, tmp_path):
-    (tmp_path / "squeue").write_text(f"#!/bin/sh\necho '{left} {limit}'\n")
+    (tmp_path / "squeue").write_text(f"#!/bin/sh\necho '6 1:00:00 1:00:00'\necho '7 {left} {limit}'\n")
     (tmp_path / "squeue").chmod(0o755)
     done = script('sleep() { echo "$1" >slept; until [ -e seen ]; do command sleep 0.1; done; }; '
                   'hear_signals; kill -s USR1 $$; echo "got $GOT"; : >seen; wait; echo "got $GOT"', **IN_SLURM)
