@@ -98,9 +98,11 @@ ranks_are_gone() {  # without a word; its run has failed
 # A launcher may leave before its ranks.
 end_lost_attempt_here() { [ "$AS_WORLD" -eq 0 ] || ! losses_were_said || attempt_here end; }
 
-# Were ranks or nodes lost, and nothing else? Without a line of any rank, all have ended without a word.
+# Were ranks or nodes lost, and nothing else? Without a line from any rank, all have ended without an error message; before
+# there is a run, a start that fails so has another reason.
 only_ranks_were_lost() {
   local code
+  [ -n "$RUN" ] || [ ${#LOST[@]} -gt 0 ] || losses_were_said || return
   while read -r code; do
     case $code in
       rank-lost | rank-late | not-joined | no-memory) ;;
@@ -199,9 +201,9 @@ ask_all_nodes() {
 # After an attempt that left with status $1: may the ranks be started again in this job? Then it is laid out for them.
 relaunch() {
   [ "$1" -eq 1 ] || [ "$1" -eq 3 ] || return
-  [ -z "$GOT" ] && [ -n "$RUN" ] && may_ever_relaunch || return
+  [ -z "$GOT" ] && may_ever_relaunch || return
   LOST=()
-  AS_WORLD=$(as_world_of "$RUN")
+  [ -z "$RUN" ] || AS_WORLD=$(as_world_of "$RUN")
   [ "$AS_WORLD" -gt 0 ] || { say_what_would_help; return 1; }
   ask_all_nodes
   only_ranks_were_lost && [ -z "$GOT" ] && ! is_enough || return

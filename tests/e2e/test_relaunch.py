@@ -89,6 +89,14 @@ def test_only_what_may_pass_is_tried_again(faults, goes_on, job):
     assert (done.returncode == 0) == goes_on == bool(relaunches(done)), done.output
 
 
+@pytest.mark.parametrize("faults, status", [(LOST, 0), ([], 1), ([{**NAN, "code": "bad-input"}], 1)])
+def test_ranks_that_are_lost_before_there_is_a_run_are_started_again(faults, status, job):
+    done = job(faults, TEST_NO_RUN="1")
+    assert done.returncode == status, done.output
+    assert [line.split("; ")[1] for line in relaunches(done)] == [
+        "going on with the same 1 node from the first step (relaunch 1 of at most 3)"] * (status == 0)
+
+
 def test_relaunches_are_bounded(job):
     done = job(*[LOST] * 5)
     assert done.returncode == 1 and len(relaunches(done)) == 4, done.output
