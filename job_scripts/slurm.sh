@@ -181,11 +181,15 @@ keep_slurm_nodes() {
 }
 
 give_up_lost_nodes() {
-  local folder answer
+  local folder answer tries=0
   folder=$(mktemp -d) || return 0
   # it leaves two files where it is called
-  answer=$(cd "$folder" && timeout -k 1 10 scontrol update JobId="$SLURM_JOB_ID" NodeList="$SLURM_JOB_NODELIST" 2>&1) ||
+  until answer=$(cd "$folder" && timeout -k 1 10 scontrol update JobId="$SLURM_JOB_ID" NodeList="$SLURM_JOB_NODELIST" 2>&1); do
+    tries=$((tries + 1))
+    if [[ $answer == *"try again"* ]] && [ "$tries" -lt 10 ]; then sleep 1; continue; fi  # accounts do not know the job yet
     say "warning: Slurm would not take $(list_of "${LOST[@]}") from this job (${answer//$'\n'/ }): without sbatch --no-kill it ends the job when it notices"
+    break
+  done
   rm -rf "$folder"
 }
 
