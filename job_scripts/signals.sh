@@ -6,6 +6,7 @@ hear_signals() {
   trap 'forward USR1' USR1
   trap 'forward USR2' USR2
   trap 'forward TERM' TERM
+  [ "${EARLY_SIGNAL:-}" != USR1 ] || forward USR1  # it came before
 }
 
 forward() {  # the signal $1, to the launcher, which hands it to the ranks

@@ -78,6 +78,11 @@ def test_a_warning_that_comes_early_waits_for_its_time(left, limit, waits, scrip
     assert not waits or (tmp_path / "slept").read_text() == waits + "\n"
 
 
+def test_a_warning_before_the_script_can_forward_it_is_kept(script, tmp_path):
+    done = script('record_begin; kill -s USR1 $$; hear_signals; echo "got $GOT"', **IN_SLURM, LOCKSTEP_RECORD=str(tmp_path / "record"))
+    assert done.returncode == 0 and "got USR1" in done.stdout.splitlines(), done.output
+
+
 CGROUPS = {"v2": ("0::{0}/step_batch/user", "", {"memory.events": "low 0\noom 2\noom_kill 1\n", "memory.max": "2147483648\n",
                                                 "memory.peak": "2147418112\n"}),
            "v1": ("9:name=systemd:/x\n4:memory:{0}", "memory", {"memory.oom_control": "under_oom 0\noom_kill 1\n",

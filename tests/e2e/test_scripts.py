@@ -197,7 +197,7 @@ def test_a_wheelhouse_installs_without_a_network(run, python, tmp_path):
     assert list((repository / ".deps/python").glob("lib/python3*/site-packages/torch/lib/libtorch_cpu.so"))
 
 
-@pytest.mark.parametrize("kind, first", [("pbs", 'cd "$PBS_O_WORKDIR"'), ("slurm", "up=")])
+@pytest.mark.parametrize("kind, first", [("pbs", 'cd "$PBS_O_WORKDIR"'), ("slurm", "trap ")])
 def test_every_job_script_finds_its_home_by_the_same_lines(kind, first):
     def preamble(script):
         lines = script.read_text().splitlines()
