@@ -213,7 +213,7 @@ relaunch() {
 }
 
 say_what_would_help() {
-  [ "$RANKS" -eq 1 ] || ! only_ranks_were_lost ||
+  [ "$RANKS" -eq 1 ] || [ -n "${OUT_OF_MEMORY:-}" ] || ! only_ranks_were_lost ||
     say "$(ranks_at_fault): with train.as_world the ranks would have been started again on the nodes that are left (docs/elastic.md)"
 }
 

@@ -97,8 +97,9 @@ wait_for_errors() {
 
 # Runs "$@" on every rank; returns its status. Signals reach the ranks while it waits.
 run_ranks() {
-  local status errors watch=''
-  exec {errors}> >(without_banner >&2)
+  local status errors watch='' kills
+  kills=$(mktemp) || kills=/dev/null
+  exec {errors}> >(without_banner "$kills" >&2)
   FILTER_PID=$!
   "${START[@]}" "$@" 2>&"$errors" {errors}>&- &
   LAUNCHER_PID=$!
@@ -116,6 +117,7 @@ run_ranks() {
   LAUNCHER_PID=
   [ -z "$watch" ] || exec {watch}>&-
   wait_for_errors "$status"
-  say_memory_kills
+  say_memory_kills "$kills"
+  [ ! -f "$kills" ] || rm -f "$kills"
   return "$status"
 }

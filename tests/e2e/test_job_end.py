@@ -104,3 +104,11 @@ def test_a_rank_that_the_memory_limit_killed_is_said(killed, version, job, path,
     said = script('CGROUP_FOLDER=$PWD/groups OWN_CGROUPS=$PWD/own; hear_signals; START=(env); run_ranks true', **job).stdout
     assert ("memory limit has killed a process" in said) == killed and bool(said) == killed, said
     assert not killed or "(limit 2.00 GiB, peak 2.00 GiB); ask for more (Slurm: --mem, PBS: mem= in select)" in said
+
+
+def test_a_step_that_ran_out_of_memory_is_said_where_its_cgroup_is_gone(script):
+    """As with cgroup version 1; and as_world, which would run out of memory again, is not advised."""
+    step = "echo 'slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.' >&2; exit 1"
+    done = script(f'hear_signals; START=(env) RANKS=2 RUN=run; run_ranks sh -c "{step}"; say_what_would_help', **IN_SLURM)
+    assert "memory limit has killed a process" in done.stdout and "as_world" not in done.stdout, done.output
+    assert "oom_kill event" in done.stderr
