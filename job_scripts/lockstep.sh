@@ -166,11 +166,8 @@ train_attempt() {
     last_run_status
     return
   fi
-  case $status in
-    75) return 1 ;;
-    0) return 2 ;;  # no run came of it: what all ranks refuse before there is one is bad input
-    *) [ "$RELAUNCHES" -eq 0 ] || [ "$status" -eq 2 ] || return 1; return "$status" ;;
-  esac
+  # no run came of it: what all ranks refuse before there is one is bad input
+  case $status in 0 | 2) return 2 ;; *) return 1 ;; esac
 }
 
 # lockstep_train [CONFIG] [arguments...]: train with what the scheduler gave, resume, requeue when stopped early.
@@ -204,7 +201,7 @@ lockstep_train() {
   train_attempt
   status=$?
   while relaunch "$status"; do
-    RESUME=$RUN
+    RESUME=${RUN:-$RESUME}
     train_attempt
     status=$?
   done

@@ -1,6 +1,7 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034  # what is set here, the other parts read
 # A rank that the memory limit kills says nothing: the job's cgroup does (memory.events, or version 1's memory.oom_control).
-# Of other nodes the scheduler alone tells, in its log or accounts.
+# A step of srun has cgroups of its own, which with version 1 do not count for the job and are gone with srun: slurmstepd
+# tells on srun's standard error. Of other nodes the scheduler alone tells.
 
 CGROUP_FOLDER=/sys/fs/cgroup
 OWN_CGROUPS=/proc/self/cgroup
@@ -18,8 +19,8 @@ job_cgroups() {
 # The first of these files that holds a number of bytes, as GiB; a limit of 2^62 is none.
 first_in_gib() { cat "$@" 2>/dev/null | awk '/^[0-9]+$/ && $1 < 2^62 { printf "%.2f GiB", $1 / 2^30; exit }'; }
 
-say_memory_kills() {
-  local folder kills said=0 limit peak
+say_memory_kills() {  # $1: what slurmstepd said of them
+  local folder kills said=0 limit peak where
   in_slurm || in_pbs || return 0
   while read -r folder; do
     kills=$(sed -n 's/^oom_kill //p' "$folder/memory.events" "$folder/memory.oom_control" 2>/dev/null | head -n 1)
@@ -28,6 +29,10 @@ say_memory_kills() {
     limit=$(first_in_gib "$folder/memory.max" "$folder/memory.limit_in_bytes")
     peak=$(first_in_gib "$folder/memory.peak" "$folder/memory.max_usage_in_bytes")
   done < <(job_cgroups)
-  [ "$said" = 0 ] || say "the job's memory limit has killed a process on $(uname -n), $said in all (limit ${limit:-unknown}, peak ${peak:-unknown});" \
+  if [ "$said" != 0 ]; then where="on $(uname -n), $said in all (limit ${limit:-unknown}, peak ${peak:-unknown})"
+  elif [ -s "$1" ]; then where="in a step (Slurm's line above names it)"
+  else return 0; fi
+  OUT_OF_MEMORY=yes
+  say "the job's memory limit has killed a process $where;" \
     "ask for more (Slurm: --mem, PBS: mem= in select), or need less: data.batch_size, data.workers, ranks on a node"
 }

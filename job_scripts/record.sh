@@ -29,7 +29,7 @@ record_begin() {
   trap record_end EXIT
   # bash runs the EXIT trap when a signal ends it, with the status of the command before: no end of ours (until signals.sh)
   trap 'trap - EXIT; exit 143' TERM
-  trap 'trap - EXIT; exit 138' USR1
+  trap EARLY_SIGNAL=USR1 USR1  # hear_signals forwards it
   trap 'trap - EXIT; exit 140' USR2
 }
 

@@ -98,9 +98,11 @@ ranks_are_gone() {  # without a word; its run has failed
 # A launcher may leave before its ranks.
 end_lost_attempt_here() { [ "$AS_WORLD" -eq 0 ] || ! losses_were_said || attempt_here end; }
 
-# Were ranks or nodes lost, and nothing else? Without a line of any rank, all have ended without a word.
+# Were ranks or nodes lost, and nothing else? Without a line from any rank, all have ended without an error message; before
+# there is a run, a start that fails so has another reason.
 only_ranks_were_lost() {
   local code
+  [ -n "$RUN" ] || [ ${#LOST[@]} -gt 0 ] || losses_were_said || return
   while read -r code; do
     case $code in
       rank-lost | rank-late | not-joined | no-memory) ;;
@@ -199,9 +201,9 @@ ask_all_nodes() {
 # After an attempt that left with status $1: may the ranks be started again in this job? Then it is laid out for them.
 relaunch() {
   [ "$1" -eq 1 ] || [ "$1" -eq 3 ] || return
-  [ -z "$GOT" ] && [ -n "$RUN" ] && may_ever_relaunch || return
+  [ -z "$GOT" ] && may_ever_relaunch || return
   LOST=()
-  AS_WORLD=$(as_world_of "$RUN")
+  [ -z "$RUN" ] || AS_WORLD=$(as_world_of "$RUN")
   [ "$AS_WORLD" -gt 0 ] || { say_what_would_help; return 1; }
   ask_all_nodes
   only_ranks_were_lost && [ -z "$GOT" ] && ! is_enough || return
@@ -211,7 +213,7 @@ relaunch() {
 }
 
 say_what_would_help() {
-  [ "$RANKS" -eq 1 ] || ! only_ranks_were_lost ||
+  [ "$RANKS" -eq 1 ] || [ -n "${OUT_OF_MEMORY:-}" ] || ! only_ranks_were_lost ||
     say "$(ranks_at_fault): with train.as_world the ranks would have been started again on the nodes that are left (docs/elastic.md)"
 }
 
@@ -221,7 +223,8 @@ what_is_lost() { if [ ${#LOST[@]} -gt 0 ]; then nodes_that_are_lost; else ranks_
 is_enough() {
   local what step at=$LOST_AT
   what=$(what_is_lost) step=$(last_step) LOST_AT=''
-  [ ${#LOST[@]} -gt 0 ] || LOST_AT=step-${step:-0}
+  # an attempt whose ranks never began (srun could not create the step) has done no step
+  [ ${#LOST[@]} -gt 0 ] || [ ! -s "$LOCKSTEP_RUN_FILE" ] || LOST_AT=step-${step:-0}
   if [ "$RELAUNCHES" -ge "$MAX_RELAUNCHES" ]; then
     say "$what, and $RELAUNCHES relaunches are enough (LOCKSTEP_MAX_RELAUNCHES=$MAX_RELAUNCHES); submit again to go on"
   elif [ -n "$LOST_AT" ] && [ "$LOST_AT" = "$at" ]; then

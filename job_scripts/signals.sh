@@ -6,6 +6,7 @@ hear_signals() {
   trap 'forward USR1' USR1
   trap 'forward USR2' USR2
   trap 'forward TERM' TERM
+  [ "${EARLY_SIGNAL:-}" != USR1 ] || forward USR1  # it came before
 }
 
 forward() {  # the signal $1, to the launcher, which hands it to the ranks
@@ -53,7 +54,7 @@ ranks_here() {  # their numbers, in this job's session; mpirun leaves those that
 }
 
 nothing_is_left() {  # the run is over, and no rank is here
-  [ -s "${LOCKSTEP_RUN_FILE:-}" ] && [ -z "$(ranks_here)" ] || return
+  [ -s "${LOCKSTEP_RUN_FILE:-}" ] && [ -z "$(attempt_here list)" ] || return
   run_status >/dev/null 2>&1
   case $? in 0 | 1 | 4 | 75) return 0 ;; *) return 1 ;; esac
 }
@@ -67,8 +68,9 @@ end_with_ranks() {
   done
 }
 
-# Of a node that is cut off mpirun waits for word for minutes, when its ranks here have ended: two looks in a row that
-# find nothing left end it. Until its standard input is closed, and with no program of its own for PBS to wait for.
+# Of a node that is cut off mpirun waits for word for minutes, when its ranks here have ended, and so may srun after a
+# heterogeneous job: two looks in a row that find nothing left end it. Until its standard input is closed, and with no
+# program of its own for PBS to wait for.
 BETWEEN_LOOKS=10
 end_a_launcher_that_stays() {
   local found=0
@@ -96,15 +98,16 @@ wait_for_errors() {
 
 # Runs "$@" on every rank; returns its status. Signals reach the ranks while it waits.
 run_ranks() {
-  local status errors watch=''
-  exec {errors}> >(without_banner >&2)
+  local status errors watch='' kills
+  kills=$(mktemp) || kills=/dev/null
+  exec {errors}> >(without_banner "$kills" >&2)
   FILTER_PID=$!
   "${START[@]}" "$@" 2>&"$errors" {errors}>&- &
   LAUNCHER_PID=$!
   export -n LOCKSTEP_ATTEMPT  # what this shell starts from now on is no part of it
   exec {errors}>&-
   if [ "$AS_WORLD" -gt 0 ]; then exec {watch}> >(end_a_launcher_of_lost_ranks)
-  elif ! started_by_srun; then exec {watch}> >(end_a_launcher_that_stays); fi
+  else exec {watch}> >(end_a_launcher_that_stays); fi
   deliver  # what came before there was anybody to tell
   while :; do
     wait "$LAUNCHER_PID" 2>/dev/null  # bash would tell of the one that we kill
@@ -115,6 +118,7 @@ run_ranks() {
   LAUNCHER_PID=
   [ -z "$watch" ] || exec {watch}>&-
   wait_for_errors "$status"
-  say_memory_kills
+  say_memory_kills "$kills"
+  [ ! -f "$kills" ] || rm -f "$kills"
   return "$status"
 }

@@ -38,6 +38,7 @@ of_all_components() {
 # CPUs are what Slurm counts, cores or hardware threads; THREADS of them are a core.
 slurm_allocation() {
   local cpus laid nodes
+  export SLURM_EXPORT_ENV=ALL  # sbatch --export is for this script: its ranks need what it sets
   mapfile -t cpus < <(slurm_list "$(of_all_components SLURM_JOB_CPUS_PER_NODE "${SLURM_CPUS_ON_NODE:-1}")")
   mapfile -t laid < <(slurm_list "$(of_all_components SLURM_TASKS_PER_NODE 1)")
   mapfile -t nodes < <(slurm_list "$(of_all_components SLURM_JOB_NUM_NODES 1)")
@@ -103,7 +104,8 @@ is_early_warning() {
   local left limit
   [ -z "${WARNED:-}" ] || return 1  # in a trap, a plain return gives what was before it
   WARNED=yes
-  read -r left limit < <(unset "${!SQUEUE_@}"; squeue --noheader --jobs="$SLURM_JOB_ID" --format='%L %l' 2>/dev/null)
+  read -r left limit < <(unset "${!SQUEUE_@}"; squeue --noheader --jobs="$SLURM_JOB_ID" --format='%A %L %l' 2>/dev/null |
+    awk -v id="$SLURM_JOB_ID" '$1 == id { print $2, $3 }')
   [[ $left$limit =~ ^[0-9:]+$ ]] || return 1
   left=$(seconds_of "$left") limit=$(seconds_of "$limit")
   EARLY_BY=$((left - limit / 5))
@@ -122,7 +124,8 @@ slurm_field() {  # NAME in the text of scontrol show job; its first line holds t
   sed -n "1d;s/^\(.* \)\?$1=\([^ ]*\).*/\2/p" <<<"$2" | head -n 1
 }
 
-slurm_job() { scontrol show job "$SLURM_JOB_ID" 2>/dev/null; }
+# Of this job alone: an array's last task and the first of a heterogeneous job's components have the number of them all.
+slurm_job() { scontrol show job "$SLURM_JOB_ID" 2>/dev/null | awk -v RS= -v first="JobId=$SLURM_JOB_ID" '$1 == first'; }
 
 # A requeue that is not ours, a node's failure and pre-emption count at once.
 starts_again_in_slurm() {
@@ -157,6 +160,9 @@ ask_slurm_node() {  # NODE COMMAND...
 keep_slurm_nodes() {
   local all cpus laid i kept_cpus=() kept_laid=() gpus_of_a_node=${SLURM_GPUS_ON_NODE:-0}
   end_slurm_steps
+  # the step of a lost node may hold its memory a while longer, and --overlap shares none; also for mpirun's own srun
+  unset SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU
+  export SLURM_MEM_PER_NODE=0
   [ ${#LOST[@]} -gt 0 ] || return 0
   mapfile -t all < <(nodes_of_slurm)
   mapfile -t cpus < <(slurm_list "${SLURM_JOB_CPUS_PER_NODE:-1}")
@@ -175,11 +181,15 @@ keep_slurm_nodes() {
 }
 
 give_up_lost_nodes() {
-  local folder answer
+  local folder answer tries=0
   folder=$(mktemp -d) || return 0
   # it leaves two files where it is called
-  answer=$(cd "$folder" && timeout -k 1 10 scontrol update JobId="$SLURM_JOB_ID" NodeList="$SLURM_JOB_NODELIST" 2>&1) ||
+  until answer=$(cd "$folder" && timeout -k 1 10 scontrol update JobId="$SLURM_JOB_ID" NodeList="$SLURM_JOB_NODELIST" 2>&1); do
+    tries=$((tries + 1))
+    if [[ $answer == *"try again"* ]] && [ "$tries" -lt 10 ]; then sleep 1; continue; fi  # accounts do not know the job yet
     say "warning: Slurm would not take $(list_of "${LOST[@]}") from this job (${answer//$'\n'/ }): without sbatch --no-kill it ends the job when it notices"
+    break
+  done
   rm -rf "$folder"
 }
 

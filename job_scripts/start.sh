@@ -42,10 +42,12 @@ choose_start() {
 }
 
 # What the launcher says of its own is passed on, but for Open MPI's banner under an error that a rank has told already.
-# With -q its own errors would be lost, too. PBS signals this filter as all others.
+# With -q its own errors would be lost, too. PBS signals this filter as all others. What slurmstepd says of processes that
+# ran out of memory goes into the file $1, too.
 without_banner() {
   trap '' TERM USR1 USR2
   exec env -u POSIXLY_CORRECT -u LOCKSTEP_ATTEMPT sed -u '
+    /oom.kill event/w '"$1"'
     /^[a-z]*run: Forwarding signal [0-9]* to job$/d
     /^\[[^]]*\] .*\(sent help message .*mpi-abort\|Set MCA parameter "[a-z]*_base_help_aggregate"\)/d
     /^-\{70,\}$/{

@@ -51,7 +51,8 @@ ProctrackType=proctrack/pgid
 TaskPlugin=task/none
 SwitchType=switch/none
 SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=1000
 MpiDefault=pmix
 ReturnToService=2
 SlurmdTimeout={slurmd_timeout}
@@ -350,7 +351,7 @@ def inside(folder, scheduler, slurmd_timeout):
 
 def start_slurm(folder, slurmd_timeout):
     nodes = nodes_of(folder)
-    lines = [f"NodeName={node} NodeAddr={ADDRESS[node]} CPUs=32 Sockets=1 CoresPerSocket=32 ThreadsPerCore=1 State=UNKNOWN"
+    lines = [f"NodeName={node} NodeAddr={ADDRESS[node]} CPUs=32 Sockets=1 CoresPerSocket=32 ThreadsPerCore=1 RealMemory=32000 State=UNKNOWN"
              for node in nodes]
     (folder / "slurm.conf").write_text(SLURM_CONF.format(
         folder=folder, login=LOGIN, login_address=ADDRESS[LOGIN], slurmd_timeout=slurmd_timeout, nodes=",".join(nodes),

@@ -8,11 +8,12 @@ pytestmark = pytest.mark.about("job_scripts")
 IN_SLURM = {"SLURM_JOB_ID": "7"}
 IN_PBS = {"PBS_JOBID": "7.x"}
 
-# what scontrol says, and whether it takes a requeue
+# what scontrol says of the job, the last task of an array, and whether it takes a requeue
 SCONTROL = """#!/bin/bash
 [ "$1" = show ] || { touch requeued; [ -z "${ENDS:-}" ] || kill -s TERM "$ENDS"; exit "$REFUSES"; }
 [ -e requeued ] && RESTARTS=$((RESTARTS + LATER))
-printf 'JobId=7 JobName=x\\n   JobState=%s Reason=None\\n   Requeue=1 Restarts=%s BatchFlag=1 PreemptTime=None\\n' "$STATE" "$RESTARTS"
+printf 'JobId=6 ArrayJobId=7 JobName=x\\n   JobState=COMPLETING Reason=None\\n   Restarts=9 PreemptTime=Unknown\\n\\n'
+printf 'JobId=7 ArrayJobId=7 JobName=x\\n   JobState=%s Reason=None\\n   Requeue=1 Restarts=%s BatchFlag=1 PreemptTime=None\\n' "$STATE" "$RESTARTS"
 """
 
 
@@ -68,13 +69,18 @@ def test_a_pbs_jobs_time_is_its_sessions(script):
 @pytest.mark.parametrize("left, limit, waits", [
     ("0:50", "1:00", "38"), ("0:12", "1:00", None), ("2:30", "3:00", "114"), ("1-00:00:00", "2-00:00:00", None), ("", "", None)])
 def test_a_warning_that_comes_early_waits_for_its_time(left, limit, waits, script, tmp_path):
-    (tmp_path / "squeue").write_text(f"#!/bin/sh\necho '{left} {limit}'\n")
+    (tmp_path / "squeue").write_text(f"#!/bin/sh\necho '6 1:00:00 1:00:00'\necho '7 {left} {limit}'\n")
     (tmp_path / "squeue").chmod(0o755)
     done = script('sleep() { echo "$1" >slept; until [ -e seen ]; do command sleep 0.1; done; }; '
                   'hear_signals; kill -s USR1 $$; echo "got $GOT"; : >seen; wait; echo "got $GOT"', **IN_SLURM)
     got = [line for line in done.stdout.splitlines() if line.startswith("got ")]
     assert got == ["got " if waits else "got USR1", "got USR1"] and ("with time left" in done.stdout) == bool(waits), done.output
     assert not waits or (tmp_path / "slept").read_text() == waits + "\n"
+
+
+def test_a_warning_before_the_script_can_forward_it_is_kept(script, tmp_path):
+    done = script('record_begin; kill -s USR1 $$; hear_signals; echo "got $GOT"', **IN_SLURM, LOCKSTEP_RECORD=str(tmp_path / "record"))
+    assert done.returncode == 0 and "got USR1" in done.stdout.splitlines(), done.output
 
 
 CGROUPS = {"v2": ("0::{0}/step_batch/user", "", {"memory.events": "low 0\noom 2\noom_kill 1\n", "memory.max": "2147483648\n",
@@ -98,3 +104,11 @@ def test_a_rank_that_the_memory_limit_killed_is_said(killed, version, job, path,
     said = script('CGROUP_FOLDER=$PWD/groups OWN_CGROUPS=$PWD/own; hear_signals; START=(env); run_ranks true', **job).stdout
     assert ("memory limit has killed a process" in said) == killed and bool(said) == killed, said
     assert not killed or "(limit 2.00 GiB, peak 2.00 GiB); ask for more (Slurm: --mem, PBS: mem= in select)" in said
+
+
+def test_a_step_that_ran_out_of_memory_is_said_where_its_cgroup_is_gone(script):
+    """As with cgroup version 1; and as_world, which would run out of memory again, is not advised."""
+    step = "echo 'slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.' >&2; exit 1"
+    done = script(f'hear_signals; START=(env) RANKS=2 RUN=run; run_ranks sh -c "{step}"; say_what_would_help', **IN_SLURM)
+    assert "memory limit has killed a process" in done.stdout and "as_world" not in done.stdout, done.output
+    assert "oom_kill event" in done.stderr

@@ -73,15 +73,16 @@ def test_open_mpi_says_why_it_starts_nobody(run, mpi, mpi_on_path, tmp_path):
     assert done.returncode and LINE in done.stderr, done.output
 
 
-@pytest.mark.parametrize("status", [0, 75])
-def test_a_launcher_that_outlives_its_run_is_ended(status, ranks, tmp_path):
+@pytest.mark.parametrize("status, start", [(0, "launcher"), (75, "launcher"), (0, "srun")])
+def test_a_launcher_that_outlives_its_run_is_ended(status, start, ranks, tmp_path):
     (tmp_path / "rank").write_text(f"#!/bin/bash\n[ $1 = status ] && {{ [ -e left ] && exit {status}; exit 3; }}\necho 'the rank leaves'; touch left\n")
     (tmp_path / "rank").chmod(0o755)
     (tmp_path / "file").write_text(f"{tmp_path}\n")
-    done = ranks("./rank train; exec sleep 3600", LOCKSTEP_RUN_FILE=str(tmp_path / "file"))
+    (tmp_path / "srun").symlink_to(tmp_path / "launcher")
+    done = ranks("./rank train; exec sleep 3600", f"PATH=$PWD:$PATH START=({start})", LOCKSTEP_RUN_FILE=str(tmp_path / "file"))
     rank, said, left = done.stdout.splitlines()
     assert (rank, left, done.stderr) == ("the rank leaves", "left with 137", "")
-    assert said == f"lockstep job: the run is over, and no rank is here: {tmp_path}/launcher, which has not left, is ended"
+    assert said == f"lockstep job: the run is over, and no rank is here: {start}, which has not left, is ended"
 
 
 def test_a_launcher_whose_run_goes_on_is_left_alone(ranks, tmp_path):

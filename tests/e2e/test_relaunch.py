@@ -19,8 +19,8 @@ PROGRAM = """#!/bin/bash
 case $1 in
   config) printf 'train:\\n  as_world: %s  # a comment\\n' "$TEST_WORLD" ;;
   train)
-    echo "$PWD/run" >"$LOCKSTEP_RUN_FILE"
     n=$(($(cat tries 2>/dev/null) + 1)); echo $n >tries
+    [ "$n" = "$TEST_NO_RUN" ] || echo "$PWD/run" >"$LOCKSTEP_RUN_FILE"
     echo "$LOCKSTEP_ATTEMPT: ${*:2}, silence ${LOCKSTEP_SILENCE:-of the program}"
     step=$(sed -n "${n}p" steps)
     echo "{\\"event\\":\\"step\\",\\"step\\":$step,\\"epoch\\":0}" >>run/metrics.jsonl
@@ -88,6 +88,14 @@ def test_only_what_may_pass_is_tried_again(faults, goes_on, job):
     assert (done.returncode == 0) == goes_on == bool(relaunches(done)), done.output
 
 
+@pytest.mark.parametrize("faults, status", [(LOST, 0), ([], 1), ([{**NAN, "code": "bad-input"}], 1)])
+def test_ranks_that_are_lost_before_there_is_a_run_are_started_again(faults, status, job):
+    done = job(faults, TEST_NO_RUN="1")
+    assert done.returncode == status, done.output
+    assert [line.split("; ")[1] for line in relaunches(done)] == [
+        "going on with the same 1 node from the first step (relaunch 1 of at most 3)"] * (status == 0)
+
+
 def test_relaunches_are_bounded(job):
     done = job(*[LOST] * 5)
     assert done.returncode == 1 and len(relaunches(done)) == 4, done.output
@@ -105,6 +113,11 @@ def test_a_step_that_kills_twice_ends_the_run(job):
     assert done.returncode == 1, done.output
     assert "rank 3 was lost twice after step 120, and no node: the same would come again" in done.stdout
     assert len(relaunches(done)) == 1
+
+
+def test_an_attempt_that_came_to_no_run_does_not_count_for_its_step(job):
+    done = job(LOST, [], steps=(120, 120), TEST_NO_RUN="2")
+    assert done.returncode == 0 and len(relaunches(done)) == 2, done.output
 
 
 def test_without_as_world_it_fails_and_says_what_would_help(job):
@@ -131,7 +144,13 @@ def test_a_setting_that_is_no_number_is_refused(name, job):
 
 SHRINK = f"""
 {JOB_LIBRARY}
-scontrol() {{ case $2 in hostnames) printf 'n1\\nn2\\nn3\\n' ;; *) echo "$*" >>asked ;; esac; }}
+scontrol() {{
+  case $1 in
+    show) printf 'n1\\nn2\\nn3\\n' ;;
+    update) echo "$*" >>"$CPU_FOLDER/asked"; [ "$(grep -c update "$CPU_FOLDER/asked")" -gt 1 ] || {{ echo "DB index is being set, try again in a bit"; return 1; }} ;;
+  esac
+}}
+sleep() {{ :; }}
 squeue() {{ printf '7.0\\n7.batch\\n'; }}
 scancel() {{ echo "cancelled $*" >>asked; }}
 timeout() {{ [ "$1" = -k ] && shift 2; shift; "$@"; }}
@@ -155,6 +174,7 @@ def test_slurms_nodes_that_are_left_keep_their_ranks(laid, asked, told, words, r
     assert lines[-2] == told and lines[-1].endswith(words), done.output
     asked = (tmp_path / "asked").read_text().splitlines() if (tmp_path / "asked").exists() else []
     assert "cancelled 7.0" in asked
+    assert sum(line.startswith("update ") for line in asked) == 2 and "warning: Slurm would not take" not in done.stdout
 
 
 @pytest.mark.parametrize("lines, left, kept", [("n1.site n1.site n10.site n10.site", "n10.site", "n10.site n10.site")])

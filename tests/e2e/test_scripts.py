@@ -128,7 +128,7 @@ def test_every_job_script_finds_its_home_by_the_same_lines():
         begin = next(i for i, line in enumerate(lines) if line.startswith(first))
         end = next(i for i, line in enumerate(lines) if line.startswith('. "$LOCKSTEP_HOME/job_scripts/lockstep.sh"'))
         return lines[begin:end + 1]
-    for kind, first in (("pbs", 'cd "$PBS_O_WORKDIR"'), ("slurm", "up=")):
+    for kind, first in (("pbs", 'cd "$PBS_O_WORKDIR"'), ("slurm", "trap ")):
         scripts = sorted((SOURCE / "job_scripts").glob(f"*.{kind}"))
         assert len(scripts) >= 5
         for script in scripts:

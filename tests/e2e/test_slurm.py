@@ -45,6 +45,13 @@ def test_phantom_script_without_srun_is_refused(lab, sbatch, work, lockstep):  #
     assert not (work / "runs").exists()
 
 
+def test_array_makes_a_run_of_each_task(lab, sbatch, work):  # noqa: F811
+    job = sbatch("--array=0-1", str(SOURCE / "job_scripts/sweep.slurm"), "quick.yaml", env={"LOCKSTEP_HOME": ""})  # submitted outside the checkout
+    for task in range(2):
+        lab.wait(f"{job}_{task}")
+    assert {r.name for r in runs(work)} == {f"sweep-lr{rate}" for rate in ("0.1", "0.03")}
+
+
 @pytest.mark.parametrize("name", ["-n it's $(touch owned);touch owned"])
 def test_hostile_job_names(name, lab, sbatch, work):  # noqa: F811
     job = sbatch(f"--job-name={name}", "--output=hostile-%j.out", DDP, "quick.yaml", "--set", "train.max_steps=2")

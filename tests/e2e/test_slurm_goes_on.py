@@ -31,8 +31,9 @@ def ends_as_without_slurm(desk, job):
 @at_once
 def test_usr1_requeues_and_resumes_exactly(desk):
     wait_at(desk.work, 6)
-    # submitted from within an array's task, which it must leave alone
-    job = desk.sbatch(DDP, "quick.yaml", *LONG, env={"SLURM_ARRAY_JOB_ID": "77", "SLURM_ARRAY_TASK_ID": "5"})
+    # submitted from within an array's task, which it must leave alone, and with part of the environment
+    job = desk.sbatch(DDP, "quick.yaml", *LONG, env={"SLURM_ARRAY_JOB_ID": "77", "SLURM_ARRAY_TASK_ID": "5",
+                                                     "SBATCH_EXPORT": ",".join([*desk.environment, "PATH"])})
     tell(desk, job, "scancel", "-s", "USR1")
     ends_as_without_slurm(desk, job)
     assert desk.lab.job(job)["Restarts"] == "1", log_of(desk.work, job)
@@ -104,7 +105,7 @@ def test_the_next_start_sweeps_what_killed_jobs_left(desk):
     lab_, folder = desk.lab, desk.work
     killed = desk.sbatch(DDP, "quick.yaml", "--set", f"train.max_steps={ENDLESS}")
     first_steps(desk.work, 2)
-    (script,) = processes_of(desk.lab, f"SLURM_JOB_ID={killed}", "slurm_script")
+    script = min(processes_of(desk.lab, f"SLURM_JOB_ID={killed}", "slurm_script"))  # the others are its children
     os.kill(script, signal.SIGKILL)
     lab_.wait(killed)
     assert (folder / f".lockstep-run-lab.{killed}").exists(), "a killed job leaves its file, or this test sees nothing"

@@ -49,7 +49,7 @@ std::string head(const Site& site, const JobRequest& request, const Resources& g
 
 // Where lockstep is, how ranks lie here.
 std::string preamble(const Site& site, const JobRequest& request, const Resources& given) {
-  std::string text = site.slurm() ? "" : "cd \"$PBS_O_WORKDIR\" || exit 2\n";
+  std::string text = site.slurm() ? "trap EARLY_SIGNAL=USR1 USR1\n" : "cd \"$PBS_O_WORKDIR\" || exit 2\n";
   text += assign("LOCKSTEP_SCRIPT", "");  // no other than this one may go on in its place
   text += assign("LOCKSTEP_HOME", home_of(request));
   text += assign("LOCKSTEP_RANKS_PER_NODE", format("{}", given.ranks));
