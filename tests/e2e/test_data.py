@@ -161,7 +161,11 @@ def test_fetch_goes_on_where_it_broke_off(data, serve, source_dir, tmp_path):
 
 def test_fetch_begins_again_at_a_server_that_cannot_resume(data, serve, source_dir, tmp_path):
     server = serve(source_dir / "data/pima", ranges=False)
-    (tmp_path / "pima-indians-diabetes.csv.part").write_bytes(b"x" * 100)
+    part = tmp_path / "pima-indians-diabetes.csv.part"
+    part.symlink_to(tmp_path / "other")  # curl would write through it
+    assert data("fetch", "pima", "--root", tmp_path, "--mirror", server.url).returncode == 2
+    part.unlink()
+    part.write_bytes(b"x" * 100)
     result = data("fetch", "pima", "--root", tmp_path, "--mirror", server.url)
     assert result.returncode == 0, result.output
 
