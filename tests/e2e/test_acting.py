@@ -143,7 +143,6 @@ REFUSED = {
     "a resident set": (sets(data__resident=True), "data.resident: task cartpole acts"),
     "smooth labels": (sets(train__label_smoothing=0.1), "train.label_smoothing: task cartpole acts"),
     "a plateau": (sets(schedule__name="plateau"), "schedule.name: task cartpole acts"),
-    "a batch larger than a round": (sets(data__batch_size=4096), "data.batch_size"),
     "a model for images": (sets(model__name="simple_cnn"), "simple_cnn"),
     "a model that ranks share": (sets(parallel__tensor=1, parallel__pipeline=1, model__name="pima_net"), "pima_net"),
 }
